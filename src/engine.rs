@@ -1,79 +1,61 @@
 //! Matchmaking engine: takes commands, decides from memory, commits through the store and notifies listeners.
 
 mod adverts;
+mod checked_session;
 pub mod command;
+mod common;
 mod consistency;
-mod core;
+mod deps;
 pub mod error;
 #[cfg(feature = "mutants")]
 mod fail_points;
+mod follow_feed;
 mod party_consent;
 pub mod queues;
 pub mod ratings;
-mod ruleset_reload;
+pub mod rulesets;
 pub mod settings;
+mod store_health;
+mod writer_inbox;
 
-use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::id::{AdvertisementId, RulesetHash, SetId};
+use crate::domain::id::{AdvertisementId, RulesetHash, SetId, UserKey};
 use crate::domain::ruleset::Ruleset;
-use crate::domain::time::UnixMs;
-use crate::store::{AdvertFeed, FeedBatch, StoreError, mutant};
+use crate::store::StoreError;
 
-use self::adverts::advert_set::AdvertRecord;
-use self::adverts::replication_state::{LocalChangeLog, ReplicationState};
-use self::adverts::writer_command::AdvertWriterCommand;
+use self::adverts::advert_engine::AdvertEngine;
+use self::adverts::search_claim;
 use self::command::{
-    Caller, CandidateView, ChooseActionAnswer, ReportLatencyAnswer, ReportLatencyCommand, ReservationView,
-    SearchAnswer, SearchCommand,
+    Caller, CandidateView, ChooseActionAnswer, ConsistencyReport, DeleteAdvertCommand, GrantConsentAnswer,
+    ReleaseReservationCommand, ReportLatencyAnswer, ReportLatencyCommand, ReservationView, ReserveAnswer,
+    ReserveCommand, SearchAnswer, SearchCommand, UpdateAdvertAnswer, UpdateAdvertCommand,
 };
-use self::core::Core;
+use self::common::Common;
 use self::error::EngineError;
 use self::queues::QueueEngine;
+use self::rulesets::RulesetReloader;
+use self::rulesets::activator::RulesetActivator;
 
-pub use self::adverts::advert_set_map::EncodeAdvertFn;
+pub use self::adverts::advert_state::EncodeAdvertFn;
 pub use self::adverts::reservation_events::ReservationListener;
-pub use self::core::EngineDeps;
+pub use self::deps::EngineDeps;
+pub use self::writer_inbox::PendingAnswer;
 
-/// Answer that is either ready or pending on a store commit. Dropping it does not cancel the submitted change.
-#[derive(Debug)]
-pub enum PendingAnswer<T> {
-    /// The answer is available.
-    Ready(T),
-    /// The writer sends the answer after the commit.
-    Pending(oneshot::Receiver<Result<T, EngineError>>),
-}
-
-impl<T> PendingAnswer<T> {
-    /// Waits for the answer. Returns [`EngineError::Internal`] if the writer dropped the reply.
-    pub async fn wait(self) -> Result<T, EngineError> {
-        match self {
-            PendingAnswer::Ready(answer) => Ok(answer),
-            PendingAnswer::Pending(answer) => answer.await.unwrap_or(Err(EngineError::Internal)),
-        }
-    }
-}
-
-/// Running matchmaker: memory, the advertisement writer, the queue engine and their background tasks.
+/// Running matchmaker: advertisements, queues and their background tasks.
 #[derive(Debug)]
 pub struct Engine {
-    core: Arc<Core>,
-    advert_writer: mpsc::Sender<AdvertWriterCommand>,
-    is_draining: AtomicBool,
-    shutdown: CancellationToken,
-    /// Held during a ruleset change. Each change builds indexes for all cached rulesets, so changes must not
-    /// overlap.
-    ruleset_change_lock: tokio::sync::Mutex<()>,
+    common: Arc<Common>,
+    adverts: Arc<AdvertEngine>,
+    queue_engine: QueueEngine,
+    ruleset_activator: Arc<RulesetActivator>,
     /// Held during a consistency check, so that only one runs at a time.
     consistency_check_lock: tokio::sync::Mutex<()>,
-    queue_engine: QueueEngine,
+    shutdown: CancellationToken,
     background_tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -81,50 +63,20 @@ impl Engine {
     /// Loads the store's data and starts the background tasks. The engine is ready to serve when this returns.
     pub async fn start(deps: EngineDeps) -> Result<Self, StoreError> {
         let feed = deps.store.open_feed().await;
-        let replication = feed.is_some().then(|| Arc::new(ReplicationState::default()));
-        let core = Arc::new(Core::new(deps, replication.clone()));
+        let (common, encode_advert) = deps.into_common(feed.is_some());
+        let common = Arc::new(common);
         let shutdown = CancellationToken::new();
-        let (advert_writer, commands) = mpsc::channel(adverts::writer::WRITER_INBOX_CAPACITY);
-        core.advert_sets.set_indexed_rulesets(core.rulesets.active_and_retired());
-        let mut tasks = Vec::new();
-        match (feed, replication) {
-            (Some(mut feed), Some(replication)) => {
-                let (feed_batch, read_started_at) = read_initial_feed(&core, &mut *feed).await?;
-                if !mutant::is("expiry_by_the_local_clock") {
-                    core.clock.sync_to_store_clock(feed_batch.read_at, read_started_at);
-                }
-                replication.record_store_success(core.clock.now());
-                core.apply_feed(feed_batch, 0, &mut LocalChangeLog::default(), &replication);
-                let feed_listener = adverts::follow_feed::follow_advert_feed(
-                    Arc::clone(&core),
-                    replication,
-                    feed,
-                    advert_writer.clone(),
-                    shutdown.clone(),
-                );
-                tasks.push(tokio::spawn(feed_listener));
-            }
-            _ => load_adverts(&core).await?,
-        }
-        // Set the gauges before the first sweep; until then they would read zero.
-        adverts::expiry::update_gauges(&core);
-        tasks.push(tokio::spawn(adverts::writer::run_advert_writer(Arc::clone(&core), commands, shutdown.clone())));
-        tasks.push(tokio::spawn(adverts::expiry::run_expiry_sweeps(
-            Arc::clone(&core),
-            advert_writer.clone(),
-            shutdown.clone(),
-        )));
-        let (queue_engine, queue_tasks) =
-            QueueEngine::start(Arc::clone(&core), advert_writer.clone(), &shutdown).await?;
+        let (adverts, mut tasks) = AdvertEngine::start(Arc::clone(&common), encode_advert, feed, &shutdown).await?;
+        let (queue_engine, queue_tasks) = QueueEngine::start(Arc::clone(&common), adverts.handle(), &shutdown).await?;
         tasks.extend(queue_tasks);
+        let adverts = Arc::new(adverts);
         Ok(Self {
-            core,
-            advert_writer,
-            is_draining: AtomicBool::new(false),
-            shutdown,
-            ruleset_change_lock: tokio::sync::Mutex::default(),
-            consistency_check_lock: tokio::sync::Mutex::default(),
+            ruleset_activator: Arc::new(RulesetActivator::new(Arc::clone(&common), Arc::clone(&adverts))),
+            common,
+            adverts,
             queue_engine,
+            consistency_check_lock: tokio::sync::Mutex::default(),
+            shutdown,
             background_tasks: Mutex::new(tasks),
         })
     }
@@ -136,7 +88,7 @@ impl Engine {
 
     /// Milliseconds since the shared store last answered. `None` for an unshared store and below one second.
     pub fn store_staleness_ms(&self) -> Option<u64> {
-        self.core.store_staleness_ms(self.core.clock.now())
+        self.common.store_staleness_ms(self.common.clock.now())
     }
 
     /// Finds sessions. Calls `each` per candidate, best first, while the set's index is locked; `each` must be quick.
@@ -146,7 +98,7 @@ impl Engine {
         search: SearchCommand,
         each: &mut dyn FnMut(CandidateView<'_>),
     ) -> Result<SearchAnswer, EngineError> {
-        self.core.search(caller, search, each)
+        self.adverts.state.search(caller, search, each)
     }
 
     /// Ranks candidates by measured round trips. Calls `each` per remaining candidate, best first.
@@ -156,19 +108,63 @@ impl Engine {
         report: ReportLatencyCommand,
         each: &mut dyn FnMut(CandidateView<'_>),
     ) -> Result<ReportLatencyAnswer, EngineError> {
-        self.core.report_latency(caller, report, each)
+        self.adverts.state.report_latency(caller, report, each)
     }
 
     /// Chooses at random between search and advertise, with the ruleset's probability for this party size.
     pub fn choose_action(&self, set_id: SetId, party_size: u16) -> Result<ChooseActionAnswer, EngineError> {
-        let ruleset = self.core.ruleset(set_id, None)?;
-        let action = ruleset.advertise_chances.choose_action(party_size, self.core.clock.random_unit_f64());
+        let ruleset = self.common.ruleset(set_id, None)?;
+        let action = ruleset.advertise_chances.choose_action(party_size, self.common.clock.random_unit_f64());
         Ok(ChooseActionAnswer { action, advertise_percent: ruleset.advertise_chances.percent_for_party(party_size) })
+    }
+
+    /// Publishes, replaces or extends an advertisement.
+    ///
+    /// Changes of one advertisement take effect in the order submitted. Dropping the answer does not cancel the change.
+    pub fn update_advertisement(
+        &self,
+        caller: &Caller,
+        update: UpdateAdvertCommand,
+    ) -> Result<PendingAnswer<UpdateAdvertAnswer>, EngineError> {
+        self.adverts.update_advertisement(caller, update)
+    }
+
+    /// Deletes an advertisement. Idempotent; a late update cannot bring it back.
+    pub fn delete_advertisement(
+        &self,
+        caller: &Caller,
+        delete: DeleteAdvertCommand,
+    ) -> Result<PendingAnswer<()>, EngineError> {
+        self.adverts.delete_advertisement(caller, delete)
+    }
+
+    /// Reserves seats for the whole party or for none. The search's rules are checked again when the writer processes
+    /// it.
+    pub fn reserve_seats(
+        &self,
+        caller: &Caller,
+        reserve: ReserveCommand,
+    ) -> Result<PendingAnswer<ReserveAnswer>, EngineError> {
+        self.adverts.reserve_seats(caller, reserve)
+    }
+
+    /// Releases a reservation. Idempotent.
+    pub fn release_reservation(
+        &self,
+        caller: &Caller,
+        release: ReleaseReservationCommand,
+    ) -> Result<PendingAnswer<()>, EngineError> {
+        self.adverts.release_reservation(caller, release)
+    }
+
+    /// Issues a consent token that lets `leader` include the caller in a party. Anonymous callers get an empty token.
+    pub fn grant_consent(&self, caller: &Caller, leader: UserKey) -> Result<GrantConsentAnswer, EngineError> {
+        party_consent::grant_consent(&self.common, caller, leader)
     }
 
     /// Current ruleset of a set, or the ruleset with `hash` while it is still cached.
     pub fn ruleset(&self, set_id: SetId, hash: Option<RulesetHash>) -> Result<Arc<Ruleset>, EngineError> {
-        self.core.ruleset(set_id, hash)
+        self.common.ruleset(set_id, hash)
     }
 
     /// Ruleset that a search used: that of `hash`, else that named in the search token, else the current one.
@@ -178,7 +174,7 @@ impl Engine {
         hash: Option<RulesetHash>,
         token: &[u8],
     ) -> Result<Arc<Ruleset>, EngineError> {
-        self.core.ruleset_of_search(set_id, hash, token)
+        search_claim::ruleset_of_search(&self.common, set_id, hash, token)
     }
 
     /// Subscribes `listener` to an advertisement's reservation events and returns its current reservations.
@@ -189,85 +185,47 @@ impl Engine {
         id: AdvertisementId,
         listener: &ReservationListener,
     ) -> Vec<ReservationView> {
-        self.core.reservation_events.subscribe(id, listener);
-        self.core.reservation_views_of(id)
+        let state = &self.adverts.state;
+        state.reservation_events.subscribe(id, listener);
+        state.reservation_views_of(id)
+    }
+
+    /// Compares memory with the store and with the indexes. Lists up to `max_listed` inconsistencies.
+    ///
+    /// Checks run one at a time; a second caller waits. Changes nothing, and stops when dropped.
+    pub async fn check_consistency(&self, max_listed: usize) -> Result<ConsistencyReport, EngineError> {
+        let _lock = self.consistency_check_lock.lock().await;
+        consistency::check_consistency(&self.adverts, max_listed).await
+    }
+
+    /// Purges retired rulesets past their retention, and their indexes.
+    pub async fn purge_retired_rulesets(&self) -> Result<(), EngineError> {
+        self.ruleset_activator.purge_retired_rulesets().await
+    }
+
+    /// Reloader of the rulesets in `directory`; `None` for the bundled ones. Create one per engine.
+    pub fn ruleset_reloader(&self, directory: Option<PathBuf>) -> RulesetReloader {
+        RulesetReloader::new(directory, Arc::clone(&self.common), Arc::clone(&self.ruleset_activator))
     }
 
     /// Runs an expiry sweep now and waits until its changes are applied. For tests with a manual clock.
     pub async fn sweep_expired(&self) {
-        adverts::expiry::sweep_expired_adverts(&self.core, &self.advert_writer).await;
-        let _ = self.wait_for_advert_writer().await;
+        self.adverts.sweep_expired().await;
     }
 
     /// Rejects further changes. Searches continue, and changes already submitted are committed.
     pub fn drain(&self) {
-        self.is_draining.store(true, Ordering::Release);
+        self.adverts.drain();
     }
 
     /// Drains, commits submitted changes, stops the tasks and closes the store.
     pub async fn close(&self) {
         self.drain();
         self.shutdown.cancel();
-        let tasks =
-            std::mem::take(&mut *self.background_tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        let tasks = std::mem::take(&mut *self.background_tasks.lock().unwrap_or_else(PoisonError::into_inner));
         for task in tasks {
             let _ = task.await;
         }
-        self.core.store.close().await;
+        self.common.store.close().await;
     }
-
-    /// Waits until the advertisement writer has processed its current inbox.
-    async fn wait_for_advert_writer(&self) -> Result<(), EngineError> {
-        let (flushed, flush_done) = oneshot::channel();
-        self.advert_writer.send(AdvertWriterCommand::Flush(flushed)).await.map_err(|_| EngineError::Draining)?;
-        flush_done.await.map_err(|_| EngineError::Draining)
-    }
-
-    /// Puts a command in the writer's inbox. The caller cannot cancel it afterwards.
-    fn send_to_advert_writer(&self, command: AdvertWriterCommand) -> Result<(), EngineError> {
-        if self.is_draining.load(Ordering::Acquire) {
-            return Err(EngineError::Draining);
-        }
-        self.advert_writer.try_send(command).map_err(|refused| match refused {
-            TrySendError::Full(_) => EngineError::Overloaded { retry_after_ms: adverts::writer::RETRY_AFTER_MS },
-            TrySendError::Closed(_) => EngineError::Draining,
-        })
-    }
-}
-
-/// Maximum attempts of the initial read. The store may be slow when several replicas start at once.
-const INITIAL_READ_ATTEMPTS_MAX: usize = 5;
-
-/// Reads everything in the store, and returns it with the time at which the read began. Retries if the store is slow.
-async fn read_initial_feed(core: &Core, feed: &mut dyn AdvertFeed) -> Result<(FeedBatch, UnixMs), StoreError> {
-    let mut attempts = 0;
-    loop {
-        let read_started_at = core.clock.now();
-        attempts += 1;
-        match feed.read_batch(&[]).await {
-            Err(StoreError::Unavailable(reason)) if attempts < INITIAL_READ_ATTEMPTS_MAX => {
-                tracing::warn!(reason, attempts, "initial store read failed, retrying");
-            }
-            feed_batch => return Ok((feed_batch?, read_started_at)),
-        }
-    }
-}
-
-/// Loads all stored advertisements into memory.
-async fn load_adverts(core: &Core) -> Result<(), StoreError> {
-    for stored in core.store.load_advertisements(core.clock.now()).await? {
-        let record = AdvertRecord {
-            encoded_advert: (core.encode_advert)(&stored.advertisement),
-            expires_at: stored.expires_at,
-            stored_expires_at: stored.expires_at,
-            ttl_ms: core.settings.default_ttl_ms,
-            reservations: stored.reservations,
-            version: stored.version,
-            is_heartbeat_owner: true,
-            is_unwritten: false,
-            advertisement: stored.advertisement,
-        };
-        core.advert_sets.get_or_create(record.advertisement.set_id).write().upsert(record);
-    }
-    Ok(())
 }

@@ -2,7 +2,6 @@
 
 pub mod accept;
 pub mod conn_limit;
-pub mod desk;
 pub mod h2_frame_limit;
 pub mod handshake;
 pub mod limits;

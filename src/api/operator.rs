@@ -16,9 +16,9 @@ use crate::api::pb;
 use crate::api::pb::operator_service_server::OperatorService;
 use crate::api::status::Rejection;
 use crate::domain::attribute_values::FieldProblem;
-use crate::domain::id::{RulesetHash, SetId};
-use crate::domain::time::UnixMs;
+use crate::domain::id::RulesetHash;
 use crate::engine::queues::QueueEngine;
+use crate::engine::rulesets::{ReloadReport, RulesetListing, RulesetProblem, RulesetReloader};
 use crate::telemetry::audit::AuditedChange;
 
 /// Limit of a ruleset file in CheckRuleset, bytes.
@@ -26,47 +26,6 @@ const RULESET_BYTES_MAX: usize = 256 * 1024;
 
 /// Limit of a file name, bytes.
 const FILE_NAME_BYTES_MAX: usize = 256;
-
-/// Problem in a ruleset file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RulesetProblem {
-    /// Name of the file.
-    pub file_name: String,
-    /// Line, from 1; 0 if the problem concerns the whole file.
-    pub line: u32,
-    /// Column, from 1; 0 if the problem concerns the whole file.
-    pub column: u32,
-    /// Description of the problem and its remedy.
-    pub message: String,
-}
-
-/// Result of a ruleset reload.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ReloadReport {
-    /// Sets whose ruleset changed: set, previous hash, current hash. A hash is `None` if the set had or has no ruleset.
-    pub changes: Vec<(SetId, Option<RulesetHash>, Option<RulesetHash>)>,
-    /// Problems found. If there are any, nothing was changed.
-    pub problems: Vec<RulesetProblem>,
-}
-
-/// Ruleset that searches can still use.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RulesetListing {
-    /// Name of the ruleset.
-    pub name: String,
-    /// Matchmaking set of the ruleset.
-    pub set_id: SetId,
-    /// Hash of the ruleset's rules.
-    pub hash: RulesetHash,
-    /// File from which it was loaded; empty for a retired ruleset.
-    pub file_name: String,
-    /// True for the current ruleset, false for a retired one.
-    pub is_current: bool,
-    /// Time of loading.
-    pub loaded_at: UnixMs,
-    /// Problems of the file when it was last read.
-    pub problems: Vec<RulesetProblem>,
-}
 
 /// Ruleset administration, as the Operator service uses it.
 #[tonic::async_trait]
@@ -77,6 +36,21 @@ pub trait RulesetAdmin: Send + Sync + 'static {
     async fn reload(&self) -> ReloadReport;
     /// Lists rulesets by set: the current one first, then retired ones, latest first.
     fn list(&self) -> Vec<RulesetListing>;
+}
+
+#[tonic::async_trait]
+impl RulesetAdmin for RulesetReloader {
+    fn check(&self, file_name: &str, xml: &str) -> Result<RulesetHash, Vec<RulesetProblem>> {
+        RulesetReloader::check(self, file_name, xml)
+    }
+
+    async fn reload(&self) -> ReloadReport {
+        RulesetReloader::reload(self).await
+    }
+
+    fn list(&self) -> Vec<RulesetListing> {
+        RulesetReloader::list(self)
+    }
 }
 
 /// Implementation of the Operator service.

@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use crate::domain::id::{AdvertisementId, SetId};
 use crate::domain::ruleset::Ruleset;
-use crate::engine::Engine;
+use crate::engine::adverts::advert_engine::AdvertEngine;
 use crate::engine::adverts::advert_set::AdvertRecord;
 use crate::engine::adverts::advert_set_map::LockedAdvertSet;
-use crate::engine::adverts::writer::RETRY_AFTER_MS;
+use crate::engine::adverts::advert_state::AdvertState;
 use crate::engine::command::{ConsistencyReport, Inconsistency, InconsistencyKind};
-use crate::engine::core::Core;
 use crate::engine::error::EngineError;
+use crate::engine::writer_inbox::RETRY_AFTER_MS;
 use crate::store::StoreError;
 
 use self::compare::{MemoryState, StoredState, are_indexes_correct, inconsistency_kinds, is_unchanged};
@@ -43,37 +43,37 @@ const IDENTICAL_RECHECKS_REQUIRED: u32 = 3;
 /// Timeout for the feed to read all commits.
 const FEED_CATCH_UP_TIMEOUT: Duration = Duration::from_secs(5);
 
-impl Engine {
-    /// Compares memory with the store and with the indexes. Lists up to `max_listed` inconsistencies.
-    ///
-    /// Checks run one at a time; a second caller waits. Changes nothing, and stops when dropped.
-    pub async fn check_consistency(&self, max_listed: usize) -> Result<ConsistencyReport, EngineError> {
-        let _lock = self.consistency_check_lock.lock().await;
-        let core = &*self.core;
-        let started_at = core.clock.now();
-        let mut check = ConsistencyCheck {
-            engine: self,
-            core,
-            max_listed,
-            suspects: BTreeSet::new(),
-            inconsistent_adverts: BTreeSet::new(),
-            report: ConsistencyReport { is_complete: true, ..ConsistencyReport::default() },
-        };
-        check.run().await?;
-        let ConsistencyCheck { mut report, inconsistent_adverts, .. } = check;
-        report.inconsistency_count = inconsistent_adverts.len() as u64;
-        report.is_complete &= report.changing_count == 0 && inconsistent_adverts.len() < INCONSISTENCIES_MAX;
-        report.duration_ms = core.clock.now().ms_since(started_at);
-        core.metrics.consistency_differences.set(i64::try_from(report.inconsistency_count).unwrap_or(i64::MAX));
-        log_report(&report);
-        Ok(report)
-    }
+/// Compares memory with the store and with the indexes. Lists up to `max_listed` inconsistencies.
+///
+/// Changes nothing, and stops when dropped. Checks must not run in parallel.
+pub(crate) async fn check_consistency(
+    adverts: &AdvertEngine,
+    max_listed: usize,
+) -> Result<ConsistencyReport, EngineError> {
+    let state = &*adverts.state;
+    let started_at = state.common.clock.now();
+    let mut check = ConsistencyCheck {
+        adverts,
+        state,
+        max_listed,
+        suspects: BTreeSet::new(),
+        inconsistent_adverts: BTreeSet::new(),
+        report: ConsistencyReport { is_complete: true, ..ConsistencyReport::default() },
+    };
+    check.run().await?;
+    let ConsistencyCheck { mut report, inconsistent_adverts, .. } = check;
+    report.inconsistency_count = inconsistent_adverts.len() as u64;
+    report.is_complete &= report.changing_count == 0 && inconsistent_adverts.len() < INCONSISTENCIES_MAX;
+    report.duration_ms = state.common.clock.now().ms_since(started_at);
+    state.common.metrics.consistency_differences.set(i64::try_from(report.inconsistency_count).unwrap_or(i64::MAX));
+    log_report(&report);
+    Ok(report)
 }
 
 /// State of a running check.
 struct ConsistencyCheck<'a> {
-    engine: &'a Engine,
-    core: &'a Core,
+    adverts: &'a AdvertEngine,
+    state: &'a AdvertState,
     max_listed: usize,
     /// Advertisements to recheck.
     suspects: BTreeSet<AdvertisementId>,
@@ -92,12 +92,12 @@ struct Recheck {
 
 impl ConsistencyCheck<'_> {
     async fn run(&mut self) -> Result<(), EngineError> {
-        if self.core.store_staleness_ms(self.core.clock.now()).is_some() {
+        if self.state.common.store_staleness_ms(self.state.common.clock.now()).is_some() {
             return Err(EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS });
         }
         // Return an error if the server is draining, rather than an empty report.
-        self.engine.wait_for_advert_writer().await?;
-        for (set_id, set) in self.core.advert_sets.all_sets() {
+        self.adverts.flush().await?;
+        for (set_id, set) in self.state.advert_sets.all_sets() {
             self.compare_set(set_id, &set).await?;
         }
         self.find_adverts_missing_in_memory().await?;
@@ -119,7 +119,7 @@ impl ConsistencyCheck<'_> {
         for (index_number, ruleset) in rulesets.iter().enumerate() {
             let mut next = Some(0);
             while let Some(from) = next.filter(|_| !self.is_limit_reached()) {
-                let cached_rulesets = self.core.rulesets.active_and_retired();
+                let cached_rulesets = self.state.common.rulesets.active_and_retired();
                 let mut states = Vec::with_capacity(COMPARE_BATCH_SIZE);
                 let mut mismatched: Vec<AdvertisementId> = Vec::new();
                 {
@@ -161,7 +161,7 @@ impl ConsistencyCheck<'_> {
 
     /// Compares a set without a ruleset. Such a set has no index and is not searched.
     async fn compare_set_without_index(&mut self, set_id: SetId, set: &LockedAdvertSet) -> Result<(), EngineError> {
-        let cached_rulesets = self.core.rulesets.active_and_retired();
+        let cached_rulesets = self.state.common.rulesets.active_and_retired();
         let ids: Vec<AdvertisementId> = set.read().records().map(|record| record.advertisement.id).collect();
         for ids in ids.chunks(COMPARE_BATCH_SIZE) {
             let batch = {
@@ -187,9 +187,9 @@ impl ConsistencyCheck<'_> {
             records.clone().map(|record| record.unended_reservations().count() as u64).sum::<u64>();
         self.report.unwritten_count += records.filter(|record| record.is_unwritten).count() as u64;
         let stored = self.read_stored(&ids).await?;
-        let now = self.core.clock.now();
+        let now = self.state.common.clock.now();
         for (id, memory) in ids.into_iter().zip(batch) {
-            if !inconsistency_kinds(&memory, stored.get(&id), self.core.replication.is_some(), now).is_empty() {
+            if !inconsistency_kinds(&memory, stored.get(&id), self.state.replication.is_some(), now).is_empty() {
                 self.add_suspect(id).await?;
             }
         }
@@ -200,9 +200,10 @@ impl ConsistencyCheck<'_> {
     async fn find_adverts_missing_in_memory(&mut self) -> Result<(), EngineError> {
         let mut next = Some(AdvertisementId::from_bytes([0; 16]));
         while let Some(first) = next.filter(|_| !self.is_limit_reached()) {
-            let page = self.core.store.list_advertisement_ids(first, STORE_ID_PAGE_SIZE).await.map_err(store_error)?;
+            let page =
+                self.state.common.store.list_advertisement_ids(first, STORE_ID_PAGE_SIZE).await.map_err(store_error)?;
             next = page.last().filter(|_| page.len() == STORE_ID_PAGE_SIZE).and_then(next_id);
-            let sets = self.core.advert_sets.all_sets();
+            let sets = self.state.advert_sets.all_sets();
             for ids in page.chunks(COMPARE_BATCH_SIZE) {
                 let mut missing = ids.to_vec();
                 for (_, set) in &sets {
@@ -235,9 +236,9 @@ impl ConsistencyCheck<'_> {
             self.wait_until_caught_up().await?;
             let ids: Vec<AdvertisementId> = unresolved.keys().copied().collect();
             for ids in ids.chunks(COMPARE_BATCH_SIZE) {
-                let before = self.core.read_memory_states(ids);
+                let before = read_memory_states(self.state, ids);
                 let mut stored = self.read_stored(ids).await?;
-                let after = self.core.read_memory_states(ids);
+                let after = read_memory_states(self.state, ids);
                 for ((id, before), after) in ids.iter().zip(before).zip(after) {
                     self.evaluate_suspect(*id, [before, after], stored.remove(id), &mut unresolved);
                 }
@@ -255,7 +256,7 @@ impl ConsistencyCheck<'_> {
         stored: Option<StoredState>,
         unresolved: &mut BTreeMap<AdvertisementId, Option<Recheck>>,
     ) {
-        let (is_shared_store, now) = (self.core.replication.is_some(), self.core.clock.now());
+        let (is_shared_store, now) = (self.state.replication.is_some(), self.state.common.clock.now());
         let kinds = inconsistency_kinds(&after, stored.as_ref(), is_shared_store, now);
         if kinds.is_empty() || inconsistency_kinds(&before, stored.as_ref(), is_shared_store, now).is_empty() {
             unresolved.remove(&id);
@@ -282,11 +283,11 @@ impl ConsistencyCheck<'_> {
 
     /// Waits until memory contains all commits made before this call.
     async fn wait_until_caught_up(&self) -> Result<(), EngineError> {
-        if let Some(replication) = &self.core.replication {
+        if let Some(replication) = &self.state.replication {
             let caught_up = tokio::time::timeout(FEED_CATCH_UP_TIMEOUT, replication.wait_until_caught_up()).await;
             caught_up.map_err(|_| EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS })?;
         }
-        self.engine.wait_for_advert_writer().await
+        self.adverts.flush().await
     }
 
     /// Stored state of `ids`. Splits the query to find rows that cannot be decoded.
@@ -297,7 +298,7 @@ impl ConsistencyCheck<'_> {
         let mut stored_states = BTreeMap::new();
         let mut queries = vec![ids];
         while let Some(ids) = queries.pop() {
-            match (self.core.store.read_advertisements(ids).await, ids) {
+            match (self.state.common.store.read_advertisements(ids).await, ids) {
                 (Ok(stored), _) => {
                     stored_states.extend(
                         stored.into_iter().map(|stored| (stored.advertisement.id, StoredState::Present(stored))),
@@ -315,26 +316,24 @@ impl ConsistencyCheck<'_> {
     }
 }
 
-impl Core {
-    /// Memory state of each of `ids`.
-    fn read_memory_states(&self, ids: &[AdvertisementId]) -> Vec<MemoryState> {
-        let cached_rulesets: Vec<Arc<Ruleset>> = self.rulesets.active_and_retired();
-        let sets = self.advert_sets.all_sets();
-        let mut states = vec![MemoryState { record: None, is_index_correct: true }; ids.len()];
-        for (set_id, set) in &sets {
-            let set = set.read();
-            for (id, state) in ids.iter().zip(&mut states) {
-                match set.get(*id) {
-                    Some(record) => {
-                        state.is_index_correct &= are_indexes_correct(&set, record, *set_id, &cached_rulesets);
-                        state.record = Some(record.clone());
-                    }
-                    None => state.is_index_correct &= set.indexes().iter().all(|index| index.get(*id).is_none()),
+/// Memory state of each of `ids`.
+fn read_memory_states(state: &AdvertState, ids: &[AdvertisementId]) -> Vec<MemoryState> {
+    let cached_rulesets: Vec<Arc<Ruleset>> = state.common.rulesets.active_and_retired();
+    let sets = state.advert_sets.all_sets();
+    let mut states = vec![MemoryState { record: None, is_index_correct: true }; ids.len()];
+    for (set_id, set) in &sets {
+        let set = set.read();
+        for (id, memory) in ids.iter().zip(&mut states) {
+            match set.get(*id) {
+                Some(record) => {
+                    memory.is_index_correct &= are_indexes_correct(&set, record, *set_id, &cached_rulesets);
+                    memory.record = Some(record.clone());
                 }
+                None => memory.is_index_correct &= set.indexes().iter().all(|index| index.get(*id).is_none()),
             }
         }
-        states
     }
+    states
 }
 
 /// Next id in byte order; `None` after the last.

@@ -115,3 +115,8 @@ pub enum EngineError {
     /// Internal error; the log has details.
     Internal,
 }
+
+/// Error for one field.
+pub(crate) fn field_error(path: impl Into<String>, message: impl Into<String>) -> EngineError {
+    EngineError::InvalidFields(vec![FieldProblem { path: path.into(), message: message.into() }])
+}

@@ -3,17 +3,16 @@
 use std::time::Duration;
 
 use crate::engine::adverts::writer_command::AdvertWriterCommand;
-use crate::engine::core::Core;
-use crate::store::{AdvertWrite, CommitResult, StoreError, mutant};
+use crate::store::{AdvertWrite, CommitResult, Store, StoreError, mutant};
 
 /// Commits a batch. With the fault enabled, the commit fails as soon as one client has disconnected.
-pub(super) async fn commit_unless_client_gone(
-    core: &Core,
+pub(crate) async fn commit_unless_client_gone(
+    store: &dyn Store,
     commands: &[AdvertWriterCommand],
     writes: &[AdvertWrite],
 ) -> Result<CommitResult, StoreError> {
     if !mutant::is("transaction_in_the_handler") {
-        return core.store.commit(writes).await;
+        return store.commit(writes).await;
     }
     let client_gone = async {
         while !commands.iter().any(is_reply_closed) {
@@ -21,7 +20,7 @@ pub(super) async fn commit_unless_client_gone(
         }
     };
     tokio::select! {
-        result = core.store.commit(writes) => result,
+        result = store.commit(writes) => result,
         () = client_gone => Err(StoreError::Unavailable("a client disconnected".into())),
     }
 }

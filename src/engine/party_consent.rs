@@ -2,108 +2,99 @@
 
 use crate::auth::token::ConsentClaim;
 use crate::domain::attribute_values::FieldProblem;
-use crate::domain::id::{AdvertisementId, SetId, UserKey};
+use crate::domain::id::UserKey;
 use crate::domain::ruleset::{PartyConsentPolicy, Ruleset};
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
-use crate::engine::Engine;
-use crate::engine::adverts::checked_session::field_error;
 use crate::engine::command::{Caller, GrantConsentAnswer, PartyConsents};
-use crate::engine::core::Core;
-use crate::engine::error::EngineError;
+use crate::engine::common::Common;
+use crate::engine::error::{EngineError, field_error};
 
 /// Consent TTL: long enough to find a match, short enough not to apply to the next one.
 const CONSENT_TTL_MS: u32 = 5 * 60 * 1000;
 
-impl Engine {
-    /// Issues a consent token that lets `leader` include the caller in a party. Anonymous callers get an empty token.
-    pub fn grant_consent(&self, caller: &Caller, leader: UserKey) -> Result<GrantConsentAnswer, EngineError> {
-        let Some(member) = caller.user else {
-            return match caller.subject {
-                None => Ok(GrantConsentAnswer { consent_token: Vec::new(), expires_in_ms: 0 }),
-                Some(_) => Err(EngineError::ClientRoleRequired),
-            };
+/// Issues a consent token that lets `leader` include the caller in a party. Anonymous callers get an empty token.
+pub(crate) fn grant_consent(
+    common: &Common,
+    caller: &Caller,
+    leader: UserKey,
+) -> Result<GrantConsentAnswer, EngineError> {
+    let Some(member) = caller.user else {
+        return match caller.subject {
+            None => Ok(GrantConsentAnswer { consent_token: Vec::new(), expires_in_ms: 0 }),
+            Some(_) => Err(EngineError::ClientRoleRequired),
         };
-        let expires_at = self.core.clock.now().plus_ms(u64::from(CONSENT_TTL_MS));
-        let consent_token = self.core.token_signer.sign(&ConsentClaim { member, leader, expires_at });
-        Ok(GrantConsentAnswer { consent_token, expires_in_ms: CONSENT_TTL_MS })
-    }
+    };
+    let expires_at = common.clock.now().plus_ms(u64::from(CONSENT_TTL_MS));
+    let consent_token = common.token_signer.sign(&ConsentClaim { member, leader, expires_at });
+    Ok(GrantConsentAnswer { consent_token, expires_in_ms: CONSENT_TTL_MS })
 }
 
-impl Core {
-    /// Checks a party that searches, reserves or creates: it contains the caller, and the other players consented.
-    pub(super) fn check_party_consents(
-        &self,
-        caller: &Caller,
-        ruleset: &Ruleset,
-        session: &Session,
-        consents: &PartyConsents,
-        now: UnixMs,
-    ) -> Result<(), EngineError> {
-        let Some(leader) = caller.user else { return Ok(()) };
-        if !session.players.iter().any(|player| player.user == leader) {
-            let problem = "does not contain the caller; include the user of the caller's authentication token";
-            return Err(field_error(consents.players_field_path, problem));
-        }
-        self.check_consent_tokens(leader, ruleset, session, consents, &[], now)
+/// Checks a party that searches, reserves or creates: it contains the caller, and the other players consented.
+pub(crate) fn check_party_consents(
+    common: &Common,
+    caller: &Caller,
+    ruleset: &Ruleset,
+    session: &Session,
+    consents: &PartyConsents,
+    now: UnixMs,
+) -> Result<(), EngineError> {
+    let Some(leader) = caller.user else { return Ok(()) };
+    if !session.players.iter().any(|player| player.user == leader) {
+        let problem = "does not contain the caller; include the user of the caller's authentication token";
+        return Err(field_error(consents.players_field_path, problem));
     }
+    check_consent_tokens(common, leader, ruleset, session, consents, &[], now)
+}
 
-    /// Checks an updated session: each new player has a reservation or gave consent.
-    pub(super) fn check_new_players_consents(
-        &self,
-        caller: &Caller,
-        (id, set_id): (AdvertisementId, SetId),
-        ruleset: &Ruleset,
-        session: &Session,
-        consents: &PartyConsents,
-        now: UnixMs,
-    ) -> Result<(), EngineError> {
-        let Some(leader) = caller.user.filter(|_| ruleset.consent == PartyConsentPolicy::Required) else {
-            return Ok(());
-        };
-        let mut exempt = Vec::new();
-        if let Some(set) = self.advert_sets.get(set_id) {
-            let set = set.read();
-            if let Some(record) = set.get(id) {
-                exempt.extend(record.advertisement.session.players.iter().map(|player| player.user));
-                exempt.extend(record.reservations.iter().flat_map(|reservation| reservation.users.iter().copied()));
-            }
-        }
-        self.check_consent_tokens(leader, ruleset, session, consents, &exempt, now)
+/// Checks an updated session: each player who is not in the advertisement yet gave consent. Calls `users_of_advert`
+/// only if consent is required.
+pub(crate) fn check_new_players_consents(
+    common: &Common,
+    caller: &Caller,
+    ruleset: &Ruleset,
+    session: &Session,
+    consents: &PartyConsents,
+    users_of_advert: impl FnOnce() -> Vec<UserKey>,
+    now: UnixMs,
+) -> Result<(), EngineError> {
+    let Some(leader) = caller.user.filter(|_| ruleset.consent == PartyConsentPolicy::Required) else {
+        return Ok(());
+    };
+    check_consent_tokens(common, leader, ruleset, session, consents, &users_of_advert(), now)
+}
+
+/// Checks the consent token of each player except the leader and the `exempt` users.
+fn check_consent_tokens(
+    common: &Common,
+    leader: UserKey,
+    ruleset: &Ruleset,
+    session: &Session,
+    consents: &PartyConsents,
+    exempt: &[UserKey],
+    now: UnixMs,
+) -> Result<(), EngineError> {
+    if ruleset.consent == PartyConsentPolicy::Assumed {
+        return Ok(());
     }
-
-    /// Checks the consent token of each player except the leader and the `exempt` users.
-    fn check_consent_tokens(
-        &self,
-        leader: UserKey,
-        ruleset: &Ruleset,
-        session: &Session,
-        consents: &PartyConsents,
-        exempt: &[UserKey],
-        now: UnixMs,
-    ) -> Result<(), EngineError> {
-        if ruleset.consent == PartyConsentPolicy::Assumed {
-            return Ok(());
+    let mut problems = Vec::new();
+    for (index, player) in session.players.iter().enumerate() {
+        if player.user == leader || exempt.contains(&player.user) {
+            continue;
         }
-        let mut problems = Vec::new();
-        for (index, player) in session.players.iter().enumerate() {
-            if player.user == leader || exempt.contains(&player.user) {
+        let consent_token = consents.consent_tokens.get(index).map_or(&[][..], Vec::as_slice);
+        let claim = common.token_signer.verify::<ConsentClaim>(consent_token);
+        let problem = match claim {
+            Some(claim) if (claim.member, claim.leader) == (player.user, leader) && now < claim.expires_at => {
                 continue;
             }
-            let consent_token = consents.consent_tokens.get(index).map_or(&[][..], Vec::as_slice);
-            let claim = self.token_signer.verify::<ConsentClaim>(consent_token);
-            let problem = match claim {
-                Some(claim) if (claim.member, claim.leader) == (player.user, leader) && now < claim.expires_at => {
-                    continue;
-                }
-                _ if consent_token.is_empty() => {
-                    "is required by ruleset `{ruleset}`; have this player call GrantConsent and send its token"
-                }
-                _ => "is expired or not this player's consent for the caller; have this player call GrantConsent again",
-            };
-            let path = format!("{}[{index}].consent_token", consents.players_field_path);
-            problems.push(FieldProblem { path, message: problem.replace("{ruleset}", &ruleset.name) });
-        }
-        if problems.is_empty() { Ok(()) } else { Err(EngineError::InvalidFields(problems)) }
+            _ if consent_token.is_empty() => {
+                "is required by ruleset `{ruleset}`; have this player call GrantConsent and send its token"
+            }
+            _ => "is expired or not this player's consent for the caller; have this player call GrantConsent again",
+        };
+        let path = format!("{}[{index}].consent_token", consents.players_field_path);
+        problems.push(FieldProblem { path, message: problem.replace("{ruleset}", &ruleset.name) });
     }
+    if problems.is_empty() { Ok(()) } else { Err(EngineError::InvalidFields(problems)) }
 }

@@ -21,7 +21,7 @@ use crate::store::queues::RatingRow;
 
 /// Ratings of all sets.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct RatingCache {
+pub(crate) struct RatingCache {
     sets: HashMap<SetId, SetRatings>,
 }
 
@@ -36,7 +36,7 @@ struct SetRatings {
 
 impl RatingCache {
     /// Inserts or replaces a stored row.
-    pub(in crate::engine) fn upsert(&mut self, row: RatingRow) {
+    pub(crate) fn upsert(&mut self, row: RatingRow) {
         let set = self.sets.entry(row.set_id).or_default();
         set.set_activity = set.set_activity.including_skill(&row.skill());
         let previous = set.rows.insert(row.user, row);
@@ -49,30 +49,30 @@ impl RatingCache {
     }
 
     /// Row of a user in a set, if any.
-    pub(in crate::engine) fn rating_row(&self, set_id: SetId, user: UserKey) -> Option<&RatingRow> {
+    pub(crate) fn rating_row(&self, set_id: SetId, user: UserKey) -> Option<&RatingRow> {
         self.sets.get(&set_id)?.rows.get(&user)
     }
 
     /// Skill of a user at `now`, with inactivity decay; a newcomer's if there is no row.
-    pub(in crate::engine) fn skill_at(&self, set_id: SetId, spec: &RatingSpec, user: UserKey, now: UnixMs) -> Skill {
+    pub(crate) fn skill_at(&self, set_id: SetId, spec: &RatingSpec, user: UserKey, now: UnixMs) -> Skill {
         let activity = self.set_activity(set_id);
         self.rating_row(set_id, user)
             .map_or_else(|| spec.initial_skill(), |row| spec.skill_at_with_activity(row.skill(), now, activity))
     }
 
     /// Activity of a set.
-    pub(in crate::engine) fn set_activity(&self, set_id: SetId) -> SetActivity {
+    pub(crate) fn set_activity(&self, set_id: SetId) -> SetActivity {
         self.sets.get(&set_id).map_or_else(SetActivity::default, |set| set.set_activity)
     }
 
     /// Rating of a user at `now`, or a newcomer's; `None` if the set has no rating system.
-    pub(in crate::engine) fn rating_at(&self, ruleset: &Ruleset, user: UserKey, now: UnixMs) -> Option<PlayerRating> {
+    pub(crate) fn rating_at(&self, ruleset: &Ruleset, user: UserKey, now: UnixMs) -> Option<PlayerRating> {
         let spec = ruleset.rating.as_ref()?;
         Some(self.skill_at(ruleset.set_id, spec, user, now).estimate)
     }
 
     /// Leaderboard by `rating - z * deviation`, best first, ties by user. Rebuilt when z changes.
-    pub(in crate::engine) fn leaderboard(&mut self, set_id: SetId, spec: &RatingSpec) -> &Leaderboard {
+    pub(crate) fn leaderboard(&mut self, set_id: SetId, spec: &RatingSpec) -> &Leaderboard {
         let set = self.sets.entry(set_id).or_default();
         let existing = set.leaderboard.take().filter(|(z, _)| z.to_bits() == spec.z.to_bits());
         let build = || {
@@ -85,11 +85,7 @@ impl RatingCache {
 
     /// Mean leaderboard rank of each ticket's players, 0 for the best. A user without a row gets the rank that its
     /// rating would have. `None` if the set has no rating system.
-    pub(in crate::engine) fn mean_leaderboard_ranks(
-        &mut self,
-        ruleset: &Ruleset,
-        tickets: &[Arc<Ticket>],
-    ) -> Vec<Option<f64>> {
+    pub(crate) fn mean_leaderboard_ranks(&mut self, ruleset: &Ruleset, tickets: &[Arc<Ticket>]) -> Vec<Option<f64>> {
         let Some(spec) = &ruleset.rating else { return vec![None; tickets.len()] };
         self.leaderboard(ruleset.set_id, spec);
         let Some((set, (z, leaderboard))) =
@@ -110,7 +106,7 @@ impl RatingCache {
     }
 
     /// Whether each ticket has a frustrated player, by losses, abandoned matches or low feedback.
-    pub(in crate::engine) fn tickets_with_frustrated_player(
+    pub(crate) fn tickets_with_frustrated_player(
         &self,
         set_id: SetId,
         satisfaction: &SatisfactionSpec,

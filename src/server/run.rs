@@ -15,7 +15,7 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
 use crate::api::audit_layer::AuditEntry;
-use crate::api::operator::{RulesetAdmin as _, audit_entry_of_reload};
+use crate::api::operator::audit_entry_of_reload;
 use crate::clock::SystemClock;
 use crate::config::{Config, RulesetSource};
 use crate::server::signal::shutdown_signal;

@@ -18,13 +18,13 @@ use crate::auth::policy::RateLimitKind;
 use crate::auth::rate_limit::{CallerClass, RateLimits};
 use crate::auth::token::{SIGNING_KEY_BYTES, TokenSigner};
 use crate::clock::Clock;
-use crate::config::{Config, StoreTarget};
+use crate::config::{Config, RulesetSource, StoreTarget};
 use crate::domain::id::SiloId;
+use crate::engine::rulesets::{RulesetReloader, load_rulesets};
 use crate::engine::settings::EngineSettings;
 use crate::engine::{Engine, EngineDeps};
 use crate::geo::{LocatorSettings, ReloadableLocator};
 use crate::rules::RulesetCatalog;
-use crate::server::desk::{self, RulesetReloader};
 use crate::server::handshake::ProxySettings;
 use crate::server::limits::EdgeLimits;
 use crate::server::metric_recorders::{RpcMetrics, StoreMeter};
@@ -64,7 +64,7 @@ pub struct App {
 pub async fn start_app(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<App> {
     let metrics = Arc::new(Metrics::new());
     let catalog = Arc::new(RulesetCatalog::default());
-    let rulesets = desk::load_rulesets(&config.rulesets).map_err(|problems| {
+    let rulesets = load_rulesets(ruleset_directory(config).as_deref()).map_err(|problems| {
         let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
         anyhow!("load rulesets: no earlier rulesets to fall back to\n{}", lines.join("\n"))
     })?;
@@ -80,7 +80,7 @@ pub async fn start_app(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result
     let deps = EngineDeps {
         clock: clock.clone(),
         store,
-        rulesets: catalog.clone(),
+        rulesets: catalog,
         geo_locator: locator.clone(),
         token_signer: signer,
         match_credential_keys: match_keys.clone(),
@@ -90,8 +90,7 @@ pub async fn start_app(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result
         encode_advert: encode_static_candidate_fields,
     };
     let engine = Arc::new(Engine::start(deps).await.context("load advertisements")?);
-    let ruleset_reloader =
-        Arc::new(RulesetReloader::new(config.rulesets.clone(), engine.clone(), catalog, metrics.clone()));
+    let ruleset_reloader = Arc::new(engine.ruleset_reloader(ruleset_directory(config)));
     let (trusted_proxies, metrics_source) = (config.trusted_proxies.clone(), metrics.clone());
     let proxies_of_handshake = trusted_proxies.clone();
     let server = Server::start(server::ServerDeps {
@@ -137,6 +136,14 @@ impl App {
 fn freshness_check(engine: Arc<Engine>, max_staleness_s: u32) -> FreshnessCheck {
     let max_ms = u64::from(max_staleness_s) * 1_000;
     Arc::new(move || engine.store_staleness_ms().is_none_or(|age_ms| age_ms <= max_ms))
+}
+
+/// Directory of the ruleset files; `None` for the bundled rulesets.
+fn ruleset_directory(config: &Config) -> Option<PathBuf> {
+    match &config.rulesets {
+        RulesetSource::Directory(directory) => Some(directory.clone()),
+        RulesetSource::Bundled => None,
+    }
 }
 
 fn engine_settings(config: &Config) -> EngineSettings {

@@ -15,48 +15,43 @@ use crate::store::{AdvertVersion, Reservation, ReservationState};
 
 /// Advertisement and its state.
 #[derive(Clone, Debug)]
-pub(in crate::engine) struct AdvertRecord {
-    pub(in crate::engine) advertisement: Arc<Advertisement>,
+pub(crate) struct AdvertRecord {
+    pub(crate) advertisement: Arc<Advertisement>,
     /// Expiry acknowledged to the host.
-    pub(in crate::engine) expires_at: UnixMs,
+    pub(crate) expires_at: UnixMs,
     /// Expiry in the store; never before `expires_at`, so that a restart keeps every acknowledged advertisement.
-    pub(in crate::engine) stored_expires_at: UnixMs,
-    pub(in crate::engine) ttl_ms: u32,
-    pub(in crate::engine) encoded_advert: Arc<[u8]>,
-    pub(in crate::engine) reservations: Vec<Reservation>,
+    pub(crate) stored_expires_at: UnixMs,
+    pub(crate) ttl_ms: u32,
+    pub(crate) encoded_advert: Arc<[u8]>,
+    pub(crate) reservations: Vec<Reservation>,
     /// Version in the store.
-    pub(in crate::engine) version: AdvertVersion,
+    pub(crate) version: AdvertVersion,
     /// This replica received the last heartbeat, so `expires_at` was acknowledged here. Otherwise it is the stored
     /// expiry.
-    pub(in crate::engine) is_heartbeat_owner: bool,
+    pub(crate) is_heartbeat_owner: bool,
     /// Has a change that is not yet in the store.
-    pub(in crate::engine) is_unwritten: bool,
+    pub(crate) is_unwritten: bool,
 }
 
 impl AdvertRecord {
     /// Seats that no reservation holds.
-    pub(in crate::engine) fn open_seats(&self) -> u16 {
+    pub(crate) fn open_seats(&self) -> u16 {
         let taken: u32 = self.unended_reservations().map(|reservation| u32::from(reservation.seats)).sum();
         self.advertisement.session.join_seats.saturating_sub(u16::try_from(taken).unwrap_or(u16::MAX))
     }
 
     /// Reservations that hold seats, including expired holds that the sweep has not ended yet.
-    pub(in crate::engine) fn unended_reservations(&self) -> impl Iterator<Item = &Reservation> {
+    pub(crate) fn unended_reservations(&self) -> impl Iterator<Item = &Reservation> {
         self.reservations.iter().filter(|reservation| reservation.state != ReservationState::Ended)
     }
 
     /// Reservations valid at `now`; excludes expired holds.
-    pub(in crate::engine) fn valid_reservations(&self, now: UnixMs) -> impl Iterator<Item = &Reservation> {
+    pub(crate) fn valid_reservations(&self, now: UnixMs) -> impl Iterator<Item = &Reservation> {
         self.unended_reservations().filter(move |reservation| !is_expired_hold(reservation, now))
     }
 
     /// Whether any of `users` (sorted) has a valid reservation other than `except`.
-    pub(in crate::engine) fn has_valid_reservation_for(
-        &self,
-        users: &[UserKey],
-        except: ReservationId,
-        now: UnixMs,
-    ) -> bool {
+    pub(crate) fn has_valid_reservation_for(&self, users: &[UserKey], except: ReservationId, now: UnixMs) -> bool {
         let includes_any =
             |reservation: &Reservation| reservation.users.iter().any(|user| users.binary_search(user).is_ok());
         self.valid_reservations(now).any(|reservation| reservation.id != except && includes_any(reservation))
@@ -65,20 +60,20 @@ impl AdvertRecord {
 
 /// Records and index entries replaced by publications. Freed outside the lock, because that takes long.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct ReplacedRecords {
+pub(crate) struct ReplacedRecords {
     records: Vec<AdvertRecord>,
     index_entries: Vec<IndexEntry>,
 }
 
 impl ReplacedRecords {
-    pub(in crate::engine) fn with_capacity(records: usize, entries: usize) -> Self {
+    pub(crate) fn with_capacity(records: usize, entries: usize) -> Self {
         Self { records: Vec::with_capacity(records), index_entries: Vec::with_capacity(entries) }
     }
 }
 
 /// Records of one set, and their indexes.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct AdvertSet {
+pub(crate) struct AdvertSet {
     records: HashMap<AdvertisementId, AdvertRecord, BuildIdHasher>,
     indexes: Vec<AdvertisementIndex>,
     /// Held reservations by deadline, so that the sweep reads only expired ones.
@@ -89,64 +84,60 @@ pub(in crate::engine) struct AdvertSet {
 }
 
 impl AdvertSet {
-    pub(in crate::engine) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.records.len()
     }
 
     /// Number of reservations that hold seats.
-    pub(in crate::engine) fn unended_reservation_count(&self) -> usize {
+    pub(crate) fn unended_reservation_count(&self) -> usize {
         self.unended_reservation_count
     }
 
-    pub(in crate::engine) fn get(&self, id: AdvertisementId) -> Option<&AdvertRecord> {
+    pub(crate) fn get(&self, id: AdvertisementId) -> Option<&AdvertRecord> {
         self.records.get(&id)
     }
 
     /// All records, in no order.
-    pub(in crate::engine) fn records(&self) -> impl Iterator<Item = &AdvertRecord> {
+    pub(crate) fn records(&self) -> impl Iterator<Item = &AdvertRecord> {
         self.records.values()
     }
 
     /// Changes fields of a record that no index contains.
-    pub(in crate::engine) fn update_unindexed_fields(
-        &mut self,
-        id: AdvertisementId,
-        update: impl FnOnce(&mut AdvertRecord),
-    ) {
+    pub(crate) fn update_unindexed_fields(&mut self, id: AdvertisementId, update: impl FnOnce(&mut AdvertRecord)) {
         if let Some(record) = self.records.get_mut(&id) {
             update(record);
         }
     }
 
     /// Index of the ruleset with `hash`.
-    pub(in crate::engine) fn index_of_ruleset(&self, hash: RulesetHash) -> Option<&AdvertisementIndex> {
+    pub(crate) fn index_of_ruleset(&self, hash: RulesetHash) -> Option<&AdvertisementIndex> {
         self.indexes.iter().find(|index| index.ruleset().hash == hash)
     }
 
     /// All indexes.
-    pub(in crate::engine) fn indexes(&self) -> &[AdvertisementIndex] {
+    pub(crate) fn indexes(&self) -> &[AdvertisementIndex] {
         &self.indexes
     }
 
     /// Any index: all contain the same advertisements and expiries.
-    pub(in crate::engine) fn first_index(&self) -> Option<&AdvertisementIndex> {
+    pub(crate) fn first_index(&self) -> Option<&AdvertisementIndex> {
         self.indexes.first()
     }
 
     /// Rulesets of the indexes, in index order.
-    pub(in crate::engine) fn indexed_rulesets(&self) -> Vec<Arc<Ruleset>> {
+    pub(crate) fn indexed_rulesets(&self) -> Vec<Arc<Ruleset>> {
         self.indexes.iter().map(|index| Arc::clone(index.ruleset())).collect()
     }
 
     /// Reads the records of `ids` in advance, so that their cache misses overlap.
-    pub(in crate::engine) fn prefetch(&self, ids: impl Iterator<Item = AdvertisementId> + Clone) {
+    pub(crate) fn prefetch(&self, ids: impl Iterator<Item = AdvertisementId> + Clone) {
         let records = ids.clone().filter_map(|id| self.records.get(&id));
         std::hint::black_box(records.fold(0, |sum, record| sum ^ record.expires_at.0));
         self.indexes.iter().for_each(|index| index.prefetch(ids.clone()));
     }
 
     /// Inserts or replaces a record, in every index.
-    pub(in crate::engine) fn upsert(&mut self, mut record: AdvertRecord) {
+    pub(crate) fn upsert(&mut self, mut record: AdvertRecord) {
         let entries: Vec<IndexEntry> = self.indexes.iter().map(|index| index_entry(&record, index.ruleset())).collect();
         let reservations = std::mem::take(&mut record.reservations);
         self.upsert_with_entries(
@@ -160,7 +151,7 @@ impl AdvertSet {
     /// Inserts or replaces a record, with one of `entries` per index.
     ///
     /// The new record inherits the reservations, changed by `change`. The replaced record and entries go to `replaced`.
-    pub(in crate::engine) fn upsert_with_entries<T>(
+    pub(crate) fn upsert_with_entries<T>(
         &mut self,
         mut record: AdvertRecord,
         entries: &mut impl Iterator<Item = IndexEntry>,
@@ -192,7 +183,7 @@ impl AdvertSet {
     }
 
     /// Removes a record from the set and from every index.
-    pub(in crate::engine) fn remove(&mut self, id: AdvertisementId) -> Option<AdvertRecord> {
+    pub(crate) fn remove(&mut self, id: AdvertisementId) -> Option<AdvertRecord> {
         let record = self.records.remove(&id)?;
         unschedule_hold_expiries(&mut self.hold_expiries, &record);
         self.unended_reservation_count -= record.unended_reservations().count();
@@ -203,7 +194,7 @@ impl AdvertSet {
     }
 
     /// Extends an advertisement's expiry to `expires_at`; never shortens it. The stored expiry must already cover it.
-    pub(in crate::engine) fn extend_expiry(&mut self, id: AdvertisementId, expires_at: UnixMs) {
+    pub(crate) fn extend_expiry(&mut self, id: AdvertisementId, expires_at: UnixMs) {
         let Some(record) = self.records.get_mut(&id) else { return };
         if expires_at <= record.expires_at {
             return;
@@ -218,14 +209,14 @@ impl AdvertSet {
     }
 
     /// Records the expiry that is now in the store; never lowers it.
-    pub(in crate::engine) fn record_stored_expiry(&mut self, id: AdvertisementId, stored_expires_at: UnixMs) {
+    pub(crate) fn record_stored_expiry(&mut self, id: AdvertisementId, stored_expires_at: UnixMs) {
         if let Some(record) = self.records.get_mut(&id) {
             record.stored_expires_at = record.stored_expires_at.max(stored_expires_at);
         }
     }
 
     /// Changes a record's reservations and updates its open seats.
-    pub(in crate::engine) fn update_reservations<T>(
+    pub(crate) fn update_reservations<T>(
         &mut self,
         id: AdvertisementId,
         change: impl FnOnce(&mut Vec<Reservation>) -> T,
@@ -244,7 +235,7 @@ impl AdvertSet {
     }
 
     /// Appends up to `max` advertisements that have expired at `now`.
-    pub(in crate::engine) fn collect_expired(&self, now: UnixMs, max: usize, out: &mut Vec<AdvertisementId>) {
+    pub(crate) fn collect_expired(&self, now: UnixMs, max: usize, out: &mut Vec<AdvertisementId>) {
         match self.first_index() {
             Some(index) => index.collect_expired(now, max, out),
             None => {
@@ -255,29 +246,29 @@ impl AdvertSet {
     }
 
     /// Held reservations whose deadline has passed, at most `max`.
-    pub(in crate::engine) fn expired_holds(&self, now: UnixMs, max: usize) -> Vec<(AdvertisementId, ReservationId)> {
+    pub(crate) fn expired_holds(&self, now: UnixMs, max: usize) -> Vec<(AdvertisementId, ReservationId)> {
         let expired = self.hold_expiries.iter().take_while(|(deadline, ..)| *deadline <= now).take(max);
         expired.map(|&(_, advertisement, reservation)| (advertisement, reservation)).collect()
     }
 
     /// Shrinks some of the index bounds that removals left too wide.
-    pub(in crate::engine) fn shrink_index_bounds(&mut self) {
+    pub(crate) fn shrink_index_bounds(&mut self) {
         self.indexes.iter_mut().for_each(AdvertisementIndex::maintain);
     }
 
     /// Drops the indexes of rulesets that are not in `cached`.
-    pub(in crate::engine) fn retain_indexes(&mut self, cached: &[Arc<Ruleset>]) {
+    pub(crate) fn retain_indexes(&mut self, cached: &[Arc<Ruleset>]) {
         self.indexes.retain(|index| cached.iter().any(|ruleset| ruleset.hash == index.ruleset().hash));
     }
 
     /// Starts an index build: returns a copy of the records, and tracks expiry changes until the build ends.
-    pub(in crate::engine) fn begin_index_build(&mut self) -> Vec<AdvertRecord> {
+    pub(crate) fn begin_index_build(&mut self) -> Vec<AdvertRecord> {
         self.expiry_changes_during_build = Some(Vec::new());
         self.records.values().cloned().collect()
     }
 
     /// Adds a built index. Only expiries may have changed since `begin_index_build`.
-    pub(in crate::engine) fn finish_index_build(&mut self, mut index: AdvertisementIndex) {
+    pub(crate) fn finish_index_build(&mut self, mut index: AdvertisementIndex) {
         for id in self.expiry_changes_during_build.take().unwrap_or_default() {
             if let Some(record) = self.records.get(&id) {
                 index.set_expires_at(id, record.expires_at);
@@ -288,7 +279,7 @@ impl AdvertSet {
 }
 
 /// Index of `records` under `ruleset`. Slow for many records; needs no lock.
-pub(in crate::engine) fn build_index(ruleset: &Arc<Ruleset>, records: &[AdvertRecord]) -> AdvertisementIndex {
+pub(crate) fn build_index(ruleset: &Arc<Ruleset>, records: &[AdvertRecord]) -> AdvertisementIndex {
     let mut index = AdvertisementIndex::new(Arc::clone(ruleset));
     for record in records {
         index.upsert(index_entry(record, ruleset));
@@ -297,7 +288,7 @@ pub(in crate::engine) fn build_index(ruleset: &Arc<Ruleset>, records: &[AdvertRe
 }
 
 /// Record as filters and scores see it.
-pub(in crate::engine) fn candidate_from_record<'a>(
+pub(crate) fn candidate_from_record<'a>(
     record: &'a AdvertRecord,
     attribute_values: &'a AttributeValues,
 ) -> AdvertisementView<'a> {
@@ -310,7 +301,7 @@ pub(in crate::engine) fn candidate_from_record<'a>(
 }
 
 /// Index entry of a record under `ruleset`.
-pub(in crate::engine) fn index_entry(record: &AdvertRecord, ruleset: &Ruleset) -> IndexEntry {
+pub(crate) fn index_entry(record: &AdvertRecord, ruleset: &Ruleset) -> IndexEntry {
     IndexEntry {
         advertisement: Arc::clone(&record.advertisement),
         attribute_values: AttributeValues::from_session(ruleset, &record.advertisement.session),
@@ -321,7 +312,7 @@ pub(in crate::engine) fn index_entry(record: &AdvertRecord, ruleset: &Ruleset) -
 }
 
 /// Whether a hold is past its deadline.
-pub(in crate::engine) fn is_expired_hold(reservation: &Reservation, now: UnixMs) -> bool {
+pub(crate) fn is_expired_hold(reservation: &Reservation, now: UnixMs) -> bool {
     reservation.state == ReservationState::Held && reservation.deadline <= now
 }
 

@@ -5,45 +5,41 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use parking_lot::{RwLock as FairLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::domain::advertisement::Advertisement;
 use crate::domain::id::SetId;
 use crate::domain::ruleset::Ruleset;
 use crate::engine::adverts::advert_set::{AdvertSet, build_index};
-
-/// Encodes the part of a search result that does not depend on the search; supplied by the wire layer.
-pub type EncodeAdvertFn = fn(&Advertisement) -> Arc<[u8]>;
 
 /// One set's advertisements behind a lock. Held for one lookup, one search or a few changes; never across an await.
 ///
 /// The lock is fair to a waiting writer. With the standard library's lock, overlapping searches starve the writer.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct LockedAdvertSet(FairLock<AdvertSet>);
+pub(crate) struct LockedAdvertSet(FairLock<AdvertSet>);
 
 impl LockedAdvertSet {
-    pub(in crate::engine) fn read(&self) -> RwLockReadGuard<'_, AdvertSet> {
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, AdvertSet> {
         self.0.read()
     }
 
-    pub(in crate::engine) fn write(&self) -> RwLockWriteGuard<'_, AdvertSet> {
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, AdvertSet> {
         self.0.write()
     }
 }
 
 /// Advertisements of every set. Only the writer adds sets and indexes, so a new set has all indexes.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct AdvertSetMap {
+pub(crate) struct AdvertSetMap {
     sets: RwLock<BTreeMap<SetId, Arc<LockedAdvertSet>>>,
     indexed_rulesets: RwLock<Vec<Arc<Ruleset>>>,
 }
 
 impl AdvertSetMap {
     /// Advertisements of a set; `None` if the set never had any.
-    pub(in crate::engine) fn get(&self, set_id: SetId) -> Option<Arc<LockedAdvertSet>> {
+    pub(crate) fn get(&self, set_id: SetId) -> Option<Arc<LockedAdvertSet>> {
         self.sets.read().unwrap_or_else(PoisonError::into_inner).get(&set_id).cloned()
     }
 
     /// Advertisements of a set. A new set gets an index for each of the set's indexed rulesets.
-    pub(in crate::engine) fn get_or_create(&self, set_id: SetId) -> Arc<LockedAdvertSet> {
+    pub(crate) fn get_or_create(&self, set_id: SetId) -> Arc<LockedAdvertSet> {
         if let Some(set) = self.get(set_id) {
             return set;
         }
@@ -57,20 +53,20 @@ impl AdvertSetMap {
     }
 
     /// All sets, in id order.
-    pub(in crate::engine) fn all_sets(&self) -> Vec<(SetId, Arc<LockedAdvertSet>)> {
+    pub(crate) fn all_sets(&self) -> Vec<(SetId, Arc<LockedAdvertSet>)> {
         let sets = self.sets.read().unwrap_or_else(PoisonError::into_inner);
         sets.iter().map(|(&set_id, set)| (set_id, Arc::clone(set))).collect()
     }
 
     /// Rulesets that have indexes.
-    pub(in crate::engine) fn indexed_rulesets(&self) -> Vec<Arc<Ruleset>> {
+    pub(crate) fn indexed_rulesets(&self) -> Vec<Arc<Ruleset>> {
         self.indexed_rulesets.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Replaces the indexed rulesets: builds missing indexes without blocking searches, and drops the others.
     ///
     /// Takes about one second per million advertisements; call it where blocking is allowed.
-    pub(in crate::engine) fn set_indexed_rulesets(&self, rulesets: Vec<Arc<Ruleset>>) {
+    pub(crate) fn set_indexed_rulesets(&self, rulesets: Vec<Arc<Ruleset>>) {
         *self.indexed_rulesets.write().unwrap_or_else(PoisonError::into_inner) = rulesets.clone();
         for (set_id, set) in self.all_sets() {
             for ruleset in rulesets.iter().filter(|ruleset| ruleset.set_id == set_id) {

@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 use crate::domain::id::AdvertisementId;
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set_map::LockedAdvertSet;
+use crate::engine::adverts::advert_state::AdvertState;
 use crate::engine::adverts::writer_command::AdvertWriterCommand;
-use crate::engine::core::Core;
 
 /// Sweep interval. Expired advertisements are invisible at once; this bounds their memory use and how long an expired
 /// hold blocks seats. A hold must free its seats within 2 s.
@@ -27,8 +27,8 @@ const EXPIRED_PER_SWEEP_MAX: usize = 2_000;
 const OUTAGE_EXPIRY_GRACE_MS: u64 = 2_000;
 
 /// Sweeps until stopped.
-pub(in crate::engine) async fn run_expiry_sweeps(
-    core: Arc<Core>,
+pub(crate) async fn run_expiry_sweeps(
+    state: Arc<AdvertState>,
     advert_writer: mpsc::Sender<AdvertWriterCommand>,
     shutdown: CancellationToken,
 ) {
@@ -40,11 +40,11 @@ pub(in crate::engine) async fn run_expiry_sweeps(
             () = shutdown.cancelled() => return,
             _ = interval.tick() => {}
         }
-        sweep_expired_adverts(&core, &advert_writer).await;
+        sweep_expired_adverts(&state, &advert_writer).await;
         sweeps = sweeps.wrapping_add(1);
         if sweeps.is_multiple_of(SWEEPS_PER_STORE_PURGE)
-            && core.store_staleness_ms(core.clock.now()).is_none()
-            && let Err(error) = core.store.purge(core.clock.now()).await
+            && state.common.store_staleness_ms(state.common.clock.now()).is_none()
+            && let Err(error) = state.common.store.purge(state.common.clock.now()).await
         {
             tracing::warn!(%error, "store purge failed");
         }
@@ -52,14 +52,14 @@ pub(in crate::engine) async fn run_expiry_sweeps(
 }
 
 /// Sends expired advertisements and holds to the writer, which checks them again.
-pub(in crate::engine) async fn sweep_expired_adverts(core: &Core, advert_writer: &mpsc::Sender<AdvertWriterCommand>) {
-    let now = core.clock.now();
+pub(crate) async fn sweep_expired_adverts(state: &AdvertState, advert_writer: &mpsc::Sender<AdvertWriterCommand>) {
+    let now = state.common.clock.now();
     let mut expired = Vec::new();
-    let is_stale = core.store_staleness_ms(now).is_some();
-    if let Some(replication) = core.replication.as_ref().filter(|_| is_stale) {
+    let is_stale = state.common.store_staleness_ms(now).is_some();
+    if let Some(replication) = state.replication.as_ref().filter(|_| is_stale) {
         replication.extend_expiry_grace(now.plus_ms(4 * OUTAGE_EXPIRY_GRACE_MS));
     }
-    for (set_id, set) in core.advert_sets.all_sets() {
+    for (set_id, set) in state.advert_sets.all_sets() {
         expired.clear();
         if is_stale {
             extend_remote_adverts(&set, now, &mut expired);
@@ -82,7 +82,7 @@ pub(in crate::engine) async fn sweep_expired_adverts(core: &Core, advert_writer:
         }
         set.write().shrink_index_bounds();
     }
-    update_gauges(core);
+    update_gauges(state);
 }
 
 /// Extends other replicas' advertisements that are about to expire during an outage.
@@ -103,17 +103,17 @@ fn extend_remote_adverts(set: &LockedAdvertSet, now: UnixMs, expiring: &mut Vec<
 }
 
 /// Sets the gauges of the in-memory state.
-pub(in crate::engine) fn update_gauges(core: &Core) {
+pub(crate) fn update_gauges(state: &AdvertState) {
     let (mut advertisements, mut reservations) = (0, 0);
-    for (_, set) in core.advert_sets.all_sets() {
+    for (_, set) in state.advert_sets.all_sets() {
         let set = set.read();
         advertisements += set.len();
         reservations += set.unended_reservation_count();
     }
-    core.metrics.advertisements.set(i64::try_from(advertisements).unwrap_or(i64::MAX));
-    let stale_ms = core.store_staleness_ms(core.clock.now()).unwrap_or(0);
-    core.metrics.store_staleness_seconds.set(stale_ms as f64 / 1_000.0);
-    let unwritten = core.replication.as_ref().map_or(0, |replication| replication.unwritten_count());
-    core.metrics.advertisements_pending.set(i64::try_from(unwritten).unwrap_or(i64::MAX));
-    core.metrics.reservations.set(i64::try_from(reservations).unwrap_or(i64::MAX));
+    state.common.metrics.advertisements.set(i64::try_from(advertisements).unwrap_or(i64::MAX));
+    let stale_ms = state.common.store_staleness_ms(state.common.clock.now()).unwrap_or(0);
+    state.common.metrics.store_staleness_seconds.set(stale_ms as f64 / 1_000.0);
+    let unwritten = state.replication.as_ref().map_or(0, |replication| replication.unwritten_count());
+    state.common.metrics.advertisements_pending.set(i64::try_from(unwritten).unwrap_or(i64::MAX));
+    state.common.metrics.reservations.set(i64::try_from(reservations).unwrap_or(i64::MAX));
 }

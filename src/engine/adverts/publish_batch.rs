@@ -7,11 +7,13 @@ use crate::domain::id::SetId;
 use crate::domain::index::IndexEntry;
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::{AdvertRecord, ReplacedRecords, index_entry};
+use crate::engine::adverts::advert_state::AdvertState;
+use crate::engine::adverts::in_flight_changes::{InFlightGuard, send_answer};
 use crate::engine::adverts::update_answer::UpdateSnapshot;
-use crate::engine::adverts::writer_command::{InFlightGuard, PublishAdvert, ReplySender};
+use crate::engine::adverts::writer_command::PublishAdvert;
 use crate::engine::command::{ReservationChange, UpdateAdvertAnswer};
-use crate::engine::core::Core;
 use crate::engine::error::EngineError;
+use crate::engine::writer_inbox::ReplySender;
 use crate::store::{AdvertVersion, AdvertWrite, Reservation, WriteOutcome};
 
 /// Publications per lock: enough to overlap cache misses, few enough not to delay searches.
@@ -19,7 +21,7 @@ const PUBLICATIONS_PER_LOCK_MAX: usize = 32;
 
 /// Consecutive publications of one set.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct PublishBatch {
+pub(crate) struct PublishBatch {
     set_id: Option<SetId>,
     publications: Vec<ConfirmedPublication>,
 }
@@ -39,21 +41,21 @@ struct ConfirmedPublication {
 /// Snapshot of the applied record, and its reservation events.
 type AppliedPublication = (UpdateSnapshot, Vec<(Reservation, ReservationChange)>);
 
-impl Core {
-    /// Adds a publication to `batch`; applies the batch first if it is full or of another set.
+impl PublishBatch {
+    /// Adds a publication; applies the batch first if it is full or of another set.
     ///
     /// A rejected publication is answered after all before it.
-    pub(in crate::engine) fn add_to_publish_batch(
-        &self,
-        batch: &mut PublishBatch,
+    pub(crate) fn add(
+        &mut self,
+        state: &AdvertState,
         (publish, reply, in_flight): (PublishAdvert, ReplySender<UpdateAdvertAnswer>, InFlightGuard),
         write: &AdvertWrite,
         outcome: &WriteOutcome,
         now: UnixMs,
     ) {
         let set_id = publish.advertisement.set_id;
-        if batch.set_id != Some(set_id) || batch.publications.len() >= PUBLICATIONS_PER_LOCK_MAX {
-            self.apply_publish_batch(batch, now);
+        if self.set_id != Some(set_id) || self.publications.len() >= PUBLICATIONS_PER_LOCK_MAX {
+            self.apply(state, now);
         }
         let error = match (outcome, write) {
             (
@@ -64,8 +66,8 @@ impl Core {
                 if publish.advertisement.advertised_since != advertised_since {
                     Arc::make_mut(&mut publish.advertisement).advertised_since = advertised_since;
                 }
-                batch.set_id = Some(set_id);
-                batch.publications.push(ConfirmedPublication {
+                self.set_id = Some(set_id);
+                self.publications.push(ConfirmedPublication {
                     publish,
                     reply,
                     in_flight,
@@ -76,40 +78,40 @@ impl Core {
                 return;
             }
             (WriteOutcome::Tombstoned, _) => EngineError::AdvertisementDeleted,
-            (other, _) => self.unexpected_outcome("publish", other),
+            (other, _) => unexpected_outcome("publish", other),
         };
-        self.apply_publish_batch(batch, now);
-        self.send_answer(reply, in_flight, Err(error));
+        self.apply(state, now);
+        send_answer(reply, in_flight, Err(error));
     }
 
-    /// Applies a batch to memory in order, answers, and empties it.
-    pub(in crate::engine) fn apply_publish_batch(&self, batch: &mut PublishBatch, now: UnixMs) {
-        let Some(set_id) = batch.set_id.take() else { return };
-        let set = self.advert_sets.get_or_create(set_id);
+    /// Applies the batch to memory in order, answers, and empties it.
+    pub(crate) fn apply(&mut self, state: &AdvertState, now: UnixMs) {
+        let Some(set_id) = self.set_id.take() else { return };
+        let set = state.advert_sets.get_or_create(set_id);
         // Only the writer changes indexes, and it runs here: they cannot change between the two locks.
         let rulesets = set.read().indexed_rulesets();
-        let mut entries: Vec<IndexEntry> = Vec::with_capacity(batch.publications.len() * rulesets.len());
-        let mut records: Vec<AdvertRecord> = Vec::with_capacity(batch.publications.len());
-        for publication in &batch.publications {
+        let mut entries: Vec<IndexEntry> = Vec::with_capacity(self.publications.len() * rulesets.len());
+        let mut records: Vec<AdvertRecord> = Vec::with_capacity(self.publications.len());
+        for publication in &self.publications {
             let record = publication.to_record();
             entries.extend(rulesets.iter().map(|ruleset| index_entry(&record, ruleset)));
             records.push(record);
         }
-        let mut applied: Vec<AppliedPublication> = Vec::with_capacity(batch.publications.len());
+        let mut applied: Vec<AppliedPublication> = Vec::with_capacity(self.publications.len());
         let mut replaced = ReplacedRecords::with_capacity(records.len(), entries.len());
         let mut entries = entries.into_iter();
         {
             let mut set = set.write();
-            set.prefetch(batch.publications.iter().map(|publication| publication.publish.advertisement.id));
-            for (publication, mut record) in batch.publications.iter().zip(records) {
-                if self.replication.is_some() {
+            set.prefetch(self.publications.iter().map(|publication| publication.publish.advertisement.id));
+            for (publication, mut record) in self.publications.iter().zip(records) {
+                if state.replication.is_some() {
                     // Keep the old version until the commit's version is recorded.
                     record.version =
                         set.get(record.advertisement.id).map_or(AdvertVersion::default(), |existing| existing.version);
                 }
                 let PublishAdvert { confirmed_reservations, joined_reservations, .. } = &publication.publish;
                 let update_reservations = |reservations: &mut Vec<_>| {
-                    self.confirm_and_end_reservations(
+                    state.confirm_and_end_reservations(
                         reservations,
                         confirmed_reservations,
                         joined_reservations,
@@ -122,12 +124,16 @@ impl Core {
             }
         }
         drop(replaced);
-        for (publication, (snapshot, events)) in batch.publications.drain(..).zip(applied) {
+        for (publication, (snapshot, events)) in self.publications.drain(..).zip(applied) {
             let ConfirmedPublication { publish, reply, in_flight, created, .. } = publication;
-            self.publish_reservation_events(publish.advertisement.id, events, now);
-            let answer =
-                self.build_update_answer_with_ruleset(Some(&publish.ruleset), snapshot, Some(publish.owner_token), now);
-            self.send_answer(
+            state.publish_reservation_events(publish.advertisement.id, events, now);
+            let answer = snapshot.into_answer_with_ruleset(
+                &state.common,
+                Some(&publish.ruleset),
+                Some(publish.owner_token),
+                now,
+            );
+            send_answer(
                 reply,
                 in_flight,
                 Ok(UpdateAdvertAnswer { created, ignored_fields: publish.ignored_fields, ..answer }),
@@ -151,4 +157,10 @@ impl ConfirmedPublication {
             is_unwritten: false,
         }
     }
+}
+
+/// Logs an outcome that does not belong to its write, which is a bug, and returns the error for the client.
+pub(crate) fn unexpected_outcome(operation: &'static str, outcome: &WriteOutcome) -> EngineError {
+    tracing::error!(operation, ?outcome, "invalid store outcome received");
+    EngineError::Internal
 }

@@ -3,88 +3,87 @@
 use std::sync::Arc;
 
 use crate::domain::id::{AdvertisementId, SetId};
+use crate::engine::adverts::advert_state::AdvertState;
 use crate::engine::adverts::replication_state::{LocalChangeLog, ReplicationState};
 use crate::engine::adverts::store_outage::UnwrittenAdverts;
-use crate::engine::adverts::writer::apply_committed_batch;
 use crate::engine::adverts::writer_command::AdvertWriterCommand;
-use crate::engine::core::Core;
 #[cfg(feature = "mutants")]
 use crate::engine::fail_points;
 use crate::store::{AdvertWrite, FeedBatch, VersionStep};
 
 /// Replication bookkeeping of the advertisement writer.
 #[derive(Debug)]
-pub(in crate::engine) struct ReplicatedWriter {
+pub(crate) struct ReplicatedWriter {
     replication: Arc<ReplicationState>,
     local_changes: LocalChangeLog,
     unwritten: UnwrittenAdverts,
 }
 
 impl ReplicatedWriter {
-    pub(in crate::engine) fn new(replication: Arc<ReplicationState>) -> Self {
+    pub(crate) fn new(replication: Arc<ReplicationState>) -> Self {
         Self { replication, local_changes: LocalChangeLog::default(), unwritten: UnwrittenAdverts::default() }
     }
 
     /// Commits a batch and applies it to memory. Handles it in memory, as far as possible, if the store is down.
-    pub(in crate::engine) async fn commit(
+    pub(crate) async fn commit(
         &mut self,
-        core: &Arc<Core>,
+        state: &AdvertState,
         commands: Vec<AdvertWriterCommand>,
         writes: &[AdvertWrite],
     ) {
-        if self.replication.is_store_down() {
-            return self.handle_without_store(core, commands);
+        if self.replication.store_health.is_down() {
+            return self.handle_without_store(state, commands);
         }
         #[cfg(not(feature = "mutants"))]
-        let result = core.store.commit(writes).await;
+        let result = state.common.store.commit(writes).await;
         #[cfg(feature = "mutants")]
-        let result = fail_points::commit_unless_client_gone(core, &commands, writes).await;
+        let result = fail_points::commit_unless_client_gone(&*state.common.store, &commands, writes).await;
         match result {
             Ok(committed) => {
                 let targets: Vec<_> = commands.iter().map(AdvertWriterCommand::advert_and_set_id).collect();
-                apply_committed_batch(core, commands, writes, committed.outcomes);
+                state.apply_committed_batch(commands, writes, committed.outcomes);
                 let batch = self.replication.record_applied_batch();
                 for (target, step) in targets.into_iter().zip(committed.version_steps) {
                     let Some((id, set_id)) = target else { continue };
-                    self.record_version(core, (id, set_id, batch), step);
+                    self.record_version(state, (id, set_id, batch), step);
                 }
             }
             Err(error) => {
                 tracing::error!(%error, commands = commands.len(), "batch commit failed");
-                self.replication.record_store_failure(core.clock.now());
+                self.replication.store_health.record_failure(state.common.clock.now());
                 // The commit may have succeeded despite the error.
                 self.replication.request_reread(writes.iter().map(AdvertWrite::advertisement_id));
-                self.handle_without_store(core, commands);
+                self.handle_without_store(state, commands);
             }
         }
     }
 
     /// Applies other replicas' changes to memory.
-    pub(in crate::engine) fn apply_feed(&mut self, core: &Core, feed_batch: FeedBatch, as_of: u64) {
-        core.apply_feed(feed_batch, as_of, &mut self.local_changes, &self.replication);
+    pub(crate) fn apply_feed(&mut self, state: &AdvertState, feed_batch: FeedBatch, as_of: u64) {
+        state.apply_feed(feed_batch, as_of, &mut self.local_changes, &self.replication);
     }
 
     /// Writes the changes that were accepted while the store was down.
-    pub(in crate::engine) async fn write_unwritten_adverts(&mut self, core: &Core) {
-        while !self.replication.is_store_down() && self.unwritten.len() > 0 {
-            let writes = core.catch_up_writes(&mut self.unwritten, core.clock.now());
+    pub(crate) async fn write_unwritten_adverts(&mut self, state: &AdvertState) {
+        while !self.replication.store_health.is_down() && self.unwritten.len() > 0 {
+            let writes = self.unwritten.catch_up_writes(state, state.common.clock.now());
             let (sets, writes): (Vec<_>, Vec<AdvertWrite>) = writes.into_iter().unzip();
             if writes.is_empty() {
                 continue;
             }
-            match core.store.commit(&writes).await {
+            match state.common.store.commit(&writes).await {
                 Ok(committed) => {
                     let batch = self.replication.record_applied_batch();
                     let results = writes.iter().zip(&committed.outcomes).zip(committed.version_steps).zip(sets);
                     for (((write, outcome), step), set_id) in results {
-                        core.apply_catch_up_outcome(set_id, write, outcome, &mut self.unwritten);
-                        self.record_version(core, (write.advertisement_id(), set_id, batch), step);
+                        self.unwritten.apply_catch_up_outcome(state, set_id, write, outcome);
+                        self.record_version(state, (write.advertisement_id(), set_id, batch), step);
                     }
                 }
                 Err(error) => {
                     let unwritten = self.unwritten.len();
                     tracing::error!(%error, unwritten, "commit of unwritten advertisements failed");
-                    self.replication.record_store_failure(core.clock.now());
+                    self.replication.store_health.record_failure(state.common.clock.now());
                     self.replication.request_reread(writes.iter().map(AdvertWrite::advertisement_id));
                 }
             }
@@ -92,16 +91,34 @@ impl ReplicatedWriter {
         self.replication.set_unwritten_count(self.unwritten.len());
     }
 
-    fn handle_without_store(&mut self, core: &Core, commands: Vec<AdvertWriterCommand>) {
-        let now = core.clock.now();
-        commands.into_iter().for_each(|command| core.handle_without_store(command, &mut self.unwritten, now));
+    fn handle_without_store(&mut self, state: &AdvertState, commands: Vec<AdvertWriterCommand>) {
+        let now = state.common.clock.now();
+        commands.into_iter().for_each(|command| self.unwritten.handle_without_store(state, command, now));
         self.replication.set_unwritten_count(self.unwritten.len());
     }
 
-    fn record_version(&mut self, core: &Core, (id, set_id, batch): (AdvertisementId, SetId, u64), step: VersionStep) {
+    fn record_version(
+        &mut self,
+        state: &AdvertState,
+        (id, set_id, batch): (AdvertisementId, SetId, u64),
+        step: VersionStep,
+    ) {
         self.local_changes.record_change(id, batch);
-        if !core.advance_version(id, set_id, step) {
+        if !advance_version(state, id, set_id, step) {
             self.replication.request_reread([id]);
         }
     }
+}
+
+/// Advances the record's version after a commit. Returns `false` if memory did not have the version before it.
+fn advance_version(state: &AdvertState, id: AdvertisementId, set_id: SetId, step: VersionStep) -> bool {
+    let Some(set) = state.advert_sets.get(set_id) else { return true };
+    let mut is_known = true;
+    set.write().update_unindexed_fields(id, |record| {
+        is_known = record.version == step.before || record.version == step.after;
+        if is_known {
+            record.version = step.after;
+        }
+    });
+    is_known
 }

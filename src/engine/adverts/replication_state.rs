@@ -1,23 +1,20 @@
-//! Replication state of a replica that shares its store: staleness, outages and rows to read again.
+//! Replication state of a replica that shares its store: applied batches, expiry grace and rows to read again.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 
 use crate::domain::id::{AdvertisementId, BuildIdHasher};
 use crate::domain::time::UnixMs;
+use crate::engine::store_health::StoreHealth;
 
-/// Age above which memory counts as stale. The feed is read ten times a second.
-const STALE_AFTER_MS: u64 = 1_000;
-
-/// Shared by the writer, the feed listener and the readers of staleness.
+/// Shared by the writer, the feed listener and the expiry sweep.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct ReplicationState {
-    /// Last successful read and last failed commit or read, engine clock, milliseconds.
-    store_success_at: AtomicU64,
-    store_failure_at: AtomicU64,
+pub(crate) struct ReplicationState {
+    /// Health of the store, which the queues share.
+    pub(crate) store_health: Arc<StoreHealth>,
     /// Time until which other replicas' advertisements do not expire here, because of a recent outage.
     expiry_grace_until: AtomicU64,
     /// Number of batches applied to memory.
@@ -31,54 +28,38 @@ pub(in crate::engine) struct ReplicationState {
 }
 
 impl ReplicationState {
-    /// Records a successful read at `now`.
-    pub(in crate::engine) fn record_store_success(&self, now: UnixMs) {
-        self.store_success_at.fetch_max(now.0, Ordering::AcqRel);
-    }
-
-    /// Records a failure at `now`.
-    pub(in crate::engine) fn record_store_failure(&self, now: UnixMs) {
-        self.store_failure_at.fetch_max(now.0, Ordering::AcqRel);
-    }
-
-    /// Whether the last access to the store failed.
-    pub(in crate::engine) fn is_store_down(&self) -> bool {
-        self.store_success_at.load(Ordering::Acquire) <= self.store_failure_at.load(Ordering::Acquire)
-    }
-
-    /// Age of memory in milliseconds, if above `STALE_AFTER_MS`.
-    pub(in crate::engine) fn staleness_ms(&self, now: UnixMs) -> Option<u64> {
-        let age = now.ms_since(UnixMs(self.store_success_at.load(Ordering::Acquire)));
-        (age > STALE_AFTER_MS).then_some(age)
+    /// State of a replica that has not read the store yet.
+    pub(crate) fn new(store_health: Arc<StoreHealth>) -> Self {
+        Self { store_health, ..Self::default() }
     }
 
     /// Extends the grace period during which other replicas' advertisements do not expire here.
-    pub(in crate::engine) fn extend_expiry_grace(&self, until: UnixMs) {
+    pub(crate) fn extend_expiry_grace(&self, until: UnixMs) {
         self.expiry_grace_until.fetch_max(until.0, Ordering::AcqRel);
     }
 
     /// End of the grace period.
-    pub(in crate::engine) fn expiry_grace_until(&self) -> UnixMs {
+    pub(crate) fn expiry_grace_until(&self) -> UnixMs {
         UnixMs(self.expiry_grace_until.load(Ordering::Acquire))
     }
 
     /// Number of the last batch applied to memory.
-    pub(in crate::engine) fn last_applied_batch(&self) -> u64 {
+    pub(crate) fn last_applied_batch(&self) -> u64 {
         self.applied_batches.load(Ordering::Acquire)
     }
 
     /// Counts an applied batch and returns its number.
-    pub(in crate::engine) fn record_applied_batch(&self) -> u64 {
+    pub(crate) fn record_applied_batch(&self) -> u64 {
         self.applied_batches.fetch_add(1, Ordering::AcqRel) + 1
     }
 
     /// Records that the feed was read to its end and handed to the writer.
-    pub(in crate::engine) fn record_completed_read(&self) {
+    pub(crate) fn record_completed_read(&self) {
         self.completed_reads.send_modify(|reads| *reads += 1);
     }
 
     /// Waits until all commits made before this call are with the writer.
-    pub(in crate::engine) async fn wait_until_caught_up(&self) {
+    pub(crate) async fn wait_until_caught_up(&self) {
         let mut reads = self.completed_reads.subscribe();
         // The read in progress may have begun before this call; the next one has not.
         let target = *reads.borrow() + 2;
@@ -87,23 +68,23 @@ impl ReplicationState {
     }
 
     /// Requests that `ids` are read again.
-    pub(in crate::engine) fn request_reread(&self, ids: impl IntoIterator<Item = AdvertisementId>) {
+    pub(crate) fn request_reread(&self, ids: impl IntoIterator<Item = AdvertisementId>) {
         self.adverts_to_reread.lock().unwrap_or_else(PoisonError::into_inner).extend(ids);
     }
 
     /// Takes the requested ids; the caller must request them again if the read fails.
-    pub(in crate::engine) fn take_reread_requests(&self) -> Vec<AdvertisementId> {
+    pub(crate) fn take_reread_requests(&self) -> Vec<AdvertisementId> {
         let mut requested = self.adverts_to_reread.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *requested).into_iter().collect()
     }
 
     /// Sets the number of unwritten advertisements.
-    pub(in crate::engine) fn set_unwritten_count(&self, count: usize) {
+    pub(crate) fn set_unwritten_count(&self, count: usize) {
         self.unwritten_count.store(count, Ordering::Release);
     }
 
     /// Number of unwritten advertisements.
-    pub(in crate::engine) fn unwritten_count(&self) -> usize {
+    pub(crate) fn unwritten_count(&self) -> usize {
         self.unwritten_count.load(Ordering::Acquire)
     }
 }
@@ -113,20 +94,20 @@ impl ReplicationState {
 /// A read shows an advertisement at some moment after batch `as_of`. If a later local batch changed it, the order of
 /// the two is unknown, and it is read again.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct LocalChangeLog(HashMap<AdvertisementId, u64, BuildIdHasher>);
+pub(crate) struct LocalChangeLog(HashMap<AdvertisementId, u64, BuildIdHasher>);
 
 impl LocalChangeLog {
-    pub(in crate::engine) fn record_change(&mut self, id: AdvertisementId, batch: u64) {
+    pub(crate) fn record_change(&mut self, id: AdvertisementId, batch: u64) {
         self.0.insert(id, batch);
     }
 
     /// Whether a batch after `as_of` changed `id`.
-    pub(in crate::engine) fn changed_after(&self, id: AdvertisementId, as_of: u64) -> bool {
+    pub(crate) fn changed_after(&self, id: AdvertisementId, as_of: u64) -> bool {
         self.0.get(&id).is_some_and(|batch| *batch > as_of)
     }
 
     /// Drops entries up to batch `as_of`; no older read is in progress.
-    pub(in crate::engine) fn purge_through(&mut self, as_of: u64) {
+    pub(crate) fn purge_through(&mut self, as_of: u64) {
         self.0.retain(|_, batch| *batch > as_of);
     }
 }
@@ -134,18 +115,6 @@ impl LocalChangeLog {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn staleness_grows_until_the_store_is_read() {
-        let replication = ReplicationState::default();
-        replication.record_store_success(UnixMs(10_000));
-        assert_eq!(replication.staleness_ms(UnixMs(11_000)), None);
-        assert_eq!(replication.staleness_ms(UnixMs(12_500)), Some(2_500));
-        replication.record_store_failure(UnixMs(12_600));
-        assert!(replication.is_store_down());
-        replication.record_store_success(UnixMs(12_700));
-        assert!(!replication.is_store_down());
-    }
 
     #[test]
     fn local_change_log_reports_changes_after_a_batch() {

@@ -11,7 +11,7 @@ use crate::domain::id::{AdvertisementId, BuildIdHasher};
 use crate::engine::command::ReservationEvent;
 
 /// Events buffered per connection. A slower connection is closed; its client reconnects and reads the current state.
-pub(in crate::engine) const EVENT_BUFFER_CAPACITY: usize = 64;
+pub(crate) const EVENT_BUFFER_CAPACITY: usize = 64;
 
 /// Maximum connections per advertisement: its host's, and a few stale ones of the same host.
 const LISTENERS_PER_ADVERT_MAX: usize = 8;
@@ -38,13 +38,13 @@ impl ReservationListener {
 ///
 /// Uses a std mutex: it is held for one lookup, never across an await.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct ReservationEventHub {
+pub(crate) struct ReservationEventHub {
     listeners: Mutex<HashMap<AdvertisementId, Vec<ReservationListener>, BuildIdHasher>>,
 }
 
 impl ReservationEventHub {
     /// Subscribes `listener` to `id`. A repeated subscription has no effect.
-    pub(in crate::engine) fn subscribe(&self, id: AdvertisementId, listener: &ReservationListener) {
+    pub(crate) fn subscribe(&self, id: AdvertisementId, listener: &ReservationListener) {
         let mut listeners = self.lock();
         let subscribed = listeners.entry(id).or_default();
         subscribed.retain(|existing| !existing.event_sender.is_closed());
@@ -58,7 +58,7 @@ impl ReservationEventHub {
     }
 
     /// Sends an event to the advertisement's listeners.
-    pub(in crate::engine) fn publish(&self, event: &ReservationEvent) {
+    pub(crate) fn publish(&self, event: &ReservationEvent) {
         let mut listeners = self.lock();
         let Some(subscribed) = listeners.get_mut(&event.advertisement_id) else { return };
         subscribed.retain(|listener| match listener.event_sender.try_send(event.clone()) {
@@ -75,7 +75,7 @@ impl ReservationEventHub {
     }
 
     /// Removes all listeners of an advertisement that no longer exists.
-    pub(in crate::engine) fn remove_listeners(&self, id: AdvertisementId) {
+    pub(crate) fn remove_listeners(&self, id: AdvertisementId) {
         self.lock().remove(&id);
     }
 

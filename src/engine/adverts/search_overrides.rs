@@ -8,10 +8,7 @@ use crate::engine::command::SearchOverrides;
 use crate::engine::error::EngineError;
 
 /// Ruleset with `overrides` applied: weights, constant limits and result bounds. Filters do not change.
-pub(in crate::engine) fn apply_overrides(
-    ruleset: &Ruleset,
-    overrides: &SearchOverrides,
-) -> Result<Ruleset, EngineError> {
+pub(crate) fn apply_overrides(ruleset: &Ruleset, overrides: &SearchOverrides) -> Result<Ruleset, EngineError> {
     let mut overridden = ruleset.clone();
     let mut problems = Vec::new();
     for (name, weight) in &overrides.soft_filter_weights {

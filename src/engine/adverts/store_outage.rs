@@ -7,23 +7,24 @@ use std::sync::Arc;
 use crate::domain::id::{AdvertisementId, SetId};
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::AdvertRecord;
+use crate::engine::adverts::advert_state::AdvertState;
+use crate::engine::adverts::in_flight_changes::send_answer;
 use crate::engine::adverts::update_answer::UpdateSnapshot;
-use crate::engine::adverts::writer::RETRY_AFTER_MS;
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, ExtendAdvertTtl, PublishAdvert};
 use crate::engine::command::UpdateAdvertAnswer;
-use crate::engine::core::Core;
 use crate::engine::error::EngineError;
-use crate::store::{AdvertWrite, VersionStep, WriteOutcome};
+use crate::engine::writer_inbox::RETRY_AFTER_MS;
+use crate::store::{AdvertWrite, WriteOutcome};
 
 /// Advertisements per commit after an outage.
 const CATCH_UP_BATCH_MAX: usize = 1_000;
 
 /// Advertisements whose latest state is not yet in the store.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct UnwrittenAdverts(BTreeMap<AdvertisementId, SetId>);
+pub(crate) struct UnwrittenAdverts(BTreeMap<AdvertisementId, SetId>);
 
 impl UnwrittenAdverts {
-    pub(in crate::engine) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
@@ -31,36 +32,25 @@ impl UnwrittenAdverts {
     fn next_batch(&self) -> Vec<(AdvertisementId, SetId)> {
         self.0.iter().take(CATCH_UP_BATCH_MAX).map(|(id, set_id)| (*id, *set_id)).collect()
     }
-}
 
-impl Core {
     /// Executes a command in memory if that is safe; otherwise answers [`EngineError::StoreUnavailable`].
-    pub(in crate::engine) fn handle_without_store(
-        &self,
-        command: AdvertWriterCommand,
-        unwritten: &mut UnwrittenAdverts,
-        now: UnixMs,
-    ) {
+    pub(crate) fn handle_without_store(&mut self, state: &AdvertState, command: AdvertWriterCommand, now: UnixMs) {
         let unavailable = || EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS };
         match command {
             AdvertWriterCommand::Publish(publish, reply, in_flight) => {
-                let answer = self.publish_in_memory(*publish, unwritten, now);
-                self.send_answer(reply, in_flight, answer.ok_or_else(unavailable));
+                let answer = self.publish_in_memory(state, *publish, now);
+                send_answer(reply, in_flight, answer.ok_or_else(unavailable));
             }
             AdvertWriterCommand::ExtendTtl(extend, reply, in_flight) => {
-                let answer = self.heartbeat_in_memory(&extend, unwritten, now);
-                self.send_answer(reply, in_flight, answer.ok_or_else(unavailable));
+                let answer = self.heartbeat_in_memory(state, &extend, now);
+                send_answer(reply, in_flight, answer.ok_or_else(unavailable));
             }
-            AdvertWriterCommand::Delete(_, _, reply, in_flight) => {
-                self.send_answer(reply, in_flight, Err(unavailable()))
-            }
-            AdvertWriterCommand::ReserveSeats(_, reply, in_flight) => {
-                self.send_answer(reply, in_flight, Err(unavailable()))
-            }
+            AdvertWriterCommand::Delete(_, _, reply, in_flight) => send_answer(reply, in_flight, Err(unavailable())),
+            AdvertWriterCommand::ReserveSeats(_, reply, in_flight) => send_answer(reply, in_flight, Err(unavailable())),
             AdvertWriterCommand::ReleaseReservation(_, _, _, reply, in_flight) => {
-                self.send_answer(reply, in_flight, Err(unavailable()))
+                send_answer(reply, in_flight, Err(unavailable()))
             }
-            AdvertWriterCommand::ExpireAdvert(_, set_id, Some(record)) => self.restore_expired(set_id, *record),
+            AdvertWriterCommand::ExpireAdvert(_, set_id, Some(record)) => state.restore_expired(set_id, *record),
             AdvertWriterCommand::ExpireHold(..)
             | AdvertWriterCommand::ExpireAdvert(_, _, None)
             | AdvertWriterCommand::ApplyFeed(..)
@@ -71,9 +61,9 @@ impl Core {
 
     /// Replaces a known advertisement in memory.
     fn publish_in_memory(
-        &self,
+        &mut self,
+        state: &AdvertState,
         publish: PublishAdvert,
-        unwritten: &mut UnwrittenAdverts,
         now: UnixMs,
     ) -> Option<UpdateAdvertAnswer> {
         let PublishAdvert {
@@ -91,7 +81,7 @@ impl Core {
             return None;
         }
         let (id, set_id) = (advertisement.id, advertisement.set_id);
-        let set = self.advert_sets.get(set_id)?;
+        let set = state.advert_sets.get(set_id)?;
         let mut set = set.write();
         let existing = set.get(id)?;
         let mut advertisement = advertisement;
@@ -110,22 +100,22 @@ impl Core {
         let snapshot = UpdateSnapshot::from_record(&record, now);
         set.upsert(record);
         drop(set);
-        unwritten.0.insert(id, set_id);
-        let answer = self.build_update_answer_with_ruleset(Some(&ruleset), snapshot, Some(owner_token), now);
+        self.0.insert(id, set_id);
+        let answer = snapshot.into_answer_with_ruleset(&state.common, Some(&ruleset), Some(owner_token), now);
         Some(UpdateAdvertAnswer { not_yet_durable: true, ignored_fields, ..answer })
     }
 
     /// Extends a known advertisement in memory.
     fn heartbeat_in_memory(
-        &self,
+        &mut self,
+        state: &AdvertState,
         extend: &ExtendAdvertTtl,
-        unwritten: &mut UnwrittenAdverts,
         now: UnixMs,
     ) -> Option<UpdateAdvertAnswer> {
         if !extend.confirmed_reservations.is_empty() || !extend.joined_reservations.is_empty() {
             return None;
         }
-        let set = self.advert_sets.get(extend.set_id)?;
+        let set = state.advert_sets.get(extend.set_id)?;
         let mut set = set.write();
         let existing = set.get(extend.id)?;
         let ttl_ms = extend.ttl_ms.unwrap_or(existing.ttl_ms);
@@ -135,19 +125,15 @@ impl Core {
         });
         let snapshot = UpdateSnapshot::from_record(set.get(extend.id)?, now);
         drop(set);
-        unwritten.0.insert(extend.id, extend.set_id);
-        Some(UpdateAdvertAnswer { not_yet_durable: true, ..self.build_update_answer(snapshot, None, now) })
+        self.0.insert(extend.id, extend.set_id);
+        Some(UpdateAdvertAnswer { not_yet_durable: true, ..snapshot.into_answer(&state.common, None, now) })
     }
 
     /// Writes for one batch of unwritten advertisements. Drops those that have expired.
-    pub(in crate::engine) fn catch_up_writes(
-        &self,
-        unwritten: &mut UnwrittenAdverts,
-        now: UnixMs,
-    ) -> Vec<(SetId, AdvertWrite)> {
+    pub(crate) fn catch_up_writes(&mut self, state: &AdvertState, now: UnixMs) -> Vec<(SetId, AdvertWrite)> {
         let mut writes = Vec::new();
-        for (id, set_id) in unwritten.next_batch() {
-            let write = self.advert_sets.get(set_id).and_then(|set| {
+        for (id, set_id) in self.next_batch() {
+            let write = state.advert_sets.get(set_id).and_then(|set| {
                 let set = set.read();
                 let record = set.get(id).filter(|record| record.is_unwritten && now < record.expires_at)?;
                 let expires_at = record.expires_at.plus_ms(u64::from(record.ttl_ms));
@@ -162,52 +148,39 @@ impl Core {
             });
             match write {
                 Some(write) => writes.push((set_id, write)),
-                None => self.clear_unwritten(id, set_id, unwritten),
+                None => self.clear_unwritten(state, id, set_id),
             }
         }
         writes
     }
 
     /// Marks an advertisement as written.
-    pub(in crate::engine) fn apply_catch_up_outcome(
-        &self,
+    pub(crate) fn apply_catch_up_outcome(
+        &mut self,
+        state: &AdvertState,
         set_id: SetId,
         write: &AdvertWrite,
         outcome: &WriteOutcome,
-        unwritten: &mut UnwrittenAdverts,
     ) {
         let AdvertWrite::Publish { advertisement, expires_at, .. } = write else { return };
         let id = advertisement.id;
-        self.clear_unwritten(id, set_id, unwritten);
-        let Some(set) = self.advert_sets.get(set_id) else { return };
+        self.clear_unwritten(state, id, set_id);
+        let Some(set) = state.advert_sets.get(set_id) else { return };
         match outcome {
             // Another replica deleted it meanwhile.
             WriteOutcome::Tombstoned => {
                 set.write().remove(id);
-                self.reservation_events.remove_listeners(id);
+                state.reservation_events.remove_listeners(id);
             }
             // A publish sets the expiry, even to an earlier time than before the outage.
             _ => set.write().update_unindexed_fields(id, |record| record.stored_expires_at = *expires_at),
         }
     }
 
-    fn clear_unwritten(&self, id: AdvertisementId, set_id: SetId, unwritten: &mut UnwrittenAdverts) {
-        unwritten.0.remove(&id);
-        if let Some(set) = self.advert_sets.get(set_id) {
+    fn clear_unwritten(&mut self, state: &AdvertState, id: AdvertisementId, set_id: SetId) {
+        self.0.remove(&id);
+        if let Some(set) = state.advert_sets.get(set_id) {
             set.write().update_unindexed_fields(id, |record| record.is_unwritten = false);
         }
-    }
-
-    /// Advances the record's version after a commit. Returns `false` if memory did not have the version before it.
-    pub(in crate::engine) fn advance_version(&self, id: AdvertisementId, set_id: SetId, step: VersionStep) -> bool {
-        let Some(set) = self.advert_sets.get(set_id) else { return true };
-        let mut is_known = true;
-        set.write().update_unindexed_fields(id, |record| {
-            is_known = record.version == step.before || record.version == step.after;
-            if is_known {
-                record.version = step.after;
-            }
-        });
-        is_known
     }
 }

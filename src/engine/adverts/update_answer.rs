@@ -7,28 +7,28 @@ use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::AdvertRecord;
 use crate::engine::adverts::reservation_view;
 use crate::engine::command::{ReservationView, UpdateAdvertAnswer};
-use crate::engine::core::Core;
+use crate::engine::common::Common;
 
 /// Token for `claim`, signed with the current key, so that it need not be signed again while the claim is unchanged.
 #[derive(Clone, Debug)]
-pub(in crate::engine) struct SignedToken {
-    pub(in crate::engine) claim: AdvertisementClaim,
-    pub(in crate::engine) token: Vec<u8>,
+pub(crate) struct SignedToken {
+    pub(crate) claim: AdvertisementClaim,
+    pub(crate) token: Vec<u8>,
 }
 
 /// Data of a record that an update's answer needs.
 #[derive(Debug)]
-pub(in crate::engine) struct UpdateSnapshot {
+pub(crate) struct UpdateSnapshot {
     claim: AdvertisementClaim,
     ruleset_hash: RulesetHash,
     expires_at: UnixMs,
     /// Reservations for the host.
-    pub(in crate::engine) reservations: Vec<ReservationView>,
+    pub(crate) reservations: Vec<ReservationView>,
 }
 
 impl UpdateSnapshot {
     /// Captures a record at `now`.
-    pub(in crate::engine) fn from_record(record: &AdvertRecord, now: UnixMs) -> Self {
+    pub(crate) fn from_record(record: &AdvertRecord, now: UnixMs) -> Self {
         let advertisement = &record.advertisement;
         let claim = AdvertisementClaim {
             advertisement_id: advertisement.id,
@@ -43,42 +43,40 @@ impl UpdateSnapshot {
             .collect();
         Self { claim, ruleset_hash: advertisement.ruleset_hash, expires_at: record.expires_at, reservations }
     }
-}
 
-impl Core {
     /// Answer for a captured record. Returns the caller's own token if its claim is unchanged.
-    pub(in crate::engine) fn build_update_answer(
-        &self,
-        snapshot: UpdateSnapshot,
+    pub(crate) fn into_answer(
+        self,
+        common: &Common,
         signed_token: Option<SignedToken>,
         now: UnixMs,
     ) -> UpdateAdvertAnswer {
-        let ruleset = self.ruleset(snapshot.claim.set_id, Some(snapshot.ruleset_hash)).ok();
-        self.build_update_answer_with_ruleset(ruleset.as_deref(), snapshot, signed_token, now)
+        let ruleset = common.ruleset(self.claim.set_id, Some(self.ruleset_hash)).ok();
+        self.into_answer_with_ruleset(common, ruleset.as_deref(), signed_token, now)
     }
 
     /// Answer for a captured record whose ruleset is known.
-    pub(in crate::engine) fn build_update_answer_with_ruleset(
-        &self,
+    pub(crate) fn into_answer_with_ruleset(
+        self,
+        common: &Common,
         ruleset: Option<&Ruleset>,
-        snapshot: UpdateSnapshot,
         signed_token: Option<SignedToken>,
         now: UnixMs,
     ) -> UpdateAdvertAnswer {
-        let claim = snapshot.claim;
+        let claim = self.claim;
         let token = match signed_token {
             Some(signed_token) if signed_token.claim == claim => signed_token.token,
-            _ => self.token_signer.sign(&claim),
+            _ => common.token_signer.sign(&claim),
         };
         let advertised_ms = now.ms_since(claim.advertised_since);
         UpdateAdvertAnswer {
             id: claim.advertisement_id,
             advertisement_token: token,
             created: false,
-            expires_in_ms: u32::try_from(snapshot.expires_at.ms_since(now)).unwrap_or(u32::MAX),
-            ruleset_hash: snapshot.ruleset_hash,
+            expires_in_ms: u32::try_from(self.expires_at.ms_since(now)).unwrap_or(u32::MAX),
+            ruleset_hash: self.ruleset_hash,
             next_expansion_in_ms: ruleset.and_then(|ruleset| ruleset.ms_until_next_expansion(advertised_ms)),
-            reservations: snapshot.reservations,
+            reservations: self.reservations,
             not_yet_durable: false,
             ignored_fields: Vec::new(),
         }

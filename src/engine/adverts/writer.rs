@@ -9,30 +9,25 @@ use tokio_util::sync::CancellationToken;
 
 use crate::domain::id::{AdvertisementId, BuildIdHasher};
 use crate::domain::time::UnixMs;
-use crate::engine::adverts::publish_batch::PublishBatch;
+use crate::engine::adverts::advert_state::AdvertState;
+use crate::engine::adverts::in_flight_changes::send_answer;
 use crate::engine::adverts::replicated_writer::ReplicatedWriter;
 use crate::engine::adverts::writer_command::AdvertWriterCommand;
-use crate::engine::core::Core;
 use crate::engine::error::EngineError;
-use crate::store::{AdvertWrite, StoreError, WriteOutcome};
-
-/// Inbox capacity. Further commands are rejected with a retry delay.
-pub(in crate::engine) const WRITER_INBOX_CAPACITY: usize = 16_384;
+use crate::engine::writer_inbox::RETRY_AFTER_MS;
+use crate::store::{AdvertWrite, StoreError};
 
 /// Maximum commands per transaction: enough to amortize a commit, few enough to keep its latency low.
 const BATCH_COMMANDS_MAX: usize = 1_000;
 
-/// Retry delay when the inbox is full or the store is unavailable, milliseconds.
-pub(in crate::engine) const RETRY_AFTER_MS: u32 = 500;
-
 /// Processes commands until stopped, and then the rest of the inbox.
-pub(in crate::engine) async fn run_advert_writer(
-    core: Arc<Core>,
+pub(crate) async fn run_advert_writer(
+    state: Arc<AdvertState>,
     mut inbox: mpsc::Receiver<AdvertWriterCommand>,
     shutdown: CancellationToken,
 ) {
     let mut commands = Vec::with_capacity(BATCH_COMMANDS_MAX);
-    let mut replicated_writer = core.replication.clone().map(ReplicatedWriter::new);
+    let mut replicated_writer = state.replication.clone().map(ReplicatedWriter::new);
     loop {
         let received = tokio::select! {
             biased;
@@ -48,13 +43,13 @@ pub(in crate::engine) async fn run_advert_writer(
         let mut batch = AdvertBatch::default();
         for command in commands.drain(..) {
             if batch.must_commit_before(&command) {
-                batch.commit_batch(&core, replicated_writer.as_mut()).await;
+                batch.commit_batch(&state, replicated_writer.as_mut()).await;
             }
             match command {
                 AdvertWriterCommand::SetRulesets(rulesets, reply) => {
-                    let core = Arc::clone(&core);
+                    let state = Arc::clone(&state);
                     let built =
-                        tokio::task::spawn_blocking(move || core.advert_sets.set_indexed_rulesets(rulesets)).await;
+                        tokio::task::spawn_blocking(move || state.advert_sets.set_indexed_rulesets(rulesets)).await;
                     if built.is_ok() {
                         let _ = reply.send(());
                     }
@@ -65,14 +60,14 @@ pub(in crate::engine) async fn run_advert_writer(
                 }
                 AdvertWriterCommand::ApplyFeed(feed_batch, as_of) => {
                     if let Some(replicated_writer) = &mut replicated_writer {
-                        replicated_writer.apply_feed(&core, *feed_batch, as_of);
-                        replicated_writer.write_unwritten_adverts(&core).await;
+                        replicated_writer.apply_feed(&state, *feed_batch, as_of);
+                        replicated_writer.write_unwritten_adverts(&state).await;
                     }
                 }
-                command => batch.add_command(&core, command),
+                command => batch.add_command(&state, command),
             }
         }
-        batch.commit_batch(&core, replicated_writer.as_mut()).await;
+        batch.commit_batch(&state, replicated_writer.as_mut()).await;
     }
 }
 
@@ -102,66 +97,45 @@ impl AdvertBatch {
     }
 
     /// Adds a command, unless it was answered from memory.
-    fn add_command(&mut self, core: &Core, command: AdvertWriterCommand) {
-        let now = core.clock.now();
-        if let Some((command, write)) = core.prepare_write(command, now) {
+    fn add_command(&mut self, state: &AdvertState, command: AdvertWriterCommand) {
+        let now = state.common.clock.now();
+        if let Some((command, write)) = state.prepare_write(command, now) {
             self.changed_adverts.insert(write.advertisement_id());
             self.commands.push(command);
             self.writes.push(write);
         }
     }
 
-    async fn commit_batch(&mut self, core: &Arc<Core>, replicated_writer: Option<&mut ReplicatedWriter>) {
+    async fn commit_batch(&mut self, state: &AdvertState, replicated_writer: Option<&mut ReplicatedWriter>) {
         if self.commands.is_empty() {
             return;
         }
         let (commands, writes) = (std::mem::take(&mut self.commands), std::mem::take(&mut self.writes));
         self.changed_adverts.clear();
         if let Some(replicated_writer) = replicated_writer {
-            return replicated_writer.commit(core, commands, &writes).await;
+            return replicated_writer.commit(state, commands, &writes).await;
         }
-        match core.store.commit(&writes).await {
-            Ok(result) => apply_committed_batch(core, commands, &writes, result.outcomes),
-            Err(error) => fail_batch(core, commands, &error, core.clock.now()),
+        match state.common.store.commit(&writes).await {
+            Ok(result) => state.apply_committed_batch(commands, &writes, result.outcomes),
+            Err(error) => fail_batch(state, commands, &error, state.common.clock.now()),
         }
     }
-}
-
-/// Applies a committed batch to memory and answers its commands.
-pub(in crate::engine) fn apply_committed_batch(
-    core: &Core,
-    commands: Vec<AdvertWriterCommand>,
-    writes: &[AdvertWrite],
-    outcomes: Vec<WriteOutcome>,
-) {
-    let now = core.clock.now();
-    let mut publish_batch = PublishBatch::default();
-    for ((command, write), outcome) in commands.into_iter().zip(writes).zip(outcomes) {
-        core.apply_commit(&mut publish_batch, command, write, outcome, now);
-    }
-    core.apply_publish_batch(&mut publish_batch, now);
 }
 
 /// Rejects a batch whose commit failed. Clients may retry, and the next sweep repeats its own commands.
-fn fail_batch(core: &Core, commands: Vec<AdvertWriterCommand>, error: &StoreError, now: UnixMs) {
+fn fail_batch(state: &AdvertState, commands: Vec<AdvertWriterCommand>, error: &StoreError, now: UnixMs) {
     tracing::error!(%error, commands = commands.len(), at_ms = now.0, "batch commit failed");
     let unavailable = || EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS };
     for command in commands {
         match command {
-            AdvertWriterCommand::Publish(_, reply, in_flight) => core.send_answer(reply, in_flight, Err(unavailable())),
-            AdvertWriterCommand::ExtendTtl(_, reply, in_flight) => {
-                core.send_answer(reply, in_flight, Err(unavailable()))
-            }
-            AdvertWriterCommand::Delete(_, _, reply, in_flight) => {
-                core.send_answer(reply, in_flight, Err(unavailable()))
-            }
-            AdvertWriterCommand::ReserveSeats(_, reply, in_flight) => {
-                core.send_answer(reply, in_flight, Err(unavailable()))
-            }
+            AdvertWriterCommand::Publish(_, reply, in_flight) => send_answer(reply, in_flight, Err(unavailable())),
+            AdvertWriterCommand::ExtendTtl(_, reply, in_flight) => send_answer(reply, in_flight, Err(unavailable())),
+            AdvertWriterCommand::Delete(_, _, reply, in_flight) => send_answer(reply, in_flight, Err(unavailable())),
+            AdvertWriterCommand::ReserveSeats(_, reply, in_flight) => send_answer(reply, in_flight, Err(unavailable())),
             AdvertWriterCommand::ReleaseReservation(_, _, _, reply, in_flight) => {
-                core.send_answer(reply, in_flight, Err(unavailable()))
+                send_answer(reply, in_flight, Err(unavailable()))
             }
-            AdvertWriterCommand::ExpireAdvert(_, set_id, Some(record)) => core.restore_expired(set_id, *record),
+            AdvertWriterCommand::ExpireAdvert(_, set_id, Some(record)) => state.restore_expired(set_id, *record),
             AdvertWriterCommand::ExpireHold(..)
             | AdvertWriterCommand::ExpireAdvert(_, _, None)
             | AdvertWriterCommand::ApplyFeed(..)

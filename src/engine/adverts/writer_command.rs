@@ -1,76 +1,73 @@
 //! Commands in the advertisement writer's inbox, each with its reply channel.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
 use crate::domain::advertisement::{Advertisement, AdvertisementKind};
 use crate::domain::attribute_values::AttributeValues;
-use crate::domain::id::{AdvertisementId, BuildIdHasher, ReservationId, SetId, SiloId, UserKey};
+use crate::domain::id::{AdvertisementId, ReservationId, SetId, SiloId, UserKey};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::AdvertRecord;
+use crate::engine::adverts::in_flight_changes::InFlightGuard;
 use crate::engine::adverts::update_answer::SignedToken;
 use crate::engine::command::{ReserveAnswer, UpdateAdvertAnswer};
-use crate::engine::error::EngineError;
+use crate::engine::writer_inbox::ReplySender;
 use crate::store::FeedBatch;
-
-/// Reply channel. The receiver may be gone; the change happens regardless.
-pub(in crate::engine) type ReplySender<T> = oneshot::Sender<Result<T, EngineError>>;
 
 /// Publishes or replaces an advertisement.
 #[derive(Debug)]
-pub(in crate::engine) struct PublishAdvert {
-    pub(in crate::engine) advertisement: Arc<Advertisement>,
+pub(crate) struct PublishAdvert {
+    pub(crate) advertisement: Arc<Advertisement>,
     /// Encoded static part of search results.
-    pub(in crate::engine) encoded_advert: Arc<[u8]>,
+    pub(crate) encoded_advert: Arc<[u8]>,
     /// Ruleset under which it is published.
-    pub(in crate::engine) ruleset: Arc<Ruleset>,
+    pub(crate) ruleset: Arc<Ruleset>,
     /// Signed before the command is queued. Discarded if the store has another `since`.
-    pub(in crate::engine) owner_token: SignedToken,
-    pub(in crate::engine) ttl_ms: u32,
-    pub(in crate::engine) confirmed_reservations: Vec<ReservationId>,
-    pub(in crate::engine) joined_reservations: Vec<ReservationId>,
-    pub(in crate::engine) ignored_fields: Vec<String>,
+    pub(crate) owner_token: SignedToken,
+    pub(crate) ttl_ms: u32,
+    pub(crate) confirmed_reservations: Vec<ReservationId>,
+    pub(crate) joined_reservations: Vec<ReservationId>,
+    pub(crate) ignored_fields: Vec<String>,
 }
 
 /// Extends an advertisement's TTL through the store.
 #[derive(Debug)]
-pub(in crate::engine) struct ExtendAdvertTtl {
-    pub(in crate::engine) id: AdvertisementId,
+pub(crate) struct ExtendAdvertTtl {
+    pub(crate) id: AdvertisementId,
     /// Token that the host sent, if it can be returned unchanged.
-    pub(in crate::engine) owner_token: Option<SignedToken>,
-    pub(in crate::engine) set_id: SetId,
+    pub(crate) owner_token: Option<SignedToken>,
+    pub(crate) set_id: SetId,
     /// `None` keeps the current TTL.
-    pub(in crate::engine) ttl_ms: Option<u32>,
-    pub(in crate::engine) confirmed_reservations: Vec<ReservationId>,
-    pub(in crate::engine) joined_reservations: Vec<ReservationId>,
+    pub(crate) ttl_ms: Option<u32>,
+    pub(crate) confirmed_reservations: Vec<ReservationId>,
+    pub(crate) joined_reservations: Vec<ReservationId>,
 }
 
 /// Reserves seats for a party that has searched, or for a match.
 #[derive(Debug)]
-pub(in crate::engine) struct ReserveSeats {
-    pub(in crate::engine) reservation_id: ReservationId,
-    pub(in crate::engine) advertisement_id: AdvertisementId,
+pub(crate) struct ReserveSeats {
+    pub(crate) reservation_id: ReservationId,
+    pub(crate) advertisement_id: AdvertisementId,
     /// Required kind. A game server is checked only for kind, silo and expiry.
-    pub(in crate::engine) required_kind: AdvertisementKind,
-    pub(in crate::engine) set_id: SetId,
-    pub(in crate::engine) silo: SiloId,
-    pub(in crate::engine) ruleset: Arc<Ruleset>,
-    pub(in crate::engine) session: Session,
-    pub(in crate::engine) attribute_values: AttributeValues,
-    pub(in crate::engine) users: Vec<UserKey>,
-    pub(in crate::engine) subject: Option<UserKey>,
-    pub(in crate::engine) searching_since: UnixMs,
-    pub(in crate::engine) hold_ms: u32,
-    pub(in crate::engine) request_digest: [u8; 16],
+    pub(crate) required_kind: AdvertisementKind,
+    pub(crate) set_id: SetId,
+    pub(crate) silo: SiloId,
+    pub(crate) ruleset: Arc<Ruleset>,
+    pub(crate) session: Session,
+    pub(crate) attribute_values: AttributeValues,
+    pub(crate) users: Vec<UserKey>,
+    pub(crate) subject: Option<UserKey>,
+    pub(crate) searching_since: UnixMs,
+    pub(crate) hold_ms: u32,
+    pub(crate) request_digest: [u8; 16],
 }
 
 /// Command for the advertisement writer.
 #[derive(Debug)]
-pub(in crate::engine) enum AdvertWriterCommand {
+pub(crate) enum AdvertWriterCommand {
     /// Publishes or replaces an advertisement.
     Publish(Box<PublishAdvert>, ReplySender<UpdateAdvertAnswer>, InFlightGuard),
     /// Extends an advertisement's TTL.
@@ -95,7 +92,7 @@ pub(in crate::engine) enum AdvertWriterCommand {
 
 impl AdvertWriterCommand {
     /// Advertisement and set that the command changes, if any.
-    pub(in crate::engine) fn advert_and_set_id(&self) -> Option<(AdvertisementId, SetId)> {
+    pub(crate) fn advert_and_set_id(&self) -> Option<(AdvertisementId, SetId)> {
         match self {
             AdvertWriterCommand::Publish(publish, ..) => Some((publish.advertisement.id, publish.advertisement.set_id)),
             AdvertWriterCommand::ExtendTtl(extend, ..) => Some((extend.id, extend.set_id)),
@@ -107,46 +104,6 @@ impl AdvertWriterCommand {
             AdvertWriterCommand::ApplyFeed(..)
             | AdvertWriterCommand::SetRulesets(..)
             | AdvertWriterCommand::Flush(_) => None,
-        }
-    }
-}
-
-/// Number of uncommitted changes per advertisement. A heartbeat must not overtake an earlier change.
-#[derive(Clone, Debug, Default)]
-pub(in crate::engine) struct InFlightChanges(Arc<Mutex<HashMap<AdvertisementId, u32, BuildIdHasher>>>);
-
-/// One uncommitted change; it ends when dropped.
-#[derive(Debug)]
-pub(in crate::engine) struct InFlightGuard {
-    changes: InFlightChanges,
-    advertisement_id: AdvertisementId,
-}
-
-impl InFlightChanges {
-    /// Counts a change of `id` until the guard is dropped.
-    pub(in crate::engine) fn begin_change(&self, id: AdvertisementId) -> InFlightGuard {
-        *self.lock().entry(id).or_insert(0) += 1;
-        InFlightGuard { changes: self.clone(), advertisement_id: id }
-    }
-
-    /// Whether `id` has an uncommitted change.
-    pub(in crate::engine) fn has_change(&self, id: AdvertisementId) -> bool {
-        self.lock().contains_key(&id)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<AdvertisementId, u32, BuildIdHasher>> {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-}
-
-impl Drop for InFlightGuard {
-    fn drop(&mut self) {
-        let mut counts = self.changes.lock();
-        if let Some(count) = counts.get_mut(&self.advertisement_id) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.advertisement_id);
-            }
         }
     }
 }

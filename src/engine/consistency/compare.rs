@@ -13,16 +13,16 @@ use crate::store::{Reservation, ReservationState, StoredAdvertisement};
 
 /// State of one advertisement id in memory.
 #[derive(Clone, Debug)]
-pub(super) struct MemoryState {
+pub(crate) struct MemoryState {
     /// Record, if any.
-    pub(super) record: Option<AdvertRecord>,
+    pub(crate) record: Option<AdvertRecord>,
     /// Every index matches the record, and no index has an entry without a record.
-    pub(super) is_index_correct: bool,
+    pub(crate) is_index_correct: bool,
 }
 
 /// State of one advertisement id in the store.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum StoredState {
+pub(crate) enum StoredState {
     /// Decoded row.
     Present(StoredAdvertisement),
     /// Row that cannot be decoded.
@@ -33,7 +33,7 @@ pub(super) enum StoredState {
 ///
 /// An expired advertisement may exist on one side only. Unwritten records are not compared with the store. Versions and
 /// heartbeat owners are compared only if replicas share the store.
-pub(super) fn inconsistency_kinds(
+pub(crate) fn inconsistency_kinds(
     memory: &MemoryState,
     stored: Option<&StoredState>,
     is_shared_store: bool,
@@ -77,7 +77,7 @@ fn unended_reservations(reservations: &[Reservation]) -> BTreeMap<ReservationId,
 }
 
 /// Whether an advertisement is unchanged between two reads of memory. Heartbeats that need no write do not count.
-pub(super) fn is_unchanged(before: &MemoryState, after: &MemoryState) -> bool {
+pub(crate) fn is_unchanged(before: &MemoryState, after: &MemoryState) -> bool {
     before.is_index_correct == after.is_index_correct
         && match (&before.record, &after.record) {
             (Some(before), Some(after)) => {
@@ -92,7 +92,7 @@ pub(super) fn is_unchanged(before: &MemoryState, after: &MemoryState) -> bool {
 }
 
 /// Whether `set` has an index for each cached ruleset of the set, and each index matches `record`.
-pub(super) fn are_indexes_correct(
+pub(crate) fn are_indexes_correct(
     set: &AdvertSet,
     record: &AdvertRecord,
     set_id: SetId,

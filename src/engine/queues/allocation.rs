@@ -2,150 +2,94 @@
 
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
-
 use crate::domain::advertisement::AdvertisementKind;
 use crate::domain::attribute::{AttributeValue, ValueOrigin};
 use crate::domain::attribute_values::AttributeValues;
 use crate::domain::filter::Searcher;
-use crate::domain::id::{AdvertisementId, ReservationId, SetId, UserKey};
-use crate::domain::index::{SearchQuery, SearchResult};
+use crate::domain::id::{AdvertisementId, UserKey};
 use crate::domain::lifecycle::{Assignment, Match, MatchTicket};
 use crate::domain::locality::Locality;
-use crate::domain::queue::backfill::OpenSession;
 use crate::domain::queue::ticket::Ticket;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::{RegionLatency, Session};
 use crate::domain::time::UnixMs;
-use crate::engine::adverts::advert_set::AdvertRecord;
-use crate::engine::adverts::writer_command::{AdvertWriterCommand, ReserveSeats};
+use crate::engine::adverts::writer_command::ReserveSeats;
 use crate::engine::error::EngineError;
 use crate::engine::queues::shared_state::SharedState;
-use crate::store::queues::QueueKey;
-
-/// Maximum open sessions that a pass may backfill.
-const BACKFILL_SESSIONS_MAX: usize = 1_000;
 
 /// Maximum servers tried per allocation. Each may have been taken since the search.
 const SERVER_ATTEMPTS_MAX: usize = 4;
 
-impl SharedState {
-    /// Reserves seats for a match; `None` if no server is available now.
-    pub(super) async fn allocate(&self, match_: &Match, ruleset: &Arc<Ruleset>) -> Option<Assignment> {
-        let now = self.core.clock.now();
+/// Search for a host of one match.
+#[derive(Debug)]
+pub(crate) struct HostFinder<'a> {
+    state: &'a SharedState,
+    match_: &'a Match,
+    ruleset: &'a Arc<Ruleset>,
+    players: MatchSession,
+    now: UnixMs,
+}
+
+impl<'a> HostFinder<'a> {
+    /// Search for the players of `match_`, as they are now.
+    pub(crate) fn new(state: &'a SharedState, match_: &'a Match, ruleset: &'a Arc<Ruleset>) -> Self {
         let tickets: Vec<Arc<Ticket>> = {
-            let cache = self.cache.read();
+            let cache = state.cache.read();
             let ticket = |match_ticket: &MatchTicket| Some(Arc::clone(&cache.ticket(match_ticket.ticket_id)?.ticket));
             match_.tickets.iter().filter_map(ticket).collect()
         };
         let players = MatchSession::from_tickets(&tickets, match_, ruleset);
-        let (kind, candidates) = match match_.backfilled_session {
+        Self { state, match_, ruleset, players, now: state.common.clock.now() }
+    }
+
+    /// Reserves seats for the match; `None` if no server is available now.
+    pub(crate) async fn reserve_host(&self) -> Option<Assignment> {
+        let (kind, candidates) = match self.match_.backfilled_session {
             Some(id) => (AdvertisementKind::Session, vec![id]),
-            None => (AdvertisementKind::GameServer, self.rank_game_servers(&players, ruleset, now)),
+            None => (AdvertisementKind::GameServer, self.rank_game_servers()),
         };
         for id in candidates.into_iter().take(SERVER_ATTEMPTS_MAX) {
-            match self.reserve_seats(match_, id, kind, &players, ruleset, now).await {
+            match self.reserve_seats(id, kind).await {
                 Ok(assignment) => return Some(assignment),
                 Err(error) => {
-                    tracing::debug!(?error, advertisement = %id, match_id = %match_.id, "game server seats rejected")
+                    let match_id = self.match_.id;
+                    tracing::debug!(?error, advertisement = %id, %match_id, "game server seats rejected");
                 }
             }
         }
         None
     }
 
-    /// Releases a reservation. If the release fails, the hold expires.
-    pub(super) fn release_seats(&self, advertisement: AdvertisementId, set_id: SetId, reservation: ReservationId) {
-        let (reply, _answer) = oneshot::channel();
-        let in_flight = self.core.in_flight_changes.begin_change(advertisement);
-        // Do not wait for the advertisement writer: with a full inbox, the hold expires instead.
-        let _ = self.advert_writer.try_send(AdvertWriterCommand::ReleaseReservation(
-            reservation,
-            advertisement,
-            set_id,
-            reply,
-            in_flight,
-        ));
-    }
-
-    /// Sessions of a queue with open seats, oldest first.
-    pub(super) fn open_backfill_sessions(&self, key: QueueKey, ruleset: &Ruleset, now: UnixMs) -> Vec<OpenSession> {
-        let Some(set) = self.core.advert_sets.get(key.set_id) else { return Vec::new() };
-        let set = set.read();
-        let is_open = |record: &&AdvertRecord| {
-            let advertisement = &record.advertisement;
-            let is_in_queue =
-                advertisement.kind == AdvertisementKind::Session && advertisement.session.silo == key.silo;
-            is_in_queue && now < record.expires_at && record.open_seats() > 0
-        };
-        let mut records: Vec<&AdvertRecord> = set.records().filter(is_open).collect();
-        records.sort_unstable_by_key(|record| (record.advertisement.advertised_since, record.advertisement.id));
-        let to_open_session = |record: &AdvertRecord| {
-            let session = &record.advertisement.session;
-            let player_ratings: Option<Box<[f64]>> = session.players.iter().map(|player| player.stated_skill).collect();
-            OpenSession {
-                advertisement: Arc::clone(&record.advertisement),
-                attribute_values: AttributeValues::from_session(ruleset, session),
-                expires_at: record.expires_at,
-                open_seats: record.open_seats(),
-                open_seats_by_team: None,
-                player_ratings: player_ratings.unwrap_or_default(),
-                leaderboard_position: None,
-            }
-        };
-        records.into_iter().take(BACKFILL_SESSIONS_MAX).map(to_open_session).collect()
-    }
-
     /// Game servers with enough open seats, best score first.
-    fn rank_game_servers(&self, players: &MatchSession, ruleset: &Arc<Ruleset>, now: UnixMs) -> Vec<AdvertisementId> {
-        let Some(set) = self.core.advert_sets.get(ruleset.set_id) else { return Vec::new() };
-        let set = set.read();
-        let Some(index) = set.index_of_ruleset(ruleset.hash) else { return Vec::new() };
-        let query = SearchQuery {
-            ruleset: index.ruleset(),
-            searcher: players.searcher(),
-            silo: players.session.silo,
-            kind: AdvertisementKind::GameServer,
-            limits: ruleset.search_limits,
-            now,
-        };
-        let mut result = SearchResult::default();
-        index.search(&query, &mut result);
-        result.hits.iter().map(|hit| index.entry(hit.slot).advertisement.id).collect()
+    fn rank_game_servers(&self) -> Vec<AdvertisementId> {
+        let players = &self.players;
+        self.state.adverts.rank_game_servers(self.ruleset, players.searcher(), players.session.silo, self.now)
     }
 
     async fn reserve_seats(
         &self,
-        match_: &Match,
         advertisement_id: AdvertisementId,
         kind: AdvertisementKind,
-        players: &MatchSession,
-        ruleset: &Arc<Ruleset>,
-        now: UnixMs,
     ) -> Result<Assignment, EngineError> {
-        let id = self.core.token_signer.derive_reservation_id(None, advertisement_id, &match_.id.to_string());
+        let (common, match_, players) = (&self.state.common, self.match_, &self.players);
+        let id = common.token_signer.derive_reservation_id(None, advertisement_id, &match_.id.to_string());
+        let entered_at = match_.tickets.iter().map(|match_ticket| match_ticket.entered_at);
         let command = ReserveSeats {
             reservation_id: id,
             advertisement_id,
             required_kind: kind,
             set_id: match_.set_id,
             silo: match_.silo,
-            ruleset: Arc::clone(ruleset),
+            ruleset: Arc::clone(self.ruleset),
             session: players.session.clone(),
             attribute_values: players.attribute_values.clone(),
             users: players.users.clone(),
             subject: None,
-            searching_since: match_.tickets.iter().map(|match_ticket| match_ticket.entered_at).min().unwrap_or(now),
-            hold_ms: self.core.settings.max_hold_ms,
+            searching_since: entered_at.min().unwrap_or(self.now),
+            hold_ms: common.settings.max_hold_ms,
             request_digest: *match_.id.as_bytes(),
         };
-        let (reply, answer) = oneshot::channel();
-        let in_flight = self.core.in_flight_changes.begin_change(advertisement_id);
-        self.advert_writer
-            .send(AdvertWriterCommand::ReserveSeats(Box::new(command), reply, in_flight))
-            .await
-            .map_err(|_| EngineError::Draining)?;
-        let reserved = answer.await.unwrap_or(Err(EngineError::Internal))?;
+        let reserved = self.state.adverts.reserve_seats(command).await?;
         Ok(Assignment::GameServer {
             advertisement: advertisement_id,
             reservation: id,

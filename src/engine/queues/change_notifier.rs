@@ -17,7 +17,7 @@ pub struct ChangeNotifier {
 
 impl ChangeNotifier {
     /// Adds a changed ticket and wakes the stream.
-    pub(super) fn notify_changed(&self, id: TicketId) {
+    pub(crate) fn notify_changed(&self, id: TicketId) {
         self.changed_tickets.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
         self.wakeup.notify_one();
     }

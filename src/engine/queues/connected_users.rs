@@ -13,7 +13,7 @@ const USERS_PER_SILO_MAX: usize = 2_000_000;
 
 /// Users connected to this replica, and counts over all replicas.
 #[derive(Debug, Default)]
-pub(super) struct ConnectedUsers {
+pub(crate) struct ConnectedUsers {
     users_by_silo: BTreeMap<SiloId, SiloUsers>,
     total_counts: BTreeMap<SiloId, u32>,
 }
@@ -26,7 +26,7 @@ struct SiloUsers {
 
 impl ConnectedUsers {
     /// Records a heartbeat of `users`.
-    pub(super) fn record_connected(&mut self, silo: SiloId, users: impl IntoIterator<Item = UserKey>, now: UnixMs) {
+    pub(crate) fn record_connected(&mut self, silo: SiloId, users: impl IntoIterator<Item = UserKey>, now: UnixMs) {
         let silo = self.users_by_silo.entry(silo).or_default();
         let expires_at = now.plus_ms(CONNECTED_TTL_MS);
         for user in users {
@@ -41,7 +41,7 @@ impl ConnectedUsers {
     }
 
     /// Connected users of this replica by silo. Drops expired ones.
-    pub(super) fn local_counts(&mut self, now: UnixMs) -> Vec<(SiloId, u32)> {
+    pub(crate) fn local_counts(&mut self, now: UnixMs) -> Vec<(SiloId, u32)> {
         for silo in self.users_by_silo.values_mut() {
             while let Some((expires_at, user)) =
                 silo.expiry_queue.first().copied().filter(|(expires_at, _)| *expires_at <= now)
@@ -58,12 +58,12 @@ impl ConnectedUsers {
     }
 
     /// Sets the counts over all replicas, this one included.
-    pub(super) fn set_total_counts(&mut self, counts: Vec<(SiloId, u32)>) {
+    pub(crate) fn set_total_counts(&mut self, counts: Vec<(SiloId, u32)>) {
         self.total_counts = counts.into_iter().collect();
     }
 
     /// Connected users of a silo: the larger of the local and the total count.
-    pub(super) fn connected_count(&mut self, silo: SiloId, now: UnixMs) -> u32 {
+    pub(crate) fn connected_count(&mut self, silo: SiloId, now: UnixMs) -> u32 {
         let local_count = self.local_counts(now).into_iter().find(|(id, _)| *id == silo).map_or(0, |(_, count)| count);
         local_count.max(self.total_counts.get(&silo).copied().unwrap_or(0))
     }

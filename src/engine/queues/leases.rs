@@ -31,7 +31,7 @@ struct QueueTask {
 }
 
 /// Acquires leases and runs queues until stopped.
-pub(super) async fn run_lease_task(shared: Arc<SharedState>, shutdown: CancellationToken) {
+pub(crate) async fn run_lease_task(shared: Arc<SharedState>, shutdown: CancellationToken) {
     let mut running: BTreeMap<QueueKey, QueueTask> = BTreeMap::new();
     let mut renewed_at: Option<Instant> = None;
     let mut exchanged_at: Option<Instant> = None;
@@ -62,7 +62,7 @@ pub(super) async fn run_lease_task(shared: Arc<SharedState>, shutdown: Cancellat
         let _ = queue_task.task.await;
     }
     // Release the leases, so that another replica takes over before they expire.
-    let _ = shared.core.store.release_leases(&keys).await;
+    let _ = shared.common.store.release_leases(&keys).await;
 }
 
 /// Queues with a waiting ticket or a running match.
@@ -75,7 +75,7 @@ async fn renew_leases(shared: &Arc<SharedState>, running: &mut BTreeMap<QueueKey
     running.retain(|_, queue_task| !queue_task.task.is_finished());
     let queues = active_queues(shared);
     *shared.requested_leases.lock() = queues.iter().copied().collect();
-    let granted = match shared.core.store.acquire_leases(&queues, LEASE_DURATION_MS).await {
+    let granted = match shared.common.store.acquire_leases(&queues, LEASE_DURATION_MS).await {
         Ok(granted) => granted,
         Err(error) => {
             tracing::warn!(%error, "queue lease acquisition failed");
@@ -103,19 +103,19 @@ async fn renew_leases(shared: &Arc<SharedState>, running: &mut BTreeMap<QueueKey
 
 /// Exchanges connected-user counts with other replicas, and purges ended tickets and matches.
 async fn exchange_connected_users(shared: &SharedState, round: u32) {
-    let now = shared.core.clock.now();
+    let now = shared.common.clock.now();
     let local_counts = shared.connected_users.lock().local_counts(now);
-    match shared.core.store.report_connected_users(&local_counts).await {
+    match shared.common.store.report_connected_users(&local_counts).await {
         Ok(total_counts) => shared.connected_users.lock().set_total_counts(total_counts),
         Err(error) => tracing::debug!(%error, "connected user exchange failed"),
     }
     if round.is_multiple_of(ROUNDS_PER_PURGE) {
         shared.purge_ended(now);
-        if let Err(error) = shared.core.store.purge_queues(now).await {
+        if let Err(error) = shared.common.store.purge_queues(now).await {
             tracing::warn!(%error, "purge of ended tickets and matches failed");
         }
     }
     let (tickets, matches) = shared.cache.read().ticket_and_match_counts();
-    shared.core.metrics.tickets.set(i64::try_from(tickets).unwrap_or(i64::MAX));
-    shared.core.metrics.matches.set(i64::try_from(matches).unwrap_or(i64::MAX));
+    shared.common.metrics.tickets.set(i64::try_from(tickets).unwrap_or(i64::MAX));
+    shared.common.metrics.matches.set(i64::try_from(matches).unwrap_or(i64::MAX));
 }

@@ -11,27 +11,27 @@ use crate::store::queues::QueueKey;
 
 /// Last reports of the queues that run on this replica.
 #[derive(Debug, Default)]
-pub(super) struct PassReports {
+pub(crate) struct PassReports {
     reports_by_queue: BTreeMap<QueueKey, StoredReport>,
 }
 
 /// Last pass report of a queue, with blocking rules by ticket.
 #[derive(Clone, Debug, Default)]
-pub(super) struct StoredReport {
+pub(crate) struct StoredReport {
     blocking_rules: HashMap<TicketId, Arc<str>, BuildIdHasher>,
     /// Number of refusals by rule name, in report order.
-    pub(super) refusal_counts: Vec<(Arc<str>, u64)>,
+    pub(crate) refusal_counts: Vec<(Arc<str>, u64)>,
     /// Passes run since this replica took the queue over.
-    pub(super) pass_count: u64,
+    pub(crate) pass_count: u64,
     /// Duration of the last pass, milliseconds.
-    pub(super) last_pass_ms: f64,
+    pub(crate) last_pass_ms: f64,
     /// Last report, without its unmatched tickets.
-    pub(super) last_report: PassReport,
+    pub(crate) last_report: PassReport,
 }
 
 impl PassReports {
     /// Stores the report of a pass that took `duration_ms`.
-    pub(super) fn store_report(&mut self, key: QueueKey, ruleset: &Ruleset, mut report: PassReport, duration_ms: f64) {
+    pub(crate) fn store_report(&mut self, key: QueueKey, ruleset: &Ruleset, mut report: PassReport, duration_ms: f64) {
         let stored = self.reports_by_queue.entry(key).or_default();
         // Build each name once: most tickets share a few rules.
         let mut names: BTreeMap<Refusal, Arc<str>> = BTreeMap::new();
@@ -47,17 +47,17 @@ impl PassReports {
     }
 
     /// Rule that left a ticket unmatched in the last pass.
-    pub(super) fn blocking_rule(&self, key: QueueKey, id: TicketId) -> Option<Arc<str>> {
+    pub(crate) fn blocking_rule(&self, key: QueueKey, id: TicketId) -> Option<Arc<str>> {
         self.reports_by_queue.get(&key)?.blocking_rules.get(&id).cloned()
     }
 
     /// Last report of a queue.
-    pub(super) fn get(&self, key: QueueKey) -> Option<&StoredReport> {
+    pub(crate) fn get(&self, key: QueueKey) -> Option<&StoredReport> {
         self.reports_by_queue.get(&key)
     }
 
     /// Removes a queue that is empty or runs on another replica.
-    pub(super) fn remove(&mut self, key: QueueKey) {
+    pub(crate) fn remove(&mut self, key: QueueKey) {
         self.reports_by_queue.remove(&key);
     }
 }

@@ -23,9 +23,10 @@ use crate::domain::queue::ticket::TicketEndReason;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::queue::QueueSpec;
 use crate::domain::time::UnixMs;
+use crate::engine::queues::allocation::HostFinder;
+use crate::engine::queues::plan_transition::{has_open_nat, other_waiting_tickets};
 use crate::engine::queues::shared_state::SharedState;
-use crate::engine::queues::snapshot::PreparedTicketCache;
-use crate::engine::queues::writer::{has_open_nat, other_waiting_tickets};
+use crate::engine::queues::snapshot::{PreparedTicketCache, QueueSnapshot, queue_counts};
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite};
 
 /// Number of tickets from which a pass runs on a blocking thread, so that it does not delay calls.
@@ -60,7 +61,7 @@ struct QueueRunner {
 }
 
 /// Runs a queue until stopped or empty.
-pub(super) async fn run_queue(shared: Arc<SharedState>, queue_key: QueueKey, shutdown: CancellationToken) {
+pub(crate) async fn run_queue(shared: Arc<SharedState>, queue_key: QueueKey, shutdown: CancellationToken) {
     let mut changes = shared.queue_changes.subscribe();
     let mut runner = QueueRunner {
         shared,
@@ -90,8 +91,8 @@ impl QueueRunner {
     async fn run_round(&mut self) -> Option<Instant> {
         self.shared.cache.read().queue_index(self.queue_key)?;
         self.process_deadlines().await;
-        let now = self.shared.core.clock.now();
-        let Some(ruleset) = self.shared.core.rulesets.active_ruleset(self.queue_key.set_id) else {
+        let now = self.shared.common.clock.now();
+        let Some(ruleset) = self.shared.common.rulesets.active_ruleset(self.queue_key.set_id) else {
             self.cancel_waiting_tickets(now).await;
             return Some(Instant::now() + POLL_INTERVAL);
         };
@@ -111,7 +112,7 @@ impl QueueRunner {
         } else if always_run || self.change_count() != self.change_count_at_last_pass {
             next_round_at = next_round_at.min(next_pass_at);
         }
-        let now = self.shared.core.clock.now();
+        let now = self.shared.common.clock.now();
         let instant_of = |time: UnixMs| Instant::now() + Duration::from_millis(time.ms_since(now).max(1));
         if let Some(time) = self.last_pass.next_change_at {
             next_round_at = next_round_at.min(instant_of(time).max(next_pass_at));
@@ -137,7 +138,7 @@ impl QueueRunner {
 
     /// Ends expired tickets and applies match deadlines.
     async fn process_deadlines(&self) {
-        let now = self.shared.core.clock.now();
+        let now = self.shared.common.clock.now();
         let (expired, due_matches) = {
             let cache = self.shared.cache.read();
             let Some(index) = cache.queue_index(self.queue_key) else { return };
@@ -152,7 +153,7 @@ impl QueueRunner {
     }
 
     async fn end_ticket(&self, id: TicketId, end_reason: TicketEndReason, now: UnixMs) {
-        let purge_at = now.plus_ms(self.shared.core.settings.ended_ticket_retention_ms);
+        let purge_at = now.plus_ms(self.shared.common.settings.ended_ticket_retention_ms);
         let _ = self.shared.submit_write(QueueWrite::EndTicket { ticket_id: id, end_reason, purge_at, now }).await;
     }
 
@@ -191,25 +192,25 @@ impl QueueRunner {
         if !matches!(match_.stage, MatchStage::Placing { .. }) {
             return;
         }
-        let Some(ruleset) = self.shared.ruleset_or_current(match_.set_id, match_.ruleset_hash) else { return };
-        let Some(assignment) = self.shared.allocate(&match_, &ruleset).await else { return };
+        let Some(ruleset) = self.shared.common.ruleset_or_current(match_.set_id, match_.ruleset_hash) else { return };
+        let Some(assignment) = HostFinder::new(&self.shared, &match_, &ruleset).reserve_host().await else { return };
         let outcome = self.shared.apply_match_event(id, MatchEvent::ServerFound(assignment.clone())).await;
         let is_used = outcome.is_ok_and(|outcome| outcome.match_after.stage.assignment() == Some(&assignment));
         if let Assignment::GameServer { advertisement, reservation, .. } = assignment
             && !is_used
         {
-            self.shared.release_seats(advertisement, match_.set_id, reservation);
+            self.shared.adverts.release_seats(advertisement, match_.set_id, reservation);
         }
     }
 
     /// Runs a pass if the gate allows it, and proposes its matches. Returns whether it proposed any.
     async fn run_pass_if_needed(&mut self, ruleset: &Arc<Ruleset>, queue: &QueueSpec) -> bool {
-        let now = self.shared.core.clock.now();
+        let now = self.shared.common.clock.now();
         if self.prepared_tickets.reset_if_ruleset_changed(ruleset.hash) {
             self.last_pass = LastPass::default();
         }
         let change_count = self.change_count();
-        let queue_counts = self.shared.queue_counts(self.queue_key, now);
+        let queue_counts = queue_counts(&self.shared, self.queue_key, now);
         self.last_pass_at = Some(Instant::now());
         if !should_run_pass(
             &queue.gate,
@@ -221,7 +222,8 @@ impl QueueRunner {
             return false;
         }
         self.change_count_at_last_pass = change_count;
-        let snapshot = self.shared.take_snapshot(self.queue_key, ruleset, queue, &mut self.prepared_tickets, now);
+        let snapshot =
+            QueueSnapshot::take(&self.shared, self.queue_key, ruleset, queue, &mut self.prepared_tickets, now);
         let started_at = Instant::now();
         let outcome = if snapshot.prepared_tickets.len() < BLOCKING_THREAD_MIN_TICKETS {
             snapshot.with_pass_input(run_pass)
@@ -240,7 +242,7 @@ impl QueueRunner {
             let tickets = report.ticket_count;
             tracing::warn!(%set_id, tickets, pair_checks, duration_ms, "pair check limit exceeded, pass truncated");
         }
-        self.shared.core.metrics.record_pass(elapsed.as_secs_f64(), &report, ruleset.hard_filters.len());
+        self.shared.common.metrics.record_pass(elapsed.as_secs_f64(), &report, ruleset.hard_filters.len());
         self.shared.pass_reports.lock().store_report(self.queue_key, ruleset, report, elapsed.as_secs_f64() * 1_000.0);
         let has_proposals = !proposals.is_empty();
         let mut proposals = proposals.into_iter();
@@ -255,7 +257,7 @@ impl QueueRunner {
 
     /// Creates a match from a proposal. If a ticket is gone, the next pass handles the rest.
     async fn propose_match(&self, ruleset: &Ruleset, proposal: Proposal, now: UnixMs) {
-        let id = MatchId::from_bytes(self.shared.core.clock.random_bytes());
+        let id = MatchId::from_bytes(self.shared.common.clock.random_bytes());
         let transition = {
             let cache = self.shared.cache.read();
             let mut match_tickets = Vec::new();

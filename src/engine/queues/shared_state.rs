@@ -1,5 +1,9 @@
 //! State shared by the queue API, the queue writer and the queue runners.
 
+mod apply_changes;
+mod heartbeat;
+mod ticket_status;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,66 +12,60 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 
-use crate::domain::id::{MatchId, RulesetHash, SetId};
+use crate::domain::id::MatchId;
 use crate::domain::lifecycle::event::MatchEvent;
-use crate::domain::ruleset::Ruleset;
-use crate::engine::adverts::writer_command::AdvertWriterCommand;
-use crate::engine::core::Core;
+use crate::engine::adverts::advert_handle::AdvertHandle;
+use crate::engine::common::Common;
 use crate::engine::error::EngineError;
 use crate::engine::queues::connected_users::ConnectedUsers;
 use crate::engine::queues::pass_reports::PassReports;
 use crate::engine::queues::ticket_match_cache::TicketMatchCache;
 use crate::engine::queues::wait_estimator::WaitEstimator;
-use crate::engine::queues::writer::{EventOutcome, PendingEvent, QueueWriterCommand};
+use crate::engine::queues::writer_command::{EventOutcome, PendingEvent, QueueWriterCommand};
 use crate::engine::ratings::RatingCache;
+use crate::engine::writer_inbox::submit_command;
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite};
 
-/// Commands that may wait for the queue writer; further ones are rejected.
-pub(super) const WRITER_INBOX_CAPACITY: usize = 16_384;
-
-/// Retry delay after an overload, milliseconds.
-pub(super) const RETRY_AFTER_MS: u32 = 500;
-
 /// Maximum delay until another replica's acknowledged change is visible here.
-pub(super) const REPLICATION_DELAY_MAX: Duration = Duration::from_secs(1);
+pub(crate) const REPLICATION_DELAY_MAX: Duration = Duration::from_secs(1);
 
 /// Shared queue state. Each lock is held for a lookup or a few changes, never across an await.
-pub(super) struct SharedState {
-    pub(super) core: Arc<Core>,
-    pub(super) cache: RwLock<TicketMatchCache>,
-    pub(super) wait_estimator: Mutex<WaitEstimator>,
-    pub(super) ratings: Mutex<RatingCache>,
-    pub(super) connected_users: Mutex<ConnectedUsers>,
-    pub(super) pass_reports: Mutex<PassReports>,
-    pub(super) queue_writer: mpsc::Sender<QueueWriterCommand>,
-    /// Inbox of the advertisement writer, which reserves seats on game servers for matches.
-    pub(super) advert_writer: mpsc::Sender<AdvertWriterCommand>,
+pub(crate) struct SharedState {
+    pub(crate) common: Arc<Common>,
+    /// Advertisements: game servers and sessions to backfill.
+    pub(crate) adverts: AdvertHandle,
+    pub(crate) cache: RwLock<TicketMatchCache>,
+    pub(crate) wait_estimator: Mutex<WaitEstimator>,
+    pub(crate) ratings: Mutex<RatingCache>,
+    pub(crate) connected_users: Mutex<ConnectedUsers>,
+    pub(crate) pass_reports: Mutex<PassReports>,
+    pub(crate) queue_writer: mpsc::Sender<QueueWriterCommand>,
     /// Replicas share the store, so their acknowledged changes may not be visible here yet.
-    pub(super) has_replicas: bool,
+    pub(crate) has_replicas: bool,
     /// Queues for which the lease task has already requested a lease.
-    pub(super) requested_leases: Mutex<BTreeSet<QueueKey>>,
+    pub(crate) requested_leases: Mutex<BTreeSet<QueueKey>>,
     /// Wakes the lease task when another queue has changed.
-    pub(super) lease_wakeup: Notify,
+    pub(crate) lease_wakeup: Notify,
     /// Change counter that wakes this replica's queue runners.
-    pub(super) queue_changes: watch::Sender<u64>,
+    pub(crate) queue_changes: watch::Sender<u64>,
 }
 
 impl SharedState {
-    pub(super) fn new(
-        core: Arc<Core>,
+    pub(crate) fn new(
+        common: Arc<Common>,
+        adverts: AdvertHandle,
         queue_writer: mpsc::Sender<QueueWriterCommand>,
-        advert_writer: mpsc::Sender<AdvertWriterCommand>,
         has_replicas: bool,
     ) -> Self {
         Self {
-            core,
+            common,
+            adverts,
             cache: RwLock::default(),
             wait_estimator: Mutex::default(),
             ratings: Mutex::default(),
             connected_users: Mutex::default(),
             pass_reports: Mutex::default(),
             queue_writer,
-            advert_writer,
             has_replicas,
             requested_leases: Mutex::default(),
             lease_wakeup: Notify::new(),
@@ -75,13 +73,8 @@ impl SharedState {
         }
     }
 
-    /// Ruleset with `hash`, or the set's current one if it is no longer cached.
-    pub(super) fn ruleset_or_current(&self, set_id: SetId, hash: RulesetHash) -> Option<Arc<Ruleset>> {
-        self.core.rulesets.find_by_hash(set_id, hash).or_else(|| self.core.rulesets.active_ruleset(set_id))
-    }
-
     /// Result of `find` on the cache. With replicas, waits up to `REPLICATION_DELAY_MAX` for it to appear.
-    pub(super) async fn wait_for_cached<T>(&self, find: impl Fn(&TicketMatchCache) -> Option<T>) -> Option<T> {
+    pub(crate) async fn wait_for_cached<T>(&self, find: impl Fn(&TicketMatchCache) -> Option<T>) -> Option<T> {
         let mut changes = self.queue_changes.subscribe();
         let deadline = Instant::now() + if self.has_replicas { REPLICATION_DELAY_MAX } else { Duration::ZERO };
         loop {
@@ -96,14 +89,14 @@ impl SharedState {
     }
 
     /// Writes a change; returns when it is durable. Dropping the future does not cancel the write.
-    pub(super) async fn submit_write(&self, write: QueueWrite) -> Result<QueueOutcome, EngineError> {
+    pub(crate) async fn submit_write(&self, write: QueueWrite) -> Result<QueueOutcome, EngineError> {
         let (reply, answer) = oneshot::channel();
         self.send_to_queue_writer(QueueWriterCommand::Write(Box::new(write), reply))?;
         answer.await.unwrap_or(Err(EngineError::Internal))
     }
 
     /// Applies an event to a match; returns when the result is durable. Dropping the future does not cancel it.
-    pub(super) async fn apply_match_event(
+    pub(crate) async fn apply_match_event(
         &self,
         match_id: MatchId,
         event: MatchEvent,
@@ -114,15 +107,12 @@ impl SharedState {
     }
 
     /// Puts a command in the queue writer's inbox.
-    pub(super) fn send_to_queue_writer(&self, command: QueueWriterCommand) -> Result<(), EngineError> {
-        self.queue_writer.try_send(command).map_err(|refused| match refused {
-            mpsc::error::TrySendError::Full(_) => EngineError::Overloaded { retry_after_ms: RETRY_AFTER_MS },
-            mpsc::error::TrySendError::Closed(_) => EngineError::Draining,
-        })
+    pub(crate) fn send_to_queue_writer(&self, command: QueueWriterCommand) -> Result<(), EngineError> {
+        submit_command(&self.queue_writer, command)
     }
 
     /// Wakes the queue runners, and the lease task if a queue is new.
-    pub(super) fn notify_queues_changed(&self, keys: impl IntoIterator<Item = QueueKey>) {
+    pub(crate) fn notify_queues_changed(&self, keys: impl IntoIterator<Item = QueueKey>) {
         let (mut any_changed, mut has_unleased) = (false, false);
         for key in keys {
             any_changed = true;

@@ -18,19 +18,44 @@ use crate::engine::queues::shared_state::SharedState;
 use crate::store::queues::QueueKey;
 
 /// Queue state at one moment, owned, so that another thread can use it.
-pub(super) struct QueueSnapshot {
-    pub(super) ruleset: Arc<Ruleset>,
-    pub(super) prepared_tickets: Vec<Arc<PreparedTicket>>,
+pub(crate) struct QueueSnapshot {
+    pub(crate) ruleset: Arc<Ruleset>,
+    pub(crate) prepared_tickets: Vec<Arc<PreparedTicket>>,
     open_sessions: Vec<OpenSession>,
     past_matches: Arc<PastMatches>,
-    pub(super) queue_counts: QueueCounts,
+    pub(crate) queue_counts: QueueCounts,
     now: UnixMs,
     seed: u64,
 }
 
 impl QueueSnapshot {
+    /// Current queue state, without tickets that have a player in another match.
+    pub(crate) fn take(
+        shared: &SharedState,
+        key: QueueKey,
+        ruleset: &Arc<Ruleset>,
+        queue: &QueueSpec,
+        ticket_cache: &mut PreparedTicketCache,
+        now: UnixMs,
+    ) -> Self {
+        let tickets = matchable_tickets(shared, key, now);
+        Self {
+            past_matches: past_matches(shared, key, queue, ticket_cache, now),
+            prepared_tickets: ticket_cache.prepare_tickets(shared, ruleset, queue, tickets),
+            open_sessions: if queue.backfill {
+                shared.adverts.open_backfill_sessions(key.set_id, key.silo, ruleset, now)
+            } else {
+                Vec::new()
+            },
+            queue_counts: queue_counts(shared, key, now),
+            now,
+            seed: seed_from_fraction(shared.common.clock.random_unit_f64()),
+            ruleset: Arc::clone(ruleset),
+        }
+    }
+
     /// Calls `use_input` with the snapshot as pass input; `None` if the set has no queue.
-    pub(super) fn with_pass_input<T>(&self, use_input: impl FnOnce(&PassInput<'_>) -> T) -> Option<T> {
+    pub(crate) fn with_pass_input<T>(&self, use_input: impl FnOnce(&PassInput<'_>) -> T) -> Option<T> {
         let (queue, teams) = (self.ruleset.queue.as_ref()?, self.ruleset.teams.as_ref()?);
         let tickets: Vec<&PreparedTicket> = self.prepared_tickets.iter().map(|ticket| &**ticket).collect();
         Some(use_input(&PassInput {
@@ -50,7 +75,7 @@ impl QueueSnapshot {
 
 /// Prepared tickets and past matches, reused between passes under one ruleset.
 #[derive(Debug, Default)]
-pub(super) struct PreparedTicketCache {
+pub(crate) struct PreparedTicketCache {
     prepared_tickets: HashMap<TicketId, Arc<PreparedTicket>, BuildIdHasher>,
     ruleset_hash: Option<RulesetHash>,
     /// Past matches, with the cache's `past_match_version` at collection.
@@ -59,7 +84,7 @@ pub(super) struct PreparedTicketCache {
 
 impl PreparedTicketCache {
     /// Clears the cache if the ruleset is not `hash`; returns whether it did.
-    pub(super) fn reset_if_ruleset_changed(&mut self, hash: RulesetHash) -> bool {
+    pub(crate) fn reset_if_ruleset_changed(&mut self, hash: RulesetHash) -> bool {
         let is_changed = self.ruleset_hash != Some(hash);
         if is_changed {
             self.prepared_tickets.clear();
@@ -112,84 +137,61 @@ impl PreparedTicketCache {
     }
 }
 
-impl SharedState {
-    /// Current queue state, without tickets that have a player in another match.
-    pub(super) fn take_snapshot(
-        &self,
-        key: QueueKey,
-        ruleset: &Arc<Ruleset>,
-        queue: &QueueSpec,
-        ticket_cache: &mut PreparedTicketCache,
-        now: UnixMs,
-    ) -> QueueSnapshot {
-        let tickets = self.matchable_tickets(key, now);
-        QueueSnapshot {
-            past_matches: self.past_matches(key, queue, ticket_cache, now),
-            prepared_tickets: ticket_cache.prepare_tickets(self, ruleset, queue, tickets),
-            open_sessions: if queue.backfill { self.open_backfill_sessions(key, ruleset, now) } else { Vec::new() },
-            queue_counts: self.queue_counts(key, now),
-            now,
-            seed: seed_from_fraction(self.core.clock.random_unit_f64()),
-            ruleset: Arc::clone(ruleset),
+/// Counts for the gate.
+pub(crate) fn queue_counts(shared: &SharedState, key: QueueKey, now: UnixMs) -> QueueCounts {
+    let active_matches = shared.cache.read().queue_index(key).map_or(0, |index| index.running_match_count());
+    QueueCounts {
+        connected_players: shared.connected_users.lock().connected_count(key.silo, now),
+        active_matches: u32::try_from(active_matches).unwrap_or(u32::MAX),
+    }
+}
+
+/// Tickets that may be matched: none of their players is in a match.
+fn matchable_tickets(shared: &SharedState, key: QueueKey, now: UnixMs) -> Vec<Arc<Ticket>> {
+    let cache = shared.cache.read();
+    let Some(index) = cache.queue_index(key) else { return Vec::new() };
+    let tickets = index.waiting_tickets().filter_map(|(_, id)| {
+        let stored = cache.ticket(id)?;
+        let users = stored.ticket.session.players.iter().map(|player| player.user);
+        (now < stored.expires_at && cache.running_match_of(users).is_none()).then(|| Arc::clone(&stored.ticket))
+    });
+    tickets.collect()
+}
+
+/// Past matches of the queue. Cached until a match starts or is removed; readers skip matches that are too old.
+fn past_matches(
+    shared: &SharedState,
+    key: QueueKey,
+    queue: &QueueSpec,
+    ticket_cache: &mut PreparedTicketCache,
+    now: UnixMs,
+) -> Arc<PastMatches> {
+    let version = shared.cache.read().past_match_version();
+    if let Some((_, cached)) =
+        ticket_cache.past_matches.as_ref().filter(|(cached_version, _)| *cached_version == version)
+    {
+        return Arc::clone(cached);
+    }
+    let past_matches = Arc::new(collect_past_matches(shared, key, queue, now));
+    ticket_cache.past_matches = Some((version, Arc::clone(&past_matches)));
+    past_matches
+}
+
+/// Past matches within the longest period that the ruleset avoids.
+fn collect_past_matches(shared: &SharedState, key: QueueKey, queue: &QueueSpec, now: UnixMs) -> PastMatches {
+    let max_age_ms = queue.avoid.iter().map(|avoid| match avoid.whom {
+        AvoidTarget::Blocked => 0,
+        AvoidTarget::RecentOpponents { recent_ms } | AvoidTarget::RecentTeammates { recent_ms } => recent_ms,
+    });
+    let Some(max_age_ms) = max_age_ms.max().filter(|age_ms| *age_ms > 0) else { return PastMatches::default() };
+    let cache = shared.cache.read();
+    let mut past_matches = Vec::new();
+    for match_ in cache.all_matches().filter(|match_| match_.set_id == key.set_id && match_.silo == key.silo) {
+        if match_.stage.started_at().is_some_and(|started_at| now.ms_since(started_at) < max_age_ms) {
+            past_matches.extend(match_.past_matches());
         }
     }
-
-    /// Counts for the gate.
-    pub(super) fn queue_counts(&self, key: QueueKey, now: UnixMs) -> QueueCounts {
-        let active_matches = self.cache.read().queue_index(key).map_or(0, |index| index.running_match_count());
-        QueueCounts {
-            connected_players: self.connected_users.lock().connected_count(key.silo, now),
-            active_matches: u32::try_from(active_matches).unwrap_or(u32::MAX),
-        }
-    }
-
-    /// Tickets that may be matched: none of their players is in a match.
-    fn matchable_tickets(&self, key: QueueKey, now: UnixMs) -> Vec<Arc<Ticket>> {
-        let cache = self.cache.read();
-        let Some(index) = cache.queue_index(key) else { return Vec::new() };
-        let tickets = index.waiting_tickets().filter_map(|(_, id)| {
-            let stored = cache.ticket(id)?;
-            let users = stored.ticket.session.players.iter().map(|player| player.user);
-            (now < stored.expires_at && cache.running_match_of(users).is_none()).then(|| Arc::clone(&stored.ticket))
-        });
-        tickets.collect()
-    }
-
-    /// Past matches of the queue. Cached until a match starts or is removed; readers skip matches that are too old.
-    fn past_matches(
-        &self,
-        key: QueueKey,
-        queue: &QueueSpec,
-        ticket_cache: &mut PreparedTicketCache,
-        now: UnixMs,
-    ) -> Arc<PastMatches> {
-        let version = self.cache.read().past_match_version();
-        if let Some((_, cached)) =
-            ticket_cache.past_matches.as_ref().filter(|(cached_version, _)| *cached_version == version)
-        {
-            return Arc::clone(cached);
-        }
-        let past_matches = Arc::new(self.collect_past_matches(key, queue, now));
-        ticket_cache.past_matches = Some((version, Arc::clone(&past_matches)));
-        past_matches
-    }
-
-    /// Past matches within the longest period that the ruleset avoids.
-    fn collect_past_matches(&self, key: QueueKey, queue: &QueueSpec, now: UnixMs) -> PastMatches {
-        let max_age_ms = queue.avoid.iter().map(|avoid| match avoid.whom {
-            AvoidTarget::Blocked => 0,
-            AvoidTarget::RecentOpponents { recent_ms } | AvoidTarget::RecentTeammates { recent_ms } => recent_ms,
-        });
-        let Some(max_age_ms) = max_age_ms.max().filter(|age_ms| *age_ms > 0) else { return PastMatches::default() };
-        let cache = self.cache.read();
-        let mut past_matches = Vec::new();
-        for match_ in cache.all_matches().filter(|match_| match_.set_id == key.set_id && match_.silo == key.silo) {
-            if match_.stage.started_at().is_some_and(|started_at| now.ms_since(started_at) < max_age_ms) {
-                past_matches.extend(match_.past_matches());
-            }
-        }
-        PastMatches::latest_of(past_matches)
-    }
+    PastMatches::latest_of(past_matches)
 }
 
 /// Seed from the 53 random bits of a fraction in [0, 1).

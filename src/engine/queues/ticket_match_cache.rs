@@ -17,7 +17,7 @@ const REPORTED_POSITION_MAX: u32 = 10_000;
 
 /// Tickets and matches of all replicas that share the store.
 #[derive(Debug, Default)]
-pub(super) struct TicketMatchCache {
+pub(crate) struct TicketMatchCache {
     tickets: HashMap<TicketId, StoredTicket, BuildIdHasher>,
     matches: HashMap<MatchId, Arc<Match>, BuildIdHasher>,
     /// Tickets per user that have not ended; a few at most.
@@ -34,7 +34,7 @@ pub(super) struct TicketMatchCache {
 
 /// Tickets and matches of one queue, in the orders that passes and deadlines need.
 #[derive(Debug, Default)]
-pub(super) struct QueueIndex {
+pub(crate) struct QueueIndex {
     /// Waiting tickets, longest wait first.
     waiting_tickets: BTreeSet<(UnixMs, TicketId)>,
     /// Waiting tickets by expiry.
@@ -46,48 +46,48 @@ pub(super) struct QueueIndex {
     /// Matches that need a game server.
     placing_matches: BTreeSet<MatchId>,
     /// Value of the cache's change counter at the queue's last change.
-    pub(super) change_count: u64,
+    pub(crate) change_count: u64,
 }
 
 impl QueueIndex {
     /// Waiting tickets, longest wait first.
-    pub(super) fn waiting_tickets(&self) -> impl Iterator<Item = (UnixMs, TicketId)> + '_ {
+    pub(crate) fn waiting_tickets(&self) -> impl Iterator<Item = (UnixMs, TicketId)> + '_ {
         self.waiting_tickets.iter().copied()
     }
 
     /// Number of tickets ahead, at most `REPORTED_POSITION_MAX`.
-    pub(super) fn position_of(&self, entered_at: UnixMs, id: TicketId) -> u32 {
+    pub(crate) fn position_of(&self, entered_at: UnixMs, id: TicketId) -> u32 {
         self.waiting_tickets.range(..(entered_at, id)).zip(0..REPORTED_POSITION_MAX).count() as u32
     }
 
-    pub(super) fn waiting_ticket_count(&self) -> usize {
+    pub(crate) fn waiting_ticket_count(&self) -> usize {
         self.waiting_tickets.len()
     }
 
-    pub(super) fn waiting_player_count(&self) -> u32 {
+    pub(crate) fn waiting_player_count(&self) -> u32 {
         self.waiting_player_count
     }
 
-    pub(super) fn running_match_count(&self) -> usize {
+    pub(crate) fn running_match_count(&self) -> usize {
         self.match_deadlines.len()
     }
 
-    pub(super) fn placing_matches(&self) -> Vec<MatchId> {
+    pub(crate) fn placing_matches(&self) -> Vec<MatchId> {
         self.placing_matches.iter().copied().collect()
     }
 
     /// Matches whose deadline is at or before `now`, at most `max`.
-    pub(super) fn due_matches(&self, now: UnixMs, max: usize) -> Vec<MatchId> {
+    pub(crate) fn due_matches(&self, now: UnixMs, max: usize) -> Vec<MatchId> {
         self.match_deadlines.iter().take_while(|(deadline, _)| *deadline <= now).take(max).map(|(_, id)| *id).collect()
     }
 
     /// Tickets that have expired at `now`, at most `max`.
-    pub(super) fn expired_tickets(&self, now: UnixMs, max: usize) -> Vec<TicketId> {
+    pub(crate) fn expired_tickets(&self, now: UnixMs, max: usize) -> Vec<TicketId> {
         self.ticket_expiries.iter().take_while(|(deadline, _)| *deadline <= now).take(max).map(|(_, id)| *id).collect()
     }
 
     /// Earliest deadline or expiry.
-    pub(super) fn next_deadline(&self) -> Option<UnixMs> {
+    pub(crate) fn next_deadline(&self) -> Option<UnixMs> {
         let earliest = [
             self.match_deadlines.first().map(|(deadline, _)| *deadline),
             self.ticket_expiries.first().map(|(deadline, _)| *deadline),
@@ -101,40 +101,40 @@ impl QueueIndex {
 }
 
 impl TicketMatchCache {
-    pub(super) fn ticket(&self, id: TicketId) -> Option<&StoredTicket> {
+    pub(crate) fn ticket(&self, id: TicketId) -> Option<&StoredTicket> {
         self.tickets.get(&id)
     }
 
-    pub(super) fn match_by_id(&self, id: MatchId) -> Option<&Arc<Match>> {
+    pub(crate) fn match_by_id(&self, id: MatchId) -> Option<&Arc<Match>> {
         self.matches.get(&id)
     }
 
     /// All matches, in no order.
-    pub(super) fn all_matches(&self) -> impl Iterator<Item = &Arc<Match>> {
+    pub(crate) fn all_matches(&self) -> impl Iterator<Item = &Arc<Match>> {
         self.matches.values()
     }
 
     /// Version of the past matches. While it is unchanged, no match has started or was removed.
-    pub(super) fn past_match_version(&self) -> u64 {
+    pub(crate) fn past_match_version(&self) -> u64 {
         self.past_match_version
     }
 
     /// Every queue that is not empty.
-    pub(super) fn queues(&self) -> impl Iterator<Item = (QueueKey, &QueueIndex)> {
+    pub(crate) fn queues(&self) -> impl Iterator<Item = (QueueKey, &QueueIndex)> {
         self.queues.iter().map(|(key, index)| (*key, index))
     }
 
-    pub(super) fn queue_index(&self, key: QueueKey) -> Option<&QueueIndex> {
+    pub(crate) fn queue_index(&self, key: QueueKey) -> Option<&QueueIndex> {
         self.queues.get(&key)
     }
 
     /// Match of any of `users` that has not ended, if any.
-    pub(super) fn running_match_of(&self, users: impl IntoIterator<Item = UserKey>) -> Option<MatchId> {
+    pub(crate) fn running_match_of(&self, users: impl IntoIterator<Item = UserKey>) -> Option<MatchId> {
         users.into_iter().find_map(|user| self.running_match_by_user.get(&user).copied())
     }
 
     /// Waiting tickets of `user`.
-    pub(super) fn waiting_tickets_of(&self, user: UserKey) -> Vec<TicketId> {
+    pub(crate) fn waiting_tickets_of(&self, user: UserKey) -> Vec<TicketId> {
         let is_waiting =
             |id: &&TicketId| self.tickets.get(*id).is_some_and(|stored| stored.state == TicketState::Waiting);
         self.live_tickets_by_user
@@ -143,12 +143,12 @@ impl TicketMatchCache {
     }
 
     /// Number of tickets and of matches.
-    pub(super) fn ticket_and_match_counts(&self) -> (usize, usize) {
+    pub(crate) fn ticket_and_match_counts(&self) -> (usize, usize) {
         (self.tickets.len(), self.matches.len())
     }
 
     /// Stores a ticket unless a newer version is cached. Returns the changed queue.
-    pub(super) fn upsert_ticket(&mut self, stored: StoredTicket) -> Option<QueueKey> {
+    pub(crate) fn upsert_ticket(&mut self, stored: StoredTicket) -> Option<QueueKey> {
         let id = stored.ticket.id;
         if self.tickets.get(&id).is_some_and(|existing| stored.version <= existing.version) {
             return None;
@@ -165,7 +165,7 @@ impl TicketMatchCache {
     }
 
     /// Stores a match unless a newer version is cached. Returns the changed queue.
-    pub(super) fn upsert_match(&mut self, match_: Arc<Match>) -> Option<QueueKey> {
+    pub(crate) fn upsert_match(&mut self, match_: Arc<Match>) -> Option<QueueKey> {
         let previous = self.matches.get(&match_.id);
         if previous.is_some_and(|existing| match_.version <= existing.version) {
             return None;
@@ -207,7 +207,7 @@ impl TicketMatchCache {
     }
 
     /// Removes a ticket that is no longer in the store.
-    pub(super) fn remove_ticket(&mut self, id: TicketId) {
+    pub(crate) fn remove_ticket(&mut self, id: TicketId) {
         if let Some(previous) = self.tickets.remove(&id) {
             self.unindex_ticket(&previous);
             self.notify_watchers(id);
@@ -216,7 +216,7 @@ impl TicketMatchCache {
     }
 
     /// Removes a match that is no longer in the store.
-    pub(super) fn remove_match(&mut self, id: MatchId) {
+    pub(crate) fn remove_match(&mut self, id: MatchId) {
         let Some(previous) = self.matches.remove(&id) else { return };
         self.past_match_version += 1;
         let key = QueueKey { set_id: previous.set_id, silo: previous.silo };
@@ -233,7 +233,7 @@ impl TicketMatchCache {
     }
 
     /// Removes ended tickets and matches that may be purged at `before`.
-    pub(super) fn remove_ended(&mut self, before: UnixMs) {
+    pub(crate) fn remove_ended(&mut self, before: UnixMs) {
         let is_ended =
             |stored: &StoredTicket| matches!(stored.state, TicketState::Ended { purge_at, .. } if purge_at <= before);
         let ids: Vec<TicketId> =
@@ -247,7 +247,7 @@ impl TicketMatchCache {
     }
 
     /// Removes tickets and matches that are older than `newer_than` and not listed.
-    pub(super) fn remove_unlisted(
+    pub(crate) fn remove_unlisted(
         &mut self,
         tickets: &BTreeSet<TicketId>,
         matches: &BTreeSet<MatchId>,
@@ -262,7 +262,7 @@ impl TicketMatchCache {
     }
 
     /// Notifies `notifier` whenever `id` changes.
-    pub(super) fn subscribe(&mut self, id: TicketId, notifier: &Arc<ChangeNotifier>) {
+    pub(crate) fn subscribe(&mut self, id: TicketId, notifier: &Arc<ChangeNotifier>) {
         let notifiers = self.watchers.entry(id).or_default();
         if !notifiers.iter().any(|existing| Arc::ptr_eq(existing, notifier)) {
             notifiers.push(Arc::clone(notifier));
@@ -270,7 +270,7 @@ impl TicketMatchCache {
     }
 
     /// Ends the notifications of `id` to `notifier`.
-    pub(super) fn unsubscribe(&mut self, id: TicketId, notifier: &Arc<ChangeNotifier>) {
+    pub(crate) fn unsubscribe(&mut self, id: TicketId, notifier: &Arc<ChangeNotifier>) {
         let Some(notifiers) = self.watchers.get_mut(&id) else { return };
         notifiers.retain(|existing| !Arc::ptr_eq(existing, notifier));
         if notifiers.is_empty() {
@@ -324,7 +324,7 @@ impl TicketMatchCache {
     }
 
     /// Marks the set's queues in which the user waits as changed, after a rating change. Returns them.
-    pub(super) fn mark_user_queues_changed(&mut self, user: UserKey, set_id: SetId) -> Vec<QueueKey> {
+    pub(crate) fn mark_user_queues_changed(&mut self, user: UserKey, set_id: SetId) -> Vec<QueueKey> {
         let mut changed = Vec::new();
         for id in self.waiting_tickets_of(user) {
             let Some(key) = self.tickets.get(&id).map(queue_key_of).filter(|key| key.set_id == set_id) else {

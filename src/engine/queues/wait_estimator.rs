@@ -19,18 +19,18 @@ const MIN_SAMPLES: usize = 8;
 
 /// Class of tickets with a common estimate.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct WaitClass {
+pub(crate) struct WaitClass {
     /// Matchmaking set.
-    pub(super) set_id: SetId,
+    pub(crate) set_id: SetId,
     /// Nearest region; empty if the party measured none.
-    pub(super) region: Box<str>,
+    pub(crate) region: Box<str>,
     /// Players in the ticket; 0 for all sizes.
-    pub(super) party_size: u16,
+    pub(crate) party_size: u16,
 }
 
 /// Waits and match qualities of the last hour.
 #[derive(Debug, Default)]
-pub(super) struct WaitEstimator {
+pub(crate) struct WaitEstimator {
     wait_samples: BTreeMap<WaitClass, VecDeque<(UnixMs, u64)>>,
     /// Qualities of recently started matches, by set.
     quality_samples: BTreeMap<SetId, VecDeque<(UnixMs, f64)>>,
@@ -40,18 +40,18 @@ pub(super) struct WaitEstimator {
 
 /// Percentiles of recent waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct WaitEstimate {
+pub(crate) struct WaitEstimate {
     /// Median, milliseconds.
-    pub(super) p50_ms: u64,
+    pub(crate) p50_ms: u64,
     /// 90th percentile, milliseconds.
-    pub(super) p90_ms: u64,
+    pub(crate) p90_ms: u64,
     /// Number of samples.
-    pub(super) sample_count: u32,
+    pub(crate) sample_count: u32,
 }
 
 impl WaitEstimator {
     /// Records that a ticket was matched at `now` after `waited_ms`.
-    pub(super) fn record_wait(&mut self, class: WaitClass, waited_ms: u64, now: UnixMs) {
+    pub(crate) fn record_wait(&mut self, class: WaitClass, waited_ms: u64, now: UnixMs) {
         if let Some(estimate) = self.estimate(&class, now) {
             let (estimated, within_p90) = self.estimate_accuracy.entry(class.set_id).or_default();
             *estimated += 1;
@@ -71,7 +71,7 @@ impl WaitEstimator {
     }
 
     /// Records the quality of a match that started at `now`.
-    pub(super) fn record_quality(&mut self, set_id: SetId, quality: f64, now: UnixMs) {
+    pub(crate) fn record_quality(&mut self, set_id: SetId, quality: f64, now: UnixMs) {
         let samples = self.quality_samples.entry(set_id).or_default();
         if samples.len() == SAMPLES_PER_CLASS_MAX {
             samples.pop_front();
@@ -80,7 +80,7 @@ impl WaitEstimator {
     }
 
     /// Median quality of the last hour's matches.
-    pub(super) fn median_quality(&self, set_id: SetId, now: UnixMs) -> Option<f64> {
+    pub(crate) fn median_quality(&self, set_id: SetId, now: UnixMs) -> Option<f64> {
         let samples = self.quality_samples.get(&set_id)?.iter();
         let mut recent: Vec<f64> = samples
             .filter(|(recorded_at, _)| now.ms_since(*recorded_at) < SAMPLE_WINDOW_MS)
@@ -91,18 +91,18 @@ impl WaitEstimator {
     }
 
     /// Estimate for a class; for the whole set if the class has too few samples.
-    pub(super) fn estimate(&self, class: &WaitClass, now: UnixMs) -> Option<WaitEstimate> {
+    pub(crate) fn estimate(&self, class: &WaitClass, now: UnixMs) -> Option<WaitEstimate> {
         let set_class = WaitClass { region: "".into(), party_size: 0, set_id: class.set_id };
         self.percentiles_of_class(class, now).or_else(|| self.percentiles_of_class(&set_class, now))
     }
 
     /// Estimate over all tickets of a set.
-    pub(super) fn estimate_for_set(&self, set_id: SetId, now: UnixMs) -> Option<WaitEstimate> {
+    pub(crate) fn estimate_for_set(&self, set_id: SetId, now: UnixMs) -> Option<WaitEstimate> {
         self.percentiles_of_class(&WaitClass { region: "".into(), party_size: 0, set_id }, now)
     }
 
     /// Percentage of tickets matched within their 90th-percentile estimate; 90 is ideal.
-    pub(super) fn p90_estimate_met_percent(&self, set_id: SetId) -> Option<f64> {
+    pub(crate) fn p90_estimate_met_percent(&self, set_id: SetId) -> Option<f64> {
         let (estimated, within_p90) =
             self.estimate_accuracy.get(&set_id).copied().filter(|(estimated, _)| *estimated > 0)?;
         Some(within_p90 as f64 * 100.0 / estimated as f64)

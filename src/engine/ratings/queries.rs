@@ -11,13 +11,7 @@ use crate::engine::ratings::{RatingCache, leaderboard_entry};
 
 impl RatingCache {
     /// Rating of a user at `now`.
-    pub(in crate::engine) fn rating_view(
-        &mut self,
-        set_id: SetId,
-        spec: &RatingSpec,
-        user: UserKey,
-        now: UnixMs,
-    ) -> RatingView {
+    pub(crate) fn rating_view(&mut self, set_id: SetId, spec: &RatingSpec, user: UserKey, now: UnixMs) -> RatingView {
         let Some(row) = self.rating_row(set_id, user).copied() else {
             let newcomer = spec.initial_skill();
             return view_of_skill(spec, newcomer, newcomer);
@@ -29,11 +23,7 @@ impl RatingCache {
     }
 
     /// Page of a set's leaderboard. Empty around a user who is not on it.
-    pub(in crate::engine) fn leaderboard_page(
-        &mut self,
-        spec: &RatingSpec,
-        query: LeaderboardQuery,
-    ) -> LeaderboardPage {
+    pub(crate) fn leaderboard_page(&mut self, spec: &RatingSpec, query: LeaderboardQuery) -> LeaderboardPage {
         let own_entry = match query.range {
             LeaderboardRange::AroundUser(user, _) => {
                 self.rating_row(query.set_id, user).map(|row| leaderboard_entry(row, spec.z))
@@ -66,7 +56,7 @@ impl RatingCache {
     }
 
     /// Skills of the users of each side at `now`.
-    pub(in crate::engine) fn skills_of_sides(
+    pub(crate) fn skills_of_sides(
         &self,
         set_id: SetId,
         spec: &RatingSpec,

@@ -186,6 +186,65 @@ const FORBIDDEN_IN_DOMAIN: &[&str] = &[
     "eprintln!",
 ];
 
+/// Files and folders of the engine, and the modules of the engine that each must not name. The queues use advertisements
+/// only through a handle, so its file and the command that it takes are the exceptions.
+const ENGINE_PARTS: &[(&str, &[&str])] = &[
+    ("src/engine/common.rs", &["adverts", "queues"]),
+    ("src/engine/adverts/", &["queues"]),
+    ("src/engine/queues/", &["adverts"]),
+];
+
+/// Modules of `adverts` that the queues may name.
+const ADVERTS_OF_QUEUES: &[&str] = &["adverts::advert_handle::", "adverts::writer_command::ReserveSeats"];
+
+#[test]
+fn halves_of_the_engine_are_separate() {
+    let tree = source_tree::read_source_files(source_tree::repository_root());
+    for (part, _) in ENGINE_PARTS {
+        assert!(tree.iter().any(|source| source.path.starts_with(part)), "{part} does not exist");
+    }
+    source_tree::assert_no_violations(&engine_crossings(&tree));
+}
+
+#[test]
+fn crossing_between_halves_of_the_engine_is_noticed() {
+    let toy = source_tree::example_tree(&[
+        ("src/engine/common.rs", "use crate::engine::adverts::expiry::X;\nuse crate::engine::error::EngineError;\n"),
+        ("src/engine/adverts/search.rs", "use crate::engine::queues::leases::X;\nuse crate::engine::common::Common;\n"),
+        (
+            "src/engine/queues/leases.rs",
+            "use crate::engine::adverts::advert_handle::AdvertHandle;\nfn of(set: crate::engine::adverts::advert_set::Set) {}\n",
+        ),
+    ]);
+    source_tree::assert_exact_violations(
+        &engine_crossings(&toy),
+        &[
+            "src/engine/common.rs:1: may not use engine::adverts",
+            "src/engine/adverts/search.rs:1: may not use engine::queues",
+            "src/engine/queues/leases.rs:2: may not use engine::adverts",
+        ],
+    );
+}
+
+/// Uses of one half of the engine by the other, or by what is below both.
+fn engine_crossings(tree: &[SourceFile]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for (part, forbidden) in ENGINE_PARTS {
+        for source in tree.iter().filter(|source| source.path.starts_with(part)) {
+            for (number, line) in source.text.lines().enumerate() {
+                let code = source_tree::strip_line_comment(line);
+                for path in code.split("crate::engine::").skip(1) {
+                    let is_allowed = ADVERTS_OF_QUEUES.iter().any(|allowed| path.starts_with(allowed));
+                    let crossed = forbidden.iter().filter(|half| path.starts_with(&format!("{half}::")) && !is_allowed);
+                    let at = format!("{}:{}", source.path, number + 1);
+                    complaints.extend(crossed.map(|half| format!("{at}: may not use engine::{half}")));
+                }
+            }
+        }
+    }
+    complaints
+}
+
 #[test]
 fn layers_are_respected() {
     source_tree::assert_no_violations(&complaints(&source_tree::read_source_files(source_tree::repository_root())));

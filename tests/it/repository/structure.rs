@@ -21,22 +21,6 @@ const STRAY_IMPLS: &[&str] = &[
     "src/api/envelope.rs: MatchmakingHandler",
     "src/config/rate_limits.rs: ConfigErrors",
     "src/config/security.rs: ConfigErrors",
-    "src/engine/adverts/apply_commit.rs: Core",
-    "src/engine/adverts/apply_feed.rs: Core",
-    "src/engine/adverts/prepare_write.rs: Core",
-    "src/engine/adverts/publish_batch.rs: Core",
-    "src/engine/adverts/search.rs: Core",
-    "src/engine/adverts/store_outage.rs: Core",
-    "src/engine/adverts/update_answer.rs: Core",
-    "src/engine/consistency.rs: Core",
-    "src/engine/party_consent.rs: Core",
-    "src/engine/queues.rs: SharedState",
-    "src/engine/queues/allocation.rs: SharedState",
-    "src/engine/queues/enter_queue.rs: SharedState",
-    "src/engine/queues/match_results.rs: SharedState",
-    "src/engine/queues/snapshot.rs: SharedState",
-    "src/engine/queues/ticket_status.rs: SharedState",
-    "src/engine/queues/writer.rs: SharedState",
 ];
 
 #[test]

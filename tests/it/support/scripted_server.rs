@@ -11,13 +11,14 @@ use tonic::transport::{Channel, Endpoint};
 
 use fireteam::api::consistency::ConsistencyChecker;
 use fireteam::api::layer::call_report::{RpcObserver, status_code_name};
-use fireteam::api::operator::{ReloadReport, RulesetAdmin, RulesetListing, RulesetProblem};
+use fireteam::api::operator::RulesetAdmin;
 use fireteam::auth::rate_limit::RateLimits;
 use fireteam::clock::Clock;
 use fireteam::domain::id::{RulesetHash, SetId};
 use fireteam::domain::time::UnixMs;
 use fireteam::engine::command::{ConsistencyReport, Inconsistency, InconsistencyKind};
 use fireteam::engine::error::EngineError;
+use fireteam::engine::rulesets::{ReloadReport, RulesetListing, RulesetProblem};
 use fireteam::server::handshake::ProxySettings;
 use fireteam::server::limits::EdgeLimits;
 use fireteam::server::tls::TlsAcceptorSource;

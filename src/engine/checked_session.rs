@@ -10,17 +10,17 @@ use crate::engine::error::EngineError;
 
 /// Session with its attribute values, its users and its ignored fields.
 #[derive(Debug)]
-pub(in crate::engine) struct CheckedSession {
-    pub(in crate::engine) session: Session,
-    pub(in crate::engine) attribute_values: AttributeValues,
-    pub(in crate::engine) users: Vec<UserKey>,
-    pub(in crate::engine) subject: Option<UserKey>,
-    pub(in crate::engine) ignored_fields: Vec<String>,
+pub(crate) struct CheckedSession {
+    pub(crate) session: Session,
+    pub(crate) attribute_values: AttributeValues,
+    pub(crate) users: Vec<UserKey>,
+    pub(crate) subject: Option<UserKey>,
+    pub(crate) ignored_fields: Vec<String>,
 }
 
 impl CheckedSession {
     /// Validates `session` against `ruleset`. Adds to `ignored_fields`.
-    pub(in crate::engine) fn new(
+    pub(crate) fn new(
         ruleset: &Ruleset,
         caller: &Caller,
         session: Session,
@@ -39,11 +39,7 @@ impl CheckedSession {
     }
 
     /// Session as filters see it.
-    pub(in crate::engine) fn searcher<'a>(
-        &'a self,
-        excluded_ids: &'a [AdvertisementId],
-        waited_ms: u64,
-    ) -> Searcher<'a> {
+    pub(crate) fn searcher<'a>(&'a self, excluded_ids: &'a [AdvertisementId], waited_ms: u64) -> Searcher<'a> {
         Searcher {
             attribute_values: &self.attribute_values,
             locality: self.session.locality,
@@ -58,7 +54,7 @@ impl CheckedSession {
 }
 
 /// Checks a session against the ruleset. Returns all invalid fields, as request paths.
-pub(in crate::engine) fn check_session(ruleset: &Ruleset, session: &Session) -> Result<(), EngineError> {
+pub(crate) fn check_session(ruleset: &Ruleset, session: &Session) -> Result<(), EngineError> {
     let mut problems = attribute_values::validate_attributes(ruleset, session);
     if !ruleset.silos.serves(session.silo) {
         let message =
@@ -72,9 +68,4 @@ pub(in crate::engine) fn check_session(ruleset: &Ruleset, session: &Session) -> 
         problem.path.insert_str(0, "session_composition.");
     }
     Err(EngineError::InvalidFields(problems))
-}
-
-/// Error for one field.
-pub(in crate::engine) fn field_error(path: impl Into<String>, message: impl Into<String>) -> EngineError {
-    EngineError::InvalidFields(vec![FieldProblem { path: path.into(), message: message.into() }])
 }

@@ -8,9 +8,9 @@ use crate::domain::index::IndexEntry;
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::{AdvertRecord, AdvertSet, ReplacedRecords, index_entry};
 use crate::engine::adverts::advert_set_map::LockedAdvertSet;
+use crate::engine::adverts::advert_state::AdvertState;
 use crate::engine::adverts::replication_state::{LocalChangeLog, ReplicationState};
 use crate::engine::command::ReservationChange;
-use crate::engine::core::Core;
 use crate::store::{
     ENDED_RESERVATION_RETENTION_MS, FeedBatch, Reservation, ReservationState as State, StoredAdvertisement,
 };
@@ -21,16 +21,16 @@ const ADVERTS_PER_LOCK_MAX: usize = 32;
 /// Reservation and its change.
 type ReservationDelta = (Reservation, ReservationChange);
 
-impl Core {
+impl AdvertState {
     /// Applies a feed batch that was read after local batch `as_of`. Only the writer may call this.
-    pub(in crate::engine) fn apply_feed(
+    pub(crate) fn apply_feed(
         &self,
         feed_batch: FeedBatch,
         as_of: u64,
         local_changes: &mut LocalChangeLog,
         replication: &ReplicationState,
     ) {
-        let now = self.clock.now();
+        let now = self.common.clock.now();
         let mut removed = feed_batch.removed;
         if feed_batch.is_snapshot {
             removed = self.adverts_missing_from(&feed_batch.changed);
@@ -158,7 +158,7 @@ impl Core {
                 .map_or_else(|| (self.encode_advert)(&advertisement), |existing| Arc::clone(&existing.encoded_advert)),
             expires_at: acknowledged.map_or(expires_at.max(grace_expires_at), |existing| existing.expires_at),
             stored_expires_at: expires_at,
-            ttl_ms: existing.map_or(self.settings.default_ttl_ms, |existing| existing.ttl_ms),
+            ttl_ms: existing.map_or(self.common.settings.default_ttl_ms, |existing| existing.ttl_ms),
             reservations,
             version,
             is_heartbeat_owner,

@@ -1,23 +1,39 @@
 //! Applies committed writes to memory, sends the answers and notifies reservation listeners.
 
 use crate::auth::token::ReservationClaim;
-use crate::domain::id::{AdvertisementId, ReservationId, SetId};
+use crate::domain::id::{AdvertisementId, SetId};
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::is_expired_hold;
-use crate::engine::adverts::publish_batch::PublishBatch;
+use crate::engine::adverts::advert_state::AdvertState;
+use crate::engine::adverts::in_flight_changes::send_answer;
+use crate::engine::adverts::publish_batch::{PublishBatch, unexpected_outcome};
 use crate::engine::adverts::reservation_view;
 use crate::engine::adverts::update_answer::UpdateSnapshot;
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, ExtendAdvertTtl, ReserveSeats};
-use crate::engine::command::{ReservationChange, ReservationEvent, ReserveAnswer, UpdateAdvertAnswer};
-use crate::engine::core::Core;
+use crate::engine::command::{ReservationChange, ReserveAnswer, UpdateAdvertAnswer};
 use crate::engine::error::EngineError;
-use crate::store::{AdvertWrite, Reservation, ReservationState, WriteOutcome};
+use crate::store::{AdvertWrite, ReservationState, WriteOutcome};
 
-impl Core {
+impl AdvertState {
+    /// Applies a committed batch to memory and answers its commands.
+    pub(crate) fn apply_committed_batch(
+        &self,
+        commands: Vec<AdvertWriterCommand>,
+        writes: &[AdvertWrite],
+        outcomes: Vec<WriteOutcome>,
+    ) {
+        let now = self.common.clock.now();
+        let mut publish_batch = PublishBatch::default();
+        for ((command, write), outcome) in commands.into_iter().zip(writes).zip(outcomes) {
+            self.apply_commit(&mut publish_batch, command, write, outcome, now);
+        }
+        publish_batch.apply(self, now);
+    }
+
     /// Applies one committed write to memory and answers it.
     ///
     /// Publications are collected in `batch`; the batch is applied before any other command.
-    pub(in crate::engine) fn apply_commit(
+    fn apply_commit(
         &self,
         batch: &mut PublishBatch,
         command: AdvertWriterCommand,
@@ -26,34 +42,34 @@ impl Core {
         now: UnixMs,
     ) {
         if !matches!(command, AdvertWriterCommand::Publish(..)) {
-            self.apply_publish_batch(batch, now);
+            batch.apply(self, now);
         }
         match command {
             AdvertWriterCommand::Publish(publish, reply, in_flight) => {
-                self.add_to_publish_batch(batch, (*publish, reply, in_flight), write, &outcome, now);
+                batch.add(self, (*publish, reply, in_flight), write, &outcome, now);
             }
             AdvertWriterCommand::ExtendTtl(extend, reply, in_flight) => {
                 let answer = self.apply_extend(*extend, write, &outcome, now);
-                self.send_answer(reply, in_flight, answer);
+                send_answer(reply, in_flight, answer);
             }
             AdvertWriterCommand::Delete(id, set_id, reply, in_flight) => {
                 self.remove_advert(id, set_id);
-                self.send_answer(reply, in_flight, Ok(()));
+                send_answer(reply, in_flight, Ok(()));
             }
             AdvertWriterCommand::ReserveSeats(reserve, reply, in_flight) => {
                 let answer = self.apply_reserve(&reserve, outcome, now);
-                self.send_answer(reply, in_flight, answer);
+                send_answer(reply, in_flight, answer);
             }
             AdvertWriterCommand::ReleaseReservation(id, advertisement_id, set_id, reply, in_flight) => {
                 self.apply_reservation_end(id, advertisement_id, set_id, ReservationChange::Released, now);
-                self.send_answer(reply, in_flight, Ok(()));
+                send_answer(reply, in_flight, Ok(()));
             }
             AdvertWriterCommand::ExpireHold(id, advertisement_id, set_id) => {
                 self.apply_reservation_end(id, advertisement_id, set_id, ReservationChange::Expired, now);
             }
             AdvertWriterCommand::ExpireAdvert(id, ..) => {
                 self.reservation_events.remove_listeners(id);
-                self.metrics.advertisements_expired.inc();
+                self.common.metrics.advertisements_expired.inc();
             }
             AdvertWriterCommand::ApplyFeed(..)
             | AdvertWriterCommand::SetRulesets(..)
@@ -71,10 +87,10 @@ impl Core {
         match outcome {
             WriteOutcome::Applied => {}
             WriteOutcome::NotFound => return Err(EngineError::AdvertisementNotFound),
-            other => return Err(self.unexpected_outcome("extend", other)),
+            other => return Err(unexpected_outcome("extend", other)),
         }
         let AdvertWrite::ExtendTtl { expires_at: stored_expires_at, now: decided_at, .. } = write else {
-            return Err(self.unexpected_outcome("extend", outcome));
+            return Err(unexpected_outcome("extend", outcome));
         };
         let set = self.advert_sets.get(extend.set_id).ok_or(EngineError::AdvertisementNotFound)?;
         let mut set = set.write();
@@ -100,7 +116,7 @@ impl Core {
         let snapshot = UpdateSnapshot::from_record(set.get(extend.id).ok_or(EngineError::AdvertisementNotFound)?, now);
         drop(set);
         self.publish_reservation_events(extend.id, events, now);
-        Ok(self.build_update_answer(snapshot, extend.owner_token, now))
+        Ok(snapshot.into_answer(&self.common, extend.owner_token, now))
     }
 
     fn apply_reserve(
@@ -115,7 +131,7 @@ impl Core {
             WriteOutcome::NotFound => return Err(EngineError::AdvertisementNotFound),
             WriteOutcome::IdempotencyKeyReused => return Err(EngineError::IdempotencyKeyReused),
             WriteOutcome::TooManyReservations => return Err(EngineError::TooManyReservations),
-            other => return Err(self.unexpected_outcome("reserve", &other)),
+            other => return Err(unexpected_outcome("reserve", &other)),
         };
         if reservation.state == ReservationState::Ended || is_expired_hold(&reservation, now) {
             return Err(EngineError::ReservationEnded);
@@ -138,7 +154,7 @@ impl Core {
             set_id: reserve.set_id,
             subject: reserve.subject,
         };
-        let token = self.token_signer.sign(&claim);
+        let token = self.common.token_signer.sign(&claim);
         let answer =
             ReserveAnswer { reservation: reservation_view::reservation_view(&reservation, token, now), connect_data };
         if !is_replay {
@@ -157,72 +173,4 @@ impl Core {
         }
         self.reservation_events.remove_listeners(id);
     }
-
-    fn apply_reservation_end(
-        &self,
-        id: ReservationId,
-        advertisement_id: AdvertisementId,
-        set_id: SetId,
-        change: ReservationChange,
-        now: UnixMs,
-    ) {
-        let Some(set) = self.advert_sets.get(set_id) else { return };
-        let purge_at = now.plus_ms(self.settings.ended_reservation_retention_ms);
-        let ended_reservation = set.write().update_reservations(advertisement_id, |reservations| {
-            let is_unended =
-                |existing: &&mut Reservation| existing.id == id && existing.state != ReservationState::Ended;
-            reservations.iter_mut().find(is_unended).map(|reservation| end_reservation(reservation, purge_at))
-        });
-        if let Some(Some(reservation)) = ended_reservation {
-            self.publish_reservation_events(advertisement_id, vec![(reservation, change)], now);
-        }
-    }
-
-    /// Confirms held reservations and ends joined ones, as the store did. Returns the events for listeners.
-    pub(in crate::engine) fn confirm_and_end_reservations(
-        &self,
-        reservations: &mut Vec<Reservation>,
-        confirmed: &[ReservationId],
-        joined: &[ReservationId],
-        now: UnixMs,
-    ) -> Vec<(Reservation, ReservationChange)> {
-        let purge_at = now.plus_ms(self.settings.ended_reservation_retention_ms);
-        let mut events = Vec::new();
-        for reservation in reservations.iter_mut() {
-            let held = reservation.state == ReservationState::Held && now < reservation.deadline;
-            if held && confirmed.contains(&reservation.id) {
-                reservation.state = ReservationState::Confirmed;
-                events.push((reservation.clone(), ReservationChange::Confirmed));
-            }
-            if reservation.state != ReservationState::Ended && joined.contains(&reservation.id) {
-                end_reservation(reservation, purge_at);
-            }
-        }
-        reservations.retain(|existing| existing.state != ReservationState::Ended || now < existing.deadline);
-        events
-    }
-
-    pub(in crate::engine) fn publish_reservation_events(
-        &self,
-        id: AdvertisementId,
-        events: Vec<(Reservation, ReservationChange)>,
-        now: UnixMs,
-    ) {
-        for (reservation, change) in events {
-            let reservation = reservation_view::reservation_view(&reservation, Vec::new(), now);
-            self.reservation_events.publish(&ReservationEvent { advertisement_id: id, reservation, change });
-        }
-    }
-
-    /// The store returned an outcome that does not belong to the write: a bug.
-    pub(in crate::engine) fn unexpected_outcome(&self, operation: &'static str, outcome: &WriteOutcome) -> EngineError {
-        tracing::error!(operation, ?outcome, "invalid store outcome received");
-        EngineError::Internal
-    }
-}
-
-fn end_reservation(reservation: &mut Reservation, purge_at: UnixMs) -> Reservation {
-    reservation.state = ReservationState::Ended;
-    reservation.deadline = purge_at;
-    reservation.clone()
 }

@@ -1,90 +1,87 @@
 //! Ruleset reload and administration of a running server: validates, swaps all rulesets at once, or rejects them.
 
+pub(crate) mod activator;
+mod report;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::api::operator::{ReloadReport, RulesetAdmin, RulesetListing, RulesetProblem};
-use crate::config::RulesetSource;
 use crate::domain::id::{RulesetHash, SetId};
 use crate::domain::ruleset::Ruleset;
-use crate::engine::Engine;
+use crate::engine::common::Common;
+use crate::engine::rulesets::activator::RulesetActivator;
 use crate::rules;
 use crate::rules::bundled;
-use crate::rules::catalog::{CatalogState, RulesetCatalog};
+use crate::rules::catalog::CatalogState;
 use crate::rules::load;
 use crate::telemetry::label::LoadOutcome;
-use crate::telemetry::metric::Metrics;
+
+pub use self::report::{ReloadReport, RulesetListing, RulesetProblem};
 
 /// Reloads rulesets from their source into the engine.
 #[derive(Debug)]
 pub struct RulesetReloader {
-    source: RulesetSource,
-    engine: Arc<Engine>,
-    catalog: Arc<RulesetCatalog>,
-    metrics: Arc<Metrics>,
+    /// Directory of the ruleset files; `None` for the bundled rulesets.
+    directory: Option<PathBuf>,
+    common: Arc<Common>,
+    activator: Arc<RulesetActivator>,
     /// Held from reading the files to swapping the rulesets, so that the latest read wins.
     reload_lock: tokio::sync::Mutex<()>,
 }
 
 /// Rulesets with their files, or all problems.
-pub(super) type LoadResult = Result<Vec<(PathBuf, Arc<Ruleset>)>, Vec<rules::RenderedDiagnostic>>;
+pub type LoadResult = Result<Vec<(PathBuf, Arc<Ruleset>)>, Vec<rules::RenderedDiagnostic>>;
 
-/// Reads the rulesets of `source`. Blocks on file reads.
-pub(super) fn load_rulesets(source: &RulesetSource) -> LoadResult {
-    match source {
-        RulesetSource::Directory(directory) => load::load_directory(directory),
-        RulesetSource::Bundled => bundled::load_bundled(),
+/// Reads the rulesets of a directory; the bundled ones if there is none. Blocks on file reads.
+pub fn load_rulesets(directory: Option<&Path>) -> LoadResult {
+    match directory {
+        Some(directory) => load::load_directory(directory),
+        None => bundled::load_bundled(),
     }
 }
 
 impl RulesetReloader {
     /// Creates the reloader of a running engine, whose first load has succeeded.
-    pub fn new(
-        source: RulesetSource,
-        engine: Arc<Engine>,
-        catalog: Arc<RulesetCatalog>,
-        metrics: Arc<Metrics>,
-    ) -> Self {
-        let reloader = Self { source, engine, catalog, metrics, reload_lock: tokio::sync::Mutex::default() };
+    pub(crate) fn new(directory: Option<PathBuf>, common: Arc<Common>, activator: Arc<RulesetActivator>) -> Self {
+        let reloader = Self { directory, common, activator, reload_lock: tokio::sync::Mutex::default() };
         reloader.record_load(LoadOutcome::Loaded);
         reloader
     }
 
     fn record_load(&self, outcome: LoadOutcome) {
-        let state = self.catalog.snapshot();
-        self.metrics.ruleset_loads.get_or_create(&outcome).inc();
-        self.metrics.rulesets.set(i64::try_from(state.active.len()).unwrap_or(i64::MAX));
+        let state = self.common.rulesets.snapshot();
+        self.common.metrics.ruleset_loads.get_or_create(&outcome).inc();
+        self.common.metrics.rulesets.set(i64::try_from(state.active.len()).unwrap_or(i64::MAX));
         let mut files: Vec<&str> = state.rejected_diagnostics.iter().map(|problem| problem.file.as_str()).collect();
         files.sort_unstable();
         files.dedup();
-        self.metrics.rulesets_rejected.set(i64::try_from(files.len()).unwrap_or(i64::MAX));
+        self.common.metrics.rulesets_rejected.set(i64::try_from(files.len()).unwrap_or(i64::MAX));
     }
 
     fn reject(&self, problems: Vec<rules::RenderedDiagnostic>) -> ReloadReport {
         let reported = problems.iter().map(ruleset_problem).collect();
         // Recorded before it is logged, so that a reader of the log finds it in ListRulesets.
-        self.catalog.record_rejected_reload(problems.clone());
+        self.common.rulesets.record_rejected_reload(problems.clone());
         self.record_load(LoadOutcome::Rejected);
         for problem in &problems {
             tracing::warn!(%problem, "ruleset reload rejected; the current rulesets stay in use");
         }
         ReloadReport { changes: Vec::new(), problems: reported }
     }
-}
 
-#[tonic::async_trait]
-impl RulesetAdmin for RulesetReloader {
-    fn check(&self, file_name: &str, xml: &str) -> Result<RulesetHash, Vec<RulesetProblem>> {
+    /// Validates a file's text without loading it. Returns its hash, or all problems.
+    pub fn check(&self, file_name: &str, xml: &str) -> Result<RulesetHash, Vec<RulesetProblem>> {
         rules::parse_ruleset(file_name, xml)
             .map(|ruleset| ruleset.hash)
             .map_err(|problems| problems.iter().map(ruleset_problem).collect())
     }
 
-    async fn reload(&self) -> ReloadReport {
+    /// Reloads the rulesets from their source: all of them, or none if there is a problem.
+    pub async fn reload(&self) -> ReloadReport {
         let _guard = self.reload_lock.lock().await;
-        let source = self.source.clone();
-        let Ok(loaded) = tokio::task::spawn_blocking(move || load_rulesets(&source)).await else {
+        let directory = self.directory.clone();
+        let Ok(loaded) = tokio::task::spawn_blocking(move || load_rulesets(directory.as_deref())).await else {
             return ReloadReport {
                 problems: vec![problem_without_file("ruleset reload failed; see the server's log")],
                 ..Default::default()
@@ -94,15 +91,15 @@ impl RulesetAdmin for RulesetReloader {
             Ok(rulesets) => rulesets,
             Err(problems) => return self.reject(problems),
         };
-        let before = self.catalog.snapshot();
-        if self.engine.replace_rulesets(rulesets).await.is_err() {
+        let before = self.common.rulesets.snapshot();
+        if self.activator.replace_rulesets(rulesets).await.is_err() {
             return ReloadReport {
                 problems: vec![problem_without_file("the server is shutting down; reload on another server")],
                 ..Default::default()
             };
         }
         self.record_load(LoadOutcome::Loaded);
-        let after = self.catalog.snapshot();
+        let after = self.common.rulesets.snapshot();
         let changes = ruleset_changes(&before, &after);
         for (set_id, previous, current) in &changes {
             tracing::info!(
@@ -115,8 +112,9 @@ impl RulesetAdmin for RulesetReloader {
         ReloadReport { changes, problems: Vec::new() }
     }
 
-    fn list(&self) -> Vec<RulesetListing> {
-        let state = self.catalog.snapshot();
+    /// Lists rulesets by set: the current one first, then retired ones, latest first.
+    pub fn list(&self) -> Vec<RulesetListing> {
+        let state = self.common.rulesets.snapshot();
         let loaded_at = state.loaded_at.unwrap_or_default();
         let mut listings = Vec::new();
         let retired_sets = state.retired.iter().map(|retired| retired.ruleset.set_id);

@@ -2,22 +2,18 @@
 
 use std::sync::Arc;
 
-use crate::domain::advertisement::AdvertisementKind;
-use crate::domain::attribute_values::AttributeValues;
-use crate::domain::filter::explain::{SearchExplanation, explain_search};
 use crate::domain::id::{SetId, TicketId};
 use crate::domain::limit::PAIR_CHECKS_PER_PASS_MAX;
 use crate::domain::match_result::SatisfactionStats;
 use crate::domain::queue::explain::{ExplainQuery, Explanation, explain_ticket};
 use crate::domain::queue::ticket::PlayerRating;
 use crate::domain::session::Session;
-use crate::engine::adverts::advert_set::{AdvertRecord, candidate_from_record};
-use crate::engine::adverts::checked_session::{CheckedSession, field_error};
+use crate::engine::checked_session::CheckedSession;
 use crate::engine::command::Caller;
-use crate::engine::error::EngineError;
-use crate::engine::queues::QueueEngine;
+use crate::engine::error::{EngineError, field_error};
 use crate::engine::queues::command::{ExplainSearchAnswer, ExplainTicketAnswer, ImportedRating};
-use crate::engine::queues::snapshot::PreparedTicketCache;
+use crate::engine::queues::queue_engine::QueueEngine;
+use crate::engine::queues::snapshot::{PreparedTicketCache, QueueSnapshot};
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite, RatingRow, TicketState};
 
 impl QueueEngine {
@@ -34,7 +30,7 @@ impl QueueEngine {
             return Err(EngineError::TicketNotWaiting);
         }
         let key = QueueKey { set_id: stored.ticket.set_id, silo: stored.ticket.session.silo };
-        let ruleset = shared.core.ruleset(key.set_id, None)?;
+        let ruleset = shared.common.ruleset(key.set_id, None)?;
         if ruleset.queue.is_none() {
             return Err(EngineError::NoQueue(key.set_id));
         }
@@ -42,12 +38,13 @@ impl QueueEngine {
         let query = ExplainQuery { ticket_id: id, max_near_misses, max_pair_checks: PAIR_CHECKS_PER_PASS_MAX };
         let result = tokio::task::spawn_blocking(move || {
             let queue = snapshot_ruleset.queue.as_ref()?;
-            let snapshot = shared.take_snapshot(
+            let snapshot = QueueSnapshot::take(
+                &shared,
                 key,
                 &snapshot_ruleset,
                 queue,
                 &mut PreparedTicketCache::default(),
-                shared.core.clock.now(),
+                shared.common.clock.now(),
             );
             snapshot.with_pass_input(|input| explain_ticket(input, &query))
         });
@@ -67,32 +64,13 @@ impl QueueEngine {
         searching_for_ms: u64,
         max_near_misses: usize,
     ) -> Result<ExplainSearchAnswer, EngineError> {
-        let core = Arc::clone(&self.shared.core);
-        let ruleset = core.ruleset(set_id, None)?;
-        let (session, ignored_fields) = core.with_resolved_locality(&Caller::default(), session)?;
+        let common = &self.shared.common;
+        let ruleset = common.ruleset(set_id, None)?;
+        let (session, ignored_fields) = common.with_resolved_locality(&Caller::default(), session)?;
         let checked = CheckedSession::new(&ruleset, &Caller::default(), session, ignored_fields)?;
+        let adverts = self.shared.adverts.clone();
         let result = tokio::task::spawn_blocking(move || {
-            let now = core.clock.now();
-            let searcher = checked.searcher(&[], searching_for_ms);
-            let Some(set) = core.advert_sets.get(set_id) else {
-                return ExplainSearchAnswer { ruleset, explanation: SearchExplanation::default() };
-            };
-            // Copy the records, so that the lock is not held while a million rows are evaluated.
-            let records: Vec<AdvertRecord> = {
-                let set = set.read();
-                let is_searched = |record: &&AdvertRecord| {
-                    let advertisement = &record.advertisement;
-                    advertisement.kind == AdvertisementKind::Session
-                        && advertisement.session.silo == checked.session.silo
-                };
-                set.records().filter(is_searched).cloned().collect()
-            };
-            let values: Vec<AttributeValues> = records
-                .iter()
-                .map(|record| AttributeValues::from_session(&ruleset, &record.advertisement.session))
-                .collect();
-            let rows = records.iter().zip(&values).map(|(record, values)| candidate_from_record(record, values));
-            let explanation = explain_search(&ruleset, &searcher, rows, max_near_misses, now);
+            let explanation = adverts.explain_search(&ruleset, &checked, searching_for_ms, max_near_misses);
             ExplainSearchAnswer { ruleset, explanation }
         });
         result.await.map_err(|_| EngineError::Internal)
@@ -100,13 +78,13 @@ impl QueueEngine {
 
     /// Sets users' ratings in a set; durable when it returns.
     pub async fn import_ratings(&self, set_id: SetId, imported: Vec<ImportedRating>) -> Result<u32, EngineError> {
-        let ruleset = self.shared.core.ruleset(set_id, None)?;
+        let ruleset = self.shared.common.ruleset(set_id, None)?;
         let Some(spec) = &ruleset.rating else {
             let problem = format!("ruleset `{}` has no rating system; add a <Rating> element", ruleset.name);
             return Err(field_error("matchmaking_set_id", problem));
         };
         let newcomer = spec.initial_skill();
-        let now = self.shared.core.clock.now();
+        let now = self.shared.common.clock.now();
         let active_periods = self.shared.ratings.lock().set_activity(set_id).active_periods();
         let to_row = |imported: &ImportedRating| RatingRow {
             user: imported.user,

@@ -7,36 +7,37 @@ use crate::domain::attribute_values;
 use crate::domain::id::UserKey;
 use crate::domain::queue::ticket::{PlayerRating, Ticket};
 use crate::domain::ruleset::Ruleset;
-use crate::domain::ruleset::queue::QueueSpec;
 use crate::domain::ruleset::teams::TeamsSpec;
 use crate::domain::session::{Player, Session};
 use crate::domain::time::UnixMs;
-use crate::engine::adverts::checked_session::{check_session, field_error};
+use crate::engine::checked_session::check_session;
 use crate::engine::command::Caller;
-use crate::engine::error::EngineError;
+use crate::engine::error::{EngineError, field_error};
+use crate::engine::party_consent::check_party_consents;
 use crate::engine::queues::command::{EnterQueueAnswer, EnterQueueCommand};
-use crate::engine::queues::shared_state::SharedState;
+use crate::engine::queues::queue_engine::QueueEngine;
+use crate::engine::queues::stored_ticket::ticket_expires_at;
 use crate::store::queues::{QueueOutcome, QueueWrite};
 
-impl SharedState {
+impl QueueEngine {
     /// Enters a party into a queue. Durable when it returns; dropping the future does not cancel the write.
-    pub(super) async fn enter_queue(
+    pub async fn enter_queue(
         &self,
         caller: &Caller,
         enter: EnterQueueCommand,
     ) -> Result<EnterQueueAnswer, EngineError> {
-        let now = self.core.clock.now();
-        let ruleset = self.core.ruleset(enter.set_id, enter.ruleset_hash)?;
+        let now = self.shared.common.clock.now();
+        let ruleset = self.shared.common.ruleset(enter.set_id, enter.ruleset_hash)?;
         let (Some(queue), Some(teams)) = (&ruleset.queue, &ruleset.teams) else {
             return Err(EngineError::NoQueue(enter.set_id));
         };
         let key = &enter.idempotency_key;
         check_party_size(&enter.session, teams)?;
-        self.core.check_party_consents(caller, &ruleset, &enter.session, &enter.consents, now)?;
-        let (session, mut ignored_fields) = self.core.with_resolved_locality(caller, enter.session)?;
+        check_party_consents(&self.shared.common, caller, &ruleset, &enter.session, &enter.consents, now)?;
+        let (session, mut ignored_fields) = self.shared.common.with_resolved_locality(caller, enter.session)?;
         check_session(&ruleset, &session)?;
         ignored_fields.extend(attribute_values::untrusted_fields(&ruleset, &session));
-        let id = self.core.token_signer.derive_ticket_id(caller.subject, enter.set_id, key);
+        let id = self.shared.common.token_signer.derive_ticket_id(caller.subject, enter.set_id, key);
         let request_digest = TokenSigner::party_digest(caller.subject, &session.sorted_users(), &session.party_sizes);
         let player_ratings = self.entry_ratings(&ruleset, &session, now);
         let ticket = Arc::new(Ticket {
@@ -52,16 +53,17 @@ impl SharedState {
         let users: Vec<UserKey> = ticket.session.players.iter().map(|player| player.user).collect();
         let silo = ticket.session.silo;
         let write = QueueWrite::EnterQueue { ticket, expires_at: ticket_expires_at(queue, now), request_digest, now };
-        match self.submit_write(write).await? {
+        match self.shared.submit_write(write).await? {
             QueueOutcome::Entered { ticket: stored, .. } => {
-                self.connected_users.lock().record_connected(silo, users, now);
+                self.shared.connected_users.lock().record_connected(silo, users, now);
                 let claim = TicketClaim { ticket_id: id, set_id: enter.set_id, subject: caller.subject };
-                let status = self.ticket_status(&stored, now);
-                let ticket_token = self.core.token_signer.sign(&claim);
+                let status = self.shared.ticket_status(&stored, now);
+                let ticket_token = self.shared.common.token_signer.sign(&claim);
                 Ok(EnterQueueAnswer { status, ticket_token, expires_in_ms: queue.ticket_ttl_ms, ignored_fields })
             }
             QueueOutcome::AlreadyQueued { user, other_ticket } => {
                 let is_own = self
+                    .shared
                     .cache
                     .read()
                     .ticket(other_ticket)
@@ -83,18 +85,13 @@ impl SharedState {
 
     /// Current ratings of the players.
     fn entry_ratings(&self, ruleset: &Ruleset, session: &Session, now: UnixMs) -> Vec<PlayerRating> {
-        let cache = self.ratings.lock();
+        let cache = self.shared.ratings.lock();
         let entry_rating = |player: &Player| {
             let rating = cache.rating_at(ruleset, player.user, now);
             PlayerRating::at_queue_entry(ruleset, rating, player.stated_skill, session.origin)
         };
         session.players.iter().map(entry_rating).collect()
     }
-}
-
-/// Ticket expiry after a heartbeat at `now`.
-pub(super) fn ticket_expires_at(queue: &QueueSpec, now: UnixMs) -> UnixMs {
-    now.plus_ms(u64::from(queue.ticket_ttl_ms))
 }
 
 /// Checks that the session is one party, that its players are listed, and that it fits into a team.

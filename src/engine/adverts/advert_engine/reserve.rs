@@ -5,28 +5,31 @@ use tokio::sync::oneshot;
 use crate::auth::token::{ReservationClaim, SearchClaim, TokenSigner};
 use crate::domain::advertisement::AdvertisementKind;
 use crate::domain::id::SetId;
-use crate::engine::adverts::checked_session::{CheckedSession, field_error};
+use crate::engine::adverts::advert_engine::AdvertEngine;
+use crate::engine::adverts::search_claim::renew_search_claim;
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, ReserveSeats};
+use crate::engine::checked_session::CheckedSession;
 use crate::engine::command::{Caller, ReleaseReservationCommand, ReserveAnswer, ReserveCommand};
-use crate::engine::error::EngineError;
-use crate::engine::{Engine, PendingAnswer};
+use crate::engine::error::{EngineError, field_error};
+use crate::engine::party_consent::check_party_consents;
+use crate::engine::writer_inbox::PendingAnswer;
 
-impl Engine {
+impl AdvertEngine {
     /// Reserves seats for the whole party or for none. The search's rules are checked again when the writer processes
     /// it.
-    pub fn reserve_seats(
+    pub(crate) fn reserve_seats(
         &self,
         caller: &Caller,
         reserve: ReserveCommand,
     ) -> Result<PendingAnswer<ReserveAnswer>, EngineError> {
-        let now = self.core.clock.now();
+        let now = self.state.common.clock.now();
         if reserve.search_token.is_empty() {
             return Err(field_error(
                 "search_token",
                 "is required; send the token of the search that found the session",
             ));
         }
-        let Some(search) = self.core.token_signer.verify::<SearchClaim>(&reserve.search_token) else {
+        let Some(search) = self.state.common.token_signer.verify::<SearchClaim>(&reserve.search_token) else {
             return Err(field_error("search_token", "is not valid on this server; search again"));
         };
         if reserve.set_id.is_some_and(|set_id| set_id != search.set_id) {
@@ -34,13 +37,13 @@ impl Engine {
             return Err(field_error("matchmaking_set_id", problem));
         }
         let set_id: SetId = search.set_id;
-        let ruleset = self.core.ruleset(set_id, Some(search.ruleset_hash))?;
-        self.core.check_party_consents(caller, &ruleset, &reserve.session, &reserve.consents, now)?;
-        let (session, ignored) = self.core.with_resolved_locality(caller, reserve.session)?;
+        let ruleset = self.state.common.ruleset(set_id, Some(search.ruleset_hash))?;
+        check_party_consents(&self.state.common, caller, &ruleset, &reserve.session, &reserve.consents, now)?;
+        let (session, ignored) = self.state.common.with_resolved_locality(caller, reserve.session)?;
         let checked = CheckedSession::new(&ruleset, caller, session, ignored)?;
-        let search = self.core.renew_search_claim(&ruleset, &checked, &reserve.search_token, now)?;
+        let search = renew_search_claim(&self.state.common, &ruleset, &checked, &reserve.search_token, now)?;
         let key = &reserve.idempotency_key;
-        let id = self.core.token_signer.derive_reservation_id(caller.subject, reserve.advertisement_id, key);
+        let id = self.state.common.token_signer.derive_reservation_id(caller.subject, reserve.advertisement_id, key);
         let request_digest = TokenSigner::party_digest(checked.subject, &checked.users, &checked.session.party_sizes);
         let command = ReserveSeats {
             reservation_id: id,
@@ -50,7 +53,7 @@ impl Engine {
             silo: checked.session.silo,
             ruleset,
             searching_since: search.started_at,
-            hold_ms: self.core.settings.granted_hold_ms(reserve.hold_for_ms),
+            hold_ms: self.state.common.settings.granted_hold_ms(reserve.hold_for_ms),
             request_digest,
             session: checked.session,
             attribute_values: checked.attribute_values,
@@ -58,22 +61,23 @@ impl Engine {
             subject: checked.subject,
         };
         let (reply, answer) = oneshot::channel();
-        self.send_to_advert_writer(AdvertWriterCommand::ReserveSeats(
+        self.submit(AdvertWriterCommand::ReserveSeats(
             Box::new(command),
             reply,
-            self.core.in_flight_changes.begin_change(reserve.advertisement_id),
+            self.state.in_flight_changes.begin_change(reserve.advertisement_id),
         ))?;
         Ok(PendingAnswer::Pending(answer))
     }
 
     /// Releases a reservation. Idempotent.
-    pub fn release_reservation(
+    pub(crate) fn release_reservation(
         &self,
         caller: &Caller,
         release: ReleaseReservationCommand,
     ) -> Result<PendingAnswer<()>, EngineError> {
         let claim = self
-            .core
+            .state
+            .common
             .token_signer
             .verify::<ReservationClaim>(&release.reservation_token)
             .ok_or(EngineError::NotOwner)?;
@@ -81,8 +85,8 @@ impl Engine {
             return Err(EngineError::NotOwner);
         }
         let (reply, answer) = oneshot::channel();
-        let in_flight = self.core.in_flight_changes.begin_change(claim.advertisement_id);
-        self.send_to_advert_writer(AdvertWriterCommand::ReleaseReservation(
+        let in_flight = self.state.in_flight_changes.begin_change(claim.advertisement_id);
+        self.submit(AdvertWriterCommand::ReleaseReservation(
             claim.reservation_id,
             claim.advertisement_id,
             claim.set_id,

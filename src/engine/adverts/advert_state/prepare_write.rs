@@ -10,17 +10,18 @@ use crate::domain::id::{AdvertisementId, ReservationId, SetId};
 use crate::domain::limit;
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::{AdvertRecord, candidate_from_record};
+use crate::engine::adverts::advert_state::AdvertState;
+use crate::engine::adverts::in_flight_changes::send_answer;
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, ExtendAdvertTtl, PublishAdvert, ReserveSeats};
-use crate::engine::core::Core;
 use crate::engine::error::EngineError;
 use crate::store::{AdvertWrite, Reservation, ReservationState};
 
 /// Head start of the heartbeat owner, milliseconds, before another replica ends an expired hold.
 const HEARTBEAT_OWNER_HEAD_START_MS: u64 = 1_000;
 
-impl Core {
+impl AdvertState {
     /// Store write for `command`. `None` if the command was answered without one.
-    pub(in crate::engine) fn prepare_write(
+    pub(crate) fn prepare_write(
         &self,
         command: AdvertWriterCommand,
         now: UnixMs,
@@ -33,12 +34,12 @@ impl Core {
             AdvertWriterCommand::ExtendTtl(extend, reply, in_flight) => match self.build_extend_write(&extend, now) {
                 Ok(write) => Some((AdvertWriterCommand::ExtendTtl(extend, reply, in_flight), write)),
                 Err(error) => {
-                    self.send_answer(reply, in_flight, Err(error));
+                    send_answer(reply, in_flight, Err(error));
                     None
                 }
             },
             AdvertWriterCommand::Delete(id, set_id, reply, in_flight) => {
-                let tombstone_until = now.plus_ms(u64::from(self.settings.max_ttl_ms) * 2);
+                let tombstone_until = now.plus_ms(u64::from(self.common.settings.max_ttl_ms) * 2);
                 Some((
                     AdvertWriterCommand::Delete(id, set_id, reply, in_flight),
                     AdvertWrite::Delete { advertisement_id: id, tombstone_until },
@@ -48,7 +49,7 @@ impl Core {
                 match self.build_reserve_write(&reserve, now) {
                     Ok(write) => Some((AdvertWriterCommand::ReserveSeats(reserve, reply, in_flight), write)),
                     Err(error) => {
-                        self.send_answer(reply, in_flight, Err(error));
+                        send_answer(reply, in_flight, Err(error));
                         None
                     }
                 }
@@ -121,7 +122,7 @@ impl Core {
         AdvertWrite::EndReservation {
             reservation_id: id,
             advertisement_id,
-            purge_at: now.plus_ms(self.settings.ended_reservation_retention_ms),
+            purge_at: now.plus_ms(self.common.settings.ended_reservation_retention_ms),
         }
     }
 
@@ -158,7 +159,7 @@ impl Core {
     }
 
     /// Restores an expired record whose write failed. It stays invisible, and the next sweep retries.
-    pub(in crate::engine) fn restore_expired(&self, set_id: SetId, record: AdvertRecord) {
+    pub(crate) fn restore_expired(&self, set_id: SetId, record: AdvertRecord) {
         let set = self.advert_sets.get_or_create(set_id);
         let mut set = set.write();
         if set.get(record.advertisement.id).is_none() {

@@ -13,30 +13,36 @@ use crate::domain::limit;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
-use crate::engine::adverts::checked_session::{check_session, field_error};
+use crate::engine::adverts::advert_engine::AdvertEngine;
 use crate::engine::adverts::update_answer::{SignedToken, UpdateSnapshot};
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, ExtendAdvertTtl, PublishAdvert};
+use crate::engine::checked_session::check_session;
 use crate::engine::command::{Caller, DeleteAdvertCommand, UpdateAdvertAnswer, UpdateAdvertCommand};
-use crate::engine::error::EngineError;
-use crate::engine::{Engine, PendingAnswer};
+use crate::engine::error::{EngineError, field_error};
+use crate::engine::party_consent::{check_new_players_consents, check_party_consents};
+use crate::engine::writer_inbox::PendingAnswer;
 
-impl Engine {
+impl AdvertEngine {
     /// Publishes, replaces or extends an advertisement.
     ///
     /// Changes of one advertisement take effect in the order submitted. Dropping the answer does not cancel the change.
-    pub fn update_advertisement(
+    pub(crate) fn update_advertisement(
         &self,
         caller: &Caller,
         mut update: UpdateAdvertCommand,
     ) -> Result<PendingAnswer<UpdateAdvertAnswer>, EngineError> {
-        let now = self.core.clock.now();
+        let now = self.state.common.clock.now();
         let is_new = update.existing_advert.is_none();
         let (claim, signed_token) = match update.existing_advert.take() {
             Some((id, token)) => {
                 let claim = self.verify_advertisement_token(caller, id, &token)?;
                 (
                     claim,
-                    self.core.token_signer.is_signed_with_current_key(&token).then_some(SignedToken { claim, token }),
+                    self.state
+                        .common
+                        .token_signer
+                        .is_signed_with_current_key(&token)
+                        .then_some(SignedToken { claim, token }),
                 )
             }
             None => (self.new_advertisement_claim(caller, &update, now)?, None),
@@ -50,14 +56,21 @@ impl Engine {
         }
         match update.session.take() {
             Some(session) => {
-                let signed_token =
-                    signed_token.unwrap_or_else(|| SignedToken { claim, token: self.core.token_signer.sign(&claim) });
-                let ruleset = self.core.ruleset(claim.set_id, update.ruleset_hash)?;
+                let signed_token = signed_token
+                    .unwrap_or_else(|| SignedToken { claim, token: self.state.common.token_signer.sign(&claim) });
+                let ruleset = self.state.common.ruleset(claim.set_id, update.ruleset_hash)?;
                 if is_new {
-                    self.core.check_party_consents(caller, &ruleset, &session, &update.consents, now)?;
+                    check_party_consents(&self.state.common, caller, &ruleset, &session, &update.consents, now)?;
                 } else {
-                    let target = (claim.advertisement_id, claim.set_id);
-                    self.core.check_new_players_consents(caller, target, &ruleset, &session, &update.consents, now)?;
+                    check_new_players_consents(
+                        &self.state.common,
+                        caller,
+                        &ruleset,
+                        &session,
+                        &update.consents,
+                        || self.state.users_of_advert(claim.advertisement_id, claim.set_id),
+                        now,
+                    )?;
                 }
                 self.submit_publish(caller, signed_token, ruleset, session, update)
             }
@@ -66,18 +79,18 @@ impl Engine {
     }
 
     /// Deletes an advertisement. Idempotent; a late update cannot bring it back.
-    pub fn delete_advertisement(
+    pub(crate) fn delete_advertisement(
         &self,
         caller: &Caller,
         delete: DeleteAdvertCommand,
     ) -> Result<PendingAnswer<()>, EngineError> {
         let claim = self.verify_advertisement_token(caller, delete.id, &delete.advertisement_token)?;
         let (reply, answer) = oneshot::channel();
-        self.send_to_advert_writer(AdvertWriterCommand::Delete(
+        self.submit(AdvertWriterCommand::Delete(
             claim.advertisement_id,
             claim.set_id,
             reply,
-            self.core.in_flight_changes.begin_change(claim.advertisement_id),
+            self.state.in_flight_changes.begin_change(claim.advertisement_id),
         ))?;
         Ok(PendingAnswer::Pending(answer))
     }
@@ -89,7 +102,7 @@ impl Engine {
         id: AdvertisementId,
         token: &[u8],
     ) -> Result<AdvertisementClaim, EngineError> {
-        let claim = self.core.token_signer.verify::<AdvertisementClaim>(token).ok_or(EngineError::NotOwner)?;
+        let claim = self.state.common.token_signer.verify::<AdvertisementClaim>(token).ok_or(EngineError::NotOwner)?;
         if claim.advertisement_id != id || claim.subject != caller.subject {
             return Err(EngineError::NotOwner);
         }
@@ -119,8 +132,8 @@ impl Engine {
                 let problem = format!("is too short; an anonymous caller must send at least {min} random characters");
                 return Err(field_error("idempotency_key", problem));
             }
-            Some(key) => self.core.token_signer.derive_advertisement_id(caller.subject, set_id, key),
-            None => AdvertisementId::from_bytes(self.core.clock.random_bytes()),
+            Some(key) => self.state.common.token_signer.derive_advertisement_id(caller.subject, set_id, key),
+            None => AdvertisementId::from_bytes(self.state.common.clock.random_bytes()),
         };
         let kind = update.kind.unwrap_or_default();
         if kind == AdvertisementKind::GameServer && caller.subject.is_some() && caller.origin != ValueOrigin::GameServer
@@ -141,8 +154,8 @@ impl Engine {
         let claim = signed_token.claim;
         // A game server's location needs no rounding: players receive its address.
         let (session, mut ignored_fields) = match claim.kind {
-            AdvertisementKind::Session => self.core.with_coarse_locality(caller, session)?,
-            AdvertisementKind::GameServer => self.core.with_resolved_locality(caller, session)?,
+            AdvertisementKind::Session => self.state.common.with_coarse_locality(caller, session)?,
+            AdvertisementKind::GameServer => self.state.common.with_resolved_locality(caller, session)?,
         };
         check_session(&ruleset, &session)?;
         check_allowed_ranges(&ruleset, &update.allowed_ranges)?;
@@ -159,20 +172,20 @@ impl Engine {
             connect_data: update.connect_data,
         });
         let publish = PublishAdvert {
-            encoded_advert: (self.core.encode_advert)(&advertisement),
+            encoded_advert: (self.state.encode_advert)(&advertisement),
             advertisement,
             ruleset,
             owner_token: signed_token,
-            ttl_ms: self.core.settings.granted_ttl_ms(update.ttl_ms),
+            ttl_ms: self.state.common.settings.granted_ttl_ms(update.ttl_ms),
             confirmed_reservations: update.confirmed_reservations,
             joined_reservations: update.joined_reservations,
             ignored_fields,
         };
         let (reply, answer) = oneshot::channel();
-        self.send_to_advert_writer(AdvertWriterCommand::Publish(
+        self.submit(AdvertWriterCommand::Publish(
             Box::new(publish),
             reply,
-            self.core.in_flight_changes.begin_change(claim.advertisement_id),
+            self.state.in_flight_changes.begin_change(claim.advertisement_id),
         ))?;
         Ok(PendingAnswer::Pending(answer))
     }
@@ -188,10 +201,10 @@ impl Engine {
     ) -> Result<PendingAnswer<UpdateAdvertAnswer>, EngineError> {
         let is_extend_only = update.confirmed_reservations.is_empty()
             && update.joined_reservations.is_empty()
-            && !self.core.in_flight_changes.has_change(claim.advertisement_id);
-        let ttl_ms = update.ttl_ms.map(|requested| self.core.settings.granted_ttl_ms(Some(requested)));
+            && !self.state.in_flight_changes.has_change(claim.advertisement_id);
+        let ttl_ms = update.ttl_ms.map(|requested| self.state.common.settings.granted_ttl_ms(Some(requested)));
         if is_extend_only && let Some(snapshot) = self.try_extend_in_memory(&claim, ttl_ms, now)? {
-            return Ok(PendingAnswer::Ready(self.core.build_update_answer(snapshot, signed_token, now)));
+            return Ok(PendingAnswer::Ready(snapshot.into_answer(&self.state.common, signed_token, now)));
         }
         let extend = ExtendAdvertTtl {
             id: claim.advertisement_id,
@@ -202,10 +215,10 @@ impl Engine {
             joined_reservations: update.joined_reservations,
         };
         let (reply, answer) = oneshot::channel();
-        self.send_to_advert_writer(AdvertWriterCommand::ExtendTtl(
+        self.submit(AdvertWriterCommand::ExtendTtl(
             Box::new(extend),
             reply,
-            self.core.in_flight_changes.begin_change(claim.advertisement_id),
+            self.state.in_flight_changes.begin_change(claim.advertisement_id),
         ))?;
         Ok(PendingAnswer::Pending(answer))
     }
@@ -217,7 +230,7 @@ impl Engine {
         ttl_ms: Option<u32>,
         now: UnixMs,
     ) -> Result<Option<UpdateSnapshot>, EngineError> {
-        let set = self.core.advert_sets.get(claim.set_id).ok_or(EngineError::AdvertisementNotFound)?;
+        let set = self.state.advert_sets.get(claim.set_id).ok_or(EngineError::AdvertisementNotFound)?;
         let mut set = set.write();
         let record = set
             .get(claim.advertisement_id)
@@ -234,7 +247,7 @@ impl Engine {
             now,
         );
         drop(set);
-        self.core.metrics.heartbeats_unwritten.inc();
+        self.state.common.metrics.heartbeats_unwritten.inc();
         Ok(Some(snapshot))
     }
 }

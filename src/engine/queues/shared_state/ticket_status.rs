@@ -9,6 +9,7 @@ use crate::domain::lifecycle::{Assignment, Match, MatchStage};
 use crate::domain::time::UnixMs;
 use crate::engine::queues::command::{MatchView, OwnPlayerView, TicketPhase, TicketStatus};
 use crate::engine::queues::shared_state::SharedState;
+use crate::engine::queues::stored_ticket::nearest_region;
 use crate::engine::queues::wait_estimator::WaitClass;
 use crate::store::queues::{QueueKey, StoredTicket, TicketState};
 
@@ -25,7 +26,7 @@ fn reported_match_version(phase: TicketPhase, match_: Option<&Match>) -> u64 {
 
 impl SharedState {
     /// Status of a ticket at `now`.
-    pub(super) fn ticket_status(&self, stored: &StoredTicket, now: UnixMs) -> TicketStatus {
+    pub(crate) fn ticket_status(&self, stored: &StoredTicket, now: UnixMs) -> TicketStatus {
         let ticket = &stored.ticket;
         let cache = self.cache.read();
         let match_ = match stored.state {
@@ -51,7 +52,7 @@ impl SharedState {
         let position = is_waiting
             .then(|| cache.queue_index(key).map_or(0, |index| index.position_of(ticket.entered_at, ticket.id)));
         drop(cache);
-        let ruleset = self.core.rulesets.active_ruleset(ticket.set_id);
+        let ruleset = self.common.rulesets.active_ruleset(ticket.set_id);
         // Waiting ends when the match starts.
         let waiting_ended_at =
             match match_.as_ref().map(|match_| &match_.stage) {
@@ -83,15 +84,15 @@ impl SharedState {
             match_view: match_.map(|match_| self.match_view(stored, &match_, now)),
             offered_set: offer.filter(|offer| is_waiting && offer.after_ms <= waited_ms).map(|offer| offer.set_id),
             blocking_rule: self.pass_reports.lock().blocking_rule(key, ticket.id).filter(|_| is_waiting),
-            resume_token: self.core.token_signer.sign(&resume_claim),
+            resume_token: self.common.token_signer.sign(&resume_claim),
         }
     }
 
     /// Match as seen by one of its tickets.
     fn match_view(&self, stored: &StoredTicket, match_: &Arc<Match>, now: UnixMs) -> MatchView {
-        let signer = &self.core.token_signer;
+        let signer = &self.common.token_signer;
         let is_playing = matches!(match_.stage, MatchStage::Playing { .. });
-        let ruleset = self.ruleset_or_current(match_.set_id, match_.ruleset_hash);
+        let ruleset = self.common.ruleset_or_current(match_.set_id, match_.ruleset_hash);
         let roles = ruleset.as_ref().and_then(|ruleset| ruleset.teams.as_ref()).map(|teams| &teams.roles);
         let own_ticket = match_.tickets.iter().find(|match_ticket| match_ticket.ticket_id == stored.ticket.id);
         let team = own_ticket.map_or(0, |match_ticket| match_ticket.team);
@@ -131,28 +132,16 @@ impl SharedState {
             found_match: Arc::clone(match_),
         }
     }
-}
 
-impl SharedState {
     /// Player's credential for the game server; empty until the match starts.
     fn player_credential(&self, match_: &Match, user_key: UserKey, player: UserKey, team: u16, now: UnixMs) -> String {
         let Some(assignment) = match_.stage.assignment() else { return String::new() };
         let credential = MatchCredential { match_id: match_.id, user_key, player_key: player, team, assignment };
-        let token = self.core.match_credential_keys.sign_credential(&credential, self.core.clock.random_bytes(), now);
+        let token =
+            self.common.match_credential_keys.sign_credential(&credential, self.common.clock.random_bytes(), now);
         token.unwrap_or_else(|error| {
             tracing::error!(%error, "match credential signing failed");
             String::new()
         })
     }
-}
-
-/// Region with the shortest round trip of the party; empty if it measured none.
-pub(super) fn nearest_region(stored: &StoredTicket) -> Box<str> {
-    let regions = stored.ticket.session.region_latencies.iter();
-    let nearest = regions.min_by(|left, right| left.round_trip_ms.total_cmp(&right.round_trip_ms));
-    nearest.map_or_else(|| "".into(), |nearest| nearest.region.clone())
-}
-
-pub(super) fn is_ticket_ended(stored: &StoredTicket) -> bool {
-    matches!(stored.state, TicketState::Ended { .. })
 }

@@ -3,11 +3,10 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use crate::auth::token::{SearchClaim, TokenSigner};
 use crate::domain::advertisement::AdvertisementKind;
 use crate::domain::attribute_values::AttributeValues;
 use crate::domain::filter::{AdvertisementView, Searcher, admit, measure_between};
-use crate::domain::id::{AdvertisementId, RulesetHash, SetId};
+use crate::domain::id::AdvertisementId;
 use crate::domain::index::{SearchHit, SearchQuery, SearchResult};
 use crate::domain::latency::min_possible_round_trip_ms;
 use crate::domain::measure::Measure;
@@ -15,39 +14,41 @@ use crate::domain::ruleset::Ruleset;
 use crate::domain::score::{score, soft_filter_term};
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::candidate_from_record;
-use crate::engine::adverts::checked_session::{CheckedSession, field_error};
+use crate::engine::adverts::advert_state::AdvertState;
+use crate::engine::adverts::search_claim::{renew_search_claim, ruleset_of_search};
 use crate::engine::adverts::search_overrides::apply_overrides;
+use crate::engine::checked_session::CheckedSession;
 use crate::engine::command::{
     Caller, CandidateView, LatencyPhase, ReportLatencyAnswer, ReportLatencyCommand, RoundTrip, SearchAnswer,
     SearchCommand,
 };
-use crate::engine::core::Core;
-use crate::engine::error::EngineError;
+use crate::engine::error::{EngineError, field_error};
+use crate::engine::party_consent::check_party_consents;
 
 thread_local! {
     /// Result buffer of each thread, reused so that a search does not allocate per candidate.
     static RESULT_BUFFER: RefCell<SearchResult> = RefCell::default();
 }
 
-impl Core {
+impl AdvertState {
     /// Finds sessions. Calls `each` per candidate, best first, while the set's index is locked; `each` must be quick.
-    pub(in crate::engine) fn search(
+    pub(crate) fn search(
         &self,
         caller: &Caller,
         search: SearchCommand,
         each: &mut dyn FnMut(CandidateView<'_>),
     ) -> Result<SearchAnswer, EngineError> {
-        let now = self.clock.now();
-        let ruleset = self.ruleset(search.set_id, search.ruleset_hash)?;
+        let now = self.common.clock.now();
+        let ruleset = self.common.ruleset(search.set_id, search.ruleset_hash)?;
         let effective = match &search.overrides {
             None => Arc::clone(&ruleset),
-            Some(_) if !self.settings.allow_search_overrides => return Err(EngineError::OverridesForbidden),
+            Some(_) if !self.common.settings.allow_search_overrides => return Err(EngineError::OverridesForbidden),
             Some(overrides) => Arc::new(apply_overrides(&ruleset, overrides)?),
         };
-        self.check_party_consents(caller, &ruleset, &search.session, &search.consents, now)?;
-        let (session, ignored) = self.with_resolved_locality(caller, search.session)?;
+        check_party_consents(&self.common, caller, &ruleset, &search.session, &search.consents, now)?;
+        let (session, ignored) = self.common.with_resolved_locality(caller, search.session)?;
         let checked = CheckedSession::new(&effective, caller, session, ignored)?;
-        let claim = self.renew_search_claim(&ruleset, &checked, &search.search_token, now)?;
+        let claim = renew_search_claim(&self.common, &ruleset, &checked, &search.search_token, now)?;
         let overridden_ms = search.overrides.as_ref().and_then(|overrides| overrides.searching_for_ms);
         let waited_ms = overridden_ms.unwrap_or_else(|| now.ms_since(claim.started_at));
 
@@ -66,15 +67,15 @@ impl Core {
             evaluated_rows: 0,
             truncated: false,
             refusal_counts: Vec::new(),
-            search_token: self.token_signer.sign(&claim),
+            search_token: self.common.token_signer.sign(&claim),
             searching_for_ms: waited_ms,
             next_expansion_in_ms: effective.ms_until_next_expansion(waited_ms),
-            store_staleness_ms: self.store_staleness_ms(now),
+            store_staleness_ms: self.common.store_staleness_ms(now),
             ignored_fields: checked.ignored_fields.clone(),
         };
         let candidates = self.search_index(&query, &mut answer, each);
         let hard_filters = effective.hard_filters.len();
-        self.metrics.record_search(
+        self.common.metrics.record_search(
             answer.evaluated_rows,
             candidates,
             answer.truncated,
@@ -116,15 +117,15 @@ impl Core {
     /// Ranks candidates by measured round trip instead of locality; ties by latency.
     ///
     /// Drops candidates that did not respond, are gone or full, or are refused at the measured round trip.
-    pub(in crate::engine) fn report_latency(
+    pub(crate) fn report_latency(
         &self,
         caller: &Caller,
         report: ReportLatencyCommand,
         each: &mut dyn FnMut(CandidateView<'_>),
     ) -> Result<ReportLatencyAnswer, EngineError> {
-        let now = self.clock.now();
-        let ruleset = self.ruleset_of_search(report.set_id, report.ruleset_hash, &report.search_token)?;
-        let (session, ignored) = self.with_resolved_locality(caller, report.session)?;
+        let now = self.common.clock.now();
+        let ruleset = ruleset_of_search(&self.common, report.set_id, report.ruleset_hash, &report.search_token)?;
+        let (session, ignored) = self.common.with_resolved_locality(caller, report.session)?;
         let checked = CheckedSession::new(&ruleset, caller, session, ignored)?;
         if report.search_token.is_empty() {
             return Err(field_error(
@@ -132,7 +133,7 @@ impl Core {
                 "is required; send the token of the search that found the candidates",
             ));
         }
-        let claim = self.renew_search_claim(&ruleset, &checked, &report.search_token, now)?;
+        let claim = renew_search_claim(&self.common, &ruleset, &checked, &report.search_token, now)?;
         let searcher = checked.searcher(&[], now.ms_since(claim.started_at));
         let responded = report.measurements.iter().filter(|(_, round_trip_ms)| round_trip_ms.is_some()).count();
         let implausible = self.rank_by_measured_latency(&ruleset, &searcher, &report.measurements, now, each);
@@ -199,52 +200,6 @@ impl Core {
             each(builder.build(&candidate, &record.encoded_advert, *score, &score_terms));
         }
         implausible
-    }
-
-    /// Ruleset that a search used: that of `hash`, else that named in the search token, else the current one.
-    pub(in crate::engine) fn ruleset_of_search(
-        &self,
-        set_id: SetId,
-        hash: Option<RulesetHash>,
-        token: &[u8],
-    ) -> Result<Arc<Ruleset>, EngineError> {
-        let named_by_token = || self.token_signer.verify::<SearchClaim>(token).filter(|claim| claim.set_id == set_id);
-        self.ruleset(set_id, hash.or_else(|| named_by_token().map(|claim| claim.ruleset_hash)))
-    }
-
-    /// Claim for the next search token: the token's, refreshed, or a new one if the token is empty or idle too long.
-    pub(in crate::engine) fn renew_search_claim(
-        &self,
-        ruleset: &Ruleset,
-        checked: &CheckedSession,
-        token: &[u8],
-        now: UnixMs,
-    ) -> Result<SearchClaim, EngineError> {
-        let party_digest = TokenSigner::party_digest(checked.subject, &checked.users, &checked.session.party_sizes);
-        let Ruleset { set_id, hash, .. } = *ruleset;
-        let new_claim = SearchClaim {
-            set_id,
-            ruleset_hash: hash,
-            silo: checked.session.silo,
-            party_digest,
-            started_at: now,
-            last_issued_at: now,
-        };
-        if token.is_empty() {
-            return Ok(new_claim);
-        }
-        let Some(claim) = self.token_signer.verify::<SearchClaim>(token) else {
-            return Err(field_error("search_token", "is not valid on this server; omit it to start a new search"));
-        };
-        if (claim.set_id, claim.silo, claim.party_digest) != (new_claim.set_id, new_claim.silo, new_claim.party_digest)
-        {
-            let problem = "belongs to another set, silo or party; omit it to start a new search";
-            return Err(field_error("search_token", problem));
-        }
-        if now.ms_since(claim.last_issued_at) > self.settings.search_token_idle_timeout_ms {
-            return Ok(new_claim);
-        }
-        Ok(SearchClaim { ruleset_hash: hash, last_issued_at: now, ..claim })
     }
 }
 

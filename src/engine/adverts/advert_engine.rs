@@ -1,0 +1,158 @@
+//! Advertisement operations of the engine: start, and the commands for the writer.
+
+mod reserve;
+mod updates;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::domain::ruleset::Ruleset;
+use crate::domain::time::UnixMs;
+use crate::engine::adverts::advert_handle::AdvertHandle;
+use crate::engine::adverts::advert_set::AdvertRecord;
+use crate::engine::adverts::advert_state::{AdvertState, EncodeAdvertFn};
+use crate::engine::adverts::expiry::{run_expiry_sweeps, sweep_expired_adverts, update_gauges};
+use crate::engine::adverts::feed_reader::follow_advert_feed;
+use crate::engine::adverts::replication_state::{LocalChangeLog, ReplicationState};
+use crate::engine::adverts::writer::run_advert_writer;
+use crate::engine::adverts::writer_command::AdvertWriterCommand;
+use crate::engine::common::Common;
+use crate::engine::error::EngineError;
+use crate::engine::writer_inbox::{WRITER_INBOX_CAPACITY, submit_command};
+use crate::store::{AdvertFeed, FeedBatch, StoreError, mutant};
+
+/// Maximum attempts of the initial read. The store may be slow when several replicas start at once.
+const INITIAL_READ_ATTEMPTS_MAX: usize = 5;
+
+/// Advertisements in memory, and the inbox of their writer.
+#[derive(Debug)]
+pub(crate) struct AdvertEngine {
+    pub(crate) state: Arc<AdvertState>,
+    writer: mpsc::Sender<AdvertWriterCommand>,
+    is_draining: AtomicBool,
+}
+
+impl AdvertEngine {
+    /// Loads the stored advertisements and starts the tasks. `feed` is the change feed of a shared store.
+    pub(crate) async fn start(
+        common: Arc<Common>,
+        encode_advert: EncodeAdvertFn,
+        feed: Option<Box<dyn AdvertFeed>>,
+        shutdown: &CancellationToken,
+    ) -> Result<(Self, Vec<JoinHandle<()>>), StoreError> {
+        let state = Arc::new(AdvertState::new(common, encode_advert));
+        let (writer, commands) = mpsc::channel(WRITER_INBOX_CAPACITY);
+        let mut tasks = Vec::new();
+        match (feed, state.replication.clone()) {
+            (Some(mut feed), Some(replication)) => {
+                load_from_feed(&state, &mut *feed, &replication).await?;
+                tasks.push(tokio::spawn(follow_advert_feed(
+                    Arc::clone(&state.common),
+                    replication,
+                    feed,
+                    writer.clone(),
+                    shutdown.clone(),
+                )));
+            }
+            _ => load_adverts(&state).await?,
+        }
+        // Set the gauges before the first sweep; until then they would read zero.
+        update_gauges(&state);
+        tasks.push(tokio::spawn(run_advert_writer(Arc::clone(&state), commands, shutdown.clone())));
+        tasks.push(tokio::spawn(run_expiry_sweeps(Arc::clone(&state), writer.clone(), shutdown.clone())));
+        Ok((Self { state, writer, is_draining: AtomicBool::new(false) }, tasks))
+    }
+
+    /// Access of the queues to advertisements.
+    pub(crate) fn handle(&self) -> AdvertHandle {
+        AdvertHandle::new(Arc::clone(&self.state), self.writer.clone())
+    }
+
+    /// Rejects further changes. Changes already submitted are committed.
+    pub(crate) fn drain(&self) {
+        self.is_draining.store(true, Ordering::Release);
+    }
+
+    /// Runs an expiry sweep now and waits until its changes are applied.
+    pub(crate) async fn sweep_expired(&self) {
+        sweep_expired_adverts(&self.state, &self.writer).await;
+        let _ = self.flush().await;
+    }
+
+    /// Waits until the writer has processed its current inbox.
+    pub(crate) async fn flush(&self) -> Result<(), EngineError> {
+        let (flushed, flush_done) = oneshot::channel();
+        self.writer.send(AdvertWriterCommand::Flush(flushed)).await.map_err(|_| EngineError::Draining)?;
+        flush_done.await.map_err(|_| EngineError::Draining)
+    }
+
+    /// Replaces the indexed rulesets. Returns when every set has the indexes.
+    pub(crate) async fn set_indexed_rulesets(&self, rulesets: Vec<Arc<Ruleset>>) -> Result<(), EngineError> {
+        let (built, indexes_built) = oneshot::channel();
+        self.submit(AdvertWriterCommand::SetRulesets(rulesets, built))?;
+        indexes_built.await.map_err(|_| EngineError::Internal)
+    }
+
+    /// Puts a command in the writer's inbox. The caller cannot cancel it afterwards.
+    fn submit(&self, command: AdvertWriterCommand) -> Result<(), EngineError> {
+        if self.is_draining.load(Ordering::Acquire) {
+            return Err(EngineError::Draining);
+        }
+        submit_command(&self.writer, command)
+    }
+}
+
+/// Loads all advertisements of a shared store, and synchronizes the clock with the store's.
+async fn load_from_feed(
+    state: &AdvertState,
+    feed: &mut dyn AdvertFeed,
+    replication: &ReplicationState,
+) -> Result<(), StoreError> {
+    let clock = &state.common.clock;
+    let (feed_batch, read_started_at) = read_initial_feed(state, feed).await?;
+    if !mutant::is("expiry_by_the_local_clock") {
+        clock.sync_to_store_clock(feed_batch.read_at, read_started_at);
+    }
+    replication.store_health.record_success(clock.now());
+    state.apply_feed(feed_batch, 0, &mut LocalChangeLog::default(), replication);
+    Ok(())
+}
+
+/// Reads everything in the store, and returns it with the time at which the read began. Retries if the store is slow.
+async fn read_initial_feed(state: &AdvertState, feed: &mut dyn AdvertFeed) -> Result<(FeedBatch, UnixMs), StoreError> {
+    let mut attempts = 0;
+    loop {
+        let read_started_at = state.common.clock.now();
+        attempts += 1;
+        match feed.read_batch(&[]).await {
+            Err(StoreError::Unavailable(reason)) if attempts < INITIAL_READ_ATTEMPTS_MAX => {
+                tracing::warn!(reason, attempts, "initial store read failed, retrying");
+            }
+            feed_batch => return Ok((feed_batch?, read_started_at)),
+        }
+    }
+}
+
+/// Loads all stored advertisements into memory.
+async fn load_adverts(state: &AdvertState) -> Result<(), StoreError> {
+    let common = &state.common;
+    for stored in common.store.load_advertisements(common.clock.now()).await? {
+        let record = AdvertRecord {
+            encoded_advert: (state.encode_advert)(&stored.advertisement),
+            expires_at: stored.expires_at,
+            stored_expires_at: stored.expires_at,
+            ttl_ms: common.settings.default_ttl_ms,
+            reservations: stored.reservations,
+            version: stored.version,
+            is_heartbeat_owner: true,
+            is_unwritten: false,
+            advertisement: stored.advertisement,
+        };
+        state.advert_sets.get_or_create(record.advertisement.set_id).write().upsert(record);
+    }
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! Access of the queues to advertisements: finds game servers and open sessions, reserves and releases seats.
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::domain::advertisement::AdvertisementKind;
+use crate::domain::attribute_values::AttributeValues;
+use crate::domain::filter::Searcher;
+use crate::domain::filter::explain::{SearchExplanation, explain_search};
+use crate::domain::id::{AdvertisementId, ReservationId, SetId, SiloId};
+use crate::domain::index::{SearchQuery, SearchResult};
+use crate::domain::queue::backfill::OpenSession;
+use crate::domain::ruleset::Ruleset;
+use crate::domain::time::UnixMs;
+use crate::engine::adverts::advert_set::{AdvertRecord, candidate_from_record};
+use crate::engine::adverts::advert_state::AdvertState;
+use crate::engine::adverts::writer_command::{AdvertWriterCommand, ReserveSeats};
+use crate::engine::checked_session::CheckedSession;
+use crate::engine::command::ReserveAnswer;
+use crate::engine::error::EngineError;
+
+/// Maximum open sessions that a pass may backfill.
+const BACKFILL_SESSIONS_MAX: usize = 1_000;
+
+/// Part of the advertisements that queues may use. It also works while the server drains, so that matches can end.
+#[derive(Clone, Debug)]
+pub(crate) struct AdvertHandle {
+    state: Arc<AdvertState>,
+    writer: mpsc::Sender<AdvertWriterCommand>,
+}
+
+impl AdvertHandle {
+    /// Handle of running advertisements.
+    pub(crate) fn new(state: Arc<AdvertState>, writer: mpsc::Sender<AdvertWriterCommand>) -> Self {
+        Self { state, writer }
+    }
+
+    /// Game servers with enough open seats, best score first.
+    pub(crate) fn rank_game_servers(
+        &self,
+        ruleset: &Ruleset,
+        searcher: Searcher<'_>,
+        silo: SiloId,
+        now: UnixMs,
+    ) -> Vec<AdvertisementId> {
+        let Some(set) = self.state.advert_sets.get(ruleset.set_id) else { return Vec::new() };
+        let set = set.read();
+        let Some(index) = set.index_of_ruleset(ruleset.hash) else { return Vec::new() };
+        let query = SearchQuery {
+            ruleset: index.ruleset(),
+            searcher,
+            silo,
+            kind: AdvertisementKind::GameServer,
+            limits: ruleset.search_limits,
+            now,
+        };
+        let mut result = SearchResult::default();
+        index.search(&query, &mut result);
+        result.hits.iter().map(|hit| index.entry(hit.slot).advertisement.id).collect()
+    }
+
+    /// Sessions of a set and silo with open seats, oldest first.
+    pub(crate) fn open_backfill_sessions(
+        &self,
+        set_id: SetId,
+        silo: SiloId,
+        ruleset: &Ruleset,
+        now: UnixMs,
+    ) -> Vec<OpenSession> {
+        let Some(set) = self.state.advert_sets.get(set_id) else { return Vec::new() };
+        let set = set.read();
+        let is_open = |record: &&AdvertRecord| {
+            is_session_of_silo(record, silo) && now < record.expires_at && record.open_seats() > 0
+        };
+        let mut records: Vec<&AdvertRecord> = set.records().filter(is_open).collect();
+        records.sort_unstable_by_key(|record| (record.advertisement.advertised_since, record.advertisement.id));
+        let to_open_session = |record: &AdvertRecord| {
+            let session = &record.advertisement.session;
+            let player_ratings: Option<Box<[f64]>> = session.players.iter().map(|player| player.stated_skill).collect();
+            OpenSession {
+                advertisement: Arc::clone(&record.advertisement),
+                attribute_values: AttributeValues::from_session(ruleset, session),
+                expires_at: record.expires_at,
+                open_seats: record.open_seats(),
+                open_seats_by_team: None,
+                player_ratings: player_ratings.unwrap_or_default(),
+                leaderboard_position: None,
+            }
+        };
+        records.into_iter().take(BACKFILL_SESSIONS_MAX).map(to_open_session).collect()
+    }
+
+    /// Reserves seats; durable when it returns. Dropping the future does not cancel a submitted reservation.
+    pub(crate) async fn reserve_seats(&self, reserve: ReserveSeats) -> Result<ReserveAnswer, EngineError> {
+        let (reply, answer) = oneshot::channel();
+        let in_flight = self.state.in_flight_changes.begin_change(reserve.advertisement_id);
+        self.writer
+            .send(AdvertWriterCommand::ReserveSeats(Box::new(reserve), reply, in_flight))
+            .await
+            .map_err(|_| EngineError::Draining)?;
+        answer.await.unwrap_or(Err(EngineError::Internal))
+    }
+
+    /// Releases a reservation. If the release fails, the hold expires.
+    pub(crate) fn release_seats(&self, advertisement: AdvertisementId, set_id: SetId, reservation: ReservationId) {
+        let (reply, _answer) = oneshot::channel();
+        let in_flight = self.state.in_flight_changes.begin_change(advertisement);
+        // Do not wait for the advertisement writer: with a full inbox, the hold expires instead.
+        let _ = self.writer.try_send(AdvertWriterCommand::ReleaseReservation(
+            reservation,
+            advertisement,
+            set_id,
+            reply,
+            in_flight,
+        ));
+    }
+
+    /// Explains a search of `checked` at age `searching_for_ms`. Evaluates every session of the silo, so it may block
+    /// for long.
+    pub(crate) fn explain_search(
+        &self,
+        ruleset: &Ruleset,
+        checked: &CheckedSession,
+        searching_for_ms: u64,
+        max_near_misses: usize,
+    ) -> SearchExplanation {
+        let now = self.state.common.clock.now();
+        let searcher = checked.searcher(&[], searching_for_ms);
+        let Some(set) = self.state.advert_sets.get(ruleset.set_id) else { return SearchExplanation::default() };
+        // Copy the records, so that the lock is not held while a million rows are evaluated.
+        let records: Vec<AdvertRecord> = {
+            let set = set.read();
+            set.records().filter(|record| is_session_of_silo(record, checked.session.silo)).cloned().collect()
+        };
+        let values: Vec<AttributeValues> = records
+            .iter()
+            .map(|record| AttributeValues::from_session(ruleset, &record.advertisement.session))
+            .collect();
+        let rows = records.iter().zip(&values).map(|(record, values)| candidate_from_record(record, values));
+        explain_search(ruleset, &searcher, rows, max_near_misses, now)
+    }
+}
+
+fn is_session_of_silo(record: &AdvertRecord, silo: SiloId) -> bool {
+    let advertisement = &record.advertisement;
+    advertisement.kind == AdvertisementKind::Session && advertisement.session.silo == silo
+}

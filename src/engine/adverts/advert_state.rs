@@ -1,0 +1,81 @@
+//! Advertisements in memory: directory of sets, reservation events, changes in flight and replication state.
+//!
+//! Searches read it; only the writer changes advertisements.
+
+mod apply_commit;
+mod apply_feed;
+mod prepare_write;
+mod reservation_changes;
+mod search;
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::domain::advertisement::Advertisement;
+use crate::domain::id::{AdvertisementId, SetId, UserKey};
+use crate::engine::adverts::advert_set::AdvertRecord;
+use crate::engine::adverts::advert_set_map::{AdvertSetMap, LockedAdvertSet};
+use crate::engine::adverts::in_flight_changes::InFlightChanges;
+use crate::engine::adverts::replication_state::ReplicationState;
+use crate::engine::adverts::reservation_events::ReservationEventHub;
+use crate::engine::adverts::update_answer::UpdateSnapshot;
+use crate::engine::command::ReservationView;
+use crate::engine::common::Common;
+
+/// Encodes the part of a search result that does not depend on the search; supplied by the wire layer.
+pub type EncodeAdvertFn = fn(&Advertisement) -> Arc<[u8]>;
+
+/// State of all advertisements.
+pub(crate) struct AdvertState {
+    pub(crate) common: Arc<Common>,
+    pub(crate) encode_advert: EncodeAdvertFn,
+    pub(crate) advert_sets: AdvertSetMap,
+    pub(crate) reservation_events: ReservationEventHub,
+    pub(crate) in_flight_changes: InFlightChanges,
+    /// Replication state; `None` if the store is not shared.
+    pub(crate) replication: Option<Arc<ReplicationState>>,
+}
+
+impl AdvertState {
+    /// State without advertisements, with indexes for the cached rulesets.
+    pub(crate) fn new(common: Arc<Common>, encode_advert: EncodeAdvertFn) -> Self {
+        let advert_sets = AdvertSetMap::default();
+        advert_sets.set_indexed_rulesets(common.rulesets.active_and_retired());
+        let replication = common.store_health.clone().map(|health| Arc::new(ReplicationState::new(health)));
+        Self {
+            common,
+            encode_advert,
+            advert_sets,
+            reservation_events: ReservationEventHub::default(),
+            in_flight_changes: InFlightChanges::default(),
+            replication,
+        }
+    }
+
+    /// Client views of an advertisement's reservations, from any set.
+    pub(crate) fn reservation_views_of(&self, id: AdvertisementId) -> Vec<ReservationView> {
+        let now = self.common.clock.now();
+        let views = |record: &AdvertRecord| UpdateSnapshot::from_record(record, now).reservations;
+        let find = |set: &Arc<LockedAdvertSet>| set.read().get(id).map(views);
+        self.advert_sets.all_sets().iter().find_map(|(_, set)| find(set)).unwrap_or_default()
+    }
+
+    /// Users that an advertisement already has: its players, and those of its reservations.
+    pub(crate) fn users_of_advert(&self, id: AdvertisementId, set_id: SetId) -> Vec<UserKey> {
+        let mut users = Vec::new();
+        if let Some(set) = self.advert_sets.get(set_id) {
+            let set = set.read();
+            if let Some(record) = set.get(id) {
+                users.extend(record.advertisement.session.players.iter().map(|player| player.user));
+                users.extend(record.reservations.iter().flat_map(|reservation| reservation.users.iter().copied()));
+            }
+        }
+        users
+    }
+}
+
+impl fmt::Debug for AdvertState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AdvertState").field("common", &self.common).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,74 @@
+//! Reservation changes in memory: confirmation, end, and the events for listeners.
+
+use crate::domain::id::{AdvertisementId, ReservationId, SetId};
+use crate::domain::time::UnixMs;
+use crate::engine::adverts::advert_state::AdvertState;
+use crate::engine::adverts::reservation_view;
+use crate::engine::command::{ReservationChange, ReservationEvent};
+use crate::store::{Reservation, ReservationState};
+
+impl AdvertState {
+    /// Ends a reservation and notifies listeners, if it has not ended before.
+    pub(crate) fn apply_reservation_end(
+        &self,
+        id: ReservationId,
+        advertisement_id: AdvertisementId,
+        set_id: SetId,
+        change: ReservationChange,
+        now: UnixMs,
+    ) {
+        let Some(set) = self.advert_sets.get(set_id) else { return };
+        let purge_at = now.plus_ms(self.common.settings.ended_reservation_retention_ms);
+        let ended_reservation = set.write().update_reservations(advertisement_id, |reservations| {
+            let is_unended =
+                |existing: &&mut Reservation| existing.id == id && existing.state != ReservationState::Ended;
+            reservations.iter_mut().find(is_unended).map(|reservation| end_reservation(reservation, purge_at))
+        });
+        if let Some(Some(reservation)) = ended_reservation {
+            self.publish_reservation_events(advertisement_id, vec![(reservation, change)], now);
+        }
+    }
+
+    /// Confirms held reservations and ends joined ones, as the store did. Returns the events for listeners.
+    pub(crate) fn confirm_and_end_reservations(
+        &self,
+        reservations: &mut Vec<Reservation>,
+        confirmed: &[ReservationId],
+        joined: &[ReservationId],
+        now: UnixMs,
+    ) -> Vec<(Reservation, ReservationChange)> {
+        let purge_at = now.plus_ms(self.common.settings.ended_reservation_retention_ms);
+        let mut events = Vec::new();
+        for reservation in reservations.iter_mut() {
+            let held = reservation.state == ReservationState::Held && now < reservation.deadline;
+            if held && confirmed.contains(&reservation.id) {
+                reservation.state = ReservationState::Confirmed;
+                events.push((reservation.clone(), ReservationChange::Confirmed));
+            }
+            if reservation.state != ReservationState::Ended && joined.contains(&reservation.id) {
+                end_reservation(reservation, purge_at);
+            }
+        }
+        reservations.retain(|existing| existing.state != ReservationState::Ended || now < existing.deadline);
+        events
+    }
+
+    /// Notifies the listeners of an advertisement.
+    pub(crate) fn publish_reservation_events(
+        &self,
+        id: AdvertisementId,
+        events: Vec<(Reservation, ReservationChange)>,
+        now: UnixMs,
+    ) {
+        for (reservation, change) in events {
+            let reservation = reservation_view::reservation_view(&reservation, Vec::new(), now);
+            self.reservation_events.publish(&ReservationEvent { advertisement_id: id, reservation, change });
+        }
+    }
+}
+
+fn end_reservation(reservation: &mut Reservation, purge_at: UnixMs) -> Reservation {
+    reservation.state = ReservationState::Ended;
+    reservation.deadline = purge_at;
+    reservation.clone()
+}

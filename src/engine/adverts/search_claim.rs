@@ -1,0 +1,56 @@
+//! Search tokens: start time, ruleset and party of a search that continues over several calls.
+
+use std::sync::Arc;
+
+use crate::auth::token::{SearchClaim, TokenSigner};
+use crate::domain::id::{RulesetHash, SetId};
+use crate::domain::ruleset::Ruleset;
+use crate::domain::time::UnixMs;
+use crate::engine::checked_session::CheckedSession;
+use crate::engine::common::Common;
+use crate::engine::error::{EngineError, field_error};
+
+/// Ruleset that a search used: that of `hash`, else that named in the search token, else the current one.
+pub(crate) fn ruleset_of_search(
+    common: &Common,
+    set_id: SetId,
+    hash: Option<RulesetHash>,
+    token: &[u8],
+) -> Result<Arc<Ruleset>, EngineError> {
+    let named_by_token = || common.token_signer.verify::<SearchClaim>(token).filter(|claim| claim.set_id == set_id);
+    common.ruleset(set_id, hash.or_else(|| named_by_token().map(|claim| claim.ruleset_hash)))
+}
+
+/// Claim for the next search token: the token's, refreshed, or a new one if the token is empty or idle too long.
+pub(crate) fn renew_search_claim(
+    common: &Common,
+    ruleset: &Ruleset,
+    checked: &CheckedSession,
+    token: &[u8],
+    now: UnixMs,
+) -> Result<SearchClaim, EngineError> {
+    let party_digest = TokenSigner::party_digest(checked.subject, &checked.users, &checked.session.party_sizes);
+    let Ruleset { set_id, hash, .. } = *ruleset;
+    let new_claim = SearchClaim {
+        set_id,
+        ruleset_hash: hash,
+        silo: checked.session.silo,
+        party_digest,
+        started_at: now,
+        last_issued_at: now,
+    };
+    if token.is_empty() {
+        return Ok(new_claim);
+    }
+    let Some(claim) = common.token_signer.verify::<SearchClaim>(token) else {
+        return Err(field_error("search_token", "is not valid on this server; omit it to start a new search"));
+    };
+    if (claim.set_id, claim.silo, claim.party_digest) != (new_claim.set_id, new_claim.silo, new_claim.party_digest) {
+        let problem = "belongs to another set, silo or party; omit it to start a new search";
+        return Err(field_error("search_token", problem));
+    }
+    if now.ms_since(claim.last_issued_at) > common.settings.search_token_idle_timeout_ms {
+        return Ok(new_claim);
+    }
+    Ok(SearchClaim { ruleset_hash: hash, last_issued_at: now, ..claim })
+}

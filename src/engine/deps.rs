@@ -1,0 +1,71 @@
+//! Dependencies of the engine, supplied by the server.
+
+use std::sync::Arc;
+
+use crate::auth::match_credential::MatchCredentialKeys;
+use crate::auth::token::TokenSigner;
+use crate::clock::Clock;
+use crate::domain::id::SiloId;
+use crate::engine::adverts::advert_state::EncodeAdvertFn;
+use crate::engine::common::Common;
+use crate::engine::settings::EngineSettings;
+use crate::engine::store_health::StoreHealth;
+use crate::geo::ReloadableLocator;
+use crate::rules::RulesetCatalog;
+use crate::store::Store;
+use crate::telemetry::metric::Metrics;
+
+/// Dependencies of the engine, supplied by the server.
+pub struct EngineDeps {
+    /// Time and random numbers.
+    pub clock: Arc<dyn Clock>,
+    /// Durable storage.
+    pub store: Arc<dyn Store>,
+    /// Loaded rulesets.
+    pub rulesets: Arc<RulesetCatalog>,
+    /// IP geolocation.
+    pub geo_locator: Arc<ReloadableLocator>,
+    /// Signs and verifies tokens.
+    pub token_signer: Arc<TokenSigner>,
+    /// Keys for match credentials that game servers verify.
+    pub match_credential_keys: Arc<MatchCredentialKeys>,
+    /// Metrics.
+    pub metrics: Arc<Metrics>,
+    /// Limits and switches.
+    pub settings: EngineSettings,
+    /// Silos that this server serves; `None` for all.
+    pub served_silos: Option<Vec<SiloId>>,
+    /// Encodes the part of a search result that does not depend on the search.
+    pub encode_advert: EncodeAdvertFn,
+}
+
+impl EngineDeps {
+    /// Splits the dependencies: those that both halves use, and the encoder of advertisements.
+    pub(crate) fn into_common(self, is_store_shared: bool) -> (Common, EncodeAdvertFn) {
+        let Self {
+            clock,
+            store,
+            rulesets,
+            geo_locator,
+            token_signer,
+            match_credential_keys,
+            metrics,
+            settings,
+            served_silos,
+            encode_advert,
+        } = self;
+        let common = Common {
+            clock,
+            store,
+            rulesets,
+            geo_locator,
+            token_signer,
+            match_credential_keys,
+            metrics,
+            settings,
+            served_silos,
+            store_health: is_store_shared.then(|| Arc::new(StoreHealth::default())),
+        };
+        (common, encode_advert)
+    }
+}

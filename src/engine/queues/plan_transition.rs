@@ -1,0 +1,74 @@
+//! Store write of a match transition: fates of its tickets, penalties and the players' other tickets.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::domain::id::TicketId;
+use crate::domain::lifecycle::Match;
+use crate::domain::lifecycle::event::{MatchEffect, Transition};
+use crate::domain::ruleset::Ruleset;
+use crate::domain::time::UnixMs;
+use crate::engine::queues::shared_state::SharedState;
+use crate::engine::queues::stored_ticket::ticket_expires_at;
+use crate::engine::queues::ticket_match_cache::TicketMatchCache;
+use crate::store::queues::{PenaltySchedule, QueueWrite};
+
+/// Wire value of an open NAT.
+const OPEN_NAT_TYPE: i32 = 1;
+
+/// Transition to write.
+pub(crate) struct PlannedTransition {
+    /// Match after the transition.
+    pub(crate) next_match: Arc<Match>,
+    /// Write for the store.
+    pub(crate) write: QueueWrite,
+    /// Further actions.
+    pub(crate) effects: Vec<MatchEffect>,
+}
+
+/// Write for a transition; `None` if it changes nothing.
+pub(crate) fn plan_transition(
+    shared: &SharedState,
+    ruleset: &Ruleset,
+    transition: Transition,
+    now: UnixMs,
+) -> Option<PlannedTransition> {
+    let next_match = Arc::new(transition.next_match?);
+    let starts_now = transition.effects.contains(&MatchEffect::StartPlay);
+    let requeued_until = ruleset.queue.as_ref().map_or(now, |queue| ticket_expires_at(queue, now));
+    let write = QueueWrite::TransitionMatch {
+        ticket_fates: transition
+            .ticket_fates
+            .into_iter()
+            .map(|(ticket_id, fate)| (ticket_id, fate, requeued_until))
+            .collect(),
+        other_tickets: if starts_now { other_waiting_tickets(shared, &next_match) } else { Vec::new() },
+        penalized_users: transition.penalized_users,
+        penalty_schedule: penalty_schedule(ruleset),
+        purge_at: now.plus_ms(shared.common.settings.ended_ticket_retention_ms),
+        updated_match: Arc::clone(&next_match),
+        now,
+    };
+    Some(PlannedTransition { next_match, write, effects: transition.effects })
+}
+
+/// Whether a ticket's players report an open NAT, so that any peer can reach them.
+pub(crate) fn has_open_nat(cache: &TicketMatchCache, ticket_id: TicketId) -> bool {
+    cache.ticket(ticket_id).is_some_and(|stored| stored.ticket.session.nat_type == Some(OPEN_NAT_TYPE))
+}
+
+/// Other waiting tickets of the match's players; they end when the match starts.
+pub(crate) fn other_waiting_tickets(shared: &SharedState, next_match: &Match) -> Vec<TicketId> {
+    let cache = shared.cache.read();
+    let users = next_match.tickets.iter().flat_map(|match_ticket| &match_ticket.players).map(|player| player.user);
+    let mut ticket_ids: BTreeSet<TicketId> = users.flat_map(|user| cache.waiting_tickets_of(user)).collect();
+    ticket_ids.retain(|ticket_id| next_match.tickets.iter().all(|match_ticket| match_ticket.ticket_id != *ticket_id));
+    ticket_ids.into_iter().collect()
+}
+
+fn penalty_schedule(ruleset: &Ruleset) -> PenaltySchedule {
+    ruleset.ready_check.as_ref().map_or_else(PenaltySchedule::default, |check| PenaltySchedule {
+        cooldowns_ms: check.penalty_cooldowns_ms.clone(),
+        reset_after_ms: check.reset_after_ms,
+    })
+}

@@ -1,0 +1,187 @@
+//! Queue operations of the engine: start, tickets, ready checks and watches.
+
+mod end_match;
+mod enter_queue;
+mod explain;
+mod match_results;
+mod statistics;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::auth::token::{ResumeClaim, TicketClaim};
+use crate::domain::id::{TicketId, UserKey};
+use crate::domain::lifecycle::event::{EventResult, MatchEvent};
+use crate::domain::queue::ticket::TicketEndReason;
+use crate::engine::adverts::advert_handle::AdvertHandle;
+use crate::engine::command::Caller;
+use crate::engine::common::Common;
+use crate::engine::error::EngineError;
+use crate::engine::queues::command::{
+    LeaveQueueAnswer, ReadyCheckResponse, TicketHeartbeatCommand, TicketReference, TicketStatus,
+};
+use crate::engine::queues::feed_reader::follow_queue_feed;
+use crate::engine::queues::leases::run_lease_task;
+use crate::engine::queues::shared_state::SharedState;
+use crate::engine::queues::stored_ticket::is_ticket_ended;
+use crate::engine::queues::ticket_watch::TicketWatch;
+use crate::engine::queues::writer::QueueWriter;
+use crate::engine::writer_inbox::WRITER_INBOX_CAPACITY;
+use crate::store::StoreError;
+use crate::store::queues::{QueueOutcome, QueueWrite, StoredTicket};
+
+/// Queue operations of the engine.
+#[derive(Clone, Debug)]
+pub struct QueueEngine {
+    shared: Arc<SharedState>,
+}
+
+impl QueueEngine {
+    /// Loads the store's data and starts the tasks.
+    pub(crate) async fn start(
+        common: Arc<Common>,
+        adverts: AdvertHandle,
+        shutdown: &CancellationToken,
+    ) -> Result<(Self, Vec<JoinHandle<()>>), StoreError> {
+        let (queue_writer, commands) = mpsc::channel(WRITER_INBOX_CAPACITY);
+        let feed = common.store.open_queue_feed().await;
+        let shared = Arc::new(SharedState::new(Arc::clone(&common), adverts, queue_writer, feed.is_some()));
+        let mut tasks = vec![tokio::spawn(QueueWriter::new(Arc::clone(&shared)).run(commands, shutdown.clone()))];
+        match feed {
+            Some(mut feed) => {
+                shared.apply_feed(feed.read_batch().await?);
+                tasks.push(tokio::spawn(follow_queue_feed(Arc::clone(&shared), feed, shutdown.clone())));
+            }
+            None => {
+                let stored = common.store.load_queues(common.clock.now()).await?;
+                shared.apply_feed(stored.into());
+            }
+        }
+        // Sort the leaderboards at startup: a million entries would delay the first query.
+        let rating_specs = common
+            .rulesets
+            .active_and_retired()
+            .into_iter()
+            .filter_map(|ruleset| Some((ruleset.set_id, ruleset.rating?)));
+        for (set_id, spec) in rating_specs {
+            shared.ratings.lock().leaderboard(set_id, &spec);
+        }
+        tasks.push(tokio::spawn(run_lease_task(Arc::clone(&shared), shutdown.clone())));
+        Ok((Self { shared }, tasks))
+    }
+
+    /// Ends a waiting ticket, or returns the match that the ticket is already in.
+    pub async fn leave_queue(
+        &self,
+        caller: &Caller,
+        ticket: &TicketReference,
+    ) -> Result<LeaveQueueAnswer, EngineError> {
+        let claim = self.verify_ticket_token(caller, ticket)?;
+        let now = self.shared.common.clock.now();
+        let purge_at = now.plus_ms(self.shared.common.settings.ended_ticket_retention_ms);
+        let write =
+            QueueWrite::EndTicket { ticket_id: claim.ticket_id, end_reason: TicketEndReason::Left, purge_at, now };
+        match self.shared.submit_write(write).await? {
+            QueueOutcome::CurrentTicket(stored) => {
+                let status = self.shared.ticket_status(&stored, now);
+                Ok(if is_ticket_ended(&stored) {
+                    LeaveQueueAnswer::Ended(status)
+                } else {
+                    LeaveQueueAnswer::Matched(status)
+                })
+            }
+            _ => Err(EngineError::TicketNotFound),
+        }
+    }
+
+    /// Extends tickets and returns their statuses and the shortest TTL, milliseconds; `None` for an unknown ticket.
+    pub async fn heartbeat_tickets(
+        &self,
+        caller: &Caller,
+        heartbeat: TicketHeartbeatCommand,
+    ) -> Result<(Vec<Option<TicketStatus>>, u32), EngineError> {
+        let now = self.shared.common.clock.now();
+        if let Some(own_user) = caller.user
+            && heartbeat.connected_users.iter().any(|user| *user != own_user)
+        {
+            return Err(EngineError::NotOwner);
+        }
+        let claims: Result<Vec<TicketClaim>, EngineError> =
+            heartbeat.tickets.iter().map(|ticket| self.verify_ticket_token(caller, ticket)).collect();
+        self.shared.connected_users.lock().record_connected(heartbeat.silo, heartbeat.connected_users, now);
+        let claims = claims?;
+        let extended = join_all(claims.iter().map(|claim| self.shared.heartbeat_ticket(claim.ticket_id))).await;
+        let extended: Result<Vec<_>, EngineError> = extended.into_iter().collect();
+        let extended = extended?;
+        let min_ttl_ms = extended.iter().flatten().map(|(_, ttl_ms)| *ttl_ms).min();
+        let statuses = extended
+            .into_iter()
+            .map(|ticket| ticket.map(|(stored, _)| self.shared.ticket_status(&stored, now)))
+            .collect();
+        Ok((statuses, min_ttl_ms.unwrap_or(0)))
+    }
+
+    /// Accepts or declines a proposed match.
+    pub async fn respond_to_ready_check(
+        &self,
+        caller: &Caller,
+        response: ReadyCheckResponse,
+    ) -> Result<TicketStatus, EngineError> {
+        let claim = self.verify_ticket_token(caller, &response.ticket)?;
+        let stored = self.find_ticket(claim.ticket_id).await?;
+        let ticket_users: Vec<UserKey> = stored.ticket.session.players.iter().map(|player| player.user).collect();
+        let users = if response.users.is_empty() { ticket_users } else { response.users };
+        let event = MatchEvent::Responded { ticket_id: claim.ticket_id, users, accepted: response.accept };
+        let is_known = self.shared.wait_for_cached(|cache| cache.match_by_id(response.match_id).map(|_| ())).await;
+        is_known.ok_or(EngineError::NotOwner)?;
+        let outcome = self.shared.apply_match_event(response.match_id, event).await?;
+        match outcome.result {
+            EventResult::Changed | EventResult::AlreadyApplied => {}
+            EventResult::WrongStage | EventResult::TooEarly | EventResult::TooLate => {
+                return Err(EngineError::NoReadyCheck);
+            }
+            EventResult::UnknownParticipant => return Err(EngineError::NotOwner),
+        }
+        let stored = self.find_ticket(claim.ticket_id).await?;
+        Ok(self.shared.ticket_status(&stored, self.shared.common.clock.now()))
+    }
+
+    /// Watches tickets. Sends each status at first, unless the resume token is current, and again on every change.
+    pub fn watch_tickets(&self, caller: &Caller, tickets: &[TicketReference]) -> Result<TicketWatch, EngineError> {
+        let mut sent_versions = BTreeMap::new();
+        for ticket in tickets {
+            let claim = self.verify_ticket_token(caller, ticket)?;
+            let resume_claim = self
+                .shared
+                .common
+                .token_signer
+                .verify::<ResumeClaim>(&ticket.resume_token)
+                .filter(|resume_claim| resume_claim.ticket_id == claim.ticket_id);
+            sent_versions.insert(
+                claim.ticket_id,
+                resume_claim.map(|resume_claim| (resume_claim.ticket_version, resume_claim.match_version)),
+            );
+        }
+        Ok(TicketWatch::new(Arc::clone(&self.shared), sent_versions))
+    }
+
+    /// Claim of a ticket token that is valid for this ticket and caller.
+    fn verify_ticket_token(&self, caller: &Caller, ticket: &TicketReference) -> Result<TicketClaim, EngineError> {
+        let claim =
+            self.shared.common.token_signer.verify::<TicketClaim>(&ticket.ticket_token).ok_or(EngineError::NotOwner)?;
+        if claim.ticket_id != ticket.id || claim.subject != caller.subject {
+            return Err(EngineError::NotOwner);
+        }
+        Ok(claim)
+    }
+
+    /// Ticket from the cache.
+    async fn find_ticket(&self, id: TicketId) -> Result<StoredTicket, EngineError> {
+        self.shared.wait_for_cached(|cache| cache.ticket(id).cloned()).await.ok_or(EngineError::TicketNotFound)
+    }
+}

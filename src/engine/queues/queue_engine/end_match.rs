@@ -1,0 +1,77 @@
+//! End of a match: reported by its game server, its host or one of its players.
+
+use crate::auth::token::{AdvertisementClaim, TicketClaim};
+use crate::domain::id::UserKey;
+use crate::domain::lifecycle::event::MatchEvent;
+use crate::domain::lifecycle::{Assignment, Match, MatchStage};
+use crate::engine::command::Caller;
+use crate::engine::error::{EngineError, field_error};
+use crate::engine::queues::command::{EndMatchAnswer, EndMatchCommand, EndMatchProof};
+use crate::engine::queues::queue_engine::QueueEngine;
+
+/// Time after a match's start in which its server may report a failure, milliseconds.
+const SERVER_FAILURE_WINDOW_MS: u64 = 60_000;
+
+impl QueueEngine {
+    /// Ends a match, or reports that its server failed. Idempotent: afterwards returns the end reason.
+    pub async fn end_match(&self, caller: &Caller, end: EndMatchCommand) -> Result<EndMatchAnswer, EngineError> {
+        let match_ = self
+            .shared
+            .wait_for_cached(|cache| cache.match_by_id(end.match_id).cloned())
+            .await
+            .ok_or(EngineError::NotOwner)?;
+        let reported_by = self.authorize_match_end(caller, &end, &match_)?;
+        let is_recent = match match_.stage {
+            MatchStage::Playing { started_at, .. } => {
+                self.shared.common.clock.now().ms_since(started_at) < SERVER_FAILURE_WINDOW_MS
+            }
+            MatchStage::Ended { end_reason, .. } => return Ok(Some(end_reason)),
+            // Before the start, players decline or leave instead, which may carry a penalty.
+            MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } => return Err(EngineError::MatchNotStarted),
+        };
+        let event = if end.server_failed && is_recent {
+            MatchEvent::ServerFailed
+        } else {
+            MatchEvent::EndReported { reported_by }
+        };
+        let outcome = self.shared.apply_match_event(end.match_id, event).await?;
+        Ok(outcome.match_after.stage.end_reason())
+    }
+
+    /// Player who reports the end; `None` for a game server. Fails for callers that may not end the match.
+    fn authorize_match_end(
+        &self,
+        caller: &Caller,
+        end: &EndMatchCommand,
+        match_: &Match,
+    ) -> Result<Option<UserKey>, EngineError> {
+        let signer = &self.shared.common.token_signer;
+        match &end.proof {
+            EndMatchProof::GameServer(token) => {
+                let claim = signer.verify::<AdvertisementClaim>(token).ok_or(EngineError::NotOwner)?;
+                let is_hosted_here = match_
+                    .stage
+                    .last_assignment()
+                    .is_some_and(|assignment| assignment.is_on_game_server(claim.advertisement_id));
+                (claim.subject == caller.subject && is_hosted_here).then_some(None).ok_or(EngineError::NotOwner)
+            }
+            EndMatchProof::Ticket(token) => {
+                let claim = signer.verify::<TicketClaim>(token).ok_or(EngineError::NotOwner)?;
+                let match_ticket = match_.tickets.iter().find(|match_ticket| match_ticket.ticket_id == claim.ticket_id);
+                let match_ticket =
+                    match_ticket.filter(|_| claim.subject == caller.subject).ok_or(EngineError::NotOwner)?;
+                match match_.stage.last_assignment() {
+                    Some(Assignment::GameServer { .. }) => Err(EngineError::NotOwner),
+                    Some(Assignment::PeerHost { host }) => {
+                        let host_player = match_ticket.players.iter().find(|player| player.client == *host);
+                        Ok(Some(host_player.ok_or(EngineError::NotOwner)?.user))
+                    }
+                    Some(Assignment::Unhosted) if end.server_failed => {
+                        Err(field_error("failed", "must not be set; this match has no game server"))
+                    }
+                    Some(Assignment::Unhosted) | None => Ok(match_ticket.players.first().map(|player| player.user)),
+                }
+            }
+        }
+    }
+}

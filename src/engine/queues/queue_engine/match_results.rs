@@ -1,0 +1,276 @@
+//! Match results, feedback, ratings and leaderboards: reports are recorded once and update the ratings.
+
+use std::sync::Arc;
+
+use crate::auth::token::{AdvertisementClaim, TicketClaim};
+use crate::domain::id::{MatchId, SetId, TicketId, UserKey};
+use crate::domain::lifecycle::event::{MatchEffect, MatchEvent};
+use crate::domain::lifecycle::rules::LifecycleRules;
+use crate::domain::lifecycle::transition::apply_event;
+use crate::domain::lifecycle::{Assignment, Match, MatchEndReason, MatchStage, MatchTicket};
+use crate::domain::match_result::RatingHistoryEntry;
+use crate::domain::ruleset::Ruleset;
+use crate::domain::ruleset::rating::RatingSpec;
+use crate::domain::time::UnixMs;
+use crate::engine::command::Caller;
+use crate::engine::error::{EngineError, field_error};
+use crate::engine::queues::plan_transition::{PlannedTransition, has_open_nat, plan_transition};
+use crate::engine::queues::queue_engine::QueueEngine;
+use crate::engine::queues::result_report::build_report;
+use crate::engine::ratings::command::{
+    LeaderboardPage, LeaderboardQuery, RatingView, ReportResultAnswer, ReportResultCommand, ResultReporter,
+    SubmitFeedbackCommand,
+};
+use crate::engine::writer_inbox::RETRY_AFTER_MS;
+use crate::store::queues::{FinishedMatch, QueueOutcome, QueueWrite};
+
+/// Maximum attempts to write a result when the match changes concurrently.
+const WRITE_ATTEMPTS_MAX: usize = 16;
+
+impl QueueEngine {
+    /// Records the result of a match; durable when it returns. Idempotent. Ends the match if it is still running.
+    pub async fn report_result(
+        &self,
+        caller: &Caller,
+        command: &ReportResultCommand,
+    ) -> Result<ReportResultAnswer, EngineError> {
+        let shared = &self.shared;
+        let by_operator = matches!(command.reporter, ResultReporter::Operator);
+        let match_ = self.find_match(command.match_id).await?;
+        let mut match_ = match_.ok_or(if by_operator { EngineError::MatchNotFound } else { EngineError::NotOwner })?;
+        for _ in 0..WRITE_ATTEMPTS_MAX {
+            let (visible_ticket, reported_by) = self.authorize_reporter(caller, &match_, &command.reporter)?;
+            let ruleset = shared
+                .common
+                .ruleset_or_current(match_.set_id, match_.ruleset_hash)
+                .ok_or(EngineError::UnknownSet(match_.set_id))?;
+            let rating_spec = self.rating_spec_for_match(&match_);
+            let now = shared.common.clock.now();
+            let report = Arc::new(build_report(shared, &match_, rating_spec.as_ref(), command, now)?);
+            let end_transition = self.plan_match_end(&match_, &ruleset, reported_by, now);
+            let effects: Vec<MatchEffect> =
+                end_transition.as_ref().map_or_else(Vec::new, |end_transition| end_transition.effects.clone());
+            let write = QueueWrite::RecordResult {
+                report_digest: report.digest(command.duration_ms),
+                match_version: match_.version,
+                end_transition: end_transition.map(|end_transition| Box::new(end_transition.write)),
+                rating_spec,
+                report,
+                now,
+            };
+            match shared.submit_write(write).await? {
+                QueueOutcome::ResultRecorded { result, is_replay, .. } => {
+                    if !is_replay {
+                        shared.release_unneeded_seats(&match_, &effects);
+                    }
+                    let signer = &shared.common.token_signer;
+                    let visible = result
+                        .rating_updates
+                        .iter()
+                        .filter(|update| visible_ticket.is_none_or(|id| is_player_of_ticket(&match_, id, update.user)));
+                    let rating_changes =
+                        visible.map(|update| (signer.derive_player_key(match_.id, update.user), *update)).collect();
+                    return Ok(ReportResultAnswer { result, is_replay, rating_changes });
+                }
+                QueueOutcome::ConflictingResult(first) => {
+                    return Err(EngineError::AlreadyReported { first_report: first.report.summary() });
+                }
+                QueueOutcome::StaleMatchVersion(Some(current)) => match_ = current,
+                QueueOutcome::RatingFailed(reason) => {
+                    tracing::error!(reason, match_id = %match_.id, "rating update failed");
+                    return Err(EngineError::Internal);
+                }
+                _ => return Err(EngineError::MatchNotFound),
+            }
+        }
+        Err(EngineError::Overloaded { retry_after_ms: RETRY_AFTER_MS })
+    }
+
+    /// Records a player's feedback for a match. Idempotent.
+    pub async fn submit_feedback(&self, caller: &Caller, command: &SubmitFeedbackCommand) -> Result<(), EngineError> {
+        let shared = &self.shared;
+        let claim =
+            shared.common.token_signer.verify::<TicketClaim>(&command.ticket_token).ok_or(EngineError::NotOwner)?;
+        let match_ = self.find_match(command.match_id).await?.ok_or(EngineError::NotOwner)?;
+        let match_ticket = caller_ticket_in_match(&match_, &claim, caller)?;
+        let users: Vec<UserKey> = match_ticket.players.iter().map(|player| player.user).collect();
+        let user = match (command.player_key, &*users) {
+            (Some(key), _) => {
+                users.iter().copied().find(|user| shared.common.token_signer.derive_player_key(match_.id, *user) == key)
+            }
+            (None, [only_user]) => Some(*only_user),
+            (None, ticket_users) => caller.user.filter(|own_user| ticket_users.contains(own_user)),
+        };
+        let user = user.ok_or_else(|| {
+            let problem = "must name one of the ticket's own players in this match; required if the ticket has several";
+            field_error("player_key", problem)
+        })?;
+        if caller.user.is_some_and(|own_user| own_user != user) {
+            return Err(EngineError::NotOwner);
+        }
+        if match_.stage.last_assignment().is_none() {
+            return Err(EngineError::MatchNotPlayed);
+        }
+        let (rating_spec, now) = (self.rating_spec_for_match(&match_), shared.common.clock.now());
+        let write = QueueWrite::RecordFeedback {
+            match_id: match_.id,
+            set_id: match_.set_id,
+            user,
+            stars: command.stars,
+            rating_spec,
+            now,
+        };
+        match shared.submit_write(write).await? {
+            QueueOutcome::FeedbackRecorded(_) => Ok(()),
+            QueueOutcome::FeedbackAlreadyGiven { stars } if stars == command.stars => Ok(()),
+            QueueOutcome::FeedbackAlreadyGiven { stars } => Err(EngineError::FeedbackAlreadyGiven { stars }),
+            _ => Err(EngineError::Internal),
+        }
+    }
+
+    /// Ratings of users in a set.
+    pub fn user_ratings(&self, set_id: SetId, users: &[UserKey]) -> Result<Vec<RatingView>, EngineError> {
+        let (rating_spec, now) = (self.rating_spec(set_id)?, self.shared.common.clock.now());
+        let mut ratings = self.shared.ratings.lock();
+        Ok(users.iter().map(|user| ratings.rating_view(set_id, &rating_spec, *user, now)).collect())
+    }
+
+    /// Page of a set's leaderboard.
+    pub fn leaderboard_page(&self, query: LeaderboardQuery) -> Result<LeaderboardPage, EngineError> {
+        let rating_spec = self.rating_spec(query.set_id)?;
+        Ok(self.shared.ratings.lock().leaderboard_page(&rating_spec, query))
+    }
+
+    /// Win probability of each side, in a match that starts now.
+    pub fn predict_win_probabilities(&self, set_id: SetId, sides: &[Vec<UserKey>]) -> Result<Vec<f64>, EngineError> {
+        let (rating_spec, now) = (self.rating_spec(set_id)?, self.shared.common.clock.now());
+        let skills = self.shared.ratings.lock().skills_of_sides(set_id, &rating_spec, sides, now);
+        rating_spec.win_probabilities(&skills).map_err(|error| field_error("sides", error.to_string()))
+    }
+
+    /// Latest changes of a user's rating in a set, latest first.
+    pub async fn rating_history(&self, set_id: SetId, user: UserKey) -> Result<Vec<RatingHistoryEntry>, EngineError> {
+        self.rating_spec(set_id)?;
+        self.shared.common.store.read_rating_changes(user, set_id).await.map_err(|error| store_unavailable(&error))
+    }
+
+    /// Finished matches after `after`, in report order.
+    pub async fn finished_matches(
+        &self,
+        after: (UnixMs, MatchId),
+        max: usize,
+    ) -> Result<Vec<FinishedMatch>, EngineError> {
+        self.shared.common.store.list_finished_matches(after, max).await.map_err(|error| store_unavailable(&error))
+    }
+
+    fn rating_spec(&self, set_id: SetId) -> Result<RatingSpec, EngineError> {
+        self.shared.common.ruleset(set_id, None)?.rating.ok_or(EngineError::NoRatingSystem(set_id))
+    }
+
+    /// Match from the cache, or from the store if it has ended and was purged.
+    async fn find_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, EngineError> {
+        let cached = self.shared.wait_for_cached(|cache| cache.match_by_id(id).cloned()).await;
+        match cached {
+            Some(match_) => Ok(Some(match_)),
+            None => self.shared.common.store.read_match(id).await.map_err(|error| store_unavailable(&error)),
+        }
+    }
+
+    /// Rating system for a match, if any. Uses the current ruleset, because stored ratings are on its scale.
+    fn rating_spec_for_match(&self, match_: &Match) -> Option<RatingSpec> {
+        let current = self.shared.common.rulesets.active_ruleset(match_.set_id);
+        current
+            .or_else(|| self.shared.common.ruleset_or_current(match_.set_id, match_.ruleset_hash))
+            .and_then(|ruleset| ruleset.rating)
+    }
+
+    /// Transition that ends a match, if it is running.
+    fn plan_match_end(
+        &self,
+        match_: &Match,
+        ruleset: &Ruleset,
+        reported_by: Option<UserKey>,
+        now: UnixMs,
+    ) -> Option<PlannedTransition> {
+        if !matches!(match_.stage, MatchStage::Playing { .. }) {
+            return None;
+        }
+        let transition = {
+            let cache = self.shared.cache.read();
+            apply_event(
+                &LifecycleRules::from_ruleset(ruleset),
+                match_,
+                MatchEvent::EndReported { reported_by },
+                &|id| has_open_nat(&cache, id),
+                now,
+            )
+        };
+        plan_transition(&self.shared, ruleset, transition, now)
+    }
+
+    /// Checks that a reporter may report. Returns the ticket whose ratings it may see (`None` for all) and the
+    /// reporting user.
+    fn authorize_reporter(
+        &self,
+        caller: &Caller,
+        match_: &Match,
+        reporter: &ResultReporter,
+    ) -> Result<(Option<TicketId>, Option<UserKey>), EngineError> {
+        let signer = &self.shared.common.token_signer;
+        let permission = match reporter {
+            ResultReporter::Operator => (None, None),
+            ResultReporter::GameServer(token) => {
+                let claim = signer.verify::<AdvertisementClaim>(token).ok_or(EngineError::NotOwner)?;
+                let is_hosted_here = match_
+                    .stage
+                    .last_assignment()
+                    .is_some_and(|assignment| assignment.is_on_game_server(claim.advertisement_id));
+                if claim.subject != caller.subject || !is_hosted_here {
+                    return Err(EngineError::NotOwner);
+                }
+                (None, None)
+            }
+            ResultReporter::Ticket(token) => {
+                let claim = signer.verify::<TicketClaim>(token).ok_or(EngineError::NotOwner)?;
+                let match_ticket = caller_ticket_in_match(match_, &claim, caller)?;
+                let reporting_player = match match_.stage.last_assignment() {
+                    Some(Assignment::GameServer { .. }) => return Err(EngineError::NotOwner),
+                    Some(Assignment::PeerHost { host }) => {
+                        match_ticket.players.iter().find(|player| player.client == *host)
+                    }
+                    // An unhosted match is reported by the backend that entered the ticket, not by a player's game.
+                    Some(Assignment::Unhosted) if caller.user.is_some() => None,
+                    Some(Assignment::Unhosted) | None => match_ticket.players.first(),
+                };
+                (Some(match_ticket.ticket_id), Some(reporting_player.ok_or(EngineError::NotOwner)?.user))
+            }
+        };
+        match match_.stage {
+            MatchStage::Playing { .. }
+            | MatchStage::Ended { end_reason: MatchEndReason::Played | MatchEndReason::TimedOut, .. } => Ok(permission),
+            MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } | MatchStage::Ended { .. } => {
+                Err(EngineError::MatchNotPlayed)
+            }
+        }
+    }
+}
+
+/// Caller's own ticket in a match.
+fn caller_ticket_in_match<'a>(
+    match_: &'a Match,
+    claim: &TicketClaim,
+    caller: &Caller,
+) -> Result<&'a MatchTicket, EngineError> {
+    let match_ticket = match_.tickets.iter().find(|match_ticket| match_ticket.ticket_id == claim.ticket_id);
+    match_ticket.filter(|_| claim.subject == caller.subject).ok_or(EngineError::NotOwner)
+}
+
+fn is_player_of_ticket(match_: &Match, ticket: TicketId, user: UserKey) -> bool {
+    let match_ticket = match_.tickets.iter().find(|match_ticket| match_ticket.ticket_id == ticket);
+    match_ticket.is_some_and(|match_ticket| match_ticket.players.iter().any(|player| player.user == user))
+}
+
+fn store_unavailable(error: &crate::store::StoreError) -> EngineError {
+    tracing::error!(%error, "store read of match results failed");
+    EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS }
+}

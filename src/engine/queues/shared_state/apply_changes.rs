@@ -1,0 +1,161 @@
+//! Applies committed changes to memory: own commits, and other replicas' changes from the feed.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::domain::id::{MatchId, TicketId};
+use crate::domain::lifecycle::event::MatchEffect;
+use crate::domain::lifecycle::{Match, MatchStage};
+use crate::domain::time::UnixMs;
+use crate::engine::queues::shared_state::SharedState;
+use crate::engine::queues::stored_ticket::nearest_region;
+use crate::engine::queues::wait_estimator::WaitClass;
+use crate::store::queues::{QueueFeedBatch, QueueKey, QueueOutcome, QueueWrite, RatingRow, StoredTicket};
+
+/// Time for which an ended ticket stays in memory for watchers, milliseconds.
+const ENDED_TICKET_VISIBLE_MS: u64 = 60_000;
+
+/// Margin for a full read, milliseconds. Newer tickets and matches may have been created after it, so they are kept.
+/// Nothing that new has been purged: the retention is much longer.
+const FULL_READ_MARGIN_MS: u64 = 10_000;
+
+impl SharedState {
+    /// Applies one committed write to memory.
+    pub(crate) fn apply_write(
+        &self,
+        write: &QueueWrite,
+        outcome: &QueueOutcome,
+        now: UnixMs,
+        changed_queues: &mut BTreeSet<QueueKey>,
+    ) {
+        match (write, outcome) {
+            (QueueWrite::ImportRatings { rows }, QueueOutcome::RatingsImported) => {
+                self.apply_ratings(rows, changed_queues)
+            }
+            (
+                QueueWrite::RecordResult { end_transition, .. },
+                QueueOutcome::ResultRecorded { tickets, ratings, .. },
+            ) => {
+                self.apply_ratings(ratings, changed_queues);
+                if let Some(QueueWrite::TransitionMatch { updated_match: next_match, .. }) = end_transition.as_deref() {
+                    self.apply_tickets_and_matches(
+                        tickets.iter().cloned(),
+                        [Arc::clone(next_match)],
+                        now,
+                        changed_queues,
+                    );
+                }
+            }
+            (_, QueueOutcome::FeedbackRecorded(Some(row))) => self.apply_ratings(&[*row], changed_queues),
+            (QueueWrite::ProposeMatch { proposed: match_, .. }, QueueOutcome::MatchWritten { tickets })
+            | (QueueWrite::TransitionMatch { updated_match: match_, .. }, QueueOutcome::MatchWritten { tickets }) => {
+                self.apply_tickets_and_matches(tickets.iter().cloned(), [Arc::clone(match_)], now, changed_queues);
+            }
+            (_, QueueOutcome::Entered { ticket: stored, .. } | QueueOutcome::CurrentTicket(stored)) => {
+                self.apply_tickets_and_matches([stored.clone()], [], now, changed_queues);
+            }
+            (_, QueueOutcome::StaleMatchVersion(Some(match_))) => {
+                self.apply_tickets_and_matches([], [Arc::clone(match_)], now, changed_queues)
+            }
+            _ => {}
+        }
+    }
+
+    /// Applies other replicas' changes to memory.
+    pub(crate) fn apply_feed(&self, feed_batch: QueueFeedBatch) {
+        let now = self.common.clock.now();
+        let mut changed_queues = BTreeSet::new();
+        let listed = feed_batch.is_snapshot.then(|| {
+            let tickets: BTreeSet<TicketId> = feed_batch.tickets.iter().map(|stored| stored.ticket.id).collect();
+            let matches: BTreeSet<MatchId> = feed_batch.matches.iter().map(|match_| match_.id).collect();
+            (tickets, matches)
+        });
+        self.apply_ratings(&feed_batch.ratings, &mut changed_queues);
+        self.apply_tickets_and_matches(feed_batch.tickets, feed_batch.matches, now, &mut changed_queues);
+        let mut cache = self.cache.write();
+        if let Some((tickets, matches)) = listed {
+            cache.remove_unlisted(&tickets, &matches, UnixMs(feed_batch.read_at.0.saturating_sub(FULL_READ_MARGIN_MS)));
+        }
+        feed_batch.removed_tickets.into_iter().for_each(|ticket_id| cache.remove_ticket(ticket_id));
+        feed_batch.removed_matches.into_iter().for_each(|match_id| cache.remove_match(match_id));
+        drop(cache);
+        self.notify_queues_changed(changed_queues);
+    }
+
+    /// Applies stored ratings. They may change how passes treat the users' waiting tickets.
+    fn apply_ratings(&self, rows: &[RatingRow], changed_queues: &mut BTreeSet<QueueKey>) {
+        if rows.is_empty() {
+            return;
+        }
+        {
+            let mut ratings = self.ratings.lock();
+            rows.iter().for_each(|row| ratings.upsert(*row));
+        }
+        let mut cache = self.cache.write();
+        rows.iter().for_each(|row| changed_queues.extend(cache.mark_user_queues_changed(row.user, row.set_id)));
+    }
+
+    /// Applies stored tickets and matches. Matches first: a status must not show a ticket without its match.
+    fn apply_tickets_and_matches(
+        &self,
+        tickets: impl IntoIterator<Item = StoredTicket>,
+        matches: impl IntoIterator<Item = Arc<Match>>,
+        now: UnixMs,
+        changed_queues: &mut BTreeSet<QueueKey>,
+    ) {
+        let mut started_matches = Vec::new();
+        {
+            let mut cache = self.cache.write();
+            for match_ in matches {
+                let was_playing = cache
+                    .match_by_id(match_.id)
+                    .is_some_and(|existing| matches!(existing.stage, MatchStage::Playing { .. }));
+                if !was_playing && matches!(match_.stage, MatchStage::Playing { .. }) {
+                    started_matches.push(Arc::clone(&match_));
+                }
+                changed_queues.extend(cache.upsert_match(match_));
+            }
+            for stored in tickets {
+                changed_queues.extend(cache.upsert_ticket(stored));
+            }
+        }
+        if !started_matches.is_empty() {
+            self.record_waits(&started_matches, now);
+        }
+    }
+
+    /// Records the waits of tickets whose matches have started.
+    fn record_waits(&self, started_matches: &[Arc<Match>], now: UnixMs) {
+        let cache = self.cache.read();
+        let mut wait_estimator = self.wait_estimator.lock();
+        for match_ in started_matches {
+            let MatchStage::Playing { started_at, .. } = match_.stage else { continue };
+            wait_estimator.record_quality(match_.set_id, match_.quality, now);
+            for match_ticket in &match_.tickets {
+                let region = cache.ticket(match_ticket.ticket_id).map_or_else(|| "".into(), nearest_region);
+                let party_size = u16::try_from(match_ticket.players.len()).unwrap_or(u16::MAX);
+                wait_estimator.record_wait(
+                    WaitClass { set_id: match_.set_id, region, party_size },
+                    started_at.ms_since(match_ticket.entered_at),
+                    now,
+                );
+            }
+        }
+    }
+
+    /// Removes ended tickets and matches from memory once watchers have had time to see them. The store keeps them
+    /// longer.
+    pub(crate) fn purge_ended(&self, now: UnixMs) {
+        let retention_ms = self.common.settings.ended_ticket_retention_ms.saturating_sub(ENDED_TICKET_VISIBLE_MS);
+        self.cache.write().remove_ended(now.plus_ms(retention_ms));
+    }
+
+    /// Releases seats that a match no longer needs. If the release fails, the hold expires.
+    pub(crate) fn release_unneeded_seats(&self, match_: &Match, effects: &[MatchEffect]) {
+        for effect in effects {
+            if let MatchEffect::ReleaseReservation { advertisement, reservation } = effect {
+                self.adverts.release_seats(*advertisement, match_.set_id, *reservation);
+            }
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Ticket heartbeats, answered from memory while the stored expiry is far enough away.
+
+use crate::domain::id::{TicketId, UserKey};
+use crate::engine::error::EngineError;
+use crate::engine::queues::shared_state::SharedState;
+use crate::engine::queues::stored_ticket::{DEFAULT_HEARTBEAT_TIMEOUT_MS, ticket_expires_at};
+use crate::store::queues::{QueueOutcome, QueueWrite, StoredTicket, TicketState};
+
+impl SharedState {
+    /// Extends a waiting ticket. Writes to the store only after half of the TTL. Returns the ticket and its TTL,
+    /// milliseconds.
+    pub(crate) async fn heartbeat_ticket(&self, id: TicketId) -> Result<Option<(StoredTicket, u32)>, EngineError> {
+        let Some(stored) = self.wait_for_cached(|cache| cache.ticket(id).cloned()).await else { return Ok(None) };
+        let now = self.common.clock.now();
+        let users: Vec<UserKey> = stored.ticket.session.players.iter().map(|player| player.user).collect();
+        self.connected_users.lock().record_connected(stored.ticket.session.silo, users, now);
+        let ruleset = self.common.rulesets.active_ruleset(stored.ticket.set_id);
+        let Some(queue) = ruleset.as_ref().and_then(|ruleset| ruleset.queue.as_ref()) else {
+            return Ok(Some((stored, DEFAULT_HEARTBEAT_TIMEOUT_MS)));
+        };
+        let ttl_ms = queue.ticket_ttl_ms;
+        if stored.state != TicketState::Waiting || stored.expires_at.ms_since(now) > u64::from(ttl_ms / 2) {
+            return Ok(Some((stored, ttl_ms)));
+        }
+        match self
+            .submit_write(QueueWrite::Heartbeat { ticket_id: id, expires_at: ticket_expires_at(queue, now), now })
+            .await?
+        {
+            QueueOutcome::CurrentTicket(stored) => Ok(Some((stored, ttl_ms))),
+            _ => Ok(None),
+        }
+    }
+}

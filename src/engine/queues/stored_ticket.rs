@@ -1,0 +1,25 @@
+//! Properties of stored tickets: expiry, nearest region, whether a ticket has ended.
+
+use crate::domain::ruleset::queue::QueueSpec;
+use crate::domain::time::UnixMs;
+use crate::store::queues::{StoredTicket, TicketState};
+
+/// Heartbeat timeout of tickets that are not waiting, milliseconds.
+pub(crate) const DEFAULT_HEARTBEAT_TIMEOUT_MS: u32 = 60_000;
+
+/// Ticket expiry after a heartbeat at `now`.
+pub(crate) fn ticket_expires_at(queue: &QueueSpec, now: UnixMs) -> UnixMs {
+    now.plus_ms(u64::from(queue.ticket_ttl_ms))
+}
+
+/// Region with the shortest round trip of the party; empty if it measured none.
+pub(crate) fn nearest_region(stored: &StoredTicket) -> Box<str> {
+    let regions = stored.ticket.session.region_latencies.iter();
+    let nearest = regions.min_by(|left, right| left.round_trip_ms.total_cmp(&right.round_trip_ms));
+    nearest.map_or_else(|| "".into(), |nearest| nearest.region.clone())
+}
+
+/// Whether a ticket has ended.
+pub(crate) fn is_ticket_ended(stored: &StoredTicket) -> bool {
+    matches!(stored.state, TicketState::Ended { .. })
+}

@@ -1,0 +1,114 @@
+//! Subscription of a client to its tickets: sends each changed status once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::{Instant, timeout_at};
+
+use crate::auth::token::ResumeClaim;
+use crate::domain::id::TicketId;
+use crate::engine::queues::change_notifier::ChangeNotifier;
+use crate::engine::queues::command::TicketStatus;
+use crate::engine::queues::shared_state::{REPLICATION_DELAY_MAX, SharedState};
+use crate::engine::queues::stored_ticket::{DEFAULT_HEARTBEAT_TIMEOUT_MS, is_ticket_ended};
+
+/// Subscription to tickets; ends when dropped.
+#[derive(Debug)]
+pub struct TicketWatch {
+    shared: Arc<SharedState>,
+    notifier: Arc<ChangeNotifier>,
+    /// Ticket version and match version last sent, per ticket.
+    sent_versions: BTreeMap<TicketId, Option<(u64, u64)>>,
+    /// Tickets with unsent changes.
+    changed_tickets: BTreeSet<TicketId>,
+    /// Deadline until which an unknown ticket may still arrive from another replica.
+    unknown_ticket_deadline: Instant,
+}
+
+impl TicketWatch {
+    /// Watch of the tickets in `sent_versions`, which holds the versions that the client has.
+    pub(crate) fn new(shared: Arc<SharedState>, sent_versions: BTreeMap<TicketId, Option<(u64, u64)>>) -> Self {
+        let notifier = Arc::new(ChangeNotifier::default());
+        let mut cache = shared.cache.write();
+        sent_versions.keys().for_each(|id| cache.subscribe(*id, &notifier));
+        drop(cache);
+        let changed_tickets = sent_versions.keys().copied().collect();
+        let unknown_ticket_deadline =
+            Instant::now() + if shared.has_replicas { REPLICATION_DELAY_MAX } else { Duration::ZERO };
+        Self { shared, notifier, sent_versions, changed_tickets, unknown_ticket_deadline }
+    }
+
+    /// Next changed status of any ticket; `None` when all have ended and the last status was sent.
+    pub async fn next_status(&mut self) -> Option<TicketStatus> {
+        loop {
+            while let Some(id) = self.changed_tickets.pop_first() {
+                if let Some(status) = self.status_if_changed(id) {
+                    return Some(status);
+                }
+            }
+            if self.sent_versions.is_empty() {
+                return None;
+            }
+            self.changed_tickets = if Instant::now() < self.unknown_ticket_deadline {
+                match timeout_at(self.unknown_ticket_deadline, self.notifier.wait_for_changes()).await {
+                    Ok(changed_tickets) => changed_tickets,
+                    // Check unknown tickets once more, then drop them.
+                    Err(_) => self.sent_versions.keys().copied().collect(),
+                }
+            } else {
+                self.notifier.wait_for_changes().await
+            };
+        }
+    }
+
+    /// Extends all watched tickets; returns the interval until the next heartbeat, milliseconds.
+    pub async fn heartbeat_tickets(&self) -> u32 {
+        let ids: Vec<TicketId> = self.sent_versions.keys().copied().collect();
+        let extended = join_all(ids.into_iter().map(|id| self.shared.heartbeat_ticket(id))).await;
+        let ttls_ms = extended.into_iter().flatten().flatten().map(|(_, ttl_ms)| ttl_ms);
+        ttls_ms.min().unwrap_or(DEFAULT_HEARTBEAT_TIMEOUT_MS) / 3
+    }
+
+    /// Status of a ticket, if it differs from the last one sent.
+    fn status_if_changed(&mut self, id: TicketId) -> Option<TicketStatus> {
+        let stored = self.shared.cache.read().ticket(id).cloned();
+        let Some(stored) = stored else {
+            // The ticket is purged, or has not arrived from another replica yet.
+            if self.unknown_ticket_deadline <= Instant::now() {
+                self.stop_watching(id);
+            }
+            return None;
+        };
+        let status = self.shared.ticket_status(&stored, self.shared.common.clock.now());
+        let versions = self
+            .shared
+            .common
+            .token_signer
+            .verify::<ResumeClaim>(&status.resume_token)
+            .map(|resume_claim| (resume_claim.ticket_version, resume_claim.match_version));
+        let sent_versions = self.sent_versions.get_mut(&id)?;
+        if versions.is_some() && *sent_versions == versions && !is_ticket_ended(&stored) {
+            return None;
+        }
+        *sent_versions = versions;
+        if is_ticket_ended(&stored) {
+            self.stop_watching(id);
+        }
+        Some(status)
+    }
+
+    /// Ends the subscription to a ticket.
+    fn stop_watching(&mut self, id: TicketId) {
+        self.sent_versions.remove(&id);
+        self.shared.cache.write().unsubscribe(id, &self.notifier);
+    }
+}
+
+impl Drop for TicketWatch {
+    fn drop(&mut self) {
+        let mut cache = self.shared.cache.write();
+        self.sent_versions.keys().for_each(|id| cache.unsubscribe(*id, &self.notifier));
+    }
+}

@@ -1,0 +1,45 @@
+//! Results of ruleset administration: problems, changes and listings.
+
+use crate::domain::id::{RulesetHash, SetId};
+use crate::domain::time::UnixMs;
+
+/// Problem in a ruleset file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RulesetProblem {
+    /// Name of the file.
+    pub file_name: String,
+    /// Line, from 1; 0 if the problem concerns the whole file.
+    pub line: u32,
+    /// Column, from 1; 0 if the problem concerns the whole file.
+    pub column: u32,
+    /// Description of the problem and its remedy.
+    pub message: String,
+}
+
+/// Result of a ruleset reload.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReloadReport {
+    /// Sets whose ruleset changed: set, previous hash, current hash. A hash is `None` if the set had or has no ruleset.
+    pub changes: Vec<(SetId, Option<RulesetHash>, Option<RulesetHash>)>,
+    /// Problems found. If there are any, nothing was changed.
+    pub problems: Vec<RulesetProblem>,
+}
+
+/// Ruleset that searches can still use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RulesetListing {
+    /// Name of the ruleset.
+    pub name: String,
+    /// Matchmaking set of the ruleset.
+    pub set_id: SetId,
+    /// Hash of the ruleset's rules.
+    pub hash: RulesetHash,
+    /// File from which it was loaded; empty for a retired ruleset.
+    pub file_name: String,
+    /// True for the current ruleset, false for a retired one.
+    pub is_current: bool,
+    /// Time of loading.
+    pub loaded_at: UnixMs,
+    /// Problems of the file when it was last read.
+    pub problems: Vec<RulesetProblem>,
+}

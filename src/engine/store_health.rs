@@ -1,0 +1,56 @@
+//! Health of a store shared by replicas: last success, last failure, and the age of the data in memory.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::domain::time::UnixMs;
+
+/// Age above which memory counts as stale. The feed is read ten times a second.
+const STALE_AFTER_MS: u64 = 1_000;
+
+/// Last accesses to the store; both halves record failures, the advertisement feed records successes.
+#[derive(Debug, Default)]
+pub(crate) struct StoreHealth {
+    /// Last successful read and last failed commit or read, engine clock, milliseconds.
+    success_at: AtomicU64,
+    failure_at: AtomicU64,
+}
+
+impl StoreHealth {
+    /// Records a successful read at `now`.
+    pub(crate) fn record_success(&self, now: UnixMs) {
+        self.success_at.fetch_max(now.0, Ordering::AcqRel);
+    }
+
+    /// Records a failure at `now`.
+    pub(crate) fn record_failure(&self, now: UnixMs) {
+        self.failure_at.fetch_max(now.0, Ordering::AcqRel);
+    }
+
+    /// Whether the last access to the store failed.
+    pub(crate) fn is_down(&self) -> bool {
+        self.success_at.load(Ordering::Acquire) <= self.failure_at.load(Ordering::Acquire)
+    }
+
+    /// Age of memory in milliseconds, if above `STALE_AFTER_MS`.
+    pub(crate) fn staleness_ms(&self, now: UnixMs) -> Option<u64> {
+        let age = now.ms_since(UnixMs(self.success_at.load(Ordering::Acquire)));
+        (age > STALE_AFTER_MS).then_some(age)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn staleness_grows_until_the_store_is_read() {
+        let health = StoreHealth::default();
+        health.record_success(UnixMs(10_000));
+        assert_eq!(health.staleness_ms(UnixMs(11_000)), None);
+        assert_eq!(health.staleness_ms(UnixMs(12_500)), Some(2_500));
+        health.record_failure(UnixMs(12_600));
+        assert!(health.is_down());
+        health.record_success(UnixMs(12_700));
+        assert!(!health.is_down());
+    }
+}
