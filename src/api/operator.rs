@@ -115,9 +115,10 @@ impl OperatorApi {
 mod authorized {
     use std::sync::Arc;
 
-    use super::{ConsistencyChecker, RulesetAdmin};
     use crate::api::authorization::{AuthorizedCaller, Operator};
+    use crate::api::consistency::ConsistencyChecker;
     use crate::api::drain::Drain;
+    use crate::api::operator::RulesetAdmin;
     use crate::api::status::Rejection;
     use crate::engine::error::EngineError;
     use crate::engine::queues::QueueEngine;
