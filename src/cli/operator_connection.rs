@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 
-use crate::api::asking::OperatorClient;
+use crate::cli::operator_client::OperatorClient;
 
 /// Timeout for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
