@@ -7,7 +7,6 @@ pub mod health;
 pub mod import_ratings;
 pub mod keygen;
 pub mod operator_client;
-pub mod operator_connection;
 pub mod serve;
 pub mod simulate;
 pub mod token;
