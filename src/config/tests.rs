@@ -1,7 +1,10 @@
 //! Configuration tests: accepted settings, rejected settings, and error messages.
 
+use std::path::Path;
+
 use clap::Parser;
 
+use super::raw::ServeFlags;
 use super::*;
 
 #[derive(Parser)]
