@@ -1,10 +1,8 @@
 //! Configuration tests: accepted settings, rejected settings, and error messages.
 
-use std::path::Path;
-
 use clap::Parser;
 
-use super::raw::ServeFlags;
+use super::raw::{RawSettings, ServeFlags};
 use super::*;
 
 #[derive(Parser)]

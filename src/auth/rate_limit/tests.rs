@@ -1,10 +1,13 @@
 //! Rate limits under excessive callers, retry delays, shared prefixes, stream permits and memory bounds.
 
+use std::net::Ipv6Addr;
 use std::sync::atomic::AtomicU32;
 
 use super::*;
+use crate::auth::identity::Role;
 use crate::clock::ManualClock;
 use crate::config::DEFAULT_RATE_LIMITS;
+use crate::domain::id::UserKey;
 
 const START: UnixMs = UnixMs(1_700_000_000_000);
 
