@@ -5,7 +5,7 @@ pub mod command;
 mod consistency;
 mod core;
 pub mod error;
-#[cfg(feature = "mutants")]
+#[cfg(feature = "failpoints")]
 mod fail_points;
 mod party_consent;
 pub mod queues;
@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::domain::id::{AdvertisementId, RulesetHash, SetId};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::time::UnixMs;
-use crate::store::{AdvertFeed, FeedBatch, StoreError, mutant};
+use crate::store::{AdvertFeed, FeedBatch, StoreError};
 
 use self::adverts::advert_set::AdvertRecord;
 use self::adverts::replication_state::{LocalChangeLog, ReplicationState};
@@ -90,9 +90,7 @@ impl Engine {
         match (feed, replication) {
             (Some(mut feed), Some(replication)) => {
                 let (feed_batch, read_started_at) = read_initial_feed(&core, &mut *feed).await?;
-                if !mutant::is("expiry_by_the_local_clock") {
-                    core.clock.sync_to_store_clock(feed_batch.read_at, read_started_at);
-                }
+                core.clock.sync_to_store_clock(feed_batch.read_at, read_started_at);
                 replication.record_store_success(core.clock.now());
                 core.apply_feed(feed_batch, 0, &mut LocalChangeLog::default(), &replication);
                 let feed_listener = adverts::follow_feed::follow_advert_feed(

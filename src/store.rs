@@ -10,7 +10,6 @@ mod apply_writes;
 pub mod memory;
 pub mod metered;
 mod migration_error;
-pub mod mutant;
 pub mod postgres;
 pub mod queues;
 mod rows;

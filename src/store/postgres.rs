@@ -11,11 +11,11 @@ mod connection;
 mod copy_decode;
 mod cursor;
 mod decode;
+#[cfg(feature = "failpoints")]
+mod fail_points;
 mod fast_path;
 mod feed;
 mod listen;
-#[cfg(feature = "mutants")]
-mod mutant;
 mod open;
 mod queues;
 mod resolve_commit;
@@ -121,10 +121,6 @@ impl PostgresStore {
 
     /// Time of the database's clock, to set the server's clock at startup.
     pub async fn database_time(&self) -> Result<UnixMs, StoreError> {
-        #[cfg(feature = "mutants")]
-        if crate::store::mutant::is("expiry_by_the_local_clock") {
-            return Ok(crate::clock::Clock::now(&crate::clock::SystemClock::start()));
-        }
         self.run_exclusive(|mut session| async move {
             let now_ms: i64 = query_within!(session.connection, OPERATION_TIMEOUT, "reading the time", |connection| {
                 sqlx::query_scalar(sql::READ_DATABASE_TIME).fetch_one(&mut *connection)
@@ -205,8 +201,8 @@ impl Store for PostgresStore {
         if batch.is_empty() {
             return Ok(CommitResult::default());
         }
-        #[cfg(feature = "mutants")]
-        if crate::store::mutant::is("transaction_in_the_handler") {
+        #[cfg(feature = "failpoints")]
+        if fail_points::cancels_commit_with_client() {
             return transaction::commit_batch(&mut *self.advert_session.lock().await, batch).await;
         }
         let batch = batch.to_vec();

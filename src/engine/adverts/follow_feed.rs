@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::engine::adverts::replication_state::ReplicationState;
 use crate::engine::adverts::writer_command::AdvertWriterCommand;
 use crate::engine::core::Core;
-use crate::store::{AdvertFeed, mutant};
+use crate::store::AdvertFeed;
 
 /// Reads the feed until stopped. Batches go through the writer's inbox, so that only the writer changes memory.
 pub(in crate::engine) async fn follow_advert_feed(
@@ -37,9 +37,7 @@ pub(in crate::engine) async fn follow_advert_feed(
         };
         match result {
             Ok(feed_batch) => {
-                if !mutant::is("expiry_by_the_local_clock") {
-                    core.clock.sync_to_store_clock(feed_batch.read_at, read_started_at);
-                }
+                core.clock.sync_to_store_clock(feed_batch.read_at, read_started_at);
                 replication.record_store_success(core.clock.now());
                 if !std::mem::replace(&mut is_healthy, true) {
                     tracing::info!(unwritten = replication.unwritten_count(), "store connection recovered");

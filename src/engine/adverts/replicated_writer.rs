@@ -8,7 +8,7 @@ use crate::engine::adverts::store_outage::UnwrittenAdverts;
 use crate::engine::adverts::writer::apply_committed_batch;
 use crate::engine::adverts::writer_command::AdvertWriterCommand;
 use crate::engine::core::Core;
-#[cfg(feature = "mutants")]
+#[cfg(feature = "failpoints")]
 use crate::engine::fail_points;
 use crate::store::{AdvertWrite, FeedBatch, VersionStep};
 
@@ -35,9 +35,9 @@ impl ReplicatedWriter {
         if self.replication.is_store_down() {
             return self.handle_without_store(core, commands);
         }
-        #[cfg(not(feature = "mutants"))]
+        #[cfg(not(feature = "failpoints"))]
         let result = core.store.commit(writes).await;
-        #[cfg(feature = "mutants")]
+        #[cfg(feature = "failpoints")]
         let result = fail_points::commit_unless_client_gone(core, &commands, writes).await;
         match result {
             Ok(committed) => {

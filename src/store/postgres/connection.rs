@@ -28,8 +28,8 @@ impl ConnectionSlot {
 
     /// Takes the connection, or opens one.
     pub(super) async fn take_connection(&mut self) -> Result<PgConnection, StoreError> {
-        #[cfg(feature = "mutants")]
-        if let Some(connection) = super::mutant::pooled() {
+        #[cfg(feature = "failpoints")]
+        if let Some(connection) = super::fail_points::take_pooled() {
             return Ok(connection);
         }
         if let Some(connection) = self.connection.take() {

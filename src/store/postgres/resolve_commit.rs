@@ -7,9 +7,9 @@ use std::time::Duration;
 use sqlx::types::Uuid;
 use tokio::time::Instant;
 
+use crate::store::StoreError;
 use crate::store::postgres::WriteSession;
 use crate::store::postgres::connection::{ConnectionSlot, query_within, timeout_error};
-use crate::store::{StoreError, mutant};
 
 /// Batches of this server with unknown outcome. The feed skips this server's own changes, but delivers these if they
 /// were committed.
@@ -43,9 +43,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(20);
 /// Returns whether batch `batch_id` was committed. If not, it never will be: its id in the change table is taken, so a
 /// transaction that is still running fails. The insert waits for such a transaction.
 pub(super) async fn resolve_commit(session: &mut WriteSession, batch_id: Uuid) -> Result<bool, StoreError> {
-    if mutant::is("settle_by_guessing") {
-        return Ok(false);
-    }
+    fail::fail_point!("assume_not_committed", |_| Ok(false));
     let deadline = Instant::now() + RESOLVE_TIMEOUT;
     let (replica_id, statement) = (session.replica_id, session.abandon_statement);
     loop {

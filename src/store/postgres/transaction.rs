@@ -11,7 +11,6 @@ use sqlx::types::Uuid;
 
 use crate::domain::id::{AdvertisementId, BuildIdHasher, ReservationId};
 use crate::store::apply_writes::AdvertRows;
-use crate::store::mutant;
 use crate::store::postgres::commit::{self, BatchWork, CommitAttempt, CommitError};
 use crate::store::postgres::decode::{self, KeyLookup};
 use crate::store::postgres::fast_path::{self, FastPathBatch};
@@ -27,8 +26,14 @@ pub(super) async fn commit_batch(
     session: &mut WriteSession,
     batch: &[AdvertWrite],
 ) -> Result<CommitResult, StoreError> {
-    let fast_path = FastPathBatch::from_batch(batch).filter(|_| !mutant::is("acknowledge_before_commit"));
+    let fast_path = FastPathBatch::from_batch(batch).filter(|_| !commit::acknowledges_before_commit());
     commit::commit_with_retries(session, AdvertTransaction { batch, fast_path }).await
+}
+
+/// Whether the fail point is on that skips reading the reservations of advertisements.
+fn trusts_memory_for_seats() -> bool {
+    fail::fail_point!("trust_memory_for_seats", |_| true);
+    false
 }
 
 /// Batch, and its fast path form if it qualifies.
@@ -141,7 +146,7 @@ impl AdvertRowsBefore {
             return Ok(before);
         }
         let reservation_ids = to_uuids(keys.reservations.iter().map(ReservationId::as_bytes));
-        let trust_memory = mutant::is("trust_the_index");
+        let trust_memory = trusts_memory_for_seats();
         let advertisement_ids =
             to_uuids(keys.seat_counted_advertisements.iter().filter(|_| !trust_memory).map(AdvertisementId::as_bytes));
         for row in sqlx::query(sql::READ_RESERVATIONS)
