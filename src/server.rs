@@ -15,6 +15,7 @@ pub mod signal;
 pub mod startup;
 pub mod timeouts;
 pub mod tls;
+pub mod token_bucket;
 pub mod transport;
 
 use std::net::SocketAddr;
