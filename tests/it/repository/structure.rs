@@ -128,15 +128,12 @@ fn imported_paths(code: &str, module: &str) -> Vec<Vec<String>> {
     let mut paths = Vec::new();
     for statement in code.split(';') {
         let statement = statement.trim();
-        let Some(at) = statement
-            .rfind("use crate::")
-            .or_else(|| statement.rfind("use super::"))
-            .or_else(|| statement.rfind("use self::"))
-        else {
-            continue;
-        };
+        let Some(at) = statement.rfind("use ") else { continue };
         if at == 0 || statement[..at].ends_with([' ', '\n', ')']) {
-            expand(&statement[at + 4..].split_whitespace().collect::<String>(), &mut paths);
+            let tree = statement[at + 4..].split_whitespace().collect::<String>();
+            // A path without a prefix leads to a child module or to another crate, which is no module here.
+            let has_prefix = ["crate::", "super::", "self::"].iter().any(|prefix| tree.starts_with(prefix));
+            expand(&if has_prefix { tree } else { format!("self::{tree}") }, &mut paths);
         }
     }
     for rest in code.split("crate::").skip(1) {
@@ -270,8 +267,10 @@ fn a_tree_with_each_structural_fault_is_noticed() {
         ("src/b.rs", "//! B.\npub struct B;\nimpl crate::a::A {}\npub(in crate::b) enum Same {}\n"),
         ("src/b/inner.rs", "//! Inner.\npub struct Deep;\n"),
         ("src/c.rs", "//! C.\nuse crate::b::B;\n#[cfg(test)]\nmod tests { use crate::a::A; struct Same; }\n"),
+        ("src/d.rs", "//! D.\nmod child;\nuse std::fmt;\npub use child::{Child, fmt};\npub struct D;\n"),
+        ("src/d/child.rs", "//! Child.\nuse crate::d::D;\npub struct Child;\n"),
     ]);
-    assert_exact_violations(&import_circles(&toy, "src/"), &["`a` imports `b`", "`b` imports `a`"]);
+    assert_exact_violations(&import_circles(&toy, "src/"), &["`a` imports `b`", "`b` imports `a`", "`d` imports `d::child`", "`d::child` imports `d`"]);
     assert_exact_violations(&repeated_types(&toy), &["`Same` is defined 3 times"]);
     assert_exact_violations(&stray_impls(&toy), &["src/b.rs: A"]);
 }
