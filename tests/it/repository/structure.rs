@@ -270,7 +270,10 @@ fn a_tree_with_each_structural_fault_is_noticed() {
         ("src/d.rs", "//! D.\nmod child;\nuse std::fmt;\npub use child::{Child, fmt};\npub struct D;\n"),
         ("src/d/child.rs", "//! Child.\nuse crate::d::D;\npub struct Child;\n"),
     ]);
-    assert_exact_violations(&import_circles(&toy, "src/"), &["`a` imports `b`", "`b` imports `a`", "`d` imports `d::child`", "`d::child` imports `d`"]);
+    assert_exact_violations(
+        &import_circles(&toy, "src/"),
+        &["`a` imports `b`", "`b` imports `a`", "`d` imports `d::child`", "`d::child` imports `d`"],
+    );
     assert_exact_violations(&repeated_types(&toy), &["`Same` is defined 3 times"]);
     assert_exact_violations(&stray_impls(&toy), &["src/b.rs: A"]);
 }
