@@ -1,6 +1,5 @@
 //! The gRPC services, server reflection, health, and the middleware in front of them.
 
-pub mod asking;
 pub mod audit_layer;
 pub mod authorization;
 mod authorized;
@@ -10,7 +9,6 @@ pub mod consistency;
 pub mod convert;
 pub mod drain;
 pub mod envelope;
-mod explained;
 pub mod health;
 pub mod layer;
 pub mod matchmaking;

@@ -6,7 +6,7 @@ pub mod export_matches;
 pub mod health;
 pub mod import_ratings;
 pub mod keygen;
-pub mod operator_connection;
+pub mod operator_client;
 pub mod serve;
 pub mod simulate;
 pub mod token;

@@ -89,6 +89,7 @@ impl Clock for SystemClock {
     }
 
     fn sync_to_store_clock(&self, store_time: UnixMs, requested_at: UnixMs) {
+        fail::fail_point!("ignore_store_clock", |_| ());
         let own_time = self.elapsed_plus_offset();
         // The response may have been slow: the clocks agree if they agreed at any time since the request.
         let offset_at = |time: UnixMs| store_time.0.cast_signed().saturating_sub(time.0.cast_signed());

@@ -3,6 +3,8 @@
 //! Flags override variables, variables override the file, the file overrides defaults. All invalid values are reported
 //! at once, before anything is opened. A `Config` that exists is valid.
 
+mod error;
+mod load;
 mod postgres_url;
 mod rate_limits;
 pub mod raw;
@@ -11,13 +13,11 @@ mod validate;
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use ipnet::IpNet;
-use thiserror::Error;
 
-use raw::{RawSettings, ServeFlags};
-
+pub use error::ConfigError;
 pub use postgres_url::PostgresUrl;
 pub use rate_limits::{AllowedRate, DEFAULT_RATE_LIMITS, RateLimitRule, RateLimitRules};
 pub use security::{JwtSettings, TlsFiles};
@@ -134,96 +134,48 @@ pub enum LogFormat {
     Json,
 }
 
-/// Invalid configuration. Each message says how to fix it.
-#[derive(Debug, Error)]
-pub enum ConfigError {
-    /// The file cannot be read.
-    #[error("{}: cannot be read: {error}; check the path and its permissions", file.display())]
-    UnreadableFile {
-        /// File.
-        file: PathBuf,
-        /// I/O error.
-        #[source]
-        error: std::io::Error,
-    },
-    /// The file is not TOML, or a value has the wrong type.
-    #[error("{}: {message}", file.display())]
-    InvalidToml {
-        /// File.
-        file: PathBuf,
-        /// Position and problem.
-        message: String,
-    },
-    /// Unknown key.
-    #[error("{origin}: unknown key `{key}`; {}", unknown_key_fix(suggestion.as_deref()))]
-    UnknownKey {
-        /// The file, or `environment`.
-        origin: String,
-        /// Key as written.
-        key: String,
-        /// Closest known key, if any.
-        suggestion: Option<String>,
-    },
-    /// Invalid value.
-    #[error("{key}: {message}")]
-    InvalidValue {
-        /// Setting.
-        key: &'static str,
-        /// Problem and fix.
-        message: String,
-    },
-    /// Public address without TLS or authentication.
-    #[error(
-        "{key} = {address} can be reached from outside, and calls are not {}; or use a loopback address such as 127.0.0.1",
-        missing.join(", and not ")
-    )]
-    InsecurePublicAddress {
-        /// `listen` or `operator_listen`.
-        key: &'static str,
-        /// Address.
-        address: SocketAddr,
-        /// Missing protections, each with the flags that add it.
-        missing: Vec<&'static str>,
-    },
-}
-
-fn unknown_key_fix(suggestion: Option<&str>) -> String {
-    suggestion.map_or("remove it".into(), |name| format!("did you mean `{name}`?"))
-}
-
 impl Config {
-    /// Merges `flags`, which already include the variables, with the file that they name, and validates the result.
-    /// `variables` are the names of all environment variables; unknown `FIRETEAM_*` names are errors.
-    pub fn load(flags: ServeFlags, variables: impl Iterator<Item = String>) -> Result<Self, Vec<ConfigError>> {
-        let mut errors = raw::unknown_variable_errors(variables);
-        let from_file = match &flags.config {
-            Some(file) => {
-                raw::read_toml_file(file).map_err(|file_errors| errors.extend(file_errors)).unwrap_or_default()
-            }
-            None => RawSettings::default(),
-        };
-        match validate::validate_settings(flags.settings.with_fallback(from_file), Path::exists) {
-            Ok(config) if errors.is_empty() => Ok(config),
-            Ok(_) => Err(errors),
-            Err(setting_errors) => {
-                errors.extend(setting_errors);
-                Err(errors)
-            }
+    /// Whether callers must authenticate, by a token or a client certificate.
+    pub fn requires_authentication(&self) -> bool {
+        self.auth.is_some() || self.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some())
+    }
+
+    /// Missing protections of public addresses, as text for the log.
+    pub fn security_warnings(&self) -> Vec<&'static str> {
+        let exposed = !is_loopback(self.listen) || !is_loopback(self.operator_listen);
+        let mut warnings = Vec::new();
+        if exposed && self.tls.is_none() {
+            warnings.push(
+                "--insecure-allow-plaintext: calls are not encrypted; any host on the network path can read and \
+                 change them",
+            );
         }
+        if !is_loopback(self.listen) && !self.requires_authentication() {
+            warnings.push(
+                "--insecure-allow-anonymous: clients are not authenticated; any client can impersonate any player",
+            );
+        }
+        warnings
     }
 
-    /// Configuration from the text of a TOML file only. `name` is the file name in errors.
-    pub fn from_toml(name: &Path, text: &str) -> Result<Self, Vec<ConfigError>> {
-        validate::validate_settings(raw::parse_toml(name, text)?, Path::exists)
+    /// Rate limits in effect, one per name; `None` if there are none.
+    pub fn rate_limit_rules(&self) -> Option<Vec<RateLimitRule>> {
+        let overrides = match &self.rate_limits {
+            RateLimitRules::Off => return None,
+            RateLimitRules::Auto if !self.requires_authentication() && is_loopback(self.listen) => {
+                return None;
+            }
+            RateLimitRules::Auto => &[][..],
+            RateLimitRules::Overrides(rules) => rules,
+        };
+        let effective =
+            |rule: &RateLimitRule| *overrides.iter().find(|other| other.name() == rule.name()).unwrap_or(rule);
+        Some(DEFAULT_RATE_LIMITS.iter().map(effective).collect())
     }
+}
 
-    /// Complete configuration as TOML. It loads as the same configuration, except for a password in the store URL. It
-    /// contains no secrets: keys are in separate files.
-    ///
-    /// Fails for a path that is not UTF-8.
-    pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
-        toml::to_string(&validate::to_raw_settings(self))
-    }
+fn is_loopback(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ mod common;
 mod consistency;
 mod deps;
 pub mod error;
-#[cfg(feature = "mutants")]
+#[cfg(feature = "failpoints")]
 mod fail_points;
 mod follow_feed;
 mod party_consent;

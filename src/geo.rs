@@ -2,6 +2,7 @@
 //!
 //! Addresses are never logged, stored, or named in an error.
 
+mod error;
 mod mmdb_file;
 
 use std::net::IpAddr;
@@ -9,15 +10,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use thiserror::Error;
 
 use crate::domain::locality::{self, Locality, snap_to_degree_grid};
 use crate::domain::location_privacy::{self, snap_to_equal_width_grid};
 
 use mmdb_file::MmdbFile;
 
-/// Maximum size of a GeoIP file, bytes. The largest city editions sold today are a quarter of it.
-pub const GEOIP_FILE_BYTES_MAX: u64 = 512 * 1024 * 1024;
+pub use error::{GEOIP_FILE_BYTES_MAX, GeoError};
 
 /// Settings for the conversion of GeoIP records to localities.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,45 +39,6 @@ impl Default for LocatorSettings {
             geoip_max_accuracy_radius_km: 500.0,
         }
     }
-}
-
-/// Failure to load a GeoIP file. The files in use stay in use.
-#[derive(Debug, Error)]
-pub enum GeoError {
-    /// The file could not be read.
-    #[error("GeoIP file {}: cannot be read: {source}; check path and permissions", file.display())]
-    Unreadable {
-        /// Path of the GeoIP file.
-        file: PathBuf,
-        /// Error of the operating system.
-        source: std::io::Error,
-    },
-    /// The file is larger than `GEOIP_FILE_BYTES_MAX`.
-    #[error("GeoIP file {}: larger than {GEOIP_FILE_BYTES_MAX} bytes; use a smaller edition", file.display())]
-    TooLarge {
-        /// Path of the GeoIP file.
-        file: PathBuf,
-    },
-    /// The file changed while it was read: another process writes it in place.
-    #[error("GeoIP file {}: changed while it was read; replace it by renaming a complete file over it", file.display())]
-    ChangedWhileRead {
-        /// Path of the GeoIP file.
-        file: PathBuf,
-    },
-    /// The file is damaged or not in MaxMind format.
-    #[error("GeoIP file {}: damaged or not in MaxMind format ({problem}); use a .mmdb city edition", file.display())]
-    InvalidFile {
-        /// Path of the GeoIP file.
-        file: PathBuf,
-        /// Error of the MaxMind reader; never contains an address.
-        problem: String,
-    },
-    /// No checked record has a latitude and a longitude: a country or network edition.
-    #[error("GeoIP file {}: contains no coordinates; use a city edition", file.display())]
-    NoCoordinates {
-        /// Path of the GeoIP file.
-        file: PathBuf,
-    },
 }
 
 /// GeoIP lookup over several files, in order of precedence.

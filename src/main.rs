@@ -7,5 +7,7 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    #[cfg(feature = "failpoints")]
+    let _fail_points = fail::FailScenario::setup();
     fireteam::cli::run()
 }

@@ -9,14 +9,13 @@ mod metric_recorders;
 pub mod port_server;
 pub mod proxy_header;
 mod routing;
-mod run;
+pub mod run;
 pub mod signal;
 pub mod startup;
 pub mod timeouts;
 pub mod tls;
+pub mod token_bucket;
 pub mod transport;
-
-pub use run::{HealthCheckTls, is_serving, run_until_signal};
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -12,7 +12,6 @@ mod error;
 pub mod memory;
 pub mod metered;
 mod migration_error;
-pub mod mutant;
 pub mod postgres;
 pub mod queues;
 mod rows;

@@ -118,10 +118,10 @@ impl ConnectResponses {
             let header = EnvelopeHeader::from_request(&envelope);
             return match errors.into_result(()) {
                 Err(rejection) => AcceptedEnvelope::rejected(header, rejection),
-                Ok(()) => self.handler.accept_envelope(&self.caller, envelope),
+                Ok(()) => AcceptedEnvelope::start(&self.handler, &self.caller, envelope),
             };
         }
-        self.handler.accept_envelope(&self.caller, envelope)
+        AcceptedEnvelope::start(&self.handler, &self.caller, envelope)
     }
 
     /// Wraps a response in its envelope. An update subscribes the connection to the advertisement's events.

@@ -110,55 +110,22 @@ impl EnvelopeHeader {
     }
 }
 
-impl MatchmakingHandler {
+impl AcceptedEnvelope {
     /// Starts an envelope's sub-request. Requests take effect in the order of these calls.
-    pub fn accept_envelope(
-        &self,
+    pub fn start(
+        handler: &MatchmakingHandler,
         caller: &AuthorizedCaller<ClientOrGameServer>,
         envelope: pb::CoreRequest,
-    ) -> AcceptedEnvelope {
+    ) -> Self {
         let header = EnvelopeHeader::from_request(&envelope);
         match extract_sub_request(envelope) {
-            Ok((entry_point, sub_request)) => AcceptedEnvelope {
-                header,
-                entry_point,
-                state: self.start_sub_request(entry_point, caller, sub_request),
-            },
-            Err(rejection) => AcceptedEnvelope {
-                header,
-                entry_point: EntryPoint::default(),
-                state: EnvelopeState::Ready(Some(Err(rejection))),
-            },
-        }
-    }
-
-    fn start_sub_request(
-        &self,
-        entry_point: EntryPoint,
-        caller: &AuthorizedCaller<ClientOrGameServer>,
-        sub_request: SubRequest,
-    ) -> EnvelopeState {
-        let ready = |answer: Result<SubResponse, Rejection>| EnvelopeState::Ready(Some(answer));
-        match sub_request {
-            SubRequest::Search(wire) => ready(self.search(entry_point, caller, *wire).map(SubResponse::Search)),
-            SubRequest::Configuration(wire) => {
-                ready(self.get_configuration(entry_point, caller, wire).map(SubResponse::Configuration))
+            Ok((entry_point, sub_request)) => {
+                Self { header, entry_point, state: start_sub_request(handler, entry_point, caller, sub_request) }
             }
-            SubRequest::Update(wire) => match self.update(entry_point, caller, *wire) {
-                Err(rejection) => ready(Err(rejection)),
-                Ok(PendingAnswer::Ready(answer)) => ready(Ok(SubResponse::Update(answer))),
-                Ok(PendingAnswer::Pending(answer)) => EnvelopeState::WaitingForUpdate(answer),
-            },
-            SubRequest::Delete(wire) => match self.delete(entry_point, caller, wire) {
-                Err(rejection) => ready(Err(rejection)),
-                Ok((id, PendingAnswer::Ready(()))) => ready(Ok(SubResponse::Delete(id))),
-                Ok((id, PendingAnswer::Pending(answer))) => EnvelopeState::WaitingForDelete(id, answer),
-            },
+            Err(rejection) => Self::rejected(header, rejection),
         }
     }
-}
 
-impl AcceptedEnvelope {
     /// Takes the response, if it is ready without waiting for the store.
     pub fn take_ready_response(&mut self) -> Option<Result<SubResponse, Rejection>> {
         match &mut self.state {
@@ -170,6 +137,32 @@ impl AcceptedEnvelope {
     /// Creates an envelope that is answered with an error.
     pub fn rejected(header: EnvelopeHeader, rejection: Rejection) -> Self {
         Self { header, entry_point: EntryPoint::default(), state: EnvelopeState::Ready(Some(Err(rejection))) }
+    }
+}
+
+/// Calls the handler of a sub-request.
+fn start_sub_request(
+    handler: &MatchmakingHandler,
+    entry_point: EntryPoint,
+    caller: &AuthorizedCaller<ClientOrGameServer>,
+    sub_request: SubRequest,
+) -> EnvelopeState {
+    let ready = |answer: Result<SubResponse, Rejection>| EnvelopeState::Ready(Some(answer));
+    match sub_request {
+        SubRequest::Search(wire) => ready(handler.search(entry_point, caller, *wire).map(SubResponse::Search)),
+        SubRequest::Configuration(wire) => {
+            ready(handler.get_configuration(entry_point, caller, wire).map(SubResponse::Configuration))
+        }
+        SubRequest::Update(wire) => match handler.update(entry_point, caller, *wire) {
+            Err(rejection) => ready(Err(rejection)),
+            Ok(PendingAnswer::Ready(answer)) => ready(Ok(SubResponse::Update(answer))),
+            Ok(PendingAnswer::Pending(answer)) => EnvelopeState::WaitingForUpdate(answer),
+        },
+        SubRequest::Delete(wire) => match handler.delete(entry_point, caller, wire) {
+            Err(rejection) => ready(Err(rejection)),
+            Ok((id, PendingAnswer::Ready(()))) => ready(Ok(SubResponse::Delete(id))),
+            Ok((id, PendingAnswer::Pending(answer))) => EnvelopeState::WaitingForDelete(id, answer),
+        },
     }
 }
 

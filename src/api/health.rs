@@ -1,17 +1,15 @@
 //! Health (grpc.health.v1) and server reflection (v1 and v1alpha).
 
-use tonic::server::NamedService;
 use tonic::service::RoutesBuilder;
 use tonic_health::ServingStatus;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
 
-use crate::api::matchmaking::MatchmakingApi;
 use crate::api::pb;
-use crate::api::pb::matchmaking_service_server::MatchmakingServiceServer;
+use crate::api::pb::matchmaking_service_server;
 
 /// Service names that the health service answers for: the whole server (empty name) and the Matchmaking service.
-const HEALTH_SERVICE_NAMES: [&str; 2] = ["", <MatchmakingServiceServer<MatchmakingApi> as NamedService>::NAME];
+const HEALTH_SERVICE_NAMES: [&str; 2] = ["", matchmaking_service_server::SERVICE_NAME];
 
 /// Serving status of the server, as the health service reports it.
 #[derive(Clone, Debug, Default)]

@@ -9,9 +9,9 @@ use crate::api::authorization::{self, AuthorizedCaller};
 use crate::api::authorized::ServiceResult;
 use crate::api::client_address::ClientAddressResolver;
 use crate::api::consistency::{self, ConsistencyChecker};
+use crate::api::convert::operator::{self as conversion, ExplainSubject};
 use crate::api::convert::{EntryPoint, rating};
 use crate::api::drain::Drain;
-use crate::api::explained::{self, ExplainSubject};
 use crate::api::pb;
 use crate::api::pb::operator_service_server::OperatorService;
 use crate::api::status::Rejection;
@@ -89,9 +89,10 @@ impl OperatorApi {
 mod authorized {
     use std::sync::Arc;
 
-    use super::{ConsistencyChecker, RulesetAdmin};
     use crate::api::authorization::{AuthorizedCaller, Operator};
+    use crate::api::consistency::ConsistencyChecker;
     use crate::api::drain::Drain;
+    use crate::api::operator::RulesetAdmin;
     use crate::api::status::Rejection;
     use crate::engine::error::EngineError;
     use crate::engine::queues::QueueEngine;
@@ -195,16 +196,16 @@ impl OperatorService for OperatorApi {
 
     async fn explain(&self, request: Request<pb::ExplainRequest>) -> ServiceResult<pb::ExplainResponse> {
         let (caller, message) = self.authorized_request(request)?;
-        let (subject, near_misses_max) = explained::explain_query(message)?;
+        let (subject, near_misses_max) = conversion::explain_query(message)?;
         let queues = self.backend.queues(&caller)?;
         let response = match subject {
-            ExplainSubject::Ticket(id) => explained::explain_ticket_response(
+            ExplainSubject::Ticket(id) => conversion::explain_ticket_response(
                 queues.explain_ticket(id, near_misses_max).await.map_err(Rejection::from)?,
             ),
             ExplainSubject::Search(set_id, session, searching_for_ms) => {
                 let explanation = queues.explain_search(set_id, *session, searching_for_ms, near_misses_max).await;
                 let entry_point = EntryPoint { field_prefix: "search.", ..EntryPoint::default() };
-                explained::explain_search_response(
+                conversion::explain_search_response(
                     set_id,
                     searching_for_ms,
                     &explanation.map_err(|error| entry_point.rejection_from(error))?,
@@ -219,7 +220,7 @@ impl OperatorService for OperatorApi {
         request: Request<pb::GetStatisticsRequest>,
     ) -> ServiceResult<pb::GetStatisticsResponse> {
         let (caller, _) = self.authorized_request(request)?;
-        Ok(Response::new(explained::statistics_response(self.backend.queues(&caller)?.statistics())))
+        Ok(Response::new(conversion::statistics_response(self.backend.queues(&caller)?.statistics())))
     }
 
     async fn import_ratings(
@@ -227,7 +228,7 @@ impl OperatorService for OperatorApi {
         request: Request<pb::ImportRatingsRequest>,
     ) -> ServiceResult<pb::ImportRatingsResponse> {
         let (caller, message) = self.authorized_request(request)?;
-        let (set_id, ratings) = explained::import_ratings_command(message)?;
+        let (set_id, ratings) = conversion::import_ratings_command(message)?;
         let entry =
             AuditEntry { target: format!("{} ratings of set {set_id}", ratings.len()), ..AuditEntry::default() };
         let imported = self.backend.queues(&caller)?.import_ratings(set_id, ratings).await.map_err(Rejection::from)?;

@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(found, expected.parse::<IpAddr>().unwrap(), "{peer} {headers:?}");
     }
 
-    /// SEC-7, mutant M11: the header of an untrusted peer has no effect.
+    /// SEC-7: the header of an untrusted peer has no effect.
     #[test]
     fn forwarded_for_from_an_untrusted_peer_is_ignored() {
         assert_client_address("9.9.9.9", &["1.1.1.1"], "9.9.9.9");

@@ -6,11 +6,12 @@
 //! A call consumes its cost when it is admitted, and nothing is refunded: a cancelled or invalid call has used resources
 //! too. A rejected call consumes nothing, so a client that calls fifty times too often still gets its rate.
 
+mod caller;
 mod token_buckets;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,12 +20,12 @@ use std::time::Duration;
 use governor::middleware::NoOpMiddleware;
 use governor::{Quota, RateLimiter};
 
-use crate::auth::identity::Role;
 use crate::auth::policy::RateLimitKind;
 use crate::clock::{Clock, SystemClock};
 use crate::config::{AllowedRate, RateLimitRule};
-use crate::domain::id::UserKey;
 use crate::domain::time::UnixMs;
+
+pub use caller::{CallerClass, RateLimitKey};
 
 use token_buckets::{BucketBudget, GovernorClock, TokenBuckets};
 
@@ -41,29 +42,6 @@ const SUSTAINED_PERIOD: Duration = Duration::from_secs(300);
 const SUSTAINED_BURST_DIVISOR: u32 = 10;
 /// Retry delay of a rejected stream, milliseconds: another stream has to end first.
 const STREAM_RETRY_AFTER_MS: u32 = 1_000;
-/// Prefix length of an IPv6 customer network, bits.
-const IPV6_PREFIX_BITS: u32 = 64;
-
-/// Key of a bucket: the caller that a call counts against.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RateLimitKey {
-    /// An authenticated caller.
-    Authenticated(Role, UserKey),
-    /// All unauthenticated callers at one IPv4 address or in one IPv6 /64.
-    Address(IpAddr),
-    /// The shared bucket of callers without an address, and of callers beyond the maximum number of buckets.
-    Shared,
-}
-
-/// Class of callers with the same limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CallerClass {
-    /// Authenticated callers in this role.
-    Authenticated(Role),
-    /// Unauthenticated callers.
-    Anonymous,
-}
-
 /// Error of a call above its rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimitExceeded {
@@ -108,52 +86,6 @@ struct OpenStreams(Mutex<HashMap<RateLimitKey, u32>>);
 pub struct StreamPermit {
     open_streams: Arc<OpenStreams>,
     key: RateLimitKey,
-}
-
-impl RateLimitKey {
-    /// Key of an authenticated caller, or else of the client's address.
-    pub fn for_caller(identity: Option<(Role, UserKey)>, address: Option<IpAddr>) -> Self {
-        match (identity, address) {
-            (Some((role, key)), _) => RateLimitKey::Authenticated(role, key),
-            (None, Some(address)) => RateLimitKey::Address(address_prefix(address)),
-            (None, None) => RateLimitKey::Shared,
-        }
-    }
-
-    fn caller_class(self) -> CallerClass {
-        match self {
-            RateLimitKey::Authenticated(role, _) => CallerClass::Authenticated(role),
-            RateLimitKey::Address(_) | RateLimitKey::Shared => CallerClass::Anonymous,
-        }
-    }
-}
-
-/// The address of an IPv4 host; the /64 network of an IPv6 host.
-fn address_prefix(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V4(v4) => v4.into(),
-        IpAddr::V6(v6) => {
-            Ipv6Addr::from_bits(v6.to_bits() >> (128 - IPV6_PREFIX_BITS) << (128 - IPV6_PREFIX_BITS)).into()
-        }
-    }
-}
-
-impl CallerClass {
-    /// All classes.
-    pub const ALL: [CallerClass; 4] = [
-        CallerClass::Authenticated(Role::Client),
-        CallerClass::Authenticated(Role::GameServer),
-        CallerClass::Authenticated(Role::Operator),
-        CallerClass::Anonymous,
-    ];
-
-    /// Name in settings, metrics and errors.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            CallerClass::Authenticated(role) => role.as_str(),
-            CallerClass::Anonymous => "anonymous",
-        }
-    }
 }
 
 impl RateLimitExceeded {

@@ -19,6 +19,7 @@ use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
+use crate::auth::token::claim::encode_subject;
 use crate::domain::id::{AdvertisementId, MatchId, ReservationId, SetId, TicketId, UserKey};
 
 pub use claim::{AdvertisementClaim, Claim, ConsentClaim, ReservationClaim, ResumeClaim, SearchClaim, TicketClaim};
@@ -182,16 +183,6 @@ impl SigningKey {
 #[expect(clippy::expect_used, reason = "HMAC accepts keys of any length")]
 fn new_hmac(secret: &[u8; SIGNING_KEY_BYTES]) -> Hmac<Sha256> {
     Hmac::new_from_slice(secret).expect("HMAC accepts keys of any length")
-}
-
-/// Encodes an optional caller in 17 bytes; no caller and a key of zeros differ in the first byte.
-fn encode_subject(subject: Option<UserKey>) -> [u8; 17] {
-    let mut bytes = [0; 17];
-    if let Some(subject) = subject {
-        bytes[0] = 1;
-        bytes[1..].copy_from_slice(subject.as_bytes());
-    }
-    bytes
 }
 
 #[cfg(test)]

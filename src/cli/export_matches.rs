@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
 use crate::api::pb;
-use crate::cli::operator_connection::{OperatorConnectionFlags, connect_to_operator_port};
+use crate::cli::operator_client::{OperatorConnectionFlags, connect_to_operator_port};
 
 /// Number of matches per request.
 const PAGE_SIZE: u32 = 200;

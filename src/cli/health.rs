@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use crate::cli::ExitStatus;
-use crate::server::{self, HealthCheckTls};
+use crate::server::run::{self, HealthCheckTls};
 
 /// Calls the health service at `address`, over TLS with a CA file. Prints the reason if the server is not serving.
 pub(super) fn check_health(address: SocketAddr, ca: Option<PathBuf>, server_name: Option<String>) -> ExitStatus {
@@ -13,7 +13,7 @@ pub(super) fn check_health(address: SocketAddr, ca: Option<PathBuf>, server_name
         .enable_all()
         .build()
         .map_err(anyhow::Error::from)
-        .and_then(|runtime| runtime.block_on(server::is_serving(loopback_if_unspecified(address), tls.as_ref())));
+        .and_then(|runtime| runtime.block_on(run::is_serving(loopback_if_unspecified(address), tls.as_ref())));
     match serving {
         Ok(true) => ExitStatus::Success,
         Ok(false) => {

@@ -11,11 +11,10 @@ use anyhow::Context as _;
 use clap::Args;
 use tonic::Code;
 
-use crate::api::asking::OperatorClient;
 use crate::api::pb;
 use crate::cli::ExitStatus;
 use crate::cli::import_ratings::rows::{ImportRow, ImportRows};
-use crate::cli::operator_connection::{OperatorConnectionFlags, connect_to_operator_port};
+use crate::cli::operator_client::{OperatorClient, OperatorConnectionFlags, connect_to_operator_port};
 use crate::domain::limit::RATINGS_PER_TRANSACTION_MAX;
 
 /// Maximum attempts to send a batch while the server is unavailable; the delay before the n-th retry is n times

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use crate::cli::ExitStatus;
 use crate::config::raw::ServeFlags;
 use crate::config::{Config, LogFormat};
-use crate::server;
+use crate::server::run;
 use crate::store::StoreError;
 use crate::telemetry::log;
 
@@ -52,7 +52,7 @@ fn print_config(config: &Config) -> ExitStatus {
 }
 
 fn run_server(config: Config) -> anyhow::Result<()> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(server::run_until_signal(config))
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(run::run_until_signal(config))
 }
 
 /// Exit status for an error. A store that cannot be used needs the operator; a restart does not help.

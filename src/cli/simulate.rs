@@ -1,11 +1,10 @@
-//! `fireteam simulate`: simulates a queue, compares two rulesets, or runs the thesis's study of rating systems. Prints
-//! text, and writes JSON and a page of plots.
+//! `fireteam simulate`: simulates a queue, or compares two rulesets. Prints text, and writes JSON and a page of plots.
 
-mod html_page;
+mod flags;
+pub mod html_page;
 mod input;
 mod parallel_worlds;
-mod study;
-mod svg_plot;
+pub mod svg_plot;
 mod text_report;
 
 use std::io::{self, Write};
@@ -21,54 +20,10 @@ use crate::sim::comparison::{StatisticDelta, compare_statistics};
 use crate::sim::statistics::SimStatistics;
 use crate::sim::tally::SimTally;
 
-pub use study::{StudyKind, StudySchemeFlag};
-
-/// Maximum number of worlds in one run.
-const SEEDS_MAX: u32 = 1_000;
+pub use flags::SimulateFlags;
 
 /// Default number of worlds of a comparison, enough for a confidence interval.
 const COMPARISON_SEEDS_DEFAULT: u32 = 8;
-
-/// Flags of `simulate`.
-#[derive(Debug, clap::Args)]
-pub struct SimulateFlags {
-    /// Ruleset file.
-    #[arg(value_name = "RULESET", required_unless_present_any = ["compare", "study"])]
-    ruleset: Option<PathBuf>,
-    /// Scenario: low, normal, launch_day, leagues, outliers_evening, night, or a .toml file.
-    #[arg(long, value_name = "NAME|FILE", default_value = "normal")]
-    scenario: String,
-    /// First seed; the same seed gives the same world.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-    /// Number of worlds, one seed each, 1 to 1000 [default: 1; with --compare 8].
-    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=i64::from(SEEDS_MAX)))]
-    seeds: Option<u32>,
-    /// Counted time in hours [default: as in the scenario].
-    #[arg(long, value_name = "H")]
-    hours: Option<f64>,
-    /// File for all statistics as JSON; `-` prints only them to standard output.
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// File for a page of plots, HTML.
-    #[arg(long, value_name = "FILE.html")]
-    plot: Option<PathBuf>,
-    /// Measured round trips, CSV file with source, destination, avg in ms [default: the ruleset's latency model].
-    #[arg(long, value_name = "CSV")]
-    latencies: Option<PathBuf>,
-    /// Site locations of --latencies, CSV file with id, latitude, longitude [default: servers*.csv beside it].
-    #[arg(long, value_name = "CSV", requires = "latencies")]
-    latency_sites: Option<PathBuf>,
-    /// Compare two rulesets on the same players.
-    #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with_all = ["ruleset", "study"])]
-    compare: Option<Vec<PathBuf>>,
-    /// Run a study of rating systems instead of a queue.
-    #[arg(long, value_name = "STUDY", conflicts_with_all = ["ruleset", "latencies"])]
-    study: Option<StudyKind>,
-    /// Scheme by which the study draws match results.
-    #[arg(long, value_name = "READING", default_value = "all-against-all", requires = "study")]
-    study_reading: StudySchemeFlag,
-}
 
 /// Output of a run: text for standard output, JSON and HTML for files.
 struct SimulationOutput {
@@ -79,13 +34,12 @@ struct SimulationOutput {
 
 /// Runs the command.
 pub fn simulate(flags: &SimulateFlags) -> ExitStatus {
-    let output = match (&flags.study, &flags.compare) {
-        (Some(_), _) => study::run_and_render_study(flags.study_reading, flags.seed, flags.plot.is_some()),
-        (None, Some(files)) => match input::load_input(flags, files) {
+    let output = match &flags.compare {
+        Some(files) => match input::load_input(flags, files) {
             Ok(input) => compare_rulesets(flags, &input),
             Err(error) => return report_usage_error(&error),
         },
-        (None, None) => match input::load_input(flags, flags.ruleset.as_slice()) {
+        None => match input::load_input(flags, flags.ruleset.as_slice()) {
             Ok(input) => simulate_ruleset(flags, &input),
             Err(error) => return report_usage_error(&error),
         },

@@ -2,6 +2,7 @@
 
 use clap::Parser;
 
+use super::raw::{RawSettings, ServeFlags};
 use super::*;
 
 #[derive(Parser)]

@@ -1,5 +1,8 @@
 //! Configuration validation: fills in defaults, checks ranges and combinations, and converts back for printing.
 
+mod rate_limits;
+mod security;
+
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;

@@ -1,9 +1,14 @@
-//! Injected fault of the engine: a transaction that is cancelled when a client disconnects.
+//! Fail point of the engine: a transaction that is cancelled when a client disconnects.
 
 use std::time::Duration;
 
 use crate::engine::adverts::writer_command::AdvertWriterCommand;
-use crate::store::{AdvertWrite, CommitResult, Store, StoreError, mutant};
+use crate::store::{AdvertWrite, CommitResult, Store, StoreError};
+
+fn cancels_commit_with_client() -> bool {
+    fail::fail_point!("cancel_commit_with_client", |_| true);
+    false
+}
 
 /// Commits a batch. With the fault enabled, the commit fails as soon as one client has disconnected.
 pub(crate) async fn commit_unless_client_gone(
@@ -11,7 +16,7 @@ pub(crate) async fn commit_unless_client_gone(
     commands: &[AdvertWriterCommand],
     writes: &[AdvertWrite],
 ) -> Result<CommitResult, StoreError> {
-    if !mutant::is("transaction_in_the_handler") {
+    if !cancels_commit_with_client() {
         return store.commit(writes).await;
     }
     let client_gone = async {

@@ -8,7 +8,7 @@ use std::path::Path;
 use maxminddb::{MaxMindDbError, Reader, WithinOptions};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
-use crate::geo::{GEOIP_FILE_BYTES_MAX, GeoError};
+use crate::geo::error::{GEOIP_FILE_BYTES_MAX, GeoError};
 
 /// Records validated in file order: all of a small file, a part of a large one (0.1 s).
 const VALIDATED_RECORDS_MAX: usize = 1 << 17;

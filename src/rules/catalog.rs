@@ -10,7 +10,7 @@ use crate::domain::id::{RulesetHash, SetId};
 use crate::domain::limit::RETIRED_RULESETS_MAX;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::time::UnixMs;
-use crate::rules::RenderedDiagnostic;
+use crate::rules::diagnostic::RenderedDiagnostic;
 
 /// Active ruleset of one set.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use crate::domain::limit::{RULESET_FILE_BYTES_MAX, RULESET_FILES_MAX};
 use crate::domain::ruleset::Ruleset;
-use crate::rules::{RenderedDiagnostic, decode_utf8, parse_ruleset};
+use crate::rules::diagnostic::RenderedDiagnostic;
+use crate::rules::parse::{decode_utf8, parse_ruleset};
 
 /// Loads each `*.xml` file of `directory`, in name order. Returns all problems of all files if any file is invalid.
 ///

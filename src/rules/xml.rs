@@ -20,18 +20,21 @@ use crate::domain::ruleset::raw::{Diagnostic, RawAttribute, RawElement, Span, qu
 const SCHEMA_PREFIX: &str = "xsi:";
 const SCHEMA_DECLARATION: (&str, &str) = ("xmlns:xsi", "http://www.w3.org/2001/XMLSchema-instance");
 
+/// White space of XML.
+const WHITE_SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
+
 /// Parses `text` and returns its root element, or the first syntax error.
 ///
 /// Skips a byte order mark, comments, and `xsi:…` attributes on the root.
 pub fn parse_document(text: &str) -> Result<RawElement, Diagnostic> {
     if text.len() > RULESET_FILE_BYTES_MAX {
         let problem = format!("the file has {} bytes", text.len());
-        return Err(diagnostic(Span::default(), problem, format!("keep it to {RULESET_FILE_BYTES_MAX} bytes")));
+        return reject(Span::default(), problem, format!("keep it to {RULESET_FILE_BYTES_MAX} bytes"));
     }
     let offset = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     if let Some((at, character)) = text[offset..].char_indices().find(|(_, character)| !is_allowed_char(*character)) {
         let span = Span { start: offset + at, end: offset + at + character.len_utf8() };
-        return Err(diagnostic(span, format!("character U+{:04X} is not allowed", u32::from(character)), "delete it"));
+        return reject(span, format!("character U+{:04X} is not allowed", u32::from(character)), "delete it");
     }
     XmlTreeBuilder { text, bom_length: offset, open_elements: Vec::new(), root: None, element_count: 0 }.build()
 }
@@ -74,6 +77,10 @@ fn diagnostic(span: Span, problem: impl Into<String>, fix: impl Into<String>) ->
     Diagnostic { span, problem: problem.into(), fix: fix.into() }
 }
 
+fn reject<T>(span: Span, problem: impl Into<String>, fix: impl Into<String>) -> Result<T, Diagnostic> {
+    Err(diagnostic(span, problem, fix))
+}
+
 /// Tree under construction. Open elements are on an explicit stack, so nesting does not use the call stack.
 struct XmlTreeBuilder<'a> {
     text: &'a str,
@@ -113,11 +120,11 @@ impl<'a> XmlTreeBuilder<'a> {
                 Event::PI(instruction) if instruction.target() == "xml-model" && self.is_prolog() => {}
                 Event::PI(_) => {
                     let fix = "delete it; only <?xml-model …?> before the root element is allowed";
-                    return Err(diagnostic(event_span, "a processing instruction is not allowed", fix));
+                    return reject(event_span, "a processing instruction is not allowed", fix);
                 }
                 Event::DocType(_) => {
                     let problem = "a DOCTYPE is not allowed: it could declare entities";
-                    return Err(diagnostic(event_span, problem, "delete it; rulesets/ruleset.xsd is the schema"));
+                    return reject(event_span, problem, "delete it; rulesets/ruleset.xsd is the schema");
                 }
                 Event::Eof => return self.finish_document(event_span),
             }
@@ -135,29 +142,25 @@ impl<'a> XmlTreeBuilder<'a> {
         let name: &str = tag_name.as_ref();
         let span = Span { start: start + 1, end: start + 1 + name.len() };
         if !is_valid_name(name) {
-            return Err(diagnostic(
+            return reject(
                 span,
                 format!("{} is not a valid element name", quoted_excerpt(name)),
                 "use letters, digits, `_`, `-` and `.`, starting with a letter or `_`",
-            ));
+            );
         }
         if self.open_elements.is_empty() && self.root.is_some() {
-            return Err(diagnostic(span, "a second root element starts here", "keep one <Ruleset> per file"));
+            return reject(span, "a second root element starts here", "keep one <Ruleset> per file");
         }
         if self.open_elements.len() == RULESET_XML_DEPTH_MAX {
-            return Err(diagnostic(
+            return reject(
                 span,
                 "elements are nested too deeply",
                 format!("use at most {RULESET_XML_DEPTH_MAX} levels"),
-            ));
+            );
         }
         self.element_count += 1;
         if self.element_count > RULESET_XML_ELEMENTS_MAX {
-            return Err(diagnostic(
-                span,
-                "the file has too many elements",
-                format!("use at most {RULESET_XML_ELEMENTS_MAX}"),
-            ));
+            return reject(span, "the file has too many elements", format!("use at most {RULESET_XML_ELEMENTS_MAX}"));
         }
         let attributes = self.read_attributes(tag, span)?;
         self.open_elements.push(RawElement {
@@ -190,18 +193,14 @@ impl<'a> XmlTreeBuilder<'a> {
             let (name_span, value_span) = (self.span_of(key, tag, tag_start), self.span_of(raw_value, tag, tag_start));
             if count == RULESET_XML_ATTRIBUTES_PER_ELEMENT_MAX {
                 let fix = format!("use at most {RULESET_XML_ATTRIBUTES_PER_ELEMENT_MAX}");
-                return Err(diagnostic(name_span, "the element has too many attributes", fix));
+                return reject(name_span, "the element has too many attributes", fix);
             }
             let before = self.text.get(..name_span.start).unwrap_or_default();
-            if !before.ends_with([' ', '\t', '\n', '\r']) {
-                return Err(diagnostic(name_span, "there is no space before the attribute", "add one"));
+            if !before.ends_with(WHITE_SPACE) {
+                return reject(name_span, "there is no space before the attribute", "add one");
             }
             if raw_value.contains('<') {
-                return Err(diagnostic(
-                    value_span,
-                    "a value contains `<`",
-                    "write `&lt;`, or close the quote before it",
-                ));
+                return reject(value_span, "a value contains `<`", "write `&lt;`, or close the quote before it");
             }
             let value = attribute
                 .normalized_value(XmlVersion::Implicit1_0)
@@ -210,33 +209,25 @@ impl<'a> XmlTreeBuilder<'a> {
             let Some(value) = value else {
                 let fix =
                     "write `&amp;` for a literal `&`; only amp, lt, gt, quot, apos and character numbers are supported";
-                return Err(diagnostic(value_span, "a value contains an unknown reference", fix));
+                return reject(value_span, "a value contains an unknown reference", fix);
             };
             if self.open_elements.is_empty() && (key == SCHEMA_DECLARATION.0 || key.starts_with(SCHEMA_PREFIX)) {
                 schema_is_declared |= (key, &*value) == SCHEMA_DECLARATION;
                 if !is_valid_name(key.strip_prefix(SCHEMA_PREFIX).unwrap_or("xsi")) {
-                    return Err(diagnostic(
-                        name_span,
-                        format!("{} is not a valid name", quoted_excerpt(key)),
-                        "delete it",
-                    ));
+                    return reject(name_span, format!("{} is not a valid name", quoted_excerpt(key)), "delete it");
                 }
                 if !schema_is_declared {
                     let (name, value) = SCHEMA_DECLARATION;
-                    return Err(diagnostic(
-                        name_span,
-                        "`xsi` is not declared",
-                        format!("write {name}=\"{value}\" before it"),
-                    ));
+                    return reject(name_span, "`xsi` is not declared", format!("write {name}=\"{value}\" before it"));
                 }
                 continue;
             }
             if !is_valid_name(key) || key == "xmlns" {
-                return Err(diagnostic(
+                return reject(
                     name_span,
                     format!("{} is not a valid attribute name", quoted_excerpt(key)),
                     "rename it",
-                ));
+                );
             }
             attributes.push(RawAttribute { name: key.into(), name_span, value: value.into(), value_span });
         }
@@ -253,23 +244,20 @@ impl<'a> XmlTreeBuilder<'a> {
     fn check_text(&mut self, text: &str, event_span: Span) -> Result<(), Diagnostic> {
         if let Some(at) = text.find("]]>") {
             let span = Span { start: event_span.start + at, end: event_span.start + at + 3 };
-            return Err(diagnostic(span, "`]]>` has no matching `<![CDATA[`", "delete it"));
+            return reject(span, "`]]>` has no matching `<![CDATA[`", "delete it");
         }
-        let leading_blanks = text.len() - text.trim_start_matches([' ', '\t', '\n', '\r']).len();
-        if leading_blanks == text.len() {
-            return Ok(());
+        let without_leading = text.trim_start_matches(WHITE_SPACE);
+        let start = event_span.start + text.len() - without_leading.len();
+        match without_leading.trim_end_matches(WHITE_SPACE).len() {
+            0 => Ok(()),
+            length => self.record_text_span(Span { start, end: start + length }),
         }
-        let trimmed_len = text.trim_matches([' ', '\t', '\n', '\r']).len();
-        self.record_text_span(Span {
-            start: event_span.start + leading_blanks,
-            end: event_span.start + leading_blanks + trimmed_len,
-        })
     }
 
     /// Records that the innermost element contains text. Text outside the root is an error.
     fn record_text_span(&mut self, span: Span) -> Result<(), Diagnostic> {
         let Some(element) = self.open_elements.last_mut() else {
-            return Err(diagnostic(span, "there is text outside the root element", "delete it, or add <Ruleset …>"));
+            return reject(span, "there is text outside the root element", "delete it, or add <Ruleset …>");
         };
         element.text_span.get_or_insert(span);
         Ok(())
@@ -284,34 +272,38 @@ impl<'a> XmlTreeBuilder<'a> {
         if !is_known {
             let problem =
                 format!("{} is an unknown reference", quoted_excerpt(&self.text[event_span.start..event_span.end]));
-            return Err(diagnostic(event_span, problem, "write `&amp;` for a literal `&`"));
+            return reject(event_span, problem, "write `&amp;` for a literal `&`");
         }
         self.record_text_span(event_span)
     }
 
     /// Checks `<?xml version="1.0" encoding="UTF-8"?>`; only allowed at the start of the file.
     fn check_xml_declaration(&self, event_span: Span) -> Result<(), Diagnostic> {
-        let fix = "write <?xml version=\"1.0\" encoding=\"UTF-8\"?>, or remove it";
         if event_span.start != self.bom_length {
-            return Err(diagnostic(
+            return reject(
                 event_span,
                 "the XML declaration is not at the start of the file",
                 "move it there, or delete it",
-            ));
+            );
         }
         let content = self.text[event_span.start..event_span.end].trim_start_matches("<?xml").trim_end_matches("?>");
-        is_valid_xml_declaration(content)
-            .then_some(())
-            .ok_or_else(|| diagnostic(event_span, "the XML declaration is not supported", fix))
+        if is_valid_xml_declaration(content) {
+            return Ok(());
+        }
+        reject(
+            event_span,
+            "the XML declaration is not supported",
+            "write <?xml version=\"1.0\" encoding=\"UTF-8\"?>, or remove it",
+        )
     }
 
     fn finish_document(mut self, event_span: Span) -> Result<RawElement, Diagnostic> {
         if let Some(element) = self.open_elements.pop() {
-            return Err(diagnostic(
+            return reject(
                 element.name_span,
                 format!("<{}> is never closed", element.name),
-                unclosed_element_fix(&element.name),
-            ));
+                format!("write </{0}> where it ends, or <{0} …/> if it is empty", element.name),
+            );
         }
         self.root.ok_or_else(|| diagnostic(event_span, "the file has no element", "add a <Ruleset …>"))
     }
@@ -349,10 +341,6 @@ impl<'a> XmlTreeBuilder<'a> {
     }
 }
 
-fn unclosed_element_fix(name: &str) -> String {
-    format!("write </{name}> where it ends, or <{name} …/> if it is empty")
-}
-
 fn sanitized_excerpt(text: &str) -> String {
     text.chars().filter(|character| !character.is_control()).take(100).collect()
 }
@@ -360,9 +348,8 @@ fn sanitized_excerpt(text: &str) -> String {
 /// Whether `name` is an ASCII XML name without a colon.
 fn is_valid_name(name: &str) -> bool {
     let mut characters = name.chars();
-    characters.next().is_some_and(|first| first.is_alphabetic() || first == '_')
-        && characters.all(|character| character.is_alphanumeric() || "_-.".contains(character))
-        && name.is_ascii()
+    characters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
+        && characters.all(|character| character.is_ascii_alphanumeric() || "_-.".contains(character))
 }
 
 fn is_valid_xml_declaration(content: &str) -> bool {

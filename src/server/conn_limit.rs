@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 use tokio::time::Instant;
 
 use crate::api::layer::call_report::RpcObserver;
-use crate::server::h2_frame_limit::{Rate, TokenBucket};
+use crate::server::token_bucket::{Rate, TokenBucket};
 use crate::telemetry::label::ConnectionRejection;
 
 /// Limit of prefixes kept only for their connect rate. Beyond it, idle prefixes are dropped and get a full burst again.
@@ -66,8 +66,8 @@ struct ConnectionCounts {
 #[derive(Debug)]
 struct PrefixState {
     open_connections: u32,
-    /// Time at which the connect rate's token bucket is full again.
-    connect_bucket_full_at: Instant,
+    /// Token bucket of new connections.
+    connect_bucket: TokenBucket,
     /// Token bucket of control frames, shared by the prefix's connections.
     frame_bucket: Arc<Mutex<TokenBucket>>,
 }
@@ -106,8 +106,7 @@ impl ConnectionLimiter {
         if counts.total >= self.limits.total {
             return Err(ConnectionRejection::MaxConnections);
         }
-        let state =
-            counts.prefixes.entry(prefix).or_insert_with(|| PrefixState::new(now, self.limits.control_frame_rate));
+        let state = counts.prefixes.entry(prefix).or_insert_with(|| PrefixState::new(&self.limits, now));
         let frame_bucket = match trust {
             PeerTrust::TrustedPeer if state.open_connections >= self.limits.per_trusted_peer => {
                 return Err(ConnectionRejection::MaxPerIp);
@@ -117,11 +116,7 @@ impl ConnectionLimiter {
                 if state.open_connections >= self.limits.per_prefix {
                     return Err(ConnectionRejection::MaxPerIp);
                 }
-                let full_at = state.connect_bucket_full_at.max(now) + self.limits.connect_interval;
-                if full_at > now + self.limits.connect_interval * self.limits.per_prefix {
-                    return Err(ConnectionRejection::RatePerIp);
-                }
-                state.connect_bucket_full_at = full_at;
+                state.connect_bucket.take(1, now).map_err(|_| ConnectionRejection::RatePerIp)?;
                 Some(state.frame_bucket.clone())
             }
         };
@@ -136,18 +131,19 @@ impl ConnectionLimiter {
 
 impl PrefixState {
     /// State of a prefix without connections.
-    fn new(now: Instant, control_frame_rate: Rate) -> Self {
+    fn new(limits: &ConnectionLimits, now: Instant) -> Self {
+        let connect_rate = Rate { burst: limits.per_prefix, interval: limits.connect_interval };
         Self {
             open_connections: 0,
-            connect_bucket_full_at: now,
-            frame_bucket: Arc::new(Mutex::new(TokenBucket::new(control_frame_rate, now))),
+            connect_bucket: TokenBucket::new(connect_rate, now),
+            frame_bucket: Arc::new(Mutex::new(TokenBucket::new(limits.control_frame_rate, now))),
         }
     }
 
     /// Whether the state differs from that of a new prefix, so that it must be kept.
     fn differs_from_new(&self, now: Instant) -> bool {
         self.open_connections > 0
-            || self.connect_bucket_full_at > now
+            || !self.connect_bucket.is_full(now)
             || !self.frame_bucket.lock().unwrap_or_else(PoisonError::into_inner).is_full(now)
     }
 }

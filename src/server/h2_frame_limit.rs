@@ -9,9 +9,10 @@
 //! connection that does not start with the HTTP/2 preface is not limited.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use tokio::time::Instant;
+
+use crate::server::token_bucket::{Rate, RateExceeded, TokenBucket};
 
 /// Connection preface of HTTP/2 (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -31,27 +32,6 @@ const FREE_FRAMES_PER_REQUEST: u32 = 4;
 /// Free control frames per response frame. A Go client sends a window update and a PING after each; a Dart client sends
 /// two window updates.
 const FREE_FRAMES_PER_RESPONSE_FRAME: u32 = 3;
-
-/// Rate of a token bucket.
-#[derive(Clone, Copy, Debug)]
-pub struct Rate {
-    /// Tokens in a full bucket.
-    pub burst: u32,
-    /// Time until one token is added.
-    pub interval: Duration,
-}
-
-/// Token bucket (GCRA): stores the time at which it will be full.
-#[derive(Clone, Copy, Debug)]
-pub struct TokenBucket {
-    rate: Rate,
-    /// Time at which the bucket is full again.
-    full_at: Instant,
-}
-
-/// The bucket has too few tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RateExceeded;
 
 /// Control frame limiter of one connection.
 #[derive(Debug)]
@@ -82,29 +62,6 @@ struct FrameHeaderParser {
     header_len: usize,
     /// Payload bytes until the next header.
     payload_left: u32,
-}
-
-impl TokenBucket {
-    /// Creates a full bucket.
-    pub fn new(rate: Rate, now: Instant) -> Self {
-        Self { rate, full_at: now }
-    }
-
-    /// Takes `count` tokens. Fails, and takes none, if there are fewer.
-    pub fn take(&mut self, count: u32, now: Instant) -> Result<(), RateExceeded> {
-        let Rate { burst, interval } = self.rate;
-        let full_at = self.full_at.max(now) + interval * count;
-        if full_at > now + interval * burst {
-            return Err(RateExceeded);
-        }
-        self.full_at = full_at;
-        Ok(())
-    }
-
-    /// Whether the bucket is full, like a new one.
-    pub fn is_full(&self, now: Instant) -> bool {
-        self.full_at <= now
-    }
 }
 
 impl FrameLimiter {
@@ -151,7 +108,7 @@ impl FrameLimiter {
     }
 
     fn add_free_frames(&mut self, count: u32) {
-        self.free_frames = (self.free_frames + count).min(self.connection_bucket.rate.burst);
+        self.free_frames = (self.free_frames + count).min(self.connection_bucket.burst());
     }
 
     fn take_from_buckets(&mut self, count: u32, now: Instant) -> Result<(), RateExceeded> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::server::h2_frame_limit::Rate;
+use crate::server::token_bucket::Rate;
 
 /// Limits and timeouts of connections.
 #[derive(Clone, Debug)]

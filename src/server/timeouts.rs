@@ -212,7 +212,7 @@ mod tests {
 
     use super::*;
     use crate::server::conn_limit::{ConnectionLimiter, ConnectionLimits, PeerTrust};
-    use crate::server::h2_frame_limit::Rate;
+    use crate::server::token_bucket::Rate;
 
     const LONG_TIMEOUT: Duration = Duration::from_secs(3_600);
     const RATE: Rate = Rate { burst: 10, interval: LONG_TIMEOUT };

@@ -74,10 +74,6 @@ impl PostgresStore {
 
     /// Time of the database's clock, to set the server's clock at startup.
     pub async fn database_time(&self) -> Result<UnixMs, StoreError> {
-        #[cfg(feature = "mutants")]
-        if crate::store::mutant::is("expiry_by_the_local_clock") {
-            return Ok(crate::clock::Clock::now(&crate::clock::SystemClock::start()));
-        }
         self.run_exclusive(|mut session| async move {
             let now_ms: i64 = query_within!(session.connection, OPERATION_TIMEOUT, "reading the time", |connection| {
                 sqlx::query_scalar(READ_DATABASE_TIME).fetch_one(&mut *connection)

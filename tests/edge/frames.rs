@@ -137,7 +137,7 @@ async fn attackers_who_wait_are_sent_away() {
     report.end();
 }
 
-/// SEC-1, mutant M10: without our settings the same attacks do harm, so that they would be noticed.
+/// SEC-1: without our settings the same attacks do harm, so that they would be noticed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_librarys_own_settings_fare_worse() {
     let mut report = Report::begin("the library's own settings").await;

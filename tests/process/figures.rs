@@ -83,7 +83,7 @@ impl Chapter {
 
     /// Whether a planted fault has been noticed, so that looking further would only take time.
     pub(crate) fn is_enough(&self) -> bool {
-        !self.violations.is_empty() && std::env::var_os("MUTANT").is_some()
+        !self.violations.is_empty() && std::env::var_os("FAILPOINTS").is_some()
     }
 
     /// Prints the figures, and fails if there were violations.

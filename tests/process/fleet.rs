@@ -41,8 +41,8 @@ impl Fleet {
         let keys = ["--token-key-file", &key, "--match-key-file", &match_key];
         let arguments = [&["--store", url, "--trusted-proxies", "127.0.0.0/8"], &keys[..], more].concat();
         let arguments = arguments.into_iter().map(str::to_owned).collect();
-        let mutant = std::env::var_os("MUTANT").and_then(|it| it.into_string().ok());
-        let settings = mutant.map(|name| ("MUTANT".to_owned(), name)).into_iter().collect();
+        let fail_points = std::env::var_os("FAILPOINTS").and_then(|it| it.into_string().ok());
+        let settings = fail_points.map(|points| ("FAILPOINTS".to_owned(), points)).into_iter().collect();
         Self { folder, arguments, settings, places: (0..count).map(|_| Place::default()).collect() }
     }
 

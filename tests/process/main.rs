@@ -10,6 +10,8 @@ mod audit;
 mod cancels;
 #[cfg(test)]
 mod clock;
+#[cfg(all(test, feature = "failpoints"))]
+mod failpoints;
 #[cfg(test)]
 mod feed;
 #[cfg(test)]
@@ -24,8 +26,6 @@ mod locks;
 mod lost_acks;
 #[cfg(test)]
 mod matches;
-#[cfg(all(test, feature = "mutants"))]
-mod mutants;
 #[cfg(test)]
 mod outages;
 #[cfg(test)]

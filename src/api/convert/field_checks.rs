@@ -10,7 +10,7 @@ use crate::domain::limit;
 const TOKEN_BYTES_MAX: usize = 512;
 
 /// Checks a required text: not empty, at most `limit::STRING_BYTES_MAX` bytes.
-pub(in crate::api) fn check_required_text(text: &str, path: impl Display + Copy, problems: &mut FieldErrors) {
+pub(crate) fn check_required_text(text: &str, path: impl Display + Copy, problems: &mut FieldErrors) {
     if text.is_empty() {
         problems.add(path, "is missing; send a non-empty text");
     }
@@ -18,7 +18,7 @@ pub(in crate::api) fn check_required_text(text: &str, path: impl Display + Copy,
 }
 
 /// Checks a text of at most `limit::STRING_BYTES_MAX` bytes; it may be empty.
-pub(in crate::api) fn check_text_len(text: &str, path: impl Display + Copy, problems: &mut FieldErrors) {
+pub(crate) fn check_text_len(text: &str, path: impl Display + Copy, problems: &mut FieldErrors) {
     let max = limit::STRING_BYTES_MAX;
     if text.len() > max {
         problems.add(path, format!("has {} bytes; at most {max} are allowed", text.len()));
@@ -27,7 +27,7 @@ pub(in crate::api) fn check_text_len(text: &str, path: impl Display + Copy, prob
 
 /// Checks that a number is finite and small enough for differences and squares. Negative zero and subnormal numbers
 /// become zero, so that equal values have equal bits.
-pub(in crate::api) fn checked_number(number: f64, path: impl Display + Copy, problems: &mut FieldErrors) -> f64 {
+pub(crate) fn checked_number(number: f64, path: impl Display + Copy, problems: &mut FieldErrors) -> f64 {
     let max = limit::NUMBER_MAGNITUDE_MAX;
     if !(-max..=max).contains(&number) {
         problems.add(path, format!("is {number}; must be a number from -{max:e} to {max:e}"));
@@ -37,11 +37,7 @@ pub(in crate::api) fn checked_number(number: f64, path: impl Display + Copy, pro
 }
 
 /// Checks a number of at least 0.
-pub(in crate::api) fn checked_non_negative_number(
-    value: f64,
-    path: impl Display + Copy,
-    problems: &mut FieldErrors,
-) -> f64 {
+pub(crate) fn checked_non_negative_number(value: f64, path: impl Display + Copy, problems: &mut FieldErrors) -> f64 {
     let value = checked_number(value, path, problems);
     if value < 0.0 {
         problems.add(path, format!("is {value}; must not be negative"));
@@ -50,7 +46,7 @@ pub(in crate::api) fn checked_non_negative_number(
 }
 
 /// Checks a measured round trip, milliseconds.
-pub(in crate::api) fn checked_round_trip_ms(ms: f32, path: impl Display + Copy, problems: &mut FieldErrors) -> f32 {
+pub(crate) fn checked_round_trip_ms(ms: f32, path: impl Display + Copy, problems: &mut FieldErrors) -> f32 {
     let max = limit::ROUND_TRIP_MS_MAX;
     if !(0.0..=max).contains(&ms) {
         problems.add(path, format!("is {ms}; must be from 0 to {max} milliseconds"));
@@ -60,7 +56,7 @@ pub(in crate::api) fn checked_round_trip_ms(ms: f32, path: impl Display + Copy, 
 }
 
 /// Checks an integer in the range `min` to `max`; returns it clamped.
-pub(in crate::api) fn checked_integer(
+pub(crate) fn checked_integer(
     value: i32,
     min: i32,
     max: i32,
@@ -78,12 +74,7 @@ pub(in crate::api) fn checked_integer(
 }
 
 /// Checks that a list has at most `max` entries. Returns false if it has more: its entries need no further checks.
-pub(in crate::api) fn check_list_len(
-    len: usize,
-    max: usize,
-    path: impl Display + Copy,
-    problems: &mut FieldErrors,
-) -> bool {
+pub(crate) fn check_list_len(len: usize, max: usize, path: impl Display + Copy, problems: &mut FieldErrors) -> bool {
     if len > max {
         problems.add(path, format!("has {len} entries; at most {max} are allowed"));
     }
@@ -91,20 +82,20 @@ pub(in crate::api) fn check_list_len(
 }
 
 /// Checks that a value has at most `max` bytes.
-pub(in crate::api) fn check_byte_len(len: usize, max: usize, path: impl Display + Copy, problems: &mut FieldErrors) {
+pub(crate) fn check_byte_len(len: usize, max: usize, path: impl Display + Copy, problems: &mut FieldErrors) {
     if len > max {
         problems.add(path, format!("has {len} bytes; at most {max} are allowed"));
     }
 }
 
 /// Checks the size of a token; returns it unchanged.
-pub(in crate::api) fn checked_token(token: Vec<u8>, path: impl Display + Copy, problems: &mut FieldErrors) -> Vec<u8> {
+pub(crate) fn checked_token(token: Vec<u8>, path: impl Display + Copy, problems: &mut FieldErrors) -> Vec<u8> {
     check_byte_len(token.len(), TOKEN_BYTES_MAX, path, problems);
     token
 }
 
 /// Checks an idempotency key. An anonymous caller has no other proof of identity, so its key must be hard to guess.
-pub(in crate::api) fn check_idempotency_key(
+pub(crate) fn check_idempotency_key(
     key: &str,
     is_anonymous: bool,
     path: impl Display + Copy,
@@ -120,7 +111,7 @@ pub(in crate::api) fn check_idempotency_key(
 }
 
 /// Parses an advertisement id; `None` if it is malformed.
-pub(in crate::api) fn parse_advertisement_id(
+pub(crate) fn parse_advertisement_id(
     text: &str,
     path: impl Display + Copy,
     problems: &mut FieldErrors,
@@ -133,7 +124,7 @@ pub(in crate::api) fn parse_advertisement_id(
 }
 
 /// Parses a reservation id; `None` if it is malformed.
-pub(in crate::api) fn parse_reservation_id(
+pub(crate) fn parse_reservation_id(
     text: &str,
     path: impl Display + Copy,
     problems: &mut FieldErrors,
@@ -145,7 +136,7 @@ pub(in crate::api) fn parse_reservation_id(
     id
 }
 
-pub(in crate::api) fn invalid_id_message(text: &str) -> &'static str {
+pub(crate) fn invalid_id_message(text: &str) -> &'static str {
     if text.is_empty() {
         "is missing; send the id that the server returned"
     } else {

@@ -1,11 +1,14 @@
 //! Conversion of Rating service requests: match results, ratings, leaderboards, history, feedback, match export.
 
+mod paging;
 mod to_proto;
 
+pub use self::paging::RatingHistoryQuery;
 pub use self::to_proto::{
     export_matches_response, leaderboard_response, rating_history_response, ratings_response, report_result_response,
 };
 
+use crate::api::convert::rating::paging::decode_page_token;
 use crate::api::convert::{EntryPoint, FieldErrors, field_checks};
 use crate::api::pb;
 use crate::api::status::Rejection;
@@ -23,19 +26,6 @@ const PAGE_SIZE_DEFAULT: usize = 20;
 
 /// Default page size of ExportMatches.
 const EXPORT_PAGE_SIZE_DEFAULT: usize = 100;
-
-/// Page of a user's rating history.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RatingHistoryQuery {
-    /// Matchmaking set.
-    pub set_id: SetId,
-    /// User whose history is read.
-    pub user: UserKey,
-    /// Entries per page.
-    pub page_size: usize,
-    /// End of the previous page: only entries older than this time, or at it with a lower match number.
-    pub before: Option<(UnixMs, u32)>,
-}
 
 impl EntryPoint {
     /// Reads a match result reported by its host: a game server or a peer.
@@ -330,15 +320,4 @@ fn user_keys(wire: &[String], path: &str, problems: &mut FieldErrors) -> Vec<Use
         field_checks::check_required_text(user, format_args!("{path}[{index}]"), problems);
     }
     wire.iter().map(|user| UserKey::from_name(user)).collect()
-}
-
-/// Splits a page token into its number and its id; `None` if it is malformed.
-fn decode_page_token(token: &[u8]) -> Option<(u64, [u8; 16])> {
-    let (number, id) = token.split_at_checked(8)?;
-    Some((u64::from_be_bytes(number.try_into().ok()?), id.try_into().ok()?))
-}
-
-/// Builds a page token from a number and an id.
-fn encode_page_token(number: u64, id: &[u8; 16]) -> Vec<u8> {
-    number.to_be_bytes().into_iter().chain(*id).collect()
 }

@@ -16,7 +16,7 @@ use crate::engine::command::PartyConsents;
 pub(super) const SESSION_COMPOSITION_FIELD: &str = "session_composition";
 
 /// Reads a required session composition.
-pub(in crate::api) fn required_session(
+pub(crate) fn required_session(
     wire: Option<pb::SessionCompositionData>,
     origin: ValueOrigin,
     problems: &mut FieldErrors,

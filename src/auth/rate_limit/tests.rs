@@ -1,10 +1,13 @@
 //! Rate limits under excessive callers, retry delays, shared prefixes, stream permits and memory bounds.
 
+use std::net::Ipv6Addr;
 use std::sync::atomic::AtomicU32;
 
 use super::*;
+use crate::auth::identity::Role;
 use crate::clock::ManualClock;
 use crate::config::DEFAULT_RATE_LIMITS;
+use crate::domain::id::UserKey;
 
 const START: UnixMs = UnixMs(1_700_000_000_000);
 
@@ -127,7 +130,7 @@ fn rate_limit_applies_to_authentication_failures() {
     assert_eq!(rate_limits.consume_auth_failure(address), Ok(()));
 }
 
-/// Mutant M14: a cancelled call is not refunded; only the permit of a stream is returned when the stream ends.
+/// SEC-11: a cancelled call is not refunded; only the permit of a stream is returned when the stream ends.
 #[test]
 fn stream_permit_is_returned_on_drop_and_calls_are_not() {
     let RateLimitFixture { rate_limits, .. } = fixture();

@@ -10,7 +10,7 @@ use governor::nanos::Nanos;
 use governor::state::StateStore;
 use governor::state::keyed::ShrinkableKeyedStateStore;
 
-use crate::auth::rate_limit::RateLimitKey;
+use crate::auth::rate_limit::caller::RateLimitKey;
 use crate::clock::Clock;
 
 /// Number of shards, each with its own lock, so that calls rarely contend.

@@ -1,6 +1,5 @@
 //! Claims of the signed tokens, and their binary encodings.
 
-use crate::auth::token::encode_subject;
 use crate::domain::advertisement::AdvertisementKind;
 use crate::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey};
 use crate::domain::time::UnixMs;
@@ -95,6 +94,16 @@ pub trait Claim: Sized {
 
     /// Decodes the output of `encode`; `None` for invalid bytes.
     fn decode(bytes: &[u8]) -> Option<Self>;
+}
+
+/// Encodes an optional caller in 17 bytes; no caller and a key of zeros differ in the first byte.
+pub(super) fn encode_subject(subject: Option<UserKey>) -> [u8; 17] {
+    let mut bytes = [0; 17];
+    if let Some(subject) = subject {
+        bytes[0] = 1;
+        bytes[1..].copy_from_slice(subject.as_bytes());
+    }
+    bytes
 }
 
 /// Reads the fields of an encoded claim, front to back.

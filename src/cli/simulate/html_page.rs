@@ -102,7 +102,7 @@ fn calibration_plot(statistics: &SimStatistics) -> anyhow::Result<String> {
 }
 
 /// HTML page with header, plots and table.
-pub(super) fn render_page(header: &str, table: &str, plots: &[String]) -> String {
+pub fn render_page(header: &str, table: &str, plots: &[String]) -> String {
     let title = header.lines().next().unwrap_or("fireteam simulate");
     let style = "body{font-family:sans-serif;max-width:84rem;margin:2rem auto;padding:0 1rem}\
                  section{display:flex;flex-wrap:wrap;gap:1rem}pre{overflow-x:auto}svg{max-width:100%;height:auto}";

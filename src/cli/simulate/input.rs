@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
-use crate::cli::simulate::SimulateFlags;
+use crate::cli::simulate::flags::SimulateFlags;
 use crate::domain::ruleset::Ruleset;
 use crate::rules;
 use crate::sim::city_map::CityMap;

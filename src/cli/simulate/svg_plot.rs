@@ -5,10 +5,13 @@ use plotters::prelude::{
     BLACK, ChartBuilder, Circle, Color, IntoDrawingArea, LineSeries, PathElement, RGBColor, SVGBackend, WHITE,
 };
 
-/// Data series: its name, and its points from left to right.
-pub(super) struct Series {
-    pub(super) name: String,
-    pub(super) points: Vec<(f64, f64)>,
+/// Data series of a plot.
+#[derive(Clone, Debug)]
+pub struct Series {
+    /// Name in the legend.
+    pub name: String,
+    /// Points from left to right.
+    pub points: Vec<(f64, f64)>,
 }
 
 /// Maximum number of points of a series; more are not visible.
@@ -36,7 +39,7 @@ const PLOT_SIZE_PX: (u32, u32) = (640, 360);
 const LABEL_FONT: (&str, u32) = ("sans-serif", 15);
 
 /// Line plot of several series; empty without an area to draw.
-pub(super) fn line_plot(title: &str, (x, y): (&str, &str), series: &[Series]) -> anyhow::Result<String> {
+pub fn line_plot(title: &str, (x, y): (&str, &str), series: &[Series]) -> anyhow::Result<String> {
     let points = || series.iter().flat_map(|one_series| &one_series.points);
     let min_of = |coordinate: fn(&(f64, f64)) -> f64| points().map(coordinate).fold(f64::INFINITY, f64::min);
     let max_of = |coordinate: fn(&(f64, f64)) -> f64| points().map(coordinate).fold(f64::NEG_INFINITY, f64::max);

@@ -23,7 +23,7 @@ use crate::engine::adverts::writer_command::AdvertWriterCommand;
 use crate::engine::common::Common;
 use crate::engine::error::EngineError;
 use crate::engine::writer_inbox::{WRITER_INBOX_CAPACITY, submit_command};
-use crate::store::{AdvertFeed, FeedBatch, StoreError, mutant};
+use crate::store::{AdvertFeed, FeedBatch, StoreError};
 
 /// Maximum attempts of the initial read. The store may be slow when several replicas start at once.
 const INITIAL_READ_ATTEMPTS_MAX: usize = 5;
@@ -114,9 +114,7 @@ async fn load_from_feed(
 ) -> Result<(), StoreError> {
     let clock = &state.common.clock;
     let (feed_batch, read_started_at) = read_initial_feed(state, feed).await?;
-    if !mutant::is("expiry_by_the_local_clock") {
-        clock.sync_to_store_clock(feed_batch.read_at, read_started_at);
-    }
+    clock.sync_to_store_clock(feed_batch.read_at, read_started_at);
     replication.store_health.record_success(clock.now());
     state.apply_feed(feed_batch, 0, &mut LocalChangeLog::default(), replication);
     Ok(())

@@ -10,7 +10,7 @@ use crate::engine::adverts::replication_state::ReplicationState;
 use crate::engine::adverts::writer_command::AdvertWriterCommand;
 use crate::engine::common::Common;
 use crate::engine::follow_feed::{FollowedFeed, follow_feed};
-use crate::store::{AdvertFeed, FeedBatch, StoreError, mutant};
+use crate::store::{AdvertFeed, FeedBatch, StoreError};
 
 /// Feed of a shared store, with the rows to read again.
 struct AdvertFeedReader {
@@ -74,9 +74,7 @@ impl FollowedFeed for AdvertFeedReader {
         let read_started_at = clock.now();
         match self.feed.read_batch(&reread_ids).await {
             Ok(feed_batch) => {
-                if !mutant::is("expiry_by_the_local_clock") {
-                    clock.sync_to_store_clock(feed_batch.read_at, read_started_at);
-                }
+                clock.sync_to_store_clock(feed_batch.read_at, read_started_at);
                 replication.store_health.record_success(clock.now());
                 Ok(AdvertFeedRead { feed_batch, as_of })
             }

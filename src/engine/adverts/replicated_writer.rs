@@ -7,7 +7,7 @@ use crate::engine::adverts::advert_state::AdvertState;
 use crate::engine::adverts::replication_state::{LocalChangeLog, ReplicationState};
 use crate::engine::adverts::store_outage::UnwrittenAdverts;
 use crate::engine::adverts::writer_command::AdvertWriterCommand;
-#[cfg(feature = "mutants")]
+#[cfg(feature = "failpoints")]
 use crate::engine::fail_points;
 use crate::store::{AdvertWrite, FeedBatch, VersionStep};
 
@@ -34,9 +34,9 @@ impl ReplicatedWriter {
         if self.replication.store_health.is_down() {
             return self.handle_without_store(state, commands);
         }
-        #[cfg(not(feature = "mutants"))]
+        #[cfg(not(feature = "failpoints"))]
         let result = state.common.store.commit(writes).await;
-        #[cfg(feature = "mutants")]
+        #[cfg(feature = "failpoints")]
         let result = fail_points::commit_unless_client_gone(&*state.common.store, &commands, writes).await;
         match result {
             Ok(committed) => {

@@ -1,5 +1,7 @@
 //! Frame limit tests: floods are rejected in any read sizes, normal clients never are.
 
+use std::time::Duration;
+
 use super::*;
 
 const SETTINGS: u8 = 4;

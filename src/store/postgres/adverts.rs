@@ -23,6 +23,8 @@ use crate::store::postgres::PostgresStore;
 use crate::store::postgres::adverts::feed::AdvertFeedRows;
 use crate::store::postgres::adverts::statements as sql;
 use crate::store::postgres::connection::change_feed::ChangeFeed;
+#[cfg(feature = "failpoints")]
+use crate::store::postgres::connection::fail_points;
 use crate::store::postgres::connection::purge::purge_rows;
 use crate::store::postgres::connection::slot::{OPERATION_TIMEOUT, query_within};
 use crate::store::postgres::connection::write_session::{WriteSession, run_exclusive_on};
@@ -49,8 +51,8 @@ impl Store for PostgresStore {
         if batch.is_empty() {
             return Ok(CommitResult::default());
         }
-        #[cfg(feature = "mutants")]
-        if crate::store::mutant::is("transaction_in_the_handler") {
+        #[cfg(feature = "failpoints")]
+        if fail_points::cancels_commit_with_client() {
             return transaction::commit_batch(&mut *self.advert_session.lock().await, batch).await;
         }
         let batch = batch.to_vec();

@@ -3,9 +3,9 @@
 pub(super) mod change_feed;
 pub(super) mod commit;
 pub(super) mod cursor;
+#[cfg(feature = "failpoints")]
+pub(super) mod fail_points;
 pub(super) mod listen;
-#[cfg(feature = "mutants")]
-mod mutant;
 mod notify_throttle;
 pub(super) mod open;
 pub(super) mod purge;

@@ -143,9 +143,11 @@ const LAYERS: &[Layer] = &[
             "anyhow",
             "clap",
             "csv",
+            "http",
             "humantime",
             "indicatif",
             "plotters",
+            "prost",
             "rand",
             "serde",
             "serde_json",
@@ -153,6 +155,7 @@ const LAYERS: &[Layer] = &[
             "toml",
             "tonic",
             "tonic_health",
+            "tonic_prost",
             "tracing",
         ],
     },
@@ -166,7 +169,7 @@ const ANY: &[&str] = &["*"];
 
 /// Small value crates that any layer may name. Every other dependency of Cargo.toml is named only by the layers that
 /// list it, so a new one has to say where it belongs.
-const COMMON: &[&str] = &["async_trait", "futures_core", "hashbrown", "sha2", "thiserror"];
+const COMMON: &[&str] = &["async_trait", "fail", "futures_core", "hashbrown", "sha2", "thiserror"];
 
 /// What breaks replay: the clock, the dice, the disk, threads, and orders that differ from run to run.
 const FORBIDDEN_IN_DOMAIN: &[&str] = &[

@@ -8,7 +8,7 @@ use crate::support::source_tree::{self, SourceFile, assert_exact_violations, ass
 const CRATES: &[&str] = &["src/", "crates/fireteam-domain/src/", "crates/fireteam-sim/src/", "clients/rust/src/"];
 
 /// Crates with import circles that are still to be cut. This list only shrinks, and ends empty.
-const CIRCLES_PENDING: &[&str] = &["src/", "clients/rust/src/"];
+const CIRCLES_PENDING: &[&str] = &["clients/rust/src/"];
 
 /// Definitions of one type name that are allowed in `src` and `crates`.
 const DEFINITIONS_MAX: usize = 2;
@@ -18,9 +18,6 @@ const EXEMPT_NAMES: &[&str] = &["Item", "Error", "Future", "Response", "Output",
 
 /// Inherent impls outside the file or folder of their type: `file: Type`. This list may only shrink.
 const STRAY_IMPLS: &[&str] = &[
-    "src/api/envelope.rs: MatchmakingHandler",
-    "src/config/rate_limits.rs: ConfigErrors",
-    "src/config/security.rs: ConfigErrors",
 ];
 
 #[test]

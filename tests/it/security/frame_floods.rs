@@ -11,7 +11,7 @@ use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Endpoint;
 
-use fireteam::server::h2_frame_limit::Rate;
+use fireteam::server::token_bucket::Rate;
 use fireteam::server::limits::EdgeLimits;
 
 use crate::api::cpp_client::{run_demo, session_demo};

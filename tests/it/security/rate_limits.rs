@@ -131,7 +131,7 @@ async fn rate_limit_of_streams_counts_all_connections_of_a_caller() {
     second.connect(request_from(FIRST_ADDRESS, idle())).await.expect("below the limit again");
 }
 
-/// SEC-11, mutant M14: a failed call is charged, and a closed stream refunds nothing.
+/// SEC-11: a failed call is charged, and a closed stream refunds nothing.
 #[tokio::test]
 async fn rate_limit_charges_failed_and_cancelled_calls() {
     let server = TestServer::start_with_config(set_small_rate_limits).await;

@@ -125,7 +125,6 @@ fn wrong_questions_are_answered() {
         (&[&duel, "--hours", "0"], "hours is 0"),
         (&[&duel, "--seeds", "0"], "1..=1000"),
         (&[&duel, "--latencies", "pings.csv"], "--latency-sites"),
-        (&["--study", "elo"], "elo-glicko"),
     ];
     for (arguments, wanted) in cases {
         let run = simulate(folder.path(), arguments);

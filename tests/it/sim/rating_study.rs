@@ -1,10 +1,28 @@
 //! The thesis's study of Elo and Glicko, held against its headlines and against what was recomputed.
 
+use clap::Parser as _;
 use fireteam::domain::ruleset::rating::{RatingSpec, RatingSystem};
 use fireteam::sim::rating_study::{
     ConvergencePoint, EXTENDED_STUDY_MATCHES, HISTOGRAM_BIN_POINTS, STUDY_MATCHES, STUDY_PLAYERS, StudyResult,
     StudyScheme, TRUE_SKILL_SD, run_study, studied_systems,
 };
+
+/// The example that runs the study.
+#[path = "../../../examples/rating_study.rs"]
+#[expect(dead_code, reason = "only its flags are tested")]
+mod example;
+
+/// A wrong scheme ends with code 2, and the error lists the schemes.
+#[test]
+fn rating_study_example_rejects_an_unknown_scheme() {
+    let parse = |scheme: &str| example::StudyFlags::try_parse_from(["rating_study", "--scheme", scheme]);
+    let error = parse("elo").unwrap_err();
+    assert_eq!(error.exit_code(), 2, "{error}");
+    for scheme in ["all-against-all", "one-order", "two-teams"] {
+        assert!(error.to_string().contains(scheme), "{error}");
+        assert!(parse(scheme).is_ok(), "{scheme}");
+    }
+}
 
 fn outcomes(reading: StudyScheme, seed: u64) -> [StudyResult; 2] {
     studied_systems().map(|(name, spec): (&'static str, RatingSpec)| {

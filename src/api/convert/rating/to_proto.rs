@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::api::convert::rating::{RatingHistoryQuery, encode_page_token};
+use crate::api::convert::rating::paging::{RatingHistoryQuery, encode_page_token};
 use crate::api::pb;
 use crate::domain::id::UserKey;
 use crate::domain::match_result::{RatingHistoryEntry, RatingUpdate, SideRank, UnratedReason};

@@ -13,7 +13,6 @@ use crate::domain::id::AdvertisementId;
 use crate::store::adverts::touched_keys::TouchedAdvertKeys;
 use crate::store::adverts::{AdvertVersion, AdvertWrite, CommitResult, VersionStep, WriteOutcome, transaction_label};
 use crate::store::error::StoreError;
-use crate::store::mutant;
 use crate::store::postgres::adverts::fast_path::{self, FastPathBatch};
 use crate::store::postgres::adverts::rows_before::AdvertRowsBefore;
 use crate::store::postgres::adverts::statements as sql;
@@ -27,7 +26,7 @@ pub(super) async fn commit_batch(
     session: &mut WriteSession,
     batch: &[AdvertWrite],
 ) -> Result<CommitResult, StoreError> {
-    let fast_path = FastPathBatch::from_batch(batch).filter(|_| !mutant::is("acknowledge_before_commit"));
+    let fast_path = FastPathBatch::from_batch(batch).filter(|_| !commit::acknowledges_before_commit());
     commit::commit_with_retries(session, AdvertTransaction { batch, fast_path }).await
 }
 

@@ -10,7 +10,6 @@ use crate::domain::id::AdvertisementId;
 use crate::domain::time::UnixMs;
 use crate::store::adverts::Reservation;
 use crate::store::adverts::apply_writes::AdvertRows;
-use crate::store::mutant;
 use crate::store::postgres::adverts::rows_before::AdvertRowsBefore;
 use crate::store::postgres::adverts::statements as sql;
 use crate::store::postgres::connection::commit::{CommitError, check_row_count};
@@ -127,7 +126,7 @@ impl<'a> AdvertRowChanges<'a> {
 
     /// Executes all statements. Deletes run first; otherwise they would remove the new rows.
     pub(super) async fn write(&self, connection: &mut PgConnection) -> Result<(), CommitError> {
-        if mutant::is("reservation_in_a_transaction_of_its_own") {
+        if commits_reservations_separately() {
             self.write_reservations(connection).await?;
             connection.execute("commit").await?;
             connection.execute("begin").await?;
@@ -172,7 +171,7 @@ impl<'a> AdvertRowChanges<'a> {
                 self.expiry_updates.iter().map(|(.., heartbeat_owner)| *heartbeat_owner).collect();
             query.bind(expires_at).bind(heartbeat_owners).execute(&mut *connection).await?;
         }
-        if mutant::is("reservation_in_a_transaction_of_its_own") {
+        if commits_reservations_separately() {
             return Ok(());
         }
         self.write_reservations(connection).await
@@ -237,4 +236,10 @@ fn advertisement_uuids<'a>(ids: impl IntoIterator<Item = &'a AdvertisementId>) -
 
 fn deleted_until_column(tombstones: &[(AdvertisementId, UnixMs)]) -> Vec<i64> {
     tombstones.iter().map(|(_, until)| to_ms(*until)).collect()
+}
+
+/// Whether the fail point is on that commits reservations in a transaction of their own.
+fn commits_reservations_separately() -> bool {
+    fail::fail_point!("commit_reservations_separately", |_| true);
+    false
 }

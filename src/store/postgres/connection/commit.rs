@@ -9,8 +9,6 @@ use sqlx::types::Uuid;
 use tokio::time::Instant;
 
 use crate::store::error::StoreError;
-#[cfg(feature = "mutants")]
-use crate::store::mutant;
 use crate::store::postgres::connection::resolve_commit;
 use crate::store::postgres::connection::slot::{timeout_error, to_store_error};
 use crate::store::postgres::connection::statements::NOT_NULL_VIOLATION;
@@ -115,6 +113,12 @@ pub(in crate::store::postgres) trait BatchWork: Send {
     ) -> impl Future<Output = Result<Self::Output, StoreError>> + Send;
 }
 
+/// Whether the fail point is on that answers a client before the commit.
+pub(in crate::store::postgres) fn acknowledges_before_commit() -> bool {
+    fail::fail_point!("acknowledge_before_commit", |_| true);
+    false
+}
+
 /// Commits a batch and returns its result. On an error it was not committed, or the outcome is unknown.
 pub(in crate::store::postgres) async fn commit_with_retries<W: BatchWork>(
     session: &mut WriteSession,
@@ -126,19 +130,19 @@ pub(in crate::store::postgres) async fn commit_with_retries<W: BatchWork>(
         let batch_id = Uuid::from_u64_pair(session.replica_id.cast_unsigned(), session.batch_count);
         let notify = session.notify_throttle.should_notify();
         let attempt = CommitAttempt { batch_id, replica_id: session.replica_id, notify };
-        #[cfg_attr(feature = "mutants", expect(unused_mut, reason = "the connection is wrapped below"))]
+        #[cfg_attr(feature = "failpoints", expect(unused_mut, reason = "the connection is wrapped below"))]
         let mut connection = session.connection.take_connection().await?;
-        #[cfg(feature = "mutants")]
-        let mut connection = crate::store::postgres::connection::mutant::Pooled(Some(connection));
+        #[cfg(feature = "failpoints")]
+        let mut connection = crate::store::postgres::connection::fail_points::PooledConnection(Some(connection));
         let is_single_statement = work.is_single_statement();
         let written = tokio::time::timeout_at(deadline, work.write(&mut connection, &attempt)).await;
         let written = written.unwrap_or_else(|_| Err(attempt_timeout(is_single_statement)));
-        #[cfg(feature = "mutants")]
-        let mut connection = connection.whole();
+        #[cfg(feature = "failpoints")]
+        let mut connection = connection.into_inner();
         let (output, failure) = match written {
-            #[cfg(feature = "mutants")]
-            Ok(output) if mutant::is("acknowledge_before_commit") => {
-                crate::store::postgres::connection::mutant::commit_later(connection);
+            #[cfg(feature = "failpoints")]
+            Ok(output) if acknowledges_before_commit() => {
+                crate::store::postgres::connection::fail_points::commit_later(connection);
                 return Ok(output);
             }
             Ok(output) => {

@@ -6,7 +6,6 @@ use sqlx::types::Uuid;
 use tokio::time::Instant;
 
 use crate::store::error::StoreError;
-use crate::store::mutant;
 use crate::store::postgres::connection::slot::{ConnectionSlot, query_within, timeout_error};
 use crate::store::postgres::connection::write_session::WriteSession;
 
@@ -22,9 +21,7 @@ pub(in crate::store::postgres) async fn resolve_commit(
     session: &mut WriteSession,
     batch_id: Uuid,
 ) -> Result<bool, StoreError> {
-    if mutant::is("settle_by_guessing") {
-        return Ok(false);
-    }
+    fail::fail_point!("assume_not_committed", |_| Ok(false));
     let deadline = Instant::now() + RESOLVE_TIMEOUT;
     let (replica_id, statement) = (session.replica_id, session.abandon_statement);
     loop {

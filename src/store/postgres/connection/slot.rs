@@ -31,8 +31,8 @@ impl ConnectionSlot {
 
     /// Takes the connection, or opens one.
     pub(in crate::store::postgres) async fn take_connection(&mut self) -> Result<PgConnection, StoreError> {
-        #[cfg(feature = "mutants")]
-        if let Some(connection) = crate::store::postgres::connection::mutant::pooled() {
+        #[cfg(feature = "failpoints")]
+        if let Some(connection) = crate::store::postgres::connection::fail_points::take_pooled() {
             return Ok(connection);
         }
         if let Some(connection) = self.connection.take() {

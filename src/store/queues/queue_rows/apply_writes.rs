@@ -11,7 +11,6 @@ use crate::domain::lifecycle::penalty::next_penalty;
 use crate::domain::lifecycle::{Match, TicketFate};
 use crate::domain::queue::ticket::{Ticket, TicketEndReason};
 use crate::domain::time::UnixMs;
-use crate::store::mutant;
 use crate::store::queues::queue_rows::{QueueRows, TicketUser, match_purge_at, match_users, queue_key};
 use crate::store::queues::{PenaltySchedule, QueueOutcome, QueueWrite, StoredTicket, TicketState};
 
@@ -158,14 +157,9 @@ impl QueueRows {
     fn propose_match(&mut self, proposed: &Arc<Match>, now: UnixMs) -> QueueOutcome {
         let all: BTreeSet<TicketId> = proposed.tickets.iter().map(|match_ticket| match_ticket.ticket_id).collect();
         // An id in use cannot be proposed again.
-        let unavailable = if self.matches.contains_key(&proposed.id) {
-            all.clone()
-        } else if mutant::is("trust_the_lease") {
-            BTreeSet::new()
-        } else {
-            self.unavailable_tickets(proposed, now)
-        };
-        let partial = mutant::is("accept_partial_matches") && unavailable.len() < all.len();
+        let unavailable =
+            if self.matches.contains_key(&proposed.id) { all.clone() } else { self.unavailable_tickets(proposed, now) };
+        let partial = accepts_partial_matches() && unavailable.len() < all.len();
         if all.is_empty() || (!unavailable.is_empty() && !partial) {
             return QueueOutcome::TicketsUnavailable { tickets: unavailable.into_iter().collect() };
         }
@@ -184,6 +178,7 @@ impl QueueRows {
     /// Tickets that a proposal cannot take. Such a ticket does not wait, has expired, or has other users than the
     /// proposal says. Or one of its users is in a match or in another of the tickets.
     fn unavailable_tickets(&self, proposed: &Match, now: UnixMs) -> BTreeSet<TicketId> {
+        fail::fail_point!("skip_ticket_check", |_| BTreeSet::new());
         let mut proposed_users = BTreeSet::new();
         let mut unavailable = BTreeSet::new();
         for match_ticket in &proposed.tickets {
@@ -221,7 +216,7 @@ impl QueueRows {
         }
         let mut changed = BTreeMap::new();
         let mut leaving = BTreeSet::new();
-        let drop_requeued = mutant::is("forget_requeue");
+        let drop_requeued = drops_requeued_tickets();
         let match_id = updated_match.id;
         for (id, fate, expires_at) in ticket_fates {
             let Some(stored) = self.tickets.get(id) else { continue };
@@ -265,4 +260,16 @@ impl QueueRows {
         self.matches.insert(updated_match.id, Arc::clone(updated_match));
         QueueOutcome::MatchWritten { tickets: changed.into_values().collect() }
     }
+}
+
+/// Whether the fail point is on that accepts a match when some of its tickets are unavailable.
+fn accepts_partial_matches() -> bool {
+    fail::fail_point!("accept_partial_matches", |_| true);
+    false
+}
+
+/// Whether the fail point is on that does not return tickets to the queue.
+fn drops_requeued_tickets() -> bool {
+    fail::fail_point!("drop_requeued_tickets", |_| true);
+    false
 }

@@ -23,7 +23,7 @@ const NEAR_MISSES_DEFAULT: u32 = 5;
 const NEAR_MISSES_MAX: u32 = 50;
 
 /// Subject of an Explain request.
-pub(super) enum ExplainSubject {
+pub(crate) enum ExplainSubject {
     /// Waiting ticket.
     Ticket(TicketId),
     /// Search: matchmaking set, session, and milliseconds since the search began.
@@ -31,7 +31,7 @@ pub(super) enum ExplainSubject {
 }
 
 /// Reads the subject and the number of near misses to list.
-pub(super) fn explain_query(wire: pb::ExplainRequest) -> Result<(ExplainSubject, usize), Rejection> {
+pub(crate) fn explain_query(wire: pb::ExplainRequest) -> Result<(ExplainSubject, usize), Rejection> {
     let mut problems = EntryPoint::default().field_errors();
     let max_nearest = wire.max_nearest.unwrap_or(NEAR_MISSES_DEFAULT);
     if max_nearest > NEAR_MISSES_MAX {
@@ -59,7 +59,7 @@ pub(super) fn explain_query(wire: pb::ExplainRequest) -> Result<(ExplainSubject,
 }
 
 /// Converts the explanation of a search.
-pub(super) fn explain_search_response(
+pub(crate) fn explain_search_response(
     set_id: SetId,
     searching_for_ms: u64,
     answer: &ExplainSearchAnswer,
@@ -103,7 +103,7 @@ pub(super) fn explain_search_response(
 }
 
 /// Converts the explanation of a waiting ticket.
-pub(super) fn explain_ticket_response(answer: ExplainTicketAnswer) -> pb::ExplainResponse {
+pub(crate) fn explain_ticket_response(answer: ExplainTicketAnswer) -> pb::ExplainResponse {
     let ExplainTicketAnswer { set_id, ruleset, explanation } = answer;
     let situation = &explanation.situation;
     let group_name = |group: u16| {
@@ -187,7 +187,7 @@ fn relaxation(ruleset: &Ruleset, remedy: Relaxation) -> pb::Relaxation {
 }
 
 /// Converts the statistics of all queues.
-pub(super) fn statistics_response(queues: Vec<QueueStatistics>) -> pb::GetStatisticsResponse {
+pub(crate) fn statistics_response(queues: Vec<QueueStatistics>) -> pb::GetStatisticsResponse {
     let queue_statistics = |queue: QueueStatistics| pb::QueueStatistics {
         matchmaking_set_id: queue.set_id.0,
         silo_id: queue.silo.0,
@@ -221,7 +221,7 @@ fn checked_rating_magnitude(value: f64, path: &str, problems: &mut FieldErrors) 
 }
 
 /// Reads the matchmaking set and the ratings to import.
-pub(super) fn import_ratings_command(
+pub(crate) fn import_ratings_command(
     wire: pb::ImportRatingsRequest,
 ) -> Result<(SetId, Vec<ImportedRating>), Rejection> {
     let mut problems = EntryPoint::default().field_errors();

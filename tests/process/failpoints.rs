@@ -9,16 +9,16 @@ use crate::figures::Chapter;
 
 /// Each planted fault, with the chapter that must notice.
 const PLANTED: &[(&str, &str)] = &[
-    ("trust_the_index", "seats::seats_are_taken_once_whoever_dies"),
+    ("trust_memory_for_seats", "seats::seats_are_taken_once_whoever_dies"),
     ("acknowledge_before_commit", "seats::seats_are_taken_once_whoever_dies"),
-    ("transaction_in_the_handler", "cancels::who_gives_up_harms_nobody"),
-    ("reservation_in_a_transaction_of_its_own", "lost_acks::a_lost_answer_is_given_again"),
-    ("feed_by_the_last_seen", "feed::what_is_changed_here_is_found_there"),
-    ("expiry_by_the_local_clock", "clock::a_wrong_clock_changes_nothing"),
-    ("settle_by_guessing", "lost_acks::a_lost_commit_is_found_out_about"),
+    ("cancel_commit_with_client", "cancels::who_gives_up_harms_nobody"),
+    ("commit_reservations_separately", "lost_acks::a_lost_answer_is_given_again"),
+    ("skip_running_transactions", "feed::what_is_changed_here_is_found_there"),
+    ("ignore_store_clock", "clock::a_wrong_clock_changes_nothing"),
+    ("assume_not_committed", "lost_acks::a_lost_commit_is_found_out_about"),
     ("accept_partial_matches", "matches::players_are_matched_once_whoever_dies"),
-    ("forget_requeue", "matches::players_are_matched_once_whoever_dies"),
-    ("trust_the_lease", "matches::players_are_matched_once_whoever_dies"),
+    ("drop_requeued_tickets", "matches::players_are_matched_once_whoever_dies"),
+    ("skip_ticket_check", "matches::players_are_matched_once_whoever_dies"),
 ];
 
 /// How much of a chapter is enough to notice.
@@ -37,10 +37,10 @@ enum Fate {
     NotTried,
 }
 
-/// Tells `story` with `mutant` planted, in a process of its own.
-fn plant(mutant: &str, story: &str) -> Fate {
+/// Tells `story` with the fail point `fault` on, in a process of its own.
+fn plant(fault: &str, story: &str) -> Fate {
     let mut again = Command::new(std::env::current_exe().expect("this program"));
-    again.args(["--exact", story, "--nocapture"]).env("MUTANT", mutant).env("SCALE", SCALE);
+    again.args(["--exact", story, "--nocapture"]).env("FAILPOINTS", format!("{fault}=return")).env("SCALE", SCALE);
     let output = again.env("RUST_BACKTRACE", "0").output().expect("it runs");
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let figures = said.lines().find(|line| line.starts_with("| ")).unwrap_or_default();
@@ -57,7 +57,7 @@ fn plant(mutant: &str, story: &str) -> Fate {
 /// R25: a fault that nobody notices is a hole in the suite.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_planted_fault_is_noticed() {
-    let mut chapter = Chapter::begin("mutants").await;
+    let mut chapter = Chapter::begin("failpoints").await;
     let left = Mutex::new(PLANTED.iter());
     let fates = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -65,23 +65,23 @@ async fn every_planted_fault_is_noticed() {
             scope.spawn(|| {
                 loop {
                     let next = left.lock().expect("unpoisoned").next();
-                    let Some((mutant, story)) = next else { return };
+                    let Some((fault, story)) = next else { return };
                     let begun = Instant::now();
-                    let fate = plant(mutant, story);
-                    println!("{mutant}: {:.0} s of {story}", begun.elapsed().as_secs_f64());
-                    fates.lock().expect("unpoisoned").push((mutant, story, fate));
+                    let fate = plant(fault, story);
+                    println!("{fault}: {:.0} s of {story}", begun.elapsed().as_secs_f64());
+                    fates.lock().expect("unpoisoned").push((fault, story, fate));
                 }
             });
         }
     });
-    for (mutant, story, fate) in fates.into_inner().expect("unpoisoned") {
+    for (fault, story, fate) in fates.into_inner().expect("unpoisoned") {
         match fate {
             Fate::Noticed(how) => {
-                println!("{mutant} is noticed: {how}");
-                chapter.figure("noticed", mutant);
+                println!("{fault} is noticed: {how}");
+                chapter.figure("noticed", fault);
             }
-            Fate::Survives(said) => chapter.violated(format!("{mutant} survives {story}:\n{said}")),
-            Fate::NotTried => eprintln!("SKIPPED: {mutant} was NOT tried: {story} was skipped"),
+            Fate::Survives(said) => chapter.violated(format!("{fault} survives {story}:\n{said}")),
+            Fate::NotTried => eprintln!("SKIPPED: {fault} was NOT tried: {story} was skipped"),
         }
     }
     chapter.end();

@@ -1,4 +1,5 @@
-//! Deliberate faults of the store that need more than one line.
+//! Fail points of the store that need more than one line: a commit that the client can cancel, and a commit after the
+//! acknowledgement.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, PoisonError};
@@ -10,12 +11,18 @@ use sqlx::postgres::PgConnection;
 /// Connections whose user was cancelled, as in a pool that does not check them.
 static POOL: Mutex<Vec<PgConnection>> = Mutex::new(Vec::new());
 
-/// Connection that returns to the pool even if its user was cancelled.
-pub(in crate::store::postgres) struct Pooled(pub(in crate::store::postgres) Option<PgConnection>);
+/// Whether the fail point is on that runs commits in the task of the client.
+pub(in crate::store::postgres) fn cancels_commit_with_client() -> bool {
+    fail::fail_point!("cancel_commit_with_client", |_| true);
+    false
+}
 
-impl Pooled {
+/// Connection that returns to the pool even if its user was cancelled.
+pub(in crate::store::postgres) struct PooledConnection(pub(super) Option<PgConnection>);
+
+impl PooledConnection {
     /// Takes the connection after a complete use.
-    pub(in crate::store::postgres) fn whole(mut self) -> PgConnection {
+    pub(in crate::store::postgres) fn into_inner(mut self) -> PgConnection {
         match self.0.take() {
             Some(connection) => connection,
             None => unreachable!("it is taken once"),
@@ -23,7 +30,7 @@ impl Pooled {
     }
 }
 
-impl Deref for Pooled {
+impl Deref for PooledConnection {
     type Target = PgConnection;
 
     fn deref(&self) -> &PgConnection {
@@ -34,7 +41,7 @@ impl Deref for Pooled {
     }
 }
 
-impl DerefMut for Pooled {
+impl DerefMut for PooledConnection {
     fn deref_mut(&mut self) -> &mut PgConnection {
         match &mut self.0 {
             Some(connection) => connection,
@@ -43,14 +50,14 @@ impl DerefMut for Pooled {
     }
 }
 
-impl Drop for Pooled {
+impl Drop for PooledConnection {
     fn drop(&mut self) {
         POOL.lock().unwrap_or_else(PoisonError::into_inner).extend(self.0.take());
     }
 }
 
-/// A connection whose user was cancelled, if there is one.
-pub(in crate::store::postgres) fn pooled() -> Option<PgConnection> {
+/// Takes a connection whose user was cancelled, if there is one.
+pub(in crate::store::postgres) fn take_pooled() -> Option<PgConnection> {
     POOL.lock().unwrap_or_else(PoisonError::into_inner).pop()
 }
 

@@ -1,24 +1,41 @@
-//! The thesis's study of rating systems, as text and plots.
+//! The thesis's study of rating systems: Elo and Glicko against known true skill. Needs no server.
+//!
+//! `cargo run --release --example rating_study -- --plot study.html`
+//!
+//! Prints the accuracy of each system as text. The same seed gives the same result.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
-use crate::cli::simulate::svg_plot::{Series, line_plot};
-use crate::cli::simulate::{SimulationOutput, html_page, parallel_worlds};
-use crate::sim::rating_study::{
+use anyhow::Context as _;
+use clap::{Parser, ValueEnum};
+use fireteam::cli::simulate::html_page::render_page;
+use fireteam::cli::simulate::svg_plot::{Series, line_plot};
+use fireteam_sim::rating_study::{
     CHECKPOINT_MATCHES, EXTENDED_STUDY_MATCHES, RatingHistory, STUDY_MATCH_PLAYERS_MAX, STUDY_MATCHES, STUDY_PLAYERS,
     StudyResult, StudyScheme, TRUE_SKILL_SD, run_study, studied_systems,
 };
 
-/// Study to run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum StudyKind {
-    /// Elo and Glicko against known true skill.
-    EloGlicko,
+/// Measures how close Elo and Glicko ratings come to known true skill.
+#[derive(Debug, Parser)]
+pub(crate) struct StudyFlags {
+    /// Scheme by which the study draws match results.
+    #[arg(long, value_name = "SCHEME", default_value = "all-against-all")]
+    scheme: StudySchemeFlag,
+    /// Seed; the same seed gives the same study.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// File for all results as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// File for a page of plots, HTML.
+    #[arg(long, value_name = "FILE.html")]
+    plot: Option<PathBuf>,
 }
 
 /// Scheme by which match results are drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum StudySchemeFlag {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StudySchemeFlag {
     /// Each pair of 2 to 12 players has its own result, drawn with Elo's probability.
     AllAgainstAll,
     /// 2 to 12 players in one ranking.
@@ -42,36 +59,29 @@ impl StudySchemeFlag {
     }
 }
 
-/// Runs the study and formats its results.
-pub(super) fn run_and_render_study(
-    reading: StudySchemeFlag,
-    seed: u64,
-    with_page: bool,
-) -> anyhow::Result<SimulationOutput> {
-    let (reading, description) = reading.scheme_and_description();
-    let systems = studied_systems();
-    let bar = parallel_worlds::progress_bar(1_000 * systems.len() as u64);
+fn main() -> anyhow::Result<()> {
+    let flags = StudyFlags::parse();
+    let (scheme, description) = flags.scheme.scheme_and_description();
     let mut results = Vec::new();
-    for (index, (name, spec)) in systems.iter().enumerate() {
-        let mut progress = |share: f64| bar.set_position(1_000 * index as u64 + (share * 1_000.0) as u64);
-        results.push(run_study((name, spec), reading, seed, EXTENDED_STUDY_MATCHES, &mut progress)?);
+    for (name, spec) in &studied_systems() {
+        results.push(run_study((name, spec), scheme, flags.seed, EXTENDED_STUDY_MATCHES, &mut |_| {})?);
     }
-    bar.finish_and_clear();
     let header = format!(
         "The thesis's study: {STUDY_PLAYERS} players, true skill normal around 0 with deviation {TRUE_SKILL_SD}, {STUDY_MATCHES} matches\n\
-         of up to {STUDY_MATCH_PLAYERS_MAX} players, seed {seed}\nreading: {description}\n"
+         of up to {STUDY_MATCH_PLAYERS_MAX} players, seed {}\nscheme: {description}\n",
+        flags.seed
     );
     let table = format_table(&results);
-    let html_page =
-        if with_page { html_page::render_page(&header, &table, &draw_plots(&results)?) } else { String::new() };
-    let json = serde_json::json!({
-        "fireteam": env!("CARGO_PKG_VERSION"),
-        "study": "elo-glicko",
-        "reading": reading,
-        "seed": seed,
-        "outcomes": results,
-    });
-    Ok(SimulationOutput { text: format!("{header}\n{table}"), json, html_page })
+    print!("{header}\n{table}");
+    if let Some(path) = &flags.json {
+        let json = serde_json::json!({ "scheme": scheme, "seed": flags.seed, "results": results });
+        std::fs::write(path, format!("{json:#}\n")).with_context(|| format!("write {}", path.display()))?;
+    }
+    if let Some(path) = &flags.plot {
+        let page = render_page(&header, &table, &draw_plots(&results)?);
+        std::fs::write(path, page).with_context(|| format!("write {}", path.display()))?;
+    }
+    Ok(())
 }
 
 fn format_table(results: &[StudyResult]) -> String {

@@ -1,0 +1,151 @@
+//! Validation of security settings: TLS, JWT verification, trusted proxies, and protections that public addresses require.
+
+use std::path::PathBuf;
+
+use crate::config::error::ConfigError;
+use crate::config::security::{JwtSettings, TlsFiles};
+use crate::config::validate::ConfigErrors;
+use crate::config::{Config, is_loopback};
+
+/// Maximum number of key files. An issuer has one, or two during key rotation.
+const AUTH_KEY_FILES_MAX: usize = 16;
+/// Maximum length of the issuer and audience names, bytes.
+const AUTH_NAME_BYTES_MAX: usize = 256;
+
+impl ConfigErrors {
+    /// Requires both a certificate and its key, or neither.
+    pub(super) fn check_tls(
+        &mut self,
+        certificate: Option<PathBuf>,
+        key: Option<PathBuf>,
+        client_ca: Option<PathBuf>,
+    ) -> Option<TlsFiles> {
+        match (certificate, key) {
+            (Some(certificate), Some(key)) => return Some(TlsFiles { certificate, key, client_ca }),
+            (Some(_), None) => {
+                self.add_invalid_value("tls_key", "required with tls_certificate; name its private key".into())
+            }
+            (None, Some(_)) => {
+                self.add_invalid_value("tls_certificate", "required with tls_key; name its certificate".into())
+            }
+            (None, None) if client_ca.is_some() => {
+                self.add_invalid_value(
+                    "tls_client_ca",
+                    "needs tls_certificate and tls_key; set them, or remove it".into(),
+                );
+            }
+            (None, None) => {}
+        }
+        None
+    }
+
+    /// Requires both keys and an issuer, or neither. The default audience is `fireteam`.
+    pub(super) fn check_auth(
+        &mut self,
+        keys: Option<Vec<PathBuf>>,
+        issuer: Option<String>,
+        audience: Option<String>,
+    ) -> Option<JwtSettings> {
+        let keys = keys.unwrap_or_default();
+        if keys.is_empty() {
+            for (key, is_set) in [("auth_issuer", issuer.is_some()), ("auth_audience", audience.is_some())] {
+                if is_set {
+                    self.add_invalid_value(key, "needs auth_keys; name the file with the issuer's public keys".into());
+                }
+            }
+            return None;
+        }
+        if keys.len() > AUTH_KEY_FILES_MAX {
+            self.add_invalid_value(
+                "auth_keys",
+                format!("{} files are too many; give at most {AUTH_KEY_FILES_MAX}", keys.len()),
+            );
+        }
+        let Some(issuer) = issuer else {
+            self.add_invalid_value("auth_issuer", "required with auth_keys; give the `iss` claim of the tokens".into());
+            return None;
+        };
+        let audience = audience.unwrap_or_else(|| "fireteam".into());
+        // Identities from client certificates have the issuer `tls`; no token issuer may use that name.
+        if issuer == "tls" {
+            self.add_invalid_value(
+                "auth_issuer",
+                "`tls` is reserved for client certificates; use the issuer's own name".into(),
+            );
+        }
+        for (key, name) in [("auth_issuer", &issuer), ("auth_audience", &audience)] {
+            if name.is_empty() || name.len() > AUTH_NAME_BYTES_MAX || name.chars().any(char::is_control) {
+                self.add_invalid_value(
+                    key,
+                    format!("not valid; give 1 to {AUTH_NAME_BYTES_MAX} bytes without control characters"),
+                );
+            }
+        }
+        Some(JwtSettings { keys, issuer, audience })
+    }
+
+    /// Rejects networks that contain all addresses, because any caller could then choose its address. Rejects
+    /// IPv4-mapped IPv6 networks, which would contain no address: addresses are compared in canonical form.
+    pub(super) fn check_trusted_proxies(&mut self, config: &Config) {
+        for network in &config.trusted_proxies {
+            if network.prefix_len() == 0 {
+                let message = format!("{network} contains all addresses; name the networks of your proxies");
+                self.add_invalid_value("trusted_proxies", message);
+            }
+            let network_address = network.network();
+            if network_address != network_address.to_canonical() {
+                let message = format!(
+                    "{network} is an IPv4-mapped IPv6 network; write it as IPv4, {}/…",
+                    network_address.to_canonical()
+                );
+                self.add_invalid_value("trusted_proxies", message);
+            }
+        }
+    }
+
+    /// Requires `trusted_proxies` with the PROXY protocol, because any sender can forge its header.
+    pub(super) fn check_proxy_protocol(&mut self, config: &Config) {
+        if config.proxy_protocol && config.trusted_proxies.is_empty() {
+            self.add_invalid_value("proxy_protocol", "needs trusted_proxies; name the networks of your proxies".into());
+        }
+    }
+
+    /// Requires TLS and authentication on public addresses, or a flag that allows each exception. Operators must always
+    /// authenticate.
+    pub(super) fn check_public_addresses(&mut self, config: &Config) {
+        let plaintext = config.tls.is_none();
+        let mut tls_ends_at_balancer = false;
+        for (key, address, allow_anonymous) in [
+            ("listen", config.listen, config.insecure_allow_anonymous),
+            ("operator_listen", config.operator_listen, false),
+        ] {
+            if is_loopback(address) {
+                continue;
+            }
+            tls_ends_at_balancer |= plaintext && config.insecure_allow_plaintext;
+            let mut missing = Vec::new();
+            if plaintext && !config.insecure_allow_plaintext {
+                missing.push(TLS_REQUIRED);
+            }
+            if !config.requires_authentication() && !allow_anonymous {
+                missing.push(if key == "listen" { CLIENT_AUTH_REQUIRED } else { OPERATOR_AUTH_REQUIRED });
+            }
+            if !missing.is_empty() {
+                self.0.push(ConfigError::InsecurePublicAddress { key, address, missing });
+            }
+        }
+        if tls_ends_at_balancer && config.trusted_proxies.is_empty() {
+            let message = "required with --insecure-allow-plaintext on a public address; name the networks of \
+                        the load balancer that ends TLS, with --trusted-proxies CIDR";
+            self.add_invalid_value("trusted_proxies", message.into());
+        }
+    }
+}
+
+/// Missing protections and the flags that add them.
+const TLS_REQUIRED: &str = "encrypted (give --tls-certificate FILE and --tls-key FILE, or \
+                            --insecure-allow-plaintext where a load balancer ends TLS)";
+const CLIENT_AUTH_REQUIRED: &str = "authenticated (give --auth-keys FILE and --auth-issuer TEXT, or --tls-client-ca \
+                                    FILE, or --insecure-allow-anonymous where anonymous players are allowed)";
+const OPERATOR_AUTH_REQUIRED: &str = "authenticated, which operators always must be (give --auth-keys FILE and \
+                                      --auth-issuer TEXT, or --tls-client-ca FILE)";
