@@ -9,7 +9,7 @@ use fireteam::store::postgres::{PostgresStore, Replica};
 use fireteam::store::{AdvertFeed, AdvertVersion, AdvertWrite, FeedBatch, Store, WriteOutcome};
 use sqlx::{Connection as _, Executor as _};
 
-use crate::store::rows::{ad, ad_id, extend, put, reserve, seat_id, seats};
+use crate::store::advert_rows::{ad, ad_id, extend, put, reserve, seat_id, seats};
 use crate::support::database::{TestDatabase, create_test_database};
 
 async fn server(database: &TestDatabase, number: u64) -> PostgresStore {

@@ -12,7 +12,7 @@ use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, Connection};
 use tempfile::TempDir;
 
-use crate::store::rows::{ad, ad_id, extend, put, reserve, seats};
+use crate::store::advert_rows::{ad, ad_id, extend, put, reserve, seats};
 
 fn file() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();

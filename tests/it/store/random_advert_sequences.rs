@@ -6,8 +6,8 @@ use fireteam::store::memory::MemoryStore;
 use fireteam::store::{AdvertVersion, AdvertWrite, ENDED_RESERVATION_RETENTION_MS, Store};
 use proptest::prelude::*;
 
-use crate::store::model::Model;
-use crate::store::rows::{ad, ad_id, extend, put, reserve, seat_id, seats};
+use crate::store::advert_model::Model;
+use crate::store::advert_rows::{ad, ad_id, extend, put, reserve, seat_id, seats};
 use crate::store::sequence_runner::{reopened, runner, runtime, shared};
 
 /// One thing to do to a store.

@@ -10,7 +10,7 @@ use fireteam::store::{AdvertWrite, Store};
 use sqlx::Connection;
 use sqlx::sqlite::SqliteConnection;
 
-use crate::store::rows::{ad, put, reserve, seats};
+use crate::store::advert_rows::{ad, put, reserve, seats};
 
 /// Tells the child, which is this very test in another process, where to write.
 const CHILD: &str = "FIRETEAM_TEST_CRASH_FILE";
@@ -67,7 +67,7 @@ async fn a_killed_writer_loses_nothing_that_it_acknowledged() {
     let path = folder.path().join("a.db");
     for round in 0..ROUNDS {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "store::crash::a_killed_writer_loses_nothing_that_it_acknowledged", "--nocapture"])
+            .args(["--exact", "store::sqlite_crash::a_killed_writer_loses_nothing_that_it_acknowledged", "--nocapture"])
             .env(CHILD, &path)
             .stdout(Stdio::piped())
             .spawn()

@@ -11,7 +11,7 @@ use fireteam::store::{
     AdvertWrite, ENDED_RESERVATION_RETENTION_MS, Reservation, ReservationState, Store, WriteOutcome,
 };
 
-use crate::store::rows::{ad, ad_id, extend, put, reserve, seat_id, seats};
+use crate::store::advert_rows::{ad, ad_id, extend, put, reserve, seat_id, seats};
 use crate::support::database::{TestDatabase, create_test_database};
 
 async fn one(store: &dyn Store, write: AdvertWrite) -> WriteOutcome {
