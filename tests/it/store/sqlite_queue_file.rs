@@ -1,4 +1,4 @@
-//! The file under SQLite's queues: what an older one becomes, and what is noticed of a damaged one.
+//! SQLite file with queues: migration from older schemas, and detection of corrupt rows.
 
 use std::path::Path;
 
@@ -11,8 +11,10 @@ use fireteam::store::{Store, StoreError};
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, Connection};
 
-use crate::store::queue_rows::{Fates, enter, match_id, move_on, over, play, propose, rating, then, ticket, user};
 use crate::store::advert_rows::{ad, put};
+use crate::store::queue_rows::{
+    TransitionEffects, ended_stage, enter, match_id, new_match, next_version, propose, rating, ticket, transition, user,
+};
 
 async fn sql(path: &Path, text: &str) {
     let mut connection = SqliteConnection::connect(&format!("sqlite:{}", path.display())).await.unwrap();
@@ -20,9 +22,9 @@ async fn sql(path: &Path, text: &str) {
     connection.close().await.unwrap();
 }
 
-/// R12: a file of the version before queues keeps what it has, and takes them.
+/// R12: a file from before queues keeps its advertisements and gets the queue tables.
 #[tokio::test]
-async fn a_file_without_queues_is_given_them() {
+async fn migration_adds_queues_to_an_older_sqlite_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let store = SqliteStore::open(&path).await.unwrap();
@@ -38,9 +40,9 @@ async fn a_file_without_queues_is_given_them() {
     assert!(matches!(outcomes[..], [Out::Entered { is_replay: false, .. }]));
 }
 
-/// R12: a file of the version before results keeps its ratings, which have neither streak nor scores, and takes both.
+/// R12: a file from before match results keeps its ratings, without streak and feedback, and gets both.
 #[tokio::test]
-async fn a_file_without_results_is_given_them() {
+async fn migration_adds_match_results_to_an_older_sqlite_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let store = SqliteStore::open(&path).await.unwrap();
@@ -54,7 +56,7 @@ async fn a_file_without_results_is_given_them() {
     sql(&path, before).await;
     let store = SqliteStore::open(&path).await.unwrap();
     assert_eq!(store.load_queues(UnixMs(1)).await.unwrap().ratings, [rating(1, 1, 1.5)]);
-    let score = |user| QueueWrite::RecordFeedback {
+    let feedback = |user| QueueWrite::RecordFeedback {
         match_id: match_id(1),
         set_id: SetId(1),
         user,
@@ -62,14 +64,14 @@ async fn a_file_without_results_is_given_them() {
         rating_spec: None,
         now: UnixMs(1),
     };
-    store.commit_queues(&[score(user(1))]).await.unwrap();
+    store.commit_queues(&[feedback(user(1))]).await.unwrap();
     let row = store.load_queues(UnixMs(1)).await.unwrap().ratings[0];
     assert_eq!((row.satisfaction.feedback_count, row.satisfaction.feedback_sum), (1, 4));
 }
 
-/// R12: a file of the version before decay could stand still keeps its ratings, checksums and all; none of them has been played by.
+/// R12: a file from before active periods keeps its ratings and checksums, with zero active periods.
 #[tokio::test]
-async fn a_file_that_does_not_count_what_is_played_begins_to() {
+async fn migration_adds_active_periods_to_an_older_sqlite_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let store = SqliteStore::open(&path).await.unwrap();
@@ -91,9 +93,9 @@ async fn a_file_that_does_not_count_what_is_played_begins_to() {
     assert_eq!(store.load_queues(UnixMs(1)).await.unwrap().ratings, [counted]);
 }
 
-/// R16: a flipped bit in any row of the queues is found by whoever reads it, and named.
+/// R16: a flipped bit in any row of the queues is detected, and the error names table and column.
 #[tokio::test]
-async fn a_corrupt_row_of_queues_names_its_table_and_column() {
+async fn queue_row_corruption_names_table_and_column() {
     let folder = tempfile::tempdir().unwrap();
     let cases = [
         ("update ticket set body = replace(body, '2', '3')", "ticket", "checksum"),
@@ -104,32 +106,35 @@ async fn a_corrupt_row_of_queues_names_its_table_and_column() {
         ("update match_user set match_id = x'01020304050607080102030405060708'", "match_user", "checksum"),
         ("update penalty set until_ms = 0", "penalty", "checksum"),
     ];
-    for (n, (spoil, table, column)) in cases.into_iter().enumerate() {
+    for (n, (damage, table, column)) in cases.into_iter().enumerate() {
         let path = folder.path().join(format!("{n}.db"));
         let store = SqliteStore::open(&path).await.unwrap();
-        let (first, second) = (play(1, 1, &[(1, &[1])]), play(2, 1, &[(2, &[2])]));
-        let fails = then(&second, over(fireteam::domain::lifecycle::MatchEndReason::Declined));
-        let fails = move_on(fails, &Fates { returns: vec![(2, 50)], punished: vec![2], ..Fates::default() });
+        let (first, second) = (new_match(1, 1, &[(1, &[1])]), new_match(2, 1, &[(2, &[2])]));
+        let failed = next_version(&second, ended_stage(fireteam::domain::lifecycle::MatchEndReason::Declined));
+        let failed = transition(
+            failed,
+            &TransitionEffects { requeued: vec![(2, 50)], penalized: vec![2], ..TransitionEffects::default() },
+        );
         let all = [
             enter(ticket(1, 1, &[1]), 50, 0),
             enter(ticket(2, 1, &[2]), 50, 0),
             propose(first, 1),
             propose(second, 1),
-            fails,
+            failed,
             QueueWrite::ImportRatings { rows: vec![rating(1, 1, 1.5)] },
         ];
         store.commit_queues(&all).await.unwrap();
         drop(store);
-        sql(&path, spoil).await;
+        sql(&path, damage).await;
         let store = SqliteStore::open(&path).await.unwrap();
-        // What is not loaded is asked for by whoever enters.
+        // Rows that are not loaded are read by an enter.
         let refused = match store.load_queues(UnixMs(1)).await {
             Err(refused) => refused,
             Ok(_) => store.commit_queues(&[enter(ticket(9, 2, &[1, 2]), 50, 0)]).await.unwrap_err(),
         };
         match refused {
             StoreError::CorruptRow { table: found, column: at, .. } => assert_eq!((found, at), (table, column)),
-            other => panic!("{spoil}: {other}"),
+            other => panic!("{damage}: {other}"),
         }
     }
 }
