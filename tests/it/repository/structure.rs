@@ -43,19 +43,19 @@ const STRAY_IMPLS: &[&str] = &[
 ];
 
 #[test]
-fn files_do_not_import_in_circles() {
+fn structure_has_no_import_circles() {
     let tree = source_tree::read_source_files(source_tree::repository_root());
     let checked = CRATES.iter().filter(|root| !CIRCLES_PENDING.contains(root));
     assert_no_violations(&checked.flat_map(|root| import_circles(&tree, root)).collect::<Vec<_>>());
 }
 
 #[test]
-fn type_names_are_defined_at_most_twice() {
+fn structure_defines_type_names_at_most_twice() {
     assert_no_violations(&repeated_types(&source_tree::read_source_files(source_tree::repository_root())));
 }
 
 #[test]
-fn inherent_impls_stand_with_their_type() {
+fn structure_keeps_inherent_impls_with_their_type() {
     let found = stray_impls(&source_tree::read_source_files(source_tree::repository_root()));
     let found: BTreeSet<&str> = found.iter().map(String::as_str).collect();
     let listed: BTreeSet<&str> = STRAY_IMPLS.iter().copied().collect();
@@ -265,8 +265,8 @@ fn implemented_type(line: &str) -> Option<String> {
 }
 
 #[test]
-fn a_tree_with_each_structural_fault_is_noticed() {
-    let toy = source_tree::example_tree(&[
+fn structure_violations_are_reported() {
+    let example = source_tree::example_tree(&[
         ("src/lib.rs", "//! Library.\npub mod a;\npub mod b;\npub mod c;\n"),
         ("src/a.rs", "//! A.\nuse crate::b::{B, inner::Deep};\npub struct A;\npub struct Same;\n"),
         ("src/a/part.rs", "//! Part.\nuse super::A;\nimpl A {}\npub(super) struct Same;\n"),
@@ -274,7 +274,7 @@ fn a_tree_with_each_structural_fault_is_noticed() {
         ("src/b/inner.rs", "//! Inner.\npub struct Deep;\n"),
         ("src/c.rs", "//! C.\nuse crate::b::B;\n#[cfg(test)]\nmod tests { use crate::a::A; struct Same; }\n"),
     ]);
-    assert_exact_violations(&import_circles(&toy, "src/"), &["`a` imports `b`", "`b` imports `a`"]);
-    assert_exact_violations(&repeated_types(&toy), &["`Same` is defined 3 times"]);
-    assert_exact_violations(&stray_impls(&toy), &["src/b.rs: A"]);
+    assert_exact_violations(&import_circles(&example, "src/"), &["`a` imports `b`", "`b` imports `a`"]);
+    assert_exact_violations(&repeated_types(&example), &["`Same` is defined 3 times"]);
+    assert_exact_violations(&stray_impls(&example), &["src/b.rs: A"]);
 }
