@@ -115,11 +115,11 @@ fn quality_strategy_is_one_element_of_the_ruleset() {
         edge.enter("diamond", rated(3_000.0));
         edge.enter("platinum", rated(2_999.0));
         assert_eq!(edge.matches(MINUTE - 1), [], "{strategy}");
-        let mut apart = in_europe(3_100.0);
-        for example in apart.waiting.values_mut() {
+        let mut without_common_region = in_europe(3_100.0);
+        for example in without_common_region.waiting.values_mut() {
             example.regions.remove(0);
         }
-        assert_eq!(apart.matches(60 * MINUTE), [], "{strategy}: no region in common");
+        assert_eq!(without_common_region.matches(60 * MINUTE), [], "{strategy}: no region in common");
     }
 }
 

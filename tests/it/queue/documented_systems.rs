@@ -432,10 +432,10 @@ fn first_window_takes_the_first_similar_players() {
 /// S4-9, B-33: 145 points from the mean are refused at 95 %, and waiting changes nothing.
 #[test]
 fn challenge_limits_do_not_relax() {
-    let lobby = |odd: f64| {
+    let lobby = |outlier: f64| {
         let mut queue = ExampleQueue::from_file("challenge_5v5", &[]);
         enter_all(&mut queue, [1_000.0; 9]);
-        queue.enter("odd", rated(odd));
+        queue.enter("outlier", rated(outlier));
         queue
     };
     // The mean moves by a tenth of the difference.

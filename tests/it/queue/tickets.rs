@@ -251,13 +251,13 @@ async fn placing_reserves_an_advertised_game_server() {
             (advertisement.advertisement_id.clone(), &b"game:9000"[..])
         );
     }
-    let stranger = host_client.end_match(pb::QueueEndMatchRequest {
+    let unrelated = host_client.end_match(pb::QueueEndMatchRequest {
         match_id: id.clone(),
         ticket_token: ann.ticket.reference().ticket_token,
         ..Default::default()
     });
     assert_eq!(
-        stranger.await.expect_err("a player may not end a match on a game server").code(),
+        unrelated.await.expect_err("a player may not end a match on a game server").code(),
         Some(Code::PermissionDenied)
     );
     let failed = pb::QueueEndMatchRequest {
@@ -323,19 +323,19 @@ async fn end_match_during_a_ready_check_is_refused() {
     }
     let host_client = server.client().await;
     let advertised = host_client.update_advertisement(game_server_advertisement(b"")).await.expect("advertise");
-    let stranger = pb::QueueEndMatchRequest {
+    let unrelated = pb::QueueEndMatchRequest {
         match_id: id.clone(),
         advertisement_token: advertised.advertisement_token,
         failed: true,
         ..Default::default()
     };
-    let refused = host_client.end_match(stranger.clone()).await.expect_err("the match is on no server");
+    let refused = host_client.end_match(unrelated.clone()).await.expect_err("the match is on no server");
     assert_eq!(refused.code(), Some(Code::PermissionDenied), "{refused}");
     ann.ticket.respond(&id, true).await.expect("accept");
     bob.ticket.respond(&id, true).await.expect("accept");
     ann.wait_for_state(TicketState::Matched).await;
     assert_eq!(
-        host_client.end_match(stranger).await.expect_err("still on no server").code(),
+        host_client.end_match(unrelated).await.expect_err("still on no server").code(),
         Some(Code::PermissionDenied)
     );
     let no_server = ann.ticket.end_match(&id, true).await.expect_err("a match without a server cannot fail");
@@ -421,8 +421,9 @@ async fn enter_with_a_party_larger_than_a_team_is_refused() {
     assert_eq!(client.enter(unnamed).await.expect_err("a session without players").code(), Some(Code::InvalidArgument));
     let no_queue =
         duel_ruleset("").replace("<Queue PassIntervalMs=\"10\"><RatingWindow Start=\"2\" Max=\"2\"/></Queue>", "");
-    let bare = start_queue_server(&[&no_queue]).await;
-    let refused = bare.client().await.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect_err("no queue");
+    let server_without_queue = start_queue_server(&[&no_queue]).await;
+    let refused =
+        server_without_queue.client().await.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect_err("no queue");
     assert_eq!(refused.code(), Some(Code::FailedPrecondition), "{refused}");
 }
 

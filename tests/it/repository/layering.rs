@@ -254,8 +254,8 @@ fn complaints(tree: &[SourceFile]) -> Vec<String> {
                 line_violations(layer, code, &watched, is_own_crate).into_iter().map(|what| format!("{at}: {what}")),
             );
             if name == "domain" && !is_test(&source.path) {
-                let said = FORBIDDEN_IN_DOMAIN.iter().filter(|it| code.contains(**it));
-                complaints.extend(said.map(|it| format!("{at}: domain may not use `{it}`")));
+                let found = FORBIDDEN_IN_DOMAIN.iter().filter(|it| code.contains(**it));
+                complaints.extend(found.map(|it| format!("{at}: domain may not use `{it}`")));
             }
         }
     }

@@ -175,7 +175,7 @@ async fn tour_commands_print_what_the_page_shows() {
         let output = runner.run(step).await;
         assert!(
             lines_match(&step.expected, &output),
-            "$ {}\ndocs/TOUR.md says\n{}the server says\n{output}",
+            "$ {}\ndocs/TOUR.md shows\n{}the command printed\n{output}",
             step.command,
             step.expected
         );

@@ -95,16 +95,16 @@ fn cross_check_quality_needs_what_it_measures() {
 #[test]
 fn cross_check_draw_probability_needs_two_teams_and_beta() {
     let queue = |more: &str| format!("<Queue><Quality><DrawProbability Threshold='0.5'/></Quality>{more}</Queue>");
-    let (bare, bonus) = (queue(""), queue("<WaitBonus/>"));
+    let (without_bonus, bonus) = (queue(""), queue("<WaitBonus/>"));
     check(
-        &bare,
+        &without_bonus,
         "DrawProbability",
         "<DrawProbability> depends on ratings and deviations, and there are none; \
          add a <Rating System=\"…\"/>",
     );
     for system in ["elo", "glicko", "glicko2"] {
         check(
-            &format!("{bare}<Rating System='{system}'/>"),
+            &format!("{without_bonus}<Rating System='{system}'/>"),
             "DrawProbability",
             &format!(
                 "<DrawProbability> needs a rating system with beta, and `{system}` has none; \
@@ -114,24 +114,24 @@ fn cross_check_draw_probability_needs_two_teams_and_beta() {
     }
     let plackett_luce = "<Rating System='plackett_luce'/>";
     check(
-        &format!("<Teams Count='3' Size='1'/>{bare}{plackett_luce}"),
+        &format!("<Teams Count='3' Size='1'/>{without_bonus}{plackett_luce}"),
         "DrawProbability",
         "<DrawProbability> needs two teams, and a match has 3; use two teams, or another measure",
     );
     check(
-        &format!("{bare}{plackett_luce}"),
+        &format!("{without_bonus}{plackett_luce}"),
         "DrawProbability",
         "the threshold is 0.5, and a match of new players has quality 0.447; \
          lower `Threshold`, or add a <WaitBonus>",
     );
     check(
-        &format!("{}{plackett_luce}", bare.replace("0.5", "1.1")),
+        &format!("{}{plackett_luce}", without_bonus.replace("0.5", "1.1")),
         "1.1",
         "`Threshold` is `1.1`; give a number above 0 and at most 1",
     );
     assert_valid(&format!("{bonus}{plackett_luce}"));
-    assert_valid(&format!("{bare}<Rating System='trueskill'/>"));
-    assert_valid(&format!("<Teams Count='2' Size='5'/>{}{plackett_luce}", bare.replace("0.5", "0.4")));
+    assert_valid(&format!("{without_bonus}<Rating System='trueskill'/>"));
+    assert_valid(&format!("<Teams Count='2' Size='5'/>{}{plackett_luce}", without_bonus.replace("0.5", "0.4")));
 }
 
 /// S1-97: satisfaction needs ratings and a rating window.

@@ -115,18 +115,18 @@ async fn check_users(store: &dyn Store) {
     let mut elsewhere = ticket(3, 1, &[1]);
     elsewhere.session.silo = SiloId(4);
     enter_first_time(store, elsewhere, 50).await;
-    let alone = |n, set, users: &[u32]| Ticket { exclusive: true, ..ticket(n, set, users) };
+    let exclusive = |n, set, users: &[u32]| Ticket { exclusive: true, ..ticket(n, set, users) };
     assert_eq!(
-        commit_one(store, enter(alone(4, 3, &[3]), 50, 0)).await,
+        commit_one(store, enter(exclusive(4, 3, &[3]), 50, 0)).await,
         already_queued(3, 2),
         "the new ticket is exclusive"
     );
     assert_eq!(
-        commit_one(store, enter(alone(4, 3, &[4, 2]), 50, 0)).await,
+        commit_one(store, enter(exclusive(4, 3, &[4, 2]), 50, 0)).await,
         already_queued(2, 1),
         "the lowest of several ids"
     );
-    enter_first_time(store, alone(4, 3, &[4, 5]), 50).await;
+    enter_first_time(store, exclusive(4, 3, &[4, 5]), 50).await;
     assert_eq!(
         commit_one(store, enter(ticket(5, 1, &[5]), 50, 0)).await,
         already_queued(5, 4),
@@ -136,7 +136,7 @@ async fn check_users(store: &dyn Store) {
     enter_first_time(store, ticket(5, 1, &[5]), 50).await;
     let swap = [
         end_ticket(5, TicketEndReason::Cancelled, 70, 1),
-        enter(alone(6, 1, &[5]), 50, 1),
+        enter(exclusive(6, 1, &[5]), 50, 1),
         end_ticket(6, TicketEndReason::Left, 70, 2),
     ];
     let outcomes = store.commit_queues(&swap).await.unwrap();

@@ -101,9 +101,9 @@ async fn enter_on_two_replicas_never_queues_one_player_twice() {
         };
         assert!(first != second);
         let n = n + 2_000;
-        let alone = Ticket { exclusive: true, ..ticket(n, 1, &[n]) };
+        let exclusive = Ticket { exclusive: true, ..ticket(n, 1, &[n]) };
         let outcomes =
-            commit_at_once(&here, &there, [enter(alone, 50, 0), enter(ticket(n + 500, 2, &[n]), 50, 0)]).await;
+            commit_at_once(&here, &there, [enter(exclusive, 50, 0), enter(ticket(n + 500, 2, &[n]), 50, 0)]).await;
         let entered = outcomes.iter().filter(|it| matches!(it, Out::Entered { is_replay: false, .. })).count();
         let refused = outcomes.iter().filter(|it| matches!(it, Out::AlreadyQueued { .. })).count();
         assert_eq!((entered, refused), (1, 1), "{outcomes:?}");
@@ -121,8 +121,8 @@ async fn leave_and_proposal_on_two_replicas_are_serialized() {
         commit_one(&here, enter(ticket(n, 1, &[n]), 50, 0)).await;
         let both = [end_ticket(n, TicketEndReason::Left, 90, 1), propose(new_match(n, 1, &[(n, &[n])]), 1)];
         match commit_at_once(&here, &there, both).await {
-            [Out::CurrentTicket(stays), Out::MatchWritten { .. }] => {
-                assert_eq!(stays.state, TicketState::InMatch(match_id(n)))
+            [Out::CurrentTicket(stored), Out::MatchWritten { .. }] => {
+                assert_eq!(stored.state, TicketState::InMatch(match_id(n)))
             }
             [Out::CurrentTicket(left), Out::TicketsUnavailable { .. }] => {
                 assert!(matches!(left.state, TicketState::Ended { .. }))
@@ -151,8 +151,8 @@ async fn transition_on_two_replicas_happens_once_per_version() {
             penalized: vec![n],
             ..TransitionEffects::default()
         };
-        let gone = transition(next_version(&proposed, ended_stage(MatchEndReason::Declined)), &ends);
-        let outcomes = commit_at_once(&here, &there, [back, gone]).await;
+        let declined = transition(next_version(&proposed, ended_stage(MatchEndReason::Declined)), &ends);
+        let outcomes = commit_at_once(&here, &there, [back, declined]).await;
         let Some(Out::StaleMatchVersion(Some(known))) =
             outcomes.iter().find(|it| matches!(it, Out::StaleMatchVersion(_)))
         else {
