@@ -87,14 +87,14 @@ const FIVES: (&str, &str) = ("<Teams Count=\"2\" Size=\"5\"/>", "<Teams Count=\"
 #[test]
 fn quality_strategy_is_one_element_of_the_ruleset() {
     let wide = "<WinProbability MinPercent=\"36\" MaxPercent=\"64\"/>";
-    let alike = "<AverageSimilarity RatingSpan=\"1000\" RequiredPercent=\"95\"/>";
+    let similarity = "<AverageSimilarity RatingSpan=\"1000\" RequiredPercent=\"95\"/>";
     let category = "<CategorySimilarity Categories=\"24\" CategoryWidth=\"200\" RequiredPercent=\"99\"/>";
     let any = "<AverageSimilarity RatingSpan=\"1000\" RequiredPercent=\"1\"/>";
     for (strategy, near, far) in [
         // 25 points are 46.41 %, 99 points 36.1 %.
         (BY_MEANS, 25.0, Some(26.0)),
         (wide, 99.0, Some(101.0)),
-        (alike, 99.0, Some(100.0)),
+        (similarity, 99.0, Some(100.0)),
         (category, 99.0, Some(100.0)),
         (any, 399.0, None),
     ] {

@@ -1,4 +1,4 @@
-//! docs/COVERAGE.md: each requirement has a row, and each test that it names exists and names the requirement.
+//! Coverage page, docs/COVERAGE.md: each requirement has a row, and each test that it names exists and names the requirement.
 //!
 //! `UPDATE_GOLDEN=1 cargo test --test it coverage` rewrites the last column from the comments of the tests.
 

@@ -426,8 +426,8 @@ async fn queue_commit_with_a_lost_answer_is_resolved() {
     let real = database.url.split("host=").nth(1).unwrap().split('&').next().unwrap().to_owned();
     let cut = Arc::new(AtomicBool::new(false));
     let path = folder.path().to_owned();
-    let (to, batch) = (real.clone().into(), Arc::clone(&cut));
-    let proxy = tokio::spawn(async move { proxy(&path, to, batch).await });
+    let (to, proxy_cut) = (real.clone().into(), Arc::clone(&cut));
+    let proxy = tokio::spawn(async move { proxy(&path, to, proxy_cut).await });
     let url = database.url.replace(&real, &folder.path().display().to_string());
     while !folder.path().join(".s.PGSQL.5432").exists() {
         tokio::task::yield_now().await;

@@ -27,13 +27,13 @@ struct KnownSession {
     number: u32,
     /// Reservations by guest; a guest has at most one.
     seats: BTreeMap<usize, pb::Reservation>,
-    is_gone: bool,
+    is_deleted: bool,
 }
 
 impl KnownSession {
     /// Number and open seats as a search shows them; `None` if deleted.
     fn search_view(&self) -> Option<(u32, u32)> {
-        (!self.is_gone).then(|| (self.number, SEATS - self.seats.len() as u32))
+        (!self.is_deleted).then(|| (self.number, SEATS - self.seats.len() as u32))
     }
 }
 
@@ -92,9 +92,9 @@ impl RandomCaller {
         acknowledged: mpsc::Sender<()>,
     ) -> Error {
         loop {
-            let unanswered_request = self.choose();
-            self.unanswered_request = Some(unanswered_request.clone());
-            if let Err(error) = self.send(connection, unanswered_request).await {
+            let request = self.choose();
+            self.unanswered_request = Some(request.clone());
+            if let Err(error) = self.send(connection, request).await {
                 return error;
             }
             self.unanswered_request = None;
@@ -110,10 +110,8 @@ impl RandomCaller {
         let unanswered = self.unanswered_request.take();
         for (at, known) in self.sessions.iter().enumerate() {
             let found = results.remove(&known.id).flatten();
-            let expected = unanswered
-                .as_ref()
-                .map(|unanswered_request| self.expected_after(at, unanswered_request))
-                .unwrap_or(known.search_view());
+            let expected =
+                unanswered.as_ref().map(|request| self.expected_after(at, request)).unwrap_or(known.search_view());
             assert!(
                 found == known.search_view() || found == expected,
                 "caller {}: {found:?} is neither {known:?} nor {expected:?} ({unanswered:?})",
@@ -127,11 +125,11 @@ impl RandomCaller {
             }
             _ => assert_eq!(unknown, [] as [u32; 0], "sessions that no request made"),
         }
-        if let Some(unanswered_request) = unanswered {
-            self.send(connection, unanswered_request).await.expect("the repeated request succeeds");
+        if let Some(request) = unanswered {
+            self.send(connection, request).await.expect("the repeated request succeeds");
         }
         let found = self.search_all(connection).await;
-        let alive: Vec<&KnownSession> = self.sessions.iter().filter(|it| !it.is_gone).collect();
+        let alive: Vec<&KnownSession> = self.sessions.iter().filter(|it| !it.is_deleted).collect();
         assert_eq!(found.len(), alive.len());
         alive.iter().for_each(|known| assert_eq!(found[&known.id], known.search_view(), "{known:?}"));
         self.check_seats(connection).await;
@@ -140,7 +138,7 @@ impl RandomCaller {
 
     /// Compares the host's reservations with the acknowledged ones. Confirms them, so that none expires.
     async fn check_seats(&self, connection: &CallerConnection) {
-        for known in self.sessions.iter().filter(|it| !it.is_gone) {
+        for known in self.sessions.iter().filter(|it| !it.is_deleted) {
             let mut heartbeat = self.request(known, false);
             heartbeat.confirmed_reservation_ids = known.seats.values().map(|it| it.reservation_id.clone()).collect();
             let answer = connection.update(heartbeat).await.expect("a heartbeat");
@@ -154,14 +152,14 @@ impl RandomCaller {
 
     /// The last deleted sessions stay deleted, also for a holder of the token.
     async fn check_gone(&self, connection: &CallerConnection) {
-        for known in self.sessions.iter().rev().filter(|it| it.is_gone).take(5) {
+        for known in self.sessions.iter().rev().filter(|it| it.is_deleted).take(5) {
             let error = connection.update(self.request(known, true)).await.expect_err("deleted sessions are refused");
             assert_eq!(error.code(), Some(Code::FailedPrecondition), "{error}");
         }
     }
 
     fn choose(&mut self) -> RandomRequest {
-        let alive: Vec<usize> = (0..self.sessions.len()).filter(|&at| !self.sessions[at].is_gone).collect();
+        let alive: Vec<usize> = (0..self.sessions.len()).filter(|&at| !self.sessions[at].is_deleted).collect();
         let rng = self.rng.random_unit_f64();
         if alive.is_empty() || (rng < 0.25 && alive.len() < ALIVE_MAX) {
             self.last_number += 1;
@@ -184,9 +182,9 @@ impl RandomCaller {
     }
 
     /// Expected search result for the session at `at` if `request` has happened.
-    fn expected_after(&self, at: usize, unanswered_request: &RandomRequest) -> Option<(u32, u32)> {
+    fn expected_after(&self, at: usize, request: &RandomRequest) -> Option<(u32, u32)> {
         let (number, open) = self.sessions[at].search_view()?;
-        match unanswered_request {
+        match request {
             RandomRequest::Replace { at: of, number } if *of == at => Some((*number, open)),
             RandomRequest::Delete { at: of } if *of == at => None,
             RandomRequest::Reserve { at: of, .. } if *of == at => Some((number, open - 1)),
@@ -199,8 +197,8 @@ impl RandomCaller {
     }
 
     /// Sends a request and stores its answer.
-    async fn send(&mut self, connection: &CallerConnection, unanswered_request: RandomRequest) -> Result<(), Error> {
-        match unanswered_request {
+    async fn send(&mut self, connection: &CallerConnection, request: RandomRequest) -> Result<(), Error> {
+        match request {
             RandomRequest::Create { number } => {
                 let mut known = KnownSession { number, ..KnownSession::default() };
                 let answer = connection.update(self.request(&known, true)).await?;
@@ -216,7 +214,7 @@ impl RandomCaller {
             RandomRequest::Delete { at } => {
                 let known = &self.sessions[at];
                 connection.delete(known.id.clone(), known.token.clone()).await?;
-                self.sessions[at].is_gone = true;
+                self.sessions[at].is_deleted = true;
             }
             RandomRequest::Reserve { at, guest, number } => {
                 let request = pb::MatchmakingReserveRequest {
