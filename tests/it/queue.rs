@@ -2,9 +2,9 @@
 
 pub(crate) mod documented_goals;
 pub(crate) mod documented_systems;
+pub(crate) mod end_to_end;
 pub(crate) mod kill_server;
 pub(crate) mod pass_timing;
-pub(crate) mod pipelines;
 pub(crate) mod preferences;
 pub(crate) mod replay;
 pub(crate) mod team_vectors;

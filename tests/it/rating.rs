@@ -2,5 +2,5 @@
 
 pub(crate) mod backtest_command;
 pub(crate) mod import_export;
-pub(crate) mod ratings;
+pub(crate) mod results_and_leaderboards;
 pub(crate) mod vectors;

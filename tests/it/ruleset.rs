@@ -10,4 +10,4 @@ pub(crate) mod hash;
 pub(crate) mod hostile;
 pub(crate) mod shipped_files;
 pub(crate) mod wait_outlook;
-pub(crate) mod well_formed;
+pub(crate) mod xml_well_formed;

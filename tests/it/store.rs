@@ -1,21 +1,21 @@
 //! The store: fixed and random sequences on every backend, crashes, replicas.
 
+pub(crate) mod advert_contract;
+pub(crate) mod advert_model;
+pub(crate) mod advert_rows;
 pub(crate) mod change_feed;
-pub(crate) mod crash;
 pub(crate) mod expiry_during_outage;
 pub(crate) mod kill_server;
-pub(crate) mod model;
+pub(crate) mod match_results;
+pub(crate) mod queue_contract;
 pub(crate) mod queue_model;
 pub(crate) mod queue_replicas;
 pub(crate) mod queue_rows;
-pub(crate) mod queue_story;
+pub(crate) mod random_advert_sequences;
 pub(crate) mod random_caller;
 pub(crate) mod random_queue_sequences;
-pub(crate) mod random_sequences;
 pub(crate) mod replicas;
-pub(crate) mod results;
-pub(crate) mod rows;
 pub(crate) mod sequence_runner;
+pub(crate) mod sqlite_crash;
 pub(crate) mod sqlite_file;
 pub(crate) mod sqlite_queue_file;
-pub(crate) mod story;

@@ -1,5 +1,4 @@
-//! A server killed while its queues are full of life: who waits, who is being asked, who plays and what came of it are
-//! all there when it comes back, and it goes on where it was.
+//! Server killed with tickets in every state: waits, ready checks, matches and results are kept over the restart.
 
 use std::path::Path;
 
@@ -10,13 +9,13 @@ use tokio::time::Instant;
 use crate::support::queue_server::{SET_ID, duel_ruleset, enter_request, wait_until};
 use crate::support::server_process::ServerProcess;
 
-/// A queue beside `SET`, whose matches are rated and begin at once.
+/// A queue beside `SET_ID` with ratings and without ready check.
 const RATED: u32 = 12;
 
-/// Rounds, each of which ends with a kill.
+/// Kills.
 const ROUNDS: u32 = 3;
 
-/// A server on its SQLite file, by these rules.
+/// A server on a SQLite file with these rulesets.
 fn start(folder: &Path) -> ServerProcess {
     let checked = duel_ruleset(r#"<ReadyCheck TimeoutMs="600000"/>"#);
     let rated = duel_ruleset(r#"<Rating System="elo"/>"#)
@@ -28,9 +27,8 @@ fn start(folder: &Path) -> ServerProcess {
     ServerProcess::start(folder, &["--rulesets", "rules"])
 }
 
-/// What a ticket's party is told once it stands so, by whichever server there is: how long it has waited, and of its
-/// match.
-struct Told {
+/// Status of a ticket, from any server: its wait and its match.
+struct TicketProgress {
     waited_ms: u64,
     match_id: String,
     team: u32,
@@ -38,18 +36,18 @@ struct Told {
     accepted: u32,
 }
 
-/// Asks until the ticket stands so.
-async fn is(client: &Client, ticket: &Ticket, state: TicketState) -> Told {
+/// Polls until the ticket has this state.
+async fn wait_for_state(client: &Client, ticket: &Ticket, state: TicketState) -> TicketProgress {
     let mut last = pb::TicketStatus::default();
-    wait_until("it stands so", async || {
-        let beat = pb::QueueHeartbeatRequest { tickets: vec![ticket.reference()], ..Default::default() };
-        last = client.heartbeat(beat).await.expect("heartbeat").statuses.remove(0);
+    wait_until("the ticket has the state", async || {
+        let request = pb::QueueHeartbeatRequest { tickets: vec![ticket.reference()], ..Default::default() };
+        last = client.heartbeat(request).await.expect("heartbeat").statuses.remove(0);
         last.state() == state
     })
     .await;
-    let play = last.found_match.unwrap_or_default();
-    let pb::MatchStatus { match_id, team, player_count: players, accepted_count: accepted, .. } = play;
-    Told { waited_ms: last.waited_ms, match_id, team, players, accepted }
+    let found = last.found_match.unwrap_or_default();
+    let pb::MatchStatus { match_id, team, player_count: players, accepted_count: accepted, .. } = found;
+    TicketProgress { waited_ms: last.waited_ms, match_id, team, players, accepted }
 }
 
 async fn respond(client: &Client, ticket: &Ticket, match_id: &str) {
@@ -64,12 +62,12 @@ async fn respond(client: &Client, ticket: &Ticket, match_id: &str) {
     client.respond(request).await.expect("respond");
 }
 
-/// The team of `winner` has won.
-async fn report(client: &Client, winner: &Ticket, over: &Told) {
+/// Reports that the team of `winner` has won.
+async fn report(client: &Client, winner: &Ticket, ended_match: &TicketProgress) {
     let rank = |team, rank| pb::TeamRank { team, rank };
     let request = pb::ReportResultRequest {
-        match_id: over.match_id.clone(),
-        team_ranks: vec![rank(over.team, 1), rank(1 - over.team, 2)],
+        match_id: ended_match.match_id.clone(),
+        team_ranks: vec![rank(ended_match.team, 1), rank(1 - ended_match.team, 2)],
         ticket_token: winner.reference().ticket_token,
         ..Default::default()
     };
@@ -81,11 +79,10 @@ async fn ratings(client: &Client, users: &[&str]) -> Vec<f64> {
     all.iter().map(|it| it.rating.expect("a rating").rating).collect()
 }
 
-/// S3-6, S3-7, B-31, R2: every acknowledged change is in the file, not what there was some seconds before. A party that
-/// waits keeps its wait and is matched with who comes after the restart; a ready check goes on with the answers that it
-/// has; a match is played on; ratings are what the last result made of them.
+/// S3-6, S3-7, B-31, R2: every acknowledged change is in the file. A waiting ticket keeps its wait and matches a ticket
+/// from after the restart; a ready check keeps its answers; a match continues; ratings are those after the last result.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_killed_server_goes_on_where_its_queues_were() {
+async fn kill_server_keeps_tickets_matches_and_ratings() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut server = start(folder.path());
     for round in 0..ROUNDS {
@@ -93,38 +90,39 @@ async fn a_killed_server_goes_on_where_its_queues_were() {
         let enter = async |client: &Client, set: u32, name: &str, skill: f64| {
             client.enter(enter_request(set, &[(&format!("{name} {round}"), skill)])).await.expect("enter")
         };
-        let waits = enter(&client, SET_ID, "ann", 10.0).await;
-        let begun = Instant::now();
-        let [agrees, silent] = [enter(&client, SET_ID, "bob", 30.0).await, enter(&client, SET_ID, "cid", 30.0).await];
-        let check = is(&client, &agrees, TicketState::Proposed).await.match_id;
-        respond(&client, &agrees, &check).await;
-        let [plays, with] = [enter(&client, RATED, "dan", 20.0).await, enter(&client, RATED, "eve", 20.0).await];
-        let play = is(&client, &plays, TicketState::Matched).await.match_id;
-        let [done, _] = [enter(&client, RATED, "fay", 20.0).await, enter(&client, RATED, "gus", 20.0).await];
-        let over = is(&client, &done, TicketState::Matched).await;
-        report(&client, &done, &over).await;
+        let waiting = enter(&client, SET_ID, "ann", 10.0).await;
+        let entered_at = Instant::now();
+        let [accepting, silent] =
+            [enter(&client, SET_ID, "bob", 30.0).await, enter(&client, SET_ID, "cid", 30.0).await];
+        let check = wait_for_state(&client, &accepting, TicketState::Proposed).await.match_id;
+        respond(&client, &accepting, &check).await;
+        let [playing, opponent] = [enter(&client, RATED, "dan", 20.0).await, enter(&client, RATED, "eve", 20.0).await];
+        let found = wait_for_state(&client, &playing, TicketState::Matched).await.match_id;
+        let [finished, _] = [enter(&client, RATED, "fay", 20.0).await, enter(&client, RATED, "gus", 20.0).await];
+        let ended_match = wait_for_state(&client, &finished, TicketState::Matched).await;
+        report(&client, &finished, &ended_match).await;
         server.kill();
 
         server = start(folder.path());
         let client = server.client().await;
-        let since = begun.elapsed().as_millis();
-        let after = is(&client, &waits, TicketState::Waiting).await;
-        assert!(since <= u128::from(after.waited_ms) + 1, "{since} {}", after.waited_ms);
+        let waited_ms = entered_at.elapsed().as_millis();
+        let after = wait_for_state(&client, &waiting, TicketState::Waiting).await;
+        assert!(waited_ms <= u128::from(after.waited_ms) + 1, "{waited_ms} {}", after.waited_ms);
         let late = enter(&client, SET_ID, "hal", 11.0).await;
-        let met = is(&client, &waits, TicketState::Proposed).await.match_id;
-        assert_eq!(is(&client, &late, TicketState::Proposed).await.match_id, met);
-        let half = is(&client, &silent, TicketState::Proposed).await;
-        assert_eq!((&*half.match_id, half.accepted, half.players), (&*check, 1, 2));
+        let match_id = wait_for_state(&client, &waiting, TicketState::Proposed).await.match_id;
+        assert_eq!(wait_for_state(&client, &late, TicketState::Proposed).await.match_id, match_id);
+        let ready_check = wait_for_state(&client, &silent, TicketState::Proposed).await;
+        assert_eq!((&*ready_check.match_id, ready_check.accepted, ready_check.players), (&*check, 1, 2));
         respond(&client, &silent, &check).await;
-        is(&client, &agrees, TicketState::Matched).await;
-        assert_eq!(is(&client, &with, TicketState::Matched).await.match_id, play);
+        wait_for_state(&client, &accepting, TicketState::Matched).await;
+        assert_eq!(wait_for_state(&client, &opponent, TicketState::Matched).await.match_id, found);
         let end = pb::QueueEndMatchRequest {
-            match_id: play,
-            ticket_token: plays.reference().ticket_token,
+            match_id: found,
+            ticket_token: playing.reference().ticket_token,
             ..Default::default()
         };
         assert_eq!(client.end_match(end).await.expect("end").end_reason(), MatchEndReason::Played);
-        assert_eq!(is(&client, &done, TicketState::Ended).await.match_id, over.match_id);
+        assert_eq!(wait_for_state(&client, &finished, TicketState::Ended).await.match_id, ended_match.match_id);
         let [fay, gus] = ["fay", "gus"].map(|name| format!("{name} {round}"));
         assert_eq!(ratings(&client, &[&fay, &gus]).await, [1_508.0, 1_492.0]);
     }

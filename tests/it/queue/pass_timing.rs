@@ -1,5 +1,4 @@
-//! When passes are run: as far apart as the ruleset says, not while nothing has changed, again as soon as something
-//! has; and by new rules as soon as there are any.
+//! Timing of passes: at the ruleset's interval, only after a change, and with a new ruleset at once.
 
 use fireteam_client::pb;
 use pb::TicketState;
@@ -12,34 +11,33 @@ use crate::support::queue_server::{
 };
 use crate::support::ruleset_dir::{OperatorClient, RulesetDirectory};
 
-/// Another queue beside `SET`.
+/// A second queue beside `SET_ID`.
 const OTHER: u32 = 12;
 
 /// The same rules for that queue.
-fn other(rules: &str) -> String {
+fn for_other_queue(rules: &str) -> String {
     rules.replace(&format!("SetId=\"{SET_ID}\""), &format!("SetId=\"{OTHER}\""))
 }
 
-/// Passes of a set's queue so far.
+/// Number of passes of a set's queue.
 async fn passes(operator: &mut OperatorServiceClient<Channel>, set: u32) -> u64 {
-    let asked = operator.get_statistics(generated_client::GetStatisticsRequest {}).await.expect("statistics");
-    let queues = asked.into_inner().queues;
+    let response = operator.get_statistics(generated_client::GetStatisticsRequest {}).await.expect("statistics");
+    let queues = response.into_inner().queues;
     queues.iter().find(|queue| queue.matchmaking_set_id == set).map_or(0, |queue| queue.passes)
 }
 
-/// S0-17, S2-5: whoever comes between two passes waits for the next, however well somebody suits; other queues go their
-/// own pace.
+/// S0-17, S2-5: a ticket that enters between passes waits for the next pass; queues have separate intervals.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn passes_are_as_far_apart_as_the_ruleset_says() {
+async fn pass_interval_of_the_ruleset_is_kept() {
     let slow = duel_ruleset("").replace("PassIntervalMs=\"10\"", "PassIntervalMs=\"60000\"");
-    let house = start_queue_server(&[&slow, &other(&duel_ruleset(""))]).await;
-    let mut operator = operator_client(&house).await;
-    let mut ann = QueuedParty::enter(&house, SET_ID, &[("ann", 20.0)]).await;
+    let server = start_queue_server(&[&slow, &for_other_queue(&duel_ruleset(""))]).await;
+    let mut operator = operator_client(&server).await;
+    let mut ann = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
     wait_until("the first pass", async || passes(&mut operator, SET_ID).await == 1).await;
-    let mut bob = QueuedParty::enter(&house, SET_ID, &[("bob", 20.0)]).await;
+    let mut bob = QueuedParty::enter(&server, SET_ID, &[("bob", 20.0)]).await;
     for pair in [["cid", "dan"], ["eve", "fay"]] {
-        let mut first = QueuedParty::enter(&house, OTHER, &[(pair[0], 20.0)]).await;
-        let _second = QueuedParty::enter(&house, OTHER, &[(pair[1], 20.0)]).await;
+        let mut first = QueuedParty::enter(&server, OTHER, &[(pair[0], 20.0)]).await;
+        let _second = QueuedParty::enter(&server, OTHER, &[(pair[1], 20.0)]).await;
         first.wait_for_state(TicketState::Matched).await;
     }
     assert_eq!(passes(&mut operator, SET_ID).await, 1);
@@ -48,61 +46,59 @@ async fn passes_are_as_far_apart_as_the_ruleset_says() {
     }
 }
 
-/// S0-23: a pass that found nothing is not repeated while nothing changes, unless the ruleset says so: then it is, all
-/// the time.
+/// S0-23: after a pass without matches, the next pass runs only after a change, unless `SkipUnchanged` is false.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_tried_while_nothing_changes() {
-    let restless = duel_ruleset("")
+async fn pass_is_skipped_while_nothing_changes() {
+    let always = duel_ruleset("")
         .replace("<Queue PassIntervalMs=\"10\">", "<Queue PassIntervalMs=\"10\"><Gate SkipUnchanged=\"false\"/>");
-    let house = start_queue_server(&[&duel_ruleset(""), &other(&restless)]).await;
-    let mut operator = operator_client(&house).await;
-    // Connected before she waits: how many are is something that changes, too.
-    let said = pb::QueueHeartbeatRequest { connected_user_ids: vec!["ann".to_owned()], ..Default::default() };
-    house.client().await.heartbeat(said).await.expect("heartbeat");
-    let _ann = QueuedParty::enter(&house, SET_ID, &[("ann", 20.0)]).await;
-    // In a population of its own, whose crowd is none of hers.
-    let mut elsewhere = enter_request(OTHER, &[("bob", 20.0)]);
-    elsewhere.session_composition.as_mut().expect("a party").silo_id = Some(2);
-    let _bob = QueuedParty::enter_with_request(&house, elsewhere).await;
+    let server = start_queue_server(&[&duel_ruleset(""), &for_other_queue(&always)]).await;
+    let mut operator = operator_client(&server).await;
+    // Reported before ann enters: a new number of connected users is a change too.
+    let heartbeat = pb::QueueHeartbeatRequest { connected_user_ids: vec!["ann".to_owned()], ..Default::default() };
+    server.client().await.heartbeat(heartbeat).await.expect("heartbeat");
+    let _ann = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
+    // In another silo, so that its users do not count as ann's.
+    let mut in_other_silo = enter_request(OTHER, &[("bob", 20.0)]);
+    in_other_silo.session_composition.as_mut().expect("a party").silo_id = Some(2);
+    let _bob = QueuedParty::enter_with_request(&server, in_other_silo).await;
     wait_until("the only pass", async || passes(&mut operator, SET_ID).await == 1).await;
     let before = passes(&mut operator, OTHER).await;
     wait_until("fifty passes of the other", async || before + 50 <= passes(&mut operator, OTHER).await).await;
     assert_eq!(passes(&mut operator, SET_ID).await, 1);
 }
 
-/// S0-24, B-2: somebody who comes, ranges that grow, somebody who goes, and new rules: each has the queue looked at
-/// once more.
+/// S0-24, B-2: a new ticket, a wider range, a leave, and a new ruleset each cause one more pass.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_queue_wakes_when_something_changes() {
+async fn pass_runs_after_each_kind_of_change() {
     let widening = |max: u32| {
         let window = format!("<RatingWindow Start=\"0\" Step=\"1\" StepEveryMs=\"1000\" Max=\"{max}\"/>");
         duel_ruleset("").replace("<RatingWindow Start=\"2\" Max=\"2\"/>", &window)
     };
-    let book = RulesetDirectory::with_files(&[("duel.xml", &widening(1))]);
-    let house = book.start_server().await;
-    let mut operator = operator_client(&house).await;
-    let everybody = ["ann", "bob", "cid"].map(str::to_owned).to_vec();
-    let said = pb::QueueHeartbeatRequest { connected_user_ids: everybody, ..Default::default() };
-    house.client().await.heartbeat(said).await.expect("heartbeat");
-    let mut ann = QueuedParty::enter(&house, SET_ID, &[("ann", 20.0)]).await;
+    let directory = RulesetDirectory::with_files(&[("duel.xml", &widening(1))]);
+    let server = directory.start_server().await;
+    let mut operator = operator_client(&server).await;
+    let connected = ["ann", "bob", "cid"].map(str::to_owned).to_vec();
+    let heartbeat = pb::QueueHeartbeatRequest { connected_user_ids: connected, ..Default::default() };
+    server.client().await.heartbeat(heartbeat).await.expect("heartbeat");
+    let mut ann = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
     wait_until("the first pass", async || passes(&mut operator, SET_ID).await == 1).await;
-    let mut bob = QueuedParty::enter(&house, SET_ID, &[("bob", 22.0)]).await;
-    wait_until("somebody came", async || passes(&mut operator, SET_ID).await == 2).await;
-    house.clock.advance_ms(1_000);
+    let mut bob = QueuedParty::enter(&server, SET_ID, &[("bob", 22.0)]).await;
+    wait_until("a ticket entered", async || passes(&mut operator, SET_ID).await == 2).await;
+    server.clock.advance_ms(1_000);
     wait_until("ranges grew", async || passes(&mut operator, SET_ID).await == 3).await;
-    let mut cid = QueuedParty::enter(&house, SET_ID, &[("cid", 40.0)]).await;
-    wait_until("somebody else came", async || passes(&mut operator, SET_ID).await == 4).await;
+    let mut cid = QueuedParty::enter(&server, SET_ID, &[("cid", 40.0)]).await;
+    wait_until("another ticket entered", async || passes(&mut operator, SET_ID).await == 4).await;
     assert!(cid.ticket.leave().await.expect("leave"));
-    wait_until("somebody left", async || passes(&mut operator, SET_ID).await == 5).await;
-    assert_eq!(ann.current_status().await.state(), TicketState::Waiting, "her range goes no further than one");
-    house.clock.advance_ms(1_000);
-    book.write_file("duel.xml", &widening(2));
-    OperatorClient::connect(&house).await.reload_rulesets().await;
-    let met = ann.wait_for_state(TicketState::Matched).await.found_match.expect("a match");
-    assert_eq!(bob.wait_for_state(TicketState::Matched).await.found_match.expect("a match").match_id, met.match_id);
+    wait_until("a ticket left", async || passes(&mut operator, SET_ID).await == 5).await;
+    assert_eq!(ann.current_status().await.state(), TicketState::Waiting, "ann's range is limited to one");
+    server.clock.advance_ms(1_000);
+    directory.write_file("duel.xml", &widening(2));
+    OperatorClient::connect(&server).await.reload_rulesets().await;
+    let found = ann.wait_for_state(TicketState::Matched).await.found_match.expect("a match");
+    assert_eq!(bob.wait_for_state(TicketState::Matched).await.found_match.expect("a match").match_id, found.match_id);
 }
 
-/// Rules for `size` a team, that ask for this quality.
+/// Rules with `size` players a team and this quality.
 fn teams(size: u32, quality: &str) -> String {
     format!(
         r#"<Ruleset Name="Alike" SetId="{SET_ID}">
@@ -113,29 +109,30 @@ fn teams(size: u32, quality: &str) -> String {
     )
 }
 
-fn alike(percent: u32) -> String {
+fn similarity(percent: u32) -> String {
     format!(r#"<AverageSimilarity RatingSpan="50" RequiredPercent="{percent}"/>"#)
 }
 
-/// S2-13, S4-3: how large teams are, how alike their players must be, and by rating or by category, may be changed
-/// while players wait: those who wait are matched by the new rules.
+/// S2-13, S4-3: team size, required similarity and its kind may change while tickets wait; the new ruleset applies to
+/// them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_is_matched_by_the_rules_as_they_are_now() {
+async fn pass_uses_the_reloaded_ruleset_for_waiting_tickets() {
     let category = r#"<CategorySimilarity Categories="2" CategoryWidth="100" RequiredPercent="99"/>"#;
-    for (rules, players) in [(teams(1, &alike(85)), 2), (teams(2, &alike(60)), 4), (teams(1, category), 2)] {
-        let book = RulesetDirectory::with_files(&[("alike.xml", &teams(1, &alike(95)))]);
-        let house = book.start_server().await;
+    for (rules, players) in [(teams(1, &similarity(85)), 2), (teams(2, &similarity(60)), 4), (teams(1, category), 2)] {
+        let directory = RulesetDirectory::with_files(&[("alike.xml", &teams(1, &similarity(95)))]);
+        let server = directory.start_server().await;
         let mut all = Vec::new();
         for (name, skill) in [("ann", 10.0), ("bob", 20.0), ("cid", 30.0), ("dan", 40.0)] {
-            all.push(QueuedParty::enter(&house, SET_ID, &[(name, skill)]).await);
-            house.clock.advance_ms(1);
+            all.push(QueuedParty::enter(&server, SET_ID, &[(name, skill)]).await);
+            server.clock.advance_ms(1);
         }
-        wait_until("none is like another", async || all[0].current_status().await.blocking_rule == "quality").await;
-        book.write_file("alike.xml", &rules);
-        let change = OperatorClient::connect(&house).await.reload_rulesets().await.changes.remove(0);
+        wait_until("no two are similar enough", async || all[0].current_status().await.blocking_rule == "quality")
+            .await;
+        directory.write_file("alike.xml", &rules);
+        let change = OperatorClient::connect(&server).await.reload_rulesets().await.changes.remove(0);
         for waiting in &mut all {
-            let play = waiting.wait_for_state(TicketState::Matched).await.found_match.expect("a match");
-            assert_eq!((play.player_count, Some(play.service_configuration_hash)), (players, change.current_hash));
+            let found = waiting.wait_for_state(TicketState::Matched).await.found_match.expect("a match");
+            assert_eq!((found.player_count, Some(found.service_configuration_hash)), (players, change.current_hash));
         }
     }
 }

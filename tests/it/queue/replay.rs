@@ -1,5 +1,4 @@
-//! A recorded evening of a queue, played again: the same log makes the same matches, whoever plays it and however often, under
-//! each of the five systems.
+//! Replay of a recorded queue log: the same log makes the same matches under each of the five systems.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,20 +18,20 @@ use fireteam::domain::session::{Player, RegionLatency, Session};
 use fireteam::domain::time::UnixMs;
 use fireteam::rules;
 
-/// The log, and the matches that it has always made.
+/// The log, and the expected matches.
 const LOG: &str = "data/queue-evening.csv";
 const MATCHES: &str = "data/queue-evening.matches";
 
-/// When the log begins.
+/// Start time of the log.
 const START: UnixMs = UnixMs(1_700_000_000_000);
 
-/// Passes are further apart than a server's: what a match is made of is what is to be shown, not how soon.
+/// Interval of passes, longer than a server's: the test compares matches, not times.
 const PASS_EVERY_MS: u64 = 5_000;
 
 /// The last pass, after the last line of the log.
 const UNTIL_MS: u64 = 600_000;
 
-/// Newcomers' rating and the spread of the log's strengths, for each of the systems.
+/// Mean rating and spread of the log's strengths, for each system.
 const SYSTEMS: [(&str, f64, f64); 5] = [
     ("teiserver_duel", 25.0, 6.0),
     ("comprl_ladder", 25.0, 6.0),
@@ -42,32 +41,32 @@ const SYSTEMS: [(&str, f64, f64); 5] = [
 ];
 
 /// A line of the log.
-struct Line<'a> {
+struct LogLine<'a> {
     at_ms: u64,
     enters: bool,
-    who: &'a str,
+    name: &'a str,
     rest: Vec<&'a str>,
 }
 
-fn lines(log: &str) -> Vec<Line<'_>> {
+fn lines(log: &str) -> Vec<LogLine<'_>> {
     let line = |text| {
         let mut words = str::split(text, ',');
         let mut word = || words.next().expect("a column");
-        let (at_ms, what, who) = (word().parse().expect("milliseconds"), word(), word());
-        Line { at_ms, enters: what == "enter", who, rest: words.collect() }
+        let (at_ms, what, name) = (word().parse().expect("milliseconds"), word(), word());
+        LogLine { at_ms, enters: what == "enter", name, rest: words.collect() }
     };
     log.lines().skip(1).map(line).collect()
 }
 
-/// The party that a line lets in, its strength laid out on a ruleset's scale.
-fn ticket(line: &Line<'_>, number: usize, ruleset: &Ruleset, mean: f64, spread: f64) -> Ticket {
-    let [size, strength, latitude, longitude, round_trips] = line.rest[..] else { panic!("columns of {}", line.who) };
+/// The ticket of a line, with its strength on the ruleset's scale.
+fn ticket(line: &LogLine<'_>, number: usize, ruleset: &Ruleset, mean: f64, spread: f64) -> Ticket {
+    let [size, strength, latitude, longitude, round_trips] = line.rest[..] else { panic!("columns of {}", line.name) };
     let number_of = |text: &str| -> f64 { text.parse().expect("a number") };
     let rating = mean + spread * number_of(strength);
-    let room = ruleset.teams.as_ref().expect("teams").max_party_size;
-    let size = size.parse::<u16>().expect("a size").min(room);
+    let max_size = ruleset.teams.as_ref().expect("teams").max_party_size;
+    let size = size.parse::<u16>().expect("a size").min(max_size);
     let player = |at: u16| {
-        let user = UserKey::from_name(&format!("{} {at}", line.who));
+        let user = UserKey::from_name(&format!("{} {at}", line.name));
         Player { user, client_key: user, stated_skill: Some(rating) }
     };
     let region = |text: &str| {
@@ -92,56 +91,56 @@ fn ticket(line: &Line<'_>, number: usize, ruleset: &Ruleset, mean: f64, spread: 
     }
 }
 
-/// Plays the log under one ruleset; `backwards` has every pass see its tickets in the opposite order.
+/// Runs the log under one ruleset; `backwards` reverses the order of tickets in each pass.
 #[expect(clippy::too_many_lines, reason = "one case after another")]
-fn play(log: &[Line<'_>], (name, mean, spread): (&str, f64, f64), backwards: bool) -> String {
+fn replay(log: &[LogLine<'_>], (name, mean, spread): (&str, f64, f64), backwards: bool) -> String {
     let (_, text) = rules::bundled::BUNDLED_FILES
         .iter()
         .find(|(path, _)| path.ends_with(&format!("/{name}.xml")))
         .expect("shipped");
-    let ruleset = rules::parse_ruleset(name, text).expect("a sound file");
+    let ruleset = rules::parse_ruleset(name, text).expect("a valid file");
     let (queue, teams) = (ruleset.queue.as_ref().expect("a queue"), ruleset.teams.as_ref().expect("teams"));
     let mut strengths: Vec<f64> =
         log.iter().filter(|it| it.enters).map(|it| it.rest[1].parse().expect("a number")).collect();
     strengths.sort_by(|one, other| other.total_cmp(one));
-    let place = |line: &Line<'_>| {
+    let place = |line: &LogLine<'_>| {
         let own: f64 = line.rest[1].parse().expect("a number");
         strengths.iter().position(|it| *it == own).map(|place| place as f64)
     };
     let mut waiting: BTreeMap<TicketId, (String, PreparedTicket)> = BTreeMap::new();
-    let mut met: Vec<PastMatch> = Vec::new();
-    let mut said = String::new();
-    let mut left = log.iter().enumerate().peekable();
+    let mut past_matches: Vec<PastMatch> = Vec::new();
+    let mut output = String::new();
+    let mut remaining = log.iter().enumerate().peekable();
     for at_ms in (0..=UNTIL_MS).step_by(PASS_EVERY_MS as usize) {
-        while let Some((number, line)) = left.next_if(|(_, line)| line.at_ms <= at_ms) {
+        while let Some((number, line)) = remaining.next_if(|(_, line)| line.at_ms <= at_ms) {
             if line.enters {
                 let ticket = Arc::new(ticket(line, number, &ruleset, mean, spread));
                 waiting.insert(
                     ticket.id,
-                    (line.who.to_owned(), PreparedTicket::new(&ruleset, queue, ticket, place(line))),
+                    (line.name.to_owned(), PreparedTicket::new(&ruleset, queue, ticket, place(line))),
                 );
             } else {
-                waiting.retain(|_, (who, _)| who != line.who);
+                waiting.retain(|_, (name, _)| name != line.name);
             }
         }
-        let mut entrants: Vec<&PreparedTicket> = waiting.values().map(|(_, entrant)| entrant).collect();
+        let mut tickets: Vec<&PreparedTicket> = waiting.values().map(|(_, prepared)| prepared).collect();
         if backwards {
-            entrants.reverse();
+            tickets.reverse();
         }
         let outcome = run_pass(&PassInput {
             ruleset: &ruleset,
             queue,
             teams,
-            tickets: &entrants,
+            tickets: &tickets,
             open_sessions: &[],
-            past_matches: &PastMatches::latest_of(met.clone()),
+            past_matches: &PastMatches::latest_of(past_matches.clone()),
             queue_counts: QueueCounts { connected_players: 40, active_matches: 0 },
             now: START.plus_ms(at_ms),
             rng_seed: at_ms,
             max_pair_checks: 1_000_000,
         });
         for proposal in outcome.proposals {
-            writeln!(said, "{name} {at_ms} {:.9} {}", proposal.quality, teams_of(&proposal, &waiting))
+            writeln!(output, "{name} {at_ms} {:.9} {}", proposal.quality, teams_of(&proposal, &waiting))
                 .expect("a string");
             let members: Vec<(usize, TicketId)> = proposal
                 .teams
@@ -155,7 +154,7 @@ fn play(log: &[Line<'_>], (name, mean, spread): (&str, f64, f64), backwards: boo
                     let pairs = users(*one)
                         .into_iter()
                         .flat_map(|one| users(*other).into_iter().map(move |other| (one, other)));
-                    met.extend(pairs.map(|(one, other)| PastMatch {
+                    past_matches.extend(pairs.map(|(one, other)| PastMatch {
                         user: one,
                         other_user: other,
                         same_team: team == other_team,
@@ -166,7 +165,7 @@ fn play(log: &[Line<'_>], (name, mean, spread): (&str, f64, f64), backwards: boo
             members.iter().for_each(|(_, id)| drop(waiting.remove(id)));
         }
     }
-    said
+    output
 }
 
 fn teams_of(proposal: &Proposal, waiting: &BTreeMap<TicketId, (String, PreparedTicket)>) -> String {
@@ -177,23 +176,23 @@ fn teams_of(proposal: &Proposal, waiting: &BTreeMap<TicketId, (String, PreparedT
     proposal.teams.iter().map(team).collect::<Vec<_>>().join(" | ")
 }
 
-/// R23: a pass is made of what it is given and nothing else. `UPDATE_GOLDEN=1` writes the matches down anew.
+/// R23: a pass depends on its input alone. `UPDATE_GOLDEN=1` writes the expected matches.
 #[test]
-fn a_recorded_evening_makes_the_same_matches() {
+fn replay_of_a_log_makes_the_same_matches() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let log = std::fs::read_to_string(root.join(LOG)).expect("the log");
     let log = lines(&log);
-    let mut said = String::new();
+    let mut output = String::new();
     for system in SYSTEMS {
-        let matches = play(&log, system, false);
-        assert_eq!(matches, play(&log, system, false), "{}: again", system.0);
-        assert_eq!(matches, play(&log, system, true), "{}: in the opposite order", system.0);
-        assert!(10 <= matches.lines().count(), "{}: too few matches to prove anything:\n{matches}", system.0);
-        said.push_str(&matches);
+        let matches = replay(&log, system, false);
+        assert_eq!(matches, replay(&log, system, false), "{}: repeated", system.0);
+        assert_eq!(matches, replay(&log, system, true), "{}: in the opposite order", system.0);
+        assert!(10 <= matches.lines().count(), "{}: too few matches to compare:\n{matches}", system.0);
+        output.push_str(&matches);
     }
     let golden = root.join(MATCHES);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::write(&golden, &said).expect("written");
+        std::fs::write(&golden, &output).expect("write the matches");
     }
-    assert_eq!(said, std::fs::read_to_string(&golden).expect("the matches"), "see {MATCHES}");
+    assert_eq!(output, std::fs::read_to_string(&golden).expect("the matches"), "see {MATCHES}");
 }

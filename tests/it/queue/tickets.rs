@@ -1,4 +1,4 @@
-//! Parties enter, are proposed a match, agree or not, and are told where to go.
+//! Tickets over gRPC: enter, watch, ready check, match assignment, leave, expiry, explain.
 
 use fireteam_client::{Code, pb};
 use pb::{TicketEndReason, TicketState};
@@ -12,22 +12,22 @@ use crate::support::test_server::TestServer;
 
 const CHECKED: &str = r#"<ReadyCheck TimeoutMs="20000" DeclineCooldownMs="60000"/>"#;
 
-/// S0-20, S1-51, S4-15: two parties that suit wait, are proposed, agree, play, and are done; each hears every step.
-/// Nobody queues again by itself, and whoever likes may.
+/// S0-20, S1-51, S4-15: two compatible parties are proposed to each other, accept, play and end; each receives every
+/// status. No party is queued again, but it may enter again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_that_suit_are_proposed_agree_and_play() {
-    let house = start_queue_server(&[&duel_ruleset(CHECKED)]).await;
-    let mut ann = QueuedParty::enter(&house, SET_ID, &[("ann", 20.0)]).await;
+async fn ready_check_that_all_accept_starts_the_match() {
+    let server = start_queue_server(&[&duel_ruleset(CHECKED)]).await;
+    let mut ann = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
     assert_eq!(ann.next_status().await.position, Some(0));
-    let mut bob = QueuedParty::enter(&house, SET_ID, &[("bob", 22.0)]).await;
+    let mut bob = QueuedParty::enter(&server, SET_ID, &[("bob", 22.0)]).await;
     let id = ann.respond_to_match(true).await;
-    let half = bob.wait_for_state(TicketState::Proposed).await.found_match.expect("a match");
-    assert_eq!((&half.match_id, half.player_count), (&id, 2));
-    wait_until("ann's answer is told to bob", async || {
+    let found_match = bob.wait_for_state(TicketState::Proposed).await.found_match.expect("a match");
+    assert_eq!((&found_match.match_id, found_match.player_count), (&id, 2));
+    wait_until("bob receives ann's answer", async || {
         bob.current_status().await.found_match.expect("a match").accepted_count == 1
     })
     .await;
-    assert_eq!(bob.answers_known(&id).await, id);
+    assert_eq!(bob.accept_match(&id).await, id);
     let (there, here) =
         (ann.wait_for_state(TicketState::Matched).await, bob.wait_for_state(TicketState::Matched).await);
     let (there, here) = (there.found_match.expect("a match"), here.found_match.expect("a match"));
@@ -38,16 +38,16 @@ async fn two_that_suit_are_proposed_agree_and_play() {
     let outcome = ann.ticket.end_match(&id, false).await.expect("end");
     assert_eq!(outcome, pb::MatchEndReason::Played);
     for waiting in [&mut ann, &mut bob] {
-        let over = waiting.hears_of_end().await;
+        let over = waiting.wait_for_end().await;
         assert_eq!(over.end_reason(), TicketEndReason::Played);
     }
-    assert_eq!(queues(&house).await, []);
-    ann.client.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("again");
+    assert_eq!(queue_statistics(&server).await, []);
+    ann.client.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter again");
 }
 
-/// Sets that anybody waits or plays in.
-async fn queues(house: &TestServer) -> Vec<generated_client::QueueStatistics> {
-    operator_client(house)
+/// Statistics of the queues with tickets or matches.
+async fn queue_statistics(server: &TestServer) -> Vec<generated_client::QueueStatistics> {
+    operator_client(server)
         .await
         .get_statistics(generated_client::GetStatisticsRequest {})
         .await
@@ -57,14 +57,14 @@ async fn queues(house: &TestServer) -> Vec<generated_client::QueueStatistics> {
 }
 
 impl QueuedParty {
-    /// Agrees to a match that it has heard of already.
-    async fn answers_known(&mut self, id: &str) -> String {
+    /// Accepts a match that it has already received.
+    async fn accept_match(&mut self, id: &str) -> String {
         self.ticket.respond(id, true).await.expect("respond");
         id.to_owned()
     }
 
-    /// Whatever comes until it is over.
-    async fn hears_of_end(&mut self) -> pb::TicketStatus {
+    /// The final status; skips others.
+    async fn wait_for_end(&mut self) -> pb::TicketStatus {
         loop {
             let status = self.next_status().await;
             if status.state() == TicketState::Ended {
@@ -74,126 +74,124 @@ impl QueuedParty {
     }
 }
 
-/// S0-21, B-33, B-35, SEC-13: whoever agreed goes back with the wait it had; whoever declined is out, and barred for a
-/// while.
+/// S0-21, B-33, B-35, SEC-13: after a decline, the party that accepted is requeued with its wait; the party that
+/// declined is out, with a cooldown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_declines_is_out_and_the_other_waits_on() {
-    let house = start_queue_server(&[&duel_ruleset(CHECKED)]).await;
-    let mut ann = QueuedParty::enter(&house, SET_ID, &[("ann", 20.0)]).await;
-    house.clock.advance_ms(5_000);
-    let mut bob = QueuedParty::enter(&house, SET_ID, &[("bob", 20.0)]).await;
+async fn ready_check_decline_requeues_the_other_party() {
+    let server = start_queue_server(&[&duel_ruleset(CHECKED)]).await;
+    let mut ann = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
+    server.clock.advance_ms(5_000);
+    let mut bob = QueuedParty::enter(&server, SET_ID, &[("bob", 20.0)]).await;
     ann.respond_to_match(true).await;
     bob.respond_to_match(false).await;
-    let back = ann.wait_for_state(TicketState::Waiting).await;
-    assert_eq!(back.waited_ms, 5_000, "it has waited since it entered");
-    assert_eq!(bob.hears_of_end().await.end_reason(), TicketEndReason::Declined);
-    let refused = bob.client.enter(enter_request(SET_ID, &[("bob", 20.0)])).await.expect_err("he is barred");
+    let requeued = ann.wait_for_state(TicketState::Waiting).await;
+    assert_eq!(requeued.waited_ms, 5_000, "its wait counts from entering");
+    assert_eq!(bob.wait_for_end().await.end_reason(), TicketEndReason::Declined);
+    let refused = bob.client.enter(enter_request(SET_ID, &[("bob", 20.0)])).await.expect_err("bob has a cooldown");
     assert_eq!(refused.code(), Some(Code::PermissionDenied), "{refused}");
-    house.clock.advance_ms(60_000);
-    bob.client.enter(enter_request(SET_ID, &[("bob", 20.0)])).await.expect("a minute later he is not");
+    server.clock.advance_ms(60_000);
+    bob.client.enter(enter_request(SET_ID, &[("bob", 20.0)])).await.expect("the cooldown has ended");
 }
 
-/// S0-21: whoever goes back has the rating that it waited with, whatever has become of it since, and looks as far as if
-/// nothing had been.
+/// S0-21: a requeued party keeps the rating that it entered with, also if the rating changed, and its range as if it
+/// had never been proposed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_goes_back_is_who_it_was() {
+async fn requeue_keeps_rating_and_range() {
     let widening = r#"<RatingWindow Start="0" Step="1" StepEveryMs="1000" Clock="ticket"/>"#;
     let rules = duel_ruleset(&format!(r#"{CHECKED}<Rating System="elo"/>"#))
         .replace(r#"<RatingWindow Start="2" Max="2"/>"#, widening);
-    let house = start_queue_server(&[&rules]).await;
-    let mut ann = QueuedParty::enter(&house, SET_ID, &[("ann", 20.0)]).await;
-    house.clock.advance_ms(2_000);
-    let mut bob = QueuedParty::enter(&house, SET_ID, &[("bob", 20.0)]).await;
+    let server = start_queue_server(&[&rules]).await;
+    let mut ann = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
+    server.clock.advance_ms(2_000);
+    let mut bob = QueuedParty::enter(&server, SET_ID, &[("bob", 20.0)]).await;
     wait_until("proposed", async || bob.current_status().await.state() == TicketState::Proposed).await;
-    let mut operator = operator_client(&house).await;
+    let mut operator = operator_client(&server).await;
     let better = generated_client::RatingRow { user_id: "ann".to_owned(), rating: Some(1_700.0), ..Default::default() };
     let request = generated_client::ImportRatingsRequest { matchmaking_set_id: Some(SET_ID), ratings: vec![better] };
     operator.import_ratings(request).await.expect("import");
-    house.clock.advance_ms(1_000);
+    server.clock.advance_ms(1_000);
     bob.respond_to_match(false).await;
-    let back = ann.wait_for_state(TicketState::Waiting).await;
+    let requeued = ann.wait_for_state(TicketState::Waiting).await;
     let ticket = generated_client::ExplainRequest { ticket_id: ann.ticket.id().to_owned(), ..Default::default() };
-    let told = operator.explain(ticket).await.expect("explain").into_inner();
-    assert_eq!((back.waited_ms, told.rating, told.range), (3_000, 1_500.0, Some(3)));
+    let explained = operator.explain(ticket).await.expect("explain").into_inner();
+    assert_eq!((requeued.waited_ms, explained.rating, explained.range), (3_000, 1_500.0, Some(3)));
 }
 
-/// B-35: whoever says nothing until the deadline is out as well.
+/// B-35: a party that does not answer by the deadline is out as well.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_does_not_answer_is_out_at_the_deadline() {
-    let house = start_queue_server(&[&duel_ruleset(CHECKED)]).await;
-    let mut ann = QueuedParty::enter(&house, SET_ID, &[("ann", 20.0)]).await;
-    let mut bob = QueuedParty::enter(&house, SET_ID, &[("bob", 20.0)]).await;
+async fn ready_check_timeout_ends_the_silent_ticket() {
+    let server = start_queue_server(&[&duel_ruleset(CHECKED)]).await;
+    let mut ann = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
+    let mut bob = QueuedParty::enter(&server, SET_ID, &[("bob", 20.0)]).await;
     ann.respond_to_match(true).await;
     bob.wait_for_state(TicketState::Proposed).await;
-    house.clock.advance_ms(20_000);
+    server.clock.advance_ms(20_000);
     ann.wait_for_state(TicketState::Waiting).await;
-    assert_eq!(bob.hears_of_end().await.end_reason(), TicketEndReason::NotAcceptedInTime);
+    assert_eq!(bob.wait_for_end().await.end_reason(), TicketEndReason::NotAcceptedInTime);
 }
 
-/// S3-13: leaving is always answered, by exactly one of two things: it is over, or it has a match.
+/// S3-13: leave always has one of two answers: the ticket ended, or it has a match.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn leaving_is_answered_by_one_of_two_things() {
-    let house = start_queue_server(&[&duel_ruleset(CHECKED)]).await;
-    let mut ann = QueuedParty::enter(&house, SET_ID, &[("ann", 20.0)]).await;
+async fn leave_ends_the_ticket_or_returns_its_match() {
+    let server = start_queue_server(&[&duel_ruleset(CHECKED)]).await;
+    let mut ann = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
     assert!(ann.ticket.leave().await.expect("leave"));
-    assert!(ann.ticket.leave().await.expect("leave"), "again is the same");
+    assert!(ann.ticket.leave().await.expect("leave"), "leave is idempotent");
     assert_eq!(ann.ticket.status.end_reason(), TicketEndReason::Left);
-    let mut bob = QueuedParty::enter(&house, SET_ID, &[("bob", 20.0)]).await;
-    let mut eve = QueuedParty::enter(&house, SET_ID, &[("eve", 20.0)]).await;
+    let mut bob = QueuedParty::enter(&server, SET_ID, &[("bob", 20.0)]).await;
+    let mut eve = QueuedParty::enter(&server, SET_ID, &[("eve", 20.0)]).await;
     bob.wait_for_state(TicketState::Proposed).await;
-    assert!(!bob.ticket.leave().await.expect("leave"), "too late");
+    assert!(!bob.ticket.leave().await.expect("leave"), "the ticket is in a match");
     assert_eq!(bob.ticket.status.state(), TicketState::Proposed);
     eve.respond_to_match(false).await;
     bob.wait_for_state(TicketState::Waiting).await;
 }
 
-/// S0-27: who leaves is nowhere any more: a queue in which nobody is left is gone, and who comes to the same place
-/// meets nobody.
+/// S0-27: a ticket that left is in no queue: an empty queue is not listed, and the next party finds no candidates.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_leaves_is_nowhere_any_more() {
+async fn leave_removes_the_ticket_from_the_queue() {
     let other = duel_ruleset(CHECKED).replace(r#"SetId="11""#, r#"SetId="12""#);
-    let house = start_queue_server(&[&duel_ruleset(CHECKED), &other]).await;
-    let mut here = QueuedParty::enter(&house, SET_ID, &[("ann", 20.0)]).await;
-    let mut there = QueuedParty::enter(&house, 12, &[("ann", 20.0)]).await;
-    assert_eq!(queues(&house).await.len(), 2);
+    let server = start_queue_server(&[&duel_ruleset(CHECKED), &other]).await;
+    let mut here = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
+    let mut there = QueuedParty::enter(&server, 12, &[("ann", 20.0)]).await;
+    assert_eq!(queue_statistics(&server).await.len(), 2);
     for waiting in [&mut here, &mut there] {
         assert!(waiting.ticket.leave().await.expect("leave"));
     }
-    assert_eq!(queues(&house).await, []);
-    let mut bob = QueuedParty::enter(&house, SET_ID, &[("bob", 20.0)]).await;
-    wait_until("a pass has looked", async || !bob.current_status().await.blocking_rule.is_empty()).await;
+    assert_eq!(queue_statistics(&server).await, []);
+    let mut bob = QueuedParty::enter(&server, SET_ID, &[("bob", 20.0)]).await;
+    wait_until("a pass has run", async || !bob.current_status().await.blocking_rule.is_empty()).await;
     assert_eq!(bob.current_status().await.blocking_rule, "no_candidates");
 }
 
-/// S1-96: what tickets have lately waited is told to those who wait, and to operators: half of them no longer than
-/// this, nine in ten no longer than that.
+/// S1-96: parties and operators receive the median and the 90th percentile of recent waits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn players_are_told_how_long_others_have_waited() {
-    let house = start_queue_server(&[&duel_ruleset(CHECKED)]).await;
+async fn wait_estimates_follow_recent_waits() {
+    let server = start_queue_server(&[&duel_ruleset(CHECKED)]).await;
     for seconds in 1..=4_u32 {
         let mut all = Vec::new();
         for name in ["ann", "bob"] {
-            all.push(QueuedParty::enter(&house, SET_ID, &[(&format!("{name} {seconds}"), 20.0)]).await);
+            all.push(QueuedParty::enter(&server, SET_ID, &[(&format!("{name} {seconds}"), 20.0)]).await);
         }
         wait_until("proposed", async || all[1].current_status().await.state() == TicketState::Proposed).await;
-        house.clock.advance_ms(u64::from(seconds) * 1_000);
+        server.clock.advance_ms(u64::from(seconds) * 1_000);
         for waiting in &mut all {
             waiting.respond_to_match(true).await;
         }
         all[0].wait_for_state(TicketState::Matched).await;
     }
-    let eve = QueuedParty::enter(&house, SET_ID, &[("eve", 20.0)]).await;
-    let told = &eve.ticket.status;
-    assert_eq!((told.estimated_wait_p50_ms, told.estimated_wait_p90_ms), (Some(2_000), Some(4_000)));
-    let queue = queues(&house).await.remove(0);
+    let eve = QueuedParty::enter(&server, SET_ID, &[("eve", 20.0)]).await;
+    let explained = &eve.ticket.status;
+    assert_eq!((explained.estimated_wait_p50_ms, explained.estimated_wait_p90_ms), (Some(2_000), Some(4_000)));
+    let queue = queue_statistics(&server).await.remove(0);
     assert_eq!((queue.wait_p50_ms, queue.wait_p90_ms, queue.wait_samples), (Some(2_000), Some(4_000), 8));
 }
 
-/// R5: a retried enter is the same ticket; its key for another party is refused.
+/// R5: a repeated enter returns the same ticket; the same key for another party is refused.
 #[tokio::test]
-async fn a_retried_enter_is_the_same_ticket() {
-    let house = start_queue_server(&[&duel_ruleset("")]).await;
-    let client = house.client().await;
+async fn enter_repeated_with_its_key_returns_the_same_ticket() {
+    let server = start_queue_server(&[&duel_ruleset("")]).await;
+    let client = server.client().await;
     let keyed = |players: &[(&str, f64)]| pb::QueueEnterRequest {
         idempotency_key: "sixteen letters or more".into(),
         ..enter_request(SET_ID, players)
@@ -201,47 +199,49 @@ async fn a_retried_enter_is_the_same_ticket() {
     let first = client.enter(keyed(&[("ann", 20.0)])).await.expect("enter");
     let again = client.enter(keyed(&[("ann", 20.0)])).await.expect("enter");
     assert_eq!(first.id(), again.id());
-    let other = client.enter(keyed(&[("bob", 20.0)])).await.expect_err("another party");
+    let other = client.enter(keyed(&[("bob", 20.0)])).await.expect_err("the key of another party");
     assert_eq!(other.code(), Some(Code::AlreadyExists), "{other}");
 }
 
-/// S3-13, S0-22: a user waits once in a queue; in two queues, a proposal in one pauses the other, and the match ends it.
+/// S3-13, S0-22: a user waits once in a queue; of two queues, a proposal in one pauses the other, and the match ends
+/// it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_proposal_in_one_queue_pauses_the_other() {
+async fn proposal_in_one_queue_pauses_the_other_ticket() {
     let other = duel_ruleset(CHECKED).replace(r#"SetId="11""#, r#"SetId="12""#);
-    let house = start_queue_server(&[&duel_ruleset(CHECKED), &other]).await;
-    let mut ann = QueuedParty::enter(&house, SET_ID, &[("ann", 20.0)]).await;
-    let twice = ann.client.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect_err("she waits already");
-    assert_eq!(twice.code(), Some(Code::AlreadyExists), "{twice}");
-    let mut elsewhere = QueuedParty::enter(&house, 12, &[("ann", 20.0)]).await;
-    let mut bob = QueuedParty::enter(&house, SET_ID, &[("bob", 20.0)]).await;
-    elsewhere.wait_for_state(TicketState::Paused).await;
-    let mut eve = QueuedParty::enter(&house, 12, &[("eve", 20.0)]).await;
-    assert_eq!(eve.next_status().await.state(), TicketState::Waiting, "ann is not to be had here");
+    let server = start_queue_server(&[&duel_ruleset(CHECKED), &other]).await;
+    let mut ann = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
+    let second = ann.client.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect_err("ann is already queued");
+    assert_eq!(second.code(), Some(Code::AlreadyExists), "{second}");
+    let mut other_ticket = QueuedParty::enter(&server, 12, &[("ann", 20.0)]).await;
+    let mut bob = QueuedParty::enter(&server, SET_ID, &[("bob", 20.0)]).await;
+    other_ticket.wait_for_state(TicketState::Paused).await;
+    let mut eve = QueuedParty::enter(&server, 12, &[("eve", 20.0)]).await;
+    assert_eq!(eve.next_status().await.state(), TicketState::Waiting, "ann is paused in this queue");
     ann.respond_to_match(true).await;
     bob.respond_to_match(true).await;
     ann.wait_for_state(TicketState::Matched).await;
-    assert_eq!(elsewhere.hears_of_end().await.end_reason(), TicketEndReason::MatchedElsewhere);
-    let playing = ann.client.enter(enter_request(12, &[("ann", 20.0)])).await.expect_err("she plays");
-    assert_eq!(playing.code(), Some(Code::FailedPrecondition), "{playing}");
+    assert_eq!(other_ticket.wait_for_end().await.end_reason(), TicketEndReason::MatchedElsewhere);
+    let in_match = ann.client.enter(enter_request(12, &[("ann", 20.0)])).await.expect_err("ann is in a match");
+    assert_eq!(in_match.code(), Some(Code::FailedPrecondition), "{in_match}");
     assert_eq!(eve.current_status().await.state(), TicketState::Waiting);
 }
 
-/// S3-14, D-16, S3-4: a game server that advertised itself is reserved in one statement, told to both, and freed for others when
-/// it gives the match up; the players go back unpunished.
+/// S3-14, D-16, S3-4: an advertised game server is reserved in one statement, both parties receive it, and it is free
+/// again after it reports a failure; the players are requeued without a penalty.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_match_is_placed_on_a_server_that_advertised_itself() {
-    let house = start_queue_server(&[&duel_ruleset(
+async fn placing_reserves_an_advertised_game_server() {
+    let server = start_queue_server(&[&duel_ruleset(
         r#"<ReadyCheck/><Hosting Mode="game_server" AllocationTimeoutMs="30000"/>"#,
     )])
     .await;
-    let mut ann = QueuedParty::enter(&house, SET_ID, &[("ann", 20.0)]).await;
-    let mut bob = QueuedParty::enter(&house, SET_ID, &[("bob", 20.0)]).await;
+    let mut ann = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
+    let mut bob = QueuedParty::enter(&server, SET_ID, &[("bob", 20.0)]).await;
     let id = ann.respond_to_match(true).await;
     bob.respond_to_match(true).await;
     ann.wait_for_state(TicketState::Placing).await;
-    let server = house.client().await;
-    let advertisement = server.update_advertisement(game_server_advertisement(b"game:9000")).await.expect("advertise");
+    let host_client = server.client().await;
+    let advertisement =
+        host_client.update_advertisement(game_server_advertisement(b"game:9000")).await.expect("advertise");
     for waiting in [&mut ann, &mut bob] {
         let matched = waiting.wait_for_state(TicketState::Matched).await.found_match.expect("a match");
         let place = matched.assignment.and_then(|place| place.host);
@@ -251,36 +251,40 @@ async fn a_match_is_placed_on_a_server_that_advertised_itself() {
             (advertisement.advertisement_id.clone(), &b"game:9000"[..])
         );
     }
-    let stranger = server.end_match(pb::QueueEndMatchRequest {
+    let unrelated = host_client.end_match(pb::QueueEndMatchRequest {
         match_id: id.clone(),
         ticket_token: ann.ticket.reference().ticket_token,
         ..Default::default()
     });
-    assert_eq!(stranger.await.expect_err("not hers to say").code(), Some(Code::PermissionDenied));
-    let gave_up = pb::QueueEndMatchRequest {
+    assert_eq!(
+        unrelated.await.expect_err("a player may not end a match on a game server").code(),
+        Some(Code::PermissionDenied)
+    );
+    let failed = pb::QueueEndMatchRequest {
         match_id: id,
         advertisement_token: advertisement.advertisement_token,
         failed: true,
         ..Default::default()
     };
-    let outcome = server.end_match(gave_up).await.expect("end").end_reason();
+    let outcome = host_client.end_match(failed).await.expect("end").end_reason();
     assert_eq!(outcome, pb::MatchEndReason::ServerFailed);
     for waiting in [&mut ann, &mut bob] {
         waiting.wait_for_state(TicketState::Waiting).await;
     }
 }
 
-/// S3-14: seats are free for the next match as soon as the one that had them is over.
+/// S3-14: a game server's seats are free for the next match when its match has ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_is_free_again_after_the_game() {
-    let house =
+async fn end_match_frees_the_game_servers_seats() {
+    let server =
         start_queue_server(&[&duel_ruleset(r#"<Hosting Mode="game_server" AllocationTimeoutMs="30000"/>"#)]).await;
-    let server = house.client().await;
-    let advertisement = server.update_advertisement(game_server_advertisement(b"game:9000")).await.expect("advertise");
+    let host_client = server.client().await;
+    let advertisement =
+        host_client.update_advertisement(game_server_advertisement(b"game:9000")).await.expect("advertise");
     let mut games = Vec::new();
     for [one, other] in [["ann", "bob"], ["cid", "dan"]] {
-        let first = QueuedParty::enter(&house, SET_ID, &[(one, 20.0)]).await;
-        let _second = QueuedParty::enter(&house, SET_ID, &[(other, 20.0)]).await;
+        let first = QueuedParty::enter(&server, SET_ID, &[(one, 20.0)]).await;
+        let _second = QueuedParty::enter(&server, SET_ID, &[(other, 20.0)]).await;
         games.push(first);
         if games.len() == 1 {
             games[0].wait_for_state(TicketState::Matched).await;
@@ -288,66 +292,69 @@ async fn a_server_is_free_again_after_the_game() {
     }
     games[1].wait_for_state(TicketState::Placing).await;
     let id = games[0].current_status().await.found_match.expect("a match").match_id;
-    assert_eq!(games[1].current_status().await.state(), TicketState::Placing, "both seats are taken");
+    assert_eq!(games[1].current_status().await.state(), TicketState::Placing, "both seats are reserved");
     let over = pb::QueueEndMatchRequest {
         match_id: id,
         advertisement_token: advertisement.advertisement_token,
         ..Default::default()
     };
-    assert_eq!(server.end_match(over).await.expect("end").end_reason(), pb::MatchEndReason::Played);
+    assert_eq!(host_client.end_match(over).await.expect("end").end_reason(), pb::MatchEndReason::Played);
     let place = games[1]
         .wait_for_state(TicketState::Matched)
         .await
         .found_match
-        .and_then(|play| play.assignment)
+        .and_then(|found| found.assignment)
         .and_then(|it| it.host);
     let Some(pb::assignment::Host::GameServer(at)) = place else { panic!("no server: {place:?}") };
     assert_eq!(at.advertisement_id, advertisement.advertisement_id);
 }
 
-/// B-35: nobody gets out of a ready check by calling the match a failure: neither a player, nor a server that has nothing to do
-/// with it. Who runs nothing cannot fail.
+/// B-35: a ready check cannot be ended as a failed match: neither by a player nor by an unrelated server. A match
+/// without a server cannot fail.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_match_that_has_not_begun_cannot_be_ended() {
-    let house = start_queue_server(&[&duel_ruleset(CHECKED)]).await;
-    let mut ann = QueuedParty::enter(&house, SET_ID, &[("ann", 20.0)]).await;
-    let mut bob = QueuedParty::enter(&house, SET_ID, &[("bob", 20.0)]).await;
+async fn end_match_during_a_ready_check_is_refused() {
+    let server = start_queue_server(&[&duel_ruleset(CHECKED)]).await;
+    let mut ann = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
+    let mut bob = QueuedParty::enter(&server, SET_ID, &[("bob", 20.0)]).await;
     let id = ann.wait_for_state(TicketState::Proposed).await.found_match.expect("a match").match_id;
     for failed in [true, false] {
-        let early = ann.ticket.end_match(&id, failed).await.expect_err("it has not begun");
+        let early = ann.ticket.end_match(&id, failed).await.expect_err("the match has not started");
         assert_eq!(early.code(), Some(Code::FailedPrecondition), "{early}");
     }
-    let server = house.client().await;
-    let advertised = server.update_advertisement(game_server_advertisement(b"")).await.expect("advertise");
-    let stranger = pb::QueueEndMatchRequest {
+    let host_client = server.client().await;
+    let advertised = host_client.update_advertisement(game_server_advertisement(b"")).await.expect("advertise");
+    let unrelated = pb::QueueEndMatchRequest {
         match_id: id.clone(),
         advertisement_token: advertised.advertisement_token,
         failed: true,
         ..Default::default()
     };
-    let refused = server.end_match(stranger.clone()).await.expect_err("it is not played there");
+    let refused = host_client.end_match(unrelated.clone()).await.expect_err("the match is on no server");
     assert_eq!(refused.code(), Some(Code::PermissionDenied), "{refused}");
-    ann.ticket.respond(&id, true).await.expect("agree");
-    bob.ticket.respond(&id, true).await.expect("agree");
+    ann.ticket.respond(&id, true).await.expect("accept");
+    bob.ticket.respond(&id, true).await.expect("accept");
     ann.wait_for_state(TicketState::Matched).await;
-    assert_eq!(server.end_match(stranger).await.expect_err("nor now").code(), Some(Code::PermissionDenied));
-    let nobodys = ann.ticket.end_match(&id, true).await.expect_err("no server could fail");
-    assert_eq!(nobodys.code(), Some(Code::InvalidArgument), "{nobodys}");
+    assert_eq!(
+        host_client.end_match(unrelated).await.expect_err("still on no server").code(),
+        Some(Code::PermissionDenied)
+    );
+    let no_server = ann.ticket.end_match(&id, true).await.expect_err("a match without a server cannot fail");
+    assert_eq!(no_server.code(), Some(Code::InvalidArgument), "{no_server}");
     for _ in 0..2 {
         assert_eq!(ann.ticket.end_match(&id, false).await.expect("end"), pb::MatchEndReason::Played);
     }
-    assert_eq!(bob.hears_of_end().await.end_reason(), TicketEndReason::Played);
+    assert_eq!(bob.wait_for_end().await.end_reason(), TicketEndReason::Played);
 }
 
-/// A ticket that nobody keeps alive lapses; one that is watched does not.
+/// A ticket without heartbeats expires; a watched one does not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_ticket_that_nobody_keeps_alive_lapses() {
-    let house = start_queue_server(&[&duel_ruleset("")]).await;
-    let client = house.client().await;
-    let mut left_alone = client.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
-    let mut watched = QueuedParty::enter(&house, SET_ID, &[("bob", 40.0)]).await;
+async fn ticket_without_heartbeats_expires() {
+    let server = start_queue_server(&[&duel_ruleset("")]).await;
+    let client = server.client().await;
+    let mut unwatched = client.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
+    let mut watched = QueuedParty::enter(&server, SET_ID, &[("bob", 40.0)]).await;
     watched.next_status().await;
-    let mut operator = operator_client(&house).await;
+    let mut operator = operator_client(&server).await;
     let mut waiting = async || {
         let queues = operator
             .get_statistics(generated_client::GetStatisticsRequest {})
@@ -358,81 +365,88 @@ async fn a_ticket_that_nobody_keeps_alive_lapses() {
         queues.iter().map(|queue| queue.waiting_tickets).sum::<u32>()
     };
     assert_eq!(waiting().await, 2);
-    house.clock.advance_ms(31_000);
+    server.clock.advance_ms(31_000);
     watched.current_status().await;
-    house.clock.advance_ms(31_000);
-    wait_until("only one waits", async || waiting().await == 1).await;
-    assert_eq!(left_alone.heartbeat().await.expect("beat").end_reason(), TicketEndReason::Expired);
+    server.clock.advance_ms(31_000);
+    wait_until("only one ticket waits", async || waiting().await == 1).await;
+    assert_eq!(unwatched.heartbeat().await.expect("heartbeat").end_reason(), TicketEndReason::Expired);
     assert_eq!(watched.current_status().await.state(), TicketState::Waiting);
 }
 
-/// A stream that was cut goes on at once where it was, and says nothing that was heard before.
+/// A watch stream that was cut resumes at once, and does not repeat statuses.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_watch_goes_on_where_it_was() {
-    let house = start_queue_server(&[&duel_ruleset(CHECKED)]).await;
-    let mut ann = QueuedParty::enter(&house, SET_ID, &[("ann", 20.0)]).await;
-    let heard = ann.next_status().await;
-    let resumed = pb::TicketReference { resume_token: heard.resume_token, ..ann.ticket.reference() };
+async fn watch_resumes_after_the_last_status() {
+    let server = start_queue_server(&[&duel_ruleset(CHECKED)]).await;
+    let mut ann = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
+    let first_status = ann.next_status().await;
+    let resumed = pb::TicketReference { resume_token: first_status.resume_token, ..ann.ticket.reference() };
     let mut again = ann.client.watch([resumed]);
-    let _bob = QueuedParty::enter(&house, SET_ID, &[("bob", 20.0)]).await;
-    let next = again.next().await.expect("a stream").expect("news");
-    assert_eq!(next.state(), TicketState::Proposed, "that she waits she had heard");
+    let _bob = QueuedParty::enter(&server, SET_ID, &[("bob", 20.0)]).await;
+    let next = again.next().await.expect("a stream").expect("a status");
+    assert_eq!(next.state(), TicketState::Proposed, "the waiting status is not repeated");
 }
 
-/// S2-7: with a gate, nobody is matched while fewer than the share of those who are connected wait.
+/// S2-7: with a gate, no ticket is matched while fewer than a share of the connected players wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gate_waits_for_a_share_of_those_who_are_connected() {
+async fn gate_waits_for_a_share_of_connected_players() {
     let gated = duel_ruleset("")
         .replace("<Queue PassIntervalMs=\"10\">", "<Queue PassIntervalMs=\"10\"><Gate MinWaitingPercent=\"50\"/>");
-    let house = start_queue_server(&[&gated]).await;
-    let client = house.client().await;
+    let server = start_queue_server(&[&gated]).await;
+    let client = server.client().await;
     let connected = ["ann", "bob", "eve", "joe", "kim", "lee"].map(str::to_owned).to_vec();
-    let said = pb::QueueHeartbeatRequest { connected_user_ids: connected, ..Default::default() };
-    client.heartbeat(said).await.expect("heartbeat");
-    let mut ann = QueuedParty::enter(&house, SET_ID, &[("ann", 20.0)]).await;
-    let mut bob = QueuedParty::enter(&house, SET_ID, &[("bob", 20.0)]).await;
+    let request = pb::QueueHeartbeatRequest { connected_user_ids: connected, ..Default::default() };
+    client.heartbeat(request).await.expect("heartbeat");
+    let mut ann = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
+    let mut bob = QueuedParty::enter(&server, SET_ID, &[("bob", 20.0)]).await;
     let ticket = generated_client::ExplainRequest { ticket_id: ann.ticket.id().to_owned(), ..Default::default() };
-    let explained = operator_client(&house).await.explain(ticket).await.expect("explain").into_inner();
+    let explained = operator_client(&server).await.explain(ticket).await.expect("explain").into_inner();
     assert_eq!(explained.gate_reason(), generated_client::GateReason::TooFewWaiting);
-    let mut eve = QueuedParty::enter(&house, SET_ID, &[("eve", 40.0)]).await;
+    let mut eve = QueuedParty::enter(&server, SET_ID, &[("eve", 40.0)]).await;
     for waiting in [&mut ann, &mut bob] {
         waiting.wait_for_state(TicketState::Matched).await;
     }
     assert_eq!(eve.current_status().await.state(), TicketState::Waiting);
 }
 
-/// B-7: a party larger than a team is refused, and so is what names nobody or several parties.
+/// B-7: a party larger than a team is refused, and so is a request without a party.
 #[tokio::test]
-async fn a_party_that_no_team_has_room_for_is_refused() {
-    let house = start_queue_server(&[&duel_ruleset("")]).await;
-    let client = house.client().await;
-    let two = client.enter(enter_request(SET_ID, &[("ann", 20.0), ("bob", 20.0)])).await.expect_err("too many");
+async fn enter_with_a_party_larger_than_a_team_is_refused() {
+    let server = start_queue_server(&[&duel_ruleset("")]).await;
+    let client = server.client().await;
+    let two =
+        client.enter(enter_request(SET_ID, &[("ann", 20.0), ("bob", 20.0)])).await.expect_err("the party is too large");
     assert_eq!(two.code(), Some(Code::FailedPrecondition), "{two}");
     let unnamed = pb::SessionCompositionData { party_size_composition: vec![1], ..Default::default() };
     let unnamed = pb::QueueEnterRequest { session_composition: Some(unnamed), ..enter_request(SET_ID, &[]) };
-    assert_eq!(client.enter(unnamed).await.expect_err("who?").code(), Some(Code::InvalidArgument));
+    assert_eq!(client.enter(unnamed).await.expect_err("a session without players").code(), Some(Code::InvalidArgument));
     let no_queue =
         duel_ruleset("").replace("<Queue PassIntervalMs=\"10\"><RatingWindow Start=\"2\" Max=\"2\"/></Queue>", "");
-    let bare = self::start_queue_server(&[&no_queue]).await;
-    let refused = bare.client().await.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect_err("no queue");
+    let server_without_queue = start_queue_server(&[&no_queue]).await;
+    let refused =
+        server_without_queue.client().await.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect_err("no queue");
     assert_eq!(refused.code(), Some(Code::FailedPrecondition), "{refused}");
 }
 
-/// Operators are told why two do not meet, and what would have to give.
+/// Explain returns why two tickets do not match, and the smallest relaxation that would match them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn operators_are_told_why_two_do_not_meet() {
-    let house = start_queue_server(&[&duel_ruleset("")]).await;
-    let ann = QueuedParty::enter(&house, SET_ID, &[("ann", 20.0)]).await;
-    let bob = QueuedParty::enter(&house, SET_ID, &[("bob", 25.0)]).await;
-    let mut operator = operator_client(&house).await;
+async fn explain_names_the_rule_and_the_smallest_relaxation() {
+    let server = start_queue_server(&[&duel_ruleset("")]).await;
+    let ann = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
+    let bob = QueuedParty::enter(&server, SET_ID, &[("bob", 25.0)]).await;
+    let mut operator = operator_client(&server).await;
     let ticket = generated_client::ExplainRequest { ticket_id: ann.ticket.id().to_owned(), ..Default::default() };
     let explained = operator.explain(ticket).await.expect("explain").into_inner();
     assert_eq!((explained.candidates, explained.matches_now), (1, false));
     let refused: Vec<_> = explained.refusals.iter().map(|it| (it.rule.as_str(), it.count)).collect();
     assert_eq!(refused, [("window", 1)]);
     assert_eq!(explained.near_misses[0].ticket_id, bob.ticket.id());
-    let remedy = explained.smallest_relaxation.expect("wider windows would do");
-    assert_eq!((remedy.kind(), remedy.required), (generated_client::RelaxationKind::Window, 3.0), "{}", remedy.message);
+    let relaxation = explained.smallest_relaxation.expect("a wider window would match them");
+    assert_eq!(
+        (relaxation.kind(), relaxation.required),
+        (generated_client::RelaxationKind::Window, 3.0),
+        "{}",
+        relaxation.message
+    );
     let queues = operator
         .get_statistics(generated_client::GetStatisticsRequest {})
         .await
@@ -440,24 +454,26 @@ async fn operators_are_told_why_two_do_not_meet() {
         .into_inner()
         .queues;
     assert_eq!((queues.len(), queues[0].waiting_tickets, queues[0].waiting_players), (1, 2, 2));
-    let nobody = generated_client::ExplainRequest { ticket_id: "0".repeat(32), ..Default::default() };
-    assert_eq!(operator.explain(nobody).await.expect_err("nobody").code(), Code::NotFound);
+    let unknown = generated_client::ExplainRequest { ticket_id: "0".repeat(32), ..Default::default() };
+    assert_eq!(operator.explain(unknown).await.expect_err("an unknown ticket").code(), Code::NotFound);
 }
 
-/// SEC-5: nobody leaves, watches, answers or keeps alive another's ticket, and what is not theirs is not there.
+/// SEC-5: a ticket token is valid for its own ticket only; for another it gives the same error as for an unknown
+/// ticket.
 #[tokio::test]
-async fn a_ticket_is_its_partys_alone() {
-    let house = start_queue_server(&[&duel_ruleset("")]).await;
-    let ann = house.client().await.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
-    let bob = house.client().await.enter(enter_request(SET_ID, &[("bob", 40.0)])).await.expect("enter");
-    let client = house.client().await;
-    let mixed = |id: &str| pb::QueueLeaveRequest { ticket_id: id.into(), ticket_token: bob.reference().ticket_token };
-    let theirs = client.leave(mixed(ann.id())).await.expect_err("hers").to_string();
-    let nobodys = client.leave(mixed(&"0".repeat(32))).await.expect_err("nobody's").to_string();
-    assert_eq!(theirs, nobodys);
+async fn ticket_token_of_another_party_is_refused() {
+    let server = start_queue_server(&[&duel_ruleset("")]).await;
+    let ann = server.client().await.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
+    let bob = server.client().await.enter(enter_request(SET_ID, &[("bob", 40.0)])).await.expect("enter");
+    let client = server.client().await;
+    let leave_request =
+        |id: &str| pb::QueueLeaveRequest { ticket_id: id.into(), ticket_token: bob.reference().ticket_token };
+    let other_ticket_error = client.leave(leave_request(ann.id())).await.expect_err("ann's ticket").to_string();
+    let no_server = client.leave(leave_request(&"0".repeat(32))).await.expect_err("an unknown ticket").to_string();
+    assert_eq!(other_ticket_error, no_server);
     let reference = pb::TicketReference { ticket_token: bob.reference().ticket_token, ..ann.reference() };
-    let watched = client.watch([reference.clone()]).next().await.expect_err("hers");
+    let watched = client.watch([reference.clone()]).next().await.expect_err("ann's ticket");
     assert_eq!(watched.code(), Some(Code::PermissionDenied));
-    let beat = pb::QueueHeartbeatRequest { tickets: vec![reference], ..Default::default() };
-    assert_eq!(client.heartbeat(beat).await.expect_err("hers").code(), Some(Code::PermissionDenied));
+    let heartbeat = pb::QueueHeartbeatRequest { tickets: vec![reference], ..Default::default() };
+    assert_eq!(client.heartbeat(heartbeat).await.expect_err("ann's ticket").code(), Some(Code::PermissionDenied));
 }

@@ -1,4 +1,4 @@
-//! What the four queue systems' own examples come to: buckets and ranges (Teiserver), distance on a leaderboard (comprl),
+//! Vectors from the four documented queue systems: buckets and ranges (Teiserver), leaderboard distance (comprl),
 //! rating groups (OpenMatchmaking), similarity (the team challenge).
 
 use serde::Deserialize;
@@ -17,9 +17,9 @@ use fireteam::domain::ruleset::queue::{
 use fireteam::domain::score::apply_curve;
 use fireteam::domain::time::UnixMs;
 
-/// Different orders of the same sums differ in the last digits.
-fn close(found: f64, wanted: f64) {
-    assert!((found - wanted).abs() <= 1e-12 * wanted.abs().max(1.0), "{found} {wanted}");
+/// Sums in another order differ in the last digits.
+fn assert_close(found: f64, expected: f64) {
+    assert!((found - expected).abs() <= 1e-12 * expected.abs().max(1.0), "{found} {expected}");
 }
 
 const TEISERVER: RatingWindow = RatingWindow {
@@ -39,7 +39,7 @@ const TEISERVER: RatingWindow = RatingWindow {
 #[derive(Deserialize)]
 struct Buckets {
     round_vectors: Vec<Rounded>,
-    walks: Vec<Walk>,
+    walks: Vec<WindowExample>,
     walk_ranges: Vec<Ranges>,
     reciprocal_cases: Vec<Reciprocal>,
     radius_after_wait_s: Vec<Radius>,
@@ -52,7 +52,7 @@ struct Rounded {
 }
 
 #[derive(Deserialize)]
-struct Walk {
+struct WindowExample {
     reciprocal_percent: f64,
     matched_at_cycle: u64,
 }
@@ -85,12 +85,12 @@ fn buckets() -> Buckets {
     serde_json::from_str(include_str!("../../vectors/bucket_queue.json")).unwrap()
 }
 
-/// The first tick of the walk; cycles are 20 s.
+/// First tick of the example; a cycle is 20 s.
 const FIRST_TICK: u64 = 1_000_000_000;
 
-/// S0-13: halves go away from zero.
+/// S0-13: halves are rounded away from zero.
 #[test]
-fn ratings_fall_into_the_buckets_of_the_design() {
+fn rating_buckets_round_as_documented() {
     for Rounded { skill, bucket } in buckets().round_vectors {
         assert_eq!(bucket_of(&TEISERVER, skill), bucket, "{skill}");
     }
@@ -98,7 +98,7 @@ fn ratings_fall_into_the_buckets_of_the_design() {
 
 /// S0-14, S0-15: one bucket more every 20 s, ten at most.
 #[test]
-fn ranges_grow_as_the_design_says() {
+fn rating_range_grows_as_documented() {
     for Radius { wait_s, radius } in buckets().radius_after_wait_s {
         let (entered, now) = (UnixMs(FIRST_TICK), UnixMs(FIRST_TICK + wait_s * 1_000));
         for clock in [WindowClock::Queue, WindowClock::Ticket] {
@@ -107,36 +107,36 @@ fn ranges_grow_as_the_design_says() {
     }
 }
 
-/// S0-11, B-3: cycle by cycle the ranges are those of the walk, and the two meet in cycle 4, 3 and 3.
+/// S0-11, B-3: the ranges of each cycle equal the document's, and the two match in cycle 4, 3 and 3.
 #[test]
-fn the_walk_goes_as_it_is_told() {
+fn rating_window_equals_the_documented_example() {
     let vectors = buckets();
     let now = |cycle: u64| UnixMs(FIRST_TICK + cycle * 20_000 + 1);
-    // Pawn20 is there before the first increase, Grunt17 comes right after it.
+    // Pawn20 waits before the first increase, Grunt17 enters right after it.
     let (pawn, grunt) = (now(0), now(1));
     let range = |entered, cycle| i64::from(range_at(&TEISERVER, 20.0, entered, now(cycle)));
-    for Ranges { cycle, pawn: pawns, grunt: grunts } in vectors.walk_ranges {
+    for Ranges { cycle, pawn: pawns, grunt: grunt_range } in vectors.walk_ranges {
         let around = |bucket: i64, range: i64| [bucket - range, bucket + range];
         assert_eq!(around(20, range(pawn, cycle)), pawns, "cycle {cycle}");
-        if let Some(grunts) = grunts {
-            assert_eq!(around(17, range(grunt, cycle)), grunts, "cycle {cycle}");
+        if let Some(grunt_range) = grunt_range {
+            assert_eq!(around(17, range(grunt, cycle)), grunt_range, "cycle {cycle}");
         }
     }
-    for Walk { reciprocal_percent, matched_at_cycle } in vectors.walks {
+    for WindowExample { reciprocal_percent, matched_at_cycle } in vectors.walks {
         let window = RatingWindow { reciprocal_percent, ..TEISERVER };
-        let meet = |cycle: &u64| range_accepts(&window, range(pawn, *cycle) as u32, range(grunt, *cycle) as u32, 3);
-        assert_eq!((1..).find(meet), Some(matched_at_cycle), "{reciprocal_percent} %");
+        let accepts = |cycle: &u64| range_accepts(&window, range(pawn, *cycle) as u32, range(grunt, *cycle) as u32, 3);
+        assert_eq!((1..).find(accepts), Some(matched_at_cycle), "{reciprocal_percent} %");
     }
 }
 
-/// S0-16, B-6: half of the distance is asked for, not half of the range.
+/// S0-16, B-6: reciprocity is a share of the distance, not of the range.
 #[test]
-fn reciprocity_asks_for_a_share_of_the_distance() {
+fn reciprocity_is_a_share_of_the_distance() {
     for case in buckets().reciprocal_cases {
-        let ([here, mine], [there, theirs]) = (case.searcher, case.candidate);
-        for (reciprocal_percent, wanted) in [(100.0, case.p100), (50.0, case.p50), (0.0, case.p0)] {
+        let ([here, own_range], [there, other_range]) = (case.searcher, case.candidate);
+        for (reciprocal_percent, expected) in [(100.0, case.p100), (50.0, case.p50), (0.0, case.p0)] {
             let window = RatingWindow { reciprocal_percent, ..TEISERVER };
-            assert_eq!(range_accepts(&window, mine as u32, theirs as u32, here.abs_diff(there)), wanted);
+            assert_eq!(range_accepts(&window, own_range as u32, other_range as u32, here.abs_diff(there)), expected);
         }
     }
 }
@@ -205,16 +205,16 @@ fn leaderboard() -> Leaderboard {
     serde_json::from_str(include_str!("../../vectors/gauss_leaderboard.json")).unwrap()
 }
 
-/// S2-9, B-27: quality over the distance in places.
+/// S2-9, B-27: quality by distance in places.
 #[test]
-fn quality_falls_with_the_distance_in_places() {
+fn leaderboard_quality_falls_with_distance() {
     let vectors = leaderboard();
     for it in vectors.quality_by_distance {
-        close(gaussian_quality(it.sigma, it.scale, it.distance), it.quality);
+        assert_close(gaussian_quality(it.sigma, it.scale, it.distance), it.quality);
     }
     let place = |name: &String| vectors.order_mu_minus_sigma.iter().position(|it| it == name).unwrap() as f64;
     for (one, other, quality) in &vectors.pair_quality_sigma2_z1 {
-        close(gaussian_quality(2.0, 0.5, place(one) - place(other)), *quality);
+        assert_close(gaussian_quality(2.0, 0.5, place(one) - place(other)), *quality);
     }
     for Farthest { sigma, threshold, scale, max_distance } in vectors.max_distance_above_threshold {
         let above = (0..1_000).take_while(|&it| threshold < gaussian_quality(sigma, scale, f64::from(it))).last();
@@ -222,13 +222,13 @@ fn quality_falls_with_the_distance_in_places() {
     }
 }
 
-/// S2-11: a tenth a minute of combined waiting, after the first.
+/// S2-11: a tenth per minute of combined waiting, after the first minute.
 #[test]
-fn waiting_adds_to_quality() {
+fn wait_bonus_grows_with_combined_waiting() {
     let vectors = leaderboard();
     for it in vectors.waiting_bonus {
         let rule = WaitBonus { per_minute: it.percental_time_bonus, free_minutes: 1.0 };
-        close(bonus_for_waiting(&rule, (it.wait1_s + it.wait2_s) * 1_000), it.bonus);
+        assert_close(bonus_for_waiting(&rule, (it.wait1_s + it.wait2_s) * 1_000), it.bonus);
     }
     for it in vectors.seconds_until_any_pair_accepted {
         let rule = WaitBonus { per_minute: it.percental_time_bonus, free_minutes: 1.0 };
@@ -243,7 +243,7 @@ fn waiting_adds_to_quality() {
 
 /// S2-7, B-25: fractions of a player are rounded as the ruleset says.
 #[test]
-fn enough_must_wait() {
+fn gate_rounds_required_players() {
     for Minimum { connected, fraction, doc_min, code_min_int_truncation } in leaderboard().minimum_waiting {
         let gate = |rounding| Gate {
             min_waiting_percent: fraction * 100.0,
@@ -251,19 +251,20 @@ fn enough_must_wait() {
             max_concurrent_matches: None,
             skip_unchanged: true,
         };
-        let wanted = |rounding| gate::required_waiting_players(&gate(rounding), connected);
-        assert_eq!(wanted(GateRounding::Up), doc_min, "{connected} at {fraction}");
-        assert_eq!(wanted(GateRounding::Down), code_min_int_truncation, "{connected} at {fraction}");
+        let expected = |rounding| gate::required_waiting_players(&gate(rounding), connected);
+        assert_eq!(expected(GateRounding::Up), doc_min, "{connected} at {fraction}");
+        assert_eq!(expected(GateRounding::Down), code_min_int_truncation, "{connected} at {fraction}");
     }
 }
 
-/// S2-6, B-24: what reaches the threshold is kept.
+/// S2-6, B-24: a quality equal to the threshold is accepted.
 #[test]
-fn qualities_at_the_threshold_pass() {
+fn quality_threshold_includes_its_value() {
     for Sampling { qualities, threshold, kept_ge } in leaderboard().sampling {
-        let bar = quality_threshold(&QualitySpec::LeaderboardGauss { sigma: 20.0, scale: 0.5, threshold }).unwrap();
-        let kept: Vec<f64> = qualities.into_iter().filter(|it| bar.minimum <= *it).collect();
-        assert_eq!((kept, bar.exclusive), (kept_ge, false));
+        let threshold_spec =
+            quality_threshold(&QualitySpec::LeaderboardGauss { sigma: 20.0, scale: 0.5, threshold }).unwrap();
+        let kept: Vec<f64> = qualities.into_iter().filter(|it| threshold_spec.minimum <= *it).collect();
+        assert_eq!((kept, threshold_spec.exclusive), (kept_ge, false));
     }
 }
 
@@ -279,9 +280,9 @@ struct League {
     group: String,
 }
 
-/// S3-2, S3-3, B-29: half-open groups, and whoever is beyond the edges is in the nearest.
+/// S3-2, S3-3, B-29: groups are half-open; a rating beyond the edges is in the nearest group.
 #[test]
-fn everybody_is_in_one_group() {
+fn rating_groups_cover_all_ratings() {
     let vectors: Leagues = serde_json::from_str(include_str!("../../vectors/rating_groups.json")).unwrap();
     let group = |(from, to, name): (f64, f64, String)| RatingGroup { name: name.into(), from, to };
     let groups = vectors.groups.into_iter().map(group).collect();
@@ -339,40 +340,40 @@ fn similarity() -> Similarity {
     serde_json::from_str(include_str!("../../vectors/similarity.json")).unwrap()
 }
 
-/// S4-6, S4-9: a match is as alike as its least similar player.
+/// S4-6, S4-9: a match has the similarity of its least similar player.
 #[test]
-fn players_are_alike_by_rating() {
+fn average_similarity_equals_the_vectors() {
     let vectors = similarity();
     for ByRating { ratings, group_min } in vectors.by_rating {
-        close(average_similarity(vectors.max_rating, ratings.into_iter()), group_min);
+        assert_close(average_similarity(vectors.max_rating, ratings.into_iter()), group_min);
     }
     for it in vectors.windows {
         let windows = it.lobby.windows(2 * it.team_size);
         let alike: Vec<f64> = windows.map(|it| average_similarity(vectors.max_rating, it.iter().copied())).collect();
-        alike.iter().zip(&it.window_similarity).for_each(|(found, wanted)| close(*found, *wanted));
+        alike.iter().zip(&it.window_similarity).for_each(|(found, expected)| assert_close(*found, *expected));
         assert_eq!(alike.len(), it.window_similarity.len());
         assert_eq!(alike.iter().position(|found| it.threshold < *found), it.first_window_above);
     }
 }
 
-/// S4-7, S4-8, B-21, B-22: three weightings, two ways to normalise.
+/// S4-7, S4-8, B-21, B-22: three curves, two normalisations.
 #[test]
-fn players_are_alike_by_category() {
+fn category_similarity_equals_the_vectors() {
     let vectors = similarity();
     let count = vectors.max_category;
     for it in vectors.by_category {
         let of = |divisor, curve| category_similarity(divisor, curve, it.categories.iter().copied());
-        close(of(count, DistanceCurve::Linear), it.linear_div);
-        close(of(count - 1, DistanceCurve::Linear), it.linear_minus1);
-        close(of(count, DistanceCurve::Quadratic), it.quadratic_div);
-        close(of(count - 1, DistanceCurve::Quadratic), it.quadratic_minus1);
-        close(of(count, DistanceCurve::SquareRoot), it.sqrt_div);
-        close(of(count - 1, DistanceCurve::SquareRoot), it.sqrt_minus1);
+        assert_close(of(count, DistanceCurve::Linear), it.linear_div);
+        assert_close(of(count - 1, DistanceCurve::Linear), it.linear_minus1);
+        assert_close(of(count, DistanceCurve::Quadratic), it.quadratic_div);
+        assert_close(of(count - 1, DistanceCurve::Quadratic), it.quadratic_minus1);
+        assert_close(of(count, DistanceCurve::SquareRoot), it.sqrt_div);
+        assert_close(of(count - 1, DistanceCurve::SquareRoot), it.sqrt_minus1);
     }
     for Weight { diff, linear, quadratic, sqrt } in vectors.distw {
         let of = |curve| 1.0 - apply_curve(curve, diff / f64::from(count));
-        close(of(DistanceCurve::Linear), linear);
-        close(of(DistanceCurve::Quadratic), quadratic);
-        close(of(DistanceCurve::SquareRoot), sqrt);
+        assert_close(of(DistanceCurve::Linear), linear);
+        assert_close(of(DistanceCurve::Quadratic), quadratic);
+        assert_close(of(DistanceCurve::SquareRoot), sqrt);
     }
 }

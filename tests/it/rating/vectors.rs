@@ -1,4 +1,5 @@
-//! What the five rating systems make of worked matches: the thesis's tables, Glickman's examples, and two libraries' results.
+//! Vectors for the five rating systems: the thesis's tables, Glickman's examples, and results of two reference
+//! libraries.
 
 use std::cmp::Ordering;
 
@@ -11,14 +12,14 @@ use fireteam::domain::time::UnixMs;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// Relative; other orders of the same sums differ in the last digits.
+/// Relative tolerance; sums in another order differ in the last digits.
 const TOLERANCE: f64 = 1e-9;
 
-/// What the implementation of TrueSkill's normal curve allows.
+/// Precision of the normal distribution in the TrueSkill implementation.
 const TRUESKILL_TOLERANCE: f64 = 1e-6;
 
-fn close(found: f64, wanted: f64, tolerance: f64, what: &str) {
-    assert!((found - wanted).abs() <= tolerance * wanted.abs().max(1e-3), "{what}: {found}, not {wanted}");
+fn assert_close(found: f64, expected: f64, tolerance: f64, what: &str) {
+    assert!((found - expected).abs() <= tolerance * expected.abs().max(1e-3), "{what}: {found}, not {expected}");
 }
 
 fn elo(k: f64) -> RatingSpec {
@@ -46,19 +47,19 @@ fn skill(rating: f64, deviation: f64, volatility: f64) -> Skill {
     }
 }
 
-/// Sides of players, each a rating and a deviation, and where they came in.
+/// Rates sides of players, each a rating and a deviation, with their ranks.
 fn rate(spec: &RatingSpec, sides: &[Vec<[f64; 2]>], ranks: &[u32]) -> Vec<Vec<[f64; 2]>> {
     let side = |(players, rank): (&Vec<[f64; 2]>, &u32)| Side {
         players: players.iter().map(|[rating, deviation]| skill(*rating, *deviation, 0.0)).collect(),
         rank: *rank,
     };
     let sides: Vec<Side> = sides.iter().zip(ranks).map(side).collect();
-    let after = spec.rate_match(&sides, UnixMs(DAY_MS)).expect("a sound match");
-    let of = |skills: &Vec<Skill>| skills.iter().map(|it| [it.estimate.rating, it.estimate.deviation]).collect();
-    after.iter().map(of).collect()
+    let after = spec.rate_match(&sides, UnixMs(DAY_MS)).expect("a valid match");
+    let estimates = |skills: &Vec<Skill>| skills.iter().map(|it| [it.estimate.rating, it.estimate.deviation]).collect();
+    after.iter().map(estimates).collect()
 }
 
-/// The ranks of two sides, the first of which scored `score`.
+/// Ranks of two sides if the first scored `score`.
 fn ranks(score: f64) -> [u32; 2] {
     match score.total_cmp(&0.5) {
         Ordering::Greater => [1, 2],
@@ -71,12 +72,12 @@ fn players(ratings: &[f64]) -> Vec<[f64; 2]> {
     ratings.iter().map(|rating| [*rating, 0.0]).collect()
 }
 
-fn all_close(found: &[Vec<[f64; 2]>], wanted: &[Vec<[f64; 2]>], tolerance: f64, what: &str) {
-    assert_eq!(found.len(), wanted.len(), "{what}");
-    for (found, wanted) in found.iter().zip(wanted) {
-        assert_eq!(found.len(), wanted.len(), "{what}");
-        for (found, wanted) in found.iter().flatten().zip(wanted.iter().flatten()) {
-            close(*found, *wanted, tolerance, what);
+fn assert_all_close(found: &[Vec<[f64; 2]>], expected: &[Vec<[f64; 2]>], tolerance: f64, what: &str) {
+    assert_eq!(found.len(), expected.len(), "{what}");
+    for (found, expected) in found.iter().zip(expected) {
+        assert_eq!(found.len(), expected.len(), "{what}");
+        for (found, expected) in found.iter().flatten().zip(expected.iter().flatten()) {
+            assert_close(*found, *expected, tolerance, what);
         }
     }
 }
@@ -126,33 +127,38 @@ fn elo_vectors() -> EloVectors {
     serde_json::from_str(include_str!("../../vectors/elo.json")).expect("the vectors of Elo")
 }
 
-/// S1-61, S1-66, B-17: the thesis's tables for Elo, by the values that its formula has and not by those it prints.
+/// S1-61, S1-66, B-17: the thesis's tables for Elo, with the exact values of its formula instead of the printed ones.
 #[test]
-fn elo_reproduces_the_tables() {
+fn elo_equals_the_thesis_tables() {
     let vectors = elo_vectors();
     for EloRow { a, b, score_a, k, a_after, b_after } in vectors.tables {
         let after = rate(&elo(k), &[players(&[a]), players(&[b])], &ranks(score_a));
-        all_close(&after, &[players(&[a_after]), players(&[b_after])], TOLERANCE, &format!("{a} {b} {score_a} {k}"));
+        assert_all_close(
+            &after,
+            &[players(&[a_after]), players(&[b_after])],
+            TOLERANCE,
+            &format!("{a} {b} {score_a} {k}"),
+        );
     }
     for Draw { a, b, after } in vectors.draws_k16 {
         let found = rate(&elo(16.0), &[players(&[a]), players(&[b])], &[1, 1]);
-        all_close(&found, &after.map(|it| players(&[it])), TOLERANCE, &format!("a draw of {a} and {b}"));
+        assert_all_close(&found, &after.map(|it| players(&[it])), TOLERANCE, &format!("a draw of {a} and {b}"));
     }
     for Expected { a, b, e } in vectors.expected {
         let found =
             elo(16.0).win_probabilities(&[vec![skill(a, 0.0, 0.0)], vec![skill(b, 0.0, 0.0)]]).expect("two sides");
-        close(found[0], e, TOLERANCE, &format!("{a} against {b}"));
-        close(found[0] + found[1], 1.0, TOLERANCE, "both chances");
+        assert_close(found[0], e, TOLERANCE, &format!("{a} against {b}"));
+        assert_close(found[0] + found[1], 1.0, TOLERANCE, "the sum of both probabilities");
     }
 }
 
-/// S4-14: in teams, the mean of what each opponent alone would change.
+/// S4-14: a team member's change is the mean of the changes against each opponent alone.
 #[test]
-fn elo_rates_teams_by_the_mean_of_the_pairs() {
+fn elo_of_teams_is_the_mean_of_the_pairs() {
     for TeamUpdate { team_a, team_b, a_wins, a_exact, b_exact } in elo_vectors().team_update_k32 {
         let score = a_wins.map_or(0.5, |wins| if wins { 1.0 } else { 0.0 });
         let after = rate(&elo(32.0), &[players(&team_a), players(&team_b)], &ranks(score));
-        all_close(
+        assert_all_close(
             &after,
             &[players(&a_exact), players(&b_exact)],
             TOLERANCE,
@@ -164,8 +170,8 @@ fn elo_rates_teams_by_the_mean_of_the_pairs() {
 #[derive(Deserialize)]
 struct GlickoVectors {
     tables: Vec<GlickoRow>,
-    rd_growth: Vec<Growth>,
-    g: Vec<Held>,
+    rd_growth: Vec<DeviationGrowth>,
+    g: Vec<GFactor>,
     interval_2rd: Vec<Interval>,
     period: Vec<Period>,
 }
@@ -180,7 +186,7 @@ struct GlickoRow {
 }
 
 #[derive(Deserialize)]
-struct Growth {
+struct DeviationGrowth {
     rd: f64,
     c: f64,
     t: u64,
@@ -188,7 +194,7 @@ struct Growth {
 }
 
 #[derive(Deserialize)]
-struct Held {
+struct GFactor {
     rd: f64,
     g: f64,
 }
@@ -208,26 +214,27 @@ struct Period {
     after: [f64; 2],
 }
 
-/// S1-62, S1-63, S1-64, S1-66, B-17: the thesis's tables for Glicko, the growth of deviations, the interval, and Glickman's own
+/// S1-62, S1-63, S1-64, S1-66, B-17: the thesis's tables for Glicko, growth of deviations, the interval, and Glickman's
 /// example of three games in one period.
 #[test]
-fn glicko_reproduces_the_tables_and_the_example() {
+fn glicko_equals_the_thesis_tables_and_the_example() {
     let vectors: GlickoVectors =
         serde_json::from_str(include_str!("../../vectors/glicko.json")).expect("the vectors of Glicko");
     for GlickoRow { a, b, score_a, a_after, b_after } in vectors.tables {
         let after = rate(&glicko(0.0), &[vec![a], vec![b]], &ranks(score_a));
-        all_close(&after, &[vec![a_after], vec![b_after]], TOLERANCE, &format!("{a:?} {b:?} {score_a}"));
+        assert_all_close(&after, &[vec![a_after], vec![b_after]], TOLERANCE, &format!("{a:?} {b:?} {score_a}"));
     }
-    for Growth { rd, c, t, rd_after } in vectors.rd_growth {
+    for DeviationGrowth { rd, c, t, rd_after } in vectors.rd_growth {
         let idle = Skill { last_match_at: Some(UnixMs(DAY_MS)), ..skill(1500.0, rd, 0.0) };
         let found = glicko(c).skill_at(idle, UnixMs(DAY_MS * (t + 1)));
-        close(found.estimate.deviation, rd_after, TOLERANCE, &format!("{rd} after {t} periods of {c}"));
-        assert_eq!(found.estimate.rating, 1500.0, "idle time leaves ratings alone");
+        assert_close(found.estimate.deviation, rd_after, TOLERANCE, &format!("{rd} after {t} periods of {c}"));
+        assert_eq!(found.estimate.rating, 1500.0, "inactivity does not change ratings");
     }
-    for Held { rd, g } in vectors.g {
-        let chances = glicko(0.0).win_probabilities(&[vec![skill(1900.0, rd, 0.0)], vec![skill(1500.0, 0.0, 0.0)]]);
-        let chances = chances.expect("two sides");
-        close((chances[0] / chances[1]).log10(), g, TOLERANCE, &format!("g of {rd}"));
+    for GFactor { rd, g } in vectors.g {
+        let probabilities =
+            glicko(0.0).win_probabilities(&[vec![skill(1900.0, rd, 0.0)], vec![skill(1500.0, 0.0, 0.0)]]);
+        let probabilities = probabilities.expect("two sides");
+        assert_close((probabilities[0] / probabilities[1]).log10(), g, TOLERANCE, &format!("g of {rd}"));
     }
     for Interval { r, rd, low, high } in vectors.interval_2rd {
         assert_eq!(glicko(0.0).confidence_interval_95(PlayerRating { rating: r, deviation: rd }), (low, high));
@@ -238,11 +245,11 @@ fn glicko_reproduces_the_tables_and_the_example() {
             std::iter::once(vec![player]).chain(opponents.iter().map(|[rating, rd, _]| vec![[*rating, *rd]])).collect();
         let spec = RatingSpec { games_per: RatedGameUnit::Opponent, ..glicko(0.0) };
         let found = rate(&spec, &sides, &ranks_against(&scores));
-        all_close(&found[..1], &[vec![after]], TOLERANCE, "Glickman's example");
+        assert_all_close(&found[..1], &[vec![after]], TOLERANCE, "Glickman's example");
     }
 }
 
-/// The ranks of somebody and of opponents against whom they scored `scores`.
+/// Ranks of a player and of opponents against whom the player scored `scores`.
 fn ranks_against(scores: &[f64]) -> Vec<u32> {
     let opponent = |score: &f64| match score.total_cmp(&0.5) {
         Ordering::Greater => 3,
@@ -267,9 +274,9 @@ struct Glicko2Case {
     result: [f64; 3],
 }
 
-/// S1-65: Glicko-2 as its author has it, the volatility solved to the last digit.
+/// S1-65: Glicko-2 equals its author's examples, with the volatility to full precision.
 #[test]
-fn glicko_2_reproduces_its_examples() {
+fn glicko_2_equals_its_examples() {
     let vectors: Glicko2Vectors =
         serde_json::from_str(include_str!("../../vectors/glicko2.json")).expect("the vectors of Glicko-2");
     for Glicko2Case { id, player: [rating, deviation, volatility], opponents, scores, tau, result } in vectors.cases {
@@ -281,10 +288,10 @@ fn glicko_2_reproduces_its_examples() {
         let sides: Vec<Side> = players.into_iter().zip(ranks_against(&scores)).map(side).collect();
         for games_per in [RatedGameUnit::Match, RatedGameUnit::Opponent] {
             let spec = RatingSpec { games_per, ..RatingSpec::with_defaults(system) };
-            let after = spec.rate_match(&sides, UnixMs(DAY_MS)).expect("a sound match")[0][0];
+            let after = spec.rate_match(&sides, UnixMs(DAY_MS)).expect("a valid match")[0][0];
             let found = [after.estimate.rating, after.estimate.deviation, after.volatility];
-            for (found, wanted) in found.iter().zip(result) {
-                close(*found, wanted, TOLERANCE, &id);
+            for (found, expected) in found.iter().zip(result) {
+                assert_close(*found, expected, TOLERANCE, &id);
             }
         }
     }
@@ -306,9 +313,9 @@ struct Case {
     result: Vec<Vec<[f64; 2]>>,
 }
 
-/// S1-65: TrueSkill as the reference library has it: duels, teams, many sides, draws, and sides of unequal size.
+/// S1-65: TrueSkill equals the reference library: duels, teams, many sides, draws, and sides of unequal size.
 #[test]
-fn trueskill_reproduces_the_reference() {
+fn trueskill_equals_the_reference() {
     let vectors: Cases =
         serde_json::from_str(include_str!("../../vectors/trueskill.json")).expect("vectors of TrueSkill");
     for Case { id, tau, draw_probability, teams, ranks, result } in vectors.cases {
@@ -316,7 +323,7 @@ fn trueskill_reproduces_the_reference() {
         let draw_percent = 100.0 * draw_probability;
         let spec =
             RatingSpec::with_defaults(RatingSystem::TrueSkill { mu: 25.0, sigma: 25.0 / 3.0, beta, tau, draw_percent });
-        all_close(&rate(&spec, &teams, &ranks), &result, TRUESKILL_TOLERANCE, &id);
+        assert_all_close(&rate(&spec, &teams, &ranks), &result, TRUESKILL_TOLERANCE, &id);
     }
 }
 
@@ -344,24 +351,24 @@ struct Duel {
     b_after: [f64; 2],
 }
 
-/// S2-1, S2-2, D-10: Plackett-Luce as OpenSkill has it; a draw moves unequal ratings.
+/// S2-1, S2-2, D-10: Plackett-Luce equals OpenSkill; a draw moves unequal ratings.
 #[test]
-fn plackett_luce_reproduces_the_reference() {
+fn plackett_luce_equals_the_reference() {
     let text = include_str!("../../vectors/plackett_luce.json");
     let vectors: Cases = serde_json::from_str(text).expect("the vectors of Plackett-Luce");
     for Case { id, tau, teams, ranks, result, .. } in vectors.cases {
-        all_close(&rate(&plackett_luce(tau), &teams, &ranks), &result, TOLERANCE, &id);
+        assert_all_close(&rate(&plackett_luce(tau), &teams, &ranks), &result, TOLERANCE, &id);
     }
     let duels: Duels = serde_json::from_str(text).expect("the vectors of Plackett-Luce");
     for Duel { a, b, outcome_for_a, a_after, b_after } in duels.cases_1v1 {
         let after = rate(&plackett_luce(25.0 / 300.0), &[vec![a], vec![b]], &ranks(outcome_for_a));
-        all_close(&after, &[vec![a_after], vec![b_after]], TOLERANCE, &format!("{a:?} {b:?} {outcome_for_a}"));
+        assert_all_close(&after, &[vec![a_after], vec![b_after]], TOLERANCE, &format!("{a:?} {b:?} {outcome_for_a}"));
     }
 }
 
-/// S2-3, B-26: the leaderboard deducts z deviations, one unless the ruleset says another number.
+/// S2-3, B-26: the conservative rating subtracts z deviations, by default one.
 #[test]
-fn the_leaderboard_deducts_z_deviations() {
+fn conservative_rating_subtracts_z_deviations() {
     let rated = PlayerRating { rating: 25.0, deviation: 8.0 };
     assert_eq!(plackett_luce(0.0).conservative_rating(rated), 17.0);
     assert_eq!(RatingSpec { z: 3.0, ..plackett_luce(0.0) }.conservative_rating(rated), 1.0);

@@ -1,4 +1,4 @@
-//! Keeps docs/COVERAGE.md true: every requirement has a row, and every test it names exists and names it back.
+//! Coverage page, docs/COVERAGE.md: each requirement has a row, and each test that it names exists and names the requirement.
 //!
 //! `UPDATE_GOLDEN=1 cargo test --test it coverage` rewrites the last column from the comments of the tests.
 
@@ -9,7 +9,7 @@ use crate::support::source_tree::{self, SourceFile, assert_exact_violations, ass
 
 const PAGE: &str = "docs/COVERAGE.md";
 
-/// Prefix, first and last number: every id there is.
+/// All requirement ids: prefix, first and last number.
 const IDS: &[(&str, u32, u32)] = &[
     ("S0-", 1, 27),
     ("S1-", 1, 52),
@@ -23,7 +23,7 @@ const IDS: &[(&str, u32, u32)] = &[
     ("SEC-", 1, 21),
 ];
 
-/// What this release does not promise yet. No row of the others may say `later`.
+/// Requirements that this release does not promise yet. No other row may say `later`.
 const LATER: &[(&str, u32, u32)] = &[
     ("R", 3, 3),
     ("R", 11, 16),
@@ -35,15 +35,15 @@ const LATER: &[(&str, u32, u32)] = &[
     ("SEC-", 16, 17),
 ];
 
-/// What the last column says of a requirement that is not promised yet, though some tests name it: a file that is read,
-/// a limit that is kept. The whole of it is still to come.
-const BEGUN: &str = "later; begun in ";
+/// Last column of a requirement that is not promised yet but has some tests, such as a file that is read or a limit
+/// that is enforced.
+const PARTLY_TESTED: &str = "later; begun in ";
 
-/// Most tests that one row names. The others still name the id; the page stays readable.
+/// Largest number of tests that one row names, so that the page stays readable. Other tests still name the id.
 const NAMED_MAX: usize = 3;
 
 #[test]
-fn coverage_is_what_the_page_says() {
+fn coverage_page_equals_the_tests() {
     let tree = source_tree::read_source_files(source_tree::repository_root());
     let tests = tests_by_id(&tree);
     let mut page = text_of(&tree, PAGE).to_owned();
@@ -58,19 +58,19 @@ fn coverage_is_what_the_page_says() {
 }
 
 #[test]
-fn what_this_release_promises_is_not_left_for_later() {
+fn coverage_of_promised_requirements_is_not_later() {
     let tree = source_tree::read_source_files(source_tree::repository_root());
     let unpromised = numbered(LATER);
-    // As the page would be when rewritten, so that an old page hides nothing and a new test counts at once.
+    // Rewritten first, so that an outdated page hides nothing and a new test counts at once.
     let page = rewritten(text_of(&tree, PAGE), &tests_by_id(&tree));
     let later =
-        rows(&page).into_iter().filter(|row| row.shown_by.starts_with("later") && !unpromised.contains(&row.id));
+        rows(&page).into_iter().filter(|row| row.tests_cell.starts_with("later") && !unpromised.contains(&row.id));
     let broken: Vec<String> = later.map(|row| format!("{}: no test names it ({})", row.id, row.subject)).collect();
     assert_no_violations(&broken);
 }
 
 #[test]
-fn a_page_that_lies_is_noticed() {
+fn coverage_page_with_each_fault_is_reported() {
     let one_test = "//! A.\n#[cfg(test)]\nmod tests {\n    /// S1-25: degrees to miles, and RUSTSEC-2024-1 is not an id.\n    \
                     #[test]\n    fn it_holds() {\n        // B-16\n    }\n\n    // S1-26\n    fn helper() {}\n}\n";
     let other_test = "//! B.\n// SEC-5 in a comment of its own\n\n/// SEC-8\n#[tokio::test]\nasync fn waits() {}\n";
@@ -90,7 +90,7 @@ fn a_page_that_lies_is_noticed() {
     };
     let mut lines: Vec<String> = every_id.iter().filter(|id| *id != "R9").map(|id| row(id)).collect();
     lines.push("| S1-99 | invented | later |".to_owned());
-    lines.push("| R8 | twice | later |".to_owned());
+    lines.push("| R8 | duplicate | later |".to_owned());
     let page = lines.join("\n");
     assert_exact_violations(
         &complaints(&page, &tests),
@@ -102,7 +102,7 @@ fn a_page_that_lies_is_noticed() {
             "S1-27: `src/a.rs::it_hopes` does not name it",
             "S1-28: ",
             "S1-29: ",
-            "SEC-8: is said to come later, but `tests/it/b.rs::waits` names it",
+            "SEC-8: the row says later, but `tests/it/b.rs::waits` names it",
         ],
     );
 
@@ -120,7 +120,7 @@ fn a_page_that_lies_is_noticed() {
 struct Row {
     id: String,
     subject: String,
-    shown_by: String,
+    tests_cell: String,
 }
 
 fn rows(page: &str) -> Vec<Row> {
@@ -129,9 +129,9 @@ fn rows(page: &str) -> Vec<Row> {
 
 fn row_of(line: &str) -> Option<Row> {
     let cells: Vec<&str> = line.strip_prefix('|')?.strip_suffix('|')?.split('|').map(str::trim).collect();
-    let [id, subject, shown_by] = cells[..] else { return None };
+    let [id, subject, tests_cell] = cells[..] else { return None };
     let is_row = id != "id" && !id.starts_with('-');
-    is_row.then(|| Row { id: id.to_owned(), subject: subject.to_owned(), shown_by: shown_by.to_owned() })
+    is_row.then(|| Row { id: id.to_owned(), subject: subject.to_owned(), tests_cell: tests_cell.to_owned() })
 }
 
 fn numbered(ranges: &[(&str, u32, u32)]) -> BTreeSet<String> {
@@ -139,30 +139,30 @@ fn numbered(ranges: &[(&str, u32, u32)]) -> BTreeSet<String> {
 }
 
 fn text_of<'a>(tree: &'a [SourceFile], path: &str) -> &'a str {
-    &tree.iter().find(|it| it.path == path).unwrap_or_else(|| panic!("{path} is there")).text
+    &tree.iter().find(|it| it.path == path).unwrap_or_else(|| panic!("{path} is missing")).text
 }
 
 fn complaints(page: &str, tests: &BTreeMap<String, BTreeSet<String>>) -> Vec<String> {
     let (known, mut seen, mut complaints) = (numbered(IDS), BTreeSet::new(), Vec::new());
-    for Row { id, shown_by, .. } in rows(page) {
+    for Row { id, tests_cell, .. } in rows(page) {
         if !known.contains(&id) {
             complaints.push(format!("{id}: is no requirement"));
         }
         if !seen.insert(id.clone()) {
             complaints.push(format!("{id}: has two rows"));
         }
-        let naming = tests.get(&id);
-        if shown_by == "later" {
-            let test = naming.and_then(|it| it.first());
-            complaints.extend(test.map(|it| format!("{id}: is said to come later, but `{it}` names it")));
-        } else if let Some(reason) = shown_by.strip_prefix("design:") {
+        let naming_tests = tests.get(&id);
+        if tests_cell == "later" {
+            let test = naming_tests.and_then(|it| it.first());
+            complaints.extend(test.map(|it| format!("{id}: the row says later, but `{it}` names it")));
+        } else if let Some(reason) = tests_cell.strip_prefix("design:") {
             if reason.trim().is_empty() {
-                complaints.push(format!("{id}: say what stands in for a test"));
+                complaints.push(format!("{id}: `design:` has no text; name the reason why no test is needed"));
             }
         } else {
-            for test in shown_by.strip_prefix(BEGUN).unwrap_or(&shown_by).split(", ") {
-                if !naming.is_some_and(|it| it.contains(test.trim_matches('`'))) {
-                    complaints.push(format!("{id}: {test} does not name it, or is not there"));
+            for test in tests_cell.strip_prefix(PARTLY_TESTED).unwrap_or(&tests_cell).split(", ") {
+                if !naming_tests.is_some_and(|it| it.contains(test.trim_matches('`'))) {
+                    complaints.push(format!("{id}: {test} does not name it, or does not exist"));
                 }
             }
         }
@@ -171,31 +171,31 @@ fn complaints(page: &str, tests: &BTreeMap<String, BTreeSet<String>>) -> Vec<Str
     complaints
 }
 
-/// The page with its last column made from the tests.
+/// The page with its last column generated from the tests.
 fn rewritten(page: &str, tests: &BTreeMap<String, BTreeSet<String>>) -> String {
     let unpromised = numbered(LATER);
     let rewrite = |line: &str| match row_of(line) {
         None => line.to_owned(),
-        Some(Row { id, subject, shown_by }) => {
-            let shown_by = match tests.get(&id) {
-                Some(naming) => {
-                    // Whole stories first, then the parts.
-                    let mut named: Vec<String> = naming.iter().map(|it| format!("`{it}`")).collect();
+        Some(Row { id, subject, tests_cell }) => {
+            let tests_cell = match tests.get(&id) {
+                Some(naming_tests) => {
+                    // Integration tests first, then unit tests.
+                    let mut named: Vec<String> = naming_tests.iter().map(|it| format!("`{it}`")).collect();
                     named.sort_by_key(|it| !it.starts_with("`tests/"));
                     named.truncate(NAMED_MAX);
-                    let begun = if unpromised.contains(&id) { BEGUN } else { "" };
-                    format!("{begun}{}", named.join(", "))
+                    let partly_tested = if unpromised.contains(&id) { PARTLY_TESTED } else { "" };
+                    format!("{partly_tested}{}", named.join(", "))
                 }
-                None if shown_by.starts_with("design:") => shown_by,
+                None if tests_cell.starts_with("design:") => tests_cell,
                 None => "later".to_owned(),
             };
-            format!("| {id} | {subject} | {shown_by} |")
+            format!("| {id} | {subject} | {tests_cell} |")
         }
     };
     page.lines().map(rewrite).collect::<Vec<_>>().join("\n") + "\n"
 }
 
-/// Every id that a test's comments name, and the tests that do, as `path::name`.
+/// Each id in a test's comments, with those tests as `path::name`.
 fn tests_by_id(tree: &[SourceFile]) -> BTreeMap<String, BTreeSet<String>> {
     let known = numbered(IDS);
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -224,7 +224,7 @@ fn tests_of(text: &str) -> Vec<(String, String)> {
         let Some(start) = lines[at..].iter().position(|line| line.contains("fn ")).map(|it| at + it) else { continue };
         let name = lines[start].split("fn ").nth(1).unwrap_or_default();
         let name: String = name.chars().take_while(|it| it.is_alphanumeric() || *it == '_').collect();
-        // Formatted code closes a function with a brace as deep as its first line.
+        // Formatted code closes a function with a brace at the indentation of its first line.
         let indent = &line[..line.len() - line.trim_start().len()];
         let closing = format!("{indent}}}");
         let one_line = lines[start].trim_end().ends_with('}');

@@ -1,11 +1,11 @@
-//! Dependencies that must not be older than their last known hole, and some that must not be there (SEC-20).
+//! Minimum versions of dependencies without known vulnerabilities, and banned dependencies (SEC-20).
 //!
-//! The advisory database cannot be fetched everywhere; this list can be read everywhere. Where it can be fetched,
-//! `cargo deny --config .ci/deny.toml check` says more.
+//! The advisory database cannot be fetched everywhere; this list needs no network. With network access, `cargo deny
+//! --config .ci/deny.toml check` is more complete.
 
 use crate::support::source_tree;
 
-/// Crate, least version, why.
+/// Crate, minimum version, reason.
 const FLOORS: &[(&str, &str, &str)] = &[
     ("h2", "0.4.16", "RUSTSEC-2026-0258"),
     ("tonic", "0.12.3", "RUSTSEC-2024-0376"),
@@ -22,33 +22,33 @@ const FLOORS: &[(&str, &str, &str)] = &[
     ("crossbeam-epoch", "0.9.20", "the last release with an open advisory is older"),
 ];
 
-/// Crate and why not.
+/// Crate and reason.
 const BANNED: &[(&str, &str)] = &[
-    ("rsa", "RUSTSEC-2023-0071 was never mended"),
-    ("rustls-pemfile", "no longer kept"),
-    ("openssl", "one TLS library is enough, and it is not this one"),
-    ("native-tls", "one TLS library is enough, and it is not this one"),
+    ("rsa", "RUSTSEC-2023-0071 has no fix"),
+    ("rustls-pemfile", "no longer maintained"),
+    ("openssl", "rustls is the only TLS library"),
+    ("native-tls", "rustls is the only TLS library"),
 ];
 
-/// SEC-20: the lock file keeps every floor and has nothing banned.
+/// SEC-20: the lock file has at least the minimum versions and nothing banned.
 #[test]
-fn dependencies_are_above_their_floors() {
+fn dependencies_have_the_minimum_versions() {
     let lock = std::fs::read_to_string(source_tree::repository_root().join("Cargo.lock")).unwrap();
     source_tree::assert_no_violations(&complaints(&lock));
 }
 
-/// SEC-20: our own code is without unsafe blocks, by a lint that cannot be waived.
+/// SEC-20: the packages have no unsafe blocks, by a lint that cannot be overridden.
 #[test]
-fn unsafe_code_is_forbidden_in_every_package() {
+fn dependencies_and_packages_forbid_unsafe_code() {
     let manifest = |path: &str| std::fs::read_to_string(source_tree::repository_root().join(path)).unwrap();
     assert!(manifest("Cargo.toml").contains("unsafe_code = \"forbid\""));
     for path in ["Cargo.toml", "clients/rust/Cargo.toml"] {
-        assert!(manifest(path).contains("[lints]\nworkspace = true"), "{path} does not take the workspace's lints");
+        assert!(manifest(path).contains("[lints]\nworkspace = true"), "{path} does not use the workspace's lints");
     }
 }
 
 #[test]
-fn an_old_lock_file_is_noticed() {
+fn dependencies_of_an_old_lock_file_are_reported() {
     let package = |name: &str, version: &str| format!("[[package]]\nname = \"{name}\"\nversion = \"{version}\"\n\n");
     let lock = [
         package("h2", "0.4.9"),
@@ -71,19 +71,19 @@ fn complaints(lock: &str) -> Vec<String> {
             value.unwrap_or_default().trim_matches('"')
         };
         let (name, version) = (field("name"), field("version"));
-        for (_, floor, why) in FLOORS.iter().filter(|it| it.0 == name) {
+        for (_, floor, reason) in FLOORS.iter().filter(|it| it.0 == name) {
             if numbers(version) < numbers(floor) {
-                complaints.push(format!("{name} {version} is older than {floor}: {why}"));
+                complaints.push(format!("{name} {version} is older than {floor}: {reason}"));
             }
         }
-        for (_, why) in BANNED.iter().filter(|it| it.0 == name) {
-            complaints.push(format!("{name} {version} must not be here: {why}"));
+        for (_, reason) in BANNED.iter().filter(|it| it.0 == name) {
+            complaints.push(format!("{name} {version} is banned: {reason}"));
         }
     }
     complaints
 }
 
-/// Major, minor, patch, and 0 for a pre-release, which comes before its release.
+/// Major, minor, patch, and 0 for a pre-release, which is older than its release.
 fn numbers(version: &str) -> [u64; 4] {
     let version = version.split('+').next().unwrap_or_default();
     let (release, is_release) = match version.split_once('-') {

@@ -1,7 +1,7 @@
-//! The fuzz targets on every build: the committed corpus, and thousands of inputs that are nearly right. What .ci/fuzz does
-//! with coverage to steer by, this does by dice.
+//! Fuzz targets in each test run: the committed corpus, and thousands of random mutations of it. Unlike .ci/fuzz,
+//! without coverage feedback.
 //!
-//! `UPDATE_GOLDEN=1 cargo test --test it fuzz_corpus` writes the seeds anew.
+//! `UPDATE_GOLDEN=1 cargo test --test it fuzz_corpus` writes the seeds.
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,21 +21,21 @@ use crate::support::source_tree::repository_root;
 #[path = "../../../fuzz/targets.rs"]
 mod targets;
 
-/// Mutations of each seed; fewer where one costs a thousand times as much.
+/// Mutations of each seed; fewer for a target that is a thousand times slower.
 const MUTATIONS: u64 = 500;
 const MUTATIONS_OF_FILES: u64 = 30;
-/// Bytes of an input at most, as the fuzzer is told too.
+/// Maximum size of an input, bytes; the fuzzer has the same limit.
 const INPUT_BYTES_MAX: usize = 16 * 1024;
-/// Bytes of the corpus of one target: small enough to read, and to keep.
+/// Maximum size of one target's corpus, bytes.
 const CORPUS_BYTES_MAX: u64 = 64 * 1024;
 
-/// Numbers that go wrong most often.
+/// Byte values that often cause errors.
 const ODD: [u8; 8] = [0, 1, 0x7f, 0x80, 0xff, b'"', b'<', b'/'];
 
 /// SplitMix64 (Steele, Lea and Flood, 2014).
-struct Dice(u64);
+struct SplitMix64(u64);
 
-impl Dice {
+impl SplitMix64 {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut it = self.0;
@@ -49,17 +49,17 @@ impl Dice {
     }
 }
 
-/// A few small damages to `seed`: bytes changed, taken out, doubled, swapped with another seed's.
-fn damaged(seed: &[u8], other: &[u8], dice: &mut Dice) -> Vec<u8> {
+/// A few small mutations of `seed`: bytes changed, removed, repeated, or replaced by another seed's.
+fn mutated(seed: &[u8], other: &[u8], rng: &mut SplitMix64) -> Vec<u8> {
     let mut bytes = seed.to_vec();
-    for _ in 0..1 + dice.below(3) {
-        let at = dice.below(bytes.len());
-        let end = (at + 1 + dice.below(8)).min(bytes.len());
-        match dice.below(7) {
-            _ if bytes.is_empty() => bytes.push(dice.next() as u8),
-            0 => bytes[at] = dice.next() as u8,
-            1 => bytes[at] ^= 1 << dice.below(8),
-            2 => bytes[at] = ODD[dice.below(ODD.len())],
+    for _ in 0..1 + rng.below(3) {
+        let at = rng.below(bytes.len());
+        let end = (at + 1 + rng.below(8)).min(bytes.len());
+        match rng.below(7) {
+            _ if bytes.is_empty() => bytes.push(rng.next() as u8),
+            0 => bytes[at] = rng.next() as u8,
+            1 => bytes[at] ^= 1 << rng.below(8),
+            2 => bytes[at] = ODD[rng.below(ODD.len())],
             3 => drop(bytes.drain(at..end)),
             4 => {
                 let piece = bytes[at..end].to_vec();
@@ -67,7 +67,7 @@ fn damaged(seed: &[u8], other: &[u8], dice: &mut Dice) -> Vec<u8> {
             }
             5 => bytes.truncate(at),
             _ => {
-                let from = dice.below(other.len());
+                let from = rng.below(other.len());
                 let piece = other[from..(from + end - at).min(other.len())].to_vec();
                 drop(bytes.splice(at..end, piece));
             }
@@ -81,9 +81,9 @@ fn folder_of(target: &str) -> PathBuf {
     repository_root().join("fuzz/corpus").join(target)
 }
 
-/// The committed inputs of a target, by name.
+/// The committed inputs of a target, sorted by name.
 fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
-    let entries = fs::read_dir(folder_of(target)).unwrap_or_else(|why| panic!("the corpus of {target}: {why}"));
+    let entries = fs::read_dir(folder_of(target)).unwrap_or_else(|error| panic!("the corpus of {target}: {error}"));
     let mut inputs: Vec<_> = entries
         .map(|entry| {
             let path = entry.unwrap().path();
@@ -94,26 +94,26 @@ fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
     inputs
 }
 
-fn tried(name: &str, target: targets::Target, input: &[u8]) {
+fn run_target(name: &str, target: targets::Target, input: &[u8]) {
     if catch_unwind(AssertUnwindSafe(|| target(input))).is_err() {
         let hex: String = input.iter().map(|byte| format!("{byte:02x}")).collect();
-        panic!("{name} does not stand {} bytes: {hex}", input.len());
+        panic!("{name} panicked on {} bytes: {hex}", input.len());
     }
 }
 
-/// SEC-3, SEC-18: nothing that is nearly right makes a parser panic.
+/// SEC-3, SEC-18: no nearly valid input makes a parser panic.
 #[test]
-fn nothing_that_is_nearly_right_breaks_a_parser() {
+fn fuzz_mutations_do_not_panic() {
     for (name, target) in targets::TARGETS {
         let inputs = corpus(name);
         let mutations = if name == "localities" { MUTATIONS_OF_FILES } else { MUTATIONS };
-        let mut dice = Dice(0x5EED ^ name.len() as u64);
+        let mut rng = SplitMix64(0x5EED ^ name.len() as u64);
         let mut count = 0;
         for (_, input) in &inputs {
-            tried(name, target, input);
+            run_target(name, target, input);
             for _ in 0..mutations {
-                let other = &inputs[dice.below(inputs.len())].1;
-                tried(name, target, &damaged(input, other, &mut dice));
+                let other = &inputs[rng.below(inputs.len())].1;
+                run_target(name, target, &mutated(input, other, &mut rng));
                 count += 1;
             }
         }
@@ -122,9 +122,9 @@ fn nothing_that_is_nearly_right_breaks_a_parser() {
     }
 }
 
-/// SEC-3: every target has its seeds, as they are made here, and no corpus grows out of hand.
+/// SEC-3: each target has the seeds that are generated here, and each corpus is within its size limit.
 #[test]
-fn every_target_has_its_seeds() {
+fn fuzz_corpus_has_the_generated_seeds() {
     let update = std::env::var_os("UPDATE_GOLDEN").is_some();
     for (target, name, bytes) in seeds() {
         let path = folder_of(target).join(name);
@@ -132,9 +132,12 @@ fn every_target_has_its_seeds() {
             fs::create_dir_all(folder_of(target)).unwrap();
             fs::write(&path, &bytes).unwrap();
         }
-        let kept = fs::read(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
-        // A locality file says when it was made.
-        assert!(kept == bytes || target == "localities", "{target}/{name} is another: UPDATE_GOLDEN=1 writes it anew");
+        let stored = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        // A locality file contains its creation time.
+        assert!(
+            stored == bytes || target == "localities",
+            "{target}/{name} has changed; write it with UPDATE_GOLDEN=1"
+        );
     }
     for (target, _) in targets::TARGETS {
         let bytes: u64 = corpus(target).iter().map(|(_, input)| input.len() as u64).sum();
@@ -142,18 +145,18 @@ fn every_target_has_its_seeds() {
     }
 }
 
-/// The mutations reach somewhere: some of what they make is taken, and some is not.
+/// Mutations are neither all valid nor all invalid.
 #[test]
-fn mutations_are_nearly_right() {
+fn fuzz_mutations_are_partly_valid() {
     let inputs = corpus("settings");
-    let mut dice = Dice(3);
-    let taken = (0..MUTATIONS)
+    let mut rng = SplitMix64(3);
+    let accepted = (0..MUTATIONS)
         .filter(|_| {
-            let bytes = damaged(&inputs[0].1, &inputs[0].1, &mut dice);
+            let bytes = mutated(&inputs[0].1, &inputs[0].1, &mut rng);
             std::str::from_utf8(&bytes).is_ok_and(|text| Config::from_toml("x".as_ref(), text).is_ok())
         })
         .count() as u64;
-    assert!((5..MUTATIONS / 2).contains(&taken), "{taken} of {MUTATIONS}");
+    assert!((5..MUTATIONS / 2).contains(&accepted), "{accepted} of {MUTATIONS}");
 }
 
 /// Target, file name, bytes.
@@ -303,7 +306,7 @@ fn requests() -> Vec<(&'static str, u8, Vec<u8>)> {
     ]
 }
 
-/// Four networks of made-up cities.
+/// Four networks with fictional cities.
 fn locality_file() -> Vec<u8> {
     use mmdb_writer::{IpVersion, Value, Writer};
     let mut writer = Writer::builder("Fuzz-City").ip_version(IpVersion::V6).build();
@@ -317,7 +320,7 @@ fn locality_file() -> Vec<u8> {
     writer.to_bytes().unwrap()
 }
 
-/// Every setting, none as it is by default.
+/// Every setting, each different from its default.
 fn settings() -> &'static str {
     r#"listen = "127.0.0.1:1"
 operator_listen = "[::1]:2"

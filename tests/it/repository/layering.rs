@@ -1,5 +1,5 @@
-//! The dependency rule, kept by a test: every `crate::x` and every outside crate that a file names must be allowed for
-//! the layer it lives in. The table is the rule; docs/ARCHITECTURE.md says why.
+//! Dependency rule: each `crate::x` and each outside crate that a file names must be allowed for its layer. The table
+//! is the rule; docs/ARCHITECTURE.md gives the reasons.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ struct Layer {
     theirs: &'static [&'static str],
 }
 
-/// Lowest first. A layer that is not here fails the test: a new one has to say what it is for.
+/// Lowest first. A layer that is not listed fails the test; add it with its dependencies.
 const LAYERS: &[Layer] = &[
     Layer { name: "domain", ours: &[], theirs: &["pulp", "skillratings"] },
     Layer { name: "clock", ours: &["domain"], theirs: &["rand", "tokio", "tracing"] },
@@ -167,11 +167,11 @@ const LAYERS: &[Layer] = &[
 /// May name every layer.
 const ANY: &[&str] = &["*"];
 
-/// Small value crates that any layer may name. Every other dependency of Cargo.toml is named only by the layers that
-/// list it, so a new one has to say where it belongs.
+/// Small value crates that any layer may name. Each other dependency of Cargo.toml may be named only by the layers that
+/// list it.
 const COMMON: &[&str] = &["async_trait", "fail", "futures_core", "hashbrown", "sha2", "thiserror"];
 
-/// What breaks replay: the clock, the dice, the disk, threads, and orders that differ from run to run.
+/// Breaks replay: clock, random numbers, disk, threads, and collections whose order differs from run to run.
 const FORBIDDEN_IN_DOMAIN: &[&str] = &[
     "::now()",
     "std::fs",
@@ -249,13 +249,13 @@ fn engine_crossings(tree: &[SourceFile]) -> Vec<String> {
 }
 
 #[test]
-fn layers_are_respected() {
+fn layering_is_respected() {
     source_tree::assert_no_violations(&complaints(&source_tree::read_source_files(source_tree::repository_root())));
 }
 
 #[test]
-fn a_house_built_wrong_is_noticed() {
-    let toy = source_tree::example_tree(&[
+fn layering_violations_are_reported() {
+    let example = source_tree::example_tree(&[
         (
             "Cargo.toml",
             "[package]\n[dependencies]\nsqlx = \"1\"\ntonic = \"1\"\ntracing = \"1\"\nserde-yaml = \"1\"\nanyhow = \"1\"\n[lints]\nx = 1\n",
@@ -278,13 +278,13 @@ fn a_house_built_wrong_is_noticed() {
         ("tests/it/main.rs", "use crate::store::Store; use sqlx::query;\n"),
     ]);
     source_tree::assert_exact_violations(
-        &complaints(&toy),
+        &complaints(&example),
         &[
             "src/geo.rs:1: geo may not use serde_yaml",
             "src/sim.rs:1: sim may not use crate::store",
-            "crates/fireteam-domain/src/pass.rs:1: domain may not say `::now()`",
+            "crates/fireteam-domain/src/pass.rs:1: domain may not use `::now()`",
             "crates/fireteam-domain/src/pass.rs:2: domain may not use tracing",
-            "crates/fireteam-domain/src/order.rs:1: domain may not say `std::collections::HashMap`",
+            "crates/fireteam-domain/src/order.rs:1: domain may not use `std::collections::HashMap`",
             "src/engine/queues.rs:1: engine may not use tonic",
             "src/engine.rs:1: one `use crate::layer::...;` a line",
             "src/api/search.rs:1: api may not use crate::store",
@@ -306,29 +306,32 @@ fn complaints(tree: &[SourceFile]) -> Vec<String> {
         let is_own_crate = source.path.starts_with("crates/");
         let Some(layer) = LAYERS.iter().find(|layer| layer.name == name) else {
             complaints
-                .push(format!("{}: `{name}` is no layer; add it to the table and say what it may use", source.path));
+                .push(format!("{}: `{name}` is no layer; add it to the table with its dependencies", source.path));
             continue;
         };
         for (number, line) in source.text.lines().enumerate() {
             let code = source_tree::strip_line_comment(line);
             let at = format!("{}:{}", source.path, number + 1);
-            complaints
-                .extend(of_line(layer, code, &watched, is_own_crate).into_iter().map(|what| format!("{at}: {what}")));
+            complaints.extend(
+                line_violations(layer, code, &watched, is_own_crate).into_iter().map(|what| format!("{at}: {what}")),
+            );
             if name == "domain" && !is_test(&source.path) {
-                let said = FORBIDDEN_IN_DOMAIN.iter().filter(|it| code.contains(**it));
-                complaints.extend(said.map(|it| format!("{at}: domain may not say `{it}`")));
+                let found = FORBIDDEN_IN_DOMAIN.iter().filter(|it| code.contains(**it));
+                complaints.extend(found.map(|it| format!("{at}: domain may not use `{it}`")));
             }
         }
     }
     complaints
 }
 
-/// Faults of one line. In a crate of its own, `crate::` names the layer itself.
-fn of_line(layer: &Layer, code: &str, watched: &[String], is_own_crate: bool) -> Vec<String> {
+/// Violations of one line. In a crate of its own, `crate::` is the layer itself.
+fn line_violations(layer: &Layer, code: &str, watched: &[String], is_own_crate: bool) -> Vec<String> {
     let mut complaints = Vec::new();
     let any = layer.ours == ANY;
     if code.contains("crate::{") && !code.contains("$crate::{") {
-        complaints.push("one `use crate::layer::...;` a line, so that each crossing can be found".to_owned());
+        complaints.push(
+            "one `use crate::layer::...;` a line, so that each dependency between layers can be found".to_owned(),
+        );
     }
     for used in names_after("crate::", code).into_iter().filter(|_| !is_own_crate) {
         let known = LAYERS.iter().any(|it| it.name == used);
@@ -344,12 +347,12 @@ fn of_line(layer: &Layer, code: &str, watched: &[String], is_own_crate: bool) ->
     complaints
 }
 
-/// `src/domain/index/tests.rs`: may ask how many rounds to play, and read its vectors.
+/// Files such as `src/domain/index/tests.rs`, which may read environment variables and vectors.
 fn is_test(path: &str) -> bool {
     path.ends_with("/tests.rs") || path.contains("/tests/")
 }
 
-/// The crates under `[dependencies]`, as code names them, but for the common ones.
+/// Crates under `[dependencies]`, as code names them, without the common ones.
 fn dependencies(manifest: &str) -> Vec<String> {
     let section = manifest.split("\n[").find_map(|it| it.strip_prefix("dependencies]")).unwrap_or_default();
     let key = |line: &str| Some(line.split_once('=')?.0.trim().replace('-', "_"));
@@ -366,7 +369,7 @@ fn layer_of(path: &str) -> Option<&str> {
     inside.split('/').next().map(|name| name.trim_end_matches(".rs"))
 }
 
-/// The identifiers that follow `prefix`.
+/// Identifiers after `prefix`.
 fn names_after(prefix: &str, code: &str) -> Vec<String> {
     let name = |rest: &str| rest.chars().take_while(|it| it.is_alphanumeric() || *it == '_').collect::<String>();
     code.split(prefix).skip(1).map(name).filter(|name| !name.is_empty()).collect()

@@ -17,23 +17,22 @@ const DEFINITIONS_MAX: usize = 2;
 const EXEMPT_NAMES: &[&str] = &["Item", "Error", "Future", "Response", "Output", "Service", "Constants", "Data"];
 
 /// Inherent impls outside the file or folder of their type: `file: Type`. This list may only shrink.
-const STRAY_IMPLS: &[&str] = &[
-];
+const STRAY_IMPLS: &[&str] = &[];
 
 #[test]
-fn files_do_not_import_in_circles() {
+fn structure_has_no_import_circles() {
     let tree = source_tree::read_source_files(source_tree::repository_root());
     let checked = CRATES.iter().filter(|root| !CIRCLES_PENDING.contains(root));
     assert_no_violations(&checked.flat_map(|root| import_circles(&tree, root)).collect::<Vec<_>>());
 }
 
 #[test]
-fn type_names_are_defined_at_most_twice() {
+fn structure_defines_type_names_at_most_twice() {
     assert_no_violations(&repeated_types(&source_tree::read_source_files(source_tree::repository_root())));
 }
 
 #[test]
-fn inherent_impls_stand_with_their_type() {
+fn structure_keeps_inherent_impls_with_their_type() {
     let found = stray_impls(&source_tree::read_source_files(source_tree::repository_root()));
     let found: BTreeSet<&str> = found.iter().map(String::as_str).collect();
     let listed: BTreeSet<&str> = STRAY_IMPLS.iter().copied().collect();
@@ -256,7 +255,7 @@ fn implemented_type(line: &str) -> Option<String> {
 }
 
 #[test]
-fn a_tree_with_each_structural_fault_is_noticed() {
+fn structure_violations_are_reported() {
     let toy = source_tree::example_tree(&[
         ("src/lib.rs", "//! Library.\npub mod a;\npub mod b;\npub mod c;\npub mod d;\npub mod e;\n"),
         ("src/a.rs", "//! A.\nuse crate::b::{B, inner::Deep};\npub struct A;\npub struct Same;\n"),

@@ -1,15 +1,15 @@
-//! What a reader of the house may count on, kept by a test: short files that say what they are for, no loose ends,
-//! migrations in pairs, metrics documented, nothing that names the machine it was written on.
+//! Form of the repository: short files with a header, no leftovers, migrations in pairs, documented metrics, valid
+//! links, no names of the machine it was written on.
 
 use std::collections::BTreeSet;
 
 use crate::support::source_tree::{self, SourceFile, assert_exact_violations, assert_no_violations};
 
-/// Lines in a file, tests included: the limit of HOUSE_STYLE 1.1.
+/// Maximum lines of a file, tests included.
 const LINES_MAX: usize = 600;
 
-/// Loose ends. In pieces, so that this file passes its own test.
-const BANNED: &[&str] = &[
+/// Leftovers. The words are joined so that this file passes its own test.
+const LEFTOVERS: &[&str] = &[
     concat!("todo", "!("),
     concat!("unimplemented", "!("),
     concat!("dbg", "!("),
@@ -23,8 +23,8 @@ const BANNED: &[&str] = &[
     concat!("unsafe ", "{"),
 ];
 
-/// Traces of the place where it was written: home folders, private registries. In pieces, for the same reason.
-const PLACES: &[&str] = &[
+/// Names of the authoring machine: home folders, private registries. Joined for the same reason.
+const MACHINE_NAMES: &[&str] = &[
     concat!("/home", "/"),
     concat!("/root", "/"),
     concat!("/Users", "/"),
@@ -36,7 +36,7 @@ const PLACES: &[&str] = &[
     concat!("localhost", ":4873"),
 ];
 
-/// What has a limit on its length. A contract (proto, schema, ruleset) is one page however long, and mostly comment.
+/// Whether a file has a length limit. A contract (proto, schema, ruleset) is one page, and mostly comment.
 fn is_long_form(path: &str) -> bool {
     [".rs", ".cpp", ".h"].iter().any(|end| path.ends_with(end)) && is_written(path)
 }
@@ -45,13 +45,13 @@ fn is_code(path: &str) -> bool {
     [".rs", ".cpp", ".h", ".sql", ".proto", ".xml", ".xsd"].iter().any(|end| path.ends_with(end))
 }
 
-/// Everything that people write. Lock files are machines' work, golden files and vectors are data.
+/// Whether a file is written by people. Lock files are generated; golden files and vectors are data.
 fn is_written(path: &str) -> bool {
     path != "Cargo.lock" && !path.contains("/golden/") && !path.contains("/vectors/") && !path.contains("/data/")
 }
 
 #[test]
-fn files_are_short() {
+fn tidy_files_are_short() {
     let tree = source_tree::read_source_files(source_tree::repository_root());
     let mut lines: Vec<usize> =
         tree.iter().filter(|it| it.path.ends_with(".rs")).map(|it| it.text.lines().count()).collect();
@@ -61,35 +61,35 @@ fn files_are_short() {
 }
 
 #[test]
-fn files_say_what_they_are_for() {
-    assert_no_violations(&headless(&source_tree::read_source_files(source_tree::repository_root())));
+fn tidy_files_have_a_header() {
+    assert_no_violations(&without_header(&source_tree::read_source_files(source_tree::repository_root())));
 }
 
 #[test]
-fn no_loose_ends() {
-    assert_no_violations(&loose_ends(&source_tree::read_source_files(source_tree::repository_root())));
+fn tidy_files_have_no_leftovers() {
+    assert_no_violations(&leftovers(&source_tree::read_source_files(source_tree::repository_root())));
 }
 
 #[test]
-fn nothing_names_the_place_where_it_was_written() {
-    assert_no_violations(&places(&source_tree::read_source_files(source_tree::repository_root())));
+fn tidy_files_do_not_name_the_authoring_machine() {
+    assert_no_violations(&machine_names(&source_tree::read_source_files(source_tree::repository_root())));
 }
 
 #[test]
-fn links_lead_somewhere() {
-    assert_no_violations(&dead_links(&source_tree::read_source_files(source_tree::repository_root())));
+fn tidy_links_have_a_target() {
+    assert_no_violations(&broken_links(&source_tree::read_source_files(source_tree::repository_root())));
 }
 
 #[test]
-fn migrations_come_in_pairs() {
+fn tidy_migrations_come_in_pairs() {
     assert_no_violations(&unpaired_migrations(&source_tree::read_source_files(source_tree::repository_root())));
 }
 
 #[test]
-fn metrics_and_their_documents_agree() {
+fn tidy_metrics_are_documented() {
     match undocumented_metrics(&source_tree::read_source_files(source_tree::repository_root())) {
         Some(complaints) => assert_no_violations(&complaints),
-        None => eprintln!("SKIPPED: src/telemetry/metric.rs has no metrics yet; docs/METRICS.md was NOT checked"),
+        None => eprintln!("SKIPPED: src/telemetry/metric.rs has no metrics yet; docs/METRICS.md was not checked"),
     }
 }
 
@@ -99,12 +99,12 @@ fn too_long(tree: &[SourceFile]) -> Vec<String> {
     long.map(|it| format!("{}: {} lines; split it, {LINES_MAX} is the limit", it.path, count(it))).collect()
 }
 
-/// Rust opens with a `//!` sentence; SQL, proto and XML with a comment, XML after its declaration.
-fn headless(tree: &[SourceFile]) -> Vec<String> {
+/// Rust files start with a `//!` sentence; SQL, proto, XML and C++ files with a comment, XML after its declaration.
+fn without_header(tree: &[SourceFile]) -> Vec<String> {
     let mut complaints = Vec::new();
     for SourceFile { path, text } in tree.iter().filter(|it| is_written(&it.path)) {
         let first = text.lines().next().unwrap_or_default();
-        let right = match path.rsplit('.').next().unwrap_or_default() {
+        let has_header = match path.rsplit('.').next().unwrap_or_default() {
             "rs" => opens_with_a_sentence(text),
             "sql" => first.starts_with("-- "),
             "proto" | "cpp" | "h" => first.starts_with("// "),
@@ -115,70 +115,71 @@ fn headless(tree: &[SourceFile]) -> Vec<String> {
             }
             _ => true,
         };
-        if !right {
-            complaints.push(format!("{path}: open with a comment that says what the file is for"));
+        if !has_header {
+            complaints.push(format!("{path}: has no header; open with a comment that names the file's purpose"));
         }
     }
     complaints
 }
 
-/// `//! Words, and a full stop.`, perhaps over several lines.
+/// `//! Text with a full stop.`, on one or more lines.
 fn opens_with_a_sentence(text: &str) -> bool {
     let header: Vec<&str> = text.lines().take_while(|line| line.starts_with("//!")).collect();
     let words = header.join(" ").replace("//!", "");
     let first = words.trim().chars().next();
-    let begins = first.is_some_and(|it| !it.is_lowercase());
-    begins && (words.contains(". ") || words.contains(": ") || words.trim_end().ends_with(['.', ':']))
+    let starts = first.is_some_and(|it| !it.is_lowercase());
+    starts && (words.contains(". ") || words.contains(": ") || words.trim_end().ends_with(['.', ':']))
 }
 
-fn loose_ends(tree: &[SourceFile]) -> Vec<String> {
+fn leftovers(tree: &[SourceFile]) -> Vec<String> {
     let mut complaints = Vec::new();
     for source in tree.iter().filter(|it| is_code(&it.path) && is_written(&it.path)) {
         for (number, line) in source.text.lines().enumerate() {
             let at = format!("{}:{}", source.path, number + 1);
-            let banned = BANNED.iter().filter(|word| line.contains(**word));
-            complaints.extend(banned.map(|word| format!("{at}: `{word}` is a loose end")));
+            let banned = LEFTOVERS.iter().filter(|word| line.contains(**word));
+            complaints.extend(banned.map(|word| format!("{at}: `{word}` is a leftover; remove it")));
             if line.contains(concat!("TO", "DO")) && !line.contains(concat!("TO", "DO(#")) {
-                complaints.push(format!("{at}: give it a number, {}(#12), or do it now", concat!("TO", "DO")));
+                complaints.push(format!("{at}: has no issue number; write {}(#12), or do it now", concat!("TO", "DO")));
             }
         }
     }
     complaints
 }
 
-fn places(tree: &[SourceFile]) -> Vec<String> {
+fn machine_names(tree: &[SourceFile]) -> Vec<String> {
     let mut complaints = Vec::new();
     for source in tree.iter().filter(|it| !it.path.contains("/data/")) {
         for (number, line) in source.text.lines().enumerate() {
-            let named = PLACES.iter().filter(|place| line.contains(**place));
+            let named = MACHINE_NAMES.iter().filter(|place| line.contains(**place));
             complaints.extend(named.map(|place| format!("{}:{}: names `{place}`", source.path, number + 1)));
         }
         let registry = "registry+https://github.com/rust-lang/crates.io-index";
         if source.path == "Cargo.lock" {
-            let odd = source.text.lines().filter(|line| line.starts_with("source = ") && !line.contains(registry));
-            complaints.extend(odd.map(|line| format!("Cargo.lock: another registry: {line}")));
+            let other_registry =
+                source.text.lines().filter(|line| line.starts_with("source = ") && !line.contains(registry));
+            complaints.extend(other_registry.map(|line| format!("Cargo.lock: another registry: {line}")));
         }
     }
     complaints
 }
 
-/// `[words](path#place)` in our documents, where the path is not an address: relative to the document.
-fn dead_links(tree: &[SourceFile]) -> Vec<String> {
+/// `[text](path#anchor)` in documents, where the path is relative to the document and not a URL.
+fn broken_links(tree: &[SourceFile]) -> Vec<String> {
     let mut complaints = Vec::new();
     for source in tree.iter().filter(|it| it.path.ends_with(".md")) {
         let folder = source.path.rsplit_once('/').map_or("", |it| it.0);
         for link in source.text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|it| it.0) {
             let path = link.split('#').next().unwrap_or_default();
-            if !path.is_empty() && !path.contains(':') && !leads_somewhere(tree, folder, path) {
-                complaints.push(format!("{}: nothing is at {path}", source.path));
+            if !path.is_empty() && !path.contains(':') && !exists_at(tree, folder, path) {
+                complaints.push(format!("{}: {path} does not exist", source.path));
             }
         }
     }
     complaints
 }
 
-/// Whether a file or a folder with files is at `path`, seen from `folder`.
-fn leads_somewhere(tree: &[SourceFile], folder: &str, path: &str) -> bool {
+/// Whether a file, or a folder with files, is at `path` relative to `folder`.
+fn exists_at(tree: &[SourceFile], folder: &str, path: &str) -> bool {
     let mut steps: Vec<&str> = folder.split('/').filter(|step| !step.is_empty()).collect();
     for step in path.split('/').filter(|step| !step.is_empty() && *step != ".") {
         match step {
@@ -190,7 +191,7 @@ fn leads_somewhere(tree: &[SourceFile], folder: &str, path: &str) -> bool {
     tree.iter().any(|it| it.path == target || it.path.starts_with(&format!("{target}/")))
 }
 
-/// Once there are two databases, each change is written for both, under the same name.
+/// With two databases, each migration exists for both, with the same name.
 fn unpaired_migrations(tree: &[SourceFile]) -> Vec<String> {
     let names = |folder: &str| -> BTreeSet<String> {
         tree.iter().filter_map(|it| it.path.strip_prefix(folder)).map(str::to_owned).collect()
@@ -199,11 +200,12 @@ fn unpaired_migrations(tree: &[SourceFile]) -> Vec<String> {
     if postgres.is_empty() {
         return Vec::new();
     }
-    let lonely = sqlite.symmetric_difference(&postgres);
-    lonely.map(|name| format!("migrations: {name} exists for one database only")).collect()
+    let unpaired = sqlite.symmetric_difference(&postgres);
+    unpaired.map(|name| format!("migrations: {name} exists for one database only")).collect()
 }
 
-/// Every `fireteam_…` name in the table is in docs/METRICS.md and the other way round. `None` without a table.
+/// Each `fireteam_…` name in the table is in docs/METRICS.md, and each documented name is in the table. `None` without
+/// a table.
 fn undocumented_metrics(tree: &[SourceFile]) -> Option<Vec<String>> {
     let text_of = |path: &str| tree.iter().find(|it| it.path == path).map(|it| it.text.as_str());
     let table = metric_names(text_of("src/telemetry/metric.rs")?.lines().map(source_tree::strip_line_comment));
@@ -211,13 +213,13 @@ fn undocumented_metrics(tree: &[SourceFile]) -> Option<Vec<String>> {
         return None;
     }
     let documented = metric_names(text_of("docs/METRICS.md").unwrap_or_default().lines());
-    let missing = table.difference(&documented).map(|name| format!("docs/METRICS.md: does not say what {name} is"));
-    let gone = documented.difference(&table).map(|name| format!("docs/METRICS.md: {name} is not in the table"));
-    Some(missing.chain(gone).collect())
+    let missing = table.difference(&documented).map(|name| format!("docs/METRICS.md: does not document {name}"));
+    let undocumented = documented.difference(&table).map(|name| format!("docs/METRICS.md: {name} is not in the table"));
+    Some(missing.chain(undocumented).collect())
 }
 
-/// Words that look like `fireteam_searches_total`; with a suffix that the text format adds it is the same metric, and
-/// `fireteam_store_*` is none.
+/// Words such as `fireteam_searches_total`; a suffix that the text format adds is removed, and `fireteam_store_*` is
+/// skipped.
 fn metric_names<'a>(lines: impl Iterator<Item = &'a str>) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for line in lines {
@@ -233,14 +235,18 @@ fn metric_names<'a>(lines: impl Iterator<Item = &'a str>) -> BTreeSet<String> {
 }
 
 #[test]
-fn an_untidy_house_is_noticed() {
+fn tidy_violations_are_reported() {
     let long = "//! Long.\n".repeat(LINES_MAX + 1);
-    let loose =
-        format!("//! Loose.\n{}\n// {}: later\n// {}(#4): fine\n", BANNED[0], concat!("TO", "DO"), concat!("TO", "DO"));
-    let place = format!("//! Written at {}me.\n", PLACES[0]);
+    let leftover = format!(
+        "//! Loose.\n{}\n// {}: later\n// {}(#4): fine\n",
+        LEFTOVERS[0],
+        concat!("TO", "DO"),
+        concat!("TO", "DO")
+    );
+    let place = format!("//! Written at {}me.\n", MACHINE_NAMES[0]);
     let tree = source_tree::example_tree(&[
         ("src/long.rs", &long),
-        ("src/loose.rs", &loose),
+        ("src/loose.rs", &leftover),
         ("src/place.rs", &place),
         ("src/headless.rs", "use std::fmt;\n"),
         ("src/mumbling.rs", "//! stub\n"),
@@ -257,11 +263,11 @@ fn an_untidy_house_is_noticed() {
         ("Cargo.lock", "source = \"registry+https://example.com/index\"\n"),
     ]);
     assert_exact_violations(&too_long(&tree), &["src/long.rs: 601 lines"]);
-    assert_exact_violations(&loose_ends(&tree), &["src/loose.rs:2: ", "src/loose.rs:3: give it a number"]);
-    assert_exact_violations(&places(&tree), &["src/place.rs:1: ", "Cargo.lock: another registry"]);
-    let silent = ["src/headless.rs", "src/mumbling.rs", "0002_b.sql", "proto/a.proto", "rulesets/a.xml"];
-    assert_exact_violations(&headless(&tree), &silent);
-    assert_exact_violations(&dead_links(&tree), &["docs/A.md: nothing is at B.md"]);
+    assert_exact_violations(&leftovers(&tree), &["src/loose.rs:2: ", "src/loose.rs:3: has no issue number"]);
+    assert_exact_violations(&machine_names(&tree), &["src/place.rs:1: ", "Cargo.lock: another registry"]);
+    let no_header = ["src/headless.rs", "src/mumbling.rs", "0002_b.sql", "proto/a.proto", "rulesets/a.xml"];
+    assert_exact_violations(&without_header(&tree), &no_header);
+    assert_exact_violations(&broken_links(&tree), &["docs/A.md: B.md does not exist"]);
     assert_exact_violations(&unpaired_migrations(&tree), &["0002_b.sql"]);
     assert_exact_violations(&undocumented_metrics(&tree).unwrap(), &["fireteam_updates", "fireteam_ghosts"]);
     assert_eq!(undocumented_metrics(&tree[..1]), None);

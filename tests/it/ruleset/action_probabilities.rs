@@ -1,4 +1,4 @@
-//! Search or advertise: the table of the thesis, the rule of thumb beside it, and the dice.
+//! Search or advertise: the thesis's table, its formula, and the random choice.
 
 use fireteam::domain::matchmaking_action::{AdvertiseChances, MatchmakingAction};
 use fireteam::rules;
@@ -8,12 +8,12 @@ const TABLE: [f64; 6] = [16.0, 33.0, 50.0, 66.0, 83.0, 99.0];
 
 fn from_xml(inside: &str) -> AdvertiseChances {
     let text = format!("<Ruleset Name='chances' SetId='1'>{inside}</Ruleset>");
-    rules::parse_ruleset("chances.xml", &text).expect("a sound ruleset").advertise_chances
+    rules::parse_ruleset("chances.xml", &text).expect("a valid ruleset").advertise_chances
 }
 
-/// S1-6, S1-7, B-38: table and rule say the same for a game of twelve; the full party has 99, never 100.
+/// S1-6, S1-7, B-38: table and formula are equal for a game of twelve; a full party has 99 %, never 100 %.
 #[test]
-fn the_table_and_the_rule_agree() {
+fn advertise_chances_table_equals_the_formula() {
     let rows: String = TABLE
         .iter()
         .zip(1..)
@@ -26,13 +26,13 @@ fn the_table_and_the_rule_agree() {
     assert_eq!(
         (table.percent_for_party(7), table.percent_for_party(64)),
         (99.0, 99.0),
-        "larger parties have the last entry's chance"
+        "larger parties have the last entry's probability"
     );
 }
 
-/// S1-7: party size over half the game, rounded down, for other sizes of game: (game, party, percent).
+/// S1-7: the formula for other sizes of game, party size over half the game, rounded down: (game, party, percent).
 #[test]
-fn the_rule_of_thumb_holds_for_other_games() {
+fn advertise_chances_formula_for_other_games() {
     let expected = [
         (2, 1, 99.0),
         (2, 2, 99.0),
@@ -60,9 +60,9 @@ fn the_rule_of_thumb_holds_for_other_games() {
     }
 }
 
-/// S1-5: the choice is drawn; at exactly the chance the die says search.
+/// S1-5: the choice is random; a random number equal to the probability means search.
 #[test]
-fn the_dice_decide() {
+fn advertise_chances_are_compared_with_a_random_number() {
     let chances = from_xml("<AdvertiseChances GameSize='12'/>");
     let expected = [
         (1, 0.0, MatchmakingAction::Advertise),
@@ -75,14 +75,14 @@ fn the_dice_decide() {
         (6, 0.99, MatchmakingAction::Search),
         (6, 0.995, MatchmakingAction::Search),
     ];
-    for (party, dice, role) in expected {
-        assert_eq!(chances.choose_action(party, dice), role, "party of {party}, {dice}");
+    for (party, random_unit, action) in expected {
+        assert_eq!(chances.choose_action(party, random_unit), action, "party of {party}, {random_unit}");
     }
 }
 
-/// S1-8: the chances are each set's own; left out, they follow from its teams, or are even.
+/// S1-8: the probabilities are per set; by default they follow from its teams, or are 50 %.
 #[test]
-fn chances_follow_from_the_teams_unless_they_are_said() {
+fn advertise_chances_default_to_the_teams() {
     assert_eq!(from_xml("<Teams Count='2' Size='6'/>").percents(), TABLE);
     assert_eq!(from_xml("").percents(), [50.0]);
 }

@@ -1,4 +1,4 @@
-//! Loading a directory whole, swapping it whole, and keeping what was good.
+//! Ruleset catalog: loads a directory, replaces all rulesets at once, keeps the last valid ones and retired hashes.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ fn ruleset(set: u32, results: u32) -> String {
     format!("<Ruleset Name='set {set}' SetId='{set}'><Limits MaxResults='{results}'/></Ruleset>")
 }
 
-fn said(problems: Vec<RenderedDiagnostic>) -> String {
+fn messages(problems: Vec<RenderedDiagnostic>) -> String {
     problems.iter().map(|problem| format!("{problem}\n")).collect()
 }
 
@@ -23,7 +23,7 @@ fn directory(files: &[(&str, &str)]) -> tempfile::TempDir {
 }
 
 #[test]
-fn a_directory_is_read_in_order_and_hidden_things_are_not() {
+fn catalog_load_reads_files_in_order_without_hidden_ones() {
     let (one, two) = (ruleset(1, 10), ruleset(2, 10));
     let directory =
         directory(&[("b.xml", &one), ("a.XML", &two), (".b.xml.swp", "<"), (".c.xml", "<"), ("notes.txt", "<")]);
@@ -37,7 +37,7 @@ fn a_directory_is_read_in_order_and_hidden_things_are_not() {
 /// Kubernetes mounts a ConfigMap as links to a directory that is swapped.
 #[cfg(unix)]
 #[test]
-fn links_are_followed() {
+fn catalog_load_follows_symlinks() {
     let directory = directory(&[]);
     let data = directory.path().join("..2026_01_01");
     fs::create_dir(&data).unwrap();
@@ -46,47 +46,49 @@ fn links_are_followed() {
     std::os::unix::fs::symlink("..data/a.xml", directory.path().join("a.xml")).unwrap();
     assert_eq!(rules::load_directory(directory.path()).unwrap().len(), 1);
     fs::remove_file(data.join("a.xml")).unwrap();
-    assert!(said(rules::load_directory(directory.path()).unwrap_err()).contains("cannot be read"));
+    assert!(messages(rules::load_directory(directory.path()).unwrap_err()).contains("cannot be read"));
 }
 
 #[test]
-fn what_is_wrong_with_any_file_is_wrong_with_all() {
+fn catalog_load_fails_if_any_file_is_invalid() {
     let (one, other) = (ruleset(1, 10), ruleset(1, 20));
     let wrong = ruleset(3, 0);
     let directory = directory(&[("a.xml", &one), ("b.xml", &other), ("c.xml", &wrong), ("d.xml", "<Ruleset")]);
-    let said = said(rules::load_directory(directory.path()).unwrap_err());
-    let [twice, limit, syntax] = said.lines().collect::<Vec<_>>()[..] else { panic!("{said}") };
-    assert!(twice.contains("b.xml: SetId 1 is already used by") && twice.contains("a.xml"), "{twice}");
+    let all = messages(rules::load_directory(directory.path()).unwrap_err());
+    let [duplicate, limit, syntax] = all.lines().collect::<Vec<_>>()[..] else { panic!("{all}") };
+    assert!(duplicate.contains("b.xml: SetId 1 is already used by") && duplicate.contains("a.xml"), "{duplicate}");
     assert!(limit.contains("c.xml:1:"), "{limit}");
     assert!(syntax.contains("d.xml:1:1"), "{syntax}");
 }
 
-/// S4-16: what is offered to those who wait long must be there, and must be a queue.
+/// S4-16: an offered set must exist and have a queue.
 #[test]
-fn an_offer_leads_to_a_queue() {
+fn catalog_load_refuses_an_offer_without_a_queue() {
     let with = |inside: &str| format!("<Ruleset Name='a' SetId='1'><Teams Count='2' Size='1'/>{inside}</Ruleset>");
     let offering = with("<Queue><Offer AfterMs='60000' SetId='2'/></Queue>");
-    let silent = ruleset(2, 10);
-    let nobody = said(rules::load_directory(directory(&[("a.xml", &offering)]).path()).unwrap_err());
-    assert!(nobody.contains("a.xml: <Offer> names set 2, but no file has that SetId;"), "{nobody}");
-    let no_queue =
-        said(rules::load_directory(directory(&[("a.xml", &offering), ("b.xml", &silent)]).path()).unwrap_err());
+    let no_queue_file = ruleset(2, 10);
+    let no_set = messages(rules::load_directory(directory(&[("a.xml", &offering)]).path()).unwrap_err());
+    assert!(no_set.contains("a.xml: <Offer> names set 2, but no file has that SetId;"), "{no_set}");
+    let no_queue = messages(
+        rules::load_directory(directory(&[("a.xml", &offering), ("b.xml", &no_queue_file)]).path()).unwrap_err(),
+    );
     assert!(no_queue.contains("b.xml has no <Queue>; name a set with a <Queue>"), "{no_queue}");
     let queue = with("<Queue/>").replace("SetId='1'", "SetId='2'");
     assert_eq!(rules::load_directory(directory(&[("a.xml", &offering), ("b.xml", &queue)]).path()).unwrap().len(), 2);
 }
 
 #[test]
-fn an_empty_or_absent_directory_is_a_problem() {
-    assert!(said(rules::load_directory(directory(&[]).path()).unwrap_err()).contains("no ruleset"));
-    assert!(said(rules::load_directory(Path::new("/no/such/directory")).unwrap_err()).contains("cannot be read"));
+fn catalog_load_of_an_empty_or_missing_directory_fails() {
+    assert!(messages(rules::load_directory(directory(&[]).path()).unwrap_err()).contains("no ruleset"));
+    assert!(messages(rules::load_directory(Path::new("/no/such/directory")).unwrap_err()).contains("cannot be read"));
     let thesis = "<ExpansionConfigs/>";
     assert!(
-        said(rules::load_directory(directory(&[("a.xml", thesis)]).path()).unwrap_err()).contains("only expansions")
+        messages(rules::load_directory(directory(&[("a.xml", thesis)]).path()).unwrap_err())
+            .contains("only expansions")
     );
 }
 
-fn offered(sets: &[(u32, u32)]) -> Vec<(std::path::PathBuf, Arc<fireteam::domain::ruleset::Ruleset>)> {
+fn rulesets(sets: &[(u32, u32)]) -> Vec<(std::path::PathBuf, Arc<fireteam::domain::ruleset::Ruleset>)> {
     let parsed = |&(set, results): &(u32, u32)| {
         let file = format!("{set}.xml");
         let ruleset = rules::parse_ruleset(&file, &ruleset(set, results)).unwrap();
@@ -95,29 +97,30 @@ fn offered(sets: &[(u32, u32)]) -> Vec<(std::path::PathBuf, Arc<fireteam::domain
     sets.iter().map(parsed).collect()
 }
 
-/// S1-37, S1-38: one swap for all, old hashes resolvable for a while, a bad load changes nothing.
+/// S1-37, S1-38: all rulesets are replaced at once, old hashes are found for a while, and a rejected reload changes
+/// nothing.
 #[test]
-fn rulesets_are_swapped_whole_and_the_old_are_kept_a_while() {
+fn catalog_reload_replaces_all_and_retires_the_old() {
     let catalog = RulesetCatalog::default();
     let (one, two) = (SetId(1), SetId(2));
-    let changes = catalog.replace_all(offered(&[(1, 10), (2, 10)]), UnixMs(1_000), 500);
+    let changes = catalog.replace_all(rulesets(&[(1, 10), (2, 10)]), UnixMs(1_000), 500);
     assert_eq!((changes.added, changes.changed, changes.removed), (vec![one, two], vec![], vec![]));
     let old = catalog.active_ruleset(one).unwrap().hash;
 
-    catalog.record_rejected_reload(vec![RenderedDiagnostic::for_file("1.xml", "broken", "mend it")]);
+    catalog.record_rejected_reload(vec![RenderedDiagnostic::for_file("1.xml", "invalid", "correct it")]);
     assert_eq!(catalog.active_ruleset(one).unwrap().hash, old);
     assert_eq!((catalog.snapshot().rejected_diagnostics.len(), catalog.snapshot().loaded_at), (1, Some(UnixMs(1_000))));
 
-    let changes = catalog.replace_all(offered(&[(1, 20)]), UnixMs(2_000), 500);
+    let changes = catalog.replace_all(rulesets(&[(1, 20)]), UnixMs(2_000), 500);
     assert_eq!((changes.added, changes.changed, changes.removed), (vec![], vec![one], vec![two]));
     assert!(catalog.snapshot().rejected_diagnostics.is_empty());
     assert_ne!(catalog.active_ruleset(one).unwrap().hash, old);
     assert_eq!(
         catalog.find_by_hash(one, old).unwrap().search_limits.max_results,
         10,
-        "a search that began with it goes on"
+        "a search that started with it continues"
     );
-    assert!(catalog.find_by_hash(two, old).is_none(), "a hash is good for its own set");
+    assert!(catalog.find_by_hash(two, old).is_none(), "a hash belongs to one set");
     assert!(catalog.active_ruleset(two).is_none());
     assert_eq!(catalog.snapshot().retired.iter().map(|old| old.retired_at).collect::<Vec<_>>(), [UnixMs(2_000); 2]);
 
@@ -127,19 +130,23 @@ fn rulesets_are_swapped_whole_and_the_old_are_kept_a_while() {
     assert!(catalog.find_by_hash(one, old).is_none());
 }
 
-/// Rules that come back are in force, not retired; another spelling of the same rules is no change.
+/// A ruleset that is restored is active, not retired; the same rules with another spelling are no change.
 #[test]
-fn rules_that_come_back_are_no_longer_retired() {
+fn catalog_reload_of_a_retired_ruleset_activates_it() {
     let catalog = RulesetCatalog::default();
-    catalog.replace_all(offered(&[(1, 10)]), UnixMs(0), 1_000);
-    catalog.replace_all(offered(&[(1, 20)]), UnixMs(1), 1_000);
-    catalog.replace_all(offered(&[(1, 10)]), UnixMs(2), 1_000);
+    catalog.replace_all(rulesets(&[(1, 10)]), UnixMs(0), 1_000);
+    catalog.replace_all(rulesets(&[(1, 20)]), UnixMs(1), 1_000);
+    catalog.replace_all(rulesets(&[(1, 10)]), UnixMs(2), 1_000);
     let retired: Vec<u32> =
         catalog.snapshot().retired.iter().map(|old| old.ruleset.search_limits.max_results).collect();
     assert_eq!(retired, [20]);
 
-    let respelt = ruleset(1, 10).replace(" SetId", "  SetId");
-    let again = vec![("1.xml".into(), Arc::new(rules::parse_ruleset("1.xml", &respelt).unwrap()))];
+    let other_spelling = ruleset(1, 10).replace(" SetId", "  SetId");
+    let again = vec![("1.xml".into(), Arc::new(rules::parse_ruleset("1.xml", &other_spelling).unwrap()))];
     assert!(catalog.replace_all(again, UnixMs(3), 1_000).is_empty());
-    assert_eq!(&*catalog.active_ruleset(SetId(1)).unwrap().source_xml, respelt, "clients get the file as it is now");
+    assert_eq!(
+        &*catalog.active_ruleset(SetId(1)).unwrap().source_xml,
+        other_spelling,
+        "clients receive the current file"
+    );
 }

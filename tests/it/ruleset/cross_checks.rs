@@ -1,27 +1,27 @@
-//! Parts of a ruleset that are right by themselves and make no sense together: each is a mistake, told where it stands.
+//! Cross-checks: parts of a ruleset that are valid alone and contradict each other are reported with their position.
 
 use fireteam::rules;
 
-/// A duel's teams and a bare queue, for what a case does not say itself.
+/// A ruleset with `inside`, and a duel's teams unless `inside` has teams.
 fn file(inside: &str) -> String {
     let teams = if inside.contains("<Teams") { "" } else { "<Teams Count='2' Size='1'/>" };
     format!("<Ruleset Name='a' SetId='5'>{teams}{inside}</Ruleset>")
 }
 
-/// The only mistake of a ruleset, after what stands at its place.
+/// Asserts that a ruleset has one problem, with this message, at the text `at`.
 #[track_caller]
-fn check(inside: &str, at: &str, said: &str) {
+fn check(inside: &str, at: &str, message: &str) {
     let text = if inside.starts_with("<Ruleset") { inside.to_owned() } else { file(inside) };
     let problems = rules::parse_ruleset("a.xml", &text).expect_err(&text);
     let lines: Vec<String> = problems.iter().map(|problem| problem.message()).collect();
-    assert_eq!(lines, [said], "{text}");
+    assert_eq!(lines, [message], "{text}");
     let column = problems[0].column as usize;
-    let there: String = text.chars().skip(column - 1).take(at.chars().count()).collect();
-    assert_eq!(there, at, "{text}");
+    let marked_text: String = text.chars().skip(column - 1).take(at.chars().count()).collect();
+    assert_eq!(marked_text, at, "{text}");
 }
 
 #[track_caller]
-fn sound(inside: &str) {
+fn assert_valid(inside: &str) {
     let text = file(inside);
     if let Err(problems) = rules::parse_ruleset("a.xml", &text) {
         panic!("{}\n{text}", problems.iter().map(|it| format!("{it}\n")).collect::<String>());
@@ -29,7 +29,7 @@ fn sound(inside: &str) {
 }
 
 #[test]
-fn matches_are_made_of_teams_by_queues() {
+fn cross_check_queue_needs_teams() {
     check(
         "<Ruleset Name='a' SetId='5'><Queue/></Ruleset>",
         "Queue",
@@ -47,29 +47,29 @@ fn matches_are_made_of_teams_by_queues() {
     );
 }
 
-/// A maximum weight matching pairs parties: it can fill two equal teams and nothing else.
+/// Maximum weight matching pairs parties: it can fill two equal teams only.
 #[test]
-fn all_at_once_is_for_two_equal_teams() {
-    let said = "`maximum_weight` needs two teams of equal size; use two teams of equal size, or another `Mode`";
+fn cross_check_maximum_weight_needs_two_equal_teams() {
+    let message = "`maximum_weight` needs two teams of equal size; use two teams of equal size, or another `Mode`";
     let queue = "<Queue><Selection Mode='maximum_weight'/></Queue>";
-    check(&format!("<Teams Count='3' Size='1'/>{queue}"), "maximum_weight", said);
-    check(&format!("<Teams><Team Size='1'/><Team Size='4'/></Teams>{queue}"), "maximum_weight", said);
-    sound(&format!("<Teams><Team Size='4'/><Team Size='4'/></Teams>{queue}"));
+    check(&format!("<Teams Count='3' Size='1'/>{queue}"), "maximum_weight", message);
+    check(&format!("<Teams><Team Size='1'/><Team Size='4'/></Teams>{queue}"), "maximum_weight", message);
+    assert_valid(&format!("<Teams><Team Size='4'/><Team Size='4'/></Teams>{queue}"));
 }
 
 #[test]
-fn a_match_is_sought_among_enough() {
+fn cross_check_max_candidates_can_fill_a_match() {
     check(
         "<Teams Count='2' Size='6'/><Queue><Selection Mode='nearest' MaxCandidates='10'/></Queue>",
         "10",
         "a match of 12 players is selected from 10 candidates; give `MaxCandidates` 11 or more, so that single players can fill a match",
     );
-    sound("<Teams Count='2' Size='6'/><Queue><Selection Mode='nearest' MaxCandidates='11'/></Queue>");
+    assert_valid("<Teams Count='2' Size='6'/><Queue><Selection Mode='nearest' MaxCandidates='11'/></Queue>");
 }
 
-/// S2-9, D-5: places on a leaderboard and chances to win are made of ratings.
+/// S2-9, D-5: leaderboard places and win probabilities need ratings.
 #[test]
-fn some_qualities_need_what_they_measure() {
+fn cross_check_quality_needs_what_it_measures() {
     check(
         "<Queue><Quality><LeaderboardGauss/></Quality></Queue>",
         "LeaderboardGauss",
@@ -86,24 +86,25 @@ fn some_qualities_need_what_they_measure() {
         "SoftScore",
         "<SoftScore> depends on soft filters, and there are none; add <SoftFilters>, or use another measure",
     );
-    sound("<Queue><Quality><LeaderboardGauss/></Quality></Queue><Rating System='elo'/>");
-    sound("<Queue><Quality><WinProbability/></Quality></Queue><Rating System='elo'/>");
+    assert_valid("<Queue><Quality><LeaderboardGauss/></Quality></Queue><Rating System='elo'/>");
+    assert_valid("<Queue><Quality><WinProbability/></Quality></Queue><Rating System='elo'/>");
 }
 
-/// S2-4: a draw is that of two teams, by ratings that know how much luck there is in a game; and newcomers meet, at once or by waiting.
+/// S2-4: a draw probability needs two teams, a rating system with beta, and a threshold that new players reach, at once
+/// or by waiting.
 #[test]
-fn draws_need_two_teams_a_system_with_luck_and_a_bar_that_newcomers_clear() {
+fn cross_check_draw_probability_needs_two_teams_and_beta() {
     let queue = |more: &str| format!("<Queue><Quality><DrawProbability Threshold='0.5'/></Quality>{more}</Queue>");
-    let (bare, bonus) = (queue(""), queue("<WaitBonus/>"));
+    let (without_bonus, bonus) = (queue(""), queue("<WaitBonus/>"));
     check(
-        &bare,
+        &without_bonus,
         "DrawProbability",
         "<DrawProbability> depends on ratings and deviations, and there are none; \
          add a <Rating System=\"…\"/>",
     );
     for system in ["elo", "glicko", "glicko2"] {
         check(
-            &format!("{bare}<Rating System='{system}'/>"),
+            &format!("{without_bonus}<Rating System='{system}'/>"),
             "DrawProbability",
             &format!(
                 "<DrawProbability> needs a rating system with beta, and `{system}` has none; \
@@ -111,31 +112,31 @@ fn draws_need_two_teams_a_system_with_luck_and_a_bar_that_newcomers_clear() {
             ),
         );
     }
-    let luce = "<Rating System='plackett_luce'/>";
+    let plackett_luce = "<Rating System='plackett_luce'/>";
     check(
-        &format!("<Teams Count='3' Size='1'/>{bare}{luce}"),
+        &format!("<Teams Count='3' Size='1'/>{without_bonus}{plackett_luce}"),
         "DrawProbability",
         "<DrawProbability> needs two teams, and a match has 3; use two teams, or another measure",
     );
     check(
-        &format!("{bare}{luce}"),
+        &format!("{without_bonus}{plackett_luce}"),
         "DrawProbability",
         "the threshold is 0.5, and a match of new players has quality 0.447; \
          lower `Threshold`, or add a <WaitBonus>",
     );
     check(
-        &format!("{}{luce}", bare.replace("0.5", "1.1")),
+        &format!("{}{plackett_luce}", without_bonus.replace("0.5", "1.1")),
         "1.1",
         "`Threshold` is `1.1`; give a number above 0 and at most 1",
     );
-    sound(&format!("{bonus}{luce}"));
-    sound(&format!("{bare}<Rating System='trueskill'/>"));
-    sound(&format!("<Teams Count='2' Size='5'/>{}{luce}", bare.replace("0.5", "0.4")));
+    assert_valid(&format!("{bonus}{plackett_luce}"));
+    assert_valid(&format!("{without_bonus}<Rating System='trueskill'/>"));
+    assert_valid(&format!("<Teams Count='2' Size='5'/>{}{plackett_luce}", without_bonus.replace("0.5", "0.4")));
 }
 
-/// S1-97.
+/// S1-97: satisfaction needs ratings and a rating window.
 #[test]
-fn who_is_looked_after_is_known_by_ratings_and_has_a_window() {
+fn cross_check_satisfaction_needs_ratings_and_a_window() {
     check(
         "<Queue><RatingWindow/><Satisfaction LosingStreak='3' Widen='2'/></Queue>",
         "Satisfaction",
@@ -146,15 +147,15 @@ fn who_is_looked_after_is_known_by_ratings_and_has_a_window() {
         "Satisfaction",
         "<Satisfaction> adjusts a rating window, and there is none; add a <RatingWindow>, or remove it",
     );
-    sound("<Queue><RatingWindow/><Satisfaction LosingStreak='3' Widen='1.5'/></Queue><Rating System='elo'/>");
+    assert_valid("<Queue><RatingWindow/><Satisfaction LosingStreak='3' Widen='1.5'/></Queue><Rating System='elo'/>");
 }
 
-/// S1-97: one sign at least, and something that is done about it; each within what it can be.
+/// S1-97: satisfaction needs at least one sign and one effect, each within its range.
 #[test]
-fn satisfaction_says_whom_it_looks_after_and_how() {
+fn cross_check_satisfaction_needs_a_sign_and_an_effect() {
     let inside =
         |attributes: &str| format!("<Queue><RatingWindow/><Satisfaction {attributes}/></Queue><Rating System='elo'/>");
-    for (attributes, marked, wanted) in [
+    for (attributes, marked, expected) in [
         (
             "Widen='2'",
             "Satisfaction",
@@ -181,20 +182,20 @@ fn satisfaction_says_whom_it_looks_after_and_how() {
         ),
         ("FeedbackBelow='2' Widen='2' MinMatches='0'", "0", "`MinMatches` is `0`; give a whole number from 1 to 1000"),
     ] {
-        check(&inside(attributes), marked, wanted);
+        check(&inside(attributes), marked, expected);
     }
-    sound(&inside("AbandonedPercent='20' FeedbackBelow='2.5' MinMatches='10' ShiftDown='50'"));
+    assert_valid(&inside("AbandonedPercent='20' FeedbackBelow='2.5' MinMatches='10' ShiftDown='50'"));
 }
 
 #[test]
-fn what_counts_in_quality_needs_one() {
-    let right = "has no effect without <Quality>; add a <Quality>, or remove it";
-    check("<Queue><WaitBonus/></Queue>", "WaitBonus", &format!("<WaitBonus> {right}"));
-    check("<Queue><Regions Mode='quality' Weight='1'/></Queue>", "quality", &format!("Mode=\"quality\" {right}"));
+fn cross_check_quality_terms_need_a_quality() {
+    let remedy = "has no effect without <Quality>; add a <Quality>, or remove it";
+    check("<Queue><WaitBonus/></Queue>", "WaitBonus", &format!("<WaitBonus> {remedy}"));
+    check("<Queue><Regions Mode='quality' Weight='1'/></Queue>", "quality", &format!("Mode=\"quality\" {remedy}"));
     check(
         "<Queue><Avoid Whom='blocked' How='prefer_not' Cost='1'/></Queue>",
         "Avoid",
-        &format!("`prefer_not` {right}"),
+        &format!("`prefer_not` {remedy}"),
     );
     check(
         "<Queue><Selection Mode='first_window'/></Queue>",
@@ -205,7 +206,7 @@ fn what_counts_in_quality_needs_one() {
 }
 
 #[test]
-fn a_band_takes_no_bonus() {
+fn cross_check_win_probability_refuses_a_wait_bonus() {
     check(
         "<Queue><Quality><WinProbability/></Quality><WaitBonus/></Queue><Rating System='elo'/>",
         "WaitBonus",
@@ -214,16 +215,18 @@ fn a_band_takes_no_bonus() {
     );
 }
 
-/// B-24, S4-9: a bar that nobody clears makes no match, ever.
+/// B-24, S4-9: a threshold above the maximum quality makes no match, ever.
 #[test]
-fn a_bar_can_be_cleared() {
+fn cross_check_threshold_is_reachable() {
     check(
         "<Queue><Quality><LeaderboardGauss Scale='0.5' Threshold='0.6'/></Quality></Queue><Rating System='elo'/>",
         "LeaderboardGauss",
         "the threshold is 0.6, and the maximum quality is 0.5; \
          give `Threshold` at most `Scale`, or add a <WaitBonus>",
     );
-    sound("<Queue><Quality><LeaderboardGauss Threshold='0.6'/></Quality><WaitBonus/></Queue><Rating System='elo'/>");
+    assert_valid(
+        "<Queue><Quality><LeaderboardGauss Threshold='0.6'/></Quality><WaitBonus/></Queue><Rating System='elo'/>",
+    );
     check(
         "<Queue><Quality><AverageSimilarity RatingSpan='9' RequiredPercent='100'/></Quality></Queue>",
         "AverageSimilarity",
@@ -238,26 +241,26 @@ fn a_bar_can_be_cleared() {
 
 /// B-32: groups and categories are on the scale of the set's rating system.
 #[test]
-fn scales_are_not_mixed() {
-    let right = "extend the range, or change the initial rating in <Rating>";
+fn cross_check_scales_include_the_initial_rating() {
+    let remedy = "extend the range, or change the initial rating in <Rating>";
     let groups = "<Queue><RatingGroups><RatingGroup Name='a' From='1000' To='4500'/></RatingGroups></Queue>";
     check(
         &format!("{groups}<Rating System='trueskill'/>"),
         "RatingGroups",
-        &format!("groups range from 1000 to 4500, but the initial rating is 25; {right}"),
+        &format!("groups range from 1000 to 4500, but the initial rating is 25; {remedy}"),
     );
-    sound(&format!("{groups}<Rating System='elo' Initial='1000'/>"));
+    assert_valid(&format!("{groups}<Rating System='elo' Initial='1000'/>"));
     let categories = "<Queue><Quality><CategorySimilarity RequiredPercent='90'/></Quality></Queue>";
     check(
         &format!("{categories}<Rating System='glicko' Initial='0'/>"),
         "CategorySimilarity",
-        &format!("categories range from 0 to 2600, but the initial rating is 0; {right}"),
+        &format!("categories range from 0 to 2600, but the initial rating is 0; {remedy}"),
     );
-    sound(&format!("{categories}<Rating System='glicko'/>"));
+    assert_valid(&format!("{categories}<Rating System='glicko'/>"));
 }
 
 #[test]
-fn teams_of_one_have_no_teammates() {
+fn cross_check_teammate_rules_need_larger_teams() {
     check(
         "<Queue><Avoid Whom='blocked' How='not_same_team'/></Queue>",
         "Avoid",
@@ -270,20 +273,20 @@ fn teams_of_one_have_no_teammates() {
     );
 }
 
-/// S4-16: who waits is offered something else.
+/// S4-16: an offer names another set.
 #[test]
-fn another_set_is_offered() {
+fn cross_check_offer_names_another_set() {
     check(
         "<Queue><Offer AfterMs='1' SetId='5'/></Queue>",
         "5",
         "`SetId` is `5`; name another set: waiting tickets are already in this one",
     );
-    sound("<Queue><Offer AfterMs='1' SetId='6'/></Queue>");
+    assert_valid("<Queue><Offer AfterMs='1' SetId='6'/></Queue>");
 }
 
-/// A mistake within a part is told alone: whether the part goes with others nobody can say yet.
+/// Cross-checks run only if all parts are valid: an error within a part is reported alone.
 #[test]
-fn sense_is_asked_of_sound_parts() {
+fn cross_check_runs_on_valid_parts_only() {
     check(
         "<Queue><Gate MinWaitingPercent='200'/><Selection Mode='first_window'/></Queue>",
         "200",

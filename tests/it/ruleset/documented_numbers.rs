@@ -1,4 +1,4 @@
-//! Five matchmakers in one grammar: each shipped file has the numbers of the document that it comes from.
+//! Shipped rulesets of five documented matchmakers: each has the numbers of its document.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use fireteam::domain::ruleset::teams::{HostingMode, TeamsSpec};
 use fireteam::domain::ruleset::{DistanceCurve, Ruleset};
 use fireteam::rules::bundled;
 
-/// The shipped file of that name.
+/// The shipped file with that name.
 fn shipped(name: &str) -> Arc<Ruleset> {
-    let carried = bundled::load_bundled().unwrap_or_else(|problems| panic!("{problems:#?}"));
-    let found = carried.into_iter().find(|(path, _)| path.ends_with(format!("{name}.xml")));
+    let bundled_rulesets = bundled::load_bundled().unwrap_or_else(|problems| panic!("{problems:#?}"));
+    let found = bundled_rulesets.into_iter().find(|(path, _)| path.ends_with(format!("{name}.xml")));
     found.unwrap_or_else(|| panic!("{name}.xml is not shipped")).1
 }
 
@@ -29,13 +29,13 @@ fn teams(ruleset: &Ruleset) -> &TeamsSpec {
     ruleset.teams.as_ref().expect("teams")
 }
 
-/// What the gate is where a document has none.
+/// Gate of a document that describes none.
 const OPEN_GATE: Gate =
     Gate { min_waiting_percent: 0.0, rounding: GateRounding::Up, max_concurrent_matches: None, skip_unchanged: true };
 
 /// S0-5, S0-13, S0-14, S0-15, S0-16, S0-17, S0-19, S0-20, S0-23, S0-26, B-4, D-1: Teiserver's suggested settings.
 #[test]
-fn buckets_that_widen() {
+fn teiserver_ruleset_has_the_documented_numbers() {
     let ruleset = shipped("teiserver_duel");
     let queue = queue(&ruleset);
     let window = RatingWindow {
@@ -62,15 +62,15 @@ fn buckets_that_widen() {
         (SelectionMode::Nearest, SelectionOrder::LongestWaiting)
     );
     assert_eq!(*teams(&ruleset).team_sizes, [1, 1]);
-    let check = ruleset.ready_check.as_ref().expect("both must be ready");
+    let check = ruleset.ready_check.as_ref().expect("a ready check");
     assert_eq!((check.timeout_ms, &*check.penalty_cooldowns_ms), (30_000, &[][..]));
     assert_eq!((ruleset.hosting.mode, ruleset.hosting.allocation_timeout_ms), (HostingMode::GameServer, 5_000));
     assert!(matches!(ruleset.rating.expect("TrueSkill").system, RatingSystem::TrueSkill { mu: 25.0, .. }));
 }
 
-/// S0-13, S0-14, S0-16, S0-17, S0-23, S0-26: what is not said of a queue is as the document suggests.
+/// S0-13, S0-14, S0-16, S0-17, S0-23, S0-26: defaults of a queue are those that the document suggests.
 #[test]
-fn a_queue_of_which_little_is_said() {
+fn queue_defaults_have_the_documented_numbers() {
     let text = "<Ruleset Name='little' SetId='5'><Teams Count='2' Size='1'/><Queue><RatingWindow/></Queue></Ruleset>";
     let ruleset = fireteam::rules::parse_ruleset("little.xml", text).unwrap_or_else(|problems| panic!("{problems:#?}"));
     let queue = queue(&ruleset);
@@ -80,10 +80,10 @@ fn a_queue_of_which_little_is_said() {
     assert_eq!((window.step, window.step_every_ms, window.reciprocal_percent), (1, 20_000, 100.0));
 }
 
-/// S2-1, S2-3, S2-5, S2-6, S2-7, S2-8, S2-9, S2-11, S2-12, B-24 to B-27: comprl's leaderboard distance, with the
-/// defaults of its server.
+/// S2-1, S2-3, S2-5, S2-6, S2-7, S2-8, S2-9, S2-11, S2-12, B-24 to B-27: comprl's leaderboard distance, with its
+/// server's defaults.
 #[test]
-fn a_leaderboard_and_a_gaussian() {
+fn comprl_ruleset_has_the_documented_numbers() {
     let ruleset = shipped("comprl_ladder");
     let queue = queue(&ruleset);
     let gate = Gate { min_waiting_percent: 10.0, max_concurrent_matches: Some(100), ..OPEN_GATE };
@@ -101,31 +101,34 @@ fn a_leaderboard_and_a_gaussian() {
     assert_eq!(rating.on_disconnect, DisconnectPolicy::Ignore);
 }
 
-/// S3-2, S3-3, S3-8, S3-10, B-29, B-30: OpenMatchmaking's seven leagues of 500, and neighbours that may meet after a while.
+/// S3-2, S3-3, S3-8, S3-10, B-29, B-30: OpenMatchmaking's seven leagues of 500 points; neighbours may meet after a
+/// wait.
 #[test]
-fn leagues() {
+fn openmatchmaking_ruleset_has_the_documented_numbers() {
     let ruleset = shipped("openmatchmaking_leagues");
     let queue = queue(&ruleset);
     let groups = queue.groups.as_ref().expect("groups");
     let names = ["bronze", "silver", "gold", "platinum", "diamond", "semi_pro", "professional"];
     let found: Vec<(&str, f64, f64)> = groups.groups.iter().map(|it| (&*it.name, it.from, it.to)).collect();
-    let wanted: Vec<(&str, f64, f64)> = names
+    let expected: Vec<(&str, f64, f64)> = names
         .iter()
         .zip(2_u16..)
         .map(|(name, half)| (*name, f64::from(half) * 500.0, f64::from(half + 1) * 500.0))
         .collect();
-    assert_eq!(found, wanted);
+    assert_eq!(found, expected);
     assert_eq!((groups.widen_every_ms, groups.max_extra_groups), (Some(60_000), 1));
     let Some(RegionMode::Filter { expansion }) = queue.regions else { panic!("{:?}", queue.regions) };
     assert_eq!(ruleset.expansions[expansion].measure, Measure::Latency);
-    // D-13: teams whose means are 25 points apart may play, those 26 apart may not.
+    // D-13: teams with means 25 points apart may play, 26 points apart may not.
     let QualitySpec::WinProbability { min_percent, max_percent } = queue.quality else { panic!("{:?}", queue.quality) };
-    let chance = |points: f64| 100.0 / (1.0 + 10_f64.powf(-points / 400.0));
+    let win_percent = |points: f64| 100.0 / (1.0 + 10_f64.powf(-points / 400.0));
     assert!(
-        (min_percent..=max_percent).contains(&chance(-25.0)) && (min_percent..=max_percent).contains(&chance(25.0))
+        (min_percent..=max_percent).contains(&win_percent(-25.0))
+            && (min_percent..=max_percent).contains(&win_percent(25.0))
     );
     assert!(
-        !(min_percent..=max_percent).contains(&chance(-26.0)) && !(min_percent..=max_percent).contains(&chance(26.0))
+        !(min_percent..=max_percent).contains(&win_percent(-26.0))
+            && !(min_percent..=max_percent).contains(&win_percent(26.0))
     );
     assert_eq!((queue.party_rating, queue.selection.mode), (PartyAggregation::Mean, SelectionMode::Nearest));
     assert_eq!((&*teams(&ruleset).team_sizes, ruleset.hosting.mode), (&[5, 5][..], HostingMode::GameServer));
@@ -134,7 +137,7 @@ fn leagues() {
 
 /// S4-4 to S4-6, S4-9, S4-10, S4-13, S4-14, S4-16, D-17: the team challenge's windows, similarity, split and K.
 #[test]
-fn similar_players_and_even_teams() {
+fn challenge_ruleset_has_the_documented_numbers() {
     let ruleset = shipped("challenge_5v5");
     let queue = queue(&ruleset);
     assert_eq!(queue.quality, QualitySpec::AverageSimilarity { rating_span: 2_900.0, required_percent: 95.0 });
@@ -149,11 +152,11 @@ fn similar_players_and_even_teams() {
     assert_eq!(ruleset.rating.expect("Elo").system, RatingSystem::Elo { initial: 1_036.0, k: 32.0, scale: 400.0 });
 }
 
-/// S4-7, S4-8, B-21, B-22: the other way to be alike, with the challenge's thirteen categories, in three strengths.
+/// S4-7, S4-8, B-21, B-22: the alternative similarity, with the challenge's thirteen categories and three curves.
 #[test]
-fn similarity_by_category_is_the_other_way() {
+fn category_similarity_has_the_documented_numbers() {
     let source = include_str!("../../../rulesets/challenge_5v5.xml");
-    let (_, rest) = source.split_once("<CategorySimilarity").expect("the comment shows it");
+    let (_, rest) = source.split_once("<CategorySimilarity").expect("an example in the comment");
     let element = format!("<CategorySimilarity{}", &rest[..rest.find("/>").unwrap() + 2]);
     let average = "<AverageSimilarity RatingSpan=\"2900\" RequiredPercent=\"95\"/>";
     for (more, curve, divisor) in [
@@ -162,35 +165,36 @@ fn similarity_by_category_is_the_other_way() {
         ("Curve=\"quadratic\"", DistanceCurve::Quadratic, 13),
         ("Curve=\"square_root\" DivideBy=\"span\"", DistanceCurve::SquareRoot, 12),
     ] {
-        let instead = element.replace("/>", &format!(" {more}/>"));
-        let text = source.replace(average, &instead);
+        let other_quality = element.replace("/>", &format!(" {more}/>"));
+        let text = source.replace(average, &other_quality);
         let ruleset =
             fireteam::rules::parse_ruleset("other.xml", &text).unwrap_or_else(|problems| panic!("{problems:#?}"));
-        let wanted = QualitySpec::CategorySimilarity {
+        let expected = QualitySpec::CategorySimilarity {
             categories: 13,
             category_width: 200.0,
             divisor,
             curve,
             required_percent: 95.0,
         };
-        assert_eq!(queue(&ruleset).quality, wanted, "{more}");
+        assert_eq!(queue(&ruleset).quality, expected, "{more}");
     }
 }
 
-/// S1-30, S1-35, S1-62, S1-96, B-18: the thesis's limits in a queue: any score will do, the lowest first; Glicko around 0.
+/// S1-30, S1-35, S1-62, S1-96, B-18: the thesis's limits in a queue: any score is accepted, the lowest first; Glicko
+/// starts at 0.
 #[test]
-fn control_queues_by_its_own_filters() {
+fn control_ruleset_has_the_documented_numbers() {
     let ruleset = shipped("destiny_control_6v6");
     let queue = queue(&ruleset);
-    let most: f64 = ruleset.soft_filters.iter().map(|soft| soft.weight).sum();
-    assert_eq!((queue.pass_interval_ms, queue.quality), (100, QualitySpec::SoftScore { max_score: most }));
+    let max_score: f64 = ruleset.soft_filters.iter().map(|soft| soft.weight).sum();
+    assert_eq!((queue.pass_interval_ms, queue.quality), (100, QualitySpec::SoftScore { max_score: max_score }));
     assert!(queue.backfill && queue.window.is_none() && queue.groups.is_none());
     let avoided: Vec<AvoidTarget> = queue.avoid.iter().map(|avoid| avoid.whom).collect();
     assert_eq!(
         avoided,
         [AvoidTarget::RecentOpponents { recent_ms: 600_000 }, AvoidTarget::RecentTeammates { recent_ms: 600_000 }]
     );
-    // As much as 100 points of skill, or 10 ms of round trip.
+    // Equal to 100 points of skill, or 10 ms of round trip.
     assert!(queue.avoid.iter().all(|it| it.how == AvoidStrictness::PreferNot { cost: 0.02, half_life_ms: 300_000 }));
     assert_eq!((&*teams(&ruleset).team_sizes, teams(&ruleset).exact_up_to_size), (&[6, 6][..], 6));
     assert_eq!(ruleset.hosting.mode, HostingMode::Peer);

@@ -1,10 +1,10 @@
-//! How limits relax with time waited: the thesis's two expansions and its example in words, instant by instant.
+//! Expansions: limits that relax with time waited, compared with the thesis's samples at each instant.
 
 use fireteam::domain::expansion::Expansion;
 use fireteam::domain::measure::Measure;
 use fireteam::rules;
 
-/// The thesis's sample in the corrected form (S1-34, B-10): closed by the right tag, the last duration -1.
+/// The thesis's sample, corrected (S1-34, B-10): with the right closing tag, and -1 as last duration.
 const THESIS: &str = "<ExpansionConfigs>
 <ExpansionConfig Name='skill_pvp_exponential' Type='skill'>
 <Expansion ExpansionDurationMs='10000' Value='150' />
@@ -24,8 +24,8 @@ const THESIS: &str = "<ExpansionConfigs>
 </ExpansionConfigs>
 ";
 
-/// Milliseconds waited, then the limits of `skill_pvp_exponential` and of `latency_fast_expansion`; computed from the
-/// thesis independently of this code (durations per step, half-open, values absolute: S1-35).
+/// Milliseconds waited, then the limits of `skill_pvp_exponential` and of `latency_fast_expansion`, computed from the
+/// thesis independently of this code (durations per step, half-open, absolute values: S1-35).
 const INSTANTS: [(u64, f64, f64); 22] = [
     (0, 150.0, 100.0),
     (1, 150.0, 100.0),
@@ -52,12 +52,12 @@ const INSTANTS: [(u64, f64, f64); 22] = [
 ];
 
 fn expansions(text: &str) -> Vec<Expansion> {
-    rules::parse_expansion_fragment("thesis.xml", text).expect("a sound fragment").expansions.into_vec()
+    rules::parse_expansion_fragment("thesis.xml", text).expect("a valid fragment").expansions.into_vec()
 }
 
-/// S1-34, S1-35, B-10: the fragment is taken as it stands, and every instant has the limit that the vectors say.
+/// S1-34, S1-35, B-10: the fragment is accepted, and each instant has the expected limit.
 #[test]
-fn the_thesis_relaxes_as_it_says() {
+fn expansion_of_the_thesis_has_the_expected_limits() {
     let both = expansions(THESIS);
     assert_eq!((both[0].measure, both[1].measure), (Measure::AttributeDifference(0), Measure::Latency));
     for (waited_ms, skill, latency) in INSTANTS {
@@ -65,19 +65,19 @@ fn the_thesis_relaxes_as_it_says() {
     }
 }
 
-/// B-10: with the last duration as printed, 1 for -1, the last value holds all the same.
+/// B-10: with the last duration as printed, 1 instead of -1, the last value still holds.
 #[test]
-fn past_a_finite_last_step_its_value_holds() {
+fn expansion_keeps_the_last_value_after_a_finite_step() {
     let printed = THESIS.replace("'-1' Value='400'", "'1' Value='400'");
     for (waited_ms, limit) in [(29_999, 200.0), (30_000, 400.0), (30_001, 400.0), (60_000, 400.0)] {
         assert_eq!(expansions(&printed)[1].limit_at(waited_ms), limit, "{waited_ms} ms");
     }
 }
 
-/// S1-33: "the first 10 s within 100 ms and 100 points; the next 30 s 200 and 300; then 500 ms and never mind skill",
-/// where never mind is the whole span (B-12).
+/// S1-33: "the first 10 s within 100 ms and 100 points; the next 30 s 200 and 300; then 500 ms and never mind skill";
+/// the last is the whole span (B-12).
 #[test]
-fn the_example_in_words_can_be_written() {
+fn expansion_can_express_the_example_in_words() {
     let both = expansions(
         "<ExpansionConfigs>
            <ExpansionConfig Name='latency' Type='latency'>
@@ -105,9 +105,9 @@ fn the_example_in_words_can_be_written() {
     }
 }
 
-/// S1-32: whoever waits is told when the limit next grows; equal neighbours are no growth.
+/// S1-32: the time until the limit next grows; a step with the same value is no growth.
 #[test]
-fn the_next_growth_is_foretold() {
+fn expansion_returns_the_time_until_the_next_growth() {
     let both = expansions(THESIS);
     let expected = [(0, Some(15_000)), (14_999, Some(1)), (15_000, Some(15_000)), (30_000, None), (u64::MAX, None)];
     for (waited_ms, next_ms) in expected {
@@ -115,9 +115,9 @@ fn the_next_growth_is_foretold() {
     }
 }
 
-/// B-11: a hard limit may exceed the range that a soft filter measures against.
+/// B-11: a hard limit may exceed the range of a soft filter.
 #[test]
-fn a_limit_may_exceed_the_soft_range() {
+fn expansion_limit_may_exceed_the_soft_range() {
     let shipped = rules::bundled::load_bundled().unwrap();
     let (_, control) = shipped.iter().find(|(_, ruleset)| ruleset.set_id.0 == 1).unwrap();
     let latency = control.soft_filters.iter().find(|soft| &*soft.name == "latency").unwrap();

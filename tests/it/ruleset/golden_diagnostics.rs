@@ -1,4 +1,4 @@
-//! Broken rulesets and exactly what is said about them: a person reads these files as a designer reads the terminal.
+//! Diagnostics of broken rulesets, compared with golden files.
 
 use std::path::{Path, PathBuf};
 
@@ -9,40 +9,40 @@ fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/rulesets").join(name)
 }
 
-/// Compares what is said about `name`.xml with `name`.txt; with `UPDATE_GOLDEN=1` in the environment it writes the latter.
+/// Compares the diagnostics of `name`.xml with `name`.txt; with `UPDATE_GOLDEN=1` writes `name`.txt.
 #[track_caller]
 fn check_golden(name: &str) -> String {
     let text = std::fs::read_to_string(golden(&format!("{name}.xml"))).unwrap();
     let problems = rules::parse_ruleset(&format!("{name}.xml"), &text).expect_err("a broken ruleset was accepted");
-    let mut said: String = problems.iter().map(|problem| format!("{problem}\n")).collect();
-    said.push('\n');
-    said.extend(problems.iter().map(|problem| format!("{}\n\n", problem.render_snippet())));
+    let mut diagnostics: String = problems.iter().map(|problem| format!("{problem}\n")).collect();
+    diagnostics.push('\n');
+    diagnostics.extend(problems.iter().map(|problem| format!("{}\n\n", problem.render_snippet())));
     let expected = golden(&format!("{name}.txt"));
     if std::env::vars().any(|(key, value)| key == "UPDATE_GOLDEN" && value == "1") {
-        std::fs::write(&expected, &said).unwrap();
+        std::fs::write(&expected, &diagnostics).unwrap();
     }
-    assert_eq!(said, std::fs::read_to_string(&expected).unwrap_or_default(), "{}", expected.display());
-    said
+    assert_eq!(diagnostics, std::fs::read_to_string(&expected).unwrap_or_default(), "{}", expected.display());
+    diagnostics
 }
 
-/// R: a ruleset broken in ten ways shows ten located problems.
+/// R: a ruleset with ten mistakes has ten located problems.
 #[test]
-fn ten_mistakes_are_ten_problems() {
-    let said = check_golden("ten_mistakes");
-    assert_eq!(said.lines().filter(|line| line.starts_with("ten_mistakes.xml:")).count(), 10);
+fn diagnostics_of_ten_mistakes_are_ten() {
+    let diagnostics = check_golden("ten_mistakes");
+    assert_eq!(diagnostics.lines().filter(|line| line.starts_with("ten_mistakes.xml:")).count(), 10);
 }
 
 #[test]
-fn every_kind_of_mistake_has_its_words() {
+fn diagnostics_of_each_kind_equal_the_golden_files() {
     let sections = ["attributes", "hard_filters", "soft_filters", "expansions", "search", "queue", "steps", "rating"];
-    for name in sections.into_iter().chain(["strangers"]) {
+    for name in sections.into_iter().chain(["unknown_names"]) {
         check_golden(name);
     }
 }
 
-/// A file that is not XML has one problem, and it is where the eye should go.
+/// A file that is not XML has one problem, at the right position.
 #[test]
-fn syntax_errors_have_their_place() {
+fn diagnostics_of_syntax_errors_have_a_position() {
     let cases = [
         ("<Ruleset Name=a/>", "1:15", "quotes"),
         ("<Ruleset\n  Name/>", "2:7", "no value"),
@@ -60,22 +60,25 @@ fn syntax_errors_have_their_place() {
     ];
     for (text, place, part) in cases {
         let problems = rules::parse_ruleset("a.xml", text).expect_err(text);
-        let said: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        assert!(said[0].starts_with(&format!("a.xml:{place}: ")) && said[0].contains(part), "{text}\n{said:?}");
-        assert_eq!(said.len(), 1, "{said:?}");
+        let diagnostics: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        assert!(
+            diagnostics[0].starts_with(&format!("a.xml:{place}: ")) && diagnostics[0].contains(part),
+            "{text}\n{diagnostics:?}"
+        );
+        assert_eq!(diagnostics.len(), 1, "{diagnostics:?}");
         assert!(problems[0].render_snippet().contains("a.xml"), "{}", problems[0].render_snippet());
     }
 }
 
-/// B-10: the thesis's sample, closed by the wrong tag as printed, is refused with the place.
+/// B-10: the thesis's sample with the wrong closing tag, as printed, is refused at that tag.
 #[test]
-fn the_sample_as_printed_is_refused() {
-    let said = check_golden("as_printed");
-    assert!(said.starts_with("as_printed.xml:17:1:"), "{said}");
+fn diagnostics_of_the_printed_sample_name_the_closing_tag() {
+    let diagnostics = check_golden("as_printed");
+    assert!(diagnostics.starts_with("as_printed.xml:17:1:"), "{diagnostics}");
 }
 
 #[test]
-fn the_command_says_it_for_a_whole_directory_and_says_how_many() {
+fn check_command_prints_diagnostics_of_a_directory() {
     let mut out = Vec::new();
     assert!(!check_rulesets(&[golden("")], &mut out));
     let out = String::from_utf8(out).unwrap();
@@ -87,6 +90,6 @@ fn the_command_says_it_for_a_whole_directory_and_says_how_many() {
     assert!(check_rulesets(&[shipped], &mut out), "{}", String::from_utf8_lossy(&out));
     let out = String::from_utf8(out).unwrap();
     assert!(out.ends_with("7 files are valid\n"), "{out}");
-    // S1-21, S1-23: the trade-off that the thesis computed by hand.
+    // S1-21, S1-23: the exchange rate that the thesis computed.
     assert!(out.contains("10 ms of latency weigh as much as 100 points of skill\n"), "{out}");
 }

@@ -1,4 +1,4 @@
-//! The hash names a ruleset's meaning: another spelling keeps it, another number changes it.
+//! Ruleset hash: unchanged by another spelling, changed by each other number, word or element.
 
 use std::collections::BTreeSet;
 
@@ -10,11 +10,11 @@ use proptest::prelude::*;
 /// A ruleset that uses every section.
 const EVERYTHING: &str = include_str!("../../golden/rulesets/everything.xml");
 
-/// Another, that says things in the other way where there are two.
-const EVERYTHING_ELSE: &str = include_str!("../../golden/rulesets/everything_else.xml");
+/// A second ruleset, with the alternatives where a section has two.
+const EVERYTHING_OTHER: &str = include_str!("../../golden/rulesets/everything_else.xml");
 
-/// What its queue may say instead of what it says: a quality, and a meaning of regions.
-const INSTEAD: [&str; 5] = [
+/// Alternative qualities of the second ruleset.
+const OTHER_QUALITIES: [&str; 5] = [
     "<SoftScore MaxScore=\"0.4\"/>",
     "<AverageSimilarity RatingSpan=\"2900\" RequiredPercent=\"90\"/>",
     "<CategorySimilarity Categories=\"13\" CategoryWidth=\"200\" RequiredPercent=\"85\"/>",
@@ -22,24 +22,25 @@ const INSTEAD: [&str; 5] = [
     "<LeaderboardGauss Sigma=\"30\" Scale=\"4\" Threshold=\"0.3\"/>",
 ];
 
-/// Both, and the second with every other quality and every other meaning of regions.
-fn all_there_is() -> Vec<String> {
+/// Both rulesets, and the second with each other quality and each other region mode.
+fn all_variants() -> Vec<String> {
     let quality = "<LeaderboardGauss Sigma=\"20\" Scale=\"4\" Threshold=\"0.3\"/>";
     let regions = "<Regions Mode=\"quality\" Weight=\"0.25\" SpanMs=\"200\"/>";
-    assert!(EVERYTHING_ELSE.contains(quality) && EVERYTHING_ELSE.contains(regions));
-    // All at once is for two teams; what says how many there are is tried with the others.
+    assert!(EVERYTHING_OTHER.contains(quality) && EVERYTHING_OTHER.contains(regions));
+    // `maximum_weight` needs two teams; numbers of teams are tested with the other rulesets.
     let selection = "<Selection Mode=\"maximum_weight\" StartWith=\"highest_rated\" MaxCandidates=\"64\" ExactUpToTickets=\"500\"/>";
-    assert!(EVERYTHING_ELSE.contains(selection));
-    let drawn = EVERYTHING_ELSE.replace(selection, "<Selection Mode=\"weighted_sample\" MaxCandidates=\"64\"/>");
-    let mut all = vec![EVERYTHING.to_owned(), EVERYTHING_ELSE.to_owned()];
-    all.extend(INSTEAD.map(|instead| drawn.replace(quality, instead)));
-    for instead in
+    assert!(EVERYTHING_OTHER.contains(selection));
+    let with_sampling =
+        EVERYTHING_OTHER.replace(selection, "<Selection Mode=\"weighted_sample\" MaxCandidates=\"64\"/>");
+    let mut all = vec![EVERYTHING.to_owned(), EVERYTHING_OTHER.to_owned()];
+    all.extend(OTHER_QUALITIES.map(|other| with_sampling.replace(quality, other)));
+    for other in
         ["", "<Regions Mode='partition' Attribute='realm'/>", "<Regions Mode='partition' Attribute='continent'/>"]
     {
-        all.push(EVERYTHING_ELSE.replace(regions, instead));
+        all.push(EVERYTHING_OTHER.replace(regions, other));
     }
-    for instead in ["<Regions Mode='filter' Expansion='near'/>", "<Regions Mode='filter' Expansion='far'/>"] {
-        all.push(EVERYTHING_ELSE.replace(regions, instead));
+    for other in ["<Regions Mode='filter' Expansion='near'/>", "<Regions Mode='filter' Expansion='far'/>"] {
+        all.push(EVERYTHING_OTHER.replace(regions, other));
     }
     all
 }
@@ -51,77 +52,78 @@ fn hash(text: &str) -> RulesetHash {
     }
 }
 
-/// One element as its name, attributes and children, for writing it another way.
-fn respell(node: roxmltree::Node<'_, '_>, dice: &mut impl FnMut(usize) -> usize, out: &mut String) {
-    let space = |dice: &mut dyn FnMut(usize) -> usize| ["", " ", "\n", "\t ", "<!-- a word -->\n"][dice(5)];
+/// Writes an element with another spelling: attribute order, quotes, space, comments.
+fn respell(node: roxmltree::Node<'_, '_>, random_below: &mut impl FnMut(usize) -> usize, out: &mut String) {
+    let space =
+        |random_below: &mut dyn FnMut(usize) -> usize| ["", " ", "\n", "\t ", "<!-- a comment -->\n"][random_below(5)];
     let name = node.tag_name().name();
     out.push_str(&format!("<{name}"));
     let mut attributes: Vec<_> = node.attributes().collect();
     while !attributes.is_empty() {
-        let attribute = attributes.swap_remove(dice(attributes.len()));
-        let quote = ['"', '\''][dice(2)];
-        let gap = [" ", "\n  ", "\t"][dice(3)];
-        let equals = ["=", " = "][dice(2)];
+        let attribute = attributes.swap_remove(random_below(attributes.len()));
+        let quote = ['"', '\''][random_below(2)];
+        let gap = [" ", "\n  ", "\t"][random_below(3)];
+        let equals = ["=", " = "][random_below(2)];
         out.push_str(&format!("{gap}{}{equals}{quote}{}{quote}", attribute.name(), attribute.value()));
     }
     let children: Vec<_> = node.children().filter(|child| child.is_element()).collect();
-    if children.is_empty() && dice(2) == 0 {
+    if children.is_empty() && random_below(2) == 0 {
         out.push_str("/>");
         return;
     }
     out.push('>');
     for child in children {
-        out.push_str(space(dice));
-        respell(child, dice, out);
+        out.push_str(space(random_below));
+        respell(child, random_below, out);
     }
-    out.push_str(space(dice));
+    out.push_str(space(random_below));
     out.push_str(&format!("</{name}>"));
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// S1-11: white space, comments, attribute order, quotes and empty tags are spelling.
+    /// S1-11: white space, comments, attribute order, quotes and empty tags do not change the hash.
     #[test]
-    fn another_spelling_keeps_the_hash(file in 0..=BUNDLED_FILES.len(), rolls in proptest::collection::vec(any::<u16>(), 64)) {
+    fn hash_is_unchanged_by_another_spelling(file in 0..=BUNDLED_FILES.len(), random_numbers in proptest::collection::vec(any::<u16>(), 64)) {
         let text = BUNDLED_FILES.get(file).map_or(EVERYTHING, |(_, text)| text);
         let document = roxmltree::Document::parse(text).unwrap();
         let mut at = 0;
-        let mut dice = |sides: usize| { at += 1; usize::from(rolls[at % rolls.len()]) % sides };
-        let mut other = String::from("<!-- respelt -->\n");
-        respell(document.root_element(), &mut dice, &mut other);
+        let mut random_below = |bound: usize| { at += 1; usize::from(random_numbers[at % random_numbers.len()]) % bound };
+        let mut other = String::from("<!-- other spelling -->\n");
+        respell(document.root_element(), &mut random_below, &mut other);
         prop_assert_eq!(hash(text), hash(&other));
     }
 }
 
-/// S1-11: every number is part of the meaning. All of them are tried, none is drawn.
+/// S1-11: every number changes the hash. All numbers are tested, none at random.
 #[test]
-fn another_number_changes_the_hash() {
-    let mut tried = 0;
-    for text in all_there_is() {
+fn hash_changes_with_every_number() {
+    let mut tested = 0;
+    for text in all_variants() {
         for (start, end) in numbers_of(&text) {
             let value: f64 = text[start..end].parse().unwrap();
-            for by in [1.0, 2.0] {
-                let other = format!("{}{}{}", &text[..start], value + by, &text[end..]);
-                assert_ne!(hash(&text), hash(&other), "{value} + {by} at {start}:\n{other}");
-                tried += 1;
+            for difference in [1.0, 2.0] {
+                let other = format!("{}{}{}", &text[..start], value + difference, &text[end..]);
+                assert_ne!(hash(&text), hash(&other), "{value} + {difference} at {start}:\n{other}");
+                tested += 1;
             }
         }
     }
-    assert!(400 < tried, "only {tried} numbers were tried");
+    assert!(400 < tested, "only {tested} numbers were tried");
 }
 
-/// S1-11: so is every element that says the same thing in another way.
+/// S1-11: so does each alternative quality and region mode.
 #[test]
-fn another_quality_or_meaning_of_regions_changes_the_hash() {
-    let all = all_there_is();
+fn hash_changes_with_quality_and_region_mode() {
+    let all = all_variants();
     let hashes: BTreeSet<RulesetHash> = all.iter().map(|text| hash(text)).collect();
     assert_eq!(hashes.len(), all.len());
 }
 
-/// S1-11: so is every word of a closed list.
+/// S1-11: so does each word of a closed list.
 #[test]
-fn another_word_changes_the_hash() {
+fn hash_changes_with_every_word() {
     let words = [
         ("PartyAggregation=\"max\"", "PartyAggregation=\"min\""),
         ("Trust=\"client\"", "Trust=\"token\""),
@@ -166,20 +168,20 @@ fn another_word_changes_the_hash() {
         ("How=\"prefer_not\" Cost=\"2\"", "How=\"never\""),
     ];
     for (from, to) in words {
-        let text = [EVERYTHING, EVERYTHING_ELSE].into_iter().find(|text| text.contains(from)).expect(from);
-        // Attributes that would change nothing beside the other word are taken out of both.
-        let idle = match to {
+        let text = [EVERYTHING, EVERYTHING_OTHER].into_iter().find(|text| text.contains(from)).expect(from);
+        // Attributes without effect beside the other word are removed from both.
+        let without_effect = match to {
             "Rule=\"overlap\"" => " ReciprocalPercent=\"75\"",
             "Mode=\"nearest\"" => " ExactUpToTickets=\"500\"",
             _ => "",
         };
-        let text = text.replace(idle, "");
+        let text = text.replace(without_effect, "");
         assert_ne!(hash(&text), hash(&text.replacen(from, to, 1)), "{from}");
     }
 }
 
-/// Where the numbers of quoted values stand, but for those that are no choice: -1, for ever; the place in a table; and two teams,
-/// where all are paired at once.
+/// Positions of numbers in attribute values, except those without alternatives: -1; `PartySize`, which is a table key;
+/// and `Count` with `maximum_weight`.
 fn numbers_of(text: &str) -> Vec<(usize, usize)> {
     let document = roxmltree::Document::parse(text).unwrap();
     let elements = document.descendants().filter(|node| node.is_element());
@@ -193,9 +195,9 @@ fn numbers_of(text: &str) -> Vec<(usize, usize)> {
     found
 }
 
-/// S2-14: which periods make the idle uncertain; all of them unless it is said.
+/// S2-14: the periods of decay are part of the hash; the default is `all`.
 #[test]
-fn the_periods_of_decay_count() {
+fn hash_includes_the_periods_of_decay() {
     let decay = "<Decay EveryMs=\"900000\" Deviation=\"0.5\" MaxDeviation=\"8.333\"/>";
     assert!(EVERYTHING.contains(decay));
     let with =
@@ -204,9 +206,9 @@ fn the_periods_of_decay_count() {
     assert_ne!(with("played"), hash(EVERYTHING));
 }
 
-/// S2-4: that quality is the draw's, and how likely it must be.
+/// S2-4: the draw probability and its threshold are part of the hash.
 #[test]
-fn the_bar_of_draws_counts() {
+fn hash_includes_the_draw_probability() {
     let teams = "<Teams Count='2' Size='2'/>";
     let duel = |inside: &str| {
         let rest = "<Rating System='trueskill' Mu='1250'/>";
@@ -217,9 +219,9 @@ fn the_bar_of_draws_counts() {
     assert!(all[0] != all[1] && all[0] != all[2] && all[1] != all[2], "{all:?}");
 }
 
-/// S1-97: whom the queue looks after, and how much.
+/// S1-97: satisfaction and its numbers are part of the hash.
 #[test]
-fn satisfaction_counts() {
+fn hash_includes_satisfaction() {
     let with = |inside: &str| hash(&EVERYTHING.replace("</Queue>", &format!("{inside}</Queue>")));
     let mut all = [
         with(""),
@@ -239,9 +241,9 @@ fn satisfaction_counts() {
     assert_eq!(default, with("<Satisfaction FeedbackBelow='3' Widen='2'/>"));
 }
 
-/// What is for people only is no part of the meaning; what clients and answers use is.
+/// Display names are not part of the hash; names that clients and responses use are.
 #[test]
-fn names_for_people_do_not_count_and_handles_do() {
+fn hash_excludes_display_names_only() {
     let (_, duel) = *BUNDLED_FILES.iter().find(|(name, _)| name.ends_with("ranked_duel.xml")).unwrap();
     assert_eq!(hash(duel), hash(&duel.replace("Name=\"Ranked duel\"", "Name=\"Duel\"")));
     assert_eq!(hash(duel), hash(&duel.replace("Unit=\"points\"", "Unit=\"stars\"")));
@@ -250,9 +252,9 @@ fn names_for_people_do_not_count_and_handles_do() {
     assert_ne!(hash(duel), hash(&duel.replace("Missing=\"refuse\"", "Missing=\"pass\"")));
 }
 
-/// S1-35: what a default says and what is said are one meaning; so are three equal steps and one long one.
+/// S1-35: a written default has the same hash as an absent one, and equal steps the same as one long step.
 #[test]
-fn saying_the_default_changes_nothing() {
+fn hash_is_unchanged_by_written_defaults() {
     let short = "<Ruleset Name='a' SetId='1'><ExpansionConfigs><ExpansionConfig Name='x' Type='latency'>\
         <Expansion ExpansionDurationMs='3000' Value='1'/><Expansion ExpansionDurationMs='-1' Value='2'/>\
         </ExpansionConfig></ExpansionConfigs></Ruleset>";
@@ -260,39 +262,39 @@ fn saying_the_default_changes_nothing() {
     assert_eq!(hash(short), hash(&short.replace("<Expansion ExpansionDurationMs='3000' Value='1'/>", cut)));
     assert_eq!(hash(short), hash(&short.replace("SetId='1'", "SetId='1' Silos='any'")));
     let queue = "<Ruleset Name='a' SetId='1'><Teams Count='2' Size='1'/><Queue/><ReadyCheck/></Ruleset>";
-    let said = "<Ruleset Name='a' SetId='1'><Teams Count='2' Size='1'/>\
+    let with_defaults = "<Ruleset Name='a' SetId='1'><Teams Count='2' Size='1'/>\
         <Queue PassIntervalMs='250' PartyRating='max' AllowOtherQueues='true' PreferSamePartySize='false' Backfill='false' \
         TicketTtlMs='60000'><Gate SkipUnchanged='true'/>\
         <Selection Mode='nearest' StartWith='longest_waiting' MaxCandidates='256'/></Queue>\
         <ReadyCheck TimeoutMs='30000'><Penalty CooldownMs='0'/></ReadyCheck>\
         <Hosting Mode='none' MaxMatchMs='14400000'/></Ruleset>";
-    assert_eq!(hash(queue), hash(said));
+    assert_eq!(hash(queue), hash(with_defaults));
     assert_eq!(hash(queue), hash(&queue.replace("Count='2' Size='1'/>", "><Team Size='1'/><Team Size='1'/></Teams>")));
     let limits = "<Limits MaxResults='50' MaxEvaluated='20000'/></Ruleset>";
     assert_eq!(hash(short), hash(&short.replace("</Ruleset>", limits)));
 }
 
-/// A ladder of one penalty is a cooldown, under either name.
+/// A schedule of one penalty has the same hash as `DeclineCooldownMs`.
 #[test]
-fn a_cooldown_is_a_ladder_of_one() {
+fn hash_of_a_cooldown_equals_a_schedule_of_one() {
     let cooldown =
         "<Ruleset Name='a' SetId='1'><Teams Count='2' Size='1'/><Queue/><ReadyCheck DeclineCooldownMs='5'/></Ruleset>";
-    let ladder = cooldown.replace(" DeclineCooldownMs='5'/>", "><Penalty CooldownMs='5'/></ReadyCheck>");
-    assert_eq!(hash(cooldown), hash(&ladder));
+    let schedule = cooldown.replace(" DeclineCooldownMs='5'/>", "><Penalty CooldownMs='5'/></ReadyCheck>");
+    assert_eq!(hash(cooldown), hash(&schedule));
 }
 
-/// S1-37: a ruleset that says nothing new keeps the hash that clients know it by.
+/// S1-37: a ruleset without new elements keeps the hash that older clients know.
 #[test]
-fn a_ruleset_from_before_keeps_its_hash() {
+fn hash_of_an_older_ruleset_is_unchanged() {
     let (_, duel) = *BUNDLED_FILES.iter().find(|(name, _)| name.ends_with("ranked_duel.xml")).unwrap();
     // One limit has been lowered since.
     let duel = duel.replace("MaxEvaluated=\"20000\"", "MaxEvaluated=\"100000\"");
     assert_eq!(hash(&duel), RulesetHash(1_691_637_559));
 }
 
-/// The hash is 32 bits of SHA-256 and never 0; these values change only when the meaning of a shipped file does.
+/// The hash is 32 bits of SHA-256 and never 0; shipped files have different hashes.
 #[test]
-fn shipped_files_have_hashes_of_their_own() {
+fn hash_differs_between_shipped_files() {
     let hashes: BTreeSet<RulesetHash> = BUNDLED_FILES.iter().map(|(_, text)| hash(text)).collect();
     assert_eq!(hashes.len(), BUNDLED_FILES.len());
     assert!(!hashes.contains(&RulesetHash(0)));

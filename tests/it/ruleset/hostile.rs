@@ -1,4 +1,4 @@
-//! Documents that were written to hurt: each is refused, quickly, by name of what is wrong with it.
+//! Hostile ruleset documents: each is refused quickly, with a short message that names the problem.
 
 use fireteam::rules;
 use fireteam::rules::RenderedDiagnostic;
@@ -9,12 +9,12 @@ fn read(bytes: &[u8]) -> Result<(), Vec<RenderedDiagnostic>> {
     rules::decode_utf8("hostile.xml", bytes).and_then(|text| rules::parse_ruleset("hostile.xml", text).map(|_| ()))
 }
 
-/// SEC-14: what such a document may cost in memory, bytes.
+/// SEC-14: memory limit for one document, bytes.
 const MEMORY_MAX: u64 = 32 << 20;
 
-/// SEC-14: each is refused for what it is, in one line, and at little cost.
+/// SEC-14: each document is refused with one line and within the memory limit.
 #[test]
-fn twenty_hostile_documents_are_refused() {
+fn hostile_documents_are_refused_within_the_memory_limit() {
     let mut most_bytes = 0;
     for (name, bytes, part) in hostile_documents() {
         let mut problems = Vec::new();
@@ -22,18 +22,18 @@ fn twenty_hostile_documents_are_refused() {
         most_bytes = cost.bytes_max.max(most_bytes);
         assert!(cost.bytes_max <= MEMORY_MAX, "{name}: {} bytes", cost.bytes_max);
         assert_eq!(problems.len(), 1, "{name}");
-        let said = problems[0].to_string();
-        assert!(said.contains(part), "{name}: {said}");
-        assert!(said.len() < 400 && !said.contains('\n'), "{name}: {said}");
-        // A picture of one endless line must not be endless as well.
+        let message = problems[0].to_string();
+        assert!(message.contains(part), "{name}: {message}");
+        assert!(message.len() < 400 && !message.contains('\n'), "{name}: {message}");
+        // The snippet of a very long line must be short.
         assert!(problems[0].render_snippet().len() < 4_000, "{name}: {} bytes", problems[0].render_snippet().len());
     }
-    println!("{} documents; the dearest took {most_bytes} bytes", hostile_documents().len());
+    println!("{} documents; the largest used {most_bytes} bytes", hostile_documents().len());
 }
 
-/// A file with a mistake in every element gets a list that a person can read to its end.
+/// The number of problems reported for one file is limited.
 #[test]
-fn mistakes_are_counted_only_so_far() {
+fn ruleset_problems_are_limited_in_number() {
     let text = format!("<Ruleset Name='r' SetId='1'>{}</Ruleset>", "<Nonsense/>".repeat(9_000));
     assert_eq!(
         rules::parse_ruleset("many.xml", &text).unwrap_err().len(),
@@ -41,18 +41,18 @@ fn mistakes_are_counted_only_so_far() {
     );
 }
 
-/// What a person writes by way of a name comes back shortened and on one line.
+/// A long or multi-line name is shortened to one line in the message.
 #[test]
-fn a_message_is_one_line_whatever_a_name_holds() {
+fn ruleset_message_with_a_long_name_is_one_line() {
     let text = format!("<Ruleset Name='r' SetId='&#10;{}'/>", "9".repeat(10_000));
     let problems = rules::parse_ruleset("long.xml", &text).unwrap_err();
-    let said = problems[0].to_string();
-    assert!(said.len() < 400 && !said.contains('\n'), "{said}");
+    let message = problems[0].to_string();
+    assert!(message.len() < 400 && !message.contains('\n'), "{message}");
 }
 
-/// An editor's byte order mark, XML declaration and schema hint are welcome.
+/// A byte order mark, an XML declaration and a schema hint are accepted.
 #[test]
-fn what_editors_add_is_accepted() {
+fn ruleset_with_bom_and_schema_hint_is_accepted() {
     let text = "\u{feff}<?xml version=\"1.0\" encoding=\"utf-8\" standalone='yes' ?>
         <Ruleset xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\"
                  xsi:noNamespaceSchemaLocation=\"ruleset.xsd\" Name=\"a &amp; b\" SetId=\"1\"/>";

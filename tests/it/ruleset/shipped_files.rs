@@ -1,4 +1,4 @@
-//! The shipped rulesets: sound, different sets, what they promise, and accepted by the schema that editors use.
+//! Shipped rulesets: valid, bundled, with the documented numbers, and accepted by the XML schema.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -21,14 +21,14 @@ fn xml_files(directory: &str) -> Vec<PathBuf> {
 }
 
 #[test]
-fn the_bundled_files_are_those_of_the_directory() {
+fn shipped_files_are_all_bundled() {
     let bundled: Vec<PathBuf> = rules::bundled::BUNDLED_FILES.iter().map(|(name, _)| root().join(name)).collect();
     assert_eq!(bundled, xml_files("rulesets"));
     let loaded = rules::load_directory(&root().join("rulesets")).unwrap();
-    let carried = rules::bundled::load_bundled().unwrap();
-    assert!(loaded.iter().map(|(_, it)| it).eq(carried.iter().map(|(_, it)| it)));
-    // Those who say how far to search say the same; sets that are made for their queues leave it to the default.
-    for (_, ruleset) in carried.iter().filter(|(_, ruleset)| ruleset.source_xml.contains("<Limits")) {
+    let bundled_rulesets = rules::bundled::load_bundled().unwrap();
+    assert!(loaded.iter().map(|(_, it)| it).eq(bundled_rulesets.iter().map(|(_, it)| it)));
+    // Files with `<Limits>` have the same limits; sets made for queues use the default.
+    for (_, ruleset) in bundled_rulesets.iter().filter(|(_, ruleset)| ruleset.source_xml.contains("<Limits")) {
         assert_eq!(
             (ruleset.search_limits.max_results, ruleset.search_limits.max_evaluated),
             (50, 20_000),
@@ -38,18 +38,19 @@ fn the_bundled_files_are_those_of_the_directory() {
     }
 }
 
-/// S1-19 to S1-21, S1-24, S1-36, S1-46, S1-48, B-8, B-9: Control has the thesis's ranges and weights, and keeps its file word for word.
+/// S1-19 to S1-21, S1-24, S1-36, S1-46, S1-48, B-8, B-9: Control has the thesis's ranges and weights, and its served
+/// XML has the file's elements.
 #[test]
-fn control_has_the_numbers_of_the_thesis() {
-    let carried = rules::bundled::load_bundled().unwrap();
-    let (_, control) = carried.iter().find(|(_, ruleset)| ruleset.set_id.0 == 1).unwrap();
+fn shipped_control_has_the_numbers_of_the_thesis() {
+    let bundled_rulesets = rules::bundled::load_bundled().unwrap();
+    let (_, control) = bundled_rulesets.iter().find(|(_, ruleset)| ruleset.set_id.0 == 1).unwrap();
     let file = include_str!("../../../rulesets/destiny_control_6v6.xml");
     let elements = |xml: &str| -> Vec<String> {
         let document = roxmltree::Document::parse(xml).unwrap();
         document.descendants().filter(|node| node.is_element()).map(|node| xml[node.range()].to_owned()).collect()
     };
     let leaves = |xml: &str| elements(xml).into_iter().filter(|text| text.ends_with("/>") && !text.contains("<!--"));
-    assert!(file.contains("<!--") && !control.source_xml.contains("<!--"), "clients get no comment of the designer's");
+    assert!(file.contains("<!--") && !control.source_xml.contains("<!--"), "clients receive the file without comments");
     assert!(
         leaves(&control.source_xml)
             .filter(|text| text.matches('<').count() == 1)
@@ -62,7 +63,7 @@ fn control_has_the_numbers_of_the_thesis() {
     assert_eq!((by_skill.weight, by_skill.mode), (0.4, SoftFilterMode::Difference));
     assert_eq!((by_latency.weight, by_latency.mode), (0.6, SoftFilterMode::LowerIsBetter));
     assert_eq!((by_latency.min, by_latency.max), (0.0, 300.0));
-    // 100 points are worth 10 ms; the trap (B-9) is to divide by half of the span.
+    // 100 points are worth 10 ms; dividing by half of the span would be wrong (B-9).
     assert!((by_skill.weight * 100.0 / 2_000.0 - 0.02).abs() < 1e-12);
     assert!((by_latency.weight * by_latency.normalize(10.0) - 0.02).abs() < 1e-12);
     let mutual = control.hard_filters.iter().filter_map(|hard| match hard.rule {
@@ -72,36 +73,36 @@ fn control_has_the_numbers_of_the_thesis() {
     assert_eq!(mutual.collect::<Vec<_>>(), [(Measure::AttributeDifference(0), 100.0), (Measure::Latency, 100.0)]);
 }
 
-/// What xmllint says of files; `None` where there is no xmllint.
+/// Runs xmllint on files: success and output; `None` if it is not installed.
 fn xmllint(files: &[PathBuf]) -> Option<(bool, String)> {
     let schema = root().join("rulesets/ruleset.xsd");
     let output = Command::new("xmllint").arg("--noout").arg("--schema").arg(schema).args(files).output().ok()?;
     Some((output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned()))
 }
 
-/// The schema accepts what the server accepts, and refuses what is misspelt.
+/// The schema accepts what the server accepts, and refuses misspelt names.
 #[test]
-fn the_schema_agrees_with_the_server() {
-    let (everything, broken): (Vec<PathBuf>, Vec<PathBuf>) = xml_files("tests/golden/rulesets")
+fn schema_accepts_what_the_server_accepts() {
+    let (complete, broken): (Vec<PathBuf>, Vec<PathBuf>) = xml_files("tests/golden/rulesets")
         .into_iter()
         .partition(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("everything")));
-    let sound = [xml_files("rulesets"), everything].concat();
-    let Some((accepted, said)) = xmllint(&sound) else {
-        // Not with eprintln, which a passing test keeps to itself.
-        let loud = "SKIPPED: xmllint is not installed (libxml2-utils), so nobody looked at rulesets/ruleset.xsd\n";
-        std::io::stderr().write_all(loud.as_bytes()).unwrap();
+    let valid = [xml_files("rulesets"), complete].concat();
+    let Some((accepted, output)) = xmllint(&valid) else {
+        // Not eprintln, whose output a passing test hides.
+        let notice = "SKIPPED: xmllint is not installed (libxml2-utils), so rulesets/ruleset.xsd was not tested\n";
+        std::io::stderr().write_all(notice.as_bytes()).unwrap();
         return;
     };
-    assert!(accepted, "{said}");
+    assert!(accepted, "{output}");
     for path in broken {
-        let (accepted, said) = xmllint(&[path]).unwrap();
-        assert!(!accepted, "{said}");
+        let (accepted, output) = xmllint(&[path]).unwrap();
+        assert!(!accepted, "{output}");
     }
 }
 
-/// Every word of the grammar that the schema has is known to the server, and is described for designers.
+/// Each element and attribute of the schema is described in rulesets/README.md.
 #[test]
-fn the_reference_names_every_attribute_of_the_schema() {
+fn schema_names_are_all_in_the_reference() {
     let schema = std::fs::read_to_string(root().join("rulesets/ruleset.xsd")).unwrap();
     let reference = std::fs::read_to_string(root().join("rulesets/README.md")).unwrap();
     let schema = roxmltree::Document::parse(&schema).unwrap();

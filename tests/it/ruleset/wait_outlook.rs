@@ -1,4 +1,4 @@
-//! What a queue comes to for those who wait, as `fireteam check` prints it, and the documents' own rulesets.
+//! Wait outlook of a queue, as `fireteam check` prints it, and the tables and rulesets of the documents.
 
 use std::path::Path;
 
@@ -13,8 +13,8 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// What is printed about a file, without its first line.
-fn said(text: &str) -> Vec<String> {
+/// Lines printed about a file, without the first.
+fn printed_lines(text: &str) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a.xml");
     std::fs::write(&file, text).unwrap();
@@ -27,14 +27,14 @@ fn said(text: &str) -> Vec<String> {
 #[track_caller]
 fn check_file(name: &str, lines: &[&str]) {
     let text = std::fs::read_to_string(root().join("rulesets").join(name)).unwrap();
-    let said = said(&text);
-    let of_queue: Vec<&String> = said.iter().filter(|line| !line.contains(" weigh as much as ")).collect();
+    let printed = printed_lines(&text);
+    let of_queue: Vec<&String> = printed.iter().filter(|line| !line.contains(" weigh as much as ")).collect();
     assert_eq!(of_queue, lines, "{name}");
 }
 
-/// S0-14, S0-15, S1-35, S2-11, S3-8, S4-16, B-30, B-33: how long a wait may be until nothing gets easier.
+/// S0-14, S0-15, S1-35, S2-11, S3-8, S4-16, B-30, B-33: the wait after which limits no longer grow, per shipped file.
 #[test]
-fn a_designer_is_told_what_waiting_comes_to() {
+fn wait_outlook_of_shipped_files() {
     check_file(
         "casual_quickplay.xml",
         &[
@@ -83,9 +83,11 @@ fn a_designer_is_told_what_waiting_comes_to() {
 }
 
 #[test]
-fn limits_that_never_grow_or_never_end_are_told_apart() {
+fn wait_outlook_tells_fixed_limits_from_unlimited_ones() {
     let queue = |inside: &str| {
-        said(&format!("<Ruleset Name='a' SetId='1'><Teams Count='8' Size='1'/><Queue>{inside}</Queue></Ruleset>"))
+        printed_lines(&format!(
+            "<Ruleset Name='a' SetId='1'><Teams Count='8' Size='1'/><Queue>{inside}</Queue></Ruleset>"
+        ))
     };
     let first = "its queue makes matches of 8 teams of 1, every 250 ms";
     assert_eq!(queue(""), [first, "any two tickets may meet at once"]);
@@ -97,29 +99,29 @@ fn limits_that_never_grow_or_never_end_are_told_apart() {
     );
 }
 
-/// S2-4: what a bar of draws comes to, and whom it leaves alone; the guide's table is what it is.
+/// S2-4: the largest rating gap that a draw threshold allows, and the guide's table of draw probabilities.
 #[test]
-fn a_designer_is_told_whom_draws_leave_alone() {
+fn wait_outlook_names_the_largest_gap_for_draws() {
     let lines = |size: u16, more: &str| {
         let quality = "<Quality><DrawProbability Threshold='0.3'/></Quality>";
         let rating = "<Rating System='plackett_luce' Beta='4.166666666666667'/>";
         let queue = format!("<Queue>{quality}{more}</Queue>{rating}");
-        said(&format!("<Ruleset Name='a' SetId='1'><Teams Count='2' Size='{size}'/>{queue}</Ruleset>"))
+        printed_lines(&format!("<Ruleset Name='a' SetId='1'><Teams Count='2' Size='{size}'/>{queue}</Ruleset>"))
     };
-    let alone = "points apart; a team further above all others finds no match";
+    let limit = "points apart; a team further above all others finds no match";
     let certain = "teams whose ratings are certain may add up to";
     let never = "a match that is not good enough does not become so by waiting".to_owned();
-    assert_eq!(lines(1, "")[1..], [never, format!("{certain} 9.1 {alone}")]);
-    assert_eq!(lines(4, "<WaitBonus/>")[2], format!("{certain} 18.3 {alone} except by waiting"));
+    assert_eq!(lines(1, "")[1..], [never, format!("{certain} 9.1 {limit}")]);
+    assert_eq!(lines(4, "<WaitBonus/>")[2], format!("{certain} 18.3 {limit} except by waiting"));
 
     let beta = 25.0 / 6.0;
-    let draw = |apart: f64, sigma: f64| {
+    let draw = |gap: f64, sigma: f64| {
         let (luck, variance): (f64, f64) = (2.0 * beta * beta, 2.0 * (beta * beta + sigma * sigma));
-        (luck / variance).sqrt() * (-apart * apart / (2.0 * variance)).exp()
+        (luck / variance).sqrt() * (-gap * gap / (2.0 * variance)).exp()
     };
     let sigmas = [0.0, 2.0, 4.0, 25.0 / 3.0];
-    for (start, apart) in [("| equal |", 0.0), ("| 5 points", 5.0), ("| 10 points", 10.0)] {
-        assert_eq!(rows(start)[0].1, sigmas.map(|sigma| format!("{:.3}", draw(apart, sigma))), "{start}");
+    for (start, gap) in [("| equal |", 0.0), ("| 5 points", 5.0), ("| 10 points", 10.0)] {
+        assert_eq!(rows(start)[0].1, sigmas.map(|sigma| format!("{:.3}", draw(gap, sigma))), "{start}");
     }
     let furthest = |sigma: f64| {
         let tenths = (0..1_000_u32).take_while(|tenths| 0.3 <= draw(f64::from(*tenths) / 10.0, sigma)).last().unwrap();
@@ -128,12 +130,14 @@ fn a_designer_is_told_whom_draws_leave_alone() {
     assert_eq!(rows("| furthest")[0].1, sigmas.map(furthest));
 }
 
-/// S1-97: whom the queue looks after, by which signs, and what it does for them.
+/// S1-97: the players that satisfaction applies to, and its effects.
 #[test]
-fn a_designer_is_told_who_is_looked_after() {
+fn wait_outlook_names_the_effects_of_satisfaction() {
     let line = |attributes: &str| {
         let queue = format!("<Queue><RatingWindow/><Satisfaction {attributes}/></Queue><Rating System='elo'/>");
-        said(&format!("<Ruleset Name='a' SetId='1'><Teams Count='2' Size='1'/>{queue}</Ruleset>")).pop().unwrap()
+        printed_lines(&format!("<Ruleset Name='a' SetId='1'><Teams Count='2' Size='1'/>{queue}</Ruleset>"))
+            .pop()
+            .unwrap()
     };
     assert_eq!(line("LosingStreak='3' Widen='2'"), "a player who lost 3 in a row searches 2 times as far");
     assert_eq!(
@@ -151,9 +155,9 @@ fn a_designer_is_told_who_is_looked_after() {
     );
 }
 
-/// S1-97: the guide's table of where the frustrated look is where they look.
+/// S1-97: the guide's table of search ranges with satisfaction equals the computed ranges.
 #[test]
-fn the_guide_says_where_the_frustrated_look() {
+fn guide_table_of_satisfaction_equals_the_code() {
     let text = designers_guide();
     let (_, section) = text.split_once("### Who is looked after?").unwrap();
     let (section, _) = section.split_once("\n### ").unwrap();
@@ -166,9 +170,9 @@ fn the_guide_says_where_the_frustrated_look() {
     let signed = |number: i64| if number < 0 { format!("−{}", -number) } else { format!("+{number}") };
     for row in rows {
         let attributes = row[0].trim_matches('`');
-        let said = if attributes.contains('=') { attributes } else { "Widen='1'" };
+        let effects = if attributes.contains('=') { attributes } else { "Widen='1'" };
         let steps = "<RatingWindow BucketWidth='25' Start='4' Step='0'/>";
-        let queue = format!("<Queue>{steps}<Satisfaction LosingStreak='3' {said}/></Queue><Rating System='elo'/>");
+        let queue = format!("<Queue>{steps}<Satisfaction LosingStreak='3' {effects}/></Queue><Rating System='elo'/>");
         let text = format!("<Ruleset Name='a' SetId='1'><Teams Count='2' Size='1'/>{queue}</Ruleset>");
         let queue = rules::parse_ruleset("a.xml", &text).unwrap_or_else(|it| panic!("{it:#?}")).queue.unwrap();
         let (window, rule) = (queue.window.unwrap(), queue.satisfaction.unwrap());
@@ -178,9 +182,9 @@ fn the_guide_says_where_the_frustrated_look() {
     }
 }
 
-/// Every ruleset that the documents print is sound, and `fireteam check` says of it what they say it says.
+/// Each ruleset in the documents is valid, and `fireteam check` prints the lines shown below it.
 #[test]
-fn rulesets_in_documents_are_sound() {
+fn document_rulesets_are_valid_and_print_the_shown_lines() {
     let mut shown = 0;
     for document in ["docs/SYSTEMS.md", "docs/RULESETS.md"] {
         let text = std::fs::read_to_string(root().join(document)).unwrap();
@@ -199,7 +203,7 @@ fn rulesets_in_documents_are_sound() {
             assert!(
                 first.starts_with(&format!("{file}.xml: `{}` rules set {}, hash …:", ruleset.name, ruleset.set_id))
             );
-            assert_eq!(said(block), lines.lines().map(str::trim).collect::<Vec<_>>(), "{document}");
+            assert_eq!(printed_lines(block), lines.lines().map(str::trim).collect::<Vec<_>>(), "{document}");
         }
     }
     assert!(3 <= shown, "{shown}");
@@ -207,8 +211,8 @@ fn rulesets_in_documents_are_sound() {
 
 /// The queue of a shipped file.
 fn queue_of(name: &str) -> QueueSpec {
-    let carried = rules::bundled::load_bundled().unwrap();
-    let (_, ruleset) = carried.iter().find(|(path, _)| path.ends_with(name)).expect(name);
+    let bundled_rulesets = rules::bundled::load_bundled().unwrap();
+    let (_, ruleset) = bundled_rulesets.iter().find(|(path, _)| path.ends_with(name)).expect(name);
     ruleset.queue.clone().expect(name)
 }
 
@@ -216,7 +220,7 @@ fn designers_guide() -> String {
     std::fs::read_to_string(root().join("docs/RULESETS.md")).unwrap()
 }
 
-/// The cells of the rows of the guide that begin with `start`, without the first.
+/// Cells of the guide's table rows that start with `start`: the first, and the others.
 fn rows(start: &str) -> Vec<(String, Vec<String>)> {
     let guide = designers_guide();
     let rows = guide.lines().filter(|line| line.starts_with(start)).map(|line| {
@@ -226,9 +230,9 @@ fn rows(start: &str) -> Vec<(String, Vec<String>)> {
     rows.collect()
 }
 
-/// S0-14, S0-15, B-4: the guide's table of ranges is what ranges are.
+/// S0-14, S0-15, B-4: the guide's table of ranges equals the computed ranges.
 #[test]
-fn the_guide_says_how_far_a_ticket_looks() {
+fn guide_table_of_ranges_equals_the_code() {
     let rows: Vec<_> = rows("| `<RatingWindow").into_iter().filter(|(_, cells)| cells.len() == 5).collect();
     assert_eq!(rows.len(), 4);
     for (label, cells) in rows {
@@ -240,9 +244,9 @@ fn the_guide_says_how_far_a_ticket_looks() {
     }
 }
 
-/// S2-9, S2-11: the guide's table of the ladder is what the shipped ladder does.
+/// S2-9, S2-11: the guide's table of the ladder equals the shipped ladder's quality and waits.
 #[test]
-fn the_guide_says_what_places_are_worth() {
+fn guide_table_of_the_ladder_equals_the_code() {
     let ladder = queue_of("rulesets/comprl_ladder.xml");
     let QualitySpec::LeaderboardGauss { sigma, scale, threshold } = ladder.quality else {
         panic!("{:?}", ladder.quality)
@@ -254,10 +258,10 @@ fn the_guide_says_what_places_are_worth() {
         distances.map(|distance| format!("{:.3}", gaussian_quality(sigma, scale, distance)))
     );
     let together = |distance: f64| {
-        let enough = |seconds: &u64| {
+        let reaches_threshold = |seconds: &u64| {
             threshold <= gaussian_quality(sigma, scale, distance) + bonus_for_waiting(&rule, seconds * 1_000) + 1e-12
         };
-        match (0..=600).find(enough) {
+        match (0..=600).find(reaches_threshold) {
             Some(0) => "at once".to_owned(),
             Some(seconds) => format!("{seconds} s"),
             None => "never".to_owned(),

@@ -1,4 +1,4 @@
-//! `fireteam simulate` as a process: text, JSON, plots, comparisons, and what it says when it is asked wrongly.
+//! `fireteam simulate` as a process: text, JSON, plots, comparisons, and errors for invalid arguments.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -6,36 +6,36 @@ use std::process::{Command, Output};
 const SMALL: &str = "title = \"A small world\"\nplayers = 300\nhours = 0.3\nwarm_up_minutes = 15.0\n\
                      [skill]\nprior_matches = 5\n[activity]\nplay_sessions_per_day = 8.0\n";
 
-struct Run {
+struct CommandResult {
     code: i32,
     out: String,
     err: String,
 }
 
-/// Runs the command in `folder`, where a small scenario lies.
-fn simulate(folder: &Path, arguments: &[&str]) -> Run {
+/// Runs the command in `folder`, which has a small scenario.
+fn simulate(folder: &Path, arguments: &[&str]) -> CommandResult {
     std::fs::write(folder.join("small.toml"), SMALL).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_fireteam"));
     let Output { status, stdout, stderr } =
         command.current_dir(folder).arg("simulate").args(arguments).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    Run { code: status.code().unwrap(), out: text(stdout), err: text(stderr) }
+    CommandResult { code: status.code().unwrap(), out: text(stdout), err: text(stderr) }
 }
 
 fn ruleset(name: &str) -> String {
     format!("{}/rulesets/{name}.xml", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Same ruleset, scenario and seed: the same text and the same JSON, byte for byte.
+/// The same ruleset, scenario and seed give the same text and JSON, byte for byte.
 #[test]
-fn the_same_command_says_the_same() {
+fn simulate_with_the_same_seed_prints_the_same() {
     let folder = tempfile::tempdir().unwrap();
     let duel = ruleset("ranked_duel");
     let run = |json: &str| {
         simulate(folder.path(), &[&duel, "--scenario", "small.toml", "--seed", "5", "--seeds", "2", "--json", json])
     };
     let (one, other) = (run("one.json"), run("other.json"));
-    assert_eq!((one.code, &*one.err), (0, ""), "no bar where there is no terminal");
+    assert_eq!((one.code, &*one.err), (0, ""), "no progress bar without a terminal");
     assert_eq!(one.out, other.out);
     let read = |name| std::fs::read(folder.path().join(name)).unwrap();
     assert_eq!(read("one.json"), read("other.json"));
@@ -43,33 +43,33 @@ fn the_same_command_says_the_same() {
     assert_eq!(json["seeds"], serde_json::json!([5, 6]));
     assert_eq!(json["figures"]["worlds"], 2);
     assert_eq!(json["by_seed"].as_array().unwrap().len(), 2);
-    for words in
+    for label in
         ["Ranked duel", "A small world", "wait, s", "rating gap", "round trip, ms", "its regret, ms", "refusals"]
     {
-        assert!(one.out.contains(words), "{words}: {}", one.out);
+        assert!(one.out.contains(label), "{label}: {}", one.out);
     }
     let piped = run("-");
-    let whole: serde_json::Value = serde_json::from_str(&piped.out).unwrap();
-    assert_eq!(whole, json, "`-` is standard output, and nothing else is on it");
+    let piped_json: serde_json::Value = serde_json::from_str(&piped.out).unwrap();
+    assert_eq!(piped_json, json, "`-` writes only the JSON to standard output");
 }
 
-/// A page of plots is one file that needs nothing else.
+/// A page of plots is one file without external references.
 #[test]
-fn a_page_stands_alone() {
+fn simulate_plot_page_has_no_external_references() {
     let folder = tempfile::tempdir().unwrap();
     let run = simulate(folder.path(), &[&ruleset("teiserver_duel"), "--scenario", "small.toml", "--plot", "page.html"]);
     assert_eq!(run.code, 0, "{}", run.err);
     let page = std::fs::read_to_string(folder.path().join("page.html")).unwrap();
     assert!(page.starts_with("<!doctype html>") && 4 <= page.matches("<svg").count(), "{}", page.len());
-    for foreign in ["<script", "src=", "href="] {
-        assert!(!page.contains(foreign), "{foreign}");
+    for reference in ["<script", "src=", "href="] {
+        assert!(!page.contains(reference), "{reference}");
     }
 }
 
-/// S0-1: a ruleset against itself differs in nothing; against one whose ranges grow four times as fast it waits longer
-/// and is nearer in rating, and that is more than chance.
+/// S0-1: a ruleset compared with itself has no differences. With ranges that grow four times as fast, waits are shorter
+/// and rating gaps larger, by more than chance.
 #[test]
-fn comparing_says_what_is_more_than_chance() {
+fn simulate_compare_marks_differences_beyond_chance() {
     let folder = tempfile::tempdir().unwrap();
     let duel = ruleset("teiserver_duel");
     let text = std::fs::read_to_string(&duel).unwrap();
@@ -101,15 +101,16 @@ fn comparing_says_what_is_more_than_chance() {
     assert!(text.contains("may be chance") && !text.contains("  more than chance"), "{text}");
     assert!(json["differences"].as_array().unwrap().iter().all(|it| it["difference"] == 0.0));
     let (text, json) = compare(&duel, "quick.xml");
-    let by = |name: &str| json["differences"].as_array().unwrap().iter().find(|it| it["name"] == name).unwrap().clone();
-    let (waits, gaps) = (by("wait, median"), by("rating gap, p90"));
+    let difference =
+        |name: &str| json["differences"].as_array().unwrap().iter().find(|it| it["name"] == name).unwrap().clone();
+    let (waits, gaps) = (difference("wait, median"), difference("rating gap, p90"));
     assert!(waits["difference"].as_f64().unwrap() < 0.0 && waits["is_more_than_chance"] == true, "{text}");
     assert!(0.0 < gaps["difference"].as_f64().unwrap() && gaps["is_more_than_chance"] == true, "{text}");
 }
 
-/// Wrong questions end with code 2 and say what would be right.
+/// Invalid arguments end with code 2 and a message that names the valid ones.
 #[test]
-fn wrong_questions_are_answered() {
+fn simulate_with_invalid_arguments_fails_with_a_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let duel = ruleset("ranked_duel");
     std::fs::write(folder.path().join("bad.toml"), "players = 1").unwrap();
@@ -126,9 +127,9 @@ fn wrong_questions_are_answered() {
         (&[&duel, "--seeds", "0"], "1..=1000"),
         (&[&duel, "--latencies", "pings.csv"], "--latency-sites"),
     ];
-    for (arguments, wanted) in cases {
+    for (arguments, expected) in cases {
         let run = simulate(folder.path(), arguments);
         assert_eq!(run.code, 2, "{arguments:?}: {}", run.err);
-        assert!(run.err.contains(wanted), "{arguments:?}: {}", run.err);
+        assert!(run.err.contains(expected), "{arguments:?}: {}", run.err);
     }
 }

@@ -1,5 +1,4 @@
-//! Simulated worlds: the same seed is the same world, nobody is lost in it, and its people do what the ruleset lets
-//! them.
+//! Simulated worlds: equal for equal seeds, every ticket accounted for, and passes and rules as on a server.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +13,7 @@ use fireteam::sim::statistics::SimStatistics;
 use fireteam::sim::tally::SimTally;
 use fireteam::sim::world::{SimWorld, build_city_map};
 
-/// A small world: a quarter of an hour of a few hundred.
+/// A small world: 24 minutes of 400 players.
 fn small() -> Scenario {
     let text = "players = 400\nhours = 0.4\nwarm_up_minutes = 20.0\n\
                 [skill]\nprior_matches = 8\n[activity]\nplay_sessions_per_day = 6.0";
@@ -27,7 +26,7 @@ fn bundled(name: &str) -> Ruleset {
     (*found.1).clone()
 }
 
-fn play(scenario: &Scenario, ruleset: &Ruleset, seed: u64) -> (SimTally, CityMap) {
+fn run_world(scenario: &Scenario, ruleset: &Ruleset, seed: u64) -> (SimTally, CityMap) {
     let map = build_city_map(scenario, ruleset, None).unwrap();
     let tally = SimWorld::new(scenario, ruleset, &map, seed).unwrap().run(&mut |_| {});
     (tally, map)
@@ -43,13 +42,13 @@ const SYSTEMS: [&str; 7] = [
     "teiserver_duel.xml",
 ];
 
-/// The same seed is the same world to the byte, and another is another.
+/// The same seed gives the same statistics, byte for byte; another seed gives others.
 #[test]
-fn the_same_seed_is_the_same_world() {
+fn world_with_the_same_seed_is_the_same() {
     for name in ["teiserver_duel.xml", "destiny_control_6v6.xml", "comprl_ladder.xml"] {
         let ruleset = bundled(name);
         let json = |seed| {
-            let (tally, map) = play(&small(), &ruleset, seed);
+            let (tally, map) = run_world(&small(), &ruleset, seed);
             serde_json::to_string(&SimStatistics::from_tally(&tally, &map)).unwrap()
         };
         assert_eq!(json(7), json(7), "{name}");
@@ -57,11 +56,11 @@ fn the_same_seed_is_the_same_world() {
     }
 }
 
-/// Every ticket that entered is matched, has given up, failed a check, or still waits: in each of the shipped rulesets.
+/// Each entered ticket is matched, gave up, failed a ready check, or still waits, in each shipped ruleset.
 #[test]
-fn nobody_is_lost() {
+fn world_accounts_for_every_ticket() {
     for name in SYSTEMS {
-        let (tally, map) = play(&small(), &bundled(name), 1);
+        let (tally, map) = run_world(&small(), &bundled(name), 1);
         let figures = SimStatistics::from_tally(&tally, &map);
         let it = &figures.tickets;
         assert!(0 < it.entered && 0 < it.matched, "{name}: {it:?}");
@@ -75,9 +74,9 @@ fn nobody_is_lost() {
     }
 }
 
-/// The passes are the server's own: whoever runs them sees what they are given, and what they propose is played.
+/// Matches come from the production pass; its proposals are played.
 #[test]
-fn matches_are_those_that_passes_propose() {
+fn world_plays_the_proposals_of_its_passes() {
     let (scenario, ruleset) = (small(), bundled("ranked_duel.xml"));
     let map = build_city_map(&scenario, &ruleset, None).unwrap();
     let world = SimWorld::new(&scenario, &ruleset, &map, 3).unwrap();
@@ -92,68 +91,68 @@ fn matches_are_those_that_passes_propose() {
         },
         &mut |_| {},
     );
-    // What happens while the world settles is not counted.
+    // Passes and matches during the warm-up are not counted.
     assert!(tally.pass_counts[0] <= passes && 0 < tally.pass_counts[0]);
     assert!(tally.match_counts[0] <= proposals && 0 < tally.match_counts[0]);
 }
 
-/// S1-97: who has lost often is looked after in a world as at the server: a party enters frustrated, and looks further for it.
+/// S1-97: a losing streak marks a party as frustrated in the simulator as on the server, and widens its window.
 #[test]
-fn who_has_lost_often_is_looked_after() {
-    let (scenario, plain) = (small(), bundled("ranked_duel.xml"));
-    let map = build_city_map(&scenario, &plain, None).unwrap();
+fn world_marks_losing_streaks_as_frustrated() {
+    let (scenario, base_ruleset) = (small(), bundled("ranked_duel.xml"));
+    let map = build_city_map(&scenario, &base_ruleset, None).unwrap();
     let frustrated = |losing_streak| {
-        let mut ruleset = plain.clone();
+        let mut ruleset = base_ruleset.clone();
         let rule = SatisfactionSpec { losing_streak, widen: 2.0, ..SatisfactionSpec::default() };
         ruleset.queue.as_mut().unwrap().satisfaction = Some(rule);
         let world = SimWorld::new(&scenario, &ruleset, &map, 3).unwrap();
-        let (mut seen, mut all) = (BTreeSet::new(), BTreeSet::new());
-        let mut look = |input: &PassInput<'_>| {
-            all.extend(input.tickets.iter().map(|it| it.ticket.id));
-            seen.extend(input.tickets.iter().filter(|it| it.frustrated).map(|it| it.ticket.id));
+        let (mut frustrated_ids, mut all_ids) = (BTreeSet::new(), BTreeSet::new());
+        let mut record_pass = |input: &PassInput<'_>| {
+            all_ids.extend(input.tickets.iter().map(|it| it.ticket.id));
+            frustrated_ids.extend(input.tickets.iter().filter(|it| it.frustrated).map(|it| it.ticket.id));
             pass::run_pass(input)
         };
-        world.run_with_pass_fn(&mut look, &mut |_| {});
-        (seen.len(), all.len())
+        world.run_with_pass_fn(&mut record_pass, &mut |_| {});
+        (frustrated_ids.len(), all_ids.len())
     };
-    let (seen, all) = frustrated(Some(2));
-    assert!(0 < seen && seen < all, "{seen} of {all}");
-    assert!(frustrated(Some(3)).0 < seen);
+    let (frustrated_count, ticket_count) = frustrated(Some(2));
+    assert!(0 < frustrated_count && frustrated_count < ticket_count, "{frustrated_count} of {ticket_count}");
+    assert!(frustrated(Some(3)).0 < frustrated_count);
     assert_eq!(frustrated(None).0, 0);
 }
 
-/// One player far above everybody waits longer than others do, and is told that it wins.
+/// A player far above all others waits longer than others, or gives up.
 #[test]
-fn an_outlier_waits_longer() {
+fn world_outlier_waits_longer() {
     let scenario = Scenario { hours: 1.0, ..Scenario::bundled("outliers_evening").unwrap() };
     let scenario = Scenario { players: 800, warm_up_minutes: 30.0, ..scenario };
-    let (tally, map) = play(&scenario, &bundled("ranked_duel.xml"), 1);
+    let (tally, map) = run_world(&scenario, &bundled("ranked_duel.xml"), 1);
     let figures = SimStatistics::from_tally(&tally, &map);
     let outlier = figures.outlier.unwrap();
-    assert!(0 < outlier.waits_s.count + outlier.gave_up, "it plays or gives up");
+    assert!(0 < outlier.waits_s.count + outlier.gave_up, "the outlier plays or gives up");
     assert!(0 < outlier.gave_up || figures.waits_s.p50 < outlier.waits_s.p50, "{outlier:?} {:?}", figures.waits_s);
 }
 
-/// Measured round trips count where there are any: a world with every trip ten times as slow sees just that, under rules that do not
-/// look at round trips.
+/// Measured round trips are used if present: ten times the trips give ten times the result, under rules without latency
+/// limits.
 #[test]
-fn round_trips_come_from_the_matrix() {
+fn world_round_trips_follow_the_matrix() {
     let sites = "id,latitude,longitude\n1,51.5,-0.1\n2,40.7,-74.0\n3,35.7,139.7\n";
     let pings = |scale: u32| {
-        let trips = [(1, 1, 2), (1, 2, 75), (1, 3, 220), (2, 2, 2), (2, 3, 170), (3, 3, 2)];
-        let rows = trips.map(|(from, to, ms)| format!("{from},{to},{}\n", ms * scale));
+        let round_trips = [(1, 1, 2), (1, 2, 75), (1, 3, 220), (2, 2, 2), (2, 3, 170), (3, 3, 2)];
+        let rows = round_trips.map(|(from, to, ms)| format!("{from},{to},{}\n", ms * scale));
         format!("source,destination,avg\n{}", rows.concat())
     };
     let scenario = Scenario { last_mile_ms: 0.0, ..small() };
-    // Nothing for the way from a city to its site.
-    let line = LatencyModel { intercept_ms: 0.0, ms_per_1000_km: 0.0 };
-    let ruleset = Ruleset { latency_model: line, ..bundled("comprl_ladder.xml") };
-    let ninth_decile = |scale| {
+    // No latency between a city and its site.
+    let no_distance = LatencyModel { intercept_ms: 0.0, ms_per_1000_km: 0.0 };
+    let ruleset = Ruleset { latency_model: no_distance, ..bundled("comprl_ladder.xml") };
+    let p90 = |scale| {
         let matrix = LatencyMatrix::parse(&pings(scale), sites).unwrap();
         let map = build_city_map(&scenario, &ruleset, Some(&matrix)).unwrap();
         let tally = SimWorld::new(&scenario, &ruleset, &map, 5).unwrap().run(&mut |_| {});
         SimStatistics::from_tally(&tally, &map).round_trip_ms.p90
     };
-    let (once, tenfold) = (ninth_decile(1), ninth_decile(10));
-    assert!(0.0 < once && (10.0 * once - tenfold).abs() < 1e-2, "{once} {tenfold}");
+    let (single, tenfold) = (p90(1), p90(10));
+    assert!(0.0 < single && (10.0 * single - tenfold).abs() < 1e-2, "{single} {tenfold}");
 }

@@ -1,4 +1,4 @@
-//! An expired advertisement that the store could not be told of is told of again: memory forgets nothing on its own.
+//! Expiry during a store outage: the expired advertisement is deleted from the store when it is available again.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,9 +13,9 @@ use fireteam::store::Store as _;
 use crate::support::faulty_store::{FaultyStore, start_engine};
 use crate::support::test_server::TestClock;
 
-/// R10: what has expired leaves the store too, even if the store was away when its time came.
+/// R10: an expired advertisement is deleted from the store, also if the store was unavailable when it expired.
 #[tokio::test]
-async fn an_expiry_that_the_store_missed_is_told_again() {
+async fn expiry_during_a_store_outage_is_written_later() {
     let clock = Arc::new(TestClock::new());
     let store = Arc::new(FaultyStore::default());
     let engine = start_engine(&store, bundled::load_bundled().unwrap(), &clock).await;
@@ -27,8 +27,8 @@ async fn an_expiry_that_the_store_missed_is_told_again() {
     clock.advance_ms(90_000);
     store.adverts_unavailable.store(true, Ordering::SeqCst);
     engine.sweep_expired().await;
-    assert_eq!(store.load_advertisements(clock.now()).await.unwrap().len(), 1, "the store was away");
+    assert_eq!(store.load_advertisements(clock.now()).await.unwrap().len(), 1, "the store was unavailable");
     store.adverts_unavailable.store(false, Ordering::SeqCst);
     engine.sweep_expired().await;
-    assert!(store.load_advertisements(clock.now()).await.unwrap().is_empty(), "told again");
+    assert!(store.load_advertisements(clock.now()).await.unwrap().is_empty(), "deleted at the next sweep");
 }

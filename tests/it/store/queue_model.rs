@@ -1,4 +1,4 @@
-//! What a store should do with queues, in the most obvious way: lists, and a loop for every question. Knows no store.
+//! Reference model of the queue store: lists and plain loops. Shares no code with a store.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use fireteam::store::queues::{
     FinishedMatch, PenaltySchedule, QueueOutcome as Out, QueueWrite, RatingRow, StoredQueueData, StoredTicket,
 };
 
-/// Nothing is kept twice: who is where is asked of the tickets, and of the pairs of players.
+/// State of the queues. Nothing is stored twice: a user's place follows from the tickets and the pairs of players.
 #[derive(Default)]
 pub(crate) struct Model {
     pub(crate) tickets: Vec<StoredTicket>,
@@ -27,28 +27,27 @@ pub(crate) struct Model {
     pub(crate) players: Vec<(UserKey, MatchId)>,
     penalties: Vec<(UserKey, SetId, Penalty)>,
     ratings: Vec<RatingRow>,
-    /// Matches of which a move in this batch came too late.
-    late: Vec<MatchId>,
+    /// Matches with a stale transition in this batch.
+    stale_matches: Vec<MatchId>,
     results: Vec<Arc<MatchResult>>,
     changes: Vec<RatingHistoryEntry>,
     scores: Vec<(MatchId, UserKey, u8)>,
 }
 
 impl Model {
-    /// A batch begins.
+    /// Starts a batch.
     pub(crate) fn begin(&mut self) {
-        self.late.clear();
+        self.stale_matches.clear();
     }
 
-    pub(crate) fn forget(&mut self, now: UnixMs) {
-        self.tickets.retain(|it| !matches!(it.state, State::Ended { purge_at: forget_at, .. } if forget_at <= now));
-        self.matches
-            .retain(|it| !matches!(it.stage, MatchStage::Ended { purge_at: forget_at, .. } if forget_at <= now));
+    pub(crate) fn purge(&mut self, now: UnixMs) {
+        self.tickets.retain(|it| !matches!(it.state, State::Ended { purge_at, .. } if purge_at <= now));
+        self.matches.retain(|it| !matches!(it.stage, MatchStage::Ended { purge_at, .. } if purge_at <= now));
         self.penalties.retain(|(_, _, it)| now < it.cooldown_until || now < it.resets_at);
     }
 
     pub(crate) fn load(&mut self, now: UnixMs) -> StoredQueueData {
-        self.forget(now);
+        self.purge(now);
         self.tickets.sort_by_key(|it| it.ticket.id);
         self.matches.sort_by_key(|it| it.id);
         self.ratings.sort_by_key(|it| (it.user, it.set_id));
@@ -59,24 +58,24 @@ impl Model {
         self.tickets.iter_mut().find(|it| it.ticket.id == id)
     }
 
-    fn waits(&mut self, id: TicketId) -> bool {
+    fn is_waiting(&mut self, id: TicketId) -> bool {
         self.ticket(id).is_some_and(|it| it.state == State::Waiting)
     }
 
-    /// Changes how a ticket stands.
-    fn turn(&mut self, id: TicketId, state: State) -> StoredTicket {
-        let ticket = self.ticket(id).expect("it was found a moment ago");
+    /// Sets a ticket's state.
+    fn set_state(&mut self, id: TicketId, state: State) -> StoredTicket {
+        let ticket = self.ticket(id).expect("the ticket exists");
         ticket.state = state;
         ticket.version += 1;
         ticket.clone()
     }
 
-    /// Makes the next change of the batch.
+    /// Applies the next write of the batch.
     #[expect(clippy::too_many_lines, reason = "one case after another")]
-    pub(crate) fn one(&mut self, write: QueueWrite) -> Out {
+    pub(crate) fn apply(&mut self, write: QueueWrite) -> Out {
         match write {
-            QueueWrite::EnterQueue { ticket, expires_at: expires, request_digest: payload, now } => {
-                self.enter(ticket, expires, payload, now)
+            QueueWrite::EnterQueue { ticket, expires_at: expires, request_digest: digest, now } => {
+                self.enter(ticket, expires, digest, now)
             }
             QueueWrite::Heartbeat { ticket_id: id, expires_at: expires, .. } => match self.ticket(id) {
                 None => Out::TicketNotFound,
@@ -87,42 +86,39 @@ impl Model {
                     Out::CurrentTicket(ticket.clone())
                 }
             },
-            QueueWrite::EndTicket { ticket_id: id, end_reason: how, purge_at: forget_at, now } => match self
-                .ticket(id)
-                .cloned()
-            {
+            QueueWrite::EndTicket { ticket_id: id, end_reason: how, purge_at, now } => match self.ticket(id).cloned() {
                 None => Out::TicketNotFound,
                 Some(it) if it.state != State::Waiting || (how == TicketEndReason::Expired && now < it.expires_at) => {
                     Out::CurrentTicket(it)
                 }
-                Some(_) => Out::CurrentTicket(
-                    self.turn(id, State::Ended { end_reason: how, match_id: None, purge_at: forget_at }),
-                ),
+                Some(_) => {
+                    Out::CurrentTicket(self.set_state(id, State::Ended { end_reason: how, match_id: None, purge_at }))
+                }
             },
             QueueWrite::ProposeMatch { proposed, now } => self.propose(proposed, now),
             QueueWrite::TransitionMatch {
                 updated_match: next,
                 ticket_fates: fates,
                 other_tickets: elsewhere,
-                penalized_users: punished,
-                penalty_schedule: ladder,
-                purge_at: forget_at,
+                penalized_users: penalized,
+                penalty_schedule: schedule,
+                purge_at,
                 now,
             } => {
                 let known = self.matches.iter().position(|it| it.id == next.id);
                 let Some(at) = known else { return Out::StaleMatchVersion(None) };
-                if self.late.contains(&next.id) || self.matches[at].version + 1 != next.version {
-                    self.late.push(next.id);
+                if self.stale_matches.contains(&next.id) || self.matches[at].version + 1 != next.version {
+                    self.stale_matches.push(next.id);
                     return Out::StaleMatchVersion(Some(Arc::clone(&self.matches[at])));
                 }
                 self.matches[at] = Arc::clone(&next);
-                let mut tickets = self.fates(&next, &fates, &elsewhere, forget_at);
+                let mut tickets = self.apply_fates(&next, &fates, &elsewhere, purge_at);
                 tickets.sort_by_key(|it| it.ticket.id);
                 let over = matches!(next.stage, MatchStage::Ended { .. });
                 let member = |user| next.tickets.iter().flat_map(|it| &it.players).any(|seat| seat.user == user);
-                self.players.retain(|(user, play)| *play != next.id || (!over && member(*user)));
-                let punished: BTreeSet<UserKey> = punished.into_iter().collect();
-                punished.into_iter().for_each(|user| self.punish(user, next.set_id, &ladder, now));
+                self.players.retain(|(user, match_id)| *match_id != next.id || (!over && member(*user)));
+                let penalized: BTreeSet<UserKey> = penalized.into_iter().collect();
+                penalized.into_iter().for_each(|user| self.penalize(user, next.set_id, &schedule, now));
                 Out::MatchWritten { tickets }
             }
             QueueWrite::ImportRatings { rows } => {
@@ -136,34 +132,34 @@ impl Model {
             }
             QueueWrite::RecordResult {
                 report,
-                report_digest: payload,
-                match_version: edition,
+                report_digest: digest,
+                match_version,
                 end_transition: ends,
                 rating_spec: spec,
                 now,
             } => {
                 if let Some(known) = self.results.iter().find(|it| it.report.match_id == report.match_id) {
                     let (result, replayed) = (Arc::clone(known), true);
-                    return match known.report_digest == payload {
+                    return match known.report_digest == digest {
                         true => Out::ResultRecorded { result, is_replay: replayed, tickets: vec![], ratings: vec![] },
                         false => Out::ConflictingResult(result),
                     };
                 }
-                let play = self.matches.iter().find(|it| it.id == report.match_id).cloned();
-                let late = self.late.contains(&report.match_id);
-                if play.as_ref().is_none_or(|play| late || play.version != edition) {
-                    self.late.extend(play.as_ref().map(|play| play.id));
-                    return Out::StaleMatchVersion(play);
+                let found = self.matches.iter().find(|it| it.id == report.match_id).cloned();
+                let is_stale = self.stale_matches.contains(&report.match_id);
+                if found.as_ref().is_none_or(|known| is_stale || known.version != match_version) {
+                    self.stale_matches.extend(found.as_ref().map(|known| known.id));
+                    return Out::StaleMatchVersion(found);
                 }
-                self.conclude(&report, payload, ends, spec, now)
+                self.record_result(&report, digest, ends, spec, now)
             }
             QueueWrite::RecordFeedback { match_id, set_id, user, stars: score, rating_spec: spec, now } => {
-                self.score(match_id, (user, set_id), score, spec, now)
+                self.record_feedback(match_id, (user, set_id), score, spec, now)
             }
         }
     }
 
-    fn score(
+    fn record_feedback(
         &mut self,
         match_id: MatchId,
         (user, set_id): (UserKey, SetId),
@@ -175,7 +171,7 @@ impl Model {
             return Out::FeedbackAlreadyGiven { stars: *score };
         }
         self.scores.push((match_id, user, score));
-        let row = self.rating(user, set_id).or(spec.map(|spec| newcomer(&spec, user, set_id, now)));
+        let row = self.rating(user, set_id).or(spec.map(|spec| new_rating_row(&spec, user, set_id, now)));
         let Some(mut row) = row else { return Out::FeedbackRecorded(None) };
         row.satisfaction.feedback_count += 1;
         row.satisfaction.feedback_sum += u32::from(score);
@@ -192,19 +188,19 @@ impl Model {
         self.ratings.push(row);
     }
 
-    /// The match ends first, then everybody's rating follows one by one, then those who left are blamed.
-    fn conclude(
+    /// Ends the match, then updates each player's rating, then counts the players who left early.
+    fn record_result(
         &mut self,
         report: &ResultReport,
-        payload: [u8; 16],
+        digest: [u8; 16],
         ends: Option<Box<QueueWrite>>,
         spec: Option<RatingSpec>,
         now: UnixMs,
     ) -> Out {
-        let tickets = match ends.map(|ends| self.one(*ends)) {
+        let tickets = match ends.map(|ends| self.apply(*ends)) {
             None => vec![],
             Some(Out::MatchWritten { tickets }) => tickets,
-            Some(other) => panic!("a match at its edition moves on: {other:?}"),
+            Some(other) => panic!("a transition of the current version is written: {other:?}"),
         };
         let unrated = report.unrated_reason(spec.as_ref());
         let (mut changes, mut touched) = (Vec::new(), BTreeSet::new());
@@ -215,39 +211,39 @@ impl Model {
             let before: Vec<Side> = report.sides.iter().map(side).collect();
             let of_set = self.ratings.iter().filter(|row| row.set_id == report.set_id);
             let played = of_set.fold(SetActivity::default(), |played, row| played.including_skill(&row.skill()));
-            let after = spec.rate_match_with_activity(&before, now, played).expect("sound skills");
+            let after = spec.rate_match_with_activity(&before, now, played).expect("valid skills");
             for ((side, before), after) in report.sides.iter().zip(&before).zip(&after) {
-                for ((user, was), is) in side.users.iter().zip(&before.players).zip(after) {
-                    changes.push(RatingUpdate { user: *user, before: was.estimate, after: is.estimate });
+                for ((user, old), new) in side.users.iter().zip(&before.players).zip(after) {
+                    changes.push(RatingUpdate { user: *user, before: old.estimate, after: new.estimate });
                     touched.insert(*user);
                     let row = self.rating(*user, report.set_id);
                     self.set_rating(RatingRow {
                         user: *user,
                         set_id: report.set_id,
-                        rating: is.estimate,
-                        volatility: is.volatility,
-                        match_count: is.match_count,
-                        last_match_at: is.last_match_at.unwrap_or(now),
-                        streak: is.streak,
+                        rating: new.estimate,
+                        volatility: new.volatility,
+                        match_count: new.match_count,
+                        last_match_at: new.last_match_at.unwrap_or(now),
+                        streak: new.streak,
                         satisfaction: row.map(|row| row.satisfaction).unwrap_or_default(),
-                        active_periods: is.active_periods,
+                        active_periods: new.active_periods,
                     });
                     self.changes.push(RatingHistoryEntry {
                         user: *user,
                         set_id: report.set_id,
-                        rated_match_number: is.match_count,
+                        rated_match_number: new.match_count,
                         match_id: report.match_id,
                         reported_at: now,
                         rank: side.rank,
                         side_count: report.sides.len() as u32,
-                        before: was.estimate,
-                        after: is.estimate,
+                        before: old.estimate,
+                        after: new.estimate,
                     });
                 }
             }
         }
         for user in report.left_early.iter().filter(|_| spec.is_some()) {
-            let new = newcomer(&spec.expect("it is there"), *user, report.set_id, now);
+            let new = new_rating_row(&spec.expect("a rating spec"), *user, report.set_id, now);
             let mut row = self.rating(*user, report.set_id).unwrap_or(new);
             row.satisfaction.abandoned_matches += 1;
             self.set_rating(row);
@@ -256,7 +252,7 @@ impl Model {
         let ratings = touched.into_iter().filter_map(|user| self.rating(user, report.set_id)).collect();
         let result = Arc::new(MatchResult {
             report: report.clone(),
-            report_digest: payload,
+            report_digest: digest,
             reported_at: now,
             rating_updates: changes,
             unrated_reason: unrated,
@@ -265,7 +261,7 @@ impl Model {
         Out::ResultRecorded { result, is_replay: false, tickets, ratings }
     }
 
-    /// What came of matches, as it is exported.
+    /// Finished matches, as they are exported.
     pub(crate) fn finished(&self) -> Vec<FinishedMatch> {
         let mut all: Vec<&Arc<MatchResult>> = self.results.iter().collect();
         all.sort_by_key(|it| (it.reported_at, it.report.match_id));
@@ -281,7 +277,7 @@ impl Model {
         all.iter().map(of).collect()
     }
 
-    /// What is remembered of a user's changes, latest first: of those whose numbers share a place, the last that was made.
+    /// A user's stored rating changes, latest first. Of changes that share a slot, the last one is kept.
     pub(crate) fn rating_changes(&self, user: UserKey, set_id: SetId) -> Vec<RatingHistoryEntry> {
         let mut kept: Vec<RatingHistoryEntry> = Vec::new();
         for change in self.changes.iter().filter(|it| (it.user, it.set_id) == (user, set_id)) {
@@ -295,9 +291,9 @@ impl Model {
         kept
     }
 
-    fn enter(&mut self, ticket: Arc<Ticket>, expires: UnixMs, payload: [u8; 16], now: UnixMs) -> Out {
+    fn enter(&mut self, ticket: Arc<Ticket>, expires: UnixMs, digest: [u8; 16], now: UnixMs) -> Out {
         if let Some(stored) = self.ticket(ticket.id) {
-            let same = stored.request_digest == payload;
+            let same = stored.request_digest == digest;
             return if same {
                 Out::Entered { ticket: stored.clone(), is_replay: true }
             } else {
@@ -321,7 +317,7 @@ impl Model {
             }
         }
         for user in &users {
-            let theirs = self.penalties.iter().find(|(who, set_id, _)| who == user && *set_id == ticket.set_id);
+            let theirs = self.penalties.iter().find(|(player, set_id, _)| player == user && *set_id == ticket.set_id);
             if let Some((_, _, Penalty { cooldown_until: until, .. })) =
                 theirs.filter(|(_, _, it)| now < it.cooldown_until)
             {
@@ -329,7 +325,7 @@ impl Model {
             }
         }
         let stored =
-            StoredTicket { ticket, state: State::Waiting, expires_at: expires, version: 1, request_digest: payload };
+            StoredTicket { ticket, state: State::Waiting, expires_at: expires, version: 1, request_digest: digest };
         self.tickets.push(stored.clone());
         Out::Entered { ticket: stored, is_replay: false }
     }
@@ -338,8 +334,8 @@ impl Model {
         let known = self.matches.iter().any(|it| it.id == proposed.id);
         let mut taken = BTreeSet::new();
         for (at, member) in proposed.tickets.iter().enumerate() {
-            let free =
-                self.waits(member.ticket_id) && self.ticket(member.ticket_id).is_some_and(|it| now < it.expires_at);
+            let free = self.is_waiting(member.ticket_id)
+                && self.ticket(member.ticket_id).is_some_and(|it| now < it.expires_at);
             let plays = |user: UserKey| self.players.iter().any(|(player, _)| *player == user);
             let seated =
                 |user: UserKey| proposed.tickets[..at].iter().flat_map(|it| &it.players).any(|it| it.user == user);
@@ -352,7 +348,7 @@ impl Model {
             return Out::TicketsUnavailable { tickets: taken.into_iter().collect() };
         }
         let mut tickets: Vec<_> =
-            proposed.tickets.iter().map(|it| self.turn(it.ticket_id, State::InMatch(proposed.id))).collect();
+            proposed.tickets.iter().map(|it| self.set_state(it.ticket_id, State::InMatch(proposed.id))).collect();
         tickets.sort_by_key(|it| it.ticket.id);
         let players = proposed.tickets.iter().flat_map(|it| &it.players);
         self.players.extend(players.map(|seat| (seat.user, proposed.id)));
@@ -360,12 +356,12 @@ impl Model {
         Out::MatchWritten { tickets }
     }
 
-    fn fates(
+    fn apply_fates(
         &mut self,
         next: &Match,
         fates: &[(TicketId, TicketFate, UnixMs)],
         elsewhere: &[TicketId],
-        forget_at: UnixMs,
+        purge_at: UnixMs,
     ) -> Vec<StoredTicket> {
         let by = Some(next.id);
         let mut changed: Vec<StoredTicket> = Vec::new();
@@ -374,39 +370,37 @@ impl Model {
                 continue;
             }
             changed.push(match *fate {
-                TicketFate::Ended(how) => {
-                    self.turn(*id, State::Ended { end_reason: how, match_id: by, purge_at: forget_at })
-                }
+                TicketFate::Ended(how) => self.set_state(*id, State::Ended { end_reason: how, match_id: by, purge_at }),
                 TicketFate::Requeued => {
-                    self.ticket(*id).expect("it is in the match").expires_at = *expires;
-                    let stored = self.turn(*id, State::Waiting);
+                    self.ticket(*id).expect("the ticket is in the match").expires_at = *expires;
+                    let stored = self.set_state(*id, State::Waiting);
                     let leaves = |user: &UserKey| stored.ticket.session.sorted_users().contains(user);
-                    self.players.retain(|(user, play)| *play != next.id || !leaves(user));
+                    self.players.retain(|(user, match_id)| *match_id != next.id || !leaves(user));
                     stored
                 }
             });
         }
         for id in elsewhere {
-            if self.waits(*id) {
+            if self.is_waiting(*id) {
                 changed.retain(|it| it.ticket.id != *id);
-                changed.push(self.turn(
+                changed.push(self.set_state(
                     *id,
-                    State::Ended { end_reason: TicketEndReason::MatchedElsewhere, match_id: by, purge_at: forget_at },
+                    State::Ended { end_reason: TicketEndReason::MatchedElsewhere, match_id: by, purge_at },
                 ));
             }
         }
         changed
     }
 
-    fn punish(&mut self, user: UserKey, set_id: SetId, ladder: &PenaltySchedule, now: UnixMs) {
-        let known = self.penalties.iter().position(|(who, set, _)| *who == user && *set == set_id);
+    fn penalize(&mut self, user: UserKey, set_id: SetId, schedule: &PenaltySchedule, now: UnixMs) {
+        let known = self.penalties.iter().position(|(player, set, _)| *player == user && *set == set_id);
         let before = known.map(|at| self.penalties.remove(at).2);
-        self.penalties.push((user, set_id, next_penalty(&ladder.cooldowns_ms, ladder.reset_after_ms, before, now)));
+        self.penalties.push((user, set_id, next_penalty(&schedule.cooldowns_ms, schedule.reset_after_ms, before, now)));
     }
 }
 
-/// Somebody of whom there is no rating yet.
-fn newcomer(spec: &RatingSpec, user: UserKey, set_id: SetId, now: UnixMs) -> RatingRow {
+/// Rating row of a user without a rating.
+fn new_rating_row(spec: &RatingSpec, user: UserKey, set_id: SetId, now: UnixMs) -> RatingRow {
     let new = spec.initial_skill();
     RatingRow {
         user,

@@ -1,4 +1,4 @@
-//! Small things to put into a store's queues, so that the tests of them read as what they are about.
+//! Builders of tickets, matches and writes for store tests of queues.
 
 use std::sync::Arc;
 
@@ -12,31 +12,31 @@ use fireteam::domain::session::{Player, RegionLatency, Session};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::queues::{PenaltySchedule, QueueWrite, RatingRow, StoredTicket, TicketState};
 
-/// A silo that is negative where numbers have signs.
+/// A silo id whose signed form is negative.
 pub(crate) const SILO: SiloId = SiloId(u64::MAX - 1);
 
-/// The ticket called `n`.
+/// Ticket id `n`.
 pub(crate) fn ticket_id(n: u32) -> TicketId {
-    TicketId::from_bytes(name(5, n))
+    TicketId::from_bytes(id_bytes(5, n))
 }
 
-/// The match called `n`.
+/// Match id `n`.
 pub(crate) fn match_id(n: u32) -> MatchId {
-    MatchId::from_bytes(name(6, n))
+    MatchId::from_bytes(id_bytes(6, n))
 }
 
-/// The user called `n`.
+/// User key `n`.
 pub(crate) fn user(n: u32) -> UserKey {
-    UserKey::from_bytes(name(7, n))
+    UserKey::from_bytes(id_bytes(7, n))
 }
 
-fn name(kind: u8, n: u32) -> [u8; 16] {
+fn id_bytes(kind: u8, n: u32) -> [u8; 16] {
     let mut bytes = [kind; 16];
     bytes[12..].copy_from_slice(&n.to_be_bytes());
     bytes
 }
 
-/// Ticket `n` of these users in the queue of set `set`, with something in every field.
+/// Ticket `n` of these users in the queue of set `set`, with a value in every field.
 pub(crate) fn ticket(n: u32, set: u32, users: &[u32]) -> Ticket {
     let player =
         |&n: &u32| Player { user: user(n), client_key: user(n + 1_000), stated_skill: Some(0.1 + f64::from(n)) };
@@ -68,35 +68,35 @@ pub(crate) fn ticket(n: u32, set: u32, users: &[u32]) -> Ticket {
     }
 }
 
-/// It begins to wait; its payload is of its users and set.
+/// Enters the queue. The request digest depends on the number of users and the set.
 pub(crate) fn enter(ticket: Ticket, expires: u64, now: u64) -> QueueWrite {
-    let payload = [(ticket.session.players.len() as u32 + 16 * ticket.set_id.0) as u8; 16];
+    let digest = [(ticket.session.players.len() as u32 + 16 * ticket.set_id.0) as u8; 16];
     QueueWrite::EnterQueue {
         ticket: Arc::new(ticket),
         expires_at: UnixMs(expires),
-        request_digest: payload,
+        request_digest: digest,
         now: UnixMs(now),
     }
 }
 
-/// It goes on waiting.
-pub(crate) fn beat(n: u32, expires: u64) -> QueueWrite {
+/// A heartbeat of ticket `n`.
+pub(crate) fn heartbeat(n: u32, expires: u64) -> QueueWrite {
     QueueWrite::Heartbeat { ticket_id: ticket_id(n), expires_at: UnixMs(expires), now: UnixMs(0) }
 }
 
-/// It ends.
-pub(crate) fn end(n: u32, how: TicketEndReason, forget_at: u64, now: u64) -> QueueWrite {
-    QueueWrite::EndTicket { ticket_id: ticket_id(n), end_reason: how, purge_at: UnixMs(forget_at), now: UnixMs(now) }
+/// Ends ticket `n`.
+pub(crate) fn end_ticket(n: u32, how: TicketEndReason, purge_at: u64, now: u64) -> QueueWrite {
+    QueueWrite::EndTicket { ticket_id: ticket_id(n), end_reason: how, purge_at: UnixMs(purge_at), now: UnixMs(now) }
 }
 
-/// Match `n` of these tickets with these users, agreed to by nobody yet.
-pub(crate) fn play(n: u32, set: u32, members: &[(u32, &[u32])]) -> Match {
-    let seat = |&n: &u32| MatchPlayer { user: user(n), client: user(n + 1_000), role: Some(1), accepted: None };
-    let member = |(at, (ticket, users)): (usize, &(u32, &[u32]))| MatchTicket {
+/// Match `n` of these tickets and users; no player has accepted yet.
+pub(crate) fn new_match(n: u32, set: u32, members: &[(u32, &[u32])]) -> Match {
+    let player = |&n: &u32| MatchPlayer { user: user(n), client: user(n + 1_000), role: Some(1), accepted: None };
+    let match_ticket = |(at, (ticket, users)): (usize, &(u32, &[u32]))| MatchTicket {
         ticket_id: ticket_id(*ticket),
         entered_at: UnixMs(u64::from(*ticket)),
         team: at as u16,
-        players: users.iter().map(seat).collect(),
+        players: users.iter().map(player).collect(),
     };
     Match {
         id: match_id(n),
@@ -106,54 +106,54 @@ pub(crate) fn play(n: u32, set: u32, members: &[(u32, &[u32])]) -> Match {
         proposed_at: UnixMs(5),
         version: 1,
         stage: MatchStage::ReadyCheck { deadline: UnixMs(40) },
-        tickets: members.iter().enumerate().map(member).collect(),
+        tickets: members.iter().enumerate().map(match_ticket).collect(),
         quality: -1.0 / 3.0,
         region: Some("eu".into()),
         backfilled_session: Some(AdvertisementId::from_bytes([8; 16])),
     }
 }
 
-/// It is proposed.
-pub(crate) fn propose(play: Match, now: u64) -> QueueWrite {
-    QueueWrite::ProposeMatch { proposed: Arc::new(play), now: UnixMs(now) }
+/// Proposes the match.
+pub(crate) fn propose(found: Match, now: u64) -> QueueWrite {
+    QueueWrite::ProposeMatch { proposed: Arc::new(found), now: UnixMs(now) }
 }
 
-/// The next edition of a match, at another stage.
-pub(crate) fn then(play: &Match, stage: MatchStage) -> Match {
-    Match { version: play.version + 1, stage, ..play.clone() }
+/// The next version of a match, at another stage.
+pub(crate) fn next_version(found: &Match, stage: MatchStage) -> Match {
+    Match { version: found.version + 1, stage, ..found.clone() }
 }
 
-/// It did not come about; forgotten at 90.
-pub(crate) fn over(outcome: MatchEndReason) -> MatchStage {
+/// A match that ended before it was played; purged at 90.
+pub(crate) fn ended_stage(outcome: MatchEndReason) -> MatchStage {
     MatchStage::Ended { end_reason: outcome, started_at: None, assignment: None, purge_at: UnixMs(90) }
 }
 
-/// What happens with a match besides its next edition. Tickets that end are forgotten at 80.
+/// Effects of a transition besides the match's next version. Tickets that end are purged at 80.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Fates {
-    pub(crate) returns: Vec<(u32, u64)>,
+pub(crate) struct TransitionEffects {
+    pub(crate) requeued: Vec<(u32, u64)>,
     pub(crate) ends: Vec<(u32, TicketEndReason)>,
-    pub(crate) elsewhere: Vec<u32>,
-    pub(crate) punished: Vec<u32>,
+    pub(crate) matched_elsewhere: Vec<u32>,
+    pub(crate) penalized: Vec<u32>,
     pub(crate) now: u64,
 }
 
-/// It goes on.
-pub(crate) fn move_on(next: Match, fates: &Fates) -> QueueWrite {
-    let returns = fates.returns.iter().map(|(n, expires)| (ticket_id(*n), TicketFate::Requeued, UnixMs(*expires)));
+/// Transitions the match.
+pub(crate) fn transition(next: Match, fates: &TransitionEffects) -> QueueWrite {
+    let requeued = fates.requeued.iter().map(|(n, expires)| (ticket_id(*n), TicketFate::Requeued, UnixMs(*expires)));
     let ends = fates.ends.iter().map(|(n, how)| (ticket_id(*n), TicketFate::Ended(*how), UnixMs(0)));
     QueueWrite::TransitionMatch {
         updated_match: Arc::new(next),
-        ticket_fates: returns.chain(ends).collect(),
-        other_tickets: fates.elsewhere.iter().copied().map(ticket_id).collect(),
-        penalized_users: fates.punished.iter().copied().map(user).collect(),
+        ticket_fates: requeued.chain(ends).collect(),
+        other_tickets: fates.matched_elsewhere.iter().copied().map(ticket_id).collect(),
+        penalized_users: fates.penalized.iter().copied().map(user).collect(),
         penalty_schedule: PenaltySchedule { cooldowns_ms: [10, 20].into(), reset_after_ms: 30 },
         purge_at: UnixMs(80),
         now: UnixMs(fates.now),
     }
 }
 
-/// A rating of this user.
+/// A rating of user `n`.
 pub(crate) fn rating(n: u32, set: u32, rating: f64) -> RatingRow {
     RatingRow {
         user: user(n),
@@ -168,11 +168,11 @@ pub(crate) fn rating(n: u32, set: u32, rating: f64) -> RatingRow {
     }
 }
 
-/// As a ticket that was entered a moment ago is stored.
-pub(crate) fn fresh(entered: &QueueWrite) -> StoredTicket {
-    let QueueWrite::EnterQueue { ticket, expires_at: expires, request_digest: payload, .. } = entered else {
-        panic!("it enters")
+/// The stored form of a ticket that has just entered.
+pub(crate) fn stored_ticket(entered: &QueueWrite) -> StoredTicket {
+    let QueueWrite::EnterQueue { ticket, expires_at: expires, request_digest: digest, .. } = entered else {
+        panic!("an EnterQueue write")
     };
     let ticket = Arc::clone(ticket);
-    StoredTicket { ticket, state: TicketState::Waiting, expires_at: *expires, version: 1, request_digest: *payload }
+    StoredTicket { ticket, state: TicketState::Waiting, expires_at: *expires, version: 1, request_digest: *digest }
 }

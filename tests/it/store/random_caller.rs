@@ -1,4 +1,4 @@
-//! One caller with sessions of its own in a silo of its own: what it asks at random, and what was acknowledged.
+//! Caller that sends random requests about its own sessions in its own silo, and compares the server with the answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,131 +11,137 @@ use crate::support::test_server::{advertise_request, party_session};
 
 /// Seats of every session.
 const SEATS: u32 = 8;
-/// Sessions at once; a search shows 50.
+/// Sessions at a time; a search shows 50.
 const ALIVE_MAX: usize = 40;
-/// Parties that take seats; fewer than there are, so that a session is always shown.
+/// Parties that reserve seats; fewer than the seats, so that a session is always shown.
 const GUESTS: usize = 6;
-/// Longer than the test; what lapses by itself proves nothing.
+/// TTL and hold, longer than the test, so that nothing expires.
 const LONG_MS: u64 = 600_000;
 
-/// What is known of one session.
+/// Acknowledged state of one session.
 #[derive(Clone, Debug, Default)]
-struct Known {
+struct KnownSession {
     id: String,
     token: Vec<u8>,
-    /// Published as connect data; another with each replacement.
-    word: u32,
-    /// Reservations by who sits there: a guest has one at a time.
+    /// Published as connect data; different after each replacement.
+    number: u32,
+    /// Reservations by guest; a guest has at most one.
     seats: BTreeMap<usize, pb::Reservation>,
-    is_gone: bool,
+    is_deleted: bool,
 }
 
-impl Known {
-    /// What a searcher sees: the word and the open seats; `None` when it is gone.
-    fn seen(&self) -> Option<(u32, u32)> {
-        (!self.is_gone).then(|| (self.word, SEATS - self.seats.len() as u32))
+impl KnownSession {
+    /// Number and open seats as a search shows them; `None` if deleted.
+    fn search_view(&self) -> Option<(u32, u32)> {
+        (!self.is_deleted).then(|| (self.number, SEATS - self.seats.len() as u32))
     }
 }
 
-/// One request. Sent twice it must have the effect of once.
+/// One request. A repeated request has no further effect.
 #[derive(Clone, Debug)]
-enum Asked {
-    Create { word: u32 },
-    Replace { at: usize, word: u32 },
+enum RandomRequest {
+    Create { number: u32 },
+    Replace { at: usize, number: u32 },
     Delete { at: usize },
-    Reserve { at: usize, guest: usize, word: u32 },
+    Reserve { at: usize, guest: usize, number: u32 },
     Release { at: usize, guest: usize },
 }
 
-/// How a lane speaks to the server; another after each restart.
-pub(crate) struct Voice {
+/// Connection of a caller to the server; a new one after each restart.
+pub(crate) struct CallerConnection {
     client: Client,
-    /// Half of the lanes speak on a stream.
+    /// Every second caller uses a stream.
     stream: Option<Connection>,
-    /// Of each guest.
+    /// One per guest.
     search_tokens: [Vec<u8>; GUESTS],
 }
 
-/// The caller and its history.
-pub(crate) struct Lane {
-    number: u64,
-    dice: ManualClock,
-    sessions: Vec<Known>,
-    /// Sent, and perhaps not answered.
-    asked: Option<Asked>,
-    words: u32,
+/// Random caller and its history.
+pub(crate) struct RandomCaller {
+    caller_number: u64,
+    rng: ManualClock,
+    sessions: Vec<KnownSession>,
+    /// Sent, and possibly not answered.
+    unanswered_request: Option<RandomRequest>,
+    last_number: u32,
 }
 
-impl Lane {
-    pub(crate) fn new(number: u64, dice: ManualClock) -> Self {
-        Self { number, dice, sessions: Vec::new(), asked: None, words: 0 }
+impl RandomCaller {
+    pub(crate) fn new(caller_number: u64, rng: ManualClock) -> Self {
+        Self { caller_number, rng, sessions: Vec::new(), unanswered_request: None, last_number: 0 }
     }
 
-    /// Finds its voice on a server that has just started.
-    pub(crate) async fn speak(&self, client: Client) -> Voice {
+    /// Connects to a server that has just started.
+    pub(crate) async fn connect(&self, client: Client) -> CallerConnection {
         let client = client.with_retry_policy(fireteam_client::RetryPolicy::NEVER);
-        let stream = match self.number % 2 {
+        let stream = match self.caller_number % 2 {
             0 => Some(client.open_stream().await.expect("a stream").0),
             _ => None,
         };
-        let mut voice = Voice { client, stream, search_tokens: Default::default() };
+        let mut connection = CallerConnection { client, stream, search_tokens: Default::default() };
         for guest in 0..GUESTS {
-            voice.search_tokens[guest] = self.search(&voice, guest).await.search_token;
+            connection.search_tokens[guest] = self.search(&connection, guest).await.search_token;
         }
-        voice
+        connection
     }
 
-    /// Asks for one thing after the other until the server does not answer any more. `acknowledged` hears
-    /// of each answer.
-    pub(crate) async fn live(&mut self, voice: &Voice, acknowledged: mpsc::Sender<()>) -> Error {
+    /// Sends one request after another until the server stops answering. `acknowledged` receives a message per answer.
+    pub(crate) async fn run_until_error(
+        &mut self,
+        connection: &CallerConnection,
+        acknowledged: mpsc::Sender<()>,
+    ) -> Error {
         loop {
-            let asked = self.choose();
-            self.asked = Some(asked.clone());
-            if let Err(error) = self.ask(voice, asked).await {
+            let request = self.choose();
+            self.unanswered_request = Some(request.clone());
+            if let Err(error) = self.send(connection, request).await {
                 return error;
             }
-            self.asked = None;
-            // Nobody counts any more: the end is near.
+            self.unanswered_request = None;
+            // The receiver is gone when the server is about to be killed.
             let _ = acknowledged.send(()).await;
         }
     }
 
-    /// After a restart: everything acknowledged is there, nothing deleted is, and the one thing that was not answered has
-    /// happened wholly or not at all. Asks for it again, and then there is no doubt left.
-    pub(crate) async fn check(&mut self, voice: &Voice) {
-        let mut found = self.look(voice).await;
-        let unanswered = self.asked.take();
+    /// After a restart: acknowledged sessions exist, deleted ones do not, and the unanswered request happened wholly or
+    /// not at all. Sends it again; then the state is certain.
+    pub(crate) async fn check(&mut self, connection: &CallerConnection) {
+        let mut results = self.search_all(connection).await;
+        let unanswered = self.unanswered_request.take();
         for (at, known) in self.sessions.iter().enumerate() {
-            let is = found.remove(&known.id).flatten();
-            let might = unanswered.as_ref().map(|asked| self.after(at, asked)).unwrap_or(known.seen());
+            let found = results.remove(&known.id).flatten();
+            let expected =
+                unanswered.as_ref().map(|request| self.expected_after(at, request)).unwrap_or(known.search_view());
             assert!(
-                is == known.seen() || is == might,
-                "lane {}: {is:?} is neither {known:?} nor {might:?} ({unanswered:?})",
-                self.number
+                found == known.search_view() || found == expected,
+                "caller {}: {found:?} is neither {known:?} nor {expected:?} ({unanswered:?})",
+                self.caller_number
             );
         }
-        let strangers: Vec<u32> = found.values().flatten().map(|&(word, _)| word).collect();
+        let unknown: Vec<u32> = results.values().flatten().map(|&(number, _)| number).collect();
         match &unanswered {
-            Some(Asked::Create { word }) => assert!(strangers.is_empty() || strangers == [*word], "{strangers:?}"),
-            _ => assert_eq!(strangers, [] as [u32; 0], "nobody made these"),
+            Some(RandomRequest::Create { number }) => {
+                assert!(unknown.is_empty() || unknown == [*number], "{unknown:?}")
+            }
+            _ => assert_eq!(unknown, [] as [u32; 0], "sessions that no request made"),
         }
-        if let Some(asked) = unanswered {
-            self.ask(voice, asked).await.expect("asking again succeeds");
+        if let Some(request) = unanswered {
+            self.send(connection, request).await.expect("the repeated request succeeds");
         }
-        let found = self.look(voice).await;
-        let alive: Vec<&Known> = self.sessions.iter().filter(|it| !it.is_gone).collect();
+        let found = self.search_all(connection).await;
+        let alive: Vec<&KnownSession> = self.sessions.iter().filter(|it| !it.is_deleted).collect();
         assert_eq!(found.len(), alive.len());
-        alive.iter().for_each(|known| assert_eq!(found[&known.id], known.seen(), "{known:?}"));
-        self.check_seats(voice).await;
-        self.check_gone(voice).await;
+        alive.iter().for_each(|known| assert_eq!(found[&known.id], known.search_view(), "{known:?}"));
+        self.check_seats(connection).await;
+        self.check_gone(connection).await;
     }
 
-    /// What the host is told of its reservations is what their takers were told. Confirms them, so that none lapses.
-    async fn check_seats(&self, voice: &Voice) {
-        for known in self.sessions.iter().filter(|it| !it.is_gone) {
+    /// Compares the host's reservations with the acknowledged ones. Confirms them, so that none expires.
+    async fn check_seats(&self, connection: &CallerConnection) {
+        for known in self.sessions.iter().filter(|it| !it.is_deleted) {
             let mut heartbeat = self.request(known, false);
             heartbeat.confirmed_reservation_ids = known.seats.values().map(|it| it.reservation_id.clone()).collect();
-            let answer = voice.update(heartbeat).await.expect("a heartbeat");
+            let answer = connection.update(heartbeat).await.expect("a heartbeat");
             assert!(!answer.created);
             let ids =
                 answer.reservations.iter().map(|it| (it.reservation_id.as_str(), it.seats)).collect::<BTreeSet<_>>();
@@ -144,104 +150,106 @@ impl Lane {
         }
     }
 
-    /// What was deleted last stays so, even for who still has the token.
-    async fn check_gone(&self, voice: &Voice) {
-        for known in self.sessions.iter().rev().filter(|it| it.is_gone).take(5) {
-            let error = voice.update(self.request(known, true)).await.expect_err("it was deleted");
+    /// The last deleted sessions stay deleted, also for a holder of the token.
+    async fn check_gone(&self, connection: &CallerConnection) {
+        for known in self.sessions.iter().rev().filter(|it| it.is_deleted).take(5) {
+            let error = connection.update(self.request(known, true)).await.expect_err("deleted sessions are refused");
             assert_eq!(error.code(), Some(Code::FailedPrecondition), "{error}");
         }
     }
 
-    fn choose(&mut self) -> Asked {
-        let alive: Vec<usize> = (0..self.sessions.len()).filter(|&at| !self.sessions[at].is_gone).collect();
-        let dice = self.dice.random_unit_f64();
-        if alive.is_empty() || (dice < 0.25 && alive.len() < ALIVE_MAX) {
-            self.words += 1;
-            return Asked::Create { word: self.words };
+    fn choose(&mut self) -> RandomRequest {
+        let alive: Vec<usize> = (0..self.sessions.len()).filter(|&at| !self.sessions[at].is_deleted).collect();
+        let rng = self.rng.random_unit_f64();
+        if alive.is_empty() || (rng < 0.25 && alive.len() < ALIVE_MAX) {
+            self.last_number += 1;
+            return RandomRequest::Create { number: self.last_number };
         }
-        let at = alive[(self.dice.random_unit_f64() * alive.len() as f64) as usize];
+        let at = alive[(self.rng.random_unit_f64() * alive.len() as f64) as usize];
         let seats = &self.sessions[at].seats;
-        match dice {
-            ..0.35 => Asked::Delete { at },
+        match rng {
+            ..0.35 => RandomRequest::Delete { at },
             ..0.60 if let Some(guest) = (0..GUESTS).find(|guest| !seats.contains_key(guest)) => {
-                self.words += 1;
-                Asked::Reserve { at, guest, word: self.words }
+                self.last_number += 1;
+                RandomRequest::Reserve { at, guest, number: self.last_number }
             }
-            ..0.75 if let Some(&guest) = seats.keys().next() => Asked::Release { at, guest },
+            ..0.75 if let Some(&guest) = seats.keys().next() => RandomRequest::Release { at, guest },
             _ => {
-                self.words += 1;
-                Asked::Replace { at, word: self.words }
+                self.last_number += 1;
+                RandomRequest::Replace { at, number: self.last_number }
             }
         }
     }
 
-    /// What a searcher sees of the session at `at` when `asked` has happened.
-    fn after(&self, at: usize, asked: &Asked) -> Option<(u32, u32)> {
-        let (word, open) = self.sessions[at].seen()?;
-        match asked {
-            Asked::Replace { at: of, word } if *of == at => Some((*word, open)),
-            Asked::Delete { at: of } if *of == at => None,
-            Asked::Reserve { at: of, .. } if *of == at => Some((word, open - 1)),
-            Asked::Release { at: of, .. } if *of == at => Some((word, open + 1)),
-            Asked::Create { .. } | Asked::Replace { .. } | Asked::Delete { .. } => Some((word, open)),
-            Asked::Reserve { .. } | Asked::Release { .. } => Some((word, open)),
+    /// Expected search result for the session at `at` if `request` has happened.
+    fn expected_after(&self, at: usize, request: &RandomRequest) -> Option<(u32, u32)> {
+        let (number, open) = self.sessions[at].search_view()?;
+        match request {
+            RandomRequest::Replace { at: of, number } if *of == at => Some((*number, open)),
+            RandomRequest::Delete { at: of } if *of == at => None,
+            RandomRequest::Reserve { at: of, .. } if *of == at => Some((number, open - 1)),
+            RandomRequest::Release { at: of, .. } if *of == at => Some((number, open + 1)),
+            RandomRequest::Create { .. } | RandomRequest::Replace { .. } | RandomRequest::Delete { .. } => {
+                Some((number, open))
+            }
+            RandomRequest::Reserve { .. } | RandomRequest::Release { .. } => Some((number, open)),
         }
     }
 
-    /// Asks, and remembers what was answered.
-    async fn ask(&mut self, voice: &Voice, asked: Asked) -> Result<(), Error> {
-        match asked {
-            Asked::Create { word } => {
-                let mut known = Known { word, ..Known::default() };
-                let answer = voice.update(self.request(&known, true)).await?;
+    /// Sends a request and stores its answer.
+    async fn send(&mut self, connection: &CallerConnection, request: RandomRequest) -> Result<(), Error> {
+        match request {
+            RandomRequest::Create { number } => {
+                let mut known = KnownSession { number, ..KnownSession::default() };
+                let answer = connection.update(self.request(&known, true)).await?;
                 (known.id, known.token) = (answer.advertisement_id, answer.advertisement_token);
                 self.sessions.push(known);
             }
-            Asked::Replace { at, word } => {
-                let known = Known { word, ..self.sessions[at].clone() };
-                let answer = voice.update(self.request(&known, true)).await?;
-                assert!(!answer.created, "it was there: {known:?}");
-                self.sessions[at] = Known { token: answer.advertisement_token, ..known };
+            RandomRequest::Replace { at, number } => {
+                let known = KnownSession { number, ..self.sessions[at].clone() };
+                let answer = connection.update(self.request(&known, true)).await?;
+                assert!(!answer.created, "the session existed: {known:?}");
+                self.sessions[at] = KnownSession { token: answer.advertisement_token, ..known };
             }
-            Asked::Delete { at } => {
+            RandomRequest::Delete { at } => {
                 let known = &self.sessions[at];
-                voice.delete(known.id.clone(), known.token.clone()).await?;
-                self.sessions[at].is_gone = true;
+                connection.delete(known.id.clone(), known.token.clone()).await?;
+                self.sessions[at].is_deleted = true;
             }
-            Asked::Reserve { at, guest, word } => {
+            RandomRequest::Reserve { at, guest, number } => {
                 let request = pb::MatchmakingReserveRequest {
                     advertisement_id: self.sessions[at].id.clone(),
-                    idempotency_key: format!("a seat of lane {} {word:08}", self.number),
+                    idempotency_key: format!("a seat of caller {} {number:08}", self.caller_number),
                     hold_for_ms: Some(LONG_MS),
-                    search_token: voice.search_tokens[guest].clone(),
+                    search_token: connection.search_tokens[guest].clone(),
                     session_composition: Some(self.guest(guest)),
                     ..Default::default()
                 };
-                let answer = voice.client.reserve(request).await?;
+                let answer = connection.client.reserve(request).await?;
                 self.sessions[at].seats.insert(guest, answer.reservation.expect("a reservation"));
             }
-            Asked::Release { at, guest } => {
+            RandomRequest::Release { at, guest } => {
                 let held = self.sessions[at].seats[&guest].clone();
                 let (reservation_id, reservation_token) = (held.reservation_id, held.reservation_token);
-                voice.client.release(pb::MatchmakingReleaseRequest { reservation_id, reservation_token }).await?;
+                connection.client.release(pb::MatchmakingReleaseRequest { reservation_id, reservation_token }).await?;
                 self.sessions[at].seats.remove(&guest);
             }
         }
         Ok(())
     }
 
-    /// An update about `known`, whole or a heartbeat.
-    fn request(&self, known: &Known, is_whole: bool) -> pb::MatchmakingUpdateAdvertisementRequest {
+    /// An update of `known`: whole, or a heartbeat.
+    fn request(&self, known: &KnownSession, is_whole: bool) -> pb::MatchmakingUpdateAdvertisementRequest {
         let mut request = pb::MatchmakingUpdateAdvertisementRequest {
             time_to_live_ms: Some(LONG_MS),
-            connect_data: known.word.to_string().into_bytes(),
-            ..advertise_request(&[(&format!("host of lane {}", self.number), 0.0)], SEATS as i32)
+            connect_data: known.number.to_string().into_bytes(),
+            ..advertise_request(&[(&format!("host of caller {}", self.caller_number), 0.0)], SEATS as i32)
         };
         if let Some(session) = &mut request.session_composition {
-            session.silo_id = Some(self.number);
+            session.silo_id = Some(self.caller_number);
         }
         if known.id.is_empty() {
-            request.idempotency_key = format!("a session of lane {} {:08}", self.number, known.word);
+            request.idempotency_key = format!("a session of caller {} {:08}", self.caller_number, known.number);
         }
         if !is_whole {
             (request.session_composition, request.connect_data) = (None, Vec::new());
@@ -251,24 +259,24 @@ impl Lane {
     }
 
     fn guest(&self, guest: usize) -> pb::SessionCompositionData {
-        let session = party_session(&[(&format!("guest {guest} of lane {}", self.number), 0.0)]);
-        pb::SessionCompositionData { silo_id: Some(self.number), ..session }
+        let session = party_session(&[(&format!("guest {guest} of caller {}", self.caller_number), 0.0)]);
+        pb::SessionCompositionData { silo_id: Some(self.caller_number), ..session }
     }
 
-    async fn search(&self, voice: &Voice, guest: usize) -> pb::MatchmakingSearchResponse {
-        voice.client.search_session(1, self.guest(guest)).search().await.expect("a search")
+    async fn search(&self, connection: &CallerConnection, guest: usize) -> pb::MatchmakingSearchResponse {
+        connection.client.search_session(1, self.guest(guest)).search().await.expect("a search")
     }
 
-    /// All that a searcher sees in this lane's silo, by id.
-    async fn look(&self, voice: &Voice) -> BTreeMap<String, Option<(u32, u32)>> {
-        // Somebody who has no seat anywhere.
-        let found = self.search(voice, GUESTS).await;
-        let word = |it: &pb::Candidate| String::from_utf8(it.connect_data.clone()).unwrap().parse().unwrap();
-        found.candidates.iter().map(|it| (it.advertisement_id.clone(), Some((word(it), it.open_seats)))).collect()
+    /// All search results in this caller's silo, by id.
+    async fn search_all(&self, connection: &CallerConnection) -> BTreeMap<String, Option<(u32, u32)>> {
+        // A party without a seat.
+        let found = self.search(connection, GUESTS).await;
+        let number = |it: &pb::Candidate| String::from_utf8(it.connect_data.clone()).unwrap().parse().unwrap();
+        found.candidates.iter().map(|it| (it.advertisement_id.clone(), Some((number(it), it.open_seats)))).collect()
     }
 }
 
-impl Voice {
+impl CallerConnection {
     async fn update(
         &self,
         request: pb::MatchmakingUpdateAdvertisementRequest,

@@ -1,6 +1,5 @@
-//! Whatever is done to a store's queues, in whatever order and grouping, it answers and remembers as the model does (R23),
-//! and nobody is in two matches, nor in two tickets of a queue (R1). `SCALE` multiplies the number of sequences: at 40 they
-//! hold a million changes.
+//! Random sequences of queue writes: every store gives the results of the model (R23), and no user is in two matches or
+//! in two tickets of a queue (R1). `SCALE` multiplies the number of sequences; at 40 they have a million writes.
 
 use std::sync::Arc;
 
@@ -15,66 +14,57 @@ use fireteam::domain::ruleset::rating::{
 };
 use fireteam::domain::time::UnixMs;
 use fireteam::store::Store;
-use fireteam::store::memory::MemoryStore;
 use fireteam::store::queues::{PenaltySchedule, QueueWrite, TicketState};
 use proptest::prelude::*;
 
 use crate::store::queue_model::Model;
-use crate::store::queue_rows::{beat, end, enter, match_id, play, propose, rating, then, ticket, ticket_id, user};
-use crate::store::sequence_runner::{reopened, runner, runtime, shared};
+use crate::store::queue_rows::{
+    end_ticket, enter, heartbeat, match_id, new_match, next_version, propose, rating, ticket, ticket_id, user,
+};
+use crate::store::sequence_runner::{Step, StoreModel, compare_memory, compare_postgres, compare_sqlite};
 
-/// A change, but for what only whoever knows how things stand can say.
+/// A random write; parts that depend on the current state are filled in later.
 #[derive(Clone, Debug)]
-enum Change {
-    As(QueueWrite),
-    /// Of tickets with the users that they have.
+pub(crate) enum RandomWrite {
+    Complete(QueueWrite),
+    /// Proposal of these tickets with their users.
     Propose {
         n: u32,
         tickets: Vec<u32>,
         now: u64,
     },
-    Move(Move),
-    Conclude(Conclude),
+    Transition(RandomTransition),
+    Result(RandomResult),
 }
 
-/// What came of match `n`, judged at the edition it is at or at another: every ticket a side.
+/// Result of match `n`, at its current version or another; every ticket is a side.
 #[derive(Clone, Debug)]
-struct Conclude {
+pub(crate) struct RandomResult {
     n: u32,
-    stale: bool,
-    /// Of the members, in their order.
+    is_stale: bool,
+    /// One per ticket, in their order.
     ranks: Vec<u32>,
-    /// Of the users, in the order of sides.
-    left: Vec<bool>,
+    /// One per user, in the order of sides.
+    left_early: Vec<bool>,
     ends: bool,
     system: u8,
     now: u64,
 }
 
-/// A move of match `n`, on from the edition it is at or from one that it is not.
+/// Transition of match `n`, from its current version or another.
 #[derive(Clone, Debug)]
-struct Move {
+pub(crate) struct RandomTransition {
     n: u32,
-    stale: bool,
+    is_stale: bool,
     stage: MatchStage,
-    /// Of the members, in their order.
+    /// One per ticket, in their order.
     fates: Vec<Option<TicketFate>>,
-    /// One that may not be in it.
-    stray: u32,
-    loses_a_member: bool,
-    elsewhere: Vec<u32>,
-    punished: Vec<u32>,
+    /// A ticket that need not be in the match.
+    extra_ticket: u32,
+    drops_a_ticket: bool,
+    other_tickets: Vec<u32>,
+    penalized: Vec<u32>,
     now: u64,
-}
-
-/// One thing to do to a store.
-#[derive(Clone, Debug)]
-enum Step {
-    Commit(Vec<Change>),
-    Load(u64),
-    Forget(u64),
-    /// Drop it as a crash would, and open it again.
-    Reopen,
 }
 
 const TICKETS: u32 = 7;
@@ -93,7 +83,7 @@ fn stage() -> impl Strategy<Value = MatchStage> {
     ]
 }
 
-fn ending() -> impl Strategy<Value = TicketEndReason> {
+fn end_reason() -> impl Strategy<Value = TicketEndReason> {
     prop::sample::select(vec![
         TicketEndReason::Left,
         TicketEndReason::Expired,
@@ -102,85 +92,97 @@ fn ending() -> impl Strategy<Value = TicketEndReason> {
     ])
 }
 
-fn a_move() -> impl Strategy<Value = Change> {
+fn transition() -> impl Strategy<Value = RandomWrite> {
     let fate = prop_oneof![
         Just(None),
         Just(Some(TicketFate::Requeued)),
-        ending().prop_map(|how| Some(TicketFate::Ended(how)))
+        end_reason().prop_map(|how| Some(TicketFate::Ended(how)))
     ];
-    let who = (prop::collection::vec(0..TICKETS, 0..2), prop::collection::vec(0..USERS, 0..3));
+    let users = (prop::collection::vec(0..TICKETS, 0..2), prop::collection::vec(0..USERS, 0..3));
     let flags = (prop::bool::weighted(0.2), prop::bool::weighted(0.1));
     let fates = prop::collection::vec(fate, 3);
-    (0..5_u32, flags, stage(), fates, 0..TICKETS, who, 0..60_u64).prop_map(
-        |(n, (stale, loses_a_member), stage, fates, stray, (elsewhere, punished), now)| {
-            Change::Move(Move { n, stale, stage, fates, stray, loses_a_member, elsewhere, punished, now })
+    (0..5_u32, flags, stage(), fates, 0..TICKETS, users, 0..60_u64).prop_map(
+        |(n, (is_stale, drops_a_ticket), stage, fates, extra_ticket, (other_tickets, penalized), now)| {
+            RandomWrite::Transition(RandomTransition {
+                n,
+                is_stale,
+                stage,
+                fates,
+                extra_ticket,
+                drops_a_ticket,
+                other_tickets,
+                penalized,
+                now,
+            })
         },
     )
 }
 
-fn a_result() -> impl Strategy<Value = Change> {
-    let (ranks, left) = (prop::collection::vec(1..4_u32, 3), prop::collection::vec(prop::bool::weighted(0.2), 6));
+fn result() -> impl Strategy<Value = RandomWrite> {
+    let (ranks, left_early) = (prop::collection::vec(1..4_u32, 3), prop::collection::vec(prop::bool::weighted(0.2), 6));
     let flags = (prop::bool::weighted(0.2), prop::bool::weighted(0.7));
-    (0..5_u32, flags, ranks, left, 0..4_u8, 0..60_u64).prop_map(|(n, (stale, ends), ranks, left, system, now)| {
-        Change::Conclude(Conclude { n, stale, ranks, left, ends, system, now })
-    })
+    (0..5_u32, flags, ranks, left_early, 0..4_u8, 0..60_u64).prop_map(
+        |(n, (is_stale, ends), ranks, left_early, system, now)| {
+            RandomWrite::Result(RandomResult { n, is_stale, ranks, left_early, ends, system, now })
+        },
+    )
 }
 
-/// Few names and few moments, so that everything meets everything.
-fn change() -> impl Strategy<Value = Change> {
+/// Few ids and few times, so that writes often conflict.
+fn random_write() -> impl Strategy<Value = RandomWrite> {
     let (n, now) = (0..TICKETS, 0..60_u64);
     let users = prop::collection::vec(0..USERS, 1..3);
     let tickets = prop::collection::vec(0..TICKETS, 1..4);
     prop_oneof![
         8 => (n.clone(), 1..3_u32, users, prop::bool::weighted(0.15), now.clone(), 10..60_u64).prop_map(
             |(n, set, users, alone, now, more)| {
-                Change::As(enter(Ticket { exclusive: alone, ..ticket(n, set, &users) }, now + more, now))
+                RandomWrite::Complete(enter(Ticket { exclusive: alone, ..ticket(n, set, &users) }, now + more, now))
             }
         ),
-        2 => (n.clone(), now.clone()).prop_map(|(n, expires)| Change::As(beat(n, expires))),
-        3 => (n, ending(), now.clone(), now.clone())
-            .prop_map(|(n, how, forget, now)| Change::As(end(n, how, forget, now))),
-        6 => (0..5_u32, tickets, now).prop_map(|(n, tickets, now)| Change::Propose { n, tickets, now }),
-        6 => a_move(),
-        5 => a_result(),
-        2 => (0..5_u32, 0..USERS, 1..6_u8, 0..4_u8, 0..60_u64).prop_map(|(n, who, score, system, now)| {
-            let (match_id, user, spec, now) = (match_id(n), user(who), spec_of(system), UnixMs(now));
-            Change::As(QueueWrite::RecordFeedback { match_id, set_id: SetId(1), user, stars: score, rating_spec: spec, now })
+        2 => (n.clone(), now.clone()).prop_map(|(n, expires)| RandomWrite::Complete(heartbeat(n, expires))),
+        3 => (n, end_reason(), now.clone(), now.clone())
+            .prop_map(|(n, how, purge, now)| RandomWrite::Complete(end_ticket(n, how, purge, now))),
+        6 => (0..5_u32, tickets, now).prop_map(|(n, tickets, now)| RandomWrite::Propose { n, tickets, now }),
+        6 => transition(),
+        5 => result(),
+        2 => (0..5_u32, 0..USERS, 1..6_u8, 0..4_u8, 0..60_u64).prop_map(|(n, users, score, system, now)| {
+            let (match_id, user, spec, now) = (match_id(n), user(users), rating_spec(system), UnixMs(now));
+            RandomWrite::Complete(QueueWrite::RecordFeedback { match_id, set_id: SetId(1), user, stars: score, rating_spec: spec, now })
         }),
         1 => prop::collection::vec((0..3_u32, 1..3_u32, -5.0..5.0), 0..4).prop_map(|rows| {
             let rows = rows.into_iter().map(|(n, set, value)| rating(n, set, value)).collect();
-            Change::As(QueueWrite::ImportRatings { rows })
+            RandomWrite::Complete(QueueWrite::ImportRatings { rows })
         }),
     ]
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<Step<RandomWrite>>> {
     let step = prop_oneof![
-        20 => prop::collection::vec(change(), 1..10).prop_map(Step::Commit),
+        20 => prop::collection::vec(random_write(), 1..10).prop_map(Step::Commit),
         1 => (0..60_u64).prop_map(Step::Load),
-        1 => (0..60_u64).prop_map(Step::Forget),
+        1 => (0..60_u64).prop_map(Step::Purge),
         1 => Just(Step::Reopen),
     ];
     prop::collection::vec(step, 1..20)
 }
 
-impl Move {
+impl RandomTransition {
     fn write(self, model: &Model) -> QueueWrite {
-        let known = model.play(match_id(self.n)).cloned().unwrap_or_else(|| play(self.n, 1, &[]));
+        let known = model.find_match(match_id(self.n)).cloned().unwrap_or_else(|| new_match(self.n, 1, &[]));
         let fate = |(member, fate): (_, Option<TicketFate>)| Some((member, fate?, UnixMs(self.now + 30)));
         let members: Vec<_> = known.tickets.iter().map(|member| member.ticket_id).collect();
         let mut fates: Vec<_> = members.into_iter().zip(self.fates).filter_map(fate).collect();
-        fates.push((ticket_id(self.stray), TicketFate::Ended(TicketEndReason::Left), UnixMs(0)));
-        let mut next = then(&known, self.stage);
-        next.version -= u64::from(self.stale);
-        if self.loses_a_member {
+        fates.push((ticket_id(self.extra_ticket), TicketFate::Ended(TicketEndReason::Left), UnixMs(0)));
+        let mut next = next_version(&known, self.stage);
+        next.version -= u64::from(self.is_stale);
+        if self.drops_a_ticket {
             next.tickets.pop();
         }
         QueueWrite::TransitionMatch {
             updated_match: Arc::new(next),
             ticket_fates: fates,
-            other_tickets: self.elsewhere.into_iter().map(ticket_id).collect(),
-            penalized_users: self.punished.into_iter().map(user).collect(),
+            other_tickets: self.other_tickets.into_iter().map(ticket_id).collect(),
+            penalized_users: self.penalized.into_iter().map(user).collect(),
             penalty_schedule: PenaltySchedule { cooldowns_ms: [10, 20].into(), reset_after_ms: 30 },
             purge_at: UnixMs(self.now + 10),
             now: UnixMs(self.now),
@@ -188,8 +190,8 @@ impl Move {
     }
 }
 
-/// One of four: nothing is rated, or by Elo strictly, by Elo, by Plackett-Luce with decay that stands still while nobody plays.
-fn spec_of(system: u8) -> Option<RatingSpec> {
+/// One of four: no rating; Elo that ignores disconnects; Elo; Plackett-Luce with decay in periods with matches only.
+fn rating_spec(system: u8) -> Option<RatingSpec> {
     let elo = RatingSpec::with_defaults(RatingSystem::Elo { initial: 1500.0, k: 16.0, scale: 400.0 });
     let beta = 25.0 / 6.0;
     let drawn = RatingSystem::PlackettLuce { mu: 25.0, sigma: 25.0 / 3.0, beta, kappa: 1e-4, tau: 25.0 / 300.0 };
@@ -205,9 +207,9 @@ fn spec_of(system: u8) -> Option<RatingSpec> {
     }
 }
 
-impl Conclude {
+impl RandomResult {
     fn write(self, model: &Model) -> QueueWrite {
-        let known = model.play(match_id(self.n)).cloned().unwrap_or_else(|| play(self.n, 1, &[]));
+        let known = model.find_match(match_id(self.n)).cloned().unwrap_or_else(|| new_match(self.n, 1, &[]));
         let sides: Vec<SideRank> = known
             .tickets
             .iter()
@@ -220,7 +222,7 @@ impl Conclude {
             .collect();
         let users = sides.iter().flat_map(|side| side.users.iter().copied());
         let mut disconnected: Vec<UserKey> =
-            users.zip(self.left).filter(|(_, left)| *left).map(|(user, _)| user).collect();
+            users.zip(self.left_early).filter(|(_, left_early)| *left_early).map(|(user, _)| user).collect();
         disconnected.sort();
         let report = ResultReport {
             match_id: known.id,
@@ -238,9 +240,9 @@ impl Conclude {
                 ..MatchExpectation::default()
             },
         };
-        let spec = spec_of(self.system);
+        let spec = rating_spec(self.system);
         let outcome = MatchEndReason::Played;
-        let next = then(
+        let next = next_version(
             &known,
             MatchStage::Ended {
                 end_reason: outcome,
@@ -262,7 +264,7 @@ impl Conclude {
         QueueWrite::RecordResult {
             report_digest: report.digest(None),
             report: Arc::new(report),
-            match_version: known.version - u64::from(self.stale),
+            match_version: known.version - u64::from(self.is_stale),
             end_transition: self.ends.then(|| Box::new(ends)),
             rating_spec: spec,
             now: UnixMs(self.now),
@@ -270,12 +272,12 @@ impl Conclude {
     }
 }
 
-impl Change {
+impl RandomWrite {
     fn write(self, model: &Model) -> QueueWrite {
         match self {
-            Change::As(write) => write,
-            Change::Propose { n, tickets, now } => {
-                let mut proposed = play(n, 1, &tickets.iter().map(|n| (*n, &[0_u32][..])).collect::<Vec<_>>());
+            RandomWrite::Complete(write) => write,
+            RandomWrite::Propose { n, tickets, now } => {
+                let mut proposed = new_match(n, 1, &tickets.iter().map(|n| (*n, &[0_u32][..])).collect::<Vec<_>>());
                 for member in &mut proposed.tickets {
                     let seat = member.players[0].clone();
                     let users = model.users(member.ticket_id).into_iter();
@@ -283,15 +285,15 @@ impl Change {
                 }
                 propose(proposed, now)
             }
-            Change::Move(it) => it.write(model),
-            Change::Conclude(it) => it.write(model),
+            RandomWrite::Transition(it) => it.write(model),
+            RandomWrite::Result(it) => it.write(model),
         }
     }
 }
 
 impl Model {
-    /// The rule that must hold whatever was done: who is in two tickets of a queue, or in two matches.
-    fn torn(&self) -> Option<UserKey> {
+    /// A user in two tickets of a queue or in two matches, which breaks the invariant.
+    fn invariant_violation(&self) -> Option<UserKey> {
         let open = self.tickets.iter().filter(|it| !matches!(it.state, TicketState::Ended { .. }));
         let queued =
             open.flat_map(|it| it.ticket.session.sorted_users().into_iter().map(|user| (user, Some(it.ticket.set_id))));
@@ -300,98 +302,66 @@ impl Model {
         all.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0].0)
     }
 
-    /// Who was to be in a ticket.
+    /// Users of a ticket.
     fn users(&self, id: TicketId) -> Vec<UserKey> {
         self.tickets.iter().find(|it| it.ticket.id == id).map_or(Vec::new(), |it| it.ticket.session.sorted_users())
     }
 
-    /// A match as it stands.
-    fn play(&self, id: MatchId) -> Option<&Match> {
+    /// A match in its current version.
+    fn find_match(&self, id: MatchId) -> Option<&Match> {
         self.matches.iter().find(|it| it.id == id).map(|it| &**it)
     }
 }
 
-/// Takes every step on the store and on the model, and ends by loading both.
-async fn check<S: Store>(steps: Vec<Step>, mut open: impl AsyncFnMut(Option<S>) -> S) {
-    let mut store = open(None).await;
-    let mut model = Model::default();
-    for step in steps.into_iter().chain([Step::Load(0)]) {
-        match step {
-            Step::Commit(changes) => {
-                let (mut batch, mut expected) = (Vec::new(), Vec::new());
-                model.begin();
-                for change in changes {
-                    let write = change.write(&model);
-                    expected.push(model.one(write.clone()));
-                    batch.push(write);
-                    assert_eq!(model.torn(), None, "the model itself");
-                }
-                assert_eq!(store.commit_queues(&batch).await.unwrap(), expected, "{batch:#?}");
-            }
-            Step::Load(now) => {
-                let load = store.load_queues(UnixMs(now)).await.unwrap();
-                let expected = model.load(UnixMs(now));
-                assert_eq!(
-                    (load.tickets, load.matches, load.ratings),
-                    (expected.tickets, expected.matches, expected.ratings)
-                );
-                let all = store.list_finished_matches((UnixMs(0), MatchId::from_bytes([0; 16])), 100).await.unwrap();
-                assert_eq!(all, model.finished());
-                for n in 0..USERS {
-                    let changes = store.read_rating_changes(user(n), SetId(1)).await.unwrap();
-                    assert_eq!(changes, model.rating_changes(user(n), SetId(1)));
-                }
-            }
-            Step::Forget(now) => {
-                store.purge_queues(UnixMs(now)).await.unwrap();
-                model.forget(UnixMs(now));
-            }
-            Step::Reopen => store = open(Some(store)).await,
+impl StoreModel for Model {
+    type RandomWrite = RandomWrite;
+
+    async fn compare_commit(&mut self, store: &impl Store, writes: Vec<RandomWrite>) {
+        let (mut batch, mut expected) = (Vec::new(), Vec::new());
+        self.begin();
+        for random_write in writes {
+            let write = random_write.write(self);
+            expected.push(self.apply(write.clone()));
+            batch.push(write);
+            assert_eq!(self.invariant_violation(), None, "the model keeps the invariant");
         }
+        assert_eq!(store.commit_queues(&batch).await.unwrap(), expected, "{batch:#?}");
+    }
+
+    async fn compare_load(&mut self, store: &impl Store, now: UnixMs) {
+        let load = store.load_queues(now).await.unwrap();
+        let expected = self.load(now);
+        assert_eq!((load.tickets, load.matches, load.ratings), (expected.tickets, expected.matches, expected.ratings));
+        let all = store.list_finished_matches((UnixMs(0), MatchId::from_bytes([0; 16])), 100).await.unwrap();
+        assert_eq!(all, self.finished());
+        for n in 0..USERS {
+            let changes = store.read_rating_changes(user(n), SetId(1)).await.unwrap();
+            assert_eq!(changes, self.rating_changes(user(n), SetId(1)));
+        }
+    }
+
+    async fn purge_both(&mut self, store: &impl Store, now: UnixMs) {
+        store.purge_queues(now).await.unwrap();
+        self.purge(now);
     }
 }
 
-/// R1, R23.
+/// R1, R23: invariants and results equal the model's.
 #[test]
-fn memory_queues_as_the_model_does() {
-    let runtime = runtime();
-    let outcome = runner(1_000).run(&steps(), |steps| {
-        runtime.block_on(check(steps, async |before: Option<MemoryStore>| before.unwrap_or_default()));
-        Ok(())
-    });
-    outcome.unwrap();
+fn random_queue_writes_on_memory_equal_the_model() {
+    compare_memory::<Model>(1_000, steps());
 }
 
-/// R1, R23, and R2 without the kill: what was acknowledged is there after any reopening.
+/// R1, R23, and R2 without the kill: acknowledged writes are there after any reopening.
 #[test]
-fn sqlite_queues_as_the_model_does() {
-    let runtime = runtime();
-    let outcome = runner(60).run(&steps(), |steps| {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.db");
-        runtime.block_on(check(steps, async |before| reopened(&path, before).await));
-        Ok(())
-    });
-    outcome.unwrap();
+fn random_queue_writes_on_sqlite_equal_the_model() {
+    compare_sqlite::<Model>(60, steps());
 }
 
-/// R1, R23. Each reopening is another server.
+/// R1, R23: invariants and results equal the model's; each reopening is another replica.
 #[test]
-fn postgres_queues_as_the_model_does() {
-    let Some(shared) = shared("R23 of queues on Postgres") else { return };
-    let outcome = runner(60).run(&steps(), |steps| {
-        shared.runtime.block_on(async {
-            let mut number = 0;
-            let open = async |before| {
-                number += 1;
-                shared.server(number, before).await
-            };
-            check(steps, open).await;
-            let tables = "ticket, ticket_user, match, match_user, penalty, rating, queue_change, queue_lease, \
-                          connected_users, result, rating_change, feedback";
-            shared.empty(tables).await;
-        });
-        Ok(())
-    });
-    outcome.unwrap();
+fn random_queue_writes_on_postgres_equal_the_model() {
+    let tables = "ticket, ticket_user, match, match_user, penalty, rating, queue_change, queue_lease, \
+                  result, rating_change, score";
+    compare_postgres::<Model>("random_queue_writes_on_postgres_equal_the_model", 60, steps(), tables);
 }

@@ -1,4 +1,4 @@
-//! Servers that share a Postgres, each a process of its own: what is done at one is so at the other (R5, R9).
+//! Servers that share a Postgres, each a process: a change on one is visible on the others (R5, R9).
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use crate::support::database::{TestDatabase, create_test_database};
 use crate::support::server_process::{ServerProcess, TEST_TIMEOUT};
 use crate::support::test_server::{advertise_request, party_session};
 
-/// So many servers on one database, with one key.
+/// Servers on one database, with the same keys.
 pub(crate) struct Replicas {
     pub(crate) servers: Vec<ServerProcess>,
     _folder: tempfile::TempDir,
 }
 
 impl Replicas {
-    /// Started together, each with `arguments` more.
+    /// Starts `count` servers at once, with these additional arguments.
     pub(crate) fn start(database: &TestDatabase, count: usize, arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let key = folder.path().join("token-key").display().to_string();
@@ -32,17 +32,17 @@ impl Replicas {
     }
 }
 
-/// Asks again and again until the answer is right; says how long that took.
-pub(crate) async fn until(what: &str, mut right: impl AsyncFnMut() -> bool) -> Duration {
-    let begun = Instant::now();
-    while !right().await {
-        assert!(begun.elapsed() < TEST_TIMEOUT, "it never came about: {what}");
+/// Polls until the condition holds; returns the time that it took.
+pub(crate) async fn until(what: &str, mut is_done: impl AsyncFnMut() -> bool) -> Duration {
+    let started = Instant::now();
+    while !is_done().await {
+        assert!(started.elapsed() < TEST_TIMEOUT, "timed out waiting for: {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    begun.elapsed()
+    started.elapsed()
 }
 
-/// What a party finds at a server: connect data and open seats.
+/// Search results of a party on a server: connect data and open seats.
 pub(crate) async fn found(server: &ServerProcess, name: &str) -> Vec<(String, u32)> {
     let mut searching = server.client().await.search_session(1, party_session(&[(name, 0.0)]));
     let answer = searching.search().await.expect("search");
@@ -54,70 +54,73 @@ async fn next(events: &mut ReservationEvents) -> pb::ReservationEvent {
     tokio::time::timeout(TEST_TIMEOUT, events.next()).await.expect("in time").expect("an event")
 }
 
-/// R5, R9: advertised here, found, taken, told, kept alive and deleted there.
+/// R5, R9: an advertisement on one server is found, reserved, extended and deleted on the other; the host receives the
+/// events.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_done_at_one_server_is_so_at_the_other() {
-    let Some(database) = create_test_database("what_is_done_at_one_server_is_so_at_the_other").await else { return };
+async fn advertisement_on_one_server_is_served_by_the_other() {
+    let Some(database) = create_test_database("advertisement_on_one_server_is_served_by_the_other").await else {
+        return;
+    };
     let replicas = Replicas::start(&database, 2, &[]);
     let [here, there] = &replicas.servers[..] else { unreachable!() };
     let (connection, mut events) = here.client().await.open_stream().await.expect("open");
     let mut advertised = connection.advertise(advertise_request(&[("host", 0.0)], 3)).await.expect("advertise");
     let expected = vec![("host:7777".to_owned(), 3)];
-    assert_eq!(found(here, "guest").await, expected, "one's own is found at once");
-    until("found at the other", async || found(there, "guest").await == expected).await;
+    assert_eq!(found(here, "guest").await, expected, "the first server finds its own advertisement at once");
+    until("found on the other server", async || found(there, "guest").await == expected).await;
 
     let mut searching = there.client().await.search_session(1, party_session(&[("guest", 0.0), ("friend", 0.0)]));
     searching.search().await.expect("search");
     let reserved = searching.reserve(advertised.id()).await.expect("reserve");
-    let heard = next(&mut events).await;
-    assert_eq!(heard.state(), pb::ReservationState::Held);
-    assert_eq!(heard.reservation.as_ref().unwrap().seats, 2);
-    until("taken at the first", async || found(here, "other").await == [("host:7777".to_owned(), 1)]).await;
+    let event = next(&mut events).await;
+    assert_eq!(event.state(), pb::ReservationState::Held);
+    assert_eq!(event.reservation.as_ref().unwrap().seats, 2);
+    until("reserved on the first server", async || found(here, "other").await == [("host:7777".to_owned(), 1)]).await;
 
     reserved.release().await.expect("release");
     assert_eq!(next(&mut events).await.state(), pb::ReservationState::Released);
 
-    // The host's next heartbeats come to the other server, as a balancer would have it.
+    // The host's next heartbeats reach the other server, as behind a load balancer.
     let stub = there.client().await;
-    let beat = pb::MatchmakingUpdateAdvertisementRequest {
+    let heartbeat = pb::MatchmakingUpdateAdvertisementRequest {
         advertisement_id: advertised.id().into(),
         advertisement_token: advertised.token().to_vec(),
         time_to_live_ms: Some(600_000),
         ..Default::default()
     };
-    let answer = stub.update_advertisement(beat).await.expect("heartbeat");
+    let answer = stub.update_advertisement(heartbeat).await.expect("heartbeat");
     assert!(500_000 < answer.expires_in_ms, "{}", answer.expires_in_ms);
-    advertised.heartbeat().await.expect("and to the first again");
+    advertised.heartbeat().await.expect("heartbeat on the first server again");
 
     let delete = pb::MatchmakingDeleteAdvertisementRequest {
         advertisement_id: advertised.id().into(),
         advertisement_token: advertised.token().to_vec(),
     };
     stub.delete_advertisement(delete).await.expect("delete");
-    until("gone at the first", async || found(here, "guest").await.is_empty()).await;
-    let late = advertised.heartbeat().await.expect_err("deleted at one, it stays deleted at the other");
+    until("deleted on the first server", async || found(here, "guest").await.is_empty()).await;
+    let late = advertised.heartbeat().await.expect_err("deleted on one server, it is deleted on the other");
     assert_eq!(late.code(), Some(Code::FailedPrecondition), "{late}");
 }
 
-/// R8, R9: a server that starts later, or again, has it all.
+/// R8, R9: a server that starts later, or again, has all advertisements.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_comes_back_has_it_all() {
-    let Some(database) = create_test_database("a_server_that_comes_back_has_it_all").await else { return };
+async fn restarted_server_has_all_advertisements() {
+    let Some(database) = create_test_database("restarted_server_has_all_advertisements").await else { return };
     let mut replicas = Replicas::start(&database, 2, &[]);
     let client = replicas.servers[0].client().await;
     for n in 0..50 {
         client.advertise(advertise_request(&[(&format!("host {n}"), 0.0)], 3)).await.expect("advertise");
     }
     replicas.servers.swap_remove(0).kill();
-    until("all at the second", async || found(&replicas.servers[0], "guest").await.len() == 50).await;
+    until("all on the second server", async || found(&replicas.servers[0], "guest").await.len() == 50).await;
     let later = Replicas::start(&database, 1, &[]);
-    assert_eq!(found(&later.servers[0], "guest").await.len(), 50, "before it says that it serves");
+    assert_eq!(found(&later.servers[0], "guest").await.len(), 50, "loaded before the server reports that it is ready");
 }
 
-/// A server of one region's silos serves no other's.
+/// A server that is limited to some silos refuses others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_of_some_silos_serves_those() {
-    let Some(database) = create_test_database("a_server_of_some_silos_serves_those").await else { return };
+async fn server_with_silos_refuses_other_silos() {
+    let Some(database) = create_test_database("server_with_silos_refuses_other_silos").await else { return };
     let all = Replicas::start(&database, 1, &[]);
     let some = Replicas::start(&database, 1, &["--silos", "7,8"]);
     let advertise = async |server: &ServerProcess, silo: u64| {
@@ -125,9 +128,9 @@ async fn a_server_of_some_silos_serves_those() {
         request.session_composition.as_mut().unwrap().silo_id = Some(silo);
         server.client().await.advertise(request).await.map(drop)
     };
-    advertise(&all.servers[0], 7).await.expect("all are served");
-    advertise(&some.servers[0], 8).await.expect("one of its own");
-    let refused = advertise(&some.servers[0], 9).await.expect_err("another region's");
+    advertise(&all.servers[0], 7).await.expect("a server without a list serves all silos");
+    advertise(&some.servers[0], 8).await.expect("a silo of its list");
+    let refused = advertise(&some.servers[0], 9).await.expect_err("a silo that is not in the list");
     assert_eq!(refused.code(), Some(Code::InvalidArgument));
     assert_eq!(refused.fields()[0].field, "session_composition.silo_id");
 }

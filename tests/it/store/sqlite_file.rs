@@ -1,4 +1,4 @@
-//! The file under the SQLite store: who may have it, what it survives, and what it says when it cannot be used.
+//! SQLite store file: lock, permissions, schema versions, damage, and the error for each.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, Connection};
 use tempfile::TempDir;
 
-use crate::store::rows::{ad, ad_id, extend, put, reserve, seats};
+use crate::store::advert_rows::{ad, ad_id, extend, put, reserve, seats};
 
 fn file() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
@@ -26,25 +26,25 @@ async fn sql(path: &Path, text: &str) {
     connection.close().await.unwrap();
 }
 
-async fn refusal(path: &Path) -> StoreError {
-    SqliteStore::open(path).await.expect_err("it opened")
+async fn open_error(path: &Path) -> StoreError {
+    SqliteStore::open(path).await.expect_err("the file was opened")
 }
 
-/// R17.
+/// R17: a file is used by one server; the error names the file and the remedy.
 #[tokio::test]
-async fn a_second_server_is_refused_in_one_line() {
+async fn sqlite_file_in_use_is_refused_with_a_remedy() {
     let (_folder, path) = file();
     let first = SqliteStore::open(&path).await.unwrap();
-    let refused = refusal(&path).await;
+    let refused = open_error(&path).await;
     assert!(matches!(refused, StoreError::Locked(_)), "{refused}");
     let expected = format!("{} is in use by another server; stop that server or use another file", path.display());
     assert_eq!(refused.to_string(), expected);
     first.close().await;
-    assert!(SqliteStore::open(&path).await.is_ok(), "closing lets go");
+    assert!(SqliteStore::open(&path).await.is_ok(), "close releases the lock");
 }
 
 #[tokio::test]
-async fn no_verb_follows_close() {
+async fn sqlite_store_is_unavailable_after_close() {
     let (_folder, path) = file();
     let store = SqliteStore::open(&path).await.unwrap();
     store.commit(&[put(ad(1, 1, 1, "a"), 9, 1)]).await.unwrap();
@@ -52,43 +52,43 @@ async fn no_verb_follows_close() {
     store.close().await;
     assert!(matches!(store.commit(&[extend(1, 20, 2)]).await, Err(StoreError::Unavailable(_))));
     assert!(matches!(store.load_advertisements(UnixMs(2)).await, Err(StoreError::Unavailable(_))));
-    assert!(!path.with_extension("db-wal").exists(), "closing leaves one file");
+    assert!(!path.with_extension("db-wal").exists(), "close removes the log");
     let again = SqliteStore::open(&path).await.unwrap();
     assert_eq!(again.load_advertisements(UnixMs(2)).await.unwrap().len(), 1);
 }
 
-/// F8: durable is what it is asked to be, and nobody else may read it.
+/// F8: only the server's user may read the store files.
 #[cfg(unix)]
 #[tokio::test]
-async fn the_files_are_for_the_server_alone() {
+async fn sqlite_files_are_readable_by_the_server_only() {
     use std::os::unix::fs::PermissionsExt;
     let (folder, path) = file();
     let store = SqliteStore::open(&path).await.unwrap();
     store.commit(&[put(ad(1, 1, 1, "a"), 9, 1)]).await.unwrap();
-    let mut seen = 0;
+    let mut file_count = 0;
     for entry in std::fs::read_dir(folder.path()).unwrap() {
         let entry = entry.unwrap();
         assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{:?}", entry.file_name());
-        seen += 1;
+        file_count += 1;
     }
-    assert_eq!(seen, 4, "the database, its log, the log's index and the lock");
+    assert_eq!(file_count, 4, "the database, its log, the log's index and the lock");
 }
 
 #[tokio::test]
-async fn a_folder_that_is_not_there_is_named() {
+async fn sqlite_file_in_a_missing_folder_is_named() {
     let (folder, _) = file();
     let path = folder.path().join("no/such/a.db");
-    let refused = refusal(&path).await;
+    let refused = open_error(&path).await;
     assert!(matches!(&refused, StoreError::Unavailable(what) if what.contains("no/such")), "{refused}");
 }
 
-/// R12: a file of a newer server is not guessed at.
+/// R12: a file with a newer schema is refused.
 #[tokio::test]
-async fn a_newer_schema_is_refused_with_a_remedy() {
+async fn sqlite_file_with_a_newer_schema_is_refused_with_a_remedy() {
     let (_folder, path) = file();
     SqliteStore::open(&path).await.unwrap().close().await;
     sql(&path, "insert into _sqlx_migrations values (9999, 'later', current_timestamp, true, x'00', 1)").await;
-    let refused = refusal(&path).await;
+    let refused = open_error(&path).await;
     assert!(matches!(refused, StoreError::Incompatible(_)), "{refused}");
     let text = refused.to_string();
     assert!(text.contains("schema 9999") && text.contains("start the newer server"), "{text}");
@@ -96,24 +96,24 @@ async fn a_newer_schema_is_refused_with_a_remedy() {
 }
 
 #[tokio::test]
-async fn a_migration_of_another_text_is_refused_with_a_remedy() {
+async fn sqlite_file_with_a_different_migration_is_refused_with_a_remedy() {
     let (_folder, path) = file();
     SqliteStore::open(&path).await.unwrap().close().await;
     sql(&path, "update _sqlx_migrations set checksum = x'00'").await;
-    let refused = refusal(&path).await;
+    let refused = open_error(&path).await;
     assert!(matches!(&refused, StoreError::Incompatible(text) if text.contains("a different text")), "{refused}");
 }
 
-/// R4, F1: a caller that goes away neither undoes a batch nor leaves a transaction open for the next one to fall into.
+/// R4, F1: a cancelled commit neither undoes its batch nor leaves a transaction open.
 #[tokio::test]
-async fn a_caller_that_stops_waiting_changes_nothing() {
+async fn commit_that_is_cancelled_is_still_written() {
     let (_folder, path) = file();
     let store = SqliteStore::open(&path).await.unwrap();
     for n in 0..200_u32 {
         let batch = [put(ad(n, 1, 1, "a"), 9_000, 1), reserve(seats(n, n, 1, 500), 1)];
         {
             let mut commit = pin!(store.commit(&batch));
-            // Left behind after a different number of steps each time, and always before the answer is taken.
+            // Dropped after a different number of polls each time, before the answer is taken.
             for _ in 0..=n % 7 {
                 if commit.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
                     break;
@@ -131,7 +131,7 @@ async fn a_caller_that_stops_waiting_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn commits_that_meet_are_made_one_after_the_other() {
+async fn commits_on_one_sqlite_store_are_serialized() {
     let (_folder, path) = file();
     let store = std::sync::Arc::new(SqliteStore::open(&path).await.unwrap());
     let mut writers = tokio::task::JoinSet::new();
@@ -148,12 +148,12 @@ async fn commits_that_meet_are_made_one_after_the_other() {
     let stored = store.load_advertisements(UnixMs(2)).await.unwrap();
     assert_eq!(stored.len(), 20);
     let sinces: Vec<_> = stored.iter().map(|it| it.advertisement.advertised_since).collect();
-    assert!(sinces.iter().all(|since| *since == sinces[0]), "one writer was first for all: {sinces:?}");
+    assert!(sinces.iter().all(|since| *since == sinces[0]), "one writer's batch was first for all: {sinces:?}");
 }
 
-/// A batch larger than a statement may be, with every id twice.
+/// A batch larger than one statement's limit, with every id twice.
 #[tokio::test]
-async fn a_large_batch_is_one_transaction() {
+async fn commit_of_a_large_batch_is_one_transaction() {
     let (_folder, path) = file();
     let store = SqliteStore::open(&path).await.unwrap();
     let twice = (0..3_000).chain(0..3_000);
@@ -163,50 +163,51 @@ async fn a_large_batch_is_one_transaction() {
         let since = UnixMs(at as u64 % 3_000);
         assert_eq!(*outcome, WriteOutcome::Published { created: at < 3_000, advertised_since: since });
     }
-    let beats: Vec<AdvertWrite> = (0..3_000).map(|n| extend(n, 9_500, 2)).collect();
-    assert!(store.commit(&beats).await.unwrap().outcomes.iter().all(|outcome| *outcome == WriteOutcome::Applied));
-    let gone: Vec<AdvertWrite> = (0..2_999)
+    let heartbeats: Vec<AdvertWrite> = (0..3_000).map(|n| extend(n, 9_500, 2)).collect();
+    assert!(store.commit(&heartbeats).await.unwrap().outcomes.iter().all(|outcome| *outcome == WriteOutcome::Applied));
+    let deletes: Vec<AdvertWrite> = (0..2_999)
         .map(|n| AdvertWrite::Delete { advertisement_id: ad_id(n), tombstone_until: UnixMs(9_999) })
         .collect();
-    store.commit(&gone).await.unwrap();
+    store.commit(&deletes).await.unwrap();
     let stored = store.load_advertisements(UnixMs(3)).await.unwrap();
     assert_eq!((stored.len(), stored[0].expires_at), (1, UnixMs(9_500)));
-    // More than one round of forgetting.
+    // Several rounds of purging.
     store.purge(UnixMs(9_999)).await.unwrap();
     assert_eq!(store.commit(&[put(ad(0, 1, 4, "back"), 20_000, 4)]).await.unwrap().outcomes.len(), 1);
 }
 
-/// R16, in short: a file that is cut off, overwritten or flipped is refused or read whole, and never panics.
+/// R16, short version: a file that is cut off, overwritten or has flipped bits is refused or read unchanged, without a
+/// panic.
 #[tokio::test]
-async fn a_damaged_file_is_refused_with_a_remedy() {
+async fn sqlite_file_that_is_damaged_is_refused_with_a_remedy() {
     let (folder, path) = file();
     let store = SqliteStore::open(&path).await.unwrap();
     let batch: Vec<AdvertWrite> = (0..200).map(|n| put(ad(n, 2, 1, "sound and whole"), 9_000, 1)).collect();
     store.commit(&batch).await.unwrap();
     store.close().await;
-    let sound = std::fs::read(&path).unwrap();
+    let intact = std::fs::read(&path).unwrap();
     let expected = SqliteStore::open(&path).await.unwrap().load_advertisements(UnixMs(2)).await.unwrap();
 
-    let spoiled = folder.path().join("spoiled.db");
+    let damaged_path = folder.path().join("spoiled.db");
     let (mut refused, mut unharmed) = (0, 0);
     for case in 0..120_usize {
-        let mut bytes = sound.clone();
+        let mut bytes = intact.clone();
         match case % 3 {
-            0 => bytes.truncate(sound.len() * (case + 1) / 125),
-            1 => bytes[case * sound.len() / 120] ^= 1 << (case % 8),
-            _ => bytes[case * sound.len() / 121..].iter_mut().take(100).for_each(|byte| *byte = 0xff),
+            0 => bytes.truncate(intact.len() * (case + 1) / 125),
+            1 => bytes[case * intact.len() / 120] ^= 1 << (case % 8),
+            _ => bytes[case * intact.len() / 121..].iter_mut().take(100).for_each(|byte| *byte = 0xff),
         }
         for suffix in ["", "-wal", "-shm"] {
             let _ = std::fs::remove_file(folder.path().join(format!("spoiled.db{suffix}")));
         }
-        std::fs::write(&spoiled, bytes).unwrap();
-        let loaded = match SqliteStore::open(&spoiled).await {
+        std::fs::write(&damaged_path, bytes).unwrap();
+        let loaded = match SqliteStore::open(&damaged_path).await {
             Ok(store) => store.load_advertisements(UnixMs(2)).await,
             Err(error) => Err(error),
         };
         match loaded {
             Ok(loaded) => {
-                assert_eq!(loaded, expected, "case {case}: believed");
+                assert_eq!(loaded, expected, "case {case}: accepted");
                 unharmed += 1;
             }
             Err(error) => {
@@ -215,30 +216,30 @@ async fn a_damaged_file_is_refused_with_a_remedy() {
             }
         }
     }
-    // Flips in pages that nothing is on harm nothing; most cases do harm.
+    // Flips in unused pages have no effect; most cases are refused.
     assert!(60 < refused, "{refused} refused, {unharmed} unharmed");
 }
 
-/// R16: a flipped byte of a payload is found, and the row's place is named.
+/// R16: a flipped byte in a row is detected, and the error names table and column.
 #[tokio::test]
-async fn a_corrupt_row_names_its_table_and_column() {
+async fn sqlite_row_corruption_names_table_and_column() {
     let cases = [
         ("update advertisement set body = replace(body, '7', '8')", "advertisement", "checksum"),
         ("update advertisement set join_seats = 9", "advertisement", "checksum"),
         ("update reservation set deadline_ms = deadline_ms + 1", "reservation", "checksum"),
         ("update reservation set seats = 2", "reservation", "checksum"),
     ];
-    for (spoil, expected_table, expected_column) in cases {
+    for (damage, expected_table, expected_column) in cases {
         let (_folder, path) = file();
         let store = SqliteStore::open(&path).await.unwrap();
         store.commit(&[put(ad(1, 3, 1, "a"), 9_000, 1), reserve(seats(1, 1, 1, 500), 1)]).await.unwrap();
         store.close().await;
-        sql(&path, spoil).await;
+        sql(&path, damage).await;
         match SqliteStore::open(&path).await.unwrap().load_advertisements(UnixMs(2)).await {
             Err(StoreError::CorruptRow { table, column, .. }) => {
-                assert_eq!((table, column), (expected_table, expected_column), "{spoil}");
+                assert_eq!((table, column), (expected_table, expected_column), "{damage}");
             }
-            other => panic!("{spoil}: {other:?}"),
+            other => panic!("{damage}: {other:?}"),
         }
     }
 }

@@ -11,8 +11,10 @@ use fireteam::store::{Store, StoreError};
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, Connection};
 
-use crate::store::queue_rows::{Fates, enter, match_id, move_on, over, play, propose, rating, then, ticket, user};
-use crate::store::rows::{ad, put};
+use crate::store::advert_rows::{ad, put};
+use crate::store::queue_rows::{
+    TransitionEffects, ended_stage, enter, match_id, new_match, next_version, propose, rating, ticket, transition, user,
+};
 
 async fn sql(path: &Path, text: &str) {
     let mut connection = SqliteConnection::connect(&format!("sqlite:{}", path.display())).await.unwrap();
@@ -52,9 +54,9 @@ async fn ratings_survive_a_reopened_file() {
     assert_eq!((ratings[1].satisfaction.feedback_count, ratings[1].satisfaction.feedback_sum), (1, 4));
 }
 
-/// R16: a flipped bit in any row of the queues is found by whoever reads it, and named.
+/// R16: a flipped bit in any row of the queues is detected, and the error names table and column.
 #[tokio::test]
-async fn a_corrupt_row_of_queues_names_its_table_and_column() {
+async fn queue_row_corruption_names_table_and_column() {
     let folder = tempfile::tempdir().unwrap();
     let cases = [
         ("update ticket set body = replace(body, '2', '3')", "ticket", "checksum"),
@@ -65,32 +67,35 @@ async fn a_corrupt_row_of_queues_names_its_table_and_column() {
         ("update match_user set match_id = x'01020304050607080102030405060708'", "match_user", "checksum"),
         ("update penalty set cooldown_until_ms = 0", "penalty", "checksum"),
     ];
-    for (n, (spoil, table, column)) in cases.into_iter().enumerate() {
+    for (n, (damage, table, column)) in cases.into_iter().enumerate() {
         let path = folder.path().join(format!("{n}.db"));
         let store = SqliteStore::open(&path).await.unwrap();
-        let (first, second) = (play(1, 1, &[(1, &[1])]), play(2, 1, &[(2, &[2])]));
-        let fails = then(&second, over(fireteam::domain::lifecycle::MatchEndReason::Declined));
-        let fails = move_on(fails, &Fates { returns: vec![(2, 50)], punished: vec![2], ..Fates::default() });
+        let (first, second) = (new_match(1, 1, &[(1, &[1])]), new_match(2, 1, &[(2, &[2])]));
+        let failed = next_version(&second, ended_stage(fireteam::domain::lifecycle::MatchEndReason::Declined));
+        let failed = transition(
+            failed,
+            &TransitionEffects { requeued: vec![(2, 50)], penalized: vec![2], ..TransitionEffects::default() },
+        );
         let all = [
             enter(ticket(1, 1, &[1]), 50, 0),
             enter(ticket(2, 1, &[2]), 50, 0),
             propose(first, 1),
             propose(second, 1),
-            fails,
+            failed,
             QueueWrite::ImportRatings { rows: vec![rating(1, 1, 1.5)] },
         ];
         store.commit_queues(&all).await.unwrap();
         drop(store);
-        sql(&path, spoil).await;
+        sql(&path, damage).await;
         let store = SqliteStore::open(&path).await.unwrap();
-        // What is not loaded is asked for by whoever enters.
+        // Rows that are not loaded are read by an enter.
         let refused = match store.load_queues(UnixMs(1)).await {
             Err(refused) => refused,
             Ok(_) => store.commit_queues(&[enter(ticket(9, 2, &[1, 2]), 50, 0)]).await.unwrap_err(),
         };
         match refused {
             StoreError::CorruptRow { table: found, column: at, .. } => assert_eq!((found, at), (table, column)),
-            other => panic!("{spoil}: {other}"),
+            other => panic!("{damage}: {other}"),
         }
     }
 }

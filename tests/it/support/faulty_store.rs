@@ -41,11 +41,11 @@ pub(crate) struct FaultyStore {
 
 impl Default for FaultyStore {
     fn default() -> Self {
-        let (came, may_pass) = (watch::Sender::new(0), watch::Sender::new(u64::MAX));
+        let (received, may_pass) = (watch::Sender::new(0), watch::Sender::new(u64::MAX));
         Self {
             inner: MemoryStore::new(),
             adverts_unavailable: AtomicBool::new(false),
-            queue_batches_received: came,
+            queue_batches_received: received,
             queue_batches_allowed: may_pass,
         }
     }
@@ -65,7 +65,11 @@ impl FaultyStore {
     /// Waits until a queue batch is paused.
     pub(crate) async fn wait_for_paused_batch(&self) {
         let passed = *self.queue_batches_allowed.borrow();
-        self.queue_batches_received.subscribe().wait_for(|came| passed < *came).await.expect("the sender exists");
+        self.queue_batches_received
+            .subscribe()
+            .wait_for(|received| passed < *received)
+            .await
+            .expect("the sender exists");
     }
 
     /// Commits the paused queue batch and waits until the next one is paused.

@@ -1,4 +1,4 @@
-//! Small things to put into a store, so that the store's tests read as what they are about.
+//! Builders of advertisements, reservations and writes for store tests.
 
 use std::sync::Arc;
 
@@ -8,24 +8,24 @@ use fireteam::domain::session::{Player, Session};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::{AdvertWrite, Reservation, ReservationState};
 
-/// The advertisement called `n`.
+/// Advertisement id `n`.
 pub(crate) fn ad_id(n: u32) -> AdvertisementId {
-    AdvertisementId::from_bytes(name(1, n))
+    AdvertisementId::from_bytes(id_bytes(1, n))
 }
 
-/// The reservation called `n`.
+/// Reservation id `n`.
 pub(crate) fn seat_id(n: u32) -> ReservationId {
-    ReservationId::from_bytes(name(2, n))
+    ReservationId::from_bytes(id_bytes(2, n))
 }
 
-fn name(kind: u8, n: u32) -> [u8; 16] {
+fn id_bytes(kind: u8, n: u32) -> [u8; 16] {
     let mut bytes = [kind; 16];
     bytes[12..].copy_from_slice(&n.to_be_bytes());
     bytes
 }
 
-/// Advertisement `n` with so many open seats, which says `word`.
-pub(crate) fn ad(n: u32, join_seats: u16, since: u64, word: &str) -> Arc<Advertisement> {
+/// Advertisement `n` with `join_seats` open seats and `text` as connect data.
+pub(crate) fn ad(n: u32, join_seats: u16, since: u64, text: &str) -> Arc<Advertisement> {
     let user = UserKey::from_name(&format!("host {n}"));
     let session = Session {
         silo: SiloId(u64::MAX - 1),
@@ -43,11 +43,11 @@ pub(crate) fn ad(n: u32, join_seats: u16, since: u64, word: &str) -> Arc<Adverti
         ruleset_hash: RulesetHash(u32::MAX),
         session,
         allowed_ranges: Vec::new(),
-        connect_data: word.as_bytes().to_vec(),
+        connect_data: text.as_bytes().to_vec(),
     })
 }
 
-/// Publishes; confirms and settles nothing.
+/// A publish that confirms and joins no reservation.
 pub(crate) fn put(advertisement: Arc<Advertisement>, expires: u64, now: u64) -> AdvertWrite {
     AdvertWrite::Publish {
         advertisement,
@@ -58,7 +58,7 @@ pub(crate) fn put(advertisement: Arc<Advertisement>, expires: u64, now: u64) -> 
     }
 }
 
-/// A heartbeat; confirms and settles nothing.
+/// A heartbeat that confirms and joins no reservation.
 pub(crate) fn extend(n: u32, expires: u64, now: u64) -> AdvertWrite {
     AdvertWrite::ExtendTtl {
         advertisement_id: ad_id(n),
@@ -69,20 +69,20 @@ pub(crate) fn extend(n: u32, expires: u64, now: u64) -> AdvertWrite {
     }
 }
 
-/// Reservation `n` of seats in advertisement `ad`, as it is asked for.
+/// A request for reservation `n` of seats in advertisement `ad`.
 pub(crate) fn seats(n: u32, ad: u32, seats: u16, until: u64) -> Reservation {
     Reservation {
         id: seat_id(n),
         advertisement_id: ad_id(ad),
         seats,
-        users: vec![UserKey::from_bytes([3; 16]), UserKey::from_bytes(name(4, n))],
+        users: vec![UserKey::from_bytes([3; 16]), UserKey::from_bytes(id_bytes(4, n))],
         request_digest: [seats as u8; 16],
         state: ReservationState::Held,
         deadline: UnixMs(until),
     }
 }
 
-/// Takes them.
+/// A write that makes the reservation.
 pub(crate) fn reserve(reservation: Reservation, now: u64) -> AdvertWrite {
     AdvertWrite::ReserveSeats { reservation, now: UnixMs(now) }
 }

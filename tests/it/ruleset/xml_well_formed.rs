@@ -1,10 +1,10 @@
-//! What is XML and what is not, judged by another parser on thousands of damaged files.
+//! XML well-formedness: compared with another parser on thousands of damaged files.
 
 use fireteam::rules::bundled::BUNDLED_FILES;
 use fireteam::rules::xml;
 use proptest::prelude::*;
 
-/// Pieces that damage a file where it hurts.
+/// Pieces of XML syntax to damage a file with.
 const PIECES: [&str; 40] = [
     "<",
     ">",
@@ -48,25 +48,26 @@ const PIECES: [&str; 40] = [
     "<a\u{a0}b='1'/>",
 ];
 
-/// What we refuse though it is XML: see `rules/xml.rs`.
+/// Well-formed XML that the parser refuses on purpose; see `src/rules/xml.rs`.
 fn is_refused_by_choice(text: &str) -> bool {
-    let strange_name = |name: &str| !name.is_ascii() || name.contains(':');
+    let unsupported_name = |name: &str| !name.is_ascii() || name.contains(':');
     let document = roxmltree::Document::parse(text);
-    let strange = document.is_ok_and(|document| {
+    let has_unsupported_name = document.is_ok_and(|document| {
         document.descendants().filter(|node| node.is_element()).any(|node| {
-            strange_name(node.tag_name().name()) || node.attributes().any(|attribute| strange_name(attribute.name()))
+            unsupported_name(node.tag_name().name())
+                || node.attributes().any(|attribute| unsupported_name(attribute.name()))
         })
     });
-    strange || text.contains("xmlns") || text.contains("<!DOCTYPE")
+    has_unsupported_name || text.contains("xmlns") || text.contains("<!DOCTYPE")
 }
 
 #[track_caller]
 fn compare(text: &str) {
-    let judged = roxmltree::Document::parse(text);
-    match (xml::parse_document(text), &judged) {
+    let reference = roxmltree::Document::parse(text);
+    match (xml::parse_document(text), &reference) {
         (Ok(_), Ok(_)) | (Err(_), Err(_)) => {}
         (Ok(_), Err(error)) => panic!("accepted, though {error}:\n{text}"),
-        // The judge does not look into the XML declaration, and takes instructions.
+        // The other parser does not check the XML declaration, and accepts processing instructions.
         (Err(mistake), Ok(_)) if ["XML declaration", "instruction"].iter().any(|it| mistake.problem.contains(it)) => {}
         (Err(mistake), Ok(_)) => assert!(
             is_refused_by_choice(text),
@@ -76,16 +77,16 @@ fn compare(text: &str) {
     }
 }
 
-/// A small file, so that damage is near something that matters.
+/// A small file, so that damage is likely to be near syntax.
 const SMALL: &str = "<?xml version='1.0'?>\n<!-- a --><Ruleset Name='a &amp; b' SetId=\"1\">\n <A b='1' c=\"2\"/>\n \
                      <B>t &lt; &#65;<![CDATA[ < ]]></B></Ruleset>\n<!-- z -->\n";
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A piece is put in, or bytes are cut out, at up to four places.
+    /// Inserts a piece or removes characters at up to four places.
     #[test]
-    fn damaged_files_are_judged_alike(
+    fn xml_parser_agrees_with_the_reference_on_damaged_files(
         damage in proptest::collection::vec((any::<prop::sample::Index>(), 0..PIECES.len(), 0_usize..4), 1..=4),
     ) {
         compare(&damaged(SMALL, &damage));
@@ -95,9 +96,9 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The same with the shipped files; and whatever comes out, it never ends the program.
+    /// The same with the shipped files; diagnostics never panic.
     #[test]
-    fn damaged_rulesets_are_judged_alike(
+    fn xml_parser_agrees_with_the_reference_on_damaged_rulesets(
         file in 0..BUNDLED_FILES.len(),
         damage in proptest::collection::vec((any::<prop::sample::Index>(), 0..PIECES.len(), 0_usize..4), 1..=4),
     ) {

@@ -1,4 +1,4 @@
-//! What a store should do, in the most obvious way: lists, and a loop for every question. Knows no store.
+//! Reference model of the advertisement store: lists and plain loops. Shares no code with a store.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ fn stored(advertisement: Arc<Advertisement>, expires: UnixMs) -> StoredAdvertise
     }
 }
 
-/// Advertisements hold their reservations; tombstones are pairs.
+/// Advertisements with their reservations; tombstones as pairs.
 #[derive(Default)]
 pub(crate) struct Model {
     ads: Vec<StoredAdvertisement>,
@@ -30,18 +30,18 @@ pub(crate) struct Model {
 
 impl Model {
     pub(crate) fn commit(&mut self, batch: &[AdvertWrite]) -> Vec<WriteOutcome> {
-        batch.iter().map(|write| self.one(write.clone())).collect()
+        batch.iter().map(|write| self.apply(write.clone())).collect()
     }
 
     pub(crate) fn load(&mut self, now: UnixMs) -> Vec<StoredAdvertisement> {
         self.ads.retain(|ad| now < ad.expires_at);
-        self.forget(now);
+        self.purge(now);
         self.ads.sort_by_key(|ad| ad.advertisement.id);
         self.ads.iter_mut().for_each(|ad| ad.reservations.sort_by_key(|reservation| reservation.id));
         self.ads.clone()
     }
 
-    pub(crate) fn forget(&mut self, now: UnixMs) {
+    pub(crate) fn purge(&mut self, now: UnixMs) {
         self.tombstones.retain(|(_, until)| now < *until);
         for ad in &mut self.ads {
             ad.reservations.retain(|reservation| reservation.state != State::Ended || now < reservation.deadline);
@@ -49,17 +49,17 @@ impl Model {
     }
 
     #[expect(clippy::too_many_lines, reason = "one case after another")]
-    fn one(&mut self, write: AdvertWrite) -> WriteOutcome {
+    fn apply(&mut self, write: AdvertWrite) -> WriteOutcome {
         match write {
             AdvertWrite::Publish {
                 advertisement,
                 expires_at: expires,
                 confirmed_reservations: confirmed,
-                joined_reservations: settled,
+                joined_reservations: joined,
                 now,
             } => {
                 let id = advertisement.id;
-                if self.tombstones.iter().any(|(buried, until)| *buried == id && now < *until) {
+                if self.tombstones.iter().any(|(deleted, until)| *deleted == id && now < *until) {
                     return WriteOutcome::Tombstoned;
                 }
                 let outcome = match self.ad(id) {
@@ -77,26 +77,26 @@ impl Model {
                         WriteOutcome::Published { created: true, advertised_since: since }
                     }
                 };
-                self.mark(id, &confirmed, &settled, now);
+                self.update_reservations(id, &confirmed, &joined, now);
                 outcome
             }
             AdvertWrite::ExtendTtl {
                 advertisement_id: id,
                 expires_at: expires,
                 confirmed_reservations: confirmed,
-                joined_reservations: settled,
+                joined_reservations: joined,
                 now,
             } => {
                 let Some(ad) = self.ad(id) else { return WriteOutcome::NotFound };
                 if ad.expires_at < expires {
                     ad.expires_at = expires;
                 }
-                self.mark(id, &confirmed, &settled, now);
+                self.update_reservations(id, &confirmed, &joined, now);
                 WriteOutcome::Applied
             }
             AdvertWrite::Delete { advertisement_id: id, tombstone_until } => {
                 self.ads.retain(|ad| ad.advertisement.id != id);
-                match self.tombstones.iter_mut().find(|(buried, _)| *buried == id) {
+                match self.tombstones.iter_mut().find(|(deleted, _)| *deleted == id) {
                     Some((_, until)) if tombstone_until <= *until => {}
                     Some((_, until)) => *until = tombstone_until,
                     None => self.tombstones.push((id, tombstone_until)),
@@ -108,14 +108,14 @@ impl Model {
                 WriteOutcome::Applied
             }
             AdvertWrite::ReserveSeats { reservation, now } => self.reserve(reservation, now),
-            AdvertWrite::EndReservation { reservation_id: id, advertisement_id, purge_at: forget_at } => {
+            AdvertWrite::EndReservation { reservation_id: id, advertisement_id, purge_at } => {
                 let Some(ad) = self.ad(advertisement_id) else { return WriteOutcome::NotFound };
                 match ad.reservations.iter_mut().find(|reservation| reservation.id == id) {
                     None => WriteOutcome::NotFound,
                     Some(reservation) => {
                         if reservation.state != State::Ended {
                             reservation.state = State::Ended;
-                            reservation.deadline = forget_at;
+                            reservation.deadline = purge_at;
                         }
                         WriteOutcome::Applied
                     }
@@ -156,14 +156,20 @@ impl Model {
         WriteOutcome::SeatsReserved { reservation: wanted, is_replay: false }
     }
 
-    fn mark(&mut self, id: AdvertisementId, confirmed: &[ReservationId], settled: &[ReservationId], now: UnixMs) {
+    fn update_reservations(
+        &mut self,
+        id: AdvertisementId,
+        confirmed: &[ReservationId],
+        joined: &[ReservationId],
+        now: UnixMs,
+    ) {
         let Some(ad) = self.ad(id) else { return };
         for reservation in &mut ad.reservations {
             let held = reservation.state == State::Held && now < reservation.deadline;
             if confirmed.contains(&reservation.id) && held {
                 reservation.state = State::Confirmed;
             }
-            if settled.contains(&reservation.id) && reservation.state != State::Ended {
+            if joined.contains(&reservation.id) && reservation.state != State::Ended {
                 reservation.state = State::Ended;
                 reservation.deadline = UnixMs(now.0 + ENDED_RESERVATION_RETENTION_MS);
             }

@@ -1,0 +1,103 @@
+//! Random sequences of advertisement writes: every store gives the results of the model (R23).
+
+use fireteam::domain::id::ReservationId;
+use fireteam::domain::time::UnixMs;
+use fireteam::store::{AdvertVersion, AdvertWrite, ENDED_RESERVATION_RETENTION_MS, Store};
+use proptest::prelude::*;
+
+use crate::store::advert_model::Model;
+use crate::store::advert_rows::{ad, ad_id, extend, put, reserve, seat_id, seats};
+use crate::store::sequence_runner::{Step, StoreModel, compare_memory, compare_postgres, compare_sqlite};
+
+/// Few ids and few times, so that writes often conflict.
+fn write() -> impl Strategy<Value = AdvertWrite> {
+    let (n, r, now) = (0..3_u32, 0..5_u32, 0..60_u64);
+    let ids = prop::collection::vec((0..5_u32).prop_map(seat_id), 0..3);
+    let reservation_ids = (ids.clone(), ids);
+    fn with_reservation_ids(
+        write: AdvertWrite,
+        (confirmed_ids, joined_ids): (Vec<ReservationId>, Vec<ReservationId>),
+    ) -> AdvertWrite {
+        match write {
+            AdvertWrite::Publish { advertisement, expires_at: expires, now, .. } => AdvertWrite::Publish {
+                advertisement,
+                expires_at: expires,
+                confirmed_reservations: confirmed_ids,
+                joined_reservations: joined_ids,
+                now,
+            },
+            AdvertWrite::ExtendTtl { advertisement_id: id, expires_at: expires, now, .. } => AdvertWrite::ExtendTtl {
+                advertisement_id: id,
+                expires_at: expires,
+                confirmed_reservations: confirmed_ids,
+                joined_reservations: joined_ids,
+                now,
+            },
+            other => other,
+        }
+    }
+    prop_oneof![
+        5 => (n.clone(), 0..5_u16, now.clone(), 0..60_u64, reservation_ids.clone(), "[a-c]").prop_map(
+            |(n, open, now, more, reservation_ids, text)| with_reservation_ids(put(ad(n, open, now, &text), now + more, now), reservation_ids)
+        ),
+        3 => (n.clone(), now.clone(), 0..60_u64, reservation_ids)
+            .prop_map(|(n, now, more, reservation_ids)| with_reservation_ids(extend(n, now + more, now), reservation_ids)),
+        1 => (n.clone(), 0..60_u64).prop_map(|(n, until)| AdvertWrite::Delete { advertisement_id: ad_id(n), tombstone_until: UnixMs(until) }),
+        2 => (n.clone(), now.clone()).prop_map(|(n, now)| AdvertWrite::Expire { advertisement_id: ad_id(n), now: UnixMs(now), expected_version: None }),
+        6 => (r.clone(), n.clone(), 1..4_u16, now, 0..60_u64)
+            .prop_map(|(r, n, count, now, more)| reserve(seats(r, n, count, now + more), now)),
+        2 => (r, n, 0..60_u64).prop_map(|(r, n, at)| {
+            AdvertWrite::EndReservation { reservation_id: seat_id(r), advertisement_id: ad_id(n), purge_at: UnixMs(at) }
+        }),
+    ]
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step<AdvertWrite>>> {
+    let moment = prop_oneof![4 => 0..60_u64, 1 => Just(ENDED_RESERVATION_RETENTION_MS + 70)];
+    let step = prop_oneof![
+        10 => prop::collection::vec(write(), 1..12).prop_map(Step::Commit),
+        1 => moment.clone().prop_map(Step::Load),
+        1 => moment.prop_map(Step::Purge),
+        1 => Just(Step::Reopen),
+    ];
+    prop::collection::vec(step, 1..20)
+}
+
+impl StoreModel for Model {
+    type RandomWrite = AdvertWrite;
+
+    async fn compare_commit(&mut self, store: &impl Store, batch: Vec<AdvertWrite>) {
+        assert_eq!(store.commit(&batch).await.unwrap().outcomes, self.commit(&batch));
+    }
+
+    async fn compare_load(&mut self, store: &impl Store, now: UnixMs) {
+        let mut stored = store.load_advertisements(now).await.unwrap();
+        // Fields that only a store shared by replicas sets.
+        stored.iter_mut().for_each(|it| (it.version, it.is_heartbeat_owner) = (AdvertVersion::default(), false));
+        assert_eq!(stored, self.load(now));
+    }
+
+    async fn purge_both(&mut self, store: &impl Store, now: UnixMs) {
+        store.purge(now).await.unwrap();
+        self.purge(now);
+    }
+}
+
+/// R23: results equal the model's.
+#[test]
+fn random_advert_writes_on_memory_equal_the_model() {
+    compare_memory::<Model>(2_000, steps());
+}
+
+/// R23, and R2 without the kill: acknowledged writes are there after any reopening.
+#[test]
+fn random_advert_writes_on_sqlite_equal_the_model() {
+    compare_sqlite::<Model>(60, steps());
+}
+
+/// R23: results equal the model's; each reopening is another replica.
+#[test]
+fn random_advert_writes_on_postgres_equal_the_model() {
+    let name = "random_advert_writes_on_postgres_equal_the_model";
+    compare_postgres::<Model>(name, 60, steps(), "advertisement, reservation, change");
+}
