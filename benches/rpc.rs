@@ -1,12 +1,12 @@
 //! Goals PR1 to PR6, and PH1: what the server adds to what tonic costs, with server and clients in processes of their own.
 
-mod asks;
-pub(crate) mod child;
-mod delay;
 mod echo;
-mod headline;
 mod load;
-mod queue;
+mod match_notification;
+mod messages;
+mod one_machine;
+pub(crate) mod server_process;
+mod update_visibility;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use prost::Message;
 
 use crate::harness::{ROUNDS, machine, median, report};
 
-use asks::{CONNECT, Hosts, SEARCH, UPDATE, alone, blobs, enveloped, is_updated, searches};
-use child::{Child, LOCKED, header};
 use load::{Cost, Target, call, channel, one_by_one, open, raw_one_by_one, streamed, unary};
+use messages::{CONNECT, Hosts, SEARCH, UPDATE, alone, blobs, enveloped, is_updated, searches};
+use server_process::{Child, LOCKED, header};
 
 const ECHO: &str = "/bench.Echo/Unary";
 const ECHO_STREAM: &str = "/bench.Echo/Stream";
@@ -66,14 +66,14 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
             idle().await;
         }
         if wanted("DELAY") {
-            delay::run().await;
+            update_visibility::run().await;
         }
         if wanted("TOLD") || wanted("ASSIGN") {
-            queue::run(wanted).await;
+            match_notification::run(wanted).await;
         }
         if wanted("PH1") {
-            match crate::shared::database() {
-                Some(url) => headline::run(&url).await,
+            match crate::store_postgres::database() {
+                Some(url) => one_machine::run(&url).await,
                 None => println!("SKIPPED: PH1: set FIRETEAM_BENCH_POSTGRES to a database to fill"),
             }
         }

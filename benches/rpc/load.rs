@@ -14,7 +14,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status, Streaming};
 
 use crate::harness::{clock, quantile_of};
-use crate::rpc::child::Child;
+use crate::rpc::server_process::Child;
 
 /// Messages as bytes.
 #[derive(Clone, Copy, Debug, Default)]

@@ -9,8 +9,8 @@ use tokio::net::TcpSocket;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::fate::Fate;
-use crate::wire::{
+use crate::connection_outcome::Fate;
+use crate::raw_http2::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, Heard, NEWEST, PING, PRIORITY, RST_STREAM, SETTINGS, UNKNOWN,
     WINDOW_UPDATE, call, drain, frame, header, header_to_remember, listen, opening, opening_with, whole_call, write,
 };

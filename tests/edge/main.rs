@@ -5,25 +5,25 @@
 #[cfg(test)]
 mod attack;
 #[cfg(test)]
-mod attackers;
+mod attacker_process;
 #[cfg(test)]
-mod bystander;
+mod connection_flood;
 #[cfg(test)]
-mod defaults;
+mod connection_outcome;
 #[cfg(test)]
-mod fate;
+mod control_process;
 #[cfg(test)]
-mod figures;
+mod greedy_callers;
 #[cfg(test)]
-mod flood;
+mod http2_attacks;
 #[cfg(test)]
-mod frames;
+mod library_defaults;
 #[cfg(test)]
-mod greedy;
+mod raw_http2;
 #[cfg(test)]
-mod victim;
+mod report;
 #[cfg(test)]
-mod wire;
+mod server_under_attack;
 
 /// Test support that this binary shares with tests/it.
 #[cfg(test)]

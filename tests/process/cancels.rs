@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use fireteam_client::{Client, Error, pb};
 
-use crate::figures::{Chapter, Dice, scaled};
-use crate::fleet::{Fleet, client};
+use crate::cluster::{Fleet, client};
 use crate::history::History;
-use crate::rival::{LONG_MS, Rival, SEATS, SILOS};
+use crate::load_client::{LONG_MS, Rival, SEATS, SILOS};
+use crate::report::{Chapter, Dice, scaled};
 use crate::support::database::{TestDatabase, create_test_database};
 use crate::support::party::{advertise_request, party_session};
 

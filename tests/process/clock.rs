@@ -8,8 +8,8 @@ use std::time::Duration;
 use fireteam_client::pb;
 use tokio::time::Instant;
 
-use crate::figures::{Chapter, percentile, scaled};
-use crate::fleet::Fleet;
+use crate::cluster::Fleet;
+use crate::report::{Chapter, percentile, scaled};
 use crate::support::database::create_test_database;
 use crate::support::party::{advertise_request, party_session};
 

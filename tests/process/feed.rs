@@ -6,13 +6,13 @@ use fireteam_client::pb;
 use sqlx::{Connection as _, Executor as _};
 use tokio::time::Instant;
 
-use crate::figures::{Chapter, percentile, scale, scaled};
-use crate::fleet::Fleet;
-use crate::rival::LONG_MS;
+use crate::cluster::Fleet;
+use crate::load_client::LONG_MS;
+use crate::report::{Chapter, percentile, scale, scaled};
 use crate::support::database::create_test_database;
 use crate::support::party::{advertise_request, party_session};
 use crate::support::server_process::TEST_TIMEOUT;
-use crate::tables::Tables;
+use crate::table_checks::Tables;
 
 /// Updates that are timed in the short form.
 const UPDATES: usize = 300;
@@ -90,7 +90,7 @@ async fn what_is_changed_here_is_found_there() {
     late_commit(&mut chapter, &database, &fleet, &sessions).await;
     if !chapter.is_enough() {
         chapter.all_violated(Tables::read(&database).await.pictures(&fleet).await);
-        chapter.all_violated(crate::audit::differences(&fleet).await);
+        chapter.all_violated(crate::consistency::differences(&fleet).await);
     }
     chapter.end();
 }

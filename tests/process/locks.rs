@@ -9,11 +9,11 @@ use sqlx::PgConnection;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::apart::{Apart, FAR, Network, network};
-use crate::figures::{Chapter, until};
-use crate::fleet::Fleet;
+use crate::cluster::Fleet;
+use crate::load_client::{LONG_MS, SEATS};
+use crate::netns::{Apart, FAR, Network, network};
 use crate::proxy::{Behind, COMMIT, StoreProxy};
-use crate::rival::{LONG_MS, SEATS};
+use crate::report::{Chapter, until};
 use crate::support::database::PostgresCluster;
 use crate::support::party::{advertise_request, party_session};
 

@@ -3,41 +3,41 @@
 
 // `cfg(test)` says nothing new to the compiler; it tells clippy that the helpers here are tests too.
 #[cfg(test)]
-mod apart;
-#[cfg(test)]
-mod audit;
-#[cfg(test)]
 mod cancels;
 #[cfg(test)]
 mod clock;
 #[cfg(test)]
+mod cluster;
+#[cfg(test)]
+mod consistency;
+#[cfg(test)]
 mod feed;
-#[cfg(test)]
-mod figures;
-#[cfg(test)]
-mod fleet;
 #[cfg(test)]
 mod history;
 #[cfg(test)]
+mod load_client;
+#[cfg(test)]
 mod locks;
 #[cfg(test)]
-mod lost_acks;
+mod lost_answers;
 #[cfg(test)]
 mod matches;
 #[cfg(all(test, feature = "mutants"))]
 mod mutants;
 #[cfg(test)]
+mod netns;
+#[cfg(test)]
 mod outages;
+#[cfg(test)]
+mod postgres_hang;
 #[cfg(test)]
 mod proxy;
 #[cfg(test)]
-mod rival;
+mod report;
 #[cfg(test)]
 mod seats;
 #[cfg(test)]
-mod silence;
-#[cfg(test)]
-mod tables;
+mod table_checks;
 
 /// Test support that this binary shares with tests/it.
 #[cfg(test)]

@@ -12,9 +12,9 @@ use sqlx::Executor as _;
 use sqlx::types::Uuid;
 use tokio::time::Instant;
 
-use crate::figures::{Chapter, Dice, percentile, scale, until};
-use crate::fleet::Fleet;
+use crate::cluster::Fleet;
 use crate::history::{Outcome, outcome};
+use crate::report::{Chapter, Dice, percentile, scale, until};
 use crate::seats::{Faults, torment};
 use crate::support::database::{TestDatabase, create_test_database};
 use crate::support::party::party_session;

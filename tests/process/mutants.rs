@@ -5,17 +5,17 @@ use std::sync::Mutex;
 
 use tokio::time::Instant;
 
-use crate::figures::Chapter;
+use crate::report::Chapter;
 
 /// Each planted fault, with the chapter that must notice.
 const PLANTED: &[(&str, &str)] = &[
     ("trust_the_index", "seats::seats_are_taken_once_whoever_dies"),
     ("acknowledge_before_commit", "seats::seats_are_taken_once_whoever_dies"),
     ("transaction_in_the_handler", "cancels::who_gives_up_harms_nobody"),
-    ("reservation_in_a_transaction_of_its_own", "lost_acks::a_lost_answer_is_given_again"),
+    ("reservation_in_a_transaction_of_its_own", "lost_answers::a_lost_answer_is_given_again"),
     ("feed_by_the_last_seen", "feed::what_is_changed_here_is_found_there"),
     ("expiry_by_the_local_clock", "clock::a_wrong_clock_changes_nothing"),
-    ("settle_by_guessing", "lost_acks::a_lost_commit_is_found_out_about"),
+    ("settle_by_guessing", "lost_answers::a_lost_commit_is_found_out_about"),
     ("accept_partial_matches", "matches::players_are_matched_once_whoever_dies"),
     ("forget_requeue", "matches::players_are_matched_once_whoever_dies"),
     ("trust_the_lease", "matches::players_are_matched_once_whoever_dies"),

@@ -8,9 +8,9 @@ use std::time::Duration;
 use fireteam_client::{Client, Code, RetryPolicy, pb};
 use tokio::time::Instant;
 
-use crate::apart::{Apart, FAR, Network, network};
-use crate::figures::{Chapter, percentile, scale};
-use crate::fleet::Fleet;
+use crate::cluster::Fleet;
+use crate::netns::{Apart, FAR, Network, network};
+use crate::report::{Chapter, percentile, scale};
 use crate::support::database::{PostgresCluster, TestDatabase};
 use crate::support::party::{advertise_request, party_session};
 
@@ -219,7 +219,7 @@ async fn weather(name: &'static str, outage: Outage) {
     let hosts: Vec<_> =
         (0..HOSTS).map(|number| tokio::spawn(keep_alive(Arc::clone(&fleet), Arc::clone(&notes), number))).collect();
     for at in 0..SERVERS {
-        crate::figures::until("all are shown", async || shown(&fleet, at).await.len() == HOSTS).await;
+        crate::report::until("all are shown", async || shown(&fleet, at).await.len() == HOSTS).await;
     }
     let ids = shown(&fleet, 0).await;
     let client = |at: usize| fleet.client(at, 0).expect("somebody is there").with_retry_policy(RetryPolicy::NEVER);
@@ -274,7 +274,7 @@ async fn weather(name: &'static str, outage: Outage) {
         assert!(0 < count.load(Ordering::SeqCst), "no {figure}: nothing was proved");
     }
     chapter.all_violated(notes.violations.lock().expect("unpoisoned").clone());
-    chapter.all_violated(crate::audit::differences(&fleet).await);
+    chapter.all_violated(crate::consistency::differences(&fleet).await);
     drop(fleet);
     chapter.end();
 }

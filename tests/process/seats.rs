@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::figures::{Chapter, Dice, scale};
-use crate::fleet::Fleet;
+use crate::cluster::Fleet;
 use crate::history::{History, Outcome};
-use crate::rival::Rival;
+use crate::load_client::Rival;
+use crate::report::{Chapter, Dice, scale};
 use crate::support::database::{TestDatabase, create_test_database};
-use crate::tables::{Tables, crowded};
+use crate::table_checks::{Tables, crowded};
 
 const SERVERS: usize = 4;
 const CLIENTS: usize = 64;
@@ -141,7 +141,7 @@ pub(crate) async fn check(
     chapter.all_violated(crowded(history));
     if !chapter.is_enough() {
         chapter.all_violated(tables.pictures(fleet).await);
-        chapter.all_violated(crate::audit::differences(fleet).await);
+        chapter.all_violated(crate::consistency::differences(fleet).await);
     }
 }
 

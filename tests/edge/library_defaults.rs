@@ -8,8 +8,8 @@ use tonic::transport::{Identity, Server, ServerTlsConfig};
 use tonic_health::ServingStatus;
 use tonic_health::pb::HealthCheckRequest;
 
+use crate::server_under_attack::Victim;
 use crate::support::certs::{CertificateAuthority, write_server_certificate};
-use crate::victim::Victim;
 
 /// Set in the process that is to serve.
 const SERVES: &str = "EDGE_SERVES_WITH_DEFAULTS";
@@ -22,7 +22,7 @@ pub(crate) fn start(with_tls: bool) -> Victim {
         write_server_certificate(folder.path(), &authority.server_certificate());
     }
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "defaults::a_server_with_defaults_serves", "--nocapture"]);
+    command.args(["--exact", "library_defaults::a_server_with_defaults_serves", "--nocapture"]);
     command.current_dir(folder.path()).env(SERVES, "1");
     Victim::spawn(command, authority, Some(folder))
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::fleet::Fleet;
+use crate::cluster::Fleet;
 use crate::support::generated_client::{CheckConsistencyRequest, CheckConsistencyResponse};
 
 /// What clients left behind, such as holds that lapse, is over and heard of well within this.

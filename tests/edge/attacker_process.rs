@@ -8,9 +8,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::attack::Attack;
-use crate::fate::Fate;
-use crate::figures::scale;
-use crate::victim::Victim;
+use crate::connection_outcome::Fate;
+use crate::report::scale;
+use crate::server_under_attack::Victim;
 
 /// Set in the process that is to attack: whom, with how many connections, for how many milliseconds, and how.
 const ATTACKS: &str = "EDGE_ATTACKS";
@@ -44,7 +44,7 @@ pub(crate) async fn told_by(test: &'static str, key: &'static str, what: String,
 /// Attacks `target` from a process of its own, and waits for it.
 pub(crate) async fn run(attack: Attack, target: SocketAddr, connections: usize, long: Duration) -> Fate {
     let what = format!("{target} {connections} {} {}", long.as_millis(), attack.name);
-    Fate::of_told(&told_by("attackers::attackers_tell_of_their_fate", ATTACKS, what, TOLD).await)
+    Fate::of_told(&told_by("attacker_process::attackers_tell_of_their_fate", ATTACKS, what, TOLD).await)
 }
 
 /// In the test itself, attackers are started and heard; in the process that this starts, it is they.

@@ -9,11 +9,11 @@ use tokio::time::Instant;
 
 use fireteam_client::{Client, Code, Error, pb};
 
-use crate::figures::{Chapter, Dice, scaled};
-use crate::fleet::{Fleet, client};
+use crate::cluster::{Fleet, client};
 use crate::history::{Asked, History, Outcome, outcome};
+use crate::load_client::{LONG_MS, SEATS};
 use crate::proxy::{Behind, ClientProxy, Loss, StoreProxy};
-use crate::rival::{LONG_MS, SEATS};
+use crate::report::{Chapter, Dice, scaled};
 use crate::support::database::{PostgresCluster, TestDatabase};
 use crate::support::party::{advertise_request, party_session};
 use crate::support::server_process::TEST_TIMEOUT;

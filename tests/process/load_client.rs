@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use fireteam_client::{Client, Error, pb};
 
-use crate::figures::Dice;
-use crate::fleet::Fleet;
+use crate::cluster::Fleet;
 use crate::history::{Asked, History, Outcome, outcome};
+use crate::report::Dice;
 use crate::support::party::{advertise_request, party_session};
 
 /// Seats of every session: few, so that most of them are taken most of the time.

@@ -10,8 +10,8 @@ use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::attack::Attack;
-use crate::attackers;
-use crate::victim::Victim;
+use crate::attacker_process;
+use crate::server_under_attack::Victim;
 
 /// Set in the process that is to stand by.
 const STANDS_BY: &str = "EDGE_STANDS_BY";
@@ -19,7 +19,7 @@ const STANDS_BY: &str = "EDGE_STANDS_BY";
 /// Starts one in a process of its own.
 pub(crate) fn start() -> Victim {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "bystander::a_bystander_is_attacked", "--nocapture"]);
+    command.args(["--exact", "control_process::a_bystander_is_attacked", "--nocapture"]);
     command.env(STANDS_BY, "");
     Victim::spawn(command, None, None)
 }
@@ -30,7 +30,7 @@ async fn a_bystander_is_attacked() {
     if std::env::var_os(STANDS_BY).is_none() {
         let bystander = start();
         let flood = Attack::named("PING flood");
-        let fate = attackers::run(flood, bystander.address, 2, Duration::from_millis(500)).await;
+        let fate = attacker_process::run(flood, bystander.address, 2, Duration::from_millis(500)).await;
         assert!(0 < fate.closed, "{fate:?}");
         return;
     }

@@ -7,9 +7,9 @@ use fireteam::domain::id::{AdvertisementId, UserKey};
 use fireteam_client::pb;
 use sqlx::types::Uuid;
 
-use crate::fleet::Fleet;
+use crate::cluster::Fleet;
 use crate::history::{Asked, History, Outcome, Told};
-use crate::rival::SEATS;
+use crate::load_client::SEATS;
 use crate::support::database::TestDatabase;
 use crate::support::party::party_session;
 

@@ -15,12 +15,12 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor};
 use tokio_stream::StreamExt;
 
-use crate::durable::{
+use crate::harness::{clock, median};
+use crate::population::Dice;
+use crate::store_common::{
     BATCH, Bare, COMMITS, MUCH_LATER, ROUNDS, Row, STORED, body, compare, fill, heartbeats, id, keys, publishing, puts,
     rate, starting, timed,
 };
-use crate::harness::{clock, median};
-use crate::population::Dice;
 
 pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
     if !["PD1", "PD3", "PD5", "PD6", "PAGE", "START"].iter().any(|goal| wanted(goal)) {

@@ -7,10 +7,10 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use crate::attack::{Attack, BAD_HEADERS, MANY_STREAMS, NO_PREFACE, PATIENT, QUICK, TLS_STALL};
-use crate::fate::Fate;
-use crate::figures::{Report, connections, is_wanted, lasting, scale};
-use crate::victim::{Latencies, Victim};
-use crate::{attackers, bystander, defaults};
+use crate::connection_outcome::Fate;
+use crate::report::{Report, connections, is_wanted, lasting, scale};
+use crate::server_under_attack::{Latencies, Victim};
+use crate::{attacker_process, control_process, library_defaults};
 
 /// Memory that an attack may cost, MiB.
 const GROWTH_MAX_MIB: f64 = 64.0;
@@ -38,12 +38,12 @@ struct Outcome {
 /// How long calls to `victim` take while the same attackers are at work on the same cores, and attack somebody else.
 async fn attack_elsewhere(victim: &Victim, attack: Attack, connections: usize, long: Duration) -> Latencies {
     // What does no harm is served, and serving it is work for the same cores.
-    let other = if attack.is_closed { bystander::start() } else { Victim::start() };
+    let other = if attack.is_closed { control_process::start() } else { Victim::start() };
     let (ready, begins) = oneshot::channel();
     let (ended, over) = oneshot::channel();
     let honest = victim.honest_calls(ready, over, long);
     begins.await.expect("others are served");
-    attackers::run(attack, other.address, connections, long).await;
+    attacker_process::run(attack, other.address, connections, long).await;
     ended.send(()).expect("somebody waits");
     let (_, during) = honest.await.unwrap();
     during.expect("nobody attacks it")
@@ -70,7 +70,7 @@ async fn attack(victim: &Victim, attack: Attack, connections: usize, long: Durat
         heaviest
     };
     let attackers = async {
-        let fate = attackers::run(attack, victim.address, connections, long).await;
+        let fate = attacker_process::run(attack, victim.address, connections, long).await;
         // Whoever calls may have given up already, which is told otherwise.
         let _ = ended.send(());
         fate
@@ -142,7 +142,7 @@ async fn attackers_who_wait_are_sent_away() {
 async fn the_librarys_own_settings_fare_worse() {
     let mut report = Report::begin("the library's own settings").await;
 
-    let victim = defaults::start(false);
+    let victim = library_defaults::start(false);
     let before = victim.resident_mib();
     let end = Instant::now() + STAY_MAX;
     let attackers = tokio::spawn(BAD_HEADERS.run(victim.address, 1, end));
@@ -157,7 +157,7 @@ async fn the_librarys_own_settings_fare_worse() {
     }
     drop(victim);
 
-    let (ours, theirs) = (Victim::start(), defaults::start(false));
+    let (ours, theirs) = (Victim::start(), library_defaults::start(false));
     let end = Instant::now() + Duration::from_millis(1_500);
     let run = |victim: &Victim| MANY_STREAMS.run(victim.address, 1, end);
     let (ours, theirs) = tokio::join!(run(&ours), run(&theirs));
@@ -167,7 +167,7 @@ async fn the_librarys_own_settings_fare_worse() {
         report.violated(format!("20,000 streams: {ours:?} and {theirs:?}"));
     }
 
-    let (silent, stalled) = (defaults::start(false), defaults::start(true));
+    let (silent, stalled) = (library_defaults::start(false), library_defaults::start(true));
     let end = Instant::now() + Duration::from_secs(6);
     let (silent, stalled) =
         tokio::join!(NO_PREFACE.run(silent.address, 3, end), TLS_STALL.run(stalled.address, 3, end));

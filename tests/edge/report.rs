@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::fate::Fate;
-use crate::victim::Latencies;
+use crate::connection_outcome::Fate;
+use crate::server_under_attack::Latencies;
 
 /// What the columns of a row are.
 const HEAD: &str = "| attack | connections closed | told to go | longest stay | open at the end | memory, MiB | p50 quiet, ms | p50 | p50 elsewhere | p99 quiet | p99 | p99 elsewhere | calls |";

@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use pb::TicketState;
 
 use crate::harness::{ROUNDS, clock, quantile_of, report};
-use crate::rpc::child::{Child, QUEUE};
+use crate::rpc::server_process::{Child, QUEUE};
 
 /// Pairs that enter one after the other, in a round.
 const PAIRS: usize = 200;

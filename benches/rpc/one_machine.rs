@@ -3,9 +3,9 @@
 use sqlx::{Connection, Executor};
 
 use crate::harness::{ROUNDS, report};
-use crate::rpc::asks::{CONNECT, Hosts, SEARCH, enveloped, is_updated, searches};
-use crate::rpc::child::Child;
 use crate::rpc::load::{Target, channel, streamed, unary};
+use crate::rpc::messages::{CONNECT, Hosts, SEARCH, enveloped, is_updated, searches};
+use crate::rpc::server_process::Child;
 
 /// Advertisements.
 const MANY: u64 = 1_000_000;

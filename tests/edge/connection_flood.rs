@@ -7,11 +7,11 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 use tonic_health::pb::HealthCheckRequest;
 
-use crate::defaults;
-use crate::figures::{Report, scale};
+use crate::library_defaults;
+use crate::raw_http2::opening;
+use crate::report::{Report, scale};
+use crate::server_under_attack::Victim;
 use crate::support::server_process::TEST_TIMEOUT;
-use crate::victim::Victim;
-use crate::wire::opening;
 
 /// How soon somebody from elsewhere must be served.
 const SERVED_WITHIN: Duration = Duration::from_secs(1);
@@ -86,7 +86,7 @@ async fn a_flood_of_connections_from_one_place_is_kept_small() {
     if 0.05 < share {
         report.violated(format!("idle connections take {share:.2} of a processor"));
     }
-    let theirs = defaults::start(false);
+    let theirs = library_defaults::start(false);
     let kept = flood(&theirs, "127.0.0.50", 200).await.len();
     report.note(format!("the library's own settings keep {kept} of 200"));
     if kept < 200 {

@@ -6,9 +6,9 @@ use prost::Message;
 
 use crate::harness::{clock, machine, quantile_of};
 use crate::population::Dice;
-use crate::rpc::asks::{CONNECT, SEARCH, composition, enveloped};
-use crate::rpc::child::Child;
 use crate::rpc::load::{call, channel, open};
+use crate::rpc::messages::{CONNECT, SEARCH, composition, enveloped};
+use crate::rpc::server_process::Child;
 
 /// Updates that are timed.
 const UPDATES: u32 = 3_000;

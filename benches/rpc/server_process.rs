@@ -134,7 +134,7 @@ pub(crate) fn serve(what: &str, advertisements: u64) {
                 let store = match what {
                     "fireteam-sqlite" => StoreTarget::Sqlite(folder.path().join("bench.db")),
                     "fireteam-postgres" => {
-                        let url = crate::shared::database().expect("a database");
+                        let url = crate::store_postgres::database().expect("a database");
                         StoreTarget::Postgres(PostgresUrl::parse(&url).expect("an address"))
                     }
                     _ => StoreTarget::Memory,

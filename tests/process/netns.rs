@@ -46,7 +46,7 @@ pub(crate) async fn network(story: &str) -> Apart {
         );
         return Apart::Impossible;
     }
-    let _turn = crate::figures::turn().await;
+    let _turn = crate::report::turn().await;
     let own = std::env::current_exe().expect("this program").display().to_string();
     let arguments = [&*own, "--exact", story, "--nocapture"];
     let told = run("ip link set lo up && exec \"$@\"", &arguments).expect("it runs");

@@ -16,11 +16,11 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
 use tonic_types::StatusExt;
 
-use crate::attackers;
-use crate::figures::{Report, scale};
+use crate::attacker_process;
+use crate::report::{Report, scale};
+use crate::server_under_attack::{Latencies, Victim};
 use crate::support::generated_client;
 use crate::support::generated_client::matchmaking_service_client::MatchmakingServiceClient;
-use crate::victim::{Latencies, Victim};
 
 /// Set in the process that is to ask: whom, in which round, how many callers there are, and for how many milliseconds.
 const ASKS: &str = "EDGE_ASKS";
@@ -190,7 +190,9 @@ async fn ask_all(address: SocketAddr, round: &str, callers: usize, long: Duratio
 /// The same from a process of its own, which gives way to everybody.
 async fn greedy(address: SocketAddr, round: usize) -> Served {
     let what = format!("{address} {round} {} {}", callers(), lasting().as_millis());
-    Served::of_told(&attackers::told_by("greedy::a_thousand_greedy_callers_slow_nobody", ASKS, what, TOLD).await)
+    Served::of_told(
+        &attacker_process::told_by("greedy_callers::a_thousand_greedy_callers_slow_nobody", ASKS, what, TOLD).await,
+    )
 }
 
 /// Asks, as often as it may, until told to stop; how long it took.

@@ -7,10 +7,10 @@ use fireteam_client::{Code, pb};
 use sqlx::{Connection as _, Executor as _};
 use tokio::time::Instant;
 
-use crate::figures::Chapter;
-use crate::fleet::Fleet;
+use crate::cluster::Fleet;
+use crate::load_client::LONG_MS;
 use crate::proxy::{Behind, COMMIT, ROLLBACK, StoreProxy};
-use crate::rival::LONG_MS;
+use crate::report::Chapter;
 use crate::support::database::PostgresCluster;
 use crate::support::party::{advertise_request, party_session};
 
@@ -58,7 +58,7 @@ async fn silence_in_a_transaction_is_not_waited_for() {
         }
         proxy.speak();
         other.rollback().await.expect("unlocked");
-        crate::figures::until("the server is well", async || match searching.reserve(&made.advertisement_id).await {
+        crate::report::until("the server is well", async || match searching.reserve(&made.advertisement_id).await {
             Ok(reserved) => reserved.release().await.is_ok(),
             Err(_) => false,
         })

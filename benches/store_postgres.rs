@@ -14,12 +14,12 @@ use sqlx::types::Uuid;
 use sqlx::{Connection, Executor};
 use tokio_stream::StreamExt;
 
-use crate::durable::{
+use crate::harness::{clock, quantile_of};
+use crate::population::Dice;
+use crate::store_common::{
     BATCH, Bare, COMMITS, MUCH_LATER, ROUNDS, Row, STORED, body, compare, fill, heartbeats, id, keys, publishing, put,
     puts, rate, starting, timed,
 };
-use crate::harness::{clock, quantile_of};
-use crate::population::Dice;
 
 /// Changes that are waited for one by one.
 const LONELY: usize = 300;
