@@ -1,113 +1,123 @@
-//! A client among many that fight for the same seats: it searches, takes, gives back, publishes and withdraws, each time
-//! at a server drawn by chance, and notes what it was told.
+//! One of many clients that compete for the same seats: it searches, reserves, releases, publishes and deletes, each time at
+//! a random server, and records each outcome in the call history.
 
 use std::sync::Arc;
 
 use fireteam_client::{Client, Error, pb};
 
-use crate::cluster::Fleet;
-use crate::history::{Asked, History, Outcome, outcome};
-use crate::report::Dice;
+use crate::cluster::Cluster;
+use crate::history::{CallOutcome, History, Operation, call_outcome};
+use crate::report::TestRng;
 use crate::support::party::{advertise_request, party_session};
 
-/// Seats of every session: few, so that most of them are taken most of the time.
+/// Seats of each session: few, so that most are usually taken.
 pub(crate) const SEATS: u32 = 6;
 
-/// Populations; each is fought over by its own clients.
+/// Number of silos; the clients of a silo compete with each other.
 pub(crate) const SILOS: usize = 4;
 
-/// Longer than any chapter; what lapses by itself proves nothing.
-pub(crate) const LONG_MS: u64 = 600_000;
+/// TTL longer than any test, so that nothing expires by itself.
+pub(crate) const LONG_TTL_MS: u64 = 600_000;
 
-/// How often a call whose fate is unknown is made again, elsewhere.
+/// Attempts of a call whose outcome is unknown, each at a random server.
 const ATTEMPTS: usize = 3;
 
-/// One client, with a session of its own and seats in others'.
-pub(crate) struct Rival {
+/// One client, with a session of its own and reservations in the sessions of others.
+pub(crate) struct LoadClient {
     number: usize,
-    fleet: Arc<Fleet>,
+    cluster: Arc<Cluster>,
     history: History,
-    dice: Dice,
-    /// Drawn so far, for names.
-    drawn: u64,
+    rng: TestRng,
+    /// Number of unique names used so far.
+    names_used: u64,
     session: Option<pb::MatchmakingUpdateAdvertisementResponse>,
-    /// The name and word of a session that may or may not have been made: it is asked for again, not for another.
-    making: Option<(String, u64)>,
-    /// A session that may or may not have been withdrawn: it is withdrawn again.
-    leaving: Option<pb::MatchmakingUpdateAdvertisementResponse>,
-    seats: Vec<(String, pb::Reservation)>,
+    /// Idempotency key and text of a publication whose outcome is unknown: the client repeats it instead of starting another.
+    creating: Option<(String, u64)>,
+    /// A session whose deletion has an unknown outcome: the client deletes it again.
+    deleting: Option<pb::MatchmakingUpdateAdvertisementResponse>,
+    reservations: Vec<(String, pb::Reservation)>,
 }
 
-impl Rival {
-    pub(crate) fn new(number: usize, fleet: Arc<Fleet>, history: History, dice: Dice) -> Self {
-        Self { number, fleet, history, dice, drawn: 0, session: None, making: None, leaving: None, seats: Vec::new() }
+impl LoadClient {
+    pub(crate) fn new(number: usize, cluster: Arc<Cluster>, history: History, rng: TestRng) -> Self {
+        Self {
+            number,
+            cluster,
+            history,
+            rng,
+            names_used: 0,
+            session: None,
+            creating: None,
+            deleting: None,
+            reservations: Vec::new(),
+        }
     }
 
-    /// Whoever is there, by chance.
+    /// A random server that is running.
     fn server(&self) -> Option<Client> {
-        let first = self.dice.below(self.fleet.len());
-        let all = (0..self.fleet.len()).map(|more| (first + more) % self.fleet.len());
-        all.filter_map(|at| self.fleet.client(at, self.number)).next()
+        let first = self.rng.below(self.cluster.len());
+        let all = (0..self.cluster.len()).map(|more| (first + more) % self.cluster.len());
+        all.filter_map(|at| self.cluster.client(at, self.number)).next()
     }
 
-    /// One thing or another. Gives way when nobody is there to ask.
-    pub(crate) async fn act(&mut self) {
+    /// Performs one random operation. Yields when no server is running.
+    pub(crate) async fn step(&mut self) {
         if self.server().is_none() {
             return tokio::task::yield_now().await;
         }
-        if self.leaving.is_some() {
-            return self.withdraw().await;
+        if self.deleting.is_some() {
+            return self.delete().await;
         }
-        if self.session.is_none() || self.dice.chance(0.05) {
+        if self.session.is_none() || self.rng.chance(0.05) {
             return self.publish().await;
         }
-        if self.dice.chance(0.01) {
-            return self.withdraw().await;
+        if self.rng.chance(0.01) {
+            return self.delete().await;
         }
-        if !self.seats.is_empty() && (12 < self.seats.len() || self.dice.chance(0.45)) {
-            return self.give_back().await;
+        if !self.reservations.is_empty() && (12 < self.reservations.len() || self.rng.chance(0.45)) {
+            return self.release_seats().await;
         }
-        self.take().await;
+        self.reserve_seats().await;
     }
 
     fn name(&mut self, what: &str) -> String {
-        self.drawn += 1;
-        format!("{what} {:05} of client {:04}", self.drawn, self.number)
+        self.names_used += 1;
+        format!("{what} {:05} of client {:04}", self.names_used, self.number)
     }
 
     fn silo(&self) -> u64 {
         (self.number % SILOS) as u64 + 1
     }
 
-    /// Makes a call, and makes it again elsewhere while nobody knows what became of it. Notes each time.
-    async fn ask<Request: Clone, T>(
+    /// Makes a call, and repeats it at a random server while the outcome is unknown. Records each attempt.
+    async fn call<Request: Clone, T>(
         &mut self,
-        what: &Asked,
+        operation: &Operation,
         request: Request,
-        call: impl AsyncFn(Client, Request) -> Result<T, Error>,
-        known: impl Fn(&T) -> (Asked, Outcome),
+        send: impl AsyncFn(Client, Request) -> Result<T, Error>,
+        on_success: impl Fn(&T) -> (Operation, CallOutcome),
     ) -> Option<T> {
         for _ in 0..ATTEMPTS {
             let server = self.server()?;
             let start = self.history.now();
-            let answer = call(server, request.clone()).await;
-            let (asked, outcome) = match &answer {
-                Ok(answer) => known(answer),
-                Err(_) => (what.clone(), outcome(&answer)),
+            let answer = send(server, request.clone()).await;
+            let (operation, outcome) = match &answer {
+                Ok(answer) => on_success(answer),
+                Err(_) => (operation.clone(), call_outcome(&answer)),
             };
-            self.history.note(self.number, asked, start, outcome);
+            self.history.add(self.number, operation, start, outcome);
             match answer {
                 Ok(answer) => return Some(answer),
-                Err(_) if outcome == Outcome::Refused => return None,
+                Err(_) if outcome == CallOutcome::Rejected => return None,
                 Err(_) => {}
             }
         }
         None
     }
 
-    async fn take(&mut self) {
+    async fn reserve_seats(&mut self) {
         let (user, friend) = (self.name("guest"), self.name("friend"));
-        let both = self.dice.chance(0.3);
+        let both = self.rng.chance(0.3);
         let all = [(&*user, 0.0), (&*friend, 0.0)];
         let mut session = party_session(if both { &all } else { &all[..1] });
         session.silo_id = Some(self.silo());
@@ -119,57 +129,63 @@ impl Rival {
         };
         let Ok(found) = server.search(search).await else { return };
         if found.candidates.is_empty() {
-            return self.give_back().await;
+            return self.release_seats().await;
         }
-        let advertisement = found.candidates[self.dice.below(found.candidates.len())].advertisement_id.clone();
+        let advertisement = found.candidates[self.rng.below(found.candidates.len())].advertisement_id.clone();
         let request = pb::MatchmakingReserveRequest {
             advertisement_id: advertisement.clone(),
             idempotency_key: user.clone(),
-            hold_for_ms: Some(LONG_MS),
+            hold_for_ms: Some(LONG_TTL_MS),
             search_token: found.search_token,
             session_composition: Some(session),
             ..Default::default()
         };
         let seats = 1 + u32::from(both);
-        let asked = |reservation: String| Asked::Reserve {
+        let operation = |reservation: String| Operation::Reserve {
             user: user.clone(),
             advertisement: advertisement.clone(),
             seats,
             reservation,
         };
-        let known = |answer: &pb::MatchmakingReserveResponse| {
+        let on_success = |answer: &pb::MatchmakingReserveResponse| {
             let reservation = answer.reservation.as_ref().map(|it| it.reservation_id.clone());
-            (asked(reservation.unwrap_or_default()), Outcome::Done)
+            (operation(reservation.unwrap_or_default()), CallOutcome::Succeeded)
         };
-        let answer =
-            self.ask(&asked(String::new()), request, async |it, request| it.reserve(request).await, known).await;
+        let answer = self
+            .call(&operation(String::new()), request, async |it, request| it.reserve(request).await, on_success)
+            .await;
         if let Some(reservation) = answer.and_then(|it| it.reservation) {
-            self.seats.push((user, reservation));
+            self.reservations.push((user, reservation));
         }
     }
 
-    async fn give_back(&mut self) {
-        if self.seats.is_empty() {
+    async fn release_seats(&mut self) {
+        if self.reservations.is_empty() {
             return;
         }
-        let (user, held) = self.seats.swap_remove(self.dice.below(self.seats.len()));
-        let asked = Asked::Release { user };
+        let (user, reservation) = self.reservations.swap_remove(self.rng.below(self.reservations.len()));
+        let operation = Operation::Release { user };
         let request = pb::MatchmakingReleaseRequest {
-            reservation_id: held.reservation_id,
-            reservation_token: held.reservation_token,
+            reservation_id: reservation.reservation_id,
+            reservation_token: reservation.reservation_token,
         };
-        self.ask(&asked, request, async |it, request| it.release(request).await, |_| (asked.clone(), Outcome::Done))
-            .await;
+        self.call(
+            &operation,
+            request,
+            async |it, request| it.release(request).await,
+            |_| (operation.clone(), CallOutcome::Succeeded),
+        )
+        .await;
     }
 
-    /// Makes a session, or publishes it again with another word.
+    /// Publishes a new session, or the existing one with another text.
     pub(crate) async fn publish(&mut self) {
-        let (key, word) = match self.making.take() {
+        let (key, word) = match self.creating.take() {
             Some(again) => again,
-            None => (self.name("session"), self.drawn),
+            None => (self.name("session"), self.names_used),
         };
         let mut request = pb::MatchmakingUpdateAdvertisementRequest {
-            time_to_live_ms: Some(LONG_MS),
+            time_to_live_ms: Some(LONG_TTL_MS),
             connect_data: word.to_string().into_bytes(),
             ..advertise_request(&[(&format!("host {}", self.number), 0.0)], SEATS as i32)
         };
@@ -183,39 +199,39 @@ impl Rival {
             }
             None => request.idempotency_key = key.clone(),
         }
-        let asked = |advertisement: String| Asked::Publish { key: key.clone(), advertisement, word };
-        let before = asked(request.advertisement_id.clone());
-        let known = |answer: &pb::MatchmakingUpdateAdvertisementResponse| {
-            // What is pending is in one server's memory, and may go with it.
-            let outcome = if answer.not_yet_durable { Outcome::Unknown } else { Outcome::Done };
-            (asked(answer.advertisement_id.clone()), outcome)
+        let operation = |advertisement: String| Operation::Publish { key: key.clone(), advertisement, word };
+        let before = operation(request.advertisement_id.clone());
+        let on_success = |answer: &pb::MatchmakingUpdateAdvertisementResponse| {
+            // A change that is not yet durable is in one server's memory, and may be lost with it.
+            let outcome = if answer.not_yet_durable { CallOutcome::Unknown } else { CallOutcome::Succeeded };
+            (operation(answer.advertisement_id.clone()), outcome)
         };
         let answer =
-            self.ask(&before, request, async |it, request| it.update_advertisement(request).await, known).await;
+            self.call(&before, request, async |it, request| it.update_advertisement(request).await, on_success).await;
         if answer.is_none() && self.session.is_none() {
-            self.making = Some((key, word));
+            self.creating = Some((key, word));
         }
         self.session = answer.or(self.session.take());
     }
 
-    async fn withdraw(&mut self) {
-        let Some(session) = self.leaving.take().or_else(|| self.session.take()) else { return };
-        self.leaving = Some(session.clone());
-        let asked = Asked::Delete { advertisement: session.advertisement_id.clone() };
+    async fn delete(&mut self) {
+        let Some(session) = self.deleting.take().or_else(|| self.session.take()) else { return };
+        self.deleting = Some(session.clone());
+        let operation = Operation::Delete { advertisement: session.advertisement_id.clone() };
         let request = pb::MatchmakingDeleteAdvertisementRequest {
             advertisement_id: session.advertisement_id,
             advertisement_token: session.advertisement_token,
         };
-        let gone = self
-            .ask(
-                &asked,
+        let deleted = self
+            .call(
+                &operation,
                 request,
                 async |it, request| it.delete_advertisement(request).await,
-                |_| (asked.clone(), Outcome::Done),
+                |_| (operation.clone(), CallOutcome::Succeeded),
             )
             .await;
-        if gone.is_some() {
-            self.leaving = None;
+        if deleted.is_some() {
+            self.deleting = None;
         }
     }
 }

@@ -1,5 +1,5 @@
-//! R5: the answer is lost on its way. Asked again on another server, the same thing has happened once, and the answer is
-//! the same; and a server whose own commit was not answered finds out what became of it.
+//! R5: lost answers. A call that is repeated at another server takes effect once and has the same answer. A server whose
+//! commit was not answered finds out whether it was made.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,46 +9,46 @@ use tokio::time::Instant;
 
 use fireteam_client::{Client, Code, Error, pb};
 
-use crate::cluster::{Fleet, client};
-use crate::history::{Asked, History, Outcome, outcome};
-use crate::load_client::{LONG_MS, SEATS};
-use crate::proxy::{Behind, ClientProxy, Loss, StoreProxy};
-use crate::report::{Chapter, Dice, scaled};
+use crate::cluster::{Cluster, client};
+use crate::history::{CallOutcome, History, Operation, call_outcome};
+use crate::load_client::{LONG_TTL_MS, SEATS};
+use crate::proxy::{ClientProxy, CommitFault, PostgresAddress, StoreProxy};
+use crate::report::{TestReport, TestRng, scaled};
 use crate::support::database::{PostgresCluster, TestDatabase};
 use crate::support::party::{advertise_request, party_session};
 use crate::support::server_process::TEST_TIMEOUT;
 
-/// Answers lost between a client and its server, and commits that something happens to, in the short form.
+/// Lost answers between client and server, and commits with a fault, at `SCALE=1`.
 const ANSWERS: usize = 2_000;
 const COMMITS: usize = 400;
 
-/// Sessions of a lane at once: a search shows 50, and each is taken from until it is full.
-const SESSIONS: usize = 8;
+/// Concurrent sessions of a caller. A search returns 50, and each session is used until it is full.
+const SESSIONS_PER_CALLER: usize = 8;
 
-/// Between one asking and the next.
-const PAUSE: Duration = Duration::from_millis(5);
+/// Time between two attempts.
+const RETRY_INTERVAL: Duration = Duration::from_millis(5);
 
-/// One caller, who asks for one thing after the other.
-struct Lane {
+/// One caller, which makes its calls one after another.
+struct Caller {
     number: usize,
-    /// The server that it asks first, and another to ask again.
+    /// The server that it calls first, and the one for repeated calls.
     servers: [usize; 2],
-    fleet: Arc<Fleet>,
+    cluster: Arc<Cluster>,
     history: History,
-    dice: Dice,
-    asked: usize,
+    rng: TestRng,
+    calls_made: usize,
     sessions: Vec<(String, Vec<u8>)>,
-    wrong: Vec<String>,
+    violations: Vec<String>,
 }
 
-/// A call that can be made again, with what it means.
+/// A repeatable call, with the user for a reservation.
 enum Call {
     Publish(Box<pb::MatchmakingUpdateAdvertisementRequest>),
     Reserve(Box<pb::MatchmakingReserveRequest>, String),
     Delete(pb::MatchmakingDeleteAdvertisementRequest),
 }
 
-/// What must be the same in every answer.
+/// Parts of an answer that must be equal when a call is repeated: id, seats, and token or connect data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Answer(String, u32, Vec<u8>);
 
@@ -56,7 +56,7 @@ impl Call {
     async fn make(&self, client: &Client) -> Result<Answer, Error> {
         match self {
             Call::Publish(request) => match client.update_advertisement((**request).clone()).await? {
-                answer if answer.not_yet_durable => Err(Error::MissingField("what the store says")),
+                answer if answer.not_yet_durable => Err(Error::MissingField("acknowledgement of the store")),
                 answer => Ok(Answer(answer.advertisement_id, 0, answer.advertisement_token)),
             },
             Call::Reserve(request, _) => client.reserve((**request).clone()).await.map(|answer| {
@@ -69,58 +69,59 @@ impl Call {
         }
     }
 
-    fn asked(&self, answer: Option<&Answer>) -> Asked {
+    fn operation(&self, answer: Option<&Answer>) -> Operation {
         let id = answer.map_or(String::new(), |answer| answer.0.clone());
         match self {
             Call::Publish(request) => {
                 let word = String::from_utf8(request.connect_data.clone()).expect("text").parse().expect("a number");
-                Asked::Publish { key: request.idempotency_key.clone(), advertisement: id, word }
+                Operation::Publish { key: request.idempotency_key.clone(), advertisement: id, word }
             }
             Call::Reserve(request, user) => {
                 let advertisement = request.advertisement_id.clone();
-                Asked::Reserve { user: user.clone(), advertisement, seats: 1, reservation: id }
+                Operation::Reserve { user: user.clone(), advertisement, seats: 1, reservation: id }
             }
-            Call::Delete(request) => Asked::Delete { advertisement: request.advertisement_id.clone() },
+            Call::Delete(request) => Operation::Delete { advertisement: request.advertisement_id.clone() },
         }
     }
 }
 
-impl Lane {
-    fn new(number: usize, servers: [usize; 2], fleet: &Arc<Fleet>, history: &History, dice: Dice) -> Self {
-        let (fleet, history) = (Arc::clone(fleet), history.clone());
-        Self { number, servers, fleet, history, dice, asked: 0, sessions: Vec::new(), wrong: Vec::new() }
+impl Caller {
+    fn new(number: usize, servers: [usize; 2], cluster: &Arc<Cluster>, history: &History, rng: TestRng) -> Self {
+        let (cluster, history) = (Arc::clone(cluster), history.clone());
+        Self { number, servers, cluster, history, rng, calls_made: 0, sessions: Vec::new(), violations: Vec::new() }
     }
 
     fn silo(&self) -> u64 {
         self.number as u64 + 1
     }
 
-    /// The next thing to ask for: seats, mostly.
-    async fn next(&mut self) -> Call {
-        self.asked += 1;
-        let name = format!("{:06} of lane {:02}, at length", self.asked, self.number);
+    /// The next call, mostly a reservation.
+    async fn next_call(&mut self) -> Call {
+        self.calls_made += 1;
+        let name = format!("{:06} of caller {:02}, some padding", self.calls_made, self.number);
         let silo = Some(self.silo());
-        if self.sessions.len() < SESSIONS {
+        if self.sessions.len() < SESSIONS_PER_CALLER {
             let mut request = pb::MatchmakingUpdateAdvertisementRequest {
-                time_to_live_ms: Some(LONG_MS),
-                connect_data: self.asked.to_string().into_bytes(),
+                time_to_live_ms: Some(LONG_TTL_MS),
+                connect_data: self.calls_made.to_string().into_bytes(),
                 idempotency_key: format!("session {name}"),
                 ..advertise_request(&[(&format!("host {name}"), 0.0)], SEATS as i32)
             };
             request.session_composition.as_mut().expect("a session").silo_id = silo;
             return Call::Publish(Box::new(request));
         }
-        if self.dice.chance(0.2) {
-            let (advertisement_id, advertisement_token) = self.sessions.swap_remove(self.dice.below(SESSIONS));
+        if self.rng.chance(0.2) {
+            let (advertisement_id, advertisement_token) =
+                self.sessions.swap_remove(self.rng.below(SESSIONS_PER_CALLER));
             return Call::Delete(pb::MatchmakingDeleteAdvertisementRequest { advertisement_id, advertisement_token });
         }
         let user = format!("guest {name}");
-        let (session, search_token) = self.searched(&user).await;
-        let advertisement_id = self.sessions[self.dice.below(SESSIONS)].0.clone();
+        let (session, search_token) = self.search_as(&user).await;
+        let advertisement_id = self.sessions[self.rng.below(SESSIONS_PER_CALLER)].0.clone();
         let request = pb::MatchmakingReserveRequest {
             advertisement_id,
             idempotency_key: user.clone(),
-            hold_for_ms: Some(LONG_MS),
+            hold_for_ms: Some(LONG_TTL_MS),
             search_token,
             session_composition: Some(session),
             ..Default::default()
@@ -128,10 +129,10 @@ impl Lane {
         Call::Reserve(Box::new(request), user)
     }
 
-    /// A party of one, which has searched.
-    async fn searched(&self, user: &str) -> (pb::SessionCompositionData, Vec<u8>) {
+    /// Searches with a party of one, and returns the party and the search token.
+    async fn search_as(&self, user: &str) -> (pb::SessionCompositionData, Vec<u8>) {
         let session = pb::SessionCompositionData { silo_id: Some(self.silo()), ..party_session(&[(user, 0.0)]) };
-        let client = self.fleet.client(self.servers[1], self.number).expect("somebody is there");
+        let client = self.cluster.client(self.servers[1], self.number).expect("a server is running");
         let found = client.search_session(1, session.clone()).search().await.expect("a search");
         (session, found.search_token)
     }
@@ -139,115 +140,123 @@ impl Lane {
     async fn make(&self, call: &Call, client: &Client) -> Result<Answer, Error> {
         let start = self.history.now();
         let answer = call.make(client).await;
-        let asked = call.asked(answer.as_ref().ok());
-        self.history.note(self.number, asked, start, outcome(&answer));
+        let operation = call.operation(answer.as_ref().ok());
+        self.history.add(self.number, operation, start, call_outcome(&answer));
         answer
     }
 
-    /// Asks until the answer is known.
-    async fn insist(&self, call: &Call, client: &Client) -> Result<Answer, Error> {
-        let begun = Instant::now();
+    /// Repeats a call until its outcome is known.
+    async fn call_until_known(&self, call: &Call, client: &Client) -> Result<Answer, Error> {
+        let started = Instant::now();
         loop {
             match self.make(call, client).await {
                 Err(error)
-                    if matches!(error.code(), None | Some(Code::Unavailable)) && begun.elapsed() < TEST_TIMEOUT => {}
+                    if matches!(error.code(), None | Some(Code::Unavailable)) && started.elapsed() < TEST_TIMEOUT => {}
                 answer => return answer,
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_INTERVAL).await;
         }
     }
 
-    /// Asks again at another server, twice, until it is known; both answers are the same as `before`, if that was heard.
-    /// Then the same name with something else in it is refused.
-    async fn settle(&mut self, call: &Call, before: Option<Answer>) {
-        let mut heard = before;
+    /// Repeats a call at both servers until its outcome is known. Each answer must equal `before`, if that is given.
+    /// Then the same idempotency key with another request must be rejected.
+    async fn repeat_and_compare(&mut self, call: &Call, before: Option<Answer>) {
+        let mut known = before;
         for at in [self.servers[1], self.servers[0]] {
-            let client = self.fleet.client(at, self.number).expect("somebody is there");
-            let answer = self.insist(call, &client).await;
-            match (&heard, answer) {
-                (Some(heard), Ok(answer)) if *heard != answer => {
-                    self.wrong.push(format!("another answer: {heard:?}, then {answer:?}"));
+            let client = self.cluster.client(at, self.number).expect("a server is running");
+            let answer = self.call_until_known(call, &client).await;
+            match (&known, answer) {
+                (Some(known), Ok(answer)) if *known != answer => {
+                    self.violations.push(format!("different answers: {known:?}, then {answer:?}"));
                 }
-                (Some(heard), Err(error)) => self.wrong.push(format!("{heard:?}, then {error}")),
-                (_, Ok(answer)) => heard = Some(answer),
+                (Some(known), Err(error)) => self.violations.push(format!("{known:?}, then {error}")),
+                (_, Ok(answer)) => known = Some(answer),
                 (None, Err(error)) if error.code() == Some(Code::FailedPrecondition) => {}
-                (None, Err(error)) => self.wrong.push(format!("asked again: {error}")),
+                (None, Err(error)) => self.violations.push(format!("repeated call: {error}")),
             }
         }
-        let Some(heard) = heard else { return };
+        let Some(known) = known else { return };
         if let Call::Reserve(request, user) = call {
-            let (session, search_token) = self.searched(&format!("not {user}")).await;
+            let (session, search_token) = self.search_as(&format!("not {user}")).await;
             let other = pb::MatchmakingReserveRequest {
                 session_composition: Some(session),
                 search_token,
                 ..(**request).clone()
             };
-            let client = self.fleet.client(self.servers[1], self.number).expect("somebody is there");
+            let client = self.cluster.client(self.servers[1], self.number).expect("a server is running");
             let refused = client.reserve(other).await.err().and_then(|error| error.code());
-            // While the server that was cut off still believes that the store is away, it decides nothing.
+            // While the server with the lost commit still sees the store as unavailable, it decides nothing.
             if ![Some(Code::AlreadyExists), Some(Code::Unavailable)].contains(&refused) {
-                self.wrong.push(format!("the same name for something else: {refused:?}"));
+                self.violations.push(format!("same idempotency key for another request: {refused:?}"));
             }
         }
         if let Call::Publish(_) = call {
-            self.sessions.push((heard.0, heard.2));
+            self.sessions.push((known.0, known.2));
         }
     }
 
     /// Loses one answer between this client and a server.
     async fn lose_answer(&mut self, proxy: &ClientProxy) {
-        let call = self.next().await;
-        let cut_off = client(&proxy.address);
-        if let Ok(answer) = self.make(&call, &cut_off).await {
-            self.wrong.push(format!("answered in spite of all: {answer:?}"));
+        let call = self.next_call().await;
+        let affected = client(&proxy.address);
+        if let Ok(answer) = self.make(&call, &affected).await {
+            self.violations.push(format!("received an answer that should be lost: {answer:?}"));
         }
-        self.settle(&call, None).await;
+        self.repeat_and_compare(&call, None).await;
     }
 
-    /// Loses one commit of the server that this lane asks first, or the answer to it.
-    async fn lose_commit(&mut self, proxy: &StoreProxy, cut_off: &Client, loss: Loss, present: &Present<'_>) {
-        let call = self.next().await;
-        proxy.lose_next(loss);
-        let answer = self.make(&call, cut_off).await;
-        let missed = proxy.disarm();
-        let there = present.is(&call).await;
-        match (&answer, loss) {
-            _ if missed => {}
-            (Ok(_), Loss::Commit) => self.wrong.push("acknowledged, and the commit was lost".into()),
-            (Err(error), Loss::Answer) if there != Some(false) => {
-                self.wrong.push(format!("it was committed, and said {error} at {:?}", self.history.now()))
+    /// Injects a fault into one commit of the caller's first server.
+    async fn lose_commit(
+        &mut self,
+        proxy: &StoreProxy,
+        affected: &Client,
+        fault: CommitFault,
+        stored_check: &StoredCheck<'_>,
+    ) {
+        let call = self.next_call().await;
+        proxy.inject_next(fault);
+        let answer = self.make(&call, affected).await;
+        let not_injected = proxy.disarm();
+        let stored = stored_check.is(&call).await;
+        match (&answer, fault) {
+            _ if not_injected => {}
+            (Ok(_), CommitFault::LoseCommit) => {
+                self.violations.push("acknowledged although the commit was lost".into())
             }
-            (Ok(_), _) if there == Some(false) => self.wrong.push("acknowledged, and it is not there".into()),
-            (Err(_), _) if there == Some(true) => {
-                self.wrong.push(format!("{loss:?}: not acknowledged, and it is there"))
+            (Err(error), CommitFault::LoseAnswer) if stored != Some(false) => {
+                self.violations.push(format!("committed, but answered {error} at {:?}", self.history.now()))
+            }
+            (Ok(_), _) if stored == Some(false) => self.violations.push("acknowledged but not stored".into()),
+            (Err(_), _) if stored == Some(true) => {
+                self.violations.push(format!("{fault:?}: not acknowledged but stored"))
             }
             _ => {}
         }
-        let heard = answer.ok();
-        self.settle(&call, heard).await;
-        // Until it hears the store again, the server that was cut off would refuse all without sending a commit.
-        let begun = Instant::now();
+        let known = answer.ok();
+        self.repeat_and_compare(&call, known).await;
+        // Until the server reaches the store again, it would reject all calls without sending a commit.
+        let started = Instant::now();
         while let Some((id, token)) = self.sessions.first() {
-            assert!(begun.elapsed() < TEST_TIMEOUT, "the server is not well again");
-            let beat = pb::MatchmakingUpdateAdvertisementRequest {
+            assert!(started.elapsed() < TEST_TIMEOUT, "the server does not commit again");
+            let heartbeat = pb::MatchmakingUpdateAdvertisementRequest {
                 advertisement_id: id.clone(),
                 advertisement_token: token.clone(),
-                time_to_live_ms: Some(LONG_MS),
+                time_to_live_ms: Some(LONG_TTL_MS),
                 ..Default::default()
             };
-            if cut_off.update_advertisement(beat).await.is_ok_and(|answer| !answer.not_yet_durable) {
+            if affected.update_advertisement(heartbeat).await.is_ok_and(|answer| !answer.not_yet_durable) {
                 return;
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_INTERVAL).await;
         }
     }
 }
 
-/// Whether something has happened, by the tables.
-struct Present<'a>(&'a TestDatabase);
+/// Checks in the tables whether a change was made.
+struct StoredCheck<'a>(&'a TestDatabase);
 
-impl Present<'_> {
-    /// `None` where a row cannot say.
+impl StoredCheck<'_> {
+    /// `None` where the rows do not show it.
     async fn is(&self, call: &Call) -> Option<bool> {
         let mut connection = self.0.connect().await;
         let query = match call {
@@ -256,7 +265,7 @@ impl Present<'_> {
                 let query = sqlx::query_scalar("select exists (select from reservation where users = $1)");
                 query.bind(user.as_bytes().to_vec())
             }
-            // A publication is one statement and has its name at the end of it: whoever gives it up may be first.
+            // A publication is one statement that ends with its idempotency key, so a cancelled one may still be committed.
             Call::Publish(request) => {
                 let silo = request.session_composition.as_ref().and_then(|session| session.silo_id).unwrap_or(0);
                 let text = "select exists (select from advertisement where connect_data = $1 and silo_id = $2)";
@@ -268,83 +277,91 @@ impl Present<'_> {
     }
 }
 
-/// R5: the client never hears, and asks another server.
+/// R5: the client does not receive the answer, and repeats the call at another server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_answer_is_given_again() {
-    let mut chapter = Chapter::begin("lost answers").await;
-    let Some(database) = crate::support::database::create_test_database("a_lost_answer_is_given_again").await else {
+async fn lost_answer_is_repeated_by_another_server() {
+    let mut report = TestReport::start("lost answers").await;
+    let Some(database) =
+        crate::support::database::create_test_database("lost_answer_is_repeated_by_another_server").await
+    else {
         return;
     };
-    const LANES: usize = 8;
-    let fleet = Arc::new(Fleet::start(&database.url, 2));
-    let history = History::begin();
-    let mut lanes = Vec::new();
-    for number in 0..LANES {
-        let mut lane = Lane::new(number, [number % 2, (number + 1) % 2], &fleet, &history, chapter.dice(number as u64));
-        let address = fleet.with(number % 2, |server| server.address.to_string());
-        lanes.push(tokio::spawn(async move {
+    const CALLERS: usize = 8;
+    let cluster = Arc::new(Cluster::start(&database.url, 2));
+    let history = History::start();
+    let mut callers = Vec::new();
+    for number in 0..CALLERS {
+        let mut caller =
+            Caller::new(number, [number % 2, (number + 1) % 2], &cluster, &history, report.rng(number as u64));
+        let address = cluster.with(number % 2, |server| server.address.to_string());
+        callers.push(tokio::spawn(async move {
             let proxy = ClientProxy::listen(address).await;
             proxy.arm(true);
-            for _ in 0..scaled(ANSWERS).div_ceil(LANES) {
-                lane.lose_answer(&proxy).await;
+            for _ in 0..scaled(ANSWERS).div_ceil(CALLERS) {
+                caller.lose_answer(&proxy).await;
             }
-            (proxy.lost.load(Ordering::SeqCst), lane.wrong)
+            (proxy.lost.load(Ordering::SeqCst), caller.violations)
         }));
     }
     let mut lost = 0;
-    for lane in lanes {
-        let (more, wrong) = lane.await.expect("it ends by itself");
+    for caller in callers {
+        let (more, violations) = caller.await.expect("the task ends");
         lost += more;
-        chapter.all_violated(wrong);
+        report.violations(violations);
     }
-    chapter.figure("lost", lost);
-    assert!(scaled(ANSWERS) <= lost, "{lost}: too few were lost");
-    crate::seats::check(&mut chapter, &database, &fleet, &history, "lost_answers").await;
-    chapter.end();
+    report.record("lost answers", lost);
+    assert!(scaled(ANSWERS) <= lost, "{lost}: too few lost answers");
+    crate::seats::check(&mut report, &database, &cluster, &history, "lost_answers").await;
+    report.finish();
 }
 
-/// R5: the server never hears, and must not say what it does not know.
+/// R5: the server does not receive the answer to its commit, and must not report an outcome that it does not know.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_commit_is_found_out_about() {
-    let mut chapter = Chapter::begin("lost commits").await;
-    let Some(cluster) = PostgresCluster::start("a_lost_commit_is_found_out_about") else { return };
-    const LANES: usize = 2;
-    let database = cluster.create_database("fireteam").await;
-    // The last one is in nobody's way: there everything is asked again.
-    let fleet = Arc::new(Fleet::new(&database.url, LANES + 1));
-    let history = History::begin();
+async fn lost_commit_outcome_is_resolved() {
+    let mut report = TestReport::start("lost commits").await;
+    let Some(postgres) = PostgresCluster::start("lost_commit_outcome_is_resolved") else { return };
+    const CALLERS: usize = 2;
+    let database = postgres.create_database("fireteam").await;
+    // The last server has no fault: repeated calls go there.
+    let cluster = Arc::new(Cluster::new(&database.url, CALLERS + 1));
+    let history = History::start();
     let mut proxies = Vec::new();
-    for at in 0..=LANES {
-        let proxy = StoreProxy::listen(Behind::Folder(cluster.folder.clone()));
-        let (fleet, url) = (Arc::clone(&fleet), proxy.url("fireteam"));
-        let url = (at < LANES).then_some(url);
-        tokio::task::spawn_blocking(move || fleet.fill(at, url.as_deref(), &[])).await.expect("it starts");
+    for at in 0..=CALLERS {
+        let proxy = StoreProxy::listen(PostgresAddress::Socket(postgres.folder.clone()));
+        let (cluster, url) = (Arc::clone(&cluster), proxy.url("fireteam"));
+        let url = (at < CALLERS).then_some(url);
+        tokio::task::spawn_blocking(move || cluster.fill(at, url.as_deref(), &[])).await.expect("the server starts");
         proxies.push(proxy);
     }
-    let mut lanes = Vec::new();
-    for (number, proxy) in proxies.into_iter().take(LANES).enumerate() {
-        let mut lane = Lane::new(number, [number, LANES], &fleet, &history, chapter.dice(number as u64));
-        let (cut_off, url) = (fleet.client(number, 0).expect("somebody is there"), database.url.clone());
-        lanes.push(tokio::spawn(async move {
+    let mut callers = Vec::new();
+    for (number, proxy) in proxies.into_iter().take(CALLERS).enumerate() {
+        let mut caller = Caller::new(number, [number, CALLERS], &cluster, &history, report.rng(number as u64));
+        let (affected, url) = (cluster.client(number, 0).expect("a server is running"), database.url.clone());
+        callers.push(tokio::spawn(async move {
             let database = TestDatabase { url };
-            for turn in 0..scaled(COMMITS) / LANES {
-                let loss = [Loss::Answer, Loss::Commit, Loss::Answer, Loss::Late][turn % 4];
-                lane.lose_commit(&proxy, &cut_off, loss, &Present(&database)).await;
+            for turn in 0..scaled(COMMITS) / CALLERS {
+                let fault = [
+                    CommitFault::LoseAnswer,
+                    CommitFault::LoseCommit,
+                    CommitFault::LoseAnswer,
+                    CommitFault::DelayCommit,
+                ][turn % 4];
+                caller.lose_commit(&proxy, &affected, fault, &StoredCheck(&database)).await;
             }
-            // The server still needs it.
-            (proxy, lane.wrong)
+            // Returned because the server still uses it.
+            (proxy, caller.violations)
         }));
     }
     let mut proxies = Vec::new();
-    for lane in lanes {
-        let (proxy, wrong) = lane.await.expect("it ends by itself");
+    for caller in callers {
+        let (proxy, violations) = caller.await.expect("the task ends");
         proxies.push(proxy);
-        chapter.all_violated(wrong);
+        report.violations(violations);
     }
     let lost: usize = proxies.iter().map(StoreProxy::lost).sum();
-    chapter.figure("lost", lost);
-    assert!(scaled(COMMITS) * 3 / 4 <= lost, "{lost}: too few were lost");
-    crate::seats::check(&mut chapter, &database, &fleet, &history, "lost_commits").await;
-    assert!(history.count(Outcome::Done) > 0);
-    chapter.end();
+    report.record("lost commits", lost);
+    assert!(scaled(COMMITS) * 3 / 4 <= lost, "{lost}: too few lost commits");
+    crate::seats::check(&mut report, &database, &cluster, &history, "lost_commits").await;
+    assert!(history.count(CallOutcome::Succeeded) > 0);
+    report.finish();
 }

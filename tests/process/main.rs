@@ -1,7 +1,8 @@
-//! Several servers on one Postgres, killed, paused, cut off and lied to: what clients were told is held against what the
-//! tables say. A short form by default, `SCALE=n` multiplies it; chapters take turns and each prints its figures.
+//! Fault tests of several servers on one Postgres: servers are killed, paused and cut off, and messages are lost. Each test
+//! compares its clients' call history with the tables. `SCALE=n` multiplies the default length; tests run one at a time, and
+//! each prints a report line.
 
-// `cfg(test)` says nothing new to the compiler; it tells clippy that the helpers here are tests too.
+// `cfg(test)` is redundant for the compiler; clippy uses it to treat these modules as tests.
 #[cfg(test)]
 mod cancels;
 #[cfg(test)]

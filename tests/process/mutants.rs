@@ -1,39 +1,39 @@
-//! R25: servers with a fault planted in them. The chapter that is there to notice it must fail, each time.
+//! R25: servers with a fault planted in them. The test of that fault must fail, each time.
 
 use std::process::Command;
 use std::sync::Mutex;
 
 use tokio::time::Instant;
 
-use crate::report::Chapter;
+use crate::report::TestReport;
 
-/// Each planted fault, with the chapter that must notice.
+/// Each planted fault, with the test that must notice it.
 const PLANTED: &[(&str, &str)] = &[
-    ("trust_the_index", "seats::seats_are_taken_once_whoever_dies"),
-    ("acknowledge_before_commit", "seats::seats_are_taken_once_whoever_dies"),
-    ("transaction_in_the_handler", "cancels::who_gives_up_harms_nobody"),
-    ("reservation_in_a_transaction_of_its_own", "lost_answers::a_lost_answer_is_given_again"),
-    ("feed_by_the_last_seen", "feed::what_is_changed_here_is_found_there"),
-    ("expiry_by_the_local_clock", "clock::a_wrong_clock_changes_nothing"),
-    ("settle_by_guessing", "lost_answers::a_lost_commit_is_found_out_about"),
-    ("accept_partial_matches", "matches::players_are_matched_once_whoever_dies"),
-    ("forget_requeue", "matches::players_are_matched_once_whoever_dies"),
-    ("trust_the_lease", "matches::players_are_matched_once_whoever_dies"),
+    ("trust_the_index", "seats::seats_are_taken_once_when_servers_are_killed"),
+    ("acknowledge_before_commit", "seats::seats_are_taken_once_when_servers_are_killed"),
+    ("transaction_in_the_handler", "cancels::cancelled_calls_do_not_affect_other_clients"),
+    ("reservation_in_a_transaction_of_its_own", "lost_answers::lost_answer_is_repeated_by_another_server"),
+    ("feed_by_the_last_seen", "feed::feed_delivers_updates_to_another_server"),
+    ("expiry_by_the_local_clock", "clock::clock_offset_does_not_change_ttls"),
+    ("settle_by_guessing", "lost_answers::lost_commit_outcome_is_resolved"),
+    ("accept_partial_matches", "matches::players_are_matched_once_when_servers_are_killed"),
+    ("forget_requeue", "matches::players_are_matched_once_when_servers_are_killed"),
+    ("trust_the_lease", "matches::players_are_matched_once_when_servers_are_killed"),
 ];
 
-/// How much of a chapter is enough to notice.
+/// Scale of a test that is enough to notice its fault.
 const SCALE: &str = "0.15";
 
-/// How many are tried side by side. More would get in each other's way.
+/// Faults tried at the same time.
 const AT_ONCE: usize = 2;
 
-/// What came of a planted fault.
+/// Result of a planted fault.
 enum Fate {
-    /// The chapter failed for it, with these words.
+    /// The test failed, with this message.
     Noticed(String),
-    /// It did not, and said this.
+    /// The test passed, with this output.
     Survives(String),
-    /// The chapter cannot be told here.
+    /// The test cannot run here.
     NotTried,
 }
 
@@ -54,10 +54,10 @@ fn plant(mutant: &str, story: &str) -> Fate {
     Fate::Noticed(format!("{figures} {}", first.unwrap_or_default()))
 }
 
-/// R25: a fault that nobody notices is a hole in the suite.
+/// R25: each planted fault must be noticed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_planted_fault_is_noticed() {
-    let mut chapter = Chapter::begin("mutants").await;
+    let mut report = TestReport::start("mutants").await;
     let left = Mutex::new(PLANTED.iter());
     let fates = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -78,11 +78,11 @@ async fn every_planted_fault_is_noticed() {
         match fate {
             Fate::Noticed(how) => {
                 println!("{mutant} is noticed: {how}");
-                chapter.figure("noticed", mutant);
+                report.record("noticed", mutant);
             }
-            Fate::Survives(said) => chapter.violated(format!("{mutant} survives {story}:\n{said}")),
+            Fate::Survives(said) => report.violation(format!("{mutant} survives {story}:\n{said}")),
             Fate::NotTried => eprintln!("SKIPPED: {mutant} was NOT tried: {story} was skipped"),
         }
     }
-    chapter.end();
+    report.finish();
 }

@@ -1,81 +1,83 @@
-//! A network of the test's own, in which packets are dropped without a word to anybody: the test runs itself again in it.
-//! This machine's network is left alone, and the other one goes with its last process.
+//! Network namespace in which packets can be dropped silently: the test runs itself again inside it. This machine's own
+//! network is not changed, and the namespace ends with its last process.
 
 use std::process::{Command, Stdio};
 
-/// Says that this is the test that runs in a network of its own.
-const INSIDE: &str = "APART";
+/// Variable that tells the test that it runs inside the namespace.
+const INSIDE: &str = "TEST_NETNS";
 
-/// An address of this machine at which a Postgres listens that is to be cut off.
-pub(crate) const FAR: &str = "127.0.7.1";
+/// Loopback address of a Postgres whose packets can be dropped.
+pub(crate) const REMOTE_ADDRESS: &str = "127.0.7.1";
 
-/// What was made of it.
-pub(crate) enum Apart {
-    /// This is inside.
-    Inside(Network),
-    /// This is outside, and the test has been run inside.
-    Told,
-    /// It cannot be had here, which has been said.
-    Impossible,
+/// Result of `enter_netns`.
+pub(crate) enum NetnsRun {
+    /// This process runs inside the namespace.
+    Inside(Netns),
+    /// This process runs outside, and has run the test inside to its end.
+    RanInside,
+    /// This machine cannot create a namespace. The skip has been printed.
+    Unavailable,
 }
 
-/// A network with nothing in it but this machine, by as many addresses as one likes.
-pub(crate) struct Network(());
+/// A network namespace that has only a loopback interface.
+pub(crate) struct Netns(());
 
-/// Runs `story`, which asks, again in a network of its own, unless this is it already.
-pub(crate) async fn network(story: &str) -> Apart {
-    let within_reach = std::env::var_os("PATH").unwrap_or_default().into_string().expect("text");
-    let path = format!("{within_reach}:/usr/sbin:/sbin");
+/// Runs `test_name`, the calling test, again in a network namespace, unless this process is inside one already.
+pub(crate) async fn enter_netns(test_name: &str) -> NetnsRun {
+    let search_path = std::env::var_os("PATH").unwrap_or_default().into_string().expect("text");
+    let path = format!("{search_path}:/usr/sbin:/sbin");
     if std::env::var_os(INSIDE).is_some() {
-        return Apart::Inside(Network(()));
+        return NetnsRun::Inside(Netns(()));
     }
-    // One that is nobody in particular may be somebody in a world of its own.
-    let own: &[&str] = if is_root() { &["--net"] } else { &["--net", "--user", "--map-current-user", "--keep-caps"] };
+    // A user without privileges needs a user namespace too.
+    let namespaces: &[&str] =
+        if is_root() { &["--net"] } else { &["--net", "--user", "--map-current-user", "--keep-caps"] };
     let run = |script: &str, arguments: &[&str]| {
         let mut command = Command::new("unshare");
-        command.args(own).args(["sh", "-c", script, "sh"]).args(arguments).env("PATH", &path).stdin(Stdio::null());
-        command.env(INSIDE, "1").output()
+        command.args(namespaces).args(["sh", "-c", script, "sh"]).args(arguments);
+        command.env("PATH", &path).stdin(Stdio::null()).env(INSIDE, "1").output()
     };
-    let tried = run("ip link set lo up && iptables -w -A INPUT -d 127.0.7.1 -j DROP", &[]);
-    if !tried.as_ref().is_ok_and(|it| it.status.success()) {
-        let why = tried.map_or_else(|error| error.to_string(), |it| String::from_utf8_lossy(&it.stderr).into_owned());
+    let attempt = run("ip link set lo up && iptables -w -A INPUT -d 127.0.7.1 -j DROP", &[]);
+    if !attempt.as_ref().is_ok_and(|it| it.status.success()) {
+        let error =
+            attempt.map_or_else(|error| error.to_string(), |it| String::from_utf8_lossy(&it.stderr).into_owned());
         eprintln!(
-            "SKIPPED: no network of its own: {story} did NOT drop packets; install iproute2 and iptables (Debian: \
+            "SKIPPED: no network namespace: {test_name} did NOT drop packets; install iproute2 and iptables (Debian: \
              apt-get install iproute2 iptables): {}",
-            why.trim()
+            error.trim()
         );
-        return Apart::Impossible;
+        return NetnsRun::Unavailable;
     }
-    let _turn = crate::report::turn().await;
-    let own = std::env::current_exe().expect("this program").display().to_string();
-    let arguments = [&*own, "--exact", story, "--nocapture"];
-    let told = run("ip link set lo up && exec \"$@\"", &arguments).expect("it runs");
-    print!("{}", String::from_utf8_lossy(&told.stdout));
-    eprint!("{}", String::from_utf8_lossy(&told.stderr));
-    assert!(told.status.success(), "{story} failed in a network of its own: see above");
-    assert!(String::from_utf8_lossy(&told.stdout).contains("1 passed"), "{story} is no test");
-    Apart::Told
+    let _machine_lock = crate::report::lock_machine().await;
+    let program = std::env::current_exe().expect("this program").display().to_string();
+    let arguments = [&*program, "--exact", test_name, "--nocapture"];
+    let output = run("ip link set lo up && exec \"$@\"", &arguments).expect("the test runs");
+    print!("{}", String::from_utf8_lossy(&output.stdout));
+    eprint!("{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{test_name} failed in the network namespace: see above");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "no test is named {test_name}");
+    NetnsRun::RanInside
 }
 
 fn is_root() -> bool {
     std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").expect("proc")) == 0
 }
 
-impl Network {
-    /// From now on what is sent to `FAR`, and what is sent from there, is lost on the way.
-    pub(crate) fn cut(&self) {
+impl Netns {
+    /// Drops packets to and from `REMOTE_ADDRESS` from now on.
+    pub(crate) fn drop_packets(&self) {
         for side in ["-d", "-s"] {
-            self.filter(&["-A", "INPUT", side, FAR, "-j", "DROP"]);
+            self.iptables(&["-A", "INPUT", side, REMOTE_ADDRESS, "-j", "DROP"]);
         }
     }
 
-    /// Everything arrives again.
-    pub(crate) fn heal(&self) {
-        self.filter(&["-F", "INPUT"]);
+    /// Delivers all packets again.
+    pub(crate) fn restore(&self) {
+        self.iptables(&["-F", "INPUT"]);
     }
 
-    fn filter(&self, rule: &[&str]) {
-        let done = Command::new("iptables").arg("-w").args(rule).status().expect("iptables runs");
-        assert!(done.success(), "iptables {rule:?}");
+    fn iptables(&self, rule: &[&str]) {
+        let status = Command::new("iptables").arg("-w").args(rule).status().expect("iptables runs");
+        assert!(status.success(), "iptables {rule:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! What every chapter has: a turn, a seed, a scale, and a line of figures at the end.
+//! Parts that all tests here share: exclusive use of the machine, a seed, a scale, and a report line at the end.
 
 use std::time::Duration;
 
@@ -9,88 +9,88 @@ use tokio::time::Instant;
 
 use crate::support::server_process::TEST_TIMEOUT;
 
-/// One chapter at work. The others wait for their turn: each wants the whole machine.
-pub(crate) struct Chapter {
+/// Measured values and violations of one running test. Tests run one at a time, because each needs the whole machine.
+pub(crate) struct TestReport {
     name: &'static str,
     seed: u64,
-    figures: Vec<(&'static str, String)>,
+    values: Vec<(&'static str, String)>,
     violations: Vec<String>,
-    _turn: MutexGuard<'static, ()>,
+    _machine_lock: MutexGuard<'static, ()>,
 }
 
-/// Dice that fall alike for the same seed.
-pub(crate) struct Dice(ManualClock);
+/// Random numbers that depend only on the seed.
+pub(crate) struct TestRng(ManualClock);
 
-impl Dice {
+impl TestRng {
     /// A whole number below `end`.
     pub(crate) fn below(&self, end: usize) -> usize {
         (self.0.random_unit_f64() * end as f64) as usize
     }
 
-    /// True this often.
-    pub(crate) fn chance(&self, often: f64) -> bool {
-        self.0.random_unit_f64() < often
+    /// True with this probability, from 0 to 1.
+    pub(crate) fn chance(&self, probability: f64) -> bool {
+        self.0.random_unit_f64() < probability
     }
 }
 
-/// Waits for whoever is at work. Nobody else is until what this answers is dropped.
-pub(crate) async fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::const_new(());
-    TURN.lock().await
+/// Waits until no other test runs. No other test starts until the returned guard is dropped.
+pub(crate) async fn lock_machine() -> MutexGuard<'static, ()> {
+    static MACHINE: Mutex<()> = Mutex::const_new(());
+    MACHINE.lock().await
 }
 
-/// `SCALE`, 1 by default.
+/// The variable `SCALE`, 1 by default.
 pub(crate) fn scale() -> f64 {
     std::env::var_os("SCALE").map_or(1.0, |it| it.to_str().and_then(|it| it.parse().ok()).expect("a number"))
 }
 
-/// So many, in the short form.
+/// `count` multiplied by `SCALE`, rounded up.
 pub(crate) fn scaled(count: usize) -> usize {
     (count as f64 * scale()).ceil() as usize
 }
 
-impl Chapter {
-    /// Waits for its turn. The seed is `TEST_SEED`, or another each time.
-    pub(crate) async fn begin(name: &'static str) -> Self {
-        let turn = turn().await;
+impl TestReport {
+    /// Waits until no other test runs. The seed is `TEST_SEED`, or random.
+    pub(crate) async fn start(name: &'static str) -> Self {
+        let machine_lock = lock_machine().await;
         let given =
             std::env::var_os("TEST_SEED").map(|it| it.to_str().and_then(|it| it.parse().ok()).expect("a number"));
         let seed =
             given.unwrap_or_else(|| u64::from_be_bytes(SystemClock::start().random_bytes()[..8].try_into().unwrap()));
         println!("{name}: TEST_SEED={seed} SCALE={}", scale());
-        Self { name, seed, figures: Vec::new(), violations: Vec::new(), _turn: turn }
+        Self { name, seed, values: Vec::new(), violations: Vec::new(), _machine_lock: machine_lock }
     }
 
-    /// Dice of their own for number `number`.
-    pub(crate) fn dice(&self, number: u64) -> Dice {
-        Dice(ManualClock::new(UnixMs(0), self.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+    /// Random number generator of stream `number`, derived from the seed.
+    pub(crate) fn rng(&self, number: u64) -> TestRng {
+        TestRng(ManualClock::new(UnixMs(0), self.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
     }
 
-    /// Adds to the line of figures.
-    pub(crate) fn figure(&mut self, name: &'static str, value: impl std::fmt::Display) {
-        self.figures.push((name, value.to_string()));
+    /// Adds a value to the report line.
+    pub(crate) fn record(&mut self, name: &'static str, value: impl std::fmt::Display) {
+        self.values.push((name, value.to_string()));
     }
 
-    /// Something that was promised has not been kept.
-    pub(crate) fn violated(&mut self, what: impl Into<String>) {
+    /// Adds one violation of a requirement. The test fails when it finishes.
+    pub(crate) fn violation(&mut self, what: impl Into<String>) {
         self.violations.push(what.into());
     }
 
-    /// Several such things.
-    pub(crate) fn all_violated(&mut self, what: Vec<String>) {
+    /// Adds several violations.
+    pub(crate) fn violations(&mut self, what: Vec<String>) {
         self.violations.extend(what);
     }
 
-    /// Whether a planted fault has been noticed, so that looking further would only take time.
-    pub(crate) fn is_enough(&self) -> bool {
+    /// Whether an injected fault has been detected, so that further checks would only take time.
+    pub(crate) fn has_detected_fault(&self) -> bool {
         !self.violations.is_empty() && std::env::var_os("MUTANT").is_some()
     }
 
-    /// Prints the figures, and fails if there were violations.
+    /// Prints the report line, and fails if there were violations.
     #[track_caller]
-    pub(crate) fn end(self) {
-        let figures: Vec<String> = self.figures.iter().map(|(name, value)| format!("{name} {value}")).collect();
-        println!("| {} | {} | violations {} |", self.name, figures.join(" | "), self.violations.len());
+    pub(crate) fn finish(self) {
+        let values: Vec<String> = self.values.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        println!("| {} | {} | violations {} |", self.name, values.join(" | "), self.violations.len());
         let some: Vec<&str> = self.violations.iter().take(20).map(String::as_str).collect();
         assert!(
             self.violations.is_empty(),
@@ -107,12 +107,12 @@ pub(crate) fn percentile<T: Copy>(sorted: &[T], share: f64) -> T {
     sorted[((sorted.len() - 1) as f64 * share).ceil() as usize]
 }
 
-/// Asks again and again until the answer is right; says how long that took.
-pub(crate) async fn until(what: &str, mut right: impl AsyncFnMut() -> bool) -> Duration {
-    let begun = Instant::now();
-    while !right().await {
-        assert!(begun.elapsed() < TEST_TIMEOUT, "it never came about: {what}");
+/// Polls `condition` until it holds, and returns how long that took. Panics after the test timeout.
+pub(crate) async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) -> Duration {
+    let started = Instant::now();
+    while !condition().await {
+        assert!(started.elapsed() < TEST_TIMEOUT, "timed out waiting until {what}");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    begun.elapsed()
+    started.elapsed()
 }
