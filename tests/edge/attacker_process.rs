@@ -1,5 +1,5 @@
-//! Attackers in a process of their own, which gives way to everybody: what they do is not to be taken for what is done by whom they
-//! attack, and elsewhere they would have a machine of their own.
+//! Attackers in a process of their own with low priority, so that their CPU use is not measured as the server's. Real
+//! attackers have machines of their own.
 
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
@@ -8,53 +8,71 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::attack::Attack;
-use crate::connection_outcome::Fate;
+use crate::connection_outcome::ConnectionOutcome;
 use crate::report::scale;
-use crate::server_under_attack::Victim;
+use crate::server_under_attack::ServerUnderAttack;
 
-/// Set in the process that is to attack: whom, with how many connections, for how many milliseconds, and how.
-const ATTACKS: &str = "EDGE_ATTACKS";
+/// Variable set in the attacking process: target address, number of connections, milliseconds, and name of the attack.
+const ATTACK_ARGS: &str = "EDGE_ATTACK";
 
-/// What comes before the fate on standard output.
-const TOLD: &str = "fate=";
+/// Prefix of the connection outcome on standard output.
+const OUTPUT_PREFIX: &str = "outcome=";
 
-/// Where others are at work too: as nice as can be, and no more, for whoever never gets a turn notices too late that he is closed.
-const IN_TURN: [&str; 3] = ["nice", "-n", "19"];
+/// On a shared machine: low priority, but not idle, since a process that never runs would notice a closed connection too late.
+const LOW_PRIORITY: [&str; 3] = ["nice", "-n", "19"];
 
-/// In the long form, for a machine that does nothing else: whenever nobody else has anything to do. However nice, whoever has a turn
-/// keeps it for three milliseconds, which is longer than an honest call takes and would be told of the server.
-const WHEN_IDLE: [&str; 3] = ["chrt", "--idle", "0"];
+/// For the long form, on an otherwise idle machine: runs only when the processor is idle. With `nice` alone a process may run
+/// for three milliseconds, which is longer than an honest call takes and would be measured as the server's.
+const IDLE_PRIORITY: [&str; 3] = ["chrt", "--idle", "0"];
 
-/// Runs the test of that name in a process of its own, which gives way to everybody, with `what` in the variable `key`. What
-/// it says after `told`.
-pub(crate) async fn told_by(test: &'static str, key: &'static str, what: String, told: &'static str) -> String {
+/// Runs the test `test` in a process of its own with low priority, with `what` in the variable `key`. Returns its output
+/// line after `prefix`.
+pub(crate) async fn run_in_process(
+    test: &'static str,
+    key: &'static str,
+    what: String,
+    prefix: &'static str,
+) -> String {
     let child = tokio::task::spawn_blocking(move || {
-        let give_way = if scale() == 1 { IN_TURN } else { WHEN_IDLE };
-        let mut command = Command::new(give_way[0]);
-        command.args(&give_way[1..]).arg(std::env::current_exe().expect("this test"));
+        let priority = if scale() == 1 { LOW_PRIORITY } else { IDLE_PRIORITY };
+        let mut command = Command::new(priority[0]);
+        command.args(&priority[1..]).arg(std::env::current_exe().expect("this test"));
         command.args(["--exact", test, "--nocapture"]);
-        command.env(key, what).stdin(Stdio::null()).output().expect("it starts")
+        command.env(key, what).stdin(Stdio::null()).output().expect("the process starts")
     });
-    let output = child.await.expect("it ends");
-    let said = String::from_utf8_lossy(&output.stdout);
-    let line = said.lines().find_map(|line| line.strip_prefix(told));
-    line.unwrap_or_else(|| panic!("{said}\n{}", String::from_utf8_lossy(&output.stderr))).to_owned()
+    let output = child.await.expect("the process ends");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let line = stdout.lines().find_map(|line| line.strip_prefix(prefix));
+    line.unwrap_or_else(|| panic!("{stdout}\n{}", String::from_utf8_lossy(&output.stderr))).to_owned()
 }
 
-/// Attacks `target` from a process of its own, and waits for it.
-pub(crate) async fn run(attack: Attack, target: SocketAddr, connections: usize, long: Duration) -> Fate {
-    let what = format!("{target} {connections} {} {}", long.as_millis(), attack.name);
-    Fate::of_told(&told_by("attacker_process::attackers_tell_of_their_fate", ATTACKS, what, TOLD).await)
+/// Attacks `target` from a process of its own, and waits for its end.
+pub(crate) async fn run(
+    attack: Attack,
+    target: SocketAddr,
+    connections: usize,
+    duration: Duration,
+) -> ConnectionOutcome {
+    let what = format!("{target} {connections} {} {}", duration.as_millis(), attack.name);
+    ConnectionOutcome::from_line(
+        &run_in_process(
+            "attacker_process::attacker_process_reports_connection_outcomes",
+            ATTACK_ARGS,
+            what,
+            OUTPUT_PREFIX,
+        )
+        .await,
+    )
 }
 
-/// In the test itself, attackers are started and heard; in the process that this starts, it is they.
+/// The test starts an attacking process and reads its output; in that process the same function runs the attack.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn attackers_tell_of_their_fate() {
-    let Some(what) = std::env::var_os(ATTACKS) else {
-        let victim = Victim::start();
-        let fate = run(Attack::named("PING flood"), victim.address, 2, Duration::from_secs(1)).await;
-        assert!(0 < fate.closed, "{fate:?}");
-        assert_eq!(Fate::of_told(&fate.told()), fate);
+async fn attacker_process_reports_connection_outcomes() {
+    let Some(what) = std::env::var_os(ATTACK_ARGS) else {
+        let server = ServerUnderAttack::start();
+        let outcome = run(Attack::named("PING flood"), server.address, 2, Duration::from_secs(1)).await;
+        assert!(0 < outcome.closed, "{outcome:?}");
+        assert_eq!(ConnectionOutcome::from_line(&outcome.to_line()), outcome);
         return;
     };
     let what = what.to_str().expect("text");
@@ -62,6 +80,6 @@ async fn attackers_tell_of_their_fate() {
     let mut next = || words.next().expect("four words");
     let (target, connections, ms) = (next().parse().expect("an address"), next(), next());
     let (connections, ms) = (connections.parse().expect("a number"), ms.parse().expect("milliseconds"));
-    let fate = Attack::named(next()).run(target, connections, Instant::now() + Duration::from_millis(ms)).await;
-    println!("\n{TOLD}{}", fate.told());
+    let outcome = Attack::named(next()).run(target, connections, Instant::now() + Duration::from_millis(ms)).await;
+    println!("\n{OUTPUT_PREFIX}{}", outcome.to_line());
 }

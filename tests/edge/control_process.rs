@@ -1,5 +1,5 @@
-//! Somebody else to attack, on the same machine: a process that takes connections, reads once and closes them. How long honest
-//! calls take meanwhile is what attackers cost who work on the same two cores, and nothing that is done to the server.
+//! Control process: another target on the same machine, which accepts connections, reads once and closes them. The latency of
+//! honest calls while it is attacked is the cost of attackers on the same two cores, without work of the server.
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -11,38 +11,38 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::attack::Attack;
 use crate::attacker_process;
-use crate::server_under_attack::Victim;
+use crate::server_under_attack::ServerUnderAttack;
 
-/// Set in the process that is to stand by.
-const STANDS_BY: &str = "EDGE_STANDS_BY";
+/// Variable set in the control process.
+const RUN_CONTROL: &str = "EDGE_RUN_CONTROL";
 
-/// Starts one in a process of its own.
-pub(crate) fn start() -> Victim {
+/// Starts a control process.
+pub(crate) fn start() -> ServerUnderAttack {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "control_process::a_bystander_is_attacked", "--nocapture"]);
-    command.env(STANDS_BY, "");
-    Victim::spawn(command, None, None)
+    command.args(["--exact", "control_process::control_process_closes_connections", "--nocapture"]);
+    command.env(RUN_CONTROL, "");
+    ServerUnderAttack::spawn(command, None, None)
 }
 
-/// In the test itself, one is started and attacked; in the process that this starts, it is the bystander.
+/// The test starts a control process and attacks it; in that process the same function accepts connections.
 #[tokio::test]
-async fn a_bystander_is_attacked() {
-    if std::env::var_os(STANDS_BY).is_none() {
-        let bystander = start();
+async fn control_process_closes_connections() {
+    if std::env::var_os(RUN_CONTROL).is_none() {
+        let control = start();
         let flood = Attack::named("PING flood");
-        let fate = attacker_process::run(flood, bystander.address, 2, Duration::from_millis(500)).await;
-        assert!(0 < fate.closed, "{fate:?}");
+        let outcome = attacker_process::run(flood, control.address, 2, Duration::from_millis(500)).await;
+        assert!(0 < outcome.closed, "{outcome:?}");
         return;
     }
-    // Whoever started this holds the other end, and lets go of it when he ends, whichever way.
+    // The parent holds the other end of standard input, which closes when the parent ends in any way.
     let orphaned = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
     tokio::select! {
-        () = stand_by() => {}
+        () = accept_and_close() => {}
         _ = orphaned => {}
     }
 }
 
-async fn stand_by() {
+async fn accept_and_close() {
     let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
     eprintln!("listen={}", listener.local_addr().unwrap());
     loop {
@@ -51,7 +51,7 @@ async fn stand_by() {
     }
 }
 
-/// Closes who has said something, as a server closes who does harm.
+/// Reads once and closes, as a server closes a harmful connection.
 async fn close(mut stream: TcpStream) {
     drop(stream.read(&mut [0; 16 * 1024]).await);
 }

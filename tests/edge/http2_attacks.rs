@@ -1,170 +1,186 @@
-//! SEC-1: attacks on HTTP/2, each on a fresh server, with somebody beside it who means well; and the same on the library's
-//! own settings.
+//! SEC-1: HTTP/2 attacks, each on a new server with an honest client beside it, and the same attacks on the library's default
+//! settings.
 
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
-use crate::attack::{Attack, BAD_HEADERS, MANY_STREAMS, NO_PREFACE, PATIENT, QUICK, TLS_STALL};
-use crate::connection_outcome::Fate;
-use crate::report::{Report, connections, is_wanted, lasting, scale};
-use crate::server_under_attack::{Latencies, Victim};
+use crate::attack::{Attack, BAD_HEADERS, FAST_ATTACKS, MANY_STREAMS, NO_PREFACE, SLOW_ATTACKS, TLS_STALL};
+use crate::connection_outcome::ConnectionOutcome;
+use crate::report::{Report, attack_duration, connections, is_wanted, scale};
+use crate::server_under_attack::{Latencies, ServerUnderAttack};
 use crate::{attacker_process, control_process, library_defaults};
 
-/// Memory that an attack may cost, MiB.
+/// Limit on the additional memory during an attack, MiB.
 const GROWTH_MAX_MIB: f64 = 64.0;
 
-/// When a call whose body does not come to its end has ended: after its 5 s.
+/// Time after which a call with an incomplete body has ended: its timeout is 5 s.
 const TRICKLE_MAX: Duration = Duration::from_secs(6);
 
-/// What one attacker may cost an honest call when all take turns on two cores.
-const TURN_MAX: Duration = Duration::from_millis(25);
+/// Limit on the latency that each attacker adds to the median honest call on two shared cores.
+const ADDED_LATENCY_MAX: Duration = Duration::from_millis(25);
 
-/// Longest that an attacker may stay who does harm.
-const STAY_MAX: Duration = Duration::from_secs(10);
+/// Longest age of a harmful connection.
+const CONNECTION_AGE_MAX: Duration = Duration::from_secs(10);
 
-/// What an attack came to.
-struct Outcome {
-    fate: Fate,
+/// Measurements of one attack.
+struct AttackResult {
+    outcome: ConnectionOutcome,
     growth_mib: f64,
-    /// When it was quiet, before and after.
+    /// Latencies before and after the attack.
     before: Latencies,
     during: Result<Latencies, String>,
-    /// While the same was done to somebody else; in the long form.
+    /// Latencies while another process was attacked; long form only.
     elsewhere: Option<Latencies>,
 }
 
-/// How long calls to `victim` take while the same attackers are at work on the same cores, and attack somebody else.
-async fn attack_elsewhere(victim: &Victim, attack: Attack, connections: usize, long: Duration) -> Latencies {
-    // What does no harm is served, and serving it is work for the same cores.
-    let other = if attack.is_closed { control_process::start() } else { Victim::start() };
-    let (ready, begins) = oneshot::channel();
+/// Latencies of calls to `server` while the same attackers on the same cores attack another process.
+async fn attack_elsewhere(
+    server: &ServerUnderAttack,
+    attack: Attack,
+    connections: usize,
+    duration: Duration,
+) -> Latencies {
+    // A harmless attack is served, and serving takes the same cores: its target is another server.
+    let other = if attack.is_closed { control_process::start() } else { ServerUnderAttack::start() };
+    let (ready, is_ready) = oneshot::channel();
     let (ended, over) = oneshot::channel();
-    let honest = victim.honest_calls(ready, over, long);
-    begins.await.expect("others are served");
-    attacker_process::run(attack, other.address, connections, long).await;
-    ended.send(()).expect("somebody waits");
+    let honest = server.honest_calls(ready, over, duration);
+    is_ready.await.expect("honest calls are answered");
+    attacker_process::run(attack, other.address, connections, duration).await;
+    ended.send(()).expect("the receiver is open");
     let (_, during) = honest.await.unwrap();
-    during.expect("nobody attacks it")
+    during.expect("calls to a server without attackers are answered")
 }
 
-/// Attacks `victim` for `long`, and watches.
-async fn attack(victim: &Victim, attack: Attack, connections: usize, long: Duration) -> Outcome {
+/// Attacks `server` for `duration` and measures.
+async fn attack(server: &ServerUnderAttack, attack: Attack, connections: usize, duration: Duration) -> AttackResult {
     let elsewhere = match scale() {
         ..=1 => None,
-        _ => Some(attack_elsewhere(victim, attack, connections, long).await),
+        _ => Some(attack_elsewhere(server, attack, connections, duration).await),
     };
-    let (ready, begins) = oneshot::channel();
+    let (ready, is_ready) = oneshot::channel();
     let (ended, over) = oneshot::channel();
-    let honest = victim.honest_calls(ready, over, long);
-    begins.await.expect("others are served");
-    let weighed = victim.resident_mib();
-    let end = Instant::now() + long;
-    let heaviest = async {
-        let mut heaviest = weighed;
+    let honest = server.honest_calls(ready, over, duration);
+    is_ready.await.expect("honest calls are answered");
+    let initial_mib = server.resident_mib();
+    let end = Instant::now() + duration;
+    let peak_mib = async {
+        let mut peak_mib = initial_mib;
         while Instant::now() < end {
-            heaviest = victim.resident_mib().max(heaviest);
+            peak_mib = server.resident_mib().max(peak_mib);
             sleep(Duration::from_millis(20)).await;
         }
-        heaviest
+        peak_mib
     };
     let attackers = async {
-        let fate = attacker_process::run(attack, victim.address, connections, long).await;
-        // Whoever calls may have given up already, which is told otherwise.
+        let outcome = attacker_process::run(attack, server.address, connections, duration).await;
+        // The caller may have failed already; `during` has its error.
         let _ = ended.send(());
-        fate
+        outcome
     };
-    let (heaviest, honest, fate) = tokio::join!(heaviest, honest, attackers);
+    let (peak_mib, honest, outcome) = tokio::join!(peak_mib, honest, attackers);
     let (before, during) = honest.unwrap();
-    Outcome { fate, growth_mib: heaviest - weighed, before, during, elsewhere }
+    AttackResult { outcome, growth_mib: peak_mib - initial_mib, before, during, elsewhere }
 }
 
-/// Holds an outcome against what is promised.
-fn judge(report: &mut Report, attack: Attack, outcome: &Outcome) {
-    let Outcome { fate, growth_mib, before, during, elsewhere } = outcome;
-    let mut say = |what: String| report.violated(format!("{}: {what}", attack.name));
+/// Compares measurements with the limits.
+fn check(report: &mut Report, attack: Attack, result: &AttackResult) {
+    let AttackResult { outcome, growth_mib, before, during, elsewhere } = result;
+    let mut violation = |what: String| report.violation(format!("{}: {what}", attack.name));
     if GROWTH_MAX_MIB < *growth_mib {
-        say(format!("{growth_mib:.0} MiB more"));
+        violation(format!("{growth_mib:.0} MiB more"));
     }
-    let stayed = fate.open.iter().chain([&fate.longest]).any(|stayed| STAY_MAX < *stayed);
-    if attack.is_closed && (fate.closed == 0 || stayed) {
-        say(format!("not closed in time: {fate:?}"));
+    let too_old = outcome.open.iter().chain([&outcome.longest]).any(|age| CONNECTION_AGE_MAX < *age);
+    if attack.is_closed && (outcome.closed == 0 || too_old) {
+        violation(format!("not closed in time: {outcome:?}"));
     }
     match during {
-        Err(why) => say(why.clone()),
-        // Attackers and the one who means well share the machine with the server: this is no benchmark.
-        Ok(during) if 10 * before.percentile(50) + TURN_MAX * (connections() as u32) < during.percentile(50) => {
-            say(format!("others wait {:?}", during.percentile(50)));
+        Err(error) => violation(error.clone()),
+        // Attackers, honest client and server share the machine, so this limit is no benchmark.
+        Ok(during)
+            if 10 * before.percentile(50) + ADDED_LATENCY_MAX * (connections() as u32) < during.percentile(50) =>
+        {
+            violation(format!("the median honest call takes {:?}", during.percentile(50)));
         }
         Ok(during) => {
             let machine = elsewhere.as_ref().map(|it| it.percentile(99).max(before.percentile(99)));
             if machine.is_some_and(|machine| 2 * machine < during.percentile(99)) {
-                say(format!("others wait {:?}, and {machine:?} when somebody else is attacked", during.percentile(99)));
+                violation(format!(
+                    "the p99 of honest calls is {:?}, and {machine:?} while another process is attacked",
+                    during.percentile(99)
+                ));
             }
         }
     }
-    report.row(attack.name, fate, *growth_mib, [Some(before), during.as_ref().ok(), elsewhere.as_ref()]);
+    report.row(attack.name, outcome, *growth_mib, [Some(before), during.as_ref().ok(), elsewhere.as_ref()]);
 }
 
-/// SEC-1: whatever one says to the server, it costs little memory, others are served, and whoever does harm is closed.
+/// SEC-1: each attack costs little memory, honest calls are answered, and harmful connections are closed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn attacks_on_http2_are_cheap_to_survive() {
-    let mut report = Report::begin("the edge").await;
-    for &kind in QUICK.iter().filter(|kind| is_wanted(kind.name)) {
-        let victim = Victim::start();
-        let outcome = attack(&victim, kind, connections(), lasting(Duration::from_millis(1_200))).await;
-        judge(&mut report, kind, &outcome);
+async fn http2_attacks_cost_little_and_are_closed() {
+    let mut report = Report::start("HTTP/2 attacks").await;
+    for &kind in FAST_ATTACKS.iter().filter(|kind| is_wanted(kind.name)) {
+        let server = ServerUnderAttack::start();
+        let result = attack(&server, kind, connections(), attack_duration(Duration::from_millis(1_200))).await;
+        check(&mut report, kind, &result);
     }
-    report.end();
+    report.finish();
 }
 
-/// SEC-1, F3: whoever waits is not waited for. A body that comes a byte at a time ends with its call.
+/// SEC-1, F3: idle connections are closed by a timeout, and a call with a body that arrives byte by byte ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn attackers_who_wait_are_sent_away() {
-    let mut report = Report::begin("the edge, slowly").await;
-    let long = lasting(Duration::from_millis(6_500)).min(Duration::from_secs(30));
-    let slow = PATIENT.iter().map(|&kind| (kind, Victim::start())).chain([(TLS_STALL, Victim::start_with_tls())]);
-    let outcomes: Vec<_> =
-        slow.map(|(kind, victim)| async move { (kind, attack(&victim, kind, connections(), long).await) }).collect();
-    for (kind, outcome) in futures_util::future::join_all(outcomes).await {
-        let old = outcome.fate.open.iter().filter(|age| TRICKLE_MAX < **age).count();
-        if kind.name == "trickled body" && (old == 0 || outcome.fate.answered < old) {
-            report.violated(format!("a trickled body went on: {:?}", outcome.fate));
+async fn slow_connections_are_closed() {
+    let mut report = Report::start("slow HTTP/2 attacks").await;
+    let duration = attack_duration(Duration::from_millis(6_500)).min(Duration::from_secs(30));
+    let servers = SLOW_ATTACKS
+        .iter()
+        .map(|&kind| (kind, ServerUnderAttack::start()))
+        .chain([(TLS_STALL, ServerUnderAttack::start_with_tls())]);
+    let results: Vec<_> = servers
+        .map(|(kind, server)| async move { (kind, attack(&server, kind, connections(), duration).await) })
+        .collect();
+    for (kind, result) in futures_util::future::join_all(results).await {
+        let old = result.outcome.open.iter().filter(|age| TRICKLE_MAX < **age).count();
+        if kind.name == "trickled body" && (old == 0 || result.outcome.answered < old) {
+            report.violation(format!("a call with a trickled body did not end: {:?}", result.outcome));
         }
-        judge(&mut report, kind, &outcome);
+        check(&mut report, kind, &result);
     }
-    report.end();
+    report.finish();
 }
 
-/// SEC-1, mutant M10: without our settings the same attacks do harm, so that they would be noticed.
+/// SEC-1, mutant M10: with the library's default settings the same attacks do harm, so the tests above can detect it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_librarys_own_settings_fare_worse() {
-    let mut report = Report::begin("the library's own settings").await;
+async fn library_defaults_are_worse_under_attack() {
+    let mut report = Report::start("the library's default settings").await;
 
-    let victim = library_defaults::start(false);
-    let before = victim.resident_mib();
-    let end = Instant::now() + STAY_MAX;
-    let attackers = tokio::spawn(BAD_HEADERS.run(victim.address, 1, end));
-    while victim.resident_mib() - before < 2.0 * GROWTH_MAX_MIB && Instant::now() < end {
+    let server = library_defaults::start(false);
+    let before = server.resident_mib();
+    let end = Instant::now() + CONNECTION_AGE_MAX;
+    let attackers = tokio::spawn(BAD_HEADERS.run(server.address, 1, end));
+    while server.resident_mib() - before < 2.0 * GROWTH_MAX_MIB && Instant::now() < end {
         sleep(Duration::from_millis(20)).await;
     }
     attackers.abort();
-    let growth = victim.resident_mib() - before;
+    let growth = server.resident_mib() - before;
     report.note(format!("bad HEADERS, one connection: {growth:.0} MiB more"));
     if growth < GROWTH_MAX_MIB {
-        report.violated(format!("bad HEADERS cost {growth:.0} MiB and no more"));
+        report.violation(format!("bad HEADERS cost only {growth:.0} MiB"));
     }
-    drop(victim);
+    drop(server);
 
-    let (ours, theirs) = (Victim::start(), library_defaults::start(false));
+    let (ours, theirs) = (ServerUnderAttack::start(), library_defaults::start(false));
     let end = Instant::now() + Duration::from_millis(1_500);
-    let run = |victim: &Victim| MANY_STREAMS.run(victim.address, 1, end);
+    let run = |server: &ServerUnderAttack| MANY_STREAMS.run(server.address, 1, end);
     let (ours, theirs) = tokio::join!(run(&ours), run(&theirs));
-    let ends = |fate: &Fate| format!("{} of {} connections ended", fate.goaways, fate.closed + fate.open.len());
-    report.note(format!("20,000 streams: {} by us, {} by the library", ends(&ours), ends(&theirs)));
+    let ends = |outcome: &ConnectionOutcome| {
+        format!("{} of {} connections ended", outcome.goaways, outcome.closed + outcome.open.len())
+    };
+    report.note(format!("20,000 streams: {} by fireteam, {} by the library", ends(&ours), ends(&theirs)));
     if ours.goaways == 0 || 0 < theirs.goaways + theirs.resets {
-        report.violated(format!("20,000 streams: {ours:?} and {theirs:?}"));
+        report.violation(format!("20,000 streams: {ours:?} and {theirs:?}"));
     }
 
     let (silent, stalled) = (library_defaults::start(false), library_defaults::start(true));
@@ -177,7 +193,7 @@ async fn the_librarys_own_settings_fare_worse() {
         stalled.open.len()
     ));
     if silent.open.len() < 3 || stalled.open.len() < 3 {
-        report.violated(format!("the library closes those who wait: {silent:?} {stalled:?}"));
+        report.violation(format!("the library closes idle connections: {silent:?} {stalled:?}"));
     }
-    report.end();
+    report.finish();
 }
