@@ -2,12 +2,14 @@
 
 use std::time::Instant;
 
+use crate::goals::describe;
+
 /// Rounds of each comparison.
 pub(crate) const ROUNDS: usize = 9;
 
 /// What one side of a round took for each operation.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Took {
+pub(crate) struct Timing {
     /// Wall-clock, microseconds; of many operations whichever statistic the side chose.
     pub(crate) wall_us: f64,
     /// Processor time of this thread, microseconds.
@@ -27,15 +29,15 @@ fn cpu_ns() -> u64 {
 }
 
 /// Times `operations` calls of `run` together.
-pub(crate) fn together(operations: usize, mut run: impl FnMut(usize)) -> Took {
+pub(crate) fn time_all(operations: usize, mut run: impl FnMut(usize)) -> Timing {
     let (begin, cpu) = (clock(), cpu_ns());
     (0..operations).for_each(&mut run);
     let per = operations as f64;
-    Took { wall_us: begin.elapsed().as_secs_f64() * 1e6 / per, cpu_us: (cpu_ns() - cpu) as f64 / 1e3 / per }
+    Timing { wall_us: begin.elapsed().as_secs_f64() * 1e6 / per, cpu_us: (cpu_ns() - cpu) as f64 / 1e3 / per }
 }
 
 /// Times each call of `run` and gives the quantile `at`, in [0, 1].
-pub(crate) fn quantile(operations: usize, at: f64, mut run: impl FnMut(usize)) -> Took {
+pub(crate) fn quantile(operations: usize, at: f64, mut run: impl FnMut(usize)) -> Timing {
     let cpu = cpu_ns();
     let mut times: Vec<f64> = (0..operations)
         .map(|number| {
@@ -45,7 +47,7 @@ pub(crate) fn quantile(operations: usize, at: f64, mut run: impl FnMut(usize)) -
         })
         .collect();
     let wall_us = quantile_of(&mut times, at);
-    Took { wall_us, cpu_us: (cpu_ns() - cpu) as f64 / 1e3 / operations as f64 }
+    Timing { wall_us, cpu_us: (cpu_ns() - cpu) as f64 / 1e3 / operations as f64 }
 }
 
 /// The quantile `at`, in [0, 1], of some values.
@@ -74,15 +76,16 @@ pub(crate) fn compare(
     goal: &str,
     subject: &str,
     reference: &str,
-    mut run_subject: impl FnMut() -> Took,
-    mut run_reference: impl FnMut() -> Took,
+    mut run_subject: impl FnMut() -> Timing,
+    mut run_reference: impl FnMut() -> Timing,
 ) -> f64 {
     run_subject();
     run_reference();
-    let rounds: Vec<(Took, Took)> = (0..ROUNDS).map(|_| (run_reference(), run_subject())).collect();
+    let rounds: Vec<(Timing, Timing)> = (0..ROUNDS).map(|_| (run_reference(), run_subject())).collect();
     let mut ratios: Vec<f64> = rounds.iter().map(|(reference, subject)| reference.wall_us / subject.wall_us).collect();
     ratios.sort_by(f64::total_cmp);
-    let of = |pick: fn(&(Took, Took)) -> f64| median(rounds.iter().map(pick).collect());
+    let of = |pick: fn(&(Timing, Timing)) -> f64| median(rounds.iter().map(pick).collect());
+    let subject = describe(goal, subject);
     println!(
         "| {goal} | {subject} | {reference} | {:.2} | {:.2}-{:.2} | {ROUNDS} | {:.2} | {:.2} | {:.2} | {} |",
         ratios[ROUNDS / 2],
@@ -100,6 +103,7 @@ pub(crate) fn compare(
 pub(crate) fn report(goal: &str, subject: &str, reference: &str, rounds: &[(f64, f64)], cpu_us: f64) {
     let mut ratios: Vec<f64> = rounds.iter().map(|(subject, reference)| subject / reference).collect();
     ratios.sort_by(f64::total_cmp);
+    let subject = describe(goal, subject);
     println!(
         "| {goal} | {subject} | {reference} | {:.2} | {:.2}-{:.2} | {} | {:.2} | {:.2} | {cpu_us:.2} | {} |",
         ratios[ratios.len() / 2],

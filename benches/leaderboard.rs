@@ -5,8 +5,9 @@ use std::hint::black_box;
 use fireteam::domain::id::UserKey;
 use fireteam::domain::rating::leaderboard::{Leaderboard, LeaderboardEntry};
 
-use crate::harness::{Took, clock, compare, machine, quantile, together};
-use crate::population::Dice;
+use crate::goals::describe;
+use crate::harness::{Timing, clock, compare, machine, quantile, time_all};
+use crate::population::SplitMix64;
 
 /// Users on it.
 const USERS: usize = 1_000_000;
@@ -21,30 +22,30 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
     if !wanted("PL1") && !wanted("PL2") && !wanted("PL3") {
         return;
     }
-    let mut dice = Dice(11);
-    let standings: Vec<LeaderboardEntry> = (0..USERS as u64).map(|n| standing(n, &mut dice)).collect();
-    let began = clock();
+    let mut rng = SplitMix64(11);
+    let standings: Vec<LeaderboardEntry> = (0..USERS as u64).map(|n| standing(n, &mut rng)).collect();
+    let started = clock();
     let mut board = Leaderboard::from_entries(standings.clone());
-    let made_ms = began.elapsed().as_secs_f64() * 1e3;
-    println!("| PL0 | making a leaderboard of {USERS}, ms | | {made_ms:.0} | | 1 | | | | {} |", machine());
+    let made_ms = started.elapsed().as_secs_f64() * 1e3;
+    println!("| PL0 | leaderboard_build: {USERS} users, ms | | {made_ms:.0} | | 1 | | | | {} |", machine());
     let mut sorted = standings.clone();
     sorted.sort_unstable_by(order);
-    let asked: Vec<LeaderboardEntry> = (0..ASKED).map(|_| standings[dice.below(USERS as u64) as usize]).collect();
+    let asked: Vec<LeaderboardEntry> = (0..ASKED).map(|_| standings[rng.below(USERS as u64) as usize]).collect();
     if wanted("PL1") {
         places(&board, &sorted, &asked);
     }
     if wanted("PL2") {
-        pages(&board, &sorted, &mut dice);
+        pages(&board, &sorted, &mut rng);
     }
     if wanted("PL3") {
-        moves(&mut board, &standings, &mut dice);
+        moves(&mut board, &standings, &mut rng);
     }
 }
 
-fn standing(n: u64, dice: &mut Dice) -> LeaderboardEntry {
-    let user = UserKey::from_bytes((u128::from(dice.next()) << 64 | u128::from(n)).to_be_bytes());
+fn standing(n: u64, rng: &mut SplitMix64) -> LeaderboardEntry {
+    let user = UserKey::from_bytes((u128::from(rng.next()) << 64 | u128::from(n)).to_be_bytes());
     // A sum of dice is a bell, as ratings are.
-    let score = (0..6).map(|_| dice.below(500) as f64).sum::<f64>();
+    let score = (0..6).map(|_| rng.below(500) as f64).sum::<f64>();
     LeaderboardEntry { conservative_rating: score, user }
 }
 
@@ -57,42 +58,42 @@ fn places(board: &Leaderboard, sorted: &[LeaderboardEntry], asked: &[Leaderboard
     let place = |it: &LeaderboardEntry| board.index_of(it);
     let searched = |it: &LeaderboardEntry| sorted.partition_point(|known| order(known, it).is_lt());
     assert!(asked.iter().step_by(997).all(|it| place(it) == searched(it)), "both say the same");
-    let subject = || together(ASKED, |at| _ = black_box(place(&asked[at])));
-    let reference = || together(ASKED, |at| _ = black_box(searched(&asked[at])));
+    let subject = || time_all(ASKED, |at| _ = black_box(place(&asked[at])));
+    let reference = || time_all(ASKED, |at| _ = black_box(searched(&asked[at])));
     compare("PL1", "a place among 1M", "binary search of a sorted list", subject, reference);
     worst("PL1", "a place", |at| _ = black_box(place(&asked[at % ASKED])));
 }
 
 /// A page at any place.
-fn pages(board: &Leaderboard, sorted: &[LeaderboardEntry], dice: &mut Dice) {
-    let from: Vec<usize> = (0..ASKED).map(|_| dice.below((USERS - PAGE) as u64) as usize).collect();
+fn pages(board: &Leaderboard, sorted: &[LeaderboardEntry], rng: &mut SplitMix64) {
+    let from: Vec<usize> = (0..ASKED).map(|_| rng.below((USERS - PAGE) as u64) as usize).collect();
     let page = |at: usize| board.iter_from(from[at]).take(PAGE).fold(0.0, |sum, (_, it)| sum + it.conservative_rating);
     let slice = |at: usize| sorted[from[at]..from[at] + PAGE].iter().fold(0.0, |sum, it| sum + it.conservative_rating);
     assert!((0..ASKED).step_by(997).all(|at| page(at) == slice(at)), "both say the same");
-    let subject = || together(ASKED, |at| _ = black_box(page(at)));
-    let reference = || together(ASKED, |at| _ = black_box(slice(at)));
+    let subject = || time_all(ASKED, |at| _ = black_box(page(at)));
+    let reference = || time_all(ASKED, |at| _ = black_box(slice(at)));
     compare("PL2", "a page of 20 among 1M", "a slice of a sorted list", subject, reference);
     worst("PL2", "a page of 20", |at| _ = black_box(page(at % ASKED)));
 }
 
 /// A user moves: out of one place and into another. The list is moved in the plainest way, a thousand times.
-fn moves(board: &mut Leaderboard, standings: &[LeaderboardEntry], dice: &mut Dice) {
+fn moves(board: &mut Leaderboard, standings: &[LeaderboardEntry], rng: &mut SplitMix64) {
     let mut now = standings.to_vec();
     let mut sorted = standings.to_vec();
     sorted.sort_unstable_by(order);
     let changes: Vec<(usize, f64)> =
-        (0..ASKED).map(|_| (dice.below(USERS as u64) as usize, dice.below(3_000) as f64)).collect();
+        (0..ASKED).map(|_| (rng.below(USERS as u64) as usize, rng.below(3_000) as f64)).collect();
     let mut listed = now.clone();
     let subject = || {
-        together(ASKED, |at| {
+        time_all(ASKED, |at| {
             let (who, score) = changes[at];
             assert!(board.remove(&now[who]));
             now[who].conservative_rating = score;
             assert!(board.insert(now[who]));
         })
     };
-    let reference = || -> Took {
-        together(1_000, |at| {
+    let reference = || -> Timing {
+        time_all(1_000, |at| {
             let (who, score) = changes[at];
             let from = sorted.partition_point(|known| order(known, &listed[who]).is_lt());
             sorted.remove(from);
@@ -108,6 +109,7 @@ fn moves(board: &mut Leaderboard, standings: &[LeaderboardEntry], dice: &mut Dic
 fn worst(goal: &str, what: &str, run: impl FnMut(usize)) {
     let took = quantile(ASKED, 0.99, run);
     let (ratio, wall_us) = (MOST_US / took.wall_us, took.wall_us);
+    let what = describe(goal, what);
     println!(
         "| {goal} < 1 ms | {what}, p99 us | {MOST_US:.0} | {ratio:.0} | | {ASKED} | {wall_us:.2} | | | {} |",
         machine()

@@ -24,9 +24,9 @@ use fireteam::domain::time::UnixMs;
 pub(crate) const NOW: u64 = 1_700_000_000_000;
 
 /// SplitMix64 (Steele, Lea and Flood, 2014).
-pub(crate) struct Dice(pub(crate) u64);
+pub(crate) struct SplitMix64(pub(crate) u64);
 
-impl Dice {
+impl SplitMix64 {
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut it = self.0;
@@ -51,15 +51,15 @@ impl Dice {
 
 /// What a population looks like.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Spread {
+pub(crate) enum PopulationKind {
     /// Everybody somewhere else.
-    Globe,
+    Uniform,
     /// Two hundred cities, one default rating: points that are the same to the bit.
     Duplicates,
     /// Everybody somewhere else, and each admits only ratings that nobody has.
-    Guarded,
+    UnreachableRanges,
     /// Everybody somewhere else, and all are one user.
-    Family,
+    SameUser,
 }
 
 fn number(name: &str, range: Option<(f64, f64)>) -> Attribute {
@@ -77,19 +77,19 @@ fn number(name: &str, range: Option<(f64, f64)>) -> Attribute {
 }
 
 /// Weights of skill and distance; `limits` adds mutual limits on skill, `mode` an uncorrelated `In` on a text,
-/// `nobody` one of a text that no row has, `torn` two of which every row passes at most one, `key` an `Equal`.
+/// `nobody` one of a text that no row has, `contradictory` two of which every row passes at most one, `key` an `Equal`.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Rules {
+pub(crate) struct RuleOptions {
     pub(crate) skill: f64,
     pub(crate) distance: f64,
     pub(crate) limits: bool,
     pub(crate) mode: bool,
-    pub(crate) nobody: bool,
-    pub(crate) torn: bool,
+    pub(crate) impossible: bool,
+    pub(crate) contradictory: bool,
     pub(crate) key: bool,
 }
 
-pub(crate) fn ruleset(rules: Rules) -> Ruleset {
+pub(crate) fn ruleset(rules: RuleOptions) -> Ruleset {
     let text = |name: &str| Attribute { value_type: ValueType::String, ..number(name, None) };
     let soft = |name: &str, weight, measure, mode, min, max| SoftFilter {
         name: name.into(),
@@ -110,9 +110,9 @@ pub(crate) fn ruleset(rules: Rules) -> Ruleset {
     let equal = HardRule::Equal { attribute: 2, value: None };
     let hard = [
         (rules.limits, within),
-        (rules.mode | rules.torn, listed("m7")),
-        (rules.torn, listed("m8")),
-        (rules.nobody, listed("none")),
+        (rules.mode | rules.contradictory, listed("m7")),
+        (rules.contradictory, listed("m8")),
+        (rules.impossible, listed("none")),
         (rules.key, equal),
     ];
     let filter = |rule| HardFilter { name: "hard".into(), missing: HardMissingPolicy::Pass, rule };
@@ -139,18 +139,22 @@ pub(crate) fn ruleset(rules: Rules) -> Ruleset {
     }
 }
 
-pub(crate) fn session(dice: &mut Dice, spread: Spread) -> Session {
-    let user = if spread == Spread::Family { 1 } else { u128::from(dice.next()) };
+pub(crate) fn session(rng: &mut SplitMix64, spread: PopulationKind) -> Session {
+    let user = if spread == PopulationKind::SameUser { 1 } else { u128::from(rng.next()) };
     let user = UserKey::from_bytes(user.to_be_bytes());
-    let city = dice.below(200);
+    let city = rng.below(200);
     let mut at = match spread {
-        Spread::Globe | Spread::Guarded | Spread::Family => Dice(dice.next()),
-        Spread::Duplicates => Dice(city),
+        PopulationKind::Uniform | PopulationKind::UnreachableRanges | PopulationKind::SameUser => {
+            SplitMix64(rng.next())
+        }
+        PopulationKind::Duplicates => SplitMix64(city),
     };
     let (latitude, longitude) = (at.unit().mul_add(2.0, -1.0).asin().to_degrees(), at.unit() * 360.0 - 180.0);
     let skill = match spread {
-        Spread::Globe | Spread::Guarded | Spread::Family => (1500.0 + 350.0 * dice.bell()).clamp(0.0, 3000.0),
-        Spread::Duplicates => 1500.0,
+        PopulationKind::Uniform | PopulationKind::UnreachableRanges | PopulationKind::SameUser => {
+            (1500.0 + 350.0 * rng.bell()).clamp(0.0, 3000.0)
+        }
+        PopulationKind::Duplicates => 1500.0,
     };
     Session {
         silo: SiloId(1),
@@ -158,8 +162,8 @@ pub(crate) fn session(dice: &mut Dice, spread: Spread) -> Session {
         players: vec![Player { user, client_key: user, stated_skill: None }],
         locality: Locality::from_degrees(latitude, longitude),
         attributes: vec![
-            ("mode".into(), AttributeValue::String(format!("m{}", dice.below(100)).into())),
-            ("playlist".into(), AttributeValue::String(format!("p{}", dice.below(100)).into())),
+            ("mode".into(), AttributeValue::String(format!("m{}", rng.below(100)).into())),
+            ("playlist".into(), AttributeValue::String(format!("p{}", rng.below(100)).into())),
             ("skill".into(), AttributeValue::Number(skill)),
         ],
         ..Session::default()
@@ -167,8 +171,8 @@ pub(crate) fn session(dice: &mut Dice, spread: Spread) -> Session {
 }
 
 /// A session as a client of a server says it: skill is its player's.
-pub(crate) fn client_session(dice: &mut Dice) -> Session {
-    let mut session = session(dice, Spread::Globe);
+pub(crate) fn client_session(rng: &mut SplitMix64) -> Session {
+    let mut session = session(rng, PopulationKind::Uniform);
     if let Some((_, AttributeValue::Number(skill))) = session.attributes.pop_if(|(name, _)| **name == *"skill") {
         session.players[0].stated_skill = Some(skill);
     }
@@ -177,13 +181,13 @@ pub(crate) fn client_session(dice: &mut Dice) -> Session {
 }
 
 /// A range that no rating lies in.
-fn nobody() -> AllowedRange {
+fn impossible_range() -> AllowedRange {
     AllowedRange { attribute: "skill".into(), min: Some(1e7), max: None }
 }
 
-pub(crate) fn entry(dice: &mut Dice, ruleset: &Ruleset, number: u64, spread: Spread) -> IndexEntry {
-    let session = session(dice, spread);
-    let mut ids = Dice(number);
+pub(crate) fn entry(rng: &mut SplitMix64, ruleset: &Ruleset, number: u64, spread: PopulationKind) -> IndexEntry {
+    let session = session(rng, spread);
+    let mut ids = SplitMix64(number);
     let id = (u128::from(ids.next()) << 64) | u128::from(ids.next());
     let facts = AttributeValues::from_session(ruleset, &session);
     let advertisement = Advertisement {
@@ -191,14 +195,14 @@ pub(crate) fn entry(dice: &mut Dice, ruleset: &Ruleset, number: u64, spread: Spr
         set_id: SetId(1),
         kind: AdvertisementKind::Session,
         publisher: None,
-        advertised_since: UnixMs(NOW - dice.below(60_000)),
+        advertised_since: UnixMs(NOW - rng.below(60_000)),
         ruleset_hash: RulesetHash(1),
         session,
-        allowed_ranges: if spread == Spread::Guarded { vec![nobody()] } else { Vec::new() },
+        allowed_ranges: if spread == PopulationKind::UnreachableRanges { vec![impossible_range()] } else { Vec::new() },
         connect_data: vec![0; 16],
     };
-    let expires = UnixMs(NOW + 1_000 + dice.below(60_000));
-    let open_seats = dice.below(6) as u16;
+    let expires = UnixMs(NOW + 1_000 + rng.below(60_000));
+    let open_seats = rng.below(6) as u16;
     IndexEntry {
         advertisement: Arc::new(advertisement),
         attribute_values: facts,

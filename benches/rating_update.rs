@@ -4,8 +4,8 @@ use fireteam::domain::rating::{Side, Skill};
 use fireteam::domain::ruleset::rating::{RatingSpec, RatingSystem};
 use fireteam::domain::time::UnixMs;
 
-use crate::harness::{Took, compare, together};
-use crate::population::Dice;
+use crate::harness::{Timing, compare, time_all};
+use crate::population::SplitMix64;
 
 /// Players whose ratings change.
 const PLAYERS: u64 = 100_000;
@@ -35,19 +35,19 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
 /// Two updates for each duel, every one of them counted.
 fn duels(system: RatingSystem) {
     let spec = RatingSpec::with_defaults(system);
-    let mut dice = Dice(11);
+    let mut rng = SplitMix64(11);
     let pairs: Vec<(usize, usize, bool)> = (0..DUELS)
         .map(|_| {
-            let one = dice.below(PLAYERS);
-            let other = (one + 1 + dice.below(PLAYERS - 1)) % PLAYERS;
-            (one as usize, other as usize, dice.below(2) == 0)
+            let one = rng.below(PLAYERS);
+            let other = (one + 1 + rng.below(PLAYERS - 1)) % PLAYERS;
+            (one as usize, other as usize, rng.below(2) == 0)
         })
         .collect();
     let mut skills: Vec<Skill> = vec![spec.initial_skill(); PLAYERS as usize];
     let mut bare = skills.clone();
     let mut now = 0;
     let subject = || {
-        per_update(together(DUELS, |number| {
+        per_update(time_all(DUELS, |number| {
             let (one, other, first) = pairs[number];
             now += 1_000;
             let ranks = if first { [1, 2] } else { [2, 1] };
@@ -61,7 +61,7 @@ fn duels(system: RatingSystem) {
     };
     // Nothing but what any update must do: fetch both, change both, put both back.
     let reference = || {
-        per_update(together(DUELS, |number| {
+        per_update(time_all(DUELS, |number| {
             let (one, other, first) = pairs[number];
             let change = if first { 1.0 } else { -1.0 };
             bare[one].estimate.rating += change;
@@ -78,6 +78,6 @@ fn duels(system: RatingSystem) {
     assert!(skills.iter().all(|skill| skill.estimate.rating.is_finite()) && bare.len() == skills.len());
 }
 
-fn per_update(duel: Took) -> Took {
-    Took { wall_us: duel.wall_us / 2.0, cpu_us: duel.cpu_us / 2.0 }
+fn per_update(duel: Timing) -> Timing {
+    Timing { wall_us: duel.wall_us / 2.0, cpu_us: duel.cpu_us / 2.0 }
 }

@@ -19,7 +19,7 @@ use crate::harness::{ROUNDS, machine, median, report};
 
 use load::{Cost, Target, call, channel, one_by_one, open, raw_one_by_one, streamed, unary};
 use messages::{CONNECT, Hosts, SEARCH, UPDATE, alone, blobs, enveloped, is_updated, searches};
-use server_process::{Child, LOCKED, header};
+use server_process::{AUTHENTICATED, ServerProcess, header};
 
 const ECHO: &str = "/bench.Echo/Unary";
 const ECHO_STREAM: &str = "/bench.Echo/Stream";
@@ -52,7 +52,7 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let echo = Child::start("echo", 0);
+        let echo = ServerProcess::start("echo", 0);
         if ["PR1", "PR2", "PR3", "PR5"].iter().any(|goal| wanted(goal)) {
             updates(wanted, &echo).await;
         }
@@ -103,8 +103,8 @@ async fn by_turns<S: Future<Output = Cost>, R: Future<Output = Cost>>(
 }
 
 /// PR1, PR2, PR3 and PR5.
-async fn updates(wanted: &dyn Fn(&str) -> bool, echo: &Child) {
-    let server = Child::start("fireteam", 0);
+async fn updates(wanted: &dyn Fn(&str) -> bool, echo: &ServerProcess) {
+    let server = ServerProcess::start("fireteam", 0);
     let first = channel(server.address).await;
     let hosts = Hosts::publish(&first, HOSTS).await;
     let (replacing, beats) = (hosts.replacing(alone), hosts.heartbeats(alone));
@@ -155,18 +155,19 @@ async fn updates(wanted: &dyn Fn(&str) -> bool, echo: &Child) {
 
 /// AUTH: what it costs to know who is calling, where a token was seen a moment ago.
 async fn authenticated() {
-    let (open, locked, header) = (Child::start("fireteam", 0), Child::start(LOCKED, 0), header());
+    let (open, authenticated_server, header) =
+        (ServerProcess::start("fireteam", 0), ServerProcess::start(AUTHENTICATED, 0), header());
     let hosts = Hosts::publish(&channel(open.address).await, HOSTS).await;
-    let known = Hosts::publish_as(&channel(locked.address).await, HOSTS, Some(&header)).await;
+    let known = Hosts::publish_as(&channel(authenticated_server.address).await, HOSTS, Some(&header)).await;
     let (beats, known_beats) = (hosts.heartbeats(alone), known.heartbeats(alone));
     let anonymous = Target { child: &open, path: UPDATE, header: None };
-    let shown = Target { child: &locked, path: UPDATE, header: Some(&header) };
+    let shown = Target { child: &authenticated_server, path: UPDATE, header: Some(&header) };
     let name = ("AUTH", "CPU of a unary heartbeat with a token", "CPU of an anonymous one");
     by_turns(name, Shown::Cpu, || unary(shown, &known_beats, CALLS), || unary(anonymous, &beats, CALLS)).await;
 }
 
 /// PR4, and what a whole server with that many advertisements takes.
-async fn searching(wanted: &dyn Fn(&str) -> bool, echo: &Child) {
+async fn searching(wanted: &dyn Fn(&str) -> bool, echo: &ServerProcess) {
     let advertisements = 1_000_000;
     let server = filled("fireteam", "memory store", advertisements);
     if wanted("MEM") {
@@ -195,18 +196,18 @@ async fn searching(wanted: &dyn Fn(&str) -> bool, echo: &Child) {
 }
 
 /// A server with so many advertisements; prints what each of them takes of its memory.
-fn filled(what: &str, store: &str, advertisements: u64) -> Child {
-    let empty = Child::start(what, 0).resident_bytes();
-    let server = Child::start(what, advertisements);
+fn filled(what: &str, store: &str, advertisements: u64) -> ServerProcess {
+    let empty = ServerProcess::start(what, 0).resident_bytes();
+    let server = ServerProcess::start(what, advertisements);
     let bytes = (server.resident_bytes() - empty) / advertisements;
     let of = format!("bytes for each of {advertisements} in a whole server, {store}");
-    println!("| MEM <= 1024 | {of} | 1024 | {bytes} | | 1 | | | | {} |", machine());
+    println!("| MEM <= 1024 | memory_per_advertisement: {of} | 1024 | {bytes} | | 1 | | | | {} |", machine());
     server
 }
 
 /// PR6: connections that have said one thing and wait.
 async fn idle() {
-    let server = Child::start("fireteam", 0);
+    let server = ServerProcess::start("fireteam", 0);
     let first = channel(server.address).await;
     let beats = Hosts::publish(&first, IDLE as u64).await.heartbeats(enveloped);
     let before = server.resident_bytes();
@@ -220,5 +221,5 @@ async fn idle() {
     }
     let kib = (server.resident_bytes() - before) as f64 / 1024.0 / IDLE as f64;
     let what = format!("KiB of each of {IDLE} idle connections");
-    println!("| PR6 <= 60 | {what} | 60 | {kib:.1} | | 1 | | | | {} |", machine());
+    println!("| PR6 <= 60 | idle_connection_memory: {what} | 60 | {kib:.1} | | 1 | | | | {} |", machine());
 }

@@ -17,8 +17,9 @@ use fireteam::domain::session::{Player, RegionLatency, Session};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::{AdvertWrite, Store};
 
+use crate::goals::describe;
 use crate::harness::{clock, machine, median};
-use crate::population::Dice;
+use crate::population::SplitMix64;
 
 /// Advertisements in the store while it is measured.
 pub(super) const STORED: u64 = 100_000;
@@ -47,6 +48,7 @@ pub(super) struct Row {
 impl Row {
     pub(super) fn print(&self) {
         let Row { goal, subject, reference, ratio, spread: (least, greatest), n } = self;
+        let subject = describe(goal, subject);
         println!(
             "| {goal} | {subject} | {reference} | {ratio:.2} | {least:.2}-{greatest:.2} | {n} | | | | {} |",
             machine()
@@ -55,7 +57,7 @@ impl Row {
 }
 
 /// A database without the store: the same rows, the plain statement, values ready.
-pub(super) trait Bare {
+pub(super) trait BareDatabase {
     /// One commit of `keys`; what it took, values apart.
     async fn publish(&mut self, keys: &[u64], round: u64) -> Duration;
 
@@ -66,38 +68,38 @@ pub(super) trait Bare {
 /// PD1: acknowledged upserts against the plain statement with its values ready. PD3: the slowest acknowledgement in a
 /// hundred against three of its batches and two of the disk's slowest flushes in a hundred. `settled` pays for what the
 /// store has put off, and does not disturb the other side.
-pub(super) async fn publishing(
+pub(super) async fn measure_publish(
     [rate_goal, late_goal]: [&'static str; 2],
     store: &impl Store,
     settled: impl AsyncFn(),
-    bare: &mut impl Bare,
-    dice: &mut Dice,
+    bare: &mut impl BareDatabase,
+    rng: &mut SplitMix64,
 ) -> Vec<Row> {
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let (mut subject, mut reference) = (Vec::new(), Vec::new());
     let (mut acks, mut batches, mut flushes) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..ROUNDS as u64 {
         let (mut our_time, mut their_time) = (Duration::ZERO, Duration::ZERO);
         for _ in 0..COMMITS {
-            let batch = puts(&keys(dice), round);
+            let batch = publications(&keys(rng), round);
             let took = timed(async { store.commit(&batch).await.expect("a commit") }).await;
             our_time += took;
             acks.push(took);
         }
         our_time += timed(settled()).await;
         for _ in 0..COMMITS {
-            let took = bare.publish(&keys(dice), round).await;
+            let took = bare.publish(&keys(rng), round).await;
             their_time += took;
             batches.push(took);
             flushes.push(bare.flush().await);
         }
-        ours.push(rate(COMMITS * BATCH, our_time));
-        theirs.push(rate(COMMITS * BATCH, their_time));
+        subject.push(rate(COMMITS * BATCH, our_time));
+        reference.push(rate(COMMITS * BATCH, their_time));
     }
     let promised = 3 * percentile(&mut batches, 50) + 2 * percentile(&mut flushes, 99);
     let (ack, batch) = (percentile(&mut acks, 99), percentile(&mut batches, 50));
     let late = ack.as_secs_f64() / promised.as_secs_f64();
     vec![
-        compare(rate_goal, "durable upserts/s", &ours, "raw upserts/s", &theirs),
+        compare(rate_goal, "durable upserts/s", &subject, "raw upserts/s", &reference),
         Row {
             goal: late_goal,
             subject: format!("ack p99 {ack:.1?}, p50 {:.1?}", percentile(&mut acks, 50)),
@@ -110,13 +112,13 @@ pub(super) async fn publishing(
 }
 
 /// PD5, the store's part: what the heartbeats cost that are written at all, against publishing the same sessions.
-pub(super) async fn heartbeats(goal: &'static str, store: &impl Store, dice: &mut Dice) -> Row {
+pub(super) async fn measure_heartbeats(goal: &'static str, store: &impl Store, rng: &mut SplitMix64) -> Row {
     let (mut beats, mut replaced) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS as u64 {
         let (mut beat_time, mut put_time) = (Duration::ZERO, Duration::ZERO);
         for commit in 0..COMMITS {
-            let keys = keys(dice);
-            let expires = UnixMs(MUCH_LATER + round * COMMITS + commit);
+            let keys = keys(rng);
+            let expires = UnixMs(FAR_EXPIRY_MS + round * COMMITS + commit);
             let extend = |k: &u64| AdvertWrite::ExtendTtl {
                 advertisement_id: id(*k),
                 expires_at: expires,
@@ -126,7 +128,7 @@ pub(super) async fn heartbeats(goal: &'static str, store: &impl Store, dice: &mu
             };
             let batch: Vec<AdvertWrite> = keys.iter().map(extend).collect();
             beat_time += timed(async { store.commit(&batch).await.expect("a commit") }).await;
-            let batch = puts(&keys, round);
+            let batch = publications(&keys, round);
             put_time += timed(async { store.commit(&batch).await.expect("a commit") }).await;
         }
         beats.push(rate(COMMITS * BATCH, beat_time));
@@ -137,7 +139,7 @@ pub(super) async fn heartbeats(goal: &'static str, store: &impl Store, dice: &mu
 
 /// From the start of the process to its first healthy answer, killed the time before, with `count` advertisements in the
 /// store that `arguments` name; against `asked`.
-pub(super) fn starting(goal: &'static str, count: u64, arguments: &[&str], asked: Duration) -> Row {
+pub(super) fn measure_start(goal: &'static str, count: u64, arguments: &[&str], asked: Duration) -> Row {
     // The server refuses what begins like one of its settings and is none.
     let program = || {
         let mut program = Command::new(env!("CARGO_BIN_EXE_fireteam"));
@@ -148,7 +150,7 @@ pub(super) fn starting(goal: &'static str, count: u64, arguments: &[&str], asked
     let (mut ratios, mut processor) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let (listen, operator): (SocketAddr, SocketAddr) = (free(), free());
-        let began = clock();
+        let started = clock();
         let mut server = program()
             .args(["serve", "--log-level", "warn", "--listen", &listen.to_string()])
             .args(["--operator-listen", &operator.to_string()])
@@ -159,7 +161,7 @@ pub(super) fn starting(goal: &'static str, count: u64, arguments: &[&str], asked
             std::thread::sleep(Duration::from_millis(1));
         }
         let healthy = program().args(["health", "--address", &listen.to_string()]).status().expect("an answer");
-        ratios.push(began.elapsed().as_secs_f64() / asked.as_secs_f64());
+        ratios.push(started.elapsed().as_secs_f64() / asked.as_secs_f64());
         processor.push(processor_s(server.id()));
         assert!(healthy.success(), "it listens before it serves");
         server.kill().expect("a signal");
@@ -188,26 +190,26 @@ fn processor_s(process: u32) -> f64 {
 /// Puts so many advertisements into a store.
 pub(super) async fn fill(store: &impl Store, count: u64) {
     for from in (0..count).step_by(BATCH as usize) {
-        store.commit(&puts(&(from..from + BATCH).collect::<Vec<_>>(), 0)).await.expect("a commit");
+        store.commit(&publications(&(from..from + BATCH).collect::<Vec<_>>(), 0)).await.expect("a commit");
     }
 }
 
 /// A batch's worth, from all over the table, each once.
-pub(super) fn keys(dice: &mut Dice) -> Vec<u64> {
-    (0..BATCH).map(|k| k * (STORED / BATCH) + dice.below(STORED / BATCH)).collect()
+pub(super) fn keys(rng: &mut SplitMix64) -> Vec<u64> {
+    (0..BATCH).map(|k| k * (STORED / BATCH) + rng.below(STORED / BATCH)).collect()
 }
 
-pub(super) fn puts(keys: &[u64], round: u64) -> Vec<AdvertWrite> {
-    keys.iter().map(|k| put(*k, round)).collect()
+pub(super) fn publications(keys: &[u64], round: u64) -> Vec<AdvertWrite> {
+    keys.iter().map(|k| publication(*k, round)).collect()
 }
 
 /// Later than any `now` here.
-pub(super) const MUCH_LATER: u64 = 9_000_000_000_000;
+pub(super) const FAR_EXPIRY_MS: u64 = 9_000_000_000_000;
 
 /// The k-th name: as good as random, so that neighbours in a batch are strangers in the file.
 pub(super) fn id(k: u64) -> AdvertisementId {
-    let mut dice = Dice(k.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let (high, low) = (dice.next(), dice.next());
+    let mut rng = SplitMix64(k.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let (high, low) = (rng.next(), rng.next());
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&high.to_be_bytes());
     bytes[8..].copy_from_slice(&low.to_be_bytes());
@@ -215,7 +217,7 @@ pub(super) fn id(k: u64) -> AdvertisementId {
 }
 
 /// A session of one player with what games usually say: some 330 bytes as JSON.
-pub(super) fn put(k: u64, round: u64) -> AdvertWrite {
+pub(super) fn publication(k: u64, round: u64) -> AdvertWrite {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&k.to_be_bytes());
     let user = UserKey::from_bytes(key);
@@ -247,7 +249,7 @@ pub(super) fn put(k: u64, round: u64) -> AdvertWrite {
         allowed_ranges: vec![],
         connect_data: vec![7; 40],
     };
-    let (expires, now) = (UnixMs(MUCH_LATER + round), UnixMs(1));
+    let (expires, now) = (UnixMs(FAR_EXPIRY_MS + round), UnixMs(1));
     AdvertWrite::Publish {
         advertisement: Arc::new(advertisement),
         expires_at: expires,
@@ -258,9 +260,9 @@ pub(super) fn put(k: u64, round: u64) -> AdvertWrite {
 }
 
 pub(super) async fn timed<T>(work: impl Future<Output = T>) -> Duration {
-    let began = clock();
+    let started = clock();
     work.await;
-    began.elapsed()
+    started.elapsed()
 }
 
 pub(super) fn rate(count: u64, took: Duration) -> f64 {
@@ -272,13 +274,19 @@ pub(super) fn percentile(times: &mut [Duration], percent: usize) -> Duration {
     times[(times.len() - 1) * percent / 100]
 }
 
-pub(super) fn compare(goal: &'static str, subject: &str, ours: &[f64], reference: &str, theirs: &[f64]) -> Row {
-    let mut ratios: Vec<f64> = ours.iter().zip(theirs).map(|(our, their)| our / their).collect();
+pub(super) fn compare(
+    goal: &'static str,
+    subject: &str,
+    subject_values: &[f64],
+    reference: &str,
+    reference_values: &[f64],
+) -> Row {
+    let mut ratios: Vec<f64> = subject_values.iter().zip(reference_values).map(|(our, their)| our / their).collect();
     ratios.sort_by(f64::total_cmp);
     Row {
         goal,
-        subject: format!("{:.0} {subject}", median(ours.to_vec())),
-        reference: format!("{:.0} {reference}", median(theirs.to_vec())),
+        subject: format!("{:.0} {subject}", median(subject_values.to_vec())),
+        reference: format!("{:.0} {reference}", median(reference_values.to_vec())),
         ratio: ratios[ratios.len() / 2],
         spread: (ratios[0], ratios[ratios.len() - 1]),
         n: ratios.len(),

@@ -8,9 +8,9 @@ use fireteam::domain::session::Session;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Row};
 
-use crate::harness::{Took, compare, quantile};
+use crate::harness::{Timing, compare, quantile};
 use crate::index::world::World;
-use crate::population::{NOW, Rules, Spread};
+use crate::population::{NOW, PopulationKind, RuleOptions};
 
 const TABLE: &str = "create table ads (id blob primary key, playlist text not null, seats integer not null, \
     expires integer not null, skill real not null, x real not null, y real not null, z real not null)";
@@ -20,18 +20,18 @@ const BEST: &str = "order by 0.6 * abs(skill - ?2) / 3000 + 0.4 * ((x - ?3) * (x
     + (z - ?5) * (z - ?5)) / 64e6 limit 50";
 
 pub(super) fn run(wanted: &dyn Fn(&str) -> bool) {
-    let base = Rules { skill: 0.6, distance: 0.4, ..Rules::default() };
+    let base = RuleOptions { skill: 0.6, distance: 0.4, ..RuleOptions::default() };
     if wanted("PS5") {
-        against("PS5", "1 % equality filter", Rules { key: true, ..base }, "playlist = ?1 and", 7);
+        against("PS5", "1 % equality filter", RuleOptions { key: true, ..base }, "playlist = ?1 and", 7);
     }
     if wanted("PS6") {
         against("PS6", "weighted order, nothing to index", base, "?1 is not null and", 2);
     }
 }
 
-fn against(goal: &str, name: &str, rules: Rules, filter: &str, queries: usize) {
-    let world = World::new(rules, Spread::Globe);
-    world.judge(&world.ruleset);
+fn against(goal: &str, name: &str, rules: RuleOptions, filter: &str, queries: usize) {
+    let world = World::new(rules, PopulationKind::Uniform);
+    world.check_against_oracle(&world.ruleset);
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let folder = tempfile::tempdir().expect("a folder");
     let options = SqliteConnectOptions::new().filename(folder.path().join("ads.db")).create_if_missing(true);
@@ -60,7 +60,7 @@ fn against(goal: &str, name: &str, rules: Rules, filter: &str, queries: usize) {
         name,
         "SQLite",
         || world.search(&world.ruleset, InstructionSet::Widest, 0.5),
-        || -> Took {
+        || -> Timing {
             quantile(queries, 0.5, |_| {
                 number += 1;
                 search(number, &mut connection);

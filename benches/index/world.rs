@@ -12,8 +12,8 @@ use fireteam::domain::ruleset::{Ruleset, SearchLimits};
 use fireteam::domain::session::Session;
 use fireteam::domain::time::UnixMs;
 
-use crate::harness::{Took, quantile};
-use crate::population::{Dice, NOW, Rules, Spread, entry, ruleset, session};
+use crate::harness::{Timing, quantile};
+use crate::population::{NOW, PopulationKind, RuleOptions, SplitMix64, entry, ruleset, session};
 
 /// Advertisements.
 pub(super) const ROWS: u64 = 1_000_000;
@@ -23,15 +23,15 @@ const COLUMN_BYTES: usize = 28;
 pub(super) const SEARCHES: usize = 200;
 
 /// The cheapest possible pass over the columns of a million rows: XOR of all their bytes.
-pub(super) struct Floor(Vec<u64>);
+pub(super) struct MemoryFloor(Vec<u64>);
 
-impl Floor {
+impl MemoryFloor {
     pub(super) fn new() -> Self {
-        let mut dice = Dice(1);
-        Self((0..ROWS as usize * COLUMN_BYTES / 8).map(|_| dice.next()).collect())
+        let mut rng = SplitMix64(1);
+        Self((0..ROWS as usize * COLUMN_BYTES / 8).map(|_| rng.next()).collect())
     }
 
-    pub(super) fn took(&self) -> Took {
+    pub(super) fn time(&self) -> Timing {
         quantile(20, 0.5, |_| {
             black_box(pulp::Arch::new().dispatch(|| self.0.iter().fold(0, |sum, word| sum ^ word)));
         })
@@ -39,7 +39,7 @@ impl Floor {
 
     /// How fast that is, GB/s.
     pub(super) fn bandwidth(&self) -> f64 {
-        (self.0.len() * 8) as f64 / self.took().wall_us / 1e3
+        (self.0.len() * 8) as f64 / self.time().wall_us / 1e3
     }
 }
 
@@ -55,20 +55,20 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(rules: Rules, spread: Spread) -> Self {
+    pub(super) fn new(rules: RuleOptions, spread: PopulationKind) -> Self {
         let ruleset = Arc::new(ruleset(rules));
         let mut index = AdvertisementIndex::new(Arc::clone(&ruleset));
-        let mut dice = Dice(7);
+        let mut rng = SplitMix64(7);
         for number in 0..ROWS {
-            index.upsert(entry(&mut dice, &ruleset, number, spread));
+            index.upsert(entry(&mut rng, &ruleset, number, spread));
         }
         Self::of(ruleset, index)
     }
 
     /// An index of one's own making, and the usual searchers.
     pub(super) fn of(ruleset: Arc<Ruleset>, index: AdvertisementIndex) -> Self {
-        let mut dice = Dice(77);
-        let searchers = (0..SEARCHES).map(|_| session(&mut dice, Spread::Globe));
+        let mut rng = SplitMix64(77);
+        let searchers = (0..SEARCHES).map(|_| session(&mut rng, PopulationKind::Uniform));
         let searchers = searchers.map(|it| (it.clone(), AttributeValues::from_session(&ruleset, &it))).collect();
         Self { ruleset, index, searchers, seats: 1, users: Vec::new(), searches: SEARCHES }
     }
@@ -90,7 +90,7 @@ impl World {
     }
 
     /// A round of searches, judged at the quantile `at`.
-    pub(super) fn search(&self, ruleset: &Ruleset, path: InstructionSet, at: f64) -> Took {
+    pub(super) fn search(&self, ruleset: &Ruleset, path: InstructionSet, at: f64) -> Timing {
         let mut found = SearchResult::default();
         quantile(self.searches, at, |number| {
             self.index.search_with_instruction_set(path, &self.query(ruleset, number), &mut found);
@@ -99,7 +99,7 @@ impl World {
     }
 
     /// Every figure is void unless the answers are the oracle's.
-    pub(super) fn judge(&self, ruleset: &Ruleset) {
+    pub(super) fn check_against_oracle(&self, ruleset: &Ruleset) {
         let mut found = SearchResult::default();
         for number in 0..3 {
             let query = self.query(ruleset, number);

@@ -14,7 +14,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status, Streaming};
 
 use crate::harness::{clock, quantile_of};
-use crate::rpc::server_process::Child;
+use crate::rpc::server_process::ServerProcess;
 
 /// Messages as bytes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,7 +57,7 @@ impl Decoder for Raw {
 /// What one side of a round cost for each operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
-    /// Wall-clock, microseconds: of all together, or the median of each.
+    /// Wall-clock, microseconds: of all time_all, or the median of each.
     pub(crate) wall_us: f64,
     /// The server's processor time, microseconds.
     pub(crate) cpu_us: f64,
@@ -66,7 +66,7 @@ pub(crate) struct Cost {
 /// Where messages go.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target<'a> {
-    pub(crate) child: &'a Child,
+    pub(crate) child: &'a ServerProcess,
     pub(crate) path: &'static str,
     /// What calls show of who is calling.
     pub(crate) header: Option<&'a AsciiMetadataValue>,
@@ -149,7 +149,7 @@ pub(crate) async fn one_by_one(target: Target<'_>, messages: &[Bytes], calls: us
 }
 
 /// Round trips of so many bytes over a bare socket; the median.
-pub(crate) async fn raw_one_by_one(child: &Child, bytes: usize, calls: usize) -> Cost {
+pub(crate) async fn raw_one_by_one(child: &ServerProcess, bytes: usize, calls: usize) -> Cost {
     let mut stream = tokio::net::TcpStream::connect(child.raw_address).await.expect("the echo is there");
     stream.set_nodelay(true).expect("a socket takes its options");
     let (cpu, mut times, mut buffer) = (child.cpu_us(), Vec::with_capacity(calls), vec![1; bytes]);
@@ -167,7 +167,7 @@ pub(crate) async fn streamed(
     target: Target<'_>,
     messages: &Arc<[Bytes]>,
     (connections, window, calls): (usize, usize, usize),
-    judge: fn(&Bytes),
+    check: fn(&Bytes),
 ) -> Cost {
     let mut streams = Vec::new();
     for _ in 0..connections {
@@ -186,7 +186,7 @@ pub(crate) async fn streamed(
                 }
                 let answer = answers.message().await.expect("the stream goes on").expect("an answer for each");
                 if answered % 512 == 0 {
-                    judge(&answer);
+                    check(&answer);
                 }
             }
         })

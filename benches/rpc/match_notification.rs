@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use pb::TicketState;
 
 use crate::harness::{ROUNDS, clock, quantile_of, report};
-use crate::rpc::server_process::{Child, QUEUE};
+use crate::rpc::server_process::{QUEUE_SET, ServerProcess};
 
 /// Pairs that enter one after the other, in a round.
 const PAIRS: usize = 200;
@@ -22,7 +22,7 @@ const TIMES: usize = 16;
 /// From entering to being told, of two that suit each other and of whom the second comes a moment later; against 200 ms.
 /// Tickets told of their match in a second, clients beside; against 5,000.
 pub(crate) async fn run(wanted: &dyn Fn(&str) -> bool) {
-    let server = Child::start("fireteam-sqlite", 0);
+    let server = ServerProcess::start("fireteam-sqlite", 0);
     if wanted("TOLD") {
         told(&server).await;
     }
@@ -31,30 +31,34 @@ pub(crate) async fn run(wanted: &dyn Fn(&str) -> bool) {
     }
 }
 
-async fn client(server: &Child) -> Client {
+async fn client(server: &ServerProcess) -> Client {
     Client::connect(format!("http://{}", server.address)).await.expect("connect")
 }
 
 fn asks(user: String) -> pb::QueueEnterRequest {
     let player = pb::PlayerData { user_id: user, skill: Some(1_500.0), ..Default::default() };
     let party = pb::SessionCompositionData { players: vec![player], ..Default::default() };
-    pb::QueueEnterRequest { session_composition: Some(party), matchmaking_set_id: Some(QUEUE), ..Default::default() }
+    pb::QueueEnterRequest {
+        session_composition: Some(party),
+        matchmaking_set_id: Some(QUEUE_SET),
+        ..Default::default()
+    }
 }
 
 /// Enters one, watches it, and says when it was told.
 async fn one(client: &Client, user: String) -> f64 {
-    let begun = clock();
+    let started = clock();
     let queued = client.enter(asks(user)).await.expect("enter");
-    let mut news = queued.watch();
-    while let Some(status) = news.next().await.expect("a stream") {
+    let mut updates = queued.watch();
+    while let Some(status) = updates.next().await.expect("a stream") {
         if status.state() == TicketState::Matched {
             break;
         }
     }
-    begun.elapsed().as_secs_f64() * 1e3
+    started.elapsed().as_secs_f64() * 1e3
 }
 
-async fn told(server: &Child) {
+async fn told(server: &ServerProcess) {
     let (here, there) = (client(server).await, client(server).await);
     let (mut median, mut slow) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
@@ -75,25 +79,25 @@ async fn told(server: &Child) {
     report("TOLD <= 1", "ms from entering to being told, p99", "asked", &slow, 0.0);
 }
 
-/// Enters many together, and waits until all are told.
+/// Enters many time_all, and waits until all are told.
 async fn many(client: &Client, name: &str) {
     let entered = join_all((0..TOGETHER).map(|number| client.enter(asks(format!("{name} {number}"))))).await;
     let tickets: Vec<pb::TicketReference> = entered.into_iter().map(|it| it.expect("enter").reference()).collect();
     let mut left: BTreeSet<String> = tickets.iter().map(|ticket| ticket.ticket_id.clone()).collect();
-    let mut news = client.watch(tickets);
+    let mut updates = client.watch(tickets);
     while !left.is_empty() {
-        let status = news.next().await.expect("a stream").expect("news");
+        let status = updates.next().await.expect("a stream").expect("updates");
         if status.state() == TicketState::Matched {
             left.remove(&status.ticket_id);
         }
     }
 }
 
-async fn assigned(server: &Child) {
+async fn assigned(server: &ServerProcess) {
     let clients = join_all((0..BACKENDS).map(|_| client(server))).await;
     let mut rounds = Vec::new();
     for round in 0..ROUNDS {
-        let (begun, cpu) = (clock(), server.cpu_us());
+        let (started, cpu) = (clock(), server.cpu_us());
         let backend = |(number, client): (usize, &Client)| {
             let client = client.clone();
             async move {
@@ -104,7 +108,7 @@ async fn assigned(server: &Child) {
         };
         join_all(clients.iter().enumerate().map(backend)).await;
         let tickets = (BACKENDS * TOGETHER * TIMES) as f64;
-        rounds.push((tickets / begun.elapsed().as_secs_f64(), 5_000.0));
+        rounds.push((tickets / started.elapsed().as_secs_f64(), 5_000.0));
         println!("# {:.1} us of the server's processor for a ticket", (server.cpu_us() - cpu) / tickets);
     }
     report("ASSIGN >= 1", "tickets told of their match, a second, SQLite, clients beside", "asked", &rounds, 0.0);

@@ -8,7 +8,7 @@ use prost::Message;
 use tonic::metadata::AsciiMetadataValue;
 use tonic::transport::Channel;
 
-use crate::population::{Dice, client_session};
+use crate::population::{SplitMix64, client_session};
 use crate::rpc::echo::Blob;
 use crate::rpc::load::call_as;
 
@@ -25,9 +25,9 @@ pub(crate) struct Hosts {
 }
 
 /// A session somewhere on the globe, as clients write it.
-pub(crate) fn composition(dice: &mut Dice) -> pb::SessionCompositionData {
+pub(crate) fn composition(rng: &mut SplitMix64) -> pb::SessionCompositionData {
     use fireteam::domain::attribute::AttributeValue;
-    let session = client_session(dice);
+    let session = client_session(rng);
     let value = |value: &AttributeValue| match value {
         AttributeValue::Number(number) => pb::attribute_value::Value::NumberValue(*number),
         AttributeValue::String(text) => pb::attribute_value::Value::StringValue(text.to_string()),
@@ -39,7 +39,7 @@ pub(crate) fn composition(dice: &mut Dice) -> pb::SessionCompositionData {
     let [x, y, z] = session.locality.map_or([4000.0, 0.0, 0.0], |it| [it.x, it.y, it.z]);
     let locality =
         pb::LocalityData { locality_x: Some(x), locality_y: Some(y), locality_z: Some(z), ..Default::default() };
-    let user_id = format!("user{:016x}", dice.next());
+    let user_id = format!("user{:016x}", rng.next());
     pb::SessionCompositionData {
         silo_id: Some(1),
         players: vec![pb::PlayerData { user_id, skill: session.players[0].stated_skill, ..Default::default() }],
@@ -59,12 +59,12 @@ impl Hosts {
 
     /// The same, showing who is calling.
     pub(crate) async fn publish_as(channel: &Channel, count: u64, header: Option<&AsciiMetadataValue>) -> Self {
-        let mut dice = Dice(17);
+        let mut rng = SplitMix64(17);
         let mut updates = Vec::new();
         for number in 0..count {
             let new = Update {
                 matchmaking_set_id: Some(1),
-                session_composition: Some(composition(&mut dice)),
+                session_composition: Some(composition(&mut rng)),
                 connect_data: vec![7; 16],
                 idempotency_key: format!("a host of the bench {number:020}"),
                 ..Default::default()
@@ -116,11 +116,11 @@ pub(crate) fn enveloped(update: Update) -> pb::MatchmakingConnectRequest {
 
 /// Searches from all over the globe.
 pub(crate) fn searches(count: usize) -> Arc<[Bytes]> {
-    let mut dice = Dice(23);
+    let mut rng = SplitMix64(23);
     let search = |_| {
         encoded(&pb::MatchmakingSearchRequest {
             matchmaking_set_id: Some(1),
-            session_composition: Some(composition(&mut dice)),
+            session_composition: Some(composition(&mut rng)),
             ..Default::default()
         })
     };

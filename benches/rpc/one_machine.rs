@@ -5,7 +5,7 @@ use sqlx::{Connection, Executor};
 use crate::harness::{ROUNDS, report};
 use crate::rpc::load::{Target, channel, streamed, unary};
 use crate::rpc::messages::{CONNECT, Hosts, SEARCH, enveloped, is_updated, searches};
-use crate::rpc::server_process::Child;
+use crate::rpc::server_process::ServerProcess;
 
 /// Advertisements.
 const MANY: u64 = 1_000_000;
@@ -22,7 +22,7 @@ pub(crate) async fn run(url: &str) {
     let mut database = sqlx::PgConnection::connect(url).await.expect("a database");
     // The child makes the tables; whatever an earlier run has left there goes first.
     let _ = database.execute("truncate advertisement, reservation, change").await;
-    let server = Child::start("fireteam-postgres", MANY);
+    let server = ServerProcess::start("fireteam-postgres", MANY);
     database.execute("vacuum analyze").await.expect("a tidy database");
     let hosts = Hosts::publish(&channel(server.address).await, HOSTS).await;
     let (replacing, asked) = (hosts.replacing(enveloped), searches(512));

@@ -5,21 +5,21 @@ use fireteam_client::pb;
 use prost::Message;
 
 use crate::harness::{clock, machine, quantile_of};
-use crate::population::Dice;
+use crate::population::SplitMix64;
 use crate::rpc::load::{call, channel, open};
 use crate::rpc::messages::{CONNECT, SEARCH, composition, enveloped};
-use crate::rpc::server_process::Child;
+use crate::rpc::server_process::ServerProcess;
 
 /// Updates that are timed.
 const UPDATES: u32 = 3_000;
 
 /// One advertisement is replaced on a connection; another connection searches until it sees the new connect data.
 pub(crate) async fn run() {
-    let server = Child::start("fireteam", 0);
+    let server = ServerProcess::start("fireteam", 0);
     let (host, seeker) = (channel(server.address).await, channel(server.address).await);
     let (sender, mut answers) = open(&host, CONNECT).await;
-    let mut dice = Dice(31);
-    let (session, party) = (composition(&mut dice), composition(&mut dice));
+    let mut rng = SplitMix64(31);
+    let (session, party) = (composition(&mut rng), composition(&mut rng));
     let update = |version: u32| {
         enveloped(pb::MatchmakingUpdateAdvertisementRequest {
             matchmaking_set_id: Some(1),
@@ -58,7 +58,7 @@ pub(crate) async fn run() {
     {
         let (p50, p99) = (quantile_of(times, 0.5), quantile_of(times, 0.99));
         let what = format!("us from sending an update to {what}, p50 and p99");
-        println!("| DELAY | {what} | | {p50:.0}, {p99:.0} | | {UPDATES} | | | | {} |", machine());
+        println!("| DELAY | update_visibility: {what} | | {p50:.0}, {p99:.0} | | {UPDATES} | | | | {} |", machine());
     }
 }
 
