@@ -1,4 +1,4 @@
-//! Goal PD5: heartbeats through the engine alone, and what they make the store write.
+//! Goal PD5: throughput of heartbeats through the engine alone, and rows that they write to the store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +25,7 @@ use crate::population::{NOW, PopulationKind, RuleOptions, SplitMix64, ruleset, s
 
 /// Hosts that send heartbeats.
 const HOSTS: usize = 100_000;
-/// The time that passes in the second part, and how often each host is heard in it, milliseconds.
+/// Simulated time in the second part, and the heartbeat interval of each host, milliseconds.
 const PASSING_MS: u64 = 600_000;
 const EVERY_MS: u64 = 30_000;
 
@@ -48,7 +48,7 @@ impl StoreObserver for CommitCounter {
     fn on_transaction(&self, _: &'static str, _: Duration) {}
 }
 
-/// An engine with hosts.
+/// An engine and its hosts.
 struct Hosts {
     engine: Engine,
     clock: Arc<ManualClock>,
@@ -142,8 +142,8 @@ impl Hosts {
         self.engine.update_advertisement(&Caller::default(), update).expect("a good heartbeat")
     }
 
-    /// Lets ten minutes pass, each host heard every thirty seconds at a moment of its own; rows written for each
-    /// heartbeat.
+    /// Advances ten minutes of simulated time, with a heartbeat of each host every thirty seconds at a moment of its own. Returns
+    /// the rows written per heartbeat.
     async fn pass(&self) -> f64 {
         let before = self.counter.0.load(Ordering::Relaxed);
         let slices = 1_000;

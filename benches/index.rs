@@ -98,11 +98,11 @@ fn adversarial(floor: &MemoryFloor) {
         ("duplicates", base, PopulationKind::Duplicates),
         ("refused by all advertisers", RuleOptions { limits: true, ..base }, PopulationKind::Uniform),
         ("1 % filter, not partitioned", RuleOptions { mode: true, ..base }, PopulationKind::Uniform),
-        ("a filter that nobody passes", RuleOptions { impossible: true, ..base }, PopulationKind::Uniform),
-        ("two filters that nobody passes both", RuleOptions { contradictory: true, ..base }, PopulationKind::Uniform),
+        ("a filter that no row passes", RuleOptions { impossible: true, ..base }, PopulationKind::Uniform),
+        ("two filters that no row passes both", RuleOptions { contradictory: true, ..base }, PopulationKind::Uniform),
         ("1 % filter, partitioned", RuleOptions { key: true, ..base }, PopulationKind::Uniform),
         ("refused by ranges of their own", base, PopulationKind::UnreachableRanges),
-        ("all one's own", base, PopulationKind::SameUser),
+        ("all rows are the searcher's own", base, PopulationKind::SameUser),
     ] {
         let mut world = World::new(rules, spread);
         if matches!(spread, PopulationKind::UnreachableRanges | PopulationKind::SameUser) {

@@ -1,4 +1,4 @@
-//! Made-up advertisements: ratings from a bell curve, places all over the globe.
+//! Generated advertisements: normally distributed ratings, locations uniform on the globe.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use fireteam::domain::ruleset::{
 use fireteam::domain::session::{Player, Session};
 use fireteam::domain::time::UnixMs;
 
-/// The moment of every search.
+/// Time of each search.
 pub(crate) const NOW: u64 = 1_700_000_000_000;
 
 /// SplitMix64 (Steele, Lea and Flood, 2014).
@@ -43,22 +43,22 @@ impl SplitMix64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// About N(0, 1): twelve uniform draws (Irwin-Hall).
-    pub(crate) fn bell(&mut self) -> f64 {
+    /// Nearly N(0, 1): the sum of twelve uniform numbers (Irwin-Hall).
+    pub(crate) fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
     }
 }
 
-/// What a population looks like.
+/// Kind of population.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum PopulationKind {
-    /// Everybody somewhere else.
+    /// Locations uniform on the globe.
     Uniform,
-    /// Two hundred cities, one default rating: points that are the same to the bit.
+    /// Two hundred cities, one default rating: many identical points.
     Duplicates,
-    /// Everybody somewhere else, and each admits only ratings that nobody has.
+    /// Uniform, and each advertisement admits only ratings that no user has.
     UnreachableRanges,
-    /// Everybody somewhere else, and all are one user.
+    /// Uniform, and all advertisements are of one user.
     SameUser,
 }
 
@@ -76,8 +76,9 @@ fn number(name: &str, range: Option<(f64, f64)>) -> Attribute {
     }
 }
 
-/// Weights of skill and distance; `limits` adds mutual limits on skill, `mode` an uncorrelated `In` on a text,
-/// `nobody` one of a text that no row has, `contradictory` two of which every row passes at most one, `key` an `Equal`.
+/// Weights of skill and distance, and hard filters: `limits` adds mutual limits on skill, `mode` an uncorrelated `In` on a
+/// string, `impossible` an `In` with a string that no row has, `contradictory` two `In` filters of which each row passes at
+/// most one, and `key` an `Equal`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RuleOptions {
     pub(crate) skill: f64,
@@ -152,7 +153,7 @@ pub(crate) fn session(rng: &mut SplitMix64, spread: PopulationKind) -> Session {
     let (latitude, longitude) = (at.unit().mul_add(2.0, -1.0).asin().to_degrees(), at.unit() * 360.0 - 180.0);
     let skill = match spread {
         PopulationKind::Uniform | PopulationKind::UnreachableRanges | PopulationKind::SameUser => {
-            (1500.0 + 350.0 * rng.bell()).clamp(0.0, 3000.0)
+            (1500.0 + 350.0 * rng.normal()).clamp(0.0, 3000.0)
         }
         PopulationKind::Duplicates => 1500.0,
     };
@@ -170,7 +171,7 @@ pub(crate) fn session(rng: &mut SplitMix64, spread: PopulationKind) -> Session {
     }
 }
 
-/// A session as a client of a server says it: skill is its player's.
+/// A session as a client sends it, with skill as its player's.
 pub(crate) fn client_session(rng: &mut SplitMix64) -> Session {
     let mut session = session(rng, PopulationKind::Uniform);
     if let Some((_, AttributeValue::Number(skill))) = session.attributes.pop_if(|(name, _)| **name == *"skill") {
@@ -180,7 +181,7 @@ pub(crate) fn client_session(rng: &mut SplitMix64) -> Session {
     session
 }
 
-/// A range that no rating lies in.
+/// A range without any rating.
 fn impossible_range() -> AllowedRange {
     AllowedRange { attribute: "skill".into(), min: Some(1e7), max: None }
 }

@@ -1,4 +1,4 @@
-//! Goals PQ: putting tickets time_all, and one pass of each kind over ten and a hundred thousand of them.
+//! Goals PQ: one matchmaking pass of each kind over 10,000 and 100,000 tickets, and the cost of its matching.
 
 use std::sync::Arc;
 
@@ -25,13 +25,13 @@ use fireteam::rules::bundled;
 use crate::harness::{Timing, clock, compare, machine, report, time_all};
 use crate::population::{NOW, PopulationKind, RuleOptions, SplitMix64, ruleset, session};
 
-/// Microseconds that a ticket may cost (PQ2).
+/// Limit per ticket, microseconds (PQ2).
 const PER_TICKET_US: f64 = 2.5;
 
-/// Milliseconds that an exact pass over a thousand may take (PQ4).
+/// Limit of an exact pass over a thousand tickets, milliseconds (PQ4).
 const EXACT_MS: f64 = 50.0;
 
-/// How far from the true optimum a quick pass may be (PQ3).
+/// Limit on the cost of a quick pass, as a multiple of the optimum (PQ3).
 const ABOVE_OPTIMUM: f64 = 1.05;
 
 pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
@@ -55,16 +55,16 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
     }
 }
 
-/// Tickets and the rules that they wait under.
+/// Tickets and their ruleset.
 struct WaitingQueue {
     ruleset: Ruleset,
     entrants: Vec<PreparedTicket>,
 }
 
-/// Where players measure round trips to.
+/// Regions to which players measure round trips.
 const REGIONS: [&str; 5] = ["asia", "brazil", "eu", "us_east", "us_west"];
 
-/// The file of a system, and the mean and the deviation of its players' ratings.
+/// Each shipped ruleset, with mean and deviation of its players' ratings.
 const RATINGS: [(&str, f64, f64); 5] = [
     ("challenge_5v5", 1_450.0, 400.0),
     ("comprl_ladder", 25.0, 6.0),
@@ -74,7 +74,7 @@ const RATINGS: [(&str, f64, f64); 5] = [
 ];
 
 impl WaitingQueue {
-    /// `count` tickets of one: ratings from a bell curve, places all over the globe.
+    /// `count` tickets of one player: normally distributed ratings, locations uniform on the globe.
     fn new(ruleset: Ruleset, queue: QueueSpec, count: u64) -> Self {
         let mut ruleset = ruleset;
         ruleset.teams = Some(duel());
@@ -104,13 +104,13 @@ impl WaitingQueue {
         waiting
     }
 
-    /// `count` tickets of one for a system as its file has it: ratings from its own bell curve, places all over the globe, round
-    /// trips to every region.
+    /// `count` tickets of one player for a shipped ruleset: ratings of its distribution, locations uniform on the globe, round
+    /// trips to each region.
     fn of_system(ruleset: &Ruleset, mean: f64, deviation: f64, count: u64) -> Self {
         let mut rng = SplitMix64(7);
         let ticket = |number: u64| {
             let mut session = session(&mut rng, PopulationKind::Uniform);
-            let rating = mean + deviation * rng.bell();
+            let rating = mean + deviation * rng.normal();
             session.attributes.clear();
             session.players[0].stated_skill = Some(rating);
             (session.nat_type, session.game_in_progress) = (Some(rng.below(3) as i32), Some(false));
@@ -145,13 +145,13 @@ impl WaitingQueue {
         let mut order: Vec<usize> = (0..entrants.len()).collect();
         order.sort_by(|&one, &other| entrants[other].party_rating.total_cmp(&entrants[one].party_rating));
         for (place, at) in order.into_iter().enumerate() {
-            // Ten users for each that waits.
+            // Ten users on the leaderboard for each that waits.
             entrants[at].leaderboard_position = Some(place as f64 * 10.0);
         }
         self.entrants = entrants;
     }
 
-    /// The same tickets under other rules.
+    /// Prepares the same tickets under other rules.
     fn under(&mut self, change: impl FnOnce(&mut QueueSpec, &mut TeamsSpec)) {
         let (queue, teams) = (self.ruleset.queue.as_mut(), self.ruleset.teams.as_mut());
         change(queue.expect("a queue"), teams.expect("teams"));
@@ -221,7 +221,7 @@ fn queue(mode: SelectionMode, quality: QualitySpec) -> QueueSpec {
     }
 }
 
-/// `|dr| / 2000 + miles / 5000`, and a filter that both sides must pass: ratings within 1,500 of each other.
+/// `|dr| / 2000 + miles / 5000`, and a mutual filter: ratings within 1,500 of each other.
 fn rating_and_place() -> Ruleset {
     let mut ruleset = ruleset(RuleOptions { skill: 1.5, distance: 1.6, ..RuleOptions::default() });
     ruleset.expansions =
@@ -258,7 +258,7 @@ fn by_rating_and_place(count: u64) {
     report("PQ2", &format!("rating and place, {count}, us a ticket"), "2.5 us", &rounds, cpu_us);
 }
 
-/// The sum of all costs.
+/// Sum of the costs of all matches.
 fn cost(outcome: &PassOutcome) -> f64 {
     outcome.proposals.iter().map(|it| -it.quality).sum()
 }
@@ -294,7 +294,7 @@ fn beside_the_optimum() {
     beside_it(&mut waiting, "rating alone", optimum);
 }
 
-/// What every other way to choose costs, on the same tickets.
+/// Cost of each other selection mode on the same tickets.
 fn beside_it(waiting: &mut WaitingQueue, costs: &str, optimum: f64) {
     let ways = [
         ("nearest, the longest wait first", SelectionMode::Nearest, SelectionOrder::LongestWaiting),
@@ -310,7 +310,7 @@ fn beside_it(waiting: &mut WaitingQueue, costs: &str, optimum: f64) {
     }
 }
 
-/// The least sum of `|dr| / 2000`, and of `places` times `miles / 5000`, that any pairing has.
+/// The optimal sum of `|dr| / 2000` plus `places` times `miles / 5000` over all pairings.
 fn optimum(waiting: &WaitingQueue, places: f64) -> f64 {
     let weigh = |one: &PreparedTicket, other: &PreparedTicket| {
         let number = |it: &PreparedTicket| it.attribute_values.number(0).expect("a rating");
@@ -339,9 +339,9 @@ fn exactly() {
     report("PQ4", "exact, 1,000, ms a pass", "50 ms", &rounds, cpu_us);
 }
 
-/// One pass under each of the five systems, as its file has it.
+/// One pass under each of the five shipped rulesets.
 fn systems(count: u64) {
-    let rulesets = bundled::load_bundled().expect("the bundled rulesets are sound");
+    let rulesets = bundled::load_bundled().expect("the bundled rulesets are valid");
     for (path, ruleset) in &rulesets {
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         let Some(&(_, mean, deviation)) = RATINGS.iter().find(|it| it.0 == name) else { continue };
@@ -349,7 +349,7 @@ fn systems(count: u64) {
     }
 }
 
-/// Times passes over a waiting, against a tenth of a second for ten thousand tickets; the figures are milliseconds.
+/// Times passes over `waiting` against a limit of 0.1 s for ten thousand tickets; the values are milliseconds.
 fn measure(goal: &str, name: &str, waiting: &WaitingQueue) {
     let outcome = waiting.pass();
     let took: Vec<Timing> = (0..3).map(|_| waiting.time()).collect();
@@ -414,5 +414,5 @@ fn passes(count: u64) {
     waiting.under(|queue, _| {
         queue.quality = QualitySpec::AverageSimilarity { rating_span: 2_900.0, required_percent: 99.999 }
     });
-    measure("PQ6", "nobody suits, 5 v 5, nearest", &waiting);
+    measure("PQ6", "no match is good enough, 5 v 5, nearest", &waiting);
 }

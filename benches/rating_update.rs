@@ -1,4 +1,4 @@
-//! Goal RT: ratings updated in a second by one core, for each system, beside a bare loop over the same players.
+//! Goal RT: rating updates per second on one core for each system, compared with a bare loop over the same players.
 
 use fireteam::domain::rating::{Side, Skill};
 use fireteam::domain::ruleset::rating::{RatingSpec, RatingSystem};
@@ -7,13 +7,13 @@ use fireteam::domain::time::UnixMs;
 use crate::harness::{Timing, compare, time_all};
 use crate::population::SplitMix64;
 
-/// Players whose ratings change.
+/// Number of rated players.
 const PLAYERS: u64 = 100_000;
 
 /// Duels in one round.
 const DUELS: usize = 100_000;
 
-/// Microseconds that an update of Elo or Glicko-2 may take: a million a second.
+/// Limit of an Elo or Glicko-2 update, microseconds: a million per second.
 const UPDATE_US: f64 = 1.0;
 
 const WEEK_MS: u64 = 7 * 24 * 60 * 60 * 1000;
@@ -32,7 +32,7 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
     systems.into_iter().for_each(duels);
 }
 
-/// Two updates for each duel, every one of them counted.
+/// Times duels; each is two updates.
 fn duels(system: RatingSystem) {
     let spec = RatingSpec::with_defaults(system);
     let mut rng = SplitMix64(11);
@@ -55,11 +55,11 @@ fn duels(system: RatingSystem) {
                 Side { players: vec![skills[one]], rank: ranks[0] },
                 Side { players: vec![skills[other]], rank: ranks[1] },
             ];
-            let after = spec.rate_match(&sides, UnixMs(now)).expect("a sound match");
+            let after = spec.rate_match(&sides, UnixMs(now)).expect("a valid match");
             (skills[one], skills[other]) = (after[0][0], after[1][0]);
         }))
     };
-    // Nothing but what any update must do: fetch both, change both, put both back.
+    // The work of any update: read both, change both, write both.
     let reference = || {
         per_update(time_all(DUELS, |number| {
             let (one, other, first) = pairs[number];

@@ -1,4 +1,4 @@
-//! What it takes to refuse rulesets that were written to hurt: SEC-14 allows 50 ms for the worst.
+//! Time until a hostile ruleset is rejected: SEC-14 requires at most 50 ms for the slowest.
 
 #[path = "../tests/it/support/hostile_documents.rs"]
 mod hostile_documents;
@@ -7,7 +7,7 @@ use fireteam::rules;
 
 use crate::harness::{clock, machine, median};
 
-/// Each document is read so many times.
+/// Times that each document is read.
 const TIMES: usize = 21;
 
 pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {

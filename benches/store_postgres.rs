@@ -1,8 +1,8 @@
-//! What the store that servers share costs on top of what Postgres can do: goals PD1 to PD3, PD5, PD6, PF1 and PF2;
-//! REBUILD, a whole server's start from it; and PH1, one machine that holds server, clients and database.
+//! Cost of the Postgres store beyond that of Postgres: goals PD1 to PD3, PD5, PD6, PF1 and PF2; REBUILD, the start of a whole
+//! server; and the database of PH1, one machine that runs server, clients and Postgres.
 //!
-//! Wants a database of its own to fill and empty: `FIRETEAM_BENCH_POSTGRES=postgres://… cargo bench -- PG`. As in
-//! `store.rs`, subject and reference take turns within one run, and only ratios mean anything.
+//! Needs a database of its own to fill and empty: `FIRETEAM_BENCH_POSTGRES=postgres://… cargo bench -- PG`. As in
+//! `store_sqlite.rs`, subject and reference alternate within one run, and only ratios are meaningful.
 
 use std::time::Duration;
 
@@ -21,15 +21,15 @@ use crate::store_common::{
     measure_heartbeats, measure_publish, measure_start, publication, publications, rate, timed,
 };
 
-/// Changes that are waited for one by one.
+/// Changes that are measured one by one.
 const SINGLE_CHANGES: usize = 300;
 
 /// Advertisements of the large store.
 const MANY: u64 = 1_000_000;
 
-/// Where a database is that may be filled and emptied.
+/// URL of a database that may be filled and emptied.
 pub(crate) fn database() -> Option<String> {
-    #[expect(clippy::disallowed_methods, reason = "a benchmark is told where a database is that it may fill")]
+    #[expect(clippy::disallowed_methods, reason = "the variable names a database that the benchmark may fill")]
     std::env::var("FIRETEAM_BENCH_POSTGRES").ok()
 }
 
@@ -79,7 +79,7 @@ async fn open(url: &str, number: u64) -> PostgresStore {
     PostgresStore::open(url, Replica { id: number, silos: None }).await.expect("a store")
 }
 
-/// PD2: batches against one row for each commit, on one connection and on 32.
+/// PD2: batches compared with one row per commit, on one connection and on 32.
 async fn one_by_one(store: &PostgresStore, url: &str, rng: &mut SplitMix64) -> Vec<Row> {
     let (mut subject, mut one, mut many) = (Vec::new(), Vec::new(), Vec::new());
     let mut waiting = Vec::new();
@@ -122,7 +122,7 @@ async fn one_by_one(store: &PostgresStore, url: &str, rng: &mut SplitMix64) -> V
     ]
 }
 
-/// PD6, without the index: reading everything as a measure_start server does, against a bare select.
+/// PD6, without the index: reading all rows as a server does at its start, compared with a bare select.
 async fn measure_load(store: &PostgresStore, raw: &mut BareConnection, stored: u64) -> Row {
     let (mut subject, mut reference) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
@@ -136,7 +136,7 @@ async fn measure_load(store: &PostgresStore, raw: &mut BareConnection, stored: u
     compare("PD6 pg", &format!("ms to read {stored}"), &subject, "ms for a bare select", &reference)
 }
 
-/// REBUILD: the real server, from its start to its first healthy answer; PD6 with as many.
+/// REBUILD: the real server, from its start to its first healthy answer; PD6 with as many rows.
 async fn measure_rebuild(store: &PostgresStore, url: &str, raw: &mut BareConnection) {
     let folder = tempfile::tempdir().expect("a folder");
     let key = folder.path().join("token-key").display().to_string();
@@ -149,9 +149,9 @@ async fn measure_rebuild(store: &PostgresStore, url: &str, raw: &mut BareConnect
     measure_load(store, raw, MANY).await.print();
 }
 
-/// PF1: from a commit's begin at one server until another has read it, against a bare notification's round, in which
-/// nothing is kept and nothing read; and against the least that can be seen elsewhere: one statement that changes a row and
-/// rings, and one that reads the row.
+/// PF1: from the start of a commit at one server until another has read it. Compared with a bare notification, which stores
+/// and reads nothing, and with the minimum for a visible change: one statement that changes a row and notifies, and one that
+/// reads the row.
 async fn measure_feed_latency(here: &PostgresStore, url: &str, rng: &mut SplitMix64) -> Vec<Row> {
     let there = open(url, 2).await;
     let mut feed = there.open_feed().await.expect("a feed");
@@ -163,7 +163,7 @@ async fn measure_feed_latency(here: &PostgresStore, url: &str, rng: &mut SplitMi
     let (mut raw, mut reader) = (BareConnection::connect(url).await, BareConnection::connect(url).await);
     let (mut subject, mut bare, mut least) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..SINGLE_CHANGES as u64 {
-        // The bell may be rung ten times a second: whoever changes something now and then is heard at once.
+        // Notifications are limited to ten per second; after a pause the next is sent immediately.
         tokio::time::sleep(Duration::from_millis(110)).await;
         let started = clock();
         here.commit(&[publication(rng.below(STORED), round)]).await.expect("a commit");
@@ -190,12 +190,12 @@ async fn measure_feed_latency(here: &PostgresStore, url: &str, rng: &mut SplitMi
     vec![
         row("PF1 p50", 0.5, "a bare notification", &mut subject, &mut bare),
         row("PF1 p99", 0.99, "a bare notification", &mut subject, &mut bare),
-        row("PF1 p50", 0.5, "commit, ring and select", &mut subject, &mut least),
-        row("PF1 p99", 0.99, "commit, ring and select", &mut subject, &mut least),
+        row("PF1 p50", 0.5, "commit, notify and select", &mut subject, &mut least),
+        row("PF1 p99", 0.99, "commit, notify and select", &mut subject, &mut least),
     ]
 }
 
-/// PF2: what one server commits and another reads, against the plain statement alone.
+/// PF2: rows that one server commits and another reads, compared with the plain statement alone.
 async fn measure_feed_throughput(
     here: &PostgresStore,
     there: &PostgresStore,
@@ -279,7 +279,7 @@ impl BareDatabase for BareConnection {
         timed(self.write(&rows)).await
     }
 
-    /// A commit of next to nothing.
+    /// A minimal commit.
     async fn flush(&mut self) -> Duration {
         let changed = Uuid::from_bytes(*id(0).as_bytes());
         let update = sqlx::query("update advertisement set version = 1 where advertisement_id = $1").bind(changed);

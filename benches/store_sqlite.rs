@@ -1,8 +1,8 @@
-//! What the store's own work costs on top of what the database can do: goals PD1, PD3, PD5 and PD6 on SQLite; and START, a
-//! whole server from its start to its first healthy answer.
+//! Cost of the SQLite store beyond that of SQLite: goals PD1, PD3, PD5 and PD6; and START, a whole server from its start to
+//! its first healthy answer.
 //!
-//! PD4, sqlx against rusqlite, cannot be built in one tree (both want to be the one that links SQLite);
-//! docs/BENCHMARKS.md has it from a crate of its own.
+//! PD4, sqlx compared with rusqlite, cannot be built in one tree, because both link SQLite; docs/BENCHMARKS.md has it from a
+//! crate of its own.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -57,7 +57,7 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
     }
 }
 
-/// Pages of 1024 bytes, which the store makes, against pages of 4096: upserts in turns.
+/// PAGE: publications with pages of 1024 bytes, the store's default, compared with pages of 4096.
 async fn measure_page_size(folder: &Path, rng: &mut SplitMix64) -> Row {
     let path = folder.join("large.db");
     let options = SqliteConnectOptions::new().filename(&path).create_if_missing(true).page_size(4_096);
@@ -94,7 +94,7 @@ async fn measure_page_size(folder: &Path, rng: &mut SplitMix64) -> Row {
     row
 }
 
-/// PD6, without the index: reading and decoding everything against a bare select of the same columns.
+/// PD6, without the index: reading and decoding all rows, compared with a bare select of the same columns.
 async fn measure_load(store: &SqliteStore, raw: &mut BareConnection) -> Row {
     let (mut subject, mut reference) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
@@ -110,7 +110,7 @@ async fn measure_load(store: &SqliteStore, raw: &mut BareConnection) -> Row {
 /// The database without the store: the same file format, the same settings, the same statement.
 struct BareConnection {
     connection: SqliteConnection,
-    /// What is written to find out how long a flush takes.
+    /// File that is written to measure a flush.
     flushed: std::fs::File,
 }
 

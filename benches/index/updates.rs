@@ -1,4 +1,4 @@
-//! Goals PU: how fast advertisements move, and what searches feel of it.
+//! Goals PU: rate of index updates, and search latency during and after them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,11 +12,11 @@ use crate::harness::{clock, compare, machine, median, quantile};
 use crate::index::world::{ROWS, SEARCHES, World};
 use crate::population::{PopulationKind, RuleOptions, SplitMix64, entry};
 
-/// Entries made at a time, before the time is taken.
+/// Entries that are created at a time, before the clock starts.
 const CHUNK: u64 = 256;
-/// Upserts a second while searches are timed (PU3).
+/// Upserts per second while searches are timed (PU3).
 const UPSERTS_PER_S: f64 = 100_000.0;
-/// Calls of `tidy` that pass over a whole index; the server makes two a second.
+/// Calls of `maintain` that cover the whole index; the server makes two per second.
 const TIDY: usize = 110;
 
 pub(super) fn run(mut world: World, wanted: &dyn Fn(&str) -> bool) {
@@ -46,8 +46,8 @@ pub(super) fn run(mut world: World, wanted: &dyn Fn(&str) -> bool) {
     }
 }
 
-/// Moves everybody, in an order that has nothing to do with where they are. Entries are made just before, as a server
-/// decodes them, and old ones are given back just after. Medians of the time for each: to move, and to give back.
+/// Moves each entry, in an order unrelated to locations. Entries are created before the clock starts, as a server decodes
+/// requests first, and old ones are dropped after it stops. Returns the median time per entry to move and to drop.
 fn move_all(index: &mut AdvertisementIndex, ruleset: &Ruleset, seed: u64, group: usize) -> (f64, f64) {
     let mut rng = SplitMix64(seed);
     let (mut moved, mut freed) = (Vec::new(), Vec::new());
@@ -72,8 +72,8 @@ fn move_all(index: &mut AdvertisementIndex, ruleset: &Ruleset, seed: u64, group:
     (median(moved), median(freed))
 }
 
-/// An index whose every row has moved against one that was built where they are now: right after the moves, and when
-/// the server's sweep has passed over all leaves.
+/// PU2: an index in which each row has moved, compared with one built at the new locations: directly after the moves, and after
+/// maintenance of all leaves.
 fn against_fresh(name: &str, rules: RuleOptions, seats: u16) {
     let mut moved = World::new(rules, PopulationKind::Uniform);
     moved.seats = seats;
@@ -98,8 +98,8 @@ fn against_fresh(name: &str, rules: RuleOptions, seats: u16) {
     }
 }
 
-/// Searches while another thread writes 100,000 rows a second, behind the engine's lock: each has it to itself, is made
-/// before and given back after.
+/// PU3: searches while another thread writes 100,000 rows per second under the engine's lock. Each entry is created before the
+/// lock is taken and dropped after it is released.
 fn under_writes(world: World) {
     let World { ruleset, index, searchers, seats, users, searches } = world;
     let (lock, stop, wrote) = (RwLock::new(index), AtomicBool::new(false), AtomicU64::new(0));

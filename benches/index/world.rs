@@ -1,4 +1,4 @@
-//! A million advertisements and those who search them, and the cheapest possible pass over as many bytes.
+//! An index of a million advertisements, sessions that search it, and the fastest possible pass over as many bytes.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use fireteam::domain::time::UnixMs;
 use crate::harness::{Timing, quantile};
 use crate::population::{NOW, PopulationKind, RuleOptions, SplitMix64, entry, ruleset, session};
 
-/// Advertisements.
+/// Number of advertisements.
 pub(super) const ROWS: u64 = 1_000_000;
-/// Bytes of column that a scan would read for each: four floats, expiry, seats and slot.
+/// Bytes that a column scan reads per row: four floats, expiry, seats and slot.
 const COLUMN_BYTES: usize = 28;
-/// Searches in a round.
+/// Searches per round.
 pub(super) const SEARCHES: usize = 200;
 
-/// The cheapest possible pass over the columns of a million rows: XOR of all their bytes.
+/// The fastest possible pass over the columns of a million rows: XOR of all bytes.
 pub(super) struct MemoryFloor(Vec<u64>);
 
 impl MemoryFloor {
@@ -37,20 +37,20 @@ impl MemoryFloor {
         })
     }
 
-    /// How fast that is, GB/s.
+    /// Throughput of the pass, GB/s.
     pub(super) fn bandwidth(&self) -> f64 {
         (self.0.len() * 8) as f64 / self.time().wall_us / 1e3
     }
 }
 
-/// A population under some rules, and sessions that search it.
+/// An index under one ruleset, and sessions that search it.
 pub(super) struct World {
     pub(super) ruleset: Arc<Ruleset>,
     pub(super) index: AdvertisementIndex,
     pub(super) searchers: Vec<(Session, AttributeValues)>,
     pub(super) seats: u16,
     pub(super) users: Vec<UserKey>,
-    /// Searches in a round.
+    /// Searches per round.
     pub(super) searches: usize,
 }
 
@@ -65,7 +65,7 @@ impl World {
         Self::of(ruleset, index)
     }
 
-    /// An index of one's own making, and the usual searchers.
+    /// A given index with the usual searching sessions.
     pub(super) fn of(ruleset: Arc<Ruleset>, index: AdvertisementIndex) -> Self {
         let mut rng = SplitMix64(77);
         let searchers = (0..SEARCHES).map(|_| session(&mut rng, PopulationKind::Uniform));
@@ -89,7 +89,7 @@ impl World {
         SearchQuery { ruleset, searcher, silo: SiloId(1), kind: AdvertisementKind::Session, limits, now: UnixMs(NOW) }
     }
 
-    /// A round of searches, judged at the quantile `at`.
+    /// Times a round of searches, at the quantile `at`.
     pub(super) fn search(&self, ruleset: &Ruleset, path: InstructionSet, at: f64) -> Timing {
         let mut found = SearchResult::default();
         quantile(self.searches, at, |number| {
@@ -98,7 +98,7 @@ impl World {
         })
     }
 
-    /// Every figure is void unless the answers are the oracle's.
+    /// Compares results with the oracle, so that only correct searches are timed.
     pub(super) fn check_against_oracle(&self, ruleset: &Ruleset) {
         let mut found = SearchResult::default();
         for number in 0..3 {

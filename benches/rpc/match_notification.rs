@@ -1,4 +1,4 @@
-//! TOLD and ASSIGN: parties that enter a queue and are told of their match, with a store that keeps what it says.
+//! TOLD and ASSIGN: parties enter a queue and receive their match, with a durable store.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,24 +10,24 @@ use pb::TicketState;
 use crate::harness::{ROUNDS, clock, quantile_of, report};
 use crate::rpc::server_process::{QUEUE_SET, ServerProcess};
 
-/// Pairs that enter one after the other, in a round.
+/// Pairs that enter one after another, per round.
 const PAIRS: usize = 200;
-/// Backends that enter players, each on a connection of its own.
+/// Game backends, each with a connection of its own.
 const BACKENDS: usize = 16;
-/// Players that a backend enters together: a connection has 32 calls at work at once.
-const TOGETHER: usize = 30;
-/// How often it does, in a round.
-const TIMES: usize = 16;
+/// Players that a backend enters at once; a connection may have 32 concurrent calls.
+const PLAYERS_AT_ONCE: usize = 30;
+/// Times that a backend does this, per round.
+const REPEATS: usize = 16;
 
-/// From entering to being told, of two that suit each other and of whom the second comes a moment later; against 200 ms.
-/// Tickets told of their match in a second, clients beside; against 5,000.
+/// TOLD: from entering to the match status, for two compatible players of whom the second enters a moment later; limit 200 ms.
+/// ASSIGN: tickets that receive their match per second, with the clients on the same machine; required 5,000.
 pub(crate) async fn run(wanted: &dyn Fn(&str) -> bool) {
     let server = ServerProcess::start("fireteam-sqlite", 0);
     if wanted("TOLD") {
-        told(&server).await;
+        measure_notification(&server).await;
     }
     if wanted("ASSIGN") {
-        assigned(&server).await;
+        measure_match_rate(&server).await;
     }
 }
 
@@ -35,7 +35,7 @@ async fn client(server: &ServerProcess) -> Client {
     Client::connect(format!("http://{}", server.address)).await.expect("connect")
 }
 
-fn asks(user: String) -> pb::QueueEnterRequest {
+fn enter_request(user: String) -> pb::QueueEnterRequest {
     let player = pb::PlayerData { user_id: user, skill: Some(1_500.0), ..Default::default() };
     let party = pb::SessionCompositionData { players: vec![player], ..Default::default() };
     pb::QueueEnterRequest {
@@ -45,10 +45,10 @@ fn asks(user: String) -> pb::QueueEnterRequest {
     }
 }
 
-/// Enters one, watches it, and says when it was told.
-async fn one(client: &Client, user: String) -> f64 {
+/// Enters one player and watches the ticket. Returns the time until the match status, milliseconds.
+async fn time_until_matched(client: &Client, user: String) -> f64 {
     let started = clock();
-    let queued = client.enter(asks(user)).await.expect("enter");
+    let queued = client.enter(enter_request(user)).await.expect("enter");
     let mut updates = queued.watch();
     while let Some(status) = updates.next().await.expect("a stream") {
         if status.state() == TicketState::Matched {
@@ -58,16 +58,16 @@ async fn one(client: &Client, user: String) -> f64 {
     started.elapsed().as_secs_f64() * 1e3
 }
 
-async fn told(server: &ServerProcess) {
+async fn measure_notification(server: &ServerProcess) {
     let (here, there) = (client(server).await, client(server).await);
     let (mut median, mut slow) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         let mut waits = Vec::new();
         for pair in 0..PAIRS {
-            let first = one(&here, format!("first {round} {pair}"));
+            let first = time_until_matched(&here, format!("first {round} {pair}"));
             let second = async {
                 tokio::time::sleep(Duration::from_millis(3)).await;
-                one(&there, format!("second {round} {pair}")).await
+                time_until_matched(&there, format!("second {round} {pair}")).await
             };
             let (first, second) = tokio::join!(first, second);
             waits.extend([first, second]);
@@ -75,25 +75,26 @@ async fn told(server: &ServerProcess) {
         median.push((quantile_of(&mut waits, 0.5), 200.0));
         slow.push((quantile_of(&mut waits, 0.99), 200.0));
     }
-    report("TOLD <= 1", "ms from entering to being told, p50", "asked of the p99", &median, 0.0);
-    report("TOLD <= 1", "ms from entering to being told, p99", "asked", &slow, 0.0);
+    report("TOLD <= 1", "ms from entering to the match status, p50", "limit of the p99", &median, 0.0);
+    report("TOLD <= 1", "ms from entering to the match status, p99", "limit", &slow, 0.0);
 }
 
-/// Enters many time_all, and waits until all are told.
-async fn many(client: &Client, name: &str) {
-    let entered = join_all((0..TOGETHER).map(|number| client.enter(asks(format!("{name} {number}"))))).await;
+/// Enters `PLAYERS_AT_ONCE` players at once and waits until all have a match.
+async fn enter_and_wait(client: &Client, name: &str) {
+    let entered =
+        join_all((0..PLAYERS_AT_ONCE).map(|number| client.enter(enter_request(format!("{name} {number}"))))).await;
     let tickets: Vec<pb::TicketReference> = entered.into_iter().map(|it| it.expect("enter").reference()).collect();
     let mut left: BTreeSet<String> = tickets.iter().map(|ticket| ticket.ticket_id.clone()).collect();
     let mut updates = client.watch(tickets);
     while !left.is_empty() {
-        let status = updates.next().await.expect("a stream").expect("updates");
+        let status = updates.next().await.expect("a stream").expect("a status");
         if status.state() == TicketState::Matched {
             left.remove(&status.ticket_id);
         }
     }
 }
 
-async fn assigned(server: &ServerProcess) {
+async fn measure_match_rate(server: &ServerProcess) {
     let clients = join_all((0..BACKENDS).map(|_| client(server))).await;
     let mut rounds = Vec::new();
     for round in 0..ROUNDS {
@@ -101,15 +102,21 @@ async fn assigned(server: &ServerProcess) {
         let backend = |(number, client): (usize, &Client)| {
             let client = client.clone();
             async move {
-                for time in 0..TIMES {
-                    many(&client, &format!("player {round} {number} {time}")).await;
+                for time in 0..REPEATS {
+                    enter_and_wait(&client, &format!("player {round} {number} {time}")).await;
                 }
             }
         };
         join_all(clients.iter().enumerate().map(backend)).await;
-        let tickets = (BACKENDS * TOGETHER * TIMES) as f64;
+        let tickets = (BACKENDS * PLAYERS_AT_ONCE * REPEATS) as f64;
         rounds.push((tickets / started.elapsed().as_secs_f64(), 5_000.0));
         println!("# {:.1} us of the server's processor for a ticket", (server.cpu_us() - cpu) / tickets);
     }
-    report("ASSIGN >= 1", "tickets told of their match, a second, SQLite, clients beside", "asked", &rounds, 0.0);
+    report(
+        "ASSIGN >= 1",
+        "tickets with a match per second, SQLite, clients on the same machine",
+        "required",
+        &rounds,
+        0.0,
+    );
 }

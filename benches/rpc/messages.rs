@@ -1,4 +1,4 @@
-//! The messages that the goals send, encoded once: publishing, replacing, keeping alive, searching.
+//! Messages of the goals, encoded once: publications, replacements, heartbeats and searches.
 
 use std::sync::Arc;
 
@@ -18,13 +18,13 @@ pub(crate) const CONNECT: &str = "/fireteam.v1.MatchmakingService/Connect";
 
 type Update = pb::MatchmakingUpdateAdvertisementRequest;
 
-/// The advertisements that the clients keep.
+/// Advertisements of the clients.
 #[derive(Debug)]
 pub(crate) struct Hosts {
     updates: Vec<Update>,
 }
 
-/// A session somewhere on the globe, as clients write it.
+/// A session at a random location, as clients send it.
 pub(crate) fn composition(rng: &mut SplitMix64) -> pb::SessionCompositionData {
     use fireteam::domain::attribute::AttributeValue;
     let session = client_session(rng);
@@ -52,12 +52,12 @@ pub(crate) fn composition(rng: &mut SplitMix64) -> pb::SessionCompositionData {
 }
 
 impl Hosts {
-    /// Publishes so many.
+    /// Publishes `count` advertisements.
     pub(crate) async fn publish(channel: &Channel, count: u64) -> Self {
         Self::publish_as(channel, count, None).await
     }
 
-    /// The same, showing who is calling.
+    /// Publishes `count` advertisements with an `authorization` header.
     pub(crate) async fn publish_as(channel: &Channel, count: u64, header: Option<&AsciiMetadataValue>) -> Self {
         let mut rng = SplitMix64(17);
         let mut updates = Vec::new();
@@ -82,12 +82,12 @@ impl Hosts {
         Self { updates }
     }
 
-    /// Replaces each, alone or in an envelope.
+    /// Messages that replace each advertisement, with or without an envelope.
     pub(crate) fn replacing<M: Message>(&self, in_what: fn(Update) -> M) -> Arc<[Bytes]> {
         self.updates.iter().map(|update| encoded(&in_what(update.clone()))).collect()
     }
 
-    /// Keeps each alive.
+    /// Heartbeats of each advertisement.
     pub(crate) fn heartbeats<M: Message>(&self, in_what: fn(Update) -> M) -> Arc<[Bytes]> {
         let heartbeat = |update: &Update| Update {
             advertisement_id: update.advertisement_id.clone(),
@@ -98,12 +98,12 @@ impl Hosts {
     }
 }
 
-/// For calls.
+/// A message for a unary call.
 pub(crate) fn alone(update: Update) -> Update {
     update
 }
 
-/// For connections.
+/// A message for a Connect stream.
 pub(crate) fn enveloped(update: Update) -> pb::MatchmakingConnectRequest {
     let core = pb::MatchmakingCoreRequest {
         request_type: Some(pb::MatchmakingCoreRequestType::UpdateAdvertisement.into()),
@@ -114,7 +114,7 @@ pub(crate) fn enveloped(update: Update) -> pb::MatchmakingConnectRequest {
     pb::MatchmakingConnectRequest { core: Some(core) }
 }
 
-/// Searches from all over the globe.
+/// Searches from random locations.
 pub(crate) fn searches(count: usize) -> Arc<[Bytes]> {
     let mut rng = SplitMix64(23);
     let search = |_| {
@@ -127,9 +127,9 @@ pub(crate) fn searches(count: usize) -> Arc<[Bytes]> {
     (0..count).map(search).collect()
 }
 
-/// Messages to the echo, as long as `like`, whose answers have about `answer_bytes`.
+/// Messages to the echo, as long as those in `like`, for answers of about `answer_bytes`.
 pub(crate) fn blobs(like: &Arc<[Bytes]>, answer_bytes: usize) -> Arc<[Bytes]> {
-    // Two keys, the number, and a length of one or two bytes come on top of the bytes themselves.
+    // Two keys, the number, and a length of one or two bytes are added to the bytes themselves.
     let head = |bytes: usize| 7 + usize::from(127 < bytes);
     let blob = |message: &Bytes| {
         let bytes = vec![1; message.len() - head(message.len())].into();
@@ -142,7 +142,7 @@ fn encoded(message: &impl Message) -> Bytes {
     message.encode_to_vec().into()
 }
 
-/// Panics unless the answer of a connection is an update's.
+/// Panics unless the message of a Connect stream is the response to an update.
 pub(crate) fn is_updated(answer: &Bytes) {
     let answer = pb::MatchmakingConnectResponse::decode(answer.clone()).expect("an answer");
     match answer.message {

@@ -1,4 +1,4 @@
-//! Servers in processes of their own, so that their processor time and memory can be told from their clients'.
+//! Servers in processes of their own, so that their CPU time and memory are separate from those of the clients.
 
 use std::io::{BufRead, BufReader, Read as _};
 use std::net::SocketAddr;
@@ -20,10 +20,10 @@ use tonic::metadata::AsciiMetadataValue;
 use crate::population::{SplitMix64, client_session};
 use crate::rpc::echo;
 
-/// The word that makes this program a server.
+/// Argument that makes this program a server.
 pub(crate) const SERVE_ARGUMENT: &str = "--serve";
 
-/// Skill and distance, nothing refused: the population and the question of the index's goals.
+/// Ruleset with skill and distance and no hard filters, as in the index goals.
 const RULESET: &str = r#"<Ruleset Name="bench" SetId="1">
   <Attributes>
     <Attribute Name="skill" Type="number" Min="0" Max="3000" Trust="client"/>
@@ -38,7 +38,7 @@ const RULESET: &str = r#"<Ruleset Name="bench" SetId="1">
 </Ruleset>
 "#;
 
-/// The set of a queue: one against one, near in skill, at once.
+/// Matchmaking set of a queue: 1v1, similar skill, immediate passes.
 pub(crate) const QUEUE_SET: u32 = 2;
 
 const QUEUE_RULESET: &str = r#"<Ruleset Name="bench queue" SetId="2">
@@ -48,14 +48,14 @@ const QUEUE_RULESET: &str = r#"<Ruleset Name="bench queue" SetId="2">
 </Ruleset>
 "#;
 
-/// A server that wants to know who is calling.
+/// Name of a server that requires authentication.
 pub(crate) const AUTHENTICATED: &str = "fireteam-authenticated";
 
 fn issuer() -> IssuingKey {
     IssuingKey::from_seed(&[7; 32]).expect("a key")
 }
 
-/// What a game server shows to a `AUTHENTICATED` server.
+/// `authorization` header of a game server for an `AUTHENTICATED` server.
 pub(crate) fn header() -> AsciiMetadataValue {
     let iat = SystemClock::start().now().0 / 1000;
     let (iss, sub, aud) = ("bench".into(), "eu-1".into(), "bench".into());
@@ -76,24 +76,25 @@ pub(crate) fn header() -> AsciiMetadataValue {
 #[derive(Debug)]
 pub(crate) struct ServerProcess {
     process: std::process::Child,
-    /// Where it serves gRPC.
+    /// Address of gRPC.
     pub(crate) address: SocketAddr,
-    /// Where the echo gives back bytes; the same as `address` for others.
+    /// Address of the TCP echo; equal to `address` for other servers.
     pub(crate) raw_address: SocketAddr,
 }
 
 impl ServerProcess {
-    /// Starts `echo`, or `fireteam`, `fireteam-sqlite`, `fireteam-postgres` or `fireteam-authenticated`, with so many advertisements, and waits until it serves.
+    /// Starts `echo`, `fireteam`, `fireteam-sqlite`, `fireteam-postgres` or `fireteam-authenticated` with this number of
+    /// advertisements, and waits until it serves.
     pub(crate) fn start(what: &str, advertisements: u64) -> Self {
-        let program = std::env::current_exe().expect("a program knows where it is");
+        let program = std::env::current_exe().expect("the path of this program");
         let mut process = Command::new(program)
             .args(["--bench", SERVE_ARGUMENT, what, &advertisements.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("the program starts once more");
+            .expect("the server process starts");
         let mut line = String::new();
-        let stdout = process.stdout.take().expect("it was asked for");
+        let stdout = process.stdout.take().expect("stdout is piped");
         BufReader::new(stdout).read_line(&mut line).expect("the server says where it is");
         let mut addresses = line.split_whitespace().map(|it| it.parse().expect("an address"));
         let address = addresses.next().expect("the server started");
@@ -123,7 +124,7 @@ impl Drop for ServerProcess {
     }
 }
 
-/// What the child does: serves until its parent lets go of its standard input.
+/// Runs a server process until its parent closes its standard input.
 pub(crate) fn serve(what: &str, advertisements: u64) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
@@ -199,7 +200,7 @@ fn config(rulesets: RulesetSource, store: StoreTarget) -> Config {
     }
 }
 
-/// Publishes a population, many at a time.
+/// Publishes a population, in batches.
 async fn fill(engine: &Engine, advertisements: u64) {
     let mut rng = SplitMix64(7);
     let mut waiting = Vec::new();

@@ -1,4 +1,4 @@
-//! How long it takes from sending an update to the first search that finds it.
+//! DELAY: time from sending an update to the first search that finds it.
 
 use bytes::Bytes;
 use fireteam_client::pb;
@@ -13,7 +13,7 @@ use crate::rpc::server_process::ServerProcess;
 /// Updates that are timed.
 const UPDATES: u32 = 3_000;
 
-/// One advertisement is replaced on a connection; another connection searches until it sees the new connect data.
+/// Replaces one advertisement on a connection while another connection searches until it finds the new connect data.
 pub(crate) async fn run() {
     let server = ServerProcess::start("fireteam", 0);
     let (host, seeker) = (channel(server.address).await, channel(server.address).await);
