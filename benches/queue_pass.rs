@@ -310,12 +310,12 @@ fn beside_it(waiting: &mut WaitingQueue, costs: &str, optimum: f64) {
     }
 }
 
-/// The optimal sum of `|dr| / 2000` plus `places` times `miles / 5000` over all pairings.
-fn optimum(waiting: &WaitingQueue, places: f64) -> f64 {
+/// The optimal sum of `|dr| / 2000` plus `distance_weight` times `miles / 5000` over all pairings.
+fn optimum(waiting: &WaitingQueue, distance_weight: f64) -> f64 {
     let weigh = |one: &PreparedTicket, other: &PreparedTicket| {
         let number = |it: &PreparedTicket| it.attribute_values.number(0).expect("a rating");
-        let (here, there) = one.ticket.session.locality.zip(other.ticket.session.locality).expect("places");
-        (number(one) - number(other)).abs() / 2_000.0 + places * here.chord_miles(there) / 5_000.0
+        let (here, there) = one.ticket.session.locality.zip(other.ticket.session.locality).expect("locations");
+        (number(one) - number(other)).abs() / 2_000.0 + distance_weight * here.chord_miles(there) / 5_000.0
     };
     let count = waiting.entrants.len();
     let pairs = (0..count).flat_map(|one| (one + 1..count).map(move |other| (one, other)));

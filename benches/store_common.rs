@@ -104,7 +104,7 @@ pub(super) async fn measure_publish(
             goal: ack_goal,
             subject: format!("ack p99 {ack:.1?}, p50 {:.1?}", percentile(&mut acks, 50)),
             reference: format!("3 raw batches of {batch:.1?} + 2 flushes p99 of {:.1?}", percentile(&mut flushes, 99)),
-            ratio: ratio,
+            ratio,
             spread: (ratio, ratio),
             n: acks.len(),
         },

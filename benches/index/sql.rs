@@ -74,8 +74,8 @@ async fn fill(connection: &mut SqliteConnection, world: &World) {
     let mut transaction = connection.begin().await.expect("a transaction");
     let entries: Vec<&IndexEntry> = world.index.entries().collect();
     for chunk in entries.chunks(1_000) {
-        let places: Vec<&str> = chunk.iter().map(|_| "(?, ?, ?, ?, ?, ?, ?, ?)").collect();
-        let sql = format!("insert into ads values {}", places.join(", "));
+        let placeholders: Vec<&str> = chunk.iter().map(|_| "(?, ?, ?, ?, ?, ?, ?, ?)").collect();
+        let sql = format!("insert into ads values {}", placeholders.join(", "));
         let mut query = sqlx::query(AssertSqlSafe(sql));
         for entry in chunk {
             let session = &entry.advertisement.session;

@@ -16,7 +16,7 @@ const UPDATES: u32 = 3_000;
 /// Replaces one advertisement on a connection while another connection searches until it finds the new connect data.
 pub(crate) async fn run() {
     let server = ServerProcess::start("fireteam", 0);
-    let (host, seeker) = (channel(server.address).await, channel(server.address).await);
+    let (host, searcher) = (channel(server.address).await, channel(server.address).await);
     let (sender, mut answers) = open(&host, CONNECT).await;
     let mut rng = SplitMix64(31);
     let (session, party) = (composition(&mut rng), composition(&mut rng));
@@ -42,14 +42,14 @@ pub(crate) async fn run() {
         sender.send(message).await.expect("the stream is open");
         answers.message().await.expect("the stream is open").expect("an answer");
         acked.push(begin.elapsed().as_secs_f64() * 1e6);
-        let answer = call(&seeker, SEARCH, search.clone()).await.expect("an answer");
+        let answer = call(&searcher, SEARCH, search.clone()).await.expect("an answer");
         assert_eq!(version_of(&answer), Some(version), "acknowledged is searchable");
     }
     for version in UPDATES..2 * UPDATES {
         let message = update(version).encode_to_vec().into();
         let begin = clock();
         sender.send(message).await.expect("the stream is open");
-        while version_of(&call(&seeker, SEARCH, search.clone()).await.expect("an answer")) != Some(version) {}
+        while version_of(&call(&searcher, SEARCH, search.clone()).await.expect("an answer")) != Some(version) {}
         found.push(begin.elapsed().as_secs_f64() * 1e6);
         answers.message().await.expect("the stream is open").expect("an answer");
     }
