@@ -1,41 +1,43 @@
-//! Rounds that interleave a subject with its reference, so that a noisy machine slows both; medians of their ratio.
+//! Comparison of a subject with its reference in alternating rounds, so that a noisy machine slows both; medians of the ratio.
 
 use std::time::Instant;
+
+use crate::goals::describe;
 
 /// Rounds of each comparison.
 pub(crate) const ROUNDS: usize = 9;
 
-/// What one side of a round took for each operation.
+/// Time per operation of one side of a round.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Took {
-    /// Wall-clock, microseconds; of many operations whichever statistic the side chose.
+pub(crate) struct Timing {
+    /// Wall-clock time, microseconds: mean, or the quantile that the caller chose.
     pub(crate) wall_us: f64,
-    /// Processor time of this thread, microseconds.
+    /// CPU time of this thread, microseconds.
     pub(crate) cpu_us: f64,
 }
 
-/// Reads the clock; benches are the one place that may.
+/// Reads the clock; only benchmarks may.
 #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 pub(crate) fn clock() -> Instant {
     Instant::now()
 }
 
-/// Processor time that this thread has used, nanoseconds; 0 where the system does not say.
+/// CPU time of this thread so far, nanoseconds; 0 where the system does not report it.
 fn cpu_ns() -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     stat.split_whitespace().next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
 }
 
-/// Times `operations` calls of `run` together.
-pub(crate) fn together(operations: usize, mut run: impl FnMut(usize)) -> Took {
+/// Times `operations` calls of `run` together and returns the mean.
+pub(crate) fn time_all(operations: usize, mut run: impl FnMut(usize)) -> Timing {
     let (begin, cpu) = (clock(), cpu_ns());
     (0..operations).for_each(&mut run);
     let per = operations as f64;
-    Took { wall_us: begin.elapsed().as_secs_f64() * 1e6 / per, cpu_us: (cpu_ns() - cpu) as f64 / 1e3 / per }
+    Timing { wall_us: begin.elapsed().as_secs_f64() * 1e6 / per, cpu_us: (cpu_ns() - cpu) as f64 / 1e3 / per }
 }
 
-/// Times each call of `run` and gives the quantile `at`, in [0, 1].
-pub(crate) fn quantile(operations: usize, at: f64, mut run: impl FnMut(usize)) -> Took {
+/// Times each call of `run` and returns the quantile `at`, in [0, 1].
+pub(crate) fn quantile(operations: usize, at: f64, mut run: impl FnMut(usize)) -> Timing {
     let cpu = cpu_ns();
     let mut times: Vec<f64> = (0..operations)
         .map(|number| {
@@ -45,22 +47,22 @@ pub(crate) fn quantile(operations: usize, at: f64, mut run: impl FnMut(usize)) -
         })
         .collect();
     let wall_us = quantile_of(&mut times, at);
-    Took { wall_us, cpu_us: (cpu_ns() - cpu) as f64 / 1e3 / operations as f64 }
+    Timing { wall_us, cpu_us: (cpu_ns() - cpu) as f64 / 1e3 / operations as f64 }
 }
 
-/// The quantile `at`, in [0, 1], of some values.
+/// The quantile `at`, in [0, 1], of `values`.
 pub(crate) fn quantile_of(values: &mut [f64], at: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     values[((values.len() - 1) as f64 * at) as usize]
 }
 
-/// The middle value.
+/// The median.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
 
-/// Prints the head of the table.
+/// Prints the table head.
 pub(crate) fn header() {
     println!(
         "| goal | subject | reference | ratio (median) | spread | n | subject us | reference us | cpu us per op | machine |"
@@ -68,21 +70,22 @@ pub(crate) fn header() {
     println!("|---|---|---|---|---|---|---|---|---|---|");
 }
 
-/// Runs subject and reference by turns and prints how many times the subject's time the reference took: above 1 the
-/// subject is faster.
+/// Runs subject and reference alternately and prints the median of reference time / subject time: above 1 the subject is
+/// faster.
 pub(crate) fn compare(
     goal: &str,
     subject: &str,
     reference: &str,
-    mut run_subject: impl FnMut() -> Took,
-    mut run_reference: impl FnMut() -> Took,
+    mut run_subject: impl FnMut() -> Timing,
+    mut run_reference: impl FnMut() -> Timing,
 ) -> f64 {
     run_subject();
     run_reference();
-    let rounds: Vec<(Took, Took)> = (0..ROUNDS).map(|_| (run_reference(), run_subject())).collect();
+    let rounds: Vec<(Timing, Timing)> = (0..ROUNDS).map(|_| (run_reference(), run_subject())).collect();
     let mut ratios: Vec<f64> = rounds.iter().map(|(reference, subject)| reference.wall_us / subject.wall_us).collect();
     ratios.sort_by(f64::total_cmp);
-    let of = |pick: fn(&(Took, Took)) -> f64| median(rounds.iter().map(pick).collect());
+    let of = |pick: fn(&(Timing, Timing)) -> f64| median(rounds.iter().map(pick).collect());
+    let subject = describe(goal, subject);
     println!(
         "| {goal} | {subject} | {reference} | {:.2} | {:.2}-{:.2} | {ROUNDS} | {:.2} | {:.2} | {:.2} | {} |",
         ratios[ROUNDS / 2],
@@ -96,10 +99,11 @@ pub(crate) fn compare(
     ratios[ROUNDS / 2]
 }
 
-/// Prints a row of rounds, each the subject's figure and the reference's: what the first is by the second.
+/// Prints a row of rounds, each with the value of subject and reference, and the median of subject / reference.
 pub(crate) fn report(goal: &str, subject: &str, reference: &str, rounds: &[(f64, f64)], cpu_us: f64) {
     let mut ratios: Vec<f64> = rounds.iter().map(|(subject, reference)| subject / reference).collect();
     ratios.sort_by(f64::total_cmp);
+    let subject = describe(goal, subject);
     println!(
         "| {goal} | {subject} | {reference} | {:.2} | {:.2}-{:.2} | {} | {:.2} | {:.2} | {cpu_us:.2} | {} |",
         ratios[ratios.len() / 2],
@@ -123,7 +127,7 @@ pub(crate) fn resident_bytes() -> u64 {
     resident_bytes_of("self")
 }
 
-/// Resident memory of a process by its number, bytes.
+/// Resident memory of the process with this id, bytes.
 pub(crate) fn resident_bytes_of(process: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -13,12 +13,12 @@ use fireteam::domain::ruleset::Ruleset;
 use fireteam::domain::session::Session;
 
 use crate::harness::{compare, machine, resident_bytes};
-use crate::index::world::{Floor, ROWS, World};
-use crate::population::{Dice, Rules, Spread, session};
+use crate::index::world::{MemoryFloor, ROWS, World};
+use crate::population::{PopulationKind, RuleOptions, SplitMix64, session};
 
 pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
-    let floor = Floor::new();
-    println!("| PS | floor, GB/s | | {:.1} | | | | | | {} |", floor.bandwidth(), machine());
+    let floor = MemoryFloor::new();
+    println!("| PS | memory_floor: GB/s | | {:.1} | | | | | | {} |", floor.bandwidth(), machine());
     if ["PS1", "PS2", "PS4", "PU1", "PU2", "PU3", "MEM"].iter().any(|goal| wanted(goal)) {
         even(wanted, &floor);
     }
@@ -30,13 +30,17 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
     }
 }
 
-fn even(wanted: &dyn Fn(&str) -> bool, floor: &Floor) {
+fn even(wanted: &dyn Fn(&str) -> bool, floor: &MemoryFloor) {
     let before = resident_bytes();
-    let mut world = World::new(Rules { skill: 0.6, distance: 0.4, ..Rules::default() }, Spread::Globe);
+    let mut world =
+        World::new(RuleOptions { skill: 0.6, distance: 0.4, ..RuleOptions::default() }, PopulationKind::Uniform);
     let bytes = (resident_bytes() - before) / ROWS;
-    println!("| MEM | bytes for each of 1M advertisements | 1024 | {bytes} | | 1 | | | | {} |", machine());
+    println!(
+        "| MEM | memory_per_advertisement: bytes for each of 1M advertisements | 1024 | {bytes} | | 1 | | | | {} |",
+        machine()
+    );
     let ruleset = Arc::clone(&world.ruleset);
-    world.judge(&ruleset);
+    world.check_against_oracle(&ruleset);
     if wanted("PS1") {
         search(&world, &ruleset, floor, "PS1", "1M, top 50, p50", InstructionSet::Widest, 0.5);
         search(&world, &ruleset, floor, "PS1", "1M, top 50, p99", InstructionSet::Widest, 0.99);
@@ -52,8 +56,8 @@ fn even(wanted: &dyn Fn(&str) -> bool, floor: &Floor) {
         for (name, skill, distance) in
             [("skill only", 1.0, 0.0), ("distance only", 0.0, 1.0), ("20:1", 20.0, 1.0), ("1:20", 1.0, 20.0)]
         {
-            let ruleset = crate::population::ruleset(Rules { skill, distance, ..Rules::default() });
-            world.judge(&ruleset);
+            let ruleset = crate::population::ruleset(RuleOptions { skill, distance, ..RuleOptions::default() });
+            world.check_against_oracle(&ruleset);
             search(&world, &ruleset, floor, "PS4", name, InstructionSet::Widest, 0.5);
             search(&world, &ruleset, floor, "PS4", &format!("{name}, portable"), InstructionSet::Portable, 0.5);
         }
@@ -68,7 +72,7 @@ fn even(wanted: &dyn Fn(&str) -> bool, floor: &Floor) {
             (session, facts)
         };
         world.searchers = sessions.into_iter().map(far).collect();
-        world.judge(&ruleset);
+        world.check_against_oracle(&ruleset);
         search(&world, &ruleset, floor, "PS4", "far query", InstructionSet::Widest, 0.5);
     }
     if ["PU1", "PU2", "PU3"].iter().any(|goal| wanted(goal)) {
@@ -76,30 +80,38 @@ fn even(wanted: &dyn Fn(&str) -> bool, floor: &Floor) {
     }
 }
 
-fn search(world: &World, ruleset: &Ruleset, floor: &Floor, goal: &str, name: &str, path: InstructionSet, at: f64) {
-    compare(goal, name, "floor", || world.search(ruleset, path, at), || floor.took());
+fn search(
+    world: &World,
+    ruleset: &Ruleset,
+    floor: &MemoryFloor,
+    goal: &str,
+    name: &str,
+    path: InstructionSet,
+    at: f64,
+) {
+    compare(goal, name, "floor", || world.search(ruleset, path, at), || floor.time());
 }
 
-fn adversarial(floor: &Floor) {
-    let base = Rules { skill: 0.6, distance: 0.4, ..Rules::default() };
+fn adversarial(floor: &MemoryFloor) {
+    let base = RuleOptions { skill: 0.6, distance: 0.4, ..RuleOptions::default() };
     for (name, rules, spread) in [
-        ("duplicates", base, Spread::Duplicates),
-        ("refused by all advertisers", Rules { limits: true, ..base }, Spread::Globe),
-        ("1 % filter, not partitioned", Rules { mode: true, ..base }, Spread::Globe),
-        ("a filter that nobody passes", Rules { nobody: true, ..base }, Spread::Globe),
-        ("two filters that nobody passes both", Rules { torn: true, ..base }, Spread::Globe),
-        ("1 % filter, partitioned", Rules { key: true, ..base }, Spread::Globe),
-        ("refused by ranges of their own", base, Spread::Guarded),
-        ("all one's own", base, Spread::Family),
+        ("duplicates", base, PopulationKind::Duplicates),
+        ("refused by all advertisers", RuleOptions { limits: true, ..base }, PopulationKind::Uniform),
+        ("1 % filter, not partitioned", RuleOptions { mode: true, ..base }, PopulationKind::Uniform),
+        ("a filter that no row passes", RuleOptions { impossible: true, ..base }, PopulationKind::Uniform),
+        ("two filters that no row passes both", RuleOptions { contradictory: true, ..base }, PopulationKind::Uniform),
+        ("1 % filter, partitioned", RuleOptions { key: true, ..base }, PopulationKind::Uniform),
+        ("refused by ranges of their own", base, PopulationKind::UnreachableRanges),
+        ("all rows are the searcher's own", base, PopulationKind::SameUser),
     ] {
         let mut world = World::new(rules, spread);
-        if matches!(spread, Spread::Guarded | Spread::Family) {
+        if matches!(spread, PopulationKind::UnreachableRanges | PopulationKind::SameUser) {
             world.searches = 3;
         }
-        if spread == Spread::Family {
-            world.users = session(&mut Dice(1), Spread::Family).sorted_users();
+        if spread == PopulationKind::SameUser {
+            world.users = session(&mut SplitMix64(1), PopulationKind::SameUser).sorted_users();
         }
-        world.judge(&world.ruleset);
+        world.check_against_oracle(&world.ruleset);
         search(&world, &world.ruleset, floor, "PS4", name, InstructionSet::Widest, 0.5);
         search(&world, &world.ruleset, floor, "PS4", &format!("{name}, portable"), InstructionSet::Portable, 0.5);
     }

@@ -1,43 +1,45 @@
-//! Measures what docs/BENCHMARKS.md promises: `cargo bench -- PS1 PU1` runs the goals named, without names all.
+//! Benchmarks of docs/BENCHMARKS.md. `cargo bench -- PS1 index_update` runs the goals with these codes or words, and
+//! `cargo bench` runs all.
 
-mod durable;
-mod engine;
+mod engine_heartbeats;
+mod goals;
 mod harness;
-mod hostile;
 mod index;
 mod leaderboard;
 mod population;
-mod queue;
-mod rating;
+mod queue_pass;
+mod rating_update;
 mod rpc;
-mod shared;
-mod simulate;
-mod store;
+mod ruleset_reject;
+mod simulator;
+mod store_common;
+mod store_postgres;
+mod store_sqlite;
 
-/// The server's allocator, so that updates cost here what they cost there.
+/// The server's allocator, so that allocations cost the same here.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() {
-    // `cargo test --all-targets` builds and starts this too, but without the word that `cargo bench` passes.
+    // `cargo test --all-targets` runs this too, without the argument that `cargo bench` adds.
     if !std::env::args().any(|word| word == "--bench") {
         return;
     }
     let words: Vec<String> = std::env::args().collect();
-    if let Some(at) = words.iter().position(|word| word == rpc::child::WORD) {
-        return rpc::child::serve(&words[at + 1], words[at + 2].parse().expect("a number of advertisements"));
+    if let Some(at) = words.iter().position(|word| word == rpc::server_process::SERVE_ARGUMENT) {
+        return rpc::server_process::serve(&words[at + 1], words[at + 2].parse().expect("a number of advertisements"));
     }
     let named: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let wanted = |goal: &str| named.is_empty() || named.iter().any(|name| goal.starts_with(name.as_str()));
+    let wanted = |goal: &str| goals::is_selected(goal, &named);
     harness::header();
     index::run(&wanted);
-    engine::run(&wanted);
+    engine_heartbeats::run(&wanted);
     rpc::run(&wanted);
-    store::run(&wanted);
-    shared::run(&wanted);
-    hostile::run(&wanted);
-    queue::run(&wanted);
+    store_sqlite::run(&wanted);
+    store_postgres::run(&wanted);
+    ruleset_reject::run(&wanted);
+    queue_pass::run(&wanted);
     leaderboard::run(&wanted);
-    rating::run(&wanted);
-    simulate::run(&wanted);
+    rating_update::run(&wanted);
+    simulator::run(&wanted);
 }

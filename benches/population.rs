@@ -1,4 +1,4 @@
-//! Made-up advertisements: ratings from a bell curve, places all over the globe.
+//! Generated advertisements: normally distributed ratings, locations uniform on the globe.
 
 use std::sync::Arc;
 
@@ -20,13 +20,13 @@ use fireteam::domain::ruleset::{
 use fireteam::domain::session::{Player, Session};
 use fireteam::domain::time::UnixMs;
 
-/// The moment of every search.
+/// Time of each search.
 pub(crate) const NOW: u64 = 1_700_000_000_000;
 
 /// SplitMix64 (Steele, Lea and Flood, 2014).
-pub(crate) struct Dice(pub(crate) u64);
+pub(crate) struct SplitMix64(pub(crate) u64);
 
-impl Dice {
+impl SplitMix64 {
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut it = self.0;
@@ -43,23 +43,23 @@ impl Dice {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// About N(0, 1): twelve uniform draws (Irwin-Hall).
-    pub(crate) fn bell(&mut self) -> f64 {
+    /// Nearly N(0, 1): the sum of twelve uniform numbers (Irwin-Hall).
+    pub(crate) fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
     }
 }
 
-/// What a population looks like.
+/// Kind of population.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Spread {
-    /// Everybody somewhere else.
-    Globe,
-    /// Two hundred cities, one default rating: points that are the same to the bit.
+pub(crate) enum PopulationKind {
+    /// Locations uniform on the globe.
+    Uniform,
+    /// Two hundred cities, one default rating: many identical points.
     Duplicates,
-    /// Everybody somewhere else, and each admits only ratings that nobody has.
-    Guarded,
-    /// Everybody somewhere else, and all are one user.
-    Family,
+    /// Uniform, and each advertisement admits only ratings that no user has.
+    UnreachableRanges,
+    /// Uniform, and all advertisements are of one user.
+    SameUser,
 }
 
 fn number(name: &str, range: Option<(f64, f64)>) -> Attribute {
@@ -76,20 +76,21 @@ fn number(name: &str, range: Option<(f64, f64)>) -> Attribute {
     }
 }
 
-/// Weights of skill and distance; `limits` adds mutual limits on skill, `mode` an uncorrelated `In` on a text,
-/// `nobody` one of a text that no row has, `torn` two of which every row passes at most one, `key` an `Equal`.
+/// Weights of skill and distance, and hard filters: `limits` adds mutual limits on skill, `mode` an uncorrelated `In` on a
+/// string, `impossible` an `In` with a string that no row has, `contradictory` two `In` filters of which each row passes at
+/// most one, and `key` an `Equal`.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Rules {
+pub(crate) struct RuleOptions {
     pub(crate) skill: f64,
     pub(crate) distance: f64,
     pub(crate) limits: bool,
     pub(crate) mode: bool,
-    pub(crate) nobody: bool,
-    pub(crate) torn: bool,
+    pub(crate) impossible: bool,
+    pub(crate) contradictory: bool,
     pub(crate) key: bool,
 }
 
-pub(crate) fn ruleset(rules: Rules) -> Ruleset {
+pub(crate) fn ruleset(rules: RuleOptions) -> Ruleset {
     let text = |name: &str| Attribute { value_type: ValueType::String, ..number(name, None) };
     let soft = |name: &str, weight, measure, mode, min, max| SoftFilter {
         name: name.into(),
@@ -110,9 +111,9 @@ pub(crate) fn ruleset(rules: Rules) -> Ruleset {
     let equal = HardRule::Equal { attribute: 2, value: None };
     let hard = [
         (rules.limits, within),
-        (rules.mode | rules.torn, listed("m7")),
-        (rules.torn, listed("m8")),
-        (rules.nobody, listed("none")),
+        (rules.mode | rules.contradictory, listed("m7")),
+        (rules.contradictory, listed("m8")),
+        (rules.impossible, listed("none")),
         (rules.key, equal),
     ];
     let filter = |rule| HardFilter { name: "hard".into(), missing: HardMissingPolicy::Pass, rule };
@@ -139,18 +140,22 @@ pub(crate) fn ruleset(rules: Rules) -> Ruleset {
     }
 }
 
-pub(crate) fn session(dice: &mut Dice, spread: Spread) -> Session {
-    let user = if spread == Spread::Family { 1 } else { u128::from(dice.next()) };
+pub(crate) fn session(rng: &mut SplitMix64, spread: PopulationKind) -> Session {
+    let user = if spread == PopulationKind::SameUser { 1 } else { u128::from(rng.next()) };
     let user = UserKey::from_bytes(user.to_be_bytes());
-    let city = dice.below(200);
+    let city = rng.below(200);
     let mut at = match spread {
-        Spread::Globe | Spread::Guarded | Spread::Family => Dice(dice.next()),
-        Spread::Duplicates => Dice(city),
+        PopulationKind::Uniform | PopulationKind::UnreachableRanges | PopulationKind::SameUser => {
+            SplitMix64(rng.next())
+        }
+        PopulationKind::Duplicates => SplitMix64(city),
     };
     let (latitude, longitude) = (at.unit().mul_add(2.0, -1.0).asin().to_degrees(), at.unit() * 360.0 - 180.0);
     let skill = match spread {
-        Spread::Globe | Spread::Guarded | Spread::Family => (1500.0 + 350.0 * dice.bell()).clamp(0.0, 3000.0),
-        Spread::Duplicates => 1500.0,
+        PopulationKind::Uniform | PopulationKind::UnreachableRanges | PopulationKind::SameUser => {
+            (1500.0 + 350.0 * rng.normal()).clamp(0.0, 3000.0)
+        }
+        PopulationKind::Duplicates => 1500.0,
     };
     Session {
         silo: SiloId(1),
@@ -158,17 +163,17 @@ pub(crate) fn session(dice: &mut Dice, spread: Spread) -> Session {
         players: vec![Player { user, client_key: user, stated_skill: None }],
         locality: Locality::from_degrees(latitude, longitude),
         attributes: vec![
-            ("mode".into(), AttributeValue::String(format!("m{}", dice.below(100)).into())),
-            ("playlist".into(), AttributeValue::String(format!("p{}", dice.below(100)).into())),
+            ("mode".into(), AttributeValue::String(format!("m{}", rng.below(100)).into())),
+            ("playlist".into(), AttributeValue::String(format!("p{}", rng.below(100)).into())),
             ("skill".into(), AttributeValue::Number(skill)),
         ],
         ..Session::default()
     }
 }
 
-/// A session as a client of a server says it: skill is its player's.
-pub(crate) fn client_session(dice: &mut Dice) -> Session {
-    let mut session = session(dice, Spread::Globe);
+/// A session as a client sends it, with skill as its player's.
+pub(crate) fn client_session(rng: &mut SplitMix64) -> Session {
+    let mut session = session(rng, PopulationKind::Uniform);
     if let Some((_, AttributeValue::Number(skill))) = session.attributes.pop_if(|(name, _)| **name == *"skill") {
         session.players[0].stated_skill = Some(skill);
     }
@@ -176,14 +181,14 @@ pub(crate) fn client_session(dice: &mut Dice) -> Session {
     session
 }
 
-/// A range that no rating lies in.
-fn nobody() -> AllowedRange {
+/// A range without any rating.
+fn impossible_range() -> AllowedRange {
     AllowedRange { attribute: "skill".into(), min: Some(1e7), max: None }
 }
 
-pub(crate) fn entry(dice: &mut Dice, ruleset: &Ruleset, number: u64, spread: Spread) -> IndexEntry {
-    let session = session(dice, spread);
-    let mut ids = Dice(number);
+pub(crate) fn entry(rng: &mut SplitMix64, ruleset: &Ruleset, number: u64, spread: PopulationKind) -> IndexEntry {
+    let session = session(rng, spread);
+    let mut ids = SplitMix64(number);
     let id = (u128::from(ids.next()) << 64) | u128::from(ids.next());
     let facts = AttributeValues::from_session(ruleset, &session);
     let advertisement = Advertisement {
@@ -191,14 +196,14 @@ pub(crate) fn entry(dice: &mut Dice, ruleset: &Ruleset, number: u64, spread: Spr
         set_id: SetId(1),
         kind: AdvertisementKind::Session,
         publisher: None,
-        advertised_since: UnixMs(NOW - dice.below(60_000)),
+        advertised_since: UnixMs(NOW - rng.below(60_000)),
         ruleset_hash: RulesetHash(1),
         session,
-        allowed_ranges: if spread == Spread::Guarded { vec![nobody()] } else { Vec::new() },
+        allowed_ranges: if spread == PopulationKind::UnreachableRanges { vec![impossible_range()] } else { Vec::new() },
         connect_data: vec![0; 16],
     };
-    let expires = UnixMs(NOW + 1_000 + dice.below(60_000));
-    let open_seats = dice.below(6) as u16;
+    let expires = UnixMs(NOW + 1_000 + rng.below(60_000));
+    let open_seats = rng.below(6) as u16;
     IndexEntry {
         advertisement: Arc::new(advertisement),
         attribute_values: facts,

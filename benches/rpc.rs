@@ -1,12 +1,12 @@
-//! Goals PR1 to PR6, and PH1: what the server adds to what tonic costs, with server and clients in processes of their own.
+//! Goals PR1 to PR6, and PH1: cost of the server beyond that of tonic, with server and clients in processes of their own.
 
-mod asks;
-pub(crate) mod child;
-mod delay;
 mod echo;
-mod headline;
 mod load;
-mod queue;
+mod match_notification;
+mod messages;
+mod one_machine;
+pub(crate) mod server_process;
+mod update_visibility;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -17,26 +17,26 @@ use prost::Message;
 
 use crate::harness::{ROUNDS, machine, median, report};
 
-use asks::{CONNECT, Hosts, SEARCH, UPDATE, alone, blobs, enveloped, is_updated, searches};
-use child::{Child, LOCKED, header};
 use load::{Cost, Target, call, channel, one_by_one, open, raw_one_by_one, streamed, unary};
+use messages::{CONNECT, Hosts, SEARCH, UPDATE, alone, blobs, enveloped, is_updated, searches};
+use server_process::{AUTHENTICATED, ServerProcess, header};
 
 const ECHO: &str = "/bench.Echo/Unary";
 const ECHO_STREAM: &str = "/bench.Echo/Stream";
-/// Calls in a round.
+/// Calls per round.
 const CALLS: usize = 16_000;
-/// Messages in a round of a stream.
+/// Messages per round of a stream.
 const STREAMED: usize = 100_000;
-/// Calls one after another in a round.
+/// Sequential calls per round.
 const ONE_BY_ONE: usize = 2_000;
-/// Advertisements that the clients keep.
+/// Advertisements of the clients.
 const HOSTS: u64 = 1_024;
-/// Streams, and messages that each may have unanswered: as many as the server allows.
+/// Streams, unanswered messages per stream (the server's limit), and messages per round.
 const WINDOWS: (usize, usize, usize) = (2, 256, STREAMED);
-/// Connections that do nothing.
+/// Idle connections.
 const IDLE: usize = 2_000;
 
-/// What a row shows of a cost.
+/// Column of the cost that a row compares.
 #[derive(Clone, Copy)]
 enum Shown {
     Wall,
@@ -52,7 +52,7 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let echo = Child::start("echo", 0);
+        let echo = ServerProcess::start("echo", 0);
         if ["PR1", "PR2", "PR3", "PR5"].iter().any(|goal| wanted(goal)) {
             updates(wanted, &echo).await;
         }
@@ -66,21 +66,21 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
             idle().await;
         }
         if wanted("DELAY") {
-            delay::run().await;
+            update_visibility::run().await;
         }
         if wanted("TOLD") || wanted("ASSIGN") {
-            queue::run(wanted).await;
+            match_notification::run(wanted).await;
         }
         if wanted("PH1") {
-            match crate::shared::database() {
-                Some(url) => headline::run(&url).await,
+            match crate::store_postgres::database() {
+                Some(url) => one_machine::run(&url).await,
                 None => println!("SKIPPED: PH1: set FIRETEAM_BENCH_POSTGRES to a database to fill"),
             }
         }
     });
 }
 
-/// Takes reference and subject by turns and prints the subject's figure by the reference's.
+/// Runs reference and subject alternately and prints the subject's cost / the reference's.
 async fn by_turns<S: Future<Output = Cost>, R: Future<Output = Cost>>(
     (goal, subject, reference): (&str, &str, &str),
     shown: Shown,
@@ -103,15 +103,15 @@ async fn by_turns<S: Future<Output = Cost>, R: Future<Output = Cost>>(
 }
 
 /// PR1, PR2, PR3 and PR5.
-async fn updates(wanted: &dyn Fn(&str) -> bool, echo: &Child) {
-    let server = Child::start("fireteam", 0);
+async fn updates(wanted: &dyn Fn(&str) -> bool, echo: &ServerProcess) {
+    let server = ServerProcess::start("fireteam", 0);
     let first = channel(server.address).await;
     let hosts = Hosts::publish(&first, HOSTS).await;
     let (replacing, beats) = (hosts.replacing(alone), hosts.heartbeats(alone));
     let (replacing_streamed, beats_streamed) = (hosts.replacing(enveloped), hosts.heartbeats(enveloped));
     let answer = call(&first, UPDATE, replacing[0].clone()).await.expect("an answer");
     let unary_blobs = blobs(&replacing, answer.len());
-    // The envelope adds its key and length, the type, the nonce, and the key and length of the answer.
+    // The envelope adds its key and length, the type, the nonce, and the key and length of the response.
     let stream_blobs = blobs(&replacing_streamed, answer.len() + 10);
     let (update, connect) =
         (Target { child: &server, path: UPDATE, header: None }, Target { child: &server, path: CONNECT, header: None });
@@ -153,20 +153,21 @@ async fn updates(wanted: &dyn Fn(&str) -> bool, echo: &Child) {
     }
 }
 
-/// AUTH: what it costs to know who is calling, where a token was seen a moment ago.
+/// AUTH: CPU cost of authentication with a cached token.
 async fn authenticated() {
-    let (open, locked, header) = (Child::start("fireteam", 0), Child::start(LOCKED, 0), header());
+    let (open, authenticated_server, header) =
+        (ServerProcess::start("fireteam", 0), ServerProcess::start(AUTHENTICATED, 0), header());
     let hosts = Hosts::publish(&channel(open.address).await, HOSTS).await;
-    let known = Hosts::publish_as(&channel(locked.address).await, HOSTS, Some(&header)).await;
+    let known = Hosts::publish_as(&channel(authenticated_server.address).await, HOSTS, Some(&header)).await;
     let (beats, known_beats) = (hosts.heartbeats(alone), known.heartbeats(alone));
     let anonymous = Target { child: &open, path: UPDATE, header: None };
-    let shown = Target { child: &locked, path: UPDATE, header: Some(&header) };
+    let shown = Target { child: &authenticated_server, path: UPDATE, header: Some(&header) };
     let name = ("AUTH", "CPU of a unary heartbeat with a token", "CPU of an anonymous one");
     by_turns(name, Shown::Cpu, || unary(shown, &known_beats, CALLS), || unary(anonymous, &beats, CALLS)).await;
 }
 
-/// PR4, and what a whole server with that many advertisements takes.
-async fn searching(wanted: &dyn Fn(&str) -> bool, echo: &Child) {
+/// PR4, and the memory of a whole server with a million advertisements.
+async fn searching(wanted: &dyn Fn(&str) -> bool, echo: &ServerProcess) {
     let advertisements = 1_000_000;
     let server = filled("fireteam", "memory store", advertisements);
     if wanted("MEM") {
@@ -175,38 +176,38 @@ async fn searching(wanted: &dyn Fn(&str) -> bool, echo: &Child) {
     if !wanted("PR4") {
         return;
     }
-    let asked = searches(512);
+    let searches_sent = searches(512);
     let first = channel(server.address).await;
-    let answer = call(&first, SEARCH, asked[0].clone()).await.expect("an answer");
+    let answer = call(&first, SEARCH, searches_sent[0].clone()).await.expect("an answer");
     let found = pb::MatchmakingSearchResponse::decode(answer.clone()).expect("an answer");
     assert_eq!(found.candidates.len(), 50, "fifty candidates");
-    let say = format!("{} B in, {} B out", asked[0].len(), answer.len());
-    let constant: Arc<[Bytes]> = blobs(&asked, answer.len());
+    let say = format!("{} B in, {} B out", searches_sent[0].len(), answer.len());
+    let constant: Arc<[Bytes]> = blobs(&searches_sent, answer.len());
     let (search, plain) =
         (Target { child: &server, path: SEARCH, header: None }, Target { child: echo, path: ECHO, header: None });
     let subject = format!("time of a search of 1M, 50 hits, {say}");
     let name = ("PR4 <= 1.82", subject.as_str(), "time of a constant answer of the size");
-    by_turns(name, Shown::Wall, || unary(search, &asked, CALLS), || unary(plain, &constant, CALLS)).await;
+    by_turns(name, Shown::Wall, || unary(search, &searches_sent, CALLS), || unary(plain, &constant, CALLS)).await;
     let name = ("PR4", "CPU of the same", "CPU of the same");
-    by_turns(name, Shown::Cpu, || unary(search, &asked, CALLS), || unary(plain, &constant, CALLS)).await;
+    by_turns(name, Shown::Cpu, || unary(search, &searches_sent, CALLS), || unary(plain, &constant, CALLS)).await;
     let name = ("PR4 <= 1.3", "p50 of the same, one by one", "p50 of the same");
-    let run_subject = || one_by_one(search, &asked, ONE_BY_ONE);
+    let run_subject = || one_by_one(search, &searches_sent, ONE_BY_ONE);
     by_turns(name, Shown::Wall, run_subject, || one_by_one(plain, &constant, ONE_BY_ONE)).await;
 }
 
-/// A server with so many advertisements; prints what each of them takes of its memory.
-fn filled(what: &str, store: &str, advertisements: u64) -> Child {
-    let empty = Child::start(what, 0).resident_bytes();
-    let server = Child::start(what, advertisements);
+/// Starts a server with `advertisements` advertisements and prints its memory for each.
+fn filled(what: &str, store: &str, advertisements: u64) -> ServerProcess {
+    let empty = ServerProcess::start(what, 0).resident_bytes();
+    let server = ServerProcess::start(what, advertisements);
     let bytes = (server.resident_bytes() - empty) / advertisements;
     let of = format!("bytes for each of {advertisements} in a whole server, {store}");
-    println!("| MEM <= 1024 | {of} | 1024 | {bytes} | | 1 | | | | {} |", machine());
+    println!("| MEM <= 1024 | memory_per_advertisement: {of} | 1024 | {bytes} | | 1 | | | | {} |", machine());
     server
 }
 
-/// PR6: connections that have said one thing and wait.
+/// PR6: connections that have sent one message and are idle.
 async fn idle() {
-    let server = Child::start("fireteam", 0);
+    let server = ServerProcess::start("fireteam", 0);
     let first = channel(server.address).await;
     let beats = Hosts::publish(&first, IDLE as u64).await.heartbeats(enveloped);
     let before = server.resident_bytes();
@@ -220,5 +221,5 @@ async fn idle() {
     }
     let kib = (server.resident_bytes() - before) as f64 / 1024.0 / IDLE as f64;
     let what = format!("KiB of each of {IDLE} idle connections");
-    println!("| PR6 <= 60 | {what} | 60 | {kib:.1} | | 1 | | | | {} |", machine());
+    println!("| PR6 <= 60 | idle_connection_memory: {what} | 60 | {kib:.1} | | 1 | | | | {} |", machine());
 }

@@ -1,4 +1,4 @@
-//! Goals PU: how fast advertisements move, and what searches feel of it.
+//! Goals PU: rate of index updates, and search latency during and after them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,13 +10,13 @@ use parking_lot::RwLock;
 
 use crate::harness::{clock, compare, machine, median, quantile};
 use crate::index::world::{ROWS, SEARCHES, World};
-use crate::population::{Dice, Rules, Spread, entry};
+use crate::population::{PopulationKind, RuleOptions, SplitMix64, entry};
 
-/// Entries made at a time, before the time is taken.
+/// Entries that are created at a time, before the clock starts.
 const CHUNK: u64 = 256;
-/// Upserts a second while searches are timed (PU3).
+/// Upserts per second while searches are timed (PU3).
 const UPSERTS_PER_S: f64 = 100_000.0;
-/// Calls of `tidy` that pass over a whole index; the server makes two a second.
+/// Calls of `maintain` that cover the whole index; the server makes two per second.
 const TIDY: usize = 110;
 
 pub(super) fn run(mut world: World, wanted: &dyn Fn(&str) -> bool) {
@@ -24,37 +24,37 @@ pub(super) fn run(mut world: World, wanted: &dyn Fn(&str) -> bool) {
         for group in [1, 16] {
             let (took, freed) = move_all(&mut world.index, &Arc::clone(&world.ruleset), 90 + group as u64, group);
             println!(
-                "| PU1 | move-upsert into 1M, {group} at a time, M/s | 2 | {:.2} | | {} | {took:.3} | | | {} |",
+                "| PU1 | index_update: move-upsert into 1M, {group} at a time, M/s | 2 | {:.2} | | {} | {took:.3} | | | {} |",
                 1.0 / took,
                 ROWS / CHUNK,
                 machine()
             );
-            println!("| PU1 | giving back what the old entry held, us | | | | | {freed:.3} | | | {} |", machine());
+            println!("| PU1 | index_update: dropping the old entry, us | | | | | {freed:.3} | | | {} |", machine());
         }
-        world.judge(&Arc::clone(&world.ruleset));
+        world.check_against_oracle(&Arc::clone(&world.ruleset));
     }
     if wanted("PU3") {
         under_writes(world);
     }
     if wanted("PU2") {
-        let base = Rules { skill: 0.6, distance: 0.4, ..Rules::default() };
+        let base = RuleOptions { skill: 0.6, distance: 0.4, ..RuleOptions::default() };
         against_fresh("no filter", base, 1);
         against_fresh("4 seats", base, 4);
-        against_fresh("1 % filter as partition", Rules { key: true, ..base }, 1);
-        against_fresh("1 % filter across partitions", Rules { mode: true, ..base }, 1);
-        against_fresh("limits of both sides", Rules { limits: true, ..base }, 1);
+        against_fresh("1 % filter as partition", RuleOptions { key: true, ..base }, 1);
+        against_fresh("1 % filter across partitions", RuleOptions { mode: true, ..base }, 1);
+        against_fresh("limits of both sides", RuleOptions { limits: true, ..base }, 1);
     }
 }
 
-/// Moves everybody, in an order that has nothing to do with where they are. Entries are made just before, as a server
-/// decodes them, and old ones are given back just after. Medians of the time for each: to move, and to give back.
+/// Moves each entry, in an order unrelated to locations. Entries are created before the clock starts, as a server decodes
+/// requests first, and old ones are dropped after it stops. Returns the median time per entry to move and to drop.
 fn move_all(index: &mut AdvertisementIndex, ruleset: &Ruleset, seed: u64, group: usize) -> (f64, f64) {
-    let mut dice = Dice(seed);
+    let mut rng = SplitMix64(seed);
     let (mut moved, mut freed) = (Vec::new(), Vec::new());
     for chunk in 0..ROWS / CHUNK {
         let numbers = (chunk * CHUNK..(chunk + 1) * CHUNK).map(|number| number.wrapping_mul(7_919) % ROWS);
         let mut entries: Vec<IndexEntry> =
-            numbers.map(|number| entry(&mut dice, ruleset, number, Spread::Globe)).collect();
+            numbers.map(|number| entry(&mut rng, ruleset, number, PopulationKind::Uniform)).collect();
         let mut old = Vec::with_capacity(entries.len());
         let begin = clock();
         while !entries.is_empty() {
@@ -72,10 +72,10 @@ fn move_all(index: &mut AdvertisementIndex, ruleset: &Ruleset, seed: u64, group:
     (median(moved), median(freed))
 }
 
-/// An index whose every row has moved against one that was built where they are now: right after the moves, and when
-/// the server's sweep has passed over all leaves.
-fn against_fresh(name: &str, rules: Rules, seats: u16) {
-    let mut moved = World::new(rules, Spread::Globe);
+/// PU2: an index in which each row has moved, compared with one built at the new locations: directly after the moves, and after
+/// maintenance of all leaves.
+fn against_fresh(name: &str, rules: RuleOptions, seats: u16) {
+    let mut moved = World::new(rules, PopulationKind::Uniform);
     moved.seats = seats;
     let ruleset = Arc::clone(&moved.ruleset);
     move_all(&mut moved.index, &ruleset, 98, 16);
@@ -84,7 +84,7 @@ fn against_fresh(name: &str, rules: Rules, seats: u16) {
         index.upsert(entry.clone());
     }
     let fresh = World { seats, ..World::of(Arc::clone(&ruleset), index) };
-    moved.judge(&ruleset);
+    moved.check_against_oracle(&ruleset);
     for tidied in [false, true] {
         let when = if tidied { "tidied" } else { "not yet tidied" };
         compare(
@@ -98,8 +98,8 @@ fn against_fresh(name: &str, rules: Rules, seats: u16) {
     }
 }
 
-/// Searches while another thread writes 100,000 rows a second, behind the engine's lock: each has it to itself, is made
-/// before and given back after.
+/// PU3: searches while another thread writes 100,000 rows per second under the engine's lock. Each entry is created before the
+/// lock is taken and dropped after it is released.
 fn under_writes(world: World) {
     let World { ruleset, index, searchers, seats, users, searches } = world;
     let (lock, stop, wrote) = (RwLock::new(index), AtomicBool::new(false), AtomicU64::new(0));
@@ -121,15 +121,15 @@ fn under_writes(world: World) {
     let mut rates = Vec::new();
     let write = || {
         let begin = clock();
-        let mut dice = Dice(5);
+        let mut rng = SplitMix64(5);
         while !stop.load(Ordering::Relaxed) {
             let due = (begin.elapsed().as_secs_f64() * UPSERTS_PER_S) as u64;
             if due <= wrote.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_micros(100));
                 continue;
             }
-            let number = dice.below(ROWS);
-            let entry = entry(&mut dice, &ruleset, number, Spread::Globe);
+            let number = rng.below(ROWS);
+            let entry = entry(&mut rng, &ruleset, number, PopulationKind::Uniform);
             let old = lock.write().upsert(entry);
             drop(old);
             wrote.fetch_add(1, Ordering::Relaxed);
@@ -153,5 +153,9 @@ fn under_writes(world: World) {
         },
         round,
     );
-    println!("| PU3 | upserts a second while so measured | 100000 | {:.0} | | | | | | {} |", median(rates), machine());
+    println!(
+        "| PU3 | search_during_updates: upserts a second | 100000 | {:.0} | | | | | | {} |",
+        median(rates),
+        machine()
+    );
 }

@@ -1,4 +1,4 @@
-//! A million advertisements and those who search them, and the cheapest possible pass over as many bytes.
+//! An index of a million advertisements, sessions that search it, and the fastest possible pass over as many bytes.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -12,63 +12,63 @@ use fireteam::domain::ruleset::{Ruleset, SearchLimits};
 use fireteam::domain::session::Session;
 use fireteam::domain::time::UnixMs;
 
-use crate::harness::{Took, quantile};
-use crate::population::{Dice, NOW, Rules, Spread, entry, ruleset, session};
+use crate::harness::{Timing, quantile};
+use crate::population::{NOW, PopulationKind, RuleOptions, SplitMix64, entry, ruleset, session};
 
-/// Advertisements.
+/// Number of advertisements.
 pub(super) const ROWS: u64 = 1_000_000;
-/// Bytes of column that a scan would read for each: four floats, expiry, seats and slot.
+/// Bytes that a column scan reads per row: four floats, expiry, seats and slot.
 const COLUMN_BYTES: usize = 28;
-/// Searches in a round.
+/// Searches per round.
 pub(super) const SEARCHES: usize = 200;
 
-/// The cheapest possible pass over the columns of a million rows: XOR of all their bytes.
-pub(super) struct Floor(Vec<u64>);
+/// The fastest possible pass over the columns of a million rows: XOR of all bytes.
+pub(super) struct MemoryFloor(Vec<u64>);
 
-impl Floor {
+impl MemoryFloor {
     pub(super) fn new() -> Self {
-        let mut dice = Dice(1);
-        Self((0..ROWS as usize * COLUMN_BYTES / 8).map(|_| dice.next()).collect())
+        let mut rng = SplitMix64(1);
+        Self((0..ROWS as usize * COLUMN_BYTES / 8).map(|_| rng.next()).collect())
     }
 
-    pub(super) fn took(&self) -> Took {
+    pub(super) fn time(&self) -> Timing {
         quantile(20, 0.5, |_| {
             black_box(pulp::Arch::new().dispatch(|| self.0.iter().fold(0, |sum, word| sum ^ word)));
         })
     }
 
-    /// How fast that is, GB/s.
+    /// Throughput of the pass, GB/s.
     pub(super) fn bandwidth(&self) -> f64 {
-        (self.0.len() * 8) as f64 / self.took().wall_us / 1e3
+        (self.0.len() * 8) as f64 / self.time().wall_us / 1e3
     }
 }
 
-/// A population under some rules, and sessions that search it.
+/// An index under one ruleset, and sessions that search it.
 pub(super) struct World {
     pub(super) ruleset: Arc<Ruleset>,
     pub(super) index: AdvertisementIndex,
     pub(super) searchers: Vec<(Session, AttributeValues)>,
     pub(super) seats: u16,
     pub(super) users: Vec<UserKey>,
-    /// Searches in a round.
+    /// Searches per round.
     pub(super) searches: usize,
 }
 
 impl World {
-    pub(super) fn new(rules: Rules, spread: Spread) -> Self {
+    pub(super) fn new(rules: RuleOptions, spread: PopulationKind) -> Self {
         let ruleset = Arc::new(ruleset(rules));
         let mut index = AdvertisementIndex::new(Arc::clone(&ruleset));
-        let mut dice = Dice(7);
+        let mut rng = SplitMix64(7);
         for number in 0..ROWS {
-            index.upsert(entry(&mut dice, &ruleset, number, spread));
+            index.upsert(entry(&mut rng, &ruleset, number, spread));
         }
         Self::of(ruleset, index)
     }
 
-    /// An index of one's own making, and the usual searchers.
+    /// A given index with the usual searching sessions.
     pub(super) fn of(ruleset: Arc<Ruleset>, index: AdvertisementIndex) -> Self {
-        let mut dice = Dice(77);
-        let searchers = (0..SEARCHES).map(|_| session(&mut dice, Spread::Globe));
+        let mut rng = SplitMix64(77);
+        let searchers = (0..SEARCHES).map(|_| session(&mut rng, PopulationKind::Uniform));
         let searchers = searchers.map(|it| (it.clone(), AttributeValues::from_session(&ruleset, &it))).collect();
         Self { ruleset, index, searchers, seats: 1, users: Vec::new(), searches: SEARCHES }
     }
@@ -89,8 +89,8 @@ impl World {
         SearchQuery { ruleset, searcher, silo: SiloId(1), kind: AdvertisementKind::Session, limits, now: UnixMs(NOW) }
     }
 
-    /// A round of searches, judged at the quantile `at`.
-    pub(super) fn search(&self, ruleset: &Ruleset, path: InstructionSet, at: f64) -> Took {
+    /// Times a round of searches, at the quantile `at`.
+    pub(super) fn search(&self, ruleset: &Ruleset, path: InstructionSet, at: f64) -> Timing {
         let mut found = SearchResult::default();
         quantile(self.searches, at, |number| {
             self.index.search_with_instruction_set(path, &self.query(ruleset, number), &mut found);
@@ -98,8 +98,8 @@ impl World {
         })
     }
 
-    /// Every figure is void unless the answers are the oracle's.
-    pub(super) fn judge(&self, ruleset: &Ruleset) {
+    /// Compares results with the oracle, so that only correct searches are timed.
+    pub(super) fn check_against_oracle(&self, ruleset: &Ruleset) {
         let mut found = SearchResult::default();
         for number in 0..3 {
             let query = self.query(ruleset, number);

@@ -1,5 +1,5 @@
-//! What the server is held against: a bare tonic service that answers with as many bytes as it is told to, and a TCP
-//! socket that gives back what it gets.
+//! Reference services: a bare tonic service that answers with a requested number of bytes, and a TCP socket that echoes its
+//! input.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -18,25 +18,25 @@ use tonic::{Status, Streaming};
 use tonic_prost::ProstCodec;
 use tower::Service;
 
-/// A message of the echo: how long its answer shall be, and what makes it as long as the message that it stands for.
+/// Message of the echo: the length of its answer, and padding to the length of the message that it stands for.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Blob {
     /// Bytes of the answer's blob.
     #[prost(fixed32, tag = "1")]
     pub(crate) answer_bytes: u32,
-    /// Anything.
+    /// Padding.
     #[prost(bytes = "bytes", tag = "2")]
     pub(crate) bytes: Bytes,
 }
 
-/// What answers are cut from, so that an answer costs the reference no more than its sending.
+/// Bytes of all answers, so that the reference only pays for sending them.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
 fn answer(blob: &Blob) -> Blob {
     Blob { answer_bytes: blob.answer_bytes, bytes: Bytes::from_static(&ZEROS[..blob.answer_bytes as usize]) }
 }
 
-/// The service; what `tonic_build` would write, for one method of each shape.
+/// The service, as `tonic_build` would generate it, with a unary and a streaming method.
 #[derive(Clone, Debug)]
 struct Echo;
 
@@ -87,7 +87,7 @@ impl Service<Request<Body>> for Echo {
     }
 }
 
-/// Serves both on free ports; says where.
+/// Serves both on free ports and returns their addresses.
 pub(crate) async fn serve() -> (SocketAddr, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");

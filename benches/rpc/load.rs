@@ -1,4 +1,4 @@
-//! Clients that ask as fast as they are answered, with messages encoded beforehand, so that they cost little.
+//! Load clients: they call as fast as they are answered, with messages encoded in advance, so that they use little CPU.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status, Streaming};
 
 use crate::harness::{clock, quantile_of};
-use crate::rpc::child::Child;
+use crate::rpc::server_process::ServerProcess;
 
-/// Messages as bytes.
+/// Codec that passes messages as bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Raw;
 
@@ -54,21 +54,21 @@ impl Decoder for Raw {
     }
 }
 
-/// What one side of a round cost for each operation.
+/// Cost per operation of one side of a round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cost {
-    /// Wall-clock, microseconds: of all together, or the median of each.
+    /// Wall-clock time, microseconds: mean of all operations, or median of sequential ones.
     pub(crate) wall_us: f64,
-    /// The server's processor time, microseconds.
+    /// CPU time of the server, microseconds.
     pub(crate) cpu_us: f64,
 }
 
-/// Where messages go.
+/// Destination of the messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target<'a> {
-    pub(crate) child: &'a Child,
+    pub(crate) child: &'a ServerProcess,
     pub(crate) path: &'static str,
-    /// What calls show of who is calling.
+    /// The `authorization` header, if any.
     pub(crate) header: Option<&'a AsciiMetadataValue>,
 }
 
@@ -83,7 +83,7 @@ pub(crate) async fn call(channel: &Channel, path: &'static str, message: Bytes) 
     call_as(channel, path, message, None).await
 }
 
-/// One unary call that shows who is calling.
+/// One unary call with an optional `authorization` header.
 pub(crate) async fn call_as(
     channel: &Channel,
     path: &'static str,
@@ -100,7 +100,7 @@ pub(crate) async fn call_as(
     Ok(grpc.unary(request, path, Raw).await?.into_inner())
 }
 
-/// A stream of messages in either direction.
+/// A bidirectional stream of messages.
 pub(crate) async fn open(channel: &Channel, path: &'static str) -> (mpsc::Sender<Bytes>, Streaming<Bytes>) {
     let (sender, messages) = mpsc::channel(1_024);
     let mut grpc = Grpc::new(channel.clone());
@@ -110,7 +110,7 @@ pub(crate) async fn open(channel: &Channel, path: &'static str) -> (mpsc::Sender
     (sender, answers.expect("the stream opens").into_inner())
 }
 
-/// `calls` calls over eight connections, 64 in flight, of `messages` by turns.
+/// `calls` calls over eight connections, 64 in flight, cycling through `messages`.
 pub(crate) async fn unary(target: Target<'_>, messages: &Arc<[Bytes]>, calls: usize) -> Cost {
     let mut channels = Vec::new();
     for _ in 0..8 {
@@ -136,7 +136,7 @@ pub(crate) async fn unary(target: Target<'_>, messages: &Arc<[Bytes]>, calls: us
     Cost { wall_us: begin.elapsed().as_secs_f64() * 1e6 / per, cpu_us: (target.child.cpu_us() - cpu) / per }
 }
 
-/// Calls one after another over one connection; the median.
+/// Sequential calls over one connection; the median.
 pub(crate) async fn one_by_one(target: Target<'_>, messages: &[Bytes], calls: usize) -> Cost {
     let channel = channel(target.child.address).await;
     let (cpu, mut times) = (target.child.cpu_us(), Vec::with_capacity(calls));
@@ -148,8 +148,8 @@ pub(crate) async fn one_by_one(target: Target<'_>, messages: &[Bytes], calls: us
     Cost { wall_us: quantile_of(&mut times, 0.5), cpu_us: (target.child.cpu_us() - cpu) / calls as f64 }
 }
 
-/// Round trips of so many bytes over a bare socket; the median.
-pub(crate) async fn raw_one_by_one(child: &Child, bytes: usize, calls: usize) -> Cost {
+/// Round trips of `bytes` bytes over a TCP socket; the median.
+pub(crate) async fn raw_one_by_one(child: &ServerProcess, bytes: usize, calls: usize) -> Cost {
     let mut stream = tokio::net::TcpStream::connect(child.raw_address).await.expect("the echo is there");
     stream.set_nodelay(true).expect("a socket takes its options");
     let (cpu, mut times, mut buffer) = (child.cpu_us(), Vec::with_capacity(calls), vec![1; bytes]);
@@ -162,12 +162,12 @@ pub(crate) async fn raw_one_by_one(child: &Child, bytes: usize, calls: usize) ->
     Cost { wall_us: quantile_of(&mut times, 0.5), cpu_us: (child.cpu_us() - cpu) / calls as f64 }
 }
 
-/// `calls` messages over `connections` streams, each with up to `window` unanswered. `judge` sees a few answers.
+/// `calls` messages over `connections` streams, each with up to `window` unanswered. `check` receives some of the answers.
 pub(crate) async fn streamed(
     target: Target<'_>,
     messages: &Arc<[Bytes]>,
     (connections, window, calls): (usize, usize, usize),
-    judge: fn(&Bytes),
+    check: fn(&Bytes),
 ) -> Cost {
     let mut streams = Vec::new();
     for _ in 0..connections {
@@ -186,7 +186,7 @@ pub(crate) async fn streamed(
                 }
                 let answer = answers.message().await.expect("the stream goes on").expect("an answer for each");
                 if answered % 512 == 0 {
-                    judge(&answer);
+                    check(&answer);
                 }
             }
         })

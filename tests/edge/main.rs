@@ -1,29 +1,29 @@
-//! The edge under attack: the real binary in a process of its own, strangers who know HTTP/2 by heart, and somebody beside
-//! them who means well. Short by default; `SCALE=30` is the long form of docs/SECURITY-TESTS.md. Chapters take turns.
+//! Connection attacks on the real binary in a process of its own, with an honest client beside the attackers. `SCALE=30` is
+//! the long form of docs/SECURITY-TESTS.md. Tests run one at a time.
 
-// `cfg(test)` says nothing new to the compiler; it tells clippy that the helpers here are tests too.
+// `cfg(test)` is redundant for the compiler; clippy uses it to treat these modules as tests.
 #[cfg(test)]
 mod attack;
 #[cfg(test)]
-mod attackers;
+mod attacker_process;
 #[cfg(test)]
-mod bystander;
+mod connection_flood;
 #[cfg(test)]
-mod defaults;
+mod connection_outcome;
 #[cfg(test)]
-mod fate;
+mod control_process;
 #[cfg(test)]
-mod figures;
+mod greedy_callers;
 #[cfg(test)]
-mod flood;
+mod http2_attacks;
 #[cfg(test)]
-mod frames;
+mod library_defaults;
 #[cfg(test)]
-mod greedy;
+mod raw_http2;
 #[cfg(test)]
-mod victim;
+mod report;
 #[cfg(test)]
-mod wire;
+mod server_under_attack;
 
 /// Test support that this binary shares with tests/it.
 #[cfg(test)]

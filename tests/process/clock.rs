@@ -1,5 +1,5 @@
-//! R10: servers whose machines are an hour off. Advertisements live as long as they were promised to, by whichever server
-//! they came and at whichever one they are looked for.
+//! R10: servers with clocks an hour fast and slow. An advertisement expires after its TTL, at each server that published it
+//! and at each server that searches for it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,32 +8,32 @@ use std::time::Duration;
 use fireteam_client::pb;
 use tokio::time::Instant;
 
-use crate::figures::{Chapter, percentile, scaled};
-use crate::fleet::Fleet;
+use crate::cluster::Cluster;
+use crate::report::{TestReport, percentile, scaled};
 use crate::support::database::create_test_database;
 use crate::support::party::{advertise_request, party_session};
 
-/// By how much each server's machine is off.
-const OFF: [Option<&str>; 3] = [None, Some("+1h"), Some("-1h")];
+/// Clock offset of each server.
+const CLOCK_OFFSETS: [Option<&str>; 3] = [None, Some("+1h"), Some("-1h")];
 
 const TIME_TO_LIVE: Duration = Duration::from_millis(5_000);
-const BEAT_EVERY: Duration = Duration::from_millis(1_000);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(1_000);
 
-/// Nobody is gone more than this early: what clocks that follow each other may differ by, and the time between two looks.
-const EARLY: Duration = Duration::from_millis(250);
-/// Nobody is there more than this late (R10).
-const LATE: Duration = Duration::from_millis(2_000);
+/// Earliest expiry before the end of the TTL: the tolerance between correct clocks, and the time between two searches.
+const EARLY_MAX: Duration = Duration::from_millis(250);
+/// Latest expiry after the end of the TTL (R10).
+const LATE_MAX: Duration = Duration::from_millis(2_000);
 
-/// The library that shows a process another time.
-fn library() -> Option<PathBuf> {
+/// Path of the library that shows a process another time.
+fn find_libfaketime() -> Option<PathBuf> {
     let folders = std::fs::read_dir("/usr/lib").ok()?.filter_map(|it| Some(it.ok()?.path().join("faketime")));
     folders.map(|folder| folder.join("libfaketime.so.1")).find(|file| file.exists())
 }
 
-/// What a stranger is shown at `at`, by what the hosts said.
-async fn shown(fleet: &Fleet, at: usize) -> Vec<String> {
-    let client = fleet.client(at, 0).expect("somebody is there");
-    let found = client.search_session(1, party_session(&[("a stranger", 0.0)])).search().await.expect("a search");
+/// Connect data of the search results of server `at`.
+async fn shown(cluster: &Cluster, at: usize) -> Vec<String> {
+    let client = cluster.client(at, 0).expect("a server is running");
+    let found = client.search_session(1, party_session(&[("observer", 0.0)])).search().await.expect("a search");
     found.candidates.into_iter().map(|it| String::from_utf8(it.connect_data).expect("text")).collect()
 }
 
@@ -41,17 +41,17 @@ fn named(name: &str) -> pb::MatchmakingUpdateAdvertisementRequest {
     pb::MatchmakingUpdateAdvertisementRequest {
         time_to_live_ms: Some(TIME_TO_LIVE.as_millis() as u64),
         connect_data: name.as_bytes().to_vec(),
-        idempotency_key: format!("{name}, at length"),
+        idempotency_key: format!("{name}, some padding"),
         ..advertise_request(&[(name, 0.0)], 4)
     }
 }
 
-/// A server for each of `OFF`.
-async fn start(url: &str, library: PathBuf) -> Arc<Fleet> {
-    let fleet = Arc::new(Fleet::new(url, OFF.len()));
+/// Starts one server for each of `CLOCK_OFFSETS`.
+async fn start(url: &str, library: PathBuf) -> Arc<Cluster> {
+    let cluster = Arc::new(Cluster::new(url, CLOCK_OFFSETS.len()));
     let preload = library.display().to_string();
-    for (at, off) in OFF.into_iter().enumerate() {
-        let (filled, preload) = (Arc::clone(&fleet), preload.clone());
+    for (at, off) in CLOCK_OFFSETS.into_iter().enumerate() {
+        let (filled, preload) = (Arc::clone(&cluster), preload.clone());
         let fill = move || match off {
             None => filled.fill(at, None, &[]),
             Some(off) => {
@@ -59,112 +59,118 @@ async fn start(url: &str, library: PathBuf) -> Arc<Fleet> {
                 filled.fill(at, None, &settings);
             }
         };
-        tokio::task::spawn_blocking(fill).await.expect("it starts");
-        let told = fleet.with(at, |server| server.log.text());
-        // The feature may plant a fault that takes this line away with the clock that it is about.
+        tokio::task::spawn_blocking(fill).await.expect("the server starts");
+        let log = cluster.with(at, |server| server.log.text());
+        // With the feature, an injected fault may replace the clock and with it this log line.
         if off.is_some() && !cfg!(feature = "failpoints") {
-            assert!(told.contains("clock offset limit exceeded"), "the clock is wrong:\n{told}");
+            assert!(log.contains("clock offset limit exceeded"), "the clock offset is not reported:\n{log}");
         }
     }
-    fleet
+    cluster
 }
 
-/// Sessions that are kept alive, each at a server of its own.
-struct Kept<'a> {
-    fleet: &'a Fleet,
+/// Sessions that receive heartbeats, one published at each server.
+struct LiveSessions<'a> {
+    cluster: &'a Cluster,
     round: usize,
     sessions: Vec<(String, Vec<u8>)>,
 }
 
-impl Kept<'_> {
-    /// A heartbeat for each.
-    async fn beat(&self, wrong: &mut Vec<String>) {
+impl LiveSessions<'_> {
+    /// Sends one heartbeat for each session.
+    async fn send_heartbeats(&self, violations: &mut Vec<String>) {
         for (by, (id, token)) in self.sessions.iter().enumerate() {
             let request = pb::MatchmakingUpdateAdvertisementRequest {
                 advertisement_id: id.clone(),
                 advertisement_token: token.clone(),
                 ..Default::default()
             };
-            let client = self.fleet.client(by, 0).expect("somebody is there");
+            let client = self.cluster.client(by, 0).expect("a server is running");
             if let Err(error) = client.update_advertisement(request).await {
-                wrong.push(format!("a heartbeat at server {by}: {error}"));
+                violations.push(format!("heartbeat at server {by}: {error}"));
             }
         }
     }
 
-    /// Whether all of them are among what server `at` shows.
-    fn look(&self, at: usize, all: &[String], wrong: &mut Vec<String>) {
+    /// Checks that the search results `all` of server `at` contain each session.
+    fn check_visible(&self, at: usize, all: &[String], violations: &mut Vec<String>) {
         for by in 0..self.sessions.len() {
             if !all.contains(&format!("kept {} {by}", self.round)) {
-                wrong.push(format!("kept alive at server {by}, not shown at {at}"));
+                violations.push(format!("session with heartbeats at server {by} is not found at {at}"));
             }
         }
     }
 }
 
-/// Publishes a session at each server and leaves it alone, and another that it keeps alive. Says how long after its
-/// publication each of the former was last seen at each server, and what else was wrong.
-async fn lives(fleet: &Fleet, round: usize) -> (Vec<(String, Duration)>, Vec<String>) {
-    let (mut kept, mut left) = (Kept { fleet, round, sessions: Vec::new() }, Vec::new());
-    for by in 0..OFF.len() {
-        let client = fleet.client(by, 0).expect("somebody is there");
+/// Publishes two sessions at each server, one without and one with heartbeats. Returns for the former how long after its
+/// publication each server last found it, and violations.
+async fn measure_ttls(cluster: &Cluster, round: usize) -> (Vec<(String, Duration)>, Vec<String>) {
+    let (mut kept, mut left) = (LiveSessions { cluster, round, sessions: Vec::new() }, Vec::new());
+    for by in 0..CLOCK_OFFSETS.len() {
+        let client = cluster.client(by, 0).expect("a server is running");
         let made = client.update_advertisement(named(&format!("kept {round} {by}"))).await.expect("advertise");
         kept.sessions.push((made.advertisement_id, made.advertisement_token));
         let name = format!("left {round} {by}");
         client.update_advertisement(named(&name)).await.expect("advertise");
         left.push((name, Instant::now()));
     }
-    let mut seen = vec![Duration::ZERO; OFF.len() * OFF.len()];
-    let mut wrong = Vec::new();
-    let (begun, mut beat) = (Instant::now(), Instant::now());
-    while begun.elapsed() < TIME_TO_LIVE + LATE + BEAT_EVERY {
-        if BEAT_EVERY < beat.elapsed() {
-            beat = Instant::now();
-            kept.beat(&mut wrong).await;
+    let mut seen = vec![Duration::ZERO; CLOCK_OFFSETS.len() * CLOCK_OFFSETS.len()];
+    let mut violations = Vec::new();
+    let (started, mut last_heartbeat) = (Instant::now(), Instant::now());
+    while started.elapsed() < TIME_TO_LIVE + LATE_MAX + HEARTBEAT_INTERVAL {
+        if HEARTBEAT_INTERVAL < last_heartbeat.elapsed() {
+            last_heartbeat = Instant::now();
+            kept.send_heartbeats(&mut violations).await;
         }
-        for at in 0..OFF.len() {
-            let all = shown(fleet, at).await;
+        for at in 0..CLOCK_OFFSETS.len() {
+            let all = shown(cluster, at).await;
             for (by, (name, since)) in left.iter().enumerate() {
                 if all.contains(name) {
-                    seen[at * OFF.len() + by] = since.elapsed();
+                    seen[at * CLOCK_OFFSETS.len() + by] = since.elapsed();
                 }
             }
-            if BEAT_EVERY < begun.elapsed() {
-                kept.look(at, &all, &mut wrong);
+            if HEARTBEAT_INTERVAL < started.elapsed() {
+                kept.check_visible(at, &all, &mut violations);
             }
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let who = |n: usize| format!("left alone at server {}, last seen at {}", n % OFF.len(), n / OFF.len());
-    (seen.into_iter().enumerate().map(|(n, seen)| (who(n), seen)).collect(), wrong)
+    let case = |n: usize| {
+        format!(
+            "published at server {} without heartbeats, last found at {}",
+            n % CLOCK_OFFSETS.len(),
+            n / CLOCK_OFFSETS.len()
+        )
+    };
+    (seen.into_iter().enumerate().map(|(n, seen)| (case(n), seen)).collect(), violations)
 }
 
-/// R10: one's own clock decides nothing.
+/// R10: TTLs do not depend on a server's own clock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wrong_clock_changes_nothing() {
-    let mut chapter = Chapter::begin("clock").await;
-    let Some(library) = library() else {
+async fn clock_offset_does_not_change_ttls() {
+    let mut report = TestReport::start("clock").await;
+    let Some(library) = find_libfaketime() else {
         eprintln!(
             "SKIPPED: no libfaketime: wrong clocks were NOT tried; install it (Debian: apt-get install faketime)"
         );
         return;
     };
-    let Some(database) = create_test_database("a_wrong_clock_changes_nothing").await else { return };
-    let fleet = start(&database.url, library).await;
+    let Some(database) = create_test_database("clock_offset_does_not_change_ttls").await else { return };
+    let cluster = start(&database.url, library).await;
     let mut all = Vec::new();
     for round in 0..scaled(3) {
-        let (seen, wrong) = lives(&fleet, round).await;
-        chapter.all_violated(wrong);
-        for (who, seen) in seen {
+        let (seen, violations) = measure_ttls(&cluster, round).await;
+        report.violations(violations);
+        for (case, seen) in seen {
             all.push(seen);
-            if seen + EARLY < TIME_TO_LIVE || TIME_TO_LIVE + LATE < seen {
-                chapter.violated(format!("{who} after {seen:?}"));
+            if seen + EARLY_MAX < TIME_TO_LIVE || TIME_TO_LIVE + LATE_MAX < seen {
+                report.violation(format!("{case} after {seen:?}"));
             }
         }
     }
     all.sort_unstable();
-    chapter.figure("lives", all.len());
-    chapter.figure("gone after ms, from", percentile(&all, 0.0).as_millis());
-    chapter.figure("to", percentile(&all, 1.0).as_millis());
-    chapter.end();
+    report.record("advertisements", all.len());
+    report.record("expired after ms, from", percentile(&all, 0.0).as_millis());
+    report.record("to", percentile(&all, 1.0).as_millis());
+    report.finish();
 }

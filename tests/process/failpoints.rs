@@ -1,88 +1,88 @@
-//! R25: servers with a fault planted in them. The chapter that is there to notice it must fail, each time.
+//! R25: servers with a fault planted in them. The test of that fault must fail, each time.
 
 use std::process::Command;
 use std::sync::Mutex;
 
 use tokio::time::Instant;
 
-use crate::figures::Chapter;
+use crate::report::TestReport;
 
-/// Each planted fault, with the chapter that must notice.
+/// Each planted fault, with the test that must notice it.
 const PLANTED: &[(&str, &str)] = &[
-    ("trust_memory_for_seats", "seats::seats_are_taken_once_whoever_dies"),
-    ("acknowledge_before_commit", "seats::seats_are_taken_once_whoever_dies"),
-    ("cancel_commit_with_client", "cancels::who_gives_up_harms_nobody"),
-    ("commit_reservations_separately", "lost_acks::a_lost_answer_is_given_again"),
-    ("skip_running_transactions", "feed::what_is_changed_here_is_found_there"),
-    ("ignore_store_clock", "clock::a_wrong_clock_changes_nothing"),
-    ("assume_not_committed", "lost_acks::a_lost_commit_is_found_out_about"),
-    ("accept_partial_matches", "matches::players_are_matched_once_whoever_dies"),
-    ("drop_requeued_tickets", "matches::players_are_matched_once_whoever_dies"),
-    ("skip_ticket_check", "matches::players_are_matched_once_whoever_dies"),
+    ("trust_memory_for_seats", "seats::seats_are_taken_once_when_servers_are_killed"),
+    ("acknowledge_before_commit", "seats::seats_are_taken_once_when_servers_are_killed"),
+    ("cancel_commit_with_client", "cancels::cancelled_calls_do_not_affect_other_clients"),
+    ("commit_reservations_separately", "lost_answers::lost_answer_is_repeated_by_another_server"),
+    ("skip_running_transactions", "feed::feed_delivers_updates_to_another_server"),
+    ("ignore_store_clock", "clock::clock_offset_does_not_change_ttls"),
+    ("assume_not_committed", "lost_answers::lost_commit_outcome_is_resolved"),
+    ("accept_partial_matches", "matches::players_are_matched_once_when_servers_are_killed"),
+    ("drop_requeued_tickets", "matches::players_are_matched_once_when_servers_are_killed"),
+    ("skip_ticket_check", "matches::players_are_matched_once_when_servers_are_killed"),
 ];
 
-/// How much of a chapter is enough to notice.
+/// Scale of a test that is enough to notice its fault.
 const SCALE: &str = "0.15";
 
-/// How many are tried side by side. More would get in each other's way.
+/// Faults tried at the same time.
 const AT_ONCE: usize = 2;
 
-/// What came of a planted fault.
-enum Fate {
-    /// The chapter failed for it, with these words.
+/// Result of a planted fault.
+enum Detection {
+    /// The test failed, with this message.
     Noticed(String),
-    /// It did not, and said this.
+    /// The test passed, with this output.
     Survives(String),
-    /// The chapter cannot be told here.
+    /// The test cannot run here.
     NotTried,
 }
 
-/// Tells `story` with the fail point `fault` on, in a process of its own.
-fn plant(fault: &str, story: &str) -> Fate {
-    let mut again = Command::new(std::env::current_exe().expect("this program"));
-    again.args(["--exact", story, "--nocapture"]).env("FAILPOINTS", format!("{fault}=return")).env("SCALE", SCALE);
-    let output = again.env("RUST_BACKTRACE", "0").output().expect("it runs");
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    let figures = said.lines().find(|line| line.starts_with("| ")).unwrap_or_default();
-    if said.contains("SKIPPED") {
-        return Fate::NotTried;
+/// Runs `test` with the fail point `fault` on, in a process of its own.
+fn plant(fault: &str, test: &str) -> Detection {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.args(["--exact", test, "--nocapture"]).env("FAILPOINTS", format!("{fault}=return")).env("SCALE", SCALE);
+    let output = command.env("RUST_BACKTRACE", "0").output().expect("the process runs");
+    let printed = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let summary = printed.lines().find(|line| line.starts_with("| ")).unwrap_or_default();
+    if printed.contains("SKIPPED") {
+        return Detection::NotTried;
     }
-    if output.status.success() || figures.is_empty() || figures.ends_with("| violations 0 |") {
-        return Fate::Survives(said);
+    if output.status.success() || summary.is_empty() || summary.ends_with("| violations 0 |") {
+        return Detection::Survives(printed);
     }
-    let first = said.lines().skip_while(|line| !line.contains(" violations, TEST_SEED=")).nth(1);
-    Fate::Noticed(format!("{figures} {}", first.unwrap_or_default()))
+    let first = printed.lines().skip_while(|line| !line.contains(" violations, TEST_SEED=")).nth(1);
+    Detection::Noticed(format!("{summary} {}", first.unwrap_or_default()))
 }
 
-/// R25: a fault that nobody notices is a hole in the suite.
+/// R25: each planted fault must be noticed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_planted_fault_is_noticed() {
-    let mut chapter = Chapter::begin("failpoints").await;
-    let left = Mutex::new(PLANTED.iter());
-    let fates = Mutex::new(Vec::new());
+    let mut report = TestReport::start("failpoints").await;
+    let remaining = Mutex::new(PLANTED.iter());
+    let detections = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
                 loop {
-                    let next = left.lock().expect("unpoisoned").next();
-                    let Some((fault, story)) = next else { return };
-                    let begun = Instant::now();
-                    let fate = plant(fault, story);
-                    println!("{fault}: {:.0} s of {story}", begun.elapsed().as_secs_f64());
-                    fates.lock().expect("unpoisoned").push((fault, story, fate));
+                    let next = remaining.lock().expect("unpoisoned").next();
+                    let Some((fault, test)) = next else { return };
+                    let started_at = Instant::now();
+                    let detection = plant(fault, test);
+                    println!("{fault}: {:.0} s of {test}", started_at.elapsed().as_secs_f64());
+                    detections.lock().expect("unpoisoned").push((fault, test, detection));
                 }
             });
         }
     });
-    for (fault, story, fate) in fates.into_inner().expect("unpoisoned") {
-        match fate {
-            Fate::Noticed(how) => {
-                println!("{fault} is noticed: {how}");
-                chapter.figure("noticed", fault);
+    for (fault, test, detection) in detections.into_inner().expect("unpoisoned") {
+        match detection {
+            Detection::Noticed(message) => {
+                println!("{fault} is noticed: {message}");
+                report.record("noticed", fault);
             }
-            Fate::Survives(said) => chapter.violated(format!("{fault} survives {story}:\n{said}")),
-            Fate::NotTried => eprintln!("SKIPPED: {fault} was NOT tried: {story} was skipped"),
+            Detection::Survives(printed) => report.violation(format!("{fault} survives {test}:\n{printed}")),
+            Detection::NotTried => eprintln!("SKIPPED: {fault} was NOT tried: {test} was skipped"),
         }
     }
-    chapter.end();
+    report.finish();
 }

@@ -1,4 +1,4 @@
-//! What clients asked, when, and what they were told: one line each, kept to be held against the tables.
+//! Call history: each call of each client with its start, end and outcome, to be compared with the tables afterwards.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,80 +8,80 @@ use std::time::Duration;
 use fireteam_client::{Code, Error};
 use tokio::time::Instant;
 
-/// How a call ended, as far as its caller can know.
+/// Outcome of a call, as far as its caller can know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// It happened.
-    Done,
-    /// It did not, and will not.
-    Refused,
-    /// Nobody knows, and it may yet happen.
+pub(crate) enum CallOutcome {
+    /// The change was made.
+    Succeeded,
+    /// The change was not made, and will not be.
+    Rejected,
+    /// Unknown: the change may have been made, or may still be made.
     Unknown,
 }
 
-/// What was asked.
+/// One requested change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
-    /// Seats for a party that is led by `user`, whom no other party has; `reservation` once it is known.
+pub(crate) enum Operation {
+    /// Seats for the party of `user`, who leads no other party; `reservation` is empty until it is known.
     Reserve { user: String, advertisement: String, seats: u32, reservation: String },
-    /// Seats given back.
+    /// Release of a reservation.
     Release { user: String },
-    /// A session published as `word`; `advertisement` once it is known.
+    /// Publication of a session with the text `word`; `advertisement` is empty until it is known.
     Publish { key: String, advertisement: String, word: u64 },
-    /// A session withdrawn.
+    /// Deletion of an advertisement.
     Delete { advertisement: String },
 }
 
 /// One call.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub(crate) struct CallRecord {
     pub(crate) client: usize,
-    pub(crate) asked: Asked,
+    pub(crate) operation: Operation,
     pub(crate) start: Duration,
     pub(crate) end: Duration,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: CallOutcome,
 }
 
 /// All calls so far.
 #[derive(Clone)]
 pub(crate) struct History {
-    begun: Instant,
-    lines: Arc<Mutex<Vec<Told>>>,
+    started: Instant,
+    calls: Arc<Mutex<Vec<CallRecord>>>,
 }
 
 impl History {
-    pub(crate) fn begin() -> Self {
-        Self { begun: Instant::now(), lines: Arc::default() }
+    pub(crate) fn start() -> Self {
+        Self { started: Instant::now(), calls: Arc::default() }
     }
 
-    /// Now, by the history's clock.
+    /// Time since the history started.
     pub(crate) fn now(&self) -> Duration {
-        self.begun.elapsed()
+        self.started.elapsed()
     }
 
-    /// Notes a call that began at `start` and has just ended.
-    pub(crate) fn note(&self, client: usize, asked: Asked, start: Duration, outcome: Outcome) {
-        let told = Told { client, asked, start, end: self.now(), outcome };
-        self.lines.lock().expect("unpoisoned").push(told);
+    /// Adds a call that started at `start` and has just ended.
+    pub(crate) fn add(&self, client: usize, operation: Operation, start: Duration, outcome: CallOutcome) {
+        let call = CallRecord { client, operation, start, end: self.now(), outcome };
+        self.calls.lock().expect("unpoisoned").push(call);
     }
 
-    /// How many calls ended so.
-    pub(crate) fn count(&self, outcome: Outcome) -> usize {
-        self.lines.lock().expect("unpoisoned").iter().filter(|told| told.outcome == outcome).count()
+    /// Number of calls with this outcome.
+    pub(crate) fn count(&self, outcome: CallOutcome) -> usize {
+        self.calls.lock().expect("unpoisoned").iter().filter(|call| call.outcome == outcome).count()
     }
 
-    /// Everything, in the order in which it ended.
-    pub(crate) fn lines(&self) -> Vec<Told> {
-        self.lines.lock().expect("unpoisoned").clone()
+    /// All calls, in the order in which they ended.
+    pub(crate) fn calls(&self) -> Vec<CallRecord> {
+        self.calls.lock().expect("unpoisoned").clone()
     }
 
-    /// Writes it to a file, a JSON object a line, and says where that is.
-    pub(crate) fn save(&self, chapter: &str) -> PathBuf {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("history_{chapter}.jsonl"));
+    /// Writes the history to a file, one JSON object per line, and returns its path.
+    pub(crate) fn save(&self, test: &str) -> PathBuf {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("history_{test}.jsonl"));
         let mut file = std::io::BufWriter::new(std::fs::File::create(&path).expect("a file"));
-        for Told { client, asked, start, end, outcome } in self.lines() {
+        for CallRecord { client, operation, start, end, outcome } in self.calls() {
             let line = serde_json::json!({
-                "client": client, "asked": format!("{asked:?}"), "start_us": start.as_micros() as u64,
+                "client": client, "operation": format!("{operation:?}"), "start_us": start.as_micros() as u64,
                 "end_us": end.as_micros() as u64, "outcome": format!("{outcome:?}"),
             });
             writeln!(file, "{line}").expect("a line");
@@ -90,11 +90,11 @@ impl History {
     }
 }
 
-/// What an answer lets its caller know. What the server refused by a rule did not happen; whatever else went wrong may
-/// have come after the change.
-pub(crate) fn outcome<T>(answer: &Result<T, Error>) -> Outcome {
+/// Outcome that a caller can conclude from an answer. A change that a rule rejected was not made; any other error may have
+/// occurred after the change.
+pub(crate) fn call_outcome<T>(answer: &Result<T, Error>) -> CallOutcome {
     match answer.as_ref().map_err(Error::code) {
-        Ok(_) => Outcome::Done,
+        Ok(_) => CallOutcome::Succeeded,
         Err(Some(
             Code::FailedPrecondition
             | Code::ResourceExhausted
@@ -103,7 +103,7 @@ pub(crate) fn outcome<T>(answer: &Result<T, Error>) -> Outcome {
             | Code::InvalidArgument
             | Code::PermissionDenied
             | Code::Aborted,
-        )) => Outcome::Refused,
-        Err(_) => Outcome::Unknown,
+        )) => CallOutcome::Rejected,
+        Err(_) => CallOutcome::Unknown,
     }
 }

@@ -1,5 +1,5 @@
-//! R6: a server is cut off in the middle of a transaction, and another dies there and nobody hears of it. What they had
-//! locked, others can soon change; and what they had not committed has not happened.
+//! R6: one server loses its connection to Postgres in the middle of a transaction, another is killed there. Other servers can
+//! soon change the rows that they had locked, and their uncommitted changes are rolled back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,33 +9,33 @@ use sqlx::PgConnection;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::apart::{Apart, FAR, Network, network};
-use crate::figures::{Chapter, until};
-use crate::fleet::Fleet;
-use crate::proxy::{Behind, COMMIT, StoreProxy};
-use crate::rival::{LONG_MS, SEATS};
+use crate::cluster::Cluster;
+use crate::load_client::{LONG_TTL_MS, SEATS};
+use crate::netns::{Netns, NetnsRun, REMOTE_ADDRESS, enter_netns};
+use crate::proxy::{COMMIT, PostgresAddress, StoreProxy};
+use crate::report::{TestReport, until};
 use crate::support::database::PostgresCluster;
 use crate::support::party::{advertise_request, party_session};
 
-/// The server that is cut off, the one that is cut off and dies, and one that has nothing to do with it.
-const CUT_OFF: usize = 0;
-const DEAD: usize = 1;
-const WELL: usize = 2;
+/// The server without a connection, the one that is also killed, and the healthy one.
+const UNREACHABLE: usize = 0;
+const KILLED: usize = 1;
+const HEALTHY: usize = 2;
 
-/// What is promised of each (R6).
-const REFUSED_WITHIN: Duration = Duration::from_secs(3);
+/// Limits of the requirement (R6).
+const REJECTED_WITHIN: Duration = Duration::from_secs(3);
 const UNLOCKED_WITHIN: Duration = Duration::from_secs(10);
-const HEALED_WITHIN: Duration = Duration::from_secs(2);
+const RECOVERED_WITHIN: Duration = Duration::from_secs(2);
 
-/// Asks for a seat in `id` for `user`, once.
-async fn take(client: Client, user: &str, id: &str) -> Result<(), Error> {
+/// Reserves a seat in `id` for `user`, without retries.
+async fn reserve_seat(client: Client, user: &str, id: &str) -> Result<(), Error> {
     let mut searching = client.with_retry_policy(RetryPolicy::NEVER).search_session(1, party_session(&[(user, 0.0)]));
     searching.search().await?;
     searching.reserve(id).await.map(drop)
 }
 
-/// The servers' sessions that have locked rows and now stand still, by the database's own account.
-async fn holding(connection: &mut PgConnection) -> Vec<i32> {
+/// Database sessions of servers that hold row locks and are idle in a transaction.
+async fn lock_holders(connection: &mut PgConnection) -> Vec<i32> {
     sqlx::query_scalar(
         "select distinct pid from pg_stat_activity join pg_locks using (pid) \
          where datname = current_database() and state = 'idle in transaction' and application_name = 'fireteam adverts' \
@@ -46,7 +46,7 @@ async fn holding(connection: &mut PgConnection) -> Vec<i32> {
     .expect("an answer")
 }
 
-/// Whether nobody holds the row of `id`.
+/// Whether the row of `id` is not locked.
 async fn is_free(connection: &mut PgConnection, id: &str) -> bool {
     let query =
         "select 1 from advertisement where replace(advertisement_id::text, '-', '') = $1 for update skip locked";
@@ -54,131 +54,141 @@ async fn is_free(connection: &mut PgConnection, id: &str) -> bool {
     row.is_some()
 }
 
-/// Who holds seats in `id`.
-async fn seated(connection: &mut PgConnection, id: &str) -> i64 {
+/// Number of reservations in `id`.
+async fn reservation_count(connection: &mut PgConnection, id: &str) -> i64 {
     let query = "select count(*) from reservation where replace(advertisement_id::text, '-', '') = $1";
     sqlx::query_scalar(query).bind(id).fetch_one(connection).await.expect("an answer")
 }
 
-/// The servers, of which two have somebody in the middle.
-struct Stage {
-    fleet: Arc<Fleet>,
+/// Three servers, of which two have a proxy in front of Postgres.
+struct LockTest {
+    cluster: Arc<Cluster>,
     proxies: Vec<StoreProxy>,
-    looking: PgConnection,
+    observer: PgConnection,
 }
 
-/// A server that stands still in the middle of giving a seat away, in a session of its own.
-struct Stuck {
+/// A server that hangs in the transaction of a reservation, in a session of its own.
+struct StoppedWrite {
     id: String,
-    /// What its client is told, and after how long.
-    told: JoinHandle<(Result<(), Error>, Duration)>,
+    /// Result of the client's call, and its duration.
+    answer: JoinHandle<(Result<(), Error>, Duration)>,
 }
 
-impl Stage {
-    async fn set(cluster: &PostgresCluster, behind: Behind) -> Self {
-        let database = cluster.create_database("fireteam").await;
-        let fleet = Arc::new(Fleet::new(&database.url, 3));
+impl LockTest {
+    async fn start(postgres: &PostgresCluster, address: PostgresAddress) -> Self {
+        let database = postgres.create_database("fireteam").await;
+        let cluster = Arc::new(Cluster::new(&database.url, 3));
         let mut proxies = Vec::new();
-        for at in [CUT_OFF, DEAD, WELL] {
-            let proxy = StoreProxy::listen(behind.clone());
-            let (fleet, url) = (Arc::clone(&fleet), (at != WELL).then(|| proxy.url("fireteam")));
-            tokio::task::spawn_blocking(move || fleet.fill(at, url.as_deref(), &[])).await.expect("it starts");
+        for at in [UNREACHABLE, KILLED, HEALTHY] {
+            let proxy = StoreProxy::listen(address.clone());
+            let (cluster, url) = (Arc::clone(&cluster), (at != HEALTHY).then(|| proxy.url("fireteam")));
+            tokio::task::spawn_blocking(move || cluster.fill(at, url.as_deref(), &[]))
+                .await
+                .expect("the server starts");
             proxies.push(proxy);
         }
-        Self { fleet, proxies, looking: database.connect().await }
+        Self { cluster, proxies, observer: database.connect().await }
     }
 
     fn client(&self, at: usize) -> Client {
-        self.fleet.client(at, 0).expect("somebody is there")
+        self.cluster.client(at, 0).expect("a server is running")
     }
 
-    /// Has the server at `at` say `commit` and not be heard; so many others already stand still.
-    async fn stop_half_way(&mut self, at: usize, others: usize) -> Stuck {
+    /// Makes the server at `at` hang before a commit; `others` servers hang already.
+    async fn hang_before_commit(&mut self, at: usize, others: usize) -> StoppedWrite {
         let request = pb::MatchmakingUpdateAdvertisementRequest {
-            time_to_live_ms: Some(LONG_MS),
+            time_to_live_ms: Some(LONG_TTL_MS),
             idempotency_key: format!("the session at server {at}"),
             ..advertise_request(&[(&format!("host {at}"), 0.0)], SEATS as i32)
         };
         let id = self.client(at).update_advertisement(request).await.expect("advertise").advertisement_id;
-        until("it is known everywhere", async || {
-            let found = self.client(WELL).search_session(1, party_session(&[("a stranger", 0.0)])).search().await;
+        until("the session is found at the healthy server", async || {
+            let found = self.client(HEALTHY).search_session(1, party_session(&[("observer", 0.0)])).search().await;
             found.expect("a search").candidates.iter().any(|it| it.advertisement_id == id)
         })
         .await;
-        self.proxies[at].fall_silent_at(COMMIT);
-        let (client, asked) = (self.client(at), id.clone());
-        let told = tokio::spawn(async move {
-            let begun = Instant::now();
-            (take(client, "a guest who is not heard", &asked).await, begun.elapsed())
+        self.proxies[at].hang_at(COMMIT);
+        let (client, id_to_reserve) = (self.client(at), id.clone());
+        let answer = tokio::spawn(async move {
+            let started = Instant::now();
+            (reserve_seat(client, "guest of the hanging server", &id_to_reserve).await, started.elapsed())
         });
-        until("it stands in the middle", async || holding(&mut self.looking).await.len() == others + 1).await;
-        assert!(!is_free(&mut self.looking, &id).await, "nothing is locked: nothing would be proved");
-        Stuck { id, told }
+        until("the transaction hangs", async || lock_holders(&mut self.observer).await.len() == others + 1).await;
+        assert!(!is_free(&mut self.observer, &id).await, "nothing is locked: the test shows nothing");
+        StoppedWrite { id, answer }
     }
 
-    /// Until others can change what the server at `at` had locked when it was cut off, at `cut`.
-    async fn unlock(&mut self, at: usize, id: &str, cut: Instant, chapter: &mut Chapter) {
-        until("the row is free", async || is_free(&mut self.looking, id).await).await;
-        chapter.figure("row free after ms", cut.elapsed().as_millis());
-        let well = self.client(WELL);
-        let taken = async || take(well.clone(), "a guest of the other server's", id).await.is_ok();
-        until("the seat is taken at the other server", taken).await;
-        chapter.figure("a seat in it taken after ms", cut.elapsed().as_millis());
-        if UNLOCKED_WITHIN < cut.elapsed() {
-            chapter.violated(format!("server {at} held up the others for {:?}", cut.elapsed()));
+    /// Waits until others can change the row that the server at `at` had locked when it lost its connection, at `since`.
+    async fn measure_unlock(&mut self, at: usize, id: &str, since: Instant, report: &mut TestReport) {
+        until("the row is free", async || is_free(&mut self.observer, id).await).await;
+        report.record("row free after ms", since.elapsed().as_millis());
+        let healthy = self.client(HEALTHY);
+        let reserve = async || reserve_seat(healthy.clone(), "guest of the healthy server", id).await.is_ok();
+        until("another server reserves the seat", reserve).await;
+        report.record("seat reserved after ms", since.elapsed().as_millis());
+        if UNLOCKED_WITHIN < since.elapsed() {
+            report.violation(format!("server {at} blocked others for {:?}", since.elapsed()));
         }
     }
 }
 
-/// R6: nobody waits for a server that is gone, not even where packets are dropped and no connection is ever ended.
+/// R6: locks of an unreachable server are released, even if packets are dropped and no connection is closed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_cut_off_had_locked_is_soon_free() {
-    let network = match network("locks::what_the_cut_off_had_locked_is_soon_free").await {
-        Apart::Told => return,
-        Apart::Inside(network) => Some(network),
-        // Somebody in the middle who lets no byte pass is nearly as good.
-        Apart::Impossible => None,
+async fn locks_of_an_unreachable_server_are_released() {
+    let network = match enter_netns("locks::locks_of_an_unreachable_server_are_released").await {
+        NetnsRun::RanInside => return,
+        NetnsRun::Inside(network) => Some(network),
+        // Without a namespace the proxies stop forwarding, which is nearly equivalent.
+        NetnsRun::Unavailable => None,
     };
-    let mut chapter = Chapter::begin("locks").await;
-    let Some(cluster) = PostgresCluster::start_with_tcp_addresses("locks", if network.is_some() { FAR } else { "" })
+    let mut report = TestReport::start("locks").await;
+    let Some(postgres) =
+        PostgresCluster::start_with_tcp_addresses("locks", if network.is_some() { REMOTE_ADDRESS } else { "" })
     else {
         return;
     };
-    let behind = if network.is_some() { Behind::Address(FAR) } else { Behind::Folder(cluster.folder.clone()) };
-    let mut stage = Stage::set(&cluster, behind).await;
-    let cut_off = stage.stop_half_way(CUT_OFF, 0).await;
-    let dead = stage.stop_half_way(DEAD, 1).await;
+    let address = if network.is_some() {
+        PostgresAddress::Tcp(REMOTE_ADDRESS)
+    } else {
+        PostgresAddress::Socket(postgres.folder.clone())
+    };
+    let mut servers = LockTest::start(&postgres, address).await;
+    let unreachable = servers.hang_before_commit(UNREACHABLE, 0).await;
+    let killed = servers.hang_before_commit(KILLED, 1).await;
 
-    network.iter().for_each(Network::cut);
-    let cut = Instant::now();
-    stage.fleet.kill(DEAD);
-    let (refused, took) = cut_off.told.await.expect("it ends by itself");
-    let refused = refused.expect_err("nobody can know");
-    chapter.figure("refused after ms", took.as_millis());
-    if refused.code() != Some(Code::Unavailable) || refused.retry_after().is_none() || REFUSED_WITHIN < took {
-        chapter.violated(format!("refused in another way, after {took:?}: {refused}"));
+    network.iter().for_each(Netns::drop_packets);
+    let since = Instant::now();
+    servers.cluster.kill(KILLED);
+    let (refused, took) = unreachable.answer.await.expect("the task ends");
+    let error = refused.expect_err("the outcome is unknown");
+    report.record("error after ms", took.as_millis());
+    if error.code() != Some(Code::Unavailable) || error.retry_after().is_none() || REJECTED_WITHIN < took {
+        report.violation(format!("unexpected error, after {took:?}: {error}"));
     }
-    stage.unlock(CUT_OFF, &cut_off.id, cut, &mut chapter).await;
-    stage.unlock(DEAD, &dead.id, cut, &mut chapter).await;
-    let left = holding(&mut stage.looking).await;
+    servers.measure_unlock(UNREACHABLE, &unreachable.id, since, &mut report).await;
+    servers.measure_unlock(KILLED, &killed.id, since, &mut report).await;
+    let left = lock_holders(&mut servers.observer).await;
     if !left.is_empty() {
-        chapter.violated(format!("left open: {left:?}"));
+        report.violation(format!("still open: {left:?}"));
     }
 
-    network.iter().for_each(Network::heal);
-    stage.proxies.iter().for_each(StoreProxy::speak);
-    let (healed, client) = (Instant::now(), stage.client(CUT_OFF));
-    until("it is well", async || take(client.clone(), "a guest afterwards", &dead.id).await.is_ok()).await;
-    chapter.figure("well again ms", healed.elapsed().as_millis());
-    if HEALED_WITHIN < healed.elapsed() {
-        chapter.violated(format!("well again after {:?}", healed.elapsed()));
+    network.iter().for_each(Netns::restore);
+    servers.proxies.iter().for_each(StoreProxy::resume);
+    let (recovered, client) = (Instant::now(), servers.client(UNREACHABLE));
+    until("the server reserves seats again", async || {
+        reserve_seat(client.clone(), "a guest afterwards", &killed.id).await.is_ok()
+    })
+    .await;
+    report.record("recovered after ms", recovered.elapsed().as_millis());
+    if RECOVERED_WITHIN < recovered.elapsed() {
+        report.violation(format!("recovered after {:?}", recovered.elapsed()));
     }
-    // What was said before the cut and arrives after it comes too late.
-    for (id, guests) in [(&cut_off.id, 1), (&dead.id, 2)] {
-        let seated = seated(&mut stage.looking, id).await;
-        if seated != guests {
-            chapter.violated(format!("{seated} parties sit in {id}, and {guests} were told so"));
+    // A commit that was sent before the interruption and arrives after it has no effect.
+    for (id, guests) in [(&unreachable.id, 1), (&killed.id, 2)] {
+        let count = reservation_count(&mut servers.observer, id).await;
+        if count != guests {
+            report.violation(format!("{count} parties have seats in {id}, {guests} were acknowledged"));
         }
     }
-    chapter.end();
+    report.finish();
 }

@@ -1,11 +1,8 @@
-//! Several servers on one Postgres, killed, paused, cut off and lied to: what clients were told is held against what the
-//! tables say. A short form by default, `SCALE=n` multiplies it; chapters take turns and each prints its figures.
+//! Fault tests of several servers on one Postgres: servers are killed, paused and cut off, and messages are lost. Each test
+//! compares its clients' call history with the tables. `SCALE=n` multiplies the default length; tests run one at a time, and
+//! each prints a report line.
 
-// `cfg(test)` says nothing new to the compiler; it tells clippy that the helpers here are tests too.
-#[cfg(test)]
-mod apart;
-#[cfg(test)]
-mod audit;
+// `cfg(test)` is redundant for the compiler; clippy uses it to treat these modules as tests.
 #[cfg(test)]
 mod cancels;
 #[cfg(test)]
@@ -13,31 +10,35 @@ mod clock;
 #[cfg(all(test, feature = "failpoints"))]
 mod failpoints;
 #[cfg(test)]
+mod cluster;
+#[cfg(test)]
+mod consistency;
+#[cfg(test)]
 mod feed;
-#[cfg(test)]
-mod figures;
-#[cfg(test)]
-mod fleet;
 #[cfg(test)]
 mod history;
 #[cfg(test)]
+mod load_client;
+#[cfg(test)]
 mod locks;
 #[cfg(test)]
-mod lost_acks;
+mod lost_answers;
 #[cfg(test)]
 mod matches;
 #[cfg(test)]
+mod netns;
+#[cfg(test)]
 mod outages;
+#[cfg(test)]
+mod postgres_hang;
 #[cfg(test)]
 mod proxy;
 #[cfg(test)]
-mod rival;
+mod report;
 #[cfg(test)]
 mod seats;
 #[cfg(test)]
-mod silence;
-#[cfg(test)]
-mod tables;
+mod table_checks;
 
 /// Test support that this binary shares with tests/it.
 #[cfg(test)]

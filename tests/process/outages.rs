@@ -1,5 +1,5 @@
-//! R6, R7: Postgres stands still, cannot be reached, or is gone, for a while. What needs it is refused soon, the rest goes
-//! on, and nothing that was kept alive is missed afterwards.
+//! R6, R7: Postgres is paused, unreachable or stopped for a while. Changes are rejected soon, searches continue, and no
+//! advertisement that received heartbeats is lost.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,82 +8,82 @@ use std::time::Duration;
 use fireteam_client::{Client, Code, RetryPolicy, pb};
 use tokio::time::Instant;
 
-use crate::apart::{Apart, FAR, Network, network};
-use crate::figures::{Chapter, percentile, scale};
-use crate::fleet::Fleet;
+use crate::cluster::Cluster;
+use crate::netns::{Netns, NetnsRun, REMOTE_ADDRESS, enter_netns};
+use crate::report::{TestReport, percentile, scale};
 use crate::support::database::{PostgresCluster, TestDatabase};
 use crate::support::party::{advertise_request, party_session};
 
 const SERVERS: usize = 2;
 const HOSTS: usize = 40;
 
-/// Shorter than any outage, so that whoever expires because of it is missed.
+/// Shorter than any outage, so that an advertisement that expires because of the outage is found missing.
 const TIME_TO_LIVE_MS: u64 = 5_000;
-const BEAT_EVERY: Duration = Duration::from_millis(1_000);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(1_000);
 
-/// The promises: a change is refused within this (R6), a search is answered within that, and all is well again after it.
-const REFUSED_WITHIN: Duration = Duration::from_secs(3);
-const HEALED_WITHIN: Duration = Duration::from_secs(2);
+/// Limits: time until a change is rejected (R6), and time after the outage until changes succeed.
+const REJECTED_WITHIN: Duration = Duration::from_secs(3);
+const RECOVERED_WITHIN: Duration = Duration::from_secs(2);
 
-/// A search takes less than this (p99) on the slowest machine, whatever the store does; the figures say how long it took.
-const SEARCHED_WITHIN: Duration = Duration::from_millis(500);
-const SEARCH_EVERY: Duration = Duration::from_millis(10);
+/// Limit on the p99 of a search on the slowest machine, with or without the store; the report has the measured p99.
+const SEARCH_P99_MAX: Duration = Duration::from_millis(500);
+const SEARCH_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What happens to the store.
+/// Kind of outage.
 enum Outage {
-    /// Orders to its keeper: to begin with, and in the end.
-    Ordered(&'static str, &'static str),
-    /// Packets to and from it are dropped.
-    CutOff(Network),
+    /// Commands for the Postgres process: at the start and at the end of the outage.
+    PostgresCommand(&'static str, &'static str),
+    /// Packets to and from Postgres are dropped.
+    DroppedPackets(Netns),
 }
 
 impl Outage {
-    fn begin(&self, cluster: &PostgresCluster) {
+    fn begin(&self, postgres: &PostgresCluster) {
         match self {
-            Self::Ordered(begin, _) => cluster.send_command(begin),
-            Self::CutOff(network) => network.cut(),
+            Self::PostgresCommand(begin, _) => postgres.send_command(begin),
+            Self::DroppedPackets(network) => network.drop_packets(),
         }
     }
 
-    fn end(&self, cluster: &PostgresCluster) {
+    fn end(&self, postgres: &PostgresCluster) {
         match self {
-            Self::Ordered(_, end) => cluster.send_command(end),
-            Self::CutOff(network) => network.heal(),
+            Self::PostgresCommand(_, end) => postgres.send_command(end),
+            Self::DroppedPackets(network) => network.restore(),
         }
     }
 }
 
-/// What a chapter notes while it lasts.
+/// Observations during a test.
 #[derive(Default)]
-struct Notes {
-    out: AtomicBool,
+struct OutageLog {
+    is_out: AtomicBool,
     was_out: AtomicBool,
-    over: AtomicBool,
-    /// How long searches took, before the outage and in it.
+    stop: AtomicBool,
+    /// Duration of searches, before and during the outage.
     searches: [Mutex<Vec<Duration>>; 2],
     stale: AtomicUsize,
-    beats: AtomicUsize,
-    pending: AtomicUsize,
-    refusals: Mutex<Vec<Duration>>,
+    heartbeats: AtomicUsize,
+    not_yet_durable: AtomicUsize,
+    rejections: Mutex<Vec<Duration>>,
     violations: Mutex<Vec<String>>,
 }
 
-impl Notes {
-    fn violated(&self, what: String) {
+impl OutageLog {
+    fn violation(&self, what: String) {
         self.violations.lock().expect("unpoisoned").push(what);
     }
 
-    fn is_over(&self) -> bool {
-        self.over.load(Ordering::SeqCst)
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::SeqCst)
     }
 }
 
-/// How long an outage lasts: 12 s, and a minute in the long form.
-fn lasts() -> Duration {
+/// Duration of an outage: 12 s, or a minute with `SCALE` above 1.
+fn outage_duration() -> Duration {
     Duration::from_secs(if scale() <= 1.0 { 12 } else { 60 })
 }
 
-fn named(number: usize) -> pb::MatchmakingUpdateAdvertisementRequest {
+fn advertise_host(number: usize) -> pb::MatchmakingUpdateAdvertisementRequest {
     pb::MatchmakingUpdateAdvertisementRequest {
         time_to_live_ms: Some(TIME_TO_LIVE_MS),
         connect_data: format!("host {number:03} word 00000").into_bytes(),
@@ -92,19 +92,20 @@ fn named(number: usize) -> pb::MatchmakingUpdateAdvertisementRequest {
     }
 }
 
-/// Keeps one session alive until it is over: by heartbeats, and now and then by publishing it with a new word. Most hosts
-/// keep to one server, some go to the other each time. Answers the last word.
-async fn keep_alive(fleet: Arc<Fleet>, notes: Arc<Notes>, number: usize) -> (String, String) {
-    let at = |beat: usize| if number.is_multiple_of(4) { (number / 4 + beat) % SERVERS } else { number % SERVERS };
-    let client = |beat| fleet.client(at(beat), number).expect("somebody is there");
-    let first = client(0).update_advertisement(named(number)).await.expect("advertise");
+/// Keeps one session alive until stopped: by heartbeats, of which some replace its connect data. Most hosts use one server,
+/// some alternate. Returns id and last connect data.
+async fn keep_alive(cluster: Arc<Cluster>, log: Arc<OutageLog>, number: usize) -> (String, String) {
+    let at =
+        |heartbeat: usize| if number.is_multiple_of(4) { (number / 4 + heartbeat) % SERVERS } else { number % SERVERS };
+    let client = |heartbeat| cluster.client(at(heartbeat), number).expect("a server is running");
+    let first = client(0).update_advertisement(advertise_host(number)).await.expect("advertise");
     let (id, mut token) = (first.advertisement_id, first.advertisement_token);
     let mut word = format!("host {number:03} word 00000");
-    let mut every = tokio::time::interval(BEAT_EVERY);
+    let mut every = tokio::time::interval(HEARTBEAT_INTERVAL);
     every.tick().await;
-    for beat in 1.. {
+    for heartbeat in 1.. {
         every.tick().await;
-        if notes.is_over() {
+        if log.is_stopped() {
             break;
         }
         let mut request = pb::MatchmakingUpdateAdvertisementRequest {
@@ -113,21 +114,21 @@ async fn keep_alive(fleet: Arc<Fleet>, notes: Arc<Notes>, number: usize) -> (Str
             advertisement_token: token.clone(),
             ..Default::default()
         };
-        let next = format!("host {number:03} word {beat:05}");
-        // Those that go from server to server only beat: two servers may keep two words, and either may be written last.
-        let publishes = beat % 4 == number % 4 && !number.is_multiple_of(4);
+        let next = format!("host {number:03} word {heartbeat:05}");
+        // Alternating hosts only send heartbeats: if two servers held different connect data, either could be written last.
+        let publishes = heartbeat % 4 == number % 4 && !number.is_multiple_of(4);
         if publishes {
-            let whole = named(number);
+            let whole = advertise_host(number);
             request.session_composition = whole.session_composition;
             request.matchmaking_set_id = whole.matchmaking_set_id;
             request.connect_data = next.clone().into_bytes();
         }
-        match client(beat).update_advertisement(request).await {
+        match client(heartbeat).update_advertisement(request).await {
             Ok(answer) => {
-                notes.beats.fetch_add(1, Ordering::SeqCst);
-                notes.pending.fetch_add(usize::from(answer.not_yet_durable), Ordering::SeqCst);
+                log.heartbeats.fetch_add(1, Ordering::SeqCst);
+                log.not_yet_durable.fetch_add(usize::from(answer.not_yet_durable), Ordering::SeqCst);
                 if answer.created {
-                    notes.violated(format!("host {number:03} was forgotten: made anew at beat {beat}"));
+                    log.violation(format!("host {number:03} was lost: created again by heartbeat {heartbeat}"));
                 }
                 if !answer.advertisement_token.is_empty() {
                     token = answer.advertisement_token;
@@ -136,158 +137,165 @@ async fn keep_alive(fleet: Arc<Fleet>, notes: Arc<Notes>, number: usize) -> (Str
                     word = next;
                 }
             }
-            Err(error) => notes.violated(format!("beat {beat} of host {number:03}: {error}")),
+            Err(error) => log.violation(format!("heartbeat {heartbeat} of host {number:03}: {error}")),
         }
     }
     (id, word)
 }
 
-/// Searches at one server until it is over: always an answer, and one that says how old it is while the store is out.
-async fn look(client: Client, notes: Arc<Notes>, at: usize) {
-    let mut searching = client.search_session(1, party_session(&[(&format!("seeker {at}"), 0.0)]));
+/// Searches at one server until stopped: each search must succeed, and report its staleness during the outage.
+async fn search_until_stopped(client: Client, log: Arc<OutageLog>, at: usize) {
+    let mut searching = client.search_session(1, party_session(&[(&format!("searcher {at}"), 0.0)]));
     let mut out_since: Option<Instant> = None;
-    while !notes.is_over() {
-        tokio::time::sleep(SEARCH_EVERY).await;
-        let out = notes.out.load(Ordering::SeqCst);
-        out_since = if out { out_since.or_else(|| Some(Instant::now())) } else { None };
-        let begun = Instant::now();
+    while !log.is_stopped() {
+        tokio::time::sleep(SEARCH_INTERVAL).await;
+        let is_out = log.is_out.load(Ordering::SeqCst);
+        out_since = if is_out { out_since.or_else(|| Some(Instant::now())) } else { None };
+        let started = Instant::now();
         match searching.search().await {
             Ok(found) => {
-                if out || !notes.was_out.load(Ordering::SeqCst) {
-                    notes.searches[usize::from(out)].lock().expect("unpoisoned").push(begun.elapsed());
+                if is_out || !log.was_out.load(Ordering::SeqCst) {
+                    log.searches[usize::from(is_out)].lock().expect("unpoisoned").push(started.elapsed());
                 }
-                notes.stale.fetch_add(usize::from(found.stale_for_ms.is_some()), Ordering::SeqCst);
-                let long = out_since.is_some_and(|since| HEALED_WITHIN < since.elapsed());
-                if long && notes.out.load(Ordering::SeqCst) && found.stale_for_ms.is_none() {
-                    notes.violated(format!("server {at} does not say that its picture is old"));
+                log.stale.fetch_add(usize::from(found.stale_for_ms.is_some()), Ordering::SeqCst);
+                let long = out_since.is_some_and(|since| RECOVERED_WITHIN < since.elapsed());
+                if long && log.is_out.load(Ordering::SeqCst) && found.stale_for_ms.is_none() {
+                    log.violation(format!("server {at} does not report its staleness"));
                 }
                 if found.candidates.len() < HOSTS {
-                    notes.violated(format!("server {at} shows {} of {HOSTS}", found.candidates.len()));
+                    log.violation(format!("server {at} finds {} of {HOSTS} hosts", found.candidates.len()));
                 }
             }
-            Err(error) => notes.violated(format!("a search at server {at}: {error}")),
+            Err(error) => log.violation(format!("search at server {at}: {error}")),
         }
     }
 }
 
-/// Asks for seats at one server, one after the other, until it is over. Answers when each was given.
-async fn take(client: Client, notes: Arc<Notes>, at: usize, ids: Vec<String>) -> Vec<Instant> {
-    let mut searching = client.search_session(1, party_session(&[(&format!("taker {at}"), 0.0)]));
+/// Reserves seats at one server, one after another, until stopped. Returns the times of successful reservations.
+async fn reserve_until_stopped(client: Client, log: Arc<OutageLog>, at: usize, ids: Vec<String>) -> Vec<Instant> {
+    let mut searching = client.search_session(1, party_session(&[(&format!("reserver {at}"), 0.0)]));
     searching.search().await.expect("a search");
-    let mut given = Vec::new();
-    for asked in 0.. {
-        if notes.is_over() {
+    let mut reserved_at = Vec::new();
+    for attempt in 0.. {
+        if log.is_stopped() {
             break;
         }
-        // The token would lapse otherwise.
+        // A new search token, so that it does not expire.
         if let Err(error) = searching.search().await {
-            notes.violated(format!("a search before taking: {error}"));
+            log.violation(format!("search before a reservation: {error}"));
         }
-        let begun = Instant::now();
-        match searching.reserve(&ids[asked % ids.len()]).await {
+        let started = Instant::now();
+        match searching.reserve(&ids[attempt % ids.len()]).await {
             Ok(reserved) => {
-                given.push(Instant::now());
-                // So that there is always a seat to take.
+                reserved_at.push(Instant::now());
+                // Releases the seat, so that one is always open.
                 let _ = reserved.release().await;
             }
             Err(error) => {
-                let took = begun.elapsed();
-                notes.refusals.lock().expect("unpoisoned").push(took);
+                let took = started.elapsed();
+                log.rejections.lock().expect("unpoisoned").push(took);
                 if error.code() == Some(Code::FailedPrecondition) {
-                    // Full: what was not given back during the outage.
+                    // Full: seats that could not be released during the outage.
                 } else if error.code() != Some(Code::Unavailable) || error.retry_after().is_none() {
-                    notes.violated(format!("seats were refused in another way: {error}"));
-                } else if REFUSED_WITHIN < took {
-                    notes.violated(format!("seats were refused after {took:?}"));
+                    log.violation(format!("a reservation failed with an unexpected error: {error}"));
+                } else if REJECTED_WITHIN < took {
+                    log.violation(format!("a reservation was rejected after {took:?}"));
                 }
             }
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    given
+    reserved_at
 }
 
-/// One outage.
-async fn weather(name: &'static str, outage: Outage) {
-    let mut chapter = Chapter::begin(name).await;
-    let far = matches!(outage, Outage::CutOff(_));
-    let Some(cluster) = PostgresCluster::start_with_tcp_addresses(name, if far { FAR } else { "" }) else { return };
-    let database = cluster.create_database("fireteam").await;
-    let url = if far { format!("postgres://fireteam@{FAR}/fireteam") } else { database.url.clone() };
-    let fleet = Arc::new(Fleet::start(&url, SERVERS));
-    let notes = Arc::new(Notes::default());
+/// Runs one outage.
+async fn run_outage(name: &'static str, outage: Outage) {
+    let mut report = TestReport::start(name).await;
+    let is_remote = matches!(outage, Outage::DroppedPackets(_));
+    let Some(postgres) = PostgresCluster::start_with_tcp_addresses(name, if is_remote { REMOTE_ADDRESS } else { "" })
+    else {
+        return;
+    };
+    let database = postgres.create_database("fireteam").await;
+    let url = if is_remote { format!("postgres://fireteam@{REMOTE_ADDRESS}/fireteam") } else { database.url.clone() };
+    let cluster = Arc::new(Cluster::start(&url, SERVERS));
+    let log = Arc::new(OutageLog::default());
     let hosts: Vec<_> =
-        (0..HOSTS).map(|number| tokio::spawn(keep_alive(Arc::clone(&fleet), Arc::clone(&notes), number))).collect();
+        (0..HOSTS).map(|number| tokio::spawn(keep_alive(Arc::clone(&cluster), Arc::clone(&log), number))).collect();
     for at in 0..SERVERS {
-        crate::figures::until("all are shown", async || shown(&fleet, at).await.len() == HOSTS).await;
+        crate::report::until("all are shown", async || shown(&cluster, at).await.len() == HOSTS).await;
     }
-    let ids = shown(&fleet, 0).await;
-    let client = |at: usize| fleet.client(at, 0).expect("somebody is there").with_retry_policy(RetryPolicy::NEVER);
-    let lookers: Vec<_> = (0..SERVERS).map(|at| tokio::spawn(look(client(at), Arc::clone(&notes), at))).collect();
-    let takers: Vec<_> =
-        (0..SERVERS).map(|at| tokio::spawn(take(client(at), Arc::clone(&notes), at, ids.clone()))).collect();
+    let ids = shown(&cluster, 0).await;
+    let client = |at: usize| cluster.client(at, 0).expect("a server is running").with_retry_policy(RetryPolicy::NEVER);
+    let searchers: Vec<_> =
+        (0..SERVERS).map(|at| tokio::spawn(search_until_stopped(client(at), Arc::clone(&log), at))).collect();
+    let reservers: Vec<_> = (0..SERVERS)
+        .map(|at| tokio::spawn(reserve_until_stopped(client(at), Arc::clone(&log), at, ids.clone())))
+        .collect();
     tokio::time::sleep(Duration::from_secs(3)).await;
 
-    outage.begin(&cluster);
-    notes.was_out.store(true, Ordering::SeqCst);
-    notes.out.store(true, Ordering::SeqCst);
-    tokio::time::sleep(lasts()).await;
-    notes.out.store(false, Ordering::SeqCst);
-    outage.end(&cluster);
+    outage.begin(&postgres);
+    log.was_out.store(true, Ordering::SeqCst);
+    log.is_out.store(true, Ordering::SeqCst);
+    tokio::time::sleep(outage_duration()).await;
+    log.is_out.store(false, Ordering::SeqCst);
+    outage.end(&postgres);
     let back = Instant::now();
-    // As long again as an advertisement lives, and somewhat more: whoever was not written has gone by then.
+    // Another TTL and somewhat more: an advertisement whose heartbeat was not written has expired by then.
     tokio::time::sleep(Duration::from_millis(TIME_TO_LIVE_MS + 2_000)).await;
-    notes.over.store(true, Ordering::SeqCst);
+    log.stop.store(true, Ordering::SeqCst);
 
     let mut words = Vec::new();
     for host in hosts {
-        words.push(host.await.expect("it ends by itself"));
+        words.push(host.await.expect("the task ends"));
     }
-    for looker in lookers {
-        looker.await.expect("it ends by itself");
+    for searcher in searchers {
+        searcher.await.expect("the task ends");
     }
-    for (at, taker) in takers.into_iter().enumerate() {
-        let given = taker.await.expect("it ends by itself");
-        let healed = given.iter().find(|it| back <= **it).map(|it| it.duration_since(back));
-        match healed {
-            Some(healed) if healed <= HEALED_WITHIN => chapter.figure("well again ms", healed.as_millis()),
-            healed => chapter.violated(format!("server {at} was well again after {healed:?}")),
+    for (at, reserver) in reservers.into_iter().enumerate() {
+        let reserved_at = reserver.await.expect("the task ends");
+        let recovered = reserved_at.iter().find(|it| back <= **it).map(|it| it.duration_since(back));
+        match recovered {
+            Some(recovered) if recovered <= RECOVERED_WITHIN => {
+                report.record("recovered after ms", recovered.as_millis())
+            }
+            recovered => report.violation(format!("server {at} recovered after {recovered:?}")),
         }
     }
-    chapter.all_violated(missed(&database, &words).await);
-    let mut refusals = notes.refusals.lock().expect("unpoisoned").clone();
-    refusals.sort_unstable();
-    chapter.figure("refusals", refusals.len());
-    chapter.figure("slowest refusal ms", refusals.last().map_or(0, Duration::as_millis));
-    for (what, searches) in ["before", "in it"].into_iter().zip(&notes.searches) {
+    report.violations(lost_advertisements(&database, &words).await);
+    let mut rejections = log.rejections.lock().expect("unpoisoned").clone();
+    rejections.sort_unstable();
+    report.record("rejections", rejections.len());
+    report.record("slowest rejection ms", rejections.last().map_or(0, Duration::as_millis));
+    for (what, searches) in ["before", "during"].into_iter().zip(&log.searches) {
         let mut took = searches.lock().expect("unpoisoned").clone();
         took.sort_unstable();
         let p99 = percentile(&took, 0.99);
-        chapter.figure("searches", format!("{} {what}, p99 {:.1} ms", took.len(), p99.as_secs_f64() * 1e3));
-        if SEARCHED_WITHIN < p99 {
-            chapter.violated(format!("searches {what} took {p99:?}"));
+        report.record("searches", format!("{} {what}, p99 {:.1} ms", took.len(), p99.as_secs_f64() * 1e3));
+        if SEARCH_P99_MAX < p99 {
+            report.violation(format!("searches {what} took {p99:?}"));
         }
     }
-    let figures = [("stale", &notes.stale), ("beats", &notes.beats), ("pending", &notes.pending)];
-    for (figure, count) in figures {
-        chapter.figure(figure, count.load(Ordering::SeqCst));
-        assert!(0 < count.load(Ordering::SeqCst), "no {figure}: nothing was proved");
+    let counts = [("stale", &log.stale), ("heartbeats", &log.heartbeats), ("not yet durable", &log.not_yet_durable)];
+    for (name, count) in counts {
+        report.record(name, count.load(Ordering::SeqCst));
+        assert!(0 < count.load(Ordering::SeqCst), "no {name}: the test shows nothing");
     }
-    chapter.all_violated(notes.violations.lock().expect("unpoisoned").clone());
-    chapter.all_violated(crate::audit::differences(&fleet).await);
-    drop(fleet);
-    chapter.end();
+    report.violations(log.violations.lock().expect("unpoisoned").clone());
+    report.violations(crate::consistency::differences(&cluster).await);
+    drop(cluster);
+    report.finish();
 }
 
-/// The ids that a stranger is shown.
-async fn shown(fleet: &Fleet, at: usize) -> Vec<String> {
-    let client = fleet.client(at, 0).expect("somebody is there");
-    let found = client.search_session(1, party_session(&[("a stranger", 0.0)])).search().await.expect("a search");
+/// Ids of the search results of server `at`.
+async fn shown(cluster: &Cluster, at: usize) -> Vec<String> {
+    let client = cluster.client(at, 0).expect("a server is running");
+    let found = client.search_session(1, party_session(&[("observer", 0.0)])).search().await.expect("a search");
     found.candidates.into_iter().map(|it| it.advertisement_id).collect()
 }
 
-/// Sessions that were kept alive and are not in the tables as they were last published.
-async fn missed(database: &TestDatabase, words: &[(String, String)]) -> Vec<String> {
+/// Sessions with heartbeats whose rows are missing or differ from their last publication.
+async fn lost_advertisements(database: &TestDatabase, words: &[(String, String)]) -> Vec<String> {
     let mut connection = database.connect().await;
     let rows: Vec<(String, String)> = sqlx::query_as(
         "select replace(advertisement_id::text, '-', ''), convert_from(connect_data, 'UTF8') \
@@ -296,33 +304,33 @@ async fn missed(database: &TestDatabase, words: &[(String, String)]) -> Vec<Stri
     .fetch_all(&mut connection)
     .await
     .expect("advertisements");
-    let mut wrong = Vec::new();
+    let mut violations = Vec::new();
     for (id, word) in words {
         match rows.iter().find(|(stored, _)| stored == id) {
             Some((_, stored)) if stored == word => {}
-            Some((_, stored)) => wrong.push(format!("{id} is stored as `{stored}`, it was accepted as `{word}`")),
-            None => wrong.push(format!("{id} was kept alive and is gone ({word})")),
+            Some((_, stored)) => violations.push(format!("{id} is stored as `{stored}`, accepted as `{word}`")),
+            None => violations.push(format!("{id} received heartbeats and is missing ({word})")),
         }
     }
-    wrong
+    violations
 }
 
-/// R6: Postgres stands still, its connections open and silent.
+/// R6: Postgres is paused: its connections stay open and nothing is answered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_stands_still_is_weathered() {
-    weather("outage paused", Outage::Ordered("pause", "resume")).await;
+async fn outage_of_a_paused_postgres_is_survived() {
+    run_outage("outage, paused", Outage::PostgresCommand("pause", "resume")).await;
 }
 
-/// R6: the network between servers and Postgres drops every packet, and tells nobody.
+/// R6: the network between servers and Postgres silently drops every packet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_cannot_be_reached_is_weathered() {
-    if let Apart::Inside(network) = network("outages::a_store_that_cannot_be_reached_is_weathered").await {
-        weather("outage cut off", Outage::CutOff(network)).await;
+async fn outage_by_dropped_packets_is_survived() {
+    if let NetnsRun::Inside(network) = enter_netns("outages::outage_by_dropped_packets_is_survived").await {
+        run_outage("outage, packets dropped", Outage::DroppedPackets(network)).await;
     }
 }
 
-/// R7: Postgres is gone, and comes back by way of its recovery.
+/// R7: Postgres is stopped, and starts again with crash recovery.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_is_gone_is_weathered() {
-    weather("outage stopped", Outage::Ordered("halt", "start")).await;
+async fn outage_of_a_stopped_postgres_is_survived() {
+    run_outage("outage, stopped", Outage::PostgresCommand("halt", "start")).await;
 }

@@ -1,4 +1,4 @@
-//! Somebody in the middle who loses answers: between clients and a server, or between a server and Postgres.
+//! Proxies that lose messages: between clients and a server, or between a server and Postgres.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,87 +9,86 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
 
-/// What is done to the next commit that passes, once.
+/// Fault for the next commit that passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Loss {
-    /// It arrives, and its answer is lost.
-    Answer,
-    /// It is lost itself.
-    Commit,
-    /// Its sender is cut off at once; it arrives a moment later.
-    Late,
+pub(crate) enum CommitFault {
+    /// Forwards the commit and loses its answer.
+    LoseAnswer,
+    /// Loses the commit.
+    LoseCommit,
+    /// Closes the sender's connection at once, and forwards the commit a moment later.
+    DelayCommit,
 }
 
-/// How late a late commit is.
-const LATE: Duration = Duration::from_millis(150);
+/// Delay of a delayed commit.
+const DELAY: Duration = Duration::from_millis(150);
 
-/// A commit as the server sends it: a simple query of its own; and what it sends when it takes a transaction back.
+/// `commit` and `rollback` as the server sends them: each a simple query in a message of its own.
 pub(crate) const COMMIT: &[u8] = b"Q\0\0\0\x0bcommit\0";
 pub(crate) const ROLLBACK: &[u8] = b"Q\0\0\0\x0drollback\0";
 
-/// The begin of a transaction. What is executed outside of one is committed with it: a commit as well.
+/// `begin` as the server sends it. A statement outside a transaction commits itself, so it counts as a commit.
 const BEGIN: &[u8] = b"Q\0\0\0\x0abegin\0";
 
-/// How whatever is executed ends: execute, close, sync.
-const EXECUTED: &[u8] = b"E\0\0\0\x09\0\0\0\0\0C\0\0\0\x06P\0S\0\0\0\x04";
+/// Last bytes of each executed statement: execute, close, sync.
+const STATEMENT_END: &[u8] = b"E\0\0\0\x09\0\0\0\0\0C\0\0\0\x06P\0S\0\0\0\x04";
 
-/// What a connection that changes something calls itself.
-const CHANGES: &[u8] = b"fireteam adverts";
+/// Application name of connections that write.
+const WRITER_NAME: &[u8] = b"fireteam adverts";
 
-/// Stands between a server and Postgres.
+/// Proxy between a server and Postgres.
 pub(crate) struct StoreProxy {
-    next: Arc<Mutex<Option<Loss>>>,
+    next: Arc<Mutex<Option<CommitFault>>>,
     lost: Arc<AtomicUsize>,
-    silence: watch::Sender<Silence>,
+    hang: watch::Sender<Hang>,
     folder: tempfile::TempDir,
 }
 
-/// Where Postgres is, behind a proxy.
+/// Address of the Postgres behind a proxy.
 #[derive(Clone, Debug)]
-pub(crate) enum Behind {
-    /// In this folder, by its socket.
-    Folder(PathBuf),
-    /// At this address.
-    Address(&'static str),
+pub(crate) enum PostgresAddress {
+    /// Socket in this folder.
+    Socket(PathBuf),
+    /// TCP address.
+    Tcp(&'static str),
 }
 
-/// Postgres' socket, in whichever folder, and its port.
+/// Name of the Postgres socket in its folder, and its port.
 const SOCKET: &str = ".s.PGSQL.5432";
 const PORT: u16 = 5432;
 
-/// When nothing passes any more.
+/// When the proxy stops forwarding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Silence {
+enum Hang {
     /// Never.
-    No,
-    /// From the next time on that this is said.
-    At(&'static [u8]),
+    Never,
+    /// From the next message that ends with these bytes.
+    AtNext(&'static [u8]),
     /// Now.
     Now,
 }
 
 impl StoreProxy {
-    /// On a socket in a folder of its own.
-    pub(crate) fn listen(behind: Behind) -> Self {
+    /// Listens on a socket in a temporary folder.
+    pub(crate) fn listen(postgres: PostgresAddress) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let listener = UnixListener::bind(folder.path().join(SOCKET)).expect("a socket");
-        let proxy =
-            Self { next: Arc::default(), lost: Arc::default(), silence: watch::Sender::new(Silence::No), folder };
-        let silence = proxy.silence.clone();
+        let proxy = Self { next: Arc::default(), lost: Arc::default(), hang: watch::Sender::new(Hang::Never), folder };
+        let hang = proxy.hang.clone();
         let (next, lost) = (Arc::clone(&proxy.next), Arc::clone(&proxy.lost));
         tokio::spawn(async move {
             while let Ok((near, _)) = listener.accept().await {
-                let (next, lost, silence) = (Arc::clone(&next), Arc::clone(&lost), silence.clone());
-                let behind = behind.clone();
+                let (next, lost, hang) = (Arc::clone(&next), Arc::clone(&lost), hang.clone());
+                let postgres = postgres.clone();
                 tokio::spawn(async move {
-                    match behind {
-                        Behind::Folder(folder) => {
+                    match postgres {
+                        PostgresAddress::Socket(folder) => {
                             let Ok(far) = UnixStream::connect(folder.join(SOCKET)).await else { return };
-                            pass(near, far, next, lost, silence).await;
+                            forward_connection(near, far, next, lost, hang).await;
                         }
-                        Behind::Address(address) => {
+                        PostgresAddress::Tcp(address) => {
                             let Ok(far) = TcpStream::connect((address, PORT)).await else { return };
-                            pass(near, far, next, lost, silence).await;
+                            forward_connection(near, far, next, lost, hang).await;
                         }
                     }
                 });
@@ -98,87 +97,88 @@ impl StoreProxy {
         proxy
     }
 
-    /// Where the database `name` is for whoever goes through here.
+    /// URL of the database `name` through this proxy.
     pub(crate) fn url(&self, name: &str) -> String {
         format!("postgres:///{name}?host={}&user=fireteam", self.folder.path().display())
     }
 
-    /// Arms it.
-    pub(crate) fn lose_next(&self, loss: Loss) {
-        *self.next.lock().expect("unpoisoned") = Some(loss);
+    /// Applies the fault to the next commit.
+    pub(crate) fn inject_next(&self, fault: CommitFault) {
+        *self.next.lock().expect("unpoisoned") = Some(fault);
     }
 
-    /// From the next `word` on nothing passes, and nobody is told; nor on any new connection.
-    pub(crate) fn fall_silent_at(&self, word: &'static [u8]) {
-        self.silence.send_replace(Silence::At(word));
+    /// Stops forwarding from the next `pattern` on, on all connections, without closing any.
+    pub(crate) fn hang_at(&self, pattern: &'static [u8]) {
+        self.hang.send_replace(Hang::AtNext(pattern));
     }
 
-    /// Everything passes again, also what was said meanwhile.
-    pub(crate) fn speak(&self) {
-        self.silence.send_replace(Silence::No);
+    /// Forwards again, including messages that were held back.
+    pub(crate) fn resume(&self) {
+        self.hang.send_replace(Hang::Never);
     }
 
-    /// Disarms it; whether nothing had been lost yet.
+    /// Removes the pending fault; true if no commit had passed since.
     pub(crate) fn disarm(&self) -> bool {
         self.next.lock().expect("unpoisoned").take().is_some()
     }
 
-    /// Commits that something was done to.
+    /// Number of commits with an injected fault.
     pub(crate) fn lost(&self) -> usize {
         self.lost.load(Ordering::SeqCst)
     }
 }
 
-/// One connection, until either side ends it or something is lost.
-async fn pass(
+/// Forwards one connection until either side closes it or a fault is injected.
+async fn forward_connection(
     near: UnixStream,
     far: impl AsyncRead + AsyncWrite + Send + 'static,
-    next: Arc<Mutex<Option<Loss>>>,
+    next: Arc<Mutex<Option<CommitFault>>>,
     lost: Arc<AtomicUsize>,
-    silence: watch::Sender<Silence>,
+    hang: watch::Sender<Hang>,
 ) {
     let (mut near_in, mut near_out) = near.into_split();
     let (mut far_in, mut far_out) = tokio::io::split(far);
     let answers = tokio::spawn(async move { tokio::io::copy(&mut far_in, &mut near_out).await.map(drop) });
     let mut buffer = vec![0; 64 * 1024];
-    let (mut changes, mut begun) = (false, false);
+    let (mut is_writer, mut in_transaction) = (false, false);
     while let Ok(count @ 1..) = near_in.read(&mut buffer).await {
-        let said = &buffer[..count];
-        silence.send_if_modified(|silence| match *silence {
-            Silence::At(word) if said.ends_with(word) => {
-                *silence = Silence::Now;
+        let bytes = &buffer[..count];
+        hang.send_if_modified(|hang| match *hang {
+            Hang::AtNext(pattern) if bytes.ends_with(pattern) => {
+                *hang = Hang::Now;
                 true
             }
-            Silence::At(_) | Silence::No | Silence::Now => false,
+            Hang::AtNext(_) | Hang::Never | Hang::Now => false,
         });
-        if silence.subscribe().wait_for(|silence| *silence != Silence::Now).await.is_err() {
+        if hang.subscribe().wait_for(|hang| *hang != Hang::Now).await.is_err() {
             return;
         }
-        changes |= said.windows(CHANGES.len()).any(|word| word == CHANGES);
-        begun = (begun || said.ends_with(BEGIN)) && ![COMMIT, ROLLBACK].iter().any(|word| said.ends_with(word));
-        let commits = said.ends_with(COMMIT) || (changes && !begun && said.ends_with(EXECUTED));
-        let loss = commits.then(|| next.lock().expect("unpoisoned").take()).flatten();
-        let Some(loss) = loss else {
-            if far_out.write_all(said).await.is_err() {
+        is_writer |= bytes.windows(WRITER_NAME.len()).any(|pattern| pattern == WRITER_NAME);
+        in_transaction = (in_transaction || bytes.ends_with(BEGIN))
+            && ![COMMIT, ROLLBACK].iter().any(|pattern| bytes.ends_with(pattern));
+        let commits = bytes.ends_with(COMMIT) || (is_writer && !in_transaction && bytes.ends_with(STATEMENT_END));
+        let fault = commits.then(|| next.lock().expect("unpoisoned").take()).flatten();
+        let Some(fault) = fault else {
+            if far_out.write_all(bytes).await.is_err() {
                 break;
             }
             continue;
         };
         lost.fetch_add(1, Ordering::SeqCst);
-        // Nothing comes back from here on; with its half gone and the other half dropped, the sender is cut off.
+        // No answer is forwarded from here on. When both halves are dropped, the sender's connection is closed.
         answers.abort();
         let _ = answers.await;
-        match loss {
-            Loss::Commit => {}
-            Loss::Answer => {
-                let _ = far_out.write_all(said).await;
-                // Postgres reads what has been sent before it notices that nobody is there any more.
+        match fault {
+            CommitFault::LoseCommit => {}
+            CommitFault::LoseAnswer => {
+                let _ = far_out.write_all(bytes).await;
+                // Postgres reads all that has been sent before it notices the closed connection.
                 let _ = far_out.shutdown().await;
             }
-            Loss::Late => {
+            CommitFault::DelayCommit => {
                 drop(near_in);
-                tokio::time::sleep(LATE).await;
-                let _ = far_out.write_all(said).await;
+                tokio::time::sleep(DELAY).await;
+                let _ = far_out.write_all(bytes).await;
                 let _ = far_out.shutdown().await;
             }
         }
@@ -187,7 +187,7 @@ async fn pass(
     answers.abort();
 }
 
-/// Stands between clients and a server, and loses the answer to each connection's last call.
+/// Proxy between clients and a server that loses the answer to the last call of each connection.
 pub(crate) struct ClientProxy {
     pub(crate) address: String,
     armed: watch::Sender<bool>,
@@ -195,7 +195,7 @@ pub(crate) struct ClientProxy {
 }
 
 impl ClientProxy {
-    /// On a port of its own, before `server`.
+    /// Listens on a free port in front of `server`.
     pub(crate) async fn listen(server: String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address").to_string();
@@ -211,18 +211,18 @@ impl ClientProxy {
                 tokio::spawn(async move {
                     let (near_in, near_out) = near.into_split();
                     let (far_in, far_out) = far.into_split();
-                    let asking = tokio::spawn(forward(near_in, far_out));
-                    if answers(far_in, near_out, &is_armed).await {
+                    let requests = tokio::spawn(forward(near_in, far_out));
+                    if forward_answers(far_in, near_out, &is_armed).await {
                         lost.fetch_add(1, Ordering::SeqCst);
                     }
-                    asking.abort();
+                    requests.abort();
                 });
             }
         });
         proxy
     }
 
-    /// Whether answers are lost from now on.
+    /// Sets whether answers are lost from now on.
     pub(crate) fn arm(&self, armed: bool) {
         self.armed.send_replace(armed);
     }
@@ -232,8 +232,8 @@ async fn forward(mut from: impl AsyncRead + Unpin, mut to: impl AsyncWrite + Unp
     let _ = tokio::io::copy(&mut from, &mut to).await;
 }
 
-/// Passes frames on to the client. Once armed, the first one that begins an answer is lost and everything ends: `true`.
-async fn answers(
+/// Forwards frames to the client. Once armed, it drops the first frame that begins an answer, and returns `true`.
+async fn forward_answers(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     armed: &watch::Receiver<bool>,

@@ -1,4 +1,4 @@
-//! R1: many clients fight for few seats at four servers, of which some are killed and some stand still all the time.
+//! R1: many clients compete for few seats at four servers, of which some are being killed or paused at any time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -6,149 +6,151 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::figures::{Chapter, Dice, scale};
-use crate::fleet::Fleet;
-use crate::history::{History, Outcome};
-use crate::rival::Rival;
+use crate::cluster::Cluster;
+use crate::history::{CallOutcome, History};
+use crate::load_client::LoadClient;
+use crate::report::{TestReport, TestRng, scale};
 use crate::support::database::{TestDatabase, create_test_database};
-use crate::tables::{Tables, crowded};
+use crate::table_checks::{Tables, overfull_sessions};
 
 const SERVERS: usize = 4;
 const CLIENTS: usize = 64;
 
-/// What is aimed at, and what it may take: the slower of two machines gets fewer, and says how many.
+/// Target number of kills, and the time limit: a slow machine reaches fewer kills, and reports the number.
 const KILLS: usize = 1_000;
-const WITHIN: Duration = Duration::from_secs(80);
+const TIME_MAX: Duration = Duration::from_secs(80);
 
-/// The database gives up what a dead server left behind well within this.
-const QUIET_WITHIN: Duration = Duration::from_secs(15);
+/// Time for the database to roll back transactions of killed servers; far more than it needs.
+const ROLLED_BACK_WITHIN: Duration = Duration::from_secs(15);
 
-/// Acknowledged calls a second before the first fault; with fewer the chapter would prove nothing.
+/// Required acknowledged calls per second before the first fault, so that the test has enough load to show a violation.
 const TRAFFIC_MIN: f64 = 50.0;
 
-/// The share of faults that are pauses.
-const PAUSES: f64 = 1.0 / 6.0;
+/// Share of the faults that are pauses.
+const PAUSE_SHARE: f64 = 1.0 / 6.0;
 
-/// What has been done to servers so far.
+/// Faults so far.
 #[derive(Default)]
 pub(crate) struct Faults {
     pub(crate) kills: AtomicUsize,
     pub(crate) pauses: AtomicUsize,
-    pub(crate) over: AtomicBool,
+    pub(crate) stop: AtomicBool,
 }
 
-/// Kills, pauses and starts the server at `at` until it is over; leaves one that serves. Blocking.
-pub(crate) fn torment(fleet: &Fleet, at: usize, dice: &Dice, faults: &Faults) {
-    while !faults.over.load(Ordering::SeqCst) {
-        std::thread::sleep(Duration::from_millis(dice.below(150) as u64));
-        if dice.chance(PAUSES) {
-            fleet.with(at, |server| server.signal("STOP"));
-            // Mostly shorter than what anybody waits for; some longer than that.
-            let ms = if dice.chance(0.05) { 3_000 } else { 20 + dice.below(180) };
+/// Kills, pauses and starts the server at `at` until stopped. It runs when this returns. Blocking.
+pub(crate) fn inject_faults(cluster: &Cluster, at: usize, rng: &TestRng, faults: &Faults) {
+    while !faults.stop.load(Ordering::SeqCst) {
+        std::thread::sleep(Duration::from_millis(rng.below(150) as u64));
+        if rng.chance(PAUSE_SHARE) {
+            cluster.with(at, |server| server.signal("STOP"));
+            // Mostly shorter than any timeout, sometimes longer.
+            let ms = if rng.chance(0.05) { 3_000 } else { 20 + rng.below(180) };
             std::thread::sleep(Duration::from_millis(ms as u64));
-            fleet.with(at, |server| server.signal("CONT"));
+            cluster.with(at, |server| server.signal("CONT"));
             faults.pauses.fetch_add(1, Ordering::SeqCst);
         } else {
-            fleet.kill(at);
+            cluster.kill(at);
             faults.kills.fetch_add(1, Ordering::SeqCst);
-            fleet.fill(at, None, &[]);
+            cluster.fill(at, None, &[]);
         }
     }
 }
 
-/// R1: nobody sits where another sits, nobody's seat is lost, nothing is half done.
+/// R1: no seat is taken twice, no acknowledged reservation is lost, and no change is partially stored.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn seats_are_taken_once_whoever_dies() {
-    // In rounds, so that none takes longer than a hold or an advertisement lasts.
+async fn seats_are_taken_once_when_servers_are_killed() {
+    // Several rounds, so that each is shorter than the reservation and advertisement TTLs.
     let rounds = scale().ceil();
     for round in 0..rounds as u64 {
-        fight(round, scale() / rounds).await;
+        run_round(round, scale() / rounds).await;
     }
 }
 
-/// One round, which is this much of the short form.
-async fn fight(round: u64, share: f64) {
-    let mut chapter = Chapter::begin("seats").await;
-    let Some(database) = create_test_database("seats_are_taken_once_whoever_dies").await else { return };
-    let fleet = Arc::new(Fleet::start(&database.url, SERVERS));
-    let (history, faults) = (History::begin(), Arc::new(Faults::default()));
+/// One round, with `share` of the kills and of the time limit.
+async fn run_round(round: u64, share: f64) {
+    let mut report = TestReport::start("seats").await;
+    let Some(database) = create_test_database("seats_are_taken_once_when_servers_are_killed").await else { return };
+    let cluster = Arc::new(Cluster::start(&database.url, SERVERS));
+    let (history, faults) = (History::start(), Arc::new(Faults::default()));
     let clients: Vec<_> = (0..CLIENTS)
         .map(|number| {
-            let dice = chapter.dice(round * 10_000 + number as u64);
-            let mut rival = Rival::new(number, Arc::clone(&fleet), history.clone(), dice);
+            let rng = report.rng(round * 10_000 + number as u64);
+            let mut load_client = LoadClient::new(number, Arc::clone(&cluster), history.clone(), rng);
             let faults = Arc::clone(&faults);
             tokio::spawn(async move {
-                while !faults.over.load(Ordering::SeqCst) {
-                    rival.act().await;
+                while !faults.stop.load(Ordering::SeqCst) {
+                    load_client.step().await;
                 }
             })
         })
         .collect();
 
-    demand_traffic(&mut chapter, &history).await;
+    require_traffic(&mut report, &history).await;
 
-    let begun = Instant::now();
-    let (kills, within) = ((KILLS as f64 * share) as usize, WITHIN.mul_f64(share));
-    let tormentors: Vec<_> = (0..SERVERS)
+    let started = Instant::now();
+    let (kills, time_max) = ((KILLS as f64 * share) as usize, TIME_MAX.mul_f64(share));
+    let fault_tasks: Vec<_> = (0..SERVERS)
         .map(|at| {
-            let (fleet, faults, dice) =
-                (Arc::clone(&fleet), Arc::clone(&faults), chapter.dice(round * 10_000 + 1_000 + at as u64));
-            tokio::task::spawn_blocking(move || torment(&fleet, at, &dice, &faults))
+            let (cluster, faults, rng) =
+                (Arc::clone(&cluster), Arc::clone(&faults), report.rng(round * 10_000 + 1_000 + at as u64));
+            tokio::task::spawn_blocking(move || inject_faults(&cluster, at, &rng, &faults))
         })
         .collect();
-    while faults.kills.load(Ordering::SeqCst) < kills && begun.elapsed() < within {
+    while faults.kills.load(Ordering::SeqCst) < kills && started.elapsed() < time_max {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    faults.over.store(true, Ordering::SeqCst);
-    for task in tormentors.into_iter().chain(clients) {
-        task.await.expect("it ends by itself");
+    faults.stop.store(true, Ordering::SeqCst);
+    for task in fault_tasks.into_iter().chain(clients) {
+        task.await.expect("the task ends");
     }
 
-    let took = begun.elapsed();
-    chapter.figure("seconds", format!("{:.0}", took.as_secs_f64()));
-    chapter.figure("kills", faults.kills.load(Ordering::SeqCst));
-    chapter.figure("pauses", faults.pauses.load(Ordering::SeqCst));
-    check(&mut chapter, &database, &fleet, &history, "seats").await;
-    chapter.end();
+    let took = started.elapsed();
+    report.record("seconds", format!("{:.0}", took.as_secs_f64()));
+    report.record("kills", faults.kills.load(Ordering::SeqCst));
+    report.record("pauses", faults.pauses.load(Ordering::SeqCst));
+    check(&mut report, &database, &cluster, &history, "seats").await;
+    report.finish();
 }
 
-/// Waits a moment, in which enough must be acknowledged.
-pub(crate) async fn demand_traffic(chapter: &mut Chapter, history: &History) {
+/// Waits two seconds and requires enough acknowledged calls in that time.
+pub(crate) async fn require_traffic(report: &mut TestReport, history: &History) {
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let traffic = history.count(Outcome::Done) as f64 / history.now().as_secs_f64();
+    let traffic = history.count(CallOutcome::Succeeded) as f64 / history.now().as_secs_f64();
     assert!(TRAFFIC_MIN <= traffic, "{traffic:.0} calls a second: too few to prove anything");
-    chapter.figure("calls/s before", format!("{traffic:.0}"));
+    report.record("calls/s before", format!("{traffic:.0}"));
 }
 
-/// Holds everything against everything.
+/// Compares history, tables and servers.
 pub(crate) async fn check(
-    chapter: &mut Chapter,
+    report: &mut TestReport,
     database: &TestDatabase,
-    fleet: &Fleet,
+    cluster: &Cluster,
     history: &History,
     name: &str,
 ) {
-    for (word, outcome) in [("ok", Outcome::Done), ("fail", Outcome::Refused), ("unknown", Outcome::Unknown)] {
-        chapter.figure(word, history.count(outcome));
+    for (word, outcome) in
+        [("ok", CallOutcome::Succeeded), ("fail", CallOutcome::Rejected), ("unknown", CallOutcome::Unknown)]
+    {
+        report.record(word, history.count(outcome));
     }
     println!("{name}: history in {}", history.save(name).display());
-    chapter.all_violated(quiet(database).await);
+    report.violations(wait_for_open_transactions(database).await);
     let tables = Tables::read(database).await;
-    chapter.figure("sessions", tables.standing());
-    chapter.figure("seats taken", tables.taken());
-    chapter.all_violated(tables.contradictions());
-    chapter.all_violated(tables.broken_promises(history));
-    chapter.all_violated(crowded(history));
-    if !chapter.is_enough() {
-        chapter.all_violated(tables.pictures(fleet).await);
-        chapter.all_violated(crate::audit::differences(fleet).await);
+    report.record("sessions", tables.advertised());
+    report.record("seats taken", tables.taken());
+    report.violations(tables.inconsistencies());
+    report.violations(tables.lost_acknowledgements(history));
+    report.violations(overfull_sessions(history));
+    if !report.has_detected_fault() {
+        report.violations(tables.index_differences(cluster).await);
+        report.violations(crate::consistency::differences(cluster).await);
     }
 }
 
-/// Waits until no transaction runs any more: what a server left behind when it died is then done or undone.
-async fn quiet(database: &TestDatabase) -> Vec<String> {
+/// Waits until no transaction runs: those of killed servers are then committed or rolled back.
+async fn wait_for_open_transactions(database: &TestDatabase) -> Vec<String> {
     let mut connection = database.connect().await;
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         let running: Vec<String> = sqlx::query_scalar(
             "select 'left open: ' || application_name || ' after: ' || left(query, 80) from pg_stat_activity \
@@ -157,7 +159,7 @@ async fn quiet(database: &TestDatabase) -> Vec<String> {
         .fetch_all(&mut connection)
         .await
         .expect("an answer");
-        if running.is_empty() || QUIET_WITHIN < begun.elapsed() {
+        if running.is_empty() || ROLLED_BACK_WITHIN < started.elapsed() {
             return running;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;

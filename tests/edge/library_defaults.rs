@@ -1,4 +1,4 @@
-//! The same library with its own settings, as a process to attack: it must fare worse, or the attacks prove nothing.
+//! A server of the same library with its default settings, as a target: the attacks must harm it, otherwise they prove nothing.
 
 use std::io::Read;
 use std::process::Command;
@@ -8,34 +8,34 @@ use tonic::transport::{Identity, Server, ServerTlsConfig};
 use tonic_health::ServingStatus;
 use tonic_health::pb::HealthCheckRequest;
 
+use crate::server_under_attack::ServerUnderAttack;
 use crate::support::certs::{CertificateAuthority, write_server_certificate};
-use crate::victim::Victim;
 
-/// Set in the process that is to serve.
-const SERVES: &str = "EDGE_SERVES_WITH_DEFAULTS";
+/// Variable set in the server process.
+const RUN_SERVER: &str = "EDGE_RUN_DEFAULT_SERVER";
 
-/// Starts one in a process of its own.
-pub(crate) fn start(with_tls: bool) -> Victim {
+/// Starts such a server in a process of its own.
+pub(crate) fn start(with_tls: bool) -> ServerUnderAttack {
     let folder = tempfile::tempdir().unwrap();
-    let authority = with_tls.then(|| CertificateAuthority::new("house"));
+    let authority = with_tls.then(|| CertificateAuthority::new("test CA"));
     if let Some(authority) = &authority {
         write_server_certificate(folder.path(), &authority.server_certificate());
     }
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "defaults::a_server_with_defaults_serves", "--nocapture"]);
-    command.current_dir(folder.path()).env(SERVES, "1");
-    Victim::spawn(command, authority, Some(folder))
+    command.args(["--exact", "library_defaults::library_default_server_serves", "--nocapture"]);
+    command.current_dir(folder.path()).env(RUN_SERVER, "1");
+    ServerUnderAttack::spawn(command, authority, Some(folder))
 }
 
-/// In the test itself, one is started and asked; in the process that this starts, it is the server.
+/// The test starts a server and calls it; in that process the same function is the server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_with_defaults_serves() {
-    if std::env::var_os(SERVES).is_none() {
-        let victim = start(false);
-        victim.client().await.check(HealthCheckRequest::default()).await.unwrap();
+async fn library_default_server_serves() {
+    if std::env::var_os(RUN_SERVER).is_none() {
+        let server = start(false);
+        server.client().await.check(HealthCheckRequest::default()).await.unwrap();
         return;
     }
-    // Whoever started this holds the other end, and lets go of it when he ends, whichever way.
+    // The parent holds the other end of standard input, which closes when the parent ends in any way.
     let orphaned = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
     tokio::select! {
         () = serve() => {}

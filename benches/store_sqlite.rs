@@ -1,8 +1,8 @@
-//! What the store's own work costs on top of what the database can do: goals PD1, PD3, PD5 and PD6 on SQLite; and START, a
-//! whole server from its start to its first healthy answer.
+//! Cost of the SQLite store beyond that of SQLite: goals PD1, PD3, PD5 and PD6; and START, a whole server from its start to
+//! its first healthy answer.
 //!
-//! PD4, sqlx against rusqlite, cannot be built in one tree (both want to be the one that links SQLite);
-//! docs/BENCHMARKS.md has it from a crate of its own.
+//! PD4, sqlx compared with rusqlite, cannot be built in one tree, because both link SQLite; docs/BENCHMARKS.md has it from a
+//! crate of its own.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,12 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor};
 use tokio_stream::StreamExt;
 
-use crate::durable::{
-    BATCH, Bare, COMMITS, MUCH_LATER, ROUNDS, Row, STORED, body, compare, fill, heartbeats, id, keys, publishing, puts,
-    rate, starting, timed,
-};
 use crate::harness::{clock, median};
-use crate::population::Dice;
+use crate::population::SplitMix64;
+use crate::store_common::{
+    BATCH, BareDatabase, COMMITS, FAR_EXPIRY_MS, ROUNDS, Row, STORED, body, compare, fill, id, keys,
+    measure_heartbeats, measure_publish, measure_start, publications, rate, timed,
+};
 
 pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
     if !["PD1", "PD3", "PD5", "PD6", "PAGE", "START"].iter().any(|goal| wanted(goal)) {
@@ -32,33 +32,33 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
     let path = folder.path().join("store.db");
     runtime.block_on(async {
         let store = SqliteStore::open(&path).await.expect("a store");
-        let mut dice = Dice(1);
+        let mut rng = SplitMix64(1);
         fill(&store, STORED).await;
         store.checkpoint().await.expect("a settled log");
-        let mut raw = Raw::copy_of(folder.path()).await;
+        let mut raw = BareConnection::copy_of(folder.path()).await;
         if wanted("PD1") || wanted("PD3") {
             let settled = async || store.checkpoint().await.expect("a settled log");
-            let rows = publishing(["PD1", "PD3"], &store, settled, &mut raw, &mut dice).await;
+            let rows = measure_publish(["PD1", "PD3"], &store, settled, &mut raw, &mut rng).await;
             rows.iter().for_each(Row::print);
         }
         if wanted("PD5") {
-            heartbeats("PD5", &store, &mut dice).await.print();
+            measure_heartbeats("PD5", &store, &mut rng).await.print();
         }
         if wanted("PD6") {
-            loading(&store, &mut raw).await.print();
+            measure_load(&store, &mut raw).await.print();
         }
     });
     if wanted("PAGE") {
-        runtime.block_on(pages(folder.path(), &mut Dice(2))).print();
+        runtime.block_on(measure_page_size(folder.path(), &mut SplitMix64(2))).print();
     }
     if wanted("START") {
         let store = format!("sqlite:{}", path.display());
-        starting("START", STORED, &["--store", &store], Duration::from_secs(1)).print();
+        measure_start("START", STORED, &["--store", &store], Duration::from_secs(1)).print();
     }
 }
 
-/// Pages of 1024 bytes, which the store makes, against pages of 4096: upserts in turns.
-async fn pages(folder: &Path, dice: &mut Dice) -> Row {
+/// PAGE: publications with pages of 1024 bytes, the store's default, compared with pages of 4096.
+async fn measure_page_size(folder: &Path, rng: &mut SplitMix64) -> Row {
     let path = folder.join("large.db");
     let options = SqliteConnectOptions::new().filename(&path).create_if_missing(true).page_size(4_096);
     let mut large = options.connect().await.expect("a connection");
@@ -68,13 +68,13 @@ async fn pages(folder: &Path, dice: &mut Dice) -> Row {
     let large = SqliteStore::open(&path).await.expect("a store");
     fill(&small, STORED).await;
     fill(&large, STORED).await;
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let (mut subject, mut reference) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS as u64 {
-        for (store, rates) in [(&small, &mut ours), (&large, &mut theirs)] {
+        for (store, rates) in [(&small, &mut subject), (&large, &mut reference)] {
             store.checkpoint().await.expect("a settled log");
             let mut time = Duration::ZERO;
             for _ in 0..COMMITS {
-                let batch = puts(&keys(dice), round);
+                let batch = publications(&keys(rng), round);
                 time += timed(async { store.commit(&batch).await.expect("a commit") }).await;
             }
             time += timed(async { store.checkpoint().await.expect("a settled log") }).await;
@@ -89,32 +89,32 @@ async fn pages(folder: &Path, dice: &mut Dice) -> Row {
                 / timed(async { large.load_advertisements(UnixMs(1)).await.expect("a load") }).await.as_secs_f64(),
         );
     }
-    let mut row = compare("PAGE", "upserts/s, pages of 1024", &ours, "upserts/s, pages of 4096", &theirs);
+    let mut row = compare("PAGE", "upserts/s, pages of 1024", &subject, "upserts/s, pages of 4096", &reference);
     row.reference.push_str(&format!("; load takes {:.2} as long with 1024", median(load)));
     row
 }
 
-/// PD6, without the index: reading and decoding everything against a bare select of the same columns.
-async fn loading(store: &SqliteStore, raw: &mut Raw) -> Row {
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+/// PD6, without the index: reading and decoding all rows, compared with a bare select of the same columns.
+async fn measure_load(store: &SqliteStore, raw: &mut BareConnection) -> Row {
+    let (mut subject, mut reference) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let mut loaded = Vec::new();
         let took = timed(async { loaded = store.load_advertisements(UnixMs(1)).await.expect("a load") }).await;
         assert_eq!(loaded.len(), STORED as usize);
-        ours.push(took.as_secs_f64() * 1e3);
-        theirs.push(timed(raw.read_all()).await.as_secs_f64() * 1e3);
+        subject.push(took.as_secs_f64() * 1e3);
+        reference.push(timed(raw.read_all()).await.as_secs_f64() * 1e3);
     }
-    compare("PD6", "ms to load 100,000", &ours, "ms for a bare select", &theirs)
+    compare("PD6", "ms to load 100,000", &subject, "ms for a bare select", &reference)
 }
 
 /// The database without the store: the same file format, the same settings, the same statement.
-struct Raw {
+struct BareConnection {
     connection: SqliteConnection,
-    /// What is written to find out how long a flush takes.
+    /// File that is written to measure a flush.
     flushed: std::fs::File,
 }
 
-impl Bare for Raw {
+impl BareDatabase for BareConnection {
     async fn publish(&mut self, keys: &[u64], round: u64) -> Duration {
         let rows: Vec<Publication> = keys.iter().map(|k| Publication::of(*k, round)).collect();
         timed(self.write(&rows)).await
@@ -122,9 +122,9 @@ impl Bare for Raw {
 
     async fn flush(&mut self) -> Duration {
         self.flushed.write_all(&[1; 8_192]).expect("room");
-        let began = clock();
+        let started = clock();
         self.flushed.sync_data().expect("a flush");
-        began.elapsed()
+        started.elapsed()
     }
 }
 
@@ -139,12 +139,12 @@ struct Publication {
 
 impl Publication {
     fn of(k: u64, round: u64) -> Self {
-        let expires_ms = (MUCH_LATER + round) as i64;
+        let expires_ms = (FAR_EXPIRY_MS + round) as i64;
         Self { id: *id(k).as_bytes(), expires_ms, body: body(k, round), connect_data: vec![7; 40], checksum: k as i64 }
     }
 }
 
-impl Raw {
+impl BareConnection {
     /// A copy of the store's file, so that both write to rows of the same shape.
     async fn copy_of(folder: &Path) -> Self {
         let (from, to): (PathBuf, PathBuf) = (folder.join("store.db"), folder.join("raw.db"));

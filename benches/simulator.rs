@@ -1,5 +1,4 @@
-//! Goals PM: how quickly a world goes by: players for each second of the wall's clock, and how much of that is the
-//! passes' own.
+//! Goals PM: speed of the simulator in players per second of wall-clock time, and the share of the passes in it.
 
 use fireteam::domain::queue::pass;
 use fireteam::domain::ruleset::Ruleset;
@@ -9,13 +8,13 @@ use fireteam::sim::world::{SimWorld, build_city_map};
 
 use crate::harness::{clock, report};
 
-/// Worlds of each ruleset, one seed each.
+/// Simulated worlds of each ruleset, each with a seed of its own.
 const SEEDS: u64 = 3;
 
-/// Players that go by in a second at least (PM1).
+/// Required players per second (PM1).
 const PLAYERS_A_SECOND: f64 = 1_000.0;
 
-/// The five systems.
+/// The five shipped rulesets.
 const SYSTEMS: [&str; 5] = [
     "rulesets/challenge_5v5.xml",
     "rulesets/comprl_ladder.xml",
@@ -28,9 +27,9 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
     if !wanted("PM1") && !wanted("PM2") {
         return;
     }
-    let rulesets = bundled::load_bundled().expect("the bundled rulesets are sound");
+    let rulesets = bundled::load_bundled().expect("the bundled rulesets are valid");
     for (scenario, hours) in [("normal", 2.0), ("launch_day", 1.0)] {
-        // Everything counts, so that all who come are counted.
+        // Without a warm-up, so that all players are counted.
         let scenario = Scenario { hours, warm_up_minutes: 0.0, ..Scenario::bundled(scenario).expect("it ships") };
         for (path, ruleset) in rulesets.iter().filter(|(path, _)| SYSTEMS.iter().any(|name| path.ends_with(name))) {
             let name = path.file_stem().unwrap_or_default().to_string_lossy();

@@ -1,7 +1,7 @@
-//! What the goals of both databases share: the rows that are stored, subject and bare database by turns, and a whole
-//! server's start.
+//! Parts that the store goals share: stored rows, alternating rounds of the store and a bare database, and the start of a
+//! whole server.
 //!
-//! Disks here are fast one minute and slow the next, so only ratios within one run mean anything.
+//! Disk speed varies from minute to minute, so only ratios within one run are meaningful.
 
 use std::future::Future;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -17,36 +17,38 @@ use fireteam::domain::session::{Player, RegionLatency, Session};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::{AdvertWrite, Store};
 
+use crate::goals::describe;
 use crate::harness::{clock, machine, median};
-use crate::population::Dice;
+use crate::population::SplitMix64;
 
-/// Advertisements in the store while it is measured.
+/// Advertisements in the store during a measurement.
 pub(super) const STORED: u64 = 100_000;
-/// Changes in one commit, as group commit makes it.
+/// Changes in one commit, as in a batch of the writer.
 pub(super) const BATCH: u64 = 1_000;
-/// Rounds of subject and reference in turns.
+/// Alternating rounds of subject and reference.
 pub(super) const ROUNDS: usize = 7;
-/// Commits in one round of each.
+/// Commits of each side in one round.
 pub(super) const COMMITS: u64 = 20;
 
 /// One comparison.
 pub(super) struct Row {
     pub(super) goal: &'static str,
-    /// What was measured, and its median, with a unit.
+    /// The subject and its median, with a unit.
     pub(super) subject: String,
-    /// What it was held against.
+    /// The reference and its median.
     pub(super) reference: String,
-    /// Subject by reference, median of the rounds.
+    /// Subject / reference, median of the rounds.
     pub(super) ratio: f64,
-    /// Least and greatest ratio of a round.
+    /// Lowest and highest ratio of a round.
     pub(super) spread: (f64, f64),
-    /// Rounds.
+    /// Number of rounds.
     pub(super) n: usize,
 }
 
 impl Row {
     pub(super) fn print(&self) {
         let Row { goal, subject, reference, ratio, spread: (least, greatest), n } = self;
+        let subject = describe(goal, subject);
         println!(
             "| {goal} | {subject} | {reference} | {ratio:.2} | {least:.2}-{greatest:.2} | {n} | | | | {} |",
             machine()
@@ -54,69 +56,69 @@ impl Row {
     }
 }
 
-/// A database without the store: the same rows, the plain statement, values ready.
-pub(super) trait Bare {
-    /// One commit of `keys`; what it took, values apart.
+/// A database without the store: the same rows, the plain statement, prepared values.
+pub(super) trait BareDatabase {
+    /// Commits `keys`. Returns the time without the preparation of the values.
     async fn publish(&mut self, keys: &[u64], round: u64) -> Duration;
 
-    /// What the disk takes to keep next to nothing, right now.
+    /// Time of a minimal durable write.
     async fn flush(&mut self) -> Duration;
 }
 
-/// PD1: acknowledged upserts against the plain statement with its values ready. PD3: the slowest acknowledgement in a
-/// hundred against three of its batches and two of the disk's slowest flushes in a hundred. `settled` pays for what the
-/// store has put off, and does not disturb the other side.
-pub(super) async fn publishing(
-    [rate_goal, late_goal]: [&'static str; 2],
+/// PD1: acknowledged publications compared with the plain statement and prepared values. PD3: p99 of the acknowledgements
+/// compared with three of its batches and two p99 flushes. `settled` finishes deferred work of the store within its time, so
+/// that it does not slow the reference.
+pub(super) async fn measure_publish(
+    [rate_goal, ack_goal]: [&'static str; 2],
     store: &impl Store,
     settled: impl AsyncFn(),
-    bare: &mut impl Bare,
-    dice: &mut Dice,
+    bare: &mut impl BareDatabase,
+    rng: &mut SplitMix64,
 ) -> Vec<Row> {
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let (mut subject, mut reference) = (Vec::new(), Vec::new());
     let (mut acks, mut batches, mut flushes) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..ROUNDS as u64 {
         let (mut our_time, mut their_time) = (Duration::ZERO, Duration::ZERO);
         for _ in 0..COMMITS {
-            let batch = puts(&keys(dice), round);
+            let batch = publications(&keys(rng), round);
             let took = timed(async { store.commit(&batch).await.expect("a commit") }).await;
             our_time += took;
             acks.push(took);
         }
         our_time += timed(settled()).await;
         for _ in 0..COMMITS {
-            let took = bare.publish(&keys(dice), round).await;
+            let took = bare.publish(&keys(rng), round).await;
             their_time += took;
             batches.push(took);
             flushes.push(bare.flush().await);
         }
-        ours.push(rate(COMMITS * BATCH, our_time));
-        theirs.push(rate(COMMITS * BATCH, their_time));
+        subject.push(rate(COMMITS * BATCH, our_time));
+        reference.push(rate(COMMITS * BATCH, their_time));
     }
-    let promised = 3 * percentile(&mut batches, 50) + 2 * percentile(&mut flushes, 99);
+    let limit = 3 * percentile(&mut batches, 50) + 2 * percentile(&mut flushes, 99);
     let (ack, batch) = (percentile(&mut acks, 99), percentile(&mut batches, 50));
-    let late = ack.as_secs_f64() / promised.as_secs_f64();
+    let ratio = ack.as_secs_f64() / limit.as_secs_f64();
     vec![
-        compare(rate_goal, "durable upserts/s", &ours, "raw upserts/s", &theirs),
+        compare(rate_goal, "durable upserts/s", &subject, "raw upserts/s", &reference),
         Row {
-            goal: late_goal,
+            goal: ack_goal,
             subject: format!("ack p99 {ack:.1?}, p50 {:.1?}", percentile(&mut acks, 50)),
             reference: format!("3 raw batches of {batch:.1?} + 2 flushes p99 of {:.1?}", percentile(&mut flushes, 99)),
-            ratio: late,
-            spread: (late, late),
+            ratio,
+            spread: (ratio, ratio),
             n: acks.len(),
         },
     ]
 }
 
-/// PD5, the store's part: what the heartbeats cost that are written at all, against publishing the same sessions.
-pub(super) async fn heartbeats(goal: &'static str, store: &impl Store, dice: &mut Dice) -> Row {
+/// PD5, the store's part: heartbeats that are written, compared with publications of the same sessions.
+pub(super) async fn measure_heartbeats(goal: &'static str, store: &impl Store, rng: &mut SplitMix64) -> Row {
     let (mut beats, mut replaced) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS as u64 {
         let (mut beat_time, mut put_time) = (Duration::ZERO, Duration::ZERO);
         for commit in 0..COMMITS {
-            let keys = keys(dice);
-            let expires = UnixMs(MUCH_LATER + round * COMMITS + commit);
+            let keys = keys(rng);
+            let expires = UnixMs(FAR_EXPIRY_MS + round * COMMITS + commit);
             let extend = |k: &u64| AdvertWrite::ExtendTtl {
                 advertisement_id: id(*k),
                 expires_at: expires,
@@ -126,7 +128,7 @@ pub(super) async fn heartbeats(goal: &'static str, store: &impl Store, dice: &mu
             };
             let batch: Vec<AdvertWrite> = keys.iter().map(extend).collect();
             beat_time += timed(async { store.commit(&batch).await.expect("a commit") }).await;
-            let batch = puts(&keys, round);
+            let batch = publications(&keys, round);
             put_time += timed(async { store.commit(&batch).await.expect("a commit") }).await;
         }
         beats.push(rate(COMMITS * BATCH, beat_time));
@@ -135,10 +137,10 @@ pub(super) async fn heartbeats(goal: &'static str, store: &impl Store, dice: &mu
     compare(goal, "durable heartbeats/s", &beats, "durable upserts/s", &replaced)
 }
 
-/// From the start of the process to its first healthy answer, killed the time before, with `count` advertisements in the
-/// store that `arguments` name; against `asked`.
-pub(super) fn starting(goal: &'static str, count: u64, arguments: &[&str], asked: Duration) -> Row {
-    // The server refuses what begins like one of its settings and is none.
+/// Time from the start of the process to its first healthy answer, after a kill, with `count` advertisements in the store that
+/// `arguments` name; compared with `limit`.
+pub(super) fn measure_start(goal: &'static str, count: u64, arguments: &[&str], limit: Duration) -> Row {
+    // The server rejects unknown variables that start with its prefix.
     let program = || {
         let mut program = Command::new(env!("CARGO_BIN_EXE_fireteam"));
         program.env_remove("FIRETEAM_BENCH_POSTGRES");
@@ -148,7 +150,7 @@ pub(super) fn starting(goal: &'static str, count: u64, arguments: &[&str], asked
     let (mut ratios, mut processor) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let (listen, operator): (SocketAddr, SocketAddr) = (free(), free());
-        let began = clock();
+        let started = clock();
         let mut server = program()
             .args(["serve", "--log-level", "warn", "--listen", &listen.to_string()])
             .args(["--operator-listen", &operator.to_string()])
@@ -159,7 +161,7 @@ pub(super) fn starting(goal: &'static str, count: u64, arguments: &[&str], asked
             std::thread::sleep(Duration::from_millis(1));
         }
         let healthy = program().args(["health", "--address", &listen.to_string()]).status().expect("an answer");
-        ratios.push(began.elapsed().as_secs_f64() / asked.as_secs_f64());
+        ratios.push(started.elapsed().as_secs_f64() / limit.as_secs_f64());
         processor.push(processor_s(server.id()));
         assert!(healthy.success(), "it listens before it serves");
         server.kill().expect("a signal");
@@ -167,55 +169,55 @@ pub(super) fn starting(goal: &'static str, count: u64, arguments: &[&str], asked
     }
     ratios.sort_by(f64::total_cmp);
     let (ratio, processor_ms) = (median(ratios.clone()), median(processor) * 1e3);
-    let ms = ratio * asked.as_secs_f64() * 1e3;
+    let ms = ratio * limit.as_secs_f64() * 1e3;
     Row {
         goal,
         subject: format!("{ms:.0} ms from start to healthy with {count}, {processor_ms:.0} ms of processor"),
-        reference: format!("{} ms", asked.as_millis()),
+        reference: format!("{} ms", limit.as_millis()),
         ratio,
         spread: (ratios[0], ratios[ratios.len() - 1]),
         n: ratios.len(),
     }
 }
 
-/// Processor time that a process has used, seconds, in steps of 10 ms; 0 where the system does not say.
+/// CPU time of a process, seconds, in steps of 10 ms; 0 where the system does not report it.
 fn processor_s(process: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let ticks = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
     ticks.filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
 }
 
-/// Puts so many advertisements into a store.
+/// Publishes `count` advertisements.
 pub(super) async fn fill(store: &impl Store, count: u64) {
     for from in (0..count).step_by(BATCH as usize) {
-        store.commit(&puts(&(from..from + BATCH).collect::<Vec<_>>(), 0)).await.expect("a commit");
+        store.commit(&publications(&(from..from + BATCH).collect::<Vec<_>>(), 0)).await.expect("a commit");
     }
 }
 
-/// A batch's worth, from all over the table, each once.
-pub(super) fn keys(dice: &mut Dice) -> Vec<u64> {
-    (0..BATCH).map(|k| k * (STORED / BATCH) + dice.below(STORED / BATCH)).collect()
+/// Keys of one batch, spread over the table, each once.
+pub(super) fn keys(rng: &mut SplitMix64) -> Vec<u64> {
+    (0..BATCH).map(|k| k * (STORED / BATCH) + rng.below(STORED / BATCH)).collect()
 }
 
-pub(super) fn puts(keys: &[u64], round: u64) -> Vec<AdvertWrite> {
-    keys.iter().map(|k| put(*k, round)).collect()
+pub(super) fn publications(keys: &[u64], round: u64) -> Vec<AdvertWrite> {
+    keys.iter().map(|k| publication(*k, round)).collect()
 }
 
-/// Later than any `now` here.
-pub(super) const MUCH_LATER: u64 = 9_000_000_000_000;
+/// An expiry later than any `now` here.
+pub(super) const FAR_EXPIRY_MS: u64 = 9_000_000_000_000;
 
-/// The k-th name: as good as random, so that neighbours in a batch are strangers in the file.
+/// The k-th id: pseudo-random, so that rows of a batch are not adjacent in the file.
 pub(super) fn id(k: u64) -> AdvertisementId {
-    let mut dice = Dice(k.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
-    let (high, low) = (dice.next(), dice.next());
+    let mut rng = SplitMix64(k.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let (high, low) = (rng.next(), rng.next());
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&high.to_be_bytes());
     bytes[8..].copy_from_slice(&low.to_be_bytes());
     AdvertisementId::from_bytes(bytes)
 }
 
-/// A session of one player with what games usually say: some 330 bytes as JSON.
-pub(super) fn put(k: u64, round: u64) -> AdvertWrite {
+/// A session of one player with typical attributes: some 330 bytes as JSON.
+pub(super) fn publication(k: u64, round: u64) -> AdvertWrite {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&k.to_be_bytes());
     let user = UserKey::from_bytes(key);
@@ -247,7 +249,7 @@ pub(super) fn put(k: u64, round: u64) -> AdvertWrite {
         allowed_ranges: vec![],
         connect_data: vec![7; 40],
     };
-    let (expires, now) = (UnixMs(MUCH_LATER + round), UnixMs(1));
+    let (expires, now) = (UnixMs(FAR_EXPIRY_MS + round), UnixMs(1));
     AdvertWrite::Publish {
         advertisement: Arc::new(advertisement),
         expires_at: expires,
@@ -258,9 +260,9 @@ pub(super) fn put(k: u64, round: u64) -> AdvertWrite {
 }
 
 pub(super) async fn timed<T>(work: impl Future<Output = T>) -> Duration {
-    let began = clock();
+    let started = clock();
     work.await;
-    began.elapsed()
+    started.elapsed()
 }
 
 pub(super) fn rate(count: u64, took: Duration) -> f64 {
@@ -272,20 +274,26 @@ pub(super) fn percentile(times: &mut [Duration], percent: usize) -> Duration {
     times[(times.len() - 1) * percent / 100]
 }
 
-pub(super) fn compare(goal: &'static str, subject: &str, ours: &[f64], reference: &str, theirs: &[f64]) -> Row {
-    let mut ratios: Vec<f64> = ours.iter().zip(theirs).map(|(our, their)| our / their).collect();
+pub(super) fn compare(
+    goal: &'static str,
+    subject: &str,
+    subject_values: &[f64],
+    reference: &str,
+    reference_values: &[f64],
+) -> Row {
+    let mut ratios: Vec<f64> = subject_values.iter().zip(reference_values).map(|(our, their)| our / their).collect();
     ratios.sort_by(f64::total_cmp);
     Row {
         goal,
-        subject: format!("{:.0} {subject}", median(ours.to_vec())),
-        reference: format!("{:.0} {reference}", median(theirs.to_vec())),
+        subject: format!("{:.0} {subject}", median(subject_values.to_vec())),
+        reference: format!("{:.0} {reference}", median(reference_values.to_vec())),
         ratio: ratios[ratios.len() / 2],
         spread: (ratios[0], ratios[ratios.len() - 1]),
         n: ratios.len(),
     }
 }
 
-/// As many bytes as the store writes for the rest of a session.
+/// Text as long as the store's JSON column of a session.
 pub(super) fn body(k: u64, round: u64) -> String {
     format!(
         r#"{{"h":123456,"z":[1],"p":[["{k:032x}","{k:032x}",{k}.25]],"n":1,"g":false,"l":[1234.5,-3456.25,1022.125],"a":[["level",{round}.0],["maps",["a1","b2","c3"]],["mode","control"]],"r":[["eu-west",34.5],["us-east",110.0]]}}"#

@@ -1,8 +1,8 @@
-//! What the store that servers share costs on top of what Postgres can do: goals PD1 to PD3, PD5, PD6, PF1 and PF2;
-//! REBUILD, a whole server's start from it; and PH1, one machine that holds server, clients and database.
+//! Cost of the Postgres store beyond that of Postgres: goals PD1 to PD3, PD5, PD6, PF1 and PF2; REBUILD, the start of a whole
+//! server; and the database of PH1, one machine that runs server, clients and Postgres.
 //!
-//! Wants a database of its own to fill and empty: `FIRETEAM_BENCH_POSTGRES=postgres://… cargo bench -- PG`. As in
-//! `store.rs`, subject and reference take turns within one run, and only ratios mean anything.
+//! Needs a database of its own to fill and empty: `FIRETEAM_BENCH_POSTGRES=postgres://… cargo bench -- PG`. As in
+//! `store_sqlite.rs`, subject and reference alternate within one run, and only ratios are meaningful.
 
 use std::time::Duration;
 
@@ -14,22 +14,22 @@ use sqlx::types::Uuid;
 use sqlx::{Connection, Executor};
 use tokio_stream::StreamExt;
 
-use crate::durable::{
-    BATCH, Bare, COMMITS, MUCH_LATER, ROUNDS, Row, STORED, body, compare, fill, heartbeats, id, keys, publishing, put,
-    puts, rate, starting, timed,
-};
 use crate::harness::{clock, quantile_of};
-use crate::population::Dice;
+use crate::population::SplitMix64;
+use crate::store_common::{
+    BATCH, BareDatabase, COMMITS, FAR_EXPIRY_MS, ROUNDS, Row, STORED, body, compare, fill, id, keys,
+    measure_heartbeats, measure_publish, measure_start, publication, publications, rate, timed,
+};
 
-/// Changes that are waited for one by one.
-const LONELY: usize = 300;
+/// Changes that are measured one by one.
+const SINGLE_CHANGES: usize = 300;
 
 /// Advertisements of the large store.
 const MANY: u64 = 1_000_000;
 
-/// Where a database is that may be filled and emptied.
+/// URL of a database that may be filled and emptied.
 pub(crate) fn database() -> Option<String> {
-    #[expect(clippy::disallowed_methods, reason = "a benchmark is told where a database is that it may fill")]
+    #[expect(clippy::disallowed_methods, reason = "the variable names a database that the benchmark may fill")]
     std::env::var("FIRETEAM_BENCH_POSTGRES").ok()
 }
 
@@ -45,32 +45,32 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let here = open(&url, 1).await;
-        let mut raw = Raw::connect(&url).await;
+        let mut raw = BareConnection::connect(&url).await;
         raw.connection.execute("truncate advertisement, reservation, change").await.expect("an empty database");
         fill(&here, STORED).await;
         raw.connection.execute("vacuum analyze").await.expect("a tidy database");
-        let mut dice = Dice(1);
+        let mut rng = SplitMix64(1);
         if wanted("PG1") {
-            let rows = publishing(["PD1 pg", "PD3 pg"], &here, async || {}, &mut raw, &mut dice).await;
+            let rows = measure_publish(["PD1 pg", "PD3 pg"], &here, async || {}, &mut raw, &mut rng).await;
             rows.iter().for_each(Row::print);
         }
         if wanted("PG2") {
-            one_by_one(&here, &url, &mut dice).await.iter().for_each(Row::print);
+            one_by_one(&here, &url, &mut rng).await.iter().for_each(Row::print);
         }
         if wanted("PG5") {
-            heartbeats("PD5 pg", &here, &mut dice).await.print();
+            measure_heartbeats("PD5 pg", &here, &mut rng).await.print();
         }
         if wanted("PG6") {
-            loading(&here, &mut raw, STORED).await.print();
+            measure_load(&here, &mut raw, STORED).await.print();
         }
         if wanted("PF1") {
-            seen_elsewhere(&here, &url, &mut dice).await.iter().for_each(Row::print);
+            measure_feed_latency(&here, &url, &mut rng).await.iter().for_each(Row::print);
         }
         if wanted("PF2") {
-            following(&here, &open(&url, 2).await, &mut raw, &mut dice).await.print();
+            measure_feed_throughput(&here, &open(&url, 2).await, &mut raw, &mut rng).await.print();
         }
         if wanted("REBUILD") {
-            rebuilding(&here, &url, &mut raw).await;
+            measure_rebuild(&here, &url, &mut raw).await;
         }
     });
 }
@@ -79,32 +79,32 @@ async fn open(url: &str, number: u64) -> PostgresStore {
     PostgresStore::open(url, Replica { id: number, silos: None }).await.expect("a store")
 }
 
-/// PD2: batches against one row for each commit, on one connection and on 32.
-async fn one_by_one(store: &PostgresStore, url: &str, dice: &mut Dice) -> Vec<Row> {
-    let (mut ours, mut one, mut many) = (Vec::new(), Vec::new(), Vec::new());
-    let mut crowd = Vec::new();
+/// PD2: batches compared with one row per commit, on one connection and on 32.
+async fn one_by_one(store: &PostgresStore, url: &str, rng: &mut SplitMix64) -> Vec<Row> {
+    let (mut subject, mut one, mut many) = (Vec::new(), Vec::new(), Vec::new());
+    let mut waiting = Vec::new();
     for _ in 0..32 {
-        crowd.push(Raw::connect(url).await);
+        waiting.push(BareConnection::connect(url).await);
     }
     for round in 0..ROUNDS as u64 {
-        let batch: Vec<Vec<AdvertWrite>> = (0..COMMITS).map(|_| puts(&keys(dice), round)).collect();
+        let batch: Vec<Vec<AdvertWrite>> = (0..COMMITS).map(|_| publications(&keys(rng), round)).collect();
         let took = timed(async {
             for batch in &batch {
                 store.commit(batch).await.expect("a commit");
             }
         });
-        ours.push(rate(COMMITS * BATCH, took.await));
-        let rows: Vec<Rows> = keys(dice).into_iter().take(200).map(|k| Rows::of(&[k], round)).collect();
-        let lonely = &mut crowd[0];
+        subject.push(rate(COMMITS * BATCH, took.await));
+        let rows: Vec<Rows> = keys(rng).into_iter().take(200).map(|k| Rows::of(&[k], round)).collect();
+        let single = &mut waiting[0];
         let took = timed(async {
             for row in &rows {
-                lonely.write(row).await;
+                single.write(row).await;
             }
         });
         one.push(rate(200, took.await));
         let mut tasks = tokio::task::JoinSet::new();
-        let began = clock();
-        for (mut raw, part) in crowd.drain(..).zip(0..) {
+        let started = clock();
+        for (mut raw, part) in waiting.drain(..).zip(0..) {
             let rows: Vec<Rows> = (0..30).map(|k| Rows::of(&[(part * 3_000 + k * 97) % STORED], round)).collect();
             tasks.spawn(async move {
                 for row in &rows {
@@ -113,46 +113,46 @@ async fn one_by_one(store: &PostgresStore, url: &str, dice: &mut Dice) -> Vec<Ro
                 raw
             });
         }
-        crowd = tasks.join_all().await;
-        many.push(rate(32 * 30, began.elapsed()));
+        waiting = tasks.join_all().await;
+        many.push(rate(32 * 30, started.elapsed()));
     }
     vec![
-        compare("PD2 pg", "durable upserts/s", &ours, "one row a commit, one connection", &one),
-        compare("PD2 pg", "durable upserts/s", &ours, "one row a commit, 32 connections", &many),
+        compare("PD2 pg", "durable upserts/s", &subject, "one row a commit, one connection", &one),
+        compare("PD2 pg", "durable upserts/s", &subject, "one row a commit, 32 connections", &many),
     ]
 }
 
-/// PD6, without the index: reading everything as a starting server does, against a bare select.
-async fn loading(store: &PostgresStore, raw: &mut Raw, stored: u64) -> Row {
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+/// PD6, without the index: reading all rows as a server does at its start, compared with a bare select.
+async fn measure_load(store: &PostgresStore, raw: &mut BareConnection, stored: u64) -> Row {
+    let (mut subject, mut reference) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let mut feed = store.open_feed().await.expect("a feed");
-        let mut news = None;
-        let took = timed(async { news = Some(feed.read_batch(&[]).await.expect("a reading")) }).await;
-        assert_eq!(news.map(|news| news.changed.len()), Some(stored as usize));
-        ours.push(took.as_secs_f64() * 1e3);
-        theirs.push(timed(raw.read_all(stored)).await.as_secs_f64() * 1e3);
+        let mut updates = None;
+        let took = timed(async { updates = Some(feed.read_batch(&[]).await.expect("a reading")) }).await;
+        assert_eq!(updates.map(|updates| updates.changed.len()), Some(stored as usize));
+        subject.push(took.as_secs_f64() * 1e3);
+        reference.push(timed(raw.read_all(stored)).await.as_secs_f64() * 1e3);
     }
-    compare("PD6 pg", &format!("ms to read {stored}"), &ours, "ms for a bare select", &theirs)
+    compare("PD6 pg", &format!("ms to read {stored}"), &subject, "ms for a bare select", &reference)
 }
 
-/// REBUILD: the real server, from its start to its first healthy answer; PD6 with as many.
-async fn rebuilding(store: &PostgresStore, url: &str, raw: &mut Raw) {
+/// REBUILD: the real server, from its start to its first healthy answer; PD6 with as many rows.
+async fn measure_rebuild(store: &PostgresStore, url: &str, raw: &mut BareConnection) {
     let folder = tempfile::tempdir().expect("a folder");
     let key = folder.path().join("token-key").display().to_string();
     let match_key = folder.path().join("match-key.pem").display().to_string();
     let arguments = ["--store", url, "--token-key-file", &key, "--match-key-file", &match_key];
-    starting("REBUILD", STORED, &arguments, Duration::from_secs(2)).print();
+    measure_start("REBUILD", STORED, &arguments, Duration::from_secs(2)).print();
     fill(store, MANY).await;
     raw.connection.execute("vacuum analyze").await.expect("a tidy database");
-    starting("REBUILD", MANY, &arguments, Duration::from_secs(15)).print();
-    loading(store, raw, MANY).await.print();
+    measure_start("REBUILD", MANY, &arguments, Duration::from_secs(15)).print();
+    measure_load(store, raw, MANY).await.print();
 }
 
-/// PF1: from a commit's begin at one server until another has read it, against a bare notification's round, in which
-/// nothing is kept and nothing read; and against the least that can be seen elsewhere: one statement that changes a row and
-/// rings, and one that reads the row.
-async fn seen_elsewhere(here: &PostgresStore, url: &str, dice: &mut Dice) -> Vec<Row> {
+/// PF1: from the start of a commit at one server until another has read it. Compared with a bare notification, which stores
+/// and reads nothing, and with the minimum for a visible change: one statement that changes a row and notifies, and one that
+/// reads the row.
+async fn measure_feed_latency(here: &PostgresStore, url: &str, rng: &mut SplitMix64) -> Vec<Row> {
     let there = open(url, 2).await;
     let mut feed = there.open_feed().await.expect("a feed");
     feed.read_batch(&[]).await.expect("a reading");
@@ -160,49 +160,54 @@ async fn seen_elsewhere(here: &PostgresStore, url: &str, dice: &mut Dice) -> Vec
     let pool = PgPoolOptions::new().max_connections(1).connect(url).await.expect("a pool");
     let mut listener = PgListener::connect_with(&pool).await.expect("a listener");
     listener.listen("bench").await.expect("listening");
-    let (mut raw, mut reader) = (Raw::connect(url).await, Raw::connect(url).await);
-    let (mut ours, mut bare, mut least) = (Vec::new(), Vec::new(), Vec::new());
-    for round in 0..LONELY as u64 {
-        // The bell may be rung ten times a second: whoever changes something now and then is heard at once.
+    let (mut raw, mut reader) = (BareConnection::connect(url).await, BareConnection::connect(url).await);
+    let (mut subject, mut bare, mut least) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..SINGLE_CHANGES as u64 {
+        // Notifications are limited to ten per second; after a pause the next is sent immediately.
         tokio::time::sleep(Duration::from_millis(110)).await;
-        let began = clock();
-        here.commit(&[put(dice.below(STORED), round)]).await.expect("a commit");
+        let started = clock();
+        here.commit(&[publication(rng.below(STORED), round)]).await.expect("a commit");
         while feed.read_batch(&[]).await.expect("a reading").changed.is_empty() {
             feed.wait_for_changes().await;
         }
-        ours.push(began.elapsed().as_secs_f64() * 1e6);
-        let began = clock();
+        subject.push(started.elapsed().as_secs_f64() * 1e6);
+        let started = clock();
         raw.connection.execute("notify bench").await.expect("a notification");
         listener.recv().await.expect("a notification");
-        bare.push(began.elapsed().as_secs_f64() * 1e6);
-        let changed = Uuid::from_bytes(*id(dice.below(STORED)).as_bytes());
-        let began = clock();
-        raw.change_and_ring(changed).await;
+        bare.push(started.elapsed().as_secs_f64() * 1e6);
+        let changed = Uuid::from_bytes(*id(rng.below(STORED)).as_bytes());
+        let started = clock();
+        raw.change_and_notify(changed).await;
         listener.recv().await.expect("a notification");
         reader.read_one(changed).await;
-        least.push(began.elapsed().as_secs_f64() * 1e6);
+        least.push(started.elapsed().as_secs_f64() * 1e6);
     }
-    let row = |goal, at: f64, what: &str, ours: &mut [f64], theirs: &mut [f64]| {
-        let (our, their) = (quantile_of(ours, at), quantile_of(theirs, at));
+    let row = |goal, at: f64, what: &str, subject: &mut [f64], reference: &mut [f64]| {
+        let (our, their) = (quantile_of(subject, at), quantile_of(reference, at));
         let (subject, reference) = (format!("{our:.0} us, p{:.0}", at * 100.0), format!("{their:.0} us, {what}"));
-        Row { goal, subject, reference, ratio: our / their, spread: (our / their, our / their), n: LONELY }
+        Row { goal, subject, reference, ratio: our / their, spread: (our / their, our / their), n: SINGLE_CHANGES }
     };
     vec![
-        row("PF1 p50", 0.5, "a bare notification", &mut ours, &mut bare),
-        row("PF1 p99", 0.99, "a bare notification", &mut ours, &mut bare),
-        row("PF1 p50", 0.5, "commit, ring and select", &mut ours, &mut least),
-        row("PF1 p99", 0.99, "commit, ring and select", &mut ours, &mut least),
+        row("PF1 p50", 0.5, "a bare notification", &mut subject, &mut bare),
+        row("PF1 p99", 0.99, "a bare notification", &mut subject, &mut bare),
+        row("PF1 p50", 0.5, "commit, notify and select", &mut subject, &mut least),
+        row("PF1 p99", 0.99, "commit, notify and select", &mut subject, &mut least),
     ]
 }
 
-/// PF2: what one server commits and another reads, against the plain statement alone.
-async fn following(here: &PostgresStore, there: &PostgresStore, raw: &mut Raw, dice: &mut Dice) -> Row {
+/// PF2: rows that one server commits and another reads, compared with the plain statement alone.
+async fn measure_feed_throughput(
+    here: &PostgresStore,
+    there: &PostgresStore,
+    raw: &mut BareConnection,
+    rng: &mut SplitMix64,
+) -> Row {
     let mut feed = there.open_feed().await.expect("a feed");
     feed.read_batch(&[]).await.expect("a reading");
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let (mut subject, mut reference) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS as u64 {
-        let batches: Vec<Vec<AdvertWrite>> = (0..COMMITS).map(|_| puts(&keys(dice), round)).collect();
-        let began = clock();
+        let batches: Vec<Vec<AdvertWrite>> = (0..COMMITS).map(|_| publications(&keys(rng), round)).collect();
+        let started = clock();
         let commits = async {
             for batch in &batches {
                 here.commit(batch).await.expect("a commit");
@@ -216,14 +221,14 @@ async fn following(here: &PostgresStore, there: &PostgresStore, raw: &mut Raw, d
             while !missing.is_empty() {
                 feed.wait_for_changes().await;
                 loop {
-                    let news = feed.read_batch(&[]).await.expect("a reading");
-                    rows += news.changed.len();
-                    for stored in &news.changed {
-                        if stored.expires_at == UnixMs(MUCH_LATER + round) {
+                    let updates = feed.read_batch(&[]).await.expect("a reading");
+                    rows += updates.changed.len();
+                    for stored in &updates.changed {
+                        if stored.expires_at == UnixMs(FAR_EXPIRY_MS + round) {
                             missing.remove(&stored.advertisement.id);
                         }
                     }
-                    if !news.has_more {
+                    if !updates.has_more {
                         break;
                     }
                 }
@@ -232,20 +237,20 @@ async fn following(here: &PostgresStore, there: &PostgresStore, raw: &mut Raw, d
         };
         let ((), rows) = tokio::join!(commits, reads);
         assert!(0 < rows);
-        ours.push(rate(COMMITS * BATCH, began.elapsed()));
-        let rows: Vec<Rows> = (0..COMMITS).map(|_| Rows::of(&keys(dice), round)).collect();
+        subject.push(rate(COMMITS * BATCH, started.elapsed()));
+        let rows: Vec<Rows> = (0..COMMITS).map(|_| Rows::of(&keys(rng), round)).collect();
         let took = timed(async {
             for rows in &rows {
                 raw.write(rows).await;
             }
         });
-        theirs.push(rate(COMMITS * BATCH, took.await));
+        reference.push(rate(COMMITS * BATCH, took.await));
     }
-    compare("PF2", "committed here and read there/s", &ours, "raw upserts/s", &theirs)
+    compare("PF2", "committed here and read there/s", &subject, "raw upserts/s", &reference)
 }
 
 /// The database without the store: the same table, the plain statement.
-struct Raw {
+struct BareConnection {
     connection: PgConnection,
 }
 
@@ -261,20 +266,20 @@ impl Rows {
     fn of(keys: &[u64], round: u64) -> Self {
         Self {
             ids: keys.iter().map(|k| Uuid::from_bytes(*id(*k).as_bytes())).collect(),
-            expires_ms: vec![(MUCH_LATER + round) as i64; keys.len()],
+            expires_ms: vec![(FAR_EXPIRY_MS + round) as i64; keys.len()],
             bodies: keys.iter().map(|k| body(*k, round)).collect(),
             connect_data: vec![vec![7; 40]; keys.len()],
         }
     }
 }
 
-impl Bare for Raw {
+impl BareDatabase for BareConnection {
     async fn publish(&mut self, keys: &[u64], round: u64) -> Duration {
         let rows = Rows::of(keys, round);
         timed(self.write(&rows)).await
     }
 
-    /// A commit of next to nothing.
+    /// A minimal commit.
     async fn flush(&mut self) -> Duration {
         let changed = Uuid::from_bytes(*id(0).as_bytes());
         let update = sqlx::query("update advertisement set version = 1 where advertisement_id = $1").bind(changed);
@@ -282,7 +287,7 @@ impl Bare for Raw {
     }
 }
 
-impl Raw {
+impl BareConnection {
     async fn connect(url: &str) -> Self {
         Self { connection: PgConnection::connect(url).await.expect("a connection") }
     }
@@ -301,7 +306,7 @@ impl Raw {
         query.execute(&mut self.connection).await.expect("an upsert");
     }
 
-    async fn change_and_ring(&mut self, changed: Uuid) {
+    async fn change_and_notify(&mut self, changed: Uuid) {
         let text =
             "with changed as (update advertisement set version = 1 where advertisement_id = $1 returning version)
                     select pg_notify('bench', '')::text from changed";

@@ -1,10 +1,11 @@
-//! Servers in processes of their own, so that their processor time and memory can be told from their clients'.
+//! Servers in processes of their own, so that their CPU time and memory are separate from those of the clients.
 
 use std::io::{BufRead, BufReader, Read as _};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
+use fireteam::auth::identity::Role;
 use fireteam::auth::issuing_key::{CallerTokenClaims, IssuingKey};
 use fireteam::clock::{Clock as _, SystemClock};
 use fireteam::config::{Config, JwtSettings, LogFormat, PostgresUrl, RateLimitRules, RulesetSource, StoreTarget};
@@ -16,13 +17,13 @@ use fireteam::server::startup::start_app;
 
 use tonic::metadata::AsciiMetadataValue;
 
-use crate::population::{Dice, client_session};
+use crate::population::{SplitMix64, client_session};
 use crate::rpc::echo;
 
-/// The word that makes this program a server.
-pub(crate) const WORD: &str = "--serve";
+/// Argument that makes this program a server.
+pub(crate) const SERVE_ARGUMENT: &str = "--serve";
 
-/// Skill and distance, nothing refused: the population and the question of the index's goals.
+/// Ruleset with skill and distance and no hard filters, as in the index goals.
 const RULESET: &str = r#"<Ruleset Name="bench" SetId="1">
   <Attributes>
     <Attribute Name="skill" Type="number" Min="0" Max="3000" Trust="client"/>
@@ -37,8 +38,8 @@ const RULESET: &str = r#"<Ruleset Name="bench" SetId="1">
 </Ruleset>
 "#;
 
-/// The set of a queue: one against one, near in skill, at once.
-pub(crate) const QUEUE: u32 = 2;
+/// Matchmaking set of a queue: 1v1, similar skill, immediate passes.
+pub(crate) const QUEUE_SET: u32 = 2;
 
 const QUEUE_RULESET: &str = r#"<Ruleset Name="bench queue" SetId="2">
   <Attributes><Attribute Name="skill" Type="number" Min="0" Max="3000" Trust="client"/></Attributes>
@@ -47,45 +48,53 @@ const QUEUE_RULESET: &str = r#"<Ruleset Name="bench queue" SetId="2">
 </Ruleset>
 "#;
 
-/// A server that wants to know who is calling.
-pub(crate) const LOCKED: &str = "fireteam-locked";
+/// Name of a server that requires authentication.
+pub(crate) const AUTHENTICATED: &str = "fireteam-authenticated";
 
 fn issuer() -> IssuingKey {
     IssuingKey::from_seed(&[7; 32]).expect("a key")
 }
 
-/// What a game server shows to a `LOCKED` server.
+/// `authorization` header of a game server for an `AUTHENTICATED` server.
 pub(crate) fn header() -> AsciiMetadataValue {
     let iat = SystemClock::start().now().0 / 1000;
     let (iss, sub, aud) = ("bench".into(), "eu-1".into(), "bench".into());
-    let issued =
-        CallerTokenClaims { iss, sub, aud, iat, exp: iat + 3_600 * 12, role: Some("server".into()), scope: None };
+    let issued = CallerTokenClaims {
+        iss,
+        sub,
+        aud,
+        iat,
+        exp: iat + 3_600 * 12,
+        role: Some(Role::GameServer.as_str().into()),
+        scope: None,
+    };
     let header = format!("Bearer {}", issuer().sign_jwt(&issued).expect("a token"));
     header.parse().expect("a header")
 }
 
 /// A server process; killed when dropped.
 #[derive(Debug)]
-pub(crate) struct Child {
+pub(crate) struct ServerProcess {
     process: std::process::Child,
-    /// Where it serves gRPC.
+    /// Address of gRPC.
     pub(crate) address: SocketAddr,
-    /// Where the echo gives back bytes; the same as `address` for others.
+    /// Address of the TCP echo; equal to `address` for other servers.
     pub(crate) raw_address: SocketAddr,
 }
 
-impl Child {
-    /// Starts `echo`, or `fireteam`, `fireteam-sqlite`, `fireteam-postgres` or `fireteam-locked`, with so many advertisements, and waits until it serves.
+impl ServerProcess {
+    /// Starts `echo`, `fireteam`, `fireteam-sqlite`, `fireteam-postgres` or `fireteam-authenticated` with this number of
+    /// advertisements, and waits until it serves.
     pub(crate) fn start(what: &str, advertisements: u64) -> Self {
-        let program = std::env::current_exe().expect("a program knows where it is");
+        let program = std::env::current_exe().expect("the path of this program");
         let mut process = Command::new(program)
-            .args(["--bench", WORD, what, &advertisements.to_string()])
+            .args(["--bench", SERVE_ARGUMENT, what, &advertisements.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("the program starts once more");
+            .expect("the server process starts");
         let mut line = String::new();
-        let stdout = process.stdout.take().expect("it was asked for");
+        let stdout = process.stdout.take().expect("stdout is piped");
         BufReader::new(stdout).read_line(&mut line).expect("the server says where it is");
         let mut addresses = line.split_whitespace().map(|it| it.parse().expect("an address"));
         let address = addresses.next().expect("the server started");
@@ -108,14 +117,14 @@ impl Child {
     }
 }
 
-impl Drop for Child {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         drop(self.process.kill());
         drop(self.process.wait());
     }
 }
 
-/// What the child does: serves until its parent lets go of its standard input.
+/// Runs a server process until its parent closes its standard input.
 pub(crate) fn serve(what: &str, advertisements: u64) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
@@ -134,22 +143,22 @@ pub(crate) fn serve(what: &str, advertisements: u64) {
                 let store = match what {
                     "fireteam-sqlite" => StoreTarget::Sqlite(folder.path().join("bench.db")),
                     "fireteam-postgres" => {
-                        let url = crate::shared::database().expect("a database");
+                        let url = crate::store_postgres::database().expect("a database");
                         StoreTarget::Postgres(PostgresUrl::parse(&url).expect("an address"))
                     }
                     _ => StoreTarget::Memory,
                 };
                 let mut config = config(RulesetSource::Directory(rules), store);
-                if what == LOCKED {
+                if what == AUTHENTICATED {
                     let keys = folder.path().join("jwks.json");
                     std::fs::write(&keys, issuer().public_key_set()).expect("a file");
                     config.auth =
                         Some(JwtSettings { keys: vec![keys], issuer: "bench".into(), audience: "bench".into() });
                 }
-                let house = start_app(&config, Arc::new(SystemClock::start())).await.expect("the server starts");
-                fill(&house.engine, advertisements).await;
-                println!("{}", house.server.address);
-                Some((house, folder))
+                let app = start_app(&config, Arc::new(SystemClock::start())).await.expect("the server starts");
+                fill(&app.engine, advertisements).await;
+                println!("{}", app.server.address);
+                Some((app, folder))
             }
         };
         let ended = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
@@ -191,13 +200,13 @@ fn config(rulesets: RulesetSource, store: StoreTarget) -> Config {
     }
 }
 
-/// Publishes a population, many at a time.
+/// Publishes a population, in batches.
 async fn fill(engine: &Engine, advertisements: u64) {
-    let mut dice = Dice(7);
+    let mut rng = SplitMix64(7);
     let mut waiting = Vec::new();
     for number in 0..advertisements {
         let update = UpdateAdvertCommand {
-            session: Some(client_session(&mut dice)),
+            session: Some(client_session(&mut rng)),
             set_id: Some(SetId(1)),
             idempotency_key: Some(format!("advertisement number {number:020}")),
             connect_data: vec![7; 16],

@@ -1,4 +1,4 @@
-//! A server under attack, in a process of its own: what it weighs, how hard it works, and whether others are served.
+//! The server under attack, in a process of its own: its memory, its CPU time, and the latency of honest calls.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -20,23 +20,23 @@ use tonic_health::pb::health_client::HealthClient;
 use crate::support::certs::{CertificateAuthority, write_server_certificate};
 use crate::support::server_process::{TEST_TIMEOUT, fireteam_command};
 
-/// A process that serves.
-pub(crate) struct Victim {
+/// A server process.
+pub(crate) struct ServerUnderAttack {
     child: Child,
     pub(crate) address: SocketAddr,
     authority: Option<CertificateAuthority>,
-    said: Arc<Mutex<String>>,
+    log: Arc<Mutex<String>>,
     _folder: Option<tempfile::TempDir>,
 }
 
-impl Victim {
-    /// The real server.
+impl ServerUnderAttack {
+    /// Starts fireteam.
     pub(crate) fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         Self::spawn(fireteam_command(folder.path(), &SERVE), None, Some(folder))
     }
 
-    /// The real server with more settings, whose files are put into its folder.
+    /// Starts fireteam with further arguments; `settings` may write files into its folder.
     pub(crate) fn start_with(settings: impl FnOnce(&Path) -> Vec<String>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut command = fireteam_command(folder.path(), &SERVE);
@@ -44,9 +44,9 @@ impl Victim {
         Self::spawn(command, None, Some(folder))
     }
 
-    /// The real server, with TLS.
+    /// Starts fireteam with TLS.
     pub(crate) fn start_with_tls() -> Self {
-        let authority = CertificateAuthority::new("house");
+        let authority = CertificateAuthority::new("test CA");
         let mut server = Self::start_with(|folder| {
             write_server_certificate(folder, &authority.server_certificate());
             ["--tls-certificate", "server.pem", "--tls-key", "server.key"].map(str::to_owned).into()
@@ -55,7 +55,7 @@ impl Victim {
         server
     }
 
-    /// The real server, which may have `descriptors` files and connections open.
+    /// Starts fireteam with a limit of `descriptors` open files.
     pub(crate) fn start_with_descriptors(descriptors: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let inside = fireteam_command(folder.path(), &SERVE);
@@ -65,14 +65,14 @@ impl Victim {
         Self::spawn(shell, None, Some(folder))
     }
 
-    /// What `command` starts, which says on standard error where it listens.
+    /// Starts `command`, which prints its address to standard error as `listen=`.
     pub(crate) fn spawn(
         mut command: Command,
         authority: Option<CertificateAuthority>,
         folder: Option<tempfile::TempDir>,
     ) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("it starts");
+        let mut child = command.spawn().expect("the process starts");
         let mut lines = BufReader::new(child.stderr.take().expect("piped"));
         let mut before = String::new();
         let address = loop {
@@ -80,44 +80,44 @@ impl Victim {
             if lines.read_line(&mut line).expect("text") == 0 {
                 panic!("it does not serve:\n{before}");
             }
-            if let Some(told) = line.split_whitespace().find_map(|word| word.strip_prefix("listen=")) {
-                break told.parse().expect("an address");
+            if let Some(address) = line.split_whitespace().find_map(|word| word.strip_prefix("listen=")) {
+                break address.parse().expect("an address");
             }
             before.push_str(&line);
         };
-        let said = Arc::new(Mutex::new(String::new()));
-        let noted = said.clone();
+        let log = Arc::new(Mutex::new(String::new()));
+        let log_writer = log.clone();
         std::thread::spawn(move || {
-            let mut some = [0; 4096];
-            while let Ok(read @ 1..) = lines.read(&mut some) {
-                noted.lock().unwrap().push_str(&String::from_utf8_lossy(&some[..read]));
+            let mut buffer = [0; 4096];
+            while let Ok(read @ 1..) = lines.read(&mut buffer) {
+                log_writer.lock().unwrap().push_str(&String::from_utf8_lossy(&buffer[..read]));
             }
         });
-        Self { child, address, authority, said, _folder: folder }
+        Self { child, address, authority, log, _folder: folder }
     }
 
-    /// What it has said since it serves.
-    pub(crate) fn said(&self) -> String {
-        self.said.lock().unwrap().clone()
+    /// Standard error since it started to listen.
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
     }
 
     /// Resident memory, MiB.
     pub(crate) fn resident_mib(&self) -> f64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it has memory");
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("the process runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
         line.trim().trim_end_matches(" kB").parse::<f64>().expect("a number") / 1024.0
     }
 
-    /// Processor time so far.
-    pub(crate) fn busy(&self) -> Duration {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it runs");
+    /// CPU time so far.
+    pub(crate) fn cpu_time(&self) -> Duration {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("the process runs");
         let fields: Vec<&str> = stat.rsplit(')').next().expect("fields").split_whitespace().collect();
-        // The 14th and 15th field of all; two are before the parenthesis. In hundredths of a second.
+        // Fields 14 and 15 (user and system time), in hundredths of a second; two fields are before the parenthesis.
         let hundredths: u64 = fields[11..13].iter().map(|it| it.parse::<u64>().expect("a number")).sum();
         Duration::from_millis(10 * hundredths)
     }
 
-    /// A bare connection from `address`, one of loopback's many.
+    /// A TCP connection from the loopback address `address`.
     pub(crate) async fn connect_from(&self, address: &str) -> std::io::Result<TcpStream> {
         let socket = TcpSocket::new_v4()?;
         socket.set_reuseaddr(true)?;
@@ -125,33 +125,33 @@ impl Victim {
         socket.connect(self.address).await
     }
 
-    /// Somebody who means well.
+    /// An honest client.
     pub(crate) async fn client(&self) -> HealthClient<Channel> {
         connect(self.endpoint()).await
     }
 
-    /// Somebody who means well, on a thread of his own: what attackers do in this process must not make him wait. Calls
-    /// for a moment, says so to `ready`, then for `long` beside whatever happens, and when that is `over` for a moment again.
-    /// How long calls took when it was quiet, before and after, and when it was not.
+    /// Makes honest calls on a thread of their own, so that attackers in this process do not delay them: for a short time before
+    /// `ready` is sent, for `duration` during the attack, and for a short time after `over` is received. Returns the latencies
+    /// before and after, and those during the attack.
     pub(crate) fn honest_calls(
         &self,
         ready: oneshot::Sender<()>,
         over: oneshot::Receiver<()>,
-        long: Duration,
+        duration: Duration,
     ) -> JoinHandle<(Latencies, Result<Latencies, String>)> {
         let endpoint = self.endpoint();
         tokio::task::spawn_blocking(move || {
             let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async {
                 let mut client = connect(endpoint).await;
-                let moment = (long / 6).max(Duration::from_millis(150));
+                let moment = (duration / 6).max(Duration::from_millis(150));
                 let before = Latencies::measure(&mut client, Instant::now() + moment).await;
-                let before = before.expect("nobody is in the way yet");
-                ready.send(()).expect("somebody waits");
-                let during = Latencies::measure(&mut client, Instant::now() + long).await;
-                over.await.expect("it ends");
+                let before = before.expect("calls before the attack are answered");
+                ready.send(()).expect("the receiver is open");
+                let during = Latencies::measure(&mut client, Instant::now() + duration).await;
+                over.await.expect("the process ends");
                 let after = Latencies::measure(&mut client, Instant::now() + moment).await;
-                (before.and(after.expect("nobody is in the way any more")), during)
+                (before.and(after.expect("calls after the attack are answered")), during)
             })
         })
     }
@@ -169,10 +169,10 @@ impl Victim {
 
 async fn connect(endpoint: Endpoint) -> HealthClient<Channel> {
     let channel = tokio::time::timeout(TEST_TIMEOUT, endpoint.connect()).await;
-    HealthClient::new(channel.expect("in time").expect("others can connect"))
+    HealthClient::new(channel.expect("in time").expect("an honest client can connect"))
 }
 
-/// What the real server is told, besides.
+/// Arguments of fireteam.
 const SERVE: [&str; 9] = [
     "serve",
     "--listen",
@@ -185,35 +185,35 @@ const SERVE: [&str; 9] = [
     "bundled:",
 ];
 
-impl Drop for Victim {
+impl Drop for ServerUnderAttack {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-/// How long calls took, in order.
+/// Latencies of calls, sorted.
 #[derive(Debug)]
 pub(crate) struct Latencies(Vec<Duration>);
 
 impl Latencies {
-    /// Calls one after another until `end`; every one must be answered.
+    /// Makes calls one after another until `end`; each must be answered.
     async fn measure(client: &mut HealthClient<Channel>, end: Instant) -> Result<Self, String> {
         let mut taken = Vec::new();
         while Instant::now() < end || taken.is_empty() {
-            let begun = Instant::now();
+            let started = Instant::now();
             client
                 .check(HealthCheckRequest::default())
                 .await
-                .map_err(|why| format!("a call was not answered: {why}"))?;
-            taken.push(begun.elapsed());
+                .map_err(|error| format!("a call was not answered: {error}"))?;
+            taken.push(started.elapsed());
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         Ok(Self::of(taken))
     }
 
-    /// Those that were measured.
+    /// Sorts the latencies.
     pub(crate) fn of(mut taken: Vec<Duration>) -> Self {
         taken.sort_unstable();
         Self(taken)
@@ -223,7 +223,7 @@ impl Latencies {
         Self::all(vec![self, other])
     }
 
-    /// Those of several times, together.
+    /// Latencies of several measurements together.
     pub(crate) fn all(times: Vec<Self>) -> Self {
         Self::of(times.into_iter().flat_map(|it| it.0).collect())
     }
@@ -232,7 +232,7 @@ impl Latencies {
         self.0.len()
     }
 
-    /// The one that `percent` of them are no slower than.
+    /// The latency that `percent` per cent of the calls do not exceed.
     pub(crate) fn percentile(&self, percent: usize) -> Duration {
         self.0[(self.0.len() * percent / 100).min(self.0.len() - 1)]
     }

@@ -1,4 +1,4 @@
-//! The messages that the goals send, encoded once: publishing, replacing, keeping alive, searching.
+//! Messages of the goals, encoded once: publications, replacements, heartbeats and searches.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use prost::Message;
 use tonic::metadata::AsciiMetadataValue;
 use tonic::transport::Channel;
 
-use crate::population::{Dice, client_session};
+use crate::population::{SplitMix64, client_session};
 use crate::rpc::echo::Blob;
 use crate::rpc::load::call_as;
 
@@ -18,16 +18,16 @@ pub(crate) const CONNECT: &str = "/fireteam.v1.MatchmakingService/Connect";
 
 type Update = pb::MatchmakingUpdateAdvertisementRequest;
 
-/// The advertisements that the clients keep.
+/// Advertisements of the clients.
 #[derive(Debug)]
 pub(crate) struct Hosts {
     updates: Vec<Update>,
 }
 
-/// A session somewhere on the globe, as clients write it.
-pub(crate) fn composition(dice: &mut Dice) -> pb::SessionCompositionData {
+/// A session at a random location, as clients send it.
+pub(crate) fn composition(rng: &mut SplitMix64) -> pb::SessionCompositionData {
     use fireteam::domain::attribute::AttributeValue;
-    let session = client_session(dice);
+    let session = client_session(rng);
     let value = |value: &AttributeValue| match value {
         AttributeValue::Number(number) => pb::attribute_value::Value::NumberValue(*number),
         AttributeValue::String(text) => pb::attribute_value::Value::StringValue(text.to_string()),
@@ -39,7 +39,7 @@ pub(crate) fn composition(dice: &mut Dice) -> pb::SessionCompositionData {
     let [x, y, z] = session.locality.map_or([4000.0, 0.0, 0.0], |it| [it.x, it.y, it.z]);
     let locality =
         pb::LocalityData { locality_x: Some(x), locality_y: Some(y), locality_z: Some(z), ..Default::default() };
-    let user_id = format!("user{:016x}", dice.next());
+    let user_id = format!("user{:016x}", rng.next());
     pb::SessionCompositionData {
         silo_id: Some(1),
         players: vec![pb::PlayerData { user_id, skill: session.players[0].stated_skill, ..Default::default() }],
@@ -52,19 +52,19 @@ pub(crate) fn composition(dice: &mut Dice) -> pb::SessionCompositionData {
 }
 
 impl Hosts {
-    /// Publishes so many.
+    /// Publishes `count` advertisements.
     pub(crate) async fn publish(channel: &Channel, count: u64) -> Self {
         Self::publish_as(channel, count, None).await
     }
 
-    /// The same, showing who is calling.
+    /// Publishes `count` advertisements with an `authorization` header.
     pub(crate) async fn publish_as(channel: &Channel, count: u64, header: Option<&AsciiMetadataValue>) -> Self {
-        let mut dice = Dice(17);
+        let mut rng = SplitMix64(17);
         let mut updates = Vec::new();
         for number in 0..count {
             let new = Update {
                 matchmaking_set_id: Some(1),
-                session_composition: Some(composition(&mut dice)),
+                session_composition: Some(composition(&mut rng)),
                 connect_data: vec![7; 16],
                 idempotency_key: format!("a host of the bench {number:020}"),
                 ..Default::default()
@@ -82,12 +82,12 @@ impl Hosts {
         Self { updates }
     }
 
-    /// Replaces each, alone or in an envelope.
+    /// Messages that replace each advertisement, with or without an envelope.
     pub(crate) fn replacing<M: Message>(&self, in_what: fn(Update) -> M) -> Arc<[Bytes]> {
         self.updates.iter().map(|update| encoded(&in_what(update.clone()))).collect()
     }
 
-    /// Keeps each alive.
+    /// Heartbeats of each advertisement.
     pub(crate) fn heartbeats<M: Message>(&self, in_what: fn(Update) -> M) -> Arc<[Bytes]> {
         let heartbeat = |update: &Update| Update {
             advertisement_id: update.advertisement_id.clone(),
@@ -98,12 +98,12 @@ impl Hosts {
     }
 }
 
-/// For calls.
+/// A message for a unary call.
 pub(crate) fn alone(update: Update) -> Update {
     update
 }
 
-/// For connections.
+/// A message for a Connect stream.
 pub(crate) fn enveloped(update: Update) -> pb::MatchmakingConnectRequest {
     let core = pb::MatchmakingCoreRequest {
         request_type: Some(pb::MatchmakingCoreRequestType::UpdateAdvertisement.into()),
@@ -114,22 +114,22 @@ pub(crate) fn enveloped(update: Update) -> pb::MatchmakingConnectRequest {
     pb::MatchmakingConnectRequest { core: Some(core) }
 }
 
-/// Searches from all over the globe.
+/// Searches from random locations.
 pub(crate) fn searches(count: usize) -> Arc<[Bytes]> {
-    let mut dice = Dice(23);
+    let mut rng = SplitMix64(23);
     let search = |_| {
         encoded(&pb::MatchmakingSearchRequest {
             matchmaking_set_id: Some(1),
-            session_composition: Some(composition(&mut dice)),
+            session_composition: Some(composition(&mut rng)),
             ..Default::default()
         })
     };
     (0..count).map(search).collect()
 }
 
-/// Messages to the echo, as long as `like`, whose answers have about `answer_bytes`.
+/// Messages to the echo, as long as those in `like`, for answers of about `answer_bytes`.
 pub(crate) fn blobs(like: &Arc<[Bytes]>, answer_bytes: usize) -> Arc<[Bytes]> {
-    // Two keys, the number, and a length of one or two bytes come on top of the bytes themselves.
+    // Two keys, the number, and a length of one or two bytes are added to the bytes themselves.
     let head = |bytes: usize| 7 + usize::from(127 < bytes);
     let blob = |message: &Bytes| {
         let bytes = vec![1; message.len() - head(message.len())].into();
@@ -142,7 +142,7 @@ fn encoded(message: &impl Message) -> Bytes {
     message.encode_to_vec().into()
 }
 
-/// Panics unless the answer of a connection is an update's.
+/// Panics unless the message of a Connect stream is the response to an update.
 pub(crate) fn is_updated(answer: &Bytes) {
     let answer = pb::MatchmakingConnectResponse::decode(answer.clone()).expect("an answer");
     match answer.message {

@@ -1,4 +1,4 @@
-//! HTTP/2 by hand: just enough of frames and header blocks to write what no library would, and to hear the end of it.
+//! Hand-written HTTP/2: frames and header blocks that no library would send, and a count of the server's frames.
 
 use std::io;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::watch;
 
-/// Types of frames (RFC 9113, section 6).
+/// Frame types (RFC 9113, section 6).
 pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
 pub(crate) const PRIORITY: u8 = 2;
@@ -20,17 +20,17 @@ pub(crate) const WINDOW_UPDATE: u8 = 8;
 pub(crate) const CONTINUATION: u8 = 9;
 pub(crate) const UNKNOWN: u8 = 0xfa;
 
-/// Flags.
+/// Frame flags.
 pub(crate) const END_STREAM: u8 = 1;
 pub(crate) const END_HEADERS: u8 = 4;
 
-/// What a connection begins with: the preface and settings that change nothing.
-pub(crate) fn opening() -> Vec<u8> {
+/// Start of a connection: the preface and an empty SETTINGS frame.
+pub(crate) fn preface() -> Vec<u8> {
     [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), frame(SETTINGS, 0, 0, &[])].concat()
 }
 
-/// The same, with settings: identifiers and values.
-pub(crate) fn opening_with(settings: &[(u16, u32)]) -> Vec<u8> {
+/// Start of a connection with settings: identifiers and values.
+pub(crate) fn preface_with_settings(settings: &[(u16, u32)]) -> Vec<u8> {
     let mut body = Vec::new();
     for (name, value) in settings {
         body.extend(name.to_be_bytes());
@@ -44,18 +44,18 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, body: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), body].concat()
 }
 
-/// A header in a header block, written out (RFC 7541, section 6.2.2).
+/// A literal header without indexing (RFC 7541, section 6.2.2).
 pub(crate) fn header(name: &str, value: &[u8]) -> Vec<u8> {
     [&[0], &string(name.as_bytes())[..], &string(value)].concat()
 }
 
-/// The same, to be remembered as the newest entry of the table (section 6.2.1).
-pub(crate) fn header_to_remember(name: &str, value: &[u8]) -> Vec<u8> {
+/// A literal header that is added to the dynamic table as its newest entry (section 6.2.1).
+pub(crate) fn indexed_header(name: &str, value: &[u8]) -> Vec<u8> {
     [&[0x40], &string(name.as_bytes())[..], &string(value)].concat()
 }
 
-/// The newest entry of the table, in one byte (section 6.1).
-pub(crate) const NEWEST: u8 = 0x80 | 62;
+/// Reference to the newest entry of the dynamic table, in one byte (section 6.1).
+pub(crate) const NEWEST_ENTRY: u8 = 0x80 | 62;
 
 fn string(text: &[u8]) -> Vec<u8> {
     let mut length = Vec::new();
@@ -94,25 +94,25 @@ pub(crate) fn whole_call(stream: u32, path: &str, message: &[u8]) -> Vec<u8> {
     [frame(HEADERS, END_HEADERS, stream, &call(path)), frame(DATA, END_STREAM, stream, &body)].concat()
 }
 
-/// What the server has said so far.
+/// Number of frames received from the server.
 #[derive(Debug, Default)]
-pub(crate) struct Heard {
-    /// GOAWAY.
+pub(crate) struct FrameCounts {
+    /// Whether a GOAWAY was received.
     pub(crate) goaway: AtomicBool,
-    /// Streams that it has reset.
+    /// Streams that the server has reset.
     pub(crate) resets: AtomicUsize,
-    /// Streams that it has ended by saying all there is.
+    /// Streams with a complete response.
     pub(crate) answered: AtomicUsize,
 }
 
-/// Reads to the end, and counts; `closed` is told when that is reached.
-pub(crate) async fn listen(mut from: OwnedReadHalf, heard: Arc<Heard>, closed: watch::Sender<bool>) {
-    // However the connection ends, it has ended.
-    drop(frames(&mut from, &heard).await);
+/// Counts frames until the connection ends, and then sets `closed`.
+pub(crate) async fn count_frames(mut from: OwnedReadHalf, counts: Arc<FrameCounts>, closed: watch::Sender<bool>) {
+    // Any error is the end of the connection.
+    drop(read_frames(&mut from, &counts).await);
     closed.send_replace(true);
 }
 
-async fn frames(from: &mut OwnedReadHalf, heard: &Heard) -> io::Result<()> {
+async fn read_frames(from: &mut OwnedReadHalf, counts: &FrameCounts) -> io::Result<()> {
     let mut body = vec![0; 1 << 24];
     loop {
         let mut head = [0; 9];
@@ -121,22 +121,22 @@ async fn frames(from: &mut OwnedReadHalf, heard: &Heard) -> io::Result<()> {
         from.read_exact(&mut body[..length]).await?;
         let (kind, flags) = (head[3], head[4]);
         match kind {
-            RST_STREAM => drop(heard.resets.fetch_add(1, Ordering::Relaxed)),
-            GOAWAY => heard.goaway.store(true, Ordering::Relaxed),
-            DATA | HEADERS if flags & END_STREAM != 0 => drop(heard.answered.fetch_add(1, Ordering::Relaxed)),
+            RST_STREAM => drop(counts.resets.fetch_add(1, Ordering::Relaxed)),
+            GOAWAY => counts.goaway.store(true, Ordering::Relaxed),
+            DATA | HEADERS if flags & END_STREAM != 0 => drop(counts.answered.fetch_add(1, Ordering::Relaxed)),
             _ => {}
         }
     }
 }
 
-/// Waits for the end without reading anything but nothing: for connections on which no HTTP is spoken.
+/// Reads and discards bytes until the connection ends, and then sets `closed`: for connections without HTTP.
 pub(crate) async fn drain(mut from: OwnedReadHalf, closed: watch::Sender<bool>) {
-    let mut some = [0; 1024];
-    while matches!(from.read(&mut some).await, Ok(1..)) {}
+    let mut buffer = [0; 1024];
+    while matches!(from.read(&mut buffer).await, Ok(1..)) {}
     closed.send_replace(true);
 }
 
-/// Writes, unless the other side has closed.
+/// Writes all bytes; fails if the other side has closed.
 pub(crate) async fn write(to: &mut OwnedWriteHalf, bytes: &[u8]) -> io::Result<()> {
     to.write_all(bytes).await
 }

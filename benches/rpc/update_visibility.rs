@@ -1,25 +1,25 @@
-//! How long it takes from sending an update to the first search that finds it.
+//! DELAY: time from sending an update to the first search that finds it.
 
 use bytes::Bytes;
 use fireteam_client::pb;
 use prost::Message;
 
 use crate::harness::{clock, machine, quantile_of};
-use crate::population::Dice;
-use crate::rpc::asks::{CONNECT, SEARCH, composition, enveloped};
-use crate::rpc::child::Child;
+use crate::population::SplitMix64;
 use crate::rpc::load::{call, channel, open};
+use crate::rpc::messages::{CONNECT, SEARCH, composition, enveloped};
+use crate::rpc::server_process::ServerProcess;
 
 /// Updates that are timed.
 const UPDATES: u32 = 3_000;
 
-/// One advertisement is replaced on a connection; another connection searches until it sees the new connect data.
+/// Replaces one advertisement on a connection while another connection searches until it finds the new connect data.
 pub(crate) async fn run() {
-    let server = Child::start("fireteam", 0);
-    let (host, seeker) = (channel(server.address).await, channel(server.address).await);
+    let server = ServerProcess::start("fireteam", 0);
+    let (host, searcher) = (channel(server.address).await, channel(server.address).await);
     let (sender, mut answers) = open(&host, CONNECT).await;
-    let mut dice = Dice(31);
-    let (session, party) = (composition(&mut dice), composition(&mut dice));
+    let mut rng = SplitMix64(31);
+    let (session, party) = (composition(&mut rng), composition(&mut rng));
     let update = |version: u32| {
         enveloped(pb::MatchmakingUpdateAdvertisementRequest {
             matchmaking_set_id: Some(1),
@@ -42,14 +42,14 @@ pub(crate) async fn run() {
         sender.send(message).await.expect("the stream is open");
         answers.message().await.expect("the stream is open").expect("an answer");
         acked.push(begin.elapsed().as_secs_f64() * 1e6);
-        let answer = call(&seeker, SEARCH, search.clone()).await.expect("an answer");
+        let answer = call(&searcher, SEARCH, search.clone()).await.expect("an answer");
         assert_eq!(version_of(&answer), Some(version), "acknowledged is searchable");
     }
     for version in UPDATES..2 * UPDATES {
         let message = update(version).encode_to_vec().into();
         let begin = clock();
         sender.send(message).await.expect("the stream is open");
-        while version_of(&call(&seeker, SEARCH, search.clone()).await.expect("an answer")) != Some(version) {}
+        while version_of(&call(&searcher, SEARCH, search.clone()).await.expect("an answer")) != Some(version) {}
         found.push(begin.elapsed().as_secs_f64() * 1e6);
         answers.message().await.expect("the stream is open").expect("an answer");
     }
@@ -58,7 +58,7 @@ pub(crate) async fn run() {
     {
         let (p50, p99) = (quantile_of(times, 0.5), quantile_of(times, 0.99));
         let what = format!("us from sending an update to {what}, p50 and p99");
-        println!("| DELAY | {what} | | {p50:.0}, {p99:.0} | | {UPDATES} | | | | {} |", machine());
+        println!("| DELAY | update_visibility: {what} | | {p50:.0}, {p99:.0} | | {UPDATES} | | | | {} |", machine());
     }
 }
 

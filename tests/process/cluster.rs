@@ -1,4 +1,4 @@
-//! Servers that share a Postgres, each with a place in which it is killed, paused and started again.
+//! Several servers on one Postgres, each in a slot in which it can be killed, paused and started again.
 
 use std::sync::{Mutex, RwLock};
 use std::time::Duration;
@@ -8,28 +8,28 @@ use tonic::transport::Endpoint;
 
 use crate::support::server_process::ServerProcess;
 
-/// Connections to each server, which its clients share: a server takes so many calls at once on each.
+/// Connections to each server. Clients share them, because a server limits concurrent calls per connection.
 const CONNECTIONS: usize = 4;
 
-/// What clients wait for an answer.
+/// Client timeout of a call.
 const DEADLINE: Duration = Duration::from_secs(4);
 
-/// Servers on one database, with one key.
-pub(crate) struct Fleet {
+/// Servers on one database, with the same keys.
+pub(crate) struct Cluster {
     folder: tempfile::TempDir,
     arguments: Vec<String>,
     settings: Vec<(String, String)>,
-    places: Vec<Place>,
+    slots: Vec<ServerSlot>,
 }
 
 #[derive(Default)]
-struct Place {
+struct ServerSlot {
     server: Mutex<Option<ServerProcess>>,
     clients: RwLock<Vec<Client>>,
 }
 
-impl Fleet {
-    /// `count` places, all empty. Each server gets its store by what `url` says.
+impl Cluster {
+    /// `count` empty slots. `url` is the database of each server.
     pub(crate) fn new(url: &str, count: usize) -> Self {
         Self::new_with(url, count, &[])
     }
@@ -41,39 +41,39 @@ impl Fleet {
         let keys = ["--token-key-file", &key, "--match-key-file", &match_key];
         let arguments = [&["--store", url, "--trusted-proxies", "127.0.0.0/8"], &keys[..], more].concat();
         let arguments = arguments.into_iter().map(str::to_owned).collect();
-        let fail_points = std::env::var_os("FAILPOINTS").and_then(|it| it.into_string().ok());
+        let fail_points = std::env::var_os("FAILPOINTS").and_then(|value| value.into_string().ok());
         let settings = fail_points.map(|points| ("FAILPOINTS".to_owned(), points)).into_iter().collect();
-        Self { folder, arguments, settings, places: (0..count).map(|_| Place::default()).collect() }
+        Self { folder, arguments, settings, slots: (0..count).map(|_| ServerSlot::default()).collect() }
     }
 
-    /// `count` servers, all of them serving.
+    /// `count` servers, all serving.
     pub(crate) fn start(url: &str, count: usize) -> Self {
         Self::start_with(url, count, &[])
     }
 
     /// The same, each with `more` arguments.
     pub(crate) fn start_with(url: &str, count: usize, more: &[&str]) -> Self {
-        let fleet = Self::new_with(url, count, more);
+        let cluster = Self::new_with(url, count, more);
         std::thread::scope(|scope| {
             let runtime = tokio::runtime::Handle::current();
             for at in 0..count {
-                let (fleet, runtime) = (&fleet, runtime.clone());
+                let (cluster, runtime) = (&cluster, runtime.clone());
                 scope.spawn(move || {
                     let _context = runtime.enter();
-                    fleet.fill(at, None, &[]);
+                    cluster.fill(at, None, &[]);
                 });
             }
         });
-        fleet
+        cluster
     }
 
-    /// How many places there are.
+    /// Number of slots.
     pub(crate) fn len(&self) -> usize {
-        self.places.len()
+        self.slots.len()
     }
 
-    /// Starts a server at `at`, on another store than the others' address for it if `url` says so; serving when this
-    /// returns. Within a runtime, and blocking.
+    /// Starts a server in slot `at`, with its own address of the database if `url` is given. It serves when this returns.
+    /// Blocking; must be called within a runtime.
     pub(crate) fn fill(&self, at: usize, url: Option<&str>, settings: &[(&str, &str)]) {
         let mut arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
         if let Some(url) = url {
@@ -83,29 +83,29 @@ impl Fleet {
         all.extend(settings);
         let server = ServerProcess::start_with(self.folder.path(), &arguments, &all);
         let clients = (0..CONNECTIONS).map(|_| client(&server.address.to_string())).collect();
-        *self.places[at].clients.write().expect("unpoisoned") = clients;
-        *self.places[at].server.lock().expect("unpoisoned") = Some(server);
+        *self.slots[at].clients.write().expect("unpoisoned") = clients;
+        *self.slots[at].server.lock().expect("unpoisoned") = Some(server);
     }
 
-    /// SIGKILL, and nobody there until it is filled again.
+    /// Kills the server with SIGKILL; the slot stays empty until the next `fill`.
     pub(crate) fn kill(&self, at: usize) {
-        self.places[at].clients.write().expect("unpoisoned").clear();
-        let server = self.places[at].server.lock().expect("unpoisoned").take();
-        server.expect("somebody is there").kill();
+        self.slots[at].clients.write().expect("unpoisoned").clear();
+        let server = self.slots[at].server.lock().expect("unpoisoned").take();
+        server.expect("a server is running").kill();
     }
 
-    /// Does something with the server at `at`.
+    /// Calls `what` with the server in slot `at`.
     pub(crate) fn with<T>(&self, at: usize, what: impl FnOnce(&ServerProcess) -> T) -> T {
-        what(self.places[at].server.lock().expect("unpoisoned").as_ref().expect("somebody is there"))
+        what(self.slots[at].server.lock().expect("unpoisoned").as_ref().expect("a server is running"))
     }
 
-    /// A way to the server at `at` that client `number` shares with some others, while one is there.
+    /// The connection to the server in slot `at` that client `number` shares with others. `None` while the slot is empty.
     pub(crate) fn client(&self, at: usize, number: usize) -> Option<Client> {
-        self.places[at].clients.read().expect("unpoisoned").get(number % CONNECTIONS).cloned()
+        self.slots[at].clients.read().expect("unpoisoned").get(number % CONNECTIONS).cloned()
     }
 }
 
-/// A client that asks once, with a connection of its own.
+/// A client without retries, on a connection of its own.
 pub(crate) fn client(address: &str) -> Client {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address");
     let channel = endpoint.tcp_nodelay(true).connect_timeout(DEADLINE).connect_lazy();

@@ -1,19 +1,19 @@
-//! Goal RT: ratings updated in a second by one core, for each system, beside a bare loop over the same players.
+//! Goal RT: rating updates per second on one core for each system, compared with a bare loop over the same players.
 
 use fireteam::domain::rating::{Side, Skill};
 use fireteam::domain::ruleset::rating::{RatingSpec, RatingSystem};
 use fireteam::domain::time::UnixMs;
 
-use crate::harness::{Took, compare, together};
-use crate::population::Dice;
+use crate::harness::{Timing, compare, time_all};
+use crate::population::SplitMix64;
 
-/// Players whose ratings change.
+/// Number of rated players.
 const PLAYERS: u64 = 100_000;
 
 /// Duels in one round.
 const DUELS: usize = 100_000;
 
-/// Microseconds that an update of Elo or Glicko-2 may take: a million a second.
+/// Limit of an Elo or Glicko-2 update, microseconds: a million per second.
 const UPDATE_US: f64 = 1.0;
 
 const WEEK_MS: u64 = 7 * 24 * 60 * 60 * 1000;
@@ -32,22 +32,22 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
     systems.into_iter().for_each(duels);
 }
 
-/// Two updates for each duel, every one of them counted.
+/// Times duels; each is two updates.
 fn duels(system: RatingSystem) {
     let spec = RatingSpec::with_defaults(system);
-    let mut dice = Dice(11);
+    let mut rng = SplitMix64(11);
     let pairs: Vec<(usize, usize, bool)> = (0..DUELS)
         .map(|_| {
-            let one = dice.below(PLAYERS);
-            let other = (one + 1 + dice.below(PLAYERS - 1)) % PLAYERS;
-            (one as usize, other as usize, dice.below(2) == 0)
+            let one = rng.below(PLAYERS);
+            let other = (one + 1 + rng.below(PLAYERS - 1)) % PLAYERS;
+            (one as usize, other as usize, rng.below(2) == 0)
         })
         .collect();
     let mut skills: Vec<Skill> = vec![spec.initial_skill(); PLAYERS as usize];
     let mut bare = skills.clone();
     let mut now = 0;
     let subject = || {
-        per_update(together(DUELS, |number| {
+        per_update(time_all(DUELS, |number| {
             let (one, other, first) = pairs[number];
             now += 1_000;
             let ranks = if first { [1, 2] } else { [2, 1] };
@@ -55,13 +55,13 @@ fn duels(system: RatingSystem) {
                 Side { players: vec![skills[one]], rank: ranks[0] },
                 Side { players: vec![skills[other]], rank: ranks[1] },
             ];
-            let after = spec.rate_match(&sides, UnixMs(now)).expect("a sound match");
+            let after = spec.rate_match(&sides, UnixMs(now)).expect("a valid match");
             (skills[one], skills[other]) = (after[0][0], after[1][0]);
         }))
     };
-    // Nothing but what any update must do: fetch both, change both, put both back.
+    // The work of any update: read both, change both, write both.
     let reference = || {
-        per_update(together(DUELS, |number| {
+        per_update(time_all(DUELS, |number| {
             let (one, other, first) = pairs[number];
             let change = if first { 1.0 } else { -1.0 };
             bare[one].estimate.rating += change;
@@ -78,6 +78,6 @@ fn duels(system: RatingSystem) {
     assert!(skills.iter().all(|skill| skill.estimate.rating.is_finite()) && bare.len() == skills.len());
 }
 
-fn per_update(duel: Took) -> Took {
-    Took { wall_us: duel.wall_us / 2.0, cpu_us: duel.cpu_us / 2.0 }
+fn per_update(duel: Timing) -> Timing {
+    Timing { wall_us: duel.wall_us / 2.0, cpu_us: duel.cpu_us / 2.0 }
 }
