@@ -11,7 +11,6 @@ use fireteam::store::{Store, StoreError};
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, Connection};
 
-use crate::store::advert_rows::{ad, put};
 use crate::store::queue_rows::{
     TransitionEffects, ended_stage, enter, match_id, new_match, next_version, propose, rating, ticket, transition, user,
 };
