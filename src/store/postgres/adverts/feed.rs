@@ -12,9 +12,9 @@ use crate::store::adverts::{AdvertFeed, FeedBatch, Reservation, StoredAdvertisem
 use crate::store::error::StoreError;
 use crate::store::postgres::adverts::{copy_decode, decode, statements as sql};
 use crate::store::postgres::connection::change_feed::{BatchHeader, ChangeFeed, FeedPosition, FeedRows};
-use crate::store::postgres::connection::cursor::{FeedRead, READ_TIMEOUT, SNAPSHOT_TIMEOUT};
+use crate::store::postgres::connection::cursor::{READ_TIMEOUT, SNAPSHOT_TIMEOUT};
 use crate::store::postgres::connection::listen;
-use crate::store::postgres::connection::slot::{ConnectionSlot, query_within, to_store_error};
+use crate::store::postgres::connection::slot::{ConnectionSlot, query_within};
 use crate::store::postgres::replica::Replica;
 
 /// Number of rows that are decoded as one unit of work.
@@ -34,10 +34,7 @@ impl AdvertFeedRows {
 }
 
 impl FeedRows for AdvertFeedRows {
-    type Batch = FeedBatch;
-    /// The rows of `READ_CHANGES`; the first has the header.
-    type Changes = Vec<PgRow>;
-    type Also = [AdvertisementId];
+    type Output = FeedBatch;
 
     const POLL_PURPOSE: &'static str = "advert feed";
     const CHANNEL: &'static str = listen::ADVERT_CHANNEL;
@@ -46,15 +43,12 @@ impl FeedRows for AdvertFeedRows {
         &self,
         slot: &mut ConnectionSlot,
         position: FeedPosition,
-        also: &[AdvertisementId],
-    ) -> Result<(FeedRead, Vec<PgRow>), StoreError> {
-        let ids: Vec<Uuid> = also.iter().map(|id| Uuid::from_bytes(*id.as_bytes())).collect();
-        let rows: Vec<PgRow> = query_within!(slot, READ_TIMEOUT, "polling the feed", |connection| {
+        also: &[Uuid],
+    ) -> Result<Vec<PgRow>, StoreError> {
+        query_within!(slot, READ_TIMEOUT, "polling the feed", |connection| {
             let query = position.bind_to(sqlx::query(sql::READ_CHANGES));
-            query.bind(&ids).bind(&self.silos).fetch_all(&mut *connection)
-        })?;
-        let first = rows.first().ok_or_else(|| to_store_error(sqlx::Error::RowNotFound))?;
-        Ok((FeedRead::from_row(first).map_err(to_store_error)?, rows))
+            query.bind(also).bind(&self.silos).fetch_all(&mut *connection)
+        })
     }
 
     async fn decode_changes(&self, _: &mut ConnectionSlot, rows: Vec<PgRow>) -> Result<FeedBatch, StoreError> {
@@ -110,7 +104,8 @@ impl AdvertFeed for ChangeFeed<AdvertFeedRows> {
     }
 
     async fn read_batch(&mut self, also: &[AdvertisementId]) -> Result<FeedBatch, StoreError> {
-        self.read(also).await
+        let ids: Vec<Uuid> = also.iter().map(|id| Uuid::from_bytes(*id.as_bytes())).collect();
+        self.read(&ids).await
     }
 }
 

@@ -5,7 +5,7 @@
 use std::future::Future;
 
 use sqlx::Postgres;
-use sqlx::postgres::{PgArguments, PgConnectOptions};
+use sqlx::postgres::{PgArguments, PgConnectOptions, PgRow};
 use sqlx::query::Query;
 use sqlx::types::Uuid;
 
@@ -16,7 +16,7 @@ use crate::store::postgres::connection::cursor::{
 };
 use crate::store::postgres::connection::listen::ListenTask;
 use crate::store::postgres::connection::open;
-use crate::store::postgres::connection::slot::{ConnectionSlot, query_within};
+use crate::store::postgres::connection::slot::{ConnectionSlot, query_within, to_store_error};
 use crate::store::postgres::connection::statements::READ_OLDEST_TRANSACTION;
 use crate::store::postgres::connection::unresolved_commits::UnresolvedCommits;
 use crate::store::postgres::replica::Replica;
@@ -25,37 +25,33 @@ use crate::store::rows::from_ms;
 /// Rows that a change feed delivers, and how they are read.
 pub(in crate::store::postgres) trait FeedRows: Send + Sync {
     /// Batch of rows.
-    type Batch: Send;
-    /// Changes that were read, but not yet decoded.
-    type Changes: Send;
-    /// Keys whose current state is read besides the changes.
-    type Also: Sync + ?Sized;
+    type Output: Send;
 
     /// Purpose of the connection that polls.
     const POLL_PURPOSE: &'static str;
     /// Channel of the notifications.
     const CHANNEL: &'static str;
 
-    /// Reads the changes from `position` on.
+    /// Reads the changes from `position` on, and the current state of the ids in `also`. The first row has the header.
     fn fetch_changes(
         &self,
         slot: &mut ConnectionSlot,
         position: FeedPosition,
-        also: &Self::Also,
-    ) -> impl Future<Output = Result<(FeedRead, Self::Changes), StoreError>> + Send;
+        also: &[Uuid],
+    ) -> impl Future<Output = Result<Vec<PgRow>, StoreError>> + Send;
 
     /// Decodes changes after the cursor has accepted them; may read further rows.
     fn decode_changes(
         &self,
         slot: &mut ConnectionSlot,
-        changes: Self::Changes,
-    ) -> impl Future<Output = Result<Self::Batch, StoreError>> + Send;
+        changes: Vec<PgRow>,
+    ) -> impl Future<Output = Result<Self::Output, StoreError>> + Send;
 
     /// Reads all rows from one snapshot.
-    fn read_all(&self, slot: &mut ConnectionSlot) -> impl Future<Output = Result<Self::Batch, StoreError>> + Send;
+    fn read_all(&self, slot: &mut ConnectionSlot) -> impl Future<Output = Result<Self::Output, StoreError>> + Send;
 
     /// Sets the header of a batch.
-    fn set_header(batch: &mut Self::Batch, header: BatchHeader);
+    fn set_header(batch: &mut Self::Output, header: BatchHeader);
 }
 
 /// Header of a batch, as in `FeedBatch` and `QueueFeedBatch`.
@@ -124,7 +120,7 @@ impl<T: FeedRows> ChangeFeed<T> {
     }
 
     /// Reads new changes; a snapshot if changes may have been missed.
-    pub(in crate::store::postgres) async fn read(&mut self, also: &T::Also) -> Result<T::Batch, StoreError> {
+    pub(in crate::store::postgres) async fn read(&mut self, also: &[Uuid]) -> Result<T::Output, StoreError> {
         match self.read_changes(also).await? {
             Some(batch) => Ok(batch),
             None => self.read_snapshot().await,
@@ -132,7 +128,7 @@ impl<T: FeedRows> ChangeFeed<T> {
     }
 
     /// Reads a snapshot. The cursor is older than the snapshot, so changes committed meanwhile are read again.
-    pub(in crate::store::postgres) async fn read_snapshot(&mut self) -> Result<T::Batch, StoreError> {
+    pub(in crate::store::postgres) async fn read_snapshot(&mut self) -> Result<T::Output, StoreError> {
         let slot = &mut self.load_connection;
         let (oldest_running, now_ms): (i64, i64) =
             query_within!(slot, READ_TIMEOUT, "polling the feed", |connection| {
@@ -146,7 +142,7 @@ impl<T: FeedRows> ChangeFeed<T> {
     }
 
     /// Reads new changes; `None` if changes may have been missed.
-    async fn read_changes(&mut self, also: &T::Also) -> Result<Option<T::Batch>, StoreError> {
+    async fn read_changes(&mut self, also: &[Uuid]) -> Result<Option<T::Output>, StoreError> {
         let Some(cursor) = &mut self.cursor else { return Ok(None) };
         let slot = &mut self.poll_connection;
         let position = FeedPosition {
@@ -155,7 +151,9 @@ impl<T: FeedRows> ChangeFeed<T> {
             replica_id: self.replica_id,
             unresolved_commits: self.unresolved_commits.list(),
         };
-        let (read, changes) = self.rows.fetch_changes(slot, position, also).await?;
+        let changes = self.rows.fetch_changes(slot, position, also).await?;
+        let first = changes.first().ok_or_else(|| to_store_error(sqlx::Error::RowNotFound))?;
+        let read = FeedRead::from_row(first).map_err(to_store_error)?;
         if !cursor.can_continue(&read) {
             return Ok(None);
         }

@@ -8,7 +8,7 @@ use sqlx::{Executor, Row};
 use crate::domain::id::{MatchId, TicketId};
 use crate::store::error::StoreError;
 use crate::store::postgres::connection::change_feed::{BatchHeader, ChangeFeed, FeedPosition, FeedRows};
-use crate::store::postgres::connection::cursor::{FeedRead, READ_TIMEOUT, SNAPSHOT_TIMEOUT};
+use crate::store::postgres::connection::cursor::{READ_TIMEOUT, SNAPSHOT_TIMEOUT};
 use crate::store::postgres::connection::listen;
 use crate::store::postgres::connection::slot::{ConnectionSlot, query_within, to_store_error};
 use crate::store::postgres::queues::{decode, statements as sql};
@@ -28,9 +28,7 @@ impl QueueFeedRows {
 }
 
 impl FeedRows for QueueFeedRows {
-    type Batch = QueueFeedBatch;
-    type Changes = ChangedKeys;
-    type Also = ();
+    type Output = QueueFeedBatch;
 
     const POLL_PURPOSE: &'static str = "queue feed";
     const CHANNEL: &'static str = listen::QUEUE_CHANNEL;
@@ -39,16 +37,16 @@ impl FeedRows for QueueFeedRows {
         &self,
         slot: &mut ConnectionSlot,
         position: FeedPosition,
-        (): &(),
-    ) -> Result<(FeedRead, ChangedKeys), StoreError> {
-        let row: PgRow = query_within!(slot, READ_TIMEOUT, "polling the feed", |connection| {
-            position.bind_to(sqlx::query(sql::READ_CHANGES)).fetch_one(&mut *connection)
-        })?;
-        let read = FeedRead::from_row(&row).map_err(to_store_error)?;
-        Ok((read, ChangedKeys::from_row(&row).map_err(to_store_error)?))
+        _: &[Uuid],
+    ) -> Result<Vec<PgRow>, StoreError> {
+        query_within!(slot, READ_TIMEOUT, "polling the feed", |connection| {
+            position.bind_to(sqlx::query(sql::READ_CHANGES)).fetch_all(&mut *connection)
+        })
     }
 
-    async fn decode_changes(&self, slot: &mut ConnectionSlot, keys: ChangedKeys) -> Result<QueueFeedBatch, StoreError> {
+    async fn decode_changes(&self, slot: &mut ConnectionSlot, rows: Vec<PgRow>) -> Result<QueueFeedBatch, StoreError> {
+        let row = rows.first().ok_or_else(|| to_store_error(sqlx::Error::RowNotFound))?;
+        let keys = ChangedKeys::from_row(row).map_err(to_store_error)?;
         if keys.is_empty() {
             return Ok(QueueFeedBatch::default());
         }
@@ -80,19 +78,19 @@ impl QueueFeed for ChangeFeed<QueueFeedRows> {
     }
 
     async fn read_batch(&mut self) -> Result<QueueFeedBatch, StoreError> {
-        self.read(&()).await
+        self.read(&[]).await
     }
 }
 
 /// Keys of the changed rows.
-pub(super) struct ChangedKeys {
+struct ChangedKeys {
     ticket_ids: Vec<Uuid>,
     match_ids: Vec<Uuid>,
     rated_users: Vec<Uuid>,
 }
 
 impl ChangedKeys {
-    /// Decodes the columns of `READ_CHANGES` after those of [`FeedRead`].
+    /// Decodes the columns of `READ_CHANGES` after those of `FeedRead`.
     fn from_row(row: &PgRow) -> Result<Self, sqlx::Error> {
         Ok(Self { ticket_ids: row.try_get(3)?, match_ids: row.try_get(4)?, rated_users: row.try_get(5)? })
     }
