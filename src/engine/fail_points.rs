@@ -6,6 +6,7 @@ use crate::engine::adverts::writer_command::AdvertWriterCommand;
 use crate::engine::core::Core;
 use crate::store::{AdvertWrite, CommitResult, StoreError};
 
+/// Whether the fail point is on that ends a commit when a client disconnects.
 fn cancels_commit_with_client() -> bool {
     fail::fail_point!("cancel_commit_with_client", |_| true);
     false
