@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::engine::adverts::writer_command::AdvertWriterCommand;
 use crate::store::{AdvertWrite, CommitResult, Store, StoreError};
 
+/// Whether the fail point is on that ends a commit when a client disconnects.
 fn cancels_commit_with_client() -> bool {
     fail::fail_point!("cancel_commit_with_client", |_| true);
     false
