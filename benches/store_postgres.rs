@@ -46,7 +46,10 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
     runtime.block_on(async {
         let here = open(&url, 1).await;
         let mut raw = BareConnection::connect(&url).await;
-        raw.connection.execute("truncate advertisement, reservation, change").await.expect("an empty database");
+        raw.connection
+            .execute("truncate advertisement, reservation, advertisement_change")
+            .await
+            .expect("an empty database");
         fill(&here, STORED).await;
         raw.connection.execute("vacuum analyze").await.expect("a tidy database");
         let mut rng = SplitMix64(1);

@@ -21,7 +21,7 @@ const SEARCHES: usize = 16_000;
 pub(crate) async fn run(url: &str) {
     let mut database = sqlx::PgConnection::connect(url).await.expect("a database");
     // The server creates the tables; rows of an earlier run are deleted first.
-    let _ = database.execute("truncate advertisement, reservation, change").await;
+    let _ = database.execute("truncate advertisement, reservation, advertisement_change").await;
     let server = ServerProcess::start("fireteam-postgres", MANY);
     database.execute("vacuum analyze").await.expect("a tidy database");
     let hosts = Hosts::publish(&channel(server.address).await, HOSTS).await;

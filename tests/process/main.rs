@@ -7,12 +7,12 @@
 mod cancels;
 #[cfg(test)]
 mod clock;
-#[cfg(all(test, feature = "failpoints"))]
-mod failpoints;
 #[cfg(test)]
 mod cluster;
 #[cfg(test)]
 mod consistency;
+#[cfg(all(test, feature = "failpoints"))]
+mod failpoints;
 #[cfg(test)]
 mod feed;
 #[cfg(test)]
