@@ -458,6 +458,7 @@ async fn a_ticket_is_its_partys_alone() {
     let reference = pb::TicketReference { ticket_token: bob.reference().ticket_token, ..ann.reference() };
     let watched = client.watch([reference.clone()]).next().await.expect_err("hers");
     assert_eq!(watched.code(), Some(Code::PermissionDenied));
+    assert_eq!(watched.server_error().and_then(|error| error.reason.as_deref()), Some("NOT_OWNER"));
     let beat = pb::QueueHeartbeatRequest { tickets: vec![reference], ..Default::default() };
     assert_eq!(client.heartbeat(beat).await.expect_err("hers").code(), Some(Code::PermissionDenied));
 }
