@@ -3,13 +3,13 @@
 //! Flags override variables, variables override the file, the file overrides defaults. All invalid values are reported
 //! at once, before anything is opened. A `Config` that exists is valid.
 
+mod listen_address;
 mod postgres_url;
 mod rate_limits;
 pub mod raw;
 mod security;
 mod validate;
 
-use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -18,6 +18,7 @@ use thiserror::Error;
 
 use raw::{RawSettings, ServeFlags};
 
+pub use listen_address::ListenAddress;
 pub use postgres_url::PostgresUrl;
 pub use rate_limits::{AllowedRate, DEFAULT_RATE_LIMITS, RateLimitRule, RateLimitRules};
 pub use security::{JwtSettings, TlsFiles};
@@ -46,9 +47,9 @@ pub const DEFAULT_GEOIP_DB: &str = "data/dbip-tour.mmdb";
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Address of the client port.
-    pub listen: SocketAddr,
+    pub listen: ListenAddress,
     /// Address of the operator port: metrics, health and the operator service.
-    pub operator_listen: SocketAddr,
+    pub operator_listen: ListenAddress,
     /// Database.
     pub store: StoreTarget,
     /// Silos to load and serve; `None` for all.
@@ -143,7 +144,6 @@ pub enum ConfigError {
         /// File.
         file: PathBuf,
         /// I/O error.
-        #[source]
         error: std::io::Error,
     },
     /// The file is not TOML, or a value has the wrong type.
@@ -181,7 +181,7 @@ pub enum ConfigError {
         /// `listen` or `operator_listen`.
         key: &'static str,
         /// Address.
-        address: SocketAddr,
+        address: ListenAddress,
         /// Missing protections, each with the flags that add it.
         missing: Vec<&'static str>,
     },

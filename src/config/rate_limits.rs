@@ -166,9 +166,7 @@ impl Config {
     pub fn rate_limit_rules(&self) -> Option<Vec<RateLimitRule>> {
         let overrides = match &self.rate_limits {
             RateLimitRules::Off => return None,
-            RateLimitRules::Auto
-                if !self.requires_authentication() && self.listen.ip().to_canonical().is_loopback() =>
-            {
+            RateLimitRules::Auto if !self.requires_authentication() && self.listen.is_loopback() => {
                 return None;
             }
             RateLimitRules::Auto => &[][..],

@@ -1,6 +1,5 @@
 //! Security settings: TLS, JWT verification, trusted proxies, and protections that public addresses require.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::config::validate::ConfigErrors;
@@ -41,7 +40,7 @@ impl Config {
 
     /// Missing protections of public addresses, as text for the log.
     pub fn security_warnings(&self) -> Vec<&'static str> {
-        let exposed = !is_loopback(self.listen) || !is_loopback(self.operator_listen);
+        let exposed = !self.listen.is_loopback() || !self.operator_listen.is_loopback();
         let mut warnings = Vec::new();
         if exposed && self.tls.is_none() {
             warnings.push(
@@ -49,7 +48,7 @@ impl Config {
                  change them",
             );
         }
-        if !is_loopback(self.listen) && !self.requires_authentication() {
+        if !self.listen.is_loopback() && !self.requires_authentication() {
             warnings.push(
                 "--insecure-allow-anonymous: clients are not authenticated; any client can impersonate any player",
             );
@@ -162,10 +161,10 @@ impl ConfigErrors {
         let plaintext = config.tls.is_none();
         let mut tls_ends_at_balancer = false;
         for (key, address, allow_anonymous) in [
-            ("listen", config.listen, config.insecure_allow_anonymous),
-            ("operator_listen", config.operator_listen, false),
+            ("listen", &config.listen, config.insecure_allow_anonymous),
+            ("operator_listen", &config.operator_listen, false),
         ] {
-            if is_loopback(address) {
+            if address.is_loopback() {
                 continue;
             }
             tls_ends_at_balancer |= plaintext && config.insecure_allow_plaintext;
@@ -177,7 +176,7 @@ impl ConfigErrors {
                 missing.push(if key == "listen" { CLIENT_AUTH_REQUIRED } else { OPERATOR_AUTH_REQUIRED });
             }
             if !missing.is_empty() {
-                self.0.push(ConfigError::InsecurePublicAddress { key, address, missing });
+                self.0.push(ConfigError::InsecurePublicAddress { key, address: address.clone(), missing });
             }
         }
         if tls_ends_at_balancer && config.trusted_proxies.is_empty() {
@@ -195,7 +194,3 @@ const CLIENT_AUTH_REQUIRED: &str = "authenticated (give --auth-keys FILE and --a
                                     FILE, or --insecure-allow-anonymous where anonymous players are allowed)";
 const OPERATOR_AUTH_REQUIRED: &str = "authenticated, which operators always must be (give --auth-keys FILE and \
                                       --auth-issuer TEXT, or --tls-client-ca FILE)";
-
-fn is_loopback(address: SocketAddr) -> bool {
-    address.ip().to_canonical().is_loopback()
-}
