@@ -12,13 +12,13 @@ pub mod simulate;
 pub mod token;
 
 use std::io::{self, Write};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
 use crate::clock::{Clock as _, SystemClock};
+use crate::config::ListenAddress;
 use crate::config::raw::ServeFlags;
 
 /// Exit status of the process.
@@ -64,7 +64,7 @@ enum Command {
     Health {
         /// Address of the server's client port.
         #[arg(long, env = "FIRETEAM_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:50051")]
-        address: SocketAddr,
+        address: ListenAddress,
         /// CA certificates for verifying the server's certificate, PEM file; enables TLS [default: plaintext].
         #[arg(long, value_name = "FILE")]
         ca: Option<PathBuf>,
@@ -102,7 +102,7 @@ pub fn run() -> ExitCode {
             let succeeded = check::check_rulesets(&paths, &mut out) && out.flush().is_ok();
             if succeeded { ExitStatus::Success } else { ExitStatus::Failed }
         }
-        Some(Command::Health { address, ca, server_name }) => health::check_health(address, ca, server_name),
+        Some(Command::Health { address, ca, server_name }) => health::check_health(&address, ca, server_name),
         Some(Command::Keygen { out }) => {
             report_result(keygen::generate_issuing_key(&out, &SystemClock::start(), &mut io::stdout().lock()))
         }

@@ -4,6 +4,7 @@
 //! at once, before anything is opened. A `Config` that exists is valid.
 
 mod error;
+mod listen_address;
 mod load;
 mod postgres_url;
 mod rate_limits;
@@ -11,13 +12,13 @@ pub mod raw;
 mod security;
 mod validate;
 
-use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use ipnet::IpNet;
 
 pub use error::ConfigError;
+pub use listen_address::ListenAddress;
 pub use postgres_url::PostgresUrl;
 pub use rate_limits::{AllowedRate, DEFAULT_RATE_LIMITS, RateLimitRule, RateLimitRules};
 pub use security::{JwtSettings, TlsFiles};
@@ -46,9 +47,9 @@ pub const DEFAULT_GEOIP_DB: &str = "data/dbip-tour.mmdb";
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Address of the client port.
-    pub listen: SocketAddr,
+    pub listen: ListenAddress,
     /// Address of the operator port: metrics, health and the operator service.
-    pub operator_listen: SocketAddr,
+    pub operator_listen: ListenAddress,
     /// Database.
     pub store: StoreTarget,
     /// Silos to load and serve; `None` for all.
@@ -142,7 +143,7 @@ impl Config {
 
     /// Missing protections of public addresses, as text for the log.
     pub fn security_warnings(&self) -> Vec<&'static str> {
-        let exposed = !is_loopback(self.listen) || !is_loopback(self.operator_listen);
+        let exposed = !self.listen.is_loopback() || !self.operator_listen.is_loopback();
         let mut warnings = Vec::new();
         if exposed && self.tls.is_none() {
             warnings.push(
@@ -150,7 +151,7 @@ impl Config {
                  change them",
             );
         }
-        if !is_loopback(self.listen) && !self.requires_authentication() {
+        if !self.listen.is_loopback() && !self.requires_authentication() {
             warnings.push(
                 "--insecure-allow-anonymous: clients are not authenticated; any client can impersonate any player",
             );
@@ -162,7 +163,7 @@ impl Config {
     pub fn rate_limit_rules(&self) -> Option<Vec<RateLimitRule>> {
         let overrides = match &self.rate_limits {
             RateLimitRules::Off => return None,
-            RateLimitRules::Auto if !self.requires_authentication() && is_loopback(self.listen) => {
+            RateLimitRules::Auto if !self.requires_authentication() && self.listen.is_loopback() => {
                 return None;
             }
             RateLimitRules::Auto => &[][..],
@@ -172,10 +173,6 @@ impl Config {
             |rule: &RateLimitRule| *overrides.iter().find(|other| other.name() == rule.name()).unwrap_or(rule);
         Some(DEFAULT_RATE_LIMITS.iter().map(effective).collect())
     }
-}
-
-fn is_loopback(address: SocketAddr) -> bool {
-    address.ip().to_canonical().is_loopback()
 }
 
 #[cfg(test)]

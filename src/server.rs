@@ -51,10 +51,10 @@ use tls::TlsAcceptorSource;
 
 /// Dependencies of a server.
 pub struct ServerDeps {
-    /// Address of the client port; port number 0 chooses a free port.
-    pub listen: SocketAddr,
-    /// Address of the operator port; port number 0 chooses a free port.
-    pub operator_listen: SocketAddr,
+    /// Addresses of the client port; the first that can be bound is used. Port number 0 chooses a free port.
+    pub listen: Vec<SocketAddr>,
+    /// Addresses of the operator port; the first that can be bound is used. Port number 0 chooses a free port.
+    pub operator_listen: Vec<SocketAddr>,
     /// Engine behind the Matchmaking service.
     pub engine: Arc<dyn MatchmakingEngine>,
     /// Queues and ratings; `None` in tests that replace the engine.
@@ -125,7 +125,7 @@ impl Server {
         let drain = Drain::new(health.clone());
         let (stop_accepting, hard_stop) = (CancellationToken::new(), CancellationToken::new());
 
-        let bind = |listen, proxies, port_name: &'static str| {
+        let bind = |listen: &[SocketAddr], proxies, port_name: &'static str| {
             let (clock, observer) = (deps.clock.clone(), deps.rpc_observer.clone());
             let handshaker = ConnectionHandshaker::new(
                 limits.clone(),
@@ -136,11 +136,11 @@ impl Server {
                 proxies,
             );
             IncomingConnections::bind(listen, handshaker)
-                .with_context(|| format!("bind the {port_name} port at {listen}"))
+                .with_context(|| format!("bind the {port_name} port at {}", join_addresses(listen)))
         };
         let operator_proxies = ProxySettings { require_proxy_header: false, ..deps.proxies.clone() };
-        let clients = bind(deps.listen, deps.proxies, "client")?;
-        let operators = bind(deps.operator_listen, operator_proxies, "operator")?;
+        let clients = bind(&deps.listen, deps.proxies, "client")?;
+        let operators = bind(&deps.operator_listen, operator_proxies, "operator")?;
         let (address, operator_address) = (clients.address(), operators.address());
 
         let address_resolver = ClientAddressResolver::new(deps.resolve_client_address);
@@ -188,6 +188,11 @@ impl Server {
             shutdown_grace,
         })
     }
+}
+
+/// `127.0.0.1:1 or [::1]:1`.
+fn join_addresses(addresses: &[SocketAddr]) -> String {
+    addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ")
 }
 
 /// Access check for the metrics of the operator port at `address`.

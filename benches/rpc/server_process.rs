@@ -8,7 +8,9 @@ use std::sync::Arc;
 use fireteam::auth::identity::Role;
 use fireteam::auth::issuing_key::{CallerTokenClaims, IssuingKey};
 use fireteam::clock::{Clock as _, SystemClock};
-use fireteam::config::{Config, JwtSettings, LogFormat, PostgresUrl, RateLimitRules, RulesetSource, StoreTarget};
+use fireteam::config::{
+    Config, JwtSettings, ListenAddress, LogFormat, PostgresUrl, RateLimitRules, RulesetSource, StoreTarget,
+};
 use fireteam::domain::id::SetId;
 use fireteam::domain::{locality, location_privacy};
 use fireteam::engine::Engine;
@@ -167,9 +169,9 @@ pub(crate) fn serve(what: &str, advertisements: u64) {
 }
 
 fn config(rulesets: RulesetSource, store: StoreTarget) -> Config {
-    let free = "127.0.0.1:0".parse().expect("an address");
+    let free: ListenAddress = "127.0.0.1:0".parse().expect("an address");
     Config {
-        listen: free,
+        listen: free.clone(),
         operator_listen: free,
         store,
         silos: None,

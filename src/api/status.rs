@@ -185,7 +185,12 @@ impl From<EngineError> for Rejection {
             }
             EngineError::RefusedByRule { rule, side } => {
                 let side = side_name(side);
-                let text = format!("rule `{rule}` of the {side} refuses the pair; try the next candidate");
+                let text = match &*rule {
+                    "own" => "a player of the party is already in this session, or the caller published it; use the \
+                              existing seats, or try the next candidate"
+                        .into(),
+                    rule => format!("rule `{rule}` of the {side} refuses the pair; try the next candidate"),
+                };
                 Self::new(C::FailedPrecondition, ErrorReason::RefusedByRule, text)
                     .with_metadata("rule", rule)
                     .with_metadata("side", side)

@@ -17,12 +17,12 @@ const SIGNING_KEY_FILE_BYTES_MAX: u64 = 1024;
 #[derive(Debug, Error)]
 pub enum KeyFileError {
     /// The file could not be read or created.
-    #[error("key file {}: {source}; check path and permissions", file.display())]
+    #[error("key file {}: {error}; check path and permissions", file.display())]
     Io {
         /// Path of the key file.
         file: PathBuf,
         /// Error of the operating system.
-        source: io::Error,
+        error: io::Error,
     },
     /// Users other than the owner may read the file.
     #[error("key file {0} is readable by other users; run `chmod 600 {0}`", file.display())]
@@ -65,7 +65,7 @@ pub fn load_or_create_signer(path: &Path, new_key: [u8; SIGNING_KEY_BYTES]) -> R
 
 /// Reads a private file. If it does not exist, creates it with `new_content` and returns `None`.
 pub(super) fn read_or_create_private_file(path: &Path, new_content: &str) -> Result<Option<String>, KeyFileError> {
-    let io_error = |source| KeyFileError::Io { file: path.into(), source };
+    let io_error = |error| KeyFileError::Io { file: path.into(), error };
     match create_private_file(path, new_content) {
         Ok(()) => return Ok(None),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}

@@ -35,12 +35,12 @@ const ED25519_KEY_BYTES: usize = 32;
 #[derive(Debug, Error)]
 pub enum VerifyingKeysError {
     /// A file could not be read.
-    #[error("auth key file {}: {source}; check path and permissions", file.display())]
+    #[error("auth key file {}: {error}; check path and permissions", file.display())]
     Io {
         /// Path of the key file.
         file: PathBuf,
         /// Error of the operating system.
-        source: io::Error,
+        error: io::Error,
     },
     /// A file does not contain usable public keys.
     #[error("auth key file {}: {problem}", file.display())]
@@ -88,7 +88,7 @@ pub(super) fn read_key_files(files: &[PathBuf]) -> Result<Vec<VerifyingKey>, Ver
 }
 
 fn read_key_file(path: &Path) -> Result<Vec<VerifyingKey>, VerifyingKeysError> {
-    let io_error = |source| VerifyingKeysError::Io { file: path.into(), source };
+    let io_error = |error| VerifyingKeysError::Io { file: path.into(), error };
     let mut bytes = Vec::new();
     File::open(path)
         .map_err(io_error)?

@@ -29,10 +29,10 @@ fn write_check_report(paths: &[PathBuf], out: &mut dyn Write) -> io::Result<bool
         }
     }
     for problem in &problems {
-        writeln!(out, "{}\n", problem.render_snippet())?;
+        // Editors and build logs link to this line.
+        writeln!(out, "{problem}")?;
+        writeln!(out, "{}", problem.render_marked_source())?;
     }
-    // Prints the problems again as single lines, which editors and build logs link to.
-    problems.iter().try_for_each(|problem| writeln!(out, "{problem}"))?;
     match (problems.len(), valid) {
         (0, 1) => writeln!(out, "1 file is valid")?,
         (0, files) => writeln!(out, "{files} files are valid")?,

@@ -4,16 +4,17 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use crate::cli::ExitStatus;
+use crate::config::ListenAddress;
 use crate::server::run::{self, HealthCheckTls};
 
 /// Calls the health service at `address`, over TLS with a CA file. Prints the reason if the server is not serving.
-pub(super) fn check_health(address: SocketAddr, ca: Option<PathBuf>, server_name: Option<String>) -> ExitStatus {
+pub(super) fn check_health(address: &ListenAddress, ca: Option<PathBuf>, server_name: Option<String>) -> ExitStatus {
     let tls = ca.map(|ca| HealthCheckTls { ca_file: ca, server_name });
     let serving = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(anyhow::Error::from)
-        .and_then(|runtime| runtime.block_on(run::is_serving(loopback_if_unspecified(address), tls.as_ref())));
+        .and_then(|runtime| runtime.block_on(is_serving_at_any(address.addresses(), tls.as_ref())));
     match serving {
         Ok(true) => ExitStatus::Success,
         Ok(false) => {
@@ -25,6 +26,18 @@ pub(super) fn check_health(address: SocketAddr, ca: Option<PathBuf>, server_name
             ExitStatus::Failed
         }
     }
+}
+
+/// Whether a server serves at the first of `addresses` that can be reached. Fails if none can be reached.
+async fn is_serving_at_any(addresses: &[SocketAddr], tls: Option<&HealthCheckTls>) -> anyhow::Result<bool> {
+    let mut result = Ok(false);
+    for &address in addresses {
+        result = run::is_serving(loopback_if_unspecified(address), tls).await;
+        if result.is_ok() {
+            break;
+        }
+    }
+    result
 }
 
 /// Loopback address for a server that listens on all addresses.

@@ -1,9 +1,10 @@
 //! Errors of an invalid configuration.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use thiserror::Error;
+
+use crate::config::listen_address::ListenAddress;
 
 /// Invalid configuration. Each message says how to fix it.
 #[derive(Debug, Error)]
@@ -14,7 +15,6 @@ pub enum ConfigError {
         /// File.
         file: PathBuf,
         /// I/O error.
-        #[source]
         error: std::io::Error,
     },
     /// The file is not TOML, or a value has the wrong type.
@@ -52,7 +52,7 @@ pub enum ConfigError {
         /// `listen` or `operator_listen`.
         key: &'static str,
         /// Address.
-        address: SocketAddr,
+        address: ListenAddress,
         /// Missing protections, each with the flags that add it.
         missing: Vec<&'static str>,
     },

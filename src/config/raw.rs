@@ -4,14 +4,13 @@
 //! and `advertisement_ttl_s` are the same setting. The lists of known keys and
 //! variables are derived from the flags.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, Args, Command};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{ConfigError, LogFormat};
+use crate::config::{ConfigError, ListenAddress, LogFormat};
 use crate::domain::ruleset::spelling::closest_name;
 
 /// Maximum size of a configuration file, bytes.
@@ -38,12 +37,12 @@ pub struct ServeFlags {
 #[derive(Clone, Debug, Default, PartialEq, Args, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RawSettings {
-    /// Address of the client port [default: 127.0.0.1:50051].
+    /// Address of the client port, `HOST:PORT` [default: 127.0.0.1:50051].
     #[arg(long, env = "FIRETEAM_LISTEN", value_name = "ADDRESS")]
-    pub listen: Option<SocketAddr>,
-    /// Address of the operator port [default: 127.0.0.1:50052].
+    pub listen: Option<ListenAddress>,
+    /// Address of the operator port, `HOST:PORT` [default: 127.0.0.1:50052].
     #[arg(long, env = "FIRETEAM_OPERATOR_LISTEN", value_name = "ADDRESS")]
-    pub operator_listen: Option<SocketAddr>,
+    pub operator_listen: Option<ListenAddress>,
     /// Database: `sqlite:PATH`, `postgres://…` for several servers, or `memory:` [default: sqlite:fireteam.db].
     #[arg(long, env = "FIRETEAM_STORE", value_name = "STORE")]
     pub store: Option<String>,

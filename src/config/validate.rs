@@ -40,8 +40,8 @@ pub(super) fn validate_settings(
     let location_grid_degrees = settings.location_grid_degrees.unwrap_or(DEFAULT_LOCATION_GRID_DEGREES);
     let session_location_grid_degrees = settings.session_location_grid_degrees.unwrap_or(DEFAULT_SESSION_GRID_DEGREES);
     let config = Config {
-        listen: settings.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 50051))),
-        operator_listen: settings.operator_listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 50052))),
+        listen: settings.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 50051)).into()),
+        operator_listen: settings.operator_listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 50052)).into()),
         silos: errors.check_silos(settings.silos, &store),
         max_staleness_s: errors.check_range(
             "max_staleness_s",
@@ -119,8 +119,8 @@ pub(super) fn validate_settings(
 /// Settings that produce `config`, all of them explicit.
 pub(super) fn to_raw_settings(config: &Config) -> RawSettings {
     RawSettings {
-        listen: Some(config.listen),
-        operator_listen: Some(config.operator_listen),
+        listen: Some(config.listen.clone()),
+        operator_listen: Some(config.operator_listen.clone()),
         store: Some(match &config.store {
             StoreTarget::Memory => MEMORY_SCHEME.into(),
             StoreTarget::Sqlite(path) => format!("{SQLITE_SCHEME}{}", path.display()),
@@ -241,7 +241,7 @@ impl ConfigErrors {
 
     /// Checks that the two ports differ. Port 0 means any free port.
     fn check_ports_differ(&mut self, config: &Config) {
-        if config.listen == config.operator_listen && config.listen.port() != 0 {
+        if config.listen.overlaps(&config.operator_listen) {
             let message = format!("{} is also the client address; use another port", config.listen);
             self.add_invalid_value("operator_listen", message);
         }

@@ -11,12 +11,12 @@ pub const GEOIP_FILE_BYTES_MAX: u64 = 512 * 1024 * 1024;
 #[derive(Debug, Error)]
 pub enum GeoError {
     /// The file could not be read.
-    #[error("GeoIP file {}: cannot be read: {source}; check path and permissions", file.display())]
+    #[error("GeoIP file {}: cannot be read: {error}; check path and permissions", file.display())]
     Unreadable {
         /// Path of the GeoIP file.
         file: PathBuf,
         /// Error of the operating system.
-        source: std::io::Error,
+        error: std::io::Error,
     },
     /// The file is larger than `GEOIP_FILE_BYTES_MAX`.
     #[error("GeoIP file {}: larger than {GEOIP_FILE_BYTES_MAX} bytes; use a smaller edition", file.display())]

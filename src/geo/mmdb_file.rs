@@ -88,7 +88,7 @@ impl MmdbFile {
 
 /// Reads a file of at most `GEOIP_FILE_BYTES_MAX` bytes; an error if it changes meanwhile.
 fn read_unchanging_file(path: &Path) -> Result<Vec<u8>, GeoError> {
-    let unreadable = |source| GeoError::Unreadable { file: path.into(), source };
+    let unreadable = |error| GeoError::Unreadable { file: path.into(), error };
     let mut file = std::fs::File::open(path).map_err(unreadable)?;
     let before = file.metadata().map_err(unreadable)?;
     if before.len() > GEOIP_FILE_BYTES_MAX {

@@ -61,6 +61,24 @@ impl RenderedDiagnostic {
         };
         Renderer::plain().render(&[group])
     }
+
+    /// Marked source lines, each with a line end, for printing below the problem's own line. Empty for a problem with the
+    /// whole file.
+    pub fn render_marked_source(&self) -> String {
+        match self.source {
+            None => String::new(),
+            Some(_) => source_lines(&self.render_snippet()).into_iter().flat_map(|line| [line, "\n"]).collect(),
+        }
+    }
+}
+
+/// Lines of `snippet` that show the source: those with a line number or a bar, without a bare bar at the end.
+fn source_lines(snippet: &str) -> Vec<&str> {
+    let is_number = |mark: char| mark == ' ' || mark.is_ascii_digit();
+    let is_source = |line: &&str| line.trim_start_matches(is_number).starts_with('|');
+    let mut lines: Vec<&str> = snippet.lines().map(str::trim_end).filter(is_source).collect();
+    lines.pop_if(|line| line.trim_start() == "|");
+    lines
 }
 
 impl fmt::Display for RenderedDiagnostic {

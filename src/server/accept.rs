@@ -25,6 +25,16 @@ const LISTEN_BACKLOG: u32 = 1_024;
 /// Delay after a failed `accept`, most often because file descriptors have run out. Prevents a busy loop.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
+fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // A restarted server can bind its port at once; two servers still cannot share it.
+    socket.set_reuseaddr(true)?;
+    // Accepted connections inherit these.
+    socket.set_keepalive(true)?;
+    socket.bind(address)?;
+    socket.listen(LISTEN_BACKLOG)
+}
+
 /// Stream of connections, each ready for HTTP.
 pub struct IncomingConnections {
     listener: TcpListener,
@@ -39,15 +49,17 @@ pub struct IncomingConnections {
 }
 
 impl IncomingConnections {
-    /// Listens at `address`; port number 0 chooses a free port. Fails if the address cannot be bound.
-    pub fn bind(address: SocketAddr, handshaker: ConnectionHandshaker) -> io::Result<Self> {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-        // A restarted server can bind its port at once; two servers still cannot share it.
-        socket.set_reuseaddr(true)?;
-        // Accepted connections inherit these.
-        socket.set_keepalive(true)?;
-        socket.bind(address)?;
-        let listener = socket.listen(LISTEN_BACKLOG)?;
+    /// Listens at the first of `addresses` that can be bound; port number 0 chooses a free port. Fails with the error of
+    /// the last one if none can be bound.
+    pub fn bind(addresses: &[SocketAddr], handshaker: ConnectionHandshaker) -> io::Result<Self> {
+        let mut bound = Err(io::ErrorKind::AddrNotAvailable.into());
+        for &address in addresses {
+            bound = listen_at(address);
+            if bound.is_ok() {
+                break;
+            }
+        }
+        let listener = bound?;
         let address = listener.local_addr()?;
         Ok(Self {
             listener,

@@ -70,6 +70,7 @@ pub async fn start_app(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result
     })?;
     catalog.replace_all(rulesets, clock.now(), 0);
     let settings = engine_settings(config);
+    check_store_folder(&config.store).context("open store")?;
     let signer = Arc::new(load_signer(config, &*clock)?);
     let match_keys = Arc::new(load_match_keys(config, &*clock)?);
     let tls = load_tls(config, &metrics)?;
@@ -94,8 +95,8 @@ pub async fn start_app(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result
     let (trusted_proxies, metrics_source) = (config.trusted_proxies.clone(), metrics.clone());
     let proxies_of_handshake = trusted_proxies.clone();
     let server = Server::start(server::ServerDeps {
-        listen: config.listen,
-        operator_listen: config.operator_listen,
+        listen: config.listen.addresses().to_vec(),
+        operator_listen: config.operator_listen.addresses().to_vec(),
         engine: engine.clone(),
         queues: Some(engine.queues().clone()),
         rulesets: ruleset_reloader.clone(),
@@ -155,6 +156,19 @@ fn engine_settings(config: &Config) -> EngineSettings {
         allow_client_locality: config.allow_client_locality,
         allow_search_overrides: config.allow_search_overrides,
         ..EngineSettings::default()
+    }
+}
+
+/// Fails if the folder of a SQLite file does not exist. The key files are in the same folder by default, and are created
+/// first; without this check their error would hide the cause.
+fn check_store_folder(store: &StoreTarget) -> anyhow::Result<()> {
+    let StoreTarget::Sqlite(file) = store else { return Ok(()) };
+    match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() && !folder.exists() => Err(anyhow!(
+            "the folder {} does not exist; create it, or name another file with --store sqlite:PATH",
+            folder.display()
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -28,14 +28,13 @@ const CERTIFICATES_MAX: usize = 256;
 #[derive(Debug, Error)]
 pub enum TlsError {
     /// The file cannot be read.
-    #[error("{file_kind} {}: {error}", file.display())]
+    #[error("{file_kind} {}: {error}; check path and permissions", file.display())]
     Io {
         /// Kind of file, such as `TLS key`.
         file_kind: &'static str,
         /// Path of the file.
         file: PathBuf,
         /// Error of the operating system.
-        #[source]
         error: io::Error,
     },
     /// The key file is readable by other users.
@@ -62,7 +61,6 @@ pub enum TlsError {
         /// Path of the key file.
         key: PathBuf,
         /// Error of the TLS library.
-        #[source]
         error: rustls::Error,
     },
 }

@@ -182,7 +182,7 @@ label! {
     RefusalKind, "refusal",
     /// Another silo.
     Silo = "silo",
-    /// The searcher's own session.
+    /// The searcher is already in the session.
     OwnSession = "own",
     /// Excluded by the searcher.
     Excluded = "excluded",

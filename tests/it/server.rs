@@ -1,6 +1,7 @@
 //! The server process: start, configuration, reload of files, stop.
 
 pub(crate) mod config_command;
+pub(crate) mod error_messages;
 pub(crate) mod file_reload;
 pub(crate) mod graceful_shutdown;
 pub(crate) mod startup;

@@ -2,16 +2,17 @@
 
 use tonic::Code;
 
-use crate::client::{Client, ensure_idempotency_key};
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::pb;
+use crate::random::ensure_idempotency_key;
+use crate::retrying_channel::RetryingChannel;
 
 /// Transport of an advertisement's updates.
 #[derive(Clone, Debug)]
 pub(crate) enum UpdateChannel {
     /// One unary call per update.
-    Unary(Box<Client>),
+    Unary(Box<RetryingChannel>),
     /// A stream, which also receives the advertisement's reservation events.
     Stream(Connection),
 }
@@ -22,14 +23,24 @@ impl UpdateChannel {
         request: pb::MatchmakingUpdateAdvertisementRequest,
     ) -> Result<pb::MatchmakingUpdateAdvertisementResponse, Error> {
         match self {
-            UpdateChannel::Unary(client) => client.update_advertisement(request).await,
+            UpdateChannel::Unary(channel) => {
+                channel
+                    .call_matchmaking(
+                        request,
+                        |mut stub, request| async move { stub.update_advertisement(request).await },
+                    )
+                    .await
+            }
             UpdateChannel::Stream(connection) => connection.update_advertisement(request).await,
         }
     }
 
     async fn delete(&self, request: pb::MatchmakingDeleteAdvertisementRequest) -> Result<(), Error> {
         match self {
-            UpdateChannel::Unary(client) => client.delete_advertisement(request).await.map(|_| ()),
+            UpdateChannel::Unary(channel) => channel
+                .call_matchmaking(request, |mut stub, request| async move { stub.delete_advertisement(request).await })
+                .await
+                .map(|_| ()),
             UpdateChannel::Stream(connection) => connection.delete_advertisement(request).await.map(|_| ()),
         }
     }

@@ -3,6 +3,8 @@
 //! One task reads the stream; callers write to it through a bounded channel. When the stream ends, all waiting and all
 //! later callers receive the reason as an error.
 
+mod advertise;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,12 +17,11 @@ use tonic::metadata::MetadataMap;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status, Streaming};
 
-use crate::advertisement::{Advertisement, UpdateChannel};
-use crate::client::ensure_idempotency_key;
 use crate::error::{Error, ServerError};
 use crate::pb;
 use crate::pb::matchmaking_connect_response::Message;
 use crate::pb::matchmaking_service_client::MatchmakingServiceClient;
+use crate::random::ensure_idempotency_key;
 
 /// Maximum number of requests in flight; further callers wait.
 const IN_FLIGHT_MAX: usize = 64;
@@ -195,12 +196,6 @@ fn deliver_response(mut core: pb::MatchmakingCoreResponse, pending: &PendingRequ
 }
 
 impl Connection {
-    /// Publishes a session. The handle sends its updates on this connection, and [`ReservationEvents`] receives its
-    /// reservation events.
-    pub async fn advertise(&self, request: pb::MatchmakingUpdateAdvertisementRequest) -> Result<Advertisement, Error> {
-        Advertisement::publish(UpdateChannel::Stream(self.clone()), request).await
-    }
-
     /// Sends a core request and returns without waiting for the response. The client sets the nonce.
     ///
     /// Requests are sent in the order of these calls. The server applies requests for one advertisement in that order.

@@ -53,9 +53,13 @@ pub struct ServerError {
     pub retry_after: Option<Duration>,
     /// Whether the server forbids a retry.
     pub retry_forbidden: bool,
-    /// Machine-readable reason, such as `UNKNOWN_RULESET`, if the server gives one.
+    /// Machine-readable reason, such as `SEATS_TAKEN`: a value of [`pb::ErrorReason`] without its prefix. `None` if the
+    /// server gives none.
     pub reason: Option<String>,
-    /// Details of the reason, such as the current ruleset hash.
+    /// Details of the reason, such as the current ruleset hash. Empty for an error of one request on a [`Connection`], which
+    /// has no details.
+    ///
+    /// [`Connection`]: crate::Connection
     pub metadata: BTreeMap<String, String>,
 }
 
@@ -99,6 +103,7 @@ impl Error {
 
     /// Converts the error of one request on a stream that stays open.
     pub(crate) fn from_request_error(error: pb::RequestError) -> Self {
+        let reason = reason_name(error.reason());
         let fields = if error.field.is_empty() {
             Vec::new()
         } else {
@@ -110,7 +115,7 @@ impl Error {
             fields,
             retry_after: error.retry_after_ms.map(Duration::from_millis),
             retry_forbidden: false,
-            reason: None,
+            reason,
             metadata: BTreeMap::new(),
         }))
     }
@@ -148,6 +153,12 @@ impl From<&Status> for ServerError {
     }
 }
 
+/// Name of a reason as in `ErrorInfo.reason`, such as `SEATS_TAKEN`. `None` if it is not set, or unknown to this client.
+fn reason_name(reason: pb::ErrorReason) -> Option<String> {
+    let name = reason.as_str_name().strip_prefix("ERROR_REASON_").filter(|_| reason != pb::ErrorReason::Unspecified);
+    name.map(str::to_owned)
+}
+
 /// Status code with two corrections of tonic's client-side codes, so that they equal those of other gRPC clients.
 ///
 /// A deadline that passes in the client is CANCELLED in tonic and becomes DEADLINE_EXCEEDED. A lost connection is UNKNOWN
@@ -176,14 +187,25 @@ mod tests {
         details
             .add_bad_request_violation("session_composition.players[1].skill", "a finite number")
             .set_retry_info(Some(Duration::from_millis(250)))
-            .set_error_info("UNKNOWN_RULESET", "fireteam", [("current".to_owned(), "7".to_owned())]);
+            .set_error_info("STALE_CONFIGURATION", "fireteam", [("current_hash".to_owned(), "7".to_owned())]);
         let failure = server_error_with_details(details);
         assert_eq!(failure.fields.len(), 1);
         assert_eq!(failure.fields[0].field, "session_composition.players[1].skill");
         assert_eq!(failure.retry_after, Some(Duration::from_millis(250)));
-        assert_eq!(failure.reason.as_deref(), Some("UNKNOWN_RULESET"));
-        assert_eq!(failure.metadata.get("current").map(String::as_str), Some("7"));
+        assert_eq!(failure.reason.as_deref(), Some("STALE_CONFIGURATION"));
+        assert_eq!(failure.metadata.get("current_hash").map(String::as_str), Some("7"));
         assert_eq!(failure.to_string(), "InvalidArgument: no; session_composition.players[1].skill: a finite number");
+    }
+
+    #[test]
+    fn request_error_has_the_reason_of_its_enum_value() {
+        let reason_of = |reason: i32| {
+            let error = Error::from_request_error(pb::RequestError { reason, ..Default::default() });
+            error.server_error().unwrap().reason.clone()
+        };
+        assert_eq!(reason_of(pb::ErrorReason::SeatsTaken.into()).as_deref(), Some("SEATS_TAKEN"));
+        assert_eq!(reason_of(pb::ErrorReason::Unspecified.into()), None);
+        assert_eq!(reason_of(i32::MAX), None, "a reason of a newer server");
     }
 
     #[test]

@@ -38,6 +38,7 @@ pub mod pb;
 mod random;
 mod ratings;
 mod retry;
+mod retrying_channel;
 mod search;
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,8 @@ use std::fmt::Write;
 
 use rand::Rng;
 
+use crate::pb;
+
 /// Random number, uniform in [0, 1), that spreads the retries of many clients.
 #[expect(clippy::disallowed_methods, reason = "the only file that generates random numbers")]
 pub(crate) fn jitter() -> f64 {
@@ -22,6 +24,13 @@ pub(crate) fn idempotency_key() -> String {
         let _ = write!(text, "{byte:02x}");
         text
     })
+}
+
+/// Adds an idempotency key to a create request, so that a retry creates no second advertisement.
+pub(crate) fn ensure_idempotency_key(update: &mut pb::MatchmakingUpdateAdvertisementRequest) {
+    if update.advertisement_id.is_empty() && update.idempotency_key.is_empty() {
+        update.idempotency_key = idempotency_key();
+    }
 }
 
 #[cfg(test)]

@@ -1,12 +1,8 @@
 //! Calls of the rating service: match results, ratings, leaderboards, predictions and feedback.
 
-use tonic::transport::Channel;
-use tonic::{Request, Response, Status};
-
 use crate::client::Client;
 use crate::error::Error;
 use crate::pb;
-use crate::pb::rating_service_client::RatingServiceClient;
 use crate::ticket::Ticket;
 
 /// User ids of one side of a match.
@@ -16,15 +12,17 @@ impl Client {
     /// Reports the result of a match. The request contains the proof of permission. Idempotent: a repeated report changes
     /// nothing.
     pub async fn report_result(&self, request: pb::ReportResultRequest) -> Result<pb::ReportResultResponse, Error> {
-        self.call_ratings(request, |mut stub, request| async move { stub.report_result(request).await }).await
+        self.channel().call_ratings(request, |mut stub, request| async move { stub.report_result(request).await }).await
     }
 
     /// Ratings of users in a set, in the order of `user_ids`.
     pub async fn get_ratings(&self, set_id: u32, user_ids: &[&str]) -> Result<Vec<pb::UserRating>, Error> {
         let user_ids = user_ids.iter().map(|&user| user.to_owned()).collect();
         let request = pb::GetRatingsRequest { matchmaking_set_id: Some(set_id), user_ids };
-        let response =
-            self.call_ratings(request, |mut stub, request| async move { stub.get_ratings(request).await }).await?;
+        let response = self
+            .channel()
+            .call_ratings(request, |mut stub, request| async move { stub.get_ratings(request).await })
+            .await?;
         Ok(response.ratings)
     }
 
@@ -33,7 +31,9 @@ impl Client {
         &self,
         request: pb::GetLeaderboardRequest,
     ) -> Result<pb::GetLeaderboardResponse, Error> {
-        self.call_ratings(request, |mut stub, request| async move { stub.get_leaderboard(request).await }).await
+        self.channel()
+            .call_ratings(request, |mut stub, request| async move { stub.get_leaderboard(request).await })
+            .await
     }
 
     /// Win probability of each side, if they played now.
@@ -43,8 +43,10 @@ impl Client {
         };
         let sides = sides.iter().map(to_side).collect();
         let request = pb::PredictOutcomeRequest { matchmaking_set_id: Some(set_id), sides };
-        let response =
-            self.call_ratings(request, |mut stub, request| async move { stub.predict_outcome(request).await }).await?;
+        let response = self
+            .channel()
+            .call_ratings(request, |mut stub, request| async move { stub.predict_outcome(request).await })
+            .await?;
         Ok(response.win_probabilities)
     }
 
@@ -53,7 +55,9 @@ impl Client {
         &self,
         request: pb::GetRatingHistoryRequest,
     ) -> Result<pb::GetRatingHistoryResponse, Error> {
-        self.call_ratings(request, |mut stub, request| async move { stub.get_rating_history(request).await }).await
+        self.channel()
+            .call_ratings(request, |mut stub, request| async move { stub.get_rating_history(request).await })
+            .await
     }
 
     /// Submits a player's feedback on a match, 1 to 5 stars.
@@ -61,19 +65,9 @@ impl Client {
         &self,
         request: pb::SubmitFeedbackRequest,
     ) -> Result<pb::SubmitFeedbackResponse, Error> {
-        self.call_ratings(request, |mut stub, request| async move { stub.submit_feedback(request).await }).await
-    }
-
-    async fn call_ratings<Req, Resp, Call>(
-        &self,
-        request: Req,
-        call: impl Fn(RatingServiceClient<Channel>, Request<Req>) -> Call,
-    ) -> Result<Resp, Error>
-    where
-        Req: Clone,
-        Call: Future<Output = Result<Response<Resp>, Status>>,
-    {
-        self.call_with_retries(request, |channel, request| call(RatingServiceClient::new(channel), request)).await
+        self.channel()
+            .call_ratings(request, |mut stub, request| async move { stub.submit_feedback(request).await })
+            .await
     }
 }
 
@@ -87,7 +81,7 @@ impl Ticket {
             ticket_token: self.reference().ticket_token,
             ..Default::default()
         };
-        self.client().report_result(request).await
+        self.channel().call_ratings(request, |mut stub, request| async move { stub.report_result(request).await }).await
     }
 
     /// Submits feedback of this ticket's only player on the match `match_id`, 1 to 5 stars.
@@ -98,6 +92,9 @@ impl Ticket {
             player_key: String::new(),
             stars,
         };
-        self.client().submit_feedback(request).await.map(|_| ())
+        self.channel()
+            .call_ratings(request, |mut stub, request| async move { stub.submit_feedback(request).await })
+            .await
+            .map(|_| ())
     }
 }

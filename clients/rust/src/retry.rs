@@ -1,4 +1,4 @@
-//! Retry policy: number of attempts and exponential backoff with jitter. `client.rs` does the waiting.
+//! Retry policy: number of attempts and exponential backoff with jitter. `retrying_channel.rs` does the waiting.
 
 use std::time::Duration;
 

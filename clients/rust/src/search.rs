@@ -1,27 +1,28 @@
 //! Search session: keeps the search token between searches and reserves seats.
 
-use crate::client::Client;
 use crate::error::Error;
 use crate::pb;
+use crate::random;
+use crate::retrying_channel::RetryingChannel;
 
 /// Repeated search of one party. Its limits relax with the time since the first search. The server reads that time from
 /// the search token, which this handle keeps.
 #[derive(Clone, Debug)]
 pub struct SearchSession {
-    client: Client,
+    channel: RetryingChannel,
     request: pb::MatchmakingSearchRequest,
     /// Milliseconds until the limits relax again, as of the last response; `None` if they are at their widest.
     pub next_expansion_in_ms: Option<u64>,
 }
 
 impl SearchSession {
-    pub(crate) fn new(client: Client, set_id: u32, party: pb::SessionCompositionData) -> Self {
+    pub(crate) fn new(channel: RetryingChannel, set_id: u32, party: pb::SessionCompositionData) -> Self {
         let request = pb::MatchmakingSearchRequest {
             session_composition: Some(party),
             matchmaking_set_id: Some(set_id),
             ..Default::default()
         };
-        Self { client, request, next_expansion_in_ms: None }
+        Self { channel, request, next_expansion_in_ms: None }
     }
 
     /// Request of the next search, for setting a ruleset hash or overrides.
@@ -36,7 +37,10 @@ impl SearchSession {
 
     /// Searches with the limits for the time waited so far.
     pub async fn search(&mut self) -> Result<pb::MatchmakingSearchResponse, Error> {
-        let response = self.client.search(self.request.clone()).await?;
+        let response = self
+            .channel
+            .call_matchmaking(self.request.clone(), |mut stub, request| async move { stub.search(request).await })
+            .await?;
         self.request.search_token = response.search_token.clone();
         self.next_expansion_in_ms = response.next_expansion_in_ms;
         Ok(response)
@@ -58,7 +62,9 @@ impl SearchSession {
             matchmaking_set_id: self.request.matchmaking_set_id,
             service_configuration_hash: self.request.service_configuration_hash,
         };
-        self.client.report_latency(request).await
+        self.channel
+            .call_matchmaking(request, |mut stub, request| async move { stub.report_latency(request).await })
+            .await
     }
 
     /// Reserves seats for the whole party in one of the last candidates.
@@ -68,12 +74,16 @@ impl SearchSession {
             search_token: self.request.search_token.clone(),
             session_composition: self.request.session_composition.clone(),
             matchmaking_set_id: self.request.matchmaking_set_id,
+            idempotency_key: random::idempotency_key(),
             ..Default::default()
         };
-        let response = self.client.reserve(request).await?;
+        let response = self
+            .channel
+            .call_matchmaking(request, |mut stub, request| async move { stub.reserve(request).await })
+            .await?;
         let reservation = response.reservation.ok_or(Error::MissingField("reservation"))?;
         Ok(Reservation {
-            client: self.client.clone(),
+            channel: self.channel.clone(),
             id: reservation.reservation_id,
             token: reservation.reservation_token,
             seats: reservation.seats,
@@ -86,7 +96,7 @@ impl SearchSession {
 /// Seats reserved for a party. Dropping it releases nothing: the reservation expires, or ends when the party joins.
 #[derive(Clone, Debug)]
 pub struct Reservation {
-    client: Client,
+    channel: RetryingChannel,
     token: Vec<u8>,
     /// Reservation id, as the host sees it.
     pub id: String,
@@ -102,6 +112,9 @@ impl Reservation {
     /// Releases the seats.
     pub async fn release(self) -> Result<(), Error> {
         let request = pb::MatchmakingReleaseRequest { reservation_id: self.id, reservation_token: self.token };
-        self.client.release(request).await.map(|_| ())
+        self.channel
+            .call_matchmaking(request, |mut stub, request| async move { stub.release(request).await })
+            .await
+            .map(|_| ())
     }
 }

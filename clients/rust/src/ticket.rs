@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use tonic::Streaming;
 
-use crate::client::Client;
 use crate::error::Error;
 use crate::pb;
 use crate::random;
+use crate::retrying_channel::RetryingChannel;
 
 /// Ticket of a party in a queue. Dropping it does not leave the queue: the ticket expires, unless a stream watches it.
 #[derive(Clone, Debug)]
 pub struct Ticket {
-    client: Client,
+    channel: RetryingChannel,
     token: Vec<u8>,
     /// Status as of the last response.
     pub status: pb::TicketStatus,
@@ -23,9 +23,9 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    pub(crate) fn new(client: Client, response: pb::QueueEnterResponse) -> Result<Self, Error> {
+    pub(crate) fn new(channel: RetryingChannel, response: pb::QueueEnterResponse) -> Result<Self, Error> {
         Ok(Self {
-            client,
+            channel,
             token: response.ticket_token,
             status: response.status.ok_or(Error::MissingField("status"))?,
             expires_in_ms: response.expires_in_ms,
@@ -33,9 +33,9 @@ impl Ticket {
         })
     }
 
-    /// Client that entered the ticket.
-    pub(crate) fn client(&self) -> &Client {
-        &self.client
+    /// Channel of the client that entered the ticket.
+    pub(crate) fn channel(&self) -> &RetryingChannel {
+        &self.channel
     }
 
     /// Ticket id.
@@ -43,7 +43,7 @@ impl Ticket {
         &self.status.ticket_id
     }
 
-    /// Ticket id and token, for [`Client::watch`] and [`Client::heartbeat`].
+    /// Ticket id and token, for `Client::watch` and `Client::heartbeat`.
     pub fn reference(&self) -> pb::TicketReference {
         pb::TicketReference {
             ticket_id: self.status.ticket_id.clone(),
@@ -54,13 +54,14 @@ impl Ticket {
 
     /// Streams the updates of this ticket.
     pub fn watch(&self) -> TicketStream {
-        self.client.watch([self.reference()])
+        TicketStream::new(self.channel.clone(), vec![self.reference()])
     }
 
     /// Extends the ticket's TTL and returns its status.
     pub async fn heartbeat(&mut self) -> Result<&pb::TicketStatus, Error> {
         let request = pb::QueueHeartbeatRequest { tickets: vec![self.reference()], ..Default::default() };
-        let response = self.client.heartbeat(request).await?;
+        let response =
+            self.channel.call_queue(request, |mut stub, request| async move { stub.heartbeat(request).await }).await?;
         self.status = response.statuses.into_iter().next().ok_or(Error::MissingField("statuses"))?;
         Ok(&self.status)
     }
@@ -74,7 +75,12 @@ impl Ticket {
             accept,
             user_ids: Vec::new(),
         };
-        self.status = self.client.respond(request).await?.status.ok_or(Error::MissingField("status"))?;
+        self.status = self
+            .channel
+            .call_queue(request, |mut stub, request| async move { stub.respond(request).await })
+            .await?
+            .status
+            .ok_or(Error::MissingField("status"))?;
         Ok(&self.status)
     }
 
@@ -83,7 +89,12 @@ impl Ticket {
         use pb::queue_leave_response::Result as LeaveResult;
         let request =
             pb::QueueLeaveRequest { ticket_id: self.status.ticket_id.clone(), ticket_token: self.token.clone() };
-        let (left, status) = match self.client.leave(request).await?.result {
+        let (left, status) = match self
+            .channel
+            .call_queue(request, |mut stub, request| async move { stub.leave(request).await })
+            .await?
+            .result
+        {
             Some(LeaveResult::Ended(status)) => (true, status),
             Some(LeaveResult::Matched(status)) => (false, status),
             None => return Err(Error::MissingField("result")),
@@ -100,7 +111,11 @@ impl Ticket {
             failed,
             ..Default::default()
         };
-        Ok(self.client.end_match(request).await?.end_reason())
+        Ok(self
+            .channel
+            .call_queue(request, |mut stub, request| async move { stub.end_match(request).await })
+            .await?
+            .end_reason())
     }
 }
 
@@ -108,7 +123,7 @@ impl Ticket {
 /// [`RetryPolicy`](crate::RetryPolicy) allows.
 #[derive(Debug)]
 pub struct TicketStream {
-    client: Client,
+    channel: RetryingChannel,
     /// Tickets that have not ended, by id, with the resume token of their last update.
     tickets: BTreeMap<String, pb::TicketReference>,
     stream: Option<Streaming<pb::QueueWatchResponse>>,
@@ -116,9 +131,9 @@ pub struct TicketStream {
 }
 
 impl TicketStream {
-    pub(crate) fn new(client: Client, tickets: Vec<pb::TicketReference>) -> Self {
+    pub(crate) fn new(channel: RetryingChannel, tickets: Vec<pb::TicketReference>) -> Self {
         let tickets = tickets.into_iter().map(|ticket| (ticket.ticket_id.clone(), ticket)).collect();
-        Self { client, tickets, stream: None, failed_attempts: 0 }
+        Self { channel, tickets, stream: None, failed_attempts: 0 }
     }
 
     /// Waits for the next update of any ticket; `None` after all tickets have ended.
@@ -136,7 +151,7 @@ impl TicketStream {
             };
             self.stream = None;
             self.failed_attempts += 1;
-            match self.client.retry_policy().backoff_after(self.failed_attempts, &error, random::jitter()) {
+            match self.channel.retry_policy.backoff_after(self.failed_attempts, &error, random::jitter()) {
                 Some(backoff) => tokio::time::sleep(backoff).await,
                 None => return Err(error),
             }
@@ -147,7 +162,7 @@ impl TicketStream {
     async fn receive(&mut self) -> Result<Option<pb::TicketStatus>, Error> {
         if self.stream.is_none() {
             let tickets = self.tickets.values().cloned().collect();
-            self.stream = Some(self.client.open_watch_stream(pb::QueueWatchRequest { tickets }).await?);
+            self.stream = Some(self.channel.open_watch_stream(pb::QueueWatchRequest { tickets }).await?);
         }
         let Some(stream) = &mut self.stream else { return Ok(None) };
         match stream.message().await? {

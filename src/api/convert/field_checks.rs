@@ -118,7 +118,7 @@ pub(crate) fn parse_advertisement_id(
 ) -> Option<AdvertisementId> {
     let id = AdvertisementId::parse(text);
     if id.is_none() {
-        problems.add(path, invalid_id_message(text));
+        problems.add(path, invalid_id_message(text, ADVERTISEMENT_ID_SOURCE));
     }
     id
 }
@@ -131,16 +131,24 @@ pub(crate) fn parse_reservation_id(
 ) -> Option<ReservationId> {
     let id = ReservationId::parse(text);
     if id.is_none() {
-        problems.add(path, invalid_id_message(text));
+        problems.add(path, invalid_id_message(text, RESERVATION_ID_SOURCE));
     }
     id
 }
 
-pub(crate) fn invalid_id_message(text: &str) -> &'static str {
+/// Responses that contain the ids, for error messages.
+pub(crate) const ADVERTISEMENT_ID_SOURCE: &str = "the response to Search or UpdateAdvertisement";
+pub(crate) const RESERVATION_ID_SOURCE: &str = "the response to Reserve, or from the reservation event";
+pub(crate) const TICKET_ID_SOURCE: &str = "the response to Enter";
+pub(crate) const MATCH_ID_SOURCE: &str = "the status of the ticket";
+pub(crate) const PLAYER_KEY_SOURCE: &str = "the players of the match";
+
+/// Problem of a text that is not an id. `source` is the response that contains the id.
+pub(crate) fn invalid_id_message(text: &str, source: &str) -> String {
     if text.is_empty() {
-        "is missing; send the id that the server returned"
+        format!("is empty; send the id from {source}")
     } else {
-        "is not an id of 32 hexadecimal digits; send the id that the server returned"
+        format!("is not an id of 32 hexadecimal digits; send the id from {source}")
     }
 }
 

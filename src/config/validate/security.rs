@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::config::error::ConfigError;
 use crate::config::security::{JwtSettings, TlsFiles};
 use crate::config::validate::ConfigErrors;
-use crate::config::{Config, is_loopback};
+use crate::config::Config;
 
 /// Maximum number of key files. An issuer has one, or two during key rotation.
 const AUTH_KEY_FILES_MAX: usize = 16;
@@ -116,10 +116,10 @@ impl ConfigErrors {
         let plaintext = config.tls.is_none();
         let mut tls_ends_at_balancer = false;
         for (key, address, allow_anonymous) in [
-            ("listen", config.listen, config.insecure_allow_anonymous),
-            ("operator_listen", config.operator_listen, false),
+            ("listen", &config.listen, config.insecure_allow_anonymous),
+            ("operator_listen", &config.operator_listen, false),
         ] {
-            if is_loopback(address) {
+            if address.is_loopback() {
                 continue;
             }
             tls_ends_at_balancer |= plaintext && config.insecure_allow_plaintext;
@@ -131,7 +131,7 @@ impl ConfigErrors {
                 missing.push(if key == "listen" { CLIENT_AUTH_REQUIRED } else { OPERATOR_AUTH_REQUIRED });
             }
             if !missing.is_empty() {
-                self.0.push(ConfigError::InsecurePublicAddress { key, address, missing });
+                self.0.push(ConfigError::InsecurePublicAddress { key, address: address.clone(), missing });
             }
         }
         if tls_ends_at_balancer && config.trusted_proxies.is_empty() {

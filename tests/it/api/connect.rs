@@ -135,8 +135,14 @@ async fn connect_applies_updates_of_one_advertisement_in_order() {
     let late = send(&connection, update_of_host(update_with("late".into()))).await;
     let heartbeat_response = send(&connection, update_of_host(heartbeat)).await;
     deleted.wait().await.expect("delete");
-    assert_eq!(late.wait().await.expect_err("deleted").code(), Some(Code::FailedPrecondition));
-    assert_eq!(heartbeat_response.wait().await.expect_err("deleted").code(), Some(Code::NotFound));
+    for (response, code, reason) in [
+        (late, Code::FailedPrecondition, "ADVERTISEMENT_DELETED"),
+        (heartbeat_response, Code::NotFound, "ADVERTISEMENT_NOT_FOUND"),
+    ] {
+        let error = response.wait().await.expect_err("deleted");
+        assert_eq!(error.code(), Some(code), "{error}");
+        assert_eq!(error.server_error().and_then(|error| error.reason.as_deref()), Some(reason), "{error}");
+    }
 }
 
 /// A host that was disconnected while seats were reserved receives all reservations with its next update. Later events

@@ -55,7 +55,10 @@ fn search_errors_name_the_field() {
     );
     check(
         |wire| wire.exclude_advertisement_ids = vec![ADVERTISEMENT_ID.into(), "42".into(), String::new()],
-        &[("exclude_advertisement_ids[1]", "32 hexadecimal"), ("exclude_advertisement_ids[2]", "is missing")],
+        &[
+            ("exclude_advertisement_ids[1]", "32 hexadecimal"),
+            ("exclude_advertisement_ids[2]", "is empty; send the id from"),
+        ],
     );
     check(
         |wire| {
@@ -135,16 +138,16 @@ fn reserve_latency_and_action_errors_name_the_field() {
     let entry_point = EntryPoint::default();
     assert_field_errors(
         entry_point.delete_command(pb::DeleteAdvertisementRequest::default()),
-        &[("advertisement_id", "is missing")],
+        &[("advertisement_id", "is empty; send the id from")],
     );
     assert_field_errors(
         entry_point.release_command(pb::ReleaseRequest::default()),
-        &[("reservation_id", "is missing")],
+        &[("reservation_id", "is empty; send the id from the response to Reserve")],
     );
     assert_field_errors(
         entry_point.reserve_command(&Caller::default(), pb::ReserveRequest::default()),
         &[
-            ("advertisement_id", "is missing"),
+            ("advertisement_id", "is empty; send the id from"),
             ("idempotency_key", "is missing"),
             ("session_composition.party_size_composition", "is missing"),
             ("search_token", "is missing"),

@@ -189,4 +189,7 @@ async fn reserve_rejects_a_user_already_in_the_session() {
     searching.reserve(advertised.id()).await.expect("reserve");
     let again = searching.reserve(advertised.id()).await.expect_err("the same user with a new key");
     assert_eq!(again.code(), Some(Code::FailedPrecondition), "{again}");
+    let again = again.server_error().expect("a status");
+    assert_eq!(again.metadata.get("rule").map(String::as_str), Some("own"));
+    assert!(again.message.contains("a player of the party is already in this session"), "{again}");
 }

@@ -474,6 +474,7 @@ async fn ticket_token_of_another_party_is_refused() {
     let reference = pb::TicketReference { ticket_token: bob.reference().ticket_token, ..ann.reference() };
     let watched = client.watch([reference.clone()]).next().await.expect_err("ann's ticket");
     assert_eq!(watched.code(), Some(Code::PermissionDenied));
+    assert_eq!(watched.server_error().and_then(|error| error.reason.as_deref()), Some("NOT_OWNER"));
     let heartbeat = pb::QueueHeartbeatRequest { tickets: vec![reference], ..Default::default() };
     assert_eq!(client.heartbeat(heartbeat).await.expect_err("ann's ticket").code(), Some(Code::PermissionDenied));
 }

@@ -113,3 +113,20 @@ fn schema_names_are_all_in_the_reference() {
         assert!(reference.contains(&format!("`{name}`")) || reference.contains(&format!("<{name}")), "{name}");
     }
 }
+
+/// Editors find the schema from the root element. It is not part of the rules: without it, the hash is the same.
+#[test]
+fn shipped_rulesets_name_their_schema() {
+    const SCHEMA: &str =
+        r#" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:noNamespaceSchemaLocation="ruleset.xsd""#;
+    for path in xml_files("rulesets") {
+        let (name, text) = (path.display().to_string(), std::fs::read_to_string(&path).unwrap());
+        let root_element = text.lines().find(|line| line.starts_with("<Ruleset ")).unwrap();
+        assert!(root_element.contains(SCHEMA), "{name}: {root_element}");
+        let parse = |text: &str| match rules::parse_ruleset_file(&name, text) {
+            Ok(rules::RulesetFile::Ruleset(ruleset)) => ruleset.hash,
+            other => panic!("{name}: {other:?}"),
+        };
+        assert_eq!(parse(&text), parse(&text.replace(SCHEMA, "")), "{name}");
+    }
+}

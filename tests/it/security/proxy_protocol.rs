@@ -36,7 +36,7 @@ impl ProxyPort {
         let handshaker =
             ConnectionHandshaker::new(Arc::new(edge), clock, counted.clone(), CancellationToken::new(), None, proxies);
         Self {
-            incoming: IncomingConnections::bind("127.0.0.1:0".parse().unwrap(), handshaker).unwrap(),
+            incoming: IncomingConnections::bind(&["127.0.0.1:0".parse().unwrap()], handshaker).unwrap(),
             observer: counted,
         }
     }

@@ -202,7 +202,7 @@ fn listen_tls(tls: Arc<TlsAcceptorSource>, observer: &Arc<RecordingObserver>) ->
     let clock = Arc::new(SystemClock::start());
     let handshaker =
         ConnectionHandshaker::new(Arc::default(), clock, observer.clone(), stop, Some(tls), ProxySettings::none());
-    IncomingConnections::bind("127.0.0.1:0".parse().unwrap(), handshaker).unwrap()
+    IncomingConnections::bind(&["127.0.0.1:0".parse().unwrap()], handshaker).unwrap()
 }
 
 async fn next_peer(incoming: &mut IncomingConnections) -> ConnectionPeer {

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use fireteam_client::{Code, pb};
+use fireteam_client::{Code, RetryPolicy, pb};
 use tokio::io::AsyncReadExt;
 use tokio_stream::StreamExt;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
+use crate::support::queue_server::{SET_ID, enter_request};
 use crate::support::server_process::{ServerProcess, TEST_TIMEOUT};
 use crate::support::test_server::{advertise_request, party_session};
 
@@ -26,6 +27,10 @@ async fn sigterm_ends_streams_and_exits_with_code_0() {
     let (connection, mut events) = server.client().await.open_stream().await.unwrap();
     let advertised = connection.advertise(advertise_request(&[("host", 0.0)], 3)).await.unwrap();
     let channel = tonic::transport::Endpoint::from_shared(format!("http://{}", server.address)).unwrap();
+    let queue_client = server.client().await.with_retry_policy(RetryPolicy::NEVER);
+    let ticket = queue_client.enter(enter_request(SET_ID, &[("waiting", 20.0)])).await.unwrap();
+    let mut ticket_stream = ticket.watch();
+    assert_eq!(ticket_stream.next().await.unwrap().unwrap().state(), pb::TicketState::Waiting);
     let mut health = HealthClient::new(channel.connect().await.unwrap());
     let mut watch = health.watch(HealthCheckRequest::default()).await.unwrap().into_inner();
     assert_eq!(watch.next().await.unwrap().unwrap().status(), ServingStatus::Serving);
@@ -40,6 +45,12 @@ async fn sigterm_ends_streams_and_exits_with_code_0() {
     let end_error =
         tokio::time::timeout(TEST_TIMEOUT, events.next()).await.expect("the stream ends in time").unwrap_err();
     assert_eq!(end_error.code(), Some(Code::Unavailable), "{end_error}");
+    let watch_error =
+        tokio::time::timeout(TEST_TIMEOUT, ticket_stream.next()).await.expect("the watch ends in time").unwrap_err();
+    for error in [&end_error, &watch_error] {
+        let end = error.server_error().expect("a status");
+        assert_eq!((end.code, end.reason.as_deref()), (Code::Unavailable, Some("DRAINING")), "{error}");
+    }
     let ended = server.wait_for_exit();
     assert_eq!(ended.exit_code, Some(0), "{}", ended.log);
     println!("exited {:?} after its streams", ended.duration);

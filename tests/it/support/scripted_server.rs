@@ -180,8 +180,8 @@ impl ScriptedServer {
         let (matchmaker, counted) = (ScriptedEngine::new(), Arc::new(RecordingObserver::default()));
         let any = "127.0.0.1:0".parse().unwrap();
         let parts = ServerDeps {
-            listen: any,
-            operator_listen: any,
+            listen: vec![any],
+            operator_listen: vec![any],
             engine: matchmaker.clone(),
             queues: None,
             rulesets: Arc::new(StubOperatorBackend),

@@ -49,9 +49,14 @@ pub(crate) fn fireteam_command(folder: &Path, arguments: &[&str]) -> Command {
 
 /// Spawns `fireteam serve` on free ports, with `settings` as environment variables.
 fn spawn_server(folder: &Path, arguments: &[&str], settings: &[(&str, &str)]) -> (Child, Arc<StderrLog>, Instant) {
+    let free = ["--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0"];
+    spawn_serve(folder, &[&free, arguments].concat(), settings)
+}
+
+/// Spawns `fireteam serve` with `arguments` only.
+fn spawn_serve(folder: &Path, arguments: &[&str], settings: &[(&str, &str)]) -> (Child, Arc<StderrLog>, Instant) {
     let started_at = Instant::now();
-    let free = ["serve", "--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0"];
-    let mut command = fireteam_command(folder, &free);
+    let mut command = fireteam_command(folder, &["serve"]);
     command.envs(settings.iter().copied());
     let mut child =
         command.args(arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary starts");
@@ -74,7 +79,15 @@ impl ServerProcess {
 
     /// Starts a server with `settings` as environment variables and waits until it serves.
     pub(crate) fn start_with(folder: &Path, arguments: &[&str], settings: &[(&str, &str)]) -> Self {
-        let (child, log, started_at) = spawn_server(folder, arguments, settings);
+        Self::wait_until_serving(spawn_server(folder, arguments, settings))
+    }
+
+    /// Starts a server whose `arguments` give the addresses of both ports, and waits until it serves.
+    pub(crate) fn start_without_ports(folder: &Path, arguments: &[&str]) -> Self {
+        Self::wait_until_serving(spawn_serve(folder, arguments, &[]))
+    }
+
+    fn wait_until_serving((child, log, started_at): (Child, Arc<StderrLog>, Instant)) -> Self {
         let Some(line) = log.wait_for_lines("server started listen=", 1).pop() else {
             panic!("the server exited before serving:\n{}", collect_exit(child, &log, started_at).log);
         };

@@ -7,7 +7,7 @@ use fireteam::api::authorization::{AuthorizedCaller, Authorizer, ClientOrGameSer
 use fireteam::api::client_address::ClientAddressResolver;
 use fireteam::auth::policy::CLIENTS_AND_GAME_SERVERS;
 use fireteam::clock::Clock;
-use fireteam::config::{Config, RateLimitRules, RulesetSource, StoreTarget};
+use fireteam::config::{Config, ListenAddress, RateLimitRules, RulesetSource, StoreTarget};
 use fireteam::domain::time::UnixMs;
 use fireteam::domain::{locality, location_privacy};
 use fireteam::server::startup::{self, start_app};
@@ -39,9 +39,9 @@ impl TestServer {
     /// Starts a server with a configuration changed by `change`.
     pub(crate) async fn start_with_config(change: impl FnOnce(&mut Config)) -> Self {
         let folder = tempfile::tempdir().expect("create a temporary directory");
-        let any_port = "127.0.0.1:0".parse().expect("valid address");
+        let any_port: ListenAddress = "127.0.0.1:0".parse().expect("valid address");
         let mut config = Config {
-            listen: any_port,
+            listen: any_port.clone(),
             operator_listen: any_port,
             store: StoreTarget::Memory,
             silos: None,

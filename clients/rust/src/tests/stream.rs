@@ -1,6 +1,7 @@
 //! The stream: responses matched to callers, reservation events, and the end of the stream.
 
 use tonic::{Code, Status, Streaming};
+use tonic_types::{ErrorDetails, StatusExt};
 
 use crate::connection::{Connection, ReservationEvents};
 use crate::error::Error;
@@ -82,6 +83,7 @@ async fn stream_request_error_fails_one_request_only() {
     let error = bad.unwrap_err();
     assert_eq!(error.code(), Some(Code::InvalidArgument));
     assert_eq!(error.fields()[0].field, "search_request.session_composition.party_size_composition");
+    assert_eq!(error.server_error().unwrap().reason.as_deref(), Some("INVALID_REQUEST"));
     assert_eq!(good.unwrap().evaluated, 1);
 }
 
@@ -106,11 +108,15 @@ async fn stream_end_is_reported_to_every_caller() {
     let server = async {
         receive_nonce(&mut requests).await;
         responses.send(reservation_event("ad")).await.unwrap();
-        responses.send(Err(Status::unavailable("draining"))).await.unwrap();
+        let details = ErrorDetails::with_error_info("DRAINING", "fireteam", [("grace_s".to_owned(), "10".to_owned())]);
+        let status = Status::with_error_details(Code::Unavailable, "draining", details);
+        responses.send(Err(status)).await.unwrap();
     };
     let (waiting, ()) = tokio::join!(connection.search(Default::default()), server);
     let assert_stream_ended = |error: Error| {
-        assert!(matches!(&error, Error::StreamEnded(Some(end)) if end.code == Code::Unavailable), "{error}");
+        let Error::StreamEnded(Some(end)) = &error else { panic!("{error}") };
+        assert_eq!((end.code, end.reason.as_deref()), (Code::Unavailable, Some("DRAINING")), "{error}");
+        assert_eq!(end.metadata.get("grace_s").map(String::as_str), Some("10"));
     };
     assert_stream_ended(waiting.unwrap_err());
     assert_stream_ended(connection.search(Default::default()).await.unwrap_err());

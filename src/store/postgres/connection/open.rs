@@ -76,7 +76,8 @@ pub(in crate::store::postgres) async fn check_and_migrate(options: &PgConnectOpt
         // The migrator creates its table if it does not exist; the database would log a notice otherwise.
         let quiet_options =
             options.clone().application_name("fireteam startup").options([("client_min_messages", "warning")]);
-        let mut connection = quiet_options.connect().await.map_err(to_store_error)?;
+        let mut connection =
+            quiet_options.connect().await.map_err(|error| with_address(options, to_store_error(error)))?;
         check_server_settings(&mut connection).await?;
         check_session_settings(options).await?;
         MIGRATIONS
@@ -87,7 +88,22 @@ pub(in crate::store::postgres) async fn check_and_migrate(options: &PgConnectOpt
     };
     tokio::time::timeout(PREPARE_TIMEOUT, preparation)
         .await
-        .unwrap_or_else(|_| Err(timeout_error("startup", PREPARE_TIMEOUT)))
+        .unwrap_or_else(|_| Err(with_address(options, timeout_error("startup", PREPARE_TIMEOUT))))
+}
+
+/// Adds the address of the database to the error of a failed connection: `postgres at HOST:PORT: …`.
+fn with_address(options: &PgConnectOptions, error: StoreError) -> StoreError {
+    let address = match options.get_socket() {
+        Some(folder) => folder.display().to_string(),
+        None => format!("{}:{}", options.get_host(), options.get_port()),
+    };
+    match error {
+        StoreError::Unavailable(reason) => {
+            let reason = reason.strip_prefix("postgres: ").unwrap_or(&reason);
+            StoreError::Unavailable(format!("postgres at {address}: {reason}"))
+        }
+        other => other,
+    }
 }
 
 async fn check_server_settings(connection: &mut PgConnection) -> Result<(), StoreError> {

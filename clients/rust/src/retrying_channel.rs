@@ -1,0 +1,157 @@
+//! Channel to a server with the settings of each call: metadata, tokens, deadline and retries.
+
+use std::time::Duration;
+
+use tonic::metadata::{AsciiMetadataValue, MetadataMap};
+use tonic::transport::Channel;
+use tonic::{Code, Request, Response, Status, Streaming};
+
+use crate::connection::{self, Connection, ReservationEvents};
+use crate::error::Error;
+use crate::pb;
+use crate::pb::matchmaking_service_client::MatchmakingServiceClient;
+use crate::pb::queue_service_client::QueueServiceClient;
+use crate::pb::rating_service_client::RatingServiceClient;
+use crate::random;
+use crate::retry::RetryPolicy;
+use crate::token_source::TokenSource;
+
+/// Channel with the settings of each call. Clones share one HTTP/2 connection.
+#[derive(Clone, Debug)]
+pub(crate) struct RetryingChannel {
+    pub(crate) channel: Channel,
+    /// Metadata of each call, without a token.
+    pub(crate) metadata: MetadataMap,
+    pub(crate) token_source: Option<TokenSource>,
+    pub(crate) retry_policy: RetryPolicy,
+    /// Deadline of one attempt.
+    pub(crate) deadline: Duration,
+}
+
+impl RetryingChannel {
+    pub(crate) fn matchmaking_stub(&self) -> MatchmakingServiceClient<Channel> {
+        MatchmakingServiceClient::new(self.channel.clone())
+    }
+
+    pub(crate) fn queue_stub(&self) -> QueueServiceClient<Channel> {
+        QueueServiceClient::new(self.channel.clone())
+    }
+
+    /// Opens a stream of core requests, without retries except for a rejected token.
+    pub(crate) async fn open_connection(&self) -> Result<(Connection, ReservationEvents), Error> {
+        let (metadata, sent_token) = self.request_metadata().await?;
+        let result = connection::open_connection(self.matchmaking_stub(), metadata, self.deadline).await;
+        match result {
+            Err(error) if self.can_renew_token(&error, sent_token.as_ref()).await => {
+                let (metadata, _) = self.request_metadata().await?;
+                connection::open_connection(self.matchmaking_stub(), metadata, self.deadline).await
+            }
+            result => result,
+        }
+    }
+
+    /// Opens a stream of ticket updates, without retries except for a rejected token.
+    pub(crate) async fn open_watch_stream(
+        &self,
+        request: pb::QueueWatchRequest,
+    ) -> Result<Streaming<pb::QueueWatchResponse>, Error> {
+        let mut renewed = false;
+        loop {
+            let mut attempt = Request::new(request.clone());
+            let (metadata, sent_token) = self.request_metadata().await?;
+            *attempt.metadata_mut() = metadata;
+            match self.queue_stub().watch(attempt).await.map_err(Error::from) {
+                Ok(response) => return Ok(response.into_inner()),
+                Err(error) if !renewed && self.can_renew_token(&error, sent_token.as_ref()).await => renewed = true,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    pub(crate) async fn call_queue<Req, Resp, Call>(
+        &self,
+        request: Req,
+        call: impl Fn(QueueServiceClient<Channel>, Request<Req>) -> Call,
+    ) -> Result<Resp, Error>
+    where
+        Req: Clone,
+        Call: Future<Output = Result<Response<Resp>, Status>>,
+    {
+        self.call_with_retries(request, |channel, request| call(QueueServiceClient::new(channel), request)).await
+    }
+
+    pub(crate) async fn call_matchmaking<Req, Resp, Call>(
+        &self,
+        request: Req,
+        call: impl Fn(MatchmakingServiceClient<Channel>, Request<Req>) -> Call,
+    ) -> Result<Resp, Error>
+    where
+        Req: Clone,
+        Call: Future<Output = Result<Response<Resp>, Status>>,
+    {
+        self.call_with_retries(request, |channel, request| call(MatchmakingServiceClient::new(channel), request)).await
+    }
+
+    pub(crate) async fn call_ratings<Req, Resp, Call>(
+        &self,
+        request: Req,
+        call: impl Fn(RatingServiceClient<Channel>, Request<Req>) -> Call,
+    ) -> Result<Resp, Error>
+    where
+        Req: Clone,
+        Call: Future<Output = Result<Response<Resp>, Status>>,
+    {
+        self.call_with_retries(request, |channel, request| call(RatingServiceClient::new(channel), request)).await
+    }
+
+    /// Metadata of a call, and the `authorization` value in it, if any.
+    async fn request_metadata(&self) -> Result<(MetadataMap, Option<AsciiMetadataValue>), Error> {
+        let mut metadata = self.metadata.clone();
+        let Some(token_source) = &self.token_source else { return Ok((metadata, None)) };
+        let header = token_source.authorization_header().await?;
+        metadata.insert("authorization", header.clone());
+        Ok((metadata, Some(header)))
+    }
+
+    /// Whether a call that failed with `error` can be repeated with another token than `sent_token`.
+    async fn can_renew_token(&self, error: &Error, sent_token: Option<&AsciiMetadataValue>) -> bool {
+        match (&self.token_source, sent_token) {
+            (Some(token_source), Some(sent_token)) if error.code() == Some(Code::Unauthenticated) => {
+                token_source.invalidate(sent_token).await
+            }
+            _ => false,
+        }
+    }
+
+    /// Makes a call, and repeats it as the [`RetryPolicy`] allows.
+    async fn call_with_retries<Req, Resp, Call>(
+        &self,
+        request: Req,
+        call: impl Fn(Channel, Request<Req>) -> Call,
+    ) -> Result<Resp, Error>
+    where
+        Req: Clone,
+        Call: Future<Output = Result<Response<Resp>, Status>>,
+    {
+        let (mut attempts, mut renewed) = (0, false);
+        loop {
+            let mut attempt = Request::new(request.clone());
+            let (metadata, sent_token) = self.request_metadata().await?;
+            *attempt.metadata_mut() = metadata;
+            attempt.set_timeout(self.deadline);
+            let error = match call(self.channel.clone(), attempt).await {
+                Ok(response) => return Ok(response.into_inner()),
+                Err(status) => Error::from(status),
+            };
+            if !renewed && self.can_renew_token(&error, sent_token.as_ref()).await {
+                renewed = true;
+                continue;
+            }
+            attempts += 1;
+            match self.retry_policy.backoff_after(attempts, &error, random::jitter()) {
+                Some(backoff) => tokio::time::sleep(backoff).await,
+                None => return Err(error),
+            }
+        }
+    }
+}
