@@ -9,16 +9,16 @@ use crate::store::StoreError;
 /// Change feed of the advertisements or of the queues.
 pub(crate) trait FollowedFeed {
     /// Changes of one read.
-    type Batch;
+    type Item;
 
     /// Waits until changes may be available, or for the poll interval.
     async fn wait_for_changes(&mut self);
 
     /// Reads the next changes. After an error, the same changes are read again.
-    async fn read_batch(&mut self) -> Result<Self::Batch, StoreError>;
+    async fn read_batch(&mut self) -> Result<Self::Item, StoreError>;
 
     /// Whether more changes can be read at once after `batch`.
-    fn has_more(batch: &Self::Batch) -> bool;
+    fn has_more(batch: &Self::Item) -> bool;
 
     /// Logs the first failed read of an outage.
     fn log_failure(&self, error: &StoreError);
@@ -28,7 +28,7 @@ pub(crate) trait FollowedFeed {
 }
 
 /// Reads `feed` until stopped, or until `apply` breaks. Waits for changes after each failed read.
-pub(crate) async fn follow_feed<F, A>(mut feed: F, mut apply: impl FnMut(F::Batch) -> A, shutdown: CancellationToken)
+pub(crate) async fn follow_feed<F, A>(mut feed: F, mut apply: impl FnMut(F::Item) -> A, shutdown: CancellationToken)
 where
     F: FollowedFeed,
     A: Future<Output = ControlFlow<()>>,

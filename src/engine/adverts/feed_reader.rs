@@ -60,7 +60,7 @@ async fn send_to_writer(
 }
 
 impl FollowedFeed for AdvertFeedReader {
-    type Batch = AdvertFeedRead;
+    type Item = AdvertFeedRead;
 
     async fn wait_for_changes(&mut self) {
         self.feed.wait_for_changes().await;

@@ -38,7 +38,7 @@ async fn send_to_writer(feed_batch: QueueFeedBatch, writer: mpsc::Sender<QueueWr
 }
 
 impl FollowedFeed for QueueFeedReader {
-    type Batch = QueueFeedBatch;
+    type Item = QueueFeedBatch;
 
     async fn wait_for_changes(&mut self) {
         self.feed.wait_for_changes().await;
