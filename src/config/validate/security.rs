@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
+use crate::config::Config;
 use crate::config::error::ConfigError;
 use crate::config::security::{JwtSettings, TlsFiles};
 use crate::config::validate::ConfigErrors;
-use crate::config::Config;
 
 /// Maximum number of key files. An issuer has one, or two during key rotation.
 const AUTH_KEY_FILES_MAX: usize = 16;

@@ -11,8 +11,8 @@ use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Endpoint;
 
-use fireteam::server::token_bucket::Rate;
 use fireteam::server::limits::EdgeLimits;
+use fireteam::server::token_bucket::Rate;
 
 use crate::api::cpp_client::{run_demo, session_demo};
 use crate::api::limits_wire::read_until_closed;
