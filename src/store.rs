@@ -10,6 +10,7 @@ mod apply_writes;
 pub mod memory;
 pub mod metered;
 mod migration_error;
+mod migrations;
 pub mod mutant;
 pub mod postgres;
 pub mod queues;
