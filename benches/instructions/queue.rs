@@ -1,4 +1,4 @@
-//! Tickets: entering a queue, receiving a status on a watch stream, and proposing matches.
+//! Tickets: entering a queue, and receiving a status on a watch stream.
 
 use bytes::Bytes;
 use fireteam_client::pb;
@@ -10,26 +10,19 @@ use crate::server::{InProcessServer, Messages, Responses, encoded};
 
 /// Tickets in a counted section.
 const TICKETS: usize = 64;
-/// Wait after which the windows of all tickets cover each other, milliseconds.
-const WIDE_AFTER_MS: u64 = 1_200_000;
 
 const ENTER: &str = "/fireteam.v1.QueueService/Enter";
 const LEAVE: &str = "/fireteam.v1.QueueService/Leave";
 const WATCH: &str = "/fireteam.v1.QueueService/Watch";
 
-/// 1v1: at first no two tickets match, because their ratings lie 10 buckets apart.
+/// 1v1: no two tickets match, because their ratings lie 10 buckets apart. A counted section has no pass.
 const RULESET: &str = r#"<Ruleset Name="gate" SetId="1">
   <Attributes><Attribute Name="skill" Type="number" Min="0" Max="3000" Trust="client"/></Attributes>
   <Teams Count="2" Size="1"/>
-  <Queue PassIntervalMs="10" TicketTtlMs="3600000">
+  <Queue PassIntervalMs="60000" TicketTtlMs="3600000">
     <RatingWindow BucketWidth="1" Start="0" Step="1" StepEveryMs="60000" Clock="ticket"/>
   </Queue>
 </Ruleset>"#;
-
-/// The same with the longest time between passes: a counted section has no pass.
-fn ruleset_without_passes() -> String {
-    RULESET.replace("PassIntervalMs=\"10\"", "PassIntervalMs=\"60000\"")
-}
 
 fn enter_request(section: usize, number: usize) -> Bytes {
     let player = pb::PlayerData {
@@ -75,7 +68,7 @@ async fn watch(server: &InProcessServer, tickets: Vec<pb::TicketReference>) -> R
 
 /// Enters a party of one player by a unary call.
 pub(crate) fn enter() {
-    let server = InProcessServer::start(&ruleset_without_passes());
+    let server = InProcessServer::start(RULESET);
     // The first tickets start the queue's task and its only pass.
     server.runtime.block_on(enter_all(&server, &enter_requests(usize::MAX)));
     count(enter_requests, |requests| {
@@ -90,7 +83,7 @@ pub(crate) fn enter() {
 
 /// Delivers the end of a ticket to its watch stream.
 pub(crate) fn ticket_status() {
-    let server = InProcessServer::start(&ruleset_without_passes());
+    let server = InProcessServer::start(RULESET);
     let prepare = |section| {
         server.runtime.block_on(async {
             let tickets = enter_all(&server, &enter_requests(section)).await;
@@ -108,28 +101,5 @@ pub(crate) fn ticket_status() {
             }
         });
         TICKETS
-    });
-}
-
-/// Pairs waiting tickets in one pass, writes the proposals, and delivers the matches to a watch stream.
-pub(crate) fn propose() {
-    let prepare = |section| {
-        let server = InProcessServer::start(RULESET);
-        let statuses = server.runtime.block_on(async {
-            let tickets = enter_all(&server, &enter_requests(section)).await;
-            watch(&server, tickets).await
-        });
-        // The queue's task sleeps; its next pass is due at once when the clock has been advanced.
-        server.runtime.block_on(async { tokio::time::sleep(std::time::Duration::from_millis(100)).await });
-        server.clock.advance_ms(WIDE_AFTER_MS);
-        (server, statuses)
-    };
-    count(prepare, |(server, statuses)| {
-        server.runtime.block_on(async {
-            for _ in 0..TICKETS {
-                statuses.next().await.expect("a status");
-            }
-        });
-        TICKETS / 2
     });
 }
