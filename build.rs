@@ -31,6 +31,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");
     println!("cargo:rerun-if-changed=migrations");
     let out = PathBuf::from(env::var("OUT_DIR")?);
+    for store in ["sqlite", "postgres"] {
+        std::fs::write(out.join(format!("migrations_{store}.rs")), migration_list(store)?)?;
+    }
 
     // One descriptor set for each port: what players see must not list the operator's service.
     let mut served = Vec::new();
@@ -67,6 +70,26 @@ fn main() -> Result<(), Box<dyn Error>> {
         .out_dir(plain)
         .compile_fds(all)?;
     Ok(())
+}
+
+/// Array of a store's migration files, as Rust source: version, description and SQL of each. sqlx's macro would do the
+/// same, but it compiles sqlx and SQLite a second time, for the build.
+fn migration_list(store: &str) -> Result<String, Box<dyn Error>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(Path::new("migrations").join(store))? {
+        names.push(entry?.file_name().into_string().map_err(|name| format!("{name:?} is not UTF-8; rename it"))?);
+    }
+    names.sort();
+    let mut list = String::from("[");
+    for name in names {
+        let parts = name.strip_suffix(".sql").and_then(|stem| stem.split_once('_'));
+        let (version, description) =
+            parts.ok_or(format!("migrations/{store}/{name}: name it <version>_<words>.sql"))?;
+        let (version, description) = (version.parse::<i64>()?, description.replace('_', " "));
+        let path = format!("concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/migrations/{store}/{name}\")");
+        list += &format!("({version}, {description:?}, include_str!({path})), ");
+    }
+    Ok(list + "]")
 }
 
 /// The methods of a file, as `package.Service/Method`.

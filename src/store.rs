@@ -12,6 +12,7 @@ mod error;
 pub mod memory;
 pub mod metered;
 mod migration_error;
+mod migrations;
 pub mod postgres;
 pub mod queues;
 mod rows;

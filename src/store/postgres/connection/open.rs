@@ -4,15 +4,13 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
-use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
 use sqlx::{ConnectOptions, Connection};
 
 use crate::store::error::StoreError;
 use crate::store::migration_error::{self, RecoveryHint};
+use crate::store::migrations;
 use crate::store::postgres::connection::slot::{timeout_error, to_store_error};
-
-static MIGRATIONS: Migrator = sqlx::migrate!("migrations/postgres");
 
 /// Remedies for a schema of another server.
 const RECOVERY_HINT: RecoveryHint =
@@ -80,10 +78,9 @@ pub(in crate::store::postgres) async fn check_and_migrate(options: &PgConnectOpt
             quiet_options.connect().await.map_err(|error| with_address(options, to_store_error(error)))?;
         check_server_settings(&mut connection).await?;
         check_session_settings(options).await?;
-        MIGRATIONS
-            .run_direct(None, &mut connection, false)
-            .await
-            .map_err(|error| migration_error::to_store_error(error, &MIGRATIONS, RECOVERY_HINT, to_store_error))?;
+        migrations::POSTGRES.run_direct(None, &mut connection, false).await.map_err(|error| {
+            migration_error::to_store_error(error, &migrations::POSTGRES, RECOVERY_HINT, to_store_error)
+        })?;
         connection.close().await.map_err(to_store_error)
     };
     tokio::time::timeout(PREPARE_TIMEOUT, preparation)

@@ -4,16 +4,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use sqlx::ConnectOptions;
-use sqlx::migrate::Migrator;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
 
 use crate::store::error::StoreError;
 use crate::store::migration_error::{self, RecoveryHint};
+use crate::store::migrations;
 use crate::store::sqlite::connection::error::to_store_error;
 use crate::store::sqlite::connection::lock::open_private_file;
 use crate::store::sqlite::connection::sql_script::STATEMENT_CACHE_CAPACITY;
-
-static MIGRATIONS: Migrator = sqlx::migrate!("migrations/sqlite");
 
 /// Remedies for a schema of another server.
 const RECOVERY_HINT: RecoveryHint = RecoveryHint {
@@ -56,10 +54,10 @@ pub(in crate::store::sqlite) async fn open_and_migrate(path: &Path) -> Result<Sq
     // SQLite gives the log file the permissions of this file.
     open_private_file(path).map_err(|error| StoreError::Unavailable(error.to_string()))?;
     let mut connection = connect(path).await?;
-    MIGRATIONS
+    migrations::SQLITE
         .run_direct(None, &mut connection, false)
         .await
-        .map_err(|error| migration_error::to_store_error(error, &MIGRATIONS, RECOVERY_HINT, to_store_error))?;
+        .map_err(|error| migration_error::to_store_error(error, &migrations::SQLITE, RECOVERY_HINT, to_store_error))?;
     Ok(connection)
 }
 

@@ -1,0 +1,105 @@
+//! Tickets: entering a queue, and receiving a status on a watch stream.
+
+use bytes::Bytes;
+use fireteam_client::pb;
+use prost::Message;
+use tonic::body::Body;
+
+use crate::count;
+use crate::server::{InProcessServer, Messages, Responses, encoded};
+
+/// Tickets in a counted section.
+const TICKETS: usize = 64;
+
+const ENTER: &str = "/fireteam.v1.QueueService/Enter";
+const LEAVE: &str = "/fireteam.v1.QueueService/Leave";
+const WATCH: &str = "/fireteam.v1.QueueService/Watch";
+
+/// 1v1: no two tickets match, because their ratings lie 10 buckets apart. A counted section has no pass.
+const RULESET: &str = r#"<Ruleset Name="gate" SetId="1">
+  <Attributes><Attribute Name="skill" Type="number" Min="0" Max="3000" Trust="client"/></Attributes>
+  <Teams Count="2" Size="1"/>
+  <Queue PassIntervalMs="60000" TicketTtlMs="3600000">
+    <RatingWindow BucketWidth="1" Start="0" Step="1" StepEveryMs="60000" Clock="ticket"/>
+  </Queue>
+</Ruleset>"#;
+
+fn enter_request(section: usize, number: usize) -> Bytes {
+    let player = pb::PlayerData {
+        user_id: format!("player {section} {number}"),
+        skill: Some(100.0 + 10.0 * number as f64),
+        ..Default::default()
+    };
+    encoded(&pb::QueueEnterRequest {
+        session_composition: Some(pb::SessionCompositionData { players: vec![player], ..Default::default() }),
+        matchmaking_set_id: Some(1),
+        idempotency_key: format!("ticket of the gate {section:010} {number:010}"),
+        ..Default::default()
+    })
+}
+
+fn enter_requests(section: usize) -> Vec<Bytes> {
+    (0..TICKETS).map(|number| enter_request(section, number)).collect()
+}
+
+async fn enter_all(server: &InProcessServer, requests: &[Bytes]) -> Vec<pb::TicketReference> {
+    let mut tickets = Vec::with_capacity(requests.len());
+    for request in requests {
+        let answer = pb::QueueEnterResponse::decode(server.unary(ENTER, request).await).expect("a response");
+        tickets.push(pb::TicketReference {
+            ticket_id: answer.status.expect("a status").ticket_id,
+            ticket_token: answer.ticket_token,
+            ..Default::default()
+        });
+    }
+    tickets
+}
+
+/// Watches tickets and reads their first statuses.
+async fn watch(server: &InProcessServer, tickets: Vec<pb::TicketReference>) -> Responses {
+    let count = tickets.len();
+    let request = encoded(&pb::QueueWatchRequest { tickets });
+    let mut statuses = server.call(WATCH, Body::new(Messages::one(request))).await;
+    for _ in 0..count {
+        statuses.next().await.expect("a status");
+    }
+    statuses
+}
+
+/// Enters a party of one player by a unary call.
+pub(crate) fn enter() {
+    let server = InProcessServer::start(RULESET);
+    // The first tickets start the queue's task and its only pass.
+    server.runtime.block_on(enter_all(&server, &enter_requests(usize::MAX)));
+    count(enter_requests, |requests| {
+        server.runtime.block_on(async {
+            for request in requests.iter() {
+                server.unary(ENTER, request).await;
+            }
+        });
+        requests.len()
+    });
+}
+
+/// Delivers the end of a ticket to its watch stream.
+pub(crate) fn ticket_status() {
+    let server = InProcessServer::start(RULESET);
+    let prepare = |section| {
+        server.runtime.block_on(async {
+            let tickets = enter_all(&server, &enter_requests(section)).await;
+            let statuses = watch(&server, tickets.clone()).await;
+            for pb::TicketReference { ticket_id, ticket_token, .. } in tickets {
+                server.unary(LEAVE, &encoded(&pb::QueueLeaveRequest { ticket_id, ticket_token })).await;
+            }
+            statuses
+        })
+    };
+    count(prepare, |statuses| {
+        server.runtime.block_on(async {
+            for _ in 0..TICKETS {
+                statuses.next().await.expect("a status");
+            }
+        });
+        TICKETS
+    });
+}
