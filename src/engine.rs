@@ -139,6 +139,11 @@ impl Engine {
         self.core.store_staleness_ms(self.core.clock.now())
     }
 
+    /// Whether the store accepts writes of this server's store format version.
+    pub fn is_store_writable(&self) -> bool {
+        self.core.store.is_writable()
+    }
+
     /// Finds sessions. Calls `each` per candidate, best first, while the set's index is locked; `each` must be quick.
     pub fn search(
         &self,

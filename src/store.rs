@@ -16,6 +16,8 @@ pub mod queues;
 mod rows;
 pub mod sqlite;
 mod touched_keys;
+mod unknown_rows;
+pub mod writer_version;
 
 use std::sync::Arc;
 
@@ -213,6 +215,8 @@ pub enum WriteOutcome {
     },
     /// `ReserveSeats` was not applied: the advertisement has the maximum number of live reservations.
     TooManyReservations,
+    /// Any write: not applied, because a newer server wrote the row and this server cannot decode it.
+    UnknownRow,
 }
 
 /// Result of a batch of [`AdvertWrite`]s.
@@ -225,7 +229,7 @@ pub struct CommitResult {
 }
 
 /// Versions of one advertisement before and after a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VersionStep {
     /// Version before the batch.
     pub before: AdvertVersion,
@@ -250,6 +254,16 @@ pub enum StoreError {
         /// Column name.
         column: &'static str,
         /// Problem found.
+        reason: String,
+    },
+    /// A newer server wrote values that this server does not know. The row itself is valid.
+    #[error("row of a newer server in table {table}, column {column}: {reason}; upgrade this server")]
+    UnknownRow {
+        /// Table name.
+        table: &'static str,
+        /// Column name.
+        column: &'static str,
+        /// Unknown value.
         reason: String,
     },
     /// The schema, the database library or the database's settings do not suit this server. The text says what to do.
@@ -290,6 +304,16 @@ pub trait Store: QueueStore {
     /// Opens the feed of other servers' changes; `None` if the store serves one server. Called once.
     async fn open_feed(&self) -> Option<Box<dyn AdvertFeed>> {
         None
+    }
+
+    /// Number of rows per table that a newer server wrote and this server cannot decode, as far as it has read them.
+    fn unknown_row_counts(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
+    /// Whether the store accepts writes of this server's format version, as of the last lease renewal.
+    fn is_writable(&self) -> bool {
+        true
     }
 
     /// Flushes and closes. No other call may follow.

@@ -65,7 +65,7 @@ impl Engine {
         report.is_complete &= report.changing_count == 0 && inconsistent_adverts.len() < INCONSISTENCIES_MAX;
         report.duration_ms = core.clock.now().ms_since(started_at);
         core.metrics.consistency_differences.set(i64::try_from(report.inconsistency_count).unwrap_or(i64::MAX));
-        log_report(&report);
+        log_report(&report, &core.store.unknown_row_counts());
         Ok(report)
     }
 }
@@ -349,7 +349,10 @@ fn store_error(error: StoreError) -> EngineError {
 }
 
 /// Logs the result: one event, with counts per kind.
-fn log_report(report: &ConsistencyReport) {
+///
+/// Rows of a newer server are no differences: this server does not have them in memory. They are counted apart.
+fn log_report(report: &ConsistencyReport, unknown_rows: &[(&'static str, u64)]) {
+    let unknown_rows: u64 = unknown_rows.iter().map(|(_, count)| count).sum();
     let ConsistencyReport {
         advertisement_count: advertisements,
         reservation_count: reservations,
@@ -366,6 +369,7 @@ fn log_report(report: &ConsistencyReport) {
             reservations,
             unwritten,
             changing,
+            unknown_rows,
             complete,
             duration_ms,
             "consistency check passed"
@@ -384,6 +388,7 @@ fn log_report(report: &ConsistencyReport) {
         reservations,
         unwritten,
         changing,
+        unknown_rows,
         complete,
         duration_ms,
         "consistency check failed, memory differs from the store"

@@ -23,6 +23,7 @@ mod statements;
 mod transaction;
 mod write_rows;
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +39,11 @@ use crate::store::postgres::connection::{ConnectionSlot, query_within};
 use crate::store::postgres::feed::AdvertChangeFeed;
 use crate::store::postgres::resolve_commit::UnresolvedCommits;
 use crate::store::postgres::statements as sql;
-use crate::store::{AdvertFeed, AdvertWrite, CommitResult, Store, StoreError, StoredAdvertisement, rows};
+use crate::store::unknown_rows::{RowKey, UnknownRows};
+use crate::store::writer_version::WriterGate;
+use crate::store::{
+    AdvertFeed, AdvertWrite, CommitResult, Store, StoreError, StoredAdvertisement, VersionStep, WriteOutcome, rows,
+};
 
 /// Time limit of an operation other than a commit.
 const OPERATION_TIMEOUT: Duration = Duration::from_secs(2);
@@ -76,6 +81,8 @@ pub struct PostgresStore {
     background_connection: Arc<Mutex<ConnectionSlot>>,
     unresolved_advert_commits: UnresolvedCommits,
     unresolved_queue_commits: UnresolvedCommits,
+    unknown_rows: Arc<UnknownRows>,
+    writer_gate: WriterGate,
 }
 
 /// Connection and state for writing one batch at a time.
@@ -89,6 +96,7 @@ struct WriteSession {
     /// Statement that abandons a batch, of advertisements or of queues.
     abandon_statement: &'static str,
     unresolved_commits: UnresolvedCommits,
+    unknown_rows: Arc<UnknownRows>,
     closed: bool,
 }
 
@@ -102,11 +110,20 @@ impl PostgresStore {
         open::check_and_migrate(&options).await?;
         let unresolved_advert_commits = UnresolvedCommits::default();
         let unresolved_queue_commits = UnresolvedCommits::default();
+        let unknown_rows: Arc<UnknownRows> = Arc::default();
         let slot = |purpose| ConnectionSlot::new(purpose, open::with_short_timeouts(&options));
-        let advert_session =
-            WriteSession::new(slot("adverts"), &replica, sql::ABANDON_BATCH, unresolved_advert_commits.clone());
-        let queue_session =
-            WriteSession::new(slot("queues"), &replica, queues::ABANDON_BATCH, unresolved_queue_commits.clone());
+        let session = |purpose, abandon_statement, unresolved_commits: &UnresolvedCommits| WriteSession {
+            connection: slot(purpose),
+            replica_id: replica.id.cast_signed(),
+            batch_count: 0,
+            notify_throttle: commit::NotifyThrottle::default(),
+            abandon_statement,
+            unresolved_commits: unresolved_commits.clone(),
+            unknown_rows: Arc::clone(&unknown_rows),
+            closed: false,
+        };
+        let advert_session = session("adverts", sql::ABANDON_BATCH, &unresolved_advert_commits);
+        let queue_session = session("queues", queues::ABANDON_BATCH, &unresolved_queue_commits);
         Ok(Self {
             advert_session: Arc::new(Mutex::new(advert_session)),
             queue_session: Arc::new(Mutex::new(queue_session)),
@@ -116,6 +133,8 @@ impl PostgresStore {
             replica,
             unresolved_advert_commits,
             unresolved_queue_commits,
+            unknown_rows,
+            writer_gate: WriterGate::default(),
         })
     }
 
@@ -147,26 +166,8 @@ impl PostgresStore {
     }
 
     fn new_advert_feed(&self) -> AdvertChangeFeed {
-        AdvertChangeFeed::new(&self.options, &self.replica, self.unresolved_advert_commits.clone())
-    }
-}
-
-impl WriteSession {
-    fn new(
-        connection: ConnectionSlot,
-        replica: &Replica,
-        abandon_statement: &'static str,
-        unresolved_commits: UnresolvedCommits,
-    ) -> Self {
-        Self {
-            connection,
-            replica_id: replica.id.cast_signed(),
-            batch_count: 0,
-            notify_throttle: commit::NotifyThrottle::default(),
-            abandon_statement,
-            unresolved_commits,
-            closed: false,
-        }
+        let unresolved_commits = self.unresolved_advert_commits.clone();
+        AdvertChangeFeed::new(&self.options, &self.replica, unresolved_commits, Arc::clone(&self.unknown_rows))
     }
 }
 
@@ -209,12 +210,23 @@ impl Store for PostgresStore {
         if crate::store::mutant::is("transaction_in_the_handler") {
             return transaction::commit_batch(&mut *self.advert_session.lock().await, batch).await;
         }
-        let batch = batch.to_vec();
-        self.run_exclusive(move |mut session| async move { transaction::commit_batch(&mut session, &batch).await })
-            .await
+        self.writer_gate.check()?;
+        let is_unknown =
+            |write: &AdvertWrite| self.unknown_rows.contains(RowKey::Advertisement(write.advertisement_id()));
+        let refused = (WriteOutcome::UnknownRow, VersionStep::default());
+        let commit = |batch: Vec<AdvertWrite>| async {
+            let CommitResult { outcomes, version_steps } = self
+                .run_exclusive(move |mut session| async move { transaction::commit_batch(&mut session, &batch).await })
+                .await?;
+            Ok(outcomes.into_iter().zip(version_steps).collect())
+        };
+        let (outcomes, version_steps) =
+            self.unknown_rows.commit_known(batch, refused, is_unknown, commit).await?.into_iter().unzip();
+        Ok(CommitResult { outcomes, version_steps })
     }
 
     async fn purge(&self, now: UnixMs) -> Result<(), StoreError> {
+        self.writer_gate.check()?;
         let slot = Arc::clone(&self.background_connection);
         let task = tokio::spawn(async move { purge_rows(&mut *slot.lock_owned().await, now).await });
         task.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the store task panicked".into())))
@@ -227,7 +239,7 @@ impl Store for PostgresStore {
         let rows = query_within!(slot, OPERATION_TIMEOUT, "reading advertisements", |connection| {
             sqlx::query(sql::READ_ADVERTISEMENTS).bind(self.replica.silo_ids()).bind(&ids).fetch_all(&mut *connection)
         })?;
-        let (found, _) = feed::decode_changes(&rows, 0, self.replica.id.cast_signed())?;
+        let (found, _) = feed::decode_changes(&rows, 0, self.replica.id.cast_signed(), &self.unknown_rows)?;
         Ok(found)
     }
 
@@ -249,6 +261,14 @@ impl Store for PostgresStore {
         Some(Box::new(self.new_advert_feed()))
     }
 
+    fn unknown_row_counts(&self) -> Vec<(&'static str, u64)> {
+        self.unknown_rows.counts()
+    }
+
+    fn is_writable(&self) -> bool {
+        self.writer_gate.is_open()
+    }
+
     async fn close(&self) {
         for session in [&self.advert_session, &self.queue_session] {
             let closed = run_exclusive_on(session, |mut session| async move {
@@ -263,22 +283,33 @@ impl Store for PostgresStore {
     }
 }
 
-/// Removes expired advertisements, 1,000 per batch.
+/// Removes expired advertisements, 1,000 per batch, without those of a newer server.
 async fn delete_expired(session: &mut WriteSession, now: UnixMs) -> Result<(), StoreError> {
+    let mut unknown: Vec<Uuid> = Vec::new();
     loop {
         let expired: Vec<Uuid> =
             query_within!(session.connection, OPERATION_TIMEOUT, "listing expired advertisements", |connection| {
-                sqlx::query_scalar(sql::LIST_EXPIRED_IDS).bind(rows::to_ms(now)).fetch_all(&mut *connection)
+                sqlx::query_scalar(sql::LIST_EXPIRED_IDS)
+                    .bind(rows::to_ms(now))
+                    .bind(&unknown)
+                    .fetch_all(&mut *connection)
             })?;
         if expired.is_empty() {
             return Ok(());
         }
-        let expire = |id: &Uuid| AdvertWrite::Expire {
-            advertisement_id: AdvertisementId::from_bytes(id.into_bytes()),
-            now,
-            expected_version: None,
-        };
-        transaction::commit_batch(session, &expired.iter().map(expire).collect::<Vec<_>>()).await?;
+        let all_silos: Option<Vec<i64>> = None;
+        let rows =
+            query_within!(session.connection, OPERATION_TIMEOUT, "reading expired advertisements", |connection| {
+                sqlx::query(sql::READ_ADVERTISEMENTS).bind(&all_silos).bind(&expired).fetch_all(&mut *connection)
+            })?;
+        let (known, _) = feed::decode_changes(&rows, 0, session.replica_id, &session.unknown_rows)?;
+        let known: BTreeSet<AdvertisementId> = known.iter().map(|stored| stored.advertisement.id).collect();
+        unknown.extend(expired.iter().filter(|id| !known.contains(&AdvertisementId::from_bytes(id.into_bytes()))));
+        if known.is_empty() {
+            continue;
+        }
+        let expire = |id: AdvertisementId| AdvertWrite::Expire { advertisement_id: id, now, expected_version: None };
+        transaction::commit_batch(session, &known.into_iter().map(expire).collect::<Vec<_>>()).await?;
     }
 }
 

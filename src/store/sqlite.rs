@@ -27,7 +27,9 @@ use crate::domain::time::UnixMs;
 use crate::store::sqlite::lock::DatabaseLock;
 use crate::store::sqlite::statements as sql;
 use crate::store::sqlite::wal::{CheckpointTask, WalCheckpointer, WalLength, WalLimits};
-use crate::store::{AdvertWrite, CommitResult, Store, StoreError, StoredAdvertisement, rows};
+use crate::store::unknown_rows::{RowKey, UnknownRows};
+use crate::store::writer_version::WriterGate;
+use crate::store::{AdvertWrite, CommitResult, Store, StoreError, StoredAdvertisement, WriteOutcome, rows};
 
 /// Maximum number of purge statements per table in one call; each removes at most 1,000 rows.
 const PURGE_STATEMENTS_MAX: usize = 100;
@@ -38,6 +40,8 @@ pub struct SqliteStore {
     path: PathBuf,
     file_access: Arc<Mutex<FileAccess>>,
     checkpoint_task: CheckpointTask,
+    unknown_rows: Arc<UnknownRows>,
+    writer_gate: Arc<WriterGate>,
 }
 
 /// Connection and lock that an operation needs.
@@ -73,7 +77,13 @@ impl SqliteStore {
             wal_length: WalLength::default(),
         }));
         let checkpoint_task = CheckpointTask::start(WalCheckpointer::new(path, limits), &file_access);
-        Ok(Self { path: path.to_owned(), file_access, checkpoint_task })
+        Ok(Self {
+            path: path.to_owned(),
+            file_access,
+            checkpoint_task,
+            unknown_rows: Arc::default(),
+            writer_gate: Arc::default(),
+        })
     }
 
     /// Checkpoints the whole write-ahead log; writers wait meanwhile. For benchmarks, and before copying the file.
@@ -84,6 +94,21 @@ impl SqliteStore {
                 access.wal_length = checkpointer.checkpoint_once().await?;
             }
             Ok(())
+        })
+        .await
+    }
+
+    /// Commits a batch of advertisement writes in one transaction.
+    async fn commit_transaction(&self, batch: Vec<AdvertWrite>) -> Result<Vec<WriteOutcome>, StoreError> {
+        let (path, checkpointer) = (self.path.clone(), Arc::clone(&self.checkpoint_task.checkpointer));
+        let unknown_rows = Arc::clone(&self.unknown_rows);
+        self.run_exclusive(move |mut access| async move {
+            let mut connection = access.take_write_connection(&path, &checkpointer).await?;
+            let result = transaction::commit_batch(&mut connection, &batch, &unknown_rows).await;
+            access.return_connection(connection, &result);
+            let (outcomes, length) = result?;
+            access.record_wal_length(length, &checkpointer);
+            Ok(outcomes)
         })
         .await
     }
@@ -155,11 +180,13 @@ impl FileAccess {
 #[async_trait]
 impl Store for SqliteStore {
     async fn load_advertisements(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError> {
-        let path = self.path.clone();
+        self.writer_gate.check()?;
+        let (path, unknown_rows) = (self.path.clone(), Arc::clone(&self.unknown_rows));
         self.run_exclusive(move |mut access| async move {
             let mut connection = access.take_connection(&path).await?;
             let check = async { if access.integrity_checked { Ok(()) } else { open::check_integrity(&path).await } };
-            let (loaded, checked) = tokio::join!(load::load_advertisements(&mut connection, &path, now), check);
+            let (loaded, checked) =
+                tokio::join!(load::load_advertisements(&mut connection, &path, now, &unknown_rows), check);
             let result = checked.and(loaded);
             access.integrity_checked |= result.is_ok();
             access.return_connection(connection, &result);
@@ -172,20 +199,16 @@ impl Store for SqliteStore {
         if batch.is_empty() {
             return Ok(CommitResult::default());
         }
-        let (path, batch, checkpointer) =
-            (self.path.clone(), batch.to_vec(), Arc::clone(&self.checkpoint_task.checkpointer));
-        self.run_exclusive(move |mut access| async move {
-            let mut connection = access.take_write_connection(&path, &checkpointer).await?;
-            let result = transaction::commit_batch(&mut connection, &batch).await;
-            access.return_connection(connection, &result);
-            let (outcomes, length) = result?;
-            access.record_wal_length(length, &checkpointer);
-            Ok(CommitResult { outcomes, version_steps: Vec::new() })
-        })
-        .await
+        self.writer_gate.check()?;
+        let is_unknown =
+            |write: &AdvertWrite| self.unknown_rows.contains(RowKey::Advertisement(write.advertisement_id()));
+        let commit = |batch| self.commit_transaction(batch);
+        let outcomes = self.unknown_rows.commit_known(batch, WriteOutcome::UnknownRow, is_unknown, commit).await?;
+        Ok(CommitResult { outcomes, version_steps: Vec::new() })
     }
 
     async fn purge(&self, now: UnixMs) -> Result<(), StoreError> {
+        self.writer_gate.check()?;
         let path = self.path.clone();
         self.run_exclusive(move |mut access| async move {
             let mut connection = access.take_connection(&path).await?;
@@ -197,7 +220,9 @@ impl Store for SqliteStore {
     }
 
     async fn read_advertisements(&self, ids: &[AdvertisementId]) -> Result<Vec<StoredAdvertisement>, StoreError> {
-        snapshot_read::read_advertisements(&self.path, ids).await.map_err(|error| with_path(&self.path, error))
+        snapshot_read::read_advertisements(&self.path, ids, &self.unknown_rows)
+            .await
+            .map_err(|error| with_path(&self.path, error))
     }
 
     async fn list_advertisement_ids(
@@ -208,6 +233,14 @@ impl Store for SqliteStore {
         snapshot_read::list_advertisement_ids(&self.path, first, limit)
             .await
             .map_err(|error| with_path(&self.path, error))
+    }
+
+    fn unknown_row_counts(&self) -> Vec<(&'static str, u64)> {
+        self.unknown_rows.counts()
+    }
+
+    fn is_writable(&self) -> bool {
+        self.writer_gate.is_open()
     }
 
     async fn close(&self) {
@@ -266,9 +299,11 @@ fn with_path(path: &Path, error: StoreError) -> StoreError {
         }
         StoreError::Incompatible(reason) => StoreError::Incompatible(format!("{path}: {reason}")),
         StoreError::Unavailable(reason) => StoreError::Unavailable(format!("{path}: {reason}")),
-        other @ (StoreError::Locked(_) | StoreError::CorruptRow { .. }) => other,
+        other @ (StoreError::Locked(_) | StoreError::CorruptRow { .. } | StoreError::UnknownRow { .. }) => other,
     }
 }
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod unknown_rows_tests;

@@ -7,6 +7,7 @@ use crate::engine::adverts::advert_set::is_expired_hold;
 use crate::engine::adverts::publish_batch::PublishBatch;
 use crate::engine::adverts::reservation_view;
 use crate::engine::adverts::update_answer::UpdateSnapshot;
+use crate::engine::adverts::writer::refuse_command;
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, ExtendAdvertTtl, ReserveSeats};
 use crate::engine::command::{ReservationChange, ReservationEvent, ReserveAnswer, UpdateAdvertAnswer};
 use crate::engine::core::Core;
@@ -25,8 +26,12 @@ impl Core {
         outcome: WriteOutcome,
         now: UnixMs,
     ) {
-        if !matches!(command, AdvertWriterCommand::Publish(..)) {
+        let is_unknown_row = outcome == WriteOutcome::UnknownRow;
+        if is_unknown_row || !matches!(command, AdvertWriterCommand::Publish(..)) {
             self.apply_publish_batch(batch, now);
+        }
+        if is_unknown_row {
+            return refuse_command(self, command);
         }
         match command {
             AdvertWriterCommand::Publish(publish, reply, in_flight) => {

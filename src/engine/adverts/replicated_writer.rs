@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::domain::id::{AdvertisementId, SetId};
 use crate::engine::adverts::replication_state::{LocalChangeLog, ReplicationState};
 use crate::engine::adverts::store_outage::UnwrittenAdverts;
-use crate::engine::adverts::writer::apply_committed_batch;
+use crate::engine::adverts::writer::{apply_committed_batch, refuse_command};
 use crate::engine::adverts::writer_command::AdvertWriterCommand;
 use crate::engine::core::Core;
 #[cfg(feature = "mutants")]
@@ -32,6 +32,9 @@ impl ReplicatedWriter {
         commands: Vec<AdvertWriterCommand>,
         writes: &[AdvertWrite],
     ) {
+        if !core.store.is_writable() {
+            return commands.into_iter().for_each(|command| refuse_command(core, command));
+        }
         if self.replication.is_store_down() {
             return self.handle_without_store(core, commands);
         }

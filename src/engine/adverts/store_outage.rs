@@ -181,8 +181,8 @@ impl Core {
         self.clear_unwritten(id, set_id, unwritten);
         let Some(set) = self.advert_sets.get(set_id) else { return };
         match outcome {
-            // Another replica deleted it meanwhile.
-            WriteOutcome::Tombstoned => {
+            // Another replica deleted it meanwhile, or replaced it with values that this server does not know.
+            WriteOutcome::Tombstoned | WriteOutcome::UnknownRow => {
                 set.write().remove(id);
                 self.reservation_events.remove_listeners(id);
             }

@@ -145,28 +145,27 @@ pub(in crate::engine) fn apply_committed_batch(
 /// Rejects a batch whose commit failed. Clients may retry, and the next sweep repeats its own commands.
 fn fail_batch(core: &Core, commands: Vec<AdvertWriterCommand>, error: &StoreError, now: UnixMs) {
     tracing::error!(%error, commands = commands.len(), at_ms = now.0, "batch commit failed");
+    commands.into_iter().for_each(|command| refuse_command(core, command));
+}
+
+/// Answers a command whose write was not applied with [`EngineError::StoreUnavailable`].
+pub(in crate::engine) fn refuse_command(core: &Core, command: AdvertWriterCommand) {
     let unavailable = || EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS };
-    for command in commands {
-        match command {
-            AdvertWriterCommand::Publish(_, reply, in_flight) => core.send_answer(reply, in_flight, Err(unavailable())),
-            AdvertWriterCommand::ExtendTtl(_, reply, in_flight) => {
-                core.send_answer(reply, in_flight, Err(unavailable()))
-            }
-            AdvertWriterCommand::Delete(_, _, reply, in_flight) => {
-                core.send_answer(reply, in_flight, Err(unavailable()))
-            }
-            AdvertWriterCommand::ReserveSeats(_, reply, in_flight) => {
-                core.send_answer(reply, in_flight, Err(unavailable()))
-            }
-            AdvertWriterCommand::ReleaseReservation(_, _, _, reply, in_flight) => {
-                core.send_answer(reply, in_flight, Err(unavailable()))
-            }
-            AdvertWriterCommand::ExpireAdvert(_, set_id, Some(record)) => core.restore_expired(set_id, *record),
-            AdvertWriterCommand::ExpireHold(..)
-            | AdvertWriterCommand::ExpireAdvert(_, _, None)
-            | AdvertWriterCommand::ApplyFeed(..)
-            | AdvertWriterCommand::SetRulesets(..)
-            | AdvertWriterCommand::Flush(_) => {}
+    match command {
+        AdvertWriterCommand::Publish(_, reply, in_flight) => core.send_answer(reply, in_flight, Err(unavailable())),
+        AdvertWriterCommand::ExtendTtl(_, reply, in_flight) => core.send_answer(reply, in_flight, Err(unavailable())),
+        AdvertWriterCommand::Delete(_, _, reply, in_flight) => core.send_answer(reply, in_flight, Err(unavailable())),
+        AdvertWriterCommand::ReserveSeats(_, reply, in_flight) => {
+            core.send_answer(reply, in_flight, Err(unavailable()))
         }
+        AdvertWriterCommand::ReleaseReservation(_, _, _, reply, in_flight) => {
+            core.send_answer(reply, in_flight, Err(unavailable()))
+        }
+        AdvertWriterCommand::ExpireAdvert(_, set_id, Some(record)) => core.restore_expired(set_id, *record),
+        AdvertWriterCommand::ExpireHold(..)
+        | AdvertWriterCommand::ExpireAdvert(_, _, None)
+        | AdvertWriterCommand::ApplyFeed(..)
+        | AdvertWriterCommand::SetRulesets(..)
+        | AdvertWriterCommand::Flush(_) => {}
     }
 }

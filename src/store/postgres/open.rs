@@ -11,6 +11,7 @@ use sqlx::{ConnectOptions, Connection};
 use crate::store::StoreError;
 use crate::store::migration_error::{self, RecoveryHint};
 use crate::store::postgres::connection::{timeout_error, to_store_error};
+use crate::store::writer_version;
 
 static MIGRATIONS: Migrator = sqlx::migrate!("migrations/postgres");
 
@@ -83,11 +84,17 @@ pub(super) async fn check_and_migrate(options: &PgConnectOptions) -> Result<(), 
             .run_direct(None, &mut connection, false)
             .await
             .map_err(|error| migration_error::to_store_error(error, &MIGRATIONS, RECOVERY_HINT, to_store_error))?;
+        writer_version::check_at_open(fetch_min_writer_version(&mut connection).await.map_err(to_store_error)?)?;
         connection.close().await.map_err(to_store_error)
     };
     tokio::time::timeout(PREPARE_TIMEOUT, preparation)
         .await
         .unwrap_or_else(|_| Err(timeout_error("startup", PREPARE_TIMEOUT)))
+}
+
+/// Reads the lowest store format version that may write.
+pub(super) async fn fetch_min_writer_version(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar(writer_version::READ_MIN_WRITER_VERSION).fetch_one(connection).await
 }
 
 async fn check_server_settings(connection: &mut PgConnection) -> Result<(), StoreError> {

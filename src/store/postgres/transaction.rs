@@ -4,6 +4,7 @@
 //! If another server inserts a row of a new id first, the batch is retried and finds the row (`commit.rs`).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use sqlx::Executor;
 use sqlx::postgres::PgConnection;
@@ -18,6 +19,7 @@ use crate::store::postgres::fast_path::{self, FastPathBatch};
 use crate::store::postgres::write_rows::AdvertRowChanges;
 use crate::store::postgres::{WriteSession, statements as sql};
 use crate::store::touched_keys::TouchedAdvertKeys;
+use crate::store::unknown_rows::{RowKey, UnknownRows};
 use crate::store::{
     AdvertVersion, AdvertWrite, CommitResult, Reservation, StoreError, VersionStep, WriteOutcome, transaction_label,
 };
@@ -28,13 +30,15 @@ pub(super) async fn commit_batch(
     batch: &[AdvertWrite],
 ) -> Result<CommitResult, StoreError> {
     let fast_path = FastPathBatch::from_batch(batch).filter(|_| !mutant::is("acknowledge_before_commit"));
-    commit::commit_with_retries(session, AdvertTransaction { batch, fast_path }).await
+    let unknown_rows = &*Arc::clone(&session.unknown_rows);
+    commit::commit_with_retries(session, AdvertTransaction { batch, fast_path, unknown_rows }).await
 }
 
 /// Batch, and its fast path form if it qualifies.
 struct AdvertTransaction<'a> {
     batch: &'a [AdvertWrite],
     fast_path: Option<FastPathBatch<'a>>,
+    unknown_rows: &'a UnknownRows,
 }
 
 impl BatchWork for AdvertTransaction<'_> {
@@ -59,7 +63,7 @@ impl BatchWork for AdvertTransaction<'_> {
     async fn write(&self, connection: &mut PgConnection, attempt: &CommitAttempt) -> Result<CommitResult, CommitError> {
         match &self.fast_path {
             Some(fast_path) => fast_path.write(self.batch, attempt, connection).await,
-            None => attempt.write_batch(connection, self.batch).await,
+            None => attempt.write_batch(connection, self.batch, self.unknown_rows).await,
         }
     }
 
@@ -92,9 +96,11 @@ impl CommitAttempt {
         &self,
         connection: &mut PgConnection,
         batch: &[AdvertWrite],
+        unknown_rows: &UnknownRows,
     ) -> Result<CommitResult, CommitError> {
         connection.execute("begin").await?;
-        let before = AdvertRowsBefore::lock_and_read(connection, &TouchedAdvertKeys::of_batch(batch)).await?;
+        let before =
+            AdvertRowsBefore::lock_and_read(connection, &TouchedAdvertKeys::of_batch(batch), unknown_rows).await?;
         let mut after = before.to_advert_rows();
         let outcomes: Vec<WriteOutcome> = batch.iter().map(|write| after.apply_write(write)).collect();
         let row_changes = AdvertRowChanges::between(&before, &after, &extended_ids(batch, &outcomes), self.replica_id);
@@ -130,7 +136,11 @@ pub(super) struct AdvertRowsBefore {
 }
 
 impl AdvertRowsBefore {
-    async fn lock_and_read(connection: &mut PgConnection, keys: &TouchedAdvertKeys) -> Result<Self, CommitError> {
+    async fn lock_and_read(
+        connection: &mut PgConnection,
+        keys: &TouchedAdvertKeys,
+        unknown_rows: &UnknownRows,
+    ) -> Result<Self, CommitError> {
         let mut before = Self::default();
         let locked = to_uuids(keys.locked_advertisements.iter().map(AdvertisementId::as_bytes));
         for row in sqlx::query(sql::LOCK_ADVERTISEMENTS).bind(locked).fetch_all(&mut *connection).await? {
@@ -150,7 +160,8 @@ impl AdvertRowsBefore {
             .fetch_all(connection)
             .await?
         {
-            let reservation = decode::decode_reservation(&row, 0)?;
+            let key = RowKey::Advertisement(decode::decode_advertisement_id(&row, 1)?);
+            let reservation = unknown_rows.require(key, decode::decode_reservation(&row, 0))?;
             before.reservations.extend(reservation.map(|reservation| (reservation.id, reservation)));
         }
         Ok(before)

@@ -18,6 +18,7 @@ use crate::store::sqlite::statements::{self as sql, SqlScript};
 use crate::store::sqlite::to_store_error;
 use crate::store::sqlite::wal::WalLength;
 use crate::store::touched_keys::TouchedAdvertKeys;
+use crate::store::unknown_rows::{RowKey, UnknownRows};
 use crate::store::{AdvertVersion, AdvertWrite, Reservation, StoreError, WriteOutcome};
 
 /// Applies a batch and returns its outcomes and the new length of the write-ahead log. On an error nothing was
@@ -25,10 +26,11 @@ use crate::store::{AdvertVersion, AdvertWrite, Reservation, StoreError, WriteOut
 pub(super) async fn commit_batch(
     connection: &mut SqliteConnection,
     batch: &[AdvertWrite],
+    unknown_rows: &UnknownRows,
 ) -> Result<(Vec<WriteOutcome>, WalLength), StoreError> {
     let keys = TouchedAdvertKeys::of_batch(batch);
     // Polled in this order: SQLite's thread gets the query first, then the bodies are encoded here.
-    let (before, encoded) = tokio::join!(biased; AdvertRowsBefore::begin_and_read(connection, &keys), async { EncodedAdverts::encode_batch(batch) });
+    let (before, encoded) = tokio::join!(biased; AdvertRowsBefore::begin_and_read(connection, &keys, unknown_rows), async { EncodedAdverts::encode_batch(batch) });
     let before = before?;
     let mut after = before.to_advert_rows();
     let outcomes = batch.iter().map(|write| after.apply_write(write)).collect();
@@ -47,7 +49,11 @@ struct AdvertRowsBefore {
 }
 
 impl AdvertRowsBefore {
-    async fn begin_and_read(connection: &mut SqliteConnection, keys: &TouchedAdvertKeys) -> Result<Self, StoreError> {
+    async fn begin_and_read(
+        connection: &mut SqliteConnection,
+        keys: &TouchedAdvertKeys,
+        unknown_rows: &UnknownRows,
+    ) -> Result<Self, StoreError> {
         let mut before = Self::default();
         let query = sqlx::query(sql::BEGIN_AND_READ)
             .bind(hex_json_array(keys.advertisements.iter().map(AdvertisementId::as_bytes)))
@@ -62,7 +68,8 @@ impl AdvertRowsBefore {
             before.tombstones.extend(found.tombstone_until.map(|until| (id, until)));
         }
         for row in reservations {
-            let reservation = rows::decode_reservation(row)?;
+            let id = RowKey::Advertisement(rows::decode_advertisement_id(row)?);
+            let reservation = unknown_rows.require(id, rows::decode_reservation(row))?;
             before.reservations.insert(reservation.id, reservation);
         }
         Ok(before)

@@ -1,5 +1,7 @@
 //! Change feed of the queues; see `cursor.rs`.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
 use sqlx::types::Uuid;
@@ -15,6 +17,7 @@ use crate::store::postgres::queues::{decode, statements as sql};
 use crate::store::postgres::resolve_commit::UnresolvedCommits;
 use crate::store::postgres::{Replica, open, statements};
 use crate::store::queues::{QueueFeed, QueueFeedBatch};
+use crate::store::unknown_rows::{RowKey, UnknownRows};
 use crate::store::{StoreError, rows};
 
 /// Change feed of this server.
@@ -27,12 +30,18 @@ pub(super) struct QueueChangeFeed {
     replica_id: i64,
     silos: Option<Vec<i64>>,
     unresolved_commits: UnresolvedCommits,
+    unknown_rows: Arc<UnknownRows>,
     /// `None` until a snapshot was read.
     cursor: Option<FeedCursor>,
 }
 
 impl QueueChangeFeed {
-    pub(super) fn new(options: &PgConnectOptions, replica_id: &Replica, unresolved_commits: UnresolvedCommits) -> Self {
+    pub(super) fn new(
+        options: &PgConnectOptions,
+        replica_id: &Replica,
+        unresolved_commits: UnresolvedCommits,
+        unknown_rows: Arc<UnknownRows>,
+    ) -> Self {
         Self {
             poll_connection: ConnectionSlot::new("queue feed", open::with_short_timeouts(options)),
             load_connection: ConnectionSlot::new("load", open::with_long_timeout(options)),
@@ -41,6 +50,7 @@ impl QueueChangeFeed {
             replica_id: replica_id.id.cast_signed(),
             silos: replica_id.silo_ids(),
             unresolved_commits,
+            unknown_rows,
             cursor: None,
         }
     }
@@ -58,7 +68,8 @@ impl QueueChangeFeed {
         slot.close().await;
         let read_at = rows::from_ms(now_ms);
         self.cursor = Some(FeedCursor::new(oldest_running, read_at));
-        let mut batch = decode_rows(&fetched)?;
+        self.unknown_rows.forget(|key| matches!(key, RowKey::Ticket(_) | RowKey::Match(_)));
+        let mut batch = decode_rows(&fetched, &self.unknown_rows)?;
         (batch.read_at, batch.is_snapshot) = (read_at, true);
         Ok(batch)
     }
@@ -78,12 +89,15 @@ impl QueueChangeFeed {
             return Ok(None);
         }
         let keys = ChangedKeys::from_row(&row).map_err(to_store_error)?;
+        let unknown_changes = row.try_get(UNKNOWN_CHANGES_COLUMN).map_err(to_store_error)?;
+        self.unknown_rows.record_unknown_changes("queue_change", unknown_changes);
         let mut batch = QueueFeedBatch::default();
         if !keys.is_empty() {
             let fetched = query_within!(slot, READ_TIMEOUT, "polling the feed", |connection| {
                 fetch_changed_rows(connection, &keys, silos)
             })?;
-            batch = decode_rows(&fetched)?;
+            self.unknown_rows.forget(|key| keys.contains(key));
+            batch = decode_rows(&fetched, &self.unknown_rows)?;
             keys.mark_removed(&mut batch);
         }
         batch.read_at = read.read_at;
@@ -108,6 +122,9 @@ impl QueueFeed for QueueChangeFeed {
     }
 }
 
+/// Column of `READ_CHANGES` with the number of changes of an unknown kind.
+const UNKNOWN_CHANGES_COLUMN: usize = 6;
+
 /// Keys of the changed rows.
 struct ChangedKeys {
     ticket_ids: Vec<Uuid>,
@@ -125,7 +142,15 @@ impl ChangedKeys {
         self.ticket_ids.is_empty() && self.match_ids.is_empty() && self.rated_users.is_empty()
     }
 
-    /// Adds the ids without a row as removed, in id order. The rows found must be in id order.
+    fn contains(&self, key: &RowKey) -> bool {
+        match key {
+            RowKey::Ticket(id) => self.ticket_ids.contains(&Uuid::from_bytes(*id.as_bytes())),
+            RowKey::Match(id) => self.match_ids.contains(&Uuid::from_bytes(*id.as_bytes())),
+            RowKey::Advertisement(_) | RowKey::Result(_) => false,
+        }
+    }
+
+    /// Adds the ids without a row, or with a row of a newer server, as removed, in id order. The rows found must be in id order.
     fn mark_removed(self, batch: &mut QueueFeedBatch) {
         let tickets = self.ticket_ids.into_iter().map(|id| TicketId::from_bytes(id.into_bytes()));
         batch.removed_tickets =
@@ -167,10 +192,16 @@ async fn fetch_all_rows(connection: &mut PgConnection, silos: &Option<Vec<i64>>)
     Ok([tickets, matches, ratings])
 }
 
-fn decode_rows([tickets, matches, ratings]: &FetchedRows) -> Result<QueueFeedBatch, StoreError> {
+/// Decodes rows, without those of a newer server.
+fn decode_rows(
+    [tickets, matches, ratings]: &FetchedRows,
+    unknown_rows: &UnknownRows,
+) -> Result<QueueFeedBatch, StoreError> {
+    let ticket = |row| unknown_rows.filter(decode::ticket_key(row)?, decode::decode_ticket(row));
+    let match_ = |row| unknown_rows.filter(decode::match_key(row)?, decode::decode_match(row));
     Ok(QueueFeedBatch {
-        tickets: tickets.iter().map(decode::decode_ticket).collect::<Result<_, _>>()?,
-        matches: matches.iter().map(decode::decode_match).collect::<Result<_, _>>()?,
+        tickets: tickets.iter().filter_map(|row| ticket(row).transpose()).collect::<Result<_, _>>()?,
+        matches: matches.iter().filter_map(|row| match_(row).transpose()).collect::<Result<_, _>>()?,
         ratings: ratings.iter().map(decode::decode_rating).collect::<Result<_, _>>()?,
         ..QueueFeedBatch::default()
     })

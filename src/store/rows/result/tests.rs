@@ -101,7 +101,8 @@ proptest! {
 /// R16: the checksum covers every column of every row.
 #[test]
 fn result_checksums_cover_every_column() {
-    let row = ResultRow { id: [1; 16], silo_id: 2, set_id: 3, reported_ms: 4, request_digest: [5; 16], body: "{}".into() };
+    let row =
+        ResultRow { id: [1; 16], silo_id: 2, set_id: 3, reported_ms: 4, request_digest: [5; 16], body: "{}".into() };
     let others = [
         ResultRow { id: [9; 16], ..row.clone() },
         ResultRow { silo_id: 9, ..row.clone() },
