@@ -5,6 +5,7 @@ pub(crate) mod crash;
 pub(crate) mod expiry_during_outage;
 pub(crate) mod kill_server;
 pub(crate) mod model;
+pub(crate) mod newer_server;
 pub(crate) mod queue_model;
 pub(crate) mod queue_replicas;
 pub(crate) mod queue_rows;

@@ -143,8 +143,7 @@ fn reservation(advertisement: u8, n: u8) -> Reservation {
 
 /// All columns of the rows of a newer server.
 async fn read_unknown_rows(store: &SqliteStore) -> Vec<String> {
-    let mut access = store.connection_for_test().await;
-    let connection = access.as_mut().unwrap();
+    let mut connection = crate::store::sqlite::open::connect(&store.path).await.unwrap();
     let mut texts = Vec::new();
     for query in [
         "select json_group_array(json_array(hex(advertisement_id), silo_id, set_id, kind, since_ms, expires_ms, join_seats, \
@@ -155,7 +154,7 @@ async fn read_unknown_rows(store: &SqliteStore) -> Vec<String> {
         "select json_group_array(json_array(hex(match_id), version, stage, purge_at_ms, body, checksum)) from match \
          where hex(match_id) not like '01%'",
     ] {
-        texts.push(sqlx::query_scalar(query).fetch_one(&mut *connection).await.unwrap());
+        texts.push(sqlx::query_scalar(query).fetch_one(&mut connection).await.unwrap());
     }
     texts
 }
