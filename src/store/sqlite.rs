@@ -41,7 +41,7 @@ pub struct SqliteStore {
     file_access: Arc<Mutex<FileAccess>>,
     checkpoint_task: CheckpointTask,
     unknown_rows: Arc<UnknownRows>,
-    writer_gate: Arc<WriterGate>,
+    writer_gate: WriterGate,
 }
 
 /// Connection and lock that an operation needs.
@@ -82,7 +82,7 @@ impl SqliteStore {
             file_access,
             checkpoint_task,
             unknown_rows: Arc::default(),
-            writer_gate: Arc::default(),
+            writer_gate: WriterGate::default(),
         })
     }
 

@@ -99,17 +99,20 @@ impl QueueStore for SqliteStore {
         rows.iter().filter_map(|row| decode_known(row).transpose()).collect()
     }
 
-    /// Grants all leases, because one server has the file; checks whether it may still write.
+    /// Grants all leases, because one server has the file; checks whether it may still write. A failed read changes
+    /// nothing.
     async fn acquire_leases(&self, queues: &[QueueKey], _: u32) -> Result<Vec<bool>, StoreError> {
-        let (path, writer_gate) = (self.path.clone(), Arc::clone(&self.writer_gate));
-        self.run_exclusive(move |mut access| async move {
+        let path = self.path.clone();
+        let setting = self.run_exclusive(move |mut access| async move {
             let mut connection = access.take_connection(&path).await?;
             let result = open::read_min_writer_version(&mut connection).await;
             access.return_connection(connection, &result);
-            writer_gate.update(result?);
-            writer_gate.check()
-        })
-        .await?;
+            result
+        });
+        if let Ok(min_writer_version) = setting.await {
+            self.writer_gate.update(min_writer_version);
+        }
+        self.writer_gate.check()?;
         Ok(vec![true; queues.len()])
     }
 
