@@ -156,7 +156,7 @@ struct AdvertRowChanges<'a> {
     /// Removed, or removed and published again.
     deleted: Vec<AdvertisementId>,
     published: Vec<AdvertPublication<'a>>,
-    /// Leases of advertisements that were published again.
+    /// Heartbeats of advertisements that were published again.
     deleted_heartbeats: Vec<i64>,
     upserted_heartbeats: Vec<(i64, UnixMs)>,
     upserted_reservations: Vec<&'a Reservation>,

@@ -150,26 +150,9 @@ async fn read_unknown_rows(connection: &mut PgConnection) -> Vec<String> {
     texts
 }
 
-/// R12: values of a newer server cost their rows and nothing else: at load, in the feed and in transactions, all other
-/// rows work, and those rows stay as they are.
-#[tokio::test]
-async fn postgres_rows_of_a_newer_server_are_neither_loaded_nor_changed() {
-    let test = "postgres_rows_of_a_newer_server_are_neither_loaded_nor_changed";
-    let Some(database) = create_test_database(test).await else { return };
-    let (here, there) = (open_postgres(&database, 1).await.unwrap(), open_postgres(&database, 2).await.unwrap());
-    let all_adverts: Vec<_> = (1..=5).map(|n| put(ad(n, 4, 10, "word"), 5_000, 10)).collect();
-    here.commit(&all_adverts).await.unwrap();
-    here.commit(&[reserve(seats(4, 4, 1, 900), 20)]).await.unwrap();
-    let tickets: Vec<_> = (1..=4).map(|n| enter(ticket(n, 1, &[n]), 50, 0)).collect();
-    here.commit_queues(&tickets).await.unwrap();
-    here.commit_queues(&[propose(play(1, 1, &[(4, &[4])]), 1)]).await.unwrap();
-    let mut adverts = there.open_feed().await.unwrap();
-    let mut queues = there.open_queue_feed().await.unwrap();
-    assert_eq!(adverts.read_batch(&[]).await.unwrap().changed.len(), 5);
-    assert_eq!(queues.read_batch().await.unwrap().tickets.len(), 4);
-
-    // A newer server changes rows: an unknown number each in 2, a JSON key in 3, a reservation in 4, and a column.
-    let mut newer = database.connect().await;
+/// Changes rows as a newer server could: an unknown number in row 2 and a JSON key in row 3 of each table, the
+/// reservation of advertisement 4, match 1, a column, and change records of another kind.
+async fn write_newer_rows(newer: &mut PgConnection) {
     let id = |bytes: &[u8; 16]| sqlx::types::Uuid::from_bytes(*bytes);
     let (second, third) = (id(ad_id(2).as_bytes()), id(ad_id(3).as_bytes()));
     let (ticket_2, ticket_3, match_1) =
@@ -200,6 +183,41 @@ async fn postgres_rows_of_a_newer_server_are_neither_loaded_nor_changed() {
     ] {
         newer.execute(AssertSqlSafe(text)).await.unwrap();
     }
+}
+
+/// Writes to known and unknown rows in one batch; `number` is an unused ticket and reservation.
+async fn assert_only_known_rows_change(store: &PostgresStore, number: u32) {
+    let writes = [beat(1, 60), beat(2, 60), beat(3, 60), enter(ticket(number, 1, &[2]), 50, 0)];
+    let outcomes = store.commit_queues(&writes).await.unwrap();
+    assert!(matches!(outcomes[0], QueueOutcome::CurrentTicket(_)), "{outcomes:?}");
+    assert_eq!(outcomes[1..3], [QueueOutcome::UnknownRow, QueueOutcome::UnknownRow]);
+    assert_eq!(outcomes[3], QueueOutcome::AlreadyQueued { user: user(2), other_ticket: ticket_id(2) });
+    let in_match = store.commit_queues(&[enter(ticket(number + 10, 2, &[4]), 50, 0)]).await.unwrap();
+    assert_eq!(in_match, [QueueOutcome::AlreadyInMatch { user: user(4), match_id: match_id(1) }]);
+    let reserved = store.commit(&[reserve(seats(number, 4, 1, 900), 20)]).await.unwrap();
+    assert_eq!((reserved.outcomes, reserved.version_steps.len()), (vec![WriteOutcome::UnknownRow], 1));
+}
+
+/// R12: values of a newer server cost their rows and nothing else: at load, in the feed and in transactions, all other
+/// rows work, and those rows stay as they are.
+#[tokio::test]
+async fn postgres_rows_of_a_newer_server_are_neither_loaded_nor_changed() {
+    let test = "postgres_rows_of_a_newer_server_are_neither_loaded_nor_changed";
+    let Some(database) = create_test_database(test).await else { return };
+    let (here, there) = (open_postgres(&database, 1).await.unwrap(), open_postgres(&database, 2).await.unwrap());
+    let all_adverts: Vec<_> = (1..=5).map(|n| put(ad(n, 4, 10, "word"), 5_000, 10)).collect();
+    here.commit(&all_adverts).await.unwrap();
+    here.commit(&[reserve(seats(4, 4, 1, 900), 20)]).await.unwrap();
+    let tickets: Vec<_> = (1..=4).map(|n| enter(ticket(n, 1, &[n]), 50, 0)).collect();
+    here.commit_queues(&tickets).await.unwrap();
+    here.commit_queues(&[propose(play(1, 1, &[(4, &[4])]), 1)]).await.unwrap();
+    let mut adverts = there.open_feed().await.unwrap();
+    let mut queues = there.open_queue_feed().await.unwrap();
+    assert_eq!(adverts.read_batch(&[]).await.unwrap().changed.len(), 5);
+    assert_eq!(queues.read_batch().await.unwrap().tickets.len(), 4);
+
+    let mut newer = database.connect().await;
+    write_newer_rows(&mut newer).await;
     let before = read_unknown_rows(&mut newer).await;
     assert!(before.iter().all(|text| !text.is_empty()));
 
@@ -219,17 +237,8 @@ async fn postgres_rows_of_a_newer_server_are_neither_loaded_nor_changed() {
     assert_eq!(there.unknown_row_counts(), counts);
 
     // Writes, by the server that knows the rows from its feed, and by one that finds them in its transaction.
-    for (store, number) in [(&there, 6), (&here, 7)] {
-        let writes = [beat(1, 60), beat(2, 60), beat(3, 60), enter(ticket(number, 1, &[2]), 50, 0)];
-        let outcomes = store.commit_queues(&writes).await.unwrap();
-        assert!(matches!(outcomes[0], QueueOutcome::CurrentTicket(_)), "{outcomes:?}");
-        assert_eq!(outcomes[1..3], [QueueOutcome::UnknownRow, QueueOutcome::UnknownRow]);
-        assert_eq!(outcomes[3], QueueOutcome::AlreadyQueued { user: user(2), other_ticket: ticket_id(2) });
-        let in_match = store.commit_queues(&[enter(ticket(number + 10, 2, &[4]), 50, 0)]).await.unwrap();
-        assert_eq!(in_match, [QueueOutcome::AlreadyInMatch { user: user(4), match_id: match_id(1) }]);
-        let reserved = store.commit(&[reserve(seats(number, 4, 1, 900), 20)]).await.unwrap();
-        assert_eq!((reserved.outcomes, reserved.version_steps.len()), (vec![WriteOutcome::UnknownRow], 1));
-    }
+    assert_only_known_rows_change(&there, 6).await;
+    assert_only_known_rows_change(&here, 7).await;
     let outcomes = there.commit(&[put(ad(2, 4, 10, "new"), 5_000, 10), extend(1, 8_000, 20)]).await.unwrap().outcomes;
     assert_eq!(outcomes, [WriteOutcome::UnknownRow, WriteOutcome::Applied]);
     assert_eq!(read_unknown_rows(&mut newer).await, before);
