@@ -12,7 +12,6 @@ use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, Connection};
 
 use crate::store::queue_rows::{Fates, enter, match_id, move_on, over, play, propose, rating, then, ticket, user};
-use crate::store::rows::{ad, put};
 
 async fn sql(path: &Path, text: &str) {
     let mut connection = SqliteConnection::connect(&format!("sqlite:{}", path.display())).await.unwrap();
