@@ -134,7 +134,7 @@ fn postgres_does_what_the_model_does() {
                 shared.server(number, before).await
             };
             check(steps, open).await;
-            shared.empty("advertisement, reservation, change").await;
+            shared.empty("advertisement, reservation, advertisement_change").await;
         });
         Ok(())
     });

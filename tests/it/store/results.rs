@@ -296,7 +296,7 @@ async fn a_corrupt_result_names_its_table() {
     };
     assert_eq!(table(store.read_match_result(match_id(1)).await.unwrap_err()), "result");
     assert_eq!(table(store.read_rating_changes(user(1), SetId(1)).await.unwrap_err()), "rating_change");
-    assert_eq!(table(store.commit_queues(&[score]).await.unwrap_err()), "score");
+    assert_eq!(table(store.commit_queues(&[score]).await.unwrap_err()), "feedback");
 }
 
 /// R1, R5: two servers that hear of a match at once write it down once. Two that end two matches of one user at once both count,
@@ -308,7 +308,7 @@ async fn postgres_concludes_once_at_whichever_servers() {
     story(&*here).await;
     many(&*here).await;
     let mut connection = database.connect().await;
-    let empty = "truncate rating, result, rating_change, score, ticket, match, ticket_user, match_user";
+    let empty = "truncate rating, result, rating_change, feedback, ticket, match, ticket_user, match_user";
     connection.execute(empty).await.unwrap();
     early_scores(&*here).await;
     connection.execute(empty).await.unwrap();
