@@ -48,7 +48,7 @@ impl WriterGate {
             (false, true) => tracing::info!(
                 min_writer_version,
                 format_version = STORE_FORMAT_VERSION,
-                "writes resumed, the store accepts this server again"
+                "write permission recovered, the store accepts this server again"
             ),
             _ => {}
         }
