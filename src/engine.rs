@@ -91,6 +91,11 @@ impl Engine {
         self.common.store_staleness_ms(self.common.clock.now())
     }
 
+    /// Whether the store accepts writes of this server's store format version.
+    pub fn is_store_writable(&self) -> bool {
+        self.common.store.is_writable()
+    }
+
     /// Finds sessions. Calls `each` per candidate, best first, while the set's index is locked; `each` must be quick.
     pub fn search(
         &self,

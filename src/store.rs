@@ -17,6 +17,8 @@ pub mod postgres;
 pub mod queues;
 mod rows;
 pub mod sqlite;
+mod unknown_rows;
+pub mod writer_version;
 
 use async_trait::async_trait;
 
@@ -60,6 +62,16 @@ pub trait Store: QueueStore {
     /// Opens the feed of other servers' changes; `None` if the store serves one server. Called once.
     async fn open_feed(&self) -> Option<Box<dyn AdvertFeed>> {
         None
+    }
+
+    /// Number of rows per table that a newer server wrote and this server cannot decode, as far as it has read them.
+    fn unknown_row_counts(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
+    /// Whether the store accepts writes of this server's format version, as of the last lease renewal.
+    fn is_writable(&self) -> bool {
+        true
     }
 
     /// Flushes and closes. No other call may follow.

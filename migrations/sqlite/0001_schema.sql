@@ -230,7 +230,7 @@ create table rating
     -- Decay periods in which the set was active, up to and including that of the user's last match. Decay pauses in
     -- other periods. 0 if the ruleset does not count them.
     active_periods    integer not null default 0 check (0 <= active_periods),
-    -- Over the columns above.
+    -- Over the columns above; `streak` and the columns after it count only if they are not zero.
     checksum          integer not null,
     primary key (user_key, set_id)
 ) strict, without rowid;

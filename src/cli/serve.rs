@@ -61,6 +61,7 @@ fn exit_status_for(error: &anyhow::Error) -> ExitStatus {
         Some(
             StoreError::Locked(_)
             | StoreError::CorruptRow { .. }
+            | StoreError::UnknownRow { .. }
             | StoreError::DamagedFile(_)
             | StoreError::Incompatible(_),
         ) => ExitStatus::StoreUnusable,

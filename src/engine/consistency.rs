@@ -66,7 +66,7 @@ pub(crate) async fn check_consistency(
     report.is_complete &= report.changing_count == 0 && inconsistent_adverts.len() < INCONSISTENCIES_MAX;
     report.duration_ms = state.common.clock.now().ms_since(started_at);
     state.common.metrics.consistency_differences.set(i64::try_from(report.inconsistency_count).unwrap_or(i64::MAX));
-    log_report(&report);
+    log_report(&report, &state.common.store.unknown_row_counts());
     Ok(report)
 }
 
@@ -348,7 +348,10 @@ fn store_error(error: StoreError) -> EngineError {
 }
 
 /// Logs the result: one event, with counts per kind.
-fn log_report(report: &ConsistencyReport) {
+///
+/// Rows of a newer server are no differences: this server does not have them in memory. They are counted apart.
+fn log_report(report: &ConsistencyReport, unknown_rows: &[(&'static str, u64)]) {
+    let unknown_rows: u64 = unknown_rows.iter().map(|(_, count)| count).sum();
     let ConsistencyReport {
         advertisement_count: advertisements,
         reservation_count: reservations,
@@ -365,6 +368,7 @@ fn log_report(report: &ConsistencyReport) {
             reservations,
             unwritten,
             changing,
+            unknown_rows,
             complete,
             duration_ms,
             "consistency check passed"
@@ -383,6 +387,7 @@ fn log_report(report: &ConsistencyReport) {
         reservations,
         unwritten,
         changing,
+        unknown_rows,
         complete,
         duration_ms,
         "consistency check failed, memory differs from the store"

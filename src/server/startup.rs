@@ -133,10 +133,11 @@ impl App {
     }
 }
 
-/// A server is stale when its last contact with the store is older than `max_staleness_s`.
+/// A server is stale when its last contact with the store is older than `max_staleness_s`, or when the store requires a
+/// newer server.
 fn freshness_check(engine: Arc<Engine>, max_staleness_s: u32) -> FreshnessCheck {
     let max_ms = u64::from(max_staleness_s) * 1_000;
-    Arc::new(move || engine.store_staleness_ms().is_none_or(|age_ms| age_ms <= max_ms))
+    Arc::new(move || engine.is_store_writable() && engine.store_staleness_ms().is_none_or(|age_ms| age_ms <= max_ms))
 }
 
 /// Directory of the ruleset files; `None` for the bundled rulesets.

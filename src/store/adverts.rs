@@ -201,6 +201,8 @@ pub enum WriteOutcome {
     },
     /// `ReserveSeats` was not applied: the advertisement has the maximum number of live reservations.
     TooManyReservations,
+    /// Any write: not applied, because a newer server wrote the row and this server cannot decode it.
+    UnknownRow,
 }
 
 /// Result of a batch of [`AdvertWrite`]s.
@@ -213,7 +215,7 @@ pub struct CommitResult {
 }
 
 /// Versions of one advertisement before and after a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VersionStep {
     /// Version before the batch.
     pub before: AdvertVersion,

@@ -21,6 +21,16 @@ pub enum StoreError {
         /// Problem found.
         reason: String,
     },
+    /// A newer server wrote values that this server does not know. The row itself is valid.
+    #[error("row of a newer server in table {table}, column {column}: {reason}; upgrade this server")]
+    UnknownRow {
+        /// Table name.
+        table: &'static str,
+        /// Column name.
+        column: &'static str,
+        /// Unknown value.
+        reason: String,
+    },
     /// The schema, the database library or the database's settings do not suit this server. The text says what to do.
     #[error("{0}")]
     Incompatible(String),

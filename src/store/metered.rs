@@ -90,6 +90,14 @@ impl<M: StoreObserver> Store for MeteredStore<M> {
         self.inner.open_feed().await
     }
 
+    fn unknown_row_counts(&self) -> Vec<(&'static str, u64)> {
+        self.inner.unknown_row_counts()
+    }
+
+    fn is_writable(&self) -> bool {
+        self.inner.is_writable()
+    }
+
     async fn close(&self) {
         let started = self.observer.monotonic_time();
         self.inner.close().await;

@@ -28,6 +28,8 @@ use crate::store::postgres::connection::write_session::{WriteSession, run_exclus
 use crate::store::postgres::queues::statements::ABANDON_BATCH as ABANDON_QUEUE_BATCH;
 pub use crate::store::postgres::replica::Replica;
 use crate::store::rows;
+use crate::store::unknown_rows::UnknownRows;
+use crate::store::writer_version::WriterGate;
 
 /// Postgres store.
 #[derive(Debug)]
@@ -43,6 +45,8 @@ pub struct PostgresStore {
     background_connection: Arc<Mutex<ConnectionSlot>>,
     unresolved_advert_commits: UnresolvedCommits,
     unresolved_queue_commits: UnresolvedCommits,
+    unknown_rows: Arc<UnknownRows>,
+    writer_gate: WriterGate,
 }
 
 impl PostgresStore {
@@ -55,11 +59,14 @@ impl PostgresStore {
         open::check_and_migrate(&options).await?;
         let unresolved_advert_commits = UnresolvedCommits::default();
         let unresolved_queue_commits = UnresolvedCommits::default();
+        let unknown_rows: Arc<UnknownRows> = Arc::default();
         let slot = |purpose| ConnectionSlot::new(purpose, open::with_short_timeouts(&options));
-        let advert_session =
-            WriteSession::new(slot("adverts"), &replica, ABANDON_ADVERT_BATCH, unresolved_advert_commits.clone());
-        let queue_session =
-            WriteSession::new(slot("queues"), &replica, ABANDON_QUEUE_BATCH, unresolved_queue_commits.clone());
+        let session = |purpose, abandon_statement, unresolved_commits: &UnresolvedCommits| {
+            let unknown_rows = Arc::clone(&unknown_rows);
+            WriteSession::new(slot(purpose), &replica, abandon_statement, unresolved_commits.clone(), unknown_rows)
+        };
+        let advert_session = session("adverts", ABANDON_ADVERT_BATCH, &unresolved_advert_commits);
+        let queue_session = session("queues", ABANDON_QUEUE_BATCH, &unresolved_queue_commits);
         Ok(Self {
             advert_session: Arc::new(Mutex::new(advert_session)),
             queue_session: Arc::new(Mutex::new(queue_session)),
@@ -69,6 +76,8 @@ impl PostgresStore {
             replica,
             unresolved_advert_commits,
             unresolved_queue_commits,
+            unknown_rows,
+            writer_gate: WriterGate::default(),
         })
     }
 

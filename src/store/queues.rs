@@ -303,6 +303,8 @@ pub enum QueueOutcome {
         /// Stars given earlier.
         stars: u8,
     },
+    /// Any write: not applied, because a newer server wrote one of the rows and this server cannot decode it.
+    UnknownRow,
 }
 
 /// Finished match for export: its result and the feedback on it.

@@ -70,12 +70,12 @@ impl<'a> AdvertisementRow<'a> {
         let kind = match self.kind {
             0 => AdvertisementKind::Session,
             1 => AdvertisementKind::GameServer,
-            other => return Err(corrupt("kind", format!("unknown kind {other}"))),
+            other => return Err(unknown_row("advertisement", "kind", format!("unknown kind {other}"))),
         };
         let set_id = u32::try_from(self.set_id).map_err(|error| corrupt("set_id", error.to_string()))?;
         let join_seats = u16::try_from(self.join_seats).map_err(|error| corrupt("join_seats", error.to_string()))?;
         let mut advertisement =
-            row_body::decode_advertisement(&self.body).map_err(|error| corrupt("body", error.to_string()))?;
+            row_body::decode_advertisement(&self.body).map_err(|error| body_error("advertisement", &error))?;
         advertisement.id = AdvertisementId::from_bytes(self.id);
         advertisement.set_id = SetId(set_id);
         advertisement.kind = kind;
@@ -170,6 +170,11 @@ impl ReservationRow {
     }
 }
 
+/// Advertisement id in a row with the columns of `statements::LOAD_RESERVATIONS`.
+pub(super) fn decode_advertisement_id(row: &SqliteRow) -> Result<AdvertisementId, StoreError> {
+    ColumnReader { table: "reservation", row }.id_bytes(1, "advertisement_id").map(AdvertisementId::from_bytes)
+}
+
 /// Decodes a row with the columns of `statements::LOAD_RESERVATIONS` and verifies its checksum.
 pub(super) fn decode_reservation(row: &SqliteRow) -> Result<Reservation, StoreError> {
     let columns = ColumnReader { table: "reservation", row };
@@ -197,10 +202,26 @@ pub(super) fn decode_reservation(row: &SqliteRow) -> Result<Reservation, StoreEr
             0 => ReservationState::Held,
             1 => ReservationState::Confirmed,
             2 => ReservationState::Ended,
-            other => return Err(columns.corrupt_row("state", format!("unknown state {other}"))),
+            other => return Err(unknown_row("reservation", "state", format!("unknown state {other}"))),
         },
         deadline: from_ms(encoded.deadline_ms),
     })
+}
+
+/// Error for a value that only a newer server writes.
+pub(super) fn unknown_row(table: &'static str, column: &'static str, reason: String) -> StoreError {
+    StoreError::UnknownRow { table, column, reason }
+}
+
+/// Error of decoding a `body`. Unknown keys and numbers are values of a newer server; their errors start with
+/// `unknown`, here and in serde.
+pub(super) fn body_error(table: &'static str, error: &serde_json::Error) -> StoreError {
+    let reason = error.to_string();
+    if reason.starts_with("unknown ") {
+        unknown_row(table, "body", reason)
+    } else {
+        StoreError::CorruptRow { table, column: "body", reason }
+    }
 }
 
 /// Time as column value. Values above `i64::MAX` are cut to it.

@@ -21,6 +21,8 @@ use crate::store::sqlite::connection::file_access::FileAccess;
 use crate::store::sqlite::connection::lock::DatabaseLock;
 use crate::store::sqlite::connection::open;
 use crate::store::sqlite::connection::wal::{WalCheckpointer, WalLength, WalLimits};
+use crate::store::unknown_rows::UnknownRows;
+use crate::store::writer_version::WriterGate;
 
 /// SQLite store. Dropping it without `close` loses nothing: the next start reads the write-ahead log.
 #[derive(Debug)]
@@ -28,6 +30,8 @@ pub struct SqliteStore {
     path: PathBuf,
     file_access: Arc<Mutex<FileAccess>>,
     checkpoint_task: CheckpointTask,
+    unknown_rows: Arc<UnknownRows>,
+    writer_gate: WriterGate,
 }
 
 impl SqliteStore {
@@ -50,7 +54,13 @@ impl SqliteStore {
             wal_length: WalLength::default(),
         }));
         let checkpoint_task = CheckpointTask::start(WalCheckpointer::new(path, limits), &file_access);
-        Ok(Self { path: path.to_owned(), file_access, checkpoint_task })
+        Ok(Self {
+            path: path.to_owned(),
+            file_access,
+            checkpoint_task,
+            unknown_rows: Arc::default(),
+            writer_gate: WriterGate::default(),
+        })
     }
 
     /// Checkpoints the whole write-ahead log; writers wait meanwhile. For benchmarks, and before copying the file.
@@ -90,3 +100,5 @@ impl SqliteStore {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod unknown_rows_tests;

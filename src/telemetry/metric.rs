@@ -129,6 +129,8 @@ metrics! {
     store_failures: CounterBy<StoreOperation> = Family::default(), "counter" "fireteam_store_failures_total" [StoreOperation::KEY];
     /// Duration of a store transaction.
     store_transaction_duration_seconds: HistogramBy<TransactionKind> = Family::new_with_constructor(duration_histogram), "histogram" "fireteam_store_transaction_duration_seconds" [TransactionKind::KEY];
+    /// Rows in the store that a newer server wrote and this server cannot decode; it does not change them.
+    store_unknown_rows: Gauge = Gauge::default(), "gauge" "fireteam_store_unknown_rows" [];
     /// Time since the shared store became unavailable, seconds; 0 while it is available.
     store_staleness_seconds: Gauge<f64, AtomicU64> = Gauge::default(), "gauge" "fireteam_store_staleness_seconds" [];
     /// Advertisements whose latest heartbeat is in memory and not yet in the store.

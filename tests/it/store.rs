@@ -7,6 +7,7 @@ pub(crate) mod change_feed;
 pub(crate) mod expiry_during_outage;
 pub(crate) mod kill_server;
 pub(crate) mod match_results;
+pub(crate) mod newer_server;
 pub(crate) mod queue_contract;
 pub(crate) mod queue_model;
 pub(crate) mod queue_replicas;

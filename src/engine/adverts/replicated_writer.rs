@@ -31,6 +31,9 @@ impl ReplicatedWriter {
         commands: Vec<AdvertWriterCommand>,
         writes: &[AdvertWrite],
     ) {
+        if !state.common.store.is_writable() {
+            return commands.into_iter().for_each(|command| state.refuse_command(command));
+        }
         if self.replication.store_health.is_down() {
             return self.handle_without_store(state, commands);
         }

@@ -167,8 +167,8 @@ impl UnwrittenAdverts {
         self.clear_unwritten(state, id, set_id);
         let Some(set) = state.advert_sets.get(set_id) else { return };
         match outcome {
-            // Another replica deleted it meanwhile.
-            WriteOutcome::Tombstoned => {
+            // Another replica deleted it meanwhile, or replaced it with values that this server does not know.
+            WriteOutcome::Tombstoned | WriteOutcome::UnknownRow => {
                 set.write().remove(id);
                 state.reservation_events.remove_listeners(id);
             }

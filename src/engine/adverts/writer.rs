@@ -10,11 +10,8 @@ use tokio_util::sync::CancellationToken;
 use crate::domain::id::{AdvertisementId, BuildIdHasher};
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_state::AdvertState;
-use crate::engine::adverts::in_flight_changes::send_answer;
 use crate::engine::adverts::replicated_writer::ReplicatedWriter;
 use crate::engine::adverts::writer_command::AdvertWriterCommand;
-use crate::engine::error::EngineError;
-use crate::engine::writer_inbox::RETRY_AFTER_MS;
 use crate::store::{AdvertWrite, StoreError};
 
 /// Maximum commands per transaction: enough to amortize a commit, few enough to keep its latency low.
@@ -125,22 +122,5 @@ impl AdvertBatch {
 /// Rejects a batch whose commit failed. Clients may retry, and the next sweep repeats its own commands.
 fn fail_batch(state: &AdvertState, commands: Vec<AdvertWriterCommand>, error: &StoreError, now: UnixMs) {
     tracing::error!(%error, commands = commands.len(), at_ms = now.0, "batch commit failed");
-    let unavailable = || EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS };
-    for command in commands {
-        match command {
-            AdvertWriterCommand::Publish(_, reply, in_flight) => send_answer(reply, in_flight, Err(unavailable())),
-            AdvertWriterCommand::ExtendTtl(_, reply, in_flight) => send_answer(reply, in_flight, Err(unavailable())),
-            AdvertWriterCommand::Delete(_, _, reply, in_flight) => send_answer(reply, in_flight, Err(unavailable())),
-            AdvertWriterCommand::ReserveSeats(_, reply, in_flight) => send_answer(reply, in_flight, Err(unavailable())),
-            AdvertWriterCommand::ReleaseReservation(_, _, _, reply, in_flight) => {
-                send_answer(reply, in_flight, Err(unavailable()))
-            }
-            AdvertWriterCommand::ExpireAdvert(_, set_id, Some(record)) => state.restore_expired(set_id, *record),
-            AdvertWriterCommand::ExpireHold(..)
-            | AdvertWriterCommand::ExpireAdvert(_, _, None)
-            | AdvertWriterCommand::ApplyFeed(..)
-            | AdvertWriterCommand::SetRulesets(..)
-            | AdvertWriterCommand::Flush(_) => {}
-        }
-    }
+    commands.into_iter().for_each(|command| state.refuse_command(command));
 }

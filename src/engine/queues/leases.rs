@@ -115,6 +115,8 @@ async fn exchange_connected_users(shared: &SharedState, round: u32) {
             tracing::warn!(%error, "purge of ended tickets and matches failed");
         }
     }
+    let unknown_rows: u64 = shared.common.store.unknown_row_counts().iter().map(|(_, count)| count).sum();
+    shared.common.metrics.store_unknown_rows.set(i64::try_from(unknown_rows).unwrap_or(i64::MAX));
     let (tickets, matches) = shared.cache.read().ticket_and_match_counts();
     shared.common.metrics.tickets.set(i64::try_from(tickets).unwrap_or(i64::MAX));
     shared.common.metrics.matches.set(i64::try_from(matches).unwrap_or(i64::MAX));

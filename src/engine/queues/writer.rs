@@ -116,6 +116,12 @@ impl QueueWriter {
         }
         for (waiter, outcome) in waiters.into_iter().zip(outcomes) {
             match (waiter, outcome) {
+                (CommitWaiter::Write(reply), QueueOutcome::UnknownRow) => {
+                    send_reply(reply, Err(EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS }));
+                }
+                (CommitWaiter::MatchEvent(pending, ..), QueueOutcome::UnknownRow) => {
+                    send_reply(pending.reply, Err(EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS }));
+                }
                 (CommitWaiter::Write(reply), outcome) => send_reply(reply, Ok(outcome)),
                 (CommitWaiter::MatchEvent(pending, ..), QueueOutcome::StaleMatchVersion(Some(_)))
                     if pending.attempts < TRANSITION_ATTEMPTS_MAX =>

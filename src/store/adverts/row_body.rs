@@ -9,15 +9,16 @@
 //! | `a` | attributes: name, value | | `r` | regions: name, round trip in ms |
 //! | `w` | allowed ranges: attribute, min or null, max or null | | `o` | origin: 0 client, 1 game server |
 //!
-//! Absent and empty values have no key. Unknown keys are ignored, so that older servers can read rows of newer ones.
-//! Numbers round-trip exactly. Domain types do not depend on this format.
+//! Absent and empty values have no key. A new key says that servers must know it: a server that does not know a key
+//! leaves the row to newer servers. A value that older servers may ignore gets a column with a default instead. Numbers
+//! round-trip exactly. Domain types do not depend on this format.
 //!
 //! `h`, `s` and `w` belong to an advertisement. The other keys belong to a session, and are also used in a ticket's
 //! body (`queues/ticket_match_body.rs`).
 
 use std::fmt;
 
-use serde::de::{Error, SeqAccess, Visitor};
+use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::domain::advertisement::{Advertisement, AdvertisementKind, AllowedRange};
@@ -29,6 +30,7 @@ use crate::domain::time::UnixMs;
 
 /// Body as decoded.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(in crate::store) struct BodyToRead {
     #[serde(rename = "h")]
     ruleset_hash: Option<u32>,
@@ -287,6 +289,14 @@ impl<'de> Visitor<'de> for JsonValueVisitor {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<AttributeValue, E> {
         Ok(AttributeValue::String(text.into()))
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<AttributeValue, E> {
+        Err(E::custom("unknown type of an attribute value: null"))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, _: A) -> Result<AttributeValue, A::Error> {
+        Err(A::Error::custom("unknown type of an attribute value: object"))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<AttributeValue, A::Error> {

@@ -9,6 +9,7 @@ pub(super) mod statements;
 mod transaction;
 mod write_rows;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -17,7 +18,7 @@ use sqlx::types::Uuid;
 use crate::domain::id::AdvertisementId;
 use crate::domain::time::UnixMs;
 use crate::store::Store;
-use crate::store::adverts::{AdvertFeed, AdvertWrite, CommitResult, StoredAdvertisement};
+use crate::store::adverts::{AdvertFeed, AdvertWrite, CommitResult, StoredAdvertisement, VersionStep, WriteOutcome};
 use crate::store::error::StoreError;
 use crate::store::postgres::PostgresStore;
 use crate::store::postgres::adverts::feed::AdvertFeedRows;
@@ -29,10 +30,11 @@ use crate::store::postgres::connection::purge::purge_rows;
 use crate::store::postgres::connection::slot::{OPERATION_TIMEOUT, query_within};
 use crate::store::postgres::connection::write_session::{WriteSession, run_exclusive_on};
 use crate::store::rows;
+use crate::store::unknown_rows::RowKey;
 
 impl PostgresStore {
     fn new_advert_feed(&self) -> ChangeFeed<AdvertFeedRows> {
-        let rows = AdvertFeedRows::new(&self.replica);
+        let rows = AdvertFeedRows::new(&self.replica, Arc::clone(&self.unknown_rows));
         ChangeFeed::new(rows, &self.options, &self.replica, self.unresolved_advert_commits.clone())
     }
 }
@@ -55,12 +57,23 @@ impl Store for PostgresStore {
         if fail_points::cancels_commit_with_client() {
             return transaction::commit_batch(&mut *self.advert_session.lock().await, batch).await;
         }
-        let batch = batch.to_vec();
-        self.run_exclusive(move |mut session| async move { transaction::commit_batch(&mut session, &batch).await })
-            .await
+        self.writer_gate.check()?;
+        let is_unknown =
+            |write: &AdvertWrite| self.unknown_rows.contains(RowKey::Advertisement(write.advertisement_id()));
+        let refused = (WriteOutcome::UnknownRow, VersionStep::default());
+        let commit = |batch: Vec<AdvertWrite>| async {
+            let CommitResult { outcomes, version_steps } = self
+                .run_exclusive(move |mut session| async move { transaction::commit_batch(&mut session, &batch).await })
+                .await?;
+            Ok(outcomes.into_iter().zip(version_steps).collect())
+        };
+        let (outcomes, version_steps) =
+            self.unknown_rows.commit_known(batch, refused, is_unknown, commit).await?.into_iter().unzip();
+        Ok(CommitResult { outcomes, version_steps })
     }
 
     async fn purge(&self, now: UnixMs) -> Result<(), StoreError> {
+        self.writer_gate.check()?;
         let slot = Arc::clone(&self.background_connection);
         let task = tokio::spawn(async move {
             purge_rows(&mut *slot.lock_owned().await, &sql::PURGE_DUE_ROWS, &[sql::PURGE_CHANGES], now).await
@@ -75,7 +88,7 @@ impl Store for PostgresStore {
         let rows = query_within!(slot, OPERATION_TIMEOUT, "reading advertisements", |connection| {
             sqlx::query(sql::READ_ADVERTISEMENTS).bind(self.replica.silo_ids()).bind(&ids).fetch_all(&mut *connection)
         })?;
-        let (found, _) = feed::decode_changes(&rows, 0, self.replica.id.cast_signed())?;
+        let (found, _) = feed::decode_changes(&rows, 0, self.replica.id.cast_signed(), &self.unknown_rows)?;
         Ok(found)
     }
 
@@ -97,6 +110,14 @@ impl Store for PostgresStore {
         Some(Box::new(self.new_advert_feed()))
     }
 
+    fn unknown_row_counts(&self) -> Vec<(&'static str, u64)> {
+        self.unknown_rows.counts()
+    }
+
+    fn is_writable(&self) -> bool {
+        self.writer_gate.is_open()
+    }
+
     async fn close(&self) {
         for session in [&self.advert_session, &self.queue_session] {
             let closed = run_exclusive_on(session, |mut session| async move {
@@ -111,21 +132,32 @@ impl Store for PostgresStore {
     }
 }
 
-/// Removes expired advertisements, 1,000 per batch.
+/// Removes expired advertisements, 1,000 per batch, without those of a newer server.
 async fn delete_expired(session: &mut WriteSession, now: UnixMs) -> Result<(), StoreError> {
+    let mut unknown: Vec<Uuid> = Vec::new();
     loop {
         let expired: Vec<Uuid> =
             query_within!(session.connection, OPERATION_TIMEOUT, "listing expired advertisements", |connection| {
-                sqlx::query_scalar(sql::LIST_EXPIRED_IDS).bind(rows::to_ms(now)).fetch_all(&mut *connection)
+                sqlx::query_scalar(sql::LIST_EXPIRED_IDS)
+                    .bind(rows::to_ms(now))
+                    .bind(&unknown)
+                    .fetch_all(&mut *connection)
             })?;
         if expired.is_empty() {
             return Ok(());
         }
-        let expire = |id: &Uuid| AdvertWrite::Expire {
-            advertisement_id: AdvertisementId::from_bytes(id.into_bytes()),
-            now,
-            expected_version: None,
-        };
-        transaction::commit_batch(session, &expired.iter().map(expire).collect::<Vec<_>>()).await?;
+        let all_silos: Option<Vec<i64>> = None;
+        let rows =
+            query_within!(session.connection, OPERATION_TIMEOUT, "reading expired advertisements", |connection| {
+                sqlx::query(sql::READ_ADVERTISEMENTS).bind(&all_silos).bind(&expired).fetch_all(&mut *connection)
+            })?;
+        let (known, _) = feed::decode_changes(&rows, 0, session.replica_id, &session.unknown_rows)?;
+        let known: BTreeSet<AdvertisementId> = known.iter().map(|stored| stored.advertisement.id).collect();
+        unknown.extend(expired.iter().filter(|id| !known.contains(&AdvertisementId::from_bytes(id.into_bytes()))));
+        if known.is_empty() {
+            continue;
+        }
+        let expire = |id: AdvertisementId| AdvertWrite::Expire { advertisement_id: id, now, expected_version: None };
+        transaction::commit_batch(session, &known.into_iter().map(expire).collect::<Vec<_>>()).await?;
     }
 }

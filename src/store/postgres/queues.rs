@@ -18,17 +18,19 @@ use crate::domain::time::UnixMs;
 use crate::store::error::StoreError;
 use crate::store::postgres::PostgresStore;
 use crate::store::postgres::connection::change_feed::ChangeFeed;
+use crate::store::postgres::connection::open;
 use crate::store::postgres::connection::purge::purge_rows;
 use crate::store::postgres::connection::slot::{OPERATION_TIMEOUT, query_within};
 use crate::store::postgres::connection::write_session::run_exclusive_on;
 use crate::store::postgres::queues::feed::QueueFeedRows;
 use crate::store::postgres::queues::statements as sql;
+use crate::store::queues::touched_keys::TouchedQueueKeys;
 use crate::store::queues::{FinishedMatch, QueueFeed, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData};
 use crate::store::rows;
 
 impl PostgresStore {
     fn new_queue_feed(&self) -> ChangeFeed<QueueFeedRows> {
-        let rows = QueueFeedRows::new(&self.replica);
+        let rows = QueueFeedRows::new(&self.replica, Arc::clone(&self.unknown_rows));
         ChangeFeed::new(rows, &self.options, &self.replica, self.unresolved_queue_commits.clone())
     }
 }
@@ -45,11 +47,14 @@ impl QueueStore for PostgresStore {
         if batch.is_empty() {
             return Ok(Vec::new());
         }
-        let batch = batch.to_vec();
-        run_exclusive_on(&self.queue_session, |mut session| async move {
-            transaction::commit_batch(&mut session, &batch).await
-        })
-        .await
+        self.writer_gate.check()?;
+        let is_unknown = |write: &QueueWrite| TouchedQueueKeys::of_write(write).has_unknown_row(&self.unknown_rows);
+        let commit = |batch: Vec<QueueWrite>| {
+            run_exclusive_on(&self.queue_session, |mut session| async move {
+                transaction::commit_batch(&mut session, &batch).await
+            })
+        };
+        self.unknown_rows.commit_known(batch, QueueOutcome::UnknownRow, is_unknown, commit).await
     }
 
     async fn read_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError> {
@@ -97,10 +102,12 @@ impl QueueStore for PostgresStore {
                 .bind(limit)
                 .fetch_all(&mut *connection)
         })?;
-        rows.iter().map(decode::decode_finished_match).collect()
+        let decode_known = |row| self.unknown_rows.filter(decode::result_key(row)?, decode::decode_finished_match(row));
+        rows.iter().filter_map(|row| decode_known(row).transpose()).collect()
     }
 
     async fn purge_queues(&self, now: UnixMs) -> Result<(), StoreError> {
+        self.writer_gate.check()?;
         let slot = Arc::clone(&self.background_connection);
         let task = tokio::spawn(async move {
             purge_rows(&mut *slot.lock_owned().await, &sql::PURGE_DUE_ROWS, &sql::PURGE_BY_DATABASE_CLOCK, now).await
@@ -115,6 +122,11 @@ impl QueueStore for PostgresStore {
     async fn acquire_leases(&self, queues: &[QueueKey], for_ms: u32) -> Result<Vec<bool>, StoreError> {
         let (sets, silos) = queue_key_columns(queues);
         let mut slot = self.lease_connection.lock().await;
+        let min_writer_version = query_within!(slot, OPERATION_TIMEOUT, "reading store settings", |connection| {
+            open::fetch_min_writer_version(connection)
+        })?;
+        self.writer_gate.update(min_writer_version);
+        self.writer_gate.check()?;
         let held: Vec<(i64, i64)> = query_within!(slot, OPERATION_TIMEOUT, "acquiring leases", |connection| {
             sqlx::query_as(sql::ACQUIRE_LEASES)
                 .bind(self.replica.id.cast_signed())
@@ -145,6 +157,7 @@ impl QueueStore for PostgresStore {
     }
 
     async fn report_connected_users(&self, own_counts: &[(SiloId, u32)]) -> Result<Vec<(SiloId, u32)>, StoreError> {
+        self.writer_gate.check()?;
         let mut own_counts = own_counts.to_vec();
         own_counts.sort_unstable();
         own_counts.dedup_by_key(|(silo, _)| *silo);

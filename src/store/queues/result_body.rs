@@ -10,7 +10,8 @@
 //! | `c` | rating updates: user, rating and deviation before, and after | | `r` | region |
 //! | `u` | reason why the match was not rated, as index in `UNRATED_REASONS` | | | |
 //!
-//! Absent and empty values have no key. Unknown keys are ignored. NaN and infinity become null and are read as NaN.
+//! Absent and empty values have no key. A row with an unknown key is left to newer servers, as in
+//! `adverts/row_body.rs`. NaN and infinity become null and are read as NaN.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +24,7 @@ use crate::store::adverts::row_body::{HexKey, to_json_text};
 type RatingUpdateBody = (HexKey, Option<f64>, Option<f64>, Option<f64>, Option<f64>);
 
 #[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct ResultBody {
     #[serde(rename = "h")]
     ruleset_hash: u32,

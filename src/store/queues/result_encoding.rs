@@ -7,7 +7,7 @@ use crate::domain::id::{MatchId, SetId, SiloId};
 use crate::domain::match_result::MatchResult;
 use crate::store::error::StoreError;
 use crate::store::queues::result_body::{decode_result, encode_result};
-use crate::store::rows::{RowChecksum, from_ms, to_ms};
+use crate::store::rows::{RowChecksum, body_error, from_ms, to_ms};
 
 /// Row of `result`.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,7 +44,7 @@ impl ResultRow<'_> {
     pub(in crate::store) fn decode(self) -> Result<Arc<MatchResult>, StoreError> {
         let corrupt = |column, reason| StoreError::CorruptRow { table: "result", column, reason };
         let set_id = u32::try_from(self.set_id).map_err(|error| corrupt("set_id", error.to_string()))?;
-        let mut result = decode_result(&self.body).map_err(|error| corrupt("body", error.to_string()))?;
+        let mut result = decode_result(&self.body).map_err(|error| body_error("result", &error))?;
         result.report.match_id = MatchId::from_bytes(self.id);
         result.report.set_id = SetId(set_id);
         result.report.silo = SiloId(self.silo_id.cast_unsigned());

@@ -39,7 +39,8 @@ pub(in crate::store) fn penalty_checksum((user, set_id): (UserKey, SetId), penal
     sum.finish()
 }
 
-/// Checksum of a row of `rating`. The sign of a zero is ignored, because SQLite does not store it.
+/// Checksum of a row of `rating`. The sign of a zero is ignored, because SQLite does not store it. `streak` and the
+/// columns after it count only if they are not zero.
 pub(in crate::store) fn rating_checksum(row: &RatingRow) -> i64 {
     let mut sum = RowChecksum::new();
     sum.add_bytes(row.user.as_bytes());
@@ -50,9 +51,14 @@ pub(in crate::store) fn rating_checksum(row: &RatingRow) -> i64 {
     sum.add_number(i64::from(row.match_count));
     sum.add_number(to_ms(row.last_match_at));
     let SatisfactionStats { abandoned_matches, feedback_count, feedback_sum } = row.satisfaction;
-    sum.add_number(i64::from(row.streak));
-    let counts = [abandoned_matches, feedback_count, feedback_sum, row.active_periods];
-    counts.into_iter().for_each(|count| sum.add_number(i64::from(count)));
+    let later_columns =
+        [i64::from(row.streak), i64::from(abandoned_matches), i64::from(feedback_count), i64::from(feedback_sum)];
+    if later_columns != [0; 4] {
+        later_columns.into_iter().for_each(|number| sum.add_number(number));
+    }
+    if row.active_periods != 0 {
+        sum.add_number(i64::from(row.active_periods));
+    }
     sum.finish()
 }
 

@@ -16,8 +16,9 @@
 //! | | | | `o` | end reason, as index in `MATCH_END_REASONS` |
 //! | | | | `n` | ended, and was not hosted by fireteam |
 //!
-//! Absent and empty values have no key. Unknown keys are ignored. Times are milliseconds since the Unix epoch. NaN and
-//! infinity, which no correct server writes, become null and are read as NaN.
+//! Absent and empty values have no key. A row with an unknown key is left to newer servers, as in
+//! `adverts/row_body.rs`. Times are milliseconds since the Unix epoch. NaN and infinity, which no correct server writes,
+//! become null and are read as NaN.
 
 use serde::de::Error;
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,7 @@ use crate::domain::time::UnixMs;
 use crate::store::adverts::row_body::{BodyToRead, BodyToWrite, HexKey, JsonList, to_json_text};
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct TicketBodyToRead {
     #[serde(rename = "s")]
     subject: Option<HexKey>,
@@ -105,6 +107,7 @@ pub(in crate::store) fn decode_ticket(text: &str) -> Result<Ticket, serde_json::
 type MatchPlayerBody = (HexKey, HexKey, Option<u16>, Option<bool>);
 
 #[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct MatchBody {
     #[serde(rename = "h")]
     ruleset_hash: u32,
@@ -254,10 +257,7 @@ pub(in crate::store) fn decode_match(
             times_out_at: required_time("u", body.times_out_at_ms)?,
         },
         3 => MatchStage::Ended {
-            end_reason: body
-                .end_reason
-                .and_then(|index| MATCH_END_REASONS.get(usize::from(index)).copied())
-                .ok_or_else(|| serde_json::Error::custom("unknown end reason"))?,
+            end_reason: decode_end_reason(body.end_reason)?,
             started_at: body.started_at_ms.map(UnixMs),
             assignment: body.take_assignment()?.or(body.unhosted.then_some(Assignment::Unhosted)),
             purge_at: purge_at.ok_or_else(|| serde_json::Error::custom("ended match without purge time"))?,
@@ -277,6 +277,12 @@ pub(in crate::store) fn decode_match(
         region: body.region,
         backfilled_session: body.backfilled_session.map(|id| AdvertisementId::from_bytes(id.0)),
     })
+}
+
+fn decode_end_reason(number: Option<u8>) -> Result<MatchEndReason, serde_json::Error> {
+    let number = number.ok_or_else(|| serde_json::Error::missing_field("o"))?;
+    let known = MATCH_END_REASONS.get(usize::from(number)).copied();
+    known.ok_or_else(|| serde_json::Error::custom(format_args!("unknown end reason {number}")))
 }
 
 /// Decodes hexadecimal digits; `None` if the text has others or an odd length.

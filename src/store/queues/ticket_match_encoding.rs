@@ -12,7 +12,7 @@ use crate::store::error::StoreError;
 use crate::store::queues::queue_rows::match_purge_at;
 use crate::store::queues::ticket_match_body::{decode_match, decode_ticket, encode_match, encode_ticket};
 use crate::store::queues::{StoredTicket, TicketState};
-use crate::store::rows::{RowChecksum, from_ms, to_ms};
+use crate::store::rows::{RowChecksum, body_error, from_ms, to_ms, unknown_row};
 
 /// Constant columns of a row of `ticket`.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,14 +74,14 @@ impl TicketRow<'_> {
     pub(in crate::store) fn decode(self, state_row: TicketStateRow) -> Result<StoredTicket, StoreError> {
         let corrupt = |column, reason| StoreError::CorruptRow { table: "ticket", column, reason };
         let set_id = u32::try_from(self.set_id).map_err(|error| corrupt("set_id", error.to_string()))?;
-        let mut ticket = decode_ticket(&self.body).map_err(|error| corrupt("body", error.to_string()))?;
+        let mut ticket = decode_ticket(&self.body).map_err(|error| body_error("ticket", &error))?;
         ticket.id = TicketId::from_bytes(self.id);
         ticket.set_id = SetId(set_id);
         ticket.entered_at = from_ms(self.entered_ms);
         ticket.session.silo = SiloId(self.silo_id.cast_unsigned());
         Ok(StoredTicket {
             ticket: Arc::new(ticket),
-            state: state_row.decode_state().map_err(|(column, reason)| corrupt(column, reason))?,
+            state: state_row.decode_state()?,
             expires_at: from_ms(state_row.expires_ms),
             version: state_row.version.cast_unsigned(),
             request_digest: self.request_digest,
@@ -119,26 +119,32 @@ impl TicketStateRow {
         sum.finish()
     }
 
-    fn decode_state(&self) -> Result<TicketState, (&'static str, String)> {
+    fn decode_state(&self) -> Result<TicketState, StoreError> {
+        let null = |column| {
+            let reason = format!("null, but the state is {}", self.state);
+            StoreError::CorruptRow { table: "ticket", column, reason }
+        };
         let match_id = self.match_id.map(MatchId::from_bytes);
         match (self.state, match_id) {
             (0, _) => Ok(TicketState::Waiting),
-            (1, Some(id)) => Ok(TicketState::InMatch(id)),
+            (1, match_id) => match_id.map(TicketState::InMatch).ok_or_else(|| null("match_id")),
             (2, match_id) => Ok(TicketState::Ended {
-                end_reason: self
-                    .end_reason
-                    .and_then(|index| TICKET_END_REASONS.get(usize::try_from(index).ok()?).copied())
-                    .ok_or_else(|| ("end_reason", format!("unknown end reason {:?}", self.end_reason)))?,
+                end_reason: decode_end_reason(self.end_reason.ok_or_else(|| null("end_reason"))?)?,
                 match_id,
-                purge_at: self
-                    .purge_at_ms
-                    .map(from_ms)
-                    .ok_or(("purge_at_ms", "null, but the ticket has ended".to_owned()))?,
+                purge_at: self.purge_at_ms.map(from_ms).ok_or_else(|| null("purge_at_ms"))?,
             }),
-            (state, _) => Err(("state", format!("unknown state {state}, or match_id is null"))),
+            (state, _) => Err(unknown_row("ticket", "state", format!("unknown state {state}"))),
         }
     }
 }
+
+fn decode_end_reason(number: i64) -> Result<TicketEndReason, StoreError> {
+    let known = usize::try_from(number).ok().and_then(|index| TICKET_END_REASONS.get(index).copied());
+    known.ok_or_else(|| unknown_row("ticket", "end_reason", format!("unknown end reason {number}")))
+}
+
+/// Highest number of a match stage: ended.
+const LAST_STAGE: i64 = 3;
 
 /// Row of `match`.
 #[derive(Clone, Debug, PartialEq)]
@@ -182,9 +188,12 @@ impl MatchRow<'_> {
     pub(in crate::store) fn decode(self) -> Result<Arc<Match>, StoreError> {
         let corrupt = |column, reason| StoreError::CorruptRow { table: "match", column, reason };
         let set_id = u32::try_from(self.set_id).map_err(|error| corrupt("set_id", error.to_string()))?;
+        if !(0..=LAST_STAGE).contains(&self.stage) {
+            return Err(unknown_row("match", "stage", format!("unknown stage {}", self.stage)));
+        }
         let purge_at: Option<UnixMs> = self.purge_at_ms.map(from_ms);
         let mut decoded =
-            decode_match(&self.body, self.stage, purge_at).map_err(|error| corrupt("body", error.to_string()))?;
+            decode_match(&self.body, self.stage, purge_at).map_err(|error| body_error("match", &error))?;
         decoded.id = MatchId::from_bytes(self.id);
         decoded.set_id = SetId(set_id);
         decoded.silo = SiloId(self.silo_id.cast_unsigned());

@@ -6,6 +6,7 @@ use crate::domain::id::{MatchId, SetId, TicketId, UserKey};
 use crate::domain::ruleset::rating::RatingSpec;
 use crate::store::queues::QueueWrite;
 use crate::store::queues::queue_rows::match_users;
+use crate::store::unknown_rows::{RowKey, UnknownRows};
 
 /// Ids in a batch, each once.
 #[derive(Default)]
@@ -36,6 +37,20 @@ impl TouchedQueueKeys {
             keys.add_write(write);
         }
         keys
+    }
+
+    pub(in crate::store) fn of_write(write: &QueueWrite) -> Self {
+        let mut keys = Self::default();
+        keys.add_write(write);
+        keys
+    }
+
+    /// Whether one of the rows is known to be of a newer server.
+    pub(in crate::store) fn has_unknown_row(&self, unknown_rows: &UnknownRows) -> bool {
+        let tickets = self.tickets.iter().map(|id| RowKey::Ticket(*id));
+        let matches = self.matches.iter().map(|id| RowKey::Match(*id));
+        let results = self.results.iter().map(|id| RowKey::Result(*id));
+        tickets.chain(matches).chain(results).any(|key| unknown_rows.contains(key))
     }
 
     fn add_write(&mut self, write: &QueueWrite) {

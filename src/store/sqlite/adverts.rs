@@ -14,22 +14,42 @@ use sqlx::{Connection, Executor};
 use crate::domain::id::AdvertisementId;
 use crate::domain::time::UnixMs;
 use crate::store::Store;
-use crate::store::adverts::{AdvertWrite, CommitResult, StoredAdvertisement};
+use crate::store::adverts::{AdvertWrite, CommitResult, StoredAdvertisement, WriteOutcome};
 use crate::store::error::StoreError;
 use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::adverts::statements as sql;
 use crate::store::sqlite::connection::error::with_path;
 use crate::store::sqlite::connection::open;
 use crate::store::sqlite::connection::purge::purge_rows;
+use crate::store::unknown_rows::RowKey;
+
+impl SqliteStore {
+    /// Commits a batch of advertisement writes in one transaction.
+    async fn commit_transaction(&self, batch: Vec<AdvertWrite>) -> Result<Vec<WriteOutcome>, StoreError> {
+        let (path, checkpointer) = (self.path.clone(), Arc::clone(&self.checkpoint_task.checkpointer));
+        let unknown_rows = Arc::clone(&self.unknown_rows);
+        self.run_exclusive(move |mut access| async move {
+            let mut connection = access.take_write_connection(&path, &checkpointer).await?;
+            let result = transaction::commit_batch(&mut connection, &batch, &unknown_rows).await;
+            access.return_connection(connection, &result);
+            let (outcomes, length) = result?;
+            access.record_wal_length(length, &checkpointer);
+            Ok(outcomes)
+        })
+        .await
+    }
+}
 
 #[async_trait]
 impl Store for SqliteStore {
     async fn load_advertisements(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError> {
-        let path = self.path.clone();
+        self.writer_gate.check()?;
+        let (path, unknown_rows) = (self.path.clone(), Arc::clone(&self.unknown_rows));
         self.run_exclusive(move |mut access| async move {
             let mut connection = access.take_connection(&path).await?;
             let check = async { if access.integrity_checked { Ok(()) } else { open::check_integrity(&path).await } };
-            let (loaded, checked) = tokio::join!(load::load_advertisements(&mut connection, &path, now), check);
+            let (loaded, checked) =
+                tokio::join!(load::load_advertisements(&mut connection, &path, now, &unknown_rows), check);
             let result = checked.and(loaded);
             access.integrity_checked |= result.is_ok();
             access.return_connection(connection, &result);
@@ -42,20 +62,16 @@ impl Store for SqliteStore {
         if batch.is_empty() {
             return Ok(CommitResult::default());
         }
-        let (path, batch, checkpointer) =
-            (self.path.clone(), batch.to_vec(), Arc::clone(&self.checkpoint_task.checkpointer));
-        self.run_exclusive(move |mut access| async move {
-            let mut connection = access.take_write_connection(&path, &checkpointer).await?;
-            let result = transaction::commit_batch(&mut connection, &batch).await;
-            access.return_connection(connection, &result);
-            let (outcomes, length) = result?;
-            access.record_wal_length(length, &checkpointer);
-            Ok(CommitResult { outcomes, version_steps: Vec::new() })
-        })
-        .await
+        self.writer_gate.check()?;
+        let is_unknown =
+            |write: &AdvertWrite| self.unknown_rows.contains(RowKey::Advertisement(write.advertisement_id()));
+        let commit = |batch| self.commit_transaction(batch);
+        let outcomes = self.unknown_rows.commit_known(batch, WriteOutcome::UnknownRow, is_unknown, commit).await?;
+        Ok(CommitResult { outcomes, version_steps: Vec::new() })
     }
 
     async fn purge(&self, now: UnixMs) -> Result<(), StoreError> {
+        self.writer_gate.check()?;
         let path = self.path.clone();
         self.run_exclusive(move |mut access| async move {
             let mut connection = access.take_connection(&path).await?;
@@ -67,7 +83,9 @@ impl Store for SqliteStore {
     }
 
     async fn read_advertisements(&self, ids: &[AdvertisementId]) -> Result<Vec<StoredAdvertisement>, StoreError> {
-        snapshot_read::read_advertisements(&self.path, ids).await.map_err(|error| with_path(&self.path, error))
+        snapshot_read::read_advertisements(&self.path, ids, &self.unknown_rows)
+            .await
+            .map_err(|error| with_path(&self.path, error))
     }
 
     async fn list_advertisement_ids(
@@ -78,6 +96,14 @@ impl Store for SqliteStore {
         snapshot_read::list_advertisement_ids(&self.path, first, limit)
             .await
             .map_err(|error| with_path(&self.path, error))
+    }
+
+    fn unknown_row_counts(&self) -> Vec<(&'static str, u64)> {
+        self.unknown_rows.counts()
+    }
+
+    fn is_writable(&self) -> bool {
+        self.writer_gate.is_open()
     }
 
     async fn close(&self) {

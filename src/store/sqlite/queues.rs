@@ -16,7 +16,8 @@ use crate::domain::lifecycle::Match;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::time::UnixMs;
 use crate::store::error::StoreError;
-use crate::store::queues::{FinishedMatch, QueueOutcome, QueueStore, QueueWrite, StoredQueueData};
+use crate::store::queues::touched_keys::TouchedQueueKeys;
+use crate::store::queues::{FinishedMatch, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData};
 use crate::store::rows;
 use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::connection::error::{to_store_error, with_path};
@@ -24,14 +25,33 @@ use crate::store::sqlite::connection::hex_json_array::hex_json_array;
 use crate::store::sqlite::connection::open;
 use crate::store::sqlite::connection::purge::purge_rows;
 use crate::store::sqlite::queues::statements as sql;
+use crate::store::unknown_rows::{RowKey, UnknownRows};
+
+impl SqliteStore {
+    /// Commits a batch of queue writes in one transaction.
+    async fn commit_queue_transaction(&self, batch: Vec<QueueWrite>) -> Result<Vec<QueueOutcome>, StoreError> {
+        let (path, checkpointer) = (self.path.clone(), Arc::clone(&self.checkpoint_task.checkpointer));
+        let unknown_rows = Arc::clone(&self.unknown_rows);
+        self.run_exclusive(move |mut access| async move {
+            let mut connection = access.take_write_connection(&path, &checkpointer).await?;
+            let result = transaction::commit_batch(&mut connection, &batch, &unknown_rows).await;
+            access.return_connection(connection, &result);
+            let (outcomes, length) = result?;
+            access.record_wal_length(length, &checkpointer);
+            Ok(outcomes)
+        })
+        .await
+    }
+}
 
 #[async_trait]
 impl QueueStore for SqliteStore {
     async fn load_queues(&self, now: UnixMs) -> Result<StoredQueueData, StoreError> {
-        let path = self.path.clone();
+        self.writer_gate.check()?;
+        let (path, unknown_rows) = (self.path.clone(), Arc::clone(&self.unknown_rows));
         self.run_exclusive(move |mut access| async move {
             let mut connection = access.take_connection(&path).await?;
-            let result = load_rows(&mut connection, now).await;
+            let result = load_rows(&mut connection, now, &unknown_rows).await;
             access.return_connection(connection, &result);
             result
         })
@@ -42,17 +62,10 @@ impl QueueStore for SqliteStore {
         if batch.is_empty() {
             return Ok(Vec::new());
         }
-        let (path, batch, checkpointer) =
-            (self.path.clone(), batch.to_vec(), Arc::clone(&self.checkpoint_task.checkpointer));
-        self.run_exclusive(move |mut access| async move {
-            let mut connection = access.take_write_connection(&path, &checkpointer).await?;
-            let result = transaction::commit_batch(&mut connection, &batch).await;
-            access.return_connection(connection, &result);
-            let (outcomes, length) = result?;
-            access.record_wal_length(length, &checkpointer);
-            Ok(outcomes)
-        })
-        .await
+        self.writer_gate.check()?;
+        let is_unknown = |write: &QueueWrite| TouchedQueueKeys::of_write(write).has_unknown_row(&self.unknown_rows);
+        let commit = |batch| self.commit_queue_transaction(batch);
+        self.unknown_rows.commit_known(batch, QueueOutcome::UnknownRow, is_unknown, commit).await
     }
 
     async fn read_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError> {
@@ -86,10 +99,29 @@ impl QueueStore for SqliteStore {
             .bind(id.as_bytes().to_vec())
             .bind(limit);
         let rows = fetch_rows(&self.path, query).await.map_err(|error| with_path(&self.path, error))?;
-        rows.iter().map(decode::decode_finished_match).collect()
+        let decode_known = |row| self.unknown_rows.filter(decode::result_key(row)?, decode::decode_finished_match(row));
+        rows.iter().filter_map(|row| decode_known(row).transpose()).collect()
+    }
+
+    /// Grants all leases, because one server has the file; checks whether it may still write. A failed read changes
+    /// nothing.
+    async fn acquire_leases(&self, queues: &[QueueKey], _: u32) -> Result<Vec<bool>, StoreError> {
+        let path = self.path.clone();
+        let setting = self.run_exclusive(move |mut access| async move {
+            let mut connection = access.take_connection(&path).await?;
+            let result = open::read_min_writer_version(&mut connection).await;
+            access.return_connection(connection, &result);
+            result
+        });
+        if let Ok(min_writer_version) = setting.await {
+            self.writer_gate.update(min_writer_version);
+        }
+        self.writer_gate.check()?;
+        Ok(vec![true; queues.len()])
     }
 
     async fn purge_queues(&self, now: UnixMs) -> Result<(), StoreError> {
+        self.writer_gate.check()?;
         let path = self.path.clone();
         self.run_exclusive(move |mut access| async move {
             let mut connection = access.take_connection(&path).await?;
@@ -112,14 +144,19 @@ async fn fetch_rows(
     Ok(rows)
 }
 
-async fn load_rows(connection: &mut SqliteConnection, now: UnixMs) -> Result<StoredQueueData, StoreError> {
+async fn load_rows(
+    connection: &mut SqliteConnection,
+    now: UnixMs,
+    unknown_rows: &UnknownRows,
+) -> Result<StoredQueueData, StoreError> {
+    unknown_rows.forget(|key| !matches!(key, RowKey::Advertisement(_)));
     purge_rows(connection, &sql::PURGE_DUE_ROWS, now).await?;
     let mut data = StoredQueueData::default();
     for row in sqlx::query(sql::LOAD_TICKETS).fetch_all(&mut *connection).await.map_err(to_store_error)? {
-        data.tickets.push(decode::decode_ticket(&row)?);
+        data.tickets.extend(unknown_rows.filter(decode::ticket_key(&row)?, decode::decode_ticket(&row))?);
     }
     for row in sqlx::query(sql::LOAD_MATCHES).fetch_all(&mut *connection).await.map_err(to_store_error)? {
-        data.matches.push(decode::decode_match(&row)?);
+        data.matches.extend(unknown_rows.filter(decode::match_key(&row)?, decode::decode_match(&row))?);
     }
     for row in sqlx::query(sql::LOAD_RATINGS).fetch_all(connection).await.map_err(to_store_error)? {
         data.ratings.push(decode::decode_rating(&row)?);

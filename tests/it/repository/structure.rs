@@ -109,7 +109,8 @@ fn imported_paths(code: &str, module: &str) -> Vec<Vec<String>> {
         if at != 0 && !statement[..at].ends_with([' ', '\n', ')']) {
             continue;
         }
-        let tree: String = statement[at + 4..].split_whitespace().collect();
+        // `a::b as c` leads to `a::b`: the new name stands as a part that no file has.
+        let tree: String = statement[at + 4..].replace(" as ", "::").split_whitespace().collect();
         match tree.split("::").next().unwrap_or_default() {
             "crate" | "super" | "self" => expand(&tree, &mut paths),
             child if children.contains(&child) => expand(&format!("self::{tree}"), &mut paths),

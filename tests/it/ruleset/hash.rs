@@ -52,13 +52,13 @@ fn hash(text: &str) -> RulesetHash {
     }
 }
 
-/// Writes an element with another spelling: attribute order, quotes, space, comments.
+/// Writes an element with another spelling: attribute order, quotes, space, comments, and no reference to a schema.
 fn respell(node: roxmltree::Node<'_, '_>, random_below: &mut impl FnMut(usize) -> usize, out: &mut String) {
     let space =
         |random_below: &mut dyn FnMut(usize) -> usize| ["", " ", "\n", "\t ", "<!-- a comment -->\n"][random_below(5)];
     let name = node.tag_name().name();
     out.push_str(&format!("<{name}"));
-    let mut attributes: Vec<_> = node.attributes().collect();
+    let mut attributes: Vec<_> = node.attributes().filter(|attribute| attribute.namespace().is_none()).collect();
     while !attributes.is_empty() {
         let attribute = attributes.swap_remove(random_below(attributes.len()));
         let quote = ['"', '\''][random_below(2)];

@@ -293,7 +293,7 @@ async fn result_row_corruption_names_the_table() {
     };
     assert_eq!(table(store.read_match_result(match_id(1)).await.unwrap_err()), "result");
     assert_eq!(table(store.read_rating_changes(user(1), SetId(1)).await.unwrap_err()), "rating_change");
-    assert_eq!(table(store.commit_queues(&[score]).await.unwrap_err()), "score");
+    assert_eq!(table(store.commit_queues(&[score]).await.unwrap_err()), "feedback");
 }
 
 /// R1, R5: two servers that receive a result at once record it once. Concurrent results of two matches of one user both
@@ -307,7 +307,7 @@ async fn postgres_records_a_match_result_once_over_replicas() {
     check_result_is_recorded_once(&*here).await;
     check_history_and_pages(&*here).await;
     let mut connection = database.connect().await;
-    let empty = "truncate rating, result, rating_change, score, ticket, match, ticket_user, match_user";
+    let empty = "truncate rating, result, rating_change, feedback, ticket, match, ticket_user, match_user";
     connection.execute(empty).await.unwrap();
     check_feedback_before_result(&*here).await;
     connection.execute(empty).await.unwrap();

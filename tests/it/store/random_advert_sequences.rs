@@ -99,5 +99,5 @@ fn random_advert_writes_on_sqlite_equal_the_model() {
 #[test]
 fn random_advert_writes_on_postgres_equal_the_model() {
     let name = "random_advert_writes_on_postgres_equal_the_model";
-    compare_postgres::<Model>(name, 60, steps(), "advertisement, reservation, change");
+    compare_postgres::<Model>(name, 60, steps(), "advertisement, reservation, advertisement_change");
 }

@@ -12,6 +12,7 @@ use crate::engine::adverts::update_answer::UpdateSnapshot;
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, ExtendAdvertTtl, ReserveSeats};
 use crate::engine::command::{ReservationChange, ReserveAnswer, UpdateAdvertAnswer};
 use crate::engine::error::EngineError;
+use crate::engine::writer_inbox::RETRY_AFTER_MS;
 use crate::store::{AdvertWrite, ReservationState, WriteOutcome};
 
 impl AdvertState {
@@ -30,6 +31,26 @@ impl AdvertState {
         publish_batch.apply(self, now);
     }
 
+    /// Answers a command whose write was not applied with [`EngineError::StoreUnavailable`].
+    pub(crate) fn refuse_command(&self, command: AdvertWriterCommand) {
+        let unavailable = || EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS };
+        match command {
+            AdvertWriterCommand::Publish(_, reply, in_flight) => send_answer(reply, in_flight, Err(unavailable())),
+            AdvertWriterCommand::ExtendTtl(_, reply, in_flight) => send_answer(reply, in_flight, Err(unavailable())),
+            AdvertWriterCommand::Delete(_, _, reply, in_flight) => send_answer(reply, in_flight, Err(unavailable())),
+            AdvertWriterCommand::ReserveSeats(_, reply, in_flight) => send_answer(reply, in_flight, Err(unavailable())),
+            AdvertWriterCommand::ReleaseReservation(_, _, _, reply, in_flight) => {
+                send_answer(reply, in_flight, Err(unavailable()))
+            }
+            AdvertWriterCommand::ExpireAdvert(_, set_id, Some(record)) => self.restore_expired(set_id, *record),
+            AdvertWriterCommand::ExpireHold(..)
+            | AdvertWriterCommand::ExpireAdvert(_, _, None)
+            | AdvertWriterCommand::ApplyFeed(..)
+            | AdvertWriterCommand::SetRulesets(..)
+            | AdvertWriterCommand::Flush(_) => {}
+        }
+    }
+
     /// Applies one committed write to memory and answers it.
     ///
     /// Publications are collected in `batch`; the batch is applied before any other command.
@@ -41,8 +62,12 @@ impl AdvertState {
         outcome: WriteOutcome,
         now: UnixMs,
     ) {
-        if !matches!(command, AdvertWriterCommand::Publish(..)) {
+        let is_unknown_row = outcome == WriteOutcome::UnknownRow;
+        if is_unknown_row || !matches!(command, AdvertWriterCommand::Publish(..)) {
             batch.apply(self, now);
+        }
+        if is_unknown_row {
+            return self.refuse_command(command);
         }
         match command {
             AdvertWriterCommand::Publish(publish, reply, in_flight) => {

@@ -3,10 +3,13 @@
 //! big-endian.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
+use crate::domain::id::AdvertisementId;
 use crate::store::adverts::{AdvertVersion, StoredAdvertisement};
 use crate::store::error::StoreError;
 use crate::store::rows::AdvertisementRow;
+use crate::store::unknown_rows::{RowKey, UnknownRows};
 
 /// Start of the first message; the first row follows in the same message.
 const COPY_SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
@@ -17,8 +20,13 @@ const END_OF_COPY: i16 = -1;
 /// Number of columns of `statements::copy_advertisements_sql`.
 const COLUMN_COUNT: i16 = 11;
 
-/// Decodes the advertisement in a message; `None` for the last message. `replica_id` is this server.
-pub(super) fn decode_advertisement(message: &[u8], replica_id: i64) -> Result<Option<StoredAdvertisement>, StoreError> {
+/// Decodes the advertisement in a message; `None` for the last message and for a row of a newer server. `replica_id` is
+/// this server.
+pub(super) fn decode_advertisement(
+    message: &[u8],
+    replica_id: i64,
+    unknown_rows: &UnknownRows,
+) -> Result<Option<StoredAdvertisement>, StoreError> {
     let mut fields = CopyReader { remaining: message };
     if message.starts_with(COPY_SIGNATURE) {
         // Flags, and an extension of the header.
@@ -49,7 +57,8 @@ pub(super) fn decode_advertisement(message: &[u8], replica_id: i64) -> Result<Op
         connect_data: Cow::Borrowed(fields.field_bytes("connect_data")?),
     };
     let expires_at = row.published_expiry();
-    let advertisement = row.decode()?.into();
+    let key = RowKey::Advertisement(AdvertisementId::from_bytes(id));
+    let Some(advertisement) = unknown_rows.filter(key, row.decode())?.map(Arc::new) else { return Ok(None) };
     Ok(Some(StoredAdvertisement { advertisement, expires_at, reservations: Vec::new(), version, is_heartbeat_owner }))
 }
 
@@ -112,7 +121,7 @@ mod tests {
         let [id, int64, int16, int32] = [&[1; 16][..], &[0; 8], &[0; 2], &[0; 4]];
         let body = br#"{"h":1,"z":[1]}"#;
         let row = [id, int64, int64, int64, int64, int16, int64, int64, int32, body, b"data"];
-        let decode = |fields: &[&[u8]]| decode_advertisement(&message(fields), 0);
+        let decode = |fields: &[&[u8]]| decode_advertisement(&message(fields), 0, &UnknownRows::default());
         let stored = decode(&row).unwrap().unwrap();
         assert_eq!((stored.advertisement.connect_data.as_slice(), stored.is_heartbeat_owner), (&b"data"[..], true));
         for (column, field, name) in
@@ -125,7 +134,9 @@ mod tests {
         }
         assert!(decode(&row[..10]).is_err(), "too few columns");
         let (short, null) = (message(&row), [&11_i16.to_be_bytes()[..], &[255; 4]].concat());
-        assert!(decode_advertisement(&short[..short.len() - 1], 0).is_err() && decode_advertisement(&null, 0).is_err());
+        let unknown_rows = UnknownRows::default();
+        assert!(decode_advertisement(&short[..short.len() - 1], 0, &unknown_rows).is_err());
+        assert!(decode_advertisement(&null, 0, &unknown_rows).is_err());
     }
 
     #[test]
@@ -134,7 +145,7 @@ mod tests {
         for end in
             [header.clone(), END_OF_COPY.to_be_bytes().to_vec(), [&header[..], &END_OF_COPY.to_be_bytes()].concat()]
         {
-            assert_eq!(decode_advertisement(&end, 0).unwrap(), None);
+            assert_eq!(decode_advertisement(&end, 0, &UnknownRows::default()).unwrap(), None);
         }
     }
 }

@@ -1,8 +1,10 @@
 //! Advertisements of the change feed: their statements and decoding.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use sqlx::Row;
 use sqlx::postgres::PgRow;
 use sqlx::types::Uuid;
 use tokio_stream::StreamExt;
@@ -14,8 +16,9 @@ use crate::store::postgres::adverts::{copy_decode, decode, statements as sql};
 use crate::store::postgres::connection::change_feed::{BatchHeader, ChangeFeed, FeedPosition, FeedRows};
 use crate::store::postgres::connection::cursor::{READ_TIMEOUT, SNAPSHOT_TIMEOUT};
 use crate::store::postgres::connection::listen;
-use crate::store::postgres::connection::slot::{ConnectionSlot, query_within};
+use crate::store::postgres::connection::slot::{ConnectionSlot, query_within, to_store_error};
 use crate::store::postgres::replica::Replica;
+use crate::store::unknown_rows::{RowKey, UnknownRows};
 
 /// Number of rows that are decoded as one unit of work.
 const DECODE_CHUNK_ROWS: usize = 2_000;
@@ -25,11 +28,12 @@ const DECODE_CHUNK_ROWS: usize = 2_000;
 pub(super) struct AdvertFeedRows {
     replica_id: i64,
     silos: Option<Vec<i64>>,
+    unknown_rows: Arc<UnknownRows>,
 }
 
 impl AdvertFeedRows {
-    pub(super) fn new(replica: &Replica) -> Self {
-        Self { replica_id: replica.id.cast_signed(), silos: replica.silo_ids() }
+    pub(super) fn new(replica: &Replica, unknown_rows: Arc<UnknownRows>) -> Self {
+        Self { replica_id: replica.id.cast_signed(), silos: replica.silo_ids(), unknown_rows }
     }
 }
 
@@ -52,13 +56,21 @@ impl FeedRows for AdvertFeedRows {
     }
 
     async fn decode_changes(&self, _: &mut ConnectionSlot, rows: Vec<PgRow>) -> Result<FeedBatch, StoreError> {
-        let (changed, removed) =
-            decode_changes(rows.get(1..).unwrap_or_default(), ADVERTISEMENT_COLUMN, self.replica_id)?;
+        let (first, rows) = rows.split_first().ok_or_else(|| to_store_error(sqlx::Error::RowNotFound))?;
+        let unknown_changes = first.try_get(ADVERTISEMENT_COLUMN + 1).map_err(to_store_error)?;
+        self.unknown_rows.record_unknown_changes("advertisement_change", unknown_changes);
+        let (changed, removed) = decode_changes(rows, ADVERTISEMENT_COLUMN, self.replica_id, &self.unknown_rows)?;
         Ok(FeedBatch { changed, removed, ..FeedBatch::default() })
     }
 
     async fn read_all(&self, slot: &mut ConnectionSlot) -> Result<FeedBatch, StoreError> {
         let (copy, replica_id) = (sql::copy_advertisements_sql(self.silos.as_deref()), self.replica_id);
+        let unknown_rows = &self.unknown_rows;
+        unknown_rows.forget(|key| matches!(key, RowKey::Advertisement(_)));
+        let decode = |rows: Vec<_>| {
+            let unknown_rows = Arc::clone(unknown_rows);
+            tokio::task::spawn_blocking(move || decode_chunk(&rows, replica_id, &unknown_rows))
+        };
         let decoding_tasks = query_within!(slot, SNAPSHOT_TIMEOUT, "reading a snapshot", |connection| async {
             let mut decoding_tasks = Vec::new();
             let mut rows = Vec::new();
@@ -68,10 +80,10 @@ impl FeedRows for AdvertFeedRows {
                 rows.push(row);
                 if rows.len() == DECODE_CHUNK_ROWS {
                     let rows = std::mem::replace(&mut rows, Vec::with_capacity(DECODE_CHUNK_ROWS));
-                    decoding_tasks.push(tokio::task::spawn_blocking(move || decode_chunk(&rows, replica_id)));
+                    decoding_tasks.push(decode(rows));
                 }
             }
-            decoding_tasks.push(tokio::task::spawn_blocking(move || decode_chunk(&rows, replica_id)));
+            decoding_tasks.push(decode(rows));
             Ok::<_, sqlx::Error>(decoding_tasks)
         })?;
         let mut changed = Vec::with_capacity(decoding_tasks.len() * DECODE_CHUNK_ROWS);
@@ -85,9 +97,16 @@ impl FeedRows for AdvertFeedRows {
         })?;
         let mut reservations: HashMap<AdvertisementId, Vec<Reservation>, BuildIdHasher> = HashMap::default();
         for row in &rows {
-            let Some(reservation) = decode::decode_reservation(row, 0)? else { continue };
+            let key = RowKey::Advertisement(decode::decode_advertisement_id(row, 1)?);
+            let Some(Some(reservation)) = unknown_rows.filter(key, decode::decode_reservation(row, 0))? else {
+                continue;
+            };
             reservations.entry(reservation.advertisement_id).or_default().push(reservation);
         }
+        // An advertisement with an unknown reservation may be full.
+        changed.retain(|stored: &StoredAdvertisement| {
+            !unknown_rows.contains(RowKey::Advertisement(stored.advertisement.id))
+        });
         attach_reservations(&mut changed, reservations);
         Ok(FeedBatch { changed, ..FeedBatch::default() })
     }
@@ -109,8 +128,13 @@ impl AdvertFeed for ChangeFeed<AdvertFeedRows> {
     }
 }
 
-fn decode_chunk(messages: &[impl AsRef<[u8]>], replica_id: i64) -> Result<Vec<StoredAdvertisement>, StoreError> {
-    let decoded = messages.iter().map(|message| copy_decode::decode_advertisement(message.as_ref(), replica_id));
+fn decode_chunk(
+    messages: &[impl AsRef<[u8]>],
+    replica_id: i64,
+    unknown_rows: &UnknownRows,
+) -> Result<Vec<StoredAdvertisement>, StoreError> {
+    let decode = |message: &[u8]| copy_decode::decode_advertisement(message, replica_id, unknown_rows);
+    let decoded = messages.iter().map(|message| decode(message.as_ref()));
     // The last message ends the copy.
     decoded.filter_map(Result::transpose).collect()
 }
@@ -118,32 +142,44 @@ fn decode_chunk(messages: &[impl AsRef<[u8]>], replica_id: i64) -> Result<Vec<St
 /// Column of `READ_CHANGES` with the advertisement id; the advertisement's other columns follow.
 const ADVERTISEMENT_COLUMN: usize = 3;
 
-/// Decodes changed advertisements with their reservations, and ids without an advertisement; both in id order. An
-/// advertisement's columns start at `first`, and the reservation's columns follow them.
+/// Decodes changed advertisements with their reservations, and ids without an advertisement or with one of a newer
+/// server; both in id order. An advertisement's columns start at `first`, and the reservation's columns follow them.
 pub(super) fn decode_changes(
     rows: &[PgRow],
     first: usize,
     replica_id: i64,
+    unknown_rows: &UnknownRows,
 ) -> Result<(Vec<StoredAdvertisement>, Vec<AdvertisementId>), StoreError> {
-    let (mut changed, mut removed) = (Vec::with_capacity(rows.len()), Vec::new());
+    let mut ids = BTreeSet::new();
+    for row in rows {
+        ids.insert(decode::decode_advertisement_id(row, first)?);
+    }
+    unknown_rows.forget(|key| matches!(key, RowKey::Advertisement(id) if ids.contains(id)));
+    let mut changed = Vec::with_capacity(rows.len());
     let mut reservations: HashMap<AdvertisementId, Vec<Reservation>, BuildIdHasher> = HashMap::default();
     for row in rows {
         let id = decode::decode_advertisement_id(row, first)?;
-        let reservation = decode::decode_reservation(row, first + decode::ADVERTISEMENT_COLUMN_COUNT)?;
+        let key = RowKey::Advertisement(id);
+        let reservation = decode::decode_reservation(row, first + decode::ADVERTISEMENT_COLUMN_COUNT);
+        let Some(reservation) = unknown_rows.filter(key, reservation)? else { continue };
         if reservation.is_none() || !reservations.contains_key(&id) {
-            match decode::decode_advertisement(row, first, replica_id)? {
-                Some(stored) => changed.push(stored),
-                None => removed.push(id),
+            let decoded = decode::decode_advertisement(row, first, replica_id);
+            if let Some(Some(stored)) = unknown_rows.filter(key, decoded)? {
+                changed.push(stored);
             }
         }
         if let Some(reservation) = reservation {
             reservations.entry(id).or_default().push(reservation);
         }
     }
+    changed
+        .retain(|stored: &StoredAdvertisement| !unknown_rows.contains(RowKey::Advertisement(stored.advertisement.id)));
+    for stored in &changed {
+        ids.remove(&stored.advertisement.id);
+    }
     attach_reservations(&mut changed, reservations);
     changed.sort_unstable_by_key(|stored| stored.advertisement.id);
-    removed.sort_unstable();
-    Ok((changed, removed))
+    Ok((changed, ids.into_iter().collect()))
 }
 
 /// Adds the reservations to their advertisements, in id order.

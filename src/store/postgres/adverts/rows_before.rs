@@ -12,6 +12,7 @@ use crate::store::postgres::adverts::decode::{self, KeyLookup};
 use crate::store::postgres::adverts::statements as sql;
 use crate::store::postgres::connection::commit::CommitError;
 use crate::store::postgres::connection::uuid_column::to_uuids;
+use crate::store::unknown_rows::{RowKey, UnknownRows};
 
 /// Stored rows for the ids of a batch.
 #[derive(Default)]
@@ -24,6 +25,7 @@ impl AdvertRowsBefore {
     pub(super) async fn lock_and_read(
         connection: &mut PgConnection,
         keys: &TouchedAdvertKeys,
+        unknown_rows: &UnknownRows,
     ) -> Result<Self, CommitError> {
         let mut before = Self::default();
         let locked = to_uuids(keys.locked_advertisements.iter().map(AdvertisementId::as_bytes));
@@ -44,7 +46,8 @@ impl AdvertRowsBefore {
             .fetch_all(connection)
             .await?
         {
-            let reservation = decode::decode_reservation(&row, 0)?;
+            let key = RowKey::Advertisement(decode::decode_advertisement_id(&row, 1)?);
+            let reservation = unknown_rows.require(key, decode::decode_reservation(&row, 0))?;
             before.reservations.extend(reservation.map(|reservation| (reservation.id, reservation)));
         }
         Ok(before)

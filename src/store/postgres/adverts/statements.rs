@@ -22,7 +22,7 @@ pub(super) const READ_RESERVATIONS: &str = "
     select reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms
       from reservation
      where advertisement_id = any($2)
-       and state < 2   -- ended ones take no seats and can be numerous
+       and state <> 2   -- ended ones take no seats and can be numerous
 ";
 
 /// Fast path batch: publications, heartbeats, the change record and the notification in one statement that is its own
@@ -189,12 +189,12 @@ pub(super) const READ_COMMITTED_BATCH: &str = "
 /// changes of other servers than `$3`, or of the batches `$5`. Then the current rows of the changed ids and of the ids
 /// in `$6`, in the silos `$7`, null for all. One statement, so that all rows are of one snapshot.
 ///
-/// The first row has the oldest transaction, the clock and the transaction ids of the changes. Every other row begins
-/// with three nulls and an id, followed by nulls if there is no advertisement. There is one row per reservation, or one
-/// row without any.
+/// The first row has the oldest transaction, the clock and the transaction ids of the changes; then a null and the
+/// number of changes of an unknown kind. Every other row begins with three nulls and an id, followed by nulls if there
+/// is no advertisement. There is one row per reservation, or one row without any.
 pub(super) const READ_CHANGES: &str = "
     with new_changes as materialized (
-        select version, advertisement_ids
+        select version, kind, advertisement_ids
           from advertisement_change
          where version >= $1 and version <> all($2) and (replica <> $3 or batch_id = any($5))
          order by version
@@ -207,8 +207,8 @@ pub(super) const READ_CHANGES: &str = "
     select pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
            (extract(epoch from clock_timestamp()) * 1000)::bigint,
            (select array_agg(version) from new_changes),
-           null::uuid, null::bigint, null::bigint, null::bigint, null::bigint, null::smallint, null::bigint,
-           null::bigint, null::integer, null::text, null::bytea,
+           null::uuid, (select count(*) from new_changes where kind <> 0), null::bigint, null::bigint, null::bigint,
+           null::smallint, null::bigint, null::bigint, null::integer, null::text, null::bytea,
            null::uuid, null::uuid, null::integer, null::bytea, null::bytea, null::smallint, null::bigint
      union all
     select null, null, null,
@@ -268,11 +268,11 @@ pub(super) const LIST_ADVERTISEMENT_IDS: &str = "
      limit $3
 ";
 
-/// At most 1,000 ids of expired advertisements.
+/// At most 1,000 ids of advertisements that have expired by `$1`, without those in `$2`.
 pub(super) const LIST_EXPIRED_IDS: &str = "
     select advertisement_id
       from advertisement
-     where body is not null and expires_ms <= $1
+     where body is not null and expires_ms <= $1 and advertisement_id <> all($2)
      limit 1000
 ";
 

@@ -4,6 +4,7 @@
 //! If another server inserts a row of a new id first, the batch is retried and finds the row (`commit.rs`).
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use sqlx::Executor;
 use sqlx::postgres::PgConnection;
@@ -20,6 +21,7 @@ use crate::store::postgres::adverts::write_rows::AdvertRowChanges;
 use crate::store::postgres::connection::commit::{self, BatchWork, CommitAttempt, CommitError};
 use crate::store::postgres::connection::uuid_column::to_uuids;
 use crate::store::postgres::connection::write_session::WriteSession;
+use crate::store::unknown_rows::UnknownRows;
 
 /// Commits a batch and returns its result. On an error it was not committed, or the outcome is unknown.
 pub(super) async fn commit_batch(
@@ -27,13 +29,15 @@ pub(super) async fn commit_batch(
     batch: &[AdvertWrite],
 ) -> Result<CommitResult, StoreError> {
     let fast_path = FastPathBatch::from_batch(batch).filter(|_| !commit::acknowledges_before_commit());
-    commit::commit_with_retries(session, AdvertTransaction { batch, fast_path }).await
+    let unknown_rows = &*Arc::clone(&session.unknown_rows);
+    commit::commit_with_retries(session, AdvertTransaction { batch, fast_path, unknown_rows }).await
 }
 
 /// Batch, and its fast path form if it qualifies.
 struct AdvertTransaction<'a> {
     batch: &'a [AdvertWrite],
     fast_path: Option<FastPathBatch<'a>>,
+    unknown_rows: &'a UnknownRows,
 }
 
 impl BatchWork for AdvertTransaction<'_> {
@@ -58,7 +62,7 @@ impl BatchWork for AdvertTransaction<'_> {
     async fn write(&self, connection: &mut PgConnection, attempt: &CommitAttempt) -> Result<CommitResult, CommitError> {
         match &self.fast_path {
             Some(fast_path) => fast_path.write(self.batch, attempt, connection).await,
-            None => write_batch(self.batch, connection, attempt).await,
+            None => self.write_batch(connection, attempt).await,
         }
     }
 
@@ -71,29 +75,34 @@ impl BatchWork for AdvertTransaction<'_> {
     }
 }
 
-/// Locks the rows, applies the batch and writes the difference, without committing it.
-async fn write_batch(
-    batch: &[AdvertWrite],
-    connection: &mut PgConnection,
-    attempt: &CommitAttempt,
-) -> Result<CommitResult, CommitError> {
-    connection.execute("begin").await?;
-    let before = AdvertRowsBefore::lock_and_read(connection, &TouchedAdvertKeys::of_batch(batch)).await?;
-    let mut after = before.to_advert_rows();
-    let outcomes: Vec<WriteOutcome> = batch.iter().map(|write| after.apply_write(write)).collect();
-    let row_changes = AdvertRowChanges::between(&before, &after, &extended_ids(batch, &outcomes), attempt.replica_id);
-    row_changes.write(connection).await?;
-    let changed_ids = row_changes.changed_ids();
-    let version = record_change(changed_ids.iter(), &mut *connection, attempt).await?;
-    let step = |write: &AdvertWrite| {
-        let id = write.advertisement_id();
-        let stored = before.advertisements.get(&id).filter(|stored| stored.is_advertised);
-        let before = stored.map_or(AdvertVersion::default(), |stored| stored.version);
-        let exists = after.advertisements.contains_key(&id);
-        let after = if changed_ids.contains(&id) { version } else { before };
-        VersionStep { before, after: if exists { after } else { AdvertVersion::default() } }
-    };
-    Ok(CommitResult { version_steps: batch.iter().map(step).collect(), outcomes })
+impl AdvertTransaction<'_> {
+    /// Locks the rows, applies the batch and writes the difference, without committing it.
+    async fn write_batch(
+        &self,
+        connection: &mut PgConnection,
+        attempt: &CommitAttempt,
+    ) -> Result<CommitResult, CommitError> {
+        connection.execute("begin").await?;
+        let batch = self.batch;
+        let keys = TouchedAdvertKeys::of_batch(batch);
+        let before = AdvertRowsBefore::lock_and_read(connection, &keys, self.unknown_rows).await?;
+        let mut after = before.to_advert_rows();
+        let outcomes: Vec<WriteOutcome> = batch.iter().map(|write| after.apply_write(write)).collect();
+        let row_changes =
+            AdvertRowChanges::between(&before, &after, &extended_ids(batch, &outcomes), attempt.replica_id);
+        row_changes.write(connection).await?;
+        let changed_ids = row_changes.changed_ids();
+        let version = record_change(changed_ids.iter(), &mut *connection, attempt).await?;
+        let step = |write: &AdvertWrite| {
+            let id = write.advertisement_id();
+            let stored = before.advertisements.get(&id).filter(|stored| stored.is_advertised);
+            let before = stored.map_or(AdvertVersion::default(), |stored| stored.version);
+            let exists = after.advertisements.contains_key(&id);
+            let after = if changed_ids.contains(&id) { version } else { before };
+            VersionStep { before, after: if exists { after } else { AdvertVersion::default() } }
+        };
+        Ok(CommitResult { version_steps: batch.iter().map(step).collect(), outcomes })
+    }
 }
 
 /// Records the changed ids for the other servers, if there are any. Returns the transaction's id as version.

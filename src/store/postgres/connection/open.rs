@@ -11,6 +11,7 @@ use crate::store::error::StoreError;
 use crate::store::migration_error::{self, RecoveryHint};
 use crate::store::migrations;
 use crate::store::postgres::connection::slot::{timeout_error, to_store_error};
+use crate::store::writer_version;
 
 /// Remedies for a schema of another server.
 const RECOVERY_HINT: RecoveryHint =
@@ -81,6 +82,7 @@ pub(in crate::store::postgres) async fn check_and_migrate(options: &PgConnectOpt
         migrations::POSTGRES.run_direct(None, &mut connection, false).await.map_err(|error| {
             migration_error::to_store_error(error, &migrations::POSTGRES, RECOVERY_HINT, to_store_error)
         })?;
+        writer_version::check_at_open(fetch_min_writer_version(&mut connection).await.map_err(to_store_error)?)?;
         connection.close().await.map_err(to_store_error)
     };
     tokio::time::timeout(PREPARE_TIMEOUT, preparation)
@@ -101,6 +103,13 @@ fn with_address(options: &PgConnectOptions, error: StoreError) -> StoreError {
         }
         other => other,
     }
+}
+
+/// Reads the lowest store format version that may write.
+pub(in crate::store::postgres) async fn fetch_min_writer_version(
+    connection: &mut PgConnection,
+) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar(writer_version::READ_MIN_WRITER_VERSION).fetch_one(connection).await
 }
 
 async fn check_server_settings(connection: &mut PgConnection) -> Result<(), StoreError> {

@@ -10,6 +10,7 @@ use crate::store::postgres::connection::notify_throttle::NotifyThrottle;
 use crate::store::postgres::connection::slot::ConnectionSlot;
 use crate::store::postgres::connection::unresolved_commits::UnresolvedCommits;
 use crate::store::postgres::replica::Replica;
+use crate::store::unknown_rows::UnknownRows;
 
 /// Connection and state for writing one batch at a time.
 #[derive(Debug)]
@@ -22,6 +23,7 @@ pub(in crate::store::postgres) struct WriteSession {
     /// Statement that abandons a batch, of advertisements or of queues.
     pub(in crate::store::postgres) abandon_statement: &'static str,
     pub(in crate::store::postgres) unresolved_commits: UnresolvedCommits,
+    pub(in crate::store::postgres) unknown_rows: Arc<UnknownRows>,
     pub(in crate::store::postgres) closed: bool,
 }
 
@@ -31,6 +33,7 @@ impl WriteSession {
         replica: &Replica,
         abandon_statement: &'static str,
         unresolved_commits: UnresolvedCommits,
+        unknown_rows: Arc<UnknownRows>,
     ) -> Self {
         Self {
             connection,
@@ -39,6 +42,7 @@ impl WriteSession {
             notify_throttle: NotifyThrottle::default(),
             abandon_statement,
             unresolved_commits,
+            unknown_rows,
             closed: false,
         }
     }

@@ -1,5 +1,7 @@
 //! Tickets, matches and ratings of the change feed: their statements and decoding.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::types::Uuid;
@@ -14,16 +16,18 @@ use crate::store::postgres::connection::slot::{ConnectionSlot, query_within, to_
 use crate::store::postgres::queues::{decode, statements as sql};
 use crate::store::postgres::replica::Replica;
 use crate::store::queues::{QueueFeed, QueueFeedBatch};
+use crate::store::unknown_rows::{RowKey, UnknownRows};
 
 /// Queues of the silos that this server loads.
 #[derive(Debug)]
 pub(super) struct QueueFeedRows {
     silos: Option<Vec<i64>>,
+    unknown_rows: Arc<UnknownRows>,
 }
 
 impl QueueFeedRows {
-    pub(super) fn new(replica: &Replica) -> Self {
-        Self { silos: replica.silo_ids() }
+    pub(super) fn new(replica: &Replica, unknown_rows: Arc<UnknownRows>) -> Self {
+        Self { silos: replica.silo_ids(), unknown_rows }
     }
 }
 
@@ -47,13 +51,16 @@ impl FeedRows for QueueFeedRows {
     async fn decode_changes(&self, slot: &mut ConnectionSlot, rows: Vec<PgRow>) -> Result<QueueFeedBatch, StoreError> {
         let row = rows.first().ok_or_else(|| to_store_error(sqlx::Error::RowNotFound))?;
         let keys = ChangedKeys::from_row(row).map_err(to_store_error)?;
+        let unknown_changes = row.try_get(UNKNOWN_CHANGES_COLUMN).map_err(to_store_error)?;
+        self.unknown_rows.record_unknown_changes("queue_change", unknown_changes);
         if keys.is_empty() {
             return Ok(QueueFeedBatch::default());
         }
         let fetched = query_within!(slot, READ_TIMEOUT, "polling the feed", |connection| {
             fetch_changed_rows(connection, &keys, &self.silos)
         })?;
-        let mut batch = decode_rows(&fetched)?;
+        self.unknown_rows.forget(|key| keys.contains(key));
+        let mut batch = decode_rows(&fetched, &self.unknown_rows)?;
         keys.mark_removed(&mut batch);
         Ok(batch)
     }
@@ -63,7 +70,8 @@ impl FeedRows for QueueFeedRows {
             fetch_all_rows(connection, &self.silos)
         })?;
         slot.close().await;
-        decode_rows(&fetched)
+        self.unknown_rows.forget(|key| matches!(key, RowKey::Ticket(_) | RowKey::Match(_)));
+        decode_rows(&fetched, &self.unknown_rows)
     }
 
     fn set_header(batch: &mut QueueFeedBatch, BatchHeader { read_at, is_snapshot, has_more }: BatchHeader) {
@@ -82,6 +90,9 @@ impl QueueFeed for ChangeFeed<QueueFeedRows> {
     }
 }
 
+/// Column of `READ_CHANGES` with the number of changes of an unknown kind.
+const UNKNOWN_CHANGES_COLUMN: usize = 6;
+
 /// Keys of the changed rows.
 struct ChangedKeys {
     ticket_ids: Vec<Uuid>,
@@ -99,7 +110,16 @@ impl ChangedKeys {
         self.ticket_ids.is_empty() && self.match_ids.is_empty() && self.rated_users.is_empty()
     }
 
-    /// Adds the ids without a row as removed, in id order. The rows found must be in id order.
+    fn contains(&self, key: &RowKey) -> bool {
+        match key {
+            RowKey::Ticket(id) => self.ticket_ids.contains(&Uuid::from_bytes(*id.as_bytes())),
+            RowKey::Match(id) => self.match_ids.contains(&Uuid::from_bytes(*id.as_bytes())),
+            RowKey::Advertisement(_) | RowKey::Result(_) => false,
+        }
+    }
+
+    /// Adds the ids without a row, or with a row of a newer server, as removed, in id order. The rows found must be in
+    /// id order.
     fn mark_removed(self, batch: &mut QueueFeedBatch) {
         let tickets = self.ticket_ids.into_iter().map(|id| TicketId::from_bytes(id.into_bytes()));
         batch.removed_tickets =
@@ -141,10 +161,16 @@ async fn fetch_all_rows(connection: &mut PgConnection, silos: &Option<Vec<i64>>)
     Ok([tickets, matches, ratings])
 }
 
-fn decode_rows([tickets, matches, ratings]: &FetchedRows) -> Result<QueueFeedBatch, StoreError> {
+/// Decodes rows, without those of a newer server.
+fn decode_rows(
+    [tickets, matches, ratings]: &FetchedRows,
+    unknown_rows: &UnknownRows,
+) -> Result<QueueFeedBatch, StoreError> {
+    let ticket = |row| unknown_rows.filter(decode::ticket_key(row)?, decode::decode_ticket(row));
+    let match_ = |row| unknown_rows.filter(decode::match_key(row)?, decode::decode_match(row));
     Ok(QueueFeedBatch {
-        tickets: tickets.iter().map(decode::decode_ticket).collect::<Result<_, _>>()?,
-        matches: matches.iter().map(decode::decode_match).collect::<Result<_, _>>()?,
+        tickets: tickets.iter().filter_map(|row| ticket(row).transpose()).collect::<Result<_, _>>()?,
+        matches: matches.iter().filter_map(|row| match_(row).transpose()).collect::<Result<_, _>>()?,
         ratings: ratings.iter().map(decode::decode_rating).collect::<Result<_, _>>()?,
         ..QueueFeedBatch::default()
     })

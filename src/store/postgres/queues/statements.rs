@@ -306,10 +306,11 @@ pub(in crate::store::postgres) const ABANDON_BATCH: &str = "
 ";
 
 /// Oldest running transaction, clock, and the transaction ids of at most `$4` changes from `$1` on, without those in
-/// `$2`. Only changes of other servers than `$3`, or of the batches `$5`. Then all keys of those changes.
+/// `$2`. Only changes of other servers than `$3`, or of the batches `$5`. Then all keys of those changes, and
+/// how many have an unknown kind.
 pub(super) const READ_CHANGES: &str = "
     with new_changes as materialized (
-        select version, ticket_ids, match_ids, rated
+        select version, kind, ticket_ids, match_ids, rated_users
           from queue_change
          where version >= $1 and version <> all($2) and (replica <> $3 or batch_id = any($5))
          order by version
@@ -320,7 +321,8 @@ pub(super) const READ_CHANGES: &str = "
            (select array_agg(version) from new_changes),
            array(select distinct unnest(ticket_ids) from new_changes),
            array(select distinct unnest(match_ids) from new_changes),
-           array(select distinct unnest(rated_users) from new_changes)
+           array(select distinct unnest(rated_users) from new_changes),
+           (select count(*) from new_changes where kind <> 0)
 ";
 
 /// Begins a read-only transaction on one snapshot.
@@ -355,11 +357,13 @@ pub(super) const LOAD_RATINGS: &str = select_ratings!(" from rating r order by r
 pub(super) const PURGE_DUE_ROWS: [&str; 5] = [
     "
     delete from ticket
-     where ticket_id in (select ticket_id from ticket where purge_at_ms <= $1 limit 1000 for update skip locked)
+     where ticket_id in (select ticket_id from ticket where purge_at_ms <= $1 and state = 2 and end_reason <= 6
+                          limit 1000 for update skip locked)
 ",
     "
     delete from match
-     where match_id in (select match_id from match where purge_at_ms <= $1 limit 1000 for update skip locked)
+     where match_id in (select match_id from match where purge_at_ms <= $1 and stage = 3 limit 1000
+                         for update skip locked)
 ",
     "
     delete from penalty

@@ -6,6 +6,7 @@
 //! the row (`commit.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgConnection;
@@ -22,20 +23,23 @@ use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::row_changes::QueueRowChanges;
 use crate::store::queues::touched_keys::TouchedQueueKeys;
 use crate::store::queues::{QueueOutcome, QueueWrite, transaction_label};
+use crate::store::unknown_rows::UnknownRows;
 
 /// Commits a batch and returns its result. On an error it was not committed, or the outcome is unknown.
 pub(super) async fn commit_batch(
     session: &mut WriteSession,
     batch: &[QueueWrite],
 ) -> Result<Vec<QueueOutcome>, StoreError> {
-    commit::commit_with_retries(session, QueueTransaction { batch, touched_keys: TouchedQueueKeys::of_batch(batch) })
-        .await
+    let unknown_rows = &*Arc::clone(&session.unknown_rows);
+    let touched_keys = TouchedQueueKeys::of_batch(batch);
+    commit::commit_with_retries(session, QueueTransaction { batch, touched_keys, unknown_rows }).await
 }
 
 /// Batch, and the keys that it touches.
 struct QueueTransaction<'a> {
     batch: &'a [QueueWrite],
     touched_keys: TouchedQueueKeys,
+    unknown_rows: &'a UnknownRows,
 }
 
 impl BatchWork for QueueTransaction<'_> {
@@ -81,14 +85,14 @@ impl QueueTransaction<'_> {
         if !keys.tickets.is_empty() {
             let ids = to_uuids(keys.tickets.iter().map(TicketId::as_bytes));
             for row in &sqlx::query(sql::LOCK_TICKETS).bind(ids).fetch_all(&mut *connection).await? {
-                let stored = decode::decode_ticket(row)?;
+                let stored = self.unknown_rows.require(decode::ticket_key(row)?, decode::decode_ticket(row))?;
                 rows.tickets.insert(stored.ticket.id, stored);
             }
         }
         let match_ids = to_uuids(keys.matches.iter().map(MatchId::as_bytes));
         if !match_ids.is_empty() {
             for row in &sqlx::query(sql::LOCK_MATCHES).bind(&match_ids).fetch_all(&mut *connection).await? {
-                let found = decode::decode_match(row)?;
+                let found = self.unknown_rows.require(decode::match_key(row)?, decode::decode_match(row))?;
                 rows.matches.insert(found.id, found);
             }
         }
@@ -132,7 +136,7 @@ impl QueueTransaction<'_> {
         if !keys.results.is_empty() {
             let ids = to_uuids(keys.results.iter().map(MatchId::as_bytes));
             for row in &sqlx::query(sql::READ_RESULTS).bind(ids).fetch_all(&mut *connection).await? {
-                let result = decode::decode_result(row)?;
+                let result = self.unknown_rows.require(decode::result_key(row)?, decode::decode_result(row))?;
                 rows.results.insert(result.report.match_id, result);
             }
         }

@@ -20,6 +20,7 @@ use crate::store::sqlite::adverts::transaction;
 use crate::store::sqlite::connection::error::to_store_error;
 use crate::store::sqlite::connection::open;
 use crate::store::sqlite::connection::purge::purge_rows;
+use crate::store::unknown_rows::{RowKey, UnknownRows};
 
 /// Number of advertisements from which several connections read.
 const PARALLEL_LOAD_ROWS_MIN: i64 = 8_000;
@@ -33,7 +34,9 @@ pub(super) async fn load_advertisements(
     connection: &mut SqliteConnection,
     path: &Path,
     now: UnixMs,
+    unknown_rows: &Arc<UnknownRows>,
 ) -> Result<Vec<StoredAdvertisement>, StoreError> {
+    unknown_rows.forget(|key| matches!(key, RowKey::Advertisement(_)));
     let is_large: bool = sqlx::query_scalar(sql::HAS_MORE_THAN)
         .bind(PARALLEL_LOAD_ROWS_MIN)
         .fetch_one(&mut *connection)
@@ -45,15 +48,15 @@ pub(super) async fn load_advertisements(
     let cursor = Arc::new(LoadCursor::default());
     let mut tasks = JoinSet::new();
     for _ in 1..readers {
-        let (path, cursor) = (path.to_owned(), Arc::clone(&cursor));
+        let (path, cursor, unknown_rows) = (path.to_owned(), Arc::clone(&cursor), Arc::clone(unknown_rows));
         tasks.spawn(async move {
             let mut connection = open::connect(&path).await?;
-            let loaded = load_pages(&mut connection, &cursor, now).await;
+            let loaded = load_pages(&mut connection, &cursor, now, &unknown_rows).await;
             let _ = sqlx::Connection::close(connection).await;
             loaded
         });
     }
-    let mut loaded = load_pages(connection, &cursor, now).await?;
+    let mut loaded = load_pages(connection, &cursor, now, unknown_rows).await?;
     while let Some(rows) = tasks.join_next().await {
         let rows = rows.unwrap_or_else(|_| Err(StoreError::Unavailable("a reader task panicked".into())))?;
         loaded.stored.extend(rows.stored);
@@ -66,14 +69,19 @@ pub(super) async fn load_advertisements(
 
     let mut reservations: HashMap<AdvertisementId, Vec<Reservation>> = HashMap::new();
     for row in sqlx::query(sql::LOAD_RESERVATIONS).fetch_all(connection).await.map_err(to_store_error)? {
-        let reservation = rows::decode_reservation(&row)?;
+        let id = rows::decode_advertisement_id(&row)?;
+        let decoded = unknown_rows.filter(RowKey::Advertisement(id), rows::decode_reservation(&row))?;
+        let Some(reservation) = decoded else { continue };
         reservations.entry(reservation.advertisement_id).or_default().push(reservation);
     }
     let with_reservations = |(id, mut stored): (AdvertisementId, StoredAdvertisement)| {
         stored.reservations = reservations.remove(&id).unwrap_or_default();
         stored
     };
-    Ok(stored.into_iter().map(with_reservations).collect())
+    // An advertisement with an unknown reservation may be full.
+    let is_known =
+        |(id, _): &(AdvertisementId, StoredAdvertisement)| !unknown_rows.contains(RowKey::Advertisement(*id));
+    Ok(stored.into_iter().filter(is_known).map(with_reservations).collect())
 }
 
 /// Progress of the readers: `n` of the last advertisement of a page that a reader has taken.
@@ -104,16 +112,17 @@ struct LoadedRows {
 }
 
 impl LoadedRows {
-    fn add_page(&mut self, page: &SqliteRow, now: UnixMs) -> Result<(), StoreError> {
+    fn add_page(&mut self, page: &SqliteRow, now: UnixMs, unknown_rows: &UnknownRows) -> Result<(), StoreError> {
         for row in AdvertPage::from_row(page)? {
             let (row, heartbeat_expires_at) = row?;
             let expires_at = heartbeat_expires_at.unwrap_or(row.published_expiry());
             let id = AdvertisementId::from_bytes(row.id);
+            let decoded = unknown_rows.filter(RowKey::Advertisement(id), row.decode())?;
+            let Some(advertisement) = decoded.map(Arc::new) else { continue };
             if expires_at <= now {
                 self.expired_ids.push(id);
                 continue;
             }
-            let advertisement = Arc::new(row.decode()?);
             let stored = StoredAdvertisement {
                 advertisement,
                 expires_at,
@@ -131,12 +140,14 @@ async fn load_pages(
     connection: &mut SqliteConnection,
     cursor: &LoadCursor,
     now: UnixMs,
+    unknown_rows: &UnknownRows,
 ) -> Result<LoadedRows, StoreError> {
     let mut loaded = LoadedRows::default();
     let mut page = cursor.next_page(connection).await?;
     while let Some(row) = page {
         // Polled in this order: the next page is requested first, then this one is decoded while SQLite reads.
-        let (next, decoded) = tokio::join!(biased; cursor.next_page(connection), async { loaded.add_page(&row, now) });
+        let (next, decoded) =
+            tokio::join!(biased; cursor.next_page(connection), async { loaded.add_page(&row, now, unknown_rows) });
         decoded?;
         page = next?;
     }

@@ -17,11 +17,13 @@ use crate::store::sqlite::adverts::statements as sql;
 use crate::store::sqlite::connection::error::to_store_error;
 use crate::store::sqlite::connection::hex_json_array::hex_json_array;
 use crate::store::sqlite::connection::open;
+use crate::store::unknown_rows::{RowKey, UnknownRows};
 
-/// Reads the advertisements among `ids` that exist, in id order, from one snapshot.
+/// Reads the advertisements among `ids` that exist and are known, in id order, from one snapshot.
 pub(super) async fn read_advertisements(
     path: &Path,
     ids: &[AdvertisementId],
+    unknown_rows: &UnknownRows,
 ) -> Result<Vec<StoredAdvertisement>, StoreError> {
     let id_list = hex_json_array(ids.iter().map(AdvertisementId::as_bytes));
     let mut connection = open::connect(path).await?;
@@ -39,8 +41,11 @@ pub(super) async fn read_advertisements(
     for row in if is_empty { None } else { Some(AdvertPage::from_row(&page)?) }.into_iter().flatten() {
         let (row, heartbeat_expires_at) = row?;
         let expires_at = heartbeat_expires_at.unwrap_or(row.published_expiry());
+        let id = AdvertisementId::from_bytes(row.id);
+        let decoded = unknown_rows.filter(RowKey::Advertisement(id), row.decode())?;
+        let Some(advertisement) = decoded.map(Arc::new) else { continue };
         let stored = StoredAdvertisement {
-            advertisement: Arc::new(row.decode()?),
+            advertisement,
             expires_at,
             reservations: Vec::new(),
             version: AdvertVersion::default(),
@@ -49,7 +54,12 @@ pub(super) async fn read_advertisements(
         found.insert(stored.advertisement.id, stored);
     }
     for row in &reservation_rows {
-        let reservation = rows::decode_reservation(row)?;
+        let id = rows::decode_advertisement_id(row)?;
+        let decoded = unknown_rows.filter(RowKey::Advertisement(id), rows::decode_reservation(row))?;
+        let Some(reservation) = decoded else {
+            found.remove(&id);
+            continue;
+        };
         if let Some(stored) = found.get_mut(&reservation.advertisement_id) {
             stored.reservations.push(reservation);
         }

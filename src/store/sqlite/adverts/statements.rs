@@ -90,7 +90,7 @@ pub(super) const BEGIN_AND_READ: &str = "
     select r.reservation_id, r.advertisement_id, r.seats, r.users, r.request_digest, r.state, r.deadline_ms, r.checksum
       from json_each($3) requested
       join reservation r on r.advertisement_id = unhex(requested.value)
-     where r.state < 2   -- ended ones take no seats and can be numerous
+     where r.state <> 2   -- ended ones take no seats and can be numerous
 ";
 
 /// Purges at most 1,000 tombstones that are due.

@@ -22,16 +22,18 @@ use crate::store::sqlite::connection::error::to_store_error;
 use crate::store::sqlite::connection::hex_json_array::hex_json_array;
 use crate::store::sqlite::connection::sql_script::{BindValues, SqlScript};
 use crate::store::sqlite::connection::wal::WalLength;
+use crate::store::unknown_rows::{RowKey, UnknownRows};
 
 /// Applies a batch and returns its outcomes and the new length of the write-ahead log. On an error nothing was
 /// committed. The connection may be inside a transaction, so the caller must close it.
 pub(super) async fn commit_batch(
     connection: &mut SqliteConnection,
     batch: &[AdvertWrite],
+    unknown_rows: &UnknownRows,
 ) -> Result<(Vec<WriteOutcome>, WalLength), StoreError> {
     let keys = TouchedAdvertKeys::of_batch(batch);
     // Polled in this order: SQLite's thread gets the query first, then the bodies are encoded here.
-    let (before, encoded) = tokio::join!(biased; AdvertRowsBefore::begin_and_read(connection, &keys), async { EncodedAdverts::encode_batch(batch) });
+    let (before, encoded) = tokio::join!(biased; AdvertRowsBefore::begin_and_read(connection, &keys, unknown_rows), async { EncodedAdverts::encode_batch(batch) });
     let before = before?;
     let mut after = before.to_advert_rows();
     let outcomes = batch.iter().map(|write| after.apply_write(write)).collect();
@@ -50,7 +52,11 @@ struct AdvertRowsBefore {
 }
 
 impl AdvertRowsBefore {
-    async fn begin_and_read(connection: &mut SqliteConnection, keys: &TouchedAdvertKeys) -> Result<Self, StoreError> {
+    async fn begin_and_read(
+        connection: &mut SqliteConnection,
+        keys: &TouchedAdvertKeys,
+        unknown_rows: &UnknownRows,
+    ) -> Result<Self, StoreError> {
         let mut before = Self::default();
         let query = sqlx::query(sql::BEGIN_AND_READ)
             .bind(hex_json_array(keys.advertisements.iter().map(AdvertisementId::as_bytes)))
@@ -65,7 +71,8 @@ impl AdvertRowsBefore {
             before.tombstones.extend(found.tombstone_until.map(|until| (id, until)));
         }
         for row in reservations {
-            let reservation = rows::decode_reservation(row)?;
+            let id = RowKey::Advertisement(rows::decode_advertisement_id(row)?);
+            let reservation = unknown_rows.require(id, rows::decode_reservation(row))?;
             before.reservations.insert(reservation.id, reservation);
         }
         Ok(before)
@@ -152,7 +159,7 @@ struct AdvertRowChanges<'a> {
     /// Removed, or removed and published again.
     deleted: Vec<AdvertisementId>,
     published: Vec<AdvertPublication<'a>>,
-    /// Leases of advertisements that were published again.
+    /// Heartbeats of advertisements that were published again.
     deleted_heartbeats: Vec<i64>,
     upserted_heartbeats: Vec<(i64, UnixMs)>,
     upserted_reservations: Vec<&'a Reservation>,

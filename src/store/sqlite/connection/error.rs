@@ -31,6 +31,6 @@ pub(in crate::store::sqlite) fn with_path(path: &Path, error: StoreError) -> Sto
         }
         StoreError::Incompatible(reason) => StoreError::Incompatible(format!("{path}: {reason}")),
         StoreError::Unavailable(reason) => StoreError::Unavailable(format!("{path}: {reason}")),
-        other @ (StoreError::Locked(_) | StoreError::CorruptRow { .. }) => other,
+        other @ (StoreError::Locked(_) | StoreError::CorruptRow { .. } | StoreError::UnknownRow { .. }) => other,
     }
 }

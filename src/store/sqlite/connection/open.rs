@@ -12,6 +12,7 @@ use crate::store::migrations;
 use crate::store::sqlite::connection::error::to_store_error;
 use crate::store::sqlite::connection::lock::open_private_file;
 use crate::store::sqlite::connection::sql_script::STATEMENT_CACHE_CAPACITY;
+use crate::store::writer_version;
 
 /// Remedies for a schema of another server.
 const RECOVERY_HINT: RecoveryHint = RecoveryHint {
@@ -58,7 +59,15 @@ pub(in crate::store::sqlite) async fn open_and_migrate(path: &Path) -> Result<Sq
         .run_direct(None, &mut connection, false)
         .await
         .map_err(|error| migration_error::to_store_error(error, &migrations::SQLITE, RECOVERY_HINT, to_store_error))?;
+    writer_version::check_at_open(read_min_writer_version(&mut connection).await?)?;
     Ok(connection)
+}
+
+/// Reads the lowest store format version that may write.
+pub(in crate::store::sqlite) async fn read_min_writer_version(
+    connection: &mut SqliteConnection,
+) -> Result<i64, StoreError> {
+    fetch_scalar(connection, writer_version::READ_MIN_WRITER_VERSION).await
 }
 
 /// Checks the file's integrity on its own connection, so that loading can run at the same time. The loaded data must

@@ -21,6 +21,25 @@ use crate::store::queues::row_checksums::{
 use crate::store::queues::ticket_match_encoding::{MatchRow, TicketRow, TicketStateRow};
 use crate::store::queues::{FinishedMatch, QueueKey, RatingRow, StoredTicket};
 use crate::store::rows::from_ms;
+use crate::store::unknown_rows::RowKey;
+
+/// Key of a row of `statements::READ_TICKETS`.
+pub(super) fn ticket_key(row: &SqliteRow) -> Result<RowKey, StoreError> {
+    let id = ColumnReader { table: "ticket", row }.id_bytes(0, "ticket_id")?;
+    Ok(RowKey::Ticket(TicketId::from_bytes(id)))
+}
+
+/// Key of a row of `statements::READ_MATCHES`.
+pub(super) fn match_key(row: &SqliteRow) -> Result<RowKey, StoreError> {
+    let id = ColumnReader { table: "match", row }.id_bytes(0, "match_id")?;
+    Ok(RowKey::Match(MatchId::from_bytes(id)))
+}
+
+/// Key of a row of `statements::READ_RESULTS`.
+pub(super) fn result_key(row: &SqliteRow) -> Result<RowKey, StoreError> {
+    let id = ColumnReader { table: "result", row }.id_bytes(0, "match_id")?;
+    Ok(RowKey::Result(MatchId::from_bytes(id)))
+}
 
 /// Decodes a row of `statements::READ_TICKETS`.
 pub(super) fn decode_ticket(row: &SqliteRow) -> Result<StoredTicket, StoreError> {

@@ -265,11 +265,11 @@ pub(in crate::store::sqlite) const INSERT_FEEDBACK: MultiRowStatement = MultiRow
 pub(in crate::store::sqlite) const PURGE_DUE_ROWS: [&str; 5] = [
     "
     delete from ticket
-     where ticket_id in (select ticket_id from ticket where purge_at_ms <= $1 limit 1000)
+     where ticket_id in (select ticket_id from ticket where purge_at_ms <= $1 and state = 2 and end_reason <= 6 limit 1000)
 ",
     "
     delete from match
-     where match_id in (select match_id from match where purge_at_ms <= $1 limit 1000)
+     where match_id in (select match_id from match where purge_at_ms <= $1 and stage = 3 limit 1000)
 ",
     "
     delete from penalty

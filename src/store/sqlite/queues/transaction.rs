@@ -30,14 +30,16 @@ use crate::store::sqlite::connection::hex_json_array::hex_json_array;
 use crate::store::sqlite::connection::sql_script::{BindValues, SqlScript};
 use crate::store::sqlite::connection::wal::WalLength;
 use crate::store::sqlite::queues::{decode, statements as sql};
+use crate::store::unknown_rows::UnknownRows;
 
 /// Applies a batch and returns its outcomes and the new length of the write-ahead log. On an error nothing was
 /// committed. The connection may be inside a transaction, so the caller must close it.
 pub(super) async fn commit_batch(
     connection: &mut SqliteConnection,
     batch: &[QueueWrite],
+    unknown_rows: &UnknownRows,
 ) -> Result<(Vec<QueueOutcome>, WalLength), StoreError> {
-    let before = begin_and_read(connection, &TouchedQueueKeys::of_batch(batch)).await?;
+    let before = begin_and_read(connection, &TouchedQueueKeys::of_batch(batch), unknown_rows).await?;
     let mut after = before.clone();
     let outcomes = after.apply_batch(batch);
     let script = to_script(&QueueRowChanges::between(&before, &after));
@@ -47,7 +49,11 @@ pub(super) async fn commit_batch(
 }
 
 /// Begins the transaction and reads the rows with the ids of a batch.
-async fn begin_and_read(connection: &mut SqliteConnection, keys: &TouchedQueueKeys) -> Result<QueueRows, StoreError> {
+async fn begin_and_read(
+    connection: &mut SqliteConnection,
+    keys: &TouchedQueueKeys,
+    unknown_rows: &UnknownRows,
+) -> Result<QueueRows, StoreError> {
     let mut queue_rows = QueueRows::default();
     sqlx::query(sql::BEGIN_IMMEDIATE).execute(&mut *connection).await.map_err(to_store_error)?;
     if !keys.tickets.is_empty() {
@@ -55,7 +61,7 @@ async fn begin_and_read(connection: &mut SqliteConnection, keys: &TouchedQueueKe
         let rows =
             sqlx::query(sql::READ_TICKETS).bind(id_list).fetch_all(&mut *connection).await.map_err(to_store_error)?;
         for row in &rows {
-            let stored = decode::decode_ticket(row)?;
+            let stored = unknown_rows.require(decode::ticket_key(row)?, decode::decode_ticket(row))?;
             queue_rows.tickets.insert(stored.ticket.id, stored);
         }
     }
@@ -67,7 +73,7 @@ async fn begin_and_read(connection: &mut SqliteConnection, keys: &TouchedQueueKe
             .await
             .map_err(to_store_error)?;
         for row in &rows {
-            let found = decode::decode_match(row)?;
+            let found = unknown_rows.require(decode::match_key(row)?, decode::decode_match(row))?;
             queue_rows.matches.insert(found.id, found);
         }
     }
@@ -78,7 +84,7 @@ async fn begin_and_read(connection: &mut SqliteConnection, keys: &TouchedQueueKe
             decode::decode_user_row(row, &mut queue_rows)?;
         }
     }
-    read_results_and_ratings(connection, keys, &mut queue_rows).await?;
+    read_results_and_ratings(connection, keys, &mut queue_rows, unknown_rows).await?;
     Ok(queue_rows)
 }
 
@@ -87,13 +93,14 @@ async fn read_results_and_ratings(
     connection: &mut SqliteConnection,
     keys: &TouchedQueueKeys,
     queue_rows: &mut QueueRows,
+    unknown_rows: &UnknownRows,
 ) -> Result<(), StoreError> {
     if !keys.results.is_empty() {
         let id_list = hex_json_array(keys.results.iter().map(MatchId::as_bytes));
         for row in
             &sqlx::query(sql::READ_RESULTS).bind(id_list).fetch_all(&mut *connection).await.map_err(to_store_error)?
         {
-            let result = decode::decode_result(row)?;
+            let result = unknown_rows.require(decode::result_key(row)?, decode::decode_result(row))?;
             queue_rows.results.insert(result.report.match_id, result);
         }
     }
