@@ -40,7 +40,7 @@ trap '[ -z "$servers" ] || { kill $servers && wait $servers; } 2>/dev/null' EXIT
 trap 'exit 1' INT TERM
 wait_for_server() {
     servers="$servers $1"
-    until grep -q 'server started' server.log; do
+    until grep -qs 'server started' server.log; do
         kill -0 "$1" 2>/dev/null || { cat server.log; exit 1; }
         sleep 0.1
     done
