@@ -2,6 +2,7 @@
 
 pub mod backtest;
 pub mod check;
+mod error_text;
 pub mod export_matches;
 pub mod health;
 pub mod import_ratings;
@@ -17,6 +18,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::cli::error_text::error_text;
 use crate::clock::{Clock as _, SystemClock};
 use crate::config::ListenAddress;
 use crate::config::raw::ServeFlags;
@@ -123,7 +125,7 @@ fn report_result(result: anyhow::Result<()>) -> ExitStatus {
     match result {
         Ok(()) => ExitStatus::Success,
         Err(error) => {
-            eprintln!("fireteam: {error:#}");
+            eprintln!("fireteam: {}", error_text(&error));
             ExitStatus::Failed
         }
     }

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use crate::cli::ExitStatus;
+use crate::cli::error_text::error_text;
 use crate::config::ListenAddress;
 use crate::server::run::{self, HealthCheckTls};
 
@@ -22,7 +23,7 @@ pub(super) fn check_health(address: &ListenAddress, ca: Option<PathBuf>, server_
             ExitStatus::Failed
         }
         Err(error) => {
-            eprintln!("fireteam: health check of {address} failed: {error:#}");
+            eprintln!("fireteam: health check of {address} failed: {}", error_text(&error));
             ExitStatus::Failed
         }
     }

@@ -13,6 +13,7 @@ use tonic::Code;
 
 use crate::api::pb;
 use crate::cli::ExitStatus;
+use crate::cli::error_text::error_text;
 use crate::cli::import_ratings::rows::{ImportRow, ImportRows};
 use crate::cli::operator_client::{OperatorClient, OperatorConnectionFlags, connect_to_operator_port};
 use crate::domain::limit::RATINGS_PER_TRANSACTION_MAX;
@@ -60,7 +61,7 @@ pub(super) fn import_ratings(flags: &ImportRatingsFlags, out: &mut dyn Write) ->
         Ok(()) if printed.is_ok() && rejected == 0 && replaced == 0 => ExitStatus::Success,
         Ok(()) => ExitStatus::Failed,
         Err(error) => {
-            eprintln!("fireteam: {error:#}");
+            eprintln!("fireteam: {}", error_text(&error));
             ExitStatus::Failed
         }
     }

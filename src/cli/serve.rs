@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use crate::cli::ExitStatus;
+use crate::cli::error_text::error_text;
 use crate::config::raw::ServeFlags;
 use crate::config::{Config, LogFormat};
 use crate::server::run;
@@ -34,7 +35,7 @@ pub(super) fn serve(flags: ServeFlags) -> ExitStatus {
     match run_server(config) {
         Ok(()) => ExitStatus::Success,
         Err(error) => {
-            tracing::error!(error = %format_args!("{error:#}"), "server failed");
+            tracing::error!(error = error_text(&error), "server failed");
             exit_status_for(&error)
         }
     }

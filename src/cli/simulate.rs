@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use serde::Serialize;
 
+use crate::cli::error_text::error_text;
 use crate::cli::simulate::input::{RulesetWithMap, SimulationInput};
 use crate::cli::{ExitStatus, report_result};
 use crate::domain::ruleset::Ruleset;
@@ -48,7 +49,7 @@ pub fn simulate(flags: &SimulateFlags) -> ExitStatus {
 }
 
 fn report_usage_error(error: &anyhow::Error) -> ExitStatus {
-    eprintln!("fireteam: {error:#}");
+    eprintln!("fireteam: {}", error_text(error));
     ExitStatus::UsageError
 }
 

@@ -66,7 +66,7 @@ pub async fn start_app(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result
     let catalog = Arc::new(RulesetCatalog::default());
     let rulesets = load_rulesets(ruleset_directory(config).as_deref()).map_err(|problems| {
         let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        anyhow!("load rulesets: no earlier rulesets to fall back to\n{}", lines.join("\n"))
+        anyhow!("load rulesets: {}", lines.join("\n"))
     })?;
     catalog.replace_all(rulesets, clock.now(), 0);
     let settings = engine_settings(config);
