@@ -27,7 +27,7 @@ struct Row {
 }
 
 /// All rows. Searches are one hot path, counted for three classes of query.
-const ROWS: [Row; 14] = [
+const ROWS: [Row; 15] = [
     Row { name: "search_plain", function: "AdvertisementIndex::search", run: search::plain },
     Row { name: "search_filtered", function: "AdvertisementIndex::search", run: search::filtered },
     Row { name: "search_refused_by_all", function: "AdvertisementIndex::search", run: search::refused_by_all },
@@ -37,10 +37,11 @@ const ROWS: [Row; 14] = [
     Row { name: "reserve", function: "MatchmakingApi::reserve", run: server::reserve },
     Row { name: "enter", function: "QueueApi::enter", run: queue::enter },
     Row { name: "ticket_status", function: "TicketWatch::next_status", run: queue::ticket_status },
+    Row { name: "propose", function: "QueueRunner::propose_match", run: queue::propose },
     Row { name: "pass_duel", function: "queue::pass::run_pass", run: passes::duel },
     Row { name: "pass_filtered_6v6", function: "queue::pass::run_pass", run: passes::filtered_6v6 },
     Row { name: "pass_best_quality", function: "queue::pass::run_pass", run: passes::best_quality },
-    Row { name: "feed_record", function: "Core::apply_feed", run: feed::record },
+    Row { name: "feed_record", function: "AdvertState::apply_feed", run: feed::record },
     Row { name: "token_open", function: "TokenSigner::verify", run: tokens::open },
 ];
 

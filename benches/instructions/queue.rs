@@ -1,4 +1,4 @@
-//! Tickets: entering a queue, and receiving a status on a watch stream.
+//! Tickets: entering a queue, receiving a status on a watch stream, and proposing matches.
 
 use bytes::Bytes;
 use fireteam_client::pb;
@@ -10,12 +10,14 @@ use crate::server::{InProcessServer, Messages, Responses, encoded};
 
 /// Tickets in a counted section.
 const TICKETS: usize = 64;
+/// Wait after which each ticket's window covers its neighbors, milliseconds.
+const WIDE_AFTER_MS: u64 = 1_200_000;
 
 const ENTER: &str = "/fireteam.v1.QueueService/Enter";
 const LEAVE: &str = "/fireteam.v1.QueueService/Leave";
 const WATCH: &str = "/fireteam.v1.QueueService/Watch";
 
-/// 1v1: no two tickets match, because their ratings lie 10 buckets apart. A counted section has no pass.
+/// 1v1: at first no two tickets match, because their ratings lie 10 buckets apart. Passes are rare, so that none is counted.
 const RULESET: &str = r#"<Ruleset Name="gate" SetId="1">
   <Attributes><Attribute Name="skill" Type="number" Min="0" Max="3000" Trust="client"/></Attributes>
   <Teams Count="2" Size="1"/>
@@ -101,5 +103,29 @@ pub(crate) fn ticket_status() {
             }
         });
         TICKETS
+    });
+}
+
+/// Pairs waiting tickets in one pass, writes the proposals, and delivers the matches to a watch stream.
+pub(crate) fn propose() {
+    let ruleset = RULESET.replace("PassIntervalMs=\"60000\"", "PassIntervalMs=\"10\"");
+    let prepare = |section| {
+        let server = InProcessServer::start(&ruleset);
+        let statuses = server.runtime.block_on(async {
+            let tickets = enter_all(&server, &enter_requests(section)).await;
+            watch(&server, tickets).await
+        });
+        server.clock.advance_ms(WIDE_AFTER_MS);
+        (server, statuses, enter_request(section, 4 * TICKETS))
+    };
+    count(prepare, |(server, statuses, far_ticket)| {
+        server.runtime.block_on(async {
+            // A ticket without a match wakes the queue's task.
+            server.unary(ENTER, far_ticket).await;
+            for _ in 0..TICKETS {
+                statuses.next().await.expect("a status");
+            }
+        });
+        TICKETS / 2
     });
 }
