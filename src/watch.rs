@@ -20,7 +20,7 @@ use std::time::Duration;
 use notify::event::EventKind;
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 
-use fingerprint::{FileIdentity, content_fingerprint, file_identity};
+use fingerprint::{DirectoryIdentity, content_fingerprint, file_identity};
 
 /// Debounce and poll intervals of a watcher.
 #[derive(Clone, Copy, Debug)]
@@ -152,7 +152,7 @@ struct WatchLoop {
     paths: Vec<PathBuf>,
     watched_paths: Arc<[WatchedPath]>,
     os_watcher: RecommendedWatcher,
-    watched_directories: BTreeMap<PathBuf, FileIdentity>,
+    watched_directories: BTreeMap<PathBuf, DirectoryIdentity>,
     needs_rewatch: Arc<AtomicBool>,
     last_fingerprint: u64,
 }

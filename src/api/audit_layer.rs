@@ -78,7 +78,7 @@ impl AuditLayer {
             return None;
         }
         let (headers, address) = (request.headers(), self.client_address(request));
-        let request_id = client_request_id(headers).unwrap_or_else(|| self.audit_log.generate_request_id());
+        let request_id = client_request_id(headers).unwrap_or_else(|| self.audit_log.next_request_id());
         let record = AuditRecord { action: method.name, request_id, ..AuditRecord::default() };
         Some(AuditedCall { layer: self.clone(), record, rate_limit_key: RateLimitKey::for_caller(None, address) })
     }

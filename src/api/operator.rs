@@ -35,7 +35,7 @@ pub trait RulesetAdmin: Send + Sync + 'static {
     /// Reloads the rulesets from their source.
     async fn reload(&self) -> ReloadReport;
     /// Lists rulesets by set: the current one first, then retired ones, latest first.
-    fn list(&self) -> Vec<RulesetListing>;
+    fn list_rulesets(&self) -> Vec<RulesetListing>;
 }
 
 #[tonic::async_trait]
@@ -48,7 +48,7 @@ impl RulesetAdmin for RulesetReloader {
         RulesetReloader::reload(self).await
     }
 
-    fn list(&self) -> Vec<RulesetListing> {
+    fn list_rulesets(&self) -> Vec<RulesetListing> {
         RulesetReloader::list(self)
     }
 }
@@ -174,7 +174,7 @@ impl OperatorService for OperatorApi {
         request: Request<pb::ListRulesetsRequest>,
     ) -> ServiceResult<pb::ListRulesetsResponse> {
         let (caller, _) = self.authorized_request(request)?;
-        let rulesets = self.backend.rulesets(&caller).list().into_iter().map(ruleset_status).collect();
+        let rulesets = self.backend.rulesets(&caller).list_rulesets().into_iter().map(ruleset_status).collect();
         Ok(Response::new(pb::ListRulesetsResponse { rulesets }))
     }
 
@@ -256,7 +256,7 @@ impl OperatorService for OperatorApi {
         request: Request<pb::ExportMatchesRequest>,
     ) -> ServiceResult<pb::ExportMatchesResponse> {
         let (caller, message) = self.authorized_request(request)?;
-        let (after, page_size) = EntryPoint::default().export_matches_query(&message)?;
+        let (after, page_size) = EntryPoint::default().export_matches_page(&message)?;
         let matches =
             self.backend.queues(&caller)?.finished_matches(after, page_size + 1).await.map_err(Rejection::from)?;
         let entry = AuditEntry {

@@ -31,14 +31,14 @@ pub const TOKEN_BYTES_MAX: usize = 128;
 
 const LAYOUT_VERSION: u8 = 1;
 const HEADER_BYTES: usize = 1 + 1 + 4;
-const MAC_BYTES: usize = 16;
+const TRUNCATED_MAC_BYTES: usize = 16;
 
-const _: () = assert!(HEADER_BYTES + AdvertisementClaim::ENCODED_BYTES + MAC_BYTES <= TOKEN_BYTES_MAX);
-const _: () = assert!(HEADER_BYTES + SearchClaim::ENCODED_BYTES + MAC_BYTES <= TOKEN_BYTES_MAX);
-const _: () = assert!(HEADER_BYTES + ReservationClaim::ENCODED_BYTES + MAC_BYTES <= TOKEN_BYTES_MAX);
-const _: () = assert!(HEADER_BYTES + ConsentClaim::ENCODED_BYTES + MAC_BYTES <= TOKEN_BYTES_MAX);
-const _: () = assert!(HEADER_BYTES + TicketClaim::ENCODED_BYTES + MAC_BYTES <= TOKEN_BYTES_MAX);
-const _: () = assert!(HEADER_BYTES + ResumeClaim::ENCODED_BYTES + MAC_BYTES <= TOKEN_BYTES_MAX);
+const _: () = assert!(HEADER_BYTES + AdvertisementClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
+const _: () = assert!(HEADER_BYTES + SearchClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
+const _: () = assert!(HEADER_BYTES + ReservationClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
+const _: () = assert!(HEADER_BYTES + ConsentClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
+const _: () = assert!(HEADER_BYTES + TicketClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
+const _: () = assert!(HEADER_BYTES + ResumeClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
 
 /// Purpose of a digest. It is part of the signed bytes, so a digest for one purpose is invalid for another.
 #[derive(Clone, Copy)]
@@ -55,19 +55,19 @@ enum DigestPurpose {
 /// Signs tokens with the current key; verifies tokens of the current and the previous key. Replicas share the keys.
 #[derive(Clone)]
 pub struct TokenSigner {
-    current: SigningKey,
-    previous: Option<SigningKey>,
+    current: HmacKey,
+    previous: Option<HmacKey>,
 }
 
 #[derive(Clone)]
-struct SigningKey {
+struct HmacKey {
     key_id: [u8; 4],
     /// HMAC state after absorbing the key: half of the work of a short digest, done once.
     hmac: Hmac<Sha256>,
 }
 
 /// Constant key of zeros, for digests that depend on no secret.
-static KEYLESS_DIGEST: LazyLock<SigningKey> = LazyLock::new(|| SigningKey::new([0; SIGNING_KEY_BYTES]));
+static KEYLESS_DIGEST: LazyLock<HmacKey> = LazyLock::new(|| HmacKey::new([0; SIGNING_KEY_BYTES]));
 
 impl fmt::Debug for TokenSigner {
     /// Prints the number of keys, never a key.
@@ -79,12 +79,12 @@ impl fmt::Debug for TokenSigner {
 impl TokenSigner {
     /// Signs with `current`; also verifies tokens signed with `previous`.
     pub fn new(current: [u8; SIGNING_KEY_BYTES], previous: Option<[u8; SIGNING_KEY_BYTES]>) -> Self {
-        Self { current: SigningKey::new(current), previous: previous.map(SigningKey::new) }
+        Self { current: HmacKey::new(current), previous: previous.map(HmacKey::new) }
     }
 
     /// Encodes and signs `claim` as a token.
     pub fn sign<C: Claim>(&self, claim: &C) -> Vec<u8> {
-        let mut token = Vec::with_capacity(HEADER_BYTES + C::ENCODED_BYTES + MAC_BYTES);
+        let mut token = Vec::with_capacity(HEADER_BYTES + C::ENCODED_BYTES + TRUNCATED_MAC_BYTES);
         token.extend([LAYOUT_VERSION, C::KIND_BYTE]);
         token.extend(self.current.key_id);
         claim.encode(&mut token);
@@ -102,11 +102,13 @@ impl TokenSigner {
 
     /// Verifies `token` and decodes its claim; `None`, without a reason, unless one of the keys signed this kind of claim.
     pub fn verify<C: Claim>(&self, token: &[u8]) -> Option<C> {
-        if token.len() != HEADER_BYTES + C::ENCODED_BYTES + MAC_BYTES || token[..2] != [LAYOUT_VERSION, C::KIND_BYTE] {
+        if token.len() != HEADER_BYTES + C::ENCODED_BYTES + TRUNCATED_MAC_BYTES
+            || token[..2] != [LAYOUT_VERSION, C::KIND_BYTE]
+        {
             return None;
         }
-        let (signed, mac) = token.split_at(token.len() - MAC_BYTES);
-        let has_key_id = |key: &&SigningKey| key.key_id == signed[2..HEADER_BYTES];
+        let (signed, mac) = token.split_at(token.len() - TRUNCATED_MAC_BYTES);
+        let has_key_id = |key: &&HmacKey| key.key_id == signed[2..HEADER_BYTES];
         let key = [Some(&self.current), self.previous.as_ref()].into_iter().flatten().find(has_key_id)?;
         let expected_mac = key.digest(DigestPurpose::Token, &[signed]);
         bool::from(expected_mac.ct_eq(mac)).then(|| C::decode(&signed[HEADER_BYTES..])).flatten()
@@ -158,7 +160,7 @@ impl TokenSigner {
     }
 }
 
-impl SigningKey {
+impl HmacKey {
     fn new(secret: [u8; SIGNING_KEY_BYTES]) -> Self {
         let mut key = Self { key_id: [0; 4], hmac: new_hmac(&secret) };
         let digest = key.digest(DigestPurpose::KeyId, &[]);
@@ -168,7 +170,7 @@ impl SigningKey {
 
     /// The first 16 bytes of HMAC-SHA256 over purpose and parts. Each part is preceded by its length, so that different
     /// lists of parts never give the same bytes.
-    fn digest(&self, purpose: DigestPurpose, parts: &[&[u8]]) -> [u8; MAC_BYTES] {
+    fn digest(&self, purpose: DigestPurpose, parts: &[&[u8]]) -> [u8; TRUNCATED_MAC_BYTES] {
         let mut mac = self.hmac.clone();
         mac.update(&[purpose as u8]);
         for part in parts {

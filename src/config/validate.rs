@@ -21,8 +21,8 @@ const BUNDLED_SCHEME: &str = "bundled:";
 const MEMORY_SCHEME: &str = "memory:";
 const SQLITE_SCHEME: &str = "sqlite:";
 /// File name extensions of the default key files beside a SQLite file.
-const TOKEN_KEY_FILE_EXTENSION: &str = "token-key";
-const MATCH_KEY_FILE_EXTENSION: &str = "match-key.pem";
+const DEFAULT_TOKEN_KEY_FILE_EXTENSION: &str = "token-key";
+const DEFAULT_MATCH_KEY_FILE_EXTENSION: &str = "match-key.pem";
 
 /// Fills in defaults and checks all values. Returns all errors. `exists` tests whether a path exists.
 #[expect(clippy::too_many_lines, reason = "one step for each setting")]
@@ -35,8 +35,8 @@ pub(super) fn validate_settings(
     let tls = errors.check_tls(settings.tls_certificate, settings.tls_key, settings.tls_client_ca);
     let auth = errors.check_auth(settings.auth_keys, settings.auth_issuer, settings.auth_audience);
     let rate_limits = errors.parse_rate_limits(settings.rate_limits);
-    let token_key_file = settings.token_key_file.or_else(|| default_key_file(&store, TOKEN_KEY_FILE_EXTENSION));
-    let match_key_file = settings.match_key_file.or_else(|| default_key_file(&store, MATCH_KEY_FILE_EXTENSION));
+    let token_key_file = settings.token_key_file.or_else(|| default_key_file(&store, DEFAULT_TOKEN_KEY_FILE_EXTENSION));
+    let match_key_file = settings.match_key_file.or_else(|| default_key_file(&store, DEFAULT_MATCH_KEY_FILE_EXTENSION));
     let location_grid_degrees = settings.location_grid_degrees.unwrap_or(DEFAULT_LOCATION_GRID_DEGREES);
     let session_location_grid_degrees = settings.session_location_grid_degrees.unwrap_or(DEFAULT_SESSION_GRID_DEGREES);
     let config = Config {

@@ -38,7 +38,7 @@ impl Layer<Routes> for ClientRoutingLayer {
 
     fn layer(&self, routes: Routes) -> ClientRouter {
         let grpc = self.0.layer(routes);
-        let grpc_web = Arc::new(cors_layer().layer(GrpcWebLayer::new().layer(grpc.clone())));
+        let grpc_web = Arc::new(permissive_cors_layer().layer(GrpcWebLayer::new().layer(grpc.clone())));
         ClientRouter { grpc, grpc_web }
     }
 }
@@ -69,7 +69,7 @@ fn is_native_grpc(request: &Request<Body>) -> bool {
 }
 
 /// Allows all origins. The server uses no cookies, so a page gains nothing that any client does not have.
-fn cors_layer() -> CorsLayer {
+fn permissive_cors_layer() -> CorsLayer {
     let exposed = ["grpc-status", "grpc-message", "grpc-status-details-bin", "grpc-retry-pushback-ms"];
     CorsLayer::new()
         .allow_origin(Any)

@@ -127,7 +127,7 @@ async fn reload_rulesets(app: &App) {
         target,
         ruleset_changes,
         outcome,
-        request_id: audit_log.generate_request_id(),
+        request_id: audit_log.next_request_id(),
         ..AuditRecord::default()
     };
     let written = tokio::task::spawn_blocking(move || audit_log.append(&record)).await;

@@ -73,7 +73,7 @@ pub struct TlsAcceptorSource {
 }
 
 const CERTIFICATE_LABEL: &str = "TLS certificate";
-const KEY_LABEL: &str = "TLS key";
+const KEY_FILE_KIND: &str = "TLS key";
 const CLIENT_CA_LABEL: &str = "TLS client CA";
 
 impl TlsAcceptorSource {
@@ -153,13 +153,13 @@ fn read_certificates(file: &Path, file_kind: &'static str) -> Result<Vec<Certifi
 
 fn read_private_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     let expected = "expected one private key as PEM, such as `-----BEGIN PRIVATE KEY-----`, without a password";
-    let pem = read_pem_file(file, KEY_LABEL, |opened| match is_readable_by_others(opened) {
+    let pem = read_pem_file(file, KEY_FILE_KIND, |opened| match is_readable_by_others(opened) {
         Ok(false) => Ok(()),
         Ok(true) => Err(TlsError::KeyReadableByOthers { file: file.into() }),
-        Err(error) => Err(TlsError::Io { file_kind: KEY_LABEL, file: file.into(), error }),
+        Err(error) => Err(TlsError::Io { file_kind: KEY_FILE_KIND, file: file.into(), error }),
     })?;
     PrivateKeyDer::from_pem_slice(&pem).map_err(|_| TlsError::Malformed {
-        file_kind: KEY_LABEL,
+        file_kind: KEY_FILE_KIND,
         file: file.into(),
         expected,
     })

@@ -60,7 +60,7 @@ impl WriterGate {
     }
 
     /// Fails if this server may not write.
-    pub(super) fn check(&self) -> Result<(), StoreError> {
+    pub(super) fn check_may_write(&self) -> Result<(), StoreError> {
         if self.is_open() {
             return Ok(());
         }

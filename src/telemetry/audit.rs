@@ -82,7 +82,7 @@ impl AuditLog {
     }
 
     /// Generates an id for a request without one: the time and a counter of this process.
-    pub fn generate_request_id(&self) -> String {
+    pub fn next_request_id(&self) -> String {
         format!("{:x}-{}", (self.now)().0, self.request_count.fetch_add(1, Ordering::Relaxed))
     }
 
@@ -151,7 +151,7 @@ mod tests {
         std::fs::rename(&path, folder.path().join("moved")).unwrap();
         log.append(&audit_record("c")).unwrap();
         assert_eq!(read().lines().count(), 1);
-        assert_ne!(log.generate_request_id(), log.generate_request_id());
+        assert_ne!(log.next_request_id(), log.next_request_id());
     }
 
     #[cfg(unix)]

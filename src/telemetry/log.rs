@@ -13,7 +13,7 @@ use tracing_subscriber::fmt::format::FmtSpan;
 /// Maximum length of a log line, bytes.
 pub const LOG_LINE_BYTES_MAX: usize = 1024;
 /// Maximum length of one string in a JSON line that is too long, bytes.
-const JSON_STRING_BYTES_MAX: usize = 160;
+const TRUNCATED_STRING_BYTES_MAX: usize = 160;
 
 /// Failure to set up logging.
 #[derive(Debug, Error)]
@@ -118,11 +118,11 @@ fn truncate_json_strings(value: &mut serde_json::Value) {
     let Value::Object(fields) = value else { return };
     for field in fields.values_mut() {
         match field {
-            Value::String(text) => *text = truncate_text(text, JSON_STRING_BYTES_MAX),
+            Value::String(text) => *text = truncate_text(text, TRUNCATED_STRING_BYTES_MAX),
             Value::Object(inner) => {
                 for text in inner.values_mut() {
                     match text {
-                        Value::String(text) => *text = truncate_text(text, JSON_STRING_BYTES_MAX),
+                        Value::String(text) => *text = truncate_text(text, TRUNCATED_STRING_BYTES_MAX),
                         Value::Null | Value::Bool(_) | Value::Number(_) => {}
                         Value::Array(_) | Value::Object(_) => *text = Value::Null,
                     }

@@ -47,18 +47,18 @@ fn hash_file(path: &Path, hasher: &mut DefaultHasher) {
 /// Identity of a directory, to detect a replacement with the same name: inode and creation time, because inode numbers
 /// are reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct FileIdentity {
+pub(super) struct DirectoryIdentity {
     device_and_inode: (u64, u64),
     created_at: Option<SystemTime>,
 }
 
 /// Identity of the directory at `path`; zeros if there is none.
-pub(super) fn file_identity(path: &Path) -> FileIdentity {
+pub(super) fn file_identity(path: &Path) -> DirectoryIdentity {
     match fs::metadata(path) {
         Ok(metadata) => {
-            FileIdentity { device_and_inode: device_and_inode(&metadata), created_at: metadata.created().ok() }
+            DirectoryIdentity { device_and_inode: device_and_inode(&metadata), created_at: metadata.created().ok() }
         }
-        Err(_) => FileIdentity { device_and_inode: (0, 0), created_at: None },
+        Err(_) => DirectoryIdentity { device_and_inode: (0, 0), created_at: None },
     }
 }
 

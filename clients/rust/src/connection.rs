@@ -69,7 +69,7 @@ impl PendingRequests {
     }
 
     /// Fails all waiting callers with `reason` and stores it for later callers.
-    fn end_all(&self, reason: Error) {
+    fn fail_all_pending(&self, reason: Error) {
         let mut state = self.state();
         for (_, waiter) in state.waiters.drain() {
             // Sending fails if the caller has stopped waiting.
@@ -181,7 +181,7 @@ async fn read_responses(
         }
     };
     // The reason is stored before `events` closes, so that a reader of the closed channel finds it.
-    pending.end_all(end_reason);
+    pending.fail_all_pending(end_reason);
 }
 
 fn deliver_response(mut core: pb::MatchmakingCoreResponse, pending: &PendingRequests) {
@@ -222,7 +222,7 @@ impl Connection {
 
     /// Searches once.
     pub async fn search(&self, request: pb::MatchmakingSearchRequest) -> Result<pb::MatchmakingSearchResponse, Error> {
-        let mut core = core_request(pb::MatchmakingCoreRequestType::Search);
+        let mut core = core_envelope(pb::MatchmakingCoreRequestType::Search);
         core.search_request = Some(request);
         self.send(core).await?.wait().await?.search_response.ok_or(Error::MissingField("search_response"))
     }
@@ -233,7 +233,7 @@ impl Connection {
         mut request: pb::MatchmakingUpdateAdvertisementRequest,
     ) -> Result<pb::MatchmakingUpdateAdvertisementResponse, Error> {
         ensure_idempotency_key(&mut request);
-        let mut core = core_request(pb::MatchmakingCoreRequestType::UpdateAdvertisement);
+        let mut core = core_envelope(pb::MatchmakingCoreRequestType::UpdateAdvertisement);
         core.update_advertisement_request = Some(request);
         let response = self.send(core).await?.wait().await?;
         response.update_advertisement_response.ok_or(Error::MissingField("update_advertisement_response"))
@@ -244,7 +244,7 @@ impl Connection {
         &self,
         request: pb::MatchmakingDeleteAdvertisementRequest,
     ) -> Result<pb::MatchmakingDeleteAdvertisementResponse, Error> {
-        let mut core = core_request(pb::MatchmakingCoreRequestType::DeleteAdvertisement);
+        let mut core = core_envelope(pb::MatchmakingCoreRequestType::DeleteAdvertisement);
         core.delete_advertisement_request = Some(request);
         let response = self.send(core).await?.wait().await?;
         response.delete_advertisement_response.ok_or(Error::MissingField("delete_advertisement_response"))
@@ -255,13 +255,13 @@ impl Connection {
         &self,
         request: pb::MatchmakingGetConfigurationRequest,
     ) -> Result<pb::MatchmakingGetConfigurationResponse, Error> {
-        let mut core = core_request(pb::MatchmakingCoreRequestType::GetConfiguration);
+        let mut core = core_envelope(pb::MatchmakingCoreRequestType::GetConfiguration);
         core.get_configuration_request = Some(request);
         let response = self.send(core).await?.wait().await?;
         response.get_configuration_response.ok_or(Error::MissingField("get_configuration_response"))
     }
 }
 
-fn core_request(kind: pb::MatchmakingCoreRequestType) -> pb::MatchmakingCoreRequest {
+fn core_envelope(kind: pb::MatchmakingCoreRequestType) -> pb::MatchmakingCoreRequest {
     pb::MatchmakingCoreRequest { request_type: Some(kind.into()), ..Default::default() }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::city_map::CityMap;
-use crate::tally::{CALIBRATION_BANDS, FavoritePrediction, SimTally};
+use crate::tally::{CALIBRATION_BANDS, FavoriteSample, SimTally};
 
 /// Statistics of one or several worlds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -271,18 +271,18 @@ fn sorted_rule_counts(counts: &BTreeMap<String, u64>) -> Vec<RuleCount> {
     counts
 }
 
-fn favorite_calibration(predictions: &[FavoritePrediction]) -> Option<FavoriteCalibration> {
+fn favorite_calibration(predictions: &[FavoriteSample]) -> Option<FavoriteCalibration> {
     if predictions.is_empty() {
         return None;
     }
     let count = predictions.len() as f64;
     let error =
-        |prediction: &FavoritePrediction| (prediction.win_probability - f64::from(u8::from(prediction.won))).powi(2);
+        |prediction: &FavoriteSample| (prediction.win_probability - f64::from(u8::from(prediction.won))).powi(2);
     let band = |index: usize| {
-        let is_in_band = |prediction: &&FavoritePrediction| {
+        let is_in_band = |prediction: &&FavoriteSample| {
             ((prediction.win_probability * CALIBRATION_BANDS as f64) as usize).min(CALIBRATION_BANDS - 1) == index
         };
-        let matches: Vec<&FavoritePrediction> = predictions.iter().filter(is_in_band).collect();
+        let matches: Vec<&FavoriteSample> = predictions.iter().filter(is_in_band).collect();
         let (predicted_percent, won_percent) = mean_probability_and_win_share(matches.iter().copied());
         CalibrationBand {
             from_percent: 100.0 * index as f64 / CALIBRATION_BANDS as f64,
@@ -302,7 +302,7 @@ fn favorite_calibration(predictions: &[FavoritePrediction]) -> Option<FavoriteCa
 
 /// Mean win probability and share of wins, percent.
 fn mean_probability_and_win_share<'a>(
-    predictions: impl ExactSizeIterator<Item = &'a FavoritePrediction> + Clone,
+    predictions: impl ExactSizeIterator<Item = &'a FavoriteSample> + Clone,
 ) -> (f64, f64) {
     let count = predictions.len().max(1) as f64;
     let probability_sum: f64 = predictions.clone().map(|prediction| prediction.win_probability).sum();
@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn favorite_calibration_compares_predictions_with_results() {
-        let prediction = |probability, won| FavoritePrediction { win_probability: probability, won };
+        let prediction = |probability, won| FavoriteSample { win_probability: probability, won };
         let calibration = favorite_calibration(&[
             prediction(0.6, true),
             prediction(0.6, false),

@@ -33,7 +33,7 @@ pub struct SimTally {
     /// Highest less lowest mean rating of the teams, per match.
     pub team_mean_gaps: Vec<f64>,
     /// Played matches with a prediction.
-    pub favorite_predictions: Vec<FavoritePrediction>,
+    pub favorite_predictions: Vec<FavoriteSample>,
     /// Favorite's win probability by true skill, per match.
     pub true_favorite_probabilities: Vec<f64>,
     /// Round trip of each player: to the region of the match, otherwise to the farthest player.
@@ -67,7 +67,7 @@ pub struct WaitSample {
 
 /// Match with a predicted win probability of the favorite.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct FavoritePrediction {
+pub struct FavoriteSample {
     /// Predicted win probability.
     pub win_probability: f64,
     /// True if the favorite came in first.

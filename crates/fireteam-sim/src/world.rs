@@ -183,7 +183,7 @@ impl<'a> SimWorld<'a> {
             ScheduledEvent::PatienceEnds(ticket) => self.give_up(ticket),
             ScheduledEvent::PassDue => self.run_due_pass(run_pass),
             ScheduledEvent::ReadyCheckResponse(id, ticket) => self.respond_to_ready_check(id, ticket),
-            ScheduledEvent::MatchDeadline(id) => self.match_deadline_passed(id),
+            ScheduledEvent::MatchDeadline(id) => self.stage_deadline_passed(id),
             ScheduledEvent::GameServerFound(id) => self.game_server_found(id),
             ScheduledEvent::MatchFinished(id) => self.finish_match(id),
         }

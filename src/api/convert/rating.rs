@@ -195,7 +195,7 @@ impl EntryPoint {
     }
 
     /// Reads the end of the previous page, as time and match id, and the page size.
-    pub fn export_matches_query(
+    pub fn export_matches_page(
         &self,
         wire: &pb::ExportMatchesRequest,
     ) -> Result<((UnixMs, MatchId), usize), Rejection> {

@@ -110,23 +110,23 @@ pub(super) fn encode_subject(subject: Option<UserKey>) -> [u8; 17] {
 struct ClaimReader<'a>(&'a [u8]);
 
 impl ClaimReader<'_> {
-    fn read_bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
+    fn read_array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (first, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(*first)
     }
 
     fn read_time(&mut self) -> Option<UnixMs> {
-        self.read_bytes().map(|bytes| UnixMs(u64::from_be_bytes(bytes)))
+        self.read_array().map(|bytes| UnixMs(u64::from_be_bytes(bytes)))
     }
 
     fn read_set_id(&mut self) -> Option<SetId> {
-        self.read_bytes().map(|bytes| SetId(u32::from_be_bytes(bytes)))
+        self.read_array().map(|bytes| SetId(u32::from_be_bytes(bytes)))
     }
 
     /// Reads a caller in the form of `encode_subject`; outer `None` for invalid bytes.
     fn read_subject(&mut self) -> Option<Option<UserKey>> {
-        match (self.read_bytes()?, self.read_bytes()?) {
+        match (self.read_array()?, self.read_array()?) {
             ([0], _) => Some(None),
             ([1], subject) => Some(Some(UserKey::from_bytes(subject))),
             _ => None,
@@ -152,9 +152,9 @@ impl Claim for AdvertisementClaim {
     fn decode(bytes: &[u8]) -> Option<Self> {
         let mut fields = ClaimReader(bytes);
         Some(Self {
-            advertisement_id: AdvertisementId::from_bytes(fields.read_bytes()?),
+            advertisement_id: AdvertisementId::from_bytes(fields.read_array()?),
             set_id: fields.read_set_id()?,
-            kind: match fields.read_bytes()? {
+            kind: match fields.read_array()? {
                 [0] => AdvertisementKind::Session,
                 [1] => AdvertisementKind::GameServer,
                 _ => return None,
@@ -182,9 +182,9 @@ impl Claim for SearchClaim {
         let mut fields = ClaimReader(bytes);
         Some(Self {
             set_id: fields.read_set_id()?,
-            ruleset_hash: RulesetHash(u32::from_be_bytes(fields.read_bytes()?)),
-            silo: SiloId(u64::from_be_bytes(fields.read_bytes()?)),
-            party_digest: fields.read_bytes()?,
+            ruleset_hash: RulesetHash(u32::from_be_bytes(fields.read_array()?)),
+            silo: SiloId(u64::from_be_bytes(fields.read_array()?)),
+            party_digest: fields.read_array()?,
             started_at: fields.read_time()?,
             last_issued_at: fields.read_time()?,
         })
@@ -206,8 +206,8 @@ impl Claim for ReservationClaim {
     fn decode(bytes: &[u8]) -> Option<Self> {
         let mut fields = ClaimReader(bytes);
         Some(Self {
-            reservation_id: ReservationId::from_bytes(fields.read_bytes()?),
-            advertisement_id: AdvertisementId::from_bytes(fields.read_bytes()?),
+            reservation_id: ReservationId::from_bytes(fields.read_array()?),
+            advertisement_id: AdvertisementId::from_bytes(fields.read_array()?),
             set_id: fields.read_set_id()?,
             subject: fields.read_subject()?,
         })
@@ -227,8 +227,8 @@ impl Claim for ConsentClaim {
     fn decode(bytes: &[u8]) -> Option<Self> {
         let mut fields = ClaimReader(bytes);
         Some(Self {
-            member: UserKey::from_bytes(fields.read_bytes()?),
-            leader: UserKey::from_bytes(fields.read_bytes()?),
+            member: UserKey::from_bytes(fields.read_array()?),
+            leader: UserKey::from_bytes(fields.read_array()?),
             expires_at: fields.read_time()?,
         })
     }
@@ -247,7 +247,7 @@ impl Claim for TicketClaim {
     fn decode(bytes: &[u8]) -> Option<Self> {
         let mut fields = ClaimReader(bytes);
         Some(Self {
-            ticket_id: TicketId::from_bytes(fields.read_bytes()?),
+            ticket_id: TicketId::from_bytes(fields.read_array()?),
             set_id: fields.read_set_id()?,
             subject: fields.read_subject()?,
         })
@@ -267,9 +267,9 @@ impl Claim for ResumeClaim {
     fn decode(bytes: &[u8]) -> Option<Self> {
         let mut fields = ClaimReader(bytes);
         Some(Self {
-            ticket_id: TicketId::from_bytes(fields.read_bytes()?),
-            ticket_version: u64::from_be_bytes(fields.read_bytes()?),
-            match_version: u64::from_be_bytes(fields.read_bytes()?),
+            ticket_id: TicketId::from_bytes(fields.read_array()?),
+            ticket_version: u64::from_be_bytes(fields.read_array()?),
+            match_version: u64::from_be_bytes(fields.read_array()?),
         })
     }
 }

@@ -73,7 +73,7 @@ pub(super) struct CalibrationBin {
     pub(super) came: Option<f64>,
 }
 
-pub(super) fn tally_predictions(predictions: &[ScoredPrediction]) -> PredictionTally {
+pub(super) fn summarize_predictions(predictions: &[ScoredPrediction]) -> PredictionTally {
     let mean = |value_of: fn(&ScoredPrediction) -> f64| {
         predictions.iter().map(value_of).sum::<f64>() / predictions.len().max(1) as f64
     };
@@ -115,7 +115,7 @@ mod tests {
     fn prediction_tally_of_a_coin_has_the_known_log_loss_and_brier_score() {
         let coin: Vec<ScoredPrediction> =
             (0..10).map(|place| ScoredPrediction::from_result(&[0.5, 0.5], &[1, 2], place % 2)).collect();
-        let PredictionTally { matches, log_loss, brier, accuracy, calibration } = tally_predictions(&coin);
+        let PredictionTally { matches, log_loss, brier, accuracy, calibration } = summarize_predictions(&coin);
         assert_eq!((matches, brier, accuracy), (10, 0.25, Some(0.5)));
         assert!((log_loss - std::f64::consts::LN_2).abs() < 1e-15);
         assert_eq!((calibration[5].matches, calibration[5].predicted, calibration[5].came), (10, Some(0.5), Some(0.5)));
@@ -130,9 +130,9 @@ mod tests {
         ];
         let of_draw = -(0.8_f64.ln() + 0.2_f64.ln()) / 2.0;
         assert!((judged[0].log_loss - of_draw).abs() < 1e-15 && (judged[0].brier_score - 0.09).abs() < 1e-15);
-        assert_eq!(tally_predictions(&judged).accuracy, Some(1.0));
-        assert_eq!(tally_predictions(&judged[..1]).accuracy, None);
-        assert_eq!(tally_predictions(&judged).calibration[8].came, Some(0.75));
+        assert_eq!(summarize_predictions(&judged).accuracy, Some(1.0));
+        assert_eq!(summarize_predictions(&judged[..1]).accuracy, None);
+        assert_eq!(summarize_predictions(&judged).calibration[8].came, Some(0.75));
     }
 
     #[test]

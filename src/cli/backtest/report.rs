@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::cli::backtest::match_rows::RejectedMatchRow;
-use crate::cli::backtest::prediction_tally::{CalibrationBin, PredictionTally, tally_predictions};
+use crate::cli::backtest::prediction_tally::{CalibrationBin, PredictionTally, summarize_predictions};
 use crate::cli::backtest::replay::RatingReplay;
 use crate::domain::rating::Skill;
 
@@ -88,8 +88,8 @@ pub(super) fn build_report(
         skipped,
         bad_rows,
         unordered: out_of_order_matches,
-        all: tally_predictions(&predictions),
-        second_half: tally_predictions(&predictions[predictions.len() / 2..]),
+        all: summarize_predictions(&predictions),
+        second_half: summarize_predictions(&predictions[predictions.len() / 2..]),
         leaderboard: order.into_iter().take(top).enumerate().map(leaderboard_row).collect(),
     }
 }

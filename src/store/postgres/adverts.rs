@@ -57,7 +57,7 @@ impl Store for PostgresStore {
         if fail_points::cancels_commit_with_client() {
             return transaction::commit_batch(&mut *self.advert_session.lock().await, batch).await;
         }
-        self.writer_gate.check()?;
+        self.writer_gate.check_may_write()?;
         let is_unknown =
             |write: &AdvertWrite| self.unknown_rows.contains(RowKey::Advertisement(write.advertisement_id()));
         let refused = (WriteOutcome::UnknownRow, VersionStep::default());
@@ -73,7 +73,7 @@ impl Store for PostgresStore {
     }
 
     async fn purge(&self, now: UnixMs) -> Result<(), StoreError> {
-        self.writer_gate.check()?;
+        self.writer_gate.check_may_write()?;
         let slot = Arc::clone(&self.background_connection);
         let task = tokio::spawn(async move {
             purge_rows(&mut *slot.lock_owned().await, &sql::PURGE_DUE_ROWS, &[sql::PURGE_CHANGES], now).await

@@ -47,7 +47,7 @@ impl QueueStore for PostgresStore {
         if batch.is_empty() {
             return Ok(Vec::new());
         }
-        self.writer_gate.check()?;
+        self.writer_gate.check_may_write()?;
         let is_unknown = |write: &QueueWrite| TouchedQueueKeys::of_write(write).has_unknown_row(&self.unknown_rows);
         let commit = |batch: Vec<QueueWrite>| {
             run_exclusive_on(&self.queue_session, |mut session| async move {
@@ -107,7 +107,7 @@ impl QueueStore for PostgresStore {
     }
 
     async fn purge_queues(&self, now: UnixMs) -> Result<(), StoreError> {
-        self.writer_gate.check()?;
+        self.writer_gate.check_may_write()?;
         let slot = Arc::clone(&self.background_connection);
         let task = tokio::spawn(async move {
             purge_rows(&mut *slot.lock_owned().await, &sql::PURGE_DUE_ROWS, &sql::PURGE_BY_DATABASE_CLOCK, now).await
@@ -126,7 +126,7 @@ impl QueueStore for PostgresStore {
             open::fetch_min_writer_version(connection)
         })?;
         self.writer_gate.update(min_writer_version);
-        self.writer_gate.check()?;
+        self.writer_gate.check_may_write()?;
         let held: Vec<(i64, i64)> = query_within!(slot, OPERATION_TIMEOUT, "acquiring leases", |connection| {
             sqlx::query_as(sql::ACQUIRE_LEASES)
                 .bind(self.replica.id.cast_signed())
@@ -157,7 +157,7 @@ impl QueueStore for PostgresStore {
     }
 
     async fn report_connected_users(&self, own_counts: &[(SiloId, u32)]) -> Result<Vec<(SiloId, u32)>, StoreError> {
-        self.writer_gate.check()?;
+        self.writer_gate.check_may_write()?;
         let mut own_counts = own_counts.to_vec();
         own_counts.sort_unstable();
         own_counts.dedup_by_key(|(silo, _)| *silo);

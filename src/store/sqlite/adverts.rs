@@ -43,7 +43,7 @@ impl SqliteStore {
 #[async_trait]
 impl Store for SqliteStore {
     async fn load_advertisements(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError> {
-        self.writer_gate.check()?;
+        self.writer_gate.check_may_write()?;
         let (path, unknown_rows) = (self.path.clone(), Arc::clone(&self.unknown_rows));
         self.run_exclusive(move |mut access| async move {
             let mut connection = access.take_connection(&path).await?;
@@ -62,7 +62,7 @@ impl Store for SqliteStore {
         if batch.is_empty() {
             return Ok(CommitResult::default());
         }
-        self.writer_gate.check()?;
+        self.writer_gate.check_may_write()?;
         let is_unknown =
             |write: &AdvertWrite| self.unknown_rows.contains(RowKey::Advertisement(write.advertisement_id()));
         let commit = |batch| self.commit_transaction(batch);
@@ -71,7 +71,7 @@ impl Store for SqliteStore {
     }
 
     async fn purge(&self, now: UnixMs) -> Result<(), StoreError> {
-        self.writer_gate.check()?;
+        self.writer_gate.check_may_write()?;
         let path = self.path.clone();
         self.run_exclusive(move |mut access| async move {
             let mut connection = access.take_connection(&path).await?;

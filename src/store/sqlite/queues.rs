@@ -47,7 +47,7 @@ impl SqliteStore {
 #[async_trait]
 impl QueueStore for SqliteStore {
     async fn load_queues(&self, now: UnixMs) -> Result<StoredQueueData, StoreError> {
-        self.writer_gate.check()?;
+        self.writer_gate.check_may_write()?;
         let (path, unknown_rows) = (self.path.clone(), Arc::clone(&self.unknown_rows));
         self.run_exclusive(move |mut access| async move {
             let mut connection = access.take_connection(&path).await?;
@@ -62,7 +62,7 @@ impl QueueStore for SqliteStore {
         if batch.is_empty() {
             return Ok(Vec::new());
         }
-        self.writer_gate.check()?;
+        self.writer_gate.check_may_write()?;
         let is_unknown = |write: &QueueWrite| TouchedQueueKeys::of_write(write).has_unknown_row(&self.unknown_rows);
         let commit = |batch| self.commit_queue_transaction(batch);
         self.unknown_rows.commit_known(batch, QueueOutcome::UnknownRow, is_unknown, commit).await
@@ -116,12 +116,12 @@ impl QueueStore for SqliteStore {
         if let Ok(min_writer_version) = setting.await {
             self.writer_gate.update(min_writer_version);
         }
-        self.writer_gate.check()?;
+        self.writer_gate.check_may_write()?;
         Ok(vec![true; queues.len()])
     }
 
     async fn purge_queues(&self, now: UnixMs) -> Result<(), StoreError> {
-        self.writer_gate.check()?;
+        self.writer_gate.check_may_write()?;
         let path = self.path.clone();
         self.run_exclusive(move |mut access| async move {
             let mut connection = access.take_connection(&path).await?;

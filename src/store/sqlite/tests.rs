@@ -9,7 +9,7 @@ use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
 use crate::store::Store;
 use crate::store::adverts::AdvertWrite;
-use crate::store::sqlite::connection::sql_script::{MultiRowStatement, ROWS_PER_STATEMENT_MAX};
+use crate::store::sqlite::connection::sql_script::{MultiRowTemplate, ROWS_PER_STATEMENT_MAX};
 
 fn publish(n: u8) -> AdvertWrite {
     publish_until(n, 9_000)
@@ -41,7 +41,7 @@ fn publish_until(n: u8, expires_at: u64) -> AdvertWrite {
 pub(in crate::store::sqlite) async fn prepare_statements(
     store: &SqliteStore,
     single: &[&'static str],
-    multi_row: &[MultiRowStatement],
+    multi_row: &[MultiRowTemplate],
 ) {
     let mut guard = store.connection_for_test().await;
     let connection = guard.as_mut().unwrap();

@@ -127,7 +127,7 @@ impl RulesetAdmin for StubOperatorBackend {
         ReloadReport { changes: vec![(SetId(SET_ID), Some(RulesetHash(1)), Some(RulesetHash(2)))], problems: vec![] }
     }
 
-    fn list(&self) -> Vec<RulesetListing> {
+    fn list_rulesets(&self) -> Vec<RulesetListing> {
         vec![RulesetListing {
             name: "duel".into(),
             set_id: SetId(SET_ID),

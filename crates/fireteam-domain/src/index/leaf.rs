@@ -184,7 +184,7 @@ impl Leaf {
     }
 
     /// Removes all rows.
-    pub(super) fn clear(&mut self) {
+    pub(super) fn reset(&mut self) {
         let parent_node = self.parent_node;
         *self = Self { parent_node, ..Self::new() };
     }

@@ -225,7 +225,7 @@ impl KdTree {
         self.leaves[one].parent_node = parent;
         self.leaves[one].split_threshold = ROWS_PER_LEAF;
         self.leaves[other].parent_node = None;
-        self.leaves[other].clear();
+        self.leaves[other].reset();
         self.free_leaves.push(other as u32);
         self.free_nodes.push(node);
         self.compact_leaf(one, on_move);

@@ -27,8 +27,8 @@ impl Penalty {
 
 /// Penalty after a failed ready check at `now`.
 ///
-/// `ladder` holds cooldowns in milliseconds: for the first failure, the second, and so on. The last entry repeats. If
-/// `ladder` is empty, the failure is counted without a cooldown. A penalty whose `resets_at` has passed counts as none.
+/// `cooldowns_ms` holds cooldowns in milliseconds: for the first failure, the second, and so on. The last entry repeats. If
+/// `cooldowns_ms` is empty, the failure is counted without a cooldown. A penalty whose `resets_at` has passed counts as none.
 pub fn next_penalty(cooldowns_ms: &[u32], reset_after_ms: u64, before: Option<Penalty>, now: UnixMs) -> Penalty {
     let failures = before.filter(|before| now < before.resets_at).map_or(0, |before| before.level);
     let cooldown_ms = cooldowns_ms.get(failures as usize).or(cooldowns_ms.last()).copied().unwrap_or(0);

@@ -31,7 +31,7 @@ pub fn run_pass(input: &PassInput<'_>) -> PassOutcome {
     fast.unwrap_or_else(|| run_general_pass(input, match_limit))
 }
 
-/// Runs a pass without the fast path. It makes at most `room` matches.
+/// Runs a pass without the fast path. It makes at most `match_limit` matches.
 pub(super) fn run_general_pass(input: &PassInput<'_>, match_limit: usize) -> PassOutcome {
     let tickets = input.tickets.len() as u32;
     let pass_state = PassState::new(input);

@@ -7,7 +7,7 @@ use crate::event_queue::ScheduledEvent;
 use crate::ground_truth;
 use crate::population::SimPlayer;
 use crate::rng::{RngPurpose, stream_rng};
-use crate::tally::{FavoritePrediction, WaitSample};
+use crate::tally::{FavoriteSample, WaitSample};
 use crate::world::SimWorld;
 use fireteam_domain::id::{MatchId, TicketId, UserKey};
 use fireteam_domain::lifecycle::event::{MatchEffect, MatchEvent, Transition};
@@ -101,7 +101,7 @@ impl SimWorld<'_> {
     }
 
     /// The deadline of the current stage has passed.
-    pub(super) fn match_deadline_passed(&mut self, id: MatchId) {
+    pub(super) fn stage_deadline_passed(&mut self, id: MatchId) {
         self.apply_match_event(id, MatchEvent::DeadlinePassed);
     }
 
@@ -180,7 +180,7 @@ impl SimWorld<'_> {
             if let Some(favorite) = favorite {
                 self.tally
                     .favorite_predictions
-                    .push(FavoritePrediction { win_probability: probabilities[favorite], won: ranks[favorite] == 1 });
+                    .push(FavoriteSample { win_probability: probabilities[favorite], won: ranks[favorite] == 1 });
             }
         }
         if let Some(spec) = &self.ruleset.rating {

@@ -22,7 +22,7 @@ impl AdvertState {
         let ended_reservation = set.write().update_reservations(advertisement_id, |reservations| {
             let is_unended =
                 |existing: &&mut Reservation| existing.id == id && existing.state != ReservationState::Ended;
-            reservations.iter_mut().find(is_unended).map(|reservation| end_reservation(reservation, purge_at))
+            reservations.iter_mut().find(is_unended).map(|reservation| mark_reservation_ended(reservation, purge_at))
         });
         if let Some(Some(reservation)) = ended_reservation {
             self.publish_reservation_events(advertisement_id, vec![(reservation, change)], now);
@@ -46,7 +46,7 @@ impl AdvertState {
                 events.push((reservation.clone(), ReservationChange::Confirmed));
             }
             if reservation.state != ReservationState::Ended && joined.contains(&reservation.id) {
-                end_reservation(reservation, purge_at);
+                mark_reservation_ended(reservation, purge_at);
             }
         }
         reservations.retain(|existing| existing.state != ReservationState::Ended || now < existing.deadline);
@@ -67,7 +67,7 @@ impl AdvertState {
     }
 }
 
-fn end_reservation(reservation: &mut Reservation, purge_at: UnixMs) -> Reservation {
+fn mark_reservation_ended(reservation: &mut Reservation, purge_at: UnixMs) -> Reservation {
     reservation.state = ReservationState::Ended;
     reservation.deadline = purge_at;
     reservation.clone()

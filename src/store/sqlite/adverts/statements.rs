@@ -5,7 +5,7 @@
 //! passed as one JSON array of hexadecimal texts: one bind for any number. Consecutive statements without a decision in
 //! between are one text.
 
-use crate::store::sqlite::connection::sql_script::MultiRowStatement;
+use crate::store::sqlite::connection::sql_script::MultiRowTemplate;
 
 /// Whether there are more advertisements than `$1`.
 pub(super) const HAS_MORE_THAN: &str = "select exists (select 1 from advertisement limit 1 offset $1)";
@@ -111,7 +111,7 @@ pub(super) const PURGE_DUE_ROWS: [&str; 2] = [PURGE_TOMBSTONES, PURGE_RESERVATIO
 /// Publishes advertisements: inserts a row if `n` is null, otherwise updates the row `n` except `advertisement_id` and
 /// `since_ms`. Lookup by `n` is faster than by id. The conflict clause has no target, because a padded new row
 /// conflicts on its id.
-pub(super) const UPSERT_ADVERTISEMENTS: MultiRowStatement = MultiRowStatement {
+pub(super) const UPSERT_ADVERTISEMENTS: MultiRowTemplate = MultiRowTemplate {
     head: "
     insert into advertisement (n, advertisement_id, silo_id, set_id, kind, since_ms, expires_ms, join_seats, body,
                                connect_data, checksum)
@@ -126,7 +126,7 @@ pub(super) const UPSERT_ADVERTISEMENTS: MultiRowStatement = MultiRowStatement {
 };
 
 /// Deletes advertisements; their heartbeats and reservations are deleted by cascade.
-pub(super) const DELETE_ADVERTISEMENTS: MultiRowStatement = MultiRowStatement {
+pub(super) const DELETE_ADVERTISEMENTS: MultiRowTemplate = MultiRowTemplate {
     head: "delete from advertisement where advertisement_id in (",
     row_placeholders: "?",
     tail: ")",
@@ -134,7 +134,7 @@ pub(super) const DELETE_ADVERTISEMENTS: MultiRowStatement = MultiRowStatement {
 };
 
 /// Stores heartbeats.
-pub(super) const UPSERT_HEARTBEATS: MultiRowStatement = MultiRowStatement {
+pub(super) const UPSERT_HEARTBEATS: MultiRowTemplate = MultiRowTemplate {
     head: "insert into heartbeat (n, expires_ms) values ",
     row_placeholders: "(?, ?)",
     tail: " on conflict (n) do update set expires_ms = excluded.expires_ms",
@@ -142,11 +142,11 @@ pub(super) const UPSERT_HEARTBEATS: MultiRowStatement = MultiRowStatement {
 };
 
 /// Deletes heartbeats of advertisements that are published again.
-pub(super) const DELETE_HEARTBEATS: MultiRowStatement =
-    MultiRowStatement { head: "delete from heartbeat where n in (", row_placeholders: "?", tail: ")", is_narrow: true };
+pub(super) const DELETE_HEARTBEATS: MultiRowTemplate =
+    MultiRowTemplate { head: "delete from heartbeat where n in (", row_placeholders: "?", tail: ")", is_narrow: true };
 
 /// Inserts reservations, or updates their state; the other columns never change.
-pub(super) const UPSERT_RESERVATIONS: MultiRowStatement = MultiRowStatement {
+pub(super) const UPSERT_RESERVATIONS: MultiRowTemplate = MultiRowTemplate {
     head: "
     insert into reservation (reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms,
                              checksum)
@@ -159,7 +159,7 @@ pub(super) const UPSERT_RESERVATIONS: MultiRowStatement = MultiRowStatement {
 };
 
 /// Stores tombstones.
-pub(super) const UPSERT_TOMBSTONES: MultiRowStatement = MultiRowStatement {
+pub(super) const UPSERT_TOMBSTONES: MultiRowTemplate = MultiRowTemplate {
     head: "insert into tombstone (advertisement_id, until_ms) values ",
     row_placeholders: "(?, ?)",
     tail: " on conflict (advertisement_id) do update set until_ms = excluded.until_ms",

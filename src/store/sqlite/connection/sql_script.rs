@@ -6,7 +6,7 @@ use sqlx::{Arguments, AssertSqlSafe};
 use crate::store::sqlite::connection::statements::COMMIT_AND_MEASURE_WAL;
 
 /// Statement that writes many rows: `head`, then one `row_placeholders` per row, separated by commas, then `tail`.
-pub(in crate::store::sqlite) struct MultiRowStatement {
+pub(in crate::store::sqlite) struct MultiRowTemplate {
     pub(in crate::store::sqlite) head: &'static str,
     pub(in crate::store::sqlite) row_placeholders: &'static str,
     pub(in crate::store::sqlite) tail: &'static str,
@@ -14,7 +14,7 @@ pub(in crate::store::sqlite) struct MultiRowStatement {
     pub(in crate::store::sqlite) is_narrow: bool,
 }
 
-impl MultiRowStatement {
+impl MultiRowTemplate {
     /// Builds a statement; see the fields.
     pub(in crate::store::sqlite) const fn new(
         head: &'static str,
@@ -30,7 +30,7 @@ impl MultiRowStatement {
 /// 32,766.
 pub(in crate::store::sqlite) const ROWS_PER_STATEMENT_MAX: usize = 1_024;
 
-/// Number of prepared statements cached per connection: fifteen [`MultiRowStatement`]s in eleven sizes, and the others.
+/// Number of prepared statements cached per connection: fifteen [`MultiRowTemplate`]s in eleven sizes, and the others.
 pub(in crate::store::sqlite) const STATEMENT_CACHE_CAPACITY: usize = 200;
 
 /// Statements with their values, executed in order.
@@ -47,7 +47,7 @@ impl SqlScript {
     /// statement waits for another thread.
     pub(in crate::store::sqlite) fn add_rows<T>(
         &mut self,
-        statement: &MultiRowStatement,
+        statement: &MultiRowTemplate,
         rows: &[T],
         bind: impl Fn(&T, &mut BindValues),
     ) {
@@ -88,7 +88,7 @@ impl SqlScript {
     }
 }
 
-impl MultiRowStatement {
+impl MultiRowTemplate {
     /// Number of rows of the first statement for `rows` rows, at least 1.
     fn chunk_rows(&self, rows: usize) -> usize {
         let padded = rows.next_power_of_two();

@@ -1,7 +1,7 @@
 //! SQL statements of the SQLite store for queues. As for advertisements, ids to look up are one JSON array of
 //! hexadecimal texts, and one statement writes many rows.
 
-use crate::store::sqlite::connection::sql_script::MultiRowStatement;
+use crate::store::sqlite::connection::sql_script::MultiRowTemplate;
 
 /// Columns of a ticket.
 macro_rules! select_tickets {
@@ -126,7 +126,7 @@ pub(in crate::store::sqlite) const LIST_FINISHED_MATCHES: &str = select_results!
 );
 
 /// Inserts tickets.
-pub(in crate::store::sqlite) const INSERT_TICKETS: MultiRowStatement = MultiRowStatement::new(
+pub(in crate::store::sqlite) const INSERT_TICKETS: MultiRowTemplate = MultiRowTemplate::new(
     "
     insert into ticket (ticket_id, silo_id, set_id, entered_ms, request_digest, body, checksum,
                         state, match_id, end_reason, expires_ms, purge_at_ms, version, state_checksum)
@@ -138,7 +138,7 @@ pub(in crate::store::sqlite) const INSERT_TICKETS: MultiRowStatement = MultiRowS
 );
 
 /// Updates the state of tickets; the other columns never change.
-pub(in crate::store::sqlite) const UPDATE_TICKET_STATES: MultiRowStatement = MultiRowStatement::new(
+pub(in crate::store::sqlite) const UPDATE_TICKET_STATES: MultiRowTemplate = MultiRowTemplate::new(
     "
     update ticket
        set state = v.column2, match_id = v.column3, end_reason = v.column4, expires_ms = v.column5,
@@ -151,7 +151,7 @@ pub(in crate::store::sqlite) const UPDATE_TICKET_STATES: MultiRowStatement = Mul
 );
 
 /// Inserts or replaces matches.
-pub(in crate::store::sqlite) const UPSERT_MATCHES: MultiRowStatement = MultiRowStatement::new(
+pub(in crate::store::sqlite) const UPSERT_MATCHES: MultiRowTemplate = MultiRowTemplate::new(
     "
     insert into match (match_id, silo_id, set_id, proposed_ms, version, stage, purge_at_ms, body, checksum)
     values ",
@@ -165,7 +165,7 @@ pub(in crate::store::sqlite) const UPSERT_MATCHES: MultiRowStatement = MultiRowS
 );
 
 /// Deletes users of ended tickets.
-pub(in crate::store::sqlite) const DELETE_TICKET_USERS: MultiRowStatement = MultiRowStatement::new(
+pub(in crate::store::sqlite) const DELETE_TICKET_USERS: MultiRowTemplate = MultiRowTemplate::new(
     "delete from ticket_user where (user_key, set_id, silo_id) in (values ",
     "(?, ?, ?)",
     ")",
@@ -173,7 +173,7 @@ pub(in crate::store::sqlite) const DELETE_TICKET_USERS: MultiRowStatement = Mult
 );
 
 /// Inserts users of tickets. Fails if a user is in another ticket of that queue; a padding row is the same again.
-pub(in crate::store::sqlite) const INSERT_TICKET_USERS: MultiRowStatement = MultiRowStatement::new(
+pub(in crate::store::sqlite) const INSERT_TICKET_USERS: MultiRowTemplate = MultiRowTemplate::new(
     "insert into ticket_user (user_key, set_id, silo_id, ticket_id, exclusive, checksum) values ",
     "(?, ?, ?, ?, ?, ?)",
     "
@@ -183,11 +183,11 @@ pub(in crate::store::sqlite) const INSERT_TICKET_USERS: MultiRowStatement = Mult
 );
 
 /// Deletes users of matches.
-pub(in crate::store::sqlite) const DELETE_MATCH_USERS: MultiRowStatement =
-    MultiRowStatement::new("delete from match_user where user_key in (", "?", ")", true);
+pub(in crate::store::sqlite) const DELETE_MATCH_USERS: MultiRowTemplate =
+    MultiRowTemplate::new("delete from match_user where user_key in (", "?", ")", true);
 
 /// Inserts users of matches. Fails if a user is in another match; a padding row is the same again.
-pub(in crate::store::sqlite) const INSERT_MATCH_USERS: MultiRowStatement = MultiRowStatement::new(
+pub(in crate::store::sqlite) const INSERT_MATCH_USERS: MultiRowTemplate = MultiRowTemplate::new(
     "insert into match_user (user_key, match_id, checksum) values ",
     "(?, ?, ?)",
     "
@@ -197,7 +197,7 @@ pub(in crate::store::sqlite) const INSERT_MATCH_USERS: MultiRowStatement = Multi
 );
 
 /// Inserts or updates penalties.
-pub(in crate::store::sqlite) const UPSERT_PENALTIES: MultiRowStatement = MultiRowStatement::new(
+pub(in crate::store::sqlite) const UPSERT_PENALTIES: MultiRowTemplate = MultiRowTemplate::new(
     "insert into penalty (user_key, set_id, level, cooldown_until_ms, resets_at_ms, checksum) values ",
     "(?, ?, ?, ?, ?, ?)",
     "
@@ -208,7 +208,7 @@ pub(in crate::store::sqlite) const UPSERT_PENALTIES: MultiRowStatement = MultiRo
 );
 
 /// Inserts or updates ratings.
-pub(in crate::store::sqlite) const UPSERT_RATINGS: MultiRowStatement = MultiRowStatement::new(
+pub(in crate::store::sqlite) const UPSERT_RATINGS: MultiRowTemplate = MultiRowTemplate::new(
     "
     insert into rating (user_key, set_id, rating, deviation, volatility, match_count, last_match_ms, streak,
                         abandoned_matches, feedback_count, feedback_sum, active_periods, checksum)
@@ -225,7 +225,7 @@ pub(in crate::store::sqlite) const UPSERT_RATINGS: MultiRowStatement = MultiRowS
 );
 
 /// Inserts results. Fails if a match has another result; a padding row is the same again.
-pub(in crate::store::sqlite) const INSERT_RESULTS: MultiRowStatement = MultiRowStatement::new(
+pub(in crate::store::sqlite) const INSERT_RESULTS: MultiRowTemplate = MultiRowTemplate::new(
     "insert into result (match_id, silo_id, set_id, reported_ms, request_digest, body, checksum) values ",
     "(?, ?, ?, ?, ?, ?, ?)",
     "
@@ -235,7 +235,7 @@ pub(in crate::store::sqlite) const INSERT_RESULTS: MultiRowStatement = MultiRowS
 );
 
 /// Stores rating history entries; each replaces the entry in the same slot.
-pub(in crate::store::sqlite) const UPSERT_RATING_CHANGES: MultiRowStatement = MultiRowStatement::new(
+pub(in crate::store::sqlite) const UPSERT_RATING_CHANGES: MultiRowTemplate = MultiRowTemplate::new(
     "
     insert into rating_change (user_key, set_id, slot, rated_match_number, match_id, reported_ms, rank, side_count,
                                rating_before, deviation_before, rating_after, deviation_after, checksum)
@@ -252,7 +252,7 @@ pub(in crate::store::sqlite) const UPSERT_RATING_CHANGES: MultiRowStatement = Mu
 );
 
 /// Inserts feedback. Fails if there is other feedback of that player; a padding row is the same again.
-pub(in crate::store::sqlite) const INSERT_FEEDBACK: MultiRowStatement = MultiRowStatement::new(
+pub(in crate::store::sqlite) const INSERT_FEEDBACK: MultiRowTemplate = MultiRowTemplate::new(
     "insert into feedback (match_id, user_key, stars, given_ms, checksum) values ",
     "(?, ?, ?, ?, ?)",
     "
@@ -313,7 +313,7 @@ mod tests {
         PURGE_DUE_ROWS[4],
     ];
 
-    const MULTI_ROW_STATEMENTS: [MultiRowStatement; 12] = [
+    const MULTI_ROW_STATEMENTS: [MultiRowTemplate; 12] = [
         INSERT_TICKETS,
         UPDATE_TICKET_STATES,
         UPSERT_MATCHES,
