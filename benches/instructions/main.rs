@@ -40,7 +40,7 @@ const ROWS: [Row; 14] = [
     Row { name: "pass_duel", function: "queue::pass::run_pass", run: passes::duel },
     Row { name: "pass_filtered_6v6", function: "queue::pass::run_pass", run: passes::filtered_6v6 },
     Row { name: "pass_best_quality", function: "queue::pass::run_pass", run: passes::best_quality },
-    Row { name: "feed_record", function: "Core::apply_feed", run: feed::record },
+    Row { name: "feed_record", function: "AdvertState::apply_feed", run: feed::record },
     Row { name: "token_open", function: "TokenSigner::verify", run: tokens::open },
 ];
 
