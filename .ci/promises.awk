@@ -37,7 +37,7 @@ FILENAME ~ /steps$/ {
     next
 }
 
-# Figures of a test's chapter: its last field but one counts violations.
+# Row of a test: its last field but one has the number of violations.
 /^\|.*\| violations [0-9]+ \|$/ {
     violations = trim($(NF - 1))
     sub("violations ", "", violations)
@@ -45,14 +45,14 @@ FILENAME ~ /steps$/ {
     next
 }
 
-# The gate's rows: row, table, counted, change.
+# Row of the gate: row, table, counted, change.
 FILENAME ~ /gate.log$/ && $0 ~ /^[a-z0-9_]+ +[0-9]+ +[0-9]+ +[-+0-9.]+%$/ {
     split($0, word, " ")
     judge("gate " word[1], "instructions, change in %", word[4], "<= 3")
     next
 }
 
-# A bench's row. A goal may carry its own limit.
+# Row of a benchmark. A goal may have its own limit, such as `TOLD <= 1`.
 /^\| [A-Z]+[0-9]* .*\|$/ && NF >= 11 {
     name = trim($2); what = trim($3); ratio = trim($5)
     if (ratio == "") next

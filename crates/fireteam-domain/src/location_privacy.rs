@@ -8,7 +8,7 @@
 use crate::locality::KM_PER_MILE;
 use crate::session::Session;
 
-/// Default grid cell size for session positions in searches, degrees (docs/decisions/0011-coarse-places.md).
+/// Default grid cell size for session positions in searches, degrees (docs/decisions/0011-location-privacy.md).
 pub const DEFAULT_SESSION_GRID_DEGREES: f64 = 3.0;
 
 /// Rounding step of distances in responses, miles: 500 km.
