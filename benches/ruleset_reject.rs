@@ -1,4 +1,4 @@
-//! Time until a hostile ruleset is rejected: SEC-14 requires at most 50 ms for the slowest.
+//! Time until a hostile ruleset is rejected: at most 50 ms for the slowest.
 
 #[path = "../tests/it/support/hostile_documents.rs"]
 mod hostile_documents;

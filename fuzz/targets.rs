@@ -1,4 +1,4 @@
-//! Fuzz targets (SEC-3): one for each parser of external input. For any bytes a target must not panic or take long, and
+//! Fuzz targets: one for each parser of external input. For any bytes a target must not panic or take long, and
 //! accepted input must be accepted again after it is encoded.
 
 use std::future::Future;
