@@ -8,6 +8,9 @@ mod feed;
 mod passes;
 mod population;
 mod queue;
+#[path = "../../tests/it/store/queue_rows.rs"]
+#[expect(dead_code, reason = "the rows are shared with the tests of the stores")]
+mod queue_rows;
 mod search;
 mod server;
 mod tokens;
@@ -37,7 +40,7 @@ const ROWS: [Row; 15] = [
     Row { name: "reserve", function: "MatchmakingApi::reserve", run: server::reserve },
     Row { name: "enter", function: "QueueApi::enter", run: queue::enter },
     Row { name: "ticket_status", function: "TicketWatch::next_status", run: queue::ticket_status },
-    Row { name: "propose", function: "QueueRunner::propose_match", run: queue::propose },
+    Row { name: "propose", function: "QueueRows::propose_match", run: queue::propose },
     Row { name: "pass_duel", function: "queue::pass::run_pass", run: passes::duel },
     Row { name: "pass_filtered_6v6", function: "queue::pass::run_pass", run: passes::filtered_6v6 },
     Row { name: "pass_best_quality", function: "queue::pass::run_pass", run: passes::best_quality },

@@ -1,23 +1,24 @@
 //! Tickets: entering a queue, receiving a status on a watch stream, and proposing matches.
 
 use bytes::Bytes;
+use fireteam::store::memory::MemoryStore;
+use fireteam::store::queues::{QueueOutcome, QueueStore as _, QueueWrite};
 use fireteam_client::pb;
 use prost::Message;
 use tonic::body::Body;
 
 use crate::count;
+use crate::queue_rows::{enter as enter_write, new_match, propose as propose_write, ticket};
 use crate::server::{InProcessServer, Messages, Responses, encoded};
 
 /// Tickets in a counted section.
 const TICKETS: usize = 64;
-/// Wait after which each ticket's window covers its neighbors, milliseconds.
-const WIDE_AFTER_MS: u64 = 1_200_000;
 
 const ENTER: &str = "/fireteam.v1.QueueService/Enter";
 const LEAVE: &str = "/fireteam.v1.QueueService/Leave";
 const WATCH: &str = "/fireteam.v1.QueueService/Watch";
 
-/// 1v1: at first no two tickets match, because their ratings lie 10 buckets apart. Passes are rare, so that none is counted.
+/// 1v1: no two tickets match, because their ratings lie 10 buckets apart. A counted section has no pass.
 const RULESET: &str = r#"<Ruleset Name="gate" SetId="1">
   <Attributes><Attribute Name="skill" Type="number" Min="0" Max="3000" Trust="client"/></Attributes>
   <Teams Count="2" Size="1"/>
@@ -106,26 +107,22 @@ pub(crate) fn ticket_status() {
     });
 }
 
-/// Pairs waiting tickets in one pass, writes the proposals, and delivers the matches to a watch stream.
+/// Commits proposals of two tickets each: all of their tickets are taken, or none.
 pub(crate) fn propose() {
-    let ruleset = RULESET.replace("PassIntervalMs=\"60000\"", "PassIntervalMs=\"10\"");
-    let prepare = |section| {
-        let server = InProcessServer::start(&ruleset);
-        let statuses = server.runtime.block_on(async {
-            let tickets = enter_all(&server, &enter_requests(section)).await;
-            watch(&server, tickets).await
-        });
-        server.clock.advance_ms(WIDE_AFTER_MS);
-        (server, statuses, enter_request(section, 4 * TICKETS))
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let prepare = |_| {
+        let store = MemoryStore::new();
+        let tickets: Vec<u32> = (1..=TICKETS as u32).collect();
+        let entries: Vec<QueueWrite> = tickets.iter().map(|&n| enter_write(ticket(n, 1, &[n]), 50, 0)).collect();
+        runtime.block_on(store.commit_queues(&entries)).expect("the tickets enter");
+        let pairs = tickets.chunks(2);
+        let matches =
+            pairs.map(|pair| propose_write(new_match(pair[0], 1, &[(pair[0], &pair[..1]), (pair[1], &pair[1..])]), 5));
+        (store, matches.collect::<Vec<QueueWrite>>())
     };
-    count(prepare, |(server, statuses, far_ticket)| {
-        server.runtime.block_on(async {
-            // A ticket without a match wakes the queue's task.
-            server.unary(ENTER, far_ticket).await;
-            for _ in 0..TICKETS {
-                statuses.next().await.expect("a status");
-            }
-        });
-        TICKETS / 2
+    count(prepare, |(store, writes)| {
+        let outcomes = runtime.block_on(store.commit_queues(writes)).expect("a memory store commits");
+        assert!(outcomes.iter().all(|outcome| matches!(outcome, QueueOutcome::MatchWritten { .. })));
+        writes.len()
     });
 }

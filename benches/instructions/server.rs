@@ -64,7 +64,6 @@ const ADVERT_RULESET: &str = r#"<Ruleset Name="gate" SetId="1">
 /// An engine with its services, and the runtime of one thread that all of its tasks run on.
 pub(crate) struct InProcessServer {
     pub(crate) runtime: Runtime,
-    pub(crate) clock: Arc<ManualClock>,
     /// Keeps the engine's tasks running.
     _engine: Arc<Engine>,
     matchmaking: MatchmakingServiceServer<MatchmakingApi>,
@@ -84,7 +83,7 @@ impl InProcessServer {
         let catalog = Arc::new(RulesetCatalog::default());
         catalog.replace_all(vec![("gate.xml".into(), Arc::new(ruleset(xml)))], UnixMs(NOW), 0);
         let deps = EngineDeps {
-            clock: clock.clone(),
+            clock,
             store,
             rulesets: catalog,
             geo_locator: Arc::new(ReloadableLocator::new(Vec::new(), LocatorSettings::default())),
@@ -103,7 +102,7 @@ impl InProcessServer {
         let drain = Drain::new(HealthState::default());
         let api = MatchmakingApi::new(MatchmakingHandler::new(engine.clone()), resolver.clone(), drain);
         let queue = QueueServiceServer::new(QueueApi::new(engine.queues().clone(), resolver, None));
-        Self { runtime, clock, matchmaking: MatchmakingServiceServer::new(api), queue, _engine: engine }
+        Self { runtime, matchmaking: MatchmakingServiceServer::new(api), queue, _engine: engine }
     }
 
     /// Calls an RPC. Returns the stream of its response messages.
