@@ -22,7 +22,7 @@ pub struct SessionView<'a> {
 }
 
 impl<'a> SessionView<'a> {
-    fn to_latency_endpoint(&self) -> LatencyEndpoint<'a> {
+    fn as_latency_endpoint(&self) -> LatencyEndpoint<'a> {
         LatencyEndpoint { locality: self.locality, region_latencies: self.region_latencies }
     }
 }
@@ -83,7 +83,7 @@ pub fn measure_between(
         }
         Measure::Distance => Some(one.locality?.chord_miles(other.locality?)),
         Measure::Latency => round_trip_ms.or_else(|| {
-            expected_round_trip_ms(&ruleset.latency_model, one.to_latency_endpoint(), other.to_latency_endpoint())
+            expected_round_trip_ms(&ruleset.latency_model, one.as_latency_endpoint(), other.as_latency_endpoint())
         }),
     }
 }
