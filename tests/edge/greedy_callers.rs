@@ -104,7 +104,7 @@ struct CallerTotals {
 }
 
 impl CallerTotals {
-    fn to_line(&self) -> String {
+    fn to_line(self) -> String {
         format!("{} {} {} {}", self.requested, self.without_retry_delay, self.lowest_share, self.highest_share)
     }
 
