@@ -263,6 +263,15 @@ async fn run_outage(name: &'static str, outage: Outage) {
         }
     }
     report.violations(lost_advertisements(&database, &words).await);
+    report_log(&mut report, &log);
+    report.violations(log.violations.lock().expect("unpoisoned").clone());
+    report.violations(crate::consistency::differences(&cluster).await);
+    drop(cluster);
+    report.finish();
+}
+
+/// Records the counts and times of the log. A search slower than its limit is a violation.
+fn report_log(report: &mut TestReport, log: &OutageLog) {
     let mut rejections = log.rejections.lock().expect("unpoisoned").clone();
     rejections.sort_unstable();
     report.record("rejections", rejections.len());
@@ -281,10 +290,6 @@ async fn run_outage(name: &'static str, outage: Outage) {
         report.record(name, count.load(Ordering::SeqCst));
         assert!(0 < count.load(Ordering::SeqCst), "no {name}: the test shows nothing");
     }
-    report.violations(log.violations.lock().expect("unpoisoned").clone());
-    report.violations(crate::consistency::differences(&cluster).await);
-    drop(cluster);
-    report.finish();
 }
 
 /// Ids of the search results of server `at`.

@@ -95,7 +95,9 @@ fn run_page(root: &Path, page: &Path, folder: &Path) -> String {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FIRETEAM_")) {
         command.env_remove(name);
     }
-    let path = format!("{}:{}", tools.folder.display(), std::env::var("PATH").unwrap());
+    let mut path = tools.folder.clone().into_os_string();
+    path.push(":");
+    path.push(std::env::var_os("PATH").unwrap());
     command.env("PATH", path).env("TOUR_DIR", folder).env("TOUR_BINARY", env!("CARGO_BIN_EXE_fireteam"));
     command.env("TOUR_CLIENT_PORT", port(0)).env("TOUR_OPERATOR_PORT", port(1)).current_dir(folder);
     drop(ports);

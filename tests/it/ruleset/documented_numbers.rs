@@ -187,7 +187,7 @@ fn control_ruleset_has_the_documented_numbers() {
     let ruleset = shipped("destiny_control_6v6");
     let queue = queue(&ruleset);
     let max_score: f64 = ruleset.soft_filters.iter().map(|soft| soft.weight).sum();
-    assert_eq!((queue.pass_interval_ms, queue.quality), (100, QualitySpec::SoftScore { max_score: max_score }));
+    assert_eq!((queue.pass_interval_ms, queue.quality), (100, QualitySpec::SoftScore { max_score }));
     assert!(queue.backfill && queue.window.is_none() && queue.groups.is_none());
     let avoided: Vec<AvoidTarget> = queue.avoid.iter().map(|avoid| avoid.whom).collect();
     assert_eq!(

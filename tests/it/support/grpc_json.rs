@@ -137,7 +137,7 @@ fn print_error(status: &Status) -> String {
     let details = status.get_error_details();
     if let Some(info) = details.error_info() {
         let (domain, reason) = (&info.domain, &info.reason);
-        text += &format!("  Details:\n  1)\t{{\n    \t  \"@type\": \"type.googleapis.com/google.rpc.ErrorInfo\",\n");
+        text += "  Details:\n  1)\t{\n    \t  \"@type\": \"type.googleapis.com/google.rpc.ErrorInfo\",\n";
         text += &format!("    \t  \"domain\": \"{domain}\",\n    \t  \"reason\": \"{reason}\"\n    \t}}\n");
     }
     text
