@@ -58,11 +58,11 @@ impl SystemClock {
     pub fn start() -> Self {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let started_at = UnixMs(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX));
-        Self::starting_at(started_at)
+        Self::with_wall_clock(started_at)
     }
 
     #[expect(clippy::disallowed_methods, reason = "the only file that reads the system's clock")]
-    fn starting_at(started_at: UnixMs) -> Self {
+    fn with_wall_clock(started_at: UnixMs) -> Self {
         Self {
             started_at,
             started_instant: Instant::now(),
@@ -189,7 +189,7 @@ mod tests {
         let hour = 3_600_000;
         let store = UnixMs(1_800_000_000_000);
         for wall_clock in [store.0 - hour, store.0, store.0 + hour] {
-            let clock = SystemClock::starting_at(UnixMs(wall_clock));
+            let clock = SystemClock::with_wall_clock(UnixMs(wall_clock));
             clock.sync_to_store_clock(store, clock.now());
             let synced = clock.now();
             assert!(synced.ms_since(store) < 1_000, "{synced:?} from {wall_clock}");
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn system_clock_sync_ignores_the_response_delay() {
         let started = UnixMs(1_800_000_000_000);
-        let clock = SystemClock::starting_at(started);
+        let clock = SystemClock::with_wall_clock(started);
         let requested_at = UnixMs(started.0 - 4_000);
         for store_time in [requested_at.0, requested_at.0 + 2_000, started.0] {
             clock.sync_to_store_clock(UnixMs(store_time), requested_at);

@@ -24,21 +24,21 @@ pub use rate_limits::{AllowedRate, DEFAULT_RATE_LIMITS, RateLimitRule, RateLimit
 pub use security::{JwtSettings, TlsFiles};
 
 /// Advertisement TTL, seconds: short enough to notice a crash, long enough for a heartbeat.
-pub const ADVERTISEMENT_TTL_S: RangeInclusive<u32> = 5..=600;
+pub const ADVERTISEMENT_TTL_RANGE_S: RangeInclusive<u32> = 5..=600;
 /// Reservation TTL, seconds: time for a party to join.
-pub const RESERVATION_TTL_S: RangeInclusive<u32> = 1..=120;
+pub const RESERVATION_TTL_RANGE_S: RangeInclusive<u32> = 1..=120;
 /// Time for which a replaced ruleset can be found by its hash, seconds.
-pub const RULESET_RETENTION_S: RangeInclusive<u32> = 0..=86_400;
+pub const RULESET_RETENTION_RANGE_S: RangeInclusive<u32> = 0..=86_400;
 /// Shutdown grace period, seconds. Kubernetes kills after 30.
-pub const SHUTDOWN_GRACE_PERIOD_S: RangeInclusive<u32> = 1..=25;
+pub const SHUTDOWN_GRACE_PERIOD_RANGE_S: RangeInclusive<u32> = 1..=25;
 /// Store outage after which the server reports not ready, seconds.
-pub const MAX_STALENESS_S: RangeInclusive<u32> = 1..=3_600;
+pub const MAX_STALENESS_RANGE_S: RangeInclusive<u32> = 1..=3_600;
 /// Maximum number of silos to name; serve all for more.
 pub const SILOS_MAX: usize = 256;
 /// Grid size for rounding locations, degrees. A cell of more than 10 degrees covers a continent.
-pub const LOCATION_GRID_DEGREES: RangeInclusive<f64> = 0.0..=10.0;
+pub const LOCATION_GRID_RANGE_DEGREES: RangeInclusive<f64> = 0.0..=10.0;
 /// Maximum accuracy radius of a geolocation record, kilometers; at most half the circumference of the Earth.
-pub const GEOIP_MAX_ACCURACY_RADIUS_KM: RangeInclusive<f64> = 0.0..=20_040.0;
+pub const GEOIP_MAX_ACCURACY_RADIUS_RANGE_KM: RangeInclusive<f64> = 0.0..=20_040.0;
 
 /// Default geolocation file if it exists: the sample that the README's tour needs.
 pub const DEFAULT_GEOIP_DB: &str = "data/dbip-tour.mmdb";
@@ -54,7 +54,7 @@ pub struct Config {
     pub store: StoreTarget,
     /// Silos to load and serve; `None` for all.
     pub silos: Option<Vec<u64>>,
-    /// Store outage after which the server reports not ready, seconds, in `MAX_STALENESS_S`.
+    /// Store outage after which the server reports not ready, seconds, in `MAX_STALENESS_RANGE_S`.
     pub max_staleness_s: u32,
     /// Source of rulesets.
     pub rulesets: RulesetSource,
@@ -89,9 +89,9 @@ pub struct Config {
     pub log_format: LogFormat,
     /// Log level or filter directives.
     pub log_level: String,
-    /// Default advertisement TTL, seconds, in `ADVERTISEMENT_TTL_S`. Clients may request any TTL in that range.
+    /// Default advertisement TTL, seconds, in `ADVERTISEMENT_TTL_RANGE_S`. Clients may request any TTL in that range.
     pub advertisement_ttl_s: u32,
-    /// Default reservation TTL, seconds, in `RESERVATION_TTL_S`. Callers may request any TTL in that range.
+    /// Default reservation TTL, seconds, in `RESERVATION_TTL_RANGE_S`. Callers may request any TTL in that range.
     pub reservation_ttl_s: u32,
     /// Time for which a replaced ruleset can be found by its hash, seconds.
     pub ruleset_retention_s: u32,

@@ -268,7 +268,7 @@ impl OperatorService for OperatorApi {
 }
 
 /// Limit of files with problems that an audit entry names.
-const NAMED_FILES_MAX: usize = 8;
+const AUDITED_FILES_MAX: usize = 8;
 
 /// Audit entry of a ruleset reload.
 pub fn audit_entry_of_reload(report: &ReloadReport) -> AuditEntry {
@@ -280,7 +280,7 @@ pub fn audit_entry_of_reload(report: &ReloadReport) -> AuditEntry {
     let mut target = format!("rulesets, {} problems", report.problems.len());
     let mut files: Vec<&str> = report.problems.iter().map(|problem| problem.file_name.as_str()).collect();
     files.dedup();
-    for (index, file) in files.into_iter().filter(|file| !file.is_empty()).take(NAMED_FILES_MAX).enumerate() {
+    for (index, file) in files.into_iter().filter(|file| !file.is_empty()).take(AUDITED_FILES_MAX).enumerate() {
         target += if index == 0 { " in " } else { ", " };
         target.extend(file.chars().take(FILE_NAME_BYTES_MAX));
     }

@@ -159,11 +159,11 @@ fn write_draft_file(draft: &Path, text: &str) -> io::Result<()> {
 pub(crate) fn is_readable_by_others(file: &File) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt;
     let metadata = file.metadata()?;
-    Ok(mode_is_readable_by_others(metadata.uid(), metadata.mode()))
+    Ok(mode_is_exposed(metadata.uid(), metadata.mode()))
 }
 
 #[cfg(unix)]
-fn mode_is_readable_by_others(owner: u32, mode: u32) -> bool {
+fn mode_is_exposed(owner: u32, mode: u32) -> bool {
     const ROOT: u32 = 0;
     const GROUP_READS: u32 = 0o040;
     let allowed = if owner == ROOT { GROUP_READS } else { 0 };
@@ -196,7 +196,7 @@ mod tests {
             (0, 0o100_644, true),
             (0, 0o100_604, true),
         ] {
-            assert_eq!(mode_is_readable_by_others(owner, mode), exposed, "{owner} {mode:o}");
+            assert_eq!(mode_is_exposed(owner, mode), exposed, "{owner} {mode:o}");
         }
     }
 }

@@ -27,7 +27,7 @@ use crate::domain::time::UnixMs;
 
 pub use caller::{CallerClass, RateLimitKey};
 
-use token_buckets::{BucketBudget, GovernorClock, TokenBuckets};
+use token_buckets::{BucketCountLimit, GovernorClock, TokenBuckets};
 
 /// Maximum number of buckets for authenticated callers, about 64 bytes each.
 const AUTHENTICATED_BUCKETS_MAX: usize = 262_144;
@@ -98,8 +98,8 @@ impl RateLimitExceeded {
 impl RateLimits {
     /// Limits by these rules; a kind without a rule is unlimited. Rejected calls are passed to `on_rate_limited`.
     pub fn new(rules: &[RateLimitRule], clock: Arc<dyn Clock>, on_rate_limited: OnRateLimited) -> Self {
-        let authenticated_budget = BucketBudget::with_capacity(AUTHENTICATED_BUCKETS_MAX);
-        let address_budget = BucketBudget::with_capacity(ADDRESS_BUCKETS_MAX);
+        let authenticated_budget = BucketCountLimit::with_capacity(AUTHENTICATED_BUCKETS_MAX);
+        let address_budget = BucketCountLimit::with_capacity(ADDRESS_BUCKETS_MAX);
         let (mut limits, mut stream_limits) = (HashMap::new(), HashMap::new());
         for rule in rules {
             let class = CallerClass::ALL.into_iter().find(|class| class.as_str() == rule.role);
@@ -199,7 +199,13 @@ impl RateLimits {
 }
 
 impl RateLimit {
-    fn new(per_second: f64, burst: u32, per_5_min: u32, budget: &Arc<BucketBudget>, clock: &Arc<dyn Clock>) -> Self {
+    fn new(
+        per_second: f64,
+        burst: u32,
+        per_5_min: u32,
+        budget: &Arc<BucketCountLimit>,
+        clock: &Arc<dyn Clock>,
+    ) -> Self {
         let limiter = |interval: Duration, burst: NonZeroU32| {
             // The configuration bounds the rates, so the interval is never zero.
             let interval = interval.max(Duration::from_nanos(1));

@@ -9,7 +9,7 @@ pub(super) fn error_text(error: &anyhow::Error) -> String {
             text.clone_from(&cause);
         } else if !previous.contains(&cause) {
             // Some libraries begin each message with that of the layer above.
-            let rest = cause.strip_prefix(&previous).map_or(&*cause, |rest| rest.trim_start_matches(": "));
+            let rest = cause.strip_prefix(&format!("{previous}: ")).unwrap_or(&cause);
             text.push_str(": ");
             text.push_str(rest);
         }

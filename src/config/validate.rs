@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 
 use crate::config::raw::RawSettings;
 use crate::config::{
-    ADVERTISEMENT_TTL_S, Config, ConfigError, DEFAULT_GEOIP_DB, GEOIP_MAX_ACCURACY_RADIUS_KM, LOCATION_GRID_DEGREES,
-    LogFormat, MAX_STALENESS_S, PostgresUrl, RESERVATION_TTL_S, RULESET_RETENTION_S, RulesetSource,
-    SHUTDOWN_GRACE_PERIOD_S, SILOS_MAX, StoreTarget,
+    ADVERTISEMENT_TTL_RANGE_S, Config, ConfigError, DEFAULT_GEOIP_DB, GEOIP_MAX_ACCURACY_RADIUS_RANGE_KM,
+    LOCATION_GRID_RANGE_DEGREES, LogFormat, MAX_STALENESS_RANGE_S, PostgresUrl, RESERVATION_TTL_RANGE_S,
+    RULESET_RETENTION_RANGE_S, RulesetSource, SHUTDOWN_GRACE_PERIOD_RANGE_S, SILOS_MAX, StoreTarget,
 };
 use crate::domain::locality::DEFAULT_LOCATION_GRID_DEGREES;
 use crate::domain::location_privacy::DEFAULT_SESSION_GRID_DEGREES;
@@ -46,7 +46,7 @@ pub(super) fn validate_settings(
         max_staleness_s: errors.check_range(
             "max_staleness_s",
             settings.max_staleness_s.unwrap_or(300),
-            MAX_STALENESS_S,
+            MAX_STALENESS_RANGE_S,
         ),
         store,
         rulesets: match settings.rulesets {
@@ -75,37 +75,37 @@ pub(super) fn validate_settings(
         advertisement_ttl_s: errors.check_range(
             "advertisement_ttl_s",
             settings.advertisement_ttl_s.unwrap_or(90),
-            ADVERTISEMENT_TTL_S,
+            ADVERTISEMENT_TTL_RANGE_S,
         ),
         reservation_ttl_s: errors.check_range(
             "reservation_ttl_s",
             settings.reservation_ttl_s.unwrap_or(30),
-            RESERVATION_TTL_S,
+            RESERVATION_TTL_RANGE_S,
         ),
         ruleset_retention_s: errors.check_range(
             "ruleset_retention_s",
             settings.ruleset_retention_s.unwrap_or(600),
-            RULESET_RETENTION_S,
+            RULESET_RETENTION_RANGE_S,
         ),
         location_grid_degrees: errors.check_range(
             "location_grid_degrees",
             location_grid_degrees,
-            LOCATION_GRID_DEGREES,
+            LOCATION_GRID_RANGE_DEGREES,
         ),
         session_location_grid_degrees: errors.check_range(
             "session_location_grid_degrees",
             session_location_grid_degrees,
-            LOCATION_GRID_DEGREES,
+            LOCATION_GRID_RANGE_DEGREES,
         ),
         geoip_max_accuracy_radius_km: errors.check_range(
             "geoip_max_accuracy_radius_km",
             settings.geoip_max_accuracy_radius_km.unwrap_or(500.0),
-            GEOIP_MAX_ACCURACY_RADIUS_KM,
+            GEOIP_MAX_ACCURACY_RADIUS_RANGE_KM,
         ),
         shutdown_grace_period_s: errors.check_range(
             "shutdown_grace_period_s",
             settings.shutdown_grace_period_s.unwrap_or(10),
-            SHUTDOWN_GRACE_PERIOD_S,
+            SHUTDOWN_GRACE_PERIOD_RANGE_S,
         ),
     };
     errors.require_shared_key_files(&config);

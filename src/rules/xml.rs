@@ -18,7 +18,7 @@ use crate::domain::ruleset::raw::{Diagnostic, RawAttribute, RawElement, Span, qu
 
 /// Prefix of the attributes on the root element with which editors find the schema; the server ignores them.
 const SCHEMA_PREFIX: &str = "xsi:";
-const SCHEMA_DECLARATION: (&str, &str) = ("xmlns:xsi", "http://www.w3.org/2001/XMLSchema-instance");
+const XSI_NAMESPACE_DECLARATION: (&str, &str) = ("xmlns:xsi", "http://www.w3.org/2001/XMLSchema-instance");
 
 /// White space of XML.
 const WHITE_SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
@@ -211,13 +211,13 @@ impl<'a> XmlTreeBuilder<'a> {
                     "write `&amp;` for a literal `&`; only amp, lt, gt, quot, apos and character numbers are supported";
                 return reject(value_span, "a value contains an unknown reference", fix);
             };
-            if self.open_elements.is_empty() && (key == SCHEMA_DECLARATION.0 || key.starts_with(SCHEMA_PREFIX)) {
-                schema_is_declared |= (key, &*value) == SCHEMA_DECLARATION;
+            if self.open_elements.is_empty() && (key == XSI_NAMESPACE_DECLARATION.0 || key.starts_with(SCHEMA_PREFIX)) {
+                schema_is_declared |= (key, &*value) == XSI_NAMESPACE_DECLARATION;
                 if !is_valid_name(key.strip_prefix(SCHEMA_PREFIX).unwrap_or("xsi")) {
                     return reject(name_span, format!("{} is not a valid name", quoted_excerpt(key)), "delete it");
                 }
                 if !schema_is_declared {
-                    let (name, value) = SCHEMA_DECLARATION;
+                    let (name, value) = XSI_NAMESPACE_DECLARATION;
                     return reject(name_span, "`xsi` is not declared", format!("write {name}=\"{value}\" before it"));
                 }
                 continue;

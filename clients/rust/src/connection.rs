@@ -63,14 +63,14 @@ struct PendingState {
 }
 
 impl PendingRequests {
-    fn state(&self) -> MutexGuard<'_, PendingState> {
+    fn lock(&self) -> MutexGuard<'_, PendingState> {
         // No code under the lock can panic, so a poisoned lock has consistent state.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Fails all waiting callers with `reason` and stores it for later callers.
     fn fail_all_pending(&self, reason: Error) {
-        let mut state = self.state();
+        let mut state = self.lock();
         for (_, waiter) in state.waiters.drain() {
             // Sending fails if the caller has stopped waiting.
             let _ = waiter.send(Err(reason.clone()));
@@ -93,7 +93,7 @@ impl ReservationEvents {
     pub async fn next(&mut self) -> Result<pb::ReservationEvent, Error> {
         match self.inbox.recv().await {
             Some(event) => Ok(event),
-            None => Err(self.pending.state().end_reason.clone().unwrap_or(Error::StreamEnded(None))),
+            None => Err(self.pending.lock().end_reason.clone().unwrap_or(Error::StreamEnded(None))),
         }
     }
 }
@@ -123,7 +123,7 @@ impl PendingResponse {
 
 impl Drop for PendingResponse {
     fn drop(&mut self) {
-        self.pending.state().waiters.remove(&self.nonce);
+        self.pending.lock().waiters.remove(&self.nonce);
     }
 }
 
@@ -186,7 +186,7 @@ async fn read_responses(
 
 fn deliver_response(mut core: pb::MatchmakingCoreResponse, pending: &PendingRequests) {
     let nonce = core.request_nonce.unwrap_or_default();
-    let Some(waiter) = pending.state().waiters.remove(&nonce) else { return };
+    let Some(waiter) = pending.lock().waiters.remove(&nonce) else { return };
     let result = match core.error.take() {
         Some(error) => Err(Error::from_request_error(error)),
         None => Ok(core),
@@ -201,14 +201,14 @@ impl Connection {
     /// Requests are sent in the order of these calls. The server applies requests for one advertisement in that order.
     pub async fn send(&self, mut core: pb::MatchmakingCoreRequest) -> Result<PendingResponse, Error> {
         let shared = &self.shared;
-        let end_reason = || shared.pending.state().end_reason.clone().unwrap_or(Error::StreamEnded(None));
+        let end_reason = || shared.pending.lock().end_reason.clone().unwrap_or(Error::StreamEnded(None));
         let permit = shared.permits.clone().acquire_owned().await.map_err(|_| end_reason())?;
         let nonce = shared.next_nonce.fetch_add(1, Ordering::Relaxed);
         core.request_nonce = Some(nonce);
 
         let (waiter, inbox) = oneshot::channel();
         {
-            let mut state = shared.pending.state();
+            let mut state = shared.pending.lock();
             if let Some(reason) = &state.end_reason {
                 return Err(reason.clone());
             }

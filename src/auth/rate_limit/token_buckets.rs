@@ -18,12 +18,12 @@ const SHARDS: usize = 16;
 
 /// Maximum number of buckets that several tables may have together.
 #[derive(Debug)]
-pub(super) struct BucketBudget {
+pub(super) struct BucketCountLimit {
     used: AtomicUsize,
     max: usize,
 }
 
-impl BucketBudget {
+impl BucketCountLimit {
     /// A budget of `max` buckets.
     pub(super) fn with_capacity(max: usize) -> Arc<Self> {
         Arc::new(Self { used: AtomicUsize::new(0), max })
@@ -45,14 +45,14 @@ pub(super) struct TokenBuckets {
     shards: [Mutex<HashMap<RateLimitKey, u64>>; SHARDS],
     /// Randomly keyed, so that a client cannot target one shard.
     hasher: RandomState,
-    budget: Arc<BucketBudget>,
+    budget: Arc<BucketCountLimit>,
     /// The shared bucket; `None` before its first use.
     shared_bucket: Mutex<Option<u64>>,
 }
 
 impl TokenBuckets {
     /// An empty table whose buckets count against `budget`.
-    pub(super) fn new(budget: Arc<BucketBudget>) -> Self {
+    pub(super) fn new(budget: Arc<BucketCountLimit>) -> Self {
         Self { shards: Default::default(), hasher: RandomState::new(), budget, shared_bucket: Mutex::default() }
     }
 

@@ -54,7 +54,7 @@ pub fn explain_ticket(input: &PassInput<'_>, query: &ExplainQuery) -> Option<Exp
     let tickets: Vec<&PreparedTicket> =
         candidates.iter().chain([&row]).map(|&row| pass_state.tickets[row as usize].prepared).collect();
     let mut trial = RelaxationTrial::new(input, &tickets, query.ticket_id, pair_checks_left);
-    let matches_now = trial.matches_unchanged();
+    let matches_now = trial.matches_at_baseline();
     let mut relaxations = if matches_now { Vec::new() } else { trial.smallest_relaxations(&refused) }.into_iter();
     let players = input.tickets.iter().fold(0_u32, |sum, ticket| sum.saturating_add(ticket.player_count.into()));
     Some(Explanation {

@@ -120,9 +120,9 @@ impl Leaderboard {
 
     /// Indexes and entries from `index` on, best first; empty beyond the last entry.
     pub fn iter_from(&self, index: usize) -> impl Iterator<Item = (usize, LeaderboardEntry)> + '_ {
-        let (block, offset) = self.block_counts.locate(index);
+        let (block, offset) = self.block_counts.block_and_offset(index);
         let rest = self.blocks.get(block..).unwrap_or_default().iter().flatten();
-        // For an index beyond the last entry, `locate` returns a block beyond the last one.
+        // For an index beyond the last entry, `block_and_offset` returns a block beyond the last one.
         (index..).zip(rest.skip(offset).copied())
     }
 
@@ -176,7 +176,7 @@ impl FenwickTree {
     }
 
     /// Block that contains an index, and the position within the block.
-    fn locate(&self, index: usize) -> (usize, usize) {
+    fn block_and_offset(&self, index: usize) -> (usize, usize) {
         let (mut block, mut remaining) = (0, index);
         let mut step = self.sums.len().checked_ilog2().map_or(0, |log| 1_usize << log);
         while step > 0 {

@@ -18,7 +18,7 @@ use crate::store::postgres::adverts::fast_path::{self, FastPathBatch};
 use crate::store::postgres::adverts::rows_before::AdvertRowsBefore;
 use crate::store::postgres::adverts::statements as sql;
 use crate::store::postgres::adverts::write_rows::AdvertRowChanges;
-use crate::store::postgres::connection::commit::{self, BatchWork, CommitAttempt, CommitError};
+use crate::store::postgres::connection::commit::{self, CommitAttempt, CommitError, RetryableTransaction};
 use crate::store::postgres::connection::uuid_column::to_uuids;
 use crate::store::postgres::connection::write_session::WriteSession;
 use crate::store::unknown_rows::UnknownRows;
@@ -40,7 +40,7 @@ struct AdvertTransaction<'a> {
     unknown_rows: &'a UnknownRows,
 }
 
-impl BatchWork for AdvertTransaction<'_> {
+impl RetryableTransaction for AdvertTransaction<'_> {
     type Output = CommitResult;
 
     fn transaction_label(&self) -> &'static str {

@@ -80,7 +80,7 @@ pub(in crate::store::postgres) struct CommitAttempt {
 }
 
 /// Batch that [`commit_with_retries`] commits.
-pub(in crate::store::postgres) trait BatchWork: Send {
+pub(in crate::store::postgres) trait RetryableTransaction: Send {
     /// Result of the batch.
     type Output: Send;
 
@@ -120,7 +120,7 @@ pub(in crate::store::postgres) fn acknowledges_before_commit() -> bool {
 }
 
 /// Commits a batch and returns its result. On an error it was not committed, or the outcome is unknown.
-pub(in crate::store::postgres) async fn commit_with_retries<W: BatchWork>(
+pub(in crate::store::postgres) async fn commit_with_retries<W: RetryableTransaction>(
     session: &mut WriteSession,
     mut work: W,
 ) -> Result<W::Output, StoreError> {

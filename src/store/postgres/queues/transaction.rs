@@ -15,7 +15,7 @@ use sqlx::types::Uuid;
 use crate::domain::id::{MatchId, TicketId, UserKey};
 use crate::domain::rating::SetActivity;
 use crate::store::error::StoreError;
-use crate::store::postgres::connection::commit::{self, BatchWork, CommitAttempt, CommitError};
+use crate::store::postgres::connection::commit::{self, CommitAttempt, CommitError, RetryableTransaction};
 use crate::store::postgres::connection::uuid_column::to_uuids;
 use crate::store::postgres::connection::write_session::WriteSession;
 use crate::store::postgres::queues::{decode, statements as sql, write_rows};
@@ -42,7 +42,7 @@ struct QueueTransaction<'a> {
     unknown_rows: &'a UnknownRows,
 }
 
-impl BatchWork for QueueTransaction<'_> {
+impl RetryableTransaction for QueueTransaction<'_> {
     type Output = Vec<QueueOutcome>;
 
     fn transaction_label(&self) -> &'static str {

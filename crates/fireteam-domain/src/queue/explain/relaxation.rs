@@ -61,8 +61,8 @@ impl<'t> RelaxationTrial<'t> {
         self.pair_checks_left == 0
     }
 
-    pub(super) fn matches_unchanged(&mut self) -> bool {
-        let change = self.unchanged();
+    pub(super) fn matches_at_baseline(&mut self) -> bool {
+        let change = self.baseline();
         self.matches_after(&change)
     }
 
@@ -81,7 +81,7 @@ impl<'t> RelaxationTrial<'t> {
         found.into_iter().map(|(_, relaxation)| relaxation).collect()
     }
 
-    fn unchanged(&self) -> TrialChange<'t> {
+    fn baseline(&self) -> TrialChange<'t> {
         let PassInput { ruleset, queue, now, .. } = *self.input;
         TrialChange { ruleset, queue, tickets: self.tickets, now, extra_buckets: 0, extra_groups: 0 }
     }
@@ -147,7 +147,7 @@ impl<'t> RelaxationTrial<'t> {
         limits.dedup();
         let required = self.smallest_sufficient(&limits, |trial, required| {
             let ruleset = ruleset_with_limit(input.ruleset, expansion, required);
-            let change = TrialChange { ruleset: &ruleset, ..trial.unchanged() };
+            let change = TrialChange { ruleset: &ruleset, ..trial.baseline() };
             trial.matches_after(&change)
         })?;
         Some(((required - current) / current.abs().max(1e-9), Relaxation::Expansion { expansion, current, required }))
@@ -180,7 +180,7 @@ impl<'t> RelaxationTrial<'t> {
     fn relax_window(&mut self, refused: &[FailedRules]) -> Option<(f64, Relaxation)> {
         let buckets = self.excess_over_limit(Refusal::RatingWindow, refused);
         let buckets = self.smallest_sufficient(&buckets, |trial, buckets| {
-            let change = TrialChange { extra_buckets: buckets, ..trial.unchanged() };
+            let change = TrialChange { extra_buckets: buckets, ..trial.baseline() };
             trial.matches_after(&change)
         })?;
         Some((f64::from(buckets) / 10.0, Relaxation::Window { more_buckets: buckets }))
@@ -189,7 +189,7 @@ impl<'t> RelaxationTrial<'t> {
     fn relax_groups(&mut self, refused: &[FailedRules]) -> Option<(f64, Relaxation)> {
         let groups = self.excess_over_limit(Refusal::RatingGroup, refused);
         let groups = self.smallest_sufficient(&groups, |trial, groups| {
-            let change = TrialChange { extra_groups: groups as u16, ..trial.unchanged() };
+            let change = TrialChange { extra_groups: groups as u16, ..trial.baseline() };
             trial.matches_after(&change)
         })?;
         Some((f64::from(groups), Relaxation::ExtraGroups { more_groups: groups as u16 }))
@@ -221,7 +221,7 @@ impl<'t> RelaxationTrial<'t> {
         let matches_with = |trial: &mut Self, threshold: f64| {
             let mut queue = trial.input.queue.clone();
             set_threshold(&mut queue.quality, threshold);
-            let change = TrialChange { queue: &queue, ..trial.unchanged() };
+            let change = TrialChange { queue: &queue, ..trial.baseline() };
             trial.matches_after(&change)
         };
         if !matches_with(self, loosest) {
@@ -242,7 +242,7 @@ impl<'t> RelaxationTrial<'t> {
         let (now, mut next) = (self.input.now, first_at);
         for _ in 0..WAIT_TRIALS_MAX {
             let at = next?;
-            let change = TrialChange { now: at, ..self.unchanged() };
+            let change = TrialChange { now: at, ..self.baseline() };
             if self.matches_after(&change) {
                 let more_ms = at.ms_since(now);
                 return Some((more_ms as f64 / 60_000.0, Relaxation::Wait { more_ms }));
@@ -261,7 +261,7 @@ impl<'t> RelaxationTrial<'t> {
         let more_tickets = self.smallest_sufficient(&sizes, |trial, more_tickets| {
             let tickets: Vec<&PreparedTicket> =
                 trial.tickets.iter().copied().chain(&copies[..usize::from(more_tickets)]).collect();
-            let change = TrialChange { tickets: &tickets, ..trial.unchanged() };
+            let change = TrialChange { tickets: &tickets, ..trial.baseline() };
             trial.matches_after(&change)
         })?;
         // A designer cannot add players, so this relaxation comes last.
