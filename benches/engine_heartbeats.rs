@@ -21,7 +21,8 @@ use fireteam::store::metered::{MeteredStore, StoreObserver};
 use fireteam::telemetry::metric::Metrics;
 
 use crate::harness::{ROUNDS, machine, median, time_all};
-use crate::population::{NOW, PopulationKind, RuleOptions, SplitMix64, ruleset, session};
+use crate::population::{NOW, PopulationKind, RuleOptions, ruleset, session};
+use crate::split_mix64::SplitMix64;
 
 /// Hosts that send heartbeats.
 const HOSTS: usize = 100_000;

@@ -14,7 +14,8 @@ use fireteam::domain::session::Session;
 
 use crate::harness::{compare, machine, resident_bytes};
 use crate::index::world::{MemoryFloor, ROWS, World};
-use crate::population::{PopulationKind, RuleOptions, SplitMix64, session};
+use crate::population::{PopulationKind, RuleOptions, session};
+use crate::split_mix64::SplitMix64;
 
 pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
     let floor = MemoryFloor::new();

@@ -7,7 +7,7 @@ use fireteam::domain::rating::leaderboard::{Leaderboard, LeaderboardEntry};
 
 use crate::goals::describe;
 use crate::harness::{Timing, clock, compare, machine, quantile, time_all};
-use crate::population::SplitMix64;
+use crate::split_mix64::SplitMix64;
 
 /// Users on the leaderboard.
 const USERS: usize = 1_000_000;

@@ -12,6 +12,7 @@ mod rating_update;
 mod rpc;
 mod ruleset_reject;
 mod simulator;
+mod split_mix64;
 mod store_common;
 mod store_postgres;
 mod store_sqlite;

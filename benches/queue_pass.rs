@@ -23,7 +23,8 @@ use fireteam::domain::time::UnixMs;
 use fireteam::rules::bundled;
 
 use crate::harness::{Timing, clock, compare, machine, report, time_all};
-use crate::population::{NOW, PopulationKind, RuleOptions, SplitMix64, ruleset, session};
+use crate::population::{NOW, PopulationKind, RuleOptions, ruleset, session};
+use crate::split_mix64::SplitMix64;
 
 /// Limit per ticket, microseconds (PQ2).
 const PER_TICKET_US: f64 = 2.5;

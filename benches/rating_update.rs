@@ -5,7 +5,7 @@ use fireteam::domain::ruleset::rating::{RatingSpec, RatingSystem};
 use fireteam::domain::time::UnixMs;
 
 use crate::harness::{Timing, compare, time_all};
-use crate::population::SplitMix64;
+use crate::split_mix64::SplitMix64;
 
 /// Number of rated players.
 const PLAYERS: u64 = 100_000;

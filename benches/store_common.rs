@@ -19,7 +19,7 @@ use fireteam::store::{AdvertWrite, Store};
 
 use crate::goals::describe;
 use crate::harness::{clock, machine, median};
-use crate::population::SplitMix64;
+use crate::split_mix64::SplitMix64;
 
 /// Advertisements in the store during a measurement.
 pub(super) const STORED: u64 = 100_000;

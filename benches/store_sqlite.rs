@@ -16,7 +16,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor};
 use tokio_stream::StreamExt;
 
 use crate::harness::{clock, median};
-use crate::population::SplitMix64;
+use crate::split_mix64::SplitMix64;
 use crate::store_common::{
     BATCH, BareDatabase, COMMITS, FAR_EXPIRY_MS, ROUNDS, Row, STORED, body, compare, fill, id, keys,
     measure_heartbeats, measure_publish, measure_start, publications, rate, timed,

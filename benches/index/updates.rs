@@ -10,7 +10,8 @@ use parking_lot::RwLock;
 
 use crate::harness::{clock, compare, machine, median, quantile};
 use crate::index::world::{ROWS, SEARCHES, World};
-use crate::population::{PopulationKind, RuleOptions, SplitMix64, entry};
+use crate::population::{PopulationKind, RuleOptions, entry};
+use crate::split_mix64::SplitMix64;
 
 /// Entries that are created at a time, before the clock starts.
 const CHUNK: u64 = 256;

@@ -13,7 +13,8 @@ use fireteam::domain::session::Session;
 use fireteam::domain::time::UnixMs;
 
 use crate::harness::{Timing, quantile};
-use crate::population::{NOW, PopulationKind, RuleOptions, SplitMix64, entry, ruleset, session};
+use crate::population::{NOW, PopulationKind, RuleOptions, entry, ruleset, session};
+use crate::split_mix64::SplitMix64;
 
 /// Number of advertisements.
 pub(super) const ROWS: u64 = 1_000_000;

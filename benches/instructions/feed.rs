@@ -6,21 +6,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use fireteam::api::response_encoder::encode_static_candidate_fields;
 use fireteam::domain::advertisement::{Advertisement, AdvertisementKind};
-use fireteam::domain::id::{AdvertisementId, MatchId, RulesetHash, SetId, UserKey};
-use fireteam::domain::lifecycle::Match;
-use fireteam::domain::match_result::{MatchResult, RatingHistoryEntry};
+use fireteam::domain::id::{AdvertisementId, RulesetHash, SetId};
 use fireteam::domain::time::UnixMs;
-use fireteam::store::memory::MemoryStore;
-use fireteam::store::queues::{FinishedMatch, QueueOutcome, QueueStore, QueueWrite, StoredQueueData};
-use fireteam::store::{
-    AdvertFeed, AdvertVersion, AdvertWrite, CommitResult, FeedBatch, Store, StoreError, StoredAdvertisement,
-};
-use tokio::sync::Mutex;
+use fireteam::store::{AdvertFeed, AdvertVersion, FeedBatch, StoreError, StoredAdvertisement};
 use tokio::sync::mpsc;
 
 use crate::count;
-use crate::population::{NOW, Rng, session};
+use crate::faulty_store::FaultyStore;
+use crate::population::{NOW, id_bytes, session};
 use crate::server::InProcessServer;
+use crate::split_mix64::SplitMix64;
 
 /// Advertisements of the feed; each batch changes all of them.
 const RECORDS: usize = 256;
@@ -36,7 +31,9 @@ fn counting_encoder(advertisement: &Advertisement) -> Arc<[u8]> {
 /// Applies a changed record to memory and to the index.
 pub(crate) fn record() {
     let (batches, receiver) = mpsc::channel(1);
-    let store = FeedStore { inner: MemoryStore::new(), feed: Mutex::new(Some(ChannelFeed { receiver, next: None })) };
+    let feed: Box<dyn AdvertFeed> = Box::new(ChannelFeed { receiver, next: None });
+    let store = FaultyStore::default();
+    *store.feed.lock().expect("unpoisoned") = Some(feed);
     // The first read of the feed must be available when the engine starts.
     batches.try_send(batch(0)).expect("room in the channel");
     let xml = r#"<Ruleset Name="gate" SetId="1">
@@ -63,11 +60,11 @@ pub(crate) fn record() {
 
 /// All advertisements, changed: their version and skill depend on `version`.
 fn batch(version: i64) -> FeedBatch {
-    let mut ids = Rng(5);
-    let mut rng = Rng(100 + version.unsigned_abs());
+    let mut ids = SplitMix64(5);
+    let mut rng = SplitMix64(100 + version.unsigned_abs());
     let stored = |_| {
         let advertisement = Advertisement {
-            id: AdvertisementId::from_bytes(ids.id_bytes()),
+            id: AdvertisementId::from_bytes(id_bytes(&mut ids)),
             set_id: SetId(1),
             kind: AdvertisementKind::Session,
             publisher: None,
@@ -106,79 +103,5 @@ impl AdvertFeed for ChannelFeed {
     async fn read_batch(&mut self, _also: &[AdvertisementId]) -> Result<FeedBatch, StoreError> {
         let next = self.next.take().or_else(|| self.receiver.try_recv().ok());
         next.ok_or_else(|| StoreError::Unavailable("no batch was sent".into()))
-    }
-}
-
-/// Memory store with a feed.
-struct FeedStore {
-    inner: MemoryStore,
-    feed: Mutex<Option<ChannelFeed>>,
-}
-
-#[async_trait]
-impl Store for FeedStore {
-    async fn load_advertisements(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError> {
-        self.inner.load_advertisements(now).await
-    }
-
-    async fn commit(&self, batch: &[AdvertWrite]) -> Result<CommitResult, StoreError> {
-        self.inner.commit(batch).await
-    }
-
-    async fn purge(&self, now: UnixMs) -> Result<(), StoreError> {
-        self.inner.purge(now).await
-    }
-
-    async fn read_advertisements(&self, ids: &[AdvertisementId]) -> Result<Vec<StoredAdvertisement>, StoreError> {
-        self.inner.read_advertisements(ids).await
-    }
-
-    async fn list_advertisement_ids(
-        &self,
-        first: AdvertisementId,
-        limit: usize,
-    ) -> Result<Vec<AdvertisementId>, StoreError> {
-        self.inner.list_advertisement_ids(first, limit).await
-    }
-
-    async fn open_feed(&self) -> Option<Box<dyn AdvertFeed>> {
-        self.feed.lock().await.take().map(|feed| Box::new(feed) as Box<dyn AdvertFeed>)
-    }
-
-    async fn close(&self) {}
-}
-
-#[async_trait]
-impl QueueStore for FeedStore {
-    async fn load_queues(&self, now: UnixMs) -> Result<StoredQueueData, StoreError> {
-        self.inner.load_queues(now).await
-    }
-
-    async fn commit_queues(&self, batch: &[QueueWrite]) -> Result<Vec<QueueOutcome>, StoreError> {
-        self.inner.commit_queues(batch).await
-    }
-
-    async fn read_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError> {
-        self.inner.read_match(id).await
-    }
-
-    async fn read_match_result(&self, id: MatchId) -> Result<Option<Arc<MatchResult>>, StoreError> {
-        self.inner.read_match_result(id).await
-    }
-
-    async fn read_rating_changes(&self, user: UserKey, set_id: SetId) -> Result<Vec<RatingHistoryEntry>, StoreError> {
-        self.inner.read_rating_changes(user, set_id).await
-    }
-
-    async fn list_finished_matches(
-        &self,
-        after: (UnixMs, MatchId),
-        most: usize,
-    ) -> Result<Vec<FinishedMatch>, StoreError> {
-        self.inner.list_finished_matches(after, most).await
-    }
-
-    async fn purge_queues(&self, now: UnixMs) -> Result<(), StoreError> {
-        self.inner.purge_queues(now).await
     }
 }

@@ -4,6 +4,9 @@
 //! `instructions --list` prints the rows, `instructions ROW` runs one. Only `counted_section` is counted: state is
 //! built before it, on one thread, with fixed seeds, without network or disk.
 
+#[path = "../../tests/common/faulty_store.rs"]
+#[expect(dead_code, reason = "the tests of the engine use its faults")]
+mod faulty_store;
 mod feed;
 mod passes;
 mod population;
@@ -13,6 +16,8 @@ mod queue;
 mod queue_rows;
 mod search;
 mod server;
+#[path = "../split_mix64.rs"]
+mod split_mix64;
 mod tokens;
 
 /// The server's allocator, so that the rows cost what they cost in the server.

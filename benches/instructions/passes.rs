@@ -16,7 +16,8 @@ use fireteam::domain::time::UnixMs;
 use fireteam::rules::bundled;
 
 use crate::count;
-use crate::population::{NOW, Rng, ruleset, session};
+use crate::population::{NOW, id_bytes, ruleset, session};
+use crate::split_mix64::SplitMix64;
 
 /// Regions to which players measure round trips.
 const REGIONS: [&str; 5] = ["asia", "brazil", "eu", "us_east", "us_west"];
@@ -60,7 +61,7 @@ pub(crate) fn best_quality() {
 /// Counts one pass over `count_of_tickets` tickets; the figure is instructions per ticket.
 fn run(ruleset: Ruleset, ticket_count: u64, mean: f64, deviation: f64) {
     let queue = ruleset.queue.as_ref().expect("a queue");
-    let mut rng = Rng(7);
+    let mut rng = SplitMix64(7);
     let tickets: Vec<PreparedTicket> = (0..ticket_count)
         .map(|_| PreparedTicket::new(&ruleset, queue, Arc::new(ticket(&mut rng, &ruleset, mean, deviation)), None))
         .collect();
@@ -91,7 +92,7 @@ fn run(ruleset: Ruleset, ticket_count: u64, mean: f64, deviation: f64) {
 }
 
 /// Ticket of one player who has waited up to a minute.
-fn ticket(rng: &mut Rng, ruleset: &Ruleset, mean: f64, deviation: f64) -> Ticket {
+fn ticket(rng: &mut SplitMix64, ruleset: &Ruleset, mean: f64, deviation: f64) -> Ticket {
     let mut session = session(rng, mean, deviation);
     session.attributes.clear();
     (session.nat_type, session.game_in_progress) = (Some(rng.below(3) as i32), Some(false));
@@ -101,7 +102,7 @@ fn ticket(rng: &mut Rng, ruleset: &Ruleset, mean: f64, deviation: f64) -> Ticket
         .collect();
     let rating = session.players[0].stated_skill.unwrap_or(mean);
     Ticket {
-        id: TicketId::from_bytes(rng.id_bytes()),
+        id: TicketId::from_bytes(id_bytes(rng)),
         set_id: ruleset.set_id,
         subject: None,
         entered_at: UnixMs(NOW - rng.below(60_000)),

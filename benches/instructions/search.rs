@@ -13,7 +13,8 @@ use fireteam::domain::session::Session;
 use fireteam::domain::time::UnixMs;
 
 use crate::count;
-use crate::population::{NOW, Rng, ruleset, session};
+use crate::population::{NOW, id_bytes, ruleset, session};
+use crate::split_mix64::SplitMix64;
 
 /// Advertisements in the index.
 const ROWS: usize = 10_000;
@@ -60,7 +61,7 @@ pub(crate) fn refused_by_all() {
 fn run(hard_filters: &str, allowed_ranges: &[AllowedRange]) {
     let ruleset = Arc::new(ruleset(&rules(hard_filters)));
     let mut index = AdvertisementIndex::new(Arc::clone(&ruleset));
-    let mut rng = Rng(7);
+    let mut rng = SplitMix64(7);
     for _ in 0..ROWS {
         index.upsert(entry(&mut rng, &ruleset, allowed_ranges));
     }
@@ -105,7 +106,7 @@ fn query<'a>(ruleset: &'a Ruleset, session: &'a Session, values: &'a AttributeVa
     SearchQuery { ruleset, searcher, silo: SiloId(1), kind: AdvertisementKind::Session, limits, now: UnixMs(NOW) }
 }
 
-fn entry(rng: &mut Rng, ruleset: &Ruleset, allowed_ranges: &[AllowedRange]) -> IndexEntry {
+fn entry(rng: &mut SplitMix64, ruleset: &Ruleset, allowed_ranges: &[AllowedRange]) -> IndexEntry {
     let mut session = session(rng, 1_500.0, 350.0);
     session.join_seats = 5;
     IndexEntry {
@@ -114,7 +115,7 @@ fn entry(rng: &mut Rng, ruleset: &Ruleset, allowed_ranges: &[AllowedRange]) -> I
         open_seats: rng.below(6) as u16,
         encoded_response: Arc::from([0; 56]),
         advertisement: Arc::new(Advertisement {
-            id: AdvertisementId::from_bytes(rng.id_bytes()),
+            id: AdvertisementId::from_bytes(id_bytes(rng)),
             set_id: ruleset.set_id,
             kind: AdvertisementKind::Session,
             publisher: None,

@@ -39,7 +39,8 @@ use tonic::body::Body;
 use tower::Service as _;
 
 use crate::count;
-use crate::population::{NOW, Rng, composition, ruleset};
+use crate::population::{NOW, composition, ruleset};
+use crate::split_mix64::SplitMix64;
 
 /// Advertisements that each call row works on.
 const HOSTS: usize = 64;
@@ -196,7 +197,7 @@ struct Hosts {
 impl Hosts {
     fn publish() -> Self {
         let server = InProcessServer::start(ADVERT_RULESET);
-        let mut rng = Rng(17);
+        let mut rng = SplitMix64(17);
         let updates = (0..HOSTS).map(|number| {
             let new = pb::MatchmakingUpdateAdvertisementRequest {
                 matchmaking_set_id: Some(1),
@@ -289,7 +290,7 @@ pub(crate) fn reserve() {
     let hosts = Hosts::publish();
     let server = &hosts.server;
     let requests = |section: usize| -> Vec<Bytes> {
-        let party = composition(&mut Rng(23 + section as u64));
+        let party = composition(&mut SplitMix64(23 + section as u64));
         let search = pb::MatchmakingSearchRequest {
             matchmaking_set_id: Some(1),
             session_composition: Some(party.clone()),

@@ -8,16 +8,17 @@ use fireteam::domain::id::{AdvertisementId, SetId};
 use fireteam::domain::time::UnixMs;
 
 use crate::count;
-use crate::population::{NOW, Rng};
+use crate::population::{NOW, id_bytes};
+use crate::split_mix64::SplitMix64;
 
 /// Tokens in a counted section.
 const TOKENS: usize = 256;
 
 pub(crate) fn open() {
     let signer = TokenSigner::new([7; 32], None);
-    let mut rng = Rng(3);
+    let mut rng = SplitMix64(3);
     let claim = |_| AdvertisementClaim {
-        advertisement_id: AdvertisementId::from_bytes(rng.id_bytes()),
+        advertisement_id: AdvertisementId::from_bytes(id_bytes(&mut rng)),
         set_id: SetId(1),
         kind: AdvertisementKind::Session,
         subject: None,

@@ -8,9 +8,10 @@ use prost::Message;
 use tonic::metadata::AsciiMetadataValue;
 use tonic::transport::Channel;
 
-use crate::population::{SplitMix64, client_session};
+use crate::population::client_session;
 use crate::rpc::echo::Blob;
 use crate::rpc::load::call_as;
+use crate::split_mix64::SplitMix64;
 
 pub(crate) const UPDATE: &str = "/fireteam.v1.MatchmakingService/UpdateAdvertisement";
 pub(crate) const SEARCH: &str = "/fireteam.v1.MatchmakingService/Search";

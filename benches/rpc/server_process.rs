@@ -19,8 +19,9 @@ use fireteam::server::startup::start_app;
 
 use tonic::metadata::AsciiMetadataValue;
 
-use crate::population::{SplitMix64, client_session};
+use crate::population::client_session;
 use crate::rpc::echo;
+use crate::split_mix64::SplitMix64;
 
 /// Argument that makes this program a server.
 pub(crate) const SERVE_ARGUMENT: &str = "--serve";

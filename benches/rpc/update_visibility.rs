@@ -5,10 +5,10 @@ use fireteam_client::pb;
 use prost::Message;
 
 use crate::harness::{clock, machine, quantile_of};
-use crate::population::SplitMix64;
 use crate::rpc::load::{call, channel, open};
 use crate::rpc::messages::{CONNECT, SEARCH, composition, enveloped};
 use crate::rpc::server_process::ServerProcess;
+use crate::split_mix64::SplitMix64;
 
 /// Updates that are timed.
 const UPDATES: u32 = 3_000;

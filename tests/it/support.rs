@@ -3,6 +3,8 @@
 #[path = "../common/certs.rs"]
 pub(crate) mod certs;
 pub(crate) mod database;
+pub(crate) mod faulty_engine;
+#[path = "../common/faulty_store.rs"]
 pub(crate) mod faulty_store;
 pub(crate) mod generated_client;
 pub(crate) mod grpc_json;

@@ -17,7 +17,8 @@ use fireteam::engine::queues::command::{
 use fireteam::rules::parse_ruleset;
 use fireteam::store::queues::{PenaltySchedule, QueueOutcome, QueueStore as _, QueueWrite};
 
-use crate::support::faulty_store::{FaultyStore, start_engine};
+use crate::support::faulty_engine::start_engine;
+use crate::support::faulty_store::FaultyStore;
 use crate::support::queue_server::{SET_ID, duel_ruleset};
 use crate::support::test_server::TestClock;
 

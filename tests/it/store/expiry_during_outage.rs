@@ -10,7 +10,8 @@ use fireteam::engine::command::{Caller, UpdateAdvertCommand};
 use fireteam::rules::bundled;
 use fireteam::store::Store as _;
 
-use crate::support::faulty_store::{FaultyStore, start_engine};
+use crate::support::faulty_engine::start_engine;
+use crate::support::faulty_store::FaultyStore;
 use crate::support::test_server::TestClock;
 
 /// R10: an expired advertisement is deleted from the store, also if the store was unavailable when it expired.

@@ -1,38 +1,26 @@
-//! A memory store with injected faults: unavailable for advertisements, or pausing batches of queue changes. Starts an
-//! engine on it.
+//! A memory store with injected faults: unavailable for advertisements, or pausing batches of queue changes. It may have a
+//! change feed.
 
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use fireteam::api::response_encoder::encode_static_candidate_fields;
-use fireteam::auth::issuing_key::IssuingKey;
-use fireteam::auth::match_credential::MatchCredentialKeys;
-use fireteam::auth::token::TokenSigner;
-use fireteam::clock::Clock as _;
 use fireteam::domain::id::{AdvertisementId, MatchId, SetId, UserKey};
 use fireteam::domain::lifecycle::Match;
 use fireteam::domain::match_result::{MatchResult, RatingHistoryEntry};
-use fireteam::domain::ruleset::Ruleset;
 use fireteam::domain::time::UnixMs;
-use fireteam::engine::settings::EngineSettings;
-use fireteam::engine::{Engine, EngineDeps};
-use fireteam::geo::{LocatorSettings, ReloadableLocator};
-use fireteam::rules::RulesetCatalog;
 use fireteam::store::memory::MemoryStore;
 use fireteam::store::queues::{FinishedMatch, QueueOutcome, QueueStore, QueueWrite, StoredQueueData};
-use fireteam::store::{AdvertWrite, CommitResult, Store, StoreError, StoredAdvertisement};
-use fireteam::telemetry::Metrics;
+use fireteam::store::{AdvertFeed, AdvertWrite, CommitResult, Store, StoreError, StoredAdvertisement};
 use tokio::sync::watch;
-
-use crate::support::test_server::TestClock;
 
 /// Memory store with injected faults.
 pub(crate) struct FaultyStore {
     pub(crate) inner: MemoryStore,
     /// While set, writes of advertisements fail as unavailable.
     pub(crate) adverts_unavailable: AtomicBool,
+    /// Change feed that an engine opens; `None`: the store is not shared.
+    pub(crate) feed: Mutex<Option<Box<dyn AdvertFeed>>>,
     /// Number of queue batches received.
     queue_batches_received: watch::Sender<u64>,
     /// Number of queue batches that may be committed.
@@ -45,6 +33,7 @@ impl Default for FaultyStore {
         Self {
             inner: MemoryStore::new(),
             adverts_unavailable: AtomicBool::new(false),
+            feed: Mutex::new(None),
             queue_batches_received: received,
             queue_batches_allowed: may_pass,
         }
@@ -77,30 +66,6 @@ impl FaultyStore {
         self.queue_batches_allowed.send_modify(|may_pass| *may_pass += 1);
         self.wait_for_paused_batch().await;
     }
-}
-
-/// Starts an engine on `store` with these rulesets.
-pub(crate) async fn start_engine(
-    store: &Arc<FaultyStore>,
-    rulesets: Vec<(PathBuf, Arc<Ruleset>)>,
-    clock: &Arc<TestClock>,
-) -> Engine {
-    let catalog = Arc::new(RulesetCatalog::default());
-    catalog.replace_all(rulesets, clock.now(), 0);
-    let locator_settings = LocatorSettings::default();
-    let deps = EngineDeps {
-        clock: clock.clone(),
-        store: store.clone(),
-        rulesets: catalog,
-        geo_locator: Arc::new(ReloadableLocator::new(Vec::new(), locator_settings)),
-        token_signer: Arc::new(TokenSigner::new([1; 32], None)),
-        match_credential_keys: Arc::new(MatchCredentialKeys::new(IssuingKey::from_seed(&[2; 32]).unwrap(), None)),
-        metrics: Arc::new(Metrics::new()),
-        settings: EngineSettings::default(),
-        served_silos: None,
-        encode_advert: encode_static_candidate_fields,
-    };
-    Engine::start(deps).await.expect("the engine starts")
 }
 
 #[async_trait]
@@ -168,6 +133,9 @@ impl Store for FaultyStore {
         most: usize,
     ) -> Result<Vec<AdvertisementId>, StoreError> {
         self.inner.list_advertisement_ids(first, most).await
+    }
+    async fn open_feed(&self) -> Option<Box<dyn AdvertFeed>> {
+        self.feed.lock().expect("unpoisoned").take()
     }
     async fn close(&self) {
         self.inner.close().await;

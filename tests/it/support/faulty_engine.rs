@@ -1,0 +1,43 @@
+//! An engine on a store with injected faults.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use fireteam::api::response_encoder::encode_static_candidate_fields;
+use fireteam::auth::issuing_key::IssuingKey;
+use fireteam::auth::match_credential::MatchCredentialKeys;
+use fireteam::auth::token::TokenSigner;
+use fireteam::clock::Clock as _;
+use fireteam::domain::ruleset::Ruleset;
+use fireteam::engine::settings::EngineSettings;
+use fireteam::engine::{Engine, EngineDeps};
+use fireteam::geo::{LocatorSettings, ReloadableLocator};
+use fireteam::rules::RulesetCatalog;
+use fireteam::telemetry::Metrics;
+
+use crate::support::faulty_store::FaultyStore;
+use crate::support::test_server::TestClock;
+
+/// Starts an engine on `store` with these rulesets.
+pub(crate) async fn start_engine(
+    store: &Arc<FaultyStore>,
+    rulesets: Vec<(PathBuf, Arc<Ruleset>)>,
+    clock: &Arc<TestClock>,
+) -> Engine {
+    let catalog = Arc::new(RulesetCatalog::default());
+    catalog.replace_all(rulesets, clock.now(), 0);
+    let locator_settings = LocatorSettings::default();
+    let deps = EngineDeps {
+        clock: clock.clone(),
+        store: store.clone(),
+        rulesets: catalog,
+        geo_locator: Arc::new(ReloadableLocator::new(Vec::new(), locator_settings)),
+        token_signer: Arc::new(TokenSigner::new([1; 32], None)),
+        match_credential_keys: Arc::new(MatchCredentialKeys::new(IssuingKey::from_seed(&[2; 32]).unwrap(), None)),
+        metrics: Arc::new(Metrics::new()),
+        settings: EngineSettings::default(),
+        served_silos: None,
+        encode_advert: encode_static_candidate_fields,
+    };
+    Engine::start(deps).await.expect("the engine starts")
+}
