@@ -8,7 +8,7 @@ use fireteam::domain::id::{SetId, TicketId};
 use fireteam::domain::matching::maximum_weight_matching;
 use fireteam::domain::measure::Measure;
 use fireteam::domain::queue::avoidance::PastMatches;
-use fireteam::domain::queue::gate::QueueCounts;
+use fireteam::domain::queue::gate::GateInput;
 use fireteam::domain::queue::pass::{self, PassInput, PassOutcome};
 use fireteam::domain::queue::prepared_ticket::PreparedTicket;
 use fireteam::domain::queue::ticket::{PlayerRating, Ticket};
@@ -169,7 +169,7 @@ impl WaitingQueue {
             tickets: &entrants,
             open_sessions: &[],
             past_matches: &PastMatches::default(),
-            queue_counts: QueueCounts::default(),
+            gate_input: GateInput::default(),
             now: UnixMs(NOW),
             rng_seed: 1,
             max_pair_checks: u64::MAX,

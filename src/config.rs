@@ -20,7 +20,7 @@ use ipnet::IpNet;
 pub use error::ConfigError;
 pub use listen_address::ListenAddress;
 pub use postgres_url::PostgresUrl;
-pub use rate_limits::{AllowedRate, DEFAULT_RATE_LIMITS, RateLimitRule, RateLimitRules};
+pub use rate_limits::{CallOrStreamLimit, DEFAULT_RATE_LIMITS, RateLimitRule, RateLimitRules};
 pub use security::{JwtSettings, TlsFiles};
 
 /// Advertisement TTL, seconds: short enough to notice a crash, long enough for a heartbeat.

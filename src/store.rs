@@ -11,7 +11,7 @@ mod column_reader;
 mod error;
 pub mod memory;
 pub mod metered;
-mod migration_error;
+mod migration_check;
 mod migrations;
 pub mod postgres;
 pub mod queues;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fireteam::domain::id::TicketId;
 use fireteam::domain::queue::avoidance::PastMatches;
-use fireteam::domain::queue::gate::QueueCounts;
+use fireteam::domain::queue::gate::GateInput;
 use fireteam::domain::queue::pass::{PassInput, PassOutcome, run_pass};
 use fireteam::domain::queue::prepared_ticket::PreparedTicket;
 use fireteam::domain::queue::ticket::{PlayerRating, Ticket};
@@ -74,7 +74,7 @@ fn run(ruleset: Ruleset, ticket_count: u64, mean: f64, deviation: f64) {
             tickets: &references,
             open_sessions: &[],
             past_matches: &PastMatches::default(),
-            queue_counts: QueueCounts::default(),
+            gate_input: GateInput::default(),
             now: UnixMs(NOW),
             rng_seed: 1,
             max_pair_checks: u64::MAX,

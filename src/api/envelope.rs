@@ -237,7 +237,8 @@ fn extract_sub_request(envelope: pb::CoreRequest) -> Result<(EntryPoint, SubRequ
             format!("is one of {} sub-requests ({}); send one sub-request", present.len(), present.join(", ")),
         );
     } else if envelope.request_type != Some(expected_type.into()) {
-        let (given, sub_request_name) = (request_type_name(envelope.request_type), prefix.trim_end_matches('.'));
+        let (given, sub_request_name) =
+            (describe_declared_request_type(envelope.request_type), prefix.trim_end_matches('.'));
         let text = format!(
             "is {given}, but the envelope carries {sub_request_name}; set it to {}",
             expected_type.as_str_name()
@@ -247,7 +248,7 @@ fn extract_sub_request(envelope: pb::CoreRequest) -> Result<(EntryPoint, SubRequ
     errors.into_result((entry_point, sub_request))
 }
 
-fn request_type_name(given: Option<i32>) -> String {
+fn describe_declared_request_type(given: Option<i32>) -> String {
     match given.map(|number| (number, Type::try_from(number))) {
         None => "absent".into(),
         Some((_, Ok(known))) => known.as_str_name().into(),

@@ -22,7 +22,7 @@ use governor::{Quota, RateLimiter};
 
 use crate::auth::policy::RateLimitKind;
 use crate::clock::{Clock, SystemClock};
-use crate::config::{AllowedRate, RateLimitRule};
+use crate::config::{CallOrStreamLimit, RateLimitRule};
 use crate::domain::time::UnixMs;
 
 pub use caller::{CallerClass, RateLimitKey};
@@ -106,10 +106,10 @@ impl RateLimits {
             let kind = RateLimitKind::ALL.into_iter().find(|kind| kind.as_str() == rule.limit);
             let (Some(class), Some(kind)) = (class, kind) else { continue };
             match rule.allowance {
-                AllowedRate::OpenStreams(max) => {
+                CallOrStreamLimit::OpenStreams(max) => {
                     stream_limits.insert(class, max);
                 }
-                AllowedRate::Calls { per_second, burst, per_5_min } => {
+                CallOrStreamLimit::Calls { per_second, burst, per_5_min } => {
                     let is_anonymous = class == CallerClass::Anonymous;
                     let budget = if is_anonymous { &address_budget } else { &authenticated_budget };
                     let limit = RateLimit::new(per_second, burst, per_5_min, budget, &clock);

@@ -48,7 +48,7 @@ fn check_directory(directory: &Path) -> Result<Vec<String>, Vec<RenderedDiagnost
 
 fn check_file(path: &Path) -> Result<Vec<String>, Vec<RenderedDiagnostic>> {
     let text = rules::load::read_file(path)?;
-    Ok(vec![match rules::parse_ruleset_file(&path.to_string_lossy(), &text)? {
+    Ok(vec![match rules::parse_ruleset_or_fragment(&path.to_string_lossy(), &text)? {
         RulesetFile::Ruleset(ruleset) => ruleset_summary(path, &ruleset),
         RulesetFile::ExpansionFragment(fragment) => {
             format!("{}: a fragment of {}", path.display(), format_count(fragment.expansions.len(), "expansion"))
@@ -111,7 +111,7 @@ fn queue_summary_lines(ruleset: &Ruleset, queue: &QueueSpec, teams: &TeamsSpec) 
     }
     lines.extend(describe_draw_threshold(ruleset, queue, teams));
     if let Some(rule) = queue.satisfaction {
-        lines.push(describe_satisfaction(&rule));
+        lines.push(describe_frustrated_player_rule(&rule));
     }
     if let Some(offer) = queue.offer {
         lines.push(format!("a ticket that waits {} is offered set {}", format_duration(offer.after_ms), offer.set_id));
@@ -132,7 +132,7 @@ fn describe_draw_threshold(ruleset: &Ruleset, queue: &QueueSpec, teams: &TeamsSp
 }
 
 /// `a player who lost 3 in a row searches 2 times as far, around a rating 50 points lower`.
-fn describe_satisfaction(rule: &SatisfactionSpec) -> String {
+fn describe_frustrated_player_rule(rule: &SatisfactionSpec) -> String {
     let min_matches = rule.min_matches;
     let conditions = [
         rule.losing_streak.map(|lost| format!("lost {lost} in a row")),

@@ -14,7 +14,7 @@ use anyhow::Context as _;
 use serde::Serialize;
 
 use crate::cli::error_text::error_text;
-use crate::cli::simulate::input::{RulesetWithMap, SimulationInput};
+use crate::cli::simulate::input::{RulesetWithCityMap, SimulationInput};
 use crate::cli::{ExitStatus, report_result};
 use crate::domain::ruleset::Ruleset;
 use crate::sim::comparison::{StatisticDelta, compare_statistics};
@@ -120,11 +120,11 @@ fn seed_list(flags: &SimulateFlags, default_count: u32) -> Vec<u64> {
 
 fn simulate_ruleset(flags: &SimulateFlags, input: &SimulationInput) -> anyhow::Result<SimulationOutput> {
     let seeds = seed_list(flags, 1);
-    let RulesetWithMap { ruleset, map, file } = &input.rulesets[0];
-    let tallies = parallel_worlds::run_worlds(&input.scenario, &[(ruleset, map)], &seeds)?.remove(0);
-    let by_seed: Vec<SimStatistics> = tallies.iter().map(|tally| SimStatistics::from_tally(tally, map)).collect();
+    let RulesetWithCityMap { ruleset, city_map, file } = &input.rulesets[0];
+    let tallies = parallel_worlds::run_worlds(&input.scenario, &[(ruleset, city_map)], &seeds)?.remove(0);
+    let by_seed: Vec<SimStatistics> = tallies.iter().map(|tally| SimStatistics::from_tally(tally, city_map)).collect();
     let tally = merge_tallies(tallies);
-    let statistics = SimStatistics::from_tally(&tally, map);
+    let statistics = SimStatistics::from_tally(&tally, city_map);
     let header = text_report::format_header(input, &[(file, ruleset)], &seeds, &statistics);
     let html_page = match flags.plot {
         Some(_) => html_page::simulation_page(&header, &statistics, &tally)?,
@@ -146,20 +146,26 @@ fn simulate_ruleset(flags: &SimulateFlags, input: &SimulationInput) -> anyhow::R
 
 fn compare_rulesets(flags: &SimulateFlags, input: &SimulationInput) -> anyhow::Result<SimulationOutput> {
     let seeds = seed_list(flags, COMPARISON_SEEDS_DEFAULT);
-    let rulesets: Vec<_> =
-        input.rulesets.iter().map(|ruleset_with_map| (&ruleset_with_map.ruleset, &ruleset_with_map.map)).collect();
+    let rulesets: Vec<_> = input
+        .rulesets
+        .iter()
+        .map(|ruleset_with_city_map| (&ruleset_with_city_map.ruleset, &ruleset_with_city_map.city_map))
+        .collect();
     let mut tallies = parallel_worlds::run_worlds(&input.scenario, &rulesets, &seeds)?.into_iter();
     let (first, second) = (tallies.next().unwrap_or_default(), tallies.next().unwrap_or_default());
-    let statistics_of = |tallies: &[SimTally], ruleset_with_map: &RulesetWithMap| -> Vec<SimStatistics> {
-        tallies.iter().map(|tally| SimStatistics::from_tally(tally, &ruleset_with_map.map)).collect()
+    let statistics_of = |tallies: &[SimTally], ruleset_with_city_map: &RulesetWithCityMap| -> Vec<SimStatistics> {
+        tallies.iter().map(|tally| SimStatistics::from_tally(tally, &ruleset_with_city_map.city_map)).collect()
     };
     let (first_by_seed, second_by_seed) =
         (statistics_of(&first, &input.rulesets[0]), statistics_of(&second, &input.rulesets[1]));
     let differences = compare_statistics(&first_by_seed, &second_by_seed);
     let (first, second) = (merge_tallies(first), merge_tallies(second));
-    let first_statistics = SimStatistics::from_tally(&first, &input.rulesets[0].map);
-    let files: Vec<(&PathBuf, &Ruleset)> =
-        input.rulesets.iter().map(|ruleset_with_map| (&ruleset_with_map.file, &ruleset_with_map.ruleset)).collect();
+    let first_statistics = SimStatistics::from_tally(&first, &input.rulesets[0].city_map);
+    let files: Vec<(&PathBuf, &Ruleset)> = input
+        .rulesets
+        .iter()
+        .map(|ruleset_with_city_map| (&ruleset_with_city_map.file, &ruleset_with_city_map.ruleset))
+        .collect();
     let header = text_report::format_header(input, &files, &seeds, &first_statistics);
     let table = text_report::format_differences(&differences);
     let html_page = match flags.plot {

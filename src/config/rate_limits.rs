@@ -33,12 +33,12 @@ pub struct RateLimitRule {
     /// Kind of call.
     pub limit: &'static str,
     /// Allowed rate.
-    pub allowance: AllowedRate,
+    pub allowance: CallOrStreamLimit,
 }
 
 /// Allowed rate of calls, or number of open streams.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum AllowedRate {
+pub enum CallOrStreamLimit {
     /// Calls.
     Calls {
         /// Calls per second, sustained over fifteen seconds.
@@ -86,11 +86,11 @@ const fn call_limit(
     burst: u32,
     per_5_min: u32,
 ) -> RateLimitRule {
-    RateLimitRule { role, limit: charge, allowance: AllowedRate::Calls { per_second, burst, per_5_min } }
+    RateLimitRule { role, limit: charge, allowance: CallOrStreamLimit::Calls { per_second, burst, per_5_min } }
 }
 
 const fn stream_limit(role: &'static str, streams: u32) -> RateLimitRule {
-    RateLimitRule { role, limit: "stream", allowance: AllowedRate::OpenStreams(streams) }
+    RateLimitRule { role, limit: "stream", allowance: CallOrStreamLimit::OpenStreams(streams) }
 }
 
 impl RateLimitRule {
@@ -103,14 +103,14 @@ impl RateLimitRule {
             return Err(format!("`{name}` is not a rate limit; use one of {}", known.join(", ")));
         };
         let allowance = match default.allowance {
-            AllowedRate::OpenStreams(_) => {
+            CallOrStreamLimit::OpenStreams(_) => {
                 let streams = value.trim().parse().ok().filter(|count| OPEN_STREAMS_RANGE.contains(count));
-                AllowedRate::OpenStreams(streams.ok_or_else(|| {
+                CallOrStreamLimit::OpenStreams(streams.ok_or_else(|| {
                     let (least, most) = (OPEN_STREAMS_RANGE.start(), OPEN_STREAMS_RANGE.end());
                     format!("`{value}` is not a number of streams for {name}; use {least} to {most}")
                 })?)
             }
-            AllowedRate::Calls { .. } => Self::parse_call_rate(value).ok_or_else(|| {
+            CallOrStreamLimit::Calls { .. } => Self::parse_call_rate(value).ok_or_else(|| {
                 format!(
                     "`{value}` is not a rate for {name}; write PER_SECOND/BURST/PER_5_MIN, such as 2/10/300, with \
                      {} to {} calls per second and at least 1 for the others",
@@ -122,12 +122,12 @@ impl RateLimitRule {
         Ok(Self { allowance, ..*default })
     }
 
-    fn parse_call_rate(value: &str) -> Option<AllowedRate> {
+    fn parse_call_rate(value: &str) -> Option<CallOrStreamLimit> {
         let mut parts = value.split('/').map(str::trim);
         let per_second = parts.next()?.parse().ok().filter(|rate| CALLS_PER_SECOND_RANGE.contains(rate))?;
         let burst = parts.next()?.parse().ok().filter(|count| CALL_COUNT_RANGE.contains(count))?;
         let per_5_min = parts.next()?.parse().ok().filter(|count| CALL_COUNT_RANGE.contains(count))?;
-        parts.next().is_none().then_some(AllowedRate::Calls { per_second, burst, per_5_min })
+        parts.next().is_none().then_some(CallOrStreamLimit::Calls { per_second, burst, per_5_min })
     }
 
     /// Name in settings, errors and documents; for example, `client.search`.
@@ -139,8 +139,8 @@ impl RateLimitRule {
 impl fmt::Display for RateLimitRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.allowance {
-            AllowedRate::OpenStreams(streams) => write!(f, "{}={streams}", self.name()),
-            AllowedRate::Calls { per_second, burst, per_5_min } => {
+            CallOrStreamLimit::OpenStreams(streams) => write!(f, "{}={streams}", self.name()),
+            CallOrStreamLimit::Calls { per_second, burst, per_5_min } => {
                 write!(f, "{}={per_second}/{burst}/{per_5_min}", self.name())
             }
         }
@@ -168,10 +168,10 @@ mod tests {
         let calls = |role: &str, counts: fn(&str) -> bool| {
             let of_role = DEFAULT_RATE_LIMITS.iter().filter(|rule| rule.role == role && counts(rule.limit));
             of_role.fold((0.0, 0, 0), |sum, rule| match rule.allowance {
-                AllowedRate::Calls { per_second, burst, per_5_min } => {
+                CallOrStreamLimit::Calls { per_second, burst, per_5_min } => {
                     (sum.0 + per_second, sum.1 + burst, sum.2 + per_5_min)
                 }
-                AllowedRate::OpenStreams(_) => sum,
+                CallOrStreamLimit::OpenStreams(_) => sum,
             })
         };
         for role in ["client", "game_server", "operator", "anonymous"] {

@@ -268,7 +268,7 @@ pub struct ReportLatencyCommand {
     /// Searching party.
     pub session: Session,
     /// Phase that was measured.
-    pub phase: LatencyPhase,
+    pub phase: QuickOrInvolvedTest,
     /// Round trip in milliseconds of every candidate in the last answer; `None` if it did not respond.
     pub measurements: Vec<(AdvertisementId, Option<f32>)>,
 }
@@ -288,7 +288,7 @@ pub struct ReportLatencyAnswer {
 
 /// Latency measurement phases that follow the locality search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LatencyPhase {
+pub enum QuickOrInvolvedTest {
     /// A few packets to each candidate.
     Quick,
     /// Longer test that carries game data.

@@ -114,7 +114,7 @@ impl ConsistencyCheck<'_> {
     async fn compare_set(&mut self, set_id: SetId, set: &LockedAdvertSet) -> Result<(), EngineError> {
         let rulesets = set.read().indexed_rulesets();
         if rulesets.is_empty() {
-            return self.compare_set_without_index(set_id, set).await;
+            return self.compare_unindexed_set(set_id, set).await;
         }
         for (index_number, ruleset) in rulesets.iter().enumerate() {
             let mut next = Some(0);
@@ -160,7 +160,7 @@ impl ConsistencyCheck<'_> {
     }
 
     /// Compares a set without a ruleset. Such a set has no index and is not searched.
-    async fn compare_set_without_index(&mut self, set_id: SetId, set: &LockedAdvertSet) -> Result<(), EngineError> {
+    async fn compare_unindexed_set(&mut self, set_id: SetId, set: &LockedAdvertSet) -> Result<(), EngineError> {
         let cached_rulesets = self.state.common.rulesets.active_and_retired();
         let ids: Vec<AdvertisementId> = set.read().records().map(|record| record.advertisement.id).collect();
         for ids in ids.chunks(COMPARE_BATCH_SIZE) {

@@ -31,7 +31,7 @@ pub fn parse_ruleset(file: &str, text: &str) -> Result<Ruleset, Vec<RenderedDiag
         let diagnostic = Diagnostic { span: root.name_span, problem: problem.into(), fix: fix.into() };
         return Err(vec![RenderedDiagnostic::at_span(file, text, diagnostic)]);
     }
-    let source_xml: Arc<str> = xml::remove_comments(text).into();
+    let source_xml: Arc<str> = xml::delete_comments_and_their_lines(text).into();
     validate::validate_ruleset(&root, source_xml).map_err(|diagnostics| render_diagnostics(file, text, diagnostics))
 }
 
@@ -42,7 +42,7 @@ pub fn parse_expansion_fragment(file: &str, text: &str) -> Result<ExpansionFragm
 }
 
 /// Parses and validates a ruleset or an expansion fragment.
-pub fn parse_ruleset_file(file: &str, text: &str) -> Result<RulesetFile, Vec<RenderedDiagnostic>> {
+pub fn parse_ruleset_or_fragment(file: &str, text: &str) -> Result<RulesetFile, Vec<RenderedDiagnostic>> {
     if parse_xml(file, text)?.name.as_ref() == FRAGMENT_ROOT {
         parse_expansion_fragment(file, text).map(RulesetFile::ExpansionFragment)
     } else {

@@ -41,7 +41,7 @@ pub fn parse_document(text: &str) -> Result<RawElement, Diagnostic> {
 
 /// Removes the comments of a well-formed document, and each line that contained only a comment. In text that is not
 /// well-formed, comments after the first error remain.
-pub fn remove_comments(text: &str) -> String {
+pub fn delete_comments_and_their_lines(text: &str) -> String {
     let mut reader = Reader::from_str(text);
     let mut kept = String::with_capacity(text.len());
     let mut copied_to = 0;
@@ -117,7 +117,7 @@ impl<'a> XmlTreeBuilder<'a> {
                 Event::Comment(_) => {}
                 Event::Decl(_) => self.check_xml_declaration(event_span)?,
                 // A schema reference for editors; the server ignores it.
-                Event::PI(instruction) if instruction.target() == "xml-model" && self.is_prolog() => {}
+                Event::PI(instruction) if instruction.target() == "xml-model" && self.is_before_root() => {}
                 Event::PI(_) => {
                     let fix = "delete it; only <?xml-model …?> before the root element is allowed";
                     return reject(event_span, "a processing instruction is not allowed", fix);
@@ -132,7 +132,7 @@ impl<'a> XmlTreeBuilder<'a> {
     }
 
     /// Whether the root element has not begun.
-    fn is_prolog(&self) -> bool {
+    fn is_before_root(&self) -> bool {
         self.root.is_none() && self.open_elements.is_empty()
     }
 

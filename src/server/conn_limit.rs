@@ -69,7 +69,7 @@ struct PrefixState {
     /// Token bucket of new connections.
     connect_bucket: TokenBucket,
     /// Token bucket of control frames, shared by the prefix's connections.
-    frame_bucket: Arc<Mutex<TokenBucket>>,
+    prefix_frame_bucket: Arc<Mutex<TokenBucket>>,
 }
 
 /// Unit of counting: an IPv4 address, or the IPv6 /64 of one customer.
@@ -84,7 +84,7 @@ pub struct ConnectionPermit {
     limiter: Arc<ConnectionLimiter>,
     prefix: ClientPrefix,
     /// `None`: a trusted peer, whose control frames are not limited.
-    frame_bucket: Option<Arc<Mutex<TokenBucket>>>,
+    prefix_frame_bucket: Option<Arc<Mutex<TokenBucket>>>,
     observer: Option<Arc<dyn RpcObserver>>,
 }
 
@@ -107,7 +107,7 @@ impl ConnectionLimiter {
             return Err(ConnectionRejection::MaxConnections);
         }
         let state = counts.prefixes.entry(prefix).or_insert_with(|| PrefixState::new(&self.limits, now));
-        let frame_bucket = match trust {
+        let prefix_frame_bucket = match trust {
             PeerTrust::TrustedPeer if state.open_connections >= self.limits.per_trusted_peer => {
                 return Err(ConnectionRejection::MaxPerIp);
             }
@@ -117,7 +117,7 @@ impl ConnectionLimiter {
                     return Err(ConnectionRejection::MaxPerIp);
                 }
                 state.connect_bucket.take(1, now).map_err(|_| ConnectionRejection::RatePerIp)?;
-                Some(state.frame_bucket.clone())
+                Some(state.prefix_frame_bucket.clone())
             }
         };
         state.open_connections += 1;
@@ -125,7 +125,7 @@ impl ConnectionLimiter {
         if counts.prefixes.len() > counts.prune_at.max(PREFIXES_PRUNE_MIN) {
             counts.prune(now);
         }
-        Ok(ConnectionPermit { limiter: self.clone(), prefix, frame_bucket, observer: None })
+        Ok(ConnectionPermit { limiter: self.clone(), prefix, prefix_frame_bucket, observer: None })
     }
 }
 
@@ -136,7 +136,7 @@ impl PrefixState {
         Self {
             open_connections: 0,
             connect_bucket: TokenBucket::new(connect_rate, now),
-            frame_bucket: Arc::new(Mutex::new(TokenBucket::new(limits.control_frame_rate, now))),
+            prefix_frame_bucket: Arc::new(Mutex::new(TokenBucket::new(limits.control_frame_rate, now))),
         }
     }
 
@@ -144,7 +144,7 @@ impl PrefixState {
     fn differs_from_new(&self, now: Instant) -> bool {
         self.open_connections > 0
             || !self.connect_bucket.is_full(now)
-            || !self.frame_bucket.lock().unwrap_or_else(PoisonError::into_inner).is_full(now)
+            || !self.prefix_frame_bucket.lock().unwrap_or_else(PoisonError::into_inner).is_full(now)
     }
 }
 
@@ -168,8 +168,8 @@ impl ConnectionPermit {
     }
 
     /// Token bucket of the prefix's control frames; `None`: not limited.
-    pub fn frame_bucket(&self) -> Option<Arc<Mutex<TokenBucket>>> {
-        self.frame_bucket.clone()
+    pub fn prefix_frame_bucket(&self) -> Option<Arc<Mutex<TokenBucket>>> {
+        self.prefix_frame_bucket.clone()
     }
 
     /// Counts that a limit has closed the connection.
@@ -285,19 +285,20 @@ mod tests {
     fn frame_bucket_of_a_prefix_survives_reconnecting() {
         let (limiter, start) = limiter(LIMITS);
         let untrusted = || limiter.acquire("203.0.113.9".parse().unwrap(), PeerTrust::Untrusted, start).unwrap();
-        let frame_bucket = untrusted().frame_bucket().expect("an untrusted connection has a frame bucket");
-        frame_bucket.lock().unwrap().take(10, start).unwrap();
-        drop(frame_bucket);
+        let prefix_frame_bucket =
+            untrusted().prefix_frame_bucket().expect("an untrusted connection has a frame bucket");
+        prefix_frame_bucket.lock().unwrap().take(10, start).unwrap();
+        drop(prefix_frame_bucket);
         let reconnected = untrusted();
         limiter.counts.lock().unwrap().prune(start + 5 * SECOND);
-        assert!(reconnected.frame_bucket().unwrap().lock().unwrap().take(6, start + 5 * SECOND).is_err());
+        assert!(reconnected.prefix_frame_bucket().unwrap().lock().unwrap().take(6, start + 5 * SECOND).is_err());
         drop(reconnected);
         limiter.counts.lock().unwrap().prune(start + 9 * SECOND);
         assert_eq!(limiter.counts.lock().unwrap().prefixes.len(), 1);
         limiter.counts.lock().unwrap().prune(start + 10 * SECOND);
         assert_eq!(limiter.counts.lock().unwrap().prefixes.len(), 0);
         let trusted = limiter.acquire("127.0.0.1".parse().unwrap(), PeerTrust::TrustedPeer, start).unwrap();
-        assert!(trusted.frame_bucket().is_none());
+        assert!(trusted.prefix_frame_bucket().is_none());
     }
 
     /// SEC-2: a flood of addresses with one connection each does not fill the memory.

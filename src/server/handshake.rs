@@ -180,7 +180,7 @@ impl ConnectionHandshaker {
             write_stall: self.limits.write_stall_timeout,
         };
         let frame_limiter = permit
-            .frame_bucket()
+            .prefix_frame_bucket()
             .map(|bucket| FrameLimiter::new(self.limits.control_frame_rate, bucket, Instant::now()));
         TimedConnection::new(transport, peer, timeouts, &self.hard_stop, permit).with_frame_limiter(frame_limiter)
     }

@@ -243,7 +243,7 @@ mod tests {
         let permit = ConnectionLimiter::new(limits).acquire(address, PeerTrust::Untrusted, now).unwrap();
         let peer = ConnectionPeer { address, open_streams: Arc::default(), streams_max: 1, certificate: None };
         let stop = CancellationToken::new();
-        let frame_limiter = permit.frame_bucket().map(|bucket| FrameLimiter::new(RATE, bucket, now));
+        let frame_limiter = permit.prefix_frame_bucket().map(|bucket| FrameLimiter::new(RATE, bucket, now));
         (TimedConnection::new(near, peer, timeouts, &stop, permit).with_frame_limiter(frame_limiter), stop)
     }
 

@@ -14,13 +14,16 @@ use std::sync::Arc;
 
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
+use crate::domain::time::UnixMs;
 use crate::store::error::StoreError;
 use crate::store::sqlite::connection::checkpoint_task::CheckpointTask;
 use crate::store::sqlite::connection::error::with_path;
 use crate::store::sqlite::connection::file_access::FileAccess;
 use crate::store::sqlite::connection::lock::DatabaseLock;
 use crate::store::sqlite::connection::open;
+use crate::store::sqlite::connection::purge::purge_rows;
 use crate::store::sqlite::connection::wal::{WalCheckpointer, WalLength, WalLimits};
+use crate::store::sqlite::connection::write_batch::BatchWrite;
 use crate::store::unknown_rows::UnknownRows;
 use crate::store::writer_version::WriterGate;
 
@@ -71,6 +74,34 @@ impl SqliteStore {
                 access.wal_length = checkpointer.checkpoint_once().await?;
             }
             Ok(())
+        })
+        .await
+    }
+
+    /// Commits a batch in one transaction.
+    async fn commit_batch<W: BatchWrite>(&self, batch: Vec<W>) -> Result<Vec<W::Output>, StoreError> {
+        let (path, checkpointer) = (self.path.clone(), Arc::clone(&self.checkpoint_task.checkpointer));
+        let unknown_rows = Arc::clone(&self.unknown_rows);
+        self.run_exclusive(move |mut access| async move {
+            let mut connection = access.take_write_connection(&path, &checkpointer).await?;
+            let result = W::commit_batch(&mut connection, &batch, &unknown_rows).await;
+            access.return_connection(connection, &result);
+            let (outcomes, length) = result?;
+            access.record_wal_length(length, &checkpointer);
+            Ok(outcomes)
+        })
+        .await
+    }
+
+    /// Purges rows that are due at `now`, by the given statements.
+    async fn purge_due_rows(&self, statements: &'static [&'static str], now: UnixMs) -> Result<(), StoreError> {
+        self.writer_gate.check_may_write()?;
+        let path = self.path.clone();
+        self.run_exclusive(move |mut access| async move {
+            let mut connection = access.take_connection(&path).await?;
+            let result = purge_rows(&mut connection, statements, now).await;
+            access.return_connection(connection, &result);
+            result
         })
         .await
     }

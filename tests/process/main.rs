@@ -24,6 +24,8 @@ mod locks;
 #[cfg(test)]
 mod lost_answers;
 #[cfg(test)]
+mod match_checks;
+#[cfg(test)]
 mod matches;
 #[cfg(test)]
 mod netns;

@@ -47,7 +47,7 @@ mod token_source;
 
 pub use advertisement::Advertisement;
 pub use client::Client;
-pub use connection::{Connection, PendingResponse, ReservationEvents};
+pub use connection::{Connection, ReservationEvents, ResponseHandle};
 pub use error::{Error, FieldViolation, ServerError};
 pub use ratings::SideUserIds;
 pub use retry::RetryPolicy;

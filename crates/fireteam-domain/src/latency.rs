@@ -36,7 +36,7 @@ pub struct LatencyEndpoint<'a> {
 
 /// Expected round trip between two endpoints, milliseconds. Uses the regions that both have measured: the minimum over
 /// regions of the slower side's round trip. Otherwise uses the distance. `None` if neither is known.
-pub fn expected_round_trip_ms(
+pub fn round_trip_by_regions_or_distance(
     model: &LatencyModel,
     one: LatencyEndpoint<'_>,
     other: LatencyEndpoint<'_>,

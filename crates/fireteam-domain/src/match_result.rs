@@ -1,4 +1,4 @@
-//! Match results: ranks of the sides, rating updates, and the expectation at the time of the proposal.
+//! Match results: ranks of the sides, rating updates, and the forecast at the time of the proposal.
 
 use sha2::{Digest, Sha256};
 
@@ -28,7 +28,7 @@ pub struct ResultReport {
     /// Playing time, milliseconds, if known.
     pub duration_ms: Option<u64>,
     /// Expectation when the match was created.
-    pub expectation: MatchExpectation,
+    pub forecast: MatchForecast,
 }
 
 /// One side of a match and its rank.
@@ -44,7 +44,7 @@ pub struct SideRank {
 
 /// Expected quality, waits and win probabilities of a match at its creation, for comparison with the result.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct MatchExpectation {
+pub struct MatchForecast {
     /// Quality assigned by the queue pass; higher is better.
     pub match_quality: f64,
     /// Win probability per side, from the players' ratings on entering the queue; empty without ratings.
@@ -248,7 +248,7 @@ mod tests {
             left_early: Vec::new(),
             started_at: UnixMs(1),
             duration_ms: None,
-            expectation: MatchExpectation::default(),
+            forecast: MatchForecast::default(),
         }
     }
 
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn report_digest_depends_only_on_reported_facts() {
         let (first, mut other) = (report(&[1, 2]), report(&[1, 2]));
-        other.expectation.match_quality = 3.0;
+        other.forecast.match_quality = 3.0;
         other.duration_ms = Some(3);
         assert_eq!(first.digest(None), other.digest(None), "the digest contains reported values only");
         let digests =

@@ -2,6 +2,7 @@
 
 mod element_reader;
 pub mod hash;
+mod number_bounds;
 pub mod queue;
 pub mod rating;
 pub mod raw;

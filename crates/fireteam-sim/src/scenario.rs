@@ -50,7 +50,7 @@ pub struct Scenario {
     /// Percentages of players with open, moderate and strict NAT.
     pub nat_percent: [f64; 3],
     /// A player far from all others.
-    pub outlier: Option<OutlierSpec>,
+    pub outlier: Option<SingleOutlierSpec>,
 }
 
 /// Distribution of true skill, in Elo points for any rating system: 400 points mean odds of ten to one.
@@ -102,7 +102,7 @@ pub struct ReadyCheckBehavior {
 /// A player who is always in a play session and far from all others.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct OutlierSpec {
+pub struct SingleOutlierSpec {
     /// Elo points above the mean: -10,000 to 10,000.
     pub rating_offset: f64,
     /// City, as in scenarios/cities.csv.

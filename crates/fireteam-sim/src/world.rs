@@ -21,7 +21,7 @@ use fireteam_domain::id::{MatchId, TicketId};
 use fireteam_domain::lifecycle::Match;
 use fireteam_domain::lifecycle::rules::LifecycleRules;
 use fireteam_domain::queue::avoidance::{PastMatch, PastMatches};
-use fireteam_domain::queue::gate::{LastPass, QueueCounts};
+use fireteam_domain::queue::gate::{GateInput, LastPass};
 use fireteam_domain::queue::pass::{self, PassInput, PassOutcome};
 use fireteam_domain::queue::prepared_ticket::PreparedTicket;
 use fireteam_domain::rating::SetActivity;
@@ -195,8 +195,8 @@ impl<'a> SimWorld<'a> {
     }
 
     /// Counts that the queue's gate compares.
-    fn queue_counts(&self) -> QueueCounts {
-        QueueCounts { connected_players: self.connected_players, active_matches: self.matches.len() as u32 }
+    fn gate_input(&self) -> GateInput {
+        GateInput { connected_players: self.connected_players, active_matches: self.matches.len() as u32 }
     }
 
     /// True if match quality uses leaderboard ranks.

@@ -76,7 +76,7 @@ impl EntryPoint {
         if wire.user_ids.is_empty() {
             problems.add("user_ids", "is empty; name at least one user");
         }
-        let users = user_keys(&wire.user_ids, "user_ids", &mut problems);
+        let users = user_keys_from_ids(&wire.user_ids, "user_ids", &mut problems);
         problems.into_result((set_id, users))
     }
 
@@ -139,7 +139,7 @@ impl EntryPoint {
             if side.user_ids.is_empty() {
                 problems.add(&path, "is empty; name at least one user");
             }
-            let users = user_keys(&side.user_ids, &path, &mut problems);
+            let users = user_keys_from_ids(&side.user_ids, &path, &mut problems);
             for (position, user) in users.iter().enumerate() {
                 if !seen.insert(*user) {
                     problems
@@ -312,7 +312,7 @@ fn parse_player_key(text: &str, path: &str, problems: &mut FieldErrors) -> UserK
 }
 
 /// Reads user keys, in the order of the request.
-fn user_keys(wire: &[String], path: &str, problems: &mut FieldErrors) -> Vec<UserKey> {
+fn user_keys_from_ids(wire: &[String], path: &str, problems: &mut FieldErrors) -> Vec<UserKey> {
     if !field_checks::check_list_len(wire.len(), limit::RATING_USERS_PER_CALL_MAX, path, problems) {
         return Vec::new();
     }

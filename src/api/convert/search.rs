@@ -8,7 +8,7 @@ use crate::api::pb;
 use crate::api::status::Rejection;
 use crate::domain::id::{AdvertisementId, RulesetHash, SetId, UserKey};
 use crate::domain::limit;
-use crate::engine::command::{Caller, LatencyPhase, ReportLatencyCommand, SearchCommand, SearchOverrides};
+use crate::engine::command::{Caller, QuickOrInvolvedTest, ReportLatencyCommand, SearchCommand, SearchOverrides};
 
 impl EntryPoint {
     /// Reads a search.
@@ -34,11 +34,11 @@ impl EntryPoint {
     ) -> Result<ReportLatencyCommand, Rejection> {
         let mut problems = self.field_errors();
         let phase = match wire.phase() {
-            pb::LatencyPhase::Quick => LatencyPhase::Quick,
-            pb::LatencyPhase::Involved => LatencyPhase::Involved,
+            pb::LatencyPhase::Quick => QuickOrInvolvedTest::Quick,
+            pb::LatencyPhase::Involved => QuickOrInvolvedTest::Involved,
             pb::LatencyPhase::Unspecified => {
                 problems.add("phase", "is missing or unknown; set it to LATENCY_PHASE_QUICK or LATENCY_PHASE_INVOLVED");
-                LatencyPhase::Quick
+                QuickOrInvolvedTest::Quick
             }
         };
         let search_token = checked_search_token(wire.search_token, &mut problems);

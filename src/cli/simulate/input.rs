@@ -17,15 +17,15 @@ use crate::sim::world;
 /// Loaded input.
 pub(super) struct SimulationInput {
     pub(super) scenario: Scenario,
-    pub(super) rulesets: Vec<RulesetWithMap>,
+    pub(super) rulesets: Vec<RulesetWithCityMap>,
     pub(super) has_measured_latencies: bool,
 }
 
 /// Ruleset, with the city map by its latency model.
-pub(super) struct RulesetWithMap {
+pub(super) struct RulesetWithCityMap {
     pub(super) file: PathBuf,
     pub(super) ruleset: Ruleset,
-    pub(super) map: CityMap,
+    pub(super) city_map: CityMap,
 }
 
 pub(super) fn load_input(flags: &SimulateFlags, files: &[PathBuf]) -> anyhow::Result<SimulationInput> {
@@ -35,12 +35,12 @@ pub(super) fn load_input(flags: &SimulateFlags, files: &[PathBuf]) -> anyhow::Re
         .as_deref()
         .map(|pings| load_latency_matrix(pings, flags.latency_sites.as_deref()))
         .transpose()?;
-    let ruleset_with_map = |file: &PathBuf| {
+    let ruleset_with_city_map = |file: &PathBuf| {
         let ruleset = load_ruleset(file)?;
-        let map = world::build_city_map(&scenario, &ruleset, matrix.as_ref())?;
-        Ok(RulesetWithMap { file: file.clone(), ruleset, map })
+        let city_map = world::build_city_map(&scenario, &ruleset, matrix.as_ref())?;
+        Ok(RulesetWithCityMap { file: file.clone(), ruleset, city_map })
     };
-    let rulesets: Vec<RulesetWithMap> = files.iter().map(ruleset_with_map).collect::<anyhow::Result<_>>()?;
+    let rulesets: Vec<RulesetWithCityMap> = files.iter().map(ruleset_with_city_map).collect::<anyhow::Result<_>>()?;
     if let Some(loaded) = rulesets.iter().find(|loaded| loaded.ruleset.queue.is_none()) {
         bail!("{}: ruleset has no <Queue>; use a ruleset with a queue", loaded.file.display());
     }

@@ -17,7 +17,7 @@ use crate::engine::adverts::writer_command::AdvertWriterCommand;
 const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Number of sweeps between store purges.
-const SWEEPS_PER_STORE_PURGE: u32 = 20;
+const SWEEPS_PER_TOMBSTONE_PURGE: u32 = 20;
 
 /// Maximum advertisements, and maximum holds, sent to the writer per set and sweep. A mass expiry must not fill the
 /// inbox that clients share.
@@ -42,7 +42,7 @@ pub(crate) async fn run_expiry_sweeps(
         }
         sweep_expired_adverts(&state, &advert_writer).await;
         sweeps = sweeps.wrapping_add(1);
-        if sweeps.is_multiple_of(SWEEPS_PER_STORE_PURGE)
+        if sweeps.is_multiple_of(SWEEPS_PER_TOMBSTONE_PURGE)
             && state.common.store_staleness_ms(state.common.clock.now()).is_none()
             && let Err(error) = state.common.store.purge(state.common.clock.now()).await
         {

@@ -5,7 +5,7 @@ use crate::engine::command::ReservationView;
 use crate::store::{Reservation, ReservationState};
 
 /// Client view of `reservation`. `token` is empty unless the reader made the reservation.
-pub(crate) fn reservation_view(reservation: &Reservation, token: Vec<u8>, now: UnixMs) -> ReservationView {
+pub(crate) fn client_view_of_reservation(reservation: &Reservation, token: Vec<u8>, now: UnixMs) -> ReservationView {
     let expires_in_ms = match reservation.state {
         ReservationState::Held => Some(u32::try_from(reservation.deadline.ms_since(now)).unwrap_or(u32::MAX)),
         ReservationState::Confirmed | ReservationState::Ended => None,

@@ -39,7 +39,7 @@ impl UpdateSnapshot {
         };
         let reservations = record
             .valid_reservations(now)
-            .map(|reservation| reservation_view::reservation_view(reservation, Vec::new(), now))
+            .map(|reservation| reservation_view::client_view_of_reservation(reservation, Vec::new(), now))
             .collect();
         Self { claim, ruleset_hash: advertisement.ruleset_hash, expires_at: record.expires_at, reservations }
     }

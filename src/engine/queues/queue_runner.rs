@@ -26,7 +26,7 @@ use crate::domain::time::UnixMs;
 use crate::engine::queues::allocation::HostFinder;
 use crate::engine::queues::plan_transition::{has_open_nat, other_waiting_tickets};
 use crate::engine::queues::shared_state::SharedState;
-use crate::engine::queues::snapshot::{PreparedTicketCache, QueueSnapshot, queue_counts};
+use crate::engine::queues::snapshot::{PreparedTicketCache, QueueSnapshot, gate_input};
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite};
 
 /// Number of tickets from which a pass runs on a blocking thread, so that it does not delay calls.
@@ -210,13 +210,13 @@ impl QueueRunner {
             self.last_pass = LastPass::default();
         }
         let change_count = self.change_count();
-        let queue_counts = queue_counts(&self.shared, self.queue_key, now);
+        let gate_input = gate_input(&self.shared, self.queue_key, now);
         self.last_pass_at = Some(Instant::now());
         if !should_run_pass(
             &queue.gate,
             &self.last_pass,
             change_count != self.change_count_at_last_pass,
-            queue_counts,
+            gate_input,
             now,
         ) {
             return false;
@@ -235,7 +235,7 @@ impl QueueRunner {
         self.last_pass = LastPass {
             found_nothing: proposals.is_empty() && !report.truncated,
             next_change_at: report.next_change_at,
-            queue_counts,
+            gate_input,
         };
         if report.truncated {
             let (set_id, pair_checks, duration_ms) = (self.queue_key.set_id, report.pair_checks, elapsed.as_millis());

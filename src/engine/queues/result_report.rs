@@ -1,11 +1,11 @@
-//! Report of a match result: checks the reported ranks, and adds the expectation at the start of the match.
+//! Report of a match result: checks the reported ranks, and adds the forecast at the start of the match.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::domain::id::UserKey;
 use crate::domain::lifecycle::{Match, MatchStage, MatchTicket};
-use crate::domain::match_result::{MatchExpectation, ResultReport, SideRank, dense_ranks};
+use crate::domain::match_result::{MatchForecast, ResultReport, SideRank, dense_ranks};
 use crate::domain::queue::ticket::{PlayerRating, Ticket};
 use crate::domain::rating::Skill;
 use crate::domain::ruleset::rating::RatingSpec;
@@ -56,7 +56,7 @@ pub(crate) fn build_report(
             return Err(EngineError::MatchNotPlayed);
         }
     };
-    let expectation = build_match_expectation(shared, match_, rating_spec, &sides, started_at);
+    let forecast = forecast_at_match_start(shared, match_, rating_spec, &sides, started_at);
     Ok(ResultReport {
         match_id: match_.id,
         set_id: match_.set_id,
@@ -66,18 +66,18 @@ pub(crate) fn build_report(
         left_early,
         started_at,
         duration_ms,
-        expectation,
+        forecast,
     })
 }
 
 /// Expectation at the start of the match, from entry ratings of the tickets that are still cached.
-fn build_match_expectation(
+fn forecast_at_match_start(
     shared: &SharedState,
     match_: &Match,
     rating_spec: Option<&RatingSpec>,
     sides: &[SideRank],
     started_at: UnixMs,
-) -> MatchExpectation {
+) -> MatchForecast {
     let tickets: Vec<Option<Arc<Ticket>>> = {
         let cache = shared.cache.read();
         let ticket =
@@ -108,7 +108,7 @@ fn build_match_expectation(
         let regions = ticket.as_ref()?.session.region_latencies.clone();
         regions.iter().find(|latency| &*latency.region == match_region).map(|latency| latency.round_trip_ms)
     };
-    MatchExpectation {
+    MatchForecast {
         match_quality: match_.quality,
         win_probabilities: rating_spec
             .and_then(|rating_spec| rating_spec.win_probabilities(&skills).ok())

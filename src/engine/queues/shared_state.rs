@@ -1,7 +1,7 @@
 //! State shared by the queue API, the queue writer and the queue runners.
 
 mod apply_changes;
-mod heartbeat;
+pub(crate) mod heartbeat;
 mod ticket_status;
 
 use std::collections::BTreeSet;

@@ -7,7 +7,7 @@ use crate::domain::id::{BuildIdHasher, RulesetHash, TicketId};
 use crate::domain::limit::PAIR_CHECKS_PER_PASS_MAX;
 use crate::domain::queue::avoidance::PastMatches;
 use crate::domain::queue::backfill::OpenSession;
-use crate::domain::queue::gate::QueueCounts;
+use crate::domain::queue::gate::GateInput;
 use crate::domain::queue::pass::PassInput;
 use crate::domain::queue::prepared_ticket::PreparedTicket;
 use crate::domain::queue::ticket::Ticket;
@@ -23,7 +23,7 @@ pub(crate) struct QueueSnapshot {
     pub(crate) prepared_tickets: Vec<Arc<PreparedTicket>>,
     open_sessions: Vec<OpenSession>,
     past_matches: Arc<PastMatches>,
-    pub(crate) queue_counts: QueueCounts,
+    pub(crate) gate_input: GateInput,
     now: UnixMs,
     seed: u64,
 }
@@ -47,7 +47,7 @@ impl QueueSnapshot {
             } else {
                 Vec::new()
             },
-            queue_counts: queue_counts(shared, key, now),
+            gate_input: gate_input(shared, key, now),
             now,
             seed: seed_from_fraction(shared.common.clock.random_unit_f64()),
             ruleset: Arc::clone(ruleset),
@@ -65,7 +65,7 @@ impl QueueSnapshot {
             tickets: &tickets,
             open_sessions: &self.open_sessions,
             past_matches: &self.past_matches,
-            queue_counts: self.queue_counts,
+            gate_input: self.gate_input,
             now: self.now,
             rng_seed: self.seed,
             max_pair_checks: PAIR_CHECKS_PER_PASS_MAX,
@@ -138,9 +138,9 @@ impl PreparedTicketCache {
 }
 
 /// Counts for the gate.
-pub(crate) fn queue_counts(shared: &SharedState, key: QueueKey, now: UnixMs) -> QueueCounts {
+pub(crate) fn gate_input(shared: &SharedState, key: QueueKey, now: UnixMs) -> GateInput {
     let active_matches = shared.cache.read().queue_index(key).map_or(0, |index| index.running_match_count());
-    QueueCounts {
+    GateInput {
         connected_players: shared.connected_users.lock().connected_count(key.silo, now),
         active_matches: u32::try_from(active_matches).unwrap_or(u32::MAX),
     }

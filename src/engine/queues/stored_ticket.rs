@@ -4,9 +4,6 @@ use crate::domain::ruleset::queue::QueueSpec;
 use crate::domain::time::UnixMs;
 use crate::store::queues::{StoredTicket, TicketState};
 
-/// Heartbeat timeout of tickets that are not waiting, milliseconds.
-pub(crate) const DEFAULT_HEARTBEAT_TIMEOUT_MS: u32 = 60_000;
-
 /// Ticket expiry after a heartbeat at `now`.
 pub(crate) fn ticket_expires_at(queue: &QueueSpec, now: UnixMs) -> UnixMs {
     now.plus_ms(u64::from(queue.ticket_ttl_ms))

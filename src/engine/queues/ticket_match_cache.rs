@@ -24,7 +24,7 @@ pub(crate) struct TicketMatchCache {
     live_tickets_by_user: HashMap<UserKey, Vec<TicketId>, BuildIdHasher>,
     /// Match per user that has not ended.
     running_match_by_user: HashMap<UserKey, MatchId, BuildIdHasher>,
-    queues: BTreeMap<QueueKey, QueueIndex>,
+    queues: BTreeMap<QueueKey, QueueTicketsAndMatches>,
     /// Counts changes of all queues. It outlives a queue's removal, so a re-created queue never repeats a count.
     change_count: u64,
     /// Counts matches that started or were removed.
@@ -34,7 +34,7 @@ pub(crate) struct TicketMatchCache {
 
 /// Tickets and matches of one queue, in the orders that passes and deadlines need.
 #[derive(Debug, Default)]
-pub(crate) struct QueueIndex {
+pub(crate) struct QueueTicketsAndMatches {
     /// Waiting tickets, longest wait first.
     waiting_tickets: BTreeSet<(UnixMs, TicketId)>,
     /// Waiting tickets by expiry.
@@ -49,7 +49,7 @@ pub(crate) struct QueueIndex {
     pub(crate) change_count: u64,
 }
 
-impl QueueIndex {
+impl QueueTicketsAndMatches {
     /// Waiting tickets, longest wait first.
     pub(crate) fn waiting_tickets(&self) -> impl Iterator<Item = (UnixMs, TicketId)> + '_ {
         self.waiting_tickets.iter().copied()
@@ -120,11 +120,11 @@ impl TicketMatchCache {
     }
 
     /// Every queue that is not empty.
-    pub(crate) fn queues(&self) -> impl Iterator<Item = (QueueKey, &QueueIndex)> {
+    pub(crate) fn queues(&self) -> impl Iterator<Item = (QueueKey, &QueueTicketsAndMatches)> {
         self.queues.iter().map(|(key, index)| (*key, index))
     }
 
-    pub(crate) fn queue_index(&self, key: QueueKey) -> Option<&QueueIndex> {
+    pub(crate) fn queue_index(&self, key: QueueKey) -> Option<&QueueTicketsAndMatches> {
         self.queues.get(&key)
     }
 
@@ -355,7 +355,7 @@ impl TicketMatchCache {
     }
 
     fn remove_queue_if_empty(&mut self, key: QueueKey) {
-        if self.queues.get(&key).is_some_and(QueueIndex::is_empty) {
+        if self.queues.get(&key).is_some_and(QueueTicketsAndMatches::is_empty) {
             self.queues.remove(&key);
         }
     }

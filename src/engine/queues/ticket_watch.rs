@@ -11,8 +11,9 @@ use crate::auth::token::ResumeClaim;
 use crate::domain::id::TicketId;
 use crate::engine::queues::change_notifier::ChangeNotifier;
 use crate::engine::queues::command::TicketStatus;
+use crate::engine::queues::shared_state::heartbeat::REPORTED_TTL_WITHOUT_QUEUE_MS;
 use crate::engine::queues::shared_state::{REPLICATION_DELAY_MAX, SharedState};
-use crate::engine::queues::stored_ticket::{DEFAULT_HEARTBEAT_TIMEOUT_MS, is_ticket_ended};
+use crate::engine::queues::stored_ticket::is_ticket_ended;
 
 /// Subscription to tickets; ends when dropped.
 #[derive(Debug)]
@@ -68,7 +69,7 @@ impl TicketWatch {
         let ids: Vec<TicketId> = self.sent_versions.keys().copied().collect();
         let extended = join_all(ids.into_iter().map(|id| self.shared.heartbeat_ticket(id))).await;
         let ttls_ms = extended.into_iter().flatten().flatten().map(|(_, ttl_ms)| ttl_ms);
-        ttls_ms.min().unwrap_or(DEFAULT_HEARTBEAT_TIMEOUT_MS) / 3
+        ttls_ms.min().unwrap_or(REPORTED_TTL_WITHOUT_QUEUE_MS) / 3
     }
 
     /// Status of a ticket, if it differs from the last one sent.

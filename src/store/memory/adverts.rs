@@ -17,7 +17,7 @@ impl Store for MemoryStore {
         let expired: Vec<_> =
             rows.advertisements.iter().filter(|(_, row)| row.expires_at <= now).map(|(id, _)| *id).collect();
         expired.into_iter().for_each(|id| rows.remove_advertisement(id));
-        purge_rows(&mut rows, now);
+        purge_tombstones_and_ended_reservations(&mut rows, now);
 
         Ok(sort_by_id(rows.advertisements.values().filter_map(|row| to_stored_advertisement(&rows, row))))
     }
@@ -29,7 +29,7 @@ impl Store for MemoryStore {
     }
 
     async fn purge(&self, now: UnixMs) -> Result<(), StoreError> {
-        purge_rows(&mut self.lock_adverts(), now);
+        purge_tombstones_and_ended_reservations(&mut self.lock_adverts(), now);
         Ok(())
     }
 
@@ -70,7 +70,7 @@ fn sort_by_id(advertisements: impl Iterator<Item = StoredAdvertisement>) -> Vec<
     sorted
 }
 
-fn purge_rows(rows: &mut AdvertRows, now: UnixMs) {
+fn purge_tombstones_and_ended_reservations(rows: &mut AdvertRows, now: UnixMs) {
     rows.tombstones.retain(|_, until| now < *until);
     let AdvertRows { advertisements, reservations, .. } = rows;
     reservations.retain(|id, reservation| {

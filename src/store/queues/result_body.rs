@@ -16,7 +16,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::domain::id::{MatchId, RulesetHash, SetId, SiloId};
-use crate::domain::match_result::{MatchExpectation, MatchResult, RatingUpdate, ResultReport, SideRank, UnratedReason};
+use crate::domain::match_result::{MatchForecast, MatchResult, RatingUpdate, ResultReport, SideRank, UnratedReason};
 use crate::domain::queue::ticket::PlayerRating;
 use crate::domain::time::UnixMs;
 use crate::store::adverts::row_body::{HexKey, to_json_text};
@@ -59,7 +59,7 @@ const UNRATED_REASONS: [UnratedReason; 3] =
     [UnratedReason::NoRatingSystem, UnratedReason::SingleSide, UnratedReason::PlayerLeftEarly];
 
 pub(in crate::store) fn encode_result(result: &MatchResult) -> String {
-    let (report, expectation) = (&result.report, &result.report.expectation);
+    let (report, forecast) = (&result.report, &result.report.forecast);
     let side =
         |side: &SideRank| (side.team_index, side.rank, side.users.iter().copied().map(HexKey::from_user_key).collect());
     let update = |update: &RatingUpdate| {
@@ -82,12 +82,12 @@ pub(in crate::store) fn encode_result(result: &MatchResult) -> String {
         duration_ms: report.duration_ms,
         rating_updates: result.rating_updates.iter().map(update).collect(),
         unrated_reason: reason_index.and_then(|index| u8::try_from(index).ok()),
-        match_quality: Some(expectation.match_quality),
-        win_probabilities: expectation.win_probabilities.iter().copied().map(Some).collect(),
-        max_rating_gap: Some(expectation.max_rating_gap),
-        ticket_waits_ms: expectation.ticket_waits_ms.clone(),
-        ticket_round_trips_ms: expectation.ticket_round_trips_ms.clone(),
-        region: expectation.region.clone(),
+        match_quality: Some(forecast.match_quality),
+        win_probabilities: forecast.win_probabilities.iter().copied().map(Some).collect(),
+        max_rating_gap: Some(forecast.max_rating_gap),
+        ticket_waits_ms: forecast.ticket_waits_ms.clone(),
+        ticket_round_trips_ms: forecast.ticket_round_trips_ms.clone(),
+        region: forecast.region.clone(),
     })
 }
 
@@ -121,7 +121,7 @@ pub(in crate::store) fn decode_result(text: &str) -> Result<MatchResult, serde_j
         left_early: body.left_early.into_iter().map(HexKey::user_key).collect(),
         started_at: UnixMs(body.started_at_ms),
         duration_ms: body.duration_ms,
-        expectation: MatchExpectation {
+        forecast: MatchForecast {
             match_quality: number(body.match_quality),
             win_probabilities: body.win_probabilities.into_iter().map(number).collect(),
             max_rating_gap: number(body.max_rating_gap),

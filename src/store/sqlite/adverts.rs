@@ -20,25 +20,7 @@ use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::adverts::statements as sql;
 use crate::store::sqlite::connection::error::with_path;
 use crate::store::sqlite::connection::open;
-use crate::store::sqlite::connection::purge::purge_rows;
 use crate::store::unknown_rows::RowKey;
-
-impl SqliteStore {
-    /// Commits a batch of advertisement writes in one transaction.
-    async fn commit_transaction(&self, batch: Vec<AdvertWrite>) -> Result<Vec<WriteOutcome>, StoreError> {
-        let (path, checkpointer) = (self.path.clone(), Arc::clone(&self.checkpoint_task.checkpointer));
-        let unknown_rows = Arc::clone(&self.unknown_rows);
-        self.run_exclusive(move |mut access| async move {
-            let mut connection = access.take_write_connection(&path, &checkpointer).await?;
-            let result = transaction::commit_batch(&mut connection, &batch, &unknown_rows).await;
-            access.return_connection(connection, &result);
-            let (outcomes, length) = result?;
-            access.record_wal_length(length, &checkpointer);
-            Ok(outcomes)
-        })
-        .await
-    }
-}
 
 #[async_trait]
 impl Store for SqliteStore {
@@ -65,21 +47,13 @@ impl Store for SqliteStore {
         self.writer_gate.check_may_write()?;
         let is_unknown =
             |write: &AdvertWrite| self.unknown_rows.contains(RowKey::Advertisement(write.advertisement_id()));
-        let commit = |batch| self.commit_transaction(batch);
+        let commit = |batch| self.commit_batch(batch);
         let outcomes = self.unknown_rows.commit_known(batch, WriteOutcome::UnknownRow, is_unknown, commit).await?;
         Ok(CommitResult { outcomes, version_steps: Vec::new() })
     }
 
     async fn purge(&self, now: UnixMs) -> Result<(), StoreError> {
-        self.writer_gate.check_may_write()?;
-        let path = self.path.clone();
-        self.run_exclusive(move |mut access| async move {
-            let mut connection = access.take_connection(&path).await?;
-            let result = purge_rows(&mut connection, &sql::PURGE_DUE_ROWS, now).await;
-            access.return_connection(connection, &result);
-            result
-        })
-        .await
+        self.purge_due_rows(&sql::PURGE_DUE_ROWS, now).await
     }
 
     async fn read_advertisements(&self, ids: &[AdvertisementId]) -> Result<Vec<StoredAdvertisement>, StoreError> {

@@ -11,3 +11,4 @@ pub(super) mod purge;
 pub(super) mod sql_script;
 pub(super) mod statements;
 pub(super) mod wal;
+pub(super) mod write_batch;

@@ -27,23 +27,6 @@ use crate::store::sqlite::connection::purge::purge_rows;
 use crate::store::sqlite::queues::statements as sql;
 use crate::store::unknown_rows::{RowKey, UnknownRows};
 
-impl SqliteStore {
-    /// Commits a batch of queue writes in one transaction.
-    async fn commit_queue_transaction(&self, batch: Vec<QueueWrite>) -> Result<Vec<QueueOutcome>, StoreError> {
-        let (path, checkpointer) = (self.path.clone(), Arc::clone(&self.checkpoint_task.checkpointer));
-        let unknown_rows = Arc::clone(&self.unknown_rows);
-        self.run_exclusive(move |mut access| async move {
-            let mut connection = access.take_write_connection(&path, &checkpointer).await?;
-            let result = transaction::commit_batch(&mut connection, &batch, &unknown_rows).await;
-            access.return_connection(connection, &result);
-            let (outcomes, length) = result?;
-            access.record_wal_length(length, &checkpointer);
-            Ok(outcomes)
-        })
-        .await
-    }
-}
-
 #[async_trait]
 impl QueueStore for SqliteStore {
     async fn load_queues(&self, now: UnixMs) -> Result<StoredQueueData, StoreError> {
@@ -64,7 +47,7 @@ impl QueueStore for SqliteStore {
         }
         self.writer_gate.check_may_write()?;
         let is_unknown = |write: &QueueWrite| TouchedQueueKeys::of_write(write).has_unknown_row(&self.unknown_rows);
-        let commit = |batch| self.commit_queue_transaction(batch);
+        let commit = |batch| self.commit_batch(batch);
         self.unknown_rows.commit_known(batch, QueueOutcome::UnknownRow, is_unknown, commit).await
     }
 
@@ -121,15 +104,7 @@ impl QueueStore for SqliteStore {
     }
 
     async fn purge_queues(&self, now: UnixMs) -> Result<(), StoreError> {
-        self.writer_gate.check_may_write()?;
-        let path = self.path.clone();
-        self.run_exclusive(move |mut access| async move {
-            let mut connection = access.take_connection(&path).await?;
-            let result = purge_rows(&mut connection, &sql::PURGE_DUE_ROWS, now).await;
-            access.return_connection(connection, &result);
-            result
-        })
-        .await
+        self.purge_due_rows(&sql::PURGE_DUE_ROWS, now).await
     }
 }
 
@@ -152,13 +127,13 @@ async fn load_rows(
     unknown_rows.forget(|key| !matches!(key, RowKey::Advertisement(_)));
     purge_rows(connection, &sql::PURGE_DUE_ROWS, now).await?;
     let mut data = StoredQueueData::default();
-    for row in sqlx::query(sql::LOAD_TICKETS).fetch_all(&mut *connection).await.map_err(to_store_error)? {
+    for row in sqlx::query(sql::LOAD_ALL_TICKETS).fetch_all(&mut *connection).await.map_err(to_store_error)? {
         data.tickets.extend(unknown_rows.filter(decode::ticket_key(&row)?, decode::decode_ticket(&row))?);
     }
-    for row in sqlx::query(sql::LOAD_MATCHES).fetch_all(&mut *connection).await.map_err(to_store_error)? {
+    for row in sqlx::query(sql::LOAD_ALL_MATCHES).fetch_all(&mut *connection).await.map_err(to_store_error)? {
         data.matches.extend(unknown_rows.filter(decode::match_key(&row)?, decode::decode_match(&row))?);
     }
-    for row in sqlx::query(sql::LOAD_RATINGS).fetch_all(connection).await.map_err(to_store_error)? {
+    for row in sqlx::query(sql::LOAD_ALL_RATINGS).fetch_all(connection).await.map_err(to_store_error)? {
         data.ratings.push(decode::decode_rating(&row)?);
     }
     Ok(data)

@@ -116,7 +116,7 @@ async fn configuration_is_the_ruleset_file_without_comments() {
     let configuration = client.get_configuration(get(None)).await.expect("get");
     let file = include_str!("../../../rulesets/destiny_control_6v6.xml");
     assert!(
-        configuration.ruleset_xml == fireteam::rules::xml::remove_comments(file),
+        configuration.ruleset_xml == fireteam::rules::xml::delete_comments_and_their_lines(file),
         "byte for byte, without comments"
     );
     assert!(file.contains("<!--") && !configuration.ruleset_xml.contains("<!--"));

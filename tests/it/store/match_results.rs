@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fireteam::domain::id::{MatchId, SetId, UserKey};
 use fireteam::domain::lifecycle::{Assignment, Match, MatchEndReason, MatchStage};
-use fireteam::domain::match_result::{MatchExpectation, ResultReport, SideRank};
+use fireteam::domain::match_result::{MatchForecast, ResultReport, SideRank};
 use fireteam::domain::queue::ticket::TicketEndReason;
 use fireteam::domain::rating::{SetActivity, Skill};
 use fireteam::domain::ruleset::rating::{DecayPeriodFilter, InactivityDecay, RatingSpec, RatingSystem};
@@ -68,7 +68,7 @@ fn result(n: u32, users: [u32; 2], ranks: [u32; 2]) -> QueueWrite {
         left_early: Vec::new(),
         started_at: UnixMs(1),
         duration_ms: None,
-        expectation: MatchExpectation::default(),
+        forecast: MatchForecast::default(),
     };
     QueueWrite::RecordResult {
         report_digest: report.digest(None),

@@ -116,6 +116,57 @@ async fn postgres_server_below_the_minimum_version_does_not_write() {
     assert_refuses_to_open(open_postgres(&database, 2).await);
 }
 
+/// Migration of a newer server: a column, and the row that records it.
+fn newer_migration(checksum: &str) -> String {
+    format!(
+        "alter table ticket add column later integer not null default 0; insert into _sqlx_migrations (version, \
+         description, success, checksum, execution_time) values (9999, 'later', true, {checksum}, 1)"
+    )
+}
+
+/// R12: after a rollback, a server opens and writes a file that a newer server has migrated.
+#[tokio::test]
+async fn sqlite_file_with_a_newer_schema_is_used_after_a_rollback() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    SqliteStore::open(&path).await.unwrap().close().await;
+    execute_on_file(&path, &newer_migration("x'00'")).await;
+    let store = SqliteStore::open(&path).await.unwrap();
+    assert_eq!(store.commit_queues(&[enter(ticket(1, 5, &[1]), 9_000, 1)]).await.unwrap().len(), 1);
+    assert_eq!(store.load_queues(UnixMs(0)).await.unwrap().tickets.len(), 1);
+    store.close().await;
+    execute_on_file(&path, &min_writer_version(NEWER_VERSION)).await;
+    assert_refuses_to_open(SqliteStore::open(&path).await);
+    execute_on_file(&path, &min_writer_version(STORE_FORMAT_VERSION)).await;
+    execute_on_file(&path, "update _sqlx_migrations set checksum = x'00' where version = 1").await;
+    let Err(StoreError::Incompatible(text)) = SqliteStore::open(&path).await else { panic!("opened") };
+    assert!(text.contains("migration 1 of the database has a different text"), "{text}");
+}
+
+/// R12: after a rollback, a server opens and writes a database that a newer server has migrated.
+#[tokio::test]
+async fn postgres_database_with_a_newer_schema_is_used_after_a_rollback() {
+    let Some(database) = create_test_database("postgres_database_with_a_newer_schema_is_used_after_a_rollback").await
+    else {
+        return;
+    };
+    open_postgres(&database, 1).await.unwrap().close().await;
+    let execute = async |text: &str| {
+        database.connect().await.execute(AssertSqlSafe(text.to_owned())).await.unwrap();
+    };
+    execute(&newer_migration("'\\x00'")).await;
+    let store = open_postgres(&database, 2).await.unwrap();
+    assert_eq!(store.commit_queues(&[enter(ticket(1, 5, &[1]), 9_000, 1)]).await.unwrap().len(), 1);
+    assert_eq!(store.load_queues(UnixMs(0)).await.unwrap().tickets.len(), 1);
+    store.close().await;
+    execute(&min_writer_version(NEWER_VERSION)).await;
+    assert_refuses_to_open(open_postgres(&database, 3).await);
+    execute(&min_writer_version(STORE_FORMAT_VERSION)).await;
+    execute("update _sqlx_migrations set checksum = '\\x00' where version = 1").await;
+    let Err(StoreError::Incompatible(text)) = open_postgres(&database, 4).await else { panic!("opened") };
+    assert!(text.contains("migration 1 of the database has a different text"), "{text}");
+}
+
 /// R12: while the store requires a newer server, this one is not ready and answers writes with STORE_UNAVAILABLE.
 #[tokio::test]
 async fn server_below_the_minimum_version_is_not_ready() {

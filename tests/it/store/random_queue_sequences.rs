@@ -7,7 +7,7 @@ use fireteam::domain::id::{MatchId, SetId, TicketId, UserKey};
 use fireteam::domain::lifecycle::{
     Assignment, Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket, TicketFate,
 };
-use fireteam::domain::match_result::{MatchExpectation, ResultReport, SideRank};
+use fireteam::domain::match_result::{MatchForecast, ResultReport, SideRank};
 use fireteam::domain::queue::ticket::{Ticket, TicketEndReason};
 use fireteam::domain::ruleset::rating::{
     DecayPeriodFilter, DisconnectPolicy, InactivityDecay, RatingSpec, RatingSystem,
@@ -233,11 +233,11 @@ impl RandomResult {
             left_early: disconnected,
             started_at: UnixMs(1),
             duration_ms: Some(self.now),
-            expectation: MatchExpectation {
+            forecast: MatchForecast {
                 match_quality: -1.0 / 3.0,
                 ticket_waits_ms: vec![7],
                 ticket_round_trips_ms: vec![None],
-                ..MatchExpectation::default()
+                ..MatchForecast::default()
             },
         };
         let spec = rating_spec(self.system);

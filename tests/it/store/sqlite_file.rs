@@ -82,17 +82,21 @@ async fn sqlite_file_in_a_missing_folder_is_named() {
     assert!(matches!(&refused, StoreError::Unavailable(what) if what.contains("no/such")), "{refused}");
 }
 
-/// R12: a file with a newer schema is refused.
+/// R12: a file that another program has migrated is refused.
 #[tokio::test]
-async fn sqlite_file_with_a_newer_schema_is_refused_with_a_remedy() {
-    let (_folder, path) = file();
-    SqliteStore::open(&path).await.unwrap().close().await;
-    sql(&path, "insert into _sqlx_migrations values (9999, 'later', current_timestamp, true, x'00', 1)").await;
-    let refused = open_error(&path).await;
-    assert!(matches!(refused, StoreError::Incompatible(_)), "{refused}");
-    let text = refused.to_string();
-    assert!(text.contains("schema 9999") && text.contains("start the newer server"), "{text}");
-    assert!(!text.contains('\n'));
+async fn sqlite_file_with_an_unknown_migration_is_refused_with_a_remedy() {
+    for (change, version) in [("insert into", 0), ("delete from store_setting; insert into", 9_999)] {
+        let (_folder, path) = file();
+        SqliteStore::open(&path).await.unwrap().close().await;
+        let row = format!("values ({version}, 'unknown', current_timestamp, true, x'00', 1)");
+        sql(&path, &format!("{change} _sqlx_migrations {row}")).await;
+        let refused = open_error(&path).await;
+        assert!(matches!(refused, StoreError::Incompatible(_)), "{refused}");
+        let text = refused.to_string();
+        assert!(text.contains(&format!("migration {version} of")), "{text}");
+        assert!(text.contains("start the server that applied it, or move the file away"), "{text}");
+        assert!(!text.contains('\n'));
+    }
 }
 
 #[tokio::test]

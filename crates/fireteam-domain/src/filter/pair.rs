@@ -4,7 +4,7 @@ use crate::attribute::AttributeValue;
 use crate::attribute_values::AttributeValues;
 use crate::filter::refusal::{Refusal, RefusingSide};
 use crate::id::RulesetHash;
-use crate::latency::{LatencyEndpoint, expected_round_trip_ms};
+use crate::latency::{LatencyEndpoint, round_trip_by_regions_or_distance};
 use crate::locality::Locality;
 use crate::measure::Measure;
 use crate::ruleset::{HardFilter, HardMissingPolicy, HardRule, InFilterList, Ruleset};
@@ -83,7 +83,11 @@ pub fn measure_between(
         }
         Measure::Distance => Some(one.locality?.chord_miles(other.locality?)),
         Measure::Latency => round_trip_ms.or_else(|| {
-            expected_round_trip_ms(&ruleset.latency_model, one.as_latency_endpoint(), other.as_latency_endpoint())
+            round_trip_by_regions_or_distance(
+                &ruleset.latency_model,
+                one.as_latency_endpoint(),
+                other.as_latency_endpoint(),
+            )
         }),
     }
 }

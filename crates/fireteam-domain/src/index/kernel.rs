@@ -8,7 +8,7 @@ use crate::index::column_block::{BLOCK_LEN_MAX, ColumnBlock};
 use crate::index::distance_bounds::{BoundValues, fast_max};
 use crate::index::interner::{MISSING_CODE, OVERFLOW_CODE};
 use crate::index::plan::{ColumnCheck, ColumnTerm, QueryPlan, TermSource};
-use crate::index::row_rules::{RowOwner, SEATS_MASK};
+use crate::index::row_rules::{RowOwnerKey, SEATS_MASK};
 use crate::index::word_column;
 use crate::ruleset::DistanceCurve;
 
@@ -149,7 +149,12 @@ fn refuse_expired_and_full<B: ColumnBlock>(block: &B, plan: &QueryPlan, score_bo
 /// Refuses the rows of `owner` and returns their number. Compares tags first: they are already in the cache, and most
 /// rows belong to other owners.
 #[inline(always)]
-fn refuse_own_rows<B: ColumnBlock>(block: &B, owner: &RowOwner, score_bounds: &mut [f32], matches: &mut [u32]) -> u32 {
+fn refuse_own_rows<B: ColumnBlock>(
+    block: &B,
+    owner: &RowOwnerKey,
+    score_bounds: &mut [f32],
+    matches: &mut [u32],
+) -> u32 {
     let mut tag_matches = 0;
     for (hit, &seats) in matches.iter_mut().zip(block.fixed_words(word_column::SEATS_AND_OWNER)) {
         *hit = u32::from(seats >> 16 == owner.tag);

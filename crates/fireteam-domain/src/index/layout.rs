@@ -7,7 +7,7 @@
 use crate::attribute::{AttributeValue, ValueType};
 use crate::index::entry::IndexEntry;
 use crate::index::interner::Interner;
-use crate::index::row_rules::{self, PublishedRange, RowOwner};
+use crate::index::row_rules::{self, PublishedRange, RowOwnerKey};
 use crate::index::word_column;
 use crate::measure::Measure;
 use crate::ruleset::{HardRule, InFilterList, Ruleset, SoftFilter};
@@ -251,7 +251,7 @@ impl ColumnLayout {
         let (expires, since) =
             (tick_scale.tick_of(entry.expires_at), tick_scale.tick_of(advertisement.advertised_since));
         (row.slot, row.id_prefix) = (slot, u32::from_be_bytes([a, b, c, d]));
-        let owner = RowOwner::of_advertisement(advertisement);
+        let owner = RowOwnerKey::of_advertisement(advertisement);
         row.owner_key = owner.key;
         row_rules::published_ranges(ruleset, advertisement, &mut row.published_ranges);
         row.word_columns.extend([expires, u32::from(entry.open_seats) | (owner.tag << 16), since]);

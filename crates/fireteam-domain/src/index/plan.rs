@@ -9,7 +9,7 @@ use crate::attribute::AttributeValue;
 use crate::filter::Refusal;
 use crate::index::layout::ColumnLayout;
 use crate::index::query::SearchQuery;
-use crate::index::row_rules::RowOwner;
+use crate::index::row_rules::RowOwnerKey;
 use crate::locality::Locality;
 use crate::measure::Measure;
 use crate::ruleset::{DistanceCurve, HardFilter, HardMissingPolicy};
@@ -107,7 +107,7 @@ pub(super) struct QueryPlan {
     /// Rows with fewer open seats are refused.
     pub(super) seats_needed: u16,
     /// Owners whose rows are the searcher's own sessions.
-    pub(super) own_keys: Vec<RowOwner>,
+    pub(super) own_keys: Vec<RowOwnerKey>,
     /// Whether the kernel checks the owner column. Set only after many own rows were found.
     pub(super) check_owner_column: bool,
     /// Interval around the searcher's value, by attribute, for published ranges.

@@ -6,7 +6,7 @@ use crate::index::interner::Interner;
 use crate::index::layout::{ColumnLayout, TickScale};
 use crate::index::plan::{ColumnTerm, ExactTerm, NoDistanceBound, QueryPlan, TermSource};
 use crate::index::query::SearchQuery;
-use crate::index::row_rules::{RowOwner, value_interval};
+use crate::index::row_rules::{RowOwnerKey, value_interval};
 use crate::index::rule_compiler;
 use crate::measure::Measure;
 use crate::ruleset::{SoftFilter, SoftFilterMode};
@@ -24,7 +24,7 @@ pub(super) fn compile_plan(
     let mut plan = QueryPlan {
         now_tick: tick_scale.tick_of(query.now),
         seats_needed: query.searcher.seats_needed,
-        own_keys: RowOwner::all_of_searcher(&query.searcher).collect(),
+        own_keys: RowOwnerKey::all_of_searcher(&query.searcher).collect(),
         check_owner_column: false,
         searcher_intervals: (0..query.ruleset.attributes.len())
             .map(|attribute| value_interval(query.searcher.attribute_values.number(attribute)))

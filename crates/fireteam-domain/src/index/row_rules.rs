@@ -10,7 +10,7 @@ use crate::ruleset::Ruleset;
 
 /// Owner of a row: the authenticated publisher, else the first user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct RowOwner {
+pub(super) struct RowOwnerKey {
     /// Complete user key.
     pub(super) key: [u64; 2],
     /// 0 for no owner; otherwise the kind (publisher or user) and 14 bits of the key. 16 bits, stored above the seats.
@@ -25,7 +25,7 @@ const CALLER_TAG: u32 = 0xc000;
 /// Bits of `word_column::SEATS_AND_OWNER` with the open seats.
 pub(super) const SEATS_MASK: u32 = 0xffff;
 
-impl RowOwner {
+impl RowOwnerKey {
     /// Owner of an advertisement.
     pub(super) fn of_advertisement(advertisement: &Advertisement) -> Self {
         let user = || advertisement.session.players.first().map(|player| Self::new(player.user, USER_TAG));

@@ -325,7 +325,7 @@ impl IndexSearch<'_, '_> {
                 }
             }
             rest = later;
-            if self.buffers.top_k.should_merge() || self.buffers.top_k.could_reach_k() {
+            if self.buffers.top_k.should_merge() || self.buffers.top_k.merge_could_complete_k() {
                 self.merge_pending_rows();
             }
         }

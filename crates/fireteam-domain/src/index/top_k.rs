@@ -42,7 +42,7 @@ impl TopK {
     }
 
     /// Whether the buffered rows could complete the top k, if all were admitted.
-    pub(super) fn could_reach_k(&self) -> bool {
+    pub(super) fn merge_could_complete_k(&self) -> bool {
         self.kth_best().is_none() && self.k <= self.admitted.len() + self.pending.len()
     }
 

@@ -7,7 +7,7 @@ mod relaxation;
 
 use crate::filter::Refusal;
 use crate::id::TicketId;
-use crate::queue::explain::relaxation::RelaxationTrial;
+use crate::queue::explain::relaxation::RelaxationSearch;
 use crate::queue::gate;
 use crate::queue::input::PassInput;
 use crate::queue::pass_state::{PassState, PassTicket};
@@ -53,13 +53,13 @@ pub fn explain_ticket(input: &PassInput<'_>, query: &ExplainQuery) -> Option<Exp
     let pair_checks_left = query.max_pair_checks.saturating_sub(candidates.len() as u64);
     let tickets: Vec<&PreparedTicket> =
         candidates.iter().chain([&row]).map(|&row| pass_state.tickets[row as usize].prepared).collect();
-    let mut trial = RelaxationTrial::new(input, &tickets, query.ticket_id, pair_checks_left);
+    let mut trial = RelaxationSearch::new(input, &tickets, query.ticket_id, pair_checks_left);
     let matches_now = trial.matches_at_baseline();
     let mut relaxations = if matches_now { Vec::new() } else { trial.smallest_relaxations(&refused) }.into_iter();
     let players = input.tickets.iter().fold(0_u32, |sum, ticket| sum.saturating_add(ticket.player_count.into()));
     Some(Explanation {
         situation: ticket_situation(input, &pass_state.tickets[index]),
-        gate_reason: gate::check_gate(&input.queue.gate, players, input.queue_counts).err(),
+        gate_reason: gate::check_gate(&input.queue.gate, players, input.gate_input).err(),
         candidate_count: candidates.len() as u32,
         refusal_counts: nonzero.map(|(counter, &count)| (Refusal::from_counter_index(counter), count)).collect(),
         compatible_count,

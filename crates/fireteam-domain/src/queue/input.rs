@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::advertisement::Advertisement;
 use crate::attribute_values::AttributeValues;
 use crate::queue::avoidance::PastMatches;
-use crate::queue::gate::QueueCounts;
+use crate::queue::gate::GateInput;
 use crate::queue::prepared_ticket::PreparedTicket;
 use crate::ruleset::Ruleset;
 use crate::ruleset::queue::QueueSpec;
@@ -28,7 +28,7 @@ pub struct PassInput<'a> {
     /// Recent matches of users; used if the queue has avoidance rules.
     pub past_matches: &'a PastMatches,
     /// Counts for the gate.
-    pub queue_counts: QueueCounts,
+    pub gate_input: GateInput,
     /// Time of the pass.
     pub now: UnixMs,
     /// Seed of the random number generator.

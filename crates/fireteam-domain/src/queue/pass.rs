@@ -22,7 +22,7 @@ pub use crate::queue::outcome::PassOutcome;
 /// Runs a pass. The result is empty if the gate is closed.
 pub fn run_pass(input: &PassInput<'_>) -> PassOutcome {
     let players = input.tickets.iter().fold(0_u32, |sum, ticket| sum.saturating_add(ticket.player_count.into()));
-    let match_limit = match gate::check_gate(&input.queue.gate, players, input.queue_counts) {
+    let match_limit = match gate::check_gate(&input.queue.gate, players, input.gate_input) {
         Ok(match_limit) => match_limit.map_or(usize::MAX, |match_limit| match_limit as usize),
         Err(GateReason::TooManyMatches { .. }) if has_sessions_to_backfill(input) => 0,
         Err(reason) => return PassOutcome { proposals: Vec::new(), report: gate_closed_report(input, reason) },

@@ -169,7 +169,7 @@ impl SimWorld<'_> {
                 big_party_count: Some(0),
                 join_seats: 0,
                 locality: city.estimated_location,
-                attributes: self.session_attributes(party),
+                attributes: self.city_region_attribute_of_party(party),
                 region_latencies: if self.uses_region_latencies() {
                     self.map.region_round_trips(sim_party.city).into()
                 } else {
@@ -184,7 +184,7 @@ impl SimWorld<'_> {
 
     /// Attribute values of a session: the region of the party's city if the ruleset partitions by region, otherwise
     /// none.
-    fn session_attributes(&self, party: usize) -> Vec<(Box<str>, AttributeValue)> {
+    fn city_region_attribute_of_party(&self, party: usize) -> Vec<(Box<str>, AttributeValue)> {
         let Some(RegionMode::Partition { attribute }) = self.queue.regions else { return Vec::new() };
         let attribute = &self.ruleset.attributes[attribute];
         if attribute.source != AttributeSource::AttributeMap || attribute.value_type != ValueType::String {

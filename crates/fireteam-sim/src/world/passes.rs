@@ -48,9 +48,9 @@ impl SimWorld<'_> {
         }
         self.runner_state.planned_pass_at = None;
         self.runner_state.last_pass_at = Some(self.now);
-        let queue_counts = self.queue_counts();
+        let gate_input = self.gate_input();
         let changed = self.runner_state.changed_since_pass;
-        if !should_run_pass(&self.queue.gate, &self.runner_state.last_pass, changed, queue_counts, self.now) {
+        if !should_run_pass(&self.queue.gate, &self.runner_state.last_pass, changed, gate_input, self.now) {
             self.tally.pass_counts[1] += u64::from(self.is_counted(self.now));
             return self.schedule_next_pass(false);
         }
@@ -67,7 +67,7 @@ impl SimWorld<'_> {
             tickets: &tickets,
             open_sessions: &[],
             past_matches: &past_matches,
-            queue_counts,
+            gate_input,
             now: self.now,
             rng_seed: stream_seed(self.seed, RngPurpose::Pass, self.runner_state.pass_count, 0),
             max_pair_checks: PAIR_CHECKS_PER_PASS_MAX,
@@ -77,7 +77,7 @@ impl SimWorld<'_> {
         self.runner_state.last_pass = LastPass {
             found_nothing: proposals.is_empty() && !report.truncated,
             next_change_at: report.next_change_at,
-            queue_counts,
+            gate_input,
         };
         if self.is_counted(self.now) {
             let ruleset = self.ruleset;

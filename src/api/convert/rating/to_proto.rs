@@ -119,7 +119,7 @@ pub fn export_matches_response(
 
 fn finished_match(finished: &FinishedMatch) -> pb::FinishedMatch {
     let (result, report) = (&finished.result, &finished.result.report);
-    let expectation = &report.expectation;
+    let forecast = &report.forecast;
     let changes: BTreeMap<UserKey, &RatingUpdate> =
         result.rating_updates.iter().map(|update| (update.user, update)).collect();
     let player = |user: &UserKey| pb::FinishedPlayer {
@@ -130,10 +130,10 @@ fn finished_match(finished: &FinishedMatch) -> pb::FinishedMatch {
     let side = |(index, side): (usize, &SideRank)| pb::FinishedSide {
         team: side.team_index.into(),
         rank: side.rank,
-        win_probability: expectation.win_probabilities.get(index).copied(),
+        win_probability: forecast.win_probabilities.get(index).copied(),
         players: side.users.iter().map(player).collect(),
     };
-    let round_trips = expectation.ticket_round_trips_ms.iter().copied().chain(std::iter::repeat(None));
+    let round_trips = forecast.ticket_round_trips_ms.iter().copied().chain(std::iter::repeat(None));
     let party =
         |(waited_ms, round_trip_ms): (&u64, Option<f32>)| pb::FinishedParty { waited_ms: *waited_ms, round_trip_ms };
     pb::FinishedMatch {
@@ -145,10 +145,10 @@ fn finished_match(finished: &FinishedMatch) -> pb::FinishedMatch {
         reported_at_unix_ms: result.reported_at.0,
         duration_ms: report.duration_ms,
         sides: report.sides.iter().enumerate().map(side).collect(),
-        quality: expectation.match_quality,
-        rating_gap: expectation.max_rating_gap,
-        parties: expectation.ticket_waits_ms.iter().zip(round_trips).map(party).collect(),
-        region: expectation.region.as_deref().unwrap_or_default().to_owned(),
+        quality: forecast.match_quality,
+        rating_gap: forecast.max_rating_gap,
+        parties: forecast.ticket_waits_ms.iter().zip(round_trips).map(party).collect(),
+        region: forecast.region.as_deref().unwrap_or_default().to_owned(),
         disconnected_user_keys: report.left_early.iter().map(UserKey::to_string).collect(),
         unrated: unrated_reason(result.unrated_reason).into(),
         feedback_count: finished.feedback_count,

@@ -180,8 +180,10 @@ impl AdvertState {
             subject: reserve.subject,
         };
         let token = self.common.token_signer.sign(&claim);
-        let answer =
-            ReserveAnswer { reservation: reservation_view::reservation_view(&reservation, token, now), connect_data };
+        let answer = ReserveAnswer {
+            reservation: reservation_view::client_view_of_reservation(&reservation, token, now),
+            connect_data,
+        };
         if !is_replay {
             self.publish_reservation_events(
                 reserve.advertisement_id,

@@ -69,7 +69,7 @@ impl AdvertState {
                 })
             }
             AdvertWriterCommand::ExpireAdvert(id, set_id, _) => {
-                let (record, write) = self.remove_expired(id, set_id, now)?;
+                let (record, write) = self.remove_and_build_expire_write(id, set_id, now)?;
                 Some((AdvertWriterCommand::ExpireAdvert(id, set_id, Some(Box::new(record))), write))
             }
             AdvertWriterCommand::ApplyFeed(..)
@@ -144,7 +144,12 @@ impl AdvertState {
     ///
     /// The stored expiry may be later, because it is padded; the acknowledged one has passed. If another replica has
     /// changed the row, it may have acknowledged a later expiry, and the store keeps the row.
-    fn remove_expired(&self, id: AdvertisementId, set_id: SetId, now: UnixMs) -> Option<(AdvertRecord, AdvertWrite)> {
+    fn remove_and_build_expire_write(
+        &self,
+        id: AdvertisementId,
+        set_id: SetId,
+        now: UnixMs,
+    ) -> Option<(AdvertRecord, AdvertWrite)> {
         let set = self.advert_sets.get(set_id)?;
         let mut set = set.write();
         set.get(id).filter(|record| record.expires_at <= now)?;

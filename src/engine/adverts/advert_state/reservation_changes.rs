@@ -61,7 +61,7 @@ impl AdvertState {
         now: UnixMs,
     ) {
         for (reservation, change) in events {
-            let reservation = reservation_view::reservation_view(&reservation, Vec::new(), now);
+            let reservation = reservation_view::client_view_of_reservation(&reservation, Vec::new(), now);
             self.reservation_events.publish(&ReservationEvent { advertisement_id: id, reservation, change });
         }
     }

@@ -19,7 +19,7 @@ use crate::engine::adverts::search_claim::{renew_search_claim, ruleset_of_search
 use crate::engine::adverts::search_overrides::apply_overrides;
 use crate::engine::checked_session::CheckedSession;
 use crate::engine::command::{
-    Caller, CandidateView, LatencyPhase, ReportLatencyAnswer, ReportLatencyCommand, RoundTrip, SearchAnswer,
+    Caller, CandidateView, QuickOrInvolvedTest, ReportLatencyAnswer, ReportLatencyCommand, RoundTrip, SearchAnswer,
     SearchCommand,
 };
 use crate::engine::error::{EngineError, field_error};
@@ -117,7 +117,7 @@ impl AdvertState {
     /// Ranks candidates by measured round trip instead of locality; ties by latency.
     ///
     /// Drops candidates that did not respond, are gone or full, or are refused at the measured round trip.
-    pub(crate) fn report_latency(
+    pub(crate) fn rank_candidates_by_latency_report(
         &self,
         caller: &Caller,
         report: ReportLatencyCommand,
@@ -139,8 +139,8 @@ impl AdvertState {
         let implausible = self.rank_by_measured_latency(&ruleset, &searcher, &report.measurements, now, each);
         let min_responses = ruleset.involved_phase_percent * report.measurements.len() as f64 / 100.0;
         let involved_phase_may_start = match report.phase {
-            LatencyPhase::Quick => responded > 0 && responded as f64 >= min_responses,
-            LatencyPhase::Involved => false,
+            QuickOrInvolvedTest::Quick => responded > 0 && responded as f64 >= min_responses,
+            QuickOrInvolvedTest::Involved => false,
         };
         Ok(ReportLatencyAnswer {
             ruleset,

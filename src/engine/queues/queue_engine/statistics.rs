@@ -2,7 +2,7 @@
 
 use crate::engine::queues::command::QueueStatistics;
 use crate::engine::queues::queue_engine::QueueEngine;
-use crate::engine::queues::ticket_match_cache::QueueIndex;
+use crate::engine::queues::ticket_match_cache::QueueTicketsAndMatches;
 use crate::store::queues::QueueKey;
 
 impl QueueEngine {
@@ -12,7 +12,7 @@ impl QueueEngine {
         let now = shared.common.clock.now();
         let cache = shared.cache.read();
         let (wait_estimator, pass_reports) = (shared.wait_estimator.lock(), shared.pass_reports.lock());
-        let statistics_of = |(key, index): (QueueKey, &QueueIndex)| {
+        let statistics_of = |(key, index): (QueueKey, &QueueTicketsAndMatches)| {
             let report = pass_reports.get(key);
             QueueStatistics {
                 set_id: key.set_id,

@@ -3,8 +3,12 @@
 use crate::domain::id::{TicketId, UserKey};
 use crate::engine::error::EngineError;
 use crate::engine::queues::shared_state::SharedState;
-use crate::engine::queues::stored_ticket::{DEFAULT_HEARTBEAT_TIMEOUT_MS, ticket_expires_at};
+use crate::engine::queues::stored_ticket::ticket_expires_at;
 use crate::store::queues::{QueueOutcome, QueueWrite, StoredTicket, TicketState};
+
+/// TTL that a heartbeat answer has for a ticket whose set has no queue any more, milliseconds. A watch derives its heartbeat
+/// interval from it too.
+pub(crate) const REPORTED_TTL_WITHOUT_QUEUE_MS: u32 = 60_000;
 
 impl SharedState {
     /// Extends a waiting ticket. Writes to the store only after half of the TTL. Returns the ticket and its TTL,
@@ -16,7 +20,7 @@ impl SharedState {
         self.connected_users.lock().record_connected(stored.ticket.session.silo, users, now);
         let ruleset = self.common.rulesets.active_ruleset(stored.ticket.set_id);
         let Some(queue) = ruleset.as_ref().and_then(|ruleset| ruleset.queue.as_ref()) else {
-            return Ok(Some((stored, DEFAULT_HEARTBEAT_TIMEOUT_MS)));
+            return Ok(Some((stored, REPORTED_TTL_WITHOUT_QUEUE_MS)));
         };
         let ttl_ms = queue.ticket_ttl_ms;
         if stored.state != TicketState::Waiting || stored.expires_at.ms_since(now) > u64::from(ttl_ms / 2) {

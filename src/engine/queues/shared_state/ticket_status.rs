@@ -17,7 +17,7 @@ use crate::store::queues::{QueueKey, StoredTicket, TicketState};
 const PAUSED_MATCH_VERSION: u64 = u64::MAX;
 
 /// Match version that the resume token records.
-fn reported_match_version(phase: TicketPhase, match_: Option<&Match>) -> u64 {
+fn match_version_of_status(phase: TicketPhase, match_: Option<&Match>) -> u64 {
     match phase {
         TicketPhase::Paused => PAUSED_MATCH_VERSION,
         _ => match_.map_or(0, |match_| match_.version),
@@ -72,7 +72,7 @@ impl SharedState {
         let resume_claim = ResumeClaim {
             ticket_id: ticket.id,
             ticket_version: stored.version,
-            match_version: reported_match_version(phase, match_.as_deref()),
+            match_version: match_version_of_status(phase, match_.as_deref()),
         };
         TicketStatus {
             id: ticket.id,

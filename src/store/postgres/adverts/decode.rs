@@ -14,7 +14,7 @@ use crate::store::rows::{self, AdvertisementRow};
 
 /// Row of an id before a batch: an advertisement, a tombstone, or both.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct KeyLookup {
+pub(super) struct LockedAdvertRow {
     pub(super) id: AdvertisementId,
     pub(super) version: AdvertVersion,
     pub(super) heartbeat_owner: i64,
@@ -28,9 +28,9 @@ pub(super) struct KeyLookup {
 }
 
 /// Decodes a row of `LOCK_ADVERTISEMENTS`.
-pub(super) fn decode_key_lookup(row: &PgRow) -> Result<KeyLookup, StoreError> {
+pub(super) fn decode_locked_advert_row(row: &PgRow) -> Result<LockedAdvertRow, StoreError> {
     let columns = ColumnReader { table: "advertisement", row };
-    Ok(KeyLookup {
+    Ok(LockedAdvertRow {
         id: AdvertisementId::from_bytes(columns.id_bytes(0, "advertisement_id")?),
         version: AdvertVersion(columns.read(1, "version")?),
         heartbeat_owner: columns.read(2, "heartbeat_owner")?,

@@ -8,7 +8,7 @@ use crate::domain::id::{AdvertisementId, BuildIdHasher, ReservationId};
 use crate::store::adverts::Reservation;
 use crate::store::adverts::apply_writes::AdvertRows;
 use crate::store::adverts::touched_keys::TouchedAdvertKeys;
-use crate::store::postgres::adverts::decode::{self, KeyLookup};
+use crate::store::postgres::adverts::decode::{self, LockedAdvertRow};
 use crate::store::postgres::adverts::statements as sql;
 use crate::store::postgres::connection::commit::CommitError;
 use crate::store::postgres::connection::uuid_column::to_uuids;
@@ -17,7 +17,7 @@ use crate::store::unknown_rows::{RowKey, UnknownRows};
 /// Stored rows for the ids of a batch.
 #[derive(Default)]
 pub(super) struct AdvertRowsBefore {
-    pub(super) advertisements: HashMap<AdvertisementId, KeyLookup, BuildIdHasher>,
+    pub(super) advertisements: HashMap<AdvertisementId, LockedAdvertRow, BuildIdHasher>,
     pub(super) reservations: BTreeMap<ReservationId, Reservation>,
 }
 
@@ -30,7 +30,7 @@ impl AdvertRowsBefore {
         let mut before = Self::default();
         let locked = to_uuids(keys.locked_advertisements.iter().map(AdvertisementId::as_bytes));
         for row in sqlx::query(sql::LOCK_ADVERTISEMENTS).bind(locked).fetch_all(&mut *connection).await? {
-            let found = decode::decode_key_lookup(&row)?;
+            let found = decode::decode_locked_advert_row(&row)?;
             before.advertisements.insert(found.id, found);
         }
         if keys.reservations.is_empty() && keys.seat_counted_advertisements.is_empty() {

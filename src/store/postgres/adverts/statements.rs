@@ -131,7 +131,7 @@ pub(super) const INSERT_ADVERTISEMENTS: &str = "
 ";
 
 /// Updates expiry, version and heartbeat owner after heartbeats and changes of reservations.
-pub(super) const UPDATE_EXPIRY: &str = "
+pub(super) const UPDATE_EXPIRY_AND_VERSION: &str = "
     update advertisement a
        set version = pg_current_xact_id()::text::bigint, expires_ms = u.expires_ms, heartbeat_owner = u.heartbeat_owner
       from unnest($1::uuid[], $2::bigint[], $3::bigint[]) as u (advertisement_id, expires_ms, heartbeat_owner)

@@ -163,7 +163,7 @@ impl<'a> AdvertRowChanges<'a> {
             check_row_count(inserted, self.inserted.len())?;
         }
         if !self.expiry_updates.is_empty() {
-            let query = sqlx::query(sql::UPDATE_EXPIRY)
+            let query = sqlx::query(sql::UPDATE_EXPIRY_AND_VERSION)
                 .bind(advertisement_uuids(self.expiry_updates.iter().map(|(id, ..)| id)));
             let expires_at: Vec<i64> =
                 self.expiry_updates.iter().map(|(_, expires_at, _)| to_ms(*expires_at)).collect();

@@ -4,18 +4,18 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
+use sqlx::migrate::MigrateError;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
 use sqlx::{ConnectOptions, Connection};
 
 use crate::store::error::StoreError;
-use crate::store::migration_error::{self, RecoveryHint};
+use crate::store::migration_check::{self, migrator_for_newer_schema};
 use crate::store::migrations;
 use crate::store::postgres::connection::slot::{timeout_error, to_store_error};
 use crate::store::writer_version;
 
-/// Remedies for a schema of another server.
-const RECOVERY_HINT: RecoveryHint =
-    RecoveryHint { for_newer_schema: "", for_changed_migration: "use another database" };
+/// Remedy for a schema that this server cannot use.
+const OTHER_REMEDY: &str = "use another database";
 
 /// First version with 64-bit transaction ids and with detection of lost clients by the server.
 const SERVER_VERSION_MIN: i32 = 140_000;
@@ -79,9 +79,14 @@ pub(in crate::store::postgres) async fn check_and_migrate(options: &PgConnectOpt
             quiet_options.connect().await.map_err(|error| with_address(options, to_store_error(error)))?;
         check_server_settings(&mut connection).await?;
         check_session_settings(options).await?;
-        migrations::POSTGRES.run_direct(None, &mut connection, false).await.map_err(|error| {
-            migration_error::to_store_error(error, &migrations::POSTGRES, RECOVERY_HINT, to_store_error)
-        })?;
+        let mut migrated = migrations::POSTGRES.run_direct(None, &mut connection, false).await;
+        if let Err(MigrateError::VersionMissing(version)) = migrated {
+            let min_writer_version = fetch_min_writer_version(&mut connection).await.ok();
+            if let Some(migrator) = migrator_for_newer_schema(version, &migrations::POSTGRES, min_writer_version)? {
+                migrated = migrator.run_direct(None, &mut connection, false).await;
+            }
+        }
+        migrated.map_err(|error| migration_check::to_store_error(error, OTHER_REMEDY, to_store_error))?;
         writer_version::check_at_open(fetch_min_writer_version(&mut connection).await.map_err(to_store_error)?)?;
         connection.close().await.map_err(to_store_error)
     };

@@ -154,9 +154,9 @@ async fn fetch_changed_rows(
 
 async fn fetch_all_rows(connection: &mut PgConnection, silos: &Option<Vec<i64>>) -> Result<FetchedRows, sqlx::Error> {
     connection.execute(sql::BEGIN_SNAPSHOT_READ).await?;
-    let tickets = sqlx::query(sql::LOAD_TICKETS).bind(silos).fetch_all(&mut *connection).await?;
-    let matches = sqlx::query(sql::LOAD_MATCHES).bind(silos).fetch_all(&mut *connection).await?;
-    let ratings = sqlx::query(sql::LOAD_RATINGS).fetch_all(&mut *connection).await?;
+    let tickets = sqlx::query(sql::LOAD_ALL_TICKETS).bind(silos).fetch_all(&mut *connection).await?;
+    let matches = sqlx::query(sql::LOAD_ALL_MATCHES).bind(silos).fetch_all(&mut *connection).await?;
+    let ratings = sqlx::query(sql::LOAD_ALL_RATINGS).fetch_all(&mut *connection).await?;
     connection.execute("commit").await?;
     Ok([tickets, matches, ratings])
 }

@@ -343,15 +343,15 @@ pub(super) const READ_RATINGS: &str =
     select_ratings!(" from rating r where r.user_key = any($1) order by r.user_key, r.set_id");
 
 /// All tickets in the silos `$1`, null for all.
-pub(super) const LOAD_TICKETS: &str =
+pub(super) const LOAD_ALL_TICKETS: &str =
     select_tickets!(" from ticket t where ($1::bigint[] is null or t.silo_id = any($1)) order by t.ticket_id");
 
 /// All matches in the silos `$1`, null for all.
-pub(super) const LOAD_MATCHES: &str =
+pub(super) const LOAD_ALL_MATCHES: &str =
     select_matches!(" from match m where ($1::bigint[] is null or m.silo_id = any($1)) order by m.match_id");
 
 /// All ratings; they are not filtered, because a user has one row for all silos.
-pub(super) const LOAD_RATINGS: &str = select_ratings!(" from rating r order by r.user_key, r.set_id");
+pub(super) const LOAD_ALL_RATINGS: &str = select_ratings!(" from rating r order by r.user_key, r.set_id");
 
 /// Purges at most 1,000 rows of each table that are due by `$1`; skips rows that another server has locked.
 pub(super) const PURGE_DUE_ROWS: [&str; 5] = [

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::domain::id::{RulesetHash, UserKey};
 use crate::domain::match_result::{
-    MatchExpectation, RatingHistoryEntry, RatingUpdate, ResultReport, SatisfactionStats, SideRank, UnratedReason,
+    MatchForecast, RatingHistoryEntry, RatingUpdate, ResultReport, SatisfactionStats, SideRank, UnratedReason,
 };
 use crate::domain::queue::ticket::PlayerRating;
 use crate::domain::time::UnixMs;
@@ -25,12 +25,12 @@ fn any_rating() -> impl Strategy<Value = PlayerRating> {
     (number_or_nan(), number_or_nan()).prop_map(|(rating, deviation)| PlayerRating { rating, deviation })
 }
 
-fn any_expectation() -> impl Strategy<Value = MatchExpectation> {
+fn any_expectation() -> impl Strategy<Value = MatchForecast> {
     let lists = (prop::collection::vec(number_or_nan(), 0..3), prop::collection::vec(any::<u64>(), 0..3));
     let ticket_round_trips_ms = prop::collection::vec(prop::option::of((0_u16..9_000).prop_map(f32::from)), 0..3);
     (number_or_nan(), number_or_nan(), lists, ticket_round_trips_ms, prop::option::of(any_text())).prop_map(
         |(match_quality, max_rating_gap, (win_probabilities, ticket_waits_ms), ticket_round_trips_ms, region)| {
-            MatchExpectation {
+            MatchForecast {
                 match_quality,
                 win_probabilities,
                 max_rating_gap,
@@ -68,7 +68,7 @@ fn any_result() -> impl Strategy<Value = MatchResult> {
             (started_at, reported_at, duration_ms),
             (sides, left_early, rating_updates),
             unrated_reason,
-            expectation,
+            forecast,
         )| {
             let report = ResultReport {
                 match_id: MatchId::from_bytes(id),
@@ -79,7 +79,7 @@ fn any_result() -> impl Strategy<Value = MatchResult> {
                 left_early,
                 started_at,
                 duration_ms,
-                expectation,
+                forecast,
             };
             MatchResult { report, report_digest, reported_at, rating_updates, unrated_reason }
         },

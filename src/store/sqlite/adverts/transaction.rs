@@ -22,25 +22,27 @@ use crate::store::sqlite::connection::error::to_store_error;
 use crate::store::sqlite::connection::hex_json_array::hex_json_array;
 use crate::store::sqlite::connection::sql_script::{BindValues, SqlScript};
 use crate::store::sqlite::connection::wal::WalLength;
+use crate::store::sqlite::connection::write_batch::{BatchWrite, decode_wal_length};
 use crate::store::unknown_rows::{RowKey, UnknownRows};
 
-/// Applies a batch and returns its outcomes and the new length of the write-ahead log. On an error nothing was
-/// committed. The connection may be inside a transaction, so the caller must close it.
-pub(super) async fn commit_batch(
-    connection: &mut SqliteConnection,
-    batch: &[AdvertWrite],
-    unknown_rows: &UnknownRows,
-) -> Result<(Vec<WriteOutcome>, WalLength), StoreError> {
-    let keys = TouchedAdvertKeys::of_batch(batch);
-    // Polled in this order: SQLite's thread gets the query first, then the bodies are encoded here.
-    let (before, encoded) = tokio::join!(biased; AdvertRowsBefore::begin_and_read(connection, &keys, unknown_rows), async { EncodedAdverts::encode_batch(batch) });
-    let before = before?;
-    let mut after = before.to_advert_rows();
-    let outcomes = batch.iter().map(|write| after.apply_write(write)).collect();
-    let script = AdvertRowChanges::between(&before, &after, encoded).to_script();
-    let row = script.execute_and_commit(connection).await.map_err(to_store_error)?;
-    let number = |index| row.try_get::<i64, _>(index).map_err(to_store_error);
-    Ok((outcomes, WalLength { pages: number(1)?, checkpointed_pages: number(2)? }))
+impl BatchWrite for AdvertWrite {
+    type Output = WriteOutcome;
+
+    async fn commit_batch(
+        connection: &mut SqliteConnection,
+        batch: &[Self],
+        unknown_rows: &UnknownRows,
+    ) -> Result<(Vec<Self::Output>, WalLength), StoreError> {
+        let keys = TouchedAdvertKeys::of_batch(batch);
+        // Polled in this order: SQLite's thread gets the query first, then the bodies are encoded here.
+        let (before, encoded) = tokio::join!(biased; AdvertRowsBefore::begin_and_read(connection, &keys, unknown_rows), async { EncodedAdverts::encode_batch(batch) });
+        let before = before?;
+        let mut after = before.to_advert_rows();
+        let outcomes = batch.iter().map(|write| after.apply_write(write)).collect();
+        let script = AdvertRowChanges::between(&before, &after, encoded).to_script();
+        let row = script.execute_and_commit(connection).await.map_err(to_store_error)?;
+        Ok((outcomes, decode_wal_length(&row)?))
+    }
 }
 
 /// Stored rows for the ids of a batch.

@@ -4,21 +4,19 @@ use std::path::Path;
 use std::time::Duration;
 
 use sqlx::ConnectOptions;
+use sqlx::migrate::MigrateError;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
 
 use crate::store::error::StoreError;
-use crate::store::migration_error::{self, RecoveryHint};
+use crate::store::migration_check::{self, migrator_for_newer_schema};
 use crate::store::migrations;
 use crate::store::sqlite::connection::error::to_store_error;
 use crate::store::sqlite::connection::lock::open_private_file;
 use crate::store::sqlite::connection::sql_script::STATEMENT_CACHE_CAPACITY;
 use crate::store::writer_version;
 
-/// Remedies for a schema of another server.
-const RECOVERY_HINT: RecoveryHint = RecoveryHint {
-    for_newer_schema: ", or restore an older copy",
-    for_changed_migration: "move the file away to start with an empty database",
-};
+/// Remedy for a schema that this server cannot use.
+const OTHER_REMEDY: &str = "move the file away to start with an empty database";
 
 /// First version without the bug that could corrupt the file when the write-ahead log was reset.
 const SQLITE_VERSION_MIN: [u32; 3] = [3, 51, 3];
@@ -55,10 +53,14 @@ pub(in crate::store::sqlite) async fn open_and_migrate(path: &Path) -> Result<Sq
     // SQLite gives the log file the permissions of this file.
     open_private_file(path).map_err(|error| StoreError::Unavailable(error.to_string()))?;
     let mut connection = connect(path).await?;
-    migrations::SQLITE
-        .run_direct(None, &mut connection, false)
-        .await
-        .map_err(|error| migration_error::to_store_error(error, &migrations::SQLITE, RECOVERY_HINT, to_store_error))?;
+    let mut migrated = migrations::SQLITE.run_direct(None, &mut connection, false).await;
+    if let Err(MigrateError::VersionMissing(version)) = migrated {
+        let min_writer_version = read_min_writer_version(&mut connection).await.ok();
+        if let Some(migrator) = migrator_for_newer_schema(version, &migrations::SQLITE, min_writer_version)? {
+            migrated = migrator.run_direct(None, &mut connection, false).await;
+        }
+    }
+    migrated.map_err(|error| migration_check::to_store_error(error, OTHER_REMEDY, to_store_error))?;
     writer_version::check_at_open(read_min_writer_version(&mut connection).await?)?;
     Ok(connection)
 }

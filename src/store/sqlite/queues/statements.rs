@@ -74,13 +74,14 @@ pub(in crate::store::sqlite) const READ_USER_ROWS: &str = "
 ";
 
 /// All tickets, in id order.
-pub(in crate::store::sqlite) const LOAD_TICKETS: &str = select_tickets!(" from ticket t order by t.ticket_id");
+pub(in crate::store::sqlite) const LOAD_ALL_TICKETS: &str = select_tickets!(" from ticket t order by t.ticket_id");
 
 /// All matches, in id order.
-pub(in crate::store::sqlite) const LOAD_MATCHES: &str = select_matches!(" from match m order by m.match_id");
+pub(in crate::store::sqlite) const LOAD_ALL_MATCHES: &str = select_matches!(" from match m order by m.match_id");
 
 /// All ratings, in the order of users and sets.
-pub(in crate::store::sqlite) const LOAD_RATINGS: &str = select_ratings!(" from rating r order by r.user_key, r.set_id");
+pub(in crate::store::sqlite) const LOAD_ALL_RATINGS: &str =
+    select_ratings!(" from rating r order by r.user_key, r.set_id");
 
 /// All ratings of the users in `$1`, a JSON array of keys.
 pub(in crate::store::sqlite) const READ_RATINGS: &str =
@@ -301,9 +302,9 @@ mod tests {
         READ_RATINGS,
         READ_RESULTS,
         READ_FEEDBACK,
-        LOAD_TICKETS,
-        LOAD_MATCHES,
-        LOAD_RATINGS,
+        LOAD_ALL_TICKETS,
+        LOAD_ALL_MATCHES,
+        LOAD_ALL_RATINGS,
         READ_RATING_CHANGES,
         LIST_FINISHED_MATCHES,
         PURGE_DUE_ROWS[0],

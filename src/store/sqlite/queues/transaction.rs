@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sqlx::Row;
 use sqlx::sqlite::SqliteConnection;
 
 use crate::domain::id::{MatchId, SetId, TicketId, UserKey};
@@ -29,23 +28,25 @@ use crate::store::sqlite::connection::error::to_store_error;
 use crate::store::sqlite::connection::hex_json_array::hex_json_array;
 use crate::store::sqlite::connection::sql_script::{BindValues, SqlScript};
 use crate::store::sqlite::connection::wal::WalLength;
+use crate::store::sqlite::connection::write_batch::{BatchWrite, decode_wal_length};
 use crate::store::sqlite::queues::{decode, statements as sql};
 use crate::store::unknown_rows::UnknownRows;
 
-/// Applies a batch and returns its outcomes and the new length of the write-ahead log. On an error nothing was
-/// committed. The connection may be inside a transaction, so the caller must close it.
-pub(super) async fn commit_batch(
-    connection: &mut SqliteConnection,
-    batch: &[QueueWrite],
-    unknown_rows: &UnknownRows,
-) -> Result<(Vec<QueueOutcome>, WalLength), StoreError> {
-    let before = begin_and_read(connection, &TouchedQueueKeys::of_batch(batch), unknown_rows).await?;
-    let mut after = before.clone();
-    let outcomes = after.apply_batch(batch);
-    let script = to_script(&QueueRowChanges::between(&before, &after));
-    let row = script.execute_and_commit(connection).await.map_err(to_store_error)?;
-    let number = |index| row.try_get::<i64, _>(index).map_err(to_store_error);
-    Ok((outcomes, WalLength { pages: number(1)?, checkpointed_pages: number(2)? }))
+impl BatchWrite for QueueWrite {
+    type Output = QueueOutcome;
+
+    async fn commit_batch(
+        connection: &mut SqliteConnection,
+        batch: &[Self],
+        unknown_rows: &UnknownRows,
+    ) -> Result<(Vec<Self::Output>, WalLength), StoreError> {
+        let before = begin_and_read(connection, &TouchedQueueKeys::of_batch(batch), unknown_rows).await?;
+        let mut after = before.clone();
+        let outcomes = after.apply_batch(batch);
+        let script = to_script(&QueueRowChanges::between(&before, &after));
+        let row = script.execute_and_commit(connection).await.map_err(to_store_error)?;
+        Ok((outcomes, decode_wal_length(&row)?))
+    }
 }
 
 /// Begins the transaction and reads the rows with the ids of a batch.

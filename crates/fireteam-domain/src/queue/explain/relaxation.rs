@@ -27,7 +27,7 @@ const WAIT_TRIALS_MAX: usize = 64;
 const BISECTION_STEPS: u32 = 10;
 
 /// Tries changes one after another, on the nearest tickets only.
-pub(super) struct RelaxationTrial<'t> {
+pub(super) struct RelaxationSearch<'t> {
     input: &'t PassInput<'t>,
     tickets: &'t [&'t PreparedTicket],
     ticket_id: TicketId,
@@ -47,7 +47,7 @@ struct TrialChange<'c> {
     extra_groups: u16,
 }
 
-impl<'t> RelaxationTrial<'t> {
+impl<'t> RelaxationSearch<'t> {
     pub(super) fn new(
         input: &'t PassInput<'t>,
         tickets: &'t [&'t PreparedTicket],

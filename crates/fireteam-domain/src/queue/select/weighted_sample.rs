@@ -7,7 +7,7 @@ use crate::queue::select::{PartialMatch, Selector};
 use crate::queue::waiting_list::NearestIter;
 
 /// Attempts to draw a larger match for one ticket per pass.
-const SAMPLE_ATTEMPTS_MAX: u32 = 3;
+const MATCH_DRAW_ATTEMPTS_MAX: u32 = 3;
 
 /// Minimum weight, so that every candidate that is good enough can be drawn.
 const SAMPLE_WEIGHT_MIN: f64 = 1e-9;
@@ -98,7 +98,7 @@ impl<'a> Selector<'_, 'a> {
     }
 
     fn sample_from_candidates(&mut self, row: u32, candidates: &[(u32, f64)]) -> Option<CandidateMatch<'a>> {
-        for _ in 0..SAMPLE_ATTEMPTS_MAX {
+        for _ in 0..MATCH_DRAW_ATTEMPTS_MAX {
             let mut weights: Vec<f64> = candidates.iter().map(|(_, weight)| *weight).collect();
             let mut partial_match = PartialMatch::new(self.pass_state, row);
             while !partial_match.is_full() {

@@ -12,7 +12,7 @@ use crate::matchmaking_action::AdvertiseChances;
 use crate::measure::Measure;
 use crate::queue::avoidance::{PastMatch, PastMatches};
 use crate::queue::backfill::OpenSession;
-use crate::queue::gate::QueueCounts;
+use crate::queue::gate::GateInput;
 use crate::queue::pass::{self, PassInput, PassOutcome};
 use crate::queue::prepared_ticket::PreparedTicket;
 use crate::queue::rng::SplitMix64;
@@ -41,7 +41,7 @@ pub(in crate::queue) struct QueueFixture {
     pub(in crate::queue) leaderboard_positions: Vec<Option<f64>>,
     pub(in crate::queue) open_sessions: Vec<OpenSession>,
     pub(in crate::queue) past_matches: PastMatches,
-    pub(in crate::queue) queue_counts: QueueCounts,
+    pub(in crate::queue) gate_input: GateInput,
     pub(in crate::queue) now: UnixMs,
     pub(in crate::queue) rng_seed: u64,
     pub(in crate::queue) max_pair_checks: u64,
@@ -56,7 +56,7 @@ impl QueueFixture {
             leaderboard_positions: Vec::new(),
             open_sessions: Vec::new(),
             past_matches: PastMatches::default(),
-            queue_counts: QueueCounts::default(),
+            gate_input: GateInput::default(),
             now: NOW,
             rng_seed: 1,
             max_pair_checks: u64::MAX,
@@ -103,7 +103,7 @@ impl QueueFixture {
             tickets: &tickets,
             open_sessions: &self.open_sessions,
             past_matches: &self.past_matches,
-            queue_counts: self.queue_counts,
+            gate_input: self.gate_input,
             now: self.now,
             rng_seed: self.rng_seed,
             max_pair_checks: self.max_pair_checks,

@@ -6,7 +6,7 @@ use crate::attribute_values::AttributeValues;
 use crate::filter::Refusal;
 use crate::id::{AdvertisementId, RulesetHash, SetId, SiloId};
 use crate::queue::backfill::OpenSession;
-use crate::queue::gate::QueueCounts;
+use crate::queue::gate::GateInput;
 use crate::queue::rng::SplitMix64;
 use crate::queue::tests::fixture::{GAUSS_QUALITY, NOW, QueueFixture, UNIT_WINDOW, ticket_id, ticket_number, user_key};
 use crate::ruleset::queue::{
@@ -199,11 +199,11 @@ fn closed_gate_proposes_no_match() {
     fixture.add_ticket(&[1.0], 0);
     fixture.add_ticket(&[1.0], 0);
     fixture.queue_mut().gate.min_waiting_percent = 10.0;
-    fixture.queue_counts = QueueCounts { connected_players: 21, active_matches: 0 };
+    fixture.gate_input = GateInput { connected_players: 21, active_matches: 0 };
     let outcome = fixture.run_pass();
     assert!(outcome.proposals.is_empty() && outcome.report.gate_reason.is_some());
     assert!(outcome.report.unmatched.iter().all(|it| it.refusal == Refusal::GateClosed));
-    fixture.queue_counts.connected_players = 20;
+    fixture.gate_input.connected_players = 20;
     assert_eq!(fixture.matched_ticket_numbers().len(), 1);
     fixture.queue_mut().gate.max_concurrent_matches = Some(1);
     for number in 0..4 {

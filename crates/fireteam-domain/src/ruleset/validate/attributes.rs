@@ -2,7 +2,8 @@
 
 use crate::attribute::{Attribute, AttributeSource, PartyAggregation, Trust, ValueType};
 use crate::limit::{ATTRIBUTES_MAX, NUMBER_MAGNITUDE_MAX};
-use crate::ruleset::element_reader::{ElementReader, NumberBounds};
+use crate::ruleset::element_reader::ElementReader;
+use crate::ruleset::number_bounds::NumberBounds;
 use crate::ruleset::raw::{Diagnostics, RawAttribute, RawElement, quoted_excerpt};
 use crate::ruleset::spelling::suggestion;
 
@@ -11,7 +12,7 @@ pub(super) const MEASURED_BY_SERVER: [&str; 2] = ["latency", "distance"];
 
 /// Numbers that a session may have.
 pub(super) const ATTRIBUTE_NUMBER_BOUNDS: NumberBounds =
-    NumberBounds::inclusive(-NUMBER_MAGNITUDE_MAX, NUMBER_MAGNITUDE_MAX);
+    NumberBounds::new_inclusive(-NUMBER_MAGNITUDE_MAX, NUMBER_MAGNITUDE_MAX);
 
 /// Aggregations of the players' values into the party's value.
 pub(super) const PARTY_AGGREGATION_KEYWORDS: [(&str, PartyAggregation); 5] = [

@@ -1,7 +1,8 @@
 //! `<Avoid>`: players who should not meet again, and how strictly.
 
 use crate::limit::RULESET_DURATION_MS_MAX;
-use crate::ruleset::element_reader::{ElementReader, NumberBounds};
+use crate::ruleset::element_reader::ElementReader;
+use crate::ruleset::number_bounds::NumberBounds;
 use crate::ruleset::queue::{AvoidStrictness, AvoidTarget, AvoidanceRule};
 use crate::ruleset::raw::{Diagnostics, RawElement};
 

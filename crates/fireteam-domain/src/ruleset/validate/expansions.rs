@@ -6,14 +6,15 @@ use crate::attribute::ValueType;
 use crate::expansion::{Expansion, ExpansionStep};
 use crate::limit::{NUMBER_MAGNITUDE_MAX, RULESET_DURATION_MS_MAX, RULESET_ENTRIES_PER_KIND_MAX};
 use crate::measure::Measure;
-use crate::ruleset::element_reader::{ElementReader, NumberBounds};
+use crate::ruleset::element_reader::ElementReader;
+use crate::ruleset::number_bounds::NumberBounds;
 use crate::ruleset::raw::{Diagnostics, RawAttribute, RawElement, quoted_excerpt};
 use crate::ruleset::spelling::{closest_name, suggestion};
 use crate::ruleset::validate::ExpansionFragment;
 use crate::ruleset::validate::attributes::{DeclaredAttributes, MEASURED_BY_SERVER};
 
 /// Limits: non-negative numbers.
-pub(super) const LIMIT_BOUNDS: NumberBounds = NumberBounds::inclusive(0.0, NUMBER_MAGNITUDE_MAX);
+pub(super) const LIMIT_BOUNDS: NumberBounds = NumberBounds::new_inclusive(0.0, NUMBER_MAGNITUDE_MAX);
 
 /// Expansions of a ruleset. An invalid one is kept by name, so that references to it are not reported too.
 #[derive(Default)]

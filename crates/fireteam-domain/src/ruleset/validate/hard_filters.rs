@@ -3,7 +3,8 @@
 use crate::attribute::{AttributeValue, ValueType};
 use crate::limit::{STRING_BYTES_MAX, STRING_LIST_ENTRIES_MAX};
 use crate::measure::Measure;
-use crate::ruleset::element_reader::{ElementReader, NumberBounds};
+use crate::ruleset::element_reader::ElementReader;
+use crate::ruleset::number_bounds::NumberBounds;
 use crate::ruleset::raw::{Diagnostics, RawAttribute, RawElement, Span, quoted_excerpt};
 use crate::ruleset::validate::attributes::{ATTRIBUTE_NUMBER_BOUNDS, DeclaredAttributes};
 use crate::ruleset::validate::expansions::{DeclaredExpansions, LIMIT_BOUNDS};

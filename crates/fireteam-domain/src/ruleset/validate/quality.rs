@@ -2,7 +2,8 @@
 
 use crate::limit::RULESET_ENTRIES_PER_KIND_MAX;
 use crate::ruleset::DistanceCurve;
-use crate::ruleset::element_reader::{ElementReader, NumberBounds};
+use crate::ruleset::element_reader::ElementReader;
+use crate::ruleset::number_bounds::NumberBounds;
 use crate::ruleset::queue::{QualitySpec, WaitBonus};
 use crate::ruleset::raw::{Diagnostics, RawElement};
 use crate::ruleset::validate::soft_filters::DISTANCE_CURVE_KEYWORDS;
@@ -14,7 +15,7 @@ const QUALITY_ELEMENTS: [&str; 6] =
 const DRAW_THRESHOLD_BOUNDS: NumberBounds = NumberBounds::greater_than(0.0, 1.0);
 
 /// Free minutes of a wait bonus: at most one day.
-const FREE_MINUTES_BOUNDS: NumberBounds = NumberBounds::inclusive(0.0, 1_440.0);
+const FREE_MINUTES_BOUNDS: NumberBounds = NumberBounds::new_inclusive(0.0, 1_440.0);
 
 /// Reads `<Quality>`.
 pub(super) fn read_quality(element: &RawElement, diagnostics: &Diagnostics) -> QualitySpec {
@@ -40,7 +41,7 @@ fn read_quality_measure(element: &RawElement, diagnostics: &Diagnostics) -> Qual
         "LeaderboardGauss" => QualitySpec::LeaderboardGauss {
             sigma: reader.number_or("Sigma", NumberBounds::POSITIVE, 20.0),
             scale: reader.number_or("Scale", NumberBounds::POSITIVE, 0.5),
-            threshold: reader.number_or("Threshold", NumberBounds::inclusive(0.0, 1e6), 0.3),
+            threshold: reader.number_or("Threshold", NumberBounds::new_inclusive(0.0, 1e6), 0.3),
         },
         "AverageSimilarity" => QualitySpec::AverageSimilarity {
             rating_span: reader.required_number("RatingSpan", NumberBounds::POSITIVE).unwrap_or(1.0),

@@ -3,7 +3,8 @@
 use crate::attribute::PartyAggregation;
 use crate::id::SetId;
 use crate::limit::{RULESET_DURATION_MS_MAX, RULESET_ENTRIES_PER_KIND_MAX};
-use crate::ruleset::element_reader::{ElementReader, NumberBounds};
+use crate::ruleset::element_reader::ElementReader;
+use crate::ruleset::number_bounds::NumberBounds;
 use crate::ruleset::queue::{
     AlternativeSetOffer, Gate, GateRounding, QualitySpec, QueueSpec, RatingGroup, RatingGroups, SatisfactionSpec,
     SelectionMode, SelectionOrder, SelectionSpec,
@@ -52,7 +53,7 @@ const FEEDBACK_BELOW_BOUNDS: NumberBounds = NumberBounds::greater_than(1.0, 5.0)
 const SATISFACTION_MIN_MATCHES_MAX: u64 = 1_000;
 
 /// Factor that widens the window of frustrated players.
-const WIDEN_FACTOR_BOUNDS: NumberBounds = NumberBounds::inclusive(1.0, 100.0);
+const WIDEN_FACTOR_BOUNDS: NumberBounds = NumberBounds::new_inclusive(1.0, 100.0);
 
 /// Reads `<Queue>`.
 pub(super) fn read_queue(

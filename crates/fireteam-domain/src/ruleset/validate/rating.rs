@@ -1,7 +1,8 @@
 //! `<Rating>`: rating system, its constants and the leaderboard order.
 
 use crate::limit::RULESET_DURATION_MS_MAX;
-use crate::ruleset::element_reader::{ElementReader, NumberBounds};
+use crate::ruleset::element_reader::ElementReader;
+use crate::ruleset::number_bounds::NumberBounds;
 use crate::ruleset::rating::{
     DecayPeriodFilter, DisconnectPolicy, InactivityDecay, RatedGameUnit, RatingSpec, RatingSystem, StreakMomentum,
 };
@@ -9,10 +10,10 @@ use crate::ruleset::raw::{Diagnostics, RawElement};
 use crate::ruleset::validate::attributes::ATTRIBUTE_NUMBER_BOUNDS;
 
 /// Constants that may be 0.
-const NON_NEGATIVE_NUMBER: NumberBounds = NumberBounds::inclusive(0.0, 1e6);
+const NON_NEGATIVE_NUMBER: NumberBounds = NumberBounds::new_inclusive(0.0, 1e6);
 
 /// Deviations that a leaderboard may deduct.
-const LEADERBOARD_Z_BOUNDS: NumberBounds = NumberBounds::inclusive(0.0, 10.0);
+const LEADERBOARD_Z_BOUNDS: NumberBounds = NumberBounds::new_inclusive(0.0, 10.0);
 
 /// Maximum number of placement matches.
 const PLACEMENT_MATCHES_MAX: u64 = 1_000;
@@ -21,7 +22,7 @@ const PLACEMENT_MATCHES_MAX: u64 = 1_000;
 const MOMENTUM_STREAK_MAX: u64 = 1_000;
 
 /// Momentum factors. Above 10 a rating would measure streaks more than skill.
-const MOMENTUM_FACTOR_BOUNDS: NumberBounds = NumberBounds::inclusive(0.1, 10.0);
+const MOMENTUM_FACTOR_BOUNDS: NumberBounds = NumberBounds::new_inclusive(0.1, 10.0);
 
 /// Default rating period of Glicko-2: one day, milliseconds. Matches change ratings at once; a period only determines
 /// how fast the deviation of inactive players grows.
@@ -126,7 +127,7 @@ fn read_trueskill(reader: &mut ElementReader<'_>) -> RatingSystem {
         sigma: reader.number_or("Sigma", NumberBounds::POSITIVE, 25.0 / 3.0),
         beta: reader.number_or("Beta", NumberBounds::POSITIVE, 10.0),
         tau: reader.number_or("Tau", NON_NEGATIVE_NUMBER, 25.0 / 300.0),
-        draw_percent: reader.number_or("DrawPercent", NumberBounds::inclusive(0.0, 99.0), 5.0),
+        draw_percent: reader.number_or("DrawPercent", NumberBounds::new_inclusive(0.0, 99.0), 5.0),
     }
 }
 

@@ -3,7 +3,8 @@
 use crate::attribute::ValueType;
 use crate::limit::SOFT_FILTER_WEIGHT_MAX;
 use crate::measure::Measure;
-use crate::ruleset::element_reader::{ElementReader, NumberBounds};
+use crate::ruleset::element_reader::ElementReader;
+use crate::ruleset::number_bounds::NumberBounds;
 use crate::ruleset::queue::RegionMode;
 use crate::ruleset::raw::{Diagnostics, RawElement, quoted_excerpt};
 use crate::ruleset::validate::attributes::DeclaredAttributes;

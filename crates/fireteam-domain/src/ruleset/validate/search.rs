@@ -5,7 +5,8 @@ use crate::limit::{
     PLAYERS_PER_SESSION_MAX, RULESET_ENTRIES_PER_KIND_MAX, SEARCH_EVALUATED_ROWS_MAX, SEARCH_RESULTS_MAX,
 };
 use crate::matchmaking_action::{ADVERTISE_PERCENT_MAX, AdvertiseChances};
-use crate::ruleset::element_reader::{ElementReader, NumberBounds};
+use crate::ruleset::element_reader::ElementReader;
+use crate::ruleset::number_bounds::NumberBounds;
 use crate::ruleset::raw::{Diagnostics, RawElement};
 use crate::ruleset::teams::TeamsSpec;
 use crate::ruleset::{PartyConsentPolicy, SearchLimits};
@@ -46,7 +47,7 @@ pub(super) fn read_search_limits(element: Option<&RawElement>, diagnostics: &Dia
 pub(super) fn read_latency(element: Option<&RawElement>, diagnostics: &Diagnostics) -> (LatencyModel, f64) {
     let Some(element) = element else { return (DEFAULT_LATENCY_MODEL, DEFAULT_INVOLVED_PHASE_PERCENT) };
     let mut reader = ElementReader::new(element, diagnostics);
-    let bounds = NumberBounds::inclusive(0.0, LATENCY_MODEL_MS_MAX);
+    let bounds = NumberBounds::new_inclusive(0.0, LATENCY_MODEL_MS_MAX);
     let intercept_ms = reader.number_or("InterceptMs", bounds, DEFAULT_LATENCY_MODEL.intercept_ms);
     let ms_per_1000_km = reader.number_or("MsPer1000Km", bounds, DEFAULT_LATENCY_MODEL.ms_per_1000_km);
     let involved_phase_percent =

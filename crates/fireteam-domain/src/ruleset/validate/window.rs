@@ -1,7 +1,8 @@
 //! `<RatingWindow>`: maximum rating difference and its growth.
 
 use crate::limit::RULESET_DURATION_MS_MAX;
-use crate::ruleset::element_reader::{ElementReader, NumberBounds};
+use crate::ruleset::element_reader::ElementReader;
+use crate::ruleset::number_bounds::NumberBounds;
 use crate::ruleset::queue::{BucketRounding, RatingWindow, WindowBoundChoice, WindowClock, WindowMatchRule};
 use crate::ruleset::raw::{Diagnostics, RawElement};
 
@@ -9,7 +10,7 @@ use crate::ruleset::raw::{Diagnostics, RawElement};
 const WINDOW_BUCKETS_MAX: u64 = 1_000_000;
 
 /// Half-width as a share of the ticket's own rating, percent: at most ten times the rating.
-const MAX_PERCENT_BOUNDS: NumberBounds = NumberBounds::inclusive(0.0, 1_000.0);
+const MAX_PERCENT_BOUNDS: NumberBounds = NumberBounds::new_inclusive(0.0, 1_000.0);
 
 /// Reads `<RatingWindow>`. Defaults are those of Teiserver.
 pub(super) fn read_rating_window(element: &RawElement, diagnostics: &Diagnostics) -> RatingWindow {
