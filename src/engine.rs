@@ -113,7 +113,7 @@ impl Engine {
         report: ReportLatencyCommand,
         each: &mut dyn FnMut(CandidateView<'_>),
     ) -> Result<ReportLatencyAnswer, EngineError> {
-        self.adverts.state.rank_candidates_by_latency_report(caller, report, each)
+        self.adverts.state.rank_candidates_by_measured_round_trips(caller, report, each)
     }
 
     /// Chooses at random between search and advertise, with the ruleset's probability for this party size.

@@ -48,7 +48,7 @@ impl ReplicatedWriter {
                 let batch = self.replication.record_applied_batch();
                 for (target, step) in targets.into_iter().zip(committed.version_steps) {
                     let Some((id, set_id)) = target else { continue };
-                    self.advance_version_after_commit(state, (id, set_id, batch), step);
+                    self.advance_advert_version_after_commit(state, (id, set_id, batch), step);
                 }
             }
             Err(error) => {
@@ -80,7 +80,11 @@ impl ReplicatedWriter {
                     let results = writes.iter().zip(&committed.outcomes).zip(committed.version_steps).zip(sets);
                     for (((write, outcome), step), set_id) in results {
                         self.unwritten.apply_catch_up_outcome(state, set_id, write, outcome);
-                        self.advance_version_after_commit(state, (write.advertisement_id(), set_id, batch), step);
+                        self.advance_advert_version_after_commit(
+                            state,
+                            (write.advertisement_id(), set_id, batch),
+                            step,
+                        );
                     }
                 }
                 Err(error) => {
@@ -100,7 +104,7 @@ impl ReplicatedWriter {
         self.replication.set_unwritten_count(self.unwritten.len());
     }
 
-    fn advance_version_after_commit(
+    fn advance_advert_version_after_commit(
         &mut self,
         state: &AdvertState,
         (id, set_id, batch): (AdvertisementId, SetId, u64),

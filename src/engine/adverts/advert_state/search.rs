@@ -117,7 +117,7 @@ impl AdvertState {
     /// Ranks candidates by measured round trip instead of locality; ties by latency.
     ///
     /// Drops candidates that did not respond, are gone or full, or are refused at the measured round trip.
-    pub(crate) fn rank_candidates_by_latency_report(
+    pub(crate) fn rank_candidates_by_measured_round_trips(
         &self,
         caller: &Caller,
         report: ReportLatencyCommand,
