@@ -92,7 +92,9 @@ pub(crate) fn ticket_status() {
             let tickets = enter_all(&server, &enter_requests(section)).await;
             let statuses = watch(&server, tickets.clone()).await;
             for pb::TicketReference { ticket_id, ticket_token, .. } in tickets {
-                server.unary(LEAVE, &encoded(&pb::QueueLeaveRequest { ticket_id, ticket_token })).await;
+                server
+                    .unary(LEAVE, &encoded(&pb::QueueLeaveRequest { ticket_id, ticket_token, ..Default::default() }))
+                    .await;
             }
             statuses
         })

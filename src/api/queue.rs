@@ -50,11 +50,11 @@ impl QueueService for QueueApi {
 
     async fn leave(&self, request: Request<pb::QueueLeaveRequest>) -> ServiceResult<pb::QueueLeaveResponse> {
         let (caller, message) = self.authorized.charged_request(request, RateLimitKind::Update, |_| 1)?;
-        let ticket = EntryPoint::default().ticket_to_leave(message)?;
+        let leave = EntryPoint::default().leave_command(message)?;
         let answer = self
             .authorized
             .queues(&caller)
-            .leave_queue(caller.engine_caller(), &ticket)
+            .leave_queue(caller.engine_caller(), &leave)
             .await
             .map_err(rejection_from)?;
         Ok(Response::new(to_proto::leave_response(answer)))

@@ -33,7 +33,7 @@ pub struct StoredTicket {
     pub ticket: Arc<Ticket>,
     /// State.
     pub state: TicketState,
-    /// Expiry without a heartbeat. Only waiting tickets expire.
+    /// Expiry without a heartbeat. A ticket in a match that is being played does not expire.
     pub expires_at: UnixMs,
     /// Number of changes to the ticket, counted from 1.
     pub version: u64,
@@ -73,7 +73,7 @@ pub enum QueueWrite {
         /// Time of the decision.
         now: UnixMs,
     },
-    /// Extends the expiry of a waiting ticket, never shortens it.
+    /// Extends the expiry of a ticket that has not ended, never shortens it.
     Heartbeat {
         /// Ticket id.
         ticket_id: TicketId,

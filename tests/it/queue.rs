@@ -4,6 +4,7 @@ pub(crate) mod documented_goals;
 pub(crate) mod documented_systems;
 pub(crate) mod end_to_end;
 pub(crate) mod kill_server;
+pub(crate) mod leaving;
 pub(crate) mod pass_timing;
 pub(crate) mod preferences;
 pub(crate) mod replay;

@@ -142,8 +142,11 @@ impl Player {
     /// Leaves after a random time, at any server; true if the ticket ended.
     async fn leave(&self, stop: &AtomicBool, ticket: &pb::TicketReference) -> bool {
         tokio::time::sleep(Duration::from_millis(self.rng.below(60) as u64)).await;
-        let leave =
-            pb::QueueLeaveRequest { ticket_id: ticket.ticket_id.clone(), ticket_token: ticket.ticket_token.clone() };
+        let leave = pb::QueueLeaveRequest {
+            ticket_id: ticket.ticket_id.clone(),
+            ticket_token: ticket.ticket_token.clone(),
+            ..Default::default()
+        };
         let left = self.call_until_answered(stop, leave, async |server, leave| server.leave(leave).await).await;
         let Some(pb::queue_leave_response::Result::Ended(status)) = left.and_then(Result::ok).and_then(|it| it.result)
         else {

@@ -84,11 +84,21 @@ impl Ticket {
         Ok(&self.status)
     }
 
-    /// Leaves the queue. Returns `false` if the ticket already has a match; `status` then contains it.
+    /// Takes the party out of the queue or of its match, in every stage. Returns whether the ticket has ended, which is
+    /// always so for a whole party.
     pub async fn leave(&mut self) -> Result<bool, Error> {
+        self.leave_with(Vec::new()).await
+    }
+
+    /// Takes some players out of the match that is being played. Before play, the ticket ends for the whole party.
+    /// Returns whether the ticket has ended.
+    pub async fn leave_with(&mut self, user_ids: Vec<String>) -> Result<bool, Error> {
         use pb::queue_leave_response::Result as LeaveResult;
-        let request =
-            pb::QueueLeaveRequest { ticket_id: self.status.ticket_id.clone(), ticket_token: self.token.clone() };
+        let request = pb::QueueLeaveRequest {
+            ticket_id: self.status.ticket_id.clone(),
+            ticket_token: self.token.clone(),
+            user_ids,
+        };
         let (left, status) = match self
             .channel
             .call_queue(request, |mut stub, request| async move { stub.leave(request).await })

@@ -37,6 +37,8 @@ pub struct Match {
     pub region: Option<Box<str>>,
     /// Session whose open seats the match fills. `None` for a new session.
     pub backfilled_session: Option<AdvertisementId>,
+    /// Game servers that did not confirm this match. They are not asked again.
+    pub unconfirmed_servers: Vec<AdvertisementId>,
 }
 
 /// Ticket in a match.
@@ -63,6 +65,8 @@ pub struct MatchPlayer {
     pub role: Option<u16>,
     /// Response to the ready check. `None` until the player responds.
     pub accepted: Option<bool>,
+    /// Time at which the player left during play. The user is free from then on; the match goes on without the player.
+    pub left_at: Option<UnixMs>,
 }
 
 /// Stage of a match.
@@ -78,6 +82,15 @@ pub enum MatchStage {
         /// Time at which the placement fails.
         deadline: UnixMs,
     },
+    /// A host is named, with its seats reserved, and must confirm that it hosts the match. Players still wait.
+    Confirming {
+        /// Game server or host that must confirm.
+        assignment: Assignment,
+        /// Time until which it may confirm.
+        confirm_by: UnixMs,
+        /// Time at which the placement fails, as in `Placing`.
+        deadline: UnixMs,
+    },
     /// The match is being played.
     Playing {
         /// Game server or host of the match.
@@ -86,6 +99,8 @@ pub enum MatchStage {
         started_at: UnixMs,
         /// Time at which the match ends without an end report.
         times_out_at: UnixMs,
+        /// Time at which the host counts as lost if it is not heard before. `None` without a host.
+        host_lost_at: Option<UnixMs>,
     },
     /// The match is over, or did not start. It is kept for a while to answer retries and to apply avoidance rules.
     Ended {
@@ -126,7 +141,35 @@ impl MatchStage {
     pub fn assignment(&self) -> Option<&Assignment> {
         match self {
             MatchStage::Playing { assignment, .. } => Some(assignment),
-            MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } | MatchStage::Ended { .. } => None,
+            MatchStage::ReadyCheck { .. }
+            | MatchStage::Placing { .. }
+            | MatchStage::Confirming { .. }
+            | MatchStage::Ended { .. } => None,
+        }
+    }
+
+    /// Game server or host that must confirm, that plays the match, or that played it.
+    pub fn named_host(&self) -> Option<&Assignment> {
+        match self {
+            MatchStage::Confirming { assignment, .. } => Some(assignment),
+            _ => self.last_assignment(),
+        }
+    }
+
+    /// Whether play has not started and the match has not ended.
+    pub fn is_before_play(&self) -> bool {
+        matches!(self, MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } | MatchStage::Confirming { .. })
+    }
+
+    /// Time of the next event that needs no caller: a deadline passes. `None` after the end.
+    pub fn deadline(&self) -> Option<UnixMs> {
+        match self {
+            MatchStage::ReadyCheck { deadline } | MatchStage::Placing { deadline } => Some(*deadline),
+            MatchStage::Confirming { confirm_by, .. } => Some(*confirm_by),
+            MatchStage::Playing { times_out_at, host_lost_at, .. } => {
+                Some(host_lost_at.map_or(*times_out_at, |lost_at| lost_at.min(*times_out_at)))
+            }
+            MatchStage::Ended { .. } => None,
         }
     }
 }
@@ -137,12 +180,18 @@ impl MatchStage {
         match self {
             MatchStage::Playing { started_at, .. } => Some(*started_at),
             MatchStage::Ended { started_at, .. } => *started_at,
-            MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } => None,
+            MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } | MatchStage::Confirming { .. } => None,
         }
     }
 }
 
 impl Match {
+    /// Players who have not left, with their tickets.
+    pub fn present_players(&self) -> impl Iterator<Item = (&MatchTicket, &MatchPlayer)> {
+        let all = self.tickets.iter().flat_map(|ticket| ticket.players.iter().map(move |player| (ticket, player)));
+        all.filter(|(_, player)| player.left_at.is_none())
+    }
+
     /// All pairs of users in the match, for avoidance rules. Empty if the match was not played.
     pub fn past_matches(&self) -> Vec<PastMatch> {
         let Some(started_at) = self.stage.started_at() else { return Vec::new() };
@@ -170,9 +219,10 @@ impl MatchStage {
             MatchStage::Playing { assignment, .. } | MatchStage::Ended { assignment: Some(assignment), .. } => {
                 Some(assignment)
             }
-            MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } | MatchStage::Ended { assignment: None, .. } => {
-                None
-            }
+            MatchStage::ReadyCheck { .. }
+            | MatchStage::Placing { .. }
+            | MatchStage::Confirming { .. }
+            | MatchStage::Ended { assignment: None, .. } => None,
         }
     }
 
@@ -180,7 +230,10 @@ impl MatchStage {
     pub fn end_reason(&self) -> Option<MatchEndReason> {
         match self {
             MatchStage::Ended { end_reason, .. } => Some(*end_reason),
-            MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } | MatchStage::Playing { .. } => None,
+            MatchStage::ReadyCheck { .. }
+            | MatchStage::Placing { .. }
+            | MatchStage::Confirming { .. }
+            | MatchStage::Playing { .. } => None,
         }
     }
 }
@@ -209,6 +262,10 @@ pub enum MatchEndReason {
     ServerFailed,
     /// Cancelled by an operator.
     Cancelled,
+    /// The host was not heard for too long during play, or before it confirmed.
+    HostLost,
+    /// All players left during play.
+    Abandoned,
 }
 
 /// Effect of a match's end on one of its tickets.

@@ -129,7 +129,8 @@ impl<'a> SimWorld<'a> {
             ruleset,
             queue,
             teams,
-            lifecycle_rules: LifecycleRules::from_ruleset(ruleset),
+            // Simulated hosts answer at once and are never lost.
+            lifecycle_rules: LifecycleRules { hosts_confirm: false, ..LifecycleRules::from_ruleset(ruleset) },
             map,
             seed,
             counted_span: (counting_starts, end),

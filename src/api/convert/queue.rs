@@ -9,8 +9,8 @@ use crate::domain::limit;
 use crate::domain::queue::ticket::TicketEndReason;
 use crate::engine::command::Caller;
 use crate::engine::queues::command::{
-    EndMatchCommand, EndMatchProof, EnterQueueAnswer, EnterQueueCommand, LeaveQueueAnswer, MatchView, OwnPlayerView,
-    ReadyCheckResponse, TicketHeartbeatCommand, TicketPhase, TicketReference, TicketStatus,
+    EndMatchCommand, EndMatchProof, EnterQueueAnswer, EnterQueueCommand, LeaveQueueAnswer, LeaveQueueCommand,
+    MatchView, OwnPlayerView, ReadyCheckResponse, TicketHeartbeatCommand, TicketPhase, TicketReference, TicketStatus,
 };
 
 impl EntryPoint {
@@ -45,12 +45,16 @@ impl EntryPoint {
         problems.into_result(enter)
     }
 
-    /// Reads the ticket to end.
-    pub fn ticket_to_leave(&self, wire: pb::QueueLeaveRequest) -> Result<TicketReference, Rejection> {
+    /// Reads which players leave.
+    pub fn leave_command(&self, wire: pb::QueueLeaveRequest) -> Result<LeaveQueueCommand, Rejection> {
         let mut problems = self.field_errors();
         let id = parse_ticket_id(&wire.ticket_id, "ticket_id", &mut problems);
         let token = field_checks::checked_token(wire.ticket_token, "ticket_token", &mut problems);
-        problems.into_result(TicketReference { id, ticket_token: token, resume_token: Vec::new() })
+        let leave = LeaveQueueCommand {
+            ticket: TicketReference { id, ticket_token: token, resume_token: Vec::new() },
+            users: sorted_user_keys(&wire.user_ids, limit::PLAYERS_PER_SESSION_MAX, "user_ids", &mut problems),
+        };
+        problems.into_result(leave)
     }
 
     /// Reads the tickets to watch.
@@ -242,7 +246,11 @@ fn match_status(view: MatchView) -> pb::MatchStatus {
         players: view
             .players
             .iter()
-            .map(|(key, team)| pb::MatchPlayer { player_key: key.to_string(), team: (*team).into() })
+            .map(|player| pb::MatchPlayer {
+                player_key: player.player_key.to_string(),
+                team: player.team.into(),
+                left: player.has_left,
+            })
             .collect(),
         own_players: view.own_players.into_iter().map(ticket_player).collect(),
     }
@@ -289,5 +297,7 @@ pub fn match_end_reason(reason: Option<MatchEndReason>) -> pb::MatchEndReason {
         Some(MatchEndReason::NoServer) => pb::MatchEndReason::NoServer,
         Some(MatchEndReason::ServerFailed) => pb::MatchEndReason::ServerFailed,
         Some(MatchEndReason::Cancelled) => pb::MatchEndReason::Cancelled,
+        Some(MatchEndReason::HostLost) => pb::MatchEndReason::HostLost,
+        Some(MatchEndReason::Abandoned) => pb::MatchEndReason::Abandoned,
     }
 }

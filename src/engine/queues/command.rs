@@ -52,12 +52,21 @@ pub struct TicketReference {
     pub resume_token: Vec<u8>,
 }
 
+/// Takes a party, or some of its players, out of a queue or a match.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaveQueueCommand {
+    /// Ticket.
+    pub ticket: TicketReference,
+    /// Players who leave; empty for the whole party.
+    pub users: Vec<UserKey>,
+}
+
 /// Answer to a leave.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LeaveQueueAnswer {
     /// The ticket has ended.
     Ended(TicketStatus),
-    /// The ticket has a match.
+    /// The named players have left the match that is being played, and the ticket goes on for its other players.
     Matched(TicketStatus),
 }
 
@@ -147,6 +156,17 @@ pub enum TicketPhase {
     Ended(TicketEndReason),
 }
 
+/// Player of a match as all its players see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MatchPlayerView {
+    /// Key of the player in this match.
+    pub player_key: UserKey,
+    /// Team.
+    pub team: u16,
+    /// Whether the player left during play.
+    pub has_left: bool,
+}
+
 /// Match as seen by one of its tickets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MatchView {
@@ -156,8 +176,8 @@ pub struct MatchView {
     pub deadline_in_ms: Option<u32>,
     /// The ticket's own players, in entry order.
     pub own_players: Vec<OwnPlayerView>,
-    /// All players and their teams; empty until the match starts.
-    pub players: Vec<(UserKey, u16)>,
+    /// All players; empty until the match starts.
+    pub players: Vec<MatchPlayerView>,
     /// Team of this ticket.
     pub team: u16,
     /// Player key of the hosting player, if a player hosts.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::domain::id::TicketId;
 use crate::domain::lifecycle::Match;
 use crate::domain::lifecycle::event::{MatchEffect, Transition};
+use crate::domain::lifecycle::transition::TicketFacts;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::time::UnixMs;
 use crate::engine::queues::shared_state::SharedState;
@@ -52,15 +53,26 @@ pub(crate) fn plan_transition(
     Some(PlannedTransition { next_match, write, effects: transition.effects })
 }
 
-/// Whether a ticket's players report an open NAT, so that any peer can reach them.
-pub(crate) fn has_open_nat(cache: &TicketMatchCache, ticket_id: TicketId) -> bool {
-    cache.ticket(ticket_id).is_some_and(|stored| stored.ticket.session.nat_type == Some(OPEN_NAT_TYPE))
+/// Facts about cached tickets at a time.
+pub(crate) struct CachedTicketFacts<'a> {
+    pub(crate) cache: &'a TicketMatchCache,
+    pub(crate) now: UnixMs,
+}
+
+impl TicketFacts for CachedTicketFacts<'_> {
+    fn has_open_nat(&self, id: TicketId) -> bool {
+        self.cache.ticket(id).is_some_and(|stored| stored.ticket.session.nat_type == Some(OPEN_NAT_TYPE))
+    }
+
+    fn has_expired(&self, id: TicketId) -> bool {
+        self.cache.ticket(id).is_some_and(|stored| stored.expires_at <= self.now)
+    }
 }
 
 /// Other waiting tickets of the match's players; they end when the match starts.
 pub(crate) fn other_waiting_tickets(shared: &SharedState, next_match: &Match) -> Vec<TicketId> {
     let cache = shared.cache.read();
-    let users = next_match.tickets.iter().flat_map(|match_ticket| &match_ticket.players).map(|player| player.user);
+    let users = next_match.present_players().map(|(_, player)| player.user);
     let mut ticket_ids: BTreeSet<TicketId> = users.flat_map(|user| cache.waiting_tickets_of(user)).collect();
     ticket_ids.retain(|ticket_id| next_match.tickets.iter().all(|match_ticket| match_ticket.ticket_id != *ticket_id));
     ticket_ids.into_iter().collect()

@@ -3,6 +3,7 @@
 mod end_match;
 mod enter_queue;
 mod explain;
+mod leave_queue;
 mod match_results;
 mod statistics;
 
@@ -17,23 +18,19 @@ use tokio_util::sync::CancellationToken;
 use crate::auth::token::{ResumeClaim, TicketClaim};
 use crate::domain::id::{TicketId, UserKey};
 use crate::domain::lifecycle::event::{EventResult, MatchEvent};
-use crate::domain::queue::ticket::TicketEndReason;
 use crate::engine::adverts::advert_handle::AdvertHandle;
 use crate::engine::command::Caller;
 use crate::engine::common::Common;
 use crate::engine::error::EngineError;
-use crate::engine::queues::command::{
-    LeaveQueueAnswer, ReadyCheckResponse, TicketHeartbeatCommand, TicketReference, TicketStatus,
-};
+use crate::engine::queues::command::{ReadyCheckResponse, TicketHeartbeatCommand, TicketReference, TicketStatus};
 use crate::engine::queues::feed_reader::follow_queue_feed;
 use crate::engine::queues::leases::run_lease_task;
 use crate::engine::queues::shared_state::SharedState;
-use crate::engine::queues::stored_ticket::is_ticket_ended;
 use crate::engine::queues::ticket_watch::TicketWatch;
 use crate::engine::queues::writer::QueueWriter;
 use crate::engine::writer_inbox::WRITER_INBOX_CAPACITY;
 use crate::store::StoreError;
-use crate::store::queues::{QueueOutcome, QueueWrite, StoredTicket};
+use crate::store::queues::StoredTicket;
 
 /// Queue operations of the engine.
 #[derive(Clone, Debug)]
@@ -73,30 +70,6 @@ impl QueueEngine {
         }
         tasks.push(tokio::spawn(run_lease_task(Arc::clone(&shared), shutdown.clone())));
         Ok((Self { shared }, tasks))
-    }
-
-    /// Ends a waiting ticket, or returns the match that the ticket is already in.
-    pub async fn leave_queue(
-        &self,
-        caller: &Caller,
-        ticket: &TicketReference,
-    ) -> Result<LeaveQueueAnswer, EngineError> {
-        let claim = self.verify_ticket_token(caller, ticket)?;
-        let now = self.shared.common.clock.now();
-        let purge_at = now.plus_ms(self.shared.common.settings.ended_ticket_retention_ms);
-        let write =
-            QueueWrite::EndTicket { ticket_id: claim.ticket_id, end_reason: TicketEndReason::Left, purge_at, now };
-        match self.shared.submit_write(write).await? {
-            QueueOutcome::CurrentTicket(stored) => {
-                let status = self.shared.ticket_status(&stored, now);
-                Ok(if is_ticket_ended(&stored) {
-                    LeaveQueueAnswer::Ended(status)
-                } else {
-                    LeaveQueueAnswer::Matched(status)
-                })
-            }
-            _ => Err(EngineError::TicketNotFound),
-        }
     }
 
     /// Extends tickets and returns their statuses and the shortest TTL, milliseconds; `None` for an unknown ticket.

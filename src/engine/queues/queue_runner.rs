@@ -24,7 +24,7 @@ use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::queue::QueueSpec;
 use crate::domain::time::UnixMs;
 use crate::engine::queues::allocation::HostFinder;
-use crate::engine::queues::plan_transition::{has_open_nat, other_waiting_tickets};
+use crate::engine::queues::plan_transition::{CachedTicketFacts, other_waiting_tickets};
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::snapshot::{PreparedTicketCache, QueueSnapshot, gate_input};
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite};
@@ -280,7 +280,12 @@ impl QueueRunner {
                 region: proposal.region,
                 backfilled_session: proposal.backfilled_session,
             };
-            create_match(&LifecycleRules::from_ruleset(ruleset), new_match, &|id| has_open_nat(&cache, id), now)
+            create_match(
+                &LifecycleRules::from_ruleset(ruleset),
+                new_match,
+                &CachedTicketFacts { cache: &cache, now },
+                now,
+            )
         };
         let starts_now = transition.effects.contains(&MatchEffect::StartPlay);
         let Some(match_) = transition.next_match else { return };

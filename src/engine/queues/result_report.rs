@@ -45,6 +45,8 @@ pub(crate) fn build_report(
         let path = format!("disconnected_player_keys[{index}]");
         left_early.push(users_by_key.get(key).ok_or_else(|| field_error(path, UNKNOWN_PLAYER_KEY))?.1);
     }
+    let left_before = match_.tickets.iter().flat_map(|match_ticket| &match_ticket.players);
+    left_early.extend(left_before.filter(|player| player.left_at.is_some()).map(|player| player.user));
     left_early.sort_unstable();
     left_early.dedup();
     let (started_at, duration_ms) = match match_.stage {
@@ -52,7 +54,10 @@ pub(crate) fn build_report(
             (started_at, command.duration_ms.or_else(|| Some(now.ms_since(started_at))))
         }
         MatchStage::Ended { started_at: Some(started_at), .. } => (started_at, command.duration_ms),
-        MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } | MatchStage::Ended { started_at: None, .. } => {
+        MatchStage::ReadyCheck { .. }
+        | MatchStage::Placing { .. }
+        | MatchStage::Confirming { .. }
+        | MatchStage::Ended { started_at: None, .. } => {
             return Err(EngineError::MatchNotPlayed);
         }
     };

@@ -2,6 +2,7 @@
 
 mod apply_changes;
 pub(crate) mod heartbeat;
+mod host_contact;
 mod ticket_status;
 
 use std::collections::BTreeSet;

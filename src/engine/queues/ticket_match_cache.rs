@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::domain::id::{BuildIdHasher, MatchId, SetId, TicketId, UserKey};
-use crate::domain::lifecycle::{Match, MatchStage};
+use crate::domain::lifecycle::{Match, MatchStage, MatchTicket};
 use crate::domain::time::UnixMs;
 use crate::engine::queues::change_notifier::ChangeNotifier;
 use crate::store::queues::{QueueKey, StoredTicket, TicketState};
@@ -41,8 +41,10 @@ pub(crate) struct QueueTicketsAndMatches {
     ticket_expiries: BTreeSet<(UnixMs, TicketId)>,
     /// Players in waiting tickets.
     waiting_player_count: u32,
-    /// Matches that have not ended, by deadline.
+    /// Matches that have not ended, by deadline: of their stage, or the expiry of a ticket before play.
     match_deadlines: BTreeSet<(UnixMs, MatchId)>,
+    /// Deadlines in `match_deadlines`, by match.
+    deadline_by_match: HashMap<MatchId, UnixMs, BuildIdHasher>,
     /// Matches that need a game server.
     placing_matches: BTreeSet<MatchId>,
     /// Value of the cache's change counter at the queue's last change.
@@ -93,6 +95,18 @@ impl QueueTicketsAndMatches {
             self.ticket_expiries.first().map(|(deadline, _)| *deadline),
         ];
         earliest.into_iter().flatten().min()
+    }
+
+    /// Replaces the deadline of a match; `None` removes it.
+    fn set_match_deadline(&mut self, id: MatchId, deadline: Option<UnixMs>) {
+        let previous = match deadline {
+            Some(deadline) => self.deadline_by_match.insert(id, deadline),
+            None => self.deadline_by_match.remove(&id),
+        };
+        if previous != deadline {
+            previous.map(|previous| self.match_deadlines.remove(&(previous, id)));
+            deadline.map(|deadline| self.match_deadlines.insert((deadline, id)));
+        }
     }
 
     fn is_empty(&self) -> bool {
@@ -159,9 +173,21 @@ impl TicketMatchCache {
             self.unindex_ticket(&previous);
         }
         self.index_ticket(id);
+        self.update_deadline_of_match(id);
         self.notify_watchers(id);
         self.remove_queue_if_empty(key);
         Some(key)
+    }
+
+    /// Updates the deadline of the match that a ticket is in, after its expiry has changed.
+    fn update_deadline_of_match(&mut self, id: TicketId) {
+        let Some(TicketState::InMatch(match_id)) = self.tickets.get(&id).map(|stored| stored.state) else { return };
+        let Some(match_) = self.matches.get(&match_id).cloned().filter(|match_| match_.stage.is_before_play()) else {
+            return;
+        };
+        let deadline = self.match_deadline(&match_);
+        let key = QueueKey { set_id: match_.set_id, silo: match_.silo };
+        self.queues.entry(key).or_default().set_match_deadline(match_id, deadline);
     }
 
     /// Stores a match unless a newer version is cached. Returns the changed queue.
@@ -175,21 +201,26 @@ impl TicketMatchCache {
             match_.stage.started_at().is_some()
                 && previous.is_none_or(|existing| existing.stage.started_at().is_none()),
         );
-        if let Some(previous) = self.matches.insert(match_.id, Arc::clone(&match_)) {
-            let index = self.queues.entry(key).or_default();
-            match_deadline(&previous).map(|deadline| index.match_deadlines.remove(&(deadline, match_.id)));
-            index.placing_matches.remove(&match_.id);
-        }
+        self.matches.insert(match_.id, Arc::clone(&match_));
+        let deadline = self.match_deadline(&match_);
         self.change_count += 1;
         let index = self.queues.entry(key).or_default();
         index.change_count = self.change_count;
-        match_deadline(&match_).map(|deadline| index.match_deadlines.insert((deadline, match_.id)));
+        index.set_match_deadline(match_.id, deadline);
         if matches!(match_.stage, MatchStage::Placing { .. }) {
             index.placing_matches.insert(match_.id);
+        } else {
+            index.placing_matches.remove(&match_.id);
         }
         let is_ended = matches!(match_.stage, MatchStage::Ended { .. });
-        for user in match_.tickets.iter().flat_map(|match_ticket| &match_ticket.players).map(|player| player.user) {
-            if !is_ended {
+        for match_ticket in &match_.tickets {
+            for player in match_ticket.players.iter().filter(|player| player.left_at.is_some()) {
+                self.remove_live_ticket(player.user, match_ticket.ticket_id);
+            }
+        }
+        for player in match_.tickets.iter().flat_map(|match_ticket| &match_ticket.players) {
+            let user = player.user;
+            if !is_ended && player.left_at.is_none() {
                 self.running_match_by_user.insert(user, match_.id);
             } else if self.running_match_by_user.get(&user) == Some(&match_.id) {
                 self.running_match_by_user.remove(&user);
@@ -221,7 +252,7 @@ impl TicketMatchCache {
         self.past_match_version += 1;
         let key = QueueKey { set_id: previous.set_id, silo: previous.silo };
         if let Some(index) = self.queues.get_mut(&key) {
-            match_deadline(&previous).map(|deadline| index.match_deadlines.remove(&(deadline, id)));
+            index.set_match_deadline(id, None);
             index.placing_matches.remove(&id);
         }
         for user in previous.tickets.iter().flat_map(|match_ticket| &match_ticket.players).map(|player| player.user) {
@@ -297,6 +328,22 @@ impl TicketMatchCache {
         }
     }
 
+    fn remove_live_ticket(&mut self, user: UserKey, id: TicketId) {
+        if let Some(ids) = self.live_tickets_by_user.get_mut(&user) {
+            ids.retain(|existing| *existing != id);
+            if ids.is_empty() {
+                self.live_tickets_by_user.remove(&user);
+            }
+        }
+    }
+
+    /// Time of the next event of a match that needs no caller. Before play, that may be the expiry of a ticket.
+    fn match_deadline(&self, match_: &Match) -> Option<UnixMs> {
+        let expiry = |match_ticket: &MatchTicket| Some(self.tickets.get(&match_ticket.ticket_id)?.expires_at);
+        let first_expiry = match_.tickets.iter().filter_map(expiry).min().filter(|_| match_.stage.is_before_play());
+        [match_.stage.deadline(), first_expiry].into_iter().flatten().min()
+    }
+
     /// Removes a ticket from the indexes.
     fn unindex_ticket(&mut self, previous: &StoredTicket) {
         let id = previous.ticket.id;
@@ -304,12 +351,7 @@ impl TicketMatchCache {
             return;
         }
         for player in &previous.ticket.session.players {
-            if let Some(ids) = self.live_tickets_by_user.get_mut(&player.user) {
-                ids.retain(|existing| *existing != id);
-                if ids.is_empty() {
-                    self.live_tickets_by_user.remove(&player.user);
-                }
-            }
+            self.remove_live_ticket(player.user, id);
         }
         let key = queue_key_of(previous);
         if let Some(index) = self.queues.get_mut(&key) {
@@ -363,13 +405,4 @@ impl TicketMatchCache {
 
 fn queue_key_of(stored: &StoredTicket) -> QueueKey {
     QueueKey { set_id: stored.ticket.set_id, silo: stored.ticket.session.silo }
-}
-
-/// Deadline of a match that has not ended.
-fn match_deadline(match_: &Match) -> Option<UnixMs> {
-    match &match_.stage {
-        MatchStage::ReadyCheck { deadline } | MatchStage::Placing { deadline } => Some(*deadline),
-        MatchStage::Playing { times_out_at, .. } => Some(*times_out_at),
-        MatchStage::Ended { .. } => None,
-    }
 }

@@ -16,7 +16,7 @@ use crate::domain::lifecycle::event::MatchEffect;
 use crate::domain::lifecycle::rules::LifecycleRules;
 use crate::domain::lifecycle::transition::apply_event;
 use crate::engine::error::EngineError;
-use crate::engine::queues::plan_transition::{PlannedTransition, has_open_nat, plan_transition};
+use crate::engine::queues::plan_transition::{CachedTicketFacts, PlannedTransition, plan_transition};
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::writer_command::{EventOutcome, PendingEvent, QueueWriterCommand};
 use crate::engine::writer_inbox::{RETRY_AFTER_MS, ReplySender};
@@ -192,7 +192,7 @@ impl QueueBatch {
                 &LifecycleRules::from_ruleset(ruleset),
                 &match_,
                 pending.event.clone(),
-                &|ticket_id| has_open_nat(&cache, ticket_id),
+                &CachedTicketFacts { cache: &cache, now },
                 now,
             )
         };

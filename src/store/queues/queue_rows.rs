@@ -81,6 +81,16 @@ impl QueueRows {
         }
     }
 
+    /// Removes the membership of a user who left the match of the ticket. The ticket itself stays.
+    pub(in crate::store) fn remove_ticket_user(&mut self, user: UserKey, ticket_id: TicketId) {
+        if let Some(memberships) = self.ticket_users.get_mut(&user) {
+            memberships.retain(|membership| membership.ticket_id != ticket_id);
+            if memberships.is_empty() {
+                self.ticket_users.remove(&user);
+            }
+        }
+    }
+
     /// Removes rows that are due to be purged by `now`.
     pub(in crate::store) fn purge(&mut self, now: UnixMs) {
         self.tickets.retain(|_, stored| stored.purge_at().is_none_or(|purge_at| now < purge_at));
@@ -110,7 +120,10 @@ impl StoredTicket {
 pub(in crate::store) fn match_purge_at(found: &Match) -> Option<UnixMs> {
     match found.stage {
         MatchStage::Ended { purge_at, .. } => Some(purge_at),
-        MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } | MatchStage::Playing { .. } => None,
+        MatchStage::ReadyCheck { .. }
+        | MatchStage::Placing { .. }
+        | MatchStage::Confirming { .. }
+        | MatchStage::Playing { .. } => None,
     }
 }
 
@@ -118,7 +131,7 @@ pub(in crate::store) fn queue_key(ticket: &Ticket) -> QueueKey {
     QueueKey { set_id: ticket.set_id, silo: ticket.session.silo }
 }
 
-/// Users in a match.
+/// Users in a match who have not left it.
 pub(in crate::store) fn match_users(found: &Match) -> BTreeSet<UserKey> {
-    found.tickets.iter().flat_map(|ticket| &ticket.players).map(|player| player.user).collect()
+    found.present_players().map(|(_, player)| player.user).collect()
 }

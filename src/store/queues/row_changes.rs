@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::domain::id::{MatchId, SetId, UserKey};
+use crate::domain::id::{MatchId, SetId, TicketId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
@@ -19,7 +19,9 @@ pub(in crate::store) struct QueueRowChanges<'a> {
     pub(in crate::store) updated_tickets: Vec<&'a StoredTicket>,
     pub(in crate::store) inserted_matches: Vec<&'a Arc<Match>>,
     pub(in crate::store) updated_matches: Vec<&'a Arc<Match>>,
-    pub(in crate::store) deleted_ticket_users: Vec<(UserKey, QueueKey)>,
+    /// Users who are no longer in a ticket: it ended, or they left its match. Such a user may be in another ticket of
+    /// the queue by now, so the ticket belongs to the key.
+    pub(in crate::store) deleted_ticket_users: Vec<(UserKey, QueueKey, TicketId)>,
     pub(in crate::store) inserted_ticket_users: Vec<(UserKey, TicketUser)>,
     pub(in crate::store) deleted_match_users: Vec<UserKey>,
     pub(in crate::store) inserted_match_users: Vec<(UserKey, MatchId)>,
@@ -41,7 +43,10 @@ impl<'a> QueueRowChanges<'a> {
         for (id, found) in &after.matches {
             match before.matches.get(id) {
                 None => changes.inserted_matches.push(found),
-                Some(known) if !Arc::ptr_eq(known, found) => changes.updated_matches.push(found),
+                Some(known) if !Arc::ptr_eq(known, found) => {
+                    changes.updated_matches.push(found);
+                    changes.add_users_who_left(known, found);
+                }
                 Some(_) => {}
             }
         }
@@ -89,7 +94,7 @@ impl<'a> QueueRowChanges<'a> {
             match (known.is_some_and(StoredTicket::is_open), stored.is_open()) {
                 (true, false) => {
                     let users = stored.ticket.session.sorted_users();
-                    self.deleted_ticket_users.extend(users.into_iter().map(|user| (user, queue)));
+                    self.deleted_ticket_users.extend(users.into_iter().map(|user| (user, queue, *id)));
                 }
                 (false, true) => {
                     let membership = TicketUser { queue, ticket_id: *id, exclusive: stored.ticket.exclusive };
@@ -97,6 +102,18 @@ impl<'a> QueueRowChanges<'a> {
                     self.inserted_ticket_users.extend(users.into_iter().map(|user| (user, membership)));
                 }
                 _ => {}
+            }
+        }
+    }
+
+    /// Adds the users who left the match between the two versions.
+    fn add_users_who_left(&mut self, before: &Match, after: &Match) {
+        let queue = QueueKey { set_id: after.set_id, silo: after.silo };
+        for (ticket_before, ticket_after) in before.tickets.iter().zip(&after.tickets) {
+            for (player_before, player_after) in ticket_before.players.iter().zip(&ticket_after.players) {
+                if player_before.left_at.is_none() && player_after.left_at.is_some() {
+                    self.deleted_ticket_users.push((player_after.user, queue, ticket_after.ticket_id));
+                }
             }
         }
     }
@@ -109,6 +126,8 @@ impl<'a> QueueRowChanges<'a> {
         self.updated_matches.sort_unstable_by_key(|found| found.id);
         self.inserted_results.sort_unstable_by_key(|result| result.report.match_id);
         self.deleted_ticket_users.sort_unstable();
+        // A user who left with the whole party is in the list twice.
+        self.deleted_ticket_users.dedup();
         self.inserted_ticket_users.sort_unstable_by_key(|(user, membership)| (*user, membership.queue));
     }
 }

@@ -10,7 +10,11 @@
 //! | `b` | blocked users | | `r` | region |
 //! | `a` | exclusive | | `b` | advertisement that it backfills |
 //! | | | | `d` | deadline of the ready check, or of the search for a server |
+//! | | | | `k` | time until which the named host may confirm |
+//! | | | | `y` | game servers that did not confirm |
+//! | | | | `x` | players who left during play: user, time |
 //! | | | | `e`, `u` | start; time at which the match ends without a report |
+//! | | | | `z` | time at which the host is lost if it is not heard before |
 //! | | | | `v`, `c` | game server: advertisement and reservation; connect data in hexadecimal digits |
 //! | | | | `p` | peer: the host |
 //! | | | | `o` | end reason, as index in `MATCH_END_REASONS` |
@@ -19,6 +23,8 @@
 //! Absent and empty values have no key. A row with an unknown key is left to newer servers, as in
 //! `adverts/row_body.rs`. Times are milliseconds since the Unix epoch. NaN and infinity, which no correct server writes,
 //! become null and are read as NaN.
+
+use std::collections::BTreeMap;
 
 use serde::de::Error;
 use serde::{Deserialize, Serialize};
@@ -121,10 +127,18 @@ struct MatchBody {
     backfilled_session: Option<HexKey>,
     #[serde(rename = "d", skip_serializing_if = "Option::is_none")]
     deadline_ms: Option<u64>,
+    #[serde(rename = "k", skip_serializing_if = "Option::is_none")]
+    confirm_by_ms: Option<u64>,
+    #[serde(rename = "y", default, skip_serializing_if = "Vec::is_empty")]
+    unconfirmed_servers: Vec<HexKey>,
+    #[serde(rename = "x", default, skip_serializing_if = "Vec::is_empty")]
+    left_players: Vec<(HexKey, u64)>,
     #[serde(rename = "e", skip_serializing_if = "Option::is_none")]
     started_at_ms: Option<u64>,
     #[serde(rename = "u", skip_serializing_if = "Option::is_none")]
     times_out_at_ms: Option<u64>,
+    #[serde(rename = "z", skip_serializing_if = "Option::is_none")]
+    host_lost_at_ms: Option<u64>,
     #[serde(rename = "v", skip_serializing_if = "Option::is_none")]
     game_server: Option<(HexKey, HexKey)>,
     #[serde(rename = "c", skip_serializing_if = "Option::is_none")]
@@ -138,7 +152,7 @@ struct MatchBody {
 }
 
 /// End reasons of matches, in the order of their stored numbers.
-const MATCH_END_REASONS: [MatchEndReason; 7] = [
+const MATCH_END_REASONS: [MatchEndReason; 9] = [
     MatchEndReason::Played,
     MatchEndReason::TimedOut,
     MatchEndReason::Declined,
@@ -146,6 +160,8 @@ const MATCH_END_REASONS: [MatchEndReason; 7] = [
     MatchEndReason::NoServer,
     MatchEndReason::ServerFailed,
     MatchEndReason::Cancelled,
+    MatchEndReason::HostLost,
+    MatchEndReason::Abandoned,
 ];
 
 /// Stage of a match as column value, and the JSON text.
@@ -164,6 +180,10 @@ pub(in crate::store) fn encode_match(found: &Match) -> (i64, String) {
         region: found.region.clone(),
         backfilled_session: found.backfilled_session.map(|id| HexKey(*id.as_bytes())),
         deadline_ms: None,
+        confirm_by_ms: None,
+        unconfirmed_servers: found.unconfirmed_servers.iter().map(|id| HexKey(*id.as_bytes())).collect(),
+        left_players: left_players(found),
+        host_lost_at_ms: None,
         started_at_ms: None,
         times_out_at_ms: None,
         game_server: None,
@@ -181,8 +201,14 @@ pub(in crate::store) fn encode_match(found: &Match) -> (i64, String) {
             body.deadline_ms = Some(deadline.0);
             1
         }
-        MatchStage::Playing { assignment, started_at, times_out_at } => {
+        MatchStage::Confirming { assignment, confirm_by, deadline } => {
+            (body.confirm_by_ms, body.deadline_ms) = (Some(confirm_by.0), Some(deadline.0));
+            body.set_assignment(assignment);
+            4
+        }
+        MatchStage::Playing { assignment, started_at, times_out_at, host_lost_at } => {
             (body.started_at_ms, body.times_out_at_ms) = (Some(started_at.0), Some(times_out_at.0));
+            body.host_lost_at_ms = host_lost_at.map(|lost_at| lost_at.0);
             body.set_assignment(assignment);
             2
         }
@@ -198,6 +224,11 @@ pub(in crate::store) fn encode_match(found: &Match) -> (i64, String) {
         }
     };
     (stage, to_json_text(&body))
+}
+
+fn left_players(found: &Match) -> Vec<(HexKey, u64)> {
+    let players = found.tickets.iter().flat_map(|ticket| &ticket.players);
+    players.filter_map(|player| Some((HexKey::from_user_key(player.user), player.left_at?.0))).collect()
 }
 
 impl MatchBody {
@@ -234,11 +265,14 @@ pub(in crate::store) fn decode_match(
     purge_at: Option<UnixMs>,
 ) -> Result<Match, serde_json::Error> {
     let mut body: MatchBody = serde_json::from_str(text)?;
+    let left_players: BTreeMap<UserKey, UnixMs> =
+        body.left_players.iter().map(|(user, left_at_ms)| (user.user_key(), UnixMs(*left_at_ms))).collect();
     let player = |(user, client, role, accepted): MatchPlayerBody| MatchPlayer {
         user: user.user_key(),
         client: client.user_key(),
         role,
         accepted,
+        left_at: left_players.get(&user.user_key()).copied(),
     };
     let ticket = |(id, entered_at_ms, team, players): (HexKey, u64, u16, Vec<MatchPlayerBody>)| MatchTicket {
         ticket_id: TicketId::from_bytes(id.0),
@@ -255,12 +289,18 @@ pub(in crate::store) fn decode_match(
             assignment: body.take_assignment()?.unwrap_or(Assignment::Unhosted),
             started_at: required_time("e", body.started_at_ms)?,
             times_out_at: required_time("u", body.times_out_at_ms)?,
+            host_lost_at: body.host_lost_at_ms.map(UnixMs),
         },
         3 => MatchStage::Ended {
             end_reason: decode_end_reason(body.end_reason)?,
             started_at: body.started_at_ms.map(UnixMs),
             assignment: body.take_assignment()?.or(body.unhosted.then_some(Assignment::Unhosted)),
             purge_at: purge_at.ok_or_else(|| serde_json::Error::custom("ended match without purge time"))?,
+        },
+        4 => MatchStage::Confirming {
+            assignment: body.take_assignment()?.ok_or_else(|| serde_json::Error::missing_field("v"))?,
+            confirm_by: required_time("k", body.confirm_by_ms)?,
+            deadline: required_time("d", body.deadline_ms)?,
         },
         other => return Err(serde_json::Error::custom(format_args!("unknown stage {other}"))),
     };
@@ -276,6 +316,7 @@ pub(in crate::store) fn decode_match(
         quality: body.quality.unwrap_or(f64::NAN),
         region: body.region,
         backfilled_session: body.backfilled_session.map(|id| AdvertisementId::from_bytes(id.0)),
+        unconfirmed_servers: body.unconfirmed_servers.iter().map(|id| AdvertisementId::from_bytes(id.0)).collect(),
     })
 }
 

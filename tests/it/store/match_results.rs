@@ -33,8 +33,12 @@ fn elo() -> RatingSpec {
 
 /// Match `n` of two users against each other, playing at version 1; ticket numbers include the user number.
 fn playing_match(n: u32, [one, other]: [u32; 2]) -> Match {
-    let stage =
-        MatchStage::Playing { assignment: Assignment::Unhosted, started_at: UnixMs(1), times_out_at: UnixMs(90) };
+    let stage = MatchStage::Playing {
+        assignment: Assignment::Unhosted,
+        started_at: UnixMs(1),
+        times_out_at: UnixMs(90),
+        host_lost_at: None,
+    };
     Match { stage, ..new_match(n, 1, &[(10_000 * n + one, &[one]), (10_000 * n + other, &[other])]) }
 }
 

@@ -193,15 +193,19 @@ async fn check_proposals(store: &dyn Store) {
     };
     assert_eq!((stored.state, stored.version), (in_match, 2), "a ticket in a match cannot leave");
     let Out::CurrentTicket(stored) = commit_one(store, heartbeat(1, 70)).await else { panic!("the ticket exists") };
-    assert_eq!((stored.expires_at, stored.version), (UnixMs(50), 2));
+    assert_eq!((stored.state, stored.expires_at, stored.version), (in_match, UnixMs(70), 3), "it stays alive");
     assert_eq!(store.read_match(match_id(1)).await.unwrap().as_deref(), Some(&both));
     assert_eq!(store.read_match(match_id(2)).await.unwrap(), None);
 }
 
 /// Every kind of stage that can be stored.
 fn stages() -> Vec<MatchStage> {
-    let already_in_match =
-        |place| MatchStage::Playing { assignment: place, started_at: UnixMs(3), times_out_at: UnixMs(u64::MAX / 4) };
+    let already_in_match = |place| MatchStage::Playing {
+        assignment: place,
+        started_at: UnixMs(3),
+        times_out_at: UnixMs(u64::MAX / 4),
+        host_lost_at: None,
+    };
     let server = Assignment::GameServer {
         advertisement: AdvertisementId::from_bytes([1; 16]),
         reservation: ReservationId::from_bytes([2; 16]),

@@ -25,6 +25,8 @@ pub(crate) struct Model {
     pub(crate) tickets: Vec<StoredTicket>,
     pub(crate) matches: Vec<Arc<Match>>,
     pub(crate) players: Vec<(UserKey, MatchId)>,
+    /// Players who left the match of a ticket.
+    left: Vec<(UserKey, TicketId)>,
     penalties: Vec<(UserKey, SetId, Penalty)>,
     ratings: Vec<RatingRow>,
     /// Matches with a stale transition in this batch.
@@ -80,7 +82,7 @@ impl Model {
             QueueWrite::Heartbeat { ticket_id: id, expires_at: expires, .. } => match self.ticket(id) {
                 None => Out::TicketNotFound,
                 Some(ticket) => {
-                    if ticket.state == State::Waiting && ticket.expires_at < expires {
+                    if !matches!(ticket.state, State::Ended { .. }) && ticket.expires_at < expires {
                         (ticket.expires_at, ticket.version) = (expires, ticket.version + 1);
                     }
                     Out::CurrentTicket(ticket.clone())
@@ -115,7 +117,12 @@ impl Model {
                 let mut tickets = self.apply_fates(&next, &fates, &elsewhere, purge_at);
                 tickets.sort_by_key(|it| it.ticket.id);
                 let over = matches!(next.stage, MatchStage::Ended { .. });
-                let member = |user| next.tickets.iter().flat_map(|it| &it.players).any(|seat| seat.user == user);
+                let seats = || next.tickets.iter().flat_map(|it| &it.players);
+                for member in &next.tickets {
+                    let left = member.players.iter().filter(|seat| seat.left_at.is_some());
+                    self.left.extend(left.map(|seat| (seat.user, member.ticket_id)));
+                }
+                let member = |user| seats().any(|seat| seat.user == user && seat.left_at.is_none());
                 self.players.retain(|(user, match_id)| *match_id != next.id || (!over && member(*user)));
                 let penalized: BTreeSet<UserKey> = penalized.into_iter().collect();
                 penalized.into_iter().for_each(|user| self.penalize(user, next.set_id, &schedule, now));
@@ -310,7 +317,7 @@ impl Model {
             let here =
                 |it: &&StoredTicket| it.ticket.set_id == ticket.set_id && it.ticket.session.silo == ticket.session.silo;
             let open = self.tickets.iter().filter(|it| !matches!(it.state, State::Ended { .. }));
-            let theirs = open.filter(|it| it.ticket.session.sorted_users().contains(user));
+            let theirs = open.filter(|it| self.is_in_ticket(*user, &it.ticket));
             let barring = theirs.filter(|it| here(it) || it.ticket.exclusive || ticket.exclusive);
             if let Some(other) = barring.map(|it| it.ticket.id).min() {
                 return Out::AlreadyQueued { user: *user, other_ticket: other };
@@ -328,6 +335,11 @@ impl Model {
             StoredTicket { ticket, state: State::Waiting, expires_at: expires, version: 1, request_digest: digest };
         self.tickets.push(stored.clone());
         Out::Entered { ticket: stored, is_replay: false }
+    }
+
+    /// Whether a user is in a ticket and has not left it during play.
+    pub(crate) fn is_in_ticket(&self, user: UserKey, ticket: &Ticket) -> bool {
+        ticket.session.sorted_users().contains(&user) && !self.left.contains(&(user, ticket.id))
     }
 
     fn propose(&mut self, proposed: Arc<Match>, now: UnixMs) -> Out {

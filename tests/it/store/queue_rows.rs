@@ -91,7 +91,8 @@ pub(crate) fn end_ticket(n: u32, how: TicketEndReason, purge_at: u64, now: u64) 
 
 /// Match `n` of these tickets and users; no player has accepted yet.
 pub(crate) fn new_match(n: u32, set: u32, members: &[(u32, &[u32])]) -> Match {
-    let player = |&n: &u32| MatchPlayer { user: user(n), client: user(n + 1_000), role: Some(1), accepted: None };
+    let player =
+        |&n: &u32| MatchPlayer { user: user(n), client: user(n + 1_000), role: Some(1), accepted: None, left_at: None };
     let match_ticket = |(at, (ticket, users)): (usize, &(u32, &[u32]))| MatchTicket {
         ticket_id: ticket_id(*ticket),
         entered_at: UnixMs(u64::from(*ticket)),
@@ -110,6 +111,7 @@ pub(crate) fn new_match(n: u32, set: u32, members: &[(u32, &[u32])]) -> Match {
         quality: -1.0 / 3.0,
         region: Some("eu".into()),
         backfilled_session: Some(AdvertisementId::from_bytes([8; 16])),
+        unconfirmed_servers: Vec::new(),
     }
 }
 

@@ -14,7 +14,7 @@ use fireteam::domain::ruleset::rating::{
 };
 use fireteam::domain::time::UnixMs;
 use fireteam::store::Store;
-use fireteam::store::queues::{PenaltySchedule, QueueWrite, TicketState};
+use fireteam::store::queues::{PenaltySchedule, QueueWrite, StoredTicket, TicketState};
 use proptest::prelude::*;
 
 use crate::store::queue_model::Model;
@@ -62,6 +62,8 @@ pub(crate) struct RandomTransition {
     /// A ticket that need not be in the match.
     extra_ticket: u32,
     drops_a_ticket: bool,
+    /// Whether each player leaves, in the order of the tickets.
+    leaves: Vec<bool>,
     other_tickets: Vec<u32>,
     penalized: Vec<u32>,
     now: u64,
@@ -73,7 +75,12 @@ const USERS: u32 = 6;
 fn stage() -> impl Strategy<Value = MatchStage> {
     prop_oneof![
         Just(MatchStage::Placing { deadline: UnixMs(50) }),
-        Just(MatchStage::Playing { assignment: Assignment::Unhosted, started_at: UnixMs(1), times_out_at: UnixMs(70) }),
+        Just(MatchStage::Playing {
+            assignment: Assignment::Unhosted,
+            started_at: UnixMs(1),
+            times_out_at: UnixMs(70),
+            host_lost_at: None
+        }),
         (0..70_u64).prop_map(|at| MatchStage::Ended {
             end_reason: MatchEndReason::NoServer,
             started_at: None,
@@ -100,9 +107,9 @@ fn transition() -> impl Strategy<Value = RandomWrite> {
     ];
     let users = (prop::collection::vec(0..TICKETS, 0..2), prop::collection::vec(0..USERS, 0..3));
     let flags = (prop::bool::weighted(0.2), prop::bool::weighted(0.1));
-    let fates = prop::collection::vec(fate, 3);
+    let fates = (prop::collection::vec(fate, 3), prop::collection::vec(prop::bool::weighted(0.2), 6));
     (0..5_u32, flags, stage(), fates, 0..TICKETS, users, 0..60_u64).prop_map(
-        |(n, (is_stale, drops_a_ticket), stage, fates, extra_ticket, (other_tickets, penalized), now)| {
+        |(n, (is_stale, drops_a_ticket), stage, (fates, leaves), extra_ticket, (other_tickets, penalized), now)| {
             RandomWrite::Transition(RandomTransition {
                 n,
                 is_stale,
@@ -110,6 +117,7 @@ fn transition() -> impl Strategy<Value = RandomWrite> {
                 fates,
                 extra_ticket,
                 drops_a_ticket,
+                leaves,
                 other_tickets,
                 penalized,
                 now,
@@ -169,11 +177,19 @@ fn steps() -> impl Strategy<Value = Vec<Step<RandomWrite>>> {
 impl RandomTransition {
     fn write(self, model: &Model) -> QueueWrite {
         let known = model.find_match(match_id(self.n)).cloned().unwrap_or_else(|| new_match(self.n, 1, &[]));
-        let fate = |(member, fate): (_, Option<TicketFate>)| Some((member, fate?, UnixMs(self.now + 30)));
-        let members: Vec<_> = known.tickets.iter().map(|member| member.ticket_id).collect();
-        let mut fates: Vec<_> = members.into_iter().zip(self.fates).filter_map(fate).collect();
-        fates.push((ticket_id(self.extra_ticket), TicketFate::Ended(TicketEndReason::Left), UnixMs(0)));
         let mut next = next_version(&known, self.stage);
+        let seats = next.tickets.iter_mut().flat_map(|member| &mut member.players);
+        for (seat, _) in seats.zip(self.leaves).filter(|(_, leaves)| *leaves) {
+            seat.left_at.get_or_insert(UnixMs(self.now));
+        }
+        // A party that a player has left does not wait again.
+        let is_whole = |member: &MatchTicket| member.players.iter().all(|seat| seat.left_at.is_none());
+        let fate = |(member, fate): (&MatchTicket, Option<TicketFate>)| {
+            let fate = if is_whole(member) { fate? } else { TicketFate::Ended(TicketEndReason::Left) };
+            Some((member.ticket_id, fate, UnixMs(self.now + 30)))
+        };
+        let mut fates: Vec<_> = next.tickets.iter().zip(self.fates).filter_map(fate).collect();
+        fates.push((ticket_id(self.extra_ticket), TicketFate::Ended(TicketEndReason::Left), UnixMs(0)));
         next.version -= u64::from(self.is_stale);
         if self.drops_a_ticket {
             next.tickets.pop();
@@ -295,8 +311,11 @@ impl Model {
     /// A user in two tickets of a queue or in two matches, which breaks the invariant.
     fn invariant_violation(&self) -> Option<UserKey> {
         let open = self.tickets.iter().filter(|it| !matches!(it.state, TicketState::Ended { .. }));
-        let queued =
-            open.flat_map(|it| it.ticket.session.sorted_users().into_iter().map(|user| (user, Some(it.ticket.set_id))));
+        let users = |it: &StoredTicket| {
+            let users = it.ticket.session.sorted_users().into_iter();
+            users.filter(|user| self.is_in_ticket(*user, &it.ticket)).collect::<Vec<_>>()
+        };
+        let queued = open.flat_map(|it| users(it).into_iter().map(|user| (user, Some(it.ticket.set_id))));
         let mut all: Vec<_> = queued.chain(self.players.iter().map(|(user, _)| (*user, None))).collect();
         all.sort();
         all.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0].0)

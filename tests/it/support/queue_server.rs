@@ -87,6 +87,16 @@ impl QueuedParty {
         }
     }
 
+    /// The final status; skips others.
+    pub(crate) async fn wait_for_end(&mut self) -> pb::TicketStatus {
+        loop {
+            let status = self.next_status().await;
+            if status.state() == pb::TicketState::Ended {
+                return status;
+            }
+        }
+    }
+
     /// Waits for a proposed match, accepts or declines it, and returns its id.
     pub(crate) async fn respond_to_match(&mut self, accept: bool) -> String {
         let proposed = self.wait_for_state(pb::TicketState::Proposed).await;

@@ -3,6 +3,7 @@
 use crate::id::{AdvertisementId, MatchId, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey};
 use crate::lifecycle::{Assignment, Match, MatchPlayer, MatchTicket, TicketFate};
 use crate::queue::ticket::{Ticket, TicketEndReason};
+use crate::time::UnixMs;
 
 /// Event of a match.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,7 +21,12 @@ pub enum MatchEvent {
     DeadlinePassed,
     /// A game server or host was found. On a game server, seats are reserved.
     ServerFound(Assignment),
-    /// No game server is available, or the game server gave up the match before it was played.
+    /// The host confirmed the match, or gave a sign of life during play.
+    HostHeard {
+        /// Time at which the host counts as lost if it is not heard again.
+        lost_at: UnixMs,
+    },
+    /// The game server gave up the match before it was played.
     ServerFailed,
     /// The end of the match was reported.
     EndReported {
@@ -29,13 +35,19 @@ pub enum MatchEvent {
     },
     /// An operator cancelled the match.
     Cancelled,
-    /// A ticket was withdrawn from the match.
+    /// A ticket was withdrawn from the match before play, by an operator or because it expired. Nobody is penalized.
     TicketWithdrawn {
         /// Ticket id.
         ticket_id: TicketId,
-        /// Reason. `Left` counts as a failed ready check for the ticket's users, also after they accepted. Other
-        /// reasons do not.
+        /// Reason.
         reason: TicketEndReason,
+    },
+    /// Players left the match. Before play, that counts as a failed ready check, also after they accepted.
+    PlayersLeft {
+        /// Ticket of the players.
+        ticket_id: TicketId,
+        /// Players of the ticket who left; empty for all of them.
+        users: Vec<UserKey>,
     },
 }
 
@@ -46,9 +58,10 @@ pub struct Transition {
     pub result: EventResult,
     /// Match after the event, with its version increased by 1.
     pub next_match: Option<Match>,
-    /// New state of the tickets. Contains all tickets if the match ended, otherwise none.
+    /// New state of the tickets that the event takes out of the match: all that were in it if the match ended, or the
+    /// ticket whose last player left during play.
     pub ticket_fates: Vec<(TicketId, TicketFate)>,
-    /// Users who caused a failed ready check, in the order of the match's players.
+    /// Users who caused a failed ready check or left the match, in the order of the match's players.
     pub penalized_users: Vec<UserKey>,
     /// Further effects. Players are always notified of a change, so that is not listed.
     pub effects: Vec<MatchEffect>,
@@ -81,7 +94,7 @@ impl Transition {
 /// Side effect that the engine carries out after the match is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatchEffect {
-    /// Find a game server, or reserve seats in the session to backfill. Then apply `ServerFound` or `ServerFailed`.
+    /// Find a game server, or reserve seats in the session to backfill. Then apply `ServerFound`.
     FindServer,
     /// End the other tickets of the match's users, and issue a credential to each player.
     StartPlay,
@@ -125,6 +138,7 @@ impl MatchTicket {
             client: player.client_key,
             role,
             accepted: None,
+            left_at: None,
         });
         Self { ticket_id: ticket.id, entered_at: ticket.entered_at, team, players: players.collect() }
     }

@@ -14,6 +14,9 @@ pub struct LifecycleRules {
     pub ready_check_ms: Option<u32>,
     /// Hosting of the match.
     pub hosting: HostingSpec,
+    /// Whether a host must confirm a match before play starts, and be heard during play. Rulesets cannot ask for it yet:
+    /// hosts have no call to confirm.
+    pub hosts_confirm: bool,
     /// Retention after the start of a match that was played, milliseconds. It covers the longest avoidance rule.
     pub past_match_retention_ms: u64,
 }
@@ -28,6 +31,7 @@ impl LifecycleRules {
         Self {
             ready_check_ms: ruleset.ready_check.as_ref().map(|check| check.timeout_ms),
             hosting: ruleset.hosting,
+            hosts_confirm: false,
             past_match_retention_ms: avoided.max().unwrap_or(0),
         }
     }

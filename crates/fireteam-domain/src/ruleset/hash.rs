@@ -11,7 +11,9 @@ use crate::measure::Measure;
 use crate::ruleset::rating::{
     DecayPeriodFilter, DisconnectPolicy, RatedGameUnit, RatingSpec, RatingSystem, StreakMomentum,
 };
-use crate::ruleset::teams::{HostingMode, HostingSpec, ReadyCheckSpec, TeamsSpec};
+use crate::ruleset::teams::{
+    DEFAULT_HOST_LOSS_MS, HostingMode, HostingSpec, ReadyCheckSpec, TeamsSpec, default_confirm_ms,
+};
 use crate::ruleset::validate::lifecycle::{DEFAULT_HOSTING, DEFAULT_PENALTY_RESET_AFTER_MS};
 use crate::ruleset::{HardFilter, HardRule, InFilterList, PartyConsentPolicy, Ruleset, ServedSilos, SoftFilter};
 
@@ -55,11 +57,16 @@ pub fn ruleset_hash(ruleset: &Ruleset) -> RulesetHash {
     ruleset.queue.iter().for_each(|settings| queue::write_queue_additions(&mut writer, settings));
     ruleset.ready_check.iter().for_each(|settings| write_penalty_schedule(&mut writer, settings));
     if ruleset.hosting != DEFAULT_HOSTING {
-        let HostingSpec { mode, allocation_timeout_ms, max_match_ms } = ruleset.hosting;
+        let HostingSpec { mode, allocation_timeout_ms, max_match_ms, confirm_ms, host_loss_ms } = ruleset.hosting;
         writer.string("server");
         writer.string(hosting_mode_name(mode));
         writer.integer(allocation_timeout_ms.into());
         writer.integer(max_match_ms);
+        if confirm_ms != default_confirm_ms(allocation_timeout_ms) || host_loss_ms != DEFAULT_HOST_LOSS_MS {
+            writer.string("host liveness");
+            writer.integer(confirm_ms.into());
+            writer.integer(host_loss_ms.into());
+        }
     }
     let digest = writer.0.finalize();
     let first_32_bits = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]);

@@ -58,6 +58,25 @@ pub struct HostingSpec {
     pub allocation_timeout_ms: u32,
     /// Time after which a match without an end report is over, milliseconds.
     pub max_match_ms: u64,
+    /// Time for the host to confirm a match, milliseconds.
+    pub confirm_ms: u32,
+    /// Time without a sign of life after which the host of a match is lost, milliseconds.
+    pub host_loss_ms: u32,
+}
+
+/// Default time without a sign of life after which a host is lost, milliseconds.
+pub const DEFAULT_HOST_LOSS_MS: u32 = 90_000;
+
+/// Highest default time for a host to confirm, milliseconds.
+const DEFAULT_CONFIRM_MS_MAX: u32 = 10_000;
+
+/// Lowest time for a host to confirm, milliseconds: hosts without a stream send at most one heartbeat a second.
+const CONFIRM_MS_MIN: u32 = 1_000;
+
+/// Default time for a host to confirm, milliseconds: a third of the allocation timeout, so that two other servers can be
+/// asked, and at most ten seconds.
+pub fn default_confirm_ms(allocation_timeout_ms: u32) -> u32 {
+    (allocation_timeout_ms / 3).clamp(CONFIRM_MS_MIN, DEFAULT_CONFIRM_MS_MAX)
 }
 
 /// Host of a match.

@@ -1,5 +1,7 @@
 //! Matches: ready checks, game servers, play, results and ratings. Each transition is the domain's.
 
+use std::collections::BTreeMap;
+
 use rand::Rng as _;
 use rand_distr::{Exp1, StandardNormal};
 
@@ -8,11 +10,11 @@ use crate::ground_truth;
 use crate::population::SimPlayer;
 use crate::rng::{RngPurpose, stream_rng};
 use crate::tally::{FavoriteSample, WaitSample};
-use crate::world::SimWorld;
+use crate::world::{SimTicket, SimWorld};
 use fireteam_domain::id::{MatchId, TicketId, UserKey};
 use fireteam_domain::lifecycle::event::{MatchEffect, MatchEvent, Transition};
 use fireteam_domain::lifecycle::penalty::next_penalty;
-use fireteam_domain::lifecycle::transition::apply_event;
+use fireteam_domain::lifecycle::transition::{TicketFacts, apply_event};
 use fireteam_domain::lifecycle::{Assignment, Match, MatchEndReason, MatchStage, TicketFate};
 use fireteam_domain::queue::ticket::TicketEndReason;
 use fireteam_domain::rating::leaderboard::{Leaderboard, LeaderboardEntry};
@@ -20,17 +22,25 @@ use fireteam_domain::rating::{SetActivity, Side};
 use fireteam_domain::ruleset::rating::RatingSpec;
 use fireteam_domain::time::UnixMs;
 
+/// Facts about the tickets in matches. Simulated players send heartbeats until they leave.
+pub(super) struct MatchedTicketFacts<'a>(pub(super) &'a BTreeMap<TicketId, SimTicket>);
+
+impl TicketFacts for MatchedTicketFacts<'_> {
+    fn has_open_nat(&self, id: TicketId) -> bool {
+        self.0.get(&id).is_some_and(|matched| matched.prepared_ticket.ticket.session.nat_type == Some(1))
+    }
+
+    fn has_expired(&self, _: TicketId) -> bool {
+        false
+    }
+}
+
 impl SimWorld<'_> {
     /// Applies an event to a match.
     fn apply_match_event(&mut self, id: MatchId, event: MatchEvent) {
         let Some(sim_match) = self.matches.get_mut(&id) else { return };
-        let matched_tickets = &self.matched_tickets;
-        let has_open_nat = |ticket| {
-            matched_tickets
-                .get(&ticket)
-                .is_some_and(|matched| matched.prepared_ticket.ticket.session.nat_type == Some(1))
-        };
-        let transition = apply_event(&self.lifecycle_rules, &sim_match.match_state, event, &has_open_nat, self.now);
+        let tickets = MatchedTicketFacts(&self.matched_tickets);
+        let transition = apply_event(&self.lifecycle_rules, &sim_match.match_state, event, &tickets, self.now);
         if let Some(match_state) = &transition.next_match {
             sim_match.match_state = match_state.clone();
         }
@@ -49,7 +59,9 @@ impl SimWorld<'_> {
                     self.event_queue.schedule(*deadline, ScheduledEvent::MatchDeadline(id));
                 }
             }
-            MatchStage::Placing { deadline } => self.event_queue.schedule(*deadline, ScheduledEvent::MatchDeadline(id)),
+            MatchStage::Placing { deadline } | MatchStage::Confirming { confirm_by: deadline, .. } => {
+                self.event_queue.schedule(*deadline, ScheduledEvent::MatchDeadline(id));
+            }
             MatchStage::Playing { times_out_at, .. } => self.start_playing(id, &match_state, *times_out_at),
             MatchStage::Ended { end_reason, .. } => {
                 self.count_match_end(*end_reason, match_state.proposed_at);
@@ -225,10 +237,10 @@ impl SimWorld<'_> {
             return;
         }
         let index = match end_reason {
-            MatchEndReason::Played | MatchEndReason::TimedOut => 2,
+            MatchEndReason::Played | MatchEndReason::TimedOut | MatchEndReason::Abandoned => 2,
             MatchEndReason::Declined | MatchEndReason::Cancelled => 3,
             MatchEndReason::NotAcceptedInTime => 4,
-            MatchEndReason::NoServer | MatchEndReason::ServerFailed => 5,
+            MatchEndReason::NoServer | MatchEndReason::ServerFailed | MatchEndReason::HostLost => 5,
         };
         self.tally.match_counts[index] += 1;
     }

@@ -4,6 +4,7 @@ use crate::event_queue::ScheduledEvent;
 use crate::ground_truth;
 use crate::population::UNKNOWN_SKILL;
 use crate::rng::{RngPurpose, generated_id, stream_seed};
+use crate::world::matches::MatchedTicketFacts;
 use crate::world::{PassFn, SimMatch, SimWorld};
 use fireteam_domain::id::MatchId;
 use fireteam_domain::lifecycle::MatchTicket;
@@ -174,13 +175,8 @@ impl SimWorld<'_> {
             region: proposal.region,
             backfilled_session: proposal.backfilled_session,
         };
-        let matched_tickets = &self.matched_tickets;
-        let has_open_nat = |ticket| {
-            matched_tickets
-                .get(&ticket)
-                .is_some_and(|matched| matched.prepared_ticket.ticket.session.nat_type == Some(1))
-        };
-        let transition = create_match(&self.lifecycle_rules, new_match, &has_open_nat, self.now);
+        let tickets = MatchedTicketFacts(&self.matched_tickets);
+        let transition = create_match(&self.lifecycle_rules, new_match, &tickets, self.now);
         let match_number = self.proposal_count;
         if let Some(match_state) = transition.next_match.clone() {
             self.matches.insert(id, SimMatch { match_state, match_number, players_by_team: teams, win_probabilities });

@@ -27,7 +27,10 @@ impl QueueEngine {
             }
             MatchStage::Ended { end_reason, .. } => return Ok(Some(end_reason)),
             // Before the start, players decline or leave instead, which may carry a penalty.
-            MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } => return Err(EngineError::MatchNotStarted),
+            MatchStage::Confirming { .. } if end.server_failed => true,
+            MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } | MatchStage::Confirming { .. } => {
+                return Err(EngineError::MatchNotStarted);
+            }
         };
         let event = if end.server_failed && is_recent {
             MatchEvent::ServerFailed
@@ -51,7 +54,7 @@ impl QueueEngine {
                 let claim = signer.verify::<AdvertisementClaim>(token).ok_or(EngineError::NotOwner)?;
                 let is_hosted_here = match_
                     .stage
-                    .last_assignment()
+                    .named_host()
                     .is_some_and(|assignment| assignment.is_on_game_server(claim.advertisement_id));
                 (claim.subject == caller.subject && is_hosted_here).then_some(None).ok_or(EngineError::NotOwner)
             }

@@ -7,14 +7,14 @@ use crate::domain::id::{MatchId, SetId, TicketId, UserKey};
 use crate::domain::lifecycle::event::{MatchEffect, MatchEvent};
 use crate::domain::lifecycle::rules::LifecycleRules;
 use crate::domain::lifecycle::transition::apply_event;
-use crate::domain::lifecycle::{Assignment, Match, MatchEndReason, MatchStage, MatchTicket};
+use crate::domain::lifecycle::{Assignment, Match, MatchStage, MatchTicket};
 use crate::domain::match_result::RatingHistoryEntry;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::rating::RatingSpec;
 use crate::domain::time::UnixMs;
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
-use crate::engine::queues::plan_transition::{PlannedTransition, has_open_nat, plan_transition};
+use crate::engine::queues::plan_transition::{CachedTicketFacts, PlannedTransition, plan_transition};
 use crate::engine::queues::queue_engine::QueueEngine;
 use crate::engine::queues::result_report::build_report;
 use crate::engine::ratings::command::{
@@ -201,7 +201,7 @@ impl QueueEngine {
                 &LifecycleRules::from_ruleset(ruleset),
                 match_,
                 MatchEvent::EndReported { reported_by },
-                &|id| has_open_nat(&cache, id),
+                &CachedTicketFacts { cache: &cache, now },
                 now,
             )
         };
@@ -246,11 +246,11 @@ impl QueueEngine {
             }
         };
         match match_.stage {
-            MatchStage::Playing { .. }
-            | MatchStage::Ended { end_reason: MatchEndReason::Played | MatchEndReason::TimedOut, .. } => Ok(permission),
-            MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } | MatchStage::Ended { .. } => {
-                Err(EngineError::MatchNotPlayed)
-            }
+            MatchStage::Playing { .. } | MatchStage::Ended { assignment: Some(_), .. } => Ok(permission),
+            MatchStage::ReadyCheck { .. }
+            | MatchStage::Placing { .. }
+            | MatchStage::Confirming { .. }
+            | MatchStage::Ended { assignment: None, .. } => Err(EngineError::MatchNotPlayed),
         }
     }
 }

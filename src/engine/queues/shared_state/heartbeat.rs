@@ -11,8 +11,8 @@ use crate::store::queues::{QueueOutcome, QueueWrite, StoredTicket, TicketState};
 pub(crate) const REPORTED_TTL_WITHOUT_QUEUE_MS: u32 = 60_000;
 
 impl SharedState {
-    /// Extends a waiting ticket. Writes to the store only after half of the TTL. Returns the ticket and its TTL,
-    /// milliseconds.
+    /// Extends a ticket that has not ended, and keeps the match alive that its player hosts. Writes to the store only
+    /// after half of the TTL. Returns the ticket and its TTL, milliseconds.
     pub(crate) async fn heartbeat_ticket(&self, id: TicketId) -> Result<Option<(StoredTicket, u32)>, EngineError> {
         let Some(stored) = self.wait_for_cached(|cache| cache.ticket(id).cloned()).await else { return Ok(None) };
         let now = self.common.clock.now();
@@ -23,7 +23,11 @@ impl SharedState {
             return Ok(Some((stored, REPORTED_TTL_WITHOUT_QUEUE_MS)));
         };
         let ttl_ms = queue.ticket_ttl_ms;
-        if stored.state != TicketState::Waiting || stored.expires_at.ms_since(now) > u64::from(ttl_ms / 2) {
+        if let TicketState::InMatch(match_id) = stored.state {
+            self.keep_peer_host_alive(match_id, id, now).await;
+        }
+        let is_ended = matches!(stored.state, TicketState::Ended { .. });
+        if is_ended || stored.expires_at.ms_since(now) > u64::from(ttl_ms / 2) {
             return Ok(Some((stored, ttl_ms)));
         }
         match self

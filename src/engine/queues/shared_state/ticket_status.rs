@@ -7,7 +7,7 @@ use crate::auth::token::ResumeClaim;
 use crate::domain::id::UserKey;
 use crate::domain::lifecycle::{Assignment, Match, MatchStage};
 use crate::domain::time::UnixMs;
-use crate::engine::queues::command::{MatchView, OwnPlayerView, TicketPhase, TicketStatus};
+use crate::engine::queues::command::{MatchPlayerView, MatchView, OwnPlayerView, TicketPhase, TicketStatus};
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::stored_ticket::nearest_region;
 use crate::engine::queues::wait_estimator::WaitClass;
@@ -41,7 +41,7 @@ impl SharedState {
                 if cache.running_match_of(users).is_some() { TicketPhase::Paused } else { TicketPhase::Waiting }
             }
             TicketState::InMatch(_) => match match_.as_ref().map(|match_| &match_.stage) {
-                Some(MatchStage::Placing { .. }) => TicketPhase::Placing,
+                Some(MatchStage::Placing { .. } | MatchStage::Confirming { .. }) => TicketPhase::Placing,
                 Some(MatchStage::Playing { .. }) => TicketPhase::Matched,
                 // The match is not cached yet, or has just ended; the ticket's update follows.
                 Some(MatchStage::ReadyCheck { .. } | MatchStage::Ended { .. }) | None => TicketPhase::Proposed,
@@ -106,13 +106,16 @@ impl SharedState {
             }
         });
         let players = match_.tickets.iter().filter(|_| is_playing).flat_map(|match_ticket| {
-            match_ticket
-                .players
-                .iter()
-                .map(|player| (signer.derive_player_key(match_.id, player.user), match_ticket.team))
+            match_ticket.players.iter().map(|player| MatchPlayerView {
+                player_key: signer.derive_player_key(match_.id, player.user),
+                team: match_ticket.team,
+                has_left: player.left_at.is_some(),
+            })
         });
         let deadline = match match_.stage {
-            MatchStage::ReadyCheck { deadline } | MatchStage::Placing { deadline } => Some(deadline),
+            MatchStage::ReadyCheck { deadline }
+            | MatchStage::Placing { deadline }
+            | MatchStage::Confirming { deadline, .. } => Some(deadline),
             MatchStage::Playing { .. } | MatchStage::Ended { .. } => None,
         };
         MatchView {

@@ -149,11 +149,11 @@ pub(super) const READ_USER_ROWS: &str = "
      where user_key = any($1)
 ";
 
-/// Deletes users of ended tickets.
+/// Deletes users of tickets: the ticket ended, or they left its match.
 pub(super) const DELETE_TICKET_USERS: &str = "
     delete from ticket_user t
-     using unnest($1::uuid[], $2::bigint[], $3::bigint[]) as u (user_key, set_id, silo_id)
-     where t.user_key = u.user_key and t.set_id = u.set_id and t.silo_id = u.silo_id
+     using unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::uuid[]) as u (user_key, set_id, silo_id, ticket_id)
+     where t.user_key = u.user_key and t.set_id = u.set_id and t.silo_id = u.silo_id and t.ticket_id = u.ticket_id
 ";
 
 /// Deletes users of matches.

@@ -3,7 +3,7 @@
 use sqlx::postgres::PgConnection;
 use sqlx::types::Uuid;
 
-use crate::domain::id::{MatchId, SetId, UserKey};
+use crate::domain::id::{MatchId, SetId, TicketId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
@@ -45,15 +45,16 @@ pub(super) async fn write_changes(
 }
 
 async fn delete_users(
-    ticket_users: &[(UserKey, QueueKey)],
+    ticket_users: &[(UserKey, QueueKey, TicketId)],
     match_users: &[UserKey],
     connection: &mut PgConnection,
 ) -> Result<(), CommitError> {
     if !ticket_users.is_empty() {
         let query = sqlx::query(sql::DELETE_TICKET_USERS)
-            .bind(to_uuids(ticket_users.iter().map(|(user, _)| user.as_bytes())))
-            .bind(to_column(ticket_users, |(_, queue)| i64::from(queue.set_id.0)))
-            .bind(to_column(ticket_users, |(_, queue)| queue.silo.0.cast_signed()));
+            .bind(to_uuids(ticket_users.iter().map(|(user, ..)| user.as_bytes())))
+            .bind(to_column(ticket_users, |(_, queue, _)| i64::from(queue.set_id.0)))
+            .bind(to_column(ticket_users, |(_, queue, _)| queue.silo.0.cast_signed()))
+            .bind(to_uuids(ticket_users.iter().map(|(.., ticket_id)| ticket_id.as_bytes())));
         query.execute(&mut *connection).await?;
     }
     if !match_users.is_empty() {

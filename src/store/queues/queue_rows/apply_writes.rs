@@ -51,7 +51,7 @@ impl QueueRows {
             }
             QueueWrite::Heartbeat { ticket_id, expires_at, .. } => {
                 let Some(stored) = self.tickets.get_mut(ticket_id) else { return QueueOutcome::TicketNotFound };
-                if stored.state == TicketState::Waiting && stored.expires_at < *expires_at {
+                if stored.is_open() && stored.expires_at < *expires_at {
                     stored.expires_at = *expires_at;
                     stored.version += 1;
                 }
@@ -250,6 +250,11 @@ impl QueueRows {
         let users = self.users_by_match.get(&updated_match.id).cloned().unwrap_or_default();
         for user in users.into_iter().filter(|user| !staying.contains(user) || leaving.contains(user)) {
             self.remove_match_user(user, updated_match.id);
+        }
+        for match_ticket in &updated_match.tickets {
+            for player in match_ticket.players.iter().filter(|player| player.left_at.is_some()) {
+                self.remove_ticket_user(player.user, match_ticket.ticket_id);
+            }
         }
         for user in penalized_users.iter().copied().collect::<BTreeSet<_>>() {
             let key = (user, updated_match.set_id);

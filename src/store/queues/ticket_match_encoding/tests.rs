@@ -59,6 +59,7 @@ fn any_stage() -> impl Strategy<Value = MatchStage> {
             connect_data,
         },
     );
+    let hosted = prop_oneof![game_server.clone(), any_user_key().prop_map(|host| Assignment::PeerHost { host })];
     let assignment = prop_oneof![
         game_server,
         any_user_key().prop_map(|host| Assignment::PeerHost { host }),
@@ -72,13 +73,25 @@ fn any_stage() -> impl Strategy<Value = MatchStage> {
         MatchEndReason::NoServer,
         MatchEndReason::ServerFailed,
         MatchEndReason::Cancelled,
+        MatchEndReason::HostLost,
+        MatchEndReason::Abandoned,
     ];
     prop_oneof![
         any_time().prop_map(|deadline| MatchStage::ReadyCheck { deadline }),
         any_time().prop_map(|deadline| MatchStage::Placing { deadline }),
-        (assignment.clone(), any_time(), any_time()).prop_map(|(assignment, started_at, times_out_at)| {
-            MatchStage::Playing { assignment, started_at, times_out_at }
+        (hosted, any_time(), any_time()).prop_map(|(assignment, confirm_by, deadline)| MatchStage::Confirming {
+            assignment,
+            confirm_by,
+            deadline
         }),
+        (assignment.clone(), any_time(), any_time(), prop::option::of(any_time())).prop_map(
+            |(assignment, started_at, times_out_at, host_lost_at)| MatchStage::Playing {
+                assignment,
+                started_at,
+                times_out_at,
+                host_lost_at
+            }
+        ),
         (
             prop::sample::select(end_reasons.to_vec()),
             prop::option::of(any_time()),
@@ -95,8 +108,9 @@ fn any_stage() -> impl Strategy<Value = MatchStage> {
 }
 
 fn any_match() -> impl Strategy<Value = Match> {
-    let match_player = (any_user_key(), any_user_key(), any::<Option<u16>>(), any::<Option<bool>>())
-        .prop_map(|(user, client, role, accepted)| MatchPlayer { user, client, role, accepted });
+    let left_at = prop::option::of(any_time());
+    let match_player = (any_user_key(), any_user_key(), any::<Option<u16>>(), any::<Option<bool>>(), left_at)
+        .prop_map(|(user, client, role, accepted, left_at)| MatchPlayer { user, client, role, accepted, left_at });
     let match_ticket = (any::<[u8; 16]>(), any_time(), any::<u16>(), prop::collection::vec(match_player, 0..3))
         .prop_map(|(ticket, entered_at, team, players)| MatchTicket {
             ticket_id: TicketId::from_bytes(ticket),
@@ -105,13 +119,14 @@ fn any_match() -> impl Strategy<Value = Match> {
             players,
         });
     let columns = (any::<[u8; 16]>(), any::<u32>(), any::<u64>(), any::<u32>(), any_time(), any::<u64>());
-    let rest = (number_or_nan(), prop::option::of(any_text()), any::<Option<[u8; 16]>>());
+    let unconfirmed_servers = prop::collection::vec(any::<[u8; 16]>().prop_map(AdvertisementId::from_bytes), 0..3);
+    let rest = (number_or_nan(), prop::option::of(any_text()), any::<Option<[u8; 16]>>(), unconfirmed_servers);
     (columns, any_stage(), prop::collection::vec(match_ticket, 0..4), rest).prop_map(
         |(
             (id, set_id, silo, ruleset_hash, proposed_at, version),
             stage,
             tickets,
-            (quality, region, backfilled_session),
+            (quality, region, backfilled_session, unconfirmed_servers),
         )| Match {
             id: MatchId::from_bytes(id),
             set_id: SetId(set_id),
@@ -124,6 +139,7 @@ fn any_match() -> impl Strategy<Value = Match> {
             quality,
             region,
             backfilled_session: backfilled_session.map(AdvertisementId::from_bytes),
+            unconfirmed_servers,
         },
     )
 }
@@ -173,11 +189,12 @@ fn sample_match() -> Match {
             ticket_id: TicketId::from_bytes([1; 16]),
             entered_at: UnixMs(100),
             team: 0,
-            players: vec![MatchPlayer { user, client: user, role: None, accepted: Some(true) }],
+            players: vec![MatchPlayer { user, client: user, role: None, accepted: Some(true), left_at: None }],
         }],
         quality: 0.5,
         region: None,
         backfilled_session: None,
+        unconfirmed_servers: Vec::new(),
     }
 }
 

@@ -167,8 +167,8 @@ pub(in crate::store::sqlite) const UPSERT_MATCHES: MultiRowTemplate = MultiRowTe
 
 /// Deletes users of ended tickets.
 pub(in crate::store::sqlite) const DELETE_TICKET_USERS: MultiRowTemplate = MultiRowTemplate::new(
-    "delete from ticket_user where (user_key, set_id, silo_id) in (values ",
-    "(?, ?, ?)",
+    "delete from ticket_user where (user_key, set_id, silo_id, ticket_id) in (values ",
+    "(?, ?, ?, ?)",
     ")",
     true,
 );

@@ -137,7 +137,7 @@ async fn read_results_and_ratings(
 /// Deletes run first: a user can leave one ticket or match and join another in one batch.
 fn to_script(changes: &QueueRowChanges<'_>) -> SqlScript {
     let mut script = SqlScript::default();
-    script.add_rows(&sql::DELETE_TICKET_USERS, &changes.deleted_ticket_users, bind_user_and_queue);
+    script.add_rows(&sql::DELETE_TICKET_USERS, &changes.deleted_ticket_users, bind_ticket_membership);
     script.add_rows(&sql::DELETE_MATCH_USERS, &changes.deleted_match_users, bind_user);
     script.add_rows(&sql::INSERT_TICKETS, &changes.inserted_tickets, bind_ticket);
     script.add_rows(&sql::UPDATE_TICKET_STATES, &changes.updated_tickets, bind_ticket_state);
@@ -159,9 +159,9 @@ fn bind_user(user: &UserKey, values: &mut BindValues) {
     values.push(user.as_bytes().as_slice());
 }
 
-fn bind_user_and_queue((user, queue): &(UserKey, QueueKey), values: &mut BindValues) {
+fn bind_ticket_membership((user, queue, ticket_id): &(UserKey, QueueKey, TicketId), values: &mut BindValues) {
     bind_user(user, values);
-    values.push(i64::from(queue.set_id.0)).push(queue.silo.0.cast_signed());
+    values.push(i64::from(queue.set_id.0)).push(queue.silo.0.cast_signed()).push(ticket_id.as_bytes().as_slice());
 }
 
 fn bind_ticket(stored: &&StoredTicket, values: &mut BindValues) {
@@ -201,7 +201,8 @@ fn bind_match(found: &&Arc<Match>, values: &mut BindValues) {
 }
 
 fn bind_ticket_user((user, membership): &(UserKey, TicketUser), values: &mut BindValues) {
-    bind_user_and_queue(&(*user, membership.queue), values);
+    bind_user(user, values);
+    values.push(i64::from(membership.queue.set_id.0)).push(membership.queue.silo.0.cast_signed());
     values.push(membership.ticket_id.as_bytes().as_slice()).push(i64::from(membership.exclusive));
     values.push(ticket_user_checksum(*user, membership));
 }

@@ -96,7 +96,13 @@ pub(super) fn random_ruleset(rng: &mut IndexTestRng) -> Ruleset {
         teams: None,
         queue: None,
         ready_check: None,
-        hosting: HostingSpec { mode: HostingMode::None, allocation_timeout_ms: 0, max_match_ms: 0 },
+        hosting: HostingSpec {
+            mode: HostingMode::None,
+            allocation_timeout_ms: 0,
+            max_match_ms: 0,
+            confirm_ms: 0,
+            host_loss_ms: 0,
+        },
         rating: None,
         source_xml: "".into(),
     }

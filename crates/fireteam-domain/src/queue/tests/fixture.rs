@@ -250,7 +250,13 @@ fn new_ruleset(hard: Vec<HardFilter>, soft: Vec<SoftFilter>, expansions: Vec<Exp
         }),
         queue: Some(default_queue_spec()),
         ready_check: None,
-        hosting: HostingSpec { mode: HostingMode::None, allocation_timeout_ms: 0, max_match_ms: 0 },
+        hosting: HostingSpec {
+            mode: HostingMode::None,
+            allocation_timeout_ms: 0,
+            max_match_ms: 0,
+            confirm_ms: 0,
+            host_loss_ms: 0,
+        },
         rating: Some(RatingSpec::with_defaults(RatingSystem::Elo { initial: 0.0, k: 16.0, scale: 40.0 })),
         source_xml: "".into(),
     }

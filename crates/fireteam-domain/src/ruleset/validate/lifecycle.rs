@@ -3,7 +3,7 @@
 use crate::limit::RULESET_DURATION_MS_MAX;
 use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::raw::{Diagnostics, RawElement};
-use crate::ruleset::teams::{HostingMode, HostingSpec, ReadyCheckSpec};
+use crate::ruleset::teams::{DEFAULT_HOST_LOSS_MS, HostingMode, HostingSpec, ReadyCheckSpec, default_confirm_ms};
 
 /// Default time to respond, milliseconds.
 const DEFAULT_READY_CHECK_TIMEOUT_MS: u64 = 30_000;
@@ -18,8 +18,13 @@ pub(in crate::ruleset) const DEFAULT_PENALTY_RESET_AFTER_MS: u64 = 24 * 60 * 60 
 const ALLOCATION_TIMEOUT_MS_MAX: u64 = 60 * 60 * 1000;
 
 /// Default hosting: no host; players only receive each other's data.
-pub(in crate::ruleset) const DEFAULT_HOSTING: HostingSpec =
-    HostingSpec { mode: HostingMode::None, allocation_timeout_ms: 30_000, max_match_ms: 4 * 60 * 60 * 1000 };
+pub(in crate::ruleset) const DEFAULT_HOSTING: HostingSpec = HostingSpec {
+    mode: HostingMode::None,
+    allocation_timeout_ms: 30_000,
+    max_match_ms: 4 * 60 * 60 * 1000,
+    confirm_ms: 10_000,
+    host_loss_ms: DEFAULT_HOST_LOSS_MS,
+};
 
 /// Reads `<ReadyCheck>`.
 pub(super) fn read_ready_check(element: &RawElement, diagnostics: &Diagnostics) -> ReadyCheckSpec {
@@ -80,7 +85,13 @@ pub(super) fn read_hosting(element: Option<&RawElement>, diagnostics: &Diagnosti
         reader.report_without_effect(&["AllocationTimeoutMs"], "no game server is allocated");
     }
     reader.report_unread();
-    HostingSpec { mode: mode.unwrap_or(DEFAULT_HOSTING.mode), allocation_timeout_ms, max_match_ms }
+    HostingSpec {
+        mode: mode.unwrap_or(DEFAULT_HOSTING.mode),
+        allocation_timeout_ms,
+        max_match_ms,
+        confirm_ms: default_confirm_ms(allocation_timeout_ms),
+        host_loss_ms: DEFAULT_HOST_LOSS_MS,
+    }
 }
 
 const _: () = assert!(RULESET_DURATION_MS_MAX <= u32::MAX as u64);

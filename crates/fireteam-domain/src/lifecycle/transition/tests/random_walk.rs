@@ -46,7 +46,7 @@ impl LifecycleFixture {
         let transition = create_match(
             &self.rules,
             NewMatch { id: MatchId::from_bytes([id; 16]), ..new_match(tickets) },
-            &no_open_nat,
+            &NO_FACTS,
             self.now,
         );
         for n in chosen {
@@ -62,7 +62,7 @@ impl LifecycleFixture {
         {
             self.held_reservations.push(*reservation);
         }
-        let transition = apply_event(&self.rules, &current, event, &no_open_nat, self.now);
+        let transition = apply_event(&self.rules, &current, event, &NO_FACTS, self.now);
         self.apply_transition(id, current.version, transition);
     }
 
@@ -84,7 +84,8 @@ impl LifecycleFixture {
         };
         assert_eq!(next.version, version + 1);
         let ended = matches!(next.stage, MatchStage::Ended { .. });
-        assert_eq!(transition.ticket_fates.len(), if ended { next.tickets.len() } else { 0 });
+        let in_match = self.tickets.values().filter(|(_, state)| *state == TicketPlace::InMatch(id)).count();
+        assert!(!ended || transition.ticket_fates.len() == in_match, "{:?}", transition.ticket_fates);
         for (ticket_id, fate) in &transition.ticket_fates {
             let (ticket, state) = self.tickets.get_mut(&ticket_id.as_bytes()[0]).unwrap();
             assert_eq!(*state, TicketPlace::InMatch(id), "a transition for a ticket of another match");
@@ -95,11 +96,15 @@ impl LifecycleFixture {
                 "wait and players are unchanged"
             );
             *state = match fate {
-                TicketFate::Requeued => TicketPlace::Waiting,
+                TicketFate::Requeued => {
+                    assert!(in_match.players.iter().all(|player| player.left_at.is_none()), "an incomplete party");
+                    TicketPlace::Waiting
+                }
                 TicketFate::Ended(reason) => TicketPlace::Ended(*reason),
             };
         }
-        for user in &transition.penalized_users {
+        let was_playing = self.matches.get(&id).is_some_and(|it| matches!(it.stage, MatchStage::Playing { .. }));
+        for user in transition.penalized_users.iter().filter(|_| !was_playing) {
             let owner =
                 self.tickets.values().find(|(ticket, _)| ticket.players.iter().any(|player| player.user == *user));
             assert!(
@@ -119,7 +124,8 @@ impl LifecycleFixture {
         self.check_invariants();
     }
 
-    /// A ticket in a match is in exactly one active match; any other ticket is in none.
+    /// A ticket in a match is in exactly one active match, which at least one of its players has not left; any other
+    /// ticket is in none.
     fn check_invariants(&self) {
         let is_active = |current: &&Match| !matches!(current.stage, MatchStage::Ended { .. });
         for (n, (_, state)) in &self.tickets {
@@ -127,7 +133,7 @@ impl LifecycleFixture {
                 .matches
                 .values()
                 .filter(is_active)
-                .filter(|current| current.tickets.iter().any(|it| it.ticket_id == ticket_id(*n)))
+                .filter(|current| current.present_players().any(|(it, _)| it.ticket_id == ticket_id(*n)))
                 .map(|current| current.id.as_bytes()[0])
                 .collect();
             let expected = if let TicketPlace::InMatch(id) = state { vec![*id] } else { vec![] };
@@ -159,8 +165,13 @@ impl LifecycleFixture {
             (17, _) => self.apply_to_match(match_id, MatchEvent::Cancelled),
             (18, Some(ticket)) => self.apply_to_match(
                 match_id,
-                MatchEvent::TicketWithdrawn { ticket_id: ticket.ticket_id, reason: TicketEndReason::Left },
+                MatchEvent::TicketWithdrawn { ticket_id: ticket.ticket_id, reason: TicketEndReason::Expired },
             ),
+            (19 | 20, Some(ticket)) => {
+                let users = ticket.players.iter().map(|player| player.user).take(usize::from(detail % 3)).collect();
+                self.apply_to_match(match_id, MatchEvent::PlayersLeft { ticket_id: ticket.ticket_id, users });
+            }
+            (21 | 22, _) => self.apply_to_match(match_id, heard(self.now)),
             _ => {}
         }
     }
@@ -175,13 +186,13 @@ proptest! {
     fn random_events_never_lose_a_ticket(
         ready_check_ms in proptest::option::of(Just(READY_CHECK_MS as u32)),
         mode in prop_oneof![Just(HostingMode::GameServer), Just(HostingMode::Peer), Just(HostingMode::None)],
-        actions in proptest::collection::vec((0_u8..19, 0_u8..12, any::<u8>(), 0_u64..8_000), 1..300),
+        actions in proptest::collection::vec((0_u8..23, 0_u8..12, any::<u8>(), 0_u64..8_000), 1..300),
     ) {
         let mut fixture = LifecycleFixture::new(lifecycle_rules(ready_check_ms, mode), 30);
         for action in actions {
             fixture.run_random_action(action);
         }
-        for _ in 0..3 {
+        for _ in 0..4 {
             fixture.now = fixture.now.plus_ms(2 * MAX_MATCH_MS);
             for id in fixture.matches.keys().copied().collect::<Vec<_>>() {
                 fixture.apply_to_match(id, MatchEvent::DeadlinePassed);

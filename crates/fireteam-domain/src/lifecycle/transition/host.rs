@@ -1,0 +1,222 @@
+//! Host of a match: it is found, confirms, is heard during play, fails, or is lost.
+
+use crate::id::{AdvertisementId, TicketId, UserKey};
+use crate::lifecycle::event::{EventResult, MatchEffect, Transition};
+use crate::lifecycle::rules::LifecycleRules;
+use crate::lifecycle::transition::end::{end_match, release_reservation};
+use crate::lifecycle::transition::leave::withdraw_expired_tickets;
+use crate::lifecycle::transition::{TicketFacts, transition_to};
+use crate::lifecycle::{Assignment, Match, MatchEndReason, MatchStage, MatchTicket};
+use crate::ruleset::teams::HostingMode;
+use crate::time::UnixMs;
+
+/// All players have accepted: looks for a host, names one of the players, or starts play if no host is needed.
+pub(super) fn begin_placement(
+    rules: &LifecycleRules,
+    current: &Match,
+    tickets: &dyn TicketFacts,
+    now: UnixMs,
+) -> Transition {
+    let assignment = match rules.hosting.mode {
+        // A backfill is played in the existing session.
+        _ if current.backfilled_session.is_some() => None,
+        HostingMode::GameServer => None,
+        HostingMode::Peer => choose_peer_host(&current.tickets, tickets).map(|host| Assignment::PeerHost { host }),
+        HostingMode::None => Some(Assignment::Unhosted),
+    };
+    match assignment {
+        Some(assignment) => {
+            let deadline = now.plus_ms(u64::from(rules.hosting.confirm_ms));
+            name_host(rules, current, assignment, deadline, tickets, now)
+        }
+        None => {
+            let deadline = now.plus_ms(u64::from(rules.hosting.allocation_timeout_ms));
+            withdraw_expired_tickets(rules, current, tickets, now).unwrap_or_else(|| {
+                transition_to(current, MatchStage::Placing { deadline }, vec![MatchEffect::FindServer])
+            })
+        }
+    }
+}
+
+/// Player who hosts the match: open NAT first, then longest wait, then lowest client key.
+fn choose_peer_host(match_tickets: &[MatchTicket], tickets: &dyn TicketFacts) -> Option<UserKey> {
+    let candidates = match_tickets.iter().flat_map(|ticket| {
+        let rank = (!tickets.has_open_nat(ticket.ticket_id), ticket.entered_at);
+        ticket.players.iter().map(move |player| (rank, player.client))
+    });
+    candidates.min().map(|(_, player)| player)
+}
+
+/// Names the host and waits for its confirmation until `deadline` at most. Without confirmation, play starts.
+fn name_host(
+    rules: &LifecycleRules,
+    current: &Match,
+    assignment: Assignment,
+    deadline: UnixMs,
+    tickets: &dyn TicketFacts,
+    now: UnixMs,
+) -> Transition {
+    if !rules.hosts_confirm || assignment == Assignment::Unhosted {
+        return start_play(rules, current, assignment, tickets, now);
+    }
+    let confirm_by = now.plus_ms(u64::from(rules.hosting.confirm_ms)).min(deadline);
+    transition_to(current, MatchStage::Confirming { assignment, confirm_by, deadline }, Vec::new())
+}
+
+/// Starts play, unless a ticket is silent: then it is withdrawn, and the others return to the queue.
+fn start_play(
+    rules: &LifecycleRules,
+    current: &Match,
+    assignment: Assignment,
+    tickets: &dyn TicketFacts,
+    now: UnixMs,
+) -> Transition {
+    if let Some(withdrawal) = withdraw_expired_tickets(rules, current, tickets, now) {
+        // The stage does not have the reservation of this assignment yet.
+        let effects = release_reservation(&assignment).into_iter().chain(withdrawal.effects.clone()).collect();
+        return Transition { effects: deduplicated(effects), ..withdrawal };
+    }
+    let host_lost_at = match &assignment {
+        Assignment::Unhosted => None,
+        _ if !rules.hosts_confirm => None,
+        _ => Some(now.plus_ms(u64::from(rules.hosting.host_loss_ms))),
+    };
+    let times_out_at = now.plus_ms(rules.hosting.max_match_ms);
+    let stage = MatchStage::Playing { assignment, started_at: now, times_out_at, host_lost_at };
+    transition_to(current, stage, vec![MatchEffect::StartPlay])
+}
+
+fn deduplicated(mut effects: Vec<MatchEffect>) -> Vec<MatchEffect> {
+    effects.dedup();
+    effects
+}
+
+/// Applies a found game server. Its seats are released if the match is over or has another game server.
+pub(super) fn apply_server_found(
+    rules: &LifecycleRules,
+    current: &Match,
+    found: Assignment,
+    tickets: &dyn TicketFacts,
+    now: UnixMs,
+) -> Transition {
+    match &current.stage {
+        MatchStage::Placing { deadline } => name_host(rules, current, found, *deadline, tickets, now),
+        stage if stage.named_host() == Some(&found) && stage.end_reason().is_none() => {
+            Transition::unchanged(EventResult::AlreadyApplied)
+        }
+        _ => {
+            let effects = release_reservation(&found).into_iter().collect();
+            Transition { effects, ..Transition::unchanged(EventResult::WrongStage) }
+        }
+    }
+}
+
+/// Applies a sign of life of the host: a confirmation, or a heartbeat during play. Without another one, the host is
+/// lost at `lost_at`.
+pub(super) fn apply_host_heard(
+    rules: &LifecycleRules,
+    current: &Match,
+    lost_at: UnixMs,
+    tickets: &dyn TicketFacts,
+    now: UnixMs,
+) -> Transition {
+    match &current.stage {
+        MatchStage::Confirming { assignment, .. } => start_play(rules, current, assignment.clone(), tickets, now),
+        MatchStage::Playing { host_lost_at: Some(before), .. } if *before >= lost_at => {
+            Transition::unchanged(EventResult::AlreadyApplied)
+        }
+        MatchStage::Playing { assignment, started_at, times_out_at, host_lost_at: Some(_) } => {
+            let stage = MatchStage::Playing {
+                assignment: assignment.clone(),
+                started_at: *started_at,
+                times_out_at: *times_out_at,
+                host_lost_at: Some(lost_at),
+            };
+            transition_to(current, stage, Vec::new())
+        }
+        MatchStage::ReadyCheck { .. }
+        | MatchStage::Placing { .. }
+        | MatchStage::Playing { host_lost_at: None, .. }
+        | MatchStage::Ended { .. } => Transition::unchanged(EventResult::WrongStage),
+    }
+}
+
+/// The host gives the match up. Before it has confirmed, the next server is sought.
+pub(super) fn apply_server_failed(rules: &LifecycleRules, current: &Match, now: UnixMs) -> Transition {
+    match current.stage {
+        MatchStage::Confirming { .. } => host_not_confirmed(rules, current, now),
+        MatchStage::Placing { .. } | MatchStage::Playing { .. } => {
+            end_match(rules, current, MatchEndReason::ServerFailed, now)
+        }
+        MatchStage::ReadyCheck { .. } | MatchStage::Ended { .. } => Transition::unchanged(EventResult::WrongStage),
+    }
+}
+
+/// The deadline of a stage with a host has passed: it did not confirm, it was lost, or the match timed out.
+pub(super) fn host_deadline_passed(rules: &LifecycleRules, current: &Match, now: UnixMs) -> Transition {
+    match &current.stage {
+        MatchStage::Confirming { .. } => host_not_confirmed(rules, current, now),
+        MatchStage::Playing { times_out_at, .. } if *times_out_at <= now => {
+            end_match(rules, current, MatchEndReason::TimedOut, now)
+        }
+        MatchStage::Playing { assignment, .. } => lose_host(rules, current, assignment, now),
+        _ => Transition::unchanged(EventResult::WrongStage),
+    }
+}
+
+/// The named host did not confirm. Another game server is sought in the time that is left. A session that was to be
+/// filled, and a peer host, have no replacement: the match ends, and all its players wait again.
+fn host_not_confirmed(rules: &LifecycleRules, current: &Match, now: UnixMs) -> Transition {
+    let MatchStage::Confirming { assignment, deadline, .. } = &current.stage else {
+        return Transition::unchanged(EventResult::WrongStage);
+    };
+    let server: Option<AdvertisementId> = match assignment {
+        Assignment::GameServer { advertisement, .. } => Some(*advertisement),
+        Assignment::PeerHost { .. } | Assignment::Unhosted => None,
+    };
+    match server.filter(|_| current.backfilled_session.is_none()) {
+        None if matches!(assignment, Assignment::PeerHost { .. }) => {
+            end_match(rules, current, MatchEndReason::HostLost, now)
+        }
+        None => end_match(rules, current, MatchEndReason::NoServer, now),
+        Some(_) if *deadline <= now => end_match(rules, current, MatchEndReason::NoServer, now),
+        Some(server) => {
+            let mut updated = current.clone();
+            updated.unconfirmed_servers.push(server);
+            let effects = release_reservation(assignment).into_iter().chain([MatchEffect::FindServer]).collect();
+            transition_to(&updated, MatchStage::Placing { deadline: *deadline }, effects)
+        }
+    }
+}
+
+/// The host is lost during play. A player who hosts counts as having left.
+fn lose_host(rules: &LifecycleRules, current: &Match, assignment: &Assignment, now: UnixMs) -> Transition {
+    let Assignment::PeerHost { host } = assignment else {
+        return end_match(rules, current, MatchEndReason::HostLost, now);
+    };
+    let (updated, left) = with_host_left(current, *host, now);
+    let penalized_users = if rules.ready_check_ms.is_some() { left } else { Vec::new() };
+    Transition { penalized_users, ..end_match(rules, &updated, MatchEndReason::HostLost, now) }
+}
+
+/// The match with its hosting player marked as left, and that user.
+fn with_host_left(current: &Match, host: UserKey, now: UnixMs) -> (Match, Vec<UserKey>) {
+    let mut updated = current.clone();
+    let mut left = Vec::new();
+    for player in updated.tickets.iter_mut().flat_map(|ticket| &mut ticket.players) {
+        if player.client == host && player.left_at.is_none() {
+            player.left_at = Some(now);
+            left.push(player.user);
+        }
+    }
+    (updated, left)
+}
+
+/// Whether `users` of the ticket include the player who hosts.
+pub(super) fn include_peer_host(current: &Match, ticket_id: TicketId, users: &[UserKey]) -> bool {
+    let Some(Assignment::PeerHost { host }) = current.stage.assignment() else { return false };
+    let ticket = current.tickets.iter().find(|ticket| ticket.ticket_id == ticket_id);
+    ticket.is_some_and(|ticket| {
+        ticket.players.iter().any(|player| player.client == *host && users.contains(&player.user))
+    })
+}
