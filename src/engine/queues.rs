@@ -7,6 +7,7 @@ mod connected_users;
 mod feed_reader;
 mod leases;
 mod pass_reports;
+mod placement_problems;
 mod plan_transition;
 mod queue_engine;
 mod queue_runner;

@@ -6,6 +6,7 @@ pub(crate) mod end_to_end;
 pub(crate) mod kill_server;
 pub(crate) mod leaving;
 pub(crate) mod pass_timing;
+pub(crate) mod placement;
 pub(crate) mod preferences;
 pub(crate) mod replay;
 pub(crate) mod team_vectors;

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::domain::advertisement::AdvertisementKind;
+use crate::domain::advertisement::{Advertisement, AdvertisementKind};
 use crate::domain::attribute_values::AttributeValues;
 use crate::domain::filter::Searcher;
 use crate::domain::filter::explain::{SearchExplanation, explain_search};
 use crate::domain::id::{AdvertisementId, ReservationId, SetId, SiloId};
-use crate::domain::index::{SearchQuery, SearchResult};
+use crate::domain::index::{SearchHit, SearchQuery, SearchResult};
 use crate::domain::queue::backfill::OpenSession;
-use crate::domain::ruleset::Ruleset;
+use crate::domain::ruleset::{Ruleset, SearchLimits};
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::{AdvertRecord, candidate_from_record};
 use crate::engine::adverts::advert_state::AdvertState;
@@ -22,6 +22,19 @@ use crate::engine::error::EngineError;
 
 /// Maximum open sessions that a pass may backfill.
 const BACKFILL_SESSIONS_MAX: usize = 1_000;
+
+/// Maximum game servers from which one is chosen for a match.
+const GAME_SERVERS_MAX: u32 = 1_000;
+
+/// Game server with open seats.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenGameServer {
+    pub(crate) advertisement: Arc<Advertisement>,
+    /// Seats that are neither taken nor reserved.
+    pub(crate) open_seats: u16,
+    /// Score of the search; lower is better.
+    pub(crate) score: f64,
+}
 
 /// Part of the advertisements that queues may use. It also works while the server drains, so that matches can end.
 #[derive(Clone, Debug)]
@@ -36,14 +49,14 @@ impl AdvertHandle {
         Self { state, writer }
     }
 
-    /// Game servers with enough open seats, best score first.
-    pub(crate) fn rank_game_servers(
+    /// Game servers with enough open seats that the ruleset admits, best score first.
+    pub(crate) fn find_game_servers(
         &self,
         ruleset: &Ruleset,
         searcher: Searcher<'_>,
         silo: SiloId,
         now: UnixMs,
-    ) -> Vec<AdvertisementId> {
+    ) -> Vec<OpenGameServer> {
         let Some(set) = self.state.advert_sets.get(ruleset.set_id) else { return Vec::new() };
         let set = set.read();
         let Some(index) = set.index_of_ruleset(ruleset.hash) else { return Vec::new() };
@@ -52,12 +65,20 @@ impl AdvertHandle {
             searcher,
             silo,
             kind: AdvertisementKind::GameServer,
-            limits: ruleset.search_limits,
+            limits: SearchLimits { max_results: GAME_SERVERS_MAX, ..ruleset.search_limits },
             now,
         };
         let mut result = SearchResult::default();
         index.search(&query, &mut result);
-        result.hits.iter().map(|hit| index.entry(hit.slot).advertisement.id).collect()
+        let to_server = |hit: &SearchHit| {
+            let entry = index.entry(hit.slot);
+            OpenGameServer {
+                advertisement: Arc::clone(&entry.advertisement),
+                open_seats: entry.open_seats,
+                score: hit.score,
+            }
+        };
+        result.hits.iter().map(to_server).collect()
     }
 
     /// Sessions of a set and silo with open seats, oldest first.

@@ -7,10 +7,13 @@ use crate::domain::attribute::{AttributeValue, ValueOrigin};
 use crate::domain::attribute_values::AttributeValues;
 use crate::domain::filter::Searcher;
 use crate::domain::id::{AdvertisementId, UserKey};
+use crate::domain::latency::LatencyEndpoint;
 use crate::domain::lifecycle::{Assignment, Match, MatchTicket};
 use crate::domain::locality::Locality;
+use crate::domain::queue::placement::{MatchToPlace, PlacementProblem, ServerCandidate, rank_servers};
 use crate::domain::queue::ticket::Ticket;
 use crate::domain::ruleset::Ruleset;
+use crate::domain::ruleset::queue::RegionMode;
 use crate::domain::session::{RegionLatency, Session};
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::writer_command::ReserveSeats;
@@ -27,6 +30,7 @@ pub(crate) struct HostFinder<'a> {
     match_: &'a Match,
     ruleset: &'a Arc<Ruleset>,
     players: MatchSession,
+    tickets: Vec<Arc<Ticket>>,
     now: UnixMs,
 }
 
@@ -39,31 +43,56 @@ impl<'a> HostFinder<'a> {
             match_.tickets.iter().filter_map(ticket).collect()
         };
         let players = MatchSession::from_tickets(&tickets, match_, ruleset);
-        Self { state, match_, ruleset, players, now: state.common.clock.now() }
+        Self { state, match_, ruleset, players, tickets, now: state.common.clock.now() }
     }
 
-    /// Reserves seats for the match; `None` if no server is available now.
-    pub(crate) async fn reserve_host(&self) -> Option<Assignment> {
+    /// Reserves seats for the match. If no server is available now, returns the reason.
+    pub(crate) async fn reserve_host(&self) -> Result<Assignment, PlacementProblem> {
         let (kind, candidates) = match self.match_.backfilled_session {
             Some(id) => (AdvertisementKind::Session, vec![id]),
-            None => (AdvertisementKind::GameServer, self.rank_game_servers()),
+            None => (AdvertisementKind::GameServer, self.rank_game_servers()?),
         };
         for id in candidates.into_iter().take(SERVER_ATTEMPTS_MAX) {
             match self.reserve_seats(id, kind).await {
-                Ok(assignment) => return Some(assignment),
+                Ok(assignment) => return Ok(assignment),
                 Err(error) => {
                     let match_id = self.match_.id;
                     tracing::debug!(?error, advertisement = %id, %match_id, "game server seats rejected");
                 }
             }
         }
-        None
+        Err(PlacementProblem::NoServer)
     }
 
-    /// Game servers with enough open seats, best score first.
-    fn rank_game_servers(&self) -> Vec<AdvertisementId> {
+    /// Game servers that may host the match, in the order in which to try them.
+    fn rank_game_servers(&self) -> Result<Vec<AdvertisementId>, PlacementProblem> {
         let players = &self.players;
-        self.state.adverts.rank_game_servers(self.ruleset, players.searcher(), players.session.silo, self.now)
+        let servers =
+            self.state.adverts.find_game_servers(self.ruleset, players.searcher(), players.session.silo, self.now);
+        let candidates: Vec<ServerCandidate<'_>> = servers
+            .iter()
+            .map(|server| ServerCandidate {
+                id: server.advertisement.id,
+                session: &server.advertisement.session,
+                open_seats: server.open_seats,
+                score: server.score,
+            })
+            .collect();
+        let parties: Vec<LatencyEndpoint<'_>> = self
+            .tickets
+            .iter()
+            .map(|ticket| LatencyEndpoint {
+                locality: ticket.session.locality,
+                region_latencies: &ticket.session.region_latencies,
+            })
+            .collect();
+        let to_place = MatchToPlace {
+            id: self.match_.id,
+            region: self.match_.region.as_deref().or_else(|| shared_region(self.ruleset, &players.session)),
+            parties: &parties,
+            unconfirmed_servers: &self.match_.unconfirmed_servers,
+        };
+        rank_servers(self.ruleset, &to_place, &candidates)
     }
 
     async fn reserve_seats(
@@ -95,6 +124,15 @@ impl<'a> HostFinder<'a> {
             reservation: id,
             connect_data: reserved.connect_data,
         })
+    }
+}
+
+/// Region that all parties have in common, if the ruleset partitions its queue by it.
+fn shared_region<'a>(ruleset: &Ruleset, session: &'a Session) -> Option<&'a str> {
+    let Some(RegionMode::Partition { attribute }) = ruleset.queue.as_ref()?.regions else { return None };
+    match session.attribute_value(&ruleset.attributes.get(attribute)?.name)? {
+        AttributeValue::String(region) => Some(region),
+        _ => None,
     }
 }
 

@@ -111,6 +111,7 @@ async fn exchange_connected_users(shared: &SharedState, round: u32) {
     }
     if round.is_multiple_of(ROUNDS_PER_PURGE) {
         shared.purge_ended(now);
+        shared.forget_placed_matches();
         if let Err(error) = shared.common.store.purge_queues(now).await {
             tracing::warn!(%error, "purge of ended tickets and matches failed");
         }

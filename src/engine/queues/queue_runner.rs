@@ -177,14 +177,23 @@ impl QueueRunner {
     async fn allocate_placing_matches(&mut self) {
         let placing =
             self.shared.cache.read().queue_index(self.queue_key).map_or_else(Vec::new, |index| index.placing_matches());
-        if self.last_allocation_at.is_none_or(|time| time + ALLOCATION_RETRY_INTERVAL <= Instant::now()) {
+        let mut to_attempt = self.next_matches_to_place(&placing);
+        // All have had their turn: begin again.
+        if to_attempt.is_empty()
+            && self.last_allocation_at.is_none_or(|time| time + ALLOCATION_RETRY_INTERVAL <= Instant::now())
+        {
             self.last_allocation_at = Some(Instant::now());
             self.attempted_matches.clear();
+            to_attempt = self.next_matches_to_place(&placing);
         }
-        let to_attempt: Vec<MatchId> =
-            placing.into_iter().filter(|id| !self.attempted_matches.contains(id)).take(DUE_PER_ROUND_MAX).collect();
         self.attempted_matches.extend(&to_attempt);
         join_all(to_attempt.into_iter().map(|id| self.allocate_match(id))).await;
+    }
+
+    /// Matches without an attempt in this cycle, so that many that cannot be placed do not delay the others.
+    fn next_matches_to_place(&self, placing: &[MatchId]) -> Vec<MatchId> {
+        let waiting = placing.iter().filter(|id| !self.attempted_matches.contains(id));
+        waiting.take(DUE_PER_ROUND_MAX).copied().collect()
     }
 
     async fn allocate_match(&self, id: MatchId) {
@@ -193,7 +202,11 @@ impl QueueRunner {
             return;
         }
         let Some(ruleset) = self.shared.common.ruleset_or_current(match_.set_id, match_.ruleset_hash) else { return };
-        let Some(assignment) = HostFinder::new(&self.shared, &match_, &ruleset).reserve_host().await else { return };
+        let assignment = match HostFinder::new(&self.shared, &match_, &ruleset).reserve_host().await {
+            Ok(assignment) => assignment,
+            Err(problem) => return self.shared.placement_problems.lock().record(id, problem),
+        };
+        self.shared.placement_problems.lock().remove(id);
         let outcome = self.shared.apply_match_event(id, MatchEvent::ServerFound(assignment.clone())).await;
         let is_used = outcome.is_ok_and(|outcome| outcome.match_after.stage.assignment() == Some(&assignment));
         if let Assignment::GameServer { advertisement, reservation, .. } = assignment

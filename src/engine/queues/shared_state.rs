@@ -20,6 +20,7 @@ use crate::engine::common::Common;
 use crate::engine::error::EngineError;
 use crate::engine::queues::connected_users::ConnectedUsers;
 use crate::engine::queues::pass_reports::PassReports;
+use crate::engine::queues::placement_problems::PlacementProblems;
 use crate::engine::queues::ticket_match_cache::TicketMatchCache;
 use crate::engine::queues::wait_estimator::WaitEstimator;
 use crate::engine::queues::writer_command::{EventOutcome, PendingEvent, QueueWriterCommand};
@@ -40,6 +41,7 @@ pub(crate) struct SharedState {
     pub(crate) ratings: Mutex<RatingCache>,
     pub(crate) connected_users: Mutex<ConnectedUsers>,
     pub(crate) pass_reports: Mutex<PassReports>,
+    pub(crate) placement_problems: Mutex<PlacementProblems>,
     pub(crate) queue_writer: mpsc::Sender<QueueWriterCommand>,
     /// Replicas share the store, so their acknowledged changes may not be visible here yet.
     pub(crate) has_replicas: bool,
@@ -66,6 +68,7 @@ impl SharedState {
             ratings: Mutex::default(),
             connected_users: Mutex::default(),
             pass_reports: Mutex::default(),
+            placement_problems: Mutex::default(),
             queue_writer,
             has_replicas,
             requested_leases: Mutex::default(),

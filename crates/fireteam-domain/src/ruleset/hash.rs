@@ -12,7 +12,7 @@ use crate::ruleset::rating::{
     DecayPeriodFilter, DisconnectPolicy, RatedGameUnit, RatingSpec, RatingSystem, StreakMomentum,
 };
 use crate::ruleset::teams::{
-    DEFAULT_HOST_LOSS_MS, HostingMode, HostingSpec, ReadyCheckSpec, TeamsSpec, default_confirm_ms,
+    DEFAULT_HOST_LOSS_MS, HostingMode, HostingSpec, ReadyCheckSpec, ServerChoice, TeamsSpec, default_confirm_ms,
 };
 use crate::ruleset::validate::lifecycle::{DEFAULT_HOSTING, DEFAULT_PENALTY_RESET_AFTER_MS};
 use crate::ruleset::{HardFilter, HardRule, InFilterList, PartyConsentPolicy, Ruleset, ServedSilos, SoftFilter};
@@ -57,7 +57,15 @@ pub fn ruleset_hash(ruleset: &Ruleset) -> RulesetHash {
     ruleset.queue.iter().for_each(|settings| queue::write_queue_additions(&mut writer, settings));
     ruleset.ready_check.iter().for_each(|settings| write_penalty_schedule(&mut writer, settings));
     if ruleset.hosting != DEFAULT_HOSTING {
-        let HostingSpec { mode, allocation_timeout_ms, max_match_ms, confirm_ms, host_loss_ms } = ruleset.hosting;
+        let HostingSpec {
+            mode,
+            allocation_timeout_ms,
+            max_match_ms,
+            confirm_ms,
+            host_loss_ms,
+            choice,
+            max_round_trip_ms,
+        } = ruleset.hosting;
         writer.string("server");
         writer.string(hosting_mode_name(mode));
         writer.integer(allocation_timeout_ms.into());
@@ -66,6 +74,11 @@ pub fn ruleset_hash(ruleset: &Ruleset) -> RulesetHash {
             writer.string("host liveness");
             writer.integer(confirm_ms.into());
             writer.integer(host_loss_ms.into());
+        }
+        if choice != ServerChoice::BestScore || max_round_trip_ms.is_some() {
+            writer.string("server choice");
+            writer.variant_name(choice);
+            writer.option(max_round_trip_ms.as_ref(), |writer, ms| writer.integer(u64::from(*ms)));
         }
     }
     let digest = writer.0.finalize();

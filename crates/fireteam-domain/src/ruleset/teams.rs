@@ -62,6 +62,24 @@ pub struct HostingSpec {
     pub confirm_ms: u32,
     /// Time without a sign of life after which the host of a match is lost, milliseconds.
     pub host_loss_ms: u32,
+    /// Order in which game servers are tried.
+    pub choice: ServerChoice,
+    /// Longest expected round trip between a player and the game server, milliseconds. `None` for no limit.
+    pub max_round_trip_ms: Option<u32>,
+}
+
+/// Order in which game servers are tried for a match.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ServerChoice {
+    /// Best score by the soft filters first.
+    #[default]
+    BestScore,
+    /// Shortest round trip of the farthest player first.
+    Closest,
+    /// Most open seats first, to spread the load.
+    Emptiest,
+    /// Fewest open seats first, so that other servers become empty and can be stopped.
+    Fullest,
 }
 
 /// Default time without a sign of life after which a host is lost, milliseconds.

@@ -150,6 +150,14 @@ impl SharedState {
         self.cache.write().remove_ended(now.plus_ms(retention_ms));
     }
 
+    /// Forgets the placement problems of matches that are no longer being placed.
+    pub(crate) fn forget_placed_matches(&self) {
+        let cache = self.cache.read();
+        let is_placing =
+            |id| cache.match_by_id(id).is_some_and(|match_| matches!(match_.stage, MatchStage::Placing { .. }));
+        self.placement_problems.lock().retain(is_placing);
+    }
+
     /// Releases seats that a match no longer needs. If the release fails, the hold expires.
     pub(crate) fn release_unneeded_seats(&self, match_: &Match, effects: &[MatchEffect]) {
         for effect in effects {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::auth::match_credential::MatchCredential;
 use crate::auth::token::ResumeClaim;
-use crate::domain::id::UserKey;
+use crate::domain::id::{MatchId, UserKey};
 use crate::domain::lifecycle::{Assignment, Match, MatchStage};
 use crate::domain::time::UnixMs;
 use crate::engine::queues::command::{MatchPlayerView, MatchView, OwnPlayerView, TicketPhase, TicketStatus};
@@ -74,6 +74,7 @@ impl SharedState {
             ticket_version: stored.version,
             match_version: match_version_of_status(phase, match_.as_deref()),
         };
+        let placing_match = match_.as_ref().map(|match_| match_.id);
         TicketStatus {
             id: ticket.id,
             set_id: ticket.set_id,
@@ -83,9 +84,18 @@ impl SharedState {
             wait_estimate_ms: estimate.map(|estimate| (estimate.p50_ms, estimate.p90_ms)),
             match_view: match_.map(|match_| self.match_view(stored, &match_, now)),
             offered_set: offer.filter(|offer| is_waiting && offer.after_ms <= waited_ms).map(|offer| offer.set_id),
-            blocking_rule: self.pass_reports.lock().blocking_rule(key, ticket.id).filter(|_| is_waiting),
+            blocking_rule: match (is_waiting, phase) {
+                (true, _) => self.pass_reports.lock().blocking_rule(key, ticket.id),
+                (false, TicketPhase::Placing) => placing_match.and_then(|id| self.placement_problem(id)),
+                (false, _) => None,
+            },
             resume_token: self.common.token_signer.sign(&resume_claim),
         }
+    }
+
+    /// Why a match has no game server yet, as far as this server has tried to place it.
+    fn placement_problem(&self, id: MatchId) -> Option<Arc<str>> {
+        self.placement_problems.lock().get(id).map(|problem| problem.as_str().into())
     }
 
     /// Match as seen by one of its tickets.

@@ -9,7 +9,7 @@ use crate::id::{AdvertisementId, MatchId, ReservationId, RulesetHash, SetId, Sil
 use crate::lifecycle::rules::ENDED_MATCH_RETENTION_MS;
 use crate::lifecycle::{Assignment, MatchTicket, TicketFate};
 use crate::queue::ticket::TicketEndReason;
-use crate::ruleset::teams::{HostingMode, HostingSpec};
+use crate::ruleset::teams::{HostingMode, HostingSpec, ServerChoice};
 
 const READY_CHECK_MS: u64 = 30_000;
 const ALLOCATION_TIMEOUT_MS: u64 = 20_000;
@@ -26,6 +26,8 @@ fn lifecycle_rules(ready_check_ms: Option<u32>, mode: HostingMode) -> LifecycleR
         max_match_ms: MAX_MATCH_MS,
         confirm_ms: CONFIRM_MS as u32,
         host_loss_ms: HOST_LOSS_MS as u32,
+        choice: ServerChoice::BestScore,
+        max_round_trip_ms: None,
     };
     LifecycleRules { ready_check_ms, hosting, hosts_confirm: true, past_match_retention_ms: 0 }
 }

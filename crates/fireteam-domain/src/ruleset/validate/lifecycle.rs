@@ -3,7 +3,9 @@
 use crate::limit::RULESET_DURATION_MS_MAX;
 use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::raw::{Diagnostics, RawElement};
-use crate::ruleset::teams::{DEFAULT_HOST_LOSS_MS, HostingMode, HostingSpec, ReadyCheckSpec, default_confirm_ms};
+use crate::ruleset::teams::{
+    DEFAULT_HOST_LOSS_MS, HostingMode, HostingSpec, ReadyCheckSpec, ServerChoice, default_confirm_ms,
+};
 
 /// Default time to respond, milliseconds.
 const DEFAULT_READY_CHECK_TIMEOUT_MS: u64 = 30_000;
@@ -24,7 +26,12 @@ pub(in crate::ruleset) const DEFAULT_HOSTING: HostingSpec = HostingSpec {
     max_match_ms: 4 * 60 * 60 * 1000,
     confirm_ms: 10_000,
     host_loss_ms: DEFAULT_HOST_LOSS_MS,
+    choice: ServerChoice::BestScore,
+    max_round_trip_ms: None,
 };
+
+/// Maximum of `MaxRoundTripMs`: one minute.
+const MAX_ROUND_TRIP_MS_MAX: u64 = 60_000;
 
 /// Reads `<ReadyCheck>`.
 pub(super) fn read_ready_check(element: &RawElement, diagnostics: &Diagnostics) -> ReadyCheckSpec {
@@ -81,8 +88,17 @@ pub(super) fn read_hosting(element: Option<&RawElement>, diagnostics: &Diagnosti
         DEFAULT_HOSTING.allocation_timeout_ms.into(),
     ) as u32;
     let max_match_ms = reader.integer_or("MaxMatchMs", 1_000, RULESET_DURATION_MS_MAX, DEFAULT_HOSTING.max_match_ms);
+    let choices = [
+        ("best_score", ServerChoice::BestScore),
+        ("closest", ServerChoice::Closest),
+        ("emptiest", ServerChoice::Emptiest),
+        ("fullest", ServerChoice::Fullest),
+    ];
+    let choice = reader.optional_keyword("Choose", &choices).unwrap_or_default();
+    let max_round_trip_ms = reader.optional_integer("MaxRoundTripMs", 1, MAX_ROUND_TRIP_MS_MAX).map(|ms| ms as u32);
     if let Some(HostingMode::Peer | HostingMode::None) = mode {
-        reader.report_without_effect(&["AllocationTimeoutMs"], "no game server is allocated");
+        let without_effect = ["AllocationTimeoutMs", "Choose", "MaxRoundTripMs"];
+        reader.report_without_effect(&without_effect, "no game server is allocated");
     }
     reader.report_unread();
     HostingSpec {
@@ -91,6 +107,8 @@ pub(super) fn read_hosting(element: Option<&RawElement>, diagnostics: &Diagnosti
         max_match_ms,
         confirm_ms: default_confirm_ms(allocation_timeout_ms),
         host_loss_ms: DEFAULT_HOST_LOSS_MS,
+        choice,
+        max_round_trip_ms,
     }
 }
 
