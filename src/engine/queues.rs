@@ -7,6 +7,7 @@ mod connected_users;
 mod feed_reader;
 mod leases;
 mod pass_reports;
+mod pass_runner;
 mod plan_transition;
 mod queue_engine;
 mod queue_runner;

@@ -14,6 +14,7 @@ pub mod outcome;
 pub mod pass;
 mod pass_progress;
 mod pass_state;
+pub mod past_match_log;
 pub mod prepared_ticket;
 pub mod proposal;
 pub mod quality;

@@ -33,7 +33,8 @@ use crate::engine::queues::ticket_watch::TicketWatch;
 use crate::engine::queues::writer::QueueWriter;
 use crate::engine::writer_inbox::WRITER_INBOX_CAPACITY;
 use crate::store::StoreError;
-use crate::store::queues::{QueueOutcome, QueueWrite, StoredTicket};
+use crate::store::queues::{QueueFeed, QueueOutcome, QueueWrite, StoredTicket};
+use crate::telemetry::label::TaskLabel;
 
 /// Queue operations of the engine.
 #[derive(Clone, Debug)]
@@ -51,11 +52,13 @@ impl QueueEngine {
         let (queue_writer, commands) = mpsc::channel(WRITER_INBOX_CAPACITY);
         let feed = common.store.open_queue_feed().await;
         let shared = Arc::new(SharedState::new(Arc::clone(&common), adverts, queue_writer, feed.is_some()));
-        let mut tasks = vec![tokio::spawn(QueueWriter::new(Arc::clone(&shared)).run(commands, shutdown.clone()))];
+        let supervisor = &common.supervisor;
+        let run_writer = QueueWriter::new(Arc::clone(&shared)).run(commands, shutdown.clone());
+        let mut tasks = vec![supervisor.spawn_critical(TaskLabel::QueueWriter, run_writer)];
         match feed {
             Some(mut feed) => {
                 shared.apply_feed(feed.read_batch().await?);
-                tasks.push(tokio::spawn(follow_queue_feed(Arc::clone(&shared), feed, shutdown.clone())));
+                tasks.push(spawn_feed_reader(&shared, feed, shutdown));
             }
             None => {
                 let stored = common.store.load_queues(common.clock.now()).await?;
@@ -71,7 +74,9 @@ impl QueueEngine {
         for (set_id, spec) in rating_specs {
             shared.ratings.lock().leaderboard(set_id, &spec);
         }
-        tasks.push(tokio::spawn(run_lease_task(Arc::clone(&shared), shutdown.clone())));
+        let (leased, stop) = (Arc::clone(&shared), shutdown.clone());
+        let start_leases = move || run_lease_task(Arc::clone(&leased), stop.clone());
+        tasks.push(supervisor.spawn_restarting(TaskLabel::QueueLeases, shutdown, start_leases));
         Ok((Self { shared }, tasks))
     }
 
@@ -184,4 +189,25 @@ impl QueueEngine {
     async fn find_ticket(&self, id: TicketId) -> Result<StoredTicket, EngineError> {
         self.shared.wait_for_cached(|cache| cache.ticket(id).cloned()).await.ok_or(EngineError::TicketNotFound)
     }
+}
+
+/// Spawns the feed reader. After a panic it opens the feed again, which then reads everything.
+fn spawn_feed_reader(
+    shared: &Arc<SharedState>,
+    feed: Box<dyn QueueFeed>,
+    shutdown: &CancellationToken,
+) -> JoinHandle<()> {
+    let (reader, stop, mut feed) = (Arc::clone(shared), shutdown.clone(), Some(feed));
+    shared.common.supervisor.spawn_restarting(TaskLabel::QueueFeed, shutdown, move || {
+        let (shared, stop, opened) = (Arc::clone(&reader), stop.clone(), feed.take());
+        async move {
+            let feed = match opened {
+                Some(feed) => Some(feed),
+                None => shared.common.store.open_queue_feed().await,
+            };
+            if let Some(feed) = feed {
+                follow_queue_feed(shared, feed, stop).await;
+            }
+        }
+    })
 }

@@ -56,6 +56,7 @@ impl TestServer {
             audit_log_file: None,
             token_key_file: Some(folder.path().join("token-key")),
             match_key_file: Some(folder.path().join("match-key.pem")),
+            pass_failure_dir: None,
             allow_client_locality: false,
             allow_search_overrides: false,
             insecure_allow_plaintext: false,

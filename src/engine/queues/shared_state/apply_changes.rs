@@ -147,7 +147,7 @@ impl SharedState {
     /// longer.
     pub(crate) fn purge_ended(&self, now: UnixMs) {
         let retention_ms = self.common.settings.ended_ticket_retention_ms.saturating_sub(ENDED_TICKET_VISIBLE_MS);
-        self.cache.write().remove_ended(now.plus_ms(retention_ms));
+        self.cache.write().remove_ended(now.plus_ms(retention_ms), now);
     }
 
     /// Releases seats that a match no longer needs. If the release fails, the hold expires.
