@@ -29,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 use crate::domain::id::{AdvertisementId, RulesetHash, SetId, UserKey};
 use crate::domain::ruleset::Ruleset;
 use crate::store::StoreError;
+use crate::supervisor::TaskSupervisor;
 use crate::telemetry::label::TaskLabel;
 
 use self::adverts::advert_engine::AdvertEngine;
@@ -101,6 +102,11 @@ impl Engine {
     /// Whether the store accepts writes of this server's store format version.
     pub fn is_store_writable(&self) -> bool {
         self.common.store.is_writable()
+    }
+
+    /// Supervisor of the engine's tasks.
+    pub fn supervisor(&self) -> &TaskSupervisor {
+        &self.common.supervisor
     }
 
     /// Whether commits fail although the store can be read, for example because the disk is full.
@@ -228,6 +234,12 @@ impl Engine {
     /// Runs an expiry sweep now and waits until its changes are applied. For tests with a manual clock.
     pub async fn sweep_expired(&self) {
         self.adverts.sweep_expired().await;
+    }
+
+    /// Removes ended tickets and matches from memory now, as the lease task does every ten seconds. For tests with a
+    /// manual clock.
+    pub fn purge_ended_from_memory(&self) {
+        self.queue_engine.purge_ended_from_memory();
     }
 
     /// Rejects further changes. Searches continue, and changes already submitted are committed.

@@ -128,7 +128,6 @@ impl Server {
         let health = HealthState::not_serving().await;
         let drain = Drain::new(health.clone());
         let (stop_accepting, hard_stop) = (CancellationToken::new(), CancellationToken::new());
-
         let bind = |listen: &[SocketAddr], proxies, port_name: &'static str| {
             let (clock, observer) = (deps.clock.clone(), deps.rpc_observer.clone());
             let handshaker = ConnectionHandshaker::new(
@@ -146,7 +145,6 @@ impl Server {
         let clients = bind(&deps.listen, deps.proxies, "client")?;
         let operators = bind(&deps.operator_listen, operator_proxies, "operator")?;
         let (address, operator_address) = (clients.address(), operators.address());
-
         let address_resolver = ClientAddressResolver::new(deps.resolve_client_address);
         let (engine, queues) = (deps.engine, deps.queues.clone());
         let client_routes =
@@ -155,8 +153,8 @@ impl Server {
         let operator_routes =
             api::operator_routes(deps.rulesets, deps.consistency_checker, deps.queues, &health, &drain)
                 .context("register reflection of the operator port")?;
-        let (supervisor, alive) = (deps.supervisor.clone(), deps.supervisor.clone());
-        let is_fresh: FreshnessCheck = Arc::new(move || supervisor.failure().is_none() && (deps.is_fresh)());
+        let is_alive = liveness_check(&deps.supervisor);
+        let is_fresh: FreshnessCheck = Arc::new(move || is_alive() && (deps.is_fresh)());
         let (serving, is_fresh_now) = (drain.clone(), is_fresh.clone());
         let is_ready = Arc::new(move || serving.is_serving() && is_fresh_now());
         let authorizer = Authorizer::new(deps.authenticator);
@@ -164,7 +162,7 @@ impl Server {
             render_metrics: deps.render_metrics,
             check_metrics_access: metrics_access_check(authorizer.clone(), operator_address),
             is_ready,
-            is_alive: Arc::new(move || alive.failure().is_none()),
+            is_alive: liveness_check(&deps.supervisor),
             jwks: deps.match_jwks,
         };
         let operator_routes = Routes::from(console::add_console_pages(operator_routes.into_axum_router(), pages));
@@ -179,16 +177,12 @@ impl Server {
         };
         let serve_clients = port_server.clone().serve_clients(clients, client_routes, stop_accepting.clone());
         let serve_operators = port_server.serve_operators(operators, operator_routes, stop_accepting.clone());
-        let supervisor = &deps.supervisor;
         let port_tasks = vec![
-            supervisor.spawn_critical(TaskLabel::ClientPort, serve_clients),
-            supervisor.spawn_critical(TaskLabel::OperatorPort, serve_operators),
+            deps.supervisor.spawn_critical(TaskLabel::ClientPort, serve_clients),
+            deps.supervisor.spawn_critical(TaskLabel::OperatorPort, serve_operators),
         ];
         health.set_serving(is_fresh()).await;
-        let (followed, of_task) = (drain.clone(), deps.supervisor.clone());
-        let start =
-            move || follow_freshness_with_health(is_fresh.clone(), health.clone(), followed.clone(), of_task.clone());
-        drop(supervisor.spawn_restarting(TaskLabel::Health, drain.stream_cancellation(), start));
+        spawn_health_task(is_fresh, health, &drain, &deps.supervisor);
         let (drain_delay, shutdown_grace) = (limits.drain_delay, limits.shutdown_grace);
         Ok(RunningServer {
             address,
@@ -215,6 +209,18 @@ fn metrics_access_check(authorizer: Authorizer, address: SocketAddr) -> console:
         Err(AuthError::Unauthenticated(_)) => PageAccess::Unauthenticated,
         Err(AuthError::RoleNotAllowed(_)) => PageAccess::Forbidden,
     })
+}
+
+/// Whether no task has failed that cannot be restarted.
+fn liveness_check(supervisor: &TaskSupervisor) -> FreshnessCheck {
+    let supervisor = supervisor.clone();
+    Arc::new(move || supervisor.failure().is_none())
+}
+
+fn spawn_health_task(is_fresh: FreshnessCheck, health: HealthState, drain: &Drain, supervisor: &TaskSupervisor) {
+    let (of_task, failed) = (drain.clone(), supervisor.clone());
+    let start = move || follow_freshness_with_health(is_fresh.clone(), health.clone(), of_task.clone(), failed.clone());
+    drop(supervisor.spawn_restarting(TaskLabel::Health, drain.stream_cancellation(), start));
 }
 
 /// Reports NOT_SERVING while the data is stale or the store accepts no writes, until the server drains; at once when a

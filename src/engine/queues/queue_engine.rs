@@ -80,6 +80,11 @@ impl QueueEngine {
         Ok((Self { shared }, tasks))
     }
 
+    /// Removes ended tickets and matches from memory, as far as their time has come.
+    pub(crate) fn purge_ended_from_memory(&self) {
+        self.shared.purge_ended(self.shared.common.clock.now());
+    }
+
     /// Ends a waiting ticket, or returns the match that the ticket is already in.
     pub async fn leave_queue(
         &self,
