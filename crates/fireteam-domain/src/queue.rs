@@ -26,5 +26,6 @@ mod select;
 #[cfg(test)]
 mod tests;
 pub mod ticket;
+pub mod user_filter;
 mod waiting_list;
 pub mod window;

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use crate::security::match_credential::operator_page;
 use crate::support::faulty_engine::start_engine;
 use crate::support::faulty_store::FaultyStore;
-use crate::support::queue_server::{QueuedParty, SET_ID, duel_ruleset, start_queue_server, wait_until};
+use crate::support::queue_server::{QueuedParty, SET_ID, duel_ruleset, enter_request, start_queue_server, wait_until};
 use crate::support::server_process::TEST_TIMEOUT;
 use crate::support::test_server::{TestClock, TestServer};
 
@@ -96,27 +96,23 @@ async fn panic_of_a_feed_reader_is_repaired() {
     engine.close().await;
 }
 
-async fn panic_count(server: &TestServer, task: &str) -> u64 {
-    let (_, text) = operator_page(server, "/metrics").await;
-    let prefix = format!("fireteam_task_panics_total{{task=\"{task}\"}} ");
-    let line = text.lines().find_map(|line| line.strip_prefix(&prefix)).expect("the metric");
-    line.trim().parse().expect("a number")
-}
-
 /// R20: a pass that panics costs the pass. The queue is run again, and the server stays healthy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn panic_in_a_pass_delays_only_the_pass() {
     let server = start_queue_server(&[&duel_ruleset("")]).await;
-    assert_eq!(panic_count(&server, "pass").await, 0);
+    let panic_count = |task| server.app.metrics.task_panics.get_or_create(&task).get();
+    // Connected before the fault is planted, because a new connection requests a random number as well.
+    let client = server.client().await;
     server.clock.panic_in_random_numbers(1);
-    let mut ann = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
-    wait_until("the pass panicked", async || panic_count(&server, "pass").await == 1).await;
+    let ann = client.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
+    wait_until("the pass panicked", async || panic_count(TaskLabel::Pass) == 1).await;
     assert!(operator_page(&server, "/readyz").await.0.starts_with("http/1.1 200"));
-    assert!(operator_page(&server, "/livez").await.0.starts_with("http/1.1 200"));
+    let (_, metrics) = operator_page(&server, "/metrics").await;
+    assert!(metrics.contains("fireteam_task_panics_total{task=\"pass\"} 1"), "{metrics}");
     let mut bob = QueuedParty::enter(&server, SET_ID, &[("bob", 20.0)]).await;
-    ann.wait_for_state(TicketState::Matched).await;
     bob.wait_for_state(TicketState::Matched).await;
-    assert_eq!(panic_count(&server, "queue_runner").await, 0);
+    assert_eq!((panic_count(TaskLabel::Pass), panic_count(TaskLabel::QueueRunner)), (1, 0));
+    drop(ann);
     server.app.shutdown().await;
 }
 

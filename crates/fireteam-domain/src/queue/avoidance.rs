@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::id::{BuildIdHasher, UserKey};
+use crate::queue::user_filter::UserFilter;
 use crate::ruleset::queue::{AvoidStrictness, AvoidTarget, AvoidanceRule};
 use crate::time::UnixMs;
 
@@ -44,11 +45,75 @@ impl Meeting {
     }
 }
 
+/// Meetings of one user, sorted, with a filter of the users met.
+#[derive(Clone, Debug, Default)]
+pub(super) struct UserMeetings {
+    sorted: Vec<Meeting>,
+    /// It may still contain users of removed meetings.
+    filter: UserFilter,
+}
+
+/// No meetings.
+pub(super) static NO_MEETINGS: UserMeetings = UserMeetings { sorted: Vec::new(), filter: UserFilter::EMPTY };
+
+impl UserMeetings {
+    fn from_unsorted(mut meetings: Vec<Meeting>) -> Self {
+        meetings.sort_unstable();
+        let mut created = Self { sorted: meetings, filter: UserFilter::default() };
+        created.renew_filter();
+        created
+    }
+
+    pub(super) fn insert(&mut self, meeting: Meeting) {
+        let index = self.sorted.partition_point(|existing| *existing < meeting);
+        self.sorted.insert(index, meeting);
+        if self.filter.capacity() < self.sorted.len() {
+            self.renew_filter();
+        } else {
+            self.filter.insert(meeting.other_user);
+        }
+    }
+
+    /// Removes one entry that is equal to `meeting`.
+    pub(super) fn remove(&mut self, meeting: Meeting) {
+        if let Ok(index) = self.sorted.binary_search(&meeting) {
+            self.sorted.remove(index);
+        }
+        if self.sorted.len() < self.filter.capacity() / 4 {
+            self.renew_filter();
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.sorted.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.sorted.len()
+    }
+
+    /// Meetings with `other`, earliest first.
+    fn with(&self, other: UserKey) -> &[Meeting] {
+        if !self.filter.may_contain(other) {
+            return &[];
+        }
+        let rest = &self.sorted[self.sorted.partition_point(|meeting| meeting.other_user < other)..];
+        let count = rest.iter().take_while(|meeting| meeting.other_user == other).count();
+        &rest[..count]
+    }
+
+    fn renew_filter(&mut self) {
+        let users = self.sorted.iter().map(|meeting| meeting.other_user);
+        // Room for as many again, so that not every new meeting renews it.
+        self.filter = UserFilter::new(users, 2 * self.sorted.len());
+    }
+}
+
 /// Recent matches of users, as input of a pass. Older ones than the ruleset's rules need have no effect.
 #[derive(Clone, Debug, Default)]
 pub struct PastMatches {
     /// Meetings of each user, sorted. Both users of a pair have the meeting.
-    pub(super) meetings_by_user: HashMap<UserKey, Arc<Vec<Meeting>>, BuildIdHasher>,
+    pub(super) meetings_by_user: HashMap<UserKey, Arc<UserMeetings>, BuildIdHasher>,
     /// Starts of matches of opponents, and of teammates. Only the next ones to reach the age limit of a rule are needed.
     pub(super) starts: [Vec<UnixMs>; 2],
 }
@@ -69,16 +134,14 @@ impl PastMatches {
             meetings_by_user.entry(other).or_default().push(Meeting::new(one, same_team, started_at));
             starts[usize::from(same_team)].push(started_at);
         }
-        let sorted = |(user, mut meetings): (UserKey, Vec<Meeting>)| {
-            meetings.sort_unstable();
-            (user, Arc::new(meetings))
-        };
+        let sorted =
+            |(user, meetings): (UserKey, Vec<Meeting>)| (user, Arc::new(UserMeetings::from_unsorted(meetings)));
         Self { meetings_by_user: meetings_by_user.into_iter().map(sorted).collect(), starts }
     }
 
     /// Start of the latest match that two users played as opponents or, with `same_team`, as teammates.
     pub fn last_started_at(&self, one: UserKey, other: UserKey, same_team: bool) -> Option<UnixMs> {
-        let met = meetings_with(self.meetings_of(one), other).iter().rev();
+        let met = self.meetings_of(one).with(other).iter().rev();
         met.copied().find(|meeting| meeting.same_team() == same_team).map(Meeting::started_at)
     }
 
@@ -91,7 +154,7 @@ impl PastMatches {
             let is_first = move |meeting: &&Meeting| {
                 user <= meeting.other_user || !self.meetings_by_user.contains_key(&meeting.other_user)
             };
-            self.meetings_of(user).iter().filter(is_first).map(move |meeting| PastMatch {
+            self.meetings_of(user).sorted.iter().filter(is_first).map(move |meeting| PastMatch {
                 user,
                 other_user: meeting.other_user,
                 same_team: meeting.same_team(),
@@ -101,21 +164,14 @@ impl PastMatches {
     }
 
     /// Meetings of a user, sorted.
-    pub(super) fn meetings_of(&self, user: UserKey) -> &[Meeting] {
-        self.meetings_by_user.get(&user).map_or(&[], |meetings| meetings)
+    pub(super) fn meetings_of(&self, user: UserKey) -> &UserMeetings {
+        self.meetings_by_user.get(&user).map_or(&NO_MEETINGS, |meetings| meetings)
     }
 
     /// Whether there are no recent matches.
     pub fn is_empty(&self) -> bool {
         self.meetings_by_user.is_empty()
     }
-}
-
-/// Part of a user's sorted meetings that is with `other`, earliest first.
-pub(super) fn meetings_with(meetings: &[Meeting], other: UserKey) -> &[Meeting] {
-    let rest = &meetings[meetings.partition_point(|meeting| meeting.other_user < other)..];
-    let count = rest.iter().take_while(|meeting| meeting.other_user == other).count();
-    &rest[..count]
 }
 
 /// Reasons for which two parties avoid each other, before any rule is applied.
@@ -142,11 +198,8 @@ impl AvoidanceReasons {
     }
 
     /// Adds the meetings of one user with the users of the other party.
-    pub(super) fn add_meetings(&mut self, meetings: &[Meeting], other_users: &[UserKey]) {
-        if meetings.is_empty() {
-            return;
-        }
-        for meeting in other_users.iter().flat_map(|&other| meetings_with(meetings, other)) {
+    pub(super) fn add_meetings(&mut self, meetings: &UserMeetings, other_users: &[UserKey]) {
+        for meeting in other_users.iter().flat_map(|&other| meetings.with(other)) {
             let last = &mut self.last_started_at[usize::from(meeting.same_team())];
             *last = (*last).max(Some(meeting.started_at()));
         }

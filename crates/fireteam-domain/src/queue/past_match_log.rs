@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 
 use crate::id::{BuildIdHasher, MatchId, UserKey};
 use crate::lifecycle::{Match, MatchStage};
-use crate::queue::avoidance::{Meeting, PastMatches, recency_of};
+use crate::queue::avoidance::{Meeting, PastMatches, UserMeetings, recency_of};
 use crate::ruleset::queue::AvoidanceRule;
 use crate::time::UnixMs;
 
@@ -17,7 +17,7 @@ use crate::time::UnixMs;
 pub struct PastMatchLog {
     matches: HashMap<MatchId, LoggedMatch, BuildIdHasher>,
     /// Meetings of each user, sorted. Shared with running passes; a change copies a list that a pass still reads.
-    meetings_by_user: HashMap<UserKey, Arc<Vec<Meeting>>, BuildIdHasher>,
+    meetings_by_user: HashMap<UserKey, Arc<UserMeetings>, BuildIdHasher>,
     /// Number of matches by start: of matches with opponents, and of matches with teammates.
     match_counts_by_start: [BTreeMap<UnixMs, u32>; 2],
     /// Ended matches by the time at which they may be purged.
@@ -84,9 +84,7 @@ impl PastMatchLog {
         for (user, meeting) in removed.meetings() {
             let Some(meetings) = self.meetings_by_user.get_mut(&user) else { continue };
             // Two matches with the same users and start have equal entries; either may be removed.
-            if let Ok(index) = meetings.binary_search(&meeting) {
-                Arc::make_mut(meetings).remove(index);
-            }
+            Arc::make_mut(meetings).remove(meeting);
             if meetings.is_empty() {
                 self.meetings_by_user.remove(&user);
             }
@@ -149,9 +147,7 @@ impl PastMatchLog {
 
     fn add(&mut self, id: MatchId, added: LoggedMatch) {
         for (user, meeting) in added.meetings() {
-            let meetings = self.meetings_by_user.entry(user).or_default();
-            let index = meetings.partition_point(|existing| *existing < meeting);
-            Arc::make_mut(meetings).insert(index, meeting);
+            Arc::make_mut(self.meetings_by_user.entry(user).or_default()).insert(meeting);
         }
         for (counts, _) in self.match_counts_by_start.iter_mut().zip(added.pair_kinds()).filter(|(_, has)| *has) {
             *counts.entry(added.started_at).or_default() += 1;
