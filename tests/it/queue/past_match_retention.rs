@@ -37,7 +37,7 @@ async fn assert_apart(server: &TestServer) {
     }
 }
 
-/// R13: an ended match leaves memory an hour after its end. Its players still avoid each other, also after a restart.
+/// S1-96: an ended match leaves memory an hour after its end. Its players still avoid each other, also after a restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn avoid_knows_matches_that_have_left_memory() {
     let (rules, store) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

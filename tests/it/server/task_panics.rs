@@ -134,3 +134,10 @@ async fn task_failure_makes_the_server_unhealthy() {
     })
     .await;
 }
+
+/// R20: panics unwind in every build. With `panic = "abort"`, one panic would end the process.
+#[test]
+fn panic_unwinds_in_every_profile() {
+    let manifest = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).unwrap();
+    assert!(manifest.lines().all(|line| !line.trim_start().starts_with("panic")), "a profile sets `panic`");
+}

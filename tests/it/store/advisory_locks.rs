@@ -16,7 +16,7 @@ const LYING_LOCKS: &str = "
 /// Searches the schema of the stand-in first.
 const SHADOW: &str = "do $$ begin execute format('alter database %I set search_path = liar, pg_catalog, public', current_database()); end $$";
 
-/// R9: if two sessions take one advisory lock, one user could enter two queues at two servers. The error says what to do.
+/// If two sessions take one advisory lock, one user could enter two queues at two servers. The error says what to do.
 #[tokio::test]
 async fn store_with_advisory_locks_that_do_not_exclude_is_refused() {
     let Some(database) = create_test_database("store_with_advisory_locks_that_do_not_exclude_is_refused").await else {

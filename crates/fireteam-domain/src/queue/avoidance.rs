@@ -1,6 +1,6 @@
 //! Avoidance rules: players who blocked each other, or who recently were opponents or teammates.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -121,15 +121,17 @@ pub struct PastMatches {
 impl PastMatches {
     /// Keeps only the latest match of each pair, as opponents and as teammates.
     pub fn latest_of(past_matches: impl IntoIterator<Item = PastMatch>) -> Self {
-        let mut latest_by_pair: BTreeMap<(UserKey, UserKey, bool), UnixMs> = BTreeMap::new();
-        for it in past_matches {
-            let key = (it.user.min(it.other_user), it.user.max(it.other_user), it.same_team);
-            let latest = latest_by_pair.entry(key).or_insert(it.started_at);
-            *latest = (*latest).max(it.started_at);
-        }
+        let ordered = |it: PastMatch| PastMatch {
+            user: it.user.min(it.other_user),
+            other_user: it.user.max(it.other_user),
+            ..it
+        };
+        let mut latest_by_pair: Vec<PastMatch> = past_matches.into_iter().map(ordered).collect();
+        latest_by_pair.sort_unstable_by_key(|it| (it.user, it.other_user, it.same_team, Reverse(it.started_at)));
+        latest_by_pair.dedup_by_key(|it| (it.user, it.other_user, it.same_team));
         let mut meetings_by_user: HashMap<UserKey, Vec<Meeting>, BuildIdHasher> = HashMap::default();
         let mut starts = [Vec::new(), Vec::new()];
-        for ((one, other, same_team), started_at) in latest_by_pair {
+        for PastMatch { user: one, other_user: other, same_team, started_at } in latest_by_pair {
             meetings_by_user.entry(one).or_default().push(Meeting::new(other, same_team, started_at));
             meetings_by_user.entry(other).or_default().push(Meeting::new(one, same_team, started_at));
             starts[usize::from(same_team)].push(started_at);
