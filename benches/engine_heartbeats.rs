@@ -108,6 +108,8 @@ impl Hosts {
             metrics: Arc::new(Metrics::new()),
             settings: EngineSettings { allow_client_locality: true, ..EngineSettings::default() },
             served_silos: None,
+            supervisor: fireteam::supervisor::TaskSupervisor::default(),
+            pass_failures: fireteam::store::pass_failure::PassFailureFolder::default(),
             encode_advert: encode_static_candidate_fields,
         };
         let engine = Engine::start(parts).await.expect("an empty store loads");

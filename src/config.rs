@@ -77,6 +77,8 @@ pub struct Config {
     /// File with the keys that sign players' credentials for game servers. `None` with the memory store, as for
     /// `token_key_file`.
     pub match_key_file: Option<PathBuf>,
+    /// Folder for the inputs of passes that failed; `None` to discard them.
+    pub pass_failure_dir: Option<PathBuf>,
     /// Whether to use a client's own locality if its address has none.
     pub allow_client_locality: bool,
     /// Whether searches may override rules; for development.

@@ -1,4 +1,4 @@
-//! Operator HTTP endpoints: `/metrics`, `/healthz`, `/readyz`, and the JWKS for match credentials.
+//! Operator HTTP endpoints: `/metrics`, `/healthz`, `/livez`, `/readyz`, and the JWKS for match credentials.
 
 use std::sync::Arc;
 
@@ -17,6 +17,8 @@ pub struct ConsolePages {
     pub check_metrics_access: CheckPageAccess,
     /// Whether load balancers should send clients to this server.
     pub is_ready: Arc<dyn Fn() -> bool + Send + Sync>,
+    /// Whether the process works. If not, it must be restarted.
+    pub is_alive: Arc<dyn Fn() -> bool + Send + Sync>,
     /// JWKS with the public keys for verifying players' match credentials.
     pub jwks: Arc<str>,
 }
@@ -42,12 +44,20 @@ const JWKS_CONTENT_TYPE: &str = "application/jwk-set+json";
 const JWKS_CACHE_CONTROL: &str = "public, max-age=300";
 const OPENMETRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Adds the pages to `router`. `/healthz` and `/readyz` need no authentication, because load balancers send none; the
-/// JWKS is public.
+/// Adds the pages to `router`. `/healthz`, `/livez` and `/readyz` need no authentication, because load balancers send
+/// none; the JWKS is public. `/livez` is another name of `/healthz`.
 pub fn add_console_pages(router: Router, pages: ConsolePages) -> Router {
-    let ConsolePages { render_metrics, check_metrics_access, is_ready, jwks } = pages;
+    let ConsolePages { render_metrics, check_metrics_access, is_ready, is_alive, jwks } = pages;
+    let liveness = async move || {
+        if is_alive() {
+            (StatusCode::OK, "alive\n")
+        } else {
+            (StatusCode::SERVICE_UNAVAILABLE, "failed: a task has panicked; the log names it, restart the server\n")
+        }
+    };
     router
-        .route("/healthz", get(async || "alive\n"))
+        .route("/healthz", get(liveness.clone()))
+        .route("/livez", get(liveness))
         .route(
             JWKS_PATH,
             get(async move || {
@@ -63,7 +73,10 @@ pub fn add_console_pages(router: Router, pages: ConsolePages) -> Router {
                 if is_ready() {
                     (StatusCode::OK, "ready\n")
                 } else {
-                    (StatusCode::SERVICE_UNAVAILABLE, "not ready: starting or draining\n")
+                    (
+                        StatusCode::SERVICE_UNAVAILABLE,
+                        "not ready: starting, draining, failed, or without a working store\n",
+                    )
                 }
             }),
         )

@@ -16,6 +16,8 @@ pub mod ratings;
 pub mod rulesets;
 pub mod settings;
 mod store_health;
+mod write_health;
+mod write_probe;
 mod writer_inbox;
 
 use std::path::PathBuf;
@@ -27,6 +29,8 @@ use tokio_util::sync::CancellationToken;
 use crate::domain::id::{AdvertisementId, RulesetHash, SetId, UserKey};
 use crate::domain::ruleset::Ruleset;
 use crate::store::StoreError;
+use crate::supervisor::TaskSupervisor;
+use crate::telemetry::label::TaskLabel;
 
 use self::adverts::advert_engine::AdvertEngine;
 use self::adverts::search_claim;
@@ -40,6 +44,7 @@ use self::error::EngineError;
 use self::queues::QueueEngine;
 use self::rulesets::RulesetReloader;
 use self::rulesets::activator::RulesetActivator;
+use self::write_probe::run_write_probe;
 
 pub use self::adverts::advert_state::EncodeAdvertFn;
 pub use self::adverts::reservation_events::ReservationListener;
@@ -69,6 +74,9 @@ impl Engine {
         let (adverts, mut tasks) = AdvertEngine::start(Arc::clone(&common), encode_advert, feed, &shutdown).await?;
         let (queue_engine, queue_tasks) = QueueEngine::start(Arc::clone(&common), adverts.handle(), &shutdown).await?;
         tasks.extend(queue_tasks);
+        let (probed, stop) = (Arc::clone(&common), shutdown.clone());
+        let start_probe = move || run_write_probe(Arc::clone(&probed), stop.clone());
+        tasks.push(common.supervisor.spawn_restarting(TaskLabel::WriteProbe, &shutdown, start_probe));
         let adverts = Arc::new(adverts);
         Ok(Self {
             ruleset_activator: Arc::new(RulesetActivator::new(Arc::clone(&common), Arc::clone(&adverts))),
@@ -94,6 +102,16 @@ impl Engine {
     /// Whether the store accepts writes of this server's store format version.
     pub fn is_store_writable(&self) -> bool {
         self.common.store.is_writable()
+    }
+
+    /// Supervisor of the engine's tasks.
+    pub fn supervisor(&self) -> &TaskSupervisor {
+        &self.common.supervisor
+    }
+
+    /// Whether commits fail although the store can be read, for example because the disk is full.
+    pub fn are_commits_failing(&self) -> bool {
+        self.common.are_commits_failing()
     }
 
     /// Finds sessions. Calls `each` per candidate, best first, while the set's index is locked; `each` must be quick.
@@ -216,6 +234,12 @@ impl Engine {
     /// Runs an expiry sweep now and waits until its changes are applied. For tests with a manual clock.
     pub async fn sweep_expired(&self) {
         self.adverts.sweep_expired().await;
+    }
+
+    /// Removes ended tickets and matches from memory now, as the lease task does every ten seconds. For tests with a
+    /// manual clock.
+    pub fn purge_ended_from_memory(&self) {
+        self.queue_engine.purge_ended_from_memory();
     }
 
     /// Rejects further changes. Searches continue, and changes already submitted are committed.

@@ -13,5 +13,6 @@ pub mod rules;
 pub mod server;
 pub use fireteam_sim as sim;
 pub mod store;
+pub mod supervisor;
 pub mod telemetry;
 pub mod watch;

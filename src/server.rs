@@ -41,7 +41,9 @@ use crate::auth::rate_limit::RateLimits;
 use crate::clock::Clock;
 use crate::console::{self, PageAccess};
 use crate::engine::queues::QueueEngine;
+use crate::supervisor::TaskSupervisor;
 use crate::telemetry::audit::AuditLog;
+use crate::telemetry::label::TaskLabel;
 
 use accept::IncomingConnections;
 use handshake::{ConnectionHandshaker, ProxySettings};
@@ -80,8 +82,10 @@ pub struct ServerDeps {
     /// Source of jitter for connection lifetimes, so that clients of replicas started together do not reconnect
     /// together.
     pub clock: Arc<dyn Clock>,
-    /// Whether the data searched is fresh enough to serve clients.
+    /// Whether the data searched is fresh enough to serve clients, and the store accepts writes.
     pub is_fresh: FreshnessCheck,
+    /// Supervisor of the server's tasks. After its failure the server is neither ready nor alive.
+    pub supervisor: TaskSupervisor,
     /// Connection limits and timeouts.
     pub limits: EdgeLimits,
     /// TLS for both ports; `None`: plaintext.
@@ -90,7 +94,7 @@ pub struct ServerDeps {
     pub proxies: ProxySettings,
 }
 
-/// Whether the data searched is fresh enough to serve clients.
+/// Whether the data searched is fresh enough to serve clients, and the store accepts writes.
 pub type FreshnessCheck = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Interval of freshness checks, about that of load balancers' health checks.
@@ -124,7 +128,6 @@ impl Server {
         let health = HealthState::not_serving().await;
         let drain = Drain::new(health.clone());
         let (stop_accepting, hard_stop) = (CancellationToken::new(), CancellationToken::new());
-
         let bind = |listen: &[SocketAddr], proxies, port_name: &'static str| {
             let (clock, observer) = (deps.clock.clone(), deps.rpc_observer.clone());
             let handshaker = ConnectionHandshaker::new(
@@ -142,7 +145,6 @@ impl Server {
         let clients = bind(&deps.listen, deps.proxies, "client")?;
         let operators = bind(&deps.operator_listen, operator_proxies, "operator")?;
         let (address, operator_address) = (clients.address(), operators.address());
-
         let address_resolver = ClientAddressResolver::new(deps.resolve_client_address);
         let (engine, queues) = (deps.engine, deps.queues.clone());
         let client_routes =
@@ -151,13 +153,16 @@ impl Server {
         let operator_routes =
             api::operator_routes(deps.rulesets, deps.consistency_checker, deps.queues, &health, &drain)
                 .context("register reflection of the operator port")?;
-        let (serving, is_fresh) = (drain.clone(), deps.is_fresh.clone());
-        let is_ready = Arc::new(move || serving.is_serving() && is_fresh());
+        let is_alive = liveness_check(&deps.supervisor);
+        let is_fresh: FreshnessCheck = Arc::new(move || is_alive() && (deps.is_fresh)());
+        let (serving, is_fresh_now) = (drain.clone(), is_fresh.clone());
+        let is_ready = Arc::new(move || serving.is_serving() && is_fresh_now());
         let authorizer = Authorizer::new(deps.authenticator);
         let pages = console::ConsolePages {
             render_metrics: deps.render_metrics,
             check_metrics_access: metrics_access_check(authorizer.clone(), operator_address),
             is_ready,
+            is_alive: liveness_check(&deps.supervisor),
             jwks: deps.match_jwks,
         };
         let operator_routes = Routes::from(console::add_console_pages(operator_routes.into_axum_router(), pages));
@@ -170,12 +175,14 @@ impl Server {
             audit_layer: AuditLayer { audit_log: deps.audit_log, rate_limits: deps.rate_limits, address_resolver },
             age_jitter: deps.clock.random_unit_f64(),
         };
+        let serve_clients = port_server.clone().serve_clients(clients, client_routes, stop_accepting.clone());
+        let serve_operators = port_server.serve_operators(operators, operator_routes, stop_accepting.clone());
         let port_tasks = vec![
-            tokio::spawn(port_server.clone().serve_clients(clients, client_routes, stop_accepting.clone())),
-            tokio::spawn(port_server.serve_operators(operators, operator_routes, stop_accepting.clone())),
+            deps.supervisor.spawn_critical(TaskLabel::ClientPort, serve_clients),
+            deps.supervisor.spawn_critical(TaskLabel::OperatorPort, serve_operators),
         ];
-        health.set_serving((deps.is_fresh)()).await;
-        tokio::spawn(follow_freshness_with_health(deps.is_fresh, health, drain.clone()));
+        health.set_serving(is_fresh()).await;
+        spawn_health_task(is_fresh, health, &drain, &deps.supervisor);
         let (drain_delay, shutdown_grace) = (limits.drain_delay, limits.shutdown_grace);
         Ok(RunningServer {
             address,
@@ -204,17 +211,37 @@ fn metrics_access_check(authorizer: Authorizer, address: SocketAddr) -> console:
     })
 }
 
-/// Reports NOT_SERVING while the data is stale, until the server drains.
-async fn follow_freshness_with_health(is_fresh: FreshnessCheck, health: HealthState, drain: Drain) {
+/// Whether no task has failed that cannot be restarted.
+fn liveness_check(supervisor: &TaskSupervisor) -> FreshnessCheck {
+    let supervisor = supervisor.clone();
+    Arc::new(move || supervisor.failure().is_none())
+}
+
+fn spawn_health_task(is_fresh: FreshnessCheck, health: HealthState, drain: &Drain, supervisor: &TaskSupervisor) {
+    let (of_task, failed) = (drain.clone(), supervisor.clone());
+    let start = move || follow_freshness_with_health(is_fresh.clone(), health.clone(), of_task.clone(), failed.clone());
+    drop(supervisor.spawn_restarting(TaskLabel::Health, drain.stream_cancellation(), start));
+}
+
+/// Reports NOT_SERVING while the data is stale or the store accepts no writes, until the server drains; at once when a
+/// task has failed.
+async fn follow_freshness_with_health(
+    is_fresh: FreshnessCheck,
+    health: HealthState,
+    drain: Drain,
+    supervisor: TaskSupervisor,
+) {
     let mut was_fresh = is_fresh();
+    health.set_serving(was_fresh && drain.is_serving()).await;
     loop {
         tokio::select! {
             () = drain.stream_cancellation().cancelled() => return health.set_serving(false).await,
+            () = supervisor.wait_for_failure() => return health.set_serving(false).await,
             () = tokio::time::sleep(FRESHNESS_CHECK_INTERVAL) => {}
         }
         let is_fresh_now = is_fresh();
         if is_fresh_now != std::mem::replace(&mut was_fresh, is_fresh_now) && drain.is_serving() {
-            tracing::warn!(is_fresh = is_fresh_now, "health status changed with data freshness");
+            tracing::warn!(is_fresh = is_fresh_now, "health status changed with the store");
             health.set_serving(is_fresh_now).await;
         }
     }

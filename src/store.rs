@@ -13,6 +13,7 @@ pub mod memory;
 pub mod metered;
 mod migration_check;
 mod migrations;
+pub mod pass_failure;
 pub mod postgres;
 pub mod queues;
 mod rows;
@@ -59,7 +60,8 @@ pub trait Store: QueueStore {
         limit: usize,
     ) -> Result<Vec<AdvertisementId>, StoreError>;
 
-    /// Opens the feed of other servers' changes; `None` if the store serves one server. Called once.
+    /// Opens the feed of other servers' changes; `None` if the store serves one server. Called again if the reader of the
+    /// former feed failed.
     async fn open_feed(&self) -> Option<Box<dyn AdvertFeed>> {
         None
     }

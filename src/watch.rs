@@ -7,9 +7,11 @@
 
 mod fingerprint;
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,6 +42,9 @@ pub const DEFAULT_DEBOUNCE: DebounceTiming = DebounceTiming {
     poll_interval: Duration::from_secs(5),
 };
 
+/// Delay after a panic, so that a panic at each change cannot occupy a processor.
+const PANIC_DELAY: Duration = Duration::from_millis(500);
+
 /// Handle of the watcher thread; dropping it stops the thread.
 #[derive(Debug)]
 pub struct FileWatcher {
@@ -52,11 +57,13 @@ pub struct FileWatcher {
 ///
 /// A path is a single file, or a directory with the files directly in it. Paths need not exist yet. Start watching before
 /// loading, so that a change in between is reported. A callback that fails to load the files reports that itself; it is
-/// called again after the next change. Fails only if the thread or the system's watcher cannot be created.
+/// called again after the next change. After a panic, of `on_change` as well, the thread calls `on_panic` and continues
+/// with the next event or poll. Fails only if the thread or the system's watcher cannot be created.
 pub fn watch_paths(
     paths: Vec<PathBuf>,
     timing: DebounceTiming,
-    on_change: impl FnMut() + Send + 'static,
+    mut on_change: impl FnMut() + Send + 'static,
+    on_panic: impl Fn(&(dyn Any + Send)) + Send + 'static,
 ) -> io::Result<FileWatcher> {
     let (wake, wake_receiver) = sync_channel(1);
     let stop = Arc::new(AtomicBool::new(false));
@@ -74,7 +81,13 @@ pub fn watch_paths(
     watch_loop.last_fingerprint = content_fingerprint(&watch_loop.paths);
     let thread = {
         let stop = stop.clone();
-        let run = move || watch_loop.run(&stop, &wake_receiver, timing, on_change);
+        let mut run = move || watch_loop.run(&stop, &wake_receiver, timing, &mut on_change);
+        let run = move || {
+            while let Err(panic) = catch_unwind(AssertUnwindSafe(&mut run)) {
+                on_panic(&*panic);
+                thread::sleep(PANIC_DELAY);
+            }
+        };
         thread::Builder::new().name("watch".into()).spawn(run)?
     };
     Ok(FileWatcher { stop, wake, thread: Some(thread) })
@@ -159,8 +172,8 @@ struct WatchLoop {
 
 impl WatchLoop {
     /// Waits for events or the poll interval, and calls `on_change` if the fingerprint differs. Returns after `stop`.
-    fn run(mut self, stop: &AtomicBool, wake: &Receiver<()>, timing: DebounceTiming, mut on_change: impl FnMut()) {
-        loop {
+    fn run(&mut self, stop: &AtomicBool, wake: &Receiver<()>, timing: DebounceTiming, on_change: &mut impl FnMut()) {
+        while !stop.load(Ordering::Acquire) {
             match wake.recv_timeout(timing.poll_interval) {
                 Ok(()) => wait_until_quiet(stop, wake, timing),
                 Err(RecvTimeoutError::Timeout) => {}

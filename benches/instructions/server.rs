@@ -96,6 +96,8 @@ impl InProcessServer {
             metrics: Arc::new(Metrics::new()),
             settings: EngineSettings { allow_client_locality: true, ..EngineSettings::default() },
             served_silos: None,
+            supervisor: fireteam::supervisor::TaskSupervisor::default(),
+            pass_failures: fireteam::store::pass_failure::PassFailureFolder::default(),
             encode_advert,
         };
         let engine = Arc::new(runtime.block_on(Engine::start(deps)).expect("an empty store loads"));

@@ -187,6 +187,7 @@ fn config(rulesets: RulesetSource, store: StoreTarget) -> Config {
         audit_log_file: None,
         token_key_file: None,
         match_key_file: None,
+        pass_failure_dir: None,
         allow_client_locality: true,
         allow_search_overrides: true,
         insecure_allow_plaintext: false,

@@ -1,6 +1,7 @@
 //! `fireteam serve`: starts a server from flags and converts its end to an exit status.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use crate::cli::ExitStatus;
 use crate::cli::error_text::error_text;
@@ -9,6 +10,9 @@ use crate::config::{Config, LogFormat};
 use crate::server::run;
 use crate::store::StoreError;
 use crate::telemetry::log;
+
+/// Time for work on blocking threads to end after the shutdown.
+const BLOCKING_WORK_GRACE: Duration = Duration::from_millis(500);
 
 /// Runs the server until it is stopped. Reports all configuration errors before it opens any resource.
 pub(super) fn serve(flags: ServeFlags) -> ExitStatus {
@@ -53,7 +57,11 @@ fn print_config(config: &Config) -> ExitStatus {
 }
 
 fn run_server(config: Config) -> anyhow::Result<()> {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(run::run_until_signal(config))
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let result = runtime.block_on(run::run_until_signal(config));
+    // Work on a blocking thread, such as a pass, cannot be interrupted, and must not delay the exit.
+    runtime.shutdown_timeout(BLOCKING_WORK_GRACE);
+    result
 }
 
 /// Exit status for an error. A store that cannot be used needs the operator; a restart does not help.

@@ -94,6 +94,9 @@ pub struct RawSettings {
     /// Keys that sign players' credentials for game servers, PEM file, created if missing [default: beside the SQLite file; required with `postgres:`, the same on all servers].
     #[arg(long, env = "FIRETEAM_MATCH_KEY_FILE", value_name = "FILE")]
     pub match_key_file: Option<PathBuf>,
+    /// Folder for the inputs of passes that failed because of an error in the server, created if needed; at most 16 files of at most 64 MiB [default: none].
+    #[arg(long, env = "FIRETEAM_PASS_FAILURE_DIR", value_name = "DIRECTORY")]
+    pub pass_failure_dir: Option<PathBuf>,
     /// Use a client's own locality if its address has none [default: false].
     #[arg(long, env = "FIRETEAM_ALLOW_CLIENT_LOCALITY", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub allow_client_locality: Option<bool>,
@@ -161,6 +164,7 @@ impl RawSettings {
             audit_log_file: self.audit_log_file.or(fallback.audit_log_file),
             token_key_file: self.token_key_file.or(fallback.token_key_file),
             match_key_file: self.match_key_file.or(fallback.match_key_file),
+            pass_failure_dir: self.pass_failure_dir.or(fallback.pass_failure_dir),
             allow_client_locality: self.allow_client_locality.or(fallback.allow_client_locality),
             allow_search_overrides: self.allow_search_overrides.or(fallback.allow_search_overrides),
             insecure_allow_plaintext: self.insecure_allow_plaintext.or(fallback.insecure_allow_plaintext),

@@ -90,6 +90,7 @@ fn printed_config_loads_as_the_same_config() {
         "--rate-limits=client.search=0.5/3/90,anonymous.stream=7",
         "--audit-log-file=audit.jsonl",
         "--token-key-file=keys",
+        "--pass-failure-dir=failed passes",
         "--allow-client-locality",
         "--allow-search-overrides=true",
         "--insecure-allow-plaintext",

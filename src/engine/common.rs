@@ -17,9 +17,12 @@ use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::settings::EngineSettings;
 use crate::engine::store_health::StoreHealth;
+use crate::engine::write_health::WriteHealth;
 use crate::geo::ReloadableLocator;
 use crate::rules::RulesetCatalog;
 use crate::store::Store;
+use crate::store::pass_failure::PassFailureFolder;
+use crate::supervisor::TaskSupervisor;
 use crate::telemetry::metric::Metrics;
 
 /// Dependencies of advertisements and of queues. It stands below both and imports neither.
@@ -36,12 +39,25 @@ pub(crate) struct Common {
     pub(crate) served_silos: Option<Vec<SiloId>>,
     /// Health of the shared store; `None` if the store is not shared.
     pub(crate) store_health: Option<Arc<StoreHealth>>,
+    /// Result of the last commits.
+    pub(crate) write_health: WriteHealth,
+    /// Restarts tasks after a panic, or stops the server.
+    pub(crate) supervisor: TaskSupervisor,
+    /// Keeps the input of a pass that panicked.
+    pub(crate) pass_failures: PassFailureFolder,
 }
 
 impl Common {
     /// Milliseconds since the shared store last answered, if above the staleness threshold.
     pub(crate) fn store_staleness_ms(&self, now: UnixMs) -> Option<u64> {
         self.store_health.as_ref()?.staleness_ms(now)
+    }
+
+    /// Whether commits fail although the store can be read. While a shared store cannot be read, the limit on stale data
+    /// decides instead.
+    pub(crate) fn are_commits_failing(&self) -> bool {
+        let staleness = self.store_health.as_ref().map(|health| health.staleness_ms(self.clock.now()));
+        self.write_health.is_failing(staleness.map(|staleness| staleness.is_some()))
     }
 
     /// Current ruleset of a set, or the ruleset with `hash` while it is cached, even if the set's file was removed.

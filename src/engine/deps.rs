@@ -10,9 +10,12 @@ use crate::engine::adverts::advert_state::EncodeAdvertFn;
 use crate::engine::common::Common;
 use crate::engine::settings::EngineSettings;
 use crate::engine::store_health::StoreHealth;
+use crate::engine::write_health::WriteHealth;
 use crate::geo::ReloadableLocator;
 use crate::rules::RulesetCatalog;
 use crate::store::Store;
+use crate::store::pass_failure::PassFailureFolder;
+use crate::supervisor::TaskSupervisor;
 use crate::telemetry::metric::Metrics;
 
 /// Dependencies of the engine, supplied by the server.
@@ -35,6 +38,10 @@ pub struct EngineDeps {
     pub settings: EngineSettings,
     /// Silos that this server serves; `None` for all.
     pub served_silos: Option<Vec<SiloId>>,
+    /// Restarts tasks after a panic, or stops the server.
+    pub supervisor: TaskSupervisor,
+    /// Folder for the inputs of passes that panicked.
+    pub pass_failures: PassFailureFolder,
     /// Encodes the part of a search result that does not depend on the search.
     pub encode_advert: EncodeAdvertFn,
 }
@@ -52,6 +59,8 @@ impl EngineDeps {
             metrics,
             settings,
             served_silos,
+            supervisor,
+            pass_failures,
             encode_advert,
         } = self;
         let common = Common {
@@ -65,6 +74,9 @@ impl EngineDeps {
             settings,
             served_silos,
             store_health: is_store_shared.then(|| Arc::new(StoreHealth::default())),
+            write_health: WriteHealth::default(),
+            supervisor,
+            pass_failures,
         };
         (common, encode_advert)
     }

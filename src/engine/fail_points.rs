@@ -1,9 +1,33 @@
-//! Fail point of the engine: a transaction that is cancelled when a client disconnects.
+//! Fail points of the engine: a transaction that is cancelled when a client disconnects, and panics of tasks and passes.
 
 use std::time::Duration;
 
+use crate::domain::id::SetId;
 use crate::engine::adverts::writer_command::AdvertWriterCommand;
 use crate::store::{AdvertWrite, CommitResult, Store, StoreError};
+
+/// Set in which passes panic at the fail point `panic_in_pass`.
+const PANICKING_SET: SetId = SetId(11);
+
+/// Panics in a pass of one set, if the fault is enabled.
+pub(crate) fn fail_in_pass(set_id: SetId) {
+    fail::fail_point!("panic_in_pass", set_id == PANICKING_SET, |_| panic!("planted panic in a pass"));
+}
+
+/// Panics in the task of the advertisement writer, if the fault is enabled.
+pub(crate) fn fail_in_advert_writer() {
+    fail::fail_point!("panic_in_advert_writer", |_| panic!("planted panic in the advertisement writer"));
+}
+
+/// Panics in the task of the queue writer, if the fault is enabled.
+pub(crate) fn fail_in_queue_writer() {
+    fail::fail_point!("panic_in_queue_writer", |_| panic!("planted panic in the queue writer"));
+}
+
+/// Panics in the runner of a queue, if the fault is enabled.
+pub(crate) fn fail_in_queue_runner() {
+    fail::fail_point!("panic_in_queue_runner", |_| panic!("planted panic in a queue runner"));
+}
 
 /// Whether the fail point is on that ends a commit when a client disconnects.
 fn cancels_commit_with_client() -> bool {

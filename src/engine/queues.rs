@@ -8,6 +8,7 @@ mod feed_reader;
 mod leases;
 mod pass_reports;
 mod placement_problems;
+mod pass_runner;
 mod plan_transition;
 mod queue_engine;
 mod queue_runner;

@@ -1,13 +1,14 @@
 //! Runs the server until SIGTERM or SIGINT; reloads rulesets, certificates, keys and geolocation files when they
 //! change.
 
+use std::any::Any;
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use tokio::sync::mpsc;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 use tonic_health::pb::HealthCheckRequest;
@@ -19,10 +20,12 @@ use crate::api::operator::audit_entry_of_reload;
 use crate::clock::SystemClock;
 use crate::config::{Config, RulesetSource};
 use crate::server::signal::shutdown_signal;
-use crate::server::startup::{App, start_app};
+use crate::server::startup::{App, start_supervised_app};
 use crate::server::tls::TlsAcceptorSource;
+use crate::supervisor::{TaskFailure, TaskSupervisor};
 use crate::telemetry::audit::AuditRecord;
-use crate::telemetry::label::LoadOutcome;
+use crate::telemetry::label::{LoadOutcome, TaskLabel};
+use crate::telemetry::metric::Metrics;
 use crate::watch::{DEFAULT_DEBOUNCE, FileWatcher, watch_paths};
 
 /// Interval at which expired retired rulesets are purged.
@@ -34,14 +37,16 @@ const RISK_WARNING_INTERVAL: Duration = Duration::from_secs(60);
 /// Timeout of the connection and of the request in `is_serving`.
 const HEALTH_CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Serves until SIGTERM or SIGINT. Fails if startup fails.
+/// Serves until SIGTERM or SIGINT. Fails if startup fails, or if a task fails that cannot be restarted.
 pub async fn run_until_signal(config: Config) -> anyhow::Result<()> {
     // Signals are registered before startup, so that a signal during startup stops the server gracefully.
     let mut stop = std::pin::pin!(shutdown_signal().context("listen for signals")?);
+    let metrics = Arc::new(Metrics::new());
+    let supervisor = TaskSupervisor::new(metrics.task_panics.clone());
     // Watching starts before loading, so that no change in between is missed.
     let (rulesets_changed, mut ruleset_reloads) = mpsc::channel::<()>(1);
     let _ruleset_watcher = match &config.rulesets {
-        RulesetSource::Directory(directory) => Some(watch_files(vec![directory.clone()], move || {
+        RulesetSource::Directory(directory) => Some(watch_files(&supervisor, vec![directory.clone()], move || {
             // A full channel means that a reload is already due.
             let _ = rulesets_changed.try_send(());
         })?),
@@ -49,12 +54,12 @@ pub async fn run_until_signal(config: Config) -> anyhow::Result<()> {
     };
     let (certificates_changed, mut certificate_reloads) = mpsc::channel::<()>(1);
     let _certificate_watcher = match &config.tls {
-        Some(files) => Some(watch_files(TlsAcceptorSource::files_to_watch(files), move || {
+        Some(files) => Some(watch_files(&supervisor, TlsAcceptorSource::files_to_watch(files), move || {
             let _ = certificates_changed.try_send(());
         })?),
         None => None,
     };
-    let app = start_app(&config, Arc::new(SystemClock::start())).await?;
+    let app = start_supervised_app(&config, Arc::new(SystemClock::start()), metrics, supervisor.clone()).await?;
     let _geoip_watcher = watch_geoip_files(&app)?;
     let _auth_key_watcher = watch_auth_keys(&app)?;
     tracing::info!(
@@ -67,21 +72,42 @@ pub async fn run_until_signal(config: Config) -> anyhow::Result<()> {
     let (warnings, mut warn) = (config.security_warnings(), tokio::time::interval(RISK_WARNING_INTERVAL));
     loop {
         tokio::select! {
+            biased;
+            () = supervisor.wait_for_failure() => return stop_after_failure(app, &config).await,
             () = &mut stop => break,
-            Some(()) = ruleset_reloads.recv() => reload_rulesets(&app).await,
-            Some(()) = certificate_reloads.recv() => reload_certificates(&app),
+            Some(()) = ruleset_reloads.recv() => {
+                let _ = supervisor.catch(TaskLabel::Reload, reload_rulesets(&app)).await;
+            }
+            Some(()) = certificate_reloads.recv() => {
+                let _ = supervisor.catch_blocking(TaskLabel::Reload, || reload_certificates(&app));
+            }
             _ = warn.tick(), if !warnings.is_empty() => {
                 warnings.iter().for_each(|warning| tracing::warn!("insecure configuration accepted: {warning}"));
             }
             _ = purge.tick() => {
                 // Fails only while the server drains.
-                let _ = app.engine.purge_retired_rulesets().await;
+                let _ = supervisor.catch(TaskLabel::RulesetPurge, app.engine.purge_retired_rulesets()).await;
             }
         }
     }
     tracing::info!("shutdown started");
     app.shutdown().await;
-    Ok(())
+    // A writer may panic while it commits the last batches.
+    supervisor.failure().map_or(Ok(()), |failure| Err(failure_error(failure)))
+}
+
+/// Stops the server within the grace period, and returns the error of its exit.
+async fn stop_after_failure(app: App, config: &Config) -> anyhow::Result<()> {
+    let supervisor = app.supervisor.clone();
+    let grace_period = Duration::from_secs(u64::from(config.shutdown_grace_period_s));
+    if tokio::time::timeout(grace_period, app.shutdown()).await.is_err() {
+        tracing::warn!("shutdown grace period exceeded; the store was not closed");
+    }
+    Err(supervisor.failure().map_or_else(|| anyhow!("a task failed"), failure_error))
+}
+
+fn failure_error(failure: &TaskFailure) -> anyhow::Error {
+    anyhow!("task {} panicked: {}; restart the server, and report this as a bug", failure.task.as_str(), failure.reason)
 }
 
 /// TLS verification of the server whose health is checked.
@@ -149,7 +175,7 @@ fn watch_geoip_files(app: &App) -> anyhow::Result<Option<FileWatcher>> {
         return Ok(None);
     }
     let (locator, metrics) = (app.locator.clone(), app.metrics.clone());
-    let watcher = watch_files(files, move || {
+    let watcher = watch_files(&app.supervisor, files, move || {
         metrics.locality_loads.get_or_create(&log_reload("geolocation databases", locator.reload())).inc();
     })?;
     Ok(Some(watcher))
@@ -161,7 +187,7 @@ fn watch_auth_keys(app: &App) -> anyhow::Result<Option<FileWatcher>> {
         return Ok(None);
     };
     let metrics = app.metrics.clone();
-    let watcher = watch_files(authenticator.key_files().to_vec(), move || {
+    let watcher = watch_files(&app.supervisor, authenticator.key_files().to_vec(), move || {
         metrics.auth_key_loads.get_or_create(&log_reload("auth keys", authenticator.reload())).inc();
     })?;
     Ok(Some(watcher))
@@ -181,6 +207,12 @@ fn log_reload<E: Display>(files: &'static str, result: Result<(), E>) -> LoadOut
     }
 }
 
-fn watch_files(paths: Vec<PathBuf>, on_change: impl FnMut() + Send + 'static) -> anyhow::Result<FileWatcher> {
-    watch_paths(paths, DEFAULT_DEBOUNCE, on_change).context("watch files for changes")
+fn watch_files(
+    supervisor: &TaskSupervisor,
+    paths: Vec<PathBuf>,
+    on_change: impl FnMut() + Send + 'static,
+) -> anyhow::Result<FileWatcher> {
+    let supervisor = supervisor.clone();
+    let on_panic = move |panic: &(dyn Any + Send)| drop(supervisor.record_panic(TaskLabel::FileWatcher, panic));
+    watch_paths(paths, DEFAULT_DEBOUNCE, on_change, on_panic).context("watch files for changes")
 }

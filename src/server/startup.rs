@@ -32,9 +32,11 @@ use crate::server::tls::TlsAcceptorSource;
 use crate::server::{self, FreshnessCheck, RunningServer, Server};
 use crate::store::memory::MemoryStore;
 use crate::store::metered::MeteredStore;
+use crate::store::pass_failure::PassFailureFolder;
 use crate::store::postgres::{PostgresStore, Replica};
 use crate::store::sqlite::SqliteStore;
 use crate::store::{Store, StoreError};
+use crate::supervisor::TaskSupervisor;
 use crate::telemetry::audit::AuditLog;
 use crate::telemetry::label::{LoadOutcome, RateLimitLabel, RateLimitRole};
 use crate::telemetry::metric::Metrics;
@@ -58,11 +60,24 @@ pub struct App {
     pub tls: Option<Arc<TlsAcceptorSource>>,
     /// Log of operator actions.
     pub audit_log: Arc<AuditLog>,
+    /// Supervisor of all tasks.
+    pub supervisor: TaskSupervisor,
 }
 
 /// Opens and starts all parts. The server is ready when this returns. Fails with the part that could not be opened.
 pub async fn start_app(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<App> {
     let metrics = Arc::new(Metrics::new());
+    let supervisor = TaskSupervisor::new(metrics.task_panics.clone());
+    start_supervised_app(config, clock, metrics, supervisor).await
+}
+
+/// Starts as `start_app` does, with the metrics and the supervisor of tasks that the caller has started before.
+pub(super) async fn start_supervised_app(
+    config: &Config,
+    clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
+    supervisor: TaskSupervisor,
+) -> anyhow::Result<App> {
     let catalog = Arc::new(RulesetCatalog::default());
     let rulesets = load_rulesets(ruleset_directory(config).as_deref()).map_err(|problems| {
         let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
@@ -77,7 +92,7 @@ pub async fn start_app(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result
     let locator = Arc::new(load_locator(config, &metrics)?);
     let authenticator = load_authenticator(config, clock.clone(), &metrics)?;
     let audit_log = Arc::new(open_audit_log(config, &clock)?);
-    let store = open_store(config, &*clock, &metrics).await.context("open store")?;
+    let store = open_store(config, &*clock, &metrics, &supervisor).await.context("open store")?;
     let deps = EngineDeps {
         clock: clock.clone(),
         store,
@@ -88,6 +103,8 @@ pub async fn start_app(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result
         metrics: metrics.clone(),
         settings,
         served_silos: config.silos.as_ref().map(|silos| silos.iter().copied().map(SiloId).collect()),
+        supervisor: supervisor.clone(),
+        pass_failures: PassFailureFolder::new(config.pass_failure_dir.clone()),
         encode_advert: encode_static_candidate_fields,
     };
     let engine = Arc::new(Engine::start(deps).await.context("load advertisements")?);
@@ -110,6 +127,7 @@ pub async fn start_app(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result
         audit_log: audit_log.clone(),
         clock,
         is_fresh: freshness_check(engine.clone(), config.max_staleness_s),
+        supervisor: supervisor.clone(),
         limits: EdgeLimits {
             shutdown_grace: Duration::from_secs(u64::from(config.shutdown_grace_period_s.max(2) - 1)),
             ..EdgeLimits::default()
@@ -121,7 +139,8 @@ pub async fn start_app(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result
         },
     })
     .await?;
-    Ok(App { server, engine, rulesets: ruleset_reloader, locator, authenticator, metrics, tls, audit_log })
+    let rulesets = ruleset_reloader;
+    Ok(App { server, engine, rulesets, locator, authenticator, metrics, tls, audit_log, supervisor })
 }
 
 impl App {
@@ -133,11 +152,15 @@ impl App {
     }
 }
 
-/// A server is stale when its last contact with the store is older than `max_staleness_s`, or when the store requires a
-/// newer server.
+/// A server is stale when its last contact with the store is older than `max_staleness_s`, when commits fail, or when the
+/// store requires a newer server.
 fn freshness_check(engine: Arc<Engine>, max_staleness_s: u32) -> FreshnessCheck {
     let max_ms = u64::from(max_staleness_s) * 1_000;
-    Arc::new(move || engine.is_store_writable() && engine.store_staleness_ms().is_none_or(|age_ms| age_ms <= max_ms))
+    Arc::new(move || {
+        engine.is_store_writable()
+            && !engine.are_commits_failing()
+            && engine.store_staleness_ms().is_none_or(|age_ms| age_ms <= max_ms)
+    })
 }
 
 /// Directory of the ruleset files; `None` for the bundled rulesets.
@@ -263,14 +286,20 @@ fn load_locator(config: &Config, metrics: &Metrics) -> anyhow::Result<Reloadable
     Ok(locator)
 }
 
-async fn open_store(config: &Config, clock: &dyn Clock, metrics: &Arc<Metrics>) -> anyhow::Result<Arc<dyn Store>> {
+async fn open_store(
+    config: &Config,
+    clock: &dyn Clock,
+    metrics: &Arc<Metrics>,
+    supervisor: &TaskSupervisor,
+) -> anyhow::Result<Arc<dyn Store>> {
     let inner: Arc<dyn Store> = match &config.store {
         StoreTarget::Memory => Arc::new(MemoryStore::new()),
-        StoreTarget::Sqlite(path) => Arc::new(SqliteStore::open(path).await?),
+        StoreTarget::Sqlite(path) => Arc::new(SqliteStore::open_supervised(path, supervisor).await?),
         StoreTarget::Postgres(url) => {
             let [replica_id, _] = u64_halves(clock.random_bytes());
             let silos = config.silos.as_ref().map(|silos| silos.iter().copied().map(SiloId).collect());
-            let store = PostgresStore::open(url.expose_password(), Replica { id: replica_id, silos }).await?;
+            let replica = Replica { id: replica_id, silos };
+            let store = PostgresStore::open_supervised(url.expose_password(), replica, supervisor).await?;
             synchronize_clock(&store, clock).await?;
             Arc::new(store)
         }

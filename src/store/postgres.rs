@@ -30,6 +30,7 @@ pub use crate::store::postgres::replica::Replica;
 use crate::store::rows;
 use crate::store::unknown_rows::UnknownRows;
 use crate::store::writer_version::WriterGate;
+use crate::supervisor::TaskSupervisor;
 
 /// Postgres store.
 #[derive(Debug)]
@@ -47,6 +48,7 @@ pub struct PostgresStore {
     unresolved_queue_commits: UnresolvedCommits,
     unknown_rows: Arc<UnknownRows>,
     writer_gate: WriterGate,
+    supervisor: TaskSupervisor,
 }
 
 impl PostgresStore {
@@ -55,6 +57,11 @@ impl PostgresStore {
     /// Errors, each with the remedy: `Unavailable` if the database does not answer. `Incompatible` if a newer server
     /// changed the schema, or if the database would acknowledge a commit before it is durable.
     pub async fn open(url: &str, replica: Replica) -> Result<Self, StoreError> {
+        Self::open_supervised(url, replica, &TaskSupervisor::default()).await
+    }
+
+    /// Connects as `open` does. `supervisor` restarts the listeners after a panic.
+    pub async fn open_supervised(url: &str, replica: Replica, supervisor: &TaskSupervisor) -> Result<Self, StoreError> {
         let options = open::connect_options(url)?;
         open::check_and_migrate(&options).await?;
         let unresolved_advert_commits = UnresolvedCommits::default();
@@ -78,6 +85,7 @@ impl PostgresStore {
             unresolved_queue_commits,
             unknown_rows,
             writer_gate: WriterGate::default(),
+            supervisor: supervisor.clone(),
         })
     }
 

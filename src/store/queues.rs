@@ -9,7 +9,7 @@ mod result_body;
 pub(super) mod result_encoding;
 pub(super) mod row_changes;
 pub(super) mod row_checksums;
-mod ticket_match_body;
+pub(super) mod ticket_match_body;
 pub(super) mod ticket_match_encoding;
 pub(super) mod touched_keys;
 
@@ -403,7 +403,8 @@ pub trait QueueStore: Send + Sync + 'static {
     /// transaction.
     async fn purge_queues(&self, now: UnixMs) -> Result<(), StoreError>;
 
-    /// Opens the feed of other servers' changes; `None` if the store serves one server. Called once.
+    /// Opens the feed of other servers' changes; `None` if the store serves one server. Called again if the reader of the
+    /// former feed failed.
     async fn open_queue_feed(&self) -> Option<Box<dyn QueueFeed>> {
         None
     }

@@ -26,6 +26,7 @@ use crate::store::sqlite::connection::wal::{WalCheckpointer, WalLength, WalLimit
 use crate::store::sqlite::connection::write_batch::BatchWrite;
 use crate::store::unknown_rows::UnknownRows;
 use crate::store::writer_version::WriterGate;
+use crate::supervisor::TaskSupervisor;
 
 /// SQLite store. Dropping it without `close` loses nothing: the next start reads the write-ahead log.
 #[derive(Debug)]
@@ -44,10 +45,15 @@ impl SqliteStore {
     /// newer server changed the schema. `DamagedFile` if it is not a database; `load_advertisements` reports damage
     /// inside the file.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
-        Self::open_with_limits(path, WalLimits::default()).await
+        Self::open_supervised(path, &TaskSupervisor::default()).await
     }
 
-    async fn open_with_limits(path: &Path, limits: WalLimits) -> Result<Self, StoreError> {
+    /// Opens the database file as `open` does. `supervisor` restarts the checkpoint task after a panic.
+    pub async fn open_supervised(path: &Path, supervisor: &TaskSupervisor) -> Result<Self, StoreError> {
+        Self::open_with_limits(path, WalLimits::default(), supervisor).await
+    }
+
+    async fn open_with_limits(path: &Path, limits: WalLimits, supervisor: &TaskSupervisor) -> Result<Self, StoreError> {
         let lock = DatabaseLock::try_acquire(path)?;
         let connection = open::open_and_migrate(path).await.map_err(|error| with_path(path, error))?;
         let file_access = Arc::new(Mutex::new(FileAccess {
@@ -56,7 +62,7 @@ impl SqliteStore {
             integrity_checked: false,
             wal_length: WalLength::default(),
         }));
-        let checkpoint_task = CheckpointTask::start(WalCheckpointer::new(path, limits), &file_access);
+        let checkpoint_task = CheckpointTask::start(WalCheckpointer::new(path, limits), &file_access, supervisor);
         Ok(Self {
             path: path.to_owned(),
             file_access,

@@ -346,6 +346,45 @@ label! {
 }
 
 label! {
+    /// Long-lived task, or part of one whose panics are caught.
+    TaskLabel, "task",
+    /// Writer of advertisements.
+    AdvertWriter = "advert_writer",
+    /// Reader of other replicas' changes to advertisements.
+    AdvertFeed = "advert_feed",
+    /// Expiry sweep of advertisements and holds.
+    AdvertExpiry = "advert_expiry",
+    /// Writer of queue changes.
+    QueueWriter = "queue_writer",
+    /// Reader of other replicas' changes to queues.
+    QueueFeed = "queue_feed",
+    /// Queue leases, and purges of ended tickets and matches.
+    QueueLeases = "queue_leases",
+    /// Runner of one queue.
+    QueueRunner = "queue_runner",
+    /// One pass over a queue.
+    Pass = "pass",
+    /// Probe of the store while commits fail.
+    WriteProbe = "write_probe",
+    /// Accept loop of the client port.
+    ClientPort = "client_port",
+    /// Accept loop of the operator port.
+    OperatorPort = "operator_port",
+    /// Health status.
+    Health = "health",
+    /// Reload of rulesets, certificates, keys or geolocation files.
+    Reload = "reload",
+    /// Purge of retired rulesets.
+    RulesetPurge = "ruleset_purge",
+    /// Watcher of changed files.
+    FileWatcher = "file_watcher",
+    /// Checkpoints of the write-ahead log.
+    WalCheckpoint = "wal_checkpoint",
+    /// Listener for notifications of changes.
+    ChangeListener = "change_listener",
+}
+
+label! {
     /// Class of callers with a rate limit.
     RateLimitRole, "role",
     /// Players' clients.

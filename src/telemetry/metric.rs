@@ -15,7 +15,7 @@ use crate::domain::filter::Refusal;
 use crate::domain::queue::report::PassReport;
 use crate::telemetry::label::{
     AuthFailure, ConnectionRejection, GrpcCode, LoadOutcome, LookupOutcome, Method, RateLimitLabel, RateLimitRole,
-    RefusalKind, StoreOperation, TransactionKind,
+    RefusalKind, StoreOperation, TaskLabel, TransactionKind,
 };
 
 /// Content type of the text that `render` returns.
@@ -137,6 +137,8 @@ metrics! {
     advertisements_pending: Gauge = Gauge::default(), "gauge" "fireteam_advertisements_pending" [];
     /// Advertisements that differed between memory and store in the last consistency check; 0 before the first check.
     consistency_differences: Gauge = Gauge::default(), "gauge" "fireteam_consistency_differences" [];
+    /// Panics of long-lived tasks and of passes; the log has the reason.
+    task_panics: CounterBy<TaskLabel> = Family::default(), "counter" "fireteam_task_panics_total" [TaskLabel::KEY];
     /// Rulesets in use.
     rulesets: Gauge = Gauge::default(), "gauge" "fireteam_rulesets" [];
     /// Ruleset files that are invalid; the former rulesets stay in use.
@@ -261,6 +263,7 @@ impl Metrics {
             drop(self.store_rows.get_or_create(operation));
         }
         TransactionKind::ALL.iter().for_each(|kind| drop(self.store_transaction_duration_seconds.get_or_create(kind)));
+        TaskLabel::ALL.iter().for_each(|task| drop(self.task_panics.get_or_create(task)));
         AuthFailure::ALL.iter().for_each(|reason| drop(self.auth_failures.get_or_create(reason)));
         for outcome in LoadOutcome::ALL {
             drop(self.auth_key_loads.get_or_create(outcome));

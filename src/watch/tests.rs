@@ -27,7 +27,7 @@ fn watch_fixture(timing: DebounceTiming, prepare: impl FnOnce(&Path), watched: &
     let (sender, changes) = channel();
     let read = folder.path().join(read);
     let on_change = move || drop(sender.send(fs::read_to_string(&read).ok()));
-    let watcher = watch_paths(vec![folder.path().join(watched)], timing, on_change).unwrap();
+    let watcher = watch_paths(vec![folder.path().join(watched)], timing, on_change, |_| {}).unwrap();
     WatchFixture { folder, changes, _watcher: watcher }
 }
 

@@ -1,6 +1,7 @@
-//! A memory store with injected faults: unavailable for advertisements, or pausing batches of queue changes. It may have a
-//! change feed.
+//! A memory store with injected faults: unavailable for advertisements, pausing batches of queue changes, or panicking. It
+//! may have a change feed.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +11,7 @@ use fireteam::domain::lifecycle::Match;
 use fireteam::domain::match_result::{MatchResult, RatingHistoryEntry};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::memory::MemoryStore;
-use fireteam::store::queues::{FinishedMatch, QueueOutcome, QueueStore, QueueWrite, StoredQueueData};
+use fireteam::store::queues::{FinishedMatch, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData};
 use fireteam::store::{AdvertFeed, AdvertWrite, CommitResult, Store, StoreError, StoredAdvertisement};
 use tokio::sync::watch;
 
@@ -19,6 +20,10 @@ pub(crate) struct FaultyStore {
     pub(crate) inner: MemoryStore,
     /// While set, writes of advertisements fail as unavailable.
     pub(crate) adverts_unavailable: AtomicBool,
+    /// Number of the next calls of each operation that panic.
+    panics_left: Mutex<BTreeMap<&'static str, u64>>,
+    /// Number of calls of `acquire_leases`.
+    lease_calls: watch::Sender<u64>,
     /// Change feed that an engine opens; `None`: the store is not shared.
     pub(crate) feed: Mutex<Option<Box<dyn AdvertFeed>>>,
     /// Number of queue batches received.
@@ -33,6 +38,8 @@ impl Default for FaultyStore {
         Self {
             inner: MemoryStore::new(),
             adverts_unavailable: AtomicBool::new(false),
+            panics_left: Mutex::default(),
+            lease_calls: watch::Sender::new(0),
             feed: Mutex::new(None),
             queue_batches_received: received,
             queue_batches_allowed: may_pass,
@@ -41,6 +48,25 @@ impl Default for FaultyStore {
 }
 
 impl FaultyStore {
+    /// Makes the next `count` calls of `operation` panic: `commit`, `commit_queues` or `acquire_leases`.
+    pub(crate) fn panic_in(&self, operation: &'static str, count: u64) {
+        self.panics_left.lock().expect("unpoisoned").insert(operation, count);
+    }
+
+    fn panic_if_planted(&self, operation: &'static str) {
+        let mut panics_left = self.panics_left.lock().expect("unpoisoned");
+        let is_planted = panics_left.get_mut(operation).filter(|left| **left > 0).map(|left| *left -= 1).is_some();
+        drop(panics_left);
+        assert!(!is_planted, "planted panic in {operation}");
+    }
+
+    /// Waits for `count` further calls of `acquire_leases`.
+    pub(crate) async fn wait_for_lease_calls(&self, count: u64) {
+        let before = *self.lease_calls.borrow();
+        let mut calls = self.lease_calls.subscribe();
+        calls.wait_for(|calls| before + count <= *calls).await.expect("the sender exists");
+    }
+
     /// Pauses every queue batch from now on.
     pub(crate) fn pause_queue_batches(&self) {
         self.queue_batches_allowed.send_replace(*self.queue_batches_received.borrow());
@@ -75,6 +101,7 @@ impl QueueStore for FaultyStore {
     }
 
     async fn commit_queues(&self, batch: &[QueueWrite]) -> Result<Vec<QueueOutcome>, StoreError> {
+        self.panic_if_planted("commit_queues");
         let number = *self.queue_batches_received.borrow() + 1;
         self.queue_batches_received.send_replace(number);
         self.queue_batches_allowed
@@ -105,6 +132,12 @@ impl QueueStore for FaultyStore {
         self.inner.list_finished_matches(after, most).await
     }
 
+    async fn acquire_leases(&self, queues: &[QueueKey], for_ms: u32) -> Result<Vec<bool>, StoreError> {
+        self.lease_calls.send_modify(|calls| *calls += 1);
+        self.panic_if_planted("acquire_leases");
+        self.inner.acquire_leases(queues, for_ms).await
+    }
+
     async fn purge_queues(&self, now: UnixMs) -> Result<(), StoreError> {
         self.inner.purge_queues(now).await
     }
@@ -116,6 +149,7 @@ impl Store for FaultyStore {
         self.inner.load_advertisements(now).await
     }
     async fn commit(&self, batch: &[AdvertWrite]) -> Result<CommitResult, StoreError> {
+        self.panic_if_planted("commit");
         if self.adverts_unavailable.load(Ordering::SeqCst) {
             return Err(StoreError::Unavailable("injected fault".into()));
         }

@@ -7,6 +7,8 @@ pub(crate) mod kill_server;
 pub(crate) mod leaving;
 pub(crate) mod pass_timing;
 pub(crate) mod placement;
+pub(crate) mod pass_failures;
+pub(crate) mod past_match_retention;
 pub(crate) mod preferences;
 pub(crate) mod replay;
 pub(crate) mod team_vectors;

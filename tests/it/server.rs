@@ -3,7 +3,9 @@
 pub(crate) mod config_command;
 pub(crate) mod error_messages;
 pub(crate) mod file_reload;
+pub(crate) mod full_disk;
 pub(crate) mod graceful_shutdown;
 pub(crate) mod startup;
 pub(crate) mod stop;
+pub(crate) mod task_panics;
 pub(crate) mod tls_certificates;

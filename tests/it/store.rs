@@ -3,6 +3,7 @@
 pub(crate) mod advert_contract;
 pub(crate) mod advert_model;
 pub(crate) mod advert_rows;
+pub(crate) mod advisory_locks;
 pub(crate) mod change_feed;
 pub(crate) mod expiry_during_outage;
 pub(crate) mod kill_server;

@@ -31,6 +31,8 @@ mod matches;
 mod netns;
 #[cfg(test)]
 mod outages;
+#[cfg(all(test, feature = "failpoints"))]
+mod panics;
 #[cfg(test)]
 mod postgres_hang;
 #[cfg(test)]

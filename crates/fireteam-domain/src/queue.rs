@@ -15,6 +15,7 @@ pub mod pass;
 mod pass_progress;
 mod pass_state;
 pub mod placement;
+pub mod past_match_log;
 pub mod prepared_ticket;
 pub mod proposal;
 pub mod quality;
@@ -26,5 +27,6 @@ mod select;
 #[cfg(test)]
 mod tests;
 pub mod ticket;
+pub mod user_filter;
 mod waiting_list;
 pub mod window;

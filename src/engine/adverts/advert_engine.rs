@@ -24,6 +24,7 @@ use crate::engine::common::Common;
 use crate::engine::error::EngineError;
 use crate::engine::writer_inbox::{WRITER_INBOX_CAPACITY, submit_command};
 use crate::store::{AdvertFeed, FeedBatch, StoreError};
+use crate::telemetry::label::TaskLabel;
 
 /// Maximum attempts of the initial read. The store may be slow when several replicas start at once.
 const INITIAL_READ_ATTEMPTS_MAX: usize = 5;
@@ -50,20 +51,18 @@ impl AdvertEngine {
         match (feed, state.replication.clone()) {
             (Some(mut feed), Some(replication)) => {
                 load_from_feed(&state, &mut *feed, &replication).await?;
-                tasks.push(tokio::spawn(follow_advert_feed(
-                    Arc::clone(&state.common),
-                    replication,
-                    feed,
-                    writer.clone(),
-                    shutdown.clone(),
-                )));
+                tasks.push(spawn_feed_reader(&state.common, replication, feed, writer.clone(), shutdown));
             }
             _ => load_adverts(&state).await?,
         }
         // Set the gauges before the first sweep; until then they would read zero.
         update_gauges(&state);
-        tasks.push(tokio::spawn(run_advert_writer(Arc::clone(&state), commands, shutdown.clone())));
-        tasks.push(tokio::spawn(run_expiry_sweeps(Arc::clone(&state), writer.clone(), shutdown.clone())));
+        let supervisor = &state.common.supervisor;
+        let run_writer = run_advert_writer(Arc::clone(&state), commands, shutdown.clone());
+        tasks.push(supervisor.spawn_critical(TaskLabel::AdvertWriter, run_writer));
+        let (swept, sender, stop) = (Arc::clone(&state), writer.clone(), shutdown.clone());
+        let start_sweeps = move || run_expiry_sweeps(Arc::clone(&swept), sender.clone(), stop.clone());
+        tasks.push(supervisor.spawn_restarting(TaskLabel::AdvertExpiry, shutdown, start_sweeps));
         Ok((Self { state, writer, is_draining: AtomicBool::new(false) }, tasks))
     }
 
@@ -104,6 +103,31 @@ impl AdvertEngine {
         }
         submit_command(&self.writer, command)
     }
+}
+
+/// Spawns the feed reader. After a panic it opens the feed again, which then reads everything.
+fn spawn_feed_reader(
+    common: &Arc<Common>,
+    replication: Arc<ReplicationState>,
+    feed: Box<dyn AdvertFeed>,
+    writer: mpsc::Sender<AdvertWriterCommand>,
+    shutdown: &CancellationToken,
+) -> JoinHandle<()> {
+    let (reader, stop, mut feed) = (Arc::clone(common), shutdown.clone(), Some(feed));
+    common.supervisor.spawn_restarting(TaskLabel::AdvertFeed, shutdown, move || {
+        let (common, replication, writer, stop) =
+            (Arc::clone(&reader), Arc::clone(&replication), writer.clone(), stop.clone());
+        let opened = feed.take();
+        async move {
+            let feed = match opened {
+                Some(feed) => Some(feed),
+                None => common.store.open_feed().await,
+            };
+            if let Some(feed) = feed {
+                follow_advert_feed(common, replication, feed, writer, stop).await;
+            }
+        }
+    })
 }
 
 /// Loads all advertisements of a shared store, and synchronizes the clock with the store's.

@@ -41,6 +41,7 @@ impl ReplicatedWriter {
         let result = state.common.store.commit(writes).await;
         #[cfg(feature = "failpoints")]
         let result = fail_points::commit_unless_client_gone(&*state.common.store, &commands, writes).await;
+        state.common.write_health.record(&result);
         match result {
             Ok(committed) => {
                 let targets: Vec<_> = commands.iter().map(AdvertWriterCommand::advert_and_set_id).collect();
@@ -74,7 +75,9 @@ impl ReplicatedWriter {
             if writes.is_empty() {
                 continue;
             }
-            match state.common.store.commit(&writes).await {
+            let result = state.common.store.commit(&writes).await;
+            state.common.write_health.record(&result);
+            match result {
                 Ok(committed) => {
                     let batch = self.replication.record_applied_batch();
                     let results = writes.iter().zip(&committed.outcomes).zip(committed.version_steps).zip(sets);

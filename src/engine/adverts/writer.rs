@@ -2,6 +2,7 @@
 //! them to memory in the same order, and answers. Clients cannot cancel a command.
 
 use std::collections::HashSet;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
@@ -37,6 +38,8 @@ pub(crate) async fn run_advert_writer(
         if received == 0 {
             return;
         }
+        #[cfg(feature = "failpoints")]
+        crate::engine::fail_points::fail_in_advert_writer();
         let mut batch = AdvertBatch::default();
         for command in commands.drain(..) {
             if batch.must_commit_before(&command) {
@@ -45,11 +48,14 @@ pub(crate) async fn run_advert_writer(
             match command {
                 AdvertWriterCommand::SetRulesets(rulesets, reply) => {
                     let state = Arc::clone(&state);
-                    let built =
-                        tokio::task::spawn_blocking(move || state.advert_sets.set_indexed_rulesets(rulesets)).await;
-                    if built.is_ok() {
-                        let _ = reply.send(());
+                    let build = move || state.advert_sets.set_indexed_rulesets(rulesets);
+                    if let Err(error) = tokio::task::spawn_blocking(build).await
+                        && let Ok(panic) = error.try_into_panic()
+                    {
+                        // The sets may be half changed, so this task must not continue.
+                        resume_unwind(panic);
                     }
+                    let _ = reply.send(());
                 }
                 AdvertWriterCommand::Flush(reply) => {
                     // The receiver may be gone.
@@ -112,7 +118,9 @@ impl AdvertBatch {
         if let Some(replicated_writer) = replicated_writer {
             return replicated_writer.commit(state, commands, &writes).await;
         }
-        match state.common.store.commit(&writes).await {
+        let result = state.common.store.commit(&writes).await;
+        state.common.write_health.record(&result);
+        match result {
             Ok(result) => state.apply_committed_batch(commands, &writes, result.outcomes),
             Err(error) => fail_batch(state, commands, &error, state.common.clock.now()),
         }

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::engine::queues::queue_runner;
 use crate::engine::queues::shared_state::SharedState;
 use crate::store::queues::QueueKey;
+use crate::telemetry::label::TaskLabel;
 
 /// Lease duration. After a crash, queues are unowned for at most this plus `LEASE_RENEW_INTERVAL`.
 const LEASE_DURATION_MS: u32 = 2_000;
@@ -27,6 +28,8 @@ const ROUNDS_PER_PURGE: u32 = 5;
 /// Running task of one queue.
 struct QueueTask {
     shutdown: CancellationToken,
+    /// Stops the runner if the lease task panics, so that the next one does not start a second runner beside it.
+    _stop_with_lease_task: DropGuard,
     task: JoinHandle<()>,
 }
 
@@ -90,8 +93,10 @@ async fn renew_leases(shared: &Arc<SharedState>, running: &mut BTreeMap<QueueKey
         lost.retain(|held| *held != key);
         running.entry(key).or_insert_with(|| {
             let shutdown = CancellationToken::new();
-            let task = tokio::spawn(queue_runner::run_queue(Arc::clone(shared), key, shutdown.clone()));
-            QueueTask { shutdown, task }
+            let (run_by, stop) = (Arc::clone(shared), shutdown.clone());
+            let start = move || queue_runner::run_queue(Arc::clone(&run_by), key, stop.clone());
+            let task = shared.common.supervisor.spawn_restarting(TaskLabel::QueueRunner, &shutdown, start);
+            QueueTask { _stop_with_lease_task: shutdown.clone().drop_guard(), shutdown, task }
         });
     }
     for key in lost {

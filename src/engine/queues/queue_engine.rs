@@ -30,7 +30,8 @@ use crate::engine::queues::ticket_watch::TicketWatch;
 use crate::engine::queues::writer::QueueWriter;
 use crate::engine::writer_inbox::WRITER_INBOX_CAPACITY;
 use crate::store::StoreError;
-use crate::store::queues::StoredTicket;
+use crate::store::queues::{QueueFeed, StoredTicket};
+use crate::telemetry::label::TaskLabel;
 
 /// Queue operations of the engine.
 #[derive(Clone, Debug)]
@@ -48,11 +49,13 @@ impl QueueEngine {
         let (queue_writer, commands) = mpsc::channel(WRITER_INBOX_CAPACITY);
         let feed = common.store.open_queue_feed().await;
         let shared = Arc::new(SharedState::new(Arc::clone(&common), adverts, queue_writer, feed.is_some()));
-        let mut tasks = vec![tokio::spawn(QueueWriter::new(Arc::clone(&shared)).run(commands, shutdown.clone()))];
+        let supervisor = &common.supervisor;
+        let run_writer = QueueWriter::new(Arc::clone(&shared)).run(commands, shutdown.clone());
+        let mut tasks = vec![supervisor.spawn_critical(TaskLabel::QueueWriter, run_writer)];
         match feed {
             Some(mut feed) => {
                 shared.apply_feed(feed.read_batch().await?);
-                tasks.push(tokio::spawn(follow_queue_feed(Arc::clone(&shared), feed, shutdown.clone())));
+                tasks.push(spawn_feed_reader(&shared, feed, shutdown));
             }
             None => {
                 let stored = common.store.load_queues(common.clock.now()).await?;
@@ -68,8 +71,15 @@ impl QueueEngine {
         for (set_id, spec) in rating_specs {
             shared.ratings.lock().leaderboard(set_id, &spec);
         }
-        tasks.push(tokio::spawn(run_lease_task(Arc::clone(&shared), shutdown.clone())));
+        let (leased, stop) = (Arc::clone(&shared), shutdown.clone());
+        let start_leases = move || run_lease_task(Arc::clone(&leased), stop.clone());
+        tasks.push(supervisor.spawn_restarting(TaskLabel::QueueLeases, shutdown, start_leases));
         Ok((Self { shared }, tasks))
+    }
+
+    /// Removes ended tickets and matches from memory, as far as their time has come.
+    pub(crate) fn purge_ended_from_memory(&self) {
+        self.shared.purge_ended(self.shared.common.clock.now());
     }
 
     /// Extends tickets and returns their statuses and the shortest TTL, milliseconds; `None` for an unknown ticket.
@@ -157,4 +167,25 @@ impl QueueEngine {
     async fn find_ticket(&self, id: TicketId) -> Result<StoredTicket, EngineError> {
         self.shared.wait_for_cached(|cache| cache.ticket(id).cloned()).await.ok_or(EngineError::TicketNotFound)
     }
+}
+
+/// Spawns the feed reader. After a panic it opens the feed again, which then reads everything.
+fn spawn_feed_reader(
+    shared: &Arc<SharedState>,
+    feed: Box<dyn QueueFeed>,
+    shutdown: &CancellationToken,
+) -> JoinHandle<()> {
+    let (reader, stop, mut feed) = (Arc::clone(shared), shutdown.clone(), Some(feed));
+    shared.common.supervisor.spawn_restarting(TaskLabel::QueueFeed, shutdown, move || {
+        let (shared, stop, opened) = (Arc::clone(&reader), stop.clone(), feed.take());
+        async move {
+            let feed = match opened {
+                Some(feed) => Some(feed),
+                None => shared.common.store.open_queue_feed().await,
+            };
+            if let Some(feed) = feed {
+                follow_queue_feed(shared, feed, stop).await;
+            }
+        }
+    })
 }

@@ -17,7 +17,7 @@ use crate::domain::lifecycle::rules::LifecycleRules;
 use crate::domain::lifecycle::transition::create_match;
 use crate::domain::lifecycle::{Assignment, MatchStage, MatchTicket};
 use crate::domain::queue::gate::{LastPass, should_run_pass};
-use crate::domain::queue::pass::{PassOutcome, run_pass};
+use crate::domain::queue::pass::PassOutcome;
 use crate::domain::queue::proposal::Proposal;
 use crate::domain::queue::ticket::TicketEndReason;
 use crate::domain::ruleset::Ruleset;
@@ -25,12 +25,10 @@ use crate::domain::ruleset::queue::QueueSpec;
 use crate::domain::time::UnixMs;
 use crate::engine::queues::allocation::HostFinder;
 use crate::engine::queues::plan_transition::{CachedTicketFacts, other_waiting_tickets};
+use crate::engine::queues::pass_runner::{PassBackoff, run_caught_pass};
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::snapshot::{PreparedTicketCache, QueueSnapshot, gate_input};
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite};
-
-/// Number of tickets from which a pass runs on a blocking thread, so that it does not delay calls.
-const BLOCKING_THREAD_MIN_TICKETS: usize = 256;
 
 /// Maximum tickets and matches processed per round.
 const DUE_PER_ROUND_MAX: usize = 1_000;
@@ -54,6 +52,7 @@ struct QueueRunner {
     prepared_tickets: PreparedTicketCache,
     last_pass: LastPass,
     last_pass_at: Option<Instant>,
+    pass_backoff: PassBackoff,
     change_count_at_last_pass: u64,
     last_allocation_at: Option<Instant>,
     /// Matches with an allocation attempt since `last_allocation_at`.
@@ -69,6 +68,7 @@ pub(crate) async fn run_queue(shared: Arc<SharedState>, queue_key: QueueKey, shu
         prepared_tickets: PreparedTicketCache::default(),
         last_pass: LastPass::default(),
         last_pass_at: None,
+        pass_backoff: PassBackoff::default(),
         change_count_at_last_pass: 0,
         last_allocation_at: None,
         attempted_matches: BTreeSet::new(),
@@ -90,6 +90,8 @@ impl QueueRunner {
     /// Runs one round and returns the time of the next; `None` when the queue is empty.
     async fn run_round(&mut self) -> Option<Instant> {
         self.shared.cache.read().queue_index(self.queue_key)?;
+        #[cfg(feature = "failpoints")]
+        crate::engine::fail_points::fail_in_queue_runner();
         self.process_deadlines().await;
         let now = self.shared.common.clock.now();
         let Some(ruleset) = self.shared.common.rulesets.active_ruleset(self.queue_key.set_id) else {
@@ -103,6 +105,7 @@ impl QueueRunner {
         self.allocate_placing_matches().await;
         let pass_interval = Duration::from_millis(u64::from(queue.pass_interval_ms));
         let next_pass_at = self.last_pass_at.map_or_else(Instant::now, |time| time + pass_interval);
+        let next_pass_at = self.pass_backoff.retry_at().map_or(next_pass_at, |retry_at| retry_at.max(next_pass_at));
         let mut next_round_at = Instant::now() + POLL_INTERVAL;
         let always_run = !queue.gate.skip_unchanged;
         if next_pass_at <= Instant::now() {
@@ -235,15 +238,15 @@ impl QueueRunner {
             return false;
         }
         self.change_count_at_last_pass = change_count;
-        let snapshot =
-            QueueSnapshot::take(&self.shared, self.queue_key, ruleset, queue, &mut self.prepared_tickets, now);
+        let (key, prepared_tickets) = (self.queue_key, &mut self.prepared_tickets);
+        let take = || QueueSnapshot::take(&self.shared, key, ruleset, queue, prepared_tickets, now);
         let started_at = Instant::now();
-        let outcome = if snapshot.prepared_tickets.len() < BLOCKING_THREAD_MIN_TICKETS {
-            snapshot.with_pass_input(run_pass)
-        } else {
-            tokio::task::spawn_blocking(move || snapshot.with_pass_input(run_pass)).await.ok().flatten()
+        let Some(PassOutcome { proposals, report }) =
+            run_caught_pass(&self.shared, key, &mut self.pass_backoff, take).await
+        else {
+            (self.prepared_tickets, self.last_pass) = Default::default();
+            return false;
         };
-        let Some(PassOutcome { proposals, report }) = outcome else { return false };
         let elapsed = started_at.elapsed();
         self.last_pass = LastPass {
             found_nothing: proposals.is_empty() && !report.truncated,

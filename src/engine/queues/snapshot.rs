@@ -22,7 +22,7 @@ pub(crate) struct QueueSnapshot {
     pub(crate) ruleset: Arc<Ruleset>,
     pub(crate) prepared_tickets: Vec<Arc<PreparedTicket>>,
     open_sessions: Vec<OpenSession>,
-    past_matches: Arc<PastMatches>,
+    past_matches: PastMatches,
     pub(crate) gate_input: GateInput,
     now: UnixMs,
     seed: u64,
@@ -39,14 +39,16 @@ impl QueueSnapshot {
         now: UnixMs,
     ) -> Self {
         let tickets = matchable_tickets(shared, key, now);
+        let open_sessions = if queue.backfill {
+            shared.adverts.open_backfill_sessions(key.set_id, key.silo, ruleset, now)
+        } else {
+            Vec::new()
+        };
         Self {
-            past_matches: past_matches(shared, key, queue, ticket_cache, now),
+            // After the tickets: a match that ended before they were read is in the log.
+            past_matches: past_matches(shared, key, queue, &tickets, &open_sessions, now),
             prepared_tickets: ticket_cache.prepare_tickets(shared, ruleset, queue, tickets),
-            open_sessions: if queue.backfill {
-                shared.adverts.open_backfill_sessions(key.set_id, key.silo, ruleset, now)
-            } else {
-                Vec::new()
-            },
+            open_sessions,
             gate_input: gate_input(shared, key, now),
             now,
             seed: seed_from_fraction(shared.common.clock.random_unit_f64()),
@@ -73,13 +75,11 @@ impl QueueSnapshot {
     }
 }
 
-/// Prepared tickets and past matches, reused between passes under one ruleset.
+/// Prepared tickets, reused between passes under one ruleset.
 #[derive(Debug, Default)]
 pub(crate) struct PreparedTicketCache {
     prepared_tickets: HashMap<TicketId, Arc<PreparedTicket>, BuildIdHasher>,
     ruleset_hash: Option<RulesetHash>,
-    /// Past matches, with the cache's `past_match_version` at collection.
-    past_matches: Option<(u64, Arc<PastMatches>)>,
 }
 
 impl PreparedTicketCache {
@@ -88,7 +88,6 @@ impl PreparedTicketCache {
         let is_changed = self.ruleset_hash != Some(hash);
         if is_changed {
             self.prepared_tickets.clear();
-            self.past_matches = None;
             self.ruleset_hash = Some(hash);
         }
         is_changed
@@ -158,40 +157,23 @@ fn matchable_tickets(shared: &SharedState, key: QueueKey, now: UnixMs) -> Vec<Ar
     tickets.collect()
 }
 
-/// Past matches of the queue. Cached until a match starts or is removed; readers skip matches that are too old.
+/// Past matches of the users who wait or are in open sessions. Empty if no rule needs them.
 fn past_matches(
     shared: &SharedState,
     key: QueueKey,
     queue: &QueueSpec,
-    ticket_cache: &mut PreparedTicketCache,
+    tickets: &[Arc<Ticket>],
+    open_sessions: &[OpenSession],
     now: UnixMs,
-) -> Arc<PastMatches> {
-    let version = shared.cache.read().past_match_version();
-    if let Some((_, cached)) =
-        ticket_cache.past_matches.as_ref().filter(|(cached_version, _)| *cached_version == version)
-    {
-        return Arc::clone(cached);
+) -> PastMatches {
+    if queue.avoid.iter().all(|rule| rule.whom == AvoidTarget::Blocked) {
+        return PastMatches::default();
     }
-    let past_matches = Arc::new(collect_past_matches(shared, key, queue, now));
-    ticket_cache.past_matches = Some((version, Arc::clone(&past_matches)));
-    past_matches
-}
-
-/// Past matches within the longest period that the ruleset avoids.
-fn collect_past_matches(shared: &SharedState, key: QueueKey, queue: &QueueSpec, now: UnixMs) -> PastMatches {
-    let max_age_ms = queue.avoid.iter().map(|avoid| match avoid.whom {
-        AvoidTarget::Blocked => 0,
-        AvoidTarget::RecentOpponents { recent_ms } | AvoidTarget::RecentTeammates { recent_ms } => recent_ms,
-    });
-    let Some(max_age_ms) = max_age_ms.max().filter(|age_ms| *age_ms > 0) else { return PastMatches::default() };
-    let cache = shared.cache.read();
-    let mut past_matches = Vec::new();
-    for match_ in cache.all_matches().filter(|match_| match_.set_id == key.set_id && match_.silo == key.silo) {
-        if match_.stage.started_at().is_some_and(|started_at| now.ms_since(started_at) < max_age_ms) {
-            past_matches.extend(match_.past_matches());
-        }
-    }
-    PastMatches::latest_of(past_matches)
+    let Some(log) = shared.cache.read().past_match_log(key) else { return PastMatches::default() };
+    let sessions = open_sessions.iter().map(|open| &open.advertisement.session);
+    let sessions = tickets.iter().map(|ticket| &ticket.session).chain(sessions);
+    let users = sessions.flat_map(|session| session.players.iter().map(|player| player.user));
+    log.lock().past_matches_of(users, &queue.avoid, now)
 }
 
 /// Seed from the 53 random bits of a fraction in [0, 1).

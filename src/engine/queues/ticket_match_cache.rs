@@ -6,14 +6,22 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use crate::domain::id::{BuildIdHasher, MatchId, SetId, TicketId, UserKey};
 use crate::domain::lifecycle::{Match, MatchStage, MatchTicket};
+use crate::domain::lifecycle::rules::ENDED_MATCH_RETENTION_MS;
+use crate::domain::queue::past_match_log::PastMatchLog;
 use crate::domain::time::UnixMs;
 use crate::engine::queues::change_notifier::ChangeNotifier;
 use crate::store::queues::{QueueKey, StoredTicket, TicketState};
 
 /// Highest reported queue position; tickets further back report this one.
 const REPORTED_POSITION_MAX: u32 = 10_000;
+
+/// Time for which an ended match stays in memory, milliseconds. After a restart it counts from the restart, because the
+/// store has no time of the end.
+const ENDED_MATCH_MAX_AGE_MS: u64 = ENDED_MATCH_RETENTION_MS;
 
 /// Tickets and matches of all replicas that share the store.
 #[derive(Debug, Default)]
@@ -27,8 +35,10 @@ pub(crate) struct TicketMatchCache {
     queues: BTreeMap<QueueKey, QueueTicketsAndMatches>,
     /// Counts changes of all queues. It outlives a queue's removal, so a re-created queue never repeats a count.
     change_count: u64,
-    /// Counts matches that started or were removed.
-    past_match_version: u64,
+    /// Played matches of each queue, for avoidance rules. They stay when an ended match leaves this cache.
+    past_match_logs: BTreeMap<QueueKey, Arc<Mutex<PastMatchLog>>>,
+    /// Time at which `remove_ended` first saw an ended match.
+    ended_since: HashMap<MatchId, UnixMs, BuildIdHasher>,
     watchers: HashMap<TicketId, Vec<Arc<ChangeNotifier>>, BuildIdHasher>,
 }
 
@@ -123,14 +133,9 @@ impl TicketMatchCache {
         self.matches.get(&id)
     }
 
-    /// All matches, in no order.
-    pub(crate) fn all_matches(&self) -> impl Iterator<Item = &Arc<Match>> {
-        self.matches.values()
-    }
-
-    /// Version of the past matches. While it is unchanged, no match has started or was removed.
-    pub(crate) fn past_match_version(&self) -> u64 {
-        self.past_match_version
+    /// Played matches of a queue, if there are any. Locked only for a lookup or a change, while this cache may be locked.
+    pub(crate) fn past_match_log(&self, key: QueueKey) -> Option<Arc<Mutex<PastMatchLog>>> {
+        self.past_match_logs.get(&key).cloned()
     }
 
     /// Every queue that is not empty.
@@ -197,10 +202,9 @@ impl TicketMatchCache {
             return None;
         }
         let key = QueueKey { set_id: match_.set_id, silo: match_.silo };
-        self.past_match_version += u64::from(
-            match_.stage.started_at().is_some()
-                && previous.is_none_or(|existing| existing.stage.started_at().is_none()),
-        );
+        if match_.stage.started_at().is_some() || previous.is_some_and(|before| before.stage.started_at().is_some()) {
+            self.past_match_logs.entry(key).or_default().lock().record(&match_);
+        }
         self.matches.insert(match_.id, Arc::clone(&match_));
         let deadline = self.match_deadline(&match_);
         self.change_count += 1;
@@ -248,8 +252,14 @@ impl TicketMatchCache {
 
     /// Removes a match that is no longer in the store.
     pub(crate) fn remove_match(&mut self, id: MatchId) {
+        self.past_match_logs.values().for_each(|log| log.lock().remove(id));
+        self.drop_match(id);
+    }
+
+    /// Removes a match from this cache, and not from the past matches.
+    fn drop_match(&mut self, id: MatchId) {
+        self.ended_since.remove(&id);
         let Some(previous) = self.matches.remove(&id) else { return };
-        self.past_match_version += 1;
         let key = QueueKey { set_id: previous.set_id, silo: previous.silo };
         if let Some(index) = self.queues.get_mut(&key) {
             index.set_match_deadline(id, None);
@@ -263,18 +273,28 @@ impl TicketMatchCache {
         self.remove_queue_if_empty(key);
     }
 
-    /// Removes ended tickets and matches that may be purged at `before`.
-    pub(crate) fn remove_ended(&mut self, before: UnixMs) {
+    /// Removes ended tickets and matches that may be purged at `before`, and matches that ended `ENDED_MATCH_MAX_AGE_MS`
+    /// before `now`. Avoidance rules may apply to these for longer; the past matches keep what the rules need.
+    pub(crate) fn remove_ended(&mut self, before: UnixMs, now: UnixMs) {
         let is_ended =
             |stored: &StoredTicket| matches!(stored.state, TicketState::Ended { purge_at, .. } if purge_at <= before);
         let ids: Vec<TicketId> =
             self.tickets.values().filter(|stored| is_ended(stored)).map(|stored| stored.ticket.id).collect();
         ids.into_iter().for_each(|id| self.remove_ticket(id));
-        let is_ended =
-            |match_: &Match| matches!(match_.stage, MatchStage::Ended { purge_at, .. } if purge_at <= before);
-        let ids: Vec<MatchId> =
-            self.matches.values().filter(|match_| is_ended(match_)).map(|match_| match_.id).collect();
-        ids.into_iter().for_each(|id| self.remove_match(id));
+        let mut ids = Vec::new();
+        for match_ in self.matches.values() {
+            let MatchStage::Ended { purge_at, .. } = match_.stage else { continue };
+            let ended_at = *self.ended_since.entry(match_.id).or_insert(now);
+            if purge_at <= before || now.ms_since(ended_at) >= ENDED_MATCH_MAX_AGE_MS {
+                ids.push(match_.id);
+            }
+        }
+        ids.into_iter().for_each(|id| self.drop_match(id));
+        self.past_match_logs.retain(|_, log| {
+            let mut log = log.lock();
+            log.remove_purged(before);
+            !log.is_empty()
+        });
     }
 
     /// Removes tickets and matches that are older than `newer_than` and not listed.
@@ -290,6 +310,7 @@ impl TicketMatchCache {
         let older = self.matches.values().filter(|match_| match_.proposed_at < newer_than);
         let ids: Vec<MatchId> = older.map(|match_| match_.id).filter(|id| !matches.contains(id)).collect();
         ids.into_iter().for_each(|id| self.remove_match(id));
+        self.past_match_logs.values().for_each(|log| log.lock().remove_unlisted(matches, newer_than));
     }
 
     /// Notifies `notifier` whenever `id` changes.

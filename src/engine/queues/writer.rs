@@ -56,6 +56,8 @@ impl QueueWriter {
             if received == 0 {
                 return;
             }
+            #[cfg(feature = "failpoints")]
+            crate::engine::fail_points::fail_in_queue_writer();
             let mut batch = QueueBatch::default();
             for command in commands.drain(..) {
                 match command {
@@ -95,6 +97,7 @@ impl QueueWriter {
             return Err(StoreError::Unavailable("the last access failed".into()));
         }
         let outcomes = self.state.common.store.commit_queues(writes).await;
+        self.state.common.write_health.record(&outcomes);
         if let (Err(_), Some(health)) = (&outcomes, store_health) {
             health.record_failure(self.state.common.clock.now());
         }

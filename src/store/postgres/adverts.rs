@@ -35,7 +35,7 @@ use crate::store::unknown_rows::RowKey;
 impl PostgresStore {
     fn new_advert_feed(&self) -> ChangeFeed<AdvertFeedRows> {
         let rows = AdvertFeedRows::new(&self.replica, Arc::clone(&self.unknown_rows));
-        ChangeFeed::new(rows, &self.options, &self.replica, self.unresolved_advert_commits.clone())
+        ChangeFeed::new(rows, &self.options, &self.replica, self.unresolved_advert_commits.clone(), &self.supervisor)
     }
 }
 

@@ -6,6 +6,7 @@ pub(super) mod cursor;
 #[cfg(feature = "failpoints")]
 pub(super) mod fail_points;
 pub(super) mod listen;
+mod lock_probe;
 mod notify_throttle;
 pub(super) mod open;
 pub(super) mod purge;

@@ -31,7 +31,7 @@ use crate::store::rows;
 impl PostgresStore {
     fn new_queue_feed(&self) -> ChangeFeed<QueueFeedRows> {
         let rows = QueueFeedRows::new(&self.replica, Arc::clone(&self.unknown_rows));
-        ChangeFeed::new(rows, &self.options, &self.replica, self.unresolved_queue_commits.clone())
+        ChangeFeed::new(rows, &self.options, &self.replica, self.unresolved_queue_commits.clone(), &self.supervisor)
     }
 }
 

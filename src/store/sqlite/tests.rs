@@ -10,6 +10,7 @@ use crate::domain::time::UnixMs;
 use crate::store::Store;
 use crate::store::adverts::AdvertWrite;
 use crate::store::sqlite::connection::sql_script::{MultiRowTemplate, ROWS_PER_STATEMENT_MAX};
+use crate::supervisor::TaskSupervisor;
 
 fn publish(n: u8) -> AdvertWrite {
     publish_until(n, 9_000)
@@ -114,14 +115,14 @@ async fn wal_stays_below_the_writer_limit_without_background_checkpoints() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let limits = WalLimits { checkpoint_pages: i64::MAX, writer_waits_pages: 300, final_pass_pages: 1 };
-    let store = SqliteStore::open_with_limits(&path, limits).await.unwrap();
+    let store = SqliteStore::open_with_limits(&path, limits, &TaskSupervisor::default()).await.unwrap();
     commit_forty_batches(&store).await;
     let pages = wal_pages(&path);
     assert!(pages < 300 + BATCH_PAGES_MAX, "{pages}");
     // Without a limit the log grows longer, so the test writes enough.
     let path = folder.path().join("b.db");
     let limits = WalLimits { checkpoint_pages: i64::MAX, writer_waits_pages: i64::MAX, final_pass_pages: 1 };
-    let store = SqliteStore::open_with_limits(&path, limits).await.unwrap();
+    let store = SqliteStore::open_with_limits(&path, limits, &TaskSupervisor::default()).await.unwrap();
     commit_forty_batches(&store).await;
     let pages = wal_pages(&path);
     assert!(pages > 2 * (300 + BATCH_PAGES_MAX), "{pages}");
@@ -133,7 +134,7 @@ async fn wal_is_checkpointed_in_the_background() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let limits = WalLimits { checkpoint_pages: 100, writer_waits_pages: i64::MAX, final_pass_pages: 50 };
-    let store = SqliteStore::open_with_limits(&path, limits).await.unwrap();
+    let store = SqliteStore::open_with_limits(&path, limits, &TaskSupervisor::default()).await.unwrap();
     commit_forty_batches(&store).await;
     // Either the last commit requested a checkpoint, or a round just ended. In both cases the whole log is checkpointed
     // eventually.
@@ -158,6 +159,7 @@ async fn wal_grows_but_writes_continue_during_a_long_read() {
     let store = SqliteStore::open_with_limits(
         &path,
         WalLimits { checkpoint_pages: i64::MAX, writer_waits_pages: 50, final_pass_pages: 1 },
+        &TaskSupervisor::default(),
     )
     .await
     .unwrap();

@@ -26,6 +26,11 @@ const LAYERS: &[Layer] = &[
         theirs: &["prometheus_client", "tracing", "tracing_subscriber", "serde", "serde_json"],
     },
     Layer {
+        name: "supervisor",
+        ours: &["domain", "telemetry"],
+        theirs: &["futures_util", "tokio", "tokio_util", "tracing"],
+    },
+    Layer {
         name: "auth",
         ours: &["domain", "config", "clock"],
         theirs: &[
@@ -45,7 +50,7 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         name: "store",
-        ours: &["domain", "telemetry", "clock"],
+        ours: &["domain", "telemetry", "clock", "supervisor"],
         theirs: &["sqlx", "serde", "serde_json", "tokio", "tokio_stream", "tokio_util", "tracing"],
     },
     Layer {
@@ -60,7 +65,7 @@ const LAYERS: &[Layer] = &[
     },
     Layer {
         name: "engine",
-        ours: &["domain", "clock", "store", "rules", "geo", "auth", "telemetry", "watch"],
+        ours: &["domain", "clock", "store", "rules", "geo", "auth", "telemetry", "watch", "supervisor"],
         theirs: &["tokio", "tokio_util", "tracing", "arc_swap", "bytes", "futures_util", "parking_lot"],
     },
     Layer {
@@ -101,6 +106,7 @@ const LAYERS: &[Layer] = &[
             "watch",
             "config",
             "telemetry",
+            "supervisor",
             "auth",
             "store",
             "rules",

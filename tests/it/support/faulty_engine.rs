@@ -13,6 +13,8 @@ use fireteam::engine::settings::EngineSettings;
 use fireteam::engine::{Engine, EngineDeps};
 use fireteam::geo::{LocatorSettings, ReloadableLocator};
 use fireteam::rules::RulesetCatalog;
+use fireteam::store::pass_failure::PassFailureFolder;
+use fireteam::supervisor::TaskSupervisor;
 use fireteam::telemetry::Metrics;
 
 use crate::support::faulty_store::FaultyStore;
@@ -37,6 +39,8 @@ pub(crate) async fn start_engine(
         metrics: Arc::new(Metrics::new()),
         settings: EngineSettings::default(),
         served_silos: None,
+        supervisor: TaskSupervisor::default(),
+        pass_failures: PassFailureFolder::default(),
         encode_advert: encode_static_candidate_fields,
     };
     Engine::start(deps).await.expect("the engine starts")

@@ -23,6 +23,7 @@ use fireteam::server::handshake::ProxySettings;
 use fireteam::server::limits::EdgeLimits;
 use fireteam::server::tls::TlsAcceptorSource;
 use fireteam::server::{RunningServer, Server, ServerDeps};
+use fireteam::supervisor::TaskSupervisor;
 use fireteam::telemetry::audit::AuditLog;
 
 use crate::support::generated_client::matchmaking_service_client::MatchmakingServiceClient;
@@ -195,6 +196,7 @@ impl ScriptedServer {
             audit_log: Arc::new(AuditLog::open(None, Box::new(|| UnixMs(1_000))).unwrap()),
             clock: Arc::new(FixedClock),
             is_fresh: Arc::new(|| true),
+            supervisor: TaskSupervisor::default(),
             limits: edge,
             tls,
             proxies,

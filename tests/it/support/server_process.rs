@@ -87,6 +87,25 @@ impl ServerProcess {
         Self::wait_until_serving(spawn_serve(folder, arguments, &[]))
     }
 
+    /// Starts a server as `start` does, that receives an error, and no signal, when a file reaches its size limit.
+    pub(crate) fn start_ignoring_file_size_signal(folder: &Path, arguments: &[&str]) -> Self {
+        let started_at = Instant::now();
+        let mut command = Command::new("sh");
+        command.args(["-c", r#"trap '' XFSZ; exec "$0" "$@""#, env!("CARGO_BIN_EXE_fireteam"), "serve"]);
+        command.args(["--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0"]).args(arguments);
+        command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("a shell");
+        let log = StderrLog::capture(child.stderr.take().expect("piped"));
+        Self::wait_until_serving((child, log, started_at))
+    }
+
+    /// Limits the size of the files that the process writes, bytes; `None` for no limit. Returns whether the system can.
+    pub(crate) fn limit_file_size(&self, bytes: Option<u64>) -> bool {
+        let limit = bytes.map_or_else(|| "unlimited".to_owned(), |bytes| bytes.to_string());
+        let arguments = [format!("--pid={}", self.child.id()), format!("--fsize={limit}:unlimited")];
+        Command::new("prlimit").args(arguments).status().is_ok_and(|status| status.success())
+    }
+
     fn wait_until_serving((child, log, started_at): (Child, Arc<StderrLog>, Instant)) -> Self {
         let Some(line) = log.wait_for_lines("server started listen=", 1).pop() else {
             panic!("the server exited before serving:\n{}", collect_exit(child, &log, started_at).log);

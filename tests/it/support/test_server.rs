@@ -56,6 +56,7 @@ impl TestServer {
             audit_log_file: None,
             token_key_file: Some(folder.path().join("token-key")),
             match_key_file: Some(folder.path().join("match-key.pem")),
+            pass_failure_dir: None,
             allow_client_locality: false,
             allow_search_overrides: false,
             insecure_allow_plaintext: false,
@@ -122,6 +123,8 @@ pub(crate) struct TestClock {
     now_ms: AtomicU64,
     random_unit_bits: AtomicU64,
     random_bytes_count: AtomicU64,
+    /// Number of the next random numbers whose request panics.
+    panics_left: AtomicU64,
 }
 
 impl TestClock {
@@ -132,12 +135,18 @@ impl TestClock {
             now_ms: AtomicU64::new(1_700_000_012_345),
             random_unit_bits: AtomicU64::new(half),
             random_bytes_count: AtomicU64::new(0),
+            panics_left: AtomicU64::new(0),
         }
     }
 
     /// Advances the clock, milliseconds.
     pub(crate) fn advance_ms(&self, ms: u64) {
         self.now_ms.fetch_add(ms, Ordering::SeqCst);
+    }
+
+    /// Makes the next `count` requests of a random number panic. A pass requests one for its seed.
+    pub(crate) fn panic_in_random_numbers(&self, count: u64) {
+        self.panics_left.store(count, Ordering::SeqCst);
     }
 
     /// Sets all following random numbers, in [0, 1).
@@ -153,6 +162,8 @@ impl Clock for TestClock {
     }
 
     fn random_unit_f64(&self) -> f64 {
+        let taken = self.panics_left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+        assert!(taken.is_err(), "planted panic in a random number");
         f64::from_bits(self.random_unit_bits.load(Ordering::SeqCst))
     }
 

@@ -1,6 +1,12 @@
 //! Avoidance rules: players who blocked each other, or who recently were opponents or teammates.
 
-use crate::id::UserKey;
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use crate::id::{BuildIdHasher, UserKey};
+use crate::queue::user_filter::UserFilter;
 use crate::ruleset::queue::{AvoidStrictness, AvoidTarget, AvoidanceRule};
 use crate::time::UnixMs;
 
@@ -17,51 +23,223 @@ pub struct PastMatch {
     pub started_at: UnixMs,
 }
 
-/// Recent matches of pairs of users, as far back as the ruleset's rules need.
+/// Start of a user's match with another user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Meeting {
+    pub(super) other_user: UserKey,
+    /// Start of the match in milliseconds, doubled; plus 1 if they were in the same team. One number keeps lists short.
+    start_and_team: u64,
+}
+
+impl Meeting {
+    pub(super) fn new(other_user: UserKey, same_team: bool, started_at: UnixMs) -> Self {
+        Self { other_user, start_and_team: started_at.0 << 1 | u64::from(same_team) }
+    }
+
+    pub(super) fn same_team(self) -> bool {
+        self.start_and_team & 1 == 1
+    }
+
+    pub(super) fn started_at(self) -> UnixMs {
+        UnixMs(self.start_and_team >> 1)
+    }
+}
+
+/// Meetings of one user, sorted, with a filter of the users met.
+#[derive(Clone, Debug, Default)]
+pub(super) struct UserMeetings {
+    sorted: Vec<Meeting>,
+    /// It may still contain users of removed meetings.
+    filter: UserFilter,
+}
+
+/// No meetings.
+pub(super) static NO_MEETINGS: UserMeetings = UserMeetings { sorted: Vec::new(), filter: UserFilter::EMPTY };
+
+impl UserMeetings {
+    fn from_unsorted(mut meetings: Vec<Meeting>) -> Self {
+        meetings.sort_unstable();
+        let mut created = Self { sorted: meetings, filter: UserFilter::default() };
+        created.renew_filter();
+        created
+    }
+
+    pub(super) fn insert(&mut self, meeting: Meeting) {
+        let index = self.sorted.partition_point(|existing| *existing < meeting);
+        self.sorted.insert(index, meeting);
+        if self.filter.capacity() < self.sorted.len() {
+            self.renew_filter();
+        } else {
+            self.filter.insert(meeting.other_user);
+        }
+    }
+
+    /// Removes one entry that is equal to `meeting`.
+    pub(super) fn remove(&mut self, meeting: Meeting) {
+        if let Ok(index) = self.sorted.binary_search(&meeting) {
+            self.sorted.remove(index);
+        }
+        if self.sorted.len() < self.filter.capacity() / 4 {
+            self.renew_filter();
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.sorted.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.sorted.len()
+    }
+
+    /// Meetings with `other`, earliest first.
+    fn with(&self, other: UserKey) -> &[Meeting] {
+        if !self.filter.may_contain(other) {
+            return &[];
+        }
+        let rest = &self.sorted[self.sorted.partition_point(|meeting| meeting.other_user < other)..];
+        let count = rest.iter().take_while(|meeting| meeting.other_user == other).count();
+        &rest[..count]
+    }
+
+    fn renew_filter(&mut self) {
+        let users = self.sorted.iter().map(|meeting| meeting.other_user);
+        // Room for as many again, so that not every new meeting renews it.
+        self.filter = UserFilter::new(users, 2 * self.sorted.len());
+    }
+}
+
+/// Recent matches of users, as input of a pass. Older ones than the ruleset's rules need have no effect.
 #[derive(Clone, Debug, Default)]
 pub struct PastMatches {
-    /// Lower user first, sorted; per pair and `same_team` only the latest match.
-    latest_by_pair: Vec<PastMatch>,
-    /// All users of `latest_by_pair`, sorted.
-    users: Vec<UserKey>,
+    /// Meetings of each user, sorted. Both users of a pair have the meeting.
+    pub(super) meetings_by_user: HashMap<UserKey, Arc<UserMeetings>, BuildIdHasher>,
+    /// Starts of matches of opponents, and of teammates. Only the next ones to reach the age limit of a rule are needed.
+    pub(super) starts: [Vec<UnixMs>; 2],
 }
 
 impl PastMatches {
     /// Keeps only the latest match of each pair, as opponents and as teammates.
     pub fn latest_of(past_matches: impl IntoIterator<Item = PastMatch>) -> Self {
-        let ordered = |it: PastMatch| {
-            let (one, other) =
-                if it.user <= it.other_user { (it.user, it.other_user) } else { (it.other_user, it.user) };
-            PastMatch { user: one, other_user: other, ..it }
+        let ordered = |it: PastMatch| PastMatch {
+            user: it.user.min(it.other_user),
+            other_user: it.user.max(it.other_user),
+            ..it
         };
         let mut latest_by_pair: Vec<PastMatch> = past_matches.into_iter().map(ordered).collect();
-        latest_by_pair
-            .sort_unstable_by_key(|it| (it.user, it.other_user, it.same_team, std::cmp::Reverse(it.started_at)));
+        latest_by_pair.sort_unstable_by_key(|it| (it.user, it.other_user, it.same_team, Reverse(it.started_at)));
         latest_by_pair.dedup_by_key(|it| (it.user, it.other_user, it.same_team));
-        let mut users: Vec<UserKey> = latest_by_pair.iter().flat_map(|it| [it.user, it.other_user]).collect();
-        users.sort_unstable();
-        users.dedup();
-        Self { latest_by_pair, users }
+        let mut meetings_by_user: HashMap<UserKey, Vec<Meeting>, BuildIdHasher> = HashMap::default();
+        let mut starts = [Vec::new(), Vec::new()];
+        for PastMatch { user: one, other_user: other, same_team, started_at } in latest_by_pair {
+            meetings_by_user.entry(one).or_default().push(Meeting::new(other, same_team, started_at));
+            meetings_by_user.entry(other).or_default().push(Meeting::new(one, same_team, started_at));
+            starts[usize::from(same_team)].push(started_at);
+        }
+        let sorted =
+            |(user, meetings): (UserKey, Vec<Meeting>)| (user, Arc::new(UserMeetings::from_unsorted(meetings)));
+        Self { meetings_by_user: meetings_by_user.into_iter().map(sorted).collect(), starts }
     }
 
     /// Start of the latest match that two users played as opponents or, with `same_team`, as teammates.
     pub fn last_started_at(&self, one: UserKey, other: UserKey, same_team: bool) -> Option<UnixMs> {
-        let (one, other) = if one <= other { (one, other) } else { (other, one) };
-        let index = self
-            .latest_by_pair
-            .binary_search_by_key(&(one, other, same_team), |it| (it.user, it.other_user, it.same_team))
-            .ok()?;
-        Some(self.latest_by_pair[index].started_at)
+        let met = self.meetings_of(one).with(other).iter().rev();
+        met.copied().find(|meeting| meeting.same_team() == same_team).map(Meeting::started_at)
     }
 
-    /// Whether a user has a recent match.
-    pub fn includes_user(&self, user: UserKey) -> bool {
-        self.users.binary_search(&user).is_ok()
+    /// All pairs, each once, and each match of a pair.
+    pub fn pairs(&self) -> impl Iterator<Item = PastMatch> + '_ {
+        let mut users: Vec<UserKey> = self.meetings_by_user.keys().copied().collect();
+        users.sort_unstable();
+        users.into_iter().flat_map(move |user| {
+            // The other user has the meeting as well, if it is in the map.
+            let is_first = move |meeting: &&Meeting| {
+                user <= meeting.other_user || !self.meetings_by_user.contains_key(&meeting.other_user)
+            };
+            self.meetings_of(user).sorted.iter().filter(is_first).map(move |meeting| PastMatch {
+                user,
+                other_user: meeting.other_user,
+                same_team: meeting.same_team(),
+                started_at: meeting.started_at(),
+            })
+        })
+    }
+
+    /// Meetings of a user, sorted.
+    pub(super) fn meetings_of(&self, user: UserKey) -> &UserMeetings {
+        self.meetings_by_user.get(&user).map_or(&NO_MEETINGS, |meetings| meetings)
     }
 
     /// Whether there are no recent matches.
     pub fn is_empty(&self) -> bool {
-        self.latest_by_pair.is_empty()
+        self.meetings_by_user.is_empty()
+    }
+}
+
+/// Reasons for which two parties avoid each other, before any rule is applied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct AvoidanceReasons {
+    /// A user of one has blocked a user of the other.
+    pub(super) blocked: bool,
+    /// Start of the latest match in which two of their users were opponents, and in which two were teammates.
+    pub(super) last_started_at: [Option<UnixMs>; 2],
+}
+
+impl AvoidanceReasons {
+    /// Reasons between two parties.
+    pub(super) fn between(past_matches: &PastMatches, one: AvoidanceSide<'_>, other: AvoidanceSide<'_>) -> Self {
+        let mut reasons = Self {
+            blocked: have_common_user(one.blocked_users, other.users)
+                || have_common_user(other.blocked_users, one.users),
+            ..Self::default()
+        };
+        if !past_matches.is_empty() {
+            one.users.iter().for_each(|&user| reasons.add_meetings(past_matches.meetings_of(user), other.users));
+        }
+        reasons
+    }
+
+    /// Adds the meetings of one user with the users of the other party.
+    pub(super) fn add_meetings(&mut self, meetings: &UserMeetings, other_users: &[UserKey]) {
+        for meeting in other_users.iter().flat_map(|&other| meetings.with(other)) {
+            let last = &mut self.last_started_at[usize::from(meeting.same_team())];
+            *last = (*last).max(Some(meeting.started_at()));
+        }
+    }
+
+    /// Applies the rules at `now`.
+    pub(super) fn verdict(&self, rules: &[AvoidanceRule], now: UnixMs) -> AvoidanceVerdict {
+        let mut verdict = AvoidanceVerdict::default();
+        for rule in rules {
+            let flag = match rule.how {
+                AvoidStrictness::Never => &mut verdict.never_meet,
+                AvoidStrictness::NotSameTeam => &mut verdict.separate_teams,
+                AvoidStrictness::PreferNot { .. } => continue,
+            };
+            *flag = *flag || self.applies(rule.whom, now).is_some();
+        }
+        verdict
+    }
+
+    /// Quality cost of one rule; 0 for rules without a cost.
+    pub(super) fn cost(&self, rule: &AvoidanceRule, now: UnixMs) -> f64 {
+        let AvoidStrictness::PreferNot { cost, half_life_ms } = rule.how else { return 0.0 };
+        match self.applies(rule.whom, now) {
+            Some(Some(started_at)) => cost * 0.5_f64.powf(now.ms_since(started_at) as f64 / half_life_ms.max(1) as f64),
+            Some(None) => cost,
+            None => 0.0,
+        }
+    }
+
+    /// Reason of one kind, with its time if it has one. `None` if there is none, or if it is too old.
+    fn applies(&self, whom: AvoidTarget, now: UnixMs) -> Option<Option<UnixMs>> {
+        let (recent_ms, same_team) = match whom {
+            AvoidTarget::Blocked => return self.blocked.then_some(None),
+            AvoidTarget::RecentOpponents { recent_ms } => (recent_ms, false),
+            AvoidTarget::RecentTeammates { recent_ms } => (recent_ms, true),
+        };
+        let started_at = self.last_started_at[usize::from(same_team)]?;
+        (now.ms_since(started_at) < recent_ms).then_some(Some(started_at))
     }
 }
 
@@ -91,16 +269,10 @@ pub fn evaluate_avoidance(
     other: AvoidanceSide<'_>,
     now: UnixMs,
 ) -> AvoidanceVerdict {
-    let mut verdict = AvoidanceVerdict::default();
-    for rule in rules {
-        let flag = match rule.how {
-            AvoidStrictness::Never => &mut verdict.never_meet,
-            AvoidStrictness::NotSameTeam => &mut verdict.separate_teams,
-            AvoidStrictness::PreferNot { .. } => continue,
-        };
-        *flag = *flag || latest_avoidance_reason(rule.whom, past_matches, one, other, now).is_some();
+    if rules.is_empty() {
+        return AvoidanceVerdict::default();
     }
-    verdict
+    AvoidanceReasons::between(past_matches, one, other).verdict(rules, now)
 }
 
 /// Quality cost of one rule for a match with both parties: the cost for the latest match of any two of their users. It
@@ -112,37 +284,7 @@ pub fn avoidance_cost(
     other: AvoidanceSide<'_>,
     now: UnixMs,
 ) -> f64 {
-    let AvoidStrictness::PreferNot { cost, half_life_ms } = rule.how else { return 0.0 };
-    match latest_avoidance_reason(rule.whom, past_matches, one, other, now) {
-        Some(Some(started_at)) => cost * 0.5_f64.powf(now.ms_since(started_at) as f64 / half_life_ms.max(1) as f64),
-        Some(None) => cost,
-        None => 0.0,
-    }
-}
-
-/// Latest reason of one kind for which two parties avoid each other, with its time if it has one.
-fn latest_avoidance_reason(
-    whom: AvoidTarget,
-    past_matches: &PastMatches,
-    one: AvoidanceSide<'_>,
-    other: AvoidanceSide<'_>,
-    now: UnixMs,
-) -> Option<Option<UnixMs>> {
-    let (recent_ms, same_team) = match whom {
-        AvoidTarget::Blocked => {
-            let blocks =
-                |one: AvoidanceSide<'_>, other: AvoidanceSide<'_>| have_common_user(one.blocked_users, other.users);
-            return (blocks(one, other) || blocks(other, one)).then_some(None);
-        }
-        AvoidTarget::RecentOpponents { recent_ms } => (recent_ms, false),
-        AvoidTarget::RecentTeammates { recent_ms } => (recent_ms, true),
-    };
-    if past_matches.is_empty() {
-        return None;
-    }
-    let pairs = one.users.iter().flat_map(|&one| other.users.iter().map(move |&other| (one, other)));
-    let started_at = pairs.filter_map(|(one, other)| past_matches.last_started_at(one, other, same_team)).max()?;
-    (now.ms_since(started_at) < recent_ms).then_some(Some(started_at))
+    AvoidanceReasons::between(past_matches, one, other).cost(rule, now)
 }
 
 /// Whether two sorted lists have a common entry. Looks up the shorter list in the longer.
@@ -155,19 +297,20 @@ pub(super) fn have_common_user(one: &[UserKey], other: &[UserKey]) -> bool {
     }
 }
 
+/// Age up to which a match is recent for a rule, milliseconds, and the index of its starts. `None` for blocks.
+pub(super) fn recency_of(rule: &AvoidanceRule) -> Option<(u64, usize)> {
+    match rule.whom {
+        AvoidTarget::Blocked => None,
+        AvoidTarget::RecentOpponents { recent_ms } => Some((recent_ms, 0)),
+        AvoidTarget::RecentTeammates { recent_ms } => Some((recent_ms, 1)),
+    }
+}
+
 /// Next time at which a past match is no longer recent for one of the rules. `None` if no match is recent.
 pub(super) fn next_avoidance_end(rules: &[AvoidanceRule], past_matches: &PastMatches, now: UnixMs) -> Option<UnixMs> {
     let of_rule = |rule: &AvoidanceRule| {
-        let (recent_ms, same_team) = match rule.whom {
-            AvoidTarget::Blocked => return None,
-            AvoidTarget::RecentOpponents { recent_ms } => (recent_ms, false),
-            AvoidTarget::RecentTeammates { recent_ms } => (recent_ms, true),
-        };
-        let ends = past_matches
-            .latest_by_pair
-            .iter()
-            .filter(|it| it.same_team == same_team)
-            .map(|it| it.started_at.plus_ms(recent_ms));
+        let (recent_ms, team) = recency_of(rule)?;
+        let ends = past_matches.starts[team].iter().map(|started_at| started_at.plus_ms(recent_ms));
         ends.filter(|&end| now < end).min()
     };
     rules.iter().filter_map(of_rule).min()

@@ -2,6 +2,7 @@
 //!
 //! A `row` is the index of a ticket in [`PassState::tickets`].
 
+mod avoidance_table;
 mod build_match;
 
 use std::cmp::Ordering;
@@ -10,9 +11,10 @@ use crate::attribute::AttributeValue;
 use crate::filter::{Refusal, SessionView, WaitingSession};
 use crate::id::UserKey;
 use crate::order::ordered_bits;
-use crate::queue::avoidance::{self, AvoidanceSide, have_common_user};
+use crate::queue::avoidance::{AvoidanceReasons, AvoidanceSide, have_common_user};
 use crate::queue::filter_columns::FilterColumns;
 use crate::queue::input::PassInput;
+use crate::queue::pass_state::avoidance_table::AvoidanceTable;
 use crate::queue::prepared_ticket::PreparedTicket;
 use crate::queue::quality::QualityInput;
 use crate::queue::rating_group;
@@ -42,8 +44,6 @@ pub(super) struct PassTicket<'a> {
     pub(super) extra_groups: u16,
     /// Regions it may play in.
     pub(super) reachable_regions: ReachableRegions<'a>,
-    /// It has blocked users or recent matches, so avoidance rules must be evaluated.
-    pub(super) has_avoidances: bool,
 }
 
 impl<'a> PassTicket<'a> {
@@ -91,6 +91,8 @@ pub(super) struct PassState<'a> {
     sorted_by_bucket: bool,
     /// Maximum distance in buckets from a ticket's own bucket to the end of its window.
     pub(super) max_window_reach: u32,
+    /// Tickets that avoid each other.
+    avoidance: AvoidanceTable<'a>,
 }
 
 impl<'a> PassState<'a> {
@@ -133,6 +135,7 @@ impl<'a> PassState<'a> {
             FilterColumns::new(input.ruleset, tickets.iter().map(|ticket| ticket.waiting_session).collect());
         let max_window_reach = tickets.iter().map(|ticket| ticket.bucket_range().max_distance()).max().unwrap_or(0);
         Self {
+            avoidance: AvoidanceTable::new(input, &tickets),
             input,
             tickets,
             sort_keys,
@@ -146,7 +149,7 @@ impl<'a> PassState<'a> {
 
     /// Checks all pair rules. Returns the first refusal, from the view of `one`.
     pub(super) fn check_pair(&self, one: u32, other: u32) -> Result<(), Refusal> {
-        let (input, queue, indices) = (self.input, self.input.queue, (one, other));
+        let (queue, indices) = (self.input.queue, (one, other));
         let (one, other) = (&self.tickets[one as usize], &self.tickets[other as usize]);
         let same_user = match (one.only_user, other.only_user) {
             (Some(one), Some(other)) => one == other,
@@ -170,34 +173,22 @@ impl<'a> PassState<'a> {
                 .then_some(())
                 .ok_or(Refusal::RatingWindow)?;
         }
-        if one.has_avoidances || other.has_avoidances {
-            let verdict = avoidance::evaluate_avoidance(
-                &queue.avoid,
-                input.past_matches,
-                one.avoidance_side(),
-                other.avoidance_side(),
-                input.now,
-            );
-            if verdict.never_meet {
-                return Err(Refusal::AvoidedPlayer);
-            }
+        let reasons = self.avoidance_reasons(indices.0, indices.1);
+        if reasons.is_some_and(|reasons| reasons.verdict(&queue.avoid, self.input.now).never_meet) {
+            return Err(Refusal::AvoidedPlayer);
         }
         Ok(())
     }
 
+    /// Reasons for which two tickets avoid each other; `None` if there are none.
+    pub(super) fn avoidance_reasons(&self, one: u32, other: u32) -> Option<AvoidanceReasons> {
+        self.avoidance.reasons(&self.tickets, one, other)
+    }
+
     /// Whether an avoidance rule keeps two tickets out of one team.
     pub(super) fn must_be_in_different_teams(&self, one: u32, other: u32) -> bool {
-        let (one, other) = (&self.tickets[one as usize], &self.tickets[other as usize]);
-        let rules = &self.input.queue.avoid;
-        (one.has_avoidances || other.has_avoidances)
-            && avoidance::evaluate_avoidance(
-                rules,
-                self.input.past_matches,
-                one.avoidance_side(),
-                other.avoidance_side(),
-                self.input.now,
-            )
-            .separate_teams
+        let reasons = self.avoidance_reasons(one, other);
+        reasons.is_some_and(|reasons| reasons.verdict(&self.input.queue.avoid, self.input.now).separate_teams)
     }
 
     /// Distance of two tickets by sort key, in buckets, rating points or leaderboard positions. NaN if neither has a
@@ -277,7 +268,6 @@ fn prepare_pass_ticket<'a>(
         locality: session.locality,
         region_latencies: &session.region_latencies,
     };
-    let has_past_matches = || prepared.users.iter().any(|&user| input.past_matches.includes_user(user));
     let reachable = |rule| {
         region::reachable_regions(
             input.ruleset,
@@ -303,7 +293,6 @@ fn prepare_pass_ticket<'a>(
         window_center: prepared.window_center(queue),
         extra_groups: queue.groups.as_ref().map_or(0, |groups| rating_group::extra_groups(groups, waited_ms)),
         reachable_regions: queue.regions.map_or_else(ReachableRegions::default, reachable),
-        has_avoidances: !queue.avoid.is_empty() && (!prepared.ticket.blocked_users.is_empty() || has_past_matches()),
     }
 }
 

@@ -7,6 +7,7 @@ use crate::attribute_values::AttributeValues;
 use crate::id::UserKey;
 use crate::queue::rating_group::group_of_rating;
 use crate::queue::ticket::Ticket;
+use crate::queue::user_filter::UserFilter;
 use crate::queue::window::bucket_of;
 use crate::ruleset::Ruleset;
 use crate::ruleset::queue::{QueueSpec, SatisfactionSpec};
@@ -32,6 +33,8 @@ pub struct PreparedTicket {
     pub player_count: u16,
     /// Its users, sorted.
     pub users: Box<[UserKey]>,
+    /// Filter for `Ticket::blocked_users`, of which there may be thousands.
+    pub blocked_filter: UserFilter,
     /// Index of its rating group; 0 without groups.
     pub rating_group: u16,
     /// Rating bucket; 0 without a window.
@@ -51,6 +54,7 @@ impl PreparedTicket {
             leaderboard_position: leaderboard_position.filter(|it| it.is_finite()),
             frustrated: false,
             player_count: ticket.session.player_count(),
+            blocked_filter: UserFilter::new(ticket.blocked_users.iter().copied(), ticket.blocked_users.len()),
             users: ticket.session.sorted_users().into(),
             rating_group: queue.groups.as_ref().map_or(0, |groups| group_of_rating(groups, party_rating)),
             rating_bucket: queue.window.as_ref().map_or(0, |window| bucket_of(window, party_rating)),

@@ -147,7 +147,7 @@ impl SharedState {
     /// longer.
     pub(crate) fn purge_ended(&self, now: UnixMs) {
         let retention_ms = self.common.settings.ended_ticket_retention_ms.saturating_sub(ENDED_TICKET_VISIBLE_MS);
-        self.cache.write().remove_ended(now.plus_ms(retention_ms));
+        self.cache.write().remove_ended(now.plus_ms(retention_ms), now);
     }
 
     /// Forgets the placement problems of matches that are no longer being placed.

@@ -21,6 +21,7 @@ use crate::store::postgres::connection::statements::READ_OLDEST_TRANSACTION;
 use crate::store::postgres::connection::unresolved_commits::UnresolvedCommits;
 use crate::store::postgres::replica::Replica;
 use crate::store::rows::from_ms;
+use crate::supervisor::TaskSupervisor;
 
 /// Rows that a change feed delivers, and how they are read.
 pub(in crate::store::postgres) trait FeedRows: Send + Sync {
@@ -88,6 +89,7 @@ pub(in crate::store::postgres) struct ChangeFeed<T> {
     load_connection: ConnectionSlot,
     listen_task: Option<ListenTask>,
     listen_options: PgConnectOptions,
+    supervisor: TaskSupervisor,
     replica_id: i64,
     unresolved_commits: UnresolvedCommits,
     /// `None` until a snapshot was read.
@@ -100,6 +102,7 @@ impl<T: FeedRows> ChangeFeed<T> {
         options: &PgConnectOptions,
         replica: &Replica,
         unresolved_commits: UnresolvedCommits,
+        supervisor: &TaskSupervisor,
     ) -> Self {
         Self {
             rows,
@@ -107,6 +110,7 @@ impl<T: FeedRows> ChangeFeed<T> {
             load_connection: ConnectionSlot::new("load", open::with_long_timeout(options)),
             listen_task: None,
             listen_options: open::with_short_timeouts(options),
+            supervisor: supervisor.clone(),
             replica_id: replica.id.cast_signed(),
             unresolved_commits,
             cursor: None,
@@ -115,7 +119,9 @@ impl<T: FeedRows> ChangeFeed<T> {
 
     /// Waits until a change may be available, or for the poll interval.
     pub(in crate::store::postgres) async fn wait(&mut self) {
-        let listen_task = self.listen_task.get_or_insert_with(|| ListenTask::start(&self.listen_options, T::CHANNEL));
+        let listen_task = self
+            .listen_task
+            .get_or_insert_with(|| ListenTask::start(&self.listen_options, T::CHANNEL, &self.supervisor));
         listen_task.wait(POLL_INTERVAL).await;
     }
 

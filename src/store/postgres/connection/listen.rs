@@ -6,6 +6,10 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::supervisor::TaskSupervisor;
+use crate::telemetry::label::TaskLabel;
 
 /// Channel for changes of advertisements.
 pub(in crate::store::postgres) const ADVERT_CHANNEL: &str = "fireteam_change";
@@ -24,13 +28,16 @@ pub(in crate::store::postgres) struct ListenTask {
 }
 
 impl ListenTask {
-    pub(in crate::store::postgres) fn start(options: &PgConnectOptions, channel: &'static str) -> Self {
+    pub(in crate::store::postgres) fn start(
+        options: &PgConnectOptions,
+        channel: &'static str,
+        supervisor: &TaskSupervisor,
+    ) -> Self {
         let notified = Arc::new(Notify::new());
-        let task = tokio::spawn(run_listener(
-            options.clone().application_name("fireteam listen"),
-            channel,
-            Arc::clone(&notified),
-        ));
+        let (options, of_task) = (options.clone().application_name("fireteam listen"), Arc::clone(&notified));
+        let start = move || run_listener(options.clone(), channel, Arc::clone(&of_task));
+        // The task is aborted with the feed, so it needs no other signal.
+        let task = supervisor.spawn_restarting(TaskLabel::ChangeListener, &CancellationToken::new(), start);
         Self { notified, task }
     }
 

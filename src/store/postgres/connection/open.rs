@@ -11,6 +11,7 @@ use sqlx::{ConnectOptions, Connection};
 use crate::store::error::StoreError;
 use crate::store::migration_check::{self, migrator_for_newer_schema};
 use crate::store::migrations;
+use crate::store::postgres::connection::lock_probe::check_advisory_locks;
 use crate::store::postgres::connection::slot::{timeout_error, to_store_error};
 use crate::store::writer_version;
 
@@ -79,6 +80,7 @@ pub(in crate::store::postgres) async fn check_and_migrate(options: &PgConnectOpt
             quiet_options.connect().await.map_err(|error| with_address(options, to_store_error(error)))?;
         check_server_settings(&mut connection).await?;
         check_session_settings(options).await?;
+        check_advisory_locks(options).await?;
         let mut migrated = migrations::POSTGRES.run_direct(None, &mut connection, false).await;
         if let Err(MigrateError::VersionMissing(version)) = migrated {
             let min_writer_version = fetch_min_writer_version(&mut connection).await.ok();

@@ -4,10 +4,13 @@ use std::sync::{Arc, Weak};
 
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use crate::store::error::StoreError;
 use crate::store::sqlite::connection::file_access::FileAccess;
 use crate::store::sqlite::connection::wal::WalCheckpointer;
+use crate::supervisor::TaskSupervisor;
+use crate::telemetry::label::TaskLabel;
 
 /// Maximum number of passes per round that run beside the writer.
 const BACKGROUND_PASSES_MAX: usize = 4;
@@ -20,9 +23,16 @@ pub(in crate::store::sqlite) struct CheckpointTask {
 }
 
 impl CheckpointTask {
-    pub(in crate::store::sqlite) fn start(checkpointer: WalCheckpointer, access: &Arc<Mutex<FileAccess>>) -> Self {
+    pub(in crate::store::sqlite) fn start(
+        checkpointer: WalCheckpointer,
+        access: &Arc<Mutex<FileAccess>>,
+        supervisor: &TaskSupervisor,
+    ) -> Self {
         let checkpointer = Arc::new(checkpointer);
-        let task = tokio::spawn(run_checkpoints(Arc::clone(&checkpointer), Arc::downgrade(access)));
+        let (of_task, access) = (Arc::clone(&checkpointer), Arc::downgrade(access));
+        let start = move || run_checkpoints(Arc::clone(&of_task), Weak::clone(&access));
+        // The task is aborted with the store, so it needs no other signal.
+        let task = supervisor.spawn_restarting(TaskLabel::WalCheckpoint, &CancellationToken::new(), start);
         Self { checkpointer, task }
     }
 }

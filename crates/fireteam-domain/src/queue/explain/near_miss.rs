@@ -1,7 +1,7 @@
 //! Near misses: all rules that refuse a pair of tickets, with measured values and limits.
 
 use crate::filter::{Refusal, admit_mutually_by_filter, measure_between};
-use crate::queue::avoidance::{self, have_common_user};
+use crate::queue::avoidance::have_common_user;
 use crate::queue::explain::explanation::{NearMissTicket, RuleMargin};
 use crate::queue::pass_state::PassState;
 use crate::queue::quality;
@@ -79,15 +79,8 @@ fn all_refusals(pass_state: &PassState<'_>, one: u32, other: u32) -> Vec<(Refusa
             refusals.push((Refusal::RatingWindow, Some(window_margin(window, ours, theirs))));
         }
     }
-    if avoidance::evaluate_avoidance(
-        &queue.avoid,
-        input.past_matches,
-        ours.avoidance_side(),
-        theirs.avoidance_side(),
-        input.now,
-    )
-    .never_meet
-    {
+    let reasons = pass_state.avoidance_reasons(one, other);
+    if reasons.is_some_and(|reasons| reasons.verdict(&queue.avoid, input.now).never_meet) {
         refusals.push((Refusal::AvoidedPlayer, None));
     }
     if input.teams.players_per_match() < ours.prepared.player_count.saturating_add(theirs.prepared.player_count) {

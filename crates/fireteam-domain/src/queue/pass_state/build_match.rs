@@ -1,7 +1,6 @@
 //! Match building: splits compatible parties into teams, chooses a region and checks the quality.
 
 use crate::filter::Refusal;
-use crate::queue::avoidance;
 use crate::queue::candidate_match::CandidateMatch;
 use crate::queue::pass_progress::PassProgress;
 use crate::queue::pass_state::PassState;
@@ -171,15 +170,8 @@ impl<'a> PassState<'a> {
             let mut max_cost: f64 = 0.0;
             for (index, &one) in rows.iter().enumerate() {
                 for &other in &rows[index + 1..] {
-                    let (one, other) = (&self.tickets[one as usize], &self.tickets[other as usize]);
-                    if one.has_avoidances || other.has_avoidances {
-                        max_cost = max_cost.max(avoidance::avoidance_cost(
-                            rule,
-                            input.past_matches,
-                            one.avoidance_side(),
-                            other.avoidance_side(),
-                            input.now,
-                        ));
+                    if let Some(reasons) = self.avoidance_reasons(one, other) {
+                        max_cost = max_cost.max(reasons.cost(rule, input.now));
                     }
                 }
             }

@@ -1,0 +1,160 @@
+//! Log of the played matches of one queue, for avoidance rules. It changes with each match, so that a pass costs nothing
+//! for matches of users who do not wait.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use crate::id::{BuildIdHasher, MatchId, UserKey};
+use crate::lifecycle::{Match, MatchStage};
+use crate::queue::avoidance::{Meeting, PastMatches, UserMeetings, recency_of};
+use crate::ruleset::queue::AvoidanceRule;
+use crate::time::UnixMs;
+
+/// Played matches of one queue, running or ended: who met whom, and when. It keeps nothing else of a match.
+#[derive(Debug, Default)]
+pub struct PastMatchLog {
+    matches: HashMap<MatchId, LoggedMatch, BuildIdHasher>,
+    /// Meetings of each user, sorted. Shared with running passes; a change copies a list that a pass still reads.
+    meetings_by_user: HashMap<UserKey, Arc<UserMeetings>, BuildIdHasher>,
+    /// Number of matches by start: of matches with opponents, and of matches with teammates.
+    match_counts_by_start: [BTreeMap<UnixMs, u32>; 2],
+    /// Ended matches by the time at which they may be purged.
+    purge_order: BTreeSet<(UnixMs, MatchId)>,
+}
+
+/// Match in the log.
+#[derive(Debug)]
+struct LoggedMatch {
+    started_at: UnixMs,
+    /// Time after which the match may be purged; `None` while it is played.
+    purge_at: Option<UnixMs>,
+    /// Users with their teams.
+    users: Box<[(UserKey, u16)]>,
+}
+
+impl LoggedMatch {
+    /// Each ordered pair of users: the first with the meeting of the second.
+    fn meetings(&self) -> impl Iterator<Item = (UserKey, Meeting)> + '_ {
+        self.users.iter().enumerate().flat_map(move |(index, &(user, team))| {
+            let others = self.users.iter().enumerate().filter(move |(other_index, _)| *other_index != index);
+            others
+                .map(move |(_, &(other, other_team))| (user, Meeting::new(other, team == other_team, self.started_at)))
+        })
+    }
+
+    /// Whether any two users are opponents, and whether any two are teammates.
+    fn pair_kinds(&self) -> [bool; 2] {
+        let mut kinds = [false, false];
+        for (index, &(_, team)) in self.users.iter().enumerate() {
+            self.users[index + 1..].iter().for_each(|&(_, other)| kinds[usize::from(team == other)] = true);
+        }
+        kinds
+    }
+}
+
+impl PastMatchLog {
+    /// Takes over the current state of a match. A match that was not played is not kept.
+    pub fn record(&mut self, current: &Match) {
+        let Some(started_at) = current.stage.started_at() else { return self.remove(current.id) };
+        let purge_at = match current.stage {
+            MatchStage::Ended { purge_at, .. } => Some(purge_at),
+            _ => None,
+        };
+        let is_known = self.matches.get(&current.id).is_some_and(|known| known.started_at == started_at);
+        if !is_known {
+            self.remove(current.id);
+            let users = current.tickets.iter().flat_map(|ticket| {
+                let team = ticket.team;
+                ticket.players.iter().map(move |player| (player.user, team))
+            });
+            self.add(current.id, LoggedMatch { started_at, purge_at: None, users: users.collect() });
+        }
+        let Some(known) = self.matches.get_mut(&current.id) else { return };
+        let before = std::mem::replace(&mut known.purge_at, purge_at);
+        before.map(|time| self.purge_order.remove(&(time, current.id)));
+        purge_at.map(|time| self.purge_order.insert((time, current.id)));
+    }
+
+    /// Removes a match, if it is there.
+    pub fn remove(&mut self, id: MatchId) {
+        let Some(removed) = self.matches.remove(&id) else { return };
+        removed.purge_at.map(|time| self.purge_order.remove(&(time, id)));
+        for (user, meeting) in removed.meetings() {
+            let Some(meetings) = self.meetings_by_user.get_mut(&user) else { continue };
+            // Two matches with the same users and start have equal entries; either may be removed.
+            Arc::make_mut(meetings).remove(meeting);
+            if meetings.is_empty() {
+                self.meetings_by_user.remove(&user);
+            }
+        }
+        for (counts, _) in self.match_counts_by_start.iter_mut().zip(removed.pair_kinds()).filter(|(_, has)| *has) {
+            if let Some(count) = counts.get_mut(&removed.started_at) {
+                *count -= 1;
+                if *count == 0 {
+                    counts.remove(&removed.started_at);
+                }
+            }
+        }
+    }
+
+    /// Removes ended matches that may be purged at `before`.
+    pub fn remove_purged(&mut self, before: UnixMs) {
+        while let Some(&(purge_at, id)) = self.purge_order.first()
+            && purge_at <= before
+        {
+            self.remove(id);
+        }
+    }
+
+    /// Removes matches that started before `newer_than` and are not listed.
+    pub fn remove_unlisted(&mut self, listed: &BTreeSet<MatchId>, newer_than: UnixMs) {
+        let older = self.matches.iter().filter(|(_, logged)| logged.started_at < newer_than);
+        let ids: Vec<MatchId> = older.map(|(id, _)| *id).filter(|id| !listed.contains(id)).collect();
+        ids.into_iter().for_each(|id| self.remove(id));
+    }
+
+    /// Whether no match is in the log.
+    pub fn is_empty(&self) -> bool {
+        self.matches.is_empty()
+    }
+
+    /// Past matches of `users`, as input of a pass under `rules` at `now`. Copies no list.
+    pub fn past_matches_of(
+        &self,
+        users: impl IntoIterator<Item = UserKey>,
+        rules: &[AvoidanceRule],
+        now: UnixMs,
+    ) -> PastMatches {
+        let mut past_matches = PastMatches::default();
+        for (recent_ms, team) in rules.iter().filter_map(recency_of) {
+            // A match is recent while less than `recent_ms` have passed since its start.
+            let first_recent = UnixMs((now.0 + 1).saturating_sub(recent_ms));
+            let next = self.match_counts_by_start[team].range(first_recent..).next();
+            past_matches.starts[team].extend(next.map(|(started_at, _)| *started_at));
+        }
+        if self.is_empty() {
+            return past_matches;
+        }
+        for user in users {
+            if let Some(meetings) = self.meetings_by_user.get(&user) {
+                past_matches.meetings_by_user.insert(user, Arc::clone(meetings));
+            }
+        }
+        past_matches
+    }
+
+    fn add(&mut self, id: MatchId, added: LoggedMatch) {
+        for (user, meeting) in added.meetings() {
+            Arc::make_mut(self.meetings_by_user.entry(user).or_default()).insert(meeting);
+        }
+        for (counts, _) in self.match_counts_by_start.iter_mut().zip(added.pair_kinds()).filter(|(_, has)| *has) {
+            *counts.entry(added.started_at).or_default() += 1;
+        }
+        self.matches.insert(id, added);
+    }
+}
+
+#[cfg(test)]
+mod tests;

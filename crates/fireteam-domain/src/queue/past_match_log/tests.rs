@@ -1,0 +1,151 @@
+//! The log against its definition: the past matches rebuilt from all stored matches.
+
+use super::*;
+use crate::id::{RulesetHash, SetId, SiloId, TicketId};
+use crate::lifecycle::{Assignment, MatchEndReason, MatchPlayer, MatchTicket};
+use crate::queue::avoidance::{AvoidanceReasons, AvoidanceSide, next_avoidance_end};
+use crate::queue::rng::SplitMix64;
+use crate::ruleset::queue::{AvoidStrictness, AvoidTarget};
+
+const USERS: u64 = 12;
+
+fn user(number: u64) -> UserKey {
+    UserKey::from_bytes(u128::from(number + 1).to_le_bytes())
+}
+
+fn below(rng: &mut SplitMix64, limit: u64) -> u64 {
+    rng.next_u64() % limit
+}
+
+/// Match of these users, one ticket each, in the teams given with them.
+fn playing_match(number: u64, users: &[(u64, u16)], started_at: UnixMs) -> Match {
+    let ticket = |&(number, team): &(u64, u16)| MatchTicket {
+        ticket_id: TicketId::from_bytes(u128::from(number).to_le_bytes()),
+        entered_at: UnixMs(1),
+        team,
+        players: vec![MatchPlayer { user: user(number), client: user(number), role: None, accepted: None }],
+    };
+    Match {
+        id: MatchId::from_bytes(u128::from(number).to_le_bytes()),
+        set_id: SetId(1),
+        silo: SiloId(1),
+        ruleset_hash: RulesetHash(1),
+        proposed_at: started_at,
+        version: 1,
+        stage: MatchStage::Playing { assignment: Assignment::Unhosted, started_at, times_out_at: UnixMs(u64::MAX) },
+        tickets: users.iter().map(ticket).collect(),
+        quality: 0.0,
+        region: None,
+        backfilled_session: None,
+    }
+}
+
+fn end_match(current: &mut Match, is_played: bool, purge_at: UnixMs) {
+    current.stage = MatchStage::Ended {
+        end_reason: if is_played { MatchEndReason::Played } else { MatchEndReason::ServerFailed },
+        started_at: current.stage.started_at().filter(|_| is_played),
+        assignment: None,
+        purge_at,
+    };
+}
+
+/// One random change of the stored matches, applied to the log as well.
+fn change_at_random(rng: &mut SplitMix64, stored: &mut Vec<Match>, log: &mut PastMatchLog, now: UnixMs) {
+    let index = below(rng, stored.len().max(1) as u64) as usize;
+    match below(rng, 8) {
+        0..4 => {
+            let size = 2 + below(rng, 4);
+            let first = below(rng, USERS);
+            let users: Vec<(u64, u16)> =
+                (0..size).map(|offset| ((first + offset * 5) % USERS, below(rng, 2) as u16)).collect();
+            let started = playing_match(rng.next_u64(), &users, UnixMs(now.0 - below(rng, 3)));
+            log.record(&started);
+            stored.push(started);
+        }
+        4 | 5 => {
+            if let Some(current) = stored.get_mut(index) {
+                end_match(current, below(rng, 4) > 0, now.plus_ms(below(rng, 50)));
+                log.record(current);
+                // A change is delivered twice.
+                log.record(current);
+            }
+        }
+        6 => {
+            let is_purged =
+                |current: &Match| matches!(current.stage, MatchStage::Ended { purge_at, .. } if purge_at <= now);
+            stored.retain(|current| !is_purged(current));
+            log.remove_purged(now);
+        }
+        _ => {
+            let newer_than = UnixMs(now.0 - below(rng, 20));
+            let listed: BTreeSet<MatchId> =
+                stored.iter().filter(|_| below(rng, 3) > 0).map(|current| current.id).collect();
+            stored.retain(|current| newer_than <= current.proposed_at || listed.contains(&current.id));
+            log.remove_unlisted(&listed, newer_than);
+        }
+    }
+}
+
+/// After each change, the log gives the same reasons for all pairs of users as a rebuild from the stored matches.
+#[test]
+fn past_match_log_equals_a_rebuild_from_all_matches() {
+    let rules = [
+        AvoidanceRule { whom: AvoidTarget::RecentOpponents { recent_ms: 30 }, how: AvoidStrictness::Never },
+        AvoidanceRule { whom: AvoidTarget::RecentTeammates { recent_ms: 70 }, how: AvoidStrictness::NotSameTeam },
+        AvoidanceRule { whom: AvoidTarget::Blocked, how: AvoidStrictness::Never },
+    ];
+    for seed in 0..60 {
+        let mut rng = SplitMix64(seed);
+        let (mut stored, mut log) = (Vec::new(), PastMatchLog::default());
+        for step in 0..120 {
+            let now = UnixMs(1_000 + step * 3);
+            change_at_random(&mut rng, &mut stored, &mut log, now);
+            let expected = PastMatches::latest_of(stored.iter().flat_map(Match::past_matches));
+            let actual = log.past_matches_of((0..USERS).map(user), &rules, now);
+            for (one, other) in (0..USERS).flat_map(|one| (0..USERS).map(move |other| (one, other))) {
+                let (one, other) = ([user(one)], [user(other)]);
+                let side = |users| AvoidanceSide { users, blocked_users: &[] };
+                assert_eq!(
+                    AvoidanceReasons::between(&actual, side(&one), side(&other)),
+                    AvoidanceReasons::between(&expected, side(&one), side(&other)),
+                    "seed {seed}, step {step}, {one:?} and {other:?}"
+                );
+            }
+            let (actual, expected) =
+                (next_avoidance_end(&rules, &actual, now), next_avoidance_end(&rules, &expected, now));
+            // An earlier match of a pair may end the wait for nothing; the latest is never missed.
+            assert_eq!(actual.is_some(), expected.is_some(), "seed {seed}, step {step}");
+            assert!(actual <= expected, "seed {seed}, step {step}: {actual:?}, {expected:?}");
+            let is_empty = stored.iter().all(|current| current.stage.started_at().is_none());
+            assert_eq!(log.is_empty(), is_empty, "seed {seed}, step {step}");
+        }
+    }
+}
+
+/// Nothing remains of removed matches, so that the memory does not grow.
+#[test]
+fn past_match_log_keeps_nothing_of_removed_matches() {
+    let mut log = PastMatchLog::default();
+    for number in 0..20 {
+        let mut played = playing_match(number, &[(number, 0), (number + 1, 0), (number + 2, 1)], UnixMs(100 + number));
+        log.record(&played);
+        end_match(&mut played, true, UnixMs(200 + number));
+        log.record(&played);
+    }
+    log.remove_purged(UnixMs(300));
+    assert!(log.matches.is_empty() && log.meetings_by_user.is_empty() && log.purge_order.is_empty());
+    assert!(log.match_counts_by_start.iter().all(BTreeMap::is_empty));
+}
+
+/// A running pass reads the state at its start, although a match starts meanwhile.
+#[test]
+fn past_match_log_changes_do_not_reach_a_running_pass() {
+    let rules = [AvoidanceRule { whom: AvoidTarget::RecentOpponents { recent_ms: 30 }, how: AvoidStrictness::Never }];
+    let mut log = PastMatchLog::default();
+    log.record(&playing_match(1, &[(1, 0), (2, 1)], UnixMs(100)));
+    let before = log.past_matches_of([user(1), user(2)], &rules, UnixMs(110));
+    log.record(&playing_match(2, &[(1, 0), (2, 1)], UnixMs(105)));
+    assert_eq!(before.last_started_at(user(1), user(2), false), Some(UnixMs(100)));
+    let after = log.past_matches_of([user(1), user(2)], &rules, UnixMs(110));
+    assert_eq!(after.last_started_at(user(2), user(1), false), Some(UnixMs(105)));
+}

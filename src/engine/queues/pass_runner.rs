@@ -1,0 +1,130 @@
+//! Pass with its panics caught: a panic costs the pass, not the queue and not the server. Its input is kept as a file.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::domain::queue::pass::{PassInput, PassOutcome, run_pass};
+use crate::engine::queues::shared_state::SharedState;
+use crate::engine::queues::snapshot::QueueSnapshot;
+use crate::store::queues::QueueKey;
+use crate::telemetry::label::TaskLabel;
+
+/// Number of tickets from which a pass runs on a blocking thread, so that it does not delay calls.
+const BLOCKING_THREAD_MIN_TICKETS: usize = 256;
+
+/// Delay of a queue's next pass after the first panic; doubles with each further one.
+const RETRY_DELAY_MIN: Duration = Duration::from_secs(1);
+
+/// Longest delay of a queue's next pass.
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(60);
+
+/// Delays of a queue's passes after panics. Only passes wait: deadlines and game servers do not.
+#[derive(Debug, Default)]
+pub(crate) struct PassBackoff {
+    failure_count: u32,
+    retry_at: Option<Instant>,
+}
+
+impl PassBackoff {
+    /// Time before which no pass runs.
+    pub(crate) fn retry_at(&self) -> Option<Instant> {
+        self.retry_at
+    }
+
+    fn record_success(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Returns the delay of the next pass.
+    fn record_failure(&mut self, now: Instant) -> Duration {
+        let delay = RETRY_DELAY_MIN.saturating_mul(1 << self.failure_count.min(16)).min(RETRY_DELAY_MAX);
+        self.failure_count += 1;
+        self.retry_at = Some(now + delay);
+        delay
+    }
+}
+
+/// Takes a snapshot with `take` and runs a pass over it. `None` if either panicked, or if the set has no queue.
+///
+/// After a panic the caller must clear what `take` may have left half changed.
+pub(crate) async fn run_caught_pass(
+    shared: &SharedState,
+    key: QueueKey,
+    backoff: &mut PassBackoff,
+    take: impl FnOnce() -> QueueSnapshot,
+) -> Option<PassOutcome> {
+    let supervisor = &shared.common.supervisor;
+    let (result, snapshot) = match supervisor.catch_blocking(TaskLabel::Pass, take) {
+        Err(reason) => (Err(reason), None),
+        Ok(snapshot) => {
+            let snapshot = Arc::new(snapshot);
+            let run = {
+                let (supervisor, snapshot) = (supervisor.clone(), Arc::clone(&snapshot));
+                move || supervisor.catch_blocking(TaskLabel::Pass, || snapshot.with_pass_input(run_pass_or_fail))
+            };
+            let result = if snapshot.prepared_tickets.len() < BLOCKING_THREAD_MIN_TICKETS {
+                run()
+            } else {
+                tokio::task::spawn_blocking(run).await.unwrap_or(Ok(None))
+            };
+            (result, Some(snapshot))
+        }
+    };
+    match result {
+        Ok(outcome) => {
+            backoff.record_success();
+            outcome
+        }
+        Err(reason) => {
+            let is_first = backoff.failure_count == 0;
+            let retry_in_ms = backoff.record_failure(Instant::now()).as_millis();
+            let (set_id, silo) = (key.set_id, key.silo);
+            tracing::error!(%set_id, %silo, reason, retry_in_ms, "pass failed, the queue's passes wait");
+            if let Some(snapshot) = snapshot.filter(|_| is_first) {
+                keep_input(shared, key, snapshot, reason).await;
+            }
+            None
+        }
+    }
+}
+
+/// Keeps the input of the first of several failed passes. Each further one would be nearly the same.
+async fn keep_input(shared: &SharedState, key: QueueKey, snapshot: Arc<QueueSnapshot>, reason: String) {
+    let folder = shared.common.pass_failures.clone();
+    if !folder.is_enabled() {
+        tracing::warn!("input of the failed pass discarded; set --pass-failure-dir to keep it");
+        return;
+    }
+    let save = move || snapshot.with_pass_input(|input| folder.save(input, key.silo, &reason));
+    match tokio::task::spawn_blocking(save).await {
+        Ok(Some(Ok(Some(file)))) => tracing::error!(file = %file.display(), "input of the failed pass kept"),
+        Ok(Some(Err(error))) => tracing::error!(%error, "input of the failed pass lost, its file cannot be written"),
+        Ok(Some(Ok(None)) | None) => {}
+        Err(error) => tracing::error!(%error, "input of the failed pass lost, its encoding panicked"),
+    }
+}
+
+fn run_pass_or_fail(input: &PassInput<'_>) -> PassOutcome {
+    #[cfg(feature = "failpoints")]
+    crate::engine::fail_points::fail_in_pass(input.ruleset.set_id);
+    run_pass(input)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// R20: the delay of a queue's passes doubles up to its limit, and a pass that works ends it.
+    #[tokio::test]
+    async fn pass_backoff_doubles_up_to_its_limit() {
+        let (mut backoff, now) = (PassBackoff::default(), Instant::now());
+        let delays: Vec<u64> = (0..40).map(|_| backoff.record_failure(now).as_secs()).collect();
+        assert_eq!(delays[..8], [1, 2, 4, 8, 16, 32, 60, 60]);
+        assert!(delays[8..].iter().all(|delay| *delay == 60));
+        assert_eq!(backoff.retry_at(), Some(now + RETRY_DELAY_MAX));
+        backoff.record_success();
+        assert_eq!((backoff.retry_at(), backoff.record_failure(now)), (None, RETRY_DELAY_MIN));
+    }
+}
