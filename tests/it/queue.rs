@@ -1,5 +1,6 @@
 //! Queues: tickets, passes, matches, documented systems.
 
+pub(crate) mod connected_players;
 pub(crate) mod documented_goals;
 pub(crate) mod documented_systems;
 pub(crate) mod end_to_end;
@@ -7,6 +8,7 @@ pub(crate) mod kill_server;
 pub(crate) mod pass_timing;
 pub(crate) mod preferences;
 pub(crate) mod replay;
+pub(crate) mod runner_wakeups;
 pub(crate) mod team_vectors;
 pub(crate) mod tickets;
 pub(crate) mod transition_races;
