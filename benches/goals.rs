@@ -42,6 +42,7 @@ const GOALS: &[(&str, &str)] = &[
     ("PQ4", "exact_pass"),
     ("PQ6", "pass_kinds"),
     ("PQ7", "pass_of_shipped_rulesets"),
+    ("QIDLE", "idle_queues"),
     ("PL0", "leaderboard_build"),
     ("PL1", "leaderboard_rank"),
     ("PL2", "leaderboard_page"),

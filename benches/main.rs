@@ -4,6 +4,7 @@
 mod engine_heartbeats;
 mod goals;
 mod harness;
+mod idle_queues;
 mod index;
 mod leaderboard;
 mod population;
@@ -40,6 +41,7 @@ fn main() {
     store_postgres::run(&wanted);
     ruleset_reject::run(&wanted);
     queue_pass::run(&wanted);
+    idle_queues::run(&wanted);
     leaderboard::run(&wanted);
     rating_update::run(&wanted);
     simulator::run(&wanted);

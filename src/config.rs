@@ -35,6 +35,8 @@ pub const SHUTDOWN_GRACE_PERIOD_RANGE_S: RangeInclusive<u32> = 1..=25;
 pub const MAX_STALENESS_RANGE_S: RangeInclusive<u32> = 1..=3_600;
 /// Maximum number of silos to name; serve all for more.
 pub const SILOS_MAX: usize = 256;
+/// Maximum of open silos, in all and per user.
+pub const MAX_SILOS_RANGE: RangeInclusive<u32> = 1..=100_000;
 /// Grid size for rounding locations, degrees. A cell of more than 10 degrees covers a continent.
 pub const LOCATION_GRID_RANGE_DEGREES: RangeInclusive<f64> = 0.0..=10.0;
 /// Maximum accuracy radius of a geolocation record, kilometers; at most half the circumference of the Earth.
@@ -54,6 +56,10 @@ pub struct Config {
     pub store: StoreTarget,
     /// Silos to load and serve; `None` for all.
     pub silos: Option<Vec<u64>>,
+    /// Maximum silos with live tickets or advertisements, in `MAX_SILOS_RANGE`. Silos that `silos` names are not limited.
+    pub max_silos: u32,
+    /// Maximum of those that one caller has opened, in `MAX_SILOS_RANGE`. Game servers are exempt.
+    pub max_silos_per_user: u32,
     /// Store outage after which the server reports not ready, seconds, in `MAX_STALENESS_RANGE_S`.
     pub max_staleness_s: u32,
     /// Source of rulesets.

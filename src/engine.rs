@@ -10,6 +10,7 @@ pub mod error;
 #[cfg(feature = "failpoints")]
 mod fail_points;
 mod follow_feed;
+mod open_silos;
 mod party_consent;
 pub mod queues;
 pub mod ratings;

@@ -176,6 +176,8 @@ fn config(rulesets: RulesetSource, store: StoreTarget) -> Config {
         operator_listen: free,
         store,
         silos: None,
+        max_silos: 1_024,
+        max_silos_per_user: 8,
         max_staleness_s: 300,
         rulesets,
         geoip_db_files: Vec::new(),

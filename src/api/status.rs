@@ -208,6 +208,19 @@ impl From<EngineError> for Rejection {
                 let text = "the session has its maximum number of reservations; try the next candidate";
                 Self::new(C::ResourceExhausted, ErrorReason::TooManyReservations, text)
             }
+            EngineError::TooManySilos { silo, limit, is_per_caller } => {
+                let (scope, rule, remedy) = if is_per_caller {
+                    ("caller", "a caller may open at most", "end your tickets and advertisements in another silo first")
+                } else {
+                    ("server", "this server opens at most", "use a silo that has tickets or advertisements")
+                };
+                let field = "session_composition.silo_id";
+                let text = format!("{field} {silo} would open one more silo, and {rule} {limit}; {remedy}");
+                Self::new(C::ResourceExhausted, ErrorReason::TooManySilos, text)
+                    .with_metadata("field", field)
+                    .with_metadata("limit", limit)
+                    .with_metadata("scope", scope)
+            }
             EngineError::NoQueue(set) => {
                 let text = format!("matchmaking set {set} has no queue; use Search and UpdateAdvertisement");
                 Self::new(C::FailedPrecondition, ErrorReason::NoQueue, text)

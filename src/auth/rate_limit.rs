@@ -25,7 +25,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::{CallOrStreamLimit, RateLimitRule};
 use crate::domain::time::UnixMs;
 
-pub use caller::{CallerClass, RateLimitKey};
+pub use caller::{CallerClass, RateLimitKey, address_prefix};
 
 use token_buckets::{BucketCountLimit, GovernorClock, TokenBuckets};
 

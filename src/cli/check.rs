@@ -1,4 +1,5 @@
-//! `fireteam check`: validates ruleset files and directories and prints every problem with its line.
+//! `fireteam check`: validates ruleset files and directories and prints every problem with its line. For valid files it
+//! prints a summary, and warnings that do not change the exit code.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -76,7 +77,21 @@ fn ruleset_summary(path: &Path, ruleset: &Ruleset) -> String {
     if let Some((queue, teams)) = ruleset.queue.as_ref().zip(ruleset.teams.as_ref()) {
         queue_summary_lines(ruleset, queue, teams).iter().for_each(|line| lines.push_str(&format!("\n      {line}")));
     }
+    ruleset_warnings(ruleset).iter().for_each(|warning| lines.push_str(&format!("\n      warning: {warning}")));
     lines
+}
+
+/// Requirements of a valid ruleset on callers. A warning does not make the file invalid.
+fn ruleset_warnings(ruleset: &Ruleset) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if ruleset.queue.as_ref().is_some_and(|queue| queue.gate.counts_connected_players()) {
+        warnings.push(format!(
+            "its gate counts connected players only if their heartbeat names set {} in connected_matchmaking_set_ids; \
+             else it counts only the players of waiting tickets",
+            ruleset.set_id
+        ));
+    }
+    warnings
 }
 
 /// Summary of the queue: its matches, and how its limits change with the wait.

@@ -49,6 +49,12 @@ pub struct RawSettings {
     /// Silos to load and serve, ids; requires a `postgres:` store [default: all].
     #[arg(long, env = "FIRETEAM_SILOS", value_name = "ID", num_args = 1.., value_delimiter = ',')]
     pub silos: Option<Vec<u64>>,
+    /// Maximum silos with live tickets or advertisements, number, 1 to 100000; not for --silos [default: 1024].
+    #[arg(long, env = "FIRETEAM_MAX_SILOS", value_name = "COUNT")]
+    pub max_silos: Option<u32>,
+    /// Maximum silos that one user, or one anonymous address, has opened, number, 1 to 100000; not for --silos and game servers [default: 8].
+    #[arg(long, env = "FIRETEAM_MAX_SILOS_PER_USER", value_name = "COUNT")]
+    pub max_silos_per_user: Option<u32>,
     /// Store outage after which the server reports not ready, seconds, 1 to 3600 [default: 300].
     #[arg(long, env = "FIRETEAM_MAX_STALENESS_S", value_name = "SECONDS")]
     pub max_staleness_s: Option<u32>,
@@ -149,6 +155,8 @@ impl RawSettings {
             operator_listen: self.operator_listen.or(fallback.operator_listen),
             store: self.store.or(fallback.store),
             silos: self.silos.or(fallback.silos),
+            max_silos: self.max_silos.or(fallback.max_silos),
+            max_silos_per_user: self.max_silos_per_user.or(fallback.max_silos_per_user),
             max_staleness_s: self.max_staleness_s.or(fallback.max_staleness_s),
             rulesets: self.rulesets.or(fallback.rulesets),
             geoip_db: self.geoip_db.or(fallback.geoip_db),

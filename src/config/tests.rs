@@ -42,6 +42,8 @@ fn config_defaults_match_the_manual() {
     let expected = r#"listen = "127.0.0.1:50051"
 operator_listen = "127.0.0.1:50052"
 store = "sqlite:fireteam.db"
+max_silos = 1024
+max_silos_per_user = 8
 max_staleness_s = 300
 rulesets = "bundled:"
 geoip_db = []

@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use crate::config::raw::RawSettings;
 use crate::config::{
     ADVERTISEMENT_TTL_RANGE_S, Config, ConfigError, DEFAULT_GEOIP_DB, GEOIP_MAX_ACCURACY_RADIUS_RANGE_KM,
-    LOCATION_GRID_RANGE_DEGREES, LogFormat, MAX_STALENESS_RANGE_S, PostgresUrl, RESERVATION_TTL_RANGE_S,
-    RULESET_RETENTION_RANGE_S, RulesetSource, SHUTDOWN_GRACE_PERIOD_RANGE_S, SILOS_MAX, StoreTarget,
+    LOCATION_GRID_RANGE_DEGREES, LogFormat, MAX_SILOS_RANGE, MAX_STALENESS_RANGE_S, PostgresUrl,
+    RESERVATION_TTL_RANGE_S, RULESET_RETENTION_RANGE_S, RulesetSource, SHUTDOWN_GRACE_PERIOD_RANGE_S, SILOS_MAX,
+    StoreTarget,
 };
 use crate::domain::locality::DEFAULT_LOCATION_GRID_DEGREES;
 use crate::domain::location_privacy::DEFAULT_SESSION_GRID_DEGREES;
@@ -43,6 +44,12 @@ pub(super) fn validate_settings(
         listen: settings.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 50051)).into()),
         operator_listen: settings.operator_listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 50052)).into()),
         silos: errors.check_silos(settings.silos, &store),
+        max_silos: errors.check_range("max_silos", settings.max_silos.unwrap_or(1_024), MAX_SILOS_RANGE),
+        max_silos_per_user: errors.check_range(
+            "max_silos_per_user",
+            settings.max_silos_per_user.unwrap_or(8),
+            MAX_SILOS_RANGE,
+        ),
         max_staleness_s: errors.check_range(
             "max_staleness_s",
             settings.max_staleness_s.unwrap_or(300),
@@ -128,6 +135,8 @@ pub(super) fn to_raw_settings(config: &Config) -> RawSettings {
             StoreTarget::Postgres(url) => url.to_string(),
         }),
         silos: config.silos.clone(),
+        max_silos: Some(config.max_silos),
+        max_silos_per_user: Some(config.max_silos_per_user),
         max_staleness_s: Some(config.max_staleness_s),
         rulesets: Some(match &config.rulesets {
             RulesetSource::Bundled => BUNDLED_SCHEME.into(),

@@ -15,6 +15,7 @@ use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
+use crate::engine::open_silos::OpenSilos;
 use crate::engine::settings::EngineSettings;
 use crate::engine::store_health::StoreHealth;
 use crate::engine::write_health::WriteHealth;
@@ -37,6 +38,8 @@ pub(crate) struct Common {
     pub(crate) settings: EngineSettings,
     /// Silos that this server serves; `None` for all.
     pub(crate) served_silos: Option<Vec<SiloId>>,
+    /// Silos with a live ticket or advertisement.
+    pub(crate) open_silos: Arc<OpenSilos>,
     /// Health of the shared store; `None` if the store is not shared.
     pub(crate) store_health: Option<Arc<StoreHealth>>,
     /// Result of the last commits.

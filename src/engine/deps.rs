@@ -8,6 +8,7 @@ use crate::clock::Clock;
 use crate::domain::id::SiloId;
 use crate::engine::adverts::advert_state::EncodeAdvertFn;
 use crate::engine::common::Common;
+use crate::engine::open_silos::{OpenSilos, SiloLimits};
 use crate::engine::settings::EngineSettings;
 use crate::engine::store_health::StoreHealth;
 use crate::engine::write_health::WriteHealth;
@@ -63,6 +64,8 @@ impl EngineDeps {
             pass_failures,
             encode_advert,
         } = self;
+        let EngineSettings { max_silos, max_silos_per_user, .. } = settings;
+        let silo_limits = served_silos.is_none().then_some(SiloLimits { max_silos, max_silos_per_user });
         let common = Common {
             clock,
             store,
@@ -73,6 +76,7 @@ impl EngineDeps {
             metrics,
             settings,
             served_silos,
+            open_silos: Arc::new(OpenSilos::new(silo_limits)),
             store_health: is_store_shared.then(|| Arc::new(StoreHealth::default())),
             write_health: WriteHealth::default(),
             supervisor,

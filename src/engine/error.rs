@@ -2,7 +2,7 @@
 
 use crate::domain::attribute_values::FieldProblem;
 use crate::domain::filter::RefusingSide;
-use crate::domain::id::{RulesetHash, SetId, TicketId};
+use crate::domain::id::{RulesetHash, SetId, SiloId, TicketId};
 
 /// Reason a command failed. Message texts are in `api/status.rs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +41,15 @@ pub enum EngineError {
         rule: String,
         /// Side whose rule refused.
         side: RefusingSide,
+    },
+    /// The call would open one silo more than allowed.
+    TooManySilos {
+        /// Silo that it would open.
+        silo: SiloId,
+        /// Maximum open silos.
+        limit: u32,
+        /// Whether the limit is the caller's; otherwise it is the server's.
+        is_per_caller: bool,
     },
     /// The idempotency key was used for a different request.
     IdempotencyKeyReused,

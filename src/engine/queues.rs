@@ -12,6 +12,7 @@ mod pass_runner;
 mod plan_transition;
 mod queue_engine;
 mod queue_runner;
+mod queue_wakeups;
 mod result_report;
 mod shared_state;
 mod snapshot;

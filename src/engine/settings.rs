@@ -27,6 +27,10 @@ pub struct EngineSettings {
     pub allow_client_locality: bool,
     /// Whether searches may override rules.
     pub allow_search_overrides: bool,
+    /// Maximum silos with live tickets or advertisements. Silos that the operator names are not limited.
+    pub max_silos: u32,
+    /// Maximum of those that one caller has opened.
+    pub max_silos_per_user: u32,
 }
 
 impl Default for EngineSettings {
@@ -44,6 +48,8 @@ impl Default for EngineSettings {
             retired_ruleset_retention_ms: 600_000,
             allow_client_locality: false,
             allow_search_overrides: false,
+            max_silos: 1_024,
+            max_silos_per_user: 8,
         }
     }
 }

@@ -179,6 +179,8 @@ fn engine_settings(config: &Config) -> EngineSettings {
         retired_ruleset_retention_ms: u64::from(config.ruleset_retention_s) * 1000,
         allow_client_locality: config.allow_client_locality,
         allow_search_overrides: config.allow_search_overrides,
+        max_silos: config.max_silos,
+        max_silos_per_user: config.max_silos_per_user,
         ..EngineSettings::default()
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::domain::id::{AdvertisementId, MatchId, SetId, SiloId, UserKey};
+use crate::domain::id::{AdvertisementId, MatchId, SetId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::time::UnixMs;
@@ -163,7 +163,7 @@ impl<M: StoreObserver> QueueStore for MeteredStore<M> {
         self.inner.release_leases(queues).await
     }
 
-    async fn report_connected_users(&self, own_counts: &[(SiloId, u32)]) -> Result<Vec<(SiloId, u32)>, StoreError> {
+    async fn report_connected_users(&self, own_counts: &[(QueueKey, u32)]) -> Result<Vec<(QueueKey, u32)>, StoreError> {
         self.inner.report_connected_users(own_counts).await
     }
 }
@@ -171,7 +171,7 @@ impl<M: StoreObserver> QueueStore for MeteredStore<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::id::TicketId;
+    use crate::domain::id::{SiloId, TicketId};
     use crate::store::adverts::WriteOutcome;
     use crate::store::memory::MemoryStore;
     use std::sync::Mutex;
@@ -232,7 +232,8 @@ mod tests {
         assert!(store.load_queues(UnixMs(1)).await.unwrap().tickets.is_empty());
         store.purge_queues(UnixMs(1)).await.unwrap();
         assert_eq!(store.read_match(MatchId::from_bytes([1; 16])).await.unwrap(), None);
-        assert_eq!(store.report_connected_users(&[(SiloId(1), 2)]).await.unwrap(), [(SiloId(1), 2)]);
+        let queue = QueueKey { set_id: SetId(1), silo: SiloId(1) };
+        assert_eq!(store.report_connected_users(&[(queue, 2)]).await.unwrap(), [(queue, 2)]);
         let calls = log.0.lock().unwrap().1.clone();
         let commits = [("commit_queues", 1, true, 2), ("mixed_queue", 1, true, 0), ("commit_queues", 1, true, 1)];
         assert_eq!(calls[..3], commits);

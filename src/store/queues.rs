@@ -422,9 +422,9 @@ pub trait QueueStore: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Reports this server's connected users per silo. Returns the totals of all servers that reported within ten
-    /// seconds.
-    async fn report_connected_users(&self, own_counts: &[(SiloId, u32)]) -> Result<Vec<(SiloId, u32)>, StoreError> {
+    /// Reports this server's connected users per set and silo. Returns the totals of all servers that reported within
+    /// ten seconds.
+    async fn report_connected_users(&self, own_counts: &[(QueueKey, u32)]) -> Result<Vec<(QueueKey, u32)>, StoreError> {
         Ok(own_counts.to_vec())
     }
 }

@@ -111,6 +111,10 @@ metrics! {
     tickets: Gauge = Gauge::default(), "gauge" "fireteam_tickets" [];
     /// Matches in memory, including recently ended ones.
     matches: Gauge = Gauge::default(), "gauge" "fireteam_matches" [];
+    /// Silos with a live ticket or advertisement.
+    open_silos: Gauge = Gauge::default(), "gauge" "fireteam_open_silos" [];
+    /// Rounds of queue runners; each checks deadlines, allocations and whether a pass is due.
+    queue_rounds: Counter = Counter::default(), "counter" "fireteam_queue_rounds_total" [];
     /// Duration of a pass over a queue.
     pass_duration_seconds: Histogram = duration_histogram(), "histogram" "fireteam_pass_duration_seconds" [];
     /// Pairs of tickets evaluated by passes.

@@ -1,5 +1,6 @@
 //! Queues: tickets, passes, matches, documented systems.
 
+pub(crate) mod connected_players;
 pub(crate) mod documented_goals;
 pub(crate) mod documented_systems;
 pub(crate) mod end_to_end;
@@ -11,6 +12,7 @@ pub(crate) mod pass_failures;
 pub(crate) mod past_match_retention;
 pub(crate) mod preferences;
 pub(crate) mod replay;
+pub(crate) mod runner_wakeups;
 pub(crate) mod team_vectors;
 pub(crate) mod tickets;
 pub(crate) mod transition_races;

@@ -11,6 +11,7 @@ pub(crate) mod proxy_protocol;
 pub(crate) mod rate_limits;
 pub(crate) mod role_matrix;
 pub(crate) mod search_cost;
+pub(crate) mod silo_limits;
 pub(crate) mod tls;
 pub(crate) mod token_key_file;
 pub(crate) mod token_lifecycle;

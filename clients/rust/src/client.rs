@@ -245,7 +245,8 @@ impl Client {
         self.channel.call_queue(request, |mut stub, request| async move { stub.respond(request).await }).await
     }
 
-    /// Extends the TTL of tickets, and reports connected players.
+    /// Extends the TTL of tickets, and reports connected players. `connected_user_ids` count in the sets that
+    /// `connected_matchmaking_set_ids` names, and in no set without it.
     pub async fn heartbeat(&self, request: pb::QueueHeartbeatRequest) -> Result<pb::QueueHeartbeatResponse, Error> {
         self.channel.call_queue(request, |mut stub, request| async move { stub.heartbeat(request).await }).await
     }

@@ -3,7 +3,7 @@
 use crate::api::convert::{EntryPoint, FieldErrors, field_checks, session};
 use crate::api::pb;
 use crate::api::status::Rejection;
-use crate::domain::id::{MatchId, RulesetHash, SiloId, TicketId, UserKey};
+use crate::domain::id::{MatchId, RulesetHash, SetId, SiloId, TicketId, UserKey};
 use crate::domain::lifecycle::{Assignment, MatchEndReason};
 use crate::domain::limit;
 use crate::domain::queue::ticket::TicketEndReason;
@@ -78,6 +78,7 @@ impl EntryPoint {
                 "connected_user_ids",
                 &mut problems,
             ),
+            connected_sets: connected_sets(wire.connected_matchmaking_set_ids, &mut problems),
             silo: SiloId(wire.silo_id.unwrap_or(0)),
         };
         problems.into_result(heartbeat)
@@ -153,6 +154,18 @@ fn ticket_references(wire: Vec<pb::TicketReference>, problems: &mut FieldErrors)
         ),
     };
     wire.into_iter().enumerate().map(reference).collect()
+}
+
+/// Reads the sets of connected users, sorted and without duplicates.
+fn connected_sets(wire: Vec<u32>, problems: &mut FieldErrors) -> Vec<SetId> {
+    let path = "connected_matchmaking_set_ids";
+    if !field_checks::check_list_len(wire.len(), limit::CONNECTED_SETS_PER_HEARTBEAT_MAX, path, problems) {
+        return Vec::new();
+    }
+    let mut sets: Vec<SetId> = wire.into_iter().map(SetId).collect();
+    sets.sort_unstable();
+    sets.dedup();
+    sets
 }
 
 /// Reads user keys, sorted and without duplicates.

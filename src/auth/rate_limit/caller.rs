@@ -47,7 +47,7 @@ impl RateLimitKey {
 }
 
 /// The address of an IPv4 host; the /64 network of an IPv6 host.
-fn address_prefix(address: IpAddr) -> IpAddr {
+pub fn address_prefix(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(v4) => v4.into(),
         IpAddr::V6(v6) => {

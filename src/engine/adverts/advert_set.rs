@@ -11,6 +11,7 @@ use crate::domain::id::{AdvertisementId, BuildIdHasher, ReservationId, RulesetHa
 use crate::domain::index::{AdvertisementIndex, IndexEntry};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::time::UnixMs;
+use crate::engine::open_silos::OpenSilos;
 use crate::store::{AdvertVersion, Reservation, ReservationState};
 
 /// Advertisement and its state.
@@ -81,9 +82,16 @@ pub(crate) struct AdvertSet {
     /// Advertisements whose expiry changed while an index is being built from a copy.
     expiry_changes_during_build: Option<Vec<AdvertisementId>>,
     unended_reservation_count: usize,
+    /// Counts each advertisement as one use of its silo.
+    open_silos: Arc<OpenSilos>,
 }
 
 impl AdvertSet {
+    /// Set without advertisements, which keeps their silos open in `open_silos`.
+    pub(crate) fn new(open_silos: Arc<OpenSilos>) -> Self {
+        Self { open_silos, ..Self::default() }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.records.len()
     }
@@ -172,6 +180,15 @@ impl AdvertSet {
         for (index, entry) in self.indexes.iter_mut().zip(entries) {
             replaced.index_entries.extend(index.upsert(IndexEntry { open_seats, ..entry }));
         }
+        let (silo, publisher) = (record.advertisement.session.silo, record.advertisement.publisher);
+        let replaced_silo = match &slot {
+            MapEntry::Occupied(old) => Some(old.get().advertisement.session.silo),
+            MapEntry::Vacant(_) => None,
+        };
+        if replaced_silo != Some(silo) {
+            self.open_silos.add_use(silo, publisher);
+            replaced_silo.into_iter().for_each(|silo| self.open_silos.remove_use(silo));
+        }
         let record = match slot {
             MapEntry::Occupied(mut slot) => {
                 replaced.records.push(slot.insert(record));
@@ -185,6 +202,7 @@ impl AdvertSet {
     /// Removes a record from the set and from every index.
     pub(crate) fn remove(&mut self, id: AdvertisementId) -> Option<AdvertRecord> {
         let record = self.records.remove(&id)?;
+        self.open_silos.remove_use(record.advertisement.session.silo);
         unschedule_hold_expiries(&mut self.hold_expiries, &record);
         self.unended_reservation_count -= record.unended_reservations().count();
         for index in &mut self.indexes {

@@ -8,6 +8,7 @@ use parking_lot::{RwLock as FairLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::domain::id::SetId;
 use crate::domain::ruleset::Ruleset;
 use crate::engine::adverts::advert_set::{AdvertSet, build_index};
+use crate::engine::open_silos::OpenSilos;
 
 /// One set's advertisements behind a lock. Held for one lookup, one search or a few changes; never across an await.
 ///
@@ -30,9 +31,15 @@ impl LockedAdvertSet {
 pub(crate) struct AdvertSetMap {
     sets: RwLock<BTreeMap<SetId, Arc<LockedAdvertSet>>>,
     indexed_rulesets: RwLock<Vec<Arc<Ruleset>>>,
+    open_silos: Arc<OpenSilos>,
 }
 
 impl AdvertSetMap {
+    /// Map without sets, which keeps the silos of its advertisements open in `open_silos`.
+    pub(crate) fn new(open_silos: Arc<OpenSilos>) -> Self {
+        Self { open_silos, ..Self::default() }
+    }
+
     /// Advertisements of a set; `None` if the set never had any.
     pub(crate) fn get(&self, set_id: SetId) -> Option<Arc<LockedAdvertSet>> {
         self.sets.read().unwrap_or_else(PoisonError::into_inner).get(&set_id).cloned()
@@ -43,7 +50,7 @@ impl AdvertSetMap {
         if let Some(set) = self.get(set_id) {
             return set;
         }
-        let mut set = AdvertSet::default();
+        let mut set = AdvertSet::new(Arc::clone(&self.open_silos));
         for ruleset in self.indexed_rulesets().iter().filter(|ruleset| ruleset.set_id == set_id) {
             set.finish_index_build(build_index(ruleset, &[]));
         }

@@ -75,6 +75,7 @@ impl UnwrittenAdverts {
             confirmed_reservations,
             joined_reservations,
             ignored_fields,
+            silo_use: _silo_use,
         } = publish;
         // Only the store decides reservations.
         if !confirmed_reservations.is_empty() || !joined_reservations.is_empty() {

@@ -14,6 +14,7 @@ use crate::engine::adverts::advert_set::AdvertRecord;
 use crate::engine::adverts::in_flight_changes::InFlightGuard;
 use crate::engine::adverts::update_answer::SignedToken;
 use crate::engine::command::{ReserveAnswer, UpdateAdvertAnswer};
+use crate::engine::open_silos::SiloUse;
 use crate::engine::writer_inbox::ReplySender;
 use crate::store::FeedBatch;
 
@@ -31,6 +32,8 @@ pub(crate) struct PublishAdvert {
     pub(crate) confirmed_reservations: Vec<ReservationId>,
     pub(crate) joined_reservations: Vec<ReservationId>,
     pub(crate) ignored_fields: Vec<String>,
+    /// Keeps the silo open until the advertisement is in memory.
+    pub(crate) silo_use: SiloUse,
 }
 
 /// Extends an advertisement's TTL through the store.

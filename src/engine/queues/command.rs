@@ -90,6 +90,8 @@ pub struct TicketHeartbeatCommand {
     pub tickets: Vec<TicketReference>,
     /// Connected users.
     pub connected_users: Vec<UserKey>,
+    /// Sets that the connected users play. Sets without a queue are ignored.
+    pub connected_sets: Vec<SetId>,
     /// Silo of the users.
     pub silo: SiloId,
 }

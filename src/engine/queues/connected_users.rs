@@ -1,90 +1,119 @@
-//! Users online per silo, counted for gates that require a share of them to be waiting.
+//! Connected users per set and silo, counted for gates that require a share of them to be waiting.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::domain::id::{BuildIdHasher, SiloId, UserKey};
+use crate::domain::id::UserKey;
 use crate::domain::time::UnixMs;
+use crate::store::queues::QueueKey;
 
 /// Time after a heartbeat for which a user counts as connected, milliseconds.
 const CONNECTED_TTL_MS: u64 = 30_000;
 
-/// Maximum users counted per silo.
-const USERS_PER_SILO_MAX: usize = 2_000_000;
+/// Maximum entries of this replica: one per user, set and silo. Further users are not counted.
+const ENTRIES_MAX: usize = 4_000_000;
 
-/// Users connected to this replica, and counts over all replicas.
+/// Users connected to this replica, and counts over all replicas. A user counts once per set and silo.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectedUsers {
-    users_by_silo: BTreeMap<SiloId, SiloUsers>,
-    total_counts: BTreeMap<SiloId, u32>,
-}
-
-#[derive(Debug, Default)]
-struct SiloUsers {
-    expiry_by_user: HashMap<UserKey, UnixMs, BuildIdHasher>,
-    expiry_queue: BTreeSet<(UnixMs, UserKey)>,
+    expiry_by_user: HashMap<(QueueKey, UserKey), UnixMs>,
+    /// All entries by expiry, so that dropping the expired ones reads no other.
+    expiry_queue: BTreeSet<(UnixMs, QueueKey, UserKey)>,
+    local_counts: BTreeMap<QueueKey, u32>,
+    total_counts: BTreeMap<QueueKey, u32>,
 }
 
 impl ConnectedUsers {
-    /// Records a heartbeat of `users`.
-    pub(crate) fn record_connected(&mut self, silo: SiloId, users: impl IntoIterator<Item = UserKey>, now: UnixMs) {
-        let silo = self.users_by_silo.entry(silo).or_default();
+    /// Records a heartbeat of `users` who play the set in the silo of `key`.
+    pub(crate) fn record_connected(&mut self, key: QueueKey, users: impl IntoIterator<Item = UserKey>, now: UnixMs) {
+        self.remove_expired(now);
         let expires_at = now.plus_ms(CONNECTED_TTL_MS);
         for user in users {
-            if silo.expiry_by_user.len() >= USERS_PER_SILO_MAX && !silo.expiry_by_user.contains_key(&user) {
+            let is_full = self.expiry_by_user.len() >= ENTRIES_MAX;
+            if is_full && !self.expiry_by_user.contains_key(&(key, user)) {
                 continue;
             }
-            if let Some(previous) = silo.expiry_by_user.insert(user, expires_at) {
-                silo.expiry_queue.remove(&(previous, user));
+            match self.expiry_by_user.insert((key, user), expires_at) {
+                Some(previous) => {
+                    self.expiry_queue.remove(&(previous, key, user));
+                }
+                None => *self.local_counts.entry(key).or_insert(0) += 1,
             }
-            silo.expiry_queue.insert((expires_at, user));
+            self.expiry_queue.insert((expires_at, key, user));
         }
     }
 
-    /// Connected users of this replica by silo. Drops expired ones.
-    pub(crate) fn local_counts(&mut self, now: UnixMs) -> Vec<(SiloId, u32)> {
-        for silo in self.users_by_silo.values_mut() {
-            while let Some((expires_at, user)) =
-                silo.expiry_queue.first().copied().filter(|(expires_at, _)| *expires_at <= now)
-            {
-                silo.expiry_queue.remove(&(expires_at, user));
-                silo.expiry_by_user.remove(&user);
-            }
-        }
-        self.users_by_silo.retain(|_, silo| !silo.expiry_by_user.is_empty());
-        self.users_by_silo
-            .iter()
-            .map(|(id, silo)| (*id, u32::try_from(silo.expiry_by_user.len()).unwrap_or(u32::MAX)))
-            .collect()
+    /// Connected users of this replica, by set and silo. Only queues with users are listed.
+    pub(crate) fn local_counts(&mut self, now: UnixMs) -> &BTreeMap<QueueKey, u32> {
+        self.remove_expired(now);
+        &self.local_counts
     }
 
     /// Sets the counts over all replicas, this one included.
-    pub(crate) fn set_total_counts(&mut self, counts: Vec<(SiloId, u32)>) {
+    pub(crate) fn set_total_counts(&mut self, counts: Vec<(QueueKey, u32)>) {
         self.total_counts = counts.into_iter().collect();
     }
 
-    /// Connected users of a silo: the larger of the local and the total count.
-    pub(crate) fn connected_count(&mut self, silo: SiloId, now: UnixMs) -> u32 {
-        let local_count = self.local_counts(now).into_iter().find(|(id, _)| *id == silo).map_or(0, |(_, count)| count);
-        local_count.max(self.total_counts.get(&silo).copied().unwrap_or(0))
+    /// Connected users of a set and silo: the larger of the local and the total count.
+    pub(crate) fn connected_count(&mut self, key: QueueKey, now: UnixMs) -> u32 {
+        self.remove_expired(now);
+        let count_in = |counts: &BTreeMap<QueueKey, u32>| counts.get(&key).copied().unwrap_or(0);
+        count_in(&self.local_counts).max(count_in(&self.total_counts))
+    }
+
+    /// Removes the entries that have expired at `now`. Each is removed once, so its cost belongs to its heartbeat.
+    fn remove_expired(&mut self, now: UnixMs) {
+        while let Some(&(expires_at, key, user)) = self.expiry_queue.first()
+            && expires_at <= now
+        {
+            self.expiry_queue.pop_first();
+            self.expiry_by_user.remove(&(key, user));
+            if let Some(count) = self.local_counts.get_mut(&key) {
+                *count -= 1;
+                if *count == 0 {
+                    self.local_counts.remove(&key);
+                }
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::id::{SetId, SiloId};
+
+    const LADDER: QueueKey = QueueKey { set_id: SetId(1), silo: SiloId(3) };
+
+    fn user(name: &str) -> UserKey {
+        UserKey::from_name(name)
+    }
 
     /// S2-7: a user without a heartbeat for 30 s is no longer connected, and no user counts twice.
     #[test]
     fn connected_users_expire_without_heartbeat() {
-        let (mut connected, silo) = (ConnectedUsers::default(), SiloId(3));
-        let user = |name: &str| UserKey::from_name(name);
-        connected.record_connected(silo, [user("ann"), user("bob")], UnixMs(0));
-        connected.record_connected(silo, [user("ann")], UnixMs(20_000));
-        assert_eq!(connected.connected_count(silo, UnixMs(29_999)), 2);
-        assert_eq!(connected.connected_count(silo, UnixMs(30_000)), 1);
-        assert_eq!(connected.connected_count(silo, UnixMs(50_000)), 0);
-        connected.set_total_counts(vec![(silo, 7)]);
-        assert_eq!(connected.connected_count(silo, UnixMs(50_000)), 7);
-        assert_eq!(connected.connected_count(SiloId(4), UnixMs(50_000)), 0);
+        let mut connected = ConnectedUsers::default();
+        connected.record_connected(LADDER, [user("ann"), user("bob")], UnixMs(0));
+        connected.record_connected(LADDER, [user("ann")], UnixMs(20_000));
+        assert_eq!(connected.connected_count(LADDER, UnixMs(29_999)), 2);
+        assert_eq!(connected.connected_count(LADDER, UnixMs(30_000)), 1);
+        assert_eq!(connected.connected_count(LADDER, UnixMs(50_000)), 0);
+        assert!(connected.expiry_by_user.is_empty() && connected.local_counts(UnixMs(50_000)).is_empty());
+        connected.set_total_counts(vec![(LADDER, 7)]);
+        assert_eq!(connected.connected_count(LADDER, UnixMs(50_000)), 7);
+    }
+
+    /// S2-7: users of another set, or of the same set in another silo, do not count.
+    #[test]
+    fn connected_users_count_in_their_own_set_and_silo() {
+        let mut connected = ConnectedUsers::default();
+        let casual = QueueKey { set_id: SetId(2), ..LADDER };
+        let other_silo = QueueKey { silo: SiloId(4), ..LADDER };
+        connected.record_connected(LADDER, [user("ann")], UnixMs(0));
+        connected.record_connected(casual, [user("ann"), user("bob"), user("cid")], UnixMs(0));
+        connected.record_connected(other_silo, [user("dan"), user("eve")], UnixMs(0));
+        let counts = [LADDER, casual, other_silo].map(|key| connected.connected_count(key, UnixMs(1)));
+        assert_eq!(counts, [1, 3, 2]);
+        let listed: Vec<_> = connected.local_counts(UnixMs(1)).iter().map(|(key, count)| (*key, *count)).collect();
+        assert_eq!(listed, [(LADDER, 1), (other_silo, 2), (casual, 3)]);
     }
 }

@@ -1,6 +1,6 @@
 //! Queue leases: acquires a lease per queue, runs one task for each queue held, and exchanges connected-user counts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,8 +8,10 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::domain::id::SetId;
 use crate::engine::queues::queue_runner;
 use crate::engine::queues::shared_state::SharedState;
+use crate::rules::catalog::CatalogState;
 use crate::store::queues::QueueKey;
 use crate::telemetry::label::TaskLabel;
 
@@ -27,6 +29,7 @@ const ROUNDS_PER_PURGE: u32 = 5;
 
 /// Running task of one queue.
 struct QueueTask {
+    runner_id: u64,
     shutdown: CancellationToken,
     /// Stops the runner if the lease task panics, so that the next one does not start a second runner beside it.
     _stop_with_lease_task: DropGuard,
@@ -35,37 +38,154 @@ struct QueueTask {
 
 /// Acquires leases and runs queues until stopped.
 pub(crate) async fn run_lease_task(shared: Arc<SharedState>, shutdown: CancellationToken) {
-    let mut running: BTreeMap<QueueKey, QueueTask> = BTreeMap::new();
+    let mut leases = Leases { running: BTreeMap::new(), must_list_all: true, rulesets: None, shared };
     let mut renewed_at: Option<Instant> = None;
     let mut exchanged_at: Option<Instant> = None;
     let mut rounds = 0_u32;
     loop {
-        let has_new_queue = {
-            let requested = shared.requested_leases.lock();
-            active_queues(&shared).iter().any(|key| !requested.contains(key))
-        };
-        if has_new_queue || renewed_at.is_none_or(|at| at + LEASE_RENEW_INTERVAL <= Instant::now()) {
+        if renewed_at.is_none_or(|at| at + LEASE_RENEW_INTERVAL <= Instant::now()) {
             renewed_at = Some(Instant::now());
-            renew_leases(&shared, &mut running).await;
+            leases.renew().await;
+        } else {
+            leases.acquire_new().await;
         }
         if exchanged_at.is_none_or(|at| at + CONNECTED_USERS_INTERVAL <= Instant::now()) {
             exchanged_at = Some(Instant::now());
             rounds = rounds.wrapping_add(1);
-            exchange_connected_users(&shared, rounds).await;
+            exchange_connected_users(&leases.shared, rounds).await;
         }
         tokio::select! {
             () = shutdown.cancelled() => break,
-            () = shared.lease_wakeup.notified() => {}
+            () = leases.shared.lease_wakeup.notified() => {}
             () = tokio::time::sleep(LEASE_RENEW_INTERVAL) => {}
         }
     }
-    let keys: Vec<QueueKey> = running.keys().copied().collect();
-    for (_, queue_task) in running {
-        queue_task.shutdown.cancel();
-        let _ = queue_task.task.await;
+    leases.stop().await;
+}
+
+/// Leases of this replica, and the tasks of the queues that it holds.
+struct Leases {
+    shared: Arc<SharedState>,
+    running: BTreeMap<QueueKey, QueueTask>,
+    /// The next renewal must request the leases of all queues, because an earlier request failed.
+    must_list_all: bool,
+    /// Ruleset catalog at the last renewal.
+    rulesets: Option<Arc<CatalogState>>,
+}
+
+impl Leases {
+    /// Renews the leases, and wakes the queues that are due or have a new ruleset.
+    ///
+    /// A store that serves one server grants each lease once and for all. Only new queues are requested from it, so that
+    /// idle queues cost nothing.
+    async fn renew(&mut self) {
+        self.remove_ended();
+        let new_queues = self.shared.queue_wakeups.lock().take_new_queues();
+        if self.shared.has_replicas || self.must_list_all {
+            self.must_list_all = false;
+            self.acquire_all(active_queues(&self.shared)).await;
+        } else {
+            // Also without new queues: the store checks whether this server may still write.
+            self.acquire(new_queues.into_iter().collect()).await;
+        }
+        self.wake_changed_rulesets();
+        self.shared.queue_wakeups.lock().wake_due(self.shared.common.clock.now());
     }
-    // Release the leases, so that another replica takes over before they expire.
-    let _ = shared.common.store.release_leases(&keys).await;
+
+    /// Acquires the leases of queues that are new since the last renewal.
+    async fn acquire_new(&mut self) {
+        let new_queues = self.shared.queue_wakeups.lock().take_new_queues();
+        if !new_queues.is_empty() {
+            self.acquire(new_queues.into_iter().collect()).await;
+        }
+    }
+
+    /// Acquires leases of further queues. If that fails, the next renewal requests all leases.
+    async fn acquire(&mut self, queues: Vec<QueueKey>) {
+        match self.request(&queues).await {
+            Some(granted) => self.start_granted(queues.into_iter().zip(granted)),
+            None => self.must_list_all = true,
+        }
+    }
+
+    /// Acquires or renews the leases of all active queues, and stops the tasks of all others.
+    async fn acquire_all(&mut self, queues: Vec<QueueKey>) {
+        self.shared.queue_wakeups.lock().clear_held_elsewhere();
+        let granted = self.request(&queues).await.unwrap_or_else(|| {
+            self.must_list_all = true;
+            vec![false; queues.len()]
+        });
+        let held: BTreeSet<QueueKey> =
+            queues.iter().zip(&granted).filter(|(_, granted)| **granted).map(|(key, _)| *key).collect();
+        self.running.retain(|key, queue_task| {
+            let is_held = held.contains(key);
+            if !is_held {
+                queue_task.shutdown.cancel();
+            }
+            is_held
+        });
+        self.start_granted(queues.into_iter().zip(granted));
+    }
+
+    /// Requests leases; `None` if that failed.
+    async fn request(&self, queues: &[QueueKey]) -> Option<Vec<bool>> {
+        let result = self.shared.common.store.acquire_leases(queues, LEASE_DURATION_MS).await;
+        result.inspect_err(|error| tracing::warn!(%error, "queue lease acquisition failed")).ok()
+    }
+
+    /// Starts the tasks of granted queues that have none yet.
+    fn start_granted(&mut self, queues: impl Iterator<Item = (QueueKey, bool)>) {
+        let mut wakeups = self.shared.queue_wakeups.lock();
+        for (key, granted) in queues {
+            if !granted {
+                wakeups.mark_held_elsewhere(key);
+                continue;
+            }
+            let Some(handle) = wakeups.register_runner(key) else { continue };
+            let shutdown = CancellationToken::new();
+            let runner_id = handle.id;
+            let (shared, stop) = (Arc::clone(&self.shared), shutdown.clone());
+            let task = tokio::spawn(async move {
+                // After a panic, the runner has ended its registration: the next renewal starts another one.
+                let supervisor = shared.common.supervisor.clone();
+                let _ = supervisor.catch(TaskLabel::QueueRunner, queue_runner::run_queue(shared, handle, stop)).await;
+            });
+            let _stop_with_lease_task = shutdown.clone().drop_guard();
+            self.running.insert(key, QueueTask { runner_id, shutdown, _stop_with_lease_task, task });
+        }
+    }
+
+    /// Forgets the tasks that have ended. A queue that still has tickets is listed as new.
+    fn remove_ended(&mut self) {
+        let ended_runners = self.shared.queue_wakeups.lock().take_ended_runners();
+        for (key, runner_id) in ended_runners {
+            if self.running.get(&key).is_some_and(|queue_task| queue_task.runner_id == runner_id) {
+                self.running.remove(&key);
+            }
+        }
+    }
+
+    /// Wakes the queues of sets whose ruleset has changed since the last renewal.
+    fn wake_changed_rulesets(&mut self) {
+        let current = self.shared.common.rulesets.snapshot();
+        if let Some(previous) = self.rulesets.replace(Arc::clone(&current))
+            && !Arc::ptr_eq(&previous, &current)
+        {
+            let hash = |catalog: &CatalogState, set: SetId| catalog.active.get(&set).map(|active| active.ruleset.hash);
+            let wakeups = self.shared.queue_wakeups.lock();
+            wakeups.wake_sets(|set_id| hash(&previous, set_id) != hash(&current, set_id));
+        }
+    }
+
+    /// Stops all tasks and releases the leases, so that another replica takes over before they expire.
+    async fn stop(self) {
+        let keys: Vec<QueueKey> = self.running.keys().copied().collect();
+        for (_, queue_task) in self.running {
+            queue_task.shutdown.cancel();
+            let _ = queue_task.task.await;
+        }
+        let _ = self.shared.common.store.release_leases(&keys).await;
+    }
 }
 
 /// Queues with a waiting ticket or a running match.
@@ -73,43 +193,10 @@ fn active_queues(shared: &SharedState) -> Vec<QueueKey> {
     shared.cache.read().queues().map(|(key, _)| key).collect()
 }
 
-/// Acquires or renews leases; starts tasks for granted queues and stops the others.
-async fn renew_leases(shared: &Arc<SharedState>, running: &mut BTreeMap<QueueKey, QueueTask>) {
-    running.retain(|_, queue_task| !queue_task.task.is_finished());
-    let queues = active_queues(shared);
-    *shared.requested_leases.lock() = queues.iter().copied().collect();
-    let granted = match shared.common.store.acquire_leases(&queues, LEASE_DURATION_MS).await {
-        Ok(granted) => granted,
-        Err(error) => {
-            tracing::warn!(%error, "queue lease acquisition failed");
-            vec![false; queues.len()]
-        }
-    };
-    let mut lost: Vec<QueueKey> = running.keys().copied().collect();
-    for (key, granted) in queues.into_iter().zip(granted) {
-        if !granted {
-            continue;
-        }
-        lost.retain(|held| *held != key);
-        running.entry(key).or_insert_with(|| {
-            let shutdown = CancellationToken::new();
-            let (run_by, stop) = (Arc::clone(shared), shutdown.clone());
-            let start = move || queue_runner::run_queue(Arc::clone(&run_by), key, stop.clone());
-            let task = shared.common.supervisor.spawn_restarting(TaskLabel::QueueRunner, &shutdown, start);
-            QueueTask { _stop_with_lease_task: shutdown.clone().drop_guard(), shutdown, task }
-        });
-    }
-    for key in lost {
-        if let Some(queue_task) = running.remove(&key) {
-            queue_task.shutdown.cancel();
-        }
-    }
-}
-
 /// Exchanges connected-user counts with other replicas, and purges ended tickets and matches.
 async fn exchange_connected_users(shared: &SharedState, round: u32) {
     let now = shared.common.clock.now();
-    let local_counts = shared.connected_users.lock().local_counts(now);
+    let local_counts = counts_for_gates(shared);
     match shared.common.store.report_connected_users(&local_counts).await {
         Ok(total_counts) => shared.connected_users.lock().set_total_counts(total_counts),
         Err(error) => tracing::debug!(%error, "connected user exchange failed"),
@@ -126,4 +213,22 @@ async fn exchange_connected_users(shared: &SharedState, round: u32) {
     let (tickets, matches) = shared.cache.read().ticket_and_match_counts();
     shared.common.metrics.tickets.set(i64::try_from(tickets).unwrap_or(i64::MAX));
     shared.common.metrics.matches.set(i64::try_from(matches).unwrap_or(i64::MAX));
+    shared.common.metrics.open_silos.set(i64::try_from(shared.common.open_silos.count()).unwrap_or(i64::MAX));
+}
+
+/// Connected users of this replica in the sets whose gate requires a share of them. No other set needs the counts.
+fn counts_for_gates(shared: &SharedState) -> Vec<(QueueKey, u32)> {
+    let catalog = shared.common.rulesets.snapshot();
+    let counts_connected = |set_id: &SetId| {
+        let queue = catalog.active.get(set_id).and_then(|active| active.ruleset.queue.as_ref());
+        queue.is_some_and(|queue| queue.gate.counts_connected_players())
+    };
+    let sets: BTreeSet<SetId> = catalog.active.keys().copied().filter(counts_connected).collect();
+    if sets.is_empty() {
+        return Vec::new();
+    }
+    let now = shared.common.clock.now();
+    let mut connected_users = shared.connected_users.lock();
+    let counts = connected_users.local_counts(now).iter();
+    counts.filter(|(key, _)| sets.contains(&key.set_id)).map(|(key, count)| (*key, *count)).collect()
 }

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::auth::token::{ResumeClaim, TicketClaim};
 use crate::domain::id::{TicketId, UserKey};
 use crate::domain::lifecycle::event::{EventResult, MatchEvent};
+use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_handle::AdvertHandle;
 use crate::engine::command::Caller;
 use crate::engine::common::Common;
@@ -30,7 +31,7 @@ use crate::engine::queues::ticket_watch::TicketWatch;
 use crate::engine::queues::writer::QueueWriter;
 use crate::engine::writer_inbox::WRITER_INBOX_CAPACITY;
 use crate::store::StoreError;
-use crate::store::queues::{QueueFeed, StoredTicket};
+use crate::store::queues::{QueueFeed, QueueKey, StoredTicket};
 use crate::telemetry::label::TaskLabel;
 
 /// Queue operations of the engine.
@@ -96,8 +97,8 @@ impl QueueEngine {
         }
         let claims: Result<Vec<TicketClaim>, EngineError> =
             heartbeat.tickets.iter().map(|ticket| self.verify_ticket_token(caller, ticket)).collect();
-        self.shared.connected_users.lock().record_connected(heartbeat.silo, heartbeat.connected_users, now);
         let claims = claims?;
+        self.record_connected_users(&heartbeat, now);
         let extended = join_all(claims.iter().map(|claim| self.shared.heartbeat_ticket(claim.ticket_id))).await;
         let extended: Result<Vec<_>, EngineError> = extended.into_iter().collect();
         let extended = extended?;
@@ -107,6 +108,21 @@ impl QueueEngine {
             .map(|ticket| ticket.map(|(stored, _)| self.shared.ticket_status(&stored, now)))
             .collect();
         Ok((statuses, min_ttl_ms.unwrap_or(0)))
+    }
+
+    /// Counts the connected users of a heartbeat in each set that it names and that has a queue.
+    fn record_connected_users(&self, heartbeat: &TicketHeartbeatCommand, now: UnixMs) {
+        if heartbeat.connected_users.is_empty() {
+            return;
+        }
+        let rulesets = &self.shared.common.rulesets;
+        for &set_id in &heartbeat.connected_sets {
+            if rulesets.active_ruleset(set_id).is_some_and(|ruleset| ruleset.queue.is_some()) {
+                let key = QueueKey { set_id, silo: heartbeat.silo };
+                let users = heartbeat.connected_users.iter().copied();
+                self.shared.connected_users.lock().record_connected(key, users, now);
+            }
+        }
     }
 
     /// Accepts or declines a proposed match.

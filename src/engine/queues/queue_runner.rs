@@ -16,7 +16,7 @@ use crate::domain::lifecycle::event::{MatchEffect, MatchEvent, NewMatch};
 use crate::domain::lifecycle::rules::LifecycleRules;
 use crate::domain::lifecycle::transition::create_match;
 use crate::domain::lifecycle::{Assignment, MatchStage, MatchTicket};
-use crate::domain::queue::gate::{LastPass, should_run_pass};
+use crate::domain::queue::gate::{GateReason, LastPass, should_run_pass};
 use crate::domain::queue::pass::PassOutcome;
 use crate::domain::queue::proposal::Proposal;
 use crate::domain::queue::ticket::TicketEndReason;
@@ -26,6 +26,7 @@ use crate::domain::time::UnixMs;
 use crate::engine::queues::allocation::HostFinder;
 use crate::engine::queues::plan_transition::{CachedTicketFacts, other_waiting_tickets};
 use crate::engine::queues::pass_runner::{PassBackoff, run_caught_pass};
+use crate::engine::queues::queue_wakeups::RunnerHandle;
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::snapshot::{PreparedTicketCache, QueueSnapshot, gate_input};
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite};
@@ -42,15 +43,21 @@ const OVERDUE_RETRY_INTERVAL: Duration = Duration::from_millis(250);
 /// Proposals written at a time, so that they leave room in the writer's inbox.
 const PROPOSAL_BATCH_MAX: usize = 1_000;
 
-/// Maximum time between rounds; bounds the effect of a missed notification.
+/// Interval between rounds while a pass may run without a change of the queue, and while a write is retried.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Maximum time between rounds. A change, a due time and a new ruleset wake the runner earlier.
+const IDLE_INTERVAL: Duration = Duration::from_secs(120);
 
 /// State of a queue that runs on this replica.
 struct QueueRunner {
     shared: Arc<SharedState>,
+    handle: RunnerHandle,
     queue_key: QueueKey,
     prepared_tickets: PreparedTicketCache,
     last_pass: LastPass,
+    /// The last pass found too few of the connected players waiting. The gate opens when enough of them disconnect.
+    waits_for_disconnects: bool,
     last_pass_at: Option<Instant>,
     pass_backoff: PassBackoff,
     change_count_at_last_pass: u64,
@@ -60,13 +67,15 @@ struct QueueRunner {
 }
 
 /// Runs a queue until stopped or empty.
-pub(crate) async fn run_queue(shared: Arc<SharedState>, queue_key: QueueKey, shutdown: CancellationToken) {
-    let mut changes = shared.queue_changes.subscribe();
+pub(crate) async fn run_queue(shared: Arc<SharedState>, handle: RunnerHandle, shutdown: CancellationToken) {
+    let (queue_key, wakeup) = (handle.key, Arc::clone(&handle.wakeup));
     let mut runner = QueueRunner {
         shared,
+        handle,
         queue_key,
         prepared_tickets: PreparedTicketCache::default(),
         last_pass: LastPass::default(),
+        waits_for_disconnects: false,
         last_pass_at: None,
         pass_backoff: PassBackoff::default(),
         change_count_at_last_pass: 0,
@@ -74,16 +83,21 @@ pub(crate) async fn run_queue(shared: Arc<SharedState>, queue_key: QueueKey, shu
         attempted_matches: BTreeSet::new(),
     };
     loop {
-        changes.borrow_and_update();
         let Some(next_round_at) = runner.run_round().await else { break };
         tokio::select! {
             () = shutdown.cancelled() => break,
             () = sleep_until(next_round_at) => {}
-            _ = changes.changed() => {}
+            () = wakeup.notified() => {}
         }
     }
-    runner.shared.pass_reports.lock().remove(queue_key);
-    runner.shared.requested_leases.lock().remove(&queue_key);
+}
+
+impl Drop for QueueRunner {
+    /// Ends the registration, also after a panic.
+    fn drop(&mut self) {
+        self.shared.pass_reports.lock().remove(self.queue_key);
+        self.shared.remove_runner(&self.handle, std::thread::panicking());
+    }
 }
 
 impl QueueRunner {
@@ -92,6 +106,7 @@ impl QueueRunner {
         self.shared.cache.read().queue_index(self.queue_key)?;
         #[cfg(feature = "failpoints")]
         crate::engine::fail_points::fail_in_queue_runner();
+        self.shared.common.metrics.queue_rounds.inc();
         self.process_deadlines().await;
         let now = self.shared.common.clock.now();
         let Some(ruleset) = self.shared.common.rulesets.active_ruleset(self.queue_key.set_id) else {
@@ -106,7 +121,7 @@ impl QueueRunner {
         let pass_interval = Duration::from_millis(u64::from(queue.pass_interval_ms));
         let next_pass_at = self.last_pass_at.map_or_else(Instant::now, |time| time + pass_interval);
         let next_pass_at = self.pass_backoff.retry_at().map_or(next_pass_at, |retry_at| retry_at.max(next_pass_at));
-        let mut next_round_at = Instant::now() + POLL_INTERVAL;
+        let mut next_round_at = Instant::now() + IDLE_INTERVAL;
         let always_run = !queue.gate.skip_unchanged;
         if next_pass_at <= Instant::now() {
             if self.run_pass_if_needed(&ruleset, queue).await || always_run {
@@ -115,16 +130,23 @@ impl QueueRunner {
         } else if always_run || self.change_count() != self.change_count_at_last_pass {
             next_round_at = next_round_at.min(next_pass_at);
         }
+        if !self.last_pass.found_nothing || self.waits_for_disconnects {
+            next_round_at = next_round_at.min(Instant::now() + POLL_INTERVAL);
+        }
         let now = self.shared.common.clock.now();
         let instant_of = |time: UnixMs| Instant::now() + Duration::from_millis(time.ms_since(now).max(1));
-        if let Some(time) = self.last_pass.next_change_at {
-            next_round_at = next_round_at.min(instant_of(time).max(next_pass_at));
-        }
-        let (next_deadline, has_placing) = {
+        let (next_deadline, has_placing, waiting_players) = {
             let cache = self.shared.cache.read();
             let index = cache.queue_index(self.queue_key)?;
-            (index.next_deadline(), !index.placing_matches().is_empty())
+            (index.next_deadline(), !index.placing_matches().is_empty(), index.waiting_player_count())
         };
+        // No limit that grows helps fewer players than a match needs, unless they may join a session.
+        let players_needed = ruleset.teams.as_ref().map_or(0, |teams| u32::from(teams.players_per_match()));
+        let may_match = queue.backfill || waiting_players >= players_needed;
+        let next_change_at = self.last_pass.next_change_at.filter(|_| may_match);
+        if let Some(time) = next_change_at {
+            next_round_at = next_round_at.min(instant_of(time).max(next_pass_at));
+        }
         if let Some(time) = next_deadline {
             next_round_at =
                 next_round_at.min(if now < time { instant_of(time) } else { Instant::now() + OVERDUE_RETRY_INTERVAL });
@@ -132,6 +154,8 @@ impl QueueRunner {
         if has_placing {
             next_round_at = next_round_at.min(Instant::now() + ALLOCATION_RETRY_INTERVAL);
         }
+        let due_at = next_change_at.into_iter().chain(next_deadline).min();
+        self.shared.queue_wakeups.lock().set_due(&self.handle, due_at);
         Some(next_round_at)
     }
 
@@ -226,7 +250,7 @@ impl QueueRunner {
             self.last_pass = LastPass::default();
         }
         let change_count = self.change_count();
-        let gate_input = gate_input(&self.shared, self.queue_key, now);
+        let gate_input = gate_input(&self.shared, self.queue_key, &queue.gate, now);
         self.last_pass_at = Some(Instant::now());
         if !should_run_pass(
             &queue.gate,
@@ -253,6 +277,7 @@ impl QueueRunner {
             next_change_at: report.next_change_at,
             gate_input,
         };
+        self.waits_for_disconnects = matches!(report.gate_reason, Some(GateReason::TooFewWaiting { .. }));
         if report.truncated {
             let (set_id, pair_checks, duration_ms) = (self.queue_key.set_id, report.pair_checks, elapsed.as_millis());
             let tickets = report.ticket_count;

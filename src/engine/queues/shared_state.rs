@@ -5,7 +5,6 @@ pub(crate) mod heartbeat;
 mod host_contact;
 mod ticket_status;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +20,7 @@ use crate::engine::error::EngineError;
 use crate::engine::queues::connected_users::ConnectedUsers;
 use crate::engine::queues::pass_reports::PassReports;
 use crate::engine::queues::placement_problems::PlacementProblems;
+use crate::engine::queues::queue_wakeups::{QueueWakeups, RunnerHandle};
 use crate::engine::queues::ticket_match_cache::TicketMatchCache;
 use crate::engine::queues::wait_estimator::WaitEstimator;
 use crate::engine::queues::writer_command::{EventOutcome, PendingEvent, QueueWriterCommand};
@@ -45,12 +45,12 @@ pub(crate) struct SharedState {
     pub(crate) queue_writer: mpsc::Sender<QueueWriterCommand>,
     /// Replicas share the store, so their acknowledged changes may not be visible here yet.
     pub(crate) has_replicas: bool,
-    /// Queues for which the lease task has already requested a lease.
-    pub(crate) requested_leases: Mutex<BTreeSet<QueueKey>>,
-    /// Wakes the lease task when another queue has changed.
+    /// Runners of this replica, and queues that are new to the lease task.
+    pub(crate) queue_wakeups: Mutex<QueueWakeups>,
+    /// Wakes the lease task when a queue is new.
     pub(crate) lease_wakeup: Notify,
-    /// Change counter that wakes this replica's queue runners.
-    pub(crate) queue_changes: watch::Sender<u64>,
+    /// Change counter of the cache, for callers that wait for a ticket or a match.
+    cache_changes: watch::Sender<u64>,
 }
 
 impl SharedState {
@@ -60,10 +60,11 @@ impl SharedState {
         queue_writer: mpsc::Sender<QueueWriterCommand>,
         has_replicas: bool,
     ) -> Self {
+        let open_silos = Arc::clone(&common.open_silos);
         Self {
             common,
             adverts,
-            cache: RwLock::default(),
+            cache: RwLock::new(TicketMatchCache::new(open_silos)),
             wait_estimator: Mutex::default(),
             ratings: Mutex::default(),
             connected_users: Mutex::default(),
@@ -71,15 +72,15 @@ impl SharedState {
             placement_problems: Mutex::default(),
             queue_writer,
             has_replicas,
-            requested_leases: Mutex::default(),
+            queue_wakeups: Mutex::default(),
             lease_wakeup: Notify::new(),
-            queue_changes: watch::Sender::new(0),
+            cache_changes: watch::Sender::new(0),
         }
     }
 
     /// Result of `find` on the cache. With replicas, waits up to `REPLICATION_DELAY_MAX` for it to appear.
     pub(crate) async fn wait_for_cached<T>(&self, find: impl Fn(&TicketMatchCache) -> Option<T>) -> Option<T> {
-        let mut changes = self.queue_changes.subscribe();
+        let mut changes = self.cache_changes.subscribe();
         let deadline = Instant::now() + if self.has_replicas { REPLICATION_DELAY_MAX } else { Duration::ZERO };
         loop {
             changes.borrow_and_update();
@@ -115,17 +116,25 @@ impl SharedState {
         submit_command(&self.queue_writer, command)
     }
 
-    /// Wakes the queue runners, and the lease task if a queue is new.
+    /// Wakes the runners of changed queues, the callers that wait for a change, and the lease task if a queue is new.
     pub(crate) fn notify_queues_changed(&self, keys: impl IntoIterator<Item = QueueKey>) {
-        let (mut any_changed, mut has_unleased) = (false, false);
-        for key in keys {
-            any_changed = true;
-            has_unleased |= !self.requested_leases.lock().contains(&key);
+        let has_new = self.queue_wakeups.lock().wake(keys);
+        self.cache_changes.send_modify(|count| *count = count.wrapping_add(1));
+        if has_new {
+            self.lease_wakeup.notify_one();
         }
-        if any_changed {
-            self.queue_changes.send_modify(|count| *count = count.wrapping_add(1));
+    }
+
+    /// Removes a runner that has ended. If its queue still has tickets, the lease task starts another one: at once, or at
+    /// its next renewal after a panic, so that a runner that panics each time does not occupy a core.
+    pub(crate) fn remove_runner(&self, handle: &RunnerHandle, has_panicked: bool) {
+        let was_registered = self.queue_wakeups.lock().remove_runner(handle);
+        // Look after the removal: a change before it has only woken this runner.
+        if !was_registered || self.cache.read().queue_index(handle.key).is_none() {
+            return;
         }
-        if has_unleased {
+        let has_new = self.queue_wakeups.lock().wake([handle.key]);
+        if has_new && !has_panicked {
             self.lease_wakeup.notify_one();
         }
     }

@@ -12,7 +12,7 @@ use crate::domain::queue::pass::PassInput;
 use crate::domain::queue::prepared_ticket::PreparedTicket;
 use crate::domain::queue::ticket::Ticket;
 use crate::domain::ruleset::Ruleset;
-use crate::domain::ruleset::queue::{AvoidTarget, QualitySpec, QueueSpec};
+use crate::domain::ruleset::queue::{AvoidTarget, Gate, QualitySpec, QueueSpec};
 use crate::domain::time::UnixMs;
 use crate::engine::queues::shared_state::SharedState;
 use crate::store::queues::QueueKey;
@@ -49,7 +49,7 @@ impl QueueSnapshot {
             past_matches: past_matches(shared, key, queue, &tickets, &open_sessions, now),
             prepared_tickets: ticket_cache.prepare_tickets(shared, ruleset, queue, tickets),
             open_sessions,
-            gate_input: gate_input(shared, key, now),
+            gate_input: gate_input(shared, key, &queue.gate, now),
             now,
             seed: seed_from_fraction(shared.common.clock.random_unit_f64()),
             ruleset: Arc::clone(ruleset),
@@ -136,11 +136,12 @@ impl PreparedTicketCache {
     }
 }
 
-/// Counts for the gate.
-pub(crate) fn gate_input(shared: &SharedState, key: QueueKey, now: UnixMs) -> GateInput {
+/// Counts for the gate. Connected players are counted only for a gate that requires a share of them.
+pub(crate) fn gate_input(shared: &SharedState, key: QueueKey, gate: &Gate, now: UnixMs) -> GateInput {
     let active_matches = shared.cache.read().queue_index(key).map_or(0, |index| index.running_match_count());
+    let connected_players = || shared.connected_users.lock().connected_count(key, now);
     GateInput {
-        connected_players: shared.connected_users.lock().connected_count(key.silo, now),
+        connected_players: if gate.counts_connected_players() { connected_players() } else { 0 },
         active_matches: u32::try_from(active_matches).unwrap_or(u32::MAX),
     }
 }

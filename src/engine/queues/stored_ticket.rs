@@ -1,8 +1,14 @@
 //! Properties of stored tickets: expiry, nearest region, whether a ticket has ended.
 
+use crate::domain::queue::ticket::Ticket;
 use crate::domain::ruleset::queue::QueueSpec;
 use crate::domain::time::UnixMs;
-use crate::store::queues::{StoredTicket, TicketState};
+use crate::store::queues::{QueueKey, StoredTicket, TicketState};
+
+/// Queue of a ticket.
+pub(crate) fn queue_key_of(ticket: &Ticket) -> QueueKey {
+    QueueKey { set_id: ticket.set_id, silo: ticket.session.silo }
+}
 
 /// Ticket expiry after a heartbeat at `now`.
 pub(crate) fn ticket_expires_at(queue: &QueueSpec, now: UnixMs) -> UnixMs {

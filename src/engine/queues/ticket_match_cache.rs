@@ -3,6 +3,8 @@
 //! Updates come from this replica's own commits and from the feed, in no fixed order. Each ticket and match has a
 //! version, and the higher version wins.
 
+mod queue_index;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -13,11 +15,12 @@ use crate::domain::lifecycle::{Match, MatchStage, MatchTicket};
 use crate::domain::lifecycle::rules::ENDED_MATCH_RETENTION_MS;
 use crate::domain::queue::past_match_log::PastMatchLog;
 use crate::domain::time::UnixMs;
+use crate::engine::open_silos::OpenSilos;
 use crate::engine::queues::change_notifier::ChangeNotifier;
+use crate::engine::queues::stored_ticket::queue_key_of;
 use crate::store::queues::{QueueKey, StoredTicket, TicketState};
 
-/// Highest reported queue position; tickets further back report this one.
-const REPORTED_POSITION_MAX: u32 = 10_000;
+pub(crate) use self::queue_index::QueueTicketsAndMatches;
 
 /// Time for which an ended match stays in memory, milliseconds. After a restart it counts from the restart, because the
 /// store has no time of the end.
@@ -40,91 +43,16 @@ pub(crate) struct TicketMatchCache {
     /// Time at which `remove_ended` first saw an ended match.
     ended_since: HashMap<MatchId, UnixMs, BuildIdHasher>,
     watchers: HashMap<TicketId, Vec<Arc<ChangeNotifier>>, BuildIdHasher>,
-}
-
-/// Tickets and matches of one queue, in the orders that passes and deadlines need.
-#[derive(Debug, Default)]
-pub(crate) struct QueueTicketsAndMatches {
-    /// Waiting tickets, longest wait first.
-    waiting_tickets: BTreeSet<(UnixMs, TicketId)>,
-    /// Waiting tickets by expiry.
-    ticket_expiries: BTreeSet<(UnixMs, TicketId)>,
-    /// Players in waiting tickets.
-    waiting_player_count: u32,
-    /// Matches that have not ended, by deadline: of their stage, or the expiry of a ticket before play.
-    match_deadlines: BTreeSet<(UnixMs, MatchId)>,
-    /// Deadlines in `match_deadlines`, by match.
-    deadline_by_match: HashMap<MatchId, UnixMs, BuildIdHasher>,
-    /// Matches that need a game server.
-    placing_matches: BTreeSet<MatchId>,
-    /// Value of the cache's change counter at the queue's last change.
-    pub(crate) change_count: u64,
-}
-
-impl QueueTicketsAndMatches {
-    /// Waiting tickets, longest wait first.
-    pub(crate) fn waiting_tickets(&self) -> impl Iterator<Item = (UnixMs, TicketId)> + '_ {
-        self.waiting_tickets.iter().copied()
-    }
-
-    /// Number of tickets ahead, at most `REPORTED_POSITION_MAX`.
-    pub(crate) fn position_of(&self, entered_at: UnixMs, id: TicketId) -> u32 {
-        self.waiting_tickets.range(..(entered_at, id)).zip(0..REPORTED_POSITION_MAX).count() as u32
-    }
-
-    pub(crate) fn waiting_ticket_count(&self) -> usize {
-        self.waiting_tickets.len()
-    }
-
-    pub(crate) fn waiting_player_count(&self) -> u32 {
-        self.waiting_player_count
-    }
-
-    pub(crate) fn running_match_count(&self) -> usize {
-        self.match_deadlines.len()
-    }
-
-    pub(crate) fn placing_matches(&self) -> Vec<MatchId> {
-        self.placing_matches.iter().copied().collect()
-    }
-
-    /// Matches whose deadline is at or before `now`, at most `max`.
-    pub(crate) fn due_matches(&self, now: UnixMs, max: usize) -> Vec<MatchId> {
-        self.match_deadlines.iter().take_while(|(deadline, _)| *deadline <= now).take(max).map(|(_, id)| *id).collect()
-    }
-
-    /// Tickets that have expired at `now`, at most `max`.
-    pub(crate) fn expired_tickets(&self, now: UnixMs, max: usize) -> Vec<TicketId> {
-        self.ticket_expiries.iter().take_while(|(deadline, _)| *deadline <= now).take(max).map(|(_, id)| *id).collect()
-    }
-
-    /// Earliest deadline or expiry.
-    pub(crate) fn next_deadline(&self) -> Option<UnixMs> {
-        let earliest = [
-            self.match_deadlines.first().map(|(deadline, _)| *deadline),
-            self.ticket_expiries.first().map(|(deadline, _)| *deadline),
-        ];
-        earliest.into_iter().flatten().min()
-    }
-
-    /// Replaces the deadline of a match; `None` removes it.
-    fn set_match_deadline(&mut self, id: MatchId, deadline: Option<UnixMs>) {
-        let previous = match deadline {
-            Some(deadline) => self.deadline_by_match.insert(id, deadline),
-            None => self.deadline_by_match.remove(&id),
-        };
-        if previous != deadline {
-            previous.map(|previous| self.match_deadlines.remove(&(previous, id)));
-            deadline.map(|deadline| self.match_deadlines.insert((deadline, id)));
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.waiting_tickets.is_empty() && self.match_deadlines.is_empty()
-    }
+    /// Counts each queue as one use of its silo.
+    open_silos: Arc<OpenSilos>,
 }
 
 impl TicketMatchCache {
+    /// Cache without tickets, which keeps the silos of its queues open in `open_silos`.
+    pub(crate) fn new(open_silos: Arc<OpenSilos>) -> Self {
+        Self { open_silos, ..Self::default() }
+    }
+
     pub(crate) fn ticket(&self, id: TicketId) -> Option<&StoredTicket> {
         self.tickets.get(&id)
     }
@@ -169,10 +97,15 @@ impl TicketMatchCache {
     /// Stores a ticket unless a newer version is cached. Returns the changed queue.
     pub(crate) fn upsert_ticket(&mut self, stored: StoredTicket) -> Option<QueueKey> {
         let id = stored.ticket.id;
-        if self.tickets.get(&id).is_some_and(|existing| stored.version <= existing.version) {
+        let previous = self.tickets.get(&id);
+        if previous.is_some_and(|existing| stored.version <= existing.version) {
             return None;
         }
-        let key = queue_key_of(&stored);
+        if previous.is_some_and(|existing| is_extension(existing, &stored)) {
+            self.extend_ticket(stored);
+            return None;
+        }
+        let key = queue_key_of(&stored.ticket);
         let previous = self.tickets.insert(id, stored);
         if let Some(previous) = previous {
             self.unindex_ticket(&previous);
@@ -192,24 +125,40 @@ impl TicketMatchCache {
         };
         let deadline = self.match_deadline(&match_);
         let key = QueueKey { set_id: match_.set_id, silo: match_.silo };
-        self.queues.entry(key).or_default().set_match_deadline(match_id, deadline);
+        self.queue_or_new(key, None).set_match_deadline(match_id, deadline);
     }
 
-    /// Stores a match unless a newer version is cached. Returns the changed queue.
-    pub(crate) fn upsert_match(&mut self, match_: Arc<Match>) -> Option<QueueKey> {
+    /// Replaces a waiting ticket by one that only expires later. No pass depends on that, so the queue has not changed.
+    fn extend_ticket(&mut self, stored: StoredTicket) {
+        let (id, expires_at) = (stored.ticket.id, stored.expires_at);
+        let key = queue_key_of(&stored.ticket);
+        if let Some(previous) = self.tickets.insert(id, stored)
+            && let Some(index) = self.queues.get_mut(&key)
+        {
+            index.ticket_expiries.remove(&(previous.expires_at, id));
+            index.ticket_expiries.insert((expires_at, id));
+        }
+        self.notify_watchers(id);
+    }
+
+    /// Stores a match unless a newer version is cached. Returns the changed queues: its own, and those in which its
+    /// players have other tickets.
+    pub(crate) fn upsert_match(&mut self, match_: Arc<Match>) -> BTreeSet<QueueKey> {
         let previous = self.matches.get(&match_.id);
         if previous.is_some_and(|existing| match_.version <= existing.version) {
-            return None;
+            return BTreeSet::new();
         }
         let key = QueueKey { set_id: match_.set_id, silo: match_.silo };
         if match_.stage.started_at().is_some() || previous.is_some_and(|before| before.stage.started_at().is_some()) {
             self.past_match_logs.entry(key).or_default().lock().record(&match_);
         }
+        let mut changed_queues = BTreeSet::from([key]);
         self.matches.insert(match_.id, Arc::clone(&match_));
         let deadline = self.match_deadline(&match_);
         self.change_count += 1;
-        let index = self.queues.entry(key).or_default();
-        index.change_count = self.change_count;
+        let change_count = self.change_count;
+        let index = self.queue_or_new(key, None);
+        index.change_count = change_count;
         index.set_match_deadline(match_.id, deadline);
         if matches!(match_.stage, MatchStage::Placing { .. }) {
             index.placing_matches.insert(match_.id);
@@ -231,35 +180,36 @@ impl TicketMatchCache {
             }
             // Their tickets in other queues are paused or resumed.
             for other in self.live_tickets_by_user.get(&user).cloned().unwrap_or_default() {
-                self.mark_ticket_changed(other);
+                changed_queues.extend(self.mark_ticket_changed(other));
             }
         }
         for match_ticket in &match_.tickets {
             self.notify_watchers(match_ticket.ticket_id);
         }
         self.remove_queue_if_empty(key);
+        changed_queues
+    }
+
+    /// Removes a ticket that is no longer in the store. Returns its queue.
+    pub(crate) fn remove_ticket(&mut self, id: TicketId) -> Option<QueueKey> {
+        let previous = self.tickets.remove(&id)?;
+        let key = queue_key_of(&previous.ticket);
+        self.unindex_ticket(&previous);
+        self.notify_watchers(id);
+        self.remove_queue_if_empty(key);
         Some(key)
     }
 
-    /// Removes a ticket that is no longer in the store.
-    pub(crate) fn remove_ticket(&mut self, id: TicketId) {
-        if let Some(previous) = self.tickets.remove(&id) {
-            self.unindex_ticket(&previous);
-            self.notify_watchers(id);
-            self.remove_queue_if_empty(queue_key_of(&previous));
-        }
-    }
-
-    /// Removes a match that is no longer in the store.
-    pub(crate) fn remove_match(&mut self, id: MatchId) {
+    /// Removes a match that is no longer in the store. Returns its queue.
+    pub(crate) fn remove_match(&mut self, id: MatchId) -> Option<QueueKey> {
         self.past_match_logs.values().for_each(|log| log.lock().remove(id));
-        self.drop_match(id);
+        self.drop_match(id)
     }
 
-    /// Removes a match from this cache, and not from the past matches.
-    fn drop_match(&mut self, id: MatchId) {
+    /// Removes a match from this cache, and not from the past matches. Returns its queue.
+    fn drop_match(&mut self, id: MatchId) -> Option<QueueKey> {
         self.ended_since.remove(&id);
-        let Some(previous) = self.matches.remove(&id) else { return };
+        let previous = self.matches.remove(&id)?;
         let key = QueueKey { set_id: previous.set_id, silo: previous.silo };
         if let Some(index) = self.queues.get_mut(&key) {
             index.set_match_deadline(id, None);
@@ -271,6 +221,7 @@ impl TicketMatchCache {
             }
         }
         self.remove_queue_if_empty(key);
+        Some(key)
     }
 
     /// Removes ended tickets and matches that may be purged at `before`, and matches that ended `ENDED_MATCH_MAX_AGE_MS`
@@ -280,7 +231,9 @@ impl TicketMatchCache {
             |stored: &StoredTicket| matches!(stored.state, TicketState::Ended { purge_at, .. } if purge_at <= before);
         let ids: Vec<TicketId> =
             self.tickets.values().filter(|stored| is_ended(stored)).map(|stored| stored.ticket.id).collect();
-        ids.into_iter().for_each(|id| self.remove_ticket(id));
+        for id in ids {
+            self.remove_ticket(id);
+        }
         let mut ids = Vec::new();
         for match_ in self.matches.values() {
             let MatchStage::Ended { purge_at, .. } = match_.stage else { continue };
@@ -289,7 +242,9 @@ impl TicketMatchCache {
                 ids.push(match_.id);
             }
         }
-        ids.into_iter().for_each(|id| self.drop_match(id));
+        for id in ids {
+            self.drop_match(id);
+        }
         self.past_match_logs.retain(|_, log| {
             let mut log = log.lock();
             log.remove_purged(before);
@@ -297,20 +252,21 @@ impl TicketMatchCache {
         });
     }
 
-    /// Removes tickets and matches that are older than `newer_than` and not listed.
+    /// Removes tickets and matches that are older than `newer_than` and not listed. Returns their queues.
     pub(crate) fn remove_unlisted(
         &mut self,
         tickets: &BTreeSet<TicketId>,
         matches: &BTreeSet<MatchId>,
         newer_than: UnixMs,
-    ) {
+    ) -> BTreeSet<QueueKey> {
         let older = self.tickets.values().map(|stored| &stored.ticket).filter(|ticket| ticket.entered_at < newer_than);
         let ids: Vec<TicketId> = older.map(|ticket| ticket.id).filter(|id| !tickets.contains(id)).collect();
-        ids.into_iter().for_each(|id| self.remove_ticket(id));
+        let mut changed_queues: BTreeSet<QueueKey> = ids.into_iter().filter_map(|id| self.remove_ticket(id)).collect();
         let older = self.matches.values().filter(|match_| match_.proposed_at < newer_than);
         let ids: Vec<MatchId> = older.map(|match_| match_.id).filter(|id| !matches.contains(id)).collect();
-        ids.into_iter().for_each(|id| self.remove_match(id));
+        changed_queues.extend(ids.into_iter().filter_map(|id| self.remove_match(id)));
         self.past_match_logs.values().for_each(|log| log.lock().remove_unlisted(matches, newer_than));
+        changed_queues
     }
 
     /// Notifies `notifier` whenever `id` changes.
@@ -340,12 +296,14 @@ impl TicketMatchCache {
             self.live_tickets_by_user.entry(player.user).or_default().push(id);
         }
         self.change_count += 1;
-        let index = self.queues.entry(queue_key_of(stored)).or_default();
-        index.change_count = self.change_count;
-        if stored.state == TicketState::Waiting {
-            index.waiting_tickets.insert((stored.ticket.entered_at, id));
-            index.ticket_expiries.insert((stored.expires_at, id));
-            index.waiting_player_count += u32::from(stored.ticket.session.player_count());
+        let (ticket, state, expires_at) = (Arc::clone(&stored.ticket), stored.state, stored.expires_at);
+        let change_count = self.change_count;
+        let index = self.queue_or_new(queue_key_of(&ticket), ticket.subject);
+        index.change_count = change_count;
+        if state == TicketState::Waiting {
+            index.waiting_tickets.insert((ticket.entered_at, id));
+            index.ticket_expiries.insert((expires_at, id));
+            index.waiting_player_count += u32::from(ticket.session.player_count());
         }
     }
 
@@ -374,7 +332,7 @@ impl TicketMatchCache {
         for player in &previous.ticket.session.players {
             self.remove_live_ticket(player.user, id);
         }
-        let key = queue_key_of(previous);
+        let key = queue_key_of(&previous.ticket);
         if let Some(index) = self.queues.get_mut(&key) {
             self.change_count += 1;
             index.change_count = self.change_count;
@@ -390,7 +348,9 @@ impl TicketMatchCache {
     pub(crate) fn mark_user_queues_changed(&mut self, user: UserKey, set_id: SetId) -> Vec<QueueKey> {
         let mut changed = Vec::new();
         for id in self.waiting_tickets_of(user) {
-            let Some(key) = self.tickets.get(&id).map(queue_key_of).filter(|key| key.set_id == set_id) else {
+            let Some(key) =
+                self.tickets.get(&id).map(|stored| queue_key_of(&stored.ticket)).filter(|key| key.set_id == set_id)
+            else {
                 continue;
             };
             if let Some(index) = self.queues.get_mut(&key) {
@@ -402,28 +362,38 @@ impl TicketMatchCache {
         changed
     }
 
-    /// Marks a ticket's queue as changed and notifies its watchers, after a change outside the ticket.
-    fn mark_ticket_changed(&mut self, id: TicketId) {
-        if let Some(key) = self.tickets.get(&id).map(queue_key_of)
-            && let Some(index) = self.queues.get_mut(&key)
-        {
-            self.change_count += 1;
-            index.change_count = self.change_count;
-        }
+    /// Marks a ticket's queue as changed and notifies its watchers, after a change outside the ticket. Returns the queue.
+    fn mark_ticket_changed(&mut self, id: TicketId) -> Option<QueueKey> {
         self.notify_watchers(id);
+        let key = self.tickets.get(&id).map(|stored| queue_key_of(&stored.ticket))?;
+        let index = self.queues.get_mut(&key)?;
+        self.change_count += 1;
+        index.change_count = self.change_count;
+        Some(key)
     }
 
     fn notify_watchers(&self, id: TicketId) {
         self.watchers.get(&id).into_iter().flatten().for_each(|notifier| notifier.notify_changed(id));
     }
 
+    /// Index of a queue. A new queue is a use of its silo, which `opener` opens if it is the first.
+    fn queue_or_new(&mut self, key: QueueKey, opener: Option<UserKey>) -> &mut QueueTicketsAndMatches {
+        self.queues.entry(key).or_insert_with(|| {
+            self.open_silos.add_use(key.silo, opener);
+            QueueTicketsAndMatches::default()
+        })
+    }
+
     fn remove_queue_if_empty(&mut self, key: QueueKey) {
         if self.queues.get(&key).is_some_and(QueueTicketsAndMatches::is_empty) {
             self.queues.remove(&key);
+            self.open_silos.remove_use(key.silo);
         }
     }
 }
 
-fn queue_key_of(stored: &StoredTicket) -> QueueKey {
-    QueueKey { set_id: stored.ticket.set_id, silo: stored.ticket.session.silo }
+/// Whether `next` is the same waiting ticket as `previous`, with another expiry: the result of a heartbeat.
+fn is_extension(previous: &StoredTicket, next: &StoredTicket) -> bool {
+    let is_waiting = previous.state == TicketState::Waiting && next.state == TicketState::Waiting;
+    is_waiting && (Arc::ptr_eq(&previous.ticket, &next.ticket) || previous.ticket == next.ticket)
 }

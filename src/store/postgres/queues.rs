@@ -6,6 +6,7 @@ pub(super) mod statements;
 mod transaction;
 mod write_rows;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -135,11 +136,7 @@ impl QueueStore for PostgresStore {
                 .bind(i64::from(for_ms))
                 .fetch_all(&mut *connection)
         })?;
-        let key = |(set, silo): (i64, i64)| {
-            let set_id = SetId(u32::try_from(set).unwrap_or_default());
-            QueueKey { set_id, silo: SiloId(silo.cast_unsigned()) }
-        };
-        let held: Vec<QueueKey> = held.into_iter().map(key).collect();
+        let held: BTreeSet<QueueKey> = held.into_iter().map(|(set, silo)| queue_key_from_columns(set, silo)).collect();
         Ok(queues.iter().map(|queue| held.contains(queue)).collect())
     }
 
@@ -156,26 +153,31 @@ impl QueueStore for PostgresStore {
         Ok(())
     }
 
-    async fn report_connected_users(&self, own_counts: &[(SiloId, u32)]) -> Result<Vec<(SiloId, u32)>, StoreError> {
+    async fn report_connected_users(&self, own_counts: &[(QueueKey, u32)]) -> Result<Vec<(QueueKey, u32)>, StoreError> {
         self.writer_gate.check_may_write()?;
-        let mut own_counts = own_counts.to_vec();
-        own_counts.sort_unstable();
-        own_counts.dedup_by_key(|(silo, _)| *silo);
-        let (silos, users): (Vec<i64>, Vec<i64>) =
-            own_counts.iter().map(|(silo, users)| (silo.0.cast_signed(), i64::from(*users))).unzip();
+        let own_counts: BTreeMap<QueueKey, u32> = own_counts.iter().copied().collect();
+        let (sets, silos) = queue_key_columns(&own_counts.keys().copied().collect::<Vec<_>>());
+        let users: Vec<i64> = own_counts.values().map(|users| i64::from(*users)).collect();
         let mut slot = self.lease_connection.lock().await;
-        let totals: Vec<(i64, i64)> =
+        let totals: Vec<(i64, i64, i64)> =
             query_within!(slot, OPERATION_TIMEOUT, "reporting connected users", |connection| {
                 sqlx::query_as(sql::REPORT_CONNECTED_USERS)
                     .bind(self.replica.id.cast_signed())
+                    .bind(&sets)
                     .bind(&silos)
                     .bind(&users)
                     .fetch_all(&mut *connection)
             })?;
-        let to_count =
-            |(silo, users): (i64, i64)| (SiloId(silo.cast_unsigned()), u32::try_from(users).unwrap_or(u32::MAX));
+        let to_count = |(set, silo, users): (i64, i64, i64)| {
+            (queue_key_from_columns(set, silo), u32::try_from(users).unwrap_or(u32::MAX))
+        };
         Ok(totals.into_iter().map(to_count).collect())
     }
+}
+
+/// Queue of a row's set and silo.
+fn queue_key_from_columns(set: i64, silo: i64) -> QueueKey {
+    QueueKey { set_id: SetId(u32::try_from(set).unwrap_or_default()), silo: SiloId(silo.cast_unsigned()) }
 }
 
 /// Sets and silos of the queues as columns, in order, each queue once. Servers that lease the same queues in the same

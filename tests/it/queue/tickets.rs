@@ -383,7 +383,11 @@ async fn gate_waits_for_a_share_of_connected_players() {
     let server = start_queue_server(&[&gated]).await;
     let client = server.client().await;
     let connected = ["ann", "bob", "eve", "joe", "kim", "lee"].map(str::to_owned).to_vec();
-    let request = pb::QueueHeartbeatRequest { connected_user_ids: connected, ..Default::default() };
+    let request = pb::QueueHeartbeatRequest {
+        connected_user_ids: connected,
+        connected_matchmaking_set_ids: vec![SET_ID],
+        ..Default::default()
+    };
     client.heartbeat(request).await.expect("heartbeat");
     let mut ann = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
     let mut bob = QueuedParty::enter(&server, SET_ID, &[("bob", 20.0)]).await;

@@ -326,6 +326,8 @@ fn settings() -> &'static str {
 operator_listen = "[::1]:2"
 store = "postgres://me@db/a?sslmode=require"
 silos = [1, 2]
+max_silos = 64
+max_silos_per_user = 2
 max_staleness_s = 30
 rulesets = "bundled:"
 geoip_db = []

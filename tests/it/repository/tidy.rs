@@ -82,7 +82,7 @@ fn tidy_links_have_a_target() {
 
 #[test]
 fn tidy_migrations_come_in_pairs() {
-    assert_no_violations(&unpaired_migrations(&source_tree::read_source_files(source_tree::repository_root())));
+    assert_no_violations(&misnumbered_migrations(&source_tree::read_source_files(source_tree::repository_root())));
 }
 
 #[test]
@@ -191,17 +191,18 @@ fn exists_at(tree: &[SourceFile], folder: &str, path: &str) -> bool {
     tree.iter().any(|it| it.path == target || it.path.starts_with(&format!("{target}/")))
 }
 
-/// With two databases, each migration exists for both, with the same name.
-fn unpaired_migrations(tree: &[SourceFile]) -> Vec<String> {
-    let names = |folder: &str| -> BTreeSet<String> {
-        tree.iter().filter_map(|it| it.path.strip_prefix(folder)).map(str::to_owned).collect()
-    };
-    let (sqlite, postgres) = (names("migrations/sqlite/"), names("migrations/postgres/"));
-    if postgres.is_empty() {
-        return Vec::new();
+/// The migrations of each database are numbered from 1 without gaps. A migration may exist for one database only.
+fn misnumbered_migrations(tree: &[SourceFile]) -> Vec<String> {
+    let mut problems = Vec::new();
+    for folder in ["migrations/sqlite/", "migrations/postgres/"] {
+        let names: BTreeSet<&str> = tree.iter().filter_map(|it| it.path.strip_prefix(folder)).collect();
+        for (number, name) in (1..).zip(names) {
+            if !name.starts_with(&format!("{number:04}_")) {
+                problems.push(format!("{folder}{name}: expected number {number:04}"));
+            }
+        }
     }
-    let unpaired = sqlite.symmetric_difference(&postgres);
-    unpaired.map(|name| format!("migrations: {name} exists for one database only")).collect()
+    problems
 }
 
 /// Each `fireteam_…` name in the table is in docs/METRICS.md, and each documented name is in the table. `None` without
@@ -255,6 +256,7 @@ fn tidy_violations_are_reported() {
         ("migrations/sqlite/0001_a.sql", "-- First.\n"),
         ("migrations/sqlite/0002_b.sql", "create table b;\n"),
         ("migrations/postgres/0001_a.sql", "-- First.\n"),
+        ("migrations/postgres/0003_b.sql", "-- Third.\n"),
         ("proto/a.proto", "syntax = \"proto3\";\n"),
         ("rulesets/a.xml", "<?xml version=\"1.0\"?>\n<Ruleset/>\n"),
         ("rulesets/b.xml", "<?xml version=\"1.0\"?>\n<!-- A duel. -->\n<Ruleset/>\n"),
@@ -268,7 +270,7 @@ fn tidy_violations_are_reported() {
     let no_header = ["src/headless.rs", "src/mumbling.rs", "0002_b.sql", "proto/a.proto", "rulesets/a.xml"];
     assert_exact_violations(&without_header(&tree), &no_header);
     assert_exact_violations(&broken_links(&tree), &["docs/A.md: B.md does not exist"]);
-    assert_exact_violations(&unpaired_migrations(&tree), &["0002_b.sql"]);
+    assert_exact_violations(&misnumbered_migrations(&tree), &["postgres/0003_b.sql: expected number 0002"]);
     assert_exact_violations(&undocumented_metrics(&tree).unwrap(), &["fireteam_updates", "fireteam_ghosts"]);
     assert_eq!(undocumented_metrics(&tree[..1]), None);
 }

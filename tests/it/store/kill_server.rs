@@ -26,6 +26,11 @@ fn seed() -> u64 {
     given.unwrap_or_else(|| u64::from_be_bytes(SystemClock::start().random_bytes()[..8].try_into().unwrap()))
 }
 
+/// A server that lets all callers, who have one address, have a silo of their own.
+fn start_server(folder: &Path) -> ServerProcess {
+    ServerProcess::start(folder, &["--max-silos-per-user", &CALLERS.to_string()])
+}
+
 /// Runs `pragma integrity_check` on a copy, log included, so that the server finds its own file unchanged.
 async fn check_file(folder: &Path) {
     let copy = tempfile::tempdir().unwrap();
@@ -84,7 +89,7 @@ async fn kill_server_keeps_acknowledged_advertisements_and_seats() {
         (1..=CALLERS).map(|number| RandomCaller::new(number, ManualClock::new(UnixMs(0), seed ^ number))).collect();
     let mut changes = 0;
     for round in 0..ROUNDS {
-        let server = ServerProcess::start(folder.path(), &[]);
+        let server = start_server(folder.path());
         for caller in &mut callers {
             let connection = caller.connect(server.client().await).await;
             caller.check(&connection).await;
@@ -95,7 +100,7 @@ async fn kill_server_keeps_acknowledged_advertisements_and_seats() {
         check_file(folder.path()).await;
         changes += target;
     }
-    let server = ServerProcess::start(folder.path(), &[]);
+    let server = start_server(folder.path());
     for caller in &mut callers {
         let connection = caller.connect(server.client().await).await;
         caller.check(&connection).await;

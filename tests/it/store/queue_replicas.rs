@@ -343,21 +343,40 @@ async fn lease_of_a_queue_is_held_by_one_replica() {
     assert_eq!(here.acquire_leases(&[], 60_000).await.unwrap(), Vec::<bool>::new());
 }
 
-/// S2-7: shares of connected players count the users of all replicas.
+/// S2-7: shares of connected players count the users of all replicas, separately for each set and silo.
 #[tokio::test]
 async fn connected_users_are_counted_over_all_replicas() {
     let Some(database) = create_test_database("connected_users_are_counted_over_all_replicas").await else { return };
     let (here, there) = (open_replica(&database, 1).await, open_replica(&database, 2).await);
-    assert_eq!(here.report_connected_users(&[(SiloId(2), 5), (SILO, 7)]).await.unwrap(), [(SILO, 7), (SiloId(2), 5)]);
-    assert_eq!(there.report_connected_users(&[(SiloId(2), 10)]).await.unwrap(), [(SILO, 7), (SiloId(2), 15)]);
+    let queue = |set, silo| QueueKey { set_id: SetId(set), silo: SiloId(silo) };
+    let (ladder, casual, other_silo) = (queue(1, 2), queue(2, 2), queue(1, u64::MAX));
     assert_eq!(
-        here.report_connected_users(&[(SiloId(2), 1)]).await.unwrap(),
-        [(SiloId(2), 11)],
+        here.report_connected_users(&[(other_silo, 5), (casual, 30), (ladder, 7)]).await.unwrap(),
+        [(other_silo, 5), (ladder, 7), (casual, 30)]
+    );
+    assert_eq!(
+        there.report_connected_users(&[(ladder, 10)]).await.unwrap(),
+        [(other_silo, 5), (ladder, 17), (casual, 30)]
+    );
+    assert_eq!(
+        here.report_connected_users(&[(ladder, 1)]).await.unwrap(),
+        [(ladder, 11)],
         "the latest report replaces the previous one"
     );
     let mut old = database.connect().await;
-    old.execute("update connected_users set reported_at = reported_at - interval '11 seconds'").await.unwrap();
+    let (per_silo, per_set): (i64, i64) =
+        sqlx::query_as("select (select count(*) from connected_users), (select count(*) from connected_users_by_set)")
+            .fetch_one(&mut old)
+            .await
+            .unwrap();
+    assert_eq!((per_silo, per_set), (0, 4), "the table of earlier versions is not written");
+    old.execute("update connected_users_by_set set reported_at = reported_at - interval '11 seconds'").await.unwrap();
     assert_eq!(here.report_connected_users(&[]).await.unwrap(), []);
+    old.execute("update connected_users_by_set set reported_at = reported_at - interval '1 minute'").await.unwrap();
+    here.purge_queues(UnixMs(0)).await.unwrap();
+    let remaining: i64 =
+        sqlx::query_scalar("select count(*) from connected_users_by_set").fetch_one(&mut old).await.unwrap();
+    assert_eq!(remaining, 0, "counts of servers that are gone are purged");
 }
 
 /// R5: a commit that the database refuses at its end wrote nothing, and its batch id is used up.

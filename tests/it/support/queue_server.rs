@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fireteam::config::RulesetSource;
+use fireteam::config::{Config, RulesetSource};
 use fireteam_client::{Client, Ticket, TicketStream, pb};
 
 use crate::support::generated_client::operator_service_client::OperatorServiceClient;
@@ -26,13 +26,21 @@ pub(crate) fn duel_ruleset(more: &str) -> String {
 
 /// Starts a server with these ruleset files.
 pub(crate) async fn start_queue_server(files: &[&str]) -> TestServer {
+    start_queue_server_with_config(files, |_| {}).await
+}
+
+/// Starts a server with these ruleset files and a configuration changed by `change`.
+pub(crate) async fn start_queue_server_with_config(files: &[&str], change: impl FnOnce(&mut Config)) -> TestServer {
     let folder = tempfile::tempdir().unwrap();
     for (number, xml) in files.iter().enumerate() {
         std::fs::write(folder.path().join(format!("{number}.xml")), xml).unwrap();
     }
     let path = folder.path().to_owned();
-    let mut server =
-        TestServer::start_with_config(move |config| config.rulesets = RulesetSource::Directory(path)).await;
+    let mut server = TestServer::start_with_config(move |config| {
+        config.rulesets = RulesetSource::Directory(path);
+        change(config);
+    })
+    .await;
     server.keep_folder(folder);
     server
 }

@@ -45,6 +45,8 @@ impl TestServer {
             operator_listen: any_port,
             store: StoreTarget::Memory,
             silos: None,
+            max_silos: 1_024,
+            max_silos_per_user: 8,
             max_staleness_s: 300,
             rulesets: RulesetSource::Bundled,
             geoip_db_files: vec![concat!(env!("CARGO_MANIFEST_DIR"), "/data/dbip-tour.mmdb").into()],

@@ -8,7 +8,7 @@ use crate::time::UnixMs;
 /// Counts that the gate compares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GateInput {
-    /// Players connected to this set and silo, waiting or not.
+    /// Players connected to this set and silo, waiting or not. May be 0 if the gate requires no share of them.
     pub connected_players: u32,
     /// Matches of this queue that have not ended.
     pub active_matches: u32,

@@ -92,6 +92,13 @@ pub struct Gate {
     pub skip_unchanged: bool,
 }
 
+impl Gate {
+    /// Whether the gate requires a share of the connected players to wait.
+    pub fn counts_connected_players(&self) -> bool {
+        self.min_waiting_percent > 0.0
+    }
+}
+
 /// Rounding of a fractional number of players at the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GateRounding {

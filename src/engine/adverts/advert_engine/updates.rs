@@ -160,6 +160,8 @@ impl AdvertEngine {
         check_session(&ruleset, &session)?;
         check_allowed_ranges(&ruleset, &update.allowed_ranges)?;
         ignored_fields.extend(attribute_values::untrusted_fields(&ruleset, &session));
+        // A live advertisement keeps its silo open, so repeating or updating it is not refused.
+        let silo_use = self.state.common.open_silos.use_silo(session.silo, caller)?;
         let advertisement = Arc::new(Advertisement {
             id: claim.advertisement_id,
             set_id: claim.set_id,
@@ -180,6 +182,7 @@ impl AdvertEngine {
             confirmed_reservations: update.confirmed_reservations,
             joined_reservations: update.joined_reservations,
             ignored_fields,
+            silo_use,
         };
         let (reply, answer) = oneshot::channel();
         self.submit(AdvertWriterCommand::Publish(

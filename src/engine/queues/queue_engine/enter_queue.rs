@@ -13,10 +13,11 @@ use crate::domain::time::UnixMs;
 use crate::engine::checked_session::check_session;
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
+use crate::engine::open_silos::SiloUse;
 use crate::engine::party_consent::check_party_consents;
 use crate::engine::queues::command::{EnterQueueAnswer, EnterQueueCommand};
 use crate::engine::queues::queue_engine::QueueEngine;
-use crate::engine::queues::stored_ticket::ticket_expires_at;
+use crate::engine::queues::stored_ticket::{queue_key_of, ticket_expires_at};
 use crate::store::queues::{QueueOutcome, QueueWrite};
 
 impl QueueEngine {
@@ -51,11 +52,12 @@ impl QueueEngine {
             exclusive: !queue.allow_other_queues,
         });
         let users: Vec<UserKey> = ticket.session.players.iter().map(|player| player.user).collect();
-        let silo = ticket.session.silo;
+        let key = queue_key_of(&ticket);
+        let silo_use = self.use_silo_for_ticket(&ticket, caller)?;
         let write = QueueWrite::EnterQueue { ticket, expires_at: ticket_expires_at(queue, now), request_digest, now };
-        match self.shared.submit_write(write).await? {
+        match self.submit_enter(write, silo_use).await? {
             QueueOutcome::Entered { ticket: stored, .. } => {
-                self.shared.connected_users.lock().record_connected(silo, users, now);
+                self.shared.connected_users.lock().record_connected(key, users, now);
                 let claim = TicketClaim { ticket_id: id, set_id: enter.set_id, subject: caller.subject };
                 let status = self.shared.ticket_status(&stored, now);
                 let ticket_token = self.shared.common.token_signer.sign(&claim);
@@ -81,6 +83,27 @@ impl QueueEngine {
             QueueOutcome::IdempotencyKeyReused => Err(EngineError::IdempotencyKeyReused),
             _ => Err(EngineError::Internal),
         }
+    }
+
+    /// Use of the ticket's silo while it is entered. `None` for a repeated enter of a ticket that has ended: it opens no
+    /// silo. A live ticket keeps its silo open, so repeating its enter is not refused.
+    fn use_silo_for_ticket(&self, ticket: &Ticket, caller: &Caller) -> Result<Option<SiloUse>, EngineError> {
+        match self.shared.common.open_silos.use_silo(ticket.session.silo, caller) {
+            Ok(silo_use) => Ok(Some(silo_use)),
+            Err(_) if self.shared.cache.read().ticket(ticket.id).is_some() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes a ticket. Keeps its silo open until the ticket is in memory, also if the call is cancelled meanwhile.
+    async fn submit_enter(&self, write: QueueWrite, silo_use: Option<SiloUse>) -> Result<QueueOutcome, EngineError> {
+        let shared = Arc::clone(&self.shared);
+        let written = tokio::spawn(async move {
+            let outcome = shared.submit_write(write).await;
+            drop(silo_use);
+            outcome
+        });
+        written.await.unwrap_or(Err(EngineError::Internal))
     }
 
     /// Current ratings of the players.

@@ -74,10 +74,11 @@ impl SharedState {
         self.apply_tickets_and_matches(feed_batch.tickets, feed_batch.matches, now, &mut changed_queues);
         let mut cache = self.cache.write();
         if let Some((tickets, matches)) = listed {
-            cache.remove_unlisted(&tickets, &matches, UnixMs(feed_batch.read_at.0.saturating_sub(FULL_READ_MARGIN_MS)));
+            let newer_than = UnixMs(feed_batch.read_at.0.saturating_sub(FULL_READ_MARGIN_MS));
+            changed_queues.extend(cache.remove_unlisted(&tickets, &matches, newer_than));
         }
-        feed_batch.removed_tickets.into_iter().for_each(|ticket_id| cache.remove_ticket(ticket_id));
-        feed_batch.removed_matches.into_iter().for_each(|match_id| cache.remove_match(match_id));
+        changed_queues.extend(feed_batch.removed_tickets.into_iter().filter_map(|id| cache.remove_ticket(id)));
+        changed_queues.extend(feed_batch.removed_matches.into_iter().filter_map(|id| cache.remove_match(id)));
         drop(cache);
         self.notify_queues_changed(changed_queues);
     }

@@ -3,7 +3,7 @@
 use crate::domain::id::{TicketId, UserKey};
 use crate::engine::error::EngineError;
 use crate::engine::queues::shared_state::SharedState;
-use crate::engine::queues::stored_ticket::ticket_expires_at;
+use crate::engine::queues::stored_ticket::{is_ticket_ended, queue_key_of, ticket_expires_at};
 use crate::store::queues::{QueueOutcome, QueueWrite, StoredTicket, TicketState};
 
 /// TTL that a heartbeat answer has for a ticket whose set has no queue any more, milliseconds. A watch derives its heartbeat
@@ -16,8 +16,10 @@ impl SharedState {
     pub(crate) async fn heartbeat_ticket(&self, id: TicketId) -> Result<Option<(StoredTicket, u32)>, EngineError> {
         let Some(stored) = self.wait_for_cached(|cache| cache.ticket(id).cloned()).await else { return Ok(None) };
         let now = self.common.clock.now();
-        let users: Vec<UserKey> = stored.ticket.session.players.iter().map(|player| player.user).collect();
-        self.connected_users.lock().record_connected(stored.ticket.session.silo, users, now);
+        if !is_ticket_ended(&stored) {
+            let users: Vec<UserKey> = stored.ticket.session.players.iter().map(|player| player.user).collect();
+            self.connected_users.lock().record_connected(queue_key_of(&stored.ticket), users, now);
+        }
         let ruleset = self.common.rulesets.active_ruleset(stored.ticket.set_id);
         let Some(queue) = ruleset.as_ref().and_then(|ruleset| ruleset.queue.as_ref()) else {
             return Ok(Some((stored, REPORTED_TTL_WITHOUT_QUEUE_MS)));

@@ -385,8 +385,8 @@ pub(super) const PURGE_DUE_ROWS: [&str; 5] = [
 ];
 
 /// Purges by the database's clock: changes that every server has read or replaces by a snapshot, and leases and user
-/// counts of servers that are gone.
-pub(super) const PURGE_BY_DATABASE_CLOCK: [&str; 3] = [
+/// counts of servers that are gone. Only servers of earlier versions write `connected_users`.
+pub(super) const PURGE_BY_DATABASE_CLOCK: [&str; 4] = [
     "
     delete from queue_change
      where batch_id in (select batch_id from queue_change where committed_at < clock_timestamp() - interval '10 minutes'
@@ -403,6 +403,12 @@ pub(super) const PURGE_BY_DATABASE_CLOCK: [&str; 3] = [
      where (replica, silo_id) in (select replica, silo_id from connected_users
                                    where reported_at < clock_timestamp() - interval '1 minute'
                                    limit 1000 for update skip locked)
+",
+    "
+    delete from connected_users_by_set
+     where (replica, set_id, silo_id) in (select replica, set_id, silo_id from connected_users_by_set
+                                           where reported_at < clock_timestamp() - interval '1 minute'
+                                           limit 1000 for update skip locked)
 ",
 ];
 
@@ -425,25 +431,25 @@ pub(super) const RELEASE_LEASES: &str = "
      where l.set_id = u.set_id and l.silo_id = u.silo_id and l.replica = $1
 ";
 
-/// Stores that server `$1` has `$3` connected users in the silos `$2`. Returns the totals of all servers that reported
-/// within ten seconds, in silo order, with this server's own numbers as just given.
+/// Stores that server `$1` has `$4` connected users of the sets `$2` in the silos `$3`. Returns the totals of all servers
+/// that reported within ten seconds, in set and silo order, with this server's own numbers as just given.
 pub(super) const REPORT_CONNECTED_USERS: &str = "
     with own_counts as (
-        select u.silo_id, u.user_count
-          from unnest($2::bigint[], $3::bigint[]) as u (silo_id, user_count)
+        select u.set_id, u.silo_id, u.user_count
+          from unnest($2::bigint[], $3::bigint[], $4::bigint[]) as u (set_id, silo_id, user_count)
     ), reported as (
-        insert into connected_users (replica, silo_id, user_count, reported_at)
-        select $1, silo_id, user_count, clock_timestamp() from own_counts
-            on conflict (replica, silo_id) do update
+        insert into connected_users_by_set (replica, set_id, silo_id, user_count, reported_at)
+        select $1, set_id, silo_id, user_count, clock_timestamp() from own_counts
+            on conflict (replica, set_id, silo_id) do update
            set user_count = excluded.user_count, reported_at = excluded.reported_at
     )
-    select silo_id, sum(user_count)::bigint
-      from (select silo_id, user_count from own_counts
+    select set_id, silo_id, sum(user_count)::bigint
+      from (select set_id, silo_id, user_count from own_counts
              union all
-            select silo_id, user_count from connected_users
+            select set_id, silo_id, user_count from connected_users_by_set
              where replica <> $1 and reported_at >= clock_timestamp() - interval '10 seconds') as all_replicas
-     group by silo_id
-     order by silo_id
+     group by set_id, silo_id
+     order by set_id, silo_id
 ";
 
 #[cfg(test)]

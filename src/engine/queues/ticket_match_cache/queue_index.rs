@@ -1,0 +1,91 @@
+//! Index of one queue: its waiting tickets and running matches, in the orders that passes and deadlines need.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::domain::id::{BuildIdHasher, MatchId, TicketId};
+use crate::domain::time::UnixMs;
+
+/// Highest reported queue position; tickets further back report this one.
+const REPORTED_POSITION_MAX: u32 = 10_000;
+
+/// Tickets and matches of one queue, in the orders that passes and deadlines need.
+#[derive(Debug, Default)]
+pub(crate) struct QueueTicketsAndMatches {
+    /// Waiting tickets, longest wait first.
+    pub(super) waiting_tickets: BTreeSet<(UnixMs, TicketId)>,
+    /// Waiting tickets by expiry.
+    pub(super) ticket_expiries: BTreeSet<(UnixMs, TicketId)>,
+    /// Players in waiting tickets.
+    pub(super) waiting_player_count: u32,
+    /// Matches that have not ended, by deadline: of their stage, or the expiry of a ticket before play.
+    match_deadlines: BTreeSet<(UnixMs, MatchId)>,
+    /// Deadlines in `match_deadlines`, by match.
+    deadline_by_match: HashMap<MatchId, UnixMs, BuildIdHasher>,
+    /// Matches that need a game server.
+    pub(super) placing_matches: BTreeSet<MatchId>,
+    /// Value of the cache's change counter at the queue's last change.
+    pub(crate) change_count: u64,
+}
+
+impl QueueTicketsAndMatches {
+    /// Waiting tickets, longest wait first.
+    pub(crate) fn waiting_tickets(&self) -> impl Iterator<Item = (UnixMs, TicketId)> + '_ {
+        self.waiting_tickets.iter().copied()
+    }
+
+    /// Number of tickets ahead, at most `REPORTED_POSITION_MAX`.
+    pub(crate) fn position_of(&self, entered_at: UnixMs, id: TicketId) -> u32 {
+        self.waiting_tickets.range(..(entered_at, id)).zip(0..REPORTED_POSITION_MAX).count() as u32
+    }
+
+    pub(crate) fn waiting_ticket_count(&self) -> usize {
+        self.waiting_tickets.len()
+    }
+
+    pub(crate) fn waiting_player_count(&self) -> u32 {
+        self.waiting_player_count
+    }
+
+    pub(crate) fn running_match_count(&self) -> usize {
+        self.match_deadlines.len()
+    }
+
+    pub(crate) fn placing_matches(&self) -> Vec<MatchId> {
+        self.placing_matches.iter().copied().collect()
+    }
+
+    /// Matches whose deadline is at or before `now`, at most `max`.
+    pub(crate) fn due_matches(&self, now: UnixMs, max: usize) -> Vec<MatchId> {
+        self.match_deadlines.iter().take_while(|(deadline, _)| *deadline <= now).take(max).map(|(_, id)| *id).collect()
+    }
+
+    /// Tickets that have expired at `now`, at most `max`.
+    pub(crate) fn expired_tickets(&self, now: UnixMs, max: usize) -> Vec<TicketId> {
+        self.ticket_expiries.iter().take_while(|(deadline, _)| *deadline <= now).take(max).map(|(_, id)| *id).collect()
+    }
+
+    /// Earliest deadline or expiry.
+    pub(crate) fn next_deadline(&self) -> Option<UnixMs> {
+        let earliest = [
+            self.match_deadlines.first().map(|(deadline, _)| *deadline),
+            self.ticket_expiries.first().map(|(deadline, _)| *deadline),
+        ];
+        earliest.into_iter().flatten().min()
+    }
+
+    /// Replaces the deadline of a match; `None` removes it.
+    pub(super) fn set_match_deadline(&mut self, id: MatchId, deadline: Option<UnixMs>) {
+        let previous = match deadline {
+            Some(deadline) => self.deadline_by_match.insert(id, deadline),
+            None => self.deadline_by_match.remove(&id),
+        };
+        if previous != deadline {
+            previous.map(|previous| self.match_deadlines.remove(&(previous, id)));
+            deadline.map(|deadline| self.match_deadlines.insert((deadline, id)));
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting_tickets.is_empty() && self.match_deadlines.is_empty()
+    }
+}
