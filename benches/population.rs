@@ -112,6 +112,7 @@ pub(crate) fn ruleset(rules: RuleOptions) -> Ruleset {
         ready_check: None,
         hosting: HostingSpec { mode: HostingMode::None, allocation_timeout_ms: 0, max_match_ms: 0 },
         rating: None,
+        rating_pool: None,
         source_xml: "".into(),
     }
 }

@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use crate::auth::match_credential::MatchCredentialKeys;
 use crate::auth::token::TokenSigner;
 use crate::clock::Clock;
@@ -15,6 +17,7 @@ use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
+use crate::engine::ratings::RatingCache;
 use crate::engine::settings::EngineSettings;
 use crate::engine::store_health::StoreHealth;
 use crate::geo::ReloadableLocator;
@@ -32,6 +35,8 @@ pub(crate) struct Common {
     pub(crate) match_credential_keys: Arc<MatchCredentialKeys>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) settings: EngineSettings,
+    /// Ratings in memory, and the keys of rulesets' ratings.
+    pub(crate) ratings: Arc<Mutex<RatingCache>>,
     /// Silos that this server serves; `None` for all.
     pub(crate) served_silos: Option<Vec<SiloId>>,
     /// Health of the shared store; `None` if the store is not shared.

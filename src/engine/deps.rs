@@ -63,6 +63,7 @@ impl EngineDeps {
             match_credential_keys,
             metrics,
             settings,
+            ratings: Arc::default(),
             served_silos,
             store_health: is_store_shared.then(|| Arc::new(StoreHealth::default())),
         };

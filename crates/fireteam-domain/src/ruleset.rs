@@ -195,6 +195,8 @@ pub struct Ruleset {
     pub hosting: HostingSpec,
     /// Rating settings. `None` if results do not change ratings.
     pub rating: Option<RatingSpec>,
+    /// Name of the pool of sets that share their ratings. `None` if the set's ratings are its own.
+    pub rating_pool: Option<Box<str>>,
     /// Source file, unchanged.
     pub source_xml: Arc<str>,
 }

@@ -36,7 +36,8 @@ pub(crate) struct SharedState {
     pub(crate) adverts: AdvertHandle,
     pub(crate) cache: RwLock<TicketMatchCache>,
     pub(crate) wait_estimator: Mutex<WaitEstimator>,
-    pub(crate) ratings: Mutex<RatingCache>,
+    /// Ratings; the same as in `common`.
+    pub(crate) ratings: Arc<Mutex<RatingCache>>,
     pub(crate) connected_users: Mutex<ConnectedUsers>,
     pub(crate) pass_reports: Mutex<PassReports>,
     pub(crate) queue_writer: mpsc::Sender<QueueWriterCommand>,
@@ -58,11 +59,11 @@ impl SharedState {
         has_replicas: bool,
     ) -> Self {
         Self {
+            ratings: Arc::clone(&common.ratings),
             common,
             adverts,
             cache: RwLock::default(),
             wait_estimator: Mutex::default(),
-            ratings: Mutex::default(),
             connected_users: Mutex::default(),
             pass_reports: Mutex::default(),
             queue_writer,

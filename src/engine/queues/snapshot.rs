@@ -41,7 +41,7 @@ impl QueueSnapshot {
         let tickets = matchable_tickets(shared, key, now);
         Self {
             past_matches: past_matches(shared, key, queue, ticket_cache, now),
-            prepared_tickets: ticket_cache.prepare_tickets(shared, ruleset, queue, tickets),
+            prepared_tickets: ticket_cache.prepare_tickets(shared, ruleset, queue, tickets, now),
             open_sessions: if queue.backfill {
                 shared.adverts.open_backfill_sessions(key.set_id, key.silo, ruleset, now)
             } else {
@@ -101,7 +101,12 @@ impl PreparedTicketCache {
         ruleset: &Ruleset,
         queue: &QueueSpec,
         tickets: Vec<Arc<Ticket>>,
+        now: UnixMs,
     ) -> Vec<Arc<PreparedTicket>> {
+        let tickets: Vec<Arc<Ticket>> = {
+            let ratings = shared.ratings.lock();
+            tickets.into_iter().map(|ticket| ratings.with_ratings_of(ruleset, ticket, now)).collect()
+        };
         let uses_leaderboard = matches!(queue.quality, QualitySpec::LeaderboardGauss { .. });
         let ranks = if uses_leaderboard {
             shared.ratings.lock().mean_leaderboard_ranks(ruleset, &tickets)
@@ -111,9 +116,7 @@ impl PreparedTicketCache {
         let mut cached = std::mem::take(&mut self.prepared_tickets);
         let mut prepared = Vec::with_capacity(tickets.len());
         let frustrated_flags = match &queue.satisfaction {
-            Some(satisfaction) => {
-                shared.ratings.lock().tickets_with_frustrated_player(ruleset.set_id, satisfaction, &tickets)
-            }
+            Some(satisfaction) => shared.ratings.lock().tickets_with_frustrated_player(ruleset, satisfaction, &tickets),
             None => vec![false; tickets.len()],
         };
         for ((ticket, rank), is_frustrated) in tickets.into_iter().zip(ranks).zip(frustrated_flags) {

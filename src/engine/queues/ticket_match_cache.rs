@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::domain::id::{BuildIdHasher, MatchId, SetId, TicketId, UserKey};
+use crate::domain::id::{BuildIdHasher, MatchId, TicketId, UserKey};
 use crate::domain::lifecycle::{Match, MatchStage};
 use crate::domain::time::UnixMs;
 use crate::engine::queues::change_notifier::ChangeNotifier;
@@ -323,13 +323,12 @@ impl TicketMatchCache {
         }
     }
 
-    /// Marks the set's queues in which the user waits as changed, after a rating change. Returns them.
-    pub(crate) fn mark_user_queues_changed(&mut self, user: UserKey, set_id: SetId) -> Vec<QueueKey> {
+    /// Marks all queues in which the user waits as changed, after a rating change. Returns them. A rating can belong to
+    /// several sets.
+    pub(crate) fn mark_user_queues_changed(&mut self, user: UserKey) -> Vec<QueueKey> {
         let mut changed = Vec::new();
         for id in self.waiting_tickets_of(user) {
-            let Some(key) = self.tickets.get(&id).map(queue_key_of).filter(|key| key.set_id == set_id) else {
-                continue;
-            };
+            let Some(key) = self.tickets.get(&id).map(queue_key_of) else { continue };
             if let Some(index) = self.queues.get_mut(&key) {
                 self.change_count += 1;
                 index.change_count = self.change_count;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use fireteam::domain::id::SetId;
 use fireteam::domain::match_result::SatisfactionStats;
+use fireteam::domain::ruleset::rating::{KeyedRatingSpec, RatingSpec, RatingSystem};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::queues::{QueueStore, QueueWrite, RatingRow};
 use fireteam::store::sqlite::SqliteStore;
@@ -12,7 +12,8 @@ use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, Connection};
 
 use crate::store::queue_rows::{
-    TransitionEffects, ended_stage, enter, match_id, new_match, next_version, propose, rating, ticket, transition, user,
+    TransitionEffects, ended_stage, enter, first_scale, match_id, new_match, next_version, propose, rating, ticket,
+    transition, user,
 };
 
 async fn sql(path: &Path, text: &str) {
@@ -20,6 +21,8 @@ async fn sql(path: &Path, text: &str) {
     sqlx::raw_sql(AssertSqlSafe(text)).execute(&mut connection).await.unwrap();
     connection.close().await.unwrap();
 }
+
+const ELO: RatingSystem = RatingSystem::Elo { initial: 1500.0, k: 16.0, scale: 400.0 };
 
 /// R12: ratings keep every value when the file is opened again, zero or not, and feedback counts on top of them.
 #[tokio::test]
@@ -39,10 +42,9 @@ async fn ratings_survive_a_reopened_file() {
     store.commit_queues(&[QueueWrite::ImportRatings { rows: vec![counted] }]).await.unwrap();
     let feedback = QueueWrite::RecordFeedback {
         match_id: match_id(1),
-        set_id: SetId(1),
         user: user(2),
         stars: 4,
-        rating_spec: None,
+        rating: Some(KeyedRatingSpec { key: first_scale(1), spec: RatingSpec::with_defaults(ELO) }),
         now: UnixMs(1),
     };
     store.commit_queues(&[feedback]).await.unwrap();

@@ -119,6 +119,7 @@ pub(crate) fn scripted_ruleset() -> Ruleset {
         ready_check: None,
         hosting: HostingSpec { mode: HostingMode::None, allocation_timeout_ms: 0, max_match_ms: 0 },
         rating: None,
+        rating_pool: None,
         source_xml: "<Ruleset/>\n".into(),
     }
 }

@@ -61,6 +61,10 @@ pub fn ruleset_hash(ruleset: &Ruleset) -> RulesetHash {
         writer.integer(allocation_timeout_ms.into());
         writer.integer(max_match_ms);
     }
+    if let Some(pool) = &ruleset.rating_pool {
+        writer.string("rating pool");
+        writer.string(pool);
+    }
     let digest = writer.0.finalize();
     let first_32_bits = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]);
     RulesetHash(first_32_bits.max(1))

@@ -2,6 +2,9 @@
 
 mod inactivity;
 mod rate_match;
+mod scale;
+
+pub use crate::ruleset::rating::scale::{KeyedRatingSpec, RatingPool, RatingScale};
 
 /// Rating system, its constants and the order of its leaderboard.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,4 +1,4 @@
-//! Decoding of queue rows, with the columns of `statements.rs`.
+//! Decoding of queue rows, with the columns of `statements.rs` and `rating_statements.rs`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -109,7 +109,7 @@ pub(super) fn decode_rating(row: &PgRow) -> Result<RatingRow, StoreError> {
     let columns = ColumnReader { table: "rating", row };
     Ok(RatingRow {
         user: UserKey::from_bytes(columns.id_bytes(0, "user_key")?),
-        set_id: SetId(columns.uint32(1, "set_id")?),
+        key: columns.rating_key(columns.read(1, "rating_key")?)?,
         rating: PlayerRating { rating: columns.read(2, "rating")?, deviation: columns.read(3, "deviation")? },
         volatility: columns.read(4, "volatility")?,
         match_count: columns.uint32(5, "match_count")?,
@@ -151,7 +151,7 @@ pub(super) fn decode_rating_change(row: &PgRow) -> Result<RatingHistoryEntry, St
     let columns = ColumnReader { table: "rating_change", row };
     Ok(RatingHistoryEntry {
         user: UserKey::from_bytes(columns.id_bytes(0, "user_key")?),
-        set_id: SetId(columns.uint32(1, "set_id")?),
+        key: columns.rating_key(columns.read(1, "rating_key")?)?,
         rated_match_number: columns.uint32(2, "rated_match_number")?,
         match_id: MatchId::from_bytes(columns.id_bytes(3, "match_id")?),
         reported_at: from_ms(columns.read(4, "reported_ms")?),

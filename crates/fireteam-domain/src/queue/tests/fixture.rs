@@ -157,6 +157,7 @@ pub(in crate::queue) fn new_ticket(number: u64, ratings: &[f64], entered_at: Uni
         },
         player_ratings: ratings.iter().map(|&rating| PlayerRating { rating, deviation: 1.0 }).collect(),
         blocked_users: Vec::new(),
+        rating_digest_key: None,
         exclusive: false,
     }
 }
