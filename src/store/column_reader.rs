@@ -34,7 +34,11 @@ where
     }
 
     /// Key of ratings, from its stored number.
-    pub(super) fn rating_key(&self, number: i64) -> Result<RatingKey, StoreError> {
+    pub(super) fn rating_key(&self, index: usize) -> Result<RatingKey, StoreError>
+    where
+        i64: Decode<'r, R::Database> + Type<R::Database>,
+    {
+        let number: i64 = self.read(index, "rating_key")?;
         let invalid = || self.corrupt_row("rating_key", format!("{number} is neither a set nor a digest"));
         RatingKey::from_stored(number).ok_or_else(invalid)
     }

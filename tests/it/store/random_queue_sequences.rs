@@ -378,6 +378,6 @@ fn random_queue_writes_on_sqlite_equal_the_model() {
 #[test]
 fn random_queue_writes_on_postgres_equal_the_model() {
     let tables = "ticket, ticket_user, match, match_user, penalty, rating, queue_change, queue_lease, \
-                  result, rating_change, feedback";
+                  result, rating_change, keyed_rating, keyed_rating_change, feedback";
     compare_postgres::<Model>("random_queue_writes_on_postgres_equal_the_model", 60, steps(), tables);
 }

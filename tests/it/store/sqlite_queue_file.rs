@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use fireteam::domain::id::RatingKey;
 use fireteam::domain::match_result::SatisfactionStats;
 use fireteam::domain::ruleset::rating::{KeyedRatingSpec, RatingSpec, RatingSystem};
 use fireteam::domain::time::UnixMs;
@@ -64,6 +65,7 @@ async fn queue_row_corruption_names_table_and_column() {
         ("update ticket set expires_ms = expires_ms + 1", "ticket", "state_checksum"),
         ("update match set version = version + 1", "match", "checksum"),
         ("update rating set rating = rating + 1", "rating", "checksum"),
+        ("update keyed_rating set rating = rating + 1", "keyed_rating", "checksum"),
         ("update ticket_user set exclusive = 1", "ticket_user", "checksum"),
         ("update match_user set match_id = x'01020304050607080102030405060708'", "match_user", "checksum"),
         ("update penalty set cooldown_until_ms = 0", "penalty", "checksum"),
@@ -83,7 +85,9 @@ async fn queue_row_corruption_names_table_and_column() {
             propose(first, 1),
             propose(second, 1),
             failed,
-            QueueWrite::ImportRatings { rows: vec![rating(1, 1, 1.5)] },
+            QueueWrite::ImportRatings {
+                rows: vec![rating(1, 1, 1.5), RatingRow { key: RatingKey::from_digest(7), ..rating(1, 1, 1.5) }],
+            },
         ];
         store.commit_queues(&all).await.unwrap();
         drop(store);

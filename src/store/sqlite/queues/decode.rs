@@ -126,10 +126,12 @@ pub(super) fn decode_user_row(row: &SqliteRow, rows: &mut QueueRows) -> Result<(
 
 /// Decodes a row of `rating_statements::READ_RATINGS` or `READ_KEYED_RATINGS`.
 pub(super) fn decode_rating(row: &SqliteRow) -> Result<RatingRow, StoreError> {
-    let columns = ColumnReader { table: "rating", row };
+    let key = ColumnReader { table: "rating", row }.rating_key(1)?;
+    let table = if key.is_digest() { "keyed_rating" } else { "rating" };
+    let columns = ColumnReader { table, row };
     let decoded = RatingRow {
         user: UserKey::from_bytes(columns.id_bytes(0, "user_key")?),
-        key: columns.rating_key(columns.int64(1, "rating_key")?)?,
+        key,
         rating: PlayerRating { rating: columns.read(2, "rating")?, deviation: columns.read(3, "deviation")? },
         volatility: columns.read(4, "volatility")?,
         match_count: columns.uint32(5, "match_count")?,
@@ -173,10 +175,12 @@ pub(super) fn decode_finished_match(row: &SqliteRow) -> Result<FinishedMatch, St
 
 /// Decodes a row of `rating_statements::READ_RATING_CHANGES` or `READ_KEYED_RATING_CHANGES`.
 pub(super) fn decode_rating_change(row: &SqliteRow) -> Result<RatingHistoryEntry, StoreError> {
-    let columns = ColumnReader { table: "rating_change", row };
+    let key = ColumnReader { table: "rating_change", row }.rating_key(1)?;
+    let table = if key.is_digest() { "keyed_rating_change" } else { "rating_change" };
+    let columns = ColumnReader { table, row };
     let decoded = RatingHistoryEntry {
         user: UserKey::from_bytes(columns.id_bytes(0, "user_key")?),
-        key: columns.rating_key(columns.int64(1, "rating_key")?)?,
+        key,
         rated_match_number: columns.uint32(2, "rated_match_number")?,
         match_id: MatchId::from_bytes(columns.id_bytes(3, "match_id")?),
         reported_at: from_ms(columns.int64(4, "reported_ms")?),
@@ -199,7 +203,7 @@ pub(super) fn decode_rating_change(row: &SqliteRow) -> Result<RatingHistoryEntry
 pub(super) fn decode_first_scale(row: &SqliteRow) -> Result<(SetId, RatingKey), StoreError> {
     let columns = ColumnReader { table: "first_rating_scale", row };
     let set_id = SetId(columns.uint32(0, "set_id")?);
-    let scale = columns.rating_key(columns.int64(1, "rating_key")?)?;
+    let scale = columns.rating_key(1)?;
     columns.verify_checksum("checksum", columns.int64(2, "checksum")?, first_scale_checksum(set_id, scale))?;
     Ok((set_id, scale))
 }
