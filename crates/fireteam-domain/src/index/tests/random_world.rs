@@ -98,6 +98,7 @@ pub(super) fn random_ruleset(rng: &mut IndexTestRng) -> Ruleset {
         ready_check: None,
         hosting: HostingSpec { mode: HostingMode::None, allocation_timeout_ms: 0, max_match_ms: 0 },
         rating: None,
+        rating_pool: None,
         source_xml: "".into(),
     }
 }

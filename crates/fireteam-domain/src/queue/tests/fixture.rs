@@ -253,6 +253,7 @@ fn new_ruleset(hard: Vec<HardFilter>, soft: Vec<SoftFilter>, expansions: Vec<Exp
         ready_check: None,
         hosting: HostingSpec { mode: HostingMode::None, allocation_timeout_ms: 0, max_match_ms: 0 },
         rating: Some(RatingSpec::with_defaults(RatingSystem::Elo { initial: 0.0, k: 16.0, scale: 40.0 })),
+        rating_pool: None,
         source_xml: "".into(),
     }
 }

@@ -307,5 +307,5 @@ mod tests {
     }
 
     /// Key of `elo Initial="1500" Scale="400"` of set 11 in existing databases.
-    const STORED_KEY: i64 = 0;
+    const STORED_KEY: i64 = -7_719_817_129_711_880_523;
 }
