@@ -1,5 +1,6 @@
 //! Queues of the Postgres store, on their own connections.
 
+mod array_column;
 mod decode;
 mod feed;
 mod rating_statements;

@@ -10,7 +10,7 @@ use crate::domain::match_result::RatingHistoryEntry;
 use crate::domain::rating::SetActivity;
 use crate::store::postgres::connection::commit::{CommitError, check_row_count};
 use crate::store::postgres::connection::uuid_column::to_uuids;
-use crate::store::postgres::queues::write_rows::to_column;
+use crate::store::postgres::queues::array_column::to_column;
 use crate::store::postgres::queues::{decode, rating_statements as sql};
 use crate::store::queues::RatingRow;
 use crate::store::queues::queue_rows::QueueRows;

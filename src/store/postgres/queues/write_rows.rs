@@ -10,6 +10,7 @@ use crate::domain::match_result::MatchResult;
 use crate::domain::time::UnixMs;
 use crate::store::postgres::connection::commit::{CommitError, check_row_count};
 use crate::store::postgres::connection::uuid_column::to_uuids;
+use crate::store::postgres::queues::array_column::to_column;
 use crate::store::postgres::queues::{ratings, statements as sql};
 use crate::store::queues::queue_rows::TicketUser;
 use crate::store::queues::result_encoding::ResultRow;
@@ -58,14 +59,6 @@ async fn delete_users(
         sqlx::query(sql::DELETE_MATCH_USERS).bind(users).execute(connection).await?;
     }
     Ok(())
-}
-
-/// One column of many rows as an array.
-pub(super) fn to_column<'a, T, C>(rows: impl IntoIterator<Item = &'a T>, value: impl Fn(&'a T) -> C) -> Vec<C>
-where
-    T: 'a,
-{
-    rows.into_iter().map(value).collect()
 }
 
 /// Value of a 16-bit column; larger values do not occur.
