@@ -17,7 +17,7 @@ use crate::domain::rating::leaderboard::{Leaderboard, LeaderboardEntry};
 use crate::domain::rating::{SetActivity, Skill};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::queue::SatisfactionSpec;
-use crate::domain::ruleset::rating::KeyedRatingSpec;
+use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::session::{Player, Session};
 use crate::domain::time::UnixMs;
 use crate::store::queues::RatingRow;

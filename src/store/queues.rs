@@ -22,7 +22,7 @@ use crate::domain::lifecycle::{Match, TicketFate};
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry, ResultReport, SatisfactionStats};
 use crate::domain::queue::ticket::{PlayerRating, Ticket, TicketEndReason};
 use crate::domain::rating::Skill;
-use crate::domain::ruleset::rating::KeyedRatingSpec;
+use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::time::UnixMs;
 use crate::store::error::StoreError;
 

@@ -8,7 +8,7 @@ use crate::domain::lifecycle::{Match, MatchStage, MatchTicket};
 use crate::domain::match_result::{MatchForecast, ResultReport, SideRank, dense_ranks};
 use crate::domain::queue::ticket::{PlayerRating, Ticket};
 use crate::domain::rating::Skill;
-use crate::domain::ruleset::rating::KeyedRatingSpec;
+use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::time::UnixMs;
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::queues::shared_state::SharedState;

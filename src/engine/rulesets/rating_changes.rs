@@ -1,7 +1,7 @@
 //! Effects of a ruleset change on ratings, in words and numbers, for the log and the operator.
 
 use crate::domain::ruleset::Ruleset;
-use crate::domain::ruleset::rating::KeyedRatingSpec;
+use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::engine::ratings::RatingCache;
 
 /// Effect on ratings if `after` replaces `before`: how many are set aside and how many come back. `None` if the same

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::domain::id::{MatchId, RatingKey, TicketId, UserKey};
-use crate::domain::ruleset::rating::KeyedRatingSpec;
+use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::store::queues::QueueWrite;
 use crate::store::queues::queue_rows::match_users;
 use crate::store::unknown_rows::{RowKey, UnknownRows};

@@ -7,9 +7,8 @@ use fireteam::domain::lifecycle::{Assignment, Match, MatchEndReason, MatchStage}
 use fireteam::domain::match_result::{MatchForecast, ResultReport, SideRank};
 use fireteam::domain::queue::ticket::TicketEndReason;
 use fireteam::domain::rating::{SetActivity, Skill};
-use fireteam::domain::ruleset::rating::{
-    DecayPeriodFilter, InactivityDecay, KeyedRatingSpec, RatingSpec, RatingSystem,
-};
+use fireteam::domain::ruleset::rating::scale::KeyedRatingSpec;
+use fireteam::domain::ruleset::rating::{DecayPeriodFilter, InactivityDecay, RatingSpec, RatingSystem};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::memory::MemoryStore;
 use fireteam::store::postgres::{PostgresStore, Replica};

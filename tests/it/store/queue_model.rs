@@ -12,7 +12,7 @@ use fireteam::domain::match_result::{
 };
 use fireteam::domain::queue::ticket::{Ticket, TicketEndReason};
 use fireteam::domain::rating::{SetActivity, Side};
-use fireteam::domain::ruleset::rating::KeyedRatingSpec;
+use fireteam::domain::ruleset::rating::scale::KeyedRatingSpec;
 use fireteam::domain::time::UnixMs;
 use fireteam::store::queues::TicketState as State;
 use fireteam::store::queues::{

@@ -9,8 +9,9 @@ use fireteam::domain::lifecycle::{
 };
 use fireteam::domain::match_result::{MatchForecast, ResultReport, SideRank};
 use fireteam::domain::queue::ticket::{Ticket, TicketEndReason};
+use fireteam::domain::ruleset::rating::scale::KeyedRatingSpec;
 use fireteam::domain::ruleset::rating::{
-    DecayPeriodFilter, DisconnectPolicy, InactivityDecay, KeyedRatingSpec, RatingSpec, RatingSystem,
+    DecayPeriodFilter, DisconnectPolicy, InactivityDecay, RatingSpec, RatingSystem,
 };
 use fireteam::domain::time::UnixMs;
 use fireteam::store::Store;

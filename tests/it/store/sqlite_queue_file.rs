@@ -4,7 +4,8 @@ use std::path::Path;
 
 use fireteam::domain::id::RatingKey;
 use fireteam::domain::match_result::SatisfactionStats;
-use fireteam::domain::ruleset::rating::{KeyedRatingSpec, RatingSpec, RatingSystem};
+use fireteam::domain::ruleset::rating::scale::KeyedRatingSpec;
+use fireteam::domain::ruleset::rating::{RatingSpec, RatingSystem};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::queues::{QueueStore, QueueWrite, RatingRow};
 use fireteam::store::sqlite::SqliteStore;

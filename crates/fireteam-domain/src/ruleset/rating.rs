@@ -2,9 +2,7 @@
 
 mod inactivity;
 mod rate_match;
-mod scale;
-
-pub use crate::ruleset::rating::scale::{KeyedRatingSpec, RatingPool, RatingScale};
+pub mod scale;
 
 /// Rating system, its constants and the order of its leaderboard.
 #[derive(Clone, Copy, Debug, PartialEq)]

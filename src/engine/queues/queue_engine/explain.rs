@@ -7,7 +7,7 @@ use crate::domain::limit::PAIR_CHECKS_PER_PASS_MAX;
 use crate::domain::match_result::SatisfactionStats;
 use crate::domain::queue::explain::{ExplainQuery, Explanation, explain_ticket};
 use crate::domain::queue::ticket::PlayerRating;
-use crate::domain::ruleset::rating::KeyedRatingSpec;
+use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::session::Session;
 use crate::engine::checked_session::CheckedSession;
 use crate::engine::command::Caller;

@@ -10,7 +10,7 @@ use crate::domain::lifecycle::transition::apply_event;
 use crate::domain::lifecycle::{Assignment, Match, MatchEndReason, MatchStage, MatchTicket};
 use crate::domain::match_result::RatingHistoryEntry;
 use crate::domain::ruleset::Ruleset;
-use crate::domain::ruleset::rating::KeyedRatingSpec;
+use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::time::UnixMs;
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};

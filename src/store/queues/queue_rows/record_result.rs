@@ -7,7 +7,7 @@ use crate::domain::limit::RATING_HISTORY_ENTRIES_MAX;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry, RatingUpdate, ResultReport, SatisfactionStats};
 use crate::domain::queue::ticket::PlayerRating;
 use crate::domain::rating::{RatingError, SetActivity, Skill};
-use crate::domain::ruleset::rating::KeyedRatingSpec;
+use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::time::UnixMs;
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::{QueueOutcome, QueueWrite, RatingRow};

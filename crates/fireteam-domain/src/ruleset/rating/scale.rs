@@ -5,7 +5,6 @@ use std::fmt;
 use sha2::{Digest, Sha256};
 
 use crate::id::{RatingKey, SetId};
-use crate::ruleset::Ruleset;
 use crate::ruleset::rating::{RatingSpec, RatingSystem};
 
 /// Rating system with the constants that place its numbers. Under two equal scales, a number says the same.
@@ -139,23 +138,6 @@ impl fmt::Display for RatingScale {
         let (system, constants) = self.parts();
         f.write_str(system)?;
         constants.iter().try_for_each(|(name, constant)| write!(f, " {name}=\"{constant}\""))
-    }
-}
-
-impl Ruleset {
-    /// Owner of the ratings: the named pool, or the set.
-    pub fn rating_pool(&self) -> RatingPool<'_> {
-        self.rating_pool.as_deref().map_or(RatingPool::Set(self.set_id), RatingPool::Named)
-    }
-
-    /// Digest key of the ratings of pool and scale; `None` without a rating system.
-    pub fn rating_digest_key(&self) -> Option<RatingKey> {
-        Some(self.rating.as_ref()?.scale().digest_key(self.rating_pool()))
-    }
-
-    /// Digest key of the set's own ratings on its scale, also if it uses a named pool; `None` without a rating system.
-    pub fn own_rating_digest_key(&self) -> Option<RatingKey> {
-        Some(self.rating.as_ref()?.scale().digest_key(RatingPool::Set(self.set_id)))
     }
 }
 
