@@ -8,7 +8,7 @@ pub mod command;
 pub(crate) mod first_scales;
 mod queries;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::domain::id::{BuildIdHasher, RatingKey, SetId, UserKey};
@@ -28,6 +28,8 @@ pub(crate) struct RatingCache {
     groups: HashMap<RatingKey, RatingGroup>,
     /// First scale of each set that has had a rating system, as a digest key of the set's own ratings.
     first_scales: HashMap<SetId, RatingKey>,
+    /// Scales of sets that the store has compared with the first ones.
+    compared_scales: HashSet<(SetId, RatingKey)>,
 }
 
 /// Ratings with one key.

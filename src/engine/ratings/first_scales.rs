@@ -9,8 +9,8 @@ use crate::domain::ruleset::Ruleset;
 use crate::engine::ratings::RatingCache;
 use crate::store::{Store, StoreError};
 
-/// Records the first scales of the sets of `rulesets`. Call it before the rulesets are used. Writes nothing if each set
-/// is known to be on its first scale.
+/// Records the first scales of the sets of `rulesets`. Call it before the rulesets are used. Uses the store only if a set
+/// has a scale that this server has not used before.
 pub(crate) async fn record_first_scales(
     store: &dyn Store,
     ratings: &Mutex<RatingCache>,
@@ -21,12 +21,14 @@ pub(crate) async fn record_first_scales(
     current.sort_unstable();
     {
         let ratings = ratings.lock();
-        current.retain(|(set_id, scale)| ratings.first_scales.get(set_id) != Some(scale));
+        current.retain(|scale_of_set| !ratings.compared_scales.contains(scale_of_set));
     }
     if current.is_empty() {
         return Ok(());
     }
     let recorded = store.record_first_scales(&current).await?;
-    ratings.lock().first_scales.extend(recorded);
+    let mut ratings = ratings.lock();
+    ratings.first_scales.extend(recorded);
+    ratings.compared_scales.extend(current);
     Ok(())
 }

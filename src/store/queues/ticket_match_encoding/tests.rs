@@ -157,7 +157,7 @@ fn sample_ticket() -> Ticket {
         session: Session { party_sizes: vec![2], ..Session::default() },
         player_ratings: vec![PlayerRating { rating: 1500.5, deviation: 0.1 }],
         blocked_users: vec![],
-        rating_digest_key: Some(RatingKey::from_digest(5)),
+        rating_digest_key: None,
         exclusive: true,
     }
 }
@@ -188,6 +188,9 @@ fn sample_match() -> Match {
 fn queue_bodies_omit_absent_values() {
     let ticket = TicketRow::encode(&sample_ticket(), [0; 16]);
     assert_eq!(ticket.body, r#"{"q":{"z":[2]},"t":[[1500.5,0.1]],"a":true}"#);
+    let on_digest_key = Ticket { rating_digest_key: Some(RatingKey::from_digest(5)), ..sample_ticket() };
+    let body = TicketRow::encode(&on_digest_key, [0; 16]).body.into_owned();
+    assert_eq!(body, r#"{"q":{"z":[2]},"t":[[1500.5,0.1]],"k":-9223372036854775803,"a":true}"#);
     let (one, ab) = ("01".repeat(16), "ab".repeat(16));
     let expected = format!(r#"{{"h":5,"m":[["{one}",100,0,[["{ab}","{ab}",null,true]]]],"q":0.5,"d":8}}"#);
     assert_eq!(MatchRow::encode(&sample_match()).body, expected);
