@@ -70,6 +70,8 @@ async fn start_engine() -> Engine {
         metrics: Arc::new(Metrics::new()),
         settings: EngineSettings { max_silos: 100_000, max_silos_per_user: 100_000, ..EngineSettings::default() },
         served_silos: None,
+        supervisor: fireteam::supervisor::TaskSupervisor::default(),
+        pass_failures: fireteam::store::pass_failure::PassFailureFolder::default(),
         encode_advert: encode_static_candidate_fields,
     };
     Engine::start(parts).await.expect("an empty store loads")

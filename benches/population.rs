@@ -120,6 +120,7 @@ pub(crate) fn ruleset(rules: RuleOptions) -> Ruleset {
             max_round_trip_ms: None,
         },
         rating: None,
+        rating_pool: None,
         source_xml: "".into(),
     }
 }

@@ -96,6 +96,7 @@ impl WaitingQueue {
                 session,
                 player_ratings: ratings,
                 blocked_users: blocked,
+                rating_digest_key: None,
                 exclusive: false,
             })
         };
@@ -130,6 +131,7 @@ impl WaitingQueue {
                 session,
                 player_ratings: ratings,
                 blocked_users: blocked,
+                rating_digest_key: None,
                 exclusive: false,
             }
         };

@@ -43,6 +43,7 @@ use self::command::{
 use self::common::Common;
 use self::error::EngineError;
 use self::queues::QueueEngine;
+use self::ratings::first_scales::record_first_scales;
 use self::rulesets::RulesetReloader;
 use self::rulesets::activator::RulesetActivator;
 use self::write_probe::run_write_probe;
@@ -71,6 +72,7 @@ impl Engine {
         let feed = deps.store.open_feed().await;
         let (common, encode_advert) = deps.into_common(feed.is_some());
         let common = Arc::new(common);
+        record_first_scales(&*common.store, &common.ratings, &common.rulesets.active_and_retired()).await?;
         let shutdown = CancellationToken::new();
         let (adverts, mut tasks) = AdvertEngine::start(Arc::clone(&common), encode_advert, feed, &shutdown).await?;
         let (queue_engine, queue_tasks) = QueueEngine::start(Arc::clone(&common), adverts.handle(), &shutdown).await?;

@@ -109,6 +109,7 @@ fn ticket(rng: &mut SplitMix64, ruleset: &Ruleset, mean: f64, deviation: f64) ->
         session,
         player_ratings: vec![PlayerRating { rating, deviation: 100.0 }],
         blocked_users: Vec::new(),
+        rating_digest_key: None,
         exclusive: false,
     }
 }

@@ -1,5 +1,6 @@
 //! Operator service: rulesets, drain, consistency check, explanations, statistics, ratings and match export.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tonic::{Request, Response, Status};
@@ -16,9 +17,9 @@ use crate::api::pb;
 use crate::api::pb::operator_service_server::OperatorService;
 use crate::api::status::Rejection;
 use crate::domain::attribute_values::FieldProblem;
-use crate::domain::id::RulesetHash;
+use crate::domain::id::SetId;
 use crate::engine::queues::QueueEngine;
-use crate::engine::rulesets::{ReloadReport, RulesetListing, RulesetProblem, RulesetReloader};
+use crate::engine::rulesets::{CheckedRuleset, ReloadReport, RulesetListing, RulesetProblem, RulesetReloader};
 use crate::telemetry::audit::AuditedChange;
 
 /// Limit of a ruleset file in CheckRuleset, bytes.
@@ -31,7 +32,7 @@ const FILE_NAME_BYTES_MAX: usize = 256;
 #[tonic::async_trait]
 pub trait RulesetAdmin: Send + Sync + 'static {
     /// Validates a file's text without loading it. Returns its hash, or all problems.
-    fn check(&self, file_name: &str, xml: &str) -> Result<RulesetHash, Vec<RulesetProblem>>;
+    fn check(&self, file_name: &str, xml: &str) -> Result<CheckedRuleset, Vec<RulesetProblem>>;
     /// Reloads the rulesets from their source.
     async fn reload(&self) -> ReloadReport;
     /// Lists rulesets by set: the current one first, then retired ones, latest first.
@@ -40,7 +41,7 @@ pub trait RulesetAdmin: Send + Sync + 'static {
 
 #[tonic::async_trait]
 impl RulesetAdmin for RulesetReloader {
-    fn check(&self, file_name: &str, xml: &str) -> Result<RulesetHash, Vec<RulesetProblem>> {
+    fn check(&self, file_name: &str, xml: &str) -> Result<CheckedRuleset, Vec<RulesetProblem>> {
         RulesetReloader::check(self, file_name, xml)
     }
 
@@ -147,7 +148,11 @@ impl OperatorService for OperatorApi {
         let file_name = if message.file_name.is_empty() { "ruleset.xml" } else { &message.file_name };
         let entry = AuditEntry { target: file_name.to_owned(), ..AuditEntry::default() };
         let response = match self.backend.rulesets(&caller).check(file_name, &message.ruleset_xml) {
-            Ok(hash) => pb::CheckRulesetResponse { service_configuration_hash: Some(hash.0), ..Default::default() },
+            Ok(CheckedRuleset { hash, rating_change }) => pb::CheckRulesetResponse {
+                service_configuration_hash: Some(hash.0),
+                rating_change,
+                ..Default::default()
+            },
             Err(problems) => pb::CheckRulesetResponse { problems: ruleset_problems(problems), ..Default::default() },
         };
         Ok(with_audit_entry(entry, response))
@@ -160,10 +165,12 @@ impl OperatorService for OperatorApi {
         let (caller, _) = self.authorized_request(request)?;
         let report = self.backend.rulesets(&caller).reload().await;
         let entry = audit_entry_of_reload(&report);
+        let mut rating_changes: BTreeMap<SetId, String> = report.rating_changes.into_iter().collect();
         let changes = report.changes.into_iter().map(|(set, previous, current)| pb::RulesetChange {
             matchmaking_set_id: set.0,
             previous_hash: previous.map(|hash| hash.0),
             current_hash: current.map(|hash| hash.0),
+            rating_change: rating_changes.remove(&set).unwrap_or_default(),
         });
         let problems = ruleset_problems(report.problems);
         Ok(with_audit_entry(entry, pb::ReloadRulesetsResponse { changes: changes.collect(), problems }))
@@ -312,6 +319,11 @@ fn ruleset_status(listing: RulesetListing) -> pb::RulesetStatus {
         state: state.into(),
         loaded_at_unix_ms: listing.loaded_at.0,
         problems: ruleset_problems(listing.problems),
+        ratings: listing.ratings.map(|ratings| pb::RulesetRatings {
+            scale: ratings.scale,
+            pool: ratings.pool,
+            rating_count: ratings.rating_count,
+        }),
     }
 }
 

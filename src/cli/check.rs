@@ -77,6 +77,7 @@ fn ruleset_summary(path: &Path, ruleset: &Ruleset) -> String {
     if let Some((queue, teams)) = ruleset.queue.as_ref().zip(ruleset.teams.as_ref()) {
         queue_summary_lines(ruleset, queue, teams).iter().for_each(|line| lines.push_str(&format!("\n      {line}")));
     }
+    lines.extend(describe_rating_scale(ruleset).map(|line| format!("\n      {line}")));
     ruleset_warnings(ruleset).iter().for_each(|warning| lines.push_str(&format!("\n      warning: {warning}")));
     lines
 }
@@ -92,6 +93,15 @@ fn ruleset_warnings(ruleset: &Ruleset) -> Vec<String> {
         ));
     }
     warnings
+}
+
+/// `its ratings have the scale elo Initial="1500" Scale="400"`: another scale, or another pool, means other ratings.
+fn describe_rating_scale(ruleset: &Ruleset) -> Option<String> {
+    let scale = ruleset.rating.as_ref()?.scale();
+    Some(match &ruleset.rating_pool {
+        None => format!("its ratings have the scale {scale}"),
+        Some(pool) => format!("its ratings are those of pool `{pool}`, and have the scale {scale}"),
+    })
 }
 
 /// Summary of the queue: its matches, and how its limits change with the wait.

@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use crate::auth::match_credential::MatchCredentialKeys;
 use crate::auth::token::TokenSigner;
 use crate::clock::Clock;
@@ -16,6 +18,7 @@ use crate::domain::time::UnixMs;
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::open_silos::OpenSilos;
+use crate::engine::ratings::RatingCache;
 use crate::engine::settings::EngineSettings;
 use crate::engine::store_health::StoreHealth;
 use crate::engine::write_health::WriteHealth;
@@ -36,6 +39,8 @@ pub(crate) struct Common {
     pub(crate) match_credential_keys: Arc<MatchCredentialKeys>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) settings: EngineSettings,
+    /// Ratings in memory, and the keys of rulesets' ratings.
+    pub(crate) ratings: Arc<Mutex<RatingCache>>,
     /// Silos that this server serves; `None` for all.
     pub(crate) served_silos: Option<Vec<SiloId>>,
     /// Silos with a live ticket or advertisement.

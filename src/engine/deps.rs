@@ -75,6 +75,7 @@ impl EngineDeps {
             match_credential_keys,
             metrics,
             settings,
+            ratings: Arc::default(),
             served_silos,
             open_silos: Arc::new(OpenSilos::new(silo_limits)),
             store_health: is_store_shared.then(|| Arc::new(StoreHealth::default())),

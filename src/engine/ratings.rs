@@ -1,46 +1,68 @@
-//! Ratings and leaderboards by set, in memory.
+//! Ratings and leaderboards by pool and scale, in memory.
 //!
 //! Copies of the store's rows, updated by the queue writer and the feed. A leaderboard is built on first use and then
 //! updated with each row. It is ordered by stored values: inactivity increases a deviation but does not move an entry.
+//! Ratings on scales that no ruleset uses now stay, and return with the scale.
 
 pub mod command;
+pub(crate) mod first_scales;
 mod queries;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::domain::id::{BuildIdHasher, SetId, UserKey};
+use crate::domain::id::{BuildIdHasher, RatingKey, SetId, UserKey};
 use crate::domain::queue::ticket::{PlayerRating, Ticket};
 use crate::domain::rating::leaderboard::{Leaderboard, LeaderboardEntry};
 use crate::domain::rating::{SetActivity, Skill};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::queue::SatisfactionSpec;
-use crate::domain::ruleset::rating::RatingSpec;
+use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
+use crate::domain::session::{Player, Session};
 use crate::domain::time::UnixMs;
 use crate::store::queues::RatingRow;
 
-/// Ratings of all sets.
+/// Ratings of all pools and scales.
 #[derive(Debug, Default)]
 pub(crate) struct RatingCache {
-    sets: HashMap<SetId, SetRatings>,
+    groups: HashMap<RatingKey, RatingGroup>,
+    /// First scale of each set that has had a rating system, as a digest key of the set's own ratings.
+    first_scales: HashMap<SetId, RatingKey>,
+    /// Scales of sets that the store has compared with the first ones.
+    compared_scales: HashSet<(SetId, RatingKey)>,
 }
 
+/// Ratings with one key.
 #[derive(Debug, Default)]
-struct SetRatings {
+struct RatingGroup {
     rows: HashMap<UserKey, RatingRow, BuildIdHasher>,
-    /// Activity of the set, over all users.
-    set_activity: SetActivity,
+    /// Match activity, over all users.
+    match_activity: SetActivity,
     /// Leaderboard, and the z for which it is built.
     leaderboard: Option<(f64, Leaderboard)>,
 }
 
 impl RatingCache {
+    /// Rating settings of a ruleset, with the key of the ratings that they apply to; `None` without a rating system.
+    pub(crate) fn rating_of(&self, ruleset: &Ruleset) -> Option<KeyedRatingSpec> {
+        let (spec, digest_key) = (ruleset.rating?, ruleset.rating_digest_key()?);
+        // The key of a named pool differs from the recorded one, which is that of the set's own ratings.
+        let is_first_scale = self.first_scales.get(&ruleset.set_id) == Some(&digest_key);
+        let key = if is_first_scale { RatingKey::of_first_scale(ruleset.set_id) } else { digest_key };
+        Some(KeyedRatingSpec { key, spec })
+    }
+
+    /// Number of ratings with `key`.
+    pub(crate) fn rating_count(&self, key: RatingKey) -> usize {
+        self.groups.get(&key).map_or(0, |group| group.rows.len())
+    }
+
     /// Inserts or replaces a stored row.
     pub(crate) fn upsert(&mut self, row: RatingRow) {
-        let set = self.sets.entry(row.set_id).or_default();
-        set.set_activity = set.set_activity.including_skill(&row.skill());
-        let previous = set.rows.insert(row.user, row);
-        if let Some((z, leaderboard)) = &mut set.leaderboard {
+        let group = self.groups.entry(row.key).or_default();
+        group.match_activity = group.match_activity.including_skill(&row.skill());
+        let previous = group.rows.insert(row.user, row);
+        if let Some((z, leaderboard)) = &mut group.leaderboard {
             if let Some(previous) = previous {
                 leaderboard.remove(&leaderboard_entry(&previous, *z));
             }
@@ -48,54 +70,74 @@ impl RatingCache {
         }
     }
 
-    /// Row of a user in a set, if any.
-    pub(crate) fn rating_row(&self, set_id: SetId, user: UserKey) -> Option<&RatingRow> {
-        self.sets.get(&set_id)?.rows.get(&user)
+    /// Row of a user, if any.
+    pub(crate) fn rating_row(&self, key: RatingKey, user: UserKey) -> Option<&RatingRow> {
+        self.groups.get(&key)?.rows.get(&user)
     }
 
     /// Skill of a user at `now`, with inactivity decay; a newcomer's if there is no row.
-    pub(crate) fn skill_at(&self, set_id: SetId, spec: &RatingSpec, user: UserKey, now: UnixMs) -> Skill {
-        let activity = self.set_activity(set_id);
-        self.rating_row(set_id, user)
+    pub(crate) fn skill_at(
+        &self,
+        KeyedRatingSpec { key, spec }: &KeyedRatingSpec,
+        user: UserKey,
+        now: UnixMs,
+    ) -> Skill {
+        let activity = self.match_activity(*key);
+        self.rating_row(*key, user)
             .map_or_else(|| spec.initial_skill(), |row| spec.skill_at_with_activity(row.skill(), now, activity))
     }
 
-    /// Activity of a set.
-    pub(crate) fn set_activity(&self, set_id: SetId) -> SetActivity {
-        self.sets.get(&set_id).map_or_else(SetActivity::default, |set| set.set_activity)
+    /// Match activity of the ratings with `key`.
+    pub(crate) fn match_activity(&self, key: RatingKey) -> SetActivity {
+        self.groups.get(&key).map_or_else(SetActivity::default, |group| group.match_activity)
     }
 
-    /// Rating of a user at `now`, or a newcomer's; `None` if the set has no rating system.
-    pub(crate) fn rating_at(&self, ruleset: &Ruleset, user: UserKey, now: UnixMs) -> Option<PlayerRating> {
-        let spec = ruleset.rating.as_ref()?;
-        Some(self.skill_at(ruleset.set_id, spec, user, now).estimate)
+    /// Ratings of the players of a session that enters a queue: from the rating system if the set has one, otherwise
+    /// the claimed skills that the ruleset trusts.
+    pub(crate) fn entry_ratings(&self, ruleset: &Ruleset, session: &Session, now: UnixMs) -> Vec<PlayerRating> {
+        let rating = self.rating_of(ruleset);
+        let entry_rating = |player: &Player| {
+            let known = rating.as_ref().map(|rating| self.skill_at(rating, player.user, now).estimate);
+            PlayerRating::at_queue_entry(ruleset, known, player.stated_skill, session.origin)
+        };
+        session.players.iter().map(entry_rating).collect()
+    }
+
+    /// Replaces the ratings of a ticket that are on another scale, or in another pool, than those of `ruleset`.
+    pub(crate) fn with_ratings_of(&self, ruleset: &Ruleset, ticket: Arc<Ticket>, now: UnixMs) -> Arc<Ticket> {
+        let current = self.rating_of(ruleset).and_then(digest_key);
+        if ticket.rating_digest_key == current {
+            return ticket;
+        }
+        let player_ratings = self.entry_ratings(ruleset, &ticket.session, now);
+        Arc::new(Ticket { player_ratings, rating_digest_key: current, ..(*ticket).clone() })
     }
 
     /// Leaderboard by `rating - z * deviation`, best first, ties by user. Rebuilt when z changes.
-    pub(crate) fn leaderboard(&mut self, set_id: SetId, spec: &RatingSpec) -> &Leaderboard {
-        let set = self.sets.entry(set_id).or_default();
-        let existing = set.leaderboard.take().filter(|(z, _)| z.to_bits() == spec.z.to_bits());
+    pub(crate) fn leaderboard(&mut self, KeyedRatingSpec { key, spec }: &KeyedRatingSpec) -> &Leaderboard {
+        let group = self.groups.entry(*key).or_default();
+        let existing = group.leaderboard.take().filter(|(z, _)| z.to_bits() == spec.z.to_bits());
         let build = || {
-            let entries = set.rows.values().map(|row| leaderboard_entry(row, spec.z));
+            let entries = group.rows.values().map(|row| leaderboard_entry(row, spec.z));
             (spec.z, Leaderboard::from_entries(entries.collect()))
         };
         let leaderboard = existing.unwrap_or_else(build);
-        &set.leaderboard.insert(leaderboard).1
+        &group.leaderboard.insert(leaderboard).1
     }
 
     /// Mean leaderboard rank of each ticket's players, 0 for the best. A user without a row gets the rank that its
     /// rating would have. `None` if the set has no rating system.
     pub(crate) fn mean_leaderboard_ranks(&mut self, ruleset: &Ruleset, tickets: &[Arc<Ticket>]) -> Vec<Option<f64>> {
-        let Some(spec) = &ruleset.rating else { return vec![None; tickets.len()] };
-        self.leaderboard(ruleset.set_id, spec);
-        let Some((set, (z, leaderboard))) =
-            self.sets.get(&ruleset.set_id).and_then(|set| Some((set, set.leaderboard.as_ref()?)))
+        let Some(rating) = self.rating_of(ruleset) else { return vec![None; tickets.len()] };
+        self.leaderboard(&rating);
+        let Some((group, (z, leaderboard))) =
+            self.groups.get(&rating.key).and_then(|group| Some((group, group.leaderboard.as_ref()?)))
         else {
             return vec![None; tickets.len()];
         };
-        let rank = |user: UserKey, rating: PlayerRating| match set.rows.get(&user) {
+        let rank = |user: UserKey, entry_rating: PlayerRating| match group.rows.get(&user) {
             Some(row) => leaderboard.index_of(&leaderboard_entry(row, *z)),
-            None => leaderboard.index_of_rating(spec.conservative_rating(rating)),
+            None => leaderboard.index_of_rating(rating.spec.conservative_rating(entry_rating)),
         };
         let mean_rank = |ticket: &Arc<Ticket>| {
             let players = ticket.session.players.iter().zip(&ticket.player_ratings);
@@ -108,18 +150,24 @@ impl RatingCache {
     /// Whether each ticket has a frustrated player, by losses, abandoned matches or low feedback.
     pub(crate) fn tickets_with_frustrated_player(
         &self,
-        set_id: SetId,
+        ruleset: &Ruleset,
         satisfaction: &SatisfactionSpec,
         tickets: &[Arc<Ticket>],
     ) -> Vec<bool> {
+        let Some(KeyedRatingSpec { key, .. }) = self.rating_of(ruleset) else { return vec![false; tickets.len()] };
         let is_frustrated =
             |row: &RatingRow| satisfaction.is_frustrated(row.streak, row.match_count, &row.satisfaction);
-        let user_is_frustrated = |user: UserKey| self.rating_row(set_id, user).is_some_and(is_frustrated);
+        let user_is_frustrated = |user: UserKey| self.rating_row(key, user).is_some_and(is_frustrated);
         tickets
             .iter()
             .map(|ticket| ticket.session.players.iter().any(|player| user_is_frustrated(player.user)))
             .collect()
     }
+}
+
+/// Key of ratings, if it is a digest; as in [`Ticket::rating_digest_key`].
+pub(crate) fn digest_key(rating: KeyedRatingSpec) -> Option<RatingKey> {
+    Some(rating.key).filter(|key| key.is_digest())
 }
 
 /// Leaderboard entry of a row.
@@ -131,12 +179,14 @@ fn leaderboard_entry(row: &RatingRow, z: f64) -> LeaderboardEntry {
 mod tests {
     use super::*;
     use crate::domain::match_result;
-    use crate::domain::ruleset::rating::RatingSystem;
+    use crate::domain::ruleset::rating::{RatingSpec, RatingSystem};
+
+    const KEY: RatingKey = RatingKey::of_first_scale(SetId(1));
 
     fn test_rating_row(user: u8, rating: f64) -> RatingRow {
         RatingRow {
             user: UserKey::from_bytes([user; 16]),
-            set_id: SetId(1),
+            key: KEY,
             rating: PlayerRating { rating, deviation: 10.0 },
             volatility: 0.0,
             match_count: 1,
@@ -148,7 +198,11 @@ mod tests {
     }
 
     fn ranked_users(cache: &mut RatingCache, spec: &RatingSpec) -> Vec<u8> {
-        cache.leaderboard(SetId(1), spec).iter_from(0).map(|(_, entry)| entry.user.as_bytes()[0]).collect()
+        cache
+            .leaderboard(&KeyedRatingSpec { key: KEY, spec: *spec })
+            .iter_from(0)
+            .map(|(_, entry)| entry.user.as_bytes()[0])
+            .collect()
     }
 
     /// S2-3: an update moves a user on the leaderboard, whether it was built before or after; another z gives another

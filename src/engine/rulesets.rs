@@ -1,6 +1,7 @@
 //! Ruleset reload and administration of a running server: validates, swaps all rulesets at once, or rejects them.
 
 pub(crate) mod activator;
+mod rating_changes;
 mod report;
 
 use std::collections::BTreeSet;
@@ -10,14 +11,16 @@ use std::sync::Arc;
 use crate::domain::id::{RulesetHash, SetId};
 use crate::domain::ruleset::Ruleset;
 use crate::engine::common::Common;
+use crate::engine::ratings::first_scales::record_first_scales;
 use crate::engine::rulesets::activator::RulesetActivator;
+use crate::engine::rulesets::rating_changes::describe_rating_change;
 use crate::rules;
 use crate::rules::bundled;
 use crate::rules::catalog::CatalogState;
 use crate::rules::load;
 use crate::telemetry::label::LoadOutcome;
 
-pub use self::report::{ReloadReport, RulesetListing, RulesetProblem};
+pub use self::report::{CheckedRuleset, RatingListing, ReloadReport, RulesetListing, RulesetProblem};
 
 /// Reloads rulesets from their source into the engine.
 #[derive(Debug)]
@@ -67,14 +70,41 @@ impl RulesetReloader {
         for problem in &problems {
             tracing::warn!(%problem, "ruleset reload rejected; the current rulesets stay in use");
         }
-        ReloadReport { changes: Vec::new(), problems: reported }
+        ReloadReport { problems: reported, ..ReloadReport::default() }
     }
 
-    /// Validates a file's text without loading it. Returns its hash, or all problems.
-    pub fn check(&self, file_name: &str, xml: &str) -> Result<RulesetHash, Vec<RulesetProblem>> {
-        rules::parse_ruleset(file_name, xml)
-            .map(|ruleset| ruleset.hash)
-            .map_err(|problems| problems.iter().map(ruleset_problem).collect())
+    /// Validates a file's text without loading it. Returns its hash and the effect on ratings that loading it would
+    /// have, or all problems.
+    pub fn check(&self, file_name: &str, xml: &str) -> Result<CheckedRuleset, Vec<RulesetProblem>> {
+        let ruleset = rules::parse_ruleset(file_name, xml)
+            .map_err(|problems| problems.iter().map(ruleset_problem).collect::<Vec<RulesetProblem>>())?;
+        let current = self.common.rulesets.active_ruleset(ruleset.set_id);
+        let rating_change = describe_rating_change(&self.common.ratings.lock(), current.as_deref(), &ruleset);
+        Ok(CheckedRuleset { hash: ruleset.hash, rating_change: rating_change.unwrap_or_default() })
+    }
+
+    /// Records the first scales of new sets, and describes the effects of `rulesets` on ratings, by set. Problems if the
+    /// store cannot be written.
+    async fn prepare_rating_changes(
+        &self,
+        rulesets: &[(PathBuf, Arc<Ruleset>)],
+    ) -> Result<Vec<(SetId, String)>, Vec<rules::RenderedDiagnostic>> {
+        let all = rulesets.iter().map(|(_, ruleset)| ruleset);
+        if let Err(error) = record_first_scales(&*self.common.store, &self.common.ratings, all).await {
+            let directory = self.directory.as_deref().unwrap_or(Path::new("rulesets")).to_string_lossy();
+            let problem = format!("the store cannot record the rating scales: {error}");
+            return Err(vec![rules::RenderedDiagnostic::for_file(
+                &directory,
+                problem,
+                "reload when the store is available",
+            )]);
+        }
+        let ratings = self.common.ratings.lock();
+        let change = |(_, ruleset): &(PathBuf, Arc<Ruleset>)| {
+            let current = self.common.rulesets.active_ruleset(ruleset.set_id);
+            Some((ruleset.set_id, describe_rating_change(&ratings, current.as_deref(), ruleset)?))
+        };
+        Ok(rulesets.iter().filter_map(change).collect())
     }
 
     /// Reloads the rulesets from their source: all of them, or none if there is a problem.
@@ -91,6 +121,13 @@ impl RulesetReloader {
             Ok(rulesets) => rulesets,
             Err(problems) => return self.reject(problems),
         };
+        let rating_changes = match self.prepare_rating_changes(&rulesets).await {
+            Ok(rating_changes) => rating_changes,
+            Err(problems) => return self.reject(problems),
+        };
+        for (set_id, rating_change) in &rating_changes {
+            tracing::info!(%set_id, "ruleset reload: {rating_change}");
+        }
         let before = self.common.rulesets.snapshot();
         if self.activator.replace_rulesets(rulesets).await.is_err() {
             return ReloadReport {
@@ -109,7 +146,7 @@ impl RulesetReloader {
                 "ruleset changed"
             );
         }
-        ReloadReport { changes, problems: Vec::new() }
+        ReloadReport { changes, rating_changes, problems: Vec::new() }
     }
 
     /// Lists rulesets by set: the current one first, then retired ones, latest first.
@@ -134,6 +171,7 @@ impl RulesetReloader {
                     file_name,
                     is_current: true,
                     loaded_at,
+                    ratings: self.rating_listing(&current.ruleset),
                 }
             });
             listings.extend(current);
@@ -146,9 +184,21 @@ impl RulesetReloader {
                 is_current: false,
                 loaded_at: retired.loaded_at,
                 problems: Vec::new(),
+                ratings: self.rating_listing(&retired.ruleset),
             }));
         }
         listings
+    }
+
+    /// Ratings that a ruleset uses, or would use again; `None` without a rating system.
+    fn rating_listing(&self, ruleset: &Ruleset) -> Option<RatingListing> {
+        let ratings = self.common.ratings.lock();
+        let rating = ratings.rating_of(ruleset)?;
+        Some(RatingListing {
+            scale: rating.spec.scale().to_string(),
+            pool: ruleset.rating_pool.as_deref().unwrap_or_default().to_owned(),
+            rating_count: ratings.rating_count(rating.key) as u64,
+        })
     }
 }
 

@@ -29,6 +29,7 @@ pub fn load_directory(directory: &Path) -> Result<Vec<(PathBuf, Arc<Ruleset>)>, 
     }
     if diagnostics.is_empty() {
         diagnostics.extend(rulesets.iter().filter_map(|(path, ruleset)| check_offered_set(path, ruleset, &rulesets)));
+        diagnostics.extend(rulesets.iter().filter_map(|(path, ruleset)| check_rating_pool(path, ruleset, &rulesets)));
     }
     if diagnostics.is_empty() { Ok(rulesets) } else { Err(diagnostics) }
 }
@@ -88,6 +89,19 @@ fn check_offered_set(path: &Path, ruleset: &Ruleset, all: &[(PathBuf, Arc<Rulese
     };
     let problem = format!("<Offer> names set {offered}, but {reason}");
     Some(RenderedDiagnostic::for_file(&path.to_string_lossy(), problem, "name a set with a <Queue>"))
+}
+
+/// Checks that a ruleset's rating pool has the scale that it has in the first file that names it.
+fn check_rating_pool(path: &Path, ruleset: &Ruleset, all: &[(PathBuf, Arc<Ruleset>)]) -> Option<RenderedDiagnostic> {
+    let (pool, scale) = (ruleset.rating_pool.as_ref()?, ruleset.rating.as_ref()?.scale());
+    let (first, other) = all.iter().find(|(_, other)| other.rating_pool.as_ref() == Some(pool))?;
+    let first_scale = other.rating.as_ref()?.scale();
+    if first_scale == scale {
+        return None;
+    }
+    let problem = format!("rating pool `{pool}` has the scale {scale} here, and {first_scale} in {}", first.display());
+    let fix = "use the same System, and the same constants that place its numbers, in both files, or another Pool";
+    Some(RenderedDiagnostic::for_file(&path.to_string_lossy(), problem, fix))
 }
 
 fn duplicate_set_id(first: &Path, second: &Path, ruleset: &Ruleset) -> RenderedDiagnostic {

@@ -5,6 +5,7 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::types::Uuid;
 use sqlx::{ColumnIndex, Decode, Row, Type};
 
+use crate::domain::id::RatingKey;
 use crate::store::error::StoreError;
 
 /// Row of a table.
@@ -30,6 +31,16 @@ where
         i64: Decode<'r, R::Database> + Type<R::Database>,
     {
         u32::try_from(self.read::<i64>(index, column)?).map_err(|error| self.corrupt_row(column, error.to_string()))
+    }
+
+    /// Key of ratings, from its stored number.
+    pub(super) fn rating_key(&self, index: usize) -> Result<RatingKey, StoreError>
+    where
+        i64: Decode<'r, R::Database> + Type<R::Database>,
+    {
+        let number: i64 = self.read(index, "rating_key")?;
+        let invalid = || self.corrupt_row("rating_key", format!("{number} is neither a set nor a digest"));
+        RatingKey::from_stored(number).ok_or_else(invalid)
     }
 
     pub(super) fn corrupt_row(&self, column: &'static str, reason: String) -> StoreError {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::domain::id::{AdvertisementId, MatchId, SetId, UserKey};
+use crate::domain::id::{AdvertisementId, MatchId, RatingKey, SetId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::time::UnixMs;
@@ -132,8 +132,12 @@ impl<M: StoreObserver> QueueStore for MeteredStore<M> {
         self.inner.read_match_result(id).await
     }
 
-    async fn read_rating_changes(&self, user: UserKey, set_id: SetId) -> Result<Vec<RatingHistoryEntry>, StoreError> {
-        self.inner.read_rating_changes(user, set_id).await
+    async fn read_rating_changes(&self, user: UserKey, key: RatingKey) -> Result<Vec<RatingHistoryEntry>, StoreError> {
+        self.inner.read_rating_changes(user, key).await
+    }
+
+    async fn record_first_scales(&self, current: &[(SetId, RatingKey)]) -> Result<Vec<(SetId, RatingKey)>, StoreError> {
+        self.inner.record_first_scales(current).await
     }
 
     async fn list_finished_matches(

@@ -17,12 +17,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::domain::id::{MatchId, SetId, SiloId, TicketId, UserKey};
+use crate::domain::id::{MatchId, RatingKey, SetId, SiloId, TicketId, UserKey};
 use crate::domain::lifecycle::{Match, TicketFate};
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry, ResultReport, SatisfactionStats};
 use crate::domain::queue::ticket::{PlayerRating, Ticket, TicketEndReason};
 use crate::domain::rating::Skill;
-use crate::domain::ruleset::rating::RatingSpec;
+use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::time::UnixMs;
 use crate::store::error::StoreError;
 
@@ -136,8 +136,8 @@ pub enum QueueWrite {
         match_version: u64,
         /// The `TransitionMatch` that ends the match, if it has not ended.
         end_transition: Option<Box<QueueWrite>>,
-        /// Rating system to apply; `None` if the set has no ratings.
-        rating_spec: Option<RatingSpec>,
+        /// Rating system to apply, and the ratings that it changes; `None` if the set has no ratings.
+        rating: Option<KeyedRatingSpec>,
         /// Time of the decision.
         now: UnixMs,
     },
@@ -145,15 +145,13 @@ pub enum QueueWrite {
     RecordFeedback {
         /// Match id; not checked for existence.
         match_id: MatchId,
-        /// Set whose rating row of the user keeps the sum of stars.
-        set_id: SetId,
         /// User who gives the feedback.
         user: UserKey,
         /// Stars, 1 to 5; 5 is best.
         stars: u8,
-        /// Initial rating of a user without a row: feedback can arrive before the result. `None` if the set has no
-        /// ratings; then a user without a row gets none, and only the feedback itself is stored.
-        rating_spec: Option<RatingSpec>,
+        /// Ratings whose row of the user keeps the sum of stars. A user without a row gets the initial rating: feedback
+        /// can arrive before the result. `None` if the set has no ratings; then only the feedback itself is stored.
+        rating: Option<KeyedRatingSpec>,
         /// Time of the decision.
         now: UnixMs,
     },
@@ -189,13 +187,13 @@ pub struct PenaltySchedule {
     pub reset_after_ms: u64,
 }
 
-/// Rating of a user in a set.
+/// Rating of a user in one pool and on one scale.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RatingRow {
     /// User.
     pub user: UserKey,
-    /// Set.
-    pub set_id: SetId,
+    /// Pool and scale.
+    pub key: RatingKey,
     /// Rating and deviation.
     pub rating: PlayerRating,
     /// Volatility of Glicko-2; 0 for other systems.
@@ -208,7 +206,7 @@ pub struct RatingRow {
     pub streak: i32,
     /// Satisfaction statistics.
     pub satisfaction: SatisfactionStats,
-    /// Active decay periods of the set, up to the user's last match; as in [`Skill`].
+    /// Active decay periods of the ratings with this key, up to the user's last match; as in [`Skill`].
     pub active_periods: u32,
 }
 
@@ -388,8 +386,15 @@ pub trait QueueStore: Send + Sync + 'static {
     /// Reads the result of a match.
     async fn read_match_result(&self, id: MatchId) -> Result<Option<Arc<MatchResult>>, StoreError>;
 
-    /// Latest changes of a user's rating in a set, at most `limit::RATING_HISTORY_ENTRIES_MAX`, latest first.
-    async fn read_rating_changes(&self, user: UserKey, set_id: SetId) -> Result<Vec<RatingHistoryEntry>, StoreError>;
+    /// Latest changes of a user's rating with `key`, at most `limit::RATING_HISTORY_ENTRIES_MAX`, latest first.
+    async fn read_rating_changes(&self, user: UserKey, key: RatingKey) -> Result<Vec<RatingHistoryEntry>, StoreError>;
+
+    /// Records the scale of each set in `current` that has no recorded first scale yet, and returns the first scales of
+    /// all of these sets. A recorded scale never changes. Scales are digest keys of the sets' own ratings.
+    ///
+    /// If a set is on another scale now, servers from before [`RatingKey`] would continue the ratings of the first scale
+    /// on the other one, so they may no longer write.
+    async fn record_first_scales(&self, current: &[(SetId, RatingKey)]) -> Result<Vec<(SetId, RatingKey)>, StoreError>;
 
     /// Lists at most `limit` finished matches, ordered by time of report and match id, starting after `after`. For
     /// exports: takes no locks and delays no write.

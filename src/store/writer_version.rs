@@ -9,10 +9,17 @@ use crate::store::error::StoreError;
 
 /// Store format version of this server. Raised by one whenever this server's rows differ from those of the version
 /// before in a way that another server can notice: a new column, number, JSON key or kind of change.
-pub const STORE_FORMAT_VERSION: i64 = 1;
+pub const STORE_FORMAT_VERSION: i64 = 2;
+
+/// First version whose servers know that a set's ratings can be on another scale than the rows in `rating`.
+pub(super) const RATING_SCALES_VERSION: i64 = 2;
 
 /// Lowest version that may write; one row. The same text for both databases.
 pub(super) const READ_MIN_WRITER_VERSION: &str = "select value from store_setting where name = 'min_writer_version'";
+
+/// Raises the lowest version that may write to `$1`. The same text for both databases.
+pub(super) const RAISE_MIN_WRITER_VERSION: &str =
+    "update store_setting set value = $1 where name = 'min_writer_version' and value < $1";
 
 /// Checks at open. Fails if this server may not write.
 pub(super) fn check_at_open(min_writer_version: i64) -> Result<(), StoreError> {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use fireteam::domain::id::{AdvertisementId, MatchId, SetId, UserKey};
+use fireteam::domain::id::{AdvertisementId, MatchId, RatingKey, SetId, UserKey};
 use fireteam::domain::lifecycle::Match;
 use fireteam::domain::match_result::{MatchResult, RatingHistoryEntry};
 use fireteam::domain::time::UnixMs;
@@ -120,8 +120,12 @@ impl QueueStore for FaultyStore {
         self.inner.read_match_result(id).await
     }
 
-    async fn read_rating_changes(&self, user: UserKey, set_id: SetId) -> Result<Vec<RatingHistoryEntry>, StoreError> {
-        self.inner.read_rating_changes(user, set_id).await
+    async fn read_rating_changes(&self, user: UserKey, key: RatingKey) -> Result<Vec<RatingHistoryEntry>, StoreError> {
+        self.inner.read_rating_changes(user, key).await
+    }
+
+    async fn record_first_scales(&self, current: &[(SetId, RatingKey)]) -> Result<Vec<(SetId, RatingKey)>, StoreError> {
+        self.inner.record_first_scales(current).await
     }
 
     async fn list_finished_matches(

@@ -15,7 +15,8 @@ impl Client {
         self.channel().call_ratings(request, |mut stub, request| async move { stub.report_result(request).await }).await
     }
 
-    /// Ratings of users in a set, in the order of `user_ids`.
+    /// Ratings of users in a set's pool and on its scale, in the order of `user_ids`. Sets with the same pool have the
+    /// same ratings.
     pub async fn get_ratings(&self, set_id: u32, user_ids: &[&str]) -> Result<Vec<pb::UserRating>, Error> {
         let user_ids = user_ids.iter().map(|&user| user.to_owned()).collect();
         let request = pb::GetRatingsRequest { matchmaking_set_id: Some(set_id), user_ids };
@@ -26,7 +27,7 @@ impl Client {
         Ok(response.ratings)
     }
 
-    /// A page of a set's leaderboard.
+    /// A page of the leaderboard of a set's pool and scale.
     pub async fn get_leaderboard(
         &self,
         request: pb::GetLeaderboardRequest,
@@ -50,7 +51,7 @@ impl Client {
         Ok(response.win_probabilities)
     }
 
-    /// Rating changes of a user, latest first.
+    /// Rating changes of a user in a set's pool and on its scale, latest first.
     pub async fn get_rating_history(
         &self,
         request: pb::GetRatingHistoryRequest,

@@ -166,6 +166,52 @@ pub struct SiloId(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RulesetHash(pub u32);
 
+/// Key of a group of ratings: those of one pool on one scale. A user has at most one rating per key.
+///
+/// The ratings of a set on its first scale have the set id as key, so that servers from before this key find them. All
+/// other keys are digests with the highest bit set.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RatingKey(u64);
+
+impl RatingKey {
+    const DIGEST_BIT: u64 = 1 << 63;
+
+    /// Key of a set's own ratings on the first scale that the set had.
+    pub const fn of_first_scale(set_id: SetId) -> Self {
+        Self(set_id.0 as u64)
+    }
+
+    /// Key from the first 64 bits of a digest of pool and scale.
+    pub const fn from_digest(first_bits: u64) -> Self {
+        Self(first_bits | Self::DIGEST_BIT)
+    }
+
+    /// Whether the key is a digest of pool and scale, and not the set of a first scale.
+    pub const fn is_digest(self) -> bool {
+        self.0 & Self::DIGEST_BIT != 0
+    }
+
+    /// Stored number: the set id, or negative for a digest.
+    pub const fn to_stored(self) -> i64 {
+        self.0.cast_signed()
+    }
+
+    /// Key with a stored number; `None` if no key has it.
+    pub fn from_stored(number: i64) -> Option<Self> {
+        let is_valid = number < 0 || u32::try_from(number).is_ok();
+        is_valid.then_some(Self(number.cast_unsigned()))
+    }
+}
+
+impl fmt::Debug for RatingKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.is_digest() {
+            false => write!(f, "RatingKey(first scale of set {})", self.0),
+            true => write!(f, "RatingKey({:016x})", self.0),
+        }
+    }
+}
+
 impl fmt::Display for SetId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
@@ -187,6 +233,21 @@ impl fmt::Display for RulesetHash {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rating_key_of_a_first_scale_is_the_set_id_and_of_a_digest_is_negative() {
+        for set_id in [SetId(0), SetId(11), SetId(u32::MAX)] {
+            let key = RatingKey::of_first_scale(set_id);
+            assert_eq!((key.to_stored(), key.is_digest()), (i64::from(set_id.0), false));
+            assert_eq!(RatingKey::from_stored(key.to_stored()), Some(key));
+        }
+        for first_bits in [0, 11, u64::MAX] {
+            let key = RatingKey::from_digest(first_bits);
+            assert!(key.to_stored() < 0 && key.is_digest(), "{key:?}");
+            assert_eq!(RatingKey::from_stored(key.to_stored()), Some(key));
+        }
+        assert_eq!(RatingKey::from_stored(1 << 32), None);
+    }
 
     #[test]
     fn id_text_round_trips_and_rejects_other_characters() {

@@ -2,7 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::id::{MatchId, RulesetHash, SetId, SiloId, UserKey};
+use crate::id::{MatchId, RatingKey, RulesetHash, SetId, SiloId, UserKey};
 use crate::queue::ticket::PlayerRating;
 use crate::rating::{RatingError, SetActivity, Side, Skill};
 use crate::ruleset::rating::{DisconnectPolicy, RatingSpec};
@@ -187,7 +187,7 @@ pub fn dense_ranks(ranks: &[u32]) -> Vec<u32> {
     ranks.iter().map(|rank| u32::try_from(dense(rank)).unwrap_or(u32::MAX)).collect()
 }
 
-/// Satisfaction statistics of a user in one set. The losing streak is stored with the rating.
+/// Satisfaction statistics of a user, stored with one rating. The losing streak is part of the rating itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SatisfactionStats {
     /// Matches that the user left before the end.
@@ -210,8 +210,8 @@ impl SatisfactionStats {
 pub struct RatingHistoryEntry {
     /// User.
     pub user: UserKey,
-    /// Matchmaking set.
-    pub set_id: SetId,
+    /// Pool and scale of the rating.
+    pub key: RatingKey,
     /// Number of rated matches of the user, including this one.
     pub rated_match_number: u32,
     /// Match that changed the rating.

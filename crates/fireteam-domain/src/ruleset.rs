@@ -17,12 +17,13 @@ use std::sync::Arc;
 
 use crate::attribute::{Attribute, AttributeValue};
 use crate::expansion::Expansion;
-use crate::id::{RulesetHash, SetId, SiloId};
+use crate::id::{RatingKey, RulesetHash, SetId, SiloId};
 use crate::latency::LatencyModel;
 use crate::matchmaking_action::AdvertiseChances;
 use crate::measure::Measure;
 use crate::ruleset::queue::QueueSpec;
 use crate::ruleset::rating::RatingSpec;
+use crate::ruleset::rating::scale::RatingPool;
 use crate::ruleset::teams::{HostingSpec, ReadyCheckSpec, TeamsSpec};
 
 pub use crate::ruleset::soft_filter::{DistanceCurve, SoftFilter, SoftFilterMode, SoftMissingPolicy};
@@ -195,6 +196,8 @@ pub struct Ruleset {
     pub hosting: HostingSpec,
     /// Rating settings. `None` if results do not change ratings.
     pub rating: Option<RatingSpec>,
+    /// Name of the pool of sets that share their ratings. `None` if the set's ratings are its own.
+    pub rating_pool: Option<Box<str>>,
     /// Source file, unchanged.
     pub source_xml: Arc<str>,
 }
@@ -213,5 +216,20 @@ impl Ruleset {
             _ => None,
         });
         used_expansions.filter_map(|expansion| self.expansions[expansion].ms_until_next_growth(waited_ms)).min()
+    }
+
+    /// Owner of the ratings: the named pool, or the set.
+    pub fn rating_pool(&self) -> RatingPool<'_> {
+        self.rating_pool.as_deref().map_or(RatingPool::Set(self.set_id), RatingPool::Named)
+    }
+
+    /// Digest key of the ratings of pool and scale; `None` without a rating system.
+    pub fn rating_digest_key(&self) -> Option<RatingKey> {
+        Some(self.rating.as_ref()?.scale().digest_key(self.rating_pool()))
+    }
+
+    /// Digest key of the set's own ratings on its scale, also if it uses a named pool; `None` without a rating system.
+    pub fn own_rating_digest_key(&self) -> Option<RatingKey> {
+        Some(self.rating.as_ref()?.scale().digest_key(RatingPool::Set(self.set_id)))
     }
 }

@@ -64,13 +64,11 @@ impl QueueEngine {
             }
         }
         // Sort the leaderboards at startup: a million entries would delay the first query.
-        let rating_specs = common
-            .rulesets
-            .active_and_retired()
-            .into_iter()
-            .filter_map(|ruleset| Some((ruleset.set_id, ruleset.rating?)));
-        for (set_id, spec) in rating_specs {
-            shared.ratings.lock().leaderboard(set_id, &spec);
+        for ruleset in common.rulesets.active_and_retired() {
+            let mut ratings = shared.ratings.lock();
+            if let Some(rating) = ratings.rating_of(&ruleset) {
+                ratings.leaderboard(&rating);
+            }
         }
         let (leased, stop) = (Arc::clone(&shared), shutdown.clone());
         let start_leases = move || run_lease_task(Arc::clone(&leased), stop.clone());

@@ -8,11 +8,12 @@ use crate::domain::lifecycle::{Match, MatchStage, MatchTicket};
 use crate::domain::match_result::{MatchForecast, ResultReport, SideRank, dense_ranks};
 use crate::domain::queue::ticket::{PlayerRating, Ticket};
 use crate::domain::rating::Skill;
-use crate::domain::ruleset::rating::RatingSpec;
+use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::time::UnixMs;
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::ratings::command::{ReportResultCommand, ReportedRanks};
+use crate::engine::ratings::digest_key;
 
 /// Error text for an unknown player key.
 const UNKNOWN_PLAYER_KEY: &str = "is not a player of this match; use a player_key from its status";
@@ -21,7 +22,7 @@ const UNKNOWN_PLAYER_KEY: &str = "is not a player of this match; use a player_ke
 pub(crate) fn build_report(
     shared: &SharedState,
     match_: &Match,
-    rating_spec: Option<&RatingSpec>,
+    rating: Option<&KeyedRatingSpec>,
     command: &ReportResultCommand,
     now: UnixMs,
 ) -> Result<ResultReport, EngineError> {
@@ -61,7 +62,7 @@ pub(crate) fn build_report(
             return Err(EngineError::MatchNotPlayed);
         }
     };
-    let forecast = forecast_at_match_start(shared, match_, rating_spec, &sides, started_at);
+    let forecast = forecast_at_match_start(shared, match_, rating, &sides, started_at);
     Ok(ResultReport {
         match_id: match_.id,
         set_id: match_.set_id,
@@ -79,7 +80,7 @@ pub(crate) fn build_report(
 fn forecast_at_match_start(
     shared: &SharedState,
     match_: &Match,
-    rating_spec: Option<&RatingSpec>,
+    rating: Option<&KeyedRatingSpec>,
     sides: &[SideRank],
     started_at: UnixMs,
 ) -> MatchForecast {
@@ -89,17 +90,20 @@ fn forecast_at_match_start(
             |match_ticket: &MatchTicket| cache.ticket(match_ticket.ticket_id).map(|stored| Arc::clone(&stored.ticket));
         match_.tickets.iter().map(ticket).collect()
     };
+    // A ticket that waited during a change of the scale has entry ratings on another one.
+    let is_on_scale = |ticket: &&Arc<Ticket>| ticket.rating_digest_key == rating.copied().and_then(digest_key);
     let entry_ratings: BTreeMap<UserKey, PlayerRating> = tickets
         .iter()
         .flatten()
+        .filter(is_on_scale)
         .flat_map(|ticket| {
             ticket.session.players.iter().map(|player| player.user).zip(ticket.player_ratings.iter().copied())
         })
         .collect();
-    let skills: Vec<Vec<Skill>> = rating_spec.map_or_else(Vec::new, |rating_spec| {
+    let skills: Vec<Vec<Skill>> = rating.map_or_else(Vec::new, |rating| {
         let ratings = shared.ratings.lock();
         let skill = |user: &UserKey| {
-            let current = ratings.skill_at(match_.set_id, rating_spec, *user, started_at);
+            let current = ratings.skill_at(rating, *user, started_at);
             Skill { estimate: entry_ratings.get(user).copied().unwrap_or(current.estimate), ..current }
         };
         sides.iter().map(|side| side.users.iter().map(skill).collect()).collect()
@@ -115,9 +119,7 @@ fn forecast_at_match_start(
     };
     MatchForecast {
         match_quality: match_.quality,
-        win_probabilities: rating_spec
-            .and_then(|rating_spec| rating_spec.win_probabilities(&skills).ok())
-            .unwrap_or_default(),
+        win_probabilities: rating.and_then(|rating| rating.spec.win_probabilities(&skills).ok()).unwrap_or_default(),
         max_rating_gap: if rating_gap.is_finite() { rating_gap } else { 0.0 },
         ticket_waits_ms: match_
             .tickets

@@ -38,7 +38,8 @@ pub(crate) struct SharedState {
     pub(crate) adverts: AdvertHandle,
     pub(crate) cache: RwLock<TicketMatchCache>,
     pub(crate) wait_estimator: Mutex<WaitEstimator>,
-    pub(crate) ratings: Mutex<RatingCache>,
+    /// Ratings; the same as in `common`.
+    pub(crate) ratings: Arc<Mutex<RatingCache>>,
     pub(crate) connected_users: Mutex<ConnectedUsers>,
     pub(crate) pass_reports: Mutex<PassReports>,
     pub(crate) placement_problems: Mutex<PlacementProblems>,
@@ -62,11 +63,11 @@ impl SharedState {
     ) -> Self {
         let open_silos = Arc::clone(&common.open_silos);
         Self {
+            ratings: Arc::clone(&common.ratings),
             common,
             adverts,
             cache: RwLock::new(TicketMatchCache::new(open_silos)),
             wait_estimator: Mutex::default(),
-            ratings: Mutex::default(),
             connected_users: Mutex::default(),
             pass_reports: Mutex::default(),
             placement_problems: Mutex::default(),

@@ -47,7 +47,7 @@ impl QueueSnapshot {
         Self {
             // After the tickets: a match that ended before they were read is in the log.
             past_matches: past_matches(shared, key, queue, &tickets, &open_sessions, now),
-            prepared_tickets: ticket_cache.prepare_tickets(shared, ruleset, queue, tickets),
+            prepared_tickets: ticket_cache.prepare_tickets(shared, ruleset, queue, tickets, now),
             open_sessions,
             gate_input: gate_input(shared, key, &queue.gate, now),
             now,
@@ -100,7 +100,12 @@ impl PreparedTicketCache {
         ruleset: &Ruleset,
         queue: &QueueSpec,
         tickets: Vec<Arc<Ticket>>,
+        now: UnixMs,
     ) -> Vec<Arc<PreparedTicket>> {
+        let tickets: Vec<Arc<Ticket>> = {
+            let ratings = shared.ratings.lock();
+            tickets.into_iter().map(|ticket| ratings.with_ratings_of(ruleset, ticket, now)).collect()
+        };
         let uses_leaderboard = matches!(queue.quality, QualitySpec::LeaderboardGauss { .. });
         let ranks = if uses_leaderboard {
             shared.ratings.lock().mean_leaderboard_ranks(ruleset, &tickets)
@@ -110,9 +115,7 @@ impl PreparedTicketCache {
         let mut cached = std::mem::take(&mut self.prepared_tickets);
         let mut prepared = Vec::with_capacity(tickets.len());
         let frustrated_flags = match &queue.satisfaction {
-            Some(satisfaction) => {
-                shared.ratings.lock().tickets_with_frustrated_player(ruleset.set_id, satisfaction, &tickets)
-            }
+            Some(satisfaction) => shared.ratings.lock().tickets_with_frustrated_player(ruleset, satisfaction, &tickets),
             None => vec![false; tickets.len()],
         };
         for ((ticket, rank), is_frustrated) in tickets.into_iter().zip(ranks).zip(frustrated_flags) {

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::domain::id::{BuildIdHasher, MatchId, SetId, TicketId, UserKey};
-use crate::domain::lifecycle::{Match, MatchStage, MatchTicket};
+use crate::domain::id::{BuildIdHasher, MatchId, TicketId, UserKey};
 use crate::domain::lifecycle::rules::ENDED_MATCH_RETENTION_MS;
+use crate::domain::lifecycle::{Match, MatchStage, MatchTicket};
 use crate::domain::queue::past_match_log::PastMatchLog;
 use crate::domain::time::UnixMs;
 use crate::engine::open_silos::OpenSilos;
@@ -344,15 +344,12 @@ impl TicketMatchCache {
         }
     }
 
-    /// Marks the set's queues in which the user waits as changed, after a rating change. Returns them.
-    pub(crate) fn mark_user_queues_changed(&mut self, user: UserKey, set_id: SetId) -> Vec<QueueKey> {
+    /// Marks all queues in which the user waits as changed, after a rating change. Returns them. A rating can belong to
+    /// several sets.
+    pub(crate) fn mark_user_queues_changed(&mut self, user: UserKey) -> Vec<QueueKey> {
         let mut changed = Vec::new();
         for id in self.waiting_tickets_of(user) {
-            let Some(key) =
-                self.tickets.get(&id).map(|stored| queue_key_of(&stored.ticket)).filter(|key| key.set_id == set_id)
-            else {
-                continue;
-            };
+            let Some(key) = self.tickets.get(&id).map(|stored| queue_key_of(&stored.ticket)) else { continue };
             if let Some(index) = self.queues.get_mut(&key) {
                 self.change_count += 1;
                 index.change_count = self.change_count;

@@ -1,36 +1,39 @@
 //! Rating queries: a user's rating, leaderboard pages and skills for predictions.
 
-use crate::domain::id::{SetId, UserKey};
+use crate::domain::id::UserKey;
 use crate::domain::match_result::SatisfactionStats;
 use crate::domain::rating::Skill;
 use crate::domain::rating::leaderboard::LeaderboardEntry;
 use crate::domain::ruleset::rating::RatingSpec;
+use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::time::UnixMs;
 use crate::engine::ratings::command::{LeaderboardPage, LeaderboardQuery, LeaderboardRange, RatingView};
 use crate::engine::ratings::{RatingCache, leaderboard_entry};
 
 impl RatingCache {
     /// Rating of a user at `now`.
-    pub(crate) fn rating_view(&mut self, set_id: SetId, spec: &RatingSpec, user: UserKey, now: UnixMs) -> RatingView {
-        let Some(row) = self.rating_row(set_id, user).copied() else {
+    pub(crate) fn rating_view(&mut self, rating: &KeyedRatingSpec, user: UserKey, now: UnixMs) -> RatingView {
+        let KeyedRatingSpec { key, spec } = rating;
+        let Some(row) = self.rating_row(*key, user).copied() else {
             let newcomer = spec.initial_skill();
             return view_of_skill(spec, newcomer, newcomer);
         };
-        let rank = self.leaderboard(set_id, spec).index_of(&leaderboard_entry(&row, spec.z));
+        let rank = self.leaderboard(rating).index_of(&leaderboard_entry(&row, spec.z));
         let stored = row.skill();
-        let view = view_of_skill(spec, stored, spec.skill_at_with_activity(stored, now, self.set_activity(set_id)));
+        let view = view_of_skill(spec, stored, spec.skill_at_with_activity(stored, now, self.match_activity(*key)));
         RatingView { leaderboard_rank: Some(rank), satisfaction: row.satisfaction, ..view }
     }
 
-    /// Page of a set's leaderboard. Empty around a user who is not on it.
-    pub(crate) fn leaderboard_page(&mut self, spec: &RatingSpec, query: LeaderboardQuery) -> LeaderboardPage {
+    /// Page of a leaderboard. Empty around a user who is not on it.
+    pub(crate) fn leaderboard_page(&mut self, rating: &KeyedRatingSpec, query: LeaderboardQuery) -> LeaderboardPage {
+        let KeyedRatingSpec { key, spec } = rating;
         let own_entry = match query.range {
             LeaderboardRange::AroundUser(user, _) => {
-                self.rating_row(query.set_id, user).map(|row| leaderboard_entry(row, spec.z))
+                self.rating_row(*key, user).map(|row| leaderboard_entry(row, spec.z))
             }
             LeaderboardRange::FromRank(_) | LeaderboardRange::AfterEntry(_) => None,
         };
-        let leaderboard = self.leaderboard(query.set_id, spec);
+        let leaderboard = self.leaderboard(rating);
         let total_entries = leaderboard.len();
         let (first_rank, max_entries) = match query.range {
             LeaderboardRange::FromRank(rank) => (rank, query.max_entries),
@@ -49,7 +52,7 @@ impl RatingCache {
         let ranked: Vec<(usize, LeaderboardEntry)> = leaderboard.iter_from(first_rank).take(max_entries).collect();
         let has_more = ranked.last().is_some_and(|(rank, _)| rank + 1 < total_entries);
         let view = |(rank, entry): (usize, LeaderboardEntry)| {
-            let stored = self.rating_row(query.set_id, entry.user)?.skill();
+            let stored = self.rating_row(*key, entry.user)?.skill();
             Some((rank, entry, RatingView { leaderboard_rank: Some(rank), ..view_of_skill(spec, stored, stored) }))
         };
         LeaderboardPage { entries: ranked.into_iter().filter_map(view).collect(), total_entries, has_more }
@@ -58,12 +61,11 @@ impl RatingCache {
     /// Skills of the users of each side at `now`.
     pub(crate) fn skills_of_sides(
         &self,
-        set_id: SetId,
-        spec: &RatingSpec,
+        rating: &KeyedRatingSpec,
         sides: &[Vec<UserKey>],
         now: UnixMs,
     ) -> Vec<Vec<Skill>> {
-        sides.iter().map(|side| side.iter().map(|user| self.skill_at(set_id, spec, *user, now)).collect()).collect()
+        sides.iter().map(|side| side.iter().map(|user| self.skill_at(rating, *user, now)).collect()).collect()
     }
 }
 

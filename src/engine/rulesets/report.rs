@@ -21,8 +21,30 @@ pub struct RulesetProblem {
 pub struct ReloadReport {
     /// Sets whose ruleset changed: set, previous hash, current hash. A hash is `None` if the set had or has no ruleset.
     pub changes: Vec<(SetId, Option<RulesetHash>, Option<RulesetHash>)>,
+    /// Effects on ratings, by set: how many begin again, come back or are set aside.
+    pub rating_changes: Vec<(SetId, String)>,
     /// Problems found. If there are any, nothing was changed.
     pub problems: Vec<RulesetProblem>,
+}
+
+/// Valid ruleset that was checked, and not loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckedRuleset {
+    /// Hash of the ruleset's rules.
+    pub hash: RulesetHash,
+    /// Effect on ratings if it replaced the set's current ruleset; empty if the same ratings stay in use.
+    pub rating_change: String,
+}
+
+/// Ratings of a ruleset.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RatingListing {
+    /// Scale, as in XML.
+    pub scale: String,
+    /// Name of the pool; empty if the ratings are the set's own.
+    pub pool: String,
+    /// Number of stored ratings.
+    pub rating_count: u64,
 }
 
 /// Ruleset that searches can still use.
@@ -42,4 +64,6 @@ pub struct RulesetListing {
     pub loaded_at: UnixMs,
     /// Problems of the file when it was last read.
     pub problems: Vec<RulesetProblem>,
+    /// Ratings that it uses, or would use again; `None` without a rating system.
+    pub ratings: Option<RatingListing>,
 }

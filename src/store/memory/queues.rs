@@ -4,7 +4,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
-use crate::domain::id::{MatchId, SetId, UserKey};
+use crate::domain::id::{MatchId, RatingKey, SetId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::time::UnixMs;
@@ -50,9 +50,16 @@ impl QueueStore for MemoryStore {
         Ok(self.lock_queues().results.get(&id).cloned())
     }
 
-    async fn read_rating_changes(&self, user: UserKey, set_id: SetId) -> Result<Vec<RatingHistoryEntry>, StoreError> {
+    async fn record_first_scales(&self, current: &[(SetId, RatingKey)]) -> Result<Vec<(SetId, RatingKey)>, StoreError> {
+        let mut rows = self.lock_queues();
+        let record =
+            |(set_id, scale): &(SetId, RatingKey)| (*set_id, *rows.first_scales.entry(*set_id).or_insert(*scale));
+        Ok(current.iter().map(record).collect())
+    }
+
+    async fn read_rating_changes(&self, user: UserKey, key: RatingKey) -> Result<Vec<RatingHistoryEntry>, StoreError> {
         let rows = self.lock_queues();
-        let history = rows.rating_changes.range((user, set_id, 0)..=(user, set_id, u32::MAX));
+        let history = rows.rating_changes.range((user, key, 0)..=(user, key, u32::MAX));
         let mut entries: Vec<RatingHistoryEntry> = history.map(|(_, entry)| *entry).collect();
         entries.sort_unstable_by_key(|entry| std::cmp::Reverse((entry.reported_at, entry.rated_match_number)));
         Ok(entries)

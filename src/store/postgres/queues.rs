@@ -1,7 +1,10 @@
 //! Queues of the Postgres store, on their own connections.
 
+mod array_column;
 mod decode;
 mod feed;
+mod rating_statements;
+mod ratings;
 pub(super) mod statements;
 mod transaction;
 mod write_rows;
@@ -12,7 +15,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use sqlx::types::Uuid;
 
-use crate::domain::id::{MatchId, SetId, SiloId, UserKey};
+use crate::domain::id::{MatchId, RatingKey, SetId, SiloId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::time::UnixMs;
@@ -78,12 +81,33 @@ impl QueueStore for PostgresStore {
         row.as_ref().map(decode::decode_result).transpose()
     }
 
-    async fn read_rating_changes(&self, user: UserKey, set_id: SetId) -> Result<Vec<RatingHistoryEntry>, StoreError> {
+    async fn record_first_scales(&self, current: &[(SetId, RatingKey)]) -> Result<Vec<(SetId, RatingKey)>, StoreError> {
+        self.writer_gate.check_may_write()?;
+        let mut slot = self.background_connection.lock().await;
+        let recorded = query_within!(slot, OPERATION_TIMEOUT, "recording rating scales", |connection| {
+            ratings::record_first_scales(connection, current)
+        })?;
+        let decode = |(set_id, scale)| {
+            Some((SetId(u32::try_from(set_id).ok()?), RatingKey::from_stored(scale).filter(|key| key.is_digest())?))
+        };
+        let corrupt = |row| StoreError::CorruptRow {
+            table: "first_rating_scale",
+            column: "rating_key",
+            reason: format!("{row:?} is not a set and a digest"),
+        };
+        recorded.into_iter().map(|row| decode(row).ok_or_else(|| corrupt(row))).collect()
+    }
+
+    async fn read_rating_changes(&self, user: UserKey, key: RatingKey) -> Result<Vec<RatingHistoryEntry>, StoreError> {
+        let statement = match key.is_digest() {
+            false => rating_statements::READ_RATING_CHANGES,
+            true => rating_statements::READ_KEYED_RATING_CHANGES,
+        };
         let mut slot = self.background_connection.lock().await;
         let rows = query_within!(slot, OPERATION_TIMEOUT, "reading rating changes", |connection| {
-            sqlx::query(sql::READ_RATING_CHANGES)
+            sqlx::query(statement)
                 .bind(Uuid::from_bytes(*user.as_bytes()))
-                .bind(i64::from(set_id.0))
+                .bind(key.to_stored())
                 .fetch_all(&mut *connection)
         })?;
         rows.iter().map(decode::decode_rating_change).collect()

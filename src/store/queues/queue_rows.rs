@@ -6,7 +6,7 @@ pub(in crate::store) mod record_result;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::domain::id::{BuildIdHasher, MatchId, SetId, TicketId, UserKey};
+use crate::domain::id::{BuildIdHasher, MatchId, RatingKey, SetId, TicketId, UserKey};
 use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::lifecycle::{Match, MatchStage};
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
@@ -27,13 +27,15 @@ pub(in crate::store) struct QueueRows {
     /// Users of each match: the inverse of `match_by_user`. A match without users has no entry.
     pub(in crate::store) users_by_match: HashMap<MatchId, BTreeSet<UserKey>, BuildIdHasher>,
     pub(in crate::store) penalties: BTreeMap<(UserKey, SetId), Penalty>,
-    pub(in crate::store) ratings: BTreeMap<(UserKey, SetId), RatingRow>,
-    /// Match activity of sets, from users whose ratings were not read. Empty if all rows are present.
-    pub(in crate::store) activity_of_other_users: BTreeMap<SetId, SetActivity>,
+    pub(in crate::store) ratings: BTreeMap<(UserKey, RatingKey), RatingRow>,
+    /// Match activity by rating key, from users whose ratings were not read. Empty if all rows are present.
+    pub(in crate::store) activity_of_other_users: BTreeMap<RatingKey, SetActivity>,
     /// Match results.
     pub(in crate::store) results: HashMap<MatchId, Arc<MatchResult>, BuildIdHasher>,
     /// Rating history entries by slot. If only part of the rows was read: the entries that the batch writes.
-    pub(in crate::store) rating_changes: BTreeMap<(UserKey, SetId, u32), RatingHistoryEntry>,
+    pub(in crate::store) rating_changes: BTreeMap<(UserKey, RatingKey, u32), RatingHistoryEntry>,
+    /// First scale of each set. Not read for a batch.
+    pub(in crate::store) first_scales: BTreeMap<SetId, RatingKey>,
     /// Stars and time of each player's feedback on a match.
     pub(in crate::store) feedback: BTreeMap<(MatchId, UserKey), (u8, UnixMs)>,
 }

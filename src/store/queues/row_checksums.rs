@@ -1,6 +1,6 @@
 //! Row checksums of tables keyed by user, whose rows have no body.
 
-use crate::domain::id::{MatchId, SetId, UserKey};
+use crate::domain::id::{MatchId, RatingKey, SetId, UserKey};
 use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::match_result::{RatingHistoryEntry, SatisfactionStats};
 use crate::domain::time::UnixMs;
@@ -39,12 +39,12 @@ pub(in crate::store) fn penalty_checksum((user, set_id): (UserKey, SetId), penal
     sum.finish()
 }
 
-/// Checksum of a row of `rating`. The sign of a zero is ignored, because SQLite does not store it. `streak` and the
+/// Checksum of a row of `rating` or `keyed_rating`. The sign of a zero is ignored, because SQLite does not store it. `streak` and the
 /// columns after it count only if they are not zero.
 pub(in crate::store) fn rating_checksum(row: &RatingRow) -> i64 {
     let mut sum = RowChecksum::new();
     sum.add_bytes(row.user.as_bytes());
-    sum.add_number(i64::from(row.set_id.0));
+    sum.add_number(row.key.to_stored());
     for number in [row.rating.rating, row.rating.deviation, row.volatility] {
         sum.add_number((number + 0.0).to_bits().cast_signed());
     }
@@ -62,24 +62,27 @@ pub(in crate::store) fn rating_checksum(row: &RatingRow) -> i64 {
     sum.finish()
 }
 
-/// Checksum of a row of `rating_change`.
+/// Checksum of a row of `rating_change` or `keyed_rating_change`.
 pub(in crate::store) fn rating_change_checksum(change: &RatingHistoryEntry) -> i64 {
     let mut sum = RowChecksum::new();
     sum.add_bytes(change.user.as_bytes());
     sum.add_bytes(change.match_id.as_bytes());
-    let numbers = [
-        change.set_id.0,
-        history_slot(change.rated_match_number),
-        change.rated_match_number,
-        change.rank,
-        change.side_count,
-    ];
+    sum.add_number(change.key.to_stored());
+    let numbers = [history_slot(change.rated_match_number), change.rated_match_number, change.rank, change.side_count];
     numbers.into_iter().for_each(|number| sum.add_number(i64::from(number)));
     sum.add_number(to_ms(change.reported_at));
     for estimate in [change.before, change.after] {
         sum.add_number((estimate.rating + 0.0).to_bits().cast_signed());
         sum.add_number((estimate.deviation + 0.0).to_bits().cast_signed());
     }
+    sum.finish()
+}
+
+/// Checksum of a row of `first_rating_scale`.
+pub(in crate::store) fn first_scale_checksum(set_id: SetId, scale: RatingKey) -> i64 {
+    let mut sum = RowChecksum::new();
+    sum.add_number(i64::from(set_id.0));
+    sum.add_number(scale.to_stored());
     sum.finish()
 }
 

@@ -13,6 +13,7 @@
 //! | | | | `k` | time until which the named host may confirm |
 //! | | | | `y` | game servers that did not confirm |
 //! | | | | `x` | players who left during play: user, time |
+//! | `k` | digest key of the ratings, as a signed number | | `d` | deadline of the ready check, or of the search for a server |
 //! | | | | `e`, `u` | start; time at which the match ends without a report |
 //! | | | | `z` | time at which the host is lost if it is not heard before |
 //! | | | | `v`, `c` | game server: advertisement and reservation; connect data in hexadecimal digits |
@@ -29,7 +30,9 @@ use std::collections::BTreeMap;
 use serde::de::Error;
 use serde::{Deserialize, Serialize};
 
-use crate::domain::id::{AdvertisementId, MatchId, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey};
+use crate::domain::id::{
+    AdvertisementId, MatchId, RatingKey, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey,
+};
 use crate::domain::lifecycle::{Assignment, Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket};
 use crate::domain::queue::ticket::{PlayerRating, Ticket};
 use crate::domain::time::UnixMs;
@@ -46,6 +49,8 @@ struct TicketBodyToRead {
     join_seats: u16,
     #[serde(rename = "t", default)]
     player_ratings: Vec<(Option<f64>, Option<f64>)>,
+    #[serde(rename = "k", default)]
+    rating_digest_key: Option<i64>,
     #[serde(rename = "b", default)]
     blocked_users: Vec<HexKey>,
     #[serde(rename = "a", default)]
@@ -62,6 +67,8 @@ struct TicketBodyToWrite<'a> {
     join_seats: u16,
     #[serde(rename = "t", skip_serializing_if = "JsonList::is_empty")]
     player_ratings: JsonList<'a, PlayerRating, (f64, f64)>,
+    #[serde(rename = "k", skip_serializing_if = "Option::is_none")]
+    rating_digest_key: Option<i64>,
     #[serde(rename = "b", skip_serializing_if = "JsonList::is_empty")]
     blocked_users: JsonList<'a, UserKey, HexKey>,
     #[serde(rename = "a", skip_serializing_if = "is_false")]
@@ -83,6 +90,7 @@ pub(in crate::store) fn encode_ticket(ticket: &Ticket) -> String {
         subject: ticket.subject.map(HexKey::from_user_key),
         session: BodyToWrite::from_session(&ticket.session),
         join_seats: ticket.session.join_seats,
+        rating_digest_key: ticket.rating_digest_key.map(RatingKey::to_stored),
         player_ratings: JsonList(&ticket.player_ratings, |rating| (rating.rating, rating.deviation)),
         blocked_users: JsonList(&ticket.blocked_users, |user| HexKey::from_user_key(*user)),
         exclusive: ticket.exclusive,
@@ -98,6 +106,10 @@ pub(in crate::store) fn decode_ticket(text: &str) -> Result<Ticket, serde_json::
         rating: rating.unwrap_or(f64::NAN),
         deviation: deviation.unwrap_or(f64::NAN),
     };
+    let rating_key = |number| {
+        let key = RatingKey::from_stored(number).filter(|key| key.is_digest());
+        key.ok_or_else(|| serde_json::Error::custom(format_args!("{number} is not a digest key")))
+    };
     Ok(Ticket {
         id: TicketId::from_bytes([0; 16]),
         set_id: SetId::default(),
@@ -105,6 +117,7 @@ pub(in crate::store) fn decode_ticket(text: &str) -> Result<Ticket, serde_json::
         entered_at: UnixMs::default(),
         session,
         player_ratings: body.player_ratings.into_iter().map(player_rating).collect(),
+        rating_digest_key: body.rating_digest_key.map(rating_key).transpose()?,
         blocked_users: body.blocked_users.into_iter().map(HexKey::user_key).collect(),
         exclusive: body.exclusive,
     })

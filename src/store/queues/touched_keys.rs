@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::domain::id::{MatchId, SetId, TicketId, UserKey};
-use crate::domain::ruleset::rating::RatingSpec;
+use crate::domain::id::{MatchId, RatingKey, TicketId, UserKey};
+use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::store::queues::QueueWrite;
 use crate::store::queues::queue_rows::match_users;
 use crate::store::unknown_rows::{RowKey, UnknownRows};
@@ -21,9 +21,9 @@ pub(in crate::store) struct TouchedQueueKeys {
     /// Users whose penalties can change.
     pub(in crate::store) penalized_users: BTreeSet<UserKey>,
     /// Ratings that can change.
-    pub(in crate::store) ratings: BTreeSet<(UserKey, SetId)>,
-    /// Sets whose match activity is needed.
-    pub(in crate::store) activity_sets: BTreeSet<SetId>,
+    pub(in crate::store) ratings: BTreeSet<(UserKey, RatingKey)>,
+    /// Ratings whose match activity, over all users, is needed.
+    pub(in crate::store) activity_keys: BTreeSet<RatingKey>,
     /// Matches whose result is read.
     pub(in crate::store) results: BTreeSet<MatchId>,
     /// Feedback that can exist already.
@@ -77,21 +77,22 @@ impl TouchedQueueKeys {
                 self.penalized_users.extend(penalized_users);
             }
             QueueWrite::ImportRatings { rows } => {
-                self.ratings.extend(rows.iter().map(|row| (row.user, row.set_id)));
+                self.ratings.extend(rows.iter().map(|row| (row.user, row.key)));
             }
-            QueueWrite::RecordResult { report, end_transition, rating_spec, .. } => {
-                self.activity_sets
-                    .extend(rating_spec.filter(RatingSpec::decays_by_active_periods).map(|_| report.set_id));
+            QueueWrite::RecordResult { report, end_transition, rating, .. } => {
                 self.matches.insert(report.match_id);
                 self.results.insert(report.match_id);
-                self.ratings.extend(report.users().map(|user| (user, report.set_id)));
-                self.ratings.extend(report.left_early.iter().map(|user| (*user, report.set_id)));
+                if let Some(KeyedRatingSpec { key, spec }) = rating {
+                    self.activity_keys.extend(spec.decays_by_active_periods().then_some(*key));
+                    self.ratings.extend(report.users().map(|user| (user, *key)));
+                    self.ratings.extend(report.left_early.iter().map(|user| (*user, *key)));
+                }
                 if let Some(end_transition) = end_transition {
                     self.add_write(end_transition);
                 }
             }
-            QueueWrite::RecordFeedback { match_id, set_id, user, .. } => {
-                self.ratings.insert((*user, *set_id));
+            QueueWrite::RecordFeedback { match_id, user, rating, .. } => {
+                self.ratings.extend(rating.map(|rating| (*user, rating.key)));
                 self.feedback.insert((*match_id, *user));
             }
         }

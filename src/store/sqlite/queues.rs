@@ -1,6 +1,8 @@
 //! Queues of the SQLite store, on the connection of the advertisements.
 
 mod decode;
+mod rating_statements;
+mod ratings;
 mod statements;
 mod transaction;
 
@@ -11,7 +13,7 @@ use async_trait::async_trait;
 use sqlx::Connection;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 
-use crate::domain::id::{MatchId, SetId, UserKey};
+use crate::domain::id::{MatchId, RatingKey, SetId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::time::UnixMs;
@@ -65,8 +67,24 @@ impl QueueStore for SqliteStore {
         rows.first().map(decode::decode_result).transpose()
     }
 
-    async fn read_rating_changes(&self, user: UserKey, set_id: SetId) -> Result<Vec<RatingHistoryEntry>, StoreError> {
-        let query = sqlx::query(sql::READ_RATING_CHANGES).bind(user.as_bytes().to_vec()).bind(i64::from(set_id.0));
+    async fn record_first_scales(&self, current: &[(SetId, RatingKey)]) -> Result<Vec<(SetId, RatingKey)>, StoreError> {
+        self.writer_gate.check_may_write()?;
+        let (path, current) = (self.path.clone(), current.to_vec());
+        self.run_exclusive(move |mut access| async move {
+            let mut connection = access.take_connection(&path).await?;
+            let result = ratings::record_first_scales(&mut connection, &current).await;
+            access.return_connection(connection, &result);
+            result
+        })
+        .await
+    }
+
+    async fn read_rating_changes(&self, user: UserKey, key: RatingKey) -> Result<Vec<RatingHistoryEntry>, StoreError> {
+        let statement = match key.is_digest() {
+            false => rating_statements::READ_RATING_CHANGES,
+            true => rating_statements::READ_KEYED_RATING_CHANGES,
+        };
+        let query = sqlx::query(statement).bind(user.as_bytes().to_vec()).bind(key.to_stored());
         let rows = fetch_rows(&self.path, query).await.map_err(|error| with_path(&self.path, error))?;
         rows.iter().map(decode::decode_rating_change).collect()
     }
@@ -133,8 +151,6 @@ async fn load_rows(
     for row in sqlx::query(sql::LOAD_ALL_MATCHES).fetch_all(&mut *connection).await.map_err(to_store_error)? {
         data.matches.extend(unknown_rows.filter(decode::match_key(&row)?, decode::decode_match(&row))?);
     }
-    for row in sqlx::query(sql::LOAD_ALL_RATINGS).fetch_all(connection).await.map_err(to_store_error)? {
-        data.ratings.push(decode::decode_rating(&row)?);
-    }
+    data.ratings = ratings::load_all(connection).await?;
     Ok(data)
 }

@@ -213,7 +213,12 @@ async fn removed_ruleset_keeps_its_advertisements_until_it_returns() {
     let change = operator.reload_rulesets().await.changes;
     assert_eq!(
         change,
-        [generated_client::RulesetChange { matchmaking_set_id: 1, previous_hash: Some(old), current_hash: None }]
+        [generated_client::RulesetChange {
+            matchmaking_set_id: 1,
+            previous_hash: Some(old),
+            current_hash: None,
+            rating_change: String::new(),
+        }]
     );
     assert_eq!(search(&client, 1, None).await.expect_err("no ruleset").code(), Some(Code::NotFound));
     assert_eq!(candidate_count(&client, Some(old)).await, 1, "the old hash is still known");

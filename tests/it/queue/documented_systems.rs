@@ -152,6 +152,7 @@ fn ticket(ruleset: &Ruleset, id: TicketId, name: &str, example: &ExampleTicket) 
         },
         player_ratings: vec![PlayerRating { rating: example.rating, deviation: 0.0 }],
         blocked_users: Vec::new(),
+        rating_digest_key: None,
         exclusive: false,
     }
 }

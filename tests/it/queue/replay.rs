@@ -87,6 +87,7 @@ fn ticket(line: &LogLine<'_>, number: usize, ruleset: &Ruleset, mean: f64, sprea
         },
         player_ratings: vec![PlayerRating { rating, deviation: 0.0 }; size.into()],
         blocked_users: Vec::new(),
+        rating_digest_key: None,
         exclusive: false,
     }
 }

@@ -10,23 +10,23 @@ use crate::support::queue_server::{
 use crate::support::test_server::TestServer;
 
 /// A duel rated by Elo, with a window that accepts every pair.
-fn rated_duel(more: &str) -> String {
+pub(crate) fn rated_duel(more: &str) -> String {
     let wide = r#"<RatingWindow Start="1000" Max="1000"/>"#;
     duel_ruleset(&format!(r#"{more}<Rating System="elo" K="32"/>"#))
         .replace(r#"<RatingWindow Start="2" Max="2"/>"#, wide)
 }
 
 /// A match of two players.
-struct Duel {
+pub(crate) struct Duel {
     ann: QueuedParty,
     bob: QueuedParty,
     /// The match in ann's status.
-    found_match: pb::MatchStatus,
+    pub(crate) found_match: pb::MatchStatus,
 }
 
 impl Duel {
     /// Both enter and are matched at once.
-    async fn start(server: &TestServer, [ann, bob]: [&str; 2]) -> Self {
+    pub(crate) async fn start(server: &TestServer, [ann, bob]: [&str; 2]) -> Self {
         let mut ann = QueuedParty::enter(server, SET_ID, &[(ann, 20.0)]).await;
         let mut bob = QueuedParty::enter(server, SET_ID, &[(bob, 20.0)]).await;
         bob.wait_for_state(TicketState::Matched).await;
@@ -39,7 +39,7 @@ impl Duel {
     }
 
     /// A report that ann's team won.
-    fn ann_won(&self) -> pb::ReportResultRequest {
+    pub(crate) fn ann_won(&self) -> pb::ReportResultRequest {
         let (ann, bob) = (self.found_match.team, 1 - self.found_match.team);
         pb::ReportResultRequest {
             match_id: self.id().to_owned(),
@@ -60,7 +60,7 @@ fn rank(team: u32, rank: i32) -> pb::TeamRank {
     pb::TeamRank { team, rank }
 }
 
-async fn rating(client: &Client, user: &str) -> f64 {
+pub(crate) async fn rating(client: &Client, user: &str) -> f64 {
     client.get_ratings(SET_ID, &[user]).await.expect("ratings")[0].rating.expect("a rating").rating
 }
 

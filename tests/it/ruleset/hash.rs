@@ -206,6 +206,15 @@ fn hash_includes_the_periods_of_decay() {
     assert_ne!(with("played"), hash(EVERYTHING));
 }
 
+/// The pool of ratings is part of the hash.
+#[test]
+fn hash_includes_the_rating_pool() {
+    let with = |pool: &str| hash(&EVERYTHING.replace("<Rating ", &format!("<Rating {pool} ")));
+    let hashes = BTreeSet::from([with(""), with("Pool=\"a\""), with("Pool=\"b\"")]);
+    assert_eq!(hashes.len(), 3);
+    assert_eq!(with(""), hash(EVERYTHING));
+}
+
 /// S2-4: the draw probability and its threshold are part of the hash.
 #[test]
 fn hash_includes_the_draw_probability() {

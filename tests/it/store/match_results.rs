@@ -7,6 +7,7 @@ use fireteam::domain::lifecycle::{Assignment, Match, MatchEndReason, MatchStage}
 use fireteam::domain::match_result::{MatchForecast, ResultReport, SideRank};
 use fireteam::domain::queue::ticket::TicketEndReason;
 use fireteam::domain::rating::{SetActivity, Skill};
+use fireteam::domain::ruleset::rating::scale::KeyedRatingSpec;
 use fireteam::domain::ruleset::rating::{DecayPeriodFilter, InactivityDecay, RatingSpec, RatingSystem};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::memory::MemoryStore;
@@ -19,7 +20,8 @@ use fireteam::store::{Store, StoreError};
 use sqlx::{Connection as _, Executor as _};
 
 use crate::store::queue_rows::{
-    SILO, TransitionEffects, enter, match_id, new_match, next_version, propose, rating, ticket, transition, user,
+    SILO, TransitionEffects, enter, first_scale, match_id, new_match, next_version, propose, rating, ticket,
+    transition, user,
 };
 use crate::support::database::{TestDatabase, create_test_database};
 
@@ -79,9 +81,14 @@ fn result(n: u32, users: [u32; 2], ranks: [u32; 2]) -> QueueWrite {
         report: Arc::new(report),
         match_version: 1,
         end_transition: Some(Box::new(ends)),
-        rating_spec: Some(elo()),
+        rating: Some(rated(elo())),
         now: UnixMs(40),
     }
+}
+
+/// Settings for the ratings of set 1 on its first scale.
+fn rated(spec: RatingSpec) -> KeyedRatingSpec {
+    KeyedRatingSpec { key: first_scale(1), spec }
 }
 
 async fn rating_rows(store: &dyn QueueStore) -> Vec<(UserKey, f64, u32, i32)> {
@@ -93,20 +100,13 @@ async fn rating_rows(store: &dyn QueueStore) -> Vec<(UserKey, f64, u32, i32)> {
 async fn check_result_is_recorded_once(store: &dyn Store) {
     store.commit_queues(&start_match(1, [1, 2])).await.unwrap();
     let [stale, unknown] = [2, 1].map(|match_version| match result(1, [1, 2], [1, 2]) {
-        QueueWrite::RecordResult { report, report_digest, end_transition: ends, rating_spec: spec, now, .. } => {
+        QueueWrite::RecordResult { report, report_digest, end_transition: ends, rating, now, .. } => {
             let report = if match_version == 1 {
                 Arc::new(ResultReport { match_id: match_id(9), ..(*report).clone() })
             } else {
                 report
             };
-            QueueWrite::RecordResult {
-                report,
-                report_digest,
-                match_version,
-                end_transition: ends,
-                rating_spec: spec,
-                now,
-            }
+            QueueWrite::RecordResult { report, report_digest, match_version, end_transition: ends, rating, now }
         }
         _ => panic!("a RecordResult write"),
     });
@@ -126,7 +126,7 @@ async fn check_result_is_recorded_once(store: &dyn Store) {
     assert_eq!(rating_rows(store).await, [(user(1), 1508.0, 1, 1), (user(2), 1492.0, 1, -1)]);
     assert_eq!(store.read_match_result(match_id(1)).await.unwrap().as_ref(), Some(&result));
     assert_eq!(store.read_match_result(match_id(2)).await.unwrap(), None);
-    let changes = store.read_rating_changes(user(2), SetId(1)).await.unwrap();
+    let changes = store.read_rating_changes(user(2), first_scale(1)).await.unwrap();
     assert_eq!(
         changes.iter().map(|it| (it.match_id, it.rank, it.after.rating)).collect::<Vec<_>>(),
         [(match_id(1), 2, 1492.0)]
@@ -148,7 +148,7 @@ async fn check_history_and_pages(store: &dyn Store) {
         store.commit_queues(&start_match(n, [1, 2])).await.unwrap();
         store.commit_queues(&[result(n, [1, 2], [1, 2])]).await.unwrap();
     }
-    let changes = store.read_rating_changes(user(1), SetId(1)).await.unwrap();
+    let changes = store.read_rating_changes(user(1), first_scale(1)).await.unwrap();
     assert_eq!((changes.len(), changes[0].match_id, changes[63].match_id), (64, match_id(169), match_id(106)));
     let (mut after, mut seen) = ((UnixMs(0), MatchId::from_bytes([0; 16])), Vec::new());
     loop {
@@ -162,13 +162,11 @@ async fn check_history_and_pages(store: &dyn Store) {
 
 /// A user's feedback on match `n`, in a set rated by Elo.
 fn feedback(n: u32, user_number: u32, score: u8) -> QueueWrite {
-    let spec = Some(elo());
     QueueWrite::RecordFeedback {
         match_id: match_id(n),
-        set_id: SetId(1),
         user: user(user_number),
         stars: score,
-        rating_spec: spec,
+        rating: Some(rated(elo())),
         now: UnixMs(1),
     }
 }
@@ -192,8 +190,8 @@ async fn check_feedback_before_result(store: &dyn Store) {
         kept.iter().map(|row| (row.satisfaction.feedback_count, row.satisfaction.feedback_sum)).collect();
     assert_eq!(scores, [(2, 7), (1, 2)]);
     let unrated = match feedback(8, 7, 3) {
-        QueueWrite::RecordFeedback { match_id, set_id, user, stars: score, now, .. } => {
-            QueueWrite::RecordFeedback { match_id, set_id, user, stars: score, rating_spec: None, now }
+        QueueWrite::RecordFeedback { match_id, user, stars: score, now, .. } => {
+            QueueWrite::RecordFeedback { match_id, user, stars: score, rating: None, now }
         }
         _ => panic!("a RecordFeedback write"),
     };
@@ -218,7 +216,7 @@ async fn check_active_periods(store: &dyn Store) {
                 report_digest,
                 match_version,
                 end_transition: ends,
-                rating_spec: Some(counted),
+                rating: Some(rated(counted)),
                 now: UnixMs(ms),
             }
         }
@@ -242,7 +240,7 @@ async fn check_active_periods(store: &dyn Store) {
     store.commit_queues(&[at(4, [5, 6], 8_000), at(5, [1, 2], 9_500)]).await.unwrap();
     assert_eq!(played().await, [4, 4, 2, 2, 3, 3]);
     // Two periods without the first two users: each adds a step of decay, and the match reduces it a little.
-    let changes = store.read_rating_changes(user(1), SetId(1)).await.unwrap();
+    let changes = store.read_rating_changes(user(1), first_scale(1)).await.unwrap();
     let idle = counted.skill_at_with_activity(
         known.skill(),
         UnixMs(9_500),
@@ -296,7 +294,7 @@ async fn result_row_corruption_names_the_table() {
         other => panic!("{other}"),
     };
     assert_eq!(table(store.read_match_result(match_id(1)).await.unwrap_err()), "result");
-    assert_eq!(table(store.read_rating_changes(user(1), SetId(1)).await.unwrap_err()), "rating_change");
+    assert_eq!(table(store.read_rating_changes(user(1), first_scale(1)).await.unwrap_err()), "rating_change");
     assert_eq!(table(store.commit_queues(&[score]).await.unwrap_err()), "feedback");
 }
 
@@ -335,15 +333,8 @@ async fn postgres_records_a_match_result_once_over_replicas() {
         // A user is in one unfinished match at a time: both matches have ended, and their results are late.
         let (third, fourth) = (n + 1_000, n + 2_000);
         let late = |n: u32, users: [u32; 2]| match result(n, users, [1, 2]) {
-            QueueWrite::RecordResult { report, report_digest, rating_spec: spec, now, .. } => {
-                QueueWrite::RecordResult {
-                    report,
-                    report_digest,
-                    match_version: 2,
-                    end_transition: None,
-                    rating_spec: spec,
-                    now,
-                }
+            QueueWrite::RecordResult { report, report_digest, rating, now, .. } => {
+                QueueWrite::RecordResult { report, report_digest, match_version: 2, end_transition: None, rating, now }
             }
             _ => panic!("a RecordResult write"),
         };

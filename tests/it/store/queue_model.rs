@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fireteam::domain::id::{MatchId, SetId, TicketId, UserKey};
+use fireteam::domain::id::{MatchId, RatingKey, SetId, TicketId, UserKey};
 use fireteam::domain::lifecycle::penalty::{Penalty, next_penalty};
 use fireteam::domain::lifecycle::{Match, MatchStage, TicketFate};
 use fireteam::domain::limit::RATING_HISTORY_ENTRIES_MAX;
@@ -12,7 +12,7 @@ use fireteam::domain::match_result::{
 };
 use fireteam::domain::queue::ticket::{Ticket, TicketEndReason};
 use fireteam::domain::rating::{SetActivity, Side};
-use fireteam::domain::ruleset::rating::RatingSpec;
+use fireteam::domain::ruleset::rating::scale::KeyedRatingSpec;
 use fireteam::domain::time::UnixMs;
 use fireteam::store::queues::TicketState as State;
 use fireteam::store::queues::{
@@ -52,7 +52,7 @@ impl Model {
         self.purge(now);
         self.tickets.sort_by_key(|it| it.ticket.id);
         self.matches.sort_by_key(|it| it.id);
-        self.ratings.sort_by_key(|it| (it.user, it.set_id));
+        self.ratings.sort_by_key(|it| (it.user, it.key));
         StoredQueueData { tickets: self.tickets.clone(), matches: self.matches.clone(), ratings: self.ratings.clone() }
     }
 
@@ -130,7 +130,7 @@ impl Model {
             }
             QueueWrite::ImportRatings { rows } => {
                 for mut row in rows {
-                    if let Some(known) = self.rating(row.user, row.set_id) {
+                    if let Some(known) = self.rating(row.user, row.key) {
                         (row.streak, row.satisfaction) = (known.streak, known.satisfaction);
                     }
                     self.set_rating(row);
@@ -142,7 +142,7 @@ impl Model {
                 report_digest: digest,
                 match_version,
                 end_transition: ends,
-                rating_spec: spec,
+                rating,
                 now,
             } => {
                 if let Some(known) = self.results.iter().find(|it| it.report.match_id == report.match_id) {
@@ -158,10 +158,10 @@ impl Model {
                     self.stale_matches.extend(found.as_ref().map(|known| known.id));
                     return Out::StaleMatchVersion(found);
                 }
-                self.record_result(&report, digest, ends, spec, now)
+                self.record_result(&report, digest, ends, rating, now)
             }
-            QueueWrite::RecordFeedback { match_id, set_id, user, stars: score, rating_spec: spec, now } => {
-                self.record_feedback(match_id, (user, set_id), score, spec, now)
+            QueueWrite::RecordFeedback { match_id, user, stars: score, rating, now } => {
+                self.record_feedback(match_id, user, score, rating, now)
             }
         }
     }
@@ -169,29 +169,29 @@ impl Model {
     fn record_feedback(
         &mut self,
         match_id: MatchId,
-        (user, set_id): (UserKey, SetId),
+        user: UserKey,
         score: u8,
-        spec: Option<RatingSpec>,
+        rating: Option<KeyedRatingSpec>,
         now: UnixMs,
     ) -> Out {
         if let Some((.., score)) = self.scores.iter().find(|it| (it.0, it.1) == (match_id, user)) {
             return Out::FeedbackAlreadyGiven { stars: *score };
         }
         self.scores.push((match_id, user, score));
-        let row = self.rating(user, set_id).or(spec.map(|spec| new_rating_row(&spec, user, set_id, now)));
-        let Some(mut row) = row else { return Out::FeedbackRecorded(None) };
+        let Some(rating) = rating else { return Out::FeedbackRecorded(None) };
+        let mut row = self.rating(user, rating.key).unwrap_or(new_rating_row(&rating, user, now));
         row.satisfaction.feedback_count += 1;
         row.satisfaction.feedback_sum += u32::from(score);
         self.set_rating(row);
         Out::FeedbackRecorded(Some(row))
     }
 
-    fn rating(&self, user: UserKey, set_id: SetId) -> Option<RatingRow> {
-        self.ratings.iter().find(|it| (it.user, it.set_id) == (user, set_id)).copied()
+    fn rating(&self, user: UserKey, key: RatingKey) -> Option<RatingRow> {
+        self.ratings.iter().find(|it| (it.user, it.key) == (user, key)).copied()
     }
 
     fn set_rating(&mut self, row: RatingRow) {
-        self.ratings.retain(|it| (it.user, it.set_id) != (row.user, row.set_id));
+        self.ratings.retain(|it| (it.user, it.key) != (row.user, row.key));
         self.ratings.push(row);
     }
 
@@ -201,7 +201,7 @@ impl Model {
         report: &ResultReport,
         digest: [u8; 16],
         ends: Option<Box<QueueWrite>>,
-        spec: Option<RatingSpec>,
+        rating: Option<KeyedRatingSpec>,
         now: UnixMs,
     ) -> Out {
         let tickets = match ends.map(|ends| self.apply(*ends)) {
@@ -209,24 +209,23 @@ impl Model {
             Some(Out::MatchWritten { tickets }) => tickets,
             Some(other) => panic!("a transition of the current version is written: {other:?}"),
         };
-        let unrated = report.unrated_reason(spec.as_ref());
+        let unrated = report.unrated_reason(rating.as_ref().map(|rating| &rating.spec));
         let (mut changes, mut touched) = (Vec::new(), BTreeSet::new());
-        if let Some(spec) = spec.filter(|_| unrated.is_none()) {
-            let known =
-                |user: &UserKey| self.rating(*user, report.set_id).map_or(spec.initial_skill(), |row| row.skill());
+        if let Some(KeyedRatingSpec { key, spec }) = rating.filter(|_| unrated.is_none()) {
+            let known = |user: &UserKey| self.rating(*user, key).map_or(spec.initial_skill(), |row| row.skill());
             let side = |side: &SideRank| Side { players: side.users.iter().map(known).collect(), rank: side.rank };
             let before: Vec<Side> = report.sides.iter().map(side).collect();
-            let of_set = self.ratings.iter().filter(|row| row.set_id == report.set_id);
-            let played = of_set.fold(SetActivity::default(), |played, row| played.including_skill(&row.skill()));
+            let of_key = self.ratings.iter().filter(|row| row.key == key);
+            let played = of_key.fold(SetActivity::default(), |played, row| played.including_skill(&row.skill()));
             let after = spec.rate_match_with_activity(&before, now, played).expect("valid skills");
             for ((side, before), after) in report.sides.iter().zip(&before).zip(&after) {
                 for ((user, old), new) in side.users.iter().zip(&before.players).zip(after) {
                     changes.push(RatingUpdate { user: *user, before: old.estimate, after: new.estimate });
                     touched.insert(*user);
-                    let row = self.rating(*user, report.set_id);
+                    let row = self.rating(*user, key);
                     self.set_rating(RatingRow {
                         user: *user,
-                        set_id: report.set_id,
+                        key,
                         rating: new.estimate,
                         volatility: new.volatility,
                         match_count: new.match_count,
@@ -237,7 +236,7 @@ impl Model {
                     });
                     self.changes.push(RatingHistoryEntry {
                         user: *user,
-                        set_id: report.set_id,
+                        key,
                         rated_match_number: new.match_count,
                         match_id: report.match_id,
                         reported_at: now,
@@ -249,14 +248,13 @@ impl Model {
                 }
             }
         }
-        for user in report.left_early.iter().filter(|_| spec.is_some()) {
-            let new = new_rating_row(&spec.expect("a rating spec"), *user, report.set_id, now);
-            let mut row = self.rating(*user, report.set_id).unwrap_or(new);
+        for (user, rating) in report.left_early.iter().filter_map(|user| Some((user, rating?))) {
+            let mut row = self.rating(*user, rating.key).unwrap_or(new_rating_row(&rating, *user, now));
             row.satisfaction.abandoned_matches += 1;
             self.set_rating(row);
             touched.insert(*user);
         }
-        let ratings = touched.into_iter().filter_map(|user| self.rating(user, report.set_id)).collect();
+        let ratings = touched.into_iter().filter_map(|user| self.rating(user, rating?.key)).collect();
         let result = Arc::new(MatchResult {
             report: report.clone(),
             report_digest: digest,
@@ -285,9 +283,9 @@ impl Model {
     }
 
     /// A user's stored rating changes, latest first. Of changes that share a slot, the last one is kept.
-    pub(crate) fn rating_changes(&self, user: UserKey, set_id: SetId) -> Vec<RatingHistoryEntry> {
+    pub(crate) fn rating_changes(&self, user: UserKey, key: RatingKey) -> Vec<RatingHistoryEntry> {
         let mut kept: Vec<RatingHistoryEntry> = Vec::new();
-        for change in self.changes.iter().filter(|it| (it.user, it.set_id) == (user, set_id)) {
+        for change in self.changes.iter().filter(|it| (it.user, it.key) == (user, key)) {
             kept.retain(|it| {
                 it.rated_match_number % RATING_HISTORY_ENTRIES_MAX
                     != change.rated_match_number % RATING_HISTORY_ENTRIES_MAX
@@ -412,11 +410,11 @@ impl Model {
 }
 
 /// Rating row of a user without a rating.
-fn new_rating_row(spec: &RatingSpec, user: UserKey, set_id: SetId, now: UnixMs) -> RatingRow {
-    let new = spec.initial_skill();
+fn new_rating_row(rating: &KeyedRatingSpec, user: UserKey, now: UnixMs) -> RatingRow {
+    let new = rating.spec.initial_skill();
     RatingRow {
         user,
-        set_id,
+        key: rating.key,
         rating: new.estimate,
         volatility: new.volatility,
         match_count: 0,

@@ -4,13 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fireteam::domain::id::{SetId, SiloId};
+use fireteam::domain::id::{RatingKey, SetId, SiloId};
 use fireteam::domain::lifecycle::MatchEndReason;
 use fireteam::domain::queue::ticket::{Ticket, TicketEndReason};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::postgres::{PostgresStore, Replica};
 use fireteam::store::queues::{
-    QueueFeed, QueueFeedBatch, QueueKey, QueueOutcome as Out, QueueStore, QueueWrite, TicketState,
+    QueueFeed, QueueFeedBatch, QueueKey, QueueOutcome as Out, QueueStore, QueueWrite, RatingRow, TicketState,
 };
 use sqlx::{Connection as _, Executor as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -245,12 +245,14 @@ async fn queue_feed_has_tickets_matches_and_ratings() {
 
     let proposed = new_match(3, 1, &[(1, &[1]), (2, &[2])]);
     there.commit_queues(&[propose(proposed.clone(), 1), heartbeat(1, 99)]).await.unwrap();
-    let rates = QueueWrite::ImportRatings { rows: vec![rating(5, 1, 1.5), rating(5, 2, 2.5)] };
+    let on_other_scale = RatingRow { key: RatingKey::from_digest(7), ..rating(5, 1, 3.5) };
+    let rated = vec![rating(5, 1, 1.5), rating(5, 2, 2.5), on_other_scale];
+    let rates = QueueWrite::ImportRatings { rows: rated.clone() };
     there.commit_queues(&[rates]).await.unwrap();
     let batch = read_changes(&mut own).await;
     assert_eq!(changed_ids(&batch), (vec![1, 2], vec![3]));
     assert_eq!(*batch.matches[0], proposed);
-    assert_eq!(batch.ratings, [rating(5, 1, 1.5), rating(5, 2, 2.5)]);
+    assert_eq!(batch.ratings, rated);
 
     let ends = TransitionEffects {
         ends: vec![(1, TicketEndReason::NotAcceptedInTime), (2, TicketEndReason::NotAcceptedInTime)],

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fireteam::domain::attribute::{AttributeValue, ValueOrigin};
-use fireteam::domain::id::{AdvertisementId, MatchId, RulesetHash, SetId, SiloId, TicketId, UserKey};
+use fireteam::domain::id::{AdvertisementId, MatchId, RatingKey, RulesetHash, SetId, SiloId, TicketId, UserKey};
 use fireteam::domain::lifecycle::{Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket, TicketFate};
 use fireteam::domain::locality::Locality;
 use fireteam::domain::match_result::SatisfactionStats;
@@ -64,6 +64,7 @@ pub(crate) fn ticket(n: u32, set: u32, users: &[u32]) -> Ticket {
             .map(|&n| PlayerRating { rating: 1.0 / 3.0 + f64::from(n), deviation: -0.0 })
             .collect(),
         blocked_users: vec![user(77), user(78)],
+        rating_digest_key: None,
         exclusive: false,
     }
 }
@@ -155,11 +156,16 @@ pub(crate) fn transition(next: Match, fates: &TransitionEffects) -> QueueWrite {
     }
 }
 
-/// A rating of user `n`.
+/// Key of the ratings of set `set` on its first scale.
+pub(crate) fn first_scale(set: u32) -> RatingKey {
+    RatingKey::of_first_scale(SetId(set))
+}
+
+/// A rating of user `n` on the first scale of set `set`.
 pub(crate) fn rating(n: u32, set: u32, rating: f64) -> RatingRow {
     RatingRow {
         user: user(n),
-        set_id: SetId(set),
+        key: first_scale(set),
         rating: PlayerRating { rating, deviation: 0.1 },
         volatility: 0.06,
         match_count: n,

@@ -3,17 +3,19 @@
 
 use std::sync::Arc;
 
-use fireteam::domain::id::{MatchId, SetId, TicketId, UserKey};
+use fireteam::domain::id::{MatchId, RatingKey, SetId, TicketId, UserKey};
 use fireteam::domain::lifecycle::{
     Assignment, Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket, TicketFate,
 };
 use fireteam::domain::match_result::{MatchForecast, ResultReport, SideRank};
 use fireteam::domain::queue::ticket::{Ticket, TicketEndReason};
+use fireteam::domain::ruleset::rating::scale::KeyedRatingSpec;
 use fireteam::domain::ruleset::rating::{
     DecayPeriodFilter, DisconnectPolicy, InactivityDecay, RatingSpec, RatingSystem,
 };
 use fireteam::domain::time::UnixMs;
 use fireteam::store::Store;
+use fireteam::store::queues::{PenaltySchedule, QueueWrite, RatingRow, TicketState};
 use fireteam::store::queues::{PenaltySchedule, QueueWrite, StoredTicket, TicketState};
 use proptest::prelude::*;
 
@@ -129,7 +131,7 @@ fn transition() -> impl Strategy<Value = RandomWrite> {
 fn result() -> impl Strategy<Value = RandomWrite> {
     let (ranks, left_early) = (prop::collection::vec(1..4_u32, 3), prop::collection::vec(prop::bool::weighted(0.2), 6));
     let flags = (prop::bool::weighted(0.2), prop::bool::weighted(0.7));
-    (0..5_u32, flags, ranks, left_early, 0..4_u8, 0..60_u64).prop_map(
+    (0..5_u32, flags, ranks, left_early, 0..6_u8, 0..60_u64).prop_map(
         |(n, (is_stale, ends), ranks, left_early, system, now)| {
             RandomWrite::Result(RandomResult { n, is_stale, ranks, left_early, ends, system, now })
         },
@@ -153,12 +155,13 @@ fn random_write() -> impl Strategy<Value = RandomWrite> {
         6 => (0..5_u32, tickets, now).prop_map(|(n, tickets, now)| RandomWrite::Propose { n, tickets, now }),
         6 => transition(),
         5 => result(),
-        2 => (0..5_u32, 0..USERS, 1..6_u8, 0..4_u8, 0..60_u64).prop_map(|(n, users, score, system, now)| {
-            let (match_id, user, spec, now) = (match_id(n), user(users), rating_spec(system), UnixMs(now));
-            RandomWrite::Complete(QueueWrite::RecordFeedback { match_id, set_id: SetId(1), user, stars: score, rating_spec: spec, now })
+        2 => (0..5_u32, 0..USERS, 1..6_u8, 0..6_u8, 0..60_u64).prop_map(|(n, users, score, system, now)| {
+            let (match_id, user, rating, now) = (match_id(n), user(users), rating_of(system), UnixMs(now));
+            RandomWrite::Complete(QueueWrite::RecordFeedback { match_id, user, stars: score, rating, now })
         }),
-        1 => prop::collection::vec((0..3_u32, 1..3_u32, -5.0..5.0), 0..4).prop_map(|rows| {
-            let rows = rows.into_iter().map(|(n, set, value)| rating(n, set, value)).collect();
+        1 => prop::collection::vec((0..3_u32, 0..KEYS.len(), -5.0..5.0), 0..4).prop_map(|rows| {
+            let row = |(n, key, value)| RatingRow { key: KEYS[key], ..rating(n, 1, value) };
+            let rows = rows.into_iter().map(row).collect();
             RandomWrite::Complete(QueueWrite::ImportRatings { rows })
         }),
     ]
@@ -206,7 +209,21 @@ impl RandomTransition {
     }
 }
 
-/// One of four: no rating; Elo that ignores disconnects; Elo; Plackett-Luce with decay in periods with matches only.
+/// Keys of ratings: the first scales of two sets, and two digests.
+const KEYS: [RatingKey; 4] = [
+    RatingKey::of_first_scale(SetId(1)),
+    RatingKey::of_first_scale(SetId(2)),
+    RatingKey::from_digest(3),
+    RatingKey::from_digest(4),
+];
+
+/// One of six: no rating; Elo that ignores disconnects; Elo; Plackett-Luce with decay in periods with matches only; the
+/// last two with a digest key.
+fn rating_of(system: u8) -> Option<KeyedRatingSpec> {
+    let (key, system) = if system < 4 { (KEYS[0], system) } else { (KEYS[2], system - 2) };
+    Some(KeyedRatingSpec { key, spec: rating_spec(system)? })
+}
+
 fn rating_spec(system: u8) -> Option<RatingSpec> {
     let elo = RatingSpec::with_defaults(RatingSystem::Elo { initial: 1500.0, k: 16.0, scale: 400.0 });
     let beta = 25.0 / 6.0;
@@ -256,7 +273,6 @@ impl RandomResult {
                 ..MatchForecast::default()
             },
         };
-        let spec = rating_spec(self.system);
         let outcome = MatchEndReason::Played;
         let next = next_version(
             &known,
@@ -282,7 +298,7 @@ impl RandomResult {
             report: Arc::new(report),
             match_version: known.version - u64::from(self.is_stale),
             end_transition: self.ends.then(|| Box::new(ends)),
-            rating_spec: spec,
+            rating: rating_of(self.system),
             now: UnixMs(self.now),
         }
     }
@@ -354,8 +370,10 @@ impl StoreModel for Model {
         let all = store.list_finished_matches((UnixMs(0), MatchId::from_bytes([0; 16])), 100).await.unwrap();
         assert_eq!(all, self.finished());
         for n in 0..USERS {
-            let changes = store.read_rating_changes(user(n), SetId(1)).await.unwrap();
-            assert_eq!(changes, self.rating_changes(user(n), SetId(1)));
+            for key in KEYS {
+                let changes = store.read_rating_changes(user(n), key).await.unwrap();
+                assert_eq!(changes, self.rating_changes(user(n), key));
+            }
         }
     }
 
@@ -381,6 +399,6 @@ fn random_queue_writes_on_sqlite_equal_the_model() {
 #[test]
 fn random_queue_writes_on_postgres_equal_the_model() {
     let tables = "ticket, ticket_user, match, match_user, penalty, rating, queue_change, queue_lease, \
-                  result, rating_change, feedback";
+                  result, rating_change, keyed_rating, keyed_rating_change, feedback";
     compare_postgres::<Model>("random_queue_writes_on_postgres_equal_the_model", 60, steps(), tables);
 }

@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
-use fireteam::domain::id::SetId;
+use fireteam::domain::id::RatingKey;
 use fireteam::domain::match_result::SatisfactionStats;
+use fireteam::domain::ruleset::rating::scale::KeyedRatingSpec;
+use fireteam::domain::ruleset::rating::{RatingSpec, RatingSystem};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::queues::{QueueStore, QueueWrite, RatingRow};
 use fireteam::store::sqlite::SqliteStore;
@@ -12,7 +14,8 @@ use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, Connection};
 
 use crate::store::queue_rows::{
-    TransitionEffects, ended_stage, enter, match_id, new_match, next_version, propose, rating, ticket, transition, user,
+    TransitionEffects, ended_stage, enter, first_scale, match_id, new_match, next_version, propose, rating, ticket,
+    transition, user,
 };
 
 async fn sql(path: &Path, text: &str) {
@@ -20,6 +23,8 @@ async fn sql(path: &Path, text: &str) {
     sqlx::raw_sql(AssertSqlSafe(text)).execute(&mut connection).await.unwrap();
     connection.close().await.unwrap();
 }
+
+const ELO: RatingSystem = RatingSystem::Elo { initial: 1500.0, k: 16.0, scale: 400.0 };
 
 /// R12: ratings keep every value when the file is opened again, zero or not, and feedback counts on top of them.
 #[tokio::test]
@@ -39,10 +44,9 @@ async fn ratings_survive_a_reopened_file() {
     store.commit_queues(&[QueueWrite::ImportRatings { rows: vec![counted] }]).await.unwrap();
     let feedback = QueueWrite::RecordFeedback {
         match_id: match_id(1),
-        set_id: SetId(1),
         user: user(2),
         stars: 4,
-        rating_spec: None,
+        rating: Some(KeyedRatingSpec { key: first_scale(1), spec: RatingSpec::with_defaults(ELO) }),
         now: UnixMs(1),
     };
     store.commit_queues(&[feedback]).await.unwrap();
@@ -62,6 +66,7 @@ async fn queue_row_corruption_names_table_and_column() {
         ("update ticket set expires_ms = expires_ms + 1", "ticket", "state_checksum"),
         ("update match set version = version + 1", "match", "checksum"),
         ("update rating set rating = rating + 1", "rating", "checksum"),
+        ("update keyed_rating set rating = rating + 1", "keyed_rating", "checksum"),
         ("update ticket_user set exclusive = 1", "ticket_user", "checksum"),
         ("update match_user set match_id = x'01020304050607080102030405060708'", "match_user", "checksum"),
         ("update penalty set cooldown_until_ms = 0", "penalty", "checksum"),
@@ -81,7 +86,9 @@ async fn queue_row_corruption_names_table_and_column() {
             propose(first, 1),
             propose(second, 1),
             failed,
-            QueueWrite::ImportRatings { rows: vec![rating(1, 1, 1.5)] },
+            QueueWrite::ImportRatings {
+                rows: vec![rating(1, 1, 1.5), RatingRow { key: RatingKey::from_digest(7), ..rating(1, 1, 1.5) }],
+            },
         ];
         store.commit_queues(&all).await.unwrap();
         drop(store);

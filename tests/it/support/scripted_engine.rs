@@ -127,6 +127,7 @@ pub(crate) fn scripted_ruleset() -> Ruleset {
             max_round_trip_ms: None,
         },
         rating: None,
+        rating_pool: None,
         source_xml: "<Ruleset/>\n".into(),
     }
 }

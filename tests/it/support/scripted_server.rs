@@ -18,7 +18,7 @@ use fireteam::domain::id::{RulesetHash, SetId};
 use fireteam::domain::time::UnixMs;
 use fireteam::engine::command::{ConsistencyReport, Inconsistency, InconsistencyKind};
 use fireteam::engine::error::EngineError;
-use fireteam::engine::rulesets::{ReloadReport, RulesetListing, RulesetProblem};
+use fireteam::engine::rulesets::{CheckedRuleset, ReloadReport, RulesetListing, RulesetProblem};
 use fireteam::server::handshake::ProxySettings;
 use fireteam::server::limits::EdgeLimits;
 use fireteam::server::tls::TlsAcceptorSource;
@@ -112,9 +112,9 @@ struct StubOperatorBackend;
 
 #[tonic::async_trait]
 impl RulesetAdmin for StubOperatorBackend {
-    fn check(&self, file_name: &str, xml: &str) -> Result<RulesetHash, Vec<RulesetProblem>> {
+    fn check(&self, file_name: &str, xml: &str) -> Result<CheckedRuleset, Vec<RulesetProblem>> {
         match xml {
-            "<Ruleset/>" => Ok(RulesetHash(5)),
+            "<Ruleset/>" => Ok(CheckedRuleset { hash: RulesetHash(5), rating_change: String::new() }),
             _ => Err(vec![RulesetProblem {
                 file_name: file_name.into(),
                 line: 2,
@@ -125,7 +125,8 @@ impl RulesetAdmin for StubOperatorBackend {
     }
 
     async fn reload(&self) -> ReloadReport {
-        ReloadReport { changes: vec![(SetId(SET_ID), Some(RulesetHash(1)), Some(RulesetHash(2)))], problems: vec![] }
+        let changes = vec![(SetId(SET_ID), Some(RulesetHash(1)), Some(RulesetHash(2)))];
+        ReloadReport { changes, ..ReloadReport::default() }
     }
 
     fn list_rulesets(&self) -> Vec<RulesetListing> {
@@ -137,6 +138,7 @@ impl RulesetAdmin for StubOperatorBackend {
             is_current: false,
             loaded_at: UnixMs(77),
             problems: vec![],
+            ratings: None,
         }]
     }
 }

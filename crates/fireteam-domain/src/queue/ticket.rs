@@ -1,7 +1,7 @@
 //! Matchmaking ticket: a party waiting in a queue.
 
 use crate::attribute::{AttributeSource, ValueOrigin};
-use crate::id::{SetId, TicketId, UserKey};
+use crate::id::{RatingKey, SetId, TicketId, UserKey};
 use crate::ruleset::Ruleset;
 use crate::session::Session;
 use crate::time::UnixMs;
@@ -23,6 +23,9 @@ pub struct Ticket {
     /// Ratings of the players at entry, in the order of `session.players`, unchanged until the ticket ends. If the set
     /// has a rating system, they replace the `skill` values of `session`.
     pub player_ratings: Vec<PlayerRating>,
+    /// Pool and scale of `player_ratings`, if it is a digest key. `None` on the first scale of the set, and without a
+    /// rating system.
+    pub rating_digest_key: Option<RatingKey>,
     /// Users blocked by any of the players, sorted and unique; at most `limit::BLOCKED_USERS_PER_TICKET_MAX`.
     pub blocked_users: Vec<UserKey>,
     /// Its users may have no other ticket at the same time.

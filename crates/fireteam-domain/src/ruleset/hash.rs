@@ -81,6 +81,10 @@ pub fn ruleset_hash(ruleset: &Ruleset) -> RulesetHash {
             writer.option(max_round_trip_ms.as_ref(), |writer, ms| writer.integer(u64::from(*ms)));
         }
     }
+    if let Some(pool) = &ruleset.rating_pool {
+        writer.string("rating pool");
+        writer.string(pool);
+    }
     let digest = writer.0.finalize();
     let first_32_bits = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]);
     RulesetHash(first_32_bits.max(1))

@@ -2,6 +2,7 @@
 
 mod inactivity;
 mod rate_match;
+pub mod scale;
 
 /// Rating system, its constants and the order of its leaderboard.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -88,7 +88,8 @@ fn read_ruleset(root: &RawElement, diagnostics: &Diagnostics, source_xml: Arc<st
     let ready_check =
         reader.single_child("ReadyCheck").map(|element| lifecycle::read_ready_check(element, diagnostics));
     let hosting = lifecycle::read_hosting(reader.single_child("Hosting"), diagnostics);
-    let rating = reader.single_child("Rating").map(|element| rating::read_rating(element, diagnostics));
+    let (rating, rating_pool) =
+        reader.single_child("Rating").map(|element| rating::read_rating(element, diagnostics)).unzip();
     // Cross-checks need valid sections; otherwise they would report the same problem twice.
     if diagnostics.count() == problems_before {
         cross_checks::check_sections_agree(&reader, teams.as_ref(), queue.as_ref(), rating.as_ref());
@@ -114,6 +115,7 @@ fn read_ruleset(root: &RawElement, diagnostics: &Diagnostics, source_xml: Arc<st
         ready_check,
         hosting,
         rating,
+        rating_pool: rating_pool.flatten(),
         source_xml,
     }
 }

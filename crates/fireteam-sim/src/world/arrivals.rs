@@ -178,6 +178,7 @@ impl SimWorld<'_> {
                 origin,
             },
             blocked_users: Vec::new(),
+            rating_digest_key: None,
             exclusive: !self.queue.allow_other_queues,
         }
     }

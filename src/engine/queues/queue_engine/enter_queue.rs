@@ -5,11 +5,9 @@ use std::sync::Arc;
 use crate::auth::token::{TicketClaim, TokenSigner};
 use crate::domain::attribute_values;
 use crate::domain::id::UserKey;
-use crate::domain::queue::ticket::{PlayerRating, Ticket};
-use crate::domain::ruleset::Ruleset;
+use crate::domain::queue::ticket::Ticket;
 use crate::domain::ruleset::teams::TeamsSpec;
-use crate::domain::session::{Player, Session};
-use crate::domain::time::UnixMs;
+use crate::domain::session::Session;
 use crate::engine::checked_session::check_session;
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
@@ -18,6 +16,7 @@ use crate::engine::party_consent::check_party_consents;
 use crate::engine::queues::command::{EnterQueueAnswer, EnterQueueCommand};
 use crate::engine::queues::queue_engine::QueueEngine;
 use crate::engine::queues::stored_ticket::{queue_key_of, ticket_expires_at};
+use crate::engine::ratings::digest_key;
 use crate::store::queues::{QueueOutcome, QueueWrite};
 
 impl QueueEngine {
@@ -40,7 +39,10 @@ impl QueueEngine {
         ignored_fields.extend(attribute_values::untrusted_fields(&ruleset, &session));
         let id = self.shared.common.token_signer.derive_ticket_id(caller.subject, enter.set_id, key);
         let request_digest = TokenSigner::party_digest(caller.subject, &session.sorted_users(), &session.party_sizes);
-        let player_ratings = self.entry_ratings(&ruleset, &session, now);
+        let (player_ratings, rating_digest_key) = {
+            let ratings = self.shared.ratings.lock();
+            (ratings.entry_ratings(&ruleset, &session, now), ratings.rating_of(&ruleset).and_then(digest_key))
+        };
         let ticket = Arc::new(Ticket {
             id,
             set_id: enter.set_id,
@@ -48,6 +50,7 @@ impl QueueEngine {
             entered_at: now,
             session,
             player_ratings,
+            rating_digest_key,
             blocked_users: enter.blocked_users,
             exclusive: !queue.allow_other_queues,
         });
@@ -104,16 +107,6 @@ impl QueueEngine {
             outcome
         });
         written.await.unwrap_or(Err(EngineError::Internal))
-    }
-
-    /// Current ratings of the players.
-    fn entry_ratings(&self, ruleset: &Ruleset, session: &Session, now: UnixMs) -> Vec<PlayerRating> {
-        let cache = self.shared.ratings.lock();
-        let entry_rating = |player: &Player| {
-            let rating = cache.rating_at(ruleset, player.user, now);
-            PlayerRating::at_queue_entry(ruleset, rating, player.stated_skill, session.origin)
-        };
-        session.players.iter().map(entry_rating).collect()
     }
 }
 

@@ -7,6 +7,7 @@ use crate::domain::limit::PAIR_CHECKS_PER_PASS_MAX;
 use crate::domain::match_result::SatisfactionStats;
 use crate::domain::queue::explain::{ExplainQuery, Explanation, explain_ticket};
 use crate::domain::queue::ticket::PlayerRating;
+use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::session::Session;
 use crate::engine::checked_session::CheckedSession;
 use crate::engine::command::Caller;
@@ -79,16 +80,16 @@ impl QueueEngine {
     /// Sets users' ratings in a set; durable when it returns.
     pub async fn import_ratings(&self, set_id: SetId, imported: Vec<ImportedRating>) -> Result<u32, EngineError> {
         let ruleset = self.shared.common.ruleset(set_id, None)?;
-        let Some(spec) = &ruleset.rating else {
+        let Some(KeyedRatingSpec { key, spec }) = self.shared.ratings.lock().rating_of(&ruleset) else {
             let problem = format!("ruleset `{}` has no rating system; add a <Rating> element", ruleset.name);
             return Err(field_error("matchmaking_set_id", problem));
         };
         let newcomer = spec.initial_skill();
         let now = self.shared.common.clock.now();
-        let active_periods = self.shared.ratings.lock().set_activity(set_id).active_periods();
+        let active_periods = self.shared.ratings.lock().match_activity(key).active_periods();
         let to_row = |imported: &ImportedRating| RatingRow {
             user: imported.user,
-            set_id,
+            key,
             rating: PlayerRating {
                 rating: imported.rating,
                 deviation: imported.deviation.unwrap_or(newcomer.estimate.deviation),

@@ -10,7 +10,7 @@ use crate::domain::lifecycle::transition::apply_event;
 use crate::domain::lifecycle::{Assignment, Match, MatchStage, MatchTicket};
 use crate::domain::match_result::RatingHistoryEntry;
 use crate::domain::ruleset::Ruleset;
-use crate::domain::ruleset::rating::RatingSpec;
+use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::time::UnixMs;
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
@@ -44,9 +44,9 @@ impl QueueEngine {
                 .common
                 .ruleset_or_current(match_.set_id, match_.ruleset_hash)
                 .ok_or(EngineError::UnknownSet(match_.set_id))?;
-            let rating_spec = self.rating_spec_for_match(&match_);
+            let rating = self.rating_for_match(&match_);
             let now = shared.common.clock.now();
-            let report = Arc::new(build_report(shared, &match_, rating_spec.as_ref(), command, now)?);
+            let report = Arc::new(build_report(shared, &match_, rating.as_ref(), command, now)?);
             let end_transition = self.plan_match_end(&match_, &ruleset, reported_by, now);
             let effects: Vec<MatchEffect> =
                 end_transition.as_ref().map_or_else(Vec::new, |end_transition| end_transition.effects.clone());
@@ -54,7 +54,7 @@ impl QueueEngine {
                 report_digest: report.digest(command.duration_ms),
                 match_version: match_.version,
                 end_transition: end_transition.map(|end_transition| Box::new(end_transition.write)),
-                rating_spec,
+                rating,
                 report,
                 now,
             };
@@ -111,15 +111,8 @@ impl QueueEngine {
         if match_.stage.last_assignment().is_none() {
             return Err(EngineError::MatchNotPlayed);
         }
-        let (rating_spec, now) = (self.rating_spec_for_match(&match_), shared.common.clock.now());
-        let write = QueueWrite::RecordFeedback {
-            match_id: match_.id,
-            set_id: match_.set_id,
-            user,
-            stars: command.stars,
-            rating_spec,
-            now,
-        };
+        let (rating, now) = (self.rating_for_match(&match_), shared.common.clock.now());
+        let write = QueueWrite::RecordFeedback { match_id: match_.id, user, stars: command.stars, rating, now };
         match shared.submit_write(write).await? {
             QueueOutcome::FeedbackRecorded(_) => Ok(()),
             QueueOutcome::FeedbackAlreadyGiven { stars } if stars == command.stars => Ok(()),
@@ -128,30 +121,30 @@ impl QueueEngine {
         }
     }
 
-    /// Ratings of users in a set.
+    /// Ratings of users in a set's pool, on its scale.
     pub fn user_ratings(&self, set_id: SetId, users: &[UserKey]) -> Result<Vec<RatingView>, EngineError> {
-        let (rating_spec, now) = (self.rating_spec(set_id)?, self.shared.common.clock.now());
+        let (rating, now) = (self.rating_of_set(set_id)?, self.shared.common.clock.now());
         let mut ratings = self.shared.ratings.lock();
-        Ok(users.iter().map(|user| ratings.rating_view(set_id, &rating_spec, *user, now)).collect())
+        Ok(users.iter().map(|user| ratings.rating_view(&rating, *user, now)).collect())
     }
 
-    /// Page of a set's leaderboard.
+    /// Page of the leaderboard of a set's pool and scale.
     pub fn leaderboard_page(&self, query: LeaderboardQuery) -> Result<LeaderboardPage, EngineError> {
-        let rating_spec = self.rating_spec(query.set_id)?;
-        Ok(self.shared.ratings.lock().leaderboard_page(&rating_spec, query))
+        let rating = self.rating_of_set(query.set_id)?;
+        Ok(self.shared.ratings.lock().leaderboard_page(&rating, query))
     }
 
     /// Win probability of each side, in a match that starts now.
     pub fn predict_win_probabilities(&self, set_id: SetId, sides: &[Vec<UserKey>]) -> Result<Vec<f64>, EngineError> {
-        let (rating_spec, now) = (self.rating_spec(set_id)?, self.shared.common.clock.now());
-        let skills = self.shared.ratings.lock().skills_of_sides(set_id, &rating_spec, sides, now);
-        rating_spec.win_probabilities(&skills).map_err(|error| field_error("sides", error.to_string()))
+        let (rating, now) = (self.rating_of_set(set_id)?, self.shared.common.clock.now());
+        let skills = self.shared.ratings.lock().skills_of_sides(&rating, sides, now);
+        rating.spec.win_probabilities(&skills).map_err(|error| field_error("sides", error.to_string()))
     }
 
-    /// Latest changes of a user's rating in a set, latest first.
+    /// Latest changes of a user's rating in a set's pool, on its scale, latest first.
     pub async fn rating_history(&self, set_id: SetId, user: UserKey) -> Result<Vec<RatingHistoryEntry>, EngineError> {
-        self.rating_spec(set_id)?;
-        self.shared.common.store.read_rating_changes(user, set_id).await.map_err(|error| store_unavailable(&error))
+        let rating = self.rating_of_set(set_id)?;
+        self.shared.common.store.read_rating_changes(user, rating.key).await.map_err(|error| store_unavailable(&error))
     }
 
     /// Finished matches after `after`, in report order.
@@ -163,8 +156,10 @@ impl QueueEngine {
         self.shared.common.store.list_finished_matches(after, max).await.map_err(|error| store_unavailable(&error))
     }
 
-    fn rating_spec(&self, set_id: SetId) -> Result<RatingSpec, EngineError> {
-        self.shared.common.ruleset(set_id, None)?.rating.ok_or(EngineError::NoRatingSystem(set_id))
+    /// Rating system of a set's current ruleset, and its ratings.
+    fn rating_of_set(&self, set_id: SetId) -> Result<KeyedRatingSpec, EngineError> {
+        let ruleset = self.shared.common.ruleset(set_id, None)?;
+        self.shared.ratings.lock().rating_of(&ruleset).ok_or(EngineError::NoRatingSystem(set_id))
     }
 
     /// Match from the cache, or from the store if it has ended and was purged.
@@ -176,12 +171,11 @@ impl QueueEngine {
         }
     }
 
-    /// Rating system for a match, if any. Uses the current ruleset, because stored ratings are on its scale.
-    fn rating_spec_for_match(&self, match_: &Match) -> Option<RatingSpec> {
-        let current = self.shared.common.rulesets.active_ruleset(match_.set_id);
-        current
-            .or_else(|| self.shared.common.ruleset_or_current(match_.set_id, match_.ruleset_hash))
-            .and_then(|ruleset| ruleset.rating)
+    /// Rating system for a match, if any, and its ratings: those of the ruleset that made the match, while it is
+    /// cached. Its players were matched by them, also if the set has another scale or pool now.
+    fn rating_for_match(&self, match_: &Match) -> Option<KeyedRatingSpec> {
+        let ruleset = self.shared.common.ruleset_or_current(match_.set_id, match_.ruleset_hash)?;
+        self.shared.ratings.lock().rating_of(&ruleset)
     }
 
     /// Transition that ends a match, if it is running.

@@ -93,7 +93,7 @@ impl SharedState {
             rows.iter().for_each(|row| ratings.upsert(*row));
         }
         let mut cache = self.cache.write();
-        rows.iter().for_each(|row| changed_queues.extend(cache.mark_user_queues_changed(row.user, row.set_id)));
+        rows.iter().for_each(|row| changed_queues.extend(cache.mark_user_queues_changed(row.user)));
     }
 
     /// Applies stored tickets and matches. Matches first: a status must not show a ticket without its match.

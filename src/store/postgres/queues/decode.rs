@@ -1,4 +1,4 @@
-//! Decoding of queue rows, with the columns of `statements.rs`.
+//! Decoding of queue rows, with the columns of `statements.rs` and `rating_statements.rs`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -106,10 +106,12 @@ pub(super) fn decode_user_row(row: &PgRow, rows: &mut QueueRows) -> Result<(), S
 }
 
 pub(super) fn decode_rating(row: &PgRow) -> Result<RatingRow, StoreError> {
-    let columns = ColumnReader { table: "rating", row };
+    let key = ColumnReader { table: "rating", row }.rating_key(1)?;
+    let table = if key.is_digest() { "keyed_rating" } else { "rating" };
+    let columns = ColumnReader { table, row };
     Ok(RatingRow {
         user: UserKey::from_bytes(columns.id_bytes(0, "user_key")?),
-        set_id: SetId(columns.uint32(1, "set_id")?),
+        key,
         rating: PlayerRating { rating: columns.read(2, "rating")?, deviation: columns.read(3, "deviation")? },
         volatility: columns.read(4, "volatility")?,
         match_count: columns.uint32(5, "match_count")?,
@@ -148,10 +150,12 @@ pub(super) fn decode_finished_match(row: &PgRow) -> Result<FinishedMatch, StoreE
 }
 
 pub(super) fn decode_rating_change(row: &PgRow) -> Result<RatingHistoryEntry, StoreError> {
-    let columns = ColumnReader { table: "rating_change", row };
+    let key = ColumnReader { table: "rating_change", row }.rating_key(1)?;
+    let table = if key.is_digest() { "keyed_rating_change" } else { "rating_change" };
+    let columns = ColumnReader { table, row };
     Ok(RatingHistoryEntry {
         user: UserKey::from_bytes(columns.id_bytes(0, "user_key")?),
-        set_id: SetId(columns.uint32(1, "set_id")?),
+        key,
         rated_match_number: columns.uint32(2, "rated_match_number")?,
         match_id: MatchId::from_bytes(columns.id_bytes(3, "match_id")?),
         reported_at: from_ms(columns.read(4, "reported_ms")?),

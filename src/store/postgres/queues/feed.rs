@@ -13,9 +13,9 @@ use crate::store::postgres::connection::change_feed::{BatchHeader, ChangeFeed, F
 use crate::store::postgres::connection::cursor::{READ_TIMEOUT, SNAPSHOT_TIMEOUT};
 use crate::store::postgres::connection::listen;
 use crate::store::postgres::connection::slot::{ConnectionSlot, query_within, to_store_error};
-use crate::store::postgres::queues::{decode, statements as sql};
+use crate::store::postgres::queues::{decode, rating_statements, statements as sql};
 use crate::store::postgres::replica::Replica;
-use crate::store::queues::{QueueFeed, QueueFeedBatch};
+use crate::store::queues::{QueueFeed, QueueFeedBatch, RatingRow};
 use crate::store::unknown_rows::{RowKey, UnknownRows};
 
 /// Queues of the silos that this server loads.
@@ -143,11 +143,12 @@ async fn fetch_changed_rows(
     connection.execute(sql::BEGIN_SNAPSHOT_READ).await?;
     let tickets = sqlx::query(sql::READ_TICKETS).bind(&keys.ticket_ids).bind(silos).fetch_all(&mut *connection).await?;
     let matches = sqlx::query(sql::READ_MATCHES).bind(&keys.match_ids).bind(silos).fetch_all(&mut *connection).await?;
-    let ratings = if keys.rated_users.is_empty() {
-        Vec::new()
-    } else {
-        sqlx::query(sql::READ_RATINGS).bind(&keys.rated_users).fetch_all(&mut *connection).await?
-    };
+    let mut ratings = Vec::new();
+    if !keys.rated_users.is_empty() {
+        for statement in rating_statements::READ_RATINGS {
+            ratings.extend(sqlx::query(statement).bind(&keys.rated_users).fetch_all(&mut *connection).await?);
+        }
+    }
     connection.execute("commit").await?;
     Ok([tickets, matches, ratings])
 }
@@ -156,7 +157,10 @@ async fn fetch_all_rows(connection: &mut PgConnection, silos: &Option<Vec<i64>>)
     connection.execute(sql::BEGIN_SNAPSHOT_READ).await?;
     let tickets = sqlx::query(sql::LOAD_ALL_TICKETS).bind(silos).fetch_all(&mut *connection).await?;
     let matches = sqlx::query(sql::LOAD_ALL_MATCHES).bind(silos).fetch_all(&mut *connection).await?;
-    let ratings = sqlx::query(sql::LOAD_ALL_RATINGS).fetch_all(&mut *connection).await?;
+    let mut ratings = Vec::new();
+    for statement in rating_statements::LOAD_ALL_RATINGS {
+        ratings.extend(sqlx::query(statement).fetch_all(&mut *connection).await?);
+    }
     connection.execute("commit").await?;
     Ok([tickets, matches, ratings])
 }
@@ -168,10 +172,12 @@ fn decode_rows(
 ) -> Result<QueueFeedBatch, StoreError> {
     let ticket = |row| unknown_rows.filter(decode::ticket_key(row)?, decode::decode_ticket(row));
     let match_ = |row| unknown_rows.filter(decode::match_key(row)?, decode::decode_match(row));
+    let mut ratings: Vec<RatingRow> = ratings.iter().map(decode::decode_rating).collect::<Result<_, _>>()?;
+    ratings.sort_by_key(|row| (row.user, row.key));
     Ok(QueueFeedBatch {
         tickets: tickets.iter().filter_map(|row| ticket(row).transpose()).collect::<Result<_, _>>()?,
         matches: matches.iter().filter_map(|row| match_(row).transpose()).collect::<Result<_, _>>()?,
-        ratings: ratings.iter().map(decode::decode_rating).collect::<Result<_, _>>()?,
+        ratings,
         ..QueueFeedBatch::default()
     })
 }

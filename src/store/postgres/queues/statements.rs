@@ -24,18 +24,6 @@ macro_rules! select_matches {
     };
 }
 
-/// Columns of a rating.
-macro_rules! select_ratings {
-    ($source:literal) => {
-        concat!(
-            "
-    select r.user_key, r.set_id, r.rating, r.deviation, r.volatility, r.match_count, r.last_match_ms, r.streak,
-           r.abandoned_matches, r.feedback_count, r.feedback_sum, r.active_periods",
-            $source
-        )
-    };
-}
-
 /// Columns of a result.
 macro_rules! select_results {
     ($source:literal) => {
@@ -85,20 +73,6 @@ pub(super) const LOCK_PENALTIES: &str = "
        for update
 ";
 
-/// Locks and reads the ratings of the users in `$1`; after the penalties. Two matches of one user that end at once wait
-/// here, and both count.
-pub(super) const LOCK_RATINGS: &str =
-    select_ratings!(" from rating r where r.user_key = any($1) order by r.user_key, r.set_id for update");
-
-/// Rating with the highest count of played periods in set `$1`, among users who are not in `$2`. Not locked: two
-/// matches that end at once count the same period, and the next match sees both.
-pub(super) const READ_SET_ACTIVITY: &str = select_ratings!(
-    " from rating r
-     where r.set_id = $1 and 0 < r.active_periods and 0 < r.match_count and r.user_key <> all($2)
-     order by r.active_periods desc, r.last_match_ms desc
-     limit 1"
-);
-
 /// Results of the matches in `$1`. Read after the lock on the match, so that the second of two reports sees the first.
 pub(super) const READ_RESULTS: &str = select_results!(" from result r where r.match_id = any($1) order by r.match_id");
 
@@ -107,15 +81,6 @@ pub(super) const READ_FEEDBACK: &str = "
     select match_id, user_key, stars, given_ms
       from feedback
      where match_id = any($1)
-";
-
-/// History of the rating of user `$1` in set `$2`, latest first.
-pub(super) const READ_RATING_CHANGES: &str = "
-    select user_key, set_id, rated_match_number, match_id, reported_ms, rank, side_count, rating_before,
-           deviation_before, rating_after, deviation_after
-      from rating_change
-     where user_key = $1 and set_id = $2
-     order by reported_ms desc, rated_match_number desc
 ";
 
 /// At most `$3` results with their feedback, ordered by time of report and match id, after (`$1`, `$2`).
@@ -232,50 +197,12 @@ pub(super) const UPDATE_PENALTIES: &str = "
      where p.user_key = u.user_key and p.set_id = u.set_id
 ";
 
-/// Inserts ratings. Fewer rows than users: another server inserted one first.
-pub(super) const INSERT_RATINGS: &str = "
-    insert into rating (user_key, set_id, rating, deviation, volatility, match_count, last_match_ms, streak,
-                        abandoned_matches, feedback_count, feedback_sum, active_periods)
-    select *
-      from unnest($1::uuid[], $2::bigint[], $3::double precision[], $4::double precision[], $5::double precision[],
-                  $6::bigint[], $7::bigint[], $8::integer[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[])
-        on conflict (user_key, set_id) do nothing
-";
-
-/// Updates ratings.
-pub(super) const UPDATE_RATINGS: &str = "
-    update rating r
-       set rating = u.rating, deviation = u.deviation, volatility = u.volatility, match_count = u.match_count,
-           last_match_ms = u.last_match_ms, streak = u.streak, abandoned_matches = u.abandoned_matches,
-           feedback_count = u.feedback_count, feedback_sum = u.feedback_sum, active_periods = u.active_periods
-      from unnest($1::uuid[], $2::bigint[], $3::double precision[], $4::double precision[], $5::double precision[],
-                  $6::bigint[], $7::bigint[], $8::integer[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[])
-        as u (user_key, set_id, rating, deviation, volatility, match_count, last_match_ms, streak, abandoned_matches,
-              feedback_count, feedback_sum, active_periods)
-     where r.user_key = u.user_key and r.set_id = u.set_id
-";
-
 /// Inserts results. Fewer rows than matches: another server inserted one first.
 pub(super) const INSERT_RESULTS: &str = "
     insert into result (match_id, silo_id, set_id, reported_ms, request_digest, body)
     select *
       from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::uuid[], $6::text[])
         on conflict (match_id) do nothing
-";
-
-/// Stores rating history entries; each replaces the entry in the same slot. The writer holds the lock of the rating.
-pub(super) const UPSERT_RATING_CHANGES: &str = "
-    insert into rating_change (user_key, set_id, slot, rated_match_number, match_id, reported_ms, rank, side_count,
-                               rating_before, deviation_before, rating_after, deviation_after)
-    select *
-      from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::uuid[], $6::bigint[], $7::bigint[],
-                  $8::bigint[], $9::double precision[], $10::double precision[], $11::double precision[],
-                  $12::double precision[])
-        on conflict (user_key, set_id, slot) do update
-       set rated_match_number = excluded.rated_match_number, match_id = excluded.match_id,
-           reported_ms = excluded.reported_ms, rank = excluded.rank, side_count = excluded.side_count,
-           rating_before = excluded.rating_before, deviation_before = excluded.deviation_before,
-           rating_after = excluded.rating_after, deviation_after = excluded.deviation_after
 ";
 
 /// Inserts feedback. Fewer rows than feedback: another server inserted one first.
@@ -338,10 +265,6 @@ pub(super) const READ_MATCHES: &str = select_matches!(
     " from match m where m.match_id = any($1) and ($2::bigint[] is null or m.silo_id = any($2)) order by m.match_id"
 );
 
-/// All ratings of the users in `$1`.
-pub(super) const READ_RATINGS: &str =
-    select_ratings!(" from rating r where r.user_key = any($1) order by r.user_key, r.set_id");
-
 /// All tickets in the silos `$1`, null for all.
 pub(super) const LOAD_ALL_TICKETS: &str =
     select_tickets!(" from ticket t where ($1::bigint[] is null or t.silo_id = any($1)) order by t.ticket_id");
@@ -349,9 +272,6 @@ pub(super) const LOAD_ALL_TICKETS: &str =
 /// All matches in the silos `$1`, null for all.
 pub(super) const LOAD_ALL_MATCHES: &str =
     select_matches!(" from match m where ($1::bigint[] is null or m.silo_id = any($1)) order by m.match_id");
-
-/// All ratings; they are not filtered, because a user has one row for all silos.
-pub(super) const LOAD_ALL_RATINGS: &str = select_ratings!(" from rating r order by r.user_key, r.set_id");
 
 /// Purges at most 1,000 rows of each table that are due by `$1`; skips rows that another server has locked.
 pub(super) const PURGE_DUE_ROWS: [&str; 5] = [

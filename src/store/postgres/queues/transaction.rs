@@ -13,12 +13,11 @@ use sqlx::postgres::PgConnection;
 use sqlx::types::Uuid;
 
 use crate::domain::id::{MatchId, TicketId, UserKey};
-use crate::domain::rating::SetActivity;
 use crate::store::error::StoreError;
 use crate::store::postgres::connection::commit::{self, CommitAttempt, CommitError, RetryableTransaction};
 use crate::store::postgres::connection::uuid_column::to_uuids;
 use crate::store::postgres::connection::write_session::WriteSession;
-use crate::store::postgres::queues::{decode, statements as sql, write_rows};
+use crate::store::postgres::queues::{decode, ratings, statements as sql, write_rows};
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::row_changes::QueueRowChanges;
 use crate::store::queues::touched_keys::TouchedQueueKeys;
@@ -119,19 +118,7 @@ impl QueueTransaction<'_> {
     ) -> Result<(), CommitError> {
         let keys = &self.touched_keys;
         if !keys.ratings.is_empty() {
-            let users: BTreeSet<UserKey> = keys.ratings.iter().map(|(user, _)| *user).collect();
-            let users = to_uuids(users.iter().map(UserKey::as_bytes));
-            for row in &sqlx::query(sql::LOCK_RATINGS).bind(&users).fetch_all(&mut *connection).await? {
-                let rating = decode::decode_rating(row)?;
-                rows.ratings.insert((rating.user, rating.set_id), rating);
-            }
-            for set_id in &keys.activity_sets {
-                let query = sqlx::query(sql::READ_SET_ACTIVITY).bind(i64::from(set_id.0)).bind(&users);
-                if let Some(row) = query.fetch_optional(&mut *connection).await? {
-                    let skill = decode::decode_rating(&row)?.skill();
-                    rows.activity_of_other_users.insert(*set_id, SetActivity::default().including_skill(&skill));
-                }
-            }
+            ratings::lock_touched(connection, keys, rows).await?;
         }
         if !keys.results.is_empty() {
             let ids = to_uuids(keys.results.iter().map(MatchId::as_bytes));
@@ -181,8 +168,8 @@ async fn record_change(
     let tickets = to_uuids(tickets.map(|stored| stored.ticket.id.as_bytes()));
     let matches = changes.inserted_matches.iter().chain(&changes.updated_matches);
     let matches = to_uuids(matches.map(|found| found.id.as_bytes()));
-    let ratings = changes.inserted_ratings.iter().chain(&changes.updated_ratings);
-    let rated_users: BTreeSet<UserKey> = ratings.map(|row| row.user).collect();
+    let changed_ratings = changes.inserted_ratings.iter().chain(&changes.updated_ratings);
+    let rated_users: BTreeSet<UserKey> = changed_ratings.map(|row| row.user).collect();
     let has_other_changes = !changes.inserted_results.is_empty() || !changes.inserted_feedback.is_empty();
     if tickets.is_empty() && matches.is_empty() && rated_users.is_empty() && !has_other_changes {
         return Ok(());

@@ -6,17 +6,17 @@ use sqlx::types::Uuid;
 use crate::domain::id::{MatchId, SetId, TicketId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::lifecycle::penalty::Penalty;
-use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
+use crate::domain::match_result::MatchResult;
 use crate::domain::time::UnixMs;
 use crate::store::postgres::connection::commit::{CommitError, check_row_count};
 use crate::store::postgres::connection::uuid_column::to_uuids;
-use crate::store::postgres::queues::statements as sql;
+use crate::store::postgres::queues::array_column::to_column;
+use crate::store::postgres::queues::{ratings, statements as sql};
 use crate::store::queues::queue_rows::TicketUser;
-use crate::store::queues::queue_rows::record_result::history_slot;
 use crate::store::queues::result_encoding::ResultRow;
 use crate::store::queues::row_changes::QueueRowChanges;
 use crate::store::queues::ticket_match_encoding::{MatchRow, TicketRow, TicketStateRow};
-use crate::store::queues::{QueueKey, RatingRow, StoredTicket};
+use crate::store::queues::{QueueKey, StoredTicket};
 use crate::store::rows::to_ms;
 
 /// Deletes run first: a user can leave one ticket or match and join another in one batch.
@@ -36,11 +36,9 @@ pub(super) async fn write_changes(
     let inserted = write_penalties(sql::INSERT_PENALTIES, &changes.inserted_penalties, connection).await?;
     check_row_count(inserted, changes.inserted_penalties.len())?;
     write_penalties(sql::UPDATE_PENALTIES, &changes.updated_penalties, connection).await?;
-    let inserted = write_ratings(sql::INSERT_RATINGS, &changes.inserted_ratings, connection).await?;
-    check_row_count(inserted, changes.inserted_ratings.len())?;
-    write_ratings(sql::UPDATE_RATINGS, &changes.updated_ratings, connection).await?;
+    ratings::write_ratings(changes, connection).await?;
     insert_results(&changes.inserted_results, connection).await?;
-    upsert_rating_changes(&changes.upserted_rating_changes, connection).await?;
+    ratings::write_history(changes, connection).await?;
     insert_feedback(&changes.inserted_feedback, connection).await
 }
 
@@ -62,14 +60,6 @@ async fn delete_users(
         sqlx::query(sql::DELETE_MATCH_USERS).bind(users).execute(connection).await?;
     }
     Ok(())
-}
-
-/// One column of many rows as an array.
-fn to_column<'a, T, C>(rows: impl IntoIterator<Item = &'a T>, value: impl Fn(&'a T) -> C) -> Vec<C>
-where
-    T: 'a,
-{
-    rows.into_iter().map(value).collect()
 }
 
 /// Value of a 16-bit column; larger values do not occur.
@@ -184,30 +174,6 @@ async fn write_penalties(
     Ok(query.execute(connection).await?.rows_affected())
 }
 
-async fn write_ratings(
-    statement: &'static str,
-    ratings: &[&RatingRow],
-    connection: &mut PgConnection,
-) -> Result<u64, CommitError> {
-    if ratings.is_empty() {
-        return Ok(0);
-    }
-    let query = sqlx::query(statement)
-        .bind(to_uuids(ratings.iter().map(|row| row.user.as_bytes())))
-        .bind(to_column(ratings, |row| i64::from(row.set_id.0)))
-        .bind(to_column(ratings, |row| row.rating.rating))
-        .bind(to_column(ratings, |row| row.rating.deviation))
-        .bind(to_column(ratings, |row| row.volatility))
-        .bind(to_column(ratings, |row| i64::from(row.match_count)))
-        .bind(to_column(ratings, |row| to_ms(row.last_match_at)))
-        .bind(to_column(ratings, |row| row.streak))
-        .bind(to_column(ratings, |row| i64::from(row.satisfaction.abandoned_matches)))
-        .bind(to_column(ratings, |row| i64::from(row.satisfaction.feedback_count)))
-        .bind(to_column(ratings, |row| i64::from(row.satisfaction.feedback_sum)))
-        .bind(to_column(ratings, |row| i64::from(row.active_periods)));
-    Ok(query.execute(connection).await?.rows_affected())
-}
-
 async fn insert_results(results: &[&MatchResult], connection: &mut PgConnection) -> Result<(), CommitError> {
     if results.is_empty() {
         return Ok(());
@@ -221,30 +187,6 @@ async fn insert_results(results: &[&MatchResult], connection: &mut PgConnection)
         .bind(to_uuids(rows.iter().map(|row| &row.request_digest)))
         .bind(to_column(&rows, |row| &*row.body));
     check_row_count(query.execute(connection).await?.rows_affected(), rows.len())
-}
-
-async fn upsert_rating_changes(
-    changes: &[&RatingHistoryEntry],
-    connection: &mut PgConnection,
-) -> Result<(), CommitError> {
-    if changes.is_empty() {
-        return Ok(());
-    }
-    let query = sqlx::query(sql::UPSERT_RATING_CHANGES)
-        .bind(to_uuids(changes.iter().map(|change| change.user.as_bytes())))
-        .bind(to_column(changes, |change| i64::from(change.set_id.0)))
-        .bind(to_column(changes, |change| i64::from(history_slot(change.rated_match_number))))
-        .bind(to_column(changes, |change| i64::from(change.rated_match_number)))
-        .bind(to_uuids(changes.iter().map(|change| change.match_id.as_bytes())))
-        .bind(to_column(changes, |change| to_ms(change.reported_at)))
-        .bind(to_column(changes, |change| i64::from(change.rank)))
-        .bind(to_column(changes, |change| i64::from(change.side_count)))
-        .bind(to_column(changes, |change| change.before.rating))
-        .bind(to_column(changes, |change| change.before.deviation))
-        .bind(to_column(changes, |change| change.after.rating))
-        .bind(to_column(changes, |change| change.after.deviation));
-    query.execute(connection).await?;
-    Ok(())
 }
 
 async fn insert_feedback(

@@ -72,8 +72,8 @@ impl QueueRows {
             QueueWrite::TransitionMatch { .. } => self.transition_match(write),
             QueueWrite::ImportRatings { rows } => self.import_ratings(rows),
             QueueWrite::RecordResult { .. } => self.record_result(write),
-            QueueWrite::RecordFeedback { match_id, set_id, user, stars, rating_spec, now } => {
-                self.record_feedback(*match_id, (*user, *set_id), *stars, rating_spec.as_ref(), *now)
+            QueueWrite::RecordFeedback { match_id, user, stars, rating, now } => {
+                self.record_feedback(*match_id, *user, *stars, rating.as_ref(), *now)
             }
         }
     }

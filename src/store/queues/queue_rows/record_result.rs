@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::domain::id::{MatchId, SetId, UserKey};
+use crate::domain::id::{MatchId, RatingKey, UserKey};
 use crate::domain::limit::RATING_HISTORY_ENTRIES_MAX;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry, RatingUpdate, ResultReport, SatisfactionStats};
 use crate::domain::queue::ticket::PlayerRating;
-use crate::domain::rating::{SetActivity, Skill};
-use crate::domain::ruleset::rating::RatingSpec;
+use crate::domain::rating::{RatingError, SetActivity, Skill};
+use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::time::UnixMs;
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::{QueueOutcome, QueueWrite, RatingRow};
@@ -15,7 +15,7 @@ use crate::store::queues::{QueueOutcome, QueueWrite, RatingRow};
 impl QueueRows {
     /// Applies [`QueueWrite::RecordResult`].
     pub(super) fn record_result(&mut self, write: &QueueWrite) -> QueueOutcome {
-        let QueueWrite::RecordResult { report, report_digest, match_version, end_transition, rating_spec, now } = write
+        let QueueWrite::RecordResult { report, report_digest, match_version, end_transition, rating, now } = write
         else {
             return QueueOutcome::StaleMatchVersion(None);
         };
@@ -30,19 +30,10 @@ impl QueueRows {
         if found.version != *match_version {
             return QueueOutcome::StaleMatchVersion(Some(Arc::clone(found)));
         }
-        let unrated_reason = report.unrated_reason(rating_spec.as_ref());
-        let rating = match rating_spec.as_ref().filter(|_| unrated_reason.is_none()) {
-            Some(rating_spec) => {
-                let activity = if rating_spec.decays_by_active_periods() {
-                    self.set_activity(report.set_id)
-                } else {
-                    SetActivity::default()
-                };
-                report.rate_players(rating_spec, |user| self.skill_of(rating_spec, user, report.set_id), *now, activity)
-            }
-            None => Ok(Vec::new()),
-        };
-        let new_skills = match rating {
+        let unrated_reason = report.unrated_reason(rating.as_ref().map(|rating| &rating.spec));
+        let rated_by = rating.filter(|_| unrated_reason.is_none());
+        let new_skills = match rated_by.map_or_else(|| Ok(Vec::new()), |rating| self.new_skills(report, &rating, *now))
+        {
             Ok(new_skills) => new_skills,
             Err(error) => return QueueOutcome::RatingFailed(error.to_string()),
         };
@@ -63,11 +54,11 @@ impl QueueRows {
             rating_updates: updates.collect(),
             unrated_reason,
         });
-        let mut ratings: Vec<RatingRow> = new_skills
-            .into_iter()
-            .map(|(user, before, after)| self.update_rating(report, user, before, after, *now))
-            .collect();
-        ratings.extend(self.count_abandoned_matches(report, rating_spec.as_ref(), *now));
+        let mut ratings: Vec<RatingRow> = rating.map_or_else(Vec::new, |KeyedRatingSpec { key, .. }| {
+            let update = |(user, before, after)| self.update_rating(report, (user, key), before, after, *now);
+            new_skills.into_iter().map(update).collect()
+        });
+        ratings.extend(self.count_abandoned_matches(report, rating.as_ref(), *now));
         ratings.sort_unstable_by_key(|row| row.user);
         // A rated user who disconnected is in the list twice: before and after the abandoned match was counted.
         ratings.dedup_by(|later, earlier| {
@@ -81,15 +72,23 @@ impl QueueRows {
         QueueOutcome::ResultRecorded { result, is_replay: false, tickets, ratings }
     }
 
-    /// Stored rating of a user, or the initial one.
-    fn skill_of(&self, rating_spec: &RatingSpec, user: UserKey, set_id: SetId) -> Skill {
-        self.ratings.get(&(user, set_id)).map_or_else(|| rating_spec.initial_skill(), RatingRow::skill)
+    /// Skills of all users before and after a match.
+    fn new_skills(
+        &self,
+        report: &ResultReport,
+        KeyedRatingSpec { key, spec }: &KeyedRatingSpec,
+        now: UnixMs,
+    ) -> Result<Vec<(UserKey, Skill, Skill)>, RatingError> {
+        let activity = if spec.decays_by_active_periods() { self.match_activity(*key) } else { SetActivity::default() };
+        let stored_skill =
+            |user| self.ratings.get(&(user, *key)).map_or_else(|| spec.initial_skill(), RatingRow::skill);
+        report.rate_players(spec, stored_skill, now, activity)
     }
 
-    /// Match activity of a set, over all users' ratings, read or not.
-    fn set_activity(&self, set_id: SetId) -> SetActivity {
-        let others = self.activity_of_other_users.get(&set_id).copied().unwrap_or_default();
-        let ratings = self.ratings.values().filter(|row| row.set_id == set_id);
+    /// Match activity of the ratings with `key`, over all users, read or not.
+    fn match_activity(&self, key: RatingKey) -> SetActivity {
+        let others = self.activity_of_other_users.get(&key).copied().unwrap_or_default();
+        let ratings = self.ratings.values().filter(|row| row.key == key);
         ratings.fold(others, |activity, row| activity.including_skill(&row.skill()))
     }
 
@@ -97,28 +96,27 @@ impl QueueRows {
     fn update_rating(
         &mut self,
         report: &ResultReport,
-        user: UserKey,
+        (user, key): (UserKey, RatingKey),
         before: Skill,
         after: Skill,
         now: UnixMs,
     ) -> RatingRow {
-        let key = (user, report.set_id);
-        let satisfaction = self.ratings.get(&key).map_or_else(SatisfactionStats::default, |row| row.satisfaction);
+        let stored = self.ratings.get(&(user, key));
         let row = RatingRow {
             user,
-            set_id: report.set_id,
+            key,
             rating: without_negative_zero(after.estimate),
             volatility: after.volatility + 0.0,
             match_count: after.match_count,
             last_match_at: after.last_match_at.unwrap_or(now),
             streak: after.streak,
-            satisfaction,
+            satisfaction: stored.map_or_else(SatisfactionStats::default, |row| row.satisfaction),
             active_periods: after.active_periods,
         };
-        self.ratings.insert(key, row);
+        self.ratings.insert((user, key), row);
         let entry = RatingHistoryEntry {
             user,
-            set_id: report.set_id,
+            key,
             rated_match_number: row.match_count,
             match_id: report.match_id,
             reported_at: now,
@@ -127,7 +125,7 @@ impl QueueRows {
             before: without_negative_zero(before.estimate),
             after: row.rating,
         };
-        self.rating_changes.insert((user, report.set_id, history_slot(row.match_count)), entry);
+        self.rating_changes.insert((user, key, history_slot(row.match_count)), entry);
         row
     }
 
@@ -135,16 +133,13 @@ impl QueueRows {
     fn count_abandoned_matches(
         &mut self,
         report: &ResultReport,
-        rating_spec: Option<&RatingSpec>,
+        rating: Option<&KeyedRatingSpec>,
         now: UnixMs,
     ) -> Vec<RatingRow> {
-        let Some(rating_spec) = rating_spec else { return Vec::new() };
+        let Some(rating) = rating else { return Vec::new() };
         let mut rows = Vec::with_capacity(report.left_early.len());
         for user in &report.left_early {
-            let row = self
-                .ratings
-                .entry((*user, report.set_id))
-                .or_insert_with(|| new_rating_row(rating_spec, *user, report.set_id, now));
+            let row = self.ratings.entry((*user, rating.key)).or_insert_with(|| new_rating_row(rating, *user, now));
             row.satisfaction.abandoned_matches = row.satisfaction.abandoned_matches.saturating_add(1);
             rows.push(*row);
         }
@@ -154,10 +149,10 @@ impl QueueRows {
     /// Applies [`QueueWrite::ImportRatings`].
     pub(super) fn import_ratings(&mut self, rows: &[RatingRow]) -> QueueOutcome {
         for row in rows {
-            let stored = self.ratings.get(&(row.user, row.set_id));
+            let stored = self.ratings.get(&(row.user, row.key));
             let (streak, satisfaction) =
                 stored.map_or((row.streak, row.satisfaction), |stored| (stored.streak, stored.satisfaction));
-            self.ratings.insert((row.user, row.set_id), RatingRow { streak, satisfaction, ..*row });
+            self.ratings.insert((row.user, row.key), RatingRow { streak, satisfaction, ..*row });
         }
         QueueOutcome::RatingsImported
     }
@@ -166,24 +161,22 @@ impl QueueRows {
     pub(super) fn record_feedback(
         &mut self,
         match_id: MatchId,
-        (user, set_id): (UserKey, SetId),
+        user: UserKey,
         stars: u8,
-        rating_spec: Option<&RatingSpec>,
+        rating: Option<&KeyedRatingSpec>,
         now: UnixMs,
     ) -> QueueOutcome {
         if let Some((stars, _)) = self.feedback.get(&(match_id, user)) {
             return QueueOutcome::FeedbackAlreadyGiven { stars: *stars };
         }
         self.feedback.insert((match_id, user), (stars, now));
-        let key = (user, set_id);
-        let new_row = || rating_spec.map(|rating_spec| new_rating_row(rating_spec, user, set_id, now));
-        let row = self.ratings.get(&key).copied().or_else(new_row).map(|mut row| {
+        let row = rating.map(|rating| {
+            let row = self.ratings.entry((user, rating.key)).or_insert_with(|| new_rating_row(rating, user, now));
             let SatisfactionStats { feedback_count, feedback_sum, .. } = &mut row.satisfaction;
             *feedback_count = feedback_count.saturating_add(1);
             *feedback_sum = feedback_sum.saturating_add(stars.into());
-            row
+            *row
         });
-        self.ratings.extend(row.map(|row| (key, row)));
         QueueOutcome::FeedbackRecorded(row)
     }
 }
@@ -204,11 +197,11 @@ pub(in crate::store) fn history_slot(rated_match_number: u32) -> u32 {
 }
 
 /// Rating row of a user without one: the user disconnected from an unrated match, or gave feedback before the result.
-fn new_rating_row(rating_spec: &RatingSpec, user: UserKey, set_id: SetId, now: UnixMs) -> RatingRow {
-    let new = rating_spec.initial_skill();
+fn new_rating_row(rating: &KeyedRatingSpec, user: UserKey, now: UnixMs) -> RatingRow {
+    let new = rating.spec.initial_skill();
     RatingRow {
         user,
-        set_id,
+        key: rating.key,
         rating: new.estimate,
         volatility: new.volatility,
         match_count: 0,

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::id::{RulesetHash, UserKey};
+use crate::domain::id::{RatingKey, RulesetHash, UserKey};
 use crate::domain::match_result::{
     MatchForecast, RatingHistoryEntry, RatingUpdate, ResultReport, SatisfactionStats, SideRank, UnratedReason,
 };
@@ -116,7 +116,7 @@ fn result_checksums_cover_every_column() {
     let estimate = |rating| PlayerRating { rating, deviation: 2.0 };
     let change = RatingHistoryEntry {
         user: UserKey::from_bytes([1; 16]),
-        set_id: SetId(2),
+        key: RatingKey::of_first_scale(SetId(2)),
         rated_match_number: 3,
         match_id: MatchId::from_bytes([4; 16]),
         reported_at: UnixMs(5),
@@ -127,7 +127,8 @@ fn result_checksums_cover_every_column() {
     };
     let others = [
         RatingHistoryEntry { user: UserKey::from_bytes([9; 16]), ..change },
-        RatingHistoryEntry { set_id: SetId(9), ..change },
+        RatingHistoryEntry { key: RatingKey::of_first_scale(SetId(9)), ..change },
+        RatingHistoryEntry { key: RatingKey::from_digest(2), ..change },
         RatingHistoryEntry { rated_match_number: 9, ..change },
         RatingHistoryEntry { match_id: MatchId::from_bytes([9; 16]), ..change },
         RatingHistoryEntry { reported_at: UnixMs(9), ..change },
@@ -156,7 +157,7 @@ const CHECKSUM_BEFORE_STREAKS: i64 = -4_550_200_178_181_031_199;
 fn rating_checksum_ignores_later_columns_while_they_are_zero() {
     let row = RatingRow {
         user: UserKey::from_bytes([1; 16]),
-        set_id: SetId(2),
+        key: RatingKey::of_first_scale(SetId(2)),
         rating: PlayerRating { rating: 3.0, deviation: 4.0 },
         volatility: 5.0,
         match_count: 6,

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::id::{AdvertisementId, ReservationId, RulesetHash, UserKey};
+use crate::domain::id::{AdvertisementId, RatingKey, ReservationId, RulesetHash, UserKey};
 use crate::domain::lifecycle::{Assignment, MatchEndReason, MatchPlayer, MatchStage, MatchTicket};
 use crate::domain::match_result::SatisfactionStats;
 use crate::domain::queue::ticket::PlayerRating;
@@ -26,14 +26,16 @@ fn any_ticket() -> impl Strategy<Value = Ticket> {
         (number_or_nan(), number_or_nan()).prop_map(|(rating, deviation)| PlayerRating { rating, deviation });
     let columns = (any::<[u8; 16]>(), any::<u32>(), prop::option::of(any_user_key()), any_time());
     let lists = (prop::collection::vec(player_rating, 0..4), prop::collection::vec(any_user_key(), 0..4));
-    (columns, any_session(), lists, any::<bool>()).prop_map(
-        |((id, set_id, subject, entered_at), session, (player_ratings, blocked_users), exclusive)| Ticket {
+    let rating_key = prop::option::of(any::<u64>().prop_map(RatingKey::from_digest));
+    (columns, any_session(), lists, rating_key, any::<bool>()).prop_map(
+        |((id, set_id, subject, entered_at), session, (player_ratings, blocked_users), key, exclusive)| Ticket {
             id: TicketId::from_bytes(id),
             set_id: SetId(set_id),
             subject,
             entered_at,
             session,
             player_ratings,
+            rating_digest_key: key,
             blocked_users,
             exclusive,
         },
@@ -171,6 +173,7 @@ fn sample_ticket() -> Ticket {
         session: Session { party_sizes: vec![2], ..Session::default() },
         player_ratings: vec![PlayerRating { rating: 1500.5, deviation: 0.1 }],
         blocked_users: vec![],
+        rating_digest_key: None,
         exclusive: true,
     }
 }
@@ -202,6 +205,9 @@ fn sample_match() -> Match {
 fn queue_bodies_omit_absent_values() {
     let ticket = TicketRow::encode(&sample_ticket(), [0; 16]);
     assert_eq!(ticket.body, r#"{"q":{"z":[2]},"t":[[1500.5,0.1]],"a":true}"#);
+    let on_digest_key = Ticket { rating_digest_key: Some(RatingKey::from_digest(5)), ..sample_ticket() };
+    let body = TicketRow::encode(&on_digest_key, [0; 16]).body.into_owned();
+    assert_eq!(body, r#"{"q":{"z":[2]},"t":[[1500.5,0.1]],"k":-9223372036854775803,"a":true}"#);
     let (one, ab) = ("01".repeat(16), "ab".repeat(16));
     let expected = format!(r#"{{"h":5,"m":[["{one}",100,0,[["{ab}","{ab}",null,true]]]],"q":0.5,"d":8}}"#);
     assert_eq!(MatchRow::encode(&sample_match()).body, expected);
@@ -341,7 +347,7 @@ fn queue_checksums_cover_every_column() {
     }
     let rating = |rating| RatingRow {
         user: UserKey::from_bytes([1; 16]),
-        set_id: SetId(1),
+        key: RatingKey::of_first_scale(SetId(1)),
         rating: PlayerRating { rating, deviation: 0.0 },
         volatility: 0.0,
         match_count: 1,

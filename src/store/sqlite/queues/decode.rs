@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sqlx::sqlite::SqliteRow;
 
-use crate::domain::id::{MatchId, SetId, SiloId, TicketId, UserKey};
+use crate::domain::id::{MatchId, RatingKey, SetId, SiloId, TicketId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry, SatisfactionStats};
@@ -15,8 +15,8 @@ use crate::store::error::StoreError;
 use crate::store::queues::queue_rows::{QueueRows, TicketUser};
 use crate::store::queues::result_encoding::ResultRow;
 use crate::store::queues::row_checksums::{
-    feedback_checksum, match_user_checksum, penalty_checksum, rating_change_checksum, rating_checksum,
-    ticket_user_checksum,
+    feedback_checksum, first_scale_checksum, match_user_checksum, penalty_checksum, rating_change_checksum,
+    rating_checksum, ticket_user_checksum,
 };
 use crate::store::queues::ticket_match_encoding::{MatchRow, TicketRow, TicketStateRow};
 use crate::store::queues::{FinishedMatch, QueueKey, RatingRow, StoredTicket};
@@ -124,12 +124,14 @@ pub(super) fn decode_user_row(row: &SqliteRow, rows: &mut QueueRows) -> Result<(
     Ok(())
 }
 
-/// Decodes a row of `statements::READ_RATINGS`.
+/// Decodes a row of `rating_statements::READ_RATINGS` or `READ_KEYED_RATINGS`.
 pub(super) fn decode_rating(row: &SqliteRow) -> Result<RatingRow, StoreError> {
-    let columns = ColumnReader { table: "rating", row };
+    let key = ColumnReader { table: "rating", row }.rating_key(1)?;
+    let table = if key.is_digest() { "keyed_rating" } else { "rating" };
+    let columns = ColumnReader { table, row };
     let decoded = RatingRow {
         user: UserKey::from_bytes(columns.id_bytes(0, "user_key")?),
-        set_id: SetId(columns.uint32(1, "set_id")?),
+        key,
         rating: PlayerRating { rating: columns.read(2, "rating")?, deviation: columns.read(3, "deviation")? },
         volatility: columns.read(4, "volatility")?,
         match_count: columns.uint32(5, "match_count")?,
@@ -171,12 +173,14 @@ pub(super) fn decode_finished_match(row: &SqliteRow) -> Result<FinishedMatch, St
     })
 }
 
-/// Decodes a row of `statements::READ_RATING_CHANGES`.
+/// Decodes a row of `rating_statements::READ_RATING_CHANGES` or `READ_KEYED_RATING_CHANGES`.
 pub(super) fn decode_rating_change(row: &SqliteRow) -> Result<RatingHistoryEntry, StoreError> {
-    let columns = ColumnReader { table: "rating_change", row };
+    let key = ColumnReader { table: "rating_change", row }.rating_key(1)?;
+    let table = if key.is_digest() { "keyed_rating_change" } else { "rating_change" };
+    let columns = ColumnReader { table, row };
     let decoded = RatingHistoryEntry {
         user: UserKey::from_bytes(columns.id_bytes(0, "user_key")?),
-        set_id: SetId(columns.uint32(1, "set_id")?),
+        key,
         rated_match_number: columns.uint32(2, "rated_match_number")?,
         match_id: MatchId::from_bytes(columns.id_bytes(3, "match_id")?),
         reported_at: from_ms(columns.int64(4, "reported_ms")?),
@@ -193,6 +197,15 @@ pub(super) fn decode_rating_change(row: &SqliteRow) -> Result<RatingHistoryEntry
     };
     columns.verify_checksum("checksum", columns.int64(11, "checksum")?, rating_change_checksum(&decoded))?;
     Ok(decoded)
+}
+
+/// Decodes a row of `rating_statements::READ_FIRST_SCALE`.
+pub(super) fn decode_first_scale(row: &SqliteRow) -> Result<(SetId, RatingKey), StoreError> {
+    let columns = ColumnReader { table: "first_rating_scale", row };
+    let set_id = SetId(columns.uint32(0, "set_id")?);
+    let scale = columns.rating_key(1)?;
+    columns.verify_checksum("checksum", columns.int64(2, "checksum")?, first_scale_checksum(set_id, scale))?;
+    Ok((set_id, scale))
 }
 
 /// Decodes a row of `statements::READ_FEEDBACK` into `rows`.

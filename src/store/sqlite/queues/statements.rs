@@ -26,18 +26,6 @@ macro_rules! select_matches {
     };
 }
 
-/// Columns of a rating.
-macro_rules! select_ratings {
-    ($source:literal) => {
-        concat!(
-            "
-    select r.user_key, r.set_id, r.rating, r.deviation, r.volatility, r.match_count, r.last_match_ms, r.checksum,
-           r.streak, r.abandoned_matches, r.feedback_count, r.feedback_sum, r.active_periods",
-            $source
-        )
-    };
-}
-
 /// Columns of a result.
 macro_rules! select_results {
     ($source:literal) => {
@@ -79,23 +67,6 @@ pub(in crate::store::sqlite) const LOAD_ALL_TICKETS: &str = select_tickets!(" fr
 /// All matches, in id order.
 pub(in crate::store::sqlite) const LOAD_ALL_MATCHES: &str = select_matches!(" from match m order by m.match_id");
 
-/// All ratings, in the order of users and sets.
-pub(in crate::store::sqlite) const LOAD_ALL_RATINGS: &str =
-    select_ratings!(" from rating r order by r.user_key, r.set_id");
-
-/// All ratings of the users in `$1`, a JSON array of keys.
-pub(in crate::store::sqlite) const READ_RATINGS: &str =
-    select_ratings!(" from json_each($1) requested join rating r on r.user_key = unhex(requested.value)");
-
-/// Rating with the highest count of played periods in set `$1`, among users who are not in `$2`, a JSON array of keys.
-pub(in crate::store::sqlite) const READ_SET_ACTIVITY: &str = select_ratings!(
-    " from rating r
-     where r.set_id = $1 and 0 < r.active_periods and 0 < r.match_count
-       and r.user_key not in (select unhex(value) from json_each($2))
-     order by r.active_periods desc, r.last_match_ms desc
-     limit 1"
-);
-
 /// Results of the matches in `$1`, a JSON array of ids.
 pub(in crate::store::sqlite) const READ_RESULTS: &str =
     select_results!(" from json_each($1) requested join result r on r.match_id = unhex(requested.value)");
@@ -104,15 +75,6 @@ pub(in crate::store::sqlite) const READ_RESULTS: &str =
 pub(in crate::store::sqlite) const READ_FEEDBACK: &str = "
     select f.match_id, f.user_key, f.stars, f.given_ms, f.checksum
       from json_each($1) requested join feedback f on f.match_id = unhex(requested.value)
-";
-
-/// History of the rating of user `$1` in set `$2`, latest first.
-pub(in crate::store::sqlite) const READ_RATING_CHANGES: &str = "
-    select user_key, set_id, rated_match_number, match_id, reported_ms, rank, side_count, rating_before,
-           deviation_before, rating_after, deviation_after, checksum
-      from rating_change
-     where user_key = $1 and set_id = $2
-     order by reported_ms desc, rated_match_number desc
 ";
 
 /// At most `$3` results with their feedback, ordered by time of report and match id, after (`$1`, `$2`).
@@ -208,23 +170,6 @@ pub(in crate::store::sqlite) const UPSERT_PENALTIES: MultiRowTemplate = MultiRow
     true,
 );
 
-/// Inserts or updates ratings.
-pub(in crate::store::sqlite) const UPSERT_RATINGS: MultiRowTemplate = MultiRowTemplate::new(
-    "
-    insert into rating (user_key, set_id, rating, deviation, volatility, match_count, last_match_ms, streak,
-                        abandoned_matches, feedback_count, feedback_sum, active_periods, checksum)
-    values ",
-    "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    "
-        on conflict (user_key, set_id) do update
-       set rating = excluded.rating, deviation = excluded.deviation, volatility = excluded.volatility,
-           match_count = excluded.match_count, last_match_ms = excluded.last_match_ms, streak = excluded.streak,
-           abandoned_matches = excluded.abandoned_matches, feedback_count = excluded.feedback_count,
-           feedback_sum = excluded.feedback_sum, active_periods = excluded.active_periods,
-           checksum = excluded.checksum",
-    true,
-);
-
 /// Inserts results. Fails if a match has another result; a padding row is the same again.
 pub(in crate::store::sqlite) const INSERT_RESULTS: MultiRowTemplate = MultiRowTemplate::new(
     "insert into result (match_id, silo_id, set_id, reported_ms, request_digest, body, checksum) values ",
@@ -233,23 +178,6 @@ pub(in crate::store::sqlite) const INSERT_RESULTS: MultiRowTemplate = MultiRowTe
         on conflict (match_id) do update
        set checksum = case result.checksum when excluded.checksum then result.checksum end",
     false,
-);
-
-/// Stores rating history entries; each replaces the entry in the same slot.
-pub(in crate::store::sqlite) const UPSERT_RATING_CHANGES: MultiRowTemplate = MultiRowTemplate::new(
-    "
-    insert into rating_change (user_key, set_id, slot, rated_match_number, match_id, reported_ms, rank, side_count,
-                               rating_before, deviation_before, rating_after, deviation_after, checksum)
-    values ",
-    "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    "
-        on conflict (user_key, set_id, slot) do update
-       set rated_match_number = excluded.rated_match_number, match_id = excluded.match_id,
-           reported_ms = excluded.reported_ms, rank = excluded.rank, side_count = excluded.side_count,
-           rating_before = excluded.rating_before, deviation_before = excluded.deviation_before,
-           rating_after = excluded.rating_after, deviation_after = excluded.deviation_after,
-           checksum = excluded.checksum",
-    true,
 );
 
 /// Inserts feedback. Fails if there is other feedback of that player; a padding row is the same again.
@@ -295,17 +223,14 @@ mod tests {
     use crate::store::sqlite::SqliteStore;
     use crate::store::sqlite::tests::prepare_statements;
 
-    const SINGLE_STATEMENTS: [&str; 16] = [
+    const SINGLE_STATEMENTS: [&str; 13] = [
         READ_TICKETS,
         READ_MATCHES,
         READ_USER_ROWS,
-        READ_RATINGS,
         READ_RESULTS,
         READ_FEEDBACK,
         LOAD_ALL_TICKETS,
         LOAD_ALL_MATCHES,
-        LOAD_ALL_RATINGS,
-        READ_RATING_CHANGES,
         LIST_FINISHED_MATCHES,
         PURGE_DUE_ROWS[0],
         PURGE_DUE_ROWS[1],
@@ -314,7 +239,7 @@ mod tests {
         PURGE_DUE_ROWS[4],
     ];
 
-    const MULTI_ROW_STATEMENTS: [MultiRowTemplate; 12] = [
+    const MULTI_ROW_STATEMENTS: [MultiRowTemplate; 10] = [
         INSERT_TICKETS,
         UPDATE_TICKET_STATES,
         UPSERT_MATCHES,
@@ -323,9 +248,7 @@ mod tests {
         DELETE_MATCH_USERS,
         INSERT_MATCH_USERS,
         UPSERT_PENALTIES,
-        UPSERT_RATINGS,
         INSERT_RESULTS,
-        UPSERT_RATING_CHANGES,
         INSERT_FEEDBACK,
     ];
 

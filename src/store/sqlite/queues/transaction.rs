@@ -8,28 +8,25 @@ use sqlx::sqlite::SqliteConnection;
 use crate::domain::id::{MatchId, SetId, TicketId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::lifecycle::penalty::Penalty;
-use crate::domain::match_result::{MatchResult, RatingHistoryEntry, SatisfactionStats};
-use crate::domain::rating::SetActivity;
+use crate::domain::match_result::MatchResult;
 use crate::domain::time::UnixMs;
 use crate::store::error::StoreError;
-use crate::store::queues::queue_rows::record_result::history_slot;
 use crate::store::queues::queue_rows::{QueueRows, TicketUser};
 use crate::store::queues::result_encoding::ResultRow;
 use crate::store::queues::row_changes::QueueRowChanges;
 use crate::store::queues::row_checksums::{
-    feedback_checksum, match_user_checksum, penalty_checksum, rating_change_checksum, rating_checksum,
-    ticket_user_checksum,
+    feedback_checksum, match_user_checksum, penalty_checksum, ticket_user_checksum,
 };
 use crate::store::queues::ticket_match_encoding::{MatchRow, TicketRow, TicketStateRow};
 use crate::store::queues::touched_keys::TouchedQueueKeys;
-use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite, RatingRow, StoredTicket};
+use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite, StoredTicket};
 use crate::store::rows::to_ms;
 use crate::store::sqlite::connection::error::to_store_error;
 use crate::store::sqlite::connection::hex_json_array::hex_json_array;
 use crate::store::sqlite::connection::sql_script::{BindValues, SqlScript};
 use crate::store::sqlite::connection::wal::WalLength;
 use crate::store::sqlite::connection::write_batch::{BatchWrite, decode_wal_length};
-use crate::store::sqlite::queues::{decode, statements as sql};
+use crate::store::sqlite::queues::{decode, ratings, statements as sql};
 use crate::store::unknown_rows::UnknownRows;
 
 impl BatchWrite for QueueWrite {
@@ -115,21 +112,7 @@ async fn read_results_and_ratings(
         }
     }
     if !keys.ratings.is_empty() {
-        let users: BTreeSet<UserKey> = keys.ratings.iter().map(|(user, _)| *user).collect();
-        let id_list = hex_json_array(users.iter().map(UserKey::as_bytes));
-        for row in
-            &sqlx::query(sql::READ_RATINGS).bind(&id_list).fetch_all(&mut *connection).await.map_err(to_store_error)?
-        {
-            let rating = decode::decode_rating(row)?;
-            queue_rows.ratings.insert((rating.user, rating.set_id), rating);
-        }
-        for set_id in &keys.activity_sets {
-            let query = sqlx::query(sql::READ_SET_ACTIVITY).bind(i64::from(set_id.0)).bind(&id_list);
-            if let Some(row) = query.fetch_optional(&mut *connection).await.map_err(to_store_error)? {
-                let skill = decode::decode_rating(&row)?.skill();
-                queue_rows.activity_of_other_users.insert(*set_id, SetActivity::default().including_skill(&skill));
-            }
-        }
+        ratings::read_touched(connection, keys, queue_rows).await?;
     }
     Ok(())
 }
@@ -147,10 +130,8 @@ fn to_script(changes: &QueueRowChanges<'_>) -> SqlScript {
     script.add_rows(&sql::INSERT_MATCH_USERS, &changes.inserted_match_users, bind_match_user);
     script.add_rows(&sql::UPSERT_PENALTIES, &changes.inserted_penalties, bind_penalty);
     script.add_rows(&sql::UPSERT_PENALTIES, &changes.updated_penalties, bind_penalty);
-    script.add_rows(&sql::UPSERT_RATINGS, &changes.inserted_ratings, bind_rating);
-    script.add_rows(&sql::UPSERT_RATINGS, &changes.updated_ratings, bind_rating);
+    ratings::add_changes(&mut script, changes);
     script.add_rows(&sql::INSERT_RESULTS, &changes.inserted_results, bind_result);
-    script.add_rows(&sql::UPSERT_RATING_CHANGES, &changes.upserted_rating_changes, bind_rating_change);
     script.add_rows(&sql::INSERT_FEEDBACK, &changes.inserted_feedback, bind_feedback);
     script
 }
@@ -223,16 +204,6 @@ fn bind_penalty((key, penalty): &((UserKey, SetId), Penalty), values: &mut BindV
     values.push(penalty_checksum(*key, penalty));
 }
 
-fn bind_rating(row: &&RatingRow, values: &mut BindValues) {
-    bind_user(&row.user, values);
-    values.push(i64::from(row.set_id.0)).push(row.rating.rating).push(row.rating.deviation).push(row.volatility);
-    values.push(i64::from(row.match_count)).push(to_ms(row.last_match_at)).push(i64::from(row.streak));
-    let SatisfactionStats { abandoned_matches, feedback_count, feedback_sum } = row.satisfaction;
-    values.push(i64::from(abandoned_matches)).push(i64::from(feedback_count)).push(i64::from(feedback_sum));
-    values.push(i64::from(row.active_periods));
-    values.push(rating_checksum(row));
-}
-
 fn bind_result(result: &&MatchResult, values: &mut BindValues) {
     let row = ResultRow::encode(result);
     values
@@ -242,22 +213,6 @@ fn bind_result(result: &&MatchResult, values: &mut BindValues) {
         .push(row.reported_ms)
         .push(row.request_digest.as_slice());
     values.push(&*row.body).push(row.checksum());
-}
-
-fn bind_rating_change(change: &&RatingHistoryEntry, values: &mut BindValues) {
-    bind_user(&change.user, values);
-    values
-        .push(i64::from(change.set_id.0))
-        .push(i64::from(history_slot(change.rated_match_number)))
-        .push(i64::from(change.rated_match_number));
-    values.push(change.match_id.as_bytes().as_slice()).push(to_ms(change.reported_at));
-    values.push(i64::from(change.rank)).push(i64::from(change.side_count));
-    values
-        .push(change.before.rating)
-        .push(change.before.deviation)
-        .push(change.after.rating)
-        .push(change.after.deviation);
-    values.push(rating_change_checksum(change));
 }
 
 fn bind_feedback((match_id, user, stars, given_at): &(MatchId, UserKey, u8, UnixMs), values: &mut BindValues) {

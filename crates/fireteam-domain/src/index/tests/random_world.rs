@@ -106,6 +106,7 @@ pub(super) fn random_ruleset(rng: &mut IndexTestRng) -> Ruleset {
             max_round_trip_ms: None,
         },
         rating: None,
+        rating_pool: None,
         source_xml: "".into(),
     }
 }

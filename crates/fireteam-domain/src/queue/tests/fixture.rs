@@ -157,6 +157,7 @@ pub(in crate::queue) fn new_ticket(number: u64, ratings: &[f64], entered_at: Uni
         },
         player_ratings: ratings.iter().map(|&rating| PlayerRating { rating, deviation: 1.0 }).collect(),
         blocked_users: Vec::new(),
+        rating_digest_key: None,
         exclusive: false,
     }
 }
@@ -260,6 +261,7 @@ fn new_ruleset(hard: Vec<HardFilter>, soft: Vec<SoftFilter>, expansions: Vec<Exp
             max_round_trip_ms: None,
         },
         rating: Some(RatingSpec::with_defaults(RatingSystem::Elo { initial: 0.0, k: 16.0, scale: 40.0 })),
+        rating_pool: None,
         source_xml: "".into(),
     }
 }

@@ -32,8 +32,9 @@ const DEFAULT_GLICKO2_PERIOD_MS: u64 = 24 * 60 * 60 * 1000;
 /// return after a month (docs/RATINGS.md).
 const DEFAULT_GLICKO_PERIOD_MS: u64 = 7 * DEFAULT_GLICKO2_PERIOD_MS;
 
-/// Reads `<Rating>`. Defaults are those of each system's authors unless stated otherwise; z is 1, as in comprl.
-pub(super) fn read_rating(element: &RawElement, diagnostics: &Diagnostics) -> RatingSpec {
+/// Reads `<Rating>`: its settings, and the name of its pool if it shares its ratings. Defaults are those of each
+/// system's authors unless stated otherwise; z is 1, as in comprl.
+pub(super) fn read_rating(element: &RawElement, diagnostics: &Diagnostics) -> (RatingSpec, Option<Box<str>>) {
     #[derive(Clone, Copy)]
     enum RatingSystemName {
         Elo,
@@ -56,7 +57,8 @@ pub(super) fn read_rating(element: &RawElement, diagnostics: &Diagnostics) -> Ra
             let fix = format!("add System=\"…\" with one of {}", keywords.map(|(keyword, _)| keyword).join(", "));
             reader.report(element.name_span, "<Rating> has no `System`", fix);
         }
-        return RatingSpec::with_defaults(RatingSystem::Elo { initial: 1500.0, k: 16.0, scale: 400.0 });
+        let placeholder = RatingSystem::Elo { initial: 1500.0, k: 16.0, scale: 400.0 };
+        return (RatingSpec::with_defaults(placeholder), None);
     };
     let system = match system_name {
         RatingSystemName::Elo => read_elo(&mut reader),
@@ -85,8 +87,9 @@ pub(super) fn read_rating(element: &RawElement, diagnostics: &Diagnostics) -> Ra
             .unwrap_or(RatedGameUnit::Match),
         RatingSystemName::TrueSkill | RatingSystemName::PlackettLuce => RatedGameUnit::Match,
     };
+    let pool = reader.optional_identifier("Pool").map(|name| name.value.clone());
     reader.report_unread();
-    RatingSpec { system, z, decay, momentum, placement_matches, on_disconnect, games_per }
+    (RatingSpec { system, z, decay, momentum, placement_matches, on_disconnect, games_per }, pool)
 }
 
 /// K defaults to 16, as in the thesis.

@@ -1,0 +1,150 @@
+//! Ratings of the Postgres store: reads and writes the rows of first scales and of digest keys, and records first scales.
+
+use std::collections::BTreeSet;
+
+use sqlx::Executor as _;
+use sqlx::postgres::PgConnection;
+
+use crate::domain::id::{RatingKey, SetId, UserKey};
+use crate::domain::match_result::RatingHistoryEntry;
+use crate::domain::rating::SetActivity;
+use crate::store::postgres::connection::commit::{CommitError, check_row_count};
+use crate::store::postgres::connection::uuid_column::to_uuids;
+use crate::store::postgres::queues::array_column::to_column;
+use crate::store::postgres::queues::{decode, rating_statements as sql};
+use crate::store::queues::RatingRow;
+use crate::store::queues::queue_rows::QueueRows;
+use crate::store::queues::queue_rows::record_result::history_slot;
+use crate::store::queues::row_changes::QueueRowChanges;
+use crate::store::queues::touched_keys::TouchedQueueKeys;
+use crate::store::rows::to_ms;
+use crate::store::writer_version;
+
+/// Locks and reads the ratings that a batch can touch, and reads the match activity that it needs.
+pub(super) async fn lock_touched(
+    connection: &mut PgConnection,
+    keys: &TouchedQueueKeys,
+    rows: &mut QueueRows,
+) -> Result<(), CommitError> {
+    let users: BTreeSet<UserKey> = keys.ratings.iter().map(|(user, _)| *user).collect();
+    let users = to_uuids(users.iter().map(UserKey::as_bytes));
+    for (statement, is_digest) in [(sql::LOCK_RATINGS, false), (sql::LOCK_KEYED_RATINGS, true)] {
+        if keys.ratings.iter().any(|(_, key)| key.is_digest() == is_digest) {
+            for row in &sqlx::query(statement).bind(&users).fetch_all(&mut *connection).await? {
+                let rating = decode::decode_rating(row)?;
+                rows.ratings.insert((rating.user, rating.key), rating);
+            }
+        }
+    }
+    for key in &keys.activity_keys {
+        let statement = if key.is_digest() { sql::READ_KEYED_ACTIVITY } else { sql::READ_SET_ACTIVITY };
+        let query = sqlx::query(statement).bind(key.to_stored()).bind(&users);
+        if let Some(row) = query.fetch_optional(&mut *connection).await? {
+            let skill = decode::decode_rating(&row)?.skill();
+            rows.activity_of_other_users.insert(*key, SetActivity::default().including_skill(&skill));
+        }
+    }
+    Ok(())
+}
+
+/// Writes the changed ratings.
+pub(super) async fn write_ratings(
+    changes: &QueueRowChanges<'_>,
+    connection: &mut PgConnection,
+) -> Result<(), CommitError> {
+    let by_table = |rows: &[&'_ RatingRow]| -> (Vec<RatingRow>, Vec<RatingRow>) {
+        rows.iter().map(|row| **row).partition(|row| row.key.is_digest())
+    };
+    let (keyed, on_first_scale) = by_table(&changes.inserted_ratings);
+    for (statement, rows) in [(sql::INSERT_RATINGS, on_first_scale), (sql::INSERT_KEYED_RATINGS, keyed)] {
+        let inserted = write_rows(statement, &rows, connection).await?;
+        check_row_count(inserted, rows.len())?;
+    }
+    let (keyed, on_first_scale) = by_table(&changes.updated_ratings);
+    for (statement, rows) in [(sql::UPDATE_RATINGS, on_first_scale), (sql::UPDATE_KEYED_RATINGS, keyed)] {
+        write_rows(statement, &rows, connection).await?;
+    }
+    Ok(())
+}
+
+/// Writes the history entries.
+pub(super) async fn write_history(
+    changes: &QueueRowChanges<'_>,
+    connection: &mut PgConnection,
+) -> Result<(), CommitError> {
+    let history = changes.upserted_rating_changes.iter().copied();
+    let (keyed, on_first_scale): (Vec<&RatingHistoryEntry>, Vec<_>) = history.partition(|entry| entry.key.is_digest());
+    upsert_history(sql::UPSERT_RATING_CHANGES, &on_first_scale, connection).await?;
+    upsert_history(sql::UPSERT_KEYED_RATING_CHANGES, &keyed, connection).await
+}
+
+/// Records first scales in one transaction; see `QueueStore::record_first_scales`.
+pub(super) async fn record_first_scales(
+    connection: &mut PgConnection,
+    current: &[(SetId, RatingKey)],
+) -> Result<Vec<(i64, i64)>, sqlx::Error> {
+    let sets = to_column(current, |(set_id, _)| i64::from(set_id.0));
+    let scales = to_column(current, |(_, scale)| scale.to_stored());
+    connection.execute("begin").await?;
+    sqlx::query(sql::INSERT_FIRST_SCALES).bind(&sets).bind(&scales).execute(&mut *connection).await?;
+    let recorded: Vec<(i64, i64)> =
+        sqlx::query_as(sql::READ_FIRST_SCALES).bind(&sets).fetch_all(&mut *connection).await?;
+    let is_current = |(set_id, scale): &(i64, i64)| sets.iter().zip(&scales).any(|pair| pair == (set_id, scale));
+    if !recorded.iter().all(is_current) {
+        sqlx::query(writer_version::RAISE_MIN_WRITER_VERSION)
+            .bind(writer_version::RATING_SCALES_VERSION)
+            .execute(&mut *connection)
+            .await?;
+    }
+    connection.execute("commit").await?;
+    Ok(recorded)
+}
+
+async fn write_rows(
+    statement: &'static str,
+    ratings: &[RatingRow],
+    connection: &mut PgConnection,
+) -> Result<u64, CommitError> {
+    if ratings.is_empty() {
+        return Ok(0);
+    }
+    let query = sqlx::query(statement)
+        .bind(to_uuids(ratings.iter().map(|row| row.user.as_bytes())))
+        .bind(to_column(ratings, |row| row.key.to_stored()))
+        .bind(to_column(ratings, |row| row.rating.rating))
+        .bind(to_column(ratings, |row| row.rating.deviation))
+        .bind(to_column(ratings, |row| row.volatility))
+        .bind(to_column(ratings, |row| i64::from(row.match_count)))
+        .bind(to_column(ratings, |row| to_ms(row.last_match_at)))
+        .bind(to_column(ratings, |row| row.streak))
+        .bind(to_column(ratings, |row| i64::from(row.satisfaction.abandoned_matches)))
+        .bind(to_column(ratings, |row| i64::from(row.satisfaction.feedback_count)))
+        .bind(to_column(ratings, |row| i64::from(row.satisfaction.feedback_sum)))
+        .bind(to_column(ratings, |row| i64::from(row.active_periods)));
+    Ok(query.execute(connection).await?.rows_affected())
+}
+
+async fn upsert_history(
+    statement: &'static str,
+    changes: &[&RatingHistoryEntry],
+    connection: &mut PgConnection,
+) -> Result<(), CommitError> {
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let query = sqlx::query(statement)
+        .bind(to_uuids(changes.iter().map(|change| change.user.as_bytes())))
+        .bind(to_column(changes, |change| change.key.to_stored()))
+        .bind(to_column(changes, |change| i64::from(history_slot(change.rated_match_number))))
+        .bind(to_column(changes, |change| i64::from(change.rated_match_number)))
+        .bind(to_uuids(changes.iter().map(|change| change.match_id.as_bytes())))
+        .bind(to_column(changes, |change| to_ms(change.reported_at)))
+        .bind(to_column(changes, |change| i64::from(change.rank)))
+        .bind(to_column(changes, |change| i64::from(change.side_count)))
+        .bind(to_column(changes, |change| change.before.rating))
+        .bind(to_column(changes, |change| change.before.deviation))
+        .bind(to_column(changes, |change| change.after.rating))
+        .bind(to_column(changes, |change| change.after.deviation));
+    query.execute(connection).await?;
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! Ratings of the SQLite store: reads and writes the rows of first scales and of digest keys, and records first scales.
+
+use std::collections::BTreeSet;
+
+use sqlx::sqlite::SqliteConnection;
+
+use crate::domain::id::{RatingKey, SetId, UserKey};
+use crate::domain::match_result::{RatingHistoryEntry, SatisfactionStats};
+use crate::domain::rating::SetActivity;
+use crate::store::error::StoreError;
+use crate::store::queues::RatingRow;
+use crate::store::queues::queue_rows::QueueRows;
+use crate::store::queues::queue_rows::record_result::history_slot;
+use crate::store::queues::row_changes::QueueRowChanges;
+use crate::store::queues::row_checksums::{first_scale_checksum, rating_change_checksum, rating_checksum};
+use crate::store::queues::touched_keys::TouchedQueueKeys;
+use crate::store::rows::to_ms;
+use crate::store::sqlite::connection::error::to_store_error;
+use crate::store::sqlite::connection::hex_json_array::hex_json_array;
+use crate::store::sqlite::connection::sql_script::{BindValues, SqlScript};
+use crate::store::sqlite::queues::{decode, rating_statements as sql};
+use crate::store::writer_version;
+
+/// All ratings, in the order of users and keys.
+pub(super) async fn load_all(connection: &mut SqliteConnection) -> Result<Vec<RatingRow>, StoreError> {
+    let mut ratings = Vec::new();
+    for statement in [sql::LOAD_ALL_RATINGS, sql::LOAD_ALL_KEYED_RATINGS] {
+        for row in sqlx::query(statement).fetch_all(&mut *connection).await.map_err(to_store_error)? {
+            ratings.push(decode::decode_rating(&row)?);
+        }
+    }
+    ratings.sort_by_key(|row| (row.user, row.key));
+    Ok(ratings)
+}
+
+/// Reads the ratings that a batch can touch, and the match activity that it needs.
+pub(super) async fn read_touched(
+    connection: &mut SqliteConnection,
+    keys: &TouchedQueueKeys,
+    queue_rows: &mut QueueRows,
+) -> Result<(), StoreError> {
+    let users: BTreeSet<UserKey> = keys.ratings.iter().map(|(user, _)| *user).collect();
+    let id_list = hex_json_array(users.iter().map(UserKey::as_bytes));
+    for (statement, is_digest) in [(sql::READ_RATINGS, false), (sql::READ_KEYED_RATINGS, true)] {
+        if keys.ratings.iter().any(|(_, key)| key.is_digest() == is_digest) {
+            let rows =
+                sqlx::query(statement).bind(&id_list).fetch_all(&mut *connection).await.map_err(to_store_error)?;
+            for row in &rows {
+                let rating = decode::decode_rating(row)?;
+                queue_rows.ratings.insert((rating.user, rating.key), rating);
+            }
+        }
+    }
+    for key in &keys.activity_keys {
+        let statement = if key.is_digest() { sql::READ_KEYED_ACTIVITY } else { sql::READ_SET_ACTIVITY };
+        let query = sqlx::query(statement).bind(key.to_stored()).bind(&id_list);
+        if let Some(row) = query.fetch_optional(&mut *connection).await.map_err(to_store_error)? {
+            let skill = decode::decode_rating(&row)?.skill();
+            queue_rows.activity_of_other_users.insert(*key, SetActivity::default().including_skill(&skill));
+        }
+    }
+    Ok(())
+}
+
+/// Adds the changed ratings and their history to the script of a batch.
+pub(super) fn add_changes(script: &mut SqlScript, changes: &QueueRowChanges<'_>) {
+    let ratings = changes.inserted_ratings.iter().chain(&changes.updated_ratings).copied();
+    let (keyed, on_first_scale): (Vec<&RatingRow>, Vec<_>) = ratings.partition(|row| row.key.is_digest());
+    script.add_rows(&sql::UPSERT_RATINGS, &on_first_scale, bind_rating);
+    script.add_rows(&sql::UPSERT_KEYED_RATINGS, &keyed, bind_rating);
+    let history = changes.upserted_rating_changes.iter().copied();
+    let (keyed, on_first_scale): (Vec<&RatingHistoryEntry>, Vec<_>) = history.partition(|entry| entry.key.is_digest());
+    script.add_rows(&sql::UPSERT_RATING_CHANGES, &on_first_scale, bind_rating_change);
+    script.add_rows(&sql::UPSERT_KEYED_RATING_CHANGES, &keyed, bind_rating_change);
+}
+
+/// Records first scales in one transaction; see `QueueStore::record_first_scales`.
+pub(super) async fn record_first_scales(
+    connection: &mut SqliteConnection,
+    current: &[(SetId, RatingKey)],
+) -> Result<Vec<(SetId, RatingKey)>, StoreError> {
+    let mut recorded = Vec::with_capacity(current.len());
+    execute(connection, sqlx::query("begin immediate")).await?;
+    for (set_id, scale) in current {
+        let insert = sqlx::query(sql::INSERT_FIRST_SCALE).bind(i64::from(set_id.0)).bind(scale.to_stored());
+        execute(connection, insert.bind(first_scale_checksum(*set_id, *scale))).await?;
+        let read = sqlx::query(sql::READ_FIRST_SCALE).bind(i64::from(set_id.0));
+        recorded.push(decode::decode_first_scale(&read.fetch_one(&mut *connection).await.map_err(to_store_error)?)?);
+    }
+    if recorded != current {
+        let version = writer_version::RATING_SCALES_VERSION;
+        execute(connection, sqlx::query(writer_version::RAISE_MIN_WRITER_VERSION).bind(version)).await?;
+    }
+    execute(connection, sqlx::query("commit")).await?;
+    Ok(recorded)
+}
+
+async fn execute(
+    connection: &mut SqliteConnection,
+    query: sqlx::query::Query<'_, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>,
+) -> Result<(), StoreError> {
+    query.execute(connection).await.map(drop).map_err(to_store_error)
+}
+
+fn bind_rating(row: &&RatingRow, values: &mut BindValues) {
+    values.push(row.user.as_bytes().as_slice());
+    values.push(row.key.to_stored()).push(row.rating.rating).push(row.rating.deviation).push(row.volatility);
+    values.push(i64::from(row.match_count)).push(to_ms(row.last_match_at)).push(i64::from(row.streak));
+    let SatisfactionStats { abandoned_matches, feedback_count, feedback_sum } = row.satisfaction;
+    values.push(i64::from(abandoned_matches)).push(i64::from(feedback_count)).push(i64::from(feedback_sum));
+    values.push(i64::from(row.active_periods));
+    values.push(rating_checksum(row));
+}
+
+fn bind_rating_change(change: &&RatingHistoryEntry, values: &mut BindValues) {
+    values.push(change.user.as_bytes().as_slice());
+    values
+        .push(change.key.to_stored())
+        .push(i64::from(history_slot(change.rated_match_number)))
+        .push(i64::from(change.rated_match_number));
+    values.push(change.match_id.as_bytes().as_slice()).push(to_ms(change.reported_at));
+    values.push(i64::from(change.rank)).push(i64::from(change.side_count));
+    values
+        .push(change.before.rating)
+        .push(change.before.deviation)
+        .push(change.after.rating)
+        .push(change.after.deviation);
+    values.push(rating_change_checksum(change));
+}
