@@ -183,7 +183,6 @@ impl Server {
         ];
         health.set_serving(is_fresh()).await;
         spawn_health_task(is_fresh, health, &drain, &deps.supervisor);
-        let (drain_delay, shutdown_grace) = (limits.drain_delay, limits.shutdown_grace);
         Ok(RunningServer {
             address,
             operator_address,
@@ -191,8 +190,8 @@ impl Server {
             stop_accepting,
             hard_stop,
             port_tasks,
-            drain_delay,
-            shutdown_grace,
+            drain_delay: limits.drain_delay,
+            shutdown_grace: limits.shutdown_grace,
         })
     }
 }

@@ -99,10 +99,16 @@ async fn keep_input(shared: &SharedState, key: QueueKey, snapshot: Arc<QueueSnap
     }
     let save = move || snapshot.with_pass_input(|input| folder.save(input, key.silo, &reason));
     match tokio::task::spawn_blocking(save).await {
-        Ok(Some(Ok(Some(file)))) => tracing::error!(file = %file.display(), "input of the failed pass kept"),
-        Ok(Some(Err(error))) => tracing::error!(%error, "input of the failed pass lost, its file cannot be written"),
+        Ok(Some(Ok(Some(file)))) => {
+            tracing::error!(file = %file.display(), "input of the failed pass kept");
+        }
+        Ok(Some(Err(error))) => {
+            tracing::error!(%error, "input of the failed pass lost, its file cannot be written");
+        }
         Ok(Some(Ok(None)) | None) => {}
-        Err(error) => tracing::error!(%error, "input of the failed pass lost, its encoding panicked"),
+        Err(error) => {
+            tracing::error!(%error, "input of the failed pass lost, its encoding panicked");
+        }
     }
 }
 

@@ -135,7 +135,7 @@ impl<'a> PassState<'a> {
             FilterColumns::new(input.ruleset, tickets.iter().map(|ticket| ticket.waiting_session).collect());
         let max_window_reach = tickets.iter().map(|ticket| ticket.bucket_range().max_distance()).max().unwrap_or(0);
         Self {
-            avoidance: AvoidanceTable::new(input, &tickets),
+            avoidance: AvoidanceTable::new(input, tickets.iter().map(|ticket| ticket.prepared)),
             input,
             tickets,
             sort_keys,
@@ -182,7 +182,8 @@ impl<'a> PassState<'a> {
 
     /// Reasons for which two tickets avoid each other; `None` if there are none.
     pub(super) fn avoidance_reasons(&self, one: u32, other: u32) -> Option<AvoidanceReasons> {
-        self.avoidance.reasons(&self.tickets, one, other)
+        let prepared = |row: u32| (row, self.tickets[row as usize].prepared);
+        self.avoidance.reasons(prepared(one), prepared(other))
     }
 
     /// Whether an avoidance rule keeps two tickets out of one team.

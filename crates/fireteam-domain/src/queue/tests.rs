@@ -1,6 +1,5 @@
 //! Tests of passes: scenarios, explanations, and comparison with the reference implementation.
 
-mod avoidance_cost;
 mod explain_reports;
 pub(super) mod fixture;
 mod oracle_comparison;

@@ -3,7 +3,6 @@
 use crate::id::UserKey;
 use crate::queue::avoidance::{AvoidanceReasons, UserMeetings};
 use crate::queue::input::PassInput;
-use crate::queue::pass_state::PassTicket;
 use crate::queue::prepared_ticket::PreparedTicket;
 use crate::ruleset::queue::AvoidTarget;
 
@@ -19,28 +18,32 @@ pub(super) struct AvoidanceTable<'a> {
 }
 
 impl<'a> AvoidanceTable<'a> {
-    pub(super) fn new(input: &PassInput<'a>, tickets: &[PassTicket<'a>]) -> Self {
+    /// Table for `tickets`, one per row.
+    pub(super) fn new(input: &PassInput<'a>, tickets: impl Iterator<Item = &'a PreparedTicket> + Clone) -> Self {
         let rules = &input.queue.avoid;
         let uses_blocks = rules.iter().any(|rule| rule.whom == AvoidTarget::Blocked);
-        let has_blocks = uses_blocks && tickets.iter().any(|ticket| !ticket.prepared.ticket.blocked_users.is_empty());
+        let has_blocks = uses_blocks && tickets.clone().any(|ticket| !ticket.ticket.blocked_users.is_empty());
         let mut table = Self { has_blocks, ..Self::default() };
         let uses_meetings = rules.iter().any(|rule| rule.whom != AvoidTarget::Blocked);
         if uses_meetings && !input.past_matches.is_empty() {
             for ticket in tickets {
                 table.starts.push(table.meetings.len() as u32);
-                table.meetings.extend(ticket.prepared.users.iter().map(|&user| input.past_matches.meetings_of(user)));
+                table.meetings.extend(ticket.users.iter().map(|&user| input.past_matches.meetings_of(user)));
             }
             table.starts.push(table.meetings.len() as u32);
         }
         table
     }
 
-    /// Reasons for which two rows avoid each other; `None` if there are none.
-    pub(super) fn reasons(&self, tickets: &[PassTicket<'_>], one: u32, other: u32) -> Option<AvoidanceReasons> {
+    /// Reasons for which two rows with these tickets avoid each other; `None` if there are none.
+    pub(super) fn reasons(
+        &self,
+        (one, ours): (u32, &PreparedTicket),
+        (other, theirs): (u32, &PreparedTicket),
+    ) -> Option<AvoidanceReasons> {
         if !self.has_blocks && self.meetings.is_empty() {
             return None;
         }
-        let (ours, theirs) = (tickets[one as usize].prepared, tickets[other as usize].prepared);
         let blocked = self.has_blocks && (has_blocked(ours, theirs) || has_blocked(theirs, ours));
         let mut reasons = AvoidanceReasons { blocked, ..AvoidanceReasons::default() };
         match (self.meetings_of(one), self.meetings_of(other)) {
