@@ -1,13 +1,13 @@
--- Ratings by pool and scale. The scale of a set is its rating system with the constants that place its numbers. A ruleset
--- that changes it, or names a pool, gets other rows, and the old ones stay.
+-- Ratings by pool and scale. The scale of a set is its rating system with the constants that place its numbers. A
+-- ruleset that changes it, or names a pool, gets other rows, and the old ones stay.
 --
 -- A set's own ratings on its first scale stay in `rating` and `rating_change`, where servers from before this migration
 -- read and write them too. All other ratings are in `keyed_rating` and `keyed_rating_change`.
 
 -- First scale of each set, the scale of its rows in `rating`.
 --
--- The scale is only known to the server. It adds the row of a set when it first uses a ruleset with ratings of the set, so
--- that the rows that exist then are on the scale in use then. A row never changes.
+-- The scale is only known to the server. It adds the row of a set when it first uses a ruleset with ratings of the set,
+-- so that the rows that exist then are on the scale in use then. A row never changes.
 create table first_rating_scale
 (
     set_id     integer primary key check (set_id between 0 and 4294967295),

@@ -152,7 +152,8 @@ pub(super) const UPSERT_RATING_CHANGES: &str = "
            rating_after = excluded.rating_after, deviation_after = excluded.deviation_after
 ";
 
-/// Stores history entries of ratings with digest keys; each replaces the entry in the same slot. The writer holds the lock of the rating.
+/// Stores history entries of ratings with digest keys; each replaces the entry in the same slot. The writer holds the
+/// lock of the rating.
 pub(super) const UPSERT_KEYED_RATING_CHANGES: &str = "
     insert into keyed_rating_change (user_key, rating_key, slot, rated_match_number, match_id, reported_ms, rank, side_count,
                                rating_before, deviation_before, rating_after, deviation_after)

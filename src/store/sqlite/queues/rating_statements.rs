@@ -1,5 +1,5 @@
-//! SQL statements of the SQLite store for ratings and their history. Ratings on the first scale of a set are in `rating`,
-//! all others in `keyed_rating`.
+//! SQL statements of the SQLite store for ratings and their history. Ratings on the first scale of a set are in
+//! `rating`, all others in `keyed_rating`.
 
 use crate::store::sqlite::connection::sql_script::MultiRowTemplate;
 

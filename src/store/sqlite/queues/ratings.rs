@@ -1,4 +1,4 @@
-//! Ratings of the SQLite store: reads and writes the rows of first scales and of digest keys, and records first scales.
+//! Ratings of the SQLite store: reads and writes rows of first scales and of digest keys, and records first scales.
 
 use std::collections::BTreeSet;
 
