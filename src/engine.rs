@@ -40,6 +40,7 @@ use self::error::EngineError;
 use self::queues::QueueEngine;
 use self::rulesets::RulesetReloader;
 use self::rulesets::activator::RulesetActivator;
+use self::rulesets::store_sync::{RulesetStoreSync, load_copies_at_start};
 
 pub use self::adverts::advert_state::EncodeAdvertFn;
 pub use self::adverts::reservation_events::ReservationListener;
@@ -53,6 +54,7 @@ pub struct Engine {
     adverts: Arc<AdvertEngine>,
     queue_engine: QueueEngine,
     ruleset_activator: Arc<RulesetActivator>,
+    ruleset_store_sync: Arc<RulesetStoreSync>,
     /// Held during a consistency check, so that only one runs at a time.
     consistency_check_lock: tokio::sync::Mutex<()>,
     shutdown: CancellationToken,
@@ -66,12 +68,20 @@ impl Engine {
         let (common, encode_advert) = deps.into_common(feed.is_some());
         let common = Arc::new(common);
         let shutdown = CancellationToken::new();
+        // Before the advertisements: their indexes are built for these rulesets too.
+        let sync_state = load_copies_at_start(&common).await?;
         let (adverts, mut tasks) = AdvertEngine::start(Arc::clone(&common), encode_advert, feed, &shutdown).await?;
         let (queue_engine, queue_tasks) = QueueEngine::start(Arc::clone(&common), adverts.handle(), &shutdown).await?;
         tasks.extend(queue_tasks);
         let adverts = Arc::new(adverts);
+        let ruleset_activator = Arc::new(RulesetActivator::new(Arc::clone(&common), Arc::clone(&adverts)));
+        let activator = Arc::clone(&ruleset_activator);
+        let store_sync = RulesetStoreSync::new(Arc::clone(&common), activator, queue_engine.clone(), sync_state);
+        let ruleset_store_sync = Arc::new(store_sync);
+        tasks.push(tokio::spawn(Arc::clone(&ruleset_store_sync).run(shutdown.clone())));
         Ok(Self {
-            ruleset_activator: Arc::new(RulesetActivator::new(Arc::clone(&common), Arc::clone(&adverts))),
+            ruleset_activator,
+            ruleset_store_sync,
             common,
             adverts,
             queue_engine,
@@ -205,12 +215,13 @@ impl Engine {
 
     /// Purges retired rulesets past their retention, and their indexes.
     pub async fn purge_retired_rulesets(&self) -> Result<(), EngineError> {
-        self.ruleset_activator.purge_retired_rulesets().await
+        self.ruleset_store_sync.purge_retired_rulesets().await
     }
 
     /// Reloader of the rulesets in `directory`; `None` for the bundled ones. Create one per engine.
     pub fn ruleset_reloader(&self, directory: Option<PathBuf>) -> RulesetReloader {
-        RulesetReloader::new(directory, Arc::clone(&self.common), Arc::clone(&self.ruleset_activator))
+        let (common, activator) = (Arc::clone(&self.common), Arc::clone(&self.ruleset_activator));
+        RulesetReloader::new(directory, common, activator, Arc::clone(&self.ruleset_store_sync))
     }
 
     /// Runs an expiry sweep now and waits until its changes are applied. For tests with a manual clock.

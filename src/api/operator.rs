@@ -16,9 +16,10 @@ use crate::api::pb;
 use crate::api::pb::operator_service_server::OperatorService;
 use crate::api::status::Rejection;
 use crate::domain::attribute_values::FieldProblem;
-use crate::domain::id::RulesetHash;
+use crate::domain::id::{RulesetHash, SetId};
+use crate::engine::error::EngineError;
 use crate::engine::queues::QueueEngine;
-use crate::engine::rulesets::{ReloadReport, RulesetListing, RulesetProblem, RulesetReloader};
+use crate::engine::rulesets::{ReloadReport, RetireSetAnswer, RulesetListing, RulesetProblem, RulesetReloader};
 use crate::telemetry::audit::AuditedChange;
 
 /// Limit of a ruleset file in CheckRuleset, bytes.
@@ -30,22 +31,29 @@ const FILE_NAME_BYTES_MAX: usize = 256;
 /// Ruleset administration, as the Operator service uses it.
 #[tonic::async_trait]
 pub trait RulesetAdmin: Send + Sync + 'static {
-    /// Validates a file's text without loading it. Returns its hash, or all problems.
-    fn check(&self, file_name: &str, xml: &str) -> Result<RulesetHash, Vec<RulesetProblem>>;
+    /// Validates a file's text without loading it. Returns its hash, `None` for a file that retires its set, or all
+    /// problems.
+    fn check(&self, file_name: &str, xml: &str) -> Result<Option<RulesetHash>, Vec<RulesetProblem>>;
     /// Reloads the rulesets from their source.
     async fn reload(&self) -> ReloadReport;
+    /// Ends the grace period of a set whose file was removed. With `force` its waiting tickets end too.
+    async fn retire_set(&self, set_id: SetId, force: bool) -> Result<RetireSetAnswer, EngineError>;
     /// Lists rulesets by set: the current one first, then retired ones, latest first.
     fn list_rulesets(&self) -> Vec<RulesetListing>;
 }
 
 #[tonic::async_trait]
 impl RulesetAdmin for RulesetReloader {
-    fn check(&self, file_name: &str, xml: &str) -> Result<RulesetHash, Vec<RulesetProblem>> {
+    fn check(&self, file_name: &str, xml: &str) -> Result<Option<RulesetHash>, Vec<RulesetProblem>> {
         RulesetReloader::check(self, file_name, xml)
     }
 
     async fn reload(&self) -> ReloadReport {
         RulesetReloader::reload(self).await
+    }
+
+    async fn retire_set(&self, set_id: SetId, force: bool) -> Result<RetireSetAnswer, EngineError> {
+        RulesetReloader::retire_set(self, set_id, force).await
     }
 
     fn list_rulesets(&self) -> Vec<RulesetListing> {
@@ -147,7 +155,10 @@ impl OperatorService for OperatorApi {
         let file_name = if message.file_name.is_empty() { "ruleset.xml" } else { &message.file_name };
         let entry = AuditEntry { target: file_name.to_owned(), ..AuditEntry::default() };
         let response = match self.backend.rulesets(&caller).check(file_name, &message.ruleset_xml) {
-            Ok(hash) => pb::CheckRulesetResponse { service_configuration_hash: Some(hash.0), ..Default::default() },
+            Ok(hash) => pb::CheckRulesetResponse {
+                service_configuration_hash: hash.map(|hash| hash.0),
+                ..Default::default()
+            },
             Err(problems) => pb::CheckRulesetResponse { problems: ruleset_problems(problems), ..Default::default() },
         };
         Ok(with_audit_entry(entry, response))
@@ -176,6 +187,22 @@ impl OperatorService for OperatorApi {
         let (caller, _) = self.authorized_request(request)?;
         let rulesets = self.backend.rulesets(&caller).list_rulesets().into_iter().map(ruleset_status).collect();
         Ok(Response::new(pb::ListRulesetsResponse { rulesets }))
+    }
+
+    async fn retire_set(&self, request: Request<pb::RetireSetRequest>) -> ServiceResult<pb::RetireSetResponse> {
+        let (caller, message) = self.authorized_request(request)?;
+        let Some(set_id) = message.matchmaking_set_id else {
+            let problem = FieldProblem {
+                path: "matchmaking_set_id".into(),
+                message: "is required; name the set to retire".into(),
+            };
+            return Err(Rejection::invalid_fields(vec![problem]).into());
+        };
+        let force = if message.force { ", with its waiting tickets" } else { "" };
+        let entry = AuditEntry { target: format!("set {set_id}{force}"), ..AuditEntry::default() };
+        let retired = self.backend.rulesets(&caller).retire_set(SetId(set_id), message.force).await;
+        let RetireSetAnswer { ended_tickets, live_matches } = retired.map_err(Rejection::from)?;
+        Ok(with_audit_entry(entry, pb::RetireSetResponse { ended_tickets, live_matches }))
     }
 
     async fn drain(&self, request: Request<pb::DrainRequest>) -> ServiceResult<pb::DrainResponse> {
@@ -312,6 +339,10 @@ fn ruleset_status(listing: RulesetListing) -> pb::RulesetStatus {
         state: state.into(),
         loaded_at_unix_ms: listing.loaded_at.0,
         problems: ruleset_problems(listing.problems),
+        retired: listing.ends_in_ms.is_some(),
+        ends_in_ms: listing.ends_in_ms,
+        live_tickets: listing.live_tickets,
+        live_matches: listing.live_matches,
     }
 }
 

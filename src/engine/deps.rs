@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+
 use crate::auth::match_credential::MatchCredentialKeys;
 use crate::auth::token::TokenSigner;
 use crate::clock::Clock;
@@ -64,6 +67,9 @@ impl EngineDeps {
             metrics,
             settings,
             served_silos,
+            wanted_rulesets: Mutex::default(),
+            ruleset_sync_requests: Notify::new(),
+            ruleset_syncs: watch::Sender::new(0),
             store_health: is_store_shared.then(|| Arc::new(StoreHealth::default())),
         };
         (common, encode_advert)

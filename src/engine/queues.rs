@@ -8,7 +8,7 @@ mod feed_reader;
 mod leases;
 mod pass_reports;
 mod plan_transition;
-mod queue_engine;
+pub(crate) mod queue_engine;
 mod queue_runner;
 mod result_report;
 mod shared_state;

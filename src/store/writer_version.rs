@@ -9,7 +9,7 @@ use crate::store::error::StoreError;
 
 /// Store format version of this server. Raised by one whenever this server's rows differ from those of the version
 /// before in a way that another server can notice: a new column, number, JSON key or kind of change.
-pub const STORE_FORMAT_VERSION: i64 = 1;
+pub const STORE_FORMAT_VERSION: i64 = 2;
 
 /// Lowest version that may write; one row. The same text for both databases.
 pub(super) const READ_MIN_WRITER_VERSION: &str = "select value from store_setting where name = 'min_writer_version'";

@@ -11,6 +11,7 @@ use fireteam::domain::match_result::{MatchResult, RatingHistoryEntry};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::memory::MemoryStore;
 use fireteam::store::queues::{FinishedMatch, QueueOutcome, QueueStore, QueueWrite, StoredQueueData};
+use fireteam::store::ruleset_copies::{RulesetCopy, RulesetCopyStore, RulesetReport};
 use fireteam::store::{AdvertFeed, AdvertWrite, CommitResult, Store, StoreError, StoredAdvertisement};
 use tokio::sync::watch;
 
@@ -19,6 +20,8 @@ pub(crate) struct FaultyStore {
     pub(crate) inner: MemoryStore,
     /// While set, writes of advertisements fail as unavailable.
     pub(crate) adverts_unavailable: AtomicBool,
+    /// While set, reports about rulesets fail as unavailable.
+    pub(crate) ruleset_copies_unavailable: AtomicBool,
     /// Change feed that an engine opens; `None`: the store is not shared.
     pub(crate) feed: Mutex<Option<Box<dyn AdvertFeed>>>,
     /// Number of queue batches received.
@@ -33,6 +36,7 @@ impl Default for FaultyStore {
         Self {
             inner: MemoryStore::new(),
             adverts_unavailable: AtomicBool::new(false),
+            ruleset_copies_unavailable: AtomicBool::new(false),
             feed: Mutex::new(None),
             queue_batches_received: received,
             queue_batches_allowed: may_pass,
@@ -107,6 +111,16 @@ impl QueueStore for FaultyStore {
 
     async fn purge_queues(&self, now: UnixMs) -> Result<(), StoreError> {
         self.inner.purge_queues(now).await
+    }
+}
+
+#[async_trait]
+impl RulesetCopyStore for FaultyStore {
+    async fn apply_ruleset_report(&self, report: &RulesetReport) -> Result<Vec<RulesetCopy>, StoreError> {
+        if self.ruleset_copies_unavailable.load(Ordering::SeqCst) {
+            return Err(StoreError::Unavailable("injected fault".into()));
+        }
+        self.inner.apply_ruleset_report(report).await
     }
 }
 

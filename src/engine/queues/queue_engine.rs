@@ -4,6 +4,7 @@ mod end_match;
 mod enter_queue;
 mod explain;
 mod match_results;
+pub(crate) mod ruleset_use;
 mod statistics;
 
 use std::collections::BTreeMap;
