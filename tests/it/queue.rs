@@ -7,6 +7,8 @@ pub(crate) mod kill_server;
 pub(crate) mod pass_timing;
 pub(crate) mod preferences;
 pub(crate) mod replay;
+pub(crate) mod ruleset_removal;
+pub(crate) mod ruleset_retirement;
 pub(crate) mod team_vectors;
 pub(crate) mod tickets;
 pub(crate) mod transition_races;
