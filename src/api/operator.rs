@@ -155,10 +155,9 @@ impl OperatorService for OperatorApi {
         let file_name = if message.file_name.is_empty() { "ruleset.xml" } else { &message.file_name };
         let entry = AuditEntry { target: file_name.to_owned(), ..AuditEntry::default() };
         let response = match self.backend.rulesets(&caller).check(file_name, &message.ruleset_xml) {
-            Ok(hash) => pb::CheckRulesetResponse {
-                service_configuration_hash: hash.map(|hash| hash.0),
-                ..Default::default()
-            },
+            Ok(hash) => {
+                pb::CheckRulesetResponse { service_configuration_hash: hash.map(|hash| hash.0), ..Default::default() }
+            }
             Err(problems) => pb::CheckRulesetResponse { problems: ruleset_problems(problems), ..Default::default() },
         };
         Ok(with_audit_entry(entry, response))

@@ -154,7 +154,9 @@ impl From<EngineError> for Rejection {
             EngineError::CannotRetireSet { set_id, live_tickets, live_matches, obstacle } => {
                 let text = match obstacle {
                     RetireObstacle::ActiveHere => {
-                        format!("the ruleset of set {set_id} is active; remove its file, or mark it with Retired=\"true\"")
+                        format!(
+                            "the ruleset of set {set_id} is active; remove its file, or mark it with Retired=\"true\""
+                        )
                     }
                     RetireObstacle::ActiveElsewhere => {
                         format!("the ruleset of set {set_id} is active on another server; remove its file there first")

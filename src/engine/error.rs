@@ -26,7 +26,7 @@ pub enum EngineError {
         live_tickets: u32,
         /// Matches of the set that have not ended.
         live_matches: u32,
-        /// Why.
+        /// Obstacle.
         obstacle: RetireObstacle,
     },
     /// The client's ruleset is no longer cached; the client must fetch the current one.
@@ -134,7 +134,7 @@ pub enum EngineError {
     Internal,
 }
 
-/// Why a set cannot be retired now.
+/// Reason that a set cannot be retired now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetireObstacle {
     /// The set's ruleset is active on this server.

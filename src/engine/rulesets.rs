@@ -144,7 +144,7 @@ impl RulesetReloader {
             let (file, ends_in_ms) = (file_name(&retiring.file), retiring.ends_at.ms_since(now));
             tracing::warn!(
                 %set_id, file, ends_in_ms, live_tickets, live_matches,
-                "ruleset file removed, its ruleset stays in force for waiting tickets"
+                "ruleset file missing, its ruleset is kept in force for waiting tickets"
             );
         }
         for set_id in before.retiring.keys().filter(|set_id| after.active.contains_key(set_id)) {

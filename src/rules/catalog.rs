@@ -248,8 +248,7 @@ impl RulesetCatalog {
             for (set, ActiveRuleset { file, ruleset }) in before {
                 if changes.removed.contains(&set) && removal_grace_ms > 0 {
                     let ends_at = now.plus_ms(removal_grace_ms);
-                    let retiring =
-                        RetiringSet { file, ruleset, loaded_at, removed_at: now, noticed_at: now, ends_at };
+                    let retiring = RetiringSet { file, ruleset, loaded_at, removed_at: now, noticed_at: now, ends_at };
                     state.retiring.insert(set, retiring);
                 } else if changes.removed.contains(&set) || changes.changed.contains(&set) {
                     state.retired.push(retired_now(ruleset));

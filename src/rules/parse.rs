@@ -62,11 +62,7 @@ pub fn parse_directory_file(file: &str, text: &str) -> Result<DirectoryFile, Vec
 }
 
 /// Takes `Retired` from the root element. Returns the set if it is `true`; then nothing else of the file is read.
-fn read_retired_set(
-    file: &str,
-    text: &str,
-    root: &mut RawElement,
-) -> Result<Option<SetId>, Vec<RenderedDiagnostic>> {
+fn read_retired_set(file: &str, text: &str, root: &mut RawElement) -> Result<Option<SetId>, Vec<RenderedDiagnostic>> {
     let is_ruleset = &*root.name == "Ruleset";
     let Some(at) = root.attributes.iter().position(|attribute| is_ruleset && &*attribute.name == "Retired") else {
         return Ok(None);

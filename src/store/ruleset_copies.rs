@@ -100,7 +100,10 @@ pub(super) struct RulesetUse {
 /// Difference between two states of the table.
 #[derive(Debug, Default)]
 pub(super) struct RulesetCopyChanges {
+    /// New rows, and rows with another text.
     pub(super) upserted: Vec<RulesetCopy>,
+    /// Rows with the same text and other values. Databases need not write the text again.
+    pub(super) updated: Vec<RulesetCopy>,
     pub(super) deleted: Vec<RulesetKey>,
 }
 
@@ -173,9 +176,13 @@ impl RulesetCopyRows {
 
     /// Difference to `after`.
     pub(super) fn changes_to(&self, after: &Self) -> RulesetCopyChanges {
-        let upserted = after.0.iter().filter(|(key, copy)| self.0.get(*key) != Some(copy));
+        let changed = after.0.iter().filter(|(key, copy)| self.0.get(*key) != Some(copy));
+        let (updated, upserted) = changed
+            .map(|(_, copy)| copy.clone())
+            .partition(|copy| self.0.get(&copy.key()).is_some_and(|before| before.source_xml == copy.source_xml));
         RulesetCopyChanges {
-            upserted: upserted.map(|(_, copy)| copy.clone()).collect(),
+            upserted,
+            updated,
             deleted: self.0.keys().filter(|key| !after.0.contains_key(*key)).copied().collect(),
         }
     }
@@ -184,7 +191,7 @@ impl RulesetCopyRows {
 impl RulesetCopyChanges {
     /// Whether nothing differs.
     pub(super) fn is_empty(&self) -> bool {
-        self.upserted.is_empty() && self.deleted.is_empty()
+        self.upserted.is_empty() && self.updated.is_empty() && self.deleted.is_empty()
     }
 }
 
@@ -248,6 +255,6 @@ mod tests {
         // The tickets of set 3 use its latest ruleset only.
         assert_eq!(kept, [(1, 1), (2, 1), (3, 2), (4, 1)]);
         let changes = before.changes_to(&rows);
-        assert_eq!((changes.upserted.len(), changes.deleted.len()), (0, 2));
+        assert_eq!((changes.upserted.len(), changes.updated.len(), changes.deleted.len()), (0, 0, 2));
     }
 }

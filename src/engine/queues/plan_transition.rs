@@ -35,7 +35,8 @@ pub(crate) fn plan_transition(
 ) -> Option<PlannedTransition> {
     let next_match = Arc::new(transition.next_match?);
     let starts_now = transition.effects.contains(&MatchEffect::StartPlay);
-    let requeued_until = ruleset.and_then(|ruleset| ruleset.queue.as_ref()).map_or(now, |queue| ticket_expires_at(queue, now));
+    let requeued_until =
+        ruleset.and_then(|ruleset| ruleset.queue.as_ref()).map_or(now, |queue| ticket_expires_at(queue, now));
     let write = QueueWrite::TransitionMatch {
         ticket_fates: transition
             .ticket_fates

@@ -64,11 +64,9 @@ impl QueueEngine {
             }
         }
         // Sort the leaderboards at startup: a million entries would delay the first query.
-        let rating_specs = common
-            .rulesets
-            .active_and_retired()
-            .into_iter()
-            .filter_map(|ruleset| Some((ruleset.set_id, ruleset.rating?)));
+        let catalog = common.rulesets.snapshot();
+        let sets = catalog.active.keys().chain(catalog.retiring.keys());
+        let rating_specs = sets.filter_map(|set_id| Some((*set_id, catalog.ruleset_in_force(*set_id)?.rating?)));
         for (set_id, spec) in rating_specs {
             shared.ratings.lock().leaderboard(set_id, &spec);
         }

@@ -97,7 +97,9 @@ impl QueueRunner {
         let now = self.shared.common.clock.now();
         let Some(ruleset) = self.shared.common.rulesets.ruleset_in_force(self.queue_key.set_id) else {
             // The task that reads the store's copies finds the ruleset, or ends the tickets.
-            self.shared.common.ruleset_sync_requests.notify_one();
+            if self.shared.cache.read().queue_index(self.queue_key)?.waiting_ticket_count() > 0 {
+                self.shared.common.ruleset_sync_requests.notify_one();
+            }
             return self.next_round_without_queue();
         };
         let Some(queue) = &ruleset.queue else {

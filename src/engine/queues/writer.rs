@@ -210,16 +210,11 @@ impl QueueBatch {
         };
         let transition = {
             let cache = shared.cache.read();
-            apply_event(
-                &rules,
-                &match_,
-                event,
-                &|ticket_id| has_open_nat(&cache, ticket_id),
-                now,
-            )
+            apply_event(&rules, &match_, event, &|ticket_id| has_open_nat(&cache, ticket_id), now)
         };
         let result = transition.result;
-        let Some(PlannedTransition { next_match, write, effects }) = plan_transition(shared, ruleset.as_deref(), transition, now)
+        let Some(PlannedTransition { next_match, write, effects }) =
+            plan_transition(shared, ruleset.as_deref(), transition, now)
         else {
             if is_durable {
                 send_reply(pending.reply, Ok(EventOutcome { result, match_after: match_ }));

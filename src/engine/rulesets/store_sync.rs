@@ -30,6 +30,9 @@ use crate::store::ruleset_copies::{RulesetCopy, RulesetKey, RulesetReport};
 /// Interval at which deadlines of retiring sets are checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Pause before a requested comparison; several requests share one.
+const REQUEST_PAUSE: Duration = Duration::from_millis(20);
+
 /// Interval at which a server of a shared store reports its rulesets. A set counts as removed only while none reports it.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -135,12 +138,15 @@ impl RulesetStoreSync {
                 () = self.common.ruleset_sync_requests.notified() => true,
                 () = tokio::time::sleep(CHECK_INTERVAL) => false,
             };
-            if is_requested && self.state.lock().await.has_failed {
-                // Requests repeat while the store is unavailable.
-                tokio::select! {
-                    () = shutdown.cancelled() => return,
-                    () = tokio::time::sleep(CHECK_INTERVAL) => {}
-                }
+            // Requests repeat while the store is unavailable, or while a write of a ticket's end fails.
+            let pause = match (is_requested, self.state.lock().await.has_failed) {
+                (false, _) => continue,
+                (true, true) => CHECK_INTERVAL,
+                (true, false) => REQUEST_PAUSE,
+            };
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                () = tokio::time::sleep(pause) => {}
             }
         }
     }
@@ -151,7 +157,8 @@ impl RulesetStoreSync {
         let state = self.state.lock().await;
         let is_older = |time: Option<Instant>, age: Duration| time.is_none_or(|time| time + age <= Instant::now());
         let is_shared = self.common.store_health.is_some();
-        let has_ended = !self.sets_to_end(&state, &self.queues.ruleset_usage(), now).is_empty();
+        let has_ended =
+            !catalog.retiring.is_empty() && !self.sets_to_end(&state, &self.queues.ruleset_usage(), now).is_empty();
         let has_more_copies = state.copies.len() > catalog.active.len();
         state.has_failed
             || has_ended
@@ -168,7 +175,9 @@ impl RulesetStoreSync {
             Ok(copies) => self.common.rulesets.update(|catalog| {
                 catalog.durable = copies.iter().map(RulesetCopy::key).collect();
             }),
-            Err(error) => tracing::warn!(%error, "failed to write copies of rulesets, their queues accept no tickets yet"),
+            Err(error) => {
+                tracing::warn!(%error, "failed to write copies of rulesets, their queues accept no tickets yet")
+            }
         }
     }
 
@@ -212,11 +221,14 @@ impl RulesetStoreSync {
             self.end_sets(state, ended_sets, &usage).await?;
         }
         self.end_tickets_without_ruleset(waiting).await;
-        self.common.metrics.rulesets_retired.set(
-            i64::try_from(self.common.rulesets.snapshot().retiring.len()).unwrap_or(i64::MAX),
-        );
+        self.common
+            .metrics
+            .rulesets_retired
+            .set(i64::try_from(self.common.rulesets.snapshot().retiring.len()).unwrap_or(i64::MAX));
         self.common.ruleset_syncs.send_modify(|count| *count = count.wrapping_add(1));
-        self.queues.notify_rulesets_changed();
+        if *catalog != *self.common.rulesets.snapshot() {
+            self.queues.notify_rulesets_changed();
+        }
         Ok(())
     }
 
@@ -235,8 +247,13 @@ impl RulesetStoreSync {
         let merge = |catalog: &mut CatalogState| {
             merge_copies(catalog, &copies, &state.parsed, (Some(&live), wanted), retention, report.now);
         };
+        let before = self.common.rulesets.snapshot();
         // Fails only while the server drains.
         let _ = self.activator.change_catalog(merge).await;
+        for (set_id, hash) in self.common.rulesets.snapshot().unavailable.difference(&before.unavailable) {
+            let (live_matches, hash_value) = (usage.live_matches.get(&(*set_id, *hash)).copied().unwrap_or(0), hash.0);
+            tracing::error!(%set_id, hash = hash_value, live_matches, "ruleset of matches not found in the store");
+        }
         state.copies = copies;
         Ok(())
     }
@@ -253,16 +270,16 @@ impl RulesetStoreSync {
         // Another server may still have the set active.
         let is_reported = |set_id: SetId| {
             self.common.store_health.is_some()
-                && state.copies.iter().any(|copy| {
-                    copy.set_id == set_id && now.ms_since(copy.active_at) < SHARED_REMOVAL_GRACE_MIN_MS
-                })
+                && state
+                    .copies
+                    .iter()
+                    .any(|copy| copy.set_id == set_id && now.ms_since(copy.active_at) < SHARED_REMOVAL_GRACE_MIN_MS)
         };
         let has_retired_file = |set_id: SetId| {
             catalog.retired_files.contains_key(&set_id) && usage.tickets_of(set_id) == 0 && !is_reported(set_id)
         };
-        let over = catalog.retiring.iter().filter(|(set_id, retiring)| {
-            retiring.ends_at <= now || has_retired_file(**set_id)
-        });
+        let over =
+            catalog.retiring.iter().filter(|(set_id, retiring)| retiring.ends_at <= now || has_retired_file(**set_id));
         over.map(|(set_id, _)| *set_id).collect()
     }
 
@@ -279,7 +296,7 @@ impl RulesetStoreSync {
         self.apply_report(state, &report, usage, &BTreeSet::new()).await?;
         for set_id in ended_sets {
             let (live_tickets, live_matches) = (usage.tickets_of(set_id), usage.matches_of(set_id));
-            tracing::warn!(%set_id, live_tickets, live_matches, "set retired");
+            tracing::warn!(%set_id, live_tickets, live_matches, "removal grace period of a set ended");
         }
         Ok(())
     }

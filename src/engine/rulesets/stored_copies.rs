@@ -12,6 +12,9 @@ use crate::rules;
 use crate::rules::catalog::{CatalogState, RetiringSet};
 use crate::store::ruleset_copies::{ReportedRuleset, RulesetCopy, RulesetKey};
 
+/// Number of unavailable rulesets from which those that are no longer asked for are forgotten.
+const UNAVAILABLE_RULESETS_MAX: usize = 1_024;
+
 /// Durations of a merge, milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CopyRetention {
@@ -95,8 +98,10 @@ pub(crate) fn merge_copies(
     state.durable = copies.iter().map(RulesetCopy::key).collect();
     merge_retiring_sets(state, copies, parsed, retention, now);
     keep_copies(state, &parsed.valid, live);
-    let unavailable = live.into_iter().flatten().chain(wanted).copied();
-    let unavailable: BTreeSet<RulesetKey> = unavailable.chain(state.unavailable.iter().copied()).collect();
+    let mut unavailable: BTreeSet<RulesetKey> = live.into_iter().flatten().chain(wanted).copied().collect();
+    if state.unavailable.len() < UNAVAILABLE_RULESETS_MAX {
+        unavailable.append(&mut state.unavailable);
+    }
     state.unavailable =
         unavailable.into_iter().filter(|(set_id, hash)| state.find_for_match(*set_id, *hash).is_none()).collect();
 }

@@ -23,6 +23,9 @@ const UPSERT_COPY: &str = "insert into ruleset_copy \
      on conflict (set_id, hash) do update set file_name = excluded.file_name, source_xml = excluded.source_xml, \
      active_at_ms = excluded.active_at_ms, removed_at_ms = excluded.removed_at_ms, ended_at_ms = excluded.ended_at_ms";
 
+const UPDATE_COPY: &str = "update ruleset_copy set file_name = ?, active_at_ms = ?, removed_at_ms = ?, \
+     ended_at_ms = ? where set_id = ? and hash = ?";
+
 const DELETE_COPY: &str = "delete from ruleset_copy where set_id = ? and hash = ?";
 
 const READ_TICKET_SETS: &str = "select distinct set_id from ticket where state <> 2";
@@ -75,6 +78,17 @@ async fn write_changes(connection: &mut SqliteConnection, changes: &RulesetCopyC
             .bind(to_ms(copy.active_at))
             .bind(copy.removed_at.map(to_ms))
             .bind(copy.ended_at.map(to_ms))
+            .execute(&mut *connection)
+            .await?;
+    }
+    for copy in &changes.updated {
+        sqlx::query(UPDATE_COPY)
+            .bind(&copy.file_name)
+            .bind(to_ms(copy.active_at))
+            .bind(copy.removed_at.map(to_ms))
+            .bind(copy.ended_at.map(to_ms))
+            .bind(i64::from(copy.set_id.0))
+            .bind(i64::from(copy.hash.0))
             .execute(&mut *connection)
             .await?;
     }

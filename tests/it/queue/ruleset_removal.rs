@@ -168,7 +168,7 @@ async fn removed_ruleset_ready_check_is_placed_and_played_after_a_restart() {
     drop(game_server);
 }
 
-/// A ready check that nobody answers ends at its deadline after the removal and a restart; a player who did not reply is
+/// A ready check without an answer ends at its deadline after the removal and a restart; a player who did not reply is
 /// free for another set.
 #[tokio::test]
 async fn removed_ruleset_ready_check_ends_at_its_deadline_after_a_restart() {

@@ -1,24 +1,32 @@
 //! End of a removed ruleset: the grace period, its end, renames and returns, the operator's call, and missing copies.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use fireteam::domain::id::{SetId, UserKey};
+use fireteam::domain::session::{Player, Session};
+use fireteam::engine::command::Caller;
+use fireteam::engine::error::EngineError;
+use fireteam::engine::queues::command::EnterQueueCommand;
 use fireteam_client::{Client, Code, Error, RetryPolicy, Ticket, pb};
 use pb::{MatchEndReason, TicketEndReason, TicketState};
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, Connection as _};
 
 use crate::queue::ruleset_removal::{
-    OTHER, RATED, RemovalFixture, checked_ruleset, found_match, respond, ruleset_of_set, ticket_status,
-    wait_for_state,
+    OTHER, RATED, RemovalFixture, checked_ruleset, found_match, respond, ruleset_of_set, ticket_status, wait_for_state,
 };
 use crate::support::database::create_test_database;
+use crate::support::faulty_engine::start_engine;
+use crate::support::faulty_store::FaultyStore;
 use crate::support::generated_client::{
     ListRulesetsRequest, ReloadRulesetsRequest, RetireSetRequest, RetireSetResponse, RulesetState, RulesetStatus,
 };
 use crate::support::queue_server::{SET_ID, enter_request, wait_until};
-use crate::support::ruleset_dir::OperatorClient;
+use crate::support::ruleset_dir::{OperatorClient, RulesetDirectory};
 use crate::support::server_process::ServerProcess;
-use crate::support::test_server::advertise_request;
+use crate::support::test_server::{TestClock, advertise_request};
 
 /// Default grace period, seconds.
 const GRACE_S: u64 = 600;
@@ -107,10 +115,10 @@ async fn retiring_set_refuses_new_entries_and_keeps_its_time_over_a_restart() {
 #[tokio::test]
 async fn retired_set_ends_waiting_tickets_and_keeps_its_matches() {
     let fixture = RemovalFixture::start().await;
-    let waiting = fixture.enter(RATED, "ann", 5.0).await;
     let playing = fixture.enter(RATED, "bob", 40.0).await;
     fixture.enter(RATED, "cid", 40.0).await;
     let found = found_match(&fixture.wait_for(&playing, TicketState::Matched).await);
+    let waiting = fixture.enter(RATED, "ann", 40.0).await;
     fixture.remove_file("rated.xml").await;
     advance_with_heartbeats(&fixture, &waiting, GRACE_S - 20).await;
     assert_eq!(fixture.status(&waiting).await.state(), TicketState::Waiting);
@@ -198,10 +206,8 @@ async fn retired_file_ends_its_set_when_no_ticket_waits() {
     let status = listed(&fixture, SET_ID).await.expect("in force for its ticket");
     assert!(status.retired && status.live_tickets == 1, "{status:?}");
     assert_eq!(fixture.status(&ann).await.state(), TicketState::Waiting);
-    let leave = pb::QueueLeaveRequest {
-        ticket_id: ann.reference().ticket_id,
-        ticket_token: ann.reference().ticket_token,
-    };
+    let leave =
+        pb::QueueLeaveRequest { ticket_id: ann.reference().ticket_id, ticket_token: ann.reference().ticket_token };
     fixture.server.client().await.leave(leave).await.expect("leave");
     wait_until("the set is retired", async || {
         listed(&fixture, SET_ID).await.is_none_or(|status| status.state() == RulesetState::Retired)
@@ -216,7 +222,7 @@ async fn match_without_a_readable_ruleset_copy_is_cancelled() {
         let fixture = RemovalFixture::start().await;
         let ann = fixture.enter(RATED, "ann", 20.0).await;
         let bob = fixture.enter(RATED, "bob", 20.0).await;
-        fixture.wait_for(&ann, TicketState::Matched).await;
+        let match_id = found_match(&fixture.wait_for(&ann, TicketState::Matched).await).match_id;
         let check = fixture.enter(SET_ID, "cid", 20.0).await;
         fixture.enter(SET_ID, "dan", 20.0).await;
         fixture.wait_for(&check, TicketState::Proposed).await;
@@ -229,8 +235,10 @@ async fn match_without_a_readable_ruleset_copy_is_cancelled() {
         for ticket in [&ann, &bob, &check] {
             wait_until("the match ends", async || fixture.status(ticket).await.state() == TicketState::Ended).await;
         }
-        let status = fixture.status(&ann).await;
-        assert_eq!(found_match(&status).end_reason(), MatchEndReason::Cancelled, "{damage}: {status:?}");
+        let end =
+            pb::QueueEndMatchRequest { match_id, ticket_token: ann.reference().ticket_token, ..Default::default() };
+        let ended = fixture.server.client().await.end_match(end).await.expect("the end reason");
+        assert_eq!(ended.end_reason(), MatchEndReason::Cancelled, "{damage}");
         for name in ["ann", "bob", "cid", "dan"] {
             wait_until("the player is free", async || {
                 let client = fixture.server.client().await;
@@ -253,7 +261,8 @@ impl TwoServers {
         let folder = tempfile::tempdir().expect("a folder");
         for name in ["here", "there"] {
             std::fs::create_dir(folder.path().join(name)).expect("a folder");
-            let write = |file: &str, text: String| std::fs::write(folder.path().join(name).join(file), text).expect("a file");
+            let write =
+                |file: &str, text: String| std::fs::write(folder.path().join(name).join(file), text).expect("a file");
             write("checked.xml", checked_ruleset());
             write("other.xml", ruleset_of_set(OTHER, ""));
         }
@@ -284,7 +293,7 @@ async fn enter(client: &Client, name: &str) -> Ticket {
     client.enter(enter_request(SET_ID, &[(name, 20.0)])).await.expect("enter")
 }
 
-/// A deploy misses the file on one of two servers: nothing is dismissed, whichever server runs the queue, and the other
+/// A deploy misses the file on one of two servers: nothing is dismissed, on any server that runs the queue, and the other
 /// server serves the set as before. A match goes on through the server without the file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn removed_ruleset_on_one_of_two_servers_dismisses_nothing() {
@@ -310,10 +319,8 @@ async fn removed_ruleset_on_one_of_two_servers_dismisses_nothing() {
         respond(&there, &bob, &found.match_id, false).await;
         assert_eq!(ticket_status(&there, &bob).await.end_reason(), TicketEndReason::Declined);
         wait_for_state(&here, &ann, TicketState::Waiting).await;
-        let leave = pb::QueueLeaveRequest {
-            ticket_id: ann.reference().ticket_id,
-            ticket_token: ann.reference().ticket_token,
-        };
+        let leave =
+            pb::QueueLeaveRequest { ticket_id: ann.reference().ticket_id, ticket_token: ann.reference().ticket_token };
         here.leave(leave).await.expect("leave");
         std::fs::write(&file, checked_ruleset()).expect("the file returns");
         TwoServers::reload(server).await;
@@ -338,4 +345,32 @@ async fn match_under_a_ruleset_of_another_server_is_answered_with_its_copy() {
     respond(&here, &ann, &found.match_id, true).await;
     respond(&here, &bob, &found.match_id, true).await;
     wait_for_state(&here, &bob, TicketState::Placing).await;
+}
+
+/// While the store cannot take the copy of a new ruleset, its queue accepts no ticket; afterwards it does.
+#[tokio::test]
+async fn enter_is_refused_until_the_copy_of_the_ruleset_is_durable() {
+    let (clock, store) = (Arc::new(TestClock::new()), Arc::new(FaultyStore::default()));
+    let directory = RulesetDirectory::with_files(&[("duel.xml", &checked_ruleset())]);
+    let engine = start_engine(&store, fireteam::rules::load_directory(directory.path()).expect("valid"), &clock).await;
+    let reloader = engine.ruleset_reloader(Some(directory.path().to_owned()));
+    let enter = async |number: u8| {
+        let user = UserKey::from_bytes([number; 16]);
+        let player = Player { user, client_key: user, stated_skill: Some(20.0) };
+        let session = Session { party_sizes: vec![1], players: vec![player], ..Session::default() };
+        let command = EnterQueueCommand {
+            set_id: SetId(SET_ID),
+            session,
+            idempotency_key: format!("a key of the ticket {number}"),
+            ..EnterQueueCommand::default()
+        };
+        engine.queues().enter_queue(&Caller::default(), command).await
+    };
+    enter(1).await.expect("enter");
+    store.ruleset_copies_unavailable.store(true, Ordering::SeqCst);
+    directory.write_file("duel.xml", &checked_ruleset().replace("20000", "30000"));
+    assert_eq!(reloader.reload().await.changes.len(), 1, "advertisements use the new ruleset at once");
+    assert!(matches!(enter(2).await, Err(EngineError::StoreUnavailable { .. })));
+    store.ruleset_copies_unavailable.store(false, Ordering::SeqCst);
+    wait_until("the copy is written", async || enter(2).await.is_ok()).await;
 }

@@ -52,10 +52,7 @@ impl QueueEngine {
     pub(crate) fn waiting_tickets_of_sets(&self, sets: &BTreeSet<SetId>, max: usize) -> Vec<(SetId, TicketId)> {
         let cache = self.shared.cache.read();
         let queues = cache.queues().filter(|(key, _)| sets.contains(&key.set_id));
-        queues
-            .flat_map(|(key, index)| index.waiting_tickets().map(move |(_, id)| (key.set_id, id)))
-            .take(max)
-            .collect()
+        queues.flat_map(|(key, index)| index.waiting_tickets().map(move |(_, id)| (key.set_id, id))).take(max).collect()
     }
 
     /// Ends waiting tickets of retired sets. Returns how many ended, now or before. A failed write is left to the caller's
@@ -64,13 +61,13 @@ impl QueueEngine {
         let now = self.shared.common.clock.now();
         let purge_at = now.plus_ms(self.shared.common.settings.ended_ticket_retention_ms);
         let end_reason = TicketEndReason::RulesetRetired;
-        let writes = tickets.into_iter().map(|ticket_id| {
-            self.shared.submit_write(QueueWrite::EndTicket { ticket_id, end_reason, purge_at, now })
-        });
+        let writes = tickets
+            .into_iter()
+            .map(|ticket_id| self.shared.submit_write(QueueWrite::EndTicket { ticket_id, end_reason, purge_at, now }));
         let outcomes = join_all(writes).await;
-        let ended = outcomes.iter().filter(|outcome| {
-            matches!(outcome, Ok(QueueOutcome::CurrentTicket(stored)) if is_ticket_ended(stored))
-        });
+        let ended = outcomes
+            .iter()
+            .filter(|outcome| matches!(outcome, Ok(QueueOutcome::CurrentTicket(stored)) if is_ticket_ended(stored)));
         u32::try_from(ended.count()).unwrap_or(u32::MAX)
     }
 
