@@ -169,9 +169,19 @@ impl RulesetStoreSync {
     /// Writes copies of rulesets that are about to become active, so that the first ticket can enter at once. After a
     /// failure tickets are refused until a later comparison has written them.
     pub(crate) async fn write_copies(&self, rulesets: &[(PathBuf, Arc<Ruleset>)]) {
+        let now = self.common.clock.now();
+        // The rulesets until now were active until now, so their copies are not purged yet.
+        let (until_now, _) = reported_rulesets(&self.common.rulesets.snapshot());
+        let before =
+            RulesetReport { active: until_now, now: UnixMs(now.0.saturating_sub(1)), ..RulesetReport::default() };
         let active = rulesets.iter().map(|(file, ruleset)| reported_ruleset(file, ruleset)).collect();
-        let report = RulesetReport { active, now: self.common.clock.now(), ..RulesetReport::default() };
-        match self.common.store.apply_ruleset_report(&report).await {
+        let report = RulesetReport { active, now, ..RulesetReport::default() };
+        let store = &self.common.store;
+        let written = match store.apply_ruleset_report(&before).await {
+            Ok(_) => store.apply_ruleset_report(&report).await,
+            Err(error) => Err(error),
+        };
+        match written {
             Ok(copies) => self.common.rulesets.update(|catalog| {
                 catalog.durable = copies.iter().map(RulesetCopy::key).collect();
             }),
@@ -248,8 +258,10 @@ impl RulesetStoreSync {
             merge_copies(catalog, &copies, &state.parsed, (Some(&live), wanted), retention, report.now);
         };
         let before = self.common.rulesets.snapshot();
-        // Fails only while the server drains.
-        let _ = self.activator.change_catalog(merge).await;
+        match self.activator.change_catalog(merge).await {
+            Ok(()) | Err(EngineError::Draining) => {}
+            Err(_) => return Err(StoreError::Unavailable("the indexes of rulesets could not be changed".into())),
+        }
         for (set_id, hash) in self.common.rulesets.snapshot().unavailable.difference(&before.unavailable) {
             let (live_matches, hash_value) = (usage.live_matches.get(&(*set_id, *hash)).copied().unwrap_or(0), hash.0);
             tracing::error!(%set_id, hash = hash_value, live_matches, "ruleset of matches not found in the store");

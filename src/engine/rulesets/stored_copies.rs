@@ -133,10 +133,15 @@ fn merge_retiring_sets(
     retention: CopyRetention,
     now: UnixMs,
 ) {
+    // The ruleset that was active last; of two at the same time, the one that this server knows.
+    let rank = |copy: &RulesetCopy| {
+        let known = state.retiring.get(&copy.set_id).map(|retiring| retiring.ruleset.hash);
+        (copy.active_at, known == Some(copy.hash))
+    };
     let mut latest: BTreeMap<SetId, &RulesetCopy> = BTreeMap::new();
     for copy in copies {
         let entry = latest.entry(copy.set_id).or_insert(copy);
-        if entry.active_at < copy.active_at {
+        if rank(entry) < rank(copy) {
             *entry = copy;
         }
     }
