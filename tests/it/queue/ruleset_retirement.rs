@@ -264,16 +264,29 @@ impl TwoServers {
             let write =
                 |file: &str, text: String| std::fs::write(folder.path().join(name).join(file), text).expect("a file");
             write("checked.xml", checked_ruleset());
+            write("rated.xml", ruleset_of_set(RATED, r#"<Rating System="elo"/>"#));
             write("other.xml", ruleset_of_set(OTHER, ""));
         }
-        let start = |name: &str| {
-            let arguments = ["--store", url, "--rulesets", name, "--token-key-file", "token-key"];
-            let arguments = [&arguments[..], &["--match-key-file", "match-key.pem", "--ruleset-removal-grace-s", "15"]];
-            ServerProcess::start(folder.path(), &arguments.concat())
-        };
-        let here = start("here");
-        let there = start("there");
+        let (here, there) = (Self::start_server(&folder, url, "here"), Self::start_server(&folder, url, "there"));
         Self { here, there, folder }
+    }
+
+    fn start_server(folder: &tempfile::TempDir, url: &str, rulesets: &str) -> ServerProcess {
+        let arguments = ["--store", url, "--rulesets", rulesets, "--token-key-file", "token-key"];
+        let arguments = [&arguments[..], &["--match-key-file", "match-key.pem", "--ruleset-removal-grace-s", "15"]];
+        ServerProcess::start(folder.path(), &arguments.concat())
+    }
+
+    /// Kills both servers, removes a file of both, and starts them again.
+    fn restart_without(self, url: &str, file: &str) -> Self {
+        let Self { folder, here, there } = self;
+        here.kill();
+        there.kill();
+        for name in ["here", "there"] {
+            std::fs::remove_file(folder.path().join(name).join(file)).expect("remove");
+        }
+        let (here, there) = (Self::start_server(&folder, url, "here"), Self::start_server(&folder, url, "there"));
+        Self { folder, here, there }
     }
 
     async fn reload(server: &ServerProcess) {
@@ -373,4 +386,33 @@ async fn enter_is_refused_until_the_copy_of_the_ruleset_is_durable() {
     assert!(matches!(enter(2).await, Err(EngineError::StoreUnavailable { .. })));
     store.ruleset_copies_unavailable.store(false, Ordering::SeqCst);
     wait_until("the copy is written", async || enter(2).await.is_ok()).await;
+}
+
+/// Both servers are killed and start without the file of a running match: any of them takes its result, and rates it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn removed_ruleset_match_is_reported_after_two_servers_restart_without_its_file() {
+    let test = "removed_ruleset_match_is_reported_after_two_servers_restart_without_its_file";
+    let Some(database) = create_test_database(test).await else { return };
+    let servers = TwoServers::start(&database.url);
+    let here = servers.here.client().await;
+    let ann = here.enter(enter_request(RATED, &[("ann", 20.0)])).await.expect("enter");
+    here.enter(enter_request(RATED, &[("bob", 20.0)])).await.expect("enter");
+    let found = found_match(&wait_for_state(&here, &ann, TicketState::Matched).await);
+    let servers = servers.restart_without(&database.url, "rated.xml");
+    let there = servers.there.client().await;
+    wait_for_state(&there, &ann, TicketState::Matched).await;
+    let rank = |team, rank| pb::TeamRank { team, rank };
+    let report = pb::ReportResultRequest {
+        match_id: found.match_id,
+        team_ranks: vec![rank(found.team, 1), rank(1 - found.team, 2)],
+        ticket_token: ann.reference().ticket_token,
+        ..Default::default()
+    };
+    assert!(there.report_result(report).await.expect("report").rated);
+    let here = servers.here.client().await;
+    wait_until("the match has ended at the other server", async || {
+        ticket_status(&here, &ann).await.end_reason() == TicketEndReason::Played
+    })
+    .await;
+    there.enter(enter_request(OTHER, &[("ann", 20.0)])).await.expect("free");
 }
