@@ -1,4 +1,5 @@
--- Copies of rulesets, so that tickets and matches outlive the files.
+-- Copies of rulesets, so that tickets and matches outlive the files. `ticket.end_reason` has one more number, 7: the set was
+-- retired.
 
 -- One row per ruleset that is active on a server, or that tickets and matches still use.
 create table ruleset_copy

@@ -196,7 +196,11 @@ impl RulesetStoreSync {
         let mut state = self.state.lock().await;
         let is_first_failure = !state.has_failed;
         match self.compare_with_store(&mut state).await {
-            Ok(()) => state.has_failed = false,
+            Ok(()) => {
+                if std::mem::take(&mut state.has_failed) {
+                    tracing::info!("comparison of rulesets with their copies in the store recovered");
+                }
+            }
             Err(error) => {
                 state.has_failed = true;
                 if is_first_failure {
