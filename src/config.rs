@@ -29,6 +29,8 @@ pub const ADVERTISEMENT_TTL_RANGE_S: RangeInclusive<u32> = 5..=600;
 pub const RESERVATION_TTL_RANGE_S: RangeInclusive<u32> = 1..=120;
 /// Time for which a replaced ruleset can be found by its hash, seconds.
 pub const RULESET_RETENTION_RANGE_S: RangeInclusive<u32> = 0..=86_400;
+/// Time for which the ruleset of a removed file stays in force, seconds.
+pub const RULESET_REMOVAL_GRACE_RANGE_S: RangeInclusive<u32> = 0..=86_400;
 /// Shutdown grace period, seconds. Kubernetes kills after 30.
 pub const SHUTDOWN_GRACE_PERIOD_RANGE_S: RangeInclusive<u32> = 1..=25;
 /// Store outage after which the server reports not ready, seconds.
@@ -103,6 +105,8 @@ pub struct Config {
     pub reservation_ttl_s: u32,
     /// Time for which a replaced ruleset can be found by its hash, seconds.
     pub ruleset_retention_s: u32,
+    /// Time for which the ruleset of a removed file stays in force, seconds.
+    pub ruleset_removal_grace_s: u32,
     /// Grid size for rounding locations, degrees; 0 for no rounding.
     pub location_grid_degrees: f64,
     /// Grid size for rounding the locations of advertised sessions, degrees; 0 to use `location_grid_degrees`.

@@ -46,6 +46,7 @@ use self::queues::QueueEngine;
 use self::ratings::first_scales::record_first_scales;
 use self::rulesets::RulesetReloader;
 use self::rulesets::activator::RulesetActivator;
+use self::rulesets::store_sync::{RulesetStoreSync, load_copies_at_start};
 use self::write_probe::run_write_probe;
 
 pub use self::adverts::advert_state::EncodeAdvertFn;
@@ -60,6 +61,7 @@ pub struct Engine {
     adverts: Arc<AdvertEngine>,
     queue_engine: QueueEngine,
     ruleset_activator: Arc<RulesetActivator>,
+    ruleset_store_sync: Arc<RulesetStoreSync>,
     /// Held during a consistency check, so that only one runs at a time.
     consistency_check_lock: tokio::sync::Mutex<()>,
     shutdown: CancellationToken,
@@ -72,8 +74,10 @@ impl Engine {
         let feed = deps.store.open_feed().await;
         let (common, encode_advert) = deps.into_common(feed.is_some());
         let common = Arc::new(common);
-        record_first_scales(&*common.store, &common.ratings, &common.rulesets.active_and_retired()).await?;
         let shutdown = CancellationToken::new();
+        // Before the advertisements: their indexes are built for these rulesets too.
+        let sync_state = load_copies_at_start(&common).await?;
+        record_first_scales(&*common.store, &common.ratings, &common.rulesets.active_and_retired()).await?;
         let (adverts, mut tasks) = AdvertEngine::start(Arc::clone(&common), encode_advert, feed, &shutdown).await?;
         let (queue_engine, queue_tasks) = QueueEngine::start(Arc::clone(&common), adverts.handle(), &shutdown).await?;
         tasks.extend(queue_tasks);
@@ -81,8 +85,16 @@ impl Engine {
         let start_probe = move || run_write_probe(Arc::clone(&probed), stop.clone());
         tasks.push(common.supervisor.spawn_restarting(TaskLabel::WriteProbe, &shutdown, start_probe));
         let adverts = Arc::new(adverts);
+        let ruleset_activator = Arc::new(RulesetActivator::new(Arc::clone(&common), Arc::clone(&adverts)));
+        let activator = Arc::clone(&ruleset_activator);
+        let store_sync = RulesetStoreSync::new(Arc::clone(&common), activator, queue_engine.clone(), sync_state);
+        let ruleset_store_sync = Arc::new(store_sync);
+        let (synced, stop) = (Arc::clone(&ruleset_store_sync), shutdown.clone());
+        let start_sync = move || Arc::clone(&synced).run(stop.clone());
+        tasks.push(common.supervisor.spawn_restarting(TaskLabel::RulesetCopies, &shutdown, start_sync));
         Ok(Self {
-            ruleset_activator: Arc::new(RulesetActivator::new(Arc::clone(&common), Arc::clone(&adverts))),
+            ruleset_activator,
+            ruleset_store_sync,
             common,
             adverts,
             queue_engine,
@@ -226,12 +238,13 @@ impl Engine {
 
     /// Purges retired rulesets past their retention, and their indexes.
     pub async fn purge_retired_rulesets(&self) -> Result<(), EngineError> {
-        self.ruleset_activator.purge_retired_rulesets().await
+        self.ruleset_store_sync.purge_retired_rulesets().await
     }
 
     /// Reloader of the rulesets in `directory`; `None` for the bundled ones. Create one per engine.
     pub fn ruleset_reloader(&self, directory: Option<PathBuf>) -> RulesetReloader {
-        RulesetReloader::new(directory, Arc::clone(&self.common), Arc::clone(&self.ruleset_activator))
+        let (common, activator) = (Arc::clone(&self.common), Arc::clone(&self.ruleset_activator));
+        RulesetReloader::new(directory, common, activator, Arc::clone(&self.ruleset_store_sync))
     }
 
     /// Runs an expiry sweep now and waits until its changes are applied. For tests with a manual clock.

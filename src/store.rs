@@ -17,6 +17,7 @@ pub mod pass_failure;
 pub mod postgres;
 pub mod queues;
 mod rows;
+pub mod ruleset_copies;
 pub mod sqlite;
 mod unknown_rows;
 pub mod writer_version;
@@ -26,6 +27,7 @@ use async_trait::async_trait;
 use crate::domain::id::AdvertisementId;
 use crate::domain::time::UnixMs;
 use crate::store::queues::QueueStore;
+use crate::store::ruleset_copies::RulesetCopyStore;
 
 pub use crate::store::adverts::{
     AdvertFeed, AdvertVersion, AdvertWrite, CommitResult, ENDED_RESERVATION_RETENTION_MS, FeedBatch, Reservation,
@@ -33,9 +35,9 @@ pub use crate::store::adverts::{
 };
 pub use crate::store::error::StoreError;
 
-/// Store of advertisements and queues.
+/// Store of advertisements, queues and ruleset copies.
 #[async_trait]
-pub trait Store: QueueStore {
+pub trait Store: QueueStore + RulesetCopyStore {
     /// Loads all advertisements that have not expired by `now`, in id order. Removes expired ones, and purges due
     /// reservations and tombstones.
     async fn load_advertisements(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError>;

@@ -18,8 +18,11 @@ use crate::api::pb::operator_service_server::OperatorService;
 use crate::api::status::Rejection;
 use crate::domain::attribute_values::FieldProblem;
 use crate::domain::id::SetId;
+use crate::engine::error::EngineError;
 use crate::engine::queues::QueueEngine;
-use crate::engine::rulesets::{CheckedRuleset, ReloadReport, RulesetListing, RulesetProblem, RulesetReloader};
+use crate::engine::rulesets::{
+    CheckedRuleset, ReloadReport, RetireSetAnswer, RulesetListing, RulesetProblem, RulesetReloader,
+};
 use crate::telemetry::audit::AuditedChange;
 
 /// Limit of a ruleset file in CheckRuleset, bytes.
@@ -31,10 +34,12 @@ const FILE_NAME_BYTES_MAX: usize = 256;
 /// Ruleset administration, as the Operator service uses it.
 #[tonic::async_trait]
 pub trait RulesetAdmin: Send + Sync + 'static {
-    /// Validates a file's text without loading it. Returns its hash, or all problems.
+    /// Validates a file's text without loading it. Returns its hash and its effect on ratings, or all problems.
     fn check(&self, file_name: &str, xml: &str) -> Result<CheckedRuleset, Vec<RulesetProblem>>;
     /// Reloads the rulesets from their source.
     async fn reload(&self) -> ReloadReport;
+    /// Ends the grace period of a set whose file was removed. With `force` its waiting tickets end too.
+    async fn retire_set(&self, set_id: SetId, force: bool) -> Result<RetireSetAnswer, EngineError>;
     /// Lists rulesets by set: the current one first, then retired ones, latest first.
     fn list_rulesets(&self) -> Vec<RulesetListing>;
 }
@@ -47,6 +52,10 @@ impl RulesetAdmin for RulesetReloader {
 
     async fn reload(&self) -> ReloadReport {
         RulesetReloader::reload(self).await
+    }
+
+    async fn retire_set(&self, set_id: SetId, force: bool) -> Result<RetireSetAnswer, EngineError> {
+        RulesetReloader::retire_set(self, set_id, force).await
     }
 
     fn list_rulesets(&self) -> Vec<RulesetListing> {
@@ -149,7 +158,7 @@ impl OperatorService for OperatorApi {
         let entry = AuditEntry { target: file_name.to_owned(), ..AuditEntry::default() };
         let response = match self.backend.rulesets(&caller).check(file_name, &message.ruleset_xml) {
             Ok(CheckedRuleset { hash, rating_change }) => pb::CheckRulesetResponse {
-                service_configuration_hash: Some(hash.0),
+                service_configuration_hash: hash.map(|hash| hash.0),
                 rating_change,
                 ..Default::default()
             },
@@ -183,6 +192,22 @@ impl OperatorService for OperatorApi {
         let (caller, _) = self.authorized_request(request)?;
         let rulesets = self.backend.rulesets(&caller).list_rulesets().into_iter().map(ruleset_status).collect();
         Ok(Response::new(pb::ListRulesetsResponse { rulesets }))
+    }
+
+    async fn retire_set(&self, request: Request<pb::RetireSetRequest>) -> ServiceResult<pb::RetireSetResponse> {
+        let (caller, message) = self.authorized_request(request)?;
+        let Some(set_id) = message.matchmaking_set_id else {
+            let problem = FieldProblem {
+                path: "matchmaking_set_id".into(),
+                message: "is required; name the set to retire".into(),
+            };
+            return Err(Rejection::invalid_fields(vec![problem]).into());
+        };
+        let force = if message.force { ", with its waiting tickets" } else { "" };
+        let entry = AuditEntry { target: format!("set {set_id}{force}"), ..AuditEntry::default() };
+        let retired = self.backend.rulesets(&caller).retire_set(SetId(set_id), message.force).await;
+        let RetireSetAnswer { ended_tickets, live_matches } = retired.map_err(Rejection::from)?;
+        Ok(with_audit_entry(entry, pb::RetireSetResponse { ended_tickets, live_matches }))
     }
 
     async fn drain(&self, request: Request<pb::DrainRequest>) -> ServiceResult<pb::DrainResponse> {
@@ -324,6 +349,10 @@ fn ruleset_status(listing: RulesetListing) -> pb::RulesetStatus {
             pool: ratings.pool,
             rating_count: ratings.rating_count,
         }),
+        retired: listing.ends_in_ms.is_some(),
+        ends_in_ms: listing.ends_in_ms,
+        live_tickets: listing.live_tickets,
+        live_matches: listing.live_matches,
     }
 }
 

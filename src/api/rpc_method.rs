@@ -31,7 +31,7 @@ pub struct RpcMethod {
 const UNKNOWN_METHOD: RpcMethod = RpcMethod { name: "other", kind: RpcKind::Unary, access: ALL_AUTHENTICATED };
 
 /// All methods on both ports, the most frequent first.
-const RPC_METHODS: [RpcMethod; 37] = [
+const RPC_METHODS: [RpcMethod; 38] = [
     unary_method("fireteam.v1.MatchmakingService/UpdateAdvertisement", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.MatchmakingService/Search", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.MatchmakingService/Core", CLIENTS_AND_GAME_SERVERS),
@@ -61,6 +61,7 @@ const RPC_METHODS: [RpcMethod; 37] = [
     unary_method("fireteam.v1.OperatorService/CheckRuleset", OPERATORS_ONLY),
     unary_method("fireteam.v1.OperatorService/ReloadRulesets", OPERATORS_ONLY),
     unary_method("fireteam.v1.OperatorService/ListRulesets", OPERATORS_ONLY),
+    unary_method("fireteam.v1.OperatorService/RetireSet", OPERATORS_ONLY),
     unary_method("fireteam.v1.OperatorService/Drain", OPERATORS_ONLY),
     unary_method("fireteam.v1.OperatorService/Explain", OPERATORS_ONLY),
     unary_method("fireteam.v1.OperatorService/GetStatistics", OPERATORS_ONLY),

@@ -13,7 +13,7 @@ use crate::api::pb::ErrorReason;
 use crate::auth::rate_limit::RateLimitExceeded;
 use crate::domain::attribute_values::FieldProblem;
 use crate::domain::filter::RefusingSide;
-use crate::engine::error::EngineError;
+use crate::engine::error::{EngineError, RetireObstacle};
 
 /// `ErrorInfo.domain` of each error.
 pub const ERROR_DOMAIN: &str = "fireteam";
@@ -141,6 +141,35 @@ impl From<EngineError> for Rejection {
                 let text = format!("unknown matchmaking_set_id {set}; use the SetId of a loaded ruleset");
                 Self::new(C::NotFound, ErrorReason::UnknownMatchmakingSet, text)
                     .with_metadata("matchmaking_set_id", set)
+            }
+            EngineError::SetRetired { set_id, ends_in_ms } => {
+                let text = format!(
+                    "matchmaking set {set_id} is being retired and takes no new tickets and advertisements; its waiting \
+                     tickets end in {ends_in_ms} ms unless its ruleset file returns"
+                );
+                Self::new(C::FailedPrecondition, ErrorReason::SetRetired, text)
+                    .with_metadata("matchmaking_set_id", set_id)
+                    .with_metadata("ends_in_ms", ends_in_ms)
+            }
+            EngineError::CannotRetireSet { set_id, live_tickets, live_matches, obstacle } => {
+                let text = match obstacle {
+                    RetireObstacle::ActiveHere => {
+                        format!(
+                            "the ruleset of set {set_id} is active; remove its file, or mark it with Retired=\"true\""
+                        )
+                    }
+                    RetireObstacle::ActiveElsewhere => {
+                        format!("the ruleset of set {set_id} is active on another server; remove its file there first")
+                    }
+                    RetireObstacle::WaitingTickets => {
+                        format!("{live_tickets} tickets of set {set_id} wait; set `force` to end them, or wait")
+                    }
+                };
+                let text = format!("{text} ({live_tickets} waiting tickets, {live_matches} matches)");
+                Self::new(C::FailedPrecondition, ErrorReason::SetRetired, text)
+                    .with_metadata("matchmaking_set_id", set_id)
+                    .with_metadata("live_tickets", live_tickets)
+                    .with_metadata("live_matches", live_matches)
             }
             EngineError::UnknownRulesetHash { requested, current } => {
                 let text = format!(

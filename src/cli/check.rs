@@ -4,6 +4,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use crate::domain::id::SetId;
 use crate::domain::measure::Measure;
 use crate::domain::ruleset::queue::{QualitySpec, QueueSpec, SatisfactionSpec};
 use crate::domain::ruleset::teams::TeamsSpec;
@@ -43,8 +44,10 @@ fn write_check_report(paths: &[PathBuf], out: &mut dyn Write) -> io::Result<bool
 }
 
 fn check_directory(directory: &Path) -> Result<Vec<String>, Vec<RenderedDiagnostic>> {
-    let rulesets = rules::load_directory(directory)?;
-    Ok(rulesets.iter().map(|(path, ruleset)| ruleset_summary(path, ruleset)).collect())
+    let loaded = rules::load::load_directory_with_retired_files(directory)?;
+    let rulesets = loaded.rulesets.iter().map(|(path, ruleset)| ruleset_summary(path, ruleset));
+    let retired = loaded.retired_files.iter().map(|(set_id, path)| retired_set_summary(path, *set_id));
+    Ok(rulesets.chain(retired).collect())
 }
 
 fn check_file(path: &Path) -> Result<Vec<String>, Vec<RenderedDiagnostic>> {
@@ -54,7 +57,12 @@ fn check_file(path: &Path) -> Result<Vec<String>, Vec<RenderedDiagnostic>> {
         RulesetFile::ExpansionFragment(fragment) => {
             format!("{}: a fragment of {}", path.display(), format_count(fragment.expansions.len(), "expansion"))
         }
+        RulesetFile::RetiredSet(set_id) => retired_set_summary(path, set_id),
     }])
+}
+
+fn retired_set_summary(path: &Path, set_id: SetId) -> String {
+    format!("{}: set {set_id} is retired", path.display())
 }
 
 fn ruleset_summary(path: &Path, ruleset: &Ruleset) -> String {

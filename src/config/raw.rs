@@ -130,6 +130,9 @@ pub struct RawSettings {
     /// Time for which replaced rulesets are kept, seconds, 0 to 86400 [default: 600].
     #[arg(long, env = "FIRETEAM_RULESET_RETENTION_S", value_name = "SECONDS")]
     pub ruleset_retention_s: Option<u32>,
+    /// Time for which the ruleset of a removed file stays in force for waiting tickets, seconds, 0 to 86400 [default: 600].
+    #[arg(long, env = "FIRETEAM_RULESET_REMOVAL_GRACE_S", value_name = "SECONDS")]
+    pub ruleset_removal_grace_s: Option<u32>,
     /// Grid size for rounding locations, degrees, 0 to 10; 0 for no rounding [default: 1].
     #[arg(long, env = "FIRETEAM_LOCATION_GRID_DEGREES", value_name = "DEGREES")]
     pub location_grid_degrees: Option<f64>,
@@ -182,6 +185,7 @@ impl RawSettings {
             advertisement_ttl_s: self.advertisement_ttl_s.or(fallback.advertisement_ttl_s),
             reservation_ttl_s: self.reservation_ttl_s.or(fallback.reservation_ttl_s),
             ruleset_retention_s: self.ruleset_retention_s.or(fallback.ruleset_retention_s),
+            ruleset_removal_grace_s: self.ruleset_removal_grace_s.or(fallback.ruleset_removal_grace_s),
             location_grid_degrees: self.location_grid_degrees.or(fallback.location_grid_degrees),
             session_location_grid_degrees: self
                 .session_location_grid_degrees

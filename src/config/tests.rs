@@ -60,6 +60,7 @@ log_level = "info"
 advertisement_ttl_s = 90
 reservation_ttl_s = 30
 ruleset_retention_s = 600
+ruleset_removal_grace_s = 600
 location_grid_degrees = 1.0
 session_location_grid_degrees = 3.0
 geoip_max_accuracy_radius_km = 500.0
@@ -158,12 +159,14 @@ fn config_errors_are_reported_together_with_fixes() {
             "--geoip-max-accuracy-radius-km=-1",
             "--shutdown-grace-period-s=0",
             "--ruleset-retention-s=86401",
+            "--ruleset-removal-grace-s=86402",
         ],
     ));
     let expected = "store: `mysql:x` is not a store; use sqlite:PATH, postgres://HOST/DATABASE or memory:
 advertisement_ttl_s: 4 is out of range; use 5 to 600
 reservation_ttl_s: 121 is out of range; use 1 to 120
 ruleset_retention_s: 86401 is out of range; use 0 to 86400
+ruleset_removal_grace_s: 86402 is out of range; use 0 to 86400
 location_grid_degrees: NaN is out of range; use 0 to 10
 session_location_grid_degrees: 11 is out of range; use 0 to 10
 geoip_max_accuracy_radius_km: -1 is out of range; use 0 to 20040

@@ -12,8 +12,8 @@ use crate::config::raw::RawSettings;
 use crate::config::{
     ADVERTISEMENT_TTL_RANGE_S, Config, ConfigError, DEFAULT_GEOIP_DB, GEOIP_MAX_ACCURACY_RADIUS_RANGE_KM,
     LOCATION_GRID_RANGE_DEGREES, LogFormat, MAX_SILOS_RANGE, MAX_STALENESS_RANGE_S, PostgresUrl,
-    RESERVATION_TTL_RANGE_S, RULESET_RETENTION_RANGE_S, RulesetSource, SHUTDOWN_GRACE_PERIOD_RANGE_S, SILOS_MAX,
-    StoreTarget,
+    RESERVATION_TTL_RANGE_S, RULESET_REMOVAL_GRACE_RANGE_S, RULESET_RETENTION_RANGE_S, RulesetSource,
+    SHUTDOWN_GRACE_PERIOD_RANGE_S, SILOS_MAX, StoreTarget,
 };
 use crate::domain::locality::DEFAULT_LOCATION_GRID_DEGREES;
 use crate::domain::location_privacy::DEFAULT_SESSION_GRID_DEGREES;
@@ -95,6 +95,11 @@ pub(super) fn validate_settings(
             settings.ruleset_retention_s.unwrap_or(600),
             RULESET_RETENTION_RANGE_S,
         ),
+        ruleset_removal_grace_s: errors.check_range(
+            "ruleset_removal_grace_s",
+            settings.ruleset_removal_grace_s.unwrap_or(600),
+            RULESET_REMOVAL_GRACE_RANGE_S,
+        ),
         location_grid_degrees: errors.check_range(
             "location_grid_degrees",
             location_grid_degrees,
@@ -165,6 +170,7 @@ pub(super) fn to_raw_settings(config: &Config) -> RawSettings {
         advertisement_ttl_s: Some(config.advertisement_ttl_s),
         reservation_ttl_s: Some(config.reservation_ttl_s),
         ruleset_retention_s: Some(config.ruleset_retention_s),
+        ruleset_removal_grace_s: Some(config.ruleset_removal_grace_s),
         location_grid_degrees: Some(config.location_grid_degrees),
         session_location_grid_degrees: Some(config.session_location_grid_degrees),
         geoip_max_accuracy_radius_km: Some(config.geoip_max_accuracy_radius_km),

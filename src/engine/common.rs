@@ -1,10 +1,12 @@
 //! Shared dependencies of advertisements and queues: clock, store, rulesets, locator, signer, metrics, settings, silos.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
 
 use crate::auth::match_credential::MatchCredentialKeys;
 use crate::auth::token::TokenSigner;
@@ -22,12 +24,17 @@ use crate::engine::ratings::RatingCache;
 use crate::engine::settings::EngineSettings;
 use crate::engine::store_health::StoreHealth;
 use crate::engine::write_health::WriteHealth;
+use crate::engine::writer_inbox::RETRY_AFTER_MS;
 use crate::geo::ReloadableLocator;
 use crate::rules::RulesetCatalog;
+use crate::rules::catalog::MatchRuleset;
 use crate::store::Store;
 use crate::store::pass_failure::PassFailureFolder;
 use crate::supervisor::TaskSupervisor;
 use crate::telemetry::metric::Metrics;
+
+/// Limit of the rulesets that one read of the store's copies looks for.
+const WANTED_RULESETS_MAX: usize = 1_024;
 
 /// Dependencies of advertisements and of queues. It stands below both and imports neither.
 pub(crate) struct Common {
@@ -45,6 +52,12 @@ pub(crate) struct Common {
     pub(crate) served_silos: Option<Vec<SiloId>>,
     /// Silos with a live ticket or advertisement.
     pub(crate) open_silos: Arc<OpenSilos>,
+    /// Rulesets of matches that were asked for and are not loaded.
+    pub(crate) wanted_rulesets: Mutex<BTreeSet<(SetId, RulesetHash)>>,
+    /// Wakes the task that compares rulesets with their copies in the store.
+    pub(crate) ruleset_sync_requests: Notify,
+    /// Number of finished comparisons of rulesets with their copies in the store.
+    pub(crate) ruleset_syncs: watch::Sender<u64>,
     /// Health of the shared store; `None` if the store is not shared.
     pub(crate) store_health: Option<Arc<StoreHealth>>,
     /// Result of the last commits.
@@ -74,16 +87,45 @@ impl Common {
         if let Some(cached) = cached {
             return Ok(cached);
         }
-        let current = self.rulesets.active_ruleset(set_id).ok_or(EngineError::UnknownSet(set_id))?;
+        let current = self.rulesets.ruleset_in_force(set_id).ok_or(EngineError::UnknownSet(set_id))?;
         match hash {
             None => Ok(current),
             Some(requested) => Err(EngineError::UnknownRulesetHash { requested, current: current.hash }),
         }
     }
 
-    /// Ruleset with `hash`, or the set's current one if it is no longer cached.
-    pub(crate) fn ruleset_or_current(&self, set_id: SetId, hash: RulesetHash) -> Option<Arc<Ruleset>> {
-        self.rulesets.find_by_hash(set_id, hash).or_else(|| self.rulesets.active_ruleset(set_id))
+    /// Ruleset of a match that was made under `hash`. If it is not loaded yet, requests a read of the store's copies.
+    pub(crate) fn ruleset_of_match(&self, set_id: SetId, hash: RulesetHash) -> MatchRuleset {
+        let found = self.rulesets.ruleset_of_match(set_id, hash);
+        if found == MatchRuleset::NotLoaded {
+            let mut wanted = self.wanted_rulesets.lock();
+            if wanted.len() < WANTED_RULESETS_MAX {
+                wanted.insert((set_id, hash));
+            }
+            drop(wanted);
+            self.ruleset_sync_requests.notify_one();
+        }
+        found
+    }
+
+    /// Fails with the remaining time if the set is being retired: it takes no new tickets and advertisements.
+    pub(crate) fn check_set_not_retiring(&self, set_id: SetId) -> Result<(), EngineError> {
+        match self.rulesets.snapshot().retiring.get(&set_id) {
+            None => Ok(()),
+            Some(retiring) => {
+                let ends_in_ms = retiring.ends_at.ms_since(self.clock.now());
+                Err(EngineError::SetRetired { set_id, ends_in_ms })
+            }
+        }
+    }
+
+    /// Fails if the store has no copy of an active ruleset, which its tickets and matches would need after a restart.
+    pub(crate) fn check_ruleset_is_durable(&self, ruleset: &Ruleset) -> Result<(), EngineError> {
+        if self.rulesets.is_durable(ruleset.set_id, ruleset.hash) {
+            return Ok(());
+        }
+        self.ruleset_sync_requests.notify_one();
+        Err(EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS })
     }
 
     /// Session with the locality that the server resolved, and the paths of client fields that it ignored.

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
+
 use crate::auth::match_credential::MatchCredentialKeys;
 use crate::auth::token::TokenSigner;
 use crate::clock::Clock;
@@ -78,6 +81,9 @@ impl EngineDeps {
             ratings: Arc::default(),
             served_silos,
             open_silos: Arc::new(OpenSilos::new(silo_limits)),
+            wanted_rulesets: Mutex::default(),
+            ruleset_sync_requests: Notify::new(),
+            ruleset_syncs: watch::Sender::new(0),
             store_health: is_store_shared.then(|| Arc::new(StoreHealth::default())),
             write_health: WriteHealth::default(),
             supervisor,

@@ -11,6 +11,24 @@ pub enum EngineError {
     InvalidFields(Vec<FieldProblem>),
     /// No ruleset is loaded for this set.
     UnknownSet(SetId),
+    /// The set is being retired: it takes no new tickets and advertisements.
+    SetRetired {
+        /// Set.
+        set_id: SetId,
+        /// Time until its waiting tickets end, milliseconds.
+        ends_in_ms: u64,
+    },
+    /// The set cannot be retired now.
+    CannotRetireSet {
+        /// Set.
+        set_id: SetId,
+        /// Waiting tickets of the set.
+        live_tickets: u32,
+        /// Matches of the set that have not ended.
+        live_matches: u32,
+        /// Obstacle.
+        obstacle: RetireObstacle,
+    },
     /// The client's ruleset is no longer cached; the client must fetch the current one.
     UnknownRulesetHash {
         /// Hash that the client sent.
@@ -123,6 +141,17 @@ pub enum EngineError {
     Draining,
     /// Internal error; the log has details.
     Internal,
+}
+
+/// Reason that a set cannot be retired now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RetireObstacle {
+    /// The set's ruleset is active on this server.
+    ActiveHere,
+    /// The set's ruleset is active on another server.
+    ActiveElsewhere,
+    /// Tickets of the set wait.
+    WaitingTickets,
 }
 
 /// Error for one field.

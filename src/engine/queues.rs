@@ -10,7 +10,7 @@ mod pass_reports;
 mod pass_runner;
 mod placement_problems;
 mod plan_transition;
-mod queue_engine;
+pub(crate) mod queue_engine;
 mod queue_runner;
 mod queue_wakeups;
 mod result_report;

@@ -1,26 +1,35 @@
 //! Ruleset reload and administration of a running server: validates, swaps all rulesets at once, or rejects them.
 
 pub(crate) mod activator;
+mod listing;
 mod rating_changes;
 mod report;
+pub(crate) mod store_sync;
+mod stored_copies;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::domain::id::{RulesetHash, SetId};
 use crate::domain::ruleset::Ruleset;
 use crate::engine::common::Common;
+use crate::engine::error::EngineError;
 use crate::engine::ratings::first_scales::record_first_scales;
 use crate::engine::rulesets::activator::RulesetActivator;
+use crate::engine::rulesets::listing::list_rulesets;
 use crate::engine::rulesets::rating_changes::describe_rating_change;
+use crate::engine::rulesets::report::{file_name, ruleset_problem};
+use crate::engine::rulesets::store_sync::{RulesetStoreSync, removal_grace_ms};
 use crate::rules;
 use crate::rules::bundled;
 use crate::rules::catalog::CatalogState;
 use crate::rules::load;
+use crate::rules::load::LoadedDirectory;
+use crate::rules::parse::DirectoryFile;
 use crate::telemetry::label::LoadOutcome;
 
-pub use self::report::{CheckedRuleset, RatingListing, ReloadReport, RulesetListing, RulesetProblem};
+pub use self::report::{CheckedRuleset, RatingListing, ReloadReport, RetireSetAnswer, RulesetListing, RulesetProblem};
 
 /// Reloads rulesets from their source into the engine.
 #[derive(Debug)]
@@ -29,25 +38,31 @@ pub struct RulesetReloader {
     directory: Option<PathBuf>,
     common: Arc<Common>,
     activator: Arc<RulesetActivator>,
+    store_sync: Arc<RulesetStoreSync>,
     /// Held from reading the files to swapping the rulesets, so that the latest read wins.
     reload_lock: tokio::sync::Mutex<()>,
 }
 
-/// Rulesets with their files, or all problems.
-pub type LoadResult = Result<Vec<(PathBuf, Arc<Ruleset>)>, Vec<rules::RenderedDiagnostic>>;
+/// Rulesets and retired sets with their files, or all problems.
+pub type LoadResult = Result<LoadedDirectory, Vec<rules::RenderedDiagnostic>>;
 
 /// Reads the rulesets of a directory; the bundled ones if there is none. Blocks on file reads.
 pub fn load_rulesets(directory: Option<&Path>) -> LoadResult {
     match directory {
-        Some(directory) => load::load_directory(directory),
-        None => bundled::load_bundled(),
+        Some(directory) => load::load_directory_with_retired_files(directory),
+        None => bundled::load_bundled().map(|rulesets| LoadedDirectory { rulesets, ..LoadedDirectory::default() }),
     }
 }
 
 impl RulesetReloader {
     /// Creates the reloader of a running engine, whose first load has succeeded.
-    pub(crate) fn new(directory: Option<PathBuf>, common: Arc<Common>, activator: Arc<RulesetActivator>) -> Self {
-        let reloader = Self { directory, common, activator, reload_lock: tokio::sync::Mutex::default() };
+    pub(crate) fn new(
+        directory: Option<PathBuf>,
+        common: Arc<Common>,
+        activator: Arc<RulesetActivator>,
+        store_sync: Arc<RulesetStoreSync>,
+    ) -> Self {
+        let reloader = Self { directory, common, activator, store_sync, reload_lock: tokio::sync::Mutex::default() };
         reloader.record_load(LoadOutcome::Loaded);
         reloader
     }
@@ -76,11 +91,12 @@ impl RulesetReloader {
     /// Validates a file's text without loading it. Returns its hash and the effect on ratings that loading it would
     /// have, or all problems.
     pub fn check(&self, file_name: &str, xml: &str) -> Result<CheckedRuleset, Vec<RulesetProblem>> {
-        let ruleset = rules::parse_ruleset(file_name, xml)
+        let file = rules::parse::parse_directory_file(file_name, xml)
             .map_err(|problems| problems.iter().map(ruleset_problem).collect::<Vec<RulesetProblem>>())?;
+        let DirectoryFile::Ruleset(ruleset) = file else { return Ok(CheckedRuleset::default()) };
         let current = self.common.rulesets.active_ruleset(ruleset.set_id);
         let rating_change = describe_rating_change(&self.common.ratings.lock(), current.as_deref(), &ruleset);
-        Ok(CheckedRuleset { hash: ruleset.hash, rating_change: rating_change.unwrap_or_default() })
+        Ok(CheckedRuleset { hash: Some(ruleset.hash), rating_change: rating_change.unwrap_or_default() })
     }
 
     /// Records the first scales of new sets, and describes the effects of `rulesets` on ratings, by set. Problems if the
@@ -117,8 +133,8 @@ impl RulesetReloader {
                 ..Default::default()
             };
         };
-        let rulesets = match loaded {
-            Ok(rulesets) => rulesets,
+        let LoadedDirectory { rulesets, retired_files } = match loaded {
+            Ok(loaded) => loaded,
             Err(problems) => return self.reject(problems),
         };
         let rating_changes = match self.prepare_rating_changes(&rulesets).await {
@@ -129,14 +145,19 @@ impl RulesetReloader {
             tracing::info!(%set_id, "ruleset reload: {rating_change}");
         }
         let before = self.common.rulesets.snapshot();
-        if self.activator.replace_rulesets(rulesets).await.is_err() {
+        self.store_sync.write_copies(&rulesets).await;
+        if self.activator.replace_rulesets(rulesets, removal_grace_ms(&self.common)).await.is_err() {
             return ReloadReport {
                 problems: vec![problem_without_file("the server is shutting down; reload on another server")],
                 ..Default::default()
             };
         }
+        self.log_retired_files(&retired_files, &before);
+        self.common.rulesets.update(|state| state.retired_files = retired_files);
+        self.store_sync.compare().await;
         self.record_load(LoadOutcome::Loaded);
         let after = self.common.rulesets.snapshot();
+        self.log_removals(&before, &after);
         let changes = ruleset_changes(&before, &after);
         for (set_id, previous, current) in &changes {
             tracing::info!(
@@ -149,45 +170,50 @@ impl RulesetReloader {
         ReloadReport { changes, rating_changes, problems: Vec::new() }
     }
 
-    /// Lists rulesets by set: the current one first, then retired ones, latest first.
-    pub fn list(&self) -> Vec<RulesetListing> {
-        let state = self.common.rulesets.snapshot();
-        let loaded_at = state.loaded_at.unwrap_or_default();
-        let mut listings = Vec::new();
-        let retired_sets = state.retired.iter().map(|retired| retired.ruleset.set_id);
-        let sets: BTreeSet<SetId> = state.active.keys().copied().chain(retired_sets).collect();
-        for set_id in sets {
-            let current = state.active.get(&set_id).map(|current| {
-                let file_name = file_name(&current.file);
-                let problems = state
-                    .rejected_diagnostics
-                    .iter()
-                    .filter(|problem| self::file_name(Path::new(&problem.file)) == file_name);
-                RulesetListing {
-                    name: current.ruleset.name.to_string(),
-                    set_id,
-                    hash: current.ruleset.hash,
-                    problems: problems.map(ruleset_problem).collect(),
-                    file_name,
-                    is_current: true,
-                    loaded_at,
-                    ratings: self.rating_listing(&current.ruleset),
-                }
-            });
-            listings.extend(current);
-            let retired = state.retired.iter().rev().filter(|retired| retired.ruleset.set_id == set_id);
-            listings.extend(retired.map(|retired| RulesetListing {
-                name: retired.ruleset.name.to_string(),
-                set_id,
-                hash: retired.ruleset.hash,
-                file_name: String::new(),
-                is_current: false,
-                loaded_at: retired.loaded_at,
-                problems: Vec::new(),
-                ratings: self.rating_listing(&retired.ruleset),
-            }));
+    /// Logs the sets whose file was removed or has returned.
+    fn log_removals(&self, before: &CatalogState, after: &CatalogState) {
+        let usage = self.store_sync.usage();
+        let now = self.common.clock.now();
+        for (set_id, retiring) in after.retiring.iter().filter(|(set_id, _)| !before.retiring.contains_key(set_id)) {
+            let (live_tickets, live_matches) = (usage.tickets_of(*set_id), usage.matches_of(*set_id));
+            let (file, ends_in_ms) = (file_name(&retiring.file), retiring.ends_at.ms_since(now));
+            tracing::warn!(
+                %set_id, file, ends_in_ms, live_tickets, live_matches,
+                "ruleset file missing, its ruleset is kept in force for waiting tickets"
+            );
         }
-        listings
+        for set_id in before.retiring.keys().filter(|set_id| after.active.contains_key(set_id)) {
+            tracing::info!(%set_id, "ruleset file returned, the set is active again");
+        }
+    }
+
+    /// Logs the files that are marked as retired while tickets of their sets wait.
+    fn log_retired_files(&self, files: &BTreeMap<SetId, PathBuf>, before: &CatalogState) {
+        let usage = self.store_sync.usage();
+        for (set_id, file) in files.iter().filter(|(set_id, _)| !before.retired_files.contains_key(set_id)) {
+            let (live_tickets, live_matches) = (usage.tickets_of(*set_id), usage.matches_of(*set_id));
+            if live_tickets > 0 {
+                let file = file_name(file);
+                tracing::warn!(
+                    %set_id, file, live_tickets, live_matches,
+                    "set not retired yet, its tickets wait; the ruleset stays in force for them"
+                );
+            }
+        }
+    }
+
+    /// Ends the grace period of a set whose file was removed. With `force` its waiting tickets end too.
+    ///
+    /// Fails if the set is active on a server, or if tickets wait and `force` is not set.
+    pub async fn retire_set(&self, set_id: SetId, force: bool) -> Result<RetireSetAnswer, EngineError> {
+        let _guard = self.reload_lock.lock().await;
+        self.store_sync.retire_set(set_id, force).await
+    }
+
+    /// Lists rulesets by set: the one in force first, then those of matches only, then retired ones, latest first.
+    pub fn list(&self) -> Vec<RulesetListing> {
+        let ratings_of = |ruleset: &Ruleset| self.rating_listing(ruleset);
+        list_rulesets(&self.common.rulesets.snapshot(), &self.store_sync.usage(), &ratings_of, self.common.clock.now())
     }
 
     /// Ratings that a ruleset uses, or would use again; `None` without a rating system.
@@ -212,19 +238,6 @@ fn ruleset_changes(before: &CatalogState, after: &CatalogState) -> Vec<RulesetCh
     sets.dedup();
     let changed = sets.into_iter().map(|set_id| (*set_id, hash_in(before, set_id), hash_in(after, set_id)));
     changed.filter(|(_, previous, current)| previous != current).collect()
-}
-
-fn file_name(path: &Path) -> String {
-    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
-}
-
-fn ruleset_problem(problem: &rules::RenderedDiagnostic) -> RulesetProblem {
-    RulesetProblem {
-        file_name: problem.file.clone(),
-        line: problem.line,
-        column: problem.column,
-        message: problem.message(),
-    }
 }
 
 fn problem_without_file(message: &str) -> RulesetProblem {

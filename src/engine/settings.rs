@@ -23,6 +23,8 @@ pub struct EngineSettings {
     pub ended_ticket_retention_ms: u64,
     /// Retention of replaced rulesets.
     pub retired_ruleset_retention_ms: u64,
+    /// Time for which the ruleset of a removed file stays in force.
+    pub ruleset_removal_grace_ms: u64,
     /// Whether clients may send their own location.
     pub allow_client_locality: bool,
     /// Whether searches may override rules.
@@ -46,6 +48,7 @@ impl Default for EngineSettings {
             ended_reservation_retention_ms: 600_000,
             ended_ticket_retention_ms: 60 * 60 * 1_000,
             retired_ruleset_retention_ms: 600_000,
+            ruleset_removal_grace_ms: 600_000,
             allow_client_locality: false,
             allow_search_overrides: false,
             max_silos: 1_024,

@@ -1,6 +1,7 @@
-//! Ruleset catalog: active rulesets, recently retired ones, and the problems of the last rejected reload.
+//! Ruleset catalog: active rulesets, those of retiring sets, recently retired ones, copies that matches use, and the
+//! problems of the last rejected reload.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,6 +22,23 @@ pub struct ActiveRuleset {
     pub ruleset: Arc<Ruleset>,
 }
 
+/// Set whose file was removed. Its ruleset stays in force for its tickets until the grace period ends.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RetiringSet {
+    /// Source file, as far as it is known.
+    pub file: PathBuf,
+    /// Ruleset.
+    pub ruleset: Arc<Ruleset>,
+    /// Time of loading.
+    pub loaded_at: UnixMs,
+    /// Time of removal. With several servers, the latest time at which all of them had lost the file.
+    pub removed_at: UnixMs,
+    /// Time at which this server found the file missing.
+    pub noticed_at: UnixMs,
+    /// End of the grace period.
+    pub ends_at: UnixMs,
+}
+
 /// Ruleset that was replaced or removed, and can still be found by its hash until it expires.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RetiredRuleset {
@@ -39,12 +57,35 @@ pub struct RetiredRuleset {
 pub struct CatalogState {
     /// Active rulesets, by set.
     pub active: BTreeMap<SetId, ActiveRuleset>,
+    /// Sets whose file was removed, in their grace period.
+    pub retiring: BTreeMap<SetId, RetiringSet>,
     /// Retired rulesets, oldest first.
     pub retired: Vec<RetiredRuleset>,
+    /// Rulesets that are kept only for matches that have not ended.
+    pub copies: BTreeMap<(SetId, RulesetHash), Arc<Ruleset>>,
+    /// Further copies in the store. Results of ended matches need them; they have no index.
+    pub copies_without_index: BTreeMap<(SetId, RulesetHash), Arc<Ruleset>>,
+    /// Rulesets of matches that neither this server nor the store has, or whose stored text is invalid.
+    pub unavailable: BTreeSet<(SetId, RulesetHash)>,
+    /// Set ids in files that are marked as retired, with the file.
+    pub retired_files: BTreeMap<SetId, PathBuf>,
+    /// Rulesets of which the store has a copy.
+    pub durable: BTreeSet<(SetId, RulesetHash)>,
     /// Problems of the last rejected reload; empty if the last reload succeeded.
     pub rejected_diagnostics: Vec<RenderedDiagnostic>,
     /// Time at which the active rulesets were loaded; `None` before the first load.
     pub loaded_at: Option<UnixMs>,
+}
+
+/// Ruleset of a match that has not ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum MatchRuleset {
+    /// The ruleset that made the match. If it is unavailable, the ruleset of the set that is in force.
+    Known(Arc<Ruleset>),
+    /// It has not been looked for in the store yet.
+    NotLoaded,
+    /// It cannot be had.
+    Unavailable,
 }
 
 /// Sets changed by a swap, in set order.
@@ -62,6 +103,59 @@ impl CatalogChanges {
     /// Whether no ruleset changed its meaning.
     pub fn is_empty(&self) -> bool {
         self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty()
+    }
+}
+
+impl CatalogState {
+    /// Ruleset in force: the active one, or that of a retiring set.
+    pub fn ruleset_in_force(&self, set: SetId) -> Option<&Arc<Ruleset>> {
+        let active = self.active.get(&set).map(|active| &active.ruleset);
+        active.or_else(|| self.retiring.get(&set).map(|retiring| &retiring.ruleset))
+    }
+
+    /// Ruleset of `set` with `hash` that has an index.
+    pub fn find_by_hash(&self, set: SetId, hash: RulesetHash) -> Option<&Arc<Ruleset>> {
+        let retired = || self.retired.iter().map(|retired| &retired.ruleset).filter(|ruleset| ruleset.set_id == set);
+        let in_force = [
+            self.active.get(&set).map(|active| &active.ruleset),
+            self.retiring.get(&set).map(|retiring| &retiring.ruleset),
+        ];
+        let found = in_force.into_iter().flatten().chain(retired()).find(|ruleset| ruleset.hash == hash);
+        found.or_else(|| self.copies.get(&(set, hash)))
+    }
+
+    /// Ruleset of `set` with `hash`, wherever it is kept.
+    pub fn find_for_match(&self, set: SetId, hash: RulesetHash) -> Option<&Arc<Ruleset>> {
+        self.find_by_hash(set, hash).or_else(|| self.copies_without_index.get(&(set, hash)))
+    }
+
+    /// All rulesets that have an index, each once.
+    pub fn all_rulesets(&self) -> Vec<Arc<Ruleset>> {
+        let active = self.active.values().map(|active| &active.ruleset);
+        let retiring = self.retiring.values().map(|retiring| &retiring.ruleset);
+        let retired = self.retired.iter().map(|retired| &retired.ruleset);
+        let mut seen = BTreeSet::new();
+        let all = active.chain(retiring).chain(retired).chain(self.copies.values());
+        all.filter(|ruleset| seen.insert((ruleset.set_id, ruleset.hash))).cloned().collect()
+    }
+
+    /// Ends the grace period of a set. Its ruleset can be found by hash until `expires_at`.
+    pub fn end_retiring_set(&mut self, set: SetId, now: UnixMs, expires_at: UnixMs) {
+        let Some(RetiringSet { ruleset, loaded_at, .. }) = self.retiring.remove(&set) else { return };
+        self.retired.push(RetiredRuleset { ruleset, loaded_at, retired_at: now, expires_at });
+        self.remove_expired(now);
+    }
+
+    /// Drops retired rulesets that have expired, that are in force again, or that are too many.
+    pub fn remove_expired(&mut self, now: UnixMs) {
+        let mut retired = std::mem::take(&mut self.retired);
+        retired.retain(|previous| {
+            let in_force = self.ruleset_in_force(previous.ruleset.set_id);
+            previous.expires_at > now && in_force.is_none_or(|ruleset| ruleset.hash != previous.ruleset.hash)
+        });
+        let excess = retired.len().saturating_sub(RETIRED_RULESETS_MAX);
+        retired.drain(..excess);
+        self.retired = retired;
     }
 }
 
@@ -83,81 +177,113 @@ impl RulesetCatalog {
         self.state.load().active.get(&set).map(|active| active.ruleset.clone())
     }
 
-    /// Active or retired ruleset of `set` with `hash`.
+    /// Ruleset of `set` that is in force: the active one, or that of a retiring set.
+    pub fn ruleset_in_force(&self, set: SetId) -> Option<Arc<Ruleset>> {
+        self.state.load().ruleset_in_force(set).cloned()
+    }
+
+    /// Ruleset of `set` with `hash`: active, of a retiring set, retired, or a copy for matches that have not ended.
     pub fn find_by_hash(&self, set: SetId, hash: RulesetHash) -> Option<Arc<Ruleset>> {
-        let state = self.state.load();
-        let active = state.active.get(&set).map(|active| &active.ruleset);
-        let retired = state.retired.iter().map(|retired| &retired.ruleset).filter(|ruleset| ruleset.set_id == set);
-        active.into_iter().chain(retired).find(|ruleset| ruleset.hash == hash).cloned()
+        self.state.load().find_by_hash(set, hash).cloned()
     }
 
-    /// All active and retired rulesets.
+    /// Ruleset of a match that was made under `hash`.
+    pub fn ruleset_of_match(&self, set: SetId, hash: RulesetHash) -> MatchRuleset {
+        let state = self.state.load();
+        if let Some(ruleset) = state.find_for_match(set, hash) {
+            return MatchRuleset::Known(Arc::clone(ruleset));
+        }
+        if !state.unavailable.contains(&(set, hash)) {
+            return MatchRuleset::NotLoaded;
+        }
+        let in_force = state.ruleset_in_force(set).cloned();
+        in_force.map_or(MatchRuleset::Unavailable, MatchRuleset::Known)
+    }
+
+    /// Whether the store has a copy of a ruleset.
+    pub fn is_durable(&self, set: SetId, hash: RulesetHash) -> bool {
+        self.state.load().durable.contains(&(set, hash))
+    }
+
+    /// All rulesets that have an index, each once.
     pub fn active_and_retired(&self) -> Vec<Arc<Ruleset>> {
-        let state = self.state.load();
-        let active = state.active.values().map(|active| &active.ruleset);
-        active.chain(state.retired.iter().map(|retired| &retired.ruleset)).cloned().collect()
+        self.state.load().all_rulesets()
     }
 
-    /// Makes `rulesets` active at `now`, all at once; their sets must differ. Replaced rulesets can be found by hash
-    /// for `keep_retired_ms`. Clears earlier problems.
+    /// Makes `rulesets` active at `now`, all at once; their sets must differ. Replaced and removed rulesets can be found
+    /// by hash for `keep_retired_ms`. Clears earlier problems.
     pub fn replace_all(
         &self,
         rulesets: Vec<(PathBuf, Arc<Ruleset>)>,
         now: UnixMs,
         keep_retired_ms: u64,
     ) -> CatalogChanges {
-        let _guard = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = self.state.load_full();
-        let active: BTreeMap<SetId, ActiveRuleset> =
-            rulesets.into_iter().map(|(file, ruleset)| (ruleset.set_id, ActiveRuleset { file, ruleset })).collect();
-        let mut changes = CatalogChanges::default();
-        for (set, new) in &active {
-            match before.active.get(set) {
-                None => changes.added.push(*set),
-                Some(previous) if previous.ruleset.hash != new.ruleset.hash => changes.changed.push(*set),
-                Some(_) => {}
+        self.replace_all_with_grace(rulesets, now, keep_retired_ms, 0)
+    }
+
+    /// As `replace_all`, but removed sets stay in force for `removal_grace_ms`.
+    pub fn replace_all_with_grace(
+        &self,
+        rulesets: Vec<(PathBuf, Arc<Ruleset>)>,
+        now: UnixMs,
+        keep_retired_ms: u64,
+        removal_grace_ms: u64,
+    ) -> CatalogChanges {
+        self.update(|state| {
+            let active: BTreeMap<SetId, ActiveRuleset> =
+                rulesets.into_iter().map(|(file, ruleset)| (ruleset.set_id, ActiveRuleset { file, ruleset })).collect();
+            let before = std::mem::replace(&mut state.active, active);
+            let loaded_at = state.loaded_at.unwrap_or(now);
+            let mut changes = CatalogChanges::default();
+            for (set, new) in &state.active {
+                match before.get(set) {
+                    None => changes.added.push(*set),
+                    Some(previous) if previous.ruleset.hash != new.ruleset.hash => changes.changed.push(*set),
+                    Some(_) => {}
+                }
             }
-        }
-        changes.removed = before.active.keys().filter(|set| !active.contains_key(set)).copied().collect();
-        let is_replaced = |set: &SetId| changes.changed.contains(set) || changes.removed.contains(set);
-        let newly_retired =
-            before.active.iter().filter(|(set, _)| is_replaced(set)).map(|(_, previous)| RetiredRuleset {
-                ruleset: previous.ruleset.clone(),
-                loaded_at: before.loaded_at.unwrap_or(now),
-                retired_at: now,
-                expires_at: now.plus_ms(keep_retired_ms),
-            });
-        let is_active_again = |previous: &RetiredRuleset| {
-            active.get(&previous.ruleset.set_id).is_some_and(|new| new.ruleset.hash == previous.ruleset.hash)
-        };
-        let mut retired: Vec<RetiredRuleset> = before.retired.iter().cloned().chain(newly_retired).collect();
-        retired.retain(|previous| previous.expires_at > now && !is_active_again(previous));
-        let excess = retired.len().saturating_sub(RETIRED_RULESETS_MAX);
-        retired.drain(..excess);
-        self.state.store(Arc::new(CatalogState {
-            active,
-            retired,
-            rejected_diagnostics: Vec::new(),
-            loaded_at: Some(now),
-        }));
-        changes
+            changes.removed = before.keys().filter(|set| !state.active.contains_key(set)).copied().collect();
+            let expires_at = now.plus_ms(keep_retired_ms);
+            let retired_now = |ruleset| RetiredRuleset { ruleset, loaded_at, retired_at: now, expires_at };
+            for (set, ActiveRuleset { file, ruleset }) in before {
+                if changes.removed.contains(&set) && removal_grace_ms > 0 {
+                    let ends_at = now.plus_ms(removal_grace_ms);
+                    let retiring = RetiringSet { file, ruleset, loaded_at, removed_at: now, noticed_at: now, ends_at };
+                    state.retiring.insert(set, retiring);
+                } else if changes.removed.contains(&set) || changes.changed.contains(&set) {
+                    state.retired.push(retired_now(ruleset));
+                }
+            }
+            let returned: Vec<SetId> =
+                state.retiring.keys().copied().filter(|set| state.active.contains_key(set)).collect();
+            for set in returned {
+                state.end_retiring_set(set, now, expires_at);
+            }
+            state.remove_expired(now);
+            state.rejected_diagnostics = Vec::new();
+            state.loaded_at = Some(now);
+            changes
+        })
+    }
+
+    /// Changes the state in one step.
+    pub fn update<T>(&self, change: impl FnOnce(&mut CatalogState) -> T) -> T {
+        let _guard = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = CatalogState::clone(&self.state.load());
+        let result = change(&mut state);
+        self.state.store(Arc::new(state));
+        result
     }
 
     /// Records why a reload was rejected. The active rulesets do not change.
     pub fn record_rejected_reload(&self, diagnostics: Vec<RenderedDiagnostic>) {
-        let _guard = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let state = CatalogState { rejected_diagnostics: diagnostics, ..CatalogState::clone(&self.state.load()) };
-        self.state.store(Arc::new(state));
+        self.update(|state| state.rejected_diagnostics = diagnostics);
     }
 
     /// Removes retired rulesets that have expired at `now`.
     pub fn remove_expired(&self, now: UnixMs) {
-        let _guard = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = self.state.load_full();
-        if before.retired.iter().any(|previous| previous.expires_at <= now) {
-            let mut state = CatalogState::clone(&before);
-            state.retired.retain(|previous| previous.expires_at > now);
-            self.state.store(Arc::new(state));
+        if self.state.load().retired.iter().any(|previous| previous.expires_at <= now) {
+            self.update(|state| state.remove_expired(now));
         }
     }
 }

@@ -1,37 +1,68 @@
 //! Ruleset directory loader: loads all files, or none if any file is invalid.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::domain::id::SetId;
 use crate::domain::limit::{RULESET_FILE_BYTES_MAX, RULESET_FILES_MAX};
 use crate::domain::ruleset::Ruleset;
 use crate::rules::diagnostic::RenderedDiagnostic;
-use crate::rules::parse::{decode_utf8, parse_ruleset};
+use crate::rules::parse::{DirectoryFile, decode_utf8, parse_directory_file};
 
-/// Loads each `*.xml` file of `directory`, in name order. Returns all problems of all files if any file is invalid.
+/// Content of a ruleset directory.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LoadedDirectory {
+    /// Rulesets with their files, in name order.
+    pub rulesets: Vec<(PathBuf, Arc<Ruleset>)>,
+    /// Files that are marked with `Retired="true"`, by set.
+    pub retired_files: BTreeMap<SetId, PathBuf>,
+}
+
+/// Loads each `*.xml` file of `directory`, in name order, without those that are marked as retired. Returns all problems of
+/// all files if any file is invalid.
 ///
 /// Symbolic links are followed. Names that start with a dot are skipped: editors and Kubernetes (`..data`) use them. A
 /// directory without rulesets is an error, so that an empty mount does not remove all sets.
 pub fn load_directory(directory: &Path) -> Result<Vec<(PathBuf, Arc<Ruleset>)>, Vec<RenderedDiagnostic>> {
+    load_directory_with_retired_files(directory).map(|loaded| loaded.rulesets)
+}
+
+/// As `load_directory`, with the files that are marked as retired.
+pub fn load_directory_with_retired_files(directory: &Path) -> Result<LoadedDirectory, Vec<RenderedDiagnostic>> {
     let files = list_ruleset_files(directory).map_err(|diagnostic| vec![diagnostic])?;
-    let mut rulesets: Vec<(PathBuf, Arc<Ruleset>)> = Vec::new();
+    let mut loaded = LoadedDirectory::default();
+    let mut set_files: BTreeMap<SetId, PathBuf> = BTreeMap::new();
     let mut diagnostics = Vec::new();
     for path in files {
-        match read_file(&path).and_then(|text| parse_ruleset(&path.to_string_lossy(), &text)) {
-            Ok(ruleset) => match rulesets.iter().find(|(_, loaded)| loaded.set_id == ruleset.set_id) {
-                Some((first, _)) => diagnostics.push(duplicate_set_id(first, &path, &ruleset)),
-                None => rulesets.push((path, Arc::new(ruleset))),
-            },
-            Err(file_diagnostics) => diagnostics.extend(file_diagnostics),
+        let parsed = read_file(&path).and_then(|text| parse_directory_file(&path.to_string_lossy(), &text));
+        let set_id = match &parsed {
+            Ok(DirectoryFile::Ruleset(ruleset)) => ruleset.set_id,
+            Ok(DirectoryFile::RetiredSet(set_id)) => *set_id,
+            Err(_) => {
+                diagnostics.extend(parsed.err().into_iter().flatten());
+                continue;
+            }
+        };
+        if let Some(first) = set_files.get(&set_id) {
+            diagnostics.push(duplicate_set_id(first, &path, set_id));
+            continue;
+        }
+        set_files.insert(set_id, path.clone());
+        match parsed {
+            Ok(DirectoryFile::Ruleset(ruleset)) => loaded.rulesets.push((path, Arc::new(*ruleset))),
+            Ok(DirectoryFile::RetiredSet(set_id)) => drop(loaded.retired_files.insert(set_id, path)),
+            Err(_) => {}
         }
     }
     if diagnostics.is_empty() {
-        diagnostics.extend(rulesets.iter().filter_map(|(path, ruleset)| check_offered_set(path, ruleset, &rulesets)));
-        diagnostics.extend(rulesets.iter().filter_map(|(path, ruleset)| check_rating_pool(path, ruleset, &rulesets)));
+        let rulesets = &loaded.rulesets;
+        diagnostics.extend(rulesets.iter().filter_map(|(path, ruleset)| check_offered_set(path, ruleset, rulesets)));
+        diagnostics.extend(rulesets.iter().filter_map(|(path, ruleset)| check_rating_pool(path, ruleset, rulesets)));
     }
-    if diagnostics.is_empty() { Ok(rulesets) } else { Err(diagnostics) }
+    if diagnostics.is_empty() { Ok(loaded) } else { Err(diagnostics) }
 }
 
 /// Reads the text of one file, at most the maximum size of a ruleset.
@@ -104,8 +135,7 @@ fn check_rating_pool(path: &Path, ruleset: &Ruleset, all: &[(PathBuf, Arc<Rulese
     Some(RenderedDiagnostic::for_file(&path.to_string_lossy(), problem, fix))
 }
 
-fn duplicate_set_id(first: &Path, second: &Path, ruleset: &Ruleset) -> RenderedDiagnostic {
-    let set_id = ruleset.set_id;
+fn duplicate_set_id(first: &Path, second: &Path, set_id: SetId) -> RenderedDiagnostic {
     let problem = format!("SetId {set_id} is already used by {}", first.display());
     RenderedDiagnostic::for_file(&second.to_string_lossy(), problem, "change the SetId of one file, or delete the file")
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::domain::id::SetId;
 use crate::domain::limit::RULESET_FILE_BYTES_MAX;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::raw::{Diagnostic, RawElement, Span};
@@ -19,12 +20,29 @@ pub enum RulesetFile {
     Ruleset(Box<Ruleset>),
     /// Expansions only.
     ExpansionFragment(ExpansionFragment),
+    /// `Retired="true"`: the file only says that its set is retired.
+    RetiredSet(SetId),
+}
+
+/// Parsed content of a file in a ruleset directory.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DirectoryFile {
+    /// Complete ruleset.
+    Ruleset(Box<Ruleset>),
+    /// `Retired="true"`: the file only says that its set is retired.
+    RetiredSet(SetId),
 }
 
 /// Parses and validates one ruleset. Returns all problems, in file order; after a syntax error only that one. `file` is
 /// the file name in problems.
 pub fn parse_ruleset(file: &str, text: &str) -> Result<Ruleset, Vec<RenderedDiagnostic>> {
-    let root = parse_xml(file, text)?;
+    let mut root = parse_xml(file, text)?;
+    if read_retired_set(file, text, &mut root)?.is_some() {
+        let problem = "the file says that its set is retired, and has no rules";
+        let fix = "delete Retired=\"true\" to have the rules in force";
+        let diagnostic = Diagnostic { span: root.name_span, problem: problem.into(), fix: fix.into() };
+        return Err(vec![RenderedDiagnostic::at_span(file, text, diagnostic)]);
+    }
     if &*root.name == FRAGMENT_ROOT {
         let problem = "the file has only expansions, which are no ruleset";
         let fix = "put them into a <Ruleset>, or move the file out of the directory";
@@ -33,6 +51,39 @@ pub fn parse_ruleset(file: &str, text: &str) -> Result<Ruleset, Vec<RenderedDiag
     }
     let source_xml: Arc<str> = xml::delete_comments_and_their_lines(text).into();
     validate::validate_ruleset(&root, source_xml).map_err(|diagnostics| render_diagnostics(file, text, diagnostics))
+}
+
+/// Parses a file of a ruleset directory: a ruleset, or a set that is marked as retired.
+pub fn parse_directory_file(file: &str, text: &str) -> Result<DirectoryFile, Vec<RenderedDiagnostic>> {
+    match read_retired_set(file, text, &mut parse_xml(file, text)?)? {
+        Some(set_id) => Ok(DirectoryFile::RetiredSet(set_id)),
+        None => parse_ruleset(file, text).map(|ruleset| DirectoryFile::Ruleset(ruleset.into())),
+    }
+}
+
+/// Takes `Retired` from the root element. Returns the set if it is `true`; then nothing else of the file is read.
+fn read_retired_set(file: &str, text: &str, root: &mut RawElement) -> Result<Option<SetId>, Vec<RenderedDiagnostic>> {
+    let is_ruleset = &*root.name == "Ruleset";
+    let Some(at) = root.attributes.iter().position(|attribute| is_ruleset && &*attribute.name == "Retired") else {
+        return Ok(None);
+    };
+    let retired = root.attributes.remove(at);
+    let problem = |span, problem: &str, fix: &str| {
+        let diagnostic = Diagnostic { span, problem: problem.into(), fix: fix.into() };
+        Err(vec![RenderedDiagnostic::at_span(file, text, diagnostic)])
+    };
+    match &*retired.value {
+        "false" => return Ok(None),
+        "true" => {}
+        _ => return problem(retired.value_span, "`Retired` is neither true nor false", "write `true` or `false`"),
+    }
+    let Some(set_id) = root.attribute("SetId") else {
+        return problem(root.name_span, "`SetId` is missing", "name the set that is retired");
+    };
+    match set_id.value.trim().parse() {
+        Ok(id) => Ok(Some(SetId(id))),
+        Err(_) => problem(set_id.value_span, "`SetId` is not a number", "use an integer from 0 to 4294967295"),
+    }
 }
 
 /// Parses and validates an `<ExpansionConfigs>` outside a ruleset, as the thesis prints it.
@@ -44,10 +95,12 @@ pub fn parse_expansion_fragment(file: &str, text: &str) -> Result<ExpansionFragm
 /// Parses and validates a ruleset or an expansion fragment.
 pub fn parse_ruleset_or_fragment(file: &str, text: &str) -> Result<RulesetFile, Vec<RenderedDiagnostic>> {
     if parse_xml(file, text)?.name.as_ref() == FRAGMENT_ROOT {
-        parse_expansion_fragment(file, text).map(RulesetFile::ExpansionFragment)
-    } else {
-        parse_ruleset(file, text).map(|ruleset| RulesetFile::Ruleset(ruleset.into()))
+        return parse_expansion_fragment(file, text).map(RulesetFile::ExpansionFragment);
     }
+    Ok(match parse_directory_file(file, text)? {
+        DirectoryFile::Ruleset(ruleset) => RulesetFile::Ruleset(ruleset),
+        DirectoryFile::RetiredSet(set_id) => RulesetFile::RetiredSet(set_id),
+    })
 }
 
 /// Text of a file from its bytes. Fails if it is too large or not UTF-8.

@@ -83,7 +83,8 @@ pub(super) async fn start_supervised_app(
         let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
         anyhow!("load rulesets: {}", lines.join("\n"))
     })?;
-    catalog.replace_all(rulesets, clock.now(), 0);
+    catalog.replace_all(rulesets.rulesets, clock.now(), 0);
+    catalog.update(|state| state.retired_files = rulesets.retired_files);
     let settings = engine_settings(config);
     check_store_folder(&config.store).context("open store")?;
     let signer = Arc::new(load_signer(config, &*clock)?);
@@ -177,6 +178,7 @@ fn engine_settings(config: &Config) -> EngineSettings {
         default_ttl_ms: ms(config.advertisement_ttl_s),
         default_hold_ms: ms(config.reservation_ttl_s),
         retired_ruleset_retention_ms: u64::from(config.ruleset_retention_s) * 1000,
+        ruleset_removal_grace_ms: u64::from(config.ruleset_removal_grace_s) * 1000,
         allow_client_locality: config.allow_client_locality,
         allow_search_overrides: config.allow_search_overrides,
         max_silos: config.max_silos,

@@ -2,6 +2,7 @@
 
 mod adverts;
 mod queues;
+mod ruleset_copies;
 
 use std::sync::Mutex;
 use std::sync::MutexGuard;
@@ -9,12 +10,14 @@ use std::sync::PoisonError;
 
 use crate::store::adverts::apply_writes::AdvertRows;
 use crate::store::queues::queue_rows::QueueRows;
+use crate::store::ruleset_copies::RulesetCopyRows;
 
 /// In-memory store. One lock guards the advertisements and one the queues; no code waits while it holds either.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     adverts: Mutex<AdvertRows>,
     queues: Mutex<QueueRows>,
+    ruleset_copies: Mutex<RulesetCopyRows>,
 }
 
 impl MemoryStore {

@@ -15,6 +15,7 @@ use crate::store::error::StoreError;
 use crate::store::queues::{
     self, FinishedMatch, QueueFeed, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData,
 };
+use crate::store::ruleset_copies::{RulesetCopy, RulesetCopyStore, RulesetReport};
 
 /// Receiver of store measurements. It supplies the clock, so that the store has none.
 pub trait StoreObserver: Send + Sync + 'static {
@@ -102,6 +103,14 @@ impl<M: StoreObserver> Store for MeteredStore<M> {
         let started = self.observer.monotonic_time();
         self.inner.close().await;
         self.record_operation("close", started, true, 0);
+    }
+}
+
+/// Forwarded without a report: no client waits for it.
+#[async_trait]
+impl<M: StoreObserver> RulesetCopyStore for MeteredStore<M> {
+    async fn apply_ruleset_report(&self, report: &RulesetReport) -> Result<Vec<RulesetCopy>, StoreError> {
+        self.inner.apply_ruleset_report(report).await
     }
 }
 

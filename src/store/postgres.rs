@@ -10,6 +10,7 @@ mod adverts;
 mod connection;
 mod queues;
 mod replica;
+mod ruleset_copies;
 
 use std::future::Future;
 use std::sync::Arc;

@@ -7,6 +7,7 @@
 mod adverts;
 mod connection;
 mod queues;
+mod ruleset_copies;
 
 use std::future::Future;
 use std::path::{Path, PathBuf};

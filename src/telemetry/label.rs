@@ -374,6 +374,8 @@ label! {
     Health = "health",
     /// Reload of rulesets, certificates, keys or geolocation files.
     Reload = "reload",
+    /// Comparison of rulesets with their copies in the store.
+    RulesetCopies = "ruleset_copies",
     /// Purge of retired rulesets.
     RulesetPurge = "ruleset_purge",
     /// Watcher of changed files.

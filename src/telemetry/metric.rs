@@ -145,6 +145,8 @@ metrics! {
     task_panics: CounterBy<TaskLabel> = Family::default(), "counter" "fireteam_task_panics_total" [TaskLabel::KEY];
     /// Rulesets in use.
     rulesets: Gauge = Gauge::default(), "gauge" "fireteam_rulesets" [];
+    /// Sets whose ruleset file was removed and whose removal grace period has not ended.
+    rulesets_retired: Gauge = Gauge::default(), "gauge" "fireteam_rulesets_retired" [];
     /// Ruleset files that are invalid; the former rulesets stay in use.
     rulesets_rejected: Gauge = Gauge::default(), "gauge" "fireteam_rulesets_rejected" [];
     /// Loads of the rulesets.

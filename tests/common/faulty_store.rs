@@ -12,6 +12,7 @@ use fireteam::domain::match_result::{MatchResult, RatingHistoryEntry};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::memory::MemoryStore;
 use fireteam::store::queues::{FinishedMatch, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData};
+use fireteam::store::ruleset_copies::{RulesetCopy, RulesetCopyStore, RulesetReport};
 use fireteam::store::{AdvertFeed, AdvertWrite, CommitResult, Store, StoreError, StoredAdvertisement};
 use tokio::sync::watch;
 
@@ -24,6 +25,8 @@ pub(crate) struct FaultyStore {
     panics_left: Mutex<BTreeMap<&'static str, u64>>,
     /// Number of calls of `acquire_leases`.
     lease_calls: watch::Sender<u64>,
+    /// While set, reports about rulesets fail as unavailable.
+    pub(crate) ruleset_copies_unavailable: AtomicBool,
     /// Change feed that an engine opens; `None`: the store is not shared.
     pub(crate) feed: Mutex<Option<Box<dyn AdvertFeed>>>,
     /// Number of queue batches received.
@@ -40,6 +43,7 @@ impl Default for FaultyStore {
             adverts_unavailable: AtomicBool::new(false),
             panics_left: Mutex::default(),
             lease_calls: watch::Sender::new(0),
+            ruleset_copies_unavailable: AtomicBool::new(false),
             feed: Mutex::new(None),
             queue_batches_received: received,
             queue_batches_allowed: may_pass,
@@ -144,6 +148,16 @@ impl QueueStore for FaultyStore {
 
     async fn purge_queues(&self, now: UnixMs) -> Result<(), StoreError> {
         self.inner.purge_queues(now).await
+    }
+}
+
+#[async_trait]
+impl RulesetCopyStore for FaultyStore {
+    async fn apply_ruleset_report(&self, report: &RulesetReport) -> Result<Vec<RulesetCopy>, StoreError> {
+        if self.ruleset_copies_unavailable.load(Ordering::SeqCst) {
+            return Err(StoreError::Unavailable("injected fault".into()));
+        }
+        self.inner.apply_ruleset_report(report).await
     }
 }
 

@@ -12,6 +12,8 @@ pub(crate) mod past_match_retention;
 pub(crate) mod placement;
 pub(crate) mod preferences;
 pub(crate) mod replay;
+pub(crate) mod ruleset_removal;
+pub(crate) mod ruleset_retirement;
 pub(crate) mod runner_wakeups;
 pub(crate) mod team_vectors;
 pub(crate) mod tickets;

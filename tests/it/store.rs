@@ -18,6 +18,7 @@ pub(crate) mod random_caller;
 pub(crate) mod random_queue_sequences;
 pub(crate) mod rating_scales;
 pub(crate) mod replicas;
+pub(crate) mod ruleset_copies;
 pub(crate) mod sequence_runner;
 pub(crate) mod sqlite_crash;
 pub(crate) mod sqlite_file;

@@ -238,6 +238,7 @@ fn ticket_end_reason(reason: TicketEndReason) -> pb::TicketEndReason {
         TicketEndReason::Declined => pb::TicketEndReason::Declined,
         TicketEndReason::NotAcceptedInTime => pb::TicketEndReason::NotAcceptedInTime,
         TicketEndReason::Cancelled => pb::TicketEndReason::Cancelled,
+        TicketEndReason::RulesetRetired => pb::TicketEndReason::RulesetRetired,
     }
 }
 

@@ -27,16 +27,17 @@ pub(crate) struct PlannedTransition {
     pub(crate) effects: Vec<MatchEffect>,
 }
 
-/// Write for a transition; `None` if it changes nothing.
+/// Write for a transition; `None` if it changes nothing. Without a ruleset no user is penalized.
 pub(crate) fn plan_transition(
     shared: &SharedState,
-    ruleset: &Ruleset,
+    ruleset: Option<&Ruleset>,
     transition: Transition,
     now: UnixMs,
 ) -> Option<PlannedTransition> {
     let next_match = Arc::new(transition.next_match?);
     let starts_now = transition.effects.contains(&MatchEffect::StartPlay);
-    let requeued_until = ruleset.queue.as_ref().map_or(now, |queue| ticket_expires_at(queue, now));
+    let requeued_until =
+        ruleset.and_then(|ruleset| ruleset.queue.as_ref()).map_or(now, |queue| ticket_expires_at(queue, now));
     let write = QueueWrite::TransitionMatch {
         ticket_fates: transition
             .ticket_fates
@@ -45,7 +46,7 @@ pub(crate) fn plan_transition(
             .collect(),
         other_tickets: if starts_now { other_waiting_tickets(shared, &next_match) } else { Vec::new() },
         penalized_users: transition.penalized_users,
-        penalty_schedule: penalty_schedule(ruleset),
+        penalty_schedule: ruleset.map_or_else(PenaltySchedule::default, penalty_schedule),
         purge_at: now.plus_ms(shared.common.settings.ended_ticket_retention_ms),
         updated_match: Arc::clone(&next_match),
         now,

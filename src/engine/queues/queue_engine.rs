@@ -5,6 +5,7 @@ mod enter_queue;
 mod explain;
 mod leave_queue;
 mod match_results;
+pub(crate) mod ruleset_use;
 mod statistics;
 
 use std::collections::BTreeMap;
@@ -64,7 +65,9 @@ impl QueueEngine {
             }
         }
         // Sort the leaderboards at startup: a million entries would delay the first query.
-        for ruleset in common.rulesets.active_and_retired() {
+        let catalog = common.rulesets.snapshot();
+        let sets = catalog.active.keys().chain(catalog.retiring.keys());
+        for ruleset in sets.filter_map(|set_id| catalog.ruleset_in_force(*set_id)) {
             let mut ratings = shared.ratings.lock();
             if let Some(rating) = ratings.rating_of(&ruleset) {
                 ratings.leaderboard(&rating);

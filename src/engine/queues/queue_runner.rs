@@ -15,7 +15,7 @@ use crate::domain::id::{MatchId, TicketId};
 use crate::domain::lifecycle::event::{MatchEffect, MatchEvent, NewMatch};
 use crate::domain::lifecycle::rules::LifecycleRules;
 use crate::domain::lifecycle::transition::create_match;
-use crate::domain::lifecycle::{Assignment, MatchStage, MatchTicket};
+use crate::domain::lifecycle::{Assignment, Match, MatchStage, MatchTicket};
 use crate::domain::queue::gate::{GateReason, LastPass, should_run_pass};
 use crate::domain::queue::pass::PassOutcome;
 use crate::domain::queue::proposal::Proposal;
@@ -29,6 +29,7 @@ use crate::engine::queues::plan_transition::{CachedTicketFacts, other_waiting_ti
 use crate::engine::queues::queue_wakeups::RunnerHandle;
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::snapshot::{PreparedTicketCache, QueueSnapshot, gate_input};
+use crate::rules::catalog::MatchRuleset;
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite};
 
 /// Maximum tickets and matches processed per round.
@@ -108,16 +109,20 @@ impl QueueRunner {
         crate::engine::fail_points::fail_in_queue_runner();
         self.shared.common.metrics.queue_rounds.inc();
         self.process_deadlines().await;
+        self.cancel_matches_without_ruleset().await;
+        self.allocate_placing_matches().await;
         let now = self.shared.common.clock.now();
-        let Some(ruleset) = self.shared.common.rulesets.active_ruleset(self.queue_key.set_id) else {
-            self.cancel_waiting_tickets(now).await;
-            return Some(Instant::now() + POLL_INTERVAL);
+        let Some(ruleset) = self.shared.common.rulesets.ruleset_in_force(self.queue_key.set_id) else {
+            // The task that reads the store's copies finds the ruleset, or ends the tickets.
+            if self.shared.cache.read().queue_index(self.queue_key)?.waiting_ticket_count() > 0 {
+                self.shared.common.ruleset_sync_requests.notify_one();
+            }
+            return self.next_round_without_queue();
         };
         let Some(queue) = &ruleset.queue else {
             self.cancel_waiting_tickets(now).await;
-            return Some(Instant::now() + POLL_INTERVAL);
+            return self.next_round_without_queue();
         };
-        self.allocate_placing_matches().await;
         let pass_interval = Duration::from_millis(u64::from(queue.pass_interval_ms));
         let next_pass_at = self.last_pass_at.map_or_else(Instant::now, |time| time + pass_interval);
         let next_pass_at = self.pass_backoff.retry_at().map_or(next_pass_at, |retry_at| retry_at.max(next_pass_at));
@@ -157,6 +162,33 @@ impl QueueRunner {
         let due_at = next_change_at.into_iter().chain(next_deadline).min();
         self.shared.queue_wakeups.lock().set_due(&self.handle, due_at);
         Some(next_round_at)
+    }
+
+    /// Time of the next round of a set that has no queue now: its matches continue.
+    fn next_round_without_queue(&self) -> Option<Instant> {
+        let cache = self.shared.cache.read();
+        let index = cache.queue_index(self.queue_key)?;
+        let retry = if index.placing_matches().is_empty() { POLL_INTERVAL } else { ALLOCATION_RETRY_INTERVAL };
+        Some(Instant::now() + retry)
+    }
+
+    /// Cancels the matches whose ruleset is unavailable.
+    async fn cancel_matches_without_ruleset(&self) {
+        let common = &self.shared.common;
+        let catalog = common.rulesets.snapshot();
+        if !catalog.unavailable.iter().any(|(set_id, _)| *set_id == self.queue_key.set_id) {
+            return;
+        }
+        let affected: Vec<MatchId> = {
+            let cache = self.shared.cache.read();
+            let Some(index) = cache.queue_index(self.queue_key) else { return };
+            let matches = index.live_matches().filter_map(|id| cache.match_by_id(id));
+            let is_unavailable = |found: &&Arc<Match>| {
+                common.ruleset_of_match(found.set_id, found.ruleset_hash) == MatchRuleset::Unavailable
+            };
+            matches.filter(is_unavailable).take(DUE_PER_ROUND_MAX).map(|found| found.id).collect()
+        };
+        join_all(affected.into_iter().map(|id| self.shared.apply_match_event(id, MatchEvent::Cancelled))).await;
     }
 
     fn change_count(&self) -> u64 {
@@ -228,7 +260,11 @@ impl QueueRunner {
         if !matches!(match_.stage, MatchStage::Placing { .. }) {
             return;
         }
-        let Some(ruleset) = self.shared.common.ruleset_or_current(match_.set_id, match_.ruleset_hash) else { return };
+        let ruleset = match self.shared.common.ruleset_of_match(match_.set_id, match_.ruleset_hash) {
+            MatchRuleset::Known(ruleset) => ruleset,
+            // Found, or cancelled, in a later round.
+            MatchRuleset::NotLoaded | MatchRuleset::Unavailable => return,
+        };
         let assignment = match HostFinder::new(&self.shared, &match_, &ruleset).reserve_host().await {
             Ok(assignment) => assignment,
             Err(problem) => return self.shared.placement_problems.lock().record(id, problem),
@@ -246,6 +282,10 @@ impl QueueRunner {
     /// Runs a pass if the gate allows it, and proposes its matches. Returns whether it proposed any.
     async fn run_pass_if_needed(&mut self, ruleset: &Arc<Ruleset>, queue: &QueueSpec) -> bool {
         let now = self.shared.common.clock.now();
+        // A match may only be made under a ruleset that survives a restart.
+        if self.shared.common.check_ruleset_is_durable(ruleset).is_err() {
+            return false;
+        }
         if self.prepared_tickets.reset_if_ruleset_changed(ruleset.hash) {
             self.last_pass = LastPass::default();
         }

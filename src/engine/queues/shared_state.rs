@@ -12,7 +12,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 
-use crate::domain::id::MatchId;
+use crate::domain::id::{MatchId, RulesetHash, SetId};
 use crate::domain::lifecycle::event::MatchEvent;
 use crate::engine::adverts::advert_handle::AdvertHandle;
 use crate::engine::common::Common;
@@ -26,6 +26,7 @@ use crate::engine::queues::wait_estimator::WaitEstimator;
 use crate::engine::queues::writer_command::{EventOutcome, PendingEvent, QueueWriterCommand};
 use crate::engine::ratings::RatingCache;
 use crate::engine::writer_inbox::submit_command;
+use crate::rules::catalog::MatchRuleset;
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite};
 
 /// Maximum delay until another replica's acknowledged change is visible here.
@@ -107,9 +108,28 @@ impl SharedState {
         match_id: MatchId,
         event: MatchEvent,
     ) -> Result<EventOutcome, EngineError> {
+        self.wait_for_match_ruleset(match_id).await;
         let (reply, answer) = oneshot::channel();
         self.send_to_queue_writer(QueueWriterCommand::MatchEvent(Box::new(PendingEvent::new(match_id, event, reply))))?;
         answer.await.unwrap_or(Err(EngineError::Internal))
+    }
+
+    /// Waits until the ruleset of a match is loaded, at most `REPLICATION_DELAY_MAX`: another replica may have made the
+    /// match under a ruleset that this server does not have.
+    async fn wait_for_match_ruleset(&self, match_id: MatchId) {
+        let Some(found) = self.cache.read().match_by_id(match_id).cloned() else { return };
+        self.wait_for_ruleset(found.set_id, found.ruleset_hash).await;
+    }
+
+    /// Waits until the ruleset of a match is loaded or is known to be unavailable, at most `REPLICATION_DELAY_MAX`.
+    pub(crate) async fn wait_for_ruleset(&self, set_id: SetId, hash: RulesetHash) {
+        let mut syncs = self.common.ruleset_syncs.subscribe();
+        let deadline = Instant::now() + REPLICATION_DELAY_MAX;
+        while self.common.ruleset_of_match(set_id, hash) == MatchRuleset::NotLoaded {
+            if timeout_at(deadline, syncs.changed()).await.is_err() {
+                return;
+            }
+        }
     }
 
     /// Puts a command in the queue writer's inbox.

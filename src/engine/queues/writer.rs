@@ -11,15 +11,16 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::domain::id::{BuildIdHasher, MatchId};
-use crate::domain::lifecycle::Match;
-use crate::domain::lifecycle::event::MatchEffect;
+use crate::domain::lifecycle::event::{MatchEffect, MatchEvent};
 use crate::domain::lifecycle::rules::LifecycleRules;
 use crate::domain::lifecycle::transition::apply_event;
+use crate::domain::lifecycle::{Match, MatchEndReason};
 use crate::engine::error::EngineError;
 use crate::engine::queues::plan_transition::{CachedTicketFacts, PlannedTransition, plan_transition};
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::writer_command::{EventOutcome, PendingEvent, QueueWriterCommand};
 use crate::engine::writer_inbox::{RETRY_AFTER_MS, ReplySender};
+use crate::rules::catalog::MatchRuleset;
 use crate::store::StoreError;
 use crate::store::queues::{QueueOutcome, QueueWrite};
 
@@ -138,6 +139,7 @@ impl QueueWriter {
                     send_reply(pending.reply, Err(EngineError::Overloaded { retry_after_ms: RETRY_AFTER_MS }));
                 }
                 (CommitWaiter::MatchEvent(pending, event_outcome, effects), _) => {
+                    self.log_cancelled_without_ruleset(&event_outcome.match_after);
                     self.state.release_unneeded_seats(&event_outcome.match_after, &effects);
                     send_reply(pending.reply, Ok(event_outcome));
                 }
@@ -145,6 +147,18 @@ impl QueueWriter {
         }
         self.state.notify_queues_changed(changed_queues);
         retries
+    }
+
+    /// Logs the end of a match that was cancelled because its ruleset is unavailable.
+    fn log_cancelled_without_ruleset(&self, ended: &Match) {
+        if ended.stage.end_reason() != Some(MatchEndReason::Cancelled) {
+            return;
+        }
+        let Match { id, set_id, ruleset_hash, .. } = *ended;
+        if self.state.common.ruleset_of_match(set_id, ruleset_hash) == MatchRuleset::Unavailable {
+            let hash = ruleset_hash.0;
+            tracing::error!(match_id = %id, %set_id, hash, "match cancelled, its ruleset is unavailable");
+        }
     }
 }
 
@@ -184,23 +198,26 @@ impl QueueBatch {
             send_reply(pending.reply, Err(EngineError::MatchNotFound));
             return;
         };
-        let cached_ruleset = shared.common.ruleset_or_current(match_.set_id, match_.ruleset_hash);
-        let Some(ruleset) = cached_ruleset.as_deref() else {
-            send_reply(pending.reply, Err(EngineError::UnknownSet(match_.set_id)));
-            return;
+        let ruleset = match shared.common.ruleset_of_match(match_.set_id, match_.ruleset_hash) {
+            MatchRuleset::Known(ruleset) => Some(ruleset),
+            MatchRuleset::NotLoaded => {
+                send_reply(pending.reply, Err(EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS }));
+                return;
+            }
+            MatchRuleset::Unavailable => None,
+        };
+        // Without its ruleset a match cannot continue: any event cancels it.
+        let (rules, event) = match &ruleset {
+            Some(ruleset) => (LifecycleRules::from_ruleset(ruleset), pending.event.clone()),
+            None => (LifecycleRules::for_cancellation(), MatchEvent::Cancelled),
         };
         let transition = {
             let cache = shared.cache.read();
-            apply_event(
-                &LifecycleRules::from_ruleset(ruleset),
-                &match_,
-                pending.event.clone(),
-                &CachedTicketFacts { cache: &cache, now },
-                now,
-            )
+            apply_event(&rules, &match_, event, &CachedTicketFacts { cache: &cache, now }, now)
         };
         let result = transition.result;
-        let Some(PlannedTransition { next_match, write, effects }) = plan_transition(shared, ruleset, transition, now)
+        let Some(PlannedTransition { next_match, write, effects }) =
+            plan_transition(shared, ruleset.as_deref(), transition, now)
         else {
             if is_durable {
                 send_reply(pending.reply, Ok(EventOutcome { result, match_after: match_ }));

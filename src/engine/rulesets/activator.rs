@@ -9,7 +9,7 @@ use crate::domain::ruleset::Ruleset;
 use crate::engine::adverts::advert_engine::AdvertEngine;
 use crate::engine::common::Common;
 use crate::engine::error::EngineError;
-use crate::rules::catalog::CatalogChanges;
+use crate::rules::catalog::{CatalogChanges, CatalogState};
 
 /// Activates and purges rulesets, together with their indexes.
 #[derive(Debug)]
@@ -28,10 +28,11 @@ impl RulesetActivator {
     }
 
     /// Activates `rulesets` together, once every set has indexes for them. Replaced rulesets stay cached for the
-    /// retention time.
+    /// retention time; those of removed sets stay in force for `removal_grace_ms`.
     pub(crate) async fn replace_rulesets(
         &self,
         rulesets: Vec<(PathBuf, Arc<Ruleset>)>,
+        removal_grace_ms: u64,
     ) -> Result<CatalogChanges, EngineError> {
         let _lock = self.change_lock.lock().await;
         let mut indexed = self.common.rulesets.active_and_retired();
@@ -41,24 +42,42 @@ impl RulesetActivator {
             }
         }
         self.adverts.set_indexed_rulesets(indexed).await?;
-        let changes = self.common.rulesets.replace_all(
+        let changes = self.common.rulesets.replace_all_with_grace(
             rulesets,
             self.common.clock.now(),
             self.common.settings.retired_ruleset_retention_ms,
+            removal_grace_ms,
         );
         Ok(changes)
     }
 
-    /// Purges retired rulesets past their retention, and their indexes.
-    pub(crate) async fn purge_retired_rulesets(&self) -> Result<(), EngineError> {
+    /// Changes the catalog. New rulesets get their indexes before the change, and others lose them after it.
+    pub(crate) async fn change_catalog(&self, change: impl FnOnce(&mut CatalogState)) -> Result<(), EngineError> {
         let _lock = self.change_lock.lock().await;
-        self.common.rulesets.remove_expired(self.common.clock.now());
-        let cached = self.common.rulesets.active_and_retired();
-        // `replace_all` also purges rulesets, and leaves their indexes to be dropped here.
-        if cached.len() < self.adverts.state.advert_sets.indexed_rulesets().len() {
-            self.adverts.set_indexed_rulesets(cached).await
-        } else {
-            Ok(())
+        let before = self.common.rulesets.snapshot();
+        let mut after = CatalogState::clone(&before);
+        change(&mut after);
+        let mut indexed = before.all_rulesets();
+        let known = indexed.len();
+        for ruleset in after.all_rulesets() {
+            if !indexed.iter().any(|other| (other.set_id, other.hash) == (ruleset.set_id, ruleset.hash)) {
+                indexed.push(ruleset);
+            }
         }
+        if indexed.len() > known {
+            self.adverts.set_indexed_rulesets(indexed).await?;
+        }
+        // These fields also change without the lock; keep the latest.
+        self.common.rulesets.update(|state| {
+            after.durable.extend(state.durable.difference(&before.durable));
+            after.rejected_diagnostics = std::mem::take(&mut state.rejected_diagnostics);
+            after.retired_files = std::mem::take(&mut state.retired_files);
+            *state = after;
+        });
+        let cached = self.common.rulesets.active_and_retired();
+        if cached.len() < self.adverts.state.advert_sets.indexed_rulesets().len() {
+            self.adverts.set_indexed_rulesets(cached).await?;
+        }
+        Ok(())
     }
 }

@@ -1,7 +1,10 @@
 //! Results of ruleset administration: problems, changes and listings.
 
+use std::path::Path;
+
 use crate::domain::id::{RulesetHash, SetId};
 use crate::domain::time::UnixMs;
+use crate::rules;
 
 /// Problem in a ruleset file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,10 +31,10 @@ pub struct ReloadReport {
 }
 
 /// Valid ruleset that was checked, and not loaded.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckedRuleset {
-    /// Hash of the ruleset's rules.
-    pub hash: RulesetHash,
+    /// Hash of the ruleset's rules; `None` for a file that retires its set.
+    pub hash: Option<RulesetHash>,
     /// Effect on ratings if it replaced the set's current ruleset; empty if the same ratings stay in use.
     pub rating_change: String,
 }
@@ -66,4 +69,34 @@ pub struct RulesetListing {
     pub problems: Vec<RulesetProblem>,
     /// Ratings that it uses, or would use again; `None` without a rating system.
     pub ratings: Option<RatingListing>,
+    /// Time until the waiting tickets of the set end, milliseconds; `None` unless the set is being retired.
+    pub ends_in_ms: Option<u64>,
+    /// Waiting tickets of the set; 0 unless the ruleset is in force.
+    pub live_tickets: u32,
+    /// Matches under this ruleset that have not ended.
+    pub live_matches: u32,
+}
+
+/// Result of retiring a set.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RetireSetAnswer {
+    /// Waiting tickets that ended.
+    pub ended_tickets: u32,
+    /// Matches of the set that have not ended; they continue.
+    pub live_matches: u32,
+}
+
+/// Name of a file, without its directory.
+pub(crate) fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// Problem as operators see it.
+pub(crate) fn ruleset_problem(problem: &rules::RenderedDiagnostic) -> RulesetProblem {
+    RulesetProblem {
+        file_name: problem.file.clone(),
+        line: problem.line,
+        column: problem.column,
+        message: problem.message(),
+    }
 }

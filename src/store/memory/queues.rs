@@ -18,7 +18,7 @@ const MIN_USER_KEY: UserKey = UserKey::from_bytes([0; 16]);
 
 impl MemoryStore {
     /// A write cannot fail halfway, so the rows are consistent even after a panic of another thread.
-    fn lock_queues(&self) -> MutexGuard<'_, QueueRows> {
+    pub(super) fn lock_queues(&self) -> MutexGuard<'_, QueueRows> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -39,7 +39,7 @@ pub(in crate::store) struct TicketStateRow {
 }
 
 /// End reasons of tickets, in the order of their stored numbers.
-const TICKET_END_REASONS: [TicketEndReason; 7] = [
+const TICKET_END_REASONS: [TicketEndReason; 8] = [
     TicketEndReason::Left,
     TicketEndReason::Expired,
     TicketEndReason::Played,
@@ -47,6 +47,7 @@ const TICKET_END_REASONS: [TicketEndReason; 7] = [
     TicketEndReason::Declined,
     TicketEndReason::NotAcceptedInTime,
     TicketEndReason::Cancelled,
+    TicketEndReason::RulesetRetired,
 ];
 
 impl TicketRow<'_> {

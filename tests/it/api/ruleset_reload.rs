@@ -190,7 +190,7 @@ async fn ruleset_reload_with_one_invalid_file_changes_nothing() {
     assert!(server.app.metrics.render().contains("fireteam_rulesets_rejected 0"));
 }
 
-/// S1-37: a ruleset whose file was removed is searched by its hash until retention ends. Its advertisements live on by
+/// S1-37: without a grace period, a ruleset whose file was removed is searched by its hash until retention ends. Its advertisements live on by
 /// heartbeats, and are found when the file returns.
 #[tokio::test]
 async fn removed_ruleset_keeps_its_advertisements_until_it_returns() {
@@ -198,7 +198,9 @@ async fn removed_ruleset_keeps_its_advertisements_until_it_returns() {
         ("one.xml", &ruleset_xml(1, 100.0, "")),
         ("two.xml", &ruleset_xml(2, 100.0, "")),
     ]);
-    let server = directory.start_server_with_config(|config| config.ruleset_retention_s = 60).await;
+    let server = directory
+        .start_server_with_config(|config| (config.ruleset_retention_s, config.ruleset_removal_grace_s) = (60, 0))
+        .await;
     let (client, mut operator) = (server.client().await, OperatorClient::connect(&server).await);
     let old = current_hash(&client, 1).await;
     let request = pb::MatchmakingUpdateAdvertisementRequest {

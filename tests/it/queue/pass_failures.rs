@@ -44,6 +44,7 @@ fn ticket(number: u32) -> Arc<Ticket> {
             ..Session::default()
         },
         player_ratings: vec![PlayerRating { rating: 20.0 + f64::from(number % 7) * 0.3, deviation: 0.0 }],
+        rating_digest_key: None,
         blocked_users: if number.is_multiple_of(3) { vec![user(number + 1), user(500)] } else { Vec::new() },
         exclusive: true,
     })

@@ -77,6 +77,30 @@ fn catalog_load_refuses_an_offer_without_a_queue() {
     assert_eq!(rules::load_directory(directory(&[("a.xml", &offering), ("b.xml", &queue)]).path()).unwrap().len(), 2);
 }
 
+/// A file with `Retired="true"` only names its set; its other content is not read.
+#[test]
+fn catalog_load_separates_files_that_retire_their_set() {
+    let load = |files: &[(&str, &str)]| rules::load::load_directory_with_retired_files(directory(files).path());
+    let two = ruleset(2, 10);
+    let loaded = load(&[("a.xml", "<Ruleset SetId='1' Retired='true'><Wrong/></Ruleset>"), ("b.xml", &two)]).unwrap();
+    let retired: Vec<u32> = loaded.retired_files.keys().map(|set| set.0).collect();
+    assert_eq!((loaded.rulesets.len(), retired), (1, vec![1]));
+    let in_force = two.replace("SetId", "Retired='false' SetId");
+    let loaded_again = load(&[("b.xml", &in_force)]).unwrap();
+    assert_eq!(loaded_again.rulesets[0].1.hash, loaded.rulesets[0].1.hash, "the attribute is no rule");
+    for (xml, expected) in [
+        ("<Ruleset SetId='2' Retired='true'/>", "SetId 2 is already used by"),
+        ("<Ruleset SetId='3' Retired='yes'/>", "`Retired` is neither true nor false; write `true` or `false`"),
+        ("<Ruleset Retired='true'/>", "`SetId` is missing; name the set that is retired"),
+        ("<Ruleset SetId='x' Retired='true'/>", "`SetId` is not a number; use an integer from 0 to 4294967295"),
+    ] {
+        let problems = messages(load(&[("b.xml", &two), ("c.xml", xml)]).unwrap_err());
+        assert!(problems.contains("c.xml") && problems.contains(expected), "{problems}");
+    }
+    let alone = messages(rules::parse_ruleset("a.xml", "<Ruleset SetId='1' Retired='true'/>").unwrap_err());
+    assert!(alone.contains("has no rules"), "{alone}");
+}
+
 #[test]
 fn catalog_load_of_an_empty_or_missing_directory_fails() {
     assert!(messages(rules::load_directory(directory(&[]).path()).unwrap_err()).contains("no ruleset"));

@@ -15,8 +15,7 @@ use fireteam::domain::ruleset::rating::{
 };
 use fireteam::domain::time::UnixMs;
 use fireteam::store::Store;
-use fireteam::store::queues::{PenaltySchedule, QueueWrite, RatingRow, TicketState};
-use fireteam::store::queues::{PenaltySchedule, QueueWrite, StoredTicket, TicketState};
+use fireteam::store::queues::{PenaltySchedule, QueueWrite, RatingRow, StoredTicket, TicketState};
 use proptest::prelude::*;
 
 use crate::store::queue_model::Model;

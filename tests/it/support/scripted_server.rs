@@ -17,8 +17,8 @@ use fireteam::clock::Clock;
 use fireteam::domain::id::{RulesetHash, SetId};
 use fireteam::domain::time::UnixMs;
 use fireteam::engine::command::{ConsistencyReport, Inconsistency, InconsistencyKind};
-use fireteam::engine::error::EngineError;
-use fireteam::engine::rulesets::{CheckedRuleset, ReloadReport, RulesetListing, RulesetProblem};
+use fireteam::engine::error::{EngineError, RetireObstacle};
+use fireteam::engine::rulesets::{CheckedRuleset, ReloadReport, RetireSetAnswer, RulesetListing, RulesetProblem};
 use fireteam::server::handshake::ProxySettings;
 use fireteam::server::limits::EdgeLimits;
 use fireteam::server::tls::TlsAcceptorSource;
@@ -114,7 +114,7 @@ struct StubOperatorBackend;
 impl RulesetAdmin for StubOperatorBackend {
     fn check(&self, file_name: &str, xml: &str) -> Result<CheckedRuleset, Vec<RulesetProblem>> {
         match xml {
-            "<Ruleset/>" => Ok(CheckedRuleset { hash: RulesetHash(5), rating_change: String::new() }),
+            "<Ruleset/>" => Ok(CheckedRuleset { hash: Some(RulesetHash(5)), rating_change: String::new() }),
             _ => Err(vec![RulesetProblem {
                 file_name: file_name.into(),
                 line: 2,
@@ -139,7 +139,18 @@ impl RulesetAdmin for StubOperatorBackend {
             loaded_at: UnixMs(77),
             problems: vec![],
             ratings: None,
+            ends_in_ms: Some(9),
+            live_tickets: 3,
+            live_matches: 4,
         }]
+    }
+
+    async fn retire_set(&self, set_id: SetId, force: bool) -> Result<RetireSetAnswer, EngineError> {
+        if !force {
+            let obstacle = RetireObstacle::WaitingTickets;
+            return Err(EngineError::CannotRetireSet { set_id, live_tickets: 3, live_matches: 4, obstacle });
+        }
+        Ok(RetireSetAnswer { ended_tickets: 3, live_matches: 4 })
     }
 }
 

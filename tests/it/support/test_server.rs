@@ -68,6 +68,7 @@ impl TestServer {
             advertisement_ttl_s: 90,
             reservation_ttl_s: 30,
             ruleset_retention_s: 600,
+            ruleset_removal_grace_s: 600,
             location_grid_degrees: locality::DEFAULT_LOCATION_GRID_DEGREES,
             session_location_grid_degrees: location_privacy::DEFAULT_SESSION_GRID_DEGREES,
             geoip_max_accuracy_radius_km: 500.0,

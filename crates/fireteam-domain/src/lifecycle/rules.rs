@@ -2,7 +2,7 @@
 
 use crate::ruleset::Ruleset;
 use crate::ruleset::queue::AvoidTarget;
-use crate::ruleset::teams::HostingSpec;
+use crate::ruleset::teams::{HostingMode, HostingSpec, ServerChoice};
 
 /// Minimum retention of an ended match, milliseconds: one hour. Clients that missed the end can still read it.
 pub const ENDED_MATCH_RETENTION_MS: u64 = 60 * 60 * 1000;
@@ -22,6 +22,20 @@ pub struct LifecycleRules {
 }
 
 impl LifecycleRules {
+    /// Settings for ending a match whose ruleset is unavailable. No other event may be applied with them.
+    pub fn for_cancellation() -> Self {
+        let hosting = HostingSpec {
+            mode: HostingMode::None,
+            allocation_timeout_ms: 0,
+            max_match_ms: 0,
+            confirm_ms: 0,
+            host_loss_ms: 0,
+            choice: ServerChoice::BestScore,
+            max_round_trip_ms: None,
+        };
+        Self { ready_check_ms: None, hosting, hosts_confirm: false, past_match_retention_ms: 0 }
+    }
+
     /// Reads the settings from `ruleset`.
     pub fn from_ruleset(ruleset: &Ruleset) -> Self {
         let avoided = ruleset.queue.iter().flat_map(|queue| &queue.avoid).map(|avoid| match avoid.whom {

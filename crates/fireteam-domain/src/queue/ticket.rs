@@ -74,4 +74,6 @@ pub enum TicketEndReason {
     NotAcceptedInTime,
     /// Ended by an operator, or because the ruleset no longer has a queue.
     Cancelled,
+    /// The set was retired: its ruleset's file was removed and the grace period is over, or an operator ended it.
+    RulesetRetired,
 }

@@ -45,7 +45,14 @@ impl AdvertEngine {
                         .then_some(SignedToken { claim, token }),
                 )
             }
-            None => (self.new_advertisement_claim(caller, &update, now)?, None),
+            None => {
+                let claim = self.new_advertisement_claim(caller, &update, now)?;
+                // A retry of an earlier create returns its advertisement.
+                if !self.is_advertised(&claim) {
+                    self.state.common.check_set_not_retiring(claim.set_id)?;
+                }
+                (claim, None)
+            }
         };
         if update.set_id.is_some_and(|set_id| set_id != claim.set_id) {
             let problem = format!("must be {}, the advertisement's set; delete it and create another", claim.set_id);
@@ -93,6 +100,12 @@ impl AdvertEngine {
             self.state.in_flight_changes.begin_change(claim.advertisement_id),
         ))?;
         Ok(PendingAnswer::Pending(answer))
+    }
+
+    /// Whether the advertisement of `claim` is in memory.
+    fn is_advertised(&self, claim: &AdvertisementClaim) -> bool {
+        let set = self.state.advert_sets.get(claim.set_id);
+        set.is_some_and(|set| set.read().get(claim.advertisement_id).is_some())
     }
 
     /// Claim in `token`, if it is for `id` and was issued to this caller.

@@ -32,12 +32,17 @@ impl QueueEngine {
             return Err(EngineError::NoQueue(enter.set_id));
         };
         let key = &enter.idempotency_key;
+        let id = self.shared.common.token_signer.derive_ticket_id(caller.subject, enter.set_id, key);
+        // A retry of an earlier enter returns its ticket.
+        if self.shared.cache.read().ticket(id).is_none() {
+            self.shared.common.check_set_not_retiring(enter.set_id)?;
+        }
+        self.shared.common.check_ruleset_is_durable(&ruleset)?;
         check_party_size(&enter.session, teams)?;
         check_party_consents(&self.shared.common, caller, &ruleset, &enter.session, &enter.consents, now)?;
         let (session, mut ignored_fields) = self.shared.common.with_resolved_locality(caller, enter.session)?;
         check_session(&ruleset, &session)?;
         ignored_fields.extend(attribute_values::untrusted_fields(&ruleset, &session));
-        let id = self.shared.common.token_signer.derive_ticket_id(caller.subject, enter.set_id, key);
         let request_digest = TokenSigner::party_digest(caller.subject, &session.sorted_users(), &session.party_sizes);
         let (player_ratings, rating_digest_key) = {
             let ratings = self.shared.ratings.lock();

@@ -22,6 +22,7 @@ use crate::engine::ratings::command::{
     SubmitFeedbackCommand,
 };
 use crate::engine::writer_inbox::RETRY_AFTER_MS;
+use crate::rules::catalog::MatchRuleset;
 use crate::store::queues::{FinishedMatch, QueueOutcome, QueueWrite};
 
 /// Maximum attempts to write a result when the match changes concurrently.
@@ -40,14 +41,11 @@ impl QueueEngine {
         let mut match_ = match_.ok_or(if by_operator { EngineError::MatchNotFound } else { EngineError::NotOwner })?;
         for _ in 0..WRITE_ATTEMPTS_MAX {
             let (visible_ticket, reported_by) = self.authorize_reporter(caller, &match_, &command.reporter)?;
-            let ruleset = shared
-                .common
-                .ruleset_or_current(match_.set_id, match_.ruleset_hash)
-                .ok_or(EngineError::UnknownSet(match_.set_id))?;
+            let ruleset = self.loaded_ruleset_of_match(&match_).await?;
             let rating = self.rating_for_match(&match_);
             let now = shared.common.clock.now();
             let report = Arc::new(build_report(shared, &match_, rating.as_ref(), command, now)?);
-            let end_transition = self.plan_match_end(&match_, &ruleset, reported_by, now);
+            let end_transition = self.plan_match_end(&match_, ruleset.as_deref(), reported_by, now);
             let effects: Vec<MatchEffect> =
                 end_transition.as_ref().map_or_else(Vec::new, |end_transition| end_transition.effects.clone());
             let write = QueueWrite::RecordResult {
@@ -171,18 +169,30 @@ impl QueueEngine {
         }
     }
 
-    /// Rating system for a match, if any, and its ratings: those of the ruleset that made the match, while it is
-    /// cached. Its players were matched by them, also if the set has another scale or pool now.
+    /// Rating system for a match, if any, and its ratings: those of the ruleset that made the match. Its players were
+    /// matched by them, also if the set has another scale or pool now.
     fn rating_for_match(&self, match_: &Match) -> Option<KeyedRatingSpec> {
-        let ruleset = self.shared.common.ruleset_or_current(match_.set_id, match_.ruleset_hash)?;
-        self.shared.ratings.lock().rating_of(&ruleset)
+        match self.shared.common.ruleset_of_match(match_.set_id, match_.ruleset_hash) {
+            MatchRuleset::Known(ruleset) => self.shared.ratings.lock().rating_of(&ruleset),
+            MatchRuleset::NotLoaded | MatchRuleset::Unavailable => None,
+        }
+    }
+
+    /// Ruleset of a match; `None` if it cannot be had. Fails while it is not known whether the store has it.
+    async fn loaded_ruleset_of_match(&self, match_: &Match) -> Result<Option<Arc<Ruleset>>, EngineError> {
+        self.shared.wait_for_ruleset(match_.set_id, match_.ruleset_hash).await;
+        match self.shared.common.ruleset_of_match(match_.set_id, match_.ruleset_hash) {
+            MatchRuleset::Known(ruleset) => Ok(Some(ruleset)),
+            MatchRuleset::Unavailable => Ok(None),
+            MatchRuleset::NotLoaded => Err(EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS }),
+        }
     }
 
     /// Transition that ends a match, if it is running.
     fn plan_match_end(
         &self,
         match_: &Match,
-        ruleset: &Ruleset,
+        ruleset: Option<&Ruleset>,
         reported_by: Option<UserKey>,
         now: UnixMs,
     ) -> Option<PlannedTransition> {
@@ -192,7 +202,7 @@ impl QueueEngine {
         let transition = {
             let cache = self.shared.cache.read();
             apply_event(
-                &LifecycleRules::from_ruleset(ruleset),
+                &ruleset.map_or_else(LifecycleRules::for_cancellation, LifecycleRules::from_ruleset),
                 match_,
                 MatchEvent::EndReported { reported_by },
                 &CachedTicketFacts { cache: &cache, now },

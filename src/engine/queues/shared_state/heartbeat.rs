@@ -20,7 +20,7 @@ impl SharedState {
             let users: Vec<UserKey> = stored.ticket.session.players.iter().map(|player| player.user).collect();
             self.connected_users.lock().record_connected(queue_key_of(&stored.ticket), users, now);
         }
-        let ruleset = self.common.rulesets.active_ruleset(stored.ticket.set_id);
+        let ruleset = self.common.rulesets.ruleset_in_force(stored.ticket.set_id);
         let Some(queue) = ruleset.as_ref().and_then(|ruleset| ruleset.queue.as_ref()) else {
             return Ok(Some((stored, REPORTED_TTL_WITHOUT_QUEUE_MS)));
         };

@@ -9,12 +9,13 @@ use crate::domain::lifecycle::{Assignment, Match, MatchStage};
 use crate::domain::time::UnixMs;
 use crate::engine::error::EngineError;
 use crate::engine::queues::shared_state::SharedState;
+use crate::rules::catalog::MatchRuleset;
 
 impl SharedState {
     /// Applies a sign of life of the host at `now`. Writes only to confirm, and after half of the time in which the host
     /// must be heard. Returns the match as it is then.
     pub(crate) async fn hear_host(&self, match_: &Arc<Match>, now: UnixMs) -> Result<Arc<Match>, EngineError> {
-        let Some(ruleset) = self.common.ruleset_or_current(match_.set_id, match_.ruleset_hash) else {
+        let MatchRuleset::Known(ruleset) = self.common.ruleset_of_match(match_.set_id, match_.ruleset_hash) else {
             return Ok(Arc::clone(match_));
         };
         let host_loss_ms = u64::from(LifecycleRules::from_ruleset(&ruleset).hosting.host_loss_ms);

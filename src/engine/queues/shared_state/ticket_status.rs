@@ -11,6 +11,7 @@ use crate::engine::queues::command::{MatchPlayerView, MatchView, OwnPlayerView, 
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::stored_ticket::nearest_region;
 use crate::engine::queues::wait_estimator::WaitClass;
+use crate::rules::catalog::MatchRuleset;
 use crate::store::queues::{QueueKey, StoredTicket, TicketState};
 
 /// Match version reported while a ticket is paused for another match; no match reaches it.
@@ -52,7 +53,7 @@ impl SharedState {
         let position = is_waiting
             .then(|| cache.queue_index(key).map_or(0, |index| index.position_of(ticket.entered_at, ticket.id)));
         drop(cache);
-        let ruleset = self.common.rulesets.active_ruleset(ticket.set_id);
+        let ruleset = self.common.rulesets.ruleset_in_force(ticket.set_id);
         // Waiting ends when the match starts.
         let waiting_ended_at =
             match match_.as_ref().map(|match_| &match_.stage) {
@@ -102,7 +103,10 @@ impl SharedState {
     fn match_view(&self, stored: &StoredTicket, match_: &Arc<Match>, now: UnixMs) -> MatchView {
         let signer = &self.common.token_signer;
         let is_playing = matches!(match_.stage, MatchStage::Playing { .. });
-        let ruleset = self.common.ruleset_or_current(match_.set_id, match_.ruleset_hash);
+        let ruleset = match self.common.ruleset_of_match(match_.set_id, match_.ruleset_hash) {
+            MatchRuleset::Known(ruleset) => Some(ruleset),
+            MatchRuleset::NotLoaded | MatchRuleset::Unavailable => None,
+        };
         let roles = ruleset.as_ref().and_then(|ruleset| ruleset.teams.as_ref()).map(|teams| &teams.roles);
         let own_ticket = match_.tickets.iter().find(|match_ticket| match_ticket.ticket_id == stored.ticket.id);
         let team = own_ticket.map_or(0, |match_ticket| match_ticket.team);

@@ -54,6 +54,11 @@ impl QueueTicketsAndMatches {
         self.placing_matches.iter().copied().collect()
     }
 
+    /// Matches that have not ended, earliest deadline first.
+    pub(crate) fn live_matches(&self) -> impl Iterator<Item = MatchId> + '_ {
+        self.match_deadlines.iter().map(|(_, id)| *id)
+    }
+
     /// Matches whose deadline is at or before `now`, at most `max`.
     pub(crate) fn due_matches(&self, now: UnixMs, max: usize) -> Vec<MatchId> {
         self.match_deadlines.iter().take_while(|(deadline, _)| *deadline <= now).take(max).map(|(_, id)| *id).collect()

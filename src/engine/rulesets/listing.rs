@@ -1,0 +1,68 @@
+//! List of all rulesets for operators.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::domain::id::SetId;
+use crate::domain::ruleset::Ruleset;
+use crate::domain::time::UnixMs;
+use crate::engine::queues::queue_engine::ruleset_use::RulesetUsage;
+use crate::engine::rulesets::report::{RatingListing, RulesetListing, file_name, ruleset_problem};
+use crate::rules::catalog::CatalogState;
+
+/// Rulesets by set: the one in force first, then those of matches only, then retired ones, latest first.
+///
+/// `ratings_of` gives the ratings that a ruleset uses.
+pub(super) fn list_rulesets(
+    state: &CatalogState,
+    usage: &RulesetUsage,
+    ratings_of: &dyn Fn(&Ruleset) -> Option<RatingListing>,
+    now: UnixMs,
+) -> Vec<RulesetListing> {
+    let loaded_at = state.loaded_at.unwrap_or_default();
+    let mut listings = Vec::new();
+    let retired_sets = state.retired.iter().map(|retired| retired.ruleset.set_id);
+    let in_force_sets = state.active.keys().chain(state.retiring.keys()).copied();
+    let copied_sets = state.copies.keys().map(|(set_id, _)| *set_id);
+    let sets: BTreeSet<SetId> = in_force_sets.chain(retired_sets).chain(copied_sets).collect();
+    let listing = |ruleset: &Ruleset, loaded_at| RulesetListing {
+        name: ruleset.name.to_string(),
+        set_id: ruleset.set_id,
+        hash: ruleset.hash,
+        file_name: String::new(),
+        is_current: false,
+        loaded_at,
+        problems: Vec::new(),
+        ratings: ratings_of(ruleset),
+        ends_in_ms: None,
+        live_tickets: 0,
+        live_matches: usage.live_matches.get(&(ruleset.set_id, ruleset.hash)).copied().unwrap_or(0),
+    };
+    for set_id in sets {
+        if let Some(current) = state.active.get(&set_id) {
+            let file = file_name(&current.file);
+            let all_problems = state.rejected_diagnostics.iter();
+            let problems = all_problems.filter(|problem| file_name(Path::new(&problem.file)) == file);
+            listings.push(RulesetListing {
+                problems: problems.map(ruleset_problem).collect(),
+                file_name: file,
+                is_current: true,
+                live_tickets: usage.tickets_of(set_id),
+                ..listing(&current.ruleset, loaded_at)
+            });
+        } else if let Some(retiring) = state.retiring.get(&set_id) {
+            listings.push(RulesetListing {
+                file_name: file_name(&retiring.file),
+                is_current: true,
+                ends_in_ms: Some(retiring.ends_at.ms_since(now)),
+                live_tickets: usage.tickets_of(set_id),
+                ..listing(&retiring.ruleset, retiring.loaded_at)
+            });
+        }
+        let copies = state.copies.values().filter(|ruleset| ruleset.set_id == set_id);
+        listings.extend(copies.map(|ruleset| listing(ruleset, loaded_at)).filter(|copy| copy.live_matches > 0));
+        let retired = state.retired.iter().rev().filter(|retired| retired.ruleset.set_id == set_id);
+        listings.extend(retired.map(|retired| listing(&retired.ruleset, retired.loaded_at)));
+    }
+    listings
+}
