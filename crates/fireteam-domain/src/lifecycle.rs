@@ -4,6 +4,7 @@
 pub mod event;
 pub mod penalty;
 pub mod rules;
+pub mod ticket_facts;
 pub mod transition;
 
 use crate::id::{AdvertisementId, MatchId, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::domain::id::TicketId;
 use crate::domain::lifecycle::Match;
 use crate::domain::lifecycle::event::{MatchEffect, Transition};
-use crate::domain::lifecycle::transition::TicketFacts;
+use crate::domain::lifecycle::ticket_facts::TicketFacts;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::time::UnixMs;
 use crate::engine::queues::shared_state::SharedState;

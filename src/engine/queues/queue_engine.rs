@@ -69,7 +69,7 @@ impl QueueEngine {
         let sets = catalog.active.keys().chain(catalog.retiring.keys());
         for ruleset in sets.filter_map(|set_id| catalog.ruleset_in_force(*set_id)) {
             let mut ratings = shared.ratings.lock();
-            if let Some(rating) = ratings.rating_of(&ruleset) {
+            if let Some(rating) = ratings.rating_of(ruleset) {
                 ratings.leaderboard(&rating);
             }
         }

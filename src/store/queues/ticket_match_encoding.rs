@@ -144,8 +144,8 @@ fn decode_end_reason(number: i64) -> Result<TicketEndReason, StoreError> {
     known.ok_or_else(|| unknown_row("ticket", "end_reason", format!("unknown end reason {number}")))
 }
 
-/// Highest number of a match stage: ended.
-const LAST_STAGE: i64 = 3;
+/// Highest number of a match stage: a host must confirm.
+const LAST_STAGE: i64 = 4;
 
 /// Row of `match`.
 #[derive(Clone, Debug, PartialEq)]

@@ -121,7 +121,7 @@ async fn leave_of_one_player_keeps_the_party_in_its_match() {
     assert_eq!(alone.current_status().await.state(), TicketState::Waiting);
     let refused = pair.client.enter(enter_request(SET_ID, &[("amy", 20.0)])).await.expect_err("amy plays");
     assert_eq!(refused.code(), Some(Code::FailedPrecondition), "{refused}");
-    assert!(pair.ticket.leave_with(vec!["amy".into()]).await.expect("leave"), "nobody of the party is left");
+    assert!(pair.ticket.leave_with(vec!["amy".into()]).await.expect("leave"), "no player of the party is left");
     assert!(other.ticket.leave().await.expect("leave"));
     let ended = other.ticket.status.found_match.as_ref().expect("its match").end_reason();
     assert_eq!(ended, MatchEndReason::Abandoned);

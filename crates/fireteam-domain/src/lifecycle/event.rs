@@ -1,7 +1,7 @@
 //! Match events and the transitions that follow from them.
 
 use crate::id::{AdvertisementId, MatchId, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey};
-use crate::lifecycle::{Assignment, Match, MatchPlayer, MatchTicket, TicketFate};
+use crate::lifecycle::{Assignment, Match, MatchPlayer, MatchStage, MatchTicket, TicketFate};
 use crate::queue::ticket::{Ticket, TicketEndReason};
 use crate::time::UnixMs;
 
@@ -35,7 +35,7 @@ pub enum MatchEvent {
     },
     /// An operator cancelled the match.
     Cancelled,
-    /// A ticket was withdrawn from the match before play, by an operator or because it expired. Nobody is penalized.
+    /// A ticket was withdrawn from the match before play, by an operator or because it expired. No one is penalized.
     TicketWithdrawn {
         /// Ticket id.
         ticket_id: TicketId,
@@ -85,6 +85,17 @@ pub enum EventResult {
 }
 
 impl Transition {
+    /// Transition of `current` to another stage, or to the same stage with other values.
+    pub(super) fn to_stage(current: &Match, stage: MatchStage, effects: Vec<MatchEffect>) -> Self {
+        Self {
+            result: EventResult::Changed,
+            next_match: Some(Match { version: current.version + 1, stage, ..current.clone() }),
+            ticket_fates: Vec::new(),
+            penalized_users: Vec::new(),
+            effects,
+        }
+    }
+
     /// Transition that leaves the match as it is.
     pub(super) fn unchanged(result: EventResult) -> Self {
         Self { result, next_match: None, ticket_fates: Vec::new(), penalized_users: Vec::new(), effects: Vec::new() }

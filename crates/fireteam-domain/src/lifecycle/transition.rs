@@ -15,26 +15,20 @@
 mod end;
 mod host;
 mod leave;
+mod withdraw;
 
 use crate::id::{TicketId, UserKey};
-use crate::lifecycle::event::{EventResult, MatchEffect, MatchEvent, NewMatch, Transition};
+use crate::lifecycle::event::{EventResult, MatchEvent, NewMatch, Transition};
 use crate::lifecycle::rules::LifecycleRules;
+use crate::lifecycle::ticket_facts::TicketFacts;
 use crate::lifecycle::transition::end::{apply_end_report, end_match};
 use crate::lifecycle::transition::host::{
     apply_host_heard, apply_server_failed, apply_server_found, begin_placement, host_deadline_passed,
 };
-use crate::lifecycle::transition::leave::{apply_leave, apply_withdrawal, withdraw_expired_tickets};
+use crate::lifecycle::transition::leave::apply_leave;
+use crate::lifecycle::transition::withdraw::{apply_withdrawal, withdraw_expired_tickets};
 use crate::lifecycle::{Match, MatchEndReason, MatchPlayer, MatchStage};
 use crate::time::UnixMs;
-
-/// What a transition needs to know about the tickets of a match.
-pub trait TicketFacts {
-    /// Whether the players of a ticket have an open NAT, as reported by their clients.
-    fn has_open_nat(&self, id: TicketId) -> bool;
-
-    /// Whether the ticket was silent for longer than its TTL.
-    fn has_expired(&self, id: TicketId) -> bool;
-}
 
 /// Creates a match with version 1. The result is always `Changed`.
 ///
@@ -58,7 +52,9 @@ pub fn create_match(rules: &LifecycleRules, new_match: NewMatch, tickets: &dyn T
         unconfirmed_servers: Vec::new(),
     };
     match rules.ready_check_ms {
-        Some(ms) => transition_to(&draft, MatchStage::ReadyCheck { deadline: now.plus_ms(u64::from(ms)) }, Vec::new()),
+        Some(ms) => {
+            Transition::to_stage(&draft, MatchStage::ReadyCheck { deadline: now.plus_ms(u64::from(ms)) }, Vec::new())
+        }
         None => begin_placement(rules, &draft, tickets, now),
     }
 }
@@ -141,7 +137,7 @@ fn apply_response(
         return begin_placement(rules, &updated, tickets, now);
     }
     let stage = updated.stage.clone();
-    transition_to(&updated, stage, Vec::new())
+    Transition::to_stage(&updated, stage, Vec::new())
 }
 
 /// Applies the deadline of the stage. Before it, tickets that were silent for longer than their TTL are withdrawn.
@@ -155,17 +151,6 @@ fn apply_deadline(rules: &LifecycleRules, current: &Match, tickets: &dyn TicketF
         MatchStage::Placing { .. } => end_match(rules, current, MatchEndReason::NoServer, now),
         MatchStage::Confirming { .. } | MatchStage::Playing { .. } => host_deadline_passed(rules, current, now),
         MatchStage::Ended { .. } => Transition::unchanged(EventResult::WrongStage),
-    }
-}
-
-fn transition_to(current: &Match, stage: MatchStage, effects: Vec<MatchEffect>) -> Transition {
-    let next = Match { version: current.version + 1, stage, ..current.clone() };
-    Transition {
-        result: EventResult::Changed,
-        next_match: Some(next),
-        ticket_fates: Vec::new(),
-        penalized_users: Vec::new(),
-        effects,
     }
 }
 

@@ -18,7 +18,7 @@ use crate::session::{RegionLatency, Session};
 pub struct ServerCandidate<'a> {
     /// Advertisement of the server.
     pub id: AdvertisementId,
-    /// What the server published.
+    /// Session that the server published.
     pub session: &'a Session,
     /// Seats that are neither taken nor reserved.
     pub open_seats: u16,

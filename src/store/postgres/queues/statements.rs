@@ -277,7 +277,7 @@ pub(super) const LOAD_ALL_MATCHES: &str =
 pub(super) const PURGE_DUE_ROWS: [&str; 5] = [
     "
     delete from ticket
-     where ticket_id in (select ticket_id from ticket where purge_at_ms <= $1 and state = 2 and end_reason <= 6
+     where ticket_id in (select ticket_id from ticket where purge_at_ms <= $1 and state = 2 and end_reason <= 7
                           limit 1000 for update skip locked)
 ",
     "

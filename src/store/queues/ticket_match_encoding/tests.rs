@@ -222,7 +222,7 @@ fn queue_values_of_a_newer_server_name_the_column() {
         ("body", |row, _| row.body = r#"{"q":{"z":[2]},"zz":1}"#.into()),
         ("state", |_, state_row| state_row.state = 99),
         ("end_reason", |_, state_row| {
-            (state_row.state, state_row.end_reason, state_row.purge_at_ms) = (2, Some(7), Some(1));
+            (state_row.state, state_row.end_reason, state_row.purge_at_ms) = (2, Some(99), Some(1));
         }),
     ];
     for (expected, change) in changes {
@@ -241,7 +241,7 @@ fn queue_values_of_a_newer_server_name_the_column() {
         ("body", |row| row.body.to_mut().insert_str(1, r#""zz":{"deep":[1]},"#)),
         ("body", |row| {
             (row.stage, row.purge_at_ms) = (3, Some(1));
-            row.body.to_mut().insert_str(1, r#""o":7,"#);
+            row.body.to_mut().insert_str(1, r#""o":99,"#);
         }),
     ];
     for (expected, change) in changes {

@@ -194,7 +194,7 @@ pub(in crate::store::sqlite) const INSERT_FEEDBACK: MultiRowTemplate = MultiRowT
 pub(in crate::store::sqlite) const PURGE_DUE_ROWS: [&str; 5] = [
     "
     delete from ticket
-     where ticket_id in (select ticket_id from ticket where purge_at_ms <= $1 and state = 2 and end_reason <= 6 limit 1000)
+     where ticket_id in (select ticket_id from ticket where purge_at_ms <= $1 and state = 2 and end_reason <= 7 limit 1000)
 ",
     "
     delete from match

@@ -3,7 +3,6 @@
 use crate::id::UserKey;
 use crate::lifecycle::event::{EventResult, MatchEffect, Transition};
 use crate::lifecycle::rules::{ENDED_MATCH_RETENTION_MS, LifecycleRules};
-use crate::lifecycle::transition::transition_to;
 use crate::lifecycle::{Assignment, Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket, TicketFate};
 use crate::queue::ticket::TicketEndReason;
 use crate::time::UnixMs;
@@ -63,7 +62,7 @@ pub(super) fn end_match(
     Transition {
         ticket_fates,
         penalized_users,
-        ..transition_to(current, MatchStage::Ended { end_reason, started_at, assignment, purge_at }, effects)
+        ..Transition::to_stage(current, MatchStage::Ended { end_reason, started_at, assignment, purge_at }, effects)
     }
 }
 
@@ -76,14 +75,14 @@ fn is_at_fault(player: &MatchPlayer, end_reason: MatchEndReason) -> bool {
 }
 
 fn ticket_fate(ticket: &MatchTicket, end_reason: MatchEndReason, was_playing: bool) -> TicketFate {
-    let is_anybody_at_fault = ticket.players.iter().any(|player| is_at_fault(player, end_reason));
+    let has_player_at_fault = ticket.players.iter().any(|player| is_at_fault(player, end_reason));
     match end_reason {
         MatchEndReason::Played | MatchEndReason::TimedOut | MatchEndReason::Abandoned => {
             TicketFate::Ended(TicketEndReason::Played)
         }
         MatchEndReason::HostLost if was_playing => TicketFate::Ended(TicketEndReason::Played),
-        MatchEndReason::Declined if is_anybody_at_fault => TicketFate::Ended(TicketEndReason::Declined),
-        MatchEndReason::NotAcceptedInTime if is_anybody_at_fault => {
+        MatchEndReason::Declined if has_player_at_fault => TicketFate::Ended(TicketEndReason::Declined),
+        MatchEndReason::NotAcceptedInTime if has_player_at_fault => {
             TicketFate::Ended(TicketEndReason::NotAcceptedInTime)
         }
         // A party that has lost a player cannot wait again as it is.

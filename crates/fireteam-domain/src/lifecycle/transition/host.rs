@@ -1,12 +1,13 @@
 //! Host of a match: it is found, confirms, is heard during play, fails, or is lost.
 
-use crate::id::{AdvertisementId, TicketId, UserKey};
+use crate::id::{AdvertisementId, UserKey};
 use crate::lifecycle::event::{EventResult, MatchEffect, Transition};
 use crate::lifecycle::rules::LifecycleRules;
+use crate::lifecycle::ticket_facts::TicketFacts;
 use crate::lifecycle::transition::end::{end_match, release_reservation};
-use crate::lifecycle::transition::leave::withdraw_expired_tickets;
-use crate::lifecycle::transition::{TicketFacts, transition_to};
-use crate::lifecycle::{Assignment, Match, MatchEndReason, MatchStage, MatchTicket};
+use crate::lifecycle::transition::withdraw::withdraw_expired_tickets;
+use crate::lifecycle::{Assignment, Match, MatchEndReason, MatchStage, MatchTicket, TicketFate};
+use crate::queue::ticket::TicketEndReason;
 use crate::ruleset::teams::HostingMode;
 use crate::time::UnixMs;
 
@@ -32,7 +33,7 @@ pub(super) fn begin_placement(
         None => {
             let deadline = now.plus_ms(u64::from(rules.hosting.allocation_timeout_ms));
             withdraw_expired_tickets(rules, current, tickets, now).unwrap_or_else(|| {
-                transition_to(current, MatchStage::Placing { deadline }, vec![MatchEffect::FindServer])
+                Transition::to_stage(current, MatchStage::Placing { deadline }, vec![MatchEffect::FindServer])
             })
         }
     }
@@ -60,7 +61,7 @@ fn name_host(
         return start_play(rules, current, assignment, tickets, now);
     }
     let confirm_by = now.plus_ms(u64::from(rules.hosting.confirm_ms)).min(deadline);
-    transition_to(current, MatchStage::Confirming { assignment, confirm_by, deadline }, Vec::new())
+    Transition::to_stage(current, MatchStage::Confirming { assignment, confirm_by, deadline }, Vec::new())
 }
 
 /// Starts play, unless a ticket is silent: then it is withdrawn, and the others return to the queue.
@@ -83,7 +84,7 @@ fn start_play(
     };
     let times_out_at = now.plus_ms(rules.hosting.max_match_ms);
     let stage = MatchStage::Playing { assignment, started_at: now, times_out_at, host_lost_at };
-    transition_to(current, stage, vec![MatchEffect::StartPlay])
+    Transition::to_stage(current, stage, vec![MatchEffect::StartPlay])
 }
 
 fn deduplicated(mut effects: Vec<MatchEffect>) -> Vec<MatchEffect> {
@@ -132,7 +133,7 @@ pub(super) fn apply_host_heard(
                 times_out_at: *times_out_at,
                 host_lost_at: Some(lost_at),
             };
-            transition_to(current, stage, Vec::new())
+            Transition::to_stage(current, stage, Vec::new())
         }
         MatchStage::ReadyCheck { .. }
         | MatchStage::Placing { .. }
@@ -184,7 +185,7 @@ fn host_not_confirmed(rules: &LifecycleRules, current: &Match, now: UnixMs) -> T
             let mut updated = current.clone();
             updated.unconfirmed_servers.push(server);
             let effects = release_reservation(assignment).into_iter().chain([MatchEffect::FindServer]).collect();
-            transition_to(&updated, MatchStage::Placing { deadline: *deadline }, effects)
+            Transition::to_stage(&updated, MatchStage::Placing { deadline: *deadline }, effects)
         }
     }
 }
@@ -196,7 +197,15 @@ fn lose_host(rules: &LifecycleRules, current: &Match, assignment: &Assignment, n
     };
     let (updated, left) = with_host_left(current, *host, now);
     let penalized_users = if rules.ready_check_ms.is_some() { left } else { Vec::new() };
-    Transition { penalized_users, ..end_match(rules, &updated, MatchEndReason::HostLost, now) }
+    let transition = end_match(rules, &updated, MatchEndReason::HostLost, now);
+    let mut ticket_fates = transition.ticket_fates;
+    let was_in_match = |ticket: &&MatchTicket| ticket.players.iter().any(|player| player.left_at.is_none());
+    for ticket in current.tickets.iter().filter(was_in_match) {
+        if ticket_fates.iter().all(|(id, _)| *id != ticket.ticket_id) {
+            ticket_fates.push((ticket.ticket_id, TicketFate::Ended(TicketEndReason::Left)));
+        }
+    }
+    Transition { penalized_users, ticket_fates, ..transition }
 }
 
 /// The match with its hosting player marked as left, and that user.
@@ -210,13 +219,4 @@ fn with_host_left(current: &Match, host: UserKey, now: UnixMs) -> (Match, Vec<Us
         }
     }
     (updated, left)
-}
-
-/// Whether `users` of the ticket include the player who hosts.
-pub(super) fn include_peer_host(current: &Match, ticket_id: TicketId, users: &[UserKey]) -> bool {
-    let Some(Assignment::PeerHost { host }) = current.stage.assignment() else { return false };
-    let ticket = current.tickets.iter().find(|ticket| ticket.ticket_id == ticket_id);
-    ticket.is_some_and(|ticket| {
-        ticket.players.iter().any(|player| player.client == *host && users.contains(&player.user))
-    })
 }

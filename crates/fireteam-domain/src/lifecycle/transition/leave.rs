@@ -4,16 +4,15 @@ use crate::id::{TicketId, UserKey};
 use crate::lifecycle::event::{EventResult, Transition};
 use crate::lifecycle::rules::LifecycleRules;
 use crate::lifecycle::transition::end::end_match;
-use crate::lifecycle::transition::host::include_peer_host;
-use crate::lifecycle::transition::{TicketFacts, transition_to};
-use crate::lifecycle::{Match, MatchEndReason, MatchStage, TicketFate};
+use crate::lifecycle::transition::withdraw::withdraw;
+use crate::lifecycle::{Assignment, Match, MatchEndReason, MatchStage, TicketFate};
 use crate::queue::ticket::TicketEndReason;
 use crate::time::UnixMs;
 
 /// Players leave; no users: all players of the ticket.
 ///
 /// Before play, this ends the match like a decline: the ticket ends, and the others wait again. During play, the users
-/// are free at once, and the match goes on without them; it ends when nobody is left, or if the player who hosts leaves.
+/// are free at once, and the match goes on without them; it ends when no player is left, or if the player who hosts leaves.
 pub(super) fn apply_leave(
     rules: &LifecycleRules,
     current: &Match,
@@ -57,15 +56,15 @@ fn leave_during_play(
     for player in updated.tickets[index].players.iter_mut().filter(|player| leaving.contains(&player.user)) {
         player.left_at = Some(now);
     }
-    let is_anybody_left = updated.present_players().next().is_some();
+    let has_players_left = updated.present_players().next().is_some();
     let has_ticket_left = updated.tickets[index].players.iter().all(|player| player.left_at.is_some());
     let penalized_users = if rules.ready_check_ms.is_some() { leaving } else { Vec::new() };
-    let transition = match (is_anybody_left, is_host_leaving) {
+    let transition = match (has_players_left, is_host_leaving) {
         (false, _) => end_match(rules, &updated, MatchEndReason::Abandoned, now),
         (true, true) => end_match(rules, &updated, MatchEndReason::HostLost, now),
         (true, false) => {
             let stage = updated.stage.clone();
-            transition_to(&updated, stage, Vec::new())
+            Transition::to_stage(&updated, stage, Vec::new())
         }
     };
     let mut ticket_fates = transition.ticket_fates;
@@ -88,48 +87,11 @@ fn is_leaving_penalized(rules: &LifecycleRules, current: &Match, now: UnixMs) ->
     rules.ready_check_ms.is_some() && is_early
 }
 
-/// Applies the withdrawal of a ticket before play. A match that is being played goes on.
-pub(super) fn apply_withdrawal(
-    rules: &LifecycleRules,
-    current: &Match,
-    ticket_id: TicketId,
-    reason: TicketEndReason,
-    now: UnixMs,
-) -> Transition {
-    if !current.tickets.iter().any(|ticket| ticket.ticket_id == ticket_id) {
-        return Transition::unchanged(EventResult::UnknownParticipant);
-    }
-    if !current.stage.is_before_play() {
-        return Transition::unchanged(EventResult::WrongStage);
-    }
-    withdraw(rules, current, &[ticket_id], reason, now)
-}
-
-/// Withdraws the tickets that were silent for longer than their TTL; `None` if there are none.
-pub(super) fn withdraw_expired_tickets(
-    rules: &LifecycleRules,
-    current: &Match,
-    tickets: &dyn TicketFacts,
-    now: UnixMs,
-) -> Option<Transition> {
-    let ids = current.tickets.iter().map(|ticket| ticket.ticket_id);
-    let expired: Vec<TicketId> = ids.filter(|id| tickets.has_expired(*id)).collect();
-    (!expired.is_empty()).then(|| withdraw(rules, current, &expired, TicketEndReason::Expired, now))
-}
-
-/// Ends the match before play: `withdrawn` tickets end for `reason`, and the others wait again.
-fn withdraw(
-    rules: &LifecycleRules,
-    current: &Match,
-    withdrawn: &[TicketId],
-    reason: TicketEndReason,
-    now: UnixMs,
-) -> Transition {
-    let fate = |id: TicketId| match withdrawn.contains(&id) {
-        true => TicketFate::Ended(reason),
-        false => TicketFate::Requeued,
-    };
-    let ticket_fates = current.tickets.iter().map(|ticket| (ticket.ticket_id, fate(ticket.ticket_id))).collect();
-    let end_reason = if reason == TicketEndReason::Left { MatchEndReason::Declined } else { MatchEndReason::Cancelled };
-    Transition { ticket_fates, penalized_users: Vec::new(), ..end_match(rules, current, end_reason, now) }
+/// Whether `users` of the ticket include the player who hosts.
+fn include_peer_host(current: &Match, ticket_id: TicketId, users: &[UserKey]) -> bool {
+    let Some(Assignment::PeerHost { host }) = current.stage.assignment() else { return false };
+    let ticket = current.tickets.iter().find(|ticket| ticket.ticket_id == ticket_id);
+    ticket.is_some_and(|ticket| {
+        ticket.players.iter().any(|player| player.client == *host && users.contains(&player.user))
+    })
 }

@@ -23,7 +23,13 @@ fn playing_match(number: u64, users: &[(u64, u16)], started_at: UnixMs) -> Match
         ticket_id: TicketId::from_bytes(u128::from(number).to_le_bytes()),
         entered_at: UnixMs(1),
         team,
-        players: vec![MatchPlayer { user: user(number), client: user(number), role: None, accepted: None }],
+        players: vec![MatchPlayer {
+            user: user(number),
+            client: user(number),
+            role: None,
+            accepted: None,
+            left_at: None,
+        }],
     };
     Match {
         id: MatchId::from_bytes(u128::from(number).to_le_bytes()),
@@ -32,11 +38,17 @@ fn playing_match(number: u64, users: &[(u64, u16)], started_at: UnixMs) -> Match
         ruleset_hash: RulesetHash(1),
         proposed_at: started_at,
         version: 1,
-        stage: MatchStage::Playing { assignment: Assignment::Unhosted, started_at, times_out_at: UnixMs(u64::MAX) },
+        stage: MatchStage::Playing {
+            assignment: Assignment::Unhosted,
+            started_at,
+            times_out_at: UnixMs(u64::MAX),
+            host_lost_at: None,
+        },
         tickets: users.iter().map(ticket).collect(),
         quality: 0.0,
         region: None,
         backfilled_session: None,
+        unconfirmed_servers: Vec::new(),
     }
 }
 

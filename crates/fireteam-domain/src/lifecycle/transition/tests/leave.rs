@@ -27,7 +27,7 @@ fn leave_before_play_ends_the_ticket_and_requeues_the_others() {
     }
 }
 
-/// Nobody waits longer for a server than they want: after half of the time, leaving is free. Without a ready check it
+/// After half of the wait for a server, leaving is free. Without a ready check it
 /// always is.
 #[test]
 fn leave_is_not_penalized_after_half_of_the_wait_for_a_server() {
@@ -44,7 +44,7 @@ fn leave_is_not_penalized_after_half_of_the_wait_for_a_server() {
     assert_eq!(apply_event(&rules, &placing, leave, &NO_FACTS, START).penalized_users, []);
 }
 
-/// During play, who leaves is free at once and the match goes on, until nobody is left. A ticket ends with its last
+/// During play, who leaves is free at once and the match goes on, until no player is left. A ticket ends with its last
 /// player, and only once.
 #[test]
 fn leave_during_play_frees_the_player_and_the_match_goes_on() {
