@@ -6,6 +6,7 @@ mod random_walk;
 
 use super::*;
 use crate::id::{AdvertisementId, MatchId, ReservationId, RulesetHash, SetId, SiloId};
+use crate::lifecycle::event::MatchEffect;
 use crate::lifecycle::rules::ENDED_MATCH_RETENTION_MS;
 use crate::lifecycle::{Assignment, MatchTicket, TicketFate};
 use crate::queue::ticket::TicketEndReason;
