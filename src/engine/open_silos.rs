@@ -3,7 +3,7 @@
 //! A client chooses its silo, and each silo costs an index, a queue and a task. So a call that opens one more is limited,
 //! by the callers' own silos and by all silos of this server's memory. Silos that the operator names are not limited.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -45,7 +45,8 @@ pub(crate) struct OpenSilos {
 
 #[derive(Debug, Default)]
 struct OpenSiloState {
-    silos: HashMap<SiloId, OpenSilo>,
+    /// Ordered, because clients choose the ids: a hash table would need a slow hash function.
+    silos: BTreeMap<SiloId, OpenSilo>,
     opened_counts: HashMap<SiloOpener, u32>,
 }
 

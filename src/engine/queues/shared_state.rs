@@ -17,6 +17,7 @@ use crate::domain::lifecycle::event::MatchEvent;
 use crate::engine::adverts::advert_handle::AdvertHandle;
 use crate::engine::common::Common;
 use crate::engine::error::EngineError;
+use crate::engine::open_silos::SiloUse;
 use crate::engine::queues::connected_users::ConnectedUsers;
 use crate::engine::queues::pass_reports::PassReports;
 use crate::engine::queues::placement_problems::PlacementProblems;
@@ -97,8 +98,17 @@ impl SharedState {
 
     /// Writes a change; returns when it is durable. Dropping the future does not cancel the write.
     pub(crate) async fn submit_write(&self, write: QueueWrite) -> Result<QueueOutcome, EngineError> {
+        self.submit_write_in_silo(write, None).await
+    }
+
+    /// Writes a change like `submit_write`, and keeps a silo open until the change is in memory.
+    pub(crate) async fn submit_write_in_silo(
+        &self,
+        write: QueueWrite,
+        silo_use: Option<SiloUse>,
+    ) -> Result<QueueOutcome, EngineError> {
         let (reply, answer) = oneshot::channel();
-        self.send_to_queue_writer(QueueWriterCommand::Write(Box::new(write), reply))?;
+        self.send_to_queue_writer(QueueWriterCommand::Write(Box::new(write), reply, silo_use))?;
         answer.await.unwrap_or(Err(EngineError::Internal))
     }
 

@@ -16,6 +16,7 @@ use crate::domain::lifecycle::rules::LifecycleRules;
 use crate::domain::lifecycle::transition::apply_event;
 use crate::domain::lifecycle::{Match, MatchEndReason};
 use crate::engine::error::EngineError;
+use crate::engine::open_silos::SiloUse;
 use crate::engine::queues::plan_transition::{CachedTicketFacts, PlannedTransition, plan_transition};
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::writer_command::{EventOutcome, PendingEvent, QueueWriterCommand};
@@ -62,7 +63,9 @@ impl QueueWriter {
             let mut batch = QueueBatch::default();
             for command in commands.drain(..) {
                 match command {
-                    QueueWriterCommand::Write(write, reply) => batch.add_write(*write, CommitWaiter::Write(reply)),
+                    QueueWriterCommand::Write(write, reply, silo_use) => {
+                        batch.add_write(*write, CommitWaiter::Write(reply, silo_use));
+                    }
                     QueueWriterCommand::MatchEvent(pending) => batch.add_match_event(&self.state, *pending),
                     QueueWriterCommand::ApplyFeed(feed_batch) => {
                         self.commit_batch(&mut batch).await;
@@ -120,13 +123,17 @@ impl QueueWriter {
         }
         for (waiter, outcome) in waiters.into_iter().zip(outcomes) {
             match (waiter, outcome) {
-                (CommitWaiter::Write(reply), QueueOutcome::UnknownRow) => {
+                (CommitWaiter::Write(reply, _), QueueOutcome::UnknownRow) => {
                     send_reply(reply, Err(EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS }));
                 }
                 (CommitWaiter::MatchEvent(pending, ..), QueueOutcome::UnknownRow) => {
                     send_reply(pending.reply, Err(EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS }));
                 }
-                (CommitWaiter::Write(reply), outcome) => send_reply(reply, Ok(outcome)),
+                (CommitWaiter::Write(reply, silo_use), outcome) => {
+                    // The ticket is in memory by now and keeps its silo open itself.
+                    drop(silo_use);
+                    send_reply(reply, Ok(outcome));
+                }
                 (CommitWaiter::MatchEvent(pending, ..), QueueOutcome::StaleMatchVersion(Some(_)))
                     if pending.attempts < TRANSITION_ATTEMPTS_MAX =>
                 {
@@ -165,7 +172,8 @@ impl QueueWriter {
 /// Caller that waits for a write.
 #[derive(Debug)]
 enum CommitWaiter {
-    Write(ReplySender<QueueOutcome>),
+    /// With the use of a silo that ends when the write is in memory.
+    Write(ReplySender<QueueOutcome>, Option<SiloUse>),
     MatchEvent(PendingEvent, EventOutcome, Vec<MatchEffect>),
 }
 
@@ -245,7 +253,7 @@ fn fail_batch(error: &StoreError, waiters: Vec<CommitWaiter>, deferred_events: V
     deferred_events.into_iter().for_each(|pending| send_reply(pending.reply, Err(unavailable())));
     for waiter in waiters {
         match waiter {
-            CommitWaiter::Write(reply) => send_reply(reply, Err(unavailable())),
+            CommitWaiter::Write(reply, _) => send_reply(reply, Err(unavailable())),
             CommitWaiter::MatchEvent(pending, ..) => send_reply(pending.reply, Err(unavailable())),
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::domain::id::MatchId;
 use crate::domain::lifecycle::Match;
 use crate::domain::lifecycle::event::{EventResult, MatchEvent};
+use crate::engine::open_silos::SiloUse;
 use crate::engine::writer_inbox::ReplySender;
 use crate::store::queues::{QueueFeedBatch, QueueOutcome, QueueWrite};
 
@@ -12,7 +13,7 @@ use crate::store::queues::{QueueFeedBatch, QueueOutcome, QueueWrite};
 #[derive(Debug)]
 pub(crate) enum QueueWriterCommand {
     /// Write to commit.
-    Write(Box<QueueWrite>, ReplySender<QueueOutcome>),
+    Write(Box<QueueWrite>, ReplySender<QueueOutcome>, Option<SiloUse>),
     /// Match event; answered with the resulting match.
     MatchEvent(Box<PendingEvent>),
     /// Changes of other replicas.

@@ -63,7 +63,7 @@ impl QueueEngine {
         let key = queue_key_of(&ticket);
         let silo_use = self.use_silo_for_ticket(&ticket, caller)?;
         let write = QueueWrite::EnterQueue { ticket, expires_at: ticket_expires_at(queue, now), request_digest, now };
-        match self.submit_enter(write, silo_use).await? {
+        match self.shared.submit_write_in_silo(write, silo_use).await? {
             QueueOutcome::Entered { ticket: stored, .. } => {
                 self.shared.connected_users.lock().record_connected(key, users, now);
                 let claim = TicketClaim { ticket_id: id, set_id: enter.set_id, subject: caller.subject };
@@ -101,17 +101,6 @@ impl QueueEngine {
             Err(_) if self.shared.cache.read().ticket(ticket.id).is_some() => Ok(None),
             Err(error) => Err(error),
         }
-    }
-
-    /// Writes a ticket. Keeps its silo open until the ticket is in memory, also if the call is cancelled meanwhile.
-    async fn submit_enter(&self, write: QueueWrite, silo_use: Option<SiloUse>) -> Result<QueueOutcome, EngineError> {
-        let shared = Arc::clone(&self.shared);
-        let written = tokio::spawn(async move {
-            let outcome = shared.submit_write(write).await;
-            drop(silo_use);
-            outcome
-        });
-        written.await.unwrap_or(Err(EngineError::Internal))
     }
 }
 
