@@ -15,6 +15,9 @@ use crate::support::database::TestDatabase;
 /// Initial rating in the ruleset of the test.
 const INITIAL_RATING: f64 = 1_500.0;
 
+/// Number of the end reason of a ticket that left, from the queue or out of its match.
+const END_REASON_LEFT: i16 = 0;
+
 /// Time for servers to end matches without replies: a ready check, a lease, and a margin.
 const MATCHES_ENDED_WITHIN: Duration = Duration::from_secs(20);
 
@@ -40,6 +43,8 @@ pub(crate) struct Observed {
 /// Rows of tickets, matches, results and ratings.
 struct Rows {
     tickets: BTreeMap<String, (i16, Option<String>)>,
+    /// End reason of each ticket that has ended.
+    end_reasons: BTreeMap<String, i16>,
     /// Number of changes of each ticket.
     versions: BTreeMap<String, i64>,
     matches: BTreeMap<String, (i16, Vec<(String, usize)>)>,
@@ -58,8 +63,8 @@ impl Rows {
         // A snapshot: servers write at the same time.
         connection.execute("begin isolation level repeatable read read only").await.expect("a transaction");
         let name = |id: Uuid| id.simple().to_string();
-        let tickets: Vec<(Uuid, i16, Option<Uuid>, i64)> =
-            sqlx::query_as("select ticket_id, state, match_id, version from ticket")
+        let tickets: Vec<(Uuid, i16, Option<Uuid>, i64, Option<i16>)> =
+            sqlx::query_as("select ticket_id, state, match_id, version, end_reason from ticket")
                 .fetch_all(&mut connection)
                 .await
                 .expect("tickets");
@@ -88,8 +93,9 @@ impl Rows {
             members.iter().map(member).collect()
         };
         Self {
-            versions: tickets.iter().map(|(id, .., version)| (name(*id), *version)).collect(),
-            tickets: tickets.into_iter().map(|(id, state, by, _)| (name(id), (state, by.map(name)))).collect(),
+            versions: tickets.iter().map(|(id, .., version, _)| (name(*id), *version)).collect(),
+            end_reasons: tickets.iter().filter_map(|(id, .., reason)| Some((name(*id), (*reason)?))).collect(),
+            tickets: tickets.into_iter().map(|(id, state, by, ..)| (name(id), (state, by.map(name)))).collect(),
             matches: matches.into_iter().map(|(id, stage, body)| (name(id), (stage, members(&body)))).collect(),
             playing: playing.into_iter().map(name).collect(),
             results: results.into_iter().map(name).collect(),
@@ -186,9 +192,12 @@ impl Rows {
             }
         }
         for ticket in observed.left.lock().unwrap().iter() {
-            if let Some((state, by)) = self.tickets.get(ticket).filter(|it| **it != (2, None)) {
-                violations
-                    .push(format!("twice: ticket {ticket} was acknowledged as left and is in state {state}, {by:?}"));
+            let Some((state, by)) = self.tickets.get(ticket) else { continue };
+            let end_reason = self.end_reasons.get(ticket);
+            if *state != 2 || end_reason != Some(&END_REASON_LEFT) {
+                violations.push(format!(
+                    "twice: ticket {ticket} was acknowledged as left and is in state {state}, {by:?}, {end_reason:?}"
+                ));
             }
         }
         let mut on: BTreeMap<&str, &str> = BTreeMap::new();
