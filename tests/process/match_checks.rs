@@ -57,13 +57,16 @@ struct Rows {
     duplicate_changes: i64,
 }
 
+/// Ticket id, state, match id, version and end reason.
+type TicketColumns = (Uuid, i16, Option<Uuid>, i64, Option<i16>);
+
 impl Rows {
     async fn read(database: &TestDatabase) -> Self {
         let mut connection = database.connect().await;
         // A snapshot: servers write at the same time.
         connection.execute("begin isolation level repeatable read read only").await.expect("a transaction");
         let name = |id: Uuid| id.simple().to_string();
-        let tickets: Vec<(Uuid, i16, Option<Uuid>, i64, Option<i16>)> =
+        let tickets: Vec<TicketColumns> =
             sqlx::query_as("select ticket_id, state, match_id, version, end_reason from ticket")
                 .fetch_all(&mut connection)
                 .await
