@@ -14,7 +14,15 @@ const PRE_ENCODED_MESSAGES: [&str; 2] =
 
 /// Proto files whose services each port serves.
 const PROTO_FILES_BY_PORT: [(&str, &[&str]); 2] = [
-    ("matchmaking", &["fireteam/v1/matchmaking.proto", "fireteam/v1/queue.proto", "fireteam/v1/ratings.proto"]),
+    (
+        "matchmaking",
+        &[
+            "fireteam/v1/matchmaking.proto",
+            "fireteam/v1/queue.proto",
+            "fireteam/v1/ratings.proto",
+            "fireteam/v1/allocation.proto",
+        ],
+    ),
     ("operator", &["fireteam/v1/operator.proto"]),
 ];
 
