@@ -78,6 +78,18 @@ fn main() -> Result<(), Box<dyn Error>> {
         .btree_map(".")
         .out_dir(plain)
         .compile_fds(all_descriptors)?;
+
+    // For an example allocator, and for the stand-in server of its test.
+    println!("cargo:rerun-if-changed=examples/allocators/agones.proto");
+    let mut agones = protox::Compiler::new([Path::new("examples/allocators")])?;
+    agones.open_files(["agones.proto"])?;
+    let agones_out = out.join("agones");
+    std::fs::create_dir_all(&agones_out)?;
+    tonic_prost_build::configure()
+        .build_transport(false)
+        .btree_map(".")
+        .out_dir(agones_out)
+        .compile_fds(agones.file_descriptor_set())?;
     Ok(())
 }
 

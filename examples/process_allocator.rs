@@ -10,10 +10,10 @@ mod offer_loop;
 
 use std::collections::BTreeMap;
 use std::net::UdpSocket;
+use std::process::{Child, Command};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fireteam_client::pb;
-use tokio::process::{Child, Command};
 use tonic::transport::Endpoint;
 
 use offer_loop::ServerStarter;
@@ -33,7 +33,7 @@ struct Processes {
 impl Processes {
     fn spawn(&self, offer: &pb::AllocationOffer) -> Result<u16, String> {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        running.retain(|_, child| matches!(child.try_wait(), Ok(None)));
+        running.retain(|_, child| child.try_wait().is_ok_and(|exit| exit.is_none()));
         if running.len() >= SERVERS_MAX {
             return Err("machine is full".to_owned());
         }
@@ -45,7 +45,6 @@ impl Processes {
             .env("FIRETEAM_MATCH_ID", &offer.match_id)
             .env("FIRETEAM_HOST_TOKEN", token)
             .env("FIRETEAM_PORT", port.to_string())
-            .kill_on_drop(true)
             .spawn()
             .map_err(|error| error.to_string())?;
         running.insert(offer.offer_token.clone(), child);
@@ -64,8 +63,11 @@ impl ServerStarter for Processes {
     }
 
     async fn stop(&self, offer_token: &[u8]) {
-        // Dropping it ends the process.
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(offer_token);
+        let process = self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(offer_token);
+        if let Some(mut process) = process {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
     }
 }
 

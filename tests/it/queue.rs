@@ -1,5 +1,6 @@
 //! Queues: tickets, passes, matches, documented systems.
 
+pub(crate) mod agones_allocator;
 pub(crate) mod allocation;
 pub(crate) mod connected_players;
 pub(crate) mod documented_goals;

@@ -20,7 +20,7 @@ use crate::support::test_server::TestServer;
 use crate::support::tokens::{ISSUER, TokenIssuer, start_authenticated_server_with_config};
 
 /// A 1v1 queue whose matches are offered for five seconds.
-fn offered_duel(allocate: &str) -> String {
+pub(crate) fn offered_duel(allocate: &str) -> String {
     let hosting = r#"Mode="game_server" AllocationTimeoutMs="600000""#;
     duel_ruleset(&format!(r#"<Hosting {hosting} Allocate="{allocate}" OfferMs="5000"/>"#))
 }
