@@ -88,6 +88,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     tonic_prost_build::configure()
         .build_transport(false)
         .btree_map(".")
+        .server_mod_attribute(".", "#[cfg(test)]")
         .out_dir(agones_out)
         .compile_fds(agones.file_descriptor_set())?;
     Ok(())

@@ -26,7 +26,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let fleet = AgonesFleet { channel, namespace: namespace.clone(), fleet: fleet.clone() };
     let fireteam = Endpoint::from_shared(fireteam.clone())?.connect_lazy();
     let registration = pb::AllocatorRegistration { max_open_offers: Some(16), ..Default::default() };
-    let token = std::env::var("FIRETEAM_AUTHORIZATION").ok();
+    let token = authorization();
     offer_loop::serve_offers(fireteam, token, registration, Arc::new(fleet)).await;
     Ok(())
+}
+
+/// Value of the `authorization` header, if the server needs one.
+#[expect(clippy::disallowed_methods, reason = "an example has no configuration file")]
+fn authorization() -> Option<String> {
+    std::env::var("FIRETEAM_AUTHORIZATION").ok()
 }

@@ -80,7 +80,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let processes = Processes { address, command: arguments.collect(), running: Mutex::default() };
     let channel = Endpoint::from_shared(server)?.connect_lazy();
     let registration = pb::AllocatorRegistration { max_open_offers: Some(8), ..Default::default() };
-    let token = std::env::var("FIRETEAM_AUTHORIZATION").ok();
+    let token = authorization();
     offer_loop::serve_offers(channel, token, registration, Arc::new(processes)).await;
     Ok(())
+}
+
+/// Value of the `authorization` header, if the server needs one.
+#[expect(clippy::disallowed_methods, reason = "an example has no configuration file")]
+fn authorization() -> Option<String> {
+    std::env::var("FIRETEAM_AUTHORIZATION").ok()
 }

@@ -8,7 +8,8 @@ use super::offer_loop::ServerStarter;
 
 /// Messages and stubs generated from `agones.proto`.
 pub(crate) mod wire {
-    #![expect(clippy::all, unreachable_pub, dead_code, missing_docs, reason = "generated")]
+    #![expect(unreachable_pub, reason = "generated")]
+    #![cfg_attr(test, expect(clippy::allow_attributes, reason = "generated server stubs"))]
 
     include!(concat!(env!("OUT_DIR"), "/agones/allocation.rs"));
 }

@@ -66,7 +66,7 @@ async fn two_players(server: &TestServer, round: &str) -> (QueuedParty, QueuedPa
     (ann, bob)
 }
 
-/// Where the ticket's match is played.
+/// Connect data of the place of the ticket's match.
 async fn place_of(waiting: &mut QueuedParty) -> String {
     let found = waiting.wait_for_state(TicketState::Matched).await.found_match.expect("a match");
     match found.assignment.and_then(|assignment| assignment.host) {
