@@ -18,6 +18,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::domain::id::{MatchId, RatingKey, SetId, SiloId, TicketId, UserKey};
+use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::lifecycle::{Match, TicketFate};
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry, ResultReport, SatisfactionStats};
 use crate::domain::queue::ticket::{PlayerRating, Ticket, TicketEndReason};
@@ -25,6 +26,8 @@ use crate::domain::rating::Skill;
 use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::time::UnixMs;
 use crate::store::error::StoreError;
+
+pub use self::queue_rows::TicketUser;
 
 /// Ticket as stored.
 #[derive(Clone, Debug, PartialEq)]
@@ -328,6 +331,17 @@ pub struct QueueKey {
     pub silo: SiloId,
 }
 
+/// Rows that keep a user from entering queues.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoredUser {
+    /// Tickets of the user that have not ended, by ticket id.
+    pub tickets: Vec<TicketUser>,
+    /// Match that has not ended and that the user has not left.
+    pub match_id: Option<MatchId>,
+    /// Penalties after failed ready checks, by set.
+    pub penalties: Vec<(SetId, Penalty)>,
+}
+
 /// All rows of the queues, loaded at startup.
 #[derive(Clone, Debug, Default)]
 pub struct StoredQueueData {
@@ -385,6 +399,9 @@ pub trait QueueStore: Send + Sync + 'static {
 
     /// Reads the result of a match.
     async fn read_match_result(&self, id: MatchId) -> Result<Option<Arc<MatchResult>>, StoreError>;
+
+    /// Reads a user's tickets, match and penalties. Takes no locks and delays no write.
+    async fn read_user(&self, user: UserKey) -> Result<StoredUser, StoreError>;
 
     /// Latest changes of a user's rating with `key`, at most `limit::RATING_HISTORY_ENTRIES_MAX`, latest first.
     async fn read_rating_changes(&self, user: UserKey, key: RatingKey) -> Result<Vec<RatingHistoryEntry>, StoreError>;

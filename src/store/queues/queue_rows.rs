@@ -13,7 +13,7 @@ use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::queue::ticket::Ticket;
 use crate::domain::rating::SetActivity;
 use crate::domain::time::UnixMs;
-use crate::store::queues::{QueueKey, RESULT_RETENTION_MS, RatingRow, StoredTicket, TicketState};
+use crate::store::queues::{QueueKey, RESULT_RETENTION_MS, RatingRow, StoredTicket, StoredUser, TicketState};
 
 /// Rows by key.
 #[derive(Clone, Debug, Default)]
@@ -42,11 +42,13 @@ pub(in crate::store) struct QueueRows {
 
 /// Membership of a user in a ticket that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::store) struct TicketUser {
-    pub(in crate::store) queue: QueueKey,
-    pub(in crate::store) ticket_id: TicketId,
+pub struct TicketUser {
+    /// Queue of the ticket.
+    pub queue: QueueKey,
+    /// Ticket id.
+    pub ticket_id: TicketId,
     /// The user cannot have another ticket beside it.
-    pub(in crate::store) exclusive: bool,
+    pub exclusive: bool,
 }
 
 impl QueueRows {
@@ -90,6 +92,18 @@ impl QueueRows {
             if memberships.is_empty() {
                 self.ticket_users.remove(&user);
             }
+        }
+    }
+
+    /// Tickets, match and penalties of a user.
+    pub(in crate::store) fn user(&self, user: UserKey) -> StoredUser {
+        let mut tickets = self.ticket_users.get(&user).cloned().unwrap_or_default();
+        tickets.sort_unstable_by_key(|membership| membership.ticket_id);
+        let penalties = self.penalties.range((user, SetId(0))..=(user, SetId(u32::MAX)));
+        StoredUser {
+            tickets,
+            match_id: self.match_by_user.get(&user).copied(),
+            penalties: penalties.map(|((_, set_id), penalty)| (*set_id, *penalty)).collect(),
         }
     }
 
