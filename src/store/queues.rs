@@ -119,6 +119,9 @@ pub enum QueueWrite {
         penalized_users: Vec<UserKey>,
         /// Penalty schedule of the ruleset; required if a user is penalized.
         penalty_schedule: PenaltySchedule,
+        /// Ratings of the set, in which each user who leaves with this transition has one more abandoned match. `None` if
+        /// no user leaves or the set has no ratings.
+        leaver_rating: Option<KeyedRatingSpec>,
         /// When tickets that end with this transition may be purged.
         purge_at: UnixMs,
         /// Time of the decision.
@@ -271,6 +274,8 @@ pub enum QueueOutcome {
     MatchWritten {
         /// Changed tickets as they are now, in id order.
         tickets: Vec<StoredTicket>,
+        /// Changed ratings as they are now, in user order.
+        ratings: Vec<RatingRow>,
     },
     /// `ProposeMatch` was not applied: these tickets no longer wait, or have a user who is in a match.
     TicketsUnavailable {

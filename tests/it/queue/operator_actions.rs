@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use fireteam::config::{PostgresUrl, RulesetSource, StoreTarget};
+use fireteam::domain::id::UserKey;
 use fireteam_client::pb;
 use pb::{TicketEndReason, TicketState};
+use sqlx::{AssertSqlSafe, Connection as _, SqliteConnection};
 use tonic::{Code, Response};
 
-use crate::support::database::create_test_database;
+use crate::support::database::{TestDatabase, create_test_database};
 use crate::support::generated_client as wire;
 use crate::support::queue_server::{QueuedParty, SET_ID, duel_ruleset, enter_request, wait_until};
 use crate::support::ruleset_dir::OperatorClient;
@@ -18,15 +20,16 @@ const CHECKED: &str = r#"<ReadyCheck TimeoutMs="20000" DeclineCooldownMs="60000"
 const HOSTED: &str = r#"<Hosting Mode="game_server" AllocationTimeoutMs="600000"/>"#;
 
 /// One server on SQLite, or two on Postgres. Players use the first, and operators the last.
-struct Site {
-    servers: Vec<TestServer>,
+pub(crate) struct Site {
+    pub(crate) servers: Vec<TestServer>,
     folder: tempfile::TempDir,
+    database: Option<TestDatabase>,
 }
 
 impl Site {
-    async fn start(database: Option<&str>, ruleset: &str) -> Self {
+    async fn start(database: Option<TestDatabase>, ruleset: &str) -> Self {
         let folder = tempfile::tempdir().expect("create a temporary directory");
-        let postgres = database.map(|url| StoreTarget::Postgres(PostgresUrl::parse(url).expect("a URL")));
+        let postgres = database.as_ref().map(|it| StoreTarget::Postgres(PostgresUrl::parse(&it.url).expect("a URL")));
         let stores = match postgres {
             None => vec![StoreTarget::Sqlite(folder.path().join("store.db"))],
             Some(store) => vec![store.clone(), store],
@@ -46,23 +49,42 @@ impl Site {
             });
             servers.push(start.await);
         }
-        Self { servers, folder }
+        Self { servers, folder, database }
     }
 
-    async fn on_sqlite(ruleset: &str) -> Self {
+    pub(crate) async fn on_sqlite(ruleset: &str) -> Self {
         Self::start(None, ruleset).await
     }
 
-    async fn on_postgres(test: &str, ruleset: &str) -> Option<Self> {
+    pub(crate) async fn on_postgres(test: &str, ruleset: &str) -> Option<Self> {
         let database = create_test_database(test).await?;
-        Some(Self::start(Some(&database.url), ruleset).await)
+        Some(Self::start(Some(database), ruleset).await)
     }
 
     async fn operator(&self) -> Operator {
         Operator(OperatorClient::connect(self.servers.last().expect("a server")).await)
     }
 
-    async fn enter(&self, name: &str) -> QueuedParty {
+    /// Abandoned matches of a user, in stored ratings.
+    pub(crate) async fn stored_abandoned_matches(&self, user: &str) -> i64 {
+        let user = UserKey::from_name(user).as_bytes().to_vec();
+        let total = "select coalesce(sum(abandoned_matches), 0)";
+        match &self.database {
+            None => {
+                let url = format!("sqlite:{}", self.folder.path().join("store.db").display());
+                let mut connection = SqliteConnection::connect(&url).await.expect("open the file");
+                let text = AssertSqlSafe(format!("{total} from rating where user_key = $1"));
+                sqlx::query_scalar(text).bind(user).fetch_one(&mut connection).await.expect("read")
+            }
+            Some(database) => {
+                let key = sqlx::types::Uuid::from_slice(&user).expect("16 bytes");
+                let text = AssertSqlSafe(format!("{total}::bigint from rating where user_key = $1"));
+                sqlx::query_scalar(text).bind(key).fetch_one(&mut database.connect().await).await.expect("read")
+            }
+        }
+    }
+
+    pub(crate) async fn enter(&self, name: &str) -> QueuedParty {
         QueuedParty::enter(&self.servers[0], SET_ID, &[(name, 20.0)]).await
     }
 
