@@ -27,8 +27,6 @@ use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::time::UnixMs;
 use crate::store::error::StoreError;
 
-pub use self::queue_rows::TicketUser;
-
 /// Ticket as stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredTicket {
@@ -334,6 +332,17 @@ pub struct QueueKey {
     pub set_id: SetId,
     /// Silo.
     pub silo: SiloId,
+}
+
+/// Membership of a user in a ticket that has not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TicketUser {
+    /// Queue of the ticket.
+    pub queue: QueueKey,
+    /// Ticket id.
+    pub ticket_id: TicketId,
+    /// The user cannot have another ticket beside it.
+    pub exclusive: bool,
 }
 
 /// Rows that keep a user from entering queues.

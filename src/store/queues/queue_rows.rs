@@ -13,7 +13,9 @@ use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::queue::ticket::Ticket;
 use crate::domain::rating::SetActivity;
 use crate::domain::time::UnixMs;
-use crate::store::queues::{QueueKey, RESULT_RETENTION_MS, RatingRow, StoredTicket, StoredUser, TicketState};
+use crate::store::queues::{
+    QueueKey, RESULT_RETENTION_MS, RatingRow, StoredTicket, StoredUser, TicketState, TicketUser,
+};
 
 /// Rows by key.
 #[derive(Clone, Debug, Default)]
@@ -38,17 +40,6 @@ pub(in crate::store) struct QueueRows {
     pub(in crate::store) first_scales: BTreeMap<SetId, RatingKey>,
     /// Stars and time of each player's feedback on a match.
     pub(in crate::store) feedback: BTreeMap<(MatchId, UserKey), (u8, UnixMs)>,
-}
-
-/// Membership of a user in a ticket that has not ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TicketUser {
-    /// Queue of the ticket.
-    pub queue: QueueKey,
-    /// Ticket id.
-    pub ticket_id: TicketId,
-    /// The user cannot have another ticket beside it.
-    pub exclusive: bool,
 }
 
 impl QueueRows {

@@ -140,7 +140,7 @@ async fn accept(parties: [&mut QueuedParty; 2]) -> String {
     id
 }
 
-/// S0-20: an operator frees players in every stage, without a penalty and without an invented result.
+/// S0-21: an operator frees players in every stage, without a penalty and without an invented result.
 async fn operator_frees_players_in_every_stage(site: &Site) {
     let mut operator = site.operator().await;
     // Waiting.
@@ -200,7 +200,7 @@ async fn operator_frees_players_in_every_stage(site: &Site) {
     assert!(audit.contains("OperatorService/GetPlayer") && !audit.contains("ann"), "{audit}");
 }
 
-/// S0-20: during play, an operator cancels the match: its players are free, and no result is accepted. A ticket alone cannot be
+/// S0-21: during play, an operator cancels the match: its players are free, and no result is accepted. A ticket alone cannot be
 /// dismissed then.
 async fn operator_cancels_a_match_during_play(site: &Site) {
     let mut operator = site.operator().await;

@@ -11,8 +11,8 @@ use crate::domain::lifecycle::penalty::next_penalty;
 use crate::domain::lifecycle::{Match, TicketFate};
 use crate::domain::queue::ticket::{Ticket, TicketEndReason};
 use crate::domain::time::UnixMs;
-use crate::store::queues::queue_rows::{QueueRows, TicketUser, match_purge_at, match_users, queue_key};
-use crate::store::queues::{PenaltySchedule, QueueOutcome, QueueWrite, StoredTicket, TicketState};
+use crate::store::queues::queue_rows::{QueueRows, match_purge_at, match_users, queue_key};
+use crate::store::queues::{PenaltySchedule, QueueOutcome, QueueWrite, StoredTicket, TicketState, TicketUser};
 
 /// Version of a ticket that was just entered.
 const FIRST_VERSION: u64 = 1;
