@@ -9,6 +9,7 @@ mod connected_users;
 mod feed_reader;
 mod leases;
 mod offer_task;
+pub mod operator_command;
 mod pass_reports;
 mod pass_runner;
 mod placement_problems;

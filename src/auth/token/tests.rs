@@ -59,7 +59,6 @@ fn consent_claim() -> impl Strategy<Value = ConsentClaim> {
     })
 }
 
-/// Checks that a token verifies as its own kind only, and that any flipped bit, missing or added byte invalidates it.
 fn offer_claim() -> impl Strategy<Value = OfferClaim> {
     let subject = proptest::option::of(any::<[u8; 16]>());
     (any::<[u8; 16]>(), any::<u32>(), any::<[u8; 16]>(), subject).prop_map(|(id, number, advertisement, subject)| {
@@ -72,6 +71,7 @@ fn offer_claim() -> impl Strategy<Value = OfferClaim> {
     })
 }
 
+/// Checks that a token verifies as its own kind only, and that any flipped bit, missing or added byte invalidates it.
 fn assert_token_is_unforgeable<C: Claim + PartialEq + std::fmt::Debug>(claim: &C) {
     let signer = signer();
     let token = signer.sign(claim);
@@ -82,6 +82,7 @@ fn assert_token_is_unforgeable<C: Claim + PartialEq + std::fmt::Debug>(claim: &C
         signer.verify::<SearchClaim>(&token).is_some(),
         signer.verify::<ReservationClaim>(&token).is_some(),
         signer.verify::<ConsentClaim>(&token).is_some(),
+        signer.verify::<OfferClaim>(&token).is_some(),
     ];
     assert_eq!(
         verified.iter().filter(|is_verified| **is_verified).count(),
