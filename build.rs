@@ -14,7 +14,15 @@ const PRE_ENCODED_MESSAGES: [&str; 2] =
 
 /// Proto files whose services each port serves.
 const PROTO_FILES_BY_PORT: [(&str, &[&str]); 2] = [
-    ("matchmaking", &["fireteam/v1/matchmaking.proto", "fireteam/v1/queue.proto", "fireteam/v1/ratings.proto"]),
+    (
+        "matchmaking",
+        &[
+            "fireteam/v1/matchmaking.proto",
+            "fireteam/v1/queue.proto",
+            "fireteam/v1/ratings.proto",
+            "fireteam/v1/allocation.proto",
+        ],
+    ),
     ("operator", &["fireteam/v1/operator.proto"]),
 ];
 
@@ -70,6 +78,19 @@ fn main() -> Result<(), Box<dyn Error>> {
         .btree_map(".")
         .out_dir(plain)
         .compile_fds(all_descriptors)?;
+
+    // For an example allocator, and for the stand-in server of its test.
+    println!("cargo:rerun-if-changed=examples/allocators/agones.proto");
+    let mut agones = protox::Compiler::new([Path::new("examples/allocators")])?;
+    agones.open_files(["agones.proto"])?;
+    let agones_out = out.join("agones");
+    std::fs::create_dir_all(&agones_out)?;
+    tonic_prost_build::configure()
+        .build_transport(false)
+        .btree_map(".")
+        .server_mod_attribute(".", "#[cfg(test)]")
+        .out_dir(agones_out)
+        .compile_fds(agones.file_descriptor_set())?;
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! The gRPC services, server reflection, health, and the middleware in front of them.
 
+mod allocation;
 pub mod audit_layer;
 pub mod authorization;
 mod authorized;
@@ -31,6 +32,7 @@ use crate::auth::rate_limit::RateLimits;
 use crate::engine::error::EngineError;
 use crate::engine::queues::QueueEngine;
 
+use allocation::AllocationApi;
 use client_address::ClientAddressResolver;
 use consistency::ConsistencyChecker;
 use drain::Drain;
@@ -39,6 +41,7 @@ use matchmaking::MatchmakingApi;
 use matchmaking_engine::MatchmakingEngine;
 use matchmaking_handler::MatchmakingHandler;
 use operator::{OperatorApi, RulesetAdmin};
+use pb::allocation_service_server::AllocationServiceServer;
 use pb::matchmaking_service_server::MatchmakingServiceServer;
 use pb::operator_service_server::OperatorServiceServer;
 use pb::queue_service_server::QueueServiceServer;
@@ -50,15 +53,18 @@ use status::Rejection;
 /// Size limit of a request message on the client port, bytes.
 pub const REQUEST_MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
+/// Size limit of an allocator's message, bytes: a registration with 64 sets and 32 regions.
+pub const ALLOCATE_MESSAGE_BYTES_MAX: usize = 8 * 1024;
+
 /// Size limit of a response message on the client port, bytes: a ruleset file of 256 KiB and its envelope.
 pub const RESPONSE_MESSAGE_BYTES_MAX: usize = 260 * 1024;
 
 /// Size limit of a request message on the operator port, bytes: a ruleset file of 256 KiB and its name.
 pub const OPERATOR_REQUEST_MESSAGE_BYTES_MAX: usize = 260 * 1024;
 
-/// Routes of the client port: Matchmaking, Queue and Rating services, health, reflection.
+/// Routes of the client port: Matchmaking, Queue, Rating and Allocation services, health, reflection.
 ///
-/// Without `queues` the Queue and Rating services are left out. Fails if the reflection descriptors cannot be decoded.
+/// Without `queues` the Queue, Rating and Allocation services are left out. Fails if the reflection descriptors cannot be decoded.
 pub fn client_routes(
     engine: Arc<dyn MatchmakingEngine>,
     queues: Option<QueueEngine>,
@@ -79,6 +85,12 @@ pub fn client_routes(
         routes.add_service(
             RatingServiceServer::new(ratings)
                 .max_decoding_message_size(REQUEST_MESSAGE_BYTES_MAX)
+                .max_encoding_message_size(RESPONSE_MESSAGE_BYTES_MAX),
+        );
+        let allocation = AllocationApi::new(queues.clone(), address_resolver.clone(), Some(rate_limits.clone()));
+        routes.add_service(
+            AllocationServiceServer::new(allocation)
+                .max_decoding_message_size(ALLOCATE_MESSAGE_BYTES_MAX)
                 .max_encoding_message_size(RESPONSE_MESSAGE_BYTES_MAX),
         );
         let service = QueueServiceServer::new(QueueApi::new(queues, address_resolver, Some(rate_limits)))

@@ -7,6 +7,7 @@
 //! after an outage.
 
 mod adverts;
+pub mod allocation_offers;
 mod column_reader;
 mod error;
 pub mod memory;
@@ -26,6 +27,7 @@ use async_trait::async_trait;
 
 use crate::domain::id::AdvertisementId;
 use crate::domain::time::UnixMs;
+use crate::store::allocation_offers::OfferStore;
 use crate::store::queues::QueueStore;
 use crate::store::ruleset_copies::RulesetCopyStore;
 
@@ -35,9 +37,9 @@ pub use crate::store::adverts::{
 };
 pub use crate::store::error::StoreError;
 
-/// Store of advertisements, queues and ruleset copies.
+/// Store of advertisements, queues, ruleset copies and offers to allocators.
 #[async_trait]
-pub trait Store: QueueStore + RulesetCopyStore {
+pub trait Store: QueueStore + RulesetCopyStore + OfferStore {
     /// Loads all advertisements that have not expired by `now`, in id order. Removes expired ones, and purges due
     /// reservations and tombstones.
     async fn load_advertisements(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError>;

@@ -8,6 +8,7 @@
 //! | `advert_expiry` | restart | a sweep only sends commands to the writer |
 //! | `queue_leases` | restart | leases are acquired again; runners of the former task stop |
 //! | `queue_runner` | restart | its state is rebuilt from memory |
+//! | `allocation` | restart | offers are in the store, allocators in the shared state |
 //! | `pass` | the queue's passes wait, with backing off; its deadlines continue | a pass changes nothing by itself |
 //! | `write_probe`, `health`, `ruleset_copies` | restart | no state, or state that the next round reads again |
 //! | `reload`, `ruleset_purge` | continues | a failed reload leaves the former files in use |

@@ -17,7 +17,7 @@ use crate::api::status::Rejection;
 use crate::auth::authenticator::Authenticator;
 use crate::auth::credential_error::{CredentialError, PublicReason};
 use crate::auth::identity::{Identity, Role};
-use crate::auth::policy::{AccessPolicy, CLIENTS_AND_GAME_SERVERS, OPERATORS_ONLY};
+use crate::auth::policy::{AccessPolicy, CLIENTS_AND_GAME_SERVERS, GAME_SERVERS_ONLY, OPERATORS_ONLY};
 use crate::domain::attribute::ValueOrigin;
 use crate::engine::command;
 
@@ -161,12 +161,20 @@ pub trait CallerKind: sealed::Sealed {
 #[derive(Clone, Copy, Debug)]
 pub enum ClientOrGameServer {}
 
+/// Marker: game servers, and programs that start them.
+#[derive(Clone, Copy, Debug)]
+pub enum GameServerOnly {}
+
 /// Marker: operators of this server.
 #[derive(Clone, Copy, Debug)]
 pub enum Operator {}
 
 impl CallerKind for ClientOrGameServer {
     const ACCESS: AccessPolicy = CLIENTS_AND_GAME_SERVERS;
+}
+
+impl CallerKind for GameServerOnly {
+    const ACCESS: AccessPolicy = GAME_SERVERS_ONLY;
 }
 
 impl CallerKind for Operator {
@@ -176,6 +184,7 @@ impl CallerKind for Operator {
 mod sealed {
     pub trait Sealed {}
     impl Sealed for super::ClientOrGameServer {}
+    impl Sealed for super::GameServerOnly {}
     impl Sealed for super::Operator {}
 }
 

@@ -2,6 +2,7 @@
 //! responses.
 
 pub mod advertisement;
+pub mod allocation;
 pub mod field_checks;
 pub(super) mod operator;
 pub mod queue;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::api::authorization::{AuthorizedCaller, ClientOrGameServer};
+use crate::api::authorization::{AuthorizedCaller, CallerKind, ClientOrGameServer};
 use crate::api::convert::{EntryPoint, to_proto};
 use crate::api::matchmaking_engine::MatchmakingEngine;
 use crate::api::pb;
@@ -202,9 +202,9 @@ impl MatchmakingHandler {
 }
 
 /// Charges a caller, if there are rate limits.
-pub(super) fn charge_rate_limit(
+pub(super) fn charge_rate_limit<P: CallerKind>(
     rate_limits: Option<&RateLimits>,
-    caller: &AuthorizedCaller<ClientOrGameServer>,
+    caller: &AuthorizedCaller<P>,
     kind: RateLimitKind,
     cost: u32,
 ) -> Result<(), Rejection> {
@@ -212,15 +212,15 @@ pub(super) fn charge_rate_limit(
 }
 
 /// Permit for one more stream of the caller; `None` without rate limits.
-pub(super) fn acquire_stream_permit(
+pub(super) fn acquire_stream_permit<P: CallerKind>(
     rate_limits: Option<&RateLimits>,
-    caller: &AuthorizedCaller<ClientOrGameServer>,
+    caller: &AuthorizedCaller<P>,
 ) -> Result<Option<StreamPermit>, Rejection> {
     rate_limits.map_or(Ok(None), |rate_limits| Ok(rate_limits.acquire_stream_permit(rate_limit_key(caller))?))
 }
 
 /// Key under which the calls of `caller` are charged: its identity, else its address.
-fn rate_limit_key(caller: &AuthorizedCaller<ClientOrGameServer>) -> RateLimitKey {
+fn rate_limit_key<P: CallerKind>(caller: &AuthorizedCaller<P>) -> RateLimitKey {
     RateLimitKey::for_caller(
         caller.identity().map(|identity| (identity.role, identity.caller_key)),
         caller.engine_caller().ip_address,

@@ -1,7 +1,9 @@
 //! Table of RPC methods: kind, and roles that may call. A path outside the table is rejected, and never becomes a
 //! metric label or a log field.
 
-use crate::auth::policy::{ALL_AUTHENTICATED, AccessPolicy, CLIENTS_AND_GAME_SERVERS, OPERATORS_ONLY};
+use crate::auth::policy::{
+    ALL_AUTHENTICATED, AccessPolicy, CLIENTS_AND_GAME_SERVERS, GAME_SERVERS_ONLY, OPERATORS_ONLY,
+};
 
 /// Kind of a method: unary or streaming, and the component that ends its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +33,7 @@ pub struct RpcMethod {
 const UNKNOWN_METHOD: RpcMethod = RpcMethod { name: "other", kind: RpcKind::Unary, access: ALL_AUTHENTICATED };
 
 /// All methods on both ports, the most frequent first.
-const RPC_METHODS: [RpcMethod; 42] = [
+const RPC_METHODS: [RpcMethod; 43] = [
     unary_method("fireteam.v1.MatchmakingService/UpdateAdvertisement", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.MatchmakingService/Search", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.MatchmakingService/Core", CLIENTS_AND_GAME_SERVERS),
@@ -58,6 +60,7 @@ const RPC_METHODS: [RpcMethod; 42] = [
     unary_method("fireteam.v1.RatingService/PredictOutcome", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.RatingService/GetRatingHistory", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.RatingService/SubmitFeedback", CLIENTS_AND_GAME_SERVERS),
+    stream_method("fireteam.v1.AllocationService/Allocate", GAME_SERVERS_ONLY),
     unary_method("fireteam.v1.OperatorService/CheckRuleset", OPERATORS_ONLY),
     unary_method("fireteam.v1.OperatorService/ReloadRulesets", OPERATORS_ONLY),
     unary_method("fireteam.v1.OperatorService/ListRulesets", OPERATORS_ONLY),
@@ -153,8 +156,11 @@ mod tests {
                         assert_eq!(format!("/{}", known.name), path);
                         let streams = !matches!(known.kind, RpcKind::Unary | RpcKind::LongUnary);
                         assert_eq!(streams, method.server_streaming(), "{path}");
-                        let expected =
-                            if service.name() == "OperatorService" { OPERATORS_ONLY } else { CLIENTS_AND_GAME_SERVERS };
+                        let expected = match service.name() {
+                            "OperatorService" => OPERATORS_ONLY,
+                            "AllocationService" => GAME_SERVERS_ONLY,
+                            _ => CLIENTS_AND_GAME_SERVERS,
+                        };
                         assert_eq!(known.access, expected, "{path}");
                     }
                 }

@@ -63,6 +63,8 @@ impl RateLimitKind {
 /// Players' clients and game servers.
 pub const CLIENTS_AND_GAME_SERVERS: AccessPolicy =
     AccessPolicy::RolesOnly(CallerRoles::from_roles(&[Role::Client, Role::GameServer]));
+/// Game servers, and programs that start them.
+pub const GAME_SERVERS_ONLY: AccessPolicy = AccessPolicy::RolesOnly(CallerRoles::from_roles(&[Role::GameServer]));
 /// Operators of this server.
 pub const OPERATORS_ONLY: AccessPolicy = AccessPolicy::RolesOnly(CallerRoles::from_roles(&[Role::Operator]));
 /// Every authenticated caller.

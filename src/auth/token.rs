@@ -22,7 +22,9 @@ use subtle::ConstantTimeEq;
 use crate::auth::token::claim::encode_subject;
 use crate::domain::id::{AdvertisementId, MatchId, ReservationId, SetId, TicketId, UserKey};
 
-pub use claim::{AdvertisementClaim, Claim, ConsentClaim, ReservationClaim, ResumeClaim, SearchClaim, TicketClaim};
+pub use claim::{
+    AdvertisementClaim, Claim, ConsentClaim, OfferClaim, ReservationClaim, ResumeClaim, SearchClaim, TicketClaim,
+};
 
 /// Length of a signing key, bytes.
 pub const SIGNING_KEY_BYTES: usize = 32;
@@ -38,6 +40,7 @@ const _: () = assert!(HEADER_BYTES + SearchClaim::ENCODED_BYTES + TRUNCATED_MAC_
 const _: () = assert!(HEADER_BYTES + ReservationClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
 const _: () = assert!(HEADER_BYTES + ConsentClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
 const _: () = assert!(HEADER_BYTES + TicketClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
+const _: () = assert!(HEADER_BYTES + OfferClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
 const _: () = assert!(HEADER_BYTES + ResumeClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
 
 /// Purpose of a digest. It is part of the signed bytes, so a digest for one purpose is invalid for another.

@@ -1,11 +1,14 @@
 //! Matchmaking queues: tickets enter and leave, passes propose matches, players are notified; the store decides.
 
 mod allocation;
+mod allocator_stream;
+mod allocators;
 mod change_notifier;
 pub mod command;
 mod connected_users;
 mod feed_reader;
 mod leases;
+mod offer_task;
 pub mod operator_command;
 mod pass_reports;
 mod pass_runner;
@@ -24,6 +27,7 @@ mod wait_estimator;
 mod writer;
 mod writer_command;
 
+pub use self::allocator_stream::AllocatorStream;
 pub use self::change_notifier::ChangeNotifier;
 pub use self::pass_reports::rule_name;
 pub use self::queue_engine::QueueEngine;

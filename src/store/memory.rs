@@ -1,14 +1,18 @@
 //! In-memory store without persistence: for tests, the simulator and trials.
 
 mod adverts;
+mod allocation_offers;
 mod queues;
 mod ruleset_copies;
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::MutexGuard;
 use std::sync::PoisonError;
 
+use crate::domain::id::MatchId;
 use crate::store::adverts::apply_writes::AdvertRows;
+use crate::store::allocation_offers::StoredOffer;
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::ruleset_copies::RulesetCopyRows;
 
@@ -18,6 +22,7 @@ pub struct MemoryStore {
     adverts: Mutex<AdvertRows>,
     queues: Mutex<QueueRows>,
     ruleset_copies: Mutex<RulesetCopyRows>,
+    allocation_offers: Mutex<BTreeMap<MatchId, StoredOffer>>,
 }
 
 impl MemoryStore {

@@ -11,6 +11,7 @@ use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::time::UnixMs;
 use crate::store::Store;
 use crate::store::adverts::{AdvertFeed, AdvertWrite, CommitResult, StoredAdvertisement, transaction_label};
+use crate::store::allocation_offers::{OfferStore, OfferWrite, StoredOffer};
 use crate::store::error::StoreError;
 use crate::store::queues::{
     self, FinishedMatch, QueueFeed, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData, StoredUser,
@@ -111,6 +112,18 @@ impl<M: StoreObserver> Store for MeteredStore<M> {
 impl<M: StoreObserver> RulesetCopyStore for MeteredStore<M> {
     async fn apply_ruleset_report(&self, report: &RulesetReport) -> Result<Vec<RulesetCopy>, StoreError> {
         self.inner.apply_ruleset_report(report).await
+    }
+}
+
+/// Forwarded without a report.
+#[async_trait]
+impl<M: StoreObserver> OfferStore for MeteredStore<M> {
+    async fn apply_offer_writes(
+        &self,
+        writes: &[OfferWrite],
+        now: UnixMs,
+    ) -> Result<Vec<Option<StoredOffer>>, StoreError> {
+        self.inner.apply_offer_writes(writes, now).await
     }
 }
 

@@ -7,6 +7,7 @@
 //! continue if the caller stops waiting.
 
 mod adverts;
+mod allocation_offers;
 mod connection;
 mod queues;
 mod replica;

@@ -5,6 +5,7 @@
 //! Other connections read at startup, checkpoint the write-ahead log, and read snapshots for the consistency check.
 
 mod adverts;
+mod allocation_offers;
 mod connection;
 mod queues;
 mod ruleset_copies;

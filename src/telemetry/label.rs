@@ -89,6 +89,8 @@ label! {
     GetRatingHistory = "get_rating_history",
     /// Submit a player's feedback on a match.
     SubmitFeedback = "submit_feedback",
+    /// Stream of offers to an allocator.
+    Allocate = "allocate",
     /// Any call to the operator service.
     Operator = "operator",
     /// Health checks, reflection, and unknown methods.
@@ -165,6 +167,7 @@ impl Method {
             ("RatingService", "PredictOutcome") => Method::PredictOutcome,
             ("RatingService", "GetRatingHistory") => Method::GetRatingHistory,
             ("RatingService", "SubmitFeedback") => Method::SubmitFeedback,
+            ("AllocationService", "Allocate") => Method::Allocate,
             _ => Method::Other,
         }
     }
@@ -364,6 +367,8 @@ label! {
     QueueRunner = "queue_runner",
     /// One pass over a queue.
     Pass = "pass",
+    /// Offers of matches to allocators.
+    Allocation = "allocation",
     /// Probe of the store while commits fail.
     WriteProbe = "write_probe",
     /// Accept loop of the client port.
@@ -384,6 +389,21 @@ label! {
     WalCheckpoint = "wal_checkpoint",
     /// Listener for notifications of changes.
     ChangeListener = "change_listener",
+}
+
+label! {
+    /// Event of an offer to an allocator.
+    OfferEvent, "event",
+    /// Sent to an allocator.
+    Sent = "sent",
+    /// Answered with a place that was taken.
+    Placed = "placed",
+    /// Answered with a place that was not wanted.
+    NotWanted = "not_wanted",
+    /// Refused.
+    Refused = "refused",
+    /// Not answered in time.
+    Unanswered = "unanswered",
 }
 
 label! {
@@ -440,6 +460,7 @@ mod tests {
             ("MatchmakingService", include_str!("../../proto/fireteam/v1/matchmaking.proto")),
             ("QueueService", include_str!("../../proto/fireteam/v1/queue.proto")),
             ("RatingService", include_str!("../../proto/fireteam/v1/ratings.proto")),
+            ("AllocationService", include_str!("../../proto/fireteam/v1/allocation.proto")),
         ];
         let calls = proto_files.iter().flat_map(|(service, proto)| {
             let names = proto.lines().filter_map(|line| line.trim().strip_prefix("rpc ")?.split('(').next());

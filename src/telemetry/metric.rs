@@ -14,8 +14,8 @@ use prometheus_client::registry::{Metric, Registry};
 use crate::domain::filter::Refusal;
 use crate::domain::queue::report::PassReport;
 use crate::telemetry::label::{
-    AuthFailure, ConnectionRejection, GrpcCode, LoadOutcome, LookupOutcome, Method, RateLimitLabel, RateLimitRole,
-    RefusalKind, StoreOperation, TaskLabel, TransactionKind,
+    AuthFailure, ConnectionRejection, GrpcCode, LoadOutcome, LookupOutcome, Method, OfferEvent, RateLimitLabel,
+    RateLimitRole, RefusalKind, StoreOperation, TaskLabel, TransactionKind,
 };
 
 /// Content type of the text that `render` returns.
@@ -113,6 +113,12 @@ metrics! {
     matches: Gauge = Gauge::default(), "gauge" "fireteam_matches" [];
     /// Silos with a live ticket or advertisement.
     open_silos: Gauge = Gauge::default(), "gauge" "fireteam_open_silos" [];
+    /// Allocators connected to this server.
+    allocators: Gauge = Gauge::default(), "gauge" "fireteam_allocators" [];
+    /// Matches that wait for an allocator's place, as seen by this server while allocators are connected to it.
+    matches_to_allocate: Gauge = Gauge::default(), "gauge" "fireteam_matches_to_allocate" [];
+    /// Offers of matches to allocators, by what happened to them.
+    allocation_offers: CounterBy<OfferEvent> = Family::default(), "counter" "fireteam_allocation_offers_total" [OfferEvent::KEY];
     /// Rounds of queue runners; each checks deadlines, allocations and whether a pass is due.
     queue_rounds: Counter = Counter::default(), "counter" "fireteam_queue_rounds_total" [];
     /// Duration of a pass over a queue.
@@ -262,6 +268,7 @@ impl Metrics {
         for role in RateLimitRole::ALL {
             RateLimitLabel::ALL.iter().for_each(|limit| drop(self.rate_limited.get_or_create(&(*role, *limit))));
         }
+        OfferEvent::ALL.iter().for_each(|event| drop(self.allocation_offers.get_or_create(event)));
         LookupOutcome::ALL.iter().for_each(|outcome| drop(self.locality_lookups.get_or_create(outcome)));
         Method::ALL.iter().for_each(|method| drop(self.rpc_duration_seconds.get_or_create(method)));
         for operation in StoreOperation::ALL {

@@ -10,6 +10,7 @@ use fireteam::domain::id::{AdvertisementId, MatchId, RatingKey, SetId, UserKey};
 use fireteam::domain::lifecycle::Match;
 use fireteam::domain::match_result::{MatchResult, RatingHistoryEntry};
 use fireteam::domain::time::UnixMs;
+use fireteam::store::allocation_offers::{OfferStore, OfferWrite, StoredOffer};
 use fireteam::store::memory::MemoryStore;
 use fireteam::store::queues::{
     FinishedMatch, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData, StoredUser,
@@ -164,6 +165,17 @@ impl RulesetCopyStore for FaultyStore {
             return Err(StoreError::Unavailable("injected fault".into()));
         }
         self.inner.apply_ruleset_report(report).await
+    }
+}
+
+#[async_trait]
+impl OfferStore for FaultyStore {
+    async fn apply_offer_writes(
+        &self,
+        writes: &[OfferWrite],
+        now: UnixMs,
+    ) -> Result<Vec<Option<StoredOffer>>, StoreError> {
+        self.inner.apply_offer_writes(writes, now).await
     }
 }
 

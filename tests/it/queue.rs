@@ -1,6 +1,8 @@
 //! Queues: tickets, passes, matches, documented systems.
 
 pub(crate) mod abandonment;
+pub(crate) mod agones_allocator;
+pub(crate) mod allocation;
 pub(crate) mod connected_players;
 pub(crate) mod documented_goals;
 pub(crate) mod documented_systems;

@@ -1,6 +1,7 @@
 //! Rulesets: parsing, validation, hashing, reload.
 
 pub(crate) mod action_probabilities;
+pub(crate) mod allocation;
 pub(crate) mod catalog;
 pub(crate) mod cross_checks;
 pub(crate) mod documented_numbers;

@@ -1,5 +1,6 @@
 //! Test support: servers on free ports, scripted parts, certificates, tokens, Postgres.
 
+pub(crate) mod allocator;
 #[path = "../common/certs.rs"]
 pub(crate) mod certs;
 pub(crate) mod database;

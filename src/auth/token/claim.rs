@@ -1,7 +1,7 @@
 //! Claims of the signed tokens, and their binary encodings.
 
 use crate::domain::advertisement::AdvertisementKind;
-use crate::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey};
+use crate::domain::id::{AdvertisementId, MatchId, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey};
 use crate::domain::time::UnixMs;
 
 /// Claim of an advertisement token: its owner may update and delete the advertisement.
@@ -80,6 +80,19 @@ pub struct ResumeClaim {
     pub ticket_version: u64,
     /// Version of the ticket's match; 0 without a match.
     pub match_version: u64,
+}
+
+/// Claim of an offer token: its owner may answer the offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OfferClaim {
+    /// Match on offer.
+    pub match_id: MatchId,
+    /// Number of the offer.
+    pub number: u32,
+    /// Advertisement id for the game server that the offer asks for.
+    pub advertisement_id: AdvertisementId,
+    /// Allocator; `None` for an anonymous caller.
+    pub subject: Option<UserKey>,
 }
 
 /// Claim of one kind of token. Every kind has a fixed length, so a truncated or padded token never verifies.
@@ -270,6 +283,28 @@ impl Claim for ResumeClaim {
             ticket_id: TicketId::from_bytes(fields.read_array()?),
             ticket_version: u64::from_be_bytes(fields.read_array()?),
             match_version: u64::from_be_bytes(fields.read_array()?),
+        })
+    }
+}
+
+impl Claim for OfferClaim {
+    const KIND_BYTE: u8 = 8;
+    const ENCODED_BYTES: usize = 16 + 4 + 16 + 17;
+
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        bytes.extend(self.match_id.as_bytes());
+        bytes.extend(self.number.to_be_bytes());
+        bytes.extend(self.advertisement_id.as_bytes());
+        bytes.extend(encode_subject(self.subject));
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut fields = ClaimReader(bytes);
+        Some(Self {
+            match_id: MatchId::from_bytes(fields.read_array()?),
+            number: u32::from_be_bytes(fields.read_array()?),
+            advertisement_id: AdvertisementId::from_bytes(fields.read_array()?),
+            subject: fields.read_subject()?,
         })
     }
 }

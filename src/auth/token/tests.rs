@@ -59,6 +59,18 @@ fn consent_claim() -> impl Strategy<Value = ConsentClaim> {
     })
 }
 
+fn offer_claim() -> impl Strategy<Value = OfferClaim> {
+    let subject = proptest::option::of(any::<[u8; 16]>());
+    (any::<[u8; 16]>(), any::<u32>(), any::<[u8; 16]>(), subject).prop_map(|(id, number, advertisement, subject)| {
+        OfferClaim {
+            match_id: MatchId::from_bytes(id),
+            number,
+            advertisement_id: AdvertisementId::from_bytes(advertisement),
+            subject: subject.map(UserKey::from_bytes),
+        }
+    })
+}
+
 /// Checks that a token verifies as its own kind only, and that any flipped bit, missing or added byte invalidates it.
 fn assert_token_is_unforgeable<C: Claim + PartialEq + std::fmt::Debug>(claim: &C) {
     let signer = signer();
@@ -70,6 +82,7 @@ fn assert_token_is_unforgeable<C: Claim + PartialEq + std::fmt::Debug>(claim: &C
         signer.verify::<SearchClaim>(&token).is_some(),
         signer.verify::<ReservationClaim>(&token).is_some(),
         signer.verify::<ConsentClaim>(&token).is_some(),
+        signer.verify::<OfferClaim>(&token).is_some(),
     ];
     assert_eq!(
         verified.iter().filter(|is_verified| **is_verified).count(),
@@ -105,6 +118,10 @@ proptest! {
     /// SEC-6: a consent token cannot be forged, so no player joins a party without consent.
     #[test]
     fn token_of_a_consent_is_unforgeable(claim in consent_claim()) { assert_token_is_unforgeable(&claim) }
+
+    /// An offer token cannot be forged, so no match is placed by a caller to whom it was not offered.
+    #[test]
+    fn token_of_an_offer_is_unforgeable(claim in offer_claim()) { assert_token_is_unforgeable(&claim) }
 
     /// SEC-3: random bytes never verify.
     #[test]

@@ -14,6 +14,7 @@ use crate::domain::queue::placement::{MatchToPlace, PlacementProblem, ServerCand
 use crate::domain::queue::ticket::Ticket;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::queue::RegionMode;
+use crate::domain::ruleset::teams::AllocationMode;
 use crate::domain::session::{RegionLatency, Session};
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::writer_command::ReserveSeats;
@@ -44,6 +45,26 @@ impl<'a> HostFinder<'a> {
         };
         let players = MatchSession::from_tickets(&tickets, match_, ruleset);
         Self { state, match_, ruleset, players, tickets, now: state.common.clock.now() }
+    }
+
+    /// Whether an advertised game server may host the match.
+    pub(crate) fn has_advertised_server(&self) -> bool {
+        self.rank_game_servers().is_ok()
+    }
+
+    /// Attributes that all parties have in common.
+    pub(crate) fn shared_attributes(&self) -> &[(Box<str>, AttributeValue)] {
+        &self.players.session.attributes
+    }
+
+    /// Number of players.
+    pub(crate) fn player_count(&self) -> u16 {
+        self.players.session.player_count()
+    }
+
+    /// Region that the players agreed on, if any.
+    pub(crate) fn region(&self) -> Option<&str> {
+        self.match_.region.as_deref().or_else(|| shared_region(self.ruleset, &self.players.session))
     }
 
     /// Reserves seats for the match. If no server is available now, returns the reason.
@@ -88,7 +109,7 @@ impl<'a> HostFinder<'a> {
             .collect();
         let to_place = MatchToPlace {
             id: self.match_.id,
-            region: self.match_.region.as_deref().or_else(|| shared_region(self.ruleset, &players.session)),
+            region: self.region(),
             parties: &parties,
             unconfirmed_servers: &self.match_.unconfirmed_servers,
         };
@@ -125,6 +146,11 @@ impl<'a> HostFinder<'a> {
             connect_data: reserved.connect_data,
         })
     }
+}
+
+/// Whether only allocators place the match: it is not a backfill, and its ruleset offers each match.
+pub(crate) fn allocators_host(match_: &Match, ruleset: &Ruleset) -> bool {
+    match_.backfilled_session.is_none() && ruleset.hosting.allocation.mode == AllocationMode::Always
 }
 
 /// Region that all parties have in common, if the ruleset partitions its queue by it.

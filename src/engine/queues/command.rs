@@ -1,9 +1,11 @@
 //! Commands of the queues and their answers, in domain types.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::domain::attribute::AttributeValue;
 use crate::domain::filter::explain::SearchExplanation;
-use crate::domain::id::{MatchId, RulesetHash, SetId, SiloId, TicketId, UserKey};
+use crate::domain::id::{AdvertisementId, MatchId, RulesetHash, SetId, SiloId, TicketId, UserKey};
 use crate::domain::lifecycle::{Match, MatchEndReason};
 use crate::domain::queue::explain::Explanation;
 use crate::domain::queue::ticket::TicketEndReason;
@@ -267,4 +269,57 @@ pub struct ImportedRating {
     pub volatility: Option<f64>,
     /// Matches counted in the rating.
     pub matches: u32,
+}
+
+/// Registers an allocator.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AllocatorRegistration {
+    /// Allocator; `None` for an anonymous caller.
+    pub subject: Option<UserKey>,
+    /// Game servers that it starts.
+    pub host_subject: Option<UserKey>,
+    /// Sets whose matches it hosts; empty for all.
+    pub sets: BTreeSet<SetId>,
+    /// Regions in which it starts game servers; empty for all.
+    pub regions: Vec<Box<str>>,
+    /// Offers that it answers at the same time.
+    pub max_open_offers: usize,
+}
+
+/// Match on offer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MatchOffer {
+    /// Proof of the offer.
+    pub offer_token: Vec<u8>,
+    /// Match.
+    pub match_id: MatchId,
+    /// Set of the match.
+    pub set_id: SetId,
+    /// Hash of the ruleset that made the match.
+    pub ruleset_hash: RulesetHash,
+    /// Silo of the players.
+    pub silo: SiloId,
+    /// Region of the match, if it has one.
+    pub region: Option<Box<str>>,
+    /// Number of players.
+    pub seats: u16,
+    /// Attributes that all parties have in common.
+    pub attributes: Vec<(Box<str>, AttributeValue)>,
+    /// Time to answer, milliseconds.
+    pub answer_within_ms: u64,
+    /// Advertisement id for the game server.
+    pub advertisement_id: AdvertisementId,
+    /// Token for the game server.
+    pub host_token: Vec<u8>,
+}
+
+/// Answer to an offer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfferAnswer {
+    /// Proof of the offer.
+    pub offer_token: Vec<u8>,
+    /// Connection data of the place; `None` for a refusal.
+    pub connect_data: Option<Vec<u8>>,
+    /// Reason of a refusal, for the log.
+    pub refusal_reason: String,
 }

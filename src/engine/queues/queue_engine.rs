@@ -1,5 +1,6 @@
 //! Queue operations of the engine: start, tickets, ready checks and watches.
 
+mod answer_offer;
 mod end_match;
 mod enter_queue;
 mod explain;
@@ -29,6 +30,7 @@ use crate::engine::error::EngineError;
 use crate::engine::queues::command::{ReadyCheckResponse, TicketHeartbeatCommand, TicketReference, TicketStatus};
 use crate::engine::queues::feed_reader::follow_queue_feed;
 use crate::engine::queues::leases::run_lease_task;
+use crate::engine::queues::offer_task::run_offer_task;
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::ticket_watch::TicketWatch;
 use crate::engine::queues::writer::QueueWriter;
@@ -78,6 +80,9 @@ impl QueueEngine {
         let (leased, stop) = (Arc::clone(&shared), shutdown.clone());
         let start_leases = move || run_lease_task(Arc::clone(&leased), stop.clone());
         tasks.push(supervisor.spawn_restarting(TaskLabel::QueueLeases, shutdown, start_leases));
+        let (offering, stop) = (Arc::clone(&shared), shutdown.clone());
+        let start_offers = move || run_offer_task(Arc::clone(&offering), stop.clone());
+        tasks.push(supervisor.spawn_restarting(TaskLabel::Allocation, shutdown, start_offers));
         Ok((Self { shared }, tasks))
     }
 

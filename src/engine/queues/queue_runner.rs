@@ -18,12 +18,13 @@ use crate::domain::lifecycle::transition::create_match;
 use crate::domain::lifecycle::{Assignment, Match, MatchStage, MatchTicket};
 use crate::domain::queue::gate::{GateReason, LastPass, should_run_pass};
 use crate::domain::queue::pass::PassOutcome;
+use crate::domain::queue::placement::PlacementProblem;
 use crate::domain::queue::proposal::Proposal;
 use crate::domain::queue::ticket::TicketEndReason;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::queue::QueueSpec;
 use crate::domain::time::UnixMs;
-use crate::engine::queues::allocation::HostFinder;
+use crate::engine::queues::allocation::{HostFinder, allocators_host};
 use crate::engine::queues::pass_runner::{PassBackoff, run_caught_pass};
 use crate::engine::queues::plan_transition::{CachedTicketFacts, other_waiting_tickets};
 use crate::engine::queues::queue_wakeups::RunnerHandle;
@@ -265,6 +266,9 @@ impl QueueRunner {
             // Found, or cancelled, in a later round.
             MatchRuleset::NotLoaded | MatchRuleset::Unavailable => return,
         };
+        if allocators_host(&match_, &ruleset) {
+            return self.shared.placement_problems.lock().record(id, PlacementProblem::NoServer);
+        }
         let assignment = match HostFinder::new(&self.shared, &match_, &ruleset).reserve_host().await {
             Ok(assignment) => assignment,
             Err(problem) => return self.shared.placement_problems.lock().record(id, problem),

@@ -18,6 +18,7 @@ use crate::engine::adverts::advert_handle::AdvertHandle;
 use crate::engine::common::Common;
 use crate::engine::error::EngineError;
 use crate::engine::open_silos::SiloUse;
+use crate::engine::queues::allocators::Allocators;
 use crate::engine::queues::connected_users::ConnectedUsers;
 use crate::engine::queues::pass_reports::PassReports;
 use crate::engine::queues::placement_problems::PlacementProblems;
@@ -45,6 +46,10 @@ pub(crate) struct SharedState {
     pub(crate) connected_users: Mutex<ConnectedUsers>,
     pub(crate) pass_reports: Mutex<PassReports>,
     pub(crate) placement_problems: Mutex<PlacementProblems>,
+    /// Allocators that are connected to this server.
+    pub(crate) allocators: Mutex<Allocators>,
+    /// Wakes the task that offers matches to allocators.
+    pub(crate) offer_wakeup: Notify,
     pub(crate) queue_writer: mpsc::Sender<QueueWriterCommand>,
     /// Replicas share the store, so their acknowledged changes may not be visible here yet.
     pub(crate) has_replicas: bool,
@@ -73,6 +78,8 @@ impl SharedState {
             connected_users: Mutex::default(),
             pass_reports: Mutex::default(),
             placement_problems: Mutex::default(),
+            allocators: Mutex::default(),
+            offer_wakeup: Notify::new(),
             queue_writer,
             has_replicas,
             queue_wakeups: Mutex::default(),

@@ -12,7 +12,8 @@ use crate::ruleset::rating::{
     DecayPeriodFilter, DisconnectPolicy, RatedGameUnit, RatingSpec, RatingSystem, StreakMomentum,
 };
 use crate::ruleset::teams::{
-    DEFAULT_HOST_LOSS_MS, HostingMode, HostingSpec, ReadyCheckSpec, ServerChoice, TeamsSpec, default_confirm_ms,
+    AllocationSpec, DEFAULT_HOST_LOSS_MS, HostingMode, HostingSpec, ReadyCheckSpec, ServerChoice, TeamsSpec,
+    default_confirm_ms,
 };
 use crate::ruleset::validate::lifecycle::{DEFAULT_HOSTING, DEFAULT_PENALTY_RESET_AFTER_MS};
 use crate::ruleset::{HardFilter, HardRule, InFilterList, PartyConsentPolicy, Ruleset, ServedSilos, SoftFilter};
@@ -65,6 +66,7 @@ pub fn ruleset_hash(ruleset: &Ruleset) -> RulesetHash {
             host_loss_ms,
             choice,
             max_round_trip_ms,
+            allocation,
         } = ruleset.hosting;
         writer.string("server");
         writer.string(hosting_mode_name(mode));
@@ -79,6 +81,11 @@ pub fn ruleset_hash(ruleset: &Ruleset) -> RulesetHash {
             writer.string("server choice");
             writer.variant_name(choice);
             writer.option(max_round_trip_ms.as_ref(), |writer, ms| writer.integer(u64::from(*ms)));
+        }
+        if allocation != AllocationSpec::DEFAULT {
+            writer.string("allocation");
+            writer.variant_name(allocation.mode);
+            writer.integer(allocation.offer_ms.into());
         }
     }
     if let Some(pool) = &ruleset.rating_pool {

@@ -66,6 +66,34 @@ pub struct HostingSpec {
     pub choice: ServerChoice,
     /// Longest expected round trip between a player and the game server, milliseconds. `None` for no limit.
     pub max_round_trip_ms: Option<u32>,
+    /// Offers of matches to allocators.
+    pub allocation: AllocationSpec,
+}
+
+/// Offers of matches to allocators, which start game servers on demand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AllocationSpec {
+    /// Matches that are offered.
+    pub mode: AllocationMode,
+    /// Time for an allocator to answer an offer, milliseconds.
+    pub offer_ms: u32,
+}
+
+impl AllocationSpec {
+    /// No offers.
+    pub const DEFAULT: Self = Self { mode: AllocationMode::Never, offer_ms: 5_000 };
+}
+
+/// Matches that are offered to allocators.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AllocationMode {
+    /// No match: only advertised game servers host.
+    #[default]
+    Never,
+    /// Matches for which there is no advertised game server.
+    Fallback,
+    /// All matches; advertised game servers are not asked.
+    Always,
 }
 
 /// Order in which game servers are tried for a match.

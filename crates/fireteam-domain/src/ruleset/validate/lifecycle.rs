@@ -4,7 +4,8 @@ use crate::limit::RULESET_DURATION_MS_MAX;
 use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::raw::{Diagnostics, RawElement};
 use crate::ruleset::teams::{
-    DEFAULT_HOST_LOSS_MS, HostingMode, HostingSpec, ReadyCheckSpec, ServerChoice, default_confirm_ms,
+    AllocationMode, AllocationSpec, DEFAULT_HOST_LOSS_MS, HostingMode, HostingSpec, ReadyCheckSpec, ServerChoice,
+    default_confirm_ms,
 };
 
 /// Default time to respond, milliseconds.
@@ -28,10 +29,14 @@ pub(in crate::ruleset) const DEFAULT_HOSTING: HostingSpec = HostingSpec {
     host_loss_ms: DEFAULT_HOST_LOSS_MS,
     choice: ServerChoice::BestScore,
     max_round_trip_ms: None,
+    allocation: AllocationSpec::DEFAULT,
 };
 
 /// Maximum of `MaxRoundTripMs`: one minute.
 const MAX_ROUND_TRIP_MS_MAX: u64 = 60_000;
+
+/// Least and most time for an allocator to answer an offer, milliseconds.
+const OFFER_MS_RANGE: (u64, u64) = (500, 60_000);
 
 /// Reads `<ReadyCheck>`.
 pub(super) fn read_ready_check(element: &RawElement, diagnostics: &Diagnostics) -> ReadyCheckSpec {
@@ -96,9 +101,12 @@ pub(super) fn read_hosting(element: Option<&RawElement>, diagnostics: &Diagnosti
     ];
     let choice = reader.optional_keyword("Choose", &choices).unwrap_or_default();
     let max_round_trip_ms = reader.optional_integer("MaxRoundTripMs", 1, MAX_ROUND_TRIP_MS_MAX).map(|ms| ms as u32);
+    let allocation = read_allocation(&mut reader);
     if let Some(HostingMode::Peer | HostingMode::None) = mode {
-        let without_effect = ["AllocationTimeoutMs", "Choose", "MaxRoundTripMs"];
+        let without_effect = ["AllocationTimeoutMs", "Choose", "MaxRoundTripMs", "Allocate", "OfferMs"];
         reader.report_without_effect(&without_effect, "no game server is allocated");
+    } else if allocation.mode == AllocationMode::Never {
+        reader.report_without_effect(&["OfferMs"], "matches are offered only with `Allocate`");
     }
     reader.report_unread();
     HostingSpec {
@@ -109,7 +117,20 @@ pub(super) fn read_hosting(element: Option<&RawElement>, diagnostics: &Diagnosti
         host_loss_ms: DEFAULT_HOST_LOSS_MS,
         choice,
         max_round_trip_ms,
+        allocation,
     }
+}
+
+/// Reads the attributes of `<Hosting>` for offers to allocators.
+fn read_allocation(reader: &mut ElementReader<'_>) -> AllocationSpec {
+    let modes =
+        [("never", AllocationMode::Never), ("fallback", AllocationMode::Fallback), ("always", AllocationMode::Always)];
+    let mode = reader.optional_keyword("Allocate", &modes).unwrap_or_default();
+    let (least_ms, most_ms) = OFFER_MS_RANGE;
+    let default_ms = AllocationSpec::DEFAULT.offer_ms;
+    let offer_ms = reader.integer_or("OfferMs", least_ms, most_ms, default_ms.into()) as u32;
+    // Without offers the time has no effect, and does not change the hash.
+    if mode == AllocationMode::Never { AllocationSpec::DEFAULT } else { AllocationSpec { mode, offer_ms } }
 }
 
 const _: () = assert!(RULESET_DURATION_MS_MAX <= u32::MAX as u64);
