@@ -13,6 +13,7 @@ pub mod memory;
 pub mod metered;
 mod migration_check;
 mod migrations;
+pub mod outages;
 pub mod pass_failure;
 pub mod postgres;
 pub mod queues;
@@ -26,6 +27,7 @@ use async_trait::async_trait;
 
 use crate::domain::id::AdvertisementId;
 use crate::domain::time::UnixMs;
+use crate::store::outages::OutageStore;
 use crate::store::queues::QueueStore;
 use crate::store::ruleset_copies::RulesetCopyStore;
 
@@ -35,9 +37,9 @@ pub use crate::store::adverts::{
 };
 pub use crate::store::error::StoreError;
 
-/// Store of advertisements, queues and ruleset copies.
+/// Store of advertisements, queues, ruleset copies and outages.
 #[async_trait]
-pub trait Store: QueueStore + RulesetCopyStore {
+pub trait Store: QueueStore + RulesetCopyStore + OutageStore {
     /// Loads all advertisements that have not expired by `now`, in id order. Removes expired ones, and purges due
     /// reservations and tombstones.
     async fn load_advertisements(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError>;

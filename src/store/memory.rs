@@ -1,6 +1,7 @@
 //! In-memory store without persistence: for tests, the simulator and trials.
 
 mod adverts;
+mod outages;
 mod queues;
 mod ruleset_copies;
 
@@ -9,6 +10,7 @@ use std::sync::MutexGuard;
 use std::sync::PoisonError;
 
 use crate::store::adverts::apply_writes::AdvertRows;
+use crate::store::outages::StoredOutages;
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::ruleset_copies::RulesetCopyRows;
 
@@ -18,6 +20,7 @@ pub struct MemoryStore {
     adverts: Mutex<AdvertRows>,
     queues: Mutex<QueueRows>,
     ruleset_copies: Mutex<RulesetCopyRows>,
+    outages: Mutex<StoredOutages>,
 }
 
 impl MemoryStore {

@@ -12,6 +12,7 @@ use crate::domain::time::UnixMs;
 use crate::store::Store;
 use crate::store::adverts::{AdvertFeed, AdvertWrite, CommitResult, StoredAdvertisement, transaction_label};
 use crate::store::error::StoreError;
+use crate::store::outages::{OutageReport, OutageStore, StoredOutages};
 use crate::store::queues::{
     self, FinishedMatch, QueueFeed, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData,
 };
@@ -111,6 +112,14 @@ impl<M: StoreObserver> Store for MeteredStore<M> {
 impl<M: StoreObserver> RulesetCopyStore for MeteredStore<M> {
     async fn apply_ruleset_report(&self, report: &RulesetReport) -> Result<Vec<RulesetCopy>, StoreError> {
         self.inner.apply_ruleset_report(report).await
+    }
+}
+
+/// Forwarded without a report: no client waits for it.
+#[async_trait]
+impl<M: StoreObserver> OutageStore for MeteredStore<M> {
+    async fn report_outages(&self, report: &OutageReport) -> Result<StoredOutages, StoreError> {
+        self.inner.report_outages(report).await
     }
 }
 

@@ -8,6 +8,7 @@
 
 mod adverts;
 mod connection;
+mod outages;
 mod queues;
 mod replica;
 mod ruleset_copies;

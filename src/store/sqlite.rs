@@ -6,6 +6,7 @@
 
 mod adverts;
 mod connection;
+mod outages;
 mod queues;
 mod ruleset_copies;
 

@@ -11,6 +11,7 @@ use fireteam::domain::lifecycle::Match;
 use fireteam::domain::match_result::{MatchResult, RatingHistoryEntry};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::memory::MemoryStore;
+use fireteam::store::outages::{OutageReport, OutageStore, StoredOutages};
 use fireteam::store::queues::{FinishedMatch, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData};
 use fireteam::store::ruleset_copies::{RulesetCopy, RulesetCopyStore, RulesetReport};
 use fireteam::store::{AdvertFeed, AdvertWrite, CommitResult, Store, StoreError, StoredAdvertisement};
@@ -158,6 +159,13 @@ impl RulesetCopyStore for FaultyStore {
             return Err(StoreError::Unavailable("injected fault".into()));
         }
         self.inner.apply_ruleset_report(report).await
+    }
+}
+
+#[async_trait]
+impl OutageStore for FaultyStore {
+    async fn report_outages(&self, report: &OutageReport) -> Result<StoredOutages, StoreError> {
+        self.inner.report_outages(report).await
     }
 }
 

@@ -94,7 +94,10 @@ mod tests {
     use super::*;
 
     fn outages(intervals: &[(u64, u64)]) -> OutageTimes {
-        OutageTimes::new(intervals.iter().map(|&(from, to)| Outage { from: UnixMs(from), to: UnixMs(to) }).collect(), vec![])
+        OutageTimes::new(
+            intervals.iter().map(|&(from, to)| Outage { from: UnixMs(from), to: UnixMs(to) }).collect(),
+            vec![],
+        )
     }
 
     fn effective(times: &OutageTimes, set_at: u64, deadline: u64) -> u64 {

@@ -27,6 +27,7 @@ use crate::engine::error::EngineError;
 use crate::engine::queues::command::{ReadyCheckResponse, TicketHeartbeatCommand, TicketReference, TicketStatus};
 use crate::engine::queues::feed_reader::follow_queue_feed;
 use crate::engine::queues::leases::run_lease_task;
+use crate::engine::queues::outage_sync::record_restart;
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::ticket_watch::TicketWatch;
 use crate::engine::queues::writer::QueueWriter;
@@ -64,6 +65,7 @@ impl QueueEngine {
                 shared.apply_feed(stored.into());
             }
         }
+        record_restart(&shared).await?;
         // Sort the leaderboards at startup: a million entries would delay the first query.
         let catalog = common.rulesets.snapshot();
         let sets = catalog.active.keys().chain(catalog.retiring.keys());

@@ -7,11 +7,7 @@ use crate::time::UnixMs;
 
 /// Time at which the stage's deadline passes; `None` after the end. Without rules, each deadline before play counts as set
 /// at the proposal.
-pub fn effective_deadline(
-    rules: Option<&LifecycleRules>,
-    current: &Match,
-    outages: &OutageTimes,
-) -> Option<UnixMs> {
+pub fn effective_deadline(rules: Option<&LifecycleRules>, current: &Match, outages: &OutageTimes) -> Option<UnixMs> {
     if outages.is_empty() {
         return current.stage.deadline();
     }
@@ -31,8 +27,8 @@ pub fn effective_deadline(
         }
         MatchStage::Playing { host_lost_at, .. } => {
             let duration_ms = rules.map(|rules| u64::from(rules.hosting.host_loss_ms));
-            let lost_at = host_lost_at
-                .map(|lost_at| outages.effective_deadline(set_before(lost_at, duration_ms), lost_at));
+            let lost_at =
+                host_lost_at.map(|lost_at| outages.effective_deadline(set_before(lost_at, duration_ms), lost_at));
             [times_out_at(&current.stage, outages), lost_at].into_iter().flatten().min()
         }
         MatchStage::Ended { .. } => None,

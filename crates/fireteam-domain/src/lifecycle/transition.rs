@@ -160,7 +160,9 @@ fn apply_deadline(rules: &LifecycleRules, current: &Match, tickets: &dyn TicketF
     match current.stage {
         MatchStage::ReadyCheck { .. } => end_match(rules, current, MatchEndReason::NotAcceptedInTime, now),
         MatchStage::Placing { .. } => end_match(rules, current, MatchEndReason::NoServer, now),
-        MatchStage::Confirming { .. } | MatchStage::Playing { .. } => host_deadline_passed(rules, current, tickets, now),
+        MatchStage::Confirming { .. } | MatchStage::Playing { .. } => {
+            host_deadline_passed(rules, current, tickets, now)
+        }
         MatchStage::Ended { .. } => Transition::unchanged(EventResult::WrongStage),
     }
 }

@@ -178,12 +178,7 @@ pub(super) fn host_deadline_passed(
 
 /// The named host did not confirm. Another game server is sought in the time that is left. A session that was to be
 /// filled, and a peer host, have no replacement: the match ends, and all its players wait again.
-fn host_not_confirmed(
-    rules: &LifecycleRules,
-    current: &Match,
-    tickets: &dyn TicketFacts,
-    now: UnixMs,
-) -> Transition {
+fn host_not_confirmed(rules: &LifecycleRules, current: &Match, tickets: &dyn TicketFacts, now: UnixMs) -> Transition {
     let MatchStage::Confirming { assignment, deadline, .. } = &current.stage else {
         return Transition::unchanged(EventResult::WrongStage);
     };
@@ -196,7 +191,9 @@ fn host_not_confirmed(
             end_match(rules, current, MatchEndReason::HostLost, now)
         }
         None => end_match(rules, current, MatchEndReason::NoServer, now),
-        Some(_) if placing_deadline(rules, *deadline, tickets.outages()) <= now => end_match(rules, current, MatchEndReason::NoServer, now),
+        Some(_) if placing_deadline(rules, *deadline, tickets.outages()) <= now => {
+            end_match(rules, current, MatchEndReason::NoServer, now)
+        }
         Some(server) => {
             let mut updated = current.clone();
             updated.unconfirmed_servers.push(server);

@@ -1,8 +1,8 @@
 //! Players who leave a match, and tickets that are withdrawn from it.
 
 use crate::id::{TicketId, UserKey};
-use crate::lifecycle::event::{EventResult, Transition};
 use crate::lifecycle::deadline::placing_deadline;
+use crate::lifecycle::event::{EventResult, Transition};
 use crate::lifecycle::rules::LifecycleRules;
 use crate::lifecycle::ticket_facts::TicketFacts;
 use crate::lifecycle::transition::end::end_match;
