@@ -1,5 +1,6 @@
 //! Queues: tickets, passes, matches, documented systems.
 
+pub(crate) mod available_time;
 pub(crate) mod connected_players;
 pub(crate) mod documented_goals;
 pub(crate) mod documented_systems;

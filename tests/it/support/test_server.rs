@@ -38,6 +38,11 @@ impl TestServer {
 
     /// Starts a server with a configuration changed by `change`.
     pub(crate) async fn start_with_config(change: impl FnOnce(&mut Config)) -> Self {
+        Self::start_with_clock(Arc::new(TestClock::new()), change).await
+    }
+
+    /// Starts a server with a clock that it shares with others.
+    pub(crate) async fn start_with_clock(clock: Arc<TestClock>, change: impl FnOnce(&mut Config)) -> Self {
         let folder = tempfile::tempdir().expect("create a temporary directory");
         let any_port: ListenAddress = "127.0.0.1:0".parse().expect("valid address");
         let mut config = Config {
@@ -75,7 +80,6 @@ impl TestServer {
             shutdown_grace_period_s: 10,
         };
         change(&mut config);
-        let clock = Arc::new(TestClock::new());
         let parts = start_app(&config, clock.clone()).await.expect("the server starts");
         Self { clock, app: parts, config, folder, temporary_folders: Vec::new() }
     }
@@ -87,8 +91,14 @@ impl TestServer {
 
     /// Restarts the server with the same keys and clock. A memory store is empty afterwards.
     pub(crate) async fn restart(self) -> Self {
+        self.restart_after(0).await
+    }
+
+    /// Restarts the server like `restart`, `down_ms` milliseconds of its clock after it has stopped.
+    pub(crate) async fn restart_after(self, down_ms: u64) -> Self {
         let Self { clock, app: parts, config, folder, temporary_folders: kept } = self;
         parts.shutdown().await;
+        clock.advance_ms(down_ms);
         let parts = start_app(&config, clock.clone()).await.expect("the server starts again");
         Self { clock, app: parts, config, folder, temporary_folders: kept }
     }

@@ -47,6 +47,17 @@ pub fn placing_deadline(rules: &LifecycleRules, deadline: UnixMs, outages: &Outa
     outages.effective_deadline(set_at, deadline)
 }
 
+/// Time at which a match that has not begun is given up: the end of its ready check, or of the wait for a game server.
+pub fn before_play_deadline(rules: Option<&LifecycleRules>, current: &Match, outages: &OutageTimes) -> Option<UnixMs> {
+    match &current.stage {
+        MatchStage::ReadyCheck { .. } => effective_deadline(rules, current, outages),
+        MatchStage::Placing { deadline } | MatchStage::Confirming { deadline, .. } => {
+            Some(rules.map_or(*deadline, |rules| placing_deadline(rules, *deadline, outages)))
+        }
+        MatchStage::Playing { .. } | MatchStage::Ended { .. } => None,
+    }
+}
+
 /// Whether outages have held up a match before play for so long that it is cancelled.
 pub fn is_held_up(current: &Match, outages: &OutageTimes, now: UnixMs) -> bool {
     !outages.is_empty()
