@@ -38,11 +38,19 @@ struct OwnOutages {
 impl OutageLog {
     /// Outages that extend deadlines.
     pub(crate) fn times(&self) -> Arc<OutageTimes> {
+        #[cfg(feature = "failpoints")]
+        if crate::engine::fail_points::counts_outages() {
+            return Arc::default();
+        }
         Arc::clone(&self.times.read())
     }
 
     /// Whether the last commit failed. Then no deadline may be applied.
     pub(crate) fn is_open(&self) -> bool {
+        #[cfg(feature = "failpoints")]
+        if crate::engine::fail_points::counts_outages() {
+            return false;
+        }
         self.own.lock().open_since.is_some()
     }
 

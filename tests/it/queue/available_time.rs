@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fireteam::clock::Clock as _;
-use fireteam::config::{Config, PostgresUrl, RulesetSource, StoreTarget};
+use fireteam::config::{PostgresUrl, RulesetSource, StoreTarget};
 use fireteam_client::{RetryPolicy, Ticket, pb};
 use pb::{TicketEndReason, TicketState};
 use sqlx::{Connection as _, Executor as _};
@@ -30,11 +30,6 @@ fn ruleset_folder() -> tempfile::TempDir {
     folder
 }
 
-fn on_postgres(config: &mut Config, database: &TestDatabase, folder: &tempfile::TempDir) {
-    config.store = StoreTarget::Postgres(PostgresUrl::parse(&database.url).expect("a URL"));
-    config.rulesets = RulesetSource::Directory(folder.path().to_owned());
-}
-
 /// A server on a SQLite file.
 async fn start_on_sqlite() -> TestServer {
     let folder = ruleset_folder();
@@ -47,13 +42,15 @@ async fn start_on_sqlite() -> TestServer {
     server
 }
 
-/// A server on a Postgres database. Servers of one test share a clock.
-async fn start_on_postgres(database: &TestDatabase, clock: &Arc<TestClock>) -> TestServer {
-    let folder = ruleset_folder();
-    let mut server =
-        TestServer::start_with_clock(Arc::clone(clock), |config| on_postgres(config, database, &folder)).await;
-    server.keep_folder(folder);
-    server
+/// A server on a Postgres database. Servers of one test share a clock, and the keys and rulesets in a folder.
+async fn start_on_postgres(database: &TestDatabase, clock: &Arc<TestClock>, folder: &tempfile::TempDir) -> TestServer {
+    TestServer::start_with_clock(Arc::clone(clock), |config| {
+        config.store = StoreTarget::Postgres(PostgresUrl::parse(&database.url).expect("a URL"));
+        config.rulesets = RulesetSource::Directory(folder.path().to_owned());
+        config.token_key_file = Some(folder.path().join("token-key"));
+        config.match_key_file = Some(folder.path().join("match-key.pem"));
+    })
+    .await
 }
 
 async fn enter(server: &TestServer, user: &str, skill: f64) -> Ticket {
@@ -124,7 +121,8 @@ async fn ready_check_continues_after_a_restart_on_postgres() {
     let Some(database) = create_test_database("ready_check_continues_after_a_restart_on_postgres").await else {
         return;
     };
-    let server = start_on_postgres(&database, &Arc::new(TestClock::new())).await;
+    let folder = ruleset_folder();
+    let server = start_on_postgres(&database, &Arc::new(TestClock::new()), &folder).await;
     ready_check_continues_after_a_restart(server).await;
 }
 
@@ -165,7 +163,8 @@ async fn waiting_tickets_survive_a_long_restart_on_sqlite() {
 async fn waiting_tickets_survive_a_long_restart_on_postgres() {
     let test = "waiting_tickets_survive_a_long_restart_on_postgres";
     let Some(database) = create_test_database(test).await else { return };
-    let server = start_on_postgres(&database, &Arc::new(TestClock::new())).await;
+    let folder = ruleset_folder();
+    let server = start_on_postgres(&database, &Arc::new(TestClock::new()), &folder).await;
     waiting_tickets_survive_a_long_restart(server).await;
 }
 
@@ -200,7 +199,8 @@ async fn match_held_up_for_ten_minutes_is_cancelled() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn refused_writes_extend_every_deadline() {
     let Some(database) = create_test_database("refused_writes_extend_every_deadline").await else { return };
-    let server = start_on_postgres(&database, &Arc::new(TestClock::new())).await;
+    let folder = ruleset_folder();
+    let server = start_on_postgres(&database, &Arc::new(TestClock::new()), &folder).await;
     let (ann, bob, match_id) = two_in_a_ready_check(&server).await;
     let waiting = enter(&server, "eve", 40.0).await;
     let mut connection = database.connect().await;
@@ -245,10 +245,10 @@ async fn wait_for_reports(database: &TestDatabase, clock: &TestClock) {
 async fn dead_server_grants_its_players_the_whole_deadline_again() {
     let test = "dead_server_grants_its_players_the_whole_deadline_again";
     let Some(database) = create_test_database(test).await else { return };
-    let clock = Arc::new(TestClock::new());
-    let here = start_on_postgres(&database, &clock).await;
+    let (clock, folder) = (Arc::new(TestClock::new()), ruleset_folder());
+    let here = start_on_postgres(&database, &clock, &folder).await;
     for is_answered in [true, false] {
-        let there = start_on_postgres(&database, &clock).await;
+        let there = start_on_postgres(&database, &clock, &folder).await;
         let (ann, bob, match_id) = two_in_a_ready_check(&there).await;
         respond(&there, &ann, &match_id).await;
         there.app.shutdown().await;
