@@ -29,12 +29,6 @@ pub(crate) fn fail_in_queue_runner() {
     fail::fail_point!("panic_in_queue_runner", |_| panic!("planted panic in a queue runner"));
 }
 
-/// Whether the fail point is on that counts outages in deadlines.
-pub(crate) fn counts_outages() -> bool {
-    fail::fail_point!("count_outages", |_| true);
-    false
-}
-
 /// Whether the fail point is on that ends a commit when a client disconnects.
 fn cancels_commit_with_client() -> bool {
     fail::fail_point!("cancel_commit_with_client", |_| true);

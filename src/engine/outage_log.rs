@@ -4,8 +4,10 @@
 //! The log is saved in the store when that is available again, and read with those of the other servers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
+use tokio::time::Instant;
 
 use crate::domain::available_time::{OUTAGE_START_TOLERANCE_MS, Outage, OutageTimes};
 use crate::domain::time::UnixMs;
@@ -14,6 +16,9 @@ use crate::store::outages::{OUTAGES_READ_MAX, StoredOutages};
 
 /// Silence after which another server counts as silent, milliseconds. Servers report every two seconds.
 pub(crate) const SILENT_AFTER_MS: u64 = 5_000;
+
+/// Time without a tick after which this process was paused. Ticks come every two seconds.
+const PAUSED_AFTER: Duration = Duration::from_secs(10);
 
 /// Outages of this server and of others.
 #[derive(Debug, Default)]
@@ -26,6 +31,8 @@ pub(crate) struct OutageLog {
 #[derive(Debug, Default)]
 struct OwnOutages {
     last_success_at: Option<UnixMs>,
+    /// Last time at which this process is known to have run, by the monotonic clock and by the engine's.
+    last_tick: Option<(Instant, UnixMs)>,
     /// Start of the outage that lasts.
     open_since: Option<UnixMs>,
     /// Outages that are not in the store yet.
@@ -39,19 +46,21 @@ impl OutageLog {
     /// Outages that extend deadlines.
     pub(crate) fn times(&self) -> Arc<OutageTimes> {
         #[cfg(feature = "failpoints")]
-        if crate::engine::fail_points::counts_outages() {
+        if counts_outages() {
             return Arc::default();
         }
         Arc::clone(&self.times.read())
     }
 
-    /// Whether the last commit failed. Then no deadline may be applied.
+    /// Whether the last commit failed, or this process was paused and has not noticed yet. Then no deadline may be applied.
     pub(crate) fn is_open(&self) -> bool {
         #[cfg(feature = "failpoints")]
-        if crate::engine::fail_points::counts_outages() {
+        if counts_outages() {
             return false;
         }
-        self.own.lock().open_since.is_some()
+        let own = self.own.lock();
+        let is_paused = own.last_tick.is_some_and(|(tick, _)| PAUSED_AFTER <= tick.elapsed());
+        own.open_since.is_some() || is_paused
     }
 
     /// Records the result of a commit at `now`. An error of one row does not count.
@@ -92,6 +101,18 @@ impl OutageLog {
         }
     }
 
+    /// Records that this process runs at `now`. If it was paused, for example with its machine, that was an outage.
+    pub(crate) fn tick(&self, now: UnixMs) {
+        let mut own = self.own.lock();
+        let Some((tick, from)) = own.last_tick.replace((Instant::now(), now)) else { return };
+        if PAUSED_AFTER <= tick.elapsed() && from < now {
+            own.unsaved.push(Outage { from, to: now });
+            self.publish(&own);
+            let duration_ms = now.ms_since(from);
+            tracing::warn!(duration_ms, "process pause ended, deadlines are extended by it");
+        }
+    }
+
     /// Adds an outage that ended before this server started.
     pub(crate) fn add_ended(&self, outage: Outage) {
         let mut own = self.own.lock();
@@ -128,6 +149,13 @@ impl OutageLog {
             *published = Arc::new(times);
         }
     }
+}
+
+/// Whether the fail point is on that counts outages in deadlines.
+#[cfg(feature = "failpoints")]
+fn counts_outages() -> bool {
+    fail::fail_point!("count_outages", |_| true);
+    false
 }
 
 #[cfg(test)]

@@ -37,11 +37,12 @@ pub(crate) async fn record_restart(shared: &SharedState) -> Result<(), StoreErro
     Ok(())
 }
 
-/// Reports that this server is alive, saves its outages and reads those of the others. Without tickets, matches and
-/// unsaved outages there is nothing to do.
+/// Reports that this server is alive, saves its outages and reads those of the others. The only server of a store has nothing
+/// to do without tickets, matches and unsaved outages.
 pub(crate) async fn sync_outages(shared: &SharedState) {
+    shared.common.outages.tick(shared.common.clock.now());
     let saved = shared.common.outages.unsaved();
-    if saved.is_empty() && shared.cache.read().queues().next().is_none() {
+    if !shared.has_replicas && saved.is_empty() && shared.cache.read().queues().next().is_none() {
         return;
     }
     let now = shared.common.clock.now();
