@@ -44,7 +44,7 @@ async fn start_on_sqlite() -> TestServer {
 
 /// A server on a Postgres database. Servers of one test share a clock, and the keys and rulesets in a folder.
 async fn start_on_postgres(database: &TestDatabase, clock: &Arc<TestClock>, folder: &tempfile::TempDir) -> TestServer {
-    TestServer::start_with_clock(Arc::clone(clock), |config| {
+    TestServer::start_on_clock(Arc::clone(clock), |config| {
         config.store = StoreTarget::Postgres(PostgresUrl::parse(&database.url).expect("a URL"));
         config.rulesets = RulesetSource::Directory(folder.path().to_owned());
         config.token_key_file = Some(folder.path().join("token-key"));
