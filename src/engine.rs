@@ -11,6 +11,7 @@ pub mod error;
 mod fail_points;
 mod follow_feed;
 mod open_silos;
+mod outage_log;
 mod party_consent;
 pub mod queues;
 pub mod ratings;

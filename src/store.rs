@@ -14,6 +14,7 @@ pub mod memory;
 pub mod metered;
 mod migration_check;
 mod migrations;
+pub mod outages;
 pub mod pass_failure;
 pub mod postgres;
 pub mod queues;
@@ -28,6 +29,7 @@ use async_trait::async_trait;
 use crate::domain::id::AdvertisementId;
 use crate::domain::time::UnixMs;
 use crate::store::allocation_offers::OfferStore;
+use crate::store::outages::OutageStore;
 use crate::store::queues::QueueStore;
 use crate::store::ruleset_copies::RulesetCopyStore;
 
@@ -37,9 +39,9 @@ pub use crate::store::adverts::{
 };
 pub use crate::store::error::StoreError;
 
-/// Store of advertisements, queues, ruleset copies and offers to allocators.
+/// Store of advertisements, queues, ruleset copies, offers to allocators and outages.
 #[async_trait]
-pub trait Store: QueueStore + RulesetCopyStore + OfferStore {
+pub trait Store: QueueStore + RulesetCopyStore + OfferStore + OutageStore {
     /// Loads all advertisements that have not expired by `now`, in id order. Removes expired ones, and purges due
     /// reservations and tombstones.
     async fn load_advertisements(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError>;

@@ -20,6 +20,7 @@ use crate::domain::time::UnixMs;
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::open_silos::OpenSilos;
+use crate::engine::outage_log::OutageLog;
 use crate::engine::ratings::RatingCache;
 use crate::engine::settings::EngineSettings;
 use crate::engine::store_health::StoreHealth;
@@ -28,8 +29,8 @@ use crate::engine::writer_inbox::RETRY_AFTER_MS;
 use crate::geo::ReloadableLocator;
 use crate::rules::RulesetCatalog;
 use crate::rules::catalog::MatchRuleset;
-use crate::store::Store;
 use crate::store::pass_failure::PassFailureFolder;
+use crate::store::{Store, StoreError};
 use crate::supervisor::TaskSupervisor;
 use crate::telemetry::metric::Metrics;
 
@@ -62,6 +63,8 @@ pub(crate) struct Common {
     pub(crate) store_health: Option<Arc<StoreHealth>>,
     /// Result of the last commits.
     pub(crate) write_health: WriteHealth,
+    /// Outages, which extend the deadlines of tickets and matches.
+    pub(crate) outages: OutageLog,
     /// Restarts tasks after a panic, or stops the server.
     pub(crate) supervisor: TaskSupervisor,
     /// Keeps the input of a pass that panicked.
@@ -69,6 +72,12 @@ pub(crate) struct Common {
 }
 
 impl Common {
+    /// Records the result of a commit.
+    pub(crate) fn record_commit<T>(&self, result: &Result<T, StoreError>) {
+        self.write_health.record(result);
+        self.outages.record(result, self.clock.now());
+    }
+
     /// Milliseconds since the shared store last answered, if above the staleness threshold.
     pub(crate) fn store_staleness_ms(&self, now: UnixMs) -> Option<u64> {
         self.store_health.as_ref()?.staleness_ms(now)

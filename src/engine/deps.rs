@@ -12,6 +12,7 @@ use crate::domain::id::SiloId;
 use crate::engine::adverts::advert_state::EncodeAdvertFn;
 use crate::engine::common::Common;
 use crate::engine::open_silos::{OpenSilos, SiloLimits};
+use crate::engine::outage_log::OutageLog;
 use crate::engine::settings::EngineSettings;
 use crate::engine::store_health::StoreHealth;
 use crate::engine::write_health::WriteHealth;
@@ -86,6 +87,7 @@ impl EngineDeps {
             ruleset_syncs: watch::Sender::new(0),
             store_health: is_store_shared.then(|| Arc::new(StoreHealth::default())),
             write_health: WriteHealth::default(),
+            outages: OutageLog::default(),
             supervisor,
             pass_failures,
         };

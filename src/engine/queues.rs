@@ -10,6 +10,7 @@ mod feed_reader;
 mod leases;
 mod offer_task;
 pub mod operator_command;
+mod outage_sync;
 mod pass_reports;
 mod pass_runner;
 mod placement_problems;

@@ -39,7 +39,7 @@ pub(crate) async fn run_write_probe(common: Arc<Common>, shutdown: CancellationT
 async fn probe(common: &Common) {
     let delete = AdvertWrite::Delete { advertisement_id: PROBE_ADVERTISEMENT, tombstone_until: common.clock.now() };
     let result = common.store.commit(&[delete]).await;
-    common.write_health.record(&result);
+    common.record_commit(&result);
     if let Err(error) = result {
         tracing::debug!(%error, "write probe failed");
     }

@@ -2,6 +2,7 @@
 
 mod adverts;
 mod allocation_offers;
+mod outages;
 mod queues;
 mod ruleset_copies;
 
@@ -13,6 +14,7 @@ use std::sync::PoisonError;
 use crate::domain::id::MatchId;
 use crate::store::adverts::apply_writes::AdvertRows;
 use crate::store::allocation_offers::StoredOffer;
+use crate::store::outages::StoredOutages;
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::ruleset_copies::RulesetCopyRows;
 
@@ -23,6 +25,7 @@ pub struct MemoryStore {
     queues: Mutex<QueueRows>,
     ruleset_copies: Mutex<RulesetCopyRows>,
     allocation_offers: Mutex<BTreeMap<MatchId, StoredOffer>>,
+    outages: Mutex<StoredOutages>,
 }
 
 impl MemoryStore {

@@ -13,6 +13,7 @@ use crate::store::Store;
 use crate::store::adverts::{AdvertFeed, AdvertWrite, CommitResult, StoredAdvertisement, transaction_label};
 use crate::store::allocation_offers::{OfferStore, OfferWrite, StoredOffer};
 use crate::store::error::StoreError;
+use crate::store::outages::{OutageReport, OutageStore, StoredOutages};
 use crate::store::queues::{
     self, FinishedMatch, QueueFeed, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData, StoredUser,
 };
@@ -124,6 +125,14 @@ impl<M: StoreObserver> OfferStore for MeteredStore<M> {
         now: UnixMs,
     ) -> Result<Vec<Option<StoredOffer>>, StoreError> {
         self.inner.apply_offer_writes(writes, now).await
+    }
+}
+
+/// Forwarded without a report: no client waits for it.
+#[async_trait]
+impl<M: StoreObserver> OutageStore for MeteredStore<M> {
+    async fn report_outages(&self, report: &OutageReport) -> Result<StoredOutages, StoreError> {
+        self.inner.report_outages(report).await
     }
 }
 

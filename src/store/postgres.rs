@@ -9,6 +9,7 @@
 mod adverts;
 mod allocation_offers;
 mod connection;
+mod outages;
 mod queues;
 mod replica;
 mod ruleset_copies;

@@ -7,6 +7,7 @@
 mod adverts;
 mod allocation_offers;
 mod connection;
+mod outages;
 mod queues;
 mod ruleset_copies;
 

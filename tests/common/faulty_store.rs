@@ -12,6 +12,7 @@ use fireteam::domain::match_result::{MatchResult, RatingHistoryEntry};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::allocation_offers::{OfferStore, OfferWrite, StoredOffer};
 use fireteam::store::memory::MemoryStore;
+use fireteam::store::outages::{OutageReport, OutageStore, StoredOutages};
 use fireteam::store::queues::{
     FinishedMatch, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData, StoredUser,
 };
@@ -176,6 +177,13 @@ impl OfferStore for FaultyStore {
         now: UnixMs,
     ) -> Result<Vec<Option<StoredOffer>>, StoreError> {
         self.inner.apply_offer_writes(writes, now).await
+    }
+}
+
+#[async_trait]
+impl OutageStore for FaultyStore {
+    async fn report_outages(&self, report: &OutageReport) -> Result<StoredOutages, StoreError> {
+        self.inner.report_outages(report).await
     }
 }
 

@@ -3,6 +3,7 @@
 pub(crate) mod abandonment;
 pub(crate) mod agones_allocator;
 pub(crate) mod allocation;
+pub(crate) mod available_time;
 pub(crate) mod connected_players;
 pub(crate) mod documented_goals;
 pub(crate) mod documented_systems;

@@ -18,6 +18,7 @@ const PLANTED: &[(&str, &str)] = &[
     ("assume_not_committed", "lost_answers::lost_commit_outcome_is_resolved"),
     ("accept_partial_matches", "matches::players_are_matched_once_when_servers_are_killed"),
     ("drop_requeued_tickets", "matches::players_are_matched_once_when_servers_are_killed"),
+    ("count_outages", "refused_players::outage_longer_than_every_deadline_penalizes_no_player"),
     ("skip_ticket_check", "matches::players_are_matched_once_when_servers_are_killed"),
 ];
 

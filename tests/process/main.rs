@@ -38,6 +38,8 @@ mod postgres_hang;
 #[cfg(test)]
 mod proxy;
 #[cfg(test)]
+mod refused_players;
+#[cfg(test)]
 mod report;
 #[cfg(test)]
 mod seats;

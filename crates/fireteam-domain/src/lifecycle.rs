@@ -1,6 +1,7 @@
 //! Match lifecycle as a pure state machine: ready check, placement, play and end. Takes events with timestamps and
 //! returns effects.
 
+pub mod deadline;
 pub mod event;
 pub mod penalty;
 pub mod rules;

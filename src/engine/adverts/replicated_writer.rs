@@ -35,13 +35,14 @@ impl ReplicatedWriter {
             return commands.into_iter().for_each(|command| state.refuse_command(command));
         }
         if self.replication.store_health.is_down() {
+            state.common.outages.record_failure(state.common.clock.now());
             return self.handle_without_store(state, commands);
         }
         #[cfg(not(feature = "failpoints"))]
         let result = state.common.store.commit(writes).await;
         #[cfg(feature = "failpoints")]
         let result = fail_points::commit_unless_client_gone(&*state.common.store, &commands, writes).await;
-        state.common.write_health.record(&result);
+        state.common.record_commit(&result);
         match result {
             Ok(committed) => {
                 let targets: Vec<_> = commands.iter().map(AdvertWriterCommand::advert_and_set_id).collect();
@@ -76,7 +77,7 @@ impl ReplicatedWriter {
                 continue;
             }
             let result = state.common.store.commit(&writes).await;
-            state.common.write_health.record(&result);
+            state.common.record_commit(&result);
             match result {
                 Ok(committed) => {
                     let batch = self.replication.record_applied_batch();

@@ -119,7 +119,7 @@ impl AdvertBatch {
             return replicated_writer.commit(state, commands, &writes).await;
         }
         let result = state.common.store.commit(&writes).await;
-        state.common.write_health.record(&result);
+        state.common.record_commit(&result);
         match result {
             Ok(result) => state.apply_committed_batch(commands, &writes, result.outcomes),
             Err(error) => fail_batch(state, commands, &error, state.common.clock.now()),

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::domain::id::SetId;
+use crate::engine::queues::outage_sync::sync_outages;
 use crate::engine::queues::queue_runner;
 use crate::engine::queues::shared_state::SharedState;
 use crate::rules::catalog::CatalogState;
@@ -184,6 +185,7 @@ impl Leases {
             queue_task.shutdown.cancel();
             let _ = queue_task.task.await;
         }
+        sync_outages(&self.shared).await;
         let _ = self.shared.common.store.release_leases(&keys).await;
     }
 }
@@ -193,7 +195,7 @@ fn active_queues(shared: &SharedState) -> Vec<QueueKey> {
     shared.cache.read().queues().map(|(key, _)| key).collect()
 }
 
-/// Exchanges connected-user counts with other replicas, and purges ended tickets and matches.
+/// Exchanges connected-user counts and outages with other replicas, and purges ended tickets and matches.
 async fn exchange_connected_users(shared: &SharedState, round: u32) {
     let now = shared.common.clock.now();
     let local_counts = counts_for_gates(shared);
@@ -201,6 +203,7 @@ async fn exchange_connected_users(shared: &SharedState, round: u32) {
         Ok(total_counts) => shared.connected_users.lock().set_total_counts(total_counts),
         Err(error) => tracing::debug!(%error, "connected user exchange failed"),
     }
+    sync_outages(shared).await;
     if round.is_multiple_of(ROUNDS_PER_PURGE) {
         shared.purge_ended(now);
         shared.forget_placed_matches();

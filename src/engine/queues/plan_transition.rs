@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::domain::available_time::OutageTimes;
 use crate::domain::id::TicketId;
 use crate::domain::lifecycle::Match;
 use crate::domain::lifecycle::event::{MatchEffect, Transition};
@@ -58,8 +59,16 @@ pub(crate) fn plan_transition(
 
 /// Facts about cached tickets at a time.
 pub(crate) struct CachedTicketFacts<'a> {
-    pub(crate) cache: &'a TicketMatchCache,
-    pub(crate) now: UnixMs,
+    cache: &'a TicketMatchCache,
+    outages: &'a OutageTimes,
+    now: UnixMs,
+}
+
+impl<'a> CachedTicketFacts<'a> {
+    /// Facts at `now`, with deadlines extended by `outages`.
+    pub(crate) fn new(cache: &'a TicketMatchCache, outages: &'a OutageTimes, now: UnixMs) -> Self {
+        Self { cache, outages, now }
+    }
 }
 
 impl TicketFacts for CachedTicketFacts<'_> {
@@ -68,7 +77,11 @@ impl TicketFacts for CachedTicketFacts<'_> {
     }
 
     fn has_expired(&self, id: TicketId) -> bool {
-        self.cache.ticket(id).is_some_and(|stored| stored.expires_at <= self.now)
+        self.cache.ticket(id).is_some_and(|stored| self.cache.expiry_of(stored, self.outages) <= self.now)
+    }
+
+    fn outages(&self) -> &OutageTimes {
+        self.outages
     }
 }
 

@@ -31,6 +31,7 @@ use crate::engine::queues::command::{ReadyCheckResponse, TicketHeartbeatCommand,
 use crate::engine::queues::feed_reader::follow_queue_feed;
 use crate::engine::queues::leases::run_lease_task;
 use crate::engine::queues::offer_task::run_offer_task;
+use crate::engine::queues::outage_sync::record_restart;
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::ticket_watch::TicketWatch;
 use crate::engine::queues::writer::QueueWriter;
@@ -68,6 +69,7 @@ impl QueueEngine {
                 shared.apply_feed(stored.into());
             }
         }
+        record_restart(&shared).await?;
         // Sort the leaderboards at startup: a million entries would delay the first query.
         let catalog = common.rulesets.snapshot();
         let sets = catalog.active.keys().chain(catalog.retiring.keys());

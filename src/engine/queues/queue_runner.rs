@@ -196,9 +196,15 @@ impl QueueRunner {
         self.shared.cache.read().queue_index(self.queue_key).map_or(0, |index| index.change_count)
     }
 
-    /// Ends expired tickets and applies match deadlines.
+    /// Ends expired tickets and applies match deadlines. Not while commits fail: that time does not count, and the first
+    /// commit that succeeds must not be the end of a ticket.
     async fn process_deadlines(&self) {
+        if self.shared.common.outages.is_open() {
+            return;
+        }
         let now = self.shared.common.clock.now();
+        let outages = self.shared.common.outages.times();
+        self.shared.apply_outages_to_cache(&outages);
         let (expired, due_matches) = {
             let cache = self.shared.cache.read();
             let Some(index) = cache.queue_index(self.queue_key) else { return };
@@ -343,6 +349,7 @@ impl QueueRunner {
     /// Creates a match from a proposal. If a ticket is gone, the next pass handles the rest.
     async fn propose_match(&self, ruleset: &Ruleset, proposal: Proposal, now: UnixMs) {
         let id = MatchId::from_bytes(self.shared.common.clock.random_bytes());
+        let outages = self.shared.common.outages.times();
         let transition = {
             let cache = self.shared.cache.read();
             let mut match_tickets = Vec::new();
@@ -368,7 +375,7 @@ impl QueueRunner {
             create_match(
                 &LifecycleRules::from_ruleset(ruleset),
                 new_match,
-                &CachedTicketFacts { cache: &cache, now },
+                &CachedTicketFacts::new(&cache, &outages, now),
                 now,
             )
         };

@@ -12,6 +12,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 
+use crate::domain::available_time::OutageTimes;
 use crate::domain::id::{MatchId, RulesetHash, SetId};
 use crate::domain::lifecycle::event::MatchEvent;
 use crate::engine::adverts::advert_handle::AdvertHandle;
@@ -146,6 +147,13 @@ impl SharedState {
             if timeout_at(deadline, syncs.changed()).await.is_err() {
                 return;
             }
+        }
+    }
+
+    /// Updates the deadlines in memory if `outages` differ from those that they were computed with.
+    pub(crate) fn apply_outages_to_cache(&self, outages: &Arc<OutageTimes>) {
+        if !self.cache.read().has_outages(outages) {
+            self.cache.write().set_outages(outages, &self.common.rulesets);
         }
     }
 

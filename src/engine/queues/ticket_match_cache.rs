@@ -3,6 +3,8 @@
 //! Updates come from this replica's own commits and from the feed, in no fixed order. Each ticket and match has a
 //! version, and the higher version wins.
 
+mod deadline_extension;
+mod deadlines;
 mod queue_index;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -12,7 +14,7 @@ use parking_lot::Mutex;
 
 use crate::domain::id::{BuildIdHasher, MatchId, TicketId, UserKey};
 use crate::domain::lifecycle::rules::ENDED_MATCH_RETENTION_MS;
-use crate::domain::lifecycle::{Match, MatchStage, MatchTicket};
+use crate::domain::lifecycle::{Match, MatchStage};
 use crate::domain::queue::past_match_log::PastMatchLog;
 use crate::domain::time::UnixMs;
 use crate::engine::open_silos::OpenSilos;
@@ -20,6 +22,7 @@ use crate::engine::queues::change_notifier::ChangeNotifier;
 use crate::engine::queues::stored_ticket::queue_key_of;
 use crate::store::queues::{QueueKey, StoredTicket, TicketState};
 
+use self::deadline_extension::DeadlineExtension;
 pub(crate) use self::queue_index::QueueTicketsAndMatches;
 
 /// Time for which an ended match stays in memory, milliseconds. After a restart it counts from the restart, because the
@@ -42,6 +45,8 @@ pub(crate) struct TicketMatchCache {
     past_match_logs: BTreeMap<QueueKey, Arc<Mutex<PastMatchLog>>>,
     /// Time at which `remove_ended` first saw an ended match.
     ended_since: HashMap<MatchId, UnixMs, BuildIdHasher>,
+    /// Outages that extend the deadlines in the indexes.
+    extension: DeadlineExtension,
     watchers: HashMap<TicketId, Vec<Arc<ChangeNotifier>>, BuildIdHasher>,
     /// Counts each queue as one use of its silo.
     open_silos: Arc<OpenSilos>,
@@ -101,7 +106,7 @@ impl TicketMatchCache {
         if previous.is_some_and(|existing| stored.version <= existing.version) {
             return None;
         }
-        if previous.is_some_and(|existing| is_extension(existing, &stored)) {
+        if previous.is_some_and(|existing| is_extension(existing, &stored) && self.is_not_extended(existing)) {
             self.extend_ticket(stored);
             return None;
         }
@@ -130,7 +135,7 @@ impl TicketMatchCache {
 
     /// Replaces a waiting ticket by one that only expires later. No pass depends on that, so the queue has not changed.
     fn extend_ticket(&mut self, stored: StoredTicket) {
-        let (id, expires_at) = (stored.ticket.id, stored.expires_at);
+        let (id, expires_at) = (stored.ticket.id, self.index_expiry_of(&stored));
         let key = queue_key_of(&stored.ticket);
         if let Some(previous) = self.tickets.insert(id, stored)
             && let Some(index) = self.queues.get_mut(&key)
@@ -296,7 +301,7 @@ impl TicketMatchCache {
             self.live_tickets_by_user.entry(player.user).or_default().push(id);
         }
         self.change_count += 1;
-        let (ticket, state, expires_at) = (Arc::clone(&stored.ticket), stored.state, stored.expires_at);
+        let (ticket, state, expires_at) = (Arc::clone(&stored.ticket), stored.state, self.index_expiry_of(stored));
         let change_count = self.change_count;
         let index = self.queue_or_new(queue_key_of(&ticket), ticket.subject);
         index.change_count = change_count;
@@ -316,13 +321,6 @@ impl TicketMatchCache {
         }
     }
 
-    /// Time of the next event of a match that needs no caller. Before play, that may be the expiry of a ticket.
-    fn match_deadline(&self, match_: &Match) -> Option<UnixMs> {
-        let expiry = |match_ticket: &MatchTicket| Some(self.tickets.get(&match_ticket.ticket_id)?.expires_at);
-        let first_expiry = match_.tickets.iter().filter_map(expiry).min().filter(|_| match_.stage.is_before_play());
-        [match_.stage.deadline(), first_expiry].into_iter().flatten().min()
-    }
-
     /// Removes a ticket from the indexes.
     fn unindex_ticket(&mut self, previous: &StoredTicket) {
         let id = previous.ticket.id;
@@ -332,12 +330,12 @@ impl TicketMatchCache {
         for player in &previous.ticket.session.players {
             self.remove_live_ticket(player.user, id);
         }
-        let key = queue_key_of(&previous.ticket);
+        let (key, expires_at) = (queue_key_of(&previous.ticket), self.index_expiry_of(previous));
         if let Some(index) = self.queues.get_mut(&key) {
             self.change_count += 1;
             index.change_count = self.change_count;
             index.waiting_tickets.remove(&(previous.ticket.entered_at, id));
-            index.ticket_expiries.remove(&(previous.expires_at, id));
+            index.ticket_expiries.remove(&(expires_at, id));
             if previous.state == TicketState::Waiting {
                 index.waiting_player_count -= u32::from(previous.ticket.session.player_count());
             }

@@ -98,10 +98,11 @@ impl QueueWriter {
     async fn commit_writes(&self, writes: &[QueueWrite]) -> Result<Vec<QueueOutcome>, StoreError> {
         let store_health = self.state.common.store_health.as_ref();
         if store_health.is_some_and(|health| health.is_down()) {
+            self.state.common.outages.record_failure(self.state.common.clock.now());
             return Err(StoreError::Unavailable("the last access failed".into()));
         }
         let outcomes = self.state.common.store.commit_queues(writes).await;
-        self.state.common.write_health.record(&outcomes);
+        self.state.common.record_commit(&outcomes);
         if let (Err(_), Some(health)) = (&outcomes, store_health) {
             health.record_failure(self.state.common.clock.now());
         }
@@ -219,9 +220,10 @@ impl QueueBatch {
             Some(ruleset) => (LifecycleRules::from_ruleset(ruleset), pending.event.clone()),
             None => (LifecycleRules::for_cancellation(), MatchEvent::Cancelled),
         };
+        let outages = shared.common.outages.times();
         let transition = {
             let cache = shared.cache.read();
-            apply_event(&rules, &match_, event, &CachedTicketFacts { cache: &cache, now }, now)
+            apply_event(&rules, &match_, event, &CachedTicketFacts::new(&cache, &outages, now), now)
         };
         let result = transition.result;
         let Some(PlannedTransition { next_match, write, effects }) =

@@ -91,8 +91,14 @@ impl TestServer {
 
     /// Restarts the server with the same keys and clock. A memory store is empty afterwards.
     pub(crate) async fn restart(self) -> Self {
+        self.restart_after(0).await
+    }
+
+    /// Restarts the server like `restart`, `down_ms` milliseconds of its clock after it has stopped.
+    pub(crate) async fn restart_after(self, down_ms: u64) -> Self {
         let Self { clock, app: parts, config, folder, temporary_folders: kept } = self;
         parts.shutdown().await;
+        clock.advance_ms(down_ms);
         let parts = start_app(&config, clock.clone()).await.expect("the server starts again");
         Self { clock, app: parts, config, folder, temporary_folders: kept }
     }

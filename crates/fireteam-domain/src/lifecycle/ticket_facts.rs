@@ -1,5 +1,6 @@
-//! Facts about tickets that transitions need and matches do not have.
+//! Facts about tickets, and outages, that transitions need and matches do not have.
 
+use crate::available_time::OutageTimes;
 use crate::id::TicketId;
 
 /// Source of facts about the tickets of a match.
@@ -7,6 +8,11 @@ pub trait TicketFacts {
     /// Whether the players of a ticket have an open NAT, as reported by their clients.
     fn has_open_nat(&self, id: TicketId) -> bool;
 
-    /// Whether the ticket was silent for longer than its TTL.
+    /// Whether the ticket was silent for longer than its TTL; outages do not count.
     fn has_expired(&self, id: TicketId) -> bool;
+
+    /// Outages, which extend deadlines.
+    fn outages(&self) -> &OutageTimes {
+        OutageTimes::NONE
+    }
 }

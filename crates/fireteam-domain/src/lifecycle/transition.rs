@@ -18,6 +18,7 @@ mod leave;
 mod withdraw;
 
 use crate::id::{TicketId, UserKey};
+use crate::lifecycle::deadline::{effective_deadline, is_held_up};
 use crate::lifecycle::event::{EventResult, MatchEvent, NewMatch, Transition};
 use crate::lifecycle::rules::LifecycleRules;
 use crate::lifecycle::ticket_facts::TicketFacts;
@@ -74,7 +75,7 @@ pub fn apply_event(
         MatchEvent::DeadlinePassed => apply_deadline(rules, current, tickets, now),
         MatchEvent::ServerFound(assignment) => apply_server_found(rules, current, assignment, tickets, now),
         MatchEvent::HostHeard { lost_at } => apply_host_heard(rules, current, lost_at, tickets, now),
-        MatchEvent::ServerFailed => apply_server_failed(rules, current, now),
+        MatchEvent::ServerFailed => apply_server_failed(rules, current, tickets, now),
         MatchEvent::EndReported { reported_by } => apply_end_report(rules, current, reported_by, now),
         MatchEvent::Cancelled => match current.stage {
             MatchStage::Ended { end_reason: MatchEndReason::Cancelled, .. } => {
@@ -84,7 +85,7 @@ pub fn apply_event(
             _ => end_match(rules, current, MatchEndReason::Cancelled, now),
         },
         MatchEvent::TicketWithdrawn { ticket_id, reason } => apply_withdrawal(rules, current, ticket_id, reason, now),
-        MatchEvent::PlayersLeft { ticket_id, users } => apply_leave(rules, current, ticket_id, &users, now),
+        MatchEvent::PlayersLeft { ticket_id, users } => apply_leave(rules, current, (ticket_id, &users), tickets, now),
     }
 }
 
@@ -115,7 +116,9 @@ fn apply_response(
         return Transition::unchanged(EventResult::AlreadyApplied);
     }
     match current.stage {
-        MatchStage::ReadyCheck { deadline } if deadline <= now => return Transition::unchanged(EventResult::TooLate),
+        MatchStage::ReadyCheck { .. } if is_deadline_over(rules, current, tickets, now) => {
+            return Transition::unchanged(EventResult::TooLate);
+        }
         MatchStage::ReadyCheck { .. } => {}
         MatchStage::Placing { .. }
         | MatchStage::Confirming { .. }
@@ -140,16 +143,26 @@ fn apply_response(
     Transition::to_stage(&updated, stage, Vec::new())
 }
 
+/// Whether the deadline of the stage has passed.
+fn is_deadline_over(rules: &LifecycleRules, current: &Match, tickets: &dyn TicketFacts, now: UnixMs) -> bool {
+    effective_deadline(Some(rules), current, tickets.outages()).is_some_and(|deadline| deadline <= now)
+}
+
 /// Applies the deadline of the stage. Before it, tickets that were silent for longer than their TTL are withdrawn.
 fn apply_deadline(rules: &LifecycleRules, current: &Match, tickets: &dyn TicketFacts, now: UnixMs) -> Transition {
-    if current.stage.deadline().is_some_and(|deadline| now < deadline) {
+    if is_held_up(current, tickets.outages(), now) {
+        return end_match(rules, current, MatchEndReason::Cancelled, now);
+    }
+    if !is_deadline_over(rules, current, tickets, now) && current.stage.end_reason().is_none() {
         let withdrawal = current.stage.is_before_play().then(|| withdraw_expired_tickets(rules, current, tickets, now));
         return withdrawal.flatten().unwrap_or_else(|| Transition::unchanged(EventResult::TooEarly));
     }
     match current.stage {
         MatchStage::ReadyCheck { .. } => end_match(rules, current, MatchEndReason::NotAcceptedInTime, now),
         MatchStage::Placing { .. } => end_match(rules, current, MatchEndReason::NoServer, now),
-        MatchStage::Confirming { .. } | MatchStage::Playing { .. } => host_deadline_passed(rules, current, now),
+        MatchStage::Confirming { .. } | MatchStage::Playing { .. } => {
+            host_deadline_passed(rules, current, tickets, now)
+        }
         MatchStage::Ended { .. } => Transition::unchanged(EventResult::WrongStage),
     }
 }

@@ -199,13 +199,14 @@ impl QueueEngine {
         if !matches!(match_.stage, MatchStage::Playing { .. }) {
             return None;
         }
+        let outages = self.shared.common.outages.times();
         let transition = {
             let cache = self.shared.cache.read();
             apply_event(
                 &ruleset.map_or_else(LifecycleRules::for_cancellation, LifecycleRules::from_ruleset),
                 match_,
                 MatchEvent::EndReported { reported_by },
-                &CachedTicketFacts { cache: &cache, now },
+                &CachedTicketFacts::new(&cache, &outages, now),
                 now,
             )
         };

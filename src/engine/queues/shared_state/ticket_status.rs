@@ -5,6 +5,8 @@ use std::sync::Arc;
 use crate::auth::match_credential::MatchCredential;
 use crate::auth::token::ResumeClaim;
 use crate::domain::id::{MatchId, UserKey};
+use crate::domain::lifecycle::deadline::before_play_deadline;
+use crate::domain::lifecycle::rules::LifecycleRules;
 use crate::domain::lifecycle::{Assignment, Match, MatchStage};
 use crate::domain::time::UnixMs;
 use crate::engine::queues::command::{MatchPlayerView, MatchView, OwnPlayerView, TicketPhase, TicketStatus};
@@ -126,12 +128,8 @@ impl SharedState {
                 has_left: player.left_at.is_some(),
             })
         });
-        let deadline = match match_.stage {
-            MatchStage::ReadyCheck { deadline }
-            | MatchStage::Placing { deadline }
-            | MatchStage::Confirming { deadline, .. } => Some(deadline),
-            MatchStage::Playing { .. } | MatchStage::Ended { .. } => None,
-        };
+        let rules = ruleset.as_deref().map(LifecycleRules::from_ruleset);
+        let deadline = before_play_deadline(rules.as_ref(), match_, &self.common.outages.times());
         MatchView {
             deadline_in_ms: deadline.map(|deadline| u32::try_from(deadline.ms_since(now)).unwrap_or(u32::MAX)),
             own_players: own_players.collect(),

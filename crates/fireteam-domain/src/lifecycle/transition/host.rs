@@ -1,6 +1,7 @@
 //! Host of a match: it is found, confirms, is heard during play, fails, or is lost.
 
 use crate::id::{AdvertisementId, UserKey};
+use crate::lifecycle::deadline::{placing_deadline, times_out_at};
 use crate::lifecycle::event::{EventResult, MatchEffect, Transition};
 use crate::lifecycle::rules::LifecycleRules;
 use crate::lifecycle::ticket_facts::TicketFacts;
@@ -60,7 +61,8 @@ fn name_host(
     if !rules.hosts_confirm || assignment == Assignment::Unhosted {
         return start_play(rules, current, assignment, tickets, now);
     }
-    let confirm_by = now.plus_ms(u64::from(rules.hosting.confirm_ms)).min(deadline);
+    let latest = placing_deadline(rules, deadline, tickets.outages());
+    let confirm_by = now.plus_ms(u64::from(rules.hosting.confirm_ms)).min(latest);
     Transition::to_stage(current, MatchStage::Confirming { assignment, confirm_by, deadline }, Vec::new())
 }
 
@@ -143,9 +145,14 @@ pub(super) fn apply_host_heard(
 }
 
 /// The host gives the match up. Before it has confirmed, the next server is sought.
-pub(super) fn apply_server_failed(rules: &LifecycleRules, current: &Match, now: UnixMs) -> Transition {
+pub(super) fn apply_server_failed(
+    rules: &LifecycleRules,
+    current: &Match,
+    tickets: &dyn TicketFacts,
+    now: UnixMs,
+) -> Transition {
     match current.stage {
-        MatchStage::Confirming { .. } => host_not_confirmed(rules, current, now),
+        MatchStage::Confirming { .. } => host_not_confirmed(rules, current, tickets, now),
         MatchStage::Placing { .. } | MatchStage::Playing { .. } => {
             end_match(rules, current, MatchEndReason::ServerFailed, now)
         }
@@ -154,12 +161,16 @@ pub(super) fn apply_server_failed(rules: &LifecycleRules, current: &Match, now: 
 }
 
 /// The deadline of a stage with a host has passed: it did not confirm, it was lost, or the match timed out.
-pub(super) fn host_deadline_passed(rules: &LifecycleRules, current: &Match, now: UnixMs) -> Transition {
+pub(super) fn host_deadline_passed(
+    rules: &LifecycleRules,
+    current: &Match,
+    tickets: &dyn TicketFacts,
+    now: UnixMs,
+) -> Transition {
+    let is_timed_out = times_out_at(&current.stage, tickets.outages()).is_some_and(|end| end <= now);
     match &current.stage {
-        MatchStage::Confirming { .. } => host_not_confirmed(rules, current, now),
-        MatchStage::Playing { times_out_at, .. } if *times_out_at <= now => {
-            end_match(rules, current, MatchEndReason::TimedOut, now)
-        }
+        MatchStage::Confirming { .. } => host_not_confirmed(rules, current, tickets, now),
+        MatchStage::Playing { .. } if is_timed_out => end_match(rules, current, MatchEndReason::TimedOut, now),
         MatchStage::Playing { assignment, .. } => lose_host(rules, current, assignment, now),
         _ => Transition::unchanged(EventResult::WrongStage),
     }
@@ -167,7 +178,7 @@ pub(super) fn host_deadline_passed(rules: &LifecycleRules, current: &Match, now:
 
 /// The named host did not confirm. Another game server is sought in the time that is left. A session that was to be
 /// filled, and a peer host, have no replacement: the match ends, and all its players wait again.
-fn host_not_confirmed(rules: &LifecycleRules, current: &Match, now: UnixMs) -> Transition {
+fn host_not_confirmed(rules: &LifecycleRules, current: &Match, tickets: &dyn TicketFacts, now: UnixMs) -> Transition {
     let MatchStage::Confirming { assignment, deadline, .. } = &current.stage else {
         return Transition::unchanged(EventResult::WrongStage);
     };
@@ -180,7 +191,9 @@ fn host_not_confirmed(rules: &LifecycleRules, current: &Match, now: UnixMs) -> T
             end_match(rules, current, MatchEndReason::HostLost, now)
         }
         None => end_match(rules, current, MatchEndReason::NoServer, now),
-        Some(_) if *deadline <= now => end_match(rules, current, MatchEndReason::NoServer, now),
+        Some(_) if placing_deadline(rules, *deadline, tickets.outages()) <= now => {
+            end_match(rules, current, MatchEndReason::NoServer, now)
+        }
         Some(server) => {
             let mut updated = current.clone();
             updated.unconfirmed_servers.push(server);

@@ -3,9 +3,11 @@
 mod exhaustive_walk;
 mod host;
 mod leave;
+mod outages;
 mod random_walk;
 
 use super::*;
+use crate::available_time::OutageTimes;
 use crate::id::{AdvertisementId, MatchId, ReservationId, RulesetHash, SetId, SiloId};
 use crate::lifecycle::event::MatchEffect;
 use crate::lifecycle::rules::ENDED_MATCH_RETENTION_MS;
@@ -86,6 +88,7 @@ fn two_tickets() -> NewMatch {
 struct Facts {
     open_nat: Vec<TicketId>,
     expired: Vec<TicketId>,
+    outages: Option<OutageTimes>,
 }
 
 impl TicketFacts for Facts {
@@ -96,10 +99,14 @@ impl TicketFacts for Facts {
     fn has_expired(&self, id: TicketId) -> bool {
         self.expired.contains(&id)
     }
+
+    fn outages(&self) -> &OutageTimes {
+        self.outages.as_ref().unwrap_or(OutageTimes::NONE)
+    }
 }
 
 /// No open NAT, and no ticket expired.
-const NO_FACTS: Facts = Facts { open_nat: Vec::new(), expired: Vec::new() };
+const NO_FACTS: Facts = Facts { open_nat: Vec::new(), expired: Vec::new(), outages: None };
 
 /// The named host confirms, or is heard again.
 fn heard(at: UnixMs) -> MatchEvent {

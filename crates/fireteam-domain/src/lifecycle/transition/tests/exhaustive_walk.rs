@@ -150,7 +150,7 @@ fn events(found: &Match, now: UnixMs) -> Vec<MatchEvent> {
 /// Tickets that were silent for too long: none, each, and both.
 fn silences() -> [Facts; 4] {
     [vec![], vec![1], vec![2], vec![1, 2]]
-        .map(|expired| Facts { open_nat: Vec::new(), expired: expired.into_iter().map(ticket_id).collect() })
+        .map(|expired| Facts { expired: expired.into_iter().map(ticket_id).collect(), ..Facts::default() })
 }
 
 /// Whether a user caused what they are penalized for by `event`.

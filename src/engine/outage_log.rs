@@ -1,0 +1,212 @@
+//! Outages of this server and of others, from which the deadlines in effect are computed.
+//!
+//! An outage of this server begins with its last commit that succeeded before a failure, and ends with the next success.
+//! The log is saved in the store when that is available again, and read with those of the other servers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use tokio::time::Instant;
+
+use crate::domain::available_time::{OUTAGE_START_TOLERANCE_MS, Outage, OutageTimes};
+use crate::domain::time::UnixMs;
+use crate::store::StoreError;
+use crate::store::outages::{OUTAGES_READ_MAX, StoredOutages};
+
+/// Silence after which another server counts as silent, milliseconds. Servers report every two seconds.
+pub(crate) const SILENT_AFTER_MS: u64 = 5_000;
+
+/// Time without a tick after which this process was paused. Ticks come every two seconds.
+const PAUSED_AFTER: Duration = Duration::from_secs(10);
+
+/// Outages of this server and of others.
+#[derive(Debug, Default)]
+pub(crate) struct OutageLog {
+    own: Mutex<OwnOutages>,
+    /// Outages as of the last change.
+    times: RwLock<Arc<OutageTimes>>,
+}
+
+#[derive(Debug, Default)]
+struct OwnOutages {
+    last_success_at: Option<UnixMs>,
+    /// Last time at which this process is known to have run, by the monotonic clock and by the engine's.
+    last_tick: Option<(Instant, UnixMs)>,
+    /// Start of the outage that lasts.
+    open_since: Option<UnixMs>,
+    /// Outages that are not in the store yet.
+    unsaved: Vec<Outage>,
+    /// Outages in the store, of all servers, and servers that are silent.
+    stored: Vec<Outage>,
+    silent_since: Vec<UnixMs>,
+}
+
+impl OutageLog {
+    /// Outages that extend deadlines.
+    pub(crate) fn times(&self) -> Arc<OutageTimes> {
+        #[cfg(feature = "failpoints")]
+        if counts_outages() {
+            return Arc::default();
+        }
+        Arc::clone(&self.times.read())
+    }
+
+    /// Whether the last commit failed, or this process was paused and has not noticed yet. Then no deadline may be applied.
+    pub(crate) fn is_open(&self) -> bool {
+        #[cfg(feature = "failpoints")]
+        if counts_outages() {
+            return false;
+        }
+        let own = self.own.lock();
+        let is_paused = own.last_tick.is_some_and(|(tick, _)| PAUSED_AFTER <= tick.elapsed());
+        own.open_since.is_some() || is_paused
+    }
+
+    /// Records the result of a commit at `now`. An error of one row does not count.
+    pub(crate) fn record<T>(&self, result: &Result<T, StoreError>, now: UnixMs) {
+        match result {
+            Ok(_) => self.record_success(now),
+            Err(StoreError::CorruptRow { .. } | StoreError::UnknownRow { .. }) => {}
+            Err(
+                StoreError::Unavailable(_)
+                | StoreError::Locked(_)
+                | StoreError::Incompatible(_)
+                | StoreError::DamagedFile(_),
+            ) => self.record_failure(now),
+        }
+    }
+
+    /// Records a commit that succeeded.
+    fn record_success(&self, now: UnixMs) {
+        let mut own = self.own.lock();
+        own.last_success_at = own.last_success_at.max(Some(now));
+        if let Some(from) = own.open_since.take() {
+            own.unsaved.push(Outage { from, to: now });
+            let surplus = own.unsaved.len().saturating_sub(OUTAGES_READ_MAX);
+            own.unsaved.drain(..surplus);
+            self.publish(&own);
+            let duration_ms = now.ms_since(from);
+            tracing::info!(duration_ms, "outage ended, deadlines are extended by it");
+        }
+    }
+
+    /// Records a commit that failed, or a write that was refused.
+    pub(crate) fn record_failure(&self, now: UnixMs) {
+        let mut own = self.own.lock();
+        if own.open_since.is_none() {
+            let earliest = UnixMs(now.ms_since(UnixMs(OUTAGE_START_TOLERANCE_MS)));
+            own.open_since = Some(own.last_success_at.unwrap_or(now).clamp(earliest, now));
+            self.publish(&own);
+        }
+    }
+
+    /// Records that this process runs at `now`. If it was paused, for example with its machine, that was an outage.
+    pub(crate) fn tick(&self, now: UnixMs) {
+        let mut own = self.own.lock();
+        let Some((tick, from)) = own.last_tick.replace((Instant::now(), now)) else { return };
+        if PAUSED_AFTER <= tick.elapsed() && from < now {
+            own.unsaved.push(Outage { from, to: now });
+            self.publish(&own);
+            let duration_ms = now.ms_since(from);
+            tracing::warn!(duration_ms, "process pause ended, deadlines are extended by it");
+        }
+    }
+
+    /// Adds an outage that ended before this server started.
+    pub(crate) fn add_ended(&self, outage: Outage) {
+        let mut own = self.own.lock();
+        own.unsaved.push(outage);
+        self.publish(&own);
+    }
+
+    /// Outages to save.
+    pub(crate) fn unsaved(&self) -> Vec<Outage> {
+        self.own.lock().unsaved.clone()
+    }
+
+    /// Applies what the store has at `now`, after `saved` was saved. Outages that ended before `oldest` concern no
+    /// deadline any more. Returns whether the outages changed.
+    pub(crate) fn apply_stored(&self, stored: StoredOutages, saved: &[Outage], oldest: UnixMs, now: UnixMs) -> bool {
+        let before = self.times();
+        let mut own = self.own.lock();
+        own.unsaved.retain(|outage| !saved.contains(outage));
+        own.stored = stored.outages.into_iter().filter(|outage| oldest <= outage.to).collect();
+        let is_silent = |alive_at: &UnixMs| SILENT_AFTER_MS < now.ms_since(*alive_at) && oldest <= *alive_at;
+        let others = stored.servers.into_iter().filter(|(is_own, _)| !is_own).map(|(_, alive_at)| alive_at);
+        own.silent_since = others.filter(is_silent).collect();
+        own.silent_since.sort_unstable();
+        self.publish(&own);
+        *before != **self.times.read()
+    }
+
+    fn publish(&self, own: &OwnOutages) {
+        let open = own.open_since.map(|from| Outage { from, to: UnixMs(u64::MAX) });
+        let outages = own.stored.iter().chain(&own.unsaved).copied().chain(open).collect();
+        let times = OutageTimes::new(outages, own.silent_since.clone());
+        let mut published = self.times.write();
+        if **published != times {
+            *published = Arc::new(times);
+        }
+    }
+}
+
+/// Whether the fail point is on that counts outages in deadlines.
+#[cfg(feature = "failpoints")]
+fn counts_outages() -> bool {
+    fail::fail_point!("count_outages", |_| true);
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed() -> Result<(), StoreError> {
+        Err(StoreError::Unavailable("down".into()))
+    }
+
+    fn effective(log: &OutageLog, set_at: u64, deadline: u64) -> UnixMs {
+        log.times().effective_deadline(UnixMs(set_at), UnixMs(deadline))
+    }
+
+    #[test]
+    fn outage_lasts_from_the_last_success_to_the_next() {
+        let log = OutageLog::default();
+        log.record(&Ok(()), UnixMs(10_000));
+        log.record(&failed(), UnixMs(12_000));
+        log.record(&failed(), UnixMs(13_000));
+        assert!(log.is_open());
+        assert_eq!(effective(&log, 9_000, 15_000), UnixMs(u64::MAX), "no deadline passes during an outage");
+        log.record(&Ok(()), UnixMs(40_000));
+        assert!(!log.is_open());
+        assert_eq!(effective(&log, 9_000, 15_000), UnixMs(45_000));
+        assert_eq!(log.unsaved(), [Outage { from: UnixMs(10_000), to: UnixMs(40_000) }]);
+    }
+
+    #[test]
+    fn outage_begins_at_most_the_tolerance_before_its_first_failure() {
+        let log = OutageLog::default();
+        log.record(&Ok(()), UnixMs(10_000));
+        log.record(&failed(), UnixMs(100_000));
+        log.record(&Ok(()), UnixMs(101_000));
+        assert_eq!(log.unsaved(), [Outage { from: UnixMs(95_000), to: UnixMs(101_000) }]);
+        let corrupt: Result<(), _> = Err(StoreError::CorruptRow { table: "t", column: "c", reason: "r".into() });
+        log.record(&corrupt, UnixMs(102_000));
+        assert!(!log.is_open(), "an error of one row is no outage");
+    }
+
+    #[test]
+    fn stored_outages_replace_the_saved_ones() {
+        let log = OutageLog::default();
+        let saved = Outage { from: UnixMs(1_000), to: UnixMs(2_000) };
+        let other = Outage { from: UnixMs(5_000), to: UnixMs(6_000) };
+        log.add_ended(saved);
+        let servers = vec![(true, UnixMs(0)), (false, UnixMs(94_999)), (false, UnixMs(95_000)), (false, UnixMs(10))];
+        let stored = StoredOutages { outages: vec![saved, other], servers };
+        assert!(log.apply_stored(stored.clone(), &[saved], UnixMs(3_000), UnixMs(100_000)));
+        assert!(log.unsaved().is_empty());
+        assert_eq!(*log.times(), OutageTimes::new(vec![other], vec![UnixMs(94_999)]));
+        assert!(!log.apply_stored(stored, &[saved], UnixMs(3_000), UnixMs(100_000)));
+    }
+}

@@ -1,0 +1,74 @@
+//! Exchange of outages with the store: at startup, every two seconds, and at the end.
+
+use crate::domain::available_time::Outage;
+use crate::domain::time::UnixMs;
+use crate::engine::outage_log::SILENT_AFTER_MS;
+use crate::engine::queues::shared_state::SharedState;
+use crate::store::StoreError;
+use crate::store::outages::{OutageReport, StoredOutages};
+
+/// Retention of outages in the store, milliseconds: two days, longer than a match can take.
+const OUTAGE_RETENTION_MS: u64 = 2 * 24 * 60 * 60 * 1_000;
+
+/// Longest duration of a deadline that was set before a match, milliseconds.
+const TICKET_TTL_MARGIN_MS: u64 = 60 * 60 * 1_000;
+
+/// Records the time since the last sign of life of any server as an outage, unless another server is alive. Called before
+/// deadlines are processed.
+pub(crate) async fn record_restart(shared: &SharedState) -> Result<(), StoreError> {
+    let now = shared.common.clock.now();
+    let mut report = report_of(now);
+    report.alive_at = None;
+    let stored = shared.common.store.report_outages(&report).await?;
+    let last_alive_at = stored.servers.iter().map(|(_, alive_at)| *alive_at).max();
+    let Some(from) = last_alive_at.filter(|at| !shared.has_replicas || SILENT_AFTER_MS < now.ms_since(*at)) else {
+        apply_outages(shared, stored, &[], now);
+        return Ok(());
+    };
+    let outage = Outage { from, to: now };
+    if from < now {
+        shared.common.outages.add_ended(outage);
+        tracing::info!(duration_ms = now.ms_since(from), "no server was alive, deadlines are extended by that time");
+    }
+    let saved = shared.common.outages.unsaved();
+    let report = OutageReport { alive_at: Some(now), ended: saved.clone(), replaces_servers: true, ..report_of(now) };
+    let stored = shared.common.store.report_outages(&report).await?;
+    apply_outages(shared, stored, &saved, now);
+    Ok(())
+}
+
+/// Reports that this server is alive, saves its outages and reads those of the others. The only server of a store has nothing
+/// to do without tickets, matches and unsaved outages.
+pub(crate) async fn sync_outages(shared: &SharedState) {
+    shared.common.outages.tick(shared.common.clock.now());
+    let saved = shared.common.outages.unsaved();
+    if !shared.has_replicas && saved.is_empty() && shared.cache.read().queues().next().is_none() {
+        return;
+    }
+    let now = shared.common.clock.now();
+    let report = OutageReport { ended: saved.clone(), ..report_of(now) };
+    let result = shared.common.store.report_outages(&report).await;
+    shared.common.outages.record(&result, shared.common.clock.now());
+    match result {
+        Ok(stored) => apply_outages(shared, stored, &saved, now),
+        Err(error) => tracing::warn!(%error, "report of outages failed"),
+    }
+}
+
+fn report_of(now: UnixMs) -> OutageReport {
+    OutageReport {
+        alive_at: Some(now),
+        ended: Vec::new(),
+        purge_before: UnixMs(now.ms_since(UnixMs(OUTAGE_RETENTION_MS))),
+        replaces_servers: false,
+    }
+}
+
+/// Applies what the store has, and wakes all queues if that changes deadlines.
+fn apply_outages(shared: &SharedState, stored: StoredOutages, saved: &[Outage], now: UnixMs) {
+    let oldest = shared.cache.read().oldest_deadline_start().unwrap_or(now);
+    let oldest = UnixMs(oldest.ms_since(UnixMs(TICKET_TTL_MARGIN_MS)));
+    if shared.common.outages.apply_stored(stored, saved, oldest, now) {
+        shared.queue_wakeups.lock().wake_sets(|_| true);
+    }
+}

@@ -1,0 +1,28 @@
+//! Outages of the in-memory store.
+
+use std::sync::PoisonError;
+
+use async_trait::async_trait;
+
+use crate::store::error::StoreError;
+use crate::store::memory::MemoryStore;
+use crate::store::outages::{OUTAGES_READ_MAX, OutageReport, OutageStore, StoredOutages};
+
+#[async_trait]
+impl OutageStore for MemoryStore {
+    async fn report_outages(&self, report: &OutageReport) -> Result<StoredOutages, StoreError> {
+        let mut stored = self.outages.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(alive_at) = report.alive_at {
+            stored.servers = vec![(true, alive_at)];
+        }
+        for outage in &report.ended {
+            if stored.outages.iter().all(|existing| existing.from != outage.from) {
+                stored.outages.push(*outage);
+            }
+        }
+        stored.outages.retain(|outage| report.purge_before <= outage.to);
+        let surplus = stored.outages.len().saturating_sub(OUTAGES_READ_MAX);
+        stored.outages.drain(..surplus);
+        Ok(stored.clone())
+    }
+}

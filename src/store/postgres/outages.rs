@@ -1,0 +1,69 @@
+//! Outages of the Postgres store.
+
+use async_trait::async_trait;
+use sqlx::Connection;
+use sqlx::postgres::PgConnection;
+
+use crate::domain::available_time::Outage;
+use crate::store::error::StoreError;
+use crate::store::outages::{OUTAGES_READ_MAX, OutageReport, OutageStore, SERVERS_READ_MAX, StoredOutages};
+use crate::store::postgres::PostgresStore;
+use crate::store::postgres::connection::slot::{OPERATION_TIMEOUT, query_within};
+use crate::store::rows::{from_ms, to_ms};
+
+const READ_OUTAGES: &str = "select from_ms, to_ms from outage_interval order by from_ms desc limit $1";
+
+const READ_ALIVE: &str = "select replica, alive_ms from server_alive order by alive_ms desc limit $1";
+
+const UPSERT_ALIVE: &str = "insert into server_alive (replica, alive_ms) values ($1, $2) \
+     on conflict (replica) do update set alive_ms = excluded.alive_ms";
+
+const INSERT_OUTAGES: &str = "insert into outage_interval (replica, from_ms, to_ms) \
+     select $1, from_ms, to_ms from unnest($2::bigint[], $3::bigint[]) as ended (from_ms, to_ms) \
+     on conflict (replica, from_ms) do nothing";
+
+const PURGE_OUTAGES: &str = "delete from outage_interval where to_ms < $1";
+
+const PURGE_SERVERS: &str = "delete from server_alive where replica <> $1 and (alive_ms < $2 or $3)";
+
+#[async_trait]
+impl OutageStore for PostgresStore {
+    async fn report_outages(&self, report: &OutageReport) -> Result<StoredOutages, StoreError> {
+        self.writer_gate.check_may_write()?;
+        let replica_id = self.replica.id.cast_signed();
+        let mut slot = self.lease_connection.lock().await;
+        query_within!(slot, OPERATION_TIMEOUT, "reporting outages", |connection| {
+            apply_report(connection, replica_id, report)
+        })
+    }
+}
+
+async fn apply_report(
+    connection: &mut PgConnection,
+    replica_id: i64,
+    report: &OutageReport,
+) -> Result<StoredOutages, sqlx::Error> {
+    if let Some(alive_at) = report.alive_at {
+        let mut transaction = connection.begin().await?;
+        sqlx::query(UPSERT_ALIVE).bind(replica_id).bind(to_ms(alive_at)).execute(&mut *transaction).await?;
+        if !report.ended.is_empty() {
+            let (from, to): (Vec<i64>, Vec<i64>) =
+                report.ended.iter().map(|outage| (to_ms(outage.from), to_ms(outage.to))).unzip();
+            sqlx::query(INSERT_OUTAGES).bind(replica_id).bind(from).bind(to).execute(&mut *transaction).await?;
+        }
+        let purge_before = to_ms(report.purge_before);
+        sqlx::query(PURGE_OUTAGES).bind(purge_before).execute(&mut *transaction).await?;
+        let purge = sqlx::query(PURGE_SERVERS).bind(replica_id).bind(purge_before).bind(report.replaces_servers);
+        purge.execute(&mut *transaction).await?;
+        transaction.commit().await?;
+    }
+    let limit = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    let outages: Vec<(i64, i64)> =
+        sqlx::query_as(READ_OUTAGES).bind(limit(OUTAGES_READ_MAX)).fetch_all(&mut *connection).await?;
+    let servers: Vec<(i64, i64)> =
+        sqlx::query_as(READ_ALIVE).bind(limit(SERVERS_READ_MAX)).fetch_all(connection).await?;
+    Ok(StoredOutages {
+        outages: outages.into_iter().map(|(from, to)| Outage { from: from_ms(from), to: from_ms(to) }).collect(),
+        servers: servers.into_iter().map(|(replica, alive)| (replica == replica_id, from_ms(alive))).collect(),
+    })
+}
