@@ -6,6 +6,7 @@ mod explain;
 mod leave_queue;
 mod match_results;
 pub(crate) mod ruleset_use;
+mod seat_reports;
 mod statistics;
 
 use std::collections::BTreeMap;

@@ -195,13 +195,14 @@ impl QueueRunner {
         self.shared.cache.read().queue_index(self.queue_key).map_or(0, |index| index.change_count)
     }
 
-    /// Ends expired tickets and applies match deadlines.
+    /// Ends expired tickets, applies match deadlines, and settles matches whose report window has ended.
     async fn process_deadlines(&self) {
         let now = self.shared.common.clock.now();
-        let (expired, due_matches) = {
+        let (expired, due_matches, due_reports) = {
             let cache = self.shared.cache.read();
             let Some(index) = cache.queue_index(self.queue_key) else { return };
-            (index.expired_tickets(now, DUE_PER_ROUND_MAX), index.due_matches(now, DUE_PER_ROUND_MAX))
+            let due_reports = index.due_reports(now, DUE_PER_ROUND_MAX);
+            (index.expired_tickets(now, DUE_PER_ROUND_MAX), index.due_matches(now, DUE_PER_ROUND_MAX), due_reports)
         };
         let ends = expired.into_iter().map(|id| self.end_ticket(id, TicketEndReason::Expired, now));
         let transitions =
@@ -209,6 +210,7 @@ impl QueueRunner {
         // Failed writes are retried in the next round.
         join_all(ends).await;
         join_all(transitions).await;
+        join_all(due_reports.into_iter().map(|id| self.shared.settle_due_reports(id))).await;
     }
 
     async fn end_ticket(&self, id: TicketId, end_reason: TicketEndReason, now: UnixMs) {

@@ -211,7 +211,9 @@ impl Model {
         };
         let unrated = report.unrated_reason(rating.as_ref().map(|rating| &rating.spec));
         let (mut changes, mut touched) = (Vec::new(), BTreeSet::new());
-        if let Some(KeyedRatingSpec { key, spec }) = rating.filter(|_| unrated.is_none()) {
+        if let Some(KeyedRatingSpec { key, spec }) =
+            rating.filter(|_| report.users().any(|user| report.is_user_rated(user, unrated)))
+        {
             let known = |user: &UserKey| self.rating(*user, key).map_or(spec.initial_skill(), |row| row.skill());
             let side = |side: &SideRank| Side { players: side.users.iter().map(known).collect(), rank: side.rank };
             let before: Vec<Side> = report.sides.iter().map(side).collect();
@@ -220,6 +222,9 @@ impl Model {
             let after = spec.rate_match_with_activity(&before, now, played).expect("valid skills");
             for ((side, before), after) in report.sides.iter().zip(&before).zip(&after) {
                 for ((user, old), new) in side.users.iter().zip(&before.players).zip(after) {
+                    if !report.is_user_rated(*user, unrated) {
+                        continue;
+                    }
                     changes.push(RatingUpdate { user: *user, before: old.estimate, after: new.estimate });
                     touched.insert(*user);
                     let row = self.rating(*user, key);
@@ -251,6 +256,12 @@ impl Model {
         for (user, rating) in report.left_early.iter().filter_map(|user| Some((user, rating?))) {
             let mut row = self.rating(*user, rating.key).unwrap_or(new_rating_row(&rating, *user, now));
             row.satisfaction.abandoned_matches += 1;
+            self.set_rating(row);
+            touched.insert(*user);
+        }
+        for (user, rating) in report.disputing_users.iter().filter_map(|user| Some((user, rating?))) {
+            let mut row = self.rating(*user, rating.key).unwrap_or(new_rating_row(&rating, *user, now));
+            row.satisfaction.disputed_matches += 1;
             self.set_rating(row);
             touched.insert(*user);
         }

@@ -31,12 +31,14 @@ impl QueueRows {
             return QueueOutcome::StaleMatchVersion(Some(Arc::clone(found)));
         }
         let unrated_reason = report.unrated_reason(rating.as_ref().map(|rating| &rating.spec));
-        let rated_by = rating.filter(|_| unrated_reason.is_none());
+        let is_rated = |user| report.is_user_rated(user, unrated_reason);
+        let rated_by = rating.filter(|_| report.users().any(is_rated));
         let new_skills = match rated_by.map_or_else(|| Ok(Vec::new()), |rating| self.new_skills(report, &rating, *now))
         {
             Ok(new_skills) => new_skills,
             Err(error) => return QueueOutcome::RatingFailed(error.to_string()),
         };
+        let new_skills: Vec<_> = new_skills.into_iter().filter(|(user, ..)| is_rated(*user)).collect();
         let tickets = match end_transition.as_deref().map(|end_transition| self.apply_write(end_transition)) {
             None => Vec::new(),
             Some(QueueOutcome::MatchWritten { tickets }) => tickets,
@@ -58,9 +60,9 @@ impl QueueRows {
             let update = |(user, before, after)| self.update_rating(report, (user, key), before, after, *now);
             new_skills.into_iter().map(update).collect()
         });
-        ratings.extend(self.count_abandoned_matches(report, rating.as_ref(), *now));
+        ratings.extend(self.count_abandoned_and_disputed_matches(report, rating.as_ref(), *now));
         ratings.sort_unstable_by_key(|row| row.user);
-        // A rated user who disconnected is in the list twice: before and after the abandoned match was counted.
+        // A user can be in the list several times: before and after the abandoned match and the dispute were counted.
         ratings.dedup_by(|later, earlier| {
             let same = later.user == earlier.user;
             if same {
@@ -129,19 +131,24 @@ impl QueueRows {
         row
     }
 
-    /// Counts an abandoned match for each user who disconnected, if the set has ratings.
-    fn count_abandoned_matches(
+    /// Counts an abandoned match for each user who left early, and a disputed one for each user of the sides that reported
+    /// different results, if the set has ratings.
+    fn count_abandoned_and_disputed_matches(
         &mut self,
         report: &ResultReport,
         rating: Option<&KeyedRatingSpec>,
         now: UnixMs,
     ) -> Vec<RatingRow> {
         let Some(rating) = rating else { return Vec::new() };
-        let mut rows = Vec::with_capacity(report.left_early.len());
-        for user in &report.left_early {
-            let row = self.ratings.entry((*user, rating.key)).or_insert_with(|| new_rating_row(rating, *user, now));
-            row.satisfaction.abandoned_matches = row.satisfaction.abandoned_matches.saturating_add(1);
-            rows.push(*row);
+        let mut rows = Vec::with_capacity(report.left_early.len() + report.disputing_users.len());
+        for (users, is_dispute) in [(&report.left_early, false), (&report.disputing_users, true)] {
+            for user in users {
+                let row = self.ratings.entry((*user, rating.key)).or_insert_with(|| new_rating_row(rating, *user, now));
+                let stats = &mut row.satisfaction;
+                let count = if is_dispute { &mut stats.disputed_matches } else { &mut stats.abandoned_matches };
+                *count = count.saturating_add(1);
+                rows.push(*row);
+            }
         }
         rows
     }
