@@ -245,6 +245,10 @@ impl QueueEngine {
                 if claim.subject != caller.subject || !is_hosted_here {
                     return Err(EngineError::NotOwner);
                 }
+                // A player's own session, filled by backfill, is no game server: its word is not a result.
+                if caller.user.is_some() {
+                    return Err(EngineError::GameServerRoleRequired);
+                }
                 ReporterAuthority::Alone { visible_ticket: None, reported_by: None }
             }
             ResultReporter::Ticket(token) => {

@@ -211,7 +211,8 @@ impl SharedState {
         }
         let ruleset = self.common.rulesets.ruleset_in_force(match_.set_id);
         let ttl_ms = ruleset.as_ref().and_then(|ruleset| ruleset.queue.as_ref()).map_or(0, |queue| queue.ticket_ttl_ms);
-        started_at.plus_ms(u64::from(ttl_ms)) < stored.expires_at
+        // A pass can take in a ticket that entered just after the time that it counts as its own.
+        started_at.max(stored.ticket.entered_at).plus_ms(u64::from(ttl_ms)) < stored.expires_at
     }
 
     fn known_ruleset_of(&self, match_: &Match) -> Option<Arc<Ruleset>> {

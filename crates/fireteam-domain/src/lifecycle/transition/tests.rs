@@ -3,6 +3,7 @@
 mod host;
 mod leave;
 mod random_walk;
+mod report;
 
 use super::*;
 use crate::id::{AdvertisementId, MatchId, ReservationId, RulesetHash, SetId, SiloId};
