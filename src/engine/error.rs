@@ -2,7 +2,7 @@
 
 use crate::domain::attribute_values::FieldProblem;
 use crate::domain::filter::RefusingSide;
-use crate::domain::id::{RulesetHash, SetId, SiloId, TicketId};
+use crate::domain::id::{MatchId, RulesetHash, SetId, SiloId, TicketId};
 
 /// Reason a command failed. Message texts are in `api/status.rs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,6 +105,11 @@ pub enum EngineError {
     },
     /// The ticket is not waiting, or is paused while one of its players is in a match.
     TicketNotWaiting,
+    /// The match of the ticket is being played, so the ticket cannot be dismissed alone.
+    TicketInPlay {
+        /// Match of the ticket.
+        match_id: MatchId,
+    },
     /// There is no ready check to answer.
     NoReadyCheck,
     /// The match has not started.

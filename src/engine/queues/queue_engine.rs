@@ -5,6 +5,8 @@ mod enter_queue;
 mod explain;
 mod leave_queue;
 mod match_results;
+mod operator_actions;
+mod player_lookup;
 pub(crate) mod ruleset_use;
 mod seat_reports;
 mod statistics;

@@ -137,6 +137,7 @@ impl SharedState {
             other_tickets: Vec::new(),
             penalized_users: Vec::new(),
             penalty_schedule: Default::default(),
+            leaver_rating: None,
             purge_at: now,
             now,
         };
