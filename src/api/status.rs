@@ -306,6 +306,10 @@ impl From<EngineError> for Rejection {
                 let text = "the match was not played; only played matches have a result";
                 Self::new(C::FailedPrecondition, ErrorReason::MatchNotPlayed, text)
             }
+            EngineError::ReportWindowEnded => {
+                let text = "the report window of this match is over; only an operator can report its result now";
+                Self::new(C::FailedPrecondition, ErrorReason::ReportWindowEnded, text)
+            }
             EngineError::AlreadyReported { first_report } => {
                 let text = format!("a different result was reported before: {first_report}; the first result stands");
                 Self::new(C::FailedPrecondition, ErrorReason::AlreadyReported, text)

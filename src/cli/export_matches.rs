@@ -137,6 +137,7 @@ fn unrated_reason_text(finished: &pb::FinishedMatch) -> &'static str {
         pb::UnratedReason::NoRatingSystem => "no_system",
         pb::UnratedReason::OneSide => "one_side",
         pb::UnratedReason::Disconnected => "disconnected",
+        pb::UnratedReason::Disputed => "disputed",
     }
 }
 

@@ -123,6 +123,8 @@ pub enum EngineError {
         /// Summary of the first report.
         first_report: String,
     },
+    /// The time to report the result is over, and the match has none.
+    ReportWindowEnded,
     /// The player gave different feedback for this match before.
     FeedbackAlreadyGiven {
         /// Stars given before, 1 to 5.

@@ -11,6 +11,7 @@ mod queries;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use crate::domain::attribute::{AttributeSource, AttributeValue};
 use crate::domain::id::{BuildIdHasher, RatingKey, SetId, UserKey};
 use crate::domain::queue::ticket::{PlayerRating, Ticket};
 use crate::domain::rating::leaderboard::{Leaderboard, LeaderboardEntry};
@@ -101,6 +102,22 @@ impl RatingCache {
             PlayerRating::at_queue_entry(ruleset, known, player.stated_skill, session.origin)
         };
         session.players.iter().map(entry_rating).collect()
+    }
+
+    /// Session with the share of disputed matches of its players, if the ruleset declares `disputed_percent` and rates its
+    /// matches. The highest of the players counts.
+    pub(crate) fn with_disputed_percent(&self, ruleset: &Ruleset, mut session: Session) -> Session {
+        let mut attributes = ruleset.attributes.iter();
+        let attribute = attributes.find(|attribute| attribute.source == AttributeSource::DisputedPercent);
+        let (Some(attribute), Some(rating)) = (attribute, self.rating_of(ruleset)) else { return session };
+        let percent_of = |player: &Player| {
+            let row = self.rating_row(rating.key, player.user);
+            row.map_or(0.0, |row| row.satisfaction.disputed_percent(row.match_count))
+        };
+        let percent = session.players.iter().map(percent_of).fold(0.0, f64::max);
+        let position = session.attributes.partition_point(|(name, _)| *name < attribute.name);
+        session.attributes.insert(position, (attribute.name.clone(), AttributeValue::Number(percent)));
+        session
     }
 
     /// Replaces the ratings of a ticket that are on another scale, or in another pool, than those of `ruleset`.

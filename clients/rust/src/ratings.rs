@@ -73,8 +73,9 @@ impl Client {
 }
 
 impl Ticket {
-    /// Reports the result of the match `match_id`, which this ticket's player hosts. `ranks` has pairs of team number and
-    /// rank; rank 1 is the best.
+    /// Reports the result of the match `match_id`, which a player hosts: every player reports, hosting or not. Or which has no
+    /// host, from the backend. `ranks` has pairs of team number and rank; rank 1 is the best. The answer's state says
+    /// whether other sides must report too.
     pub async fn report_result(&self, match_id: &str, ranks: &[(u32, i32)]) -> Result<pb::ReportResultResponse, Error> {
         let request = pb::ReportResultRequest {
             match_id: match_id.to_owned(),

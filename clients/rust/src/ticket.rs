@@ -146,7 +146,7 @@ impl TicketStream {
         Self { channel, tickets, stream: None, failed_attempts: 0 }
     }
 
-    /// Waits for the next update of any ticket; `None` after all tickets have ended.
+    /// Waits for the next update of any ticket; `None` after all tickets have ended and no result is awaited.
     pub async fn next(&mut self) -> Result<Option<pb::TicketStatus>, Error> {
         while !self.tickets.is_empty() {
             let error = match self.receive().await {
@@ -182,7 +182,10 @@ impl TicketStream {
     }
 
     fn record_status(&mut self, status: &pb::TicketStatus) {
-        if status.state() == pb::TicketState::Ended {
+        let reports = status.found_match.as_ref().and_then(|found| found.reports.as_ref());
+        // The players still report the result: further updates tell what becomes of it.
+        let awaits_reports = reports.is_some_and(|reports| reports.state() == pb::ReportState::Waiting);
+        if status.state() == pb::TicketState::Ended && !awaits_reports {
             self.tickets.remove(&status.ticket_id);
         } else if let Some(ticket) = self.tickets.get_mut(&status.ticket_id) {
             ticket.resume_token = status.resume_token.clone();

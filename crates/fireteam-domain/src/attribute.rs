@@ -72,6 +72,9 @@ pub enum AttributeSource {
     BigPartyCount,
     /// `player_count`: number of players in the session, counted by the server.
     PlayerCount,
+    /// `disputed_percent`: share of the matches of the party's players that were disputed, counted by the server when the
+    /// party enters a queue. The highest of the players.
+    DisputedPercent,
 }
 
 impl AttributeSource {
@@ -83,6 +86,7 @@ impl AttributeSource {
             "game_in_progress" => AttributeSource::GameInProgress,
             "big_party_count" => AttributeSource::BigPartyCount,
             "player_count" => AttributeSource::PlayerCount,
+            "disputed_percent" => AttributeSource::DisputedPercent,
             _ => AttributeSource::AttributeMap,
         }
     }
@@ -95,7 +99,8 @@ impl AttributeSource {
             AttributeSource::Skill
             | AttributeSource::NatType
             | AttributeSource::BigPartyCount
-            | AttributeSource::PlayerCount => Some(ValueType::Number),
+            | AttributeSource::PlayerCount
+            | AttributeSource::DisputedPercent => Some(ValueType::Number),
         }
     }
 }

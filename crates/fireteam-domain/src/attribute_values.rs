@@ -66,6 +66,10 @@ pub fn validate_attributes(ruleset: &Ruleset, session: &Session) -> Vec<FieldPro
         let path = || format!("attributes[\"{name}\"]");
         match ruleset.attribute_index(name).map(|index| &ruleset.attributes[index]) {
             None => problems.push(FieldProblem { path: path(), message: unknown_attribute_message(ruleset, name) }),
+            Some(attribute) if attribute.source == AttributeSource::DisputedPercent => {
+                let message = format!("`{name}` is counted by the server; remove it from the attributes");
+                problems.push(FieldProblem { path: path(), message });
+            }
             Some(attribute) if attribute.source != AttributeSource::AttributeMap => {
                 let message =
                     format!("`{name}` has its own request field; remove it from the attributes and set that field");
@@ -109,11 +113,16 @@ fn trusted_value(attribute: &Attribute, session: &Session) -> Option<AttributeVa
     if attribute.source == AttributeSource::PlayerCount {
         return Some(AttributeValue::Number(f64::from(session.player_count())));
     }
+    if attribute.source == AttributeSource::DisputedPercent {
+        return session.attribute_value(&attribute.name).cloned();
+    }
     if !attribute.trust.accepts(session.origin) {
         return None;
     }
     let value = match attribute.source {
-        AttributeSource::AttributeMap => session.attribute_value(&attribute.name)?.clone(),
+        AttributeSource::AttributeMap | AttributeSource::DisputedPercent => {
+            session.attribute_value(&attribute.name)?.clone()
+        }
         AttributeSource::Skill => {
             let skills: Vec<f64> = session.players.iter().filter_map(|player| player.stated_skill).collect();
             AttributeValue::Number(attribute.party_aggregation.aggregate(&skills)?)

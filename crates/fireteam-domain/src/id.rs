@@ -90,6 +90,14 @@ impl UserKey {
         Self::from_digest_prefix(digest.finalize().into())
     }
 
+    /// Key of a client of `user`. Equal only for the same user and the same client.
+    pub fn of_client(user: UserKey, client: UserKey) -> Self {
+        let mut digest = Sha256::new_with_prefix([0xFF, 0xFE]);
+        digest.update(user.as_bytes());
+        digest.update(client.as_bytes());
+        Self::from_digest_prefix(digest.finalize().into())
+    }
+
     fn from_digest_prefix(digest: [u8; 32]) -> Self {
         Self(std::array::from_fn(|at| digest[at]))
     }

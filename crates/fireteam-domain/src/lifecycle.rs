@@ -5,10 +5,14 @@ pub mod deadline;
 pub mod event;
 pub mod penalty;
 pub mod rules;
+pub mod side_reports;
 pub mod ticket_facts;
 pub mod transition;
 
+use std::collections::BTreeMap;
+
 use crate::id::{AdvertisementId, MatchId, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey};
+use crate::lifecycle::side_reports::SideReports;
 use crate::queue::avoidance::PastMatch;
 use crate::queue::ticket::TicketEndReason;
 use crate::time::UnixMs;
@@ -41,6 +45,8 @@ pub struct Match {
     pub backfilled_session: Option<AdvertisementId>,
     /// Game servers that did not confirm this match. They are not asked again.
     pub unconfirmed_servers: Vec<AdvertisementId>,
+    /// Results that its players reported.
+    pub side_reports: SideReports,
 }
 
 /// Ticket in a match.
@@ -61,7 +67,8 @@ pub struct MatchTicket {
 pub struct MatchPlayer {
     /// Account.
     pub user: UserKey,
-    /// Connected client of the account.
+    /// Name of the player's client in this match. It is derived from the account, so no two players of a match have the
+    /// same one, whatever their clients call themselves.
     pub client: UserKey,
     /// Role in the team: an index into `TeamsSpec::roles`. `None` if the ruleset has no roles.
     pub role: Option<u16>,
@@ -192,6 +199,27 @@ impl Match {
     pub fn present_players(&self) -> impl Iterator<Item = (&MatchTicket, &MatchPlayer)> {
         let all = self.tickets.iter().flat_map(|ticket| ticket.players.iter().map(move |player| (ticket, player)));
         all.filter(|(_, player)| player.left_at.is_none())
+    }
+
+    /// Sides that a result ranks: the teams in their order, or each player of a match with one team.
+    pub fn sides(&self) -> Vec<(u16, Vec<UserKey>)> {
+        let mut teams: BTreeMap<u16, Vec<UserKey>> = BTreeMap::new();
+        for ticket in &self.tickets {
+            teams.entry(ticket.team).or_default().extend(ticket.players.iter().map(|player| player.user));
+        }
+        match teams.len() {
+            1 => teams
+                .into_iter()
+                .flat_map(|(team, users)| users.into_iter().map(move |user| (team, vec![user])))
+                .collect(),
+            _ => teams.into_iter().collect(),
+        }
+    }
+
+    /// Time at which the report window ends, if no outcome is known.
+    pub fn reports_due_at(&self) -> Option<UnixMs> {
+        let may_have_result = self.stage.last_assignment().is_some() && self.side_reports.outcome.is_none();
+        self.side_reports.window_ends_at.filter(|_| may_have_result)
     }
 
     /// All pairs of users in the match, for avoidance rules. Empty if the match was not played.

@@ -23,6 +23,11 @@ pub struct ResultReport {
     pub sides: Vec<SideRank>,
     /// Users who left before the end, sorted, without duplicates.
     pub left_early: Vec<UserKey>,
+    /// Users in `left_early` who left by their own call, or hosted and were lost. They are rated also if the match is
+    /// otherwise unrated because a player left early, or because its reports contradict each other.
+    pub left_by_call: Vec<UserKey>,
+    /// Users of the sides whose reports contradict each other; empty if there is a result.
+    pub disputing_users: Vec<UserKey>,
     /// Start of play.
     pub started_at: UnixMs,
     /// Playing time, milliseconds, if known.
@@ -94,6 +99,8 @@ pub enum UnratedReason {
     SingleSide,
     /// A player left before the end, and the ruleset ignores such matches.
     PlayerLeftEarly,
+    /// The reports of its sides contradict each other.
+    Disputed,
 }
 
 impl ResultReport {
@@ -102,10 +109,25 @@ impl ResultReport {
         match spec {
             None => Some(UnratedReason::NoRatingSystem),
             Some(_) if self.sides.len() < 2 => Some(UnratedReason::SingleSide),
-            Some(spec) if spec.on_disconnect == DisconnectPolicy::Ignore && !self.left_early.is_empty() => {
+            Some(_) if !self.disputing_users.is_empty() => Some(UnratedReason::Disputed),
+            Some(spec) if spec.on_disconnect == DisconnectPolicy::Ignore && self.has_disconnected_player() => {
                 Some(UnratedReason::PlayerLeftEarly)
             }
             Some(_) => None,
+        }
+    }
+
+    /// Whether a player left early of whom the host says so. A player's own leaving never makes a match unrated.
+    fn has_disconnected_player(&self) -> bool {
+        self.left_early.iter().any(|user| !self.left_by_call.contains(user))
+    }
+
+    /// Whether the match changes the rating of `user`, given its reason to be unrated.
+    pub fn is_user_rated(&self, user: UserKey, unrated_reason: Option<UnratedReason>) -> bool {
+        match unrated_reason {
+            None => true,
+            Some(UnratedReason::PlayerLeftEarly | UnratedReason::Disputed) => self.left_by_call.contains(&user),
+            Some(UnratedReason::NoRatingSystem | UnratedReason::SingleSide) => false,
         }
     }
 
@@ -192,6 +214,8 @@ pub fn dense_ranks(ranks: &[u32]) -> Vec<u32> {
 pub struct SatisfactionStats {
     /// Matches that the user left before the end.
     pub abandoned_matches: u32,
+    /// Matches of the user whose sides reported different results.
+    pub disputed_matches: u32,
     /// Matches for which the user gave feedback.
     pub feedback_count: u32,
     /// Sum of the feedback values, each 1 to 5.
@@ -199,6 +223,12 @@ pub struct SatisfactionStats {
 }
 
 impl SatisfactionStats {
+    /// Share of disputed matches among the disputed and the rated ones, percent; 0 without matches.
+    pub fn disputed_percent(&self, rated_matches: u32) -> f64 {
+        let total = f64::from(self.disputed_matches) + f64::from(rated_matches);
+        if total > 0.0 { 100.0 * f64::from(self.disputed_matches) / total } else { 0.0 }
+    }
+
     /// Mean feedback, 1 to 5; `None` without feedback.
     pub fn mean_feedback(&self) -> Option<f64> {
         (self.feedback_count > 0).then(|| f64::from(self.feedback_sum) / f64::from(self.feedback_count))
@@ -246,6 +276,8 @@ mod tests {
             ruleset_hash: RulesetHash(1),
             sides: (0..).zip(ranks).map(side).collect(),
             left_early: Vec::new(),
+            left_by_call: Vec::new(),
+            disputing_users: Vec::new(),
             started_at: UnixMs(1),
             duration_ms: None,
             forecast: MatchForecast::default(),
@@ -286,6 +318,29 @@ mod tests {
         assert_eq!(report(&[1, 2]).unrated_reason(Some(&strict)), None);
         assert_eq!(report(&[1]).unrated_reason(Some(&strict)), Some(UnratedReason::SingleSide));
         assert_eq!(with_leaver.unrated_reason(None), Some(UnratedReason::NoRatingSystem));
+    }
+
+    /// Issue 15: `OnDisconnect="ignore"` needs the host's word, and does not let off a player who left by the call.
+    #[test]
+    fn leaver_by_call_is_rated_by_any_result() {
+        let strict = RatingSpec { on_disconnect: DisconnectPolicy::Ignore, ..elo_spec() };
+        let [leaver, disconnected] = [0, 1].map(|n| UserKey::from_bytes([n; 16]));
+        let left = ResultReport { left_early: vec![leaver], left_by_call: vec![leaver], ..report(&[2, 1]) };
+        assert_eq!(left.unrated_reason(Some(&strict)), None);
+        let both = ResultReport { left_early: vec![leaver, disconnected], ..left.clone() };
+        let reason = both.unrated_reason(Some(&strict));
+        assert_eq!(reason, Some(UnratedReason::PlayerLeftEarly));
+        assert!(both.is_user_rated(leaver, reason) && !both.is_user_rated(disconnected, reason));
+        let disputed = ResultReport { disputing_users: vec![leaver, disconnected], ..left };
+        assert_eq!(disputed.unrated_reason(Some(&elo_spec())), Some(UnratedReason::Disputed));
+        assert!(!disputed.is_user_rated(disconnected, Some(UnratedReason::Disputed)));
+    }
+
+    #[test]
+    fn disputed_percent_counts_rated_and_disputed_matches() {
+        let stats = SatisfactionStats { disputed_matches: 1, ..SatisfactionStats::default() };
+        assert_eq!((stats.disputed_percent(3), stats.disputed_percent(0)), (25.0, 100.0));
+        assert_eq!(SatisfactionStats::default().disputed_percent(0), 0.0);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Conversion of Queue service requests, and of tickets and matches to responses.
 
-use crate::api::convert::{EntryPoint, FieldErrors, field_checks, session};
+use crate::api::convert::{EntryPoint, FieldErrors, field_checks, rating, session};
 use crate::api::pb;
 use crate::api::status::Rejection;
 use crate::domain::id::{MatchId, RulesetHash, SetId, SiloId, TicketId, UserKey};
@@ -18,6 +18,7 @@ impl EntryPoint {
     pub fn enter_command(&self, caller: &Caller, wire: pb::QueueEnterRequest) -> Result<EnterQueueCommand, Rejection> {
         let mut problems = self.field_errors();
         let mut composition = wire.session_composition;
+        check_player_ids(composition.as_ref(), &mut problems);
         let consents = session::take_consent_tokens(composition.as_mut(), &mut problems);
         if wire.idempotency_key.is_empty() {
             problems.add("idempotency_key", "is missing; choose a key and repeat it when you retry");
@@ -248,6 +249,25 @@ pub(crate) fn ticket_end_reason(reason: TicketEndReason) -> pb::TicketEndReason 
     }
 }
 
+/// Checks that each player_id names one player: it is there once, and is not the user_id of another player.
+fn check_player_ids(composition: Option<&pb::SessionCompositionData>, problems: &mut FieldErrors) {
+    let players = composition.map_or(&[][..], |composition| &composition.players);
+    for (index, player) in players.iter().enumerate().take(limit::PLAYERS_PER_SESSION_MAX) {
+        let path = || format!("session_composition.players[{index}].player_id");
+        let mut others = players.iter().enumerate().filter(|(other, _)| *other != index);
+        if player.player_id.is_empty() {
+            continue;
+        }
+        if let Some((other, _)) = others.clone().find(|(_, found)| found.user_id == player.player_id) {
+            problems.add(path(), format!("is the user_id of players[{other}]; use an id of the player's own client"));
+        } else if let Some((other, _)) =
+            others.find(|(other, found)| *other < index && found.player_id == player.player_id)
+        {
+            problems.add(path(), format!("is also the player_id of players[{other}]; use one player_id per player"));
+        }
+    }
+}
+
 fn match_status(view: MatchView) -> pb::MatchStatus {
     let found_match = &view.found_match;
     let players = || found_match.tickets.iter().flat_map(|ticket| &ticket.players);
@@ -273,6 +293,10 @@ fn match_status(view: MatchView) -> pb::MatchStatus {
             })
             .collect(),
         own_players: view.own_players.into_iter().map(ticket_player).collect(),
+        reports: view.reports.map(|state| {
+            let (state, window_left_ms) = rating::report_state(state);
+            pb::MatchReports { state: state.into(), window_left_ms }
+        }),
     }
 }
 

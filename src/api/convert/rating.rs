@@ -6,6 +6,7 @@ mod to_proto;
 pub use self::paging::RatingHistoryQuery;
 pub use self::to_proto::{
     export_matches_response, leaderboard_response, rating_history_response, ratings_response, report_result_response,
+    report_state,
 };
 
 use crate::api::convert::rating::paging::decode_page_token;
@@ -266,8 +267,11 @@ fn result_report(
             format!("exceeds {} ms (30 days); send a shorter duration", limit::RULESET_DURATION_MS_MAX),
         );
     }
+    let player_key =
+        (!wire.player_key.is_empty()).then(|| parse_player_key(&wire.player_key, "player_key", &mut problems));
     problems.into_result(ReportResultCommand {
         match_id,
+        player_key,
         ranks,
         disconnected_players,
         duration_ms: wire.duration_ms,

@@ -12,6 +12,7 @@ use crate::domain::queue::ticket::TicketEndReason;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 use crate::engine::command::PartyConsents;
+use crate::engine::ratings::command::ReportState;
 
 /// Enters a party into a queue.
 #[derive(Clone, Debug, Default)]
@@ -186,6 +187,8 @@ pub struct MatchView {
     pub team: u16,
     /// Player key of the hosting player, if a player hosts.
     pub host: Option<UserKey>,
+    /// State of the result's reports, if its players report it.
+    pub reports: Option<ReportState>,
 }
 
 /// One of the ticket's own players in a match.

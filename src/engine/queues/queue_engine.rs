@@ -9,6 +9,7 @@ mod match_results;
 mod operator_actions;
 mod player_lookup;
 pub(crate) mod ruleset_use;
+mod seat_reports;
 mod statistics;
 
 use std::collections::BTreeMap;

@@ -196,8 +196,8 @@ impl QueueRunner {
         self.shared.cache.read().queue_index(self.queue_key).map_or(0, |index| index.change_count)
     }
 
-    /// Ends expired tickets and applies match deadlines. Not while commits fail: that time does not count, and the first
-    /// commit that succeeds must not be the end of a ticket.
+    /// Ends expired tickets, applies match deadlines, and settles matches whose report window has ended. Not while commits
+    /// fail: that time does not count, and the first commit that succeeds must not be the end of a ticket.
     async fn process_deadlines(&self) {
         if self.shared.common.outages.is_open() {
             return;
@@ -205,10 +205,11 @@ impl QueueRunner {
         let now = self.shared.common.clock.now();
         let outages = self.shared.common.outages.times();
         self.shared.apply_outages_to_cache(&outages);
-        let (expired, due_matches) = {
+        let (expired, due_matches, due_reports) = {
             let cache = self.shared.cache.read();
             let Some(index) = cache.queue_index(self.queue_key) else { return };
-            (index.expired_tickets(now, DUE_PER_ROUND_MAX), index.due_matches(now, DUE_PER_ROUND_MAX))
+            let due_reports = index.due_reports(now, DUE_PER_ROUND_MAX);
+            (index.expired_tickets(now, DUE_PER_ROUND_MAX), index.due_matches(now, DUE_PER_ROUND_MAX), due_reports)
         };
         let ends = expired.into_iter().map(|id| self.end_ticket(id, TicketEndReason::Expired, now));
         let transitions =
@@ -216,6 +217,7 @@ impl QueueRunner {
         // Failed writes are retried in the next round.
         join_all(ends).await;
         join_all(transitions).await;
+        join_all(due_reports.into_iter().map(|id| self.shared.settle_due_reports(id))).await;
     }
 
     async fn end_ticket(&self, id: TicketId, end_reason: TicketEndReason, now: UnixMs) {

@@ -18,14 +18,20 @@ use crate::engine::ratings::digest_key;
 /// Error text for an unknown player key.
 const UNKNOWN_PLAYER_KEY: &str = "is not a player of this match; use a player_key from its status";
 
-/// Validated report: checks the reported ranks against the match.
-pub(crate) fn build_report(
+/// Ranks and disconnected players of a report, checked against the match.
+pub(crate) struct CheckedReport {
+    /// Ranked sides.
+    pub(crate) sides: Vec<SideRank>,
+    /// Players who left before the end, as reported; sorted.
+    pub(crate) disconnected: Vec<UserKey>,
+}
+
+/// Checks the reported ranks and player keys against the match.
+pub(crate) fn check_report(
     shared: &SharedState,
     match_: &Match,
-    rating: Option<&KeyedRatingSpec>,
     command: &ReportResultCommand,
-    now: UnixMs,
-) -> Result<ResultReport, EngineError> {
+) -> Result<CheckedReport, EngineError> {
     let match_players = || {
         match_
             .tickets
@@ -41,20 +47,37 @@ pub(crate) fn build_report(
         ReportedRanks::ByTeam(ranks) => sides_by_team(&teams, ranks)?,
         ReportedRanks::ByPlayer(ranks) => sides_by_player(&teams, &users_by_key, ranks)?,
     };
-    let mut left_early = Vec::with_capacity(command.disconnected_players.len());
+    let mut disconnected = Vec::with_capacity(command.disconnected_players.len());
     for (index, key) in command.disconnected_players.iter().enumerate() {
         let path = format!("disconnected_player_keys[{index}]");
-        left_early.push(users_by_key.get(key).ok_or_else(|| field_error(path, UNKNOWN_PLAYER_KEY))?.1);
+        disconnected.push(users_by_key.get(key).ok_or_else(|| field_error(path, UNKNOWN_PLAYER_KEY))?.1);
     }
-    let left_before = match_.tickets.iter().flat_map(|match_ticket| &match_ticket.players);
-    left_early.extend(left_before.filter(|player| player.left_at.is_some()).map(|player| player.user));
+    disconnected.sort_unstable();
+    disconnected.dedup();
+    Ok(CheckedReport { sides, disconnected })
+}
+
+/// Report with the players who left by the call, the duration, and the forecast at the start of the match.
+pub(crate) fn complete_report(
+    shared: &SharedState,
+    match_: &Match,
+    rating: Option<&KeyedRatingSpec>,
+    CheckedReport { sides, disconnected: mut left_early }: CheckedReport,
+    reported_duration_ms: Option<u64>,
+    now: UnixMs,
+) -> Result<ResultReport, EngineError> {
+    let players = match_.tickets.iter().flat_map(|match_ticket| &match_ticket.players);
+    let mut left_by_call: Vec<UserKey> =
+        players.filter(|player| player.left_at.is_some()).map(|player| player.user).collect();
+    left_by_call.sort_unstable();
+    left_early.extend(&left_by_call);
     left_early.sort_unstable();
     left_early.dedup();
     let (started_at, duration_ms) = match match_.stage {
         MatchStage::Playing { started_at, .. } => {
-            (started_at, command.duration_ms.or_else(|| Some(now.ms_since(started_at))))
+            (started_at, reported_duration_ms.or_else(|| Some(now.ms_since(started_at))))
         }
-        MatchStage::Ended { started_at: Some(started_at), .. } => (started_at, command.duration_ms),
+        MatchStage::Ended { started_at: Some(started_at), .. } => (started_at, reported_duration_ms),
         MatchStage::ReadyCheck { .. }
         | MatchStage::Placing { .. }
         | MatchStage::Confirming { .. }
@@ -70,6 +93,8 @@ pub(crate) fn build_report(
         ruleset_hash: match_.ruleset_hash,
         sides,
         left_early,
+        left_by_call,
+        disputing_users: Vec::new(),
         started_at,
         duration_ms,
         forecast,

@@ -3,6 +3,7 @@
 mod apply_changes;
 pub(crate) mod heartbeat;
 mod host_contact;
+pub(crate) mod side_reports;
 mod ticket_status;
 
 use std::sync::Arc;

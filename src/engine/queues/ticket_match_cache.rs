@@ -165,6 +165,7 @@ impl TicketMatchCache {
         let index = self.queue_or_new(key, None);
         index.change_count = change_count;
         index.set_match_deadline(match_.id, deadline);
+        index.set_report_deadline(match_.id, match_.reports_due_at());
         if matches!(match_.stage, MatchStage::Placing { .. }) {
             index.placing_matches.insert(match_.id);
         } else {
@@ -218,6 +219,7 @@ impl TicketMatchCache {
         let key = QueueKey { set_id: previous.set_id, silo: previous.silo };
         if let Some(index) = self.queues.get_mut(&key) {
             index.set_match_deadline(id, None);
+            index.set_report_deadline(id, None);
             index.placing_matches.remove(&id);
         }
         for user in previous.tickets.iter().flat_map(|match_ticket| &match_ticket.players).map(|player| player.user) {
@@ -240,7 +242,7 @@ impl TicketMatchCache {
             self.remove_ticket(id);
         }
         let mut ids = Vec::new();
-        for match_ in self.matches.values() {
+        for match_ in self.matches.values().filter(|match_| match_.reports_due_at().is_none()) {
             let MatchStage::Ended { purge_at, .. } = match_.stage else { continue };
             let ended_at = *self.ended_since.entry(match_.id).or_insert(now);
             if purge_at <= before || now.ms_since(ended_at) >= ENDED_MATCH_MAX_AGE_MS {

@@ -14,6 +14,7 @@ use crate::engine::queues::command::TicketStatus;
 use crate::engine::queues::shared_state::heartbeat::REPORTED_TTL_WITHOUT_QUEUE_MS;
 use crate::engine::queues::shared_state::{REPLICATION_DELAY_MAX, SharedState};
 use crate::engine::queues::stored_ticket::is_ticket_ended;
+use crate::engine::ratings::command::ReportState;
 
 /// Subscription to tickets; ends when dropped.
 #[derive(Debug)]
@@ -41,7 +42,7 @@ impl TicketWatch {
         Self { shared, notifier, sent_versions, changed_tickets, unknown_ticket_deadline }
     }
 
-    /// Next changed status of any ticket; `None` when all have ended and the last status was sent.
+    /// Next changed status of any ticket; `None` when all have ended, no result is awaited, and the last status was sent.
     pub async fn next_status(&mut self) -> Option<TicketStatus> {
         loop {
             while let Some(id) = self.changed_tickets.pop_first() {
@@ -90,11 +91,14 @@ impl TicketWatch {
             .verify::<ResumeClaim>(&status.resume_token)
             .map(|resume_claim| (resume_claim.ticket_version, resume_claim.match_version));
         let sent_versions = self.sent_versions.get_mut(&id)?;
-        if versions.is_some() && *sent_versions == versions && !is_ticket_ended(&stored) {
+        // While the players report the result, the ticket of an ended match has more to tell.
+        let reports = status.match_view.as_ref().and_then(|view| view.reports);
+        let is_final = is_ticket_ended(&stored) && !matches!(reports, Some(ReportState::Waiting { .. }));
+        if versions.is_some() && *sent_versions == versions && !is_final {
             return None;
         }
         *sent_versions = versions;
-        if is_ticket_ended(&stored) {
+        if is_final {
             self.stop_watching(id);
         }
         Some(status)

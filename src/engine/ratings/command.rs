@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use crate::domain::id::{MatchId, SetId, UserKey};
+use crate::domain::lifecycle::Match;
+use crate::domain::lifecycle::side_reports::ReportOutcome;
 use crate::domain::match_result::{MatchResult, RatingUpdate, SatisfactionStats};
 use crate::domain::rating::Skill;
 use crate::domain::rating::leaderboard::LeaderboardEntry;
+use crate::domain::time::UnixMs;
 
 pub use crate::store::queues::FinishedMatch;
 
@@ -22,6 +25,8 @@ pub struct ReportResultCommand {
     pub duration_ms: Option<u64>,
     /// Reporter and its proof.
     pub reporter: ResultReporter,
+    /// Player of the reporting ticket who reports; `None` for the caller's own user, or for all players of the ticket.
+    pub player_key: Option<UserKey>,
 }
 
 /// Reported ranks; 1 is best, equal ranks are a draw.
@@ -47,12 +52,49 @@ pub enum ResultReporter {
 /// Answer to a result report.
 #[derive(Clone, Debug)]
 pub struct ReportResultAnswer {
-    /// Result as recorded.
-    pub result: Arc<MatchResult>,
+    /// Result as recorded; `None` until the sides' reports are a result.
+    pub result: Option<Arc<MatchResult>>,
+    /// State of the match's reports.
+    pub state: ReportState,
     /// The same result was reported before.
     pub is_replay: bool,
     /// Rating changes that the reporter may see, by player key.
     pub rating_changes: Vec<(UserKey, RatingUpdate)>,
+}
+
+/// State of the reports of a match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReportState {
+    /// More sides must report, or the window must end.
+    Waiting {
+        /// Time until the report window ends, milliseconds.
+        window_left_ms: u64,
+    },
+    /// The match has a result.
+    Settled,
+    /// An operator must decide.
+    Held,
+    /// The reports contradict each other; the match is unrated.
+    Disputed,
+    /// No side reported within the window; the match is unrated.
+    Unreported,
+}
+
+impl ReportState {
+    /// State of a match that its players report; `None` if there is nothing to say yet.
+    pub fn of_match(found: &Match, now: UnixMs) -> Option<Self> {
+        let reports = &found.side_reports;
+        match reports.outcome {
+            Some(ReportOutcome::Settled) => Some(Self::Settled),
+            Some(ReportOutcome::Held) => Some(Self::Held),
+            Some(ReportOutcome::Disputed) => Some(Self::Disputed),
+            Some(ReportOutcome::Unreported) => Some(Self::Unreported),
+            None => {
+                let ends_at = reports.window_ends_at?;
+                Some(Self::Waiting { window_left_ms: ends_at.ms_since(now) })
+            }
+        }
+    }
 }
 
 /// Submits a player's feedback for a match.

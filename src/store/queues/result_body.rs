@@ -4,7 +4,8 @@
 //! |---|---|---|---|---|
 //! | `h` | ruleset hash | | `q` | quality |
 //! | `s` | sides: team, rank, users | | `p` | win probabilities of the sides |
-//! | `d` | users who disconnected | | `g` | rating gap |
+//! | `d` | users who left early | | `g` | rating gap |
+//! | `f` | of these, users who left by their own call | | `x` | users of the sides whose reports contradict each other |
 //! | `b` | start | | `w` | waiting times |
 //! | `l` | duration | | `t` | round trips, null if unknown |
 //! | `c` | rating updates: user, rating and deviation before, and after | | `r` | region |
@@ -32,6 +33,10 @@ struct ResultBody {
     sides: Vec<(u16, u32, Vec<HexKey>)>,
     #[serde(rename = "d", default, skip_serializing_if = "Vec::is_empty")]
     left_early: Vec<HexKey>,
+    #[serde(rename = "f", default, skip_serializing_if = "Vec::is_empty")]
+    left_by_call: Vec<HexKey>,
+    #[serde(rename = "x", default, skip_serializing_if = "Vec::is_empty")]
+    disputing_users: Vec<HexKey>,
     #[serde(rename = "b")]
     started_at_ms: u64,
     #[serde(rename = "l", skip_serializing_if = "Option::is_none")]
@@ -55,8 +60,8 @@ struct ResultBody {
 }
 
 /// Reasons why a match was not rated, in the order of their stored numbers.
-const UNRATED_REASONS: [UnratedReason; 3] =
-    [UnratedReason::NoRatingSystem, UnratedReason::SingleSide, UnratedReason::PlayerLeftEarly];
+const UNRATED_REASONS: [UnratedReason; 4] =
+    [UnratedReason::NoRatingSystem, UnratedReason::SingleSide, UnratedReason::PlayerLeftEarly, UnratedReason::Disputed];
 
 pub(in crate::store) fn encode_result(result: &MatchResult) -> String {
     let (report, forecast) = (&result.report, &result.report.forecast);
@@ -78,6 +83,8 @@ pub(in crate::store) fn encode_result(result: &MatchResult) -> String {
         ruleset_hash: report.ruleset_hash.0,
         sides: report.sides.iter().map(side).collect(),
         left_early: report.left_early.iter().copied().map(HexKey::from_user_key).collect(),
+        left_by_call: report.left_by_call.iter().copied().map(HexKey::from_user_key).collect(),
+        disputing_users: report.disputing_users.iter().copied().map(HexKey::from_user_key).collect(),
         started_at_ms: report.started_at.0,
         duration_ms: report.duration_ms,
         rating_updates: result.rating_updates.iter().map(update).collect(),
@@ -119,6 +126,8 @@ pub(in crate::store) fn decode_result(text: &str) -> Result<MatchResult, serde_j
         ruleset_hash: RulesetHash(body.ruleset_hash),
         sides: body.sides.into_iter().map(side).collect(),
         left_early: body.left_early.into_iter().map(HexKey::user_key).collect(),
+        left_by_call: body.left_by_call.into_iter().map(HexKey::user_key).collect(),
+        disputing_users: body.disputing_users.into_iter().map(HexKey::user_key).collect(),
         started_at: UnixMs(body.started_at_ms),
         duration_ms: body.duration_ms,
         forecast: MatchForecast {

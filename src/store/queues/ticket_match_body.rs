@@ -21,6 +21,8 @@
 //! | | | | `o` | end reason, as index in `MATCH_END_REASONS` |
 //! | | | | `n` | ended, and was not hosted by fireteam |
 //!
+//! The reports of a match's players have keys of two letters, as in `side_report_body.rs`.
+//!
 //! Absent and empty values have no key. A row with an unknown key is left to newer servers, as in
 //! `adverts/row_body.rs`. Times are milliseconds since the Unix epoch. NaN and infinity, which no correct server writes,
 //! become null and are read as NaN.
@@ -33,10 +35,14 @@ use serde::{Deserialize, Serialize};
 use crate::domain::id::{
     AdvertisementId, MatchId, RatingKey, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey,
 };
+use crate::domain::lifecycle::side_reports::SideReports;
 use crate::domain::lifecycle::{Assignment, Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket};
 use crate::domain::queue::ticket::{PlayerRating, Ticket};
 use crate::domain::time::UnixMs;
 use crate::store::adverts::row_body::{BodyToRead, BodyToWrite, HexKey, JsonList, to_json_text};
+use crate::store::queues::side_report_body::{
+    SeatReportBody, decode_outcome, decode_seat_reports, encode_outcome, encode_seat_reports,
+};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -162,6 +168,14 @@ struct MatchBody {
     end_reason: Option<u8>,
     #[serde(rename = "n", default, skip_serializing_if = "is_false")]
     unhosted: bool,
+    #[serde(rename = "sr", default, skip_serializing_if = "Vec::is_empty")]
+    side_reports: Vec<SeatReportBody>,
+    #[serde(rename = "sh", default, skip_serializing_if = "Vec::is_empty")]
+    heard_tickets: Vec<HexKey>,
+    #[serde(rename = "sw", skip_serializing_if = "Option::is_none")]
+    report_window_ends_at_ms: Option<u64>,
+    #[serde(rename = "so", skip_serializing_if = "Option::is_none")]
+    report_outcome: Option<u8>,
 }
 
 /// End reasons of matches, in the order of their stored numbers.
@@ -204,6 +218,10 @@ pub(in crate::store) fn encode_match(found: &Match) -> (i64, String) {
         peer_host: None,
         end_reason: None,
         unhosted: false,
+        side_reports: encode_seat_reports(&found.side_reports),
+        heard_tickets: found.side_reports.heard_tickets.iter().map(|id| HexKey(*id.as_bytes())).collect(),
+        report_window_ends_at_ms: found.side_reports.window_ends_at.map(|ends_at| ends_at.0),
+        report_outcome: found.side_reports.outcome.and_then(encode_outcome),
     };
     let stage = match &found.stage {
         MatchStage::ReadyCheck { deadline } => {
@@ -328,6 +346,12 @@ pub(in crate::store) fn decode_match(
         tickets: body.tickets.into_iter().map(ticket).collect(),
         quality: body.quality.unwrap_or(f64::NAN),
         region: body.region,
+        side_reports: SideReports {
+            reports: decode_seat_reports(body.side_reports),
+            heard_tickets: body.heard_tickets.iter().map(|id| TicketId::from_bytes(id.0)).collect(),
+            window_ends_at: body.report_window_ends_at_ms.map(UnixMs),
+            outcome: body.report_outcome.map(decode_outcome).transpose()?,
+        },
         backfilled_session: body.backfilled_session.map(|id| AdvertisementId::from_bytes(id.0)),
         unconfirmed_servers: body.unconfirmed_servers.iter().map(|id| AdvertisementId::from_bytes(id.0)).collect(),
     })

@@ -98,6 +98,7 @@ impl TouchedQueueKeys {
                     self.activity_keys.extend(spec.decays_by_active_periods().then_some(*key));
                     self.ratings.extend(report.users().map(|user| (user, *key)));
                     self.ratings.extend(report.left_early.iter().map(|user| (*user, *key)));
+                    self.ratings.extend(report.disputing_users.iter().map(|user| (*user, *key)));
                 }
                 if let Some(end_transition) = end_transition {
                     self.add_write(end_transition);

@@ -56,7 +56,7 @@ impl Duel {
     }
 }
 
-fn rank(team: u32, rank: i32) -> pb::TeamRank {
+pub(crate) fn rank(team: u32, rank: i32) -> pb::TeamRank {
     pb::TeamRank { team, rank }
 }
 

@@ -72,6 +72,8 @@ fn result(n: u32, users: [u32; 2], ranks: [u32; 2]) -> QueueWrite {
         ruleset_hash: known.ruleset_hash,
         sides: ranks.into_iter().enumerate().map(side).collect(),
         left_early: Vec::new(),
+        left_by_call: Vec::new(),
+        disputing_users: Vec::new(),
         started_at: UnixMs(1),
         duration_ms: None,
         forecast: MatchForecast::default(),

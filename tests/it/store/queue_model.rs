@@ -239,7 +239,9 @@ impl Model {
         };
         let unrated = report.unrated_reason(rating.as_ref().map(|rating| &rating.spec));
         let (mut changes, mut touched) = (Vec::new(), BTreeSet::new());
-        if let Some(KeyedRatingSpec { key, spec }) = rating.filter(|_| unrated.is_none()) {
+        if let Some(KeyedRatingSpec { key, spec }) =
+            rating.filter(|_| report.users().any(|user| report.is_user_rated(user, unrated)))
+        {
             let known = |user: &UserKey| self.rating(*user, key).map_or(spec.initial_skill(), |row| row.skill());
             let side = |side: &SideRank| Side { players: side.users.iter().map(known).collect(), rank: side.rank };
             let before: Vec<Side> = report.sides.iter().map(side).collect();
@@ -248,6 +250,9 @@ impl Model {
             let after = spec.rate_match_with_activity(&before, now, played).expect("valid skills");
             for ((side, before), after) in report.sides.iter().zip(&before).zip(&after) {
                 for ((user, old), new) in side.users.iter().zip(&before.players).zip(after) {
+                    if !report.is_user_rated(*user, unrated) {
+                        continue;
+                    }
                     changes.push(RatingUpdate { user: *user, before: old.estimate, after: new.estimate });
                     touched.insert(*user);
                     let row = self.rating(*user, key);
@@ -281,6 +286,12 @@ impl Model {
             let disconnected: Vec<UserKey> =
                 report.left_early.iter().copied().filter(|user| !gone.contains(user)).collect();
             touched.extend(self.count_abandoned(&disconnected, &rating, now).iter().map(|row| row.user));
+        }
+        for (user, rating) in report.disputing_users.iter().filter_map(|user| Some((user, rating?))) {
+            let mut row = self.rating(*user, rating.key).unwrap_or(new_rating_row(&rating, *user, now));
+            row.satisfaction.disputed_matches += 1;
+            self.set_rating(row);
+            touched.insert(*user);
         }
         let ratings = touched.into_iter().filter_map(|user| self.rating(user, rating?.key)).collect();
         let result = Arc::new(MatchResult {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use fireteam::domain::attribute::{AttributeValue, ValueOrigin};
 use fireteam::domain::id::{AdvertisementId, MatchId, RatingKey, RulesetHash, SetId, SiloId, TicketId, UserKey};
+use fireteam::domain::lifecycle::side_reports::SideReports;
 use fireteam::domain::lifecycle::{Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket, TicketFate};
 use fireteam::domain::locality::Locality;
 use fireteam::domain::match_result::SatisfactionStats;
@@ -113,6 +114,7 @@ pub(crate) fn new_match(n: u32, set: u32, members: &[(u32, &[u32])]) -> Match {
         region: Some("eu".into()),
         backfilled_session: Some(AdvertisementId::from_bytes([8; 16])),
         unconfirmed_servers: Vec::new(),
+        side_reports: SideReports::default(),
     }
 }
 

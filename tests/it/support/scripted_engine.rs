@@ -123,6 +123,7 @@ pub(crate) fn scripted_ruleset() -> Ruleset {
             max_match_ms: 0,
             confirm_ms: 0,
             host_loss_ms: 0,
+            report_window_ms: 0,
             choice: ServerChoice::BestScore,
             max_round_trip_ms: None,
             allocation: AllocationSpec::DEFAULT,

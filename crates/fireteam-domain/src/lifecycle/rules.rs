@@ -30,6 +30,7 @@ impl LifecycleRules {
             max_match_ms: 0,
             confirm_ms: 0,
             host_loss_ms: 0,
+            report_window_ms: 0,
             choice: ServerChoice::BestScore,
             max_round_trip_ms: None,
             allocation: AllocationSpec::DEFAULT,

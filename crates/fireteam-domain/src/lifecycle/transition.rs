@@ -15,12 +15,14 @@
 mod end;
 mod host;
 mod leave;
+pub mod report;
 mod withdraw;
 
 use crate::id::{TicketId, UserKey};
 use crate::lifecycle::deadline::{effective_deadline, is_held_up};
 use crate::lifecycle::event::{EventResult, MatchEvent, NewMatch, Transition};
 use crate::lifecycle::rules::LifecycleRules;
+use crate::lifecycle::side_reports::SideReports;
 use crate::lifecycle::ticket_facts::TicketFacts;
 use crate::lifecycle::transition::end::{apply_end_report, end_match};
 use crate::lifecycle::transition::host::{
@@ -51,6 +53,7 @@ pub fn create_match(rules: &LifecycleRules, new_match: NewMatch, tickets: &dyn T
         region,
         backfilled_session,
         unconfirmed_servers: Vec::new(),
+        side_reports: SideReports::default(),
     };
     match rules.ready_check_ms {
         Some(ms) => {

@@ -12,8 +12,8 @@ use crate::ruleset::rating::{
     DecayPeriodFilter, DisconnectPolicy, RatedGameUnit, RatingSpec, RatingSystem, StreakMomentum,
 };
 use crate::ruleset::teams::{
-    AllocationSpec, DEFAULT_HOST_LOSS_MS, HostingMode, HostingSpec, ReadyCheckSpec, ServerChoice, TeamsSpec,
-    default_confirm_ms,
+    AllocationSpec, DEFAULT_HOST_LOSS_MS, DEFAULT_REPORT_WINDOW_MS, HostingMode, HostingSpec, ReadyCheckSpec,
+    ServerChoice, TeamsSpec, default_confirm_ms,
 };
 use crate::ruleset::validate::lifecycle::{DEFAULT_HOSTING, DEFAULT_PENALTY_RESET_AFTER_MS};
 use crate::ruleset::{HardFilter, HardRule, InFilterList, PartyConsentPolicy, Ruleset, ServedSilos, SoftFilter};
@@ -64,6 +64,7 @@ pub fn ruleset_hash(ruleset: &Ruleset) -> RulesetHash {
             max_match_ms,
             confirm_ms,
             host_loss_ms,
+            report_window_ms,
             choice,
             max_round_trip_ms,
             allocation,
@@ -76,6 +77,10 @@ pub fn ruleset_hash(ruleset: &Ruleset) -> RulesetHash {
             writer.string("host liveness");
             writer.integer(confirm_ms.into());
             writer.integer(host_loss_ms.into());
+        }
+        if report_window_ms != DEFAULT_REPORT_WINDOW_MS {
+            writer.string("report window");
+            writer.integer(report_window_ms.into());
         }
         if choice != ServerChoice::BestScore || max_round_trip_ms.is_some() {
             writer.string("server choice");

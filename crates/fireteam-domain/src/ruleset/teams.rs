@@ -62,6 +62,8 @@ pub struct HostingSpec {
     pub confirm_ms: u32,
     /// Time without a sign of life after which the host of a match is lost, milliseconds.
     pub host_loss_ms: u32,
+    /// Time for the other sides to report after the first player has reported a result, milliseconds.
+    pub report_window_ms: u32,
     /// Order in which game servers are tried.
     pub choice: ServerChoice,
     /// Longest expected round trip between a player and the game server, milliseconds. `None` for no limit.
@@ -112,6 +114,9 @@ pub enum ServerChoice {
 
 /// Default time without a sign of life after which a host is lost, milliseconds.
 pub const DEFAULT_HOST_LOSS_MS: u32 = 90_000;
+
+/// Default time for the other sides to report a result: five minutes, milliseconds.
+pub const DEFAULT_REPORT_WINDOW_MS: u32 = 5 * 60 * 1000;
 
 /// Highest default time for a host to confirm, milliseconds.
 const DEFAULT_CONFIRM_MS_MAX: u32 = 10_000;

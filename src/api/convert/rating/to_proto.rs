@@ -7,7 +7,7 @@ use crate::api::pb;
 use crate::domain::id::UserKey;
 use crate::domain::match_result::{RatingHistoryEntry, RatingUpdate, SideRank, UnratedReason};
 use crate::domain::queue::ticket::PlayerRating;
-use crate::engine::ratings::command::{FinishedMatch, LeaderboardPage, RatingView, ReportResultAnswer};
+use crate::engine::ratings::command::{FinishedMatch, LeaderboardPage, RatingView, ReportResultAnswer, ReportState};
 
 /// Converts the answer to a reported result.
 pub fn report_result_response(answer: ReportResultAnswer) -> pb::ReportResultResponse {
@@ -16,11 +16,26 @@ pub fn report_result_response(answer: ReportResultAnswer) -> pb::ReportResultRes
         before: Some(rating_value(change.before)),
         after: Some(rating_value(change.after)),
     };
+    let (state, window_left_ms) = report_state(answer.state);
+    let unrated = answer.result.as_ref().and_then(|result| result.unrated_reason);
     pb::ReportResultResponse {
-        rated: answer.result.unrated_reason.is_none(),
-        unrated: unrated_reason(answer.result.unrated_reason).into(),
+        rated: answer.result.is_some() && unrated.is_none(),
+        unrated: unrated_reason(unrated).into(),
+        state: state.into(),
+        window_left_ms,
         changes: answer.rating_changes.into_iter().map(change).collect(),
         already_reported: answer.is_replay,
+    }
+}
+
+/// State of a match's reports, and the time left to report.
+pub fn report_state(state: ReportState) -> (pb::ReportState, Option<u64>) {
+    match state {
+        ReportState::Waiting { window_left_ms } => (pb::ReportState::Waiting, Some(window_left_ms)),
+        ReportState::Settled => (pb::ReportState::Settled, None),
+        ReportState::Held => (pb::ReportState::Held, None),
+        ReportState::Disputed => (pb::ReportState::Disputed, None),
+        ReportState::Unreported => (pb::ReportState::Unreported, None),
     }
 }
 
@@ -30,6 +45,7 @@ fn unrated_reason(reason: Option<UnratedReason>) -> pb::UnratedReason {
         Some(UnratedReason::NoRatingSystem) => pb::UnratedReason::NoRatingSystem,
         Some(UnratedReason::SingleSide) => pb::UnratedReason::OneSide,
         Some(UnratedReason::PlayerLeftEarly) => pb::UnratedReason::Disconnected,
+        Some(UnratedReason::Disputed) => pb::UnratedReason::Disputed,
     }
 }
 

@@ -44,9 +44,12 @@ impl QueueEngine {
         check_session(&ruleset, &session)?;
         ignored_fields.extend(attribute_values::untrusted_fields(&ruleset, &session));
         let request_digest = TokenSigner::party_digest(caller.subject, &session.sorted_users(), &session.party_sizes);
-        let (player_ratings, rating_digest_key) = {
+        let (session, player_ratings, rating_digest_key) = {
             let ratings = self.shared.ratings.lock();
-            (ratings.entry_ratings(&ruleset, &session, now), ratings.rating_of(&ruleset).and_then(digest_key))
+            let session = ratings.with_disputed_percent(&ruleset, session);
+            let (player_ratings, key) =
+                (ratings.entry_ratings(&ruleset, &session, now), ratings.rating_of(&ruleset).and_then(digest_key));
+            (session, player_ratings, key)
         };
         let ticket = Arc::new(Ticket {
             id,

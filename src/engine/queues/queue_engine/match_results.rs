@@ -4,22 +4,23 @@ use std::sync::Arc;
 
 use crate::auth::token::{AdvertisementClaim, TicketClaim};
 use crate::domain::id::{MatchId, SetId, TicketId, UserKey};
-use crate::domain::lifecycle::event::{MatchEffect, MatchEvent};
+use crate::domain::lifecycle::event::MatchEffect;
 use crate::domain::lifecycle::rules::LifecycleRules;
-use crate::domain::lifecycle::transition::apply_event;
+use crate::domain::lifecycle::transition::report::apply_authoritative_report;
 use crate::domain::lifecycle::{Assignment, Match, MatchStage, MatchTicket};
-use crate::domain::match_result::RatingHistoryEntry;
+use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::time::UnixMs;
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
-use crate::engine::queues::plan_transition::{CachedTicketFacts, PlannedTransition, plan_transition};
+use crate::engine::queues::plan_transition::{PlannedTransition, plan_transition};
 use crate::engine::queues::queue_engine::QueueEngine;
-use crate::engine::queues::result_report::build_report;
+use crate::engine::queues::queue_engine::seat_reports::SeatReportOutcome;
+use crate::engine::queues::result_report::{check_report, complete_report};
 use crate::engine::ratings::command::{
-    LeaderboardPage, LeaderboardQuery, RatingView, ReportResultAnswer, ReportResultCommand, ResultReporter,
-    SubmitFeedbackCommand,
+    LeaderboardPage, LeaderboardQuery, RatingView, ReportResultAnswer, ReportResultCommand, ReportState,
+    ResultReporter, SubmitFeedbackCommand,
 };
 use crate::engine::writer_inbox::RETRY_AFTER_MS;
 use crate::rules::catalog::MatchRuleset;
@@ -40,11 +41,23 @@ impl QueueEngine {
         let match_ = self.find_match(command.match_id).await?;
         let mut match_ = match_.ok_or(if by_operator { EngineError::MatchNotFound } else { EngineError::NotOwner })?;
         for _ in 0..WRITE_ATTEMPTS_MAX {
-            let (visible_ticket, reported_by) = self.authorize_reporter(caller, &match_, &command.reporter)?;
+            let authority = self.authorize_reporter(caller, &match_, command)?;
             let ruleset = self.loaded_ruleset_of_match(&match_).await?;
+            let checked = check_report(shared, &match_, command)?;
+            let (visible_ticket, reported_by) = match authority {
+                ReporterAuthority::Alone { visible_ticket, reported_by } => (visible_ticket, reported_by),
+                ReporterAuthority::Seats { ticket_id, users } => {
+                    match self.report_by_seats(&match_, (ticket_id, &users), checked, command).await? {
+                        SeatReportOutcome::Answer(answer) => return Ok(*answer),
+                        SeatReportOutcome::Stale(current) => match_ = current,
+                    }
+                    continue;
+                }
+            };
             let rating = self.rating_for_match(&match_);
             let now = shared.common.clock.now();
-            let report = Arc::new(build_report(shared, &match_, rating.as_ref(), command, now)?);
+            let report = complete_report(shared, &match_, rating.as_ref(), checked, command.duration_ms, now)?;
+            let report = Arc::new(report);
             let end_transition = self.plan_match_end(&match_, ruleset.as_deref(), reported_by, now);
             let effects: Vec<MatchEffect> =
                 end_transition.as_ref().map_or_else(Vec::new, |end_transition| end_transition.effects.clone());
@@ -61,14 +74,7 @@ impl QueueEngine {
                     if !is_replay {
                         shared.release_unneeded_seats(&match_, &effects);
                     }
-                    let signer = &shared.common.token_signer;
-                    let visible = result
-                        .rating_updates
-                        .iter()
-                        .filter(|update| visible_ticket.is_none_or(|id| is_player_of_ticket(&match_, id, update.user)));
-                    let rating_changes =
-                        visible.map(|update| (signer.derive_player_key(match_.id, update.user), *update)).collect();
-                    return Ok(ReportResultAnswer { result, is_replay, rating_changes });
+                    return Ok(self.result_answer(&match_, result, is_replay, visible_ticket));
                 }
                 QueueOutcome::ConflictingResult(first) => {
                     return Err(EngineError::AlreadyReported { first_report: first.report.summary() });
@@ -82,6 +88,25 @@ impl QueueEngine {
             }
         }
         Err(EngineError::Overloaded { retry_after_ms: RETRY_AFTER_MS })
+    }
+
+    /// Answer with the result of a match.
+    pub(super) fn result_answer(
+        &self,
+        match_: &Match,
+        result: Arc<MatchResult>,
+        is_replay: bool,
+        visible_ticket: Option<TicketId>,
+    ) -> ReportResultAnswer {
+        let signer = &self.shared.common.token_signer;
+        let visible = result
+            .rating_updates
+            .iter()
+            .filter(|update| visible_ticket.is_none_or(|id| is_player_of_ticket(match_, id, update.user)));
+        let rating_changes =
+            visible.map(|update| (signer.derive_player_key(match_.id, update.user), *update)).collect();
+        let state = if result.report.disputing_users.is_empty() { ReportState::Settled } else { ReportState::Disputed };
+        ReportResultAnswer { result: Some(result), is_replay, rating_changes, state }
     }
 
     /// Records a player's feedback for a match. Idempotent.
@@ -188,7 +213,7 @@ impl QueueEngine {
         }
     }
 
-    /// Transition that ends a match, if it is running.
+    /// Transition that ends a match, if it is running, and the reports of its players.
     fn plan_match_end(
         &self,
         match_: &Match,
@@ -196,34 +221,21 @@ impl QueueEngine {
         reported_by: Option<UserKey>,
         now: UnixMs,
     ) -> Option<PlannedTransition> {
-        if !matches!(match_.stage, MatchStage::Playing { .. }) {
-            return None;
-        }
-        let outages = self.shared.common.outages.times();
-        let transition = {
-            let cache = self.shared.cache.read();
-            apply_event(
-                &ruleset.map_or_else(LifecycleRules::for_cancellation, LifecycleRules::from_ruleset),
-                match_,
-                MatchEvent::EndReported { reported_by },
-                &CachedTicketFacts::new(&cache, &outages, now),
-                now,
-            )
-        };
+        let rules = ruleset.map_or_else(LifecycleRules::for_cancellation, LifecycleRules::from_ruleset);
+        let transition = apply_authoritative_report(&rules, match_, reported_by, now);
         plan_transition(&self.shared, ruleset, transition, now)
     }
 
-    /// Checks that a reporter may report. Returns the ticket whose ratings it may see (`None` for all) and the
-    /// reporting user.
+    /// Checks that a reporter may report, alone or for its seats.
     fn authorize_reporter(
         &self,
         caller: &Caller,
         match_: &Match,
-        reporter: &ResultReporter,
-    ) -> Result<(Option<TicketId>, Option<UserKey>), EngineError> {
+        command: &ReportResultCommand,
+    ) -> Result<ReporterAuthority, EngineError> {
         let signer = &self.shared.common.token_signer;
-        let permission = match reporter {
-            ResultReporter::Operator => (None, None),
+        let authority = match &command.reporter {
+            ResultReporter::Operator => ReporterAuthority::Alone { visible_ticket: None, reported_by: None },
             ResultReporter::GameServer(token) => {
                 let claim = signer.verify::<AdvertisementClaim>(token).ok_or(EngineError::NotOwner)?;
                 let is_hosted_here = match_
@@ -233,31 +245,56 @@ impl QueueEngine {
                 if claim.subject != caller.subject || !is_hosted_here {
                     return Err(EngineError::NotOwner);
                 }
-                (None, None)
+                // A player's own session, filled by backfill, is no game server: its word is not a result.
+                if caller.user.is_some() {
+                    return Err(EngineError::GameServerRoleRequired);
+                }
+                ReporterAuthority::Alone { visible_ticket: None, reported_by: None }
             }
             ResultReporter::Ticket(token) => {
                 let claim = signer.verify::<TicketClaim>(token).ok_or(EngineError::NotOwner)?;
                 let match_ticket = caller_ticket_in_match(match_, &claim, caller)?;
-                let reporting_player = match match_.stage.last_assignment() {
+                match match_.stage.last_assignment() {
                     Some(Assignment::GameServer { .. }) => return Err(EngineError::NotOwner),
-                    Some(Assignment::PeerHost { host }) => {
-                        match_ticket.players.iter().find(|player| player.client == *host)
-                    }
+                    Some(Assignment::PeerHost { .. }) => ReporterAuthority::Seats {
+                        ticket_id: match_ticket.ticket_id,
+                        users: self.reporting_seats(caller, match_, match_ticket, command.player_key)?,
+                    },
                     // An unhosted match is reported by the backend that entered the ticket, not by a player's game.
-                    Some(Assignment::Unhosted) if caller.user.is_some() => None,
-                    Some(Assignment::Unhosted) | None => match_ticket.players.first(),
-                };
-                (Some(match_ticket.ticket_id), Some(reporting_player.ok_or(EngineError::NotOwner)?.user))
+                    Some(Assignment::Unhosted) if caller.user.is_some() => return Err(EngineError::NotOwner),
+                    Some(Assignment::Unhosted) | None => ReporterAuthority::Alone {
+                        visible_ticket: Some(match_ticket.ticket_id),
+                        reported_by: match_ticket.players.first().map(|player| player.user),
+                    },
+                }
             }
         };
         match match_.stage {
-            MatchStage::Playing { .. } | MatchStage::Ended { assignment: Some(_), .. } => Ok(permission),
+            MatchStage::Playing { .. } | MatchStage::Ended { assignment: Some(_), .. } => Ok(authority),
             MatchStage::ReadyCheck { .. }
             | MatchStage::Placing { .. }
             | MatchStage::Confirming { .. }
             | MatchStage::Ended { assignment: None, .. } => Err(EngineError::MatchNotPlayed),
         }
     }
+}
+
+/// What a reporter's word is worth.
+enum ReporterAuthority {
+    /// The report is the result.
+    Alone {
+        /// Ticket whose ratings the reporter may see; `None` for all.
+        visible_ticket: Option<TicketId>,
+        /// Player who reports, if it is one.
+        reported_by: Option<UserKey>,
+    },
+    /// The report counts for these players of a ticket; the sides of the match decide together.
+    Seats {
+        /// Ticket of the players.
+        ticket_id: TicketId,
+        /// The players.
+        users: Vec<UserKey>,
+    },
 }
 
 /// Caller's own ticket in a match.

@@ -1,6 +1,6 @@
 //! Ticket heartbeats, answered from memory while the stored expiry is far enough away.
 
-use crate::domain::id::{TicketId, UserKey};
+use crate::domain::id::{MatchId, TicketId, UserKey};
 use crate::engine::error::EngineError;
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::stored_ticket::{is_ticket_ended, queue_key_of, ticket_expires_at};
@@ -25,11 +25,14 @@ impl SharedState {
             return Ok(Some((stored, REPORTED_TTL_WITHOUT_QUEUE_MS)));
         };
         let ttl_ms = queue.ticket_ttl_ms;
+        let mut is_unheard_in_match = false;
         if let TicketState::InMatch(match_id) = stored.state {
             self.keep_peer_host_alive(match_id, id, now).await;
+            is_unheard_in_match = self.is_unheard_in_match(match_id, &stored);
         }
         let is_ended = matches!(stored.state, TicketState::Ended { .. });
-        if is_ended || stored.expires_at.ms_since(now) > u64::from(ttl_ms / 2) {
+        let is_expiry_far = stored.expires_at.ms_since(now) > u64::from(ttl_ms / 2) && !is_unheard_in_match;
+        if is_ended || is_expiry_far {
             return Ok(Some((stored, ttl_ms)));
         }
         match self
@@ -39,5 +42,12 @@ impl SharedState {
             QueueOutcome::CurrentTicket(stored) => Ok(Some((stored, ttl_ms))),
             _ => Ok(None),
         }
+    }
+
+    /// Whether the match of a ticket is being played and the ticket was not heard since. What its players' reports are worth
+    /// depends on that, so the first heartbeat is written.
+    fn is_unheard_in_match(&self, match_id: MatchId, stored: &StoredTicket) -> bool {
+        let cache = self.cache.read();
+        cache.match_by_id(match_id).is_some_and(|match_| !self.is_heard_in_match(match_, stored))
     }
 }

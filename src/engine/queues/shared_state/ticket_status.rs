@@ -13,6 +13,7 @@ use crate::engine::queues::command::{MatchPlayerView, MatchView, OwnPlayerView, 
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::stored_ticket::nearest_region;
 use crate::engine::queues::wait_estimator::WaitClass;
+use crate::engine::ratings::command::ReportState;
 use crate::rules::catalog::MatchRuleset;
 use crate::store::queues::{QueueKey, StoredTicket, TicketState};
 
@@ -144,6 +145,7 @@ impl SharedState {
                 }
                 Some(Assignment::GameServer { .. } | Assignment::Unhosted) | None => None,
             },
+            reports: ReportState::of_match(match_, now),
             found_match: Arc::clone(match_),
         }
     }

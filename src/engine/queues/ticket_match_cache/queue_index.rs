@@ -21,6 +21,10 @@ pub(crate) struct QueueTicketsAndMatches {
     match_deadlines: BTreeSet<(UnixMs, MatchId)>,
     /// Deadlines in `match_deadlines`, by match.
     deadline_by_match: HashMap<MatchId, UnixMs, BuildIdHasher>,
+    /// Matches whose players report the result, by the end of their report windows.
+    report_deadlines: BTreeSet<(UnixMs, MatchId)>,
+    /// Ends of report windows in `report_deadlines`, by match.
+    report_deadline_by_match: HashMap<MatchId, UnixMs, BuildIdHasher>,
     /// Matches that need a game server.
     pub(super) placing_matches: BTreeSet<MatchId>,
     /// Value of the cache's change counter at the queue's last change.
@@ -64,6 +68,11 @@ impl QueueTicketsAndMatches {
         self.match_deadlines.iter().take_while(|(deadline, _)| *deadline <= now).take(max).map(|(_, id)| *id).collect()
     }
 
+    /// Matches whose report window has ended at `now`, at most `max`.
+    pub(crate) fn due_reports(&self, now: UnixMs, max: usize) -> Vec<MatchId> {
+        self.report_deadlines.iter().take_while(|(deadline, _)| *deadline <= now).take(max).map(|(_, id)| *id).collect()
+    }
+
     /// Tickets that have expired at `now`, at most `max`.
     pub(crate) fn expired_tickets(&self, now: UnixMs, max: usize) -> Vec<TicketId> {
         self.ticket_expiries.iter().take_while(|(deadline, _)| *deadline <= now).take(max).map(|(_, id)| *id).collect()
@@ -74,6 +83,7 @@ impl QueueTicketsAndMatches {
         let earliest = [
             self.match_deadlines.first().map(|(deadline, _)| *deadline),
             self.ticket_expiries.first().map(|(deadline, _)| *deadline),
+            self.report_deadlines.first().map(|(deadline, _)| *deadline),
         ];
         earliest.into_iter().flatten().min()
     }
@@ -90,7 +100,19 @@ impl QueueTicketsAndMatches {
         }
     }
 
+    /// Replaces the end of the report window of a match; `None` removes it.
+    pub(super) fn set_report_deadline(&mut self, id: MatchId, deadline: Option<UnixMs>) {
+        let previous = match deadline {
+            Some(deadline) => self.report_deadline_by_match.insert(id, deadline),
+            None => self.report_deadline_by_match.remove(&id),
+        };
+        if previous != deadline {
+            previous.map(|previous| self.report_deadlines.remove(&(previous, id)));
+            deadline.map(|deadline| self.report_deadlines.insert((deadline, id)));
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting_tickets.is_empty() && self.match_deadlines.is_empty()
+        self.waiting_tickets.is_empty() && self.match_deadlines.is_empty() && self.report_deadlines.is_empty()
     }
 }

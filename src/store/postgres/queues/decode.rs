@@ -119,6 +119,7 @@ pub(super) fn decode_rating(row: &PgRow) -> Result<RatingRow, StoreError> {
         streak: columns.read(7, "streak")?,
         satisfaction: SatisfactionStats {
             abandoned_matches: columns.uint32(8, "abandoned_matches")?,
+            disputed_matches: columns.uint32(12, "disputed_matches")?,
             feedback_count: columns.uint32(9, "feedback_count")?,
             feedback_sum: columns.uint32(10, "feedback_sum")?,
         },

@@ -9,7 +9,8 @@ macro_rules! select_ratings {
     select r.user_key, r.",
             $key,
             ", r.rating, r.deviation, r.volatility, r.match_count, r.last_match_ms, r.streak,
-           r.abandoned_matches, r.feedback_count, r.feedback_sum, r.active_periods",
+           r.abandoned_matches, r.feedback_count, r.feedback_sum, r.active_periods,
+           r.disputed_matches",
             $source
         )
     };
@@ -94,20 +95,22 @@ pub(super) const READ_KEYED_RATING_CHANGES: &str = "
 /// Inserts ratings. Fewer rows than users: another server inserted one first.
 pub(super) const INSERT_RATINGS: &str = "
     insert into rating (user_key, set_id, rating, deviation, volatility, match_count, last_match_ms, streak,
-                        abandoned_matches, feedback_count, feedback_sum, active_periods)
+                        abandoned_matches, feedback_count, feedback_sum, active_periods, disputed_matches)
     select *
       from unnest($1::uuid[], $2::bigint[], $3::double precision[], $4::double precision[], $5::double precision[],
-                  $6::bigint[], $7::bigint[], $8::integer[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[])
+                  $6::bigint[], $7::bigint[], $8::integer[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[],
+                  $13::bigint[])
         on conflict (user_key, set_id) do nothing
 ";
 
 /// Inserts ratings with digest keys. Fewer rows than users: another server inserted one first.
 pub(super) const INSERT_KEYED_RATINGS: &str = "
     insert into keyed_rating (user_key, rating_key, rating, deviation, volatility, match_count, last_match_ms, streak,
-                        abandoned_matches, feedback_count, feedback_sum, active_periods)
+                        abandoned_matches, feedback_count, feedback_sum, active_periods, disputed_matches)
     select *
       from unnest($1::uuid[], $2::bigint[], $3::double precision[], $4::double precision[], $5::double precision[],
-                  $6::bigint[], $7::bigint[], $8::integer[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[])
+                  $6::bigint[], $7::bigint[], $8::integer[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[],
+                  $13::bigint[])
         on conflict (user_key, rating_key) do nothing
 ";
 
@@ -116,11 +119,13 @@ pub(super) const UPDATE_RATINGS: &str = "
     update rating r
        set rating = u.rating, deviation = u.deviation, volatility = u.volatility, match_count = u.match_count,
            last_match_ms = u.last_match_ms, streak = u.streak, abandoned_matches = u.abandoned_matches,
-           feedback_count = u.feedback_count, feedback_sum = u.feedback_sum, active_periods = u.active_periods
+           feedback_count = u.feedback_count, feedback_sum = u.feedback_sum, active_periods = u.active_periods,
+           disputed_matches = u.disputed_matches
       from unnest($1::uuid[], $2::bigint[], $3::double precision[], $4::double precision[], $5::double precision[],
-                  $6::bigint[], $7::bigint[], $8::integer[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[])
+                  $6::bigint[], $7::bigint[], $8::integer[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[],
+                  $13::bigint[])
         as u (user_key, set_id, rating, deviation, volatility, match_count, last_match_ms, streak, abandoned_matches,
-              feedback_count, feedback_sum, active_periods)
+              feedback_count, feedback_sum, active_periods, disputed_matches)
      where r.user_key = u.user_key and r.set_id = u.set_id
 ";
 
@@ -129,11 +134,13 @@ pub(super) const UPDATE_KEYED_RATINGS: &str = "
     update keyed_rating r
        set rating = u.rating, deviation = u.deviation, volatility = u.volatility, match_count = u.match_count,
            last_match_ms = u.last_match_ms, streak = u.streak, abandoned_matches = u.abandoned_matches,
-           feedback_count = u.feedback_count, feedback_sum = u.feedback_sum, active_periods = u.active_periods
+           feedback_count = u.feedback_count, feedback_sum = u.feedback_sum, active_periods = u.active_periods,
+           disputed_matches = u.disputed_matches
       from unnest($1::uuid[], $2::bigint[], $3::double precision[], $4::double precision[], $5::double precision[],
-                  $6::bigint[], $7::bigint[], $8::integer[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[])
+                  $6::bigint[], $7::bigint[], $8::integer[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[],
+                  $13::bigint[])
         as u (user_key, rating_key, rating, deviation, volatility, match_count, last_match_ms, streak, abandoned_matches,
-              feedback_count, feedback_sum, active_periods)
+              feedback_count, feedback_sum, active_periods, disputed_matches)
      where r.user_key = u.user_key and r.rating_key = u.rating_key
 ";
 

@@ -120,7 +120,8 @@ async fn write_rows(
         .bind(to_column(ratings, |row| i64::from(row.satisfaction.abandoned_matches)))
         .bind(to_column(ratings, |row| i64::from(row.satisfaction.feedback_count)))
         .bind(to_column(ratings, |row| i64::from(row.satisfaction.feedback_sum)))
-        .bind(to_column(ratings, |row| i64::from(row.active_periods)));
+        .bind(to_column(ratings, |row| i64::from(row.active_periods)))
+        .bind(to_column(ratings, |row| i64::from(row.satisfaction.disputed_matches)));
     Ok(query.execute(connection).await?.rows_affected())
 }
 

@@ -33,12 +33,14 @@ impl QueueRows {
             return QueueOutcome::StaleMatchVersion(Some(Arc::clone(found)));
         }
         let unrated_reason = report.unrated_reason(rating.as_ref().map(|rating| &rating.spec));
-        let rated_by = rating.filter(|_| unrated_reason.is_none());
+        let is_rated = |user| report.is_user_rated(user, unrated_reason);
+        let rated_by = rating.filter(|_| report.users().any(is_rated));
         let new_skills = match rated_by.map_or_else(|| Ok(Vec::new()), |rating| self.new_skills(report, &rating, *now))
         {
             Ok(new_skills) => new_skills,
             Err(error) => return QueueOutcome::RatingFailed(error.to_string()),
         };
+        let new_skills: Vec<_> = new_skills.into_iter().filter(|(user, ..)| is_rated(*user)).collect();
         // Who left the match during play was counted then.
         let mut disconnected = report.left_early.clone();
         disconnected.retain(|user| !has_left(found, *user));
@@ -64,8 +66,9 @@ impl QueueRows {
             new_skills.into_iter().map(update).collect()
         });
         ratings.extend(self.count_abandoned_matches(&disconnected, rating.as_ref(), *now));
-        ratings.sort_unstable_by_key(|row| row.user);
-        // A rated user who disconnected is in the list twice: before and after the abandoned match was counted.
+        ratings.extend(self.count_disputed_matches(&report.disputing_users, rating.as_ref(), *now));
+        ratings.sort_by_key(|row| row.user);
+        // A user can be in the list several times: before and after the abandoned match and the dispute were counted.
         ratings.dedup_by(|later, earlier| {
             let same = later.user == earlier.user;
             if same {
@@ -162,6 +165,23 @@ impl QueueRows {
         for user in users {
             let row = self.ratings.entry((*user, rating.key)).or_insert_with(|| new_rating_row(rating, *user, now));
             row.satisfaction.abandoned_matches = row.satisfaction.abandoned_matches.saturating_add(1);
+            rows.push(*row);
+        }
+        rows
+    }
+
+    /// Counts a disputed match for each of `users`, if the set has ratings.
+    fn count_disputed_matches(
+        &mut self,
+        users: &[UserKey],
+        rating: Option<&KeyedRatingSpec>,
+        now: UnixMs,
+    ) -> Vec<RatingRow> {
+        let Some(rating) = rating else { return Vec::new() };
+        let mut rows = Vec::with_capacity(users.len());
+        for user in users {
+            let row = self.ratings.entry((*user, rating.key)).or_insert_with(|| new_rating_row(rating, *user, now));
+            row.satisfaction.disputed_matches = row.satisfaction.disputed_matches.saturating_add(1);
             rows.push(*row);
         }
         rows

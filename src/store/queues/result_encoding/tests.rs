@@ -58,15 +58,17 @@ fn any_result() -> impl Strategy<Value = MatchResult> {
         UnratedReason::NoRatingSystem,
         UnratedReason::SingleSide,
         UnratedReason::PlayerLeftEarly,
+        UnratedReason::Disputed,
     ]);
     let columns = (any::<[u8; 16]>(), any::<u32>(), any::<u64>(), any::<u32>(), any::<[u8; 16]>());
     let times = (any_time(), any_time(), any::<Option<u64>>());
-    let lists = (prop::collection::vec(side, 0..3), users(), prop::collection::vec(change, 0..3));
+    let special_users = (users(), users(), users());
+    let lists = (prop::collection::vec(side, 0..3), special_users, prop::collection::vec(change, 0..3));
     (columns, times, lists, prop::option::of(unrated_reason), any_expectation()).prop_map(
         |(
             (id, set_id, silo, ruleset_hash, report_digest),
             (started_at, reported_at, duration_ms),
-            (sides, left_early, rating_updates),
+            (sides, (left_early, left_by_call, disputing_users), rating_updates),
             unrated_reason,
             forecast,
         )| {
@@ -77,6 +79,8 @@ fn any_result() -> impl Strategy<Value = MatchResult> {
                 ruleset_hash: RulesetHash(ruleset_hash),
                 sides,
                 left_early,
+                left_by_call,
+                disputing_users,
                 started_at,
                 duration_ms,
                 forecast,
@@ -167,10 +171,11 @@ fn rating_checksum_ignores_later_columns_while_they_are_zero() {
         active_periods: 0,
     };
     assert_eq!(rating_checksum(&row), CHECKSUM_BEFORE_STREAKS, "the old checksum");
-    let all = SatisfactionStats { abandoned_matches: 1, feedback_count: 1, feedback_sum: 1 };
+    let all = SatisfactionStats { abandoned_matches: 1, disputed_matches: 1, feedback_count: 1, feedback_sum: 1 };
     let others = [
         RatingRow { streak: -1, ..row },
         RatingRow { satisfaction: SatisfactionStats { abandoned_matches: 1, ..row.satisfaction }, ..row },
+        RatingRow { satisfaction: SatisfactionStats { disputed_matches: 1, ..row.satisfaction }, ..row },
         RatingRow { satisfaction: SatisfactionStats { feedback_count: 1, ..row.satisfaction }, ..row },
         RatingRow { satisfaction: SatisfactionStats { feedback_sum: 1, ..row.satisfaction }, ..row },
         RatingRow { satisfaction: all, ..row },

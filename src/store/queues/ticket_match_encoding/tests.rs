@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::domain::id::{AdvertisementId, RatingKey, ReservationId, RulesetHash, UserKey};
+use crate::domain::lifecycle::side_reports::{ReportOutcome, ResultClaim, SeatReport, SideReports};
 use crate::domain::lifecycle::{Assignment, MatchEndReason, MatchPlayer, MatchStage, MatchTicket};
 use crate::domain::match_result::SatisfactionStats;
 use crate::domain::queue::ticket::PlayerRating;
@@ -122,13 +123,14 @@ fn any_match() -> impl Strategy<Value = Match> {
         });
     let columns = (any::<[u8; 16]>(), any::<u32>(), any::<u64>(), any::<u32>(), any_time(), any::<u64>());
     let unconfirmed_servers = prop::collection::vec(any::<[u8; 16]>().prop_map(AdvertisementId::from_bytes), 0..3);
-    let rest = (number_or_nan(), prop::option::of(any_text()), any::<Option<[u8; 16]>>(), unconfirmed_servers);
+    let servers_and_reports = (unconfirmed_servers, any_side_reports());
+    let rest = (number_or_nan(), prop::option::of(any_text()), any::<Option<[u8; 16]>>(), servers_and_reports);
     (columns, any_stage(), prop::collection::vec(match_ticket, 0..4), rest).prop_map(
         |(
             (id, set_id, silo, ruleset_hash, proposed_at, version),
             stage,
             tickets,
-            (quality, region, backfilled_session, unconfirmed_servers),
+            (quality, region, backfilled_session, (unconfirmed_servers, side_reports)),
         )| Match {
             id: MatchId::from_bytes(id),
             set_id: SetId(set_id),
@@ -142,6 +144,27 @@ fn any_match() -> impl Strategy<Value = Match> {
             region,
             backfilled_session: backfilled_session.map(AdvertisementId::from_bytes),
             unconfirmed_servers,
+            side_reports,
+        },
+    )
+}
+
+fn any_side_reports() -> impl Strategy<Value = SideReports> {
+    let user = || any::<[u8; 16]>().prop_map(UserKey::from_bytes);
+    let claim = (prop::collection::vec(any::<u32>(), 0..4), prop::collection::vec(user(), 0..3), any::<Option<u64>>());
+    let report = (user(), claim).prop_map(|(user, (ranks, disconnected, duration_ms))| SeatReport {
+        user,
+        claim: ResultClaim { ranks, disconnected, duration_ms },
+    });
+    let outcomes = [ReportOutcome::Settled, ReportOutcome::Held, ReportOutcome::Disputed, ReportOutcome::Unreported];
+    let heard = prop::collection::vec(any::<[u8; 16]>().prop_map(TicketId::from_bytes), 0..3);
+    let outcome = prop::option::of(prop::sample::select(outcomes.to_vec()));
+    (prop::collection::vec(report, 0..4), heard, prop::option::of(any_time()), outcome).prop_map(
+        |(reports, heard_tickets, window_ends_at, outcome)| SideReports {
+            reports,
+            heard_tickets,
+            window_ends_at,
+            outcome,
         },
     )
 }
@@ -198,6 +221,7 @@ fn sample_match() -> Match {
         region: None,
         backfilled_session: None,
         unconfirmed_servers: Vec::new(),
+        side_reports: SideReports::default(),
     }
 }
 

@@ -139,6 +139,7 @@ pub(super) fn decode_rating(row: &SqliteRow) -> Result<RatingRow, StoreError> {
         streak: columns.read(8, "streak")?,
         satisfaction: SatisfactionStats {
             abandoned_matches: columns.uint32(9, "abandoned_matches")?,
+            disputed_matches: columns.uint32(13, "disputed_matches")?,
             feedback_count: columns.uint32(10, "feedback_count")?,
             feedback_sum: columns.uint32(11, "feedback_sum")?,
         },

@@ -11,7 +11,8 @@ macro_rules! select_ratings {
     select r.user_key, r.",
             $key,
             ", r.rating, r.deviation, r.volatility, r.match_count, r.last_match_ms, r.checksum,
-           r.streak, r.abandoned_matches, r.feedback_count, r.feedback_sum, r.active_periods",
+           r.streak, r.abandoned_matches, r.feedback_count, r.feedback_sum, r.active_periods,
+           r.disputed_matches",
             $source
         )
     };
@@ -88,15 +89,17 @@ pub(in crate::store::sqlite) const READ_KEYED_RATING_CHANGES: &str = "
 pub(in crate::store::sqlite) const UPSERT_RATINGS: MultiRowTemplate = MultiRowTemplate::new(
     "
     insert into rating (user_key, set_id, rating, deviation, volatility, match_count, last_match_ms, streak,
-                        abandoned_matches, feedback_count, feedback_sum, active_periods, checksum)
+                        abandoned_matches, feedback_count, feedback_sum, active_periods, disputed_matches,
+                        checksum)
     values ",
-    "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     "
         on conflict (user_key, set_id) do update
        set rating = excluded.rating, deviation = excluded.deviation, volatility = excluded.volatility,
            match_count = excluded.match_count, last_match_ms = excluded.last_match_ms, streak = excluded.streak,
            abandoned_matches = excluded.abandoned_matches, feedback_count = excluded.feedback_count,
            feedback_sum = excluded.feedback_sum, active_periods = excluded.active_periods,
+           disputed_matches = excluded.disputed_matches,
            checksum = excluded.checksum",
     true,
 );
@@ -105,15 +108,17 @@ pub(in crate::store::sqlite) const UPSERT_RATINGS: MultiRowTemplate = MultiRowTe
 pub(in crate::store::sqlite) const UPSERT_KEYED_RATINGS: MultiRowTemplate = MultiRowTemplate::new(
     "
     insert into keyed_rating (user_key, rating_key, rating, deviation, volatility, match_count, last_match_ms, streak,
-                        abandoned_matches, feedback_count, feedback_sum, active_periods, checksum)
+                        abandoned_matches, feedback_count, feedback_sum, active_periods, disputed_matches,
+                        checksum)
     values ",
-    "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     "
         on conflict (user_key, rating_key) do update
        set rating = excluded.rating, deviation = excluded.deviation, volatility = excluded.volatility,
            match_count = excluded.match_count, last_match_ms = excluded.last_match_ms, streak = excluded.streak,
            abandoned_matches = excluded.abandoned_matches, feedback_count = excluded.feedback_count,
            feedback_sum = excluded.feedback_sum, active_periods = excluded.active_periods,
+           disputed_matches = excluded.disputed_matches,
            checksum = excluded.checksum",
     true,
 );

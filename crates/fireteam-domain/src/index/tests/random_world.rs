@@ -102,6 +102,7 @@ pub(super) fn random_ruleset(rng: &mut IndexTestRng) -> Ruleset {
             max_match_ms: 0,
             confirm_ms: 0,
             host_loss_ms: 0,
+            report_window_ms: 0,
             choice: ServerChoice::BestScore,
             max_round_trip_ms: None,
             allocation: AllocationSpec::DEFAULT,

@@ -16,7 +16,14 @@ pub(super) fn apply_end_report(
     let is_player = |user| current.tickets.iter().flat_map(|ticket| &ticket.players).any(|player| player.user == user);
     match current.stage {
         _ if reported_by.is_some_and(|user| !is_player(user)) => Transition::unchanged(EventResult::UnknownParticipant),
-        MatchStage::Playing { .. } => end_match(rules, current, MatchEndReason::Played, now),
+        MatchStage::Playing { .. } => {
+            let mut heard = current.clone();
+            let reporter = |ticket: &&MatchTicket| ticket.players.iter().any(|player| Some(player.user) == reported_by);
+            if let Some(ticket) = current.tickets.iter().find(reporter) {
+                heard.side_reports.add_heard_ticket(ticket.ticket_id);
+            }
+            end_match(rules, &heard, MatchEndReason::Played, now)
+        }
         MatchStage::Ended { end_reason: MatchEndReason::Played, .. } => {
             Transition::unchanged(EventResult::AlreadyApplied)
         }
@@ -57,12 +64,19 @@ pub(super) fn end_match(
         }
         _ => (None, None),
     };
+    let mut ended = current.clone();
+    // Without its hosting player, a match has a result only if the others report it in time.
+    if end_reason == MatchEndReason::HostLost && was_playing && matches!(assignment, Some(Assignment::PeerHost { .. }))
+    {
+        let window_ends_at = now.plus_ms(u64::from(rules.hosting.report_window_ms));
+        ended.side_reports.window_ends_at.get_or_insert(window_ends_at);
+    }
     let past_match_end = started_at.map_or(now, |started_at| started_at.plus_ms(rules.past_match_retention_ms));
     let purge_at = now.plus_ms(ENDED_MATCH_RETENTION_MS).max(past_match_end);
     Transition {
         ticket_fates,
         penalized_users,
-        ..Transition::to_stage(current, MatchStage::Ended { end_reason, started_at, assignment, purge_at }, effects)
+        ..Transition::to_stage(&ended, MatchStage::Ended { end_reason, started_at, assignment, purge_at }, effects)
     }
 }
 

@@ -5,6 +5,7 @@ mod host;
 mod leave;
 mod outages;
 mod random_walk;
+mod report;
 
 use super::*;
 use crate::available_time::OutageTimes;
@@ -19,6 +20,8 @@ const READY_CHECK_MS: u64 = 30_000;
 const ALLOCATION_TIMEOUT_MS: u64 = 20_000;
 const MAX_MATCH_MS: u64 = 3_600_000;
 const CONFIRM_MS: u64 = 6_000;
+/// Time for the other sides to report.
+const REPORT_WINDOW_MS: u64 = 300_000;
 const HOST_LOSS_MS: u64 = 90_000;
 /// Time of the proposals in these tests.
 const START: UnixMs = UnixMs(1_000_000);
@@ -30,6 +33,7 @@ fn lifecycle_rules(ready_check_ms: Option<u32>, mode: HostingMode) -> LifecycleR
         max_match_ms: MAX_MATCH_MS,
         confirm_ms: CONFIRM_MS as u32,
         host_loss_ms: HOST_LOSS_MS as u32,
+        report_window_ms: REPORT_WINDOW_MS as u32,
         choice: ServerChoice::BestScore,
         max_round_trip_ms: None,
         allocation: AllocationSpec::DEFAULT,

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::id::{RulesetHash, SetId, SiloId, TicketId};
+use crate::lifecycle::side_reports::SideReports;
 use crate::lifecycle::{Assignment, MatchEndReason, MatchPlayer, MatchTicket};
 use crate::queue::avoidance::{AvoidanceReasons, AvoidanceSide, next_avoidance_end};
 use crate::queue::rng::SplitMix64;
@@ -49,6 +50,7 @@ fn playing_match(number: u64, users: &[(u64, u16)], started_at: UnixMs) -> Match
         region: None,
         backfilled_session: None,
         unconfirmed_servers: Vec::new(),
+        side_reports: SideReports::default(),
     }
 }
 

@@ -27,6 +27,7 @@ mod tests {
     fn satisfaction_stats(abandoned: u32, scores: u32, score_sum: u32) -> match_result::SatisfactionStats {
         match_result::SatisfactionStats {
             abandoned_matches: abandoned,
+            disputed_matches: 0,
             feedback_count: scores,
             feedback_sum: score_sum,
         }

@@ -4,8 +4,8 @@ use crate::limit::RULESET_DURATION_MS_MAX;
 use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::raw::{Diagnostics, RawElement};
 use crate::ruleset::teams::{
-    AllocationMode, AllocationSpec, DEFAULT_HOST_LOSS_MS, HostingMode, HostingSpec, ReadyCheckSpec, ServerChoice,
-    default_confirm_ms,
+    AllocationMode, AllocationSpec, DEFAULT_HOST_LOSS_MS, DEFAULT_REPORT_WINDOW_MS, HostingMode, HostingSpec,
+    ReadyCheckSpec, ServerChoice, default_confirm_ms,
 };
 
 /// Default time to respond, milliseconds.
@@ -27,10 +27,14 @@ pub(in crate::ruleset) const DEFAULT_HOSTING: HostingSpec = HostingSpec {
     max_match_ms: 4 * 60 * 60 * 1000,
     confirm_ms: 10_000,
     host_loss_ms: DEFAULT_HOST_LOSS_MS,
+    report_window_ms: DEFAULT_REPORT_WINDOW_MS,
     choice: ServerChoice::BestScore,
     max_round_trip_ms: None,
     allocation: AllocationSpec::DEFAULT,
 };
+
+/// Bounds of `ReportWindowMs`, milliseconds: ten seconds to 30 minutes.
+const REPORT_WINDOW_MS_BOUNDS: (u64, u64) = (10_000, 30 * 60 * 1000);
 
 /// Maximum of `MaxRoundTripMs`: one minute.
 const MAX_ROUND_TRIP_MS_MAX: u64 = 60_000;
@@ -102,6 +106,12 @@ pub(super) fn read_hosting(element: Option<&RawElement>, diagnostics: &Diagnosti
     let choice = reader.optional_keyword("Choose", &choices).unwrap_or_default();
     let max_round_trip_ms = reader.optional_integer("MaxRoundTripMs", 1, MAX_ROUND_TRIP_MS_MAX).map(|ms| ms as u32);
     let allocation = read_allocation(&mut reader);
+    let (window_min, window_max) = REPORT_WINDOW_MS_BOUNDS;
+    let report_window_ms =
+        reader.integer_or("ReportWindowMs", window_min, window_max, DEFAULT_REPORT_WINDOW_MS.into()) as u32;
+    if let Some(HostingMode::GameServer | HostingMode::None) = mode {
+        reader.report_without_effect(&["ReportWindowMs"], "only players who host report their matches together");
+    }
     if let Some(HostingMode::Peer | HostingMode::None) = mode {
         let without_effect = ["AllocationTimeoutMs", "Choose", "MaxRoundTripMs", "Allocate", "OfferMs"];
         reader.report_without_effect(&without_effect, "no game server is allocated");
@@ -115,6 +125,7 @@ pub(super) fn read_hosting(element: Option<&RawElement>, diagnostics: &Diagnosti
         max_match_ms,
         confirm_ms: default_confirm_ms(allocation_timeout_ms),
         host_loss_ms: DEFAULT_HOST_LOSS_MS,
+        report_window_ms,
         choice,
         max_round_trip_ms,
         allocation,

@@ -1,0 +1,130 @@
+//! Reports of a match result by its players: each counts for its seats, and the sides decide together.
+
+use std::sync::Arc;
+
+use crate::domain::id::{TicketId, UserKey};
+use crate::domain::lifecycle::side_reports::{ReportOutcome, ResultClaim};
+use crate::domain::lifecycle::{Match, MatchTicket};
+use crate::domain::match_result::MatchResult;
+use crate::engine::command::Caller;
+use crate::engine::error::{EngineError, field_error};
+use crate::engine::queues::queue_engine::QueueEngine;
+use crate::engine::queues::result_report::CheckedReport;
+use crate::engine::queues::shared_state::side_reports::ReportWritten;
+use crate::engine::ratings::command::{ReportResultAnswer, ReportResultCommand, ReportState};
+
+/// Outcome of one attempt to record a report.
+pub(super) enum SeatReportOutcome {
+    /// Answer for the caller.
+    Answer(Box<ReportResultAnswer>),
+    /// The match has changed; try again.
+    Stale(Arc<Match>),
+}
+
+impl QueueEngine {
+    /// Records a report for `users` of a ticket.
+    pub(super) async fn report_by_seats(
+        &self,
+        match_: &Arc<Match>,
+        (ticket_id, users): (TicketId, &[UserKey]),
+        checked: CheckedReport,
+        command: &ReportResultCommand,
+    ) -> Result<SeatReportOutcome, EngineError> {
+        let shared = &self.shared;
+        let ranks: Vec<u32> = checked.sides.iter().map(|side| side.rank).collect();
+        let reports = &match_.side_reports;
+        let mut earlier = users.iter().filter_map(|user| reports.claim_of(*user));
+        if let Some(first) = earlier.find(|claim| claim.ranks != ranks) {
+            return Err(EngineError::AlreadyReported { first_report: summary_of_ranks(&first.ranks) });
+        }
+        let new_users: Vec<UserKey> = users.iter().copied().filter(|user| reports.claim_of(*user).is_none()).collect();
+        let is_window_over = match_.reports_due_at().is_some_and(|due_at| due_at <= shared.common.clock.now());
+        if is_window_over {
+            // The report is too late. What the earlier ones are worth is decided now.
+            shared.settle_due_reports(match_.id).await;
+            let current = shared.cache.read().match_by_id(match_.id).cloned().ok_or(EngineError::MatchNotFound)?;
+            return Ok(SeatReportOutcome::Stale(current));
+        }
+        match reports.outcome {
+            Some(ReportOutcome::Disputed) if !new_users.is_empty() => return Err(EngineError::ReportWindowEnded),
+            Some(ReportOutcome::Settled | ReportOutcome::Disputed) => {
+                let result = shared.read_result(match_.id).await?.ok_or(EngineError::MatchNotFound)?;
+                let is_replay = new_users.is_empty() || has_ranks(&result, &ranks);
+                if !is_replay {
+                    return Err(EngineError::AlreadyReported { first_report: result.report.summary() });
+                }
+                return Ok(self.answer_with_result(match_, result, true, ticket_id));
+            }
+            Some(ReportOutcome::Held | ReportOutcome::Unreported) if !new_users.is_empty() => {
+                return Err(EngineError::ReportWindowEnded);
+            }
+            Some(ReportOutcome::Held | ReportOutcome::Unreported) => return Ok(self.answer_with_state(match_, true)),
+            None if new_users.is_empty() => return Ok(self.answer_with_state(match_, true)),
+            None => {}
+        }
+        let claim = ResultClaim { ranks, disconnected: checked.disconnected, duration_ms: command.duration_ms };
+        match shared.write_side_report(match_, &new_users, &claim).await? {
+            ReportWritten::Written(after, None) => Ok(self.answer_with_state(&after, false)),
+            ReportWritten::Written(after, Some(result)) => {
+                Ok(self.answer_with_result(&after, result, false, ticket_id))
+            }
+            ReportWritten::Stale(current) => Ok(SeatReportOutcome::Stale(current)),
+            ReportWritten::HasResult(result) if has_ranks(&result, &claim.ranks) => {
+                Ok(self.answer_with_result(match_, result, true, ticket_id))
+            }
+            ReportWritten::HasResult(result) => {
+                Err(EngineError::AlreadyReported { first_report: result.report.summary() })
+            }
+        }
+    }
+
+    /// Players of a ticket for whom a report counts: the caller's own user, the named one, or for a backend all who have
+    /// not left.
+    pub(super) fn reporting_seats(
+        &self,
+        caller: &Caller,
+        match_: &Match,
+        match_ticket: &MatchTicket,
+        player_key: Option<UserKey>,
+    ) -> Result<Vec<UserKey>, EngineError> {
+        let signer = &self.shared.common.token_signer;
+        let present = match_ticket.players.iter().filter(|player| player.left_at.is_none());
+        let mut users: Vec<UserKey> = present.map(|player| player.user).collect();
+        if let Some(key) = player_key {
+            users.retain(|user| signer.derive_player_key(match_.id, *user) == key);
+            if users.is_empty() {
+                let problem = "is not one of the ticket's players who are still in the match";
+                return Err(field_error("player_key", problem));
+            }
+        }
+        users.retain(|user| caller.user.is_none_or(|own_user| own_user == *user));
+        if users.is_empty() { Err(EngineError::NotOwner) } else { Ok(users) }
+    }
+
+    fn answer_with_result(
+        &self,
+        match_: &Match,
+        result: Arc<MatchResult>,
+        is_replay: bool,
+        ticket_id: TicketId,
+    ) -> SeatReportOutcome {
+        SeatReportOutcome::Answer(Box::new(self.result_answer(match_, result, is_replay, Some(ticket_id))))
+    }
+
+    fn answer_with_state(&self, match_: &Match, is_replay: bool) -> SeatReportOutcome {
+        let now = self.shared.common.clock.now();
+        let state = ReportState::of_match(match_, now).unwrap_or(ReportState::Unreported);
+        let answer = ReportResultAnswer { result: None, state, is_replay, rating_changes: Vec::new() };
+        SeatReportOutcome::Answer(Box::new(answer))
+    }
+}
+
+fn has_ranks(result: &MatchResult, ranks: &[u32]) -> bool {
+    result.report.sides.iter().map(|side| side.rank).eq(ranks.iter().copied())
+}
+
+/// Text for the error about a different second report of a player.
+fn summary_of_ranks(ranks: &[u32]) -> String {
+    let ranks: Vec<String> = ranks.iter().map(u32::to_string).collect();
+    format!("the sides have ranks {}", ranks.join(", "))
+}
