@@ -68,7 +68,7 @@ pub struct MatchPlayer {
     /// Account.
     pub user: UserKey,
     /// Name of the player's client in this match. It is derived from the account, so no two players of a match have the
-    /// same one, whatever their clients call themselves.
+    /// same one.
     pub client: UserKey,
     /// Role in the team: an index into `TeamsSpec::roles`. `None` if the ruleset has no roles.
     pub role: Option<u16>,

@@ -31,7 +31,7 @@ pub struct SideReports {
 pub struct SeatReport {
     /// The player.
     pub user: UserKey,
-    /// What the player says.
+    /// Reported result.
     pub claim: ResultClaim,
 }
 

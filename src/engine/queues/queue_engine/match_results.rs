@@ -279,7 +279,7 @@ impl QueueEngine {
     }
 }
 
-/// What a reporter's word is worth.
+/// Weight of a report.
 enum ReporterAuthority {
     /// The report is the result.
     Alone {

@@ -252,9 +252,11 @@ fn log_outcome(after: &Match) {
     match after.side_reports.outcome {
         Some(ReportOutcome::Held) => {
             let reason = "the reports favour a side over one that was not heard";
-            tracing::warn!(%match_id, %set_id, reason, "match result held for an operator");
+            tracing::warn!(%match_id, %set_id, reason, "match result not decided, an operator must report it");
         }
-        Some(ReportOutcome::Disputed) => tracing::info!(%match_id, %set_id, "match result disputed by its sides"),
+        Some(ReportOutcome::Disputed) => {
+            tracing::info!(%match_id, %set_id, "match result rejected, its sides contradict each other")
+        }
         Some(ReportOutcome::Settled | ReportOutcome::Unreported) | None => {}
     }
 }
