@@ -13,7 +13,7 @@ use fireteam::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId, U
 use fireteam::domain::latency::DEFAULT_LATENCY_MODEL;
 use fireteam::domain::matchmaking_action::{AdvertiseChances, MatchmakingAction};
 use fireteam::domain::measure::Measure;
-use fireteam::domain::ruleset::teams::{HostingMode, HostingSpec, ServerChoice};
+use fireteam::domain::ruleset::teams::{HostData, HostingMode, HostingSpec, ServerChoice};
 use fireteam::domain::ruleset::{
     DistanceCurve, PartyConsentPolicy, Ruleset, SearchLimits, ServedSilos, SoftFilter, SoftFilterMode,
     SoftMissingPolicy,
@@ -125,6 +125,7 @@ pub(crate) fn scripted_ruleset() -> Ruleset {
             host_loss_ms: 0,
             choice: ServerChoice::BestScore,
             max_round_trip_ms: None,
+            host_data: HostData::default(),
         },
         rating: None,
         rating_pool: None,

@@ -2,7 +2,7 @@
 
 use crate::ruleset::Ruleset;
 use crate::ruleset::queue::AvoidTarget;
-use crate::ruleset::teams::{HostingMode, HostingSpec, ServerChoice};
+use crate::ruleset::teams::{HostData, HostingMode, HostingSpec, ServerChoice};
 
 /// Minimum retention of an ended match, milliseconds: one hour. Clients that missed the end can still read it.
 pub const ENDED_MATCH_RETENTION_MS: u64 = 60 * 60 * 1000;
@@ -32,6 +32,7 @@ impl LifecycleRules {
             host_loss_ms: 0,
             choice: ServerChoice::BestScore,
             max_round_trip_ms: None,
+            host_data: HostData::default(),
         };
         Self { ready_check_ms: None, hosting, hosts_confirm: false, past_match_retention_ms: 0 }
     }

@@ -12,7 +12,7 @@ use crate::ruleset::rating::{
     DecayPeriodFilter, DisconnectPolicy, RatedGameUnit, RatingSpec, RatingSystem, StreakMomentum,
 };
 use crate::ruleset::teams::{
-    DEFAULT_HOST_LOSS_MS, HostingMode, HostingSpec, ReadyCheckSpec, ServerChoice, TeamsSpec, default_confirm_ms,
+    DEFAULT_HOST_LOSS_MS, HostData, HostingMode, HostingSpec, ReadyCheckSpec, ServerChoice, TeamsSpec, default_confirm_ms,
 };
 use crate::ruleset::validate::lifecycle::{DEFAULT_HOSTING, DEFAULT_PENALTY_RESET_AFTER_MS};
 use crate::ruleset::{HardFilter, HardRule, InFilterList, PartyConsentPolicy, Ruleset, ServedSilos, SoftFilter};
@@ -65,6 +65,7 @@ pub fn ruleset_hash(ruleset: &Ruleset) -> RulesetHash {
             host_loss_ms,
             choice,
             max_round_trip_ms,
+            host_data,
         } = ruleset.hosting;
         writer.string("server");
         writer.string(hosting_mode_name(mode));
@@ -79,6 +80,11 @@ pub fn ruleset_hash(ruleset: &Ruleset) -> RulesetHash {
             writer.string("server choice");
             writer.variant_name(choice);
             writer.option(max_round_trip_ms.as_ref(), |writer, ms| writer.integer(u64::from(*ms)));
+        }
+        if host_data != HostData::default() {
+            writer.string("host data");
+            writer.integer(host_data.attributes.into());
+            writer.integer(host_data.ratings.into());
         }
     }
     if let Some(pool) = &ruleset.rating_pool {

@@ -66,6 +66,17 @@ pub struct HostingSpec {
     pub choice: ServerChoice,
     /// Longest expected round trip between a player and the game server, milliseconds. `None` for no limit.
     pub max_round_trip_ms: Option<u32>,
+    /// Data about its players that a game server receives with a match.
+    pub host_data: HostData,
+}
+
+/// Data about its players that a game server receives with a match, beside keys, teams, parties and roles.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostData {
+    /// Attributes of the players' tickets.
+    pub attributes: bool,
+    /// Ratings of the players when they entered the queue.
+    pub ratings: bool,
 }
 
 /// Order in which game servers are tried for a match.
@@ -88,8 +99,11 @@ pub const DEFAULT_HOST_LOSS_MS: u32 = 90_000;
 /// Highest default time for a host to confirm, milliseconds.
 const DEFAULT_CONFIRM_MS_MAX: u32 = 10_000;
 
-/// Lowest time for a host to confirm, milliseconds: hosts without a stream send at most one heartbeat a second.
-const CONFIRM_MS_MIN: u32 = 1_000;
+/// Lowest time for a host to confirm, milliseconds.
+pub const CONFIRM_MS_MIN: u32 = 1_000;
+
+/// Lowest time for a host without a stream to confirm, milliseconds: it learns of a match with its next heartbeat.
+pub const CONFIRM_WITHOUT_STREAM_MS_MIN: u32 = 3_000;
 
 /// Default time for a host to confirm, milliseconds: a third of the allocation timeout, so that two other servers can be
 /// asked, and at most ten seconds.

@@ -10,7 +10,7 @@ use crate::lifecycle::event::MatchEffect;
 use crate::lifecycle::rules::ENDED_MATCH_RETENTION_MS;
 use crate::lifecycle::{Assignment, MatchTicket, TicketFate};
 use crate::queue::ticket::TicketEndReason;
-use crate::ruleset::teams::{HostingMode, HostingSpec, ServerChoice};
+use crate::ruleset::teams::{HostData, HostingMode, HostingSpec, ServerChoice};
 
 const READY_CHECK_MS: u64 = 30_000;
 const ALLOCATION_TIMEOUT_MS: u64 = 20_000;
@@ -29,6 +29,7 @@ fn lifecycle_rules(ready_check_ms: Option<u32>, mode: HostingMode) -> LifecycleR
         host_loss_ms: HOST_LOSS_MS as u32,
         choice: ServerChoice::BestScore,
         max_round_trip_ms: None,
+        host_data: HostData::default(),
     };
     LifecycleRules { ready_check_ms, hosting, hosts_confirm: true, past_match_retention_ms: 0 }
 }
