@@ -3,6 +3,7 @@
 
 pub mod advertisement;
 pub mod field_checks;
+pub(super) mod hosting;
 pub(super) mod operator;
 pub mod queue;
 pub mod rating;

@@ -31,7 +31,7 @@ pub struct RpcMethod {
 const UNKNOWN_METHOD: RpcMethod = RpcMethod { name: "other", kind: RpcKind::Unary, access: ALL_AUTHENTICATED };
 
 /// All methods on both ports, the most frequent first.
-const RPC_METHODS: [RpcMethod; 38] = [
+const RPC_METHODS: [RpcMethod; 39] = [
     unary_method("fireteam.v1.MatchmakingService/UpdateAdvertisement", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.MatchmakingService/Search", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.MatchmakingService/Core", CLIENTS_AND_GAME_SERVERS),
@@ -47,6 +47,7 @@ const RPC_METHODS: [RpcMethod; 38] = [
     unary_method("fireteam.v1.MatchmakingService/ChooseAction", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.MatchmakingService/GrantConsent", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.QueueService/Heartbeat", CLIENTS_AND_GAME_SERVERS),
+    unary_method("fireteam.v1.QueueService/HostHeartbeat", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.QueueService/Enter", CLIENTS_AND_GAME_SERVERS),
     stream_method("fireteam.v1.QueueService/Watch", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.QueueService/Respond", CLIENTS_AND_GAME_SERVERS),

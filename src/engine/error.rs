@@ -2,7 +2,7 @@
 
 use crate::domain::attribute_values::FieldProblem;
 use crate::domain::filter::RefusingSide;
-use crate::domain::id::{RulesetHash, SetId, SiloId, TicketId};
+use crate::domain::id::{MatchId, RulesetHash, SetId, SiloId, TicketId};
 
 /// Reason a command failed. Message texts are in `api/status.rs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,6 +113,11 @@ pub enum EngineError {
     MatchNotFound,
     /// The match has not started or was not played, so it has no result.
     MatchNotPlayed,
+    /// The match id is absent, and the advertisement does not host exactly one match.
+    MatchIdRequired {
+        /// Matches that it hosts.
+        hosted: Vec<MatchId>,
+    },
     /// A different result was reported before.
     AlreadyReported {
         /// Summary of the first report.

@@ -4,7 +4,7 @@ use fireteam_client::pb;
 use pb::TicketState;
 
 use crate::support::queue_server::{
-    QueuedParty, SET_ID, enter_request, game_server_advertisement, start_queue_server, wait_until,
+    QueuedParty, SET_ID, advertise_host, enter_request, game_server_advertisement, start_queue_server, wait_until,
 };
 use crate::support::test_server::TestServer;
 
@@ -76,9 +76,8 @@ async fn host_of(waiting: &mut QueuedParty) -> String {
 async fn placement_keeps_the_region_in_every_mode() {
     for ruleset in rulesets_with_regions() {
         let server = start_queue_server(&[&ruleset]).await;
-        let host = server.client().await;
         for (region, name) in [("us", "us 1"), ("us", "us 2"), ("eu", "eu 1"), ("us", "us 3")] {
-            host.update_advertisement(server_near(region, name)).await.expect("advertise");
+            advertise_host(&server, server_near(region, name)).await;
         }
         for number in 0..10 {
             for region in ["eu", "us"] {
@@ -97,15 +96,14 @@ async fn placement_keeps_the_region_in_every_mode() {
 async fn placement_waits_for_a_server_of_the_region() {
     for ruleset in rulesets_with_regions() {
         let server = start_queue_server(&[&ruleset]).await;
-        let host = server.client().await;
         let mut one = enter_near(&server, "one", "eu").await;
         let mut two = enter_near(&server, "two", "eu").await;
         let reason = async |waiting: &mut QueuedParty| waiting.current_status().await.blocking_rule;
         wait_until("no server", async || reason(&mut one).await == "no_game_server").await;
-        host.update_advertisement(server_near("us", "us 1")).await.expect("advertise");
+        advertise_host(&server, server_near("us", "us 1")).await;
         wait_until("another region", async || reason(&mut one).await == "region").await;
         assert_eq!(two.current_status().await.state(), TicketState::Placing);
-        host.update_advertisement(server_near("eu", "eu 1")).await.expect("advertise");
+        advertise_host(&server, server_near("eu", "eu 1")).await;
         assert_eq!(host_of(&mut one).await, "eu 1");
         assert_eq!(host_of(&mut two).await, "eu 1");
     }
@@ -115,12 +113,11 @@ async fn placement_waits_for_a_server_of_the_region() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn placement_refuses_servers_that_are_too_far() {
     let server = start_queue_server(&[&hosted_duel("", "", r#"MaxRoundTripMs="100""#)]).await;
-    let host = server.client().await;
-    host.update_advertisement(server_near("us", "us 1")).await.expect("advertise");
+    advertise_host(&server, server_near("us", "us 1")).await;
     let mut one = enter_near(&server, "one", "eu").await;
     let mut two = enter_near(&server, "two", "eu").await;
     wait_until("too far", async || one.current_status().await.blocking_rule == "round_trip").await;
-    host.update_advertisement(server_near("eu", "eu 1")).await.expect("advertise");
+    advertise_host(&server, server_near("eu", "eu 1")).await;
     assert_eq!(host_of(&mut one).await, "eu 1");
     assert_eq!(host_of(&mut two).await, "eu 1");
 }
@@ -130,9 +127,8 @@ async fn placement_refuses_servers_that_are_too_far() {
 async fn placement_chooses_the_server_that_the_ruleset_wants() {
     for (hosting, used) in [(r#"Choose="fullest""#, 1..=1), (r#"Choose="emptiest""#, 4..=4), ("", 2..=4)] {
         let server = start_queue_server(&[&hosted_duel("", "", hosting)]).await;
-        let host = server.client().await;
         for name in ["a", "b", "c", "d"] {
-            host.update_advertisement(server_near("eu", name)).await.expect("advertise");
+            advertise_host(&server, server_near("eu", name)).await;
         }
         let mut hosts = std::collections::BTreeSet::new();
         for number in 0..12 {

@@ -26,7 +26,7 @@ use fireteam::engine::command::{
     ReserveCommand, RoundTrip, SearchAnswer, SearchCommand, UpdateAdvertAnswer, UpdateAdvertCommand,
 };
 use fireteam::engine::error::EngineError;
-use fireteam::engine::{PendingAnswer, ReservationListener};
+use fireteam::engine::{HostListener, HostedMatch, PendingAnswer};
 
 /// The only known matchmaking set.
 pub(crate) const SET_ID: u32 = 42;
@@ -53,7 +53,7 @@ pub(crate) struct ScriptedEngine {
     /// Reservations that `subscribe` returns: made after an update was answered and before the host subscribed.
     pub(crate) reservations_at_subscribe: Mutex<Vec<ReservationView>>,
     /// Subscriptions: advertisement and listener.
-    pub(crate) listeners: Mutex<Vec<(AdvertisementId, ReservationListener)>>,
+    pub(crate) listeners: Mutex<Vec<(AdvertisementId, HostListener)>>,
 }
 
 impl ScriptedEngine {
@@ -160,6 +160,8 @@ pub(crate) fn update_answer(id: AdvertisementId, created: bool) -> UpdateAdvertA
         reservations: Vec::new(),
         not_yet_durable: false,
         ignored_fields: vec!["players[0].skill".into()],
+        hosted_match_ids: Vec::new(),
+        next_beat_in_ms: None,
     }
 }
 
@@ -313,8 +315,12 @@ impl MatchmakingEngine for ScriptedEngine {
         self.ruleset(set_id, hash)
     }
 
-    fn subscribe(&self, id: AdvertisementId, listener: &ReservationListener) -> Vec<ReservationView> {
+    fn subscribe(&self, id: AdvertisementId, listener: &HostListener) -> (Vec<ReservationView>, Vec<HostedMatch>) {
         self.listeners.lock().unwrap().push((id, listener.clone()));
-        self.reservations_at_subscribe.lock().unwrap().clone()
+        (self.reservations_at_subscribe.lock().unwrap().clone(), Vec::new())
+    }
+
+    fn take_due_beat(&self, _: AdvertisementId) -> bool {
+        false
     }
 }

@@ -14,8 +14,7 @@ pub struct LifecycleRules {
     pub ready_check_ms: Option<u32>,
     /// Hosting of the match.
     pub hosting: HostingSpec,
-    /// Whether a host must confirm a match before play starts, and be heard during play. Rulesets cannot ask for it yet:
-    /// hosts have no call to confirm.
+    /// Whether a host must confirm a match before play starts, and be heard during play.
     pub hosts_confirm: bool,
     /// Retention after the start of a match that was played, milliseconds. It covers the longest avoidance rule.
     pub past_match_retention_ms: u64,
@@ -46,7 +45,7 @@ impl LifecycleRules {
         Self {
             ready_check_ms: ruleset.ready_check.as_ref().map(|check| check.timeout_ms),
             hosting: ruleset.hosting,
-            hosts_confirm: false,
+            hosts_confirm: true,
             past_match_retention_ms: avoided.max().unwrap_or(0),
         }
     }

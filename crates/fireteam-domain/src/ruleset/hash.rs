@@ -12,7 +12,8 @@ use crate::ruleset::rating::{
     DecayPeriodFilter, DisconnectPolicy, RatedGameUnit, RatingSpec, RatingSystem, StreakMomentum,
 };
 use crate::ruleset::teams::{
-    DEFAULT_HOST_LOSS_MS, HostData, HostingMode, HostingSpec, ReadyCheckSpec, ServerChoice, TeamsSpec, default_confirm_ms,
+    DEFAULT_HOST_LOSS_MS, HostData, HostingMode, HostingSpec, ReadyCheckSpec, ServerChoice, TeamsSpec,
+    default_confirm_ms,
 };
 use crate::ruleset::validate::lifecycle::{DEFAULT_HOSTING, DEFAULT_PENALTY_RESET_AFTER_MS};
 use crate::ruleset::{HardFilter, HardRule, InFilterList, PartyConsentPolicy, Ruleset, ServedSilos, SoftFilter};

@@ -70,6 +70,18 @@ pub struct HostingSpec {
     pub host_data: HostData,
 }
 
+impl HostingSpec {
+    /// Interval of the heartbeats of a host that may have to confirm a match, milliseconds.
+    pub fn confirm_interval_ms(&self) -> u64 {
+        u64::from((self.confirm_ms / 2).max(CONFIRM_MS_MIN))
+    }
+
+    /// Interval of the heartbeats of a host during play, milliseconds: two may be lost.
+    pub fn play_interval_ms(&self) -> u64 {
+        u64::from((self.host_loss_ms / 3).max(CONFIRM_MS_MIN))
+    }
+}
+
 /// Data about its players that a game server receives with a match, beside keys, teams, parties and roles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostData {

@@ -37,7 +37,13 @@ impl QueueEngine {
     ) -> Result<ReportResultAnswer, EngineError> {
         let shared = &self.shared;
         let by_operator = matches!(command.reporter, ResultReporter::Operator);
-        let match_ = self.find_match(command.match_id).await?;
+        let match_id = match (command.match_id, &command.reporter) {
+            (Some(match_id), _) => match_id,
+            (None, ResultReporter::GameServer(token)) => self.only_match_of_host(caller, token)?,
+            (None, ResultReporter::Ticket(_)) => return Err(EngineError::NotOwner),
+            (None, ResultReporter::Operator) => return Err(EngineError::MatchNotFound),
+        };
+        let match_ = self.find_match(match_id).await?;
         let mut match_ = match_.ok_or(if by_operator { EngineError::MatchNotFound } else { EngineError::NotOwner })?;
         for _ in 0..WRITE_ATTEMPTS_MAX {
             let (visible_ticket, reported_by) = self.authorize_reporter(caller, &match_, &command.reporter)?;
@@ -202,7 +208,7 @@ impl QueueEngine {
         let transition = {
             let cache = self.shared.cache.read();
             apply_event(
-                &ruleset.map_or_else(LifecycleRules::for_cancellation, LifecycleRules::from_ruleset),
+                &ruleset.map_or_else(LifecycleRules::for_cancellation, |ruleset| self.shared.lifecycle_rules(ruleset)),
                 match_,
                 MatchEvent::EndReported { reported_by },
                 &CachedTicketFacts { cache: &cache, now },

@@ -109,8 +109,7 @@ pub(super) fn read_hosting(element: Option<&RawElement>, diagnostics: &Diagnosti
     let max_round_trip_ms = reader.optional_integer("MaxRoundTripMs", 1, MAX_ROUND_TRIP_MS_MAX).map(|ms| ms as u32);
     let confirm_ms = reader.optional_integer("ConfirmMs", CONFIRM_MS_MIN.into(), CONFIRM_MS_MAX).map(|ms| ms as u32);
     let default_host_loss_ms = DEFAULT_HOST_LOSS_MS.into();
-    let host_loss_ms =
-        reader.integer_or("HostLossMs", HOST_LOSS_MS_MIN, HOST_LOSS_MS_MAX, default_host_loss_ms) as u32;
+    let host_loss_ms = reader.integer_or("HostLossMs", HOST_LOSS_MS_MIN, HOST_LOSS_MS_MAX, default_host_loss_ms) as u32;
     let host_data = read_host_data(&mut reader);
     if let Some(HostingMode::Peer | HostingMode::None) = mode {
         let without_effect = ["AllocationTimeoutMs", "Choose", "MaxRoundTripMs", "Tell"];
