@@ -10,6 +10,7 @@ pub mod error;
 #[cfg(feature = "failpoints")]
 mod fail_points;
 mod follow_feed;
+mod hosted_match;
 mod open_silos;
 mod party_consent;
 pub mod queues;
@@ -51,8 +52,8 @@ use self::write_probe::run_write_probe;
 
 pub use self::adverts::advert_state::EncodeAdvertFn;
 pub use self::adverts::host_events::{HostEvent, HostListener};
-pub use self::adverts::hosted_match::{HostedMatch, HostedMatchDetails, HostedMatchState, HostedParty, HostedPlayer};
 pub use self::deps::EngineDeps;
+pub use self::hosted_match::{HostedMatch, HostedMatchDetails, HostedMatchState, HostedParty, HostedPlayer};
 pub use self::writer_inbox::PendingAnswer;
 
 /// Running matchmaker: advertisements, queues and their background tasks.

@@ -8,7 +8,6 @@ pub(crate) mod advert_state;
 pub(crate) mod expiry;
 pub(crate) mod feed_reader;
 pub(crate) mod host_events;
-pub(crate) mod hosted_match;
 pub(crate) mod in_flight_changes;
 pub(crate) mod publish_batch;
 pub(crate) mod replicated_writer;

@@ -15,11 +15,11 @@ use crate::domain::ruleset::{Ruleset, SearchLimits};
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::{AdvertRecord, candidate_from_record};
 use crate::engine::adverts::advert_state::AdvertState;
-use crate::engine::adverts::hosted_match::{HostedMatch, HostedMatchState};
-use crate::engine::adverts::writer_command::{AdvertWriterCommand, ReserveSeats};
+use crate::engine::adverts::writer_command::{AdvertWriterCommand, ExtendAdvertTtl, ReserveSeats};
 use crate::engine::checked_session::CheckedSession;
 use crate::engine::command::ReserveAnswer;
 use crate::engine::error::EngineError;
+use crate::engine::hosted_match::{HostedMatch, HostedMatchState};
 
 /// Maximum open sessions that a pass may backfill.
 const BACKFILL_SESSIONS_MAX: usize = 1_000;
@@ -141,6 +141,23 @@ impl AdvertHandle {
             reply,
             in_flight,
         ));
+    }
+
+    /// Confirms a reservation and extends its advertisement, because its host was heard. Without the advertisement, nothing
+    /// changes.
+    pub(crate) fn confirm_seats(&self, advertisement: AdvertisementId, set_id: SetId, reservation: ReservationId) {
+        let extend = ExtendAdvertTtl {
+            id: advertisement,
+            owner_token: None,
+            set_id,
+            ttl_ms: None,
+            confirmed_reservations: vec![reservation],
+            joined_reservations: Vec::new(),
+        };
+        let (reply, _answer) = oneshot::channel();
+        let in_flight = self.state.in_flight_changes.begin_change(advertisement);
+        // Do not wait for the advertisement writer: with a full inbox, the host confirms the reservation itself.
+        let _ = self.writer.try_send(AdvertWriterCommand::ExtendTtl(Box::new(extend), reply, in_flight));
     }
 
     /// Whether a connection of this server is subscribed to the events of an advertisement.

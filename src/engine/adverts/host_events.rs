@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 use crate::domain::id::{AdvertisementId, BuildIdHasher, MatchId};
 use crate::domain::limit::HOSTED_MATCHES_PER_CALL_MAX;
 use crate::domain::time::UnixMs;
-use crate::engine::adverts::hosted_match::{HostedMatch, HostedMatchState};
 use crate::engine::command::ReservationEvent;
+use crate::engine::hosted_match::{HostedMatch, HostedMatchState};
 
 /// Events buffered per connection. A slower connection is closed; its client reconnects and reads the current state.
 pub(crate) const EVENT_BUFFER_CAPACITY: usize = 64;

@@ -9,8 +9,8 @@ use crate::domain::queue::explain::Explanation;
 use crate::domain::queue::ticket::TicketEndReason;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
-use crate::engine::adverts::hosted_match::HostedMatch;
 use crate::engine::command::PartyConsents;
+use crate::engine::hosted_match::HostedMatch;
 
 /// Enters a party into a queue.
 #[derive(Clone, Debug, Default)]

@@ -2,7 +2,7 @@
 
 mod apply_changes;
 pub(crate) mod heartbeat;
-mod host_contact;
+pub(crate) mod host_contact;
 pub(crate) mod hosted_matches;
 mod ticket_status;
 

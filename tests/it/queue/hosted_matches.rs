@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use fireteam::config::StoreTarget;
-use fireteam_client::{HostEvent, MatchHost, ReservationEvents, pb};
+use fireteam::config::{CallOrStreamLimit, DEFAULT_RATE_LIMITS, RateLimitRule, RateLimitRules, StoreTarget};
+use fireteam_client::{HostEvent, MatchHost, ReservationEvents, RetryPolicy, pb};
 use pb::{HostedMatchState, TicketState};
 use tonic::Code;
 
@@ -179,5 +179,31 @@ async fn host_heartbeat_requires_the_token_of_an_advertisement() {
         let request = pb::QueueHostHeartbeatRequest { advertisement_token: token, matches };
         let refused = client.host_heartbeat(request).await.expect_err("refused");
         assert_eq!(refused.code(), Some(code), "{refused}");
+    }
+}
+
+/// Heartbeats that are not earlier than asked for are not charged to the rate limit; earlier ones are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn host_heartbeats_that_were_asked_for_are_not_charged() {
+    let server = start_queue_server_with_config(&[&hosted("")], |config| {
+        let known = DEFAULT_RATE_LIMITS.iter().find(|rule| rule.role == "anonymous" && rule.limit == "heartbeat");
+        let allowance = CallOrStreamLimit::Calls { per_second: 0.01, burst: 2, per_5_min: 2 };
+        let rule = RateLimitRule { allowance, ..*known.expect("a default rate limit") };
+        config.rate_limits = RateLimitRules::Overrides(vec![rule]);
+    })
+    .await;
+    let client = server.client().await.with_retry_policy(RetryPolicy::NEVER);
+    let mut advertisement = client.advertise(game_server_advertisement(b"game")).await.expect("advertise");
+    let mut host = MatchHost::new(client, &advertisement);
+    for _ in 0..6 {
+        server.clock.advance_ms(advertisement.next_beat_in_ms.expect("an open game server"));
+        advertisement.heartbeat().await.expect("asked for");
+        server.clock.advance_ms(2_500);
+        host.beat().await.expect("asked for");
+    }
+    advertisement.heartbeat().await.expect("the first of two");
+    host.beat().await.expect("the second");
+    for refused in [advertisement.heartbeat().await.map(|_| ()), host.beat().await.map(|_| ())] {
+        assert_eq!(refused.expect_err("too early").code(), Some(Code::ResourceExhausted));
     }
 }

@@ -186,10 +186,15 @@ async fn players_of_a_match_that_no_server_confirms_wait_again() {
         server.clock.advance_ms(5_001);
         wait_until("the second is given up", async || second.hosted_match_ids().await.is_empty()).await;
         server.clock.advance_ms(7_000);
-        assert_eq!(ann.wait_for_state(TicketState::Waiting).await.waited_ms, 12_001);
-        bob.wait_for_state(TicketState::Waiting).await;
-        assert!(ann.ticket.leave().await.expect("leave"));
-        ann.client.enter(enter_request(SET_ID, &[("ann", 45.0)])).await.expect("no cooldown");
+        // They are matched again at once.
+        for player in [&mut ann, &mut bob] {
+            wait_until("another match", async || {
+                let status = player.current_status().await;
+                let is_new = status.found_match.as_ref().is_some_and(|found| found.match_id != match_id);
+                is_new && status.state() == TicketState::Proposed && status.waited_ms == 12_001
+            })
+            .await;
+        }
     }
 }
 
@@ -282,7 +287,70 @@ async fn peer_host_that_does_not_confirm_ends_the_match() {
     request.session_composition.as_mut().expect("a party").nat_type = Some(1);
     let _silent = client.enter(request).await.expect("enter");
     let mut bob = QueuedParty::enter(&server, SET_ID, &[("bob", 20.0)]).await;
-    bob.wait_for_state(TicketState::Placing).await;
+    let first = bob.wait_for_state(TicketState::Placing).await.found_match.expect("a match").match_id;
     server.clock.advance_ms(5_001);
-    assert_eq!(bob.wait_for_state(TicketState::Waiting).await.waited_ms, 5_001);
+    // Bob waits again, and is matched with ann again until her ticket expires.
+    wait_until("another match", async || {
+        let status = bob.current_status().await;
+        status.found_match.is_some_and(|found| found.match_id != first)
+    })
+    .await;
+    server.clock.advance_ms(55_000);
+    wait_until("ann's ticket has expired", async || bob.current_status().await.state() == TicketState::Waiting).await;
+    assert_eq!(bob.current_status().await.waited_ms, 60_001);
+}
+
+/// A host that moves to another server of the same database keeps its match there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn game_server_keeps_its_match_at_another_server() {
+    let Some(database) = create_test_database("hosting at two servers").await else { return };
+    let ruleset = duel_ruleset(HOSTED);
+    let store = StoreTarget::Postgres(PostgresUrl::parse(&database.url).expect("a URL"));
+    let first = start_queue_server_with_config(&[&ruleset], |config| config.store = store.clone()).await;
+    let keys = first.folder.path().to_owned();
+    let second = start_queue_server_with_config(&[&ruleset], |config| {
+        config.store = store;
+        config.token_key_file = Some(keys.join("token-key"));
+        config.match_key_file = Some(keys.join("match-key.pem"));
+    })
+    .await;
+    let mut game_server = GameServer::advertise(&first, "one").await;
+    let [mut ann, mut bob] = enter_two(&first).await;
+    let match_id = game_server.wait_for_match().await;
+    game_server.client = second.client().await;
+    game_server.host = MatchHost::with_token(game_server.client.clone(), game_server.token());
+    wait_until("confirmed at the other server", async || !game_server.host.beat().await.expect("beat").is_empty())
+        .await;
+    ann.wait_for_state(TicketState::Matched).await;
+    bob.wait_for_state(TicketState::Matched).await;
+    for _ in 0..3 {
+        first.clock.advance_ms(40_000);
+        second.clock.advance_ms(40_000);
+        let beaten = game_server.host.beat().await.expect("beat").remove(0);
+        assert_eq!((&beaten.match_id, beaten.state()), (&match_id, HostedMatchState::Playing));
+    }
+    assert_eq!(ann.current_status().await.state(), TicketState::Matched);
+}
+
+/// While a server of an earlier version runs a queue, which cannot read matches that wait for confirmation, matches start at
+/// once. A lease that such a server has taken over counts as its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hosts_do_not_confirm_while_an_older_server_runs_queues() {
+    for takeover in ["null, 1", "41, 2"] {
+        let Some(database) = create_test_database("older server").await else { return };
+        let store = StoreTarget::Postgres(PostgresUrl::parse(&database.url).expect("a URL"));
+        let server = start_queue_server_with_config(&[&duel_ruleset(HOSTED)], |config| config.store = store).await;
+        let lease = format!(
+            "insert into queue_lease (set_id, silo_id, replica, expires_at, format_replica, store_format)
+             values (99, 0, 42, now() + interval '1 hour', {takeover})"
+        );
+        let mut connection = database.connect().await;
+        sqlx::query(sqlx::AssertSqlSafe(lease)).execute(&mut connection).await.expect("an older server's lease");
+        let server = server.restart().await;
+        let game_server = GameServer::advertise(&server, "one").await;
+        let [mut ann, _bob] = enter_two(&server).await;
+        ann.wait_for_state(TicketState::Matched).await;
+        let match_id = game_server.wait_for_match().await;
+        assert_eq!(game_server.beat(&match_id, false).await.state(), HostedMatchState::Playing);
+    }
 }

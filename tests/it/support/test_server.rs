@@ -153,11 +153,13 @@ pub(crate) struct TestClock {
 impl TestClock {
     /// Starts at a time that is not a round number, so that a factor of 1,000 too many or too few shows.
     pub(crate) fn new() -> Self {
+        static CLOCKS: AtomicU64 = AtomicU64::new(0);
         let half = 0.5_f64.to_bits();
         Self {
             now_ms: AtomicU64::new(1_700_000_012_345),
             random_unit_bits: AtomicU64::new(half),
-            random_bytes_count: AtomicU64::new(0),
+            // Servers that share a database draw their ids from it.
+            random_bytes_count: AtomicU64::new(CLOCKS.fetch_add(1, Ordering::SeqCst) << 32),
             panics_left: AtomicU64::new(0),
         }
     }

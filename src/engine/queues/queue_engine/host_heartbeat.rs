@@ -4,11 +4,11 @@ use futures_util::future::join_all;
 
 use crate::auth::token::AdvertisementClaim;
 use crate::domain::id::{AdvertisementId, MatchId};
-use crate::domain::lifecycle::Assignment;
+use crate::domain::lifecycle::{Assignment, MatchStage};
 use crate::domain::ruleset::teams::{HostingSpec, default_confirm_ms};
-use crate::engine::adverts::hosted_match::{HostedMatch, HostedMatchState};
 use crate::engine::command::Caller;
 use crate::engine::error::EngineError;
+use crate::engine::hosted_match::{HostedMatch, HostedMatchState};
 use crate::engine::queues::command::{
     EndMatchCommand, EndMatchProof, HostHeartbeatAnswer, HostHeartbeatCommand, HostedMatchBeat,
 };
@@ -94,7 +94,14 @@ impl QueueEngine {
             let end = EndMatchCommand { match_id: Some(beat.match_id), proof, server_failed: true };
             self.end_match(caller, end).await?;
         } else {
-            self.shared.hear_host(&match_, self.shared.common.clock.now()).await?;
+            let after = self.shared.hear_host(&match_, self.shared.common.clock.now()).await?;
+            // The seats no longer expire.
+            if let (MatchStage::Confirming { .. }, MatchStage::Playing { assignment, .. }) =
+                (&match_.stage, &after.stage)
+                && let Assignment::GameServer { advertisement, reservation, .. } = assignment
+            {
+                self.shared.adverts.confirm_seats(*advertisement, match_.set_id, *reservation);
+            }
         }
         let after = self.shared.cache.read().match_by_id(beat.match_id).cloned();
         let after = after.filter(|match_| is_host(match_.stage.named_host()) || match_.stage.end_reason().is_some());

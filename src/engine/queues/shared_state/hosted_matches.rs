@@ -6,9 +6,7 @@ use crate::domain::id::{AdvertisementId, ReservationId};
 use crate::domain::lifecycle::{Assignment, Match, MatchStage, MatchTicket};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::time::UnixMs;
-use crate::engine::adverts::hosted_match::{
-    HostedMatch, HostedMatchDetails, HostedMatchState, HostedParty, HostedPlayer,
-};
+use crate::engine::hosted_match::{HostedMatch, HostedMatchDetails, HostedMatchState, HostedParty, HostedPlayer};
 use crate::engine::queues::shared_state::SharedState;
 use crate::rules::catalog::MatchRuleset;
 
