@@ -1,4 +1,5 @@
-//! Operator service: rulesets, drain, consistency check, explanations, statistics, ratings and match export.
+//! Operator service: rulesets, drain, consistency check, explanations, statistics, ratings, match export, and looks at and
+//! interventions in matches and tickets.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +11,9 @@ use crate::api::authorization::{self, AuthorizedCaller};
 use crate::api::authorized::ServiceResult;
 use crate::api::client_address::ClientAddressResolver;
 use crate::api::consistency::{self, ConsistencyChecker};
-use crate::api::convert::operator::{self as conversion, ExplainSubject};
+use crate::api::convert::operator::rulesets::{ruleset_problems, ruleset_status};
+use crate::api::convert::operator::{self as conversion, ExplainSubject, lookup};
+use crate::api::convert::queue::{match_end_reason, ticket_end_reason};
 use crate::api::convert::{EntryPoint, rating};
 use crate::api::drain::Drain;
 use crate::api::pb;
@@ -284,6 +287,44 @@ impl OperatorService for OperatorApi {
         ))
     }
 
+    async fn cancel_match(&self, request: Request<pb::CancelMatchRequest>) -> ServiceResult<pb::CancelMatchResponse> {
+        let (caller, message) = self.authorized_request(request)?;
+        let (id, reason) = lookup::cancel_match_command(message)?;
+        let entry = AuditEntry { target: format!("match {id}: {reason}"), ..AuditEntry::default() };
+        let answer = self.backend.queues(&caller)?.cancel_match(id).await.map_err(Rejection::from)?;
+        let end_reason = match_end_reason(Some(answer.end_reason)).into();
+        Ok(with_audit_entry(entry, pb::CancelMatchResponse { end_reason, had_ended: answer.had_ended }))
+    }
+
+    async fn dismiss_ticket(
+        &self,
+        request: Request<pb::DismissTicketRequest>,
+    ) -> ServiceResult<pb::DismissTicketResponse> {
+        let (caller, message) = self.authorized_request(request)?;
+        let (id, reason) = lookup::dismiss_ticket_command(message)?;
+        let entry = AuditEntry { target: format!("ticket {id}: {reason}"), ..AuditEntry::default() };
+        let answer = self.backend.queues(&caller)?.dismiss_ticket(id).await.map_err(Rejection::from)?;
+        let end_reason = ticket_end_reason(answer.end_reason).into();
+        Ok(with_audit_entry(entry, pb::DismissTicketResponse { end_reason, had_ended: answer.had_ended }))
+    }
+
+    async fn get_match(&self, request: Request<pb::GetMatchRequest>) -> ServiceResult<pb::GetMatchResponse> {
+        let (caller, message) = self.authorized_request(request)?;
+        let id = lookup::get_match_query(&message)?;
+        let entry = AuditEntry { target: format!("match {id}"), ..AuditEntry::default() };
+        let look = self.backend.queues(&caller)?.look_at_match(id).await.map_err(Rejection::from)?;
+        Ok(with_audit_entry(entry, lookup::match_response(&look)))
+    }
+
+    async fn get_player(&self, request: Request<pb::GetPlayerRequest>) -> ServiceResult<pb::GetPlayerResponse> {
+        let (caller, message) = self.authorized_request(request)?;
+        let query = lookup::get_player_query(&message)?;
+        // Accounts are not logged, so the audit names the digest.
+        let entry = AuditEntry { target: format!("user {}", query.user), ..AuditEntry::default() };
+        let look = self.backend.queues(&caller)?.look_at_player(query).await.map_err(Rejection::from)?;
+        Ok(with_audit_entry(entry, lookup::player_response(&look)))
+    }
+
     async fn export_matches(
         &self,
         request: Request<pb::ExportMatchesRequest>,
@@ -333,36 +374,4 @@ fn check_field_bytes(path: &str, bytes: usize, max: usize) -> Result<(), Rejecti
     }
     let message = format!("has {bytes} bytes; at most {max} are allowed");
     Err(Rejection::invalid_fields(vec![FieldProblem { path: path.into(), message }]))
-}
-
-fn ruleset_status(listing: RulesetListing) -> pb::RulesetStatus {
-    let state = if listing.is_current { pb::RulesetState::Current } else { pb::RulesetState::Retired };
-    pb::RulesetStatus {
-        name: listing.name,
-        matchmaking_set_id: listing.set_id.0,
-        service_configuration_hash: listing.hash.0,
-        file_name: listing.file_name,
-        state: state.into(),
-        loaded_at_unix_ms: listing.loaded_at.0,
-        problems: ruleset_problems(listing.problems),
-        ratings: listing.ratings.map(|ratings| pb::RulesetRatings {
-            scale: ratings.scale,
-            pool: ratings.pool,
-            rating_count: ratings.rating_count,
-        }),
-        retired: listing.ends_in_ms.is_some(),
-        ends_in_ms: listing.ends_in_ms,
-        live_tickets: listing.live_tickets,
-        live_matches: listing.live_matches,
-    }
-}
-
-fn ruleset_problems(problems: Vec<RulesetProblem>) -> Vec<pb::RulesetProblem> {
-    let messages = problems.into_iter().map(|problem| pb::RulesetProblem {
-        file_name: problem.file_name,
-        line: problem.line,
-        column: problem.column,
-        message: problem.message,
-    });
-    messages.collect()
 }

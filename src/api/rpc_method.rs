@@ -31,7 +31,7 @@ pub struct RpcMethod {
 const UNKNOWN_METHOD: RpcMethod = RpcMethod { name: "other", kind: RpcKind::Unary, access: ALL_AUTHENTICATED };
 
 /// All methods on both ports, the most frequent first.
-const RPC_METHODS: [RpcMethod; 39] = [
+const RPC_METHODS: [RpcMethod; 43] = [
     unary_method("fireteam.v1.MatchmakingService/UpdateAdvertisement", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.MatchmakingService/Search", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.MatchmakingService/Core", CLIENTS_AND_GAME_SERVERS),
@@ -69,6 +69,10 @@ const RPC_METHODS: [RpcMethod; 39] = [
     unary_method("fireteam.v1.OperatorService/ImportRatings", OPERATORS_ONLY),
     unary_method("fireteam.v1.OperatorService/ReportResult", OPERATORS_ONLY),
     unary_method("fireteam.v1.OperatorService/ExportMatches", OPERATORS_ONLY),
+    unary_method("fireteam.v1.OperatorService/CancelMatch", OPERATORS_ONLY),
+    unary_method("fireteam.v1.OperatorService/DismissTicket", OPERATORS_ONLY),
+    unary_method("fireteam.v1.OperatorService/GetMatch", OPERATORS_ONLY),
+    unary_method("fireteam.v1.OperatorService/GetPlayer", OPERATORS_ONLY),
     RpcMethod {
         kind: RpcKind::LongUnary,
         ..unary_method("fireteam.v1.OperatorService/CheckConsistency", OPERATORS_ONLY)

@@ -282,6 +282,13 @@ impl From<EngineError> for Rejection {
                 let text = "the ticket is not waiting, or one of its players is in another match; watch the ticket";
                 Self::new(C::FailedPrecondition, ErrorReason::TicketNotWaiting, text)
             }
+            EngineError::TicketInPlay { match_id } => {
+                let text = format!(
+                    "match {match_id} of the ticket is being played; end it with CancelMatch, which frees all its players"
+                );
+                Self::new(C::FailedPrecondition, ErrorReason::TicketNotWaiting, text)
+                    .with_metadata("match_id", match_id)
+            }
             EngineError::NoReadyCheck => {
                 let text = "this match has no open ready check; watch the ticket for its status";
                 Self::new(C::FailedPrecondition, ErrorReason::NoReadyCheck, text)

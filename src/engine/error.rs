@@ -105,6 +105,11 @@ pub enum EngineError {
     },
     /// The ticket is not waiting, or is paused while one of its players is in a match.
     TicketNotWaiting,
+    /// The match of the ticket is being played, so the ticket cannot be dismissed alone.
+    TicketInPlay {
+        /// Match of the ticket.
+        match_id: MatchId,
+    },
     /// There is no ready check to answer.
     NoReadyCheck,
     /// The match has not started.

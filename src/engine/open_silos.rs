@@ -17,11 +17,24 @@ use crate::engine::error::EngineError;
 
 /// Limits on open silos.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SiloLimits {
+pub struct SiloLimits {
     /// Maximum open silos.
-    pub(crate) max_silos: u32,
+    pub max_silos: u32,
     /// Maximum open silos that one caller has opened.
-    pub(crate) max_silos_per_user: u32,
+    pub max_silos_per_user: u32,
+}
+
+/// A silo and the limits on opening it, for operators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SiloState {
+    /// It has a live ticket or advertisement.
+    pub is_open: bool,
+    /// Number of open silos.
+    pub open_silos: u32,
+    /// Number of silos that the caller has opened.
+    pub opened_by_account: u32,
+    /// Limits; `None` if the operator named the silos.
+    pub limits: Option<SiloLimits>,
 }
 
 /// Caller whose ticket or advertisement opened a silo, as `max_silos_per_user` counts it.
@@ -74,6 +87,18 @@ impl OpenSilos {
     /// Number of open silos.
     pub(crate) fn count(&self) -> usize {
         self.state.lock().silos.len()
+    }
+
+    /// State of `silo`, and the number of silos that the authenticated caller `account` has opened.
+    pub(crate) fn silo_state(&self, silo: SiloId, account: Option<UserKey>) -> SiloState {
+        let state = self.state.lock();
+        let opened = account.and_then(|account| state.opened_counts.get(&SiloOpener::Account(account)));
+        SiloState {
+            is_open: state.silos.contains_key(&silo),
+            open_silos: u32::try_from(state.silos.len()).unwrap_or(u32::MAX),
+            opened_by_account: opened.copied().unwrap_or(0),
+            limits: self.limits,
+        }
     }
 
     /// Uses `silo` for a call of `caller`, until the result is dropped; opens the silo if it is not open.

@@ -6,6 +6,7 @@ pub mod command;
 mod connected_users;
 mod feed_reader;
 mod leases;
+pub mod operator_command;
 mod pass_reports;
 mod pass_runner;
 mod placement_problems;

@@ -13,7 +13,7 @@ use crate::store::Store;
 use crate::store::adverts::{AdvertFeed, AdvertWrite, CommitResult, StoredAdvertisement, transaction_label};
 use crate::store::error::StoreError;
 use crate::store::queues::{
-    self, FinishedMatch, QueueFeed, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData,
+    self, FinishedMatch, QueueFeed, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData, StoredUser,
 };
 use crate::store::ruleset_copies::{RulesetCopy, RulesetCopyStore, RulesetReport};
 
@@ -139,6 +139,10 @@ impl<M: StoreObserver> QueueStore for MeteredStore<M> {
 
     async fn read_match_result(&self, id: MatchId) -> Result<Option<Arc<MatchResult>>, StoreError> {
         self.inner.read_match_result(id).await
+    }
+
+    async fn read_user(&self, user: UserKey) -> Result<StoredUser, StoreError> {
+        self.inner.read_user(user).await
     }
 
     async fn read_rating_changes(&self, user: UserKey, key: RatingKey) -> Result<Vec<RatingHistoryEntry>, StoreError> {

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::domain::id::{MatchId, RatingKey, SetId, SiloId, TicketId, UserKey};
+use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::lifecycle::{Match, TicketFate};
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry, ResultReport, SatisfactionStats};
 use crate::domain::queue::ticket::{PlayerRating, Ticket, TicketEndReason};
@@ -117,6 +118,9 @@ pub enum QueueWrite {
         penalized_users: Vec<UserKey>,
         /// Penalty schedule of the ruleset; required if a user is penalized.
         penalty_schedule: PenaltySchedule,
+        /// Ratings of the set, in which each user who leaves with this transition has one more abandoned match. `None` if
+        /// no user leaves or the set has no ratings.
+        leaver_rating: Option<KeyedRatingSpec>,
         /// When tickets that end with this transition may be purged.
         purge_at: UnixMs,
         /// Time of the decision.
@@ -269,6 +273,8 @@ pub enum QueueOutcome {
     MatchWritten {
         /// Changed tickets as they are now, in id order.
         tickets: Vec<StoredTicket>,
+        /// Changed ratings as they are now, in user order.
+        ratings: Vec<RatingRow>,
     },
     /// `ProposeMatch` was not applied: these tickets no longer wait, or have a user who is in a match.
     TicketsUnavailable {
@@ -329,6 +335,28 @@ pub struct QueueKey {
     pub silo: SiloId,
 }
 
+/// Membership of a user in a ticket that has not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TicketUser {
+    /// Queue of the ticket.
+    pub queue: QueueKey,
+    /// Ticket id.
+    pub ticket_id: TicketId,
+    /// The user cannot have another ticket beside it.
+    pub exclusive: bool,
+}
+
+/// Rows that keep a user from entering queues.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoredUser {
+    /// Tickets of the user that have not ended, by ticket id.
+    pub tickets: Vec<TicketUser>,
+    /// Match that has not ended and that the user has not left.
+    pub match_id: Option<MatchId>,
+    /// Penalties after failed ready checks, by set.
+    pub penalties: Vec<(SetId, Penalty)>,
+}
+
 /// All rows of the queues, loaded at startup.
 #[derive(Clone, Debug, Default)]
 pub struct StoredQueueData {
@@ -386,6 +414,9 @@ pub trait QueueStore: Send + Sync + 'static {
 
     /// Reads the result of a match.
     async fn read_match_result(&self, id: MatchId) -> Result<Option<Arc<MatchResult>>, StoreError>;
+
+    /// Reads a user's tickets, match and penalties. Takes no locks and delays no write.
+    async fn read_user(&self, user: UserKey) -> Result<StoredUser, StoreError>;
 
     /// Latest changes of a user's rating with `key`, at most `limit::RATING_HISTORY_ENTRIES_MAX`, latest first.
     async fn read_rating_changes(&self, user: UserKey, key: RatingKey) -> Result<Vec<RatingHistoryEntry>, StoreError>;

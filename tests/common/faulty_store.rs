@@ -11,7 +11,9 @@ use fireteam::domain::lifecycle::Match;
 use fireteam::domain::match_result::{MatchResult, RatingHistoryEntry};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::memory::MemoryStore;
-use fireteam::store::queues::{FinishedMatch, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData};
+use fireteam::store::queues::{
+    FinishedMatch, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData, StoredUser,
+};
 use fireteam::store::ruleset_copies::{RulesetCopy, RulesetCopyStore, RulesetReport};
 use fireteam::store::{AdvertFeed, AdvertWrite, CommitResult, Store, StoreError, StoredAdvertisement};
 use tokio::sync::watch;
@@ -122,6 +124,10 @@ impl QueueStore for FaultyStore {
 
     async fn read_match_result(&self, id: MatchId) -> Result<Option<Arc<MatchResult>>, StoreError> {
         self.inner.read_match_result(id).await
+    }
+
+    async fn read_user(&self, user: UserKey) -> Result<StoredUser, StoreError> {
+        self.inner.read_user(user).await
     }
 
     async fn read_rating_changes(&self, user: UserKey, key: RatingKey) -> Result<Vec<RatingHistoryEntry>, StoreError> {

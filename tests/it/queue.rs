@@ -1,5 +1,6 @@
 //! Queues: tickets, passes, matches, documented systems.
 
+pub(crate) mod abandonment;
 pub(crate) mod connected_players;
 pub(crate) mod documented_goals;
 pub(crate) mod documented_systems;
@@ -8,6 +9,7 @@ pub(crate) mod hosted_matches;
 pub(crate) mod hosting;
 pub(crate) mod kill_server;
 pub(crate) mod leaving;
+pub(crate) mod operator_actions;
 pub(crate) mod pass_failures;
 pub(crate) mod pass_timing;
 pub(crate) mod past_match_retention;

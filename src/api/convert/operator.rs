@@ -1,5 +1,8 @@
 //! Conversions of the Operator service: explanations of tickets and searches, queue statistics, rating import.
 
+pub(crate) mod lookup;
+pub(crate) mod rulesets;
+
 use crate::api::convert::{EntryPoint, FieldErrors, field_checks, session};
 use crate::api::pb;
 use crate::api::status::Rejection;

@@ -206,14 +206,7 @@ pub fn leave_response(answer: LeaveQueueAnswer) -> pb::QueueLeaveResponse {
 
 /// Converts a ticket's status.
 pub fn ticket_status(status: TicketStatus) -> pb::TicketStatus {
-    let (state, end_reason) = match status.phase {
-        TicketPhase::Waiting => (pb::TicketState::Waiting, None),
-        TicketPhase::Paused => (pb::TicketState::Paused, None),
-        TicketPhase::Proposed => (pb::TicketState::Proposed, None),
-        TicketPhase::Placing => (pb::TicketState::Placing, None),
-        TicketPhase::Matched => (pb::TicketState::Matched, None),
-        TicketPhase::Ended(reason) => (pb::TicketState::Ended, Some(reason)),
-    };
+    let (state, end_reason) = ticket_state_and_end(status.phase);
     pb::TicketStatus {
         ticket_id: status.id.to_string(),
         state: state.into(),
@@ -230,7 +223,20 @@ pub fn ticket_status(status: TicketStatus) -> pb::TicketStatus {
     }
 }
 
-fn ticket_end_reason(reason: TicketEndReason) -> pb::TicketEndReason {
+/// Converts the phase of a ticket to its state and, if it has ended, the reason.
+pub(crate) fn ticket_state_and_end(phase: TicketPhase) -> (pb::TicketState, Option<TicketEndReason>) {
+    match phase {
+        TicketPhase::Waiting => (pb::TicketState::Waiting, None),
+        TicketPhase::Paused => (pb::TicketState::Paused, None),
+        TicketPhase::Proposed => (pb::TicketState::Proposed, None),
+        TicketPhase::Placing => (pb::TicketState::Placing, None),
+        TicketPhase::Matched => (pb::TicketState::Matched, None),
+        TicketPhase::Ended(reason) => (pb::TicketState::Ended, Some(reason)),
+    }
+}
+
+/// Converts the reason why a ticket ended.
+pub(crate) fn ticket_end_reason(reason: TicketEndReason) -> pb::TicketEndReason {
     match reason {
         TicketEndReason::Left => pb::TicketEndReason::Left,
         TicketEndReason::Expired => pb::TicketEndReason::Expired,

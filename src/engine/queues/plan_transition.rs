@@ -8,6 +8,7 @@ use crate::domain::lifecycle::event::{MatchEffect, Transition};
 use crate::domain::lifecycle::ticket_facts::TicketFacts;
 use crate::domain::lifecycle::{Match, MatchEndReason, MatchStage};
 use crate::domain::ruleset::Ruleset;
+use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::time::UnixMs;
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::shared_state::host_contact::is_hosted_by_ticket;
@@ -48,6 +49,7 @@ pub(crate) fn plan_transition(
             .collect(),
         other_tickets: if starts_now { other_waiting_tickets(shared, &next_match) } else { Vec::new() },
         penalized_users: transition.penalized_users,
+        leaver_rating: leaver_rating(shared, ruleset, &next_match, now),
         penalty_schedule: ruleset.map_or_else(PenaltySchedule::default, penalty_schedule),
         purge_at: now.plus_ms(shared.common.settings.ended_ticket_retention_ms),
         updated_match: Arc::clone(&next_match),
@@ -90,6 +92,18 @@ pub(crate) fn other_waiting_tickets(shared: &SharedState, next_match: &Match) ->
     let mut ticket_ids: BTreeSet<TicketId> = users.flat_map(|user| cache.waiting_tickets_of(user)).collect();
     ticket_ids.retain(|ticket_id| next_match.tickets.iter().all(|match_ticket| match_ticket.ticket_id != *ticket_id));
     ticket_ids.into_iter().collect()
+}
+
+/// Ratings in which a leaver's abandoned match counts; `None` if no player leaves at `now`.
+fn leaver_rating(
+    shared: &SharedState,
+    ruleset: Option<&Ruleset>,
+    next_match: &Match,
+    now: UnixMs,
+) -> Option<KeyedRatingSpec> {
+    let mut players = next_match.tickets.iter().flat_map(|match_ticket| &match_ticket.players);
+    let has_leaver = players.any(|player| player.left_at == Some(now));
+    ruleset.filter(|_| has_leaver).and_then(|ruleset| shared.ratings.lock().rating_of(ruleset))
 }
 
 fn penalty_schedule(ruleset: &Ruleset) -> PenaltySchedule {

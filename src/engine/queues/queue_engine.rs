@@ -6,6 +6,8 @@ mod explain;
 mod host_heartbeat;
 mod leave_queue;
 mod match_results;
+mod operator_actions;
+mod player_lookup;
 pub(crate) mod ruleset_use;
 mod statistics;
 

@@ -11,7 +11,7 @@ use crate::domain::time::UnixMs;
 use crate::store::error::StoreError;
 use crate::store::memory::MemoryStore;
 use crate::store::queues::queue_rows::QueueRows;
-use crate::store::queues::{FinishedMatch, QueueOutcome, QueueStore, QueueWrite, StoredQueueData};
+use crate::store::queues::{FinishedMatch, QueueOutcome, QueueStore, QueueWrite, StoredQueueData, StoredUser};
 
 /// Smallest possible user key.
 const MIN_USER_KEY: UserKey = UserKey::from_bytes([0; 16]);
@@ -55,6 +55,10 @@ impl QueueStore for MemoryStore {
         let record =
             |(set_id, scale): &(SetId, RatingKey)| (*set_id, *rows.first_scales.entry(*set_id).or_insert(*scale));
         Ok(current.iter().map(record).collect())
+    }
+
+    async fn read_user(&self, user: UserKey) -> Result<StoredUser, StoreError> {
+        Ok(self.lock_queues().user(user))
     }
 
     async fn read_rating_changes(&self, user: UserKey, key: RatingKey) -> Result<Vec<RatingHistoryEntry>, StoreError> {

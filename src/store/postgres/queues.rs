@@ -28,8 +28,11 @@ use crate::store::postgres::connection::slot::{OPERATION_TIMEOUT, query_within};
 use crate::store::postgres::connection::write_session::run_exclusive_on;
 use crate::store::postgres::queues::feed::QueueFeedRows;
 use crate::store::postgres::queues::statements as sql;
+use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::touched_keys::TouchedQueueKeys;
-use crate::store::queues::{FinishedMatch, QueueFeed, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData};
+use crate::store::queues::{
+    FinishedMatch, QueueFeed, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData, StoredUser,
+};
 use crate::store::rows;
 use crate::store::writer_version::STORE_FORMAT_VERSION;
 
@@ -97,6 +100,21 @@ impl QueueStore for PostgresStore {
             reason: format!("{row:?} is not a set and a digest"),
         };
         recorded.into_iter().map(|row| decode(row).ok_or_else(|| corrupt(row))).collect()
+    }
+
+    async fn read_user(&self, user: UserKey) -> Result<StoredUser, StoreError> {
+        let mut slot = self.background_connection.lock().await;
+        let rows = query_within!(slot, OPERATION_TIMEOUT, "reading a user", |connection| {
+            sqlx::query(sql::READ_USER_ROWS)
+                .bind(vec![Uuid::from_bytes(*user.as_bytes())])
+                .bind(Vec::<Uuid>::new())
+                .fetch_all(&mut *connection)
+        })?;
+        let mut user_rows = QueueRows::default();
+        for row in &rows {
+            decode::decode_user_row(row, &mut user_rows)?;
+        }
+        Ok(user_rows.user(user))
     }
 
     async fn read_rating_changes(&self, user: UserKey, key: RatingKey) -> Result<Vec<RatingHistoryEntry>, StoreError> {

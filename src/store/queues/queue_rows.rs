@@ -13,7 +13,9 @@ use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::queue::ticket::Ticket;
 use crate::domain::rating::SetActivity;
 use crate::domain::time::UnixMs;
-use crate::store::queues::{QueueKey, RESULT_RETENTION_MS, RatingRow, StoredTicket, TicketState};
+use crate::store::queues::{
+    QueueKey, RESULT_RETENTION_MS, RatingRow, StoredTicket, StoredUser, TicketState, TicketUser,
+};
 
 /// Rows by key.
 #[derive(Clone, Debug, Default)]
@@ -38,15 +40,6 @@ pub(in crate::store) struct QueueRows {
     pub(in crate::store) first_scales: BTreeMap<SetId, RatingKey>,
     /// Stars and time of each player's feedback on a match.
     pub(in crate::store) feedback: BTreeMap<(MatchId, UserKey), (u8, UnixMs)>,
-}
-
-/// Membership of a user in a ticket that has not ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::store) struct TicketUser {
-    pub(in crate::store) queue: QueueKey,
-    pub(in crate::store) ticket_id: TicketId,
-    /// The user cannot have another ticket beside it.
-    pub(in crate::store) exclusive: bool,
 }
 
 impl QueueRows {
@@ -90,6 +83,18 @@ impl QueueRows {
             if memberships.is_empty() {
                 self.ticket_users.remove(&user);
             }
+        }
+    }
+
+    /// Tickets, match and penalties of a user.
+    pub(in crate::store) fn user(&self, user: UserKey) -> StoredUser {
+        let mut tickets = self.ticket_users.get(&user).cloned().unwrap_or_default();
+        tickets.sort_unstable_by_key(|membership| membership.ticket_id);
+        let penalties = self.penalties.range((user, SetId(0))..=(user, SetId(u32::MAX)));
+        StoredUser {
+            tickets,
+            match_id: self.match_by_user.get(&user).copied(),
+            penalties: penalties.map(|((_, set_id), penalty)| (*set_id, *penalty)).collect(),
         }
     }
 

@@ -7,8 +7,8 @@ use crate::domain::lifecycle::Match;
 use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::time::UnixMs;
-use crate::store::queues::queue_rows::{QueueRows, TicketUser, queue_key};
-use crate::store::queues::{QueueKey, RatingRow, StoredTicket};
+use crate::store::queues::queue_rows::{QueueRows, queue_key};
+use crate::store::queues::{QueueKey, RatingRow, StoredTicket, TicketUser};
 
 /// Difference between the rows before and after a batch. Deletes must run before inserts: a user can leave one ticket
 /// or match and join another in one batch.

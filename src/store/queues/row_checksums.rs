@@ -5,7 +5,7 @@ use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::match_result::{RatingHistoryEntry, SatisfactionStats};
 use crate::domain::time::UnixMs;
 use crate::store::queues::RatingRow;
-use crate::store::queues::queue_rows::TicketUser;
+use crate::store::queues::TicketUser;
 use crate::store::queues::queue_rows::record_result::history_slot;
 use crate::store::rows::{RowChecksum, to_ms};
 

@@ -69,7 +69,19 @@ impl TouchedQueueKeys {
                 self.matches.insert(proposed.id);
                 self.users.extend(match_users(proposed));
             }
-            QueueWrite::TransitionMatch { updated_match, ticket_fates, other_tickets, penalized_users, .. } => {
+            QueueWrite::TransitionMatch {
+                updated_match,
+                ticket_fates,
+                other_tickets,
+                penalized_users,
+                leaver_rating,
+                ..
+            } => {
+                if let Some(rating) = leaver_rating {
+                    let players = updated_match.tickets.iter().flat_map(|ticket| &ticket.players);
+                    let leavers = players.filter(|player| player.left_at.is_some());
+                    self.ratings.extend(leavers.map(|player| (player.user, rating.key)));
+                }
                 self.tickets.extend(ticket_fates.iter().map(|(id, ..)| *id));
                 self.tickets.extend(other_tickets);
                 self.matches.insert(updated_match.id);

@@ -18,8 +18,11 @@ use crate::domain::lifecycle::Match;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::time::UnixMs;
 use crate::store::error::StoreError;
+use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::touched_keys::TouchedQueueKeys;
-use crate::store::queues::{FinishedMatch, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData};
+use crate::store::queues::{
+    FinishedMatch, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData, StoredUser,
+};
 use crate::store::rows;
 use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::connection::error::{to_store_error, with_path};
@@ -77,6 +80,16 @@ impl QueueStore for SqliteStore {
             result
         })
         .await
+    }
+
+    async fn read_user(&self, user: UserKey) -> Result<StoredUser, StoreError> {
+        let (users, no_matches) = (hex_json_array([user.as_bytes()].into_iter()), hex_json_array([].into_iter()));
+        let query = sqlx::query(sql::READ_USER_ROWS).bind(users).bind(no_matches);
+        let mut user_rows = QueueRows::default();
+        for row in &fetch_rows(&self.path, query).await.map_err(|error| with_path(&self.path, error))? {
+            decode::decode_user_row(row, &mut user_rows)?;
+        }
+        Ok(user_rows.user(user))
     }
 
     async fn read_rating_changes(&self, user: UserKey, key: RatingKey) -> Result<Vec<RatingHistoryEntry>, StoreError> {

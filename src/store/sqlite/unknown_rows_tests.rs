@@ -7,7 +7,7 @@ use sqlx::sqlite::SqliteConnection;
 use crate::domain::id::{AdvertisementId, MatchId, SetId, SiloId, TicketId, UserKey};
 use crate::domain::queue::ticket::Ticket;
 use crate::domain::time::UnixMs;
-use crate::store::queues::queue_rows::TicketUser;
+use crate::store::queues::TicketUser;
 use crate::store::queues::row_checksums::ticket_user_checksum;
 use crate::store::queues::ticket_match_encoding::{MatchRow, TicketRow, TicketStateRow};
 use crate::store::queues::{QueueKey, QueueOutcome, QueueStore, QueueWrite};

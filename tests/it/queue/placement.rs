@@ -3,10 +3,12 @@
 use fireteam_client::pb;
 use pb::TicketState;
 
+use crate::support::generated_client::GetStatisticsRequest;
 use crate::support::queue_server::{
-    QueuedParty, SET_ID, advertise_host, enter_request, game_server_advertisement, start_queue_server, wait_until,
+    QueuedParty, SET_ID, advertise_host, enter_request, game_server_advertisement, operator_client, start_queue_server,
+    wait_until,
 };
-use crate::support::test_server::TestServer;
+use crate::support::test_server::{TestServer, advertise_request};
 
 /// A 1v1 queue on game servers; `before` are attributes, `queue` elements of the queue, `hosting` attributes.
 fn hosted_duel(before: &str, queue: &str, hosting: &str) -> String {
@@ -43,13 +45,18 @@ fn near(region: &str) -> Vec<pb::RegionLatency> {
     vec![round_trip("eu"), round_trip("us")]
 }
 
-async fn enter_near(server: &TestServer, name: &str, region: &str) -> QueuedParty {
+/// Request to enter one player near `region`.
+fn request_near(name: &str, region: &str) -> pb::QueueEnterRequest {
     let mut request = enter_request(SET_ID, &[(name, 20.0)]);
     let session = request.session_composition.as_mut().expect("a party");
     session.region_latencies = near(region);
     let value = pb::attribute_value::Value::StringValue(region.to_owned());
     session.attributes.insert("region".to_owned(), pb::AttributeValue { value: Some(value) });
-    QueuedParty::enter_with_request(server, request).await
+    request
+}
+
+async fn enter_near(server: &TestServer, name: &str, region: &str) -> QueuedParty {
+    QueuedParty::enter_with_request(server, request_near(name, region)).await
 }
 
 /// A game server near `region` with seats for many matches; `name` is its connect data.
@@ -138,4 +145,69 @@ async fn placement_chooses_the_server_that_the_ruleset_wants() {
         }
         assert!(used.contains(&hosts.len()), "{hosting}: {hosts:?}");
     }
+}
+
+/// A session near `region` whose host plays in it and has one open seat.
+fn session_near(region: &str, name: &str) -> pb::MatchmakingUpdateAdvertisementRequest {
+    let mut request = advertise_request(&[(name, 20.0)], 1);
+    request.matchmaking_set_id = Some(SET_ID);
+    request.connect_data = name.as_bytes().to_vec();
+    let session = request.session_composition.as_mut().expect("a session");
+    session.region_latencies = near(region);
+    let value = pb::attribute_value::Value::StringValue(region.to_owned());
+    session.attributes.insert("region".to_owned(), pb::AttributeValue { value: Some(value) });
+    request
+}
+
+/// S3-8: an open session in another region than its players' is not filled, in any region mode, nor one that is too far.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn backfill_keeps_the_region_in_every_mode() {
+    let too_far = hosted_duel("", "", r#"MaxRoundTripMs="100""#);
+    for ruleset in rulesets_with_regions().into_iter().chain([too_far]) {
+        let ruleset = ruleset.replace(r#"PassIntervalMs="10""#, r#"PassIntervalMs="10" Backfill="true""#);
+        let server = start_queue_server(&[&ruleset]).await;
+        for name in ["us 1", "us 2"] {
+            advertise_host(&server, session_near("us", name)).await;
+        }
+        let mut ann = enter_near(&server, "ann", "eu").await;
+        wait_until("a pass", async || !ann.current_status().await.blocking_rule.is_empty()).await;
+        assert_eq!(ann.current_status().await.state(), TicketState::Waiting, "{ruleset}");
+        advertise_host(&server, session_near("eu", "eu 1")).await;
+        // His ticket causes another pass.
+        let mut bob = enter_near(&server, "bob", "us").await;
+        assert_eq!(host_of(&mut ann).await, "eu 1", "{ruleset}");
+        assert!(host_of(&mut bob).await.starts_with("us"), "{ruleset}");
+    }
+}
+
+/// A thousand matches that have no server do not delay a later match that has one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn placement_of_a_thousand_unplaceable_matches_delays_no_other() {
+    let [partitioned, ..] = rulesets_with_regions();
+    let server = start_queue_server(&[&partitioned]).await;
+    let client = server.client().await;
+    advertise_host(&server, server_near("us", "us 1")).await;
+    let mut first = enter_near(&server, "first", "eu").await;
+    let mut entering = tokio::task::JoinSet::new();
+    for task in 0..10 {
+        let client = client.clone();
+        entering.spawn(async move {
+            for number in 0..210 {
+                client.enter(request_near(&format!("eu {task} {number}"), "eu")).await.expect("enter");
+            }
+        });
+    }
+    entering.join_all().await;
+    let mut operator = operator_client(&server).await;
+    wait_until("all players of eu are in matches", async || {
+        let statistics = operator.get_statistics(GetStatisticsRequest {}).await.expect("statistics").into_inner();
+        statistics.queues.iter().any(|queue| queue.matches >= 1_050)
+    })
+    .await;
+    let mut one = enter_near(&server, "one", "us").await;
+    let mut two = enter_near(&server, "two", "us").await;
+    assert_eq!(host_of(&mut one).await, "us 1");
+    assert_eq!(host_of(&mut two).await, "us 1");
+    first.wait_for_state(TicketState::Placing).await;
+    assert_eq!(first.current_status().await.blocking_rule, "region");
 }

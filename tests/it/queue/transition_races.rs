@@ -120,6 +120,7 @@ async fn transition_based_on_a_stale_one_is_stale() {
         other_tickets: Vec::new(),
         penalized_users: Vec::new(),
         penalty_schedule: PenaltySchedule::default(),
+        leaver_rating: None,
         purge_at: now.plus_ms(60_000),
         now,
     };

@@ -46,7 +46,7 @@ fn unavailable(tickets: &[u32]) -> Out {
 
 /// States of the tickets that a transition changed; panics if it was not written.
 fn states(outcome: Out) -> Vec<(u8, TicketState, u64, u64)> {
-    let Out::MatchWritten { tickets } = outcome else { panic!("{outcome:?}") };
+    let Out::MatchWritten { tickets, .. } = outcome else { panic!("{outcome:?}") };
     tickets.iter().map(|it| (it.ticket.id.as_bytes()[15], it.state, it.expires_at.0, it.version)).collect()
 }
 

@@ -104,6 +104,7 @@ impl Model {
                 other_tickets: elsewhere,
                 penalized_users: penalized,
                 penalty_schedule: schedule,
+                leaver_rating,
                 purge_at,
                 now,
             } => {
@@ -113,11 +114,19 @@ impl Model {
                     self.stale_matches.push(next.id);
                     return Out::StaleMatchVersion(Some(Arc::clone(&self.matches[at])));
                 }
+                let gone = self.gone_from(next.id);
                 self.matches[at] = Arc::clone(&next);
                 let mut tickets = self.apply_fates(&next, &fates, &elsewhere, purge_at);
                 tickets.sort_by_key(|it| it.ticket.id);
                 let over = matches!(next.stage, MatchStage::Ended { .. });
                 let seats = || next.tickets.iter().flat_map(|it| &it.players);
+                let leavers: BTreeSet<UserKey> = seats()
+                    .filter(|seat| seat.left_at.is_some() && !gone.contains(&seat.user))
+                    .map(|seat| seat.user)
+                    .collect();
+                let leavers: Vec<UserKey> = leavers.into_iter().collect();
+                let ratings =
+                    leaver_rating.map_or_else(Vec::new, |rating| self.count_abandoned(&leavers, &rating, now));
                 for member in &next.tickets {
                     let left = member.players.iter().filter(|seat| seat.left_at.is_some());
                     self.left.extend(left.map(|seat| (seat.user, member.ticket_id)));
@@ -126,7 +135,7 @@ impl Model {
                 self.players.retain(|(user, match_id)| *match_id != next.id || (!over && member(*user)));
                 let penalized: BTreeSet<UserKey> = penalized.into_iter().collect();
                 penalized.into_iter().for_each(|user| self.penalize(user, next.set_id, &schedule, now));
-                Out::MatchWritten { tickets }
+                Out::MatchWritten { tickets, ratings }
             }
             QueueWrite::ImportRatings { rows } => {
                 for mut row in rows {
@@ -190,6 +199,24 @@ impl Model {
         self.ratings.iter().find(|it| (it.user, it.key) == (user, key)).copied()
     }
 
+    /// Users who left a match during play.
+    fn gone_from(&self, id: MatchId) -> BTreeSet<UserKey> {
+        let known = self.matches.iter().filter(|it| it.id == id);
+        let seats = known.flat_map(|it| &it.tickets).flat_map(|it| &it.players);
+        seats.filter(|seat| seat.left_at.is_some()).map(|seat| seat.user).collect()
+    }
+
+    fn count_abandoned(&mut self, users: &[UserKey], rating: &KeyedRatingSpec, now: UnixMs) -> Vec<RatingRow> {
+        let mut rows = vec![];
+        for user in users {
+            let mut row = self.rating(*user, rating.key).unwrap_or(new_rating_row(rating, *user, now));
+            row.satisfaction.abandoned_matches += 1;
+            self.set_rating(row);
+            rows.push(row);
+        }
+        rows
+    }
+
     fn set_rating(&mut self, row: RatingRow) {
         self.ratings.retain(|it| (it.user, it.key) != (row.user, row.key));
         self.ratings.push(row);
@@ -204,9 +231,10 @@ impl Model {
         rating: Option<KeyedRatingSpec>,
         now: UnixMs,
     ) -> Out {
+        let gone = self.gone_from(report.match_id);
         let tickets = match ends.map(|ends| self.apply(*ends)) {
             None => vec![],
-            Some(Out::MatchWritten { tickets }) => tickets,
+            Some(Out::MatchWritten { tickets, .. }) => tickets,
             Some(other) => panic!("a transition of the current version is written: {other:?}"),
         };
         let unrated = report.unrated_reason(rating.as_ref().map(|rating| &rating.spec));
@@ -248,11 +276,11 @@ impl Model {
                 }
             }
         }
-        for (user, rating) in report.left_early.iter().filter_map(|user| Some((user, rating?))) {
-            let mut row = self.rating(*user, rating.key).unwrap_or(new_rating_row(&rating, *user, now));
-            row.satisfaction.abandoned_matches += 1;
-            self.set_rating(row);
-            touched.insert(*user);
+        if let Some(rating) = rating {
+            // Who left during play was counted then.
+            let disconnected: Vec<UserKey> =
+                report.left_early.iter().copied().filter(|user| !gone.contains(user)).collect();
+            touched.extend(self.count_abandoned(&disconnected, &rating, now).iter().map(|row| row.user));
         }
         let ratings = touched.into_iter().filter_map(|user| self.rating(user, rating?.key)).collect();
         let result = Arc::new(MatchResult {
@@ -363,7 +391,7 @@ impl Model {
         let players = proposed.tickets.iter().flat_map(|it| &it.players);
         self.players.extend(players.map(|seat| (seat.user, proposed.id)));
         self.matches.push(proposed);
-        Out::MatchWritten { tickets }
+        Out::MatchWritten { tickets, ratings: vec![] }
     }
 
     fn apply_fates(

@@ -151,6 +151,7 @@ pub(crate) fn transition(next: Match, fates: &TransitionEffects) -> QueueWrite {
         other_tickets: fates.matched_elsewhere.iter().copied().map(ticket_id).collect(),
         penalized_users: fates.penalized.iter().copied().map(user).collect(),
         penalty_schedule: PenaltySchedule { cooldowns_ms: [10, 20].into(), reset_after_ms: 30 },
+        leaver_rating: None,
         purge_at: UnixMs(80),
         now: UnixMs(fates.now),
     }

@@ -202,6 +202,7 @@ impl RandomTransition {
             other_tickets: self.other_tickets.into_iter().map(ticket_id).collect(),
             penalized_users: self.penalized.into_iter().map(user).collect(),
             penalty_schedule: PenaltySchedule { cooldowns_ms: [10, 20].into(), reset_after_ms: 30 },
+            leaver_rating: rating_of((self.now % 6) as u8),
             purge_at: UnixMs(self.now + 10),
             now: UnixMs(self.now),
         }
@@ -289,6 +290,7 @@ impl RandomResult {
             other_tickets: vec![],
             penalized_users: vec![],
             penalty_schedule: PenaltySchedule::default(),
+            leaver_rating: None,
             purge_at: UnixMs(self.now + 10),
             now: UnixMs(self.now),
         };

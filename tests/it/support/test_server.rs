@@ -44,6 +44,11 @@ impl TestServer {
 
     /// Starts a server with a configuration changed by `change`.
     pub(crate) async fn start_with_config(change: impl FnOnce(&mut Config)) -> Self {
+        Self::start_on_clock(Arc::new(TestClock::new()), change).await
+    }
+
+    /// Starts a server on `clock`. Servers that share a store must share the clock, so that their random ids differ.
+    pub(crate) async fn start_on_clock(clock: Arc<TestClock>, change: impl FnOnce(&mut Config)) -> Self {
         let folder = tempfile::tempdir().expect("create a temporary directory");
         let any_port: ListenAddress = "127.0.0.1:0".parse().expect("valid address");
         let mut config = Config {
@@ -81,7 +86,6 @@ impl TestServer {
             shutdown_grace_period_s: 10,
         };
         change(&mut config);
-        let clock = Arc::new(TestClock::new());
         let parts = start_app(&config, clock.clone()).await.expect("the server starts");
         Self { clock, app: parts, config, folder, temporary_folders: Vec::new(), hosts: std::sync::Mutex::default() }
     }

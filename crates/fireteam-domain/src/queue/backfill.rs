@@ -2,12 +2,15 @@
 
 use crate::filter::{AdvertisementView, Refusal, Searcher, SessionView, admit};
 use crate::id::{AdvertisementId, UserKey};
+use crate::latency::LatencyEndpoint;
 use crate::queue::avoidance::{self, AvoidanceSide};
 use crate::queue::candidate_match::CandidateMatch;
 use crate::queue::pass_progress::PassProgress;
 use crate::queue::pass_state::PassState;
+use crate::queue::placement;
 use crate::queue::quality::{self, QualityInput};
 use crate::queue::rating_group;
+use crate::queue::region::{self, RegionChoice};
 use crate::queue::ticket::PlayerRating;
 use crate::queue::waiting_list::WaitingList;
 use crate::queue::window::{self, BucketRange};
@@ -43,7 +46,8 @@ pub(super) fn fill_open_sessions<'a>(
         let taken = fill.joining_teams.iter().flatten().map(|(row, _)| *row);
         taken.for_each(|row| waiting_list.remove(row));
         if fill.joining_teams.iter().any(|team| !team.is_empty()) {
-            let candidate = CandidateMatch { quality: fill.worst_quality, region: None, teams: fill.joining_teams };
+            let region = fill.region.filter(|_| pass_state.input.queue.regions.is_some());
+            let candidate = CandidateMatch { quality: fill.worst_quality, region, teams: fill.joining_teams };
             backfills.push((session.advertisement.id, candidate));
         }
     }
@@ -53,7 +57,9 @@ pub(super) fn fill_open_sessions<'a>(
 /// Session that is being filled.
 struct SessionFill<'h, 'a> {
     pass_state: &'h PassState<'a>,
-    session: &'h OpenSession,
+    session: &'a OpenSession,
+    /// Region of the session, if it states one.
+    region: Option<&'a str>,
     users: Vec<UserKey>,
     session_rating: Option<f64>,
     /// Ratings of its players; their deviations are unknown and set to 0.
@@ -66,12 +72,13 @@ struct SessionFill<'h, 'a> {
 }
 
 impl<'h, 'a> SessionFill<'h, 'a> {
-    fn new(pass_state: &'h PassState<'a>, session: &'h OpenSession) -> Self {
+    fn new(pass_state: &'h PassState<'a>, session: &'a OpenSession) -> Self {
         let teams = pass_state.input.teams.team_sizes.len();
         let known_seats = session.open_seats_by_team.as_ref().filter(|seats| seats.len() == teams);
         Self {
             pass_state,
             session,
+            region: placement::region_of_server(pass_state.input.ruleset, &session.advertisement.session),
             users: session.advertisement.session.sorted_users(),
             session_rating: pass_state.input.queue.party_rating.aggregate(&session.player_ratings),
             player_ratings: session
@@ -90,6 +97,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
         let player_count = self.pass_state.tickets[row as usize].player_count;
         let others = self.joining_teams.iter().flatten().map(|(other, _)| *other);
         self.check_rules(row)?;
+        self.check_place(row)?;
         for other in others {
             self.pass_state.check_pair(other, row)?;
         }
@@ -156,6 +164,36 @@ impl<'h, 'a> SessionFill<'h, 'a> {
         let verdict =
             avoidance::evaluate_avoidance(&queue.avoid, input.past_matches, row.avoidance_side(), players, input.now);
         (!verdict.never_meet).then_some(()).ok_or(Refusal::AvoidedPlayer)
+    }
+
+    /// Checks that the session is where its joining tickets would play: in the region that they agree on, and not too far.
+    fn check_place(&self, row: u32) -> Result<(), Refusal> {
+        let (input, tickets) = (self.pass_state.input, &self.pass_state.tickets);
+        let ticket = &tickets[row as usize];
+        let view = ticket.waiting_session.session;
+        let party = LatencyEndpoint { locality: view.locality, region_latencies: view.region_latencies };
+        if placement::is_too_far(input.ruleset, party, &self.session.advertisement.session) {
+            return Err(Refusal::NoCommonRegion);
+        }
+        let (Some(mode), Some(own)) = (input.queue.regions, self.region) else { return Ok(()) };
+        let names = &self.pass_state.region_names;
+        let is_allowed = match mode {
+            // Compared by attribute, in `check_rules`.
+            RegionMode::Partition { .. } => true,
+            RegionMode::Filter { .. } => {
+                let regions = &ticket.reachable_regions;
+                !regions.has_measurements || regions.round_trips.iter().any(|trip| names.name(trip.0) == own)
+            }
+            RegionMode::Quality { .. } => {
+                let joining = self.joining_teams.iter().flatten().map(|(other, _)| *other).chain([row]);
+                let members: Vec<_> = joining.map(|row| &tickets[row as usize].reachable_regions).collect();
+                match region::choose_region(mode, names, &members) {
+                    RegionChoice::Chosen(agreed, _) => agreed == own,
+                    RegionChoice::NoCommonRegion | RegionChoice::Unrestricted => true,
+                }
+            }
+        };
+        is_allowed.then_some(()).ok_or(Refusal::NoCommonRegion)
     }
 
     /// Quality of the session with the ticket, or `LowQuality`. A session with unknown ratings is judged by soft

@@ -10,7 +10,7 @@ use crate::id::{AdvertisementId, MatchId};
 use crate::latency::{LatencyEndpoint, LatencyModel, round_trip_by_regions_or_distance};
 use crate::ruleset::Ruleset;
 use crate::ruleset::queue::RegionMode;
-use crate::ruleset::teams::{HostingSpec, ServerChoice};
+use crate::ruleset::teams::ServerChoice;
 use crate::session::{RegionLatency, Session};
 
 /// Game server with enough open seats that the ruleset's filters admit.
@@ -115,13 +115,10 @@ fn sort_key(
         return Err(PlacementProblem::OtherRegion);
     }
     let slowest_ms = slowest_round_trip_ms(&ruleset.latency_model, to_place.parties, candidate.session);
-    let HostingSpec { choice, max_round_trip_ms, .. } = ruleset.hosting;
-    if let (Some(limit_ms), Some(slowest_ms)) = (max_round_trip_ms, slowest_ms)
-        && slowest_ms > f64::from(limit_ms)
-    {
+    if exceeds_limit(ruleset, slowest_ms) {
         return Err(PlacementProblem::TooFar);
     }
-    let choice = match choice {
+    let choice = match ruleset.hosting.choice {
         ServerChoice::BestScore => candidate.score,
         ServerChoice::Closest => slowest_ms.unwrap_or(f64::INFINITY),
         ServerChoice::Emptiest => -f64::from(candidate.open_seats),
@@ -132,9 +129,19 @@ fn sort_key(
     Ok(SortKey { is_silent, region_is_unknown, choice, spread: spread(to_place.id, candidate.id) })
 }
 
-/// Region of a game server: the one that it published as attribute if the ruleset partitions by it, otherwise the one
+/// Whether a session is farther from a party than the ruleset allows, as far as the round trip is known.
+pub(super) fn is_too_far(ruleset: &Ruleset, party: LatencyEndpoint<'_>, session: &Session) -> bool {
+    exceeds_limit(ruleset, slowest_round_trip_ms(&ruleset.latency_model, &[party], session))
+}
+
+fn exceeds_limit(ruleset: &Ruleset, round_trip_ms: Option<f64>) -> bool {
+    let limit_ms = ruleset.hosting.max_round_trip_ms;
+    limit_ms.zip(round_trip_ms).is_some_and(|(limit_ms, round_trip_ms)| round_trip_ms > f64::from(limit_ms))
+}
+
+/// Region of a game server or session: the one that it published as attribute if the ruleset partitions by it, otherwise the one
 /// with the shortest round trip. `None` if it published neither.
-fn region_of_server<'a>(ruleset: &Ruleset, session: &'a Session) -> Option<&'a str> {
+pub(super) fn region_of_server<'a>(ruleset: &Ruleset, session: &'a Session) -> Option<&'a str> {
     if let Some(RegionMode::Partition { attribute }) = ruleset.queue.as_ref().and_then(|queue| queue.regions.as_ref())
         && let Some(definition) = ruleset.attributes.get(*attribute)
         && let Some(AttributeValue::String(region)) = session.attribute_value(&definition.name)

@@ -48,8 +48,12 @@ impl SharedState {
                 }
             }
             (_, QueueOutcome::FeedbackRecorded(Some(row))) => self.apply_ratings(&[*row], changed_queues),
-            (QueueWrite::ProposeMatch { proposed: match_, .. }, QueueOutcome::MatchWritten { tickets })
-            | (QueueWrite::TransitionMatch { updated_match: match_, .. }, QueueOutcome::MatchWritten { tickets }) => {
+            (
+                QueueWrite::ProposeMatch { proposed: match_, .. }
+                | QueueWrite::TransitionMatch { updated_match: match_, .. },
+                QueueOutcome::MatchWritten { tickets, ratings },
+            ) => {
+                self.apply_ratings(ratings, changed_queues);
                 self.apply_tickets_and_matches(tickets.iter().cloned(), [Arc::clone(match_)], now, changed_queues);
             }
             (_, QueueOutcome::Entered { ticket: stored, .. } | QueueOutcome::CurrentTicket(stored)) => {

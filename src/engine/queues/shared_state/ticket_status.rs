@@ -95,7 +95,7 @@ impl SharedState {
     }
 
     /// Reason that a match has no game server yet, as far as this server has tried to place it.
-    fn placement_problem(&self, id: MatchId) -> Option<Arc<str>> {
+    pub(crate) fn placement_problem(&self, id: MatchId) -> Option<Arc<str>> {
         self.placement_problems.lock().get(id).map(|problem| problem.as_str().into())
     }
 

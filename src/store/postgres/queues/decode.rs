@@ -13,10 +13,10 @@ use crate::domain::match_result::{MatchResult, RatingHistoryEntry, SatisfactionS
 use crate::domain::queue::ticket::PlayerRating;
 use crate::store::column_reader::ColumnReader;
 use crate::store::error::StoreError;
-use crate::store::queues::queue_rows::{QueueRows, TicketUser};
+use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::result_encoding::ResultRow;
 use crate::store::queues::ticket_match_encoding::{MatchRow, TicketRow, TicketStateRow};
-use crate::store::queues::{FinishedMatch, QueueKey, RatingRow, StoredTicket};
+use crate::store::queues::{FinishedMatch, QueueKey, RatingRow, StoredTicket, TicketUser};
 use crate::store::rows::from_ms;
 use crate::store::unknown_rows::RowKey;
 

@@ -12,7 +12,7 @@ use crate::store::postgres::connection::commit::{CommitError, check_row_count};
 use crate::store::postgres::connection::uuid_column::to_uuids;
 use crate::store::postgres::queues::array_column::to_column;
 use crate::store::postgres::queues::{ratings, statements as sql};
-use crate::store::queues::queue_rows::TicketUser;
+use crate::store::queues::TicketUser;
 use crate::store::queues::result_encoding::ResultRow;
 use crate::store::queues::row_changes::QueueRowChanges;
 use crate::store::queues::ticket_match_encoding::{MatchRow, TicketRow, TicketStateRow};

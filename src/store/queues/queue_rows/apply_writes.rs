@@ -11,8 +11,8 @@ use crate::domain::lifecycle::penalty::next_penalty;
 use crate::domain::lifecycle::{Match, TicketFate};
 use crate::domain::queue::ticket::{Ticket, TicketEndReason};
 use crate::domain::time::UnixMs;
-use crate::store::queues::queue_rows::{QueueRows, TicketUser, match_purge_at, match_users, queue_key};
-use crate::store::queues::{PenaltySchedule, QueueOutcome, QueueWrite, StoredTicket, TicketState};
+use crate::store::queues::queue_rows::{QueueRows, match_purge_at, match_users, queue_key};
+use crate::store::queues::{PenaltySchedule, QueueOutcome, QueueWrite, StoredTicket, TicketState, TicketUser};
 
 /// Version of a ticket that was just entered.
 const FIRST_VERSION: u64 = 1;
@@ -172,7 +172,7 @@ impl QueueRows {
         }
         tickets.sort_unstable_by_key(|stored| stored.ticket.id);
         self.matches.insert(proposed.id, Arc::clone(proposed));
-        QueueOutcome::MatchWritten { tickets }
+        QueueOutcome::MatchWritten { tickets, ratings: Vec::new() }
     }
 
     /// Tickets that a proposal cannot take. Such a ticket does not wait, has expired, or has other users than the
@@ -204,6 +204,7 @@ impl QueueRows {
             other_tickets,
             penalized_users,
             penalty_schedule,
+            leaver_rating,
             purge_at,
             now,
         } = write
@@ -214,6 +215,7 @@ impl QueueRows {
         if stored.version.checked_add(1) != Some(updated_match.version) {
             return QueueOutcome::StaleMatchVersion(Some(Arc::clone(stored)));
         }
+        let ratings = self.count_leavers(&Arc::clone(stored), updated_match, leaver_rating.as_ref(), *now);
         let mut changed = BTreeMap::new();
         let mut leaving = BTreeSet::new();
         let drop_requeued = drops_requeued_tickets();
@@ -263,7 +265,7 @@ impl QueueRows {
             self.penalties.insert(key, next_penalty(cooldowns_ms, *reset_after_ms, previous, *now));
         }
         self.matches.insert(updated_match.id, Arc::clone(updated_match));
-        QueueOutcome::MatchWritten { tickets: changed.into_values().collect() }
+        QueueOutcome::MatchWritten { tickets: changed.into_values().collect(), ratings }
     }
 }
 

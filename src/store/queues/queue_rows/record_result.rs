@@ -1,8 +1,10 @@
 //! Recording of match results and feedback: stores a result once, updates ratings and ends the match.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::domain::id::{MatchId, RatingKey, UserKey};
+use crate::domain::lifecycle::Match;
 use crate::domain::limit::RATING_HISTORY_ENTRIES_MAX;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry, RatingUpdate, ResultReport, SatisfactionStats};
 use crate::domain::queue::ticket::PlayerRating;
@@ -37,9 +39,12 @@ impl QueueRows {
             Ok(new_skills) => new_skills,
             Err(error) => return QueueOutcome::RatingFailed(error.to_string()),
         };
+        // Who left the match during play was counted then.
+        let mut disconnected = report.left_early.clone();
+        disconnected.retain(|user| !has_left(found, *user));
         let tickets = match end_transition.as_deref().map(|end_transition| self.apply_write(end_transition)) {
             None => Vec::new(),
-            Some(QueueOutcome::MatchWritten { tickets }) => tickets,
+            Some(QueueOutcome::MatchWritten { tickets, .. }) => tickets,
             Some(rejected) => return rejected,
         };
         let updates = new_skills.iter().map(|(user, before, after)| RatingUpdate {
@@ -58,7 +63,7 @@ impl QueueRows {
             let update = |(user, before, after)| self.update_rating(report, (user, key), before, after, *now);
             new_skills.into_iter().map(update).collect()
         });
-        ratings.extend(self.count_abandoned_matches(report, rating.as_ref(), *now));
+        ratings.extend(self.count_abandoned_matches(&disconnected, rating.as_ref(), *now));
         ratings.sort_unstable_by_key(|row| row.user);
         // A rated user who disconnected is in the list twice: before and after the abandoned match was counted.
         ratings.dedup_by(|later, earlier| {
@@ -129,16 +134,32 @@ impl QueueRows {
         row
     }
 
-    /// Counts an abandoned match for each user who disconnected, if the set has ratings.
+    /// Counts an abandoned match for each user who leaves between `before` and `after`, if the set has ratings. Returns the
+    /// changed rows, in user order.
+    pub(super) fn count_leavers(
+        &mut self,
+        before: &Match,
+        after: &Match,
+        rating: Option<&KeyedRatingSpec>,
+        now: UnixMs,
+    ) -> Vec<RatingRow> {
+        let players = after.tickets.iter().flat_map(|ticket| &ticket.players);
+        let leavers: BTreeSet<UserKey> =
+            players.filter(|player| player.left_at.is_some()).map(|player| player.user).collect();
+        let leavers: Vec<UserKey> = leavers.into_iter().filter(|user| !has_left(before, *user)).collect();
+        self.count_abandoned_matches(&leavers, rating, now)
+    }
+
+    /// Counts an abandoned match for each of `users`, if the set has ratings.
     fn count_abandoned_matches(
         &mut self,
-        report: &ResultReport,
+        users: &[UserKey],
         rating: Option<&KeyedRatingSpec>,
         now: UnixMs,
     ) -> Vec<RatingRow> {
         let Some(rating) = rating else { return Vec::new() };
-        let mut rows = Vec::with_capacity(report.left_early.len());
-        for user in &report.left_early {
+        let mut rows = Vec::with_capacity(users.len());
+        for user in users {
             let row = self.ratings.entry((*user, rating.key)).or_insert_with(|| new_rating_row(rating, *user, now));
             row.satisfaction.abandoned_matches = row.satisfaction.abandoned_matches.saturating_add(1);
             rows.push(*row);
@@ -179,6 +200,12 @@ impl QueueRows {
         });
         QueueOutcome::FeedbackRecorded(row)
     }
+}
+
+/// Whether `user` left the match during play.
+fn has_left(found: &Match, user: UserKey) -> bool {
+    let mut players = found.tickets.iter().flat_map(|ticket| &ticket.players);
+    players.any(|player| player.user == user && player.left_at.is_some())
 }
 
 /// Outcome for a result that is already stored.

@@ -11,7 +11,7 @@ use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::match_result::MatchResult;
 use crate::domain::time::UnixMs;
 use crate::store::error::StoreError;
-use crate::store::queues::queue_rows::{QueueRows, TicketUser};
+use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::result_encoding::ResultRow;
 use crate::store::queues::row_changes::QueueRowChanges;
 use crate::store::queues::row_checksums::{
@@ -19,7 +19,7 @@ use crate::store::queues::row_checksums::{
 };
 use crate::store::queues::ticket_match_encoding::{MatchRow, TicketRow, TicketStateRow};
 use crate::store::queues::touched_keys::TouchedQueueKeys;
-use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite, StoredTicket};
+use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite, StoredTicket, TicketUser};
 use crate::store::rows::to_ms;
 use crate::store::sqlite::connection::error::to_store_error;
 use crate::store::sqlite::connection::hex_json_array::hex_json_array;

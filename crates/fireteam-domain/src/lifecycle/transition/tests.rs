@@ -1,5 +1,6 @@
 //! Every event at every stage, and the new state of the match's tickets.
 
+mod exhaustive_walk;
 mod host;
 mod leave;
 mod random_walk;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::queue::tests::fixture::QueueFixture;
+use crate::ruleset::teams::HostingSpec;
 
 const MATCH: MatchId = MatchId::from_bytes([1; 16]);
 

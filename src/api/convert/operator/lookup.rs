@@ -1,0 +1,241 @@
+//! Conversions of operators' looks at matches and players, and of their interventions.
+
+use crate::api::convert::queue::{match_end_reason, ticket_state_and_end};
+use crate::api::convert::{EntryPoint, FieldErrors, field_checks};
+use crate::api::pb;
+use crate::api::status::Rejection;
+use crate::domain::id::{MatchId, SetId, SiloId, TicketId, UserKey};
+use crate::domain::lifecycle::{Assignment, MatchPlayer, MatchStage};
+use crate::domain::time::UnixMs;
+use crate::engine::queues::operator_command::{
+    EntryObstacle, MatchLook, PlayerLook, PlayerQuery, PlayerTicket, SetLook,
+};
+
+/// Limit of the reason of an intervention, bytes.
+const REASON_BYTES_MAX: usize = 256;
+
+/// Reads a CancelMatch request: the match, and the reason for the audit log.
+pub(crate) fn cancel_match_command(wire: pb::CancelMatchRequest) -> Result<(MatchId, String), Rejection> {
+    let mut problems = EntryPoint::default().field_errors();
+    let id = required_match_id(&wire.match_id, &mut problems);
+    check_reason(&wire.reason, &mut problems);
+    problems.into_result((id, wire.reason))
+}
+
+/// Reads a DismissTicket request: the ticket, and the reason for the audit log.
+pub(crate) fn dismiss_ticket_command(wire: pb::DismissTicketRequest) -> Result<(TicketId, String), Rejection> {
+    let mut problems = EntryPoint::default().field_errors();
+    let id = TicketId::parse(&wire.ticket_id).unwrap_or_else(|| {
+        problems.add("ticket_id", field_checks::invalid_id_message(&wire.ticket_id, field_checks::TICKET_ID_SOURCE));
+        TicketId::from_bytes([0; 16])
+    });
+    check_reason(&wire.reason, &mut problems);
+    problems.into_result((id, wire.reason))
+}
+
+/// Reads a GetMatch request.
+pub(crate) fn get_match_query(wire: &pb::GetMatchRequest) -> Result<MatchId, Rejection> {
+    let mut problems = EntryPoint::default().field_errors();
+    let id = required_match_id(&wire.match_id, &mut problems);
+    problems.into_result(id)
+}
+
+/// Reads a GetPlayer request.
+pub(crate) fn get_player_query(wire: &pb::GetPlayerRequest) -> Result<PlayerQuery, Rejection> {
+    let mut problems = EntryPoint::default().field_errors();
+    let user = match (wire.user_id.is_empty(), wire.user_key.is_empty()) {
+        (false, true) => {
+            field_checks::check_text_len(&wire.user_id, "user_id", &mut problems);
+            UserKey::from_name(&wire.user_id)
+        }
+        (true, false) => UserKey::parse(&wire.user_key).unwrap_or_else(|| {
+            problems.add("user_key", "is not a key of 32 hexadecimal digits; send the key from GetMatch, or user_id");
+            UserKey::from_bytes([0; 16])
+        }),
+        (is_absent, _) => {
+            problems.add(
+                "user_id",
+                if is_absent { "is missing; send user_id or user_key" } else { "and user_key are set; send one" },
+            );
+            UserKey::from_bytes([0; 16])
+        }
+    };
+    let query = PlayerQuery { user, set_id: wire.matchmaking_set_id.map(SetId), silo: SiloId(wire.silo_id) };
+    problems.into_result(query)
+}
+
+fn required_match_id(text: &str, problems: &mut FieldErrors) -> MatchId {
+    MatchId::parse(text).unwrap_or_else(|| {
+        problems.add("match_id", field_checks::invalid_id_message(text, field_checks::MATCH_ID_SOURCE));
+        MatchId::from_bytes([0; 16])
+    })
+}
+
+fn check_reason(reason: &str, problems: &mut FieldErrors) {
+    if reason.trim().is_empty() {
+        problems.add("reason", "is missing; say why, for the audit log");
+    }
+    field_checks::check_byte_len(reason.len(), REASON_BYTES_MAX, "reason", problems);
+}
+
+/// Converts the look at a match.
+pub(crate) fn match_response(look: &MatchLook) -> pb::GetMatchResponse {
+    let MatchLook { found_match: found, blocking_rule, now } = look;
+    let (stage, ends_at, host_lost_at) = match &found.stage {
+        MatchStage::ReadyCheck { deadline } => (pb::MatchStage::ReadyCheck, Some(*deadline), None),
+        MatchStage::Placing { deadline } => (pb::MatchStage::Placing, Some(*deadline), None),
+        MatchStage::Confirming { deadline, .. } => (pb::MatchStage::Confirming, Some(*deadline), None),
+        MatchStage::Playing { times_out_at, host_lost_at, .. } => {
+            (pb::MatchStage::Playing, Some(*times_out_at), *host_lost_at)
+        }
+        MatchStage::Ended { .. } => (pb::MatchStage::Ended, None, None),
+    };
+    let host = found.stage.named_host();
+    let player = |player: &MatchPlayer| pb::MatchPlayerDetails {
+        user_key: player.user.to_string(),
+        acceptance: match player.accepted {
+            None => pb::Acceptance::Unspecified,
+            Some(true) => pb::Acceptance::Accepted,
+            Some(false) => pb::Acceptance::Declined,
+        }
+        .into(),
+        left_at_unix_ms: player.left_at.map(|at| at.0),
+        is_host: matches!(host, Some(Assignment::PeerHost { host }) if *host == player.client),
+    };
+    let tickets = found.tickets.iter().map(|ticket| pb::MatchTicketDetails {
+        ticket_id: ticket.ticket_id.to_string(),
+        team: ticket.team.into(),
+        entered_at_unix_ms: ticket.entered_at.0,
+        players: ticket.players.iter().map(player).collect(),
+    });
+    pb::GetMatchResponse {
+        match_id: found.id.to_string(),
+        matchmaking_set_id: found.set_id.0,
+        silo_id: found.silo.0,
+        service_configuration_hash: found.ruleset_hash.0,
+        stage: stage.into(),
+        end_reason: match_end_reason(found.stage.end_reason()).into(),
+        ends_in_ms: ends_at.map(|at| at.ms_since(*now)),
+        host_lost_in_ms: host_lost_at.map(|at| at.ms_since(*now)),
+        proposed_at_unix_ms: found.proposed_at.0,
+        started_at_unix_ms: found.stage.started_at().map(|at| at.0),
+        region: found.region.as_deref().unwrap_or_default().to_owned(),
+        blocking_rule: blocking_rule.as_deref().unwrap_or_default().to_owned(),
+        host_advertisement_id: match host {
+            Some(Assignment::GameServer { advertisement, .. }) => advertisement.to_string(),
+            Some(Assignment::PeerHost { .. } | Assignment::Unhosted) | None => String::new(),
+        },
+        tickets: tickets.collect(),
+        version: found.version,
+    }
+}
+
+/// Converts the look at a player.
+pub(crate) fn player_response(look: &PlayerLook) -> pb::GetPlayerResponse {
+    let now = look.now;
+    let current_match = look.current_match.as_ref().map(match_response);
+    let penalties = look.penalties.iter().map(|(set_id, penalty)| pb::PlayerPenalty {
+        matchmaking_set_id: set_id.0,
+        level: penalty.level,
+        cooldown_ms: penalty.active_cooldown(now).map(|until| until.ms_since(now)),
+        resets_in_ms: penalty.resets_at.ms_since(now),
+    });
+    let silo = &look.silo;
+    pb::GetPlayerResponse {
+        user_key: look.user.to_string(),
+        tickets: look.tickets.iter().map(|ticket| player_ticket(ticket, now)).collect(),
+        sets: look.sets.iter().map(|set| set_details(set, current_match.as_ref(), look)).collect(),
+        current_match,
+        penalties: penalties.collect(),
+        silo: Some(pb::SiloDetails {
+            is_open: silo.is_open,
+            open_silos: silo.open_silos,
+            max_silos: silo.limits.map(|limits| limits.max_silos),
+            opened_by_caller: silo.opened_by_account,
+            max_silos_per_user: silo.limits.map(|limits| limits.max_silos_per_user),
+        }),
+    }
+}
+
+fn player_ticket(ticket: &PlayerTicket, now: UnixMs) -> pb::PlayerTicketDetails {
+    let (state, _) = ticket_state_and_end(ticket.status.phase);
+    let expires_in_ms = Some(ticket.expires_at.ms_since(now)).filter(|_| state != pb::TicketState::Matched);
+    pb::PlayerTicketDetails {
+        ticket_id: ticket.status.id.to_string(),
+        matchmaking_set_id: ticket.status.set_id.0,
+        silo_id: ticket.silo.0,
+        state: state.into(),
+        waited_ms: ticket.status.waited_ms,
+        expires_in_ms,
+        match_id: ticket.match_id.map_or_else(String::new, |id| id.to_string()),
+        blocking_rule: ticket.status.blocking_rule.as_deref().unwrap_or_default().to_owned(),
+    }
+}
+
+fn set_details(set: &SetLook, current_match: Option<&pb::GetMatchResponse>, look: &PlayerLook) -> pb::SetDetails {
+    pb::SetDetails {
+        matchmaking_set_id: set.set_id.0,
+        name: set.name.to_string(),
+        has_queue: set.has_queue,
+        retires_in_ms: set.retires_at.map(|at| at.ms_since(look.now)),
+        obstacles: set
+            .obstacles
+            .iter()
+            .map(|obstacle| entry_obstacle(obstacle, set, current_match, look.now))
+            .collect(),
+    }
+}
+
+fn entry_obstacle(
+    obstacle: &EntryObstacle,
+    set: &SetLook,
+    current_match: Option<&pb::GetMatchResponse>,
+    now: UnixMs,
+) -> pb::EntryObstacle {
+    use pb::ErrorReason;
+    let (reason, message) = match obstacle {
+        EntryObstacle::UnknownSet => {
+            (ErrorReason::UnknownMatchmakingSet, format!("no ruleset with SetId {} is loaded", set.set_id))
+        }
+        EntryObstacle::NoQueue => (ErrorReason::NoQueue, format!("ruleset `{}` has no <Queue>", set.name)),
+        EntryObstacle::SetRetired => {
+            (ErrorReason::SetRetired, "the set is being retired; return its ruleset file to keep it".to_owned())
+        }
+        EntryObstacle::InMatch(id) => {
+            let stage = current_match.map_or("not ended", |current| stage_name(current.stage()));
+            let text = format!("in match {id} ({stage}); the player can leave it, or CancelMatch ends it");
+            (ErrorReason::AlreadyInMatch, text)
+        }
+        EntryObstacle::Queued(id) => {
+            (ErrorReason::AlreadyQueued, format!("has ticket {id}; the player can leave, or DismissTicket ends it"))
+        }
+        EntryObstacle::Cooldown(until) => {
+            (ErrorReason::QueueCooldown, format!("failed a ready check; free in {} ms", until.ms_since(now)))
+        }
+        EntryObstacle::TooManySilos => {
+            (ErrorReason::TooManySilos, "the silo is not open, and no more may be opened; see --max-silos".to_owned())
+        }
+        EntryObstacle::SiloNotServed => (
+            ErrorReason::InvalidRequest,
+            "the silo is not served by this server; use the server of its region".to_owned(),
+        ),
+    };
+    pb::EntryObstacle {
+        reason: reason.into(),
+        message,
+        match_id: if let EntryObstacle::InMatch(id) = obstacle { id.to_string() } else { String::new() },
+        ticket_id: if let EntryObstacle::Queued(id) = obstacle { id.to_string() } else { String::new() },
+        ends_in_ms: if let EntryObstacle::Cooldown(until) = obstacle { Some(until.ms_since(now)) } else { None },
+    }
+}
+
+fn stage_name(stage: pb::MatchStage) -> &'static str {
+    match stage {
+        pb::MatchStage::Unspecified => "unknown",
+        pb::MatchStage::ReadyCheck => "in its ready check",
+        pb::MatchStage::Placing => "waiting for a host",
+        pb::MatchStage::Confirming => "waiting for its host's confirmation",
+        pb::MatchStage::Playing => "being played",
+        pb::MatchStage::Ended => "ended",
+    }
+}

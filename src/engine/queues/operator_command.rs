@@ -1,0 +1,119 @@
+//! Operators' looks at matches and players, and the answers to their interventions, in domain types.
+
+use std::sync::Arc;
+
+use crate::domain::id::{MatchId, SetId, SiloId, TicketId, UserKey};
+use crate::domain::lifecycle::penalty::Penalty;
+use crate::domain::lifecycle::{Match, MatchEndReason};
+use crate::domain::queue::ticket::TicketEndReason;
+use crate::domain::time::UnixMs;
+use crate::engine::open_silos::SiloState;
+use crate::engine::queues::command::TicketStatus;
+
+/// Answer to the cancellation of a match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CancelMatchAnswer {
+    /// End reason of the match.
+    pub end_reason: MatchEndReason,
+    /// The match had ended before the call.
+    pub had_ended: bool,
+}
+
+/// Answer to the dismissal of a ticket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DismissTicketAnswer {
+    /// End reason of the ticket.
+    pub end_reason: TicketEndReason,
+    /// The ticket had ended before the call.
+    pub had_ended: bool,
+}
+
+/// Match as an operator sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MatchLook {
+    /// Match.
+    pub found_match: Arc<Match>,
+    /// Reason that it has no game server yet, as far as this server has tried to place it.
+    pub blocking_rule: Option<Arc<str>>,
+    /// Time of the look.
+    pub now: UnixMs,
+}
+
+/// Question why a user cannot queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlayerQuery {
+    /// User.
+    pub user: UserKey,
+    /// Set to check; `None` for all sets with a loaded ruleset.
+    pub set_id: Option<SetId>,
+    /// Silo that the user would queue in.
+    pub silo: SiloId,
+}
+
+/// User as an operator sees them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlayerLook {
+    /// User.
+    pub user: UserKey,
+    /// Tickets that have not ended.
+    pub tickets: Vec<PlayerTicket>,
+    /// Match that has not ended and that the user has not left.
+    pub current_match: Option<MatchLook>,
+    /// Penalties after failed ready checks, by set. A cooldown may have passed.
+    pub penalties: Vec<(SetId, Penalty)>,
+    /// Silo of the query. The counted account is the caller that entered the user's first ticket.
+    pub silo: SiloState,
+    /// Sets, in id order.
+    pub sets: Vec<SetLook>,
+    /// Time of the look.
+    pub now: UnixMs,
+}
+
+/// Ticket of a user.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlayerTicket {
+    /// Status, as its party receives it.
+    pub status: TicketStatus,
+    /// Silo of its queue.
+    pub silo: SiloId,
+    /// Time at which it expires without a heartbeat.
+    pub expires_at: UnixMs,
+    /// Its match, if it has one.
+    pub match_id: Option<MatchId>,
+}
+
+/// Whether a user can enter the queue of a set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetLook {
+    /// Set.
+    pub set_id: SetId,
+    /// Name of its ruleset; empty if none is loaded.
+    pub name: Box<str>,
+    /// The ruleset has a queue.
+    pub has_queue: bool,
+    /// End of the removal grace period, if the set is being retired.
+    pub retires_at: Option<UnixMs>,
+    /// Reasons that Enter would be refused for the user alone. Empty: the user can queue.
+    pub obstacles: Vec<EntryObstacle>,
+}
+
+/// Reason that Enter would be refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryObstacle {
+    /// No ruleset is loaded for the set.
+    UnknownSet,
+    /// The ruleset has no queue.
+    NoQueue,
+    /// The set is being retired.
+    SetRetired,
+    /// The user is in a match.
+    InMatch(MatchId),
+    /// The user has a ticket in the queue, or one of the two tickets allows no other.
+    Queued(TicketId),
+    /// The user has a cooldown.
+    Cooldown(UnixMs),
+    /// The silo is not open, and no more silos may be opened.
+    TooManySilos,
+    /// The server does not serve the silo.
+    SiloNotServed,
+}

@@ -1,0 +1,124 @@
+//! Operators' looks at one match or one user: stage and time left, tickets, cooldowns, and what keeps a user from queuing.
+
+use std::sync::Arc;
+
+use crate::domain::id::{MatchId, SetId};
+use crate::engine::error::EngineError;
+use crate::engine::open_silos::SiloState;
+use crate::engine::queues::operator_command::{
+    EntryObstacle, MatchLook, PlayerLook, PlayerQuery, PlayerTicket, SetLook,
+};
+use crate::engine::queues::queue_engine::QueueEngine;
+use crate::engine::writer_inbox::RETRY_AFTER_MS;
+use crate::rules::catalog::CatalogState;
+use crate::store::queues::{QueueKey, StoredUser, TicketState};
+
+impl QueueEngine {
+    /// Looks at a match. With several servers, any of them knows it.
+    pub async fn look_at_match(&self, id: MatchId) -> Result<MatchLook, EngineError> {
+        let found = self.shared.wait_for_cached(|cache| cache.match_by_id(id).cloned()).await;
+        let found_match = found.ok_or(EngineError::MatchNotFound)?;
+        let blocking_rule = self.shared.placement_problem(id);
+        Ok(MatchLook { found_match, blocking_rule, now: self.shared.common.clock.now() })
+    }
+
+    /// Looks at a user. The store's rows decide, as they do for Enter, so each server gives the same answer.
+    pub async fn look_at_player(&self, query: PlayerQuery) -> Result<PlayerLook, EngineError> {
+        let common = &self.shared.common;
+        let stored = common.store.read_user(query.user).await.map_err(|error| {
+            tracing::warn!(%error, "read of a user failed");
+            EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS }
+        })?;
+        let current_match = match stored.match_id {
+            Some(id) => Some(self.look_at_match(id).await?),
+            None => None,
+        };
+        let mut tickets = Vec::with_capacity(stored.tickets.len());
+        let mut account = None;
+        for membership in &stored.tickets {
+            let found = self.shared.wait_for_cached(|cache| cache.ticket(membership.ticket_id).cloned()).await;
+            // It may have ended and been forgotten since the read.
+            let Some(found) = found else { continue };
+            account = account.or(found.ticket.subject);
+            tickets.push(PlayerTicket {
+                status: self.shared.ticket_status(&found, common.clock.now()),
+                silo: found.ticket.session.silo,
+                expires_at: found.expires_at,
+                match_id: match found.state {
+                    TicketState::InMatch(id) => Some(id),
+                    TicketState::Ended { match_id, .. } => match_id,
+                    TicketState::Waiting => None,
+                },
+            });
+        }
+        let silo = common.open_silos.silo_state(query.silo, account);
+        let catalog = common.rulesets.snapshot();
+        let set_ids = match query.set_id {
+            Some(set_id) => vec![set_id],
+            None => {
+                let mut all: Vec<SetId> = catalog.active.keys().chain(catalog.retiring.keys()).copied().collect();
+                all.sort_unstable();
+                all.dedup();
+                all
+            }
+        };
+        let look = |set_id| self.look_at_set(&query, set_id, &catalog, &stored, &silo);
+        Ok(PlayerLook {
+            user: query.user,
+            sets: set_ids.into_iter().map(look).collect(),
+            penalties: stored.penalties.clone(),
+            tickets,
+            current_match,
+            silo,
+            now: common.clock.now(),
+        })
+    }
+
+    fn look_at_set(
+        &self,
+        query: &PlayerQuery,
+        set_id: SetId,
+        catalog: &Arc<CatalogState>,
+        stored: &StoredUser,
+        silo: &SiloState,
+    ) -> SetLook {
+        let ruleset = catalog.ruleset_in_force(set_id);
+        let queue = ruleset.and_then(|ruleset| ruleset.queue.as_ref());
+        let retires_at = catalog.retiring.get(&set_id).map(|retiring| retiring.ends_at);
+        let mut obstacles = Vec::new();
+        match (ruleset, queue) {
+            (None, _) => obstacles.push(EntryObstacle::UnknownSet),
+            (Some(_), None) => obstacles.push(EntryObstacle::NoQueue),
+            (Some(_), Some(_)) if retires_at.is_some() => obstacles.push(EntryObstacle::SetRetired),
+            (Some(_), Some(queue)) => {
+                let key = QueueKey { set_id, silo: query.silo };
+                let in_match = stored.match_id.map(EntryObstacle::InMatch);
+                let conflicting = stored
+                    .tickets
+                    .iter()
+                    .filter(|membership| membership.queue == key || membership.exclusive || !queue.allow_other_queues);
+                let queued = conflicting.map(|membership| EntryObstacle::Queued(membership.ticket_id));
+                let now = self.shared.common.clock.now();
+                let penalty = stored.penalties.iter().find(|(penalized_set, _)| *penalized_set == set_id);
+                let cooldown = penalty.and_then(|(_, penalty)| penalty.active_cooldown(now));
+                obstacles.extend(in_match.into_iter().chain(queued).chain(cooldown.map(EntryObstacle::Cooldown)));
+            }
+        }
+        if self.shared.common.served_silos.as_ref().is_some_and(|silos| !silos.contains(&query.silo)) {
+            obstacles.push(EntryObstacle::SiloNotServed);
+        }
+        let is_limit_reached = |limits: &crate::engine::open_silos::SiloLimits| {
+            silo.open_silos >= limits.max_silos || silo.opened_by_account >= limits.max_silos_per_user
+        };
+        if !silo.is_open && silo.limits.as_ref().is_some_and(is_limit_reached) {
+            obstacles.push(EntryObstacle::TooManySilos);
+        }
+        SetLook {
+            set_id,
+            name: ruleset.map_or_else(|| "".into(), |ruleset| ruleset.name.clone()),
+            has_queue: queue.is_some(),
+            retires_at,
+            obstacles,
+        }
+    }
+}
