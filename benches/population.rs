@@ -12,7 +12,7 @@ use fireteam::domain::latency::DEFAULT_LATENCY_MODEL;
 use fireteam::domain::locality::Locality;
 use fireteam::domain::matchmaking_action::AdvertiseChances;
 use fireteam::domain::measure::Measure;
-use fireteam::domain::ruleset::teams::{AllocationSpec, HostingMode, HostingSpec, ServerChoice};
+use fireteam::domain::ruleset::teams::{AllocationSpec, HostData, HostingMode, HostingSpec, ServerChoice};
 use fireteam::domain::ruleset::{
     DistanceCurve, HardFilter, HardMissingPolicy, HardRule, InFilterList, PartyConsentPolicy, Ruleset, SearchLimits,
     ServedSilos, SoftFilter, SoftFilterMode, SoftMissingPolicy,
@@ -119,6 +119,7 @@ pub(crate) fn ruleset(rules: RuleOptions) -> Ruleset {
             choice: ServerChoice::BestScore,
             max_round_trip_ms: None,
             allocation: AllocationSpec::DEFAULT,
+            host_data: HostData::default(),
         },
         rating: None,
         rating_pool: None,

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use fireteam_client::{Advertisement, Client, Error, ReservationEvents, pb};
+use fireteam_client::{Advertisement, Client, Error, HostEvent, MatchHost, ReservationEvents, pb};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -31,14 +31,18 @@ async fn run_host(
     advertisement: &mut Advertisement,
     events: &mut ReservationEvents,
 ) -> Result<(), Error> {
+    // Confirms matches that fill the session, and keeps them alive.
+    let mut match_host = MatchHost::new(client.clone(), advertisement);
     loop {
         // Three heartbeats per TTL, so that two may be lost.
         let heartbeat_interval = Duration::from_millis((advertisement.expires_in_ms / 3).max(100));
         let result = tokio::select! {
-            event = events.next() => match event {
-                Ok(event) => handle_reservation_event(advertisement, event).await,
+            event = events.next_event() => match event {
+                Ok(HostEvent::Reservation(event)) => handle_reservation_event(advertisement, event).await,
+                Ok(HostEvent::Match(_)) => confirm_matches(&mut match_host).await,
                 Err(error) => Err(error),
             },
+            () = tokio::time::sleep(match_host.next_beat()) => confirm_matches(&mut match_host).await,
             () = tokio::time::sleep(heartbeat_interval) => advertisement.heartbeat().await.map(|_| ()),
         };
         let Err(error) = result else { continue };
@@ -55,6 +59,13 @@ async fn run_host(
             let _ = advertisement.heartbeat().await;
         }
     }
+}
+
+async fn confirm_matches(match_host: &mut MatchHost) -> Result<(), Error> {
+    for hosted in match_host.beat().await? {
+        println!("match {}: {}", hosted.match_id, hosted.state().as_str_name());
+    }
+    Ok(())
 }
 
 async fn handle_reservation_event(advertisement: &mut Advertisement, event: pb::ReservationEvent) -> Result<(), Error> {

@@ -10,6 +10,7 @@ pub mod error;
 #[cfg(feature = "failpoints")]
 mod fail_points;
 mod follow_feed;
+mod hosted_match;
 mod open_silos;
 mod outage_log;
 mod party_consent;
@@ -51,8 +52,9 @@ use self::rulesets::store_sync::{RulesetStoreSync, load_copies_at_start};
 use self::write_probe::run_write_probe;
 
 pub use self::adverts::advert_state::EncodeAdvertFn;
-pub use self::adverts::reservation_events::ReservationListener;
+pub use self::adverts::host_events::{HostEvent, HostListener};
 pub use self::deps::EngineDeps;
+pub use self::hosted_match::{HostedMatch, HostedMatchDetails, HostedMatchState, HostedParty, HostedPlayer};
 pub use self::writer_inbox::PendingAnswer;
 
 /// Running matchmaker: advertisements, queues and their background tasks.
@@ -216,17 +218,22 @@ impl Engine {
         search_claim::ruleset_of_search(&self.common, set_id, hash, token)
     }
 
-    /// Subscribes `listener` to an advertisement's reservation events and returns its current reservations.
+    /// Subscribes `listener` to an advertisement's events and returns its current reservations and matches.
     ///
-    /// Subscribes before it reads, so no reservation is missed in between.
-    pub fn subscribe_to_reservations(
+    /// Subscribes before it reads, so no event is missed in between.
+    pub fn subscribe_to_host_events(
         &self,
         id: AdvertisementId,
-        listener: &ReservationListener,
-    ) -> Vec<ReservationView> {
+        listener: &HostListener,
+    ) -> (Vec<ReservationView>, Vec<HostedMatch>) {
         let state = &self.adverts.state;
-        state.reservation_events.subscribe(id, listener);
-        state.reservation_views_of(id)
+        state.host_events.subscribe(id, listener);
+        (state.reservation_views_of(id), state.host_events.hosted_matches(id, self.common.clock.now()))
+    }
+
+    /// Whether a heartbeat that the host of an advertisement was asked for is due. It is then taken.
+    pub fn take_due_beat(&self, id: AdvertisementId) -> bool {
+        self.adverts.state.host_events.take_due_beat(id, self.common.clock.now())
     }
 
     /// Compares memory with the store and with the indexes. Lists up to `max_listed` inconsistencies.

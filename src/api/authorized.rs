@@ -8,6 +8,7 @@ use crate::api::authorization::{AuthorizedCaller, ClientOrGameServer};
 use crate::api::client_address::ClientAddressResolver;
 use crate::api::convert::EntryPoint;
 use crate::api::matchmaking_handler::{acquire_stream_permit, charge_rate_limit};
+use crate::api::pb;
 use crate::api::status::Rejection;
 use crate::auth::policy::RateLimitKind;
 use crate::auth::rate_limit::{RateLimits, StreamPermit};
@@ -46,6 +47,23 @@ impl AuthorizedQueues {
         let caller = AuthorizedCaller::from_request(&self.address_resolver, metadata.as_ref(), &extensions)?;
         let cost = u32::try_from(cost(&message)).unwrap_or(u32::MAX).max(1);
         charge_rate_limit(self.rate_limits.as_deref(), &caller, kind, cost)?;
+        Ok((caller, message))
+    }
+
+    /// Splits the heartbeat of a host into its authorized caller and its message. Charges it unless it was asked for and is
+    /// due.
+    pub(super) fn host_heartbeat_request(
+        &self,
+        request: Request<pb::QueueHostHeartbeatRequest>,
+    ) -> Result<(AuthorizedCaller<ClientOrGameServer>, pb::QueueHostHeartbeatRequest), Status> {
+        let (metadata, extensions, message) = request.into_parts();
+        let caller = AuthorizedCaller::from_request(&self.address_resolver, metadata.as_ref(), &extensions)?;
+        if let Some(rate_limits) = self.rate_limits.as_deref()
+            && !self.queues.take_due_host_beat(caller.engine_caller(), &message.advertisement_token)
+        {
+            let cost = u32::try_from(message.matches.len()).unwrap_or(u32::MAX).max(1);
+            charge_rate_limit(Some(rate_limits), &caller, RateLimitKind::Heartbeat, cost)?;
+        }
         Ok((caller, message))
     }
 

@@ -1,10 +1,10 @@
 //! Connect stream: pipelined requests, executed in the order sent; responses in any order, matched by nonce;
-//! reservation events in between.
+//! events of reservations and hosted matches in between.
 //!
 //! The response stream drives the loop: it is polled when the client has room for more, and only then reads a request.
 //! A client that stops reading is no longer read from. There is no extra task or channel.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -17,7 +17,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::{Code, Status, Streaming};
 
 use crate::api::authorization::{AuthorizedCaller, ClientOrGameServer, token_expired_rejection};
-use crate::api::convert::{EntryPoint, to_proto};
+use crate::api::convert::{EntryPoint, hosting, to_proto};
 use crate::api::drain::Drain;
 use crate::api::envelope::{AcceptedEnvelope, EnvelopeHeader, SubResponse};
 use crate::api::matchmaking_handler::MatchmakingHandler;
@@ -27,8 +27,7 @@ use crate::api::pb::matchmaking_connect_response::Message;
 use crate::api::status::Rejection;
 use crate::auth::rate_limit::StreamPermit;
 use crate::domain::id::AdvertisementId;
-use crate::engine::ReservationListener;
-use crate::engine::command::ReservationEvent;
+use crate::engine::{HostEvent, HostListener, HostedMatch};
 
 /// Unanswered requests per connection. At the limit, the server stops reading from the connection.
 pub const IN_FLIGHT_REQUESTS_MAX: usize = 256;
@@ -50,8 +49,10 @@ pub struct ConnectResponses {
     /// `None` after the client has closed its side.
     requests: Option<Streaming<pb::ConnectRequest>>,
     pending_responses: FuturesUnordered<AcceptedEnvelope>,
-    event_listener: ReservationListener,
-    reservation_events: mpsc::Receiver<ReservationEvent>,
+    event_listener: HostListener,
+    host_events: mpsc::Receiver<HostEvent>,
+    /// Matches of advertisements that this connection has just subscribed to.
+    matches_to_send: VecDeque<HostedMatch>,
     subscriptions: BTreeSet<AdvertisementId>,
     event_overflow: Pin<Box<WaitForCancellationFutureOwned>>,
     draining: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -85,7 +86,7 @@ impl ConnectResponses {
         requests: Streaming<pb::ConnectRequest>,
         drain: &Drain,
     ) -> Self {
-        let (event_sender, reservation_events) = mpsc::channel(BUFFERED_EVENTS_MAX);
+        let (event_sender, host_events) = mpsc::channel(BUFFERED_EVENTS_MAX);
         let overflow = CancellationToken::new();
         Self {
             handler,
@@ -93,8 +94,9 @@ impl ConnectResponses {
             caller,
             requests: Some(requests),
             pending_responses: FuturesUnordered::new(),
-            event_listener: ReservationListener { event_sender, overflow: overflow.clone() },
-            reservation_events,
+            event_listener: HostListener { event_sender, overflow: overflow.clone() },
+            host_events,
+            matches_to_send: VecDeque::new(),
             subscriptions: BTreeSet::new(),
             event_overflow: Box::pin(overflow.cancelled_owned()),
             draining: Box::pin(drain.stream_cancellation().clone().cancelled_owned()),
@@ -142,7 +144,10 @@ impl ConnectResponses {
                 let has_room = self.subscriptions.len() < SUBSCRIPTIONS_MAX;
                 let is_new = has_room && self.subscriptions.insert(update.id);
                 if is_new || update.created && self.subscriptions.contains(&update.id) {
-                    update.reservations = self.handler.subscribe(&self.caller, update.id, &self.event_listener);
+                    let (reservations, hosted_matches) =
+                        self.handler.subscribe(&self.caller, update.id, &self.event_listener);
+                    update.reservations = reservations;
+                    self.matches_to_send.extend(hosted_matches);
                 }
             }
             SubResponse::Delete(id) => drop(self.subscriptions.remove(id)),
@@ -188,9 +193,18 @@ impl ConnectResponses {
         if let Poll::Ready(Some((header, response))) = Pin::new(&mut self.pending_responses).poll_next(cx) {
             return Poll::Ready(Some(self.wrap_response(header, response)));
         }
-        if let Poll::Ready(Some(event)) = self.reservation_events.poll_recv(cx) {
-            let event = to_proto::reservation_event(event);
-            return Poll::Ready(Some(Ok(pb::ConnectResponse { message: Some(Message::Reservation(event)) })));
+        if let Some(hosted) = self.matches_to_send.pop_front() {
+            return Poll::Ready(Some(Ok(hosted_match_message(&hosted))));
+        }
+        if let Poll::Ready(Some(event)) = self.host_events.poll_recv(cx) {
+            let message = match event {
+                HostEvent::Reservation(event) => {
+                    let event = to_proto::reservation_event(event);
+                    pb::ConnectResponse { message: Some(Message::Reservation(event)) }
+                }
+                HostEvent::Match(hosted) => hosted_match_message(&hosted),
+            };
+            return Poll::Ready(Some(Ok(message)));
         }
         if self.event_overflow.as_mut().poll(cx).is_ready() {
             let text = "event buffer overflow; reconnect and update each advertisement to receive its reservations";
@@ -212,6 +226,10 @@ impl ConnectResponses {
             None => Poll::Pending,
         }
     }
+}
+
+fn hosted_match_message(hosted: &HostedMatch) -> pb::ConnectResponse {
+    pb::ConnectResponse { message: Some(Message::HostedMatch(hosting::hosted_match(hosted))) }
 }
 
 impl Stream for ConnectResponses {

@@ -4,6 +4,7 @@
 pub mod advertisement;
 pub mod allocation;
 pub mod field_checks;
+pub(super) mod hosting;
 pub(super) mod operator;
 pub mod queue;
 pub mod rating;

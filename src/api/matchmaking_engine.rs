@@ -10,7 +10,7 @@ use crate::engine::command::{
     SearchCommand, UpdateAdvertAnswer, UpdateAdvertCommand,
 };
 use crate::engine::error::EngineError;
-use crate::engine::{Engine, PendingAnswer, ReservationListener};
+use crate::engine::{Engine, HostListener, HostedMatch, PendingAnswer};
 
 /// Advertisement, search and reservation operations. `Engine` documents each.
 #[expect(missing_docs, reason = "each method is documented at `Engine`")]
@@ -44,7 +44,8 @@ pub trait MatchmakingEngine: Send + Sync + 'static {
         hash: Option<RulesetHash>,
         token: &[u8],
     ) -> Result<Arc<Ruleset>, EngineError>;
-    fn subscribe(&self, id: AdvertisementId, listener: &ReservationListener) -> Vec<ReservationView>;
+    fn subscribe(&self, id: AdvertisementId, listener: &HostListener) -> (Vec<ReservationView>, Vec<HostedMatch>);
+    fn take_due_beat(&self, id: AdvertisementId) -> bool;
 }
 
 impl MatchmakingEngine for Engine {
@@ -107,7 +108,11 @@ impl MatchmakingEngine for Engine {
         Engine::ruleset_of_search(self, set_id, hash, token)
     }
 
-    fn subscribe(&self, id: AdvertisementId, listener: &ReservationListener) -> Vec<ReservationView> {
-        Engine::subscribe_to_reservations(self, id, listener)
+    fn subscribe(&self, id: AdvertisementId, listener: &HostListener) -> (Vec<ReservationView>, Vec<HostedMatch>) {
+        Engine::subscribe_to_host_events(self, id, listener)
+    }
+
+    fn take_due_beat(&self, id: AdvertisementId) -> bool {
+        Engine::take_due_beat(self, id)
     }
 }

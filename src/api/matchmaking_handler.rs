@@ -13,7 +13,7 @@ use crate::auth::policy::RateLimitKind;
 use crate::auth::rate_limit::{RateLimitKey, RateLimits, StreamPermit};
 use crate::domain::id::AdvertisementId;
 use crate::engine::command::{ReservationView, UpdateAdvertAnswer};
-use crate::engine::{PendingAnswer, ReservationListener};
+use crate::engine::{HostListener, HostedMatch, PendingAnswer};
 
 /// Rows that a search may evaluate for one unit of the search limit: the default evaluation budget of a ruleset, some
 /// milliseconds of work. A ruleset with a larger budget costs its searchers more.
@@ -91,10 +91,20 @@ impl MatchmakingHandler {
         request: pb::UpdateAdvertisementRequest,
     ) -> Result<PendingAnswer<UpdateAdvertAnswer>, Rejection> {
         let is_heartbeat = request.session_composition.is_none();
-        self.charge_rate_limit(caller, if is_heartbeat { RateLimitKind::Heartbeat } else { RateLimitKind::Update }, 1)?;
+        let kind = if is_heartbeat { RateLimitKind::Heartbeat } else { RateLimitKind::Update };
+        if !(is_heartbeat && self.is_due_beat(&request.advertisement_id)) {
+            self.charge_rate_limit(caller, kind, 1)?;
+        }
         let caller = caller.engine_caller();
         let update = entry_point.update_command(caller, request)?;
         self.engine.update(caller, update).map_err(|error| entry_point.rejection_from(error))
+    }
+
+    /// Whether a heartbeat of an advertisement was asked for and is due, so that it is not charged. It is then taken: at most
+    /// one per interval and advertisement, also of callers who do not own it.
+    fn is_due_beat(&self, advertisement_id: &str) -> bool {
+        self.rate_limits.is_some()
+            && AdvertisementId::parse(advertisement_id).is_some_and(|id| self.engine.take_due_beat(id))
     }
 
     /// Submits a deletion; returns the id with the pending answer.
@@ -190,13 +200,13 @@ impl MatchmakingHandler {
     }
 
     /// Subscribes a connection to the events of an advertisement that its caller has updated. Returns the current
-    /// reservations.
+    /// reservations and matches.
     pub fn subscribe(
         &self,
         _: &AuthorizedCaller<ClientOrGameServer>,
         id: AdvertisementId,
-        listener: &ReservationListener,
-    ) -> Vec<ReservationView> {
+        listener: &HostListener,
+    ) -> (Vec<ReservationView>, Vec<HostedMatch>) {
         self.engine.subscribe(id, listener)
     }
 }

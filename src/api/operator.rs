@@ -277,7 +277,8 @@ impl OperatorService for OperatorApi {
         let (caller, message) = self.authorized_request(request)?;
         let entry_point = EntryPoint { field_prefix: "report.", ..EntryPoint::default() };
         let result = entry_point.operator_report_result_command(message.report.unwrap_or_default())?;
-        let entry = AuditEntry { target: format!("result of match {}", result.match_id), ..AuditEntry::default() };
+        let match_id = result.match_id.map_or_else(String::new, |id| id.to_string());
+        let entry = AuditEntry { target: format!("result of match {match_id}"), ..AuditEntry::default() };
         let answer = self.backend.queues(&caller)?.report_result(caller.engine_caller(), &result).await;
         let answer = answer.map_err(|error| entry_point.rejection_from(error))?;
         Ok(with_audit_entry(

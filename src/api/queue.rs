@@ -10,7 +10,7 @@ use tonic::{Request, Response, Status};
 
 use crate::api::authorized::{AuthorizedQueues, ServiceResult, rejection_from};
 use crate::api::client_address::ClientAddressResolver;
-use crate::api::convert::{EntryPoint, queue as to_proto};
+use crate::api::convert::{EntryPoint, hosting, queue as to_proto};
 use crate::api::pb;
 use crate::api::pb::queue_service_server::QueueService;
 use crate::auth::policy::RateLimitKind;
@@ -93,6 +93,21 @@ impl QueueService for QueueApi {
             statuses: statuses.collect(),
             expires_in_ms: expires_in_ms.into(),
         }))
+    }
+
+    async fn host_heartbeat(
+        &self,
+        request: Request<pb::QueueHostHeartbeatRequest>,
+    ) -> ServiceResult<pb::QueueHostHeartbeatResponse> {
+        let (caller, message) = self.authorized.host_heartbeat_request(request)?;
+        let heartbeat = EntryPoint::default().host_heartbeat_command(message)?;
+        let answer = self
+            .authorized
+            .queues(&caller)
+            .host_heartbeat(caller.engine_caller(), heartbeat)
+            .await
+            .map_err(rejection_from)?;
+        Ok(Response::new(hosting::host_heartbeat_response(answer)))
     }
 
     async fn respond(&self, request: Request<pb::QueueRespondRequest>) -> ServiceResult<pb::QueueRespondResponse> {

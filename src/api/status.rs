@@ -310,6 +310,14 @@ impl From<EngineError> for Rejection {
                 let text = "the report window of this match is over; only an operator can report its result now";
                 Self::new(C::FailedPrecondition, ErrorReason::ReportWindowEnded, text)
             }
+            EngineError::MatchIdRequired { hosted } => {
+                let ids = hosted.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+                let text = match hosted.len() {
+                    0 => "the advertisement hosts no match now; send the match_id".to_owned(),
+                    count => format!("the advertisement hosts {count} matches; send the match_id"),
+                };
+                Self::new(C::FailedPrecondition, ErrorReason::MatchIdRequired, text).with_metadata("match_ids", ids)
+            }
             EngineError::AlreadyReported { first_report } => {
                 let text = format!("a different result was reported before: {first_report}; the first result stands");
                 Self::new(C::FailedPrecondition, ErrorReason::AlreadyReported, text)

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::domain::id::SetId;
 use crate::domain::measure::Measure;
 use crate::domain::ruleset::queue::{QualitySpec, QueueSpec, SatisfactionSpec};
-use crate::domain::ruleset::teams::TeamsSpec;
+use crate::domain::ruleset::teams::{CONFIRM_WITHOUT_STREAM_MS_MIN, HostingMode, HostingSpec, TeamsSpec};
 use crate::domain::ruleset::tradeoff::soft_filter_tradeoffs;
 use crate::domain::ruleset::wait_outlook::{FinalLimit, QualityReached, WaitOutlook, wait_outlook};
 use crate::domain::ruleset::{Ruleset, SoftFilter};
@@ -98,6 +98,15 @@ fn ruleset_warnings(ruleset: &Ruleset) -> Vec<String> {
             "its gate counts connected players only if their heartbeat names set {} in connected_matchmaking_set_ids; \
              else it counts only the players of waiting tickets",
             ruleset.set_id
+        ));
+    }
+    let HostingSpec { mode, allocation_timeout_ms, confirm_ms, .. } = ruleset.hosting;
+    let needed_ms = confirm_ms.max(CONFIRM_WITHOUT_STREAM_MS_MIN);
+    if mode == HostingMode::GameServer && allocation_timeout_ms < needed_ms {
+        warnings.push(format!(
+            "AllocationTimeoutMs is {allocation_timeout_ms}, and a game server has up to {needed_ms} ms to confirm a match; \
+             give at least {}, so that a second server can be asked",
+            needed_ms.saturating_mul(2)
         ));
     }
     warnings

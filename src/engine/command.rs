@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::domain::advertisement::{AdvertisementKind, AllowedRange};
 use crate::domain::attribute::ValueOrigin;
 use crate::domain::filter::Refusal;
-use crate::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId, UserKey};
+use crate::domain::id::{AdvertisementId, MatchId, ReservationId, RulesetHash, SetId, UserKey};
 use crate::domain::matchmaking_action::MatchmakingAction;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
@@ -195,6 +195,10 @@ pub struct UpdateAdvertAnswer {
     pub not_yet_durable: bool,
     /// Paths of ignored fields, relative to the session composition.
     pub ignored_fields: Vec<String>,
+    /// Matches that the advertisement hosts or must confirm.
+    pub hosted_match_ids: Vec<MatchId>,
+    /// Milliseconds until its next heartbeat, if queues may give it matches.
+    pub next_beat_in_ms: Option<u64>,
 }
 
 /// Reservation as clients see it.

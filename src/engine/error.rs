@@ -118,6 +118,11 @@ pub enum EngineError {
     MatchNotFound,
     /// The match has not started or was not played, so it has no result.
     MatchNotPlayed,
+    /// The match id is absent, and the advertisement does not host exactly one match.
+    MatchIdRequired {
+        /// Matches that it hosts.
+        hosted: Vec<MatchId>,
+    },
     /// A different result was reported before.
     AlreadyReported {
         /// Summary of the first report.

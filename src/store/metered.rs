@@ -198,6 +198,10 @@ impl<M: StoreObserver> QueueStore for MeteredStore<M> {
         self.inner.acquire_leases(queues, for_ms).await
     }
 
+    async fn lowest_lease_format(&self) -> Result<i64, StoreError> {
+        self.inner.lowest_lease_format().await
+    }
+
     async fn release_leases(&self, queues: &[QueueKey]) -> Result<(), StoreError> {
         self.inner.release_leases(queues).await
     }

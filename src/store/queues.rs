@@ -27,6 +27,7 @@ use crate::domain::rating::Skill;
 use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::time::UnixMs;
 use crate::store::error::StoreError;
+use crate::store::writer_version::STORE_FORMAT_VERSION;
 
 /// Ticket as stored.
 #[derive(Clone, Debug, PartialEq)]
@@ -451,6 +452,11 @@ pub trait QueueStore: Send + Sync + 'static {
     async fn acquire_leases(&self, queues: &[QueueKey], for_ms: u32) -> Result<Vec<bool>, StoreError> {
         let _ = for_ms;
         Ok(vec![true; queues.len()])
+    }
+
+    /// Lowest store format version of the servers that hold leases.
+    async fn lowest_lease_format(&self) -> Result<i64, StoreError> {
+        Ok(STORE_FORMAT_VERSION)
     }
 
     /// Releases leases, so that another server can acquire them at once.

@@ -14,6 +14,9 @@ pub const STORE_FORMAT_VERSION: i64 = 2;
 /// First version whose servers know that a set's ratings can be on another scale than the rows in `rating`.
 pub(super) const RATING_SCALES_VERSION: i64 = 2;
 
+/// First version whose servers read matches whose host has not confirmed.
+pub const CONFIRMING_MATCHES_VERSION: i64 = 2;
+
 /// Lowest version that may write; one row. The same text for both databases.
 pub(super) const READ_MIN_WRITER_VERSION: &str = "select value from store_setting where name = 'min_writer_version'";
 

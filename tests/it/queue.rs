@@ -8,6 +8,8 @@ pub(crate) mod connected_players;
 pub(crate) mod documented_goals;
 pub(crate) mod documented_systems;
 pub(crate) mod end_to_end;
+pub(crate) mod hosted_matches;
+pub(crate) mod hosting;
 pub(crate) mod kill_server;
 pub(crate) mod leaving;
 pub(crate) mod operator_actions;

@@ -1,10 +1,12 @@
 // Queue demo: plays a duel against a running server, as a game server with open seats and as two players in a queue.
 // Prints `ok`, or one line with the failed check.
 
+#include <chrono>
 #include <cstdint>
 #include <iostream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include <grpcpp/grpcpp.h>
@@ -37,6 +39,25 @@ class GameServer {
     update.set_idempotency_key(random_key());
     const auto response = send(std::move(update));
     expect(response.created(), "the game server's advertisement is created");
+  }
+
+  // Waits until the match has taken seats, and confirms that this server hosts it. A real server sends such a heartbeat until
+  // the match has ended.
+  void confirm_match(ft::QueueService::Stub& queue, const std::string& match_id) {
+    for (int i = 0; i < kMessagesMax; ++i) {
+      ft::QueueHostHeartbeatRequest request;
+      request.set_advertisement_token(token_);
+      request.add_matches()->set_match_id(match_id);
+      ft::QueueHostHeartbeatResponse response;
+      expect_ok(queue.HostHeartbeat(context().get(), request, &response), "confirm the match");
+      expect(response.matches_size() == 1, "the answer has the named match");
+      if (response.matches(0).state() == ft::HOSTED_MATCH_STATE_PLAYING) {
+        expect(response.matches(0).parties_size() == 2, "the game server hears of both players");
+        return;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    throw CheckFailed("the match takes seats of the game server");
   }
 
   // Confirms the match's reservation, which would expire otherwise.
@@ -153,6 +174,7 @@ void queue_demo(const std::string& target, uint32_t set_id) {
 
   ann.accept(proposed.match_id());
   bob.accept(proposed.match_id());
+  game_server.confirm_match(*queue, proposed.match_id());
   const auto ann_match = ann.wait_for(ft::TICKET_STATE_MATCHED).found_match();
   const auto bob_match = bob.wait_for(ft::TICKET_STATE_MATCHED).found_match();
   const auto& assigned = ann_match.assignment().game_server();

@@ -56,6 +56,10 @@ pub struct Advertisement {
     pub expires_in_ms: u64,
     /// Reservations as of the last response.
     pub reservations: Vec<pb::Reservation>,
+    /// Matches as of the last response, which a [`crate::MatchHost`] confirms.
+    pub hosted_match_ids: Vec<String>,
+    /// Milliseconds until the next heartbeat, if queues may give this advertisement matches.
+    pub next_beat_in_ms: Option<u64>,
 }
 
 impl Advertisement {
@@ -64,7 +68,14 @@ impl Advertisement {
         mut request: pb::MatchmakingUpdateAdvertisementRequest,
     ) -> Result<Self, Error> {
         ensure_idempotency_key(&mut request);
-        let mut advertisement = Self { channel, published: request, expires_in_ms: 0, reservations: Vec::new() };
+        let mut advertisement = Self {
+            channel,
+            published: request,
+            expires_in_ms: 0,
+            reservations: Vec::new(),
+            hosted_match_ids: Vec::new(),
+            next_beat_in_ms: None,
+        };
         advertisement.send_update(advertisement.published.clone()).await?;
         Ok(advertisement)
     }
@@ -153,6 +164,8 @@ impl Advertisement {
         self.published.advertisement_token = response.advertisement_token.clone();
         self.expires_in_ms = response.expires_in_ms;
         self.reservations = response.reservations.clone();
+        self.hosted_match_ids = response.hosted_match_ids.clone();
+        self.next_beat_in_ms = response.next_beat_in_ms;
         Ok(response)
     }
 }

@@ -251,6 +251,15 @@ impl Client {
         self.channel.call_queue(request, |mut stub, request| async move { stub.heartbeat(request).await }).await
     }
 
+    /// Confirms matches as their host, keeps them alive or gives them up. A [`crate::MatchHost`] does this for all matches
+    /// of an advertisement.
+    pub async fn host_heartbeat(
+        &self,
+        request: pb::QueueHostHeartbeatRequest,
+    ) -> Result<pb::QueueHostHeartbeatResponse, Error> {
+        self.channel.call_queue(request, |mut stub, request| async move { stub.host_heartbeat(request).await }).await
+    }
+
     /// Ends a match, or reports that it could not be hosted.
     pub async fn end_match(&self, request: pb::QueueEndMatchRequest) -> Result<pb::QueueEndMatchResponse, Error> {
         self.channel.call_queue(request, |mut stub, request| async move { stub.end_match(request).await }).await

@@ -79,18 +79,36 @@ impl PendingRequests {
     }
 }
 
-/// Reservation events of all advertisements that were updated on the connection.
+/// Event for the host of an advertisement.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HostEvent {
+    /// A reservation was made, confirmed or ended.
+    Reservation(pb::ReservationEvent),
+    /// A match has taken seats, has changed or has ended. A [`crate::MatchHost`] confirms it.
+    Match(Box<pb::HostedMatch>),
+}
+
+/// Events of all advertisements that were updated on the connection.
 #[derive(Debug)]
 pub struct ReservationEvents {
-    inbox: mpsc::Receiver<pb::ReservationEvent>,
+    inbox: mpsc::Receiver<HostEvent>,
     pending: Arc<PendingRequests>,
 }
 
 impl ReservationEvents {
+    /// Waits for the next reservation event, and discards events of matches.
+    pub async fn next(&mut self) -> Result<pb::ReservationEvent, Error> {
+        loop {
+            if let HostEvent::Reservation(event) = self.next_event().await? {
+                return Ok(event);
+            }
+        }
+    }
+
     /// Waits for the next event. An error means that the stream has ended; no event follows it.
     ///
     /// Dropping `ReservationEvents` leaves the stream open; events are then discarded.
-    pub async fn next(&mut self) -> Result<pb::ReservationEvent, Error> {
+    pub async fn next_event(&mut self) -> Result<HostEvent, Error> {
         match self.inbox.recv().await {
             Some(event) => Ok(event),
             None => Err(self.pending.lock().end_reason.clone().unwrap_or(Error::StreamEnded(None))),
@@ -161,7 +179,7 @@ pub(crate) async fn open_connection(
 /// Reads the stream until it ends; delivers responses to their callers and queues reservation events.
 async fn read_responses(
     mut responses: Streaming<pb::MatchmakingConnectResponse>,
-    events: mpsc::Sender<pb::ReservationEvent>,
+    events: mpsc::Sender<HostEvent>,
     pending: Arc<PendingRequests>,
 ) {
     let end_reason = loop {
@@ -169,7 +187,12 @@ async fn read_responses(
             Ok(Some(response)) => match response.message {
                 Some(Message::Core(core)) => deliver_response(core, &pending),
                 Some(Message::Reservation(event)) => {
-                    if let Err(mpsc::error::TrySendError::Full(_)) = events.try_send(event) {
+                    if is_full(events.try_send(HostEvent::Reservation(event))) {
+                        break Error::EventBufferOverflow;
+                    }
+                }
+                Some(Message::HostedMatch(hosted)) => {
+                    if is_full(events.try_send(HostEvent::Match(Box::new(hosted)))) {
                         break Error::EventBufferOverflow;
                     }
                 }
@@ -182,6 +205,10 @@ async fn read_responses(
     };
     // The reason is stored before `events` closes, so that a reader of the closed channel finds it.
     pending.fail_all_pending(end_reason);
+}
+
+fn is_full(sent: Result<(), mpsc::error::TrySendError<HostEvent>>) -> bool {
+    matches!(sent, Err(mpsc::error::TrySendError::Full(_)))
 }
 
 fn deliver_response(mut core: pb::MatchmakingCoreResponse, pending: &PendingRequests) {

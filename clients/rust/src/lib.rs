@@ -34,6 +34,7 @@ mod advertisement;
 mod client;
 mod connection;
 mod error;
+mod match_host;
 pub mod pb;
 mod random;
 mod ratings;
@@ -47,8 +48,9 @@ mod token_source;
 
 pub use advertisement::Advertisement;
 pub use client::Client;
-pub use connection::{Connection, ReservationEvents, ResponseHandle};
+pub use connection::{Connection, HostEvent, ReservationEvents, ResponseHandle};
 pub use error::{Error, FieldViolation, ServerError};
+pub use match_host::MatchHost;
 pub use ratings::SideUserIds;
 pub use retry::RetryPolicy;
 pub use search::{Reservation, SearchSession};

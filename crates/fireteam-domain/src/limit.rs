@@ -39,6 +39,8 @@ pub const RESERVATION_IDS_PER_UPDATE_MAX: usize = 256;
 pub const BLOCKED_USERS_PER_TICKET_MAX: usize = 1_000;
 /// Tickets in one heartbeat or watch call.
 pub const TICKETS_PER_CALL_MAX: usize = 256;
+/// Matches that one host heartbeat names, and that its answer lists.
+pub const HOSTED_MATCHES_PER_CALL_MAX: usize = 256;
 /// Matchmaking sets that one heartbeat may name for its connected users.
 pub const CONNECTED_SETS_PER_HEARTBEAT_MAX: usize = 16;
 /// Ratings set by one store transaction.

@@ -102,7 +102,8 @@ impl EntryPoint {
     /// Reads the end of a match, with the host's proof.
     pub fn end_match_command(&self, wire: pb::QueueEndMatchRequest) -> Result<EndMatchCommand, Rejection> {
         let mut problems = self.field_errors();
-        let match_id = parse_match_id(&wire.match_id, &mut problems);
+        let is_only_match = wire.match_id.is_empty() && !wire.advertisement_token.is_empty();
+        let match_id = (!is_only_match).then(|| parse_match_id(&wire.match_id, &mut problems));
         let advertisement_token =
             field_checks::checked_token(wire.advertisement_token, "advertisement_token", &mut problems);
         let ticket_token = field_checks::checked_token(wire.ticket_token, "ticket_token", &mut problems);

@@ -223,7 +223,8 @@ fn result_report(
     mut problems: FieldErrors,
 ) -> Result<ReportResultCommand, Rejection> {
     let errors = &mut problems;
-    let match_id = parse_match_id(&wire.match_id, errors);
+    let is_only_match = wire.match_id.is_empty() && matches!(reporter, ResultReporter::GameServer(_));
+    let match_id = (!is_only_match).then(|| parse_match_id(&wire.match_id, errors));
     let fits =
         field_checks::check_list_len(wire.team_ranks.len(), limit::PLAYERS_PER_SESSION_MAX, "team_ranks", errors)
             & field_checks::check_list_len(wire.player_ranks.len(), MATCH_PLAYERS_MAX, "player_ranks", errors)

@@ -20,6 +20,8 @@ pub fn update_response(answer: UpdateAdvertAnswer) -> pb::UpdateAdvertisementRes
         reservations: answer.reservations.into_iter().map(reservation).collect(),
         not_yet_durable: answer.not_yet_durable,
         ignored_fields: answer.ignored_fields.into_iter().map(|path| format!("session_composition.{path}")).collect(),
+        hosted_match_ids: answer.hosted_match_ids.iter().map(ToString::to_string).collect(),
+        next_beat_in_ms: answer.next_beat_in_ms,
     }
 }
 

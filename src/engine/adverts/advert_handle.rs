@@ -8,17 +8,18 @@ use crate::domain::advertisement::{Advertisement, AdvertisementKind};
 use crate::domain::attribute_values::AttributeValues;
 use crate::domain::filter::Searcher;
 use crate::domain::filter::explain::{SearchExplanation, explain_search};
-use crate::domain::id::{AdvertisementId, ReservationId, SetId, SiloId};
+use crate::domain::id::{AdvertisementId, MatchId, ReservationId, SetId, SiloId};
 use crate::domain::index::{SearchHit, SearchQuery, SearchResult};
 use crate::domain::queue::backfill::OpenSession;
 use crate::domain::ruleset::{Ruleset, SearchLimits};
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::{AdvertRecord, candidate_from_record};
 use crate::engine::adverts::advert_state::AdvertState;
-use crate::engine::adverts::writer_command::{AdvertWriterCommand, ReserveSeats};
+use crate::engine::adverts::writer_command::{AdvertWriterCommand, ExtendAdvertTtl, ReserveSeats};
 use crate::engine::checked_session::CheckedSession;
 use crate::engine::command::ReserveAnswer;
 use crate::engine::error::EngineError;
+use crate::engine::hosted_match::{HostedMatch, HostedMatchState};
 
 /// Maximum open sessions that a pass may backfill.
 const BACKFILL_SESSIONS_MAX: usize = 1_000;
@@ -34,6 +35,8 @@ pub(crate) struct OpenGameServer {
     pub(crate) open_seats: u16,
     /// Score of the search; lower is better.
     pub(crate) score: f64,
+    /// Last heartbeat of a server without a stream here; `None` with one.
+    pub(crate) last_beat_at: Option<UnixMs>,
 }
 
 /// Part of the advertisements that queues may use. It also works while the server drains, so that matches can end.
@@ -72,7 +75,10 @@ impl AdvertHandle {
         index.search(&query, &mut result);
         let to_server = |hit: &SearchHit| {
             let entry = index.entry(hit.slot);
+            let id = entry.advertisement.id;
+            let last_beat_at = |record: &AdvertRecord| UnixMs(record.expires_at.0.saturating_sub(record.ttl_ms.into()));
             OpenGameServer {
+                last_beat_at: set.get(id).map(last_beat_at).filter(|_| !self.state.host_events.has_listener(id)),
                 advertisement: Arc::clone(&entry.advertisement),
                 open_seats: entry.open_seats,
                 score: hit.score,
@@ -135,6 +141,69 @@ impl AdvertHandle {
             reply,
             in_flight,
         ));
+    }
+
+    /// Confirms a reservation and extends its advertisement, because its host was heard. Without the advertisement, nothing
+    /// changes.
+    pub(crate) fn confirm_seats(&self, advertisement: AdvertisementId, set_id: SetId, reservation: ReservationId) {
+        let extend = ExtendAdvertTtl {
+            id: advertisement,
+            owner_token: None,
+            set_id,
+            ttl_ms: None,
+            confirmed_reservations: vec![reservation],
+            joined_reservations: Vec::new(),
+        };
+        let (reply, _answer) = oneshot::channel();
+        let in_flight = self.state.in_flight_changes.begin_change(advertisement);
+        // Do not wait for the advertisement writer: with a full inbox, the host confirms the reservation itself.
+        let _ = self.writer.try_send(AdvertWriterCommand::ExtendTtl(Box::new(extend), reply, in_flight));
+    }
+
+    /// Whether a connection of this server is subscribed to the events of an advertisement.
+    pub(crate) fn has_listener(&self, id: AdvertisementId) -> bool {
+        self.state.host_events.has_listener(id)
+    }
+
+    /// Records a match of an advertisement for its host, and sends it the change.
+    pub(crate) fn set_hosted_match(&self, advertisement: AdvertisementId, hosted: HostedMatch, now: UnixMs) {
+        self.state.host_events.set_hosted_match(advertisement, hosted, now);
+    }
+
+    /// Removes a match of an advertisement, and sends its host the reason.
+    pub(crate) fn remove_hosted_match(&self, advertisement: AdvertisementId, id: MatchId, state: HostedMatchState) {
+        self.state.host_events.remove_hosted_match(advertisement, id, state);
+    }
+
+    /// Matches that an advertisement hosts or must confirm.
+    pub(crate) fn hosted_match_ids(&self, advertisement: AdvertisementId) -> Vec<MatchId> {
+        self.state.host_events.hosted_match_ids(advertisement)
+    }
+
+    /// Asks the host of an advertisement for its next heartbeat, if the advertisement exists or hosts matches. Returns its
+    /// matches.
+    pub(crate) fn ask_for_beat(
+        &self,
+        advertisement: AdvertisementId,
+        set_id: SetId,
+        interval_ms: u64,
+        now: UnixMs,
+    ) -> Vec<MatchId> {
+        let hosted = self.state.host_events.hosted_match_ids(advertisement);
+        if hosted.is_empty() && !self.is_advertised(advertisement, set_id) {
+            return hosted;
+        }
+        self.state.host_events.ask_for_beat(advertisement, interval_ms, now)
+    }
+
+    /// Whether a heartbeat that the host of an advertisement was asked for is due. It is then taken.
+    pub(crate) fn take_due_beat(&self, advertisement: AdvertisementId, now: UnixMs) -> bool {
+        self.state.host_events.take_due_beat(advertisement, now)
+    }
+
+    /// Whether an advertisement is in memory.
+    pub(crate) fn is_advertised(&self, id: AdvertisementId, set_id: SetId) -> bool {
+        self.state.advert_sets.get(set_id).is_some_and(|set| set.read().get(id).is_some())
     }
 
     /// Explains a search of `checked` at age `searching_for_ms`. Evaluates every session of the silo, so it may block

@@ -15,9 +15,9 @@ use crate::domain::advertisement::Advertisement;
 use crate::domain::id::{AdvertisementId, SetId, UserKey};
 use crate::engine::adverts::advert_set::AdvertRecord;
 use crate::engine::adverts::advert_set_map::{AdvertSetMap, LockedAdvertSet};
+use crate::engine::adverts::host_events::HostEventHub;
 use crate::engine::adverts::in_flight_changes::InFlightChanges;
 use crate::engine::adverts::replication_state::ReplicationState;
-use crate::engine::adverts::reservation_events::ReservationEventHub;
 use crate::engine::adverts::update_answer::UpdateSnapshot;
 use crate::engine::command::ReservationView;
 use crate::engine::common::Common;
@@ -30,7 +30,7 @@ pub(crate) struct AdvertState {
     pub(crate) common: Arc<Common>,
     pub(crate) encode_advert: EncodeAdvertFn,
     pub(crate) advert_sets: AdvertSetMap,
-    pub(crate) reservation_events: ReservationEventHub,
+    pub(crate) host_events: HostEventHub,
     pub(crate) in_flight_changes: InFlightChanges,
     /// Replication state; `None` if the store is not shared.
     pub(crate) replication: Option<Arc<ReplicationState>>,
@@ -46,7 +46,7 @@ impl AdvertState {
             common,
             encode_advert,
             advert_sets,
-            reservation_events: ReservationEventHub::default(),
+            host_events: HostEventHub::default(),
             in_flight_changes: InFlightChanges::default(),
             replication,
         }

@@ -129,6 +129,7 @@ impl PublishBatch {
             state.publish_reservation_events(publish.advertisement.id, events, now);
             let answer = snapshot.into_answer_with_ruleset(
                 &state.common,
+                &state.host_events,
                 Some(&publish.ruleset),
                 Some(publish.owner_token),
                 now,

@@ -102,7 +102,13 @@ impl UnwrittenAdverts {
         set.upsert(record);
         drop(set);
         self.0.insert(id, set_id);
-        let answer = snapshot.into_answer_with_ruleset(&state.common, Some(&ruleset), Some(owner_token), now);
+        let answer = snapshot.into_answer_with_ruleset(
+            &state.common,
+            &state.host_events,
+            Some(&ruleset),
+            Some(owner_token),
+            now,
+        );
         Some(UpdateAdvertAnswer { not_yet_durable: true, ignored_fields, ..answer })
     }
 
@@ -127,7 +133,10 @@ impl UnwrittenAdverts {
         let snapshot = UpdateSnapshot::from_record(set.get(extend.id)?, now);
         drop(set);
         self.0.insert(extend.id, extend.set_id);
-        Some(UpdateAdvertAnswer { not_yet_durable: true, ..snapshot.into_answer(&state.common, None, now) })
+        Some(UpdateAdvertAnswer {
+            not_yet_durable: true,
+            ..snapshot.into_answer(&state.common, &state.host_events, None, now)
+        })
     }
 
     /// Writes for one batch of unwritten advertisements. Drops those that have expired.
@@ -171,7 +180,7 @@ impl UnwrittenAdverts {
             // Another replica deleted it meanwhile, or replaced it with values that this server does not know.
             WriteOutcome::Tombstoned | WriteOutcome::UnknownRow => {
                 set.write().remove(id);
-                state.reservation_events.remove_listeners(id);
+                state.host_events.remove_listeners(id);
             }
             // A publish sets the expiry, even to an earlier time than before the outage.
             _ => set.write().update_unindexed_fields(id, |record| record.stored_expires_at = *expires_at),

@@ -1,10 +1,13 @@
 //! Answer to an update: captured from a record under the set's lock, built afterwards.
 
 use crate::auth::token::AdvertisementClaim;
+use crate::domain::advertisement::AdvertisementKind;
 use crate::domain::id::RulesetHash;
 use crate::domain::ruleset::Ruleset;
+use crate::domain::ruleset::teams::HostingMode;
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::AdvertRecord;
+use crate::engine::adverts::host_events::HostEventHub;
 use crate::engine::adverts::reservation_view;
 use crate::engine::command::{ReservationView, UpdateAdvertAnswer};
 use crate::engine::common::Common;
@@ -48,17 +51,19 @@ impl UpdateSnapshot {
     pub(crate) fn into_answer(
         self,
         common: &Common,
+        host_events: &HostEventHub,
         signed_token: Option<SignedToken>,
         now: UnixMs,
     ) -> UpdateAdvertAnswer {
         let ruleset = common.ruleset(self.claim.set_id, Some(self.ruleset_hash)).ok();
-        self.into_answer_with_ruleset(common, ruleset.as_deref(), signed_token, now)
+        self.into_answer_with_ruleset(common, host_events, ruleset.as_deref(), signed_token, now)
     }
 
     /// Answer for a captured record whose ruleset is known.
     pub(crate) fn into_answer_with_ruleset(
         self,
         common: &Common,
+        host_events: &HostEventHub,
         ruleset: Option<&Ruleset>,
         signed_token: Option<SignedToken>,
         now: UnixMs,
@@ -68,6 +73,11 @@ impl UpdateSnapshot {
             Some(signed_token) if signed_token.claim == claim => signed_token.token,
             _ => common.token_signer.sign(&claim),
         };
+        let next_beat_in_ms = ruleset.and_then(|ruleset| beat_interval_ms(ruleset, claim.kind));
+        let hosted_match_ids = next_beat_in_ms.map_or_else(
+            || host_events.hosted_match_ids(claim.advertisement_id),
+            |interval_ms| host_events.ask_for_beat(claim.advertisement_id, interval_ms, now),
+        );
         let advertised_ms = now.ms_since(claim.advertised_since);
         UpdateAdvertAnswer {
             id: claim.advertisement_id,
@@ -79,6 +89,18 @@ impl UpdateSnapshot {
             reservations: self.reservations,
             not_yet_durable: false,
             ignored_fields: Vec::new(),
+            hosted_match_ids,
+            next_beat_in_ms,
         }
     }
+}
+
+/// Interval of the heartbeats of an advertisement that queues may give matches, so that its host confirms them in time;
+/// `None` for other advertisements.
+fn beat_interval_ms(ruleset: &Ruleset, kind: AdvertisementKind) -> Option<u64> {
+    let takes_matches = match kind {
+        AdvertisementKind::GameServer => ruleset.hosting.mode == HostingMode::GameServer,
+        AdvertisementKind::Session => ruleset.queue.as_ref().is_some_and(|queue| queue.backfill),
+    };
+    takes_matches.then(|| ruleset.hosting.confirm_interval_ms())
 }

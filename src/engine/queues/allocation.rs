@@ -90,6 +90,7 @@ impl<'a> HostFinder<'a> {
         let players = &self.players;
         let servers =
             self.state.adverts.find_game_servers(self.ruleset, players.searcher(), players.session.silo, self.now);
+        let confirm_ms = u64::from(self.ruleset.hosting.confirm_ms);
         let candidates: Vec<ServerCandidate<'_>> = servers
             .iter()
             .map(|server| ServerCandidate {
@@ -97,6 +98,7 @@ impl<'a> HostFinder<'a> {
                 session: &server.advertisement.session,
                 open_seats: server.open_seats,
                 score: server.score,
+                is_silent: server.last_beat_at.is_some_and(|at| confirm_ms < self.now.ms_since(at)),
             })
             .collect();
         let parties: Vec<LatencyEndpoint<'_>> = self

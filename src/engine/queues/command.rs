@@ -12,6 +12,7 @@ use crate::domain::queue::ticket::TicketEndReason;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 use crate::engine::command::PartyConsents;
+use crate::engine::hosted_match::HostedMatch;
 use crate::engine::ratings::command::ReportState;
 
 /// Enters a party into a queue.
@@ -102,8 +103,8 @@ pub struct TicketHeartbeatCommand {
 /// Ends a match.
 #[derive(Clone, Debug)]
 pub struct EndMatchCommand {
-    /// Match.
-    pub match_id: MatchId,
+    /// Match; `None` for the only one that the game server hosts.
+    pub match_id: Option<MatchId>,
     /// Proof that the caller may end it.
     pub proof: EndMatchProof,
     /// The server failed to host the match.
@@ -117,6 +118,35 @@ pub enum EndMatchProof {
     GameServer(Vec<u8>),
     /// Token of a ticket in the match.
     Ticket(Vec<u8>),
+}
+
+/// Heartbeat of the host of matches.
+#[derive(Clone, Debug)]
+pub struct HostHeartbeatCommand {
+    /// Token of the advertisement whose seats the matches have taken.
+    pub advertisement_token: Vec<u8>,
+    /// Matches to confirm, to keep alive or to give up.
+    pub matches: Vec<HostedMatchBeat>,
+}
+
+/// Match in the heartbeat of its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostedMatchBeat {
+    /// Match.
+    pub match_id: MatchId,
+    /// The host gives it up.
+    pub gives_up: bool,
+}
+
+/// Answer to the heartbeat of a host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HostHeartbeatAnswer {
+    /// Named matches as they are now, in the order of the command.
+    pub matches: Vec<HostedMatch>,
+    /// All matches of the advertisement.
+    pub hosted_match_ids: Vec<MatchId>,
+    /// Milliseconds until the next heartbeat.
+    pub next_beat_in_ms: u64,
 }
 
 /// Status of a ticket.

@@ -14,6 +14,7 @@ use crate::engine::queues::queue_runner;
 use crate::engine::queues::shared_state::SharedState;
 use crate::rules::catalog::CatalogState;
 use crate::store::queues::QueueKey;
+use crate::store::writer_version::CONFIRMING_MATCHES_VERSION;
 use crate::telemetry::label::TaskLabel;
 
 /// Lease duration. After a crash, queues are unowned for at most this plus `LEASE_RENEW_INTERVAL`.
@@ -131,6 +132,11 @@ impl Leases {
     /// Requests leases; `None` if that failed.
     async fn request(&self, queues: &[QueueKey]) -> Option<Vec<bool>> {
         let result = self.shared.common.store.acquire_leases(queues, LEASE_DURATION_MS).await;
+        match self.shared.common.store.lowest_lease_format().await {
+            Ok(lowest) => self.shared.set_hosts_confirm(CONFIRMING_MATCHES_VERSION <= lowest),
+            // The last answer stays valid until the store answers again.
+            Err(error) => tracing::debug!(%error, "store formats of lease holders not read"),
+        }
         result.inspect_err(|error| tracing::warn!(%error, "queue lease acquisition failed")).ok()
     }
 

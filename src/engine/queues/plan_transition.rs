@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use crate::domain::available_time::OutageTimes;
 use crate::domain::id::TicketId;
-use crate::domain::lifecycle::Match;
 use crate::domain::lifecycle::event::{MatchEffect, Transition};
 use crate::domain::lifecycle::ticket_facts::TicketFacts;
+use crate::domain::lifecycle::{Match, MatchEndReason, MatchStage};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::time::UnixMs;
 use crate::engine::queues::shared_state::SharedState;
+use crate::engine::queues::shared_state::host_contact::is_hosted_by_ticket;
 use crate::engine::queues::stored_ticket::ticket_expires_at;
 use crate::engine::queues::ticket_match_cache::TicketMatchCache;
 use crate::store::queues::{PenaltySchedule, QueueWrite};
@@ -40,11 +41,12 @@ pub(crate) fn plan_transition(
     let starts_now = transition.effects.contains(&MatchEffect::StartPlay);
     let requeued_until =
         ruleset.and_then(|ruleset| ruleset.queue.as_ref()).map_or(now, |queue| ticket_expires_at(queue, now));
+    let until = |ticket_id| expiry_of_silent_host(shared, &next_match, ticket_id).unwrap_or(requeued_until);
     let write = QueueWrite::TransitionMatch {
         ticket_fates: transition
             .ticket_fates
             .into_iter()
-            .map(|(ticket_id, fate)| (ticket_id, fate, requeued_until))
+            .map(|(ticket_id, fate)| (ticket_id, fate, until(ticket_id)))
             .collect(),
         other_tickets: if starts_now { other_waiting_tickets(shared, &next_match) } else { Vec::new() },
         penalized_users: transition.penalized_users,
@@ -55,6 +57,17 @@ pub(crate) fn plan_transition(
         now,
     };
     Some(PlannedTransition { next_match, write, effects: transition.effects })
+}
+
+/// Expiry of a ticket whose player was to host the match and did not confirm. It is not extended: otherwise a silent party
+/// would be matched again and again. `None` for other tickets.
+fn expiry_of_silent_host(shared: &SharedState, next_match: &Match, ticket_id: TicketId) -> Option<UnixMs> {
+    let cache = shared.cache.read();
+    let before = cache.match_by_id(next_match.id)?;
+    let is_unconfirmed = matches!(before.stage, MatchStage::Confirming { .. })
+        && next_match.stage.end_reason() == Some(MatchEndReason::HostLost);
+    (is_unconfirmed && is_hosted_by_ticket(before, ticket_id))
+        .then(|| cache.ticket(ticket_id).map(|own| own.expires_at))?
 }
 
 /// Facts about cached tickets at a time.

@@ -4,6 +4,7 @@ mod answer_offer;
 mod end_match;
 mod enter_queue;
 mod explain;
+mod host_heartbeat;
 mod leave_queue;
 mod match_results;
 mod operator_actions;
@@ -23,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use crate::auth::token::{ResumeClaim, TicketClaim};
 use crate::domain::id::{TicketId, UserKey};
 use crate::domain::lifecycle::event::{EventResult, MatchEvent};
+use crate::domain::ruleset::teams::{CONFIRM_WITHOUT_STREAM_MS_MIN, HostingMode};
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_handle::AdvertHandle;
 use crate::engine::command::Caller;
@@ -38,7 +40,7 @@ use crate::engine::queues::ticket_watch::TicketWatch;
 use crate::engine::queues::writer::QueueWriter;
 use crate::engine::writer_inbox::WRITER_INBOX_CAPACITY;
 use crate::store::StoreError;
-use crate::store::queues::{QueueFeed, QueueKey, StoredTicket};
+use crate::store::queues::{QueueFeed, QueueKey, StoredTicket, TicketState};
 use crate::telemetry::label::TaskLabel;
 
 /// Queue operations of the engine.
@@ -113,12 +115,29 @@ impl QueueEngine {
         let extended = join_all(claims.iter().map(|claim| self.shared.heartbeat_ticket(claim.ticket_id))).await;
         let extended: Result<Vec<_>, EngineError> = extended.into_iter().collect();
         let extended = extended?;
-        let min_ttl_ms = extended.iter().flatten().map(|(_, ttl_ms)| *ttl_ms).min();
+        let ttls_ms = extended.iter().flatten().map(|(stored, ttl_ms)| self.unary_ttl_ms(stored, *ttl_ms));
+        let min_ttl_ms = ttls_ms.min();
         let statuses = extended
             .into_iter()
             .map(|ticket| ticket.map(|(stored, _)| self.shared.ticket_status(&stored, now)))
             .collect();
         Ok((statuses, min_ttl_ms.unwrap_or(0)))
+    }
+
+    /// TTL that a heartbeat without a watch reports. A player who may be named as host confirms with the next heartbeat.
+    fn unary_ttl_ms(&self, stored: &StoredTicket, ttl_ms: u32) -> u32 {
+        let ruleset = self.shared.common.rulesets.ruleset_in_force(stored.ticket.set_id);
+        let hosting = ruleset.map(|ruleset| ruleset.hosting).filter(|hosting| hosting.mode == HostingMode::Peer);
+        match (hosting, stored.state) {
+            (None, _) | (_, TicketState::Ended { .. }) => ttl_ms,
+            (Some(hosting), TicketState::Waiting) => ttl_ms.min(hosting.confirm_ms.max(CONFIRM_WITHOUT_STREAM_MS_MIN)),
+            (Some(hosting), TicketState::InMatch(id)) => {
+                let cache = self.shared.cache.read();
+                let is_playing = cache.match_by_id(id).is_some_and(|found| !found.stage.is_before_play());
+                let limit_ms = if is_playing { hosting.host_loss_ms } else { hosting.confirm_ms };
+                ttl_ms.min(limit_ms.max(CONFIRM_WITHOUT_STREAM_MS_MIN))
+            }
+        }
     }
 
     /// Counts the connected users of a heartbeat in each set that it names and that has a queue.

@@ -13,7 +13,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::domain::id::{MatchId, TicketId};
 use crate::domain::lifecycle::event::{MatchEffect, MatchEvent, NewMatch};
-use crate::domain::lifecycle::rules::LifecycleRules;
 use crate::domain::lifecycle::transition::create_match;
 use crate::domain::lifecycle::{Assignment, Match, MatchStage, MatchTicket};
 use crate::domain::queue::gate::{GateReason, LastPass, should_run_pass};
@@ -283,7 +282,7 @@ impl QueueRunner {
         };
         self.shared.placement_problems.lock().remove(id);
         let outcome = self.shared.apply_match_event(id, MatchEvent::ServerFound(assignment.clone())).await;
-        let is_used = outcome.is_ok_and(|outcome| outcome.match_after.stage.assignment() == Some(&assignment));
+        let is_used = outcome.is_ok_and(|outcome| outcome.match_after.stage.named_host() == Some(&assignment));
         if let Assignment::GameServer { advertisement, reservation, .. } = assignment
             && !is_used
         {
@@ -375,7 +374,7 @@ impl QueueRunner {
                 backfilled_session: proposal.backfilled_session,
             };
             create_match(
-                &LifecycleRules::from_ruleset(ruleset),
+                &self.shared.lifecycle_rules(ruleset),
                 new_match,
                 &CachedTicketFacts::new(&cache, &outages, now),
                 now,

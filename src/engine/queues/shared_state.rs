@@ -2,11 +2,13 @@
 
 mod apply_changes;
 pub(crate) mod heartbeat;
-mod host_contact;
+pub(crate) mod host_contact;
+pub(crate) mod hosted_matches;
 pub(crate) mod side_reports;
 mod ticket_status;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
@@ -15,7 +17,11 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::domain::available_time::OutageTimes;
 use crate::domain::id::{MatchId, RulesetHash, SetId};
+use crate::domain::lifecycle::Assignment;
 use crate::domain::lifecycle::event::MatchEvent;
+use crate::domain::lifecycle::rules::LifecycleRules;
+use crate::domain::ruleset::Ruleset;
+use crate::domain::ruleset::teams::CONFIRM_WITHOUT_STREAM_MS_MIN;
 use crate::engine::adverts::advert_handle::AdvertHandle;
 use crate::engine::common::Common;
 use crate::engine::error::EngineError;
@@ -57,6 +63,8 @@ pub(crate) struct SharedState {
     pub(crate) has_replicas: bool,
     /// Runners of this replica, and queues that are new to the lease task.
     pub(crate) queue_wakeups: Mutex<QueueWakeups>,
+    /// Whether hosts must confirm matches: each server that runs queues must be able to read matches in that stage.
+    hosts_confirm: AtomicBool,
     /// Wakes the lease task when a queue is new.
     pub(crate) lease_wakeup: Notify,
     /// Change counter of the cache, for callers that wait for a ticket or a match.
@@ -85,8 +93,38 @@ impl SharedState {
             queue_writer,
             has_replicas,
             queue_wakeups: Mutex::default(),
+            hosts_confirm: AtomicBool::new(!has_replicas),
             lease_wakeup: Notify::new(),
             cache_changes: watch::Sender::new(0),
+        }
+    }
+
+    /// Settings of the lifecycle for the matches of `ruleset`.
+    pub(crate) fn lifecycle_rules(&self, ruleset: &Ruleset) -> LifecycleRules {
+        let rules = LifecycleRules::from_ruleset(ruleset);
+        LifecycleRules { hosts_confirm: rules.hosts_confirm && self.hosts_confirm.load(Ordering::Acquire), ..rules }
+    }
+
+    /// Settings of the lifecycle for an event. A host without a stream learns of its match with its next heartbeat, so it
+    /// has a minimum of time to confirm.
+    pub(crate) fn lifecycle_rules_for(&self, ruleset: &Ruleset, event: &MatchEvent) -> LifecycleRules {
+        let mut rules = self.lifecycle_rules(ruleset);
+        let has_stream = match event {
+            MatchEvent::ServerFound(Assignment::GameServer { advertisement, .. }) => {
+                self.adverts.has_listener(*advertisement)
+            }
+            _ => false,
+        };
+        if !has_stream {
+            rules.hosting.confirm_ms = rules.hosting.confirm_ms.max(CONFIRM_WITHOUT_STREAM_MS_MIN);
+        }
+        rules
+    }
+
+    /// Lets hosts confirm matches, or not: as long as a server that cannot read such matches runs queues.
+    pub(crate) fn set_hosts_confirm(&self, hosts_confirm: bool) {
+        if self.hosts_confirm.swap(hosts_confirm, Ordering::AcqRel) != hosts_confirm {
+            tracing::info!(hosts_confirm, "confirmation of matches by their hosts changed");
         }
     }
 

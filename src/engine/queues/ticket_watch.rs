@@ -9,6 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::auth::token::ResumeClaim;
 use crate::domain::id::TicketId;
+use crate::domain::lifecycle::MatchStage;
 use crate::engine::queues::change_notifier::ChangeNotifier;
 use crate::engine::queues::command::TicketStatus;
 use crate::engine::queues::shared_state::heartbeat::REPORTED_TTL_WITHOUT_QUEUE_MS;
@@ -47,6 +48,7 @@ impl TicketWatch {
         loop {
             while let Some(id) = self.changed_tickets.pop_first() {
                 if let Some(status) = self.status_if_changed(id) {
+                    self.confirm_peer_host(&status).await;
                     return Some(status);
                 }
             }
@@ -62,6 +64,14 @@ impl TicketWatch {
             } else {
                 self.notifier.wait_for_changes().await
             };
+        }
+    }
+
+    /// The watch of the player who was named as host confirms the match.
+    async fn confirm_peer_host(&self, status: &TicketStatus) {
+        let Some(view) = &status.match_view else { return };
+        if matches!(view.found_match.stage, MatchStage::Confirming { .. }) {
+            self.shared.keep_peer_host_alive(view.found_match.id, status.id, self.shared.common.clock.now()).await;
         }
     }
 

@@ -15,8 +15,8 @@ pub use crate::store::queues::FinishedMatch;
 /// Reports the result of a match.
 #[derive(Clone, Debug)]
 pub struct ReportResultCommand {
-    /// Match.
-    pub match_id: MatchId,
+    /// Match; `None` for the only one that the game server hosts.
+    pub match_id: Option<MatchId>,
     /// Ranks of teams or players.
     pub ranks: ReportedRanks,
     /// Player keys of players who left before the end.

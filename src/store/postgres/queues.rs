@@ -34,6 +34,7 @@ use crate::store::queues::{
     FinishedMatch, QueueFeed, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData, StoredUser,
 };
 use crate::store::rows;
+use crate::store::writer_version::STORE_FORMAT_VERSION;
 
 impl PostgresStore {
     fn new_queue_feed(&self) -> ChangeFeed<QueueFeedRows> {
@@ -176,10 +177,19 @@ impl QueueStore for PostgresStore {
                 .bind(&sets)
                 .bind(&silos)
                 .bind(i64::from(for_ms))
+                .bind(STORE_FORMAT_VERSION)
                 .fetch_all(&mut *connection)
         })?;
         let held: BTreeSet<QueueKey> = held.into_iter().map(|(set, silo)| queue_key_from_columns(set, silo)).collect();
         Ok(queues.iter().map(|queue| held.contains(queue)).collect())
+    }
+
+    async fn lowest_lease_format(&self) -> Result<i64, StoreError> {
+        let mut slot = self.lease_connection.lock().await;
+        let lowest: Option<i64> = query_within!(slot, OPERATION_TIMEOUT, "reading store formats", |connection| {
+            sqlx::query_scalar(sql::LOWEST_LEASE_FORMAT).fetch_one(&mut *connection)
+        })?;
+        Ok(lowest.unwrap_or(STORE_FORMAT_VERSION))
     }
 
     async fn release_leases(&self, queues: &[QueueKey]) -> Result<(), StoreError> {

@@ -6,6 +6,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Streaming};
 
 use fireteam::api::connect::{BUFFERED_EVENTS_MAX, IN_FLIGHT_REQUESTS_MAX};
+use fireteam::engine::HostEvent;
 
 use crate::support::generated_client::matchmaking_connect_response::Message;
 use crate::support::generated_client::{self, MatchmakingCoreRequestType as Type};
@@ -36,7 +37,7 @@ impl ConnectStream {
     async fn next_core_response(&mut self) -> generated_client::MatchmakingCoreResponse {
         match self.next_message().await {
             Message::Core(core) => core,
-            Message::Reservation(event) => panic!("unexpected event {event:?}"),
+            other => panic!("unexpected event {other:?}"),
         }
     }
 
@@ -156,14 +157,14 @@ async fn reservation_events_are_pushed_to_the_host_once() {
         listeners[0].clone()
     };
     assert_eq!(advertisement_id_of_event, advertisement_id(0xAA));
-    listener.event_sender.send(reservation_event(advertisement_id_of_event)).await.unwrap();
+    listener.event_sender.send(HostEvent::Reservation(reservation_event(advertisement_id_of_event))).await.unwrap();
     match stream.next_message().await {
         Message::Reservation(event) => {
             assert_eq!(event.advertisement_id, "aa".repeat(16));
             assert_eq!(event.state(), generated_client::ReservationState::Held);
             assert_eq!(event.reservation.unwrap().seats, 2);
         }
-        Message::Core(core) => panic!("unexpected response {core:?}"),
+        other => panic!("unexpected message {other:?}"),
     }
 }
 

@@ -28,7 +28,7 @@ async fn send_by_connect(
         server.matchmaking_client().await.connect(tokio_stream::once(request)).await.unwrap().into_inner();
     match answers.next().await.unwrap().unwrap().message.unwrap() {
         ConnectMessage::Core(core) => core,
-        ConnectMessage::Reservation(event) => panic!("unexpected event {event:?}"),
+        other => panic!("unexpected event {other:?}"),
     }
 }
 

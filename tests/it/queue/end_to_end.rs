@@ -8,7 +8,7 @@ use pb::TicketState;
 use crate::rating::import_export::run;
 use crate::security::match_credential::{CredentialVerifier, operator_page};
 use crate::support::generated_client;
-use crate::support::queue_server::{QueuedParty, operator_client, wait_until};
+use crate::support::queue_server::{QueuedParty, advertise_host, operator_client, wait_until};
 use crate::support::test_server::{TestServer, party_session};
 
 /// The shipped sets.
@@ -70,7 +70,7 @@ async fn league_of_ten_is_placed_on_a_game_server_with_credentials() {
         connect_data: b"game.example:9000".to_vec(),
         ..Default::default()
     };
-    let advertised = server.client().await.update_advertisement(game_server).await.expect("advertise");
+    let advertised = advertise_host(&server, game_server).await;
 
     let (_, keys) = operator_page(&server, "/.well-known/jwks.json").await;
     let mut verifier = CredentialVerifier::new(&keys, &advertised.advertisement_id);

@@ -5,7 +5,8 @@ use pb::TicketState;
 
 use crate::support::generated_client::GetStatisticsRequest;
 use crate::support::queue_server::{
-    QueuedParty, SET_ID, enter_request, game_server_advertisement, operator_client, start_queue_server, wait_until,
+    QueuedParty, SET_ID, advertise_host, enter_request, game_server_advertisement, operator_client, start_queue_server,
+    wait_until,
 };
 use crate::support::test_server::{TestServer, advertise_request};
 
@@ -82,9 +83,8 @@ async fn host_of(waiting: &mut QueuedParty) -> String {
 async fn placement_keeps_the_region_in_every_mode() {
     for ruleset in rulesets_with_regions() {
         let server = start_queue_server(&[&ruleset]).await;
-        let host = server.client().await;
         for (region, name) in [("us", "us 1"), ("us", "us 2"), ("eu", "eu 1"), ("us", "us 3")] {
-            host.update_advertisement(server_near(region, name)).await.expect("advertise");
+            advertise_host(&server, server_near(region, name)).await;
         }
         for number in 0..10 {
             for region in ["eu", "us"] {
@@ -103,15 +103,14 @@ async fn placement_keeps_the_region_in_every_mode() {
 async fn placement_waits_for_a_server_of_the_region() {
     for ruleset in rulesets_with_regions() {
         let server = start_queue_server(&[&ruleset]).await;
-        let host = server.client().await;
         let mut one = enter_near(&server, "one", "eu").await;
         let mut two = enter_near(&server, "two", "eu").await;
         let reason = async |waiting: &mut QueuedParty| waiting.current_status().await.blocking_rule;
         wait_until("no server", async || reason(&mut one).await == "no_game_server").await;
-        host.update_advertisement(server_near("us", "us 1")).await.expect("advertise");
+        advertise_host(&server, server_near("us", "us 1")).await;
         wait_until("another region", async || reason(&mut one).await == "region").await;
         assert_eq!(two.current_status().await.state(), TicketState::Placing);
-        host.update_advertisement(server_near("eu", "eu 1")).await.expect("advertise");
+        advertise_host(&server, server_near("eu", "eu 1")).await;
         assert_eq!(host_of(&mut one).await, "eu 1");
         assert_eq!(host_of(&mut two).await, "eu 1");
     }
@@ -121,12 +120,11 @@ async fn placement_waits_for_a_server_of_the_region() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn placement_refuses_servers_that_are_too_far() {
     let server = start_queue_server(&[&hosted_duel("", "", r#"MaxRoundTripMs="100""#)]).await;
-    let host = server.client().await;
-    host.update_advertisement(server_near("us", "us 1")).await.expect("advertise");
+    advertise_host(&server, server_near("us", "us 1")).await;
     let mut one = enter_near(&server, "one", "eu").await;
     let mut two = enter_near(&server, "two", "eu").await;
     wait_until("too far", async || one.current_status().await.blocking_rule == "round_trip").await;
-    host.update_advertisement(server_near("eu", "eu 1")).await.expect("advertise");
+    advertise_host(&server, server_near("eu", "eu 1")).await;
     assert_eq!(host_of(&mut one).await, "eu 1");
     assert_eq!(host_of(&mut two).await, "eu 1");
 }
@@ -136,9 +134,8 @@ async fn placement_refuses_servers_that_are_too_far() {
 async fn placement_chooses_the_server_that_the_ruleset_wants() {
     for (hosting, used) in [(r#"Choose="fullest""#, 1..=1), (r#"Choose="emptiest""#, 4..=4), ("", 2..=4)] {
         let server = start_queue_server(&[&hosted_duel("", "", hosting)]).await;
-        let host = server.client().await;
         for name in ["a", "b", "c", "d"] {
-            host.update_advertisement(server_near("eu", name)).await.expect("advertise");
+            advertise_host(&server, server_near("eu", name)).await;
         }
         let mut hosts = std::collections::BTreeSet::new();
         for number in 0..12 {
@@ -169,14 +166,13 @@ async fn backfill_keeps_the_region_in_every_mode() {
     for ruleset in rulesets_with_regions().into_iter().chain([too_far]) {
         let ruleset = ruleset.replace(r#"PassIntervalMs="10""#, r#"PassIntervalMs="10" Backfill="true""#);
         let server = start_queue_server(&[&ruleset]).await;
-        let host = server.client().await;
         for name in ["us 1", "us 2"] {
-            host.update_advertisement(session_near("us", name)).await.expect("advertise");
+            advertise_host(&server, session_near("us", name)).await;
         }
         let mut ann = enter_near(&server, "ann", "eu").await;
         wait_until("a pass", async || !ann.current_status().await.blocking_rule.is_empty()).await;
         assert_eq!(ann.current_status().await.state(), TicketState::Waiting, "{ruleset}");
-        host.update_advertisement(session_near("eu", "eu 1")).await.expect("advertise");
+        advertise_host(&server, session_near("eu", "eu 1")).await;
         // His ticket causes another pass.
         let mut bob = enter_near(&server, "bob", "us").await;
         assert_eq!(host_of(&mut ann).await, "eu 1", "{ruleset}");
@@ -190,7 +186,7 @@ async fn placement_of_a_thousand_unplaceable_matches_delays_no_other() {
     let [partitioned, ..] = rulesets_with_regions();
     let server = start_queue_server(&[&partitioned]).await;
     let client = server.client().await;
-    client.update_advertisement(server_near("us", "us 1")).await.expect("advertise");
+    advertise_host(&server, server_near("us", "us 1")).await;
     let mut first = enter_near(&server, "first", "eu").await;
     let mut entering = tokio::task::JoinSet::new();
     for task in 0..10 {

@@ -4,7 +4,9 @@
 use fireteam_client::{Code, pb};
 use pb::TicketState;
 
-use crate::support::queue_server::{QueuedParty, SET_ID, duel_ruleset, enter_request, start_queue_server, wait_until};
+use crate::support::queue_server::{
+    QueuedParty, SET_ID, advertise_host, duel_ruleset, enter_request, start_queue_server, wait_until,
+};
 use crate::support::test_server::{advertise_request, party_session};
 
 /// A ruleset of this queue with additional attributes and elements.
@@ -226,7 +228,8 @@ async fn hosting_by_a_peer_names_one_host() {
     let mut open = enter_request(SET_ID, &[("bob", 20.0)]);
     open.session_composition.as_mut().expect("a party").nat_type = Some(1);
     let mut bob = QueuedParty::enter_with_request(&server, open).await;
-    let (there, here) = (wait_for_match(&mut ann).await, wait_for_match(&mut bob).await);
+    // At once: bob's watch confirms that he hosts.
+    let (there, here) = tokio::join!(wait_for_match(&mut ann), wait_for_match(&mut bob));
     let host = |found: &pb::MatchStatus| match found.assignment.clone().and_then(|place| place.host) {
         Some(pb::assignment::Host::PeerHost(peer)) => peer.player_key,
         other => panic!("no peer host: {other:?}"),
@@ -249,7 +252,7 @@ async fn backfill_fills_an_open_seat() {
         matchmaking_set_id: Some(SET_ID),
         ..advertise_request(&[("hal", 20.0), ("hob", 20.0), ("hum", 20.0)], 1)
     };
-    let advertised = hosting.update_advertisement(request).await.expect("advertise");
+    let advertised = advertise_host(&server, request).await;
     let mut ann = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
     let found = wait_for_match(&mut ann).await;
     let Some(pb::assignment::Host::GameServer(at)) = found.assignment.and_then(|place| place.host) else {

@@ -163,6 +163,7 @@ async fn removed_ruleset_ready_check_is_placed_and_played_after_a_restart() {
     let status = fixture.wait_for(&ann, TicketState::Proposed).await;
     assert_eq!(found_match(&status).own_players[0].acceptance(), Acceptance::Accepted);
     fixture.respond(&bob, &match_id, true).await;
+    fixture.server.keep_hosting(fixture.server.client().await, game_server.token().to_vec());
     let status = fixture.wait_for(&bob, TicketState::Matched).await;
     assert!(format!("{status:?}").contains(game_server.id()), "{status:?}");
     drop(game_server);

@@ -5,8 +5,8 @@ use pb::{TicketEndReason, TicketState};
 
 use crate::support::generated_client;
 use crate::support::queue_server::{
-    QueuedParty, SET_ID, duel_ruleset, enter_request, game_server_advertisement, operator_client, start_queue_server,
-    wait_until,
+    QueuedParty, SET_ID, advertise_host, duel_ruleset, enter_request, game_server_advertisement, operator_client,
+    start_queue_server, wait_until,
 };
 use crate::support::test_server::TestServer;
 
@@ -229,8 +229,7 @@ async fn placing_reserves_an_advertised_game_server() {
     bob.respond_to_match(true).await;
     ann.wait_for_state(TicketState::Placing).await;
     let host_client = server.client().await;
-    let advertisement =
-        host_client.update_advertisement(game_server_advertisement(b"game:9000")).await.expect("advertise");
+    let advertisement = advertise_host(&server, game_server_advertisement(b"game:9000")).await;
     for waiting in [&mut ann, &mut bob] {
         let matched = waiting.wait_for_state(TicketState::Matched).await.found_match.expect("a match");
         let place = matched.assignment.and_then(|place| place.host);
@@ -268,8 +267,7 @@ async fn end_match_frees_the_game_servers_seats() {
     let server =
         start_queue_server(&[&duel_ruleset(r#"<Hosting Mode="game_server" AllocationTimeoutMs="30000"/>"#)]).await;
     let host_client = server.client().await;
-    let advertisement =
-        host_client.update_advertisement(game_server_advertisement(b"game:9000")).await.expect("advertise");
+    let advertisement = advertise_host(&server, game_server_advertisement(b"game:9000")).await;
     let mut games = Vec::new();
     for [one, other] in [["ann", "bob"], ["cid", "dan"]] {
         let first = QueuedParty::enter(&server, SET_ID, &[(one, 20.0)]).await;

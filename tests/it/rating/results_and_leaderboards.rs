@@ -5,7 +5,8 @@ use pb::TicketState;
 
 use crate::support::generated_client;
 use crate::support::queue_server::{
-    QueuedParty, SET_ID, duel_ruleset, enter_request, game_server_advertisement, operator_client, start_queue_server,
+    QueuedParty, SET_ID, advertise_host, duel_ruleset, enter_request, game_server_advertisement, operator_client,
+    start_queue_server,
 };
 use crate::support::test_server::TestServer;
 
@@ -228,14 +229,15 @@ async fn report_is_accepted_from_the_hosting_server_only() {
         start_queue_server(&[&rated_duel(r#"<Hosting Mode="game_server" AllocationTimeoutMs="30000"/>"#)]).await;
     let host_client = server.client().await;
     let advertise = |key: &str| {
-        host_client.update_advertisement(pb::MatchmakingUpdateAdvertisementRequest {
-            idempotency_key: key.to_owned(),
-            ..game_server_advertisement(key.as_bytes())
-        })
+        let idempotency_key = key.to_owned();
+        advertise_host(
+            &server,
+            pb::MatchmakingUpdateAdvertisementRequest { idempotency_key, ..game_server_advertisement(key.as_bytes()) },
+        )
     };
-    let here = advertise("the hosting server").await.expect("advertise");
+    let here = advertise("the hosting server").await;
     let duel = Duel::start(&server, ["ann", "bob"]).await;
-    let there = advertise("another game server").await.expect("advertise");
+    let there = advertise("another game server").await;
     let report_with = |token: &[u8]| pb::ReportResultRequest {
         advertisement_token: token.to_vec(),
         ticket_token: Vec::new(),

@@ -134,6 +134,17 @@ pub(crate) fn game_server_advertisement(connect_data: &[u8]) -> pb::MatchmakingU
     }
 }
 
+/// Advertises a game server that confirms its matches and keeps them alive until `server` stops.
+pub(crate) async fn advertise_host(
+    server: &TestServer,
+    request: pb::MatchmakingUpdateAdvertisementRequest,
+) -> pb::MatchmakingUpdateAdvertisementResponse {
+    let client = server.client().await;
+    let advertised = client.update_advertisement(request).await.expect("advertise");
+    server.keep_hosting(client, advertised.advertisement_token.clone());
+    advertised
+}
+
 /// Operator client of a server.
 pub(crate) async fn operator_client(server: &TestServer) -> OperatorServiceClient<tonic::transport::Channel> {
     let uri = format!("http://{}", server.app.server.operator_address);

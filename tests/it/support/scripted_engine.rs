@@ -13,7 +13,7 @@ use fireteam::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId, U
 use fireteam::domain::latency::DEFAULT_LATENCY_MODEL;
 use fireteam::domain::matchmaking_action::{AdvertiseChances, MatchmakingAction};
 use fireteam::domain::measure::Measure;
-use fireteam::domain::ruleset::teams::{AllocationSpec, HostingMode, HostingSpec, ServerChoice};
+use fireteam::domain::ruleset::teams::{AllocationSpec, HostData, HostingMode, HostingSpec, ServerChoice};
 use fireteam::domain::ruleset::{
     DistanceCurve, PartyConsentPolicy, Ruleset, SearchLimits, ServedSilos, SoftFilter, SoftFilterMode,
     SoftMissingPolicy,
@@ -26,7 +26,7 @@ use fireteam::engine::command::{
     ReserveCommand, RoundTrip, SearchAnswer, SearchCommand, UpdateAdvertAnswer, UpdateAdvertCommand,
 };
 use fireteam::engine::error::EngineError;
-use fireteam::engine::{PendingAnswer, ReservationListener};
+use fireteam::engine::{HostListener, HostedMatch, PendingAnswer};
 
 /// The only known matchmaking set.
 pub(crate) const SET_ID: u32 = 42;
@@ -53,7 +53,7 @@ pub(crate) struct ScriptedEngine {
     /// Reservations that `subscribe` returns: made after an update was answered and before the host subscribed.
     pub(crate) reservations_at_subscribe: Mutex<Vec<ReservationView>>,
     /// Subscriptions: advertisement and listener.
-    pub(crate) listeners: Mutex<Vec<(AdvertisementId, ReservationListener)>>,
+    pub(crate) listeners: Mutex<Vec<(AdvertisementId, HostListener)>>,
 }
 
 impl ScriptedEngine {
@@ -127,6 +127,7 @@ pub(crate) fn scripted_ruleset() -> Ruleset {
             choice: ServerChoice::BestScore,
             max_round_trip_ms: None,
             allocation: AllocationSpec::DEFAULT,
+            host_data: HostData::default(),
         },
         rating: None,
         rating_pool: None,
@@ -161,6 +162,8 @@ pub(crate) fn update_answer(id: AdvertisementId, created: bool) -> UpdateAdvertA
         reservations: Vec::new(),
         not_yet_durable: false,
         ignored_fields: vec!["players[0].skill".into()],
+        hosted_match_ids: Vec::new(),
+        next_beat_in_ms: None,
     }
 }
 
@@ -314,8 +317,12 @@ impl MatchmakingEngine for ScriptedEngine {
         self.ruleset(set_id, hash)
     }
 
-    fn subscribe(&self, id: AdvertisementId, listener: &ReservationListener) -> Vec<ReservationView> {
+    fn subscribe(&self, id: AdvertisementId, listener: &HostListener) -> (Vec<ReservationView>, Vec<HostedMatch>) {
         self.listeners.lock().unwrap().push((id, listener.clone()));
-        self.reservations_at_subscribe.lock().unwrap().clone()
+        (self.reservations_at_subscribe.lock().unwrap().clone(), Vec::new())
+    }
+
+    fn take_due_beat(&self, _: AdvertisementId) -> bool {
+        false
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use fireteam::api::authorization::{AuthorizedCaller, Authorizer, ClientOrGameServer};
 use fireteam::api::client_address::ClientAddressResolver;
@@ -11,12 +12,15 @@ use fireteam::config::{Config, ListenAddress, RateLimitRules, RulesetSource, Sto
 use fireteam::domain::time::UnixMs;
 use fireteam::domain::{locality, location_privacy};
 use fireteam::server::startup::{self, start_app};
-use fireteam_client::Client;
+use fireteam_client::{Client, MatchHost};
 
 #[path = "../../common/party.rs"]
 mod party;
 
 pub(crate) use party::{advertise_request, party_session};
+
+/// Interval at which the game servers of tests look for matches. The server's clock does not move meanwhile.
+const HOST_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A running server. Its files are deleted on drop.
 pub(crate) struct TestServer {
@@ -28,6 +32,8 @@ pub(crate) struct TestServer {
     /// Directory of the token key and of the test's files.
     pub(crate) folder: tempfile::TempDir,
     temporary_folders: Vec<tempfile::TempDir>,
+    /// Game servers that confirm their matches, until the server stops.
+    hosts: std::sync::Mutex<tokio::task::JoinSet<()>>,
 }
 
 impl TestServer {
@@ -81,7 +87,7 @@ impl TestServer {
         };
         change(&mut config);
         let parts = start_app(&config, clock.clone()).await.expect("the server starts");
-        Self { clock, app: parts, config, folder, temporary_folders: Vec::new() }
+        Self { clock, app: parts, config, folder, temporary_folders: Vec::new(), hosts: std::sync::Mutex::default() }
     }
 
     /// Keeps a temporary directory, to which the configuration points, until the server is dropped.
@@ -96,11 +102,25 @@ impl TestServer {
 
     /// Restarts the server like `restart`, `down_ms` milliseconds of its clock after it has stopped.
     pub(crate) async fn restart_after(self, down_ms: u64) -> Self {
-        let Self { clock, app: parts, config, folder, temporary_folders: kept } = self;
+        let Self { clock, app: parts, config, folder, temporary_folders: kept, hosts } = self;
+        drop(hosts);
         parts.shutdown().await;
         clock.advance_ms(down_ms);
         let parts = start_app(&config, clock.clone()).await.expect("the server starts again");
-        Self { clock, app: parts, config, folder, temporary_folders: kept }
+        Self { clock, app: parts, config, folder, temporary_folders: kept, hosts: std::sync::Mutex::default() }
+    }
+
+    /// Runs a game server until this server stops: it confirms each match of the advertisement with this token, and keeps
+    /// it alive.
+    pub(crate) fn keep_hosting(&self, client: Client, advertisement_token: Vec<u8>) {
+        let mut host = MatchHost::with_token(client, advertisement_token);
+        self.hosts.lock().unwrap().spawn(async move {
+            loop {
+                // Fails while the test takes the store or the server away.
+                let _ = host.beat().await;
+                tokio::time::sleep(HOST_POLL_INTERVAL).await;
+            }
+        });
     }
 
     /// Client from loopback, which has no location.
@@ -143,11 +163,13 @@ pub(crate) struct TestClock {
 impl TestClock {
     /// Starts at a time that is not a round number, so that a factor of 1,000 too many or too few shows.
     pub(crate) fn new() -> Self {
+        static CLOCKS: AtomicU64 = AtomicU64::new(0);
         let half = 0.5_f64.to_bits();
         Self {
             now_ms: AtomicU64::new(1_700_000_012_345),
             random_unit_bits: AtomicU64::new(half),
-            random_bytes_count: AtomicU64::new(0),
+            // Servers that share a database draw their ids from it.
+            random_bytes_count: AtomicU64::new(CLOCKS.fetch_add(1, Ordering::SeqCst) << 32),
             panics_left: AtomicU64::new(0),
         }
     }

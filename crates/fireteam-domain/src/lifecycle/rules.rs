@@ -2,7 +2,7 @@
 
 use crate::ruleset::Ruleset;
 use crate::ruleset::queue::AvoidTarget;
-use crate::ruleset::teams::{AllocationSpec, HostingMode, HostingSpec, ServerChoice};
+use crate::ruleset::teams::{AllocationSpec, HostData, HostingMode, HostingSpec, ServerChoice};
 
 /// Minimum retention of an ended match, milliseconds: one hour. Clients that missed the end can still read it.
 pub const ENDED_MATCH_RETENTION_MS: u64 = 60 * 60 * 1000;
@@ -14,8 +14,7 @@ pub struct LifecycleRules {
     pub ready_check_ms: Option<u32>,
     /// Hosting of the match.
     pub hosting: HostingSpec,
-    /// Whether a host must confirm a match before play starts, and be heard during play. Rulesets cannot ask for it yet:
-    /// hosts have no call to confirm.
+    /// Whether a host must confirm a match before play starts, and be heard during play.
     pub hosts_confirm: bool,
     /// Retention after the start of a match that was played, milliseconds. It covers the longest avoidance rule.
     pub past_match_retention_ms: u64,
@@ -34,6 +33,7 @@ impl LifecycleRules {
             choice: ServerChoice::BestScore,
             max_round_trip_ms: None,
             allocation: AllocationSpec::DEFAULT,
+            host_data: HostData::default(),
         };
         Self { ready_check_ms: None, hosting, hosts_confirm: false, past_match_retention_ms: 0 }
     }
@@ -47,7 +47,7 @@ impl LifecycleRules {
         Self {
             ready_check_ms: ruleset.ready_check.as_ref().map(|check| check.timeout_ms),
             hosting: ruleset.hosting,
-            hosts_confirm: false,
+            hosts_confirm: true,
             past_match_retention_ms: avoided.max().unwrap_or(0),
         }
     }

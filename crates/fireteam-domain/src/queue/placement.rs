@@ -24,6 +24,8 @@ pub struct ServerCandidate<'a> {
     pub open_seats: u16,
     /// Score by the ruleset; lower is better.
     pub score: f64,
+    /// Whether the server was not heard for longer than it may take to confirm a match.
+    pub is_silent: bool,
 }
 
 /// Match to place.
@@ -83,14 +85,16 @@ pub fn rank_servers(
         return Err(closest_problem);
     }
     ranked.sort_unstable_by(|(one, _), (other, _)| {
+        let by_contact = one.is_silent.cmp(&other.is_silent);
         let by_choice = one.region_is_unknown.cmp(&other.region_is_unknown).then(one.choice.total_cmp(&other.choice));
-        by_choice.then(one.spread.cmp(&other.spread))
+        by_contact.then(by_choice).then(one.spread.cmp(&other.spread))
     });
     Ok(ranked.into_iter().map(|(_, id)| id).collect())
 }
 
 /// Rank of a server; lower is tried first.
 struct SortKey {
+    is_silent: bool,
     region_is_unknown: bool,
     choice: f64,
     spread: u64,
@@ -121,7 +125,8 @@ fn sort_key(
         ServerChoice::Fullest => f64::from(candidate.open_seats),
     };
     let region_is_unknown = to_place.region.is_some() && server_region.is_none();
-    Ok(SortKey { region_is_unknown, choice, spread: spread(to_place.id, candidate.id) })
+    let is_silent = candidate.is_silent;
+    Ok(SortKey { is_silent, region_is_unknown, choice, spread: spread(to_place.id, candidate.id) })
 }
 
 /// Whether a session is farther from a party than the ruleset allows, as far as the round trip is known.

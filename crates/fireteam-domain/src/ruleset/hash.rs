@@ -12,7 +12,7 @@ use crate::ruleset::rating::{
     DecayPeriodFilter, DisconnectPolicy, RatedGameUnit, RatingSpec, RatingSystem, StreakMomentum,
 };
 use crate::ruleset::teams::{
-    AllocationSpec, DEFAULT_HOST_LOSS_MS, DEFAULT_REPORT_WINDOW_MS, HostingMode, HostingSpec, ReadyCheckSpec,
+    AllocationSpec, DEFAULT_HOST_LOSS_MS, DEFAULT_REPORT_WINDOW_MS, HostData, HostingMode, HostingSpec, ReadyCheckSpec,
     ServerChoice, TeamsSpec, default_confirm_ms,
 };
 use crate::ruleset::validate::lifecycle::{DEFAULT_HOSTING, DEFAULT_PENALTY_RESET_AFTER_MS};
@@ -68,6 +68,7 @@ pub fn ruleset_hash(ruleset: &Ruleset) -> RulesetHash {
             choice,
             max_round_trip_ms,
             allocation,
+            host_data,
         } = ruleset.hosting;
         writer.string("server");
         writer.string(hosting_mode_name(mode));
@@ -91,6 +92,11 @@ pub fn ruleset_hash(ruleset: &Ruleset) -> RulesetHash {
             writer.string("allocation");
             writer.variant_name(allocation.mode);
             writer.integer(allocation.offer_ms.into());
+        }
+        if host_data != HostData::default() {
+            writer.string("host data");
+            writer.integer(host_data.attributes.into());
+            writer.integer(host_data.ratings.into());
         }
     }
     if let Some(pool) = &ruleset.rating_pool {

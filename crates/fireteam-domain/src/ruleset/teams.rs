@@ -68,8 +68,31 @@ pub struct HostingSpec {
     pub choice: ServerChoice,
     /// Longest expected round trip between a player and the game server, milliseconds. `None` for no limit.
     pub max_round_trip_ms: Option<u32>,
+    /// Data about its players that a game server receives with a match.
+    pub host_data: HostData,
     /// Offers of matches to allocators.
     pub allocation: AllocationSpec,
+}
+
+impl HostingSpec {
+    /// Interval of the heartbeats of a host that may have to confirm a match, milliseconds.
+    pub fn confirm_interval_ms(&self) -> u64 {
+        u64::from((self.confirm_ms / 2).max(CONFIRM_MS_MIN))
+    }
+
+    /// Interval of the heartbeats of a host during play, milliseconds: two may be lost.
+    pub fn play_interval_ms(&self) -> u64 {
+        u64::from((self.host_loss_ms / 3).max(CONFIRM_MS_MIN))
+    }
+}
+
+/// Data about its players that a game server receives with a match, beside keys, teams, parties and roles.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostData {
+    /// Attributes of the players' tickets.
+    pub attributes: bool,
+    /// Ratings of the players when they entered the queue.
+    pub ratings: bool,
 }
 
 /// Offers of matches to allocators, which start game servers on demand.
@@ -121,8 +144,11 @@ pub const DEFAULT_REPORT_WINDOW_MS: u32 = 5 * 60 * 1000;
 /// Highest default time for a host to confirm, milliseconds.
 const DEFAULT_CONFIRM_MS_MAX: u32 = 10_000;
 
-/// Lowest time for a host to confirm, milliseconds: hosts without a stream send at most one heartbeat a second.
-const CONFIRM_MS_MIN: u32 = 1_000;
+/// Lowest time for a host to confirm, milliseconds.
+pub const CONFIRM_MS_MIN: u32 = 1_000;
+
+/// Lowest time for a host without a stream to confirm, milliseconds: it learns of a match with its next heartbeat.
+pub const CONFIRM_WITHOUT_STREAM_MS_MIN: u32 = 3_000;
 
 /// Default time for a host to confirm, milliseconds: a third of the allocation timeout, so that two other servers can be
 /// asked, and at most ten seconds.

@@ -220,7 +220,12 @@ impl AdvertEngine {
             && !self.state.in_flight_changes.has_change(claim.advertisement_id);
         let ttl_ms = update.ttl_ms.map(|requested| self.state.common.settings.granted_ttl_ms(Some(requested)));
         if is_extend_only && let Some(snapshot) = self.try_extend_in_memory(&claim, ttl_ms, now)? {
-            return Ok(PendingAnswer::Ready(snapshot.into_answer(&self.state.common, signed_token, now)));
+            return Ok(PendingAnswer::Ready(snapshot.into_answer(
+                &self.state.common,
+                &self.state.host_events,
+                signed_token,
+                now,
+            )));
         }
         let extend = ExtendAdvertTtl {
             id: claim.advertisement_id,

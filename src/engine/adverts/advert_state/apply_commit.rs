@@ -93,7 +93,7 @@ impl AdvertState {
                 self.apply_reservation_end(id, advertisement_id, set_id, ReservationChange::Expired, now);
             }
             AdvertWriterCommand::ExpireAdvert(id, ..) => {
-                self.reservation_events.remove_listeners(id);
+                self.host_events.remove_listeners(id);
                 self.common.metrics.advertisements_expired.inc();
             }
             AdvertWriterCommand::ApplyFeed(..)
@@ -141,7 +141,7 @@ impl AdvertState {
         let snapshot = UpdateSnapshot::from_record(set.get(extend.id).ok_or(EngineError::AdvertisementNotFound)?, now);
         drop(set);
         self.publish_reservation_events(extend.id, events, now);
-        Ok(snapshot.into_answer(&self.common, extend.owner_token, now))
+        Ok(snapshot.into_answer(&self.common, &self.host_events, extend.owner_token, now))
     }
 
     fn apply_reserve(
@@ -198,6 +198,6 @@ impl AdvertState {
         if let Some(set) = self.advert_sets.get(set_id) {
             set.write().remove(id);
         }
-        self.reservation_events.remove_listeners(id);
+        self.host_events.remove_listeners(id);
     }
 }

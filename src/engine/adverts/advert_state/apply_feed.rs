@@ -80,7 +80,7 @@ impl AdvertState {
                 set.write().remove(id);
             }
         }
-        self.reservation_events.remove_listeners(id);
+        self.host_events.remove_listeners(id);
     }
 
     fn apply_feed_batch(

@@ -62,7 +62,7 @@ impl AdvertState {
     ) {
         for (reservation, change) in events {
             let reservation = reservation_view::client_view_of_reservation(&reservation, Vec::new(), now);
-            self.reservation_events.publish(&ReservationEvent { advertisement_id: id, reservation, change });
+            self.host_events.publish_reservation(ReservationEvent { advertisement_id: id, reservation, change });
         }
     }
 }

@@ -15,9 +15,14 @@ const SERVER_FAILURE_WINDOW_MS: u64 = 60_000;
 impl QueueEngine {
     /// Ends a match, or reports that its server failed. Idempotent: afterwards returns the end reason.
     pub async fn end_match(&self, caller: &Caller, end: EndMatchCommand) -> Result<EndMatchAnswer, EngineError> {
+        let match_id = match (end.match_id, &end.proof) {
+            (Some(match_id), _) => match_id,
+            (None, EndMatchProof::GameServer(token)) => self.only_match_of_host(caller, token)?,
+            (None, EndMatchProof::Ticket(_)) => return Err(EngineError::NotOwner),
+        };
         let match_ = self
             .shared
-            .wait_for_cached(|cache| cache.match_by_id(end.match_id).cloned())
+            .wait_for_cached(|cache| cache.match_by_id(match_id).cloned())
             .await
             .ok_or(EngineError::NotOwner)?;
         let reported_by = self.authorize_match_end(caller, &end, &match_)?;
@@ -37,7 +42,7 @@ impl QueueEngine {
         } else {
             MatchEvent::EndReported { reported_by }
         };
-        let outcome = self.shared.apply_match_event(end.match_id, event).await?;
+        let outcome = self.shared.apply_match_event(match_id, event).await?;
         Ok(outcome.match_after.stage.end_reason())
     }
 

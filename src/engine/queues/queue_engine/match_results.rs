@@ -38,7 +38,13 @@ impl QueueEngine {
     ) -> Result<ReportResultAnswer, EngineError> {
         let shared = &self.shared;
         let by_operator = matches!(command.reporter, ResultReporter::Operator);
-        let match_ = self.find_match(command.match_id).await?;
+        let match_id = match (command.match_id, &command.reporter) {
+            (Some(match_id), _) => match_id,
+            (None, ResultReporter::GameServer(token)) => self.only_match_of_host(caller, token)?,
+            (None, ResultReporter::Ticket(_)) => return Err(EngineError::NotOwner),
+            (None, ResultReporter::Operator) => return Err(EngineError::MatchNotFound),
+        };
+        let match_ = self.find_match(match_id).await?;
         let mut match_ = match_.ok_or(if by_operator { EngineError::MatchNotFound } else { EngineError::NotOwner })?;
         for _ in 0..WRITE_ATTEMPTS_MAX {
             let authority = self.authorize_reporter(caller, &match_, command)?;
@@ -221,7 +227,8 @@ impl QueueEngine {
         reported_by: Option<UserKey>,
         now: UnixMs,
     ) -> Option<PlannedTransition> {
-        let rules = ruleset.map_or_else(LifecycleRules::for_cancellation, LifecycleRules::from_ruleset);
+        let rules =
+            ruleset.map_or_else(LifecycleRules::for_cancellation, |ruleset| self.shared.lifecycle_rules(ruleset));
         let transition = apply_authoritative_report(&rules, match_, reported_by, now);
         plan_transition(&self.shared, ruleset, transition, now)
     }

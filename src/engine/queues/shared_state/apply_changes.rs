@@ -8,6 +8,7 @@ use crate::domain::lifecycle::event::MatchEffect;
 use crate::domain::lifecycle::{Match, MatchStage};
 use crate::domain::time::UnixMs;
 use crate::engine::queues::shared_state::SharedState;
+use crate::engine::queues::shared_state::hosted_matches::HostedMatchChange;
 use crate::engine::queues::stored_ticket::nearest_region;
 use crate::engine::queues::wait_estimator::WaitClass;
 use crate::store::queues::{QueueFeedBatch, QueueKey, QueueOutcome, QueueWrite, RatingRow, StoredTicket};
@@ -109,12 +110,15 @@ impl SharedState {
         changed_queues: &mut BTreeSet<QueueKey>,
     ) {
         let mut started_matches = Vec::new();
+        let mut hosted_changes: Vec<HostedMatchChange> = Vec::new();
         {
             let mut cache = self.cache.write();
             for match_ in matches {
-                let was_playing = cache
-                    .match_by_id(match_.id)
-                    .is_some_and(|existing| matches!(existing.stage, MatchStage::Playing { .. }));
+                let before = cache.match_by_id(match_.id).cloned();
+                if before.as_ref().is_none_or(|before| before.version < match_.version) {
+                    hosted_changes.push((before.clone(), Arc::clone(&match_)));
+                }
+                let was_playing = before.is_some_and(|existing| matches!(existing.stage, MatchStage::Playing { .. }));
                 if !was_playing && matches!(match_.stage, MatchStage::Playing { .. }) {
                     started_matches.push(Arc::clone(&match_));
                 }
@@ -124,6 +128,7 @@ impl SharedState {
                 changed_queues.extend(cache.upsert_ticket(stored));
             }
         }
+        self.notify_hosts(hosted_changes, now);
         if !started_matches.is_empty() {
             self.record_waits(&started_matches, now);
         }

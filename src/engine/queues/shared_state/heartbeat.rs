@@ -1,6 +1,8 @@
 //! Ticket heartbeats, answered from memory while the stored expiry is far enough away.
 
 use crate::domain::id::{MatchId, TicketId, UserKey};
+use crate::domain::ruleset::Ruleset;
+use crate::domain::ruleset::teams::HostingMode;
 use crate::engine::error::EngineError;
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::stored_ticket::{is_ticket_ended, queue_key_of, ticket_expires_at};
@@ -25,6 +27,7 @@ impl SharedState {
             return Ok(Some((stored, REPORTED_TTL_WITHOUT_QUEUE_MS)));
         };
         let ttl_ms = queue.ticket_ttl_ms;
+        let reported_ttl_ms = self.reported_ttl_ms(&stored, ruleset.as_deref(), ttl_ms);
         let mut is_unheard_in_match = false;
         if let TicketState::InMatch(match_id) = stored.state {
             self.keep_peer_host_alive(match_id, id, now).await;
@@ -33,13 +36,13 @@ impl SharedState {
         let is_ended = matches!(stored.state, TicketState::Ended { .. });
         let is_expiry_far = stored.expires_at.ms_since(now) > u64::from(ttl_ms / 2) && !is_unheard_in_match;
         if is_ended || is_expiry_far {
-            return Ok(Some((stored, ttl_ms)));
+            return Ok(Some((stored, reported_ttl_ms)));
         }
         match self
             .submit_write(QueueWrite::Heartbeat { ticket_id: id, expires_at: ticket_expires_at(queue, now), now })
             .await?
         {
-            QueueOutcome::CurrentTicket(stored) => Ok(Some((stored, ttl_ms))),
+            QueueOutcome::CurrentTicket(stored) => Ok(Some((stored, reported_ttl_ms))),
             _ => Ok(None),
         }
     }
@@ -49,5 +52,14 @@ impl SharedState {
     fn is_unheard_in_match(&self, match_id: MatchId, stored: &StoredTicket) -> bool {
         let cache = self.cache.read();
         cache.match_by_id(match_id).is_some_and(|match_| !self.is_heard_in_match(match_, stored))
+    }
+
+    /// TTL that a heartbeat reports: a ticket whose player may host a match is heard often enough to keep it.
+    fn reported_ttl_ms(&self, stored: &StoredTicket, ruleset: Option<&Ruleset>, ttl_ms: u32) -> u32 {
+        let hosting = ruleset.map(|ruleset| ruleset.hosting).filter(|hosting| hosting.mode == HostingMode::Peer);
+        match (hosting, stored.state) {
+            (Some(hosting), TicketState::InMatch(_)) => ttl_ms.min(hosting.host_loss_ms),
+            _ => ttl_ms,
+        }
     }
 }

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use crate::domain::id::{MatchId, TicketId};
 use crate::domain::lifecycle::event::MatchEvent;
-use crate::domain::lifecycle::rules::LifecycleRules;
 use crate::domain::lifecycle::{Assignment, Match, MatchStage};
 use crate::domain::time::UnixMs;
 use crate::engine::error::EngineError;
@@ -18,7 +17,7 @@ impl SharedState {
         let MatchRuleset::Known(ruleset) = self.common.ruleset_of_match(match_.set_id, match_.ruleset_hash) else {
             return Ok(Arc::clone(match_));
         };
-        let host_loss_ms = u64::from(LifecycleRules::from_ruleset(&ruleset).hosting.host_loss_ms);
+        let host_loss_ms = u64::from(ruleset.hosting.host_loss_ms);
         let is_needed = match match_.stage {
             MatchStage::Confirming { .. } => true,
             MatchStage::Playing { host_lost_at: Some(lost_at), .. } => lost_at.ms_since(now) <= host_loss_ms / 2,
@@ -43,7 +42,7 @@ impl SharedState {
 }
 
 /// Whether a player of the ticket, who has not left, is the named host.
-fn is_hosted_by_ticket(match_: &Match, ticket_id: TicketId) -> bool {
+pub(crate) fn is_hosted_by_ticket(match_: &Match, ticket_id: TicketId) -> bool {
     let Some(Assignment::PeerHost { host }) = match_.stage.named_host() else { return false };
     let mut players = match_.present_players();
     players.any(|(match_ticket, player)| match_ticket.ticket_id == ticket_id && player.client == *host)

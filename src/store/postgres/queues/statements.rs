@@ -332,16 +332,25 @@ pub(super) const PURGE_BY_DATABASE_CLOCK: [&str; 4] = [
 ",
 ];
 
-/// Acquires or renews for server `$1` the leases of the sets `$2` in the silos `$3`, in order, for `$4` milliseconds.
-/// Returns the leases held now. A lease that has expired by the database's clock is free.
+/// Acquires or renews for server `$1` the leases of the sets `$2` in the silos `$3`, in order, for `$4` milliseconds, with
+/// its store format version `$5`. Returns the leases held now. A lease that has expired by the database's clock is free.
 pub(super) const ACQUIRE_LEASES: &str = "
-    insert into queue_lease as l (set_id, silo_id, replica, expires_at)
-    select u.set_id, u.silo_id, $1, clock_timestamp() + $4::bigint * interval '1 millisecond'
+    insert into queue_lease as l (set_id, silo_id, replica, expires_at, store_format, format_replica)
+    select u.set_id, u.silo_id, $1, clock_timestamp() + $4::bigint * interval '1 millisecond', $5, $1
       from unnest($2::bigint[], $3::bigint[]) as u (set_id, silo_id)
         on conflict (set_id, silo_id) do update
-       set replica = excluded.replica, expires_at = excluded.expires_at
+       set replica = excluded.replica, expires_at = excluded.expires_at, store_format = excluded.store_format,
+           format_replica = excluded.format_replica
      where l.replica = excluded.replica or l.expires_at <= clock_timestamp()
     returning set_id, silo_id
+";
+
+/// Lowest store format version of the servers that hold leases; null without leases. A server that does not know the
+/// column leaves the number of the server before it.
+pub(super) const LOWEST_LEASE_FORMAT: &str = "
+    select min(case when format_replica = replica then store_format else 1 end)
+      from queue_lease
+     where expires_at > clock_timestamp()
 ";
 
 /// Releases the leases of server `$1` on the sets `$2` in the silos `$3`, if it holds them.

@@ -13,7 +13,7 @@ use crate::limit::NUMBER_MAGNITUDE_MAX;
 use crate::locality::Locality;
 use crate::matchmaking_action::AdvertiseChances;
 use crate::measure::Measure;
-use crate::ruleset::teams::{AllocationSpec, HostingMode, HostingSpec, ServerChoice};
+use crate::ruleset::teams::{AllocationSpec, HostData, HostingMode, HostingSpec, ServerChoice};
 use crate::ruleset::{
     DistanceCurve, HardFilter, HardMissingPolicy, HardRule, InFilterList, PartyConsentPolicy, Ruleset, SearchLimits,
     ServedSilos, SoftFilter, SoftFilterMode, SoftMissingPolicy,
@@ -106,6 +106,7 @@ pub(super) fn random_ruleset(rng: &mut IndexTestRng) -> Ruleset {
             choice: ServerChoice::BestScore,
             max_round_trip_ms: None,
             allocation: AllocationSpec::DEFAULT,
+            host_data: HostData::default(),
         },
         rating: None,
         rating_pool: None,

@@ -20,7 +20,7 @@ fn server_id(n: u8) -> AdvertisementId {
 }
 
 fn candidate(n: u8, session: &Session, open_seats: u16, score: f64) -> ServerCandidate<'_> {
-    ServerCandidate { id: server_id(n), session, open_seats, score }
+    ServerCandidate { id: server_id(n), session, open_seats, score, is_silent: false }
 }
 
 fn rank(
@@ -93,4 +93,14 @@ fn placement_spreads_matches_over_equal_servers() {
         first_counts[usize::from(ranked[0].as_bytes()[0])] += 1;
     }
     assert!(first_counts.iter().all(|count| (10..=45).contains(count)), "{first_counts:?}");
+}
+
+/// A server that was not heard for long is tried after all others, also if it is the best choice.
+#[test]
+fn placement_tries_silent_servers_last() {
+    let near = server_session(&[("eu", 5.0)]);
+    let silent = ServerCandidate { is_silent: true, ..candidate(1, &near, 9, 0.0) };
+    let party = server_session(&[("eu", 20.0)]);
+    let all = [silent, candidate(2, &near, 9, 1.0), candidate(3, &near, 9, 2.0)];
+    assert_eq!(rank(|_| {}, None, &party, &all), Ok(vec![2, 3, 1]));
 }

@@ -23,7 +23,7 @@ use crate::ruleset::queue::{
     SelectionSpec, WaitBonus, WindowBoundChoice, WindowClock, WindowMatchRule,
 };
 use crate::ruleset::rating::{RatingSpec, RatingSystem};
-use crate::ruleset::teams::{AllocationSpec, HostingMode, HostingSpec, ServerChoice, TeamsSpec};
+use crate::ruleset::teams::{AllocationSpec, HostData, HostingMode, HostingSpec, ServerChoice, TeamsSpec};
 use crate::ruleset::{
     DistanceCurve, HardFilter, HardMissingPolicy, HardRule, PartyConsentPolicy, Ruleset, SearchLimits, ServedSilos,
     SoftFilter, SoftFilterMode, SoftMissingPolicy,
@@ -261,6 +261,7 @@ fn new_ruleset(hard: Vec<HardFilter>, soft: Vec<SoftFilter>, expansions: Vec<Exp
             choice: ServerChoice::BestScore,
             max_round_trip_ms: None,
             allocation: AllocationSpec::DEFAULT,
+            host_data: HostData::default(),
         },
         rating: Some(RatingSpec::with_defaults(RatingSystem::Elo { initial: 0.0, k: 16.0, scale: 40.0 })),
         rating_pool: None,

@@ -2,10 +2,10 @@
 
 use crate::limit::RULESET_DURATION_MS_MAX;
 use crate::ruleset::element_reader::ElementReader;
-use crate::ruleset::raw::{Diagnostics, RawElement};
+use crate::ruleset::raw::{Diagnostics, RawAttribute, RawElement};
 use crate::ruleset::teams::{
-    AllocationMode, AllocationSpec, DEFAULT_HOST_LOSS_MS, DEFAULT_REPORT_WINDOW_MS, HostingMode, HostingSpec,
-    ReadyCheckSpec, ServerChoice, default_confirm_ms,
+    AllocationMode, AllocationSpec, CONFIRM_MS_MIN, DEFAULT_HOST_LOSS_MS, DEFAULT_REPORT_WINDOW_MS, HostData,
+    HostingMode, HostingSpec, ReadyCheckSpec, ServerChoice, default_confirm_ms,
 };
 
 /// Default time to respond, milliseconds.
@@ -31,6 +31,7 @@ pub(in crate::ruleset) const DEFAULT_HOSTING: HostingSpec = HostingSpec {
     choice: ServerChoice::BestScore,
     max_round_trip_ms: None,
     allocation: AllocationSpec::DEFAULT,
+    host_data: HostData { attributes: false, ratings: false },
 };
 
 /// Bounds of `ReportWindowMs`, milliseconds: ten seconds to 30 minutes.
@@ -41,6 +42,15 @@ const MAX_ROUND_TRIP_MS_MAX: u64 = 60_000;
 
 /// Least and most time for an allocator to answer an offer, milliseconds.
 const OFFER_MS_RANGE: (u64, u64) = (500, 60_000);
+
+/// Maximum of `ConfirmMs`: one minute.
+const CONFIRM_MS_MAX: u64 = 60_000;
+
+/// Minimum of `HostLossMs`: five seconds. Hosts send heartbeats several times in that time.
+const HOST_LOSS_MS_MIN: u64 = 5_000;
+
+/// Maximum of `HostLossMs`: one hour. A result may be reported for as long after the host was lost.
+const HOST_LOSS_MS_MAX: u64 = 60 * 60 * 1000;
 
 /// Reads `<ReadyCheck>`.
 pub(super) fn read_ready_check(element: &RawElement, diagnostics: &Diagnostics) -> ReadyCheckSpec {
@@ -112,22 +122,30 @@ pub(super) fn read_hosting(element: Option<&RawElement>, diagnostics: &Diagnosti
     if let Some(HostingMode::GameServer | HostingMode::None) = mode {
         reader.report_without_effect(&["ReportWindowMs"], "only players who host report their matches together");
     }
+    let confirm_ms = reader.optional_integer("ConfirmMs", CONFIRM_MS_MIN.into(), CONFIRM_MS_MAX).map(|ms| ms as u32);
+    let default_host_loss_ms = DEFAULT_HOST_LOSS_MS.into();
+    let host_loss_ms = reader.integer_or("HostLossMs", HOST_LOSS_MS_MIN, HOST_LOSS_MS_MAX, default_host_loss_ms) as u32;
+    let host_data = read_host_data(&mut reader);
     if let Some(HostingMode::Peer | HostingMode::None) = mode {
-        let without_effect = ["AllocationTimeoutMs", "Choose", "MaxRoundTripMs", "Allocate", "OfferMs"];
+        let without_effect = ["AllocationTimeoutMs", "Choose", "MaxRoundTripMs", "Allocate", "OfferMs", "Tell"];
         reader.report_without_effect(&without_effect, "no game server is allocated");
     } else if allocation.mode == AllocationMode::Never {
         reader.report_without_effect(&["OfferMs"], "matches are offered only with `Allocate`");
+    }
+    if let Some(HostingMode::None) = mode {
+        reader.report_without_effect(&["ConfirmMs", "HostLossMs"], "the match has no host");
     }
     reader.report_unread();
     HostingSpec {
         mode: mode.unwrap_or(DEFAULT_HOSTING.mode),
         allocation_timeout_ms,
         max_match_ms,
-        confirm_ms: default_confirm_ms(allocation_timeout_ms),
-        host_loss_ms: DEFAULT_HOST_LOSS_MS,
-        report_window_ms,
+        confirm_ms: confirm_ms.unwrap_or_else(|| default_confirm_ms(allocation_timeout_ms)),
+        host_loss_ms,
         choice,
         max_round_trip_ms,
+        host_data,
+        report_window_ms,
         allocation,
     }
 }
@@ -142,6 +160,25 @@ fn read_allocation(reader: &mut ElementReader<'_>) -> AllocationSpec {
     let offer_ms = reader.integer_or("OfferMs", least_ms, most_ms, default_ms.into()) as u32;
     // Without offers the time has no effect, and does not change the hash.
     if mode == AllocationMode::Never { AllocationSpec::DEFAULT } else { AllocationSpec { mode, offer_ms } }
+}
+
+/// Reads `Tell`: the data that a game server receives with a match, separated by spaces.
+fn read_host_data(reader: &mut ElementReader<'_>) -> HostData {
+    let mut host_data = HostData::default();
+    let Some(raw) = reader.attribute("Tell") else { return host_data };
+    for name in raw.value.split_whitespace() {
+        match name {
+            "attributes" => host_data.attributes = true,
+            "ratings" => host_data.ratings = true,
+            _ => return report_host_data(reader, raw),
+        }
+    }
+    if host_data == HostData::default() { report_host_data(reader, raw) } else { host_data }
+}
+
+fn report_host_data(reader: &ElementReader<'_>, raw: &RawAttribute) -> HostData {
+    reader.report_value(raw, "give `attributes`, `ratings` or both, separated by a space");
+    HostData::default()
 }
 
 const _: () = assert!(RULESET_DURATION_MS_MAX <= u32::MAX as u64);
