@@ -184,31 +184,27 @@ async fn read_responses(
 ) {
     let end_reason = loop {
         match responses.message().await {
-            Ok(Some(response)) => match response.message {
-                Some(Message::Core(core)) => deliver_response(core, &pending),
-                Some(Message::Reservation(event)) => {
-                    if is_full(events.try_send(HostEvent::Reservation(event))) {
-                        break Error::EventBufferOverflow;
+            Ok(Some(response)) => {
+                let event = match response.message {
+                    Some(Message::Core(core)) => {
+                        deliver_response(core, &pending);
+                        continue;
                     }
+                    Some(Message::Reservation(event)) => HostEvent::Reservation(event),
+                    Some(Message::HostedMatch(hosted)) => HostEvent::Match(Box::new(hosted)),
+                    // A newer server may send messages that this client does not know.
+                    None => continue,
+                };
+                if let Err(mpsc::error::TrySendError::Full(_)) = events.try_send(event) {
+                    break Error::EventBufferOverflow;
                 }
-                Some(Message::HostedMatch(hosted)) => {
-                    if is_full(events.try_send(HostEvent::Match(Box::new(hosted)))) {
-                        break Error::EventBufferOverflow;
-                    }
-                }
-                // A newer server may send messages that this client does not know.
-                None => {}
-            },
+            }
             Ok(None) => break Error::StreamEnded(None),
             Err(status) => break Error::StreamEnded(Some(Box::new(ServerError::from(&status)))),
         }
     };
     // The reason is stored before `events` closes, so that a reader of the closed channel finds it.
     pending.fail_all_pending(end_reason);
-}
-
-fn is_full(sent: Result<(), mpsc::error::TrySendError<HostEvent>>) -> bool {
-    matches!(sent, Err(mpsc::error::TrySendError::Full(_)))
 }
 
 fn deliver_response(mut core: pb::MatchmakingCoreResponse, pending: &PendingRequests) {

@@ -124,7 +124,7 @@ fn number_fields_reject_nan_and_infinity() {
 /// SEC-18: the table has every `float` and `double` of the proto that clients send.
 #[test]
 fn number_field_table_covers_the_proto() {
-    let response_messages = ["Candidate.", "ScoreTerm.", "MatchmakingChooseActionResponse."];
+    let response_messages = ["Candidate.", "ScoreTerm.", "MatchmakingChooseActionResponse.", "HostedPlayer."];
     let contract = include_str!("../../../proto/fireteam/v1/matchmaking.proto");
     let mut message = "";
     let mut fields = Vec::new();

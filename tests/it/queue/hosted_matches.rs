@@ -110,7 +110,7 @@ async fn game_server_hears_its_matches_again_after_a_reconnect() {
         let (connection, mut events) = client.open_stream().await.expect("a stream");
         advertisement.use_connection(connection);
         advertisement.heartbeat().await.expect("heartbeat");
-        assert_eq!(advertisement.hosted_match_ids, [found.match_id.clone()]);
+        assert_eq!(advertisement.hosted_match_ids, std::slice::from_ref(&found.match_id));
         let again = next_match(&mut events).await;
         assert_eq!((&again.match_id, again.state()), (&found.match_id, HostedMatchState::Playing));
         assert_eq!(again.parties.len(), 2);
