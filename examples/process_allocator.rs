@@ -3,7 +3,7 @@
 //! `cargo run --example process_allocator -- http://127.0.0.1:50051 203.0.113.7 ./game-server --headless`
 //!
 //! The process finds the match in `FIRETEAM_MATCH_ID`, its token, in hexadecimal digits, in `FIRETEAM_HOST_TOKEN`, and its
-//! port in `FIRETEAM_PORT`.
+//! port in `FIRETEAM_PORT`. It must confirm the match with `QueueService/HostHeartbeat`.
 
 #[path = "allocators/offer_loop.rs"]
 mod offer_loop;

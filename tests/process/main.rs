@@ -18,6 +18,8 @@ mod feed;
 #[cfg(test)]
 mod history;
 #[cfg(test)]
+mod hosting_servers;
+#[cfg(test)]
 mod load_client;
 #[cfg(test)]
 mod locks;
@@ -25,6 +27,8 @@ mod locks;
 mod lost_answers;
 #[cfg(test)]
 mod match_checks;
+#[cfg(test)]
+mod match_life;
 #[cfg(test)]
 mod matches;
 #[cfg(test)]

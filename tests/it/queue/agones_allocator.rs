@@ -10,7 +10,7 @@ use tonic::transport::{Endpoint, Server};
 use tonic::{Request, Response, Status};
 
 use crate::queue::allocation::offered_duel;
-use crate::support::queue_server::{QueuedParty, SET_ID, start_queue_server};
+use crate::support::queue_server::{QueuedParty, SET_ID, start_queue_server, wait_until};
 
 #[path = "../../../examples/allocators/agones.rs"]
 mod agones;
@@ -65,7 +65,7 @@ async fn agones_allocator_places_matches_on_its_fleet() {
     let mut ann = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
     let mut bob = QueuedParty::enter(&server, SET_ID, &[("bob", 20.0)]).await;
     ann.wait_for_state(TicketState::Placing).await;
-    crate::support::queue_server::wait_until("the match is offered again", async || {
+    wait_until("the match is offered again", async || {
         server.clock.advance_ms(100);
         stand_in.requests.lock().unwrap().len() == 2
     })
@@ -75,21 +75,26 @@ async fn agones_allocator_places_matches_on_its_fleet() {
     assert_eq!(allocated.game_server_selectors[0].match_labels["agones.dev/fleet"], "duels");
     let annotations = allocated.metadata.expect("metadata").annotations;
 
+    // The game server reads the annotations, and confirms the match.
+    let token = annotations["fireteam.dev/host-token"].as_bytes().chunks(2);
+    let token: Vec<u8> =
+        token.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect();
+    let match_id = annotations["fireteam.dev/match-id"].clone();
+    wait_until("the game server confirms", async || {
+        let matches = vec![pb::HostedMatchBeat { match_id: match_id.clone(), gives_up: false }];
+        let request = pb::QueueHostHeartbeatRequest { advertisement_token: token.clone(), matches };
+        let answer = bob.client.host_heartbeat(request).await.expect("a heartbeat");
+        answer.matches[0].state() == pb::HostedMatchState::Playing
+    })
+    .await;
     let found = ann.wait_for_state(TicketState::Matched).await.found_match.expect("a match");
-    assert_eq!(found.match_id, annotations["fireteam.dev/match-id"]);
+    assert_eq!(found.match_id, match_id);
     let Some(pb::assignment::Host::GameServer(host)) = found.assignment.expect("a host").host else {
         panic!("a game server");
     };
     assert_eq!(host.connect_data, b"198.51.100.9:7654");
     assert_eq!(host.advertisement_id, annotations["fireteam.dev/advertisement-id"]);
-    let token = &annotations["fireteam.dev/host-token"];
-    let bytes =
-        token.as_bytes().chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap());
-    let end = pb::QueueEndMatchRequest {
-        match_id: found.match_id,
-        advertisement_token: bytes.collect(),
-        ..Default::default()
-    };
+    let end = pb::QueueEndMatchRequest { match_id: found.match_id, advertisement_token: token, ..Default::default() };
     assert_eq!(bob.client.end_match(end).await.expect("end").end_reason(), MatchEndReason::Played);
     bob.wait_for_end().await;
     adapter.abort();

@@ -10,10 +10,11 @@ use pb::{AnswerOutcome, MatchEndReason, TicketState};
 use tonic::Code;
 
 use crate::store::replicas::Replicas;
-use crate::support::allocator::{TestAllocator, any_match};
+use crate::support::allocator::{TestAllocator, any_match, host_heartbeat};
 use crate::support::database::{TestDatabase, create_test_database};
 use crate::support::queue_server::{
-    QueuedParty, SET_ID, duel_ruleset, enter_request, game_server_advertisement, start_queue_server, wait_until,
+    QueuedParty, SET_ID, advertise_host, duel_ruleset, enter_request, game_server_advertisement, start_queue_server,
+    wait_until,
 };
 use crate::support::server_process::ServerProcess;
 use crate::support::test_server::TestServer;
@@ -224,8 +225,7 @@ async fn allocation_fallback_prefers_advertised_servers() {
     let test = "allocation_fallback_prefers_advertised_servers";
     for server in DurableServers::start(test, &offered_duel("fallback")).await.servers {
         let mut allocator = allocator(&server).await;
-        let host = server.client().await;
-        host.update_advertisement(game_server_advertisement(b"advertised")).await.expect("advertise");
+        advertise_host(&server, game_server_advertisement(b"advertised")).await;
         let (mut ann, mut bob) = two_players(&server, "first").await;
         assert_eq!(place_of(&mut ann).await, "advertised");
         assert_eq!(place_of(&mut bob).await, "advertised");
@@ -235,7 +235,7 @@ async fn allocation_fallback_prefers_advertised_servers() {
         server.clock.advance_ms(500);
         let offer = allocator.next_offer().await;
         assert_eq!(offer.match_id, second.match_id, "the first match was never offered");
-        host.update_advertisement(game_server_advertisement(b"another")).await.expect("advertise");
+        advertise_host(&server, game_server_advertisement(b"another")).await;
         assert_eq!(place_of(&mut cid).await, "another");
         assert_eq!(allocator.place(&offer, "too late").await, AnswerOutcome::NotWanted);
     }
@@ -312,7 +312,11 @@ async fn allocation_is_for_game_servers_and_its_tokens_for_their_owners() {
     };
     let refused = allocator_client.end_match(end).await.expect_err("the token is the pod's");
     assert_eq!(refused.code(), Some(Code::PermissionDenied), "{refused}");
+    let beat = allocator_client.host_heartbeat(host_heartbeat(&offer)).await.expect_err("the token is the pod's");
+    assert_eq!(beat.code(), Some(Code::PermissionDenied), "{beat}");
     let pod = issuer.client_with_token(&server, Role::GameServer, "pod").await;
+    let confirmed = pod.host_heartbeat(host_heartbeat(&offer)).await.expect("confirm");
+    assert_eq!(confirmed.matches[0].state(), pb::HostedMatchState::Playing);
     assert_eq!(end_match(&pod, &offer).await, MatchEndReason::Played);
 }
 

@@ -14,9 +14,9 @@ use crate::support::test_server::TestServer;
 /// Default of `ReportWindowMs`.
 const WINDOW_MS: u64 = 5 * 60 * 1000;
 
-/// A rated duel that a player hosts.
+/// A rated duel that a player hosts. The host is not lost within the report window.
 fn peer_duel() -> String {
-    rated_duel(r#"<Hosting Mode="peer"/>"#)
+    rated_duel(r#"<Hosting Mode="peer" HostLossMs="3600000"/>"#)
 }
 
 /// A server on one kind of store, with its files and its database.

@@ -60,7 +60,7 @@ async fn first_scale_has_the_ratings_of_an_older_sqlite_file() {
     store.commit_queues(&[QueueWrite::ImportRatings { rows: vec![rating(1, 1, 1.5)] }]).await.unwrap();
     store.close().await;
     sql("drop table first_rating_scale; drop table keyed_rating; drop table keyed_rating_change;
-         delete from _sqlx_migrations where version = 2")
+         alter table rating drop column disputed_matches; delete from _sqlx_migrations where version in (2, 4)")
     .await;
     let store = SqliteStore::open(&path).await.unwrap();
     assert_eq!(store.load_queues(UnixMs(1)).await.unwrap().ratings, [rating(1, 1, 1.5)]);

@@ -8,6 +8,7 @@ use pb::AnswerOutcome;
 use pb::allocate_request::Message as Request;
 use pb::allocate_response::Message as Response;
 use pb::allocation_service_client::AllocationServiceClient;
+use pb::queue_service_client::QueueServiceClient;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint};
@@ -20,6 +21,8 @@ pub(crate) struct TestAllocator {
     outbox: mpsc::Sender<pb::AllocateRequest>,
     inbox: Streaming<pb::AllocateResponse>,
     offers: VecDeque<pb::AllocationOffer>,
+    /// Connection of the game servers that it starts. They have no identity.
+    hosts: Option<QueueServiceClient<Channel>>,
 }
 
 impl TestAllocator {
@@ -51,8 +54,9 @@ impl TestAllocator {
         if let Some(authorization) = authorization {
             request.metadata_mut().insert("authorization", authorization.parse().expect("a header"));
         }
+        let hosts = authorization.is_none().then(|| QueueServiceClient::new(channel.clone()));
         let inbox = AllocationServiceClient::new(channel).allocate(request).await?.into_inner();
-        Ok(Self { outbox, inbox, offers: VecDeque::new() })
+        Ok(Self { outbox, inbox, offers: VecDeque::new(), hosts })
     }
 
     /// Sends a message.
@@ -77,11 +81,15 @@ impl TestAllocator {
         }
     }
 
-    /// Answers an offer with a place, and returns the acknowledgement.
+    /// Answers an offer with a place, and returns the acknowledgement. The game server that runs there confirms the match.
     pub(crate) async fn place(&mut self, offer: &pb::AllocationOffer, connect_data: &str) -> AnswerOutcome {
         let (offer_token, connect_data) = (offer.offer_token.clone(), connect_data.as_bytes().to_vec());
         self.send(Request::Place(pb::PlaceAnswer { offer_token, connect_data })).await;
-        self.next_ack(offer).await
+        let outcome = self.next_ack(offer).await;
+        if let Some(host) = self.hosts.as_mut().filter(|_| outcome == AnswerOutcome::Accepted) {
+            host.host_heartbeat(host_heartbeat(offer)).await.expect("a heartbeat");
+        }
+        outcome
     }
 
     /// Refuses an offer, and returns the acknowledgement.
@@ -108,4 +116,10 @@ impl TestAllocator {
 /// Registration for `max_open_offers` offers of any set and region.
 pub(crate) fn any_match(max_open_offers: u32) -> pb::AllocatorRegistration {
     pb::AllocatorRegistration { max_open_offers: Some(max_open_offers), ..Default::default() }
+}
+
+/// Heartbeat of the game server that runs at the place of an offer: it names the match.
+pub(crate) fn host_heartbeat(offer: &pb::AllocationOffer) -> pb::QueueHostHeartbeatRequest {
+    let beat = pb::HostedMatchBeat { match_id: offer.match_id.clone(), gives_up: false };
+    pb::QueueHostHeartbeatRequest { advertisement_token: offer.host_token.clone(), matches: vec![beat] }
 }
