@@ -119,6 +119,7 @@ pub(crate) fn ruleset(rules: RuleOptions) -> Ruleset {
             choice: ServerChoice::BestScore,
             max_round_trip_ms: None,
             allocation: AllocationSpec::DEFAULT,
+            report_window_ms: 0,
             host_data: HostData::default(),
         },
         rating: None,

@@ -62,8 +62,13 @@ pub(crate) async fn run_game_server(
             return;
         }
         let name = format!("game server {number:03}, process {incarnation:05}");
-        let mut process =
-            Process { number, cluster: Arc::clone(&cluster), rng: &rng, statistics: &statistics, matches: BTreeMap::new() };
+        let mut process = Process {
+            number,
+            cluster: Arc::clone(&cluster),
+            rng: &rng,
+            statistics: &statistics,
+            matches: BTreeMap::new(),
+        };
         process.run(name, stop).await;
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
@@ -135,11 +140,8 @@ impl Process<'_> {
                 .values()
                 .any(|(plan, playing)| *plan == Plan::HostWithoutAdvertisement && playing.is_some());
             if wants_no_advertisement && !is_deleted {
-                let delete = pb::MatchmakingDeleteAdvertisementRequest {
-                    advertisement_id: id,
-                    advertisement_token: token,
-                    ..Default::default()
-                };
+                let delete =
+                    pb::MatchmakingDeleteAdvertisementRequest { advertisement_id: id, advertisement_token: token };
                 is_deleted = server.delete_advertisement(delete).await.is_ok();
             }
             if is_deleted && self.matches.is_empty() {
@@ -154,8 +156,7 @@ impl Process<'_> {
             match_id: match_id.clone(),
             gives_up: *plan == Plan::GiveUp,
         });
-        let request =
-            pb::QueueHostHeartbeatRequest { advertisement_token: token.to_vec(), matches: known.collect() };
+        let request = pb::QueueHostHeartbeatRequest { advertisement_token: token.to_vec(), matches: known.collect() };
         let Ok(answer) = server.host_heartbeat(request).await else { return true };
         for hosted in answer.matches {
             let Some((plan, playing_since)) = self.matches.get_mut(&hosted.match_id) else { continue };

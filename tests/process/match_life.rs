@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use fireteam_client::{Client, Error, pb};
 use pb::queue_leave_response::Result as LeaveResult;
-use pb::{ErrorReason, TicketEndReason, TicketState};
+use pb::{TicketEndReason, TicketState};
 use tokio::time::Instant;
 
 use crate::cluster::Cluster;
 use crate::history::{CallOutcome, call_outcome};
 use crate::hosting_servers::{HostStatistics, run_game_server};
-use crate::report::{TestReport, TestRng, scale, scaled, until};
+use crate::report::{TestReport, TestRng, scale, scaled};
 use crate::support::database::{PostgresCluster, TestDatabase};
 use crate::support::party::party_session;
 
@@ -196,11 +196,7 @@ impl Player {
             }
             match state {
                 TicketState::Proposed => self.respond(&ticket, &found_match, behaviour).await,
-                TicketState::Matched => {
-                    if self.play_match(&ticket, &found_match, behaviour).await {
-                        return;
-                    }
-                }
+                TicketState::Matched if self.play_match(&ticket, &found_match, behaviour).await => return,
                 // A server that has just started may not know the ticket yet.
                 TicketState::Ended if status.end_reason() == TicketEndReason::Unspecified => {}
                 TicketState::Ended => return,
@@ -237,8 +233,7 @@ impl Player {
                 Ok(queued) => return Some(queued.reference()),
                 Err(error) => error,
             };
-            let reason = error.server_error().map(|error| error.reason);
-            if reason == Some(ErrorReason::QueueCooldown) {
+            if error.server_error().is_some_and(|error| error.reason.as_deref() == Some("QUEUE_COOLDOWN")) {
                 if !self.is_at_fault() {
                     self.world.violation(format!("player {} is punished without a fault: {error}", self.number));
                     self.admit_fault();
@@ -303,7 +298,12 @@ impl Player {
     }
 
     /// One heartbeat in a match. True if the player has disappeared.
-    async fn play_match(&mut self, ticket: &pb::TicketReference, found: &pb::MatchStatus, behaviour: Behaviour) -> bool {
+    async fn play_match(
+        &mut self,
+        ticket: &pb::TicketReference,
+        found: &pb::MatchStatus,
+        behaviour: Behaviour,
+    ) -> bool {
         self.world.matches_seen.fetch_add(1, Ordering::SeqCst);
         let host = found.assignment.as_ref().and_then(|assignment| match &assignment.host {
             Some(pb::assignment::Host::PeerHost(peer)) => Some(peer.player_key.clone()),
@@ -366,6 +366,36 @@ async fn unfinished_rows(database: &TestDatabase) -> Vec<String> {
     rows
 }
 
+/// Everything ends after the last call: no match, ticket or player stays behind.
+async fn check_end(report: &mut TestReport, database: &TestDatabase) {
+    let mut rows = unfinished_rows(database).await;
+    let ended = Instant::now();
+    while !rows.is_empty() && ended.elapsed() < TICKET_TTL + PLACEMENT + HOST_LOSS + MARGIN {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        rows = unfinished_rows(database).await;
+    }
+    report.violations(rows);
+}
+
+/// Records the counts, of which none may be zero, and the violations.
+fn record_counts(report: &mut TestReport, world: &World, hosts: &HostStatistics) {
+    for (name, count) in [
+        ("matches on game servers", &hosts.ended),
+        ("confirmed", &hosts.confirmed),
+        ("died before confirming", &hosts.died_unconfirmed),
+        ("died in play", &hosts.died_in_play),
+        ("gave up", &hosts.gave_up),
+        ("peer hosts lost", &world.peer_hosts_lost),
+        ("left", &world.left),
+        ("silent", &world.silent),
+        ("cooldowns of own fault", &world.cooldowns_of_own_fault),
+    ] {
+        report.record(name, count.load(Ordering::SeqCst));
+        assert!(0 < count.load(Ordering::SeqCst), "no {name}: the test shows nothing");
+    }
+    report.violations(world.violations.lock().expect("unpoisoned").clone());
+}
+
 /// Cases 1 to 6 of the life of a match, at random and all at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_player_is_locked_out_or_punished_when_something_else_breaks() {
@@ -425,28 +455,8 @@ async fn no_player_is_locked_out_or_punished_when_something_else_breaks() {
     }
     report.record("kills", faults.await.expect("the faults end"));
     report.record("store outages", outages);
-    let mut rows = unfinished_rows(&database).await;
-    let ended = Instant::now();
-    while !rows.is_empty() && ended.elapsed() < TICKET_TTL + PLACEMENT + HOST_LOSS + MARGIN {
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        rows = unfinished_rows(&database).await;
-    }
-    report.violations(rows);
-    for (name, count) in [
-        ("matches on game servers", &hosts.ended),
-        ("confirmed", &hosts.confirmed),
-        ("died before confirming", &hosts.died_unconfirmed),
-        ("died in play", &hosts.died_in_play),
-        ("gave up", &hosts.gave_up),
-        ("peer hosts lost", &world.peer_hosts_lost),
-        ("left", &world.left),
-        ("silent", &world.silent),
-        ("cooldowns of own fault", &world.cooldowns_of_own_fault),
-    ] {
-        report.record(name, count.load(Ordering::SeqCst));
-        assert!(0 < count.load(Ordering::SeqCst), "no {name}: the test shows nothing");
-    }
-    report.violations(world.violations.lock().expect("unpoisoned").clone());
+    check_end(&mut report, &database).await;
+    record_counts(&mut report, &world, &hosts);
     drop(cluster);
     report.finish();
 }

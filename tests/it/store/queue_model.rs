@@ -222,6 +222,16 @@ impl Model {
         self.ratings.push(row);
     }
 
+    /// Adds a disputed match to each user; returns the users.
+    fn count_disputed(&mut self, users: &[UserKey], rating: &KeyedRatingSpec, now: UnixMs) -> Vec<UserKey> {
+        for user in users {
+            let mut row = self.rating(*user, rating.key).unwrap_or(new_rating_row(rating, *user, now));
+            row.satisfaction.disputed_matches += 1;
+            self.set_rating(row);
+        }
+        users.to_vec()
+    }
+
     /// Ends the match, then updates each player's rating, then counts the players who left early.
     fn record_result(
         &mut self,
@@ -287,11 +297,8 @@ impl Model {
                 report.left_early.iter().copied().filter(|user| !gone.contains(user)).collect();
             touched.extend(self.count_abandoned(&disconnected, &rating, now).iter().map(|row| row.user));
         }
-        for (user, rating) in report.disputing_users.iter().filter_map(|user| Some((user, rating?))) {
-            let mut row = self.rating(*user, rating.key).unwrap_or(new_rating_row(&rating, *user, now));
-            row.satisfaction.disputed_matches += 1;
-            self.set_rating(row);
-            touched.insert(*user);
+        if let Some(rating) = rating {
+            touched.extend(self.count_disputed(&report.disputing_users, &rating, now));
         }
         let ratings = touched.into_iter().filter_map(|user| self.rating(user, rating?.key)).collect();
         let result = Arc::new(MatchResult {

@@ -264,7 +264,11 @@ impl RandomResult {
             ruleset_hash: known.ruleset_hash,
             // Some who left did so by the call, and some matches are disputed.
             left_by_call: disconnected.iter().copied().take(usize::from(self.system % 2)).collect(),
-            disputing_users: sides.iter().flat_map(|side| side.users.clone()).filter(|_| self.now % 5 == 0).collect(),
+            disputing_users: sides
+                .iter()
+                .flat_map(|side| side.users.clone())
+                .filter(|_| self.now.is_multiple_of(5))
+                .collect(),
             sides,
             left_early: disconnected,
             started_at: UnixMs(1),

@@ -58,46 +58,7 @@ pub fn ruleset_hash(ruleset: &Ruleset) -> RulesetHash {
     ruleset.queue.iter().for_each(|settings| queue::write_queue_additions(&mut writer, settings));
     ruleset.ready_check.iter().for_each(|settings| write_penalty_schedule(&mut writer, settings));
     if ruleset.hosting != DEFAULT_HOSTING {
-        let HostingSpec {
-            mode,
-            allocation_timeout_ms,
-            max_match_ms,
-            confirm_ms,
-            host_loss_ms,
-            report_window_ms,
-            choice,
-            max_round_trip_ms,
-            allocation,
-            host_data,
-        } = ruleset.hosting;
-        writer.string("server");
-        writer.string(hosting_mode_name(mode));
-        writer.integer(allocation_timeout_ms.into());
-        writer.integer(max_match_ms);
-        if confirm_ms != default_confirm_ms(allocation_timeout_ms) || host_loss_ms != DEFAULT_HOST_LOSS_MS {
-            writer.string("host liveness");
-            writer.integer(confirm_ms.into());
-            writer.integer(host_loss_ms.into());
-        }
-        if report_window_ms != DEFAULT_REPORT_WINDOW_MS {
-            writer.string("report window");
-            writer.integer(report_window_ms.into());
-        }
-        if choice != ServerChoice::BestScore || max_round_trip_ms.is_some() {
-            writer.string("server choice");
-            writer.variant_name(choice);
-            writer.option(max_round_trip_ms.as_ref(), |writer, ms| writer.integer(u64::from(*ms)));
-        }
-        if allocation != AllocationSpec::DEFAULT {
-            writer.string("allocation");
-            writer.variant_name(allocation.mode);
-            writer.integer(allocation.offer_ms.into());
-        }
-        if host_data != HostData::default() {
-            writer.string("host data");
-            writer.integer(host_data.attributes.into());
-            writer.integer(host_data.ratings.into());
-        }
+        write_hosting(&mut writer, &ruleset.hosting);
     }
     if let Some(pool) = &ruleset.rating_pool {
         writer.string("rating pool");
@@ -106,6 +67,50 @@ pub fn ruleset_hash(ruleset: &Ruleset) -> RulesetHash {
     let digest = writer.0.finalize();
     let first_32_bits = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]);
     RulesetHash(first_32_bits.max(1))
+}
+
+/// Writes `<Hosting>`; defaults that were added later are left out.
+fn write_hosting(writer: &mut CanonicalWriter, hosting: &HostingSpec) {
+    let HostingSpec {
+        mode,
+        allocation_timeout_ms,
+        max_match_ms,
+        confirm_ms,
+        host_loss_ms,
+        report_window_ms,
+        choice,
+        max_round_trip_ms,
+        allocation,
+        host_data,
+    } = *hosting;
+    writer.string("server");
+    writer.string(hosting_mode_name(mode));
+    writer.integer(allocation_timeout_ms.into());
+    writer.integer(max_match_ms);
+    if confirm_ms != default_confirm_ms(allocation_timeout_ms) || host_loss_ms != DEFAULT_HOST_LOSS_MS {
+        writer.string("host liveness");
+        writer.integer(confirm_ms.into());
+        writer.integer(host_loss_ms.into());
+    }
+    if report_window_ms != DEFAULT_REPORT_WINDOW_MS {
+        writer.string("report window");
+        writer.integer(report_window_ms.into());
+    }
+    if choice != ServerChoice::BestScore || max_round_trip_ms.is_some() {
+        writer.string("server choice");
+        writer.variant_name(choice);
+        writer.option(max_round_trip_ms.as_ref(), |writer, ms| writer.integer(u64::from(*ms)));
+    }
+    if allocation != AllocationSpec::DEFAULT {
+        writer.string("allocation");
+        writer.variant_name(allocation.mode);
+        writer.integer(allocation.offer_ms.into());
+    }
+    if host_data != HostData::default() {
+        writer.string("host data");
+        writer.integer(host_data.attributes.into());
+        writer.integer(host_data.ratings.into());
+    }
 }
 
 /// Writes values to the digest unambiguously: different sequences of values give different bytes. Each string and list
