@@ -1,4 +1,4 @@
-//! R20, R12: game servers and hosting players disappear at every stage of a match, clients fall silent and leave, ruleset files
+//! Game servers and hosting players disappear at every stage of a match, clients fall silent and leave, ruleset files
 //! vanish, servers are killed, and Postgres pauses for longer than every deadline. No player stays in a match that is dead for
 //! longer than documented, and none is punished for the fault of another.
 
@@ -26,9 +26,13 @@ const GAME_SERVERS: usize = 20;
 pub(crate) const SERVER_SET: u32 = 21;
 const PEER_SET: u32 = 22;
 
-/// Matches to reach, and the time limit: a slow machine reaches fewer, and reports the number.
+/// Matches on game servers to reach per unit of `SCALE` above 1, and the time limit: a slow machine reaches fewer, and reports
+/// the number. Otherwise the test ends after one outage of the store.
 const MATCHES: usize = 500;
-const TIME_MAX: Duration = Duration::from_secs(60);
+const TIME_MAX: Duration = Duration::from_secs(150);
+
+/// Each deadline is granted once more after the death of a server.
+const GRANTED: u32 = 2;
 
 /// Deadlines of both rulesets.
 const READY_CHECK: Duration = Duration::from_secs(5);
@@ -203,9 +207,9 @@ impl Player {
                 _ => {}
             }
             let limit = match state {
-                TicketState::Proposed => READY_CHECK,
-                TicketState::Placing => PLACEMENT + CONFIRMATION,
-                TicketState::Matched => PLAY_MAX + HOST_LOSS,
+                TicketState::Proposed => READY_CHECK * GRANTED,
+                TicketState::Placing => PLACEMENT * GRANTED + CONFIRMATION,
+                TicketState::Matched => PLAY_MAX + HOST_LOSS * GRANTED,
                 _ => Duration::MAX,
             };
             if limit.saturating_add(MARGIN) < self.world.available_since(since) {
@@ -241,7 +245,7 @@ impl Player {
                 self.world.cooldowns_of_own_fault.fetch_add(1, Ordering::SeqCst);
             }
             // A player who fell silent may still be in the match that they left behind.
-            let limit = if self.is_at_fault() { OWN_FAULT_SHOWS_FOR } else { HOST_LOSS };
+            let limit = if self.is_at_fault() { OWN_FAULT_SHOWS_FOR } else { HOST_LOSS * GRANTED };
             if limit + MARGIN < self.world.available_since(started) {
                 self.world.violation(format!("player {} is locked out: {error}", self.number));
                 return None;
@@ -375,6 +379,11 @@ async fn check_end(report: &mut TestReport, database: &TestDatabase) {
         rows = unfinished_rows(database).await;
     }
     report.violations(rows);
+    let matches: i64 = sqlx::query_scalar("select count(*) from match")
+        .fetch_one(&mut database.connect().await)
+        .await
+        .expect("a count");
+    report.record("matches in all", matches);
 }
 
 /// Records the counts, of which none may be zero, and the violations.
@@ -437,7 +446,8 @@ async fn no_player_is_locked_out_or_punished_when_something_else_breaks() {
         tokio::task::spawn_blocking(move || inject_faults(&cluster, &rules, &rng, &world))
     };
 
-    let (wanted, time_max, started) = (scaled(MATCHES), TIME_MAX.mul_f64(scale().max(1.0)), Instant::now());
+    let wanted = if scale() <= 1.0 { 0 } else { scaled(MATCHES) };
+    let (time_max, started) = (TIME_MAX.mul_f64(scale().max(1.0)), Instant::now());
     let mut outages = 0;
     while (hosts.ended.load(Ordering::SeqCst) < wanted || outages == 0) && started.elapsed() < time_max {
         tokio::time::sleep(Duration::from_secs(if outages == 0 { 10 } else { 25 })).await;
