@@ -77,6 +77,8 @@ label! {
     Respond = "respond",
     /// End a match.
     EndMatch = "end_match",
+    /// Confirm matches and keep them alive, as their host.
+    HostHeartbeat = "host_heartbeat",
     /// Report the result of a match.
     ReportResult = "report_result",
     /// Fetch ratings of users.
@@ -161,6 +163,7 @@ impl Method {
             ("QueueService", "Heartbeat") => Method::Heartbeat,
             ("QueueService", "Respond") => Method::Respond,
             ("QueueService", "EndMatch") => Method::EndMatch,
+            ("QueueService", "HostHeartbeat") => Method::HostHeartbeat,
             ("RatingService", "ReportResult") => Method::ReportResult,
             ("RatingService", "GetRatings") => Method::GetRatings,
             ("RatingService", "GetLeaderboard") => Method::GetLeaderboard,
