@@ -159,13 +159,13 @@ impl TicketMatchCache {
         }
         let mut changed_queues = BTreeSet::from([key]);
         self.matches.insert(match_.id, Arc::clone(&match_));
-        let deadline = self.match_deadline(&match_);
+        let (deadline, reports_due_at) = (self.match_deadline(&match_), self.reports_due_at(&match_));
         self.change_count += 1;
         let change_count = self.change_count;
         let index = self.queue_or_new(key, None);
         index.change_count = change_count;
         index.set_match_deadline(match_.id, deadline);
-        index.set_report_deadline(match_.id, match_.reports_due_at());
+        index.set_report_deadline(match_.id, reports_due_at);
         if matches!(match_.stage, MatchStage::Placing { .. }) {
             index.placing_matches.insert(match_.id);
         } else {

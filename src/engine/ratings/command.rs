@@ -81,8 +81,9 @@ pub enum ReportState {
 }
 
 impl ReportState {
-    /// State of a match that its players report; `None` if there is nothing to say yet.
-    pub fn of_match(found: &Match, now: UnixMs) -> Option<Self> {
+    /// State of a match that its players report, whose report window ends at `due_at`; `None` if there is nothing to say
+    /// yet.
+    pub fn of_match(found: &Match, due_at: Option<UnixMs>, now: UnixMs) -> Option<Self> {
         let reports = &found.side_reports;
         match reports.outcome {
             Some(ReportOutcome::Settled) => Some(Self::Settled),
@@ -90,7 +91,7 @@ impl ReportState {
             Some(ReportOutcome::Disputed) => Some(Self::Disputed),
             Some(ReportOutcome::Unreported) => Some(Self::Unreported),
             None => {
-                let ends_at = reports.window_ends_at?;
+                let ends_at = due_at.or(reports.window_ends_at)?;
                 Some(Self::Waiting { window_left_ms: ends_at.ms_since(now) })
             }
         }

@@ -398,3 +398,24 @@ async fn sides_report_at_two_servers() {
     assert!(ann.report_result(&found.match_id, &ranks).await.expect("report").rated);
     wait_until("the second server has the rating", async || rating(&clients[1], "bob").await < 1500.0).await;
 }
+
+/// Issue 15, time that players could not use: a report window is extended by the time in which the server was down.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn report_window_does_not_count_a_restart() {
+    for fixture in StoreFixture::all("report_window_does_not_count_a_restart", &peer_duel()).await {
+        let started = Started::of_names(&fixture.server, &["ann", "bob"]).await;
+        assert_eq!(started.report(0, &started.win_of(0)).await.state(), ReportState::Waiting);
+        let (ticket, match_id, win) =
+            (started.parties[1].ticket.reference(), started.id().to_owned(), started.win_of(0));
+        drop(started);
+        let StoreFixture { server, folder: _folder, database: _database } = fixture;
+        let server = server.restart_after(2 * WINDOW_MS).await;
+        let client = server.client().await;
+        let team_ranks = win.iter().map(|&(team, rank)| pb::TeamRank { team, rank }).collect();
+        let report =
+            pb::ReportResultRequest { match_id, team_ranks, ticket_token: ticket.ticket_token, ..Default::default() };
+        let answer = client.report_result(report).await.expect("the window has not ended");
+        assert_eq!((answer.rated, answer.state()), (true, ReportState::Settled));
+        assert_eq!(ratings(&server, ["ann", "bob"]).await, [1516.0, 1484.0]);
+    }
+}

@@ -35,6 +35,13 @@ pub fn effective_deadline(rules: Option<&LifecycleRules>, current: &Match, outag
     }
 }
 
+/// Time at which the report window ends, if no outcome is known. Without rules it counts as begun at the proposal.
+pub fn reports_due_at(rules: Option<&LifecycleRules>, current: &Match, outages: &OutageTimes) -> Option<UnixMs> {
+    let ends_at = current.reports_due_at()?;
+    let begun_at = rules.map(|rules| UnixMs(ends_at.ms_since(UnixMs(u64::from(rules.hosting.report_window_ms)))));
+    Some(outages.effective_deadline(begun_at.unwrap_or(current.proposed_at), ends_at))
+}
+
 /// Time at which a match in play ends without a report.
 pub(super) fn times_out_at(stage: &MatchStage, outages: &OutageTimes) -> Option<UnixMs> {
     let MatchStage::Playing { started_at, times_out_at, .. } = stage else { return None };

@@ -48,7 +48,8 @@ impl SharedState {
         let ruleset = self.known_ruleset_of(match_);
         let rules = lifecycle_rules(ruleset.as_deref());
         let was_heard = |id: TicketId| self.was_heard_since_start(match_, id);
-        let decided = apply_side_report(&rules, match_, reporters, claim, &was_heard, now);
+        let outages = self.common.outages.times();
+        let decided = apply_side_report(&rules, match_, reporters, claim, &was_heard, &outages, now);
         self.write_decision(match_, ruleset.as_deref(), decided, now).await
     }
 
@@ -64,7 +65,8 @@ impl SharedState {
             let ruleset = self.known_ruleset_of(&match_);
             let rules = lifecycle_rules(ruleset.as_deref());
             let was_heard = |id: TicketId| self.was_heard_since_start(&match_, id);
-            let decided = apply_report_window_end(&rules, &match_, &was_heard, now);
+            let outages = self.common.outages.times();
+            let decided = apply_report_window_end(&rules, &match_, &was_heard, &outages, now);
             if decided.0.next_match.is_none() {
                 return;
             }

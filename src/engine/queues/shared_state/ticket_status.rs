@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::auth::match_credential::MatchCredential;
 use crate::auth::token::ResumeClaim;
 use crate::domain::id::{MatchId, UserKey};
-use crate::domain::lifecycle::deadline::before_play_deadline;
+use crate::domain::lifecycle::deadline::{before_play_deadline, reports_due_at};
 use crate::domain::lifecycle::rules::LifecycleRules;
 use crate::domain::lifecycle::{Assignment, Match, MatchStage};
 use crate::domain::time::UnixMs;
@@ -130,7 +130,9 @@ impl SharedState {
             })
         });
         let rules = ruleset.as_deref().map(LifecycleRules::from_ruleset);
-        let deadline = before_play_deadline(rules.as_ref(), match_, &self.common.outages.times());
+        let outages = self.common.outages.times();
+        let deadline = before_play_deadline(rules.as_ref(), match_, &outages);
+        let reports_due_at = reports_due_at(rules.as_ref(), match_, &outages);
         MatchView {
             deadline_in_ms: deadline.map(|deadline| u32::try_from(deadline.ms_since(now)).unwrap_or(u32::MAX)),
             own_players: own_players.collect(),
@@ -145,7 +147,7 @@ impl SharedState {
                 }
                 Some(Assignment::GameServer { .. } | Assignment::Unhosted) | None => None,
             },
-            reports: ReportState::of_match(match_, now),
+            reports: ReportState::of_match(match_, reports_due_at, now),
             found_match: Arc::clone(match_),
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::domain::available_time::OutageTimes;
 use crate::domain::id::{MatchId, TicketId};
-use crate::domain::lifecycle::deadline::{effective_deadline, is_held_up};
+use crate::domain::lifecycle::deadline::{effective_deadline, is_held_up, reports_due_at};
 use crate::domain::lifecycle::{Match, MatchTicket};
 use crate::domain::time::UnixMs;
 use crate::engine::queues::stored_ticket::queue_key_of;
@@ -34,17 +34,18 @@ impl TicketMatchCache {
                 index.ticket_expiries.insert((expires_at, id));
             }
         }
-        let deadlines: Vec<(QueueKey, MatchId, Option<UnixMs>)> = self
+        let deadlines: Vec<(QueueKey, MatchId, [Option<UnixMs>; 2])> = self
             .matches
             .values()
             .map(|match_| {
                 let key = QueueKey { set_id: match_.set_id, silo: match_.silo };
-                (key, match_.id, self.match_deadline(match_))
+                (key, match_.id, [self.match_deadline(match_), self.reports_due_at(match_)])
             })
             .collect();
-        for (key, id, deadline) in deadlines {
+        for (key, id, [deadline, reports_due_at]) in deadlines {
             if let Some(index) = self.queues.get_mut(&key) {
                 index.set_match_deadline(id, deadline);
+                index.set_report_deadline(id, reports_due_at);
             }
         }
     }
@@ -54,10 +55,10 @@ impl TicketMatchCache {
         self.extension.expiry_of(stored, outages)
     }
 
-    /// Earliest proposal of a match that has not ended, or expiry of a waiting ticket. No later deadline was set long before.
+    /// Earliest proposal of a match that has not ended or awaits reports, or expiry of a waiting ticket. No later deadline was set long before.
     pub(crate) fn oldest_deadline_start(&self) -> Option<UnixMs> {
         let tickets = self.queues.values().filter_map(|index| Some(index.ticket_expiries.first()?.0));
-        let live = self.queues.values().flat_map(|index| index.live_matches());
+        let live = self.queues.values().flat_map(|index| index.live_matches().chain(index.matches_awaiting_reports()));
         let matches = live.filter_map(|id| Some(self.matches.get(&id)?.proposed_at));
         tickets.chain(matches).min()
     }
@@ -71,6 +72,12 @@ impl TicketMatchCache {
     /// Expiry of a ticket in the indexes.
     pub(super) fn index_expiry_of(&self, stored: &StoredTicket) -> UnixMs {
         self.expiry_of(stored, &self.extension.outages)
+    }
+
+    /// Time at which the report window of a match ends, if no outcome is known.
+    pub(crate) fn reports_due_at(&self, match_: &Match) -> Option<UnixMs> {
+        match_.reports_due_at()?;
+        reports_due_at(self.extension.rules_of(match_).as_ref(), match_, &self.extension.outages)
     }
 
     /// Time of the next event of a match that needs no caller. Before play, that may be the expiry of a ticket.

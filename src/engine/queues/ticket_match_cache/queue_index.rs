@@ -63,6 +63,11 @@ impl QueueTicketsAndMatches {
         self.match_deadlines.iter().map(|(_, id)| *id)
     }
 
+    /// Matches whose report window has not ended.
+    pub(crate) fn matches_awaiting_reports(&self) -> impl Iterator<Item = MatchId> + '_ {
+        self.report_deadlines.iter().map(|(_, id)| *id)
+    }
+
     /// Matches whose deadline is at or before `now`, at most `max`.
     pub(crate) fn due_matches(&self, now: UnixMs, max: usize) -> Vec<MatchId> {
         self.match_deadlines.iter().take_while(|(deadline, _)| *deadline <= now).take(max).map(|(_, id)| *id).collect()

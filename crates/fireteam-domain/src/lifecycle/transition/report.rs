@@ -1,7 +1,9 @@
 //! Results that the players of a match report themselves: a report arrives, the report window ends, or a game server or
 //! operator settles the match.
 
+use crate::available_time::OutageTimes;
 use crate::id::{TicketId, UserKey};
+use crate::lifecycle::deadline::reports_due_at;
 use crate::lifecycle::event::{EventResult, Transition};
 use crate::lifecycle::rules::{ENDED_MATCH_RETENTION_MS, LifecycleRules};
 use crate::lifecycle::side_reports::{
@@ -18,16 +20,18 @@ pub const HELD_MATCH_RETENTION_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 pub type WasHeard<'a> = &'a dyn Fn(TicketId) -> bool;
 
 /// Records the report of `reporters`, players of one ticket, and decides. The caller has checked that they have not left
-/// and have not reported. Changes nothing if the match was not played, the window is over, or there is an outcome.
+/// and have not reported. Changes nothing if the match was not played, the window is over, or there is an outcome. The
+/// window is extended by `outages`.
 pub fn apply_side_report(
     rules: &LifecycleRules,
     current: &Match,
     reporters: &[UserKey],
     claim: &ResultClaim,
     was_heard: WasHeard<'_>,
+    outages: &OutageTimes,
     now: UnixMs,
 ) -> (Transition, ReportDecision) {
-    let is_late = current.side_reports.window_ends_at.is_some_and(|ends_at| ends_at <= now);
+    let is_late = reports_due_at(Some(rules), current, outages).is_some_and(|due_at| due_at <= now);
     if current.stage.last_assignment().is_none() || current.side_reports.outcome.is_some() || is_late {
         return (Transition::unchanged(EventResult::WrongStage), ReportDecision::Wait);
     }
@@ -49,14 +53,15 @@ pub fn apply_side_report(
     (decided(rules, &updated, outcome_of(&decision), ends_play, now), decision)
 }
 
-/// Decides at the end of the report window.
+/// Decides at the end of the report window, which is extended by `outages`.
 pub fn apply_report_window_end(
     rules: &LifecycleRules,
     current: &Match,
     was_heard: WasHeard<'_>,
+    outages: &OutageTimes,
     now: UnixMs,
 ) -> (Transition, ReportDecision) {
-    if current.reports_due_at().is_none_or(|due_at| now < due_at) {
+    if reports_due_at(Some(rules), current, outages).is_none_or(|due_at| now < due_at) {
         return (Transition::unchanged(EventResult::TooEarly), ReportDecision::Wait);
     }
     let updated = with_heard_tickets(current, was_heard);

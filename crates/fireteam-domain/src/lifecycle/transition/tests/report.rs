@@ -1,6 +1,7 @@
 //! Reports of players: when they end play, when they decide, and what a leaver is rated for.
 
 use super::*;
+use crate::available_time::OutageTimes;
 use crate::lifecycle::side_reports::{ReportDecision, ReportOutcome, ResultClaim};
 use crate::lifecycle::transition::report::{
     apply_authoritative_report, apply_report_window_end, apply_side_report, disconnected_by_agreement,
@@ -26,7 +27,8 @@ fn claim(ranks: [u32; 3]) -> ResultClaim {
 
 fn report(current: &Match, reporter: u8, ranks: [u32; 3], ms: u64) -> (Match, ReportDecision) {
     let (users, now) = ([user_key(10 * reporter)], START.plus_ms(ms));
-    let (transition, decision) = apply_side_report(&rules(), current, &users, &claim(ranks), &|_| false, now);
+    let (transition, decision) =
+        apply_side_report(&rules(), current, &users, &claim(ranks), &|_| false, OutageTimes::NONE, now);
     (transition.next_match.expect("the report is recorded"), decision)
 }
 
@@ -48,19 +50,23 @@ fn report_ends_play_by_host_or_majority() {
 fn window_end_decides_and_operator_settles() {
     let (reported, _) = report(&playing(), 2, [2, 1, 3], 0);
     let due_at = START.plus_ms(REPORT_WINDOW_MS);
-    let at = |now| apply_report_window_end(&rules(), &reported, &|_| false, now);
+    let at = |now| apply_report_window_end(&rules(), &reported, &|_| false, OutageTimes::NONE, now);
     assert_eq!(at(UnixMs(due_at.0 - 1)).0.result, EventResult::TooEarly);
     let (transition, decision) = at(due_at);
     assert_eq!(decision, ReportDecision::Held(vec![2, 1, 3]));
     let held = transition.next_match.unwrap();
     assert_eq!((stage_name(&held).as_str(), held.side_reports.outcome), ("Played", Some(ReportOutcome::Held)));
-    assert_eq!(apply_report_window_end(&rules(), &held, &|_| false, due_at.plus_ms(9)).0.next_match, None);
-    let (late, _) = apply_side_report(&rules(), &held, &[user_key(30)], &claim([1, 2, 3]), &|_| true, due_at);
+    assert_eq!(
+        apply_report_window_end(&rules(), &held, &|_| false, OutageTimes::NONE, due_at.plus_ms(9)).0.next_match,
+        None
+    );
+    let (late, _) =
+        apply_side_report(&rules(), &held, &[user_key(30)], &claim([1, 2, 3]), &|_| true, OutageTimes::NONE, due_at);
     assert_eq!(late.next_match, None, "a player's report is too late");
     let settled = apply_authoritative_report(&rules(), &held, None, due_at.plus_ms(9)).next_match.unwrap();
     assert_eq!(settled.side_reports.outcome, Some(ReportOutcome::Settled));
     assert_eq!(apply_authoritative_report(&rules(), &settled, None, due_at.plus_ms(10)).next_match, None);
-    let heard = apply_report_window_end(&rules(), &reported, &|_| true, due_at);
+    let heard = apply_report_window_end(&rules(), &reported, &|_| true, OutageTimes::NONE, due_at);
     assert_eq!(heard.1, ReportDecision::Result(vec![2, 1, 3]));
 }
 
@@ -74,7 +80,8 @@ fn host_that_leaves_opens_the_window_and_is_last_by_agreement() {
         (stage_name(&lost).as_str(), lost.reports_due_at()),
         ("HostLost", Some(START.plus_ms(5 + REPORT_WINDOW_MS)))
     );
-    let unreported = apply_report_window_end(&rules(), &lost, &|_| true, START.plus_ms(5 + REPORT_WINDOW_MS));
+    let unreported =
+        apply_report_window_end(&rules(), &lost, &|_| true, OutageTimes::NONE, START.plus_ms(5 + REPORT_WINDOW_MS));
     assert_eq!(unreported.1, ReportDecision::Unreported);
     let (one, decision) = report(&lost, 2, [3, 1, 2], 10);
     assert_eq!(decision, ReportDecision::Wait);
@@ -92,7 +99,10 @@ fn disconnected_players_need_more_than_half_of_the_sides() {
     for (reporter, expected) in [(1, vec![]), (2, vec![accused])] {
         let claim = ResultClaim { disconnected: vec![accused], ..claim([1, 2, 3]) };
         let (users, now) = ([user_key(10 * reporter)], START);
-        current = apply_side_report(&rules(), &current, &users, &claim, &|_| false, now).0.next_match.unwrap();
+        current = apply_side_report(&rules(), &current, &users, &claim, &|_| false, OutageTimes::NONE, now)
+            .0
+            .next_match
+            .unwrap();
         assert_eq!(disconnected_by_agreement(&current, &[1, 2, 3]), expected);
     }
 }
