@@ -11,7 +11,7 @@ use fireteam::rules::bundled;
 use fireteam::store::{AdvertFeed, FeedBatch, StoreError};
 use fireteam::supervisor::TaskFailure;
 use fireteam::telemetry::label::TaskLabel;
-use fireteam_client::pb::TicketState;
+use fireteam_client::pb::{QueueHeartbeatRequest, TicketState};
 use tokio::sync::Notify;
 
 use crate::security::match_credential::operator_page;
@@ -103,6 +103,7 @@ async fn panic_in_a_pass_delays_only_the_pass() {
     let panic_count = |task| server.app.metrics.task_panics.get_or_create(&task).get();
     // Connected before the fault is planted, because a new connection requests a random number as well.
     let client = server.client().await;
+    client.heartbeat(QueueHeartbeatRequest::default()).await.expect("connected");
     server.clock.panic_in_random_numbers(1);
     let ann = client.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
     wait_until("the pass panicked", async || panic_count(TaskLabel::Pass) == 1).await;

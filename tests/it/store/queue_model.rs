@@ -375,6 +375,8 @@ impl Model {
                 return Out::OnCooldown { user: *user, until: *until };
             }
         }
+        // The sequences use ids again after their tickets were purged.
+        self.left.retain(|(_, id)| *id != ticket.id);
         let stored =
             StoredTicket { ticket, state: State::Waiting, expires_at: expires, version: 1, request_digest: digest };
         self.tickets.push(stored.clone());
