@@ -38,7 +38,7 @@ impl QueueEngine {
             return Err(EngineError::AlreadyReported { first_report: summary_of_ranks(&first.ranks) });
         }
         let new_users: Vec<UserKey> = users.iter().copied().filter(|user| reports.claim_of(*user).is_none()).collect();
-        let due_at = shared.cache.read().reports_due_at(match_);
+        let due_at = shared.reports_due_at(match_);
         let is_window_over = due_at.is_some_and(|due_at| due_at <= shared.common.clock.now());
         if is_window_over {
             // The report is too late. What the earlier ones are worth is decided now.
@@ -114,7 +114,7 @@ impl QueueEngine {
 
     fn answer_with_state(&self, match_: &Match, is_replay: bool) -> SeatReportOutcome {
         let now = self.shared.common.clock.now();
-        let due_at = self.shared.cache.read().reports_due_at(match_);
+        let due_at = self.shared.reports_due_at(match_);
         let state = ReportState::of_match(match_, due_at, now).unwrap_or(ReportState::Unreported);
         let answer = ReportResultAnswer { result: None, state, is_replay, rating_changes: Vec::new() };
         SeatReportOutcome::Answer(Box::new(answer))

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::domain::id::{MatchId, TicketId, UserKey};
+use crate::domain::lifecycle::deadline::reports_due_at;
 use crate::domain::lifecycle::event::Transition;
 use crate::domain::lifecycle::rules::LifecycleRules;
 use crate::domain::lifecycle::side_reports::{ReportDecision, ReportOutcome, ResultClaim};
@@ -216,6 +217,12 @@ impl SharedState {
         let ttl_ms = ruleset.as_ref().and_then(|ruleset| ruleset.queue.as_ref()).map_or(0, |queue| queue.ticket_ttl_ms);
         // A pass can take in a ticket that entered just after the time that it counts as its own.
         started_at.max(stored.ticket.entered_at).plus_ms(u64::from(ttl_ms)) < stored.expires_at
+    }
+
+    /// Time at which the report window of a match ends, if no outcome is known.
+    pub(crate) fn reports_due_at(&self, match_: &Match) -> Option<UnixMs> {
+        let rules = self.known_ruleset_of(match_).map(|ruleset| LifecycleRules::from_ruleset(&ruleset));
+        reports_due_at(rules.as_ref(), match_, &self.common.outages.times())
     }
 
     fn known_ruleset_of(&self, match_: &Match) -> Option<Arc<Ruleset>> {

@@ -75,7 +75,7 @@ impl TicketMatchCache {
     }
 
     /// Time at which the report window of a match ends, if no outcome is known.
-    pub(crate) fn reports_due_at(&self, match_: &Match) -> Option<UnixMs> {
+    pub(super) fn reports_due_at(&self, match_: &Match) -> Option<UnixMs> {
         match_.reports_due_at()?;
         reports_due_at(self.extension.rules_of(match_).as_ref(), match_, &self.extension.outages)
     }
