@@ -1,5 +1,5 @@
-//! Operator service: rulesets, drain, consistency check, explanations, statistics, ratings, match export, and looks at and
-//! interventions in matches and tickets.
+//! Operator service: rulesets, drain, consistency check, explanations, statistics, ratings, match export, and the state and
+//! end of one match or ticket.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -312,8 +312,8 @@ impl OperatorService for OperatorApi {
         let (caller, message) = self.authorized_request(request)?;
         let id = lookup::get_match_query(&message)?;
         let entry = AuditEntry { target: format!("match {id}"), ..AuditEntry::default() };
-        let look = self.backend.queues(&caller)?.look_at_match(id).await.map_err(Rejection::from)?;
-        Ok(with_audit_entry(entry, lookup::match_response(&look)))
+        let overview = self.backend.queues(&caller)?.match_overview(id).await.map_err(Rejection::from)?;
+        Ok(with_audit_entry(entry, lookup::match_response(&overview)))
     }
 
     async fn get_player(&self, request: Request<pb::GetPlayerRequest>) -> ServiceResult<pb::GetPlayerResponse> {
@@ -321,8 +321,8 @@ impl OperatorService for OperatorApi {
         let query = lookup::get_player_query(&message)?;
         // Accounts are not logged, so the audit names the digest.
         let entry = AuditEntry { target: format!("user {}", query.user), ..AuditEntry::default() };
-        let look = self.backend.queues(&caller)?.look_at_player(query).await.map_err(Rejection::from)?;
-        Ok(with_audit_entry(entry, lookup::player_response(&look)))
+        let overview = self.backend.queues(&caller)?.player_overview(query).await.map_err(Rejection::from)?;
+        Ok(with_audit_entry(entry, lookup::player_response(&overview)))
     }
 
     async fn export_matches(

@@ -67,13 +67,8 @@ impl OutageLog {
     pub(crate) fn record<T>(&self, result: &Result<T, StoreError>, now: UnixMs) {
         match result {
             Ok(_) => self.record_success(now),
-            Err(StoreError::CorruptRow { .. } | StoreError::UnknownRow { .. }) => {}
-            Err(
-                StoreError::Unavailable(_)
-                | StoreError::Locked(_)
-                | StoreError::Incompatible(_)
-                | StoreError::DamagedFile(_),
-            ) => self.record_failure(now),
+            Err(error) if error.is_of_one_row() => {}
+            Err(_) => self.record_failure(now),
         }
     }
 

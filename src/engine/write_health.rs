@@ -35,13 +35,8 @@ impl WriteHealth {
                     tracing::info!("commits succeed again");
                 }
             }
-            Err(StoreError::CorruptRow { .. } | StoreError::UnknownRow { .. }) => {}
-            Err(
-                StoreError::Unavailable(_)
-                | StoreError::Locked(_)
-                | StoreError::Incompatible(_)
-                | StoreError::DamagedFile(_),
-            ) => {
+            Err(error) if error.is_of_one_row() => {}
+            Err(_) => {
                 self.failing_since.send_if_modified(|since| {
                     let is_first = since.is_none();
                     since.get_or_insert_with(Instant::now);

@@ -38,3 +38,13 @@ pub enum StoreError {
     #[error("{0}")]
     DamagedFile(String),
 }
+
+impl StoreError {
+    /// Whether the error is about one row, and the store can still be read and written.
+    pub fn is_of_one_row(&self) -> bool {
+        match self {
+            Self::CorruptRow { .. } | Self::UnknownRow { .. } => true,
+            Self::Unavailable(_) | Self::Locked(_) | Self::Incompatible(_) | Self::DamagedFile(_) => false,
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! Offer task: offers matches that want a place to the allocators that are connected to this server.
+//! Offer task: offers matches that need a game server to the allocators that are connected to this server.
 //!
 //! A row in the store decides which server makes the next offer of a match, so that a match is offered to one allocator
 //! at a time (`store/allocation_offers.rs`). Runs on each server, for the matches of all servers: the allocator for a

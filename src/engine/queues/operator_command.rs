@@ -1,4 +1,4 @@
-//! Operators' looks at matches and players, and the answers to their interventions, in domain types.
+//! Answers to operators' calls about one match, ticket or user, in domain types.
 
 use std::sync::Arc;
 
@@ -30,12 +30,12 @@ pub struct DismissTicketAnswer {
 
 /// Match as an operator sees it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct MatchLook {
+pub struct MatchOverview {
     /// Match.
     pub found_match: Arc<Match>,
     /// Reason that it has no game server yet, as far as this server has tried to place it.
     pub blocking_rule: Option<Arc<str>>,
-    /// Time of the look.
+    /// Time at which it was read.
     pub now: UnixMs,
 }
 
@@ -52,20 +52,20 @@ pub struct PlayerQuery {
 
 /// User as an operator sees them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PlayerLook {
+pub struct PlayerOverview {
     /// User.
     pub user: UserKey,
     /// Tickets that have not ended.
     pub tickets: Vec<PlayerTicket>,
     /// Match that has not ended and that the user has not left.
-    pub current_match: Option<MatchLook>,
+    pub current_match: Option<MatchOverview>,
     /// Penalties after failed ready checks, by set. A cooldown may have passed.
     pub penalties: Vec<(SetId, Penalty)>,
     /// Silo of the query. The counted account is the caller that entered the user's first ticket.
     pub silo: SiloState,
     /// Sets, in id order.
-    pub sets: Vec<SetLook>,
-    /// Time of the look.
+    pub sets: Vec<SetOverview>,
+    /// Time at which it was read.
     pub now: UnixMs,
 }
 
@@ -84,7 +84,7 @@ pub struct PlayerTicket {
 
 /// Whether a user can enter the queue of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SetLook {
+pub struct SetOverview {
     /// Set.
     pub set_id: SetId,
     /// Name of its ruleset; empty if none is loaded.

@@ -108,22 +108,22 @@ impl Operator {
     }
 
     async fn stage(&mut self, id: &str) -> wire::GetMatchResponse {
-        self.0.0.get_match(wire::GetMatchRequest { match_id: id.to_owned() }).await.expect("look").into_inner()
+        self.0.0.get_match(wire::GetMatchRequest { match_id: id.to_owned() }).await.expect("an answer").into_inner()
     }
 
-    async fn look(&mut self, user: &str) -> wire::GetPlayerResponse {
+    async fn get_player(&mut self, user: &str) -> wire::GetPlayerResponse {
         let request = wire::GetPlayerRequest { user_id: user.to_owned(), ..Default::default() };
-        self.look_with(request).await
+        self.get_player_with(request).await
     }
 
-    async fn look_with(&mut self, request: wire::GetPlayerRequest) -> wire::GetPlayerResponse {
-        self.0.0.get_player(request).await.expect("look").into_inner()
+    async fn get_player_with(&mut self, request: wire::GetPlayerRequest) -> wire::GetPlayerResponse {
+        self.0.0.get_player(request).await.expect("an answer").into_inner()
     }
 
     /// Reasons that the only set would refuse the user.
     async fn obstacles(&mut self, user: &str) -> Vec<ErrorReason> {
-        let look = self.look(user).await;
-        look.sets[0].obstacles.iter().map(wire::EntryObstacle::reason).collect()
+        let player = self.get_player(user).await;
+        player.sets[0].obstacles.iter().map(wire::EntryObstacle::reason).collect()
     }
 }
 
@@ -146,9 +146,9 @@ async fn operator_frees_players_in_every_stage(site: &Site) {
     // Waiting.
     let mut ann = site.enter("ann").await;
     assert_eq!(operator.obstacles("ann").await, [ErrorReason::AlreadyQueued]);
-    let look = operator.look("ann").await;
-    assert_eq!(look.tickets[0].state(), wire::TicketState::Waiting);
-    assert_eq!(look.tickets[0].expires_in_ms, Some(60_000));
+    let player = operator.get_player("ann").await;
+    assert_eq!(player.tickets[0].state(), wire::TicketState::Waiting);
+    assert_eq!(player.tickets[0].expires_in_ms, Some(60_000));
     let dismissed = operator.dismiss(&ann).await.expect("dismiss");
     assert_eq!((dismissed.end_reason(), dismissed.had_ended), (wire::TicketEndReason::Cancelled, false));
     assert_eq!(ann.wait_for_end().await.end_reason(), TicketEndReason::Cancelled);
@@ -190,7 +190,7 @@ async fn operator_frees_players_in_every_stage(site: &Site) {
     assert_eq!(bob.wait_for_end().await.end_reason(), TicketEndReason::Cancelled);
     ann.wait_for_state(TicketState::Waiting).await;
     for user in ["ann", "bob"] {
-        assert_eq!(operator.look(user).await.penalties, [], "no one is penalized");
+        assert_eq!(operator.get_player(user).await.penalties, [], "no one is penalized");
     }
 
     // The audit log has the reasons, and no account.
@@ -208,15 +208,15 @@ async fn operator_cancels_a_match_during_play(site: &Site) {
     let mut bob = site.enter("bob").await;
     let id = match_in(&mut ann, TicketState::Matched).await;
     match_in(&mut bob, TicketState::Matched).await;
-    let look = operator.look("ann").await;
-    let current = look.current_match.as_ref().expect("a match");
+    let player = operator.get_player("ann").await;
+    let current = player.current_match.as_ref().expect("a match");
     assert_eq!((&*current.match_id, current.stage()), (&*id, wire::MatchStage::Playing));
     assert_eq!(current.ends_in_ms, Some(14_400_000));
-    let obstacle = &look.sets[0].obstacles[0];
+    let obstacle = &player.sets[0].obstacles[0];
     assert_eq!((obstacle.reason(), &*obstacle.match_id), (ErrorReason::AlreadyInMatch, &*id));
     assert!(obstacle.message.contains("being played"), "{obstacle:?}");
-    let by_key = wire::GetPlayerRequest { user_key: look.user_key.clone(), ..Default::default() };
-    assert_eq!(operator.look_with(by_key).await.current_match.expect("a match").match_id, id);
+    let by_key = wire::GetPlayerRequest { user_key: player.user_key.clone(), ..Default::default() };
+    assert_eq!(operator.get_player_with(by_key).await.current_match.expect("a match").match_id, id);
     let refused = operator.dismiss(&ann).await.expect_err("being played");
     assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
     assert!(refused.message().contains(&id) && refused.message().contains("CancelMatch"), "{refused}");
@@ -236,18 +236,18 @@ async fn operator_cancels_a_match_during_play(site: &Site) {
     ann.client.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("ann is free");
 }
 
-/// A look at a user says each reason that Enter would be refused: cooldown, unknown set, silos.
+/// GetPlayer says each reason that Enter would be refused: cooldown, unknown set, silos.
 async fn operator_sees_cooldowns_sets_and_silos(site: &Site) {
     let mut operator = site.operator().await;
     let mut ann = site.enter("ann").await;
     let mut bob = site.enter("bob").await;
     ann.respond_to_match(false).await;
     bob.wait_for_state(TicketState::Waiting).await;
-    let look = operator.look("ann").await;
-    assert_eq!(look.tickets, []);
-    let penalty = &look.penalties[0];
+    let player = operator.get_player("ann").await;
+    assert_eq!(player.tickets, []);
+    let penalty = &player.penalties[0];
     assert_eq!((penalty.matchmaking_set_id, penalty.level, penalty.cooldown_ms), (SET_ID, 1, Some(60_000)));
-    let obstacle = &look.sets[0].obstacles[0];
+    let obstacle = &player.sets[0].obstacles[0];
     assert_eq!((obstacle.reason(), obstacle.ends_in_ms), (ErrorReason::QueueCooldown, Some(60_000)));
 
     let elsewhere = wire::GetPlayerRequest {
@@ -257,20 +257,20 @@ async fn operator_sees_cooldowns_sets_and_silos(site: &Site) {
         ..Default::default()
     };
     wait_until("the operator's server knows bob's ticket", async || {
-        operator.look_with(elsewhere.clone()).await.silo.expect("a silo").open_silos == 1
+        operator.get_player_with(elsewhere.clone()).await.silo.expect("a silo").open_silos == 1
     })
     .await;
-    let look = operator.look_with(elsewhere).await;
-    let silo = look.silo.expect("a silo");
+    let player = operator.get_player_with(elsewhere).await;
+    let silo = player.silo.expect("a silo");
     assert_eq!((silo.is_open, silo.open_silos, silo.max_silos, silo.max_silos_per_user), (false, 1, Some(1), Some(8)));
-    let reasons: Vec<ErrorReason> = look.sets[0].obstacles.iter().map(wire::EntryObstacle::reason).collect();
+    let reasons: Vec<ErrorReason> = player.sets[0].obstacles.iter().map(wire::EntryObstacle::reason).collect();
     assert_eq!(reasons, [ErrorReason::UnknownMatchmakingSet, ErrorReason::TooManySilos]);
-    assert_eq!((&*look.sets[0].name, look.sets[0].has_queue), ("", false));
+    assert_eq!((&*player.sets[0].name, player.sets[0].has_queue), ("", false));
 
     // Another silo is another queue, but only one silo may be open.
     let other_silo = wire::GetPlayerRequest { user_id: "bob".to_owned(), silo_id: 7, ..Default::default() };
-    let look = operator.look_with(other_silo).await;
-    let reasons: Vec<ErrorReason> = look.sets[0].obstacles.iter().map(wire::EntryObstacle::reason).collect();
+    let player = operator.get_player_with(other_silo).await;
+    let reasons: Vec<ErrorReason> = player.sets[0].obstacles.iter().map(wire::EntryObstacle::reason).collect();
     assert!(reasons.contains(&ErrorReason::TooManySilos), "{reasons:?}");
 }
 
@@ -325,8 +325,8 @@ async fn operator_calls_refuse_unknown_ids_and_missing_reasons() {
     assert_eq!(client.cancel_match(cancel(&id, "gone")).await.expect_err("unknown").code(), Code::NotFound);
     let dismiss = wire::DismissTicketRequest { ticket_id: id.clone(), reason: "gone".to_owned() };
     assert_eq!(client.dismiss_ticket(dismiss).await.expect_err("unknown").code(), Code::NotFound);
-    let look = wire::GetMatchRequest { match_id: id.clone() };
-    assert_eq!(client.get_match(look).await.expect_err("unknown").code(), Code::NotFound);
+    let request = wire::GetMatchRequest { match_id: id.clone() };
+    assert_eq!(client.get_match(request).await.expect_err("unknown").code(), Code::NotFound);
     for (match_id, reason, field) in
         [(&*id, " ", "reason"), (&*id, &*"x".repeat(257), "reason"), ("", "gone", "match_id")]
     {

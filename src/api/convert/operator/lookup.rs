@@ -1,4 +1,4 @@
-//! Conversions of operators' looks at matches and players, and of their interventions.
+//! Conversions of operators' calls about one match, ticket or user.
 
 use crate::api::convert::queue::{match_end_reason, ticket_state_and_end};
 use crate::api::convert::{EntryPoint, FieldErrors, field_checks};
@@ -8,10 +8,10 @@ use crate::domain::id::{MatchId, SetId, SiloId, TicketId, UserKey};
 use crate::domain::lifecycle::{Assignment, MatchPlayer, MatchStage};
 use crate::domain::time::UnixMs;
 use crate::engine::queues::operator_command::{
-    EntryObstacle, MatchLook, PlayerLook, PlayerQuery, PlayerTicket, SetLook,
+    EntryObstacle, MatchOverview, PlayerOverview, PlayerQuery, PlayerTicket, SetOverview,
 };
 
-/// Limit of the reason of an intervention, bytes.
+/// Limit of the reason that an operator gives, bytes.
 const REASON_BYTES_MAX: usize = 256;
 
 /// Reads a CancelMatch request: the match, and the reason for the audit log.
@@ -78,9 +78,9 @@ fn check_reason(reason: &str, problems: &mut FieldErrors) {
     field_checks::check_byte_len(reason.len(), REASON_BYTES_MAX, "reason", problems);
 }
 
-/// Converts the look at a match.
-pub(crate) fn match_response(look: &MatchLook) -> pb::GetMatchResponse {
-    let MatchLook { found_match: found, blocking_rule, now } = look;
+/// Converts the state of a match.
+pub(crate) fn match_response(overview: &MatchOverview) -> pb::GetMatchResponse {
+    let MatchOverview { found_match: found, blocking_rule, now } = overview;
     let (stage, ends_at, host_lost_at) = match &found.stage {
         MatchStage::ReadyCheck { deadline } => (pb::MatchStage::ReadyCheck, Some(*deadline), None),
         MatchStage::Placing { deadline } => (pb::MatchStage::Placing, Some(*deadline), None),
@@ -130,21 +130,21 @@ pub(crate) fn match_response(look: &MatchLook) -> pb::GetMatchResponse {
     }
 }
 
-/// Converts the look at a player.
-pub(crate) fn player_response(look: &PlayerLook) -> pb::GetPlayerResponse {
-    let now = look.now;
-    let current_match = look.current_match.as_ref().map(match_response);
-    let penalties = look.penalties.iter().map(|(set_id, penalty)| pb::PlayerPenalty {
+/// Converts the state of a user.
+pub(crate) fn player_response(overview: &PlayerOverview) -> pb::GetPlayerResponse {
+    let now = overview.now;
+    let current_match = overview.current_match.as_ref().map(match_response);
+    let penalties = overview.penalties.iter().map(|(set_id, penalty)| pb::PlayerPenalty {
         matchmaking_set_id: set_id.0,
         level: penalty.level,
         cooldown_ms: penalty.active_cooldown(now).map(|until| until.ms_since(now)),
         resets_in_ms: penalty.resets_at.ms_since(now),
     });
-    let silo = &look.silo;
+    let silo = &overview.silo;
     pb::GetPlayerResponse {
-        user_key: look.user.to_string(),
-        tickets: look.tickets.iter().map(|ticket| player_ticket(ticket, now)).collect(),
-        sets: look.sets.iter().map(|set| set_details(set, current_match.as_ref(), look)).collect(),
+        user_key: overview.user.to_string(),
+        tickets: overview.tickets.iter().map(|ticket| player_ticket(ticket, now)).collect(),
+        sets: overview.sets.iter().map(|set| set_details(set, current_match.as_ref(), overview)).collect(),
         current_match,
         penalties: penalties.collect(),
         silo: Some(pb::SiloDetails {
@@ -172,23 +172,27 @@ fn player_ticket(ticket: &PlayerTicket, now: UnixMs) -> pb::PlayerTicketDetails 
     }
 }
 
-fn set_details(set: &SetLook, current_match: Option<&pb::GetMatchResponse>, look: &PlayerLook) -> pb::SetDetails {
+fn set_details(
+    set: &SetOverview,
+    current_match: Option<&pb::GetMatchResponse>,
+    overview: &PlayerOverview,
+) -> pb::SetDetails {
     pb::SetDetails {
         matchmaking_set_id: set.set_id.0,
         name: set.name.to_string(),
         has_queue: set.has_queue,
-        retires_in_ms: set.retires_at.map(|at| at.ms_since(look.now)),
+        retires_in_ms: set.retires_at.map(|at| at.ms_since(overview.now)),
         obstacles: set
             .obstacles
             .iter()
-            .map(|obstacle| entry_obstacle(obstacle, set, current_match, look.now))
+            .map(|obstacle| entry_obstacle(obstacle, set, current_match, overview.now))
             .collect(),
     }
 }
 
 fn entry_obstacle(
     obstacle: &EntryObstacle,
-    set: &SetLook,
+    set: &SetOverview,
     current_match: Option<&pb::GetMatchResponse>,
     now: UnixMs,
 ) -> pb::EntryObstacle {

@@ -1,4 +1,4 @@
-//! Interventions of operators: cancel a match, dismiss a ticket.
+//! Actions of operators: cancel a match, dismiss a ticket.
 
 use crate::domain::id::{MatchId, TicketId};
 use crate::domain::lifecycle::MatchEndReason;

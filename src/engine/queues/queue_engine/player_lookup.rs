@@ -1,4 +1,4 @@
-//! Operators' looks at one match or one user: stage and time left, tickets, cooldowns, and what keeps a user from queuing.
+//! State of one match or one user, for operators: stage and time left, tickets, cooldowns, and what keeps a user from queuing.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::domain::id::{MatchId, SetId};
 use crate::engine::error::EngineError;
 use crate::engine::open_silos::SiloState;
 use crate::engine::queues::operator_command::{
-    EntryObstacle, MatchLook, PlayerLook, PlayerQuery, PlayerTicket, SetLook,
+    EntryObstacle, MatchOverview, PlayerOverview, PlayerQuery, PlayerTicket, SetOverview,
 };
 use crate::engine::queues::queue_engine::QueueEngine;
 use crate::engine::writer_inbox::RETRY_AFTER_MS;
@@ -14,23 +14,23 @@ use crate::rules::catalog::CatalogState;
 use crate::store::queues::{QueueKey, StoredUser, TicketState};
 
 impl QueueEngine {
-    /// Looks at a match. With several servers, any of them knows it.
-    pub async fn look_at_match(&self, id: MatchId) -> Result<MatchLook, EngineError> {
+    /// State of a match. With several servers, any of them knows it.
+    pub async fn match_overview(&self, id: MatchId) -> Result<MatchOverview, EngineError> {
         let found = self.shared.wait_for_cached(|cache| cache.match_by_id(id).cloned()).await;
         let found_match = found.ok_or(EngineError::MatchNotFound)?;
         let blocking_rule = self.shared.placement_problem(id);
-        Ok(MatchLook { found_match, blocking_rule, now: self.shared.common.clock.now() })
+        Ok(MatchOverview { found_match, blocking_rule, now: self.shared.common.clock.now() })
     }
 
-    /// Looks at a user. The store's rows decide, as they do for Enter, so each server gives the same answer.
-    pub async fn look_at_player(&self, query: PlayerQuery) -> Result<PlayerLook, EngineError> {
+    /// State of a user. The store's rows decide, as they do for Enter, so each server gives the same answer.
+    pub async fn player_overview(&self, query: PlayerQuery) -> Result<PlayerOverview, EngineError> {
         let common = &self.shared.common;
         let stored = common.store.read_user(query.user).await.map_err(|error| {
             tracing::warn!(%error, "read of a user failed");
             EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS }
         })?;
         let current_match = match stored.match_id {
-            Some(id) => Some(self.look_at_match(id).await?),
+            Some(id) => Some(self.match_overview(id).await?),
             None => None,
         };
         let mut tickets = Vec::with_capacity(stored.tickets.len());
@@ -62,10 +62,10 @@ impl QueueEngine {
                 all
             }
         };
-        let look = |set_id| self.look_at_set(&query, set_id, &catalog, &stored, &silo);
-        Ok(PlayerLook {
+        let overview = |set_id| self.set_overview(&query, set_id, &catalog, &stored, &silo);
+        Ok(PlayerOverview {
             user: query.user,
-            sets: set_ids.into_iter().map(look).collect(),
+            sets: set_ids.into_iter().map(overview).collect(),
             penalties: stored.penalties.clone(),
             tickets,
             current_match,
@@ -74,14 +74,14 @@ impl QueueEngine {
         })
     }
 
-    fn look_at_set(
+    fn set_overview(
         &self,
         query: &PlayerQuery,
         set_id: SetId,
         catalog: &Arc<CatalogState>,
         stored: &StoredUser,
         silo: &SiloState,
-    ) -> SetLook {
+    ) -> SetOverview {
         let ruleset = catalog.ruleset_in_force(set_id);
         let queue = ruleset.and_then(|ruleset| ruleset.queue.as_ref());
         let retires_at = catalog.retiring.get(&set_id).map(|retiring| retiring.ends_at);
@@ -113,7 +113,7 @@ impl QueueEngine {
         if !silo.is_open && silo.limits.as_ref().is_some_and(is_limit_reached) {
             obstacles.push(EntryObstacle::TooManySilos);
         }
-        SetLook {
+        SetOverview {
             set_id,
             name: ruleset.map_or_else(|| "".into(), |ruleset| ruleset.name.clone()),
             has_queue: queue.is_some(),

@@ -65,8 +65,10 @@ impl QueueRows {
             let update = |(user, before, after)| self.update_rating(report, (user, key), before, after, *now);
             new_skills.into_iter().map(update).collect()
         });
-        ratings.extend(self.count_abandoned_matches(&disconnected, rating.as_ref(), *now));
-        ratings.extend(self.count_disputed_matches(&report.disputing_users, rating.as_ref(), *now));
+        ratings
+            .extend(self.count_for_users(&disconnected, rating.as_ref(), *now, |counts| &mut counts.abandoned_matches));
+        let disputing = &report.disputing_users;
+        ratings.extend(self.count_for_users(disputing, rating.as_ref(), *now, |counts| &mut counts.disputed_matches));
         ratings.sort_by_key(|row| row.user);
         // A user can be in the list several times: before and after the abandoned match and the dispute were counted.
         ratings.dedup_by(|later, earlier| {
@@ -150,38 +152,23 @@ impl QueueRows {
         let leavers: BTreeSet<UserKey> =
             players.filter(|player| player.left_at.is_some()).map(|player| player.user).collect();
         let leavers: Vec<UserKey> = leavers.into_iter().filter(|user| !has_left(before, *user)).collect();
-        self.count_abandoned_matches(&leavers, rating, now)
+        self.count_for_users(&leavers, rating, now, |counts| &mut counts.abandoned_matches)
     }
 
-    /// Counts an abandoned match for each of `users`, if the set has ratings.
-    fn count_abandoned_matches(
+    /// Adds one to a count of each of `users`, if the set has ratings.
+    fn count_for_users(
         &mut self,
         users: &[UserKey],
         rating: Option<&KeyedRatingSpec>,
         now: UnixMs,
+        count: impl Fn(&mut SatisfactionStats) -> &mut u32,
     ) -> Vec<RatingRow> {
         let Some(rating) = rating else { return Vec::new() };
         let mut rows = Vec::with_capacity(users.len());
         for user in users {
             let row = self.ratings.entry((*user, rating.key)).or_insert_with(|| new_rating_row(rating, *user, now));
-            row.satisfaction.abandoned_matches = row.satisfaction.abandoned_matches.saturating_add(1);
-            rows.push(*row);
-        }
-        rows
-    }
-
-    /// Counts a disputed match for each of `users`, if the set has ratings.
-    fn count_disputed_matches(
-        &mut self,
-        users: &[UserKey],
-        rating: Option<&KeyedRatingSpec>,
-        now: UnixMs,
-    ) -> Vec<RatingRow> {
-        let Some(rating) = rating else { return Vec::new() };
-        let mut rows = Vec::with_capacity(users.len());
-        for user in users {
-            let row = self.ratings.entry((*user, rating.key)).or_insert_with(|| new_rating_row(rating, *user, now));
-            row.satisfaction.disputed_matches = row.satisfaction.disputed_matches.saturating_add(1);
+            let count = count(&mut row.satisfaction);
+            *count = count.saturating_add(1);
             rows.push(*row);
         }
         rows
