@@ -133,7 +133,7 @@ async fn cancelled_calls_do_not_affect_other_clients() {
             })
         })
         .collect();
-    crate::seats::require_traffic(&mut report, &history).await;
+    crate::seats::wait_for_traffic(&mut report, &history).await;
     let cancelling: Vec<_> = (0..CANCELLING)
         .map(|number| {
             let (cluster, rng, cancelled) = (Arc::clone(&cluster), report.rng(500 + number as u64), cancelled.clone());
