@@ -7,8 +7,10 @@ use tokio::time::Instant;
 
 use crate::report::TestReport;
 
-/// Each planted fault, with the test that must notice it.
+/// Each planted fault, with the test that must notice it; the slowest tests first.
 const PLANTED: &[(&str, &str)] = &[
+    ("ignore_host_loss", "match_life::no_player_is_locked_out_or_punished_when_something_else_breaks"),
+    ("penalize_all_players", "match_life::no_player_is_locked_out_or_punished_when_something_else_breaks"),
     ("trust_memory_for_seats", "seats::seats_are_taken_once_when_servers_are_killed"),
     ("acknowledge_before_commit", "seats::seats_are_taken_once_when_servers_are_killed"),
     ("cancel_commit_with_client", "cancels::cancelled_calls_do_not_affect_other_clients"),

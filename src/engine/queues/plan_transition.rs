@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::domain::available_time::OutageTimes;
-use crate::domain::id::TicketId;
+use crate::domain::id::{TicketId, UserKey};
 use crate::domain::lifecycle::event::{MatchEffect, Transition};
 use crate::domain::lifecycle::ticket_facts::TicketFacts;
 use crate::domain::lifecycle::{Match, MatchEndReason, MatchStage};
@@ -49,7 +49,7 @@ pub(crate) fn plan_transition(
             .map(|(ticket_id, fate)| (ticket_id, fate, until(ticket_id)))
             .collect(),
         other_tickets: if starts_now { other_waiting_tickets(shared, &next_match) } else { Vec::new() },
-        penalized_users: transition.penalized_users,
+        penalized_users: penalized_users(&next_match, transition.penalized_users),
         leaver_rating: leaver_rating(shared, ruleset, &next_match, now),
         penalty_schedule: ruleset.map_or_else(PenaltySchedule::default, penalty_schedule),
         purge_at: now.plus_ms(shared.common.settings.ended_ticket_retention_ms),
@@ -57,6 +57,22 @@ pub(crate) fn plan_transition(
         now,
     };
     Some(PlannedTransition { next_match, write, effects: transition.effects })
+}
+
+/// Users that a transition penalizes. With the planted fault, all players of a match that has ended.
+#[cfg(feature = "failpoints")]
+fn penalized_users(next_match: &Match, users: Vec<UserKey>) -> Vec<UserKey> {
+    let has_ended = matches!(next_match.stage, MatchStage::Ended { .. });
+    if !has_ended || !crate::engine::fail_points::penalizes_all_players() {
+        return users;
+    }
+    next_match.tickets.iter().flat_map(|match_ticket| &match_ticket.players).map(|player| player.user).collect()
+}
+
+/// Users that a transition penalizes.
+#[cfg(not(feature = "failpoints"))]
+fn penalized_users(_: &Match, users: Vec<UserKey>) -> Vec<UserKey> {
+    users
 }
 
 /// Expiry of a ticket whose player was to host the match and did not confirm. It is not extended: otherwise a silent party

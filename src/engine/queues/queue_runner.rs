@@ -211,12 +211,27 @@ impl QueueRunner {
             (index.expired_tickets(now, DUE_PER_ROUND_MAX), index.due_matches(now, DUE_PER_ROUND_MAX), due_reports)
         };
         let ends = expired.into_iter().map(|id| self.end_ticket(id, TicketEndReason::Expired, now));
+        #[cfg(feature = "failpoints")]
+        let due_matches = self.without_host_losses(due_matches);
         let transitions =
             due_matches.into_iter().map(|id| self.shared.apply_match_event(id, MatchEvent::DeadlinePassed));
         // Failed writes are retried in the next round.
         join_all(ends).await;
         join_all(transitions).await;
         join_all(due_reports.into_iter().map(|id| self.shared.settle_due_reports(id))).await;
+    }
+
+    /// Matches whose deadlines are applied. With the planted fault, none in play: they wait for their hosts for ever.
+    #[cfg(feature = "failpoints")]
+    fn without_host_losses(&self, due_matches: Vec<MatchId>) -> Vec<MatchId> {
+        fail::fail_point!("ignore_host_loss", |_| {
+            let cache = self.shared.cache.read();
+            let is_playing = |id: &MatchId| {
+                cache.match_by_id(*id).is_some_and(|match_| matches!(match_.stage, MatchStage::Playing { .. }))
+            };
+            due_matches.iter().copied().filter(|id| !is_playing(id)).collect()
+        });
+        due_matches
     }
 
     async fn end_ticket(&self, id: TicketId, end_reason: TicketEndReason, now: UnixMs) {
