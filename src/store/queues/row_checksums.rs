@@ -50,7 +50,7 @@ pub(in crate::store) fn rating_checksum(row: &RatingRow) -> i64 {
     }
     sum.add_number(i64::from(row.match_count));
     sum.add_number(to_ms(row.last_match_at));
-    let SatisfactionStats { abandoned_matches, disputed_matches, feedback_count, feedback_sum } = row.satisfaction;
+    let SatisfactionStats { abandoned_matches, disputed_matches: _, feedback_count, feedback_sum } = row.satisfaction;
     let later_columns =
         [i64::from(row.streak), i64::from(abandoned_matches), i64::from(feedback_count), i64::from(feedback_sum)];
     if later_columns != [0; 4] {
@@ -58,11 +58,6 @@ pub(in crate::store) fn rating_checksum(row: &RatingRow) -> i64 {
     }
     if row.active_periods != 0 {
         sum.add_number(i64::from(row.active_periods));
-    }
-    if disputed_matches != 0 {
-        // Distinct from active periods, which are also one number at the end.
-        sum.add_bytes(b"disputed");
-        sum.add_number(i64::from(disputed_matches));
     }
     sum.finish()
 }
