@@ -1,5 +1,4 @@
-//! Fail points of the engine: a transaction that is cancelled when a client disconnects, panics of tasks and passes, and
-//! faults in the life of a match.
+//! Fail points of the engine: a transaction that is cancelled when a client disconnects, and panics of tasks and passes.
 
 use std::time::Duration;
 
@@ -28,12 +27,6 @@ pub(crate) fn fail_in_queue_writer() {
 /// Panics in the runner of a queue, if the fault is enabled.
 pub(crate) fn fail_in_queue_runner() {
     fail::fail_point!("panic_in_queue_runner", |_| panic!("planted panic in a queue runner"));
-}
-
-/// Whether the fail point is on that penalizes all players of a match that failed.
-pub(crate) fn penalizes_all_players() -> bool {
-    fail::fail_point!("penalize_all_players", |_| true);
-    false
 }
 
 /// Whether the fail point is on that ends a commit when a client disconnects.

@@ -217,7 +217,7 @@ impl Caller {
         proxy.inject_next(fault);
         let answer = self.make(&call, affected).await;
         let not_injected = proxy.disarm();
-        let is_stored = stored_check.is(&call).await;
+        let is_stored = stored_check.is_stored(&call).await;
         match &answer {
             _ if not_injected => {}
             // The fault may have hit a commit of the server's own, such as heartbeats that it writes after an outage.
@@ -252,7 +252,7 @@ impl Caller {
 struct StoredCheck<'a>(&'a TestDatabase);
 
 impl StoredCheck<'_> {
-    async fn is(&self, call: &Call) -> bool {
+    async fn is_stored(&self, call: &Call) -> bool {
         let mut connection = self.0.connect().await;
         let query = match call {
             Call::Reserve(_, user) => {

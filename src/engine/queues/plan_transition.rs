@@ -59,20 +59,18 @@ pub(crate) fn plan_transition(
     Some(PlannedTransition { next_match, write, effects: transition.effects })
 }
 
-/// Users that a transition penalizes. With the planted fault, all players of a match that has ended.
-#[cfg(feature = "failpoints")]
+/// Users that a transition penalizes.
 fn penalized_users(next_match: &Match, users: Vec<UserKey>) -> Vec<UserKey> {
-    let has_ended = matches!(next_match.stage, MatchStage::Ended { .. });
-    if !has_ended || !crate::engine::fail_points::penalizes_all_players() {
-        return users;
+    if penalizes_all_players() && matches!(next_match.stage, MatchStage::Ended { .. }) {
+        return next_match.tickets.iter().flat_map(|ticket| &ticket.players).map(|player| player.user).collect();
     }
-    next_match.tickets.iter().flat_map(|match_ticket| &match_ticket.players).map(|player| player.user).collect()
+    users
 }
 
-/// Users that a transition penalizes.
-#[cfg(not(feature = "failpoints"))]
-fn penalized_users(_: &Match, users: Vec<UserKey>) -> Vec<UserKey> {
-    users
+/// Whether the fail point is on that penalizes all players of a match that ends.
+fn penalizes_all_players() -> bool {
+    fail::fail_point!("penalize_all_players", |_| true);
+    false
 }
 
 /// Expiry of a ticket whose player was to host the match and did not confirm. It is not extended: otherwise a silent party

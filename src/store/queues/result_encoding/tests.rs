@@ -153,10 +153,6 @@ fn result_checksums_cover_every_column() {
     assert_ne!(feedback_checksum(id, user, 3, UnixMs(5)), checksum);
 }
 
-/// Checksum of a rating row as computed before streaks existed.
-const CHECKSUM_BEFORE_STREAKS: i64 = -4_550_200_178_181_031_199;
-
-/// R12: rows without a streak keep their old checksum; a value in a later column changes it.
 /// R12: after a rollback, version 0.2.0 writes the row again with its own checksum, and leaves the number as it is.
 #[test]
 fn rating_checksum_does_not_cover_disputed_matches() {
@@ -180,6 +176,10 @@ fn new_rating(satisfaction: SatisfactionStats) -> RatingRow {
     }
 }
 
+/// Checksum of a rating row as computed before streaks existed.
+const CHECKSUM_BEFORE_STREAKS: i64 = -4_550_200_178_181_031_199;
+
+/// R12: rows without a streak keep their old checksum; a value in a later column changes it.
 #[test]
 fn rating_checksum_ignores_later_columns_while_they_are_zero() {
     let row = new_rating(SatisfactionStats::default());
