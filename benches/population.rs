@@ -187,6 +187,7 @@ pub(crate) fn entry(rng: &mut SplitMix64, ruleset: &Ruleset, number: u64, spread
         advertised_since: UnixMs(NOW - rng.below(60_000)),
         ruleset_hash: RulesetHash(1),
         session,
+        ttl_ms: None,
         allowed_ranges: if spread == PopulationKind::UnreachableRanges { vec![impossible_range()] } else { Vec::new() },
         connect_data: vec![0; 16],
     };

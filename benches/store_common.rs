@@ -246,6 +246,7 @@ pub(super) fn publication(k: u64, round: u64) -> AdvertWrite {
         advertised_since: UnixMs(1),
         ruleset_hash: RulesetHash(123_456),
         session,
+        ttl_ms: None,
         allowed_ranges: vec![],
         connect_data: vec![7; 40],
     };

@@ -71,6 +71,7 @@ fn batch(version: i64) -> FeedBatch {
             advertised_since: UnixMs(NOW),
             ruleset_hash: RulesetHash(1),
             session: session(&mut rng, 1_500.0, 350.0),
+            ttl_ms: None,
             allowed_ranges: Vec::new(),
             connect_data: vec![0; 16],
         };

@@ -122,6 +122,7 @@ fn entry(rng: &mut SplitMix64, ruleset: &Ruleset, allowed_ranges: &[AllowedRange
             advertised_since: UnixMs(NOW - rng.below(60_000)),
             ruleset_hash: ruleset.hash,
             session,
+            ttl_ms: None,
             allowed_ranges: allowed_ranges.to_vec(),
             connect_data: vec![0; 16],
         }),

@@ -1,5 +1,9 @@
 //! Engine settings; validated by `config`.
 
+use std::num::NonZeroU32;
+
+use crate::domain::advertisement::Advertisement;
+
 /// Limits and switches. Durations are in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineSettings {
@@ -61,6 +65,11 @@ impl EngineSettings {
     /// Granted TTL: `requested` clamped to the limits, or the default.
     pub fn granted_ttl_ms(&self, requested: Option<u32>) -> u32 {
         requested.map_or(self.default_ttl_ms, |ms| ms.clamp(self.min_ttl_ms, self.max_ttl_ms))
+    }
+
+    /// TTL of a stored advertisement: its own, within today's limits, or the default if it was not kept.
+    pub fn stored_ttl_ms(&self, advertisement: &Advertisement) -> u32 {
+        self.granted_ttl_ms(advertisement.ttl_ms.map(NonZeroU32::get))
     }
 
     /// Granted hold: `requested` clamped to the limits, or the default.

@@ -4,6 +4,7 @@
 //! `adverts/row_body.rs` documents its keys.
 
 use std::borrow::Cow;
+use std::num::NonZeroU32;
 
 use sha2::{Digest, Sha256};
 use sqlx::sqlite::SqliteRow;
@@ -26,6 +27,8 @@ pub(super) struct AdvertisementRow<'a> {
     pub(super) since_ms: i64,
     pub(super) expires_ms: i64,
     pub(super) join_seats: i64,
+    /// Not covered by the checksum: version 0.2.0 leaves it as it is when it writes the row again.
+    pub(super) ttl_ms: Option<i64>,
     pub(super) body: Cow<'a, str>,
     pub(super) connect_data: Cow<'a, [u8]>,
 }
@@ -43,6 +46,7 @@ impl<'a> AdvertisementRow<'a> {
             since_ms: to_ms(advertisement.advertised_since),
             expires_ms: to_ms(expires_at),
             join_seats: i64::from(advertisement.session.join_seats),
+            ttl_ms: advertisement.ttl_ms.map(|ttl_ms| i64::from(ttl_ms.get())),
             body: row_body::encode_advertisement(advertisement).into(),
             connect_data: advertisement.connect_data.as_slice().into(),
         }
@@ -53,7 +57,7 @@ impl<'a> AdvertisementRow<'a> {
         from_ms(self.expires_ms)
     }
 
-    /// First 8 bytes of a SHA-256 over all columns: numbers big-endian, each text and blob after its length.
+    /// First 8 bytes of a SHA-256 over all columns but `ttl_ms`: numbers big-endian, each text and blob after its length.
     pub(super) fn checksum(&self) -> i64 {
         let mut sum = RowChecksum::new();
         sum.add_bytes(&self.id);
@@ -74,6 +78,8 @@ impl<'a> AdvertisementRow<'a> {
         };
         let set_id = u32::try_from(self.set_id).map_err(|error| corrupt("set_id", error.to_string()))?;
         let join_seats = u16::try_from(self.join_seats).map_err(|error| corrupt("join_seats", error.to_string()))?;
+        let to_ttl = |ttl_ms: i64| u32::try_from(ttl_ms).and_then(NonZeroU32::try_from);
+        let ttl_ms = self.ttl_ms.map(to_ttl).transpose().map_err(|error| corrupt("ttl_ms", error.to_string()))?;
         let mut advertisement =
             row_body::decode_advertisement(&self.body).map_err(|error| body_error("advertisement", &error))?;
         advertisement.id = AdvertisementId::from_bytes(self.id);
@@ -82,6 +88,7 @@ impl<'a> AdvertisementRow<'a> {
         advertisement.advertised_since = from_ms(self.since_ms);
         advertisement.session.silo = SiloId(self.silo_id.cast_unsigned());
         advertisement.session.join_seats = join_seats;
+        advertisement.ttl_ms = ttl_ms;
         advertisement.connect_data = self.connect_data.into_owned();
         Ok(advertisement)
     }

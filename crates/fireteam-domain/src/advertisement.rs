@@ -1,5 +1,7 @@
 //! Advertisement: a session or game server that is open to join.
 
+use std::num::NonZeroU32;
+
 use crate::id::{AdvertisementId, RulesetHash, SetId, UserKey};
 use crate::session::Session;
 use crate::time::UnixMs;
@@ -42,6 +44,8 @@ pub struct Advertisement {
     pub ruleset_hash: RulesetHash,
     /// Session composition.
     pub session: Session,
+    /// Time to live after each heartbeat, in milliseconds. `None` in rows of version 0.2.0, which did not keep it.
+    pub ttl_ms: Option<NonZeroU32>,
     /// Additional ranges for searchers.
     pub allowed_ranges: Vec<AllowedRange>,
     /// Opaque bytes for callers that find or join it, such as an address.

@@ -167,7 +167,7 @@ async fn load_adverts(state: &AdvertState) -> Result<(), StoreError> {
             encoded_advert: (state.encode_advert)(&stored.advertisement),
             expires_at: stored.expires_at,
             stored_expires_at: stored.expires_at,
-            ttl_ms: common.settings.default_ttl_ms,
+            ttl_ms: common.settings.stored_ttl_ms(&stored.advertisement),
             reservations: stored.reservations,
             version: stored.version,
             is_heartbeat_owner: true,

@@ -147,6 +147,7 @@ mod tests {
             advertised_since: UnixMs(10),
             ruleset_hash: RulesetHash(3),
             session: Session { join_seats: 4, ..Session::default() },
+            ttl_ms: None,
             allowed_ranges: Vec::new(),
             connect_data: b"here".to_vec(),
         });

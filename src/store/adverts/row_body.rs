@@ -168,6 +168,7 @@ pub(in crate::store) fn decode_advertisement(text: &str) -> Result<Advertisement
         allowed_ranges: allowed_ranges.map(|(attribute, min, max)| AllowedRange { attribute, min, max }).collect(),
         connect_data: Vec::new(),
         session: body.into_session()?,
+        ttl_ms: None,
     })
 }
 

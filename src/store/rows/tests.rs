@@ -73,10 +73,10 @@ fn any_advertisement() -> impl Strategy<Value = Advertisement> {
     let allowed_ranges =
         prop::collection::vec((any_text(), prop::option::of(finite_number()), prop::option::of(finite_number())), 0..3);
     let connect_data = prop::collection::vec(any::<u8>(), 0..40);
-    (columns, 0_u64..1 << 60, any_session(), allowed_ranges, connect_data).prop_map(
+    (columns, (0_u64..1 << 60, any::<u32>()), any_session(), allowed_ranges, connect_data).prop_map(
         |(
             (id, set_id, is_game_server, publisher, ruleset_hash),
-            advertised_since_ms,
+            (advertised_since_ms, ttl_ms),
             session,
             allowed_ranges,
             connect_data,
@@ -88,6 +88,7 @@ fn any_advertisement() -> impl Strategy<Value = Advertisement> {
             advertised_since: UnixMs(advertised_since_ms),
             ruleset_hash: RulesetHash(ruleset_hash),
             session,
+            ttl_ms: NonZeroU32::new(ttl_ms),
             allowed_ranges: allowed_ranges
                 .into_iter()
                 .map(|(attribute, min, max)| AllowedRange { attribute, min, max })
@@ -192,6 +193,7 @@ fn minimal_advertisement() -> Advertisement {
         advertised_since: UnixMs(100),
         ruleset_hash: RulesetHash(5),
         session: Session { party_sizes: vec![2], join_seats: 4, ..Session::default() },
+        ttl_ms: None,
         allowed_ranges: Vec::new(),
         connect_data: Vec::new(),
     }

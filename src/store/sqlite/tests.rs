@@ -25,6 +25,7 @@ fn publish_until(n: u8, expires_at: u64) -> AdvertWrite {
         advertised_since: UnixMs(1),
         ruleset_hash: RulesetHash(1),
         session: Session { party_sizes: vec![1], ..Session::default() },
+        ttl_ms: None,
         allowed_ranges: vec![],
         connect_data: vec![n; 512],
     };

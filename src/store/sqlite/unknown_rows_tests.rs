@@ -35,6 +35,7 @@ fn advertisement_row(n: u8, kind: i64, expires_ms: i64, body: &'static str) -> A
         since_ms: 1,
         expires_ms,
         join_seats: 4,
+        ttl_ms: None,
         body,
         connect_data,
     }

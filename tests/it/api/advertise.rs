@@ -1,8 +1,13 @@
 //! Advertisements through the client: creation, heartbeats, replacement, expiry, deletion, ownership.
 
+use std::sync::Arc;
+
+use fireteam::config::{PostgresUrl, StoreTarget};
 use fireteam_client::{Code, pb};
 
-use crate::support::test_server::{TestServer, advertise_request, party_session};
+use crate::support::database::create_test_database;
+use crate::support::queue_server::wait_until;
+use crate::support::test_server::{TestClock, TestServer, advertise_request, party_session};
 
 /// S1-44: after the store was lost, an update with the token recreates the advertisement and keeps its waiting time.
 #[tokio::test]
@@ -31,6 +36,66 @@ async fn update_after_store_loss_recreates_the_advertisement() {
     // 31 s of waiting count: skill is at its third step (30-50 s), which ends in 19 s.
     assert_eq!(answer.next_expansion_in_ms, Some(19_000));
     advertised.heartbeat().await.expect_err("the old server has stopped");
+}
+
+/// Heartbeats that name no TTL grant the advertisement's own, also after a restart and at another server on the store.
+async fn keeps_its_ttl(server: TestServer, other: Option<TestServer>) {
+    const OWN_TTL_MS: u64 = 240_000;
+    // The stored expiry is two TTLs after a write and is never shortened. After this time, a heartbeat extends it.
+    const PAST_PADDING_MS: u64 = OWN_TTL_MS + 10_000;
+    let request = pb::MatchmakingUpdateAdvertisementRequest {
+        time_to_live_ms: Some(OWN_TTL_MS),
+        ..advertise_request(&[("host", 0.0)], 5)
+    };
+    let advertised = server.client().await.advertise(request).await.expect("advertise");
+    let heartbeat = pb::MatchmakingUpdateAdvertisementRequest {
+        advertisement_id: advertised.id().into(),
+        advertisement_token: advertised.token().to_vec(),
+        ..Default::default()
+    };
+    if let Some(other) = other {
+        let mut searching = other.client().await.search_session(1, party_session(&[("guest", 0.0)]));
+        wait_until("the other server has the advertisement", async || {
+            searching.search().await.is_ok_and(|found| !found.candidates.is_empty())
+        })
+        .await;
+        server.clock.advance_ms(PAST_PADDING_MS);
+        let answer = other.client().await.update_advertisement(heartbeat.clone()).await.expect("heartbeat");
+        assert_eq!(answer.expires_in_ms, OWN_TTL_MS, "at another server");
+    }
+    let server = server.restart_after(PAST_PADDING_MS).await;
+    let answer = server.client().await.update_advertisement(heartbeat.clone()).await.expect("heartbeat");
+    assert_eq!(answer.expires_in_ms, OWN_TTL_MS, "after a restart");
+    server.clock.advance_ms(OWN_TTL_MS - 1);
+    server.client().await.update_advertisement(heartbeat).await.expect("heartbeat within the TTL");
+}
+
+/// S1-45: an advertisement keeps its own TTL over a restart.
+#[tokio::test]
+async fn advertisement_keeps_its_ttl_after_a_restart_on_sqlite() {
+    let folder = tempfile::tempdir().expect("create a temporary directory");
+    let path = folder.path().join("fireteam.db");
+    let mut server = TestServer::start_with_config(|config| config.store = StoreTarget::Sqlite(path)).await;
+    server.keep_folder(folder);
+    keeps_its_ttl(server, None).await;
+}
+
+/// S1-45 on Postgres, where another server grants the same TTL.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn advertisement_keeps_its_ttl_after_a_restart_on_postgres() {
+    let test = "advertisement_keeps_its_ttl_after_a_restart_on_postgres";
+    let Some(database) = create_test_database(test).await else { return };
+    let (clock, keys) = (Arc::new(TestClock::new()), tempfile::tempdir().expect("create a temporary directory"));
+    let start = async || {
+        TestServer::start_on_clock(Arc::clone(&clock), |config| {
+            config.store = StoreTarget::Postgres(PostgresUrl::parse(&database.url).expect("a URL"));
+            config.token_key_file = Some(keys.path().join("token-key"));
+            config.match_key_file = Some(keys.path().join("match-key.pem"));
+        })
+        .await
+    };
+    let (server, other) = (start().await, start().await);
+    keeps_its_ttl(server, Some(other)).await;
 }
 
 /// S1-45: an advertisement is found until its TTL ends and never after. A heartbeat only extends the TTL.

@@ -132,6 +132,7 @@ fn search_ranked(
             advertised_since: UnixMs(0),
             ruleset_hash: ruleset.hash,
             session,
+            ttl_ms: None,
             allowed_ranges: Vec::new(),
             connect_data: name.clone().into_bytes(),
         };

@@ -166,9 +166,10 @@ fn log_events(tree: &[SourceFile]) -> Vec<String> {
     complaints
 }
 
-/// The message of a log macro: the last string literal before its closing parenthesis.
+/// The message of a log macro: the last string literal before its closing parenthesis, which ends a line.
 fn event_message(arguments: &str) -> Option<&str> {
-    let call = &arguments[..arguments.find(");").or_else(|| arguments.find(")\n"))?];
+    let end = [");", "),\n", ")\n"].into_iter().filter_map(|end| arguments.find(end)).min()?;
+    let call = &arguments[..end];
     let end = call.rfind('"')?;
     let start = call[..end].rfind('"')? + 1;
     Some(&call[start..end])

@@ -1,5 +1,6 @@
 //! Builders of advertisements, reservations and writes for store tests.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use fireteam::domain::advertisement::{Advertisement, AdvertisementKind};
@@ -42,6 +43,8 @@ pub(crate) fn ad(n: u32, join_seats: u16, since: u64, text: &str) -> Arc<Adverti
         advertised_since: UnixMs(since),
         ruleset_hash: RulesetHash(u32::MAX),
         session,
+        // Without one for every third.
+        ttl_ms: NonZeroU32::new(n % 3 * 5_000),
         allowed_ranges: Vec::new(),
         connect_data: text.as_bytes().to_vec(),
     })

@@ -145,6 +145,7 @@ pub(crate) fn scripted_advertisement(byte: u8) -> Advertisement {
         advertised_since: UnixMs(0),
         ruleset_hash: RulesetHash(RULESET_HASH),
         session: Session { party_sizes: vec![2, 1], ..Session::default() },
+        ttl_ms: None,
         allowed_ranges: Vec::new(),
         connect_data: vec![byte; 3],
     }

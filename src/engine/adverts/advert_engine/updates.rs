@@ -1,5 +1,6 @@
 //! Update and delete commands of advertisements: validates them and sends them to the writer.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -175,6 +176,7 @@ impl AdvertEngine {
         ignored_fields.extend(attribute_values::untrusted_fields(&ruleset, &session));
         // A live advertisement keeps its silo open, so repeating or updating it is not refused.
         let silo_use = self.state.common.open_silos.use_silo(session.silo, caller)?;
+        let ttl_ms = self.state.common.settings.granted_ttl_ms(update.ttl_ms);
         let advertisement = Arc::new(Advertisement {
             id: claim.advertisement_id,
             set_id: claim.set_id,
@@ -183,6 +185,7 @@ impl AdvertEngine {
             advertised_since: claim.advertised_since,
             ruleset_hash: ruleset.hash,
             session,
+            ttl_ms: NonZeroU32::new(ttl_ms),
             allowed_ranges: update.allowed_ranges,
             connect_data: update.connect_data,
         });
@@ -191,7 +194,7 @@ impl AdvertEngine {
             advertisement,
             ruleset,
             owner_token: signed_token,
-            ttl_ms: self.state.common.settings.granted_ttl_ms(update.ttl_ms),
+            ttl_ms,
             confirmed_reservations: update.confirmed_reservations,
             joined_reservations: update.joined_reservations,
             ignored_fields,

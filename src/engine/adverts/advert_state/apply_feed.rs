@@ -158,7 +158,7 @@ impl AdvertState {
                 .map_or_else(|| (self.encode_advert)(&advertisement), |existing| Arc::clone(&existing.encoded_advert)),
             expires_at: acknowledged.map_or(expires_at.max(grace_expires_at), |existing| existing.expires_at),
             stored_expires_at: expires_at,
-            ttl_ms: existing.map_or(self.common.settings.default_ttl_ms, |existing| existing.ttl_ms),
+            ttl_ms: self.common.settings.stored_ttl_ms(&advertisement),
             reservations,
             version,
             is_heartbeat_owner,

@@ -18,7 +18,7 @@ const COPY_SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
 const END_OF_COPY: i16 = -1;
 
 /// Number of columns of `statements::copy_advertisements_sql`.
-const COLUMN_COUNT: i16 = 11;
+const COLUMN_COUNT: i16 = 12;
 
 /// Decodes the advertisement in a message; `None` for the last message and for a row of a newer server. `replica_id` is
 /// this server.
@@ -55,6 +55,7 @@ pub(super) fn decode_advertisement(
         join_seats: i64::from(i32::from_be_bytes(fields.field_array("join_seats")?)),
         body: Cow::Borrowed(fields.field_text("body")?),
         connect_data: Cow::Borrowed(fields.field_bytes("connect_data")?),
+        ttl_ms: fields.nullable_int32("ttl_ms")?.map(i64::from),
     };
     let expires_at = row.published_expiry();
     let key = RowKey::Advertisement(AdvertisementId::from_bytes(id));
@@ -76,15 +77,23 @@ impl<'a> CopyReader<'a> {
     }
 
     fn take_array<const N: usize>(&mut self, column: &'static str) -> Result<[u8; N], StoreError> {
-        let bytes = self.take_bytes(N, column)?;
-        bytes.try_into().map_err(|_| corrupt_row(column, format!("length {} is not {N}", bytes.len())))
+        to_array(self.take_bytes(N, column)?, column)
     }
 
-    /// Bytes of a field; no column can be null.
+    /// Bytes of a field that cannot be null.
     fn field_bytes(&mut self, column: &'static str) -> Result<&'a [u8], StoreError> {
+        self.nullable_bytes(column)?.ok_or_else(|| corrupt_row(column, "null".into()))
+    }
+
+    /// Bytes of a field; `None` for null, whose length is -1.
+    fn nullable_bytes(&mut self, column: &'static str) -> Result<Option<&'a [u8]>, StoreError> {
         let length = i32::from_be_bytes(self.take_array(column)?);
-        let length = usize::try_from(length).map_err(|_| corrupt_row(column, "null".into()))?;
-        self.take_bytes(length, column)
+        usize::try_from(length).ok().map(|length| self.take_bytes(length, column)).transpose()
+    }
+
+    fn nullable_int32(&mut self, column: &'static str) -> Result<Option<i32>, StoreError> {
+        let bytes = self.nullable_bytes(column)?;
+        bytes.map(|bytes| to_array(bytes, column).map(i32::from_be_bytes)).transpose()
     }
 
     fn field_text(&mut self, column: &'static str) -> Result<&'a str, StoreError> {
@@ -93,9 +102,12 @@ impl<'a> CopyReader<'a> {
 
     /// Bytes of a field of `N` bytes.
     fn field_array<const N: usize>(&mut self, column: &'static str) -> Result<[u8; N], StoreError> {
-        let bytes = self.field_bytes(column)?;
-        bytes.try_into().map_err(|_| corrupt_row(column, format!("length {} is not {N}", bytes.len())))
+        to_array(self.field_bytes(column)?, column)
     }
+}
+
+fn to_array<const N: usize>(bytes: &[u8], column: &'static str) -> Result<[u8; N], StoreError> {
+    bytes.try_into().map_err(|_| corrupt_row(column, format!("length {} is not {N}", bytes.len())))
 }
 
 fn corrupt_row(column: &'static str, reason: String) -> StoreError {
@@ -120,7 +132,7 @@ mod tests {
     fn copy_decode_reports_the_corrupt_column() {
         let [id, int64, int16, int32] = [&[1; 16][..], &[0; 8], &[0; 2], &[0; 4]];
         let body = br#"{"h":1,"z":[1]}"#;
-        let row = [id, int64, int64, int64, int64, int16, int64, int64, int32, body, b"data"];
+        let row = [id, int64, int64, int64, int64, int16, int64, int64, int32, body, b"data", &[0, 0, 1, 0]];
         let decode = |fields: &[&[u8]]| decode_advertisement(&message(fields), 0, &UnknownRows::default());
         let stored = decode(&row).unwrap().unwrap();
         assert_eq!((stored.advertisement.connect_data.as_slice(), stored.is_heartbeat_owner), (&b"data"[..], true));
@@ -132,8 +144,8 @@ mod tests {
             let error = decode(&fields).unwrap_err().to_string();
             assert!(error.contains(&format!("column {name}")), "{error}");
         }
-        assert!(decode(&row[..10]).is_err(), "too few columns");
-        let (short, null) = (message(&row), [&11_i16.to_be_bytes()[..], &[255; 4]].concat());
+        assert!(decode(&row[..11]).is_err(), "too few columns");
+        let (short, null) = (message(&row), [&12_i16.to_be_bytes()[..], &[255; 4]].concat());
         let unknown_rows = UnknownRows::default();
         assert!(decode_advertisement(&short[..short.len() - 1], 0, &unknown_rows).is_err());
         assert!(decode_advertisement(&null, 0, &unknown_rows).is_err());

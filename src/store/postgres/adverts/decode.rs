@@ -43,7 +43,7 @@ pub(super) fn decode_locked_advert_row(row: &PgRow) -> Result<LockedAdvertRow, S
 }
 
 /// Number of columns of an advertisement, with its id first.
-pub(super) const ADVERTISEMENT_COLUMN_COUNT: usize = 11;
+pub(super) const ADVERTISEMENT_COLUMN_COUNT: usize = 12;
 
 /// Decodes the advertisement from column `first` on; `None` if there is only an id. `replica_id` is this server.
 pub(super) fn decode_advertisement(
@@ -64,6 +64,7 @@ pub(super) fn decode_advertisement(
         join_seats: i64::from(columns.read::<i32>(first + 8, "join_seats")?),
         body: Cow::Borrowed(columns.read(first + 9, "body")?),
         connect_data: Cow::Borrowed(columns.read(first + 10, "connect_data")?),
+        ttl_ms: columns.read::<Option<i32>>(first + 11, "ttl_ms")?.map(i64::from),
     };
     let expires_at = row.published_expiry();
     let advertisement = row.decode()?.into();

@@ -92,6 +92,7 @@ impl<'a> FastPathBatch<'a> {
             .bind(rows.iter().map(|row| row.join_seats as i32).collect::<Vec<_>>())
             .bind(rows.iter().map(|row| &*row.body).collect::<Vec<&str>>())
             .bind(rows.iter().map(|row| &*row.connect_data).collect::<Vec<&[u8]>>())
+            .bind(rows.iter().map(|row| row.ttl_ms.map(|ttl_ms| ttl_ms as i32)).collect::<Vec<_>>())
             .bind(self.ttl_extensions.iter().map(|(id, _)| Uuid::from_bytes(*id.as_bytes())).collect::<Vec<_>>())
             .bind(self.ttl_extensions.iter().map(|(_, expires_at)| to_ms(*expires_at)).collect::<Vec<i64>>())
             .bind(attempt.batch_id)

@@ -28,9 +28,9 @@ pub(super) const READ_RESERVATIONS: &str = "
 /// Fast path batch: publications, heartbeats, the change record and the notification in one statement that is its own
 /// transaction.
 ///
-/// Publishes the advertisements in `$2` to `$10`, new or existing; an existing one keeps its `since_ms`. Extends the
-/// expiry of the advertisements in `$11` to `$12`, if they exist, and never shortens it. `$1` is the replica id and
-/// `$13` the batch id; `$14` says whether to notify. Returns the transaction id and, for the changed advertisements:
+/// Publishes the advertisements in `$2` to `$11`, new or existing; an existing one keeps its `since_ms`. Extends the
+/// expiry of the advertisements in `$12` to `$13`, if they exist, and never shortens it. `$1` is the replica id and
+/// `$14` the batch id; `$15` says whether to notify. Returns the transaction id and, for the changed advertisements:
 /// ids, start of advertising, versions before.
 ///
 /// Arrays are unnested in the select list: in a `from` clause each is first copied to a temporary table, which costs
@@ -41,25 +41,26 @@ pub(super) const READ_RESERVATIONS: &str = "
 pub(super) const WRITE_FAST_PATH_BATCH: &str = "
     with published as (
         insert into advertisement as a (advertisement_id, version, heartbeat_owner, silo_id, set_id, kind, since_ms,
-                                        expires_ms, join_seats, body, connect_data)
+                                        expires_ms, join_seats, body, connect_data, ttl_ms)
         select u.advertisement_id, (select pg_current_xact_id()::text::bigint), $1, u.silo_id, u.set_id, u.kind,
-               u.since_ms, u.expires_ms, u.join_seats, u.body, u.connect_data
+               u.since_ms, u.expires_ms, u.join_seats, u.body, u.connect_data, u.ttl_ms
           from (select unnest($2::uuid[]) as advertisement_id, unnest($3::bigint[]) as silo_id,
                        unnest($4::bigint[]) as set_id, unnest($5::smallint[]) as kind, unnest($6::bigint[]) as since_ms,
                        unnest($7::bigint[]) as expires_ms, unnest($8::integer[]) as join_seats,
-                       unnest($9::text[]) as body, unnest($10::bytea[]) as connect_data) as u
+                       unnest($9::text[]) as body, unnest($10::bytea[]) as connect_data,
+                       unnest($11::integer[]) as ttl_ms) as u
             on conflict (advertisement_id) do update
            set version = excluded.version, heartbeat_owner = excluded.heartbeat_owner, silo_id = excluded.silo_id,
                set_id = excluded.set_id, kind = excluded.kind, expires_ms = excluded.expires_ms,
                join_seats = excluded.join_seats, body = excluded.body, connect_data = excluded.connect_data,
-               version_before = a.version
+               ttl_ms = excluded.ttl_ms, version_before = a.version
          where a.deleted_until_ms is null
         returning advertisement_id, since_ms, version_before
     ), extended as (
         update advertisement a
            set version = (select pg_current_xact_id()::text::bigint), version_before = a.version,
                heartbeat_owner = $1, expires_ms = greatest(a.expires_ms, u.expires_ms)
-          from (select unnest($11::uuid[]) as advertisement_id, unnest($12::bigint[]) as expires_ms) as u
+          from (select unnest($12::uuid[]) as advertisement_id, unnest($13::bigint[]) as expires_ms) as u
          where a.advertisement_id = u.advertisement_id
            and a.body is not null
         returning a.advertisement_id, a.since_ms, a.version_before
@@ -69,14 +70,14 @@ pub(super) const WRITE_FAST_PATH_BATCH: &str = "
           from (select * from published union all select * from extended) as all_changed
     ), recorded as (
         insert into advertisement_change (batch_id, version, replica, advertisement_ids)
-        select $13, pg_current_xact_id()::text::bigint, $1,
+        select $14, pg_current_xact_id()::text::bigint, $1,
                case when (select count(*) from published) = cardinality($2) then ids end
           from changed
          where ids is not null or cardinality($2) > 0
         returning version
     )
     select recorded.version, changed.ids, changed.since_ms, changed.versions_before,
-           case when $14 then pg_notify('fireteam_change', '')::text end
+           case when $15 then pg_notify('fireteam_change', '')::text end
       from recorded, changed
 ";
 
@@ -109,24 +110,24 @@ pub(super) const UPDATE_ADVERTISEMENTS: &str = "
     update advertisement a
        set version = pg_current_xact_id()::text::bigint, heartbeat_owner = $2, silo_id = u.silo_id, set_id = u.set_id,
            kind = u.kind, since_ms = u.since_ms, expires_ms = u.expires_ms, join_seats = u.join_seats, body = u.body,
-           connect_data = u.connect_data, deleted_until_ms = u.deleted_until_ms
+           connect_data = u.connect_data, deleted_until_ms = u.deleted_until_ms, ttl_ms = u.ttl_ms
       from unnest($1::uuid[], $3::bigint[], $4::bigint[], $5::smallint[], $6::bigint[], $7::bigint[], $8::integer[],
-                  $9::text[], $10::bytea[], $11::bigint[])
+                  $9::text[], $10::bytea[], $11::bigint[], $12::integer[])
         as u (advertisement_id, silo_id, set_id, kind, since_ms, expires_ms, join_seats, body, connect_data,
-              deleted_until_ms)
+              deleted_until_ms, ttl_ms)
      where a.advertisement_id = u.advertisement_id
 ";
 
 /// Inserts advertisements. Fewer rows than ids: another server inserted one first.
 pub(super) const INSERT_ADVERTISEMENTS: &str = "
     insert into advertisement (advertisement_id, version, heartbeat_owner, silo_id, set_id, kind, since_ms, expires_ms,
-                               join_seats, body, connect_data, deleted_until_ms)
+                               join_seats, body, connect_data, deleted_until_ms, ttl_ms)
     select u.advertisement_id, pg_current_xact_id()::text::bigint, $2, u.silo_id, u.set_id, u.kind, u.since_ms,
-           u.expires_ms, u.join_seats, u.body, u.connect_data, u.deleted_until_ms
+           u.expires_ms, u.join_seats, u.body, u.connect_data, u.deleted_until_ms, u.ttl_ms
       from unnest($1::uuid[], $3::bigint[], $4::bigint[], $5::smallint[], $6::bigint[], $7::bigint[], $8::integer[],
-                  $9::text[], $10::bytea[], $11::bigint[])
+                  $9::text[], $10::bytea[], $11::bigint[], $12::integer[])
         as u (advertisement_id, silo_id, set_id, kind, since_ms, expires_ms, join_seats, body, connect_data,
-              deleted_until_ms)
+              deleted_until_ms, ttl_ms)
         on conflict (advertisement_id) do nothing
 ";
 
@@ -208,12 +209,12 @@ pub(super) const READ_CHANGES: &str = "
            (extract(epoch from clock_timestamp()) * 1000)::bigint,
            (select array_agg(version) from new_changes),
            null::uuid, (select count(*) from new_changes where kind <> 0), null::bigint, null::bigint, null::bigint,
-           null::smallint, null::bigint, null::bigint, null::integer, null::text, null::bytea,
+           null::smallint, null::bigint, null::bigint, null::integer, null::text, null::bytea, null::integer,
            null::uuid, null::uuid, null::integer, null::bytea, null::bytea, null::smallint, null::bigint
      union all
     select null, null, null,
            requested.advertisement_id, a.version, a.heartbeat_owner, a.silo_id, a.set_id, a.kind, a.since_ms,
-           a.expires_ms, a.join_seats, a.body, a.connect_data,
+           a.expires_ms, a.join_seats, a.body, a.connect_data, a.ttl_ms,
            r.reservation_id, r.advertisement_id, r.seats, r.users, r.request_digest, r.state, r.deadline_ms
       from requested
       left join advertisement a on a.advertisement_id = requested.advertisement_id
@@ -232,7 +233,7 @@ pub(super) fn copy_advertisements_sql(silos: Option<&[i64]>) -> String {
     });
     format!(
         "copy (select advertisement_id, version, heartbeat_owner, silo_id, set_id, kind, since_ms, expires_ms, \
-         join_seats, body, connect_data from advertisement where body is not null{}) to stdout with (format binary)",
+         join_seats, body, connect_data, ttl_ms from advertisement where body is not null{}) to stdout with (format binary)",
         silo_filter.unwrap_or_default()
     )
 }
@@ -247,7 +248,7 @@ pub(super) const LOAD_RESERVATIONS: &str = "
 /// all rows are of one snapshot; one row per reservation, or one without any.
 pub(super) const READ_ADVERTISEMENTS: &str = "
     select a.advertisement_id, a.version, a.heartbeat_owner, a.silo_id, a.set_id, a.kind, a.since_ms, a.expires_ms,
-           a.join_seats, a.body, a.connect_data, r.reservation_id, r.advertisement_id, r.seats, r.users,
+           a.join_seats, a.body, a.connect_data, a.ttl_ms, r.reservation_id, r.advertisement_id, r.seats, r.users,
            r.request_digest, r.state, r.deadline_ms
       from advertisement a
       left join reservation r on r.advertisement_id = a.advertisement_id

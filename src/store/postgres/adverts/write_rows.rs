@@ -201,7 +201,8 @@ impl<'a> AdvertRowChanges<'a> {
                     .iter()
                     .map(|publication| publication.deleted_until.map(to_ms))
                     .collect::<Vec<Option<i64>>>(),
-            );
+            )
+            .bind(rows().map(|row| row.ttl_ms.map(|ttl_ms| ttl_ms as i32)).collect::<Vec<_>>());
         Ok(query.execute(connection).await?.rows_affected())
     }
 

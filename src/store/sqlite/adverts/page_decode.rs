@@ -14,8 +14,8 @@ use crate::store::rows::{AdvertisementRow, from_ms};
 /// Iterator over the rows of a page, each checked against its checksum, with the expiry of its heartbeat, if any.
 #[derive(Debug)]
 pub(super) struct AdvertPage<'a> {
-    /// One line per row, separated by spaces: `silo_id`, `set_id`, `kind`, `since_ms`, `expires_ms`, `join_seats`, the
-    /// bytes of `body` and of `connect_data`, `checksum`, and the heartbeat's `expires_ms` or nothing.
+    /// One line per row, separated by spaces: `silo_id`, `set_id`, `kind`, `since_ms`, `expires_ms`, `join_seats`, `ttl_ms` or 0,
+    /// the bytes of `body` and of `connect_data`, `checksum`, and the heartbeat's `expires_ms` or nothing.
     number_lines: Lines<'a>,
     /// `advertisement_id`, 32 hexadecimal digits each.
     hex_ids: &'a str,
@@ -41,6 +41,7 @@ impl<'a> AdvertPage<'a> {
         let (silo_id, set_id) = (numbers.next_number("silo_id")?, numbers.next_number("set_id")?);
         let (kind, since_ms) = (numbers.next_number("kind")?, numbers.next_number("since_ms")?);
         let (expires_ms, join_seats) = (numbers.next_number("expires_ms")?, numbers.next_number("join_seats")?);
+        let ttl_ms = Some(numbers.next_number("ttl_ms")?).filter(|ttl_ms| *ttl_ms != 0);
         let (body_bytes, connect_bytes) = (numbers.next_length("body")?, numbers.next_length("connect_data")?);
         let checksum = numbers.next_number("checksum")?;
         let heartbeat = numbers.0.next().map(|text| parse_number("checksum", text)).transpose()?;
@@ -54,7 +55,18 @@ impl<'a> AdvertPage<'a> {
             .ok_or_else(|| corrupt_row("connect_data", "not hexadecimal"))?;
 
         let (body, connect_data) = (Cow::Borrowed(body), Cow::Owned(connect_data));
-        let row = AdvertisementRow { id, silo_id, set_id, kind, since_ms, expires_ms, join_seats, body, connect_data };
+        let row = AdvertisementRow {
+            id,
+            silo_id,
+            set_id,
+            kind,
+            since_ms,
+            expires_ms,
+            join_seats,
+            ttl_ms,
+            body,
+            connect_data,
+        };
         if checksum == row.checksum() {
             Ok((row, heartbeat.map(from_ms)))
         } else {

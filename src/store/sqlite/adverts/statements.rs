@@ -20,7 +20,8 @@ macro_rules! select_page {
         concat!(
             "
     select group_concat(concat_ws(' ', a.silo_id, a.set_id, a.kind, a.since_ms, a.expires_ms, a.join_seats,
-                                  octet_length(a.body), length(a.connect_data), a.checksum, h.expires_ms), x'0a'),
+                                  coalesce(a.ttl_ms, 0), octet_length(a.body), length(a.connect_data), a.checksum,
+                                  h.expires_ms), x'0a'),
            group_concat(hex(a.advertisement_id), ''),
            group_concat(a.body, ''),
            group_concat(hex(a.connect_data), '')",
@@ -113,15 +114,15 @@ pub(super) const PURGE_DUE_ROWS: [&str; 2] = [PURGE_TOMBSTONES, PURGE_RESERVATIO
 /// conflicts on its id.
 pub(super) const UPSERT_ADVERTISEMENTS: MultiRowTemplate = MultiRowTemplate {
     head: "
-    insert into advertisement (n, advertisement_id, silo_id, set_id, kind, since_ms, expires_ms, join_seats, body,
-                               connect_data, checksum)
+    insert into advertisement (n, advertisement_id, silo_id, set_id, kind, since_ms, expires_ms, join_seats, ttl_ms,
+                               body, connect_data, checksum)
     values ",
-    row_placeholders: "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    row_placeholders: "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     tail: "
         on conflict do update
        set silo_id = excluded.silo_id, set_id = excluded.set_id, kind = excluded.kind,
-           expires_ms = excluded.expires_ms, join_seats = excluded.join_seats, body = excluded.body,
-           connect_data = excluded.connect_data, checksum = excluded.checksum",
+           expires_ms = excluded.expires_ms, join_seats = excluded.join_seats, ttl_ms = excluded.ttl_ms,
+           body = excluded.body, connect_data = excluded.connect_data, checksum = excluded.checksum",
     is_narrow: false,
 };
 

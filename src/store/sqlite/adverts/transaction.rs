@@ -268,7 +268,13 @@ fn bind_advertisement(
         .push(row.set_id)
         .push(row.kind)
         .push(row.since_ms);
-    values.push(row.expires_ms).push(row.join_seats).push(&*row.body).push(&*row.connect_data).push(*checksum);
+    values
+        .push(row.expires_ms)
+        .push(row.join_seats)
+        .push(row.ttl_ms)
+        .push(&*row.body)
+        .push(&*row.connect_data)
+        .push(*checksum);
 }
 
 fn bind_reservation(reservation: &&Reservation, values: &mut BindValues) {

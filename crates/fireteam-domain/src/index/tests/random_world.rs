@@ -345,6 +345,7 @@ pub(super) fn random_entry(
         ])),
         ruleset_hash: RulesetHash(rng.below(2) as u32),
         session,
+        ttl_ms: None,
         allowed_ranges,
         connect_data: Vec::new(),
     };

@@ -424,6 +424,7 @@ fn backfill_runs_before_new_matches() {
         advertised_since: UnixMs(NOW.0 - 1_000),
         ruleset_hash: RulesetHash(1),
         session,
+        ttl_ms: None,
         allowed_ranges: Vec::new(),
         connect_data: Vec::new(),
     };
