@@ -169,6 +169,10 @@ impl QueueEngine {
         let is_known = self.shared.wait_for_cached(|cache| cache.match_by_id(response.match_id).map(|_| ())).await;
         is_known.ok_or(EngineError::NotOwner)?;
         let outcome = self.shared.apply_match_event(response.match_id, event).await?;
+        if outcome.result != EventResult::Changed {
+            // An answer that changes nothing still is a sign of life, which counts for reports of sides during play.
+            self.shared.heartbeat_ticket(claim.ticket_id).await?;
+        }
         match outcome.result {
             EventResult::Changed | EventResult::AlreadyApplied => {}
             EventResult::WrongStage | EventResult::TooEarly | EventResult::TooLate => {

@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-use fireteam::config::{CallOrStreamLimit, DEFAULT_RATE_LIMITS, RateLimitRule, RateLimitRules, StoreTarget};
+use fireteam::config::{CallOrStreamLimit, DEFAULT_RATE_LIMITS, RateLimitRule, RateLimitRules};
 use fireteam_client::{HostEvent, MatchHost, ReservationEvents, RetryPolicy, pb};
 use pb::{HostedMatchState, TicketState};
 use tonic::Code;
 
 use crate::support::queue_server::{
-    QueuedParty, SET_ID, duel_ruleset, enter_request, game_server_advertisement, start_queue_server,
-    start_queue_server_with_config, wait_until,
+    QueuedParty, SET_ID, duel_ruleset, enter_request, game_server_advertisement, servers_on_each_store,
+    start_queue_server, start_queue_server_with_config, wait_until,
 };
 use crate::support::server_process::TEST_TIMEOUT;
+use crate::support::test_server::TestServer;
 
 /// A second set.
 const OTHER_SET: u32 = 12;
@@ -25,7 +26,7 @@ fn hosted(tell: &str) -> String {
 }
 
 /// Enters a player with an attribute.
-async fn enter_with_mode(server: &crate::support::test_server::TestServer, name: &str) -> QueuedParty {
+async fn enter_with_mode(server: &TestServer, name: &str) -> QueuedParty {
     let mut request = enter_request(SET_ID, &[(name, 20.0)]);
     let value = pb::attribute_value::Value::StringValue("blitz".to_owned());
     let session = request.session_composition.as_mut().expect("a party");
@@ -91,11 +92,12 @@ async fn game_server_hears_of_its_match_and_its_changes() {
 /// A game server that reconnects hears its matches again with its first update, also after fireteam has restarted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn game_server_hears_its_matches_again_after_a_reconnect() {
-    let server = start_queue_server_with_config(&[&hosted("")], |config| {
-        let folder = config.token_key_file.as_ref().and_then(|file| file.parent()).expect("a folder").to_owned();
-        config.store = StoreTarget::Sqlite(folder.join("store.db"));
-    })
-    .await;
+    for (server, _database) in servers_on_each_store("hosted_matches", &hosted("")).await {
+        hears_again(server).await;
+    }
+}
+
+async fn hears_again(server: TestServer) {
     let client = server.client().await;
     let mut advertisement = client.advertise(game_server_advertisement(b"game")).await.expect("advertise");
     let mut host = MatchHost::new(client, &advertisement);

@@ -5,10 +5,10 @@ use fireteam_client::{Client, MatchHost, pb};
 use pb::{HostedMatchState, MatchEndReason, TicketEndReason, TicketState};
 use tonic::Code;
 
-use crate::support::database::{TestDatabase, create_test_database};
+use crate::support::database::create_test_database;
 use crate::support::queue_server::{
-    QueuedParty, SET_ID, duel_ruleset, enter_request, game_server_advertisement, start_queue_server,
-    start_queue_server_with_config, wait_until,
+    QueuedParty, SET_ID, duel_ruleset, enter_request, game_server_advertisement, servers_on_each_store,
+    start_queue_server, start_queue_server_with_config, wait_until,
 };
 use crate::support::test_server::TestServer;
 
@@ -20,21 +20,6 @@ const PEER: &str = r#"<Hosting Mode="peer" ConfirmMs="5000" HostLossMs="60000"/>
 
 /// Ready check with a cooldown of an hour.
 const CHECKED: &str = r#"<ReadyCheck TimeoutMs="20000" DeclineCooldownMs="3600000"/>"#;
-
-/// A server of `ruleset` on each store.
-async fn servers_on_each_store(test: &str, ruleset: &str) -> Vec<(TestServer, Option<TestDatabase>)> {
-    let file = |config: &mut fireteam::config::Config| {
-        let folder = config.token_key_file.as_ref().and_then(|file| file.parent()).expect("a folder").to_owned();
-        config.store = StoreTarget::Sqlite(folder.join("store.db"));
-    };
-    let mut servers = vec![(start_queue_server_with_config(&[ruleset], file).await, None)];
-    if let Some(database) = create_test_database(test).await {
-        let store = StoreTarget::Postgres(PostgresUrl::parse(&database.url).expect("a URL"));
-        let server = start_queue_server_with_config(&[ruleset], |config| config.store = store).await;
-        servers.push((server, Some(database)));
-    }
-    servers
-}
 
 /// A game server that does nothing by itself.
 struct GameServer {
@@ -137,6 +122,25 @@ async fn game_server_that_dies_during_play_frees_its_players() {
         assert_eq!((reported.rated, reported.changes.len()), (true, 2));
         let mut ann_again = ann_again;
         assert_eq!(ann_again.current_status().await.state(), TicketState::Waiting, "ann stays where she is");
+    }
+}
+
+/// Case 1: the result of a lost host is taken for an hour after the match ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn result_of_a_lost_host_is_rated_within_an_hour() {
+    let ruleset = duel_ruleset(&format!(r#"{HOSTED}<Rating System="elo"/>"#));
+    for (server, _database) in servers_on_each_store("hosting", &ruleset).await {
+        let mut game_server = GameServer::advertise(&server, "one").await;
+        let [mut ann, _bob] = enter_two(&server).await;
+        let match_id = game_server.wait_for_match().await;
+        game_server.host.beat().await.expect("beat");
+        ann.wait_for_state(TicketState::Matched).await;
+        server.clock.advance_ms(60_001);
+        let lost = ann.wait_for_end().await.found_match.expect("its match");
+        assert_eq!(lost.end_reason(), MatchEndReason::HostLost);
+        server.clock.advance_ms(59 * 60_000);
+        let reported = game_server.report_first_team_won(&match_id).await;
+        assert_eq!((reported.rated, reported.changes.len()), (true, 2));
     }
 }
 

@@ -227,18 +227,24 @@ async fn both_sides_alike_are_rated_at_once() {
 }
 
 /// Issue 15, authority: a side that was heard since play began, and is silent then, loses what the other reports, also if
-/// the server restarts before the window ends. One that was not heard does not.
+/// the server restarts before the window ends. One that was not heard does not. A heartbeat counts, and so does a late answer
+/// to the ready check.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn silent_side_is_rated_only_if_it_was_heard() {
     for mut fixture in StoreFixture::all("silent_side_is_rated_only_if_it_was_heard", &peer_duel()).await {
         let mut heard = Started::of_names(&fixture.server, &["ann", "bob"]).await;
         heard.parties[1].current_status().await;
         let silent = Started::of_names(&fixture.server, &["cid", "dan"]).await;
+        let mut answered = Started::of_names(&fixture.server, &["eve", "fay"]).await;
+        let match_id = answered.id().to_owned();
+        let late = answered.parties[1].ticket.respond(&match_id, true).await.expect_err("play has begun");
+        assert_eq!(late.code(), Some(Code::FailedPrecondition), "{late}");
+        assert_eq!(answered.report(0, &answered.win_of(0)).await.state(), ReportState::Waiting);
         // The silent player is not the last one whose watch opened: that may be heard a little later.
         assert_eq!(heard.report(0, &heard.win_of(0)).await.state(), ReportState::Waiting);
         assert_eq!(silent.report(1, &silent.win_of(1)).await.state(), ReportState::Waiting);
         let tickets = [heard.parties[0].ticket.reference(), silent.parties[1].ticket.reference()];
-        drop((heard, silent));
+        drop((heard, silent, answered));
         fixture = fixture.restart().await;
         fixture.server.clock.advance_ms(WINDOW_MS - 1);
         let client = fixture.server.client().await;
@@ -247,6 +253,7 @@ async fn silent_side_is_rated_only_if_it_was_heard() {
         fixture.server.clock.advance_ms(1_000);
         wait_until("the heard side is rated", async || rating(&client, "ann").await == 1516.0).await;
         assert_eq!(rating(&client, "bob").await, 1484.0);
+        wait_until("the answering side is rated", async || rating(&client, "eve").await == 1516.0).await;
         let heartbeat = pb::QueueHeartbeatRequest { tickets: tickets.to_vec(), ..Default::default() };
         let mut states = Vec::new();
         wait_until("both are decided", async || {

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use fireteam::config::{Config, RulesetSource};
+use fireteam::config::{Config, PostgresUrl, RulesetSource, StoreTarget};
 use fireteam_client::{Client, Ticket, TicketStream, pb};
 
+use crate::support::database::{TestDatabase, create_test_database};
 use crate::support::generated_client::operator_service_client::OperatorServiceClient;
 use crate::support::server_process::TEST_TIMEOUT;
 use crate::support::test_server::{TestServer, party_session};
@@ -43,6 +44,21 @@ pub(crate) async fn start_queue_server_with_config(files: &[&str], change: impl 
     .await;
     server.keep_folder(folder);
     server
+}
+
+/// A server of `ruleset` on SQLite, and one on Postgres if it is installed.
+pub(crate) async fn servers_on_each_store(test: &str, ruleset: &str) -> Vec<(TestServer, Option<TestDatabase>)> {
+    let file = |config: &mut Config| {
+        let folder = config.token_key_file.as_ref().and_then(|file| file.parent()).expect("a folder").to_owned();
+        config.store = StoreTarget::Sqlite(folder.join("store.db"));
+    };
+    let mut servers = vec![(start_queue_server_with_config(&[ruleset], file).await, None)];
+    if let Some(database) = create_test_database(test).await {
+        let store = StoreTarget::Postgres(PostgresUrl::parse(&database.url).expect("a URL"));
+        let server = start_queue_server_with_config(&[ruleset], |config| config.store = store).await;
+        servers.push((server, Some(database)));
+    }
+    servers
 }
 
 /// Request to enter `players` into the queue of set `set`.
