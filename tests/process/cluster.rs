@@ -1,5 +1,6 @@
 //! Several servers on one Postgres, each in a slot in which it can be killed, paused and started again.
 
+use std::path::Path;
 use std::sync::{Mutex, RwLock};
 use std::time::Duration;
 
@@ -34,7 +35,8 @@ impl Cluster {
         Self::new_with(url, count, &[])
     }
 
-    fn new_with(url: &str, count: usize, more: &[&str]) -> Self {
+    /// `count` empty slots, whose servers get `more` arguments.
+    pub(crate) fn new_with(url: &str, count: usize, more: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let key = folder.path().join("token-key").display().to_string();
         let match_key = folder.path().join("match-key.pem").display().to_string();
@@ -75,13 +77,30 @@ impl Cluster {
     /// Starts a server in slot `at`, with its own address of the database if `url` is given. It serves when this returns.
     /// Blocking; must be called within a runtime.
     pub(crate) fn fill(&self, at: usize, url: Option<&str>, settings: &[(&str, &str)]) {
+        self.fill_with(at, url, |folder, arguments, own| {
+            ServerProcess::start_with(folder, arguments, &[own, settings].concat())
+        });
+    }
+
+    /// Starts a server of another build in slot `at`, as `fill` does.
+    pub(crate) fn fill_with_program(&self, at: usize, program: &Path) {
+        self.fill_with(at, None, |folder, arguments, own| {
+            ServerProcess::start_program(program, folder, arguments, own)
+        });
+    }
+
+    fn fill_with(
+        &self,
+        at: usize,
+        url: Option<&str>,
+        start: impl FnOnce(&Path, &[&str], &[(&str, &str)]) -> ServerProcess,
+    ) {
         let mut arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
         if let Some(url) = url {
             arguments[1] = url;
         }
-        let mut all: Vec<(&str, &str)> = self.settings.iter().map(|(name, value)| (&**name, &**value)).collect();
-        all.extend(settings);
-        let server = ServerProcess::start_with(self.folder.path(), &arguments, &all);
+        let settings: Vec<(&str, &str)> = self.settings.iter().map(|(name, value)| (&**name, &**value)).collect();
+        let server = start(self.folder.path(), &arguments, &settings);
         let clients = (0..CONNECTIONS).map(|_| client(&server.address.to_string())).collect();
         *self.slots[at].clients.write().expect("unpoisoned") = clients;
         *self.slots[at].server.lock().expect("unpoisoned") = Some(server);

@@ -46,6 +46,8 @@ mod refused_players;
 #[cfg(test)]
 mod report;
 #[cfg(test)]
+mod rolling_upgrade;
+#[cfg(test)]
 mod seats;
 #[cfg(test)]
 mod table_checks;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use fireteam_client::{Client, Error, pb};
 use pb::{MatchEndReason, TicketEndReason, TicketState};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::cluster::Cluster;
@@ -32,7 +33,7 @@ const MATCHES_BEFORE_FAULTS: usize = 60;
 const SET: u32 = 11;
 
 /// Any two players match, with a ready check: the test is about consistency, not about match quality.
-const RULES: &str = r#"<Ruleset Name="Any two players" SetId="11">
+pub(crate) const RULES: &str = r#"<Ruleset Name="Any two players" SetId="11">
   <Teams Count="2" Size="1"/>
   <Queue PassIntervalMs="20"/>
   <ReadyCheck TimeoutMs="3000"/>
@@ -214,6 +215,25 @@ async fn players_are_matched_once_when_servers_are_killed() {
     }
 }
 
+/// Starts all players. Each plays until `stop`, with random numbers of its own.
+pub(crate) fn spawn_players(
+    cluster: &Arc<Cluster>,
+    observed: &Arc<Observed>,
+    stop: &Arc<AtomicBool>,
+    rng: impl Fn(u64) -> TestRng,
+) -> Vec<JoinHandle<()>> {
+    let spawn = |number: usize| {
+        let (cluster, observed, stop) = (Arc::clone(cluster), Arc::clone(observed), Arc::clone(stop));
+        let mut player = Player { number, cluster, observed, rng: rng(number as u64), tickets_entered: 0 };
+        tokio::spawn(async move {
+            while !stop.load(Ordering::SeqCst) {
+                player.play(&stop).await;
+            }
+        })
+    };
+    (0..PLAYERS).map(spawn).collect()
+}
+
 /// One round, with `share` of the kills and of the time limit.
 async fn run_round(round: u64, share: f64) {
     let mut report = TestReport::start("matches").await;
@@ -224,23 +244,7 @@ async fn run_round(round: u64, share: f64) {
     let cluster = Arc::new(Cluster::start_with(&database.url, SERVERS, &["--rulesets", &folder]));
     let (observed, faults, stop) =
         (Arc::new(Observed::default()), Arc::new(Faults::default()), Arc::new(AtomicBool::new(false)));
-    let players: Vec<_> = (0..PLAYERS)
-        .map(|number| {
-            let (cluster, observed, stop) = (Arc::clone(&cluster), Arc::clone(&observed), Arc::clone(&stop));
-            let mut player = Player {
-                number,
-                cluster,
-                observed,
-                rng: report.rng(round * 10_000 + number as u64),
-                tickets_entered: 0,
-            };
-            tokio::spawn(async move {
-                while !stop.load(Ordering::SeqCst) {
-                    player.play(&stop).await;
-                }
-            })
-        })
-        .collect();
+    let players = spawn_players(&cluster, &observed, &stop, |number| report.rng(round * 10_000 + number));
 
     let started = Instant::now();
     let played = || observed.played.load(Ordering::SeqCst) / 2;

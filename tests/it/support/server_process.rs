@@ -15,6 +15,9 @@ use tokio::time::Instant;
 /// Time limit of a wait, also on a busy machine.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Binary of this build.
+const FIRETEAM: &str = env!("CARGO_BIN_EXE_fireteam");
+
 /// A running server process. Killed on drop.
 pub(crate) struct ServerProcess {
     child: Child,
@@ -39,7 +42,12 @@ pub(crate) struct ProcessExit {
 
 /// Command that runs the binary in `folder`, without the `FIRETEAM_` variables of this environment.
 pub(crate) fn fireteam_command(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_fireteam"));
+    command_of(Path::new(FIRETEAM), folder, arguments)
+}
+
+/// Command that runs a program as `fireteam_command` does.
+fn command_of(program: &Path, folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FIRETEAM_")) {
         command.env_remove(name);
     }
@@ -47,16 +55,18 @@ pub(crate) fn fireteam_command(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Spawns `fireteam serve` on free ports, with `settings` as environment variables.
-fn spawn_server(folder: &Path, arguments: &[&str], settings: &[(&str, &str)]) -> (Child, Arc<StderrLog>, Instant) {
-    let free = ["--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0"];
-    spawn_serve(folder, &[&free, arguments].concat(), settings)
-}
+/// Arguments for free ports.
+const FREE_PORTS: [&str; 4] = ["--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0"];
 
-/// Spawns `fireteam serve` with `arguments` only.
-fn spawn_serve(folder: &Path, arguments: &[&str], settings: &[(&str, &str)]) -> (Child, Arc<StderrLog>, Instant) {
+/// Spawns `serve` of a program with `arguments` only.
+fn spawn_serve(
+    program: &Path,
+    folder: &Path,
+    arguments: &[&str],
+    settings: &[(&str, &str)],
+) -> (Child, Arc<StderrLog>, Instant) {
     let started_at = Instant::now();
-    let mut command = fireteam_command(folder, &["serve"]);
+    let mut command = command_of(program, folder, &["serve"]);
     command.envs(settings.iter().copied());
     let mut child =
         command.args(arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary starts");
@@ -66,7 +76,7 @@ fn spawn_serve(folder: &Path, arguments: &[&str], settings: &[(&str, &str)]) -> 
 
 /// Starts a server that is expected to refuse, and waits for its exit.
 pub(crate) fn run_until_exit(folder: &Path, arguments: &[&str]) -> ProcessExit {
-    let (child, log, started_at) = spawn_server(folder, arguments, &[]);
+    let (child, log, started_at) = spawn_serve(Path::new(FIRETEAM), folder, &[&FREE_PORTS, arguments].concat(), &[]);
     collect_exit(child, &log, started_at)
 }
 
@@ -79,20 +89,25 @@ impl ServerProcess {
 
     /// Starts a server with `settings` as environment variables and waits until it serves.
     pub(crate) fn start_with(folder: &Path, arguments: &[&str], settings: &[(&str, &str)]) -> Self {
-        Self::wait_until_serving(spawn_server(folder, arguments, settings))
+        Self::start_program(Path::new(FIRETEAM), folder, arguments, settings)
     }
 
     /// Starts a server whose `arguments` give the addresses of both ports, and waits until it serves.
     pub(crate) fn start_without_ports(folder: &Path, arguments: &[&str]) -> Self {
-        Self::wait_until_serving(spawn_serve(folder, arguments, &[]))
+        Self::wait_until_serving(spawn_serve(Path::new(FIRETEAM), folder, arguments, &[]))
+    }
+
+    /// Starts a server of another build, as `start_with` does.
+    pub(crate) fn start_program(program: &Path, folder: &Path, arguments: &[&str], settings: &[(&str, &str)]) -> Self {
+        Self::wait_until_serving(spawn_serve(program, folder, &[&FREE_PORTS, arguments].concat(), settings))
     }
 
     /// Starts a server as `start` does, that receives an error, and no signal, when a file reaches its size limit.
     pub(crate) fn start_ignoring_file_size_signal(folder: &Path, arguments: &[&str]) -> Self {
         let started_at = Instant::now();
         let mut command = Command::new("sh");
-        command.args(["-c", r#"trap '' XFSZ; exec "$0" "$@""#, env!("CARGO_BIN_EXE_fireteam"), "serve"]);
-        command.args(["--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0"]).args(arguments);
+        command.args(["-c", r#"trap '' XFSZ; exec "$0" "$@""#, FIRETEAM, "serve"]);
+        command.args(FREE_PORTS).args(arguments);
         command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("a shell");
         let log = StderrLog::capture(child.stderr.take().expect("piped"));
