@@ -277,7 +277,8 @@ pub enum QueueOutcome {
         /// Changed ratings as they are now, in user order.
         ratings: Vec<RatingRow>,
     },
-    /// `ProposeMatch` was not applied: these tickets no longer wait, or have a user who is in a match.
+    /// `ProposeMatch` was not applied: these tickets no longer wait, are in another queue, or
+    /// have a user who is in a match.
     TicketsUnavailable {
         /// Tickets, in id order.
         tickets: Vec<TicketId>,

@@ -42,10 +42,13 @@ impl<'a> QueueRowChanges<'a> {
         changes.compare_tickets(before, after);
         for (id, found) in &after.matches {
             match before.matches.get(id) {
-                None => changes.inserted_matches.push(found),
+                None => {
+                    changes.inserted_matches.push(found);
+                    changes.add_users_who_left(None, found);
+                }
                 Some(known) if !Arc::ptr_eq(known, found) => {
                     changes.updated_matches.push(found);
-                    changes.add_users_who_left(known, found);
+                    changes.add_users_who_left(Some(known), found);
                 }
                 Some(_) => {}
             }
@@ -98,7 +101,9 @@ impl<'a> QueueRowChanges<'a> {
                 }
                 (false, true) => {
                     let membership = TicketUser { queue, ticket_id: *id, exclusive: stored.ticket.exclusive };
-                    let users = stored.ticket.session.sorted_users();
+                    let mut users = stored.ticket.session.sorted_users();
+                    // Without those who left its match in the same batch.
+                    users.retain(|user| after.ticket_users.get(user).is_some_and(|all| all.contains(&membership)));
                     self.inserted_ticket_users.extend(users.into_iter().map(|user| (user, membership)));
                 }
                 _ => {}
@@ -106,13 +111,19 @@ impl<'a> QueueRowChanges<'a> {
         }
     }
 
-    /// Adds the users who left the match between the two versions.
-    fn add_users_who_left(&mut self, before: &Match, after: &Match) {
+    /// Adds the users who left the match between the two versions, or since it was proposed in this batch.
+    fn add_users_who_left(&mut self, before: Option<&Match>, after: &Match) {
         let queue = QueueKey { set_id: after.set_id, silo: after.silo };
-        for (ticket_before, ticket_after) in before.tickets.iter().zip(&after.tickets) {
-            for (player_before, player_after) in ticket_before.players.iter().zip(&ticket_after.players) {
-                if player_before.left_at.is_none() && player_after.left_at.is_some() {
-                    self.deleted_ticket_users.push((player_after.user, queue, ticket_after.ticket_id));
+        let tickets_before = before.map_or(&[][..], |before| &before.tickets);
+        for ticket in &after.tickets {
+            for player in ticket.players.iter().filter(|player| player.left_at.is_some()) {
+                let mut seats_before = tickets_before
+                    .iter()
+                    .filter(|it| it.ticket_id == ticket.ticket_id)
+                    .flat_map(|it| &it.players)
+                    .filter(|it| it.user == player.user);
+                if seats_before.all(|it| it.left_at.is_none()) {
+                    self.deleted_ticket_users.push((player.user, queue, ticket.ticket_id));
                 }
             }
         }

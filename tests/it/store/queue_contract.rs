@@ -163,14 +163,16 @@ async fn check_proposals(store: &dyn Store) {
     assert_eq!(commit_one(store, propose(both.clone(), 50)).await, unavailable(&[1, 2]), "both have expired");
     assert_eq!(
         commit_one(store, propose(new_match(2, 2, &[(2, &[3]), (4, &[3, 5])]), 1)).await,
-        unavailable(&[4]),
-        "user 3 is in both"
+        unavailable(&[2, 4]),
+        "ticket 2 is in another queue, and user 3 is in both"
     );
     assert_eq!(
         commit_one(store, propose(new_match(2, 1, &[(1, &[1]), (2, &[3])]), 1)).await,
         unavailable(&[1]),
         "other users than entered"
     );
+    let of_two_queues = new_match(2, 1, &[(1, &[1, 2]), (5, &[6])]);
+    assert_eq!(commit_one(store, propose(of_two_queues, 1)).await, unavailable(&[5]), "ticket 5 is in another queue");
     assert_eq!(commit_one(store, propose(new_match(2, 1, &[]), 1)).await, unavailable(&[]), "no tickets");
     let there = store.load_queues(UnixMs(1)).await.unwrap();
     assert_eq!(there.matches, []);

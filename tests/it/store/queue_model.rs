@@ -392,8 +392,9 @@ impl Model {
         let known = self.matches.iter().any(|it| it.id == proposed.id);
         let mut taken = BTreeSet::new();
         for (at, member) in proposed.tickets.iter().enumerate() {
+            let of_this_queue = |it: &Ticket| (it.set_id, it.session.silo) == (proposed.set_id, proposed.silo);
             let free = self.is_waiting(member.ticket_id)
-                && self.ticket(member.ticket_id).is_some_and(|it| now < it.expires_at);
+                && self.ticket(member.ticket_id).is_some_and(|it| now < it.expires_at && of_this_queue(&it.ticket));
             let plays = |user: UserKey| self.players.iter().any(|(player, _)| *player == user);
             let seated =
                 |user: UserKey| proposed.tickets[..at].iter().flat_map(|it| &it.players).any(|it| it.user == user);

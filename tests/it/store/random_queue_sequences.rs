@@ -180,14 +180,19 @@ impl RandomTransition {
     fn write(self, model: &Model) -> QueueWrite {
         let known = model.find_match(match_id(self.n)).cloned().unwrap_or_else(|| new_match(self.n, 1, &[]));
         let mut next = next_version(&known, self.stage);
-        let seats = next.tickets.iter_mut().flat_map(|member| &mut member.players);
+        // A ticket that has returned to the queue cannot leave the match.
+        let seats = next.tickets.iter_mut().filter(|member| model.is_in_match(member.ticket_id, known.id));
+        let seats = seats.flat_map(|member| &mut member.players);
         for (seat, _) in seats.zip(self.leaves).filter(|(_, leaves)| *leaves) {
             seat.left_at.get_or_insert(UnixMs(self.now));
         }
         // A party that a player has left does not wait again.
         let is_whole = |member: &MatchTicket| member.players.iter().all(|seat| seat.left_at.is_none());
         let fate = |(member, fate): (&MatchTicket, Option<TicketFate>)| {
-            let fate = if is_whole(member) { fate? } else { TicketFate::Ended(TicketEndReason::Left) };
+            let fate = match fate? {
+                TicketFate::Requeued if !is_whole(member) => TicketFate::Ended(TicketEndReason::Left),
+                fate => fate,
+            };
             Some((member.ticket_id, fate, UnixMs(self.now + 30)))
         };
         let mut fates: Vec<_> = next.tickets.iter().zip(self.fates).filter_map(fate).collect();
@@ -317,7 +322,9 @@ impl RandomWrite {
         match self {
             RandomWrite::Complete(write) => write,
             RandomWrite::Propose { n, tickets, now } => {
-                let mut proposed = new_match(n, 1, &tickets.iter().map(|n| (*n, &[0_u32][..])).collect::<Vec<_>>());
+                // Nearly always tickets of one queue; the others are refused.
+                let set = model.set_of(ticket_id(tickets[0])).map_or(1, |set| set.0);
+                let mut proposed = new_match(n, set, &tickets.iter().map(|n| (*n, &[0_u32][..])).collect::<Vec<_>>());
                 for member in &mut proposed.tickets {
                     let seat = member.players[0].clone();
                     let users = model.users(member.ticket_id).into_iter();
@@ -348,6 +355,16 @@ impl Model {
     /// Users of a ticket.
     fn users(&self, id: TicketId) -> Vec<UserKey> {
         self.tickets.iter().find(|it| it.ticket.id == id).map_or(Vec::new(), |it| it.ticket.session.sorted_users())
+    }
+
+    /// Set of a ticket.
+    fn set_of(&self, id: TicketId) -> Option<SetId> {
+        self.tickets.iter().find(|it| it.ticket.id == id).map(|it| it.ticket.set_id)
+    }
+
+    /// Whether a ticket is in this match.
+    fn is_in_match(&self, id: TicketId, match_id: MatchId) -> bool {
+        self.tickets.iter().any(|it| it.ticket.id == id && it.state == TicketState::InMatch(match_id))
     }
 
     /// A match in its current version.

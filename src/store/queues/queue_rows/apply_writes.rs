@@ -12,7 +12,9 @@ use crate::domain::lifecycle::{Match, TicketFate};
 use crate::domain::queue::ticket::{Ticket, TicketEndReason};
 use crate::domain::time::UnixMs;
 use crate::store::queues::queue_rows::{QueueRows, match_purge_at, match_users, queue_key};
-use crate::store::queues::{PenaltySchedule, QueueOutcome, QueueWrite, StoredTicket, TicketState, TicketUser};
+use crate::store::queues::{
+    PenaltySchedule, QueueKey, QueueOutcome, QueueWrite, StoredTicket, TicketState, TicketUser,
+};
 
 /// Version of a ticket that was just entered.
 const FIRST_VERSION: u64 = 1;
@@ -175,10 +177,11 @@ impl QueueRows {
         QueueOutcome::MatchWritten { tickets, ratings: Vec::new() }
     }
 
-    /// Tickets that a proposal cannot take. Such a ticket does not wait, has expired, or has other users than the
-    /// proposal says. Or one of its users is in a match or in another of the tickets.
+    /// Tickets that a proposal cannot take. Such a ticket does not wait, has expired, is in another queue than the match,
+    /// or has other users than the proposal says. Or one of its users is in a match or in another of the tickets.
     fn unavailable_tickets(&self, proposed: &Match, now: UnixMs) -> BTreeSet<TicketId> {
         fail::fail_point!("skip_ticket_check", |_| BTreeSet::new());
+        let queue = QueueKey { set_id: proposed.set_id, silo: proposed.silo };
         let mut proposed_users = BTreeSet::new();
         let mut unavailable = BTreeSet::new();
         for match_ticket in &proposed.tickets {
@@ -186,6 +189,7 @@ impl QueueRows {
             let is_available = self.tickets.get(&match_ticket.ticket_id).is_some_and(|stored| {
                 stored.state == TicketState::Waiting
                     && now < stored.expires_at
+                    && queue_key(&stored.ticket) == queue
                     && stored.ticket.session.sorted_users().iter().eq(&users)
                     && users.iter().all(|user| !self.match_by_user.contains_key(user) && !proposed_users.contains(user))
             });
