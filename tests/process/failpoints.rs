@@ -27,6 +27,9 @@ const PLANTED: &[(&str, &str)] = &[
 /// Scale of one run of a test.
 const SCALE: &str = "0.15";
 
+/// Scale of one run of a test that kills servers at random.
+const SCALE_OF_KILLS: &str = "0.3";
+
 /// Runs in which a fault must be noticed. Together they are shorter than the test at its normal scale. Nearly all faults are
 /// noticed in the first run; the effect of some depends on a race that a short run may not meet.
 const RUNS_MAX: usize = 4;
@@ -59,8 +62,10 @@ fn plant(fault: &str, test: &str) -> Detection {
 
 /// Runs `test` once with the fail point `fault` on, in a process of its own.
 fn run_with_fault(fault: &str, test: &str) -> Detection {
+    let kills_at_random = ["matches::", "seats::"].iter().any(|module| test.starts_with(module));
+    let scale = if kills_at_random { SCALE_OF_KILLS } else { SCALE };
     let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args(["--exact", test, "--nocapture"]).env("FAILPOINTS", format!("{fault}=return")).env("SCALE", SCALE);
+    command.args(["--exact", test, "--nocapture"]).env("FAILPOINTS", format!("{fault}=return")).env("SCALE", scale);
     let output = command.env("RUST_BACKTRACE", "0").output().expect("the process runs");
     let printed = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let summary = printed.lines().find(|line| line.starts_with("| ")).unwrap_or_default();

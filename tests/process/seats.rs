@@ -17,8 +17,8 @@ const SERVERS: usize = 4;
 const CLIENTS: usize = 64;
 
 /// Target number of kills, and the time limit: a slow machine reaches fewer kills, and reports the number.
-const KILLS: usize = 1_000;
-const TIME_MAX: Duration = Duration::from_secs(80);
+const KILLS: usize = 500;
+const TIME_MAX: Duration = Duration::from_secs(40);
 
 /// Time for the database to roll back transactions of killed servers; far more than it needs.
 const ROLLED_BACK_WITHIN: Duration = Duration::from_secs(15);
