@@ -1,12 +1,15 @@
 //! Several servers on one Postgres, each in a slot in which it can be killed, paused and started again.
 
+use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, RwLock};
 use std::time::Duration;
 
 use fireteam_client::{Client, RetryPolicy};
 use tonic::transport::Endpoint;
 
+use crate::report::TestRng;
 use crate::support::server_process::ServerProcess;
 
 /// Connections to each server. Clients share them, because a server limits concurrent calls per connection.
@@ -113,9 +116,28 @@ impl Cluster {
         server.expect("a server is running").kill();
     }
 
+    /// Kills a server and starts it again, with pauses of `pause_ms` milliseconds, until stopped. Returns the number of kills.
+    /// Blocking; must be called within a runtime.
+    pub(crate) fn kill_at_random(&self, rng: &TestRng, pause_ms: Range<usize>, stop: &AtomicBool) -> usize {
+        let mut kills = 0;
+        while !stop.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis((pause_ms.start + rng.below(pause_ms.len())) as u64));
+            let at = rng.below(self.len());
+            self.kill(at);
+            kills += 1;
+            self.fill(at, None, &[]);
+        }
+        kills
+    }
+
     /// Calls `what` with the server in slot `at`.
     pub(crate) fn with<T>(&self, at: usize, what: impl FnOnce(&ServerProcess) -> T) -> T {
         what(self.slots[at].server.lock().expect("unpoisoned").as_ref().expect("a server is running"))
+    }
+
+    /// Address of the server in slot `at`. `None` while the slot is empty.
+    pub(crate) fn address(&self, at: usize) -> Option<std::net::SocketAddr> {
+        self.slots[at].server.lock().expect("unpoisoned").as_ref().map(|server| server.address)
     }
 
     /// The connection to the server in slot `at` that client `number` shares with others. `None` while the slot is empty.

@@ -11,6 +11,9 @@ use crate::report::TestReport;
 const PLANTED: &[(&str, &str)] = &[
     ("ignore_host_loss", "match_life::no_player_is_locked_out_or_punished_when_something_else_breaks"),
     ("penalize_all_players", "match_life::no_player_is_locked_out_or_punished_when_something_else_breaks"),
+    ("skip_confirmation", "match_life::no_player_is_locked_out_or_punished_when_something_else_breaks"),
+    ("trust_first_report", "player_reports::matches_are_rated_only_if_both_sides_agree"),
+    ("ignore_offer_rows", "allocation_offers::match_is_offered_to_one_allocator_at_a_time"),
     ("trust_memory_for_seats", "seats::seats_are_taken_once_when_servers_are_killed"),
     ("acknowledge_before_commit", "seats::seats_are_taken_once_when_servers_are_killed"),
     ("cancel_commit_with_client", "cancels::cancelled_calls_do_not_affect_other_clients"),

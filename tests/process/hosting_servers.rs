@@ -1,8 +1,8 @@
 //! Game servers of [`match_life`](crate::match_life): they confirm matches by unary calls, and some disappear at each stage.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fireteam_client::{Client, pb};
@@ -24,6 +24,8 @@ pub(crate) struct HostStatistics {
     pub(crate) gave_up: AtomicUsize,
     pub(crate) died_unconfirmed: AtomicUsize,
     pub(crate) died_in_play: AtomicUsize,
+    /// Matches that a game server has named in a heartbeat, recorded before it is sent.
+    pub(crate) named: Mutex<BTreeSet<String>>,
 }
 
 /// Plan of a game server for one match.
@@ -152,6 +154,7 @@ impl Process<'_> {
 
     /// Sends one heartbeat for the matches, and ends those that have been played. False if the process disappears.
     async fn beat(&mut self, server: &Client, token: &[u8]) -> bool {
+        self.statistics.named.lock().expect("unpoisoned").extend(self.matches.keys().cloned());
         let known = self.matches.iter().map(|(match_id, (plan, _))| pb::HostedMatchBeat {
             match_id: match_id.clone(),
             gives_up: *plan == Plan::GiveUp,

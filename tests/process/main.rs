@@ -4,6 +4,8 @@
 
 // `cfg(test)` is redundant for the compiler; clippy uses it to treat these modules as tests.
 #[cfg(test)]
+mod allocation_offers;
+#[cfg(test)]
 mod cancels;
 #[cfg(test)]
 mod clock;
@@ -38,9 +40,13 @@ mod outages;
 #[cfg(all(test, feature = "failpoints"))]
 mod panics;
 #[cfg(test)]
+mod player_reports;
+#[cfg(test)]
 mod postgres_hang;
 #[cfg(test)]
 mod proxy;
+#[cfg(test)]
+mod random_servers;
 #[cfg(test)]
 mod refused_players;
 #[cfg(test)]

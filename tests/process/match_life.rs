@@ -12,8 +12,8 @@ use pb::{TicketEndReason, TicketState};
 use tokio::time::Instant;
 
 use crate::cluster::Cluster;
-use crate::history::{CallOutcome, call_outcome};
 use crate::hosting_servers::{HostStatistics, run_game_server};
+use crate::random_servers::RandomServerClient;
 use crate::report::{TestReport, TestRng, scale, scaled};
 use crate::support::database::{PostgresCluster, TestDatabase};
 use crate::support::party::party_session;
@@ -128,10 +128,9 @@ impl Behaviour {
 }
 
 struct Player {
-    number: usize,
-    cluster: Arc<Cluster>,
+    client: RandomServerClient,
     world: Arc<World>,
-    rng: TestRng,
+    hosts: Arc<HostStatistics>,
     tickets_entered: usize,
     own_fault_until: Option<Instant>,
 }
@@ -143,20 +142,7 @@ impl Player {
         request: Request,
         send: impl AsyncFn(Client, Request) -> Result<T, Error>,
     ) -> Option<Result<T, Error>> {
-        while !self.world.stop.load(Ordering::SeqCst) {
-            let first = self.rng.below(self.cluster.len());
-            let mut slots = (0..self.cluster.len()).map(|more| (first + more) % self.cluster.len());
-            let Some(server) = slots.find_map(|at| self.cluster.client(at, self.number)) else {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-                continue;
-            };
-            let answer = send(server, request.clone()).await;
-            if call_outcome(&answer) != CallOutcome::Unknown {
-                return Some(answer);
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        None
+        self.client.call(&self.world.stop, request, send).await
     }
 
     fn is_at_fault(&self) -> bool {
@@ -170,7 +156,7 @@ impl Player {
     /// Enters a queue, and lives through the ticket.
     async fn play(&mut self) {
         let Some(ticket) = self.enter().await else { return };
-        let behaviour = Behaviour::random(&self.rng);
+        let behaviour = Behaviour::random(&self.client.rng);
         let (entered, mut state, mut since, mut beat) =
             (Instant::now(), TicketState::Waiting, Instant::now(), Instant::now());
         let mut last_match = String::new();
@@ -213,7 +199,8 @@ impl Player {
                 _ => Duration::MAX,
             };
             if limit.saturating_add(MARGIN) < self.world.available_since(since) {
-                let what = format!("player {} is {state:?} for {:?}, match {last_match}", self.number, since.elapsed());
+                let what =
+                    format!("player {} is {state:?} for {:?}, match {last_match}", self.client.number, since.elapsed());
                 self.world.violation(what);
                 return self.leave(&ticket).await;
             }
@@ -226,9 +213,9 @@ impl Player {
     async fn enter(&mut self) -> Option<pb::TicketReference> {
         self.tickets_entered += 1;
         let request = pb::QueueEnterRequest {
-            session_composition: Some(party_session(&[(&format!("player {:03}", self.number), 0.0)])),
-            matchmaking_set_id: Some(if self.rng.chance(0.5) { SERVER_SET } else { PEER_SET }),
-            idempotency_key: format!("ticket {:06} of player {:03}", self.tickets_entered, self.number),
+            session_composition: Some(party_session(&[(&format!("player {:03}", self.client.number), 0.0)])),
+            matchmaking_set_id: Some(if self.client.rng.chance(0.5) { SERVER_SET } else { PEER_SET }),
+            idempotency_key: format!("ticket {:06} of player {:03}", self.tickets_entered, self.client.number),
             ..Default::default()
         };
         let started = Instant::now();
@@ -239,7 +226,7 @@ impl Player {
             };
             if error.server_error().is_some_and(|error| error.reason.as_deref() == Some("QUEUE_COOLDOWN")) {
                 if !self.is_at_fault() {
-                    self.world.violation(format!("player {} is punished without a fault: {error}", self.number));
+                    self.world.violation(format!("player {} is punished without a fault: {error}", self.client.number));
                     self.admit_fault();
                 }
                 self.world.cooldowns_of_own_fault.fetch_add(1, Ordering::SeqCst);
@@ -247,7 +234,7 @@ impl Player {
             // A player who fell silent may still be in the match that they left behind.
             let limit = if self.is_at_fault() { OWN_FAULT_SHOWS_FOR } else { HOST_LOSS * GRANTED };
             if limit + MARGIN < self.world.available_since(started) {
-                self.world.violation(format!("player {} is locked out: {error}", self.number));
+                self.world.violation(format!("player {} is locked out: {error}", self.client.number));
                 return None;
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -267,10 +254,10 @@ impl Player {
             Some(Ok(answer)) => {
                 self.world.left.fetch_add(1, Ordering::SeqCst);
                 if !matches!(answer.result, Some(LeaveResult::Ended(_))) {
-                    self.world.violation(format!("player {} left and the ticket goes on", self.number));
+                    self.world.violation(format!("player {} left and the ticket goes on", self.client.number));
                 }
             }
-            Some(Err(error)) => self.world.violation(format!("player {} cannot leave: {error}", self.number)),
+            Some(Err(error)) => self.world.violation(format!("player {} cannot leave: {error}", self.client.number)),
             None => {}
         }
     }
@@ -314,6 +301,10 @@ impl Player {
             _ => None,
         });
         let hosts = host.is_some() && host == found.own_players.first().map(|own| own.player_key.clone());
+        let is_named = |hosts: &HostStatistics| hosts.named.lock().expect("unpoisoned").contains(&found.match_id);
+        if host.is_none() && !is_named(&self.hosts) {
+            self.world.violation(format!("match {} began without the word of a game server", found.match_id));
+        }
         if !hosts {
             return false;
         }
@@ -432,10 +423,9 @@ async fn no_player_is_locked_out_or_punished_when_something_else_breaks() {
     }
     for number in 0..PLAYERS {
         let mut player = Player {
-            number,
-            cluster: Arc::clone(&cluster),
+            client: RandomServerClient { cluster: Arc::clone(&cluster), number, rng: report.rng(number as u64) },
             world: Arc::clone(&world),
-            rng: report.rng(number as u64),
+            hosts: Arc::clone(&hosts),
             tickets_entered: 0,
             own_fault_until: None,
         };

@@ -22,6 +22,11 @@ pub(crate) struct TestReport {
 pub(crate) struct TestRng(ManualClock);
 
 impl TestRng {
+    /// Random numbers of this seed.
+    pub(crate) fn of_seed(seed: u64) -> Self {
+        Self(ManualClock::new(UnixMs(0), seed))
+    }
+
     /// A whole number below `end`.
     pub(crate) fn below(&self, end: usize) -> usize {
         (self.0.random_unit_f64() * end as f64) as usize
@@ -63,7 +68,7 @@ impl TestReport {
 
     /// Random number generator of stream `number`, derived from the seed.
     pub(crate) fn rng(&self, number: u64) -> TestRng {
-        TestRng(ManualClock::new(UnixMs(0), self.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+        TestRng::of_seed(self.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
     /// Adds a value to the report line.

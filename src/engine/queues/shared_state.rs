@@ -17,9 +17,9 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::domain::available_time::OutageTimes;
 use crate::domain::id::{MatchId, RulesetHash, SetId};
-use crate::domain::lifecycle::Assignment;
 use crate::domain::lifecycle::event::MatchEvent;
 use crate::domain::lifecycle::rules::LifecycleRules;
+use crate::domain::lifecycle::{Assignment, Match};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::teams::CONFIRM_WITHOUT_STREAM_MS_MIN;
 use crate::engine::adverts::advert_handle::AdvertHandle;
@@ -35,7 +35,7 @@ use crate::engine::queues::ticket_match_cache::TicketMatchCache;
 use crate::engine::queues::wait_estimator::WaitEstimator;
 use crate::engine::queues::writer_command::{EventOutcome, PendingEvent, QueueWriterCommand};
 use crate::engine::ratings::RatingCache;
-use crate::engine::writer_inbox::submit_command;
+use crate::engine::writer_inbox::{RETRY_AFTER_MS, submit_command};
 use crate::rules::catalog::MatchRuleset;
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite};
 
@@ -102,7 +102,8 @@ impl SharedState {
     /// Settings of the lifecycle for the matches of `ruleset`.
     pub(crate) fn lifecycle_rules(&self, ruleset: &Ruleset) -> LifecycleRules {
         let rules = LifecycleRules::from_ruleset(ruleset);
-        LifecycleRules { hosts_confirm: rules.hosts_confirm && self.hosts_confirm.load(Ordering::Acquire), ..rules }
+        let hosts_confirm = self.hosts_confirm.load(Ordering::Acquire) && !skips_confirmation();
+        LifecycleRules { hosts_confirm: rules.hosts_confirm && hosts_confirm, ..rules }
     }
 
     /// Settings of the lifecycle for an event. A host without a stream learns of its match with its next heartbeat, so it
@@ -141,6 +142,23 @@ impl SharedState {
                 return None;
             }
         }
+    }
+
+    /// A match as it is now, if another server has changed it since `known`. Reads the store, so it is only asked before a
+    /// call is refused because of the state of the match: another server may have told the caller of a later one.
+    pub(crate) async fn newer_match(&self, known: &Match) -> Result<Option<Arc<Match>>, EngineError> {
+        if !self.has_replicas {
+            return Ok(None);
+        }
+        let unavailable = EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS };
+        let stored = self.common.store.read_match(known.id).await.map_err(|error| {
+            tracing::warn!(%error, match_id = %known.id, "match not read");
+            unavailable.clone()
+        })?;
+        let Some(stored) = stored.filter(|stored| known.version < stored.version) else { return Ok(None) };
+        let is_current = |match_: &&Arc<Match>| stored.version <= match_.version;
+        let newer = self.wait_for_cached(|cache| cache.match_by_id(known.id).filter(is_current).cloned()).await;
+        newer.map(Some).ok_or(unavailable)
     }
 
     /// Writes a change; returns when it is durable. Dropping the future does not cancel the write.
@@ -229,4 +247,10 @@ impl std::fmt::Debug for SharedState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SharedState").finish_non_exhaustive()
     }
+}
+
+/// Whether the fail point is on that starts play without the confirmation of the host.
+fn skips_confirmation() -> bool {
+    fail::fail_point!("skip_confirmation", |_| true);
+    false
 }

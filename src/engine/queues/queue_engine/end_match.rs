@@ -3,7 +3,7 @@
 use crate::auth::token::{AdvertisementClaim, TicketClaim};
 use crate::domain::id::UserKey;
 use crate::domain::lifecycle::event::MatchEvent;
-use crate::domain::lifecycle::{Assignment, Match, MatchStage};
+use crate::domain::lifecycle::{Assignment, Match, MatchEndReason, MatchStage};
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::queues::command::{EndMatchAnswer, EndMatchCommand, EndMatchProof};
@@ -11,6 +11,14 @@ use crate::engine::queues::queue_engine::QueueEngine;
 
 /// Time after a match's start in which its server may report a failure, milliseconds.
 const SERVER_FAILURE_WINDOW_MS: u64 = 60_000;
+
+/// Effect of a permitted call to end a match.
+enum MatchEndCheck {
+    /// Nothing: the match has ended for this reason.
+    HasEnded(MatchEndReason),
+    /// Applies this event.
+    Event(MatchEvent),
+}
 
 impl QueueEngine {
     /// Ends a match, or reports that its server failed. Idempotent: afterwards returns the end reason.
@@ -25,25 +33,46 @@ impl QueueEngine {
             .wait_for_cached(|cache| cache.match_by_id(match_id).cloned())
             .await
             .ok_or(EngineError::NotOwner)?;
-        let reported_by = self.authorize_match_end(caller, &end, &match_)?;
+        let check = match self.check_match_end(caller, &end, &match_) {
+            Err(refusal) => match self.shared.newer_match(&match_).await? {
+                Some(newer) => self.check_match_end(caller, &end, &newer)?,
+                None => return Err(refusal),
+            },
+            Ok(check) => check,
+        };
+        match check {
+            MatchEndCheck::HasEnded(end_reason) => Ok(Some(end_reason)),
+            MatchEndCheck::Event(event) => {
+                let outcome = self.shared.apply_match_event(match_id, event).await?;
+                Ok(outcome.match_after.stage.end_reason())
+            }
+        }
+    }
+
+    /// Checks whether the match may end now, by this caller.
+    fn check_match_end(
+        &self,
+        caller: &Caller,
+        end: &EndMatchCommand,
+        match_: &Match,
+    ) -> Result<MatchEndCheck, EngineError> {
+        let reported_by = self.authorize_match_end(caller, end, match_)?;
         let is_recent = match match_.stage {
             MatchStage::Playing { started_at, .. } => {
                 self.shared.common.clock.now().ms_since(started_at) < SERVER_FAILURE_WINDOW_MS
             }
-            MatchStage::Ended { end_reason, .. } => return Ok(Some(end_reason)),
+            MatchStage::Ended { end_reason, .. } => return Ok(MatchEndCheck::HasEnded(end_reason)),
             // Before the start, players decline or leave instead, which may carry a penalty.
             MatchStage::Confirming { .. } if end.server_failed => true,
             MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } | MatchStage::Confirming { .. } => {
                 return Err(EngineError::MatchNotStarted);
             }
         };
-        let event = if end.server_failed && is_recent {
+        Ok(MatchEndCheck::Event(if end.server_failed && is_recent {
             MatchEvent::ServerFailed
         } else {
             MatchEvent::EndReported { reported_by }
-        };
-        let outcome = self.shared.apply_match_event(match_id, event).await?;
-        Ok(outcome.match_after.stage.end_reason())
+        }))
     }
 
     /// Player who reports the end; `None` for a game server. Fails for callers that may not end the match.

@@ -88,7 +88,15 @@ impl QueueEngine {
         let not_hosted = HostedMatch::without_details(beat.match_id, HostedMatchState::NotHosted);
         let found = self.shared.wait_for_cached(|cache| cache.match_by_id(beat.match_id).cloned()).await;
         let is_host = |host: Option<&Assignment>| host.is_some_and(|host| host.is_on_game_server(advertisement));
-        let Some(match_) = found.filter(|match_| is_host(match_.stage.named_host())) else { return Ok(not_hosted) };
+        let Some(mut match_) = found else { return Ok(not_hosted) };
+        if !is_host(match_.stage.named_host())
+            && let Some(newer) = self.shared.newer_match(&match_).await?
+        {
+            match_ = newer;
+        }
+        if !is_host(match_.stage.named_host()) {
+            return Ok(not_hosted);
+        }
         if beat.gives_up {
             let proof = EndMatchProof::GameServer(token.to_vec());
             let end = EndMatchCommand { match_id: Some(beat.match_id), proof, server_failed: true };

@@ -47,7 +47,13 @@ impl QueueEngine {
         let match_ = self.find_match(match_id).await?;
         let mut match_ = match_.ok_or(if by_operator { EngineError::MatchNotFound } else { EngineError::NotOwner })?;
         for _ in 0..WRITE_ATTEMPTS_MAX {
-            let authority = self.authorize_reporter(caller, &match_, command)?;
+            let authority = match self.authorize_reporter(caller, &match_, command) {
+                Ok(authority) => authority,
+                Err(refusal) => {
+                    match_ = shared.newer_match(&match_).await?.ok_or(refusal)?;
+                    continue;
+                }
+            };
             let ruleset = self.loaded_ruleset_of_match(&match_).await?;
             let checked = check_report(shared, &match_, command)?;
             let (visible_ticket, reported_by) = match authority {
@@ -120,7 +126,12 @@ impl QueueEngine {
         let shared = &self.shared;
         let claim =
             shared.common.token_signer.verify::<TicketClaim>(&command.ticket_token).ok_or(EngineError::NotOwner)?;
-        let match_ = self.find_match(command.match_id).await?.ok_or(EngineError::NotOwner)?;
+        let mut match_ = self.find_match(command.match_id).await?.ok_or(EngineError::NotOwner)?;
+        if match_.stage.last_assignment().is_none()
+            && let Some(newer) = shared.newer_match(&match_).await?
+        {
+            match_ = newer;
+        }
         let match_ticket = caller_ticket_in_match(&match_, &claim, caller)?;
         let users: Vec<UserKey> = match_ticket.players.iter().map(|player| player.user).collect();
         let user = match (command.player_key, &*users) {

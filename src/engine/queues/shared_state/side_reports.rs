@@ -50,7 +50,10 @@ impl SharedState {
         let rules = lifecycle_rules(ruleset.as_deref());
         let was_heard = |id: TicketId| self.was_heard_since_start(match_, id);
         let outages = self.common.outages.times();
-        let decided = apply_side_report(&rules, match_, reporters, claim, &was_heard, &outages, now);
+        let mut decided = apply_side_report(&rules, match_, reporters, claim, &was_heard, &outages, now);
+        if trusts_first_report() {
+            decided.1 = ReportDecision::Result(claim.ranks.clone());
+        }
         self.write_decision(match_, ruleset.as_deref(), decided, now).await
     }
 
@@ -254,6 +257,12 @@ fn sides_with_ranks(match_: &Match, ranks: &[u32]) -> Vec<SideRank> {
     }
     let side = |((team_index, users), rank): ((u16, Vec<UserKey>), &u32)| SideRank { team_index, users, rank: *rank };
     sides.into_iter().zip(ranks).map(side).collect()
+}
+
+/// Whether the fail point is on that takes the first report of a player for the result.
+fn trusts_first_report() -> bool {
+    fail::fail_point!("trust_first_report", |_| true);
+    false
 }
 
 fn log_outcome(after: &Match) {
