@@ -11,6 +11,7 @@ pub mod error;
 mod fail_points;
 mod follow_feed;
 mod hosted_match;
+mod open_session_changes;
 mod open_silos;
 mod outage_log;
 mod party_consent;

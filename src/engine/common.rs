@@ -19,6 +19,7 @@ use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
+use crate::engine::open_session_changes::OpenSessionChanges;
 use crate::engine::open_silos::OpenSilos;
 use crate::engine::outage_log::OutageLog;
 use crate::engine::ratings::RatingCache;
@@ -53,6 +54,8 @@ pub(crate) struct Common {
     pub(crate) served_silos: Option<Vec<SiloId>>,
     /// Silos with a live ticket or advertisement.
     pub(crate) open_silos: Arc<OpenSilos>,
+    /// Sessions with open seats, for the queues that fill them.
+    pub(crate) open_session_changes: OpenSessionChanges,
     /// Rulesets of matches that were asked for and are not loaded.
     pub(crate) wanted_rulesets: Mutex<BTreeSet<(SetId, RulesetHash)>>,
     /// Wakes the task that compares rulesets with their copies in the store.
@@ -115,6 +118,12 @@ impl Common {
             self.ruleset_sync_requests.notify_one();
         }
         found
+    }
+
+    /// Whether the queue of a set fills open sessions.
+    pub(crate) fn fills_open_sessions(&self, set_id: SetId) -> bool {
+        let ruleset = self.rulesets.ruleset_in_force(set_id);
+        ruleset.is_some_and(|ruleset| ruleset.queue.as_ref().is_some_and(|queue| queue.backfill))
     }
 
     /// Fails with the remaining time if the set is being retired: it takes no new tickets and advertisements.

@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::domain::id::SiloId;
 use crate::engine::adverts::advert_state::EncodeAdvertFn;
 use crate::engine::common::Common;
+use crate::engine::open_session_changes::OpenSessionChanges;
 use crate::engine::open_silos::{OpenSilos, SiloLimits};
 use crate::engine::outage_log::OutageLog;
 use crate::engine::settings::EngineSettings;
@@ -82,6 +83,7 @@ impl EngineDeps {
             ratings: Arc::default(),
             served_silos,
             open_silos: Arc::new(OpenSilos::new(silo_limits)),
+            open_session_changes: OpenSessionChanges::default(),
             wanted_rulesets: Mutex::default(),
             ruleset_sync_requests: Notify::new(),
             ruleset_syncs: watch::Sender::new(0),

@@ -3,6 +3,7 @@
 mod allocation;
 mod allocator_stream;
 mod allocators;
+mod backfill_wakeups;
 mod change_notifier;
 pub mod command;
 mod connected_users;

@@ -15,7 +15,8 @@ use crate::store::allocation_offers::{OfferStore, OfferWrite, StoredOffer};
 use crate::store::error::StoreError;
 use crate::store::outages::{OutageReport, OutageStore, StoredOutages};
 use crate::store::queues::{
-    self, FinishedMatch, QueueFeed, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData, StoredUser,
+    self, FinishedMatch, LeaseHolders, QueueFeed, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData,
+    StoredUser,
 };
 use crate::store::ruleset_copies::{RulesetCopy, RulesetCopyStore, RulesetReport};
 
@@ -194,6 +195,10 @@ impl<M: StoreObserver> QueueStore for MeteredStore<M> {
         self.inner.open_queue_feed().await
     }
 
+    async fn renew_lease_holder(&self, for_ms: u32) -> Result<LeaseHolders, StoreError> {
+        self.inner.renew_lease_holder(for_ms).await
+    }
+
     async fn acquire_leases(&self, queues: &[QueueKey], for_ms: u32) -> Result<Vec<bool>, StoreError> {
         self.inner.acquire_leases(queues, for_ms).await
     }
@@ -202,8 +207,8 @@ impl<M: StoreObserver> QueueStore for MeteredStore<M> {
         self.inner.lowest_lease_format().await
     }
 
-    async fn release_leases(&self, queues: &[QueueKey]) -> Result<(), StoreError> {
-        self.inner.release_leases(queues).await
+    async fn release_leases(&self) -> Result<(), StoreError> {
+        self.inner.release_leases().await
     }
 
     async fn report_connected_users(&self, own_counts: &[(QueueKey, u32)]) -> Result<Vec<(QueueKey, u32)>, StoreError> {

@@ -14,6 +14,7 @@ pub(super) mod ticket_match_body;
 pub(super) mod ticket_match_encoding;
 pub(super) mod touched_keys;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -448,21 +449,28 @@ pub trait QueueStore: Send + Sync + 'static {
         None
     }
 
+    /// Tells the others for `for_ms` milliseconds, by the store's clock, that this server lives: its leases are in force only
+    /// that long.
+    async fn renew_lease_holder(&self, for_ms: u32) -> Result<LeaseHolders, StoreError> {
+        let _ = for_ms;
+        Ok(LeaseHolders { was_live: true, others: BTreeSet::new() })
+    }
+
     /// Acquires or renews the lease on each of `queues` for `for_ms` milliseconds by the store's clock. Returns, per
-    /// queue, whether this server holds it now. Leases only divide the work; a store that serves one server grants all.
+    /// queue, whether this server holds it now. A lease ends earlier if its holder is not renewed. Leases only divide the
+    /// work; a store that serves one server grants all.
     async fn acquire_leases(&self, queues: &[QueueKey], for_ms: u32) -> Result<Vec<bool>, StoreError> {
         let _ = for_ms;
         Ok(vec![true; queues.len()])
     }
 
-    /// Lowest store format version of the servers that hold leases.
+    /// Lowest store format version of the live servers.
     async fn lowest_lease_format(&self) -> Result<i64, StoreError> {
         Ok(STORE_FORMAT_VERSION)
     }
 
-    /// Releases leases, so that another server can acquire them at once.
-    async fn release_leases(&self, queues: &[QueueKey]) -> Result<(), StoreError> {
-        let _ = queues;
+    /// Releases all leases of this server, so that another one can acquire them at once.
+    async fn release_leases(&self) -> Result<(), StoreError> {
         Ok(())
     }
 
@@ -471,6 +479,15 @@ pub trait QueueStore: Send + Sync + 'static {
     async fn report_connected_users(&self, own_counts: &[(QueueKey, u32)]) -> Result<Vec<(QueueKey, u32)>, StoreError> {
         Ok(own_counts.to_vec())
     }
+}
+
+/// Servers that share a store and live.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeaseHolders {
+    /// Whether this server counted as alive until now. If not, others may have taken its leases.
+    pub was_live: bool,
+    /// Ids of the others. Servers of earlier versions are not listed.
+    pub others: BTreeSet<u64>,
 }
 
 /// Feed of other servers' changes to the queues.

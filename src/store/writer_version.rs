@@ -17,6 +17,9 @@ pub(super) const RATING_SCALES_VERSION: i64 = 2;
 /// First version whose servers read matches whose host has not confirmed.
 pub const CONFIRMING_MATCHES_VERSION: i64 = 2;
 
+/// First version whose servers hold leases only while they say that they live, in `lease_holder`.
+pub const LEASE_HOLDERS_VERSION: i64 = 2;
+
 /// Lowest version that may write; one row. The same text for both databases.
 pub(super) const READ_MIN_WRITER_VERSION: &str = "select value from store_setting where name = 'min_writer_version'";
 

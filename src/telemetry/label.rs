@@ -372,6 +372,8 @@ label! {
     Pass = "pass",
     /// Offers of matches to allocators.
     Allocation = "allocation",
+    /// Wake-ups of queues that fill open sessions.
+    Backfill = "backfill",
     /// Probe of the store while commits fail.
     WriteProbe = "write_probe",
     /// Accept loop of the client port.

@@ -11,7 +11,7 @@ mod search;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::domain::advertisement::Advertisement;
+use crate::domain::advertisement::{Advertisement, AdvertisementKind};
 use crate::domain::id::{AdvertisementId, SetId, UserKey};
 use crate::engine::adverts::advert_set::AdvertRecord;
 use crate::engine::adverts::advert_set_map::{AdvertSetMap, LockedAdvertSet};
@@ -49,6 +49,14 @@ impl AdvertState {
             host_events: HostEventHub::default(),
             in_flight_changes: InFlightChanges::default(),
             replication,
+        }
+    }
+
+    /// Records a session with open seats, if the queue of its set fills sessions.
+    pub(crate) fn record_open_session(&self, record: &AdvertRecord) {
+        let Advertisement { set_id, kind, session, .. } = &*record.advertisement;
+        if *kind == AdvertisementKind::Session && record.open_seats() > 0 && self.common.fills_open_sessions(*set_id) {
+            self.common.open_session_changes.record(*set_id, session.silo);
         }
     }
 

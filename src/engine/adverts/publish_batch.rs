@@ -120,6 +120,7 @@ impl PublishBatch {
                 };
                 let (record, events) =
                     set.upsert_with_entries(record, &mut entries, update_reservations, &mut replaced);
+                state.record_open_session(record);
                 applied.push((UpdateSnapshot::from_record(record, now), events));
             }
         }

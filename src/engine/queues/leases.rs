@@ -14,14 +14,20 @@ use crate::engine::queues::queue_runner;
 use crate::engine::queues::shared_state::SharedState;
 use crate::rules::catalog::CatalogState;
 use crate::store::queues::QueueKey;
-use crate::store::writer_version::CONFIRMING_MATCHES_VERSION;
+use crate::store::writer_version::{CONFIRMING_MATCHES_VERSION, LEASE_HOLDERS_VERSION};
 use crate::telemetry::label::TaskLabel;
 
-/// Lease duration. After a crash, queues are unowned for at most this plus `LEASE_RENEW_INTERVAL`.
-const LEASE_DURATION_MS: u32 = 2_000;
+/// Time for which a server counts as alive. After a crash, queues are unowned for at most this plus `LEASE_RENEW_INTERVAL`.
+const LEASE_HOLDER_DURATION_MS: u32 = 2_000;
 
-/// Interval at which leases are renewed and requested.
+/// Interval at which this server says that it lives, and requests the leases of new queues.
 const LEASE_RENEW_INTERVAL: Duration = Duration::from_millis(600);
+
+/// Lease duration while its holder lives. Only servers of earlier versions wait that long after a crash.
+const LEASE_DURATION_MS: u32 = 20_000;
+
+/// Interval at which the leases of all queues are renewed and requested, if no server came or went meanwhile.
+const ALL_LEASES_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Interval at which replicas exchange connected-user counts.
 const CONNECTED_USERS_INTERVAL: Duration = Duration::from_secs(2);
@@ -40,7 +46,15 @@ struct QueueTask {
 
 /// Acquires leases and runs queues until stopped.
 pub(crate) async fn run_lease_task(shared: Arc<SharedState>, shutdown: CancellationToken) {
-    let mut leases = Leases { running: BTreeMap::new(), must_list_all: true, rulesets: None, shared };
+    let mut leases = Leases {
+        shared,
+        running: BTreeMap::new(),
+        must_list_all: true,
+        listed_all_at: None,
+        other_holders: BTreeSet::new(),
+        has_earlier_servers: false,
+        rulesets: None,
+    };
     let mut renewed_at: Option<Instant> = None;
     let mut exchanged_at: Option<Instant> = None;
     let mut rounds = 0_u32;
@@ -71,6 +85,12 @@ struct Leases {
     running: BTreeMap<QueueKey, QueueTask>,
     /// The next renewal must request the leases of all queues, because an earlier request failed.
     must_list_all: bool,
+    /// When the leases of all queues were last requested.
+    listed_all_at: Option<Instant>,
+    /// Other servers that were alive at the last renewal.
+    other_holders: BTreeSet<u64>,
+    /// Servers of earlier versions hold leases. They renew each lease by itself.
+    has_earlier_servers: bool,
     /// Ruleset catalog at the last renewal.
     rulesets: Option<Arc<CatalogState>>,
 }
@@ -78,20 +98,48 @@ struct Leases {
 impl Leases {
     /// Renews the leases, and wakes the queues that are due or have a new ruleset.
     ///
-    /// A store that serves one server grants each lease once and for all. Only new queues are requested from it, so that
-    /// idle queues cost nothing.
+    /// Leases are in force while this server says that it lives, in one row. All of them are requested when another server
+    /// has come or gone, and now and then. Otherwise only new queues are requested, so that idle queues cost nothing.
     async fn renew(&mut self) {
         self.remove_ended();
         let new_queues = self.shared.queue_wakeups.lock().take_new_queues();
-        if self.shared.has_replicas || self.must_list_all {
-            self.must_list_all = false;
+        if self.must_list_all_after_renewal().await {
             self.acquire_all(active_queues(&self.shared)).await;
         } else {
-            // Also without new queues: the store checks whether this server may still write.
+            // Also without new queues: a store that serves one server checks whether this server may still write.
             self.acquire(new_queues.into_iter().collect()).await;
         }
         self.wake_changed_rulesets();
         self.shared.queue_wakeups.lock().wake_due(self.shared.common.clock.now());
+    }
+
+    /// Renews this server's row as a holder of leases. Returns whether the leases of all queues must be requested.
+    async fn must_list_all_after_renewal(&mut self) -> bool {
+        let holders = match self.shared.common.store.renew_lease_holder(LEASE_HOLDER_DURATION_MS).await {
+            Ok(holders) => holders,
+            Err(error) => {
+                tracing::warn!(%error, "renewal as a holder of queue leases failed");
+                self.must_list_all = true;
+                return true;
+            }
+        };
+        self.read_lowest_format().await;
+        let is_due = self.listed_all_at.is_none_or(|at| at + ALL_LEASES_INTERVAL <= Instant::now());
+        self.must_list_all |= !holders.was_live || holders.others != self.other_holders;
+        self.other_holders = holders.others;
+        self.must_list_all || (self.shared.has_replicas && (is_due || self.has_earlier_servers))
+    }
+
+    /// Reads the lowest store format of the live servers.
+    async fn read_lowest_format(&mut self) {
+        match self.shared.common.store.lowest_lease_format().await {
+            Ok(lowest) => {
+                self.has_earlier_servers = lowest < LEASE_HOLDERS_VERSION;
+                self.shared.set_hosts_confirm(CONFIRMING_MATCHES_VERSION <= lowest);
+            }
+            // The last answer stays valid until the store answers again.
+            Err(error) => tracing::debug!(%error, "store formats of lease holders not read"),
+        }
     }
 
     /// Acquires the leases of queues that are new since the last renewal.
@@ -112,6 +160,8 @@ impl Leases {
 
     /// Acquires or renews the leases of all active queues, and stops the tasks of all others.
     async fn acquire_all(&mut self, queues: Vec<QueueKey>) {
+        self.must_list_all = false;
+        self.listed_all_at = Some(Instant::now());
         self.shared.queue_wakeups.lock().clear_held_elsewhere();
         let granted = self.request(&queues).await.unwrap_or_else(|| {
             self.must_list_all = true;
@@ -132,11 +182,6 @@ impl Leases {
     /// Requests leases; `None` if that failed.
     async fn request(&self, queues: &[QueueKey]) -> Option<Vec<bool>> {
         let result = self.shared.common.store.acquire_leases(queues, LEASE_DURATION_MS).await;
-        match self.shared.common.store.lowest_lease_format().await {
-            Ok(lowest) => self.shared.set_hosts_confirm(CONFIRMING_MATCHES_VERSION <= lowest),
-            // The last answer stays valid until the store answers again.
-            Err(error) => tracing::debug!(%error, "store formats of lease holders not read"),
-        }
         result.inspect_err(|error| tracing::warn!(%error, "queue lease acquisition failed")).ok()
     }
 
@@ -186,13 +231,12 @@ impl Leases {
 
     /// Stops all tasks and releases the leases, so that another replica takes over before they expire.
     async fn stop(self) {
-        let keys: Vec<QueueKey> = self.running.keys().copied().collect();
         for (_, queue_task) in self.running {
             queue_task.shutdown.cancel();
             let _ = queue_task.task.await;
         }
         sync_outages(&self.shared).await;
-        let _ = self.shared.common.store.release_leases(&keys).await;
+        let _ = self.shared.common.store.release_leases().await;
     }
 }
 

@@ -30,6 +30,7 @@ use crate::engine::adverts::advert_handle::AdvertHandle;
 use crate::engine::command::Caller;
 use crate::engine::common::Common;
 use crate::engine::error::EngineError;
+use crate::engine::queues::backfill_wakeups::run_backfill_wakeups;
 use crate::engine::queues::command::{ReadyCheckResponse, TicketHeartbeatCommand, TicketReference, TicketStatus};
 use crate::engine::queues::feed_reader::follow_queue_feed;
 use crate::engine::queues::leases::run_lease_task;
@@ -88,6 +89,9 @@ impl QueueEngine {
         let (offering, stop) = (Arc::clone(&shared), shutdown.clone());
         let start_offers = move || run_offer_task(Arc::clone(&offering), stop.clone());
         tasks.push(supervisor.spawn_restarting(TaskLabel::Allocation, shutdown, start_offers));
+        let (filling, stop) = (Arc::clone(&shared), shutdown.clone());
+        let start_wakeups = move || run_backfill_wakeups(Arc::clone(&filling), stop.clone());
+        tasks.push(supervisor.spawn_restarting(TaskLabel::Backfill, shutdown, start_wakeups));
         Ok((Self { shared }, tasks))
     }
 

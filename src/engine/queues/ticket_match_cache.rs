@@ -359,6 +359,16 @@ impl TicketMatchCache {
         changed
     }
 
+    /// Marks a queue as changed if tickets wait in it. Returns whether they do.
+    pub(crate) fn mark_waiting_queue_changed(&mut self, key: QueueKey) -> bool {
+        let Some(index) = self.queues.get_mut(&key).filter(|index| !index.waiting_tickets.is_empty()) else {
+            return false;
+        };
+        self.change_count += 1;
+        index.change_count = self.change_count;
+        true
+    }
+
     /// Marks a ticket's queue as changed and notifies its watchers, after a change outside the ticket. Returns the queue.
     fn mark_ticket_changed(&mut self, id: TicketId) -> Option<QueueKey> {
         self.notify_watchers(id);

@@ -31,7 +31,7 @@ use crate::store::postgres::queues::statements as sql;
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::touched_keys::TouchedQueueKeys;
 use crate::store::queues::{
-    FinishedMatch, QueueFeed, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData, StoredUser,
+    FinishedMatch, LeaseHolders, QueueFeed, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData, StoredUser,
 };
 use crate::store::rows;
 use crate::store::writer_version::STORE_FORMAT_VERSION;
@@ -163,6 +163,26 @@ impl QueueStore for PostgresStore {
         Some(Box::new(self.new_queue_feed()))
     }
 
+    async fn renew_lease_holder(&self, for_ms: u32) -> Result<LeaseHolders, StoreError> {
+        let mut slot = self.lease_connection.lock().await;
+        let min_writer_version = query_within!(slot, OPERATION_TIMEOUT, "reading store settings", |connection| {
+            open::fetch_min_writer_version(connection)
+        })?;
+        self.writer_gate.update(min_writer_version);
+        self.writer_gate.check_may_write()?;
+        let own_id = self.replica.id.cast_signed();
+        let live: Vec<i64> = query_within!(slot, OPERATION_TIMEOUT, "renewing the lease holder", |connection| {
+            sqlx::query_scalar(sql::RENEW_LEASE_HOLDER)
+                .bind(own_id)
+                .bind(i64::from(for_ms))
+                .bind(STORE_FORMAT_VERSION)
+                .fetch_all(&mut *connection)
+        })?;
+        let was_live = live.contains(&own_id);
+        let others = live.into_iter().filter(|replica| *replica != own_id).map(i64::cast_unsigned).collect();
+        Ok(LeaseHolders { was_live, others })
+    }
+
     async fn acquire_leases(&self, queues: &[QueueKey], for_ms: u32) -> Result<Vec<bool>, StoreError> {
         let (sets, silos) = queue_key_columns(queues);
         let mut slot = self.lease_connection.lock().await;
@@ -192,15 +212,10 @@ impl QueueStore for PostgresStore {
         Ok(lowest.unwrap_or(STORE_FORMAT_VERSION))
     }
 
-    async fn release_leases(&self, queues: &[QueueKey]) -> Result<(), StoreError> {
-        let (sets, silos) = queue_key_columns(queues);
+    async fn release_leases(&self) -> Result<(), StoreError> {
         let mut slot = self.lease_connection.lock().await;
         query_within!(slot, OPERATION_TIMEOUT, "releasing leases", |connection| {
-            sqlx::query(sql::RELEASE_LEASES)
-                .bind(self.replica.id.cast_signed())
-                .bind(&sets)
-                .bind(&silos)
-                .execute(&mut *connection)
+            sqlx::query(sql::RELEASE_LEASES).bind(self.replica.id.cast_signed()).execute(&mut *connection)
         })?;
         Ok(())
     }

@@ -242,6 +242,32 @@ async fn hosting_by_a_peer_names_one_host() {
     assert_eq!(outcome, pb::MatchEndReason::Played);
 }
 
+/// S1-96: a party that waits fills a session that is advertised later, and a seat that is freed later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn backfill_takes_a_seat_that_opens_later() {
+    let queue = r#"<Queue PassIntervalMs="10" Backfill="true"/>"#;
+    let server = start_queue_server(&[&rules("", r#"<Teams Count="2" Size="2"/>"#, queue)]).await;
+    let mut ann = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
+    assert_unmatched(&mut ann).await;
+    let request = pb::MatchmakingUpdateAdvertisementRequest {
+        matchmaking_set_id: Some(SET_ID),
+        ..advertise_request(&[("hal", 20.0), ("hob", 20.0), ("hum", 20.0)], 1)
+    };
+    let advertised = advertise_host(&server, request.clone()).await;
+    let found = wait_for_match(&mut ann).await;
+    let mut bob = QueuedParty::enter(&server, SET_ID, &[("bob", 20.0)]).await;
+    assert_unmatched(&mut bob).await;
+    // The guest leaves the session.
+    assert!(ann.ticket.leave().await.expect("leave"));
+    let again = pb::MatchmakingUpdateAdvertisementRequest {
+        advertisement_id: advertised.advertisement_id.clone(),
+        advertisement_token: advertised.advertisement_token.clone(),
+        ..request
+    };
+    server.client().await.update_advertisement(again).await.expect("update");
+    assert_ne!(wait_for_match(&mut bob).await.match_id, found.match_id);
+}
+
 /// S1-96: an advertised session with an open seat is filled from the queue before a new match is made.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn backfill_fills_an_open_seat() {

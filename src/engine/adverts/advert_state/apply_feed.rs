@@ -117,7 +117,8 @@ impl AdvertState {
                     *existing = reservations;
                     events
                 };
-                let (_, events) = set.upsert_with_entries(record, &mut entries, change, &mut replaced);
+                let (record, events) = set.upsert_with_entries(record, &mut entries, change, &mut replaced);
+                self.record_open_session(record);
                 if !events.is_empty() {
                     events_by_advert.push((id, events));
                 }

@@ -19,12 +19,17 @@ impl AdvertState {
     ) {
         let Some(set) = self.advert_sets.get(set_id) else { return };
         let purge_at = now.plus_ms(self.common.settings.ended_reservation_retention_ms);
-        let ended_reservation = set.write().update_reservations(advertisement_id, |reservations| {
+        let mut set = set.write();
+        let ended_reservation = set.update_reservations(advertisement_id, |reservations| {
             let is_unended =
                 |existing: &&mut Reservation| existing.id == id && existing.state != ReservationState::Ended;
             reservations.iter_mut().find(is_unended).map(|reservation| mark_reservation_ended(reservation, purge_at))
         });
         if let Some(Some(reservation)) = ended_reservation {
+            if let Some(record) = set.get(advertisement_id) {
+                self.record_open_session(record);
+            }
+            drop(set);
             self.publish_reservation_events(advertisement_id, vec![(reservation, change)], now);
         }
     }

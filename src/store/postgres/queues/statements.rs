@@ -306,7 +306,7 @@ pub(super) const PURGE_DUE_ROWS: [&str; 5] = [
 
 /// Purges by the database's clock: changes that every server has read or replaces by a snapshot, and leases and user
 /// counts of servers that are gone. Only servers of earlier versions write `connected_users`.
-pub(super) const PURGE_BY_DATABASE_CLOCK: [&str; 4] = [
+pub(super) const PURGE_BY_DATABASE_CLOCK: [&str; 5] = [
     "
     delete from queue_change
      where batch_id in (select batch_id from queue_change where committed_at < clock_timestamp() - interval '10 minutes'
@@ -317,6 +317,11 @@ pub(super) const PURGE_BY_DATABASE_CLOCK: [&str; 4] = [
      where (set_id, silo_id) in (select set_id, silo_id from queue_lease
                                   where expires_at < clock_timestamp() - interval '1 minute'
                                   limit 1000 for update skip locked)
+",
+    "
+    delete from lease_holder
+     where replica in (select replica from lease_holder where expires_at < clock_timestamp() - interval '1 minute'
+                        limit 1000 for update skip locked)
 ",
     "
     delete from connected_users
@@ -332,8 +337,21 @@ pub(super) const PURGE_BY_DATABASE_CLOCK: [&str; 4] = [
 ",
 ];
 
+/// Renews the row of server `$1` as a holder of leases, for `$2` milliseconds, with its store format version `$3`. Returns the
+/// servers whose rows had not expired before.
+pub(super) const RENEW_LEASE_HOLDER: &str = "
+    with renewed as (
+        insert into lease_holder (replica, expires_at, store_format)
+        values ($1, clock_timestamp() + $2::bigint * interval '1 millisecond', $3)
+            on conflict (replica) do update
+           set expires_at = excluded.expires_at, store_format = excluded.store_format
+    )
+    select replica from lease_holder where expires_at > clock_timestamp()
+";
+
 /// Acquires or renews for server `$1` the leases of the sets `$2` in the silos `$3`, in order, for `$4` milliseconds, with
-/// its store format version `$5`. Returns the leases held now. A lease that has expired by the database's clock is free.
+/// its store format version `$5`. Returns the leases held now. By the database's clock, a lease is free when it has expired, or
+/// its holder has. A holder without a row is a server of an earlier version.
 pub(super) const ACQUIRE_LEASES: &str = "
     insert into queue_lease as l (set_id, silo_id, replica, expires_at, store_format, format_replica)
     select u.set_id, u.silo_id, $1, clock_timestamp() + $4::bigint * interval '1 millisecond', $5, $1
@@ -342,22 +360,22 @@ pub(super) const ACQUIRE_LEASES: &str = "
        set replica = excluded.replica, expires_at = excluded.expires_at, store_format = excluded.store_format,
            format_replica = excluded.format_replica
      where l.replica = excluded.replica or l.expires_at <= clock_timestamp()
+        or exists (select from lease_holder h where h.replica = l.replica and h.expires_at <= clock_timestamp())
     returning set_id, silo_id
 ";
 
-/// Lowest store format version of the servers that hold leases; null without leases. A server that does not know the
-/// column leaves the number of the server before it.
+/// Lowest store format version of the live servers; null without any. A server that does not write its version has version 1.
 pub(super) const LOWEST_LEASE_FORMAT: &str = "
-    select min(case when format_replica = replica then store_format else 1 end)
-      from queue_lease
-     where expires_at > clock_timestamp()
+    select min(store_format)
+      from (select store_format from lease_holder where expires_at > clock_timestamp()
+             union all
+            select 1 from queue_lease where format_replica is distinct from replica and expires_at > clock_timestamp()) live
 ";
 
-/// Releases the leases of server `$1` on the sets `$2` in the silos `$3`, if it holds them.
+/// Releases all leases of server `$1`.
 pub(super) const RELEASE_LEASES: &str = "
-    delete from queue_lease l
-     using unnest($2::bigint[], $3::bigint[]) as u (set_id, silo_id)
-     where l.set_id = u.set_id and l.silo_id = u.silo_id and l.replica = $1
+    with released as (delete from queue_lease where replica = $1)
+    delete from lease_holder where replica = $1
 ";
 
 /// Stores that server `$1` has `$4` connected users of the sets `$2` in the silos `$3`. Returns the totals of all servers
