@@ -43,6 +43,7 @@ const GOALS: &[(&str, &str)] = &[
     ("PQ6", "pass_kinds"),
     ("PQ7", "pass_of_shipped_rulesets"),
     ("QIDLE", "idle_queues"),
+    ("PGIDLE", "idle_queues on Postgres"),
     ("PL0", "leaderboard_build"),
     ("PL1", "leaderboard_rank"),
     ("PL2", "leaderboard_page"),

@@ -24,10 +24,10 @@ const LEASE_HOLDER_DURATION_MS: u32 = 2_000;
 const LEASE_RENEW_INTERVAL: Duration = Duration::from_millis(600);
 
 /// Lease duration while its holder lives. Only servers of earlier versions wait that long after a crash.
-const LEASE_DURATION_MS: u32 = 20_000;
+const LEASE_DURATION_MS: u32 = 60_000;
 
 /// Interval at which the leases of all queues are renewed and requested, if no server came or went meanwhile.
-const ALL_LEASES_INTERVAL: Duration = Duration::from_secs(10);
+const ALL_LEASES_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Interval at which replicas exchange connected-user counts.
 const CONNECTED_USERS_INTERVAL: Duration = Duration::from_secs(2);
