@@ -41,6 +41,9 @@ const CONFIRMATION: Duration = Duration::from_secs(3);
 const HOST_LOSS: Duration = Duration::from_secs(5);
 const TICKET_TTL: Duration = Duration::from_secs(8);
 
+/// Time after which a deadline is enforced although a server has just died: it looks alive for five seconds.
+const ENFORCED_WITHIN: Duration = Duration::from_secs(8);
+
 /// Longer than each of them.
 const STORE_OUTAGE: Duration = Duration::from_secs(12);
 
@@ -51,7 +54,7 @@ const MARGIN: Duration = Duration::from_secs(6);
 pub(crate) const PLAY_MAX: Duration = Duration::from_millis(400);
 
 /// Time in which a player's own fault may show as a cooldown: the fault is noticed after the longest deadline.
-const OWN_FAULT_SHOWS_FOR: Duration = Duration::from_secs(40);
+const OWN_FAULT_SHOWS_FOR: Duration = Duration::from_secs(50);
 
 const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(150);
 
@@ -74,6 +77,8 @@ fn rules(set_id: u32, hosting: &str) -> String {
 #[derive(Default)]
 struct World {
     stop: AtomicBool,
+    /// Held while a server starts, which needs the store, and while an outage begins.
+    server_start: tokio::sync::Mutex<()>,
     /// Intervals in which Postgres was paused; the last one may be open.
     store_outages: Mutex<Vec<(Instant, Option<Instant>)>>,
     matches_seen: AtomicUsize,
@@ -198,7 +203,7 @@ impl Player {
                 TicketState::Matched => PLAY_MAX + HOST_LOSS * GRANTED,
                 _ => Duration::MAX,
             };
-            if limit.saturating_add(MARGIN) < self.world.available_since(since) {
+            if limit.saturating_add(ENFORCED_WITHIN + MARGIN) < self.world.available_since(since) {
                 let what =
                     format!("player {} is {state:?} for {:?}, match {last_match}", self.client.number, since.elapsed());
                 self.world.violation(what);
@@ -233,7 +238,7 @@ impl Player {
             }
             // A player who fell silent may still be in the match that they left behind.
             let limit = if self.is_at_fault() { OWN_FAULT_SHOWS_FOR } else { HOST_LOSS * GRANTED };
-            if limit + MARGIN < self.world.available_since(started) {
+            if limit + ENFORCED_WITHIN + MARGIN < self.world.available_since(started) {
                 self.world.violation(format!("player {} is locked out: {error}", self.client.number));
                 return None;
             }
@@ -265,7 +270,7 @@ impl Player {
     /// Makes no call for longer than every deadline.
     async fn fall_silent(&mut self) {
         self.admit_fault();
-        let until = Instant::now() + TICKET_TTL + HOST_LOSS + MARGIN;
+        let until = Instant::now() + TICKET_TTL + HOST_LOSS + ENFORCED_WITHIN + MARGIN;
         while Instant::now() < until && !self.world.stop.load(Ordering::SeqCst) {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
@@ -333,7 +338,10 @@ fn inject_faults(cluster: &Cluster, rules: &std::path::Path, rng: &TestRng, worl
             std::fs::rename(&file, &away).expect("the file is removed");
             std::thread::sleep(Duration::from_millis(rng.below(2_000) as u64));
             std::fs::rename(&away, &file).expect("the file is back");
-        } else if world.store_outages.lock().expect("unpoisoned").iter().all(|(_, end)| end.is_some()) {
+            continue;
+        }
+        let _no_outage_begins = world.server_start.blocking_lock();
+        if world.store_outages.lock().expect("unpoisoned").iter().all(|(_, end)| end.is_some()) {
             // A server starts only while the store answers.
             let at = rng.below(cluster.len());
             cluster.kill(at);
@@ -446,8 +454,11 @@ async fn no_player_is_locked_out_or_punished_when_something_else_breaks() {
     let mut outages = 0;
     while (hosts.ended.load(Ordering::SeqCst) < wanted || outages == 0) && started.elapsed() < time_max {
         tokio::time::sleep(Duration::from_secs(if outages == 0 { 10 } else { 25 })).await;
-        world.store_outages.lock().expect("unpoisoned").push((Instant::now(), None));
-        postgres.send_command("pause");
+        {
+            let _no_server_starts = world.server_start.lock().await;
+            world.store_outages.lock().expect("unpoisoned").push((Instant::now(), None));
+            postgres.send_command("pause");
+        }
         tokio::time::sleep(STORE_OUTAGE).await;
         postgres.send_command("resume");
         world.store_outages.lock().expect("unpoisoned").last_mut().expect("an outage").1 = Some(Instant::now());
