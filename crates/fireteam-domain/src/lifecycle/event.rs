@@ -26,8 +26,11 @@ pub enum MatchEvent {
         /// Time at which the host counts as lost if it is not heard again.
         lost_at: UnixMs,
     },
-    /// The game server gave up the match before it was played.
-    ServerFailed,
+    /// The named host gave up the match before it was played. Of another host than the match has now, it does not count.
+    ServerFailed {
+        /// The host.
+        host: Assignment,
+    },
     /// The end of the match was reported.
     EndReported {
         /// Player who reported. `None` if the caller need not be a player, as for the game server.

@@ -78,7 +78,7 @@ pub fn apply_event(
         MatchEvent::DeadlinePassed => apply_deadline(rules, current, tickets, now),
         MatchEvent::ServerFound(assignment) => apply_server_found(rules, current, assignment, tickets, now),
         MatchEvent::HostHeard { lost_at } => apply_host_heard(rules, current, lost_at, tickets, now),
-        MatchEvent::ServerFailed => apply_server_failed(rules, current, tickets, now),
+        MatchEvent::ServerFailed { host } => apply_server_failed(rules, current, &host, tickets, now),
         MatchEvent::EndReported { reported_by } => apply_end_report(rules, current, reported_by, now),
         MatchEvent::Cancelled => match current.stage {
             MatchStage::Ended { end_reason: MatchEndReason::Cancelled, .. } => {

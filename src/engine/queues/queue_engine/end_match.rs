@@ -68,10 +68,10 @@ impl QueueEngine {
                 return Err(EngineError::MatchNotStarted);
             }
         };
-        Ok(MatchEndCheck::Event(if end.server_failed && is_recent {
-            MatchEvent::ServerFailed
-        } else {
-            MatchEvent::EndReported { reported_by }
+        let failed_host = match_.stage.named_host().filter(|_| end.server_failed && is_recent).cloned();
+        Ok(MatchEndCheck::Event(match failed_host {
+            Some(host) => MatchEvent::ServerFailed { host },
+            None => MatchEvent::EndReported { reported_by },
         }))
     }
 

@@ -148,15 +148,22 @@ pub(super) fn apply_host_heard(
 pub(super) fn apply_server_failed(
     rules: &LifecycleRules,
     current: &Match,
+    host: &Assignment,
     tickets: &dyn TicketFacts,
     now: UnixMs,
 ) -> Transition {
-    match current.stage {
-        MatchStage::Confirming { .. } => host_not_confirmed(rules, current, tickets, now),
-        MatchStage::Placing { .. } | MatchStage::Playing { .. } => {
+    match &current.stage {
+        MatchStage::Confirming { assignment, .. } if assignment == host => {
+            host_not_confirmed(rules, current, tickets, now)
+        }
+        MatchStage::Playing { assignment, .. } if assignment == host => {
             end_match(rules, current, MatchEndReason::ServerFailed, now)
         }
-        MatchStage::ReadyCheck { .. } | MatchStage::Ended { .. } => Transition::unchanged(EventResult::WrongStage),
+        MatchStage::ReadyCheck { .. }
+        | MatchStage::Placing { .. }
+        | MatchStage::Confirming { .. }
+        | MatchStage::Playing { .. }
+        | MatchStage::Ended { .. } => Transition::unchanged(EventResult::WrongStage),
     }
 }
 

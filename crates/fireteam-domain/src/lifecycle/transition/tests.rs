@@ -134,6 +134,10 @@ fn game_server(n: u8) -> Assignment {
     }
 }
 
+fn failed_host(n: u8) -> MatchEvent {
+    MatchEvent::ServerFailed { host: game_server(n) }
+}
+
 fn release_of(n: u8) -> MatchEffect {
     let (advertisement, reservation) = (AdvertisementId::from_bytes([n; 16]), ReservationId::from_bytes([n; 16]));
     MatchEffect::ReleaseReservation { advertisement, reservation }
@@ -196,7 +200,8 @@ fn event_table_covers_every_stage() {
         ("this server",     early, found(7),                     [wrong, "confirming", applied, applied, wrong, wrong]),
         ("another server",  early, found(8),                     [wrong, "confirming", wrong, wrong, wrong, wrong]),
         ("host is heard",   early, heard(early),                 [wrong, wrong, "playing", "playing", wrong, wrong]),
-        ("server fails",    early, MatchEvent::ServerFailed,     [wrong, failed, "placing", failed, wrong, wrong]),
+        ("server fails",    early, failed_host(7),               [wrong, wrong, "placing", failed, wrong, wrong]),
+        ("another fails",   early, failed_host(8),               [wrong, wrong, wrong, wrong, wrong, wrong]),
         ("reported",        early, reported(None),               [wrong, wrong, wrong, "Played", applied, wrong]),
         ("player reports",  early, reported(Some(12)),           [wrong, wrong, wrong, "Played", applied, wrong]),
         ("unknown reports", early, reported(Some(99)),           [unknown; 6]),

@@ -120,7 +120,6 @@ fn times(found: &Match) -> BTreeSet<UnixMs> {
 fn events(found: &Match, now: UnixMs) -> Vec<MatchEvent> {
     let mut events = vec![
         MatchEvent::DeadlinePassed,
-        MatchEvent::ServerFailed,
         MatchEvent::Cancelled,
         heard(now),
         MatchEvent::EndReported { reported_by: None },
@@ -128,6 +127,8 @@ fn events(found: &Match, now: UnixMs) -> Vec<MatchEvent> {
         MatchEvent::EndReported { reported_by: Some(user_key(99)) },
         MatchEvent::PlayersLeft { ticket_id: ticket_id(7), users: Vec::new() },
     ];
+    events.extend(found.stage.named_host().map(|host| MatchEvent::ServerFailed { host: host.clone() }));
+    events.extend(SERVERS.iter().map(|server| failed_host(*server)));
     for (ticket, users) in [(1, &[11][..]), (1, &[12]), (1, &[11, 12]), (2, &[21]), (2, &[11])] {
         events.extend([true, false].map(|accepted| response(ticket, users, accepted)));
         events.push(MatchEvent::PlayersLeft {
@@ -270,8 +271,7 @@ fn next_states(
     // The commit's outcome is unknown: the caller repeats the event, on the old match and then on the stored one.
     let repeated = apply(&next);
     if repeated.result == EventResult::Changed {
-        let may_change_again =
-            matches!(event, MatchEvent::DeadlinePassed | MatchEvent::ServerFailed | MatchEvent::TicketWithdrawn { .. });
+        let may_change_again = matches!(event, MatchEvent::DeadlinePassed | MatchEvent::TicketWithdrawn { .. });
         assert!(may_change_again, "{event:?} has two effects: {next:?}");
     }
     assert_eq!(repeated.penalized_users, [], "{event:?} penalizes twice: {next:?}");

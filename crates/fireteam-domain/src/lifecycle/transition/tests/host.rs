@@ -14,12 +14,11 @@ fn missing_server_requeues_all_tickets_without_penalty() {
         &NO_FACTS,
         START.plus_ms(2_000 + ALLOCATION_TIMEOUT_MS),
     );
-    let (_, failed) = apply_all(&ready_check_rules(), &[one.clone(), two.clone(), MatchEvent::ServerFailed]);
     let (_, given_up) = apply_all(
         &ready_check_rules(),
-        &[one, two, MatchEvent::ServerFound(game_server(7)), heard(START), MatchEvent::ServerFailed],
+        &[one, two, MatchEvent::ServerFound(game_server(7)), heard(START), failed_host(7)],
     );
-    for transition in [&late, &failed, &given_up] {
+    for transition in [&late, &given_up] {
         assert_eq!(
             transition.ticket_fates,
             [(ticket_id(1), TicketFate::Requeued), (ticket_id(2), TicketFate::Requeued)]
@@ -27,7 +26,7 @@ fn missing_server_requeues_all_tickets_without_penalty() {
         assert_eq!(transition.penalized_users, []);
         assert!(matches!(transition.next_match.as_ref().unwrap().stage, MatchStage::Ended { started_at: None, .. }));
     }
-    assert_eq!((late.effects, failed.effects, given_up.effects), (vec![], vec![], vec![release_of(7)]));
+    assert_eq!((late.effects, given_up.effects), (vec![], vec![release_of(7)]));
 }
 
 #[test]

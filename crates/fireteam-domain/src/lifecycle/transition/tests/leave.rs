@@ -73,7 +73,7 @@ fn server_failure_ends_a_party_that_some_players_have_left() {
     let left = MatchEvent::PlayersLeft { ticket_id: ticket_id(1), users: vec![user_key(12)] };
     let [one, two] = all_accept();
     let found = MatchEvent::ServerFound(game_server(7));
-    let (_, failed) = apply_all(&ready_check_rules(), &[one, two, found, heard(START), left, MatchEvent::ServerFailed]);
+    let (_, failed) = apply_all(&ready_check_rules(), &[one, two, found, heard(START), left, failed_host(7)]);
     let fates = [(ticket_id(1), TicketFate::Ended(TicketEndReason::Left)), (ticket_id(2), TicketFate::Requeued)];
     assert_eq!(failed.ticket_fates, fates);
 }

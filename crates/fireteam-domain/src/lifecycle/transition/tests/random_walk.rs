@@ -160,7 +160,12 @@ impl LifecycleFixture {
             }
             (12, _) => self.apply_to_match(match_id, MatchEvent::DeadlinePassed),
             (13 | 14, _) => self.apply_to_match(match_id, MatchEvent::ServerFound(game_server(detail))),
-            (15, _) => self.apply_to_match(match_id, MatchEvent::ServerFailed),
+            (15, _) => {
+                let current = self.matches.get(&match_id);
+                let host = current.and_then(|current| current.stage.named_host()).cloned();
+                let host = host.unwrap_or_else(|| game_server(detail));
+                self.apply_to_match(match_id, MatchEvent::ServerFailed { host });
+            }
             (16, _) => self.apply_to_match(match_id, MatchEvent::EndReported { reported_by: None }),
             (17, _) => self.apply_to_match(match_id, MatchEvent::Cancelled),
             (18, Some(ticket)) => self.apply_to_match(
