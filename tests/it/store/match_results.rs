@@ -41,7 +41,7 @@ fn playing_match(n: u32, [one, other]: [u32; 2]) -> Match {
         times_out_at: UnixMs(90),
         host_lost_at: None,
     };
-    Match { stage, ..new_match(n, 1, &[(10_000 * n + one, &[one]), (10_000 * n + other, &[other])]) }
+    Match { stage, ..new_match(n, n + 1, &[(10_000 * n + one, &[one]), (10_000 * n + other, &[other])]) }
 }
 
 /// Enters both users and starts the match.
