@@ -194,18 +194,14 @@ async fn match_held_up_for_ten_minutes_is_cancelled() {
     .await;
 }
 
-/// Cases 4 and 5: the database refuses writes for longer than every deadline. An acceptance that was refused is accepted
-/// afterwards, and no ticket has expired.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn refused_writes_extend_every_deadline() {
-    let Some(database) = create_test_database("refused_writes_extend_every_deadline").await else { return };
-    let folder = ruleset_folder();
-    let server = start_on_postgres(&database, &Arc::new(TestClock::new()), &folder).await;
-    let (ann, bob, match_id) = two_in_a_ready_check(&server).await;
-    let waiting = enter(&server, "eve", 40.0).await;
-    let mut connection = database.connect().await;
-    let mut outage = connection.begin().await.expect("begin");
-    outage.execute("lock table ticket, match in exclusive mode").await.expect("lock");
+/// During an outage of the store that is longer than every deadline, an acceptance is refused. After `outage_end` it is
+/// accepted, and no ticket has expired.
+async fn refused_writes_extend_every_deadline(
+    server: TestServer,
+    (ann, bob, match_id): (Ticket, Ticket, String),
+    waiting: Ticket,
+    outage_end: impl Future<Output = ()>,
+) {
     let pb::TicketReference { ticket_id, ticket_token, .. } = ann.reference();
     let request = pb::QueueRespondRequest {
         ticket_id,
@@ -218,7 +214,7 @@ async fn refused_writes_extend_every_deadline() {
     let refused = client.respond(request).await.expect_err("the store refuses writes");
     assert_eq!(refused.code(), Some(tonic::Code::Unavailable), "{refused}");
     server.clock.advance_ms(2 * TICKET_TTL_MS);
-    outage.rollback().await.expect("rollback");
+    outage_end.await;
     for ticket in [&ann, &bob] {
         assert_eq!(status_of(&server, ticket).await.state(), TicketState::Proposed);
         respond(&server, ticket, &match_id).await;
@@ -226,6 +222,38 @@ async fn refused_writes_extend_every_deadline() {
     wait_for_state(&server, &ann, TicketState::Matched).await;
     wait_for_state(&server, &bob, TicketState::Matched).await;
     assert_eq!(status_of(&server, &waiting).await.state(), TicketState::Waiting);
+}
+
+/// Cases 4 and 5: another session locks the tables.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refused_writes_extend_every_deadline_on_postgres() {
+    let Some(database) = create_test_database("refused_writes_extend_every_deadline_on_postgres").await else { return };
+    let folder = ruleset_folder();
+    let server = start_on_postgres(&database, &Arc::new(TestClock::new()), &folder).await;
+    let (proposed, waiting) = (two_in_a_ready_check(&server).await, enter(&server, "eve", 40.0).await);
+    let mut connection = database.connect().await;
+    let mut outage = connection.begin().await.expect("begin");
+    outage.execute("lock table ticket, match in exclusive mode").await.expect("lock");
+    let outage_end = async { outage.rollback().await.expect("rollback") };
+    refused_writes_extend_every_deadline(server, proposed, waiting, outage_end).await;
+}
+
+/// Cases 4 and 5: another process holds the file's write lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refused_writes_extend_every_deadline_on_sqlite() {
+    let folder = ruleset_folder();
+    let file = folder.path().join("store.db");
+    let server = TestServer::start_with_config(|config| {
+        config.store = StoreTarget::Sqlite(file.clone());
+        config.rulesets = RulesetSource::Directory(folder.path().to_owned());
+    })
+    .await;
+    let (proposed, waiting) = (two_in_a_ready_check(&server).await, enter(&server, "eve", 40.0).await);
+    let url = format!("sqlite:{}", file.display());
+    let mut outage = sqlx::sqlite::SqliteConnection::connect(&url).await.expect("connect");
+    outage.execute("begin immediate").await.expect("lock");
+    let outage_end = async { drop(outage.execute("rollback").await.expect("rollback")) };
+    refused_writes_extend_every_deadline(server, proposed, waiting, outage_end).await;
 }
 
 /// Waits until all servers that are alive have reported their signs of life.
