@@ -252,7 +252,9 @@ async fn refused_writes_extend_every_deadline_on_sqlite() {
     let url = format!("sqlite:{}", file.display());
     let mut outage = sqlx::sqlite::SqliteConnection::connect(&url).await.expect("connect");
     outage.execute("begin immediate").await.expect("lock");
-    let outage_end = async { drop(outage.execute("rollback").await.expect("rollback")) };
+    let outage_end = async {
+        outage.execute("rollback").await.expect("rollback");
+    };
     refused_writes_extend_every_deadline(server, proposed, waiting, outage_end).await;
 }
 
