@@ -52,10 +52,10 @@ impl AdvertState {
         }
     }
 
-    /// Records a session with open seats, if the queue of its set fills sessions.
+    /// Records a session with open seats, for the queue of its set, which fills sessions.
     pub(crate) fn record_open_session(&self, record: &AdvertRecord) {
         let Advertisement { set_id, kind, session, .. } = &*record.advertisement;
-        if *kind == AdvertisementKind::Session && record.open_seats() > 0 && self.common.fills_open_sessions(*set_id) {
+        if *kind == AdvertisementKind::Session && record.open_seats() > 0 {
             self.common.open_session_changes.record(*set_id, session.silo);
         }
     }

@@ -100,6 +100,7 @@ impl PublishBatch {
         let mut applied: Vec<AppliedPublication> = Vec::with_capacity(self.publications.len());
         let mut replaced = ReplacedRecords::with_capacity(records.len(), entries.len());
         let mut entries = entries.into_iter();
+        let fills_sessions = state.common.fills_open_sessions(set_id);
         {
             let mut set = set.write();
             set.prefetch(self.publications.iter().map(|publication| publication.publish.advertisement.id));
@@ -120,7 +121,9 @@ impl PublishBatch {
                 };
                 let (record, events) =
                     set.upsert_with_entries(record, &mut entries, update_reservations, &mut replaced);
-                state.record_open_session(record);
+                if fills_sessions {
+                    state.record_open_session(record);
+                }
                 applied.push((UpdateSnapshot::from_record(record, now), events));
             }
         }

@@ -52,9 +52,10 @@ impl AdvertState {
         }
         for (set_id, mut stored_adverts) in sets {
             let set = self.advert_sets.get_or_create(set_id);
+            let fills_sessions = self.common.fills_open_sessions(set_id);
             while !stored_adverts.is_empty() {
                 let batch = stored_adverts.split_off(stored_adverts.len().saturating_sub(ADVERTS_PER_LOCK_MAX));
-                self.apply_feed_batch(&set, batch, replication.expiry_grace_until(), now);
+                self.apply_feed_batch(&set, batch, (replication.expiry_grace_until(), fills_sessions), now);
             }
         }
         local_changes.purge_through(as_of);
@@ -87,7 +88,7 @@ impl AdvertState {
         &self,
         set: &LockedAdvertSet,
         batch: Vec<StoredAdvertisement>,
-        expiry_grace_until: UnixMs,
+        (expiry_grace_until, fills_sessions): (UnixMs, bool),
         now: UnixMs,
     ) {
         // Only the writer changes records and indexes, and it runs here: they cannot change between the two locks.
@@ -118,7 +119,9 @@ impl AdvertState {
                     events
                 };
                 let (record, events) = set.upsert_with_entries(record, &mut entries, change, &mut replaced);
-                self.record_open_session(record);
+                if fills_sessions {
+                    self.record_open_session(record);
+                }
                 if !events.is_empty() {
                     events_by_advert.push((id, events));
                 }

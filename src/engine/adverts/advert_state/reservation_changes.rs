@@ -26,7 +26,9 @@ impl AdvertState {
             reservations.iter_mut().find(is_unended).map(|reservation| mark_reservation_ended(reservation, purge_at))
         });
         if let Some(Some(reservation)) = ended_reservation {
-            if let Some(record) = set.get(advertisement_id) {
+            if self.common.fills_open_sessions(set_id)
+                && let Some(record) = set.get(advertisement_id)
+            {
                 self.record_open_session(record);
             }
             drop(set);

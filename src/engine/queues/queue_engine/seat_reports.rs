@@ -73,9 +73,11 @@ impl QueueEngine {
             ReportWritten::HasResult(result) if has_ranks(&result, &claim.ranks) => {
                 Ok(self.answer_with_result(match_, result, true, ticket_id))
             }
-            ReportWritten::HasResult(result) => {
-                Err(EngineError::AlreadyReported { first_report: result.report.summary() })
-            }
+            // Another server may have recorded these very reports as a dispute.
+            ReportWritten::HasResult(result) => match shared.newer_match(match_).await? {
+                Some(newer) => Ok(SeatReportOutcome::Stale(newer)),
+                None => Err(EngineError::AlreadyReported { first_report: result.report.summary() }),
+            },
         }
     }
 
