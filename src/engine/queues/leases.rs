@@ -23,7 +23,8 @@ const LEASE_HOLDER_DURATION_MS: u32 = 2_000;
 /// Interval at which this server says that it lives, and requests the leases of new queues.
 const LEASE_RENEW_INTERVAL: Duration = Duration::from_millis(600);
 
-/// Lease duration while its holder lives. Only servers of earlier versions wait that long after a crash.
+/// Lease duration while its holder lives. Servers of earlier versions know only this one: while they run, it is as short as
+/// `LEASE_HOLDER_DURATION_MS`.
 const LEASE_DURATION_MS: u32 = 60_000;
 
 /// Interval at which the leases of all queues are renewed and requested, if no server came or went meanwhile.
@@ -89,7 +90,7 @@ struct Leases {
     listed_all_at: Option<Instant>,
     /// Other servers that were alive at the last renewal.
     other_holders: BTreeSet<u64>,
-    /// Servers of earlier versions hold leases. They renew each lease by itself.
+    /// Servers of earlier versions run. They know leases only, and not their holders.
     has_earlier_servers: bool,
     /// Ruleset catalog at the last renewal.
     rulesets: Option<Arc<CatalogState>>,
@@ -181,7 +182,8 @@ impl Leases {
 
     /// Requests leases; `None` if that failed.
     async fn request(&self, queues: &[QueueKey]) -> Option<Vec<bool>> {
-        let result = self.shared.common.store.acquire_leases(queues, LEASE_DURATION_MS).await;
+        let duration_ms = if self.has_earlier_servers { LEASE_HOLDER_DURATION_MS } else { LEASE_DURATION_MS };
+        let result = self.shared.common.store.acquire_leases(queues, duration_ms).await;
         result.inspect_err(|error| tracing::warn!(%error, "queue lease acquisition failed")).ok()
     }
 

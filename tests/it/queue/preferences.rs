@@ -242,7 +242,7 @@ async fn hosting_by_a_peer_names_one_host() {
     assert_eq!(outcome, pb::MatchEndReason::Played);
 }
 
-/// S1-96: a party that waits fills a session that is advertised later, and a seat that is freed later.
+/// A party that waits fills a session that is advertised later, and a seat that is freed later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn backfill_takes_a_seat_that_opens_later() {
     let queue = r#"<Queue PassIntervalMs="10" Backfill="true"/>"#;

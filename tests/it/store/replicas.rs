@@ -134,3 +134,37 @@ async fn server_with_silos_refuses_other_silos() {
     assert_eq!(refused.code(), Some(Code::InvalidArgument));
     assert_eq!(refused.fields()[0].field, "session_composition.silo_id");
 }
+
+/// R5, R9: a party that waits at one server fills a session that is advertised at the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn session_on_one_server_is_filled_from_the_queue_of_the_other() {
+    let Some(database) = create_test_database("session_on_one_server_is_filled_from_the_queue_of_the_other").await
+    else {
+        return;
+    };
+    let rules = tempfile::tempdir().unwrap();
+    let ruleset = r#"<Ruleset Name="Backfill" SetId="1"><Teams Count="2" Size="2"/><Queue Backfill="true"/></Ruleset>"#;
+    std::fs::write(rules.path().join("rules.xml"), ruleset).unwrap();
+    let replicas = Replicas::start(&database, 2, &["--rulesets", &rules.path().display().to_string()]);
+    let [here, there] = &replicas.servers[..] else { unreachable!() };
+    for (number, [waits_at, advertised_at]) in [[here, there], [there, here]].into_iter().enumerate() {
+        let (client, guest) = (waits_at.client().await, format!("guest {number}"));
+        let request = pb::QueueEnterRequest {
+            matchmaking_set_id: Some(1),
+            session_composition: Some(party_session(&[(&guest, 0.0)])),
+            ..Default::default()
+        };
+        let ticket = client.enter(request).await.expect("enter").reference();
+        let is_placed = async || {
+            let heartbeat = pb::QueueHeartbeatRequest { tickets: vec![ticket.clone()], ..Default::default() };
+            let status = client.heartbeat(heartbeat).await.expect("heartbeat").statuses.remove(0);
+            status.state() == pb::TicketState::Placing
+        };
+        assert!(!is_placed().await, "no session has a seat");
+        let (connection, _events) = advertised_at.client().await.open_stream().await.expect("open");
+        let names = ["a", "b", "c"].map(|name| format!("{name} {number}"));
+        let players: Vec<(&str, f64)> = names.iter().map(|name| (&**name, 0.0)).collect();
+        let _session = connection.advertise(advertise_request(&players, 1)).await.expect("advertise");
+        until("the session's seat is taken for the party", is_placed).await;
+    }
+}

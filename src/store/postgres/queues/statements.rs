@@ -365,11 +365,14 @@ pub(super) const ACQUIRE_LEASES: &str = "
 ";
 
 /// Lowest store format version of the live servers; null without any. A server that does not write its version has version 1.
+/// Such a server is known by a lease, or by the `connected_users` that only earlier versions write.
 pub(super) const LOWEST_LEASE_FORMAT: &str = "
     select min(store_format)
       from (select store_format from lease_holder where expires_at > clock_timestamp()
              union all
-            select 1 from queue_lease where format_replica is distinct from replica and expires_at > clock_timestamp()) live
+            select 1 from queue_lease where format_replica is distinct from replica and expires_at > clock_timestamp()
+             union all
+            select 1 from connected_users where reported_at > clock_timestamp() - interval '10 seconds') live
 ";
 
 /// Releases all leases of server `$1`.
