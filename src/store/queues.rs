@@ -4,6 +4,7 @@
 //! decides outcomes with the same code, and nothing is acknowledged before it is durable. The store alone enforces two
 //! rules: a user has one ticket per queue, and is in one match that has not ended.
 
+mod lease_holders;
 pub(super) mod queue_rows;
 mod result_body;
 pub(super) mod result_encoding;
@@ -14,10 +15,11 @@ pub(super) mod ticket_match_body;
 pub(super) mod ticket_match_encoding;
 pub(super) mod touched_keys;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+
+pub use self::lease_holders::LeaseHolders;
 
 use crate::domain::id::{MatchId, RatingKey, SetId, SiloId, TicketId, UserKey};
 use crate::domain::lifecycle::penalty::Penalty;
@@ -453,7 +455,7 @@ pub trait QueueStore: Send + Sync + 'static {
     /// that long.
     async fn renew_lease_holder(&self, for_ms: u32) -> Result<LeaseHolders, StoreError> {
         let _ = for_ms;
-        Ok(LeaseHolders { was_live: true, others: BTreeSet::new() })
+        Ok(LeaseHolders::only_this())
     }
 
     /// Acquires or renews the lease on each of `queues` for `for_ms` milliseconds by the store's clock. Returns, per
@@ -479,15 +481,6 @@ pub trait QueueStore: Send + Sync + 'static {
     async fn report_connected_users(&self, own_counts: &[(QueueKey, u32)]) -> Result<Vec<(QueueKey, u32)>, StoreError> {
         Ok(own_counts.to_vec())
     }
-}
-
-/// Servers that share a store and live.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LeaseHolders {
-    /// Whether this server counted as alive until now. If not, others may have taken its leases.
-    pub was_live: bool,
-    /// Ids of the others. Servers of earlier versions are not listed.
-    pub others: BTreeSet<u64>,
 }
 
 /// Feed of other servers' changes to the queues.

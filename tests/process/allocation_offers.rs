@@ -242,23 +242,16 @@ async fn match_is_offered_to_one_allocator_at_a_time() {
     let mut report = TestReport::start("allocation offers").await;
     let Some(postgres) = PostgresCluster::start("allocation_offers") else { return };
     let database = postgres.create_database("fireteam").await;
-    let folder = tempfile::tempdir().expect("a folder");
-    std::fs::write(folder.path().join("rules.xml"), RULES).expect("rules");
-    let rules = folder.path().display().to_string();
-    let cluster = Arc::new(Cluster::start_with(&database.url, SERVERS, &["--rulesets", &rules]));
-    let client = |number: usize, report: &TestReport| RandomServerClient {
-        cluster: Arc::clone(&cluster),
-        number,
-        rng: report.rng(number as u64),
-    };
+    let cluster = Arc::new(Cluster::start_with_ruleset(&database.url, SERVERS, RULES));
     let world = Arc::<World>::default();
     let mut tasks = Vec::new();
     for number in 0..ALLOCATORS {
-        let allocator = Allocator { client: client(number, &report), world: Arc::clone(&world) };
+        let allocator =
+            Allocator { client: RandomServerClient::new(&cluster, number, &report), world: Arc::clone(&world) };
         tasks.push(tokio::spawn(allocator.run()));
     }
     for number in 0..PLAYERS {
-        tasks.push(tokio::spawn(play(client(100 + number, &report), Arc::clone(&world))));
+        tasks.push(tokio::spawn(play(RandomServerClient::new(&cluster, 100 + number, &report), Arc::clone(&world))));
     }
     let faults = {
         let (cluster, world, rng) = (Arc::clone(&cluster), Arc::clone(&world), report.rng(1_000));

@@ -51,6 +51,21 @@ impl Cluster {
         Self { folder, arguments, settings, slots: (0..count).map(|_| ServerSlot::default()).collect() }
     }
 
+    /// `count` empty slots, whose servers have one ruleset.
+    pub(crate) fn new_with_ruleset(url: &str, count: usize, ruleset: &str) -> Self {
+        let mut cluster = Self::new(url, count);
+        let rules = cluster.folder.path().join("rules");
+        std::fs::create_dir(&rules).expect("a folder");
+        std::fs::write(rules.join("rules.xml"), ruleset).expect("a ruleset");
+        cluster.arguments.extend(["--rulesets".to_owned(), rules.display().to_string()]);
+        cluster
+    }
+
+    /// `count` servers with one ruleset, all serving.
+    pub(crate) fn start_with_ruleset(url: &str, count: usize, ruleset: &str) -> Self {
+        Self::new_with_ruleset(url, count, ruleset).filled()
+    }
+
     /// `count` servers, all serving.
     pub(crate) fn start(url: &str, count: usize) -> Self {
         Self::start_with(url, count, &[])
@@ -58,18 +73,22 @@ impl Cluster {
 
     /// The same, each with `more` arguments.
     pub(crate) fn start_with(url: &str, count: usize, more: &[&str]) -> Self {
-        let cluster = Self::new_with(url, count, more);
+        Self::new_with(url, count, more).filled()
+    }
+
+    /// The cluster, with a server in each slot.
+    fn filled(self) -> Self {
         std::thread::scope(|scope| {
             let runtime = tokio::runtime::Handle::current();
-            for at in 0..count {
-                let (cluster, runtime) = (&cluster, runtime.clone());
+            for at in 0..self.len() {
+                let (cluster, runtime) = (&self, runtime.clone());
                 scope.spawn(move || {
                     let _context = runtime.enter();
                     cluster.fill(at, None, &[]);
                 });
             }
         });
-        cluster
+        self
     }
 
     /// Number of slots.

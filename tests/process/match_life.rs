@@ -428,7 +428,7 @@ async fn no_player_is_locked_out_or_punished_when_something_else_breaks() {
     }
     for number in 0..PLAYERS {
         let mut player = Player {
-            client: RandomServerClient { cluster: Arc::clone(&cluster), number, rng: report.rng(number as u64) },
+            client: RandomServerClient::new(&cluster, number, &report),
             world: Arc::clone(&world),
             hosts: Arc::clone(&hosts),
             tickets_entered: 0,

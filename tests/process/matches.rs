@@ -238,10 +238,7 @@ pub(crate) fn spawn_players(
 async fn run_round(round: u64, share: f64) {
     let mut report = TestReport::start("matches").await;
     let Some(database) = create_test_database("players_are_matched_once_when_servers_are_killed").await else { return };
-    let rules = tempfile::tempdir().expect("a folder");
-    std::fs::write(rules.path().join("any_two.xml"), RULES).expect("a ruleset");
-    let folder = rules.path().display().to_string();
-    let cluster = Arc::new(Cluster::start_with(&database.url, SERVERS, &["--rulesets", &folder]));
+    let cluster = Arc::new(Cluster::start_with_ruleset(&database.url, SERVERS, RULES));
     let (observed, faults, stop) =
         (Arc::new(Observed::default()), Arc::new(Faults::default()), Arc::new(AtomicBool::new(false)));
     let players = spawn_players(&cluster, &observed, &stop, |number| report.rng(round * 10_000 + number));

@@ -181,19 +181,11 @@ async fn matches_are_rated_only_if_both_sides_agree() {
     let mut report = TestReport::start("player reports").await;
     let Some(postgres) = PostgresCluster::start("player_reports") else { return };
     let database = postgres.create_database("fireteam").await;
-    let folder = tempfile::tempdir().expect("a folder");
-    std::fs::write(folder.path().join("rules.xml"), RULES).expect("rules");
-    let rules = folder.path().display().to_string();
-    let cluster = Arc::new(Cluster::start_with(&database.url, SERVERS, &["--rulesets", &rules]));
-    let client = |number: usize, report: &TestReport| RandomServerClient {
-        cluster: Arc::clone(&cluster),
-        number,
-        rng: report.rng(number as u64),
-    };
+    let cluster = Arc::new(Cluster::start_with_ruleset(&database.url, SERVERS, RULES));
     let (reports, is_ending, is_over) = (Arc::<Reports>::default(), Arc::default(), Arc::default());
     let players: Vec<_> = (0..PLAYERS)
         .map(|number| Player {
-            client: client(number, &report),
+            client: RandomServerClient::new(&cluster, number, &report),
             reports: Arc::clone(&reports),
             is_ending: Arc::clone(&is_ending),
             is_over: Arc::clone(&is_over),
@@ -211,7 +203,7 @@ async fn matches_are_rated_only_if_both_sides_agree() {
     }
     is_ending.store(true, Ordering::SeqCst);
     report.record("kills", faults.await.expect("the faults end"));
-    let checker = client(PLAYERS, &report);
+    let checker = RandomServerClient::new(&cluster, PLAYERS, &report);
     tokio::spawn(async move {
         tokio::time::sleep(LAST_MATCH_MAX).await;
         is_over.store(true, Ordering::SeqCst);

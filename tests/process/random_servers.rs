@@ -8,7 +8,7 @@ use fireteam_client::{Client, Error, pb};
 
 use crate::cluster::Cluster;
 use crate::history::{CallOutcome, call_outcome};
-use crate::report::TestRng;
+use crate::report::{TestReport, TestRng};
 
 /// Client `number` of a cluster.
 pub(crate) struct RandomServerClient {
@@ -18,6 +18,11 @@ pub(crate) struct RandomServerClient {
 }
 
 impl RandomServerClient {
+    /// Client `number`, with the random numbers of that stream.
+    pub(crate) fn new(cluster: &Arc<Cluster>, number: usize, report: &TestReport) -> Self {
+        Self { cluster: Arc::clone(cluster), number, rng: report.rng(number as u64) }
+    }
+
     /// Repeats a call until its outcome is known. `None` if the test stops before.
     pub(crate) async fn call<Request: Clone, T>(
         &self,

@@ -93,9 +93,7 @@ async fn outage_longer_than_every_deadline_penalizes_no_player() {
     let mut report = TestReport::start(name).await;
     let Some(postgres) = PostgresCluster::start(name) else { return };
     let database = postgres.create_database("fireteam").await;
-    let rules = tempfile::tempdir().expect("a folder");
-    std::fs::write(rules.path().join("rules.xml"), RULES).expect("rules");
-    let cluster = Cluster::start_with(&database.url, SERVERS, &["--rulesets", &rules.path().display().to_string()]);
+    let cluster = Cluster::start_with_ruleset(&database.url, SERVERS, RULES);
     let client = |number: usize| {
         cluster.client(number % SERVERS, number).expect("a server is running").with_retry_policy(RetryPolicy::NEVER)
     };

@@ -88,10 +88,7 @@ async fn rolling_upgrade_and_rollback_lose_nothing() {
     let Some(previous) = previous_release() else { return };
     let mut report = TestReport::start("rolling upgrade").await;
     let Some(database) = create_test_database("rolling_upgrade_and_rollback_lose_nothing").await else { return };
-    let rules = tempfile::tempdir().expect("a folder");
-    std::fs::write(rules.path().join("any_two.xml"), RULES).expect("a ruleset");
-    let folder = rules.path().display().to_string();
-    let cluster = Arc::new(Cluster::new_with(&database.url, SERVERS, &["--rulesets", &folder]));
+    let cluster = Arc::new(Cluster::new_with_ruleset(&database.url, SERVERS, RULES));
     let (observed, stop) = (Arc::new(Observed::default()), Arc::new(AtomicBool::new(false)));
     let mut mixed = MixedCluster {
         cluster: Arc::clone(&cluster),

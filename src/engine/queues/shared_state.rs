@@ -152,7 +152,7 @@ impl SharedState {
         }
         let unavailable = EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS };
         let stored = self.common.store.read_match(known.id).await.map_err(|error| {
-            tracing::warn!(%error, match_id = %known.id, "match not read");
+            tracing::debug!(%error, match_id = %known.id, "match not read");
             unavailable.clone()
         })?;
         let Some(stored) = stored.filter(|stored| known.version < stored.version) else { return Ok(None) };

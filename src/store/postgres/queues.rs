@@ -24,7 +24,7 @@ use crate::store::postgres::PostgresStore;
 use crate::store::postgres::connection::change_feed::ChangeFeed;
 use crate::store::postgres::connection::open;
 use crate::store::postgres::connection::purge::purge_rows;
-use crate::store::postgres::connection::slot::{OPERATION_TIMEOUT, query_within};
+use crate::store::postgres::connection::slot::{ConnectionSlot, OPERATION_TIMEOUT, query_within};
 use crate::store::postgres::connection::write_session::run_exclusive_on;
 use crate::store::postgres::queues::feed::QueueFeedRows;
 use crate::store::postgres::queues::statements as sql;
@@ -37,6 +37,15 @@ use crate::store::rows;
 use crate::store::writer_version::STORE_FORMAT_VERSION;
 
 impl PostgresStore {
+    /// Reads whether this server may still write, and fails if not.
+    async fn check_min_writer_version(&self, slot: &mut ConnectionSlot) -> Result<(), StoreError> {
+        let min_writer_version = query_within!(slot, OPERATION_TIMEOUT, "reading store settings", |connection| {
+            open::fetch_min_writer_version(connection)
+        })?;
+        self.writer_gate.update(min_writer_version);
+        self.writer_gate.check_may_write()
+    }
+
     fn new_queue_feed(&self) -> ChangeFeed<QueueFeedRows> {
         let rows = QueueFeedRows::new(&self.replica, Arc::clone(&self.unknown_rows));
         ChangeFeed::new(rows, &self.options, &self.replica, self.unresolved_queue_commits.clone(), &self.supervisor)
@@ -165,11 +174,7 @@ impl QueueStore for PostgresStore {
 
     async fn renew_lease_holder(&self, for_ms: u32) -> Result<LeaseHolders, StoreError> {
         let mut slot = self.lease_connection.lock().await;
-        let min_writer_version = query_within!(slot, OPERATION_TIMEOUT, "reading store settings", |connection| {
-            open::fetch_min_writer_version(connection)
-        })?;
-        self.writer_gate.update(min_writer_version);
-        self.writer_gate.check_may_write()?;
+        self.check_min_writer_version(&mut slot).await?;
         let own_id = self.replica.id.cast_signed();
         let live: Vec<i64> = query_within!(slot, OPERATION_TIMEOUT, "renewing the lease holder", |connection| {
             sqlx::query_scalar(sql::RENEW_LEASE_HOLDER)
@@ -186,11 +191,7 @@ impl QueueStore for PostgresStore {
     async fn acquire_leases(&self, queues: &[QueueKey], for_ms: u32) -> Result<Vec<bool>, StoreError> {
         let (sets, silos) = queue_key_columns(queues);
         let mut slot = self.lease_connection.lock().await;
-        let min_writer_version = query_within!(slot, OPERATION_TIMEOUT, "reading store settings", |connection| {
-            open::fetch_min_writer_version(connection)
-        })?;
-        self.writer_gate.update(min_writer_version);
-        self.writer_gate.check_may_write()?;
+        self.check_min_writer_version(&mut slot).await?;
         let held: Vec<(i64, i64)> = query_within!(slot, OPERATION_TIMEOUT, "acquiring leases", |connection| {
             sqlx::query_as(sql::ACQUIRE_LEASES)
                 .bind(self.replica.id.cast_signed())
