@@ -14,7 +14,8 @@ use crate::domain::time::UnixMs;
 use crate::store::StoreError;
 use crate::store::outages::{OUTAGES_READ_MAX, StoredOutages};
 
-/// Silence after which another server counts as silent, milliseconds. Servers report every two seconds.
+/// Silence after which another server counts as silent, milliseconds. Servers report every second, those of earlier versions
+/// every two seconds.
 pub(crate) const SILENT_AFTER_MS: u64 = 5_000;
 
 /// Time without a tick after which this process was paused. Ticks come every two seconds.
@@ -40,6 +41,8 @@ struct OwnOutages {
     /// Outages in the store, of all servers, and servers that are silent.
     stored: Vec<Outage>,
     silent_since: Vec<UnixMs>,
+    /// Earliest of the last signs of life of the other servers that are not silent.
+    others_alive_at: Option<UnixMs>,
 }
 
 impl OutageLog {
@@ -61,6 +64,16 @@ impl OutageLog {
         let own = self.own.lock();
         let is_paused = own.last_tick.is_some_and(|(tick, _)| PAUSED_AFTER <= tick.elapsed());
         own.open_since.is_some() || is_paused
+    }
+
+    /// Deadlines up to this time, at most `now`, are enforced. A later one waits until each other server has given a sign of
+    /// life after it, or is silent: then the deadline is extended for its clients.
+    pub(crate) fn enforced_until(&self, now: UnixMs) -> UnixMs {
+        #[cfg(feature = "failpoints")]
+        if counts_outages() {
+            return now;
+        }
+        self.own.lock().others_alive_at.map_or(now, |alive_at| alive_at.min(now))
     }
 
     /// Records the result of a commit at `now`. An error of one row does not count.
@@ -127,9 +140,11 @@ impl OutageLog {
         let mut own = self.own.lock();
         own.unsaved.retain(|outage| !saved.contains(outage));
         own.stored = stored.outages.into_iter().filter(|outage| oldest <= outage.to).collect();
-        let is_silent = |alive_at: &UnixMs| SILENT_AFTER_MS < now.ms_since(*alive_at) && oldest <= *alive_at;
-        let others = stored.servers.into_iter().filter(|(is_own, _)| !is_own).map(|(_, alive_at)| alive_at);
-        own.silent_since = others.filter(is_silent).collect();
+        let others = stored.servers.iter().filter(|mark| !mark.is_own && !mark.is_stopped).map(|mark| mark.alive_at);
+        let (silent, alive): (Vec<UnixMs>, Vec<UnixMs>) =
+            others.partition(|alive_at| SILENT_AFTER_MS < now.ms_since(*alive_at));
+        own.others_alive_at = alive.into_iter().min();
+        own.silent_since = silent.into_iter().filter(|alive_at| oldest <= *alive_at).collect();
         own.silent_since.sort_unstable();
         self.publish(&own);
         *before != **self.times.read()
@@ -156,6 +171,7 @@ fn counts_outages() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::outages::ServerMark;
 
     fn failed() -> Result<(), StoreError> {
         Err(StoreError::Unavailable("down".into()))
@@ -197,11 +213,17 @@ mod tests {
         let saved = Outage { from: UnixMs(1_000), to: UnixMs(2_000) };
         let other = Outage { from: UnixMs(5_000), to: UnixMs(6_000) };
         log.add_ended(saved);
-        let servers = vec![(true, UnixMs(0)), (false, UnixMs(94_999)), (false, UnixMs(95_000)), (false, UnixMs(10))];
+        let mark = |is_own, alive_ms, is_stopped| ServerMark { is_own, alive_at: UnixMs(alive_ms), is_stopped };
+        let silent = [mark(false, 94_999, false), mark(false, 10, false)];
+        let alive = [mark(true, 0, false), mark(false, 95_000, false)];
+        let stopped = [mark(false, 94_000, true), mark(false, 95_001, true), mark(false, 99_000, true)];
+        let servers = [&silent[..], &alive, &stopped].concat();
         let stored = StoredOutages { outages: vec![saved, other], servers };
         assert!(log.apply_stored(stored.clone(), &[saved], UnixMs(3_000), UnixMs(100_000)));
         assert!(log.unsaved().is_empty());
         assert_eq!(*log.times(), OutageTimes::new(vec![other], vec![UnixMs(94_999)]));
+        assert_eq!(log.enforced_until(UnixMs(100_001)), UnixMs(95_000), "the server that is not silent lived then");
+        assert_eq!(log.enforced_until(UnixMs(94_000)), UnixMs(94_000));
         assert!(!log.apply_stored(stored, &[saved], UnixMs(3_000), UnixMs(100_000)));
     }
 }

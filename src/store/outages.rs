@@ -23,6 +23,26 @@ pub struct OutageReport {
     pub purge_before: UnixMs,
     /// Whether no other server is alive, and `ended` covers their silence: their signs of life are removed.
     pub replaces_servers: bool,
+    /// Whether this server stops now.
+    pub stops: bool,
+}
+
+/// Last sign of life of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerMark {
+    /// Whether the server is the one that reads.
+    pub is_own: bool,
+    /// Time of the sign of life.
+    pub alive_at: UnixMs,
+    /// Whether the server stopped then. One that was killed did not say so.
+    pub is_stopped: bool,
+}
+
+impl ServerMark {
+    /// Mark of the only server of a store.
+    pub(super) fn of_only_server(alive_at: UnixMs) -> Self {
+        Self { is_own: true, alive_at, is_stopped: false }
+    }
 }
 
 /// Outages of all servers, and the last sign of life of each server.
@@ -30,8 +50,8 @@ pub struct OutageReport {
 pub struct StoredOutages {
     /// Outages.
     pub outages: Vec<Outage>,
-    /// Signs of life: whether the server is this one, and the time.
-    pub servers: Vec<(bool, UnixMs)>,
+    /// Signs of life.
+    pub servers: Vec<ServerMark>,
 }
 
 /// Store of outages.

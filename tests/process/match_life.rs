@@ -41,6 +41,9 @@ const CONFIRMATION: Duration = Duration::from_secs(3);
 const HOST_LOSS: Duration = Duration::from_secs(5);
 const TICKET_TTL: Duration = Duration::from_secs(8);
 
+/// Time after which a deadline is enforced although a server has just died: it looks alive for five seconds.
+const ENFORCED_WITHIN: Duration = Duration::from_secs(8);
+
 /// Longer than each of them.
 const STORE_OUTAGE: Duration = Duration::from_secs(12);
 
@@ -51,7 +54,7 @@ const MARGIN: Duration = Duration::from_secs(6);
 pub(crate) const PLAY_MAX: Duration = Duration::from_millis(400);
 
 /// Time in which a player's own fault may show as a cooldown: the fault is noticed after the longest deadline.
-const OWN_FAULT_SHOWS_FOR: Duration = Duration::from_secs(40);
+const OWN_FAULT_SHOWS_FOR: Duration = Duration::from_secs(50);
 
 const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(150);
 
@@ -200,7 +203,7 @@ impl Player {
                 TicketState::Matched => PLAY_MAX + HOST_LOSS * GRANTED,
                 _ => Duration::MAX,
             };
-            if limit.saturating_add(MARGIN) < self.world.available_since(since) {
+            if limit.saturating_add(ENFORCED_WITHIN + MARGIN) < self.world.available_since(since) {
                 let what =
                     format!("player {} is {state:?} for {:?}, match {last_match}", self.client.number, since.elapsed());
                 self.world.violation(what);
@@ -235,7 +238,7 @@ impl Player {
             }
             // A player who fell silent may still be in the match that they left behind.
             let limit = if self.is_at_fault() { OWN_FAULT_SHOWS_FOR } else { HOST_LOSS * GRANTED };
-            if limit + MARGIN < self.world.available_since(started) {
+            if limit + ENFORCED_WITHIN + MARGIN < self.world.available_since(started) {
                 self.world.violation(format!("player {} is locked out: {error}", self.client.number));
                 return None;
             }
@@ -267,7 +270,7 @@ impl Player {
     /// Makes no call for longer than every deadline.
     async fn fall_silent(&mut self) {
         self.admit_fault();
-        let until = Instant::now() + TICKET_TTL + HOST_LOSS + MARGIN;
+        let until = Instant::now() + TICKET_TTL + HOST_LOSS + ENFORCED_WITHIN + MARGIN;
         while Instant::now() < until && !self.world.stop.load(Ordering::SeqCst) {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }

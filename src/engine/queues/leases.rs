@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::domain::id::SetId;
-use crate::engine::queues::outage_sync::sync_outages;
+use crate::engine::queues::outage_sync::{report_stop, sync_outages};
 use crate::engine::queues::queue_runner;
 use crate::engine::queues::shared_state::SharedState;
 use crate::rules::catalog::CatalogState;
@@ -32,6 +32,10 @@ const ALL_LEASES_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Interval at which replicas exchange connected-user counts.
 const CONNECTED_USERS_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Interval at which servers that share a store report that they live, and read the reports of the others. Deadlines that pass
+/// wait for two of them at most.
+const OUTAGE_SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Rounds of `CONNECTED_USERS_INTERVAL` between purges of ended tickets and matches.
 const ROUNDS_PER_PURGE: u32 = 5;
@@ -57,7 +61,7 @@ pub(crate) async fn run_lease_task(shared: Arc<SharedState>, shutdown: Cancellat
         rulesets: None,
     };
     let mut renewed_at: Option<Instant> = None;
-    let mut exchanged_at: Option<Instant> = None;
+    let (mut exchanged_at, mut synced_at): (Option<Instant>, Option<Instant>) = (None, None);
     let mut rounds = 0_u32;
     loop {
         if renewed_at.is_none_or(|at| at + LEASE_RENEW_INTERVAL <= Instant::now()) {
@@ -70,6 +74,11 @@ pub(crate) async fn run_lease_task(shared: Arc<SharedState>, shutdown: Cancellat
             exchanged_at = Some(Instant::now());
             rounds = rounds.wrapping_add(1);
             exchange_connected_users(&leases.shared, rounds).await;
+        }
+        let sync_interval = if leases.shared.has_replicas { OUTAGE_SYNC_INTERVAL } else { CONNECTED_USERS_INTERVAL };
+        if synced_at.is_none_or(|at| at + sync_interval <= Instant::now()) {
+            synced_at = Some(Instant::now());
+            sync_outages(&leases.shared).await;
         }
         tokio::select! {
             () = shutdown.cancelled() => break,
@@ -237,7 +246,7 @@ impl Leases {
             queue_task.shutdown.cancel();
             let _ = queue_task.task.await;
         }
-        sync_outages(&self.shared).await;
+        report_stop(&self.shared).await;
         let _ = self.shared.common.store.release_leases().await;
     }
 }
@@ -247,7 +256,7 @@ fn active_queues(shared: &SharedState) -> Vec<QueueKey> {
     shared.cache.read().queues().map(|(key, _)| key).collect()
 }
 
-/// Exchanges connected-user counts and outages with other replicas, and purges ended tickets and matches.
+/// Exchanges connected-user counts with other replicas, and purges ended tickets and matches.
 async fn exchange_connected_users(shared: &SharedState, round: u32) {
     let now = shared.common.clock.now();
     let local_counts = counts_for_gates(shared);
@@ -255,7 +264,6 @@ async fn exchange_connected_users(shared: &SharedState, round: u32) {
         Ok(total_counts) => shared.connected_users.lock().set_total_counts(total_counts),
         Err(error) => tracing::debug!(%error, "connected user exchange failed"),
     }
-    sync_outages(shared).await;
     if round.is_multiple_of(ROUNDS_PER_PURGE) {
         shared.purge_ended(now);
         shared.forget_placed_matches();

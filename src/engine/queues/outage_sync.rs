@@ -5,7 +5,7 @@ use crate::domain::time::UnixMs;
 use crate::engine::outage_log::SILENT_AFTER_MS;
 use crate::engine::queues::shared_state::SharedState;
 use crate::store::StoreError;
-use crate::store::outages::{OutageReport, StoredOutages};
+use crate::store::outages::{OutageReport, ServerMark, StoredOutages};
 
 /// Retention of outages in the store, milliseconds: two days, longer than a match can take.
 const OUTAGE_RETENTION_MS: u64 = 2 * 24 * 60 * 60 * 1_000;
@@ -20,8 +20,10 @@ pub(crate) async fn record_restart(shared: &SharedState) -> Result<(), StoreErro
     let mut report = report_of(now);
     report.alive_at = None;
     let stored = shared.common.store.report_outages(&report).await?;
-    let last_alive_at = stored.servers.iter().map(|(_, alive_at)| *alive_at).max();
-    let Some(from) = last_alive_at.filter(|at| !shared.has_replicas || SILENT_AFTER_MS < now.ms_since(*at)) else {
+    let is_live = |mark: &ServerMark| !mark.is_stopped && now.ms_since(mark.alive_at) <= SILENT_AFTER_MS;
+    let is_other_live = shared.has_replicas && stored.servers.iter().any(is_live);
+    let last_alive_at = stored.servers.iter().map(|mark| mark.alive_at).max();
+    let Some(from) = last_alive_at.filter(|_| !is_other_live) else {
         apply_outages(shared, stored, &[], now);
         return Ok(());
     };
@@ -40,13 +42,22 @@ pub(crate) async fn record_restart(shared: &SharedState) -> Result<(), StoreErro
 /// Reports that this server is alive, saves its outages and reads those of the others. The only server of a store has nothing
 /// to do without tickets, matches and unsaved outages.
 pub(crate) async fn sync_outages(shared: &SharedState) {
+    report_life(shared, false).await;
+}
+
+/// Reports that this server stops, so that no other waits for its next sign of life.
+pub(crate) async fn report_stop(shared: &SharedState) {
+    report_life(shared, true).await;
+}
+
+async fn report_life(shared: &SharedState, stops: bool) {
     shared.common.outages.tick(shared.common.clock.now());
     let saved = shared.common.outages.unsaved();
     if !shared.has_replicas && saved.is_empty() && shared.cache.read().queues().next().is_none() {
         return;
     }
     let now = shared.common.clock.now();
-    let report = OutageReport { ended: saved.clone(), ..report_of(now) };
+    let report = OutageReport { ended: saved.clone(), stops, ..report_of(now) };
     let result = shared.common.store.report_outages(&report).await;
     shared.common.outages.record(&result, shared.common.clock.now());
     match result {
@@ -61,6 +72,7 @@ fn report_of(now: UnixMs) -> OutageReport {
         ended: Vec::new(),
         purge_before: UnixMs(now.ms_since(UnixMs(OUTAGE_RETENTION_MS))),
         replaces_servers: false,
+        stops: false,
     }
 }
 

@@ -88,13 +88,13 @@ fn expiry_of_silent_host(shared: &SharedState, next_match: &Match, ticket_id: Ti
 pub(crate) struct CachedTicketFacts<'a> {
     cache: &'a TicketMatchCache,
     outages: &'a OutageTimes,
-    now: UnixMs,
+    enforced_until: UnixMs,
 }
 
 impl<'a> CachedTicketFacts<'a> {
-    /// Facts at `now`, with deadlines extended by `outages`.
-    pub(crate) fn new(cache: &'a TicketMatchCache, outages: &'a OutageTimes, now: UnixMs) -> Self {
-        Self { cache, outages, now }
+    /// Facts with deadlines extended by `outages`, and enforced up to `enforced_until`.
+    pub(crate) fn new(cache: &'a TicketMatchCache, outages: &'a OutageTimes, enforced_until: UnixMs) -> Self {
+        Self { cache, outages, enforced_until }
     }
 }
 
@@ -104,11 +104,15 @@ impl TicketFacts for CachedTicketFacts<'_> {
     }
 
     fn has_expired(&self, id: TicketId) -> bool {
-        self.cache.ticket(id).is_some_and(|stored| self.cache.expiry_of(stored, self.outages) <= self.now)
+        self.cache.ticket(id).is_some_and(|stored| self.cache.expiry_of(stored, self.outages) <= self.enforced_until)
     }
 
     fn outages(&self) -> &OutageTimes {
         self.outages
+    }
+
+    fn enforced_until(&self, now: UnixMs) -> UnixMs {
+        self.enforced_until.min(now)
     }
 }
 

@@ -196,7 +196,8 @@ impl QueueRunner {
     }
 
     /// Ends expired tickets, applies match deadlines, and settles matches whose report window has ended. Not while commits
-    /// fail: that time does not count, and the first commit that succeeds must not be the end of a ticket.
+    /// fail: that time does not count, and the first commit that succeeds must not be the end of a ticket. And not before all
+    /// other servers are known to have lived at the deadline, or to be silent.
     async fn process_deadlines(&self) {
         if self.shared.common.outages.is_open() {
             return;
@@ -207,8 +208,9 @@ impl QueueRunner {
         let (expired, mut due_matches, due_reports) = {
             let cache = self.shared.cache.read();
             let Some(index) = cache.queue_index(self.queue_key) else { return };
-            let due_reports = index.due_reports(now, DUE_PER_ROUND_MAX);
-            (index.expired_tickets(now, DUE_PER_ROUND_MAX), index.due_matches(now, DUE_PER_ROUND_MAX), due_reports)
+            let until = self.shared.common.outages.enforced_until(now);
+            let due_reports = index.due_reports(until, DUE_PER_ROUND_MAX);
+            (index.expired_tickets(until, DUE_PER_ROUND_MAX), index.due_matches(until, DUE_PER_ROUND_MAX), due_reports)
         };
         let ends = expired.into_iter().map(|id| self.end_ticket(id, TicketEndReason::Expired, now));
         if ignores_host_losses() {
@@ -381,7 +383,7 @@ impl QueueRunner {
             create_match(
                 &self.shared.lifecycle_rules(ruleset),
                 new_match,
-                &CachedTicketFacts::new(&cache, &outages, now),
+                &CachedTicketFacts::new(&cache, &outages, self.shared.common.outages.enforced_until(now)),
                 now,
             )
         };

@@ -221,9 +221,10 @@ impl QueueBatch {
             None => (LifecycleRules::for_cancellation(), MatchEvent::Cancelled),
         };
         let outages = shared.common.outages.times();
+        let enforced_until = shared.common.outages.enforced_until(now);
         let transition = {
             let cache = shared.cache.read();
-            apply_event(&rules, &match_, event, &CachedTicketFacts::new(&cache, &outages, now), now)
+            apply_event(&rules, &match_, event, &CachedTicketFacts::new(&cache, &outages, enforced_until), now)
         };
         let result = transition.result;
         let Some(PlannedTransition { next_match, write, effects }) =

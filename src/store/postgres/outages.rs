@@ -6,17 +6,17 @@ use sqlx::postgres::PgConnection;
 
 use crate::domain::available_time::Outage;
 use crate::store::error::StoreError;
-use crate::store::outages::{OUTAGES_READ_MAX, OutageReport, OutageStore, SERVERS_READ_MAX, StoredOutages};
+use crate::store::outages::{OUTAGES_READ_MAX, OutageReport, OutageStore, SERVERS_READ_MAX, ServerMark, StoredOutages};
 use crate::store::postgres::PostgresStore;
 use crate::store::postgres::connection::slot::{OPERATION_TIMEOUT, query_within};
 use crate::store::rows::{from_ms, to_ms};
 
 const READ_OUTAGES: &str = "select from_ms, to_ms from outage_interval order by from_ms desc limit $1";
 
-const READ_ALIVE: &str = "select replica, alive_ms from server_alive order by alive_ms desc limit $1";
+const READ_ALIVE: &str = "select replica, alive_ms, is_stopped from server_alive order by alive_ms desc limit $1";
 
-const UPSERT_ALIVE: &str = "insert into server_alive (replica, alive_ms) values ($1, $2) \
-     on conflict (replica) do update set alive_ms = excluded.alive_ms";
+const UPSERT_ALIVE: &str = "insert into server_alive (replica, alive_ms, is_stopped) values ($1, $2, $3) \
+     on conflict (replica) do update set alive_ms = excluded.alive_ms, is_stopped = excluded.is_stopped";
 
 const INSERT_OUTAGES: &str = "insert into outage_interval (replica, from_ms, to_ms) \
      select $1, from_ms, to_ms from unnest($2::bigint[], $3::bigint[]) as ended (from_ms, to_ms) \
@@ -45,7 +45,8 @@ async fn apply_report(
 ) -> Result<StoredOutages, sqlx::Error> {
     if let Some(alive_at) = report.alive_at {
         let mut transaction = connection.begin().await?;
-        sqlx::query(UPSERT_ALIVE).bind(replica_id).bind(to_ms(alive_at)).execute(&mut *transaction).await?;
+        let upsert = sqlx::query(UPSERT_ALIVE).bind(replica_id).bind(to_ms(alive_at)).bind(report.stops);
+        upsert.execute(&mut *transaction).await?;
         if !report.ended.is_empty() {
             let (from, to): (Vec<i64>, Vec<i64>) =
                 report.ended.iter().map(|outage| (to_ms(outage.from), to_ms(outage.to))).unzip();
@@ -60,10 +61,15 @@ async fn apply_report(
     let limit = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     let outages: Vec<(i64, i64)> =
         sqlx::query_as(READ_OUTAGES).bind(limit(OUTAGES_READ_MAX)).fetch_all(&mut *connection).await?;
-    let servers: Vec<(i64, i64)> =
+    let servers: Vec<(i64, i64, bool)> =
         sqlx::query_as(READ_ALIVE).bind(limit(SERVERS_READ_MAX)).fetch_all(connection).await?;
+    let mark = |(replica, alive_ms, is_stopped): (i64, i64, bool)| ServerMark {
+        is_own: replica == replica_id,
+        alive_at: from_ms(alive_ms),
+        is_stopped,
+    };
     Ok(StoredOutages {
         outages: outages.into_iter().map(|(from, to)| Outage { from: from_ms(from), to: from_ms(to) }).collect(),
-        servers: servers.into_iter().map(|(replica, alive)| (replica == replica_id, from_ms(alive))).collect(),
+        servers: servers.into_iter().map(mark).collect(),
     })
 }

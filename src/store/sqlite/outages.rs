@@ -5,7 +5,7 @@ use sqlx::sqlite::SqliteConnection;
 
 use crate::domain::available_time::Outage;
 use crate::store::error::StoreError;
-use crate::store::outages::{OUTAGES_READ_MAX, OutageReport, OutageStore, StoredOutages};
+use crate::store::outages::{OUTAGES_READ_MAX, OutageReport, OutageStore, ServerMark, StoredOutages};
 use crate::store::rows::{from_ms, to_ms};
 use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::connection::error::to_store_error;
@@ -55,6 +55,6 @@ async fn apply_report(connection: &mut SqliteConnection, report: &OutageReport) 
     let servers: Vec<(i64,)> = sqlx::query_as(READ_ALIVE).fetch_all(connection).await?;
     Ok(StoredOutages {
         outages: outages.into_iter().map(|(from, to)| Outage { from: from_ms(from), to: from_ms(to) }).collect(),
-        servers: servers.into_iter().map(|(alive_at,)| (true, from_ms(alive_at))).collect(),
+        servers: servers.into_iter().map(|(alive_at,)| ServerMark::of_only_server(from_ms(alive_at))).collect(),
     })
 }

@@ -258,16 +258,28 @@ async fn refused_writes_extend_every_deadline_on_sqlite() {
     refused_writes_extend_every_deadline(server, proposed, waiting, outage_end).await;
 }
 
-/// Waits until all servers that are alive have reported their signs of life.
+/// Waits until a server that is alive has reported its sign of life.
 async fn wait_for_reports(database: &TestDatabase, clock: &TestClock) {
+    wait_for_all_reports(database, clock, 1).await;
+}
+
+/// Waits until `servers` servers have reported their signs of life.
+async fn wait_for_all_reports(database: &TestDatabase, clock: &TestClock, servers: i64) {
     let mut connection = database.connect().await;
     let now = i64::try_from(clock.now().0).expect("a time");
     wait_until("a server has reported", async || {
         let query = sqlx::query_scalar("select count(*) from server_alive where alive_ms >= $1").bind(now);
         let count: i64 = query.fetch_one(&mut connection).await.expect("read");
-        0 < count
+        servers <= count
     })
     .await;
+}
+
+/// The server dies: what a server that stops tells the others is taken back.
+async fn kill(server: TestServer, database: &TestDatabase) {
+    server.app.shutdown().await;
+    let taken_back = "update server_alive set is_stopped = false";
+    database.connect().await.execute(taken_back).await.expect("written");
 }
 
 /// One of two servers dies. The other one gives its players the whole time of the ready check again, once; then it punishes.
@@ -281,7 +293,7 @@ async fn dead_server_grants_its_players_the_whole_deadline_again() {
         let there = start_on_postgres(&database, &clock, &folder).await;
         let (ann, bob, match_id) = two_in_a_ready_check(&there).await;
         respond(&there, &ann, &match_id).await;
-        there.app.shutdown().await;
+        kill(there, &database).await;
         // Silent for longer than the limit.
         clock.advance_ms(6_000);
         wait_for_reports(&database, &clock).await;
@@ -304,4 +316,35 @@ async fn dead_server_grants_its_players_the_whole_deadline_again() {
             assert_eq!(status_of(&here, &bob).await.end_reason(), TicketEndReason::NotAcceptedInTime);
         }
     }
+}
+
+/// One of two servers dies a second before a ready check ends. Until it is known to be silent, its players are not punished;
+/// then they have the whole time again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server_that_dies_just_before_a_deadline_punishes_no_player() {
+    let test = "server_that_dies_just_before_a_deadline_punishes_no_player";
+    let Some(database) = create_test_database(test).await else { return };
+    let (clock, folder) = (Arc::new(TestClock::new()), ruleset_folder());
+    let here = start_on_postgres(&database, &clock, &folder).await;
+    let there = start_on_postgres(&database, &clock, &folder).await;
+    let (ann, bob, match_id) = two_in_a_ready_check(&there).await;
+    respond(&here, &ann, &match_id).await;
+    for _ in 0..5 {
+        clock.advance_ms(3_800);
+        wait_for_all_reports(&database, &clock, 2).await;
+    }
+    kill(there, &database).await;
+    for _ in 0..2 {
+        clock.advance_ms(2_000);
+        // This server has looked at the deadlines since.
+        wait_for_all_reports(&database, &clock, 1).await;
+        assert_eq!(status_of(&here, &bob).await.state(), TicketState::Proposed, "past the deadline that was set");
+    }
+    clock.advance_ms(2_000);
+    wait_for_all_reports(&database, &clock, 1).await;
+    clock.advance_ms(1_000);
+    wait_for_all_reports(&database, &clock, 1).await;
+    respond(&here, &bob, &match_id).await;
+    wait_for_state(&here, &ann, TicketState::Matched).await;
+    wait_for_state(&here, &bob, TicketState::Matched).await;
 }

@@ -2,6 +2,7 @@
 
 use crate::available_time::OutageTimes;
 use crate::id::TicketId;
+use crate::time::UnixMs;
 
 /// Source of facts about the tickets of a match.
 pub trait TicketFacts {
@@ -14,5 +15,11 @@ pub trait TicketFacts {
     /// Outages, which extend deadlines.
     fn outages(&self) -> &OutageTimes {
         OutageTimes::NONE
+    }
+
+    /// Deadlines up to this time, at most `now`, are enforced. It is earlier while another server, through which players may
+    /// have been unable to meet a later deadline, may have died since.
+    fn enforced_until(&self, now: UnixMs) -> UnixMs {
+        now
     }
 }

@@ -146,9 +146,10 @@ fn apply_response(
     Transition::to_stage(&updated, stage, Vec::new())
 }
 
-/// Whether the deadline of the stage has passed.
+/// Whether the deadline of the stage has passed and is enforced.
 fn is_deadline_over(rules: &LifecycleRules, current: &Match, tickets: &dyn TicketFacts, now: UnixMs) -> bool {
-    effective_deadline(Some(rules), current, tickets.outages()).is_some_and(|deadline| deadline <= now)
+    let enforced_until = tickets.enforced_until(now);
+    effective_deadline(Some(rules), current, tickets.outages()).is_some_and(|deadline| deadline <= enforced_until)
 }
 
 /// Applies the deadline of the stage. Before it, tickets that were silent for longer than their TTL are withdrawn.
