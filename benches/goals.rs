@@ -42,6 +42,7 @@ const GOALS: &[(&str, &str)] = &[
     ("PQ4", "exact_pass"),
     ("PQ6", "pass_kinds"),
     ("PQ7", "pass_of_shipped_rulesets"),
+    ("PQ8", "pass_avoiding_past_matches"),
     ("QIDLE", "idle_queues"),
     ("PGIDLE", "idle_queues on Postgres"),
     ("PL0", "leaderboard_build"),

@@ -7,6 +7,7 @@ mod harness;
 mod idle_queues;
 mod index;
 mod leaderboard;
+mod past_matches;
 mod population;
 mod queue_pass;
 mod rating_update;

@@ -129,8 +129,9 @@ pub(crate) fn ruleset(rules: RuleOptions) -> Ruleset {
 }
 
 pub(crate) fn session(rng: &mut SplitMix64, spread: PopulationKind) -> Session {
-    let user = if spread == PopulationKind::SameUser { 1 } else { u128::from(rng.next()) };
-    let user = UserKey::from_bytes(user.to_be_bytes());
+    let user = if spread == PopulationKind::SameUser { 1 } else { rng.next() };
+    // Random from the first byte on, like a digest: hash tables use the first bytes.
+    let user = UserKey::from_bytes((u128::from(user) << 64 | u128::from(user)).to_be_bytes());
     let city = rng.below(200);
     let mut at = match spread {
         PopulationKind::Uniform | PopulationKind::UnreachableRanges | PopulationKind::SameUser => {

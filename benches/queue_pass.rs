@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fireteam::domain::attribute::{AttributeValue, PartyAggregation};
 use fireteam::domain::expansion::Expansion;
-use fireteam::domain::id::{SetId, TicketId};
+use fireteam::domain::id::{SetId, TicketId, UserKey};
 use fireteam::domain::matching::maximum_weight_matching;
 use fireteam::domain::measure::Measure;
 use fireteam::domain::queue::avoidance::PastMatches;
@@ -23,6 +23,7 @@ use fireteam::domain::time::UnixMs;
 use fireteam::rules::bundled;
 
 use crate::harness::{Timing, clock, compare, machine, report, time_all};
+use crate::past_matches::past_match_log;
 use crate::population::{NOW, PopulationKind, RuleOptions, ruleset, session};
 use crate::split_mix64::SplitMix64;
 
@@ -34,6 +35,9 @@ const EXACT_MS: f64 = 50.0;
 
 /// Limit on the cost of a quick pass, as a multiple of the optimum (PQ3).
 const ABOVE_OPTIMUM: f64 = 1.05;
+
+/// Past matches that the log remembers (PQ8).
+const REMEMBERED_MATCHES: u64 = 100_000;
 
 pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
     if wanted("PQ1") {
@@ -53,6 +57,9 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
     }
     if wanted("PQ7") {
         [10_000, 100_000].into_iter().for_each(systems);
+    }
+    if wanted("PQ8") {
+        avoiding();
     }
 }
 
@@ -163,6 +170,10 @@ impl WaitingQueue {
     }
 
     fn pass(&self) -> PassOutcome {
+        self.pass_with(&PastMatches::default())
+    }
+
+    fn pass_with(&self, past_matches: &PastMatches) -> PassOutcome {
         let entrants: Vec<&PreparedTicket> = self.entrants.iter().collect();
         pass::run_pass(&PassInput {
             ruleset: &self.ruleset,
@@ -170,7 +181,7 @@ impl WaitingQueue {
             teams: self.ruleset.teams.as_ref().expect("teams"),
             tickets: &entrants,
             open_sessions: &[],
-            past_matches: &PastMatches::default(),
+            past_matches,
             gate_input: GateInput::default(),
             now: UnixMs(NOW),
             rng_seed: 1,
@@ -349,6 +360,29 @@ fn systems(count: u64) {
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         let Some(&(_, mean, deviation)) = RATINGS.iter().find(|it| it.0 == name) else { continue };
         measure("PQ7", &name, &WaitingQueue::of_system(ruleset, mean, deviation, count));
+    }
+}
+
+/// A pass of the bundled 6v6 ruleset, with its past matches collected from the log, against the same pass without a past match.
+fn avoiding() {
+    let rulesets = bundled::load_bundled().expect("the bundled rulesets are valid");
+    let found = rulesets.iter().find(|(path, _)| path.ends_with("destiny_control_6v6.xml"));
+    let waiting = WaitingQueue::of_system(&found.expect("a bundled ruleset").1, 0.0, 350.0, 10_000);
+    let waiting_users = || waiting.entrants.iter().flat_map(|it| it.users.iter().copied());
+    let mut rng = SplitMix64(13);
+    let absent = (0..190_000).map(|_| (u128::from(rng.next()) << 64 | u128::from(rng.next())).to_be_bytes());
+    let mut users: Vec<UserKey> = waiting_users().chain(absent.map(UserKey::from_bytes)).collect();
+    users.sort_unstable();
+    let avoid = &waiting.ruleset.queue.as_ref().expect("a queue").avoid;
+    let now = UnixMs(NOW);
+    for team_size in [1, 6] {
+        let log = past_match_log(&users, REMEMBERED_MATCHES, team_size, now);
+        let name = format!("6v6, {REMEMBERED_MATCHES} past matches of {}, 10k", 2 * team_size);
+        let pass = |_| {
+            let past_matches = log.past_matches_of(waiting_users(), avoid, now);
+            drop(std::hint::black_box(waiting.pass_with(&past_matches)));
+        };
+        compare("PQ8", &name, "no past match", || time_all(1, pass), || waiting.time());
     }
 }
 

@@ -9,6 +9,8 @@
 mod faulty_store;
 mod feed;
 mod passes;
+#[path = "../past_matches.rs"]
+mod past_matches;
 mod population;
 mod queue;
 #[path = "../../tests/it/store/queue_rows.rs"]
@@ -35,7 +37,7 @@ struct Row {
 }
 
 /// All rows. Searches are one hot path, counted for three classes of query.
-const ROWS: [Row; 15] = [
+const ROWS: [Row; 16] = [
     Row { name: "search_plain", function: "AdvertisementIndex::search", run: search::plain },
     Row { name: "search_filtered", function: "AdvertisementIndex::search", run: search::filtered },
     Row { name: "search_refused_by_all", function: "AdvertisementIndex::search", run: search::refused_by_all },
@@ -48,6 +50,7 @@ const ROWS: [Row; 15] = [
     Row { name: "propose", function: "QueueRows::propose_match", run: queue::propose },
     Row { name: "pass_duel", function: "queue::pass::run_pass", run: passes::duel },
     Row { name: "pass_filtered_6v6", function: "queue::pass::run_pass", run: passes::filtered_6v6 },
+    Row { name: "pass_avoiding_6v6", function: "queue::pass::run_pass", run: passes::avoiding_6v6 },
     Row { name: "pass_best_quality", function: "queue::pass::run_pass", run: passes::best_quality },
     Row { name: "feed_record", function: "AdvertState::apply_feed", run: feed::record },
     Row { name: "token_open", function: "TokenSigner::verify", run: tokens::open },

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use fireteam::domain::id::TicketId;
+use fireteam::domain::id::{TicketId, UserKey};
 use fireteam::domain::queue::avoidance::PastMatches;
 use fireteam::domain::queue::gate::GateInput;
 use fireteam::domain::queue::pass::{PassInput, PassOutcome, run_pass};
@@ -16,6 +16,7 @@ use fireteam::domain::time::UnixMs;
 use fireteam::rules::bundled;
 
 use crate::count;
+use crate::past_matches::past_match_log;
 use crate::population::{NOW, id_bytes, ruleset, session};
 use crate::split_mix64::SplitMix64;
 
@@ -35,9 +36,28 @@ pub(crate) fn duel() {
 
 /// The bundled 6v6 ruleset: hard filters on NAT, skill and latency.
 pub(crate) fn filtered_6v6() {
+    run(control_6v6(), 1_000, 0.0, 350.0);
+}
+
+/// The same, and players avoid those of their recent matches: ten each are remembered. Collecting those is counted too.
+pub(crate) fn avoiding_6v6() {
+    let ruleset = control_6v6();
+    let tickets = tickets(&ruleset, 1_000, 0.0, 350.0);
+    let mut rng = SplitMix64(13);
+    let waiting = tickets.iter().flat_map(|ticket| ticket.users.iter().copied());
+    let absent = (0..1_000).map(|_| UserKey::from_bytes(id_bytes(&mut rng)));
+    let mut users: Vec<UserKey> = waiting.chain(absent).collect();
+    users.sort_unstable();
+    let log = past_match_log(&users, 10_000, 1, UnixMs(NOW));
+    let avoid = &ruleset.queue.as_ref().expect("a queue").avoid;
+    let waiting = || tickets.iter().flat_map(|ticket| ticket.users.iter().copied());
+    count_passes(&ruleset, &tickets, || log.past_matches_of(waiting(), avoid, UnixMs(NOW)));
+}
+
+fn control_6v6() -> Ruleset {
     let rulesets = bundled::load_bundled().expect("the bundled rulesets are valid");
     let found = rulesets.iter().find(|(path, _)| path.ends_with("destiny_control_6v6.xml"));
-    run((*found.expect("a bundled ruleset").1).clone(), 1_000, 0.0, 350.0);
+    (*found.expect("a bundled ruleset").1).clone()
 }
 
 /// 1v1 by skill and distance, with the matches whose total cost is lowest.
@@ -58,22 +78,32 @@ pub(crate) fn best_quality() {
     run(ruleset(xml), 300, 1_500.0, 350.0);
 }
 
-/// Counts one pass over `count_of_tickets` tickets; the figure is instructions per ticket.
+/// Counts one pass over `ticket_count` tickets.
 fn run(ruleset: Ruleset, ticket_count: u64, mean: f64, deviation: f64) {
+    let tickets = tickets(&ruleset, ticket_count, mean, deviation);
+    count_passes(&ruleset, &tickets, PastMatches::default);
+}
+
+/// Tickets of one player each.
+fn tickets(ruleset: &Ruleset, ticket_count: u64, mean: f64, deviation: f64) -> Vec<PreparedTicket> {
     let queue = ruleset.queue.as_ref().expect("a queue");
     let mut rng = SplitMix64(7);
-    let tickets: Vec<PreparedTicket> = (0..ticket_count)
-        .map(|_| PreparedTicket::new(&ruleset, queue, Arc::new(ticket(&mut rng, &ruleset, mean, deviation)), None))
-        .collect();
+    let tickets = (0..ticket_count).map(|_| Arc::new(ticket(&mut rng, ruleset, mean, deviation)));
+    tickets.map(|ticket| PreparedTicket::new(ruleset, queue, ticket, None)).collect()
+}
+
+/// Counts one pass over `tickets`; the figure is instructions per ticket.
+fn count_passes(ruleset: &Ruleset, tickets: &[PreparedTicket], past_matches: impl Fn() -> PastMatches) {
+    let queue = ruleset.queue.as_ref().expect("a queue");
     let references: Vec<&PreparedTicket> = tickets.iter().collect();
     let pass = || {
         run_pass(&PassInput {
-            ruleset: &ruleset,
+            ruleset,
             queue,
             teams: ruleset.teams.as_ref().expect("teams"),
             tickets: &references,
             open_sessions: &[],
-            past_matches: &PastMatches::default(),
+            past_matches: &past_matches(),
             gate_input: GateInput::default(),
             now: UnixMs(NOW),
             rng_seed: 1,

@@ -54,7 +54,7 @@ pub(super) struct UserMeetings {
 }
 
 /// No meetings.
-pub(super) static NO_MEETINGS: UserMeetings = UserMeetings { sorted: Vec::new(), filter: UserFilter::EMPTY };
+static NO_MEETINGS: UserMeetings = UserMeetings { sorted: Vec::new(), filter: UserFilter::EMPTY };
 
 impl UserMeetings {
     fn from_unsorted(mut meetings: Vec<Meeting>) -> Self {
@@ -165,9 +165,13 @@ impl PastMatches {
         })
     }
 
-    /// Meetings of a user, sorted.
-    pub(super) fn meetings_of(&self, user: UserKey) -> &UserMeetings {
-        self.meetings_by_user.get(&user).map_or(&NO_MEETINGS, |meetings| meetings)
+    /// Meetings of a user, sorted; `None` for a user without any.
+    pub(super) fn known_meetings_of(&self, user: UserKey) -> Option<&UserMeetings> {
+        self.meetings_by_user.get(&user).map(|meetings| &**meetings)
+    }
+
+    fn meetings_of(&self, user: UserKey) -> &UserMeetings {
+        self.known_meetings_of(user).unwrap_or(&NO_MEETINGS)
     }
 
     /// Whether there are no recent matches.
@@ -232,7 +236,7 @@ impl AvoidanceReasons {
     }
 
     /// Reason of one kind, with its time if it has one. `None` if there is none, or if it is too old.
-    fn applies(&self, whom: AvoidTarget, now: UnixMs) -> Option<Option<UnixMs>> {
+    pub(super) fn applies(&self, whom: AvoidTarget, now: UnixMs) -> Option<Option<UnixMs>> {
         let (recent_ms, same_team) = match whom {
             AvoidTarget::Blocked => return self.blocked.then_some(None),
             AvoidTarget::RecentOpponents { recent_ms } => (recent_ms, false),

@@ -16,12 +16,20 @@ use crate::time::UnixMs;
 #[derive(Debug, Default)]
 pub struct PastMatchLog {
     matches: HashMap<MatchId, LoggedMatch, BuildIdHasher>,
-    /// Meetings of each user, sorted. Shared with running passes; a change copies a list that a pass still reads.
-    meetings_by_user: HashMap<UserKey, Arc<UserMeetings>, BuildIdHasher>,
+    users: HashMap<UserKey, LoggedUser, BuildIdHasher>,
     /// Number of matches by start: of matches with opponents, and of matches with teammates.
     match_counts_by_start: [BTreeMap<UnixMs, u32>; 2],
     /// Ended matches by the time at which they may be purged.
     purge_order: BTreeSet<(UnixMs, MatchId)>,
+}
+
+/// User in the log.
+#[derive(Debug, Default)]
+struct LoggedUser {
+    /// No meeting is later. Removed meetings may have been.
+    latest_started_at: UnixMs,
+    /// Meetings, sorted. Shared with running passes; a change copies a list that a pass still reads.
+    meetings: Arc<UserMeetings>,
 }
 
 /// Match in the log.
@@ -82,11 +90,11 @@ impl PastMatchLog {
         let Some(removed) = self.matches.remove(&id) else { return };
         removed.purge_at.map(|time| self.purge_order.remove(&(time, id)));
         for (user, meeting) in removed.meetings() {
-            let Some(meetings) = self.meetings_by_user.get_mut(&user) else { continue };
+            let Some(known) = self.users.get_mut(&user) else { continue };
             // Two matches with the same users and start have equal entries; either may be removed.
-            Arc::make_mut(meetings).remove(meeting);
-            if meetings.is_empty() {
-                self.meetings_by_user.remove(&user);
+            Arc::make_mut(&mut known.meetings).remove(meeting);
+            if known.meetings.is_empty() {
+                self.users.remove(&user);
             }
         }
         for (counts, _) in self.match_counts_by_start.iter_mut().zip(removed.pair_kinds()).filter(|(_, has)| *has) {
@@ -120,7 +128,8 @@ impl PastMatchLog {
         self.matches.is_empty()
     }
 
-    /// Past matches of `users`, as input of a pass under `rules` at `now`. Copies no list.
+    /// Past matches of `users`, as input of a pass under `rules` at `now`, without users whose matches all are too old to
+    /// have an effect. Copies no list.
     pub fn past_matches_of(
         &self,
         users: impl IntoIterator<Item = UserKey>,
@@ -128,26 +137,30 @@ impl PastMatchLog {
         now: UnixMs,
     ) -> PastMatches {
         let mut past_matches = PastMatches::default();
+        let mut oldest_recent: Option<UnixMs> = None;
         for (recent_ms, team) in rules.iter().filter_map(recency_of) {
             // A match is recent while less than `recent_ms` have passed since its start.
             let first_recent = UnixMs((now.0 + 1).saturating_sub(recent_ms));
             let next = self.match_counts_by_start[team].range(first_recent..).next();
             past_matches.starts[team].extend(next.map(|(started_at, _)| *started_at));
+            oldest_recent = Some(oldest_recent.map_or(first_recent, |oldest| oldest.min(first_recent)));
         }
-        if self.is_empty() {
-            return past_matches;
-        }
-        for user in users {
-            if let Some(meetings) = self.meetings_by_user.get(&user) {
-                past_matches.meetings_by_user.insert(user, Arc::clone(meetings));
-            }
-        }
+        let Some(oldest_recent) = oldest_recent.filter(|_| !self.is_empty()) else { return past_matches };
+        let recent_meetings = |user| {
+            let known = self.users.get(&user).filter(|known| oldest_recent <= known.latest_started_at)?;
+            Some((user, Arc::clone(&known.meetings)))
+        };
+        // First a list, so that the map is allocated once.
+        let found: Vec<(UserKey, Arc<UserMeetings>)> = users.into_iter().filter_map(recent_meetings).collect();
+        past_matches.meetings_by_user = found.into_iter().collect();
         past_matches
     }
 
     fn add(&mut self, id: MatchId, added: LoggedMatch) {
         for (user, meeting) in added.meetings() {
-            Arc::make_mut(self.meetings_by_user.entry(user).or_default()).insert(meeting);
+            let known = self.users.entry(user).or_default();
+            known.latest_started_at = known.latest_started_at.max(added.started_at);
+            Arc::make_mut(&mut known.meetings).insert(meeting);
         }
         for (counts, _) in self.match_counts_by_start.iter_mut().zip(added.pair_kinds()).filter(|(_, has)| *has) {
             *counts.entry(added.started_at).or_default() += 1;

@@ -11,7 +11,7 @@ use crate::ruleset::queue::AvoidTarget;
 pub(super) struct AvoidanceTable<'a> {
     /// A rule is about blocked users, and a ticket has some.
     has_blocks: bool,
-    /// Meetings of each user, row by row, in the order of `PreparedTicket::users`. Empty if there are none.
+    /// Meetings of each user who has some, row by row. Empty if no user of a row has.
     meetings: Vec<&'a UserMeetings>,
     /// Start of each row in `meetings`, and the end of the last one.
     starts: Vec<u32>,
@@ -28,7 +28,9 @@ impl<'a> AvoidanceTable<'a> {
         if uses_meetings && !input.past_matches.is_empty() {
             for ticket in tickets {
                 table.starts.push(table.meetings.len() as u32);
-                table.meetings.extend(ticket.users.iter().map(|&user| input.past_matches.meetings_of(user)));
+                table
+                    .meetings
+                    .extend(ticket.users.iter().filter_map(|&user| input.past_matches.known_meetings_of(user)));
             }
             table.starts.push(table.meetings.len() as u32);
         }
@@ -47,7 +49,7 @@ impl<'a> AvoidanceTable<'a> {
         let blocked = self.has_blocks && (has_blocked(ours, theirs) || has_blocked(theirs, ours));
         let mut reasons = AvoidanceReasons { blocked, ..AvoidanceReasons::default() };
         match (self.meetings_of(one), self.meetings_of(other)) {
-            // Both have each meeting, so the shorter list is enough.
+            // Both users of a recent meeting have it, so the shorter list is enough.
             ([our_meetings], [their_meetings]) if their_meetings.len() < our_meetings.len() => {
                 reasons.add_meetings(their_meetings, &ours.users);
             }
