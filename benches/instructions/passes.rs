@@ -1,4 +1,5 @@
-//! Queue passes of three kinds: the fast path of 1v1 queues, teams with filters, and best quality by exact matching.
+//! Queue passes of four kinds: the fast path of 1v1 queues, teams with filters, the same with past matches, and best quality by
+//! exact matching.
 
 use std::hint::black_box;
 use std::sync::Arc;

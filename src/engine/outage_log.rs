@@ -18,7 +18,7 @@ use crate::store::outages::{OUTAGES_READ_MAX, StoredOutages};
 /// every two seconds.
 pub(crate) const SILENT_AFTER_MS: u64 = 5_000;
 
-/// Time without a tick after which this process was paused. Ticks come every two seconds.
+/// Time without a tick after which this process was paused. Ticks come every second or two.
 const PAUSED_AFTER: Duration = Duration::from_secs(10);
 
 /// Outages of this server and of others.

@@ -23,7 +23,7 @@ pub struct OutageReport {
     pub purge_before: UnixMs,
     /// Whether no other server is alive, and `ended` covers their silence: their signs of life are removed.
     pub replaces_servers: bool,
-    /// Whether this server stops now.
+    /// Whether this server stops now. A store that serves one server does not keep it.
     pub stops: bool,
 }
 

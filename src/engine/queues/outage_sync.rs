@@ -1,4 +1,4 @@
-//! Exchange of outages with the store: at startup, every two seconds, and at the end.
+//! Exchange of outages with the store: at startup, every second or two, and when the server stops.
 
 use crate::domain::available_time::Outage;
 use crate::domain::time::UnixMs;

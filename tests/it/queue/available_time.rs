@@ -93,12 +93,12 @@ async fn two_in_a_ready_check(server: &TestServer) -> (Ticket, Ticket, String) {
     (ann, bob, match_id)
 }
 
-async fn ready_check_continues_after_a_restart(server: TestServer) {
+async fn ready_check_continues_after_a_restart(server: TestServer, down_ms: u64) {
     let (ann, bob, match_id) = two_in_a_ready_check(&server).await;
     let waiting = enter(&server, "eve", 40.0).await;
     respond(&server, &ann, &match_id).await;
     server.clock.advance_ms(15_000);
-    let server = server.restart_after(100_000).await;
+    let server = server.restart_after(down_ms).await;
     assert_eq!(status_of(&server, &waiting).await.state(), TicketState::Waiting);
     let proposed = status_of(&server, &bob).await;
     assert_eq!(proposed.state(), TicketState::Proposed);
@@ -112,7 +112,7 @@ async fn ready_check_continues_after_a_restart(server: TestServer) {
 /// Case 4: a ready check that would have ended while the server restarted goes on with the time that was left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ready_check_continues_after_a_restart_on_sqlite() {
-    ready_check_continues_after_a_restart(start_on_sqlite().await).await;
+    ready_check_continues_after_a_restart(start_on_sqlite().await, 100_000).await;
 }
 
 /// Case 4 on Postgres.
@@ -123,7 +123,17 @@ async fn ready_check_continues_after_a_restart_on_postgres() {
     };
     let folder = ruleset_folder();
     let server = start_on_postgres(&database, &Arc::new(TestClock::new()), &folder).await;
-    ready_check_continues_after_a_restart(server).await;
+    ready_check_continues_after_a_restart(server, 100_000).await;
+}
+
+/// Case 4 on Postgres, with a restart that is shorter than the time after which a server is silent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ready_check_continues_after_a_short_restart_on_postgres() {
+    let test = "ready_check_continues_after_a_short_restart_on_postgres";
+    let Some(database) = create_test_database(test).await else { return };
+    let folder = ruleset_folder();
+    let server = start_on_postgres(&database, &Arc::new(TestClock::new()), &folder).await;
+    ready_check_continues_after_a_restart(server, 3_000).await;
 }
 
 async fn waiting_tickets_survive_a_long_restart(server: TestServer) {
@@ -275,11 +285,16 @@ async fn wait_for_all_reports(database: &TestDatabase, clock: &TestClock, server
     .await;
 }
 
-/// The server dies: what a server that stops tells the others is taken back.
-async fn kill(server: TestServer, database: &TestDatabase) {
+/// One of two servers dies: what a server that stops tells the other is taken back. Returns when the other has read that.
+async fn kill(server: TestServer, database: &TestDatabase, clock: &TestClock) {
     server.app.shutdown().await;
     let taken_back = "update server_alive set is_stopped = false";
     database.connect().await.execute(taken_back).await.expect("written");
+    // The second report comes after what the first one read was applied.
+    for _ in 0..2 {
+        clock.advance_ms(1);
+        wait_for_reports(database, clock).await;
+    }
 }
 
 /// One of two servers dies. The other one gives its players the whole time of the ready check again, once; then it punishes.
@@ -293,7 +308,7 @@ async fn dead_server_grants_its_players_the_whole_deadline_again() {
         let there = start_on_postgres(&database, &clock, &folder).await;
         let (ann, bob, match_id) = two_in_a_ready_check(&there).await;
         respond(&there, &ann, &match_id).await;
-        kill(there, &database).await;
+        kill(there, &database, &clock).await;
         // Silent for longer than the limit.
         clock.advance_ms(6_000);
         wait_for_reports(&database, &clock).await;
@@ -333,7 +348,7 @@ async fn server_that_dies_just_before_a_deadline_punishes_no_player() {
         clock.advance_ms(3_800);
         wait_for_all_reports(&database, &clock, 2).await;
     }
-    kill(there, &database).await;
+    kill(there, &database, &clock).await;
     for _ in 0..2 {
         clock.advance_ms(2_000);
         // This server has looked at the deadlines since.
@@ -347,4 +362,24 @@ async fn server_that_dies_just_before_a_deadline_punishes_no_player() {
     respond(&here, &bob, &match_id).await;
     wait_for_state(&here, &ann, TicketState::Matched).await;
     wait_for_state(&here, &bob, TicketState::Matched).await;
+}
+
+/// A server that stops delays no deadline of the others, and extends none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server_that_stops_delays_no_deadline() {
+    let Some(database) = create_test_database("server_that_stops_delays_no_deadline").await else { return };
+    let (clock, folder) = (Arc::new(TestClock::new()), ruleset_folder());
+    let here = start_on_postgres(&database, &clock, &folder).await;
+    let there = start_on_postgres(&database, &clock, &folder).await;
+    let (ann, bob, match_id) = two_in_a_ready_check(&there).await;
+    respond(&here, &ann, &match_id).await;
+    for _ in 0..4 {
+        clock.advance_ms(4_000);
+        wait_for_all_reports(&database, &clock, 2).await;
+    }
+    there.app.shutdown().await;
+    // Its last report is too recent for a server that is silent.
+    clock.advance_ms(4_000);
+    wait_for_state(&here, &ann, TicketState::Waiting).await;
+    assert_eq!(status_of(&here, &bob).await.end_reason(), TicketEndReason::NotAcceptedInTime);
 }

@@ -1,12 +1,10 @@
 //! Avoidance rules: players who blocked each other, or who recently were opponents or teammates.
 
 use std::cmp::Reverse;
-use std::sync::Arc;
 
 use hashbrown::HashMap;
 
 use crate::id::{BuildIdHasher, UserKey};
-use crate::queue::user_filter::UserFilter;
 use crate::ruleset::queue::{AvoidStrictness, AvoidTarget, AvoidanceRule};
 use crate::time::UnixMs;
 
@@ -43,69 +41,35 @@ impl Meeting {
     pub(super) fn started_at(self) -> UnixMs {
         UnixMs(self.start_and_team >> 1)
     }
+
+    /// Sort key by the start.
+    pub(super) fn start_order(self) -> (u64, UserKey) {
+        (self.start_and_team, self.other_user)
+    }
 }
 
-/// Meetings of one user, sorted, with a filter of the users met.
+/// Meetings of one user, sorted.
 #[derive(Clone, Debug, Default)]
-pub(super) struct UserMeetings {
-    sorted: Vec<Meeting>,
-    /// It may still contain users of removed meetings.
-    filter: UserFilter,
-}
+pub(super) struct UserMeetings(Vec<Meeting>);
 
 /// No meetings.
-static NO_MEETINGS: UserMeetings = UserMeetings { sorted: Vec::new(), filter: UserFilter::EMPTY };
+static NO_MEETINGS: UserMeetings = UserMeetings(Vec::new());
 
 impl UserMeetings {
-    fn from_unsorted(mut meetings: Vec<Meeting>) -> Self {
+    pub(super) fn from_unsorted(mut meetings: Vec<Meeting>) -> Self {
         meetings.sort_unstable();
-        let mut created = Self { sorted: meetings, filter: UserFilter::default() };
-        created.renew_filter();
-        created
-    }
-
-    pub(super) fn insert(&mut self, meeting: Meeting) {
-        let index = self.sorted.partition_point(|existing| *existing < meeting);
-        self.sorted.insert(index, meeting);
-        if self.filter.capacity() < self.sorted.len() {
-            self.renew_filter();
-        } else {
-            self.filter.insert(meeting.other_user);
-        }
-    }
-
-    /// Removes one entry that is equal to `meeting`.
-    pub(super) fn remove(&mut self, meeting: Meeting) {
-        if let Ok(index) = self.sorted.binary_search(&meeting) {
-            self.sorted.remove(index);
-        }
-        if self.sorted.len() < self.filter.capacity() / 4 {
-            self.renew_filter();
-        }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.sorted.is_empty()
+        Self(meetings)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.sorted.len()
+        self.0.len()
     }
 
     /// Meetings with `other`, earliest first.
     fn with(&self, other: UserKey) -> &[Meeting] {
-        if !self.filter.may_contain(other) {
-            return &[];
-        }
-        let rest = &self.sorted[self.sorted.partition_point(|meeting| meeting.other_user < other)..];
+        let rest = &self.0[self.0.partition_point(|meeting| meeting.other_user < other)..];
         let count = rest.iter().take_while(|meeting| meeting.other_user == other).count();
         &rest[..count]
-    }
-
-    fn renew_filter(&mut self) {
-        let users = self.sorted.iter().map(|meeting| meeting.other_user);
-        // Room for as many again, so that not every new meeting renews it.
-        self.filter = UserFilter::new(users, 2 * self.sorted.len());
     }
 }
 
@@ -113,7 +77,7 @@ impl UserMeetings {
 #[derive(Clone, Debug, Default)]
 pub struct PastMatches {
     /// Meetings of each user, sorted. Both users of a pair have the meeting.
-    pub(super) meetings_by_user: HashMap<UserKey, Arc<UserMeetings>, BuildIdHasher>,
+    pub(super) meetings_by_user: HashMap<UserKey, UserMeetings, BuildIdHasher>,
     /// Starts of matches of opponents, and of teammates. Only the next ones to reach the age limit of a rule are needed.
     pub(super) starts: [Vec<UnixMs>; 2],
 }
@@ -136,8 +100,7 @@ impl PastMatches {
             meetings_by_user.entry(other).or_default().push(Meeting::new(one, same_team, started_at));
             starts[usize::from(same_team)].push(started_at);
         }
-        let sorted =
-            |(user, meetings): (UserKey, Vec<Meeting>)| (user, Arc::new(UserMeetings::from_unsorted(meetings)));
+        let sorted = |(user, meetings): (UserKey, Vec<Meeting>)| (user, UserMeetings::from_unsorted(meetings));
         Self { meetings_by_user: meetings_by_user.into_iter().map(sorted).collect(), starts }
     }
 
@@ -156,7 +119,7 @@ impl PastMatches {
             let is_first = move |meeting: &&Meeting| {
                 user <= meeting.other_user || !self.meetings_by_user.contains_key(&meeting.other_user)
             };
-            self.meetings_of(user).sorted.iter().filter(is_first).map(move |meeting| PastMatch {
+            self.meetings_of(user).0.iter().filter(is_first).map(move |meeting| PastMatch {
                 user,
                 other_user: meeting.other_user,
                 same_team: meeting.same_team(),
@@ -167,7 +130,7 @@ impl PastMatches {
 
     /// Meetings of a user, sorted; `None` for a user without any.
     pub(super) fn known_meetings_of(&self, user: UserKey) -> Option<&UserMeetings> {
-        self.meetings_by_user.get(&user).map(|meetings| &**meetings)
+        self.meetings_by_user.get(&user)
     }
 
     fn meetings_of(&self, user: UserKey) -> &UserMeetings {

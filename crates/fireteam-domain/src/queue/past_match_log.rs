@@ -2,13 +2,13 @@
 //! for matches of users who do not wait.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use hashbrown::HashMap;
 
 use crate::id::{BuildIdHasher, MatchId, UserKey};
 use crate::lifecycle::{Match, MatchStage};
 use crate::queue::avoidance::{Meeting, PastMatches, UserMeetings, recency_of};
+use crate::queue::user_filter::UserFilter;
 use crate::ruleset::queue::AvoidanceRule;
 use crate::time::UnixMs;
 
@@ -16,20 +16,12 @@ use crate::time::UnixMs;
 #[derive(Debug, Default)]
 pub struct PastMatchLog {
     matches: HashMap<MatchId, LoggedMatch, BuildIdHasher>,
-    users: HashMap<UserKey, LoggedUser, BuildIdHasher>,
+    /// Meetings of each user, earliest first: a pass reads only the recent ones at the end.
+    meetings_by_user: HashMap<UserKey, Vec<Meeting>, BuildIdHasher>,
     /// Number of matches by start: of matches with opponents, and of matches with teammates.
     match_counts_by_start: [BTreeMap<UnixMs, u32>; 2],
     /// Ended matches by the time at which they may be purged.
     purge_order: BTreeSet<(UnixMs, MatchId)>,
-}
-
-/// User in the log.
-#[derive(Debug, Default)]
-struct LoggedUser {
-    /// No meeting is later. Removed meetings may have been.
-    latest_started_at: UnixMs,
-    /// Meetings, sorted. Shared with running passes; a change copies a list that a pass still reads.
-    meetings: Arc<UserMeetings>,
 }
 
 /// Match in the log.
@@ -90,11 +82,14 @@ impl PastMatchLog {
         let Some(removed) = self.matches.remove(&id) else { return };
         removed.purge_at.map(|time| self.purge_order.remove(&(time, id)));
         for (user, meeting) in removed.meetings() {
-            let Some(known) = self.users.get_mut(&user) else { continue };
+            let Some(meetings) = self.meetings_by_user.get_mut(&user) else { continue };
             // Two matches with the same users and start have equal entries; either may be removed.
-            Arc::make_mut(&mut known.meetings).remove(meeting);
-            if known.meetings.is_empty() {
-                self.users.remove(&user);
+            if let Ok(index) = meetings.binary_search_by_key(&meeting.start_order(), |existing| existing.start_order())
+            {
+                meetings.remove(index);
+            }
+            if meetings.is_empty() {
+                self.meetings_by_user.remove(&user);
             }
         }
         for (counts, _) in self.match_counts_by_start.iter_mut().zip(removed.pair_kinds()).filter(|(_, has)| *has) {
@@ -128,8 +123,8 @@ impl PastMatchLog {
         self.matches.is_empty()
     }
 
-    /// Past matches of `users`, as input of a pass under `rules` at `now`, without users whose matches all are too old to
-    /// have an effect. Copies no list.
+    /// Past matches of `users` with each other, as input of a pass under `rules` at `now`. It leaves out matches that are too
+    /// old to have an effect, and almost all with other users.
     pub fn past_matches_of(
         &self,
         users: impl IntoIterator<Item = UserKey>,
@@ -146,21 +141,25 @@ impl PastMatchLog {
             oldest_recent = Some(oldest_recent.map_or(first_recent, |oldest| oldest.min(first_recent)));
         }
         let Some(oldest_recent) = oldest_recent.filter(|_| !self.is_empty()) else { return past_matches };
-        let recent_meetings = |user| {
-            let known = self.users.get(&user).filter(|known| oldest_recent <= known.latest_started_at)?;
-            Some((user, Arc::clone(&known.meetings)))
-        };
-        // First a list, so that the map is allocated once.
-        let found: Vec<(UserKey, Arc<UserMeetings>)> = users.into_iter().filter_map(recent_meetings).collect();
-        past_matches.meetings_by_user = found.into_iter().collect();
+        let users: Vec<UserKey> = users.into_iter().collect();
+        let filter = UserFilter::new(&users);
+        for user in users {
+            let Some(meetings) = self.meetings_by_user.get(&user) else { continue };
+            let recent = meetings.iter().rev().take_while(|meeting| oldest_recent <= meeting.started_at());
+            let among_users: Vec<Meeting> =
+                recent.filter(|meeting| filter.may_contain(meeting.other_user)).copied().collect();
+            if !among_users.is_empty() {
+                past_matches.meetings_by_user.insert(user, UserMeetings::from_unsorted(among_users));
+            }
+        }
         past_matches
     }
 
     fn add(&mut self, id: MatchId, added: LoggedMatch) {
         for (user, meeting) in added.meetings() {
-            let known = self.users.entry(user).or_default();
-            known.latest_started_at = known.latest_started_at.max(added.started_at);
-            Arc::make_mut(&mut known.meetings).insert(meeting);
+            let meetings = self.meetings_by_user.entry(user).or_default();
+            let index = meetings.partition_point(|existing| existing.start_order() < meeting.start_order());
+            meetings.insert(index, meeting);
         }
         for (counts, _) in self.match_counts_by_start.iter_mut().zip(added.pair_kinds()).filter(|(_, has)| *has) {
             *counts.entry(added.started_at).or_default() += 1;

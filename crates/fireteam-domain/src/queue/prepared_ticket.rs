@@ -54,7 +54,7 @@ impl PreparedTicket {
             leaderboard_position: leaderboard_position.filter(|it| it.is_finite()),
             frustrated: false,
             player_count: ticket.session.player_count(),
-            blocked_filter: UserFilter::new(ticket.blocked_users.iter().copied(), ticket.blocked_users.len()),
+            blocked_filter: UserFilter::new(&ticket.blocked_users),
             users: ticket.session.sorted_users().into(),
             rating_group: queue.groups.as_ref().map_or(0, |groups| group_of_rating(groups, party_rating)),
             rating_bucket: queue.window.as_ref().map_or(0, |window| bucket_of(window, party_rating)),

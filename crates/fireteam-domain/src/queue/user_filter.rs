@@ -14,31 +14,20 @@ pub struct UserFilter {
 }
 
 impl UserFilter {
-    /// Filter of the empty set.
-    pub(super) const EMPTY: Self = Self { words: Vec::new() };
-
-    /// Filter for `users`, with room for `count` of them.
-    pub(super) fn new(users: impl Iterator<Item = UserKey>, count: usize) -> Self {
-        if count == 0 {
+    /// Filter for `users`.
+    pub(super) fn new(users: &[UserKey]) -> Self {
+        if users.is_empty() {
             return Self::default();
         }
-        let bits = (count * BITS_PER_USER).next_power_of_two().max(64);
+        let bits = (users.len() * BITS_PER_USER).next_power_of_two().max(64);
         let mut filter = Self { words: vec![0; bits / 64] };
-        users.for_each(|user| filter.insert(user));
-        filter
-    }
-
-    /// Number of users for which the filter has room.
-    pub(super) fn capacity(&self) -> usize {
-        self.words.len() * 64 / BITS_PER_USER
-    }
-
-    /// Adds a user. The filter must have room.
-    pub(super) fn insert(&mut self, user: UserKey) {
-        let (word, bit) = self.position(user);
-        if let Some(word) = self.words.get_mut(word) {
-            *word |= 1 << bit;
+        for user in users {
+            let (word, bit) = filter.position(*user);
+            if let Some(word) = filter.words.get_mut(word) {
+                *word |= 1 << bit;
+            }
         }
+        filter
     }
 
     /// Whether the user may be in the set. `false` is certain.
@@ -66,11 +55,10 @@ mod tests {
         let mut user =
             || UserKey::from_bytes((u128::from(rng.next_u64()) << 64 | u128::from(rng.next_u64())).to_le_bytes());
         let (inside, outside): (Vec<_>, Vec<_>) = (0..1_000).map(|_| (user(), user())).unzip();
-        let filter = UserFilter::new(inside.iter().copied(), inside.len());
+        let filter = UserFilter::new(&inside);
         assert!(inside.iter().all(|user| filter.may_contain(*user)));
         let false_positives = outside.iter().filter(|user| filter.may_contain(**user)).count();
         assert!(false_positives < 120, "{false_positives}");
-        assert!(filter.capacity() >= 1_000);
         assert!(!UserFilter::default().may_contain(inside[0]));
     }
 }

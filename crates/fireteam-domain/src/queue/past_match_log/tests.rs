@@ -151,7 +151,7 @@ fn past_match_log_keeps_nothing_of_removed_matches() {
         log.record(&played);
     }
     log.remove_purged(UnixMs(300));
-    assert!(log.matches.is_empty() && log.users.is_empty() && log.purge_order.is_empty());
+    assert!(log.matches.is_empty() && log.meetings_by_user.is_empty() && log.purge_order.is_empty());
     assert!(log.match_counts_by_start.iter().all(BTreeMap::is_empty));
 }
 
