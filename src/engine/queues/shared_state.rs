@@ -145,7 +145,7 @@ impl SharedState {
     }
 
     /// A match as it is now, if another server has changed it since `known`. Reads the store, so it is only asked before a
-    /// call is refused because of the state of the match: another server may have told the caller of a later one.
+    /// call is refused because of the state of the match, which another server may have told the caller, and for operators.
     pub(crate) async fn newer_match(&self, known: &Match) -> Result<Option<Arc<Match>>, EngineError> {
         if !self.has_replicas {
             return Ok(None);

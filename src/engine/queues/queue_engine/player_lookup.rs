@@ -17,7 +17,10 @@ impl QueueEngine {
     /// State of a match. With several servers, any of them knows it.
     pub async fn match_overview(&self, id: MatchId) -> Result<MatchOverview, EngineError> {
         let found = self.shared.wait_for_cached(|cache| cache.match_by_id(id).cloned()).await;
-        let found_match = found.ok_or(EngineError::MatchNotFound)?;
+        let known = found.ok_or(EngineError::MatchNotFound)?;
+        // Each server gives the same answer. Without the store, it is what this server knows.
+        let newer = self.shared.newer_match(&known).await.ok().flatten();
+        let found_match = newer.unwrap_or(known);
         let blocking_rule = self.shared.placement_problem(id);
         Ok(MatchOverview { found_match, blocking_rule, now: self.shared.common.clock.now() })
     }
