@@ -40,19 +40,24 @@ pub(crate) fn filtered_6v6() {
     run(control_6v6(), 1_000, 0.0, 350.0);
 }
 
-/// The same, and players avoid those of their recent matches: ten each are remembered. Collecting those is counted too.
+/// The same, and players avoid those of their recent matches: ten each are remembered. Collecting those is counted too, while
+/// for each pass a hundred other users come and go.
 pub(crate) fn avoiding_6v6() {
     let ruleset = control_6v6();
     let tickets = tickets(&ruleset, 1_000, 0.0, 350.0);
     let mut rng = SplitMix64(13);
     let waiting = tickets.iter().flat_map(|ticket| ticket.users.iter().copied());
-    let absent = (0..1_000).map(|_| UserKey::from_bytes(id_bytes(&mut rng)));
-    let mut users: Vec<UserKey> = waiting.chain(absent).collect();
+    let absent: Vec<UserKey> = (0..1_000).map(|_| UserKey::from_bytes(id_bytes(&mut rng))).collect();
+    let mut users: Vec<UserKey> = waiting.chain(absent.iter().copied()).collect();
     users.sort_unstable();
-    let log = past_match_log(&users, 10_000, 1, UnixMs(NOW));
+    let mut log = past_match_log(&users, 10_000, 1, UnixMs(NOW));
     let avoid = &ruleset.queue.as_ref().expect("a queue").avoid;
     let waiting = || tickets.iter().flat_map(|ticket| ticket.users.iter().copied());
-    count_passes(&ruleset, &tickets, || log.past_matches_of(waiting(), avoid, UnixMs(NOW)));
+    let mut passing_by = absent.chunks(100).cycle();
+    count_passes(&ruleset, &tickets, || {
+        let passing_by = passing_by.next().expect("a cycle").iter().copied();
+        log.past_matches_of(waiting().chain(passing_by), avoid, UnixMs(NOW))
+    });
 }
 
 fn control_6v6() -> Ruleset {
@@ -94,10 +99,10 @@ fn tickets(ruleset: &Ruleset, ticket_count: u64, mean: f64, deviation: f64) -> V
 }
 
 /// Counts one pass over `tickets`; the figure is instructions per ticket.
-fn count_passes(ruleset: &Ruleset, tickets: &[PreparedTicket], past_matches: impl Fn() -> PastMatches) {
+fn count_passes(ruleset: &Ruleset, tickets: &[PreparedTicket], mut past_matches: impl FnMut() -> PastMatches) {
     let queue = ruleset.queue.as_ref().expect("a queue");
     let references: Vec<&PreparedTicket> = tickets.iter().collect();
-    let pass = || {
+    let mut pass = || {
         run_pass(&PassInput {
             ruleset,
             queue,

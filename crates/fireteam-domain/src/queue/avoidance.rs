@@ -1,6 +1,7 @@
 //! Avoidance rules: players who blocked each other, or who recently were opponents or teammates.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 
@@ -61,6 +62,28 @@ impl UserMeetings {
         Self(meetings)
     }
 
+    /// Adds a meeting.
+    pub(super) fn insert(&mut self, meeting: Meeting) {
+        self.0.insert(self.0.partition_point(|existing| *existing < meeting), meeting);
+    }
+
+    /// Removes all meetings with `other`.
+    pub(super) fn remove_all_with(&mut self, other: UserKey) {
+        let from = self.0.partition_point(|meeting| meeting.other_user < other);
+        let to = from + self.0[from..].partition_point(|meeting| meeting.other_user == other);
+        self.0.drain(from..to);
+    }
+
+    /// Each user met, once.
+    pub(super) fn other_users(&self) -> impl Iterator<Item = UserKey> + '_ {
+        self.0.chunk_by(|one, other| one.other_user == other.other_user).map(|meetings| meetings[0].other_user)
+    }
+
+    /// All meetings, by user.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Meeting> + '_ {
+        self.0.iter().copied()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
@@ -73,11 +96,14 @@ impl UserMeetings {
     }
 }
 
+/// Meetings of each user who has some.
+pub(super) type MeetingMap = HashMap<UserKey, UserMeetings, BuildIdHasher>;
+
 /// Recent matches of users, as input of a pass. Older ones than the ruleset's rules need have no effect.
 #[derive(Clone, Debug, Default)]
 pub struct PastMatches {
-    /// Meetings of each user, sorted. Both users of a pair have the meeting.
-    pub(super) meetings_by_user: HashMap<UserKey, UserMeetings, BuildIdHasher>,
+    /// Meetings of each user. Both users of a pair have the meeting.
+    pub(super) meetings_by_user: Arc<MeetingMap>,
     /// Starts of matches of opponents, and of teammates. Only the next ones to reach the age limit of a rule are needed.
     pub(super) starts: [Vec<UnixMs>; 2],
 }
@@ -101,7 +127,7 @@ impl PastMatches {
             starts[usize::from(same_team)].push(started_at);
         }
         let sorted = |(user, meetings): (UserKey, Vec<Meeting>)| (user, UserMeetings::from_unsorted(meetings));
-        Self { meetings_by_user: meetings_by_user.into_iter().map(sorted).collect(), starts }
+        Self { meetings_by_user: Arc::new(meetings_by_user.into_iter().map(sorted).collect()), starts }
     }
 
     /// Start of the latest match that two users played as opponents or, with `same_team`, as teammates.

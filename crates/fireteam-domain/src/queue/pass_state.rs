@@ -11,7 +11,7 @@ use crate::attribute::AttributeValue;
 use crate::filter::{Refusal, SessionView, WaitingSession};
 use crate::id::UserKey;
 use crate::order::ordered_bits;
-use crate::queue::avoidance::{AvoidanceReasons, AvoidanceSide, have_common_user};
+use crate::queue::avoidance::{AvoidanceReasons, AvoidanceSide, AvoidanceVerdict, have_common_user};
 use crate::queue::filter_columns::FilterColumns;
 use crate::queue::input::PassInput;
 use crate::queue::pass_state::avoidance_table::AvoidanceTable;
@@ -92,7 +92,7 @@ pub(super) struct PassState<'a> {
     /// Maximum distance in buckets from a ticket's own bucket to the end of its window.
     pub(super) max_window_reach: u32,
     /// Tickets that avoid each other.
-    avoidance: AvoidanceTable<'a>,
+    avoidance: AvoidanceTable,
 }
 
 impl<'a> PassState<'a> {
@@ -173,11 +173,15 @@ impl<'a> PassState<'a> {
                 .then_some(())
                 .ok_or(Refusal::RatingWindow)?;
         }
-        let reasons = self.avoidance_reasons(indices.0, indices.1);
-        if reasons.is_some_and(|reasons| reasons.verdict(&queue.avoid, self.input.now).never_meet) {
+        if self.must_not_meet(indices.0, indices.1) {
             return Err(Refusal::AvoidedPlayer);
         }
         Ok(())
+    }
+
+    /// Whether an avoidance rule keeps two tickets out of one match.
+    pub(super) fn must_not_meet(&self, one: u32, other: u32) -> bool {
+        self.avoidance.may_forbid_match && self.avoidance_verdict(one, other).never_meet
     }
 
     /// Reasons for which two tickets avoid each other; `None` if there are none.
@@ -188,8 +192,17 @@ impl<'a> PassState<'a> {
 
     /// Whether an avoidance rule keeps two tickets out of one team.
     pub(super) fn must_be_in_different_teams(&self, one: u32, other: u32) -> bool {
+        self.avoidance.may_forbid_team && self.avoidance_verdict(one, other).separate_teams
+    }
+
+    fn avoidance_verdict(&self, one: u32, other: u32) -> AvoidanceVerdict {
         let reasons = self.avoidance_reasons(one, other);
-        reasons.is_some_and(|reasons| reasons.verdict(&self.input.queue.avoid, self.input.now).separate_teams)
+        reasons.map(|reasons| reasons.verdict(&self.input.queue.avoid, self.input.now)).unwrap_or_default()
+    }
+
+    /// Whether no two tickets avoid each other.
+    pub(super) fn is_without_avoidance(&self) -> bool {
+        self.avoidance.is_empty()
     }
 
     /// Distance of two tickets by sort key, in buckets, rating points or leaderboard positions. NaN if neither has a

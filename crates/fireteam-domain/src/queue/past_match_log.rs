@@ -1,14 +1,16 @@
 //! Log of the played matches of one queue, for avoidance rules. It changes with each match, so that a pass costs nothing
 //! for matches of users who do not wait.
 
+mod waiting_meetings;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
 
 use crate::id::{BuildIdHasher, MatchId, UserKey};
 use crate::lifecycle::{Match, MatchStage};
-use crate::queue::avoidance::{Meeting, PastMatches, UserMeetings, recency_of};
-use crate::queue::user_filter::UserFilter;
+use crate::queue::avoidance::{Meeting, PastMatches, recency_of};
+use crate::queue::past_match_log::waiting_meetings::WaitingMeetings;
 use crate::ruleset::queue::AvoidanceRule;
 use crate::time::UnixMs;
 
@@ -22,6 +24,8 @@ pub struct PastMatchLog {
     match_counts_by_start: [BTreeMap<UnixMs, u32>; 2],
     /// Ended matches by the time at which they may be purged.
     purge_order: BTreeSet<(UnixMs, MatchId)>,
+    /// Meetings of the users of the last pass.
+    waiting: WaitingMeetings,
 }
 
 /// Match in the log.
@@ -81,6 +85,7 @@ impl PastMatchLog {
     pub fn remove(&mut self, id: MatchId) {
         let Some(removed) = self.matches.remove(&id) else { return };
         removed.purge_at.map(|time| self.purge_order.remove(&(time, id)));
+        removed.users.iter().for_each(|(user, _)| self.waiting.mark_changed(*user));
         for (user, meeting) in removed.meetings() {
             let Some(meetings) = self.meetings_by_user.get_mut(&user) else { continue };
             // Two matches with the same users and start have equal entries; either may be removed.
@@ -124,38 +129,31 @@ impl PastMatchLog {
     }
 
     /// Past matches of `users` with each other, as input of a pass under `rules` at `now`. It leaves out matches that are too
-    /// old to have an effect, and almost all with other users.
+    /// old to have an effect. It costs little if these are almost the users of the last pass.
     pub fn past_matches_of(
-        &self,
+        &mut self,
         users: impl IntoIterator<Item = UserKey>,
         rules: &[AvoidanceRule],
         now: UnixMs,
     ) -> PastMatches {
         let mut past_matches = PastMatches::default();
-        let mut oldest_recent: Option<UnixMs> = None;
+        let mut longest_recent_ms = None;
         for (recent_ms, team) in rules.iter().filter_map(recency_of) {
             // A match is recent while less than `recent_ms` have passed since its start.
             let first_recent = UnixMs((now.0 + 1).saturating_sub(recent_ms));
             let next = self.match_counts_by_start[team].range(first_recent..).next();
             past_matches.starts[team].extend(next.map(|(started_at, _)| *started_at));
-            oldest_recent = Some(oldest_recent.map_or(first_recent, |oldest| oldest.min(first_recent)));
+            longest_recent_ms = longest_recent_ms.max(Some(recent_ms));
         }
-        let Some(oldest_recent) = oldest_recent.filter(|_| !self.is_empty()) else { return past_matches };
-        let users: Vec<UserKey> = users.into_iter().collect();
-        let filter = UserFilter::new(&users);
-        for user in users {
-            let Some(meetings) = self.meetings_by_user.get(&user) else { continue };
-            let recent = meetings.iter().rev().take_while(|meeting| oldest_recent <= meeting.started_at());
-            let among_users: Vec<Meeting> =
-                recent.filter(|meeting| filter.may_contain(meeting.other_user)).copied().collect();
-            if !among_users.is_empty() {
-                past_matches.meetings_by_user.insert(user, UserMeetings::from_unsorted(among_users));
-            }
+        if let Some(recent_ms) = longest_recent_ms {
+            let all_meetings = |user| self.meetings_by_user.get(&user).map_or(&[][..], Vec::as_slice);
+            past_matches.meetings_by_user = self.waiting.update(users, recent_ms, now, all_meetings);
         }
         past_matches
     }
 
     fn add(&mut self, id: MatchId, added: LoggedMatch) {
+        added.users.iter().for_each(|(user, _)| self.waiting.mark_changed(*user));
         for (user, meeting) in added.meetings() {
             let meetings = self.meetings_by_user.entry(user).or_default();
             let index = meetings.partition_point(|existing| existing.start_order() < meeting.start_order());

@@ -79,8 +79,7 @@ fn all_refusals(pass_state: &PassState<'_>, one: u32, other: u32) -> Vec<(Refusa
             refusals.push((Refusal::RatingWindow, Some(window_margin(window, ours, theirs))));
         }
     }
-    let reasons = pass_state.avoidance_reasons(one, other);
-    if reasons.is_some_and(|reasons| reasons.verdict(&queue.avoid, input.now).never_meet) {
+    if pass_state.must_not_meet(one, other) {
         refusals.push((Refusal::AvoidedPlayer, None));
     }
     if input.teams.players_per_match() < ours.prepared.player_count.saturating_add(theirs.prepared.player_count) {

@@ -164,20 +164,20 @@ impl<'a> PassState<'a> {
 
     /// Quality cost of avoidance rules: the sum over rules of the highest cost of any pair.
     fn avoidance_cost(&self, rows: &[u32]) -> f64 {
-        let input = self.input;
-        let rules_with_cost = input.queue.avoid.iter().filter(|it| matches!(it.how, AvoidStrictness::PreferNot { .. }));
-        let max_cost = |rule| {
-            let mut max_cost: f64 = 0.0;
-            for (index, &one) in rows.iter().enumerate() {
-                for &other in &rows[index + 1..] {
-                    if let Some(reasons) = self.avoidance_reasons(one, other) {
-                        max_cost = max_cost.max(reasons.cost(rule, input.now));
-                    }
+        let rules = &self.input.queue.avoid;
+        if rules.is_empty() || self.is_without_avoidance() {
+            return 0.0;
+        }
+        let mut max_costs = vec![0.0_f64; rules.len()];
+        for (index, &one) in rows.iter().enumerate() {
+            for &other in &rows[index + 1..] {
+                if let Some(reasons) = self.avoidance_reasons(one, other) {
+                    let costs = rules.iter().map(|rule| reasons.cost(rule, self.input.now));
+                    max_costs.iter_mut().zip(costs).for_each(|(max_cost, cost)| *max_cost = max_cost.max(cost));
                 }
             }
-            max_cost
-        };
-        rules_with_cost.map(max_cost).sum()
+        }
+        max_costs.into_iter().sum()
     }
 
     /// Records when the match would be good enough if its tickets only wait.

@@ -100,23 +100,31 @@ fn change_at_random(rng: &mut SplitMix64, stored: &mut Vec<Match>, log: &mut Pas
     }
 }
 
-/// After each change, the log gives the same recent matches of all pairs of users as a rebuild from the stored matches.
+/// After each change, the log gives the same recent matches of all pairs of waiting users as a rebuild from the stored matches,
+/// while users come and go, passes keep what they got, and rules change.
 #[test]
 fn past_match_log_equals_a_rebuild_from_all_matches() {
-    let rules = [
-        AvoidanceRule { whom: AvoidTarget::RecentOpponents { recent_ms: 30 }, how: AvoidStrictness::Never },
-        AvoidanceRule { whom: AvoidTarget::RecentTeammates { recent_ms: 70 }, how: AvoidStrictness::NotSameTeam },
-        AvoidanceRule { whom: AvoidTarget::Blocked, how: AvoidStrictness::Never },
-    ];
     for seed in 0..60 {
         let mut rng = SplitMix64(seed);
         let (mut stored, mut log) = (Vec::new(), PastMatchLog::default());
+        let mut waiting: Vec<u64> = (0..USERS).collect();
+        let mut rules = rules(30);
+        let mut running_pass = None;
         for step in 0..120 {
             let now = UnixMs(1_000 + step * 3);
             change_at_random(&mut rng, &mut stored, &mut log, now);
             let expected = PastMatches::latest_of(stored.iter().flat_map(Match::past_matches));
-            let actual = log.past_matches_of((0..USERS).map(user), &rules, now);
-            for (one, other) in (0..USERS).flat_map(|one| (0..USERS).map(move |other| (one, other))) {
+            if below(&mut rng, 2) == 0 {
+                waiting = (0..USERS).filter(|_| below(&mut rng, 4) > 0).collect();
+            }
+            if below(&mut rng, 20) == 0 {
+                rules = self::rules([10, 30, 100][below(&mut rng, 3) as usize]);
+            }
+            let actual = log.past_matches_of(waiting.iter().map(|&number| user(number)), &rules, now);
+            if below(&mut rng, 3) == 0 {
+                running_pass = Some((actual.clone(), actual.pairs().collect::<Vec<_>>()));
+            }
+            for (one, other) in waiting.iter().flat_map(|&one| waiting.iter().map(move |&other| (one, other))) {
                 let (one, other) = ([user(one)], [user(other)]);
                 let side = |users| AvoidanceSide { users, blocked_users: &[] };
                 let recent_starts = |past_matches| {
@@ -129,6 +137,14 @@ fn past_match_log_equals_a_rebuild_from_all_matches() {
                     "seed {seed}, step {step}, {one:?} and {other:?}"
                 );
             }
+            let is_waiting = |key: UserKey| waiting.iter().any(|&number| user(number) == key);
+            assert!(
+                actual.pairs().all(|it| is_waiting(it.user) && is_waiting(it.other_user)),
+                "seed {seed}, step {step}: {actual:?}"
+            );
+            if let Some((past_matches, pairs)) = &running_pass {
+                assert_eq!(&past_matches.pairs().collect::<Vec<_>>(), pairs, "seed {seed}, step {step}");
+            }
             let (actual, expected) =
                 (next_avoidance_end(&rules, &actual, now), next_avoidance_end(&rules, &expected, now));
             // An earlier match of a pair may end the wait for nothing; the latest is never missed.
@@ -138,6 +154,17 @@ fn past_match_log_equals_a_rebuild_from_all_matches() {
             assert_eq!(log.is_empty(), is_empty, "seed {seed}, step {step}");
         }
     }
+}
+
+fn rules(opponents_recent_ms: u64) -> [AvoidanceRule; 3] {
+    [
+        AvoidanceRule {
+            whom: AvoidTarget::RecentOpponents { recent_ms: opponents_recent_ms },
+            how: AvoidStrictness::Never,
+        },
+        AvoidanceRule { whom: AvoidTarget::RecentTeammates { recent_ms: 70 }, how: AvoidStrictness::NotSameTeam },
+        AvoidanceRule { whom: AvoidTarget::Blocked, how: AvoidStrictness::Never },
+    ]
 }
 
 /// Nothing remains of removed matches, so that the memory does not grow.
@@ -150,7 +177,11 @@ fn past_match_log_keeps_nothing_of_removed_matches() {
         end_match(&mut played, true, UnixMs(200 + number));
         log.record(&played);
     }
+    let met = log.past_matches_of([user(1), user(2)], &rules(1_000), UnixMs(250));
+    assert!(met.last_started_at(user(1), user(2), true).is_some());
     log.remove_purged(UnixMs(300));
+    assert!(log.past_matches_of([user(1), user(2)], &rules(1_000), UnixMs(300)).is_empty());
+    assert!(log.past_matches_of([], &rules(1_000), UnixMs(300)).is_empty() && log.waiting.is_empty());
     assert!(log.matches.is_empty() && log.meetings_by_user.is_empty() && log.purge_order.is_empty());
     assert!(log.match_counts_by_start.iter().all(BTreeMap::is_empty));
 }
