@@ -44,8 +44,10 @@ impl AvoidanceTable {
         table
     }
 
+    /// Adds the meetings of the tickets' users with each other.
     fn add_meetings<'a>(&mut self, input: &PassInput<'a>, tickets: impl Iterator<Item = &'a PreparedTicket> + Clone) {
         let rows = RowsByUser::new(input, tickets.clone());
+        // Rows met by one row, with the start as opponents or as teammates.
         let mut met: Vec<(u32, [Option<UnixMs>; 2])> = Vec::new();
         for (row, ticket) in (0..).zip(tickets) {
             self.starts.push(self.met_rows.len() as u32);
@@ -58,17 +60,12 @@ impl AvoidanceTable {
                 }
             }
             met.sort_unstable_by_key(|(other, _)| *other);
-            for (other, [as_opponents, as_teammates]) in met.drain(..) {
-                let is_known = self.starts.last().is_some_and(|&start| (start as usize) < self.met_rows.len())
-                    && self.met_rows.last() == Some(&other);
-                match self.last_started_at.last_mut().filter(|_| is_known) {
-                    Some(last) => *last = [last[0].max(as_opponents), last[1].max(as_teammates)],
-                    None => {
-                        self.met_rows.push(other);
-                        self.last_started_at.push([as_opponents, as_teammates]);
-                    }
-                }
+            for meetings in met.chunk_by(|one, other| one.0 == other.0) {
+                let latest = |team: usize| meetings.iter().filter_map(|(_, starts)| starts[team]).max();
+                self.met_rows.push(meetings[0].0);
+                self.last_started_at.push([latest(0), latest(1)]);
             }
+            met.clear();
         }
         self.starts.push(self.met_rows.len() as u32);
     }
@@ -104,6 +101,7 @@ impl AvoidanceTable {
 
 /// Rows of the users who have meetings.
 struct RowsByUser {
+    /// First row of each user.
     first: HashMap<UserKey, u32, BuildIdHasher>,
     /// Further rows of users who wait in several, sorted.
     further: Vec<(UserKey, u32)>,
@@ -124,6 +122,7 @@ impl RowsByUser {
         rows
     }
 
+    /// Rows of a user.
     fn of(&self, user: UserKey) -> impl Iterator<Item = u32> + '_ {
         let further = &self.further[self.further.partition_point(|it| it.0 < user)..];
         let further = further.iter().take_while(move |it| it.0 == user).map(|it| it.1);
@@ -136,4 +135,63 @@ fn has_blocked(one: &PreparedTicket, other: &PreparedTicket) -> bool {
     let is_blocked =
         |user: &UserKey| one.blocked_filter.may_contain(*user) && one.ticket.blocked_users.binary_search(user).is_ok();
     other.users.iter().any(is_blocked)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::queue::avoidance::AvoidanceSide;
+    use crate::queue::rng::SplitMix64;
+    use crate::queue::tests::fixture::random_queue_fixture;
+    use crate::ruleset::queue::AvoidanceRule;
+
+    /// The table gives each two rows the reasons that their users and blocked users have, also if a user waits in several
+    /// tickets.
+    #[test]
+    fn avoidance_table_equals_a_look_up_by_user() {
+        let (mut met, mut blocked, mut in_several_rows) = (0, 0, 0);
+        for seed in 0..300 {
+            let mut fixture = random_queue_fixture(seed, 30);
+            let mut rng = SplitMix64(seed);
+            let mut targets =
+                vec![AvoidTarget::RecentOpponents { recent_ms: 1 }, AvoidTarget::RecentTeammates { recent_ms: 1 }];
+            targets.extend((seed % 2 == 0).then_some(AvoidTarget::Blocked));
+            fixture.queue_mut().avoid =
+                targets.iter().map(|&whom| AvoidanceRule { whom, how: AvoidStrictness::Never }).collect();
+            for index in 1..fixture.tickets.len() {
+                let from = fixture.tickets[(rng.next_u64() % index as u64) as usize].session.players[0].user;
+                if rng.next_u64() % 4 == 0 {
+                    Arc::make_mut(&mut fixture.tickets[index]).session.players[0].user = from;
+                    in_several_rows += 1;
+                }
+            }
+            let prepared = fixture.prepared_tickets();
+            fixture.with_input(&prepared, |input| {
+                let table = AvoidanceTable::new(input, prepared.iter());
+                let side = |of: &'_ PreparedTicket| {
+                    (of.users.clone(), if seed % 2 == 0 { of.ticket.blocked_users.clone() } else { Vec::new() })
+                };
+                let mut is_empty = true;
+                for (one, ours) in (0..).zip(&prepared) {
+                    for (other, theirs) in (0..).zip(&prepared).filter(|(other, _)| *other != one) {
+                        let (here, there) = (side(ours), side(theirs));
+                        let expected = AvoidanceReasons::between(
+                            input.past_matches,
+                            AvoidanceSide { users: &here.0, blocked_users: &here.1 },
+                            AvoidanceSide { users: &there.0, blocked_users: &there.1 },
+                        );
+                        let actual = table.reasons((one, ours), (other, theirs)).unwrap_or_default();
+                        assert_eq!(actual, expected, "seed {seed}, rows {one} and {other}");
+                        is_empty &= expected == AvoidanceReasons::default();
+                        met += u32::from(expected.last_started_at != [None, None]);
+                        blocked += u32::from(expected.blocked);
+                    }
+                }
+                assert!(is_empty || !table.is_empty(), "seed {seed}");
+            });
+        }
+        assert!(met > 300 && blocked > 100 && in_several_rows > 100, "{met}, {blocked}, {in_several_rows}");
+    }
 }

@@ -11,6 +11,7 @@ use crate::time::UnixMs;
 /// Recent meetings of the users of the last pass with each other.
 #[derive(Debug, Default)]
 pub(super) struct WaitingMeetings {
+    /// Users of the last pass.
     users: HashMap<UserKey, WaitingUser, BuildIdHasher>,
     /// Shared with running passes; copied only if it changes while one runs.
     meetings_by_user: Arc<MeetingMap>,
@@ -20,11 +21,12 @@ pub(super) struct WaitingMeetings {
     pass: u64,
 }
 
-/// User of the last pass.
+/// State of a user of the last pass.
 #[derive(Debug, Default)]
 struct WaitingUser {
+    /// Number of the last pass with this user.
     last_pass: u64,
-    /// Pass that read the user's meetings from the log; `None` if the log has changed since.
+    /// Number of the pass that read the user's meetings from the log; `None` if the log has changed since.
     read_in_pass: Option<u64>,
 }
 
