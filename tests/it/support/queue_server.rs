@@ -85,7 +85,11 @@ impl QueuedParty {
 
     /// Enters with the given request.
     pub(crate) async fn enter_with_request(server: &TestServer, request: pb::QueueEnterRequest) -> Self {
-        let client = server.client().await;
+        Self::enter_with_client(server.client().await, request).await
+    }
+
+    /// Enters with the given request at the client's server.
+    pub(crate) async fn enter_with_client(client: Client, request: pb::QueueEnterRequest) -> Self {
         let ticket = client.enter(request).await.expect("enter");
         let status_stream = ticket.watch();
         Self { client, ticket, status_stream }

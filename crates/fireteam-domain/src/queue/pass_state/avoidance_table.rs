@@ -162,7 +162,7 @@ mod tests {
                 targets.iter().map(|&whom| AvoidanceRule { whom, how: AvoidStrictness::Never }).collect();
             for index in 1..fixture.tickets.len() {
                 let from = fixture.tickets[(rng.next_u64() % index as u64) as usize].session.players[0].user;
-                if rng.next_u64() % 4 == 0 {
+                if rng.next_u64().is_multiple_of(4) {
                     Arc::make_mut(&mut fixture.tickets[index]).session.players[0].user = from;
                     in_several_rows += 1;
                 }
