@@ -24,6 +24,7 @@ const PLANTED: &[(&str, &str)] = &[
     ("accept_partial_matches", "matches::players_are_matched_once_when_servers_are_killed"),
     ("drop_requeued_tickets", "matches::players_are_matched_once_when_servers_are_killed"),
     ("count_outages", "refused_players::outage_longer_than_every_deadline_penalizes_no_player"),
+    ("enforce_deadlines_at_once", "refused_players::server_killed_just_before_a_deadline_penalizes_no_player"),
     ("skip_ticket_check", "matches::players_are_matched_once_when_servers_are_killed"),
 ];
 

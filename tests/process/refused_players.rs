@@ -1,5 +1,5 @@
-//! Postgres is paused for longer than every deadline of tickets and ready checks. Players who kept calling are not
-//! penalized, keep their tickets, and can answer afterwards.
+//! Postgres is paused for longer than every deadline of tickets and ready checks, or a server is killed just before a deadline.
+//! Players who could not answer are not penalized, keep their tickets, and can answer afterwards.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::cluster::Cluster;
 use crate::report::{TestReport, scaled, until};
-use crate::support::database::PostgresCluster;
+use crate::support::database::{PostgresCluster, TestDatabase};
 use crate::support::party::party_session;
 
 const SERVERS: usize = 2;
@@ -86,6 +86,16 @@ async fn play(
     }
 }
 
+/// Records a violation if a player has a penalty.
+async fn expect_no_penalty(database: &TestDatabase, report: &mut TestReport) {
+    let mut connection = database.connect().await;
+    let penalties: i64 =
+        sqlx::query_scalar("select count(*) from penalty").fetch_one(&mut connection).await.expect("read");
+    if penalties != 0 {
+        report.violation(format!("{penalties} players are penalized"));
+    }
+}
+
 /// Cases 4 and 5: an outage longer than the ready check and the TTL penalizes no player and expires no ticket.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn outage_longer_than_every_deadline_penalizes_no_player() {
@@ -133,12 +143,63 @@ async fn outage_longer_than_every_deadline_penalizes_no_player() {
             report.violation(problem);
         }
     }
-    let mut connection = database.connect().await;
-    let penalties: i64 =
-        sqlx::query_scalar("select count(*) from penalty").fetch_one(&mut connection).await.expect("read");
-    if penalties != 0 {
-        report.violation(format!("{penalties} players are penalized"));
+    expect_no_penalty(&database, &mut report).await;
+    drop(cluster);
+    report.finish();
+}
+
+/// Case 4: a server is killed a second before the ready checks of its players end. The other server does not know yet that it is
+/// silent, and penalizes nobody; the players find the other server and accept.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn server_killed_just_before_a_deadline_penalizes_no_player() {
+    const READY_CHECK: Duration = Duration::from_secs(8);
+    let name = "server killed just before a deadline";
+    let mut report = TestReport::start(name).await;
+    let Some(postgres) = PostgresCluster::start(name) else { return };
+    let database = postgres.create_database("fireteam").await;
+    let rules = RULES
+        .replace("TimeoutMs=\"5000\"", "TimeoutMs=\"8000\"")
+        .replace("TicketTtlMs=\"6000\"", "TicketTtlMs=\"15000\"");
+    let cluster = Cluster::start_with_ruleset(&database.url, SERVERS, &rules);
+    let client = |server: usize, number: usize| {
+        cluster.client(server, number).expect("a server is running").with_retry_policy(RetryPolicy::NEVER)
+    };
+    let checks = scaled(READY_CHECKS).max(4);
+    let mut tickets = Vec::new();
+    for number in 0..checks {
+        for side in ["a", "b"] {
+            tickets.push(enter(&client(1, number), &format!("{side} {number}"), 100 * number).await);
+        }
     }
+    until("the first match is proposed", async || {
+        heartbeat(&client(1, 0), &tickets[0]).await.is_some_and(|status| status.state() == TicketState::Proposed)
+    })
+    .await;
+    let first_ends_at = Instant::now() + READY_CHECK;
+    while Instant::now() + Duration::from_secs(1) < first_ends_at {
+        for (number, ticket) in tickets.iter().enumerate() {
+            heartbeat(&client(1, number), ticket).await;
+        }
+        tokio::time::sleep(CALL_INTERVAL / 5).await;
+    }
+    cluster.kill(1);
+    // Past the deadline as it was set, also if the killed server ran the queue; within the extended one.
+    let returns_at = first_ends_at + Duration::from_secs(4);
+    tokio::time::sleep_until(returns_at).await;
+    report.record("ready checks", checks);
+    let players: Vec<_> = tickets
+        .into_iter()
+        .enumerate()
+        .map(|(number, ticket)| {
+            tokio::spawn(play(client(0, number), ticket, returns_at, TicketState::Matched, returns_at))
+        })
+        .collect();
+    for player in players {
+        if let Some(problem) = player.await.expect("the task ends") {
+            report.violation(problem);
+        }
+    }
+    expect_no_penalty(&database, &mut report).await;
     drop(cluster);
     report.finish();
 }
