@@ -149,7 +149,7 @@ async fn outage_longer_than_every_deadline_penalizes_no_player() {
 }
 
 /// Case 4: a server is killed a second before the ready checks of its players end. The other server does not know yet that it is
-/// silent, and penalizes nobody; the players find the other server and accept.
+/// silent, and penalizes no one; the players find the other server and accept.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_killed_just_before_a_deadline_penalizes_no_player() {
     const READY_CHECK: Duration = Duration::from_secs(8);
