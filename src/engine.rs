@@ -19,6 +19,7 @@ pub mod queues;
 pub mod ratings;
 pub mod rulesets;
 pub mod settings;
+mod startup_retry;
 mod store_health;
 mod write_health;
 mod write_probe;
@@ -50,6 +51,7 @@ use self::ratings::first_scales::record_first_scales;
 use self::rulesets::RulesetReloader;
 use self::rulesets::activator::RulesetActivator;
 use self::rulesets::store_sync::{RulesetStoreSync, load_copies_at_start};
+use self::startup_retry::retry_at_startup;
 use self::write_probe::run_write_probe;
 
 pub use self::adverts::advert_state::EncodeAdvertFn;
@@ -81,7 +83,9 @@ impl Engine {
         let shutdown = CancellationToken::new();
         // Before the advertisements: their indexes are built for these rulesets too.
         let sync_state = load_copies_at_start(&common).await?;
-        record_first_scales(&*common.store, &common.ratings, &common.rulesets.active_and_retired()).await?;
+        let rulesets = common.rulesets.active_and_retired();
+        let record_scales = async || record_first_scales(&*common.store, &common.ratings, &rulesets).await;
+        retry_at_startup("record rating scales", record_scales).await?;
         let (adverts, mut tasks) = AdvertEngine::start(Arc::clone(&common), encode_advert, feed, &shutdown).await?;
         let (queue_engine, queue_tasks) = QueueEngine::start(Arc::clone(&common), adverts.handle(), &shutdown).await?;
         tasks.extend(queue_tasks);

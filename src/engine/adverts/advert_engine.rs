@@ -11,7 +11,6 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::domain::ruleset::Ruleset;
-use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_handle::AdvertHandle;
 use crate::engine::adverts::advert_set::AdvertRecord;
 use crate::engine::adverts::advert_state::{AdvertState, EncodeAdvertFn};
@@ -22,12 +21,10 @@ use crate::engine::adverts::writer::run_advert_writer;
 use crate::engine::adverts::writer_command::AdvertWriterCommand;
 use crate::engine::common::Common;
 use crate::engine::error::EngineError;
+use crate::engine::startup_retry::retry_at_startup;
 use crate::engine::writer_inbox::{WRITER_INBOX_CAPACITY, submit_command};
-use crate::store::{AdvertFeed, FeedBatch, StoreError};
+use crate::store::{AdvertFeed, StoreError};
 use crate::telemetry::label::TaskLabel;
-
-/// Maximum attempts of the initial read. The store may be slow when several replicas start at once.
-const INITIAL_READ_ATTEMPTS_MAX: usize = 5;
 
 /// Advertisements in memory, and the inbox of their writer.
 #[derive(Debug)]
@@ -137,26 +134,15 @@ async fn load_from_feed(
     replication: &ReplicationState,
 ) -> Result<(), StoreError> {
     let clock = &state.common.clock;
-    let (feed_batch, read_started_at) = read_initial_feed(state, feed).await?;
+    let (feed_batch, read_started_at) = retry_at_startup("read advertisements", async || {
+        let read_started_at = clock.now();
+        Ok((feed.read_batch(&[]).await?, read_started_at))
+    })
+    .await?;
     clock.sync_to_store_clock(feed_batch.read_at, read_started_at);
     replication.store_health.record_success(clock.now());
     state.apply_feed(feed_batch, 0, &mut LocalChangeLog::default(), replication);
     Ok(())
-}
-
-/// Reads everything in the store, and returns it with the time at which the read began. Retries if the store is slow.
-async fn read_initial_feed(state: &AdvertState, feed: &mut dyn AdvertFeed) -> Result<(FeedBatch, UnixMs), StoreError> {
-    let mut attempts = 0;
-    loop {
-        let read_started_at = state.common.clock.now();
-        attempts += 1;
-        match feed.read_batch(&[]).await {
-            Err(StoreError::Unavailable(reason)) if attempts < INITIAL_READ_ATTEMPTS_MAX => {
-                tracing::warn!(reason, attempts, "initial store read failed, retrying");
-            }
-            feed_batch => return Ok((feed_batch?, read_started_at)),
-        }
-    }
 }
 
 /// Loads all stored advertisements into memory.

@@ -4,6 +4,7 @@ use crate::domain::available_time::Outage;
 use crate::domain::time::UnixMs;
 use crate::engine::outage_log::SILENT_AFTER_MS;
 use crate::engine::queues::shared_state::SharedState;
+use crate::engine::startup_retry::retry_at_startup;
 use crate::store::StoreError;
 use crate::store::outages::{OutageReport, ServerMark, StoredOutages};
 
@@ -19,7 +20,7 @@ pub(crate) async fn record_restart(shared: &SharedState) -> Result<(), StoreErro
     let now = shared.common.clock.now();
     let mut report = report_of(now);
     report.alive_at = None;
-    let stored = shared.common.store.report_outages(&report).await?;
+    let stored = report_at_startup(shared, &report).await?;
     let is_live = |mark: &ServerMark| !mark.is_stopped && now.ms_since(mark.alive_at) <= SILENT_AFTER_MS;
     let is_other_live = shared.has_replicas && stored.servers.iter().any(is_live);
     let last_alive_at = stored.servers.iter().map(|mark| mark.alive_at).max();
@@ -34,9 +35,13 @@ pub(crate) async fn record_restart(shared: &SharedState) -> Result<(), StoreErro
     }
     let saved = shared.common.outages.unsaved();
     let report = OutageReport { alive_at: Some(now), ended: saved.clone(), replaces_servers: true, ..report_of(now) };
-    let stored = shared.common.store.report_outages(&report).await?;
+    let stored = report_at_startup(shared, &report).await?;
     apply_outages(shared, stored, &saved, now);
     Ok(())
+}
+
+async fn report_at_startup(shared: &SharedState, report: &OutageReport) -> Result<StoredOutages, StoreError> {
+    retry_at_startup("report outages", async || shared.common.store.report_outages(report).await).await
 }
 
 /// Reports that this server is alive, saves its outages and reads those of the others. The only server of a store has nothing

@@ -39,6 +39,7 @@ use crate::engine::queues::outage_sync::record_restart;
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::ticket_watch::TicketWatch;
 use crate::engine::queues::writer::QueueWriter;
+use crate::engine::startup_retry::retry_at_startup;
 use crate::engine::writer_inbox::WRITER_INBOX_CAPACITY;
 use crate::store::StoreError;
 use crate::store::queues::{QueueFeed, QueueKey, StoredTicket, TicketState};
@@ -65,7 +66,7 @@ impl QueueEngine {
         let mut tasks = vec![supervisor.spawn_critical(TaskLabel::QueueWriter, run_writer)];
         match feed {
             Some(mut feed) => {
-                shared.apply_feed(feed.read_batch().await?);
+                shared.apply_feed(retry_at_startup("read queues", async || feed.read_batch().await).await?);
                 tasks.push(spawn_feed_reader(&shared, feed, shutdown));
             }
             None => {

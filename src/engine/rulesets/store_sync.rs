@@ -22,6 +22,7 @@ use crate::engine::rulesets::report::RetireSetAnswer;
 use crate::engine::rulesets::stored_copies::{
     CopyRetention, ParsedCopies, keep_copies, merge_copies, reported_ruleset, reported_rulesets,
 };
+use crate::engine::startup_retry::retry_at_startup;
 use crate::engine::writer_inbox::RETRY_AFTER_MS;
 use crate::rules::catalog::CatalogState;
 use crate::store::StoreError;
@@ -44,9 +45,6 @@ const PURGE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Minimum age of a purged copy, milliseconds.
 const PURGED_COPY_AGE_MIN_MS: u64 = 60_000;
-
-/// Attempts to read the copies at startup, when many servers may start at once.
-const INITIAL_READ_ATTEMPTS_MAX: usize = 10;
 
 /// Maximum tickets that one comparison ends.
 const ENDED_TICKETS_MAX: usize = 1_000;
@@ -76,18 +74,12 @@ pub(crate) struct SyncState {
 /// Reports the active rulesets and loads the copies of others, before advertisements and queues are loaded.
 pub(crate) async fn load_copies_at_start(common: &Common) -> Result<SyncState, StoreError> {
     let mut state = SyncState::default();
-    let mut attempts = 0;
-    let copies = loop {
-        attempts += 1;
+    let copies = retry_at_startup("report rulesets", async || {
         let (active, _) = reported_rulesets(&common.rulesets.snapshot());
         let report = RulesetReport { active, now: common.clock.now(), ..RulesetReport::default() };
-        match common.store.apply_ruleset_report(&report).await {
-            Err(StoreError::Unavailable(reason)) if attempts < INITIAL_READ_ATTEMPTS_MAX => {
-                tracing::warn!(reason, attempts, "ruleset copies could not be read, retrying");
-            }
-            copies => break copies?,
-        }
-    };
+        common.store.apply_ruleset_report(&report).await
+    })
+    .await?;
     state.parsed.update(&copies, &common.rulesets.snapshot());
     let retention = copy_retention(common);
     let now = common.clock.now();

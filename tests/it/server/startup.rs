@@ -4,6 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
+use sqlx::Executor as _;
+
+use crate::support::database::create_test_database;
 use crate::support::server_process::{ServerProcess, StderrLog, fireteam_command, run_until_exit};
 
 /// Asserts exit code 3 and one log line that contains `expected`.
@@ -212,4 +215,30 @@ fn check_command_reports_each_ruleset_problem() {
     assert_eq!(bad.status.code(), Some(1), "{output}");
     assert_eq!(output.lines().filter(|line| line.starts_with("ten_mistakes.xml:")).count(), 10, "{output}");
     assert_eq!(fireteam_command(&folder, &["check", "nothing.xml"]).output().unwrap().status.code(), Some(1));
+}
+
+/// Postgres ends the transaction of a server that hangs, here after 4 seconds; until then its locks make every call of
+/// a starting server fail after a quarter of a second. The server waits and starts.
+#[tokio::test]
+async fn startup_waits_for_the_locks_of_a_server_that_hangs_on_postgres() {
+    let test = "startup_waits_for_the_locks_of_a_server_that_hangs_on_postgres";
+    let Some(database) = create_test_database(test).await else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let keys = ["--token-key-file", "token-key", "--match-key-file", "match-key.pem"];
+    let arguments = [&["--store", &database.url], &keys[..]].concat();
+    let first = ServerProcess::start(folder.path(), &arguments);
+    first.terminate();
+    assert_eq!(first.wait_for_exit().exit_code, Some(0));
+    for (table, action) in [("ruleset_copy", "report rulesets"), ("server_alive", "report outages")] {
+        let mut hanging = database.connect().await;
+        hanging.execute("set idle_in_transaction_session_timeout = '4s'; begin").await.unwrap();
+        let lock = format!("lock table {table} in share row exclusive mode");
+        hanging.execute(sqlx::AssertSqlSafe(lock)).await.unwrap();
+        let second = ServerProcess::start(folder.path(), &arguments);
+        let warning = "store is unavailable at startup, retrying action=\"ACTION\"".replace("ACTION", action);
+        let log = second.log.text();
+        assert_eq!(log.matches(&warning).count(), 1, "{log}");
+        second.terminate();
+        assert_eq!(second.wait_for_exit().exit_code, Some(0));
+    }
 }
