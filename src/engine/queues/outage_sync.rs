@@ -14,8 +14,8 @@ const OUTAGE_RETENTION_MS: u64 = 2 * 24 * 60 * 60 * 1_000;
 /// Longest duration of a deadline that was set before a match, milliseconds.
 const TICKET_TTL_MARGIN_MS: u64 = 60 * 60 * 1_000;
 
-/// Records the time since the last sign of life of any server as an outage, unless another server is alive. Called before
-/// deadlines are processed.
+/// Records the time since the last sign of life of any server as an outage, unless another server is alive, and reports that
+/// this server is alive. Called before deadlines are processed.
 pub(crate) async fn record_restart(shared: &SharedState) -> Result<(), StoreError> {
     let now = shared.common.clock.now();
     let mut report = report_of(now);
@@ -24,17 +24,14 @@ pub(crate) async fn record_restart(shared: &SharedState) -> Result<(), StoreErro
     let is_live = |mark: &ServerMark| !mark.is_stopped && now.ms_since(mark.alive_at) <= SILENT_AFTER_MS;
     let is_other_live = shared.has_replicas && stored.servers.iter().any(is_live);
     let last_alive_at = stored.servers.iter().map(|mark| mark.alive_at).max();
-    let Some(from) = last_alive_at.filter(|_| !is_other_live) else {
-        apply_outages(shared, stored, &[], now);
-        return Ok(());
-    };
-    let outage = Outage { from, to: now };
-    if from < now {
-        shared.common.outages.add_ended(outage);
+    if let Some(from) = last_alive_at.filter(|from| !is_other_live && *from < now) {
+        shared.common.outages.add_ended(Outage { from, to: now });
         tracing::info!(duration_ms = now.ms_since(from), "no server was alive, deadlines are extended by that time");
     }
+    // The mark is written before the first call is served: a server that is killed at once still leaves a sign of life.
     let saved = shared.common.outages.unsaved();
-    let report = OutageReport { alive_at: Some(now), ended: saved.clone(), replaces_servers: true, ..report_of(now) };
+    let report =
+        OutageReport { alive_at: Some(now), ended: saved.clone(), replaces_servers: !is_other_live, ..report_of(now) };
     let stored = report_at_startup(shared, &report).await?;
     apply_outages(shared, stored, &saved, now);
     Ok(())

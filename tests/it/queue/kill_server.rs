@@ -1,11 +1,13 @@
 //! Server killed with tickets in every state: waits, ready checks, matches and results are kept over the restart.
 
 use std::path::Path;
+use std::time::Duration;
 
 use fireteam_client::{Client, Ticket, pb};
 use pb::{MatchEndReason, TicketState};
 use tokio::time::Instant;
 
+use crate::support::database::create_test_database;
 use crate::support::queue_server::{SET_ID, duel_ruleset, enter_request, wait_until};
 use crate::support::server_process::ServerProcess;
 
@@ -126,4 +128,53 @@ async fn kill_server_keeps_tickets_matches_and_ratings() {
         let [fay, gus] = ["fay", "gus"].map(|name| format!("{name} {round}"));
         assert_eq!(ratings(&client, &[&fay, &gus]).await, [1_508.0, 1_492.0]);
     }
+}
+
+/// Cases 4 and 5, R2: a server that is killed right after its first tickets entered, before it reported that it is alive a
+/// second time. It is away for longer than every deadline: no ticket expires, the ready check continues, and no player has
+/// a cooldown.
+async fn kill_server_right_after_its_start_costs_no_player(folder: &Path, arguments: &[&str]) {
+    let ruleset = duel_ruleset(r#"<ReadyCheck TimeoutMs="5000" DeclineCooldownMs="600000"/>"#)
+        .replace("<Queue ", r#"<Queue TicketTtlMs="5000" "#);
+    std::fs::create_dir(folder.join("rules")).expect("a folder");
+    std::fs::write(folder.join("rules/duel.xml"), ruleset).expect("rules");
+    let arguments = [&["--rulesets", "rules"], arguments].concat();
+    let server = ServerProcess::start(folder, &arguments);
+    let client = server.client().await;
+    let mut tickets = Vec::new();
+    for (user, skill) in [("ann", 20.0), ("bob", 20.0), ("eve", 40.0)] {
+        tickets.push(client.enter(enter_request(SET_ID, &[(user, skill)])).await.expect("enter"));
+    }
+    let match_id = wait_for_state(&client, &tickets[0], TicketState::Proposed).await.match_id;
+    server.kill();
+    tokio::time::sleep(Duration::from_secs(6)).await;
+
+    let server = ServerProcess::start(folder, &arguments);
+    let client = server.client().await;
+    wait_for_state(&client, &tickets[2], TicketState::Waiting).await;
+    for ticket in &tickets[..2] {
+        assert_eq!(wait_for_state(&client, ticket, TicketState::Proposed).await.match_id, match_id);
+        respond(&client, ticket, &match_id).await;
+    }
+    for ticket in &tickets[..2] {
+        wait_for_state(&client, ticket, TicketState::Matched).await;
+    }
+}
+
+/// On a SQLite file.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kill_server_right_after_its_start_costs_no_player_on_sqlite() {
+    let folder = tempfile::tempdir().expect("a folder");
+    kill_server_right_after_its_start_costs_no_player(folder.path(), &[]).await;
+}
+
+/// On a Postgres database.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kill_server_right_after_its_start_costs_no_player_on_postgres() {
+    let test = "kill_server_right_after_its_start_costs_no_player_on_postgres";
+    let Some(database) = create_test_database(test).await else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let keys = ["--token-key-file", "token-key", "--match-key-file", "match-key.pem"];
+    let arguments = [&["--store", database.url.as_str()], &keys[..]].concat();
+    kill_server_right_after_its_start_costs_no_player(folder.path(), &arguments).await;
 }
