@@ -36,7 +36,7 @@ pub const SHUTDOWN_GRACE_PERIOD_RANGE_S: RangeInclusive<u32> = 1..=25;
 /// Store outage after which the server reports not ready, seconds.
 pub const MAX_STALENESS_RANGE_S: RangeInclusive<u32> = 1..=3_600;
 /// Maximum number of silos to name; serve all for more.
-pub const SILOS_MAX: usize = 256;
+pub const LISTED_SILOS_MAX: usize = 256;
 /// Maximum of open silos, in all and per user.
 pub const MAX_SILOS_RANGE: RangeInclusive<u32> = 1..=100_000;
 /// Grid size for rounding locations, degrees. A cell of more than 10 degrees covers a continent.

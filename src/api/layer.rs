@@ -231,7 +231,9 @@ impl<S> CallService<S> {
             RpcKind::SelfEndedStream if self.state.draining.is_cancelled() => return Err(Rejection::draining()),
             RpcKind::SelfEndedStream => {}
         }
-        let Some(peer) = request.extensions().get::<ConnectionPeer>() else { return Ok(Some(StreamSlot::uncounted())) };
+        let Some(peer) = request.extensions().get::<ConnectionPeer>() else {
+            return Ok(Some(StreamSlot::not_counted()));
+        };
         if peer.open_streams.fetch_add(1, Ordering::Relaxed) >= peer.streams_max {
             peer.open_streams.fetch_sub(1, Ordering::Relaxed);
             let text = format!(
@@ -240,7 +242,7 @@ impl<S> CallService<S> {
             );
             return Err(Rejection::new(Code::ResourceExhausted, ErrorReason::TooManyStreams, text));
         }
-        Ok(Some(StreamSlot::counted(peer.open_streams.clone())))
+        Ok(Some(StreamSlot::already_counted(peer.open_streams.clone())))
     }
 
     /// Token that ends a stream when the server drains. A `SelfEndedStream` ends itself after its last responses.

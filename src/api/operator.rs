@@ -130,7 +130,7 @@ mod authorized {
         }
 
         /// The queues. Fails as draining if a test has started the server without queues.
-        pub(super) fn queues(&self, _: &AuthorizedCaller<Operator>) -> Result<&QueueEngine, Rejection> {
+        pub(super) fn queue_engine(&self, _: &AuthorizedCaller<Operator>) -> Result<&QueueEngine, Rejection> {
             self.queues.as_ref().ok_or_else(|| EngineError::Draining.into())
         }
 
@@ -232,7 +232,7 @@ impl OperatorService for OperatorApi {
     async fn explain(&self, request: Request<pb::ExplainRequest>) -> ServiceResult<pb::ExplainResponse> {
         let (caller, message) = self.authorized_request(request)?;
         let (subject, near_misses_max) = conversion::explain_query(message)?;
-        let queues = self.backend.queues(&caller)?;
+        let queues = self.backend.queue_engine(&caller)?;
         let response = match subject {
             ExplainSubject::Ticket(id) => conversion::explain_ticket_response(
                 queues.explain_ticket(id, near_misses_max).await.map_err(Rejection::from)?,
@@ -255,7 +255,7 @@ impl OperatorService for OperatorApi {
         request: Request<pb::GetStatisticsRequest>,
     ) -> ServiceResult<pb::GetStatisticsResponse> {
         let (caller, _) = self.authorized_request(request)?;
-        Ok(Response::new(conversion::statistics_response(self.backend.queues(&caller)?.statistics())))
+        Ok(Response::new(conversion::statistics_response(self.backend.queue_engine(&caller)?.statistics())))
     }
 
     async fn import_ratings(
@@ -266,7 +266,8 @@ impl OperatorService for OperatorApi {
         let (set_id, ratings) = conversion::import_ratings_command(message)?;
         let entry =
             AuditEntry { target: format!("{} ratings of set {set_id}", ratings.len()), ..AuditEntry::default() };
-        let imported = self.backend.queues(&caller)?.import_ratings(set_id, ratings).await.map_err(Rejection::from)?;
+        let imported =
+            self.backend.queue_engine(&caller)?.import_ratings(set_id, ratings).await.map_err(Rejection::from)?;
         Ok(with_audit_entry(entry, pb::ImportRatingsResponse { imported }))
     }
 
@@ -279,7 +280,7 @@ impl OperatorService for OperatorApi {
         let result = entry_point.operator_report_result_command(message.report.unwrap_or_default())?;
         let match_id = result.match_id.map_or_else(String::new, |id| id.to_string());
         let entry = AuditEntry { target: format!("result of match {match_id}"), ..AuditEntry::default() };
-        let answer = self.backend.queues(&caller)?.report_result(caller.engine_caller(), &result).await;
+        let answer = self.backend.queue_engine(&caller)?.report_result(caller.engine_caller(), &result).await;
         let answer = answer.map_err(|error| entry_point.rejection_from(error))?;
         Ok(with_audit_entry(
             entry,
@@ -291,7 +292,7 @@ impl OperatorService for OperatorApi {
         let (caller, message) = self.authorized_request(request)?;
         let (id, reason) = lookup::cancel_match_command(message)?;
         let entry = AuditEntry { target: format!("match {id}: {reason}"), ..AuditEntry::default() };
-        let answer = self.backend.queues(&caller)?.cancel_match(id).await.map_err(Rejection::from)?;
+        let answer = self.backend.queue_engine(&caller)?.cancel_match(id).await.map_err(Rejection::from)?;
         let end_reason = match_end_reason(Some(answer.end_reason)).into();
         Ok(with_audit_entry(entry, pb::CancelMatchResponse { end_reason, had_ended: answer.had_ended }))
     }
@@ -303,7 +304,7 @@ impl OperatorService for OperatorApi {
         let (caller, message) = self.authorized_request(request)?;
         let (id, reason) = lookup::dismiss_ticket_command(message)?;
         let entry = AuditEntry { target: format!("ticket {id}: {reason}"), ..AuditEntry::default() };
-        let answer = self.backend.queues(&caller)?.dismiss_ticket(id).await.map_err(Rejection::from)?;
+        let answer = self.backend.queue_engine(&caller)?.dismiss_ticket(id).await.map_err(Rejection::from)?;
         let end_reason = ticket_end_reason(answer.end_reason).into();
         Ok(with_audit_entry(entry, pb::DismissTicketResponse { end_reason, had_ended: answer.had_ended }))
     }
@@ -312,7 +313,7 @@ impl OperatorService for OperatorApi {
         let (caller, message) = self.authorized_request(request)?;
         let id = lookup::get_match_query(&message)?;
         let entry = AuditEntry { target: format!("match {id}"), ..AuditEntry::default() };
-        let overview = self.backend.queues(&caller)?.match_overview(id).await.map_err(Rejection::from)?;
+        let overview = self.backend.queue_engine(&caller)?.match_overview(id).await.map_err(Rejection::from)?;
         Ok(with_audit_entry(entry, lookup::match_response(&overview)))
     }
 
@@ -321,7 +322,7 @@ impl OperatorService for OperatorApi {
         let query = lookup::get_player_query(&message)?;
         // Accounts are not logged, so the audit names the digest.
         let entry = AuditEntry { target: format!("user {}", query.user), ..AuditEntry::default() };
-        let overview = self.backend.queues(&caller)?.player_overview(query).await.map_err(Rejection::from)?;
+        let overview = self.backend.queue_engine(&caller)?.player_overview(query).await.map_err(Rejection::from)?;
         Ok(with_audit_entry(entry, lookup::player_response(&overview)))
     }
 
@@ -331,8 +332,12 @@ impl OperatorService for OperatorApi {
     ) -> ServiceResult<pb::ExportMatchesResponse> {
         let (caller, message) = self.authorized_request(request)?;
         let (after, page_size) = EntryPoint::default().export_matches_page(&message)?;
-        let matches =
-            self.backend.queues(&caller)?.finished_matches(after, page_size + 1).await.map_err(Rejection::from)?;
+        let matches = self
+            .backend
+            .queue_engine(&caller)?
+            .finished_matches(after, page_size + 1)
+            .await
+            .map_err(Rejection::from)?;
         let entry = AuditEntry {
             target: format!("{} finished matches", matches.len().min(page_size)),
             ..AuditEntry::default()

@@ -30,7 +30,7 @@ pub struct RpcMethod {
 }
 
 /// Method of each unknown path. Callers must authenticate before they learn that the path does not exist.
-const UNKNOWN_METHOD: RpcMethod = RpcMethod { name: "other", kind: RpcKind::Unary, access: ALL_AUTHENTICATED };
+const METHOD_OF_UNKNOWN_PATH: RpcMethod = RpcMethod { name: "other", kind: RpcKind::Unary, access: ALL_AUTHENTICATED };
 
 /// All methods on both ports, the most frequent first.
 const RPC_METHODS: [RpcMethod; 44] = [
@@ -127,13 +127,13 @@ const fn stream_method(name: &'static str, access: AccessPolicy) -> RpcMethod {
 
 /// Whether a path names a known method.
 pub fn is_known_path(path: &str) -> bool {
-    method_of_path(path) != UNKNOWN_METHOD
+    method_of_path(path) != METHOD_OF_UNKNOWN_PATH
 }
 
 /// Method of a path; `other` for an unknown path.
 pub fn method_of_path(path: &str) -> RpcMethod {
     let name = path.strip_prefix('/').unwrap_or(path);
-    RPC_METHODS.iter().copied().find(|method| method.name == name).unwrap_or(UNKNOWN_METHOD)
+    RPC_METHODS.iter().copied().find(|method| method.name == name).unwrap_or(METHOD_OF_UNKNOWN_PATH)
 }
 
 #[cfg(test)]
@@ -175,7 +175,7 @@ mod tests {
         for path in
             ["", "/", "/fireteam.v1.MatchmakingService/Nothing", "/fireteam.v1.MatchmakingService/Search/", "/x\ny"]
         {
-            assert_eq!(method_of_path(path), UNKNOWN_METHOD, "{path:?}");
+            assert_eq!(method_of_path(path), METHOD_OF_UNKNOWN_PATH, "{path:?}");
         }
     }
 }

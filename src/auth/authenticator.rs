@@ -10,7 +10,7 @@ use crate::auth::credential_error::CredentialError;
 use crate::auth::identity::Identity;
 use crate::auth::jwt;
 use crate::auth::proof_cache::{ProofCache, proof_digest};
-use crate::auth::verifying_keys::{self, VerifyingKey, VerifyingKeysError};
+use crate::auth::verifying_keys::{self, TokenPublicKey, VerifyingKeysError};
 use crate::clock::Clock;
 use crate::config::JwtSettings;
 use crate::domain::time::UnixMs;
@@ -29,7 +29,7 @@ pub struct Authenticator {
 /// Verifying keys with the cache of proofs that they verified. Both are replaced together: a removed key leaves no
 /// cached proof behind.
 struct KeyRing {
-    verifying_keys: Vec<VerifyingKey>,
+    verifying_keys: Vec<TokenPublicKey>,
     proof_cache: ProofCache,
 }
 

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::auth::credential_error::CredentialError;
 use crate::auth::identity::{CLOCK_LEEWAY_MS, Identity, Role};
-use crate::auth::verifying_keys::VerifyingKey;
+use crate::auth::verifying_keys::TokenPublicKey;
 use crate::config::JwtSettings;
 use crate::domain::time::UnixMs;
 
@@ -58,7 +58,7 @@ impl Audience {
 /// Verifies `token` and returns its identity: one of `keys` signed it, for our audience, and it is valid at `now`.
 pub(super) fn verify_jwt(
     token: &str,
-    keys: &[VerifyingKey],
+    keys: &[TokenPublicKey],
     settings: &JwtSettings,
     now: UnixMs,
 ) -> Result<Identity, CredentialError> {
@@ -70,13 +70,13 @@ pub(super) fn verify_jwt(
 }
 
 /// Returns the claims of `token` if one of `keys` signed it.
-fn verify_signature(token: &str, keys: &[VerifyingKey]) -> Result<JwtClaims, CredentialError> {
+fn verify_signature(token: &str, keys: &[TokenPublicKey]) -> Result<JwtClaims, CredentialError> {
     let header = decode_header(token).map_err(|_| CredentialError::Malformed)?;
     // `crit` lists extensions that a verifier must support; none is supported.
     if header.crit.is_some() {
         return Err(CredentialError::Malformed);
     }
-    let matches_kid = |key: &&VerifyingKey| match (&key.key_id, &header.kid) {
+    let matches_kid = |key: &&TokenPublicKey| match (&key.key_id, &header.kid) {
         (Some(key_id), Some(kid)) => **key_id == **kid,
         (None, _) | (_, None) => true,
     };
@@ -99,7 +99,7 @@ fn verify_signature(token: &str, keys: &[VerifyingKey]) -> Result<JwtClaims, Cre
 }
 
 /// Validation of the signature only: `identity_from_claims` checks the claims, with the server's own clock.
-fn signature_only_validation(key: &VerifyingKey) -> Validation {
+fn signature_only_validation(key: &TokenPublicKey) -> Validation {
     let mut validation = Validation::new(key.algorithm);
     validation.required_spec_claims.clear();
     validation.validate_exp = false;

@@ -60,7 +60,7 @@ pub enum VerifyingKeysError {
 
 /// Public key that verifies tokens.
 #[derive(Clone, Debug)]
-pub(super) struct VerifyingKey {
+pub(super) struct TokenPublicKey {
     /// The `kid`; `None` for keys from PEM files, which match any `kid`.
     pub(super) key_id: Option<Box<str>>,
     /// The only algorithm that the key verifies.
@@ -70,8 +70,8 @@ pub(super) struct VerifyingKey {
 }
 
 /// Loads the keys of all files. Blocks.
-pub(super) fn read_key_files(files: &[PathBuf]) -> Result<Vec<VerifyingKey>, VerifyingKeysError> {
-    let mut keys: Vec<VerifyingKey> = Vec::new();
+pub(super) fn read_key_files(files: &[PathBuf]) -> Result<Vec<TokenPublicKey>, VerifyingKeysError> {
+    let mut keys: Vec<TokenPublicKey> = Vec::new();
     for file in files {
         keys.extend(read_key_file(file)?);
     }
@@ -87,7 +87,7 @@ pub(super) fn read_key_files(files: &[PathBuf]) -> Result<Vec<VerifyingKey>, Ver
     Ok(keys)
 }
 
-fn read_key_file(path: &Path) -> Result<Vec<VerifyingKey>, VerifyingKeysError> {
+fn read_key_file(path: &Path) -> Result<Vec<TokenPublicKey>, VerifyingKeysError> {
     let io_error = |error| VerifyingKeysError::Io { file: path.into(), error };
     let mut bytes = Vec::new();
     File::open(path)
@@ -99,7 +99,7 @@ fn read_key_file(path: &Path) -> Result<Vec<VerifyingKey>, VerifyingKeysError> {
 }
 
 /// Parses a PEM or JWKS file; on failure returns the problem and its remedy.
-pub(super) fn parse_key_file(bytes: &[u8]) -> Result<Vec<VerifyingKey>, String> {
+pub(super) fn parse_key_file(bytes: &[u8]) -> Result<Vec<TokenPublicKey>, String> {
     if bytes.len() as u64 > PUBLIC_KEY_FILE_BYTES_MAX {
         return Err(format!("is larger than {PUBLIC_KEY_FILE_BYTES_MAX} bytes; remove keys that are not in use"));
     }
@@ -113,7 +113,7 @@ pub(super) fn parse_key_file(bytes: &[u8]) -> Result<Vec<VerifyingKey>, String> 
     Ok(keys)
 }
 
-fn keys_from_pem(bytes: &[u8]) -> Result<Vec<VerifyingKey>, String> {
+fn keys_from_pem(bytes: &[u8]) -> Result<Vec<TokenPublicKey>, String> {
     let mut keys = Vec::new();
     for block in Pem::iter_from_buffer(bytes).take(VERIFYING_KEYS_MAX + 1) {
         let block = block.map_err(|_| "is neither PEM nor a JWKS; give public keys in one of these formats")?;
@@ -134,7 +134,7 @@ fn keys_from_pem(bytes: &[u8]) -> Result<Vec<VerifyingKey>, String> {
 }
 
 /// Parses a key in the form that certificates use (RFC 5280, `SubjectPublicKeyInfo`).
-fn key_from_spki(der: &[u8]) -> Result<VerifyingKey, String> {
+fn key_from_spki(der: &[u8]) -> Result<TokenPublicKey, String> {
     let unparsable = || "contains a public key that cannot be parsed; export the key again".to_owned();
     let (_, spki) = SubjectPublicKeyInfo::from_der(der).map_err(|_| unparsable())?;
     let bytes: &[u8] = &spki.subject_public_key.data;
@@ -189,7 +189,7 @@ struct Jwk {
     k: Option<IgnoredAny>,
 }
 
-fn keys_from_jwks(bytes: &[u8]) -> Result<Vec<VerifyingKey>, String> {
+fn keys_from_jwks(bytes: &[u8]) -> Result<Vec<TokenPublicKey>, String> {
     let set: Jwks = serde_json::from_slice(bytes).map_err(|error| {
         let (line, column) = (error.line(), error.column());
         format!("is not a JWKS (line {line}, column {column}); give {{\"keys\": […]}}")
@@ -200,7 +200,7 @@ fn keys_from_jwks(bytes: &[u8]) -> Result<Vec<VerifyingKey>, String> {
 }
 
 /// Parses one key of a JWKS; `None` for a key with another use or algorithm, since issuers publish all their keys.
-fn key_from_jwk(jwk: Jwk) -> Result<Option<VerifyingKey>, String> {
+fn key_from_jwk(jwk: Jwk) -> Result<Option<TokenPublicKey>, String> {
     if jwk.d.is_some() || jwk.k.is_some() || jwk.kty == "oct" {
         return Err("is secret; give the server public keys only".into());
     }
@@ -239,7 +239,7 @@ fn verifying_key_of_valid_size(
     key_id: Option<Box<str>>,
     algorithm: Algorithm,
     decoding_key: DecodingKey,
-) -> Result<VerifyingKey, String> {
+) -> Result<TokenPublicKey, String> {
     let has_valid_size = match (decoding_key.kind(), algorithm) {
         (DecodingKeyKind::SecretOrDer(bytes), Algorithm::EdDSA) => bytes.len() == ED25519_KEY_BYTES,
         (DecodingKeyKind::SecretOrDer(bytes), _) => bytes.len() == P256_POINT_BYTES && bytes[0] == 4,
@@ -254,7 +254,7 @@ fn verifying_key_of_valid_size(
         }
     };
     if has_valid_size {
-        Ok(VerifyingKey { key_id, algorithm, decoding_key })
+        Ok(TokenPublicKey { key_id, algorithm, decoding_key })
     } else {
         Err("contains a key of the wrong length; export the key again".into())
     }

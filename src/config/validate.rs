@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use crate::config::raw::RawSettings;
 use crate::config::{
     ADVERTISEMENT_TTL_RANGE_S, Config, ConfigError, DEFAULT_GEOIP_DB, GEOIP_MAX_ACCURACY_RADIUS_RANGE_KM,
-    LOCATION_GRID_RANGE_DEGREES, LogFormat, MAX_SILOS_RANGE, MAX_STALENESS_RANGE_S, PostgresUrl,
+    LISTED_SILOS_MAX, LOCATION_GRID_RANGE_DEGREES, LogFormat, MAX_SILOS_RANGE, MAX_STALENESS_RANGE_S, PostgresUrl,
     RESERVATION_TTL_RANGE_S, RULESET_REMOVAL_GRACE_RANGE_S, RULESET_RETENTION_RANGE_S, RulesetSource,
-    SHUTDOWN_GRACE_PERIOD_RANGE_S, SILOS_MAX, StoreTarget,
+    SHUTDOWN_GRACE_PERIOD_RANGE_S, StoreTarget,
 };
 use crate::domain::locality::DEFAULT_LOCATION_GRID_DEGREES;
 use crate::domain::location_privacy::DEFAULT_SESSION_GRID_DEGREES;
@@ -215,11 +215,11 @@ impl ConfigErrors {
     /// others fail.
     fn check_silos(&mut self, silos: Option<Vec<u64>>, store: &StoreTarget) -> Option<Vec<u64>> {
         match &silos {
-            Some(silos) if silos.is_empty() || silos.len() > SILOS_MAX => {
+            Some(silos) if silos.is_empty() || silos.len() > LISTED_SILOS_MAX => {
                 self.add_invalid_value(
                     "silos",
                     format!(
-                        "{} silos are listed; name 1 to {SILOS_MAX}, or omit the setting to serve all",
+                        "{} silos are listed; name 1 to {LISTED_SILOS_MAX}, or omit the setting to serve all",
                         silos.len()
                     ),
                 );

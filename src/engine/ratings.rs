@@ -209,7 +209,7 @@ mod tests {
             match_count: 1,
             last_match_at: UnixMs(0),
             streak: 0,
-            satisfaction: match_result::SatisfactionStats::default(),
+            satisfaction: match_result::UserSatisfactionCounts::default(),
             active_periods: 0,
         }
     }

@@ -228,10 +228,10 @@ impl RulesetReloader {
     }
 }
 
-type RulesetChange = (SetId, Option<RulesetHash>, Option<RulesetHash>);
+type RulesetHashChange = (SetId, Option<RulesetHash>, Option<RulesetHash>);
 
 /// Sets whose ruleset hash differs between two states.
-fn ruleset_changes(before: &CatalogState, after: &CatalogState) -> Vec<RulesetChange> {
+fn ruleset_changes(before: &CatalogState, after: &CatalogState) -> Vec<RulesetHashChange> {
     let hash_in = |state: &CatalogState, set_id| state.active.get(set_id).map(|current| current.ruleset.hash);
     let mut sets: Vec<_> = before.active.keys().chain(after.active.keys()).collect();
     sets.sort_unstable();

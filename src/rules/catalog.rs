@@ -41,7 +41,7 @@ pub struct RetiringSet {
 
 /// Ruleset that was replaced or removed, and can still be found by its hash until it expires.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RetiredRuleset {
+pub struct SupersededRuleset {
     /// Ruleset.
     pub ruleset: Arc<Ruleset>,
     /// Time of loading.
@@ -60,7 +60,7 @@ pub struct CatalogState {
     /// Sets whose file was removed, in their grace period.
     pub retiring: BTreeMap<SetId, RetiringSet>,
     /// Retired rulesets, oldest first.
-    pub retired: Vec<RetiredRuleset>,
+    pub retired: Vec<SupersededRuleset>,
     /// Rulesets that are kept only for matches that have not ended.
     pub copies: BTreeMap<(SetId, RulesetHash), Arc<Ruleset>>,
     /// Further copies in the store. Results of ended matches need them; they have no index.
@@ -130,7 +130,7 @@ impl CatalogState {
     }
 
     /// All rulesets that have an index, each once.
-    pub fn all_rulesets(&self) -> Vec<Arc<Ruleset>> {
+    pub fn rulesets_with_index(&self) -> Vec<Arc<Ruleset>> {
         let active = self.active.values().map(|active| &active.ruleset);
         let retiring = self.retiring.values().map(|retiring| &retiring.ruleset);
         let retired = self.retired.iter().map(|retired| &retired.ruleset);
@@ -142,12 +142,12 @@ impl CatalogState {
     /// Ends the grace period of a set. Its ruleset can be found by hash until `expires_at`.
     pub fn end_retiring_set(&mut self, set: SetId, now: UnixMs, expires_at: UnixMs) {
         let Some(RetiringSet { ruleset, loaded_at, .. }) = self.retiring.remove(&set) else { return };
-        self.retired.push(RetiredRuleset { ruleset, loaded_at, retired_at: now, expires_at });
-        self.remove_expired(now);
+        self.retired.push(SupersededRuleset { ruleset, loaded_at, retired_at: now, expires_at });
+        self.forget_superseded(now);
     }
 
     /// Drops retired rulesets that have expired, that are in force again, or that are too many.
-    pub fn remove_expired(&mut self, now: UnixMs) {
+    pub fn forget_superseded(&mut self, now: UnixMs) {
         let mut retired = std::mem::take(&mut self.retired);
         retired.retain(|previous| {
             let in_force = self.ruleset_in_force(previous.ruleset.set_id);
@@ -207,7 +207,7 @@ impl RulesetCatalog {
 
     /// All rulesets that have an index, each once.
     pub fn active_and_retired(&self) -> Vec<Arc<Ruleset>> {
-        self.state.load().all_rulesets()
+        self.state.load().rulesets_with_index()
     }
 
     /// Makes `rulesets` active at `now`, all at once; their sets must differ. Replaced and removed rulesets can be found
@@ -244,7 +244,7 @@ impl RulesetCatalog {
             }
             changes.removed = before.keys().filter(|set| !state.active.contains_key(set)).copied().collect();
             let expires_at = now.plus_ms(keep_retired_ms);
-            let retired_now = |ruleset| RetiredRuleset { ruleset, loaded_at, retired_at: now, expires_at };
+            let retired_now = |ruleset| SupersededRuleset { ruleset, loaded_at, retired_at: now, expires_at };
             for (set, ActiveRuleset { file, ruleset }) in before {
                 if changes.removed.contains(&set) && removal_grace_ms > 0 {
                     let ends_at = now.plus_ms(removal_grace_ms);
@@ -259,7 +259,7 @@ impl RulesetCatalog {
             for set in returned {
                 state.end_retiring_set(set, now, expires_at);
             }
-            state.remove_expired(now);
+            state.forget_superseded(now);
             state.rejected_diagnostics = Vec::new();
             state.loaded_at = Some(now);
             changes
@@ -281,9 +281,9 @@ impl RulesetCatalog {
     }
 
     /// Removes retired rulesets that have expired at `now`.
-    pub fn remove_expired(&self, now: UnixMs) {
+    pub fn forget_superseded(&self, now: UnixMs) {
         if self.state.load().retired.iter().any(|previous| previous.expires_at <= now) {
-            self.update(|state| state.remove_expired(now));
+            self.update(|state| state.forget_superseded(now));
         }
     }
 }

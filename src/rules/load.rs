@@ -59,7 +59,7 @@ pub fn load_directory_with_retired_files(directory: &Path) -> Result<LoadedDirec
     }
     if diagnostics.is_empty() {
         let rulesets = &loaded.rulesets;
-        diagnostics.extend(rulesets.iter().filter_map(|(path, ruleset)| check_offered_set(path, ruleset, rulesets)));
+        diagnostics.extend(rulesets.iter().filter_map(|(path, ruleset)| check_offer_target(path, ruleset, rulesets)));
         diagnostics.extend(rulesets.iter().filter_map(|(path, ruleset)| check_rating_pool(path, ruleset, rulesets)));
     }
     if diagnostics.is_empty() { Ok(loaded) } else { Err(diagnostics) }
@@ -110,7 +110,7 @@ fn list_ruleset_files(directory: &Path) -> Result<Vec<PathBuf>, RenderedDiagnost
 }
 
 /// Checks the set that a queue offers as an alternative; it needs all files of the directory.
-fn check_offered_set(path: &Path, ruleset: &Ruleset, all: &[(PathBuf, Arc<Ruleset>)]) -> Option<RenderedDiagnostic> {
+fn check_offer_target(path: &Path, ruleset: &Ruleset, all: &[(PathBuf, Arc<Ruleset>)]) -> Option<RenderedDiagnostic> {
     let offered = ruleset.queue.as_ref()?.offer?.set_id;
     let file_diagnostics = all.iter().find(|(_, other)| other.set_id == offered);
     let reason = match file_diagnostics {

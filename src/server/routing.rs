@@ -22,28 +22,28 @@ use crate::api::layer::{CallLayer, CallService};
 /// Time for which a browser may cache the CORS rules.
 const CORS_MAX_AGE: Duration = Duration::from_secs(60 * 60);
 
-/// Layer that puts a `ClientRouter` in front of the routes.
+/// Layer that puts a `GrpcOrWebRouter` in front of the routes.
 #[derive(Clone)]
 pub(super) struct ClientRoutingLayer(pub(super) CallLayer);
 
 /// Routes behind native gRPC and behind gRPC-Web.
 #[derive(Clone)]
-pub(super) struct ClientRouter {
+pub(super) struct GrpcOrWebRouter {
     grpc: CallService<Routes>,
     grpc_web: Arc<Cors<GrpcWebService<CallService<Routes>>>>,
 }
 
 impl Layer<Routes> for ClientRoutingLayer {
-    type Service = ClientRouter;
+    type Service = GrpcOrWebRouter;
 
-    fn layer(&self, routes: Routes) -> ClientRouter {
+    fn layer(&self, routes: Routes) -> GrpcOrWebRouter {
         let grpc = self.0.layer(routes);
         let grpc_web = Arc::new(permissive_cors_layer().layer(GrpcWebLayer::new().layer(grpc.clone())));
-        ClientRouter { grpc, grpc_web }
+        GrpcOrWebRouter { grpc, grpc_web }
     }
 }
 
-impl Service<Request<Body>> for ClientRouter {
+impl Service<Request<Body>> for GrpcOrWebRouter {
     type Response = Response<CallResponseBody>;
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<Response<CallResponseBody>, Infallible>>;

@@ -86,8 +86,8 @@ pub(super) async fn start_supervised_app(
     catalog.replace_all(rulesets.rulesets, clock.now(), 0);
     catalog.update(|state| state.retired_files = rulesets.retired_files);
     let settings = engine_settings(config);
-    check_store_folder(&config.store).context("open store")?;
-    let signer = Arc::new(load_signer(config, &*clock)?);
+    check_store_folder_exists(&config.store).context("open store")?;
+    let signer = Arc::new(load_token_signer(config, &*clock)?);
     let match_keys = Arc::new(load_match_keys(config, &*clock)?);
     let tls = load_tls(config, &metrics)?;
     let locator = Arc::new(load_locator(config, &metrics)?);
@@ -189,7 +189,7 @@ fn engine_settings(config: &Config) -> EngineSettings {
 
 /// Fails if the folder of a SQLite file does not exist. The key files are in the same folder by default, and are created
 /// first; without this check their error would hide the cause.
-fn check_store_folder(store: &StoreTarget) -> anyhow::Result<()> {
+fn check_store_folder_exists(store: &StoreTarget) -> anyhow::Result<()> {
     let StoreTarget::Sqlite(file) = store else { return Ok(()) };
     match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() && !folder.exists() => Err(anyhow!(
@@ -201,7 +201,7 @@ fn check_store_folder(store: &StoreTarget) -> anyhow::Result<()> {
 }
 
 /// Token keys from the key file, which is created on first use; without a file, random keys for this process.
-fn load_signer(config: &Config, clock: &dyn Clock) -> anyhow::Result<TokenSigner> {
+fn load_token_signer(config: &Config, clock: &dyn Clock) -> anyhow::Result<TokenSigner> {
     let new_key = random_key_bytes(clock);
     match &config.token_key_file {
         Some(path) => key_file::load_or_create_signer(path, new_key).context("load token keys"),

@@ -24,7 +24,7 @@ pub use self::lease_holders::LeaseHolders;
 use crate::domain::id::{MatchId, RatingKey, SetId, SiloId, TicketId, UserKey};
 use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::lifecycle::{Match, TicketFate};
-use crate::domain::match_result::{MatchResult, RatingHistoryEntry, ResultReport, SatisfactionStats};
+use crate::domain::match_result::{MatchResult, RatingHistoryEntry, ResultReport, UserSatisfactionCounts};
 use crate::domain::queue::ticket::{PlayerRating, Ticket, TicketEndReason};
 use crate::domain::rating::Skill;
 use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
@@ -214,7 +214,7 @@ pub struct RatingRow {
     /// Matches won in a row if positive, lost in a row if negative.
     pub streak: i32,
     /// Satisfaction statistics.
-    pub satisfaction: SatisfactionStats,
+    pub satisfaction: UserSatisfactionCounts,
     /// Active decay periods of the ratings with this key, up to the user's last match; as in [`Skill`].
     pub active_periods: u32,
 }

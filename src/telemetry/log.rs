@@ -77,7 +77,7 @@ struct LogLineWriter {
 impl Write for LogLineWriter {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(event);
-        let line = if self.json { format_json_line(text.trim_end()) } else { format_text_line(text.trim_end()) };
+        let line = if self.json { format_json_line(text.trim_end()) } else { to_bounded_text_line(text.trim_end()) };
         io::stderr().lock().write_all(line.as_bytes())?;
         Ok(event.len())
     }
@@ -88,7 +88,7 @@ impl Write for LogLineWriter {
 }
 
 /// Formats an event as one line of at most `LOG_LINE_BYTES_MAX` bytes.
-fn format_text_line(event: &str) -> String {
+fn to_bounded_text_line(event: &str) -> String {
     let printable = event.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
     let mut line = truncate_text(&printable, LOG_LINE_BYTES_MAX - 1);
     line.push('\n');
@@ -154,10 +154,10 @@ mod tests {
     /// SEC-19: no text in an event can start a new line.
     #[test]
     fn log_event_is_one_line() {
-        assert_eq!(format_text_line("INFO a\nERROR forged\r\u{1b}[31m"), "INFO a ERROR forged  [31m\n");
-        let long = format_text_line(&"é".repeat(5_000));
+        assert_eq!(to_bounded_text_line("INFO a\nERROR forged\r\u{1b}[31m"), "INFO a ERROR forged  [31m\n");
+        let long = to_bounded_text_line(&"é".repeat(5_000));
         assert!(long.len() <= LOG_LINE_BYTES_MAX && long.ends_with("…\n"));
-        assert_eq!(format_text_line("short"), "short\n");
+        assert_eq!(to_bounded_text_line("short"), "short\n");
     }
 
     #[test]

@@ -40,7 +40,7 @@ struct ConnectionShared {
     permits: Arc<Semaphore>,
     next_nonce: AtomicU64,
     deadline: Duration,
-    pending: Arc<PendingRequests>,
+    pending: Arc<ResponseWaiters>,
     reader: AbortHandle,
 }
 
@@ -54,7 +54,7 @@ impl Drop for ConnectionShared {
 ///
 /// A std mutex: it is held for a lookup only, never across an await.
 #[derive(Debug, Default)]
-struct PendingRequests(Mutex<PendingState>);
+struct ResponseWaiters(Mutex<PendingState>);
 
 #[derive(Debug, Default)]
 struct PendingState {
@@ -62,7 +62,7 @@ struct PendingState {
     end_reason: Option<Error>,
 }
 
-impl PendingRequests {
+impl ResponseWaiters {
     fn lock(&self) -> MutexGuard<'_, PendingState> {
         // No code under the lock can panic, so a poisoned lock has consistent state.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -92,7 +92,7 @@ pub enum HostEvent {
 #[derive(Debug)]
 pub struct ReservationEvents {
     inbox: mpsc::Receiver<HostEvent>,
-    pending: Arc<PendingRequests>,
+    pending: Arc<ResponseWaiters>,
 }
 
 impl ReservationEvents {
@@ -122,7 +122,7 @@ pub struct ResponseHandle {
     nonce: u64,
     inbox: oneshot::Receiver<Result<pb::MatchmakingCoreResponse, Error>>,
     deadline: Duration,
-    pending: Arc<PendingRequests>,
+    pending: Arc<ResponseWaiters>,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -163,7 +163,7 @@ pub(crate) async fn open_connection(
     };
 
     let (events, inbox) = mpsc::channel(EVENTS_MAX);
-    let pending = Arc::new(PendingRequests::default());
+    let pending = Arc::new(ResponseWaiters::default());
     let reader = tokio::spawn(read_responses(responses, events, pending.clone())).abort_handle();
     let shared = ConnectionShared {
         outbox,
@@ -180,7 +180,7 @@ pub(crate) async fn open_connection(
 async fn read_responses(
     mut responses: Streaming<pb::MatchmakingConnectResponse>,
     events: mpsc::Sender<HostEvent>,
-    pending: Arc<PendingRequests>,
+    pending: Arc<ResponseWaiters>,
 ) {
     let end_reason = loop {
         match responses.message().await {
@@ -207,7 +207,7 @@ async fn read_responses(
     pending.fail_all_pending(end_reason);
 }
 
-fn deliver_response(mut core: pb::MatchmakingCoreResponse, pending: &PendingRequests) {
+fn deliver_response(mut core: pb::MatchmakingCoreResponse, pending: &ResponseWaiters) {
     let nonce = core.request_nonce.unwrap_or_default();
     let Some(waiter) = pending.lock().waiters.remove(&nonce) else { return };
     let result = match core.error.take() {

@@ -21,7 +21,7 @@ pub const CONNECT_DATA_BYTES_MAX: usize = 512;
 /// Excluded advertisement ids in one search.
 pub const EXCLUDED_ADVERTISEMENTS_MAX: usize = 256;
 /// Latency measurements in one report.
-pub const LATENCY_MEASUREMENTS_MAX: usize = 256;
+pub const CANDIDATE_MEASUREMENTS_PER_REPORT_MAX: usize = 256;
 /// Bytes in an idempotency key.
 pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 128;
 /// Minimum bytes in an anonymous caller's idempotency key: only the key distinguishes anonymous callers.

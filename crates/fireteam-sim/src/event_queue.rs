@@ -8,7 +8,7 @@ use fireteam_domain::time::UnixMs;
 
 /// Event at a moment of simulated time. It may be stale when it is handled; then it changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScheduledEvent {
+pub enum SimEvent {
     /// A party starts a play session.
     PlaySessionStarts(usize),
     /// A party in a play session enters the queue.
@@ -38,7 +38,7 @@ pub struct EventQueue {
 struct EventQueueEntry {
     at: UnixMs,
     sequence: u64,
-    event: ScheduledEvent,
+    event: SimEvent,
 }
 
 impl PartialEq for EventQueueEntry {
@@ -63,13 +63,13 @@ impl Ord for EventQueueEntry {
 
 impl EventQueue {
     /// Schedules an event.
-    pub fn schedule(&mut self, at: UnixMs, event: ScheduledEvent) {
+    pub fn schedule(&mut self, at: UnixMs, event: SimEvent) {
         self.scheduled_count += 1;
         self.heap.push(Reverse(EventQueueEntry { at, sequence: self.scheduled_count, event }));
     }
 
     /// Removes and returns the next event before `end`, with its time.
-    pub fn pop_before(&mut self, end: UnixMs) -> Option<(UnixMs, ScheduledEvent)> {
+    pub fn pop_before(&mut self, end: UnixMs) -> Option<(UnixMs, SimEvent)> {
         if self.heap.peek()?.0.at >= end {
             return None;
         }
@@ -85,7 +85,7 @@ mod tests {
     fn event_queue_pops_by_time_and_then_by_schedule_order() {
         let mut event_queue = EventQueue::default();
         for (at, party) in [(5, 1), (3, 2), (5, 3), (9, 4)] {
-            event_queue.schedule(UnixMs(at), ScheduledEvent::PlaySessionStarts(party));
+            event_queue.schedule(UnixMs(at), SimEvent::PlaySessionStarts(party));
         }
         let mut popped = Vec::new();
         while let Some((at, event)) = event_queue.pop_before(UnixMs(9)) {
@@ -94,9 +94,9 @@ mod tests {
         assert_eq!(
             popped,
             [
-                (3, ScheduledEvent::PlaySessionStarts(2)),
-                (5, ScheduledEvent::PlaySessionStarts(1)),
-                (5, ScheduledEvent::PlaySessionStarts(3))
+                (3, SimEvent::PlaySessionStarts(2)),
+                (5, SimEvent::PlaySessionStarts(1)),
+                (5, SimEvent::PlaySessionStarts(3))
             ]
         );
     }

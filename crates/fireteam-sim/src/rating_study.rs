@@ -130,7 +130,7 @@ pub fn run_study(
         let mut rng = stream_rng(seed, RngPurpose::Study, match_index as u64 + 1, 0);
         let players = draw_players(scheme, &mut rng);
         let after = match scheme {
-            StudyScheme::AllAgainstAll => rate_all_against_all(spec, &true_skills, &skills, &players, &mut rng)?,
+            StudyScheme::AllAgainstAll => rate_pairwise_results(spec, &true_skills, &skills, &players, &mut rng)?,
             StudyScheme::OneOrder => rate_one_order(spec, &true_skills, &skills, &players, &mut rng)?,
             StudyScheme::TwoTeams => rate_two_teams(spec, &true_skills, &skills, &players)?,
         };
@@ -184,7 +184,7 @@ fn draw_players(scheme: StudyScheme, rng: &mut SimRng) -> Vec<usize> {
 
 /// Rates each player as one player between those it lost to and those it beat. The rating system sees a free-for-all
 /// with the player in the middle. All are rated from their skills before the match.
-fn rate_all_against_all(
+fn rate_pairwise_results(
     spec: &RatingSpec,
     true_skills: &[f64],
     skills: &[Skill],

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::ScenarioError;
 use crate::city_map::CityMap;
-use crate::event_queue::{EventQueue, ScheduledEvent};
+use crate::event_queue::{EventQueue, SimEvent};
 use crate::latency_matrix::LatencyMatrix;
 use crate::population::{HOUR_MS, Population};
 use crate::scenario::Scenario;
@@ -177,16 +177,16 @@ impl<'a> SimWorld<'a> {
         self.finish()
     }
 
-    fn handle_event(&mut self, event: ScheduledEvent, run_pass: PassFn<'_>) {
+    fn handle_event(&mut self, event: SimEvent, run_pass: PassFn<'_>) {
         match event {
-            ScheduledEvent::PlaySessionStarts(party) => self.start_play_session(party),
-            ScheduledEvent::PartyEntersQueue(party) => self.enter_queue(party),
-            ScheduledEvent::PatienceEnds(ticket) => self.give_up(ticket),
-            ScheduledEvent::PassDue => self.run_due_pass(run_pass),
-            ScheduledEvent::ReadyCheckResponse(id, ticket) => self.respond_to_ready_check(id, ticket),
-            ScheduledEvent::MatchDeadline(id) => self.stage_deadline_passed(id),
-            ScheduledEvent::GameServerFound(id) => self.game_server_found(id),
-            ScheduledEvent::MatchFinished(id) => self.finish_match(id),
+            SimEvent::PlaySessionStarts(party) => self.start_play_session(party),
+            SimEvent::PartyEntersQueue(party) => self.enter_queue(party),
+            SimEvent::PatienceEnds(ticket) => self.give_up(ticket),
+            SimEvent::PassDue => self.run_due_pass(run_pass),
+            SimEvent::ReadyCheckResponse(id, ticket) => self.respond_to_ready_check(id, ticket),
+            SimEvent::MatchDeadline(id) => self.stage_deadline_passed(id),
+            SimEvent::GameServerFound(id) => self.game_server_found(id),
+            SimEvent::MatchFinished(id) => self.finish_match(id),
         }
     }
 

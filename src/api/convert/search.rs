@@ -108,7 +108,8 @@ fn latency_measurements(
     wire: &[pb::LatencyMeasurement],
     problems: &mut FieldErrors,
 ) -> Vec<(AdvertisementId, Option<f32>)> {
-    if !field_checks::check_list_len(wire.len(), limit::LATENCY_MEASUREMENTS_MAX, "measurements", problems) {
+    if !field_checks::check_list_len(wire.len(), limit::CANDIDATE_MEASUREMENTS_PER_REPORT_MAX, "measurements", problems)
+    {
         return Vec::new();
     }
     let mut seen = BTreeSet::new();

@@ -51,12 +51,12 @@ pub struct StreamSlot {
 
 impl StreamSlot {
     /// Creates a slot without a limit.
-    pub fn uncounted() -> Self {
+    pub fn not_counted() -> Self {
         Self::default()
     }
 
-    /// Creates a slot that is already counted in `open_streams`.
-    pub fn counted(open_streams: Arc<AtomicU32>) -> Self {
+    /// Creates a slot that its caller has counted in `open_streams`.
+    pub fn already_counted(open_streams: Arc<AtomicU32>) -> Self {
         Self { open_streams: Some(open_streams), observer: None }
     }
 

@@ -18,7 +18,7 @@ fn issuing_key() -> IssuingKey {
     IssuingKey::from_seed(&[7; 32]).unwrap()
 }
 
-fn verifying_keys() -> Vec<VerifyingKey> {
+fn verifying_keys() -> Vec<TokenPublicKey> {
     verifying_keys::parse_key_file(issuing_key().public_key_set().as_bytes()).unwrap()
 }
 

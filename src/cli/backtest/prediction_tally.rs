@@ -22,9 +22,9 @@ pub(super) struct ScoredPrediction {
 }
 
 impl ScoredPrediction {
-    /// Scores the win probabilities of the sides against their ranks. `calibration_side` is the side that counts in the
+    /// Scores the win probabilities of the sides against their ranks. `side_by_match_id_hash` is the side that counts in the
     /// calibration. Sides that tie for the first rank share the win.
-    pub(super) fn from_result(probabilities: &[f64], ranks: &[u32], calibration_side: usize) -> Self {
+    pub(super) fn from_result(probabilities: &[f64], ranks: &[u32], side_by_match_id_hash: usize) -> Self {
         let best = ranks.iter().min().copied().unwrap_or_default();
         let winners = ranks.iter().filter(|rank| **rank == best).count() as f64;
         let results: Vec<f64> = ranks.iter().map(|rank| if *rank == best { 1.0 / winners } else { 0.0 }).collect();
@@ -43,7 +43,7 @@ impl ScoredPrediction {
             log_loss,
             brier_score,
             favorite_win_share,
-            calibration_point: (probabilities[calibration_side], results[calibration_side]),
+            calibration_point: (probabilities[side_by_match_id_hash], results[side_by_match_id_hash]),
         }
     }
 }

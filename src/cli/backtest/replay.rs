@@ -84,7 +84,7 @@ impl RatingReplay {
         self.predictions.push(ScoredPrediction::from_result(
             &probabilities,
             &ranks,
-            calibration_side(&replay_match.match_id, ranks.len()),
+            side_by_match_id_hash(&replay_match.match_id, ranks.len()),
         ));
         let players = replay_match.sides.into_iter().flat_map(|(players, _)| players);
         for (player, skill) in players.zip(after.into_iter().flatten()) {
@@ -102,7 +102,7 @@ impl RatingReplay {
 
 /// Side that counts in the calibration. Files often list the winner first, so a hash of the match id selects it
 /// (FNV-1a), the same on every run.
-fn calibration_side(id: &str, sides: usize) -> usize {
+fn side_by_match_id_hash(id: &str, sides: usize) -> usize {
     let hash = id
         .bytes()
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn calibration_side_is_drawn_evenly() {
-        let first = (0..1_000).filter(|number| calibration_side(&format!("match {number}"), 2) == 0).count();
+        let first = (0..1_000).filter(|number| side_by_match_id_hash(&format!("match {number}"), 2) == 0).count();
         assert!((400..600).contains(&first), "{first}");
     }
 }

@@ -114,7 +114,7 @@ impl Leases {
         self.remove_ended();
         let new_queues = self.shared.queue_wakeups.lock().take_new_queues();
         if self.must_list_all_after_renewal().await {
-            self.acquire_all(active_queues(&self.shared)).await;
+            self.acquire_all(nonempty_queues(&self.shared)).await;
         } else {
             // Also without new queues: a store that serves one server checks whether this server may still write.
             self.acquire(new_queues.into_iter().collect()).await;
@@ -252,7 +252,7 @@ impl Leases {
 }
 
 /// Queues with a waiting ticket or a running match.
-fn active_queues(shared: &SharedState) -> Vec<QueueKey> {
+fn nonempty_queues(shared: &SharedState) -> Vec<QueueKey> {
     shared.cache.read().queues().map(|(key, _)| key).collect()
 }
 

@@ -167,7 +167,7 @@ impl QueueEngine {
         response: ReadyCheckResponse,
     ) -> Result<TicketStatus, EngineError> {
         let claim = self.verify_ticket_token(caller, &response.ticket)?;
-        let stored = self.find_ticket(claim.ticket_id).await?;
+        let stored = self.wait_for_cached_ticket(claim.ticket_id).await?;
         let ticket_users: Vec<UserKey> = stored.ticket.session.players.iter().map(|player| player.user).collect();
         let users = if response.users.is_empty() { ticket_users } else { response.users };
         let event = MatchEvent::Responded { ticket_id: claim.ticket_id, users, accepted: response.accept };
@@ -185,7 +185,7 @@ impl QueueEngine {
             }
             EventResult::UnknownParticipant => return Err(EngineError::NotOwner),
         }
-        let stored = self.find_ticket(claim.ticket_id).await?;
+        let stored = self.wait_for_cached_ticket(claim.ticket_id).await?;
         Ok(self.shared.ticket_status(&stored, self.shared.common.clock.now()))
     }
 
@@ -219,7 +219,7 @@ impl QueueEngine {
     }
 
     /// Ticket from the cache.
-    async fn find_ticket(&self, id: TicketId) -> Result<StoredTicket, EngineError> {
+    async fn wait_for_cached_ticket(&self, id: TicketId) -> Result<StoredTicket, EngineError> {
         self.shared.wait_for_cached(|cache| cache.ticket(id).cloned()).await.ok_or(EngineError::TicketNotFound)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::domain::id::{MatchId, SetId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::lifecycle::side_reports::ReportOutcome;
-use crate::domain::match_result::{MatchResult, RatingUpdate, SatisfactionStats};
+use crate::domain::match_result::{MatchResult, RatingUpdate, UserSatisfactionCounts};
 use crate::domain::rating::Skill;
 use crate::domain::rating::leaderboard::LeaderboardEntry;
 use crate::domain::time::UnixMs;
@@ -125,7 +125,7 @@ pub struct RatingView {
     /// Leaderboard rank, 0 for the best; `None` if not ranked.
     pub leaderboard_rank: Option<usize>,
     /// Satisfaction statistics of the user.
-    pub satisfaction: SatisfactionStats,
+    pub satisfaction: UserSatisfactionCounts,
 }
 
 /// Range of a leaderboard.

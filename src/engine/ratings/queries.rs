@@ -1,7 +1,7 @@
 //! Rating queries: a user's rating, leaderboard pages and skills for predictions.
 
 use crate::domain::id::UserKey;
-use crate::domain::match_result::SatisfactionStats;
+use crate::domain::match_result::UserSatisfactionCounts;
 use crate::domain::rating::Skill;
 use crate::domain::rating::leaderboard::LeaderboardEntry;
 use crate::domain::ruleset::rating::RatingSpec;
@@ -90,6 +90,6 @@ fn view_of_skill(spec: &RatingSpec, stored: Skill, skill: Skill) -> RatingView {
         interval_95: spec.confidence_interval_95(skill.estimate),
         is_provisional: spec.is_provisional(&stored),
         leaderboard_rank: None,
-        satisfaction: SatisfactionStats::default(),
+        satisfaction: UserSatisfactionCounts::default(),
     }
 }

@@ -57,9 +57,9 @@ impl RulesetActivator {
         let before = self.common.rulesets.snapshot();
         let mut after = CatalogState::clone(&before);
         change(&mut after);
-        let mut indexed = before.all_rulesets();
+        let mut indexed = before.rulesets_with_index();
         let known = indexed.len();
-        for ruleset in after.all_rulesets() {
+        for ruleset in after.rulesets_with_index() {
             if !indexed.iter().any(|other| (other.set_id, other.hash) == (ruleset.set_id, ruleset.hash)) {
                 indexed.push(ruleset);
             }

@@ -324,7 +324,7 @@ impl RulesetStoreSync {
         self.activator
             .change_catalog(|catalog| {
                 let before: Vec<Arc<Ruleset>> = catalog.retired.iter().map(|old| Arc::clone(&old.ruleset)).collect();
-                catalog.remove_expired(now);
+                catalog.forget_superseded(now);
                 let used = before.into_iter().map(|ruleset| ((ruleset.set_id, ruleset.hash), ruleset));
                 let used = used.filter(|(key, _)| live.contains(key));
                 let stored = catalog.copies.clone().into_iter().chain(catalog.copies_without_index.clone());

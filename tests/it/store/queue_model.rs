@@ -8,7 +8,7 @@ use fireteam::domain::lifecycle::penalty::{Penalty, next_penalty};
 use fireteam::domain::lifecycle::{Match, MatchStage, TicketFate};
 use fireteam::domain::limit::RATING_HISTORY_ENTRIES_MAX;
 use fireteam::domain::match_result::{
-    MatchResult, RatingHistoryEntry, RatingUpdate, ResultReport, SatisfactionStats, SideRank,
+    MatchResult, RatingHistoryEntry, RatingUpdate, ResultReport, SideRank, UserSatisfactionCounts,
 };
 use fireteam::domain::queue::ticket::{Ticket, TicketEndReason};
 use fireteam::domain::rating::{SetActivity, Side};
@@ -469,7 +469,7 @@ fn new_rating_row(rating: &KeyedRatingSpec, user: UserKey, now: UnixMs) -> Ratin
         match_count: 0,
         last_match_at: now,
         streak: 0,
-        satisfaction: SatisfactionStats::default(),
+        satisfaction: UserSatisfactionCounts::default(),
         active_periods: 0,
     }
 }

@@ -7,7 +7,7 @@ use fireteam::domain::id::{AdvertisementId, MatchId, RatingKey, RulesetHash, Set
 use fireteam::domain::lifecycle::side_reports::SideReports;
 use fireteam::domain::lifecycle::{Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket, TicketFate};
 use fireteam::domain::locality::Locality;
-use fireteam::domain::match_result::SatisfactionStats;
+use fireteam::domain::match_result::UserSatisfactionCounts;
 use fireteam::domain::queue::ticket::{PlayerRating, Ticket, TicketEndReason};
 use fireteam::domain::session::{Player, RegionLatency, Session};
 use fireteam::domain::time::UnixMs;
@@ -174,7 +174,7 @@ pub(crate) fn rating(n: u32, set: u32, rating: f64) -> RatingRow {
         match_count: n,
         last_match_at: UnixMs(7),
         streak: 0,
-        satisfaction: SatisfactionStats::default(),
+        satisfaction: UserSatisfactionCounts::default(),
         active_periods: 0,
     }
 }

@@ -21,9 +21,9 @@ pub(super) struct RowAddr {
 /// Index of a node or a leaf, in one word. A node then fits a quarter of a cache line; one descent visits about a dozen
 /// nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct NodeOrLeaf(u32);
+struct NodeOrLeafIndex(u32);
 
-impl NodeOrLeaf {
+impl NodeOrLeafIndex {
     const LEAF_FLAG: u32 = 1 << 31;
 
     fn from_leaf_index(leaf: usize) -> Self {
@@ -40,13 +40,13 @@ impl NodeOrLeaf {
 struct SplitNode {
     dimension: u32,
     split_value: f32,
-    children: [NodeOrLeaf; 2],
+    children: [NodeOrLeafIndex; 2],
 }
 
 /// kd-B-tree with the rows of one partition.
 #[derive(Debug)]
 pub(super) struct KdTree {
-    root: NodeOrLeaf,
+    root: NodeOrLeafIndex,
     nodes: Vec<SplitNode>,
     /// Parent of each node.
     parent_nodes: Vec<Option<u32>>,
@@ -66,7 +66,7 @@ impl KdTree {
         summary.push_empty_leaf();
         let leaves = vec![Leaf::new()];
         Self {
-            root: NodeOrLeaf::from_leaf_index(0),
+            root: NodeOrLeafIndex::from_leaf_index(0),
             nodes: Vec::new(),
             parent_nodes: Vec::new(),
             free_nodes: Vec::new(),
@@ -197,9 +197,9 @@ impl KdTree {
         };
         let parent = self.leaves[leaf].parent_node;
         let other = self.allocate_leaf();
-        let children = [NodeOrLeaf::from_leaf_index(leaf), NodeOrLeaf::from_leaf_index(other)];
+        let children = [NodeOrLeafIndex::from_leaf_index(leaf), NodeOrLeafIndex::from_leaf_index(other)];
         let node = self.allocate_node(SplitNode { dimension: dimension as u32, split_value, children }, parent);
-        self.replace_child(parent, NodeOrLeaf::from_leaf_index(leaf), NodeOrLeaf(node));
+        self.replace_child(parent, NodeOrLeafIndex::from_leaf_index(leaf), NodeOrLeafIndex(node));
         let is_upper = |tree: &Self, row_index: usize| {
             split_value <= value_for_split(tree.leaves[leaf].float_value(dimension, row_index))
         };
@@ -214,14 +214,16 @@ impl KdTree {
     /// cause splits soon after; a lower one would leave many half-empty leaves for searches to visit.
     fn join_with_sibling(&mut self, leaf: usize, on_move: &mut impl FnMut(u32, u32, u32)) {
         let Some(node) = self.leaves[leaf].parent_node else { return };
-        let [Some(one), Some(other)] = self.nodes[node as usize].children.map(NodeOrLeaf::leaf_index) else { return };
+        let [Some(one), Some(other)] = self.nodes[node as usize].children.map(NodeOrLeafIndex::leaf_index) else {
+            return;
+        };
         if self.leaves[one].len() + self.leaves[other].len() > ROWS_PER_LEAF * 3 / 4 {
             return;
         }
         self.compact_leaf(other, on_move);
         self.move_rows(other, one, |_, _| true, on_move);
         let parent = self.parent_nodes[node as usize];
-        self.replace_child(parent, NodeOrLeaf(node), NodeOrLeaf::from_leaf_index(one));
+        self.replace_child(parent, NodeOrLeafIndex(node), NodeOrLeafIndex::from_leaf_index(one));
         self.leaves[one].parent_node = parent;
         self.leaves[one].split_threshold = ROWS_PER_LEAF;
         self.leaves[other].parent_node = None;
@@ -287,7 +289,7 @@ impl KdTree {
         new
     }
 
-    fn replace_child(&mut self, parent: Option<u32>, old: NodeOrLeaf, new: NodeOrLeaf) {
+    fn replace_child(&mut self, parent: Option<u32>, old: NodeOrLeafIndex, new: NodeOrLeafIndex) {
         match parent {
             None => self.root = new,
             Some(parent) => {

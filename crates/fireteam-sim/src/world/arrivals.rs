@@ -5,13 +5,13 @@ use std::sync::Arc;
 use rand::Rng as _;
 use rand_distr::{Exp1, Geometric, StandardNormal};
 
-use crate::event_queue::ScheduledEvent;
+use crate::event_queue::SimEvent;
 use crate::population::SimPlayer;
 use crate::rng::{RngPurpose, SimRng, generated_id, stream_rng};
 use crate::world::{SimTicket, SimWorld};
 use fireteam_domain::attribute::{AttributeSource, AttributeValue, ValueOrigin, ValueType};
 use fireteam_domain::id::{SiloId, TicketId};
-use fireteam_domain::match_result::SatisfactionStats;
+use fireteam_domain::match_result::UserSatisfactionCounts;
 use fireteam_domain::queue::prepared_ticket::PreparedTicket;
 use fireteam_domain::queue::ticket::{PlayerRating, Ticket};
 use fireteam_domain::rating::leaderboard::LeaderboardEntry;
@@ -37,7 +37,7 @@ impl SimWorld<'_> {
         let now = self.now;
         for party in 0..self.population.parties.len() {
             if self.population.outlier_party == Some(party) {
-                self.event_queue.schedule(now, ScheduledEvent::PlaySessionStarts(party));
+                self.event_queue.schedule(now, SimEvent::PlaySessionStarts(party));
             } else {
                 self.schedule_next_play_session(party, now);
             }
@@ -48,7 +48,7 @@ impl SimWorld<'_> {
         let number = self.population.parties[party].play_session + 1;
         let span = (after, self.counted_span.1);
         if let Some(at) = self.population.next_play_session(self.scenario, self.map, self.seed, (party, number), span) {
-            self.event_queue.schedule(at, ScheduledEvent::PlaySessionStarts(party));
+            self.event_queue.schedule(at, SimEvent::PlaySessionStarts(party));
         }
     }
 
@@ -71,7 +71,7 @@ impl SimWorld<'_> {
             (session_party.matches_left_in_session, session_party.queue_visits) =
                 (if is_outlier { u64::MAX } else { 1 + more_matches }, 0);
             self.connected_players += session_party.players.len() as u32;
-            self.event_queue.schedule(self.now, ScheduledEvent::PartyEntersQueue(party));
+            self.event_queue.schedule(self.now, SimEvent::PartyEntersQueue(party));
         }
         if !is_outlier {
             self.schedule_next_play_session(party, self.now);
@@ -93,7 +93,7 @@ impl SimWorld<'_> {
     /// Enters a party into the queue, or schedules it for the end of its cooldown.
     pub(super) fn enter_queue(&mut self, party: usize) {
         if let Some(until) = self.population.cooldown_until(party, self.now) {
-            return self.event_queue.schedule(until, ScheduledEvent::PartyEntersQueue(party));
+            return self.event_queue.schedule(until, SimEvent::PartyEntersQueue(party));
         }
         self.population.parties[party].queue_visits += 1;
         self.ticket_count += 1;
@@ -120,7 +120,7 @@ impl SimWorld<'_> {
         let mut rng = self.queue_visit_rng(party, RngPurpose::QueueVisit);
         let log_patience: f64 = rng.sample(StandardNormal);
         let minutes = self.scenario.activity.patience_minutes * (PATIENCE_LOG_DEVIATION * log_patience).exp();
-        self.event_queue.schedule(self.now.plus_ms((minutes * 60_000.0) as u64), ScheduledEvent::PatienceEnds(id));
+        self.event_queue.schedule(self.now.plus_ms((minutes * 60_000.0) as u64), SimEvent::PatienceEnds(id));
         self.mark_queue_changed();
     }
 
@@ -129,7 +129,7 @@ impl SimWorld<'_> {
     fn is_frustrated(&self, party: usize) -> bool {
         let Some(rule) = &self.queue.satisfaction else { return false };
         let players = &self.population.players[self.population.parties[party].players.clone()];
-        let no_feedback = SatisfactionStats::default();
+        let no_feedback = UserSatisfactionCounts::default();
         players
             .iter()
             .filter_map(|player| player.known_skill)
@@ -258,6 +258,6 @@ impl SimWorld<'_> {
         let _: f64 = rng.sample(StandardNormal);
         let pause: f64 = rng.sample(Exp1);
         let pause_ms = (pause * self.scenario.activity.pause_s * 1_000.0) as u64;
-        self.event_queue.schedule(self.now.plus_ms(pause_ms), ScheduledEvent::PartyEntersQueue(party));
+        self.event_queue.schedule(self.now.plus_ms(pause_ms), SimEvent::PartyEntersQueue(party));
     }
 }

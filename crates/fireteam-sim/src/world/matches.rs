@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rand::Rng as _;
 use rand_distr::{Exp1, StandardNormal};
 
-use crate::event_queue::ScheduledEvent;
+use crate::event_queue::SimEvent;
 use crate::ground_truth;
 use crate::population::SimPlayer;
 use crate::rng::{RngPurpose, stream_rng};
@@ -57,11 +57,11 @@ impl SimWorld<'_> {
                 // A response does not change the stage; its events are already scheduled.
                 if match_state.version == 1 {
                     self.schedule_ready_check_responses(&match_state);
-                    self.event_queue.schedule(*deadline, ScheduledEvent::MatchDeadline(id));
+                    self.event_queue.schedule(*deadline, SimEvent::MatchDeadline(id));
                 }
             }
             MatchStage::Placing { deadline } | MatchStage::Confirming { confirm_by: deadline, .. } => {
-                self.event_queue.schedule(*deadline, ScheduledEvent::MatchDeadline(id));
+                self.event_queue.schedule(*deadline, SimEvent::MatchDeadline(id));
             }
             MatchStage::Playing { times_out_at, .. } => self.start_playing(id, &match_state, *times_out_at),
             MatchStage::Ended { end_reason, .. } => {
@@ -70,7 +70,7 @@ impl SimWorld<'_> {
             }
         }
         if transition.effects.contains(&MatchEffect::FindServer) {
-            self.event_queue.schedule(self.now.plus_ms(self.scenario.server_ms), ScheduledEvent::GameServerFound(id));
+            self.event_queue.schedule(self.now.plus_ms(self.scenario.server_ms), SimEvent::GameServerFound(id));
         }
         for (ticket, fate) in transition.ticket_fates {
             self.resolve_ticket_fate(ticket, fate);
@@ -90,7 +90,7 @@ impl SimWorld<'_> {
             let delay_ms = (delay * self.scenario.ready.response_s * 1_000.0) as u64;
             self.event_queue.schedule(
                 self.now.plus_ms(delay_ms),
-                ScheduledEvent::ReadyCheckResponse(match_state.id, match_ticket.ticket_id),
+                SimEvent::ReadyCheckResponse(match_state.id, match_ticket.ticket_id),
             );
         }
     }
@@ -132,9 +132,9 @@ impl SimWorld<'_> {
         let minutes = self.scenario.activity.match_minutes * (1.0 + 0.2 * deviation).clamp(0.3, 2.0);
         let ends_at = self.now.plus_ms((minutes * 60_000.0) as u64);
         if ends_at < times_out_at {
-            self.event_queue.schedule(ends_at, ScheduledEvent::MatchFinished(id));
+            self.event_queue.schedule(ends_at, SimEvent::MatchFinished(id));
         } else {
-            self.event_queue.schedule(times_out_at, ScheduledEvent::MatchDeadline(id));
+            self.event_queue.schedule(times_out_at, SimEvent::MatchDeadline(id));
         }
         if self.lifecycle_rules.past_match_retention_ms > 0 {
             self.past_matches.extend(match_state.past_matches());

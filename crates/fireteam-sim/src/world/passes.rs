@@ -1,6 +1,6 @@
 //! Passes over the queue at the times at which the server would run them, and the matches they propose.
 
-use crate::event_queue::ScheduledEvent;
+use crate::event_queue::SimEvent;
 use crate::ground_truth;
 use crate::population::UNKNOWN_SKILL;
 use crate::rng::{RngPurpose, generated_id, stream_seed};
@@ -38,7 +38,7 @@ impl SimWorld<'_> {
         let at = state.last_pass_at.map_or(at, |last| at.max(last.plus_ms(interval_ms))).max(self.now);
         if state.planned_pass_at.is_none_or(|planned| at < planned) {
             state.planned_pass_at = Some(at);
-            self.event_queue.schedule(at, ScheduledEvent::PassDue);
+            self.event_queue.schedule(at, SimEvent::PassDue);
         }
     }
 

@@ -23,7 +23,7 @@ impl QueueEngine {
     ) -> Result<LeaveQueueAnswer, EngineError> {
         let claim = self.verify_ticket_token(caller, &command.ticket)?;
         if !command.users.is_empty() {
-            check_players(&self.find_ticket(claim.ticket_id).await?, &command.users)?;
+            check_players(&self.wait_for_cached_ticket(claim.ticket_id).await?, &command.users)?;
         }
         for _ in 0..ATTEMPTS_MAX {
             let now = self.shared.common.clock.now();
@@ -39,7 +39,7 @@ impl QueueEngine {
             let event = MatchEvent::PlayersLeft { ticket_id: claim.ticket_id, users: command.users.clone() };
             match self.shared.apply_match_event(match_id, event).await?.result {
                 EventResult::Changed | EventResult::AlreadyApplied => {
-                    return Ok(self.leave_answer(&self.find_ticket(claim.ticket_id).await?));
+                    return Ok(self.leave_answer(&self.wait_for_cached_ticket(claim.ticket_id).await?));
                 }
                 // The match has just ended: the ticket has ended too, or waits again.
                 EventResult::WrongStage | EventResult::TooEarly | EventResult::TooLate => {}

@@ -30,7 +30,7 @@ impl QueueEngine {
     /// Ends a ticket that waits or whose match is not being played yet; the match's other tickets wait again. Idempotent.
     pub async fn dismiss_ticket(&self, ticket_id: TicketId) -> Result<DismissTicketAnswer, EngineError> {
         let end_reason = TicketEndReason::Cancelled;
-        if let TicketState::Ended { end_reason, .. } = self.find_ticket(ticket_id).await?.state {
+        if let TicketState::Ended { end_reason, .. } = self.wait_for_cached_ticket(ticket_id).await?.state {
             return Ok(DismissTicketAnswer { end_reason, had_ended: true });
         }
         for _ in 0..ATTEMPTS_MAX {

@@ -31,7 +31,7 @@ pub(in crate::store::postgres) async fn check_advisory_locks(options: &PgConnect
     let options = options.clone().application_name("fireteam startup");
     let probe = async {
         let (mut first, mut second) = (options.connect().await?, options.connect().await?);
-        let probe = probe_locks(&mut first, &mut second).await?;
+        let probe = probe_lock_exclusion(&mut first, &mut second).await?;
         first.close().await?;
         second.close().await?;
         Ok(probe)
@@ -40,7 +40,7 @@ pub(in crate::store::postgres) async fn check_advisory_locks(options: &PgConnect
 }
 
 /// The session lock is taken outside a transaction: there a pooler in transaction mode may give both clients one session.
-async fn probe_locks(first: &mut PgConnection, second: &mut PgConnection) -> Result<LockProbe, sqlx::Error> {
+async fn probe_lock_exclusion(first: &mut PgConnection, second: &mut PgConnection) -> Result<LockProbe, sqlx::Error> {
     let (first_id, first_took_session_lock): (i32, bool) =
         sqlx::query_as("select pg_backend_pid(), pg_try_advisory_lock($1, pg_backend_pid())")
             .bind(PROBE_LOCK_CLASS)

@@ -6,7 +6,7 @@ use super::*;
 use crate::domain::id::{AdvertisementId, RatingKey, ReservationId, RulesetHash, UserKey};
 use crate::domain::lifecycle::side_reports::{ReportOutcome, ResultClaim, SeatReport, SideReports};
 use crate::domain::lifecycle::{Assignment, MatchEndReason, MatchPlayer, MatchStage, MatchTicket};
-use crate::domain::match_result::SatisfactionStats;
+use crate::domain::match_result::UserSatisfactionCounts;
 use crate::domain::queue::ticket::PlayerRating;
 use crate::domain::session::Session;
 use crate::store::queues::RatingRow;
@@ -377,7 +377,7 @@ fn queue_checksums_cover_every_column() {
         match_count: 1,
         last_match_at: UnixMs(1),
         streak: 0,
-        satisfaction: SatisfactionStats::default(),
+        satisfaction: UserSatisfactionCounts::default(),
         active_periods: 0,
     };
     assert_ne!(rating_checksum(&rating(0.1)), rating_checksum(&rating(0.1 + f64::EPSILON / 8.0)));

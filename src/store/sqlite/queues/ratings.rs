@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use sqlx::sqlite::SqliteConnection;
 
 use crate::domain::id::{RatingKey, SetId, UserKey};
-use crate::domain::match_result::{RatingHistoryEntry, SatisfactionStats};
+use crate::domain::match_result::{RatingHistoryEntry, UserSatisfactionCounts};
 use crate::domain::rating::SetActivity;
 use crate::store::error::StoreError;
 use crate::store::queues::RatingRow;
@@ -106,7 +106,7 @@ fn bind_rating(row: &&RatingRow, values: &mut BindValues) {
     values.push(row.user.as_bytes().as_slice());
     values.push(row.key.to_stored()).push(row.rating.rating).push(row.rating.deviation).push(row.volatility);
     values.push(i64::from(row.match_count)).push(to_ms(row.last_match_at)).push(i64::from(row.streak));
-    let SatisfactionStats { abandoned_matches, disputed_matches, feedback_count, feedback_sum } = row.satisfaction;
+    let UserSatisfactionCounts { abandoned_matches, disputed_matches, feedback_count, feedback_sum } = row.satisfaction;
     values.push(i64::from(abandoned_matches)).push(i64::from(feedback_count)).push(i64::from(feedback_sum));
     values.push(i64::from(row.active_periods)).push(i64::from(disputed_matches));
     values.push(rating_checksum(row));

@@ -6,7 +6,7 @@ use crate::ruleset::queue::SatisfactionSpec;
 impl SatisfactionSpec {
     /// Whether a user with this losing streak, number of rated matches and statistics is frustrated. One sign is
     /// enough.
-    pub fn is_frustrated(&self, streak: i32, rated_matches: u32, stats: &match_result::SatisfactionStats) -> bool {
+    pub fn is_frustrated(&self, streak: i32, rated_matches: u32, stats: &match_result::UserSatisfactionCounts) -> bool {
         let on_losing_streak = |minimum: u32| streak < 0 && minimum <= streak.unsigned_abs();
         let abandons_matches = |percent: f64| {
             let enough_matches = rated_matches > 0 && self.min_matches <= rated_matches;
@@ -24,8 +24,8 @@ impl SatisfactionSpec {
 mod tests {
     use super::*;
 
-    fn satisfaction_stats(abandoned: u32, scores: u32, score_sum: u32) -> match_result::SatisfactionStats {
-        match_result::SatisfactionStats {
+    fn satisfaction_stats(abandoned: u32, scores: u32, score_sum: u32) -> match_result::UserSatisfactionCounts {
+        match_result::UserSatisfactionCounts {
             abandoned_matches: abandoned,
             disputed_matches: 0,
             feedback_count: scores,

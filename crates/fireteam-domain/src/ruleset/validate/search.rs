@@ -128,5 +128,5 @@ fn read_advertise_chance_table(rows: &[&RawElement], diagnostics: &Diagnostics) 
         percents.extend(percent.and_then(|(_, percent)| percent));
         reader.report_unread();
     }
-    AdvertiseChances::from_table(percents)
+    AdvertiseChances::by_party_size(percents)
 }
