@@ -360,6 +360,33 @@ async fn ticket_without_heartbeats_expires() {
     assert_eq!(watched.current_status().await.state(), TicketState::Waiting);
 }
 
+/// A ticket whose heartbeats come once per half of `expires_in_ms` does not expire, also if some come a little later. A second
+/// ticket, without heartbeats, shows that the time of the first enter has run out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn heartbeat_each_half_of_the_ttl_keeps_the_ticket() {
+    let server = start_queue_server(&[&duel_ruleset("")]).await;
+    let client = server.client().await;
+    let ticket = client.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
+    let _silent = client.enter(enter_request(SET_ID, &[("bob", 40.0)])).await.expect("enter");
+    let mut operator = operator_client(&server).await;
+    let mut expires_in_ms = ticket.expires_in_ms;
+    for (number, percent) in [49, 52, 48, 50, 52, 49, 51].into_iter().enumerate() {
+        server.clock.advance_ms(expires_in_ms * percent / 100);
+        if number == 1 {
+            wait_until("the silent ticket expires", async || {
+                let statistics =
+                    operator.get_statistics(generated_client::GetStatisticsRequest {}).await.expect("statistics");
+                statistics.into_inner().queues.iter().map(|queue| queue.waiting_tickets).sum::<u32>() <= 1
+            })
+            .await;
+        }
+        let request = pb::QueueHeartbeatRequest { tickets: vec![ticket.reference()], ..Default::default() };
+        let response = client.heartbeat(request).await.expect("heartbeat");
+        assert_eq!(response.statuses[0].state(), TicketState::Waiting);
+        expires_in_ms = response.expires_in_ms;
+    }
+}
+
 /// A watch stream that was cut resumes at once, and does not repeat statuses.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn watch_resumes_after_the_last_status() {

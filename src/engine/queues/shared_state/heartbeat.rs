@@ -14,7 +14,8 @@ pub(crate) const REPORTED_TTL_WITHOUT_QUEUE_MS: u32 = 60_000;
 
 impl SharedState {
     /// Extends a ticket that has not ended, and keeps the match alive that its player hosts. Writes to the store only
-    /// after half of the TTL. Returns the ticket and its TTL, milliseconds.
+    /// when less than two thirds of the TTL are left, so a caller that sends one per half of the TTL never comes too late. Returns
+    /// the ticket and the time until it expires, milliseconds.
     pub(crate) async fn heartbeat_ticket(&self, id: TicketId) -> Result<Option<(StoredTicket, u32)>, EngineError> {
         let Some(stored) = self.wait_for_cached(|cache| cache.ticket(id).cloned()).await else { return Ok(None) };
         let now = self.common.clock.now();
@@ -34,9 +35,13 @@ impl SharedState {
             is_unheard_in_match = self.is_unheard_in_match(match_id, &stored);
         }
         let is_ended = matches!(stored.state, TicketState::Ended { .. });
-        let is_expiry_far = stored.expires_at.ms_since(now) > u64::from(ttl_ms / 2) && !is_unheard_in_match;
-        if is_ended || is_expiry_far {
+        if is_ended {
             return Ok(Some((stored, reported_ttl_ms)));
+        }
+        let left_ms = stored.expires_at.ms_since(now);
+        if 3 * left_ms > 2 * u64::from(ttl_ms) && !is_unheard_in_match {
+            let left_ms = u32::try_from(left_ms).unwrap_or(u32::MAX);
+            return Ok(Some((stored, reported_ttl_ms.min(left_ms))));
         }
         match self
             .submit_write(QueueWrite::Heartbeat { ticket_id: id, expires_at: ticket_expires_at(queue, now), now })

@@ -11,8 +11,8 @@ use crate::engine::queues::shared_state::SharedState;
 use crate::rules::catalog::MatchRuleset;
 
 impl SharedState {
-    /// Applies a sign of life of the host at `now`. Writes only to confirm, and after half of the time in which the host
-    /// must be heard. Returns the match as it is then.
+    /// Applies a sign of life of the host at `now`. Writes only to confirm, and when less than two thirds are left of the time
+    /// in which the host must be heard, so one who is heard each half of it is not lost. Returns the match as it is then.
     pub(crate) async fn hear_host(&self, match_: &Arc<Match>, now: UnixMs) -> Result<Arc<Match>, EngineError> {
         let MatchRuleset::Known(ruleset) = self.common.ruleset_of_match(match_.set_id, match_.ruleset_hash) else {
             return Ok(Arc::clone(match_));
@@ -20,7 +20,7 @@ impl SharedState {
         let host_loss_ms = u64::from(ruleset.hosting.host_loss_ms);
         let is_needed = match match_.stage {
             MatchStage::Confirming { .. } => true,
-            MatchStage::Playing { host_lost_at: Some(lost_at), .. } => lost_at.ms_since(now) <= host_loss_ms / 2,
+            MatchStage::Playing { host_lost_at: Some(lost_at), .. } => 3 * lost_at.ms_since(now) <= 2 * host_loss_ms,
             _ => false,
         };
         if !is_needed {
