@@ -9,6 +9,7 @@ mod load;
 mod postgres_url;
 mod rate_limits;
 pub mod raw;
+mod region_places;
 mod security;
 mod validate;
 
@@ -21,6 +22,7 @@ pub use error::ConfigError;
 pub use listen_address::ListenAddress;
 pub use postgres_url::PostgresUrl;
 pub use rate_limits::{CallOrStreamLimit, DEFAULT_RATE_LIMITS, RateLimitRule, RateLimitRules};
+pub use region_places::RegionPlace;
 pub use security::{JwtSettings, TlsFiles};
 
 /// Advertisement TTL, seconds: short enough to notice a crash, long enough for a heartbeat.
@@ -109,8 +111,11 @@ pub struct Config {
     pub ruleset_removal_grace_s: u32,
     /// Grid size for rounding locations, degrees; 0 for no rounding.
     pub location_grid_degrees: f64,
-    /// Grid size for rounding the locations of advertised sessions, degrees; 0 to use `location_grid_degrees`.
+    /// Grid size for rounding the locations of advertised sessions and of parties in queues, degrees; 0 to use
+    /// `location_grid_degrees`.
     pub session_location_grid_degrees: f64,
+    /// Places of the regions that clients measure round trips to; at most 256.
+    pub region_places: Vec<RegionPlace>,
     /// Maximum accuracy radius, kilometers; less accurate locations are ignored.
     pub geoip_max_accuracy_radius_km: f64,
     /// Shutdown grace period, seconds.

@@ -136,9 +136,12 @@ pub struct RawSettings {
     /// Grid size for rounding locations, degrees, 0 to 10; 0 for no rounding [default: 1].
     #[arg(long, env = "FIRETEAM_LOCATION_GRID_DEGREES", value_name = "DEGREES")]
     pub location_grid_degrees: Option<f64>,
-    /// Grid size for rounding the locations of advertised sessions, degrees, 0 to 10; 0 to use --location-grid-degrees [default: 3].
+    /// Grid size for rounding the locations of advertised sessions and of parties in queues, degrees, 0 to 10; 0 to use --location-grid-degrees [default: 3].
     #[arg(long, env = "FIRETEAM_SESSION_LOCATION_GRID_DEGREES", value_name = "DEGREES")]
     pub session_location_grid_degrees: Option<f64>,
+    /// Places of the regions that clients measure, `NAME=LATITUDE/LONGITUDE` in degrees; others then know round trips only as from the center of a grid cell [default: none].
+    #[arg(long, env = "FIRETEAM_REGION_PLACES", value_name = "PLACE", num_args = 1.., value_delimiter = ',')]
+    pub region_places: Option<Vec<String>>,
     /// Maximum accuracy radius of a location, kilometers, 0 to 20040; less accurate locations are ignored [default: 500].
     #[arg(long, env = "FIRETEAM_GEOIP_MAX_ACCURACY_RADIUS_KM", value_name = "KM")]
     pub geoip_max_accuracy_radius_km: Option<f64>,
@@ -190,6 +193,7 @@ impl RawSettings {
             session_location_grid_degrees: self
                 .session_location_grid_degrees
                 .or(fallback.session_location_grid_degrees),
+            region_places: self.region_places.or(fallback.region_places),
             geoip_max_accuracy_radius_km: self.geoip_max_accuracy_radius_km.or(fallback.geoip_max_accuracy_radius_km),
             shutdown_grace_period_s: self.shutdown_grace_period_s.or(fallback.shutdown_grace_period_s),
         }

@@ -105,6 +105,7 @@ fn printed_config_loads_as_the_same_config() {
         "--ruleset-retention-s=0",
         "--location-grid-degrees=0.25",
         "--session-location-grid-degrees=0",
+        "--region-places=eu=50.1/8.7,us east=39/-77.5",
         "--geoip-max-accuracy-radius-km=50",
         "--shutdown-grace-period-s=25",
     ];

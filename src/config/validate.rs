@@ -1,6 +1,7 @@
 //! Configuration validation: fills in defaults, checks ranges and combinations, and converts back for printing.
 
 mod rate_limits;
+mod region_places;
 mod security;
 
 use std::fmt::Display;
@@ -38,6 +39,7 @@ pub(super) fn validate_settings(
     let rate_limits = errors.parse_rate_limits(settings.rate_limits);
     let token_key_file = settings.token_key_file.or_else(|| default_key_file(&store, DEFAULT_TOKEN_KEY_FILE_EXTENSION));
     let match_key_file = settings.match_key_file.or_else(|| default_key_file(&store, DEFAULT_MATCH_KEY_FILE_EXTENSION));
+    let region_places = errors.parse_region_places(settings.region_places);
     let location_grid_degrees = settings.location_grid_degrees.unwrap_or(DEFAULT_LOCATION_GRID_DEGREES);
     let session_location_grid_degrees = settings.session_location_grid_degrees.unwrap_or(DEFAULT_SESSION_GRID_DEGREES);
     let config = Config {
@@ -110,6 +112,7 @@ pub(super) fn validate_settings(
             session_location_grid_degrees,
             LOCATION_GRID_RANGE_DEGREES,
         ),
+        region_places,
         geoip_max_accuracy_radius_km: errors.check_range(
             "geoip_max_accuracy_radius_km",
             settings.geoip_max_accuracy_radius_km.unwrap_or(500.0),
@@ -173,6 +176,8 @@ pub(super) fn to_raw_settings(config: &Config) -> RawSettings {
         ruleset_removal_grace_s: Some(config.ruleset_removal_grace_s),
         location_grid_degrees: Some(config.location_grid_degrees),
         session_location_grid_degrees: Some(config.session_location_grid_degrees),
+        region_places: Some(config.region_places.iter().map(ToString::to_string).collect())
+            .filter(|places: &Vec<String>| !places.is_empty()),
         geoip_max_accuracy_radius_km: Some(config.geoip_max_accuracy_radius_km),
         shutdown_grace_period_s: Some(config.shutdown_grace_period_s),
     }

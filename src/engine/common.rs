@@ -13,7 +13,7 @@ use crate::auth::token::TokenSigner;
 use crate::clock::Clock;
 use crate::domain::id::{RulesetHash, SetId, SiloId};
 use crate::domain::locality::Locality;
-use crate::domain::location_privacy::round_region_latencies;
+use crate::domain::location_privacy::coarsen_region_latencies;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
@@ -157,14 +157,29 @@ impl Common {
         self.with_locality_from(caller, session, ReloadableLocator::locate)
     }
 
-    /// Session to publish: locality and latencies are rounded, so that searches do not reveal where its players are.
+    /// Session as others may judge it, to publish or to match: with the center of a grid cell as locality, and rounded
+    /// latencies, so that neither searches nor matches reveal where its players are. Also the paths of ignored fields.
     pub(crate) fn with_coarse_locality(
         &self,
         caller: &Caller,
-        mut session: Session,
+        session: Session,
     ) -> Result<(Session, Vec<String>), EngineError> {
-        round_region_latencies(&mut session);
-        self.with_locality_from(caller, session, ReloadableLocator::locate_on_session_grid)
+        let mut found_place = None;
+        let locate = |locator: &ReloadableLocator, address| {
+            let found = locator.locate_in_session_cell(address)?;
+            found_place = Some(found.place);
+            Some(found.center)
+        };
+        let (mut session, ignored_fields) = self.with_locality_from(caller, session, locate)?;
+        let locator = &self.geo_locator;
+        // A locality that the client stated, where that is allowed.
+        let place = found_place.or(session.locality);
+        if found_place.is_none() {
+            session.locality = place.map(|place| locator.session_cell_center(place));
+        }
+        let place_and_center = place.zip(session.locality);
+        coarsen_region_latencies(&mut session.region_latencies, place_and_center, locator.region_places());
+        Ok((session, ignored_fields))
     }
 
     fn with_locality_from(

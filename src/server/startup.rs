@@ -20,6 +20,7 @@ use crate::auth::token::{SIGNING_KEY_BYTES, TokenSigner};
 use crate::clock::Clock;
 use crate::config::{Config, RulesetSource, StoreTarget};
 use crate::domain::id::SiloId;
+use crate::domain::location_privacy::RegionPlaces;
 use crate::engine::rulesets::{RulesetReloader, load_rulesets};
 use crate::engine::settings::EngineSettings;
 use crate::engine::{Engine, EngineDeps};
@@ -278,7 +279,8 @@ fn load_locator(config: &Config, metrics: &Metrics) -> anyhow::Result<Reloadable
         geoip_max_accuracy_radius_km: config.geoip_max_accuracy_radius_km,
     };
     let is_empty = files.is_empty();
-    let locator = ReloadableLocator::new(files, settings);
+    let region_places = config.region_places.iter().filter_map(|it| Some((it.region.as_str().into(), it.locality()?)));
+    let locator = ReloadableLocator::new(files, settings).with_region_places(RegionPlaces::new(region_places));
     if is_empty {
         tracing::info!(
             "no geolocation database configured; locations are unknown, latency comes from measurements only"

@@ -13,6 +13,7 @@ pub(crate) mod hosting;
 pub(crate) mod kill_server;
 pub(crate) mod leaving;
 pub(crate) mod operator_actions;
+pub(crate) mod own_region_limits;
 pub(crate) mod pass_failures;
 pub(crate) mod pass_timing;
 pub(crate) mod past_match_retention;

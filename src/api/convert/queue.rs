@@ -280,7 +280,7 @@ fn match_status(view: MatchView) -> pb::MatchStatus {
         deadline_in_ms: view.deadline_in_ms.map(u64::from),
         team: view.team.into(),
         region: found_match.region.as_deref().unwrap_or_default().to_owned(),
-        quality: (found_match.quality * 1_000.0).round() / 1_000.0,
+        quality: (found_match.quality * 100.0).round() / 100.0,
         assignment: found_match.stage.assignment().map(|assignment| match_assignment(assignment, &view)),
         end_reason: match_end_reason(found_match.stage.end_reason()).into(),
         service_configuration_hash: found_match.ruleset_hash.0,

@@ -9,6 +9,7 @@
 //! | `t` | ratings: rating, deviation | | `q` | quality |
 //! | `b` | blocked users | | `r` | region |
 //! | `a` | exclusive | | `b` | advertisement that it backfills |
+//! | `o` | own round trips, in the order of those in the session | | | |
 //! | | | | `d` | deadline of the ready check, or of the search for a server |
 //! | | | | `k` | time until which the named host may confirm |
 //! | | | | `y` | game servers that did not confirm |
@@ -61,6 +62,8 @@ struct TicketBodyToRead {
     blocked_users: Vec<HexKey>,
     #[serde(rename = "a", default)]
     exclusive: bool,
+    #[serde(rename = "o")]
+    own_round_trips_ms: Option<Box<[f32]>>,
 }
 
 #[derive(Serialize)]
@@ -79,6 +82,8 @@ struct TicketBodyToWrite<'a> {
     blocked_users: JsonList<'a, UserKey, HexKey>,
     #[serde(rename = "a", skip_serializing_if = "is_false")]
     exclusive: bool,
+    #[serde(rename = "o", skip_serializing_if = "Option::is_none")]
+    own_round_trips_ms: Option<&'a [f32]>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -100,6 +105,7 @@ pub(in crate::store) fn encode_ticket(ticket: &Ticket) -> String {
         player_ratings: JsonList(&ticket.player_ratings, |rating| (rating.rating, rating.deviation)),
         blocked_users: JsonList(&ticket.blocked_users, |user| HexKey::from_user_key(*user)),
         exclusive: ticket.exclusive,
+        own_round_trips_ms: ticket.own_round_trips_ms.as_deref(),
     })
 }
 
@@ -116,6 +122,9 @@ pub(in crate::store) fn decode_ticket(text: &str) -> Result<Ticket, serde_json::
         let key = RatingKey::from_stored(number).filter(|key| key.is_digest());
         key.ok_or_else(|| serde_json::Error::custom(format_args!("{number} is not a digest key")))
     };
+    if body.own_round_trips_ms.as_ref().is_some_and(|own| own.len() != session.region_latencies.len()) {
+        return Err(serde_json::Error::custom("the number of own round trips is not that of the regions"));
+    }
     Ok(Ticket {
         id: TicketId::from_bytes([0; 16]),
         set_id: SetId::default(),
@@ -126,6 +135,7 @@ pub(in crate::store) fn decode_ticket(text: &str) -> Result<Ticket, serde_json::
         rating_digest_key: body.rating_digest_key.map(rating_key).transpose()?,
         blocked_users: body.blocked_users.into_iter().map(HexKey::user_key).collect(),
         exclusive: body.exclusive,
+        own_round_trips_ms: body.own_round_trips_ms,
     })
 }
 

@@ -349,5 +349,6 @@ log_level = "info,fireteam=debug"
 advertisement_ttl_s = 5
 location_grid_degrees = 0.25
 session_location_grid_degrees = 2.5
+region_places = ["eu=50.1/8.7"]
 "#
 }

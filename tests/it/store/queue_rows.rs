@@ -64,6 +64,7 @@ pub(crate) fn ticket(n: u32, set: u32, users: &[u32]) -> Ticket {
             .iter()
             .map(|&n| PlayerRating { rating: 1.0 / 3.0 + f64::from(n), deviation: -0.0 })
             .collect(),
+        own_round_trips_ms: None,
         blocked_users: vec![user(77), user(78)],
         rating_digest_key: None,
         exclusive: false,

@@ -82,6 +82,7 @@ impl TestServer {
             ruleset_removal_grace_s: 600,
             location_grid_degrees: locality::DEFAULT_LOCATION_GRID_DEGREES,
             session_location_grid_degrees: location_privacy::DEFAULT_SESSION_GRID_DEGREES,
+            region_places: Vec::new(),
             geoip_max_accuracy_radius_km: 500.0,
             shutdown_grace_period_s: 10,
         };

@@ -31,8 +31,7 @@ impl QueueEngine {
         let (Some(queue), Some(teams)) = (&ruleset.queue, &ruleset.teams) else {
             return Err(EngineError::NoQueue(enter.set_id));
         };
-        let key = &enter.idempotency_key;
-        let id = self.shared.common.token_signer.derive_ticket_id(caller.subject, enter.set_id, key);
+        let id = self.shared.common.token_signer.derive_ticket_id(caller.subject, enter.set_id, &enter.idempotency_key);
         // A retry of an earlier enter returns its ticket.
         if self.shared.cache.read().ticket(id).is_none() {
             self.shared.common.check_set_not_retiring(enter.set_id)?;
@@ -40,7 +39,8 @@ impl QueueEngine {
         self.shared.common.check_ruleset_is_durable(&ruleset)?;
         check_party_size(&enter.session, teams)?;
         check_party_consents(&self.shared.common, caller, &ruleset, &enter.session, &enter.consents, now)?;
-        let (session, mut ignored_fields) = self.shared.common.with_resolved_locality(caller, enter.session)?;
+        let own_round_trips_ms = measured_round_trips_ms(&enter.session);
+        let (session, mut ignored_fields) = self.shared.common.with_coarse_locality(caller, enter.session)?;
         check_session(&ruleset, &session)?;
         ignored_fields.extend(attribute_values::untrusted_fields(&ruleset, &session));
         let request_digest = TokenSigner::party_digest(caller.subject, &session.sorted_users(), &session.party_sizes);
@@ -57,6 +57,7 @@ impl QueueEngine {
             subject: caller.subject,
             entered_at: now,
             session,
+            own_round_trips_ms,
             player_ratings,
             rating_digest_key,
             blocked_users: enter.blocked_users,
@@ -121,6 +122,12 @@ fn check_party_size(session: &Session, teams: &TeamsSpec) -> Result<(), EngineEr
         return Err(EngineError::PartyTooLarge { size, max });
     }
     Ok(())
+}
+
+/// Round trips as the party measured them, in the order of its regions; `None` without any.
+fn measured_round_trips_ms(session: &Session) -> Option<Box<[f32]>> {
+    let measured = &session.region_latencies;
+    (!measured.is_empty()).then(|| measured.iter().map(|latency| latency.round_trip_ms).collect())
 }
 
 /// Index of `user` in the party.

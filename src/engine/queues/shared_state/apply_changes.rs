@@ -125,7 +125,11 @@ impl SharedState {
                 changed_queues.extend(cache.upsert_match(match_));
             }
             for stored in tickets {
-                changed_queues.extend(cache.upsert_ticket(stored));
+                // A server of an earlier version stores tickets with a finer locality and exact round trips.
+                let locator = &self.common.geo_locator;
+                let center_of = |place| locator.session_cell_center(place);
+                let ticket = stored.ticket.coarsened(locator.region_places(), center_of);
+                changed_queues.extend(cache.upsert_ticket(StoredTicket { ticket, ..stored }));
             }
         }
         self.notify_hosts(hosted_changes, now);

@@ -28,17 +28,22 @@ fn any_ticket() -> impl Strategy<Value = Ticket> {
     let columns = (any::<[u8; 16]>(), any::<u32>(), prop::option::of(any_user_key()), any_time());
     let lists = (prop::collection::vec(player_rating, 0..4), prop::collection::vec(any_user_key(), 0..4));
     let rating_key = prop::option::of(any::<u64>().prop_map(RatingKey::from_digest));
-    (columns, any_session(), lists, rating_key, any::<bool>()).prop_map(
-        |((id, set_id, subject, entered_at), session, (player_ratings, blocked_users), key, exclusive)| Ticket {
-            id: TicketId::from_bytes(id),
-            set_id: SetId(set_id),
-            subject,
-            entered_at,
-            session,
-            player_ratings,
-            rating_digest_key: key,
-            blocked_users,
-            exclusive,
+    (columns, any_session(), lists, rating_key, any::<(bool, bool)>()).prop_map(
+        |((id, set_id, subject, entered_at), session, (player_ratings, blocked_users), key, (exclusive, coarse))| {
+            Ticket {
+                own_round_trips_ms: coarse.then(|| {
+                    session.region_latencies.iter().map(|latency| (latency.round_trip_ms + 3.5).min(60_000.0)).collect()
+                }),
+                id: TicketId::from_bytes(id),
+                set_id: SetId(set_id),
+                subject,
+                entered_at,
+                session,
+                player_ratings,
+                rating_digest_key: key,
+                blocked_users,
+                exclusive,
+            }
         },
     )
 }
@@ -195,6 +200,7 @@ fn sample_ticket() -> Ticket {
         entered_at: UnixMs(100),
         session: Session { party_sizes: vec![2], ..Session::default() },
         player_ratings: vec![PlayerRating { rating: 1500.5, deviation: 0.1 }],
+        own_round_trips_ms: None,
         blocked_users: vec![],
         rating_digest_key: None,
         exclusive: true,
