@@ -105,6 +105,7 @@ impl WaitingQueue {
                 blocked_users: blocked,
                 rating_digest_key: None,
                 exclusive: false,
+                self_answering: Vec::new(),
             })
         };
         let tickets: Vec<Arc<Ticket>> = (0..count).filter_map(ticket).map(Arc::new).collect();
@@ -140,6 +141,7 @@ impl WaitingQueue {
                 blocked_users: blocked,
                 rating_digest_key: None,
                 exclusive: false,
+                self_answering: Vec::new(),
             }
         };
         let tickets = (0..count).map(ticket).map(Arc::new).collect();

@@ -147,5 +147,6 @@ fn ticket(rng: &mut SplitMix64, ruleset: &Ruleset, mean: f64, deviation: f64) ->
         blocked_users: Vec::new(),
         rating_digest_key: None,
         exclusive: false,
+        self_answering: Vec::new(),
     }
 }

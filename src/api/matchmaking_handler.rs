@@ -194,9 +194,21 @@ impl MatchmakingHandler {
         request: pb::GrantConsentRequest,
     ) -> Result<pb::GrantConsentResponse, Rejection> {
         self.charge_rate_limit(caller, RateLimitKind::Search, 1)?;
-        let leader = EntryPoint::default().consent_leader(request)?;
-        let answer = self.engine.grant_consent(caller.engine_caller(), leader)?;
+        let grant = EntryPoint::default().grant_consent_command(request)?;
+        let answer = self.engine.grant_consent(caller.engine_caller(), &grant)?;
         Ok(pb::GrantConsentResponse { consent_token: answer.consent_token, expires_in_ms: answer.expires_in_ms.into() })
+    }
+
+    /// Revokes a consent token of the caller.
+    pub async fn revoke_consent(
+        &self,
+        caller: &AuthorizedCaller<ClientOrGameServer>,
+        request: pb::RevokeConsentRequest,
+    ) -> Result<pb::RevokeConsentResponse, Rejection> {
+        self.charge_rate_limit(caller, RateLimitKind::Update, 1)?;
+        let token = EntryPoint::default().consent_token_to_revoke(request)?;
+        let was_used = self.engine.revoke_consent(caller.engine_caller(), &token)?.wait().await?;
+        Ok(pb::RevokeConsentResponse { was_used })
     }
 
     /// Subscribes a connection to the events of an advertisement that its caller has updated. Returns the current

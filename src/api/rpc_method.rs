@@ -33,7 +33,7 @@ pub struct RpcMethod {
 const UNKNOWN_METHOD: RpcMethod = RpcMethod { name: "other", kind: RpcKind::Unary, access: ALL_AUTHENTICATED };
 
 /// All methods on both ports, the most frequent first.
-const RPC_METHODS: [RpcMethod; 44] = [
+const RPC_METHODS: [RpcMethod; 46] = [
     unary_method("fireteam.v1.MatchmakingService/UpdateAdvertisement", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.MatchmakingService/Search", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.MatchmakingService/Core", CLIENTS_AND_GAME_SERVERS),
@@ -48,12 +48,14 @@ const RPC_METHODS: [RpcMethod; 44] = [
     unary_method("fireteam.v1.MatchmakingService/ReportLatency", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.MatchmakingService/ChooseAction", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.MatchmakingService/GrantConsent", CLIENTS_AND_GAME_SERVERS),
+    unary_method("fireteam.v1.MatchmakingService/RevokeConsent", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.QueueService/Heartbeat", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.QueueService/HostHeartbeat", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.QueueService/Enter", CLIENTS_AND_GAME_SERVERS),
     stream_method("fireteam.v1.QueueService/Watch", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.QueueService/Respond", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.QueueService/Leave", CLIENTS_AND_GAME_SERVERS),
+    unary_method("fireteam.v1.QueueService/Mine", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.QueueService/EndMatch", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.RatingService/ReportResult", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.RatingService/GetRatings", CLIENTS_AND_GAME_SERVERS),

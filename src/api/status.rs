@@ -278,6 +278,11 @@ impl From<EngineError> for Rejection {
                     .with_metadata("player", player_index);
                 rejection.with_retry_after_ms(retry_after_ms)
             }
+            EngineError::PlayerUnavailable => {
+                let text = "another player of the party cannot be entered now; that player's client can see why, or enter \
+                            without the player";
+                Self::new(C::FailedPrecondition, ErrorReason::PlayerUnavailable, text)
+            }
             EngineError::TicketNotWaiting => {
                 let text = "the ticket is not waiting, or one of its players is in another match; watch the ticket";
                 Self::new(C::FailedPrecondition, ErrorReason::TicketNotWaiting, text)

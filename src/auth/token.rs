@@ -23,7 +23,8 @@ use crate::auth::token::claim::encode_subject;
 use crate::domain::id::{AdvertisementId, MatchId, ReservationId, SetId, TicketId, UserKey};
 
 pub use claim::{
-    AdvertisementClaim, Claim, ConsentClaim, OfferClaim, ReservationClaim, ResumeClaim, SearchClaim, TicketClaim,
+    AdvertisementClaim, Claim, ConsentClaim, ConsentPurpose, OfferClaim, ReservationClaim, ResumeClaim, SearchClaim,
+    SeatClaim, TicketClaim,
 };
 
 /// Length of a signing key, bytes.
@@ -39,6 +40,7 @@ const _: () = assert!(HEADER_BYTES + AdvertisementClaim::ENCODED_BYTES + TRUNCAT
 const _: () = assert!(HEADER_BYTES + SearchClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
 const _: () = assert!(HEADER_BYTES + ReservationClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
 const _: () = assert!(HEADER_BYTES + ConsentClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
+const _: () = assert!(HEADER_BYTES + SeatClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
 const _: () = assert!(HEADER_BYTES + TicketClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
 const _: () = assert!(HEADER_BYTES + OfferClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
 const _: () = assert!(HEADER_BYTES + ResumeClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
@@ -53,6 +55,7 @@ enum DigestPurpose {
     Party,
     TicketId,
     MatchPlayer,
+    Search,
 }
 
 /// Signs tokens with the current key; verifies tokens of the current and the previous key. Replicas share the keys.
@@ -153,6 +156,14 @@ impl TokenSigner {
     /// If the signing key rotates during a match, the player's key changes.
     pub fn derive_player_key(&self, match_id: MatchId, user: UserKey) -> UserKey {
         UserKey::from_bytes(self.current.digest(DigestPurpose::MatchPlayer, &[match_id.as_bytes(), user.as_bytes()]))
+    }
+
+    /// Id of a search: the same for all tokens of a search, and different for two searches. It depends on no key, so it
+    /// survives a key rotation.
+    pub fn search_id(search: &SearchClaim) -> [u8; 16] {
+        let SearchClaim { set_id, ruleset_hash: _, silo, party_digest, started_at, last_issued_at: _ } = search;
+        let numbers = (set_id.0.to_be_bytes(), silo.0.to_be_bytes(), started_at.0.to_be_bytes());
+        KEYLESS_DIGEST.digest(DigestPurpose::Search, &[&numbers.0, &numbers.1, &numbers.2, party_digest])
     }
 
     /// Digest of a searching party: the caller, the users in order and the size of each party. A search token is valid for

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use crate::auth::token::ConsentPurpose;
 use crate::domain::advertisement::{AdvertisementKind, AllowedRange};
 use crate::domain::attribute::ValueOrigin;
 use crate::domain::filter::Refusal;
@@ -38,6 +39,19 @@ impl Default for PartyConsents {
     fn default() -> Self {
         Self { players_field_path: "session_composition.players", consent_tokens: Vec::new() }
     }
+}
+
+/// Consents to be in another player's party.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GrantConsentCommand {
+    /// Leader of the party.
+    pub leader: UserKey,
+    /// Matchmaking set.
+    pub set_id: SetId,
+    /// Use of the consent.
+    pub purpose: ConsentPurpose,
+    /// Whether the leader may answer ready checks for the caller.
+    pub may_answer: bool,
 }
 
 /// Answer to `grant_consent`.
@@ -251,9 +265,18 @@ pub struct ReserveAnswer {
     pub connect_data: Vec<u8>,
 }
 
-/// Releases a reservation.
+/// Releases a reservation, or the caller's seat in one.
 #[derive(Clone, Debug)]
-pub struct ReleaseReservationCommand {
+pub enum ReleaseReservationCommand {
+    /// The caller's own reservation.
+    Reservation(ReleaseReservation),
+    /// The seat that a reservation in this advertisement holds for the caller's user.
+    OwnSeat(AdvertisementId),
+}
+
+/// Releases a reservation of the caller.
+#[derive(Clone, Debug)]
+pub struct ReleaseReservation {
     /// Reservation.
     pub id: ReservationId,
     /// Token that proves ownership.

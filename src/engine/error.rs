@@ -103,6 +103,8 @@ pub enum EngineError {
         /// Remaining cooldown, milliseconds.
         retry_after_ms: u32,
     },
+    /// Another player of the party waits, plays or has a cooldown. The same for each of these.
+    PlayerUnavailable,
     /// The ticket is not waiting, or is paused while one of its players is in a match.
     TicketNotWaiting,
     /// The match of the ticket is being played, so the ticket cannot be dismissed alone.

@@ -38,6 +38,23 @@ pub struct Reservation {
     pub deadline: UnixMs,
 }
 
+impl Reservation {
+    /// Releases the seat of one user; the reservation ends with its last seat. Returns whether the user had a seat.
+    pub(crate) fn release_seat(&mut self, user: UserKey, purge_at: UnixMs) -> bool {
+        let Ok(index) = self.users.binary_search(&user) else { return false };
+        if self.state == ReservationState::Ended {
+            return false;
+        }
+        self.users.remove(index);
+        self.seats = self.seats.saturating_sub(1);
+        if self.users.is_empty() || self.seats == 0 {
+            self.state = ReservationState::Ended;
+            self.deadline = purge_at;
+        }
+        true
+    }
+}
+
 /// State of a reservation. Held and confirmed seats are not open. Ended reservations are kept to recognize retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReservationState {
@@ -136,6 +153,17 @@ pub enum AdvertWrite {
         /// When the row may be purged.
         purge_at: UnixMs,
     },
+    /// Releases the seat of one user in a reservation that has not ended. The reservation ends with its last seat.
+    ReleaseSeat {
+        /// Reservation id.
+        reservation_id: ReservationId,
+        /// Advertisement that the reservation is in.
+        advertisement_id: AdvertisementId,
+        /// User.
+        user: UserKey,
+        /// When the row may be purged if the reservation ends.
+        purge_at: UnixMs,
+    },
 }
 
 impl AdvertWrite {
@@ -147,7 +175,8 @@ impl AdvertWrite {
             AdvertWrite::ExtendTtl { advertisement_id, .. }
             | AdvertWrite::Delete { advertisement_id, .. }
             | AdvertWrite::Expire { advertisement_id, .. }
-            | AdvertWrite::EndReservation { advertisement_id, .. } => *advertisement_id,
+            | AdvertWrite::EndReservation { advertisement_id, .. }
+            | AdvertWrite::ReleaseSeat { advertisement_id, .. } => *advertisement_id,
         }
     }
 
@@ -158,7 +187,7 @@ impl AdvertWrite {
             AdvertWrite::Delete { .. } => "delete",
             AdvertWrite::Expire { .. } => "expire",
             AdvertWrite::ReserveSeats { .. } => "reserve",
-            AdvertWrite::EndReservation { .. } => "end_reservation",
+            AdvertWrite::EndReservation { .. } | AdvertWrite::ReleaseSeat { .. } => "end_reservation",
         }
     }
 }
@@ -181,9 +210,9 @@ pub enum WriteOutcome {
     },
     /// `Publish` was not applied, nor its confirmed and joined reservations: the advertisement has a tombstone.
     Tombstoned,
-    /// `ExtendTtl`, `Delete`, `Expire` or `EndReservation` was applied, or was no longer needed.
+    /// `ExtendTtl`, `Delete`, `Expire`, `EndReservation` or `ReleaseSeat` was applied, or was no longer needed.
     Applied,
-    /// `ExtendTtl`, `ReserveSeats` or `EndReservation`: the advertisement or reservation does not exist.
+    /// `ExtendTtl`, `ReserveSeats`, `EndReservation` or `ReleaseSeat`: the advertisement or reservation does not exist.
     NotFound,
     /// `ReserveSeats` was applied, now or by an earlier call. The stored reservation may have ended or expired since.
     SeatsReserved {

@@ -1,9 +1,10 @@
-//! Persistence of queues: tickets, matches, penalties, ratings, match results and queue leases.
+//! Persistence of queues: tickets, matches, penalties, consents, ratings, match results and queue leases.
 //!
 //! As for advertisements, the store applies no time limits by itself, and a batch is one transaction. Every backend
 //! decides outcomes with the same code, and nothing is acknowledged before it is durable. The store alone enforces two
 //! rules: a user has one ticket per queue, and is in one match that has not ended.
 
+pub(super) mod consents;
 mod lease_holders;
 pub(super) mod queue_rows;
 mod result_body;
@@ -19,9 +20,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+pub use self::consents::{CONSENT_RETENTION_MS, ConsentTaker, GrantedConsent};
 pub use self::lease_holders::LeaseHolders;
 
-use crate::domain::id::{MatchId, RatingKey, SetId, SiloId, TicketId, UserKey};
+use crate::domain::id::{ConsentId, MatchId, RatingKey, SetId, SiloId, TicketId, UserKey};
 use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::lifecycle::{Match, TicketFate};
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry, ResultReport, SatisfactionStats};
@@ -45,6 +47,8 @@ pub struct StoredTicket {
     pub version: u64,
     /// Digest of the request; detects reuse of an idempotency key for another request.
     pub request_digest: [u8; 16],
+    /// Players who had the chance to answer the ready check of the ticket's match: bit `n` is player `n` of the session.
+    pub acknowledged: u64,
 }
 
 /// State of a ticket.
@@ -76,6 +80,10 @@ pub enum QueueWrite {
         expires_at: UnixMs,
         /// Digest of the request, as in [`StoredTicket`].
         request_digest: [u8; 16],
+        /// Player whose client enters the ticket: its own obstacles are named first.
+        caller_user: Option<UserKey>,
+        /// Consents of the other players. The ticket takes them: none may be revoked, or taken by something else.
+        consents: Vec<GrantedConsent>,
         /// Time of the decision.
         now: UnixMs,
     },
@@ -87,6 +95,27 @@ pub enum QueueWrite {
         expires_at: UnixMs,
         /// Time of the decision.
         now: UnixMs,
+    },
+    /// Records that players of a ticket had the chance to answer the ready check of its match.
+    Acknowledge {
+        /// Ticket id.
+        ticket_id: TicketId,
+        /// Match; no effect if the ticket is not in it.
+        match_id: MatchId,
+        /// Players, as in [`StoredTicket`].
+        acknowledged: u64,
+    },
+    /// Takes consents for a search or an advertisement: all or none. A consent that it has taken before stays taken.
+    TakeConsents {
+        /// Id of the search or advertisement.
+        taken_by: ConsentTaker,
+        /// Consents.
+        consents: Vec<GrantedConsent>,
+    },
+    /// Revokes a consent. What has taken it keeps what it has, and gets nothing more by it.
+    RevokeConsent {
+        /// Consent.
+        consent: GrantedConsent,
     },
     /// Ends a waiting ticket. A ticket in a match stays there.
     EndTicket {
@@ -171,6 +200,8 @@ impl QueueWrite {
         match self {
             QueueWrite::EnterQueue { .. } => "enter",
             QueueWrite::Heartbeat { .. } => "ticket_heartbeat",
+            QueueWrite::Acknowledge { .. } => "acknowledge",
+            QueueWrite::TakeConsents { .. } | QueueWrite::RevokeConsent { .. } => "consent",
             QueueWrite::EndTicket { .. } => "leave",
             QueueWrite::ProposeMatch { .. } => "propose",
             QueueWrite::TransitionMatch { .. } => "match_transition",
@@ -269,9 +300,18 @@ pub enum QueueOutcome {
     },
     /// `EnterQueue` was not applied: the id is in use for another request.
     IdempotencyKeyReused,
-    /// `Heartbeat` was applied, or `EndTicket` was applied now or earlier: the ticket as it is now.
+    /// `EnterQueue` or `TakeConsents` was not applied: this consent was revoked, or taken by something else.
+    ConsentSpent(ConsentId),
+    /// `TakeConsents` was applied, now or earlier.
+    ConsentsTaken,
+    /// `RevokeConsent` was applied.
+    ConsentRevoked {
+        /// Whether something had taken the consent before.
+        was_taken: bool,
+    },
+    /// `Heartbeat` or `Acknowledge` was applied, or `EndTicket` was applied now or earlier: the ticket as it is now.
     CurrentTicket(StoredTicket),
-    /// `Heartbeat` or `EndTicket`: the ticket does not exist.
+    /// `Heartbeat`, `Acknowledge` or `EndTicket`: the ticket does not exist.
     TicketNotFound,
     /// `ProposeMatch` or `TransitionMatch` was applied.
     MatchWritten {

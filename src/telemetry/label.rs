@@ -65,6 +65,10 @@ label! {
     ChooseAction = "choose_action",
     /// Consent to another player's party.
     GrantConsent = "grant_consent",
+    /// Revocation of such a consent.
+    RevokeConsent = "revoke_consent",
+    /// Tickets of the caller's own user.
+    Mine = "mine",
     /// Enter a queue.
     Enter = "enter",
     /// Leave a queue.
@@ -157,6 +161,8 @@ impl Method {
             ("MatchmakingService", "ReportLatency") => Method::ReportLatency,
             ("MatchmakingService", "ChooseAction") => Method::ChooseAction,
             ("MatchmakingService", "GrantConsent") => Method::GrantConsent,
+            ("MatchmakingService", "RevokeConsent") => Method::RevokeConsent,
+            ("QueueService", "Mine") => Method::Mine,
             ("QueueService", "Enter") => Method::Enter,
             ("QueueService", "Leave") => Method::Leave,
             ("QueueService", "Watch") => Method::Watch,
@@ -259,6 +265,10 @@ label! {
     Enter = "enter",
     /// TTL of tickets extended.
     TicketHeartbeat = "ticket_heartbeat",
+    /// Ready checks acknowledged by players.
+    Acknowledge = "acknowledge",
+    /// Consents taken or revoked.
+    Consent = "consent",
     /// Tickets ended while waiting.
     Leave = "leave",
     /// Matches proposed.

@@ -7,6 +7,7 @@ pub(crate) mod client_state_machine;
 pub(crate) mod connect;
 pub(crate) mod connect_wire;
 pub(crate) mod consent;
+pub(crate) mod consent_use;
 pub(crate) mod consistency_check;
 pub(crate) mod cpp_client;
 pub(crate) mod entry_points;

@@ -111,7 +111,11 @@ pub struct Reservation {
 impl Reservation {
     /// Releases the seats.
     pub async fn release(self) -> Result<(), Error> {
-        let request = pb::MatchmakingReleaseRequest { reservation_id: self.id, reservation_token: self.token };
+        let request = pb::MatchmakingReleaseRequest {
+            reservation_id: self.id,
+            reservation_token: self.token,
+            ..Default::default()
+        };
         self.channel
             .call_matchmaking(request, |mut stub, request| async move { stub.release(request).await })
             .await

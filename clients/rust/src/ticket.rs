@@ -33,6 +33,17 @@ impl Ticket {
         })
     }
 
+    /// Ticket from `Client::mine`. `expires_in_ms` is 0 until the first heartbeat.
+    pub(crate) fn own(channel: RetryingChannel, own: pb::OwnTicket) -> Result<Self, Error> {
+        Ok(Self {
+            channel,
+            token: own.ticket_token,
+            status: own.status.ok_or(Error::MissingField("status"))?,
+            expires_in_ms: 0,
+            ignored_fields: Vec::new(),
+        })
+    }
+
     /// Channel of the client that entered the ticket.
     pub(crate) fn channel(&self) -> &RetryingChannel {
         &self.channel
@@ -66,14 +77,24 @@ impl Ticket {
         Ok(&self.status)
     }
 
-    /// Accepts or declines the match `match_id` for the whole party.
+    /// Accepts or declines the match `match_id` for all players whom this client acts for.
     pub async fn respond(&mut self, match_id: &str, accept: bool) -> Result<&pb::TicketStatus, Error> {
+        self.respond_with(match_id, accept, Vec::new()).await
+    }
+
+    /// Accepts or declines the match `match_id` for some players.
+    pub async fn respond_with(
+        &mut self,
+        match_id: &str,
+        accept: bool,
+        user_ids: Vec<String>,
+    ) -> Result<&pb::TicketStatus, Error> {
         let request = pb::QueueRespondRequest {
             ticket_id: self.status.ticket_id.clone(),
             ticket_token: self.token.clone(),
             match_id: match_id.to_owned(),
             accept,
-            user_ids: Vec::new(),
+            user_ids,
         };
         self.status = self
             .channel

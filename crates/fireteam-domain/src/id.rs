@@ -69,6 +69,11 @@ sixteen_byte_id! {
 }
 
 sixteen_byte_id! {
+    /// Consent id, drawn at random for each consent that a player grants.
+    ConsentId
+}
+
+sixteen_byte_id! {
     /// Digest of a user, player or caller name. The server stores no account name, neither in memory nor on disk.
     UserKey
 }

@@ -147,14 +147,24 @@ pub struct SearchLimits {
     pub max_evaluated: u32,
 }
 
-/// Whether each player of a party must consent to the party leader's requests.
+/// Whether each player of a party must consent to the party leader's requests. It applies to callers with an identity of a
+/// player; others need no consent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PartyConsentPolicy {
-    /// The party leader acts for all members.
+    /// The ruleset says nothing: consent is required. A value of its own, so that such rulesets keep their hash.
     #[default]
+    Unstated,
+    /// The party leader acts for all members.
     Assumed,
     /// If a player's client acts for other players, each of them must have consented.
     Required,
+}
+
+impl PartyConsentPolicy {
+    /// Whether consent is required.
+    pub fn is_required(self) -> bool {
+        self != Self::Assumed
+    }
 }
 
 /// Valid ruleset of one matchmaking set.

@@ -10,7 +10,8 @@ use crate::domain::queue::ticket::TicketEndReason;
 use crate::engine::command::Caller;
 use crate::engine::queues::command::{
     EndMatchCommand, EndMatchProof, EnterQueueAnswer, EnterQueueCommand, LeaveQueueAnswer, LeaveQueueCommand,
-    MatchView, OwnPlayerView, ReadyCheckResponse, TicketHeartbeatCommand, TicketPhase, TicketReference, TicketStatus,
+    MatchView, OwnPlayerView, OwnTicket, OwnTickets, ReadyCheckResponse, TicketHeartbeatCommand, TicketPhase,
+    TicketReference, TicketStatus,
 };
 
 impl EntryPoint {
@@ -192,6 +193,23 @@ pub fn enter_response(answer: EnterQueueAnswer) -> pb::QueueEnterResponse {
         ticket_token: answer.ticket_token,
         expires_in_ms: answer.expires_in_ms.into(),
         ignored_fields: answer.ignored_fields.into_iter().map(prefixed).collect(),
+    }
+}
+
+/// Converts a player's own tickets and cooldowns.
+pub fn mine_response(own: OwnTickets) -> pb::QueueMineResponse {
+    let ticket = |ticket: OwnTicket| pb::OwnTicket {
+        status: Some(ticket_status(ticket.status)),
+        ticket_token: ticket.ticket_token,
+        entered_by_another: ticket.is_seat,
+    };
+    let cooldown = |(set_id, ends_in_ms): (SetId, u32)| pb::QueueCooldown {
+        matchmaking_set_id: set_id.0,
+        ends_in_ms: ends_in_ms.into(),
+    };
+    pb::QueueMineResponse {
+        tickets: own.tickets.into_iter().map(ticket).collect(),
+        cooldowns: own.cooldowns.into_iter().map(cooldown).collect(),
     }
 }
 

@@ -50,6 +50,9 @@ impl UnwrittenAdverts {
             AdvertWriterCommand::ReleaseReservation(_, _, _, reply, in_flight) => {
                 send_answer(reply, in_flight, Err(unavailable()))
             }
+            AdvertWriterCommand::ReleaseSeat(_, _, _, _, reply, in_flight) => {
+                send_answer(reply, in_flight, Err(unavailable()))
+            }
             AdvertWriterCommand::ExpireAdvert(_, set_id, Some(record)) => state.restore_expired(set_id, *record),
             AdvertWriterCommand::ExpireHold(..)
             | AdvertWriterCommand::ExpireAdvert(_, _, None)

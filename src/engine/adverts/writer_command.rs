@@ -81,6 +81,8 @@ pub(crate) enum AdvertWriterCommand {
     ReserveSeats(Box<ReserveSeats>, ReplySender<ReserveAnswer>, InFlightGuard),
     /// Releases a reservation.
     ReleaseReservation(ReservationId, AdvertisementId, SetId, ReplySender<()>, InFlightGuard),
+    /// Releases the seat of a user in a reservation.
+    ReleaseSeat(UserKey, ReservationId, AdvertisementId, SetId, ReplySender<()>, InFlightGuard),
     /// Ends a hold whose deadline has passed; sent by the sweep.
     ExpireHold(ReservationId, AdvertisementId, SetId),
     /// Removes an expired advertisement; sent by the sweep. The record is restored to memory if the commit fails.
@@ -102,6 +104,7 @@ impl AdvertWriterCommand {
             AdvertWriterCommand::ReserveSeats(reserve, ..) => Some((reserve.advertisement_id, reserve.set_id)),
             AdvertWriterCommand::Delete(id, set_id, ..)
             | AdvertWriterCommand::ReleaseReservation(_, id, set_id, ..)
+            | AdvertWriterCommand::ReleaseSeat(_, _, id, set_id, ..)
             | AdvertWriterCommand::ExpireHold(_, id, set_id)
             | AdvertWriterCommand::ExpireAdvert(id, set_id, _) => Some((*id, *set_id)),
             AdvertWriterCommand::ApplyFeed(..)

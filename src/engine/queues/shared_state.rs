@@ -1,5 +1,6 @@
 //! State shared by the queue API, the queue writer and the queue runners.
 
+mod acknowledgement;
 mod apply_changes;
 pub(crate) mod heartbeat;
 pub(crate) mod host_contact;

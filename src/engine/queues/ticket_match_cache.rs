@@ -110,6 +110,11 @@ impl TicketMatchCache {
             self.extend_ticket(stored);
             return None;
         }
+        if previous.is_some_and(|existing| is_acknowledgement(existing, &stored)) {
+            // No pass and no status depends on it.
+            self.tickets.insert(id, stored);
+            return None;
+        }
         let key = queue_key_of(&stored.ticket);
         let previous = self.tickets.insert(id, stored);
         if let Some(previous) = previous {
@@ -397,6 +402,13 @@ impl TicketMatchCache {
             self.open_silos.remove_use(key.silo);
         }
     }
+}
+
+/// Whether `next` is the same ticket in the same match as `previous`, and only more of its players were told of it.
+fn is_acknowledgement(previous: &StoredTicket, next: &StoredTicket) -> bool {
+    let new_players = u64::from((next.acknowledged & !previous.acknowledged).count_ones());
+    let is_in_match = matches!(next.state, TicketState::InMatch(_)) && previous.state == next.state;
+    is_in_match && previous.expires_at == next.expires_at && previous.version + new_players == next.version
 }
 
 /// Whether `next` is the same waiting ticket as `previous`, with another expiry: the result of a heartbeat.

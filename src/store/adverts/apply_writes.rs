@@ -106,6 +106,13 @@ impl AdvertRows {
                 }
                 WriteOutcome::Applied
             }
+            AdvertWrite::ReleaseSeat { reservation_id, advertisement_id, user, purge_at } => {
+                let Some(reservation) = self.reservation_in_advertisement(*advertisement_id, *reservation_id) else {
+                    return WriteOutcome::NotFound;
+                };
+                reservation.release_seat(*user, *purge_at);
+                WriteOutcome::Applied
+            }
         }
     }
 

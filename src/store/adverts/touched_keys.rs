@@ -37,7 +37,8 @@ impl TouchedAdvertKeys {
                     keys.seat_counted_advertisements.insert(reservation.advertisement_id);
                     keys.reservations.insert(reservation.id);
                 }
-                AdvertWrite::EndReservation { reservation_id, advertisement_id, .. } => {
+                AdvertWrite::EndReservation { reservation_id, advertisement_id, .. }
+                | AdvertWrite::ReleaseSeat { reservation_id, advertisement_id, .. } => {
                     keys.locked_advertisements.insert(*advertisement_id);
                     keys.reservations.insert(*reservation_id);
                 }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::domain::id::{MatchId, SetId, TicketId, UserKey};
+use crate::domain::id::{ConsentId, MatchId, SetId, TicketId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::time::UnixMs;
+use crate::store::queues::consents::StoredConsent;
 use crate::store::queues::queue_rows::{QueueRows, queue_key};
 use crate::store::queues::{QueueKey, RatingRow, StoredTicket, TicketUser};
 
@@ -27,6 +28,8 @@ pub(in crate::store) struct QueueRowChanges<'a> {
     pub(in crate::store) inserted_match_users: Vec<(UserKey, MatchId)>,
     pub(in crate::store) inserted_penalties: Vec<((UserKey, SetId), Penalty)>,
     pub(in crate::store) updated_penalties: Vec<((UserKey, SetId), Penalty)>,
+    pub(in crate::store) inserted_consents: Vec<(ConsentId, StoredConsent)>,
+    pub(in crate::store) updated_consents: Vec<(ConsentId, StoredConsent)>,
     pub(in crate::store) inserted_ratings: Vec<&'a RatingRow>,
     pub(in crate::store) updated_ratings: Vec<&'a RatingRow>,
     pub(in crate::store) inserted_results: Vec<&'a MatchResult>,
@@ -67,6 +70,13 @@ impl<'a> QueueRowChanges<'a> {
             match before.penalties.get(key) {
                 None => changes.inserted_penalties.push((*key, *penalty)),
                 Some(known) if known != penalty => changes.updated_penalties.push((*key, *penalty)),
+                Some(_) => {}
+            }
+        }
+        for (id, consent) in &after.consents {
+            match before.consents.get(id) {
+                None => changes.inserted_consents.push((*id, *consent)),
+                Some(known) if known != consent => changes.updated_consents.push((*id, *consent)),
                 Some(_) => {}
             }
         }

@@ -9,6 +9,7 @@
 //! | `t` | ratings: rating, deviation | | `q` | quality |
 //! | `b` | blocked users | | `r` | region |
 //! | `a` | exclusive | | `b` | advertisement that it backfills |
+//! | `n` | players who answer for themselves | | | |
 //! | | | | `d` | deadline of the ready check, or of the search for a server |
 //! | | | | `k` | time until which the named host may confirm |
 //! | | | | `y` | game servers that did not confirm |
@@ -61,6 +62,8 @@ struct TicketBodyToRead {
     blocked_users: Vec<HexKey>,
     #[serde(rename = "a", default)]
     exclusive: bool,
+    #[serde(rename = "n", default)]
+    self_answering: Vec<HexKey>,
 }
 
 #[derive(Serialize)]
@@ -79,6 +82,8 @@ struct TicketBodyToWrite<'a> {
     blocked_users: JsonList<'a, UserKey, HexKey>,
     #[serde(rename = "a", skip_serializing_if = "is_false")]
     exclusive: bool,
+    #[serde(rename = "n", skip_serializing_if = "JsonList::is_empty")]
+    self_answering: JsonList<'a, UserKey, HexKey>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -100,6 +105,7 @@ pub(in crate::store) fn encode_ticket(ticket: &Ticket) -> String {
         player_ratings: JsonList(&ticket.player_ratings, |rating| (rating.rating, rating.deviation)),
         blocked_users: JsonList(&ticket.blocked_users, |user| HexKey::from_user_key(*user)),
         exclusive: ticket.exclusive,
+        self_answering: JsonList(&ticket.self_answering, |user| HexKey::from_user_key(*user)),
     })
 }
 
@@ -126,6 +132,7 @@ pub(in crate::store) fn decode_ticket(text: &str) -> Result<Ticket, serde_json::
         rating_digest_key: body.rating_digest_key.map(rating_key).transpose()?,
         blocked_users: body.blocked_users.into_iter().map(HexKey::user_key).collect(),
         exclusive: body.exclusive,
+        self_answering: body.self_answering.into_iter().map(HexKey::user_key).collect(),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::domain::id::{MatchId, RatingKey, TicketId, UserKey};
+use crate::domain::id::{ConsentId, MatchId, RatingKey, TicketId, UserKey};
 use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::store::queues::QueueWrite;
 use crate::store::queues::queue_rows::match_users;
@@ -18,6 +18,8 @@ pub(in crate::store) struct TouchedQueueKeys {
     pub(in crate::store) users: BTreeSet<UserKey>,
     /// Entering users, and whether the ticket is exclusive: servers must not enter one user at the same time.
     pub(in crate::store) entering_users: BTreeSet<(UserKey, bool)>,
+    /// Consents that can be taken or revoked.
+    pub(in crate::store) consents: BTreeSet<ConsentId>,
     /// Users whose penalties can change.
     pub(in crate::store) penalized_users: BTreeSet<UserKey>,
     /// Ratings that can change.
@@ -55,14 +57,23 @@ impl TouchedQueueKeys {
 
     fn add_write(&mut self, write: &QueueWrite) {
         match write {
-            QueueWrite::EnterQueue { ticket, .. } => {
+            QueueWrite::EnterQueue { ticket, consents, .. } => {
+                self.consents.extend(consents.iter().map(|consent| consent.id));
                 self.tickets.insert(ticket.id);
                 let users = ticket.session.sorted_users();
                 self.users.extend(&users);
                 self.entering_users.extend(users.into_iter().map(|user| (user, ticket.exclusive)));
             }
-            QueueWrite::Heartbeat { ticket_id, .. } | QueueWrite::EndTicket { ticket_id, .. } => {
+            QueueWrite::Heartbeat { ticket_id, .. }
+            | QueueWrite::Acknowledge { ticket_id, .. }
+            | QueueWrite::EndTicket { ticket_id, .. } => {
                 self.tickets.insert(*ticket_id);
+            }
+            QueueWrite::TakeConsents { consents, .. } => {
+                self.consents.extend(consents.iter().map(|consent| consent.id));
+            }
+            QueueWrite::RevokeConsent { consent } => {
+                self.consents.insert(consent.id);
             }
             QueueWrite::ProposeMatch { proposed, .. } => {
                 self.tickets.extend(proposed.tickets.iter().map(|match_ticket| match_ticket.ticket_id));

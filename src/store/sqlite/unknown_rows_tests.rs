@@ -46,7 +46,8 @@ fn ticket_row(n: u8, body: &'static str) -> TicketRow<'static> {
 }
 
 fn state_row(state: i64, purge_at_ms: Option<i64>) -> TicketStateRow {
-    TicketStateRow { state, match_id: None, end_reason: None, expires_ms: 5_000, purge_at_ms, version: 1 }
+    let (match_id, end_reason, expires_ms) = (None, None, 5_000);
+    TicketStateRow { state, match_id, end_reason, expires_ms, purge_at_ms, version: 1, acknowledged: 0 }
 }
 
 fn match_row(n: u8, stage: i64, purge_at_ms: Option<i64>, body: &'static str) -> MatchRow<'static> {
@@ -172,6 +173,8 @@ fn queue_writes() -> [QueueWrite; 4] {
         ticket: Arc::new(other),
         expires_at: UnixMs(6_000),
         request_digest: [9; 16],
+        caller_user: None,
+        consents: Vec::new(),
         now: NOW,
     };
     [heartbeat(1), heartbeat(2), heartbeat(3), enters]

@@ -154,6 +154,7 @@ fn ticket(ruleset: &Ruleset, id: TicketId, name: &str, example: &ExampleTicket) 
         blocked_users: Vec::new(),
         rating_digest_key: None,
         exclusive: false,
+        self_answering: Vec::new(),
     }
 }
 

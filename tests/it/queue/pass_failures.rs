@@ -47,6 +47,7 @@ fn ticket(number: u32) -> Arc<Ticket> {
         rating_digest_key: None,
         blocked_users: if number.is_multiple_of(3) { vec![user(number + 1), user(500)] } else { Vec::new() },
         exclusive: true,
+        self_answering: Vec::new(),
     })
 }
 

@@ -89,6 +89,7 @@ fn ticket(line: &LogLine<'_>, number: usize, ruleset: &Ruleset, mean: f64, sprea
         blocked_users: Vec::new(),
         rating_digest_key: None,
         exclusive: false,
+        self_answering: Vec::new(),
     }
 }
 

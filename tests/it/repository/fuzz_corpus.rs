@@ -281,7 +281,7 @@ fn requests() -> Vec<(&'static str, u8, Vec<u8>)> {
         session_composition: Some(session()),
         ..Default::default()
     };
-    let release = pb::MatchmakingReleaseRequest { reservation_id: id, reservation_token: token };
+    let release = pb::MatchmakingReleaseRequest { reservation_id: id, reservation_token: token, ..Default::default() };
     let report = pb::MatchmakingReportLatencyRequest {
         session_composition: Some(session()),
         matchmaking_set_id: Some(1),

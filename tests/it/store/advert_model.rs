@@ -121,6 +121,20 @@ impl Model {
                     }
                 }
             }
+            AdvertWrite::ReleaseSeat { reservation_id: id, advertisement_id, user, purge_at } => {
+                let Some(ad) = self.ad(advertisement_id) else { return WriteOutcome::NotFound };
+                let Some(held) = ad.reservations.iter_mut().find(|reservation| reservation.id == id) else {
+                    return WriteOutcome::NotFound;
+                };
+                if held.state != State::Ended && held.users.contains(&user) {
+                    held.users.retain(|other| *other != user);
+                    held.seats = held.seats.saturating_sub(1);
+                    if held.seats == 0 || held.users.is_empty() {
+                        (held.state, held.deadline) = (State::Ended, purge_at);
+                    }
+                }
+                WriteOutcome::Applied
+            }
         }
     }
 

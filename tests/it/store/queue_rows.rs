@@ -67,6 +67,7 @@ pub(crate) fn ticket(n: u32, set: u32, users: &[u32]) -> Ticket {
         blocked_users: vec![user(77), user(78)],
         rating_digest_key: None,
         exclusive: false,
+        self_answering: Vec::new(),
     }
 }
 
@@ -77,6 +78,8 @@ pub(crate) fn enter(ticket: Ticket, expires: u64, now: u64) -> QueueWrite {
         ticket: Arc::new(ticket),
         expires_at: UnixMs(expires),
         request_digest: digest,
+        caller_user: None,
+        consents: Vec::new(),
         now: UnixMs(now),
     }
 }
@@ -185,5 +188,6 @@ pub(crate) fn stored_ticket(entered: &QueueWrite) -> StoredTicket {
         panic!("an EnterQueue write")
     };
     let ticket = Arc::clone(ticket);
-    StoredTicket { ticket, state: TicketState::Waiting, expires_at: *expires, version: 1, request_digest: *digest }
+    let (state, expires_at, request_digest) = (TicketState::Waiting, *expires, *digest);
+    StoredTicket { ticket, state, expires_at, version: 1, request_digest, acknowledged: 0 }
 }

@@ -46,6 +46,12 @@ fn write() -> impl Strategy<Value = AdvertWrite> {
         2 => (n.clone(), now.clone()).prop_map(|(n, now)| AdvertWrite::Expire { advertisement_id: ad_id(n), now: UnixMs(now), expected_version: None }),
         6 => (r.clone(), n.clone(), 1..4_u16, now, 0..60_u64)
             .prop_map(|(r, n, count, now, more)| reserve(seats(r, n, count, now + more), now)),
+        2 => (r.clone(), n.clone(), 0..2_usize, 0..60_u64).prop_map(|(r, n, which, at)| AdvertWrite::ReleaseSeat {
+            reservation_id: seat_id(r),
+            advertisement_id: ad_id(n),
+            user: seats(r, n, 1, 0).users[which],
+            purge_at: UnixMs(at),
+        }),
         2 => (r, n, 0..60_u64).prop_map(|(r, n, at)| {
             AdvertWrite::EndReservation { reservation_id: seat_id(r), advertisement_id: ad_id(n), purge_at: UnixMs(at) }
         }),

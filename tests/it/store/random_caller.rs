@@ -231,7 +231,10 @@ impl RandomCaller {
             RandomRequest::Release { at, guest } => {
                 let held = self.sessions[at].seats[&guest].clone();
                 let (reservation_id, reservation_token) = (held.reservation_id, held.reservation_token);
-                connection.client.release(pb::MatchmakingReleaseRequest { reservation_id, reservation_token }).await?;
+                connection
+                    .client
+                    .release(pb::MatchmakingReleaseRequest { reservation_id, reservation_token, ..Default::default() })
+                    .await?;
                 self.sessions[at].seats.remove(&guest);
             }
         }

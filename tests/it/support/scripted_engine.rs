@@ -9,7 +9,7 @@ use fireteam::api::response_encoder::encode_static_candidate_fields;
 use fireteam::domain::advertisement::{Advertisement, AdvertisementKind};
 use fireteam::domain::attribute::{Attribute, AttributeSource, PartyAggregation, Trust, ValueType};
 use fireteam::domain::filter::{Refusal, RefusingSide};
-use fireteam::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId, UserKey};
+use fireteam::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId};
 use fireteam::domain::latency::DEFAULT_LATENCY_MODEL;
 use fireteam::domain::matchmaking_action::{AdvertiseChances, MatchmakingAction};
 use fireteam::domain::measure::Measure;
@@ -21,9 +21,10 @@ use fireteam::domain::ruleset::{
 use fireteam::domain::session::Session;
 use fireteam::domain::time::UnixMs;
 use fireteam::engine::command::{
-    Caller, CandidateView, ChooseActionAnswer, DeleteAdvertCommand, GrantConsentAnswer, ReleaseReservationCommand,
-    ReportLatencyAnswer, ReportLatencyCommand, ReservationChange, ReservationEvent, ReservationView, ReserveAnswer,
-    ReserveCommand, RoundTrip, SearchAnswer, SearchCommand, UpdateAdvertAnswer, UpdateAdvertCommand,
+    Caller, CandidateView, ChooseActionAnswer, DeleteAdvertCommand, GrantConsentAnswer, GrantConsentCommand,
+    ReleaseReservationCommand, ReportLatencyAnswer, ReportLatencyCommand, ReservationChange, ReservationEvent,
+    ReservationView, ReserveAnswer, ReserveCommand, RoundTrip, SearchAnswer, SearchCommand, UpdateAdvertAnswer,
+    UpdateAdvertCommand,
 };
 use fireteam::engine::error::EngineError;
 use fireteam::engine::{HostListener, HostedMatch, PendingAnswer};
@@ -292,9 +293,14 @@ impl MatchmakingEngine for ScriptedEngine {
         Ok(ChooseActionAnswer { action: MatchmakingAction::Advertise, advertise_percent: 50.0 })
     }
 
-    fn grant_consent(&self, caller: &Caller, leader: UserKey) -> Result<GrantConsentAnswer, EngineError> {
-        self.record(caller, leader);
+    fn grant_consent(&self, caller: &Caller, grant: &GrantConsentCommand) -> Result<GrantConsentAnswer, EngineError> {
+        self.record(caller, grant);
         Ok(GrantConsentAnswer { consent_token: vec![7], expires_in_ms: 300_000 })
+    }
+
+    fn revoke_consent(&self, caller: &Caller, consent_token: &[u8]) -> Result<PendingAnswer<bool>, EngineError> {
+        self.record(caller, consent_token);
+        Ok(PendingAnswer::Ready(false))
     }
 
     fn ruleset(&self, set_id: SetId, hash: Option<RulesetHash>) -> Result<Arc<Ruleset>, EngineError> {

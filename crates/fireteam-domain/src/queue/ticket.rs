@@ -30,6 +30,8 @@ pub struct Ticket {
     pub blocked_users: Vec<UserKey>,
     /// Its users may have no other ticket at the same time.
     pub exclusive: bool,
+    /// Players who answer for themselves, sorted: the player who entered the ticket may not answer for them.
+    pub self_answering: Vec<UserKey>,
 }
 
 /// Rating of a player on the scale of the set's rating system.

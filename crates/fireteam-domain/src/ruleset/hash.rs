@@ -12,8 +12,8 @@ use crate::ruleset::rating::{
     DecayPeriodFilter, DisconnectPolicy, RatedGameUnit, RatingSpec, RatingSystem, StreakMomentum,
 };
 use crate::ruleset::teams::{
-    AllocationSpec, DEFAULT_HOST_LOSS_MS, DEFAULT_REPORT_WINDOW_MS, HostData, HostingMode, HostingSpec, ReadyCheckSpec,
-    ServerChoice, TeamsSpec, default_confirm_ms,
+    AllocationSpec, DEFAULT_HOST_LOSS_MS, DEFAULT_PENALTY_COOLDOWNS_MS, DEFAULT_REPORT_WINDOW_MS, HostData,
+    HostingMode, HostingSpec, ReadyCheckSpec, ServerChoice, TeamsSpec, default_confirm_ms,
 };
 use crate::ruleset::validate::lifecycle::{DEFAULT_HOSTING, DEFAULT_PENALTY_RESET_AFTER_MS};
 use crate::ruleset::{HardFilter, HardRule, InFilterList, PartyConsentPolicy, Ruleset, ServedSilos, SoftFilter};
@@ -47,13 +47,19 @@ pub fn ruleset_hash(ruleset: &Ruleset) -> RulesetHash {
     writer.option(ruleset.queue.as_ref(), queue::write_queue);
     writer.option(ruleset.ready_check.as_ref(), |writer, check| {
         writer.integer(check.timeout_ms.into());
-        writer.integer(check.penalty_cooldowns_ms.first().copied().unwrap_or(0).into());
+        // The default schedule has the hash of the time when the default was no cooldown.
+        let is_default = *check.penalty_cooldowns_ms == DEFAULT_PENALTY_COOLDOWNS_MS;
+        let first_ms = check.penalty_cooldowns_ms.first().copied().filter(|_| !is_default);
+        writer.integer(first_ms.unwrap_or(0).into());
     });
     writer.option(ruleset.rating.as_ref(), write_rating);
     // Settings added later come last and are written only if they differ from the default: older rulesets keep their
     // hash.
-    if ruleset.consent == PartyConsentPolicy::Required {
-        writer.string("consent required");
+    // `Unstated` means the same as `Required`. It had another meaning before, and keeps the hash of those days.
+    match ruleset.consent {
+        PartyConsentPolicy::Unstated => {}
+        PartyConsentPolicy::Required => writer.string("consent required"),
+        PartyConsentPolicy::Assumed => writer.string("consent assumed"),
     }
     ruleset.queue.iter().for_each(|settings| queue::write_queue_additions(&mut writer, settings));
     ruleset.ready_check.iter().for_each(|settings| write_penalty_schedule(&mut writer, settings));
@@ -310,7 +316,11 @@ fn write_teams(writer: &mut CanonicalWriter, teams: &TeamsSpec) {
 /// Writes a schedule of several penalties, or one whose reset time is not the default.
 fn write_penalty_schedule(writer: &mut CanonicalWriter, check: &ReadyCheckSpec) {
     let ReadyCheckSpec { timeout_ms: _, penalty_cooldowns_ms: penalties_ms, reset_after_ms } = check;
-    if penalties_ms.len() > 1 || *reset_after_ms != DEFAULT_PENALTY_RESET_AFTER_MS {
+    let has_default_reset = *reset_after_ms == DEFAULT_PENALTY_RESET_AFTER_MS;
+    let is_default = has_default_reset && **penalties_ms == DEFAULT_PENALTY_COOLDOWNS_MS;
+    if has_default_reset && penalties_ms.is_empty() {
+        writer.string("no penalty");
+    } else if !is_default && (penalties_ms.len() > 1 || !has_default_reset) {
         writer.string("ladder");
         writer.list(penalties_ms, |writer, ms| writer.integer((*ms).into()));
         writer.integer(*reset_after_ms);

@@ -180,6 +180,7 @@ impl SimWorld<'_> {
             blocked_users: Vec::new(),
             rating_digest_key: None,
             exclusive: !self.queue.allow_other_queues,
+            self_answering: Vec::new(),
         }
     }
 

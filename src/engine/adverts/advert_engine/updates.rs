@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use crate::auth::token::AdvertisementClaim;
+use crate::auth::token::{AdvertisementClaim, ConsentPurpose};
 use crate::domain::advertisement::{Advertisement, AdvertisementKind, AllowedRange};
 use crate::domain::attribute::{ValueOrigin, ValueType};
 use crate::domain::attribute_values::{self, FieldProblem};
@@ -20,7 +20,7 @@ use crate::engine::adverts::writer_command::{AdvertWriterCommand, ExtendAdvertTt
 use crate::engine::checked_session::check_session;
 use crate::engine::command::{Caller, DeleteAdvertCommand, UpdateAdvertAnswer, UpdateAdvertCommand};
 use crate::engine::error::{EngineError, field_error};
-use crate::engine::party_consent::{check_new_players_consents, check_party_consents};
+use crate::engine::party_consent::{CheckedConsents, check_new_players_consents, check_party_consents};
 use crate::engine::writer_inbox::PendingAnswer;
 
 impl AdvertEngine {
@@ -67,20 +67,15 @@ impl AdvertEngine {
                 let signed_token = signed_token
                     .unwrap_or_else(|| SignedToken { claim, token: self.state.common.token_signer.sign(&claim) });
                 let ruleset = self.state.common.ruleset(claim.set_id, update.ruleset_hash)?;
-                if is_new {
-                    check_party_consents(&self.state.common, caller, &ruleset, &session, &update.consents, now)?;
+                let (common, consents) = (&self.state.common, &update.consents);
+                let consents = if is_new {
+                    let purpose = (&*ruleset, ConsentPurpose::Search);
+                    check_party_consents(common, caller, purpose, &session, consents, now)?
                 } else {
-                    check_new_players_consents(
-                        &self.state.common,
-                        caller,
-                        &ruleset,
-                        &session,
-                        &update.consents,
-                        || self.state.users_of_advert(claim.advertisement_id, claim.set_id),
-                        now,
-                    )?;
-                }
-                self.submit_publish(caller, signed_token, ruleset, session, update)
+                    let users = || self.state.users_of_advert(claim.advertisement_id, claim.set_id);
+                    check_new_players_consents(common, caller, &ruleset, &session, consents, users, now)?
+                };
+                self.submit_publish(caller, signed_token, ruleset, session, update, consents)
             }
             None => self.heartbeat_advertisement(claim, signed_token, update, now),
         }
@@ -164,6 +159,7 @@ impl AdvertEngine {
         ruleset: Arc<Ruleset>,
         session: Session,
         update: UpdateAdvertCommand,
+        consents: CheckedConsents,
     ) -> Result<PendingAnswer<UpdateAdvertAnswer>, EngineError> {
         let claim = signed_token.claim;
         // A game server's location needs no rounding: players receive its address.
@@ -201,12 +197,12 @@ impl AdvertEngine {
             silo_use,
         };
         let (reply, answer) = oneshot::channel();
-        self.submit(AdvertWriterCommand::Publish(
+        let command = AdvertWriterCommand::Publish(
             Box::new(publish),
             reply,
             self.state.in_flight_changes.begin_change(claim.advertisement_id),
-        ))?;
-        Ok(PendingAnswer::Pending(answer))
+        );
+        self.submit_with_consents((claim.advertisement_id.into(), consents), command, answer)
     }
 
     /// Heartbeat. Usually answered from memory: if the stored expiry covers it and no change of the advertisement is in

@@ -42,6 +42,9 @@ impl AdvertState {
             AdvertWriterCommand::ReleaseReservation(_, _, _, reply, in_flight) => {
                 send_answer(reply, in_flight, Err(unavailable()))
             }
+            AdvertWriterCommand::ReleaseSeat(_, _, _, _, reply, in_flight) => {
+                send_answer(reply, in_flight, Err(unavailable()))
+            }
             AdvertWriterCommand::ExpireAdvert(_, set_id, Some(record)) => self.restore_expired(set_id, *record),
             AdvertWriterCommand::ExpireHold(..)
             | AdvertWriterCommand::ExpireAdvert(_, _, None)
@@ -87,6 +90,10 @@ impl AdvertState {
             }
             AdvertWriterCommand::ReleaseReservation(id, advertisement_id, set_id, reply, in_flight) => {
                 self.apply_reservation_end(id, advertisement_id, set_id, ReservationChange::Released, now);
+                send_answer(reply, in_flight, Ok(()));
+            }
+            AdvertWriterCommand::ReleaseSeat(user, id, advertisement_id, set_id, reply, in_flight) => {
+                self.apply_seat_release((user, id), advertisement_id, set_id, now);
                 send_answer(reply, in_flight, Ok(()));
             }
             AdvertWriterCommand::ExpireHold(id, advertisement_id, set_id) => {

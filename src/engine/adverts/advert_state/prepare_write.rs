@@ -58,6 +58,11 @@ impl AdvertState {
                 let write = self.build_end_reservation_write(id, advertisement_id, now);
                 Some((AdvertWriterCommand::ReleaseReservation(id, advertisement_id, set_id, reply, in_flight), write))
             }
+            AdvertWriterCommand::ReleaseSeat(user, id, advertisement_id, set_id, reply, in_flight) => {
+                let purge_at = now.plus_ms(self.common.settings.ended_reservation_retention_ms);
+                let write = AdvertWrite::ReleaseSeat { reservation_id: id, advertisement_id, user, purge_at };
+                Some((AdvertWriterCommand::ReleaseSeat(user, id, advertisement_id, set_id, reply, in_flight), write))
+            }
             AdvertWriterCommand::ExpireHold(id, advertisement_id, set_id) => {
                 let is_due =
                     self.hold_expires_at(set_id, advertisement_id, id).is_some_and(|expires_at| expires_at <= now);

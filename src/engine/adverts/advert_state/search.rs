@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use crate::auth::token::ConsentPurpose;
 use crate::domain::advertisement::AdvertisementKind;
 use crate::domain::attribute_values::AttributeValues;
 use crate::domain::filter::{AdvertisementView, Searcher, admit, measure_between};
@@ -45,7 +46,8 @@ impl AdvertState {
             Some(_) if !self.common.settings.allow_search_overrides => return Err(EngineError::OverridesForbidden),
             Some(overrides) => Arc::new(apply_overrides(&ruleset, overrides)?),
         };
-        check_party_consents(&self.common, caller, &ruleset, &search.session, &search.consents, now)?;
+        let purpose = (&*ruleset, ConsentPurpose::Search);
+        check_party_consents(&self.common, caller, purpose, &search.session, &search.consents, now)?;
         let (session, ignored) = self.common.with_resolved_locality(caller, search.session)?;
         let checked = CheckedSession::new(&effective, caller, session, ignored)?;
         let claim = renew_search_claim(&self.common, &ruleset, &checked, &search.search_token, now)?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::auth::token::{AdvertisementClaim, TicketClaim};
+use crate::auth::token::AdvertisementClaim;
 use crate::domain::id::{MatchId, SetId, TicketId, UserKey};
 use crate::domain::lifecycle::event::MatchEffect;
 use crate::domain::lifecycle::rules::LifecycleRules;
@@ -18,6 +18,7 @@ use crate::engine::queues::plan_transition::{PlannedTransition, plan_transition}
 use crate::engine::queues::queue_engine::QueueEngine;
 use crate::engine::queues::queue_engine::seat_reports::SeatReportOutcome;
 use crate::engine::queues::result_report::{check_report, complete_report};
+use crate::engine::queues::ticket_holder::TicketHolder;
 use crate::engine::ratings::command::{
     LeaderboardPage, LeaderboardQuery, RatingView, ReportResultAnswer, ReportResultCommand, ReportState,
     ResultReporter, SubmitFeedbackCommand,
@@ -124,15 +125,14 @@ impl QueueEngine {
     /// Records a player's feedback for a match. Idempotent.
     pub async fn submit_feedback(&self, caller: &Caller, command: &SubmitFeedbackCommand) -> Result<(), EngineError> {
         let shared = &self.shared;
-        let claim =
-            shared.common.token_signer.verify::<TicketClaim>(&command.ticket_token).ok_or(EngineError::NotOwner)?;
+        let holder = TicketHolder::verify(&shared.common.token_signer, caller, &command.ticket_token)?;
         let mut match_ = self.find_match(command.match_id).await?.ok_or(EngineError::NotOwner)?;
         if match_.stage.last_assignment().is_none()
             && let Some(newer) = shared.newer_match(&match_).await?
         {
             match_ = newer;
         }
-        let match_ticket = caller_ticket_in_match(&match_, &claim, caller)?;
+        let match_ticket = held_ticket_in_match(&match_, &holder)?;
         let users: Vec<UserKey> = match_ticket.players.iter().map(|player| player.user).collect();
         let user = match (command.player_key, &*users) {
             (Some(key), _) => {
@@ -270,8 +270,8 @@ impl QueueEngine {
                 ReporterAuthority::Alone { visible_ticket: None, reported_by: None }
             }
             ResultReporter::Ticket(token) => {
-                let claim = signer.verify::<TicketClaim>(token).ok_or(EngineError::NotOwner)?;
-                let match_ticket = caller_ticket_in_match(match_, &claim, caller)?;
+                let holder = TicketHolder::verify(signer, caller, token)?;
+                let match_ticket = held_ticket_in_match(match_, &holder)?;
                 match match_.stage.last_assignment() {
                     Some(Assignment::GameServer { .. }) => return Err(EngineError::NotOwner),
                     Some(Assignment::PeerHost { .. }) => ReporterAuthority::Seats {
@@ -315,14 +315,10 @@ enum ReporterAuthority {
     },
 }
 
-/// Caller's own ticket in a match.
-fn caller_ticket_in_match<'a>(
-    match_: &'a Match,
-    claim: &TicketClaim,
-    caller: &Caller,
-) -> Result<&'a MatchTicket, EngineError> {
-    let match_ticket = match_.tickets.iter().find(|match_ticket| match_ticket.ticket_id == claim.ticket_id);
-    match_ticket.filter(|_| claim.subject == caller.subject).ok_or(EngineError::NotOwner)
+/// Ticket in a match whose token, or the token of a seat in it, the caller holds.
+fn held_ticket_in_match<'a>(match_: &'a Match, holder: &TicketHolder) -> Result<&'a MatchTicket, EngineError> {
+    let mut tickets = match_.tickets.iter();
+    tickets.find(|match_ticket| match_ticket.ticket_id == holder.ticket_id).ok_or(EngineError::NotOwner)
 }
 
 fn is_player_of_ticket(match_: &Match, ticket: TicketId, user: UserKey) -> bool {

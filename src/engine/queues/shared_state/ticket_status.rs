@@ -12,6 +12,7 @@ use crate::domain::time::UnixMs;
 use crate::engine::queues::command::{MatchPlayerView, MatchView, OwnPlayerView, TicketPhase, TicketStatus};
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::stored_ticket::nearest_region;
+use crate::engine::queues::ticket_holder::TicketHolder;
 use crate::engine::queues::wait_estimator::WaitClass;
 use crate::engine::ratings::command::ReportState;
 use crate::rules::catalog::MatchRuleset;
@@ -28,7 +29,24 @@ fn match_version_of_status(phase: TicketPhase, match_: Option<&Match>) -> u64 {
     }
 }
 
+/// Version of what a ticket shows: acknowledgements do not change it.
+fn shown_version(stored: &StoredTicket) -> u64 {
+    stored.version - u64::from(stored.acknowledged.count_ones())
+}
+
 impl SharedState {
+    /// Status of a ticket at `now`, as its holder may see it: with the credentials of the players whom it acts for.
+    pub(crate) fn ticket_status_for(&self, holder: &TicketHolder, stored: &StoredTicket, now: UnixMs) -> TicketStatus {
+        let mut status = self.ticket_status(stored, now);
+        let own_players = status.match_view.iter_mut().flat_map(|view| &mut view.own_players);
+        for (own_player, player) in own_players.zip(&stored.ticket.session.players) {
+            if !holder.acts_for(&stored.ticket, player.user) {
+                own_player.credential.clear();
+            }
+        }
+        status
+    }
+
     /// Status of a ticket at `now`.
     pub(crate) fn ticket_status(&self, stored: &StoredTicket, now: UnixMs) -> TicketStatus {
         let ticket = &stored.ticket;
@@ -75,7 +93,7 @@ impl SharedState {
         let estimate = self.wait_estimator.lock().estimate(&wait_class, now).filter(|_| is_waiting);
         let resume_claim = ResumeClaim {
             ticket_id: ticket.id,
-            ticket_version: stored.version,
+            ticket_version: shown_version(stored),
             match_version: match_version_of_status(phase, match_.as_deref()),
         };
         let placing_match = match_.as_ref().map(|match_| match_.id);

@@ -147,11 +147,12 @@ pub(super) const INSERT_RESERVATIONS: &str = "
         on conflict (reservation_id) do nothing
 ";
 
-/// Updates the state of reservations; the other columns never change.
+/// Updates the state and the seats of reservations; the other columns never change.
 pub(super) const UPDATE_RESERVATIONS: &str = "
     update reservation r
-       set state = u.state, deadline_ms = u.deadline_ms
-      from unnest($1::uuid[], $2::smallint[], $3::bigint[]) as u (reservation_id, state, deadline_ms)
+       set state = u.state, deadline_ms = u.deadline_ms, seats = u.seats, users = u.users
+      from unnest($1::uuid[], $2::smallint[], $3::bigint[], $4::integer[], $5::bytea[])
+        as u (reservation_id, state, deadline_ms, seats, users)
      where r.reservation_id = u.reservation_id
 ";
 

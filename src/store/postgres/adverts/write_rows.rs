@@ -224,7 +224,9 @@ impl<'a> AdvertRowChanges<'a> {
             let query = sqlx::query(sql::UPDATE_RESERVATIONS)
                 .bind(rows.iter().map(|row| Uuid::from_bytes(row.id)).collect::<Vec<_>>())
                 .bind(rows.iter().map(|row| row.state as i16).collect::<Vec<_>>())
-                .bind(rows.iter().map(|row| row.deadline_ms).collect::<Vec<_>>());
+                .bind(rows.iter().map(|row| row.deadline_ms).collect::<Vec<_>>())
+                .bind(rows.iter().map(|row| row.seats as i32).collect::<Vec<_>>())
+                .bind(rows.iter().map(|row| row.users.as_slice()).collect::<Vec<_>>());
             query.execute(connection).await?;
         }
         Ok(())

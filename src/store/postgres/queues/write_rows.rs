@@ -3,7 +3,7 @@
 use sqlx::postgres::PgConnection;
 use sqlx::types::Uuid;
 
-use crate::domain::id::{MatchId, SetId, TicketId, UserKey};
+use crate::domain::id::{ConsentId, MatchId, SetId, TicketId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::match_result::MatchResult;
@@ -13,6 +13,7 @@ use crate::store::postgres::connection::uuid_column::to_uuids;
 use crate::store::postgres::queues::array_column::to_column;
 use crate::store::postgres::queues::{ratings, statements as sql};
 use crate::store::queues::TicketUser;
+use crate::store::queues::consents::StoredConsent;
 use crate::store::queues::result_encoding::ResultRow;
 use crate::store::queues::row_changes::QueueRowChanges;
 use crate::store::queues::ticket_match_encoding::{MatchRow, TicketRow, TicketStateRow};
@@ -36,6 +37,9 @@ pub(super) async fn write_changes(
     let inserted = write_penalties(sql::INSERT_PENALTIES, &changes.inserted_penalties, connection).await?;
     check_row_count(inserted, changes.inserted_penalties.len())?;
     write_penalties(sql::UPDATE_PENALTIES, &changes.updated_penalties, connection).await?;
+    let inserted = write_consents(sql::INSERT_CONSENTS, &changes.inserted_consents, connection).await?;
+    check_row_count(inserted, changes.inserted_consents.len())?;
+    write_consents(sql::UPDATE_CONSENTS, &changes.updated_consents, connection).await?;
     ratings::write_ratings(changes, connection).await?;
     insert_results(&changes.inserted_results, connection).await?;
     ratings::write_history(changes, connection).await?;
@@ -86,7 +90,8 @@ async fn insert_tickets(tickets: &[&StoredTicket], connection: &mut PgConnection
         .bind(to_column(&state_rows, |row| row.end_reason.map(to_int16)))
         .bind(to_column(&state_rows, |row| row.expires_ms))
         .bind(to_column(&state_rows, |row| row.purge_at_ms))
-        .bind(to_column(&state_rows, |row| row.version));
+        .bind(to_column(&state_rows, |row| row.version))
+        .bind(to_column(&state_rows, |row| row.acknowledged));
     check_row_count(query.execute(connection).await?.rows_affected(), rows.len())
 }
 
@@ -102,7 +107,8 @@ async fn update_ticket_states(tickets: &[&StoredTicket], connection: &mut PgConn
         .bind(to_column(&state_rows, |row| row.end_reason.map(to_int16)))
         .bind(to_column(&state_rows, |row| row.expires_ms))
         .bind(to_column(&state_rows, |row| row.purge_at_ms))
-        .bind(to_column(&state_rows, |row| row.version));
+        .bind(to_column(&state_rows, |row| row.version))
+        .bind(to_column(&state_rows, |row| row.acknowledged));
     query.execute(connection).await?;
     Ok(())
 }
@@ -171,6 +177,22 @@ async fn write_penalties(
         .bind(to_column(penalties, |(_, penalty)| i64::from(penalty.level)))
         .bind(to_column(penalties, |(_, penalty)| to_ms(penalty.cooldown_until)))
         .bind(to_column(penalties, |(_, penalty)| to_ms(penalty.resets_at)));
+    Ok(query.execute(connection).await?.rows_affected())
+}
+
+async fn write_consents(
+    statement: &'static str,
+    consents: &[(ConsentId, StoredConsent)],
+    connection: &mut PgConnection,
+) -> Result<u64, CommitError> {
+    if consents.is_empty() {
+        return Ok(0);
+    }
+    let query = sqlx::query(statement)
+        .bind(to_uuids(consents.iter().map(|(id, _)| id.as_bytes())))
+        .bind(to_column(consents, |(_, consent)| consent.taken_by.map(|taker| Uuid::from_bytes(taker.0))))
+        .bind(to_column(consents, |(_, consent)| consent.is_revoked))
+        .bind(to_column(consents, |(_, consent)| to_ms(consent.expires_at)));
     Ok(query.execute(connection).await?.rows_affected())
 }
 

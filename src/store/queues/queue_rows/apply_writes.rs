@@ -6,14 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::domain::id::{TicketId, UserKey};
+use crate::domain::id::{MatchId, TicketId, UserKey};
 use crate::domain::lifecycle::penalty::next_penalty;
 use crate::domain::lifecycle::{Match, TicketFate};
 use crate::domain::queue::ticket::{Ticket, TicketEndReason};
 use crate::domain::time::UnixMs;
 use crate::store::queues::queue_rows::{QueueRows, match_purge_at, match_users, queue_key};
 use crate::store::queues::{
-    PenaltySchedule, QueueKey, QueueOutcome, QueueWrite, StoredTicket, TicketState, TicketUser,
+    GrantedConsent, PenaltySchedule, QueueKey, QueueOutcome, QueueWrite, StoredTicket, TicketState, TicketUser,
 };
 
 /// Version of a ticket that was just entered.
@@ -48,9 +48,20 @@ impl QueueRows {
 
     pub(super) fn apply_write(&mut self, write: &QueueWrite) -> QueueOutcome {
         match write {
-            QueueWrite::EnterQueue { ticket, expires_at, request_digest, now } => {
-                self.enter_queue(ticket, *expires_at, *request_digest, *now)
+            QueueWrite::EnterQueue { ticket, expires_at, request_digest, caller_user, consents, now } => {
+                self.enter_queue(ticket, (*expires_at, *request_digest), (*caller_user, consents), *now)
             }
+            QueueWrite::Acknowledge { ticket_id, match_id, acknowledged } => {
+                self.acknowledge(*ticket_id, *match_id, *acknowledged)
+            }
+            QueueWrite::TakeConsents { taken_by, consents } => match self.find_spent_consent(*taken_by, consents) {
+                None => {
+                    self.take_consents(*taken_by, consents);
+                    QueueOutcome::ConsentsTaken
+                }
+                Some(spent) => QueueOutcome::ConsentSpent(spent),
+            },
+            QueueWrite::RevokeConsent { consent } => self.revoke_consent(*consent),
             QueueWrite::Heartbeat { ticket_id, expires_at, .. } => {
                 let Some(stored) = self.tickets.get_mut(ticket_id) else { return QueueOutcome::TicketNotFound };
                 if stored.is_open() && stored.expires_at < *expires_at {
@@ -83,8 +94,8 @@ impl QueueRows {
     fn enter_queue(
         &mut self,
         ticket: &Arc<Ticket>,
-        expires_at: UnixMs,
-        request_digest: [u8; 16],
+        (expires_at, request_digest): (UnixMs, [u8; 16]),
+        (caller_user, consents): (Option<UserKey>, &[GrantedConsent]),
         now: UnixMs,
     ) -> QueueOutcome {
         if let Some(stored) = self.tickets.get(&ticket.id) {
@@ -96,9 +107,16 @@ impl QueueRows {
             };
         }
         let (users, queue) = (ticket.session.sorted_users(), queue_key(ticket));
-        if let Some(error) = self.entry_error(ticket, &users, now) {
+        // A caller whose consents are spent learns nothing about the players.
+        if let Some(spent) = self.find_spent_consent(ticket.id.into(), consents) {
+            return QueueOutcome::ConsentSpent(spent);
+        }
+        let own = caller_user.filter(|own| users.contains(own));
+        let own_error = own.and_then(|own| self.entry_error(ticket, &[own], now));
+        if let Some(error) = own_error.or_else(|| self.entry_error(ticket, &users, now)) {
             return error;
         }
+        self.take_consents(ticket.id.into(), consents);
         for user in users {
             self.add_ticket_user(user, TicketUser { queue, ticket_id: ticket.id, exclusive: ticket.exclusive });
         }
@@ -108,6 +126,7 @@ impl QueueRows {
             expires_at,
             version: FIRST_VERSION,
             request_digest,
+            acknowledged: 0,
         };
         self.tickets.insert(stored.ticket.id, stored.clone());
         QueueOutcome::Entered { ticket: stored, is_replay: false }
@@ -138,6 +157,17 @@ impl QueueRows {
         first.or_else(|| users.iter().find_map(on_cooldown))
     }
 
+    /// Adds one version per player who is new, so that the versions of a ticket tell apart what its players are shown.
+    fn acknowledge(&mut self, id: TicketId, match_id: MatchId, acknowledged: u64) -> QueueOutcome {
+        let Some(stored) = self.tickets.get_mut(&id) else { return QueueOutcome::TicketNotFound };
+        if stored.state == TicketState::InMatch(match_id) {
+            let new_players = acknowledged & !stored.acknowledged;
+            stored.acknowledged |= new_players;
+            stored.version += u64::from(new_players.count_ones());
+        }
+        QueueOutcome::CurrentTicket(stored.clone())
+    }
+
     /// Sets the state and, if given, the expiry. Returns the ticket as it is then.
     fn set_ticket_state(
         &mut self,
@@ -148,6 +178,7 @@ impl QueueRows {
         let stored = self.tickets.get_mut(&id)?;
         stored.state = state;
         stored.expires_at = expires_at.unwrap_or(stored.expires_at);
+        stored.acknowledged = 0;
         stored.version += 1;
         let stored = stored.clone();
         if !stored.is_open() {

@@ -26,10 +26,17 @@ fn any_ticket() -> impl Strategy<Value = Ticket> {
     let player_rating =
         (number_or_nan(), number_or_nan()).prop_map(|(rating, deviation)| PlayerRating { rating, deviation });
     let columns = (any::<[u8; 16]>(), any::<u32>(), prop::option::of(any_user_key()), any_time());
-    let lists = (prop::collection::vec(player_rating, 0..4), prop::collection::vec(any_user_key(), 0..4));
+    let users = || prop::collection::vec(any_user_key(), 0..4);
+    let lists = (prop::collection::vec(player_rating, 0..4), users(), users());
     let rating_key = prop::option::of(any::<u64>().prop_map(RatingKey::from_digest));
     (columns, any_session(), lists, rating_key, any::<bool>()).prop_map(
-        |((id, set_id, subject, entered_at), session, (player_ratings, blocked_users), key, exclusive)| Ticket {
+        |(
+            (id, set_id, subject, entered_at),
+            session,
+            (player_ratings, blocked_users, self_answering),
+            key,
+            exclusive,
+        )| Ticket {
             id: TicketId::from_bytes(id),
             set_id: SetId(set_id),
             subject,
@@ -39,6 +46,7 @@ fn any_ticket() -> impl Strategy<Value = Ticket> {
             rating_digest_key: key,
             blocked_users,
             exclusive,
+            self_answering,
         },
     )
 }
@@ -172,9 +180,15 @@ fn any_side_reports() -> impl Strategy<Value = SideReports> {
 proptest! {
     /// `Debug` distinguishes -0.0 from 0.0 and shows NaN; `==` does neither.
     #[test]
-    fn ticket_row_round_trips(ticket in any_ticket(), state in any_ticket_state(), expires_at in any_time(), version: u64) {
+    fn ticket_row_round_trips(
+        ticket in any_ticket(),
+        state in any_ticket_state(),
+        expires_at in any_time(),
+        version: u64,
+        acknowledged: u64,
+    ) {
         let request_digest = *ticket.id.as_bytes();
-        let stored = StoredTicket { ticket: Arc::new(ticket), state, expires_at, version, request_digest };
+        let stored = StoredTicket { ticket: Arc::new(ticket), state, expires_at, version, request_digest, acknowledged };
         let row = TicketRow::encode(&stored.ticket, stored.request_digest);
         let decoded = row.decode(TicketStateRow::encode(&stored)).unwrap();
         prop_assert_eq!(format!("{decoded:?}"), format!("{stored:?}"));
@@ -198,6 +212,7 @@ fn sample_ticket() -> Ticket {
         blocked_users: vec![],
         rating_digest_key: None,
         exclusive: true,
+        self_answering: Vec::new(),
     }
 }
 
@@ -251,8 +266,10 @@ fn queue_values_of_a_newer_server_name_the_column() {
     ];
     for (expected, change) in changes {
         let mut row = TicketRow::encode(&sample_ticket(), [0; 16]);
+        let (match_id, end_reason, purge_at_ms) = (None, None, None);
+        let (expires_ms, acknowledged) = (0, 0);
         let mut state_row =
-            TicketStateRow { state: 0, match_id: None, end_reason: None, expires_ms: 0, purge_at_ms: None, version: 1 };
+            TicketStateRow { state: 0, match_id, end_reason, expires_ms, purge_at_ms, version: 1, acknowledged };
         change(&mut row, &mut state_row);
         match row.decode(state_row) {
             Err(StoreError::UnknownRow { table: "ticket", column, .. }) => assert_eq!(column, expected),
@@ -295,8 +312,10 @@ fn queue_row_corruption_names_the_column() {
     ];
     for (expected, corrupt) in corruptions {
         let mut row = TicketRow::encode(&sample_ticket(), [0; 16]);
+        let (match_id, end_reason, purge_at_ms) = (None, None, None);
+        let (expires_ms, acknowledged) = (0, 0);
         let mut state_row =
-            TicketStateRow { state: 0, match_id: None, end_reason: None, expires_ms: 0, purge_at_ms: None, version: 1 };
+            TicketStateRow { state: 0, match_id, end_reason, expires_ms, purge_at_ms, version: 1, acknowledged };
         corrupt(&mut row, &mut state_row);
         assert_eq!(
             column(row.decode(state_row).map_or_else(Ok, |decoded| Err(format!("{decoded:?}")))),
@@ -336,6 +355,7 @@ fn queue_checksums_cover_every_column() {
         expires_ms: 5,
         purge_at_ms: Some(6),
         version: 7,
+        acknowledged: 0,
     };
     let corruptions: [fn(&mut TicketStateRow); 8] = [
         |row| row.state -= 1,

@@ -146,7 +146,7 @@ pub(super) const UPSERT_HEARTBEATS: MultiRowTemplate = MultiRowTemplate {
 pub(super) const DELETE_HEARTBEATS: MultiRowTemplate =
     MultiRowTemplate { head: "delete from heartbeat where n in (", row_placeholders: "?", tail: ")", is_narrow: true };
 
-/// Inserts reservations, or updates their state; the other columns never change.
+/// Inserts reservations, or updates their state and seats; the other columns never change.
 pub(super) const UPSERT_RESERVATIONS: MultiRowTemplate = MultiRowTemplate {
     head: "
     insert into reservation (reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms,
@@ -155,7 +155,8 @@ pub(super) const UPSERT_RESERVATIONS: MultiRowTemplate = MultiRowTemplate {
     row_placeholders: "(?, ?, ?, ?, ?, ?, ?, ?)",
     tail: "
         on conflict (reservation_id) do update
-       set state = excluded.state, deadline_ms = excluded.deadline_ms, checksum = excluded.checksum",
+       set seats = excluded.seats, users = excluded.users, state = excluded.state, deadline_ms = excluded.deadline_ms,
+           checksum = excluded.checksum",
     is_narrow: false,
 };
 

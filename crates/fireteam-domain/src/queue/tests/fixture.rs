@@ -159,6 +159,7 @@ pub(in crate::queue) fn new_ticket(number: u64, ratings: &[f64], entered_at: Uni
         blocked_users: Vec::new(),
         rating_digest_key: None,
         exclusive: false,
+        self_answering: Vec::new(),
     }
 }
 
