@@ -67,12 +67,12 @@ label! {
     GrantConsent = "grant_consent",
     /// Revocation of such a consent.
     RevokeConsent = "revoke_consent",
-    /// Tickets of the caller's own user.
-    Mine = "mine",
     /// Enter a queue.
     Enter = "enter",
     /// Leave a queue.
     Leave = "leave",
+    /// Tickets of the caller's own user.
+    Mine = "mine",
     /// Stream of ticket updates.
     Watch = "watch",
     /// Extend the TTL of tickets.
