@@ -256,6 +256,7 @@ pub(super) fn publication(k: u64, round: u64) -> AdvertWrite {
         expires_at: expires,
         confirmed_reservations: vec![],
         joined_reservations: vec![],
+        owner: None,
         now,
     }
 }

@@ -39,6 +39,10 @@ pub const MAX_STALENESS_RANGE_S: RangeInclusive<u32> = 1..=3_600;
 pub const SILOS_MAX: usize = 256;
 /// Maximum of open silos, in all and per user.
 pub const MAX_SILOS_RANGE: RangeInclusive<u32> = 1..=100_000;
+/// Maximum live advertisements of one game server identity.
+pub const MAX_SERVER_ADVERTISEMENTS_RANGE: RangeInclusive<u32> = 1..=1_000_000;
+/// Maximum live advertisements or reservations of one client, and waiting tickets of one user.
+pub const MAX_CLIENT_PLACES_RANGE: RangeInclusive<u32> = 1..=100;
 /// Grid size for rounding locations, degrees. A cell of more than 10 degrees covers a continent.
 pub const LOCATION_GRID_RANGE_DEGREES: RangeInclusive<f64> = 0.0..=10.0;
 /// Maximum accuracy radius of a geolocation record, kilometers; at most half the circumference of the Earth.
@@ -62,6 +66,14 @@ pub struct Config {
     pub max_silos: u32,
     /// Maximum of those that one caller has opened, in `MAX_SILOS_RANGE`. Game servers are exempt.
     pub max_silos_per_user: u32,
+    /// Maximum live advertisements of a kind of one client, in `MAX_CLIENT_PLACES_RANGE`; a newer one replaces the oldest.
+    pub max_advertisements_per_client: u32,
+    /// Maximum live advertisements of a kind of one game server identity, in `MAX_SERVER_ADVERTISEMENTS_RANGE`.
+    pub max_advertisements_per_server: u32,
+    /// Maximum live reservations of one client, in `MAX_CLIENT_PLACES_RANGE`; a newer one replaces the oldest.
+    pub max_reservations_per_client: u32,
+    /// Maximum waiting tickets of one user over all sets and silos, in `MAX_CLIENT_PLACES_RANGE`.
+    pub max_tickets_per_user: u32,
     /// Store outage after which the server reports not ready, seconds, in `MAX_STALENESS_RANGE_S`.
     pub max_staleness_s: u32,
     /// Source of rulesets.

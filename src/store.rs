@@ -34,7 +34,8 @@ use crate::store::queues::QueueStore;
 use crate::store::ruleset_copies::RulesetCopyStore;
 
 pub use crate::store::adverts::{
-    AdvertFeed, AdvertVersion, AdvertWrite, CommitResult, ENDED_RESERVATION_RETENTION_MS, FeedBatch, Reservation,
+    AdvertFeed, AdvertLimit, AdvertOwner, AdvertVersion, AdvertWrite, ClientLimit, CommitResult,
+    ENDED_RESERVATION_RETENTION_MS, FeedBatch, OwnerKey, PartyKey, Reservation, ReservationLimit, ReservationOwner,
     ReservationState, StoredAdvertisement, VersionStep, WriteOutcome, transaction_label,
 };
 pub use crate::store::error::StoreError;

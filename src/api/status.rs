@@ -237,6 +237,26 @@ impl From<EngineError> for Rejection {
                 let text = "the session has its maximum number of reservations; try the next candidate";
                 Self::new(C::ResourceExhausted, ErrorReason::TooManyReservations, text)
             }
+            EngineError::TooManyAdvertisements { limit } => {
+                let setting = "max_advertisements_per_server";
+                let text = format!(
+                    "the caller has {limit} live advertisements of this kind, the maximum of {setting}; delete one first"
+                );
+                Self::new(C::ResourceExhausted, ErrorReason::TooManyAdvertisements, text)
+                    .with_metadata("limit", limit)
+                    .with_metadata("setting", setting)
+            }
+            EngineError::TooManyTickets { player_index, limit } => {
+                let setting = "max_tickets_per_user";
+                let text = format!(
+                    "session_composition.players[{player_index}] has {limit} waiting tickets, the maximum of {setting}; \
+                     leave one first"
+                );
+                Self::new(C::ResourceExhausted, ErrorReason::TooManyTickets, text)
+                    .with_metadata("player", player_index)
+                    .with_metadata("limit", limit)
+                    .with_metadata("setting", setting)
+            }
             EngineError::TooManySilos { silo, limit, is_per_caller } => {
                 let (scope, rule, remedy) = if is_per_caller {
                     ("caller", "a caller may open at most", "end your tickets and advertisements in another silo first")

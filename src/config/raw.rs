@@ -55,6 +55,18 @@ pub struct RawSettings {
     /// Maximum silos that one user, or one anonymous address, has opened, number, 1 to 100000; not for --silos and game servers [default: 8].
     #[arg(long, env = "FIRETEAM_MAX_SILOS_PER_USER", value_name = "COUNT")]
     pub max_silos_per_user: Option<u32>,
+    /// Maximum live advertisements of a kind of one client, number, 1 to 100; a newer one replaces the oldest [default: 1].
+    #[arg(long, env = "FIRETEAM_MAX_ADVERTISEMENTS_PER_CLIENT", value_name = "COUNT")]
+    pub max_advertisements_per_client: Option<u32>,
+    /// Maximum live advertisements of a kind of one game server identity, number, 1 to 1000000 [default: 1000].
+    #[arg(long, env = "FIRETEAM_MAX_ADVERTISEMENTS_PER_SERVER", value_name = "COUNT")]
+    pub max_advertisements_per_server: Option<u32>,
+    /// Maximum live reservations of one client, number, 1 to 100; a newer one replaces the oldest [default: 1].
+    #[arg(long, env = "FIRETEAM_MAX_RESERVATIONS_PER_CLIENT", value_name = "COUNT")]
+    pub max_reservations_per_client: Option<u32>,
+    /// Maximum waiting tickets of one user over all sets and silos, number, 1 to 100 [default: 4].
+    #[arg(long, env = "FIRETEAM_MAX_TICKETS_PER_USER", value_name = "COUNT")]
+    pub max_tickets_per_user: Option<u32>,
     /// Store outage after which the server reports not ready, seconds, 1 to 3600 [default: 300].
     #[arg(long, env = "FIRETEAM_MAX_STALENESS_S", value_name = "SECONDS")]
     pub max_staleness_s: Option<u32>,
@@ -160,6 +172,14 @@ impl RawSettings {
             silos: self.silos.or(fallback.silos),
             max_silos: self.max_silos.or(fallback.max_silos),
             max_silos_per_user: self.max_silos_per_user.or(fallback.max_silos_per_user),
+            max_advertisements_per_client: self
+                .max_advertisements_per_client
+                .or(fallback.max_advertisements_per_client),
+            max_advertisements_per_server: self
+                .max_advertisements_per_server
+                .or(fallback.max_advertisements_per_server),
+            max_reservations_per_client: self.max_reservations_per_client.or(fallback.max_reservations_per_client),
+            max_tickets_per_user: self.max_tickets_per_user.or(fallback.max_tickets_per_user),
             max_staleness_s: self.max_staleness_s.or(fallback.max_staleness_s),
             rulesets: self.rulesets.or(fallback.rulesets),
             geoip_db: self.geoip_db.or(fallback.geoip_db),

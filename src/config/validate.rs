@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use crate::config::raw::RawSettings;
 use crate::config::{
     ADVERTISEMENT_TTL_RANGE_S, Config, ConfigError, DEFAULT_GEOIP_DB, GEOIP_MAX_ACCURACY_RADIUS_RANGE_KM,
-    LOCATION_GRID_RANGE_DEGREES, LogFormat, MAX_SILOS_RANGE, MAX_STALENESS_RANGE_S, PostgresUrl,
-    RESERVATION_TTL_RANGE_S, RULESET_REMOVAL_GRACE_RANGE_S, RULESET_RETENTION_RANGE_S, RulesetSource,
-    SHUTDOWN_GRACE_PERIOD_RANGE_S, SILOS_MAX, StoreTarget,
+    LOCATION_GRID_RANGE_DEGREES, LogFormat, MAX_CLIENT_PLACES_RANGE, MAX_SERVER_ADVERTISEMENTS_RANGE, MAX_SILOS_RANGE,
+    MAX_STALENESS_RANGE_S, PostgresUrl, RESERVATION_TTL_RANGE_S, RULESET_REMOVAL_GRACE_RANGE_S,
+    RULESET_RETENTION_RANGE_S, RulesetSource, SHUTDOWN_GRACE_PERIOD_RANGE_S, SILOS_MAX, StoreTarget,
 };
 use crate::domain::locality::DEFAULT_LOCATION_GRID_DEGREES;
 use crate::domain::location_privacy::DEFAULT_SESSION_GRID_DEGREES;
@@ -49,6 +49,26 @@ pub(super) fn validate_settings(
             "max_silos_per_user",
             settings.max_silos_per_user.unwrap_or(8),
             MAX_SILOS_RANGE,
+        ),
+        max_advertisements_per_client: errors.check_range(
+            "max_advertisements_per_client",
+            settings.max_advertisements_per_client.unwrap_or(1),
+            MAX_CLIENT_PLACES_RANGE,
+        ),
+        max_advertisements_per_server: errors.check_range(
+            "max_advertisements_per_server",
+            settings.max_advertisements_per_server.unwrap_or(1_000),
+            MAX_SERVER_ADVERTISEMENTS_RANGE,
+        ),
+        max_reservations_per_client: errors.check_range(
+            "max_reservations_per_client",
+            settings.max_reservations_per_client.unwrap_or(1),
+            MAX_CLIENT_PLACES_RANGE,
+        ),
+        max_tickets_per_user: errors.check_range(
+            "max_tickets_per_user",
+            settings.max_tickets_per_user.unwrap_or(4),
+            MAX_CLIENT_PLACES_RANGE,
         ),
         max_staleness_s: errors.check_range(
             "max_staleness_s",
@@ -142,6 +162,10 @@ pub(super) fn to_raw_settings(config: &Config) -> RawSettings {
         silos: config.silos.clone(),
         max_silos: Some(config.max_silos),
         max_silos_per_user: Some(config.max_silos_per_user),
+        max_advertisements_per_client: Some(config.max_advertisements_per_client),
+        max_advertisements_per_server: Some(config.max_advertisements_per_server),
+        max_reservations_per_client: Some(config.max_reservations_per_client),
+        max_tickets_per_user: Some(config.max_tickets_per_user),
         max_staleness_s: Some(config.max_staleness_s),
         rulesets: Some(match &config.rulesets {
             RulesetSource::Bundled => BUNDLED_SCHEME.into(),

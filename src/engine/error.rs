@@ -75,6 +75,18 @@ pub enum EngineError {
     ReservationEnded,
     /// The advertisement has the maximum number of reservations.
     TooManyReservations,
+    /// The caller has the maximum number of live advertisements of this kind.
+    TooManyAdvertisements {
+        /// Maximum number.
+        limit: u32,
+    },
+    /// The caller's user has the maximum number of waiting tickets.
+    TooManyTickets {
+        /// Index of the player in the party.
+        player_index: usize,
+        /// Maximum number.
+        limit: u32,
+    },
     /// The set has no queue; it supports only advertise and search.
     NoQueue(SetId),
     /// The party has more players than the queue accepts.

@@ -67,6 +67,12 @@ pub async fn run_until_signal(config: Config) -> anyhow::Result<()> {
         operator_listen = %app.server.operator_address,
         "server started"
     );
+    if !config.requires_authentication() {
+        tracing::info!(
+            "limits per caller left off: callers have no identity, so advertisements, reservations and tickets of one \
+             caller are not counted"
+        );
+    }
 
     let mut purge = tokio::time::interval(RULESET_PURGE_INTERVAL);
     let (warnings, mut warn) = (config.security_warnings(), tokio::time::interval(RISK_WARNING_INTERVAL));

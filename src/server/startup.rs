@@ -183,6 +183,10 @@ fn engine_settings(config: &Config) -> EngineSettings {
         allow_search_overrides: config.allow_search_overrides,
         max_silos: config.max_silos,
         max_silos_per_user: config.max_silos_per_user,
+        max_advertisements_per_client: config.max_advertisements_per_client,
+        max_advertisements_per_server: config.max_advertisements_per_server,
+        max_reservations_per_client: config.max_reservations_per_client,
+        max_tickets_per_user: config.max_tickets_per_user,
         ..EngineSettings::default()
     }
 }

@@ -76,6 +76,9 @@ pub enum QueueWrite {
         expires_at: UnixMs,
         /// Digest of the request, as in [`StoredTicket`].
         request_digest: [u8; 16],
+        /// Maximum tickets that have not ended of each of its users, with this one; `None` if no limit applies to the
+        /// caller.
+        max_tickets_per_user: Option<u32>,
         /// Time of the decision.
         now: UnixMs,
     },
@@ -252,6 +255,11 @@ pub enum QueueOutcome {
         user: UserKey,
         /// Ticket that the user has.
         other_ticket: TicketId,
+    },
+    /// `EnterQueue` was not applied: a user has the maximum number of tickets that have not ended.
+    TooManyTickets {
+        /// User.
+        user: UserKey,
     },
     /// `EnterQueue` was not applied: a user is in a match that has not ended.
     AlreadyInMatch {

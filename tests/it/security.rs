@@ -4,6 +4,7 @@ pub(crate) mod attribute_trust;
 pub(crate) mod canaries;
 pub(crate) mod client_certificates;
 pub(crate) mod frame_floods;
+pub(crate) mod hoarding;
 pub(crate) mod match_credential;
 pub(crate) mod metric_cardinality;
 pub(crate) mod ownership;

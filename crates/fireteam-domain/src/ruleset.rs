@@ -147,6 +147,16 @@ pub struct SearchLimits {
     pub max_evaluated: u32,
 }
 
+/// Form in which searchers are told advertisement ids.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HandlePolicy {
+    /// The ids themselves.
+    #[default]
+    Ids,
+    /// Handles that differ by searcher and change with time, so that searchers cannot compare what they see.
+    PerSearcher,
+}
+
 /// Whether each player of a party must consent to the party leader's requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PartyConsentPolicy {
@@ -180,6 +190,10 @@ pub struct Ruleset {
     pub advertise_chances: AdvertiseChances,
     /// Limits on one search.
     pub search_limits: SearchLimits,
+    /// Clients of one account that may advertise and reserve at the same time, at least 1.
+    pub clients_per_account: u32,
+    /// Form in which searchers are told advertisement ids.
+    pub handles: HandlePolicy,
     /// Estimates latency from distance.
     pub latency_model: LatencyModel,
     /// Share of candidates that must answer the quick probe before the involved phase starts, percent.

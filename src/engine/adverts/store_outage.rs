@@ -9,6 +9,7 @@ use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::AdvertRecord;
 use crate::engine::adverts::advert_state::AdvertState;
 use crate::engine::adverts::in_flight_changes::send_answer;
+use crate::engine::adverts::owner_limits;
 use crate::engine::adverts::update_answer::UpdateSnapshot;
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, ExtendAdvertTtl, PublishAdvert};
 use crate::engine::command::UpdateAdvertAnswer;
@@ -76,6 +77,7 @@ impl UnwrittenAdverts {
             joined_reservations,
             ignored_fields,
             silo_use: _silo_use,
+            owner: _,
         } = publish;
         // Only the store decides reservations.
         if !confirmed_reservations.is_empty() || !joined_reservations.is_empty() {
@@ -153,6 +155,7 @@ impl UnwrittenAdverts {
                     expires_at,
                     confirmed_reservations: Vec::new(),
                     joined_reservations: Vec::new(),
+                    owner: owner_limits::known_advert_owner(&state.common, &record.advertisement, now),
                     now,
                 })
             });

@@ -135,6 +135,7 @@ mod tests {
             request_digest: [0; 16],
             state,
             deadline: UnixMs(until),
+            owner: None,
         }
     }
 

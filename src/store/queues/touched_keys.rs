@@ -16,7 +16,8 @@ pub(in crate::store) struct TouchedQueueKeys {
     pub(in crate::store) matches: BTreeSet<MatchId>,
     /// Users whose tickets, match and penalties are read.
     pub(in crate::store) users: BTreeSet<UserKey>,
-    /// Entering users, and whether the ticket is exclusive: servers must not enter one user at the same time.
+    /// Entering users, and whether the ticket is exclusive or the user's tickets are counted: then servers must not enter
+    /// the user at the same time.
     pub(in crate::store) entering_users: BTreeSet<(UserKey, bool)>,
     /// Users whose penalties can change.
     pub(in crate::store) penalized_users: BTreeSet<UserKey>,
@@ -55,11 +56,13 @@ impl TouchedQueueKeys {
 
     fn add_write(&mut self, write: &QueueWrite) {
         match write {
-            QueueWrite::EnterQueue { ticket, .. } => {
+            QueueWrite::EnterQueue { ticket, max_tickets_per_user, .. } => {
                 self.tickets.insert(ticket.id);
                 let users = ticket.session.sorted_users();
                 self.users.extend(&users);
-                self.entering_users.extend(users.into_iter().map(|user| (user, ticket.exclusive)));
+                // Servers that count the tickets of one user must not do so at the same time.
+                let is_exclusive = ticket.exclusive || max_tickets_per_user.is_some();
+                self.entering_users.extend(users.into_iter().map(|user| (user, is_exclusive)));
             }
             QueueWrite::Heartbeat { ticket_id, .. } | QueueWrite::EndTicket { ticket_id, .. } => {
                 self.tickets.insert(*ticket_id);

@@ -35,6 +35,7 @@ fn publish_until(n: u8, expires_at: u64) -> AdvertWrite {
         expires_at,
         confirmed_reservations: vec![],
         joined_reservations: vec![],
+        owner: None,
         now,
     }
 }

@@ -113,7 +113,7 @@ async fn insert_rows(connection: &mut SqliteConnection) {
     }
     // Advertisement 4 has a reservation with an unknown state.
     let reservation = ReservationRow { state: 9, ..ReservationRow::encode(&reservation(4, 1)) };
-    sqlx::query("insert into reservation values (?, ?, ?, ?, ?, ?, ?, ?)")
+    sqlx::query("insert into reservation values (?, ?, ?, ?, ?, ?, ?, ?, null, null)")
         .bind(reservation.id.to_vec())
         .bind(reservation.advertisement_id.to_vec())
         .bind(reservation.seats)
@@ -136,6 +136,7 @@ fn reservation(advertisement: u8, n: u8) -> Reservation {
         request_digest: [n; 16],
         state: ReservationState::Held,
         deadline: UnixMs(9_000),
+        owner: None,
     }
 }
 
@@ -172,6 +173,7 @@ fn queue_writes() -> [QueueWrite; 4] {
         ticket: Arc::new(other),
         expires_at: UnixMs(6_000),
         request_digest: [9; 16],
+        max_tickets_per_user: None,
         now: NOW,
     };
     [heartbeat(1), heartbeat(2), heartbeat(3), enters]
@@ -183,11 +185,12 @@ fn advert_writes() -> [AdvertWrite; 4] {
         expires_at: UnixMs(6_000),
         confirmed_reservations: Vec::new(),
         joined_reservations: Vec::new(),
+        owner: None,
         now: NOW,
     };
     let delete =
         AdvertWrite::Delete { advertisement_id: AdvertisementId::from_bytes([3; 16]), tombstone_until: UnixMs(9_000) };
-    let reserve = AdvertWrite::ReserveSeats { reservation: reservation(4, 7), now: NOW };
+    let reserve = AdvertWrite::ReserveSeats { reservation: reservation(4, 7), limit: None, now: NOW };
     [publish(1), publish(2), delete, reserve]
 }
 
@@ -238,7 +241,7 @@ async fn transactions_find_rows_of_a_newer_server_themselves() {
     insert_rows(store.connection_for_test().await.as_mut().unwrap()).await;
     let before = read_unknown_rows(&store).await;
     assert_queue_outcomes(&store.commit_queues(&queue_writes()).await.unwrap());
-    let reserve = AdvertWrite::ReserveSeats { reservation: reservation(4, 7), now: NOW };
+    let reserve = AdvertWrite::ReserveSeats { reservation: reservation(4, 7), limit: None, now: NOW };
     assert_eq!(store.commit(&[reserve]).await.unwrap().outcomes, [WriteOutcome::UnknownRow]);
     assert_eq!(store.unknown_row_counts(), [("advertisement", 1), ("match", 0), ("result", 0), ("ticket", 2)]);
     assert!(store.read_match(MatchId::from_bytes([2; 16])).await.is_err());

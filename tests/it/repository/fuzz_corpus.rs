@@ -328,6 +328,10 @@ store = "postgres://me@db/a?sslmode=require"
 silos = [1, 2]
 max_silos = 64
 max_silos_per_user = 2
+max_advertisements_per_client = 2
+max_advertisements_per_server = 3
+max_reservations_per_client = 4
+max_tickets_per_user = 5
 max_staleness_s = 30
 rulesets = "bundled:"
 geoip_db = []

@@ -76,9 +76,13 @@ impl Model {
     #[expect(clippy::too_many_lines, reason = "one case after another")]
     pub(crate) fn apply(&mut self, write: QueueWrite) -> Out {
         match write {
-            QueueWrite::EnterQueue { ticket, expires_at: expires, request_digest: digest, now } => {
-                self.enter(ticket, expires, digest, now)
-            }
+            QueueWrite::EnterQueue {
+                ticket,
+                expires_at: expires,
+                request_digest: digest,
+                max_tickets_per_user: max,
+                now,
+            } => self.enter(ticket, expires, digest, max, now),
             QueueWrite::Heartbeat { ticket_id: id, expires_at: expires, .. } => match self.ticket(id) {
                 None => Out::TicketNotFound,
                 Some(ticket) => {
@@ -342,7 +346,7 @@ impl Model {
         kept
     }
 
-    fn enter(&mut self, ticket: Arc<Ticket>, expires: UnixMs, digest: [u8; 16], now: UnixMs) -> Out {
+    fn enter(&mut self, ticket: Arc<Ticket>, expires: UnixMs, digest: [u8; 16], max: Option<u32>, now: UnixMs) -> Out {
         if let Some(stored) = self.ticket(ticket.id) {
             let same = stored.request_digest == digest;
             return if same {
@@ -365,6 +369,13 @@ impl Model {
             let barring = theirs.filter(|it| here(it) || it.ticket.exclusive || ticket.exclusive);
             if let Some(other) = barring.map(|it| it.ticket.id).min() {
                 return Out::AlreadyQueued { user: *user, other_ticket: other };
+            }
+        }
+        for user in &users {
+            let open = self.tickets.iter().filter(|it| !matches!(it.state, State::Ended { .. }));
+            let count = open.filter(|it| self.is_in_ticket(*user, &it.ticket)).count();
+            if max.is_some_and(|max| max as usize <= count) {
+                return Out::TooManyTickets { user: *user };
             }
         }
         for user in &users {

@@ -70,13 +70,19 @@ pub(crate) fn ticket(n: u32, set: u32, users: &[u32]) -> Ticket {
     }
 }
 
-/// Enters the queue. The request digest depends on the number of users and the set.
+/// Enters the queue without a limit on the users' tickets.
 pub(crate) fn enter(ticket: Ticket, expires: u64, now: u64) -> QueueWrite {
+    enter_limited(ticket, None, expires, now)
+}
+
+/// Enters the queue. The request digest depends on the number of users and the set.
+pub(crate) fn enter_limited(ticket: Ticket, max_tickets_per_user: Option<u32>, expires: u64, now: u64) -> QueueWrite {
     let digest = [(ticket.session.players.len() as u32 + 16 * ticket.set_id.0) as u8; 16];
     QueueWrite::EnterQueue {
         ticket: Arc::new(ticket),
         expires_at: UnixMs(expires),
         request_digest: digest,
+        max_tickets_per_user,
         now: UnixMs(now),
     }
 }

@@ -20,7 +20,7 @@ use proptest::prelude::*;
 
 use crate::store::queue_model::Model;
 use crate::store::queue_rows::{
-    end_ticket, enter, heartbeat, match_id, new_match, next_version, propose, rating, ticket, ticket_id, user,
+    end_ticket, enter_limited, heartbeat, match_id, new_match, next_version, propose, rating, ticket, ticket_id, user,
 };
 use crate::store::sequence_runner::{Step, StoreModel, compare_memory, compare_postgres, compare_sqlite};
 
@@ -143,11 +143,11 @@ fn random_write() -> impl Strategy<Value = RandomWrite> {
     let users = prop::collection::vec(0..USERS, 1..3);
     let tickets = prop::collection::vec(0..TICKETS, 1..4);
     prop_oneof![
-        8 => (n.clone(), 1..3_u32, users, prop::bool::weighted(0.15), now.clone(), 10..60_u64).prop_map(
-            |(n, set, users, alone, now, more)| {
-                RandomWrite::Complete(enter(Ticket { exclusive: alone, ..ticket(n, set, &users) }, now + more, now))
-            }
-        ),
+        8 => (n.clone(), 1..3_u32, users, prop::bool::weighted(0.15), now.clone(), 10..60_u64, prop::option::of(1..3_u32))
+            .prop_map(|(n, set, users, alone, now, more, max)| {
+                let entered = Ticket { exclusive: alone, ..ticket(n, set, &users) };
+                RandomWrite::Complete(enter_limited(entered, max, now + more, now))
+            }),
         2 => (n.clone(), now.clone()).prop_map(|(n, expires)| RandomWrite::Complete(heartbeat(n, expires))),
         3 => (n, end_reason(), now.clone(), now.clone())
             .prop_map(|(n, how, purge, now)| RandomWrite::Complete(end_ticket(n, how, purge, now))),

@@ -15,7 +15,7 @@ use fireteam::domain::matchmaking_action::{AdvertiseChances, MatchmakingAction};
 use fireteam::domain::measure::Measure;
 use fireteam::domain::ruleset::teams::{AllocationSpec, HostData, HostingMode, HostingSpec, ServerChoice};
 use fireteam::domain::ruleset::{
-    DistanceCurve, PartyConsentPolicy, Ruleset, SearchLimits, ServedSilos, SoftFilter, SoftFilterMode,
+    HandlePolicy, DistanceCurve, PartyConsentPolicy, Ruleset, SearchLimits, ServedSilos, SoftFilter, SoftFilterMode,
     SoftMissingPolicy,
 };
 use fireteam::domain::session::Session;
@@ -111,6 +111,8 @@ pub(crate) fn scripted_ruleset() -> Ruleset {
         expansions: Box::new([]),
         advertise_chances: AdvertiseChances::from_game_size(12),
         search_limits: SearchLimits { max_results: 50, max_evaluated: 10_000 },
+        clients_per_account: 1,
+        handles: HandlePolicy::Ids,
         latency_model: DEFAULT_LATENCY_MODEL,
         involved_phase_percent: 50.0,
         consent: PartyConsentPolicy::Assumed,

@@ -16,7 +16,9 @@ use crate::ruleset::teams::{
     ServerChoice, TeamsSpec, default_confirm_ms,
 };
 use crate::ruleset::validate::lifecycle::{DEFAULT_HOSTING, DEFAULT_PENALTY_RESET_AFTER_MS};
-use crate::ruleset::{HardFilter, HardRule, InFilterList, PartyConsentPolicy, Ruleset, ServedSilos, SoftFilter};
+use crate::ruleset::{
+    HandlePolicy, HardFilter, HardRule, InFilterList, PartyConsentPolicy, Ruleset, ServedSilos, SoftFilter,
+};
 
 /// Configuration hash of `ruleset`: the first 32 bits of the SHA-256 of everything that affects matching. Never 0,
 /// which clients send for "none".
@@ -59,6 +61,13 @@ pub fn ruleset_hash(ruleset: &Ruleset) -> RulesetHash {
     ruleset.ready_check.iter().for_each(|settings| write_penalty_schedule(&mut writer, settings));
     if ruleset.hosting != DEFAULT_HOSTING {
         write_hosting(&mut writer, &ruleset.hosting);
+    }
+    if ruleset.clients_per_account != 1 {
+        writer.string("clients per account");
+        writer.integer(ruleset.clients_per_account.into());
+    }
+    if ruleset.handles == HandlePolicy::PerSearcher {
+        writer.string("handles per searcher");
     }
     if let Some(pool) = &ruleset.rating_pool {
         writer.string("rating pool");

@@ -6,6 +6,7 @@ use crate::auth::token::{ReservationClaim, SearchClaim, TokenSigner};
 use crate::domain::advertisement::AdvertisementKind;
 use crate::domain::id::SetId;
 use crate::engine::adverts::advert_engine::AdvertEngine;
+use crate::engine::adverts::owner_limits;
 use crate::engine::adverts::search_claim::renew_search_claim;
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, ReserveSeats};
 use crate::engine::checked_session::CheckedSession;
@@ -45,6 +46,8 @@ impl AdvertEngine {
         let key = &reserve.idempotency_key;
         let id = self.state.common.token_signer.derive_reservation_id(caller.subject, reserve.advertisement_id, key);
         let request_digest = TokenSigner::party_digest(checked.subject, &checked.users, &checked.session.party_sizes);
+        let settings = &self.state.common.settings;
+        let owner = owner_limits::reservation_owner(settings, caller, &ruleset, &checked.session, &checked.users);
         let command = ReserveSeats {
             reservation_id: id,
             advertisement_id: reserve.advertisement_id,
@@ -53,12 +56,13 @@ impl AdvertEngine {
             silo: checked.session.silo,
             ruleset,
             searching_since: search.started_at,
-            hold_ms: self.state.common.settings.granted_hold_ms(reserve.hold_for_ms),
+            hold_ms: settings.granted_hold_ms(reserve.hold_for_ms),
             request_digest,
             session: checked.session,
             attribute_values: checked.attribute_values,
             users: checked.users,
             subject: checked.subject,
+            owner,
         };
         let (reply, answer) = oneshot::channel();
         self.submit(AdvertWriterCommand::ReserveSeats(

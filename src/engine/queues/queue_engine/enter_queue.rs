@@ -8,6 +8,7 @@ use crate::domain::id::UserKey;
 use crate::domain::queue::ticket::Ticket;
 use crate::domain::ruleset::teams::TeamsSpec;
 use crate::domain::session::Session;
+use crate::domain::time::UnixMs;
 use crate::engine::checked_session::check_session;
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
@@ -65,7 +66,14 @@ impl QueueEngine {
         let users: Vec<UserKey> = ticket.session.players.iter().map(|player| player.user).collect();
         let key = queue_key_of(&ticket);
         let silo_use = self.use_silo_for_ticket(&ticket, caller)?;
-        let write = QueueWrite::EnterQueue { ticket, expires_at: ticket_expires_at(queue, now), request_digest, now };
+        let write = QueueWrite::EnterQueue {
+            ticket,
+            expires_at: ticket_expires_at(queue, now),
+            request_digest,
+            // Game servers enter users for others, and callers without an identity cannot be told apart.
+            max_tickets_per_user: caller.user.map(|_| self.shared.common.settings.max_tickets_per_user),
+            now,
+        };
         match self.shared.submit_write_in_silo(write, silo_use).await? {
             QueueOutcome::Entered { ticket: stored, .. } => {
                 self.shared.connected_users.lock().record_connected(key, users, now);
@@ -74,6 +82,13 @@ impl QueueEngine {
                 let ticket_token = self.shared.common.token_signer.sign(&claim);
                 Ok(EnterQueueAnswer { status, ticket_token, expires_in_ms: queue.ticket_ttl_ms, ignored_fields })
             }
+            refused => Err(self.entry_error(caller, &users, refused, now)),
+        }
+    }
+
+    /// Error of an enter that the store refused.
+    fn entry_error(&self, caller: &Caller, users: &[UserKey], refused: QueueOutcome, now: UnixMs) -> EngineError {
+        match refused {
             QueueOutcome::AlreadyQueued { user, other_ticket } => {
                 let is_own = self
                     .shared
@@ -82,17 +97,25 @@ impl QueueEngine {
                     .ticket(other_ticket)
                     .is_some_and(|stored| stored.ticket.subject == caller.subject);
                 let own_ticket = (is_own && caller.subject.is_some()).then_some(other_ticket);
-                Err(EngineError::AlreadyQueued { player_index: player_index(&users, user), own_ticket })
+                EngineError::AlreadyQueued { player_index: player_index(users, user), own_ticket }
             }
+            // How many tickets another player has is not told.
+            QueueOutcome::TooManyTickets { user } if caller.user != Some(user) => {
+                EngineError::AlreadyQueued { player_index: player_index(users, user), own_ticket: None }
+            }
+            QueueOutcome::TooManyTickets { user } => EngineError::TooManyTickets {
+                player_index: player_index(users, user),
+                limit: self.shared.common.settings.max_tickets_per_user,
+            },
             QueueOutcome::AlreadyInMatch { user, .. } => {
-                Err(EngineError::AlreadyInMatch { player_index: player_index(&users, user) })
+                EngineError::AlreadyInMatch { player_index: player_index(users, user) }
             }
             QueueOutcome::OnCooldown { user, until } => {
                 let retry_after_ms = u32::try_from(until.ms_since(now)).unwrap_or(u32::MAX).max(1);
-                Err(EngineError::QueueCooldown { player_index: player_index(&users, user), retry_after_ms })
+                EngineError::QueueCooldown { player_index: player_index(users, user), retry_after_ms }
             }
-            QueueOutcome::IdempotencyKeyReused => Err(EngineError::IdempotencyKeyReused),
-            _ => Err(EngineError::Internal),
+            QueueOutcome::IdempotencyKeyReused => EngineError::IdempotencyKeyReused,
+            _ => EngineError::Internal,
         }
     }
 

@@ -48,8 +48,8 @@ impl QueueRows {
 
     pub(super) fn apply_write(&mut self, write: &QueueWrite) -> QueueOutcome {
         match write {
-            QueueWrite::EnterQueue { ticket, expires_at, request_digest, now } => {
-                self.enter_queue(ticket, *expires_at, *request_digest, *now)
+            QueueWrite::EnterQueue { ticket, expires_at, request_digest, max_tickets_per_user, now } => {
+                self.enter_queue(ticket, *expires_at, *request_digest, *max_tickets_per_user, *now)
             }
             QueueWrite::Heartbeat { ticket_id, expires_at, .. } => {
                 let Some(stored) = self.tickets.get_mut(ticket_id) else { return QueueOutcome::TicketNotFound };
@@ -85,6 +85,7 @@ impl QueueRows {
         ticket: &Arc<Ticket>,
         expires_at: UnixMs,
         request_digest: [u8; 16],
+        max_tickets_per_user: Option<u32>,
         now: UnixMs,
     ) -> QueueOutcome {
         if let Some(stored) = self.tickets.get(&ticket.id) {
@@ -96,7 +97,7 @@ impl QueueRows {
             };
         }
         let (users, queue) = (ticket.session.sorted_users(), queue_key(ticket));
-        if let Some(error) = self.entry_error(ticket, &users, now) {
+        if let Some(error) = self.entry_error(ticket, &users, max_tickets_per_user, now) {
             return error;
         }
         for user in users {
@@ -113,9 +114,15 @@ impl QueueRows {
         QueueOutcome::Entered { ticket: stored, is_replay: false }
     }
 
-    /// Reason why a party cannot enter. Checks users in matches first, then other tickets, then cooldowns; each in user
-    /// order.
-    fn entry_error(&self, ticket: &Ticket, users: &[UserKey], now: UnixMs) -> Option<QueueOutcome> {
+    /// Reason why a party cannot enter. Checks users in matches first, then other tickets, then their number, then
+    /// cooldowns; each in user order.
+    fn entry_error(
+        &self,
+        ticket: &Ticket,
+        users: &[UserKey],
+        max_tickets_per_user: Option<u32>,
+        now: UnixMs,
+    ) -> Option<QueueOutcome> {
         let in_match = |user: &UserKey| {
             let match_id = *self.match_by_user.get(user)?;
             Some(QueueOutcome::AlreadyInMatch { user: *user, match_id })
@@ -134,7 +141,14 @@ impl QueueRows {
             let until = self.penalties.get(&(*user, ticket.set_id))?.active_cooldown(now)?;
             Some(QueueOutcome::OnCooldown { user: *user, until })
         };
+        let too_many = |user: &UserKey| {
+            let count = self.ticket_users.get(user).map_or(0, Vec::len);
+            max_tickets_per_user
+                .is_some_and(|max| count >= max as usize)
+                .then_some(QueueOutcome::TooManyTickets { user: *user })
+        };
         let first = users.iter().find_map(in_match).or_else(|| users.iter().find_map(queued));
+        let first = first.or_else(|| users.iter().find_map(too_many));
         first.or_else(|| users.iter().find_map(on_cooldown))
     }
 

@@ -15,8 +15,8 @@ use crate::matchmaking_action::AdvertiseChances;
 use crate::measure::Measure;
 use crate::ruleset::teams::{AllocationSpec, HostData, HostingMode, HostingSpec, ServerChoice};
 use crate::ruleset::{
-    DistanceCurve, HardFilter, HardMissingPolicy, HardRule, InFilterList, PartyConsentPolicy, Ruleset, SearchLimits,
-    ServedSilos, SoftFilter, SoftFilterMode, SoftMissingPolicy,
+    DistanceCurve, HandlePolicy, HardFilter, HardMissingPolicy, HardRule, InFilterList, PartyConsentPolicy, Ruleset,
+    SearchLimits, ServedSilos, SoftFilter, SoftFilterMode, SoftMissingPolicy,
 };
 use crate::session::{Player, RegionLatency, Session};
 use crate::time::UnixMs;
@@ -90,6 +90,8 @@ pub(super) fn random_ruleset(rng: &mut IndexTestRng) -> Ruleset {
         expansions: expansions.into(),
         advertise_chances: AdvertiseChances::from_game_size(12),
         search_limits: SearchLimits { max_results: 50, max_evaluated: u32::MAX },
+        clients_per_account: 1,
+        handles: HandlePolicy::Ids,
         latency_model: if rng.one_in(2) { DEFAULT_LATENCY_MODEL } else { latency_model },
         involved_phase_percent: 50.0,
         consent: PartyConsentPolicy::Assumed,

@@ -25,8 +25,8 @@ use crate::ruleset::queue::{
 use crate::ruleset::rating::{RatingSpec, RatingSystem};
 use crate::ruleset::teams::{AllocationSpec, HostData, HostingMode, HostingSpec, ServerChoice, TeamsSpec};
 use crate::ruleset::{
-    DistanceCurve, HardFilter, HardMissingPolicy, HardRule, PartyConsentPolicy, Ruleset, SearchLimits, ServedSilos,
-    SoftFilter, SoftFilterMode, SoftMissingPolicy,
+    DistanceCurve, HandlePolicy, HardFilter, HardMissingPolicy, HardRule, PartyConsentPolicy, Ruleset, SearchLimits,
+    ServedSilos, SoftFilter, SoftFilterMode, SoftMissingPolicy,
 };
 use crate::session::{Player, RegionLatency, Session};
 use crate::time::UnixMs;
@@ -239,6 +239,8 @@ fn new_ruleset(hard: Vec<HardFilter>, soft: Vec<SoftFilter>, expansions: Vec<Exp
         expansions: expansions.into(),
         advertise_chances: AdvertiseChances::from_game_size(2),
         search_limits: SearchLimits { max_results: 50, max_evaluated: u32::MAX },
+        clients_per_account: 1,
+        handles: HandlePolicy::Ids,
         latency_model: DEFAULT_LATENCY_MODEL,
         involved_phase_percent: 50.0,
         consent: PartyConsentPolicy::Assumed,
