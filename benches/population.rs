@@ -191,8 +191,13 @@ pub(crate) fn entry(rng: &mut SplitMix64, ruleset: &Ruleset, number: u64, spread
         ruleset_hash: RulesetHash(1),
         session,
         ttl_ms: None,
-        allowed_ranges: if spread == PopulationKind::UnreachableRanges { vec![impossible_range()] } else { Vec::new() },
+        allowed_ranges: if spread == PopulationKind::UnreachableRanges {
+            [impossible_range()].into()
+        } else {
+            [].into()
+        },
         connect_data: vec![0; 16],
+        probe: None,
     };
     let expires = UnixMs(NOW + 1_000 + rng.below(60_000));
     let open_seats = rng.below(6) as u16;

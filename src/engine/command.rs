@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::domain::advertisement::{AdvertisementKind, AllowedRange};
+use crate::domain::advertisement::{AdvertisementKind, AllowedRange, ProbeEndpoint};
 use crate::domain::attribute::ValueOrigin;
 use crate::domain::filter::Refusal;
 use crate::domain::id::{AdvertisementId, MatchId, ReservationId, RulesetHash, SetId, UserKey};
@@ -20,7 +20,8 @@ pub struct Caller {
     pub user: Option<UserKey>,
     /// Kind of program that calls: game client or game server.
     pub origin: ValueOrigin,
-    /// Client IP address, used only for geolocation. Never logged, never stored.
+    /// Client IP address, used for geolocation. Never logged, and stored only as the probe endpoint of a game server that
+    /// publishes one.
     pub ip_address: Option<IpAddr>,
 }
 
@@ -106,6 +107,8 @@ impl RoundTrip {
 pub struct CandidateView<'a> {
     /// Advertisement.
     pub id: AdvertisementId,
+    /// Handle that the answer has instead of the id and without probe endpoint; `None` where searchers receive ids.
+    pub handle: Option<AdvertisementId>,
     /// Static part of the answer, encoded at publication.
     pub encoded_advert: &'a [u8],
     /// Exact score; lower is better.
@@ -158,10 +161,12 @@ pub struct UpdateAdvertCommand {
     pub ruleset_hash: Option<RulesetHash>,
     /// Requested TTL, milliseconds; clamped to the settings.
     pub ttl_ms: Option<u32>,
-    /// Opaque connection data for clients that reserve seats.
+    /// Opaque connection data for parties that have reserved or are matched.
     pub connect_data: Vec<u8>,
     /// Attribute ranges that limit matching searches.
     pub allowed_ranges: Vec<AllowedRange>,
+    /// Endpoint for latency probes; `None` unless a game server publishes one.
+    pub probe: Option<ProbeEndpoint>,
     /// Session or game server; `None` for the default or current kind.
     pub kind: Option<AdvertisementKind>,
     /// Reservations whose parties the host expects; they stop expiring.

@@ -234,3 +234,24 @@ fn token_layout_matches_the_golden_bytes() {
         )
     );
 }
+
+/// SEC-12: two searchers cannot correlate one advertisement.
+#[test]
+fn handle_opens_for_its_party_in_its_window_and_the_next() {
+    let id = AdvertisementId::from_bytes(*b"an advertisement");
+    let opens = |signer: &TokenSigner, party: u8, handle, now| {
+        signer.open_handle([party; 16], handle, now).any(|opened| opened == id)
+    };
+    let signer = TokenSigner::new([1; 32], None);
+    let at = |windows: u64| UnixMs(windows * HANDLE_WINDOW_MS);
+    let handle = signer.handle_cipher([1; 16], at(5)).seal(id);
+    assert_ne!(handle, id);
+    assert_eq!(signer.handle_cipher([1; 16], UnixMs(at(6).0 - 1)).seal(id), handle, "the same window");
+    assert_ne!(signer.handle_cipher([1; 16], at(6)).seal(id), handle, "another window");
+    assert_ne!(signer.handle_cipher([2; 16], at(5)).seal(id), handle, "another party");
+    assert!(opens(&signer, 1, handle, at(5)) && opens(&signer, 1, handle, UnixMs(at(7).0 - 1)));
+    assert!(!opens(&signer, 1, handle, at(7)) && !opens(&signer, 2, handle, at(5)));
+    let rotated = TokenSigner::new([2; 32], Some([1; 32]));
+    assert!(opens(&rotated, 1, handle, at(5)));
+    assert!(!opens(&TokenSigner::new([2; 32], None), 1, handle, at(5)));
+}

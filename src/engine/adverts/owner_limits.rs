@@ -1,6 +1,6 @@
 //! Owners of new advertisements and reservations, and the limits that apply to them.
 //!
-//! A client's newer advertisement or reservation takes the place of its older one, so that nobody waits for what a crash
+//! A client's newer advertisement or reservation takes the place of its older one, so that no player waits for what a crash
 //! left behind. Game servers reserve for others, and callers without an identity cannot be told apart: neither is limited.
 
 use crate::domain::advertisement::{Advertisement, AdvertisementKind};

@@ -180,8 +180,9 @@ impl UnwrittenAdverts {
         self.clear_unwritten(state, id, set_id);
         let Some(set) = state.advert_sets.get(set_id) else { return };
         match outcome {
-            // Another replica deleted it meanwhile, or replaced it with values that this server does not know.
-            WriteOutcome::Tombstoned | WriteOutcome::UnknownRow => {
+            // Another replica deleted it meanwhile, or replaced it with values that this server does not know, or its
+            // owner has others in its place.
+            WriteOutcome::Tombstoned | WriteOutcome::UnknownRow | WriteOutcome::TooManyAdvertisements => {
                 set.write().remove(id);
                 state.host_events.remove_listeners(id);
             }

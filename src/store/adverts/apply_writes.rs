@@ -12,10 +12,10 @@ use crate::domain::advertisement::Advertisement;
 use crate::domain::id::{AdvertisementId, BuildIdHasher, ReservationId};
 use crate::domain::limit::RESERVATIONS_PER_ADVERTISEMENT_MAX;
 use crate::domain::time::UnixMs;
-use crate::store::adverts::owned_rows::{AdvertRefusal, OwnedRows};
+use crate::store::adverts::owned_rows::{OwnedRows, oldest_beyond};
 use crate::store::adverts::{
-    AdvertOwner, AdvertVersion, AdvertWrite, ENDED_RESERVATION_RETENTION_MS, OwnerKey, Reservation, ReservationLimit,
-    ReservationState, WriteOutcome,
+    AdvertLimit, AdvertOwner, AdvertVersion, AdvertWrite, ENDED_RESERVATION_RETENTION_MS, OwnerKey, Reservation,
+    ReservationLimit, ReservationState, WriteOutcome,
 };
 
 /// State of an advertisement row that writes depend on.
@@ -48,6 +48,15 @@ impl AdvertRowState {
         }
         Some(Arc::new(Advertisement { advertised_since: self.advertised_since, ..(**published).clone() }))
     }
+}
+
+/// Reason why a new advertisement of an owner may not be published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AdvertRefusal {
+    /// The owner has the maximum number.
+    LimitReached,
+    /// It existed before, and another of its owner took its place.
+    Replaced,
 }
 
 /// Rows of the store, or those that a batch can touch.
@@ -204,6 +213,59 @@ impl AdvertRows {
         }
     }
 
+    /// Makes room for a new advertisement of `owner`: removes those whose place it takes, and returns them. The reason if it
+    /// may not be published.
+    fn make_room_for_advert(
+        &mut self,
+        owner: &AdvertOwner,
+        now: UnixMs,
+    ) -> Result<Vec<AdvertisementId>, AdvertRefusal> {
+        let live = self.owned.adverts_of(owner.key).filter_map(|(id, is_client)| {
+            let row = self.advertisements.get(&id);
+            let expires_at = row.map(|row| row.expires_at).or_else(|| self.owned.counted_expiry(id))?;
+            let advertised_since = row.map_or(UnixMs(0), |row| row.advertised_since);
+            (now < expires_at).then_some((advertised_since, id, is_client))
+        });
+        let mut live: Vec<_> = live.collect();
+        match owner.limit {
+            AdvertLimit::Refuse { max } if live.len() >= max as usize => Err(AdvertRefusal::LimitReached),
+            AdvertLimit::Refuse { .. } => Ok(Vec::new()),
+            AdvertLimit::Replace { limit, tombstone_until, is_create } => {
+                live.sort_unstable();
+                let replaced = oldest_beyond(limit, live.into_iter().map(|(_, id, is_client)| (id, is_client)));
+                if !replaced.is_empty() && !is_create {
+                    return Err(AdvertRefusal::Replaced);
+                }
+                for id in &replaced {
+                    self.remove_advertisement(*id);
+                    let until = self.tombstones.entry(*id).or_default();
+                    *until = (*until).max(tombstone_until);
+                }
+                Ok(replaced)
+            }
+        }
+    }
+
+    /// Live reservations whose place `wanted` takes: those of its client and account beyond the limit, and those of its
+    /// party.
+    fn reservations_to_replace(
+        &self,
+        wanted: &Reservation,
+        limit: Option<ReservationLimit>,
+        now: UnixMs,
+    ) -> BTreeSet<ReservationId> {
+        let (Some(owner), Some(ReservationLimit { limit, .. })) = (wanted.owner, limit) else {
+            return BTreeSet::new();
+        };
+        let is_live = |id: ReservationId| self.reservations.get(&id).filter(|found| occupies_seats(found, now));
+        let all = self.owned.reservations_of(owner.client);
+        let mut live: Vec<_> = all.filter_map(|(id, is_client)| Some((is_live(id)?.deadline, id, is_client))).collect();
+        live.sort_unstable();
+        let replaced = oldest_beyond(limit, live.into_iter().map(|(_, id, is_client)| (id, is_client)));
+        let of_party = self.owned.reservations_of_party(owner.party).filter(|id| is_live(*id).is_some());
+        replaced.into_iter().chain(of_party).collect()
+    }
+
     fn reserve_seats(&mut self, wanted: &Reservation, limit: Option<ReservationLimit>, now: UnixMs) -> WriteOutcome {
         if let Some(stored) = self.reservations.get(&wanted.id) {
             let is_replay =
@@ -277,7 +339,7 @@ impl AdvertRows {
 }
 
 /// Whether a reservation's seats are not open.
-pub(super) fn occupies_seats(reservation: &Reservation, now: UnixMs) -> bool {
+fn occupies_seats(reservation: &Reservation, now: UnixMs) -> bool {
     match reservation.state {
         ReservationState::Held => now < reservation.deadline,
         ReservationState::Confirmed => true,

@@ -4,10 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use crate::domain::id::{AdvertisementId, BuildIdHasher, ReservationId};
 use crate::domain::time::UnixMs;
-use crate::store::adverts::apply_writes::{AdvertRows, occupies_seats};
-use crate::store::adverts::{
-    AdvertLimit, AdvertOwner, ClientLimit, OwnerKey, PartyKey, Reservation, ReservationLimit, ReservationState,
-};
+use crate::store::adverts::{ClientLimit, OwnerKey, PartyKey, Reservation, ReservationState};
 
 const FIRST_ADVERT: AdvertisementId = AdvertisementId::from_bytes([0; 16]);
 const LAST_ADVERT: AdvertisementId = AdvertisementId::from_bytes([u8::MAX; 16]);
@@ -24,15 +21,6 @@ pub(in crate::store) struct OwnedRows {
     /// Reservations that have not ended.
     reservations: BTreeSet<(OwnerKey, ReservationId)>,
     party_reservations: BTreeSet<(PartyKey, ReservationId)>,
-}
-
-/// Reason why a new advertisement of an owner may not be published.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AdvertRefusal {
-    /// The owner has the maximum number.
-    LimitReached,
-    /// It existed before, and another of its owner took its place.
-    Replaced,
 }
 
 impl OwnedRows {
@@ -63,71 +51,35 @@ impl OwnedRows {
             self.party_reservations.remove(&(owner.party, reservation.id));
         }
     }
-}
 
-impl AdvertRows {
-    /// Makes room for a new advertisement of `owner`: removes those whose place it takes, and returns them. The reason if it may not be published.
-    pub(super) fn make_room_for_advert(
-        &mut self,
-        owner: &AdvertOwner,
-        now: UnixMs,
-    ) -> Result<Vec<AdvertisementId>, AdvertRefusal> {
-        let (first, last) = owner.key.account_range();
-        let all = self.owned.adverts.range((first, FIRST_ADVERT)..=(last, LAST_ADVERT));
-        let live = all.filter_map(|(key, id)| {
-            let row = self.advertisements.get(id);
-            let counted = || self.owned.counted_adverts.get(id).copied();
-            let expires_at = row.map(|row| row.expires_at).or_else(counted)?;
-            let advertised_since = row.map_or(UnixMs(0), |row| row.advertised_since);
-            (now < expires_at).then_some((advertised_since, *id, *key == owner.key))
-        });
-        let mut live: Vec<_> = live.collect();
-        match owner.limit {
-            AdvertLimit::Refuse { max } if live.len() >= max as usize => Err(AdvertRefusal::LimitReached),
-            AdvertLimit::Refuse { .. } => Ok(Vec::new()),
-            AdvertLimit::Replace { limit, tombstone_until, is_create } => {
-                live.sort_unstable();
-                let replaced = oldest_beyond(limit, live.into_iter().map(|(_, id, is_client)| (id, is_client)));
-                if !replaced.is_empty() && !is_create {
-                    return Err(AdvertRefusal::Replaced);
-                }
-                for id in &replaced {
-                    self.remove_advertisement(*id);
-                    let until = self.tombstones.entry(*id).or_default();
-                    *until = (*until).max(tombstone_until);
-                }
-                Ok(replaced)
-            }
-        }
+    /// Advertisements of the owner's account, each with whether it is of the same client.
+    pub(super) fn adverts_of(&self, owner: OwnerKey) -> impl Iterator<Item = (AdvertisementId, bool)> {
+        let (first, last) = owner.account_range();
+        let all = self.adverts.range((first, FIRST_ADVERT)..=(last, LAST_ADVERT));
+        all.map(move |(key, id)| (*id, *key == owner))
     }
 
-    /// Live reservations whose place `wanted` takes: those of its client and account beyond the limit, and those of its
-    /// party.
-    pub(super) fn reservations_to_replace(
-        &self,
-        wanted: &Reservation,
-        limit: Option<ReservationLimit>,
-        now: UnixMs,
-    ) -> BTreeSet<ReservationId> {
-        let (Some(owner), Some(ReservationLimit { limit, .. })) = (wanted.owner, limit) else {
-            return BTreeSet::new();
-        };
-        let is_live = |id: &ReservationId| self.reservations.get(id).filter(|found| occupies_seats(found, now));
-        let (first, last) = owner.client.account_range();
-        let all = self.owned.reservations.range((first, FIRST_RESERVATION)..=(last, LAST_RESERVATION));
-        let mut live: Vec<_> =
-            all.filter_map(|(client, id)| Some((is_live(id)?.deadline, *id, *client == owner.client))).collect();
-        live.sort_unstable();
-        let replaced = oldest_beyond(limit, live.into_iter().map(|(_, id, is_client)| (id, is_client)));
-        let party = (owner.party, FIRST_RESERVATION)..=(owner.party, LAST_RESERVATION);
-        let of_party = self.owned.party_reservations.range(party).map(|(_, id)| *id);
-        replaced.into_iter().chain(of_party.filter(|id| is_live(id).is_some())).collect()
+    /// Expiry of an advertisement that only counts.
+    pub(super) fn counted_expiry(&self, id: AdvertisementId) -> Option<UnixMs> {
+        self.counted_adverts.get(&id).copied()
+    }
+
+    /// Reservations of the owner's account that have not ended, each with whether it is of the same client.
+    pub(super) fn reservations_of(&self, owner: OwnerKey) -> impl Iterator<Item = (ReservationId, bool)> {
+        let (first, last) = owner.account_range();
+        let all = self.reservations.range((first, FIRST_RESERVATION)..=(last, LAST_RESERVATION));
+        all.map(move |(key, id)| (*id, *key == owner))
+    }
+
+    /// Reservations of a party that have not ended.
+    pub(super) fn reservations_of_party(&self, party: PartyKey) -> impl Iterator<Item = ReservationId> {
+        self.party_reservations.range((party, FIRST_RESERVATION)..=(party, LAST_RESERVATION)).map(|(_, id)| *id)
     }
 }
 
 /// Those of `live` that must go so that one more is within the limit: first the oldest of the client, then the oldest of
 /// the account. `live` is in order of age, each with whether it is of the client.
-fn oldest_beyond<Id: Copy>(limit: ClientLimit, live: impl Iterator<Item = (Id, bool)>) -> Vec<Id> {
+pub(super) fn oldest_beyond<Id: Copy>(limit: ClientLimit, live: impl Iterator<Item = (Id, bool)>) -> Vec<Id> {
     let (of_client, of_others): (Vec<_>, Vec<_>) = live.enumerate().partition(|(_, (_, is_client))| *is_client);
     let excess = (of_client.len() + 1).saturating_sub(limit.per_client.max(1) as usize);
     let (replaced, kept) = of_client.split_at(excess.min(of_client.len()));

@@ -137,6 +137,7 @@ fn hash_changes_with_every_word() {
         ("Missing=\"neutral\"", "Missing=\"worst\""),
         ("Mode=\"lower_is_better\"", "Mode=\"difference\""),
         ("Type=\"skill\"", "Type=\"level\""),
+        ("Handles=\"per_searcher\"", "Handles=\"ids\""),
         ("Consent=\"required\"", "Consent=\"assumed\""),
         ("RoleAttribute=\"roles\"", "RoleAttribute=\"maps\""),
         ("Name=\"tank\"", "Name=\"scout\""),

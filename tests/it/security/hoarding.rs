@@ -1,5 +1,5 @@
-//! Hoarding: a client has one advertisement of a kind and the seats of one session, a user few tickets; what takes whose
-//! place, on SQLite and on two servers with one Postgres.
+//! Hoarding: a client has one advertisement of a kind and the seats of one session, a user few tickets. Newer ones take the place of
+//! older ones, on SQLite and on two servers with one Postgres.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -282,8 +282,8 @@ async fn client_advertises_one_session_over_two_servers() {
     publish_seventy_four_sessions(site).await;
 }
 
-/// What a crash left behind does not stand in the way: the game starts again, publishes again and reserves again in the
-/// same session; its host is told of the change. The same after the server was restarted.
+/// A crash leaves nothing behind that stands in the way: the game starts again, publishes again and reserves again in the
+/// same session. Its host receives both events. The same after the server was restarted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn newer_reservation_takes_the_place_of_the_older_in_the_same_session() {
     let mut site = Site::on_sqlite().await;
@@ -332,9 +332,9 @@ async fn newer_reservation_takes_the_place_of_the_older_in_the_same_session() {
     assert_eq!(site.found_by("watcher", OPEN_SET).await, BTreeSet::from([newer.advertisement_id]));
 }
 
-/// Members of one party hold its seats once, whoever of them reserves. Another party of one of them is another party.
+/// Members of one party hold its seats once, also if several of them reserve. Another party of one of them is another party.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn party_holds_its_seats_once_whoever_reserves() {
+async fn party_holds_its_seats_once_if_two_members_reserve() {
     let site = Site::on_sqlite().await;
     let mut sessions = Vec::new();
     for number in 0..3 {
@@ -371,7 +371,7 @@ async fn refused_reservation_replaces_nothing() {
     assert_eq!(left[0].reservation_id, held.reservation.expect("it").reservation_id);
 }
 
-/// Where the ruleset lets an account have two clients, each has its own; a third takes the place of the oldest.
+/// If the ruleset lets an account have two clients, each has its own; a third takes the place of the oldest.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_of_one_account_are_counted_apart_where_the_ruleset_says_so() {
     let site = Site::on_sqlite().await;
@@ -394,7 +394,7 @@ async fn clients_of_one_account_are_counted_apart_where_the_ruleset_says_so() {
     assert_eq!(site.found_by("watcher", OPEN_SET).await, BTreeSet::from([one]));
 }
 
-/// A game server has many advertisements, up to its limit; it is told the setting. Its own updates are not refused. It
+/// A game server has many advertisements, up to its limit; the refusal names the setting. Its own updates are not refused. It
 /// reserves for many parties.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn game_server_is_refused_beyond_its_limit() {
@@ -441,7 +441,7 @@ fn enter(number: u32, users: &[&str]) -> pb::QueueEnterRequest {
     }
 }
 
-/// A user waits in four queues. A client is told so of its own user only; game servers enter users without the limit.
+/// A user waits in four queues. A client learns so of its own user only; game servers enter users without the limit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn user_waits_in_four_queues() {
     let site = Site::on_sqlite().await;

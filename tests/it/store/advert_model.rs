@@ -99,7 +99,8 @@ impl Model {
                     None => {
                         let replaced = match owner.as_ref().map_or(Ok(vec![]), |owner| self.make_room(owner, now)) {
                             Ok(replaced) => replaced,
-                            Err(refused) => return refused,
+                            Err(true) => return WriteOutcome::TooManyAdvertisements,
+                            Err(false) => return WriteOutcome::Tombstoned,
                         };
                         let since = advertisement.advertised_since;
                         self.owners.retain(|(owned, _)| *owned != id);
@@ -168,15 +169,16 @@ impl Model {
         with_owner.filter(|(_, owner)| same_account(*owner, key)).map(|(id, owner)| (id, owner == key)).collect()
     }
 
-    fn make_room(&mut self, owner: &AdvertOwner, now: UnixMs) -> Result<Vec<AdvertisementId>, WriteOutcome> {
+    /// Advertisements that were removed. If nothing may be published: whether the limit is the reason.
+    fn make_room(&mut self, owner: &AdvertOwner, now: UnixMs) -> Result<Vec<AdvertisementId>, bool> {
         let live = self.of_account(owner.key, now);
         match owner.limit {
             AdvertLimit::Refuse { max } if (live.len() as u32) < max => Ok(vec![]),
-            AdvertLimit::Refuse { .. } => Err(WriteOutcome::TooManyAdvertisements),
+            AdvertLimit::Refuse { .. } => Err(true),
             AdvertLimit::Replace { limit, tombstone_until, is_create } => {
                 let gone = beyond(limit, live);
                 if !is_create && !gone.is_empty() {
-                    return Err(WriteOutcome::Tombstoned);
+                    return Err(false);
                 }
                 gone.iter().for_each(|id| self.delete(*id, tombstone_until));
                 Ok(gone)

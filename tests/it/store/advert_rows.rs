@@ -45,8 +45,9 @@ pub(crate) fn ad(n: u32, join_seats: u16, since: u64, text: &str) -> Arc<Adverti
         session,
         // Without one for every third.
         ttl_ms: NonZeroU32::new(n % 3 * 5_000),
-        allowed_ranges: Vec::new(),
+        allowed_ranges: Box::default(),
         connect_data: text.as_bytes().to_vec(),
+        probe: None,
     })
 }
 

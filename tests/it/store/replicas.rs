@@ -42,11 +42,11 @@ pub(crate) async fn until(what: &str, mut is_done: impl AsyncFnMut() -> bool) ->
     started.elapsed()
 }
 
-/// Search results of a party on a server: connect data and open seats.
+/// Search results of a party on a server: ids and open seats.
 pub(crate) async fn found(server: &ServerProcess, name: &str) -> Vec<(String, u32)> {
     let mut searching = server.client().await.search_session(1, party_session(&[(name, 0.0)]));
     let answer = searching.search().await.expect("search");
-    let seen = |it: pb::Candidate| (String::from_utf8(it.connect_data).unwrap(), it.open_seats);
+    let seen = |it: pb::Candidate| (it.advertisement_id, it.open_seats);
     answer.candidates.into_iter().map(seen).collect()
 }
 
@@ -65,17 +65,19 @@ async fn advertisement_on_one_server_is_served_by_the_other() {
     let [here, there] = &replicas.servers[..] else { unreachable!() };
     let (connection, mut events) = here.client().await.open_stream().await.expect("open");
     let mut advertised = connection.advertise(advertise_request(&[("host", 0.0)], 3)).await.expect("advertise");
-    let expected = vec![("host:7777".to_owned(), 3)];
+    let id = advertised.id().to_owned();
+    let expected = vec![(id.clone(), 3)];
     assert_eq!(found(here, "guest").await, expected, "the first server finds its own advertisement at once");
     until("found on the other server", async || found(there, "guest").await == expected).await;
 
     let mut searching = there.client().await.search_session(1, party_session(&[("guest", 0.0), ("friend", 0.0)]));
     searching.search().await.expect("search");
     let reserved = searching.reserve(advertised.id()).await.expect("reserve");
+    assert_eq!(reserved.connect_data, b"host:7777");
     let event = next(&mut events).await;
     assert_eq!(event.state(), pb::ReservationState::Held);
     assert_eq!(event.reservation.as_ref().unwrap().seats, 2);
-    until("reserved on the first server", async || found(here, "other").await == [("host:7777".to_owned(), 1)]).await;
+    until("reserved on the first server", async || found(here, "other").await == [(id.clone(), 1)]).await;
 
     reserved.release().await.expect("release");
     assert_eq!(next(&mut events).await.state(), pb::ReservationState::Released);

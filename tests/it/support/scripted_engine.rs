@@ -15,7 +15,7 @@ use fireteam::domain::matchmaking_action::{AdvertiseChances, MatchmakingAction};
 use fireteam::domain::measure::Measure;
 use fireteam::domain::ruleset::teams::{AllocationSpec, HostData, HostingMode, HostingSpec, ServerChoice};
 use fireteam::domain::ruleset::{
-    HandlePolicy, DistanceCurve, PartyConsentPolicy, Ruleset, SearchLimits, ServedSilos, SoftFilter, SoftFilterMode,
+    DistanceCurve, HandlePolicy, PartyConsentPolicy, Ruleset, SearchLimits, ServedSilos, SoftFilter, SoftFilterMode,
     SoftMissingPolicy,
 };
 use fireteam::domain::session::Session;
@@ -148,8 +148,9 @@ pub(crate) fn scripted_advertisement(byte: u8) -> Advertisement {
         ruleset_hash: RulesetHash(RULESET_HASH),
         session: Session { party_sizes: vec![2, 1], ..Session::default() },
         ttl_ms: None,
-        allowed_ranges: Vec::new(),
+        allowed_ranges: Box::default(),
         connect_data: vec![byte; 3],
+        probe: None,
     }
 }
 
@@ -194,6 +195,7 @@ impl MatchmakingEngine for ScriptedEngine {
             let encoded = encode_static_candidate_fields(&scripted_advertisement(byte));
             each(CandidateView {
                 id: advertisement_id(byte),
+                handle: None,
                 encoded_advert: &encoded,
                 score,
                 score_terms: &[0.023_456_7, score - 0.023_456_7],
@@ -273,6 +275,7 @@ impl MatchmakingEngine for ScriptedEngine {
             let round_trip = round_trip_ms.map(|ms| RoundTrip::Measured(f64::from(ms)));
             each(CandidateView {
                 id,
+                handle: None,
                 encoded_advert: &encoded,
                 score: 0.0,
                 score_terms: &[0.0, 0.0],

@@ -43,14 +43,18 @@ impl AdvertEngine {
         let (session, ignored) = self.state.common.with_resolved_locality(caller, reserve.session)?;
         let checked = CheckedSession::new(&ruleset, caller, session, ignored)?;
         let search = renew_search_claim(&self.state.common, &ruleset, &checked, &reserve.search_token, now)?;
+        let advertisement_id = self
+            .state
+            .advert_id(&ruleset, search.party_digest, reserve.advertisement_id, now)
+            .ok_or(EngineError::AdvertisementNotFound)?;
         let key = &reserve.idempotency_key;
-        let id = self.state.common.token_signer.derive_reservation_id(caller.subject, reserve.advertisement_id, key);
+        let id = self.state.common.token_signer.derive_reservation_id(caller.subject, advertisement_id, key);
         let request_digest = TokenSigner::party_digest(checked.subject, &checked.users, &checked.session.party_sizes);
         let settings = &self.state.common.settings;
         let owner = owner_limits::reservation_owner(settings, caller, &ruleset, &checked.session, &checked.users);
         let command = ReserveSeats {
             reservation_id: id,
-            advertisement_id: reserve.advertisement_id,
+            advertisement_id,
             required_kind: AdvertisementKind::Session,
             set_id,
             silo: checked.session.silo,
@@ -68,7 +72,7 @@ impl AdvertEngine {
         self.submit(AdvertWriterCommand::ReserveSeats(
             Box::new(command),
             reply,
-            self.state.in_flight_changes.begin_change(reserve.advertisement_id),
+            self.state.in_flight_changes.begin_change(advertisement_id),
         ))?;
         Ok(PendingAnswer::Pending(answer))
     }

@@ -194,8 +194,10 @@ impl AdvertEngine {
             ruleset_hash: ruleset.hash,
             session,
             ttl_ms: NonZeroU32::new(ttl_ms),
-            allowed_ranges: update.allowed_ranges,
+            allowed_ranges: update.allowed_ranges.into(),
             connect_data: update.connect_data,
+            // A player's own machine has none: a probe would show its address to strangers.
+            probe: update.probe.filter(|_| caller.origin == ValueOrigin::GameServer).map(Box::new),
         });
         let publish = PublishAdvert {
             encoded_advert: (self.state.encode_advert)(&advertisement),
@@ -285,7 +287,7 @@ impl AdvertEngine {
     }
 }
 
-/// How a publication was asked for.
+/// Origin of a publication.
 #[derive(Clone, Copy)]
 struct PublishFlags {
     /// The call creates an advertisement; otherwise it updates one by its token.

@@ -203,7 +203,7 @@ impl AdvertState {
         Ok(answer)
     }
 
-    /// Removes an advertisement whose place another of its owner took, from whatever set it is in.
+    /// Removes an advertisement whose place another of its owner took, from the set that has it.
     fn remove_replaced_advert(&self, id: AdvertisementId) {
         self.advert_sets.all_sets().iter().for_each(|(set_id, set)| {
             if set.read().get(id).is_some() {

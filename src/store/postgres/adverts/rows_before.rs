@@ -71,8 +71,8 @@ impl AdvertRowsBefore {
     }
 
     /// Begins the transaction, locks the owners of the batch, and adds the advertisements to `locked` that the batch can
-    /// change because of them. Advertisements that are only counted stay unlocked: without the lock of their owner nobody
-    /// adds one.
+    /// change because of them. Advertisements that are only counted stay unlocked: no server
+    /// adds one without the lock of their owner.
     async fn lock_owners(
         &mut self,
         connection: &mut PgConnection,

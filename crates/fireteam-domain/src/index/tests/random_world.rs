@@ -330,7 +330,7 @@ pub(super) fn random_entry(
         max: (!rng.one_in(3)).then(|| rng.unit_f64() * 2000.0),
     };
     let ranges = if rng.one_in(3) { rng.below(3) } else { 0 };
-    let allowed_ranges = (0..ranges).map(|_| range(rng)).collect();
+    let allowed_ranges: Vec<_> = (0..ranges).map(|_| range(rng)).collect();
     let waited_ms = rng.next_u64() % 200_000;
     let advertisement = Advertisement {
         id,
@@ -348,8 +348,9 @@ pub(super) fn random_entry(
         ruleset_hash: RulesetHash(rng.below(2) as u32),
         session,
         ttl_ms: None,
-        allowed_ranges,
+        allowed_ranges: allowed_ranges.into(),
         connect_data: Vec::new(),
+        probe: None,
     };
     let attribute_values = AttributeValues::from_session(ruleset, &advertisement.session);
     let expires_at = random_expiry(rng);
