@@ -147,7 +147,7 @@ pub struct SearchLimits {
     pub max_evaluated: u32,
 }
 
-/// Form in which searchers are told advertisement ids.
+/// Form in which searchers receive advertisement ids.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HandlePolicy {
     /// The ids themselves.
@@ -192,7 +192,7 @@ pub struct Ruleset {
     pub search_limits: SearchLimits,
     /// Clients of one account that may advertise and reserve at the same time, at least 1.
     pub clients_per_account: u32,
-    /// Form in which searchers are told advertisement ids.
+    /// Form in which searchers receive advertisement ids.
     pub handles: HandlePolicy,
     /// Estimates latency from distance.
     pub latency_model: LatencyModel,
