@@ -21,7 +21,7 @@ pub use error::ConfigError;
 pub use listen_address::ListenAddress;
 pub use postgres_url::PostgresUrl;
 pub use rate_limits::{CallOrStreamLimit, DEFAULT_RATE_LIMITS, RateLimitRule, RateLimitRules};
-pub use security::{JwtSettings, TlsFiles};
+pub use security::{JwtSettings, KeyFile, TlsFiles, TokenIssuer};
 
 /// Advertisement TTL, seconds: short enough to notice a crash, long enough for a heartbeat.
 pub const ADVERTISEMENT_TTL_RANGE_S: RangeInclusive<u32> = 5..=600;

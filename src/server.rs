@@ -28,7 +28,7 @@ use tonic::service::Routes;
 
 use crate::api;
 use crate::api::audit_layer::AuditLayer;
-use crate::api::authorization::{AuthError, Authorizer};
+use crate::api::authorization::{AuthError, Authorizer, VerificationLimit};
 use crate::api::client_address::{ClientAddressResolver, ResolveClientAddress};
 use crate::api::consistency::ConsistencyChecker;
 use crate::api::drain::Drain;
@@ -157,7 +157,7 @@ impl Server {
         let is_fresh: FreshnessCheck = Arc::new(move || is_alive() && (deps.is_fresh)());
         let (serving, is_fresh_now) = (drain.clone(), is_fresh.clone());
         let is_ready = Arc::new(move || serving.is_serving() && is_fresh_now());
-        let authorizer = Authorizer::new(deps.authenticator);
+        let authorizer = authorizer(deps.authenticator, &deps.rate_limits, &address_resolver);
         let pages = console::ConsolePages {
             render_metrics: deps.render_metrics,
             check_metrics_access: metrics_access_check(authorizer.clone(), operator_address),
@@ -201,11 +201,21 @@ fn join_addresses(addresses: &[SocketAddr]) -> String {
     addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ")
 }
 
+/// Check of callers, with a limit of the signatures that are verified for one address.
+fn authorizer(
+    authenticator: Option<Arc<Authenticator>>,
+    rate_limits: &Arc<RateLimits>,
+    address_resolver: &ClientAddressResolver,
+) -> Authorizer {
+    let (rate_limits, address_resolver) = (rate_limits.clone(), address_resolver.clone());
+    Authorizer::new(authenticator).with_verification_limit(VerificationLimit { rate_limits, address_resolver })
+}
+
 /// Access check for the metrics of the operator port at `address`.
 fn metrics_access_check(authorizer: Authorizer, address: SocketAddr) -> console::CheckPageAccess {
     Arc::new(move |headers, extensions| match authorizer.authorize_metrics(address.ip(), headers, extensions) {
         Ok(()) => PageAccess::Allowed,
-        Err(AuthError::Unauthenticated(_)) => PageAccess::Unauthenticated,
+        Err(AuthError::Unauthenticated(_) | AuthError::RateLimited(_)) => PageAccess::Unauthenticated,
         Err(AuthError::RoleNotAllowed(_)) => PageAccess::Forbidden,
     })
 }

@@ -155,8 +155,7 @@ pub(crate) fn serve(what: &str, advertisements: u64) {
                 if what == AUTHENTICATED {
                     let keys = folder.path().join("jwks.json");
                     std::fs::write(&keys, issuer().public_key_set()).expect("a file");
-                    config.auth =
-                        Some(JwtSettings { keys: vec![keys], issuer: "bench".into(), audience: "bench".into() });
+                    config.auth = Some(JwtSettings::of_one_issuer("bench", "bench", &[keys]));
                 }
                 let app = start_app(&config, Arc::new(SystemClock::start())).await.expect("the server starts");
                 fill(&app.engine, advertisements).await;

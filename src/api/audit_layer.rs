@@ -14,7 +14,7 @@ use crate::api::pb::ErrorReason;
 use crate::api::rpc_method::RpcMethod;
 use crate::api::status::Rejection;
 use crate::auth::identity::{Identity, Role};
-use crate::auth::policy::{OPERATORS_ONLY, RateLimitKind};
+use crate::auth::policy::{AccessPolicy, OPERATORS_ONLY, RateLimitKind};
 use crate::auth::rate_limit::{RateLimitKey, RateLimits};
 use crate::telemetry::audit::{AuditLog, AuditRecord, AuditedChange};
 
@@ -51,13 +51,31 @@ pub struct AuditedCall {
 
 impl AuditLayer {
     /// Charges a call before its request is read, so that an unreadable request costs as much as a valid one. A caller
-    /// without an identity is charged by its address.
-    pub fn charge_call(&self, identity: Option<&Arc<Identity>>, request: &Request<Body>) -> Result<(), Rejection> {
+    /// without an identity is charged by its address, and a player's client also by its network.
+    ///
+    /// Health checks of a trusted proxy have a limit of their own: callers whose address the proxy does not tell cannot
+    /// spend it.
+    pub fn charge_call(
+        &self,
+        identity: Option<&Arc<Identity>>,
+        method: RpcMethod,
+        request: &Request<Body>,
+    ) -> Result<(), Rejection> {
         if !self.rate_limits.has_limit(RateLimitKind::Call) {
             return Ok(());
         }
-        let key = match identity {
-            Some(identity) => RateLimitKey::for_caller(Some((identity.role, identity.caller_key)), None),
+        let (headers, extensions) = (request.headers(), request.extensions());
+        if let Some(identity) = identity {
+            let network = (identity.role == Role::Client)
+                .then(|| self.address_resolver.known_client_address(headers, extensions))
+                .flatten();
+            let key = RateLimitKey::for_caller(Some((identity.role, identity.caller_key)), None);
+            return Ok(self.rate_limits.consume_in_network(key, network, RateLimitKind::Call, 1)?);
+        }
+        let is_health_check = method.access == AccessPolicy::Public;
+        let proxy = is_health_check.then(|| self.address_resolver.trusted_peer_itself(headers, extensions)).flatten();
+        let key = match proxy {
+            Some(proxy) => RateLimitKey::HealthCheck(proxy),
             None => RateLimitKey::for_caller(None, self.client_address(request)),
         };
         Ok(self.rate_limits.consume(key, RateLimitKind::Call, 1)?)

@@ -31,6 +31,7 @@ use crate::api::pb::ErrorReason;
 use crate::api::rpc_method::{self, RpcKind, RpcMethod};
 use crate::api::status::Rejection;
 use crate::auth::credential_error::CredentialError;
+use crate::auth::policy::AccessPolicy;
 
 use call_report::{CallReport, RpcObserver};
 use response_body::{CallResponseBody, StreamLimits, StreamSlot};
@@ -175,9 +176,14 @@ impl<S> CallService<S> {
         audited: &mut Option<AuditedCall>,
     ) -> Result<AuthContext, Rejection> {
         let auth = self.state.authorizer.authorize(method.access, request.headers(), request.extensions());
-        let auth = auth.map_err(|error| self.rejection_of_auth_error(error, request, audited.as_mut()))?;
+        if is_identified(&auth, method.access)
+            && let Some(peer) = request.extensions().get::<ConnectionPeer>()
+        {
+            peer.set_identified();
+        }
+        let auth = auth.map_err(|error| self.rejection_of_auth_error(error, method, request, audited.as_mut()))?;
         if let Some(audit_layer) = &self.state.audit_layer {
-            audit_layer.charge_call(auth.identity(), request)?;
+            audit_layer.charge_call(auth.identity(), method, request)?;
         }
         if let Some(audited) = audited {
             if let Some(identity) = auth.identity() {
@@ -193,12 +199,15 @@ impl<S> CallService<S> {
     fn rejection_of_auth_error(
         &self,
         error: AuthError,
+        method: RpcMethod,
         request: &Request<Body>,
         audited: Option<&mut AuditedCall>,
     ) -> Rejection {
         self.state.observer.auth_failed(match error {
             AuthError::Unauthenticated(credential_error) => credential_error.as_str(),
             AuthError::RoleNotAllowed(_) => "wrong_role",
+            // Counted as a call over a rate limit; nothing was verified.
+            AuthError::RateLimited(_) => return error.into(),
         });
         if let (AuthError::RoleNotAllowed(role), Some(audited)) = (error, audited) {
             audited.set_role(role);
@@ -207,13 +216,13 @@ impl<S> CallService<S> {
             AuthError::Unauthenticated(credential_error) => {
                 !matches!(credential_error, CredentialError::Missing | CredentialError::Expired)
             }
-            AuthError::RoleNotAllowed(_) => false,
+            AuthError::RoleNotAllowed(_) | AuthError::RateLimited(_) => false,
         };
         let charged = self.state.audit_layer.as_ref().map(|audit_layer| {
             if is_bad_credential {
                 audit_layer.charge_auth_failure(request)
             } else {
-                audit_layer.charge_call(None, request)
+                audit_layer.charge_call(None, method, request)
             }
         });
         match charged {
@@ -246,6 +255,16 @@ impl<S> CallService<S> {
     /// Token that ends a stream when the server drains. A `SelfEndedStream` ends itself after its last responses.
     fn stream_drain_token(&self, method: RpcMethod) -> Option<CancellationToken> {
         (method.kind == RpcKind::LayerEndedStream).then(|| self.state.draining.clone())
+    }
+}
+
+/// Whether a call shows that its connection is of a known caller: it was authenticated. If authentication is off, any call
+/// that needs it otherwise does.
+fn is_identified(auth: &Result<AuthContext, AuthError>, access: AccessPolicy) -> bool {
+    match auth {
+        Ok(_) => access != AccessPolicy::Public,
+        Err(AuthError::RoleNotAllowed(_)) => true,
+        Err(AuthError::Unauthenticated(_) | AuthError::RateLimited(_)) => false,
     }
 }
 

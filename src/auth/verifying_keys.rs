@@ -17,6 +17,9 @@ use x509_parser::prelude::FromDer;
 use x509_parser::public_key::PublicKey;
 use x509_parser::x509::SubjectPublicKeyInfo;
 
+use crate::auth::identity::{CallerRoles, Role};
+use crate::config::{KeyFile, TokenIssuer};
+
 /// Maximum size of a key file, bytes.
 pub const PUBLIC_KEY_FILE_BYTES_MAX: u64 = 64 * 1024;
 /// Maximum number of keys in all files together. A token without `kid` is tried against each key of its algorithm, and
@@ -53,14 +56,20 @@ pub enum VerifyingKeysError {
     /// The files contain more than `VERIFYING_KEYS_MAX` keys.
     #[error("auth key files contain {0} keys; give at most {VERIFYING_KEYS_MAX}")]
     TooManyKeys(usize),
-    /// Two keys have the same `kid`, so a token with that `kid` would be ambiguous.
-    #[error("auth key files contain two keys with the `kid` `{0}`; give each key its own `kid`")]
+    /// Two keys of an issuer have the same `kid`, so a token with that `kid` would be ambiguous.
+    #[error(
+        "auth key files contain two keys with the `kid` `{0}`; give each key its own `kid`, or name all roles of a file at once"
+    )]
     DuplicateKeyId(Box<str>),
 }
 
 /// Public key that verifies tokens.
 #[derive(Clone, Debug)]
 pub(super) struct VerifyingKey {
+    /// Index of the issuer whose tokens the key signs.
+    pub(super) issuer_index: usize,
+    /// Roles of the tokens that the key signs.
+    pub(super) roles: CallerRoles,
     /// The `kid`; `None` for keys from PEM files, which match any `kid`.
     pub(super) key_id: Option<Box<str>>,
     /// The only algorithm that the key verifies.
@@ -69,17 +78,22 @@ pub(super) struct VerifyingKey {
     pub(super) decoding_key: DecodingKey,
 }
 
-/// Loads the keys of all files. Blocks.
-pub(super) fn read_key_files(files: &[PathBuf]) -> Result<Vec<VerifyingKey>, VerifyingKeysError> {
+/// Loads the keys of all files of all issuers. Blocks.
+pub(super) fn read_issuer_keys(issuers: &[TokenIssuer]) -> Result<Vec<VerifyingKey>, VerifyingKeysError> {
     let mut keys: Vec<VerifyingKey> = Vec::new();
-    for file in files {
-        keys.extend(read_key_file(file)?);
+    for (issuer_index, issuer) in issuers.iter().enumerate() {
+        for KeyFile { file, roles } in &issuer.keys {
+            let roles = roles.iter().filter_map(|name| Role::from_name(name)).collect::<Vec<_>>();
+            let roles = CallerRoles::from_roles(if roles.is_empty() { &Role::ALL } else { &roles });
+            keys.extend(read_key_file(file)?.into_iter().map(|key| VerifyingKey { issuer_index, roles, ..key }));
+        }
     }
     if keys.len() > VERIFYING_KEYS_MAX {
         return Err(VerifyingKeysError::TooManyKeys(keys.len()));
     }
     for (index, key) in keys.iter().enumerate() {
-        let is_duplicate = keys[..index].iter().any(|earlier| earlier.key_id == key.key_id);
+        let same = |earlier: &VerifyingKey| (earlier.issuer_index, &earlier.key_id) == (key.issuer_index, &key.key_id);
+        let is_duplicate = keys[..index].iter().any(same);
         if let Some(key_id) = key.key_id.as_ref().filter(|_| is_duplicate) {
             return Err(VerifyingKeysError::DuplicateKeyId(key_id.clone()));
         }
@@ -98,7 +112,7 @@ fn read_key_file(path: &Path) -> Result<Vec<VerifyingKey>, VerifyingKeysError> {
     parse_key_file(&bytes).map_err(|problem| VerifyingKeysError::InvalidFile { file: path.into(), problem })
 }
 
-/// Parses a PEM or JWKS file; on failure returns the problem and its remedy.
+/// Parses a PEM or JWKS file; on failure returns the problem and its remedy. The keys are of the first issuer, for all roles.
 pub(super) fn parse_key_file(bytes: &[u8]) -> Result<Vec<VerifyingKey>, String> {
     if bytes.len() as u64 > PUBLIC_KEY_FILE_BYTES_MAX {
         return Err(format!("is larger than {PUBLIC_KEY_FILE_BYTES_MAX} bytes; remove keys that are not in use"));
@@ -254,7 +268,8 @@ fn verifying_key_of_valid_size(
         }
     };
     if has_valid_size {
-        Ok(VerifyingKey { key_id, algorithm, decoding_key })
+        let roles = CallerRoles::from_roles(&Role::ALL);
+        Ok(VerifyingKey { issuer_index: 0, roles, key_id, algorithm, decoding_key })
     } else {
         Err("contains a key of the wrong length; export the key again".into())
     }

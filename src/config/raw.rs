@@ -79,7 +79,7 @@ pub struct RawSettings {
     /// Require the PROXY protocol on the client port, from trusted proxies only [default: false].
     #[arg(long, env = "FIRETEAM_PROXY_PROTOCOL", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub proxy_protocol: Option<bool>,
-    /// Public keys for verifying callers' JWTs, PEM or JWKS; if set, every call must be authenticated [default: none].
+    /// Public keys for verifying callers' JWTs, PEM or JWKS, `[ROLE+ROLE=]FILE` to limit them to roles; if set, every call must be authenticated [default: none].
     #[arg(long, env = "FIRETEAM_AUTH_KEYS", value_name = "FILE", num_args = 1.., value_delimiter = ',')]
     pub auth_keys: Option<Vec<PathBuf>>,
     /// Required `iss` claim of JWTs; required with --auth-keys.
@@ -88,6 +88,9 @@ pub struct RawSettings {
     /// Required `aud` claim of JWTs [default: fireteam].
     #[arg(long, env = "FIRETEAM_AUTH_AUDIENCE", value_name = "TEXT")]
     pub auth_audience: Option<String>,
+    /// Further issuers of JWTs, `"ISSUER AUDIENCE [ROLE+ROLE=]FILE"`, each with keys of its own; only one issuer may sign for `client` [default: none].
+    #[arg(long, env = "FIRETEAM_AUTH_ISSUERS", value_name = "ISSUER", num_args = 1.., value_delimiter = ',')]
+    pub auth_issuers: Option<Vec<String>>,
     /// Rate limits that differ from the default, `ROLE.LIMIT=PER_SECOND/BURST/PER_5_MIN` or `ROLE.stream=COUNT`, or `off` [default: see docs/OPERATING.md; off for anonymous callers on loopback].
     #[arg(long, env = "FIRETEAM_RATE_LIMITS", value_name = "RATE_LIMIT", num_args = 1.., value_delimiter = ',')]
     pub rate_limits: Option<Vec<String>>,
@@ -171,6 +174,7 @@ impl RawSettings {
             auth_keys: self.auth_keys.or(fallback.auth_keys),
             auth_issuer: self.auth_issuer.or(fallback.auth_issuer),
             auth_audience: self.auth_audience.or(fallback.auth_audience),
+            auth_issuers: self.auth_issuers.or(fallback.auth_issuers),
             rate_limits: self.rate_limits.or(fallback.rate_limits),
             audit_log_file: self.audit_log_file.or(fallback.audit_log_file),
             token_key_file: self.token_key_file.or(fallback.token_key_file),

@@ -1,5 +1,7 @@
 //! Configuration tests: accepted settings, rejected settings, and error messages.
 
+use std::path::Path;
+
 use clap::Parser;
 
 use super::raw::{RawSettings, ServeFlags};
@@ -198,6 +200,24 @@ shutdown_grace_period_s: 0 is out of range; use 1 to 25";
         error_text(load_config(&["--auth-keys=a.pem", "--auth-issuer="]))
             .contains("auth_issuer: not valid; give 1 to 256 bytes")
     );
+    let auth = ["--auth-keys=client=a.pem", "--auth-issuer=game"];
+    for (setting, problem) in [
+        (
+            "--auth-keys=player=a.pem",
+            "auth_keys: `player` is not a role; write ROLE=FILE or ROLE+ROLE=FILE with client,",
+        ),
+        ("--auth-keys=operator=", "auth_keys: `operator=` names no file"),
+        ("--auth-issuers=studio ops", "auth_issuers: `studio ops` is not an issuer; write"),
+        ("--auth-issuers=tls ops operator=b.pem", "auth_issuers: `tls` is reserved"),
+        ("--auth-issuers=studio ops b.pem", "`game` and `studio` both sign for `client`"),
+        ("--auth-issuers=game ops operator=b.pem", "auth_issuers: `game` has two audiences"),
+        ("--auth-issuers=studio ops root=b.pem", "auth_issuers: `root` is not a role"),
+    ] {
+        let arguments = [&auth[..], &[setting]].concat();
+        let message = error_text(load_config(&arguments));
+        assert!(message.contains(problem), "{setting}: {message}");
+    }
+    assert!(error_text(load_config(&["--auth-issuers=a b c"])).contains("auth_issuers: needs auth_keys"));
     assert!(error_text(load_config(&["--proxy-protocol"])).contains("proxy_protocol: needs trusted_proxies"));
     assert!(
         error_text(load_config(&["--config=/nowhere/at/all.toml"])).contains("/nowhere/at/all.toml: cannot be read")
@@ -289,4 +309,25 @@ fn rate_limits_apply_to_public_or_authenticated_servers() {
         rule_texts.contains(&"client.update=1/5/300".into()),
         "limits without an override keep their default: {rule_texts:?}"
     );
+}
+
+/// Keys limited to roles, and several issuers, as written and as printed.
+#[test]
+fn auth_issuers_and_key_roles_round_trip() {
+    let arguments = [
+        "--auth-keys=client=players.json,./old=keys.pem",
+        "--auth-issuer=https://login.example",
+        "--auth-issuers=studio ops operator+game_server=studio keys.pem,studio ops operator=b.pem",
+    ];
+    let config = load_config(&arguments[..2]).unwrap();
+    let auth = config.auth.clone().unwrap();
+    let keys: Vec<_> = auth.issuers[0].keys.iter().map(|keys| (keys.file.to_str().unwrap(), &*keys.roles)).collect();
+    assert_eq!(keys, [("players.json", &["client"][..]), ("./old=keys.pem", &[])]);
+    let config = load_config(&arguments).unwrap();
+    let issuers = config.auth.clone().unwrap().issuers;
+    assert_eq!((&*issuers[1].name, &*issuers[1].audience, issuers.len()), ("studio", "ops", 2));
+    let keys: Vec<_> = issuers[1].keys.iter().map(|keys| (keys.file.to_str().unwrap(), &*keys.roles)).collect();
+    assert_eq!(keys, [("studio keys.pem", &["operator", "game_server"][..]), ("b.pem", &["operator"])]);
+    let printed = config.to_toml().unwrap();
+    assert_eq!(Config::from_toml(Path::new("printed.toml"), &printed).unwrap(), config, "{printed}");
 }

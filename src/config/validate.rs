@@ -9,6 +9,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use crate::config::raw::RawSettings;
+use crate::config::security::{KeyFile, TokenIssuer};
 use crate::config::{
     ADVERTISEMENT_TTL_RANGE_S, Config, ConfigError, DEFAULT_GEOIP_DB, GEOIP_MAX_ACCURACY_RADIUS_RANGE_KM,
     LOCATION_GRID_RANGE_DEGREES, LogFormat, MAX_SILOS_RANGE, MAX_STALENESS_RANGE_S, PostgresUrl,
@@ -34,7 +35,8 @@ pub(super) fn validate_settings(
     let mut errors = ConfigErrors(Vec::new());
     let store = errors.parse_store(settings.store.as_deref().unwrap_or("sqlite:fireteam.db"));
     let tls = errors.check_tls(settings.tls_certificate, settings.tls_key, settings.tls_client_ca);
-    let auth = errors.check_auth(settings.auth_keys, settings.auth_issuer, settings.auth_audience);
+    let auth =
+        errors.check_auth(settings.auth_keys, settings.auth_issuer, settings.auth_audience, settings.auth_issuers);
     let rate_limits = errors.parse_rate_limits(settings.rate_limits);
     let token_key_file = settings.token_key_file.or_else(|| default_key_file(&store, DEFAULT_TOKEN_KEY_FILE_EXTENSION));
     let match_key_file = settings.match_key_file.or_else(|| default_key_file(&store, DEFAULT_MATCH_KEY_FILE_EXTENSION));
@@ -153,9 +155,10 @@ pub(super) fn to_raw_settings(config: &Config) -> RawSettings {
         tls_key: config.tls.as_ref().map(|tls| tls.key.clone()),
         tls_client_ca: config.tls.as_ref().and_then(|tls| tls.client_ca.clone()),
         proxy_protocol: Some(config.proxy_protocol),
-        auth_keys: config.auth.as_ref().map(|auth| auth.keys.clone()),
-        auth_issuer: config.auth.as_ref().map(|auth| auth.issuer.clone()),
-        auth_audience: config.auth.as_ref().map(|auth| auth.audience.clone()),
+        auth_keys: first_issuer(config).map(|issuer| issuer.keys.iter().map(KeyFile::to_setting).collect()),
+        auth_issuer: first_issuer(config).map(|issuer| issuer.name.clone()),
+        auth_audience: first_issuer(config).map(|issuer| issuer.audience.clone()),
+        auth_issuers: further_issuers(config),
         rate_limits: config.rate_limits.to_settings(),
         audit_log_file: config.audit_log_file.clone(),
         token_key_file: config.token_key_file.clone(),
@@ -176,6 +179,20 @@ pub(super) fn to_raw_settings(config: &Config) -> RawSettings {
         geoip_max_accuracy_radius_km: Some(config.geoip_max_accuracy_radius_km),
         shutdown_grace_period_s: Some(config.shutdown_grace_period_s),
     }
+}
+
+fn first_issuer(config: &Config) -> Option<&TokenIssuer> {
+    config.auth.as_ref().and_then(|auth| auth.issuers.first())
+}
+
+/// `auth_issuers`, one entry per key file; `None` if there is one issuer.
+fn further_issuers(config: &Config) -> Option<Vec<String>> {
+    let further = config.auth.as_ref()?.issuers.get(1..)?;
+    let entries = further.iter().flat_map(|issuer| {
+        let entry = |keys: &KeyFile| format!("{} {} {}", issuer.name, issuer.audience, keys.to_setting().display());
+        issuer.keys.iter().map(entry)
+    });
+    Some(entries.collect::<Vec<_>>()).filter(|entries| !entries.is_empty())
 }
 
 /// Default key file of a SQLite store: `fireteam.token-key` beside `fireteam.db`, never inside it.

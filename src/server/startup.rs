@@ -123,7 +123,9 @@ pub(super) async fn start_supervised_app(
         match_jwks: match_keys.public_key_set().into(),
         rpc_observer: Arc::new(RpcMetrics::new(metrics.clone())),
         authenticator: authenticator.clone(),
-        resolve_client_address: Arc::new(move |peer, forwarded| client_address(peer, forwarded, &trusted_proxies)),
+        resolve_client_address: Arc::new(move |peer, forwarded| {
+            client_address(peer, forwarded.iter().copied(), &trusted_proxies)
+        }),
         rate_limits: Arc::new(rate_limits(config, &clock, &metrics)),
         audit_log: audit_log.clone(),
         clock,

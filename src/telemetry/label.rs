@@ -302,6 +302,8 @@ label! {
     Malformed = "malformed",
     /// Token too long.
     TooLarge = "too_large",
+    /// Type that is not a caller's token.
+    WrongType = "type",
     /// Algorithm that no key allows.
     AlgorithmNotAllowed = "algorithm",
     /// No key with the token's `kid`.
@@ -316,6 +318,8 @@ label! {
     InvalidSubject = "subject",
     /// Unknown role, or too many scopes.
     InvalidRole = "role",
+    /// Role that the key may not sign for.
+    RoleNotOfKey = "key_role",
     /// Not valid yet.
     NotYetValid = "not_yet_valid",
     /// Lifetime too long.
@@ -337,6 +341,14 @@ label! {
     MaxPerIp = "max_per_ip",
     /// New connections from one address above the rate limit.
     RatePerIp = "rate_per_ip",
+    /// Too many connections from one IPv4 /24, IPv6 /56 or IPv6 /48.
+    MaxPerNetwork = "max_per_network",
+    /// New connections from one IPv4 /24, IPv6 /56 or IPv6 /48 above the rate limit.
+    RatePerNetwork = "rate_per_network",
+    /// No identity in time, while few places were free.
+    NoIdentityTimeout = "no_identity_timeout",
+    /// No identity, and the place was needed for a new connection.
+    NoIdentityReplaced = "no_identity_replaced",
     /// Too many handshakes in progress; the oldest is closed.
     MaxHandshakes = "max_handshakes",
     /// Peer is not one of the required proxies.
@@ -420,8 +432,12 @@ label! {
     GameServer = "game_server",
     /// Operators.
     Operator = "operator",
+    /// Players' clients of one address together.
+    ClientAddress = "client_address",
     /// Unauthenticated callers, by address.
     Anonymous = "anonymous",
+    /// Health checks of trusted proxies.
+    HealthCheck = "health_check",
 }
 
 label! {
@@ -443,6 +459,8 @@ label! {
     Stream = "stream",
     /// Failed authentications.
     AuthFailure = "auth_failure",
+    /// Signatures to verify.
+    Verification = "verification",
 }
 
 #[cfg(test)]

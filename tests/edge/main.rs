@@ -19,6 +19,8 @@ mod http2_attacks;
 #[cfg(test)]
 mod library_defaults;
 #[cfg(test)]
+mod many_addresses;
+#[cfg(test)]
 mod raw_http2;
 #[cfg(test)]
 mod report;

@@ -3,6 +3,7 @@
 pub(crate) mod attribute_trust;
 pub(crate) mod canaries;
 pub(crate) mod client_certificates;
+pub(crate) mod forwarded_address;
 pub(crate) mod frame_floods;
 pub(crate) mod match_credential;
 pub(crate) mod metric_cardinality;
@@ -14,5 +15,6 @@ pub(crate) mod search_cost;
 pub(crate) mod silo_limits;
 pub(crate) mod tls;
 pub(crate) mod token_key_file;
+pub(crate) mod token_kinds;
 pub(crate) mod token_lifecycle;
 pub(crate) mod trilateration;

@@ -336,9 +336,10 @@ proxy_protocol = true
 tls_certificate = "c.pem"
 tls_key = "k.pem"
 tls_client_ca = "ca.pem"
-auth_keys = ["a.pem"]
+auth_keys = ["client+game_server=a.pem", "./b.pem"]
 auth_issuer = "studio"
 auth_audience = "game"
+auth_issuers = ["https://ops.example fireteam operator=c.pem"]
 rate_limits = ["client.search=0.5/3/90", "game_server.stream=9"]
 audit_log_file = "audit.jsonl"
 token_key_file = "keys"

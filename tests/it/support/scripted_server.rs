@@ -204,7 +204,11 @@ impl ScriptedServer {
             match_jwks: "{\"keys\":[]}\n".into(),
             rpc_observer: counted.clone(),
             authenticator: None,
-            resolve_client_address: Arc::new(|peer, hops| hops.last().and_then(|hop| hop.parse().ok()).unwrap_or(peer)),
+            resolve_client_address: Arc::new(|peer, lines| {
+                let hop = lines.last().and_then(|line| line.rsplit(|byte| *byte == b',').next());
+                let hop = hop.and_then(|hop| std::str::from_utf8(hop).ok());
+                hop.and_then(|hop| hop.trim().parse().ok()).unwrap_or(peer)
+            }),
             rate_limits: Arc::new(RateLimits::unlimited()),
             audit_log: Arc::new(AuditLog::open(None, Box::new(|| UnixMs(1_000))).unwrap()),
             clock: Arc::new(FixedClock),
