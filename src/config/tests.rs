@@ -200,6 +200,19 @@ shutdown_grace_period_s: 0 is out of range; use 1 to 25";
         error_text(load_config(&["--auth-keys=a.pem", "--auth-issuer="]))
             .contains("auth_issuer: not valid; give 1 to 256 bytes")
     );
+    assert!(error_text(load_config(&["--proxy-protocol"])).contains("proxy_protocol: needs trusted_proxies"));
+    assert!(
+        error_text(load_config(&["--config=/nowhere/at/all.toml"])).contains("/nowhere/at/all.toml: cannot be read")
+    );
+    let message = error_text(load_config_file("listen = 5", &[]));
+    assert!(message.contains("fireteam.toml") && message.contains("line 1"), "{message}");
+    assert!(error_text(load_config_file("listen = ", &[])).contains("line 1"));
+    assert!(error_text(load_config_file(&"#".repeat(70_000), &[])).contains("larger than"));
+}
+
+/// SEC-4: keys that are limited to unknown roles, and issuers that could sign for players of each other, are refused.
+#[test]
+fn auth_issuer_errors_say_what_to_write() {
     let auth = ["--auth-keys=client=a.pem", "--auth-issuer=game"];
     for (setting, problem) in [
         (
@@ -218,14 +231,6 @@ shutdown_grace_period_s: 0 is out of range; use 1 to 25";
         assert!(message.contains(problem), "{setting}: {message}");
     }
     assert!(error_text(load_config(&["--auth-issuers=a b c"])).contains("auth_issuers: needs auth_keys"));
-    assert!(error_text(load_config(&["--proxy-protocol"])).contains("proxy_protocol: needs trusted_proxies"));
-    assert!(
-        error_text(load_config(&["--config=/nowhere/at/all.toml"])).contains("/nowhere/at/all.toml: cannot be read")
-    );
-    let message = error_text(load_config_file("listen = 5", &[]));
-    assert!(message.contains("fireteam.toml") && message.contains("line 1"), "{message}");
-    assert!(error_text(load_config_file("listen = ", &[])).contains("line 1"));
-    assert!(error_text(load_config_file(&"#".repeat(70_000), &[])).contains("larger than"));
 }
 
 /// SEC-15: safe by default, for each combination of client address, operator address, TLS, authentication and flags. A
