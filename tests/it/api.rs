@@ -9,6 +9,7 @@ pub(crate) mod connect_wire;
 pub(crate) mod consent;
 pub(crate) mod consistency_check;
 pub(crate) mod cpp_client;
+pub(crate) mod debug_output;
 pub(crate) mod entry_points;
 pub(crate) mod entry_points_wire;
 pub(crate) mod envelope_bytes;

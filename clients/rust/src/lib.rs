@@ -34,6 +34,7 @@ mod advertisement;
 mod client;
 mod connection;
 mod error;
+mod hidden;
 mod match_host;
 pub mod pb;
 mod random;

@@ -1,16 +1,18 @@
 //! Queue tickets: handle of a party in a queue, and a stream of ticket updates that reconnects.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use tonic::Streaming;
 
 use crate::error::Error;
+use crate::hidden::hidden;
 use crate::pb;
 use crate::random;
 use crate::retrying_channel::RetryingChannel;
 
 /// Ticket of a party in a queue. Dropping it does not leave the queue: the ticket expires, unless a stream watches it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Ticket {
     channel: RetryingChannel,
     token: Vec<u8>,
@@ -126,6 +128,18 @@ impl Ticket {
             .call_queue(request, |mut stub, request| async move { stub.end_match(request).await })
             .await?
             .end_reason())
+    }
+}
+
+impl fmt::Debug for Ticket {
+    /// Prints no token and no credential.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ticket")
+            .field("token", &hidden(&self.token))
+            .field("status", &self.status)
+            .field("expires_in_ms", &self.expires_in_ms)
+            .field("ignored_fields", &self.ignored_fields)
+            .finish_non_exhaustive()
     }
 }
 
