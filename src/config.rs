@@ -19,7 +19,7 @@ use ipnet::IpNet;
 
 pub use error::ConfigError;
 pub use listen_address::ListenAddress;
-pub use postgres_url::PostgresUrl;
+pub use postgres_url::{PostgresUrl, StoreSetting, hide_credentials};
 pub use rate_limits::{CallOrStreamLimit, DEFAULT_RATE_LIMITS, RateLimitRule, RateLimitRules};
 pub use security::{JwtSettings, TlsFiles};
 
@@ -35,6 +35,14 @@ pub const RULESET_REMOVAL_GRACE_RANGE_S: RangeInclusive<u32> = 0..=86_400;
 pub const SHUTDOWN_GRACE_PERIOD_RANGE_S: RangeInclusive<u32> = 1..=25;
 /// Store outage after which the server reports not ready, seconds.
 pub const MAX_STALENESS_RANGE_S: RangeInclusive<u32> = 1..=3_600;
+/// Size at which an audit log file is renamed, MiB.
+pub const AUDIT_LOG_MAX_MIB_RANGE: RangeInclusive<u32> = 1..=4_096;
+/// Renamed audit log files that are kept.
+pub const AUDIT_LOG_MAX_FILES_RANGE: RangeInclusive<u32> = 1..=10_000;
+/// Size of the log per minute, KiB.
+pub const LOG_MAX_KIB_PER_MINUTE_RANGE: RangeInclusive<u32> = 64..=1_048_576;
+/// Free space below which a disk is reported, MiB.
+pub const DISK_FREE_WARNING_RANGE_MIB: RangeInclusive<u32> = 0..=1_048_576;
 /// Maximum number of silos to name; serve all for more.
 pub const SILOS_MAX: usize = 256;
 /// Maximum of open silos, in all and per user.
@@ -54,6 +62,8 @@ pub struct Config {
     pub listen: ListenAddress,
     /// Address of the operator port: metrics, health and the operator service.
     pub operator_listen: ListenAddress,
+    /// Further names by which operators reach the operator port, lower case.
+    pub operator_hosts: Vec<String>,
     /// Database.
     pub store: StoreTarget,
     /// Silos to load and serve; `None` for all.
@@ -80,6 +90,10 @@ pub struct Config {
     pub rate_limits: RateLimitRules,
     /// Audit log of operator actions; `None` to write them to the log only.
     pub audit_log_file: Option<PathBuf>,
+    /// Size at which the audit log file is renamed, MiB, in `AUDIT_LOG_MAX_MIB_RANGE`.
+    pub audit_log_max_mib: u32,
+    /// Renamed audit log files with operators' actions that are kept, in `AUDIT_LOG_MAX_FILES_RANGE`.
+    pub audit_log_max_files: u32,
     /// File with the token keys. `None` with the memory store: a key is generated at startup and lost at shutdown.
     pub token_key_file: Option<PathBuf>,
     /// File with the keys that sign players' credentials for game servers. `None` with the memory store, as for
@@ -99,6 +113,10 @@ pub struct Config {
     pub log_format: LogFormat,
     /// Log level or filter directives.
     pub log_level: String,
+    /// Maximum size of the log per minute, KiB, in `LOG_MAX_KIB_PER_MINUTE_RANGE`.
+    pub log_max_kib_per_minute: u32,
+    /// Free space below which a disk is reported, MiB, in `DISK_FREE_WARNING_RANGE_MIB`; 0 for never.
+    pub disk_free_warning_mib: u32,
     /// Default advertisement TTL, seconds, in `ADVERTISEMENT_TTL_RANGE_S`. Clients may request any TTL in that range.
     pub advertisement_ttl_s: u32,
     /// Default reservation TTL, seconds, in `RESERVATION_TTL_RANGE_S`. Callers may request any TTL in that range.

@@ -3,6 +3,7 @@
 
 pub mod call_report;
 pub mod deadline;
+pub mod request_errors;
 pub mod response_body;
 
 use std::any::Any;
@@ -16,7 +17,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
-use http::{Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode};
 use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
 use tonic::{Code, Status};
@@ -120,8 +121,12 @@ where
             if rpc_method::is_known_path(request.uri().path()) {
                 return Box::pin(async { Ok(unsupported_media_type().map(CallResponseBody::passthrough)) });
             }
+            let charged = self.state.audit_layer.as_ref().map(|audit_layer| audit_layer.charge_page(&request));
+            if let Some(Err(_rate_limited)) = charged {
+                return Box::pin(async { Ok(too_many_requests().map(CallResponseBody::passthrough)) });
+            }
             let response = self.inner.call(request);
-            return Box::pin(async move { Ok(response.await?.map(CallResponseBody::passthrough)) });
+            return Box::pin(async move { Ok(page_response(response.await?).map(CallResponseBody::passthrough)) });
         }
         let method = rpc_method::method_of_path(request.uri().path());
         let timeout = deadline::requested_timeout(request.headers());
@@ -249,8 +254,13 @@ impl<S> CallService<S> {
     }
 }
 
-fn is_grpc(request: &Request<Body>) -> bool {
-    let content_type = request.headers().get(http::header::CONTENT_TYPE);
+/// Whether a request has a gRPC content type.
+pub fn is_grpc(request: &Request<Body>) -> bool {
+    has_grpc_content_type(request.headers())
+}
+
+fn has_grpc_content_type(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(http::header::CONTENT_TYPE);
     content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
 }
 
@@ -261,13 +271,32 @@ fn unsupported_media_type() -> Response<Body> {
     response
 }
 
+/// Response to a request for a page. A service answers a method that does not exist with a gRPC status, which is no page.
+fn page_response(response: Response<Body>) -> Response<Body> {
+    if !has_grpc_content_type(response.headers()) {
+        return response;
+    }
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NOT_FOUND;
+    response
+}
+
+/// HTTP 429 for a page whose reader is over the rate limit.
+fn too_many_requests() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+    response
+}
+
 fn reject_call(
     rejection: Rejection,
     report: CallReport,
     audited: Option<AuditedCall>,
 ) -> BoxFuture<'static, Result<Response<CallResponseBody>, Infallible>> {
     let response = rejection.into_status().into_http();
-    Box::pin(async move { Ok(finish_response(audit_layer::finish_audit(audited, response).await, report, None)) })
+    Box::pin(
+        async move { Ok(finish_response(audit_layer::finish_rejected_audit(audited, response).await, report, None)) },
+    )
 }
 
 fn finish_response(
@@ -276,9 +305,17 @@ fn finish_response(
     limits: Option<StreamLimits>,
 ) -> Response<CallResponseBody> {
     // A status in the headers is a complete, trailers-only response.
-    if let Some(status) = Status::from_header_map(response.headers()) {
-        report.finish(status.code());
-    }
+    let response = match Status::from_header_map(response.headers()) {
+        Some(status) => {
+            let (response, code) = match request_errors::rejection_of_unreadable_request(&status) {
+                Some(rejection) => (rejection.into_status().into_http(), Code::InvalidArgument),
+                None => (response, status.code()),
+            };
+            report.finish(code);
+            response
+        }
+        None => response,
+    };
     response.map(|body| CallResponseBody::of_call(body, report, limits))
 }
 

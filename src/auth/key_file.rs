@@ -2,13 +2,14 @@
 //! opens private files for other keys.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use crate::auth::token::{SIGNING_KEY_BYTES, TokenSigner};
+use crate::files::{READ_DEADLINE, read_start, run_with_deadline, with_regular_file};
 
 /// Bytes read of a key file: enough for two keys and white space.
 const SIGNING_KEY_FILE_BYTES_MAX: u64 = 1024;
@@ -66,18 +67,19 @@ pub fn load_or_create_signer(path: &Path, new_key: [u8; SIGNING_KEY_BYTES]) -> R
 /// Reads a private file. If it does not exist, creates it with `new_content` and returns `None`.
 pub(super) fn read_or_create_private_file(path: &Path, new_content: &str) -> Result<Option<String>, KeyFileError> {
     let io_error = |error| KeyFileError::Io { file: path.into(), error };
-    match create_private_file(path, new_content) {
+    let (to_create, content) = (path.to_owned(), new_content.to_owned());
+    match run_with_deadline(path, READ_DEADLINE, move || create_private_file(&to_create, &content)) {
         Ok(()) => return Ok(None),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(io_error(error)),
     }
-    let file = File::open(path).map_err(io_error)?;
-    if is_readable_by_others(&file).map_err(io_error)? {
-        return Err(KeyFileError::ReadableByOthers { file: path.into() });
-    }
-    let mut text = String::new();
-    file.take(SIGNING_KEY_FILE_BYTES_MAX).read_to_string(&mut text).map_err(io_error)?;
-    Ok(Some(text))
+    let text = with_regular_file(path, READ_DEADLINE, |file| {
+        let is_exposed = is_readable_by_others(&file)?;
+        Ok((!is_exposed).then_some(read_start(&file, SIGNING_KEY_FILE_BYTES_MAX)?))
+    });
+    let bytes = text.map_err(io_error)?.ok_or_else(|| KeyFileError::ReadableByOthers { file: path.into() })?;
+    let invalid = |error| io_error(io::Error::new(io::ErrorKind::InvalidData, error));
+    Ok(Some(String::from_utf8(bytes).map_err(invalid)?))
 }
 
 fn parse_signer(text: &str) -> Option<TokenSigner> {

@@ -3,8 +3,7 @@
 //! A key has one algorithm, which follows from the key type (RFC 8725, section 3.1). The algorithm in a token's header
 //! chooses nothing.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind};
@@ -16,6 +15,8 @@ use x509_parser::pem::Pem;
 use x509_parser::prelude::FromDer;
 use x509_parser::public_key::PublicKey;
 use x509_parser::x509::SubjectPublicKeyInfo;
+
+use crate::files::read_file_start;
 
 /// Maximum size of a key file, bytes.
 pub const PUBLIC_KEY_FILE_BYTES_MAX: u64 = 64 * 1024;
@@ -89,12 +90,7 @@ pub(super) fn read_key_files(files: &[PathBuf]) -> Result<Vec<VerifyingKey>, Ver
 
 fn read_key_file(path: &Path) -> Result<Vec<VerifyingKey>, VerifyingKeysError> {
     let io_error = |error| VerifyingKeysError::Io { file: path.into(), error };
-    let mut bytes = Vec::new();
-    File::open(path)
-        .map_err(io_error)?
-        .take(PUBLIC_KEY_FILE_BYTES_MAX + 1)
-        .read_to_end(&mut bytes)
-        .map_err(io_error)?;
+    let bytes = read_file_start(path, PUBLIC_KEY_FILE_BYTES_MAX + 1).map_err(io_error)?;
     parse_key_file(&bytes).map_err(|problem| VerifyingKeysError::InvalidFile { file: path.into(), problem })
 }
 

@@ -10,8 +10,10 @@ use clap::{Arg, Args, Command};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use crate::config::postgres_url::{StoreSetting, hide_credentials};
 use crate::config::{ConfigError, ListenAddress, LogFormat};
 use crate::domain::ruleset::spelling::closest_name;
+use crate::files;
 
 /// Maximum size of a configuration file, bytes.
 const CONFIG_FILE_BYTES_MAX: u64 = 64 * 1024;
@@ -43,9 +45,12 @@ pub struct RawSettings {
     /// Address of the operator port, `HOST:PORT` [default: 127.0.0.1:50052].
     #[arg(long, env = "FIRETEAM_OPERATOR_LISTEN", value_name = "ADDRESS")]
     pub operator_listen: Option<ListenAddress>,
+    /// Names by which operators reach the operator port, besides its addresses, `localhost` and the name in --operator-listen [default: none].
+    #[arg(long, env = "FIRETEAM_OPERATOR_HOSTS", value_name = "NAME", num_args = 1.., value_delimiter = ',')]
+    pub operator_hosts: Option<Vec<String>>,
     /// Database: `sqlite:PATH`, `postgres://…` for several servers, or `memory:` [default: sqlite:fireteam.db].
-    #[arg(long, env = "FIRETEAM_STORE", value_name = "STORE")]
-    pub store: Option<String>,
+    #[arg(long, env = "FIRETEAM_STORE", value_name = "STORE", hide_env_values = true)]
+    pub store: Option<StoreSetting>,
     /// Silos to load and serve, ids; requires a `postgres:` store [default: all].
     #[arg(long, env = "FIRETEAM_SILOS", value_name = "ID", num_args = 1.., value_delimiter = ',')]
     pub silos: Option<Vec<u64>>,
@@ -94,6 +99,12 @@ pub struct RawSettings {
     /// Audit log of operator calls, one JSON object per line, appended [default: the log only].
     #[arg(long, env = "FIRETEAM_AUDIT_LOG_FILE", value_name = "FILE")]
     pub audit_log_file: Option<PathBuf>,
+    /// Size at which the audit log file is renamed and a new one begins, MiB, 1 to 4096 [default: 64].
+    #[arg(long, env = "FIRETEAM_AUDIT_LOG_MAX_MIB", value_name = "MIB")]
+    pub audit_log_max_mib: Option<u32>,
+    /// Renamed audit log files with operators' actions that are kept, number, 1 to 10000 [default: 100].
+    #[arg(long, env = "FIRETEAM_AUDIT_LOG_MAX_FILES", value_name = "COUNT")]
+    pub audit_log_max_files: Option<u32>,
     /// Keys that sign tokens, created if missing [default: beside the SQLite file; required with `postgres:`, the same on all servers].
     #[arg(long, env = "FIRETEAM_TOKEN_KEY_FILE", value_name = "FILE")]
     pub token_key_file: Option<PathBuf>,
@@ -121,6 +132,12 @@ pub struct RawSettings {
     /// Log level or filter directives: error, warn, info, debug, trace [default: info].
     #[arg(long, env = "FIRETEAM_LOG_LEVEL", value_name = "LEVEL")]
     pub log_level: Option<String>,
+    /// Maximum size of the log per minute, KiB, 64 to 1048576; not for audit records and the levels debug and trace [default: 768].
+    #[arg(long, env = "FIRETEAM_LOG_MAX_KIB_PER_MINUTE", value_name = "KIB")]
+    pub log_max_kib_per_minute: Option<u32>,
+    /// Free space below which a disk that the server writes to is reported, MiB, 0 to 1048576; 0 for never [default: 512].
+    #[arg(long, env = "FIRETEAM_DISK_FREE_WARNING_MIB", value_name = "MIB")]
+    pub disk_free_warning_mib: Option<u32>,
     /// Default advertisement TTL, seconds, 5 to 600 [default: 90].
     #[arg(long, env = "FIRETEAM_ADVERTISEMENT_TTL_S", value_name = "SECONDS")]
     pub advertisement_ttl_s: Option<u32>,
@@ -156,6 +173,7 @@ impl RawSettings {
         RawSettings {
             listen: self.listen.or(fallback.listen),
             operator_listen: self.operator_listen.or(fallback.operator_listen),
+            operator_hosts: self.operator_hosts.or(fallback.operator_hosts),
             store: self.store.or(fallback.store),
             silos: self.silos.or(fallback.silos),
             max_silos: self.max_silos.or(fallback.max_silos),
@@ -173,6 +191,8 @@ impl RawSettings {
             auth_audience: self.auth_audience.or(fallback.auth_audience),
             rate_limits: self.rate_limits.or(fallback.rate_limits),
             audit_log_file: self.audit_log_file.or(fallback.audit_log_file),
+            audit_log_max_mib: self.audit_log_max_mib.or(fallback.audit_log_max_mib),
+            audit_log_max_files: self.audit_log_max_files.or(fallback.audit_log_max_files),
             token_key_file: self.token_key_file.or(fallback.token_key_file),
             match_key_file: self.match_key_file.or(fallback.match_key_file),
             pass_failure_dir: self.pass_failure_dir.or(fallback.pass_failure_dir),
@@ -182,6 +202,8 @@ impl RawSettings {
             insecure_allow_anonymous: self.insecure_allow_anonymous.or(fallback.insecure_allow_anonymous),
             log_format: self.log_format.or(fallback.log_format),
             log_level: self.log_level.or(fallback.log_level),
+            log_max_kib_per_minute: self.log_max_kib_per_minute.or(fallback.log_max_kib_per_minute),
+            disk_free_warning_mib: self.disk_free_warning_mib.or(fallback.disk_free_warning_mib),
             advertisement_ttl_s: self.advertisement_ttl_s.or(fallback.advertisement_ttl_s),
             reservation_ttl_s: self.reservation_ttl_s.or(fallback.reservation_ttl_s),
             ruleset_retention_s: self.ruleset_retention_s.or(fallback.ruleset_retention_s),
@@ -200,16 +222,18 @@ impl RawSettings {
 pub(super) fn read_toml_file(file: &Path) -> Result<RawSettings, Vec<ConfigError>> {
     let io_error = |error| vec![ConfigError::UnreadableFile { file: file.into(), error }];
     let toml_error = |message: String| vec![ConfigError::InvalidToml { file: file.into(), message }];
-    if std::fs::metadata(file).map_err(io_error)?.len() > CONFIG_FILE_BYTES_MAX {
+    let bytes = files::read_file_start(file, CONFIG_FILE_BYTES_MAX + 1).map_err(io_error)?;
+    if bytes.len() as u64 > CONFIG_FILE_BYTES_MAX {
         return Err(toml_error(format!("the file is larger than {CONFIG_FILE_BYTES_MAX} bytes; shorten it")));
     }
-    parse_toml(file, &std::fs::read_to_string(file).map_err(io_error)?)
+    let text = String::from_utf8(bytes).map_err(|_| toml_error("the file is not UTF-8; save it as UTF-8".into()))?;
+    parse_toml(file, &text)
 }
 
 /// Parses settings from TOML. Returns all unknown keys. `file` is the file name in errors.
 pub(super) fn parse_toml(file: &Path, text: &str) -> Result<RawSettings, Vec<ConfigError>> {
     let toml_error = |message: String| vec![ConfigError::InvalidToml { file: file.into(), message }];
-    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| toml_error(error.to_string()))?;
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| toml_error(toml_problem(&error, text)))?;
     let known: Vec<String> = RawSettings::augment_args(Command::new(""))
         .get_arguments()
         .map(|argument| argument.get_id().to_string())
@@ -222,7 +246,15 @@ pub(super) fn parse_toml(file: &Path, text: &str) -> Result<RawSettings, Vec<Con
     if !unknown.is_empty() {
         return Err(unknown);
     }
-    toml::from_str(text).map_err(|error| toml_error(error.to_string()))
+    toml::from_str(text).map_err(|error| toml_error(toml_problem(&error, text)))
+}
+
+/// Position and problem of a TOML error, without the line, which may contain a password.
+fn toml_problem(error: &toml::de::Error, text: &str) -> String {
+    let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    format!("TOML parse error at line {line}, column {column}: {}", hide_credentials(error.message().trim_end()))
 }
 
 /// Errors for `FIRETEAM_*` variables that are not settings.

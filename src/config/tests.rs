@@ -49,6 +49,8 @@ rulesets = "bundled:"
 geoip_db = []
 trusted_proxies = []
 proxy_protocol = false
+audit_log_max_mib = 64
+audit_log_max_files = 100
 token_key_file = "fireteam.token-key"
 match_key_file = "fireteam.match-key.pem"
 allow_client_locality = false
@@ -57,6 +59,8 @@ insecure_allow_plaintext = false
 insecure_allow_anonymous = false
 log_format = "text"
 log_level = "info"
+log_max_kib_per_minute = 768
+disk_free_warning_mib = 512
 advertisement_ttl_s = 90
 reservation_ttl_s = 30
 ruleset_retention_s = 600
@@ -162,7 +166,7 @@ fn config_errors_are_reported_together_with_fixes() {
             "--ruleset-removal-grace-s=86402",
         ],
     ));
-    let expected = "store: `mysql:x` is not a store; use sqlite:PATH, postgres://HOST/DATABASE or memory:
+    let expected = "store: the text is not a store; use sqlite:PATH, postgres://HOST/DATABASE or memory:
 advertisement_ttl_s: 4 is out of range; use 5 to 600
 reservation_ttl_s: 121 is out of range; use 1 to 120
 ruleset_retention_s: 86401 is out of range; use 0 to 86400

@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 
 use crate::config::raw::RawSettings;
 use crate::config::{
-    ADVERTISEMENT_TTL_RANGE_S, Config, ConfigError, DEFAULT_GEOIP_DB, GEOIP_MAX_ACCURACY_RADIUS_RANGE_KM,
-    LOCATION_GRID_RANGE_DEGREES, LogFormat, MAX_SILOS_RANGE, MAX_STALENESS_RANGE_S, PostgresUrl,
+    ADVERTISEMENT_TTL_RANGE_S, AUDIT_LOG_MAX_FILES_RANGE, AUDIT_LOG_MAX_MIB_RANGE, Config, ConfigError,
+    DEFAULT_GEOIP_DB, DISK_FREE_WARNING_RANGE_MIB, GEOIP_MAX_ACCURACY_RADIUS_RANGE_KM, LOCATION_GRID_RANGE_DEGREES,
+    LOG_MAX_KIB_PER_MINUTE_RANGE, LogFormat, MAX_SILOS_RANGE, MAX_STALENESS_RANGE_S, PostgresUrl,
     RESERVATION_TTL_RANGE_S, RULESET_REMOVAL_GRACE_RANGE_S, RULESET_RETENTION_RANGE_S, RulesetSource,
-    SHUTDOWN_GRACE_PERIOD_RANGE_S, SILOS_MAX, StoreTarget,
+    SHUTDOWN_GRACE_PERIOD_RANGE_S, SILOS_MAX, StoreSetting, StoreTarget,
 };
 use crate::domain::locality::DEFAULT_LOCATION_GRID_DEGREES;
 use crate::domain::location_privacy::DEFAULT_SESSION_GRID_DEGREES;
@@ -32,7 +33,8 @@ pub(super) fn validate_settings(
     exists: impl Fn(&Path) -> bool,
 ) -> Result<Config, Vec<ConfigError>> {
     let mut errors = ConfigErrors(Vec::new());
-    let store = errors.parse_store(settings.store.as_deref().unwrap_or("sqlite:fireteam.db"));
+    let store = settings.store.as_ref().map_or("sqlite:fireteam.db", |store| store.expose_password());
+    let store = errors.parse_store(store);
     let tls = errors.check_tls(settings.tls_certificate, settings.tls_key, settings.tls_client_ca);
     let auth = errors.check_auth(settings.auth_keys, settings.auth_issuer, settings.auth_audience);
     let rate_limits = errors.parse_rate_limits(settings.rate_limits);
@@ -43,6 +45,7 @@ pub(super) fn validate_settings(
     let config = Config {
         listen: settings.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 50051)).into()),
         operator_listen: settings.operator_listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 50052)).into()),
+        operator_hosts: errors.check_operator_hosts(settings.operator_hosts.unwrap_or_default()),
         silos: errors.check_silos(settings.silos, &store),
         max_silos: errors.check_range("max_silos", settings.max_silos.unwrap_or(1_024), MAX_SILOS_RANGE),
         max_silos_per_user: errors.check_range(
@@ -71,6 +74,16 @@ pub(super) fn validate_settings(
         auth,
         rate_limits,
         audit_log_file: settings.audit_log_file,
+        audit_log_max_mib: errors.check_range(
+            "audit_log_max_mib",
+            settings.audit_log_max_mib.unwrap_or(64),
+            AUDIT_LOG_MAX_MIB_RANGE,
+        ),
+        audit_log_max_files: errors.check_range(
+            "audit_log_max_files",
+            settings.audit_log_max_files.unwrap_or(100),
+            AUDIT_LOG_MAX_FILES_RANGE,
+        ),
         token_key_file,
         match_key_file,
         pass_failure_dir: settings.pass_failure_dir,
@@ -80,6 +93,16 @@ pub(super) fn validate_settings(
         insecure_allow_anonymous: settings.insecure_allow_anonymous.unwrap_or(false),
         log_format: settings.log_format.unwrap_or(LogFormat::Text),
         log_level: settings.log_level.unwrap_or_else(|| "info".into()),
+        log_max_kib_per_minute: errors.check_range(
+            "log_max_kib_per_minute",
+            settings.log_max_kib_per_minute.unwrap_or(768),
+            LOG_MAX_KIB_PER_MINUTE_RANGE,
+        ),
+        disk_free_warning_mib: errors.check_range(
+            "disk_free_warning_mib",
+            settings.disk_free_warning_mib.unwrap_or(512),
+            DISK_FREE_WARNING_RANGE_MIB,
+        ),
         advertisement_ttl_s: errors.check_range(
             "advertisement_ttl_s",
             settings.advertisement_ttl_s.unwrap_or(90),
@@ -134,11 +157,12 @@ pub(super) fn to_raw_settings(config: &Config) -> RawSettings {
     RawSettings {
         listen: Some(config.listen.clone()),
         operator_listen: Some(config.operator_listen.clone()),
-        store: Some(match &config.store {
+        operator_hosts: Some(config.operator_hosts.clone()).filter(|hosts| !hosts.is_empty()),
+        store: Some(StoreSetting::from(match &config.store {
             StoreTarget::Memory => MEMORY_SCHEME.into(),
             StoreTarget::Sqlite(path) => format!("{SQLITE_SCHEME}{}", path.display()),
             StoreTarget::Postgres(url) => url.to_string(),
-        }),
+        })),
         silos: config.silos.clone(),
         max_silos: Some(config.max_silos),
         max_silos_per_user: Some(config.max_silos_per_user),
@@ -158,6 +182,8 @@ pub(super) fn to_raw_settings(config: &Config) -> RawSettings {
         auth_audience: config.auth.as_ref().map(|auth| auth.audience.clone()),
         rate_limits: config.rate_limits.to_settings(),
         audit_log_file: config.audit_log_file.clone(),
+        audit_log_max_mib: Some(config.audit_log_max_mib),
+        audit_log_max_files: Some(config.audit_log_max_files),
         token_key_file: config.token_key_file.clone(),
         match_key_file: config.match_key_file.clone(),
         pass_failure_dir: config.pass_failure_dir.clone(),
@@ -167,6 +193,8 @@ pub(super) fn to_raw_settings(config: &Config) -> RawSettings {
         insecure_allow_anonymous: Some(config.insecure_allow_anonymous),
         log_format: Some(config.log_format),
         log_level: Some(config.log_level.clone()),
+        log_max_kib_per_minute: Some(config.log_max_kib_per_minute),
+        disk_free_warning_mib: Some(config.disk_free_warning_mib),
         advertisement_ttl_s: Some(config.advertisement_ttl_s),
         reservation_ttl_s: Some(config.reservation_ttl_s),
         ruleset_retention_s: Some(config.ruleset_retention_s),
@@ -176,6 +204,13 @@ pub(super) fn to_raw_settings(config: &Config) -> RawSettings {
         geoip_max_accuracy_radius_km: Some(config.geoip_max_accuracy_radius_km),
         shutdown_grace_period_s: Some(config.shutdown_grace_period_s),
     }
+}
+
+/// Scheme of a URL with a mistake, before `:`; `None` if it does not look like one.
+fn scheme_of(text: &str) -> Option<&str> {
+    let (scheme, rest) = text.split_once(':')?;
+    let is_word = (1..=16).contains(&scheme.len()) && scheme.bytes().all(|byte| byte.is_ascii_alphabetic());
+    (is_word && rest.starts_with('/')).then_some(scheme)
 }
 
 /// Default key file of a SQLite store: `fireteam.token-key` beside `fireteam.db`, never inside it.
@@ -202,8 +237,11 @@ impl ConfigErrors {
             Some(_) | None => match PostgresUrl::parse(text) {
                 Some(url) => return StoreTarget::Postgres(url),
                 None => {
+                    // The text may contain a password.
+                    let start =
+                        scheme_of(text).map(|scheme| format!(" that begins with `{scheme}:`")).unwrap_or_default();
                     let message =
-                        format!("`{text}` is not a store; use sqlite:PATH, postgres://HOST/DATABASE or memory:");
+                        format!("the text{start} is not a store; use sqlite:PATH, postgres://HOST/DATABASE or memory:");
                     self.add_invalid_value("store", message);
                 }
             },

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::api::response_encoder::encode_static_candidate_fields;
 use crate::auth::authenticator::Authenticator;
@@ -25,9 +26,12 @@ use crate::engine::settings::EngineSettings;
 use crate::engine::{Engine, EngineDeps};
 use crate::geo::{LocatorSettings, ReloadableLocator};
 use crate::rules::RulesetCatalog;
+use crate::server::counted_events::CountedEvents;
+use crate::server::disk_space::DiskMonitor;
 use crate::server::handshake::ProxySettings;
 use crate::server::limits::EdgeLimits;
 use crate::server::metric_recorders::{RpcMetrics, StoreMeter};
+use crate::server::operator_access::OperatorHosts;
 use crate::server::tls::TlsAcceptorSource;
 use crate::server::{self, FreshnessCheck, RunningServer, Server};
 use crate::store::memory::MemoryStore;
@@ -37,7 +41,7 @@ use crate::store::postgres::{PostgresStore, Replica};
 use crate::store::sqlite::SqliteStore;
 use crate::store::{Store, StoreError};
 use crate::supervisor::TaskSupervisor;
-use crate::telemetry::audit::AuditLog;
+use crate::telemetry::audit::{AuditFileSettings, AuditLog};
 use crate::telemetry::label::{LoadOutcome, RateLimitLabel, RateLimitRole};
 use crate::telemetry::metric::Metrics;
 
@@ -62,6 +66,24 @@ pub struct App {
     pub audit_log: Arc<AuditLog>,
     /// Supervisor of all tasks.
     pub supervisor: TaskSupervisor,
+    reports: Reports,
+}
+
+/// Tasks that only report to operators; they stop on drop.
+#[derive(Debug)]
+struct Reports {
+    /// Rejected calls that were only counted.
+    counted_events: CountedEvents,
+    _stop: DropGuard,
+}
+
+impl Reports {
+    fn start(counted_events: CountedEvents, disk_monitor: &Arc<DiskMonitor>, supervisor: &TaskSupervisor) -> Self {
+        let stop = CancellationToken::new();
+        disk_monitor.spawn(supervisor, &stop);
+        counted_events.spawn(supervisor, &stop);
+        Self { counted_events, _stop: stop.drop_guard() }
+    }
 }
 
 /// Opens and starts all parts. The server is ready when this returns. Fails with the part that could not be opened.
@@ -78,21 +100,9 @@ pub(super) async fn start_supervised_app(
     metrics: Arc<Metrics>,
     supervisor: TaskSupervisor,
 ) -> anyhow::Result<App> {
-    let catalog = Arc::new(RulesetCatalog::default());
-    let rulesets = load_rulesets(ruleset_directory(config).as_deref()).map_err(|problems| {
-        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        anyhow!("load rulesets: {}", lines.join("\n"))
-    })?;
-    catalog.replace_all(rulesets.rulesets, clock.now(), 0);
-    catalog.update(|state| state.retired_files = rulesets.retired_files);
     let settings = engine_settings(config);
-    check_store_folder(&config.store).context("open store")?;
-    let signer = Arc::new(load_signer(config, &*clock)?);
-    let match_keys = Arc::new(load_match_keys(config, &*clock)?);
-    let tls = load_tls(config, &metrics)?;
-    let locator = Arc::new(load_locator(config, &metrics)?);
-    let authenticator = load_authenticator(config, clock.clone(), &metrics)?;
-    let audit_log = Arc::new(open_audit_log(config, &clock)?);
+    let files = StartupFiles::load_on_thread(config, &clock, &metrics).await?;
+    let StartupFiles { catalog, signer, match_keys, tls, locator, authenticator, audit_log } = files;
     let store = open_store(config, &*clock, &metrics, &supervisor).await.context("open store")?;
     let deps = EngineDeps {
         clock: clock.clone(),
@@ -110,8 +120,11 @@ pub(super) async fn start_supervised_app(
     };
     let engine = Arc::new(Engine::start(deps).await.context("load advertisements")?);
     let ruleset_reloader = Arc::new(engine.ruleset_reloader(ruleset_directory(config)));
+    let rpc_metrics = Arc::new(RpcMetrics::new(metrics.clone()));
+    let counted_events = CountedEvents { calls: rpc_metrics.clone(), audit_log: audit_log.clone() };
+    let disk_monitor = DiskMonitor::new(config, metrics.clone());
+    let monitor_of_notes = disk_monitor.clone();
     let (trusted_proxies, metrics_source) = (config.trusted_proxies.clone(), metrics.clone());
-    let proxies_of_handshake = trusted_proxies.clone();
     let server = Server::start(server::ServerDeps {
         listen: config.listen.addresses().to_vec(),
         operator_listen: config.operator_listen.addresses().to_vec(),
@@ -121,7 +134,9 @@ pub(super) async fn start_supervised_app(
         consistency_checker: engine.clone(),
         render_metrics: Arc::new(move || metrics_source.render()),
         match_jwks: match_keys.public_key_set().into(),
-        rpc_observer: Arc::new(RpcMetrics::new(metrics.clone())),
+        operator_hosts: operator_hosts(config),
+        readiness_notes: Arc::new(move || monitor_of_notes.notes()),
+        rpc_observer: rpc_metrics.clone(),
         authenticator: authenticator.clone(),
         resolve_client_address: Arc::new(move |peer, forwarded| client_address(peer, forwarded, &trusted_proxies)),
         rate_limits: Arc::new(rate_limits(config, &clock, &metrics)),
@@ -134,22 +149,62 @@ pub(super) async fn start_supervised_app(
             ..EdgeLimits::default()
         },
         tls: tls.clone(),
-        proxies: ProxySettings {
-            is_trusted: Arc::new(move |address| is_trusted_proxy(address, &proxies_of_handshake)),
-            require_proxy_header: config.proxy_protocol,
-        },
+        proxies: proxy_settings(config),
     })
     .await?;
     let rulesets = ruleset_reloader;
-    Ok(App { server, engine, rulesets, locator, authenticator, metrics, tls, audit_log, supervisor })
+    let reports = Reports::start(counted_events, &disk_monitor, &supervisor);
+    Ok(App { server, engine, rulesets, locator, authenticator, metrics, tls, audit_log, supervisor, reports })
+}
+
+/// Content of the files that a server needs before it starts.
+struct StartupFiles {
+    catalog: Arc<RulesetCatalog>,
+    signer: Arc<TokenSigner>,
+    match_keys: Arc<MatchCredentialKeys>,
+    tls: Option<Arc<TlsAcceptorSource>>,
+    locator: Arc<ReloadableLocator>,
+    authenticator: Option<Arc<Authenticator>>,
+    audit_log: Arc<AuditLog>,
+}
+
+impl StartupFiles {
+    /// Reads all files on a thread of its own: a file system that does not answer must not block the signal that ends the
+    /// start.
+    async fn load_on_thread(config: &Config, clock: &Arc<dyn Clock>, metrics: &Arc<Metrics>) -> anyhow::Result<Self> {
+        let (config, clock, metrics) = (config.clone(), clock.clone(), metrics.clone());
+        tokio::task::spawn_blocking(move || Self::load(&config, &clock, &metrics)).await.context("load files")?
+    }
+
+    /// Reads all files. Blocks, each read until a deadline.
+    fn load(config: &Config, clock: &Arc<dyn Clock>, metrics: &Metrics) -> anyhow::Result<Self> {
+        let catalog = Arc::new(RulesetCatalog::default());
+        let rulesets = load_rulesets(ruleset_directory(config).as_deref()).map_err(|problems| {
+            let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            anyhow!("load rulesets: {}", lines.join("\n"))
+        })?;
+        catalog.replace_all(rulesets.rulesets, clock.now(), 0);
+        catalog.update(|state| state.retired_files = rulesets.retired_files);
+        check_store_folder(&config.store).context("open store")?;
+        Ok(Self {
+            catalog,
+            signer: Arc::new(load_signer(config, &**clock)?),
+            match_keys: Arc::new(load_match_keys(config, &**clock)?),
+            tls: load_tls(config, metrics)?,
+            locator: Arc::new(load_locator(config, metrics)?),
+            authenticator: load_authenticator(config, clock.clone(), metrics)?,
+            audit_log: Arc::new(open_audit_log(config, clock)?),
+        })
+    }
 }
 
 impl App {
     /// Stops in reverse order: drains, closes the ports, writes pending changes, closes the store.
     pub async fn shutdown(self) {
-        let Self { server, engine, .. } = self;
+        let Self { server, engine, reports, .. } = self;
         server.shutdown().await;
-        engine.close().await;
+        // Bounded by the deadline of an audit record.
+        tokio::join!(reports.counted_events.write(true), engine.close());
     }
 }
 
@@ -170,6 +225,23 @@ fn ruleset_directory(config: &Config) -> Option<PathBuf> {
         RulesetSource::Directory(directory) => Some(directory.clone()),
         RulesetSource::Bundled => None,
     }
+}
+
+fn proxy_settings(config: &Config) -> ProxySettings {
+    let trusted_proxies = config.trusted_proxies.clone();
+    ProxySettings {
+        is_trusted: Arc::new(move |address| is_trusted_proxy(address, &trusted_proxies)),
+        require_proxy_header: config.proxy_protocol,
+    }
+}
+
+/// Names by which operators reach the operator port.
+fn operator_hosts(config: &Config) -> OperatorHosts {
+    if config.tls.is_some() {
+        return OperatorHosts::Any;
+    }
+    let listen_name = config.operator_listen.host().to_ascii_lowercase();
+    OperatorHosts::Names(config.operator_hosts.iter().cloned().chain([listen_name]).collect())
 }
 
 fn engine_settings(config: &Config) -> EngineSettings {
@@ -266,7 +338,12 @@ fn rate_limits(config: &Config, clock: &Arc<dyn Clock>, metrics: &Arc<Metrics>) 
 /// Opens the audit log. A file that cannot be written ends the startup.
 fn open_audit_log(config: &Config, clock: &Arc<dyn Clock>) -> anyhow::Result<AuditLog> {
     let clock = clock.clone();
-    AuditLog::open(config.audit_log_file.as_deref(), Box::new(move || clock.now())).context("open audit log file")
+    let files = config.audit_log_file.clone().map(|file| AuditFileSettings {
+        file,
+        bytes_max: u64::from(config.audit_log_max_mib) << 20,
+        full_files_max: config.audit_log_max_files as usize,
+    });
+    AuditLog::open(files.as_ref(), Box::new(move || clock.now())).context("open audit log file")
 }
 
 /// Loads the geolocation databases; without any, locations are unknown, and the log says so.
@@ -303,7 +380,14 @@ async fn open_store(
             let [replica_id, _] = u64_halves(clock.random_bytes());
             let silos = config.silos.as_ref().map(|silos| silos.iter().copied().map(SiloId).collect());
             let replica = Replica { id: replica_id, silos };
-            let store = PostgresStore::open_supervised(url.expose_password(), replica, supervisor).await?;
+            let unknown_parameters = url.unknown_parameter_count();
+            if unknown_parameters > 0 {
+                tracing::warn!(
+                    unknown_parameters,
+                    "parameters of the store URL ignored, the driver does not know them"
+                );
+            }
+            let store = PostgresStore::open_supervised(&url.expose_password(), replica, supervisor).await?;
             synchronize_clock(&store, clock).await?;
             Arc::new(store)
         }

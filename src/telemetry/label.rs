@@ -326,6 +326,21 @@ label! {
     InvalidCertificate = "certificate",
     /// Authenticated, but the role may not make the call.
     WrongRole = "wrong_role",
+    /// The `Host` header does not name the operator port.
+    WrongHost = "wrong_host",
+    /// The `Origin` header names another origin than the operator port.
+    CrossOrigin = "cross_origin",
+}
+
+label! {
+    /// Folder that the server writes to.
+    DiskFolder, "folder",
+    /// Folder of the SQLite file.
+    Store = "store",
+    /// Folder of the audit log file.
+    AuditLog = "audit_log",
+    /// Folder of the inputs of failed passes.
+    PassFailures = "pass_failures",
 }
 
 label! {
@@ -394,6 +409,10 @@ label! {
     WalCheckpoint = "wal_checkpoint",
     /// Listener for notifications of changes.
     ChangeListener = "change_listener",
+    /// Measurement of the free space of disks.
+    DiskSpace = "disk_space",
+    /// Numbers of rejected calls for the log and the audit log.
+    CountedEvents = "counted_events",
 }
 
 label! {

@@ -15,6 +15,8 @@ mod control_process;
 #[cfg(test)]
 mod greedy_callers;
 #[cfg(test)]
+mod h2spec;
+#[cfg(test)]
 mod http2_attacks;
 #[cfg(test)]
 mod library_defaults;

@@ -27,3 +27,4 @@ pub(crate) mod search;
 pub(crate) mod search_allocations;
 pub(crate) mod search_token;
 pub(crate) mod session_composition;
+pub(crate) mod unreadable_requests;

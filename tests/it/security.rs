@@ -3,9 +3,11 @@
 pub(crate) mod attribute_trust;
 pub(crate) mod canaries;
 pub(crate) mod client_certificates;
+pub(crate) mod disk_floods;
 pub(crate) mod frame_floods;
 pub(crate) mod match_credential;
 pub(crate) mod metric_cardinality;
+pub(crate) mod operator_access;
 pub(crate) mod ownership;
 pub(crate) mod proxy_protocol;
 pub(crate) mod rate_limits;

@@ -11,6 +11,10 @@ use crate::config::validate::ConfigErrors;
 const AUTH_KEY_FILES_MAX: usize = 16;
 /// Maximum length of the issuer and audience names, bytes.
 const AUTH_NAME_BYTES_MAX: usize = 256;
+/// Maximum number of names of the operator port.
+const OPERATOR_HOSTS_MAX: usize = 32;
+/// Maximum length of a host name, bytes (RFC 1035).
+const HOST_NAME_BYTES_MAX: usize = 253;
 
 impl ConfigErrors {
     /// Requires both a certificate and its key, or neither.
@@ -82,6 +86,22 @@ impl ConfigErrors {
             }
         }
         Some(JwtSettings { keys, issuer, audience })
+    }
+
+    /// Checks the names of the operator port, and converts them to lower case.
+    pub(super) fn check_operator_hosts(&mut self, hosts: Vec<String>) -> Vec<String> {
+        if hosts.len() > OPERATOR_HOSTS_MAX {
+            let message = format!("{} names are too many; give at most {OPERATOR_HOSTS_MAX}", hosts.len());
+            self.add_invalid_value("operator_hosts", message);
+        }
+        let is_name_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        for host in &hosts {
+            if host.is_empty() || host.len() > HOST_NAME_BYTES_MAX || !host.bytes().all(is_name_byte) {
+                let message = "contains a text that is not a host name; give names without scheme and port";
+                self.add_invalid_value("operator_hosts", message.into());
+            }
+        }
+        hosts.into_iter().map(|host| host.to_ascii_lowercase()).collect()
     }
 
     /// Rejects networks that contain all addresses, because any caller could then choose its address. Rejects

@@ -215,7 +215,7 @@ fn match_key_file_is_created_once_and_invalid_content_is_refused() {
 /// Head and body of a page of the operator port.
 pub(crate) async fn operator_page(server: &TestServer, path: &str) -> (String, String) {
     let mut socket = TcpStream::connect(server.app.server.operator_address).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     socket.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     socket.read_to_string(&mut answer).await.unwrap();
