@@ -163,6 +163,7 @@ mod tests {
         let metrics = Arc::new(Metrics::new());
         let rpc_metrics = RpcMetrics::new(metrics.clone());
         let reasons = CredentialError::ALL.iter().map(|error| error.as_str()).chain(["wrong_role"]);
+        let reasons = reasons.chain(["wrong_host", "cross_origin"]);
         let reasons: Vec<&'static str> = reasons.collect();
         reasons.iter().for_each(|reason| rpc_metrics.auth_failed(reason));
         for reason in &reasons {

@@ -110,9 +110,10 @@ impl RotatedFile {
             name.push(format!(".{ms}"));
             PathBuf::from(name)
         };
-        let is_free = |path: &PathBuf| matches!(path.try_exists(), Ok(false));
-        let free = (now.0..now.0 + 1_000).map(name).find(is_free).ok_or(io::ErrorKind::AlreadyExists)?;
-        fs::rename(&self.path, free)?;
+        // Later than each other file, also if the clock was set back: the oldest files are removed.
+        let newest = self.full_files()?.into_iter().map(|(time, _)| time).max();
+        let time = newest.map_or(now.0, |newest| now.0.max(newest.saturating_add(1)));
+        fs::rename(&self.path, name(time))?;
         if let Err(error) = self.remove_oldest_files() {
             tracing::warn!(%error, "full audit files not removed");
         }

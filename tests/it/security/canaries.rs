@@ -354,7 +354,8 @@ async fn canary_data_is_absent_with_authenticated_callers() {
     let at_rest = std::fs::read(folder.path().join("fireteam.db")).unwrap();
     let (audit, log): (Vec<&str>, Vec<&str>) = log.lines().partition(|line| line.contains("fireteam::audit"));
     let (audit, log) = (audit.concat(), log.concat());
-    let file = std::fs::read_to_string(folder.path().join("audit.jsonl")).unwrap();
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let file = read("audit.jsonl") + &read("audit.rejected.jsonl");
     let answers = recorded.lock().unwrap().clone();
     assert_no_canary(&[("audit in the log", audit.as_bytes()), ("audit file", file.as_bytes())], &patterns);
     assert!(audit.contains(OPERATOR) && file.contains(OPERATOR) && file.contains(ISSUER), "{file}");
