@@ -44,6 +44,9 @@ pub const LOCATION_GRID_RANGE_DEGREES: RangeInclusive<f64> = 0.0..=10.0;
 /// Maximum accuracy radius of a geolocation record, kilometers; at most half the circumference of the Earth.
 pub const GEOIP_MAX_ACCURACY_RADIUS_RANGE_KM: RangeInclusive<f64> = 0.0..=20_040.0;
 
+/// Time for which ratings are kept after the last rated match, days.
+pub const RATING_RETENTION_RANGE_DAYS: RangeInclusive<u32> = 30..=3_650;
+
 /// Default geolocation file if it exists: the sample that the README's tour needs.
 pub const DEFAULT_GEOIP_DB: &str = "data/dbip-tour.mmdb";
 
@@ -85,6 +88,10 @@ pub struct Config {
     /// File with the keys that sign players' credentials for game servers. `None` with the memory store, as for
     /// `token_key_file`.
     pub match_key_file: Option<PathBuf>,
+    /// File with the secret of the keys by which answers name users. `None` with the memory store, as for `token_key_file`.
+    pub user_key_file: Option<PathBuf>,
+    /// Time after the last rated match for which ratings are kept, days; `None` to keep them until the user is erased.
+    pub rating_retention_days: Option<u32>,
     /// Folder for the inputs of passes that failed; `None` to discard them.
     pub pass_failure_dir: Option<PathBuf>,
     /// Whether to use a client's own locality if its address has none.

@@ -19,7 +19,7 @@ pub mod queues;
 pub mod ratings;
 pub mod rulesets;
 pub mod settings;
-mod startup_retry;
+pub(crate) mod startup_retry;
 mod store_health;
 mod write_health;
 mod write_probe;

@@ -189,6 +189,8 @@ fn config(rulesets: RulesetSource, store: StoreTarget) -> Config {
         audit_log_file: None,
         token_key_file: None,
         match_key_file: None,
+        user_key_file: None,
+        rating_retention_days: None,
         pass_failure_dir: None,
         allow_client_locality: true,
         allow_search_overrides: true,

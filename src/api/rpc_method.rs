@@ -33,7 +33,7 @@ pub struct RpcMethod {
 const UNKNOWN_METHOD: RpcMethod = RpcMethod { name: "other", kind: RpcKind::Unary, access: ALL_AUTHENTICATED };
 
 /// All methods on both ports, the most frequent first.
-const RPC_METHODS: [RpcMethod; 44] = [
+const RPC_METHODS: [RpcMethod; 46] = [
     unary_method("fireteam.v1.MatchmakingService/UpdateAdvertisement", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.MatchmakingService/Search", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.MatchmakingService/Core", CLIENTS_AND_GAME_SERVERS),
@@ -80,6 +80,8 @@ const RPC_METHODS: [RpcMethod; 44] = [
         kind: RpcKind::LongUnary,
         ..unary_method("fireteam.v1.OperatorService/CheckConsistency", OPERATORS_ONLY)
     },
+    RpcMethod { kind: RpcKind::LongUnary, ..unary_method("fireteam.v1.OperatorService/EraseUser", OPERATORS_ONLY) },
+    RpcMethod { kind: RpcKind::LongUnary, ..unary_method("fireteam.v1.OperatorService/ExportUser", OPERATORS_ONLY) },
     unary_method("grpc.health.v1.Health/Check", AccessPolicy::Public),
     stream_method("grpc.health.v1.Health/Watch", AccessPolicy::Public),
     stream_method("grpc.reflection.v1.ServerReflection/ServerReflectionInfo", ALL_AUTHENTICATED),

@@ -184,6 +184,18 @@ impl From<EngineError> for Rejection {
                 ErrorReason::NotOwner,
                 "the token does not grant access to this object; send the token from its creation",
             ),
+            EngineError::UserNotReadable => Self::new(
+                C::PermissionDenied,
+                ErrorReason::UserNotReadable,
+                "the request names a user whose ratings this caller may not read; name yourself, or users you have played with",
+            ),
+            EngineError::LeaderboardNotPublic(set) => {
+                let text = format!(
+                    "the leaderboard of set {set} is not public; add Leaderboard=\"public\" to its <Rating> to show it"
+                );
+                Self::new(C::PermissionDenied, ErrorReason::LeaderboardNotPublic, text)
+                    .with_metadata("matchmaking_set_id", set)
+            }
             EngineError::GameServerRoleRequired => {
                 let text = "kind: ADVERTISEMENT_KIND_GAME_SERVER requires the role game_server; leave kind out";
                 Self::new(C::PermissionDenied, ErrorReason::GameServerRoleRequired, text)

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
+use crate::auth::public_user_keys::PublicUserKeys;
 use crate::auth::token::{SIGNING_KEY_BYTES, TokenSigner};
 
 /// Bytes read of a key file: enough for two keys and white space.
@@ -39,6 +40,16 @@ pub enum KeyFileError {
         /// Path of the key file.
         file: PathBuf,
     },
+    /// The file has no single secret. The message never contains the file's content.
+    #[error(
+        "key file {} is not one line of 64 hexadecimal digits; restore it: with another secret all users change their public \
+         keys",
+        file.display()
+    )]
+    MalformedSecret {
+        /// Path of the key file.
+        file: PathBuf,
+    },
     /// The file is not in PEM format. The message never contains the file's content.
     #[error(
         "key file {} is not one or two Ed25519 private keys in PEM (PKCS #8); create keys with `fireteam keygen`, \
@@ -56,11 +67,30 @@ pub enum KeyFileError {
 ///
 /// To rotate: insert a new line at the top, remove the third.
 pub fn load_or_create_signer(path: &Path, new_key: [u8; SIGNING_KEY_BYTES]) -> Result<TokenSigner, KeyFileError> {
-    let line: String = new_key.iter().map(|byte| format!("{byte:02x}")).chain(["\n".into()]).collect();
-    match read_or_create_private_file(path, &line)? {
+    match read_or_create_private_file(path, &secret_line(new_key))? {
         None => Ok(TokenSigner::new(new_key, None)),
         Some(text) => parse_signer(&text).ok_or_else(|| KeyFileError::MalformedHex { file: path.into() }),
     }
+}
+
+/// Loads the secret of public user keys: one line. If the file does not exist, creates it with `new_secret`, readable by its
+/// owner only.
+pub fn load_or_create_user_keys(
+    path: &Path,
+    new_secret: [u8; SIGNING_KEY_BYTES],
+) -> Result<PublicUserKeys, KeyFileError> {
+    match read_or_create_private_file(path, &secret_line(new_secret))? {
+        None => Ok(PublicUserKeys::new(new_secret)),
+        Some(text) => match parse_hex_key(text.trim()) {
+            Some(secret) => Ok(PublicUserKeys::new(secret)),
+            None => Err(KeyFileError::MalformedSecret { file: path.into() }),
+        },
+    }
+}
+
+/// Content of a file with one secret.
+pub fn secret_line(secret: [u8; SIGNING_KEY_BYTES]) -> String {
+    secret.iter().map(|byte| format!("{byte:02x}")).chain(["\n".into()]).collect()
 }
 
 /// Reads a private file. If it does not exist, creates it with `new_content` and returns `None`.

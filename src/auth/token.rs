@@ -148,10 +148,9 @@ impl TokenSigner {
         TicketId::from_bytes(self.current.digest(DigestPurpose::TicketId, &parts))
     }
 
-    /// Derives the key of a player within one match: a pseudonym that reveals no account and differs in every match.
-    ///
-    /// If the signing key rotates during a match, the player's key changes.
-    pub fn derive_player_key(&self, match_id: MatchId, user: UserKey) -> UserKey {
+    /// Key by which servers of version 0.2.0 name a player of a match. It changes when the signing key rotates, so
+    /// [`PublicUserKeys`](crate::auth::public_user_keys::PublicUserKeys) names players now; this key is still accepted.
+    pub fn former_player_key(&self, match_id: MatchId, user: UserKey) -> UserKey {
         UserKey::from_bytes(self.current.digest(DigestPurpose::MatchPlayer, &[match_id.as_bytes(), user.as_bytes()]))
     }
 

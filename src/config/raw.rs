@@ -100,6 +100,12 @@ pub struct RawSettings {
     /// Keys that sign players' credentials for game servers, PEM file, created if missing [default: beside the SQLite file; required with `postgres:`, the same on all servers].
     #[arg(long, env = "FIRETEAM_MATCH_KEY_FILE", value_name = "FILE")]
     pub match_key_file: Option<PathBuf>,
+    /// Secret of the keys by which answers name users, created if missing [default: beside the token keys; the same on all servers].
+    #[arg(long, env = "FIRETEAM_USER_KEY_FILE", value_name = "FILE")]
+    pub user_key_file: Option<PathBuf>,
+    /// Time after a user's last rated match for which ratings are kept, days, 30 to 3650 [default: until the user is erased].
+    #[arg(long, env = "FIRETEAM_RATING_RETENTION_DAYS", value_name = "DAYS")]
+    pub rating_retention_days: Option<u32>,
     /// Folder for the inputs of passes that failed because of an error in the server, created if needed; at most 16 files of at most 64 MiB [default: none].
     #[arg(long, env = "FIRETEAM_PASS_FAILURE_DIR", value_name = "DIRECTORY")]
     pub pass_failure_dir: Option<PathBuf>,
@@ -175,6 +181,8 @@ impl RawSettings {
             audit_log_file: self.audit_log_file.or(fallback.audit_log_file),
             token_key_file: self.token_key_file.or(fallback.token_key_file),
             match_key_file: self.match_key_file.or(fallback.match_key_file),
+            user_key_file: self.user_key_file.or(fallback.user_key_file),
+            rating_retention_days: self.rating_retention_days.or(fallback.rating_retention_days),
             pass_failure_dir: self.pass_failure_dir.or(fallback.pass_failure_dir),
             allow_client_locality: self.allow_client_locality.or(fallback.allow_client_locality),
             allow_search_overrides: self.allow_search_overrides.or(fallback.allow_search_overrides),

@@ -51,6 +51,7 @@ trusted_proxies = []
 proxy_protocol = false
 token_key_file = "fireteam.token-key"
 match_key_file = "fireteam.match-key.pem"
+user_key_file = "fireteam.user-key"
 allow_client_locality = false
 allow_search_overrides = false
 insecure_allow_plaintext = false
@@ -93,6 +94,8 @@ fn printed_config_loads_as_the_same_config() {
         "--rate-limits=client.search=0.5/3/90,anonymous.stream=7",
         "--audit-log-file=audit.jsonl",
         "--token-key-file=keys",
+        "--user-key-file=secret",
+        "--rating-retention-days=365",
         "--pass-failure-dir=failed passes",
         "--allow-client-locality",
         "--allow-search-overrides=true",
@@ -115,7 +118,7 @@ fn printed_config_loads_as_the_same_config() {
     assert_eq!(load_config(&everything).unwrap().geoip_db_files.len(), 2);
     assert_eq!(load_config(&everything).unwrap().trusted_proxies.len(), 2);
     let memory = load_config(&["--store=memory:"]).unwrap();
-    assert_eq!((memory.token_key_file, memory.match_key_file), (None, None));
+    assert_eq!((memory.token_key_file, memory.match_key_file, memory.user_key_file), (None, None, None));
 }
 
 #[test]

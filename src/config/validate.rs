@@ -12,8 +12,8 @@ use crate::config::raw::RawSettings;
 use crate::config::{
     ADVERTISEMENT_TTL_RANGE_S, Config, ConfigError, DEFAULT_GEOIP_DB, GEOIP_MAX_ACCURACY_RADIUS_RANGE_KM,
     LOCATION_GRID_RANGE_DEGREES, LogFormat, MAX_SILOS_RANGE, MAX_STALENESS_RANGE_S, PostgresUrl,
-    RESERVATION_TTL_RANGE_S, RULESET_REMOVAL_GRACE_RANGE_S, RULESET_RETENTION_RANGE_S, RulesetSource,
-    SHUTDOWN_GRACE_PERIOD_RANGE_S, SILOS_MAX, StoreTarget,
+    RATING_RETENTION_RANGE_DAYS, RESERVATION_TTL_RANGE_S, RULESET_REMOVAL_GRACE_RANGE_S, RULESET_RETENTION_RANGE_S,
+    RulesetSource, SHUTDOWN_GRACE_PERIOD_RANGE_S, SILOS_MAX, StoreTarget,
 };
 use crate::domain::locality::DEFAULT_LOCATION_GRID_DEGREES;
 use crate::domain::location_privacy::DEFAULT_SESSION_GRID_DEGREES;
@@ -24,6 +24,8 @@ const SQLITE_SCHEME: &str = "sqlite:";
 /// File name extensions of the default key files beside a SQLite file.
 const DEFAULT_TOKEN_KEY_FILE_EXTENSION: &str = "token-key";
 const DEFAULT_MATCH_KEY_FILE_EXTENSION: &str = "match-key.pem";
+/// The same, beside the token keys.
+const DEFAULT_USER_KEY_FILE_EXTENSION: &str = "user-key";
 
 /// Fills in defaults and checks all values. Returns all errors. `exists` tests whether a path exists.
 #[expect(clippy::too_many_lines, reason = "one step for each setting")]
@@ -38,6 +40,8 @@ pub(super) fn validate_settings(
     let rate_limits = errors.parse_rate_limits(settings.rate_limits);
     let token_key_file = settings.token_key_file.or_else(|| default_key_file(&store, DEFAULT_TOKEN_KEY_FILE_EXTENSION));
     let match_key_file = settings.match_key_file.or_else(|| default_key_file(&store, DEFAULT_MATCH_KEY_FILE_EXTENSION));
+    let default_user_key_file = || Some(token_key_file.as_ref()?.with_extension(DEFAULT_USER_KEY_FILE_EXTENSION));
+    let user_key_file = settings.user_key_file.or_else(default_user_key_file);
     let location_grid_degrees = settings.location_grid_degrees.unwrap_or(DEFAULT_LOCATION_GRID_DEGREES);
     let session_location_grid_degrees = settings.session_location_grid_degrees.unwrap_or(DEFAULT_SESSION_GRID_DEGREES);
     let config = Config {
@@ -73,6 +77,10 @@ pub(super) fn validate_settings(
         audit_log_file: settings.audit_log_file,
         token_key_file,
         match_key_file,
+        user_key_file,
+        rating_retention_days: settings
+            .rating_retention_days
+            .map(|days| errors.check_range("rating_retention_days", days, RATING_RETENTION_RANGE_DAYS)),
         pass_failure_dir: settings.pass_failure_dir,
         allow_client_locality: settings.allow_client_locality.unwrap_or(false),
         allow_search_overrides: settings.allow_search_overrides.unwrap_or(false),
@@ -160,6 +168,8 @@ pub(super) fn to_raw_settings(config: &Config) -> RawSettings {
         audit_log_file: config.audit_log_file.clone(),
         token_key_file: config.token_key_file.clone(),
         match_key_file: config.match_key_file.clone(),
+        user_key_file: config.user_key_file.clone(),
+        rating_retention_days: config.rating_retention_days,
         pass_failure_dir: config.pass_failure_dir.clone(),
         allow_client_locality: Some(config.allow_client_locality),
         allow_search_overrides: Some(config.allow_search_overrides),

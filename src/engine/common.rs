@@ -9,9 +9,10 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use crate::auth::match_credential::MatchCredentialKeys;
+use crate::auth::public_user_keys::PublicUserKeys;
 use crate::auth::token::TokenSigner;
 use crate::clock::Clock;
-use crate::domain::id::{RulesetHash, SetId, SiloId};
+use crate::domain::id::{MatchId, RulesetHash, SetId, SiloId, UserKey};
 use crate::domain::locality::Locality;
 use crate::domain::location_privacy::round_region_latencies;
 use crate::domain::ruleset::Ruleset;
@@ -46,6 +47,7 @@ pub(crate) struct Common {
     pub(crate) geo_locator: Arc<ReloadableLocator>,
     pub(crate) token_signer: Arc<TokenSigner>,
     pub(crate) match_credential_keys: Arc<MatchCredentialKeys>,
+    pub(crate) public_user_keys: Arc<PublicUserKeys>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) settings: EngineSettings,
     /// Ratings in memory, and the keys of rulesets' ratings.
@@ -75,6 +77,17 @@ pub(crate) struct Common {
 }
 
 impl Common {
+    /// Key by which a match names one of its players.
+    pub(crate) fn player_key(&self, match_id: MatchId, user: UserKey) -> UserKey {
+        self.public_user_keys.match_player_key(match_id, user)
+    }
+
+    /// Keys by which a caller may name a player of a match: that of [`player_key`](Self::player_key), and the one that
+    /// servers of version 0.2.0 told.
+    pub(crate) fn accepted_player_keys(&self, match_id: MatchId, user: UserKey) -> [UserKey; 2] {
+        [self.player_key(match_id, user), self.token_signer.former_player_key(match_id, user)]
+    }
+
     /// Records the result of a commit.
     pub(crate) fn record_commit<T>(&self, result: &Result<T, StoreError>) {
         self.write_health.record(result);

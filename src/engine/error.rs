@@ -135,6 +135,10 @@ pub enum EngineError {
         /// Stars given before, 1 to 5.
         stars: u8,
     },
+    /// The command names a user whose ratings the caller may not read. The same whether or not the user exists.
+    UserNotReadable,
+    /// The ruleset does not make its leaderboard public.
+    LeaderboardNotPublic(SetId),
     /// The ruleset has no rating system.
     NoRatingSystem(SetId),
     /// The server does not allow search overrides.

@@ -29,6 +29,8 @@ pub struct EngineSettings {
     pub retired_ruleset_retention_ms: u64,
     /// Time for which the ruleset of a removed file stays in force.
     pub ruleset_removal_grace_ms: u64,
+    /// Time for which ratings are kept after the last rated match; `None` to keep them until the user is erased.
+    pub rating_retention_ms: Option<u64>,
     /// Whether clients may send their own location.
     pub allow_client_locality: bool,
     /// Whether searches may override rules.
@@ -53,6 +55,7 @@ impl Default for EngineSettings {
             ended_ticket_retention_ms: 60 * 60 * 1_000,
             retired_ruleset_retention_ms: 600_000,
             ruleset_removal_grace_ms: 600_000,
+            rating_retention_ms: None,
             allow_client_locality: false,
             allow_search_overrides: false,
             max_silos: 1_024,

@@ -15,6 +15,7 @@ use crate::auth::issuing_key::IssuingKey;
 use crate::auth::key_file;
 use crate::auth::match_credential::{self, MatchCredentialKeys};
 use crate::auth::policy::RateLimitKind;
+use crate::auth::public_user_keys::PublicUserKeys;
 use crate::auth::rate_limit::{CallerClass, RateLimits};
 use crate::auth::token::{SIGNING_KEY_BYTES, TokenSigner};
 use crate::clock::Clock;
@@ -22,6 +23,7 @@ use crate::config::{Config, RulesetSource, StoreTarget};
 use crate::domain::id::SiloId;
 use crate::engine::rulesets::{RulesetReloader, load_rulesets};
 use crate::engine::settings::EngineSettings;
+use crate::engine::startup_retry::retry_at_startup;
 use crate::engine::{Engine, EngineDeps};
 use crate::geo::{LocatorSettings, ReloadableLocator};
 use crate::rules::RulesetCatalog;
@@ -89,11 +91,13 @@ pub(super) async fn start_supervised_app(
     check_store_folder(&config.store).context("open store")?;
     let signer = Arc::new(load_signer(config, &*clock)?);
     let match_keys = Arc::new(load_match_keys(config, &*clock)?);
+    let user_keys = Arc::new(load_user_keys(config, &*clock)?);
     let tls = load_tls(config, &metrics)?;
     let locator = Arc::new(load_locator(config, &metrics)?);
     let authenticator = load_authenticator(config, clock.clone(), &metrics)?;
     let audit_log = Arc::new(open_audit_log(config, &clock)?);
     let store = open_store(config, &*clock, &metrics, &supervisor).await.context("open store")?;
+    check_user_keys(config, &*store, &user_keys).await?;
     let deps = EngineDeps {
         clock: clock.clone(),
         store,
@@ -101,6 +105,7 @@ pub(super) async fn start_supervised_app(
         geo_locator: locator.clone(),
         token_signer: signer,
         match_credential_keys: match_keys.clone(),
+        public_user_keys: user_keys,
         metrics: metrics.clone(),
         settings,
         served_silos: config.silos.as_ref().map(|silos| silos.iter().copied().map(SiloId).collect()),
@@ -179,6 +184,7 @@ fn engine_settings(config: &Config) -> EngineSettings {
         default_hold_ms: ms(config.reservation_ttl_s),
         retired_ruleset_retention_ms: u64::from(config.ruleset_retention_s) * 1000,
         ruleset_removal_grace_ms: u64::from(config.ruleset_removal_grace_s) * 1000,
+        rating_retention_ms: config.rating_retention_days.map(|days| u64::from(days) * 24 * 60 * 60 * 1000),
         allow_client_locality: config.allow_client_locality,
         allow_search_overrides: config.allow_search_overrides,
         max_silos: config.max_silos,
@@ -217,6 +223,33 @@ fn load_match_keys(config: &Config, clock: &dyn Clock) -> anyhow::Result<MatchCr
         Some(path) => match_credential::load_or_create_match_keys(path, &new_key).context("load match keys"),
         None => Ok(MatchCredentialKeys::new(IssuingKey::from_seed(&new_key).context("make a match key")?, None)),
     }
+}
+
+/// Secret of public user keys from its file, which is created on first use; without a file, a random one for this process.
+fn load_user_keys(config: &Config, clock: &dyn Clock) -> anyhow::Result<PublicUserKeys> {
+    let new_secret = random_key_bytes(clock);
+    match &config.user_key_file {
+        Some(path) => key_file::load_or_create_user_keys(path, new_secret).context("load user keys"),
+        None => Ok(PublicUserKeys::new(new_secret)),
+    }
+}
+
+/// Fails if the servers of a database name users by another secret: a player would have two keys in one match.
+async fn check_user_keys(config: &Config, store: &dyn Store, user_keys: &PublicUserKeys) -> anyhow::Result<()> {
+    let Some(path) = config.user_key_file.as_ref().filter(|_| matches!(config.store, StoreTarget::Postgres(_))) else {
+        return Ok(());
+    };
+    let secret_id = user_keys.secret_id();
+    let recorded =
+        retry_at_startup("record the user key", async || store.record_user_key_secret(secret_id).await).await;
+    if recorded.context("record the user key")? == secret_id {
+        return Ok(());
+    }
+    Err(anyhow!(
+        "user key file {}: the other servers of this database have another secret; copy their file, or name it with \
+         --user-key-file",
+        path.display()
+    ))
 }
 
 /// Random bytes for a new key.

@@ -164,7 +164,35 @@ pub enum QueueWrite {
         /// Time of the decision.
         now: UnixMs,
     },
+    /// Replaces a user in tickets, matches and results by random keys. Rows of which the user is a current member stay.
+    EraseUser(UserErasure),
+    /// Removes ratings, with their history, whose last rated match was before a time.
+    RemoveRatings {
+        /// Users and keys; at most `limit::RATINGS_PER_TRANSACTION_MAX`.
+        ratings: Vec<(UserKey, RatingKey)>,
+        /// A rating with a later match stays.
+        last_match_before: UnixMs,
+    },
 }
+
+/// Erasure of a user from some tickets and matches, and finally from all rows of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserErasure {
+    /// User.
+    pub user: UserKey,
+    /// Random bytes of this erasure, from which the keys that take the user's place are made. Kept nowhere.
+    pub seed: [u8; 16],
+    /// Tickets that may name the user; at most `ERASED_ROWS_MAX`.
+    pub tickets: Vec<TicketId>,
+    /// Matches that may name the user, or whose result or feedback does, with the ratings that they count for; at most
+    /// `ERASED_ROWS_MAX`.
+    pub matches: Vec<(MatchId, Option<RatingKey>)>,
+    /// Whether the user's ratings, rating history, feedback, penalties and name in logs are removed too.
+    pub is_last: bool,
+}
+
+/// Maximum tickets, and maximum matches, of one [`UserErasure`].
+pub const ERASED_ROWS_MAX: usize = 100;
 
 impl QueueWrite {
     fn operation_label(&self) -> &'static str {
@@ -177,6 +205,8 @@ impl QueueWrite {
             QueueWrite::ImportRatings { .. } => "import_ratings",
             QueueWrite::RecordResult { .. } => "record_result",
             QueueWrite::RecordFeedback { .. } => "feedback",
+            QueueWrite::EraseUser(_) => "erase_user",
+            QueueWrite::RemoveRatings { .. } => "remove_ratings",
         }
     }
 }
@@ -313,6 +343,19 @@ pub enum QueueOutcome {
         /// Stars given earlier.
         stars: u8,
     },
+    /// `EraseUser` was applied.
+    UserErased {
+        /// Changed tickets as they are now, in id order.
+        tickets: Vec<StoredTicket>,
+        /// Changed matches as they are now, in id order.
+        matches: Vec<Arc<Match>>,
+        /// Number of changed results.
+        results: u32,
+        /// A ticket or match was left alone, because the user is a current member.
+        is_member: bool,
+    },
+    /// `RemoveRatings` was applied to these.
+    RatingsRemoved(Vec<(UserKey, RatingKey)>),
     /// Any write: not applied, because a newer server wrote one of the rows and this server cannot decode it.
     UnknownRow,
 }
@@ -388,6 +431,10 @@ pub struct QueueFeedBatch {
     pub matches: Vec<Arc<Match>>,
     /// Changed ratings, in their current state.
     pub ratings: Vec<RatingRow>,
+    /// Users of whom `ratings` has all ratings. Empty in a snapshot.
+    pub rated_users: Vec<UserKey>,
+    /// Whether `ratings` has all ratings of all users, as in a snapshot.
+    pub has_all_ratings: bool,
     /// Ids of removed tickets. Empty in a snapshot.
     pub removed_tickets: Vec<TicketId>,
     /// Ids of removed matches. Empty in a snapshot.
@@ -398,7 +445,7 @@ impl From<StoredQueueData> for QueueFeedBatch {
     /// Snapshot for the only server of a store.
     fn from(data: StoredQueueData) -> Self {
         let StoredQueueData { tickets, matches, ratings } = data;
-        Self { is_snapshot: true, tickets, matches, ratings, ..Self::default() }
+        Self { is_snapshot: true, tickets, matches, ratings, has_all_ratings: true, ..Self::default() }
     }
 }
 

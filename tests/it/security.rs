@@ -3,6 +3,7 @@
 pub(crate) mod attribute_trust;
 pub(crate) mod canaries;
 pub(crate) mod client_certificates;
+pub(crate) mod erasure;
 pub(crate) mod frame_floods;
 pub(crate) mod match_credential;
 pub(crate) mod metric_cardinality;
@@ -16,3 +17,4 @@ pub(crate) mod tls;
 pub(crate) mod token_key_file;
 pub(crate) mod token_lifecycle;
 pub(crate) mod trilateration;
+pub(crate) mod user_keys;

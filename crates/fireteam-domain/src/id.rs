@@ -73,6 +73,9 @@ sixteen_byte_id! {
     UserKey
 }
 
+/// Last bytes of each key that took the place of an erased user. One digest in 2^64 ends so.
+const ERASED_MARK: [u8; 8] = *b"\0erased\0";
+
 impl UserKey {
     /// First 16 bytes of the SHA-256 of `name`.
     pub fn from_name(name: &str) -> Self {
@@ -96,6 +99,21 @@ impl UserKey {
         digest.update(user.as_bytes());
         digest.update(client.as_bytes());
         Self::from_digest_prefix(digest.finalize().into())
+    }
+
+    /// Key that takes the place of an erased user in the record `id`. It depends on `seed`, which is random and forgotten, and
+    /// ends with [`ERASED_MARK`].
+    pub fn of_erased(seed: &[u8; 16], id: &[u8; 16]) -> Self {
+        let mut digest = Sha256::new_with_prefix([0xFF, 0xFD]);
+        digest.update(seed);
+        digest.update(id);
+        let digest: [u8; 32] = digest.finalize().into();
+        Self(std::array::from_fn(|at| if at < 8 { digest[at] } else { ERASED_MARK[at - 8] }))
+    }
+
+    /// Whether the key took the place of an erased user.
+    pub fn is_erased(self) -> bool {
+        self.0.ends_with(&ERASED_MARK)
     }
 
     fn from_digest_prefix(digest: [u8; 32]) -> Self {

@@ -46,6 +46,12 @@ impl Locality {
         })
     }
 
+    /// Latitude north and longitude east, degrees.
+    pub fn to_degrees(self) -> (f64, f64) {
+        let [x, y, z] = [self.x, self.y, self.z].map(f64::from);
+        (z.atan2(x.hypot(y)).to_degrees(), y.atan2(x).to_degrees())
+    }
+
     /// Accepts a point computed elsewhere if it is within 5 miles of the sphere's surface; `None` otherwise. The
     /// example printed in the thesis is off by a third of a mile.
     pub fn from_xyz(x: f32, y: f32, z: f32) -> Option<Self> {

@@ -3,12 +3,15 @@
 mod answer_offer;
 mod end_match;
 mod enter_queue;
+mod erase_user;
 mod explain;
+mod export_user;
 mod host_heartbeat;
 mod leave_queue;
 mod match_results;
 mod operator_actions;
 mod player_lookup;
+mod rating_reads;
 pub(crate) mod ruleset_use;
 mod seat_reports;
 mod statistics;

@@ -1,6 +1,7 @@
 //! Rows of the queues, or those that a batch can touch, as maps that writes are applied to.
 
 mod apply_writes;
+mod erase_user;
 pub(in crate::store) mod record_result;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -38,6 +39,10 @@ pub(in crate::store) struct QueueRows {
     pub(in crate::store) rating_changes: BTreeMap<(UserKey, RatingKey, u32), RatingHistoryEntry>,
     /// First scale of each set. Not read for a batch.
     pub(in crate::store) first_scales: BTreeMap<SetId, RatingKey>,
+    /// Names of users in logs. Not read for a batch.
+    pub(in crate::store) log_names: BTreeMap<UserKey, [u8; 16]>,
+    /// Users whose remaining rows are to be deleted.
+    pub(in crate::store) erased_users: BTreeSet<UserKey>,
     /// Stars and time of each player's feedback on a match.
     pub(in crate::store) feedback: BTreeMap<(MatchId, UserKey), (u8, UnixMs)>,
 }

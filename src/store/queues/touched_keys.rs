@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::domain::id::{MatchId, RatingKey, TicketId, UserKey};
 use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
-use crate::store::queues::QueueWrite;
 use crate::store::queues::queue_rows::match_users;
+use crate::store::queues::{QueueWrite, UserErasure};
 use crate::store::unknown_rows::{RowKey, UnknownRows};
 
 /// Ids in a batch, each once.
@@ -26,6 +26,8 @@ pub(in crate::store) struct TouchedQueueKeys {
     pub(in crate::store) activity_keys: BTreeSet<RatingKey>,
     /// Matches whose result is read.
     pub(in crate::store) results: BTreeSet<MatchId>,
+    /// Users of whom all ratings are read, to be removed.
+    pub(in crate::store) erased_users: BTreeSet<UserKey>,
     /// Feedback that can exist already.
     pub(in crate::store) feedback: BTreeSet<(MatchId, UserKey)>,
 }
@@ -104,6 +106,17 @@ impl TouchedQueueKeys {
                     self.add_write(end_transition);
                 }
             }
+            QueueWrite::EraseUser(UserErasure { user, tickets, matches, .. }) => {
+                self.users.insert(*user);
+                self.erased_users.insert(*user);
+                self.tickets.extend(tickets);
+                for (id, _) in matches {
+                    self.matches.insert(*id);
+                    self.results.insert(*id);
+                    self.feedback.insert((*id, *user));
+                }
+            }
+            QueueWrite::RemoveRatings { ratings, .. } => self.ratings.extend(ratings),
             QueueWrite::RecordFeedback { match_id, user, rating, .. } => {
                 self.ratings.extend(rating.map(|rating| (*user, rating.key)));
                 self.feedback.insert((*match_id, *user));

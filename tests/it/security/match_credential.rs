@@ -6,11 +6,10 @@ use std::path::Path;
 
 use fireteam::auth::issuing_key::{CallerTokenClaims, IssuingKey};
 use fireteam::auth::match_credential::{
-    MATCH_CREDENTIAL_ISSUER, MATCH_CREDENTIAL_JWT_TYPE, MATCH_CREDENTIAL_TTL_MS, MatchCredential, MatchCredentialKeys,
-    load_or_create_match_keys,
+    CredentialHost, MATCH_CREDENTIAL_ISSUER, MATCH_CREDENTIAL_JWT_TYPE, MATCH_CREDENTIAL_TTL_MS, MatchCredential,
+    MatchCredentialKeys, load_or_create_match_keys,
 };
-use fireteam::domain::id::{AdvertisementId, MatchId, ReservationId, UserKey};
-use fireteam::domain::lifecycle::Assignment;
+use fireteam::domain::id::{AdvertisementId, MatchId, UserKey};
 use fireteam::domain::time::UnixMs;
 use jsonwebtoken::jwk::JwkSet;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
@@ -29,7 +28,7 @@ pub(crate) struct MatchCredentialClaims {
     exp: u64,
     #[serde(rename = "match")]
     pub(crate) match_id: String,
-    user: String,
+    user: Option<String>,
     pub(crate) team: u16,
     server: Option<String>,
     host: Option<String>,
@@ -76,52 +75,50 @@ fn issuing_key(seed: u8) -> IssuingKey {
     IssuingKey::from_seed(&[seed; 32]).unwrap()
 }
 
-fn game_server_assignment(n: u8) -> Assignment {
-    let (advertisement, reservation) = (AdvertisementId::from_bytes([n; 16]), ReservationId::from_bytes([n; 16]));
-    Assignment::GameServer { advertisement, reservation, connect_data: Vec::new() }
+fn game_server(n: u8) -> CredentialHost {
+    CredentialHost::GameServer {
+        advertisement: AdvertisementId::from_bytes([n; 16]),
+        user_key: UserKey::from_name("ana's public key"),
+    }
 }
 
-fn credential(assignment: &Assignment) -> MatchCredential<'_> {
-    let (user, player) = (UserKey::from_name("ana"), UserKey::from_name("ana's console"));
-    MatchCredential { match_id: MatchId::from_bytes([1; 16]), user_key: user, player_key: player, team: 1, assignment }
-}
-
-fn signed_credential(keys: &MatchCredentialKeys, assignment: &Assignment, serial: u8) -> String {
-    keys.sign_credential(&credential(assignment), [serial; 16], NOW).unwrap()
+fn signed_credential(keys: &MatchCredentialKeys, host: CredentialHost, serial: u8) -> String {
+    let (match_id, player_key) = (MatchId::from_bytes([1; 16]), UserKey::from_name("ana in this match"));
+    keys.sign_credential(&MatchCredential { match_id, player_key, team: 1, host }, [serial; 16], NOW).unwrap()
 }
 
 /// SEC-21: the claims that a verifier server reads with the key set alone.
 #[test]
 fn match_credential_is_verified_with_the_key_set_alone() {
-    let (keys, assignment) = (MatchCredentialKeys::new(issuing_key(1), None), game_server_assignment(7));
+    let (keys, assignment) = (MatchCredentialKeys::new(issuing_key(1), None), game_server(7));
     let mut verifier = CredentialVerifier::new(keys.public_key_set(), "07".repeat(16));
-    let claims = verifier.verify(&signed_credential(&keys, &assignment, 1), NOW).unwrap();
+    let claims = verifier.verify(&signed_credential(&keys, assignment, 1), NOW).unwrap();
     let expected = MatchCredentialClaims {
-        sub: UserKey::from_name("ana's console").to_string(),
+        sub: UserKey::from_name("ana in this match").to_string(),
         jti: "01".repeat(16),
         exp: NOW.plus_ms(MATCH_CREDENTIAL_TTL_MS).0 / 1000,
         match_id: "01".repeat(16),
-        user: UserKey::from_name("ana").to_string(),
+        user: Some(UserKey::from_name("ana's public key").to_string()),
         team: 1,
         server: Some("07".repeat(16)),
         host: None,
     };
     assert_eq!(claims, expected);
     let last = UnixMs(NOW.plus_ms(MATCH_CREDENTIAL_TTL_MS).0 - 1_000);
-    assert!(verifier.verify(&signed_credential(&keys, &assignment, 2), last).is_ok(), "valid until the last second");
+    assert!(verifier.verify(&signed_credential(&keys, assignment, 2), last).is_ok(), "valid until the last second");
 }
 
 /// SEC-21: a credential that is forged, replayed, expired, for another server, or of another token type is refused.
 #[test]
 fn match_credential_forged_replayed_or_for_another_server_is_refused() {
-    let (keys, assignment) = (MatchCredentialKeys::new(issuing_key(1), None), game_server_assignment(7));
+    let (keys, assignment) = (MatchCredentialKeys::new(issuing_key(1), None), game_server(7));
     let mut verifier = CredentialVerifier::new(keys.public_key_set(), "07".repeat(16));
-    let good = signed_credential(&keys, &assignment, 1);
+    let good = signed_credential(&keys, assignment, 1);
     assert_eq!(
-        verifier.verify(&signed_credential(&MatchCredentialKeys::new(issuing_key(2), None), &assignment, 2), NOW),
+        verifier.verify(&signed_credential(&MatchCredentialKeys::new(issuing_key(2), None), assignment, 2), NOW),
         Err("unknown key")
     );
-    assert_eq!(verifier.verify(&signed_credential(&keys, &game_server_assignment(8), 2), NOW), Err("another audience"));
+    assert_eq!(verifier.verify(&signed_credential(&keys, game_server(8), 2), NOW), Err("another audience"));
     assert_eq!(verifier.verify(&good, NOW.plus_ms(MATCH_CREDENTIAL_TTL_MS)), Err("expired"));
     let caller = issuing_key(1)
         .sign_jwt(&CallerTokenClaims {
@@ -145,14 +142,14 @@ fn match_credential_forged_replayed_or_for_another_server_is_refused() {
 #[test]
 fn match_credential_without_a_server_names_the_host_or_the_match() {
     let keys = MatchCredentialKeys::new(issuing_key(1), None);
-    let host = UserKey::from_name("ben's console");
+    let host = UserKey::from_name("ben in this match");
     let peer = CredentialVerifier::new(keys.public_key_set(), host)
-        .verify(&signed_credential(&keys, &Assignment::PeerHost { host }, 1), NOW)
+        .verify(&signed_credential(&keys, CredentialHost::Player(host), 1), NOW)
         .unwrap();
-    assert_eq!((peer.server, peer.host), (None, Some(host.to_string())));
+    assert_eq!((peer.server, peer.user, peer.host), (None, None, Some(host.to_string())));
     let mut unhosted = CredentialVerifier::new(keys.public_key_set(), "01".repeat(16));
-    let claims = unhosted.verify(&signed_credential(&keys, &Assignment::Unhosted, 2), NOW).unwrap();
-    assert_eq!((claims.server, claims.host), (None, None));
+    let claims = unhosted.verify(&signed_credential(&keys, CredentialHost::None, 2), NOW).unwrap();
+    assert_eq!((claims.server, claims.user, claims.host), (None, None, None));
 }
 
 fn write_private_file(path: &Path, text: &str) {
@@ -167,10 +164,10 @@ fn match_key_rotation_signs_with_the_first_key_and_publishes_both() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("match.pem");
     let before = load_or_create_match_keys(&path, &[1; 32]).unwrap();
-    let (old, assignment) = (signed_credential(&before, &game_server_assignment(7), 1), game_server_assignment(7));
+    let (old, assignment) = (signed_credential(&before, game_server(7), 1), game_server(7));
     write_private_file(&path, &(issuing_key(2).private_key_pem() + &fs::read_to_string(&path).unwrap()));
     let after = load_or_create_match_keys(&path, &[9; 32]).unwrap();
-    let new = signed_credential(&after, &assignment, 2);
+    let new = signed_credential(&after, assignment, 2);
     let mut verifier = CredentialVerifier::new(after.public_key_set(), "07".repeat(16));
     assert!(verifier.verify(&old, NOW).is_ok() && verifier.verify(&new, NOW).is_ok());
     assert_eq!(CredentialVerifier::new(before.public_key_set(), "07".repeat(16)).verify(&new, NOW), Err("unknown key"));
@@ -232,7 +229,7 @@ async fn jwks_page_shows_the_keys_of_the_file() {
     let keys = load_or_create_match_keys(&server.folder.path().join("match-key.pem"), &[9; 32]).unwrap();
     assert_eq!(body, keys.public_key_set());
     let mut verifier = CredentialVerifier::new(&body, "07".repeat(16));
-    assert!(verifier.verify(&signed_credential(&keys, &game_server_assignment(7), 1), NOW).is_ok());
+    assert!(verifier.verify(&signed_credential(&keys, game_server(7), 1), NOW).is_ok());
     let server = server.restart().await;
     assert_eq!(operator_page(&server, "/.well-known/jwks.json").await.1, body);
 }

@@ -97,6 +97,9 @@ impl Model {
                     Out::CurrentTicket(self.set_state(id, State::Ended { end_reason: how, match_id: None, purge_at }))
                 }
             },
+            QueueWrite::EraseUser(_) | QueueWrite::RemoveRatings { .. } => {
+                panic!("not drawn: tests/it/security/erasure.rs has its own search")
+            }
             QueueWrite::ProposeMatch { proposed, now } => self.propose(proposed, now),
             QueueWrite::TransitionMatch {
                 updated_match: next,

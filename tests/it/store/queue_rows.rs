@@ -115,6 +115,7 @@ pub(crate) fn new_match(n: u32, set: u32, members: &[(u32, &[u32])]) -> Match {
         backfilled_session: Some(AdvertisementId::from_bytes([8; 16])),
         unconfirmed_servers: Vec::new(),
         side_reports: SideReports::default(),
+        erased_skills: Vec::new(),
     }
 }
 

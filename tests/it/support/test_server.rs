@@ -69,6 +69,8 @@ impl TestServer {
             audit_log_file: None,
             token_key_file: Some(folder.path().join("token-key")),
             match_key_file: Some(folder.path().join("match-key.pem")),
+            user_key_file: None,
+            rating_retention_days: None,
             pass_failure_dir: None,
             allow_client_locality: false,
             allow_search_overrides: false,
@@ -86,6 +88,8 @@ impl TestServer {
             shutdown_grace_period_s: 10,
         };
         change(&mut config);
+        let default_file = config.token_key_file.as_ref().map(|file| file.with_extension("user-key"));
+        config.user_key_file = config.user_key_file.or(default_file);
         let parts = start_app(&config, clock.clone()).await.expect("the server starts");
         Self { clock, app: parts, config, folder, temporary_folders: Vec::new(), hosts: std::sync::Mutex::default() }
     }

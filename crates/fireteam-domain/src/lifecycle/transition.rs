@@ -54,6 +54,7 @@ pub fn create_match(rules: &LifecycleRules, new_match: NewMatch, tickets: &dyn T
         backfilled_session,
         unconfirmed_servers: Vec::new(),
         side_reports: SideReports::default(),
+        erased_skills: Vec::new(),
     };
     match rules.ready_check_ms {
         Some(ms) => {

@@ -9,7 +9,7 @@ use crate::expansion::Expansion;
 use crate::id::RulesetHash;
 use crate::measure::Measure;
 use crate::ruleset::rating::{
-    DecayPeriodFilter, DisconnectPolicy, RatedGameUnit, RatingSpec, RatingSystem, StreakMomentum,
+    DecayPeriodFilter, DisconnectPolicy, LeaderboardAccess, RatedGameUnit, RatingSpec, RatingSystem, StreakMomentum,
 };
 use crate::ruleset::teams::{
     AllocationSpec, DEFAULT_HOST_LOSS_MS, DEFAULT_REPORT_WINDOW_MS, HostData, HostingMode, HostingSpec, ReadyCheckSpec,
@@ -344,7 +344,8 @@ fn write_rating(writer: &mut CanonicalWriter, rating: &RatingSpec) {
 
 /// Writes the settings added to `<Rating>` later. Defaults are not written, so that older rulesets keep their hash.
 fn write_rating_additions(writer: &mut CanonicalWriter, rating: &RatingSpec) {
-    let RatingSpec { system: _, z: _, decay, momentum, placement_matches, on_disconnect, games_per } = rating;
+    let RatingSpec { system: _, z: _, decay, momentum, placement_matches, on_disconnect, games_per, leaderboard } =
+        rating;
     if decay.is_some_and(|decay| decay.periods == DecayPeriodFilter::Played) {
         writer.string("decay while played");
     }
@@ -364,5 +365,8 @@ fn write_rating_additions(writer: &mut CanonicalWriter, rating: &RatingSpec) {
     if *games_per != RatedGameUnit::Match {
         writer.string("game per");
         writer.variant_name(games_per);
+    }
+    if *leaderboard == LeaderboardAccess::Public {
+        writer.string("public leaderboard");
     }
 }

@@ -1,6 +1,6 @@
 //! Leave command: takes a party, or some of its players, out of the queue or out of its match, in every stage.
 
-use crate::domain::id::UserKey;
+use crate::domain::id::{TicketId, UserKey};
 use crate::domain::lifecycle::event::{EventResult, MatchEvent};
 use crate::domain::queue::ticket::TicketEndReason;
 use crate::engine::command::Caller;
@@ -25,21 +25,29 @@ impl QueueEngine {
         if !command.users.is_empty() {
             check_players(&self.find_ticket(claim.ticket_id).await?, &command.users)?;
         }
+        Ok(self.leave_answer(&self.leave_ticket(claim.ticket_id, &command.users).await?))
+    }
+
+    /// Ends a waiting ticket, or takes `users`, by default all, out of its match. Returns the ticket afterwards.
+    pub(super) async fn leave_ticket(
+        &self,
+        ticket_id: TicketId,
+        users: &[UserKey],
+    ) -> Result<StoredTicket, EngineError> {
         for _ in 0..ATTEMPTS_MAX {
             let now = self.shared.common.clock.now();
             let purge_at = now.plus_ms(self.shared.common.settings.ended_ticket_retention_ms);
-            let write =
-                QueueWrite::EndTicket { ticket_id: claim.ticket_id, end_reason: TicketEndReason::Left, purge_at, now };
+            let write = QueueWrite::EndTicket { ticket_id, end_reason: TicketEndReason::Left, purge_at, now };
             let QueueOutcome::CurrentTicket(stored) = self.shared.submit_write(write).await? else {
                 return Err(EngineError::TicketNotFound);
             };
-            let TicketState::InMatch(match_id) = stored.state else { return Ok(self.leave_answer(&stored)) };
+            let TicketState::InMatch(match_id) = stored.state else { return Ok(stored) };
             let is_known = self.shared.wait_for_cached(|cache| cache.match_by_id(match_id).map(|_| ())).await;
             is_known.ok_or(EngineError::MatchNotFound)?;
-            let event = MatchEvent::PlayersLeft { ticket_id: claim.ticket_id, users: command.users.clone() };
+            let event = MatchEvent::PlayersLeft { ticket_id, users: users.to_vec() };
             match self.shared.apply_match_event(match_id, event).await?.result {
                 EventResult::Changed | EventResult::AlreadyApplied => {
-                    return Ok(self.leave_answer(&self.find_ticket(claim.ticket_id).await?));
+                    return self.find_ticket(ticket_id).await;
                 }
                 // The match has just ended: the ticket has ended too, or waits again.
                 EventResult::WrongStage | EventResult::TooEarly | EventResult::TooLate => {}

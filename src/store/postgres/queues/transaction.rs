@@ -117,7 +117,7 @@ impl QueueTransaction<'_> {
         rows: &mut QueueRows,
     ) -> Result<(), CommitError> {
         let keys = &self.touched_keys;
-        if !keys.ratings.is_empty() {
+        if !keys.ratings.is_empty() || !keys.erased_users.is_empty() {
             ratings::lock_touched(connection, keys, rows).await?;
         }
         if !keys.results.is_empty() {
@@ -164,13 +164,17 @@ async fn record_change(
     connection: &mut PgConnection,
     attempt: &CommitAttempt,
 ) -> Result<(), CommitError> {
-    let tickets = changes.inserted_tickets.iter().chain(&changes.updated_tickets);
+    let tickets = changes.inserted_tickets.iter().chain(&changes.updated_tickets).chain(&changes.rewritten_tickets);
     let tickets = to_uuids(tickets.map(|stored| stored.ticket.id.as_bytes()));
     let matches = changes.inserted_matches.iter().chain(&changes.updated_matches);
     let matches = to_uuids(matches.map(|found| found.id.as_bytes()));
     let changed_ratings = changes.inserted_ratings.iter().chain(&changes.updated_ratings);
-    let rated_users: BTreeSet<UserKey> = changed_ratings.map(|row| row.user).collect();
-    let has_other_changes = !changes.inserted_results.is_empty() || !changes.inserted_feedback.is_empty();
+    let mut rated_users: BTreeSet<UserKey> = changed_ratings.map(|row| row.user).collect();
+    rated_users.extend(changes.deleted_ratings.iter().map(|(user, _)| *user));
+    rated_users.extend(&changes.erased_users);
+    let has_other_changes = !changes.inserted_results.is_empty()
+        || !changes.updated_results.is_empty()
+        || !changes.inserted_feedback.is_empty();
     if tickets.is_empty() && matches.is_empty() && rated_users.is_empty() && !has_other_changes {
         return Ok(());
     }

@@ -74,6 +74,10 @@ impl QueueRows {
             QueueWrite::TransitionMatch { .. } => self.transition_match(write),
             QueueWrite::ImportRatings { rows } => self.import_ratings(rows),
             QueueWrite::RecordResult { .. } => self.record_result(write),
+            QueueWrite::EraseUser(erasure) => self.erase_user(erasure),
+            QueueWrite::RemoveRatings { ratings, last_match_before } => {
+                self.remove_ratings(ratings, *last_match_before)
+            }
             QueueWrite::RecordFeedback { match_id, user, stars, rating, now } => {
                 self.record_feedback(*match_id, *user, *stars, rating.as_ref(), *now)
             }
@@ -262,7 +266,7 @@ impl QueueRows {
                 self.remove_ticket_user(player.user, match_ticket.ticket_id);
             }
         }
-        for user in penalized_users.iter().copied().collect::<BTreeSet<_>>() {
+        for user in penalized_users.iter().copied().filter(|user| !user.is_erased()).collect::<BTreeSet<_>>() {
             let key = (user, updated_match.set_id);
             let previous = self.penalties.get(&key).copied();
             let PenaltySchedule { cooldowns_ms, reset_after_ms } = penalty_schedule;

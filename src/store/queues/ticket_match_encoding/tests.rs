@@ -3,11 +3,13 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::domain::erasure::ErasedSkill;
 use crate::domain::id::{AdvertisementId, RatingKey, ReservationId, RulesetHash, UserKey};
 use crate::domain::lifecycle::side_reports::{ReportOutcome, ResultClaim, SeatReport, SideReports};
 use crate::domain::lifecycle::{Assignment, MatchEndReason, MatchPlayer, MatchStage, MatchTicket};
 use crate::domain::match_result::SatisfactionStats;
 use crate::domain::queue::ticket::PlayerRating;
+use crate::domain::rating::Skill;
 use crate::domain::session::Session;
 use crate::store::queues::RatingRow;
 use crate::store::queues::row_checksums::rating_checksum;
@@ -123,14 +125,15 @@ fn any_match() -> impl Strategy<Value = Match> {
         });
     let columns = (any::<[u8; 16]>(), any::<u32>(), any::<u64>(), any::<u32>(), any_time(), any::<u64>());
     let unconfirmed_servers = prop::collection::vec(any::<[u8; 16]>().prop_map(AdvertisementId::from_bytes), 0..3);
-    let servers_and_reports = (unconfirmed_servers, any_side_reports());
+    let erased_skills = prop::collection::vec(any_erased_skill(), 0..3);
+    let servers_and_reports = (unconfirmed_servers, any_side_reports(), erased_skills);
     let rest = (number_or_nan(), prop::option::of(any_text()), any::<Option<[u8; 16]>>(), servers_and_reports);
     (columns, any_stage(), prop::collection::vec(match_ticket, 0..4), rest).prop_map(
         |(
             (id, set_id, silo, ruleset_hash, proposed_at, version),
             stage,
             tickets,
-            (quality, region, backfilled_session, (unconfirmed_servers, side_reports)),
+            (quality, region, backfilled_session, (unconfirmed_servers, side_reports, erased_skills)),
         )| Match {
             id: MatchId::from_bytes(id),
             set_id: SetId(set_id),
@@ -145,6 +148,23 @@ fn any_match() -> impl Strategy<Value = Match> {
             backfilled_session: backfilled_session.map(AdvertisementId::from_bytes),
             unconfirmed_servers,
             side_reports,
+            erased_skills,
+        },
+    )
+}
+
+fn any_erased_skill() -> impl Strategy<Value = ErasedSkill> {
+    let numbers = [(); 3].map(|()| -1e9..1e9_f64);
+    let counts = (any::<u32>(), prop::option::of(any_time()), any::<i32>(), any::<u32>());
+    let key = prop_oneof![
+        any::<u32>().prop_map(|set_id| RatingKey::of_first_scale(SetId(set_id))),
+        any::<u64>().prop_map(RatingKey::from_digest)
+    ];
+    (any_user_key(), key, numbers, counts).prop_map(
+        |(user, rating_key, [rating, deviation, volatility], (match_count, last_match_at, streak, active_periods))| {
+            let estimate = PlayerRating { rating, deviation };
+            let skill = Skill { estimate, volatility, match_count, last_match_at, streak, active_periods };
+            ErasedSkill { user, rating_key, skill }
         },
     )
 }
@@ -222,6 +242,7 @@ fn sample_match() -> Match {
         backfilled_session: None,
         unconfirmed_servers: Vec::new(),
         side_reports: SideReports::default(),
+        erased_skills: Vec::new(),
     }
 }
 

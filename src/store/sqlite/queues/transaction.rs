@@ -26,7 +26,7 @@ use crate::store::sqlite::connection::hex_json_array::hex_json_array;
 use crate::store::sqlite::connection::sql_script::{BindValues, SqlScript};
 use crate::store::sqlite::connection::wal::WalLength;
 use crate::store::sqlite::connection::write_batch::{BatchWrite, decode_wal_length};
-use crate::store::sqlite::queues::{decode, ratings, statements as sql};
+use crate::store::sqlite::queues::{decode, erasure_statements as erasure, ratings, statements as sql};
 use crate::store::unknown_rows::UnknownRows;
 
 impl BatchWrite for QueueWrite {
@@ -111,7 +111,7 @@ async fn read_results_and_ratings(
             decode::decode_feedback(row, queue_rows)?;
         }
     }
-    if !keys.ratings.is_empty() {
+    if !keys.ratings.is_empty() || !keys.erased_users.is_empty() {
         ratings::read_touched(connection, keys, queue_rows).await?;
     }
     Ok(())
@@ -124,6 +124,7 @@ fn to_script(changes: &QueueRowChanges<'_>) -> SqlScript {
     script.add_rows(&sql::DELETE_MATCH_USERS, &changes.deleted_match_users, bind_user);
     script.add_rows(&sql::INSERT_TICKETS, &changes.inserted_tickets, bind_ticket);
     script.add_rows(&sql::UPDATE_TICKET_STATES, &changes.updated_tickets, bind_ticket_state);
+    script.add_rows(&erasure::REWRITE_TICKETS, &changes.rewritten_tickets, bind_ticket);
     script.add_rows(&sql::UPSERT_MATCHES, &changes.inserted_matches, bind_match);
     script.add_rows(&sql::UPSERT_MATCHES, &changes.updated_matches, bind_match);
     script.add_rows(&sql::INSERT_TICKET_USERS, &changes.inserted_ticket_users, bind_ticket_user);
@@ -132,12 +133,22 @@ fn to_script(changes: &QueueRowChanges<'_>) -> SqlScript {
     script.add_rows(&sql::UPSERT_PENALTIES, &changes.updated_penalties, bind_penalty);
     ratings::add_changes(&mut script, changes);
     script.add_rows(&sql::INSERT_RESULTS, &changes.inserted_results, bind_result);
+    script.add_rows(&erasure::REWRITE_RESULTS, &changes.updated_results, bind_result);
+    script.add_rows(&erasure::DELETE_FEEDBACK, &changes.deleted_feedback, bind_feedback_key);
     script.add_rows(&sql::INSERT_FEEDBACK, &changes.inserted_feedback, bind_feedback);
+    for statement in &erasure::DELETE_USER_ROWS {
+        script.add_rows(statement, &changes.erased_users, bind_user);
+    }
     script
 }
 
 fn bind_user(user: &UserKey, values: &mut BindValues) {
     values.push(user.as_bytes().as_slice());
+}
+
+fn bind_feedback_key((match_id, user): &(MatchId, UserKey), values: &mut BindValues) {
+    values.push(match_id.as_bytes().as_slice());
+    bind_user(user, values);
 }
 
 fn bind_ticket_membership((user, queue, ticket_id): &(UserKey, QueueKey, TicketId), values: &mut BindValues) {

@@ -1,0 +1,126 @@
+//! Erasure of a user from the records of others: a match, its result and its tickets name a random key instead.
+//!
+//! The key is fresh for each match and carries a mark, so that no ratings, penalties or leaderboard entries arise for it.
+
+use crate::attribute::ValueOrigin;
+use crate::id::{RatingKey, UserKey};
+use crate::lifecycle::{Assignment, Match, MatchStage};
+use crate::match_result::MatchResult;
+use crate::queue::ticket::Ticket;
+use crate::rating::Skill;
+
+/// Skill of an erased player in a match without a result: the ratings of the others depend on it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ErasedSkill {
+    /// Key of the erased player in the match.
+    pub user: UserKey,
+    /// Ratings that the match counts for.
+    pub rating_key: RatingKey,
+    /// Skill when the player was erased.
+    pub skill: Skill,
+}
+
+/// User to erase, and the key that takes the user's place.
+#[derive(Clone, Copy, Debug)]
+pub struct Replacement {
+    /// User.
+    pub user: UserKey,
+    /// Key that takes the user's place.
+    pub key: UserKey,
+}
+
+impl Replacement {
+    /// Replaces the user in a list. Returns whether it was there.
+    fn replace_in<'k>(&self, keys: impl IntoIterator<Item = &'k mut UserKey>) -> bool {
+        let mut is_changed = false;
+        for key in keys.into_iter().filter(|key| **key == self.user) {
+            *key = self.key;
+            is_changed = true;
+        }
+        is_changed
+    }
+
+    /// Replaces the user in a sorted list. Returns whether it was there.
+    fn replace_in_sorted(&self, keys: &mut [UserKey]) -> bool {
+        let is_changed = self.replace_in(keys.iter_mut());
+        keys.sort_unstable();
+        is_changed
+    }
+
+    /// Next version of a match without the user; `None` if the user is not in it. `skill` is kept for its result.
+    pub fn erase_from_match(&self, found: &Match, skill: Option<(RatingKey, Skill)>) -> Option<Match> {
+        let mut erased = found.clone();
+        let mut clients = Vec::new();
+        for player in erased.tickets.iter_mut().flat_map(|ticket| &mut ticket.players) {
+            if player.user == self.user {
+                clients.push(player.client);
+                (player.user, player.client) = (self.key, self.key);
+            }
+        }
+        let reports = erased.side_reports.reports.iter_mut();
+        let is_reporter = reports.fold(false, |is_changed, report| {
+            let disconnected = self.replace_in_sorted(&mut report.claim.disconnected);
+            self.replace_in([&mut report.user]) | disconnected | is_changed
+        });
+        if clients.is_empty() && !is_reporter {
+            return None;
+        }
+        let assignment = match &mut erased.stage {
+            MatchStage::Confirming { assignment, .. } | MatchStage::Playing { assignment, .. } => Some(assignment),
+            MatchStage::Ended { assignment, .. } => assignment.as_mut(),
+            MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } => None,
+        };
+        if let Some(Assignment::PeerHost { host }) = assignment
+            && clients.contains(host)
+        {
+            *host = self.key;
+        }
+        erased.erased_skills.extend(skill.map(|(rating_key, skill)| ErasedSkill { user: self.key, rating_key, skill }));
+        erased.version += 1;
+        Some(erased)
+    }
+
+    /// Ticket without the user; `None` if it does not name the user. Location, latencies and attributes go if no other user is
+    /// in it.
+    pub fn erase_from_ticket(&self, ticket: &Ticket) -> Option<Ticket> {
+        let is_blocked = ticket.blocked_users.contains(&self.user);
+        let is_player = ticket.session.players.iter().any(|player| player.user == self.user);
+        if !is_blocked && !is_player {
+            return None;
+        }
+        let mut erased = ticket.clone();
+        erased.blocked_users.retain(|user| *user != self.user);
+        // The caller was one of the party's players, perhaps this one. Nothing that goes on needs to know which.
+        if is_player && ticket.session.origin == ValueOrigin::Client {
+            erased.subject = ticket.subject.map(|_| self.key);
+        }
+        for player in erased.session.players.iter_mut().filter(|player| player.user == self.user) {
+            (player.user, player.client_key) = (self.key, self.key);
+        }
+        if erased.session.players.iter().all(|player| player.user.is_erased()) {
+            erased.session.locality = None;
+            erased.session.attributes.clear();
+            erased.session.region_latencies = Box::default();
+            erased.blocked_users.clear();
+        }
+        Some(erased)
+    }
+
+    /// Result without the user; `None` if it does not name the user. The same report again still is the same.
+    pub fn erase_from_result(&self, result: &MatchResult) -> Option<MatchResult> {
+        let mut erased = result.clone();
+        let report = &mut erased.report;
+        let mut is_changed = self.replace_in(report.sides.iter_mut().flat_map(|side| &mut side.users));
+        for list in [&mut report.left_early, &mut report.left_by_call, &mut report.disputing_users] {
+            is_changed |= self.replace_in_sorted(list);
+        }
+        is_changed |= self.replace_in(erased.rating_updates.iter_mut().map(|update| &mut update.user));
+        if !is_changed {
+            return None;
+        }
+        let durations = [None, result.report.duration_ms];
+        let reported = durations.into_iter().find(|ms| result.report.digest(*ms) == result.report_digest);
+        erased.report_digest = erased.report.digest(reported.flatten());
+        Some(erased)
+    }
+}
