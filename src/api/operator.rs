@@ -323,7 +323,7 @@ impl OperatorService for OperatorApi {
         let query = lookup::get_player_query(&message, queues.public_user_keys())?;
         let overview = queues.player_overview(query).await.map_err(Rejection::from)?;
         // The audit log names no account, but the key that the user has in logs.
-        let target = format!("user {}", user_data::log_key(overview.log_name));
+        let target = format!("user {}", lookup::log_key(overview.log_name));
         let entry = AuditEntry { target, ..AuditEntry::default() };
         Ok(with_audit_entry(entry, lookup::player_response(&overview, queues.public_user_keys())))
     }
@@ -333,7 +333,7 @@ impl OperatorService for OperatorApi {
         let queues = self.backend.queues(&caller)?;
         let (user, reason) = user_data::erase_user_command(message, queues.public_user_keys())?;
         // The last line with this key: the erasure forgets it.
-        let log_key = user_data::log_key(queues.last_log_name_of(user).await.map_err(Rejection::from)?);
+        let log_key = lookup::log_key(queues.last_log_name_of(user).await.map_err(Rejection::from)?);
         let entry = AuditEntry { target: format!("user {log_key}: {reason}"), ..AuditEntry::default() };
         let answer = queues.erase_user(user).await.map_err(Rejection::from)?;
         Ok(with_audit_entry(entry, user_data::erase_user_response(answer)))
@@ -343,7 +343,7 @@ impl OperatorService for OperatorApi {
         let (caller, message) = self.authorized_request(request)?;
         let queues = self.backend.queues(&caller)?;
         let query = user_data::export_user_query(&message, queues.public_user_keys())?;
-        let log_key = user_data::log_key(queues.log_name_of(query.user).await.map_err(Rejection::from)?);
+        let log_key = lookup::log_key(queues.log_name_of(query.user).await.map_err(Rejection::from)?);
         let entry = AuditEntry { target: format!("user {log_key}"), ..AuditEntry::default() };
         let export = queues.export_user(query.user, query.after, query.page_size).await.map_err(Rejection::from)?;
         let response = user_data::export_user_response(&export, queues.now(), queues.public_user_keys());

@@ -271,6 +271,10 @@ label! {
     RecordResult = "record_result",
     /// Players' feedback recorded.
     Feedback = "feedback",
+    /// Users erased.
+    EraseUser = "erase_user",
+    /// Old ratings removed.
+    RemoveRatings = "remove_ratings",
     /// More than one kind of queue change.
     MixedQueue = "mixed_queue",
 }

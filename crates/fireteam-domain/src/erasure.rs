@@ -4,21 +4,10 @@
 
 use crate::attribute::ValueOrigin;
 use crate::id::{RatingKey, UserKey};
-use crate::lifecycle::{Assignment, Match, MatchStage};
+use crate::lifecycle::{Assignment, ErasedSkill, Match, MatchStage};
 use crate::match_result::MatchResult;
 use crate::queue::ticket::Ticket;
 use crate::rating::Skill;
-
-/// Skill of an erased player in a match without a result: the ratings of the others depend on it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ErasedSkill {
-    /// Key of the erased player in the match.
-    pub user: UserKey,
-    /// Ratings that the match counts for.
-    pub rating_key: RatingKey,
-    /// Skill when the player was erased.
-    pub skill: Skill,
-}
 
 /// User to erase, and the key that takes the user's place.
 #[derive(Clone, Copy, Debug)]

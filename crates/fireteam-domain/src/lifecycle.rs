@@ -11,7 +11,6 @@ pub mod transition;
 
 use std::collections::BTreeMap;
 
-use crate::erasure::ErasedSkill;
 use crate::id::{AdvertisementId, MatchId, RatingKey, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey};
 use crate::lifecycle::side_reports::SideReports;
 use crate::queue::avoidance::PastMatch;
@@ -51,6 +50,17 @@ pub struct Match {
     pub side_reports: SideReports,
     /// Skills of its players who were erased before it had a result.
     pub erased_skills: Vec<ErasedSkill>,
+}
+
+/// Skill of an erased player in a match without a result: the ratings of the others depend on it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ErasedSkill {
+    /// Key of the erased player in the match.
+    pub user: UserKey,
+    /// Ratings that the match counts for.
+    pub rating_key: RatingKey,
+    /// Skill when the player was erased.
+    pub skill: Skill,
 }
 
 /// Ticket in a match.

@@ -304,7 +304,7 @@ fn clean_up_in_background(shared: &Arc<SharedState>, with_ratings: bool) {
 }
 
 /// Removes ratings whose last rated match was too long ago.
-async fn purge_ratings(shared: &SharedState) {
+pub(crate) async fn purge_ratings(shared: &SharedState) {
     let now = shared.common.clock.now();
     let Some(retention_ms) = shared.common.settings.rating_retention_ms else { return };
     let last_match_before = UnixMs(now.0.saturating_sub(retention_ms));

@@ -36,7 +36,7 @@ use crate::engine::error::EngineError;
 use crate::engine::queues::backfill_wakeups::run_backfill_wakeups;
 use crate::engine::queues::command::{ReadyCheckResponse, TicketHeartbeatCommand, TicketReference, TicketStatus};
 use crate::engine::queues::feed_reader::follow_queue_feed;
-use crate::engine::queues::leases::run_lease_task;
+use crate::engine::queues::leases::{purge_ratings, run_lease_task};
 use crate::engine::queues::offer_task::run_offer_task;
 use crate::engine::queues::outage_sync::record_restart;
 use crate::engine::queues::shared_state::SharedState;
@@ -102,6 +102,11 @@ impl QueueEngine {
     /// Removes ended tickets and matches from memory, as far as their time has come.
     pub(crate) fn purge_ended_from_memory(&self) {
         self.shared.purge_ended(self.shared.common.clock.now());
+    }
+
+    /// Removes ratings whose last rated match was too long ago, as it also happens every ten minutes.
+    pub async fn remove_old_ratings(&self) {
+        purge_ratings(&self.shared).await;
     }
 
     /// Extends tickets and returns their statuses and the shortest TTL, milliseconds; `None` for an unknown ticket.

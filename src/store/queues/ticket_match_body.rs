@@ -33,12 +33,11 @@ use std::collections::BTreeMap;
 use serde::de::Error;
 use serde::{Deserialize, Serialize};
 
-use crate::domain::erasure::ErasedSkill;
 use crate::domain::id::{
     AdvertisementId, MatchId, RatingKey, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey,
 };
 use crate::domain::lifecycle::side_reports::SideReports;
-use crate::domain::lifecycle::{Assignment, Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket};
+use crate::domain::lifecycle::{Assignment, ErasedSkill, Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket};
 use crate::domain::queue::ticket::{PlayerRating, Ticket};
 use crate::domain::rating::Skill;
 use crate::domain::time::UnixMs;

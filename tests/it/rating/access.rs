@@ -1,13 +1,16 @@
 //! Permission to read ratings, histories, leaderboards and predictions.
 
+use std::sync::Arc;
+
 use fireteam::auth::identity::Role;
-use fireteam::config::{RateLimitRules, RulesetSource};
+use fireteam::config::{PostgresUrl, RateLimitRules, RulesetSource, StoreTarget};
 use fireteam_client::{Client, Code, Error, pb};
 use pb::TicketState;
 
-use crate::rating::results_and_leaderboards::rated_duel;
-use crate::support::queue_server::{QueuedParty, SET_ID, enter_request};
-use crate::support::test_server::TestServer;
+use crate::rating::results_and_leaderboards::{Duel, rated_duel};
+use crate::support::database::{TestDatabase, create_test_database};
+use crate::support::queue_server::{QueuedParty, SET_ID, enter_request, wait_until};
+use crate::support::test_server::{TestClock, TestServer};
 use crate::support::tokens::{TokenIssuer, start_authenticated_server_with_config};
 
 async fn start(ruleset: &str) -> (TestServer, TokenIssuer) {
@@ -106,4 +109,64 @@ async fn game_server_reads_ratings_of_users_whom_it_enters() {
     assert_eq!(refusal(backend.get_ratings(SET_ID, &["ann", "bob"]).await).0, Code::PermissionDenied);
     assert!(ann.leave().await.expect("leave"));
     assert_eq!(refusal(backend.get_ratings(SET_ID, &["ann"]).await).0, Code::PermissionDenied);
+}
+
+/// Servers of one store with ratings that are kept for 30 days: one on SQLite, or two on Postgres.
+async fn start_with_retention(database: Option<&TestDatabase>) -> Vec<TestServer> {
+    let clock = Arc::new(TestClock::new());
+    let mut servers: Vec<TestServer> = Vec::new();
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("duel.xml"), rated_duel("")).expect("a ruleset");
+    for _ in 0..database.map_or(1, |_| 2) {
+        let (path, keys) = (folder.path().to_owned(), servers.first().map(|first| first.folder.path().to_owned()));
+        let start = TestServer::start_on_clock(Arc::clone(&clock), |config| {
+            let own = config.token_key_file.as_ref().and_then(|file| file.parent()).expect("a folder").to_owned();
+            config.token_key_file = Some(keys.unwrap_or_else(|| own.clone()).join("token-key"));
+            config.rulesets = RulesetSource::Directory(path);
+            config.rating_retention_days = Some(30);
+            config.store = match database {
+                None => StoreTarget::Sqlite(own.join("store.db")),
+                Some(database) => StoreTarget::Postgres(PostgresUrl::parse(&database.url).expect("a URL")),
+            };
+        });
+        servers.push(start.await);
+    }
+    servers[0].keep_folder(folder);
+    servers
+}
+
+async fn ratings_end_after_their_retention(servers: Vec<TestServer>) {
+    let (first, last) = (&servers[0], servers.last().expect("a server"));
+    let client = first.client().await;
+    let old = Duel::start(first, ["ann", "bob"]).await;
+    client.report_result(old.ann_won()).await.expect("report");
+    let on_leaderboard = async |server: &TestServer| leaderboard(&server.client().await, "").await.expect("read").total;
+    wait_until("each server has both", async || on_leaderboard(last).await == 2).await;
+    first.clock.advance_ms(29 * 24 * 60 * 60 * 1_000);
+    first.app.engine.queues().remove_old_ratings().await;
+    assert_eq!(on_leaderboard(first).await, 2, "not yet");
+    let recent = Duel::start(first, ["cid", "ann"]).await;
+    client.report_result(recent.ann_won()).await.expect("report");
+    first.clock.advance_ms(2 * 24 * 60 * 60 * 1_000);
+    first.app.engine.queues().remove_old_ratings().await;
+    for server in &servers {
+        wait_until("only bob's rating is removed", async || on_leaderboard(server).await == 2).await;
+    }
+    let ratings = client.get_ratings(SET_ID, &["ann", "bob", "cid"]).await.expect("ratings");
+    assert_eq!(ratings.iter().map(|rating| rating.matches).collect::<Vec<_>>(), [2, 0, 1]);
+    assert!(history(&client, "bob").await.expect("a history").changes.is_empty());
+    assert_eq!(history(&client, "ann").await.expect("a history").changes.len(), 2);
+}
+
+/// SEC-17: a rating ends with its history when its last rated match is older than the operator keeps ratings.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rating_ends_after_its_retention_on_sqlite() {
+    ratings_end_after_their_retention(start_with_retention(None).await).await;
+}
+
+/// SEC-17: and at each other server of the database.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rating_ends_after_its_retention_on_postgres() {
+    let Some(database) = create_test_database("rating_ends_after_its_retention_on_postgres").await else { return };
+    ratings_end_after_their_retention(start_with_retention(Some(&database)).await).await;
 }

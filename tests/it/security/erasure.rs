@@ -246,6 +246,7 @@ fn without_keys(mut matches: Vec<wire::FinishedMatch>) -> Vec<wire::FinishedMatc
 }
 
 /// SEC-17: a user who has played, plays, and is blocked by others is erased; the others keep what they have.
+#[expect(clippy::too_many_lines, reason = "one case after another")]
 async fn erased_user_is_nowhere_and_others_keep_what_they_have(mut site: Site) {
     let client = site.client().await;
     // A finished match with feedback, and one in play.

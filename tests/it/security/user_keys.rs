@@ -79,26 +79,12 @@ fn claims_of(credential: &str) -> serde_json::Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn credential_for_a_hosting_player_has_keys_of_the_match_only() {
     let server = start_queue_server(&[&duel_ruleset(r#"<Hosting Mode="peer" ConfirmMs="60000"/>"#)]).await;
-    let mut parties = Vec::new();
-    for name in ["ann", "bob"] {
-        parties.push(QueuedParty::enter(&server, SET_ID, &[(name, 20.0)]).await);
-    }
-    for party in &mut parties {
-        party.wait_for_state(TicketState::Placing).await;
-    }
-    // Who is to host confirms with its next heartbeat.
-    let mut statuses = Vec::new();
-    for party in &mut parties {
-        loop {
-            let status = party.current_status().await;
-            if status.state() == TicketState::Matched {
-                break statuses.push(status.found_match.expect("a match"));
-            }
-            let other = status.found_match.as_ref().map(|found| found.match_id.clone());
-            assert!(other.is_some(), "{status:?}");
-            tokio::task::yield_now().await;
-        }
-    }
+    let mut ann = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
+    let mut bob = QueuedParty::enter(&server, SET_ID, &[("bob", 20.0)]).await;
+    // The watch of the hosting player confirms the match.
+    let (of_ann, of_bob) =
+        tokio::join!(ann.wait_for_state(TicketState::Matched), bob.wait_for_state(TicketState::Matched));
+    let statuses = [of_ann, of_bob].map(|status| status.found_match.expect("a match"));
     for status in &statuses {
         let own = &status.own_players[0];
         let claims = claims_of(&own.credential);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use fireteam_client::{Code, ReservationEvents, pb};
 use tokio::time::Instant;
 
+use crate::support::certs::write_private_file;
 use crate::support::database::{TestDatabase, create_test_database};
 use crate::support::server_process::{ServerProcess, TEST_TIMEOUT};
 use crate::support::test_server::{advertise_request, party_session};
@@ -21,6 +22,8 @@ impl Replicas {
         let folder = tempfile::tempdir().unwrap();
         let key = folder.path().join("token-key").display().to_string();
         let match_key = folder.path().join("match-key.pem").display().to_string();
+        // Servers of one database name users alike, also those that a test starts with other token keys.
+        write_private_file(&folder.path().join("token-key.user-key"), &"5e".repeat(32));
         let keys = ["--token-key-file", &key, "--match-key-file", &match_key];
         let all = [&["--store", &database.url, "--trusted-proxies", "127.0.0.0/8"], &keys[..], arguments].concat();
         let servers = std::thread::scope(|scope| {

@@ -14,6 +14,8 @@ use fireteam::domain::{locality, location_privacy};
 use fireteam::server::startup::{self, start_app};
 use fireteam_client::{Client, MatchHost};
 
+use crate::support::certs::write_private_file;
+
 #[path = "../../common/party.rs"]
 mod party;
 
@@ -88,7 +90,17 @@ impl TestServer {
             shutdown_grace_period_s: 10,
         };
         change(&mut config);
-        let default_file = config.token_key_file.as_ref().map(|file| file.with_extension("user-key"));
+        let default_file = match &config.store {
+            // Servers of one database must name users alike.
+            StoreTarget::Postgres(_) => {
+                let shared = folder.path().join("shared-user-key");
+                write_private_file(&shared, &"5e".repeat(32));
+                Some(shared)
+            }
+            StoreTarget::Memory | StoreTarget::Sqlite(_) => {
+                config.token_key_file.as_ref().map(|file| file.with_extension("user-key"))
+            }
+        };
         config.user_key_file = config.user_key_file.or(default_file);
         let parts = start_app(&config, clock.clone()).await.expect("the server starts");
         Self { clock, app: parts, config, folder, temporary_folders: Vec::new(), hosts: std::sync::Mutex::default() }

@@ -1,6 +1,5 @@
 //! Conversions of operators' calls about one match, ticket or user.
 
-use crate::api::convert::operator::user_data::log_key;
 use crate::api::convert::queue::{match_end_reason, ticket_state_and_end};
 use crate::api::convert::{EntryPoint, FieldErrors, field_checks};
 use crate::api::pb;
@@ -92,6 +91,11 @@ pub(super) fn check_reason(reason: &str, problems: &mut FieldErrors) {
         problems.add("reason", "is missing; say why, for the audit log");
     }
     field_checks::check_byte_len(reason.len(), REASON_BYTES_MAX, "reason", problems);
+}
+
+/// Name of a user in logs, as text.
+pub(crate) fn log_key(name: [u8; 16]) -> String {
+    UserKey::from_bytes(name).to_string()
 }
 
 /// Converts the state of a match.

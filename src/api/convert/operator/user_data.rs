@@ -1,7 +1,7 @@
 //! Conversions of operators' calls that erase or export a user.
 
 use crate::api::convert::EntryPoint;
-use crate::api::convert::operator::lookup::{check_reason, required_user};
+use crate::api::convert::operator::lookup::{check_reason, log_key, required_user};
 use crate::api::convert::rating::{checked_page_size, rating_change, rating_value};
 use crate::api::pb;
 use crate::api::status::Rejection;
@@ -94,11 +94,6 @@ pub(crate) fn export_user_response(export: &UserExport, now: UnixMs, keys: &Publ
         matches: matches.chain(export.results.iter().map(|result| exported_result(result, user))).collect(),
         next_page_token: last.map_or_else(Vec::new, |result| result.report.match_id.as_bytes().to_vec()),
     }
-}
-
-/// Name of a user in logs, as text.
-pub(crate) fn log_key(name: [u8; 16]) -> String {
-    UserKey::from_bytes(name).to_string()
 }
 
 fn exported_rating(exported: &ExportedRating) -> pb::ExportedRating {

@@ -3,10 +3,9 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::erasure::ErasedSkill;
 use crate::domain::id::{AdvertisementId, RatingKey, ReservationId, RulesetHash, UserKey};
 use crate::domain::lifecycle::side_reports::{ReportOutcome, ResultClaim, SeatReport, SideReports};
-use crate::domain::lifecycle::{Assignment, MatchEndReason, MatchPlayer, MatchStage, MatchTicket};
+use crate::domain::lifecycle::{Assignment, ErasedSkill, MatchEndReason, MatchPlayer, MatchStage, MatchTicket};
 use crate::domain::match_result::SatisfactionStats;
 use crate::domain::queue::ticket::PlayerRating;
 use crate::domain::rating::Skill;
