@@ -7,6 +7,7 @@ use std::time::Duration;
 use fireteam::api::response_encoder::encode_static_candidate_fields;
 use fireteam::auth::issuing_key::IssuingKey;
 use fireteam::auth::match_credential::MatchCredentialKeys;
+use fireteam::auth::public_user_keys::PublicUserKeys;
 use fireteam::auth::token::TokenSigner;
 use fireteam::clock::{Clock, ManualClock};
 use fireteam::domain::id::{AdvertisementId, SetId};
@@ -101,6 +102,7 @@ impl Hosts {
             rulesets: catalog,
             geo_locator: Arc::new(ReloadableLocator::new(Vec::new(), places)),
             token_signer: Arc::new(TokenSigner::new([7; 32], None)),
+            public_user_keys: Arc::new(PublicUserKeys::new([7; 32])),
             match_credential_keys: Arc::new(MatchCredentialKeys::new(
                 IssuingKey::from_seed(&[8; 32]).expect("a key"),
                 None,

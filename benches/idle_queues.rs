@@ -8,6 +8,7 @@ use std::time::Duration;
 use fireteam::api::response_encoder::encode_static_candidate_fields;
 use fireteam::auth::issuing_key::IssuingKey;
 use fireteam::auth::match_credential::MatchCredentialKeys;
+use fireteam::auth::public_user_keys::PublicUserKeys;
 use fireteam::auth::token::TokenSigner;
 use fireteam::clock::SystemClock;
 use fireteam::domain::id::{SetId, SiloId, UserKey};
@@ -99,6 +100,7 @@ async fn start_engine(store: Arc<dyn Store>) -> Engine {
         rulesets: catalog,
         geo_locator: Arc::new(ReloadableLocator::new(Vec::new(), LocatorSettings::default())),
         token_signer: Arc::new(TokenSigner::new([7; 32], None)),
+        public_user_keys: Arc::new(PublicUserKeys::new([7; 32])),
         match_credential_keys: Arc::new(MatchCredentialKeys::new(issuing_key, None)),
         metrics: Arc::new(Metrics::new()),
         settings: EngineSettings { max_silos: 100_000, max_silos_per_user: 100_000, ..EngineSettings::default() },

@@ -56,5 +56,6 @@ fn played_match(id: u128, users: impl Iterator<Item = (UserKey, u16)>, started_a
         backfilled_session: None,
         unconfirmed_servers: Vec::new(),
         side_reports: SideReports::default(),
+        erased_skills: Vec::new(),
     }
 }

@@ -14,8 +14,8 @@ use fireteam::domain::matchmaking_action::AdvertiseChances;
 use fireteam::domain::measure::Measure;
 use fireteam::domain::ruleset::teams::{AllocationSpec, HostData, HostingMode, HostingSpec, ServerChoice};
 use fireteam::domain::ruleset::{
-    DistanceCurve, HardFilter, HardMissingPolicy, HardRule, InFilterList, PartyConsentPolicy, Ruleset, SearchLimits,
-    ServedSilos, SoftFilter, SoftFilterMode, SoftMissingPolicy,
+    DistanceCurve, HandlePolicy, HardFilter, HardMissingPolicy, HardRule, InFilterList, PartyConsentPolicy, Ruleset,
+    SearchLimits, ServedSilos, SoftFilter, SoftFilterMode, SoftMissingPolicy,
 };
 use fireteam::domain::session::{Player, Session};
 use fireteam::domain::time::UnixMs;
@@ -104,6 +104,8 @@ pub(crate) fn ruleset(rules: RuleOptions) -> Ruleset {
         expansions: [Expansion::new("e", Measure::AttributeDifference(0), steps.to_vec()).expect("grows")].into(),
         advertise_chances: AdvertiseChances::from_game_size(12),
         search_limits: SearchLimits { max_results: 50, max_evaluated: u32::MAX },
+        clients_per_account: 1,
+        handles: HandlePolicy::Ids,
         latency_model: DEFAULT_LATENCY_MODEL,
         involved_phase_percent: 50.0,
         consent: PartyConsentPolicy::Assumed,
@@ -189,8 +191,13 @@ pub(crate) fn entry(rng: &mut SplitMix64, ruleset: &Ruleset, number: u64, spread
         ruleset_hash: RulesetHash(1),
         session,
         ttl_ms: None,
-        allowed_ranges: if spread == PopulationKind::UnreachableRanges { vec![impossible_range()] } else { Vec::new() },
+        allowed_ranges: if spread == PopulationKind::UnreachableRanges {
+            [impossible_range()].into()
+        } else {
+            [].into()
+        },
         connect_data: vec![0; 16],
+        probe: None,
     };
     let expires = UnixMs(NOW + 1_000 + rng.below(60_000));
     let open_seats = rng.below(6) as u16;

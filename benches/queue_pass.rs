@@ -102,9 +102,11 @@ impl WaitingQueue {
                 entered_at: entered,
                 session,
                 player_ratings: ratings,
+                own_round_trips_ms: None,
                 blocked_users: blocked,
                 rating_digest_key: None,
                 exclusive: false,
+                self_answering: Vec::new(),
             })
         };
         let tickets: Vec<Arc<Ticket>> = (0..count).filter_map(ticket).map(Arc::new).collect();
@@ -137,9 +139,11 @@ impl WaitingQueue {
                 entered_at: entered,
                 session,
                 player_ratings: ratings,
+                own_round_trips_ms: None,
                 blocked_users: blocked,
                 rating_digest_key: None,
                 exclusive: false,
+                self_answering: Vec::new(),
             }
         };
         let tickets = (0..count).map(ticket).map(Arc::new).collect();

@@ -247,8 +247,9 @@ pub(super) fn publication(k: u64, round: u64) -> AdvertWrite {
         ruleset_hash: RulesetHash(123_456),
         session,
         ttl_ms: None,
-        allowed_ranges: vec![],
+        allowed_ranges: Box::default(),
         connect_data: vec![7; 40],
+        probe: None,
     };
     let (expires, now) = (UnixMs(FAR_EXPIRY_MS + round), UnixMs(1));
     AdvertWrite::Publish {
@@ -256,6 +257,7 @@ pub(super) fn publication(k: u64, round: u64) -> AdvertWrite {
         expires_at: expires,
         confirmed_reservations: vec![],
         joined_reservations: vec![],
+        owner: None,
         now,
     }
 }

@@ -120,7 +120,7 @@ fn authenticator() -> Authenticator {
     // Keys are read from a file, which is removed afterwards.
     let file = std::env::temp_dir().join(format!("fireteam-fuzz-{}.jwks.json", std::process::id()));
     std::fs::write(&file, issuer().public_key_set()).expect("a file");
-    let auth = JwtSettings { keys: vec![file.clone()], issuer: "fuzz".into(), audience: "fuzz".into() };
+    let auth = JwtSettings::of_one_issuer("fuzz", "fuzz", std::slice::from_ref(&file));
     let authenticator = Authenticator::new(Some(auth), Arc::new(SystemClock::start())).expect("a key set");
     let _ = std::fs::remove_file(file);
     authenticator
@@ -152,19 +152,24 @@ fn check_round_trip<C: Claim>(signer: &TokenSigner, bytes: &[u8]) {
     }
 }
 
-/// `x-forwarded-for` headers, one per line.
+/// `x-forwarded-for` headers, one per line, of arbitrary bytes.
 pub(crate) fn forwarded(bytes: &[u8]) {
-    let Ok(text) = std::str::from_utf8(bytes) else { return };
-    let headers: Vec<&str> = text.lines().collect();
+    let headers = || bytes.split(|byte| *byte == b'\n');
     let trusted: [IpNet; 2] = ["10.0.0.0/8", "fd00::/8"].map(|it| it.parse().expect("a network"));
     let (untrusted, proxy) = (IpAddr::from([9, 9, 9, 9]), IpAddr::from([10, 0, 0, 1]));
     assert_eq!(
-        client_address(untrusted, &headers, &trusted),
+        client_address(untrusted, headers(), &trusted),
         untrusted,
         "the header of an untrusted peer has no effect"
     );
-    let client = client_address(proxy, &headers, &trusted);
+    let client = client_address(proxy, headers(), &trusted);
     assert_eq!(client, client.to_canonical());
+    let appended = headers().chain([&b"2.2.2.2"[..]]).collect::<Vec<_>>();
+    assert_eq!(
+        client_address(proxy, appended, &trusted),
+        IpAddr::from([2, 2, 2, 2]),
+        "no byte hides the address that the proxy appends"
+    );
 }
 
 /// A geolocation file: rejected, or used for lookups.

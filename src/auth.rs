@@ -11,6 +11,7 @@ pub mod key_file;
 pub mod match_credential;
 pub mod policy;
 mod proof_cache;
+pub mod public_user_keys;
 pub mod rate_limit;
 pub mod token;
 pub mod verifying_keys;

@@ -20,8 +20,8 @@ use clap::{Parser, Subcommand};
 
 use crate::cli::error_text::error_text;
 use crate::clock::{Clock as _, SystemClock};
-use crate::config::ListenAddress;
 use crate::config::raw::ServeFlags;
+use crate::config::{ListenAddress, hide_credentials};
 
 /// Exit status of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,8 +94,10 @@ enum Command {
 
 /// Runs the subcommand of the process's command line.
 pub fn run() -> ExitCode {
-    // Prints help and usage errors itself; usage errors exit with status 2.
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return print_usage(&error),
+    };
     let status = match cli.command {
         None => serve::serve(cli.serve),
         Some(Command::Serve(flags)) => serve::serve(*flags),
@@ -118,6 +120,15 @@ pub fn run() -> ExitCode {
         }
     };
     ExitCode::from(status as u8)
+}
+
+/// Prints help and usage errors, which exit with status 2. An error that quotes a URL does so without its password.
+fn print_usage(error: &clap::Error) -> ExitCode {
+    if !error.use_stderr() {
+        error.exit();
+    }
+    eprint!("{}", hide_credentials(&error.to_string()));
+    ExitCode::from(ExitStatus::UsageError as u8)
 }
 
 /// Prints the error of a failed command.

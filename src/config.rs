@@ -9,6 +9,7 @@ mod load;
 mod postgres_url;
 mod rate_limits;
 pub mod raw;
+mod region_places;
 mod security;
 mod validate;
 
@@ -19,9 +20,10 @@ use ipnet::IpNet;
 
 pub use error::ConfigError;
 pub use listen_address::ListenAddress;
-pub use postgres_url::PostgresUrl;
+pub use postgres_url::{PostgresUrl, StoreSetting, hide_credentials};
 pub use rate_limits::{CallOrStreamLimit, DEFAULT_RATE_LIMITS, RateLimitRule, RateLimitRules};
-pub use security::{JwtSettings, TlsFiles};
+pub use region_places::RegionPlace;
+pub use security::{JwtSettings, KeyFile, TlsFiles, TokenIssuer};
 
 /// Advertisement TTL, seconds: short enough to notice a crash, long enough for a heartbeat.
 pub const ADVERTISEMENT_TTL_RANGE_S: RangeInclusive<u32> = 5..=600;
@@ -35,14 +37,29 @@ pub const RULESET_REMOVAL_GRACE_RANGE_S: RangeInclusive<u32> = 0..=86_400;
 pub const SHUTDOWN_GRACE_PERIOD_RANGE_S: RangeInclusive<u32> = 1..=25;
 /// Store outage after which the server reports not ready, seconds.
 pub const MAX_STALENESS_RANGE_S: RangeInclusive<u32> = 1..=3_600;
+/// Size at which an audit log file is renamed, MiB.
+pub const AUDIT_LOG_MAX_MIB_RANGE: RangeInclusive<u32> = 1..=4_096;
+/// Renamed audit log files that are kept.
+pub const AUDIT_LOG_MAX_FILES_RANGE: RangeInclusive<u32> = 1..=10_000;
+/// Size of the log per minute, KiB.
+pub const LOG_MAX_KIB_PER_MINUTE_RANGE: RangeInclusive<u32> = 64..=1_048_576;
+/// Free space below which a disk is reported, MiB.
+pub const DISK_FREE_WARNING_RANGE_MIB: RangeInclusive<u32> = 0..=1_048_576;
 /// Maximum number of silos to name; serve all for more.
 pub const LISTED_SILOS_MAX: usize = 256;
 /// Maximum of open silos, in all and per user.
 pub const MAX_SILOS_RANGE: RangeInclusive<u32> = 1..=100_000;
+/// Maximum live advertisements of one game server identity.
+pub const MAX_SERVER_ADVERTISEMENTS_RANGE: RangeInclusive<u32> = 1..=1_000_000;
+/// Maximum live advertisements or reservations of one client, and waiting tickets of one user.
+pub const MAX_CLIENT_PLACES_RANGE: RangeInclusive<u32> = 1..=100;
 /// Grid size for rounding locations, degrees. A cell of more than 10 degrees covers a continent.
 pub const LOCATION_GRID_RANGE_DEGREES: RangeInclusive<f64> = 0.0..=10.0;
 /// Maximum accuracy radius of a geolocation record, kilometers; at most half the circumference of the Earth.
 pub const GEOIP_MAX_ACCURACY_RADIUS_RANGE_KM: RangeInclusive<f64> = 0.0..=20_040.0;
+
+/// Time for which ratings are kept after the last rated match, days.
+pub const RATING_RETENTION_RANGE_DAYS: RangeInclusive<u32> = 30..=3_650;
 
 /// Default geolocation file if it exists: the sample that the README's tour needs.
 pub const DEFAULT_GEOIP_DB: &str = "data/dbip-tour.mmdb";
@@ -54,6 +71,8 @@ pub struct Config {
     pub listen: ListenAddress,
     /// Address of the operator port: metrics, health and the operator service.
     pub operator_listen: ListenAddress,
+    /// Further names by which operators reach the operator port, lower case.
+    pub operator_hosts: Vec<String>,
     /// Database.
     pub store: StoreTarget,
     /// Silos to load and serve; `None` for all.
@@ -62,6 +81,14 @@ pub struct Config {
     pub max_silos: u32,
     /// Maximum of those that one caller has opened, in `MAX_SILOS_RANGE`. Game servers are exempt.
     pub max_silos_per_user: u32,
+    /// Maximum live advertisements of a kind of one client, in `MAX_CLIENT_PLACES_RANGE`; a newer one replaces the oldest.
+    pub max_advertisements_per_client: u32,
+    /// Maximum live advertisements of a kind of one game server identity, in `MAX_SERVER_ADVERTISEMENTS_RANGE`.
+    pub max_advertisements_per_server: u32,
+    /// Maximum live reservations of one client, in `MAX_CLIENT_PLACES_RANGE`; a newer one replaces the oldest.
+    pub max_reservations_per_client: u32,
+    /// Maximum waiting tickets of one user over all sets and silos, in `MAX_CLIENT_PLACES_RANGE`.
+    pub max_tickets_per_user: u32,
     /// Store outage after which the server reports not ready, seconds, in `MAX_STALENESS_RANGE_S`.
     pub max_staleness_s: u32,
     /// Source of rulesets.
@@ -80,11 +107,19 @@ pub struct Config {
     pub rate_limits: RateLimitRules,
     /// Audit log of operator actions; `None` to write them to the log only.
     pub audit_log_file: Option<PathBuf>,
+    /// Size at which the audit log file is renamed, MiB, in `AUDIT_LOG_MAX_MIB_RANGE`.
+    pub audit_log_max_mib: u32,
+    /// Renamed audit log files with operators' actions that are kept, in `AUDIT_LOG_MAX_FILES_RANGE`.
+    pub audit_log_max_files: u32,
     /// File with the token keys. `None` with the memory store: a key is generated at startup and lost at shutdown.
     pub token_key_file: Option<PathBuf>,
     /// File with the keys that sign players' credentials for game servers. `None` with the memory store, as for
     /// `token_key_file`.
     pub match_key_file: Option<PathBuf>,
+    /// File with the secret of the keys by which answers name users. `None` with the memory store, as for `token_key_file`.
+    pub user_key_file: Option<PathBuf>,
+    /// Time after the last rated match for which ratings are kept, days; `None` to keep them until the user is erased.
+    pub rating_retention_days: Option<u32>,
     /// Folder for the inputs of passes that failed; `None` to discard them.
     pub pass_failure_dir: Option<PathBuf>,
     /// Whether to use a client's own locality if its address has none.
@@ -99,6 +134,10 @@ pub struct Config {
     pub log_format: LogFormat,
     /// Log level or filter directives.
     pub log_level: String,
+    /// Maximum size of the log per minute, KiB, in `LOG_MAX_KIB_PER_MINUTE_RANGE`.
+    pub log_max_kib_per_minute: u32,
+    /// Free space below which a disk is reported, MiB, in `DISK_FREE_WARNING_RANGE_MIB`; 0 for never.
+    pub disk_free_warning_mib: u32,
     /// Default advertisement TTL, seconds, in `ADVERTISEMENT_TTL_RANGE_S`. Clients may request any TTL in that range.
     pub advertisement_ttl_s: u32,
     /// Default reservation TTL, seconds, in `RESERVATION_TTL_RANGE_S`. Callers may request any TTL in that range.
@@ -109,8 +148,11 @@ pub struct Config {
     pub ruleset_removal_grace_s: u32,
     /// Grid size for rounding locations, degrees; 0 for no rounding.
     pub location_grid_degrees: f64,
-    /// Grid size for rounding the locations of advertised sessions, degrees; 0 to use `location_grid_degrees`.
+    /// Grid size for rounding the locations of advertised sessions and of parties in queues, degrees; 0 to use
+    /// `location_grid_degrees`.
     pub session_location_grid_degrees: f64,
+    /// Places of the regions that clients measure round trips to; at most 256.
+    pub region_places: Vec<RegionPlace>,
     /// Maximum accuracy radius, kilometers; less accurate locations are ignored.
     pub geoip_max_accuracy_radius_km: f64,
     /// Shutdown grace period, seconds.

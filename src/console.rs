@@ -1,4 +1,5 @@
-//! Operator HTTP endpoints: `/metrics`, `/healthz`, `/livez`, `/readyz`, and the JWKS for match credentials.
+//! HTTP pages. On the operator port: `/metrics`, `/healthz`, `/livez` and `/readyz`. On both ports: the JWKS for match
+//! credentials, and 404 for a path that does not exist.
 
 use std::sync::Arc;
 
@@ -17,10 +18,10 @@ pub struct ConsolePages {
     pub check_metrics_access: CheckPageAccess,
     /// Whether load balancers should send clients to this server.
     pub is_ready: Arc<dyn Fn() -> bool + Send + Sync>,
+    /// Warnings for operators that do not make the server unready, one line each.
+    pub readiness_notes: Arc<dyn Fn() -> Vec<String> + Send + Sync>,
     /// Whether the process works. If not, it must be restarted.
     pub is_alive: Arc<dyn Fn() -> bool + Send + Sync>,
-    /// JWKS with the public keys for verifying players' match credentials.
-    pub jwks: Arc<str>,
 }
 
 /// Decides from a request's headers and connection if the caller may read a page.
@@ -44,10 +45,27 @@ const JWKS_CONTENT_TYPE: &str = "application/jwk-set+json";
 const JWKS_CACHE_CONTROL: &str = "public, max-age=300";
 const OPENMETRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Adds the pages to `router`. `/healthz`, `/livez` and `/readyz` need no authentication, because load balancers send
-/// none; the JWKS is public. `/livez` is another name of `/healthz`.
+/// Adds the pages of both ports to `router`: the JWKS, which is public, and the answer for a path that does not exist.
+pub fn add_public_pages(router: Router, jwks: Arc<str>) -> Router {
+    let jwks_page = get(async move || {
+        ([(header::CONTENT_TYPE, JWKS_CONTENT_TYPE), (header::CACHE_CONTROL, JWKS_CACHE_CONTROL)], jwks.to_string())
+    });
+    router.route(JWKS_PATH, jwks_page).fallback(unknown_path)
+}
+
+/// UNIMPLEMENTED for a gRPC call, 404 for any other request.
+async fn unknown_path(request: Request) -> Response {
+    let content_type = request.headers().get(header::CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
+    if content_type.starts_with(b"application/grpc") {
+        return tonic::Status::unimplemented("").into_http::<axum::body::Body>();
+    }
+    (StatusCode::NOT_FOUND, "there is no such page\n").into_response()
+}
+
+/// Adds the operators' pages to `router`. `/healthz`, `/livez` and `/readyz` need no authentication, because load balancers
+/// send none. `/livez` is another name of `/healthz`.
 pub fn add_console_pages(router: Router, pages: ConsolePages) -> Router {
-    let ConsolePages { render_metrics, check_metrics_access, is_ready, is_alive, jwks } = pages;
+    let ConsolePages { render_metrics, check_metrics_access, is_ready, readiness_notes, is_alive } = pages;
     let liveness = async move || {
         if is_alive() {
             (StatusCode::OK, "alive\n")
@@ -59,25 +77,16 @@ pub fn add_console_pages(router: Router, pages: ConsolePages) -> Router {
         .route("/healthz", get(liveness.clone()))
         .route("/livez", get(liveness))
         .route(
-            JWKS_PATH,
-            get(async move || {
-                (
-                    [(header::CONTENT_TYPE, JWKS_CONTENT_TYPE), (header::CACHE_CONTROL, JWKS_CACHE_CONTROL)],
-                    jwks.to_string(),
-                )
-            }),
-        )
-        .route(
             "/readyz",
             get(async move || {
-                if is_ready() {
+                let (status, text) = if is_ready() {
                     (StatusCode::OK, "ready\n")
                 } else {
-                    (
-                        StatusCode::SERVICE_UNAVAILABLE,
-                        "not ready: starting, draining, failed, or without a working store\n",
-                    )
-                }
+                    let text = "not ready: starting, draining, failed, or without a working store\n";
+                    (StatusCode::SERVICE_UNAVAILABLE, text)
+                };
+                let notes = readiness_notes().into_iter().map(|note| format!("warning: {note}\n"));
+                (status, text.to_owned() + &notes.collect::<String>())
             }),
         )
         .route(

@@ -19,7 +19,7 @@ pub mod queues;
 pub mod ratings;
 pub mod rulesets;
 pub mod settings;
-mod startup_retry;
+pub(crate) mod startup_retry;
 mod store_health;
 mod write_health;
 mod write_probe;
@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::id::{AdvertisementId, RulesetHash, SetId, UserKey};
+use crate::domain::id::{AdvertisementId, RulesetHash, SetId};
 use crate::domain::ruleset::Ruleset;
 use crate::store::StoreError;
 use crate::supervisor::TaskSupervisor;
@@ -41,8 +41,8 @@ use self::adverts::advert_engine::AdvertEngine;
 use self::adverts::search_claim;
 use self::command::{
     Caller, CandidateView, ChooseActionAnswer, ConsistencyReport, DeleteAdvertCommand, GrantConsentAnswer,
-    ReleaseReservationCommand, ReportLatencyAnswer, ReportLatencyCommand, ReservationView, ReserveAnswer,
-    ReserveCommand, SearchAnswer, SearchCommand, UpdateAdvertAnswer, UpdateAdvertCommand,
+    GrantConsentCommand, ReleaseReservationCommand, ReportLatencyAnswer, ReportLatencyCommand, ReservationView,
+    ReserveAnswer, ReserveCommand, SearchAnswer, SearchCommand, UpdateAdvertAnswer, UpdateAdvertCommand,
 };
 use self::common::Common;
 use self::error::EngineError;
@@ -204,8 +204,17 @@ impl Engine {
     }
 
     /// Issues a consent token that lets `leader` include the caller in a party. Anonymous callers get an empty token.
-    pub fn grant_consent(&self, caller: &Caller, leader: UserKey) -> Result<GrantConsentAnswer, EngineError> {
-        party_consent::grant_consent(&self.common, caller, leader)
+    pub fn grant_consent(
+        &self,
+        caller: &Caller,
+        grant: &GrantConsentCommand,
+    ) -> Result<GrantConsentAnswer, EngineError> {
+        party_consent::grant_consent(&self.common, caller, grant)
+    }
+
+    /// Revokes a consent of the caller. The answer says whether something had taken it before. Idempotent.
+    pub fn revoke_consent(&self, caller: &Caller, consent_token: &[u8]) -> Result<PendingAnswer<bool>, EngineError> {
+        party_consent::revoke_consent(&self.common, caller, consent_token)
     }
 
     /// Current ruleset of a set, or the ruleset with `hash` while it is still cached.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 
 use crate::domain::locality::{self, Locality, snap_to_degree_grid};
-use crate::domain::location_privacy::{self, snap_to_equal_width_grid};
+use crate::domain::location_privacy::{self, RegionPlaces, snap_to_equal_width_grid};
 
 use mmdb_file::MmdbFile;
 
@@ -23,8 +23,8 @@ pub use error::{GEOIP_FILE_BYTES_MAX, GeoError};
 pub struct LocatorSettings {
     /// Grid that coordinates are rounded to, degrees; 0 disables rounding.
     pub grid_degrees: f64,
-    /// Coarser grid for advertised sessions, whose distance other players see, degrees. If it is not coarser,
-    /// `grid_degrees` is used for sessions too.
+    /// Coarser grid for advertised sessions and for parties in queues, which others find and are matched with, degrees.
+    /// If it is not coarser, `grid_degrees` is used for them too.
     pub session_grid_degrees: f64,
     /// Maximum accuracy radius of a record, kilometres. A record above it counts as unknown: it is the center of a
     /// country (docs/decisions/0002-accuracy-radius.md).
@@ -39,6 +39,27 @@ impl Default for LocatorSettings {
             geoip_max_accuracy_radius_km: 500.0,
         }
     }
+}
+
+impl LocatorSettings {
+    /// Center of the cell of a place, in the grid for sessions and parties.
+    fn session_cell_center(&self, (latitude, longitude): (f64, f64)) -> Option<Locality> {
+        let (latitude, longitude) = if self.session_grid_degrees <= self.grid_degrees {
+            snap_to_degree_grid(latitude, longitude, self.grid_degrees)
+        } else {
+            snap_to_equal_width_grid(latitude, longitude, self.session_grid_degrees)
+        };
+        Locality::from_degrees(latitude, longitude)
+    }
+}
+
+/// Place of an address, and what others may know of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PlaceInCell {
+    /// Place as in the file. It is never stored or told.
+    pub place: Locality,
+    /// Center of its cell in the grid for sessions and parties.
+    pub center: Locality,
 }
 
 /// GeoIP lookup over several files, in order of precedence.
@@ -70,14 +91,16 @@ impl GeoIpLocator {
         Locality::from_degrees(latitude, longitude)
     }
 
-    /// Locality of `address`, rounded to the session grid: the precision that other players may see.
-    pub fn locate_on_session_grid(&self, address: IpAddr) -> Option<Locality> {
-        if self.settings.session_grid_degrees <= self.settings.grid_degrees {
-            return self.locate(address);
-        }
+    /// Place of `address`, and the center of its cell in the session grid: the precision that other players may see.
+    pub fn locate_in_session_cell(&self, address: IpAddr) -> Option<PlaceInCell> {
         let (latitude, longitude) = self.coordinates_of(address)?;
-        let (latitude, longitude) = snap_to_equal_width_grid(latitude, longitude, self.settings.session_grid_degrees);
-        Locality::from_degrees(latitude, longitude)
+        let place = Locality::from_degrees(latitude, longitude)?;
+        Some(PlaceInCell { place, center: self.settings.session_cell_center((latitude, longitude))? })
+    }
+
+    /// Center of the cell of `address` in the session grid.
+    pub fn locate_on_session_grid(&self, address: IpAddr) -> Option<Locality> {
+        Some(self.locate_in_session_cell(address)?.center)
     }
 
     /// Latitude and longitude of `address`, degrees, without rounding.
@@ -112,13 +135,31 @@ fn may_be_public(address: IpAddr) -> bool {
 pub struct ReloadableLocator {
     files: Vec<PathBuf>,
     settings: LocatorSettings,
+    region_places: RegionPlaces,
     current: ArcSwapOption<GeoIpLocator>,
 }
 
 impl ReloadableLocator {
     /// Stores the paths; reads no file yet.
     pub fn new(files: Vec<PathBuf>, settings: LocatorSettings) -> Self {
-        Self { files, settings, current: ArcSwapOption::empty() }
+        Self { files, settings, region_places: RegionPlaces::default(), current: ArcSwapOption::empty() }
+    }
+
+    /// Locator that also knows the places of regions.
+    pub fn with_region_places(self, region_places: RegionPlaces) -> Self {
+        Self { region_places, ..self }
+    }
+
+    /// Known places of regions.
+    pub fn region_places(&self) -> &RegionPlaces {
+        &self.region_places
+    }
+
+    /// Center of the cell of `place` in the grid for sessions and parties. The center of a cell is its own center.
+    pub fn session_cell_center(&self, place: Locality) -> Locality {
+        let has_cells = self.settings.grid_degrees.max(self.settings.session_grid_degrees) > 0.0;
+        let center = has_cells.then(|| self.settings.session_cell_center(place.to_degrees())).flatten();
+        center.unwrap_or(place)
     }
 
     /// Paths of the files, for a file watcher.
@@ -144,9 +185,9 @@ impl ReloadableLocator {
         self.current.load().as_ref()?.locate(address)
     }
 
-    /// As [`GeoIpLocator::locate_on_session_grid`]; `None` while no file is loaded.
-    pub fn locate_on_session_grid(&self, address: IpAddr) -> Option<Locality> {
-        self.current.load().as_ref()?.locate_on_session_grid(address)
+    /// As [`GeoIpLocator::locate_in_session_cell`]; `None` while no file is loaded.
+    pub fn locate_in_session_cell(&self, address: IpAddr) -> Option<PlaceInCell> {
+        self.current.load().as_ref()?.locate_in_session_cell(address)
     }
 }
 

@@ -8,6 +8,7 @@ pub mod config;
 pub mod console;
 pub use fireteam_domain as domain;
 pub mod engine;
+pub mod files;
 pub mod geo;
 pub mod rules;
 pub mod server;

@@ -2,10 +2,13 @@
 
 pub mod accept;
 pub mod conn_limit;
+mod counted_events;
+mod disk_space;
 pub mod h2_frame_limit;
 pub mod handshake;
 pub mod limits;
 mod metric_recorders;
+pub mod operator_access;
 pub mod port_server;
 pub mod proxy_header;
 mod routing;
@@ -24,11 +27,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use tonic::service::Routes;
 
 use crate::api;
 use crate::api::audit_layer::AuditLayer;
-use crate::api::authorization::{AuthError, Authorizer};
+use crate::api::authorization::{AuthError, Authorizer, VerificationLimit};
 use crate::api::client_address::{ClientAddressResolver, ResolveClientAddress};
 use crate::api::consistency::ConsistencyChecker;
 use crate::api::drain::Drain;
@@ -48,6 +50,7 @@ use crate::telemetry::label::TaskLabel;
 use accept::IncomingConnections;
 use handshake::{ConnectionHandshaker, ProxySettings};
 use limits::EdgeLimits;
+use operator_access::OperatorHosts;
 use port_server::PortServer;
 use tls::TlsAcceptorSource;
 
@@ -69,6 +72,10 @@ pub struct ServerDeps {
     pub render_metrics: Arc<dyn Fn() -> String + Send + Sync>,
     /// JWKS with the public keys for verifying match credentials.
     pub match_jwks: Arc<str>,
+    /// Names of the operator port, besides addresses and `localhost`.
+    pub operator_hosts: OperatorHosts,
+    /// Warnings for operators in `/readyz`, one line each.
+    pub readiness_notes: Arc<dyn Fn() -> Vec<String> + Send + Sync>,
     /// Counts calls and connections.
     pub rpc_observer: Arc<dyn RpcObserver>,
     /// Authenticates callers; `None`: authentication is off, and each call is allowed.
@@ -129,15 +136,9 @@ impl Server {
         let drain = Drain::new(health.clone());
         let (stop_accepting, hard_stop) = (CancellationToken::new(), CancellationToken::new());
         let bind = |listen: &[SocketAddr], proxies, port_name: &'static str| {
-            let (clock, observer) = (deps.clock.clone(), deps.rpc_observer.clone());
-            let handshaker = ConnectionHandshaker::new(
-                limits.clone(),
-                clock,
-                observer,
-                hard_stop.clone(),
-                deps.tls.clone(),
-                proxies,
-            );
+            let (clock, observer, tls) = (deps.clock.clone(), deps.rpc_observer.clone(), deps.tls.clone());
+            let (limits, hard_stop) = (limits.clone(), hard_stop.clone());
+            let handshaker = ConnectionHandshaker::new(limits, clock, observer, hard_stop, tls, proxies);
             IncomingConnections::bind(listen, handshaker)
                 .with_context(|| format!("bind the {port_name} port at {}", join_addresses(listen)))
         };
@@ -146,37 +147,38 @@ impl Server {
         let operators = bind(&deps.operator_listen, operator_proxies, "operator")?;
         let (address, operator_address) = (clients.address(), operators.address());
         let address_resolver = ClientAddressResolver::new(deps.resolve_client_address);
-        let (engine, queues) = (deps.engine, deps.queues.clone());
+        let (queues, rate_limits) = (deps.queues.clone(), deps.rate_limits.clone());
         let client_routes =
-            api::client_routes(engine, queues, address_resolver.clone(), deps.rate_limits.clone(), &health, &drain)
+            api::client_routes(deps.engine, queues, address_resolver.clone(), rate_limits, &health, &drain)
                 .context("register reflection of the client port")?;
         let operator_routes =
             api::operator_routes(deps.rulesets, deps.consistency_checker, deps.queues, &health, &drain)
                 .context("register reflection of the operator port")?;
-        let is_alive = liveness_check(&deps.supervisor);
-        let is_fresh: FreshnessCheck = Arc::new(move || is_alive() && (deps.is_fresh)());
-        let (serving, is_fresh_now) = (drain.clone(), is_fresh.clone());
-        let is_ready = Arc::new(move || serving.is_serving() && is_fresh_now());
-        let authorizer = Authorizer::new(deps.authenticator);
+        let is_fresh = alive_and_fresh_check(&deps.supervisor, deps.is_fresh);
+        let authorizer = authorizer(deps.authenticator, &deps.rate_limits, &address_resolver);
         let pages = console::ConsolePages {
             render_metrics: deps.render_metrics,
             check_metrics_access: metrics_access_check(authorizer.clone(), operator_address),
-            is_ready,
+            is_ready: readiness_check(&drain, is_fresh.clone()),
+            readiness_notes: deps.readiness_notes,
             is_alive: liveness_check(&deps.supervisor),
-            jwks: deps.match_jwks,
         };
-        let operator_routes = Routes::from(console::add_console_pages(operator_routes.into_axum_router(), pages));
-
+        let client_routes = console::add_public_pages(client_routes.into_axum_router(), deps.match_jwks.clone());
+        let operator_routes = console::add_public_pages(
+            console::add_console_pages(operator_routes.into_axum_router(), pages),
+            deps.match_jwks,
+        );
         let port_server = PortServer {
             limits: limits.clone(),
             observer: deps.rpc_observer,
             authorizer,
             drain: drain.clone(),
-            audit_layer: AuditLayer { audit_log: deps.audit_log, rate_limits: deps.rate_limits, address_resolver },
+            audit_layer: AuditLayer::new(deps.audit_log, deps.rate_limits, address_resolver),
             age_jitter: deps.clock.random_unit_f64(),
         };
-        let serve_clients = port_server.clone().serve_clients(clients, client_routes, stop_accepting.clone());
-        let serve_operators = port_server.serve_operators(operators, operator_routes, stop_accepting.clone());
+        let of_operators = port_server.for_operators(deps.operator_hosts);
+        let serve_clients = port_server.serve_clients(clients, client_routes.into(), stop_accepting.clone());
+        let serve_operators = of_operators.serve(operators, operator_routes.into(), stop_accepting.clone());
         let port_tasks = vec![
             deps.supervisor.spawn_critical(TaskLabel::ClientPort, serve_clients),
             deps.supervisor.spawn_critical(TaskLabel::OperatorPort, serve_operators),
@@ -201,11 +203,21 @@ fn join_addresses(addresses: &[SocketAddr]) -> String {
     addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ")
 }
 
+/// Check of callers, with a limit of the signatures that are verified for one address.
+fn authorizer(
+    authenticator: Option<Arc<Authenticator>>,
+    rate_limits: &Arc<RateLimits>,
+    address_resolver: &ClientAddressResolver,
+) -> Authorizer {
+    let (rate_limits, address_resolver) = (rate_limits.clone(), address_resolver.clone());
+    Authorizer::new(authenticator).with_verification_limit(VerificationLimit { rate_limits, address_resolver })
+}
+
 /// Access check for the metrics of the operator port at `address`.
 fn metrics_access_check(authorizer: Authorizer, address: SocketAddr) -> console::CheckPageAccess {
     Arc::new(move |headers, extensions| match authorizer.authorize_metrics(address.ip(), headers, extensions) {
         Ok(()) => PageAccess::Allowed,
-        Err(AuthError::Unauthenticated(_)) => PageAccess::Unauthenticated,
+        Err(AuthError::Unauthenticated(_) | AuthError::RateLimited(_)) => PageAccess::Unauthenticated,
         Err(AuthError::RoleNotAllowed(_)) => PageAccess::Forbidden,
     })
 }
@@ -214,6 +226,18 @@ fn metrics_access_check(authorizer: Authorizer, address: SocketAddr) -> console:
 fn liveness_check(supervisor: &TaskSupervisor) -> FreshnessCheck {
     let supervisor = supervisor.clone();
     Arc::new(move || supervisor.failure().is_none())
+}
+
+/// Whether the server serves and its data is fresh.
+fn readiness_check(drain: &Drain, is_fresh: FreshnessCheck) -> FreshnessCheck {
+    let drain = drain.clone();
+    Arc::new(move || drain.is_serving() && is_fresh())
+}
+
+/// Whether the server is alive and its data is fresh.
+fn alive_and_fresh_check(supervisor: &TaskSupervisor, is_fresh: FreshnessCheck) -> FreshnessCheck {
+    let is_alive = liveness_check(supervisor);
+    Arc::new(move || is_alive() && is_fresh())
 }
 
 fn spawn_health_task(is_fresh: FreshnessCheck, health: HealthState, drain: &Drain, supervisor: &TaskSupervisor) {

@@ -22,6 +22,7 @@ mod rows;
 pub mod ruleset_copies;
 pub mod sqlite;
 mod unknown_rows;
+pub mod user_data;
 pub mod writer_version;
 
 use async_trait::async_trait;
@@ -32,16 +33,18 @@ use crate::store::allocation_offers::OfferStore;
 use crate::store::outages::OutageStore;
 use crate::store::queues::QueueStore;
 use crate::store::ruleset_copies::RulesetCopyStore;
+use crate::store::user_data::UserDataStore;
 
 pub use crate::store::adverts::{
-    AdvertFeed, AdvertVersion, AdvertWrite, CommitResult, ENDED_RESERVATION_RETENTION_MS, FeedBatch, Reservation,
+    AdvertFeed, AdvertLimit, AdvertOwner, AdvertVersion, AdvertWrite, ClientLimit, CommitResult,
+    ENDED_RESERVATION_RETENTION_MS, FeedBatch, OwnerKey, PartyKey, Reservation, ReservationLimit, ReservationOwner,
     ReservationState, StoredAdvertisement, VersionStep, WriteOutcome, transaction_label,
 };
 pub use crate::store::error::StoreError;
 
-/// Store of advertisements, queues, ruleset copies, offers to allocators and outages.
+/// Store of advertisements, queues, ruleset copies, offers to allocators, outages and data of users.
 #[async_trait]
-pub trait Store: QueueStore + RulesetCopyStore + OfferStore + OutageStore {
+pub trait Store: QueueStore + RulesetCopyStore + OfferStore + OutageStore + UserDataStore {
     /// Loads all advertisements that have not expired by `now`, in id order. Removes expired ones, and purges due
     /// reservations and tombstones.
     async fn load_advertisements(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError>;

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use notify::event::EventKind;
@@ -45,12 +45,16 @@ pub const DEFAULT_DEBOUNCE: DebounceTiming = DebounceTiming {
 /// Delay after a panic, so that a panic at each change cannot occupy a processor.
 const PANIC_DELAY: Duration = Duration::from_millis(500);
 
+/// Time that a dropped watcher waits for its thread. A thread that reads a mount that does not answer is abandoned.
+const STOP_DEADLINE: Duration = Duration::from_millis(500);
+
 /// Handle of the watcher thread; dropping it stops the thread.
 #[derive(Debug)]
 pub struct FileWatcher {
     stop: Arc<AtomicBool>,
     wake: SyncSender<()>,
-    thread: Option<JoinHandle<()>>,
+    /// Disconnected when the thread has ended.
+    ended: Receiver<()>,
 }
 
 /// Watches `paths` and calls `on_change` on a separate thread when their content changes.
@@ -75,33 +79,44 @@ pub fn watch_paths(
             .map_err(io::Error::other)?
     };
     let watched_directories = BTreeMap::new();
-    let mut watch_loop =
-        WatchLoop { paths, watched_paths, os_watcher, watched_directories, needs_rewatch, last_fingerprint: 0 };
-    watch_loop.watch_directories();
-    watch_loop.last_fingerprint = content_fingerprint(&watch_loop.paths);
-    let thread = {
+    let mut watch_loop = WatchLoop {
+        paths,
+        watched_paths,
+        os_watcher,
+        watched_directories,
+        needs_rewatch,
+        last_fingerprint: None,
+        timed_out: false,
+    };
+    watch_loop.last_fingerprint = watch_loop.fingerprint();
+    // After a timeout the thread watches the directories, because that would block too.
+    if !watch_loop.timed_out {
+        watch_loop.watch_directories();
+        watch_loop.last_fingerprint = watch_loop.fingerprint();
+    }
+    let (end, ended) = sync_channel(1);
+    {
         let stop = stop.clone();
         let mut run = move || watch_loop.run(&stop, &wake_receiver, timing, &mut on_change);
         let run = move || {
+            let _end: SyncSender<()> = end;
             while let Err(panic) = catch_unwind(AssertUnwindSafe(&mut run)) {
                 on_panic(&*panic);
                 thread::sleep(PANIC_DELAY);
             }
         };
-        thread::Builder::new().name("watch".into()).spawn(run)?
-    };
-    Ok(FileWatcher { stop, wake, thread: Some(thread) })
+        thread::Builder::new().name("watch".into()).spawn(run)?;
+    }
+    Ok(FileWatcher { stop, wake, ended })
 }
 
 impl Drop for FileWatcher {
-    /// Stops the thread, after waiting for a running callback.
+    /// Stops the thread, after waiting for a running callback until a deadline.
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
         // A full channel is fine: the thread is about to wake.
         let _ = self.wake.try_send(());
-        if let Some(thread) = self.thread.take().filter(|handle| handle.thread().id() != thread::current().id()) {
-            drop(thread.join());
-        }
+        let _ = self.ended.recv_timeout(STOP_DEADLINE);
     }
 }
 
@@ -167,7 +182,10 @@ struct WatchLoop {
     os_watcher: RecommendedWatcher,
     watched_directories: BTreeMap<PathBuf, DirectoryIdentity>,
     needs_rewatch: Arc<AtomicBool>,
-    last_fingerprint: u64,
+    /// `None` before the first read that ended in time.
+    last_fingerprint: Option<u64>,
+    /// The last read timed out.
+    timed_out: bool,
 }
 
 impl WatchLoop {
@@ -182,11 +200,26 @@ impl WatchLoop {
             if stop.load(Ordering::Acquire) {
                 return;
             }
+            let Some(fingerprint) = self.fingerprint() else { continue };
             self.watch_directories();
-            let fingerprint = content_fingerprint(&self.paths);
-            if fingerprint != self.last_fingerprint {
-                self.last_fingerprint = fingerprint;
+            if self.last_fingerprint.replace(fingerprint) != Some(fingerprint) {
                 on_change();
+            }
+        }
+    }
+
+    /// Fingerprint of the content; `None` if it could not be read in time, which is logged once.
+    fn fingerprint(&mut self) -> Option<u64> {
+        match content_fingerprint(&self.paths) {
+            Ok(fingerprint) => {
+                self.timed_out = false;
+                Some(fingerprint)
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.timed_out, true) {
+                    tracing::warn!(%error, "watched files unreadable, changes are not noticed");
+                }
+                None
             }
         }
     }

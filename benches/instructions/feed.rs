@@ -72,8 +72,9 @@ fn batch(version: i64) -> FeedBatch {
             ruleset_hash: RulesetHash(1),
             session: session(&mut rng, 1_500.0, 350.0),
             ttl_ms: None,
-            allowed_ranges: Vec::new(),
+            allowed_ranges: Box::default(),
             connect_data: vec![0; 16],
+            probe: None,
         };
         StoredAdvertisement {
             advertisement: Arc::new(advertisement),

@@ -144,8 +144,10 @@ fn ticket(rng: &mut SplitMix64, ruleset: &Ruleset, mean: f64, deviation: f64) ->
         entered_at: UnixMs(NOW - rng.below(60_000)),
         session,
         player_ratings: vec![PlayerRating { rating, deviation: 100.0 }],
+        own_round_trips_ms: None,
         blocked_users: Vec::new(),
         rating_digest_key: None,
         exclusive: false,
+        self_answering: Vec::new(),
     }
 }

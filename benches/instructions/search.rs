@@ -123,8 +123,9 @@ fn entry(rng: &mut SplitMix64, ruleset: &Ruleset, allowed_ranges: &[AllowedRange
             ruleset_hash: ruleset.hash,
             session,
             ttl_ms: None,
-            allowed_ranges: allowed_ranges.to_vec(),
+            allowed_ranges: allowed_ranges.into(),
             connect_data: vec![0; 16],
+            probe: None,
         }),
     }
 }

@@ -19,6 +19,7 @@ use fireteam::api::response_encoder::encode_static_candidate_fields;
 use fireteam::auth::issuing_key::IssuingKey;
 use fireteam::auth::match_credential::MatchCredentialKeys;
 use fireteam::auth::policy::CLIENTS_AND_GAME_SERVERS;
+use fireteam::auth::public_user_keys::PublicUserKeys;
 use fireteam::auth::token::TokenSigner;
 use fireteam::clock::ManualClock;
 use fireteam::domain::time::UnixMs;
@@ -89,6 +90,7 @@ impl InProcessServer {
             rulesets: catalog,
             geo_locator: Arc::new(ReloadableLocator::new(Vec::new(), LocatorSettings::default())),
             token_signer: Arc::new(TokenSigner::new([7; 32], None)),
+            public_user_keys: Arc::new(PublicUserKeys::new([7; 32])),
             match_credential_keys: Arc::new(MatchCredentialKeys::new(
                 IssuingKey::from_seed(&[8; 32]).expect("a key"),
                 None,

@@ -155,8 +155,7 @@ pub(crate) fn serve(what: &str, advertisements: u64) {
                 if what == AUTHENTICATED {
                     let keys = folder.path().join("jwks.json");
                     std::fs::write(&keys, issuer().public_key_set()).expect("a file");
-                    config.auth =
-                        Some(JwtSettings { keys: vec![keys], issuer: "bench".into(), audience: "bench".into() });
+                    config.auth = Some(JwtSettings::of_one_issuer("bench", "bench", &[keys]));
                 }
                 let app = start_app(&config, Arc::new(SystemClock::start())).await.expect("the server starts");
                 fill(&app.engine, advertisements).await;
@@ -174,10 +173,15 @@ fn config(rulesets: RulesetSource, store: StoreTarget) -> Config {
     Config {
         listen: free.clone(),
         operator_listen: free,
+        operator_hosts: Vec::new(),
         store,
         silos: None,
         max_silos: 1_024,
         max_silos_per_user: 8,
+        max_advertisements_per_client: 1,
+        max_advertisements_per_server: 1_000,
+        max_reservations_per_client: 1,
+        max_tickets_per_user: 4,
         max_staleness_s: 300,
         rulesets,
         geoip_db_files: Vec::new(),
@@ -189,6 +193,10 @@ fn config(rulesets: RulesetSource, store: StoreTarget) -> Config {
         audit_log_file: None,
         token_key_file: None,
         match_key_file: None,
+        audit_log_max_mib: 64,
+        audit_log_max_files: 100,
+        user_key_file: None,
+        rating_retention_days: None,
         pass_failure_dir: None,
         allow_client_locality: true,
         allow_search_overrides: true,
@@ -196,12 +204,15 @@ fn config(rulesets: RulesetSource, store: StoreTarget) -> Config {
         insecure_allow_anonymous: false,
         log_format: LogFormat::Text,
         log_level: "warn".into(),
+        log_max_kib_per_minute: 768,
+        disk_free_warning_mib: 512,
         advertisement_ttl_s: 600,
         reservation_ttl_s: 30,
         ruleset_retention_s: 600,
         ruleset_removal_grace_s: 600,
         location_grid_degrees: locality::DEFAULT_LOCATION_GRID_DEGREES,
         session_location_grid_degrees: location_privacy::DEFAULT_SESSION_GRID_DEGREES,
+        region_places: Vec::new(),
         geoip_max_accuracy_radius_km: 500.0,
         shutdown_grace_period_s: 10,
     }

@@ -13,7 +13,7 @@ use crate::split_mix64::SplitMix64;
 /// Updates that are timed.
 const UPDATES: u32 = 3_000;
 
-/// Replaces one advertisement on a connection while another connection searches until it finds the new connect data.
+/// Replaces one advertisement on a connection while another connection searches until it finds the new number of seats.
 pub(crate) async fn run() {
     let server = ServerProcess::start("fireteam", 0);
     let (host, searcher) = (channel(server.address).await, channel(server.address).await);
@@ -23,8 +23,10 @@ pub(crate) async fn run() {
     let update = |version: u32| {
         enveloped(pb::MatchmakingUpdateAdvertisementRequest {
             matchmaking_set_id: Some(1),
-            session_composition: Some(session.clone()),
-            connect_data: version.to_be_bytes().to_vec(),
+            session_composition: Some(pb::SessionCompositionData {
+                max_allowed_join_reservation_count: Some(1 + (version % 999) as i32),
+                ..session.clone()
+            }),
             idempotency_key: "the one that is looked for".into(),
             ..Default::default()
         })
@@ -64,6 +66,5 @@ pub(crate) async fn run() {
 
 fn version_of(answer: &Bytes) -> Option<u32> {
     let answer = pb::MatchmakingSearchResponse::decode(answer.clone()).expect("an answer");
-    let data = answer.candidates.first()?.connect_data.as_slice();
-    data.try_into().ok().map(u32::from_be_bytes)
+    answer.candidates.first()?.open_seats.checked_sub(1)
 }

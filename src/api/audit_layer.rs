@@ -1,6 +1,7 @@
-//! Audit and rate limit of calls: charges each call, and writes an audit record of each call that only operators may
-//! make: caller, method, target, outcome.
+//! Audit and rate limit of calls: charges each call, and writes an audit record of each operator call on the operator port:
+//! caller, method, target, outcome. Rejected calls are sampled, and their number is recorded.
 
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -11,19 +12,31 @@ use tonic::{Code, Status};
 use crate::api::client_address::ClientAddressResolver;
 use crate::api::layer::call_report::status_code_name;
 use crate::api::pb::ErrorReason;
-use crate::api::rpc_method::RpcMethod;
+use crate::api::rpc_method::{METHOD_OF_UNKNOWN_PATH, RpcMethod};
 use crate::api::status::Rejection;
 use crate::auth::identity::{Identity, Role};
-use crate::auth::policy::{OPERATORS_ONLY, RateLimitKind};
+use crate::auth::policy::{AccessPolicy, OPERATORS_ONLY, RateLimitKind};
 use crate::auth::rate_limit::{RateLimitKey, RateLimits};
 use crate::telemetry::audit::{AuditLog, AuditRecord, AuditedChange};
+use crate::telemetry::event_sampler::Sampled;
 
 /// Limit of an `x-request-id` that the audit record repeats, bytes.
 const REQUEST_ID_BYTES_MAX: usize = 64;
 
+/// One of the server's two ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerPort {
+    /// Port of players and game servers. It serves no operator call, so nothing on it is audited.
+    Client,
+    /// Port of operators.
+    Operator,
+}
+
 /// Rate limits and audit log of a port.
 #[derive(Clone, Debug)]
 pub struct AuditLayer {
+    /// The port.
+    pub port: ServerPort,
     /// Log of operator actions.
     pub audit_log: Arc<AuditLog>,
     /// Rate limits per caller and per address.
@@ -50,14 +63,41 @@ pub struct AuditedCall {
 }
 
 impl AuditLayer {
+    /// Creates the layer of the client port.
+    pub fn new(
+        audit_log: Arc<AuditLog>,
+        rate_limits: Arc<RateLimits>,
+        address_resolver: ClientAddressResolver,
+    ) -> Self {
+        Self { port: ServerPort::Client, audit_log, rate_limits, address_resolver }
+    }
+
     /// Charges a call before its request is read, so that an unreadable request costs as much as a valid one. A caller
-    /// without an identity is charged by its address.
-    pub fn charge_call(&self, identity: Option<&Arc<Identity>>, request: &Request<Body>) -> Result<(), Rejection> {
+    /// without an identity is charged by its address, and a player's client also by its network.
+    ///
+    /// Health checks of a trusted proxy have a limit of their own: callers whose address the proxy does not tell cannot
+    /// spend it.
+    pub fn charge_call(
+        &self,
+        identity: Option<&Arc<Identity>>,
+        method: RpcMethod,
+        request: &Request<Body>,
+    ) -> Result<(), Rejection> {
         if !self.rate_limits.has_limit(RateLimitKind::Call) {
             return Ok(());
         }
-        let key = match identity {
-            Some(identity) => RateLimitKey::for_caller(Some((identity.role, identity.caller_key)), None),
+        let (headers, extensions) = (request.headers(), request.extensions());
+        if let Some(identity) = identity {
+            let network = (identity.role == Role::Client)
+                .then(|| self.address_resolver.known_client_address(headers, extensions))
+                .flatten();
+            let key = RateLimitKey::for_caller(Some((identity.role, identity.caller_key)), None);
+            return Ok(self.rate_limits.consume_in_network(key, network, RateLimitKind::Call, 1)?);
+        }
+        let is_health_check = method.access == AccessPolicy::Public;
+        let proxy = is_health_check.then(|| self.address_resolver.trusted_peer_itself(headers, extensions)).flatten();
+        let key = match proxy {
+            Some(proxy) => RateLimitKey::HealthCheck(proxy),
             None => RateLimitKey::for_caller(None, self.client_address(request)),
         };
         Ok(self.rate_limits.consume(key, RateLimitKind::Call, 1)?)
@@ -72,9 +112,18 @@ impl AuditLayer {
         self.address_resolver.client_address(request.headers(), request.extensions())
     }
 
-    /// Starts the audit of a call of `method`; `None` if not only operators may make it.
+    /// Charges a request for a page of the client port, or for a path that does not exist there. Pages of the operator port
+    /// are free: load balancers and metric scrapers read them.
+    pub fn charge_page(&self, request: &Request<Body>) -> Result<(), Rejection> {
+        match self.port {
+            ServerPort::Client => self.charge_call(None, METHOD_OF_UNKNOWN_PATH, request),
+            ServerPort::Operator => Ok(()),
+        }
+    }
+
+    /// Starts the audit of a call of `method`; `None` if not only operators may make it, or on the client port.
     pub fn start_audit(&self, method: RpcMethod, request: &Request<Body>) -> Option<AuditedCall> {
-        if method.access != OPERATORS_ONLY {
+        if method.access != OPERATORS_ONLY || self.port == ServerPort::Client {
             return None;
         }
         let (headers, address) = (request.headers(), self.client_address(request));
@@ -106,25 +155,57 @@ impl AuditedCall {
     /// Writes the audit record, then returns the response. If the record cannot be written, returns an error instead.
     pub async fn write_audit_record(self, mut response: Response<Body>) -> Response<Body> {
         let Self { layer: AuditLayer { audit_log, .. }, mut record, .. } = self;
-        // A successful call has its status in the trailers, not in the headers.
-        let code = Status::from_header_map(response.headers()).map_or(Code::Ok, |status| status.code());
         let AuditEntry { target, ruleset_changes } = response.extensions_mut().remove().unwrap_or_default();
-        (record.target, record.ruleset_changes, record.outcome) = (target, ruleset_changes, status_code_name(code));
-        let error = match tokio::task::spawn_blocking(move || audit_log.append(&record)).await {
-            Ok(Ok(())) => return response,
-            Ok(Err(error)) => error.to_string(),
-            Err(error) => error.to_string(),
-        };
-        tracing::error!(error, "audit record write failed");
-        let text = "the audit log is unavailable; the call may have taken effect: see the server's log";
-        Rejection::new(Code::Internal, ErrorReason::AuditLogUnavailable, text).into_status().into_http()
+        (record.target, record.ruleset_changes, record.outcome) = (target, ruleset_changes, outcome_of(&response));
+        write_before_response(response, move || audit_log.append(&record)).await
+    }
+
+    /// Records a call that was rejected before its handler ran: the first of each role and outcome in a minute. The others
+    /// are counted, and the number is recorded.
+    pub async fn record_rejection(self, response: Response<Body>) -> Response<Body> {
+        let Self { layer: AuditLayer { audit_log, .. }, mut record, .. } = self;
+        record.outcome = outcome_of(&response);
+        match audit_log.sample_rejection(record.role, record.outcome) {
+            Sampled::Count => response,
+            Sampled::Write { counted } => {
+                write_before_response(response, move || audit_log.append_rejection(&record, counted)).await
+            }
+        }
     }
 }
 
-/// Finishes the audit of a call, if there is one.
+/// Name of a response's code. A successful call has its status in the trailers, not in the headers.
+fn outcome_of(response: &Response<Body>) -> &'static str {
+    status_code_name(Status::from_header_map(response.headers()).map_or(Code::Ok, |status| status.code()))
+}
+
+/// Writes a record, then returns the response; an error instead if the record cannot be written.
+async fn write_before_response(
+    response: Response<Body>,
+    write: impl FnOnce() -> io::Result<()> + Send + 'static,
+) -> Response<Body> {
+    let error = match tokio::task::spawn_blocking(write).await {
+        Ok(Ok(())) => return response,
+        Ok(Err(error)) => error.to_string(),
+        Err(error) => error.to_string(),
+    };
+    tracing::error!(error, "audit record write failed");
+    let text = "the audit log is unavailable; the call may have taken effect: see the server's log";
+    Rejection::new(Code::Internal, ErrorReason::AuditLogUnavailable, text).into_status().into_http()
+}
+
+/// Finishes the audit of a call whose handler ran, if there is one.
 pub async fn finish_audit(audited: Option<AuditedCall>, response: Response<Body>) -> Response<Body> {
     match audited {
         Some(audited) => audited.write_audit_record(response).await,
+        None => response,
+    }
+}
+
+/// Finishes the audit of a call that was rejected before its handler ran, if there is one.
+pub async fn finish_rejected_audit(audited: Option<AuditedCall>, response: Response<Body>) -> Response<Body> {
+    match audited {
+        Some(audited) => audited.record_rejection(response).await,
         None => response,
     }
 }
@@ -141,12 +222,16 @@ mod tests {
     use super::*;
     use crate::api::rpc_method::method_of_path;
     use crate::domain::time::UnixMs;
+    use crate::telemetry::audit::AuditFileSettings;
 
     const DRAIN_PATH: &str = "/fireteam.v1.OperatorService/Drain";
 
     fn audit_layer(file: Option<&std::path::Path>) -> AuditLayer {
+        let settings =
+            file.map(|file| AuditFileSettings { file: file.to_owned(), bytes_max: 1 << 20, full_files_max: 3 });
         AuditLayer {
-            audit_log: Arc::new(AuditLog::open(file, Box::new(|| UnixMs(255))).unwrap()),
+            port: ServerPort::Operator,
+            audit_log: Arc::new(AuditLog::open(settings.as_ref(), Box::new(|| UnixMs(255))).unwrap()),
             rate_limits: Arc::new(RateLimits::unlimited()),
             address_resolver: ClientAddressResolver::new(Arc::new(|peer, _| peer)),
         }
@@ -178,6 +263,8 @@ mod tests {
                 .start_audit(method_of_path("/fireteam.v1.MatchmakingService/Search"), &request(&headers))
                 .is_none()
         );
+        let client_port = AuditLayer { port: ServerPort::Client, ..audit_layer };
+        assert!(client_port.start_audit(method_of_path(DRAIN_PATH), &request(&headers)).is_none());
     }
 
     /// Caller, action, target and outcome are in the file before the response is sent. If the file cannot be written,
@@ -194,8 +281,10 @@ mod tests {
         response.extensions_mut().insert(AuditEntry { target: "duel.xml".into(), ruleset_changes: changes });
         assert!(Status::from_header_map(audited.write_audit_record(response).await.headers()).is_none());
         let rejected = Rejection::new(Code::PermissionDenied, ErrorReason::RoleNotAllowed, "no").into_status();
-        finish_audit(Some(start_drain_audit(&audit_layer, &HeaderMap::new())), rejected.into_http()).await;
-        let text = std::fs::read_to_string(&path).unwrap();
+        let rejected = rejected.into_http();
+        finish_rejected_audit(Some(start_drain_audit(&audit_layer, &HeaderMap::new())), rejected).await;
+        let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+        let text = read("audit.jsonl") + &read("audit.rejected.jsonl");
         let lines: Vec<&str> = text.lines().collect();
         let expected = r#"{"time_unix_ms":255,"role":"operator","subject":"ana","issuer":"studio","#.to_owned()
             + r#""action":"fireteam.v1.OperatorService/Drain","target":"duel.xml","#

@@ -17,7 +17,8 @@ use crate::api::status::Rejection;
 use crate::auth::authenticator::Authenticator;
 use crate::auth::credential_error::{CredentialError, PublicReason};
 use crate::auth::identity::{Identity, Role};
-use crate::auth::policy::{AccessPolicy, CLIENTS_AND_GAME_SERVERS, GAME_SERVERS_ONLY, OPERATORS_ONLY};
+use crate::auth::policy::{AccessPolicy, CLIENTS_AND_GAME_SERVERS, GAME_SERVERS_ONLY, OPERATORS_ONLY, RateLimitKind};
+use crate::auth::rate_limit::{RateLimitExceeded, RateLimitKey, RateLimits};
 use crate::domain::attribute::ValueOrigin;
 use crate::engine::command;
 
@@ -26,6 +27,17 @@ use crate::engine::command;
 pub struct Authorizer {
     /// `None`: authentication is off, and each call is allowed.
     authenticator: Option<Arc<Authenticator>>,
+    /// `None`: signatures are verified without a limit.
+    verification_limit: Option<VerificationLimit>,
+}
+
+/// Limit of the signatures that are verified for one client address.
+#[derive(Clone, Debug)]
+pub struct VerificationLimit {
+    /// Rate limits per address.
+    pub rate_limits: Arc<RateLimits>,
+    /// Finds the client address of a request.
+    pub address_resolver: ClientAddressResolver,
 }
 
 /// Outcome of a passed check. Only `Authorizer::authorize` creates it.
@@ -43,12 +55,19 @@ pub enum AuthError {
     Unauthenticated(CredentialError),
     /// The caller is authenticated, and its role may not make this call.
     RoleNotAllowed(Role),
+    /// The caller's address sends too many tokens that have to be verified. Nothing was verified.
+    RateLimited(RateLimitExceeded),
 }
 
 impl Authorizer {
     /// Creates the check with `authenticator`; without one, each call is allowed.
     pub fn new(authenticator: Option<Arc<Authenticator>>) -> Self {
-        Self { authenticator }
+        Self { authenticator, verification_limit: None }
+    }
+
+    /// Charges the client's address before a signature is verified, and gives the charge back if the token is valid.
+    pub fn with_verification_limit(self, limit: VerificationLimit) -> Self {
+        Self { verification_limit: Some(limit), ..self }
     }
 
     /// Whether callers must authenticate.
@@ -73,12 +92,37 @@ impl Authorizer {
             return Err(AuthError::Unauthenticated(CredentialError::Malformed));
         }
         let certificate = extensions.get::<ConnectionPeer>().and_then(|peer| peer.certificate.as_deref());
-        let identity = authenticator.authenticate(authorization, certificate).map_err(AuthError::Unauthenticated)?;
+        let identity = match authenticator.known_identity(authorization, certificate) {
+            Some(identity) => identity,
+            None => {
+                let charge = self.charge_verification(authenticator, authorization, headers, extensions)?;
+                let identity = authenticator.authenticate(authorization, certificate)?;
+                charge.refund();
+                identity
+            }
+        };
         if !roles.contains(identity.role) {
             return Err(AuthError::RoleNotAllowed(identity.role));
         }
         let valid_for = authenticator.identity_expires_in_ms(&identity).map(Duration::from_millis);
         Ok(AuthContext { identity: Some(identity), valid_for, access })
+    }
+
+    /// Charges the client's address for the signatures that a token needs to be verified.
+    fn charge_verification(
+        &self,
+        authenticator: &Authenticator,
+        authorization: Option<&[u8]>,
+        headers: &HeaderMap,
+        extensions: &Extensions,
+    ) -> Result<VerificationCharge<'_>, AuthError> {
+        let cost = authorization.map_or(0, |header| authenticator.signatures_to_verify(header));
+        let Some(limit) = self.verification_limit.as_ref().filter(|_| cost > 0) else {
+            return Ok(VerificationCharge(None));
+        };
+        let key = RateLimitKey::for_caller(None, limit.address_resolver.client_address(headers, extensions));
+        limit.rate_limits.consume(key, RateLimitKind::Verification, cost).map_err(AuthError::RateLimited)?;
+        Ok(VerificationCharge(Some((&limit.rate_limits, key, cost))))
     }
 
     /// Authorizes a request for the metrics. Operators may read them. If the operator port listens on loopback, so may
@@ -95,6 +139,24 @@ impl Authorizer {
             return Ok(());
         }
         self.authorize(OPERATORS_ONLY, headers, extensions).map(|_| ())
+    }
+}
+
+/// Charge for signatures that are verified; `None`: nothing was charged.
+struct VerificationCharge<'a>(Option<(&'a RateLimits, RateLimitKey, u32)>);
+
+impl VerificationCharge<'_> {
+    /// Gives the charge back, because the token was valid.
+    fn refund(self) {
+        if let Some((rate_limits, key, cost)) = self.0 {
+            rate_limits.refund(key, RateLimitKind::Verification, cost);
+        }
+    }
+}
+
+impl From<CredentialError> for AuthError {
+    fn from(error: CredentialError) -> Self {
+        AuthError::Unauthenticated(error)
     }
 }
 
@@ -141,6 +203,7 @@ impl From<AuthError> for Rejection {
                 let text = format!("role `{}` may not make this call; use a token with an allowed role", role.as_str());
                 Rejection::new(Code::PermissionDenied, ErrorReason::RoleNotAllowed, text)
             }
+            AuthError::RateLimited(exceeded) => exceeded.into(),
         }
     }
 }
@@ -227,6 +290,8 @@ mod sealed {
 #[derive(Clone, Debug)]
 pub struct AuthorizedCaller<P> {
     engine_caller: command::Caller,
+    /// Address that the caller shares a rate limit with; `None` for callers other than players' clients.
+    client_address: Option<IpAddr>,
     auth: AuthContext,
     _kind: PhantomData<P>,
 }
@@ -245,7 +310,9 @@ impl<P: CallerKind> AuthorizedCaller<P> {
             ip_address: address_resolver.client_address(headers, extensions),
             ..engine_caller_of(auth.identity())
         };
-        Ok(Self { engine_caller, auth, _kind: PhantomData })
+        let is_client = auth.identity().is_some_and(|identity| identity.role == Role::Client);
+        let client_address = is_client.then(|| address_resolver.known_client_address(headers, extensions)).flatten();
+        Ok(Self { engine_caller, client_address, auth, _kind: PhantomData })
     }
 
     /// The caller as the engine's type.
@@ -256,6 +323,11 @@ impl<P: CallerKind> AuthorizedCaller<P> {
     /// Authenticated identity; `None` if authentication is off.
     pub fn identity(&self) -> Option<&Arc<Identity>> {
         self.auth.identity()
+    }
+
+    /// Address that a player's client shares a rate limit with; `None` for all others, and if it is unknown.
+    pub fn client_address(&self) -> Option<IpAddr> {
+        self.client_address
     }
 
     /// Remaining validity of the credentials; `None` if they do not expire.

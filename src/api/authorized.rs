@@ -7,7 +7,7 @@ use tonic::{Request, Response, Status};
 use crate::api::authorization::{AuthorizedCaller, ClientOrGameServer};
 use crate::api::client_address::ClientAddressResolver;
 use crate::api::convert::EntryPoint;
-use crate::api::matchmaking_handler::{acquire_stream_permit, charge_rate_limit};
+use crate::api::matchmaking_handler::{acquire_stream_permit, charge_rate_limit, refund_call};
 use crate::api::pb;
 use crate::api::status::Rejection;
 use crate::auth::policy::RateLimitKind;
@@ -58,11 +58,13 @@ impl AuthorizedQueues {
     ) -> Result<(AuthorizedCaller<ClientOrGameServer>, pb::QueueHostHeartbeatRequest), Status> {
         let (metadata, extensions, message) = request.into_parts();
         let caller = AuthorizedCaller::from_request(&self.address_resolver, metadata.as_ref(), &extensions)?;
-        if let Some(rate_limits) = self.rate_limits.as_deref()
-            && !self.queues.take_due_host_beat(caller.engine_caller(), &message.advertisement_token)
-        {
-            let cost = u32::try_from(message.matches.len()).unwrap_or(u32::MAX).max(1);
-            charge_rate_limit(Some(rate_limits), &caller, RateLimitKind::Heartbeat, cost)?;
+        if let Some(rate_limits) = self.rate_limits.as_deref() {
+            if self.queues.take_due_host_beat(caller.engine_caller(), &message.advertisement_token) {
+                refund_call(Some(rate_limits), &caller);
+            } else {
+                let cost = u32::try_from(message.matches.len()).unwrap_or(u32::MAX).max(1);
+                charge_rate_limit(Some(rate_limits), &caller, RateLimitKind::Heartbeat, cost)?;
+            }
         }
         Ok((caller, message))
     }

@@ -2,12 +2,14 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use http::{Extensions, HeaderMap};
 
-/// Entries of `x-forwarded-for` that are read, from the right. Entries further left are set by untrusted clients.
-const FORWARDED_FOR_HOPS_MAX: usize = 16;
+/// Lines of `x-forwarded-for` that are read, the last ones. Proxies append to the last line, or add one.
+const FORWARDED_FOR_LINES_MAX: usize = 16;
+
+const FORWARDED_FOR: &str = "x-forwarded-for";
 
 /// Remote end of a connection.
 #[derive(Clone, Debug)]
@@ -20,10 +22,29 @@ pub struct ConnectionPeer {
     pub streams_max: u32,
     /// Client certificate that TLS has verified, DER.
     pub certificate: Option<Arc<[u8]>>,
+    /// Whether the peer is loopback or a trusted proxy, which carry many clients.
+    pub is_trusted: bool,
+    /// Whether an identity was accepted on this connection. If places run out, connections without one are closed first.
+    pub has_identity: Arc<AtomicBool>,
 }
 
-/// Derives the client's address from the peer's address and the forwarded entries, left to right.
-pub type ResolveClientAddress = Arc<dyn Fn(IpAddr, &[&str]) -> IpAddr + Send + Sync>;
+impl ConnectionPeer {
+    /// Peer without streams, certificate and identity.
+    pub fn new(address: IpAddr, streams_max: u32) -> Self {
+        let (open_streams, has_identity) = (Arc::default(), Arc::default());
+        Self { address, open_streams, streams_max, certificate: None, is_trusted: false, has_identity }
+    }
+
+    /// Records that a call on this connection was authenticated, or admitted if authentication is off.
+    pub fn set_identified(&self) {
+        if !self.has_identity.load(Ordering::Relaxed) {
+            self.has_identity.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Derives the client's address from the peer's address and the bytes of the `x-forwarded-for` lines, in the order received.
+pub type ResolveClientAddress = Arc<dyn Fn(IpAddr, &[&[u8]]) -> IpAddr + Send + Sync>;
 
 /// Finds the client address of a request.
 #[derive(Clone)]
@@ -39,17 +60,26 @@ impl ClientAddressResolver {
 
     /// Client address of a request; `None` for a request without a network connection, as in tests.
     pub fn client_address(&self, headers: &HeaderMap, extensions: &Extensions) -> Option<IpAddr> {
-        extensions.get::<ConnectionPeer>().map(|peer| {
-            let mut forwarded: Vec<&str> = headers
-                .get_all("x-forwarded-for")
-                .iter()
-                .filter_map(|value| value.to_str().ok())
-                .flat_map(|value| value.split(','))
-                .map(str::trim)
-                .collect();
-            forwarded.drain(..forwarded.len().saturating_sub(FORWARDED_FOR_HOPS_MAX));
-            (self.resolve)(peer.address, &forwarded).to_canonical()
-        })
+        extensions.get::<ConnectionPeer>().map(|peer| self.address_behind(peer, headers))
+    }
+
+    /// Client address of a request, if it is known to be a client's: a trusted peer that names none carries many clients.
+    pub fn known_client_address(&self, headers: &HeaderMap, extensions: &Extensions) -> Option<IpAddr> {
+        let peer = extensions.get::<ConnectionPeer>()?;
+        let address = self.address_behind(peer, headers);
+        (!peer.is_trusted || address != peer.address.to_canonical()).then_some(address)
+    }
+
+    /// Address of a trusted peer that calls for itself, as the health checks of a load balancer do; `None` for all others.
+    pub fn trusted_peer_itself(&self, headers: &HeaderMap, extensions: &Extensions) -> Option<IpAddr> {
+        let peer = extensions.get::<ConnectionPeer>().filter(|peer| peer.is_trusted)?;
+        (!headers.contains_key(FORWARDED_FOR)).then(|| peer.address.to_canonical())
+    }
+
+    fn address_behind(&self, peer: &ConnectionPeer, headers: &HeaderMap) -> IpAddr {
+        let mut lines: Vec<&[u8]> = headers.get_all(FORWARDED_FOR).iter().map(http::HeaderValue::as_bytes).collect();
+        lines.drain(..lines.len().saturating_sub(FORWARDED_FOR_LINES_MAX));
+        (self.resolve)(peer.address, &lines).to_canonical()
     }
 }
 
@@ -63,34 +93,57 @@ impl std::fmt::Debug for ClientAddressResolver {
 mod tests {
     use super::*;
 
-    /// SEC-7: the resolver receives the peer and the forwarded entries in order, at most 16. The trust rule itself is
-    /// tested in `auth::forwarded_for`.
+    fn peer(is_trusted: bool) -> Extensions {
+        let mut extensions = Extensions::new();
+        extensions.insert(ConnectionPeer { is_trusted, ..ConnectionPeer::new("::ffff:10.0.0.1".parse().unwrap(), 4) });
+        extensions
+    }
+
+    fn headers(lines: &[&[u8]]) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        for line in lines {
+            map.append(FORWARDED_FOR, http::HeaderValue::from_bytes(line).unwrap());
+        }
+        map
+    }
+
+    /// SEC-7: the resolver receives the peer and all bytes of the last 16 lines, in order. The trust rule itself is tested
+    /// in `auth::forwarded_for`.
     #[test]
-    fn client_address_receives_the_last_16_forwarded_hops_in_order() {
-        let check = |headers: &[&'static str], expected: &'static [&'static str]| {
-            let mut map = HeaderMap::new();
-            for value in headers {
-                map.append("x-forwarded-for", value.parse().unwrap());
-            }
-            let mut extensions = Extensions::new();
-            let peer = "::ffff:10.0.0.1".parse().unwrap();
-            extensions.insert(ConnectionPeer {
-                address: peer,
-                open_streams: Arc::default(),
-                streams_max: 4,
-                certificate: None,
-            });
+    fn client_address_receives_the_last_16_forwarded_lines_in_order() {
+        let check = |lines: &[&[u8]], expected: &'static [&'static [u8]]| {
             let resolver = ClientAddressResolver::new(Arc::new(move |given, forwarded| {
-                assert_eq!((given, forwarded), (peer, expected));
+                assert_eq!((given, forwarded), ("::ffff:10.0.0.1".parse().unwrap(), expected));
                 given
             }));
-            assert_eq!(resolver.client_address(&map, &extensions), Some("10.0.0.1".parse().unwrap()));
+            assert_eq!(resolver.client_address(&headers(lines), &peer(true)), Some("10.0.0.1".parse().unwrap()));
         };
         check(&[], &[]);
-        check(&["1.1.1.1, 2.2.2.2", "3.3.3.3"], &["1.1.1.1", "2.2.2.2", "3.3.3.3"]);
-        check(
-            &["x,x,x,x,x,0,1,2,3,4,5,6,7,8,9,a,b,c,d,e,f"],
-            &["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b", "c", "d", "e", "f"],
+        check(&[b"1.1.1.1, 2.2.2.2", b"3.3.3.3"], &[b"1.1.1.1, 2.2.2.2", b"3.3.3.3"]);
+        check(&[b"\xff, \x80", b" 3.3.3.3"], &[b"\xff, \x80", b" 3.3.3.3"]);
+        let mut lines = vec![&b"x"[..]; 20];
+        lines.extend([&b"y"[..]; 16]);
+        const LAST: [&[u8]; 16] = [b"y"; 16];
+        check(&lines, &LAST);
+    }
+
+    /// SEC-11: a trusted peer calls for itself without the header only, and its address is no client's network.
+    #[test]
+    fn trusted_peer_itself_is_a_call_without_forwarded_addresses() {
+        let resolver = ClientAddressResolver::new(Arc::new(|peer, lines| match lines {
+            [b"1.1.1.1"] => "1.1.1.1".parse().unwrap(),
+            _ => peer,
+        }));
+        let proxy: IpAddr = "10.0.0.1".parse().unwrap();
+        assert_eq!(resolver.trusted_peer_itself(&headers(&[]), &peer(true)), Some(proxy));
+        assert_eq!(resolver.trusted_peer_itself(&headers(&[b"1.1.1.1"]), &peer(true)), None);
+        assert_eq!(resolver.trusted_peer_itself(&headers(&[b"junk"]), &peer(true)), None);
+        assert_eq!(resolver.trusted_peer_itself(&headers(&[]), &peer(false)), None);
+        assert_eq!(
+            resolver.known_client_address(&headers(&[b"1.1.1.1"]), &peer(true)),
+            Some("1.1.1.1".parse().unwrap())
         );
+        assert_eq!(resolver.known_client_address(&headers(&[]), &peer(true)), None);
+        assert_eq!(resolver.known_client_address(&headers(&[]), &peer(false)), Some(proxy));
     }
 }

@@ -3,6 +3,7 @@
 
 pub mod call_report;
 pub mod deadline;
+pub mod request_errors;
 pub mod response_body;
 
 use std::any::Any;
@@ -16,7 +17,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
-use http::{Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode};
 use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
 use tonic::{Code, Status};
@@ -31,6 +32,7 @@ use crate::api::pb::ErrorReason;
 use crate::api::rpc_method::{self, RpcKind, RpcMethod};
 use crate::api::status::Rejection;
 use crate::auth::credential_error::CredentialError;
+use crate::auth::policy::AccessPolicy;
 
 use call_report::{CallReport, RpcObserver};
 use response_body::{CallResponseBody, StreamLimits, StreamSlot};
@@ -120,8 +122,12 @@ where
             if rpc_method::is_known_path(request.uri().path()) {
                 return Box::pin(async { Ok(unsupported_media_type().map(CallResponseBody::passthrough)) });
             }
+            let charged = self.state.audit_layer.as_ref().map(|audit_layer| audit_layer.charge_page(&request));
+            if let Some(Err(_rate_limited)) = charged {
+                return Box::pin(async { Ok(too_many_requests().map(CallResponseBody::passthrough)) });
+            }
             let response = self.inner.call(request);
-            return Box::pin(async move { Ok(response.await?.map(CallResponseBody::passthrough)) });
+            return Box::pin(async move { Ok(page_response(response.await?).map(CallResponseBody::passthrough)) });
         }
         let method = rpc_method::method_of_path(request.uri().path());
         let timeout = deadline::requested_timeout(request.headers());
@@ -175,9 +181,14 @@ impl<S> CallService<S> {
         audited: &mut Option<AuditedCall>,
     ) -> Result<AuthContext, Rejection> {
         let auth = self.state.authorizer.authorize(method.access, request.headers(), request.extensions());
-        let auth = auth.map_err(|error| self.rejection_of_auth_error(error, request, audited.as_mut()))?;
+        if is_identified(&auth, method.access)
+            && let Some(peer) = request.extensions().get::<ConnectionPeer>()
+        {
+            peer.set_identified();
+        }
+        let auth = auth.map_err(|error| self.rejection_of_auth_error(error, method, request, audited.as_mut()))?;
         if let Some(audit_layer) = &self.state.audit_layer {
-            audit_layer.charge_call(auth.identity(), request)?;
+            audit_layer.charge_call(auth.identity(), method, request)?;
         }
         if let Some(audited) = audited {
             if let Some(identity) = auth.identity() {
@@ -193,12 +204,15 @@ impl<S> CallService<S> {
     fn rejection_of_auth_error(
         &self,
         error: AuthError,
+        method: RpcMethod,
         request: &Request<Body>,
         audited: Option<&mut AuditedCall>,
     ) -> Rejection {
         self.state.observer.auth_failed(match error {
             AuthError::Unauthenticated(credential_error) => credential_error.as_str(),
             AuthError::RoleNotAllowed(_) => "wrong_role",
+            // Counted as a call over a rate limit; nothing was verified.
+            AuthError::RateLimited(_) => return error.into(),
         });
         if let (AuthError::RoleNotAllowed(role), Some(audited)) = (error, audited) {
             audited.set_role(role);
@@ -207,13 +221,13 @@ impl<S> CallService<S> {
             AuthError::Unauthenticated(credential_error) => {
                 !matches!(credential_error, CredentialError::Missing | CredentialError::Expired)
             }
-            AuthError::RoleNotAllowed(_) => false,
+            AuthError::RoleNotAllowed(_) | AuthError::RateLimited(_) => false,
         };
         let charged = self.state.audit_layer.as_ref().map(|audit_layer| {
             if is_bad_credential {
                 audit_layer.charge_auth_failure(request)
             } else {
-                audit_layer.charge_call(None, request)
+                audit_layer.charge_call(None, method, request)
             }
         });
         match charged {
@@ -251,8 +265,23 @@ impl<S> CallService<S> {
     }
 }
 
-fn is_grpc(request: &Request<Body>) -> bool {
-    let content_type = request.headers().get(http::header::CONTENT_TYPE);
+/// Whether a call shows that its connection is of a known caller: it was authenticated. If authentication is off, any call
+/// that needs it otherwise does.
+fn is_identified(auth: &Result<AuthContext, AuthError>, access: AccessPolicy) -> bool {
+    match auth {
+        Ok(_) => access != AccessPolicy::Public,
+        Err(AuthError::RoleNotAllowed(_)) => true,
+        Err(AuthError::Unauthenticated(_) | AuthError::RateLimited(_)) => false,
+    }
+}
+
+/// Whether a request has a gRPC content type.
+pub fn is_grpc(request: &Request<Body>) -> bool {
+    has_grpc_content_type(request.headers())
+}
+
+fn has_grpc_content_type(headers: &HeaderMap) -> bool {
+    let content_type = headers.get(http::header::CONTENT_TYPE);
     content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
 }
 
@@ -263,13 +292,32 @@ fn unsupported_media_type() -> Response<Body> {
     response
 }
 
+/// Response to a request for a page. A service answers a method that does not exist with a gRPC status, which is no page.
+fn page_response(response: Response<Body>) -> Response<Body> {
+    if !has_grpc_content_type(response.headers()) {
+        return response;
+    }
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NOT_FOUND;
+    response
+}
+
+/// HTTP 429 for a page whose reader is over the rate limit.
+fn too_many_requests() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+    response
+}
+
 fn reject_call(
     rejection: Rejection,
     report: CallReport,
     audited: Option<AuditedCall>,
 ) -> BoxFuture<'static, Result<Response<CallResponseBody>, Infallible>> {
     let response = rejection.into_status().into_http();
-    Box::pin(async move { Ok(finish_response(audit_layer::finish_audit(audited, response).await, report, None)) })
+    Box::pin(
+        async move { Ok(finish_response(audit_layer::finish_rejected_audit(audited, response).await, report, None)) },
+    )
 }
 
 fn finish_response(
@@ -278,9 +326,17 @@ fn finish_response(
     limits: Option<StreamLimits>,
 ) -> Response<CallResponseBody> {
     // A status in the headers is a complete, trailers-only response.
-    if let Some(status) = Status::from_header_map(response.headers()) {
-        report.finish(status.code());
-    }
+    let response = match Status::from_header_map(response.headers()) {
+        Some(status) => {
+            let (response, code) = match request_errors::rejection_of_unreadable_request(&status) {
+                Some(rejection) => (rejection.into_status().into_http(), Code::InvalidArgument),
+                None => (response, status.code()),
+            };
+            report.finish(code);
+            response
+        }
+        None => response,
+    };
     response.map(|body| CallResponseBody::of_call(body, report, limits))
 }
 

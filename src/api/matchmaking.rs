@@ -115,4 +115,12 @@ impl MatchmakingService for MatchmakingApi {
         let (caller, message) = self.authorized_request(request)?;
         Ok(Response::new(self.handler.grant_consent(&caller, message)?))
     }
+
+    async fn revoke_consent(
+        &self,
+        request: Request<pb::RevokeConsentRequest>,
+    ) -> ServiceResult<pb::RevokeConsentResponse> {
+        let (caller, message) = self.authorized_request(request)?;
+        Ok(Response::new(self.handler.revoke_consent(&caller, message).await?))
+    }
 }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::domain::id::{AdvertisementId, RulesetHash, SetId, UserKey};
+use crate::domain::id::{AdvertisementId, RulesetHash, SetId};
 use crate::domain::ruleset::Ruleset;
 use crate::engine::command::{
-    Caller, CandidateView, ChooseActionAnswer, DeleteAdvertCommand, GrantConsentAnswer, ReleaseReservationCommand,
-    ReportLatencyAnswer, ReportLatencyCommand, ReservationView, ReserveAnswer, ReserveCommand, SearchAnswer,
-    SearchCommand, UpdateAdvertAnswer, UpdateAdvertCommand,
+    Caller, CandidateView, ChooseActionAnswer, DeleteAdvertCommand, GrantConsentAnswer, GrantConsentCommand,
+    ReleaseReservationCommand, ReportLatencyAnswer, ReportLatencyCommand, ReservationView, ReserveAnswer,
+    ReserveCommand, SearchAnswer, SearchCommand, UpdateAdvertAnswer, UpdateAdvertCommand,
 };
 use crate::engine::error::EngineError;
 use crate::engine::{Engine, HostListener, HostedMatch, PendingAnswer};
@@ -36,7 +36,8 @@ pub trait MatchmakingEngine: Send + Sync + 'static {
         on_candidate: &mut dyn FnMut(CandidateView<'_>),
     ) -> Result<ReportLatencyAnswer, EngineError>;
     fn choose_action(&self, set_id: SetId, party_size: u16) -> Result<ChooseActionAnswer, EngineError>;
-    fn grant_consent(&self, caller: &Caller, leader: UserKey) -> Result<GrantConsentAnswer, EngineError>;
+    fn grant_consent(&self, caller: &Caller, grant: &GrantConsentCommand) -> Result<GrantConsentAnswer, EngineError>;
+    fn revoke_consent(&self, caller: &Caller, consent_token: &[u8]) -> Result<PendingAnswer<bool>, EngineError>;
     fn ruleset(&self, set_id: SetId, hash: Option<RulesetHash>) -> Result<Arc<Ruleset>, EngineError>;
     fn ruleset_of_search(
         &self,
@@ -91,8 +92,12 @@ impl MatchmakingEngine for Engine {
         Engine::choose_action(self, set_id, party_size)
     }
 
-    fn grant_consent(&self, caller: &Caller, leader: UserKey) -> Result<GrantConsentAnswer, EngineError> {
-        Engine::grant_consent(self, caller, leader)
+    fn grant_consent(&self, caller: &Caller, grant: &GrantConsentCommand) -> Result<GrantConsentAnswer, EngineError> {
+        Engine::grant_consent(self, caller, grant)
+    }
+
+    fn revoke_consent(&self, caller: &Caller, consent_token: &[u8]) -> Result<PendingAnswer<bool>, EngineError> {
+        Engine::revoke_consent(self, caller, consent_token)
     }
 
     fn ruleset(&self, set_id: SetId, hash: Option<RulesetHash>) -> Result<Arc<Ruleset>, EngineError> {

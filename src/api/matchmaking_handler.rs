@@ -94,6 +94,8 @@ impl MatchmakingHandler {
         let kind = if is_heartbeat { RateLimitKind::Heartbeat } else { RateLimitKind::Update };
         if !(is_heartbeat && self.is_due_beat(&request.advertisement_id)) {
             self.charge_rate_limit(caller, kind, 1)?;
+        } else if entry_point.field_prefix.is_empty() {
+            refund_call(self.rate_limits.as_deref(), caller);
         }
         let caller = caller.engine_caller();
         let update = entry_point.update_command(caller, request)?;
@@ -194,9 +196,21 @@ impl MatchmakingHandler {
         request: pb::GrantConsentRequest,
     ) -> Result<pb::GrantConsentResponse, Rejection> {
         self.charge_rate_limit(caller, RateLimitKind::Search, 1)?;
-        let leader = EntryPoint::default().consent_leader(request)?;
-        let answer = self.engine.grant_consent(caller.engine_caller(), leader)?;
+        let grant = EntryPoint::default().grant_consent_command(request)?;
+        let answer = self.engine.grant_consent(caller.engine_caller(), &grant)?;
         Ok(pb::GrantConsentResponse { consent_token: answer.consent_token, expires_in_ms: answer.expires_in_ms.into() })
+    }
+
+    /// Revokes a consent token of the caller.
+    pub async fn revoke_consent(
+        &self,
+        caller: &AuthorizedCaller<ClientOrGameServer>,
+        request: pb::RevokeConsentRequest,
+    ) -> Result<pb::RevokeConsentResponse, Rejection> {
+        self.charge_rate_limit(caller, RateLimitKind::Update, 1)?;
+        let token = EntryPoint::default().consent_token_to_revoke(request)?;
+        let was_used = self.engine.revoke_consent(caller.engine_caller(), &token)?.wait().await?;
+        Ok(pb::RevokeConsentResponse { was_used })
     }
 
     /// Subscribes a connection to the events of an advertisement that its caller has updated. Returns the current
@@ -218,7 +232,16 @@ pub(super) fn charge_rate_limit<P: CallerKind>(
     kind: RateLimitKind,
     cost: u32,
 ) -> Result<(), Rejection> {
-    rate_limits.map_or(Ok(()), |rate_limits| Ok(rate_limits.consume(rate_limit_key(caller), kind, cost)?))
+    rate_limits.map_or(Ok(()), |rate_limits| {
+        Ok(rate_limits.consume_in_network(rate_limit_key(caller), caller.client_address(), kind, cost)?)
+    })
+}
+
+/// Gives back the charge of a call that the server has asked for. Requests within an envelope are no calls of their own.
+pub(super) fn refund_call<P: CallerKind>(rate_limits: Option<&RateLimits>, caller: &AuthorizedCaller<P>) {
+    if let Some(rate_limits) = rate_limits {
+        rate_limits.refund_in_network(rate_limit_key(caller), caller.client_address(), RateLimitKind::Call, 1);
+    }
 }
 
 /// Permit for one more stream of the caller; `None` without rate limits.

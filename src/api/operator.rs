@@ -1,5 +1,5 @@
-//! Operator service: rulesets, drain, consistency check, explanations, statistics, ratings, match export, and the state and
-//! end of one match or ticket.
+//! Operator service: rulesets, drain, consistency check, explanations, statistics, ratings, match export, the state and end of
+//! one match or ticket, and erasure and export of one user.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::api::authorized::ServiceResult;
 use crate::api::client_address::ClientAddressResolver;
 use crate::api::consistency::{self, ConsistencyChecker};
 use crate::api::convert::operator::rulesets::{ruleset_problems, ruleset_status};
-use crate::api::convert::operator::{self as conversion, ExplainSubject, lookup};
+use crate::api::convert::operator::{self as conversion, ExplainSubject, lookup, user_data};
 use crate::api::convert::queue::{match_end_reason, ticket_end_reason};
 use crate::api::convert::{EntryPoint, rating};
 use crate::api::drain::Drain;
@@ -313,17 +313,42 @@ impl OperatorService for OperatorApi {
         let (caller, message) = self.authorized_request(request)?;
         let id = lookup::get_match_query(&message)?;
         let entry = AuditEntry { target: format!("match {id}"), ..AuditEntry::default() };
-        let overview = self.backend.queue_engine(&caller)?.match_overview(id).await.map_err(Rejection::from)?;
-        Ok(with_audit_entry(entry, lookup::match_response(&overview)))
+        let queues = self.backend.queue_engine(&caller)?;
+        let overview = queues.match_overview(id).await.map_err(Rejection::from)?;
+        Ok(with_audit_entry(entry, lookup::match_response(&overview, queues.public_user_keys())))
     }
 
     async fn get_player(&self, request: Request<pb::GetPlayerRequest>) -> ServiceResult<pb::GetPlayerResponse> {
         let (caller, message) = self.authorized_request(request)?;
-        let query = lookup::get_player_query(&message)?;
-        // Accounts are not logged, so the audit names the digest.
-        let entry = AuditEntry { target: format!("user {}", query.user), ..AuditEntry::default() };
-        let overview = self.backend.queue_engine(&caller)?.player_overview(query).await.map_err(Rejection::from)?;
-        Ok(with_audit_entry(entry, lookup::player_response(&overview)))
+        let queues = self.backend.queue_engine(&caller)?;
+        let query = lookup::get_player_query(&message, queues.public_user_keys())?;
+        let overview = queues.player_overview(query).await.map_err(Rejection::from)?;
+        // The audit log names no account, but the key that the user has in logs.
+        let target = format!("user {}", lookup::log_key(overview.log_name));
+        let entry = AuditEntry { target, ..AuditEntry::default() };
+        Ok(with_audit_entry(entry, lookup::player_response(&overview, queues.public_user_keys())))
+    }
+
+    async fn erase_user(&self, request: Request<pb::EraseUserRequest>) -> ServiceResult<pb::EraseUserResponse> {
+        let (caller, message) = self.authorized_request(request)?;
+        let queues = self.backend.queue_engine(&caller)?;
+        let (user, reason) = user_data::erase_user_command(message, queues.public_user_keys())?;
+        // The last line with this key: the erasure forgets it.
+        let log_key = lookup::log_key(queues.last_log_name_of(user).await.map_err(Rejection::from)?);
+        let entry = AuditEntry { target: format!("user {log_key}: {reason}"), ..AuditEntry::default() };
+        let answer = queues.erase_user(user).await.map_err(Rejection::from)?;
+        Ok(with_audit_entry(entry, user_data::erase_user_response(answer)))
+    }
+
+    async fn export_user(&self, request: Request<pb::ExportUserRequest>) -> ServiceResult<pb::ExportUserResponse> {
+        let (caller, message) = self.authorized_request(request)?;
+        let queues = self.backend.queue_engine(&caller)?;
+        let query = user_data::export_user_query(&message, queues.public_user_keys())?;
+        let log_key = lookup::log_key(queues.log_name_of(query.user).await.map_err(Rejection::from)?);
+        let entry = AuditEntry { target: format!("user {log_key}"), ..AuditEntry::default() };
+        let export = queues.export_user(query.user, query.after, query.page_size).await.map_err(Rejection::from)?;
+        let response = user_data::export_user_response(&export, queues.now(), queues.public_user_keys());
+        Ok(with_audit_entry(entry, response))
     }
 
     async fn export_matches(
@@ -332,17 +357,14 @@ impl OperatorService for OperatorApi {
     ) -> ServiceResult<pb::ExportMatchesResponse> {
         let (caller, message) = self.authorized_request(request)?;
         let (after, page_size) = EntryPoint::default().export_matches_page(&message)?;
-        let matches = self
-            .backend
-            .queue_engine(&caller)?
-            .finished_matches(after, page_size + 1)
-            .await
-            .map_err(Rejection::from)?;
+        let queues = self.backend.queue_engine(&caller)?;
+        let matches = queues.finished_matches(after, page_size + 1).await.map_err(Rejection::from)?;
         let entry = AuditEntry {
             target: format!("{} finished matches", matches.len().min(page_size)),
             ..AuditEntry::default()
         };
-        Ok(with_audit_entry(entry, rating::export_matches_response(matches, page_size, message.page_token)))
+        let keys = queues.public_user_keys();
+        Ok(with_audit_entry(entry, rating::export_matches_response(matches, page_size, message.page_token, keys)))
     }
 }
 

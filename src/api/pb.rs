@@ -22,6 +22,8 @@ pub use MatchmakingReleaseResponse as ReleaseResponse;
 pub use MatchmakingReportLatencyRequest as ReportLatencyRequest;
 pub use MatchmakingReserveRequest as ReserveRequest;
 pub use MatchmakingReserveResponse as ReserveResponse;
+pub use MatchmakingRevokeConsentRequest as RevokeConsentRequest;
+pub use MatchmakingRevokeConsentResponse as RevokeConsentResponse;
 pub use MatchmakingSearchRequest as SearchRequest;
 pub use MatchmakingUpdateAdvertisementRequest as UpdateAdvertisementRequest;
 pub use MatchmakingUpdateAdvertisementResponse as UpdateAdvertisementResponse;

@@ -60,6 +60,12 @@ impl QueueService for QueueApi {
         Ok(Response::new(to_proto::leave_response(answer)))
     }
 
+    async fn mine(&self, request: Request<pb::QueueMineRequest>) -> ServiceResult<pb::QueueMineResponse> {
+        let (caller, _) = self.authorized.charged_request(request, RateLimitKind::Search, |_| 1)?;
+        let own = self.authorized.queues(&caller).own_tickets(caller.engine_caller()).await.map_err(rejection_from)?;
+        Ok(Response::new(to_proto::mine_response(own)))
+    }
+
     type WatchStream = TicketUpdates;
 
     async fn watch(&self, request: Request<pb::QueueWatchRequest>) -> ServiceResult<TicketUpdates> {

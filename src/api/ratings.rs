@@ -55,8 +55,9 @@ impl RatingService for RatingsApi {
             message.user_ids.len().div_ceil(USERS_PER_SEARCH_CHARGE)
         })?;
         let (set_id, users) = EntryPoint::default().ratings_query(&message)?;
-        let views = self.authorized.queues(&caller).user_ratings(set_id, &users).map_err(rejection_from)?;
-        Ok(Response::new(rating::ratings_response(message.user_ids, &users, views)))
+        let queues = self.authorized.queues(&caller);
+        let views = queues.user_ratings(caller.engine_caller(), set_id, &users).await.map_err(rejection_from)?;
+        Ok(Response::new(rating::ratings_response(message.user_ids, &users, views, queues.public_user_keys())))
     }
 
     async fn get_leaderboard(
@@ -64,9 +65,10 @@ impl RatingService for RatingsApi {
         request: Request<pb::GetLeaderboardRequest>,
     ) -> ServiceResult<pb::GetLeaderboardResponse> {
         let (caller, message) = self.authorized.charged_request(request, RateLimitKind::Search, |_| 1)?;
-        let query = EntryPoint::default().leaderboard_query(&message)?;
-        let page = self.authorized.queues(&caller).leaderboard_page(query).map_err(rejection_from)?;
-        Ok(Response::new(rating::leaderboard_response(page)))
+        let queues = self.authorized.queues(&caller);
+        let query = EntryPoint::default().leaderboard_query(&message, queues.public_user_keys())?;
+        let page = queues.leaderboard_page(caller.engine_caller(), query).await.map_err(rejection_from)?;
+        Ok(Response::new(rating::leaderboard_response(page, queues.public_user_keys())))
     }
 
     async fn predict_outcome(
@@ -77,8 +79,9 @@ impl RatingService for RatingsApi {
             message.sides.len().div_ceil(USERS_PER_SEARCH_CHARGE)
         })?;
         let (set_id, sides) = EntryPoint::default().predict_outcome_query(&message)?;
-        let win_probabilities =
-            self.authorized.queues(&caller).predict_win_probabilities(set_id, &sides).map_err(rejection_from)?;
+        let queues = self.authorized.queues(&caller);
+        let predicted = queues.predict_win_probabilities(caller.engine_caller(), set_id, &sides).await;
+        let win_probabilities = predicted.map_err(rejection_from)?;
         Ok(Response::new(pb::PredictOutcomeResponse { win_probabilities }))
     }
 
@@ -88,8 +91,9 @@ impl RatingService for RatingsApi {
     ) -> ServiceResult<pb::GetRatingHistoryResponse> {
         let (caller, message) = self.authorized.charged_request(request, RateLimitKind::Search, |_| 1)?;
         let query = EntryPoint::default().rating_history_query(&message)?;
-        let changes =
-            self.authorized.queues(&caller).rating_history(query.set_id, query.user).await.map_err(rejection_from)?;
+        let queues = self.authorized.queues(&caller);
+        let changes = queues.rating_history(caller.engine_caller(), query.set_id, query.user).await;
+        let changes = changes.map_err(rejection_from)?;
         Ok(Response::new(rating::rating_history_response(changes, &query)))
     }
 

@@ -4,6 +4,7 @@
 //! (`encode_static_candidate_fields`). A response copies those bytes and appends the fields that depend on the search.
 //! Protobuf fields may come in any order, so the result is a valid message.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use prost::bytes::{Buf, BufMut};
@@ -41,6 +42,9 @@ const CANDIDATE_BYTES_TYPICAL: usize = 160;
 
 /// Hexadecimal digits of an id.
 const ID_HEX_DIGITS: usize = 32;
+
+/// Encoded id field: key, length and digits.
+const ENCODED_ID_BYTES: usize = 2 + ID_HEX_DIGITS;
 
 // A party size is encoded as a one-byte varint.
 const _: () = assert!(limit::PLAYERS_PER_SESSION_MAX < 128);
@@ -100,22 +104,34 @@ impl Message for EncodedResponse {
     }
 }
 
-/// Encodes the candidate fields that no search changes: id, party sizes and connect data.
+/// Encodes the candidate fields that no search changes: id, party sizes, and the probe endpoint of a game server.
 pub fn encode_static_candidate_fields(advertisement: &Advertisement) -> Arc<[u8]> {
-    let Advertisement { session, connect_data, .. } = advertisement;
-    // Two keys with one-byte lengths, and one key with a length of up to three bytes.
-    let capacity = 2 + ID_HEX_DIGITS + 2 + session.party_sizes.len() + 4 + connect_data.len();
+    let Advertisement { session, probe, .. } = advertisement;
+    // Two keys with one-byte lengths.
+    let capacity = ENCODED_ID_BYTES + 2 + session.party_sizes.len();
     let mut out = Vec::with_capacity(capacity);
     put_length_prefix(1, ID_HEX_DIGITS, &mut out);
     out.extend_from_slice(&advertisement.id.to_hex());
     // A size below 128 is one byte, and party sizes are below 128.
     put_length_prefix(7, session.party_sizes.len(), &mut out);
     out.extend_from_slice(&session.party_sizes);
-    if !connect_data.is_empty() {
-        put_length_prefix(8, connect_data.len(), &mut out);
-        out.extend_from_slice(connect_data);
+    if let Some(probe) = probe {
+        let address = match IpAddr::from(probe.address).to_canonical() {
+            IpAddr::V4(address) => address.octets().to_vec(),
+            IpAddr::V6(address) => address.octets().to_vec(),
+        };
+        let probe_key = probe.key.to_vec();
+        let endpoint = pb::ProbeEndpoint { address, port: probe.port.into(), probe_key, hosted: true };
+        encoding::message::encode(9, &endpoint, &mut out);
     }
     out.into()
+}
+
+/// Party sizes of encoded static fields: the field after the id.
+fn encoded_party_sizes(encoded_advert: &[u8]) -> &[u8] {
+    let after_id = encoded_advert.get(ENCODED_ID_BYTES..).unwrap_or_default();
+    let length = after_id.get(1).map_or(0, |sizes| 2 + usize::from(*sizes));
+    after_id.get(..length).unwrap_or_default()
 }
 
 /// Writes the key and length of a length-delimited field.
@@ -161,7 +177,13 @@ impl<'a> SearchResponseEncoder<'a> {
         term_values.extend(terms.iter().zip(candidate.score_terms).map(|(term, &exact)| term.value_to_send(exact)));
         let distance_miles = candidate.distance_miles.map(|distance| round_to_step(distance, DISTANCE_ROUNDING_MILES));
         let round_trip_ms = candidate.round_trip.map(disclosed_round_trip_ms);
-        let length = candidate.encoded_advert.len()
+        // With a handle, the answer has neither the id nor the probe endpoint, by which searchers could compare.
+        let (id, static_fields) = match candidate.handle {
+            Some(handle) => (Some(handle), encoded_party_sizes(candidate.encoded_advert)),
+            None => (None, candidate.encoded_advert),
+        };
+        let length = id.map_or(0, |_| ENCODED_ID_BYTES)
+            + static_fields.len()
             + double_field_len(score)
             + terms.iter().zip(&*term_values).map(|(term, &value)| term.encoded_len(value)).sum::<usize>()
             + optional_float_field_len(distance_miles)
@@ -173,7 +195,11 @@ impl<'a> SearchResponseEncoder<'a> {
         let out = &mut self.bytes;
         encoding::encode_key(1, WireType::LengthDelimited, out);
         encoding::encode_varint(length as u64, out);
-        out.extend_from_slice(candidate.encoded_advert);
+        if let Some(handle) = id {
+            put_length_prefix(1, ID_HEX_DIGITS, out);
+            out.extend_from_slice(&handle.to_hex());
+        }
+        out.extend_from_slice(static_fields);
         put_double_field(2, score, out);
         for (term, &value) in terms.iter().zip(&*term_values) {
             term.encode(value, out);

@@ -30,10 +30,11 @@ pub struct RpcMethod {
 }
 
 /// Method of each unknown path. Callers must authenticate before they learn that the path does not exist.
-const METHOD_OF_UNKNOWN_PATH: RpcMethod = RpcMethod { name: "other", kind: RpcKind::Unary, access: ALL_AUTHENTICATED };
+pub(super) const METHOD_OF_UNKNOWN_PATH: RpcMethod =
+    RpcMethod { name: "other", kind: RpcKind::Unary, access: ALL_AUTHENTICATED };
 
 /// All methods on both ports, the most frequent first.
-const RPC_METHODS: [RpcMethod; 44] = [
+const RPC_METHODS: [RpcMethod; 48] = [
     unary_method("fireteam.v1.MatchmakingService/UpdateAdvertisement", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.MatchmakingService/Search", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.MatchmakingService/Core", CLIENTS_AND_GAME_SERVERS),
@@ -48,12 +49,14 @@ const RPC_METHODS: [RpcMethod; 44] = [
     unary_method("fireteam.v1.MatchmakingService/ReportLatency", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.MatchmakingService/ChooseAction", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.MatchmakingService/GrantConsent", CLIENTS_AND_GAME_SERVERS),
+    unary_method("fireteam.v1.MatchmakingService/RevokeConsent", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.QueueService/Heartbeat", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.QueueService/HostHeartbeat", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.QueueService/Enter", CLIENTS_AND_GAME_SERVERS),
     stream_method("fireteam.v1.QueueService/Watch", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.QueueService/Respond", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.QueueService/Leave", CLIENTS_AND_GAME_SERVERS),
+    unary_method("fireteam.v1.QueueService/Mine", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.QueueService/EndMatch", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.RatingService/ReportResult", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.RatingService/GetRatings", CLIENTS_AND_GAME_SERVERS),
@@ -80,6 +83,8 @@ const RPC_METHODS: [RpcMethod; 44] = [
         kind: RpcKind::LongUnary,
         ..unary_method("fireteam.v1.OperatorService/CheckConsistency", OPERATORS_ONLY)
     },
+    RpcMethod { kind: RpcKind::LongUnary, ..unary_method("fireteam.v1.OperatorService/EraseUser", OPERATORS_ONLY) },
+    RpcMethod { kind: RpcKind::LongUnary, ..unary_method("fireteam.v1.OperatorService/ExportUser", OPERATORS_ONLY) },
     unary_method("grpc.health.v1.Health/Check", AccessPolicy::Public),
     stream_method("grpc.health.v1.Health/Watch", AccessPolicy::Public),
     stream_method("grpc.reflection.v1.ServerReflection/ServerReflectionInfo", ALL_AUTHENTICATED),

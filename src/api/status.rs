@@ -184,6 +184,18 @@ impl From<EngineError> for Rejection {
                 ErrorReason::NotOwner,
                 "the token does not grant access to this object; send the token from its creation",
             ),
+            EngineError::UserNotReadable => Self::new(
+                C::PermissionDenied,
+                ErrorReason::UserNotReadable,
+                "the request names a user whose ratings this caller may not read; name yourself, or users you have played with",
+            ),
+            EngineError::LeaderboardNotPublic(set) => {
+                let text = format!(
+                    "the leaderboard of set {set} is not public; add Leaderboard=\"public\" to its <Rating> to show it"
+                );
+                Self::new(C::PermissionDenied, ErrorReason::LeaderboardNotPublic, text)
+                    .with_metadata("matchmaking_set_id", set)
+            }
             EngineError::GameServerRoleRequired => {
                 let text = "kind: ADVERTISEMENT_KIND_GAME_SERVER requires the role game_server; leave kind out";
                 Self::new(C::PermissionDenied, ErrorReason::GameServerRoleRequired, text)
@@ -237,6 +249,26 @@ impl From<EngineError> for Rejection {
                 let text = "the session has its maximum number of reservations; try the next candidate";
                 Self::new(C::ResourceExhausted, ErrorReason::TooManyReservations, text)
             }
+            EngineError::TooManyAdvertisements { limit } => {
+                let setting = "max_advertisements_per_server";
+                let text = format!(
+                    "the caller has {limit} live advertisements of this kind, the maximum of {setting}; delete one first"
+                );
+                Self::new(C::ResourceExhausted, ErrorReason::TooManyAdvertisements, text)
+                    .with_metadata("limit", limit)
+                    .with_metadata("setting", setting)
+            }
+            EngineError::TooManyTickets { player_index, limit } => {
+                let setting = "max_tickets_per_user";
+                let text = format!(
+                    "session_composition.players[{player_index}] has {limit} waiting tickets, the maximum of {setting}; \
+                     leave one first"
+                );
+                Self::new(C::ResourceExhausted, ErrorReason::TooManyTickets, text)
+                    .with_metadata("player", player_index)
+                    .with_metadata("limit", limit)
+                    .with_metadata("setting", setting)
+            }
             EngineError::TooManySilos { silo, limit, is_per_caller } => {
                 let (scope, rule, remedy) = if is_per_caller {
                     ("caller", "a caller may open at most", "end your tickets and advertisements in another silo first")
@@ -277,6 +309,11 @@ impl From<EngineError> for Rejection {
                 let rejection = Self::new(C::PermissionDenied, ErrorReason::QueueCooldown, text)
                     .with_metadata("player", player_index);
                 rejection.with_retry_after_ms(retry_after_ms)
+            }
+            EngineError::PlayerUnavailable => {
+                let text = "another player of the party cannot be entered now; that player's client can see why, or enter \
+                            without the player";
+                Self::new(C::FailedPrecondition, ErrorReason::PlayerUnavailable, text)
             }
             EngineError::TicketNotWaiting => {
                 let text = "the ticket is not waiting, or one of its players is in another match; watch the ticket";

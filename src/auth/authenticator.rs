@@ -12,7 +12,7 @@ use crate::auth::jwt;
 use crate::auth::proof_cache::{ProofCache, proof_digest};
 use crate::auth::verifying_keys::{self, TokenPublicKey, VerifyingKeysError};
 use crate::clock::Clock;
-use crate::config::JwtSettings;
+use crate::config::{JwtSettings, TokenIssuer};
 use crate::domain::time::UnixMs;
 
 const PROOF_KIND_JWT: u8 = 0;
@@ -20,8 +20,10 @@ const PROOF_KIND_CERTIFICATE: u8 = 1;
 
 /// Verifies callers' tokens and certificates; caches proofs that were verified recently.
 pub struct Authenticator {
-    /// Accepted issuer and audience; `None` rejects every token.
-    jwt_settings: Option<JwtSettings>,
+    /// Issuers, each with audience and keys. Empty rejects every token.
+    issuers: Vec<TokenIssuer>,
+    /// Key files of all issuers.
+    key_files: Vec<PathBuf>,
     key_ring: ArcSwap<KeyRing>,
     clock: Arc<dyn Clock>,
 }
@@ -34,29 +36,47 @@ struct KeyRing {
 }
 
 impl KeyRing {
-    fn load(jwt_settings: Option<&JwtSettings>) -> Result<Self, VerifyingKeysError> {
-        let files = jwt_settings.map_or(&[][..], |settings| &settings.keys);
-        Ok(Self { verifying_keys: verifying_keys::read_key_files(files)?, proof_cache: ProofCache::default() })
+    fn load(issuers: &[TokenIssuer]) -> Result<Self, VerifyingKeysError> {
+        Ok(Self { verifying_keys: verifying_keys::read_issuer_keys(issuers)?, proof_cache: ProofCache::default() })
     }
 }
 
 impl Authenticator {
     /// Loads the key files of `jwt_settings`. Blocks.
     pub fn new(jwt_settings: Option<JwtSettings>, clock: Arc<dyn Clock>) -> Result<Self, VerifyingKeysError> {
-        let key_ring = ArcSwap::from_pointee(KeyRing::load(jwt_settings.as_ref())?);
-        Ok(Self { jwt_settings, key_ring, clock })
+        let issuers = jwt_settings.map_or_else(Vec::new, |settings| settings.issuers);
+        let key_files = issuers.iter().flat_map(|issuer| &issuer.keys).map(|keys| keys.file.clone()).collect();
+        let key_ring = ArcSwap::from_pointee(KeyRing::load(&issuers)?);
+        Ok(Self { issuers, key_files, key_ring, clock })
     }
 
     /// Reloads the key files; after an error in any file the old keys stay. Calls in progress finish with the keys that
     /// they started with. Blocks.
     pub fn reload(&self) -> Result<(), VerifyingKeysError> {
-        self.key_ring.store(Arc::new(KeyRing::load(self.jwt_settings.as_ref())?));
+        self.key_ring.store(Arc::new(KeyRing::load(&self.issuers)?));
         Ok(())
     }
 
     /// Paths of the key files.
     pub fn key_files(&self) -> &[PathBuf] {
-        self.jwt_settings.as_ref().map_or(&[], |settings| &settings.keys)
+        &self.key_files
+    }
+
+    /// Identity of a proof that was verified recently, as `authenticate` returns it; `None` if it has to be verified.
+    pub fn known_identity(&self, authorization: Option<&[u8]>, certificate: Option<&[u8]>) -> Option<Arc<Identity>> {
+        let (kind, proof) = match (authorization, certificate) {
+            (Some(header), _) => (PROOF_KIND_JWT, parse_bearer_token(header)?.as_bytes()),
+            (None, Some(der)) => (PROOF_KIND_CERTIFICATE, der),
+            (None, None) => return None,
+        };
+        let is_short = kind == PROOF_KIND_CERTIFICATE || proof.len() <= jwt::JWT_BYTES_MAX;
+        is_short.then(|| self.key_ring.load().proof_cache.get(&proof_digest(kind, proof), self.clock.now())).flatten()
+    }
+
+    /// Number of signatures to verify at most for the token in `authorization`; 0 if it is refused without.
+    pub fn signatures_to_verify(&self, authorization: &[u8]) -> u32 {
+        let token = parse_bearer_token(authorization).filter(|token| token.len() <= jwt::JWT_BYTES_MAX);
+        token.map_or(0, |token| jwt::signatures_to_verify(token, &self.key_ring.load().verifying_keys))
     }
 
     /// Identity of the caller that sent the header value `authorization` on a connection with this client `certificate`
@@ -75,9 +95,11 @@ impl Authenticator {
                 if token.len() > jwt::JWT_BYTES_MAX {
                     return Err(CredentialError::TooLarge);
                 }
-                let settings = self.jwt_settings.as_ref().ok_or(CredentialError::UnknownKey)?;
+                if self.issuers.is_empty() {
+                    return Err(CredentialError::UnknownKey);
+                }
                 cached_or_verify(&key_ring.proof_cache, (PROOF_KIND_JWT, token.as_bytes()), now, || {
-                    jwt::verify_jwt(token, &key_ring.verifying_keys, settings, now)
+                    jwt::verify_jwt(token, &key_ring.verifying_keys, &self.issuers, now)
                 })
             }
             (None, Some(der)) => cached_or_verify(&key_ring.proof_cache, (PROOF_KIND_CERTIFICATE, der), now, || {

@@ -1,4 +1,4 @@
-//! Reasons for a failed authentication: fourteen for operators' metrics, four for the caller.
+//! Reasons for a failed authentication: sixteen for operators' metrics, four for the caller.
 
 /// Reason why a caller's token or certificate was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -9,6 +9,8 @@ pub enum CredentialError {
     Malformed,
     /// The token is longer than `JWT_BYTES_MAX`.
     TooLarge,
+    /// The token's `typ` is not that of a caller's token; a match credential's is not.
+    WrongType,
     /// No key allows the token's algorithm, such as `none` or an HMAC.
     AlgorithmNotAllowed,
     /// No key has the token's `kid`.
@@ -19,10 +21,12 @@ pub enum CredentialError {
     WrongIssuer,
     /// The token is not for the configured audience.
     WrongAudience,
-    /// The subject is missing, empty, too long, or contains control characters.
+    /// The subject is missing, empty, too long, or contains control or bidirectional characters.
     InvalidSubject,
     /// The role is unknown, or there are too many scopes.
     InvalidRole,
+    /// The key that signed the token may not sign for its role.
+    RoleNotOfKey,
     /// The token is not valid yet.
     NotYetValid,
     /// The token's lifetime is longer than `JWT_LIFETIME_MS_MAX`.
@@ -48,10 +52,11 @@ pub enum PublicReason {
 
 impl CredentialError {
     /// All reasons.
-    pub const ALL: [CredentialError; 14] = [
+    pub const ALL: [CredentialError; 16] = [
         CredentialError::Missing,
         CredentialError::Malformed,
         CredentialError::TooLarge,
+        CredentialError::WrongType,
         CredentialError::AlgorithmNotAllowed,
         CredentialError::UnknownKey,
         CredentialError::BadSignature,
@@ -59,6 +64,7 @@ impl CredentialError {
         CredentialError::WrongAudience,
         CredentialError::InvalidSubject,
         CredentialError::InvalidRole,
+        CredentialError::RoleNotOfKey,
         CredentialError::NotYetValid,
         CredentialError::LifetimeTooLong,
         CredentialError::Expired,
@@ -71,6 +77,7 @@ impl CredentialError {
             CredentialError::Missing => "missing",
             CredentialError::Malformed => "malformed",
             CredentialError::TooLarge => "too_large",
+            CredentialError::WrongType => "type",
             CredentialError::AlgorithmNotAllowed => "algorithm",
             CredentialError::UnknownKey => "unknown_key",
             CredentialError::BadSignature => "signature",
@@ -78,6 +85,7 @@ impl CredentialError {
             CredentialError::WrongAudience => "audience",
             CredentialError::InvalidSubject => "subject",
             CredentialError::InvalidRole => "role",
+            CredentialError::RoleNotOfKey => "key_role",
             CredentialError::NotYetValid => "not_yet_valid",
             CredentialError::LifetimeTooLong => "lifetime_too_long",
             CredentialError::Expired => "expired",
@@ -91,13 +99,15 @@ impl CredentialError {
             CredentialError::Missing => PublicReason::Missing,
             CredentialError::Malformed | CredentialError::TooLarge => PublicReason::Malformed,
             CredentialError::Expired => PublicReason::Expired,
-            CredentialError::AlgorithmNotAllowed
+            CredentialError::WrongType
+            | CredentialError::AlgorithmNotAllowed
             | CredentialError::UnknownKey
             | CredentialError::BadSignature
             | CredentialError::WrongIssuer
             | CredentialError::WrongAudience
             | CredentialError::InvalidSubject
             | CredentialError::InvalidRole
+            | CredentialError::RoleNotOfKey
             | CredentialError::NotYetValid
             | CredentialError::LifetimeTooLong
             | CredentialError::InvalidCertificate => PublicReason::Rejected,

@@ -1,16 +1,16 @@
-//! Verification of callers' tokens: JWTs (RFC 7519) from the configured issuer, signed with a configured key.
+//! Verification of callers' tokens: JWTs (RFC 7519) from a configured issuer, signed with a configured key.
 //!
-//! Follows RFC 8725: the key decides the algorithm, not the token, and the audience is required. Header fields that refer
-//! to other keys or documents are ignored.
+//! Follows RFC 8725: the key decides the algorithm, not the token, the audience and one of a few types are required, and a
+//! key signs for its own issuer and roles only. Header fields that refer to other keys or documents are ignored.
 
 use jsonwebtoken::errors::ErrorKind;
-use jsonwebtoken::{Validation, decode, decode_header};
+use jsonwebtoken::{Header, Validation, decode, decode_header};
 use serde::Deserialize;
 
 use crate::auth::credential_error::CredentialError;
-use crate::auth::identity::{CLOCK_LEEWAY_MS, Identity, Role};
+use crate::auth::identity::{CLOCK_LEEWAY_MS, CallerRoles, Identity, Role};
 use crate::auth::verifying_keys::TokenPublicKey;
-use crate::config::JwtSettings;
+use crate::config::TokenIssuer;
 use crate::domain::time::UnixMs;
 
 /// Maximum length of a token, bytes.
@@ -21,6 +21,8 @@ pub const JWT_LIFETIME_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 pub const SUBJECT_BYTES_MAX: usize = 256;
 /// Maximum number of scopes in a token.
 pub const SCOPES_MAX: usize = 16;
+/// Accepted `typ` headers, without the prefix `application/` that they may have. No `typ` is accepted too.
+const TOKEN_TYPES: [&str; 2] = ["JWT", "at+jwt"];
 /// Maximum number of audiences in a token.
 const AUDIENCES_MAX: usize = 16;
 /// Latest time that a token may contain, seconds since the Unix epoch: the end of the year 9999.
@@ -55,33 +57,62 @@ impl Audience {
     }
 }
 
-/// Verifies `token` and returns its identity: one of `keys` signed it, for our audience, and it is valid at `now`.
+/// Verifies `token` and returns its identity: one of `keys` signed it for its issuer, a role of the key and our audience,
+/// and it is valid at `now`.
 pub(super) fn verify_jwt(
     token: &str,
     keys: &[TokenPublicKey],
-    settings: &JwtSettings,
+    issuers: &[TokenIssuer],
     now: UnixMs,
 ) -> Result<Identity, CredentialError> {
     if token.len() > JWT_BYTES_MAX {
         return Err(CredentialError::TooLarge);
     }
-    let claims = verify_signature(token, keys)?;
-    identity_from_claims(claims, settings, now)
+    let (claims, key) = verify_signature(token, keys)?;
+    let issuer = issuers.get(key.issuer_index).ok_or(CredentialError::UnknownKey)?;
+    identity_from_claims(claims, issuer, key.roles, now)
 }
 
-/// Returns the claims of `token` if one of `keys` signed it.
-fn verify_signature(token: &str, keys: &[TokenPublicKey]) -> Result<JwtClaims, CredentialError> {
+/// Number of signatures to verify at most for `token`.
+pub(super) fn signatures_to_verify(token: &str, keys: &[TokenPublicKey]) -> u32 {
+    let Ok(header) = decode_header(token) else { return 0 };
+    let matching = keys.iter().filter(|key| matches_kid(key, &header) && key.algorithm == header.alg).count();
+    u32::try_from(matching).unwrap_or(u32::MAX)
+}
+
+fn matches_kid(key: &TokenPublicKey, header: &Header) -> bool {
+    match (&key.key_id, &header.kid) {
+        (Some(key_id), Some(kid)) => **key_id == **kid,
+        (None, _) | (_, None) => true,
+    }
+}
+
+/// Whether a token of this `typ` may authenticate a caller. Types are media types, so their case does not matter
+/// (RFC 7515, section 4.1.9).
+fn is_caller_token_type(typ: Option<&str>) -> bool {
+    const PREFIX: &str = "application/";
+    typ.is_none_or(|typ| {
+        let has_prefix = typ.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX));
+        let name = if has_prefix { &typ[PREFIX.len()..] } else { typ };
+        TOKEN_TYPES.iter().any(|accepted| accepted.eq_ignore_ascii_case(name))
+    })
+}
+
+/// Returns the claims of `token` and the key that signed it, if it is one of `keys`.
+fn verify_signature<'a>(
+    token: &str,
+    keys: &'a [TokenPublicKey],
+) -> Result<(JwtClaims, &'a TokenPublicKey), CredentialError> {
     let header = decode_header(token).map_err(|_| CredentialError::Malformed)?;
     // `crit` lists extensions that a verifier must support; none is supported.
     if header.crit.is_some() {
         return Err(CredentialError::Malformed);
     }
-    let matches_kid = |key: &&TokenPublicKey| match (&key.key_id, &header.kid) {
-        (Some(key_id), Some(kid)) => **key_id == **kid,
-        (None, _) | (_, None) => true,
-    };
+    if !is_caller_token_type(header.typ.as_deref()) {
+        return Err(CredentialError::WrongType);
+    }
     let mut failure = CredentialError::UnknownKey;
-    for key in keys.iter().filter(matches_kid) {
+    for key in keys.iter().filter(|key| matches_kid(key, &header)) {
         if key.algorithm != header.alg {
             failure = match failure {
                 CredentialError::UnknownKey => CredentialError::AlgorithmNotAllowed,
@@ -90,7 +121,7 @@ fn verify_signature(token: &str, keys: &[TokenPublicKey]) -> Result<JwtClaims, C
             continue;
         }
         match decode::<JwtClaims>(token, &key.decoding_key, &signature_only_validation(key)) {
-            Ok(data) => return Ok(data.claims),
+            Ok(data) => return Ok((data.claims, key)),
             Err(error) if *error.kind() == ErrorKind::InvalidSignature => failure = CredentialError::BadSignature,
             Err(_) => return Err(CredentialError::Malformed),
         }
@@ -111,11 +142,16 @@ fn signature_only_validation(key: &TokenPublicKey) -> Validation {
 /// Checks verified claims and returns their identity.
 ///
 /// Expiry is checked last: `Expired` means that the token was valid in every other respect.
-fn identity_from_claims(claims: JwtClaims, settings: &JwtSettings, now: UnixMs) -> Result<Identity, CredentialError> {
-    if claims.iss.as_deref() != Some(&settings.issuer) {
+fn identity_from_claims(
+    claims: JwtClaims,
+    issuer: &TokenIssuer,
+    roles: CallerRoles,
+    now: UnixMs,
+) -> Result<Identity, CredentialError> {
+    if claims.iss.as_deref() != Some(&issuer.name) {
         return Err(CredentialError::WrongIssuer);
     }
-    if !claims.aud.is_some_and(|aud| aud.contains(&settings.audience)) {
+    if !claims.aud.is_some_and(|aud| aud.contains(&issuer.audience)) {
         return Err(CredentialError::WrongAudience);
     }
     let subject = claims.sub.filter(|subject| is_valid_subject(subject)).ok_or(CredentialError::InvalidSubject)?;
@@ -123,6 +159,9 @@ fn identity_from_claims(claims: JwtClaims, settings: &JwtSettings, now: UnixMs) 
         None => Role::Client,
         Some(name) => Role::from_name(name).ok_or(CredentialError::InvalidRole)?,
     };
+    if !roles.contains(role) {
+        return Err(CredentialError::RoleNotOfKey);
+    }
     let scope = claims.scope.unwrap_or_default();
     let scopes: Vec<&str> = scope.split(' ').filter(|scope| !scope.is_empty()).take(SCOPES_MAX + 1).collect();
     if scopes.len() > SCOPES_MAX {
@@ -140,16 +179,26 @@ fn identity_from_claims(claims: JwtClaims, settings: &JwtSettings, now: UnixMs) 
     if expires_at.ms_since(issued_at.unwrap_or(now)) > JWT_LIFETIME_MS_MAX {
         return Err(CredentialError::LifetimeTooLong);
     }
-    let identity = Identity::new(&settings.issuer, &subject, role, &scopes, Some(expires_at));
+    let identity = Identity::new(&issuer.name, &subject, role, &scopes, Some(expires_at));
     if identity.accepted_until().is_some_and(|end| end <= now) {
         return Err(CredentialError::Expired);
     }
     Ok(identity)
 }
 
-/// Checks that a subject is 1 to `SUBJECT_BYTES_MAX` bytes without control characters, so that it fits into one log line.
+/// Checks that a subject is 1 to `SUBJECT_BYTES_MAX` bytes that show as what they are: without control characters, so that
+/// it fits into one log line, and without characters that change the direction of the text around them.
 pub(super) fn is_valid_subject(text: &str) -> bool {
-    (1..=SUBJECT_BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control)
+    let is_misleading = |character: char| character.is_control() || is_bidirectional_control(character);
+    (1..=SUBJECT_BYTES_MAX).contains(&text.len()) && !text.chars().any(is_misleading)
+}
+
+/// Whether a character has the Unicode property `Bidi_Control`, or separates lines or paragraphs.
+fn is_bidirectional_control(character: char) -> bool {
+    matches!(
+        character,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    )
 }
 
 /// Converts a `NumericDate` (RFC 7519, section 2), which may have a fraction; `None` if negative or too large.

@@ -2,13 +2,15 @@
 //! opens private files for other keys.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
+use crate::auth::public_user_keys::PublicUserKeys;
 use crate::auth::token::{SIGNING_KEY_BYTES, TokenSigner};
+use crate::files::{READ_DEADLINE, read_start, run_with_deadline, with_regular_file};
 
 /// Bytes read of a key file: enough for two keys and white space.
 const SIGNING_KEY_FILE_BYTES_MAX: u64 = 1024;
@@ -39,6 +41,16 @@ pub enum KeyFileError {
         /// Path of the key file.
         file: PathBuf,
     },
+    /// The file has no single secret. The message never contains the file's content.
+    #[error(
+        "key file {} is not one line of 64 hexadecimal digits; restore it: with another secret all users change their public \
+         keys",
+        file.display()
+    )]
+    MalformedSecret {
+        /// Path of the key file.
+        file: PathBuf,
+    },
     /// The file is not in PEM format. The message never contains the file's content.
     #[error(
         "key file {} is not one or two Ed25519 private keys in PEM (PKCS #8); create keys with `fireteam keygen`, \
@@ -56,28 +68,48 @@ pub enum KeyFileError {
 ///
 /// To rotate: insert a new line at the top, remove the third.
 pub fn load_or_create_signer(path: &Path, new_key: [u8; SIGNING_KEY_BYTES]) -> Result<TokenSigner, KeyFileError> {
-    let line: String = new_key.iter().map(|byte| format!("{byte:02x}")).chain(["\n".into()]).collect();
-    match read_or_create_private_file(path, &line)? {
+    match read_or_create_private_file(path, &secret_line(new_key))? {
         None => Ok(TokenSigner::new(new_key, None)),
         Some(text) => parse_signer(&text).ok_or_else(|| KeyFileError::MalformedHex { file: path.into() }),
     }
 }
 
+/// Loads the secret of public user keys: one line. If the file does not exist, creates it with `new_secret`, readable by its
+/// owner only.
+pub fn load_or_create_user_keys(
+    path: &Path,
+    new_secret: [u8; SIGNING_KEY_BYTES],
+) -> Result<PublicUserKeys, KeyFileError> {
+    match read_or_create_private_file(path, &secret_line(new_secret))? {
+        None => Ok(PublicUserKeys::new(new_secret)),
+        Some(text) => match parse_hex_key(text.trim()) {
+            Some(secret) => Ok(PublicUserKeys::new(secret)),
+            None => Err(KeyFileError::MalformedSecret { file: path.into() }),
+        },
+    }
+}
+
+/// Content of a file with one secret.
+pub fn secret_line(secret: [u8; SIGNING_KEY_BYTES]) -> String {
+    secret.iter().map(|byte| format!("{byte:02x}")).chain(["\n".into()]).collect()
+}
+
 /// Reads a private file. If it does not exist, creates it with `new_content` and returns `None`.
 pub(super) fn read_or_create_private_file(path: &Path, new_content: &str) -> Result<Option<String>, KeyFileError> {
     let io_error = |error| KeyFileError::Io { file: path.into(), error };
-    match create_private_file(path, new_content) {
+    let (to_create, content) = (path.to_owned(), new_content.to_owned());
+    match run_with_deadline(path, READ_DEADLINE, move || create_private_file(&to_create, &content)) {
         Ok(()) => return Ok(None),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(io_error(error)),
     }
-    let file = File::open(path).map_err(io_error)?;
-    if is_readable_by_others(&file).map_err(io_error)? {
-        return Err(KeyFileError::ReadableByOthers { file: path.into() });
-    }
-    let mut text = String::new();
-    file.take(SIGNING_KEY_FILE_BYTES_MAX).read_to_string(&mut text).map_err(io_error)?;
-    Ok(Some(text))
+    let text = with_regular_file(path, READ_DEADLINE, |file| {
+        let is_exposed = is_readable_by_others(&file)?;
+        Ok((!is_exposed).then_some(read_start(&file, SIGNING_KEY_FILE_BYTES_MAX)?))
+    });
+    let bytes = text.map_err(io_error)?.ok_or_else(|| KeyFileError::ReadableByOthers { file: path.into() })?;
+    let invalid = |error| io_error(io::Error::new(io::ErrorKind::InvalidData, error));
+    Ok(Some(String::from_utf8(bytes).map_err(invalid)?))
 }
 
 fn parse_signer(text: &str) -> Option<TokenSigner> {

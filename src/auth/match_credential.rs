@@ -10,8 +10,7 @@ use serde::Serialize;
 
 use crate::auth::issuing_key::{InvalidIssuingKey, IssuingKey, encode_public_key_set};
 use crate::auth::key_file::{KeyFileError, read_or_create_private_file};
-use crate::domain::id::{MatchId, UserKey};
-use crate::domain::lifecycle::Assignment;
+use crate::domain::id::{AdvertisementId, MatchId, UserKey};
 use crate::domain::time::UnixMs;
 
 /// The `iss` claim of every match credential.
@@ -25,18 +24,32 @@ pub const MATCH_CREDENTIAL_TTL_MS: u64 = 5 * 60 * 1000;
 const MATCH_KEYS_PER_FILE_MAX: usize = 2;
 
 /// Contents of a match credential.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct MatchCredential<'a> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MatchCredential {
     /// Match id.
     pub match_id: MatchId,
-    /// The player's account.
-    pub user_key: UserKey,
     /// The player's key within this match, the `sub` claim.
     pub player_key: UserKey,
     /// Index of the player's team in the match.
     pub team: u16,
     /// The assigned host; the credential is valid there only.
-    pub assignment: &'a Assignment,
+    pub host: CredentialHost,
+}
+
+/// Host for which a credential is valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CredentialHost {
+    /// Game server, which recognizes a user in several matches.
+    GameServer {
+        /// Advertisement of the game server.
+        advertisement: AdvertisementId,
+        /// Public key of the user for game servers.
+        user_key: UserKey,
+    },
+    /// Player of the match with this player key. Other players do not learn a key that is the same in two matches.
+    Player(UserKey),
+    /// The match has no host.
+    None,
 }
 
 /// JWT claims of a match credential.
@@ -50,7 +63,8 @@ struct MatchCredentialClaims {
     exp: u64,
     #[serde(rename = "match")]
     match_id: String,
-    user: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<String>,
     team: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
     server: Option<String>,
@@ -83,14 +97,16 @@ impl MatchCredentialKeys {
     /// credential admits one player once.
     pub fn sign_credential(
         &self,
-        credential: &MatchCredential<'_>,
+        credential: &MatchCredential,
         serial: [u8; 16],
         now: UnixMs,
     ) -> Result<String, InvalidIssuingKey> {
-        let (server, host) = match credential.assignment {
-            Assignment::GameServer { advertisement, .. } => (Some(advertisement.to_string()), None),
-            Assignment::PeerHost { host } => (None, Some(host.to_string())),
-            Assignment::Unhosted => (None, None),
+        let (server, user, host) = match credential.host {
+            CredentialHost::GameServer { advertisement, user_key } => {
+                (Some(advertisement.to_string()), Some(user_key.to_string()), None)
+            }
+            CredentialHost::Player(player_key) => (None, None, Some(player_key.to_string())),
+            CredentialHost::None => (None, None, None),
         };
         let claims = MatchCredentialClaims {
             iss: MATCH_CREDENTIAL_ISSUER,
@@ -102,7 +118,7 @@ impl MatchCredentialKeys {
             iat: now.0 / 1000,
             exp: now.plus_ms(MATCH_CREDENTIAL_TTL_MS).0 / 1000,
             match_id: credential.match_id.to_string(),
-            user: credential.user_key.to_string(),
+            user,
             team: credential.team,
             server,
             host,

@@ -30,11 +30,14 @@ pub enum RateLimitKind {
     Stream,
     /// A failed authentication, counted for the client's address.
     AuthFailure,
+    /// A signature that has to be verified, counted for the client's address before the work is done. Given back if the
+    /// token is valid.
+    Verification,
 }
 
 impl RateLimitKind {
     /// All kinds.
-    pub const ALL: [RateLimitKind; 8] = [
+    pub const ALL: [RateLimitKind; 9] = [
         RateLimitKind::Call,
         RateLimitKind::Search,
         RateLimitKind::Update,
@@ -43,6 +46,7 @@ impl RateLimitKind {
         RateLimitKind::Operator,
         RateLimitKind::Stream,
         RateLimitKind::AuthFailure,
+        RateLimitKind::Verification,
     ];
 
     /// Name in settings, metrics and errors.
@@ -56,6 +60,7 @@ impl RateLimitKind {
             RateLimitKind::Operator => "operator",
             RateLimitKind::Stream => "stream",
             RateLimitKind::AuthFailure => "auth_failure",
+            RateLimitKind::Verification => "verification",
         }
     }
 }

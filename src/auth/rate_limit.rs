@@ -31,9 +31,13 @@ use token_buckets::{BucketCountLimit, GovernorClock, TokenBuckets};
 
 /// Maximum number of buckets for authenticated callers, about 64 bytes each.
 const AUTHENTICATED_BUCKETS_MAX: usize = 262_144;
-/// Maximum number of buckets for client addresses. They are counted apart, so anonymous callers cannot displace
-/// authenticated ones.
+/// Maximum number of buckets for the addresses of anonymous callers. They are counted apart, so anonymous callers cannot
+/// displace authenticated ones.
 const ADDRESS_BUCKETS_MAX: usize = 65_536;
+/// Maximum number of buckets for the addresses of players' clients. Only callers with an account use them.
+const CLIENT_NETWORK_BUCKETS_MAX: usize = 65_536;
+/// Maximum number of buckets for the health checks of trusted proxies.
+const HEALTH_CHECK_BUCKETS_MAX: usize = 1_024;
 /// Interval at which refilled buckets are dropped, milliseconds. A later call starts with a new bucket, which is the same.
 const SWEEP_INTERVAL_MS: u64 = 10_000;
 /// Period of the sustained rate.
@@ -58,7 +62,8 @@ pub type OnRateLimited = Box<dyn Fn(CallerClass, RateLimitKind) + Send + Sync>;
 
 /// All rate limits and their buckets. Each server process counts on its own.
 pub struct RateLimits {
-    limits: HashMap<(CallerClass, RateLimitKind), RateLimit>,
+    /// Limits by class and kind; `None`: unlimited.
+    limits: Vec<Option<RateLimit>>,
     /// Maximum number of open streams per caller.
     stream_limits: HashMap<CallerClass, u32>,
     open_streams: Arc<OpenStreams>,
@@ -71,10 +76,18 @@ type KeyedRateLimiter = RateLimiter<RateLimitKey, TokenBuckets, GovernorClock, N
 
 /// One limit: the burst and sustained buckets of all callers of a class.
 struct RateLimit {
-    burst_limiter: KeyedRateLimiter,
-    burst_max: NonZeroU32,
-    sustained_limiter: KeyedRateLimiter,
-    sustained_max: NonZeroU32,
+    burst: Limiter,
+    sustained: Limiter,
+}
+
+/// Buckets of one size.
+struct Limiter {
+    limiter: KeyedRateLimiter,
+    /// The same buckets as those of `limiter`, which does not give them out.
+    buckets: TokenBuckets,
+    /// Time in which one token is added.
+    interval: Duration,
+    max: NonZeroU32,
 }
 
 /// Number of open streams per caller. Callers without a stream have no entry.
@@ -98,9 +111,12 @@ impl RateLimitExceeded {
 impl RateLimits {
     /// Limits by these rules; a kind without a rule is unlimited. Rejected calls are passed to `on_rate_limited`.
     pub fn new(rules: &[RateLimitRule], clock: Arc<dyn Clock>, on_rate_limited: OnRateLimited) -> Self {
-        let authenticated_budget = BucketCountLimit::with_capacity(AUTHENTICATED_BUCKETS_MAX);
-        let address_budget = BucketCountLimit::with_capacity(ADDRESS_BUCKETS_MAX);
-        let (mut limits, mut stream_limits) = (HashMap::new(), HashMap::new());
+        let [authenticated, client_networks, addresses, health_checks] =
+            [AUTHENTICATED_BUCKETS_MAX, CLIENT_NETWORK_BUCKETS_MAX, ADDRESS_BUCKETS_MAX, HEALTH_CHECK_BUCKETS_MAX]
+                .map(BucketCountLimit::with_capacity);
+        let mut limits: Vec<Option<RateLimit>> = Vec::new();
+        limits.resize_with(CallerClass::ALL.len() * RateLimitKind::ALL.len(), || None);
+        let mut stream_limits = HashMap::new();
         for rule in rules {
             let class = CallerClass::ALL.into_iter().find(|class| class.as_str() == rule.role);
             let kind = RateLimitKind::ALL.into_iter().find(|kind| kind.as_str() == rule.limit);
@@ -110,10 +126,14 @@ impl RateLimits {
                     stream_limits.insert(class, max);
                 }
                 CallOrStreamLimit::Calls { per_second, burst, per_5_min } => {
-                    let is_anonymous = class == CallerClass::Anonymous;
-                    let budget = if is_anonymous { &address_budget } else { &authenticated_budget };
+                    let budget = match class {
+                        CallerClass::Authenticated(_) => &authenticated,
+                        CallerClass::ClientNetwork => &client_networks,
+                        CallerClass::Anonymous => &addresses,
+                        CallerClass::HealthCheck => &health_checks,
+                    };
                     let limit = RateLimit::new(per_second, burst, per_5_min, budget, &clock);
-                    limits.insert((class, kind), limit);
+                    limits[limit_index(class, kind)] = Some(limit);
                 }
             }
         }
@@ -131,7 +151,7 @@ impl RateLimits {
     /// A cost above the burst size counts as a full burst, so a valid call can always be admitted at some time.
     pub fn consume(&self, key: RateLimitKey, kind: RateLimitKind, cost: u32) -> Result<(), RateLimitExceeded> {
         let class = key.caller_class();
-        let Some(limit) = self.limits.get(&(class, kind)) else { return Ok(()) };
+        let Some(limit) = self.limit(class, kind) else { return Ok(()) };
         let now = self.clock.now();
         self.sweep_if_due(now);
         limit.consume(key, cost, now).map_err(|wait| {
@@ -140,9 +160,45 @@ impl RateLimits {
         })
     }
 
+    /// Consumes `cost` for an authenticated caller, and then for all clients of its `network`. The caller's own limit comes
+    /// first, so that a caller above it spends nothing of its neighbors.
+    pub fn consume_in_network(
+        &self,
+        key: RateLimitKey,
+        network: Option<IpAddr>,
+        kind: RateLimitKind,
+        cost: u32,
+    ) -> Result<(), RateLimitExceeded> {
+        self.consume(key, kind, cost)?;
+        let is_limited = self.limit(CallerClass::ClientNetwork, kind).is_some();
+        match network.filter(|_| is_limited) {
+            Some(network) => self.consume(RateLimitKey::client_network(network), kind, cost),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives back what `consume_in_network` has taken with the same arguments.
+    pub fn refund_in_network(&self, key: RateLimitKey, network: Option<IpAddr>, kind: RateLimitKind, cost: u32) {
+        self.refund(key, kind, cost);
+        if let Some(network) = network {
+            self.refund(RateLimitKey::client_network(network), kind, cost);
+        }
+    }
+
+    /// Gives back what `consume` has taken with the same arguments.
+    pub fn refund(&self, key: RateLimitKey, kind: RateLimitKind, cost: u32) {
+        if let Some(limit) = self.limit(key.caller_class(), kind) {
+            limit.refund(key, cost);
+        }
+    }
+
     /// Whether any class has a limit of this kind.
     pub fn has_limit(&self, kind: RateLimitKind) -> bool {
-        self.limits.keys().any(|(_, limited)| *limited == kind)
+        CallerClass::ALL.into_iter().any(|class| self.limit(class, kind).is_some())
+    }
+
+    fn limit(&self, class: CallerClass, kind: RateLimitKind) -> Option<&RateLimit> {
+        self.limits.get(limit_index(class, kind))?.as_ref()
     }
 
     /// Counts a failed authentication for an address.
@@ -185,16 +241,16 @@ impl RateLimits {
         let claimed = due_ms <= now.0
             && self.next_sweep_ms.compare_exchange(due_ms, next_ms, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if claimed {
-            for limit in self.limits.values() {
-                limit.burst_limiter.retain_recent();
-                limit.sustained_limiter.retain_recent();
+            for limit in self.limits.iter().flatten() {
+                limit.burst.limiter.retain_recent();
+                limit.sustained.limiter.retain_recent();
             }
         }
     }
 
     /// Current number of buckets.
     pub fn bucket_count(&self) -> usize {
-        self.limits.values().map(|limit| limit.burst_limiter.len() + limit.sustained_limiter.len()).sum()
+        self.limits.iter().flatten().map(|limit| limit.burst.limiter.len() + limit.sustained.limiter.len()).sum()
     }
 }
 
@@ -206,28 +262,27 @@ impl RateLimit {
         budget: &Arc<BucketCountLimit>,
         clock: &Arc<dyn Clock>,
     ) -> Self {
-        let limiter = |interval: Duration, burst: NonZeroU32| {
+        let limiter = |interval: Duration, max: NonZeroU32| {
             // The configuration bounds the rates, so the interval is never zero.
             let interval = interval.max(Duration::from_nanos(1));
-            let quota = Quota::with_period(interval).map(|quota| quota.allow_burst(burst));
-            let quota = quota.unwrap_or(Quota::per_second(burst));
-            KeyedRateLimiter::new(quota, TokenBuckets::new(Arc::clone(budget)), GovernorClock(Arc::clone(clock)))
+            let quota = Quota::with_period(interval).map(|quota| quota.allow_burst(max));
+            let quota = quota.unwrap_or(Quota::per_second(max));
+            let buckets = TokenBuckets::new(Arc::clone(budget));
+            let limiter = KeyedRateLimiter::new(quota, buckets.clone(), GovernorClock(Arc::clone(clock)));
+            Limiter { limiter, buckets, interval, max }
         };
-        let burst_max = at_least_one(burst);
-        let sustained_max = at_least_one(burst.max(per_5_min / SUSTAINED_BURST_DIVISOR));
+        let sustained_burst = burst.max(per_5_min / SUSTAINED_BURST_DIVISOR);
         Self {
-            burst_limiter: limiter(Duration::from_secs_f64(1.0 / per_second), burst_max),
-            burst_max,
-            sustained_limiter: limiter(SUSTAINED_PERIOD / per_5_min.max(1), sustained_max),
-            sustained_max,
+            burst: limiter(Duration::from_secs_f64(1.0 / per_second), at_least_one(burst)),
+            sustained: limiter(SUSTAINED_PERIOD / per_5_min.max(1), at_least_one(sustained_burst)),
         }
     }
 
     /// Consumes `cost` from both buckets, or returns the time to wait.
     fn consume(&self, key: RateLimitKey, cost: u32, now: UnixMs) -> Result<(), Duration> {
         let now = Duration::from_millis(now.0);
-        for (limiter, max) in [(&self.burst_limiter, self.burst_max), (&self.sustained_limiter, self.sustained_max)] {
-            match limiter.check_key_n(&key, at_least_one(cost).min(max)) {
+        for Limiter { limiter, max, .. } in [&self.burst, &self.sustained] {
+            match limiter.check_key_n(&key, at_least_one(cost).min(*max)) {
                 Ok(Ok(())) => {}
                 Ok(Err(not_until)) => return Err(not_until.wait_time_from(now)),
                 // Unreachable, because costs are capped at the bucket size. Rejects the call to be safe.
@@ -236,6 +291,17 @@ impl RateLimit {
         }
         Ok(())
     }
+
+    fn refund(&self, key: RateLimitKey, cost: u32) {
+        for Limiter { buckets, interval, max, .. } in [&self.burst, &self.sustained] {
+            buckets.refund(&key, *interval * at_least_one(cost).min(*max).get());
+        }
+    }
+}
+
+/// Place of a limit in `RateLimits::limits`.
+fn limit_index(class: CallerClass, kind: RateLimitKind) -> usize {
+    class.index() * RateLimitKind::ALL.len() + kind as usize
 }
 
 fn at_least_one(count: u32) -> NonZeroU32 {
@@ -262,7 +328,7 @@ impl Drop for StreamPermit {
 
 impl fmt::Debug for RateLimits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimits").field("limits", &self.limits.len()).finish_non_exhaustive()
+        f.debug_struct("RateLimits").field("limits", &self.limits.iter().flatten().count()).finish_non_exhaustive()
     }
 }
 

@@ -11,6 +11,7 @@
 //! Tokens are signed, not encrypted: they contain nothing that their holder may not know.
 
 mod claim;
+mod handle;
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -21,10 +22,14 @@ use subtle::ConstantTimeEq;
 
 use crate::auth::token::claim::encode_subject;
 use crate::domain::id::{AdvertisementId, MatchId, ReservationId, SetId, TicketId, UserKey};
+use crate::domain::time::UnixMs;
 
 pub use claim::{
-    AdvertisementClaim, Claim, ConsentClaim, OfferClaim, ReservationClaim, ResumeClaim, SearchClaim, TicketClaim,
+    AdvertisementClaim, Claim, ConsentClaim, ConsentPurpose, OfferClaim, ReservationClaim, ResumeClaim, SearchClaim,
+    SeatClaim, TicketClaim,
 };
+
+pub use handle::HANDLE_WINDOW_MS;
 
 /// Length of a signing key, bytes.
 pub const SIGNING_KEY_BYTES: usize = 32;
@@ -39,6 +44,7 @@ const _: () = assert!(HEADER_BYTES + AdvertisementClaim::ENCODED_BYTES + TRUNCAT
 const _: () = assert!(HEADER_BYTES + SearchClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
 const _: () = assert!(HEADER_BYTES + ReservationClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
 const _: () = assert!(HEADER_BYTES + ConsentClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
+const _: () = assert!(HEADER_BYTES + SeatClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
 const _: () = assert!(HEADER_BYTES + TicketClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
 const _: () = assert!(HEADER_BYTES + OfferClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
 const _: () = assert!(HEADER_BYTES + ResumeClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
@@ -53,6 +59,9 @@ enum DigestPurpose {
     Party,
     TicketId,
     MatchPlayer,
+    Search,
+    HandleKey,
+    HandleRound,
 }
 
 /// Signs tokens with the current key; verifies tokens of the current and the previous key. Replicas share the keys.
@@ -148,11 +157,36 @@ impl TokenSigner {
         TicketId::from_bytes(self.current.digest(DigestPurpose::TicketId, &parts))
     }
 
-    /// Derives the key of a player within one match: a pseudonym that reveals no account and differs in every match.
-    ///
-    /// If the signing key rotates during a match, the player's key changes.
-    pub fn derive_player_key(&self, match_id: MatchId, user: UserKey) -> UserKey {
+    /// Key by which servers of version 0.2.0 name a player of a match. It changes when the signing key rotates, so
+    /// [`PublicUserKeys`](crate::auth::public_user_keys::PublicUserKeys) names players now; this key is still accepted.
+    pub fn former_player_key(&self, match_id: MatchId, user: UserKey) -> UserKey {
         UserKey::from_bytes(self.current.digest(DigestPurpose::MatchPlayer, &[match_id.as_bytes(), user.as_bytes()]))
+    }
+
+    /// Id of a search: the same for all tokens of a search, and different for two searches. It depends on no key, so it
+    /// survives a key rotation.
+    pub fn search_id(search: &SearchClaim) -> [u8; 16] {
+        let SearchClaim { set_id, ruleset_hash: _, silo, party_digest, started_at, last_issued_at: _ } = search;
+        let numbers = (set_id.0.to_be_bytes(), silo.0.to_be_bytes(), started_at.0.to_be_bytes());
+        KEYLESS_DIGEST.digest(DigestPurpose::Search, &[&numbers.0, &numbers.1, &numbers.2, party_digest])
+    }
+
+    /// Cipher that seals the ids for a party at `now`.
+    pub fn handle_cipher(&self, party_digest: [u8; 16], now: UnixMs) -> HandleCipher {
+        HandleCipher::new(&self.current, party_digest, handle::window_at(now))
+    }
+
+    /// Ids that a handle for a party may stand for at `now`: one for each key and window. At most one of them exists.
+    pub fn open_handle(
+        &self,
+        party_digest: [u8; 16],
+        handle: AdvertisementId,
+        now: UnixMs,
+    ) -> impl Iterator<Item = AdvertisementId> {
+        let window = handle::window_at(now);
+        let windows = [window, window.saturating_sub(1)];
+        let keys = [Some(&self.current), self.previous.as_ref()].into_iter().flatten();
+        keys.flat_map(move |key| windows.map(|window| HandleCipher::new(key, party_digest, window).open(handle)))
     }
 
     /// Digest of a searching party: the caller, the users in order and the size of each party. A search token is valid for
@@ -160,6 +194,40 @@ impl TokenSigner {
     pub fn party_digest(caller: Option<UserKey>, users: &[UserKey], party_sizes: &[u8]) -> [u8; 16] {
         let users: Vec<u8> = users.iter().flat_map(|user| *user.as_bytes()).collect();
         KEYLESS_DIGEST.digest(DigestPurpose::Party, &[&encode_subject(caller), &users, party_sizes])
+    }
+}
+
+/// Seals advertisement ids for one party in one window.
+#[derive(Clone)]
+pub struct HandleCipher(HmacKey);
+
+impl HandleCipher {
+    fn new(key: &HmacKey, party_digest: [u8; 16], window: u64) -> Self {
+        let derived = key.digest(DigestPurpose::HandleKey, &[&party_digest, &window.to_be_bytes()]);
+        let mut secret = [0; SIGNING_KEY_BYTES];
+        secret[..derived.len()].copy_from_slice(&derived);
+        Self(HmacKey::new(secret))
+    }
+
+    /// Handle of an advertisement.
+    pub fn seal(&self, id: AdvertisementId) -> AdvertisementId {
+        handle::seal(id, |round, half| self.round_mac(round, half))
+    }
+
+    fn open(&self, handle: AdvertisementId) -> AdvertisementId {
+        handle::open(handle, |round, half| self.round_mac(round, half))
+    }
+
+    fn round_mac(&self, round: u8, half: u64) -> u64 {
+        let digest = self.0.digest(DigestPurpose::HandleRound, &[&[round], &half.to_be_bytes()]);
+        u64::from_be_bytes(std::array::from_fn(|at| digest[at]))
+    }
+}
+
+impl fmt::Debug for HandleCipher {
+    /// Prints no key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HandleCipher").finish_non_exhaustive()
     }
 }
 

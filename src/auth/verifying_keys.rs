@@ -3,8 +3,7 @@
 //! A key has one algorithm, which follows from the key type (RFC 8725, section 3.1). The algorithm in a token's header
 //! chooses nothing.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind};
@@ -16,6 +15,10 @@ use x509_parser::pem::Pem;
 use x509_parser::prelude::FromDer;
 use x509_parser::public_key::PublicKey;
 use x509_parser::x509::SubjectPublicKeyInfo;
+
+use crate::auth::identity::{CallerRoles, Role};
+use crate::config::{KeyFile, TokenIssuer};
+use crate::files::read_file_start;
 
 /// Maximum size of a key file, bytes.
 pub const PUBLIC_KEY_FILE_BYTES_MAX: u64 = 64 * 1024;
@@ -53,14 +56,20 @@ pub enum VerifyingKeysError {
     /// The files contain more than `VERIFYING_KEYS_MAX` keys.
     #[error("auth key files contain {0} keys; give at most {VERIFYING_KEYS_MAX}")]
     TooManyKeys(usize),
-    /// Two keys have the same `kid`, so a token with that `kid` would be ambiguous.
-    #[error("auth key files contain two keys with the `kid` `{0}`; give each key its own `kid`")]
+    /// Two keys of an issuer have the same `kid`, so a token with that `kid` would be ambiguous.
+    #[error(
+        "auth key files contain two keys with the `kid` `{0}`; give each key its own `kid`, or name all roles of a file at once"
+    )]
     DuplicateKeyId(Box<str>),
 }
 
 /// Public key that verifies tokens.
 #[derive(Clone, Debug)]
 pub(super) struct TokenPublicKey {
+    /// Index of the issuer whose tokens the key signs.
+    pub(super) issuer_index: usize,
+    /// Roles of the tokens that the key signs.
+    pub(super) roles: CallerRoles,
     /// The `kid`; `None` for keys from PEM files, which match any `kid`.
     pub(super) key_id: Option<Box<str>>,
     /// The only algorithm that the key verifies.
@@ -69,17 +78,23 @@ pub(super) struct TokenPublicKey {
     pub(super) decoding_key: DecodingKey,
 }
 
-/// Loads the keys of all files. Blocks.
-pub(super) fn read_key_files(files: &[PathBuf]) -> Result<Vec<TokenPublicKey>, VerifyingKeysError> {
+/// Loads the keys of all files of all issuers. Blocks.
+pub(super) fn read_issuer_keys(issuers: &[TokenIssuer]) -> Result<Vec<TokenPublicKey>, VerifyingKeysError> {
     let mut keys: Vec<TokenPublicKey> = Vec::new();
-    for file in files {
-        keys.extend(read_key_file(file)?);
+    for (issuer_index, issuer) in issuers.iter().enumerate() {
+        for KeyFile { file, roles } in &issuer.keys {
+            let roles = roles.iter().filter_map(|name| Role::from_name(name)).collect::<Vec<_>>();
+            let roles = CallerRoles::from_roles(if roles.is_empty() { &Role::ALL } else { &roles });
+            keys.extend(read_key_file(file)?.into_iter().map(|key| TokenPublicKey { issuer_index, roles, ..key }));
+        }
     }
     if keys.len() > VERIFYING_KEYS_MAX {
         return Err(VerifyingKeysError::TooManyKeys(keys.len()));
     }
     for (index, key) in keys.iter().enumerate() {
-        let is_duplicate = keys[..index].iter().any(|earlier| earlier.key_id == key.key_id);
+        let same =
+            |earlier: &TokenPublicKey| (earlier.issuer_index, &earlier.key_id) == (key.issuer_index, &key.key_id);
+        let is_duplicate = keys[..index].iter().any(same);
         if let Some(key_id) = key.key_id.as_ref().filter(|_| is_duplicate) {
             return Err(VerifyingKeysError::DuplicateKeyId(key_id.clone()));
         }
@@ -89,16 +104,11 @@ pub(super) fn read_key_files(files: &[PathBuf]) -> Result<Vec<TokenPublicKey>, V
 
 fn read_key_file(path: &Path) -> Result<Vec<TokenPublicKey>, VerifyingKeysError> {
     let io_error = |error| VerifyingKeysError::Io { file: path.into(), error };
-    let mut bytes = Vec::new();
-    File::open(path)
-        .map_err(io_error)?
-        .take(PUBLIC_KEY_FILE_BYTES_MAX + 1)
-        .read_to_end(&mut bytes)
-        .map_err(io_error)?;
+    let bytes = read_file_start(path, PUBLIC_KEY_FILE_BYTES_MAX + 1).map_err(io_error)?;
     parse_key_file(&bytes).map_err(|problem| VerifyingKeysError::InvalidFile { file: path.into(), problem })
 }
 
-/// Parses a PEM or JWKS file; on failure returns the problem and its remedy.
+/// Parses a PEM or JWKS file; on failure returns the problem and its remedy. The keys are of the first issuer, for all roles.
 pub(super) fn parse_key_file(bytes: &[u8]) -> Result<Vec<TokenPublicKey>, String> {
     if bytes.len() as u64 > PUBLIC_KEY_FILE_BYTES_MAX {
         return Err(format!("is larger than {PUBLIC_KEY_FILE_BYTES_MAX} bytes; remove keys that are not in use"));
@@ -254,7 +264,8 @@ fn verifying_key_of_valid_size(
         }
     };
     if has_valid_size {
-        Ok(TokenPublicKey { key_id, algorithm, decoding_key })
+        let roles = CallerRoles::from_roles(&Role::ALL);
+        Ok(TokenPublicKey { issuer_index: 0, roles, key_id, algorithm, decoding_key })
     } else {
         Err("contains a key of the wrong length; export the key again".into())
     }

@@ -1,4 +1,4 @@
-//! `fireteam keygen`: generates the key pair for signing callers' tokens.
+//! `fireteam keygen`: generates the key pair for signing callers' tokens, and the secret of public user keys.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 
 use crate::auth::issuing_key::IssuingKey;
+use crate::auth::key_file::secret_line;
 use crate::clock::Clock;
 
-/// Writes three files: the private key (mode 0600), the public key, and the public key as JWKS. `out` is a directory or
-/// a prefix of their names. Fails without writing if one of them exists.
+/// Writes four files: the private key (mode 0600), the public key, the public key as JWKS, and the secret of public user keys
+/// (mode 0600). `out` is a directory or a prefix of their names. Fails without writing if one of them exists.
 pub fn generate_issuing_key(out: &Path, clock: &dyn Clock, printed: &mut dyn Write) -> anyhow::Result<()> {
     if out.to_string_lossy().ends_with('/') && !out.is_dir() {
         bail!(
@@ -18,15 +19,13 @@ pub fn generate_issuing_key(out: &Path, clock: &dyn Clock, printed: &mut dyn Wri
             out.display()
         );
     }
-    let mut seed = [0; 32];
-    for half in seed.chunks_mut(16) {
-        half.copy_from_slice(&clock.random_bytes());
-    }
+    let [seed, user_key_secret] = [(); 2].map(|()| random_secret(clock));
     let key = IssuingKey::from_seed(&seed).context("generate a key")?;
     let files = [
         (key_file_path(out, "key.pem"), key.private_key_pem(), 0o600),
         (key_file_path(out, "pub.pem"), key.public_key_pem(), 0o644),
         (key_file_path(out, "jwks.json"), key.public_key_set(), 0o644),
+        (key_file_path(out, "user-key"), secret_line(user_key_secret), 0o600),
     ];
     if let Some((existing, ..)) = files.iter().find(|(file, ..)| file.exists()) {
         bail!("{} already exists; use another --out", existing.display());
@@ -34,10 +33,19 @@ pub fn generate_issuing_key(out: &Path, clock: &dyn Clock, printed: &mut dyn Wri
     for (file, text, mode) in &files {
         create_file(file, text, *mode).with_context(|| format!("write {}", file.display()))?;
     }
-    let [private, public, set] = files.map(|(file, ..)| file.display().to_string());
+    let [private, public, set, user_key] = files.map(|(file, ..)| file.display().to_string());
     writeln!(printed, "{private}\n  signs tokens; keep it away from the server\n{public}\n{set}")?;
-    writeln!(printed, "  one of the last two is for the server: --auth-keys {set}")?;
+    writeln!(printed, "  one of the last two is for the server: --auth-keys {set}\n{user_key}")?;
+    writeln!(printed, "  names users in answers; for all servers, never another one: --user-key-file {user_key}")?;
     Ok(())
+}
+
+fn random_secret(clock: &dyn Clock) -> [u8; 32] {
+    let mut secret = [0; 32];
+    for half in secret.chunks_mut(16) {
+        half.copy_from_slice(&clock.random_bytes());
+    }
+    secret
 }
 
 fn key_file_path(out: &Path, extension: &str) -> PathBuf {
@@ -64,10 +72,11 @@ fn create_file(file: &Path, text: &str, mode: u32) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::auth::key_file::load_or_create_user_keys;
     use crate::clock::SystemClock;
 
     #[test]
-    fn keygen_writes_three_files_and_never_replaces_them() {
+    fn keygen_writes_four_files_and_never_replaces_them() {
         let folder = tempfile::tempdir().unwrap();
         let (clock, mut printed) = (SystemClock::start(), Vec::new());
         generate_issuing_key(folder.path(), &clock, &mut printed).unwrap();
@@ -77,10 +86,14 @@ mod tests {
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
-            assert_eq!(std::fs::metadata(&private).unwrap().permissions().mode() & 0o777, 0o600);
+            for secret in [&private, &folder.path().join("issuer.user-key")] {
+                assert_eq!(std::fs::metadata(secret).unwrap().permissions().mode() & 0o777, 0o600);
+            }
         }
+        let secret = std::fs::read_to_string(folder.path().join("issuer.user-key")).unwrap();
+        assert!(load_or_create_user_keys(&folder.path().join("issuer.user-key"), [0; 32]).is_ok());
         let printed = String::from_utf8(printed).unwrap();
-        assert!(!printed.contains("PRIVATE"), "{printed}");
+        assert!(!printed.contains("PRIVATE") && !printed.contains(secret.trim()), "{printed}");
 
         assert!(
             generate_issuing_key(folder.path(), &clock, &mut Vec::new()).is_err(),

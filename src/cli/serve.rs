@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::cli::ExitStatus;
 use crate::cli::error_text::error_text;
+use crate::clock::{Clock as _, SystemClock};
 use crate::config::raw::ServeFlags;
 use crate::config::{Config, LogFormat};
 use crate::server::run;
@@ -32,7 +33,10 @@ pub(super) fn serve(flags: ServeFlags) -> ExitStatus {
     if print_only {
         return print_config(&config);
     }
-    if let Err(error) = log::init_logging(config.log_format == LogFormat::Json, &config.log_level) {
+    let log_bytes_max = u64::from(config.log_max_kib_per_minute) << 10;
+    let clock = SystemClock::start();
+    let is_json = config.log_format == LogFormat::Json;
+    if let Err(error) = log::init_logging(is_json, &config.log_level, log_bytes_max, Box::new(move || clock.now())) {
         eprintln!("fireteam: {error}");
         return ExitStatus::Failed;
     }

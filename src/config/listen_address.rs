@@ -19,6 +19,11 @@ impl ListenAddress {
         &self.addresses
     }
 
+    /// The host as it was given: a name or an address.
+    pub fn host(&self) -> &str {
+        self.text.rsplit_once(':').map_or(&*self.text, |(host, _)| host)
+    }
+
     /// Whether no other machine can reach any of the addresses.
     pub(super) fn is_loopback(&self) -> bool {
         self.addresses.iter().all(|address| address.ip().to_canonical().is_loopback())
@@ -44,6 +49,9 @@ impl FromStr for ListenAddress {
             return Ok(address.into());
         }
         let form = "use HOST:PORT, such as 127.0.0.1:50051";
+        if text.contains('@') || text.contains("://") {
+            return Err(format!("the text is a URL, and not an address; {form}"));
+        }
         let Some((host, port)) = text.rsplit_once(':').filter(|(host, _)| !host.is_empty()) else {
             return Err(format!("`{text}` has no port; {form}"));
         };

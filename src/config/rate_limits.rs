@@ -28,7 +28,8 @@ pub enum RateLimitRules {
 /// Rate limit of one role for one kind of call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RateLimitRule {
-    /// `client`, `game_server`, `operator`, or `anonymous` for all anonymous callers of one address.
+    /// `client`, `game_server`, `operator`, `anonymous` for all anonymous callers of one address, `client_address` for all
+    /// players' clients of one address, or `health_check` for the health checks of one trusted proxy.
     pub role: &'static str,
     /// Kind of call.
     pub limit: &'static str,
@@ -55,13 +56,20 @@ pub enum CallOrStreamLimit {
 /// All rate limits with their defaults. A client polls twice a second while it searches. A game server acts for a
 /// thousand sessions. One address may have ten players. The limit on all calls exceeds the sum of the others, so it
 /// never blocks a caller that respects them.
-pub const DEFAULT_RATE_LIMITS: [RateLimitRule; 21] = [
+///
+/// `client_address` holds the players' clients at one address together, for any accounts: twenty times the
+/// limit of one, so that a household or a student residence stays below it.
+pub const DEFAULT_RATE_LIMITS: [RateLimitRule; 27] = [
     call_limit("client", "call", 10.0, 100, 1_500),
     call_limit("client", "search", 2.0, 10, 300),
     call_limit("client", "update", 1.0, 5, 300),
     call_limit("client", "heartbeat", 1.0, 5, 150),
     call_limit("client", "seats", 1.0, 5, 300),
     stream_limit("client", 2),
+    call_limit("client_address", "call", 200.0, 2_000, 30_000),
+    call_limit("client_address", "search", 40.0, 200, 6_000),
+    call_limit("client_address", "update", 20.0, 100, 6_000),
+    call_limit("client_address", "seats", 20.0, 100, 6_000),
     call_limit("game_server", "call", 500.0, 2_000, 150_000),
     call_limit("game_server", "search", 50.0, 100, 15_000),
     call_limit("game_server", "update", 100.0, 200, 30_000),
@@ -76,7 +84,9 @@ pub const DEFAULT_RATE_LIMITS: [RateLimitRule; 21] = [
     call_limit("anonymous", "heartbeat", 10.0, 50, 1_500),
     call_limit("anonymous", "seats", 10.0, 50, 3_000),
     call_limit("anonymous", "auth_failure", 1.0, 10, 60),
+    call_limit("anonymous", "verification", 20.0, 200, 6_000),
     stream_limit("anonymous", 20),
+    call_limit("health_check", "call", 100.0, 500, 30_000),
 ];
 
 const fn call_limit(
@@ -174,7 +184,7 @@ mod tests {
                 CallOrStreamLimit::OpenStreams(_) => sum,
             })
         };
-        for role in ["client", "game_server", "operator", "anonymous"] {
+        for role in ["client", "client_address", "game_server", "operator", "anonymous"] {
             let (all, others) = (calls(role, |limit| limit == "call"), calls(role, |limit| limit != "call"));
             assert!(all.0 > others.0 && all.1 > others.1 && all.2 > others.2, "{role}: {all:?} {others:?}");
         }

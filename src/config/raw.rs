@@ -10,8 +10,10 @@ use clap::{Arg, Args, Command};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use crate::config::postgres_url::{StoreSetting, hide_credentials};
 use crate::config::{ConfigError, ListenAddress, LogFormat};
 use crate::domain::ruleset::spelling::closest_name;
+use crate::files;
 
 /// Maximum size of a configuration file, bytes.
 const CONFIG_FILE_BYTES_MAX: u64 = 64 * 1024;
@@ -43,9 +45,12 @@ pub struct RawSettings {
     /// Address of the operator port, `HOST:PORT` [default: 127.0.0.1:50052].
     #[arg(long, env = "FIRETEAM_OPERATOR_LISTEN", value_name = "ADDRESS")]
     pub operator_listen: Option<ListenAddress>,
+    /// Names by which operators reach the operator port, besides its addresses, `localhost` and the name in --operator-listen [default: none].
+    #[arg(long, env = "FIRETEAM_OPERATOR_HOSTS", value_name = "NAME", num_args = 1.., value_delimiter = ',')]
+    pub operator_hosts: Option<Vec<String>>,
     /// Database: `sqlite:PATH`, `postgres://…` for several servers, or `memory:` [default: sqlite:fireteam.db].
-    #[arg(long, env = "FIRETEAM_STORE", value_name = "STORE")]
-    pub store: Option<String>,
+    #[arg(long, env = "FIRETEAM_STORE", value_name = "STORE", hide_env_values = true)]
+    pub store: Option<StoreSetting>,
     /// Silos to load and serve, ids; requires a `postgres:` store [default: all].
     #[arg(long, env = "FIRETEAM_SILOS", value_name = "ID", num_args = 1.., value_delimiter = ',')]
     pub silos: Option<Vec<u64>>,
@@ -55,6 +60,18 @@ pub struct RawSettings {
     /// Maximum silos that one user, or one anonymous address, has opened, number, 1 to 100000; not for --silos and game servers [default: 8].
     #[arg(long, env = "FIRETEAM_MAX_SILOS_PER_USER", value_name = "COUNT")]
     pub max_silos_per_user: Option<u32>,
+    /// Maximum live advertisements of a kind of one client, number, 1 to 100; a newer one replaces the oldest [default: 1].
+    #[arg(long, env = "FIRETEAM_MAX_ADVERTISEMENTS_PER_CLIENT", value_name = "COUNT")]
+    pub max_advertisements_per_client: Option<u32>,
+    /// Maximum live advertisements of a kind of one game server identity, number, 1 to 1000000 [default: 1000].
+    #[arg(long, env = "FIRETEAM_MAX_ADVERTISEMENTS_PER_SERVER", value_name = "COUNT")]
+    pub max_advertisements_per_server: Option<u32>,
+    /// Maximum live reservations of one client, number, 1 to 100; a newer one replaces the oldest [default: 1].
+    #[arg(long, env = "FIRETEAM_MAX_RESERVATIONS_PER_CLIENT", value_name = "COUNT")]
+    pub max_reservations_per_client: Option<u32>,
+    /// Maximum waiting tickets of one user over all sets and silos, number, 1 to 100 [default: 4].
+    #[arg(long, env = "FIRETEAM_MAX_TICKETS_PER_USER", value_name = "COUNT")]
+    pub max_tickets_per_user: Option<u32>,
     /// Store outage after which the server reports not ready, seconds, 1 to 3600 [default: 300].
     #[arg(long, env = "FIRETEAM_MAX_STALENESS_S", value_name = "SECONDS")]
     pub max_staleness_s: Option<u32>,
@@ -79,7 +96,7 @@ pub struct RawSettings {
     /// Require the PROXY protocol on the client port, from trusted proxies only [default: false].
     #[arg(long, env = "FIRETEAM_PROXY_PROTOCOL", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub proxy_protocol: Option<bool>,
-    /// Public keys for verifying callers' JWTs, PEM or JWKS; if set, every call must be authenticated [default: none].
+    /// Public keys for verifying callers' JWTs, PEM or JWKS, `[ROLE+ROLE=]FILE` to limit them to roles; if set, every call must be authenticated [default: none].
     #[arg(long, env = "FIRETEAM_AUTH_KEYS", value_name = "FILE", num_args = 1.., value_delimiter = ',')]
     pub auth_keys: Option<Vec<PathBuf>>,
     /// Required `iss` claim of JWTs; required with --auth-keys.
@@ -88,18 +105,33 @@ pub struct RawSettings {
     /// Required `aud` claim of JWTs [default: fireteam].
     #[arg(long, env = "FIRETEAM_AUTH_AUDIENCE", value_name = "TEXT")]
     pub auth_audience: Option<String>,
+    /// Further issuers of JWTs, `"ISSUER AUDIENCE [ROLE+ROLE=]FILE"`, each with keys of its own; only one issuer may sign for `client` [default: none].
+    #[arg(long, env = "FIRETEAM_AUTH_ISSUERS", value_name = "ISSUER", num_args = 1.., value_delimiter = ',')]
+    pub auth_issuers: Option<Vec<String>>,
     /// Rate limits that differ from the default, `ROLE.LIMIT=PER_SECOND/BURST/PER_5_MIN` or `ROLE.stream=COUNT`, or `off` [default: see docs/OPERATING.md; off for anonymous callers on loopback].
     #[arg(long, env = "FIRETEAM_RATE_LIMITS", value_name = "RATE_LIMIT", num_args = 1.., value_delimiter = ',')]
     pub rate_limits: Option<Vec<String>>,
     /// Audit log of operator calls, one JSON object per line, appended [default: the log only].
     #[arg(long, env = "FIRETEAM_AUDIT_LOG_FILE", value_name = "FILE")]
     pub audit_log_file: Option<PathBuf>,
+    /// Size at which the audit log file is renamed and a new one begins, MiB, 1 to 4096 [default: 64].
+    #[arg(long, env = "FIRETEAM_AUDIT_LOG_MAX_MIB", value_name = "MIB")]
+    pub audit_log_max_mib: Option<u32>,
+    /// Renamed audit log files with operators' actions that are kept, number, 1 to 10000 [default: 100].
+    #[arg(long, env = "FIRETEAM_AUDIT_LOG_MAX_FILES", value_name = "COUNT")]
+    pub audit_log_max_files: Option<u32>,
     /// Keys that sign tokens, created if missing [default: beside the SQLite file; required with `postgres:`, the same on all servers].
     #[arg(long, env = "FIRETEAM_TOKEN_KEY_FILE", value_name = "FILE")]
     pub token_key_file: Option<PathBuf>,
     /// Keys that sign players' credentials for game servers, PEM file, created if missing [default: beside the SQLite file; required with `postgres:`, the same on all servers].
     #[arg(long, env = "FIRETEAM_MATCH_KEY_FILE", value_name = "FILE")]
     pub match_key_file: Option<PathBuf>,
+    /// Secret of the keys by which answers name users, created if missing [default: beside the token keys; the same on all servers].
+    #[arg(long, env = "FIRETEAM_USER_KEY_FILE", value_name = "FILE")]
+    pub user_key_file: Option<PathBuf>,
+    /// Time after a user's last rated match for which ratings are kept, days, 30 to 3650 [default: until the user is erased].
+    #[arg(long, env = "FIRETEAM_RATING_RETENTION_DAYS", value_name = "DAYS")]
+    pub rating_retention_days: Option<u32>,
     /// Folder for the inputs of passes that failed because of an error in the server, created if needed; at most 16 files of at most 64 MiB [default: none].
     #[arg(long, env = "FIRETEAM_PASS_FAILURE_DIR", value_name = "DIRECTORY")]
     pub pass_failure_dir: Option<PathBuf>,
@@ -121,6 +153,12 @@ pub struct RawSettings {
     /// Log level or filter directives: error, warn, info, debug, trace [default: info].
     #[arg(long, env = "FIRETEAM_LOG_LEVEL", value_name = "LEVEL")]
     pub log_level: Option<String>,
+    /// Maximum size of the log per minute, KiB, 64 to 1048576; not for audit records and the levels debug and trace [default: 768].
+    #[arg(long, env = "FIRETEAM_LOG_MAX_KIB_PER_MINUTE", value_name = "KIB")]
+    pub log_max_kib_per_minute: Option<u32>,
+    /// Free space below which a disk that the server writes to is reported, MiB, 0 to 1048576; 0 for never [default: 512].
+    #[arg(long, env = "FIRETEAM_DISK_FREE_WARNING_MIB", value_name = "MIB")]
+    pub disk_free_warning_mib: Option<u32>,
     /// Default advertisement TTL, seconds, 5 to 600 [default: 90].
     #[arg(long, env = "FIRETEAM_ADVERTISEMENT_TTL_S", value_name = "SECONDS")]
     pub advertisement_ttl_s: Option<u32>,
@@ -136,9 +174,12 @@ pub struct RawSettings {
     /// Grid size for rounding locations, degrees, 0 to 10; 0 for no rounding [default: 1].
     #[arg(long, env = "FIRETEAM_LOCATION_GRID_DEGREES", value_name = "DEGREES")]
     pub location_grid_degrees: Option<f64>,
-    /// Grid size for rounding the locations of advertised sessions, degrees, 0 to 10; 0 to use --location-grid-degrees [default: 3].
+    /// Grid size for rounding the locations of advertised sessions and of parties in queues, degrees, 0 to 10; 0 to use --location-grid-degrees [default: 3].
     #[arg(long, env = "FIRETEAM_SESSION_LOCATION_GRID_DEGREES", value_name = "DEGREES")]
     pub session_location_grid_degrees: Option<f64>,
+    /// Places of the regions that clients measure, `NAME=LATITUDE/LONGITUDE` in degrees; others then know round trips only as from the center of a grid cell [default: none].
+    #[arg(long, env = "FIRETEAM_REGION_PLACES", value_name = "PLACE", num_args = 1.., value_delimiter = ',')]
+    pub region_places: Option<Vec<String>>,
     /// Maximum accuracy radius of a location, kilometers, 0 to 20040; less accurate locations are ignored [default: 500].
     #[arg(long, env = "FIRETEAM_GEOIP_MAX_ACCURACY_RADIUS_KM", value_name = "KM")]
     pub geoip_max_accuracy_radius_km: Option<f64>,
@@ -156,10 +197,19 @@ impl RawSettings {
         RawSettings {
             listen: self.listen.or(fallback.listen),
             operator_listen: self.operator_listen.or(fallback.operator_listen),
+            operator_hosts: self.operator_hosts.or(fallback.operator_hosts),
             store: self.store.or(fallback.store),
             silos: self.silos.or(fallback.silos),
             max_silos: self.max_silos.or(fallback.max_silos),
             max_silos_per_user: self.max_silos_per_user.or(fallback.max_silos_per_user),
+            max_advertisements_per_client: self
+                .max_advertisements_per_client
+                .or(fallback.max_advertisements_per_client),
+            max_advertisements_per_server: self
+                .max_advertisements_per_server
+                .or(fallback.max_advertisements_per_server),
+            max_reservations_per_client: self.max_reservations_per_client.or(fallback.max_reservations_per_client),
+            max_tickets_per_user: self.max_tickets_per_user.or(fallback.max_tickets_per_user),
             max_staleness_s: self.max_staleness_s.or(fallback.max_staleness_s),
             rulesets: self.rulesets.or(fallback.rulesets),
             geoip_db: self.geoip_db.or(fallback.geoip_db),
@@ -171,10 +221,15 @@ impl RawSettings {
             auth_keys: self.auth_keys.or(fallback.auth_keys),
             auth_issuer: self.auth_issuer.or(fallback.auth_issuer),
             auth_audience: self.auth_audience.or(fallback.auth_audience),
+            auth_issuers: self.auth_issuers.or(fallback.auth_issuers),
             rate_limits: self.rate_limits.or(fallback.rate_limits),
             audit_log_file: self.audit_log_file.or(fallback.audit_log_file),
+            audit_log_max_mib: self.audit_log_max_mib.or(fallback.audit_log_max_mib),
+            audit_log_max_files: self.audit_log_max_files.or(fallback.audit_log_max_files),
             token_key_file: self.token_key_file.or(fallback.token_key_file),
             match_key_file: self.match_key_file.or(fallback.match_key_file),
+            user_key_file: self.user_key_file.or(fallback.user_key_file),
+            rating_retention_days: self.rating_retention_days.or(fallback.rating_retention_days),
             pass_failure_dir: self.pass_failure_dir.or(fallback.pass_failure_dir),
             allow_client_locality: self.allow_client_locality.or(fallback.allow_client_locality),
             allow_search_overrides: self.allow_search_overrides.or(fallback.allow_search_overrides),
@@ -182,6 +237,8 @@ impl RawSettings {
             insecure_allow_anonymous: self.insecure_allow_anonymous.or(fallback.insecure_allow_anonymous),
             log_format: self.log_format.or(fallback.log_format),
             log_level: self.log_level.or(fallback.log_level),
+            log_max_kib_per_minute: self.log_max_kib_per_minute.or(fallback.log_max_kib_per_minute),
+            disk_free_warning_mib: self.disk_free_warning_mib.or(fallback.disk_free_warning_mib),
             advertisement_ttl_s: self.advertisement_ttl_s.or(fallback.advertisement_ttl_s),
             reservation_ttl_s: self.reservation_ttl_s.or(fallback.reservation_ttl_s),
             ruleset_retention_s: self.ruleset_retention_s.or(fallback.ruleset_retention_s),
@@ -190,6 +247,7 @@ impl RawSettings {
             session_location_grid_degrees: self
                 .session_location_grid_degrees
                 .or(fallback.session_location_grid_degrees),
+            region_places: self.region_places.or(fallback.region_places),
             geoip_max_accuracy_radius_km: self.geoip_max_accuracy_radius_km.or(fallback.geoip_max_accuracy_radius_km),
             shutdown_grace_period_s: self.shutdown_grace_period_s.or(fallback.shutdown_grace_period_s),
         }
@@ -200,16 +258,18 @@ impl RawSettings {
 pub(super) fn read_toml_file(file: &Path) -> Result<RawSettings, Vec<ConfigError>> {
     let io_error = |error| vec![ConfigError::UnreadableFile { file: file.into(), error }];
     let toml_error = |message: String| vec![ConfigError::InvalidToml { file: file.into(), message }];
-    if std::fs::metadata(file).map_err(io_error)?.len() > CONFIG_FILE_BYTES_MAX {
+    let bytes = files::read_file_start(file, CONFIG_FILE_BYTES_MAX + 1).map_err(io_error)?;
+    if bytes.len() as u64 > CONFIG_FILE_BYTES_MAX {
         return Err(toml_error(format!("the file is larger than {CONFIG_FILE_BYTES_MAX} bytes; shorten it")));
     }
-    parse_toml(file, &std::fs::read_to_string(file).map_err(io_error)?)
+    let text = String::from_utf8(bytes).map_err(|_| toml_error("the file is not UTF-8; save it as UTF-8".into()))?;
+    parse_toml(file, &text)
 }
 
 /// Parses settings from TOML. Returns all unknown keys. `file` is the file name in errors.
 pub(super) fn parse_toml(file: &Path, text: &str) -> Result<RawSettings, Vec<ConfigError>> {
     let toml_error = |message: String| vec![ConfigError::InvalidToml { file: file.into(), message }];
-    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| toml_error(error.to_string()))?;
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| toml_error(toml_problem(&error, text)))?;
     let known: Vec<String> = RawSettings::augment_args(Command::new(""))
         .get_arguments()
         .map(|argument| argument.get_id().to_string())
@@ -222,7 +282,15 @@ pub(super) fn parse_toml(file: &Path, text: &str) -> Result<RawSettings, Vec<Con
     if !unknown.is_empty() {
         return Err(unknown);
     }
-    toml::from_str(text).map_err(|error| toml_error(error.to_string()))
+    toml::from_str(text).map_err(|error| toml_error(toml_problem(&error, text)))
+}
+
+/// Position and problem of a TOML error, without the line, which may contain a password.
+fn toml_problem(error: &toml::de::Error, text: &str) -> String {
+    let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+    format!("TOML parse error at line {line}, column {column}: {}", hide_credentials(error.message().trim_end()))
 }
 
 /// Errors for `FIRETEAM_*` variables that are not settings.

@@ -1,5 +1,7 @@
 //! Configuration tests: accepted settings, rejected settings, and error messages.
 
+use std::path::Path;
+
 use clap::Parser;
 
 use super::raw::{RawSettings, ServeFlags};
@@ -44,19 +46,28 @@ operator_listen = "127.0.0.1:50052"
 store = "sqlite:fireteam.db"
 max_silos = 1024
 max_silos_per_user = 8
+max_advertisements_per_client = 1
+max_advertisements_per_server = 1000
+max_reservations_per_client = 1
+max_tickets_per_user = 4
 max_staleness_s = 300
 rulesets = "bundled:"
 geoip_db = []
 trusted_proxies = []
 proxy_protocol = false
+audit_log_max_mib = 64
+audit_log_max_files = 100
 token_key_file = "fireteam.token-key"
 match_key_file = "fireteam.match-key.pem"
+user_key_file = "fireteam.user-key"
 allow_client_locality = false
 allow_search_overrides = false
 insecure_allow_plaintext = false
 insecure_allow_anonymous = false
 log_format = "text"
 log_level = "info"
+log_max_kib_per_minute = 768
+disk_free_warning_mib = 512
 advertisement_ttl_s = 90
 reservation_ttl_s = 30
 ruleset_retention_s = 600
@@ -93,6 +104,8 @@ fn printed_config_loads_as_the_same_config() {
         "--rate-limits=client.search=0.5/3/90,anonymous.stream=7",
         "--audit-log-file=audit.jsonl",
         "--token-key-file=keys",
+        "--user-key-file=secret",
+        "--rating-retention-days=365",
         "--pass-failure-dir=failed passes",
         "--allow-client-locality",
         "--allow-search-overrides=true",
@@ -105,6 +118,7 @@ fn printed_config_loads_as_the_same_config() {
         "--ruleset-retention-s=0",
         "--location-grid-degrees=0.25",
         "--session-location-grid-degrees=0",
+        "--region-places=eu=50.1/8.7,us east=39/-77.5",
         "--geoip-max-accuracy-radius-km=50",
         "--shutdown-grace-period-s=25",
     ];
@@ -115,7 +129,7 @@ fn printed_config_loads_as_the_same_config() {
     assert_eq!(load_config(&everything).unwrap().geoip_db_files.len(), 2);
     assert_eq!(load_config(&everything).unwrap().trusted_proxies.len(), 2);
     let memory = load_config(&["--store=memory:"]).unwrap();
-    assert_eq!((memory.token_key_file, memory.match_key_file), (None, None));
+    assert_eq!((memory.token_key_file, memory.match_key_file, memory.user_key_file), (None, None, None));
 }
 
 #[test]
@@ -162,7 +176,7 @@ fn config_errors_are_reported_together_with_fixes() {
             "--ruleset-removal-grace-s=86402",
         ],
     ));
-    let expected = "store: `mysql:x` is not a store; use sqlite:PATH, postgres://HOST/DATABASE or memory:
+    let expected = "store: the text is not a store; use sqlite:PATH, postgres://HOST/DATABASE or memory:
 advertisement_ttl_s: 4 is out of range; use 5 to 600
 reservation_ttl_s: 121 is out of range; use 1 to 120
 ruleset_retention_s: 86401 is out of range; use 0 to 86400
@@ -206,6 +220,29 @@ shutdown_grace_period_s: 0 is out of range; use 1 to 25";
     assert!(message.contains("fireteam.toml") && message.contains("line 1"), "{message}");
     assert!(error_text(load_config_file("listen = ", &[])).contains("line 1"));
     assert!(error_text(load_config_file(&"#".repeat(70_000), &[])).contains("larger than"));
+}
+
+/// SEC-4: keys that are limited to unknown roles, and issuers that could sign for players of each other, are refused.
+#[test]
+fn auth_issuer_errors_say_what_to_write() {
+    let auth = ["--auth-keys=client=a.pem", "--auth-issuer=game"];
+    for (setting, problem) in [
+        (
+            "--auth-keys=player=a.pem",
+            "auth_keys: `player` is not a role; write ROLE=FILE or ROLE+ROLE=FILE with client,",
+        ),
+        ("--auth-keys=operator=", "auth_keys: `operator=` names no file"),
+        ("--auth-issuers=studio ops", "auth_issuers: `studio ops` is not an issuer; write"),
+        ("--auth-issuers=tls ops operator=b.pem", "auth_issuers: `tls` is reserved"),
+        ("--auth-issuers=studio ops b.pem", "`game` and `studio` both sign for `client`"),
+        ("--auth-issuers=game ops operator=b.pem", "auth_issuers: `game` has two audiences"),
+        ("--auth-issuers=studio ops root=b.pem", "auth_issuers: `root` is not a role"),
+    ] {
+        let arguments = [&auth[..], &[setting]].concat();
+        let message = error_text(load_config(&arguments));
+        assert!(message.contains(problem), "{setting}: {message}");
+    }
+    assert!(error_text(load_config(&["--auth-issuers=a b c"])).contains("auth_issuers: needs auth_keys"));
 }
 
 /// SEC-15: safe by default, for each combination of client address, operator address, TLS, authentication and flags. A
@@ -289,4 +326,25 @@ fn rate_limits_apply_to_public_or_authenticated_servers() {
         rule_texts.contains(&"client.update=1/5/300".into()),
         "limits without an override keep their default: {rule_texts:?}"
     );
+}
+
+/// Keys limited to roles, and several issuers, as written and as printed.
+#[test]
+fn auth_issuers_and_key_roles_round_trip() {
+    let arguments = [
+        "--auth-keys=client=players.json,./old=keys.pem",
+        "--auth-issuer=https://login.example",
+        "--auth-issuers=studio ops operator+game_server=studio keys.pem,studio ops operator=b.pem",
+    ];
+    let config = load_config(&arguments[..2]).unwrap();
+    let auth = config.auth.clone().unwrap();
+    let keys: Vec<_> = auth.issuers[0].keys.iter().map(|keys| (keys.file.to_str().unwrap(), &*keys.roles)).collect();
+    assert_eq!(keys, [("players.json", &["client"][..]), ("./old=keys.pem", &[])]);
+    let config = load_config(&arguments).unwrap();
+    let issuers = config.auth.clone().unwrap().issuers;
+    assert_eq!((&*issuers[1].name, &*issuers[1].audience, issuers.len()), ("studio", "ops", 2));
+    let keys: Vec<_> = issuers[1].keys.iter().map(|keys| (keys.file.to_str().unwrap(), &*keys.roles)).collect();
+    assert_eq!(keys, [("studio keys.pem", &["operator", "game_server"][..]), ("b.pem", &["operator"])]);
+    let printed = config.to_toml().unwrap();
+    assert_eq!(Config::from_toml(Path::new("printed.toml"), &printed).unwrap(), config, "{printed}");
 }

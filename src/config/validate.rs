@@ -1,6 +1,7 @@
 //! Configuration validation: fills in defaults, checks ranges and combinations, and converts back for printing.
 
 mod rate_limits;
+mod region_places;
 mod security;
 
 use std::fmt::Display;
@@ -9,11 +10,14 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use crate::config::raw::RawSettings;
+use crate::config::security::{KeyFile, TokenIssuer};
 use crate::config::{
-    ADVERTISEMENT_TTL_RANGE_S, Config, ConfigError, DEFAULT_GEOIP_DB, GEOIP_MAX_ACCURACY_RADIUS_RANGE_KM,
-    LISTED_SILOS_MAX, LOCATION_GRID_RANGE_DEGREES, LogFormat, MAX_SILOS_RANGE, MAX_STALENESS_RANGE_S, PostgresUrl,
+    ADVERTISEMENT_TTL_RANGE_S, AUDIT_LOG_MAX_FILES_RANGE, AUDIT_LOG_MAX_MIB_RANGE, Config, ConfigError,
+    DEFAULT_GEOIP_DB, DISK_FREE_WARNING_RANGE_MIB, GEOIP_MAX_ACCURACY_RADIUS_RANGE_KM, LISTED_SILOS_MAX,
+    LOCATION_GRID_RANGE_DEGREES, LOG_MAX_KIB_PER_MINUTE_RANGE, LogFormat, MAX_CLIENT_PLACES_RANGE,
+    MAX_SERVER_ADVERTISEMENTS_RANGE, MAX_SILOS_RANGE, MAX_STALENESS_RANGE_S, PostgresUrl, RATING_RETENTION_RANGE_DAYS,
     RESERVATION_TTL_RANGE_S, RULESET_REMOVAL_GRACE_RANGE_S, RULESET_RETENTION_RANGE_S, RulesetSource,
-    SHUTDOWN_GRACE_PERIOD_RANGE_S, StoreTarget,
+    SHUTDOWN_GRACE_PERIOD_RANGE_S, StoreSetting, StoreTarget,
 };
 use crate::domain::locality::DEFAULT_LOCATION_GRID_DEGREES;
 use crate::domain::location_privacy::DEFAULT_SESSION_GRID_DEGREES;
@@ -24,6 +28,8 @@ const SQLITE_SCHEME: &str = "sqlite:";
 /// File name extensions of the default key files beside a SQLite file.
 const DEFAULT_TOKEN_KEY_FILE_EXTENSION: &str = "token-key";
 const DEFAULT_MATCH_KEY_FILE_EXTENSION: &str = "match-key.pem";
+/// The same, beside the token keys.
+const DEFAULT_USER_KEY_FILE_EXTENSION: &str = "user-key";
 
 /// Fills in defaults and checks all values. Returns all errors. `exists` tests whether a path exists.
 #[expect(clippy::too_many_lines, reason = "one step for each setting")]
@@ -32,23 +38,49 @@ pub(super) fn validate_settings(
     exists: impl Fn(&Path) -> bool,
 ) -> Result<Config, Vec<ConfigError>> {
     let mut errors = ConfigErrors(Vec::new());
-    let store = errors.parse_store(settings.store.as_deref().unwrap_or("sqlite:fireteam.db"));
+    let store = settings.store.as_ref().map_or("sqlite:fireteam.db", |store| store.expose_password());
+    let store = errors.parse_store(store);
     let tls = errors.check_tls(settings.tls_certificate, settings.tls_key, settings.tls_client_ca);
-    let auth = errors.check_auth(settings.auth_keys, settings.auth_issuer, settings.auth_audience);
+    let auth =
+        errors.check_auth(settings.auth_keys, settings.auth_issuer, settings.auth_audience, settings.auth_issuers);
     let rate_limits = errors.parse_rate_limits(settings.rate_limits);
     let token_key_file = settings.token_key_file.or_else(|| default_key_file(&store, DEFAULT_TOKEN_KEY_FILE_EXTENSION));
     let match_key_file = settings.match_key_file.or_else(|| default_key_file(&store, DEFAULT_MATCH_KEY_FILE_EXTENSION));
+    let region_places = errors.parse_region_places(settings.region_places);
+    let default_user_key_file = || Some(token_key_file.as_ref()?.with_extension(DEFAULT_USER_KEY_FILE_EXTENSION));
+    let user_key_file = settings.user_key_file.or_else(default_user_key_file);
     let location_grid_degrees = settings.location_grid_degrees.unwrap_or(DEFAULT_LOCATION_GRID_DEGREES);
     let session_location_grid_degrees = settings.session_location_grid_degrees.unwrap_or(DEFAULT_SESSION_GRID_DEGREES);
     let config = Config {
         listen: settings.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 50051)).into()),
         operator_listen: settings.operator_listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 50052)).into()),
+        operator_hosts: errors.check_operator_hosts(settings.operator_hosts.unwrap_or_default()),
         silos: errors.check_silos(settings.silos, &store),
         max_silos: errors.check_range("max_silos", settings.max_silos.unwrap_or(1_024), MAX_SILOS_RANGE),
         max_silos_per_user: errors.check_range(
             "max_silos_per_user",
             settings.max_silos_per_user.unwrap_or(8),
             MAX_SILOS_RANGE,
+        ),
+        max_advertisements_per_client: errors.check_range(
+            "max_advertisements_per_client",
+            settings.max_advertisements_per_client.unwrap_or(1),
+            MAX_CLIENT_PLACES_RANGE,
+        ),
+        max_advertisements_per_server: errors.check_range(
+            "max_advertisements_per_server",
+            settings.max_advertisements_per_server.unwrap_or(1_000),
+            MAX_SERVER_ADVERTISEMENTS_RANGE,
+        ),
+        max_reservations_per_client: errors.check_range(
+            "max_reservations_per_client",
+            settings.max_reservations_per_client.unwrap_or(1),
+            MAX_CLIENT_PLACES_RANGE,
+        ),
+        max_tickets_per_user: errors.check_range(
+            "max_tickets_per_user",
+            settings.max_tickets_per_user.unwrap_or(4),
+            MAX_CLIENT_PLACES_RANGE,
         ),
         max_staleness_s: errors.check_range(
             "max_staleness_s",
@@ -71,8 +103,22 @@ pub(super) fn validate_settings(
         auth,
         rate_limits,
         audit_log_file: settings.audit_log_file,
+        audit_log_max_mib: errors.check_range(
+            "audit_log_max_mib",
+            settings.audit_log_max_mib.unwrap_or(64),
+            AUDIT_LOG_MAX_MIB_RANGE,
+        ),
+        audit_log_max_files: errors.check_range(
+            "audit_log_max_files",
+            settings.audit_log_max_files.unwrap_or(100),
+            AUDIT_LOG_MAX_FILES_RANGE,
+        ),
         token_key_file,
         match_key_file,
+        user_key_file,
+        rating_retention_days: settings
+            .rating_retention_days
+            .map(|days| errors.check_range("rating_retention_days", days, RATING_RETENTION_RANGE_DAYS)),
         pass_failure_dir: settings.pass_failure_dir,
         allow_client_locality: settings.allow_client_locality.unwrap_or(false),
         allow_search_overrides: settings.allow_search_overrides.unwrap_or(false),
@@ -80,6 +126,16 @@ pub(super) fn validate_settings(
         insecure_allow_anonymous: settings.insecure_allow_anonymous.unwrap_or(false),
         log_format: settings.log_format.unwrap_or(LogFormat::Text),
         log_level: settings.log_level.unwrap_or_else(|| "info".into()),
+        log_max_kib_per_minute: errors.check_range(
+            "log_max_kib_per_minute",
+            settings.log_max_kib_per_minute.unwrap_or(768),
+            LOG_MAX_KIB_PER_MINUTE_RANGE,
+        ),
+        disk_free_warning_mib: errors.check_range(
+            "disk_free_warning_mib",
+            settings.disk_free_warning_mib.unwrap_or(512),
+            DISK_FREE_WARNING_RANGE_MIB,
+        ),
         advertisement_ttl_s: errors.check_range(
             "advertisement_ttl_s",
             settings.advertisement_ttl_s.unwrap_or(90),
@@ -110,6 +166,7 @@ pub(super) fn validate_settings(
             session_location_grid_degrees,
             LOCATION_GRID_RANGE_DEGREES,
         ),
+        region_places,
         geoip_max_accuracy_radius_km: errors.check_range(
             "geoip_max_accuracy_radius_km",
             settings.geoip_max_accuracy_radius_km.unwrap_or(500.0),
@@ -134,14 +191,19 @@ pub(super) fn to_raw_settings(config: &Config) -> RawSettings {
     RawSettings {
         listen: Some(config.listen.clone()),
         operator_listen: Some(config.operator_listen.clone()),
-        store: Some(match &config.store {
+        operator_hosts: Some(config.operator_hosts.clone()).filter(|hosts| !hosts.is_empty()),
+        store: Some(StoreSetting::from(match &config.store {
             StoreTarget::Memory => MEMORY_SCHEME.into(),
             StoreTarget::Sqlite(path) => format!("{SQLITE_SCHEME}{}", path.display()),
             StoreTarget::Postgres(url) => url.to_string(),
-        }),
+        })),
         silos: config.silos.clone(),
         max_silos: Some(config.max_silos),
         max_silos_per_user: Some(config.max_silos_per_user),
+        max_advertisements_per_client: Some(config.max_advertisements_per_client),
+        max_advertisements_per_server: Some(config.max_advertisements_per_server),
+        max_reservations_per_client: Some(config.max_reservations_per_client),
+        max_tickets_per_user: Some(config.max_tickets_per_user),
         max_staleness_s: Some(config.max_staleness_s),
         rulesets: Some(match &config.rulesets {
             RulesetSource::Bundled => BUNDLED_SCHEME.into(),
@@ -153,13 +215,18 @@ pub(super) fn to_raw_settings(config: &Config) -> RawSettings {
         tls_key: config.tls.as_ref().map(|tls| tls.key.clone()),
         tls_client_ca: config.tls.as_ref().and_then(|tls| tls.client_ca.clone()),
         proxy_protocol: Some(config.proxy_protocol),
-        auth_keys: config.auth.as_ref().map(|auth| auth.keys.clone()),
-        auth_issuer: config.auth.as_ref().map(|auth| auth.issuer.clone()),
-        auth_audience: config.auth.as_ref().map(|auth| auth.audience.clone()),
+        auth_keys: first_issuer(config).map(|issuer| issuer.keys.iter().map(KeyFile::to_setting).collect()),
+        auth_issuer: first_issuer(config).map(|issuer| issuer.name.clone()),
+        auth_audience: first_issuer(config).map(|issuer| issuer.audience.clone()),
+        auth_issuers: further_issuers(config),
         rate_limits: config.rate_limits.to_settings(),
         audit_log_file: config.audit_log_file.clone(),
+        audit_log_max_mib: Some(config.audit_log_max_mib),
+        audit_log_max_files: Some(config.audit_log_max_files),
         token_key_file: config.token_key_file.clone(),
         match_key_file: config.match_key_file.clone(),
+        user_key_file: config.user_key_file.clone(),
+        rating_retention_days: config.rating_retention_days,
         pass_failure_dir: config.pass_failure_dir.clone(),
         allow_client_locality: Some(config.allow_client_locality),
         allow_search_overrides: Some(config.allow_search_overrides),
@@ -167,15 +234,40 @@ pub(super) fn to_raw_settings(config: &Config) -> RawSettings {
         insecure_allow_anonymous: Some(config.insecure_allow_anonymous),
         log_format: Some(config.log_format),
         log_level: Some(config.log_level.clone()),
+        log_max_kib_per_minute: Some(config.log_max_kib_per_minute),
+        disk_free_warning_mib: Some(config.disk_free_warning_mib),
         advertisement_ttl_s: Some(config.advertisement_ttl_s),
         reservation_ttl_s: Some(config.reservation_ttl_s),
         ruleset_retention_s: Some(config.ruleset_retention_s),
         ruleset_removal_grace_s: Some(config.ruleset_removal_grace_s),
         location_grid_degrees: Some(config.location_grid_degrees),
         session_location_grid_degrees: Some(config.session_location_grid_degrees),
+        region_places: Some(config.region_places.iter().map(ToString::to_string).collect())
+            .filter(|places: &Vec<String>| !places.is_empty()),
         geoip_max_accuracy_radius_km: Some(config.geoip_max_accuracy_radius_km),
         shutdown_grace_period_s: Some(config.shutdown_grace_period_s),
     }
+}
+
+fn first_issuer(config: &Config) -> Option<&TokenIssuer> {
+    config.auth.as_ref().and_then(|auth| auth.issuers.first())
+}
+
+/// `auth_issuers`, one entry per key file; `None` if there is one issuer.
+fn further_issuers(config: &Config) -> Option<Vec<String>> {
+    let further = config.auth.as_ref()?.issuers.get(1..)?;
+    let entries = further.iter().flat_map(|issuer| {
+        let entry = |keys: &KeyFile| format!("{} {} {}", issuer.name, issuer.audience, keys.to_setting().display());
+        issuer.keys.iter().map(entry)
+    });
+    Some(entries.collect::<Vec<_>>()).filter(|entries| !entries.is_empty())
+}
+
+/// Scheme of a URL with a mistake, before `:`; `None` if it does not look like one.
+fn scheme_of(text: &str) -> Option<&str> {
+    let (scheme, rest) = text.split_once(':')?;
+    let is_word = (1..=16).contains(&scheme.len()) && scheme.bytes().all(|byte| byte.is_ascii_alphabetic());
+    (is_word && rest.starts_with('/')).then_some(scheme)
 }
 
 /// Default key file of a SQLite store: `fireteam.token-key` beside `fireteam.db`, never inside it.
@@ -202,8 +294,11 @@ impl ConfigErrors {
             Some(_) | None => match PostgresUrl::parse(text) {
                 Some(url) => return StoreTarget::Postgres(url),
                 None => {
+                    // The text may contain a password.
+                    let start =
+                        scheme_of(text).map(|scheme| format!(" that begins with `{scheme}:`")).unwrap_or_default();
                     let message =
-                        format!("`{text}` is not a store; use sqlite:PATH, postgres://HOST/DATABASE or memory:");
+                        format!("the text{start} is not a store; use sqlite:PATH, postgres://HOST/DATABASE or memory:");
                     self.add_invalid_value("store", message);
                 }
             },

@@ -9,6 +9,7 @@ pub(crate) mod expiry;
 pub(crate) mod feed_reader;
 pub(crate) mod host_events;
 pub(crate) mod in_flight_changes;
+pub(crate) mod owner_limits;
 pub(crate) mod publish_batch;
 pub(crate) mod replicated_writer;
 pub(crate) mod replication_state;

@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::domain::advertisement::{AdvertisementKind, AllowedRange};
+use crate::auth::token::ConsentPurpose;
+use crate::domain::advertisement::{AdvertisementKind, AllowedRange, ProbeEndpoint};
 use crate::domain::attribute::ValueOrigin;
 use crate::domain::filter::Refusal;
 use crate::domain::id::{AdvertisementId, MatchId, ReservationId, RulesetHash, SetId, UserKey};
@@ -20,7 +21,8 @@ pub struct Caller {
     pub user: Option<UserKey>,
     /// Kind of program that calls: game client or game server.
     pub origin: ValueOrigin,
-    /// Client IP address, used only for geolocation. Never logged, never stored.
+    /// Client IP address, used for geolocation. Never logged, and stored only as the probe endpoint of a game server that
+    /// publishes one.
     pub ip_address: Option<IpAddr>,
 }
 
@@ -38,6 +40,19 @@ impl Default for PartyConsents {
     fn default() -> Self {
         Self { players_field_path: "session_composition.players", consent_tokens: Vec::new() }
     }
+}
+
+/// Consents to be in another player's party.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GrantConsentCommand {
+    /// Leader of the party.
+    pub leader: UserKey,
+    /// Matchmaking set.
+    pub set_id: SetId,
+    /// Use of the consent.
+    pub purpose: ConsentPurpose,
+    /// Whether the leader may answer ready checks for the caller.
+    pub may_answer: bool,
 }
 
 /// Answer to `grant_consent`.
@@ -106,6 +121,8 @@ impl RoundTrip {
 pub struct CandidateView<'a> {
     /// Advertisement.
     pub id: AdvertisementId,
+    /// Handle that the answer has instead of the id and without probe endpoint; `None` where searchers receive ids.
+    pub handle: Option<AdvertisementId>,
     /// Static part of the answer, encoded at publication.
     pub encoded_advert: &'a [u8],
     /// Exact score; lower is better.
@@ -158,10 +175,12 @@ pub struct UpdateAdvertCommand {
     pub ruleset_hash: Option<RulesetHash>,
     /// Requested TTL, milliseconds; clamped to the settings.
     pub ttl_ms: Option<u32>,
-    /// Opaque connection data for clients that reserve seats.
+    /// Opaque connection data for parties that have reserved or are matched.
     pub connect_data: Vec<u8>,
     /// Attribute ranges that limit matching searches.
     pub allowed_ranges: Vec<AllowedRange>,
+    /// Endpoint for latency probes; `None` unless a game server publishes one.
+    pub probe: Option<ProbeEndpoint>,
     /// Session or game server; `None` for the default or current kind.
     pub kind: Option<AdvertisementKind>,
     /// Reservations whose parties the host expects; they stop expiring.
@@ -251,9 +270,18 @@ pub struct ReserveAnswer {
     pub connect_data: Vec<u8>,
 }
 
-/// Releases a reservation.
+/// Releases a reservation, or the caller's seat in one.
 #[derive(Clone, Debug)]
-pub struct ReleaseReservationCommand {
+pub enum ReleaseReservationCommand {
+    /// The caller's own reservation.
+    Reservation(ReleaseReservation),
+    /// The seat that a reservation in this advertisement holds for the caller's user.
+    OwnSeat(AdvertisementId),
+}
+
+/// Releases a reservation of the caller.
+#[derive(Clone, Debug)]
+pub struct ReleaseReservation {
     /// Reservation.
     pub id: ReservationId,
     /// Token that proves ownership.

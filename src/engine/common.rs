@@ -9,11 +9,12 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use crate::auth::match_credential::MatchCredentialKeys;
+use crate::auth::public_user_keys::PublicUserKeys;
 use crate::auth::token::TokenSigner;
 use crate::clock::Clock;
-use crate::domain::id::{RulesetHash, SetId, SiloId};
+use crate::domain::id::{MatchId, RulesetHash, SetId, SiloId, UserKey};
 use crate::domain::locality::Locality;
-use crate::domain::location_privacy::round_region_latencies;
+use crate::domain::location_privacy::coarsen_region_latencies;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
@@ -46,6 +47,7 @@ pub(crate) struct Common {
     pub(crate) geo_locator: Arc<ReloadableLocator>,
     pub(crate) token_signer: Arc<TokenSigner>,
     pub(crate) match_credential_keys: Arc<MatchCredentialKeys>,
+    pub(crate) public_user_keys: Arc<PublicUserKeys>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) settings: EngineSettings,
     /// Ratings in memory, and the keys of rulesets' ratings.
@@ -75,6 +77,17 @@ pub(crate) struct Common {
 }
 
 impl Common {
+    /// Key by which a match names one of its players.
+    pub(crate) fn player_key(&self, match_id: MatchId, user: UserKey) -> UserKey {
+        self.public_user_keys.match_player_key(match_id, user)
+    }
+
+    /// Keys by which a caller may name a player of a match: that of [`player_key`](Self::player_key), and the one that
+    /// servers of version 0.2.0 told.
+    pub(crate) fn accepted_player_keys(&self, match_id: MatchId, user: UserKey) -> [UserKey; 2] {
+        [self.player_key(match_id, user), self.token_signer.former_player_key(match_id, user)]
+    }
+
     /// Records the result of a commit.
     pub(crate) fn record_commit<T>(&self, result: &Result<T, StoreError>) {
         self.write_health.record(result);
@@ -157,14 +170,29 @@ impl Common {
         self.with_locality_from(caller, session, ReloadableLocator::locate)
     }
 
-    /// Session to publish: locality and latencies are rounded, so that searches do not reveal where its players are.
+    /// Session as others may judge it, to publish or to match: with the center of a grid cell as locality, and rounded
+    /// latencies, so that neither searches nor matches reveal where its players are. Also the paths of ignored fields.
     pub(crate) fn with_coarse_locality(
         &self,
         caller: &Caller,
-        mut session: Session,
+        session: Session,
     ) -> Result<(Session, Vec<String>), EngineError> {
-        round_region_latencies(&mut session);
-        self.with_locality_from(caller, session, ReloadableLocator::locate_on_session_grid)
+        let mut found_place = None;
+        let locate = |locator: &ReloadableLocator, address| {
+            let found = locator.locate_in_session_cell(address)?;
+            found_place = Some(found.place);
+            Some(found.center)
+        };
+        let (mut session, ignored_fields) = self.with_locality_from(caller, session, locate)?;
+        let locator = &self.geo_locator;
+        // A locality that the client stated, where that is allowed.
+        let place = found_place.or(session.locality);
+        if found_place.is_none() {
+            session.locality = place.map(|place| locator.session_cell_center(place));
+        }
+        let place_and_center = place.zip(session.locality);
+        coarsen_region_latencies(&mut session.region_latencies, place_and_center, locator.region_places());
+        Ok((session, ignored_fields))
     }
 
     fn with_locality_from(

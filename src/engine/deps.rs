@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use crate::auth::match_credential::MatchCredentialKeys;
+use crate::auth::public_user_keys::PublicUserKeys;
 use crate::auth::token::TokenSigner;
 use crate::clock::Clock;
 use crate::domain::id::SiloId;
@@ -38,6 +39,8 @@ pub struct EngineDeps {
     pub token_signer: Arc<TokenSigner>,
     /// Keys for match credentials that game servers verify.
     pub match_credential_keys: Arc<MatchCredentialKeys>,
+    /// Keys by which answers name users.
+    pub public_user_keys: Arc<PublicUserKeys>,
     /// Metrics.
     pub metrics: Arc<Metrics>,
     /// Limits and switches.
@@ -62,6 +65,7 @@ impl EngineDeps {
             geo_locator,
             token_signer,
             match_credential_keys,
+            public_user_keys,
             metrics,
             settings,
             served_silos,
@@ -78,6 +82,7 @@ impl EngineDeps {
             geo_locator,
             token_signer,
             match_credential_keys,
+            public_user_keys,
             metrics,
             settings,
             ratings: Arc::default(),

@@ -75,6 +75,18 @@ pub enum EngineError {
     ReservationEnded,
     /// The advertisement has the maximum number of reservations.
     TooManyReservations,
+    /// The caller has the maximum number of live advertisements of this kind.
+    TooManyAdvertisements {
+        /// Maximum number.
+        limit: u32,
+    },
+    /// The caller's user has the maximum number of waiting tickets.
+    TooManyTickets {
+        /// Index of the player in the party.
+        player_index: usize,
+        /// Maximum number.
+        limit: u32,
+    },
     /// The set has no queue; it supports only advertise and search.
     NoQueue(SetId),
     /// The party has more players than the queue accepts.
@@ -103,6 +115,8 @@ pub enum EngineError {
         /// Remaining cooldown, milliseconds.
         retry_after_ms: u32,
     },
+    /// Another player of the party waits, plays or has a cooldown. The same for each of these.
+    PlayerUnavailable,
     /// The ticket is not waiting, or is paused while one of its players is in a match.
     TicketNotWaiting,
     /// The match of the ticket is being played, so the ticket cannot be dismissed alone.
@@ -135,6 +149,10 @@ pub enum EngineError {
         /// Stars given before, 1 to 5.
         stars: u8,
     },
+    /// The command names a user whose ratings the caller may not read. The same whether or not the user exists.
+    UserNotReadable,
+    /// The ruleset does not make its leaderboard public.
+    LeaderboardNotPublic(SetId),
     /// The ruleset has no rating system.
     NoRatingSystem(SetId),
     /// The server does not allow search overrides.

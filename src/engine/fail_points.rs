@@ -58,9 +58,9 @@ pub(crate) async fn commit_unless_client_gone(
 fn is_reply_closed(command: &AdvertWriterCommand) -> bool {
     match command {
         AdvertWriterCommand::Publish(_, reply, _) | AdvertWriterCommand::ExtendTtl(_, reply, _) => reply.is_closed(),
-        AdvertWriterCommand::Delete(_, _, reply, _) | AdvertWriterCommand::ReleaseReservation(_, _, _, reply, _) => {
-            reply.is_closed()
-        }
+        AdvertWriterCommand::Delete(_, _, reply, _)
+        | AdvertWriterCommand::ReleaseReservation(_, _, _, reply, _)
+        | AdvertWriterCommand::ReleaseSeat(_, _, _, _, reply, _) => reply.is_closed(),
         AdvertWriterCommand::ReserveSeats(_, reply, _) => reply.is_closed(),
         AdvertWriterCommand::ExpireHold(..)
         | AdvertWriterCommand::ExpireAdvert(..)

@@ -23,6 +23,7 @@ mod result_report;
 mod shared_state;
 mod snapshot;
 mod stored_ticket;
+mod ticket_holder;
 mod ticket_match_cache;
 mod ticket_watch;
 mod wait_estimator;

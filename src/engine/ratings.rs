@@ -6,9 +6,10 @@
 
 pub mod command;
 pub(crate) mod first_scales;
+mod forget;
 mod queries;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::domain::attribute::{AttributeSource, AttributeValue};
@@ -31,6 +32,8 @@ pub(crate) struct RatingCache {
     first_scales: HashMap<SetId, RatingKey>,
     /// Scales of sets that the store has compared with the first ones.
     compared_scales: HashSet<(SetId, RatingKey)>,
+    /// Latest ratings that this server has written, with the time. A read of all ratings may be older than they are.
+    own_writes: VecDeque<(UnixMs, RatingKey, UserKey)>,
 }
 
 /// Ratings with one key.

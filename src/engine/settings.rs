@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 
 use crate::domain::advertisement::Advertisement;
+use crate::domain::time::UnixMs;
 
 /// Limits and switches. Durations are in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub struct EngineSettings {
     pub retired_ruleset_retention_ms: u64,
     /// Time for which the ruleset of a removed file stays in force.
     pub ruleset_removal_grace_ms: u64,
+    /// Time for which ratings are kept after the last rated match; `None` to keep them until the user is erased.
+    pub rating_retention_ms: Option<u64>,
     /// Whether clients may send their own location.
     pub allow_client_locality: bool,
     /// Whether searches may override rules.
@@ -37,6 +40,14 @@ pub struct EngineSettings {
     pub max_silos: u32,
     /// Maximum of those that one caller has opened.
     pub max_silos_per_user: u32,
+    /// Maximum live advertisements of a kind of one client; a newer one takes the place of the oldest.
+    pub max_advertisements_per_client: u32,
+    /// Maximum live advertisements of a kind of one game server identity.
+    pub max_advertisements_per_server: u32,
+    /// Maximum live reservations of one client; a newer one takes the place of the oldest.
+    pub max_reservations_per_client: u32,
+    /// Maximum waiting tickets of one user, over all sets and silos, for clients that enter it.
+    pub max_tickets_per_user: u32,
 }
 
 impl Default for EngineSettings {
@@ -53,10 +64,15 @@ impl Default for EngineSettings {
             ended_ticket_retention_ms: 60 * 60 * 1_000,
             retired_ruleset_retention_ms: 600_000,
             ruleset_removal_grace_ms: 600_000,
+            rating_retention_ms: None,
             allow_client_locality: false,
             allow_search_overrides: false,
             max_silos: 1_024,
             max_silos_per_user: 8,
+            max_advertisements_per_client: 1,
+            max_advertisements_per_server: 1_000,
+            max_reservations_per_client: 1,
+            max_tickets_per_user: 4,
         }
     }
 }
@@ -70,6 +86,11 @@ impl EngineSettings {
     /// TTL of a stored advertisement: its own, within today's limits, or the default if it was not kept.
     pub fn stored_ttl_ms(&self, advertisement: &Advertisement) -> u32 {
         self.granted_ttl_ms(advertisement.ttl_ms.map(NonZeroU32::get))
+    }
+
+    /// End of the tombstone of an advertisement that is removed at `now`.
+    pub fn tombstone_until(&self, now: UnixMs) -> UnixMs {
+        now.plus_ms(u64::from(self.max_ttl_ms) * 2)
     }
 
     /// Granted hold: `requested` clamped to the limits, or the default.

@@ -1,19 +1,25 @@
 //! One MaxMind-format file (`.mmdb`) in memory: reading, validation and lookup.
 
 use std::fmt;
-use std::io::Read;
+use std::fs::File;
+use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
+use std::time::Duration;
 
 use maxminddb::{MaxMindDbError, Reader, WithinOptions};
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
+use crate::files::with_regular_file;
 use crate::geo::error::{GEOIP_FILE_BYTES_MAX, GeoError};
 
 /// Records validated in file order: all of a small file, a part of a large one (0.1 s).
 const VALIDATED_RECORDS_MAX: usize = 1 << 17;
 /// Addresses looked up for validation, spread evenly over the address space, because damage may be anywhere.
 const VALIDATION_PROBES: u32 = 4096;
+
+/// Deadline of reading a file: half a gigabyte at 20 MB a second.
+const GEOIP_READ_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Coordinates that a file gives for an address.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -86,22 +92,33 @@ impl MmdbFile {
     }
 }
 
-/// Reads a file of at most `GEOIP_FILE_BYTES_MAX` bytes; an error if it changes meanwhile.
+/// Reads a file of at most `GEOIP_FILE_BYTES_MAX` bytes; an error if it changes meanwhile. Blocks until a deadline.
 fn read_unchanging_file(path: &Path) -> Result<Vec<u8>, GeoError> {
-    let unreadable = |error| GeoError::Unreadable { file: path.into(), error };
-    let mut file = std::fs::File::open(path).map_err(unreadable)?;
-    let before = file.metadata().map_err(unreadable)?;
+    match with_regular_file(path, GEOIP_READ_DEADLINE, read_open_file) {
+        Ok(FileContent::Complete(bytes)) => Ok(bytes),
+        Ok(FileContent::TooLarge) => Err(GeoError::TooLarge { file: path.into() }),
+        Ok(FileContent::Changed) => Err(GeoError::ChangedWhileRead { file: path.into() }),
+        Err(error) => Err(GeoError::Unreadable { file: path.into(), error }),
+    }
+}
+
+/// Content of a file, or the reason why it is not used.
+enum FileContent {
+    Complete(Vec<u8>),
+    TooLarge,
+    Changed,
+}
+
+fn read_open_file(mut file: File) -> io::Result<FileContent> {
+    let before = file.metadata()?;
     if before.len() > GEOIP_FILE_BYTES_MAX {
-        return Err(GeoError::TooLarge { file: path.into() });
+        return Ok(FileContent::TooLarge);
     }
     let mut bytes = Vec::with_capacity(before.len() as usize);
-    file.by_ref().take(GEOIP_FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    let after = file.metadata().map_err(unreadable)?;
+    file.by_ref().take(GEOIP_FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    let after = file.metadata()?;
     let is_unchanged = before.modified().ok() == after.modified().ok() && bytes.len() as u64 == after.len();
-    if !is_unchanged {
-        return Err(GeoError::ChangedWhileRead { file: path.into() });
-    }
-    Ok(bytes)
+    Ok(if is_unchanged { FileContent::Complete(bytes) } else { FileContent::Changed })
 }
 
 /// Record of a city edition, in either layout: MaxMind's own (`location.latitude`, doubles), or the flat one of packaged

@@ -1,14 +1,14 @@
 //! Ruleset directory loader: loads all files, or none if any file is invalid.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::domain::id::SetId;
 use crate::domain::limit::{RULESET_FILE_BYTES_MAX, RULESET_FILES_MAX};
 use crate::domain::ruleset::Ruleset;
+use crate::files::{READ_DEADLINE, read_file_start, run_with_deadline};
 use crate::rules::diagnostic::RenderedDiagnostic;
 use crate::rules::parse::{DirectoryFile, decode_utf8, parse_directory_file};
 
@@ -37,7 +37,12 @@ pub fn load_directory_with_retired_files(directory: &Path) -> Result<LoadedDirec
     let mut set_files: BTreeMap<SetId, PathBuf> = BTreeMap::new();
     let mut diagnostics = Vec::new();
     for path in files {
-        let parsed = read_file(&path).and_then(|text| parse_directory_file(&path.to_string_lossy(), &text));
+        let text = match read_bytes(&path) {
+            // The other files would time out too.
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(vec![unreadable_file(&path, &error)]),
+            read => text_of_file(&path, read),
+        };
+        let parsed = text.and_then(|text| parse_directory_file(&path.to_string_lossy(), &text));
         let set_id = match &parsed {
             Ok(DirectoryFile::Ruleset(ruleset)) => ruleset.set_id,
             Ok(DirectoryFile::RetiredSet(set_id)) => *set_id,
@@ -67,20 +72,34 @@ pub fn load_directory_with_retired_files(directory: &Path) -> Result<LoadedDirec
 
 /// Reads the text of one file, at most the maximum size of a ruleset.
 pub fn read_file(path: &Path) -> Result<String, Vec<RenderedDiagnostic>> {
-    let name = path.to_string_lossy();
-    let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(RULESET_FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes));
-    if let Err(error) = read {
-        return Err(vec![RenderedDiagnostic::for_file(
-            &name,
-            format!("the file cannot be read: {error}"),
-            "make it readable",
-        )]);
-    }
-    decode_utf8(&name, &bytes).map(str::to_owned)
+    text_of_file(path, read_bytes(path))
 }
 
+fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
+    read_file_start(path, RULESET_FILE_BYTES_MAX as u64 + 1)
+}
+
+fn text_of_file(path: &Path, read: io::Result<Vec<u8>>) -> Result<String, Vec<RenderedDiagnostic>> {
+    let bytes = read.map_err(|error| vec![unreadable_file(path, &error)])?;
+    decode_utf8(&path.to_string_lossy(), &bytes).map(str::to_owned)
+}
+
+fn unreadable_file(path: &Path, error: &io::Error) -> RenderedDiagnostic {
+    let problem = format!("the file cannot be read: {error}");
+    RenderedDiagnostic::for_file(&path.to_string_lossy(), problem, "make it a readable, regular file")
+}
+
+/// Lists the ruleset files of a directory. Blocks until a deadline.
 fn list_ruleset_files(directory: &Path) -> Result<Vec<PathBuf>, RenderedDiagnostic> {
+    let owned = directory.to_owned();
+    let listed = run_with_deadline(directory, READ_DEADLINE, move || Ok(list_files(&owned)));
+    listed.unwrap_or_else(|error| {
+        let problem = format!("the directory cannot be read: {error}");
+        Err(RenderedDiagnostic::for_file(&directory.to_string_lossy(), problem, "give a directory of rulesets"))
+    })
+}
+
+fn list_files(directory: &Path) -> Result<Vec<PathBuf>, RenderedDiagnostic> {
     let name = directory.to_string_lossy();
     let unreadable = |error: std::io::Error| {
         RenderedDiagnostic::for_file(

@@ -19,8 +19,9 @@ use crate::server::timeouts::TimedConnection;
 use crate::server::transport::Transport;
 use crate::telemetry::label::ConnectionRejection;
 
-/// Limit of connections that the kernel queues before `accept`.
-const LISTEN_BACKLOG: u32 = 1_024;
+/// Limit of connections that the kernel queues before `accept`. If it is full, the kernel drops the first packet of a new
+/// client, which sends it again after a second.
+const LISTEN_BACKLOG: u32 = 4_096;
 
 /// Delay after a failed `accept`, most often because file descriptors have run out. Prevents a busy loop.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
@@ -40,12 +41,14 @@ pub struct IncomingConnections {
     listener: TcpListener,
     address: SocketAddr,
     handshaker: Arc<ConnectionHandshaker>,
-    handshakes: JoinSet<Result<TimedConnection<Transport>, ConnectionRejection>>,
+    handshakes: JoinSet<Result<Option<TimedConnection<Transport>>, ConnectionRejection>>,
     /// Handshakes in order of their start; some may have finished.
     oldest_handshakes: VecDeque<AbortHandle>,
     accept_retry: Option<Pin<Box<Sleep>>>,
     /// The last `accept` failed.
     accept_failed: bool,
+    /// Time at which the next connection without an identity is too old; `None` while enough places are free.
+    age_check: Option<Pin<Box<Sleep>>>,
 }
 
 impl IncomingConnections {
@@ -69,6 +72,7 @@ impl IncomingConnections {
             oldest_handshakes: VecDeque::new(),
             accept_retry: None,
             accept_failed: false,
+            age_check: None,
         })
     }
 
@@ -81,7 +85,8 @@ impl IncomingConnections {
     fn poll_handshakes(&mut self, cx: &mut Context<'_>) -> Option<TimedConnection<Transport>> {
         while let Poll::Ready(Some(result)) = self.handshakes.poll_join_next(cx) {
             match result {
-                Ok(Ok(connection)) => return Some(connection),
+                Ok(Ok(Some(connection))) => return Some(connection),
+                Ok(Ok(None)) => {}
                 Ok(Err(reason)) => self.report_rejection(reason),
                 // Aborted in favor of a newer handshake and counted then, or panicked: the panic is in the log.
                 Err(_) => {}
@@ -111,6 +116,21 @@ impl IncomingConnections {
         None
     }
 
+    /// Closes connections without an identity that are too old, if few places are free, and waits for the next one.
+    fn poll_age_check(&mut self, cx: &mut Context<'_>) {
+        loop {
+            if let Some(timer) = &mut self.age_check
+                && timer.as_mut().poll(cx).is_pending()
+            {
+                return;
+            }
+            self.age_check = self.handshaker.close_aged_connections().map(|at| Box::pin(tokio::time::sleep_until(at)));
+            if self.age_check.is_none() {
+                return;
+            }
+        }
+    }
+
     fn report_rejection(&self, reason: ConnectionRejection) {
         self.handshaker.observer.connection_rejected(reason.as_str());
     }
@@ -121,6 +141,7 @@ impl Stream for IncomingConnections {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
+        this.poll_age_check(cx);
         loop {
             if let Some(connection) = this.poll_handshakes(cx) {
                 return Poll::Ready(Some(Ok(connection)));

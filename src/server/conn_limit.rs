@@ -1,15 +1,30 @@
 //! Connection limits: in total, per client prefix and per trusted peer, and the rate of new connections per prefix.
+//!
+//! Places of untrusted connections are shared by strangers and by callers with an identity. From `CROWDED_PERCENT` of the
+//! places on, a connection on which no identity was accepted is closed `unidentified_age_max` after its start. When no
+//! place is free, the oldest such connection gives its place to a new one. Trusted peers have places of their own.
 
+mod limits;
+mod prefix;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashMap;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::api::layer::call_report::RpcObserver;
-use crate::server::token_bucket::{Rate, TokenBucket};
+use crate::server::token_bucket::TokenBucket;
 use crate::telemetry::label::ConnectionRejection;
+
+pub use limits::ConnectionLimits;
+
+use prefix::{ClientPrefix, PrefixState};
 
 /// Limit of prefixes kept only for their connect rate. Beyond it, idle prefixes are dropped and get a full burst again.
 const PREFIXES_MAX: usize = 65_536;
@@ -17,26 +32,20 @@ const PREFIXES_MAX: usize = 65_536;
 /// Number of prefixes below which pruning is not worth its cost.
 const PREFIXES_PRUNE_MIN: usize = 1_024;
 
+/// Share of the places from which on connections without an identity have a short life, percent.
+const CROWDED_PERCENT: usize = 80;
+
+/// Share of the places that may be given away before their former connections have ended, percent. Bounds the file
+/// descriptors in use.
+const CLOSING_PERCENT: usize = 20;
+
 /// Limiter of connections.
 #[derive(Debug)]
 pub struct ConnectionLimiter {
     limits: ConnectionLimits,
+    /// Closes all connections when cancelled.
+    hard_stop: CancellationToken,
     counts: Mutex<ConnectionCounts>,
-}
-
-/// Limits of a `ConnectionLimiter`.
-#[derive(Clone, Copy, Debug)]
-pub struct ConnectionLimits {
-    /// Connections in total.
-    pub total: usize,
-    /// Connections per client prefix; also the burst of new connections after a pause.
-    pub per_prefix: u32,
-    /// Connections per trusted peer.
-    pub per_trusted_peer: u32,
-    /// Interval at which a prefix may open connections; trusted peers are not limited.
-    pub connect_interval: Duration,
-    /// Rate of control frames per prefix; trusted peers are not limited.
-    pub control_frame_rate: Rate,
 }
 
 /// Trust in a connection's peer, by its address alone.
@@ -56,99 +65,195 @@ pub fn is_loopback_address(address: IpAddr) -> bool {
 
 #[derive(Debug, Default)]
 struct ConnectionCounts {
-    total: usize,
+    /// Places that untrusted connections hold.
+    taken: usize,
+    /// Connections of trusted peers.
+    trusted: usize,
+    /// Connections that no identity is known of, in the order of their start. Identities are noticed when an entry is next
+    /// looked at.
+    unidentified: BTreeMap<u64, UnidentifiedConnection>,
+    /// Connections that were closed for others and have not ended yet, with the reason. They hold no place.
+    closing: HashMap<u64, ConnectionRejection>,
+    next_serial: u64,
     prefixes: HashMap<ClientPrefix, PrefixState>,
     /// Number of prefixes at which idle ones are pruned.
     prune_at: usize,
 }
 
-/// State of one client prefix.
 #[derive(Debug)]
-struct PrefixState {
-    open_connections: u32,
-    /// Token bucket of new connections.
-    connect_bucket: TokenBucket,
-    /// Token bucket of control frames, shared by the prefix's connections.
-    prefix_frame_bucket: Arc<Mutex<TokenBucket>>,
-}
-
-/// Unit of counting: an IPv4 address, or the IPv6 /64 of one customer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum ClientPrefix {
-    V4([u8; 4]),
-    V6([u8; 8]),
+struct UnidentifiedConnection {
+    opened_at: Instant,
+    has_identity: Arc<AtomicBool>,
+    stop: CancellationToken,
 }
 
 /// Permit of one connection; released on drop.
 pub struct ConnectionPermit {
     limiter: Arc<ConnectionLimiter>,
-    prefix: ClientPrefix,
+    serial: u64,
+    address: IpAddr,
+    trust: PeerTrust,
+    has_identity: Arc<AtomicBool>,
+    stop: CancellationToken,
     /// `None`: a trusted peer, whose control frames are not limited.
     prefix_frame_bucket: Option<Arc<Mutex<TokenBucket>>>,
     observer: Option<Arc<dyn RpcObserver>>,
 }
 
 impl ConnectionLimiter {
-    /// Creates a limiter without connections.
-    pub fn new(limits: ConnectionLimits) -> Arc<Self> {
-        Arc::new(Self { limits, counts: Mutex::default() })
+    /// Creates a limiter without connections. `hard_stop` closes all of them.
+    pub fn new(limits: ConnectionLimits, hard_stop: CancellationToken) -> Arc<Self> {
+        Arc::new(Self { limits, hard_stop, counts: Mutex::default() })
     }
 
-    /// Counts a connection from `address`, or returns the limit that it exceeds.
+    /// Counts a connection from `address`, or returns the limit that it exceeds. Closes a connection without an identity if
+    /// no place is free otherwise.
     pub fn acquire(
         self: &Arc<Self>,
         address: IpAddr,
         trust: PeerTrust,
         now: Instant,
     ) -> Result<ConnectionPermit, ConnectionRejection> {
-        let prefix = ClientPrefix::from_address(address);
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        if counts.total >= self.limits.total {
-            return Err(ConnectionRejection::MaxConnections);
-        }
-        let state = counts.prefixes.entry(prefix).or_insert_with(|| PrefixState::new(&self.limits, now));
-        let prefix_frame_bucket = match trust {
-            PeerTrust::TrustedPeer if state.open_connections >= self.limits.per_trusted_peer => {
-                return Err(ConnectionRejection::MaxPerIp);
-            }
-            PeerTrust::TrustedPeer => None,
-            PeerTrust::Untrusted => {
-                if state.open_connections >= self.limits.per_prefix {
-                    return Err(ConnectionRejection::MaxPerIp);
-                }
-                state.connect_bucket.take(1, now).map_err(|_| ConnectionRejection::RatePerIp)?;
-                Some(state.prefix_frame_bucket.clone())
-            }
-        };
-        state.open_connections += 1;
-        counts.total += 1;
+        let mut counts = self.lock();
         if counts.prefixes.len() > counts.prune_at.max(PREFIXES_PRUNE_MIN) {
             counts.prune(now);
         }
-        Ok(ConnectionPermit { limiter: self.clone(), prefix, prefix_frame_bucket, observer: None })
+        let frame_bucket = match trust {
+            PeerTrust::TrustedPeer => counts.admit_trusted_peer(address, &self.limits, now)?,
+            PeerTrust::Untrusted => counts.admit_untrusted(address, &self.limits, now)?,
+        };
+        let serial = counts.next_serial;
+        counts.next_serial += 1;
+        let has_identity = Arc::<AtomicBool>::default();
+        let stop = match trust {
+            PeerTrust::TrustedPeer => self.hard_stop.clone(),
+            PeerTrust::Untrusted => {
+                let stop = self.hard_stop.child_token();
+                let (has_identity, stop_it) = (has_identity.clone(), stop.clone());
+                counts
+                    .unidentified
+                    .insert(serial, UnidentifiedConnection { opened_at: now, has_identity, stop: stop_it });
+                stop
+            }
+        };
+        drop(counts);
+        Ok(ConnectionPermit {
+            limiter: self.clone(),
+            serial,
+            address,
+            trust,
+            has_identity,
+            stop,
+            prefix_frame_bucket: frame_bucket,
+            observer: None,
+        })
     }
-}
 
-impl PrefixState {
-    /// State of a prefix without connections.
-    fn new(limits: &ConnectionLimits, now: Instant) -> Self {
-        let connect_rate = Rate { burst: limits.per_prefix, interval: limits.connect_interval };
-        Self {
-            open_connections: 0,
-            connect_bucket: TokenBucket::new(connect_rate, now),
-            prefix_frame_bucket: Arc::new(Mutex::new(TokenBucket::new(limits.control_frame_rate, now))),
+    /// If few places are free, closes the connections without an identity that are too old. Returns the time at which the
+    /// next one will be; `None` if more places are free or there is none.
+    pub fn close_aged_connections(&self, now: Instant) -> Option<Instant> {
+        let mut counts = self.lock();
+        while counts.is_crowded(&self.limits) {
+            let closes_at = counts.oldest_unidentified()? + self.limits.unidentified_age_max;
+            if now < closes_at {
+                return Some(closes_at);
+            }
+            if !counts.close_oldest_unidentified(ConnectionRejection::NoIdentityTimeout) {
+                break;
+            }
         }
+        None
     }
 
-    /// Whether the state differs from that of a new prefix, so that it must be kept.
-    fn differs_from_new(&self, now: Instant) -> bool {
-        self.open_connections > 0
-            || !self.connect_bucket.is_full(now)
-            || !self.prefix_frame_bucket.lock().unwrap_or_else(PoisonError::into_inner).is_full(now)
+    fn lock(&self) -> MutexGuard<'_, ConnectionCounts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl ConnectionCounts {
+    fn admit_trusted_peer(
+        &mut self,
+        address: IpAddr,
+        limits: &ConnectionLimits,
+        now: Instant,
+    ) -> Result<Option<Arc<Mutex<TokenBucket>>>, ConnectionRejection> {
+        if self.trusted >= limits.trusted_total {
+            return Err(ConnectionRejection::MaxConnections);
+        }
+        let state = self.prefix_state(ClientPrefix::host(address), limits, now);
+        if state.open_connections >= limits.per_trusted_peer {
+            return Err(ConnectionRejection::MaxPerIp);
+        }
+        state.open_connections += 1;
+        self.trusted += 1;
+        Ok(None)
+    }
+
+    fn admit_untrusted(
+        &mut self,
+        address: IpAddr,
+        limits: &ConnectionLimits,
+        now: Instant,
+    ) -> Result<Option<Arc<Mutex<TokenBucket>>>, ConnectionRejection> {
+        let prefixes = ClientPrefix::all_of(address);
+        for prefix in prefixes.into_iter().flatten() {
+            if self.prefix_state(prefix, limits, now).open_connections >= prefix.connections_max(limits) {
+                return Err(prefix.max_reason());
+            }
+        }
+        // The narrowest first: a prefix above its own rate spends nothing of the rate that its neighbors share.
+        for prefix in prefixes.into_iter().flatten() {
+            let state = self.prefix_state(prefix, limits, now);
+            state.connect_bucket.take(1, now).map_err(|_| prefix.rate_reason())?;
+        }
+        if self.taken >= limits.total {
+            let is_bounded = self.closing.len() < (limits.total * CLOSING_PERCENT).div_ceil(100);
+            if !is_bounded || !self.close_oldest_unidentified(ConnectionRejection::NoIdentityReplaced) {
+                return Err(ConnectionRejection::MaxConnections);
+            }
+        }
+        let mut frame_bucket = None;
+        for prefix in prefixes.into_iter().flatten() {
+            let state = self.prefix_state(prefix, limits, now);
+            state.open_connections += 1;
+            frame_bucket.get_or_insert_with(|| state.prefix_frame_bucket.clone());
+        }
+        self.taken += 1;
+        Ok(frame_bucket)
+    }
+
+    fn prefix_state(&mut self, prefix: ClientPrefix, limits: &ConnectionLimits, now: Instant) -> &mut PrefixState {
+        self.prefixes.entry(prefix).or_insert_with(|| PrefixState::new(prefix, limits, now))
+    }
+
+    /// Whether so few places are free that connections without an identity have a short life.
+    fn is_crowded(&self, limits: &ConnectionLimits) -> bool {
+        self.taken * 100 >= limits.total * CROWDED_PERCENT
+    }
+
+    /// Start of the oldest connection without an identity. Forgets connections that have one by now.
+    fn oldest_unidentified(&mut self) -> Option<Instant> {
+        loop {
+            let oldest = self.unidentified.first_entry()?;
+            if !oldest.get().has_identity.load(Ordering::Relaxed) {
+                return Some(oldest.get().opened_at);
+            }
+            oldest.remove();
+        }
+    }
+
+    /// Closes the oldest connection without an identity, and frees its place. Returns false if there is none.
+    fn close_oldest_unidentified(&mut self, reason: ConnectionRejection) -> bool {
+        if self.oldest_unidentified().is_none() {
+            return false;
+        }
+        let Some((serial, oldest)) = self.unidentified.pop_first() else { return false };
+        self.closing.insert(serial, reason);
+        self.taken -= 1;
+        oldest.stop.cancel();
+        true
+    }
+
     /// Drops prefixes whose state is that of a new prefix. Runs when their number has doubled.
     fn prune(&mut self, now: Instant) {
         self.prefixes.retain(|_, state| state.differs_from_new(now));
@@ -156,6 +261,29 @@ impl ConnectionCounts {
             self.prefixes.retain(|_, state| state.open_connections > 0);
         }
         self.prune_at = 2 * self.prefixes.len();
+    }
+
+    /// Releases the prefixes and the place of a connection that has ended. Returns the reason if it was closed for others.
+    fn release(&mut self, permit: &ConnectionPermit) -> Option<ConnectionRejection> {
+        let prefixes = match permit.trust {
+            PeerTrust::TrustedPeer => [Some(ClientPrefix::host(permit.address)), None, None],
+            PeerTrust::Untrusted => ClientPrefix::all_of(permit.address),
+        };
+        for prefix in prefixes.into_iter().flatten() {
+            if let Some(state) = self.prefixes.get_mut(&prefix) {
+                state.open_connections -= 1;
+            }
+        }
+        if permit.trust == PeerTrust::TrustedPeer {
+            self.trusted -= 1;
+            return None;
+        }
+        self.unidentified.remove(&permit.serial);
+        let closed_for = self.closing.remove(&permit.serial);
+        if closed_for.is_none() {
+            self.taken -= 1;
+        }
+        closed_for
     }
 }
 
@@ -170,6 +298,16 @@ impl ConnectionPermit {
     /// Token bucket of the prefix's control frames; `None`: not limited.
     pub fn prefix_frame_bucket(&self) -> Option<Arc<Mutex<TokenBucket>>> {
         self.prefix_frame_bucket.clone()
+    }
+
+    /// Whether an identity was accepted on the connection; set by its calls.
+    pub fn has_identity(&self) -> &Arc<AtomicBool> {
+        &self.has_identity
+    }
+
+    /// Closes the connection when cancelled.
+    pub fn stop_token(&self) -> &CancellationToken {
+        &self.stop
     }
 
     /// Counts that a limit has closed the connection.
@@ -191,124 +329,9 @@ impl Drop for ConnectionPermit {
         if let Some(observer) = &self.observer {
             observer.connection_count_changed(-1);
         }
-        let mut counts = self.limiter.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.total -= 1;
-        if let Some(state) = counts.prefixes.get_mut(&self.prefix) {
-            state.open_connections -= 1;
+        let closed_for = self.limiter.lock().release(self);
+        if let Some(reason) = closed_for {
+            self.report_rejection(reason);
         }
-    }
-}
-
-impl ClientPrefix {
-    fn from_address(address: IpAddr) -> Self {
-        match address.to_canonical() {
-            IpAddr::V4(address) => ClientPrefix::V4(address.octets()),
-            IpAddr::V6(address) => {
-                let mut network = [0; 8];
-                network.copy_from_slice(&address.octets()[..8]);
-                ClientPrefix::V6(network)
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SECOND: Duration = Duration::from_secs(1);
-    const LIMITS: ConnectionLimits = ConnectionLimits {
-        total: 9,
-        per_prefix: 3,
-        per_trusted_peer: 3,
-        connect_interval: SECOND,
-        control_frame_rate: Rate { burst: 10, interval: SECOND },
-    };
-
-    fn limiter(limits: ConnectionLimits) -> (Arc<ConnectionLimiter>, Instant) {
-        (ConnectionLimiter::new(limits), Instant::now())
-    }
-
-    /// SEC-2: connections are limited per prefix and in total; a closed connection makes room.
-    #[test]
-    fn connection_limit_per_prefix_leaves_room_for_other_prefixes() {
-        let (limiter, mut now) =
-            limiter(ConnectionLimits { total: 7, per_prefix: 2, connect_interval: Duration::from_nanos(1), ..LIMITS });
-        let mut acquire = |text: &str| {
-            now += SECOND;
-            let address = text.parse().unwrap();
-            let trust = if is_loopback_address(address) { PeerTrust::TrustedPeer } else { PeerTrust::Untrusted };
-            limiter.acquire(address, trust, now)
-        };
-        let mut permits = Vec::new();
-        permits.push(acquire("203.0.113.9").unwrap());
-        permits.push(acquire("::ffff:203.0.113.9").unwrap());
-        assert_eq!(acquire("203.0.113.9").unwrap_err(), ConnectionRejection::MaxPerIp);
-        permits.push(acquire("2001:db8:0:1::1").unwrap());
-        permits.push(acquire("2001:db8:0:1:ffff::2").unwrap());
-        assert_eq!(acquire("2001:db8:0:1::3").unwrap_err(), ConnectionRejection::MaxPerIp);
-        permits.extend(["127.0.0.1"; 3].map(|local| acquire(local).unwrap()));
-        assert_eq!(acquire("198.51.100.1").unwrap_err(), ConnectionRejection::MaxConnections);
-        permits.pop();
-        permits.push(acquire("198.51.100.1").unwrap());
-        permits.clear();
-        let mut counts = limiter.counts.lock().unwrap();
-        assert_eq!(counts.total, 0);
-        counts.prune(now + SECOND);
-        assert_eq!(counts.prefixes.len(), 0);
-    }
-
-    /// SEC-2: a prefix may open a burst of connections, then one per interval; trusted peers are not limited.
-    #[test]
-    fn connect_rate_per_prefix_allows_a_burst_and_then_one_per_interval() {
-        let (limiter, start) = limiter(LIMITS);
-        let connect = |address: &str, trust, at| limiter.acquire(address.parse().unwrap(), trust, at).map(drop);
-        let untrusted = |at| connect("203.0.113.9", PeerTrust::Untrusted, start + at);
-        for _ in 0..3 {
-            untrusted(Duration::ZERO).unwrap();
-        }
-        assert_eq!(untrusted(Duration::ZERO), Err(ConnectionRejection::RatePerIp));
-        assert_eq!(untrusted(SECOND / 2), Err(ConnectionRejection::RatePerIp));
-        untrusted(SECOND).unwrap();
-        assert_eq!(untrusted(SECOND), Err(ConnectionRejection::RatePerIp));
-        connect("203.0.113.10", PeerTrust::Untrusted, start).unwrap();
-        for _ in 0..9 {
-            connect("127.0.0.1", PeerTrust::TrustedPeer, start).unwrap();
-        }
-        for _ in 0..3 {
-            untrusted(SECOND * 60).unwrap();
-        }
-    }
-
-    /// SEC-1: the control frame bucket of a prefix survives reconnecting until it is full; trusted peers have none.
-    #[test]
-    fn frame_bucket_of_a_prefix_survives_reconnecting() {
-        let (limiter, start) = limiter(LIMITS);
-        let untrusted = || limiter.acquire("203.0.113.9".parse().unwrap(), PeerTrust::Untrusted, start).unwrap();
-        let prefix_frame_bucket =
-            untrusted().prefix_frame_bucket().expect("an untrusted connection has a frame bucket");
-        prefix_frame_bucket.lock().unwrap().take(10, start).unwrap();
-        drop(prefix_frame_bucket);
-        let reconnected = untrusted();
-        limiter.counts.lock().unwrap().prune(start + 5 * SECOND);
-        assert!(reconnected.prefix_frame_bucket().unwrap().lock().unwrap().take(6, start + 5 * SECOND).is_err());
-        drop(reconnected);
-        limiter.counts.lock().unwrap().prune(start + 9 * SECOND);
-        assert_eq!(limiter.counts.lock().unwrap().prefixes.len(), 1);
-        limiter.counts.lock().unwrap().prune(start + 10 * SECOND);
-        assert_eq!(limiter.counts.lock().unwrap().prefixes.len(), 0);
-        let trusted = limiter.acquire("127.0.0.1".parse().unwrap(), PeerTrust::TrustedPeer, start).unwrap();
-        assert!(trusted.prefix_frame_bucket().is_none());
-    }
-
-    /// SEC-2: a flood of addresses with one connection each does not fill the memory.
-    #[test]
-    fn idle_prefixes_are_pruned() {
-        let (limiter, start) = limiter(LIMITS);
-        for number in 0..20_000u32 {
-            let now = start + SECOND * number;
-            limiter.acquire(Ipv4Addr::from_bits(number).into(), PeerTrust::Untrusted, now).unwrap();
-        }
-        assert!(limiter.counts.lock().unwrap().prefixes.len() <= PREFIXES_PRUNE_MIN + 1);
     }
 }

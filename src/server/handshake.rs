@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -47,8 +46,6 @@ pub struct ConnectionHandshaker {
     pub clock: Arc<dyn Clock>,
     /// Counts connections and rejections.
     pub observer: Arc<dyn RpcObserver>,
-    /// Closes all connections when cancelled.
-    pub hard_stop: CancellationToken,
     /// TLS configuration; `None`: plaintext.
     pub tls: Option<Arc<TlsAcceptorSource>>,
     /// Proxies in front of the port.
@@ -82,14 +79,26 @@ impl ConnectionHandshaker {
         tls: Option<Arc<TlsAcceptorSource>>,
         proxies: ProxySettings,
     ) -> Self {
-        let connection_limiter = ConnectionLimiter::new(ConnectionLimits {
+        let connection_limits = ConnectionLimits {
             total: limits.connections_max,
+            trusted_total: limits.trusted_connections_max,
             per_prefix: limits.connections_per_prefix_max,
+            per_site: limits.connections_per_site_max,
+            per_network: limits.connections_per_network_max,
             per_trusted_peer: limits.connections_per_trusted_peer_max,
             connect_interval: limits.connect_interval_per_prefix,
+            network_connect_interval: limits.connect_interval_per_network,
             control_frame_rate: limits.control_frame_rate_per_prefix,
-        });
-        Self { limits, clock, observer, hard_stop, tls, proxies, connection_limiter }
+            unidentified_age_max: limits.unidentified_age_max,
+        };
+        let connection_limiter = ConnectionLimiter::new(connection_limits, hard_stop);
+        Self { limits, clock, observer, tls, proxies, connection_limiter }
+    }
+
+    /// If few places are free, closes the connections without an identity that are too old. Returns the time at which the
+    /// next one will be.
+    pub(super) fn close_aged_connections(&self) -> Option<Instant> {
+        self.connection_limiter.close_aged_connections(Instant::now())
     }
 
     /// Starts a connection accepted from `peer`. Fails with the limit that it exceeds.
@@ -111,11 +120,12 @@ impl ConnectionHandshaker {
         })
     }
 
-    /// Completes the PROXY header and TLS within the timeout for first bytes. Fails with the reason for the rejection.
+    /// Completes the PROXY header and TLS within the timeout for first bytes. Fails with the reason for the rejection;
+    /// `None` if the connection was closed for others, which its permit counts.
     pub(super) async fn complete(
         &self,
         pending: PendingHandshake,
-    ) -> Result<TimedConnection<Transport>, ConnectionRejection> {
+    ) -> Result<Option<TimedConnection<Transport>>, ConnectionRejection> {
         let result =
             tokio::time::timeout(self.limits.first_bytes_timeout, self.read_proxy_header_and_accept_tls(pending)).await;
         result.unwrap_or(Err(ConnectionRejection::HandshakeTimeout))
@@ -124,7 +134,7 @@ impl ConnectionHandshaker {
     async fn read_proxy_header_and_accept_tls(
         &self,
         pending: PendingHandshake,
-    ) -> Result<TimedConnection<Transport>, ConnectionRejection> {
+    ) -> Result<Option<TimedConnection<Transport>>, ConnectionRejection> {
         let PendingHandshake { mut stream, mut address, permit } = pending;
         let permit = match permit {
             Some(permit) => permit,
@@ -139,14 +149,18 @@ impl ConnectionHandshaker {
             }
         };
         let Some(tls) = &self.tls else {
-            return Ok(self.timed_connection(Transport::Plain(stream), address, None, permit));
+            return Ok(Some(self.timed_connection(Transport::Plain(stream), address, None, permit)));
         };
-        let stream =
-            TlsAcceptor::from(tls.current_config()).accept(stream).await.map_err(|_| ConnectionRejection::Tls)?;
+        let stream = tokio::select! {
+            accepted = TlsAcceptor::from(tls.current_config()).accept(stream) => {
+                accepted.map_err(|_| ConnectionRejection::Tls)?
+            }
+            () = permit.stop_token().cancelled() => return Ok(None),
+        };
         let (_, session) = stream.get_ref();
         let client_certificate = session.peer_certificates().and_then(|chain| chain.first());
         let certificate = client_certificate.map(|leaf| Arc::from(leaf.as_ref()));
-        Ok(self.timed_connection(Transport::Tls(Box::new(stream)), address, certificate, permit))
+        Ok(Some(self.timed_connection(Transport::Tls(Box::new(stream)), address, certificate, permit)))
     }
 
     fn peer_trust(&self, address: IpAddr) -> PeerTrust {
@@ -169,11 +183,16 @@ impl ConnectionHandshaker {
         certificate: Option<Arc<[u8]>>,
         permit: ConnectionPermit,
     ) -> TimedConnection<Transport> {
-        let streams_max = match self.peer_trust(address) {
-            PeerTrust::TrustedPeer => self.limits.streams_per_trusted_connection_max,
-            PeerTrust::Untrusted => self.limits.streams_per_connection_max,
+        let (is_trusted, streams_max) = match self.peer_trust(address) {
+            PeerTrust::TrustedPeer => (true, self.limits.streams_per_trusted_connection_max),
+            PeerTrust::Untrusted => (false, self.limits.streams_per_connection_max),
         };
-        let peer = ConnectionPeer { address, open_streams: Arc::new(AtomicU32::new(0)), streams_max, certificate };
+        let has_identity = permit.has_identity().clone();
+        let peer =
+            ConnectionPeer { certificate, is_trusted, has_identity, ..ConnectionPeer::new(address, streams_max) };
+        if peer.certificate.is_some() {
+            peer.set_identified();
+        }
         let timeouts = ConnectionTimeouts {
             first_bytes: self.limits.first_bytes_timeout,
             lifetime: self.limits.connection_lifetime(self.clock.random_unit_f64()),
@@ -182,6 +201,6 @@ impl ConnectionHandshaker {
         let frame_limiter = permit
             .prefix_frame_bucket()
             .map(|bucket| FrameLimiter::new(self.limits.control_frame_rate, bucket, Instant::now()));
-        TimedConnection::new(transport, peer, timeouts, &self.hard_stop, permit).with_frame_limiter(frame_limiter)
+        TimedConnection::new(transport, peer, timeouts, permit).with_frame_limiter(frame_limiter)
     }
 }

@@ -7,14 +7,27 @@ use crate::server::token_bucket::Rate;
 /// Limits and timeouts of connections.
 #[derive(Clone, Debug)]
 pub struct EdgeLimits {
-    /// Connections in total. Keep it below the limit of file descriptors.
+    /// Connections of untrusted peers in total. Keep the sum with `trusted_connections_max` below the limit of file
+    /// descriptors.
     pub connections_max: usize,
+    /// Connections from loopback and from trusted proxies in total, beside `connections_max`.
+    pub trusted_connections_max: usize,
     /// Connections per client prefix: an IPv4 address or an IPv6 /64.
     pub connections_per_prefix_max: u32,
+    /// Connections per IPv6 /56, which a provider may give to one household: four times as many as for a /64.
+    pub connections_per_site_max: u32,
+    /// Connections per IPv4 /24 or IPv6 /48, which one customer of a hosting provider may hold. A carrier has several
+    /// thousand players behind one.
+    pub connections_per_network_max: u32,
     /// Connections from loopback or from one trusted proxy, which carry many clients.
     pub connections_per_trusted_peer_max: u32,
+    /// Life of a connection on which no identity was accepted, from 80 % of `connections_max` on. A client connects and
+    /// sends its first call in less.
+    pub unidentified_age_max: Duration,
     /// Interval at which a client prefix may open connections, after a burst of `connections_per_prefix_max`.
     pub connect_interval_per_prefix: Duration,
+    /// Interval at which an IPv6 /56, an IPv4 /24 or an IPv6 /48 may open connections, after a burst of its limit.
+    pub connect_interval_per_network: Duration,
     /// Connections waiting for a PROXY header or a TLS handshake. One more closes the oldest.
     pub handshakes_max: usize,
     /// Concurrent streams per connection. Each may hold 400 KiB that its client does not read.
@@ -46,10 +59,15 @@ impl Default for EdgeLimits {
     fn default() -> Self {
         Self {
             connections_max: 10_000,
+            trusted_connections_max: 10_000,
             connections_per_prefix_max: 64,
+            connections_per_site_max: 256,
+            connections_per_network_max: 2_048,
             connections_per_trusted_peer_max: 10_000,
+            unidentified_age_max: Duration::from_secs(2),
             connect_interval_per_prefix: Duration::from_millis(100),
-            handshakes_max: 256,
+            connect_interval_per_network: Duration::from_millis(10),
+            handshakes_max: 1_024,
             streams_per_connection_max: 4,
             streams_per_trusted_connection_max: 64,
             control_frame_rate: Rate { burst: 500, interval: Duration::from_millis(10) },

@@ -6,13 +6,20 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tonic::Code;
 
-use crate::api::layer::call_report::RpcObserver;
+use crate::api::layer::call_report::{RpcObserver, log_counted_calls};
 use crate::store::metered::StoreObserver;
+use crate::telemetry::event_sampler::{EventSampler, Sampled};
 use crate::telemetry::label::{AuthFailure, ConnectionRejection, GrpcCode, Method, StoreOperation, TransactionKind};
 use crate::telemetry::metric::{CallSeries, Metrics};
 
 /// Interval of log lines about rejected connections, so that a flood of connections does not flood the log.
 const REJECTION_LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Time in which `FAILED_CALL_LINES_MAX` log lines are written about failed calls of one method with one code.
+const FAILED_CALL_WINDOW_MS: u64 = 60_000;
+
+/// Log lines about failed calls of one method with one code in a window; the others are counted.
+const FAILED_CALL_LINES_MAX: u32 = 5;
 
 /// Records calls and connections. The series of successful calls are cached per method, because most calls succeed.
 #[derive(Debug)]
@@ -22,6 +29,9 @@ pub(super) struct RpcMetrics {
     ok_calls: Vec<OnceLock<CallSeries>>,
     /// Time of the last log line about a rejected connection.
     rejection_logged_at: Mutex<Option<Instant>>,
+    /// Limits the log lines about failed calls, by method and code.
+    failed_calls: EventSampler<(&'static str, i32)>,
+    started_at: Instant,
 }
 
 impl RpcMetrics {
@@ -31,7 +41,22 @@ impl RpcMetrics {
             metrics,
             ok_calls: Method::ALL.iter().map(|_| OnceLock::new()).collect(),
             rejection_logged_at: Mutex::default(),
+            failed_calls: EventSampler::new(FAILED_CALL_WINDOW_MS, FAILED_CALL_LINES_MAX),
+            started_at: Instant::now(),
         }
+    }
+
+    /// Logs the numbers of failed calls that were only counted in windows that have ended; with `all` also in the current
+    /// ones.
+    pub(super) fn log_counted_calls(&self, all: bool) {
+        let counted = if all { self.failed_calls.take_all() } else { self.failed_calls.take_ended(self.elapsed_ms()) };
+        for ((method, code), count) in counted {
+            log_counted_calls(method, Code::from(code), count);
+        }
+    }
+
+    fn elapsed_ms(&self) -> u64 {
+        u64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 }
 
@@ -49,6 +74,10 @@ impl RpcObserver for RpcMetrics {
     fn auth_failed(&self, reason: &'static str) {
         let Some(&reason) = AuthFailure::ALL.iter().find(|known| known.as_str() == reason) else { return };
         self.metrics.auth_failures.get_or_create(&reason).inc();
+    }
+
+    fn sample_failed_call(&self, method: &'static str, code: Code) -> Sampled {
+        self.failed_calls.sample((method, i32::from(code)), self.elapsed_ms())
     }
 
     fn connection_count_changed(&self, change: i64) {
@@ -134,6 +163,7 @@ mod tests {
         let metrics = Arc::new(Metrics::new());
         let rpc_metrics = RpcMetrics::new(metrics.clone());
         let reasons = CredentialError::ALL.iter().map(|error| error.as_str()).chain(["wrong_role"]);
+        let reasons = reasons.chain(["wrong_host", "cross_origin"]);
         let reasons: Vec<&'static str> = reasons.collect();
         reasons.iter().for_each(|reason| rpc_metrics.auth_failed(reason));
         for reason in &reasons {

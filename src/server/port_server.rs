@@ -7,13 +7,14 @@ use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tonic::transport::Server;
 
-use crate::api::audit_layer::AuditLayer;
+use crate::api::audit_layer::{AuditLayer, ServerPort};
 use crate::api::authorization::Authorizer;
 use crate::api::drain::Drain;
 use crate::api::layer::CallLayer;
 use crate::api::layer::call_report::RpcObserver;
 use crate::server::accept::IncomingConnections;
 use crate::server::limits::EdgeLimits;
+use crate::server::operator_access::{OperatorHosts, OperatorRoutingLayer};
 use crate::server::routing::ClientRoutingLayer;
 
 /// Concurrent streams per connection; Envoy's default for edge proxies is 100.
@@ -75,17 +76,10 @@ impl PortServer {
         log_serve_error("client", result.await);
     }
 
-    /// Serves gRPC and HTTP pages to operators. Without gRPC-Web, whose layer would answer the HTTP/1.1 pages itself.
-    pub async fn serve_operators(
-        self,
-        connections: IncomingConnections,
-        routes: Routes,
-        stop_accepting: CancellationToken,
-    ) {
-        let mut server = self.http_server().layer(self.call_layer());
-        let result =
-            server.add_routes(routes).serve_with_incoming_shutdown(connections, stop_accepting.cancelled_owned());
-        log_serve_error("operator", result.await);
+    /// The same for the operator port, which has the names `hosts`.
+    pub fn for_operators(&self, hosts: OperatorHosts) -> OperatorPortServer {
+        let audit_layer = AuditLayer { port: ServerPort::Operator, ..self.audit_layer.clone() };
+        OperatorPortServer { port: Self { audit_layer, ..self.clone() }, hosts: Arc::new(hosts) }
     }
 
     fn call_layer(&self) -> CallLayer {
@@ -109,6 +103,23 @@ impl PortServer {
             .max_connection_age(self.limits.jittered_connection_age(self.age_jitter))
             .concurrency_limit_per_connection(CONCURRENT_CALLS_MAX)
             .load_shed(true)
+    }
+}
+
+/// Server of the operator port.
+pub struct OperatorPortServer {
+    port: PortServer,
+    hosts: Arc<OperatorHosts>,
+}
+
+impl OperatorPortServer {
+    /// Serves gRPC and HTTP pages to operators. Without gRPC-Web, which only browsers need.
+    pub async fn serve(self, connections: IncomingConnections, routes: Routes, stop_accepting: CancellationToken) {
+        let (calls, observer) = (self.port.call_layer(), self.port.observer.clone());
+        let mut server = self.port.http_server().layer(OperatorRoutingLayer { calls, hosts: self.hosts, observer });
+        let result =
+            server.add_routes(routes).serve_with_incoming_shutdown(connections, stop_accepting.cancelled_owned());
+        log_serve_error("operator", result.await);
     }
 }
 

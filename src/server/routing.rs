@@ -1,4 +1,5 @@
-//! Routing on the client port: native gRPC goes straight to the call, other requests pass CORS and gRPC-Web first.
+//! Routing on the client port: native gRPC goes straight to the call, gRPC-Web and preflights pass CORS and gRPC-Web first.
+//! Pages, such as the JWKS, need neither.
 //!
 //! CORS and gRPC-Web are cloned per request and add headers to each response, which only browsers need.
 
@@ -53,7 +54,7 @@ impl Service<Request<Body>> for GrpcOrWebRouter {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        if is_native_grpc(&request) {
+        if is_native_grpc(&request) || is_page(&request) {
             return self.grpc.call(request);
         }
         let grpc_web = Cors::clone(&self.grpc_web);
@@ -66,6 +67,12 @@ fn is_native_grpc(request: &Request<Body>) -> bool {
     let content_type = request.headers().get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
     let rest = content_type.strip_prefix(b"application/grpc");
     request.version() == Version::HTTP_2 && rest.is_some_and(|rest| !rest.starts_with(b"-web"))
+}
+
+/// Whether a request has no gRPC content type, and is no preflight of a browser.
+fn is_page(request: &Request<Body>) -> bool {
+    let content_type = request.headers().get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
+    request.method() != Method::OPTIONS && !content_type.starts_with(b"application/grpc")
 }
 
 /// Allows all origins. The server uses no cookies, so a page gains nothing that any client does not have.

@@ -3,8 +3,10 @@
 
 use std::any::Any;
 use std::fmt::Display;
+use std::future::Future;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +21,7 @@ use crate::api::audit_layer::AuditEntry;
 use crate::api::operator::audit_entry_of_reload;
 use crate::clock::SystemClock;
 use crate::config::{Config, RulesetSource};
+use crate::files;
 use crate::server::signal::shutdown_signal;
 use crate::server::startup::{App, start_supervised_app};
 use crate::server::tls::TlsAcceptorSource;
@@ -34,6 +37,9 @@ const RULESET_PURGE_INTERVAL: Duration = Duration::from_secs(5);
 /// Interval at which the log repeats security warnings about the configuration.
 const RISK_WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
+/// Size limit of a file with CA certificates, bytes.
+const CA_FILE_BYTES_MAX: u64 = 1024 * 1024;
+
 /// Timeout of the connection and of the request in `is_serving`.
 const HEALTH_CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -43,30 +49,31 @@ pub async fn run_until_signal(config: Config) -> anyhow::Result<()> {
     let mut stop = std::pin::pin!(shutdown_signal().context("listen for signals")?);
     let metrics = Arc::new(Metrics::new());
     let supervisor = TaskSupervisor::new(metrics.task_panics.clone());
-    // Watching starts before loading, so that no change in between is missed.
-    let (rulesets_changed, mut ruleset_reloads) = mpsc::channel::<()>(1);
-    let _ruleset_watcher = match &config.rulesets {
-        RulesetSource::Directory(directory) => Some(watch_files(&supervisor, vec![directory.clone()], move || {
-            // A full channel means that a reload is already due.
-            let _ = rulesets_changed.try_send(());
-        })?),
-        RulesetSource::Bundled => None,
+    let mut watched = tokio::select! {
+        watched = WatchedFiles::start(&supervisor, &config) => watched?,
+        () = &mut stop => return Ok(()),
     };
-    let (certificates_changed, mut certificate_reloads) = mpsc::channel::<()>(1);
-    let _certificate_watcher = match &config.tls {
-        Some(files) => Some(watch_files(&supervisor, TlsAcceptorSource::files_to_watch(files), move || {
-            let _ = certificates_changed.try_send(());
-        })?),
-        None => None,
+    let clock = Arc::new(SystemClock::start());
+    let mut start = std::pin::pin!(start_supervised_app(&config, clock, metrics, supervisor.clone()));
+    let app = tokio::select! {
+        app = &mut start => app?,
+        () = &mut stop => return stop_during_startup(start, &config).await,
     };
-    let app = start_supervised_app(&config, Arc::new(SystemClock::start()), metrics, supervisor.clone()).await?;
-    let _geoip_watcher = watch_geoip_files(&app)?;
-    let _auth_key_watcher = watch_auth_keys(&app)?;
+    let _app_watchers = tokio::select! {
+        watchers = async { anyhow::Ok((watch_geoip_files(&app).await?, watch_auth_keys(&app).await?)) } => watchers?,
+        () = &mut stop => return stop_during_startup(std::pin::pin!(async { Ok(app) }), &config).await,
+    };
     tracing::info!(
         listen = %app.server.address,
         operator_listen = %app.server.operator_address,
         "server started"
     );
+    if !config.requires_authentication() {
+        tracing::info!(
+            "limits per caller left off: callers have no identity, so advertisements, reservations and tickets of one \
+             caller are not counted"
+        );
+    }
 
     let mut purge = tokio::time::interval(RULESET_PURGE_INTERVAL);
     let (warnings, mut warn) = (config.security_warnings(), tokio::time::interval(RISK_WARNING_INTERVAL));
@@ -75,12 +82,17 @@ pub async fn run_until_signal(config: Config) -> anyhow::Result<()> {
             biased;
             () = supervisor.wait_for_failure() => return stop_after_failure(app, &config).await,
             () = &mut stop => break,
-            Some(()) = ruleset_reloads.recv() => {
-                let _ = supervisor.catch(TaskLabel::Reload, reload_rulesets(&app)).await;
-            }
-            Some(()) = certificate_reloads.recv() => {
-                let _ = supervisor.catch_blocking(TaskLabel::Reload, || reload_certificates(&app));
-            }
+            // A file system that does not answer must not delay the shutdown.
+            Some(()) = watched.ruleset_reloads.recv() => tokio::select! {
+                biased;
+                () = &mut stop => break,
+                _ = supervisor.catch(TaskLabel::Reload, reload_rulesets(&app)) => {}
+            },
+            Some(()) = watched.certificate_reloads.recv() => tokio::select! {
+                biased;
+                () = &mut stop => break,
+                _ = supervisor.catch(TaskLabel::Reload, reload_certificates(&app)) => {}
+            },
             _ = warn.tick(), if !warnings.is_empty() => {
                 warnings.iter().for_each(|warning| tracing::warn!("insecure configuration accepted: {warning}"));
             }
@@ -91,18 +103,68 @@ pub async fn run_until_signal(config: Config) -> anyhow::Result<()> {
         }
     }
     tracing::info!("shutdown started");
-    app.shutdown().await;
+    shut_down_in_time(app, &config).await;
     // A writer may panic while it commits the last batches.
     supervisor.failure().map_or(Ok(()), |failure| Err(failure_error(failure)))
+}
+
+/// Watchers of the files whose changes this module reloads.
+struct WatchedFiles {
+    _watchers: Vec<FileWatcher>,
+    /// A message for each change of the rulesets.
+    ruleset_reloads: mpsc::Receiver<()>,
+    /// A message for each change of the certificates.
+    certificate_reloads: mpsc::Receiver<()>,
+}
+
+impl WatchedFiles {
+    /// Starts watching. This is before loading, so that no change in between is missed.
+    async fn start(supervisor: &TaskSupervisor, config: &Config) -> anyhow::Result<Self> {
+        // A full channel means that a reload is already due.
+        let (rulesets_changed, ruleset_reloads) = mpsc::channel::<()>(1);
+        let (certificates_changed, certificate_reloads) = mpsc::channel::<()>(1);
+        let mut watchers = Vec::new();
+        if let RulesetSource::Directory(directory) = &config.rulesets {
+            let notify = move || _ = rulesets_changed.try_send(());
+            watchers.push(watch_files(supervisor, vec![directory.clone()], notify).await?);
+        }
+        if let Some(files) = &config.tls {
+            let notify = move || _ = certificates_changed.try_send(());
+            watchers.push(watch_files(supervisor, TlsAcceptorSource::files_to_watch(files), notify).await?);
+        }
+        Ok(Self { _watchers: watchers, ruleset_reloads, certificate_reloads })
+    }
+}
+
+/// Ends a start that a signal has interrupted: the server starts and stops, or the start is abandoned at the end of the grace
+/// period.
+async fn stop_during_startup(
+    start: Pin<&mut impl Future<Output = anyhow::Result<App>>>,
+    config: &Config,
+) -> anyhow::Result<()> {
+    tracing::info!("shutdown started");
+    match tokio::time::timeout(grace_period(config), start).await {
+        Ok(app) => shut_down_in_time(app?, config).await,
+        Err(_) => tracing::warn!("shutdown grace period exceeded; the start was abandoned"),
+    }
+    Ok(())
+}
+
+/// Stops the server within the grace period.
+async fn shut_down_in_time(app: App, config: &Config) {
+    if tokio::time::timeout(grace_period(config), app.shutdown()).await.is_err() {
+        tracing::warn!("shutdown grace period exceeded; the store was not closed");
+    }
+}
+
+fn grace_period(config: &Config) -> Duration {
+    Duration::from_secs(u64::from(config.shutdown_grace_period_s))
 }
 
 /// Stops the server within the grace period, and returns the error of its exit.
 async fn stop_after_failure(app: App, config: &Config) -> anyhow::Result<()> {
     let supervisor = app.supervisor.clone();
-    let grace_period = Duration::from_secs(u64::from(config.shutdown_grace_period_s));
-    if tokio::time::timeout(grace_period, app.shutdown()).await.is_err() {
-        tracing::warn!("shutdown grace period exceeded; the store was not closed");
-    }
+    shut_down_in_time(app, config).await;
     Err(supervisor.failure().map_or_else(|| anyhow!("a task failed"), failure_error))
 }
 
@@ -124,7 +186,8 @@ pub async fn is_serving(address: SocketAddr, tls: Option<&HealthCheckTls>) -> an
     let endpoint = match tls {
         None => Endpoint::from_shared(format!("http://{address}"))?,
         Some(tls) => {
-            let ca = std::fs::read(&tls.ca_file).with_context(|| format!("read {}", tls.ca_file.display()))?;
+            let ca = files::read_file_start(&tls.ca_file, CA_FILE_BYTES_MAX)
+                .with_context(|| format!("read {}", tls.ca_file.display()))?;
             let name = tls.server_name.clone().unwrap_or_else(|| address.ip().to_string());
             let client_tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca)).domain_name(name);
             Endpoint::from_shared(format!("https://{address}"))?.tls_config(client_tls)?
@@ -163,13 +226,18 @@ async fn reload_rulesets(app: &App) {
     }
 }
 
-/// Reloads the certificates. Blocks: the files are small, local, and change a few times a year.
-fn reload_certificates(app: &App) {
-    let Some(tls) = &app.tls else { return };
-    app.metrics.tls_loads.get_or_create(&log_reload("certificates", tls.reload())).inc();
+/// Reloads the certificates.
+async fn reload_certificates(app: &App) {
+    let Some(tls) = app.tls.clone() else { return };
+    let result = match tokio::task::spawn_blocking(move || tls.reload()).await {
+        Ok(result) => result,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(_) => return,
+    };
+    app.metrics.tls_loads.get_or_create(&log_reload("certificates", result)).inc();
 }
 
-fn watch_geoip_files(app: &App) -> anyhow::Result<Option<FileWatcher>> {
+async fn watch_geoip_files(app: &App) -> anyhow::Result<Option<FileWatcher>> {
     let files: Vec<PathBuf> = app.locator.files().map(PathBuf::from).collect();
     if files.is_empty() {
         return Ok(None);
@@ -177,11 +245,12 @@ fn watch_geoip_files(app: &App) -> anyhow::Result<Option<FileWatcher>> {
     let (locator, metrics) = (app.locator.clone(), app.metrics.clone());
     let watcher = watch_files(&app.supervisor, files, move || {
         metrics.locality_loads.get_or_create(&log_reload("geolocation databases", locator.reload())).inc();
-    })?;
+    })
+    .await?;
     Ok(Some(watcher))
 }
 
-fn watch_auth_keys(app: &App) -> anyhow::Result<Option<FileWatcher>> {
+async fn watch_auth_keys(app: &App) -> anyhow::Result<Option<FileWatcher>> {
     let Some(authenticator) = app.authenticator.clone().filter(|authenticator| !authenticator.key_files().is_empty())
     else {
         return Ok(None);
@@ -189,7 +258,8 @@ fn watch_auth_keys(app: &App) -> anyhow::Result<Option<FileWatcher>> {
     let metrics = app.metrics.clone();
     let watcher = watch_files(&app.supervisor, authenticator.key_files().to_vec(), move || {
         metrics.auth_key_loads.get_or_create(&log_reload("auth keys", authenticator.reload())).inc();
-    })?;
+    })
+    .await?;
     Ok(Some(watcher))
 }
 
@@ -207,12 +277,13 @@ fn log_reload<E: Display>(files: &'static str, result: Result<(), E>) -> LoadOut
     }
 }
 
-fn watch_files(
+async fn watch_files(
     supervisor: &TaskSupervisor,
     paths: Vec<PathBuf>,
     on_change: impl FnMut() + Send + 'static,
 ) -> anyhow::Result<FileWatcher> {
     let supervisor = supervisor.clone();
     let on_panic = move |panic: &(dyn Any + Send)| drop(supervisor.record_panic(TaskLabel::FileWatcher, panic));
-    watch_paths(paths, DEFAULT_DEBOUNCE, on_change, on_panic).context("watch files for changes")
+    let watching = tokio::task::spawn_blocking(move || watch_paths(paths, DEFAULT_DEBOUNCE, on_change, on_panic));
+    watching.await.context("watch files for changes")?.context("watch files for changes")
 }

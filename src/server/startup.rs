@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::api::response_encoder::encode_static_candidate_fields;
 use crate::auth::authenticator::Authenticator;
@@ -15,19 +16,25 @@ use crate::auth::issuing_key::IssuingKey;
 use crate::auth::key_file;
 use crate::auth::match_credential::{self, MatchCredentialKeys};
 use crate::auth::policy::RateLimitKind;
+use crate::auth::public_user_keys::PublicUserKeys;
 use crate::auth::rate_limit::{CallerClass, RateLimits};
 use crate::auth::token::{SIGNING_KEY_BYTES, TokenSigner};
 use crate::clock::Clock;
 use crate::config::{Config, RulesetSource, StoreTarget};
 use crate::domain::id::SiloId;
+use crate::domain::location_privacy::RegionPlaces;
 use crate::engine::rulesets::{RulesetReloader, load_rulesets};
 use crate::engine::settings::EngineSettings;
+use crate::engine::startup_retry::retry_at_startup;
 use crate::engine::{Engine, EngineDeps};
 use crate::geo::{LocatorSettings, ReloadableLocator};
 use crate::rules::RulesetCatalog;
+use crate::server::counted_events::CountedEvents;
+use crate::server::disk_space::DiskMonitor;
 use crate::server::handshake::ProxySettings;
 use crate::server::limits::EdgeLimits;
 use crate::server::metric_recorders::{RpcMetrics, StoreMeter};
+use crate::server::operator_access::OperatorHosts;
 use crate::server::tls::TlsAcceptorSource;
 use crate::server::{self, FreshnessCheck, RunningServer, Server};
 use crate::store::memory::MemoryStore;
@@ -37,7 +44,7 @@ use crate::store::postgres::{PostgresStore, Replica};
 use crate::store::sqlite::SqliteStore;
 use crate::store::{Store, StoreError};
 use crate::supervisor::TaskSupervisor;
-use crate::telemetry::audit::AuditLog;
+use crate::telemetry::audit::{AuditFileSettings, AuditLog};
 use crate::telemetry::label::{LoadOutcome, RateLimitLabel, RateLimitRole};
 use crate::telemetry::metric::Metrics;
 
@@ -62,6 +69,24 @@ pub struct App {
     pub audit_log: Arc<AuditLog>,
     /// Supervisor of all tasks.
     pub supervisor: TaskSupervisor,
+    reports: Reports,
+}
+
+/// Tasks that only report to operators; they stop on drop.
+#[derive(Debug)]
+struct Reports {
+    /// Rejected calls that were only counted.
+    counted_events: CountedEvents,
+    _stop: DropGuard,
+}
+
+impl Reports {
+    fn start(counted_events: CountedEvents, disk_monitor: &Arc<DiskMonitor>, supervisor: &TaskSupervisor) -> Self {
+        let stop = CancellationToken::new();
+        disk_monitor.spawn(supervisor, &stop);
+        counted_events.spawn(supervisor, &stop);
+        Self { counted_events, _stop: stop.drop_guard() }
+    }
 }
 
 /// Opens and starts all parts. The server is ready when this returns. Fails with the part that could not be opened.
@@ -78,22 +103,11 @@ pub(super) async fn start_supervised_app(
     metrics: Arc<Metrics>,
     supervisor: TaskSupervisor,
 ) -> anyhow::Result<App> {
-    let catalog = Arc::new(RulesetCatalog::default());
-    let rulesets = load_rulesets(ruleset_directory(config).as_deref()).map_err(|problems| {
-        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        anyhow!("load rulesets: {}", lines.join("\n"))
-    })?;
-    catalog.replace_all(rulesets.rulesets, clock.now(), 0);
-    catalog.update(|state| state.retired_files = rulesets.retired_files);
     let settings = engine_settings(config);
-    check_store_folder_exists(&config.store).context("open store")?;
-    let signer = Arc::new(load_token_signer(config, &*clock)?);
-    let match_keys = Arc::new(load_match_keys(config, &*clock)?);
-    let tls = load_tls(config, &metrics)?;
-    let locator = Arc::new(load_locator(config, &metrics)?);
-    let authenticator = load_authenticator(config, clock.clone(), &metrics)?;
-    let audit_log = Arc::new(open_audit_log(config, &clock)?);
+    let files = StartupFiles::load_on_thread(config, &clock, &metrics).await?;
+    let StartupFiles { catalog, signer, match_keys, user_keys, tls, locator, authenticator, audit_log } = files;
     let store = open_store(config, &*clock, &metrics, &supervisor).await.context("open store")?;
+    check_user_keys(config, &*store, &user_keys).await?;
     let deps = EngineDeps {
         clock: clock.clone(),
         store,
@@ -101,6 +115,7 @@ pub(super) async fn start_supervised_app(
         geo_locator: locator.clone(),
         token_signer: signer,
         match_credential_keys: match_keys.clone(),
+        public_user_keys: user_keys,
         metrics: metrics.clone(),
         settings,
         served_silos: config.silos.as_ref().map(|silos| silos.iter().copied().map(SiloId).collect()),
@@ -110,8 +125,11 @@ pub(super) async fn start_supervised_app(
     };
     let engine = Arc::new(Engine::start(deps).await.context("load advertisements")?);
     let ruleset_reloader = Arc::new(engine.ruleset_reloader(ruleset_directory(config)));
+    let rpc_metrics = Arc::new(RpcMetrics::new(metrics.clone()));
+    let counted_events = CountedEvents { calls: rpc_metrics.clone(), audit_log: audit_log.clone() };
+    let disk_monitor = DiskMonitor::new(config, metrics.clone());
+    let monitor_of_notes = disk_monitor.clone();
     let (trusted_proxies, metrics_source) = (config.trusted_proxies.clone(), metrics.clone());
-    let proxies_of_handshake = trusted_proxies.clone();
     let server = Server::start(server::ServerDeps {
         listen: config.listen.addresses().to_vec(),
         operator_listen: config.operator_listen.addresses().to_vec(),
@@ -121,9 +139,13 @@ pub(super) async fn start_supervised_app(
         consistency_checker: engine.clone(),
         render_metrics: Arc::new(move || metrics_source.render()),
         match_jwks: match_keys.public_key_set().into(),
-        rpc_observer: Arc::new(RpcMetrics::new(metrics.clone())),
+        operator_hosts: operator_hosts(config),
+        readiness_notes: Arc::new(move || monitor_of_notes.notes()),
+        rpc_observer: rpc_metrics.clone(),
         authenticator: authenticator.clone(),
-        resolve_client_address: Arc::new(move |peer, forwarded| client_address(peer, forwarded, &trusted_proxies)),
+        resolve_client_address: Arc::new(move |peer, forwarded| {
+            client_address(peer, forwarded.iter().copied(), &trusted_proxies)
+        }),
         rate_limits: Arc::new(rate_limits(config, &clock, &metrics)),
         audit_log: audit_log.clone(),
         clock,
@@ -134,22 +156,64 @@ pub(super) async fn start_supervised_app(
             ..EdgeLimits::default()
         },
         tls: tls.clone(),
-        proxies: ProxySettings {
-            is_trusted: Arc::new(move |address| is_trusted_proxy(address, &proxies_of_handshake)),
-            require_proxy_header: config.proxy_protocol,
-        },
+        proxies: proxy_settings(config),
     })
     .await?;
     let rulesets = ruleset_reloader;
-    Ok(App { server, engine, rulesets, locator, authenticator, metrics, tls, audit_log, supervisor })
+    let reports = Reports::start(counted_events, &disk_monitor, &supervisor);
+    Ok(App { server, engine, rulesets, locator, authenticator, metrics, tls, audit_log, supervisor, reports })
+}
+
+/// Content of the files that a server needs before it starts.
+struct StartupFiles {
+    catalog: Arc<RulesetCatalog>,
+    signer: Arc<TokenSigner>,
+    match_keys: Arc<MatchCredentialKeys>,
+    user_keys: Arc<PublicUserKeys>,
+    tls: Option<Arc<TlsAcceptorSource>>,
+    locator: Arc<ReloadableLocator>,
+    authenticator: Option<Arc<Authenticator>>,
+    audit_log: Arc<AuditLog>,
+}
+
+impl StartupFiles {
+    /// Reads all files on a thread of its own: a file system that does not answer must not block the signal that ends the
+    /// start.
+    async fn load_on_thread(config: &Config, clock: &Arc<dyn Clock>, metrics: &Arc<Metrics>) -> anyhow::Result<Self> {
+        let (config, clock, metrics) = (config.clone(), clock.clone(), metrics.clone());
+        tokio::task::spawn_blocking(move || Self::load(&config, &clock, &metrics)).await.context("load files")?
+    }
+
+    /// Reads all files. Blocks, each read until a deadline.
+    fn load(config: &Config, clock: &Arc<dyn Clock>, metrics: &Metrics) -> anyhow::Result<Self> {
+        let catalog = Arc::new(RulesetCatalog::default());
+        let rulesets = load_rulesets(ruleset_directory(config).as_deref()).map_err(|problems| {
+            let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            anyhow!("load rulesets: {}", lines.join("\n"))
+        })?;
+        catalog.replace_all(rulesets.rulesets, clock.now(), 0);
+        catalog.update(|state| state.retired_files = rulesets.retired_files);
+        check_store_folder_exists(&config.store).context("open store")?;
+        Ok(Self {
+            catalog,
+            signer: Arc::new(load_token_signer(config, &**clock)?),
+            match_keys: Arc::new(load_match_keys(config, &**clock)?),
+            user_keys: Arc::new(load_user_keys(config, &**clock)?),
+            tls: load_tls(config, metrics)?,
+            locator: Arc::new(load_locator(config, metrics)?),
+            authenticator: load_authenticator(config, clock.clone(), metrics)?,
+            audit_log: Arc::new(open_audit_log(config, clock)?),
+        })
+    }
 }
 
 impl App {
     /// Stops in reverse order: drains, closes the ports, writes pending changes, closes the store.
     pub async fn shutdown(self) {
-        let Self { server, engine, .. } = self;
+        let Self { server, engine, reports, .. } = self;
         server.shutdown().await;
-        engine.close().await;
+        // Bounded by the deadline of an audit record.
+        tokio::join!(reports.counted_events.write(true), engine.close());
     }
 }
 
@@ -172,6 +236,23 @@ fn ruleset_directory(config: &Config) -> Option<PathBuf> {
     }
 }
 
+fn proxy_settings(config: &Config) -> ProxySettings {
+    let trusted_proxies = config.trusted_proxies.clone();
+    ProxySettings {
+        is_trusted: Arc::new(move |address| is_trusted_proxy(address, &trusted_proxies)),
+        require_proxy_header: config.proxy_protocol,
+    }
+}
+
+/// Names by which operators reach the operator port.
+fn operator_hosts(config: &Config) -> OperatorHosts {
+    if config.tls.is_some() {
+        return OperatorHosts::Any;
+    }
+    let listen_name = config.operator_listen.host().to_ascii_lowercase();
+    OperatorHosts::Names(config.operator_hosts.iter().cloned().chain([listen_name]).collect())
+}
+
 fn engine_settings(config: &Config) -> EngineSettings {
     let ms = |seconds: u32| seconds.saturating_mul(1000);
     EngineSettings {
@@ -179,10 +260,15 @@ fn engine_settings(config: &Config) -> EngineSettings {
         default_hold_ms: ms(config.reservation_ttl_s),
         retired_ruleset_retention_ms: u64::from(config.ruleset_retention_s) * 1000,
         ruleset_removal_grace_ms: u64::from(config.ruleset_removal_grace_s) * 1000,
+        rating_retention_ms: config.rating_retention_days.map(|days| u64::from(days) * 24 * 60 * 60 * 1000),
         allow_client_locality: config.allow_client_locality,
         allow_search_overrides: config.allow_search_overrides,
         max_silos: config.max_silos,
         max_silos_per_user: config.max_silos_per_user,
+        max_advertisements_per_client: config.max_advertisements_per_client,
+        max_advertisements_per_server: config.max_advertisements_per_server,
+        max_reservations_per_client: config.max_reservations_per_client,
+        max_tickets_per_user: config.max_tickets_per_user,
         ..EngineSettings::default()
     }
 }
@@ -217,6 +303,33 @@ fn load_match_keys(config: &Config, clock: &dyn Clock) -> anyhow::Result<MatchCr
         Some(path) => match_credential::load_or_create_match_keys(path, &new_key).context("load match keys"),
         None => Ok(MatchCredentialKeys::new(IssuingKey::from_seed(&new_key).context("make a match key")?, None)),
     }
+}
+
+/// Secret of public user keys from its file, which is created on first use; without a file, a random one for this process.
+fn load_user_keys(config: &Config, clock: &dyn Clock) -> anyhow::Result<PublicUserKeys> {
+    let new_secret = random_key_bytes(clock);
+    match &config.user_key_file {
+        Some(path) => key_file::load_or_create_user_keys(path, new_secret).context("load user keys"),
+        None => Ok(PublicUserKeys::new(new_secret)),
+    }
+}
+
+/// Fails if the servers of a database name users by another secret: a player would have two keys in one match.
+async fn check_user_keys(config: &Config, store: &dyn Store, user_keys: &PublicUserKeys) -> anyhow::Result<()> {
+    let Some(path) = config.user_key_file.as_ref().filter(|_| matches!(config.store, StoreTarget::Postgres(_))) else {
+        return Ok(());
+    };
+    let secret_id = user_keys.secret_id();
+    let recorded =
+        retry_at_startup("record the user key", async || store.record_user_key_secret(secret_id).await).await;
+    if recorded.context("record the user key")? == secret_id {
+        return Ok(());
+    }
+    Err(anyhow!(
+        "user key file {}: the other servers of this database have another secret; copy their file, or name it with \
+         --user-key-file",
+        path.display()
+    ))
 }
 
 /// Random bytes for a new key.
@@ -266,7 +379,12 @@ fn rate_limits(config: &Config, clock: &Arc<dyn Clock>, metrics: &Arc<Metrics>) 
 /// Opens the audit log. A file that cannot be written ends the startup.
 fn open_audit_log(config: &Config, clock: &Arc<dyn Clock>) -> anyhow::Result<AuditLog> {
     let clock = clock.clone();
-    AuditLog::open(config.audit_log_file.as_deref(), Box::new(move || clock.now())).context("open audit log file")
+    let files = config.audit_log_file.clone().map(|file| AuditFileSettings {
+        file,
+        bytes_max: u64::from(config.audit_log_max_mib) << 20,
+        full_files_max: config.audit_log_max_files as usize,
+    });
+    AuditLog::open(files.as_ref(), Box::new(move || clock.now())).context("open audit log file")
 }
 
 /// Loads the geolocation databases; without any, locations are unknown, and the log says so.
@@ -278,7 +396,8 @@ fn load_locator(config: &Config, metrics: &Metrics) -> anyhow::Result<Reloadable
         geoip_max_accuracy_radius_km: config.geoip_max_accuracy_radius_km,
     };
     let is_empty = files.is_empty();
-    let locator = ReloadableLocator::new(files, settings);
+    let region_places = config.region_places.iter().filter_map(|it| Some((it.region.as_str().into(), it.locality()?)));
+    let locator = ReloadableLocator::new(files, settings).with_region_places(RegionPlaces::new(region_places));
     if is_empty {
         tracing::info!(
             "no geolocation database configured; locations are unknown, latency comes from measurements only"
@@ -303,7 +422,14 @@ async fn open_store(
             let [replica_id, _] = u64_halves(clock.random_bytes());
             let silos = config.silos.as_ref().map(|silos| silos.iter().copied().map(SiloId).collect());
             let replica = Replica { id: replica_id, silos };
-            let store = PostgresStore::open_supervised(url.expose_password(), replica, supervisor).await?;
+            let unknown_parameters = url.unknown_parameter_count();
+            if unknown_parameters > 0 {
+                tracing::warn!(
+                    unknown_parameters,
+                    "parameters of the store URL ignored, the driver does not know them"
+                );
+            }
+            let store = PostgresStore::open_supervised(&url.expose_password(), replica, supervisor).await?;
             synchronize_clock(&store, clock).await?;
             Arc::new(store)
         }

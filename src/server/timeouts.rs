@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::transport::server::Connected;
 
 use crate::api::client_address::ConnectionPeer;
@@ -50,7 +50,8 @@ pub struct TimedConnection<S> {
     deadline: Pin<Box<Sleep>>,
     /// Timer that runs while the client does not read.
     write_stall: Option<Pin<Box<Sleep>>>,
-    hard_stop: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// The server stops, or the connection's place is needed for another one.
+    stop: Pin<Box<WaitForCancellationFutureOwned>>,
     /// Control frame limiter; `None`: a trusted peer, not limited.
     frame_limiter: Option<Box<FrameLimiter>>,
     permit: ConnectionPermit,
@@ -58,13 +59,7 @@ pub struct TimedConnection<S> {
 
 impl<S> TimedConnection<S> {
     /// Wraps a connection that has just been opened.
-    pub fn new(
-        stream: S,
-        peer: ConnectionPeer,
-        timeouts: ConnectionTimeouts,
-        hard_stop: &CancellationToken,
-        permit: ConnectionPermit,
-    ) -> Self {
+    pub fn new(stream: S, peer: ConnectionPeer, timeouts: ConnectionTimeouts, permit: ConnectionPermit) -> Self {
         Self {
             stream,
             peer,
@@ -74,7 +69,7 @@ impl<S> TimedConnection<S> {
             bytes_since_yield: 0,
             deadline: Box::pin(tokio::time::sleep(timeouts.first_bytes)),
             write_stall: None,
-            hard_stop: Box::pin(hard_stop.clone().cancelled_owned()),
+            stop: Box::pin(permit.stop_token().clone().cancelled_owned()),
             frame_limiter: None,
             permit,
         }
@@ -86,7 +81,7 @@ impl<S> TimedConnection<S> {
     }
 
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
-        if self.hard_stop.as_mut().poll(cx).is_ready() || self.deadline.as_mut().poll(cx).is_ready() {
+        if self.stop.as_mut().poll(cx).is_ready() || self.deadline.as_mut().poll(cx).is_ready() {
             return Poll::Ready(io::ErrorKind::TimedOut.into());
         }
         Poll::Pending
@@ -206,9 +201,8 @@ impl<S> Connected for TimedConnection<S> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use tokio_util::sync::CancellationToken;
 
     use super::*;
     use crate::server::conn_limit::{ConnectionLimiter, ConnectionLimits, PeerTrust};
@@ -233,18 +227,24 @@ mod tests {
     ) -> (TimedConnection<DuplexStream>, CancellationToken) {
         let limits = ConnectionLimits {
             total: 1,
+            trusted_total: 1,
             per_prefix: 1,
+            per_site: 1,
+            per_network: 1,
             per_trusted_peer: 1,
             connect_interval: SHORT_TIMEOUT,
+            network_connect_interval: SHORT_TIMEOUT,
             control_frame_rate: RATE,
+            unidentified_age_max: LONG_TIMEOUT,
         };
         let address = "127.0.0.1".parse().unwrap();
         let now = Instant::now();
-        let permit = ConnectionLimiter::new(limits).acquire(address, PeerTrust::Untrusted, now).unwrap();
-        let peer = ConnectionPeer { address, open_streams: Arc::default(), streams_max: 1, certificate: None };
         let stop = CancellationToken::new();
+        let limiter = ConnectionLimiter::new(limits, stop.clone());
+        let permit = limiter.acquire(address, PeerTrust::Untrusted, now).unwrap();
+        let peer = ConnectionPeer::new(address, 1);
         let frame_limiter = permit.prefix_frame_bucket().map(|bucket| FrameLimiter::new(RATE, bucket, now));
-        (TimedConnection::new(near, peer, timeouts, &stop, permit).with_frame_limiter(frame_limiter), stop)
+        (TimedConnection::new(near, peer, timeouts, permit).with_frame_limiter(frame_limiter), stop)
     }
 
     /// HTTP/2 preface, SETTINGS and `count` PINGs.

@@ -2,8 +2,7 @@
 //!
 //! TLS 1.3, and 1.2 for older clients. No early data, because an eavesdropper could replay it.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,6 +17,7 @@ use thiserror::Error;
 
 use crate::auth::key_file::is_readable_by_others;
 use crate::config;
+use crate::files::{READ_DEADLINE, read_file_start, read_start, with_regular_file};
 
 /// Size limit of a PEM file, bytes: a bundle of many CA certificates.
 const PEM_FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -146,34 +146,24 @@ fn client_certificate_verifier(
 fn read_certificates(file: &Path, file_kind: &'static str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let expected = "expected certificates as PEM, beginning with `-----BEGIN CERTIFICATE-----`";
     let malformed = || TlsError::Malformed { file_kind, file: file.into(), expected };
-    let pem = read_pem_file(file, file_kind, |_| Ok(()))?;
+    let io_error = |error| TlsError::Io { file_kind, file: file.into(), error };
+    let pem = read_file_start(file, PEM_FILE_BYTES_MAX).map_err(io_error)?;
     let parsed: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).take(CERTIFICATES_MAX).collect();
     parsed.ok().filter(|certificates| !certificates.is_empty()).ok_or_else(malformed)
 }
 
 fn read_private_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     let expected = "expected one private key as PEM, such as `-----BEGIN PRIVATE KEY-----`, without a password";
-    let pem = read_pem_file(file, KEY_FILE_KIND, |opened| match is_readable_by_others(opened) {
-        Ok(false) => Ok(()),
-        Ok(true) => Err(TlsError::KeyReadableByOthers { file: file.into() }),
-        Err(error) => Err(TlsError::Io { file_kind: KEY_FILE_KIND, file: file.into(), error }),
-    })?;
+    let pem = with_regular_file(file, READ_DEADLINE, |opened| {
+        let is_exposed = is_readable_by_others(&opened)?;
+        Ok((!is_exposed).then_some(read_start(&opened, PEM_FILE_BYTES_MAX)?))
+    });
+    let pem = pem
+        .map_err(|error| TlsError::Io { file_kind: KEY_FILE_KIND, file: file.into(), error })?
+        .ok_or_else(|| TlsError::KeyReadableByOthers { file: file.into() })?;
     PrivateKeyDer::from_pem_slice(&pem).map_err(|_| TlsError::Malformed {
         file_kind: KEY_FILE_KIND,
         file: file.into(),
         expected,
     })
-}
-
-fn read_pem_file(
-    file: &Path,
-    file_kind: &'static str,
-    check: impl FnOnce(&File) -> Result<(), TlsError>,
-) -> Result<Vec<u8>, TlsError> {
-    let io_error = |error| TlsError::Io { file_kind, file: file.into(), error };
-    let opened = File::open(file).map_err(io_error)?;
-    check(&opened)?;
-    let mut content = Vec::new();
-    opened.take(PEM_FILE_BYTES_MAX).read_to_end(&mut content).map_err(io_error)?;
-    Ok(content)
 }

@@ -3,12 +3,16 @@
 //! Every backend decides outcomes with the same code (`apply_writes.rs`).
 
 pub(super) mod apply_writes;
+pub(super) mod owned_rows;
+mod owner;
 pub(super) mod row_body;
 pub(super) mod touched_keys;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
+
+pub use self::owner::{AdvertLimit, AdvertOwner, ClientLimit, OwnerKey, PartyKey, ReservationLimit, ReservationOwner};
 
 use crate::domain::advertisement::Advertisement;
 use crate::domain::id::{AdvertisementId, ReservationId, UserKey};
@@ -36,6 +40,25 @@ pub struct Reservation {
     pub state: ReservationState,
     /// `Held`: expiry of the hold. `Ended`: when the row may be purged. `Confirmed`: not used.
     pub deadline: UnixMs,
+    /// Owner; `None` if no limit applies to the caller, and in rows of version 0.2.0.
+    pub owner: Option<ReservationOwner>,
+}
+
+impl Reservation {
+    /// Releases the seat of one user; the reservation ends with its last seat. Returns whether the user had a seat.
+    pub(crate) fn release_seat(&mut self, user: UserKey, purge_at: UnixMs) -> bool {
+        let Ok(index) = self.users.binary_search(&user) else { return false };
+        if self.state == ReservationState::Ended {
+            return false;
+        }
+        self.users.remove(index);
+        self.seats = self.seats.saturating_sub(1);
+        if self.users.is_empty() || self.seats == 0 {
+            self.state = ReservationState::Ended;
+            self.deadline = purge_at;
+        }
+        true
+    }
 }
 
 /// State of a reservation. Held and confirmed seats are not open. Ended reservations are kept to recognize retries.
@@ -84,6 +107,8 @@ pub enum AdvertWrite {
         confirmed_reservations: Vec<ReservationId>,
         /// Reservations of this advertisement that end with this write; kept for [`ENDED_RESERVATION_RETENTION_MS`].
         joined_reservations: Vec<ReservationId>,
+        /// Owner of the advertisement if it is new; `None` if no limit applies to the caller.
+        owner: Option<AdvertOwner>,
         /// Time of the decision.
         now: UnixMs,
     },
@@ -120,10 +145,12 @@ pub enum AdvertWrite {
     },
     /// Reserves seats: all or none, once per reservation id. Open seats are `join_seats` less the seats of the
     /// advertisement's live reservations: confirmed ones, and ones held past `now`. At most `limit::RESERVATIONS_PER_ADVERTISEMENT_MAX`
-    /// can be live at a time.
+    /// can be live at a time. Reservations whose place it takes end with it, or not at all.
     ReserveSeats {
         /// Reservation to store, in state `Held`.
         reservation: Reservation,
+        /// Limit on the reservations of its owner; `None` if it has none.
+        limit: Option<ReservationLimit>,
         /// Time of the decision.
         now: UnixMs,
     },
@@ -134,6 +161,17 @@ pub enum AdvertWrite {
         /// Advertisement that the reservation is in.
         advertisement_id: AdvertisementId,
         /// When the row may be purged.
+        purge_at: UnixMs,
+    },
+    /// Releases the seat of one user in a reservation that has not ended. The reservation ends with its last seat.
+    ReleaseSeat {
+        /// Reservation id.
+        reservation_id: ReservationId,
+        /// Advertisement that the reservation is in.
+        advertisement_id: AdvertisementId,
+        /// User.
+        user: UserKey,
+        /// When the row may be purged if the reservation ends.
         purge_at: UnixMs,
     },
 }
@@ -147,8 +185,22 @@ impl AdvertWrite {
             AdvertWrite::ExtendTtl { advertisement_id, .. }
             | AdvertWrite::Delete { advertisement_id, .. }
             | AdvertWrite::Expire { advertisement_id, .. }
-            | AdvertWrite::EndReservation { advertisement_id, .. } => *advertisement_id,
+            | AdvertWrite::EndReservation { advertisement_id, .. }
+            | AdvertWrite::ReleaseSeat { advertisement_id, .. } => *advertisement_id,
         }
+    }
+
+    /// Owner and limit of a publication.
+    pub(in crate::store) fn advert_owner(&self) -> Option<&AdvertOwner> {
+        match self {
+            AdvertWrite::Publish { owner, .. } => owner.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Whether this can remove the advertisement.
+    pub(in crate::store) fn removes_advertisement(&self) -> bool {
+        matches!(self, AdvertWrite::Delete { .. } | AdvertWrite::Expire { .. })
     }
 
     fn operation_label(&self) -> &'static str {
@@ -158,7 +210,7 @@ impl AdvertWrite {
             AdvertWrite::Delete { .. } => "delete",
             AdvertWrite::Expire { .. } => "expire",
             AdvertWrite::ReserveSeats { .. } => "reserve",
-            AdvertWrite::EndReservation { .. } => "end_reservation",
+            AdvertWrite::EndReservation { .. } | AdvertWrite::ReleaseSeat { .. } => "end_reservation",
         }
     }
 }
@@ -178,12 +230,17 @@ pub enum WriteOutcome {
         created: bool,
         /// Start of advertising.
         advertised_since: UnixMs,
+        /// Advertisements of the same owner whose place it took, removed with this write.
+        replaced: Vec<AdvertisementId>,
     },
-    /// `Publish` was not applied, nor its confirmed and joined reservations: the advertisement has a tombstone.
+    /// `Publish` was not applied, nor its confirmed and joined reservations: the advertisement has a tombstone, or was
+    /// replaced by another of its owner.
     Tombstoned,
-    /// `ExtendTtl`, `Delete`, `Expire` or `EndReservation` was applied, or was no longer needed.
+    /// `Publish` was not applied: its owner has the maximum number of live advertisements.
+    TooManyAdvertisements,
+    /// `ExtendTtl`, `Delete`, `Expire`, `EndReservation` or `ReleaseSeat` was applied, or was no longer needed.
     Applied,
-    /// `ExtendTtl`, `ReserveSeats` or `EndReservation`: the advertisement or reservation does not exist.
+    /// `ExtendTtl`, `ReserveSeats`, `EndReservation` or `ReleaseSeat`: the advertisement or reservation does not exist.
     NotFound,
     /// `ReserveSeats` was applied, now or by an earlier call. The stored reservation may have ended or expired since.
     SeatsReserved {
@@ -191,6 +248,8 @@ pub enum WriteOutcome {
         reservation: Reservation,
         /// Whether an earlier call made the reservation.
         is_replay: bool,
+        /// Reservations whose place it took, ended with this write; each with its advertisement.
+        replaced: Vec<(AdvertisementId, ReservationId)>,
     },
     /// `ReserveSeats` was not applied: the id is in use for another request or advertisement.
     IdempotencyKeyReused,
@@ -203,6 +262,18 @@ pub enum WriteOutcome {
     TooManyReservations,
     /// Any write: not applied, because a newer server wrote the row and this server cannot decode it.
     UnknownRow,
+}
+
+impl WriteOutcome {
+    /// Other advertisements that the write changed.
+    pub fn other_advertisements(&self) -> impl Iterator<Item = AdvertisementId> {
+        let (advertisements, reservations) = match self {
+            WriteOutcome::Published { replaced, .. } => (replaced.as_slice(), [].as_slice()),
+            WriteOutcome::SeatsReserved { replaced, .. } => ([].as_slice(), replaced.as_slice()),
+            _ => ([].as_slice(), [].as_slice()),
+        };
+        advertisements.iter().copied().chain(reservations.iter().map(|(id, _)| *id))
+    }
 }
 
 /// Result of a batch of [`AdvertWrite`]s.

@@ -5,6 +5,7 @@ mod allocation_offers;
 mod outages;
 mod queues;
 mod ruleset_copies;
+mod user_data;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

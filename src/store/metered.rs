@@ -19,6 +19,7 @@ use crate::store::queues::{
     StoredUser,
 };
 use crate::store::ruleset_copies::{RulesetCopy, RulesetCopyStore, RulesetReport};
+use crate::store::user_data::{GivenFeedback, UserDataStore, UserRowKind};
 
 /// Receiver of store measurements. It supplies the clock, so that the store has none.
 pub trait StoreObserver: Send + Sync + 'static {
@@ -126,6 +127,45 @@ impl<M: StoreObserver> OfferStore for MeteredStore<M> {
         now: UnixMs,
     ) -> Result<Vec<Option<StoredOffer>>, StoreError> {
         self.inner.apply_offer_writes(writes, now).await
+    }
+}
+
+/// Forwarded without a report: only operators wait for it.
+#[async_trait]
+impl<M: StoreObserver> UserDataStore for MeteredStore<M> {
+    async fn find_user_rows(
+        &self,
+        kind: UserRowKind,
+        user: UserKey,
+        after: [u8; 16],
+        limit: usize,
+    ) -> Result<Vec<[u8; 16]>, StoreError> {
+        self.inner.find_user_rows(kind, user, after, limit).await
+    }
+
+    async fn read_given_feedback(
+        &self,
+        user: UserKey,
+        after: MatchId,
+        limit: usize,
+    ) -> Result<Vec<GivenFeedback>, StoreError> {
+        self.inner.read_given_feedback(user, after, limit).await
+    }
+
+    async fn user_log_name(&self, user: UserKey, new_name: Option<[u8; 16]>) -> Result<Option<[u8; 16]>, StoreError> {
+        self.inner.user_log_name(user, new_name).await
+    }
+
+    async fn request_erasure_cleanup(&self, now: UnixMs) -> Result<(), StoreError> {
+        self.inner.request_erasure_cleanup(now).await
+    }
+
+    async fn clean_up_erasures(&self) -> Result<bool, StoreError> {
+        self.inner.clean_up_erasures().await
+    }
+
+    async fn record_user_key_secret(&self, secret_id: i64) -> Result<i64, StoreError> {
+        self.inner.record_user_key_secret(secret_id).await
     }
 }
 

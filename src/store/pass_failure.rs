@@ -151,6 +151,7 @@ impl PassRecord {
                 subject: None,
                 session: numbers.anonymous_session(input.ruleset, &prepared.ticket.session),
                 blocked_users: prepared.ticket.blocked_users.iter().filter_map(|user| numbers.key(*user)).collect(),
+                self_answering: Vec::new(),
                 ..(*prepared.ticket).clone()
             }),
         };

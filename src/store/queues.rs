@@ -1,9 +1,10 @@
-//! Persistence of queues: tickets, matches, penalties, ratings, match results and queue leases.
+//! Persistence of queues: tickets, matches, penalties, consents, ratings, match results and queue leases.
 //!
 //! As for advertisements, the store applies no time limits by itself, and a batch is one transaction. Every backend
 //! decides outcomes with the same code, and nothing is acknowledged before it is durable. The store alone enforces two
 //! rules: a user has one ticket per queue, and is in one match that has not ended.
 
+pub(super) mod consents;
 mod lease_holders;
 pub(super) mod queue_rows;
 mod result_body;
@@ -19,9 +20,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+pub use self::consents::{CONSENT_RETENTION_MS, ConsentTaker, GrantedConsent};
 pub use self::lease_holders::LeaseHolders;
 
-use crate::domain::id::{MatchId, RatingKey, SetId, SiloId, TicketId, UserKey};
+use crate::domain::id::{ConsentId, MatchId, RatingKey, SetId, SiloId, TicketId, UserKey};
 use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::lifecycle::{Match, TicketFate};
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry, ResultReport, UserSatisfactionCounts};
@@ -45,6 +47,8 @@ pub struct StoredTicket {
     pub version: u64,
     /// Digest of the request; detects reuse of an idempotency key for another request.
     pub request_digest: [u8; 16],
+    /// Players who had the chance to answer the ready check of the ticket's match: bit `n` is player `n` of the session.
+    pub acknowledged: u64,
 }
 
 /// State of a ticket.
@@ -76,6 +80,13 @@ pub enum QueueWrite {
         expires_at: UnixMs,
         /// Digest of the request, as in [`StoredTicket`].
         request_digest: [u8; 16],
+        /// Player whose client enters the ticket: its own obstacles are named first.
+        caller_user: Option<UserKey>,
+        /// Consents of the other players. The ticket takes them: none may be revoked, or taken by something else.
+        consents: Vec<GrantedConsent>,
+        /// Maximum tickets that have not ended of each of its users, with this one; `None` if no limit applies to the
+        /// caller.
+        max_tickets_per_user: Option<u32>,
         /// Time of the decision.
         now: UnixMs,
     },
@@ -87,6 +98,27 @@ pub enum QueueWrite {
         expires_at: UnixMs,
         /// Time of the decision.
         now: UnixMs,
+    },
+    /// Records that players of a ticket had the chance to answer the ready check of its match.
+    Acknowledge {
+        /// Ticket id.
+        ticket_id: TicketId,
+        /// Match; no effect if the ticket is not in it.
+        match_id: MatchId,
+        /// Players, as in [`StoredTicket`].
+        acknowledged: u64,
+    },
+    /// Takes consents for a search or an advertisement: all or none. A consent that it has taken before stays taken.
+    TakeConsents {
+        /// Id of the search or advertisement.
+        taken_by: ConsentTaker,
+        /// Consents.
+        consents: Vec<GrantedConsent>,
+    },
+    /// Revokes a consent. What has taken it keeps what it has, and gets nothing more by it.
+    RevokeConsent {
+        /// Consent.
+        consent: GrantedConsent,
     },
     /// Ends a waiting ticket. A ticket in a match stays there.
     EndTicket {
@@ -164,19 +196,51 @@ pub enum QueueWrite {
         /// Time of the decision.
         now: UnixMs,
     },
+    /// Replaces a user in tickets, matches and results by random keys. Rows of which the user is a current member stay.
+    EraseUser(UserErasure),
+    /// Removes ratings, with their history, whose last rated match was before a time.
+    RemoveRatings {
+        /// Users and keys; at most `limit::RATINGS_PER_TRANSACTION_MAX`.
+        ratings: Vec<(UserKey, RatingKey)>,
+        /// A rating with a later match stays.
+        last_match_before: UnixMs,
+    },
 }
+
+/// Erasure of a user from some tickets and matches, and finally from all rows of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserErasure {
+    /// User.
+    pub user: UserKey,
+    /// Random bytes of this erasure, from which the keys that take the user's place are made. Kept nowhere.
+    pub seed: [u8; 16],
+    /// Tickets that may name the user; at most `ERASED_ROWS_MAX`.
+    pub tickets: Vec<TicketId>,
+    /// Matches that may name the user, or whose result or feedback does, with the ratings that they count for; at most
+    /// `ERASED_ROWS_MAX`.
+    pub matches: Vec<(MatchId, Option<RatingKey>)>,
+    /// Whether the user's ratings, rating history, feedback, penalties and name in logs are removed too.
+    pub is_last: bool,
+}
+
+/// Maximum tickets, and maximum matches, of one [`UserErasure`].
+pub const ERASED_ROWS_MAX: usize = 100;
 
 impl QueueWrite {
     fn operation_label(&self) -> &'static str {
         match self {
             QueueWrite::EnterQueue { .. } => "enter",
             QueueWrite::Heartbeat { .. } => "ticket_heartbeat",
+            QueueWrite::Acknowledge { .. } => "acknowledge",
+            QueueWrite::TakeConsents { .. } | QueueWrite::RevokeConsent { .. } => "consent",
             QueueWrite::EndTicket { .. } => "leave",
             QueueWrite::ProposeMatch { .. } => "propose",
             QueueWrite::TransitionMatch { .. } => "match_transition",
             QueueWrite::ImportRatings { .. } => "import_ratings",
             QueueWrite::RecordResult { .. } => "record_result",
             QueueWrite::RecordFeedback { .. } => "feedback",
+            QueueWrite::EraseUser(_) => "erase_user",
+            QueueWrite::RemoveRatings { .. } => "remove_ratings",
         }
     }
 }
@@ -253,6 +317,11 @@ pub enum QueueOutcome {
         /// Ticket that the user has.
         other_ticket: TicketId,
     },
+    /// `EnterQueue` was not applied: a user has the maximum number of tickets that have not ended.
+    TooManyTickets {
+        /// User.
+        user: UserKey,
+    },
     /// `EnterQueue` was not applied: a user is in a match that has not ended.
     AlreadyInMatch {
         /// User.
@@ -269,9 +338,18 @@ pub enum QueueOutcome {
     },
     /// `EnterQueue` was not applied: the id is in use for another request.
     IdempotencyKeyReused,
-    /// `Heartbeat` was applied, or `EndTicket` was applied now or earlier: the ticket as it is now.
+    /// `EnterQueue` or `TakeConsents` was not applied: this consent was revoked, or taken by something else.
+    ConsentSpent(ConsentId),
+    /// `TakeConsents` was applied, now or earlier.
+    ConsentsTaken,
+    /// `RevokeConsent` was applied.
+    ConsentRevoked {
+        /// Whether something had taken the consent before.
+        was_taken: bool,
+    },
+    /// `Heartbeat` or `Acknowledge` was applied, or `EndTicket` was applied now or earlier: the ticket as it is now.
     CurrentTicket(StoredTicket),
-    /// `Heartbeat` or `EndTicket`: the ticket does not exist.
+    /// `Heartbeat`, `Acknowledge` or `EndTicket`: the ticket does not exist.
     TicketNotFound,
     /// `ProposeMatch` or `TransitionMatch` was applied.
     MatchWritten {
@@ -313,6 +391,19 @@ pub enum QueueOutcome {
         /// Stars given earlier.
         stars: u8,
     },
+    /// `EraseUser` was applied.
+    UserErased {
+        /// Changed tickets as they are now, in id order.
+        tickets: Vec<StoredTicket>,
+        /// Changed matches as they are now, in id order.
+        matches: Vec<Arc<Match>>,
+        /// Number of changed results.
+        results: u32,
+        /// A ticket or match was left alone, because the user is a current member.
+        is_member: bool,
+    },
+    /// `RemoveRatings` was applied to these.
+    RatingsRemoved(Vec<(UserKey, RatingKey)>),
     /// Any write: not applied, because a newer server wrote one of the rows and this server cannot decode it.
     UnknownRow,
 }
@@ -388,6 +479,10 @@ pub struct QueueFeedBatch {
     pub matches: Vec<Arc<Match>>,
     /// Changed ratings, in their current state.
     pub ratings: Vec<RatingRow>,
+    /// Users of whom `ratings` has all ratings. Empty in a snapshot.
+    pub rated_users: Vec<UserKey>,
+    /// Whether `ratings` has all ratings of all users, as in a snapshot.
+    pub has_all_ratings: bool,
     /// Ids of removed tickets. Empty in a snapshot.
     pub removed_tickets: Vec<TicketId>,
     /// Ids of removed matches. Empty in a snapshot.
@@ -398,7 +493,7 @@ impl From<StoredQueueData> for QueueFeedBatch {
     /// Snapshot for the only server of a store.
     fn from(data: StoredQueueData) -> Self {
         let StoredQueueData { tickets, matches, ratings } = data;
-        Self { is_snapshot: true, tickets, matches, ratings, ..Self::default() }
+        Self { is_snapshot: true, tickets, matches, ratings, has_all_ratings: true, ..Self::default() }
     }
 }
 

@@ -1,21 +1,30 @@
 //! Audit log: operators' actions, rejected operator calls and changes to the rulesets folder, one JSON object per line.
 //!
-//! Records go to the log and, if configured, to the end of a file. A record is on disk before the operator receives the
-//! answer. The file is opened for each record, so it may be moved away at any time. It may contain operators' names,
-//! never players'.
+//! Records go to the log and, if configured, to files. A record is on disk before the operator receives the answer. Rejected
+//! calls are sampled and have a file of their own, so that callers without the role can neither fill the disk nor displace
+//! the records of operators. The files may contain operators' names, never players'.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 
 use crate::domain::time::UnixMs;
+use crate::telemetry::audit_file::{AuditFile, RotatedFile};
+use crate::telemetry::event_sampler::{EventSampler, Sampled};
 
 /// Log target of audit records.
 pub const AUDIT_LOG_TARGET: &str = "fireteam::audit";
+
+/// Action in the record of rejected calls that were only counted.
+pub const COUNTED_CALLS_ACTION: &str = "rejected calls";
+
+/// Time in which one rejected call of each kind is recorded; the others are counted.
+const REJECTION_WINDOW_MS: u64 = 60_000;
+
+/// Full files of rejected calls that are kept.
+const REJECTED_FILES_MAX: usize = 4;
 
 /// Callback that returns the current time.
 pub type NowFn = Box<dyn Fn() -> UnixMs + Send + Sync>;
@@ -29,7 +38,7 @@ pub struct AuditRecord {
     pub subject: Option<String>,
     /// Issuer of the token; `tls` for a certificate.
     pub issuer: Option<String>,
-    /// Method name of an operator call, or `rulesets edited`.
+    /// Method name of an operator call, `rulesets edited`, or `COUNTED_CALLS_ACTION`.
     pub action: &'static str,
     /// Target of the action: a file, or the problems per file; may be empty.
     pub target: String,
@@ -37,6 +46,9 @@ pub struct AuditRecord {
     pub ruleset_changes: Vec<AuditedChange>,
     /// Result: the name of a gRPC code.
     pub outcome: &'static str,
+    /// Number of calls, in a record of calls that were only counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
     /// Request id, for correlation with the caller's log.
     pub request_id: String,
 }
@@ -60,25 +72,43 @@ struct AuditLine<'a> {
     record: &'a AuditRecord,
 }
 
-/// Audit log, to the log and to a file.
+/// Kind of a rejected call: the caller's role and the outcome.
+type RejectionKind = (Option<&'static str>, &'static str);
+
+/// Files of the audit log and their limits.
+#[derive(Clone, Debug)]
+pub struct AuditFileSettings {
+    /// File of operators' actions. That of rejected calls has `.rejected` in its name.
+    pub file: PathBuf,
+    /// Size at which a file is renamed, bytes.
+    pub bytes_max: u64,
+    /// Renamed files with operators' actions that are kept.
+    pub full_files_max: usize,
+}
+
+/// Files of operators' actions and of rejected calls.
+#[derive(Debug)]
+struct AuditFiles {
+    actions: AuditFile,
+    rejections: AuditFile,
+}
+
+/// Audit log, to the log and to files.
 pub struct AuditLog {
-    file: Option<PathBuf>,
+    files: Option<AuditFiles>,
     now: NowFn,
-    /// Serializes writes: one line at a time.
-    write_lock: Mutex<()>,
+    rejections: EventSampler<RejectionKind>,
     request_count: AtomicU64,
 }
 
 impl AuditLog {
-    /// Opens the audit log; with `file` also creates that file if absent, readable by its owner only.
+    /// Opens the audit log; with `settings` also creates its files if absent, readable by their owner only.
     ///
-    /// Fails if the file cannot be written.
-    pub fn open(file: Option<&Path>, now: NowFn) -> io::Result<Self> {
-        if let Some(file) = file {
-            open_for_append(file)
-                .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))?;
-        }
-        Ok(Self { file: file.map(Into::into), now, write_lock: Mutex::default(), request_count: AtomicU64::new(0) })
+    /// Fails if a file cannot be written.
+    pub fn open(settings: Option<&AuditFileSettings>, now: NowFn) -> io::Result<Self> {
+        let files = settings.map(AuditFiles::open).transpose()?;
+        let rejections = EventSampler::new(REJECTION_WINDOW_MS, 1);
+        Ok(Self { files, now, rejections, request_count: AtomicU64::new(0) })
     }
 
     /// Generates an id for a request without one: the time and a counter of this process.
@@ -86,30 +116,89 @@ impl AuditLog {
         format!("{:x}-{}", (self.now)().0, self.request_count.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Writes one record. On error the file does not contain the record; the log contains it in any case. Blocks.
+    /// Writes one record. On error the file may not contain the record; the log contains it in any case. Blocks until a
+    /// deadline.
     pub fn append(&self, record: &AuditRecord) -> io::Result<()> {
-        let mut line = serde_json::to_string(&AuditLine { time_unix_ms: (self.now)().0, record })?;
+        self.write(record, self.files.as_ref().map(|files| &files.actions))
+    }
+
+    /// Whether the record of a rejected call is to be written with `append_rejection`. Otherwise the call is only counted.
+    pub fn sample_rejection(&self, role: Option<&'static str>, outcome: &'static str) -> Sampled {
+        self.rejections.sample((role, outcome), (self.now)().0)
+    }
+
+    /// Writes the record of a rejected call, after the number of those that were only counted before. Blocks until a
+    /// deadline.
+    pub fn append_rejection(&self, record: &AuditRecord, counted: u64) -> io::Result<()> {
+        self.append_counted((record.role, record.outcome), counted)?;
+        self.write(record, self.files.as_ref().map(|files| &files.rejections))
+    }
+
+    /// Writes the numbers of rejected calls that were only counted in windows that have ended; with `all` also in the
+    /// current ones. Blocks until a deadline.
+    pub fn append_counted_rejections(&self, all: bool) -> io::Result<()> {
+        let now_ms = (self.now)().0;
+        let counted = if all { self.rejections.take_all() } else { self.rejections.take_ended(now_ms) };
+        // A number that could not be written to the file is in the log.
+        let results: Vec<io::Result<()>> =
+            counted.into_iter().map(|(kind, count)| self.append_counted(kind, count)).collect();
+        results.into_iter().collect()
+    }
+
+    fn append_counted(&self, (role, outcome): RejectionKind, count: u64) -> io::Result<()> {
+        if count == 0 {
+            return Ok(());
+        }
+        let request_id = self.next_request_id();
+        let record = AuditRecord {
+            role,
+            action: COUNTED_CALLS_ACTION,
+            outcome,
+            count: Some(count),
+            request_id,
+            ..AuditRecord::default()
+        };
+        self.write(&record, self.files.as_ref().map(|files| &files.rejections))
+    }
+
+    fn write(&self, record: &AuditRecord, file: Option<&AuditFile>) -> io::Result<()> {
+        let now = (self.now)();
+        let mut line = serde_json::to_string(&AuditLine { time_unix_ms: now.0, record })?;
         tracing::info!(target: AUDIT_LOG_TARGET, "{line}");
-        let Some(file) = &self.file else { return Ok(()) };
+        let Some(file) = file else { return Ok(()) };
         line.push('\n');
-        let _guard = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut file = open_for_append(file)?;
-        file.write_all(line.as_bytes())?;
-        file.sync_data()
+        file.append(line.into_bytes(), now)
     }
 }
 
-fn open_for_append(file: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.append(true).create(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(file)
+impl AuditFiles {
+    fn open(settings: &AuditFileSettings) -> io::Result<Self> {
+        let open = |path: PathBuf, full_files_max| {
+            let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+            let bytes_max = settings.bytes_max;
+            AuditFile::open(RotatedFile { path: path.clone(), bytes_max, full_files_max }).map_err(named)
+        };
+        Ok(Self {
+            actions: open(settings.file.clone(), settings.full_files_max)?,
+            rejections: open(rejections_path(&settings.file), REJECTED_FILES_MAX)?,
+        })
+    }
+}
+
+/// Path of the file of rejected calls: `audit.rejected.jsonl` beside `audit.jsonl`.
+pub fn rejections_path(file: &Path) -> PathBuf {
+    let mut name = file.file_stem().unwrap_or_default().to_owned();
+    name.push(".rejected");
+    if let Some(extension) = file.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    file.with_file_name(name)
 }
 
 impl std::fmt::Debug for AuditLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AuditLog").field("file", &self.file).finish_non_exhaustive()
+        f.debug_struct("AuditLog").field("files", &self.files).finish_non_exhaustive()
     }
 }
 
@@ -126,6 +215,10 @@ mod tests {
         }
     }
 
+    fn settings(file: &Path) -> AuditFileSettings {
+        AuditFileSettings { file: file.to_owned(), bytes_max: 1 << 20, full_files_max: 3 }
+    }
+
     /// Each record is one line, for any content. After the file is moved away, a new file is created.
     #[test]
     fn audit_log_appends_one_json_line_per_record() {
@@ -133,7 +226,7 @@ mod tests {
         let path = folder.path().join("audit.jsonl");
         let read = || std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, "before\n").unwrap();
-        let log = AuditLog::open(Some(&path), Box::new(|| UnixMs(7))).unwrap();
+        let log = AuditLog::open(Some(&settings(&path)), Box::new(|| UnixMs(7))).unwrap();
         log.append(&audit_record("a\n{\"forged\":1}")).unwrap();
         let changes = vec![AuditedChange { set_id: 1, before: Some(2), after: None }];
         log.append(&AuditRecord { ruleset_changes: changes, subject: Some("ana".into()), ..audit_record("b") })
@@ -160,11 +253,47 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.jsonl");
-        let log = AuditLog::open(Some(&path), Box::new(|| UnixMs(7))).unwrap();
+        let log = AuditLog::open(Some(&settings(&path)), Box::new(|| UnixMs(7))).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         std::fs::remove_file(&path).unwrap();
         std::fs::create_dir(&path).unwrap();
         assert!(log.append(&audit_record("x")).is_err(), "a failed write is an error");
-        assert!(AuditLog::open(Some(&path), Box::new(|| UnixMs(7))).is_err());
+        assert!(AuditLog::open(Some(&settings(&path)), Box::new(|| UnixMs(7))).is_err());
+    }
+
+    /// SEC-19: of many rejected calls, one of each role and outcome is written, with the number of the others; none of
+    /// them is in the file of operators' actions.
+    #[test]
+    fn audit_log_samples_rejected_calls_and_tells_their_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.jsonl");
+        let log = AuditLog::open(Some(&settings(&path)), Box::new(|| UnixMs(7))).unwrap();
+        for _ in 0..1_000 {
+            for role in [None, Some("client")] {
+                let record = AuditRecord { role, outcome: "PERMISSION_DENIED", ..audit_record("x") };
+                if let Sampled::Write { counted } = log.sample_rejection(role, record.outcome) {
+                    log.append_rejection(&record, counted).unwrap();
+                }
+            }
+        }
+        log.append(&audit_record("of an operator")).unwrap();
+        log.append_counted_rejections(false).unwrap();
+        let rejected = folder.path().join("audit.rejected.jsonl");
+        assert_eq!(std::fs::read_to_string(&rejected).unwrap().lines().count(), 2);
+        log.append_counted_rejections(true).unwrap();
+        log.append_counted_rejections(true).unwrap();
+        let text = std::fs::read_to_string(&rejected).unwrap();
+        let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let counts: Vec<u64> = lines.iter().map(|line| line["count"].as_u64().unwrap_or(1)).collect();
+        assert_eq!(counts, [1, 1, 999, 999], "{text}");
+        assert_eq!((&lines[2]["role"], &lines[3]["role"]), (&serde_json::Value::Null, &"client".into()));
+        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1);
+    }
+
+    #[test]
+    fn audit_file_of_rejected_calls_is_beside_the_other() {
+        for (file, expected) in [("a/audit.jsonl", "a/audit.rejected.jsonl"), ("audit", "audit.rejected")] {
+            assert_eq!(rejections_path(Path::new(file)), Path::new(expected));
+        }
     }
 }

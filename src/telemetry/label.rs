@@ -65,10 +65,14 @@ label! {
     ChooseAction = "choose_action",
     /// Consent to another player's party.
     GrantConsent = "grant_consent",
+    /// Revocation of such a consent.
+    RevokeConsent = "revoke_consent",
     /// Enter a queue.
     Enter = "enter",
     /// Leave a queue.
     Leave = "leave",
+    /// Tickets of the caller's own user.
+    Mine = "mine",
     /// Stream of ticket updates.
     Watch = "watch",
     /// Extend the TTL of tickets.
@@ -157,6 +161,8 @@ impl Method {
             ("MatchmakingService", "ReportLatency") => Method::ReportLatency,
             ("MatchmakingService", "ChooseAction") => Method::ChooseAction,
             ("MatchmakingService", "GrantConsent") => Method::GrantConsent,
+            ("MatchmakingService", "RevokeConsent") => Method::RevokeConsent,
+            ("QueueService", "Mine") => Method::Mine,
             ("QueueService", "Enter") => Method::Enter,
             ("QueueService", "Leave") => Method::Leave,
             ("QueueService", "Watch") => Method::Watch,
@@ -259,6 +265,10 @@ label! {
     Enter = "enter",
     /// TTL of tickets extended.
     TicketHeartbeat = "ticket_heartbeat",
+    /// Ready checks acknowledged by players.
+    Acknowledge = "acknowledge",
+    /// Consents taken or revoked.
+    Consent = "consent",
     /// Tickets ended while waiting.
     Leave = "leave",
     /// Matches proposed.
@@ -271,6 +281,10 @@ label! {
     RecordResult = "record_result",
     /// Players' feedback recorded.
     Feedback = "feedback",
+    /// Users erased.
+    EraseUser = "erase_user",
+    /// Old ratings removed.
+    RemoveRatings = "remove_ratings",
     /// More than one kind of queue change.
     MixedQueue = "mixed_queue",
 }
@@ -302,6 +316,8 @@ label! {
     Malformed = "malformed",
     /// Token too long.
     TooLarge = "too_large",
+    /// Type that is not a caller's token.
+    WrongType = "type",
     /// Algorithm that no key allows.
     AlgorithmNotAllowed = "algorithm",
     /// No key with the token's `kid`.
@@ -316,6 +332,8 @@ label! {
     InvalidSubject = "subject",
     /// Unknown role, or too many scopes.
     InvalidRole = "role",
+    /// Role that the key may not sign for.
+    RoleNotOfKey = "key_role",
     /// Not valid yet.
     NotYetValid = "not_yet_valid",
     /// Lifetime too long.
@@ -326,6 +344,21 @@ label! {
     InvalidCertificate = "certificate",
     /// Authenticated, but the role may not make the call.
     WrongRole = "wrong_role",
+    /// The `Host` header does not name the operator port.
+    WrongHost = "wrong_host",
+    /// The `Origin` header names another origin than the operator port.
+    CrossOrigin = "cross_origin",
+}
+
+label! {
+    /// Folder that the server writes to.
+    DiskFolder, "folder",
+    /// Folder of the SQLite file.
+    Store = "store",
+    /// Folder of the audit log file.
+    AuditLog = "audit_log",
+    /// Folder of the inputs of failed passes.
+    PassFailures = "pass_failures",
 }
 
 label! {
@@ -337,6 +370,14 @@ label! {
     MaxPerIp = "max_per_ip",
     /// New connections from one address above the rate limit.
     RatePerIp = "rate_per_ip",
+    /// Too many connections from one IPv4 /24, IPv6 /56 or IPv6 /48.
+    MaxPerNetwork = "max_per_network",
+    /// New connections from one IPv4 /24, IPv6 /56 or IPv6 /48 above the rate limit.
+    RatePerNetwork = "rate_per_network",
+    /// No identity in time, while few places were free.
+    NoIdentityTimeout = "no_identity_timeout",
+    /// No identity, and the place was needed for a new connection.
+    NoIdentityReplaced = "no_identity_replaced",
     /// Too many handshakes in progress; the oldest is closed.
     MaxHandshakes = "max_handshakes",
     /// Peer is not one of the required proxies.
@@ -394,6 +435,10 @@ label! {
     WalCheckpoint = "wal_checkpoint",
     /// Listener for notifications of changes.
     ChangeListener = "change_listener",
+    /// Measurement of the free space of disks.
+    DiskSpace = "disk_space",
+    /// Numbers of rejected calls for the log and the audit log.
+    CountedEvents = "counted_events",
 }
 
 label! {
@@ -420,8 +465,12 @@ label! {
     GameServer = "game_server",
     /// Operators.
     Operator = "operator",
+    /// Players' clients of one address together.
+    ClientAddress = "client_address",
     /// Unauthenticated callers, by address.
     Anonymous = "anonymous",
+    /// Health checks of trusted proxies.
+    HealthCheck = "health_check",
 }
 
 label! {
@@ -443,6 +492,8 @@ label! {
     Stream = "stream",
     /// Failed authentications.
     AuthFailure = "auth_failure",
+    /// Signatures to verify.
+    Verification = "verification",
 }
 
 #[cfg(test)]

@@ -1,14 +1,20 @@
 //! Log output on standard error: text or JSON, one line per event, at most one kilobyte per line.
 //!
-//! Log statements contain no addresses, tokens or names of people. Text from a client cannot start a new line or fill the
-//! disk: control characters become spaces, and long lines are truncated.
+//! Log statements contain no addresses, tokens or names of people. Text from a client cannot start a new line: control
+//! characters become spaces, and long lines are truncated. Callers cannot fill a disk: the log has a budget of bytes per
+//! minute, and a notice tells how many lines were dropped.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use thiserror::Error;
+use tracing::{Level, Metadata};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::FmtSpan;
+
+use crate::telemetry::audit::{AUDIT_LOG_TARGET, NowFn};
+use crate::telemetry::log_budget::{Admission, LineImportance, LogBudget};
 
 /// Maximum length of a log line, bytes.
 pub const LOG_LINE_BYTES_MAX: usize = 1024;
@@ -33,10 +39,12 @@ pub fn check_level(level: &str) -> Result<(), LogError> {
     parse_level_filter(level).map(drop)
 }
 
-/// Sets up logging to standard error: `level` as [`EnvFilter`] directives, lines as JSON or as text.
-pub fn init_logging(json: bool, level: &str) -> Result<(), LogError> {
+/// Sets up logging to standard error: `level` as [`EnvFilter`] directives, lines as JSON or as text, at most
+/// `bytes_per_minute_max` bytes a minute. Audit records and the levels debug and trace are not limited.
+pub fn init_logging(json: bool, level: &str, bytes_per_minute_max: u64, now: NowFn) -> Result<(), LogError> {
     let filter = parse_level_filter(level)?;
-    let line_writers = LogLineWriterFactory { json };
+    let budget = Arc::new((LogBudget::new(bytes_per_minute_max), now));
+    let line_writers = LogLineWriterFactory { json, budget };
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_span_events(FmtSpan::NONE)
@@ -56,34 +64,79 @@ fn parse_level_filter(level: &str) -> Result<EnvFilter, LogError> {
         .ok_or_else(|| LogError::UnknownLevel(level.chars().filter(|c| !c.is_control()).take(80).collect()))
 }
 
-#[derive(Clone, Copy, Debug)]
+/// Budget of the log and the clock that it uses.
+type TimedBudget = Arc<(LogBudget, NowFn)>;
+
+#[derive(Clone)]
 struct LogLineWriterFactory {
     json: bool,
+    budget: TimedBudget,
 }
 
 impl MakeWriter<'_> for LogLineWriterFactory {
     type Writer = LogLineWriter;
 
     fn make_writer(&self) -> LogLineWriter {
-        LogLineWriter { json: self.json }
+        self.writer(LineImportance::Information)
+    }
+
+    fn make_writer_for(&self, event: &Metadata<'_>) -> LogLineWriter {
+        self.writer(match *event.level() {
+            _ if event.target() == AUDIT_LOG_TARGET => LineImportance::Unlimited,
+            Level::ERROR | Level::WARN => LineImportance::Problem,
+            Level::INFO => LineImportance::Information,
+            Level::DEBUG | Level::TRACE => LineImportance::Unlimited,
+        })
+    }
+}
+
+impl LogLineWriterFactory {
+    fn writer(&self, importance: LineImportance) -> LogLineWriter {
+        LogLineWriter { json: self.json, importance, budget: self.budget.clone() }
     }
 }
 
 /// Writer of one log line; the formatter writes an event in one call.
 struct LogLineWriter {
     json: bool,
+    importance: LineImportance,
+    budget: TimedBudget,
 }
 
 impl Write for LogLineWriter {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(event);
         let line = if self.json { format_json_line(text.trim_end()) } else { to_bounded_text_line(text.trim_end()) };
-        io::stderr().lock().write_all(line.as_bytes())?;
+        let (budget, now) = &*self.budget;
+        let output = match budget.admit(self.importance, line.len(), now().0) {
+            Admission::Write { dropped_before: 0 } => line,
+            Admission::Write { dropped_before } => {
+                format_notice(self.json, &format!("log lines dropped, over the limit of a minute: {dropped_before}"))
+                    + &line
+            }
+            Admission::DropWithNotice => format_notice(
+                self.json,
+                "log lines are being dropped, over --log-max-kib-per-minute; a line tells how many",
+            ),
+            Admission::Drop => return Ok(event.len()),
+        };
+        io::stderr().lock().write_all(output.as_bytes())?;
         Ok(event.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         io::stderr().flush()
+    }
+}
+
+/// Formats a line of the log about itself.
+fn format_notice(json: bool, text: &str) -> String {
+    if json {
+        format!(
+            "{{\"level\":\"WARN\",\"fields\":{{\"message\":\"{text}\"}},\"target\":\"fireteam::telemetry::log\"}}\n"
+        )
+    } else {
+        format!(" WARN fireteam::telemetry::log: {text}\n")
     }
 }
 

@@ -14,8 +14,8 @@ use prometheus_client::registry::{Metric, Registry};
 use crate::domain::filter::Refusal;
 use crate::domain::queue::report::PassReport;
 use crate::telemetry::label::{
-    AuthFailure, ConnectionRejection, GrpcCode, LoadOutcome, LookupOutcome, Method, OfferEvent, RateLimitLabel,
-    RateLimitRole, RefusalKind, StoreOperation, TaskLabel, TransactionKind,
+    AuthFailure, ConnectionRejection, DiskFolder, GrpcCode, LoadOutcome, LookupOutcome, Method, OfferEvent,
+    RateLimitLabel, RateLimitRole, RefusalKind, StoreOperation, TaskLabel, TransactionKind,
 };
 
 /// Content type of the text that `render` returns.
@@ -147,6 +147,8 @@ metrics! {
     advertisements_pending: Gauge = Gauge::default(), "gauge" "fireteam_advertisements_pending" [];
     /// Advertisements that differed between memory and store in the last consistency check; 0 before the first check.
     consistency_differences: Gauge = Gauge::default(), "gauge" "fireteam_consistency_differences" [];
+    /// Free space of the disk of a folder that the server writes to, bytes.
+    disk_free_bytes: Family<DiskFolder, Gauge> = Family::default(), "gauge" "fireteam_disk_free_bytes" [DiskFolder::KEY];
     /// Panics of long-lived tasks and of passes; the log has the reason.
     task_panics: CounterBy<TaskLabel> = Family::default(), "counter" "fireteam_task_panics_total" [TaskLabel::KEY];
     /// Rulesets in use.

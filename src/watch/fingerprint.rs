@@ -1,10 +1,13 @@
 //! Fingerprint of files' content, and identity of directories.
 
 use std::collections::hash_map::DefaultHasher;
-use std::fs::{self, Metadata};
+use std::fs::{self, Metadata, OpenOptions};
 use std::hash::{Hash, Hasher};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+
+use crate::files::{READ_DEADLINE, open_regular_file, read_start, run_with_deadline};
 
 /// Files up to this size are read, bytes. Larger files are compared by size, modification time and inode: reading
 /// hundreds of megabytes every few seconds would cost too much.
@@ -14,8 +17,15 @@ const DIRECTORY_ENTRIES_MAX: usize = 4096;
 
 /// Hash of the names and contents of `paths` and of the files directly in them.
 ///
-/// Equal hashes mean unchanged content, with an error probability of 2^-64. Unreadable files count as absent.
-pub(super) fn content_fingerprint(paths: &[PathBuf]) -> u64 {
+/// Equal hashes mean unchanged content, with an error probability of 2^-64. Unreadable files count as absent. Fails with
+/// `TimedOut` after a deadline.
+pub(super) fn content_fingerprint(paths: &[PathBuf]) -> io::Result<u64> {
+    let owned = paths.to_owned();
+    let first = paths.first().map_or(Path::new("."), PathBuf::as_path);
+    run_with_deadline(first, READ_DEADLINE, move || Ok(hash_paths(&owned)))
+}
+
+fn hash_paths(paths: &[PathBuf]) -> u64 {
     let mut hasher = DefaultHasher::new();
     for path in paths {
         path.hash(&mut hasher);
@@ -37,7 +47,8 @@ fn hash_file(path: &Path, hasher: &mut DefaultHasher) {
     // Follows symbolic links: the files of a ConfigMap are links.
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_file() && metadata.len() <= HASHED_FILE_BYTES_MAX => {
-            fs::read(path).ok().hash(hasher)
+            let file = open_regular_file(path, OpenOptions::new().read(true));
+            file.and_then(|file| read_start(&file, HASHED_FILE_BYTES_MAX)).ok().hash(hasher)
         }
         Ok(metadata) if metadata.is_file() => metadata_fingerprint(&metadata).hash(hasher),
         Ok(_) | Err(_) => 0_u8.hash(hasher),

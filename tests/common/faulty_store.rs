@@ -17,6 +17,7 @@ use fireteam::store::queues::{
     FinishedMatch, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData, StoredUser,
 };
 use fireteam::store::ruleset_copies::{RulesetCopy, RulesetCopyStore, RulesetReport};
+use fireteam::store::user_data::{GivenFeedback, UserDataStore, UserRowKind};
 use fireteam::store::{AdvertFeed, AdvertWrite, CommitResult, Store, StoreError, StoredAdvertisement};
 use tokio::sync::watch;
 
@@ -177,6 +178,44 @@ impl OfferStore for FaultyStore {
         now: UnixMs,
     ) -> Result<Vec<Option<StoredOffer>>, StoreError> {
         self.inner.apply_offer_writes(writes, now).await
+    }
+}
+
+#[async_trait]
+impl UserDataStore for FaultyStore {
+    async fn find_user_rows(
+        &self,
+        kind: UserRowKind,
+        user: UserKey,
+        after: [u8; 16],
+        most: usize,
+    ) -> Result<Vec<[u8; 16]>, StoreError> {
+        self.inner.find_user_rows(kind, user, after, most).await
+    }
+
+    async fn read_given_feedback(
+        &self,
+        user: UserKey,
+        after: MatchId,
+        most: usize,
+    ) -> Result<Vec<GivenFeedback>, StoreError> {
+        self.inner.read_given_feedback(user, after, most).await
+    }
+
+    async fn user_log_name(&self, user: UserKey, new_name: Option<[u8; 16]>) -> Result<Option<[u8; 16]>, StoreError> {
+        self.inner.user_log_name(user, new_name).await
+    }
+
+    async fn request_erasure_cleanup(&self, now: UnixMs) -> Result<(), StoreError> {
+        self.inner.request_erasure_cleanup(now).await
+    }
+
+    async fn clean_up_erasures(&self) -> Result<bool, StoreError> {
+        self.inner.clean_up_erasures().await
+    }
+
+    async fn record_user_key_secret(&self, secret_id: i64) -> Result<i64, StoreError> {
+        self.inner.record_user_key_secret(secret_id).await
     }
 }
 

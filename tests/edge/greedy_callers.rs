@@ -27,8 +27,8 @@ const CALLER_ARGS: &str = "EDGE_CALLERS";
 /// Prefix of the totals on standard output.
 const OUTPUT_PREFIX: &str = "callers=";
 
-const ISSUER: &str = "test-issuer";
-const AUDIENCE: &str = "fireteam";
+pub(crate) const ISSUER: &str = "test-issuer";
+pub(crate) const AUDIENCE: &str = "fireteam";
 /// Rate limit per client, per second and burst: so low that a thousand clients can exceed it fifty times on two cores.
 const PER_SECOND: f64 = 0.1;
 const BURST: f64 = 10.0;
@@ -53,11 +53,11 @@ fn rounds() -> usize {
     if scale() == 1 { 1 } else { 5 }
 }
 
-fn issuer() -> IssuingKey {
+pub(crate) fn issuer() -> IssuingKey {
     IssuingKey::from_seed(&[11; 32]).unwrap()
 }
 
-fn bearer(role: Role, name: &str) -> MetadataValue<tonic::metadata::Ascii> {
+pub(crate) fn bearer(role: Role, name: &str) -> MetadataValue<tonic::metadata::Ascii> {
     let now_s = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
     let issued = CallerTokenClaims {
         iss: ISSUER.into(),

@@ -15,9 +15,13 @@ mod control_process;
 #[cfg(test)]
 mod greedy_callers;
 #[cfg(test)]
+mod h2spec;
+#[cfg(test)]
 mod http2_attacks;
 #[cfg(test)]
 mod library_defaults;
+#[cfg(test)]
+mod many_addresses;
 #[cfg(test)]
 mod raw_http2;
 #[cfg(test)]

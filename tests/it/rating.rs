@@ -1,5 +1,6 @@
 //! Ratings: results, leaderboards, import and export, reference values.
 
+pub(crate) mod access;
 pub(crate) mod backtest_command;
 pub(crate) mod import_export;
 pub(crate) mod results_and_leaderboards;

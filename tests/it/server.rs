@@ -5,6 +5,8 @@ pub(crate) mod error_messages;
 pub(crate) mod file_reload;
 pub(crate) mod full_disk;
 pub(crate) mod graceful_shutdown;
+pub(crate) mod hidden_passwords;
+pub(crate) mod special_files;
 pub(crate) mod startup;
 pub(crate) mod stop;
 pub(crate) mod task_panics;

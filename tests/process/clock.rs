@@ -30,17 +30,16 @@ fn find_libfaketime() -> Option<PathBuf> {
     folders.map(|folder| folder.join("libfaketime.so.1")).find(|file| file.exists())
 }
 
-/// Connect data of the search results of server `at`.
+/// Ids of the search results of server `at`.
 async fn shown(cluster: &Cluster, at: usize) -> Vec<String> {
     let client = cluster.client(at, 0).expect("a server is running");
     let found = client.search_session(1, party_session(&[("observer", 0.0)])).search().await.expect("a search");
-    found.candidates.into_iter().map(|it| String::from_utf8(it.connect_data).expect("text")).collect()
+    found.candidates.into_iter().map(|it| it.advertisement_id).collect()
 }
 
 fn named(name: &str) -> pb::MatchmakingUpdateAdvertisementRequest {
     pb::MatchmakingUpdateAdvertisementRequest {
         time_to_live_ms: Some(TIME_TO_LIVE.as_millis() as u64),
-        connect_data: name.as_bytes().to_vec(),
         idempotency_key: format!("{name}, some padding"),
         ..advertise_request(&[(name, 0.0)], 4)
     }
@@ -72,7 +71,6 @@ async fn start(url: &str, library: PathBuf) -> Arc<Cluster> {
 /// Sessions that receive heartbeats, one published at each server.
 struct LiveSessions<'a> {
     cluster: &'a Cluster,
-    round: usize,
     sessions: Vec<(String, Vec<u8>)>,
 }
 
@@ -94,8 +92,8 @@ impl LiveSessions<'_> {
 
     /// Checks that the search results `all` of server `at` contain each session.
     fn check_visible(&self, at: usize, all: &[String], violations: &mut Vec<String>) {
-        for by in 0..self.sessions.len() {
-            if !all.contains(&format!("kept {} {by}", self.round)) {
+        for (by, (id, _)) in self.sessions.iter().enumerate() {
+            if !all.contains(id) {
                 violations.push(format!("session with heartbeats at server {by} is not found at {at}"));
             }
         }
@@ -105,14 +103,13 @@ impl LiveSessions<'_> {
 /// Publishes two sessions at each server, one without and one with heartbeats. Returns for the former how long after its
 /// publication each server last found it, and violations.
 async fn measure_ttls(cluster: &Cluster, round: usize) -> (Vec<(String, Duration)>, Vec<String>) {
-    let (mut kept, mut left) = (LiveSessions { cluster, round, sessions: Vec::new() }, Vec::new());
+    let (mut kept, mut left) = (LiveSessions { cluster, sessions: Vec::new() }, Vec::new());
     for by in 0..CLOCK_OFFSETS.len() {
         let client = cluster.client(by, 0).expect("a server is running");
         let made = client.update_advertisement(named(&format!("kept {round} {by}"))).await.expect("advertise");
         kept.sessions.push((made.advertisement_id, made.advertisement_token));
-        let name = format!("left {round} {by}");
-        client.update_advertisement(named(&name)).await.expect("advertise");
-        left.push((name, Instant::now()));
+        let made = client.update_advertisement(named(&format!("left {round} {by}"))).await.expect("advertise");
+        left.push((made.advertisement_id, Instant::now()));
     }
     let mut seen = vec![Duration::ZERO; CLOCK_OFFSETS.len() * CLOCK_OFFSETS.len()];
     let mut violations = Vec::new();
@@ -124,8 +121,8 @@ async fn measure_ttls(cluster: &Cluster, round: usize) -> (Vec<(String, Duration
         }
         for at in 0..CLOCK_OFFSETS.len() {
             let all = shown(cluster, at).await;
-            for (by, (name, since)) in left.iter().enumerate() {
-                if all.contains(name) {
+            for (by, (id, since)) in left.iter().enumerate() {
+                if all.contains(id) {
                     seen[at * CLOCK_OFFSETS.len() + by] = since.elapsed();
                 }
             }

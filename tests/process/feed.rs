@@ -20,28 +20,36 @@ const UPDATES: usize = 300;
 /// Required p99; the goal is an eighth of it.
 const FOUND_WITHIN: Duration = Duration::from_secs(2);
 
+/// Seats that the late transaction writes; no word has them.
+const LATE_SEATS: u32 = 950;
+
 /// Time for which a late transaction stays open while others commit.
 const HELD_OPEN: Duration = Duration::from_secs(1);
 
-fn named(number: usize, word: &str) -> pb::MatchmakingUpdateAdvertisementRequest {
+/// Session `number`. Searches show `word` as the number of open seats.
+fn named(number: usize, word: usize) -> pb::MatchmakingUpdateAdvertisementRequest {
     let mut request = pb::MatchmakingUpdateAdvertisementRequest {
         time_to_live_ms: Some(LONG_TTL_MS),
-        connect_data: word.as_bytes().to_vec(),
         idempotency_key: format!("session {number:05}, some padding"),
-        ..advertise_request(&[(&format!("host {number}"), 0.0)], 3)
+        ..advertise_request(&[(&format!("host {number}"), 0.0)], seats(word) as i32)
     };
     request.session_composition.as_mut().expect("a session").silo_id = Some(1);
     request
 }
 
-/// Time until a search at server `at` finds `word`. `None` after a timeout.
-async fn found(cluster: &Cluster, at: usize, word: &str) -> Option<Duration> {
+/// Open seats that stand for `word`: at least 1, and different for words that follow each other.
+fn seats(word: usize) -> u32 {
+    1 + (word % 900) as u32
+}
+
+/// Time until a search at server `at` finds a session with these open seats. `None` after a timeout.
+async fn found(cluster: &Cluster, at: usize, seats: u32) -> Option<Duration> {
     let session = pb::SessionCompositionData { silo_id: Some(1), ..party_session(&[("observer", 0.0)]) };
     let mut searching = cluster.client(at, 0).expect("a server is running").search_session(1, session);
     let started = Instant::now();
     while started.elapsed() < TEST_TIMEOUT / 6 {
         let answer = searching.search().await.expect("a search");
-        if answer.candidates.iter().any(|it| it.connect_data == word.as_bytes()) {
+        if answer.candidates.iter().any(|it| it.open_seats == seats) {
             return Some(started.elapsed());
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -59,7 +67,7 @@ async fn feed_delivers_updates_to_another_server() {
     let here = cluster.client(0, 1).expect("a server is running");
     let mut sessions = Vec::new();
     for number in 0..20 {
-        let made = here.update_advertisement(named(number, "0")).await.expect("advertise");
+        let made = here.update_advertisement(named(number, 0)).await.expect("advertise");
         sessions.push((made.advertisement_id, made.advertisement_token));
     }
     let mut took = Vec::new();
@@ -67,12 +75,11 @@ async fn feed_delivers_updates_to_another_server() {
         // At random moments of the reader's poll interval.
         tokio::time::sleep(Duration::from_millis(rng.below(100) as u64)).await;
         let number = rng.below(sessions.len());
-        let word = update.to_string();
-        let mut request = named(number, &word);
+        let mut request = named(number, update);
         request.idempotency_key.clear();
         (request.advertisement_id, request.advertisement_token) = sessions[number].clone();
         here.update_advertisement(request).await.expect("update");
-        match found(&cluster, 1, &word).await {
+        match found(&cluster, 1, seats(update)).await {
             Some(after) => took.push(after),
             None => report.violation(format!("update {update} is never found at the other server")),
         }
@@ -103,7 +110,7 @@ async fn late_commit(
     sessions: &[(String, Vec<u8>)],
 ) {
     let change = "with moved as (update advertisement set version = pg_current_xact_id()::text::bigint, \
-                  connect_data = 'late' where replace(advertisement_id::text, '-', '') = $1 \
+                  join_seats = 950 where replace(advertisement_id::text, '-', '') = $1 \
                   returning advertisement_id, version) \
                   insert into advertisement_change (batch_id, version, replica, advertisement_ids) \
                   select gen_random_uuid(), version, 3, array[advertisement_id] from moved";
@@ -114,12 +121,11 @@ async fn late_commit(
     let (started, mut meanwhile) = (Instant::now(), 0);
     while started.elapsed() < HELD_OPEN.mul_f64(scale()) {
         meanwhile += 1;
-        let word = format!("meanwhile {meanwhile}");
-        let mut request = named(1, &word);
+        let mut request = named(1, meanwhile);
         request.idempotency_key.clear();
         (request.advertisement_id, request.advertisement_token) = sessions[1].clone();
         cluster.client(0, 1).expect("a server is running").update_advertisement(request).await.expect("update");
-        if found(cluster, 1, &word).await.is_none() {
+        if found(cluster, 1, seats(meanwhile)).await.is_none() {
             report.violation("an open transaction delays the feed entries of others");
         }
     }
@@ -128,7 +134,7 @@ async fn late_commit(
         if report.has_detected_fault() {
             break;
         }
-        match found(cluster, at, "late").await {
+        match found(cluster, at, LATE_SEATS).await {
             Some(after) => report.record("late commit ms", format!("{:.1}", after.as_secs_f64() * 1e3)),
             None => report.violation(format!("a late commit is never found at server {at}")),
         }

@@ -168,6 +168,7 @@ impl LoadClient {
         let request = pb::MatchmakingReleaseRequest {
             reservation_id: reservation.reservation_id,
             reservation_token: reservation.reservation_token,
+            ..Default::default()
         };
         self.call(
             &operation,

@@ -113,8 +113,12 @@ impl LockTest {
             let started = Instant::now();
             (reserve_seat(client, "guest of the hanging server", &id_to_reserve).await, started.elapsed())
         });
-        until("the transaction hangs", async || lock_holders(&mut self.observer).await.len() == others + 1).await;
-        assert!(!is_free(&mut self.observer, &id).await, "nothing is locked: the test shows nothing");
+        // Other transactions are idle for a moment between two statements, so the row itself must be locked too.
+        until("the transaction hangs with its row locked", async || {
+            let hanging = lock_holders(&mut self.observer).await.len();
+            hanging == others + 1 && !is_free(&mut self.observer, &id).await
+        })
+        .await;
         StoppedWrite { id, answer }
     }
 

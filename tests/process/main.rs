@@ -21,6 +21,8 @@ mod feed;
 mod history;
 #[cfg(test)]
 mod hosting_servers;
+#[cfg(all(test, feature = "failpoints"))]
+mod hung_files;
 #[cfg(test)]
 mod load_client;
 #[cfg(test)]

@@ -36,7 +36,7 @@ const SET: u32 = 11;
 pub(crate) const RULES: &str = r#"<Ruleset Name="Any two players" SetId="11">
   <Teams Count="2" Size="1"/>
   <Queue PassIntervalMs="20"/>
-  <ReadyCheck TimeoutMs="3000"/>
+  <ReadyCheck TimeoutMs="3000" DeclineCooldownMs="0"/>
   <Rating System="elo"/>
 </Ruleset>"#;
 

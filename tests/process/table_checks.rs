@@ -210,12 +210,12 @@ impl Tables {
         violations
     }
 
-    /// Sessions in `silo` with open seats: text and number of open seats by id.
-    fn open_in(&self, silo: u64) -> BTreeMap<String, (String, u32)> {
+    /// Sessions in `silo` with open seats: number of open seats by id.
+    fn open_in(&self, silo: u64) -> BTreeMap<String, u32> {
         let open = |id: &str, session: &Session| session.join_seats.saturating_sub(self.seats_in(id));
         let there = self.sessions.iter().filter(|(_, session)| session.advertised && session.silo == silo);
-        let shown = there.map(|(id, session)| (id.clone(), (session.word.clone(), open(id, session))));
-        shown.filter(|(_, (_, open))| 0 < *open).collect()
+        let shown = there.map(|(id, session)| (id.clone(), open(id, session)));
+        shown.filter(|(_, open)| 0 < *open).collect()
     }
 
     /// Differences between each server's search results and the tables, in each silo. No change may be in progress.
@@ -251,12 +251,11 @@ impl Tables {
 }
 
 /// Search results of server `at`.
-async fn shown(cluster: &Cluster, at: usize, silo: u64) -> BTreeMap<String, (String, u32)> {
+async fn shown(cluster: &Cluster, at: usize, silo: u64) -> BTreeMap<String, u32> {
     let client = cluster.client(at, 0).expect("a server is running");
     let session = pb::SessionCompositionData { silo_id: Some(silo), ..party_session(&[("observer", 0.0)]) };
     let Ok(found) = client.search_session(1, session).search().await else { return BTreeMap::new() };
-    let open =
-        |it: pb::Candidate| (it.advertisement_id, (String::from_utf8(it.connect_data).expect("text"), it.open_seats));
+    let open = |it: pb::Candidate| (it.advertisement_id, it.open_seats);
     found.candidates.into_iter().map(open).collect()
 }
 

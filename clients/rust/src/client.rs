@@ -194,6 +194,12 @@ impl Client {
         self.channel.call_matchmaking(request, |mut stub, request| async move { stub.release(request).await }).await
     }
 
+    /// Releases the seat that a reservation in this advertisement holds for this client's player, also if another player reserved it.
+    pub async fn release_own_seat(&self, advertisement_id: &str) -> Result<(), Error> {
+        let advertisement_id = advertisement_id.to_owned();
+        self.release(pb::MatchmakingReleaseRequest { advertisement_id, ..Default::default() }).await.map(drop)
+    }
+
     /// Reports measured round trips and returns the candidates in their new order.
     pub async fn report_latency(
         &self,
@@ -216,13 +222,32 @@ impl Client {
             .await
     }
 
-    /// Allows `leader` to include this client's player in its party. Pass the returned token to the leader's client, which
-    /// sends it as `consent_token`.
-    pub async fn grant_consent(&self, leader: &str) -> Result<pb::MatchmakingGrantConsentResponse, Error> {
-        let request = pb::MatchmakingGrantConsentRequest { leader_user_id: leader.to_owned() };
+    /// Allows a leader to include this client's player in its party, once. Pass the returned token to the leader's client,
+    /// which sends it as `consent_token`.
+    pub async fn grant_consent(
+        &self,
+        request: pb::MatchmakingGrantConsentRequest,
+    ) -> Result<pb::MatchmakingGrantConsentResponse, Error> {
         self.channel
             .call_matchmaking(request, |mut stub, request| async move { stub.grant_consent(request).await })
             .await
+    }
+
+    /// Revokes a consent that this client's player granted.
+    pub async fn revoke_consent(&self, consent_token: &[u8]) -> Result<pb::MatchmakingRevokeConsentResponse, Error> {
+        let request = pb::MatchmakingRevokeConsentRequest { consent_token: consent_token.to_vec() };
+        self.channel
+            .call_matchmaking(request, |mut stub, request| async move { stub.revoke_consent(request).await })
+            .await
+    }
+
+    /// Cooldowns of this client's player, and the tickets that the player is in, also those that others entered. A ticket that
+    /// another client entered acts for the own seat alone.
+    pub async fn mine(&self) -> Result<(Vec<Ticket>, Vec<pb::QueueCooldown>), Error> {
+        let request = pb::QueueMineRequest {};
+        let own = self.channel.call_queue(request, |mut stub, request| async move { stub.mine(request).await }).await?;
+        let tickets = own.tickets.into_iter().map(|ticket| Ticket::own(self.channel.clone(), ticket));
+        Ok((tickets.collect::<Result<_, _>>()?, own.cooldowns))
     }
 
     /// Enters a party into a queue and returns the handle of its ticket. Adds an idempotency key to a request without one.

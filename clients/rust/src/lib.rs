@@ -34,6 +34,9 @@ mod advertisement;
 mod client;
 mod connection;
 mod error;
+mod hidden;
+#[cfg(feature = "credentials")]
+mod match_credential;
 mod match_host;
 pub mod pb;
 mod random;
@@ -50,6 +53,8 @@ pub use advertisement::Advertisement;
 pub use client::Client;
 pub use connection::{Connection, HostEvent, ReservationEvents, ResponseHandle};
 pub use error::{Error, FieldViolation, ServerError};
+#[cfg(feature = "credentials")]
+pub use match_credential::{AdmittedPlayer, CredentialError, CredentialVerifier, REMEMBERED_CREDENTIALS_MAX};
 pub use match_host::MatchHost;
 pub use ratings::SideUserIds;
 pub use retry::RetryPolicy;

@@ -1,11 +1,13 @@
 //! Host of matches: confirms the matches of an advertisement, and keeps them alive until they end.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::time::Duration;
 
 use crate::advertisement::Advertisement;
 use crate::client::Client;
 use crate::error::Error;
+use crate::hidden::hidden;
 use crate::pb;
 
 /// Interval of the heartbeats before the server has named one.
@@ -17,7 +19,7 @@ const MATCHES_PER_BEAT_MAX: usize = 256;
 /// Host of the matches of one advertisement. The advertisement may be deleted meanwhile.
 ///
 /// Call [`MatchHost::beat`] after each [`crate::HostEvent::Match`], and at the latest after [`MatchHost::next_beat`].
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct MatchHost {
     client: Client,
     advertisement_token: Vec<u8>,
@@ -85,5 +87,17 @@ impl MatchHost {
         }
         self.next_beat = Duration::from_millis(response.next_beat_in_ms);
         Ok(response)
+    }
+}
+
+impl fmt::Debug for MatchHost {
+    /// Prints no token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MatchHost")
+            .field("advertisement_token", &hidden(&self.advertisement_token))
+            .field("hosted", &self.hosted)
+            .field("given_up", &self.given_up)
+            .field("next_beat", &self.next_beat)
+            .finish_non_exhaustive()
     }
 }

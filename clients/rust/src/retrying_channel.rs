@@ -1,5 +1,6 @@
 //! Channel to a server with the settings of each call: metadata, tokens, deadline and retries.
 
+use std::fmt;
 use std::time::Duration;
 
 use tonic::metadata::{AsciiMetadataValue, MetadataMap};
@@ -17,7 +18,7 @@ use crate::retry::RetryPolicy;
 use crate::token_source::TokenSource;
 
 /// Channel with the settings of each call. Clones share one HTTP/2 connection.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct RetryingChannel {
     pub(crate) channel: Channel,
     /// Metadata of each call, without a token.
@@ -26,6 +27,18 @@ pub(crate) struct RetryingChannel {
     pub(crate) retry_policy: RetryPolicy,
     /// Deadline of one attempt.
     pub(crate) deadline: Duration,
+}
+
+impl fmt::Debug for RetryingChannel {
+    /// Prints no metadata, which may contain a key of the game.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RetryingChannel")
+            .field("metadata_count", &self.metadata.len())
+            .field("token_source", &self.token_source)
+            .field("retry_policy", &self.retry_policy)
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
+    }
 }
 
 impl RetryingChannel {

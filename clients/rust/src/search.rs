@@ -1,6 +1,9 @@
 //! Search session: keeps the search token between searches and reserves seats.
 
+use std::fmt;
+
 use crate::error::Error;
+use crate::hidden::hidden;
 use crate::pb;
 use crate::random;
 use crate::retrying_channel::RetryingChannel;
@@ -94,7 +97,7 @@ impl SearchSession {
 }
 
 /// Seats reserved for a party. Dropping it releases nothing: the reservation expires, or ends when the party joins.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Reservation {
     channel: RetryingChannel,
     token: Vec<u8>,
@@ -111,10 +114,27 @@ pub struct Reservation {
 impl Reservation {
     /// Releases the seats.
     pub async fn release(self) -> Result<(), Error> {
-        let request = pb::MatchmakingReleaseRequest { reservation_id: self.id, reservation_token: self.token };
+        let request = pb::MatchmakingReleaseRequest {
+            reservation_id: self.id,
+            reservation_token: self.token,
+            ..Default::default()
+        };
         self.channel
             .call_matchmaking(request, |mut stub, request| async move { stub.release(request).await })
             .await
             .map(|_| ())
+    }
+}
+
+impl fmt::Debug for Reservation {
+    /// Prints no token and no connect data.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reservation")
+            .field("id", &self.id)
+            .field("token", &hidden(&self.token))
+            .field("seats", &self.seats)
+            .field("expires_in_ms", &self.expires_in_ms)
+            .field("connect_data", &hidden(&self.connect_data))
+            .finish_non_exhaustive()
     }
 }

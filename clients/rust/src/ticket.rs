@@ -1,16 +1,18 @@
 //! Queue tickets: handle of a party in a queue, and a stream of ticket updates that reconnects.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use tonic::Streaming;
 
 use crate::error::Error;
+use crate::hidden::hidden;
 use crate::pb;
 use crate::random;
 use crate::retrying_channel::RetryingChannel;
 
 /// Ticket of a party in a queue. Dropping it does not leave the queue: the ticket expires, unless a stream watches it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Ticket {
     channel: RetryingChannel,
     token: Vec<u8>,
@@ -30,6 +32,17 @@ impl Ticket {
             status: response.status.ok_or(Error::MissingField("status"))?,
             expires_in_ms: response.expires_in_ms,
             ignored_fields: response.ignored_fields,
+        })
+    }
+
+    /// Ticket from `Client::mine`. `expires_in_ms` is 0 until the first heartbeat.
+    pub(crate) fn own(channel: RetryingChannel, own: pb::OwnTicket) -> Result<Self, Error> {
+        Ok(Self {
+            channel,
+            token: own.ticket_token,
+            status: own.status.ok_or(Error::MissingField("status"))?,
+            expires_in_ms: 0,
+            ignored_fields: Vec::new(),
         })
     }
 
@@ -66,14 +79,24 @@ impl Ticket {
         Ok(&self.status)
     }
 
-    /// Accepts or declines the match `match_id` for the whole party.
+    /// Accepts or declines the match `match_id` for all players whom this client acts for.
     pub async fn respond(&mut self, match_id: &str, accept: bool) -> Result<&pb::TicketStatus, Error> {
+        self.respond_with(match_id, accept, Vec::new()).await
+    }
+
+    /// Accepts or declines the match `match_id` for some players.
+    pub async fn respond_with(
+        &mut self,
+        match_id: &str,
+        accept: bool,
+        user_ids: Vec<String>,
+    ) -> Result<&pb::TicketStatus, Error> {
         let request = pb::QueueRespondRequest {
             ticket_id: self.status.ticket_id.clone(),
             ticket_token: self.token.clone(),
             match_id: match_id.to_owned(),
             accept,
-            user_ids: Vec::new(),
+            user_ids,
         };
         self.status = self
             .channel
@@ -126,6 +149,18 @@ impl Ticket {
             .call_queue(request, |mut stub, request| async move { stub.end_match(request).await })
             .await?
             .end_reason())
+    }
+}
+
+impl fmt::Debug for Ticket {
+    /// Prints no token and no credential.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ticket")
+            .field("token", &hidden(&self.token))
+            .field("status", &self.status)
+            .field("expires_in_ms", &self.expires_in_ms)
+            .field("ignored_fields", &self.ignored_fields)
+            .finish_non_exhaustive()
     }
 }
 

@@ -27,6 +27,17 @@ pub struct AllowedRange {
     pub max: Option<f64>,
 }
 
+/// Address at which a game server answers latency probes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProbeEndpoint {
+    /// IPv6 address, or IPv4 address in its mapped form; never of a player's own machine.
+    pub address: [u8; 16],
+    /// UDP port, at least 1.
+    pub port: u16,
+    /// Key that a probe must know, of `limit::PROBE_KEY_BYTES`.
+    pub key: Box<[u8]>,
+}
+
 /// An advertisement as published. Expiry and open seats change often and are stored outside this struct.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Advertisement {
@@ -47,9 +58,11 @@ pub struct Advertisement {
     /// Time to live after each heartbeat, in milliseconds. `None` in rows of version 0.2.0, which did not keep it.
     pub ttl_ms: Option<NonZeroU32>,
     /// Additional ranges for searchers.
-    pub allowed_ranges: Vec<AllowedRange>,
-    /// Opaque bytes for callers that find or join it, such as an address.
+    pub allowed_ranges: Box<[AllowedRange]>,
+    /// Opaque bytes for parties that have reserved or are matched, such as an address.
     pub connect_data: Vec<u8>,
+    /// Endpoint for latency probes, of game servers only. Boxed: most advertisements have none.
+    pub probe: Option<Box<ProbeEndpoint>>,
 }
 
 /// Memory holds up to a million advertisements, each in an `Arc` with two reference counts. 256 bytes is an allocator

@@ -69,9 +69,17 @@ sixteen_byte_id! {
 }
 
 sixteen_byte_id! {
+    /// Consent id, drawn at random for each consent that a player grants.
+    ConsentId
+}
+
+sixteen_byte_id! {
     /// Digest of a user, player or caller name. The server stores no account name, neither in memory nor on disk.
     UserKey
 }
+
+/// Last bytes of each key that took the place of an erased user. One digest in 2^64 ends so.
+const ERASED_MARK: [u8; 8] = *b"\0erased\0";
 
 impl UserKey {
     /// First 16 bytes of the SHA-256 of `name`.
@@ -96,6 +104,21 @@ impl UserKey {
         digest.update(user.as_bytes());
         digest.update(client.as_bytes());
         Self::from_digest_prefix(digest.finalize().into())
+    }
+
+    /// Key that takes the place of an erased user in the record `id`. It depends on `seed`, which is random and forgotten, and
+    /// ends with [`ERASED_MARK`].
+    pub fn of_erased(seed: &[u8; 16], id: &[u8; 16]) -> Self {
+        let mut digest = Sha256::new_with_prefix([0xFF, 0xFD]);
+        digest.update(seed);
+        digest.update(id);
+        let digest: [u8; 32] = digest.finalize().into();
+        Self(std::array::from_fn(|at| if at < 8 { digest[at] } else { ERASED_MARK[at - 8] }))
+    }
+
+    /// Whether the key took the place of an erased user.
+    pub fn is_erased(self) -> bool {
+        self.0.ends_with(&ERASED_MARK)
     }
 
     fn from_digest_prefix(digest: [u8; 32]) -> Self {

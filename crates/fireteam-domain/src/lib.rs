@@ -4,6 +4,7 @@ pub mod advertisement;
 pub mod attribute;
 pub mod attribute_values;
 pub mod available_time;
+pub mod erasure;
 pub mod expansion;
 pub mod filter;
 pub mod id;

@@ -11,10 +11,11 @@ pub mod transition;
 
 use std::collections::BTreeMap;
 
-use crate::id::{AdvertisementId, MatchId, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey};
+use crate::id::{AdvertisementId, MatchId, RatingKey, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey};
 use crate::lifecycle::side_reports::SideReports;
 use crate::queue::avoidance::PastMatch;
 use crate::queue::ticket::TicketEndReason;
+use crate::rating::Skill;
 use crate::time::UnixMs;
 
 /// Match, from its proposal until it is purged.
@@ -47,6 +48,19 @@ pub struct Match {
     pub unconfirmed_servers: Vec<AdvertisementId>,
     /// Results that its players reported.
     pub side_reports: SideReports,
+    /// Skills of its players who were erased before it had a result.
+    pub erased_skills: Vec<ErasedSkill>,
+}
+
+/// Skill of an erased player in a match without a result: the ratings of the others depend on it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ErasedSkill {
+    /// Key of the erased player in the match.
+    pub user: UserKey,
+    /// Ratings that the match counts for.
+    pub rating_key: RatingKey,
+    /// Skill when the player was erased.
+    pub skill: Skill,
 }
 
 /// Ticket in a match.
@@ -195,6 +209,12 @@ impl MatchStage {
 }
 
 impl Match {
+    /// Skill of an erased player, kept for the match's result.
+    pub fn erased_skill(&self, user: UserKey, rating_key: RatingKey) -> Option<Skill> {
+        let is_of = |erased: &&ErasedSkill| erased.user == user && erased.rating_key == rating_key;
+        self.erased_skills.iter().find(is_of).map(|erased| erased.skill)
+    }
+
     /// Players who have not left, with their tickets.
     pub fn present_players(&self) -> impl Iterator<Item = (&MatchTicket, &MatchPlayer)> {
         let all = self.tickets.iter().flat_map(|ticket| ticket.players.iter().map(move |player| (ticket, player)));

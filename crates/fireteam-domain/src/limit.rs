@@ -18,6 +18,8 @@ pub const REGIONS_PER_SESSION_MAX: usize = 32;
 pub const ALLOWED_RANGES_MAX: usize = 16;
 /// Bytes of connect data in one advertisement.
 pub const CONNECT_DATA_BYTES_MAX: usize = 512;
+/// Bytes of the key of a probe endpoint.
+pub const PROBE_KEY_BYTES: std::ops::RangeInclusive<usize> = 16..=32;
 /// Excluded advertisement ids in one search.
 pub const EXCLUDED_ADVERTISEMENTS_MAX: usize = 256;
 /// Latency measurements in one report.

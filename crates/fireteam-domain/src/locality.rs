@@ -53,6 +53,12 @@ impl Locality {
         ((norm - EARTH_RADIUS_MILES).abs() <= 5.0).then_some(Self { x, y, z })
     }
 
+    /// Latitude north and longitude east, degrees: the inverse of [`Locality::from_degrees`], up to rounding.
+    pub fn to_degrees(self) -> (f64, f64) {
+        let (x, y, z) = (f64::from(self.x), f64::from(self.y), f64::from(self.z));
+        (z.atan2(x.hypot(y)).to_degrees(), y.atan2(x).to_degrees())
+    }
+
     /// Point on the sphere in the direction of the mean of `places`. `None` if there are none, or if they cancel out,
     /// such as two antipodes.
     pub fn midpoint(places: impl IntoIterator<Item = Self>) -> Option<Self> {
@@ -116,6 +122,15 @@ mod tests {
         for (x, y, z) in invalid {
             assert_eq!(Locality::from_xyz(x, y, z), None);
         }
+    }
+
+    #[test]
+    fn locality_converts_back_to_degrees() {
+        for (latitude, longitude) in [(47.61, -122.33), (-33.9, 151.2), (0.0, 180.0), (89.5, 10.0), (-89.5, -179.5)] {
+            let (north, east) = Locality::from_degrees(latitude, longitude).unwrap().to_degrees();
+            assert!((north - latitude).abs() < 1e-4 && (east - longitude).abs() < 1e-2, "{north} {east}");
+        }
+        assert_eq!(Locality::from_degrees(90.0, 30.0).unwrap().to_degrees().0, 90.0);
     }
 
     #[test]

@@ -1,12 +1,17 @@
 //! Location privacy: rounds players' positions, distances and round trips before other callers can observe them.
 //!
-//! Distances from many points reveal a position (trilateration). So do the order of results and the effect of a limit.
-//! Searches therefore see only rounded inputs: a grid cell about 300 km wide, and region round trips in steps. Each
-//! search result depends only on these inputs, so searches cannot tell two players of one cell apart. Distances and
-//! expected round trips in responses are rounded as well.
+//! Distances from many points reveal a position (trilateration). So do the order of results, the effect of a limit, the
+//! quality of a match, and who is matched with whom. Sessions and parties are therefore judged by others only by rounded
+//! inputs: a grid cell about 300 km wide, and region round trips as they would be from its center, in steps. Each result
+//! depends only on these inputs, so others cannot tell two players of one cell apart. Distances and expected round trips
+//! in responses are rounded as well.
 
-use crate::locality::KM_PER_MILE;
-use crate::session::Session;
+mod region_places;
+
+use crate::locality::{EARTH_RADIUS_MILES, KM_PER_MILE, Locality};
+use crate::session::RegionLatency;
+
+pub use region_places::RegionPlaces;
 
 /// Default grid cell size for session positions in searches, degrees (docs/decisions/0011-location-privacy.md).
 pub const DEFAULT_SESSION_GRID_DEGREES: f64 = 3.0;
@@ -45,10 +50,44 @@ fn segment_center(degrees: f64, end: f64, segments: f64) -> f64 {
     (segment + 0.5) * width - end
 }
 
-/// Rounds a session's region round trips to [`ROUND_TRIP_ROUNDING_MS`].
-pub fn round_region_latencies(session: &mut Session) {
-    for region in &mut session.region_latencies {
-        region.round_trip_ms = round_to_step(f64::from(region.round_trip_ms), ROUND_TRIP_ROUNDING_MS) as f32;
+/// Radius of the sphere for lengths of paths along the surface, kilometers: the mean radius of the Earth.
+const EARTH_RADIUS_KM: f64 = 6_371.0;
+
+/// Milliseconds of round trip per kilometer along the surface, fitted to measured round trips between hosts.
+const MS_PER_ARC_KM: f64 = 0.016_567;
+
+/// Distance along the surface, kilometers.
+pub fn arc_km(one: Locality, other: Locality) -> f64 {
+    2.0 * EARTH_RADIUS_KM * (one.chord_miles(other) / (2.0 * EARTH_RADIUS_MILES)).min(1.0).asin()
+}
+
+/// Round trip to a region as others may know it, milliseconds: as if measured from `center`, the center of the cell of
+/// `place`, and rounded to [`ROUND_TRIP_ROUNDING_MS`]. Where `place`, `center` or the region's place is unknown, only
+/// rounded. Without the move, steps of round trips to a dozen regions reveal a place within the cell.
+pub fn shared_round_trip_ms(
+    round_trip_ms: f64,
+    place_and_center: Option<(Locality, Locality)>,
+    region_place: Option<Locality>,
+) -> f64 {
+    let moved = match (place_and_center, region_place) {
+        (Some((place, center)), Some(region)) => {
+            round_trip_ms - MS_PER_ARC_KM * (arc_km(place, region) - arc_km(center, region))
+        }
+        _ => round_trip_ms,
+    };
+    round_to_step(moved.max(0.0), ROUND_TRIP_ROUNDING_MS)
+}
+
+/// Replaces round trips to regions by those that others may know ([`shared_round_trip_ms`]).
+pub fn coarsen_region_latencies(
+    region_latencies: &mut [RegionLatency],
+    place_and_center: Option<(Locality, Locality)>,
+    region_places: &RegionPlaces,
+) {
+    for latency in region_latencies {
+        let region_place = region_places.place_of(&latency.region);
+        let shared_ms = shared_round_trip_ms(f64::from(latency.round_trip_ms), place_and_center, region_place);
+        latency.round_trip_ms = shared_ms as f32;
     }
 }
 
@@ -57,7 +96,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::locality::{EARTH_RADIUS_MILES, Locality};
 
     #[test]
     fn equal_width_grid_snaps_known_coordinates() {
@@ -66,6 +104,20 @@ mod tests {
         assert_eq!(snap_to_equal_width_grid(90.0, 180.0, 3.0), (88.5, 120.0));
         assert_eq!(snap_to_equal_width_grid(47.61, -122.33, 0.0), (47.61, -122.33));
         assert_eq!(snap_to_equal_width_grid(47.61, -122.33, f64::NAN), (47.61, -122.33));
+    }
+
+    #[test]
+    fn shared_round_trip_is_moved_to_the_cell_center_and_rounded() {
+        let locality = |latitude, longitude| Locality::from_degrees(latitude, longitude).unwrap();
+        let (place, center, region) = (locality(0.0, 1.4), locality(0.0, 0.0), locality(0.0, 60.0));
+        // The place is 155.7 km nearer to the region than the center: 2.58 ms.
+        assert!((arc_km(center, region) - arc_km(place, region) - 155.7).abs() < 0.1);
+        let shared = |ms, region| shared_round_trip_ms(ms, Some((place, center)), region);
+        assert_eq!((shared(61.0, Some(region)), shared(61.0, None)), (75.0, 50.0));
+        assert_eq!((shared(12.4, None), shared(12.5, None)), (0.0, 25.0));
+        assert_eq!(shared_round_trip_ms(61.0, None, Some(region)), 50.0);
+        let west = shared_round_trip_ms(1.0, Some((center, place)), Some(region));
+        assert_eq!(west, 0.0, "never below 0");
     }
 
     proptest! {
@@ -91,6 +143,25 @@ mod tests {
                 (latitude - center_latitude).abs() < 1e-9 && (longitude - center_longitude).abs() < 1e-9
             };
             prop_assert!(is_same_cell(east(0.0)) && is_same_cell(east(0.48)) && !is_same_cell(east(0.53)));
+        }
+
+        /// SEC-9: positions of one cell whose round trips follow the line to the region count alike for others.
+        #[test]
+        fn shared_round_trips_hide_the_place_within_a_cell(
+            latitude in -80.0..=80.0f64, longitude in -180.0..=180.0f64,
+            region_latitude in -80.0..=80.0f64, region_longitude in -180.0..=180.0f64, last_mile_ms in 1.0..80.0f64,
+        ) {
+            let locality = |latitude, longitude| Locality::from_degrees(latitude, longitude).unwrap();
+            let region = locality(region_latitude, region_longitude);
+            let place = locality(latitude, longitude);
+            let (center_latitude, center_longitude) = snap_to_equal_width_grid(latitude, longitude, 3.0);
+            let center = locality(center_latitude, center_longitude);
+            let round_trip_ms = |from| last_mile_ms + MS_PER_ARC_KM * arc_km(from, region);
+            let from_place = shared_round_trip_ms(round_trip_ms(place), Some((place, center)), Some(region));
+            let from_center = shared_round_trip_ms(round_trip_ms(center), Some((center, center)), Some(region));
+            // At the edge of a step, rounding errors may choose either side.
+            let to_edge = (round_trip_ms(center) / ROUND_TRIP_ROUNDING_MS).fract() - 0.5;
+            prop_assert!(from_place == from_center || to_edge.abs() < 1e-6, "{from_place} {from_center}");
         }
 
         #[test]

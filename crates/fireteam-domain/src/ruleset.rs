@@ -147,14 +147,34 @@ pub struct SearchLimits {
     pub max_evaluated: u32,
 }
 
-/// Whether each player of a party must consent to the party leader's requests.
+/// Form in which searchers receive advertisement ids.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HandlePolicy {
+    /// The ids themselves.
+    #[default]
+    Ids,
+    /// Handles that differ by searcher and change with time, so that searchers cannot compare what they see.
+    PerSearcher,
+}
+
+/// Whether each player of a party must consent to the party leader's requests. It applies to callers with an identity of a
+/// player; others need no consent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PartyConsentPolicy {
-    /// The party leader acts for all members.
+    /// The ruleset says nothing: consent is required. A value of its own, so that such rulesets keep their hash.
     #[default]
+    Unstated,
+    /// The party leader acts for all members.
     Assumed,
     /// If a player's client acts for other players, each of them must have consented.
     Required,
+}
+
+impl PartyConsentPolicy {
+    /// Whether consent is required.
+    pub fn is_required(self) -> bool {
+        self != Self::Assumed
+    }
 }
 
 /// Valid ruleset of one matchmaking set.
@@ -180,6 +200,10 @@ pub struct Ruleset {
     pub advertise_chances: AdvertiseChances,
     /// Limits on one search.
     pub search_limits: SearchLimits,
+    /// Clients of one account that may advertise and reserve at the same time, at least 1.
+    pub clients_per_account: u32,
+    /// Form in which searchers receive advertisement ids.
+    pub handles: HandlePolicy,
     /// Estimates latency from distance.
     pub latency_model: LatencyModel,
     /// Share of candidates that must answer the quick probe before the involved phase starts, percent.

@@ -6,7 +6,8 @@ use crate::ScenarioError;
 use crate::latency_matrix::LatencyMatrix;
 use crate::scenario::Scenario;
 use fireteam_domain::latency::LatencyModel;
-use fireteam_domain::locality::{DEFAULT_LOCATION_GRID_DEGREES, KM_PER_MILE, Locality, snap_to_degree_grid};
+use fireteam_domain::locality::{KM_PER_MILE, Locality};
+use fireteam_domain::location_privacy::{RegionPlaces, coarsen_region_latencies, snap_to_equal_width_grid};
 use fireteam_domain::session::RegionLatency;
 
 /// Bundled table of cities.
@@ -34,8 +35,8 @@ pub struct City {
     pub name: Box<str>,
     /// Region.
     pub region: Box<str>,
-    /// Location as the server estimates it for clients in the city.
-    pub estimated_location: Option<Locality>,
+    /// Location by which the server judges parties of the city.
+    pub coarse_location: Option<Locality>,
     /// Offset from UTC in hours.
     pub utc_offset_hours: f64,
     /// Share of all players.
@@ -54,6 +55,8 @@ pub struct CityMap {
     cities_by_round_trip: Vec<Vec<u16>>,
     /// For each city, the round trips to the regions in the order of region names.
     region_round_trips: Vec<Box<[RegionLatency]>>,
+    /// The same, as others may know them.
+    coarse_region_round_trips: Vec<Box<[RegionLatency]>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -80,7 +83,7 @@ impl CityMap {
             let names: Vec<&str> = REGION_LOCATIONS.iter().map(|region| region.0).collect();
             return Err(ScenarioError(format!("regions: unknown region `{unknown}`; use {}", names.join(", "))));
         }
-        let all_cities = read_cities()?;
+        let all_cities = read_cities(scenario.location_grid_degrees)?;
         let outlier = scenario.outlier.as_ref().map(|outlier| outlier.city.as_str());
         if let Some(name) = outlier
             && all_cities.iter().all(|city| &*city.name != name)
@@ -125,8 +128,16 @@ impl CityMap {
             };
             regions.iter().map(to_region).collect()
         });
+        let region_round_trips: Vec<Box<[RegionLatency]>> = to_regions.collect();
+        let coarse_region_round_trips = if scenario.location_grid_degrees == 0.0 {
+            region_round_trips.clone()
+        } else {
+            let of_cities = cities.iter().zip(&region_round_trips);
+            of_cities.map(|(city, exact)| coarse_round_trips(city, exact.clone())).collect()
+        };
         Ok(Self {
-            region_round_trips: to_regions.collect(),
+            region_round_trips,
+            coarse_region_round_trips,
             cities,
             round_trips_ms,
             cities_by_round_trip: nearest_first,
@@ -141,6 +152,11 @@ impl CityMap {
     /// Round trips of a city to the regions, in the order of region names.
     pub fn region_round_trips(&self, city: u16) -> &[RegionLatency] {
         &self.region_round_trips[usize::from(city)]
+    }
+
+    /// Round trips of a city to the regions as the server judges its parties by them.
+    pub fn coarse_region_round_trips(&self, city: u16) -> &[RegionLatency] {
+        &self.coarse_region_round_trips[usize::from(city)]
     }
 
     /// Round trip in milliseconds to the farthest of the `others` nearest players, where `players_by_city[c]` players
@@ -188,17 +204,27 @@ impl RoundTrips<'_> {
     }
 }
 
-fn read_cities() -> Result<Vec<City>, ScenarioError> {
+/// Round trips from a city to regions, as from the center of its grid cell and rounded.
+fn coarse_round_trips(city: &City, mut round_trips: Box<[RegionLatency]>) -> Box<[RegionLatency]> {
+    let places = REGION_LOCATIONS
+        .iter()
+        .filter_map(|&(name, latitude, longitude)| Some((name.into(), Locality::from_degrees(latitude, longitude)?)));
+    let place_and_center = city.coarse_location.map(|center| (city.location, center));
+    coarsen_region_latencies(&mut round_trips, place_and_center, &RegionPlaces::new(places));
+    round_trips
+}
+
+fn read_cities(location_grid_degrees: f64) -> Result<Vec<City>, ScenarioError> {
     let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(CITIES_CSV.as_bytes());
     let city = |row: Result<CityRow, csv::Error>| {
         let row = row.map_err(|error| ScenarioError(format!("scenarios/cities.csv: {error}")))?;
         let location = Locality::from_degrees(row.latitude, row.longitude);
-        let (latitude, longitude) = snap_to_degree_grid(row.latitude, row.longitude, DEFAULT_LOCATION_GRID_DEGREES);
+        let (latitude, longitude) = snap_to_equal_width_grid(row.latitude, row.longitude, location_grid_degrees);
         Ok(City {
             location: location.ok_or_else(|| {
                 ScenarioError(format!("scenarios/cities.csv: coordinates of {} are out of range", row.name))
             })?,
-            estimated_location: Locality::from_degrees(latitude, longitude),
+            coarse_location: Locality::from_degrees(latitude, longitude),
             name: row.name,
             region: row.region,
             utc_offset_hours: row.utc_hours,

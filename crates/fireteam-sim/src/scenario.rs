@@ -1,6 +1,7 @@
 //! Scenario of a simulation: number of players, activity, patience, skill and ready check behavior. Read from TOML;
 //! some scenarios are bundled.
 
+use fireteam_domain::location_privacy::DEFAULT_SESSION_GRID_DEGREES;
 use serde::Deserialize;
 
 use crate::ScenarioError;
@@ -47,6 +48,9 @@ pub struct Scenario {
     /// Added to each round trip of a `--latencies` matrix, in milliseconds: 0 to 1,000. The matrix is measured between
     /// data centers; this is the access network of players.
     pub last_mile_ms: f64,
+    /// Grid of the locations by which parties are judged, in degrees, as `--session-location-grid-degrees` of the server:
+    /// 0 to 10. With 0, locations and round trips to regions are exact.
+    pub location_grid_degrees: f64,
     /// Percentages of players with open, moderate and strict NAT.
     pub nat_percent: [f64; 3],
     /// A player far from all others.
@@ -124,6 +128,7 @@ impl Default for Scenario {
             ready: ReadyCheckBehavior::default(),
             server_ms: 800,
             last_mile_ms: 17.0,
+            location_grid_degrees: DEFAULT_SESSION_GRID_DEGREES,
             nat_percent: [45.0, 45.0, 10.0],
             outlier: None,
         }
@@ -191,6 +196,7 @@ impl Scenario {
             ("warm_up_minutes", self.warm_up_minutes, 0.0, 1_440.0),
             ("start_utc_hour", f64::from(self.start_utc_hour), 0.0, 23.0),
             ("last_mile_ms", self.last_mile_ms, 0.0, 1_000.0),
+            ("location_grid_degrees", self.location_grid_degrees, 0.0, 10.0),
             ("server_ms", self.server_ms as f64, 0.0, 3_600_000.0),
             ("skill.sd", skill.sd, 0.0, 2_000.0),
             ("skill.centre", skill.centre, -10_000.0, 10_000.0),

@@ -1,11 +1,13 @@
 //! Conversion of UpdateAdvertisement and DeleteAdvertisement requests.
 
 use std::fmt::Display;
+use std::net::IpAddr;
 
 use crate::api::convert::{EntryPoint, FieldErrors, field_checks, session};
 use crate::api::pb;
 use crate::api::status::Rejection;
-use crate::domain::advertisement::{AdvertisementKind, AllowedRange};
+use crate::domain::advertisement::{AdvertisementKind, AllowedRange, ProbeEndpoint};
+use crate::domain::attribute::ValueOrigin;
 use crate::domain::id::{AdvertisementId, ReservationId, RulesetHash};
 use crate::domain::limit;
 use crate::engine::command::{Caller, DeleteAdvertCommand, UpdateAdvertCommand};
@@ -45,6 +47,7 @@ impl EntryPoint {
             ttl_ms: wire.time_to_live_ms.map(field_checks::saturating_ms),
             connect_data: wire.connect_data,
             allowed_ranges: allowed_ranges(wire.allowed_ranges, &mut problems),
+            probe: wire.probe.and_then(|probe| probe_endpoint(caller, probe, &mut problems)),
             kind: advertisement_kind(wire.kind, &mut problems),
             confirmed_reservations: reservation_ids(
                 &wire.confirmed_reservation_ids,
@@ -83,6 +86,44 @@ fn reject_changes_in_heartbeat(wire: &pb::UpdateAdvertisementRequest, creates: b
     if !wire.allowed_ranges.is_empty() {
         problems.add("allowed_ranges", message);
     }
+    if wire.probe.is_some() {
+        problems.add("probe", message);
+    }
+}
+
+/// Checks a probe endpoint. Only that of a game server is used, and only at its own address: an endpoint that names
+/// another machine would make searchers send there.
+fn probe_endpoint(caller: &Caller, wire: pb::ProbeEndpoint, problems: &mut FieldErrors) -> Option<ProbeEndpoint> {
+    let port = u16::try_from(wire.port).unwrap_or(0);
+    if port == 0 {
+        problems.add("probe.port", format!("is {}; must be from 1 to 65535", wire.port));
+    }
+    if !limit::PROBE_KEY_BYTES.contains(&wire.probe_key.len()) {
+        let (min, max) = (limit::PROBE_KEY_BYTES.start(), limit::PROBE_KEY_BYTES.end());
+        problems.add("probe.probe_key", format!("has {} bytes; must have {min} to {max}", wire.probe_key.len()));
+    }
+    let own = caller.ip_address.map(|address| address.to_canonical());
+    let address = match (<[u8; 4]>::try_from(&*wire.address), <[u8; 16]>::try_from(&*wire.address)) {
+        (Ok(bytes), _) => Some(IpAddr::from(bytes)),
+        (_, Ok(bytes)) => Some(IpAddr::from(bytes).to_canonical()),
+        _ if wire.address.is_empty() => own,
+        _ => {
+            problems.add("probe.address", format!("has {} bytes; must have 4, 16 or none", wire.address.len()));
+            None
+        }
+    };
+    if caller.origin != ValueOrigin::GameServer {
+        return None;
+    }
+    if address.is_none() || address != own {
+        problems.add("probe.address", "is not the caller's own address; leave it out");
+        return None;
+    }
+    let octets = |address: IpAddr| match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    };
+    address.map(|address| ProbeEndpoint { address: octets(address), port, key: wire.probe_key.into() })
 }
 
 fn existing_advertisement(id: &str, token: Vec<u8>, problems: &mut FieldErrors) -> Option<(AdvertisementId, Vec<u8>)> {

@@ -2,6 +2,7 @@
 
 pub(crate) mod lookup;
 pub(crate) mod rulesets;
+pub(crate) mod user_data;
 
 use crate::api::convert::{EntryPoint, FieldErrors, field_checks, session};
 use crate::api::pb;

@@ -10,7 +10,8 @@ use crate::domain::queue::ticket::TicketEndReason;
 use crate::engine::command::Caller;
 use crate::engine::queues::command::{
     EndMatchCommand, EndMatchProof, EnterQueueAnswer, EnterQueueCommand, LeaveQueueAnswer, LeaveQueueCommand,
-    MatchView, OwnPlayerView, ReadyCheckResponse, TicketHeartbeatCommand, TicketPhase, TicketReference, TicketStatus,
+    MatchView, OwnPlayerView, OwnTicket, OwnTickets, ReadyCheckResponse, TicketHeartbeatCommand, TicketPhase,
+    TicketReference, TicketStatus,
 };
 
 impl EntryPoint {
@@ -195,6 +196,23 @@ pub fn enter_response(answer: EnterQueueAnswer) -> pb::QueueEnterResponse {
     }
 }
 
+/// Converts a player's own tickets and cooldowns.
+pub fn mine_response(own: OwnTickets) -> pb::QueueMineResponse {
+    let ticket = |ticket: OwnTicket| pb::OwnTicket {
+        status: Some(ticket_status(ticket.status)),
+        ticket_token: ticket.ticket_token,
+        entered_by_another: ticket.is_seat,
+    };
+    let cooldown = |(set_id, ends_in_ms): (SetId, u32)| pb::QueueCooldown {
+        matchmaking_set_id: set_id.0,
+        ends_in_ms: ends_in_ms.into(),
+    };
+    pb::QueueMineResponse {
+        tickets: own.tickets.into_iter().map(ticket).collect(),
+        cooldowns: own.cooldowns.into_iter().map(cooldown).collect(),
+    }
+}
+
 /// Converts the answer to leaving: the ticket has ended, or was matched before.
 pub fn leave_response(answer: LeaveQueueAnswer) -> pb::QueueLeaveResponse {
     use pb::queue_leave_response::Result as Wire;
@@ -280,7 +298,7 @@ fn match_status(view: MatchView) -> pb::MatchStatus {
         deadline_in_ms: view.deadline_in_ms.map(u64::from),
         team: view.team.into(),
         region: found_match.region.as_deref().unwrap_or_default().to_owned(),
-        quality: (found_match.quality * 1_000.0).round() / 1_000.0,
+        quality: (found_match.quality * 100.0).round() / 100.0,
         assignment: found_match.stage.assignment().map(|assignment| match_assignment(assignment, &view)),
         end_reason: match_end_reason(found_match.stage.end_reason()).into(),
         service_configuration_hash: found_match.ruleset_hash.0,

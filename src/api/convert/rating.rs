@@ -8,11 +8,13 @@ pub use self::to_proto::{
     export_matches_response, leaderboard_response, rating_history_response, ratings_response, report_result_response,
     report_state,
 };
+pub(super) use self::to_proto::{rating_change, rating_value};
 
 use crate::api::convert::rating::paging::decode_page_token;
 use crate::api::convert::{EntryPoint, FieldErrors, field_checks};
 use crate::api::pb;
 use crate::api::status::Rejection;
+use crate::auth::public_user_keys::{KeyPurpose, PublicUserKeys};
 use crate::domain::id::{MatchId, SetId, UserKey};
 use crate::domain::limit;
 use crate::domain::rating::SIDES_MAX;
@@ -82,7 +84,11 @@ impl EntryPoint {
     }
 
     /// Reads the requested part of a leaderboard.
-    pub fn leaderboard_query(&self, wire: &pb::GetLeaderboardRequest) -> Result<LeaderboardQuery, Rejection> {
+    pub fn leaderboard_query(
+        &self,
+        wire: &pb::GetLeaderboardRequest,
+        keys: &PublicUserKeys,
+    ) -> Result<LeaderboardQuery, Rejection> {
         let mut problems = self.field_errors();
         let set_id = self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems);
         let page_size = checked_page_size(wire.page_size, PAGE_SIZE_DEFAULT, &mut problems);
@@ -99,7 +105,7 @@ impl EntryPoint {
             None if !wire.page_token.is_empty() => match decode_page_token(&wire.page_token) {
                 Some((bits, user)) => LeaderboardRange::AfterEntry(LeaderboardEntry {
                     conservative_rating: f64::from_bits(bits),
-                    user: UserKey::from_bytes(user),
+                    user: keys.user_of(KeyPurpose::Leaderboard, UserKey::from_bytes(user)),
                 }),
                 None => {
                     problems.add("page_token", INVALID_PAGE_TOKEN);
@@ -293,7 +299,7 @@ fn checked_rank(rank: i32, path: String, problems: &mut FieldErrors) -> u32 {
     }
 }
 
-fn checked_page_size(size: Option<u32>, default: usize, problems: &mut FieldErrors) -> usize {
+pub(super) fn checked_page_size(size: Option<u32>, default: usize, problems: &mut FieldErrors) -> usize {
     let Some(size) = size else { return default };
     let max = limit::PAGE_ENTRIES_MAX;
     if !(1..=max).contains(&(size as usize)) {

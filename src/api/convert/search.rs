@@ -1,4 +1,4 @@
-//! Conversion of Search, ReportLatency, ChooseAction, GrantConsent and GetConfiguration requests.
+//! Conversion of Search, ReportLatency, ChooseAction, GrantConsent, RevokeConsent and GetConfiguration requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -6,9 +6,12 @@ use std::fmt::Display;
 use crate::api::convert::{EntryPoint, FieldErrors, field_checks, session};
 use crate::api::pb;
 use crate::api::status::Rejection;
+use crate::auth::token::ConsentPurpose;
 use crate::domain::id::{AdvertisementId, RulesetHash, SetId, UserKey};
 use crate::domain::limit;
-use crate::engine::command::{Caller, QuickOrInvolvedTest, ReportLatencyCommand, SearchCommand, SearchOverrides};
+use crate::engine::command::{
+    Caller, GrantConsentCommand, QuickOrInvolvedTest, ReportLatencyCommand, SearchCommand, SearchOverrides,
+};
 
 impl EntryPoint {
     /// Reads a search.
@@ -63,11 +66,35 @@ impl EntryPoint {
         problems.into_result((set_id, u16::try_from(size).unwrap_or(1)))
     }
 
-    /// Reads the user who may include the caller in a party.
-    pub fn consent_leader(&self, wire: pb::GrantConsentRequest) -> Result<UserKey, Rejection> {
+    /// Reads who may include the caller in a party, and for what.
+    pub fn grant_consent_command(&self, wire: pb::GrantConsentRequest) -> Result<GrantConsentCommand, Rejection> {
         let mut problems = self.field_errors();
         field_checks::check_required_text(&wire.leader_user_id, "leader_user_id", &mut problems);
-        problems.into_result(UserKey::from_name(&wire.leader_user_id))
+        let purpose = match wire.r#use() {
+            pb::ConsentUse::Queue => Some(ConsentPurpose::Queue),
+            pb::ConsentUse::Search => Some(ConsentPurpose::Search),
+            pb::ConsentUse::Unspecified => None,
+        };
+        if purpose.is_none() {
+            problems.add("use", "is missing; send CONSENT_USE_QUEUE or CONSENT_USE_SEARCH");
+        }
+        let grant = GrantConsentCommand {
+            leader: UserKey::from_name(&wire.leader_user_id),
+            set_id: self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems),
+            purpose: purpose.unwrap_or(ConsentPurpose::Queue),
+            may_answer: wire.may_answer,
+        };
+        problems.into_result(grant)
+    }
+
+    /// Reads the consent token to revoke.
+    pub fn consent_token_to_revoke(&self, wire: pb::RevokeConsentRequest) -> Result<Vec<u8>, Rejection> {
+        let mut problems = self.field_errors();
+        if wire.consent_token.is_empty() {
+            problems.add("consent_token", "is missing; send the token that GrantConsent returned");
+        }
+        let token = field_checks::checked_token(wire.consent_token, "consent_token", &mut problems);
+        problems.into_result(token)
     }
 
     /// Reads the set and the hash of the ruleset that the client has.

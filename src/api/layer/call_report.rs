@@ -6,6 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tonic::Code;
 
+use crate::telemetry::event_sampler::Sampled;
+
 /// Receives counts of calls, connections and streams.
 pub trait RpcObserver: Send + Sync + 'static {
     /// A call has ended. `method` is from a fixed set of names; `code` is its final status.
@@ -14,6 +16,13 @@ pub trait RpcObserver: Send + Sync + 'static {
     /// Authentication or the role check failed. `reason` is a name of `auth::credential_error`, or `wrong_role`.
     fn auth_failed(&self, reason: &'static str) {
         let _ = reason;
+    }
+
+    /// Whether the log line of a failed call is written; otherwise the call is only counted for the log. Callers must not be
+    /// able to fill the disk with it.
+    fn sample_failed_call(&self, method: &'static str, code: Code) -> Sampled {
+        let _ = (method, code);
+        Sampled::Write { counted: 0 }
     }
 
     /// A connection was rejected or closed by a limit. `reason` is a name of `telemetry::label`, such as
@@ -56,16 +65,44 @@ impl CallReport {
         let (method, code_name) = (self.method, status_code_name(code));
         observer.call_finished(method, code, elapsed);
         let ms = elapsed.as_secs_f64() * 1000.0;
-        match code {
-            Code::Ok => {}
-            // The client cancelled: the normal end of a stream.
-            Code::Cancelled => tracing::debug!(method, code = code_name, ms, "call cancelled by the client"),
-            Code::Internal | Code::Unknown | Code::DataLoss | Code::DeadlineExceeded | Code::Unavailable => {
-                tracing::warn!(method, code = code_name, ms, "call failed");
+        if code == Code::Ok {
+            return;
+        }
+        // The client cancelled: the normal end of a stream.
+        if code == Code::Cancelled {
+            return tracing::debug!(method, code = code_name, ms, "call cancelled by the client");
+        }
+        match observer.sample_failed_call(method, code) {
+            Sampled::Count => tracing::debug!(method, code = code_name, ms, "call failed, counted only"),
+            Sampled::Write { counted } => {
+                log_counted_calls(method, code, counted);
+                if names_the_server(code) {
+                    tracing::warn!(method, code = code_name, ms, "call failed");
+                } else {
+                    tracing::info!(method, code = code_name, ms, "call rejected");
+                }
             }
-            _ => tracing::info!(method, code = code_name, ms, "call rejected"),
         }
     }
+}
+
+/// Logs the number of failed calls of a kind that were only counted.
+pub fn log_counted_calls(method: &'static str, code: Code, count: u64) {
+    let code_name = status_code_name(code);
+    if count == 0 {
+        return;
+    }
+    if names_the_server(code) {
+        tracing::warn!(method, code = code_name, count, "further calls failed");
+    } else {
+        tracing::info!(method, code = code_name, count, "further calls rejected");
+    }
+}
+
+/// Whether a code says that the server, and not the caller, has a problem.
+fn names_the_server(code: Code) -> bool {
+    use Code::{DataLoss, DeadlineExceeded, Internal, Unavailable, Unknown};
+    matches!(code, Internal | Unknown | DataLoss | DeadlineExceeded | Unavailable)
 }
 
 /// A call that is dropped before its end was cancelled by its client.

@@ -21,6 +21,7 @@ use crate::api::authorization::token_expired_rejection;
 use crate::api::internal_error_status;
 use crate::api::layer::call_report::{CallReport, RpcObserver};
 use crate::api::layer::deadline;
+use crate::api::layer::request_errors::rejection_of_unreadable_request;
 use crate::api::pb::ErrorReason;
 use crate::api::status::Rejection;
 
@@ -55,7 +56,7 @@ impl StreamSlot {
         Self::default()
     }
 
-    /// Creates a slot that its caller has counted in `open_streams`.
+    /// Creates a slot that its caller has already_counted in `open_streams`.
     pub fn already_counted(open_streams: Arc<AtomicU32>) -> Self {
         Self { open_streams: Some(open_streams), observer: None }
     }
@@ -180,6 +181,9 @@ impl http_body::Body for CallResponseBody {
                     return this.end_with_status(status);
                 }
                 if let Some(status) = frame.trailers_ref().and_then(Status::from_header_map) {
+                    if let Some(rejection) = rejection_of_unreadable_request(&status) {
+                        return this.end_with_status(rejection.into_status());
+                    }
                     this.report_end(status.code());
                 }
                 Poll::Ready(Some(Ok(frame)))

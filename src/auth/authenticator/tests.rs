@@ -21,7 +21,7 @@ fn bearer_header(issuing_key: &IssuingKey, ttl_s: u64) -> String {
 }
 
 fn authenticator_for(file: &Path, clock: &Arc<ManualClock>) -> Authenticator {
-    let settings = JwtSettings { keys: vec![file.into()], issuer: "game".into(), audience: "fireteam".into() };
+    let settings = JwtSettings::of_one_issuer("game", "fireteam", &[file.into()]);
     Authenticator::new(Some(settings), clock.clone()).unwrap()
 }
 

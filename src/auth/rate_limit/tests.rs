@@ -147,22 +147,75 @@ fn stream_permit_is_returned_on_drop_and_calls_are_not() {
     assert_eq!(rate_limits.open_streams.lock().len(), 0, "a caller without a stream has no entry");
 }
 
-/// SEC-11: a million anonymous callers use bounded memory. Callers beyond the bound share one bucket, authenticated
-/// callers have their own budget, and idle buckets are dropped.
+/// SEC-11: a million anonymous callers use bounded memory. Those of the flooded networks share buckets; callers of other
+/// networks are admitted, authenticated callers have their own budget, and idle buckets are dropped.
 #[test]
-fn rate_limit_memory_is_bounded() {
+fn rate_limit_memory_is_bounded_and_fair() {
     let RateLimitFixture { clock, rate_limits, .. } = fixture();
+    let flooding = |number: u64| Ipv6Addr::from_bits(u128::from(number) << 64 | 0x2000 << 112);
+    let mut served = 0;
     for number in 0..1_000_000_u64 {
-        let address = Ipv6Addr::from_bits(u128::from(number) << 64 | 0x2000 << 112);
-        let _ = rate_limits.consume(RateLimitKey::for_caller(None, Some(address.into())), RateLimitKind::Search, 1);
+        let key = RateLimitKey::for_caller(None, Some(flooding(number).into()));
+        served += u32::from(rate_limits.consume(key, RateLimitKind::Search, 1).is_ok());
     }
     assert!(rate_limits.bucket_count() <= ADDRESS_BUCKETS_MAX, "{}", rate_limits.bucket_count());
-    let late = rate_limits.consume(address_key("203.0.113.7"), RateLimitKind::Search, 1);
-    assert!(late.is_err(), "callers beyond the bound share one bucket");
+    println!("{served} of a million served in one moment");
+    // Half of the table, because each caller has two buckets, and one burst for each of sixteen /48.
+    assert!(served <= ADDRESS_BUCKETS_MAX as u32 / 2 + 16 * 100 + 1, "{served}");
+    let late = RateLimitKey::for_caller(None, Some(flooding(999_999).into()));
+    assert!(rate_limits.consume(late, RateLimitKind::Search, 1).is_err(), "the flood throttles itself");
+    // A bucket of a network may be that of one of the sixteen by chance, one of 64.
+    let strangers = (0..200).map(|number| address_key(&format!("203.0.{number}.7")));
+    let admitted = strangers.filter(|key| rate_limits.consume(*key, RateLimitKind::Search, 1).is_ok()).count();
+    assert!(180 <= admitted, "{admitted} of 200 callers of other networks");
     assert_eq!(rate_limits.consume(authenticated_key(Role::Client, "ana"), RateLimitKind::Search, 1), Ok(()));
     clock.advance_ms(600_000);
     assert_eq!(rate_limits.consume(address_key("203.0.113.7"), RateLimitKind::Search, 1), Ok(()));
     assert!(rate_limits.bucket_count() <= 4, "{}", rate_limits.bucket_count());
+}
+
+/// SEC-11: clients of one IPv4 address, or of one IPv6 /56, are limited together, for any accounts. A client
+/// above its own limit spends nothing of its neighbors, and other addresses are not affected.
+#[test]
+fn rate_limit_of_one_address_holds_many_accounts_together() {
+    let RateLimitFixture { rate_limits, .. } = fixture();
+    let search = |name: &str, address: &str| {
+        let key = authenticated_key(Role::Client, name);
+        rate_limits.consume_in_network(key, Some(address.parse().unwrap()), RateLimitKind::Search, 1)
+    };
+    for number in 0..1_000 {
+        let is_served = search("greedy", "203.0.113.7").is_ok();
+        assert_eq!(is_served, number < 10, "{number}");
+    }
+    for number in 0..190 {
+        assert_eq!(search(&format!("account {number}"), "203.0.113.7"), Ok(()), "{number}");
+    }
+    let exceeded = search("account 190", "::ffff:203.0.113.7").unwrap_err();
+    assert_eq!(exceeded.limit_name(), "client_address.search");
+    assert_eq!(search("account 191", "203.0.113.8"), Ok(()));
+    for number in 0..200 {
+        assert_eq!(search(&format!("six {number}"), &format!("2001:db8:0:{number:x}::1")), Ok(()), "{number}");
+    }
+    assert!(search("six 200", "2001:db8:0:ff::1").is_err(), "the same /56");
+    assert_eq!(search("six 201", "2001:db8:0:100::1"), Ok(()));
+    let server = authenticated_key(Role::GameServer, "eu-1");
+    assert_eq!(rate_limits.consume_in_network(server, None, RateLimitKind::Search, 1), Ok(()));
+}
+
+/// A refund can be consumed again, and no more.
+#[test]
+fn rate_limit_refund_gives_back_what_was_consumed() {
+    let RateLimitFixture { clock, rate_limits, .. } = fixture();
+    let ana = authenticated_key(Role::Client, "ana");
+    for round in 0..100 {
+        assert_eq!(rate_limits.consume(ana, RateLimitKind::Search, 3), Ok(()), "{round}");
+        rate_limits.refund(ana, RateLimitKind::Search, 3);
+    }
+    rate_limits.refund(ana, RateLimitKind::Search, 1_000);
+    clock.advance_ms(1_000);
+    assert_eq!(rate_limits.consume(ana, RateLimitKind::Search, 10), Ok(()));
+    assert!(rate_limits.consume(ana, RateLimitKind::Search, 1).is_err(), "never more than a burst");
+    rate_limits.refund(authenticated_key(Role::Client, "ben"), RateLimitKind::Search, 1);
 }
 
 /// Without rules every call is admitted, and no bucket is kept.
@@ -180,5 +233,8 @@ fn rate_limits_without_rules_reject_no_call() {
 #[test]
 fn rate_limit_defaults_are_all_known() {
     let RateLimitFixture { rate_limits, .. } = fixture();
-    assert_eq!(rate_limits.limits.len() + rate_limits.stream_limits.len(), DEFAULT_RATE_LIMITS.len());
+    let limits = rate_limits.limits.iter().flatten().count();
+    assert_eq!(limits + rate_limits.stream_limits.len(), DEFAULT_RATE_LIMITS.len());
+    assert!(CallerClass::ALL.into_iter().enumerate().all(|(place, class)| class.index() == place));
+    assert!(RateLimitKind::ALL.into_iter().enumerate().all(|(place, kind)| kind as usize == place));
 }

@@ -1,6 +1,5 @@
 //! Token buckets per caller (GCRA) in a sharded table of bounded size, and the clock adapter for `governor`.
 
-use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,6 +8,7 @@ use std::time::Duration;
 use governor::nanos::Nanos;
 use governor::state::StateStore;
 use governor::state::keyed::ShrinkableKeyedStateStore;
+use hashbrown::HashTable;
 
 use crate::auth::rate_limit::caller::RateLimitKey;
 use crate::clock::Clock;
@@ -39,26 +39,69 @@ impl BucketCountLimit {
     }
 }
 
-/// Theoretical arrival time of each caller's next call, nanoseconds (GCRA). Callers beyond the budget share one bucket.
+/// Buckets for callers that the budget has no place for.
+const OVERFLOW_BUCKETS: usize = 1_024;
+
+/// Theoretical arrival time of each caller's next call, nanoseconds (GCRA). A clone is the same table.
+///
+/// Callers beyond the budget share a fixed number of buckets, chosen by a random hash of the caller's network or account. So
+/// a caller that fills the table shares a bucket with a thousandth of the others.
+#[derive(Clone, Debug)]
+pub(super) struct TokenBuckets(Arc<BucketTable>);
+
 #[derive(Debug)]
-pub(super) struct TokenBuckets {
-    shards: [Mutex<HashMap<RateLimitKey, u64>>; SHARDS],
-    /// Randomly keyed, so that a client cannot target one shard.
+struct BucketTable {
+    /// Keyed by one hash per call, which also selects the shard.
+    shards: [Mutex<HashTable<Bucket>>; SHARDS],
+    /// Randomly keyed, so that a client cannot target one shard or one overflow bucket.
     hasher: RandomState,
     budget: Arc<BucketCountLimit>,
-    /// The shared bucket; `None` before its first use.
-    shared_bucket: Mutex<Option<u64>>,
+    /// Buckets beyond the budget; empty before their first use. 0 is a full bucket.
+    overflow: Mutex<Vec<u64>>,
+}
+
+/// Bucket of one caller.
+#[derive(Debug)]
+struct Bucket {
+    key: RateLimitKey,
+    next_arrival: u64,
 }
 
 impl TokenBuckets {
     /// An empty table whose buckets count against `budget`.
     pub(super) fn new(budget: Arc<BucketCountLimit>) -> Self {
-        Self { shards: Default::default(), hasher: RandomState::new(), budget, shared_bucket: Mutex::default() }
+        let (shards, hasher, overflow) = Default::default();
+        Self(Arc::new(BucketTable { shards, hasher, budget, overflow }))
     }
 
-    fn shard(&self, key: &RateLimitKey) -> MutexGuard<'_, HashMap<RateLimitKey, u64>> {
-        let index = self.hasher.hash_one(key) as usize % SHARDS;
+    /// Gives back what `key` has paid within `duration` of its rate. A full bucket stays full.
+    pub(super) fn refund(&self, key: &RateLimitKey, duration: Duration) {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        let hash = self.0.hasher.hash_one(key);
+        if let Some(bucket) = self.0.shard(hash).find_mut(hash, |bucket| bucket.key == *key) {
+            bucket.next_arrival = bucket.next_arrival.saturating_sub(nanos);
+            return;
+        }
+        let index = self.0.overflow_index(key);
+        if let Some(next_arrival) = self.0.overflow().get_mut(index) {
+            *next_arrival = next_arrival.saturating_sub(nanos);
+        }
+    }
+}
+
+impl BucketTable {
+    /// Shard of a hash. The table inside uses the lowest and the highest bits, so other ones select the shard.
+    fn shard(&self, hash: u64) -> MutexGuard<'_, HashTable<Bucket>> {
+        let index = (hash >> 40) as usize % SHARDS;
         self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn overflow(&self) -> MutexGuard<'_, Vec<u64>> {
+        self.overflow.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn overflow_index(&self, key: &RateLimitKey) -> usize {
+        self.hasher.hash_one(key.overflow_key()) as usize % OVERFLOW_BUCKETS
     }
 }
 
@@ -70,42 +113,49 @@ impl StateStore for TokenBuckets {
         F: Fn(Option<Nanos>) -> Result<(T, Nanos), E>,
     {
         if *key != RateLimitKey::Shared {
-            let mut shard = self.shard(key);
-            if let Some(next_arrival) = shard.get_mut(key) {
-                let (outcome, updated) = decide(Some(Nanos::new(*next_arrival)))?;
-                *next_arrival = updated.as_u64();
+            let hash = self.0.hasher.hash_one(key);
+            let mut shard = self.0.shard(hash);
+            if let Some(bucket) = shard.find_mut(hash, |bucket| bucket.key == *key) {
+                let (outcome, updated) = decide(Some(Nanos::new(bucket.next_arrival)))?;
+                bucket.next_arrival = updated.as_u64();
                 return Ok(outcome);
             }
-            if self.budget.try_acquire() {
+            if self.0.budget.try_acquire() {
                 // No limit rejects a first call. If one did, the bucket would not be stored.
-                let (outcome, next) = decide(None).inspect_err(|_| self.budget.release(1))?;
-                shard.insert(*key, next.as_u64());
+                let (outcome, next) = decide(None).inspect_err(|_| self.0.budget.release(1))?;
+                let bucket = Bucket { key: *key, next_arrival: next.as_u64() };
+                shard.insert_unique(hash, bucket, |bucket| self.0.hasher.hash_one(bucket.key));
                 return Ok(outcome);
             }
         }
-        let mut shared = self.shared_bucket.lock().unwrap_or_else(PoisonError::into_inner);
-        let (outcome, next) = decide(shared.map(Nanos::new))?;
-        *shared = Some(next.as_u64());
+        let index = self.0.overflow_index(key);
+        let mut overflow = self.0.overflow();
+        if overflow.is_empty() {
+            overflow.resize(OVERFLOW_BUCKETS, 0);
+        }
+        let before = Some(overflow[index]).filter(|next_arrival| *next_arrival != 0);
+        let (outcome, next) = decide(before.map(Nanos::new))?;
+        overflow[index] = next.as_u64();
         Ok(outcome)
     }
 }
 
 impl ShrinkableKeyedStateStore<RateLimitKey> for TokenBuckets {
     fn retain_recent(&self, drop_below: Nanos) {
-        for shard in &self.shards {
+        for shard in &self.0.shards {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             let before = shard.len();
-            shard.retain(|_, next_arrival| *next_arrival > drop_below.as_u64());
-            self.budget.release(before - shard.len());
+            shard.retain(|bucket| bucket.next_arrival > drop_below.as_u64());
+            self.0.budget.release(before - shard.len());
             let capacity = shard.len() * 4;
             if shard.capacity() > capacity {
-                shard.shrink_to(capacity);
+                shard.shrink_to(capacity, |bucket| self.0.hasher.hash_one(bucket.key));
             }
         }
     }
 
     fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).len()).sum()
+        self.0.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).len()).sum()
     }
 
     fn is_empty(&self) -> bool {

@@ -1,7 +1,9 @@
 //! Claims of the signed tokens, and their binary encodings.
 
 use crate::domain::advertisement::AdvertisementKind;
-use crate::domain::id::{AdvertisementId, MatchId, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey};
+use crate::domain::id::{
+    AdvertisementId, ConsentId, MatchId, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey,
+};
 use crate::domain::time::UnixMs;
 
 /// Claim of an advertisement token: its owner may update and delete the advertisement.
@@ -49,15 +51,43 @@ pub struct ReservationClaim {
     pub subject: Option<UserKey>,
 }
 
-/// Claim of a consent token: a player agrees to be in another player's party.
+/// Claim of a consent token: a player agrees to be in another player's party, once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConsentClaim {
+    /// Consent id: the store records by it what has taken the consent.
+    pub id: ConsentId,
     /// The player that agrees.
     pub member: UserKey,
     /// The leader of the party.
     pub leader: UserKey,
+    /// Matchmaking set that the consent is for.
+    pub set_id: SetId,
+    /// Use that the consent is for.
+    pub purpose: ConsentPurpose,
+    /// Whether the leader may answer ready checks for the member.
+    pub may_answer: bool,
     /// Expiry; the token is invalid from this time on.
     pub expires_at: UnixMs,
+}
+
+/// Use that a consent is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConsentPurpose {
+    /// To enter a queue.
+    Queue,
+    /// To search and to reserve, or to advertise a session.
+    Search,
+}
+
+/// Claim of the token of a player's own seat in a ticket that another caller entered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeatClaim {
+    /// Ticket id.
+    pub ticket_id: TicketId,
+    /// Matchmaking set of the queue.
+    pub set_id: SetId,
+    /// Player of the seat; the token is valid for this player's client only.
+    pub user: UserKey,
 }
 
 /// Claim of a ticket token: its owner may act for the ticket.
@@ -227,22 +257,62 @@ impl Claim for ReservationClaim {
     }
 }
 
+/// Kind 5 was an earlier consent token for any set and use; it is no longer accepted.
 impl Claim for ConsentClaim {
-    const KIND_BYTE: u8 = 5;
-    const ENCODED_BYTES: usize = 16 + 16 + 8;
+    const KIND_BYTE: u8 = 9;
+    const ENCODED_BYTES: usize = 16 + 16 + 16 + 4 + 1 + 1 + 8;
 
     fn encode(&self, bytes: &mut Vec<u8>) {
+        bytes.extend(self.id.as_bytes());
         bytes.extend(self.member.as_bytes());
         bytes.extend(self.leader.as_bytes());
+        bytes.extend(self.set_id.0.to_be_bytes());
+        bytes.push(match self.purpose {
+            ConsentPurpose::Queue => 0,
+            ConsentPurpose::Search => 1,
+        });
+        bytes.push(self.may_answer.into());
         bytes.extend(self.expires_at.0.to_be_bytes());
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
         let mut fields = ClaimReader(bytes);
         Some(Self {
+            id: ConsentId::from_bytes(fields.read_array()?),
             member: UserKey::from_bytes(fields.read_array()?),
             leader: UserKey::from_bytes(fields.read_array()?),
+            set_id: fields.read_set_id()?,
+            purpose: match fields.read_array()? {
+                [0] => ConsentPurpose::Queue,
+                [1] => ConsentPurpose::Search,
+                _ => return None,
+            },
+            may_answer: match fields.read_array()? {
+                [0] => false,
+                [1] => true,
+                _ => return None,
+            },
             expires_at: fields.read_time()?,
+        })
+    }
+}
+
+impl Claim for SeatClaim {
+    const KIND_BYTE: u8 = 10;
+    const ENCODED_BYTES: usize = 16 + 4 + 16;
+
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        bytes.extend(self.ticket_id.as_bytes());
+        bytes.extend(self.set_id.0.to_be_bytes());
+        bytes.extend(self.user.as_bytes());
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut fields = ClaimReader(bytes);
+        Some(Self {
+            ticket_id: TicketId::from_bytes(fields.read_array()?),
+            set_id: fields.read_set_id()?,
+            user: UserKey::from_bytes(fields.read_array()?),
         })
     }
 }

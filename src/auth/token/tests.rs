@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::domain::advertisement::AdvertisementKind;
-use crate::domain::id::{RulesetHash, SiloId};
+use crate::domain::id::{ConsentId, RulesetHash, SiloId};
 use crate::domain::time::UnixMs;
 
 fn signer() -> TokenSigner {
@@ -52,10 +52,27 @@ fn reservation_claim() -> impl Strategy<Value = ReservationClaim> {
 }
 
 fn consent_claim() -> impl Strategy<Value = ConsentClaim> {
-    (any::<[u8; 16]>(), any::<[u8; 16]>(), any::<u64>()).prop_map(|(member, leader, until)| ConsentClaim {
-        member: UserKey::from_bytes(member),
-        leader: UserKey::from_bytes(leader),
-        expires_at: UnixMs(until),
+    let ids = (any::<[u8; 16]>(), any::<[u8; 16]>(), any::<[u8; 16]>());
+    (ids, any::<u32>(), any::<[bool; 2]>(), any::<u64>()).prop_map(|(ids, set, [is_queue, may_answer], until)| {
+        let purpose = if is_queue { ConsentPurpose::Queue } else { ConsentPurpose::Search };
+        let (id, member, leader) = ids;
+        ConsentClaim {
+            id: ConsentId::from_bytes(id),
+            member: UserKey::from_bytes(member),
+            leader: UserKey::from_bytes(leader),
+            set_id: SetId(set),
+            purpose,
+            may_answer,
+            expires_at: UnixMs(until),
+        }
+    })
+}
+
+fn seat_claim() -> impl Strategy<Value = SeatClaim> {
+    (any::<[u8; 16]>(), any::<u32>(), any::<[u8; 16]>()).prop_map(|(ticket, set, user)| SeatClaim {
+        ticket_id: TicketId::from_bytes(ticket),
+        set_id: SetId(set),
+        user: UserKey::from_bytes(user),
     })
 }
 
@@ -82,6 +99,7 @@ fn assert_token_is_unforgeable<C: Claim + PartialEq + std::fmt::Debug>(claim: &C
         signer.verify::<SearchClaim>(&token).is_some(),
         signer.verify::<ReservationClaim>(&token).is_some(),
         signer.verify::<ConsentClaim>(&token).is_some(),
+        signer.verify::<SeatClaim>(&token).is_some(),
         signer.verify::<OfferClaim>(&token).is_some(),
     ];
     assert_eq!(
@@ -119,6 +137,10 @@ proptest! {
     #[test]
     fn token_of_a_consent_is_unforgeable(claim in consent_claim()) { assert_token_is_unforgeable(&claim) }
 
+    /// SEC-6: the token of a seat cannot be forged, so no one acts for another player.
+    #[test]
+    fn token_of_a_seat_is_unforgeable(claim in seat_claim()) { assert_token_is_unforgeable(&claim) }
+
     /// An offer token cannot be forged, so no match is placed by a caller to whom it was not offered.
     #[test]
     fn token_of_an_offer_is_unforgeable(claim in offer_claim()) { assert_token_is_unforgeable(&claim) }
@@ -131,15 +153,16 @@ proptest! {
         prop_assert!(signer.verify::<SearchClaim>(&bytes).is_none());
         prop_assert!(signer.verify::<ReservationClaim>(&bytes).is_none());
         prop_assert!(signer.verify::<ConsentClaim>(&bytes).is_none());
+        prop_assert!(signer.verify::<SeatClaim>(&bytes).is_none());
     }
 
     /// A digest of one kind is invalid for another, even with the kind byte changed and the right length.
     #[test]
-    fn token_of_one_kind_is_rejected_as_another(claim in consent_claim()) {
+    fn token_of_one_kind_is_rejected_as_another(claim in seat_claim()) {
         let signer = signer();
         let mut token = signer.sign(&claim);
         token[1] = SearchClaim::KIND_BYTE;
-        let padding = SearchClaim::ENCODED_BYTES - ConsentClaim::ENCODED_BYTES;
+        let padding = SearchClaim::ENCODED_BYTES - SeatClaim::ENCODED_BYTES;
         token.splice(HEADER_BYTES..HEADER_BYTES, std::iter::repeat_n(0, padding));
         prop_assert!(signer.verify::<SearchClaim>(&token).is_none());
     }
@@ -233,4 +256,25 @@ fn token_layout_matches_the_golden_bytes() {
             "333333333333333333333333333376f8189aa4a412a42f8bc4956e9fba17"
         )
     );
+}
+
+/// SEC-12: two searchers cannot correlate one advertisement.
+#[test]
+fn handle_opens_for_its_party_in_its_window_and_the_next() {
+    let id = AdvertisementId::from_bytes(*b"an advertisement");
+    let opens = |signer: &TokenSigner, party: u8, handle, now| {
+        signer.open_handle([party; 16], handle, now).any(|opened| opened == id)
+    };
+    let signer = TokenSigner::new([1; 32], None);
+    let at = |windows: u64| UnixMs(windows * HANDLE_WINDOW_MS);
+    let handle = signer.handle_cipher([1; 16], at(5)).seal(id);
+    assert_ne!(handle, id);
+    assert_eq!(signer.handle_cipher([1; 16], UnixMs(at(6).0 - 1)).seal(id), handle, "the same window");
+    assert_ne!(signer.handle_cipher([1; 16], at(6)).seal(id), handle, "another window");
+    assert_ne!(signer.handle_cipher([2; 16], at(5)).seal(id), handle, "another party");
+    assert!(opens(&signer, 1, handle, at(5)) && opens(&signer, 1, handle, UnixMs(at(7).0 - 1)));
+    assert!(!opens(&signer, 1, handle, at(7)) && !opens(&signer, 2, handle, at(5)));
+    let rotated = TokenSigner::new([2; 32], Some([1; 32]));
+    assert!(opens(&rotated, 1, handle, at(5)));
+    assert!(!opens(&TokenSigner::new([2; 32], None), 1, handle, at(5)));
 }

@@ -56,6 +56,29 @@ fn key_file_without_public_keys_is_rejected_with_a_reason() {
     check(&vec![b' '; PUBLIC_KEY_FILE_BYTES_MAX as usize + 1], "larger than");
 }
 
+/// Issuer with these files, for all roles.
+fn issuer_with(files: &[PathBuf]) -> TokenIssuer {
+    crate::config::JwtSettings::of_one_issuer("game", "fireteam", files).issuers.remove(0)
+}
+
+fn read_key_files(files: &[PathBuf]) -> Result<Vec<TokenPublicKey>, VerifyingKeysError> {
+    read_issuer_keys(&[issuer_with(files)])
+}
+
+/// Each key has the issuer and the roles of its file. Two issuers may use the same `kid`.
+#[test]
+fn keys_have_the_issuer_and_the_roles_of_their_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("keys.json");
+    std::fs::write(&file, issuing_key(1).public_key_set()).unwrap();
+    let limited = KeyFile { file: file.clone(), roles: vec!["client", "operator"] };
+    let second = TokenIssuer { keys: vec![limited], ..issuer_with(&[]) };
+    let keys = read_issuer_keys(&[issuer_with(&[file]), second]).unwrap();
+    let roles = |index: usize| Role::ALL.map(|role| keys[index].roles.contains(role));
+    assert_eq!((keys[0].issuer_index, roles(0)), (0, [true; 3]));
+    assert_eq!((keys[1].issuer_index, roles(1)), (1, [true, false, true]));
+}
+
 #[test]
 fn key_files_load_together_or_not_at_all() {
     let folder = tempfile::tempdir().unwrap();

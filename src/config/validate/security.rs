@@ -4,13 +4,17 @@ use std::path::PathBuf;
 
 use crate::config::Config;
 use crate::config::error::ConfigError;
-use crate::config::security::{JwtSettings, TlsFiles};
+use crate::config::security::{JwtSettings, KeyFile, TlsFiles, TokenIssuer};
 use crate::config::validate::ConfigErrors;
 
 /// Maximum number of key files. An issuer has one, or two during key rotation.
 const AUTH_KEY_FILES_MAX: usize = 16;
 /// Maximum length of the issuer and audience names, bytes.
 const AUTH_NAME_BYTES_MAX: usize = 256;
+/// Maximum number of names of the operator port.
+const OPERATOR_HOSTS_MAX: usize = 32;
+/// Maximum length of a host name, bytes (RFC 1035).
+const HOST_NAME_BYTES_MAX: usize = 253;
 
 impl ConfigErrors {
     /// Requires both a certificate and its key, or neither.
@@ -45,43 +49,112 @@ impl ConfigErrors {
         keys: Option<Vec<PathBuf>>,
         issuer: Option<String>,
         audience: Option<String>,
+        further: Option<Vec<String>>,
     ) -> Option<JwtSettings> {
         let keys = keys.unwrap_or_default();
         if keys.is_empty() {
-            for (key, is_set) in [("auth_issuer", issuer.is_some()), ("auth_audience", audience.is_some())] {
+            let further_are_set = further.is_some_and(|further| !further.is_empty());
+            for (key, is_set) in [
+                ("auth_issuer", issuer.is_some()),
+                ("auth_audience", audience.is_some()),
+                ("auth_issuers", further_are_set),
+            ] {
                 if is_set {
                     self.add_invalid_value(key, "needs auth_keys; name the file with the issuer's public keys".into());
                 }
             }
             return None;
         }
-        if keys.len() > AUTH_KEY_FILES_MAX {
-            self.add_invalid_value(
-                "auth_keys",
-                format!("{} files are too many; give at most {AUTH_KEY_FILES_MAX}", keys.len()),
-            );
-        }
-        let Some(issuer) = issuer else {
+        let Some(name) = issuer else {
             self.add_invalid_value("auth_issuer", "required with auth_keys; give the `iss` claim of the tokens".into());
             return None;
         };
         let audience = audience.unwrap_or_else(|| "fireteam".into());
-        // Identities from client certificates have the issuer `tls`; no token issuer may use that name.
-        if issuer == "tls" {
+        self.check_auth_name("auth_audience", &audience);
+        let keys = keys.into_iter().filter_map(|entry| self.parse_key_file("auth_keys", entry)).collect();
+        let mut issuers = vec![TokenIssuer { name, audience, keys }];
+        for entry in further.unwrap_or_default() {
+            self.add_further_issuer(&mut issuers, &entry);
+        }
+        self.check_issuers(&issuers);
+        Some(JwtSettings { issuers })
+    }
+
+    fn parse_key_file(&mut self, key: &'static str, entry: PathBuf) -> Option<KeyFile> {
+        KeyFile::parse(entry).map_err(|message| self.add_invalid_value(key, message)).ok()
+    }
+
+    /// Parses `ISSUER AUDIENCE [ROLE+ROLE=]FILE`. Several entries of one issuer name several files.
+    fn add_further_issuer(&mut self, issuers: &mut Vec<TokenIssuer>, entry: &str) {
+        let mut words = entry.trim().splitn(3, ' ').map(str::trim);
+        let (Some(name), Some(audience), Some(keys)) = (words.next(), words.next(), words.next()) else {
+            let message = format!("`{entry}` is not an issuer; write \"ISSUER AUDIENCE [ROLE+ROLE=]FILE\"");
+            return self.add_invalid_value("auth_issuers", message);
+        };
+        self.check_auth_name("auth_issuers", audience);
+        let Some(keys) = self.parse_key_file("auth_issuers", keys.into()) else { return };
+        match issuers.iter_mut().find(|issuer| issuer.name == name) {
+            Some(known) if known.audience == audience => known.keys.push(keys),
+            Some(_) => {
+                let message = format!("`{name}` has two audiences; give an issuer one");
+                self.add_invalid_value("auth_issuers", message);
+            }
+            None => issuers.push(TokenIssuer { name: name.into(), audience: audience.into(), keys: vec![keys] }),
+        }
+    }
+
+    /// Limits the number of files, reserves the name of client certificates, and requires that one issuer alone signs for
+    /// players: an account is the subject of a token, for any issuer.
+    fn check_issuers(&mut self, issuers: &[TokenIssuer]) {
+        let files: usize = issuers.iter().map(|issuer| issuer.keys.len()).sum();
+        if files > AUTH_KEY_FILES_MAX {
             self.add_invalid_value(
-                "auth_issuer",
-                "`tls` is reserved for client certificates; use the issuer's own name".into(),
+                "auth_keys",
+                format!("{files} files are too many; give at most {AUTH_KEY_FILES_MAX}"),
             );
         }
-        for (key, name) in [("auth_issuer", &issuer), ("auth_audience", &audience)] {
-            if name.is_empty() || name.len() > AUTH_NAME_BYTES_MAX || name.chars().any(char::is_control) {
-                self.add_invalid_value(
-                    key,
-                    format!("not valid; give 1 to {AUTH_NAME_BYTES_MAX} bytes without control characters"),
-                );
+        for (index, issuer) in issuers.iter().enumerate() {
+            let key = if index == 0 { "auth_issuer" } else { "auth_issuers" };
+            if issuer.name == "tls" {
+                let message = "`tls` is reserved for client certificates; use the issuer's own name";
+                self.add_invalid_value(key, message.into());
+            }
+            self.check_auth_name(key, &issuer.name);
+        }
+        let of_players: Vec<&str> =
+            issuers.iter().filter(|issuer| issuer.signs_for("client")).map(|issuer| &*issuer.name).collect();
+        if let [first, second, ..] = *of_players {
+            let message = format!(
+                "`{first}` and `{second}` both sign for `client`, so one could sign for the players of the other; limit \
+                 the keys of all issuers but one, such as operator=FILE"
+            );
+            self.add_invalid_value("auth_issuers", message);
+        }
+    }
+
+    fn check_auth_name(&mut self, key: &'static str, name: &str) {
+        if name.is_empty() || name.len() > AUTH_NAME_BYTES_MAX || name.chars().any(char::is_control) {
+            self.add_invalid_value(
+                key,
+                format!("not valid; give 1 to {AUTH_NAME_BYTES_MAX} bytes without control characters"),
+            );
+        }
+    }
+
+    /// Checks the names of the operator port, and converts them to lower case.
+    pub(super) fn check_operator_hosts(&mut self, hosts: Vec<String>) -> Vec<String> {
+        if hosts.len() > OPERATOR_HOSTS_MAX {
+            let message = format!("{} names are too many; give at most {OPERATOR_HOSTS_MAX}", hosts.len());
+            self.add_invalid_value("operator_hosts", message);
+        }
+        let is_name_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        for host in &hosts {
+            if host.is_empty() || host.len() > HOST_NAME_BYTES_MAX || !host.bytes().all(is_name_byte) {
+                let message = "contains a text that is not a host name; give names without scheme and port";
+                self.add_invalid_value("operator_hosts", message.into());
             }
         }
-        Some(JwtSettings { keys, issuer, audience })
+        hosts.into_iter().map(|host| host.to_ascii_lowercase()).collect()
     }
 
     /// Rejects networks that contain all addresses, because any caller could then choose its address. Rejects

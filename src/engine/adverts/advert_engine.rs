@@ -21,8 +21,10 @@ use crate::engine::adverts::writer::run_advert_writer;
 use crate::engine::adverts::writer_command::AdvertWriterCommand;
 use crate::engine::common::Common;
 use crate::engine::error::EngineError;
+use crate::engine::party_consent::{CheckedConsents, take_consents};
 use crate::engine::startup_retry::retry_at_startup;
-use crate::engine::writer_inbox::{WRITER_INBOX_CAPACITY, submit_command};
+use crate::engine::writer_inbox::{PendingAnswer, WRITER_INBOX_CAPACITY, submit_command};
+use crate::store::queues::ConsentTaker;
 use crate::store::{AdvertFeed, StoreError};
 use crate::telemetry::label::TaskLabel;
 
@@ -99,6 +101,36 @@ impl AdvertEngine {
             return Err(EngineError::Draining);
         }
         submit_command(&self.writer, command)
+    }
+
+    /// Puts a command in the writer's inbox after its consents are taken in the store; at once if there are none. `answer` is
+    /// of the command. A repeated command finds its consents taken by itself.
+    fn submit_with_consents<T: Send + 'static>(
+        &self,
+        (taken_by, consents): (ConsentTaker, CheckedConsents),
+        command: AdvertWriterCommand,
+        answer: oneshot::Receiver<Result<T, EngineError>>,
+    ) -> Result<PendingAnswer<T>, EngineError> {
+        if consents.is_empty() {
+            self.submit(command)?;
+            return Ok(PendingAnswer::Pending(answer));
+        }
+        if self.is_draining.load(Ordering::Acquire) {
+            return Err(EngineError::Draining);
+        }
+        let (reply, combined_answer) = oneshot::channel();
+        let (common, writer) = (Arc::clone(&self.state.common), self.writer.clone());
+        tokio::spawn(async move {
+            let result = match take_consents(&common, taken_by, &consents).await {
+                Ok(()) => match submit_command(&writer, command) {
+                    Ok(()) => answer.await.unwrap_or(Err(EngineError::Internal)),
+                    Err(error) => Err(error),
+                },
+                Err(error) => Err(error),
+            };
+            let _ = reply.send(result);
+        });
+        Ok(PendingAnswer::Pending(combined_answer))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::domain::advertisement::{Advertisement, AdvertisementKind};
 use crate::domain::attribute_values::AttributeValues;
 use crate::domain::filter::Searcher;
 use crate::domain::filter::explain::{SearchExplanation, explain_search};
-use crate::domain::id::{AdvertisementId, MatchId, ReservationId, SetId, SiloId};
+use crate::domain::id::{AdvertisementId, MatchId, ReservationId, SetId, SiloId, UserKey};
 use crate::domain::index::{SearchHit, SearchQuery, SearchResult};
 use crate::domain::queue::backfill::OpenSession;
 use crate::domain::ruleset::{Ruleset, SearchLimits};
@@ -199,6 +199,32 @@ impl AdvertHandle {
     /// Whether a heartbeat that the host of an advertisement was asked for is due. It is then taken.
     pub(crate) fn take_due_beat(&self, advertisement: AdvertisementId, now: UnixMs) -> bool {
         self.state.host_events.take_due_beat(advertisement, now)
+    }
+
+    /// Caller that published an advertisement; `None` without identity, or if it is not in memory.
+    pub(crate) fn publisher_of(&self, id: AdvertisementId, set_id: SetId) -> Option<UserKey> {
+        self.state.advert_sets.get(set_id)?.read().get(id)?.advertisement.publisher
+    }
+
+    /// Deletes the advertised sessions in which `user` is alone; durable when it returns.
+    pub(crate) async fn delete_sessions_of(&self, user: UserKey) -> Result<(), EngineError> {
+        let mut ids = Vec::new();
+        for (set_id, set) in self.state.advert_sets.all_sets() {
+            let records = set.read();
+            let is_alone = |record: &&AdvertRecord| {
+                let players = &record.advertisement.session.players;
+                !players.is_empty() && players.iter().all(|player| player.user == user)
+            };
+            ids.extend(records.records().filter(is_alone).map(|record| (record.advertisement.id, set_id)));
+        }
+        for (id, set_id) in ids {
+            let (reply, answer) = oneshot::channel();
+            let in_flight = self.state.in_flight_changes.begin_change(id);
+            let command = AdvertWriterCommand::Delete(id, set_id, reply, in_flight);
+            self.writer.send(command).await.map_err(|_| EngineError::Draining)?;
+            answer.await.unwrap_or(Err(EngineError::Internal))?;
+        }
+        Ok(())
     }
 
     /// Whether an advertisement is in memory.

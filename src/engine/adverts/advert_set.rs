@@ -51,11 +51,16 @@ impl AdvertRecord {
         self.unended_reservations().filter(move |reservation| !is_expired_hold(reservation, now))
     }
 
-    /// Whether any of `users` (sorted) has a valid reservation other than `except`.
-    pub(crate) fn has_valid_reservation_for(&self, users: &[UserKey], except: ReservationId, now: UnixMs) -> bool {
+    /// Whether any of `users` (sorted) has a valid reservation other than those that are `excepted`.
+    pub(crate) fn has_valid_reservation_for(
+        &self,
+        users: &[UserKey],
+        is_excepted: impl Fn(&Reservation) -> bool,
+        now: UnixMs,
+    ) -> bool {
         let includes_any =
             |reservation: &Reservation| reservation.users.iter().any(|user| users.binary_search(user).is_ok());
-        self.valid_reservations(now).any(|reservation| reservation.id != except && includes_any(reservation))
+        self.valid_reservations(now).any(|reservation| !is_excepted(reservation) && includes_any(reservation))
     }
 }
 

@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::domain::advertisement::{Advertisement, AdvertisementKind};
-use crate::domain::id::{AdvertisementId, SetId, UserKey};
+use crate::domain::id::{AdvertisementId, ReservationId, SetId, UserKey};
 use crate::engine::adverts::advert_set::AdvertRecord;
 use crate::engine::adverts::advert_set_map::{AdvertSetMap, LockedAdvertSet};
 use crate::engine::adverts::host_events::HostEventHub;
@@ -66,6 +66,17 @@ impl AdvertState {
         let views = |record: &AdvertRecord| UpdateSnapshot::from_record(record, now).reservations;
         let find = |set: &Arc<LockedAdvertSet>| set.read().get(id).map(views);
         self.advert_sets.all_sets().iter().find_map(|(_, set)| find(set)).unwrap_or_default()
+    }
+
+    /// Reservation in an advertisement that holds a seat for a user, and the set; a user has one at most.
+    pub(crate) fn reservation_of_user(&self, id: AdvertisementId, user: UserKey) -> Option<(SetId, ReservationId)> {
+        let now = self.common.clock.now();
+        self.advert_sets.all_sets().iter().find_map(|(set_id, set)| {
+            let set = set.read();
+            let mut reservations = set.get(id)?.valid_reservations(now);
+            let held = reservations.find(|reservation| reservation.users.binary_search(&user).is_ok())?;
+            Some((*set_id, held.id))
+        })
     }
 
     /// Users that an advertisement already has: its players, and those of its reservations.

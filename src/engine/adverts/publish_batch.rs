@@ -59,7 +59,7 @@ impl PublishBatch {
         }
         let error = match (outcome, write) {
             (
-                &WriteOutcome::Published { created, advertised_since },
+                &WriteOutcome::Published { created, advertised_since, .. },
                 &AdvertWrite::Publish { expires_at: stored_expires_at, now: decided_at, .. },
             ) => {
                 let mut publish = publish;
@@ -78,6 +78,9 @@ impl PublishBatch {
                 return;
             }
             (WriteOutcome::Tombstoned, _) => EngineError::AdvertisementDeleted,
+            (WriteOutcome::TooManyAdvertisements, _) => {
+                EngineError::TooManyAdvertisements { limit: state.common.settings.max_advertisements_per_server }
+            }
             (other, _) => unexpected_outcome("publish", other),
         };
         self.apply(state, now);

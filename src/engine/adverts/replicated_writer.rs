@@ -9,7 +9,7 @@ use crate::engine::adverts::store_outage::UnwrittenAdverts;
 use crate::engine::adverts::writer_command::AdvertWriterCommand;
 #[cfg(feature = "failpoints")]
 use crate::engine::fail_points;
-use crate::store::{AdvertWrite, FeedBatch, VersionStep};
+use crate::store::{AdvertWrite, FeedBatch, VersionStep, WriteOutcome};
 
 /// Replication bookkeeping of the advertisement writer.
 #[derive(Debug)]
@@ -46,8 +46,10 @@ impl ReplicatedWriter {
         match result {
             Ok(committed) => {
                 let targets: Vec<_> = commands.iter().map(AdvertWriterCommand::advert_and_set_id).collect();
+                let others: Vec<_> = committed.outcomes.iter().flat_map(WriteOutcome::other_advertisements).collect();
                 state.apply_committed_batch(commands, writes, committed.outcomes);
                 let batch = self.replication.record_applied_batch();
+                self.reread_after_commit(others, batch);
                 for (target, step) in targets.into_iter().zip(committed.version_steps) {
                     let Some((id, set_id)) = target else { continue };
                     self.advance_advert_version_after_commit(state, (id, set_id, batch), step);
@@ -81,6 +83,8 @@ impl ReplicatedWriter {
             match result {
                 Ok(committed) => {
                     let batch = self.replication.record_applied_batch();
+                    let others = committed.outcomes.iter().flat_map(WriteOutcome::other_advertisements);
+                    self.reread_after_commit(others.collect(), batch);
                     let results = writes.iter().zip(&committed.outcomes).zip(committed.version_steps).zip(sets);
                     for (((write, outcome), step), set_id) in results {
                         self.unwritten.apply_catch_up_outcome(state, set_id, write, outcome);
@@ -106,6 +110,14 @@ impl ReplicatedWriter {
         let now = state.common.clock.now();
         commands.into_iter().for_each(|command| self.unwritten.handle_without_store(state, command, now));
         self.replication.set_unwritten_count(self.unwritten.len());
+    }
+
+    /// Reads advertisements again that a batch changed because of their owners: no version step tells their version.
+    fn reread_after_commit(&mut self, ids: Vec<AdvertisementId>, batch: u64) {
+        ids.iter().for_each(|id| self.local_changes.record_change(*id, batch));
+        if !ids.is_empty() {
+            self.replication.request_reread(ids);
+        }
     }
 
     fn advance_advert_version_after_commit(

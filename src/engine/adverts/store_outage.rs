@@ -9,6 +9,7 @@ use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::AdvertRecord;
 use crate::engine::adverts::advert_state::AdvertState;
 use crate::engine::adverts::in_flight_changes::send_answer;
+use crate::engine::adverts::owner_limits;
 use crate::engine::adverts::update_answer::UpdateSnapshot;
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, ExtendAdvertTtl, PublishAdvert};
 use crate::engine::command::UpdateAdvertAnswer;
@@ -50,6 +51,9 @@ impl UnwrittenAdverts {
             AdvertWriterCommand::ReleaseReservation(_, _, _, reply, in_flight) => {
                 send_answer(reply, in_flight, Err(unavailable()))
             }
+            AdvertWriterCommand::ReleaseSeat(_, _, _, _, reply, in_flight) => {
+                send_answer(reply, in_flight, Err(unavailable()))
+            }
             AdvertWriterCommand::ExpireAdvert(_, set_id, Some(record)) => state.restore_expired(set_id, *record),
             AdvertWriterCommand::ExpireHold(..)
             | AdvertWriterCommand::ExpireAdvert(_, _, None)
@@ -76,6 +80,7 @@ impl UnwrittenAdverts {
             joined_reservations,
             ignored_fields,
             silo_use: _silo_use,
+            owner: _,
         } = publish;
         // Only the store decides reservations.
         if !confirmed_reservations.is_empty() || !joined_reservations.is_empty() {
@@ -153,6 +158,7 @@ impl UnwrittenAdverts {
                     expires_at,
                     confirmed_reservations: Vec::new(),
                     joined_reservations: Vec::new(),
+                    owner: owner_limits::known_advert_owner(&state.common, &record.advertisement, now),
                     now,
                 })
             });
@@ -177,8 +183,9 @@ impl UnwrittenAdverts {
         self.clear_unwritten(state, id, set_id);
         let Some(set) = state.advert_sets.get(set_id) else { return };
         match outcome {
-            // Another replica deleted it meanwhile, or replaced it with values that this server does not know.
-            WriteOutcome::Tombstoned | WriteOutcome::UnknownRow => {
+            // Another replica deleted it meanwhile, or replaced it with values that this server does not know, or its
+            // owner has others in its place.
+            WriteOutcome::Tombstoned | WriteOutcome::UnknownRow | WriteOutcome::TooManyAdvertisements => {
                 set.write().remove(id);
                 state.host_events.remove_listeners(id);
             }

@@ -16,7 +16,7 @@ use crate::engine::adverts::update_answer::SignedToken;
 use crate::engine::command::{ReserveAnswer, UpdateAdvertAnswer};
 use crate::engine::open_silos::SiloUse;
 use crate::engine::writer_inbox::ReplySender;
-use crate::store::FeedBatch;
+use crate::store::{AdvertOwner, ClientLimit, FeedBatch, ReservationOwner};
 
 /// Publishes or replaces an advertisement.
 #[derive(Debug)]
@@ -34,6 +34,8 @@ pub(crate) struct PublishAdvert {
     pub(crate) ignored_fields: Vec<String>,
     /// Keeps the silo open until the advertisement is in memory.
     pub(crate) silo_use: SiloUse,
+    /// Owner, if a limit applies to the caller.
+    pub(crate) owner: Option<AdvertOwner>,
 }
 
 /// Extends an advertisement's TTL through the store.
@@ -66,6 +68,8 @@ pub(crate) struct ReserveSeats {
     pub(crate) searching_since: UnixMs,
     pub(crate) hold_ms: u32,
     pub(crate) request_digest: [u8; 16],
+    /// Owner and its limit, if one applies to the caller.
+    pub(crate) owner: Option<(ReservationOwner, ClientLimit)>,
 }
 
 /// Command for the advertisement writer.
@@ -81,6 +85,8 @@ pub(crate) enum AdvertWriterCommand {
     ReserveSeats(Box<ReserveSeats>, ReplySender<ReserveAnswer>, InFlightGuard),
     /// Releases a reservation.
     ReleaseReservation(ReservationId, AdvertisementId, SetId, ReplySender<()>, InFlightGuard),
+    /// Releases the seat of a user in a reservation.
+    ReleaseSeat(UserKey, ReservationId, AdvertisementId, SetId, ReplySender<()>, InFlightGuard),
     /// Ends a hold whose deadline has passed; sent by the sweep.
     ExpireHold(ReservationId, AdvertisementId, SetId),
     /// Removes an expired advertisement; sent by the sweep. The record is restored to memory if the commit fails.
@@ -102,6 +108,7 @@ impl AdvertWriterCommand {
             AdvertWriterCommand::ReserveSeats(reserve, ..) => Some((reserve.advertisement_id, reserve.set_id)),
             AdvertWriterCommand::Delete(id, set_id, ..)
             | AdvertWriterCommand::ReleaseReservation(_, id, set_id, ..)
+            | AdvertWriterCommand::ReleaseSeat(_, _, id, set_id, ..)
             | AdvertWriterCommand::ExpireHold(_, id, set_id)
             | AdvertWriterCommand::ExpireAdvert(id, set_id, _) => Some((*id, *set_id)),
             AdvertWriterCommand::ApplyFeed(..)

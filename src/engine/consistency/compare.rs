@@ -135,6 +135,7 @@ mod tests {
             request_digest: [0; 16],
             state,
             deadline: UnixMs(until),
+            owner: None,
         }
     }
 
@@ -148,8 +149,9 @@ mod tests {
             ruleset_hash: RulesetHash(3),
             session: Session { join_seats: 4, ..Session::default() },
             ttl_ms: None,
-            allowed_ranges: Vec::new(),
+            allowed_ranges: Box::default(),
             connect_data: b"here".to_vec(),
+            probe: None,
         });
         AdvertRecord {
             advertisement,

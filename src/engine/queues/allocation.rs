@@ -140,6 +140,7 @@ impl<'a> HostFinder<'a> {
             searching_since: entered_at.min().unwrap_or(self.now),
             hold_ms: common.settings.max_hold_ms,
             request_digest: *match_.id.as_bytes(),
+            owner: None,
         };
         let reserved = self.state.adverts.reserve_seats(command).await?;
         Ok(Assignment::GameServer {

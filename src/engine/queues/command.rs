@@ -45,6 +45,26 @@ pub struct EnterQueueAnswer {
     pub ignored_fields: Vec<String>,
 }
 
+/// Tickets and cooldowns of a player.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OwnTickets {
+    /// Tickets that have not ended.
+    pub tickets: Vec<OwnTicket>,
+    /// Sets whose queues the player may not enter now, and for how long, milliseconds.
+    pub cooldowns: Vec<(SetId, u32)>,
+}
+
+/// Ticket of a player, entered by any caller.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OwnTicket {
+    /// Status of the ticket.
+    pub status: TicketStatus,
+    /// Token of the ticket, if the caller entered it; else of the player's own seat.
+    pub ticket_token: Vec<u8>,
+    /// Whether the token is of the own seat.
+    pub is_seat: bool,
+}
+
 /// Ticket id with its token and, optionally, a resume token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TicketReference {

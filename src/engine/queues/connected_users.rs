@@ -42,6 +42,27 @@ impl ConnectedUsers {
         }
     }
 
+    /// Forgets a user in all queues.
+    pub(crate) fn forget(&mut self, user: UserKey) {
+        let entries: Vec<(QueueKey, UserKey)> =
+            self.expiry_by_user.keys().copied().filter(|(_, connected)| *connected == user).collect();
+        for (key, user) in entries {
+            if let Some(expires_at) = self.expiry_by_user.remove(&(key, user)) {
+                self.expiry_queue.remove(&(expires_at, key, user));
+                self.remove_from_count(key);
+            }
+        }
+    }
+
+    fn remove_from_count(&mut self, key: QueueKey) {
+        if let Some(count) = self.local_counts.get_mut(&key) {
+            *count -= 1;
+            if *count == 0 {
+                self.local_counts.remove(&key);
+            }
+        }
+    }
+
     /// Connected users of this replica, by set and silo. Only queues with users are listed.
     pub(crate) fn local_counts(&mut self, now: UnixMs) -> &BTreeMap<QueueKey, u32> {
         self.remove_expired(now);
@@ -67,12 +88,7 @@ impl ConnectedUsers {
         {
             self.expiry_queue.pop_first();
             self.expiry_by_user.remove(&(key, user));
-            if let Some(count) = self.local_counts.get_mut(&key) {
-                *count -= 1;
-                if *count == 0 {
-                    self.local_counts.remove(&key);
-                }
-            }
+            self.remove_from_count(key);
         }
     }
 }

@@ -9,11 +9,13 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::domain::id::SetId;
+use crate::domain::limit::RATINGS_PER_TRANSACTION_MAX;
+use crate::domain::time::UnixMs;
 use crate::engine::queues::outage_sync::{report_stop, sync_outages};
 use crate::engine::queues::queue_runner;
 use crate::engine::queues::shared_state::SharedState;
 use crate::rules::catalog::CatalogState;
-use crate::store::queues::QueueKey;
+use crate::store::queues::{QueueKey, QueueWrite};
 use crate::store::writer_version::{CONFIRMING_MATCHES_VERSION, LEASE_HOLDERS_VERSION};
 use crate::telemetry::label::TaskLabel;
 
@@ -39,6 +41,12 @@ const OUTAGE_SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Rounds of `CONNECTED_USERS_INTERVAL` between purges of ended tickets and matches.
 const ROUNDS_PER_PURGE: u32 = 5;
+
+/// Rounds of `CONNECTED_USERS_INTERVAL` between removals of old ratings: ten minutes. Each reads all ratings in memory.
+const ROUNDS_PER_RATING_PURGE: u32 = 300;
+
+/// Maximum transactions of one removal of old ratings.
+const RATING_PURGES_MAX: usize = 100;
 
 /// Running task of one queue.
 struct QueueTask {
@@ -257,7 +265,7 @@ fn nonempty_queues(shared: &SharedState) -> Vec<QueueKey> {
 }
 
 /// Exchanges connected-user counts with other replicas, and purges ended tickets and matches.
-async fn exchange_connected_users(shared: &SharedState, round: u32) {
+async fn exchange_connected_users(shared: &Arc<SharedState>, round: u32) {
     let now = shared.common.clock.now();
     let local_counts = counts_for_gates(shared);
     match shared.common.store.report_connected_users(&local_counts).await {
@@ -270,6 +278,7 @@ async fn exchange_connected_users(shared: &SharedState, round: u32) {
         if let Err(error) = shared.common.store.purge_queues(now).await {
             tracing::warn!(%error, "purge of ended tickets and matches failed");
         }
+        clean_up_in_background(shared, round.is_multiple_of(ROUNDS_PER_RATING_PURGE));
     }
     let unknown_rows: u64 = shared.common.store.unknown_row_counts().iter().map(|(_, count)| count).sum();
     shared.common.metrics.store_unknown_rows.set(i64::try_from(unknown_rows).unwrap_or(i64::MAX));
@@ -277,6 +286,38 @@ async fn exchange_connected_users(shared: &SharedState, round: u32) {
     shared.common.metrics.tickets.set(i64::try_from(tickets).unwrap_or(i64::MAX));
     shared.common.metrics.matches.set(i64::try_from(matches).unwrap_or(i64::MAX));
     shared.common.metrics.open_silos.set(i64::try_from(shared.common.open_silos.count()).unwrap_or(i64::MAX));
+}
+
+/// Cleans up after erasures and, if asked for, removes old ratings; not while a user is erased. A vacuum of a large database
+/// takes longer than a lease.
+fn clean_up_in_background(shared: &Arc<SharedState>, with_ratings: bool) {
+    let shared = Arc::clone(shared);
+    tokio::spawn(async move {
+        let Ok(_one_at_a_time) = shared.user_data_scan.try_lock() else { return };
+        if let Err(error) = shared.common.store.clean_up_erasures().await {
+            tracing::warn!(%error, "cleanup after an erasure failed");
+        }
+        if with_ratings {
+            purge_ratings(&shared).await;
+        }
+    });
+}
+
+/// Removes ratings whose last rated match was too long ago.
+pub(crate) async fn purge_ratings(shared: &SharedState) {
+    let now = shared.common.clock.now();
+    let Some(retention_ms) = shared.common.settings.rating_retention_ms else { return };
+    let last_match_before = UnixMs(now.0.saturating_sub(retention_ms));
+    for _ in 0..RATING_PURGES_MAX {
+        let ratings = shared.ratings.lock().last_rated_before(last_match_before, RATINGS_PER_TRANSACTION_MAX);
+        if ratings.is_empty() {
+            return;
+        }
+        if let Err(error) = shared.submit_write(QueueWrite::RemoveRatings { ratings, last_match_before }).await {
+            tracing::warn!(?error, "removal of old ratings failed");
+            return;
+        }
+    }
 }
 
 /// Connected users of this replica in the sets whose gate requires a share of them. No other set needs the counts.

@@ -5,10 +5,14 @@ use std::sync::Arc;
 use crate::domain::id::{MatchId, SetId, SiloId, TicketId, UserKey};
 use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::lifecycle::{Match, MatchEndReason};
+use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::queue::ticket::TicketEndReason;
 use crate::domain::time::UnixMs;
 use crate::engine::open_silos::SiloState;
 use crate::engine::queues::command::TicketStatus;
+
+pub use crate::store::queues::{RatingRow, StoredTicket, TicketState};
+pub use crate::store::user_data::GivenFeedback;
 
 /// Answer to the cancellation of a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +31,57 @@ pub struct DismissTicketAnswer {
     /// The ticket had ended before the call.
     pub had_ended: bool,
 }
+
+/// Answer to the erasure of a user: the records of others that named the user.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EraseUserAnswer {
+    /// Changed tickets.
+    pub tickets: u32,
+    /// Changed matches.
+    pub matches: u32,
+    /// Changed results.
+    pub results: u32,
+}
+
+/// Page of what is kept about a user.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UserExport {
+    /// User.
+    pub user: UserKey,
+    /// Name in logs, if an operator has named the user before.
+    pub log_name: Option<[u8; 16]>,
+    /// Ratings. Empty after the first page.
+    pub ratings: Vec<ExportedRating>,
+    /// Penalties. Empty after the first page.
+    pub penalties: Vec<(SetId, Penalty)>,
+    /// Tickets. Empty after the first page; at most [`EXPORTED_TICKETS_MAX`].
+    pub tickets: Vec<StoredTicket>,
+    /// Feedback that the user gave. Empty after the first page; at most [`EXPORTED_FEEDBACK_MAX`].
+    pub feedback: Vec<GivenFeedback>,
+    /// Matches without a result. Empty after the first page; at most [`EXPORTED_TICKETS_MAX`].
+    pub matches: Vec<Arc<Match>>,
+    /// Results of this page, in id order.
+    pub results: Vec<Arc<MatchResult>>,
+    /// Whether more results follow.
+    pub has_more: bool,
+}
+
+/// Rating of an export.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExportedRating {
+    /// Rating as stored.
+    pub row: RatingRow,
+    /// Sets whose rulesets use it now.
+    pub sets: Vec<SetId>,
+    /// Latest changes, latest first.
+    pub changes: Vec<RatingHistoryEntry>,
+}
+
+/// Maximum tickets, and matches without a result, of an export.
+pub const EXPORTED_TICKETS_MAX: usize = 1_000;
+
+/// Maximum feedback of an export.
+pub const EXPORTED_FEEDBACK_MAX: usize = 10_000;
 
 /// Match as an operator sees it.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,6 +110,8 @@ pub struct PlayerQuery {
 pub struct PlayerOverview {
     /// User.
     pub user: UserKey,
+    /// Name in logs.
+    pub log_name: [u8; 16],
     /// Tickets that have not ended.
     pub tickets: Vec<PlayerTicket>,
     /// Match that has not ended and that the user has not left.

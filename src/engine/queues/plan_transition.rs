@@ -107,6 +107,13 @@ impl TicketFacts for CachedTicketFacts<'_> {
         self.cache.ticket(id).is_some_and(|stored| self.cache.expiry_of(stored, self.outages) <= self.enforced_until)
     }
 
+    fn has_acknowledged(&self, id: TicketId, user: UserKey) -> bool {
+        let Some(stored) = self.cache.ticket(id) else { return false };
+        let index = stored.ticket.session.players.iter().position(|player| player.user == user);
+        let bit = index.and_then(|index| 1_u64.checked_shl(u32::try_from(index).ok()?));
+        bit.is_some_and(|bit| stored.acknowledged & bit != 0)
+    }
+
     fn outages(&self) -> &OutageTimes {
         self.outages
     }

@@ -3,12 +3,16 @@
 mod answer_offer;
 mod end_match;
 mod enter_queue;
+mod erase_user;
 mod explain;
+mod export_user;
 mod host_heartbeat;
 mod leave_queue;
 mod match_results;
 mod operator_actions;
+mod own_tickets;
 mod player_lookup;
+mod rating_reads;
 pub(crate) mod ruleset_use;
 mod seat_reports;
 mod statistics;
@@ -21,8 +25,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::auth::token::{ResumeClaim, TicketClaim};
-use crate::domain::id::{TicketId, UserKey};
+use crate::auth::token::ResumeClaim;
+use crate::domain::id::TicketId;
 use crate::domain::lifecycle::event::{EventResult, MatchEvent};
 use crate::domain::ruleset::teams::{CONFIRM_WITHOUT_STREAM_MS_MIN, HostingMode};
 use crate::domain::time::UnixMs;
@@ -33,10 +37,11 @@ use crate::engine::error::EngineError;
 use crate::engine::queues::backfill_wakeups::run_backfill_wakeups;
 use crate::engine::queues::command::{ReadyCheckResponse, TicketHeartbeatCommand, TicketReference, TicketStatus};
 use crate::engine::queues::feed_reader::follow_queue_feed;
-use crate::engine::queues::leases::run_lease_task;
+use crate::engine::queues::leases::{purge_ratings, run_lease_task};
 use crate::engine::queues::offer_task::run_offer_task;
 use crate::engine::queues::outage_sync::record_restart;
 use crate::engine::queues::shared_state::SharedState;
+use crate::engine::queues::ticket_holder::TicketHolder;
 use crate::engine::queues::ticket_watch::TicketWatch;
 use crate::engine::queues::writer::QueueWriter;
 use crate::engine::startup_retry::retry_at_startup;
@@ -101,6 +106,11 @@ impl QueueEngine {
         self.shared.purge_ended(self.shared.common.clock.now());
     }
 
+    /// Removes ratings whose last rated match was too long ago, as it also happens every ten minutes.
+    pub async fn remove_old_ratings(&self) {
+        purge_ratings(&self.shared).await;
+    }
+
     /// Extends tickets and returns their statuses and the shortest TTL, milliseconds; `None` for an unknown ticket.
     pub async fn heartbeat_tickets(
         &self,
@@ -113,20 +123,30 @@ impl QueueEngine {
         {
             return Err(EngineError::NotOwner);
         }
-        let claims: Result<Vec<TicketClaim>, EngineError> =
+        let holders: Result<Vec<TicketHolder>, EngineError> =
             heartbeat.tickets.iter().map(|ticket| self.verify_ticket_token(caller, ticket)).collect();
-        let claims = claims?;
+        let holders = holders?;
         self.record_connected_users(&heartbeat, now);
-        let extended = join_all(claims.iter().map(|claim| self.shared.heartbeat_ticket(claim.ticket_id))).await;
+        let extended = join_all(holders.iter().map(|holder| self.heartbeat_as(holder))).await;
         let extended: Result<Vec<_>, EngineError> = extended.into_iter().collect();
         let extended = extended?;
         let ttls_ms = extended.iter().flatten().map(|(stored, ttl_ms)| self.unary_ttl_ms(stored, *ttl_ms));
         let min_ttl_ms = ttls_ms.min();
-        let statuses = extended
-            .into_iter()
-            .map(|ticket| ticket.map(|(stored, _)| self.shared.ticket_status(&stored, now)))
-            .collect();
+        let status = |(holder, ticket): (&TicketHolder, Option<(StoredTicket, u32)>)| {
+            ticket.map(|(stored, _)| self.shared.ticket_status_for(holder, &stored, now))
+        };
+        let statuses = holders.iter().zip(extended).map(status).collect();
         Ok((statuses, min_ttl_ms.unwrap_or(0)))
+    }
+
+    /// Heartbeat of a holder. Its answer tells the holder of a ready check.
+    async fn heartbeat_as(&self, holder: &TicketHolder) -> Result<Option<(StoredTicket, u32)>, EngineError> {
+        let extended = match holder.is_seat {
+            false => self.shared.heartbeat_ticket(holder.ticket_id).await?,
+            true => self.shared.heartbeat_seat(holder.ticket_id).await?,
+        };
+        let Some((stored, ttl_ms)) = extended else { return Ok(None) };
+        Ok(Some((self.shared.acknowledge(stored, holder).await, ttl_ms)))
     }
 
     /// TTL that a heartbeat without a watch reports. A player who may be named as host confirms with the next heartbeat.
@@ -166,17 +186,20 @@ impl QueueEngine {
         caller: &Caller,
         response: ReadyCheckResponse,
     ) -> Result<TicketStatus, EngineError> {
-        let claim = self.verify_ticket_token(caller, &response.ticket)?;
-        let stored = self.wait_for_cached_ticket(claim.ticket_id).await?;
-        let ticket_users: Vec<UserKey> = stored.ticket.session.players.iter().map(|player| player.user).collect();
-        let users = if response.users.is_empty() { ticket_users } else { response.users };
-        let event = MatchEvent::Responded { ticket_id: claim.ticket_id, users, accepted: response.accept };
+        let holder = self.verify_ticket_token(caller, &response.ticket)?;
+        let stored = self.wait_for_cached_ticket(holder.ticket_id).await?;
+        let event = MatchEvent::Responded {
+            ticket_id: holder.ticket_id,
+            users: holder.users_to_act_for(&stored.ticket, &response.users)?,
+            accepted: response.accept,
+            answered_by: holder.user,
+        };
         let is_known = self.shared.wait_for_cached(|cache| cache.match_by_id(response.match_id).map(|_| ())).await;
         is_known.ok_or(EngineError::NotOwner)?;
         let outcome = self.shared.apply_match_event(response.match_id, event).await?;
         if outcome.result != EventResult::Changed {
             // An answer that changes nothing still is a sign of life, which counts for reports of sides during play.
-            self.shared.heartbeat_ticket(claim.ticket_id).await?;
+            self.heartbeat_as(&holder).await?;
         }
         match outcome.result {
             EventResult::Changed | EventResult::AlreadyApplied => {}
@@ -185,37 +208,34 @@ impl QueueEngine {
             }
             EventResult::UnknownParticipant => return Err(EngineError::NotOwner),
         }
-        let stored = self.wait_for_cached_ticket(claim.ticket_id).await?;
-        Ok(self.shared.ticket_status(&stored, self.shared.common.clock.now()))
+        let stored = self.wait_for_cached_ticket(holder.ticket_id).await?;
+        Ok(self.shared.ticket_status_for(&holder, &stored, self.shared.common.clock.now()))
     }
 
     /// Watches tickets. Sends each status at first, unless the resume token is current, and again on every change.
     pub fn watch_tickets(&self, caller: &Caller, tickets: &[TicketReference]) -> Result<TicketWatch, EngineError> {
-        let mut sent_versions = BTreeMap::new();
+        let (mut sent_versions, mut holders) = (BTreeMap::new(), BTreeMap::new());
         for ticket in tickets {
-            let claim = self.verify_ticket_token(caller, ticket)?;
+            let holder = self.verify_ticket_token(caller, ticket)?;
+            holders.insert(holder.ticket_id, holder);
             let resume_claim = self
                 .shared
                 .common
                 .token_signer
                 .verify::<ResumeClaim>(&ticket.resume_token)
-                .filter(|resume_claim| resume_claim.ticket_id == claim.ticket_id);
+                .filter(|resume_claim| resume_claim.ticket_id == holder.ticket_id);
             sent_versions.insert(
-                claim.ticket_id,
+                holder.ticket_id,
                 resume_claim.map(|resume_claim| (resume_claim.ticket_version, resume_claim.match_version)),
             );
         }
-        Ok(TicketWatch::new(Arc::clone(&self.shared), sent_versions))
+        Ok(TicketWatch::new(Arc::clone(&self.shared), sent_versions, holders))
     }
 
-    /// Claim of a ticket token that is valid for this ticket and caller.
-    fn verify_ticket_token(&self, caller: &Caller, ticket: &TicketReference) -> Result<TicketClaim, EngineError> {
-        let claim =
-            self.shared.common.token_signer.verify::<TicketClaim>(&ticket.ticket_token).ok_or(EngineError::NotOwner)?;
-        if claim.ticket_id != ticket.id || claim.subject != caller.subject {
-            return Err(EngineError::NotOwner);
-        }
-        Ok(claim)
+    /// Holder of a token that is valid for this ticket and caller.
+    fn verify_ticket_token(&self, caller: &Caller, ticket: &TicketReference) -> Result<TicketHolder, EngineError> {
+        let holder = TicketHolder::verify(&self.shared.common.token_signer, caller, &ticket.ticket_token)?;
+        if holder.ticket_id == ticket.id { Ok(holder) } else { Err(EngineError::NotOwner) }
     }
 
     /// Ticket from the cache.

@@ -39,7 +39,7 @@ pub(crate) fn check_report(
             .flat_map(|match_ticket| match_ticket.players.iter().map(|player| (match_ticket.team, player.user)))
     };
     let users_by_key: BTreeMap<UserKey, (u16, UserKey)> = match_players()
-        .map(|(team, user)| (shared.common.token_signer.derive_player_key(match_.id, user), (team, user)))
+        .flat_map(|(team, user)| shared.common.accepted_player_keys(match_.id, user).map(|key| (key, (team, user))))
         .collect();
     let mut teams: BTreeMap<u16, Vec<UserKey>> = BTreeMap::new();
     match_players().for_each(|(team, user)| teams.entry(team).or_default().push(user));
@@ -128,7 +128,12 @@ fn forecast_at_match_start(
     let skills: Vec<Vec<Skill>> = rating.map_or_else(Vec::new, |rating| {
         let ratings = shared.ratings.lock();
         let skill = |user: &UserKey| {
-            let current = ratings.skill_at(rating, *user, started_at);
+            let current = match match_.erased_skill(*user, rating.key) {
+                Some(skill) => {
+                    rating.spec.skill_at_with_activity(skill, started_at, ratings.match_activity(rating.key))
+                }
+                None => ratings.skill_at(rating, *user, started_at),
+            };
             Skill { estimate: entry_ratings.get(user).copied().unwrap_or(current.estimate), ..current }
         };
         sides.iter().map(|side| side.users.iter().map(skill).collect()).collect()

@@ -1,5 +1,6 @@
 //! State shared by the queue API, the queue writer and the queue runners.
 
+mod acknowledgement;
 mod apply_changes;
 pub(crate) mod heartbeat;
 pub(crate) mod host_contact;
@@ -56,6 +57,8 @@ pub(crate) struct SharedState {
     pub(crate) placement_problems: Mutex<PlacementProblems>,
     /// Allocators that are connected to this server.
     pub(crate) allocators: Mutex<Allocators>,
+    /// Held while a user is erased or exported: one reads whole tables at a time.
+    pub(crate) user_data_scan: tokio::sync::Mutex<()>,
     /// Wakes the task that offers matches to allocators.
     pub(crate) offer_wakeup: Notify,
     pub(crate) queue_writer: mpsc::Sender<QueueWriterCommand>,
@@ -89,6 +92,7 @@ impl SharedState {
             pass_reports: Mutex::default(),
             placement_problems: Mutex::default(),
             allocators: Mutex::default(),
+            user_data_scan: tokio::sync::Mutex::default(),
             offer_wakeup: Notify::new(),
             queue_writer,
             has_replicas,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::domain::id::{BuildIdHasher, MatchId, TicketId, UserKey};
+use crate::domain::id::{BuildIdHasher, MatchId, SetId, SiloId, TicketId, UserKey};
 use crate::domain::lifecycle::rules::ENDED_MATCH_RETENTION_MS;
 use crate::domain::lifecycle::{Match, MatchStage};
 use crate::domain::queue::past_match_log::PastMatchLog;
@@ -71,6 +71,12 @@ impl TicketMatchCache {
         self.past_match_logs.get(&key).cloned()
     }
 
+    /// Played matches of the queues of a set.
+    pub(crate) fn past_match_logs_of_set(&self, set_id: SetId) -> impl Iterator<Item = &Arc<Mutex<PastMatchLog>>> {
+        let key = |silo| QueueKey { set_id, silo: SiloId(silo) };
+        self.past_match_logs.range(key(0)..=key(u64::MAX)).map(|(_, log)| log)
+    }
+
     /// Every queue that is not empty.
     pub(crate) fn queues(&self) -> impl Iterator<Item = (QueueKey, &QueueTicketsAndMatches)> {
         self.queues.iter().map(|(key, index)| (*key, index))
@@ -83,6 +89,12 @@ impl TicketMatchCache {
     /// Match of any of `users` that has not ended, if any.
     pub(crate) fn running_match_of(&self, users: impl IntoIterator<Item = UserKey>) -> Option<MatchId> {
         users.into_iter().find_map(|user| self.running_match_by_user.get(&user).copied())
+    }
+
+    /// Tickets of `user` that have not ended.
+    pub(crate) fn live_tickets_of(&self, user: UserKey) -> impl Iterator<Item = &StoredTicket> {
+        let ids = self.live_tickets_by_user.get(&user).into_iter().flatten();
+        ids.filter_map(|id| self.tickets.get(id))
     }
 
     /// Waiting tickets of `user`.
@@ -108,6 +120,11 @@ impl TicketMatchCache {
         }
         if previous.is_some_and(|existing| is_extension(existing, &stored) && self.is_not_extended(existing)) {
             self.extend_ticket(stored);
+            return None;
+        }
+        if previous.is_some_and(|existing| is_acknowledgement(existing, &stored)) {
+            // No pass and no status depends on it.
+            self.tickets.insert(id, stored);
             return None;
         }
         let key = queue_key_of(&stored.ticket);
@@ -397,6 +414,13 @@ impl TicketMatchCache {
             self.open_silos.remove_use(key.silo);
         }
     }
+}
+
+/// Whether `next` is the same ticket in the same match as `previous`, and only more of its players were told of it.
+fn is_acknowledgement(previous: &StoredTicket, next: &StoredTicket) -> bool {
+    let new_players = u64::from((next.acknowledged & !previous.acknowledged).count_ones());
+    let is_in_match = matches!(next.state, TicketState::InMatch(_)) && previous.state == next.state;
+    is_in_match && previous.expires_at == next.expires_at && previous.version + new_players == next.version
 }
 
 /// Whether `next` is the same waiting ticket as `previous`, with another expiry: the result of a heartbeat.

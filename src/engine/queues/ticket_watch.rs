@@ -15,6 +15,7 @@ use crate::engine::queues::command::TicketStatus;
 use crate::engine::queues::shared_state::heartbeat::REPORTED_TTL_WITHOUT_QUEUE_MS;
 use crate::engine::queues::shared_state::{REPLICATION_DELAY_MAX, SharedState};
 use crate::engine::queues::stored_ticket::is_ticket_ended;
+use crate::engine::queues::ticket_holder::TicketHolder;
 use crate::engine::ratings::command::ReportState;
 
 /// Subscription to tickets; ends when dropped.
@@ -24,6 +25,8 @@ pub struct TicketWatch {
     notifier: Arc<ChangeNotifier>,
     /// Ticket version and match version last sent, per ticket.
     sent_versions: BTreeMap<TicketId, Option<(u64, u64)>>,
+    /// Holder that watches each ticket.
+    holders: BTreeMap<TicketId, TicketHolder>,
     /// Tickets with unsent changes.
     changed_tickets: BTreeSet<TicketId>,
     /// Deadline until which an unknown ticket may still arrive from another replica.
@@ -32,7 +35,11 @@ pub struct TicketWatch {
 
 impl TicketWatch {
     /// Watch of the tickets in `sent_versions`, which holds the versions that the client has.
-    pub(crate) fn new(shared: Arc<SharedState>, sent_versions: BTreeMap<TicketId, Option<(u64, u64)>>) -> Self {
+    pub(crate) fn new(
+        shared: Arc<SharedState>,
+        sent_versions: BTreeMap<TicketId, Option<(u64, u64)>>,
+        holders: BTreeMap<TicketId, TicketHolder>,
+    ) -> Self {
         let notifier = Arc::new(ChangeNotifier::default());
         let mut cache = shared.cache.write();
         sent_versions.keys().for_each(|id| cache.subscribe(*id, &notifier));
@@ -40,7 +47,7 @@ impl TicketWatch {
         let changed_tickets = sent_versions.keys().copied().collect();
         let unknown_ticket_deadline =
             Instant::now() + if shared.has_replicas { REPLICATION_DELAY_MAX } else { Duration::ZERO };
-        Self { shared, notifier, sent_versions, changed_tickets, unknown_ticket_deadline }
+        Self { shared, notifier, sent_versions, holders, changed_tickets, unknown_ticket_deadline }
     }
 
     /// Next changed status of any ticket; `None` when all have ended, no result is awaited, and the last status was sent.
@@ -77,8 +84,10 @@ impl TicketWatch {
 
     /// Extends all watched tickets; returns the interval until the next heartbeat, milliseconds.
     pub async fn heartbeat_tickets(&self) -> u32 {
-        let ids: Vec<TicketId> = self.sent_versions.keys().copied().collect();
-        let extended = join_all(ids.into_iter().map(|id| self.shared.heartbeat_ticket(id))).await;
+        let watched = self.holders.values().filter(|holder| self.sent_versions.contains_key(&holder.ticket_id));
+        let (seats, tickets): (Vec<&TicketHolder>, Vec<&TicketHolder>) = watched.partition(|holder| holder.is_seat);
+        let mut extended = join_all(tickets.iter().map(|holder| self.shared.heartbeat_ticket(holder.ticket_id))).await;
+        extended.extend(join_all(seats.iter().map(|holder| self.shared.heartbeat_seat(holder.ticket_id))).await);
         let ttls_ms = extended.into_iter().flatten().flatten().map(|(_, ttl_ms)| ttl_ms);
         ttls_ms.min().unwrap_or(REPORTED_TTL_WITHOUT_QUEUE_MS) / 3
     }
@@ -93,7 +102,8 @@ impl TicketWatch {
             }
             return None;
         };
-        let status = self.shared.ticket_status(&stored, self.shared.common.clock.now());
+        let holder = *self.holders.get(&id)?;
+        let status = self.shared.ticket_status_for(&holder, &stored, self.shared.common.clock.now());
         let versions = self
             .shared
             .common
@@ -108,6 +118,8 @@ impl TicketWatch {
             return None;
         }
         *sent_versions = versions;
+        // The status tells of a ready check.
+        self.shared.acknowledge_later(&stored, &holder);
         if is_final {
             self.stop_watching(id);
         }

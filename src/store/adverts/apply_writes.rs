@@ -12,8 +12,10 @@ use crate::domain::advertisement::Advertisement;
 use crate::domain::id::{AdvertisementId, BuildIdHasher, ReservationId};
 use crate::domain::limit::RESERVATIONS_PER_ADVERTISEMENT_MAX;
 use crate::domain::time::UnixMs;
+use crate::store::adverts::owned_rows::{OwnedRows, oldest_beyond};
 use crate::store::adverts::{
-    AdvertVersion, AdvertWrite, ENDED_RESERVATION_RETENTION_MS, Reservation, ReservationState, WriteOutcome,
+    AdvertLimit, AdvertOwner, AdvertVersion, AdvertWrite, ENDED_RESERVATION_RETENTION_MS, OwnerKey, Reservation,
+    ReservationLimit, ReservationState, WriteOutcome,
 };
 
 /// State of an advertisement row that writes depend on.
@@ -33,6 +35,8 @@ pub(in crate::store) struct AdvertRowState {
     pub(in crate::store) created_in_batch: bool,
     /// Reservations in it, as keys of [`AdvertRows::reservations`].
     pub(in crate::store) reservation_ids: BTreeSet<ReservationId>,
+    /// Owner, if it is known and counted.
+    pub(in crate::store) owner: Option<OwnerKey>,
 }
 
 impl AdvertRowState {
@@ -46,6 +50,15 @@ impl AdvertRowState {
     }
 }
 
+/// Reason why a new advertisement of an owner may not be published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AdvertRefusal {
+    /// The owner has the maximum number.
+    LimitReached,
+    /// It existed before, and another of its owner took its place.
+    Replaced,
+}
+
 /// Rows of the store, or those that a batch can touch.
 #[derive(Clone, Debug, Default)]
 pub(in crate::store) struct AdvertRows {
@@ -53,14 +66,23 @@ pub(in crate::store) struct AdvertRows {
     pub(in crate::store) reservations: BTreeMap<ReservationId, Reservation>,
     /// End of each tombstone.
     pub(in crate::store) tombstones: HashMap<AdvertisementId, UnixMs, BuildIdHasher>,
+    /// Advertisements and reservations by owner.
+    pub(in crate::store) owned: OwnedRows,
 }
 
 impl AdvertRows {
     /// Applies one write and returns its outcome.
     pub(in crate::store) fn apply_write(&mut self, write: &AdvertWrite) -> WriteOutcome {
         match write {
-            AdvertWrite::Publish { advertisement, expires_at, confirmed_reservations, joined_reservations, now } => {
-                let outcome = self.publish(advertisement, *expires_at, *now);
+            AdvertWrite::Publish {
+                advertisement,
+                expires_at,
+                confirmed_reservations,
+                joined_reservations,
+                owner,
+                now,
+            } => {
+                let outcome = self.publish(advertisement, *expires_at, owner.as_ref(), *now);
                 if let WriteOutcome::Published { .. } = outcome {
                     self.confirm_reservations(advertisement.id, confirmed_reservations, *now);
                     self.end_reservations(advertisement.id, joined_reservations, *now);
@@ -95,15 +117,19 @@ impl AdvertRows {
                 }
                 WriteOutcome::Applied
             }
-            AdvertWrite::ReserveSeats { reservation, now } => self.reserve_seats(reservation, *now),
+            AdvertWrite::ReserveSeats { reservation, limit, now } => self.reserve_seats(reservation, *limit, *now),
             AdvertWrite::EndReservation { reservation_id, advertisement_id, purge_at } => {
+                if self.reservation_in_advertisement(*advertisement_id, *reservation_id).is_none() {
+                    return WriteOutcome::NotFound;
+                }
+                self.end_reservation(*reservation_id, *purge_at);
+                WriteOutcome::Applied
+            }
+            AdvertWrite::ReleaseSeat { reservation_id, advertisement_id, user, purge_at } => {
                 let Some(reservation) = self.reservation_in_advertisement(*advertisement_id, *reservation_id) else {
                     return WriteOutcome::NotFound;
                 };
-                if reservation.state != ReservationState::Ended {
-                    reservation.state = ReservationState::Ended;
-                    reservation.deadline = *purge_at;
-                }
+                reservation.release_seat(*user, *purge_at);
                 WriteOutcome::Applied
             }
         }
@@ -116,7 +142,9 @@ impl AdvertRows {
         (advertised_since, expires_at): (UnixMs, UnixMs),
         join_seats: u16,
         version: AdvertVersion,
+        owner: Option<OwnerKey>,
     ) {
+        owner.into_iter().for_each(|owner| self.owned.add_advert(owner, id));
         let row = AdvertRowState {
             advertised_since,
             expires_at,
@@ -125,6 +153,7 @@ impl AdvertRows {
             new_advertisement: None,
             created_in_batch: false,
             reservation_ids: BTreeSet::new(),
+            owner,
         };
         self.advertisements.insert(id, row);
     }
@@ -134,19 +163,27 @@ impl AdvertRows {
         if let Some(row) = self.advertisements.get_mut(&reservation.advertisement_id) {
             row.reservation_ids.insert(reservation.id);
         }
+        self.owned.add_reservation(&reservation);
         self.reservations.insert(reservation.id, reservation);
     }
 
     /// Removes an advertisement with its reservations.
     pub(in crate::store) fn remove_advertisement(&mut self, id: AdvertisementId) {
         if let Some(row) = self.advertisements.remove(&id) {
-            for reservation in &row.reservation_ids {
-                self.reservations.remove(reservation);
+            row.owner.into_iter().for_each(|owner| self.owned.remove_advert(owner, id));
+            for reservation in row.reservation_ids.iter().filter_map(|id| self.reservations.remove(id)) {
+                self.owned.remove_reservation(&reservation);
             }
         }
     }
 
-    fn publish(&mut self, advertisement: &Arc<Advertisement>, expires_at: UnixMs, now: UnixMs) -> WriteOutcome {
+    fn publish(
+        &mut self,
+        advertisement: &Arc<Advertisement>,
+        expires_at: UnixMs,
+        owner: Option<&AdvertOwner>,
+        now: UnixMs,
+    ) -> WriteOutcome {
         if self.tombstones.get(&advertisement.id).is_some_and(|until| now < *until) {
             return WriteOutcome::Tombstoned;
         }
@@ -156,9 +193,16 @@ impl AdvertRows {
                 row.expires_at = expires_at;
                 row.join_seats = join_seats;
                 row.new_advertisement = Some(Arc::clone(advertisement));
-                WriteOutcome::Published { created: false, advertised_since: row.advertised_since }
+                WriteOutcome::Published { created: false, advertised_since: row.advertised_since, replaced: Vec::new() }
             }
             None => {
+                let replaced = match owner.map_or(Ok(Vec::new()), |owner| self.make_room_for_advert(owner, now)) {
+                    Ok(replaced) => replaced,
+                    Err(AdvertRefusal::LimitReached) => return WriteOutcome::TooManyAdvertisements,
+                    Err(AdvertRefusal::Replaced) => return WriteOutcome::Tombstoned,
+                };
+                let owner = owner.map(|owner| owner.key);
+                owner.into_iter().for_each(|owner| self.owned.add_advert(owner, advertisement.id));
                 let advertised_since = advertisement.advertised_since;
                 let row = AdvertRowState {
                     advertised_since,
@@ -168,26 +212,81 @@ impl AdvertRows {
                     new_advertisement: Some(Arc::clone(advertisement)),
                     created_in_batch: true,
                     reservation_ids: BTreeSet::new(),
+                    owner,
                 };
                 self.advertisements.insert(advertisement.id, row);
-                WriteOutcome::Published { created: true, advertised_since }
+                WriteOutcome::Published { created: true, advertised_since, replaced }
             }
         }
     }
 
-    fn reserve_seats(&mut self, wanted: &Reservation, now: UnixMs) -> WriteOutcome {
+    /// Makes room for a new advertisement of `owner`: removes those whose place it takes, and returns them. The reason if it
+    /// may not be published.
+    fn make_room_for_advert(
+        &mut self,
+        owner: &AdvertOwner,
+        now: UnixMs,
+    ) -> Result<Vec<AdvertisementId>, AdvertRefusal> {
+        let live = self.owned.adverts_of(owner.key).filter_map(|(id, is_client)| {
+            let row = self.advertisements.get(&id);
+            let expires_at = row.map(|row| row.expires_at).or_else(|| self.owned.counted_expiry(id))?;
+            let advertised_since = row.map_or(UnixMs(0), |row| row.advertised_since);
+            (now < expires_at).then_some((advertised_since, id, is_client))
+        });
+        let mut live: Vec<_> = live.collect();
+        match owner.limit {
+            AdvertLimit::Refuse { max } if live.len() >= max as usize => Err(AdvertRefusal::LimitReached),
+            AdvertLimit::Refuse { .. } => Ok(Vec::new()),
+            AdvertLimit::Replace { limit, tombstone_until, is_create } => {
+                live.sort_unstable();
+                let replaced = oldest_beyond(limit, live.into_iter().map(|(_, id, is_client)| (id, is_client)));
+                if !replaced.is_empty() && !is_create {
+                    return Err(AdvertRefusal::Replaced);
+                }
+                for id in &replaced {
+                    self.remove_advertisement(*id);
+                    let until = self.tombstones.entry(*id).or_default();
+                    *until = (*until).max(tombstone_until);
+                }
+                Ok(replaced)
+            }
+        }
+    }
+
+    /// Live reservations whose place `wanted` takes: those of its client and account beyond the limit, and those of its
+    /// party.
+    fn reservations_to_replace(
+        &self,
+        wanted: &Reservation,
+        limit: Option<ReservationLimit>,
+        now: UnixMs,
+    ) -> BTreeSet<ReservationId> {
+        let (Some(owner), Some(ReservationLimit { limit, .. })) = (wanted.owner, limit) else {
+            return BTreeSet::new();
+        };
+        let is_live = |id: ReservationId| self.reservations.get(&id).filter(|found| occupies_seats(found, now));
+        let all = self.owned.reservations_of(owner.client);
+        let mut live: Vec<_> = all.filter_map(|(id, is_client)| Some((is_live(id)?.deadline, id, is_client))).collect();
+        live.sort_unstable();
+        let replaced = oldest_beyond(limit, live.into_iter().map(|(_, id, is_client)| (id, is_client)));
+        let of_party = self.owned.reservations_of_party(owner.party).filter(|id| is_live(*id).is_some());
+        replaced.into_iter().chain(of_party).collect()
+    }
+
+    fn reserve_seats(&mut self, wanted: &Reservation, limit: Option<ReservationLimit>, now: UnixMs) -> WriteOutcome {
         if let Some(stored) = self.reservations.get(&wanted.id) {
             let is_replay =
                 stored.request_digest == wanted.request_digest && stored.advertisement_id == wanted.advertisement_id;
             return if is_replay {
-                WriteOutcome::SeatsReserved { reservation: stored.clone(), is_replay }
+                WriteOutcome::SeatsReserved { reservation: stored.clone(), is_replay, replaced: Vec::new() }
             } else {
                 WriteOutcome::IdempotencyKeyReused
             };
         }
         let Some(row) = self.advertisements.get(&wanted.advertisement_id) else { return WriteOutcome::NotFound };
+        let to_replace = self.reservations_to_replace(wanted, limit, now);
         let all = row.reservation_ids.iter().filter_map(|id| self.reservations.get(id));
-        let live = all.filter(|reservation| occupies_seats(reservation, now));
+        let live = all.filter(|reservation| occupies_seats(reservation, now) && !to_replace.contains(&reservation.id));
         let (count, taken_seats) =
             live.fold((0, 0_usize), |(count, seats), reservation| (count + 1, seats + usize::from(reservation.seats)));
         let open_seats = u16::try_from(usize::from(row.join_seats).saturating_sub(taken_seats)).unwrap_or(u16::MAX);
@@ -197,9 +296,23 @@ impl AdvertRows {
         if count >= RESERVATIONS_PER_ADVERTISEMENT_MAX {
             return WriteOutcome::TooManyReservations;
         }
+        let purge_at = limit.map_or(now, |limit| limit.purge_at);
+        let replaced =
+            to_replace.into_iter().filter_map(|id| Some((self.end_reservation(id, purge_at)?, id))).collect();
         let reservation = Reservation { state: ReservationState::Held, ..wanted.clone() };
         self.add_reservation(reservation.clone());
-        WriteOutcome::SeatsReserved { reservation, is_replay: false }
+        WriteOutcome::SeatsReserved { reservation, is_replay: false, replaced }
+    }
+
+    /// Ends a reservation unless it has ended, and returns its advertisement.
+    fn end_reservation(&mut self, id: ReservationId, purge_at: UnixMs) -> Option<AdvertisementId> {
+        let reservation = self.reservations.get_mut(&id)?;
+        if reservation.state != ReservationState::Ended {
+            reservation.state = ReservationState::Ended;
+            reservation.deadline = purge_at;
+            self.owned.remove_reservation(reservation);
+        }
+        Some(reservation.advertisement_id)
     }
 
     fn confirm_reservations(&mut self, advertisement_id: AdvertisementId, ids: &[ReservationId], now: UnixMs) {
@@ -215,11 +328,8 @@ impl AdvertRows {
 
     fn end_reservations(&mut self, advertisement_id: AdvertisementId, ids: &[ReservationId], now: UnixMs) {
         for id in ids {
-            if let Some(reservation) = self.reservation_in_advertisement(advertisement_id, *id)
-                && reservation.state != ReservationState::Ended
-            {
-                reservation.state = ReservationState::Ended;
-                reservation.deadline = now.plus_ms(ENDED_RESERVATION_RETENTION_MS);
+            if self.reservation_in_advertisement(advertisement_id, *id).is_some() {
+                self.end_reservation(*id, now.plus_ms(ENDED_RESERVATION_RETENTION_MS));
             }
         }
     }

@@ -8,20 +8,22 @@
 //! | `b` | big parties | | `l` | locality: x, y, z |
 //! | `a` | attributes: name, value | | `r` | regions: name, round trip in ms |
 //! | `w` | allowed ranges: attribute, min or null, max or null | | `o` | origin: 0 client, 1 game server |
+//! | `e` | probe endpoint: address, port, key in hexadecimal | | | |
 //!
 //! Absent and empty values have no key. A new key says that servers must know it: a server that does not know a key
 //! leaves the row to newer servers. A value that older servers may ignore gets a column with a default instead. Numbers
 //! round-trip exactly. Domain types do not depend on this format.
 //!
-//! `h`, `s` and `w` belong to an advertisement. The other keys belong to a session, and are also used in a ticket's
+//! `h`, `s`, `w` and `e` belong to an advertisement. The other keys belong to a session, and are also used in a ticket's
 //! body (`queues/ticket_match_body.rs`).
 
 use std::fmt;
+use std::net::IpAddr;
 
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::domain::advertisement::{Advertisement, AdvertisementKind, AllowedRange};
+use crate::domain::advertisement::{Advertisement, AdvertisementKind, AllowedRange, ProbeEndpoint};
 use crate::domain::attribute::{AttributeValue, ValueOrigin};
 use crate::domain::id::{AdvertisementId, RulesetHash, SetId, SiloId, UserKey};
 use crate::domain::locality::Locality;
@@ -56,6 +58,8 @@ pub(in crate::store) struct BodyToRead {
     allowed_ranges: Vec<(Box<str>, Option<f64>, Option<f64>)>,
     #[serde(rename = "o", default)]
     origin: u8,
+    #[serde(rename = "e")]
+    probe: Option<(IpAddr, u16, HexBytes)>,
 }
 
 /// Body to encode; borrows from the session. A batch has a thousand, and cloning would take longer than encoding.
@@ -85,6 +89,8 @@ pub(in crate::store) struct BodyToWrite<'a> {
     allowed_ranges: JsonList<'a, AllowedRange, (&'a str, Option<f64>, Option<f64>)>,
     #[serde(rename = "o", skip_serializing_if = "is_zero")]
     origin: u8,
+    #[serde(rename = "e", skip_serializing_if = "Option::is_none")]
+    probe: Option<(IpAddr, u16, HexBytesToWrite<'a>)>,
 }
 
 /// JSON list of borrowed elements, each converted when it is written.
@@ -111,8 +117,21 @@ pub(in crate::store) fn encode_advertisement(advertisement: &Advertisement) -> S
         ruleset_hash: Some(advertisement.ruleset_hash.0),
         publisher: advertisement.publisher.map(HexKey::from_user_key),
         allowed_ranges: JsonList(&advertisement.allowed_ranges, encode_range),
+        probe: advertisement.probe.as_deref().map(encode_probe),
         ..BodyToWrite::from_session(&advertisement.session)
     })
+}
+
+fn encode_probe(probe: &ProbeEndpoint) -> (IpAddr, u16, HexBytesToWrite<'_>) {
+    (IpAddr::from(probe.address).to_canonical(), probe.port, HexBytesToWrite(&probe.key))
+}
+
+fn decode_probe((address, port, HexBytes(key)): (IpAddr, u16, HexBytes)) -> Box<ProbeEndpoint> {
+    let address = match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    };
+    Box::new(ProbeEndpoint { address, port, key })
 }
 
 fn encode_range(range: &AllowedRange) -> (&str, Option<f64>, Option<f64>) {
@@ -148,6 +167,7 @@ impl<'a> BodyToWrite<'a> {
                 ValueOrigin::Client => 0,
                 ValueOrigin::GameServer => 1,
             },
+            probe: None,
         }
     }
 }
@@ -158,6 +178,7 @@ pub(in crate::store) fn decode_advertisement(text: &str) -> Result<Advertisement
     let ruleset_hash = body.ruleset_hash.ok_or_else(|| serde_json::Error::missing_field("h"))?;
     let publisher = body.publisher.take();
     let allowed_ranges = std::mem::take(&mut body.allowed_ranges).into_iter();
+    let probe = body.probe.take();
     Ok(Advertisement {
         id: AdvertisementId::from_bytes([0; 16]),
         set_id: SetId::default(),
@@ -169,6 +190,7 @@ pub(in crate::store) fn decode_advertisement(text: &str) -> Result<Advertisement
         connect_data: Vec::new(),
         session: body.into_session()?,
         ttl_ms: None,
+        probe: probe.map(decode_probe),
     })
 }
 
@@ -236,6 +258,37 @@ impl<'de> Deserialize<'de> for HexKey {
         UserKey::parse(text)
             .map(Self::from_user_key)
             .ok_or_else(|| D::Error::custom("key is not 32 hexadecimal digits"))
+    }
+}
+
+/// Bytes decoded from hexadecimal digits.
+struct HexBytes(Box<[u8]>);
+
+/// Bytes to write as hexadecimal digits.
+struct HexBytesToWrite<'a>(&'a [u8]);
+
+impl Serialize for HexBytesToWrite<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{}", HexDigits(self.0)))
+    }
+}
+
+struct HexDigits<'a>(&'a [u8]);
+
+impl fmt::Display for HexDigits<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl<'de> Deserialize<'de> for HexBytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text: &str = Deserialize::deserialize(deserializer)?;
+        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+        let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        let bytes: Option<Box<[u8]>> = pairs.iter().map(byte).collect();
+        let bytes = bytes.filter(|_| rest.is_empty());
+        bytes.map(Self).ok_or_else(|| D::Error::custom("key is not a list of hexadecimal bytes"))
     }
 }
 

@@ -2,11 +2,13 @@
 
 mod array_column;
 mod decode;
+mod erasure_statements;
 mod feed;
 mod rating_statements;
 mod ratings;
 pub(super) mod statements;
 mod transaction;
+mod user_data;
 mod write_rows;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,18 +1,21 @@
 //! Rows of the queues, or those that a batch can touch, as maps that writes are applied to.
 
 mod apply_writes;
+mod consent_writes;
+mod erase_user;
 pub(in crate::store) mod record_result;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::domain::id::{BuildIdHasher, MatchId, RatingKey, SetId, TicketId, UserKey};
+use crate::domain::id::{BuildIdHasher, ConsentId, MatchId, RatingKey, SetId, TicketId, UserKey};
 use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::lifecycle::{Match, MatchStage};
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::queue::ticket::Ticket;
 use crate::domain::rating::SetActivity;
 use crate::domain::time::UnixMs;
+use crate::store::queues::consents::{CONSENT_RETENTION_MS, StoredConsent};
 use crate::store::queues::{
     QueueKey, RESULT_RETENTION_MS, RatingRow, StoredTicket, StoredUser, TicketState, TicketUser,
 };
@@ -29,6 +32,8 @@ pub(in crate::store) struct QueueRows {
     /// Users of each match: the inverse of `match_by_user`. A match without users has no entry.
     pub(in crate::store) users_by_match: HashMap<MatchId, BTreeSet<UserKey>, BuildIdHasher>,
     pub(in crate::store) penalties: BTreeMap<(UserKey, SetId), Penalty>,
+    /// Consents that were taken or revoked.
+    pub(in crate::store) consents: BTreeMap<ConsentId, StoredConsent>,
     pub(in crate::store) ratings: BTreeMap<(UserKey, RatingKey), RatingRow>,
     /// Match activity by rating key, from users whose ratings were not read. Empty if all rows are present.
     pub(in crate::store) activity_of_other_users: BTreeMap<RatingKey, SetActivity>,
@@ -38,6 +43,10 @@ pub(in crate::store) struct QueueRows {
     pub(in crate::store) rating_changes: BTreeMap<(UserKey, RatingKey, u32), RatingHistoryEntry>,
     /// First scale of each set. Not read for a batch.
     pub(in crate::store) first_scales: BTreeMap<SetId, RatingKey>,
+    /// Names of users in logs. Not read for a batch.
+    pub(in crate::store) log_names: BTreeMap<UserKey, [u8; 16]>,
+    /// Users whose remaining rows are to be deleted.
+    pub(in crate::store) erased_users: BTreeSet<UserKey>,
     /// Stars and time of each player's feedback on a match.
     pub(in crate::store) feedback: BTreeMap<(MatchId, UserKey), (u8, UnixMs)>,
 }
@@ -103,6 +112,7 @@ impl QueueRows {
         self.tickets.retain(|_, stored| stored.purge_at().is_none_or(|purge_at| now < purge_at));
         self.matches.retain(|_, found| match_purge_at(found).is_none_or(|purge_at| now < purge_at));
         self.penalties.retain(|_, penalty| now < penalty.expires_at());
+        self.consents.retain(|_, consent| now < consent.expires_at.plus_ms(CONSENT_RETENTION_MS));
         self.results.retain(|_, result| now < result.reported_at.plus_ms(RESULT_RETENTION_MS));
         self.feedback.retain(|_, (_, given_at)| now < given_at.plus_ms(RESULT_RETENTION_MS));
     }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::domain::id::{MatchId, SetId, TicketId, UserKey};
+use crate::domain::id::{ConsentId, MatchId, RatingKey, SetId, TicketId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::time::UnixMs;
+use crate::store::queues::consents::StoredConsent;
 use crate::store::queues::queue_rows::{QueueRows, queue_key};
 use crate::store::queues::{QueueKey, RatingRow, StoredTicket, TicketUser};
 
@@ -17,6 +18,8 @@ pub(in crate::store) struct QueueRowChanges<'a> {
     pub(in crate::store) inserted_tickets: Vec<&'a StoredTicket>,
     /// Tickets with a new state, expiry or version; the other columns never change.
     pub(in crate::store) updated_tickets: Vec<&'a StoredTicket>,
+    /// Tickets with other constant columns, because a user was erased.
+    pub(in crate::store) rewritten_tickets: Vec<&'a StoredTicket>,
     pub(in crate::store) inserted_matches: Vec<&'a Arc<Match>>,
     pub(in crate::store) updated_matches: Vec<&'a Arc<Match>>,
     /// Users who are no longer in a ticket: it ended, or they left its match. Such a user may be in another ticket of
@@ -27,12 +30,21 @@ pub(in crate::store) struct QueueRowChanges<'a> {
     pub(in crate::store) inserted_match_users: Vec<(UserKey, MatchId)>,
     pub(in crate::store) inserted_penalties: Vec<((UserKey, SetId), Penalty)>,
     pub(in crate::store) updated_penalties: Vec<((UserKey, SetId), Penalty)>,
+    pub(in crate::store) inserted_consents: Vec<(ConsentId, StoredConsent)>,
+    pub(in crate::store) updated_consents: Vec<(ConsentId, StoredConsent)>,
     pub(in crate::store) inserted_ratings: Vec<&'a RatingRow>,
     pub(in crate::store) updated_ratings: Vec<&'a RatingRow>,
+    /// Ratings to delete, with their history.
+    pub(in crate::store) deleted_ratings: Vec<(UserKey, RatingKey)>,
     pub(in crate::store) inserted_results: Vec<&'a MatchResult>,
+    /// Results in which a user was erased.
+    pub(in crate::store) updated_results: Vec<&'a MatchResult>,
     /// Rating history entries; each replaces the entry in the same slot.
     pub(in crate::store) upserted_rating_changes: Vec<&'a RatingHistoryEntry>,
+    pub(in crate::store) deleted_feedback: Vec<(MatchId, UserKey)>,
     pub(in crate::store) inserted_feedback: Vec<(MatchId, UserKey, u8, UnixMs)>,
+    /// Users whose ratings, rating history, feedback, penalties and names in logs are deleted, read or not.
+    pub(in crate::store) erased_users: Vec<UserKey>,
 }
 
 impl<'a> QueueRowChanges<'a> {
@@ -70,6 +82,13 @@ impl<'a> QueueRowChanges<'a> {
                 Some(_) => {}
             }
         }
+        for (id, consent) in &after.consents {
+            match before.consents.get(id) {
+                None => changes.inserted_consents.push((*id, *consent)),
+                Some(known) if known != consent => changes.updated_consents.push((*id, *consent)),
+                Some(_) => {}
+            }
+        }
         for (key, row) in &after.ratings {
             match before.ratings.get(key) {
                 None => changes.inserted_ratings.push(row),
@@ -77,6 +96,15 @@ impl<'a> QueueRowChanges<'a> {
                 Some(_) => {}
             }
         }
+        let is_removed = |key: &&(UserKey, RatingKey)| !after.ratings.contains_key(*key);
+        changes.deleted_ratings.extend(before.ratings.keys().filter(is_removed));
+        for (id, result) in &after.results {
+            if before.results.get(id).is_some_and(|known| !Arc::ptr_eq(known, result)) {
+                changes.updated_results.push(result);
+            }
+        }
+        changes.erased_users.extend(&after.erased_users);
+        changes.deleted_feedback.extend(before.feedback.keys().filter(|key| !after.feedback.contains_key(*key)));
         let new_results = after.results.iter().filter(|(id, _)| !before.results.contains_key(*id));
         changes.inserted_results.extend(new_results.map(|(_, result)| &**result));
         changes.upserted_rating_changes.extend(after.rating_changes.values());
@@ -91,6 +119,7 @@ impl<'a> QueueRowChanges<'a> {
             let (queue, known) = (queue_key(&stored.ticket), before.tickets.get(id));
             match known {
                 None => self.inserted_tickets.push(stored),
+                Some(known) if !Arc::ptr_eq(&known.ticket, &stored.ticket) => self.rewritten_tickets.push(stored),
                 Some(known) if known.version != stored.version => self.updated_tickets.push(stored),
                 Some(_) => {}
             }
@@ -135,7 +164,9 @@ impl<'a> QueueRowChanges<'a> {
         self.updated_tickets.sort_unstable_by_key(|stored| stored.ticket.id);
         self.inserted_matches.sort_unstable_by_key(|found| found.id);
         self.updated_matches.sort_unstable_by_key(|found| found.id);
+        self.rewritten_tickets.sort_unstable_by_key(|stored| stored.ticket.id);
         self.inserted_results.sort_unstable_by_key(|result| result.report.match_id);
+        self.updated_results.sort_unstable_by_key(|result| result.report.match_id);
         self.deleted_ticket_users.sort_unstable();
         // A user who left with the whole party is in the list twice.
         self.deleted_ticket_users.dedup();

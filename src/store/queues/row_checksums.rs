@@ -1,11 +1,12 @@
 //! Row checksums of tables keyed by user, whose rows have no body.
 
-use crate::domain::id::{MatchId, RatingKey, SetId, UserKey};
+use crate::domain::id::{ConsentId, MatchId, RatingKey, SetId, UserKey};
 use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::match_result::{RatingHistoryEntry, UserSatisfactionCounts};
 use crate::domain::time::UnixMs;
 use crate::store::queues::RatingRow;
 use crate::store::queues::TicketUser;
+use crate::store::queues::consents::StoredConsent;
 use crate::store::queues::queue_rows::record_result::history_slot;
 use crate::store::rows::{RowChecksum, to_ms};
 
@@ -36,6 +37,16 @@ pub(in crate::store) fn penalty_checksum((user, set_id): (UserKey, SetId), penal
     sum.add_number(i64::from(penalty.level));
     sum.add_number(to_ms(penalty.cooldown_until));
     sum.add_number(to_ms(penalty.resets_at));
+    sum.finish()
+}
+
+/// Checksum of a row of `consent`.
+pub(in crate::store) fn consent_checksum(id: ConsentId, consent: &StoredConsent) -> i64 {
+    let mut sum = RowChecksum::new();
+    sum.add_bytes(id.as_bytes());
+    sum.add_bytes(consent.taken_by.as_ref().map_or(&[][..], |taker| &taker.0));
+    sum.add_number(i64::from(consent.is_revoked));
+    sum.add_number(to_ms(consent.expires_at));
     sum.finish()
 }
 

@@ -9,6 +9,8 @@
 //! | `t` | ratings: rating, deviation | | `q` | quality |
 //! | `b` | blocked users | | `r` | region |
 //! | `a` | exclusive | | `b` | advertisement that it backfills |
+//! | `o` | own round trips, in the order of those in the session | | | |
+//! | `n` | players who answer for themselves | | | |
 //! | | | | `d` | deadline of the ready check, or of the search for a server |
 //! | | | | `k` | time until which the named host may confirm |
 //! | | | | `y` | game servers that did not confirm |
@@ -21,7 +23,8 @@
 //! | | | | `o` | end reason, as index in `MATCH_END_REASONS` |
 //! | | | | `n` | ended, and was not hosted by fireteam |
 //!
-//! The reports of a match's players have keys of two letters, as in `side_report_body.rs`.
+//! The reports of a match's players have keys of two letters, as in `side_report_body.rs`. So have the skills of players who were
+//! erased before the result: `es`.
 //!
 //! Absent and empty values have no key. A row with an unknown key is left to newer servers, as in
 //! `adverts/row_body.rs`. Times are milliseconds since the Unix epoch. NaN and infinity, which no correct server writes,
@@ -36,8 +39,9 @@ use crate::domain::id::{
     AdvertisementId, MatchId, RatingKey, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey,
 };
 use crate::domain::lifecycle::side_reports::SideReports;
-use crate::domain::lifecycle::{Assignment, Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket};
+use crate::domain::lifecycle::{Assignment, ErasedSkill, Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket};
 use crate::domain::queue::ticket::{PlayerRating, Ticket};
+use crate::domain::rating::Skill;
 use crate::domain::time::UnixMs;
 use crate::store::adverts::row_body::{BodyToRead, BodyToWrite, HexKey, JsonList, to_json_text};
 use crate::store::queues::side_report_body::{
@@ -61,6 +65,10 @@ struct TicketBodyToRead {
     blocked_users: Vec<HexKey>,
     #[serde(rename = "a", default)]
     exclusive: bool,
+    #[serde(rename = "o")]
+    own_round_trips_ms: Option<Box<[f32]>>,
+    #[serde(rename = "n", default)]
+    self_answering: Vec<HexKey>,
 }
 
 #[derive(Serialize)]
@@ -79,6 +87,10 @@ struct TicketBodyToWrite<'a> {
     blocked_users: JsonList<'a, UserKey, HexKey>,
     #[serde(rename = "a", skip_serializing_if = "is_false")]
     exclusive: bool,
+    #[serde(rename = "o", skip_serializing_if = "Option::is_none")]
+    own_round_trips_ms: Option<&'a [f32]>,
+    #[serde(rename = "n", skip_serializing_if = "JsonList::is_empty")]
+    self_answering: JsonList<'a, UserKey, HexKey>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -100,6 +112,8 @@ pub(in crate::store) fn encode_ticket(ticket: &Ticket) -> String {
         player_ratings: JsonList(&ticket.player_ratings, |rating| (rating.rating, rating.deviation)),
         blocked_users: JsonList(&ticket.blocked_users, |user| HexKey::from_user_key(*user)),
         exclusive: ticket.exclusive,
+        own_round_trips_ms: ticket.own_round_trips_ms.as_deref(),
+        self_answering: JsonList(&ticket.self_answering, |user| HexKey::from_user_key(*user)),
     })
 }
 
@@ -116,6 +130,9 @@ pub(in crate::store) fn decode_ticket(text: &str) -> Result<Ticket, serde_json::
         let key = RatingKey::from_stored(number).filter(|key| key.is_digest());
         key.ok_or_else(|| serde_json::Error::custom(format_args!("{number} is not a digest key")))
     };
+    if body.own_round_trips_ms.as_ref().is_some_and(|own| own.len() != session.region_latencies.len()) {
+        return Err(serde_json::Error::custom("the number of own round trips is not that of the regions"));
+    }
     Ok(Ticket {
         id: TicketId::from_bytes([0; 16]),
         set_id: SetId::default(),
@@ -126,6 +143,8 @@ pub(in crate::store) fn decode_ticket(text: &str) -> Result<Ticket, serde_json::
         rating_digest_key: body.rating_digest_key.map(rating_key).transpose()?,
         blocked_users: body.blocked_users.into_iter().map(HexKey::user_key).collect(),
         exclusive: body.exclusive,
+        own_round_trips_ms: body.own_round_trips_ms,
+        self_answering: body.self_answering.into_iter().map(HexKey::user_key).collect(),
     })
 }
 
@@ -176,7 +195,13 @@ struct MatchBody {
     report_window_ends_at_ms: Option<u64>,
     #[serde(rename = "so", skip_serializing_if = "Option::is_none")]
     report_outcome: Option<u8>,
+    #[serde(rename = "es", default, skip_serializing_if = "Vec::is_empty")]
+    erased_skills: Vec<ErasedSkillBody>,
 }
+
+/// Erased player, key of the ratings, rating, deviation, volatility, number of matches, time of the last one, streak, active
+/// periods.
+type ErasedSkillBody = (HexKey, i64, f64, f64, f64, u32, Option<u64>, i32, u32);
 
 /// End reasons of matches, in the order of their stored numbers.
 const MATCH_END_REASONS: [MatchEndReason; 9] = [
@@ -222,6 +247,7 @@ pub(in crate::store) fn encode_match(found: &Match) -> (i64, String) {
         heard_tickets: found.side_reports.heard_tickets.iter().map(|id| HexKey(*id.as_bytes())).collect(),
         report_window_ends_at_ms: found.side_reports.window_ends_at.map(|ends_at| ends_at.0),
         report_outcome: found.side_reports.outcome.and_then(encode_outcome),
+        erased_skills: found.erased_skills.iter().map(encode_erased_skill).collect(),
     };
     let stage = match &found.stage {
         MatchStage::ReadyCheck { deadline } => {
@@ -255,6 +281,31 @@ pub(in crate::store) fn encode_match(found: &Match) -> (i64, String) {
         }
     };
     (stage, to_json_text(&body))
+}
+
+fn encode_erased_skill(erased: &ErasedSkill) -> ErasedSkillBody {
+    let Skill { estimate, volatility, match_count, last_match_at, streak, active_periods } = erased.skill;
+    let PlayerRating { rating, deviation } = estimate;
+    let (user, last_match_ms) = (HexKey::from_user_key(erased.user), last_match_at.map(|at| at.0));
+    let key = erased.rating_key.to_stored();
+    (user, key, rating, deviation, volatility, match_count, last_match_ms, streak, active_periods)
+}
+
+fn decode_erased_skill(body: ErasedSkillBody) -> Result<ErasedSkill, serde_json::Error> {
+    let (user, key, rating, deviation, volatility, match_count, last_match_ms, streak, active_periods) = body;
+    let unknown_key = || serde_json::Error::custom(format_args!("{key} is not a rating key"));
+    Ok(ErasedSkill {
+        user: user.user_key(),
+        rating_key: RatingKey::from_stored(key).ok_or_else(unknown_key)?,
+        skill: Skill {
+            estimate: PlayerRating { rating, deviation },
+            volatility,
+            match_count,
+            last_match_at: last_match_ms.map(UnixMs),
+            streak,
+            active_periods,
+        },
+    })
 }
 
 fn left_players(found: &Match) -> Vec<(HexKey, u64)> {
@@ -352,6 +403,7 @@ pub(in crate::store) fn decode_match(
             window_ends_at: body.report_window_ends_at_ms.map(UnixMs),
             outcome: body.report_outcome.map(decode_outcome).transpose()?,
         },
+        erased_skills: body.erased_skills.into_iter().map(decode_erased_skill).collect::<Result<_, _>>()?,
         backfilled_session: body.backfilled_session.map(|id| AdvertisementId::from_bytes(id.0)),
         unconfirmed_servers: body.unconfirmed_servers.iter().map(|id| AdvertisementId::from_bytes(id.0)).collect(),
     })

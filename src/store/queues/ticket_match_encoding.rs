@@ -36,6 +36,8 @@ pub(in crate::store) struct TicketStateRow {
     pub(in crate::store) expires_ms: i64,
     pub(in crate::store) purge_at_ms: Option<i64>,
     pub(in crate::store) version: i64,
+    /// A bit per player. No checksum covers it: an older server leaves it as it is.
+    pub(in crate::store) acknowledged: i64,
 }
 
 /// End reasons of tickets, in the order of their stored numbers.
@@ -86,6 +88,7 @@ impl TicketRow<'_> {
             expires_at: from_ms(state_row.expires_ms),
             version: state_row.version.cast_unsigned(),
             request_digest: self.request_digest,
+            acknowledged: state_row.acknowledged.cast_unsigned(),
         })
     }
 }
@@ -106,6 +109,7 @@ impl TicketStateRow {
             expires_ms: to_ms(stored.expires_at),
             purge_at_ms: stored.purge_at().map(to_ms),
             version: stored.version.cast_signed(),
+            acknowledged: stored.acknowledged.cast_signed(),
         }
     }
 

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use crate::domain::id::{MatchId, RatingKey, TicketId, UserKey};
+use crate::domain::id::{ConsentId, MatchId, RatingKey, TicketId, UserKey};
+use crate::domain::queue::ticket::Ticket;
 use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
-use crate::store::queues::QueueWrite;
 use crate::store::queues::queue_rows::match_users;
+use crate::store::queues::{QueueWrite, UserErasure};
 use crate::store::unknown_rows::{RowKey, UnknownRows};
 
 /// Ids in a batch, each once.
@@ -16,8 +17,11 @@ pub(in crate::store) struct TouchedQueueKeys {
     pub(in crate::store) matches: BTreeSet<MatchId>,
     /// Users whose tickets, match and penalties are read.
     pub(in crate::store) users: BTreeSet<UserKey>,
-    /// Entering users, and whether the ticket is exclusive: servers must not enter one user at the same time.
+    /// Entering users, and whether the ticket is exclusive or the user's tickets are counted: then servers must not enter
+    /// the user at the same time.
     pub(in crate::store) entering_users: BTreeSet<(UserKey, bool)>,
+    /// Consents that can be taken or revoked.
+    pub(in crate::store) consents: BTreeSet<ConsentId>,
     /// Users whose penalties can change.
     pub(in crate::store) penalized_users: BTreeSet<UserKey>,
     /// Ratings that can change.
@@ -26,6 +30,8 @@ pub(in crate::store) struct TouchedQueueKeys {
     pub(in crate::store) activity_keys: BTreeSet<RatingKey>,
     /// Matches whose result is read.
     pub(in crate::store) results: BTreeSet<MatchId>,
+    /// Users of whom all ratings are read, to be removed.
+    pub(in crate::store) erased_users: BTreeSet<UserKey>,
     /// Feedback that can exist already.
     pub(in crate::store) feedback: BTreeSet<(MatchId, UserKey)>,
 }
@@ -55,14 +61,20 @@ impl TouchedQueueKeys {
 
     fn add_write(&mut self, write: &QueueWrite) {
         match write {
-            QueueWrite::EnterQueue { ticket, .. } => {
-                self.tickets.insert(ticket.id);
-                let users = ticket.session.sorted_users();
-                self.users.extend(&users);
-                self.entering_users.extend(users.into_iter().map(|user| (user, ticket.exclusive)));
+            QueueWrite::EnterQueue { ticket, consents, max_tickets_per_user, .. } => {
+                self.consents.extend(consents.iter().map(|consent| consent.id));
+                self.add_entering_ticket(ticket, max_tickets_per_user.is_some());
             }
-            QueueWrite::Heartbeat { ticket_id, .. } | QueueWrite::EndTicket { ticket_id, .. } => {
+            QueueWrite::Heartbeat { ticket_id, .. }
+            | QueueWrite::Acknowledge { ticket_id, .. }
+            | QueueWrite::EndTicket { ticket_id, .. } => {
                 self.tickets.insert(*ticket_id);
+            }
+            QueueWrite::TakeConsents { consents, .. } => {
+                self.consents.extend(consents.iter().map(|consent| consent.id));
+            }
+            QueueWrite::RevokeConsent { consent } => {
+                self.consents.insert(consent.id);
             }
             QueueWrite::ProposeMatch { proposed, .. } => {
                 self.tickets.extend(proposed.tickets.iter().map(|match_ticket| match_ticket.ticket_id));
@@ -104,10 +116,32 @@ impl TouchedQueueKeys {
                     self.add_write(end_transition);
                 }
             }
+            QueueWrite::EraseUser(erasure) => self.add_erasure(erasure),
+            QueueWrite::RemoveRatings { ratings, .. } => self.ratings.extend(ratings),
             QueueWrite::RecordFeedback { match_id, user, rating, .. } => {
                 self.ratings.extend(rating.map(|rating| (*user, rating.key)));
                 self.feedback.insert((*match_id, *user));
             }
+        }
+    }
+
+    fn add_entering_ticket(&mut self, ticket: &Ticket, has_ticket_limit: bool) {
+        self.tickets.insert(ticket.id);
+        let users = ticket.session.sorted_users();
+        self.users.extend(&users);
+        // Servers that count the tickets of one user must not do so at the same time.
+        let is_exclusive = ticket.exclusive || has_ticket_limit;
+        self.entering_users.extend(users.into_iter().map(|user| (user, is_exclusive)));
+    }
+
+    fn add_erasure(&mut self, UserErasure { user, tickets, matches, .. }: &UserErasure) {
+        self.users.insert(*user);
+        self.erased_users.insert(*user);
+        self.tickets.extend(tickets);
+        for (id, _) in matches {
+            self.matches.insert(*id);
+            self.results.insert(*id);
+            self.feedback.insert((*id, *user));
         }
     }
 }

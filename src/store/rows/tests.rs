@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::advertisement::AllowedRange;
+use crate::domain::advertisement::{AllowedRange, ProbeEndpoint};
 use crate::domain::attribute::{AttributeValue, ValueOrigin};
 use crate::domain::id::RulesetHash;
 use crate::domain::locality::Locality;
@@ -73,13 +73,14 @@ fn any_advertisement() -> impl Strategy<Value = Advertisement> {
     let allowed_ranges =
         prop::collection::vec((any_text(), prop::option::of(finite_number()), prop::option::of(finite_number())), 0..3);
     let connect_data = prop::collection::vec(any::<u8>(), 0..40);
-    (columns, (0_u64..1 << 60, any::<u32>()), any_session(), allowed_ranges, connect_data).prop_map(
+    let probe = prop::option::of((any::<[u8; 16]>(), 1_u16.., prop::collection::vec(any::<u8>(), 16..33)));
+    (columns, (0_u64..1 << 60, any::<u32>()), any_session(), allowed_ranges, (connect_data, probe)).prop_map(
         |(
             (id, set_id, is_game_server, publisher, ruleset_hash),
             (advertised_since_ms, ttl_ms),
             session,
             allowed_ranges,
-            connect_data,
+            (connect_data, probe),
         )| Advertisement {
             id: AdvertisementId::from_bytes(id),
             set_id: SetId(set_id),
@@ -94,6 +95,7 @@ fn any_advertisement() -> impl Strategy<Value = Advertisement> {
                 .map(|(attribute, min, max)| AllowedRange { attribute, min, max })
                 .collect(),
             connect_data,
+            probe: probe.map(|(address, port, key)| Box::new(ProbeEndpoint { address, port, key: key.into() })),
         },
     )
 }
@@ -194,7 +196,8 @@ fn minimal_advertisement() -> Advertisement {
         ruleset_hash: RulesetHash(5),
         session: Session { party_sizes: vec![2], join_seats: 4, ..Session::default() },
         ttl_ms: None,
-        allowed_ranges: Vec::new(),
+        allowed_ranges: Box::default(),
         connect_data: Vec::new(),
+        probe: None,
     }
 }

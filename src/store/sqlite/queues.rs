@@ -1,10 +1,12 @@
 //! Queues of the SQLite store, on the connection of the advertisements.
 
 mod decode;
+mod erasure_statements;
 mod rating_statements;
 mod ratings;
 mod statements;
 mod transaction;
+mod user_data;
 
 use std::path::Path;
 use std::sync::Arc;

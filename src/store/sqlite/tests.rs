@@ -26,8 +26,9 @@ fn publish_until(n: u8, expires_at: u64) -> AdvertWrite {
         ruleset_hash: RulesetHash(1),
         session: Session { party_sizes: vec![1], ..Session::default() },
         ttl_ms: None,
-        allowed_ranges: vec![],
+        allowed_ranges: Box::default(),
         connect_data: vec![n; 512],
+        probe: None,
     };
     let (expires_at, now) = (UnixMs(expires_at), UnixMs(1));
     AdvertWrite::Publish {
@@ -35,6 +36,7 @@ fn publish_until(n: u8, expires_at: u64) -> AdvertWrite {
         expires_at,
         confirmed_reservations: vec![],
         joined_reservations: vec![],
+        owner: None,
         now,
     }
 }

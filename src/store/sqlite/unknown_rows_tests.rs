@@ -46,7 +46,8 @@ fn ticket_row(n: u8, body: &'static str) -> TicketRow<'static> {
 }
 
 fn state_row(state: i64, purge_at_ms: Option<i64>) -> TicketStateRow {
-    TicketStateRow { state, match_id: None, end_reason: None, expires_ms: 5_000, purge_at_ms, version: 1 }
+    let (match_id, end_reason, expires_ms) = (None, None, 5_000);
+    TicketStateRow { state, match_id, end_reason, expires_ms, purge_at_ms, version: 1, acknowledged: 0 }
 }
 
 fn match_row(n: u8, stage: i64, purge_at_ms: Option<i64>, body: &'static str) -> MatchRow<'static> {
@@ -113,7 +114,7 @@ async fn insert_rows(connection: &mut SqliteConnection) {
     }
     // Advertisement 4 has a reservation with an unknown state.
     let reservation = ReservationRow { state: 9, ..ReservationRow::encode(&reservation(4, 1)) };
-    sqlx::query("insert into reservation values (?, ?, ?, ?, ?, ?, ?, ?)")
+    sqlx::query("insert into reservation values (?, ?, ?, ?, ?, ?, ?, ?, null, null)")
         .bind(reservation.id.to_vec())
         .bind(reservation.advertisement_id.to_vec())
         .bind(reservation.seats)
@@ -136,6 +137,7 @@ fn reservation(advertisement: u8, n: u8) -> Reservation {
         request_digest: [n; 16],
         state: ReservationState::Held,
         deadline: UnixMs(9_000),
+        owner: None,
     }
 }
 
@@ -172,6 +174,9 @@ fn queue_writes() -> [QueueWrite; 4] {
         ticket: Arc::new(other),
         expires_at: UnixMs(6_000),
         request_digest: [9; 16],
+        caller_user: None,
+        consents: Vec::new(),
+        max_tickets_per_user: None,
         now: NOW,
     };
     [heartbeat(1), heartbeat(2), heartbeat(3), enters]
@@ -183,11 +188,12 @@ fn advert_writes() -> [AdvertWrite; 4] {
         expires_at: UnixMs(6_000),
         confirmed_reservations: Vec::new(),
         joined_reservations: Vec::new(),
+        owner: None,
         now: NOW,
     };
     let delete =
         AdvertWrite::Delete { advertisement_id: AdvertisementId::from_bytes([3; 16]), tombstone_until: UnixMs(9_000) };
-    let reserve = AdvertWrite::ReserveSeats { reservation: reservation(4, 7), now: NOW };
+    let reserve = AdvertWrite::ReserveSeats { reservation: reservation(4, 7), limit: None, now: NOW };
     [publish(1), publish(2), delete, reserve]
 }
 
@@ -238,7 +244,7 @@ async fn transactions_find_rows_of_a_newer_server_themselves() {
     insert_rows(store.connection_for_test().await.as_mut().unwrap()).await;
     let before = read_unknown_rows(&store).await;
     assert_queue_outcomes(&store.commit_queues(&queue_writes()).await.unwrap());
-    let reserve = AdvertWrite::ReserveSeats { reservation: reservation(4, 7), now: NOW };
+    let reserve = AdvertWrite::ReserveSeats { reservation: reservation(4, 7), limit: None, now: NOW };
     assert_eq!(store.commit(&[reserve]).await.unwrap().outcomes, [WriteOutcome::UnknownRow]);
     assert_eq!(store.unknown_row_counts(), [("advertisement", 1), ("match", 0), ("result", 0), ("ticket", 2)]);
     assert!(store.read_match(MatchId::from_bytes([2; 16])).await.is_err());

@@ -24,6 +24,7 @@ fn metric_table_equals_the_scrape() {
     let metrics = Metrics::new();
     metrics.record_call(Method::Search, GrpcCode::Ok, 0.001);
     metrics.record_store(StoreOperation::Commit, 3, 0.001, false);
+    metrics.disk_free_bytes.get_or_create(&DiskFolder::Store).set(1);
     let table = METRIC_ROWS.iter().map(|row| (row.name.to_owned(), row.kind.to_owned())).collect();
     assert_eq!(metric_names_and_kinds(&metrics.render()), table);
 }

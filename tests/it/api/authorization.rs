@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use http::header::AUTHORIZATION;
@@ -38,8 +37,7 @@ fn token_headers(issuer: &TokenIssuer, role: Role) -> HeaderMap {
 fn extensions_from(address: &str) -> Extensions {
     let address: IpAddr = address.parse().unwrap();
     let mut extensions = Extensions::new();
-    let streams = Arc::new(AtomicU32::new(0));
-    extensions.insert(ConnectionPeer { address, open_streams: streams, streams_max: 1, certificate: None });
+    extensions.insert(ConnectionPeer::new(address, 1));
     extensions
 }
 
@@ -152,13 +150,8 @@ fn client_certificate_authenticates_its_role() {
         params.subject_alt_names.push(rcgen::SanType::URI(uri.try_into().unwrap()));
         let der = params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap().der().to_vec();
         let mut extensions = Extensions::new();
-        let (address, streams) = ("10.0.0.1".parse().unwrap(), Arc::new(AtomicU32::new(0)));
-        extensions.insert(ConnectionPeer {
-            address,
-            open_streams: streams,
-            streams_max: 1,
-            certificate: Some(der.into()),
-        });
+        let address = "10.0.0.1".parse().unwrap();
+        extensions.insert(ConnectionPeer { certificate: Some(der.into()), ..ConnectionPeer::new(address, 1) });
         extensions
     };
     let no_headers = HeaderMap::new();

@@ -14,19 +14,19 @@ use crate::support::test_server::{TestServer, anonymous_caller};
 /// Hosts per set: the searched set, and another one in between.
 const HOST_COUNTS_BY_SET: [(u32, usize); 2] = [(2, 20), (1, 5)];
 
-fn session_composition(user: &str) -> pb::SessionCompositionData {
+fn session_composition(user: &str, seats: usize) -> pb::SessionCompositionData {
     pb::SessionCompositionData {
         players: vec![pb::PlayerData { user_id: user.into(), skill: Some(10.0), ..Default::default() }],
-        max_allowed_join_reservation_count: Some(4),
+        max_allowed_join_reservation_count: Some(seats as i32),
         ..Default::default()
     }
 }
 
+/// Update of a host. Searches show `word` as the number of open seats.
 fn update_request(set: u32, host: usize, word: usize) -> pb::UpdateAdvertisementRequest {
     pb::UpdateAdvertisementRequest {
         matchmaking_set_id: Some(set),
-        session_composition: Some(session_composition(&format!("host {host} of {set}"))),
-        connect_data: word.to_string().into_bytes(),
+        session_composition: Some(session_composition(&format!("host {host} of {set}"), 1 + word)),
         ..Default::default()
     }
 }
@@ -83,18 +83,17 @@ async fn batched_changes_have_the_same_effect_as_single_changes() {
 
     let wire = pb::SearchRequest {
         matchmaking_set_id: Some(HOST_COUNTS_BY_SET[0].0),
-        session_composition: Some(session_composition("searcher")),
+        session_composition: Some(session_composition("searcher", 0)),
         ..Default::default()
     };
     let answer = handler.search(entry_point, &caller, wire).unwrap().encode_to_vec();
     let found = generated_client::MatchmakingSearchResponse::decode(&*answer).unwrap().candidates;
     let mut found: Vec<_> =
-        found.into_iter().map(|candidate| (candidate.advertisement_id, candidate.connect_data)).collect();
+        found.into_iter().map(|candidate| (candidate.advertisement_id, candidate.open_seats as usize)).collect();
     found.sort();
     let alive =
         last_value.iter().filter_map(|(&number, word)| Some((number, (*word)?))).filter(|(number, _)| *number < 20);
-    let mut expected: Vec<_> =
-        alive.map(|(number, word)| (hosts[number].2.to_string(), word.to_string().into_bytes())).collect();
+    let mut expected: Vec<_> = alive.map(|(number, word)| (hosts[number].2.to_string(), 1 + word)).collect();
     expected.sort();
     assert!(1 < expected.len() && expected.len() < 20, "some hosts are deleted, some are not");
     assert_eq!(found, expected);

@@ -143,7 +143,7 @@ async fn expired_advertisement_leaves_memory_and_store() {
         server.client().await.advertise(advertise_request(&[("host", 0.0)], 5)).await.expect("advertise");
     let other = server.client().await;
     let found = other.search_session(1, party_session(&[("guest", 0.0)])).search().await.expect("search");
-    assert_eq!(found.candidates[0].connect_data, b"host:7777");
+    assert_eq!(found.candidates[0].open_seats, 5);
     let changed = pb::MatchmakingUpdateAdvertisementRequest {
         connect_data: b"host:8888".to_vec(),
         ..advertise_request(&[("host", 0.0)], 4)
@@ -151,8 +151,8 @@ async fn expired_advertisement_leaves_memory_and_store() {
     advertised.update(changed).await.expect("update");
     let mut searching = other.search_session(1, party_session(&[("guest", 0.0)]));
     let found = searching.search().await.expect("search");
-    assert_eq!((&*found.candidates[0].connect_data, found.candidates[0].open_seats), (b"host:8888".as_slice(), 4));
-    searching.reserve(advertised.id()).await.expect("reserve");
+    assert_eq!(found.candidates[0].open_seats, 4);
+    assert_eq!(searching.reserve(advertised.id()).await.expect("reserve").connect_data, b"host:8888");
 
     server.clock.advance_ms(90_000);
     server.sweep_expired().await;

@@ -86,15 +86,14 @@ async fn connect_applies_updates_of_one_advertisement_in_order() {
             ..update
         })
     };
-    let update_with = |data: String| pb::MatchmakingUpdateAdvertisementRequest {
-        connect_data: data.into(),
+    let update_with = |seats: i32| pb::MatchmakingUpdateAdvertisementRequest {
         time_to_live_ms: Some(10_000),
-        ..advertise_request(&[("host", 0.0)], 3)
+        ..advertise_request(&[("host", 0.0)], seats)
     };
     let heartbeat = pb::MatchmakingUpdateAdvertisementRequest { time_to_live_ms: Some(20_000), ..Default::default() };
     for round in 0..25 {
         server.clock.advance_ms(1);
-        let first = send(&connection, update_of_host(update_with(format!("first {round}")))).await;
+        let first = send(&connection, update_of_host(update_with(100 + round))).await;
         let wrong = send(
             &connection,
             update_of_host(pb::MatchmakingUpdateAdvertisementRequest {
@@ -103,7 +102,7 @@ async fn connect_applies_updates_of_one_advertisement_in_order() {
             }),
         )
         .await;
-        let second = send(&connection, update_of_host(update_with(format!("second {round}")))).await;
+        let second = send(&connection, update_of_host(update_with(200 + round))).await;
         let heartbeat_response = send(&connection, update_of_host(heartbeat.clone())).await;
         let of = |core: pb::MatchmakingCoreResponse| {
             core.update_advertisement_response.expect("an update response").expires_in_ms
@@ -121,7 +120,7 @@ async fn connect_applies_updates_of_one_advertisement_in_order() {
             "after the second update, which has a shorter TTL"
         );
         let found = client.search_session(1, party_session(&[("guest", 0.0)])).search().await.expect("search");
-        assert_eq!(found.candidates[0].connect_data, format!("second {round}").into_bytes());
+        assert_eq!(found.candidates[0].open_seats, 200 + round as u32, "of the second update");
     }
     let delete = pb::MatchmakingCoreRequest {
         request_type: Some(pb::MatchmakingCoreRequestType::DeleteAdvertisement.into()),
@@ -132,7 +131,7 @@ async fn connect_applies_updates_of_one_advertisement_in_order() {
         ..Default::default()
     };
     let deleted = send(&connection, delete).await;
-    let late = send(&connection, update_of_host(update_with("late".into()))).await;
+    let late = send(&connection, update_of_host(update_with(300))).await;
     let heartbeat_response = send(&connection, update_of_host(heartbeat)).await;
     deleted.wait().await.expect("delete");
     for (response, code, reason) in [

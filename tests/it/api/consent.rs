@@ -1,7 +1,7 @@
 //! Party consent: a player's client acts for its own user, and for others who have consented.
 
 use fireteam::auth::identity::Role;
-use fireteam::config::RulesetSource;
+use fireteam::config::{RateLimitRules, RulesetSource};
 use fireteam_client::{Client, Code, Error, pb};
 
 use crate::support::queue_server::wait_until;
@@ -15,13 +15,26 @@ const RULESET_XML: &str = "<Ruleset Name=\"ranked\" SetId=\"1\"><Party Consent=\
 async fn start_consent_server() -> (TestServer, TokenIssuer, RulesetDirectory) {
     let rulesets = RulesetDirectory::with_files(&[("ranked.xml", RULESET_XML)]);
     let directory = rulesets.path().to_owned();
-    let (server, issuer) =
-        start_authenticated_server_with_config(|config| config.rulesets = RulesetSource::Directory(directory)).await;
+    let (server, issuer) = start_authenticated_server_with_config(|config| {
+        config.rulesets = RulesetSource::Directory(directory);
+        config.rate_limits = RateLimitRules::Off;
+    })
+    .await;
     (server, issuer, rulesets)
 }
 
-async fn grant_consent(member: &Client, leader: &str) -> Vec<u8> {
-    let answer = member.grant_consent(leader).await.expect("consent");
+/// Consent to be in the party of `leader`, in set 1.
+fn consent_to(leader: &str, r#use: pb::ConsentUse) -> pb::MatchmakingGrantConsentRequest {
+    pb::MatchmakingGrantConsentRequest {
+        leader_user_id: leader.to_owned(),
+        matchmaking_set_id: Some(1),
+        r#use: r#use.into(),
+        may_answer: false,
+    }
+}
+
+async fn grant_consent(member: &Client, leader: &str, r#use: pb::ConsentUse) -> Vec<u8> {
+    let answer = member.grant_consent(consent_to(leader, r#use)).await.expect("consent");
     assert_eq!(answer.expires_in_ms, 300_000);
     answer.consent_token
 }
@@ -91,8 +104,9 @@ async fn client_requests_must_include_the_callers_own_user() {
         .await
         .expect("a game server acts for all players");
     game_server.search(search_request(sizes)).await.expect("a game server acts for all players");
-    // Without a ruleset that requires consent, the leader may add other users.
-    eve.search(search_request(party_session(&[("eve", 0.0), ("ana", 0.0)]))).await.expect("consent is assumed");
+    // A ruleset that says nothing about consent requires it.
+    let error = eve.search(search_request(party_session(&[("eve", 0.0), ("ana", 0.0)]))).await.unwrap_err();
+    assert_eq!(error_fields(&error), ["session_composition.players[1].consent_token"]);
 }
 
 /// SEC-6: a party of n needs the consent of n - 1 members, each for this leader and not expired.
@@ -101,11 +115,15 @@ async fn party_members_need_a_valid_consent_token() {
     let (server, issuer, _book) = start_consent_server().await;
     let ana = issuer.client_with_token(&server, Role::Client, "ana").await;
     let ben = issuer.client_with_token(&server, Role::Client, "ben").await;
-    let (valid, for_eve) = (grant_consent(&ben, "ana").await, grant_consent(&ben, "eve").await);
-    let own = grant_consent(&ana, "ana").await;
+    let search = pb::ConsentUse::Search;
+    let (valid, for_eve) = (grant_consent(&ben, "ana", search).await, grant_consent(&ben, "eve", search).await);
+    let own = grant_consent(&ana, "ana", search).await;
 
     let path = ["session_composition.players[1].consent_token"];
-    for token in [&b""[..], &for_eve, &own, b"noise"] {
+    let for_queue = grant_consent(&ben, "ana", pb::ConsentUse::Queue).await;
+    let in_set_2 = pb::MatchmakingGrantConsentRequest { matchmaking_set_id: Some(2), ..consent_to("ana", search) };
+    let in_set_2 = ben.grant_consent(in_set_2).await.expect("consent").consent_token;
+    for token in [&b""[..], &for_eve, &own, b"noise", &for_queue, &in_set_2] {
         assert_eq!(error_fields(&ana.search(search_request(party_with(&[("ben", token)]))).await.unwrap_err()), path);
         assert_eq!(
             error_fields(&ana.advertise(create_request(party_with(&[("ben", token)]))).await.unwrap_err()),
@@ -152,7 +170,8 @@ async fn reserved_players_need_no_second_consent() {
     let zoe = issuer.client_with_token(&server, Role::Client, "zoe").await;
     let advertised = zoe.advertise(hosted.clone()).await.expect("advertise");
 
-    let valid = grant_consent(&issuer.client_with_token(&server, Role::Client, "ben").await, "ana").await;
+    let ben = issuer.client_with_token(&server, Role::Client, "ben").await;
+    let valid = grant_consent(&ben, "ana", pb::ConsentUse::Search).await;
     let search_token = ana.search(search_request(party_with(&[("ben", &valid)]))).await.expect("search").search_token;
     let reserve = |players: Vec<pb::PlayerData>| pb::MatchmakingReserveRequest {
         advertisement_id: advertised.id().into(),
@@ -203,7 +222,8 @@ async fn queue_enter_requires_consent_and_ignores_untrusted_skill() {
         error_fields(&eve.enter(enter(party_session(&[("ana", 0.0)]))).await.unwrap_err()),
         ["session_composition.players"]
     );
-    let (valid, for_eve) = (grant_consent(&ben, "ana").await, grant_consent(&ben, "eve").await);
+    let queue = pb::ConsentUse::Queue;
+    let (valid, for_eve) = (grant_consent(&ben, "ana", queue).await, grant_consent(&ben, "eve", queue).await);
     for token in [&b""[..], &for_eve] {
         let error = ana.enter(enter(party_with(&[("ben", token)]))).await.unwrap_err();
         assert_eq!(error_fields(&error), ["session_composition.players[1].consent_token"]);
@@ -251,14 +271,17 @@ async fn game_server_and_client_calls_require_their_role() {
     assert_eq!((error.code(), reason), (Some(Code::PermissionDenied), Some("GAME_SERVER_ROLE_REQUIRED")));
     let game_server = issuer.client_with_token(&server, Role::GameServer, "eu-1").await;
     game_server.advertise(as_game_server.clone()).await.expect("a game server");
-    let error = game_server.grant_consent("ana").await.unwrap_err();
+    let error = game_server.grant_consent(consent_to("ana", pb::ConsentUse::Queue)).await.unwrap_err();
     assert_eq!(error.code(), Some(Code::PermissionDenied), "{error}");
 
     let without_auth = TestServer::start().await;
     without_auth.client().await.advertise(as_game_server).await.expect("any caller without authentication");
-    let grant =
-        without_auth.client().await.grant_consent("ana").await.expect("no consent needed without authentication");
+    let client = without_auth.client().await;
+    let grant = client.grant_consent(consent_to("ana", pb::ConsentUse::Queue)).await.expect("no consent is needed");
     assert_eq!((grant.consent_token.len(), grant.expires_in_ms), (0, 0));
-    let error = without_auth.client().await.grant_consent("").await.unwrap_err();
-    assert_eq!(error_fields(&error), ["leader_user_id"]);
+    client.search(search_request(party_session(&[("eve", 0.0), ("ana", 0.0)]))).await.expect("consent is assumed");
+    let error = client.grant_consent(pb::MatchmakingGrantConsentRequest::default()).await.unwrap_err();
+    assert_eq!(error_fields(&error), ["leader_user_id", "use", "matchmaking_set_id"]);
+    let error = client.revoke_consent(b"").await.unwrap_err();
+    assert_eq!(error_fields(&error), ["consent_token"]);
 }

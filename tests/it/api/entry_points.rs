@@ -142,6 +142,7 @@ async fn session_composition_passes_players_and_attributes_to_the_filters() {
         let values = values.iter().map(|&value| value.to_owned()).collect();
         pb::AttributeValue { value: Some(pb::attribute_value::Value::StringList(pb::StringList { values })) }
     };
+    let mut fits = String::new();
     let composition = |name: &str, big: i32, modes: &[&str]| pb::SessionCompositionData {
         big_party_count: Some(big),
         attributes: [("modes".to_owned(), string_list(modes))].into_iter().collect(),
@@ -154,15 +155,17 @@ async fn session_composition_passes_players_and_attributes_to_the_filters() {
         let request = pb::MatchmakingUpdateAdvertisementRequest {
             matchmaking_set_id: Some(2),
             session_composition: Some(composition(name, big, &modes)),
-            connect_data: name.into(),
             ..Default::default()
         };
-        client.advertise(request).await.expect("advertise");
+        let advertised = client.advertise(request).await.expect("advertise");
+        if name == "fits" {
+            fits = advertised.id().to_owned();
+        }
     }
     let found =
         client.search_session(2, composition("guest", 2, &["clash", "control"])).search().await.expect("search");
-    let shown: Vec<&[u8]> = found.candidates.iter().map(|candidate| &*candidate.connect_data).collect();
-    assert_eq!(shown, [b"fits"]);
+    let shown: Vec<&str> = found.candidates.iter().map(|candidate| &*candidate.advertisement_id).collect();
+    assert_eq!(shown, [fits]);
     for (rule, count) in [("big_parties", 1), ("modes", 1)] {
         let row = found.refusals.iter().find(|count| count.rule == rule).unwrap_or_else(|| panic!("{rule}: {found:?}"));
         assert_eq!(row.count, count, "{rule}");

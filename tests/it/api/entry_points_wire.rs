@@ -178,8 +178,11 @@ async fn reserve_latency_and_action_requests_reach_the_engine() {
     assert_eq!(status.code(), Code::FailedPrecondition);
     assert_eq!(status.get_error_details().error_info().unwrap().metadata["open_seats"], "3");
 
-    let release =
-        generated_client::MatchmakingReleaseRequest { reservation_id: "03".repeat(16), reservation_token: vec![5] };
+    let release = generated_client::MatchmakingReleaseRequest {
+        reservation_id: "03".repeat(16),
+        reservation_token: vec![5],
+        ..Default::default()
+    };
     client.release(release).await.unwrap();
 
     let measurement = |ms| generated_client::LatencyMeasurement { advertisement_id: id.clone(), round_trip_ms: ms };

@@ -59,7 +59,12 @@ struct LatencyScenario {
 impl LatencyScenario {
     async fn start(vectors: &Vectors, xml: &str, hosts: &[String]) -> Self {
         let directory = RulesetDirectory::with_files(&[("phases.xml", xml)]);
-        let server = directory.start_server_with_config(|config| config.allow_client_locality = true).await;
+        let server = directory
+            .start_server_with_config(|config| {
+                config.allow_client_locality = true;
+                (config.location_grid_degrees, config.session_location_grid_degrees) = (0.0, 0.0);
+            })
+            .await;
         let client = server.client().await;
         let PointFile { points } = serde_json::from_str(include_str!("../../vectors/locality.json")).unwrap();
         let search_session = client

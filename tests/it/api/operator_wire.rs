@@ -71,7 +71,7 @@ async fn consistency_check_response_has_all_fields() {
 
 async fn operator_page(server: &ScriptedServer, path: &str) -> String {
     let mut socket = TcpStream::connect(server.operator_address).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     socket.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     socket.read_to_string(&mut answer).await.unwrap();

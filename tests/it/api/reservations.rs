@@ -102,6 +102,7 @@ async fn release_reopens_the_seats() {
     let release = pb::MatchmakingReleaseRequest {
         reservation_id: held.reservation_id,
         reservation_token: held.reservation_token,
+        ..Default::default()
     };
     let forged = pb::MatchmakingReleaseRequest { reservation_token: vec![7; 40], ..release.clone() };
     let error = client.release(forged).await.expect_err("a forged token");

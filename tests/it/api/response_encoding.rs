@@ -1,13 +1,17 @@
 //! Handwritten response encoding equals the encoding of the generated types.
 
+use std::net::IpAddr;
+
 use proptest::prelude::*;
 use prost::Message;
 
 use fireteam::api::response_encoder::{
     EncodedResponse, RESPONSE_BYTES_MAX, SearchResponseEncoder, encode_static_candidate_fields,
 };
+use fireteam::domain::advertisement::ProbeEndpoint;
 use fireteam::domain::attribute::Trust;
 use fireteam::domain::filter::{Refusal, RefusingSide};
+use fireteam::domain::id::AdvertisementId;
 use fireteam::domain::ruleset::Ruleset;
 use fireteam::engine::command::{CandidateView, ReportLatencyAnswer, RoundTrip, SearchAnswer};
 
@@ -18,7 +22,9 @@ use crate::support::scripted_engine::{scripted_advertisement, scripted_ruleset};
 struct Hit {
     byte: u8,
     party_sizes: Vec<u8>,
-    connect_data: Vec<u8>,
+    probe: Option<(IpAddr, u16, Vec<u8>)>,
+    /// The answer has a handle instead of the id.
+    is_sealed: bool,
     score: f64,
     terms: [f64; 2],
     distance_miles: Option<f64>,
@@ -34,14 +40,15 @@ prop_compose! {
     fn hit()(
         byte in any::<u8>(),
         party_sizes in prop::collection::vec(1u8..=64, 0..32),
-        connect_data in prop::collection::vec(any::<u8>(), 0..512),
+        probe in prop::option::of((any::<IpAddr>(), 1u16.., prop::collection::vec(any::<u8>(), 16..33))),
+        is_sealed in any::<bool>(),
         score in score_value(),
         terms in [score_value(), score_value()],
         distance_miles in prop::option::of(0.0..8000.0),
         round_trip in prop::option::of(round_trips()),
         open_seats in 0u16..=1000,
     ) -> Hit {
-        Hit { byte, party_sizes, connect_data, score, terms, distance_miles, round_trip, open_seats }
+        Hit { byte, party_sizes, probe, is_sealed, score, terms, distance_miles, round_trip, open_seats }
     }
 }
 
@@ -68,7 +75,7 @@ fn rounded(exact: f64) -> f64 {
 /// The reference: generated messages, filled field by field.
 fn generated_candidates(ruleset: &Ruleset, hits: &[Hit]) -> Vec<generated_client::Candidate> {
     let candidate = |hit: &Hit| generated_client::Candidate {
-        advertisement_id: format!("{:02x}", hit.byte).repeat(16),
+        advertisement_id: format!("{:02x}", if hit.is_sealed { !hit.byte } else { hit.byte }).repeat(16),
         score: rounded(hit.score),
         terms: ruleset
             .soft_filters
@@ -85,9 +92,22 @@ fn generated_candidates(ruleset: &Ruleset, hits: &[Hit]) -> Vec<generated_client
         round_trip_ms: hit.round_trip.map(reported_round_trip_ms),
         open_seats: u32::from(hit.open_seats),
         party_size_composition: hit.party_sizes.iter().map(|&size| i32::from(size)).collect(),
-        connect_data: hit.connect_data.clone(),
+        probe: hit.probe.clone().filter(|_| !hit.is_sealed).map(|(address, port, probe_key)| {
+            let address = match address.to_canonical() {
+                IpAddr::V4(address) => address.octets().to_vec(),
+                IpAddr::V6(address) => address.octets().to_vec(),
+            };
+            generated_client::ProbeEndpoint { address, port: port.into(), probe_key, hosted: true }
+        }),
     };
     hits.iter().map(candidate).collect()
+}
+
+fn mapped(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    }
 }
 
 fn encode_candidates<'a>(ruleset: &'a Ruleset, hits: &[Hit]) -> SearchResponseEncoder<'a> {
@@ -95,9 +115,13 @@ fn encode_candidates<'a>(ruleset: &'a Ruleset, hits: &[Hit]) -> SearchResponseEn
     for hit in hits {
         let mut published = scripted_advertisement(hit.byte);
         published.session.party_sizes.clone_from(&hit.party_sizes);
-        published.connect_data.clone_from(&hit.connect_data);
+        published.connect_data = vec![7; 512];
+        let probe = hit.probe.clone();
+        published.probe = probe
+            .map(|(address, port, key)| Box::new(ProbeEndpoint { address: mapped(address), port, key: key.into() }));
         writer.push_candidate(&CandidateView {
             id: published.id,
+            handle: hit.is_sealed.then(|| AdvertisementId::from_bytes([!hit.byte; 16])),
             encoded_advert: &encode_static_candidate_fields(&published),
             score: hit.score,
             score_terms: &hit.terms,
@@ -238,7 +262,9 @@ fn score_terms_not_stated_by_clients_are_rounded() {
 #[test]
 fn search_response_stays_within_its_size_limit() {
     let rules = scripted_ruleset();
-    let hits: Vec<Hit> = (0..1_000).map(|_| Hit { connect_data: vec![0; 512], ..default_hit() }).collect();
+    let probe = Some((IpAddr::from([0; 16]), u16::MAX, vec![0; 32]));
+    let hits: Vec<Hit> =
+        (0..1_000).map(|_| Hit { probe: probe.clone(), party_sizes: vec![1; 32], ..default_hit() }).collect();
     let encoded = encode_candidates(&rules, &hits).finish_search_response(empty_search_answer(rules.clone()));
     assert!(encoded.encoded_len() <= RESPONSE_BYTES_MAX, "{} bytes", encoded.encoded_len());
     let decoded = generated_client::MatchmakingSearchResponse::decode(&*encoded.encode_to_vec()).unwrap();
@@ -249,7 +275,8 @@ fn default_hit() -> Hit {
     Hit {
         byte: 1,
         party_sizes: vec![1],
-        connect_data: vec![],
+        probe: None,
+        is_sealed: false,
         score: 0.5,
         terms: [0.25, 0.25],
         distance_miles: None,

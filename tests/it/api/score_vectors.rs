@@ -133,8 +133,9 @@ fn search_ranked(
             ruleset_hash: ruleset.hash,
             session,
             ttl_ms: None,
-            allowed_ranges: Vec::new(),
+            allowed_ranges: Box::default(),
             connect_data: name.clone().into_bytes(),
+            probe: None,
         };
         let advertisement = Arc::new(advertisement);
         index.upsert(IndexEntry {

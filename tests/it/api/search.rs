@@ -35,7 +35,7 @@ async fn search_returns_rounded_distance_latency_and_score_terms() {
     let [candidate] = &*found.candidates else { panic!("one candidate: {found:?}") };
     assert_eq!(candidate.advertisement_id, advertised.id());
     assert_eq!((candidate.open_seats, &*candidate.party_size_composition), (5, [1].as_slice()));
-    assert_eq!(candidate.connect_data, b"host:7777");
+    assert_eq!(candidate.probe, None, "a player's own machine");
     let miles = candidate.distance_miles.expect("both locations are known");
     assert_eq!(miles, (1_500.0 / 1.609_344) as f32, "rounded to 500 km");
     // 16 ms per 1000 km of arc, approximately, beyond the first 20 ms.

@@ -14,17 +14,20 @@ const MISPLACED_SITE_ID: u32 = 220;
 const SEARCHER_COUNT: usize = 200;
 const PROBED_COUNT: usize = 5;
 
-struct MeasuredSites {
+pub(crate) struct MeasuredSites {
     /// Location that each site searches from, by site id, from the first of its addresses.
-    searcher_localities: BTreeMap<u32, Locality>,
+    pub(crate) searcher_localities: BTreeMap<u32, Locality>,
     /// Location at which others find each site.
-    session_localities: BTreeMap<u32, Locality>,
-    round_trips_ms: BTreeMap<(u32, u32), f64>,
+    pub(crate) session_localities: BTreeMap<u32, Locality>,
+    pub(crate) round_trips_ms: BTreeMap<(u32, u32), f64>,
 }
 
 /// Loads the sites; searchers' locations on a grid of `location_grid_degrees`, sessions' on one of
 /// `session_location_grid_degrees`.
-fn load_measured_sites(location_grid_degrees: f64, session_location_grid_degrees: f64) -> Option<MeasuredSites> {
+pub(crate) fn load_measured_sites(
+    location_grid_degrees: f64,
+    session_location_grid_degrees: f64,
+) -> Option<MeasuredSites> {
     let (addresses, latency) = (shared_data("ip-dbip-subset")?, shared_data("latency-wonderproxy")?);
     let file = addresses.join("dbip-city-lite-subset-geoip2-layout.mmdb");
     let locator = GeoIpLocator::load_files(
@@ -71,7 +74,7 @@ impl MeasuredSites {
 
     /// Mean difference between the best probed and the best of all round trips, milliseconds. Searchers are chosen
     /// without randomness: ids in the order of their golden-ratio multiples, so old and new sites are equally likely.
-    fn mean_regret_ms(&self, searchers: usize, probed: usize) -> f64 {
+    pub(crate) fn mean_regret_ms(&self, searchers: usize, probed: usize) -> f64 {
         let best = |round_trips: &[f64]| round_trips.iter().copied().fold(f64::INFINITY, f64::min);
         let mut ids: Vec<u32> = self.searcher_localities.keys().copied().collect();
         ids.sort_by_key(|id| id.wrapping_mul(0x9e37_79b9));

@@ -151,9 +151,11 @@ fn ticket(ruleset: &Ruleset, id: TicketId, name: &str, example: &ExampleTicket) 
             ..Session::default()
         },
         player_ratings: vec![PlayerRating { rating: example.rating, deviation: 0.0 }],
+        own_round_trips_ms: None,
         blocked_users: Vec::new(),
         rating_digest_key: None,
         exclusive: false,
+        self_answering: Vec::new(),
     }
 }
 

@@ -2,11 +2,11 @@
 //! leaderboard places to a pair.
 
 use fireteam::clock::Clock as _;
-use fireteam_client::pb;
+use fireteam_client::{CredentialError, CredentialVerifier, pb};
 use pb::TicketState;
 
 use crate::rating::import_export::run;
-use crate::security::match_credential::{CredentialVerifier, operator_page};
+use crate::security::match_credential::{operator_page, system_time};
 use crate::support::generated_client;
 use crate::support::queue_server::{QueuedParty, advertise_host, operator_client, wait_until};
 use crate::support::test_server::{TestServer, party_session};
@@ -73,8 +73,8 @@ async fn league_of_ten_is_placed_on_a_game_server_with_credentials() {
     let advertised = advertise_host(&server, game_server).await;
 
     let (_, keys) = operator_page(&server, "/.well-known/jwks.json").await;
-    let mut verifier = CredentialVerifier::new(&keys, &advertised.advertisement_id);
-    let mut other_verifier = CredentialVerifier::new(&keys, "f".repeat(32));
+    let mut verifier = CredentialVerifier::new(&keys, &*advertised.advertisement_id).expect("a key set");
+    let mut other_verifier = CredentialVerifier::new(&keys, "f".repeat(32)).expect("a key set");
     let mut teams = [0, 0];
     for waiting in &mut all {
         let found = waiting.wait_for_state(TicketState::Matched).await.found_match.expect("a match");
@@ -83,13 +83,16 @@ async fn league_of_ten_is_placed_on_a_game_server_with_credentials() {
         };
         assert_eq!((&*at.connect_data, &*found.region, found.player_count), (&b"game.example:9000"[..], "eu", 10));
         let player = &found.own_players[0];
-        assert!(other_verifier.verify(&player.credential, server.clock.now()).is_err(), "another server refuses it");
-        let claims = verifier.verify(&player.credential, server.clock.now()).expect("this server accepts it");
+        let now = system_time(server.clock.now());
+        let elsewhere = other_verifier.verify(&player.credential, now);
+        assert_eq!(elsewhere, Err(CredentialError::WrongAudience), "another server refuses it");
+        let admitted = verifier.verify(&player.credential, now).expect("this server accepts it");
         assert_eq!(
-            (claims.match_id, claims.sub, u32::from(claims.team)),
+            (admitted.match_id, admitted.player_key, u32::from(admitted.team)),
             (found.match_id, player.player_key.clone(), found.team)
         );
-        assert!(verifier.verify(&player.credential, server.clock.now()).is_err(), "a credential is accepted once");
+        let again = verifier.verify(&player.credential, now);
+        assert_eq!(again, Err(CredentialError::UsedBefore), "a credential is accepted once");
         teams[found.team as usize] += 1;
     }
     assert_eq!(teams, [5, 5]);

@@ -184,14 +184,17 @@ async fn host_heartbeat_requires_the_token_of_an_advertisement() {
     }
 }
 
-/// Heartbeats that are not earlier than asked for are not charged to the rate limit; earlier ones are.
+/// Heartbeats that are not earlier than asked for are charged to no rate limit, neither that of heartbeats nor that of all
+/// calls; earlier ones are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn host_heartbeats_that_were_asked_for_are_not_charged() {
     let server = start_queue_server_with_config(&[&hosted("")], |config| {
-        let known = DEFAULT_RATE_LIMITS.iter().find(|rule| rule.role == "anonymous" && rule.limit == "heartbeat");
-        let allowance = CallOrStreamLimit::Calls { per_second: 0.01, burst: 2, per_5_min: 2 };
-        let rule = RateLimitRule { allowance, ..*known.expect("a default rate limit") };
-        config.rate_limits = RateLimitRules::Overrides(vec![rule]);
+        let rule = |limit: &str, burst| {
+            let known = DEFAULT_RATE_LIMITS.iter().find(|rule| rule.role == "anonymous" && rule.limit == limit);
+            let allowance = CallOrStreamLimit::Calls { per_second: 0.01, burst, per_5_min: burst };
+            RateLimitRule { allowance, ..*known.expect("a default rate limit") }
+        };
+        config.rate_limits = RateLimitRules::Overrides(vec![rule("heartbeat", 2), rule("call", 6)]);
     })
     .await;
     let client = server.client().await.with_retry_policy(RetryPolicy::NEVER);

@@ -139,11 +139,11 @@ async fn regions_quality_falls_with_distance() {
         QueuedParty::enter_with_request(&server, request_with_latencies("ann", &[("eu", 20.0), ("us", 180.0)])).await;
     let mut bob =
         QueuedParty::enter_with_request(&server, request_with_latencies("bob", &[("eu", 160.0), ("us", 40.0)])).await;
-    // Equal ratings, and 90 ms from eu on average: 1 less 0.5 · 90 / 200 is 0.775.
+    // Equal ratings, and 25 and 150 ms from eu after rounding: 1 less 0.5 · 87.5 / 200 is 0.781.
     wait_until("a pass has run", async || ann.current_status().await.blocking_rule == "quality").await;
     let mut eve = QueuedParty::enter_with_request(&server, request_with_latencies("eve", &[("eu", 60.0)])).await;
     let (here, there) = (wait_for_match(&mut ann).await, wait_for_match(&mut eve).await);
-    assert_eq!((&*here.region, here.quality), ("eu", 0.9), "40 ms on average");
+    assert_eq!((&*here.region, here.quality), ("eu", 0.91), "25 and 50 ms after rounding: 1 less 0.5 · 37.5 / 200");
     assert_eq!(there.match_id, here.match_id);
     let mut joe =
         QueuedParty::enter_with_request(&server, request_with_latencies("joe", &[("us", 20.0), ("eu", 100.0)])).await;

@@ -32,8 +32,7 @@ const LATER: &[(&str, u32, u32)] = &[
     ("R", 24, 24),
     ("SEC-", 3, 3),
     ("SEC-", 8, 8),
-    ("SEC-", 12, 13),
-    ("SEC-", 16, 17),
+    ("SEC-", 16, 16),
 ];
 
 /// Last column of a requirement that is not promised yet but has some tests, such as a file that is read or a limit

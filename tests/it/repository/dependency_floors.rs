@@ -1,7 +1,7 @@
 //! Minimum versions of dependencies without known vulnerabilities, and banned dependencies (SEC-20).
 //!
-//! The advisory database cannot be fetched everywhere; this list needs no network. With network access, `cargo deny
-//! --config .ci/deny.toml check` is more complete.
+//! The advisory database cannot be fetched everywhere; this list needs no network. `.ci/advisories` checks the database where it
+//! can, and says which of the two it was.
 
 use crate::support::source_tree;
 

@@ -281,7 +281,7 @@ fn requests() -> Vec<(&'static str, u8, Vec<u8>)> {
         session_composition: Some(session()),
         ..Default::default()
     };
-    let release = pb::MatchmakingReleaseRequest { reservation_id: id, reservation_token: token };
+    let release = pb::MatchmakingReleaseRequest { reservation_id: id, reservation_token: token, ..Default::default() };
     let report = pb::MatchmakingReportLatencyRequest {
         session_composition: Some(session()),
         matchmaking_set_id: Some(1),
@@ -328,6 +328,10 @@ store = "postgres://me@db/a?sslmode=require"
 silos = [1, 2]
 max_silos = 64
 max_silos_per_user = 2
+max_advertisements_per_client = 2
+max_advertisements_per_server = 3
+max_reservations_per_client = 4
+max_tickets_per_user = 5
 max_staleness_s = 30
 rulesets = "bundled:"
 geoip_db = []
@@ -336,9 +340,10 @@ proxy_protocol = true
 tls_certificate = "c.pem"
 tls_key = "k.pem"
 tls_client_ca = "ca.pem"
-auth_keys = ["a.pem"]
+auth_keys = ["client+game_server=a.pem", "./b.pem"]
 auth_issuer = "studio"
 auth_audience = "game"
+auth_issuers = ["https://ops.example fireteam operator=c.pem"]
 rate_limits = ["client.search=0.5/3/90", "game_server.stream=9"]
 audit_log_file = "audit.jsonl"
 token_key_file = "keys"
@@ -349,5 +354,6 @@ log_level = "info,fireteam=debug"
 advertisement_ttl_s = 5
 location_grid_degrees = 0.25
 session_location_grid_degrees = 2.5
+region_places = ["eu=50.1/8.7"]
 "#
 }

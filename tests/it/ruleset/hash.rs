@@ -137,6 +137,7 @@ fn hash_changes_with_every_word() {
         ("Missing=\"neutral\"", "Missing=\"worst\""),
         ("Mode=\"lower_is_better\"", "Mode=\"difference\""),
         ("Type=\"skill\"", "Type=\"level\""),
+        ("Handles=\"per_searcher\"", "Handles=\"ids\""),
         ("Consent=\"required\"", "Consent=\"assumed\""),
         ("RoleAttribute=\"roles\"", "RoleAttribute=\"maps\""),
         ("Name=\"tank\"", "Name=\"scout\""),
@@ -275,7 +276,8 @@ fn hash_is_unchanged_by_written_defaults() {
         <Queue PassIntervalMs='250' PartyRating='max' AllowOtherQueues='true' PreferSamePartySize='false' Backfill='false' \
         TicketTtlMs='60000'><Gate SkipUnchanged='true'/>\
         <Selection Mode='nearest' StartWith='longest_waiting' MaxCandidates='256'/></Queue>\
-        <ReadyCheck TimeoutMs='30000'><Penalty CooldownMs='0'/></ReadyCheck>\
+        <ReadyCheck TimeoutMs='30000'><Penalty CooldownMs='30000'/><Penalty CooldownMs='120000'/>\
+        <Penalty CooldownMs='3600000'/></ReadyCheck>\
         <Hosting Mode='none' MaxMatchMs='14400000'/></Ruleset>";
     assert_eq!(hash(queue), hash(with_defaults));
     assert_eq!(hash(queue), hash(&queue.replace("Count='2' Size='1'/>", "><Team Size='1'/><Team Size='1'/></Teams>")));
@@ -298,7 +300,24 @@ fn hash_of_an_older_ruleset_is_unchanged() {
     let (_, duel) = *BUNDLED_FILES.iter().find(|(name, _)| name.ends_with("ranked_duel.xml")).unwrap();
     // One limit has been lowered since.
     let duel = duel.replace("MaxEvaluated=\"20000\"", "MaxEvaluated=\"100000\"");
+    // The cooldowns have become the default.
+    let duel = duel
+        .replace("<ReadyCheck TimeoutMs=\"20000\"/>", "<ReadyCheck TimeoutMs=\"20000\" DeclineCooldownMs=\"60000\"/>");
     assert_eq!(hash(&duel), RulesetHash(1_691_637_559));
+}
+
+/// A ruleset that leaves out consent or penalties keeps the hash that it had when their defaults were others. One that states a
+/// former default has another hash, since it means something else.
+#[test]
+fn hash_of_an_older_ruleset_survives_new_defaults() {
+    let plain = "<Ruleset Name='a' SetId='1'><Teams Count='2' Size='1'/><Queue/><ReadyCheck/></Ruleset>";
+    assert_eq!(hash(plain), RulesetHash(657_680_936));
+    let party = |consent: &str| plain.replace("<Queue/>", &format!("<Queue/><Party Consent='{consent}'/>"));
+    let (required, assumed) = (hash(&party("required")), hash(&party("assumed")));
+    assert_eq!(required, RulesetHash(3_526_899_653));
+    let without_cooldown = hash(&plain.replace("<ReadyCheck/>", "<ReadyCheck DeclineCooldownMs='0'/>"));
+    let all: BTreeSet<RulesetHash> = [hash(plain), required, assumed, without_cooldown].into();
+    assert_eq!(all.len(), 4);
 }
 
 /// The hash is 32 bits of SHA-256 and never 0; shipped files have different hashes.

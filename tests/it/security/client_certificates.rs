@@ -104,7 +104,8 @@ async fn certificate_name_determines_the_role() {
         assert_eq!((error.code(), &*error_reason(&error)), (Code::PermissionDenied, "ROLE_NOT_ALLOWED"), "{role}");
         assert!(error.message().contains(role), "{error}");
     }
-    let audit = std::fs::read_to_string(server.folder.path().join("audit.jsonl")).unwrap();
+    let read = |name: &str| std::fs::read_to_string(server.folder.path().join(name)).unwrap();
+    let audit = read("audit.jsonl") + &read("audit.rejected.jsonl");
     let lines: Vec<serde_json::Value> = audit.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let record = |at: usize| ["role", "subject", "issuer", "outcome"].map(|key| lines[at][key].as_str());
     assert_eq!(record(0), [Some("operator"), Some("ana"), Some("tls"), Some("OK")], "{audit}");

@@ -166,7 +166,7 @@ fn attempt_error(handler: &MatchmakingHandler, owners: &[Owner], attempt: &Attem
             handler.delete(entry_point, &attacker.caller, wire).map(drop)
         }
         OwnerOperation::Release => {
-            let wire = pb::ReleaseRequest { reservation_id: id, reservation_token: token };
+            let wire = pb::ReleaseRequest { reservation_id: id, reservation_token: token, ..Default::default() };
             futures_util::FutureExt::now_or_never(handler.release(&attacker.caller, wire))?.map(drop)
         }
     };
@@ -217,6 +217,7 @@ async fn advertisement_calls_by_another_caller_are_refused_alike() {
         let release = pb::ReleaseRequest {
             reservation_id: owner.reservation_id.clone(),
             reservation_token: owner.reservation_token.clone(),
+            ..Default::default()
         };
         handler.release(&owner.caller, release).await.expect("release by its owner");
     }
@@ -245,6 +246,7 @@ async fn advertisement_token_is_useless_to_another_caller() {
     let release = fireteam_client::pb::MatchmakingReleaseRequest {
         reservation_id: reserved.reservation_id.clone(),
         reservation_token: reserved.reservation_token.clone(),
+        ..Default::default()
     };
     for (role, name) in [(Role::Client, "eve"), (Role::GameServer, "ana"), (Role::GameServer, "ben")] {
         let attacker = issuer.client_with_token(&server, role, name).await;

@@ -1,6 +1,8 @@
 //! Search cost: the number of evaluated rows and the response size stay within their limits for any request.
 
 use fireteam::api::response_encoder::RESPONSE_BYTES_MAX;
+use fireteam::domain::advertisement::ProbeEndpoint;
+use fireteam::domain::attribute::ValueOrigin;
 use fireteam::domain::id::{SetId, UserKey};
 use fireteam::domain::session::{Player, Session};
 use fireteam::engine::command::{Caller, UpdateAdvertCommand};
@@ -99,10 +101,12 @@ async fn start_populated_server() -> TestServer {
             session: Some(Session { players, party_sizes: vec![1], join_seats: 5, ..Session::default() }),
             set_id: Some(SetId(1)),
             idempotency_key: Some(format!("advertisement number {number:020}")),
-            connect_data: vec![7; 512],
+            // The longest endpoint, which each candidate shows.
+            probe: Some(ProbeEndpoint { address: [7; 16], port: 50_000, key: [7; 32].into() }),
             ..UpdateAdvertCommand::default()
         };
-        waiting.push(server.app.engine.update_advertisement(&Caller::default(), update).expect("a valid update"));
+        let game_server = Caller { origin: ValueOrigin::GameServer, ..Caller::default() };
+        waiting.push(server.app.engine.update_advertisement(&game_server, update).expect("a valid update"));
         if waiting.len() == 2_000 || number + 1 == HOST_COUNT {
             for pending in waiting.drain(..) {
                 pending.wait().await.expect("the update is stored");
@@ -128,7 +132,7 @@ fn search_evaluates_at_most_20000_rows_by_default() {
 }
 
 /// SEC-10: hill climbing that keeps every costlier change finds no search above the ruleset's row limit or 64 KiB of
-/// response. It comes close to both limits, so it would find such a search.
+/// response. It reaches the row limit, and a third of the bytes: 200 candidates have no more to tell.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn search_cost_stays_within_its_row_and_byte_limits() {
     let server = start_populated_server().await;
@@ -164,6 +168,6 @@ async fn search_cost_stays_within_its_row_and_byte_limits() {
         }
     }
     println!("at most {most_rows} rows, {most_bytes} bytes; the longest call took {longest:?}");
-    assert!(RESPONSE_BYTES_MAX / 2 < most_bytes, "{most_bytes} bytes are far below the limit");
+    assert!(RESPONSE_BYTES_MAX / 3 < most_bytes, "{most_bytes} bytes are far below the limit");
     assert_eq!(most_rows, EVALUATED_ROWS_MAX, "the climb reaches the row limit");
 }

@@ -124,6 +124,7 @@ async fn silo_limits_apply_per_identity_and_in_all() {
         config.auth = Some(auth);
         config.rate_limits = RateLimitRules::Off;
         (config.max_silos, config.max_silos_per_user) = (20, 8);
+        config.max_advertisements_per_client = 100;
     })
     .await;
     let ann = issuer.client_with_token(&server, Role::Client, "ann").await;

@@ -69,7 +69,7 @@ async fn auth_key_reload_invalidates_old_tokens() {
 
 pub(crate) async fn http_get(address: std::net::SocketAddr, path: &str, header: &str) -> String {
     let mut socket = tokio::net::TcpStream::connect(address).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\n{header}connection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n{header}connection: close\r\n\r\n");
     socket.write_all(request.as_bytes()).await.unwrap();
     let mut response = String::new();
     socket.read_to_string(&mut response).await.unwrap();

@@ -1,8 +1,15 @@
-//! Trilateration attack: an attacker with fifty addresses tries to locate a player (SEC-9). The attacker can find the
-//! player's grid cell, and nothing within it.
+//! Trilateration attacks: an attacker with fifty addresses tries to locate a player (SEC-9). The attacker can find the
+//! player's grid cell, and nothing within it. This file attacks searches, `queue_answers` the answers of queues,
+//! `decisions` what queues decide, `round_trips` the round trips to regions. `output_table` has each output.
+
+mod decisions;
+mod output_table;
+mod queue_answers;
+mod round_trips;
 
 use std::path::PathBuf;
 
+use fireteam::config::{Config, RulesetSource};
 use fireteam::domain::locality::{self, KM_PER_MILE, Locality, snap_to_degree_grid};
 use fireteam::domain::location_privacy::{self, snap_to_equal_width_grid};
 use fireteam_client::{Client, SearchSession, pb};
@@ -50,6 +57,31 @@ fn random_locations(count: usize, rng: &mut Pcg64Mcg) -> Vec<Degrees> {
     (0..count).map(|_| random_location(rng)).collect()
 }
 
+fn seeded_rng(seed: u64) -> Pcg64Mcg {
+    Pcg64Mcg::seed_from_u64(seed)
+}
+
+/// Location by which others judge a session or a party.
+fn judged_location((latitude, longitude): Degrees, [grid, session_grid]: [f64; 2]) -> Locality {
+    locality_of(if session_grid <= grid {
+        snap_to_degree_grid(latitude, longitude, grid)
+    } else {
+        snap_to_equal_width_grid(latitude, longitude, session_grid)
+    })
+}
+
+/// Another random location in the session cell of `one`.
+fn same_cell_location(one: Degrees, rng: &mut Pcg64Mcg) -> Degrees {
+    let cell = |(latitude, longitude): Degrees| snap_to_equal_width_grid(latitude, longitude, DEFAULT_GRIDS[1]);
+    loop {
+        let (north, east) = (rng.random_range(-3.0..3.0), rng.random_range(-6.0..6.0));
+        let other = (one.0 + north, one.1 + east);
+        if other.0.abs() < 90.0 && other.1.abs() < 180.0 && cell(other) == cell(one) {
+            return other;
+        }
+    }
+}
+
 /// A server whose GeoIP database has the locations of all test addresses.
 struct GeoTestServer {
     server: TestServer,
@@ -63,6 +95,26 @@ fn test_address(kind: usize, number: usize) -> String {
 
 impl GeoTestServer {
     async fn start(players: &[Degrees], attackers: &[Degrees], location_grid_degrees: [f64; 2]) -> Self {
+        Self::start_with_ruleset(players, attackers, location_grid_degrees, None).await
+    }
+
+    /// Server with this ruleset alone, or the bundled ones.
+    async fn start_with_ruleset(
+        players: &[Degrees],
+        attackers: &[Degrees],
+        location_grid_degrees: [f64; 2],
+        ruleset: Option<&str>,
+    ) -> Self {
+        Self::start_with(players, attackers, location_grid_degrees, ruleset, |_| {}).await
+    }
+
+    async fn start_with(
+        players: &[Degrees],
+        attackers: &[Degrees],
+        location_grid_degrees: [f64; 2],
+        ruleset: Option<&str>,
+        change: impl FnOnce(&mut Config),
+    ) -> Self {
         let mut writer = Writer::builder("Test-City").ip_version(IpVersion::V4).build();
         for (kind, locations) in [players, attackers].into_iter().enumerate() {
             for (number, &(latitude, longitude)) in locations.iter().enumerate() {
@@ -74,11 +126,22 @@ impl GeoTestServer {
         let folder = tempfile::tempdir().unwrap();
         let file: PathBuf = folder.path().join("places.mmdb");
         std::fs::write(&file, writer.to_bytes().unwrap()).unwrap();
+        let rules_path = folder.path().join("rules");
+        std::fs::create_dir(&rules_path).unwrap();
+        if let Some(xml) = ruleset {
+            std::fs::write(rules_path.join("near.xml"), xml).unwrap();
+        }
         let server = TestServer::start_with_config(|config| {
             config.geoip_db_files = vec![file];
             [config.location_grid_degrees, config.session_location_grid_degrees] = location_grid_degrees;
+            config.max_silos_per_user = 1_024;
+            if ruleset.is_some() {
+                config.rulesets = RulesetSource::Directory(rules_path);
+            }
+            change(config);
         });
-        let server = server.await;
+        let mut server = server.await;
+        server.keep_folder(folder);
         let client = server.client().await;
         let clients = |kind, count: usize| {
             let from = |number| client.clone().with_metadata("x-forwarded-for", &test_address(kind, number)).unwrap();
@@ -116,10 +179,12 @@ fn miles_from_score(candidate: &pb::Candidate) -> f64 {
 
 /// Location with the least squared error over all estimates.
 fn best_fit_location(distances: &DistanceEstimates) -> Degrees {
-    let squared_error = |at: Degrees| -> f64 {
-        let here = locality_of(at);
-        distances.iter().map(|(from, miles)| (from.chord_miles(here) - miles).powi(2)).sum()
-    };
+    location_with_least(|here| distances.iter().map(|(from, miles)| (from.chord_miles(here) - miles).powi(2)).sum())
+}
+
+/// Location with the least `error`, which has one minimum.
+fn location_with_least(error: impl Fn(Locality) -> f64) -> Degrees {
+    let squared_error = |at: Degrees| error(locality_of(at));
     let grid = (-29..=29).flat_map(|north| (-60..60).map(move |east| (f64::from(north) * 3.0, f64::from(east) * 3.0)));
     let mut best = grid.min_by(|one, other| squared_error(*one).total_cmp(&squared_error(*other))).unwrap();
     let mut step = 3.0;
@@ -138,9 +203,24 @@ fn best_fit_location(distances: &DistanceEstimates) -> Degrees {
     best
 }
 
+/// Value at this share of ascending values.
+fn quantile(ascending: &[f64], share: f64) -> f64 {
+    ascending[(ascending.len() as f64 * share) as usize]
+}
+
+/// Asserts that an attack misses half of the players by at least 100 km with grids, and none by much without. `errors_km`
+/// are in ascending order.
+fn assert_missed(attack: &str, coarse_errors_km: &[f64], exact_errors_km: &[f64], exact_km_max: f64) {
+    let [tenth, half] = [0.1, 0.5].map(|share| quantile(coarse_errors_km, share));
+    let exact = quantile(exact_errors_km, 0.5);
+    println!("{attack}: {half:.0} km error in the median, {tenth:.0} in the worst tenth; without grids {exact:.1} km");
+    assert!(100.0 <= half, "{attack}: {coarse_errors_km:?}");
+    assert!(exact < exact_km_max, "{attack} is not effective: {exact_errors_km:?}");
+}
+
 /// Error of the attacker's result per player, kilometers, in ascending order.
 async fn location_errors_km(count: usize, location_grid_degrees: [f64; 2]) -> Vec<f64> {
-    let mut rng = Pcg64Mcg::seed_from_u64(9);
+    let mut rng = seeded_rng(9);
     let (players, attackers) = (random_locations(count, &mut rng), random_locations(ATTACKER_COUNT, &mut rng));
     let world = GeoTestServer::start(&players, &attackers, location_grid_degrees).await;
     let mut searches = Vec::new();
@@ -180,14 +260,7 @@ async fn location_errors_km(count: usize, location_grid_degrees: [f64; 2]) -> Ve
 async fn trilateration_from_fifty_addresses_misses_by_100_km() {
     let coarse = location_errors_km(32, DEFAULT_GRIDS).await;
     let exact = location_errors_km(6, NO_GRIDS).await;
-    let some = |errors: &[f64], share: f64| errors[(errors.len() as f64 * share) as usize];
-    let [tenth, half] = [0.1, 0.5].map(|share| some(&coarse, share));
-    println!(
-        "1,000 searches from {ATTACKER_COUNT} addresses: {half:.0} km error in the median, {tenth:.0} in the worst tenth"
-    );
-    println!("without grids: {:.1} km in the median", some(&exact, 0.5));
-    assert!(100.0 <= half, "{coarse:?}");
-    assert!(some(&exact, 0.5) < 5.0, "{exact:?}");
+    assert_missed("1,000 searches from fifty addresses", &coarse, &exact, 5.0);
 }
 
 /// All answers about the candidates, without the advertisement ids.
@@ -214,18 +287,11 @@ async fn visible_answers(world: &GeoTestServer, attacker: usize, silo: u64) -> V
 
 /// Number of `cells` in which searches among other sessions can distinguish two players of the same cell.
 async fn distinguishable_cells(cells: usize, location_grid_degrees: [f64; 2]) -> usize {
-    let mut rng = Pcg64Mcg::seed_from_u64(99);
+    let mut rng = seeded_rng(99);
     let (mut players, attackers) = (Vec::new(), random_locations(8, &mut rng));
-    let cell = |(latitude, longitude): Degrees| snap_to_equal_width_grid(latitude, longitude, DEFAULT_GRIDS[1]);
     for _ in 0..cells {
         let one = random_location(&mut rng);
-        let other = loop {
-            let (north, east) = (rng.random_range(-3.0..3.0), rng.random_range(-6.0..6.0));
-            let other = (one.0 + north, one.1 + east);
-            if other.0.abs() < 90.0 && other.1.abs() < 180.0 && cell(other) == cell(one) {
-                break other;
-            }
-        };
+        let other = same_cell_location(one, &mut rng);
         players.extend([one, other, random_location(&mut rng), random_location(&mut rng), random_location(&mut rng)]);
     }
     let world = GeoTestServer::start(&players, &attackers, location_grid_degrees).await;

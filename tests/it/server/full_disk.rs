@@ -22,6 +22,21 @@ async fn is_ready(server: &ServerProcess) -> bool {
     server.operator_page("/readyz").await.starts_with("HTTP/1.1 200")
 }
 
+/// A disk with little free space is reported before it is full: in the metrics, in the log and in `/readyz`, which stays ready.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn disk_that_fills_up_is_reported_before_it_is_full() {
+    let folder = tempfile::tempdir().unwrap();
+    // More than any disk of a test machine has: 1 TiB.
+    let server = ServerProcess::start(folder.path(), &["--disk-free-warning-mib", "1048576"]);
+    assert_eq!(server.log.wait_for_lines("disk nearly full", 1).len(), 1, "{}", server.log.text());
+    let page = server.operator_page("/readyz").await;
+    assert!(page.starts_with("HTTP/1.1 200"), "{page}");
+    assert!(page.contains("\nwarning: the disk of the store (.) has ") && page.contains(" MiB free"), "{page}");
+    let metrics = server.operator_page("/metrics").await;
+    let free = metrics.lines().find_map(|line| line.strip_prefix("fireteam_disk_free_bytes{folder=\"store\"} "));
+    assert!(free.is_some_and(|free| free.parse::<u64>().is_ok_and(|free| free > 0)), "{metrics}");
+}
+
 /// R20: while no file can grow, as on a full disk, the server is not ready. When there is space again, it becomes ready
 /// without a call, and nothing that was acknowledged is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

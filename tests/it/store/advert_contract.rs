@@ -21,15 +21,15 @@ async fn commit_one(store: &dyn Store, write: AdvertWrite) -> WriteOutcome {
 }
 
 fn created(since: u64) -> WriteOutcome {
-    WriteOutcome::Published { created: true, advertised_since: UnixMs(since) }
+    WriteOutcome::Published { created: true, advertised_since: UnixMs(since), replaced: vec![] }
 }
 
 fn replaced(since: u64) -> WriteOutcome {
-    WriteOutcome::Published { created: false, advertised_since: UnixMs(since) }
+    WriteOutcome::Published { created: false, advertised_since: UnixMs(since), replaced: vec![] }
 }
 
 fn reserved(reservation: Reservation) -> WriteOutcome {
-    WriteOutcome::SeatsReserved { reservation, is_replay: false }
+    WriteOutcome::SeatsReserved { reservation, is_replay: false, replaced: vec![] }
 }
 
 fn end(n: u32, ad: u32, purge_at: u64) -> AdvertWrite {
@@ -109,7 +109,7 @@ async fn check_reservations(store: &dyn Store) {
     let again = commit_one(store, reserve(Reservation { deadline: UnixMs(120), ..first.clone() }, 20)).await;
     assert_eq!(
         again,
-        WriteOutcome::SeatsReserved { reservation: first.clone(), is_replay: true },
+        WriteOutcome::SeatsReserved { reservation: first.clone(), is_replay: true, replaced: vec![] },
         "a retry does not change the deadline"
     );
     assert_eq!(commit_one(store, reserve(seats(1, 1, 2, 100), 20)).await, WriteOutcome::IdempotencyKeyReused);
@@ -143,7 +143,7 @@ async fn check_reservations(store: &dyn Store) {
         "reservation 2 has expired"
     );
     assert_eq!(commit_one(store, reserve(seats(4, 1, 1, 200), 100)).await, reserved(seats(4, 1, 1, 200)));
-    let expired = WriteOutcome::SeatsReserved { reservation: seats(2, 1, 1, 100), is_replay: true };
+    let expired = WriteOutcome::SeatsReserved { reservation: seats(2, 1, 1, 100), is_replay: true, replaced: vec![] };
     assert_eq!(commit_one(store, reserve(seats(2, 1, 1, 300), 150)).await, expired);
 
     // The party of reservation 1 has joined: it is among the players now, so the host offers fewer seats.
@@ -152,6 +152,7 @@ async fn check_reservations(store: &dyn Store) {
         expires_at: UnixMs(1_000),
         confirmed_reservations: vec![],
         joined_reservations: vec![seat_id(1)],
+        owner: None,
         now: UnixMs(150),
     };
     assert_eq!(commit_one(store, joined).await, replaced(0));
@@ -179,7 +180,7 @@ async fn check_reservations(store: &dyn Store) {
         state(5, 1, 300, ReservationState::Held),
     ];
     assert_eq!(store.load_advertisements(UnixMs(399)).await.unwrap()[0].reservations, expected);
-    let ended = WriteOutcome::SeatsReserved { reservation: expected[2].clone(), is_replay: true };
+    let ended = WriteOutcome::SeatsReserved { reservation: expected[2].clone(), is_replay: true, replaced: vec![] };
     assert_eq!(
         commit_one(store, reserve(seats(4, 1, 1, 500), 399)).await,
         ended,
@@ -204,6 +205,7 @@ async fn check_one_batch(store: &dyn Store) {
         expires_at: UnixMs(90),
         confirmed_reservations: vec![seat_id(1)],
         joined_reservations: vec![seat_id(2)],
+        owner: None,
         now: UnixMs(9),
     };
     let batch = [

@@ -7,8 +7,8 @@ use fireteam::domain::id::{AdvertisementId, ReservationId};
 use fireteam::domain::limit::RESERVATIONS_PER_ADVERTISEMENT_MAX;
 use fireteam::domain::time::UnixMs;
 use fireteam::store::{
-    AdvertVersion, AdvertWrite, ENDED_RESERVATION_RETENTION_MS, Reservation, ReservationState as State,
-    StoredAdvertisement, WriteOutcome,
+    AdvertLimit, AdvertOwner, AdvertVersion, AdvertWrite, ClientLimit, ENDED_RESERVATION_RETENTION_MS, OwnerKey,
+    Reservation, ReservationLimit, ReservationState as State, StoredAdvertisement, WriteOutcome,
 };
 
 fn stored(advertisement: Arc<Advertisement>, expires: UnixMs) -> StoredAdvertisement {
@@ -26,6 +26,30 @@ fn stored(advertisement: Arc<Advertisement>, expires: UnixMs) -> StoredAdvertise
 pub(crate) struct Model {
     ads: Vec<StoredAdvertisement>,
     tombstones: Vec<(AdvertisementId, UnixMs)>,
+    /// Owners of the advertisements; also of some that are gone.
+    owners: Vec<(AdvertisementId, OwnerKey)>,
+}
+
+/// Whether two owners are clients of one account.
+fn same_account(one: OwnerKey, other: OwnerKey) -> bool {
+    one.as_bytes()[..12] == other.as_bytes()[..12]
+}
+
+fn is_live(reservation: &Reservation, now: UnixMs) -> bool {
+    reservation.state == State::Confirmed || reservation.state == State::Held && now < reservation.deadline
+}
+
+/// Removes from `live`, which is in order of age, until one more fits: the oldest of the client, then the oldest of all.
+fn beyond<Id: Copy + PartialEq>(limit: ClientLimit, mut live: Vec<(Id, bool)>) -> Vec<Id> {
+    let mut gone = vec![];
+    while live.iter().filter(|(_, own)| *own).count() as u32 + 1 > limit.per_client {
+        let oldest = live.iter().position(|(_, own)| *own).unwrap();
+        gone.push(live.remove(oldest).0);
+    }
+    while live.len() as u32 + 1 > limit.per_account {
+        gone.push(live.remove(0).0);
+    }
+    gone
 }
 
 impl Model {
@@ -56,6 +80,7 @@ impl Model {
                 expires_at: expires,
                 confirmed_reservations: confirmed,
                 joined_reservations: joined,
+                owner,
                 now,
             } => {
                 let id = advertisement.id;
@@ -69,12 +94,19 @@ impl Model {
                         published.advertised_since = since;
                         ad.advertisement = published.into();
                         ad.expires_at = expires;
-                        WriteOutcome::Published { created: false, advertised_since: since }
+                        WriteOutcome::Published { created: false, advertised_since: since, replaced: vec![] }
                     }
                     None => {
+                        let replaced = match owner.as_ref().map_or(Ok(vec![]), |owner| self.make_room(owner, now)) {
+                            Ok(replaced) => replaced,
+                            Err(true) => return WriteOutcome::TooManyAdvertisements,
+                            Err(false) => return WriteOutcome::Tombstoned,
+                        };
                         let since = advertisement.advertised_since;
+                        self.owners.retain(|(owned, _)| *owned != id);
+                        self.owners.extend(owner.map(|owner| (id, owner.key)));
                         self.ads.push(stored(advertisement, expires));
-                        WriteOutcome::Published { created: true, advertised_since: since }
+                        WriteOutcome::Published { created: true, advertised_since: since, replaced }
                     }
                 };
                 self.update_reservations(id, &confirmed, &joined, now);
@@ -95,19 +127,14 @@ impl Model {
                 WriteOutcome::Applied
             }
             AdvertWrite::Delete { advertisement_id: id, tombstone_until } => {
-                self.ads.retain(|ad| ad.advertisement.id != id);
-                match self.tombstones.iter_mut().find(|(deleted, _)| *deleted == id) {
-                    Some((_, until)) if tombstone_until <= *until => {}
-                    Some((_, until)) => *until = tombstone_until,
-                    None => self.tombstones.push((id, tombstone_until)),
-                }
+                self.delete(id, tombstone_until);
                 WriteOutcome::Applied
             }
             AdvertWrite::Expire { advertisement_id: id, now, .. } => {
                 self.ads.retain(|ad| ad.advertisement.id != id || now < ad.expires_at);
                 WriteOutcome::Applied
             }
-            AdvertWrite::ReserveSeats { reservation, now } => self.reserve(reservation, now),
+            AdvertWrite::ReserveSeats { reservation, limit, now } => self.reserve(reservation, limit, now),
             AdvertWrite::EndReservation { reservation_id: id, advertisement_id, purge_at } => {
                 let Some(ad) = self.ad(advertisement_id) else { return WriteOutcome::NotFound };
                 match ad.reservations.iter_mut().find(|reservation| reservation.id == id) {
@@ -121,24 +148,93 @@ impl Model {
                     }
                 }
             }
+            AdvertWrite::ReleaseSeat { reservation_id: id, advertisement_id, user, purge_at } => {
+                let Some(ad) = self.ad(advertisement_id) else { return WriteOutcome::NotFound };
+                let Some(held) = ad.reservations.iter_mut().find(|reservation| reservation.id == id) else {
+                    return WriteOutcome::NotFound;
+                };
+                if held.state != State::Ended && held.users.contains(&user) {
+                    held.users.retain(|other| *other != user);
+                    held.seats = held.seats.saturating_sub(1);
+                    if held.seats == 0 || held.users.is_empty() {
+                        (held.state, held.deadline) = (State::Ended, purge_at);
+                    }
+                }
+                WriteOutcome::Applied
+            }
         }
     }
 
-    fn reserve(&mut self, mut wanted: Reservation, now: UnixMs) -> WriteOutcome {
+    fn delete(&mut self, id: AdvertisementId, tombstone_until: UnixMs) {
+        self.ads.retain(|ad| ad.advertisement.id != id);
+        match self.tombstones.iter_mut().find(|(deleted, _)| *deleted == id) {
+            Some((_, until)) if tombstone_until <= *until => {}
+            Some((_, until)) => *until = tombstone_until,
+            None => self.tombstones.push((id, tombstone_until)),
+        }
+    }
+
+    /// Live advertisements of the account, oldest first, each with whether it is of the same client.
+    fn of_account(&self, key: OwnerKey, now: UnixMs) -> Vec<(AdvertisementId, bool)> {
+        let mut found: Vec<_> = self.ads.iter().filter(|ad| now < ad.expires_at).collect();
+        found.sort_by_key(|ad| (ad.advertisement.advertised_since, ad.advertisement.id));
+        let owner = |id| self.owners.iter().find(|(owned, _)| *owned == id).map(|(_, owner)| *owner);
+        let with_owner = found.iter().filter_map(|ad| Some((ad.advertisement.id, owner(ad.advertisement.id)?)));
+        with_owner.filter(|(_, owner)| same_account(*owner, key)).map(|(id, owner)| (id, owner == key)).collect()
+    }
+
+    /// Advertisements that were removed. If nothing may be published: whether the limit is the reason.
+    fn make_room(&mut self, owner: &AdvertOwner, now: UnixMs) -> Result<Vec<AdvertisementId>, bool> {
+        let live = self.of_account(owner.key, now);
+        match owner.limit {
+            AdvertLimit::Refuse { max } if (live.len() as u32) < max => Ok(vec![]),
+            AdvertLimit::Refuse { .. } => Err(true),
+            AdvertLimit::Replace { limit, tombstone_until, is_create } => {
+                let gone = beyond(limit, live);
+                if !is_create && !gone.is_empty() {
+                    return Err(false);
+                }
+                gone.iter().for_each(|id| self.delete(*id, tombstone_until));
+                Ok(gone)
+            }
+        }
+    }
+
+    /// Reservations that end if `wanted` is made, with their advertisements.
+    fn replaced_by(
+        &self,
+        wanted: &Reservation,
+        limit: Option<ReservationLimit>,
+        now: UnixMs,
+    ) -> Vec<(AdvertisementId, ReservationId)> {
+        let (Some(owner), Some(ReservationLimit { limit, .. })) = (wanted.owner, limit) else { return vec![] };
+        let all = self.ads.iter().flat_map(|ad| &ad.reservations).filter(|it| is_live(it, now));
+        let mut live: Vec<&Reservation> = all.filter(|it| it.owner.is_some()).collect();
+        live.sort_by_key(|it| (it.deadline, it.id));
+        let own = |it: &&&Reservation| it.owner.is_some_and(|known| same_account(known.client, owner.client));
+        let of_client = |it: &Reservation| it.owner.is_some_and(|known| known.client == owner.client);
+        let gone = beyond(limit, live.iter().filter(own).map(|it| (it.id, of_client(it))).collect());
+        let of_party = |it: &Reservation| it.owner.is_some_and(|known| known.party == owner.party);
+        live.sort_by_key(|it| it.id);
+        let ends = live.iter().filter(|it| gone.contains(&it.id) || of_party(it));
+        ends.map(|it| (it.advertisement_id, it.id)).collect()
+    }
+
+    fn reserve(&mut self, mut wanted: Reservation, limit: Option<ReservationLimit>, now: UnixMs) -> WriteOutcome {
         for stored in self.ads.iter().flat_map(|ad| &ad.reservations) {
             if stored.id == wanted.id {
                 if stored.request_digest != wanted.request_digest || stored.advertisement_id != wanted.advertisement_id
                 {
                     return WriteOutcome::IdempotencyKeyReused;
                 }
-                return WriteOutcome::SeatsReserved { reservation: stored.clone(), is_replay: true };
+                return WriteOutcome::SeatsReserved { reservation: stored.clone(), is_replay: true, replaced: vec![] };
             }
         }
+        let replaced = self.replaced_by(&wanted, limit, now);
         let Some(ad) = self.ad(wanted.advertisement_id) else { return WriteOutcome::NotFound };
         let (mut taken, mut live) = (0, 0);
         for reservation in &ad.reservations {
-            let held = reservation.state == State::Held && now < reservation.deadline;
-            if held || reservation.state == State::Confirmed {
+            if is_live(reservation, now) && !replaced.contains(&(ad.advertisement.id, reservation.id)) {
                 taken += u32::from(reservation.seats);
                 live += 1;
             }
@@ -153,7 +249,11 @@ impl Model {
         }
         wanted.state = State::Held;
         ad.reservations.push(wanted.clone());
-        WriteOutcome::SeatsReserved { reservation: wanted, is_replay: false }
+        for (id, ended) in &replaced {
+            let held = self.ad(*id).and_then(|ad| ad.reservations.iter_mut().find(|it| it.id == *ended)).unwrap();
+            (held.state, held.deadline) = (State::Ended, limit.unwrap().purge_at);
+        }
+        WriteOutcome::SeatsReserved { reservation: wanted, is_replay: false, replaced }
     }
 
     fn update_reservations(

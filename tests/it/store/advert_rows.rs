@@ -7,7 +7,7 @@ use fireteam::domain::advertisement::{Advertisement, AdvertisementKind};
 use fireteam::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId, SiloId, UserKey};
 use fireteam::domain::session::{Player, Session};
 use fireteam::domain::time::UnixMs;
-use fireteam::store::{AdvertWrite, Reservation, ReservationState};
+use fireteam::store::{AdvertOwner, AdvertWrite, Reservation, ReservationState};
 
 /// Advertisement id `n`.
 pub(crate) fn ad_id(n: u32) -> AdvertisementId {
@@ -45,18 +45,30 @@ pub(crate) fn ad(n: u32, join_seats: u16, since: u64, text: &str) -> Arc<Adverti
         session,
         // Without one for every third.
         ttl_ms: NonZeroU32::new(n % 3 * 5_000),
-        allowed_ranges: Vec::new(),
+        allowed_ranges: Box::default(),
         connect_data: text.as_bytes().to_vec(),
+        probe: None,
     })
 }
 
-/// A publish that confirms and joins no reservation.
+/// A publish without an owner that confirms and joins no reservation.
 pub(crate) fn put(advertisement: Arc<Advertisement>, expires: u64, now: u64) -> AdvertWrite {
+    put_owned(advertisement, None, expires, now)
+}
+
+/// A publish that confirms and joins no reservation.
+pub(crate) fn put_owned(
+    advertisement: Arc<Advertisement>,
+    owner: Option<AdvertOwner>,
+    expires: u64,
+    now: u64,
+) -> AdvertWrite {
     AdvertWrite::Publish {
         advertisement,
         expires_at: UnixMs(expires),
         confirmed_reservations: vec![],
         joined_reservations: vec![],
+        owner,
         now: UnixMs(now),
     }
 }
@@ -82,10 +94,11 @@ pub(crate) fn seats(n: u32, ad: u32, seats: u16, until: u64) -> Reservation {
         request_digest: [seats as u8; 16],
         state: ReservationState::Held,
         deadline: UnixMs(until),
+        owner: None,
     }
 }
 
 /// A write that makes the reservation.
 pub(crate) fn reserve(reservation: Reservation, now: u64) -> AdvertWrite {
-    AdvertWrite::ReserveSeats { reservation, now: UnixMs(now) }
+    AdvertWrite::ReserveSeats { reservation, limit: None, now: UnixMs(now) }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fireteam::domain::id::{MatchId, RatingKey, SetId, TicketId, UserKey};
+use fireteam::domain::id::{ConsentId, MatchId, RatingKey, SetId, TicketId, UserKey};
 use fireteam::domain::lifecycle::penalty::{Penalty, next_penalty};
 use fireteam::domain::lifecycle::{Match, MatchStage, TicketFate};
 use fireteam::domain::limit::RATING_HISTORY_ENTRIES_MAX;
@@ -16,7 +16,8 @@ use fireteam::domain::ruleset::rating::scale::KeyedRatingSpec;
 use fireteam::domain::time::UnixMs;
 use fireteam::store::queues::TicketState as State;
 use fireteam::store::queues::{
-    FinishedMatch, PenaltySchedule, QueueOutcome as Out, QueueWrite, RatingRow, StoredQueueData, StoredTicket,
+    ConsentTaker, FinishedMatch, GrantedConsent, PenaltySchedule, QueueOutcome as Out, QueueWrite, RatingRow,
+    StoredQueueData, StoredTicket,
 };
 
 /// State of the queues. Nothing is stored twice: a user's place follows from the tickets and the pairs of players.
@@ -28,6 +29,8 @@ pub(crate) struct Model {
     /// Players who left the match of a ticket.
     left: Vec<(UserKey, TicketId)>,
     penalties: Vec<(UserKey, SetId, Penalty)>,
+    taken_consents: Vec<(ConsentId, ConsentTaker)>,
+    revoked_consents: BTreeSet<ConsentId>,
     ratings: Vec<RatingRow>,
     /// Matches with a stale transition in this batch.
     stale_matches: Vec<MatchId>,
@@ -67,7 +70,7 @@ impl Model {
     /// Sets a ticket's state.
     fn set_state(&mut self, id: TicketId, state: State) -> StoredTicket {
         let ticket = self.ticket(id).expect("the ticket exists");
-        ticket.state = state;
+        (ticket.state, ticket.acknowledged) = (state, 0);
         ticket.version += 1;
         ticket.clone()
     }
@@ -76,8 +79,37 @@ impl Model {
     #[expect(clippy::too_many_lines, reason = "one case after another")]
     pub(crate) fn apply(&mut self, write: QueueWrite) -> Out {
         match write {
-            QueueWrite::EnterQueue { ticket, expires_at: expires, request_digest: digest, now } => {
-                self.enter(ticket, expires, digest, now)
+            QueueWrite::EnterQueue {
+                ticket,
+                expires_at: expires,
+                request_digest: digest,
+                caller_user,
+                consents,
+                max_tickets_per_user: max,
+                now,
+            } => self.enter(ticket, (expires, digest), (caller_user, &consents, max), now),
+            QueueWrite::Acknowledge { ticket_id: id, match_id, acknowledged } => match self.ticket(id) {
+                None => Out::TicketNotFound,
+                Some(ticket) => {
+                    for bit in (0..64).map(|index| 1 << index).filter(|bit| acknowledged & bit != 0) {
+                        if ticket.state == State::InMatch(match_id) && ticket.acknowledged & bit == 0 {
+                            (ticket.acknowledged, ticket.version) = (ticket.acknowledged + bit, ticket.version + 1);
+                        }
+                    }
+                    Out::CurrentTicket(ticket.clone())
+                }
+            },
+            QueueWrite::TakeConsents { taken_by, consents } => match self.spent_consent(taken_by, &consents) {
+                Some(spent) => Out::ConsentSpent(spent),
+                None => {
+                    self.take_consents(taken_by, &consents);
+                    Out::ConsentsTaken
+                }
+            },
+            QueueWrite::RevokeConsent { consent } => {
+                let was_taken = self.taken_consents.iter().any(|(id, _)| *id == consent.id);
+                self.revoked_consents.insert(consent.id);
+                Out::ConsentRevoked { was_taken }
             }
             QueueWrite::Heartbeat { ticket_id: id, expires_at: expires, .. } => match self.ticket(id) {
                 None => Out::TicketNotFound,
@@ -97,6 +129,9 @@ impl Model {
                     Out::CurrentTicket(self.set_state(id, State::Ended { end_reason: how, match_id: None, purge_at }))
                 }
             },
+            QueueWrite::EraseUser(_) | QueueWrite::RemoveRatings { .. } => {
+                panic!("not drawn: tests/it/security/erasure.rs has its own search")
+            }
             QueueWrite::ProposeMatch { proposed, now } => self.propose(proposed, now),
             QueueWrite::TransitionMatch {
                 updated_match: next,
@@ -342,7 +377,25 @@ impl Model {
         kept
     }
 
-    fn enter(&mut self, ticket: Arc<Ticket>, expires: UnixMs, digest: [u8; 16], now: UnixMs) -> Out {
+    fn spent_consent(&self, taken_by: ConsentTaker, consents: &[GrantedConsent]) -> Option<ConsentId> {
+        let is_spent = |id: &ConsentId| {
+            self.revoked_consents.contains(id)
+                || self.taken_consents.iter().any(|(taken, by)| taken == id && *by != taken_by)
+        };
+        consents.iter().map(|consent| consent.id).find(is_spent)
+    }
+
+    fn take_consents(&mut self, taken_by: ConsentTaker, consents: &[GrantedConsent]) {
+        self.taken_consents.extend(consents.iter().map(|consent| (consent.id, taken_by)));
+    }
+
+    fn enter(
+        &mut self,
+        ticket: Arc<Ticket>,
+        (expires, digest): (UnixMs, [u8; 16]),
+        (caller_user, consents, max): (Option<UserKey>, &[GrantedConsent], Option<u32>),
+        now: UnixMs,
+    ) -> Out {
         if let Some(stored) = self.ticket(ticket.id) {
             let same = stored.request_digest == digest;
             return if same {
@@ -351,36 +404,57 @@ impl Model {
                 Out::IdempotencyKeyReused
             };
         }
+        if let Some(spent) = self.spent_consent(ticket.id.into(), consents) {
+            return Out::ConsentSpent(spent);
+        }
         let users = ticket.session.sorted_users();
-        for user in &users {
+        let own: Vec<UserKey> = users.iter().copied().filter(|user| Some(*user) == caller_user).collect();
+        let obstacle = |users: &[UserKey]| self.obstacle(&ticket, users, max, now);
+        if let Some(refusal) = obstacle(&own).or_else(|| obstacle(&users)) {
+            return refusal;
+        }
+        self.take_consents(ticket.id.into(), consents);
+        // The sequences use ids again after their tickets were purged.
+        self.left.retain(|(_, id)| *id != ticket.id);
+        let (state, expires_at, request_digest) = (State::Waiting, expires, digest);
+        let stored = StoredTicket { ticket, state, expires_at, version: 1, request_digest, acknowledged: 0 };
+        self.tickets.push(stored.clone());
+        Out::Entered { ticket: stored, is_replay: false }
+    }
+
+    /// Obstacle that keeps one of `users` from entering: of all of them a match first, then a ticket, then too many, then a cooldown.
+    fn obstacle(&self, ticket: &Ticket, users: &[UserKey], max: Option<u32>, now: UnixMs) -> Option<Out> {
+        for user in users {
             if let Some((_, by)) = self.players.iter().find(|(player, _)| player == user) {
-                return Out::AlreadyInMatch { user: *user, match_id: *by };
+                return Some(Out::AlreadyInMatch { user: *user, match_id: *by });
             }
         }
-        for user in &users {
+        for user in users {
             let here =
                 |it: &&StoredTicket| it.ticket.set_id == ticket.set_id && it.ticket.session.silo == ticket.session.silo;
             let open = self.tickets.iter().filter(|it| !matches!(it.state, State::Ended { .. }));
             let theirs = open.filter(|it| self.is_in_ticket(*user, &it.ticket));
             let barring = theirs.filter(|it| here(it) || it.ticket.exclusive || ticket.exclusive);
             if let Some(other) = barring.map(|it| it.ticket.id).min() {
-                return Out::AlreadyQueued { user: *user, other_ticket: other };
+                return Some(Out::AlreadyQueued { user: *user, other_ticket: other });
             }
         }
-        for user in &users {
+        for user in users {
+            let open = self.tickets.iter().filter(|it| !matches!(it.state, State::Ended { .. }));
+            let count = open.filter(|it| self.is_in_ticket(*user, &it.ticket)).count();
+            if max.is_some_and(|max| max as usize <= count) {
+                return Some(Out::TooManyTickets { user: *user });
+            }
+        }
+        for user in users {
             let theirs = self.penalties.iter().find(|(player, set_id, _)| player == user && *set_id == ticket.set_id);
             if let Some((_, _, Penalty { cooldown_until: until, .. })) =
                 theirs.filter(|(_, _, it)| now < it.cooldown_until)
             {
-                return Out::OnCooldown { user: *user, until: *until };
+                return Some(Out::OnCooldown { user: *user, until: *until });
             }
         }
-        // The sequences use ids again after their tickets were purged.
-        self.left.retain(|(_, id)| *id != ticket.id);
-        let stored =
-            StoredTicket { ticket, state: State::Waiting, expires_at: expires, version: 1, request_digest: digest };
-        self.tickets.push(stored.clone());
-        Out::Entered { ticket: stored, is_replay: false }
+        None
     }
 
     /// Whether a user is in a ticket and has not left it during play.

@@ -64,19 +64,29 @@ pub(crate) fn ticket(n: u32, set: u32, users: &[u32]) -> Ticket {
             .iter()
             .map(|&n| PlayerRating { rating: 1.0 / 3.0 + f64::from(n), deviation: -0.0 })
             .collect(),
+        own_round_trips_ms: None,
         blocked_users: vec![user(77), user(78)],
         rating_digest_key: None,
         exclusive: false,
+        self_answering: Vec::new(),
     }
 }
 
-/// Enters the queue. The request digest depends on the number of users and the set.
+/// Enters the queue without a limit on the users' tickets.
 pub(crate) fn enter(ticket: Ticket, expires: u64, now: u64) -> QueueWrite {
+    enter_limited(ticket, None, expires, now)
+}
+
+/// Enters the queue. The request digest depends on the number of users and the set.
+pub(crate) fn enter_limited(ticket: Ticket, max_tickets_per_user: Option<u32>, expires: u64, now: u64) -> QueueWrite {
     let digest = [(ticket.session.players.len() as u32 + 16 * ticket.set_id.0) as u8; 16];
     QueueWrite::EnterQueue {
         ticket: Arc::new(ticket),
         expires_at: UnixMs(expires),
         request_digest: digest,
+        max_tickets_per_user,
+        caller_user: None,
+        consents: Vec::new(),
         now: UnixMs(now),
     }
 }
@@ -115,6 +125,7 @@ pub(crate) fn new_match(n: u32, set: u32, members: &[(u32, &[u32])]) -> Match {
         backfilled_session: Some(AdvertisementId::from_bytes([8; 16])),
         unconfirmed_servers: Vec::new(),
         side_reports: SideReports::default(),
+        erased_skills: Vec::new(),
     }
 }
 
@@ -185,5 +196,6 @@ pub(crate) fn stored_ticket(entered: &QueueWrite) -> StoredTicket {
         panic!("an EnterQueue write")
     };
     let ticket = Arc::clone(ticket);
-    StoredTicket { ticket, state: TicketState::Waiting, expires_at: *expires, version: 1, request_digest: *digest }
+    let (state, expires_at, request_digest) = (TicketState::Waiting, *expires, *digest);
+    StoredTicket { ticket, state, expires_at, version: 1, request_digest, acknowledged: 0 }
 }

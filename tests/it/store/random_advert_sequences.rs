@@ -2,16 +2,19 @@
 
 use fireteam::domain::id::ReservationId;
 use fireteam::domain::time::UnixMs;
-use fireteam::store::{AdvertVersion, AdvertWrite, ENDED_RESERVATION_RETENTION_MS, Store};
+use fireteam::store::{
+    AdvertLimit, AdvertOwner, AdvertVersion, AdvertWrite, ClientLimit, ENDED_RESERVATION_RETENTION_MS, OwnerKey,
+    PartyKey, Reservation, ReservationLimit, ReservationOwner, Store,
+};
 use proptest::prelude::*;
 
 use crate::store::advert_model::Model;
-use crate::store::advert_rows::{ad, ad_id, extend, put, reserve, seat_id, seats};
+use crate::store::advert_rows::{ad, ad_id, extend, put_owned, seat_id, seats};
 use crate::store::sequence_runner::{Step, StoreModel, compare_memory, compare_postgres, compare_sqlite};
 
 /// Few ids and few times, so that writes often conflict.
 fn write() -> impl Strategy<Value = AdvertWrite> {
-    let (n, r, now) = (0..3_u32, 0..5_u32, 0..60_u64);
+    let (n, r, now) = (0..6_u32, 0..5_u32, 0..60_u64);
     let ids = prop::collection::vec((0..5_u32).prop_map(seat_id), 0..3);
     let reservation_ids = (ids.clone(), ids);
     fn with_reservation_ids(
@@ -19,11 +22,12 @@ fn write() -> impl Strategy<Value = AdvertWrite> {
         (confirmed_ids, joined_ids): (Vec<ReservationId>, Vec<ReservationId>),
     ) -> AdvertWrite {
         match write {
-            AdvertWrite::Publish { advertisement, expires_at: expires, now, .. } => AdvertWrite::Publish {
+            AdvertWrite::Publish { advertisement, expires_at: expires, owner, now, .. } => AdvertWrite::Publish {
                 advertisement,
                 expires_at: expires,
                 confirmed_reservations: confirmed_ids,
                 joined_reservations: joined_ids,
+                owner,
                 now,
             },
             AdvertWrite::ExtendTtl { advertisement_id: id, expires_at: expires, now, .. } => AdvertWrite::ExtendTtl {
@@ -37,19 +41,77 @@ fn write() -> impl Strategy<Value = AdvertWrite> {
         }
     }
     prop_oneof![
-        5 => (n.clone(), 0..5_u16, now.clone(), 0..60_u64, reservation_ids.clone(), "[a-c]").prop_map(
-            |(n, open, now, more, reservation_ids, text)| with_reservation_ids(put(ad(n, open, now, &text), now + more, now), reservation_ids)
+        6 => (n.clone(), 0..5_u16, now.clone(), 0..60_u64, reservation_ids.clone(), "[a-c]", owner_choices()).prop_map(
+            |(n, open, now, more, reservation_ids, text, choices)| {
+                let published = put_owned(ad(n, open, now, &text), advert_owner(n, choices), now + more, now);
+                with_reservation_ids(published, reservation_ids)
+            }
         ),
         3 => (n.clone(), now.clone(), 0..60_u64, reservation_ids)
             .prop_map(|(n, now, more, reservation_ids)| with_reservation_ids(extend(n, now + more, now), reservation_ids)),
         1 => (n.clone(), 0..60_u64).prop_map(|(n, until)| AdvertWrite::Delete { advertisement_id: ad_id(n), tombstone_until: UnixMs(until) }),
         2 => (n.clone(), now.clone()).prop_map(|(n, now)| AdvertWrite::Expire { advertisement_id: ad_id(n), now: UnixMs(now), expected_version: None }),
-        6 => (r.clone(), n.clone(), 1..4_u16, now, 0..60_u64)
-            .prop_map(|(r, n, count, now, more)| reserve(seats(r, n, count, now + more), now)),
+        6 => (r.clone(), n.clone(), 1..4_u16, now, 0..60_u64, owner_choices()).prop_map(
+            |(r, n, count, now, more, choices)| reserve_owned(seats(r, n, count, now + more), choices, now)
+        ),
+        2 => (r.clone(), n.clone(), 0..2_usize, 0..60_u64).prop_map(|(r, n, which, at)| AdvertWrite::ReleaseSeat {
+            reservation_id: seat_id(r),
+            advertisement_id: ad_id(n),
+            user: seats(r, n, 1, 0).users[which],
+            purge_at: UnixMs(at),
+        }),
         2 => (r, n, 0..60_u64).prop_map(|(r, n, at)| {
             AdvertWrite::EndReservation { reservation_id: seat_id(r), advertisement_id: ad_id(n), purge_at: UnixMs(at) }
         }),
     ]
+}
+
+/// Choices about an owner: end of tombstones and of retention, clients per account, and flags.
+type OwnerChoices = (u64, u32, bool, bool, bool);
+
+fn owner_choices() -> impl Strategy<Value = OwnerChoices> {
+    (0..60_u64, 1..3_u32, any::<bool>(), any::<bool>(), prop::bool::weighted(0.8))
+}
+
+fn client_limit(per_account: u32) -> ClientLimit {
+    ClientLimit { per_client: 1, per_account }
+}
+
+/// Owner `number` of an account, with bytes that differ in the client only for `client`.
+fn owner_key(account: u8, client: u8) -> OwnerKey {
+    let mut bytes = [account; 16];
+    bytes[12..].fill(client);
+    OwnerKey::from_bytes(bytes)
+}
+
+/// Owner of advertisement `n`, always the same: three of two clients of an account, two of a server, one without. Rows
+/// of an older version have none.
+fn advert_owner(n: u32, (until, per_account, is_create, is_new, is_counted): OwnerChoices) -> Option<AdvertOwner> {
+    let tombstone_until = UnixMs(until);
+    let replace = AdvertLimit::Replace { limit: client_limit(per_account), tombstone_until, is_create };
+    let (key, limit) = match n {
+        0 | 1 => (owner_key(1, 1), replace),
+        2 => (owner_key(1, 2), replace),
+        3 | 4 => (owner_key(2, 0), AdvertLimit::Refuse { max: 1 }),
+        _ => return None,
+    };
+    is_counted.then_some(AdvertOwner { key, limit, is_new })
+}
+
+/// Reservations of two clients of one account, of another account for the party of the first, and one without an owner.
+fn reserve_owned(reservation: Reservation, (purge_at, per_account, ..): OwnerChoices, now: u64) -> AdvertWrite {
+    let number = u32::from_be_bytes(std::array::from_fn(|at| reservation.id.as_bytes()[12 + at]));
+    let owner = |account, client, party: u8| {
+        Some(ReservationOwner { client: owner_key(account, client), party: PartyKey::from_bytes([party; 16]) })
+    };
+    let owner = match number {
+        0 | 1 => owner(1, 1, 5),
+        2 => owner(1, 2, 6),
+        3 => owner(3, 0, 5),
+        _ => None,
+    };
+    let limit = owner.map(|_| ReservationLimit { limit: client_limit(per_account), purge_at: UnixMs(purge_at) });
+    AdvertWrite::ReserveSeats { reservation: Reservation { owner, ..reservation }, limit, now: UnixMs(now) }
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step<AdvertWrite>>> {

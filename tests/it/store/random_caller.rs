@@ -18,12 +18,20 @@ const GUESTS: usize = 6;
 /// TTL and hold, longer than the test, so that nothing expires.
 const LONG_MS: u64 = 600_000;
 
+/// Seats that a session offers for each count of its number, so that a search shows the number.
+const SEATS_PER_NUMBER: u32 = 8;
+
+/// Number as a search shows it.
+fn shown(number: u32) -> u32 {
+    number % 100
+}
+
 /// Acknowledged state of one session.
 #[derive(Clone, Debug, Default)]
 struct KnownSession {
     id: String,
     token: Vec<u8>,
-    /// Published as connect data; different after each replacement.
+    /// Published as part of the seats; different after each replacement.
     number: u32,
     /// Reservations by guest; a guest has at most one.
     seats: BTreeMap<usize, pb::Reservation>,
@@ -33,7 +41,7 @@ struct KnownSession {
 impl KnownSession {
     /// Number and open seats as a search shows them; `None` if deleted.
     fn search_view(&self) -> Option<(u32, u32)> {
-        (!self.is_deleted).then(|| (self.number, SEATS - self.seats.len() as u32))
+        (!self.is_deleted).then(|| (shown(self.number), SEATS - self.seats.len() as u32))
     }
 }
 
@@ -121,7 +129,7 @@ impl RandomCaller {
         let unknown: Vec<u32> = results.values().flatten().map(|&(number, _)| number).collect();
         match &unanswered {
             Some(RandomRequest::Create { number }) => {
-                assert!(unknown.is_empty() || unknown == [*number], "{unknown:?}")
+                assert!(unknown.is_empty() || unknown == [shown(*number)], "{unknown:?}")
             }
             _ => assert_eq!(unknown, [] as [u32; 0], "sessions that no request made"),
         }
@@ -185,7 +193,7 @@ impl RandomCaller {
     fn expected_after(&self, at: usize, request: &RandomRequest) -> Option<(u32, u32)> {
         let (number, open) = self.sessions[at].search_view()?;
         match request {
-            RandomRequest::Replace { at: of, number } if *of == at => Some((*number, open)),
+            RandomRequest::Replace { at: of, number } if *of == at => Some((shown(*number), open)),
             RandomRequest::Delete { at: of } if *of == at => None,
             RandomRequest::Reserve { at: of, .. } if *of == at => Some((number, open - 1)),
             RandomRequest::Release { at: of, .. } if *of == at => Some((number, open + 1)),
@@ -231,7 +239,10 @@ impl RandomCaller {
             RandomRequest::Release { at, guest } => {
                 let held = self.sessions[at].seats[&guest].clone();
                 let (reservation_id, reservation_token) = (held.reservation_id, held.reservation_token);
-                connection.client.release(pb::MatchmakingReleaseRequest { reservation_id, reservation_token }).await?;
+                connection
+                    .client
+                    .release(pb::MatchmakingReleaseRequest { reservation_id, reservation_token, ..Default::default() })
+                    .await?;
                 self.sessions[at].seats.remove(&guest);
             }
         }
@@ -242,8 +253,10 @@ impl RandomCaller {
     fn request(&self, known: &KnownSession, is_whole: bool) -> pb::MatchmakingUpdateAdvertisementRequest {
         let mut request = pb::MatchmakingUpdateAdvertisementRequest {
             time_to_live_ms: Some(LONG_MS),
-            connect_data: known.number.to_string().into_bytes(),
-            ..advertise_request(&[(&format!("host of caller {}", self.caller_number), 0.0)], SEATS as i32)
+            ..advertise_request(
+                &[(&format!("host of caller {}", self.caller_number), 0.0)],
+                (SEATS + SEATS_PER_NUMBER * shown(known.number)) as i32,
+            )
         };
         if let Some(session) = &mut request.session_composition {
             session.silo_id = Some(self.caller_number);
@@ -271,8 +284,9 @@ impl RandomCaller {
     async fn search_all(&self, connection: &CallerConnection) -> BTreeMap<String, Option<(u32, u32)>> {
         // A party without a seat.
         let found = self.search(connection, GUESTS).await;
-        let number = |it: &pb::Candidate| String::from_utf8(it.connect_data.clone()).unwrap().parse().unwrap();
-        found.candidates.iter().map(|it| (it.advertisement_id.clone(), Some((number(it), it.open_seats)))).collect()
+        // `SEATS` itself is a remainder, so count from one seat less.
+        let number = |open: u32| (open.saturating_sub(1) / SEATS_PER_NUMBER, (open - 1) % SEATS_PER_NUMBER + 1);
+        found.candidates.iter().map(|it| (it.advertisement_id.clone(), Some(number(it.open_seats)))).collect()
     }
 }
 

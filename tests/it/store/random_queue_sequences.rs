@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fireteam::domain::id::{MatchId, RatingKey, SetId, TicketId, UserKey};
+use fireteam::domain::id::{ConsentId, MatchId, RatingKey, SetId, TicketId, UserKey};
 use fireteam::domain::lifecycle::{
     Assignment, Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket, TicketFate,
 };
@@ -15,12 +15,14 @@ use fireteam::domain::ruleset::rating::{
 };
 use fireteam::domain::time::UnixMs;
 use fireteam::store::Store;
-use fireteam::store::queues::{PenaltySchedule, QueueWrite, RatingRow, StoredTicket, TicketState};
+use fireteam::store::queues::{
+    ConsentTaker, GrantedConsent, PenaltySchedule, QueueWrite, RatingRow, StoredTicket, TicketState,
+};
 use proptest::prelude::*;
 
 use crate::store::queue_model::Model;
 use crate::store::queue_rows::{
-    end_ticket, enter, heartbeat, match_id, new_match, next_version, propose, rating, ticket, ticket_id, user,
+    end_ticket, enter_limited, heartbeat, match_id, new_match, next_version, propose, rating, ticket, ticket_id, user,
 };
 use crate::store::sequence_runner::{Step, StoreModel, compare_memory, compare_postgres, compare_sqlite};
 
@@ -143,12 +145,27 @@ fn random_write() -> impl Strategy<Value = RandomWrite> {
     let users = prop::collection::vec(0..USERS, 1..3);
     let tickets = prop::collection::vec(0..TICKETS, 1..4);
     prop_oneof![
-        8 => (n.clone(), 1..3_u32, users, prop::bool::weighted(0.15), now.clone(), 10..60_u64).prop_map(
-            |(n, set, users, alone, now, more)| {
-                RandomWrite::Complete(enter(Ticket { exclusive: alone, ..ticket(n, set, &users) }, now + more, now))
-            }
-        ),
+        8 => (n.clone(), 1..3_u32, users, prop::bool::weighted(0.15), now.clone(), 10..60_u64, prop::option::of(1..3_u32))
+            .prop_map(|(n, set, users, alone, now, more, max)| {
+                let entered = Ticket { exclusive: alone, ..ticket(n, set, &users) };
+                let mut write = enter_limited(entered, max, now + more, now);
+                // Some of a player's client, with the consent of another player.
+                if let QueueWrite::EnterQueue { caller_user, consents, .. } = &mut write && n % 2 == 1 {
+                    *caller_user = Some(user(users[0]));
+                    consents.extend(users.get(1).map(|other| consent((*other % 3) as u8)));
+                }
+                RandomWrite::Complete(write)
+            }),
         2 => (n.clone(), now.clone()).prop_map(|(n, expires)| RandomWrite::Complete(heartbeat(n, expires))),
+        2 => (n.clone(), 0..5_u32, 0..8_u64).prop_map(|(n, m, acknowledged)| {
+            let (ticket_id, match_id) = (ticket_id(n), match_id(m));
+            RandomWrite::Complete(QueueWrite::Acknowledge { ticket_id, match_id, acknowledged })
+        }),
+        2 => (0..3_u8, prop::collection::vec(0..3_u8, 0..3)).prop_map(|(by, consents)| {
+            let (taken_by, consents) = (ConsentTaker([by; 16]), consents.into_iter().map(consent).collect());
+            RandomWrite::Complete(QueueWrite::TakeConsents { taken_by, consents })
+        }),
+        1 => (0..3_u8).prop_map(|n| RandomWrite::Complete(QueueWrite::RevokeConsent { consent: consent(n) })),
         3 => (n, end_reason(), now.clone(), now.clone())
             .prop_map(|(n, how, purge, now)| RandomWrite::Complete(end_ticket(n, how, purge, now))),
         6 => (0..5_u32, tickets, now).prop_map(|(n, tickets, now)| RandomWrite::Propose { n, tickets, now }),
@@ -164,6 +181,11 @@ fn random_write() -> impl Strategy<Value = RandomWrite> {
             RandomWrite::Complete(QueueWrite::ImportRatings { rows })
         }),
     ]
+}
+
+/// A consent that outlives the sequence.
+fn consent(n: u8) -> GrantedConsent {
+    GrantedConsent { id: ConsentId::from_bytes([n; 16]), expires_at: UnixMs(1_000_000) }
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step<RandomWrite>>> {
@@ -424,6 +446,6 @@ fn random_queue_writes_on_sqlite_equal_the_model() {
 #[test]
 fn random_queue_writes_on_postgres_equal_the_model() {
     let tables = "ticket, ticket_user, match, match_user, penalty, rating, queue_change, queue_lease, \
-                  result, rating_change, keyed_rating, keyed_rating_change, feedback";
+                  result, rating_change, keyed_rating, keyed_rating_change, feedback, consent";
     compare_postgres::<Model>("random_queue_writes_on_postgres_equal_the_model", 60, steps(), tables);
 }

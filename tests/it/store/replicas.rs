@@ -5,6 +5,7 @@ use std::time::Duration;
 use fireteam_client::{Code, ReservationEvents, pb};
 use tokio::time::Instant;
 
+use crate::support::certs::write_private_file;
 use crate::support::database::{TestDatabase, create_test_database};
 use crate::support::server_process::{ServerProcess, TEST_TIMEOUT};
 use crate::support::test_server::{advertise_request, party_session};
@@ -21,6 +22,8 @@ impl Replicas {
         let folder = tempfile::tempdir().unwrap();
         let key = folder.path().join("token-key").display().to_string();
         let match_key = folder.path().join("match-key.pem").display().to_string();
+        // Servers of one database name users alike, also those that a test starts with other token keys.
+        write_private_file(&folder.path().join("token-key.user-key"), &"5e".repeat(32));
         let keys = ["--token-key-file", &key, "--match-key-file", &match_key];
         let all = [&["--store", &database.url, "--trusted-proxies", "127.0.0.0/8"], &keys[..], arguments].concat();
         let servers = std::thread::scope(|scope| {
@@ -42,11 +45,11 @@ pub(crate) async fn until(what: &str, mut is_done: impl AsyncFnMut() -> bool) ->
     started.elapsed()
 }
 
-/// Search results of a party on a server: connect data and open seats.
+/// Search results of a party on a server: ids and open seats.
 pub(crate) async fn found(server: &ServerProcess, name: &str) -> Vec<(String, u32)> {
     let mut searching = server.client().await.search_session(1, party_session(&[(name, 0.0)]));
     let answer = searching.search().await.expect("search");
-    let seen = |it: pb::Candidate| (String::from_utf8(it.connect_data).unwrap(), it.open_seats);
+    let seen = |it: pb::Candidate| (it.advertisement_id, it.open_seats);
     answer.candidates.into_iter().map(seen).collect()
 }
 
@@ -65,17 +68,19 @@ async fn advertisement_on_one_server_is_served_by_the_other() {
     let [here, there] = &replicas.servers[..] else { unreachable!() };
     let (connection, mut events) = here.client().await.open_stream().await.expect("open");
     let mut advertised = connection.advertise(advertise_request(&[("host", 0.0)], 3)).await.expect("advertise");
-    let expected = vec![("host:7777".to_owned(), 3)];
+    let id = advertised.id().to_owned();
+    let expected = vec![(id.clone(), 3)];
     assert_eq!(found(here, "guest").await, expected, "the first server finds its own advertisement at once");
     until("found on the other server", async || found(there, "guest").await == expected).await;
 
     let mut searching = there.client().await.search_session(1, party_session(&[("guest", 0.0), ("friend", 0.0)]));
     searching.search().await.expect("search");
     let reserved = searching.reserve(advertised.id()).await.expect("reserve");
+    assert_eq!(reserved.connect_data, b"host:7777");
     let event = next(&mut events).await;
     assert_eq!(event.state(), pb::ReservationState::Held);
     assert_eq!(event.reservation.as_ref().unwrap().seats, 2);
-    until("reserved on the first server", async || found(here, "other").await == [("host:7777".to_owned(), 1)]).await;
+    until("reserved on the first server", async || found(here, "other").await == [(id.clone(), 1)]).await;
 
     reserved.release().await.expect("release");
     assert_eq!(next(&mut events).await.state(), pb::ReservationState::Released);

@@ -126,7 +126,7 @@ async fn commit_that_is_cancelled_is_still_written() {
             }
         }
         let other = store.commit(&[put(ad(10_000 + n, 1, 1, "b"), 9_000, 1)]).await.unwrap().outcomes;
-        assert_eq!(other, [WriteOutcome::Published { created: true, advertised_since: UnixMs(1) }]);
+        assert_eq!(other, [WriteOutcome::Published { created: true, advertised_since: UnixMs(1), replaced: vec![] }]);
     }
     drop(store);
     let stored = SqliteStore::open(&path).await.unwrap().load_advertisements(UnixMs(2)).await.unwrap();
@@ -165,7 +165,10 @@ async fn commit_of_a_large_batch_is_one_transaction() {
     let outcomes = store.commit(&batch).await.unwrap().outcomes;
     for (at, outcome) in outcomes.iter().enumerate() {
         let since = UnixMs(at as u64 % 3_000);
-        assert_eq!(*outcome, WriteOutcome::Published { created: at < 3_000, advertised_since: since });
+        assert_eq!(
+            *outcome,
+            WriteOutcome::Published { created: at < 3_000, advertised_since: since, replaced: vec![] }
+        );
     }
     let heartbeats: Vec<AdvertWrite> = (0..3_000).map(|n| extend(n, 9_500, 2)).collect();
     assert!(store.commit(&heartbeats).await.unwrap().outcomes.iter().all(|outcome| *outcome == WriteOutcome::Applied));

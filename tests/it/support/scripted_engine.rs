@@ -9,21 +9,22 @@ use fireteam::api::response_encoder::encode_static_candidate_fields;
 use fireteam::domain::advertisement::{Advertisement, AdvertisementKind};
 use fireteam::domain::attribute::{Attribute, AttributeSource, PartyAggregation, Trust, ValueType};
 use fireteam::domain::filter::{Refusal, RefusingSide};
-use fireteam::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId, UserKey};
+use fireteam::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId};
 use fireteam::domain::latency::DEFAULT_LATENCY_MODEL;
 use fireteam::domain::matchmaking_action::{AdvertiseChances, MatchmakingAction};
 use fireteam::domain::measure::Measure;
 use fireteam::domain::ruleset::teams::{AllocationSpec, HostData, HostingMode, HostingSpec, ServerChoice};
 use fireteam::domain::ruleset::{
-    DistanceCurve, PartyConsentPolicy, Ruleset, SearchLimits, ServedSilos, SoftFilter, SoftFilterMode,
+    DistanceCurve, HandlePolicy, PartyConsentPolicy, Ruleset, SearchLimits, ServedSilos, SoftFilter, SoftFilterMode,
     SoftMissingPolicy,
 };
 use fireteam::domain::session::Session;
 use fireteam::domain::time::UnixMs;
 use fireteam::engine::command::{
-    Caller, CandidateView, ChooseActionAnswer, DeleteAdvertCommand, GrantConsentAnswer, ReleaseReservationCommand,
-    ReportLatencyAnswer, ReportLatencyCommand, ReservationChange, ReservationEvent, ReservationView, ReserveAnswer,
-    ReserveCommand, RoundTrip, SearchAnswer, SearchCommand, UpdateAdvertAnswer, UpdateAdvertCommand,
+    Caller, CandidateView, ChooseActionAnswer, DeleteAdvertCommand, GrantConsentAnswer, GrantConsentCommand,
+    ReleaseReservationCommand, ReportLatencyAnswer, ReportLatencyCommand, ReservationChange, ReservationEvent,
+    ReservationView, ReserveAnswer, ReserveCommand, RoundTrip, SearchAnswer, SearchCommand, UpdateAdvertAnswer,
+    UpdateAdvertCommand,
 };
 use fireteam::engine::error::EngineError;
 use fireteam::engine::{HostListener, HostedMatch, PendingAnswer};
@@ -111,6 +112,8 @@ pub(crate) fn scripted_ruleset() -> Ruleset {
         expansions: Box::new([]),
         advertise_chances: AdvertiseChances::from_game_size(12),
         search_limits: SearchLimits { max_results: 50, max_evaluated: 10_000 },
+        clients_per_account: 1,
+        handles: HandlePolicy::Ids,
         latency_model: DEFAULT_LATENCY_MODEL,
         involved_phase_percent: 50.0,
         consent: PartyConsentPolicy::Assumed,
@@ -146,8 +149,9 @@ pub(crate) fn scripted_advertisement(byte: u8) -> Advertisement {
         ruleset_hash: RulesetHash(RULESET_HASH),
         session: Session { party_sizes: vec![2, 1], ..Session::default() },
         ttl_ms: None,
-        allowed_ranges: Vec::new(),
+        allowed_ranges: Box::default(),
         connect_data: vec![byte; 3],
+        probe: None,
     }
 }
 
@@ -192,6 +196,7 @@ impl MatchmakingEngine for ScriptedEngine {
             let encoded = encode_static_candidate_fields(&scripted_advertisement(byte));
             each(CandidateView {
                 id: advertisement_id(byte),
+                handle: None,
                 encoded_advert: &encoded,
                 score,
                 score_terms: &[0.023_456_7, score - 0.023_456_7],
@@ -271,6 +276,7 @@ impl MatchmakingEngine for ScriptedEngine {
             let round_trip = round_trip_ms.map(|ms| RoundTrip::Measured(f64::from(ms)));
             each(CandidateView {
                 id,
+                handle: None,
                 encoded_advert: &encoded,
                 score: 0.0,
                 score_terms: &[0.0, 0.0],
@@ -292,9 +298,14 @@ impl MatchmakingEngine for ScriptedEngine {
         Ok(ChooseActionAnswer { action: MatchmakingAction::Advertise, advertise_percent: 50.0 })
     }
 
-    fn grant_consent(&self, caller: &Caller, leader: UserKey) -> Result<GrantConsentAnswer, EngineError> {
-        self.record(caller, leader);
+    fn grant_consent(&self, caller: &Caller, grant: &GrantConsentCommand) -> Result<GrantConsentAnswer, EngineError> {
+        self.record(caller, grant);
         Ok(GrantConsentAnswer { consent_token: vec![7], expires_in_ms: 300_000 })
+    }
+
+    fn revoke_consent(&self, caller: &Caller, consent_token: &[u8]) -> Result<PendingAnswer<bool>, EngineError> {
+        self.record(caller, consent_token);
+        Ok(PendingAnswer::Ready(false))
     }
 
     fn ruleset(&self, set_id: SetId, hash: Option<RulesetHash>) -> Result<Arc<Ruleset>, EngineError> {

@@ -21,6 +21,7 @@ use fireteam::engine::error::{EngineError, RetireObstacle};
 use fireteam::engine::rulesets::{CheckedRuleset, ReloadReport, RetireSetAnswer, RulesetListing, RulesetProblem};
 use fireteam::server::handshake::ProxySettings;
 use fireteam::server::limits::EdgeLimits;
+use fireteam::server::operator_access::OperatorHosts;
 use fireteam::server::tls::TlsAcceptorSource;
 use fireteam::server::{RunningServer, Server, ServerDeps};
 use fireteam::supervisor::TaskSupervisor;
@@ -202,9 +203,15 @@ impl ScriptedServer {
             consistency_checker: Arc::new(StubOperatorBackend),
             render_metrics: Arc::new(|| "# EOF\n".into()),
             match_jwks: "{\"keys\":[]}\n".into(),
+            operator_hosts: OperatorHosts::Names(Vec::new()),
+            readiness_notes: Arc::new(Vec::new),
             rpc_observer: counted.clone(),
             authenticator: None,
-            resolve_client_address: Arc::new(|peer, hops| hops.last().and_then(|hop| hop.parse().ok()).unwrap_or(peer)),
+            resolve_client_address: Arc::new(|peer, lines| {
+                let hop = lines.last().and_then(|line| line.rsplit(|byte| *byte == b',').next());
+                let hop = hop.and_then(|hop| std::str::from_utf8(hop).ok());
+                hop.and_then(|hop| hop.trim().parse().ok()).unwrap_or(peer)
+            }),
             rate_limits: Arc::new(RateLimits::unlimited()),
             audit_log: Arc::new(AuditLog::open(None, Box::new(|| UnixMs(1_000))).unwrap()),
             clock: Arc::new(FixedClock),

@@ -76,8 +76,7 @@ fn spawn_serve(
 
 /// Starts a server that is expected to refuse, and waits for its exit.
 pub(crate) fn run_until_exit(folder: &Path, arguments: &[&str]) -> ProcessExit {
-    let (child, log, started_at) = spawn_serve(Path::new(FIRETEAM), folder, &[&FREE_PORTS, arguments].concat(), &[]);
-    collect_exit(child, &log, started_at)
+    ServerProcess::run_until_exit_with(folder, arguments, &[])
 }
 
 impl ServerProcess {
@@ -95,6 +94,13 @@ impl ServerProcess {
     /// Starts a server whose `arguments` give the addresses of both ports, and waits until it serves.
     pub(crate) fn start_without_ports(folder: &Path, arguments: &[&str]) -> Self {
         Self::wait_until_serving(spawn_serve(Path::new(FIRETEAM), folder, arguments, &[]))
+    }
+
+    /// Starts a server that is expected to refuse, with `settings` as environment variables, and waits for its exit.
+    pub(crate) fn run_until_exit_with(folder: &Path, arguments: &[&str], settings: &[(&str, &str)]) -> ProcessExit {
+        let arguments = [&FREE_PORTS, arguments].concat();
+        let (child, log, started_at) = spawn_serve(Path::new(FIRETEAM), folder, &arguments, settings);
+        collect_exit(child, &log, started_at)
     }
 
     /// Starts a server of another build, as `start_with` does.
@@ -155,7 +161,7 @@ impl ServerProcess {
     /// Response to an HTTP GET on the operator port, with its headers.
     pub(crate) async fn operator_page(&self, path: &str) -> String {
         let mut socket = tokio::net::TcpStream::connect(self.operator_address).await.expect("connect");
-        let request = format!("GET {path} HTTP/1.1\r\nhost: fireteam\r\nconnection: close\r\n\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
         socket.write_all(request.as_bytes()).await.expect("write the request");
         let mut response = Vec::new();
         let read = tokio::time::timeout(TEST_TIMEOUT, socket.read_to_end(&mut response)).await;

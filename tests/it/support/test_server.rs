@@ -14,6 +14,8 @@ use fireteam::domain::{locality, location_privacy};
 use fireteam::server::startup::{self, start_app};
 use fireteam_client::{Client, MatchHost};
 
+use crate::support::certs::write_private_file;
+
 #[path = "../../common/party.rs"]
 mod party;
 
@@ -54,10 +56,15 @@ impl TestServer {
         let mut config = Config {
             listen: any_port.clone(),
             operator_listen: any_port,
+            operator_hosts: Vec::new(),
             store: StoreTarget::Memory,
             silos: None,
             max_silos: 1_024,
             max_silos_per_user: 8,
+            max_advertisements_per_client: 1,
+            max_advertisements_per_server: 1_000,
+            max_reservations_per_client: 1,
+            max_tickets_per_user: 4,
             max_staleness_s: 300,
             rulesets: RulesetSource::Bundled,
             geoip_db_files: vec![concat!(env!("CARGO_MANIFEST_DIR"), "/data/dbip-tour.mmdb").into()],
@@ -69,6 +76,10 @@ impl TestServer {
             audit_log_file: None,
             token_key_file: Some(folder.path().join("token-key")),
             match_key_file: Some(folder.path().join("match-key.pem")),
+            audit_log_max_mib: 64,
+            audit_log_max_files: 100,
+            user_key_file: None,
+            rating_retention_days: None,
             pass_failure_dir: None,
             allow_client_locality: false,
             allow_search_overrides: false,
@@ -76,16 +87,31 @@ impl TestServer {
             insecure_allow_anonymous: false,
             log_format: fireteam::config::LogFormat::Text,
             log_level: "info".into(),
+            log_max_kib_per_minute: 768,
+            disk_free_warning_mib: 512,
             advertisement_ttl_s: 90,
             reservation_ttl_s: 30,
             ruleset_retention_s: 600,
             ruleset_removal_grace_s: 600,
             location_grid_degrees: locality::DEFAULT_LOCATION_GRID_DEGREES,
             session_location_grid_degrees: location_privacy::DEFAULT_SESSION_GRID_DEGREES,
+            region_places: Vec::new(),
             geoip_max_accuracy_radius_km: 500.0,
             shutdown_grace_period_s: 10,
         };
         change(&mut config);
+        let default_file = match &config.store {
+            // Servers of one database must name users alike.
+            StoreTarget::Postgres(_) => {
+                let shared = folder.path().join("shared-user-key");
+                write_private_file(&shared, &"5e".repeat(32));
+                Some(shared)
+            }
+            StoreTarget::Memory | StoreTarget::Sqlite(_) => {
+                config.token_key_file.as_ref().map(|file| file.with_extension("user-key"))
+            }
+        };
+        config.user_key_file = config.user_key_file.or(default_file);
         let parts = start_app(&config, clock.clone()).await.expect("the server starts");
         Self { clock, app: parts, config, folder, temporary_folders: Vec::new(), hosts: std::sync::Mutex::default() }
     }

@@ -36,7 +36,7 @@ impl TokenIssuer {
     pub(crate) fn write_jwt_settings(&self, folder: &Path) -> JwtSettings {
         let file = folder.join("jwks.json");
         std::fs::write(&file, self.key.public_key_set()).unwrap();
-        JwtSettings { keys: vec![file], issuer: ISSUER.into(), audience: AUDIENCE.into() }
+        JwtSettings::of_one_issuer(ISSUER, AUDIENCE, &[file])
     }
 
     /// Claims of a valid token for one hour.

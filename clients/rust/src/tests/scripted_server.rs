@@ -182,4 +182,11 @@ impl MatchmakingService for ScriptedServer {
     ) -> Result<Response<pb::MatchmakingGrantConsentResponse>, Status> {
         Ok(Response::new(Default::default()))
     }
+
+    async fn revoke_consent(
+        &self,
+        _: Request<pb::MatchmakingRevokeConsentRequest>,
+    ) -> Result<Response<pb::MatchmakingRevokeConsentResponse>, Status> {
+        Ok(Response::new(Default::default()))
+    }
 }

@@ -16,6 +16,9 @@ pub enum MatchEvent {
         users: Vec<UserKey>,
         /// `true` to accept, `false` to decline.
         accepted: bool,
+        /// Player whose client answered, also for other players: a decline is this player's fault. `None` for a caller that
+        /// answers for everyone it entered: a decline is the fault of `users`.
+        answered_by: Option<UserKey>,
     },
     /// The deadline of the current stage has passed.
     DeadlinePassed,
@@ -51,6 +54,8 @@ pub enum MatchEvent {
         ticket_id: TicketId,
         /// Players of the ticket who left; empty for all of them.
         users: Vec<UserKey>,
+        /// Player whose client left, also for other players; as in `Responded`.
+        left_by: Option<UserKey>,
     },
 }
 
@@ -64,7 +69,7 @@ pub struct Transition {
     /// New state of the tickets that the event takes out of the match: all that were in it if the match ended, or the
     /// ticket whose last player left during play.
     pub ticket_fates: Vec<(TicketId, TicketFate)>,
-    /// Users who caused a failed ready check or left the match, in the order of the match's players.
+    /// Users who declined, left, or were silent with the chance to answer, in the order of the match's players.
     pub penalized_users: Vec<UserKey>,
     /// Further effects. Players are always notified of a change, so that is not listed.
     pub effects: Vec<MatchEffect>,
@@ -97,6 +102,14 @@ impl Transition {
             penalized_users: Vec::new(),
             effects,
         }
+    }
+
+    /// The transition, with `user` at fault instead of the users that it penalizes, if there are any.
+    pub(super) fn with_fault_of(mut self, user: Option<UserKey>) -> Self {
+        if let Some(user) = user.filter(|_| !self.penalized_users.is_empty()) {
+            self.penalized_users = vec![user];
+        }
+        self
     }
 
     /// Transition that leaves the match as it is.

@@ -44,6 +44,7 @@ pub fn next_penalty(cooldowns_ms: &[u32], reset_after_ms: u64, before: Option<Pe
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ruleset::teams::DEFAULT_PENALTY_COOLDOWNS_MS;
 
     const SCHEDULE: [u32; 3] = [10, 100, 1_000];
 
@@ -61,20 +62,29 @@ mod tests {
         assert_eq!(penalty.unwrap().level, 5);
     }
 
-    /// SEC-13: cooldowns of 30 s, 2 min, 10 min and 30 min, reset after a day. A user who declines all proposals and
-    /// queues again at once spoils five matches in the first hour. In each further hour the user spoils two.
-    #[test]
-    fn penalty_limits_matches_spoiled_by_constant_declining() {
-        const MINUTE: u64 = 60_000;
-        let cooldowns_ms = [MINUTE as u32 / 2, 2 * MINUTE as u32, 10 * MINUTE as u32, 30 * MINUTE as u32];
-        let (mut spoiled, mut penalty, mut now) = ([0; 48], None, UnixMs(0));
-        while let Some(hour) = spoiled.get_mut((now.0 / (60 * MINUTE)) as usize) {
-            *hour += 1;
-            let next = next_penalty(&cooldowns_ms, 24 * 60 * MINUTE, penalty, now);
+    const MINUTE: u64 = 60_000;
+
+    /// Most matches within any hour that a user spoils in two days, who declines all proposals and queues again at once.
+    fn spoiled_per_hour(cooldowns_ms: &[u32], reset_after_ms: u64) -> usize {
+        let (mut declined_at, mut penalty, mut now) = (Vec::new(), None, UnixMs(0));
+        while now.0 < 48 * 60 * MINUTE {
+            declined_at.push(now.0);
+            let next = next_penalty(cooldowns_ms, reset_after_ms, penalty, now);
             (penalty, now) = (Some(next), next.cooldown_until);
         }
-        assert_eq!(spoiled[0], 5);
-        assert_eq!(spoiled[1..], [2; 47]);
+        let within_an_hour =
+            |first: &u64| declined_at.iter().filter(|at| (*first..first + 60 * MINUTE).contains(at)).count();
+        declined_at.iter().map(within_an_hour).max().unwrap_or(0)
+    }
+
+    /// SEC-13: with the default cooldowns, reset after a day, a user who declines all proposals spoils three within an hour.
+    /// Cooldowns of 30 s, 2, 10 and 30 minutes allow five.
+    #[test]
+    fn penalty_limits_matches_spoiled_by_constant_declining() {
+        let day_ms = 24 * 60 * MINUTE;
+        let by_default = spoiled_per_hour(&DEFAULT_PENALTY_COOLDOWNS_MS, day_ms);
+        let with_short_steps = spoiled_per_hour(&[30_000, 120_000, 600_000, 1_800_000], day_ms);
+        assert_eq!((by_default, with_short_steps), (3, 5));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Facts about tickets, and outages, that transitions need and matches do not have.
 
 use crate::available_time::OutageTimes;
-use crate::id::TicketId;
+use crate::id::{TicketId, UserKey};
 use crate::time::UnixMs;
 
 /// Source of facts about the tickets of a match.
@@ -11,6 +11,10 @@ pub trait TicketFacts {
 
     /// Whether the ticket was silent for longer than its TTL; outages do not count.
     fn has_expired(&self, id: TicketId) -> bool;
+
+    /// Whether a player had the chance to answer the ready check: the player's client, or the one that may answer for the
+    /// player, received the match that the ticket is in, and was heard after that.
+    fn has_acknowledged(&self, id: TicketId, user: UserKey) -> bool;
 
     /// Outages, which extend deadlines.
     fn outages(&self) -> &OutageTimes {

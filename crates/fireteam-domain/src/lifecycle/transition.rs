@@ -54,6 +54,7 @@ pub fn create_match(rules: &LifecycleRules, new_match: NewMatch, tickets: &dyn T
         backfilled_session,
         unconfirmed_servers: Vec::new(),
         side_reports: SideReports::default(),
+        erased_skills: Vec::new(),
     };
     match rules.ready_check_ms {
         Some(ms) => {
@@ -72,8 +73,9 @@ pub fn apply_event(
     now: UnixMs,
 ) -> Transition {
     match event {
-        MatchEvent::Responded { ticket_id, users, accepted } => {
-            apply_response(rules, current, (ticket_id, &users, accepted), tickets, now)
+        MatchEvent::Responded { ticket_id, users, accepted, answered_by } => {
+            let transition = apply_response(rules, current, (ticket_id, &users, accepted), tickets, now);
+            transition.with_fault_of(answered_by)
         }
         MatchEvent::DeadlinePassed => apply_deadline(rules, current, tickets, now),
         MatchEvent::ServerFound(assignment) => apply_server_found(rules, current, assignment, tickets, now),
@@ -88,7 +90,9 @@ pub fn apply_event(
             _ => end_match(rules, current, MatchEndReason::Cancelled, now),
         },
         MatchEvent::TicketWithdrawn { ticket_id, reason } => apply_withdrawal(rules, current, ticket_id, reason, now),
-        MatchEvent::PlayersLeft { ticket_id, users } => apply_leave(rules, current, (ticket_id, &users), tickets, now),
+        MatchEvent::PlayersLeft { ticket_id, users, left_by } => {
+            apply_leave(rules, current, (ticket_id, &users), tickets, now).with_fault_of(left_by)
+        }
     }
 }
 
@@ -146,6 +150,15 @@ fn apply_response(
     Transition::to_stage(&updated, stage, Vec::new())
 }
 
+/// Users who did not accept although they had the chance to answer, in the order of the match's players.
+fn silent_users(current: &Match, tickets: &dyn TicketFacts) -> Vec<UserKey> {
+    let players = current.tickets.iter().flat_map(|ticket| ticket.players.iter().map(move |player| (ticket, player)));
+    let silent = players.filter(|(ticket, player)| {
+        player.accepted != Some(true) && tickets.has_acknowledged(ticket.ticket_id, player.user)
+    });
+    silent.map(|(_, player)| player.user).collect()
+}
+
 /// Whether the deadline of the stage has passed and is enforced.
 fn is_deadline_over(rules: &LifecycleRules, current: &Match, tickets: &dyn TicketFacts, now: UnixMs) -> bool {
     let enforced_until = tickets.enforced_until(now);
@@ -162,7 +175,10 @@ fn apply_deadline(rules: &LifecycleRules, current: &Match, tickets: &dyn TicketF
         return withdrawal.flatten().unwrap_or_else(|| Transition::unchanged(EventResult::TooEarly));
     }
     match current.stage {
-        MatchStage::ReadyCheck { .. } => end_match(rules, current, MatchEndReason::NotAcceptedInTime, now),
+        MatchStage::ReadyCheck { .. } => Transition {
+            penalized_users: silent_users(current, tickets),
+            ..end_match(rules, current, MatchEndReason::NotAcceptedInTime, now)
+        },
         MatchStage::Placing { .. } => end_match(rules, current, MatchEndReason::NoServer, now),
         MatchStage::Confirming { .. } | MatchStage::Playing { .. } => {
             host_deadline_passed(rules, current, tickets, now)

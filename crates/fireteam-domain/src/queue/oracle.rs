@@ -108,7 +108,9 @@ fn regions_may_meet(input: &PassInput<'_>, members: &[&PreparedTicket]) -> bool 
                 let limit =
                     input.ruleset.expansions[expansion].limit_at(input.now.ms_since(prepared.ticket.entered_at));
                 let latencies = &prepared.ticket.session.region_latencies;
-                latencies.iter().any(|latency| &*latency.region == region && f64::from(latency.round_trip_ms) <= limit)
+                latencies.iter().enumerate().any(|(index, latency)| {
+                    &*latency.region == region && f64::from(prepared.ticket.own_round_trip_ms(index)) <= limit
+                })
             };
             measured.is_empty()
                 || ["asia", "eu", "us"]

@@ -288,7 +288,7 @@ fn prepare_pass_ticket<'a>(
             rule,
             region_names,
             &prepared.attribute_values,
-            &session.region_latencies,
+            &prepared.ticket,
             waited_ms,
         )
     };

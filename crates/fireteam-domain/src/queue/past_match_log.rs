@@ -66,13 +66,17 @@ impl PastMatchLog {
             MatchStage::Ended { purge_at, .. } => Some(purge_at),
             _ => None,
         };
-        let is_known = self.matches.get(&current.id).is_some_and(|known| known.started_at == started_at);
+        let users = current.tickets.iter().flat_map(|ticket| {
+            let team = ticket.team;
+            ticket.players.iter().map(move |player| (player.user, team))
+        });
+        // The users of a match change when one is erased.
+        let is_known = self
+            .matches
+            .get(&current.id)
+            .is_some_and(|known| known.started_at == started_at && users.clone().eq(known.users.iter().copied()));
         if !is_known {
             self.remove(current.id);
-            let users = current.tickets.iter().flat_map(|ticket| {
-                let team = ticket.team;
-                ticket.players.iter().map(move |player| (player.user, team))
-            });
             self.add(current.id, LoggedMatch { started_at, purge_at: None, users: users.collect() });
         }
         let Some(known) = self.matches.get_mut(&current.id) else { return };
@@ -121,6 +125,13 @@ impl PastMatchLog {
         let older = self.matches.iter().filter(|(_, logged)| logged.started_at < newer_than);
         let ids: Vec<MatchId> = older.map(|(id, _)| *id).filter(|id| !listed.contains(id)).collect();
         ids.into_iter().for_each(|id| self.remove(id));
+    }
+
+    /// Whether two users have played a match of the log together, on one side or against each other.
+    pub fn have_met(&self, user: UserKey, other: UserKey) -> bool {
+        self.meetings_by_user
+            .get(&user)
+            .is_some_and(|meetings| meetings.iter().any(|meeting| meeting.other_user == other))
     }
 
     /// Whether no match is in the log.

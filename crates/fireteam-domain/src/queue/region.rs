@@ -2,6 +2,7 @@
 
 use crate::attribute::AttributeValue;
 use crate::attribute_values::AttributeValues;
+use crate::queue::ticket::Ticket;
 use crate::ruleset::Ruleset;
 use crate::ruleset::queue::RegionMode;
 use crate::session::RegionLatency;
@@ -16,7 +17,8 @@ pub(super) struct ReachableRegions<'a> {
     pub(super) named_region: Option<&'a str>,
     /// It has measured round trips. A party without measurements fits all regions.
     pub(super) has_measurements: bool,
-    /// Regions within the current limit, sorted by index.
+    /// Regions that its own measurements allow under the current limit, sorted by index; with the round trips that others
+    /// may judge it by.
     pub(super) round_trips: Box<[RegionRoundTrip]>,
 }
 
@@ -51,13 +53,14 @@ impl<'a> RegionNames<'a> {
     }
 }
 
-/// Regions that a party with `trips` may play in after waiting `waited_ms`.
+/// Regions that the party of `ticket` may play in after waiting `waited_ms`. Its own limit applies to its exact round
+/// trips; the rest of the pass sees the rounded ones.
 pub(super) fn reachable_regions<'a>(
     ruleset: &Ruleset,
     mode: RegionMode,
     region_names: &RegionNames<'_>,
     attribute_values: &'a AttributeValues,
-    measured: &[RegionLatency],
+    ticket: &Ticket,
     waited_ms: u64,
 ) -> ReachableRegions<'a> {
     let limit_ms = match mode {
@@ -71,8 +74,11 @@ pub(super) fn reachable_regions<'a>(
         RegionMode::Filter { expansion } => ruleset.expansions[expansion].limit_at(waited_ms),
         RegionMode::Quality { .. } => f64::INFINITY,
     };
-    let within_limit = measured.iter().filter(|trip| f64::from(trip.round_trip_ms) <= limit_ms);
-    let round_trips = within_limit.filter_map(|trip| Some((region_names.index_of(&trip.region)?, trip.round_trip_ms)));
+    let measured = &ticket.session.region_latencies;
+    let within_limit =
+        measured.iter().enumerate().filter(|(index, _)| f64::from(ticket.own_round_trip_ms(*index)) <= limit_ms);
+    let round_trips =
+        within_limit.filter_map(|(_, trip)| Some((region_names.index_of(&trip.region)?, trip.round_trip_ms)));
     ReachableRegions { named_region: None, has_measurements: !measured.is_empty(), round_trips: round_trips.collect() }
 }
 

@@ -1,7 +1,11 @@
 //! Matchmaking ticket: a party waiting in a queue.
 
+use std::sync::Arc;
+
 use crate::attribute::{AttributeSource, ValueOrigin};
 use crate::id::{RatingKey, SetId, TicketId, UserKey};
+use crate::locality::Locality;
+use crate::location_privacy::{RegionPlaces, coarsen_region_latencies};
 use crate::ruleset::Ruleset;
 use crate::session::Session;
 use crate::time::UnixMs;
@@ -18,8 +22,12 @@ pub struct Ticket {
     /// Start of the wait. Limits, ranges and bonus depend on it, and it stays the same when the ticket returns from a
     /// failed match.
     pub entered_at: UnixMs,
-    /// Party: one entry in `party_sizes`, with all players listed.
+    /// Party as others judge it: one entry in `party_sizes`, with all players listed. Its position is the center of a
+    /// grid cell, and its round trips are rounded (`location_privacy`).
     pub session: Session,
+    /// Round trips as the party measured them, milliseconds, in the order of `session.region_latencies`. Only its own
+    /// limits of regions use them. `None`: those of `session` are exact.
+    pub own_round_trips_ms: Option<Box<[f32]>>,
     /// Ratings of the players at entry, in the order of `session.players`, unchanged until the ticket ends. If the set
     /// has a rating system, they replace the `skill` values of `session`.
     pub player_ratings: Vec<PlayerRating>,
@@ -30,6 +38,39 @@ pub struct Ticket {
     pub blocked_users: Vec<UserKey>,
     /// Its users may have no other ticket at the same time.
     pub exclusive: bool,
+    /// Players who answer for themselves, sorted: the player who entered the ticket may not answer for them.
+    pub self_answering: Vec<UserKey>,
+}
+
+impl Ticket {
+    /// Measured round trip to the region at `index` of `session.region_latencies`, milliseconds.
+    pub fn own_round_trip_ms(&self, index: usize) -> f32 {
+        let own = self.own_round_trips_ms.as_ref().and_then(|own| own.get(index));
+        own.copied().unwrap_or_else(|| self.session.region_latencies[index].round_trip_ms)
+    }
+
+    /// The ticket with the position and the round trips that others may judge it by. `center_of` gives the center of a
+    /// place's grid cell. A ticket that is coarse already stays as it is.
+    pub fn coarsened(
+        self: Arc<Self>,
+        region_places: &RegionPlaces,
+        center_of: impl FnOnce(Locality) -> Locality,
+    ) -> Arc<Self> {
+        let place = self.session.locality;
+        let center = place.map(center_of);
+        let has_exact_round_trips = self.own_round_trips_ms.is_none() && !self.session.region_latencies.is_empty();
+        if center == place && !has_exact_round_trips {
+            return self;
+        }
+        let mut ticket = Arc::unwrap_or_clone(self);
+        ticket.session.locality = center;
+        if has_exact_round_trips {
+            let latencies = &mut ticket.session.region_latencies;
+            ticket.own_round_trips_ms = Some(latencies.iter().map(|latency| latency.round_trip_ms).collect());
+            coarsen_region_latencies(latencies, place.zip(center), region_places);
+        }
+        Arc::new(ticket)
+    }
 }
 
 /// Rating of a player on the scale of the set's rating system.

@@ -9,14 +9,16 @@ use crate::expansion::Expansion;
 use crate::id::RulesetHash;
 use crate::measure::Measure;
 use crate::ruleset::rating::{
-    DecayPeriodFilter, DisconnectPolicy, RatedGameUnit, RatingSpec, RatingSystem, StreakMomentum,
+    DecayPeriodFilter, DisconnectPolicy, LeaderboardAccess, RatedGameUnit, RatingSpec, RatingSystem, StreakMomentum,
 };
 use crate::ruleset::teams::{
-    AllocationSpec, DEFAULT_HOST_LOSS_MS, DEFAULT_REPORT_WINDOW_MS, HostData, HostingMode, HostingSpec, ReadyCheckSpec,
-    ServerChoice, TeamsSpec, default_confirm_ms,
+    AllocationSpec, DEFAULT_HOST_LOSS_MS, DEFAULT_PENALTY_COOLDOWNS_MS, DEFAULT_REPORT_WINDOW_MS, HostData,
+    HostingMode, HostingSpec, ReadyCheckSpec, ServerChoice, TeamsSpec, default_confirm_ms,
 };
 use crate::ruleset::validate::lifecycle::{DEFAULT_HOSTING, DEFAULT_PENALTY_RESET_AFTER_MS};
-use crate::ruleset::{HardFilter, HardRule, InFilterList, PartyConsentPolicy, Ruleset, ServedSilos, SoftFilter};
+use crate::ruleset::{
+    HandlePolicy, HardFilter, HardRule, InFilterList, PartyConsentPolicy, Ruleset, ServedSilos, SoftFilter,
+};
 
 /// Configuration hash of `ruleset`: the first 32 bits of the SHA-256 of everything that affects matching. Never 0,
 /// which clients send for "none".
@@ -47,18 +49,31 @@ pub fn ruleset_hash(ruleset: &Ruleset) -> RulesetHash {
     writer.option(ruleset.queue.as_ref(), queue::write_queue);
     writer.option(ruleset.ready_check.as_ref(), |writer, check| {
         writer.integer(check.timeout_ms.into());
-        writer.integer(check.penalty_cooldowns_ms.first().copied().unwrap_or(0).into());
+        // The default schedule has the hash of the time when the default was no cooldown.
+        let is_default = *check.penalty_cooldowns_ms == DEFAULT_PENALTY_COOLDOWNS_MS;
+        let first_ms = check.penalty_cooldowns_ms.first().copied().filter(|_| !is_default);
+        writer.integer(first_ms.unwrap_or(0).into());
     });
     writer.option(ruleset.rating.as_ref(), write_rating);
     // Settings added later come last and are written only if they differ from the default: older rulesets keep their
     // hash.
-    if ruleset.consent == PartyConsentPolicy::Required {
-        writer.string("consent required");
+    // `Unstated` means the same as `Required`. It had another meaning before, and keeps the hash of those days.
+    match ruleset.consent {
+        PartyConsentPolicy::Unstated => {}
+        PartyConsentPolicy::Required => writer.string("consent required"),
+        PartyConsentPolicy::Assumed => writer.string("consent assumed"),
     }
     ruleset.queue.iter().for_each(|settings| queue::write_queue_additions(&mut writer, settings));
     ruleset.ready_check.iter().for_each(|settings| write_penalty_schedule(&mut writer, settings));
     if ruleset.hosting != DEFAULT_HOSTING {
         write_hosting(&mut writer, &ruleset.hosting);
+    }
+    if ruleset.clients_per_account != 1 {
+        writer.string("clients per account");
+        writer.integer(ruleset.clients_per_account.into());
+    }
+    if ruleset.handles == HandlePolicy::PerSearcher {
+        writer.string("handles per searcher");
     }
     if let Some(pool) = &ruleset.rating_pool {
         writer.string("rating pool");
@@ -310,7 +325,11 @@ fn write_teams(writer: &mut CanonicalWriter, teams: &TeamsSpec) {
 /// Writes a schedule of several penalties, or one whose reset time is not the default.
 fn write_penalty_schedule(writer: &mut CanonicalWriter, check: &ReadyCheckSpec) {
     let ReadyCheckSpec { timeout_ms: _, penalty_cooldowns_ms: penalties_ms, reset_after_ms } = check;
-    if penalties_ms.len() > 1 || *reset_after_ms != DEFAULT_PENALTY_RESET_AFTER_MS {
+    let has_default_reset = *reset_after_ms == DEFAULT_PENALTY_RESET_AFTER_MS;
+    let is_default = has_default_reset && **penalties_ms == DEFAULT_PENALTY_COOLDOWNS_MS;
+    if has_default_reset && penalties_ms.is_empty() {
+        writer.string("no penalty");
+    } else if !is_default && (penalties_ms.len() > 1 || !has_default_reset) {
         writer.string("ladder");
         writer.list(penalties_ms, |writer, ms| writer.integer((*ms).into()));
         writer.integer(*reset_after_ms);
@@ -344,7 +363,8 @@ fn write_rating(writer: &mut CanonicalWriter, rating: &RatingSpec) {
 
 /// Writes the settings added to `<Rating>` later. Defaults are not written, so that older rulesets keep their hash.
 fn write_rating_additions(writer: &mut CanonicalWriter, rating: &RatingSpec) {
-    let RatingSpec { system: _, z: _, decay, momentum, placement_matches, on_disconnect, games_per } = rating;
+    let RatingSpec { system: _, z: _, decay, momentum, placement_matches, on_disconnect, games_per, leaderboard } =
+        rating;
     if decay.is_some_and(|decay| decay.periods == DecayPeriodFilter::Played) {
         writer.string("decay while played");
     }
@@ -364,5 +384,8 @@ fn write_rating_additions(writer: &mut CanonicalWriter, rating: &RatingSpec) {
     if *games_per != RatedGameUnit::Match {
         writer.string("game per");
         writer.variant_name(games_per);
+    }
+    if *leaderboard == LeaderboardAccess::Public {
+        writer.string("public leaderboard");
     }
 }

@@ -21,6 +21,18 @@ pub struct RatingSpec {
     pub on_disconnect: DisconnectPolicy,
     /// Unit of one rated game with several opponents. Used by Elo, Glicko and Glicko-2 only.
     pub games_per: RatedGameUnit,
+    /// Callers who may read the leaderboard.
+    pub leaderboard: LeaderboardAccess,
+}
+
+/// Callers who may read a leaderboard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LeaderboardAccess {
+    /// Callers without identity, on a server without authentication.
+    #[default]
+    Private,
+    /// Each caller.
+    Public,
 }
 
 impl RatingSpec {
@@ -36,6 +48,7 @@ impl RatingSpec {
             placement_matches: 0,
             on_disconnect: DisconnectPolicy::Rate,
             games_per: RatedGameUnit::Match,
+            leaderboard: LeaderboardAccess::Private,
         }
     }
 }

@@ -37,6 +37,10 @@ impl TeamsSpec {
     }
 }
 
+/// Default cooldowns after the first, second and further failed ready checks, milliseconds: 30 seconds, 2 minutes, one hour.
+/// Any three in a row take more than an hour, so a user spoils at most three proposals within an hour.
+pub const DEFAULT_PENALTY_COOLDOWNS_MS: [u32; 3] = [30_000, 2 * 60 * 1000, 60 * 60 * 1000];
+
 /// Ready check: players must accept a match before it starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadyCheckSpec {

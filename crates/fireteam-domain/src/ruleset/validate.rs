@@ -76,7 +76,8 @@ fn read_ruleset(root: &RawElement, diagnostics: &Diagnostics, source_xml: Arc<st
     let hard = hard_filters::read_hard_filters(hard_filters, &declared, &mut expansions, diagnostics);
     let soft = soft_filters::read_soft_filters(soft_filters, &declared, diagnostics);
     let chances = reader.single_child("AdvertiseChances");
-    let limits = search::read_search_limits(reader.single_child("Limits"), diagnostics);
+    let search::LimitSettings { search_limits, clients_per_account, handles } =
+        search::read_limits(reader.single_child("Limits"), diagnostics);
     let (line, involved_phase_percent) = search::read_latency(reader.single_child("Latency"), diagnostics);
     let consent = search::read_party_consent(reader.single_child("Party"), diagnostics);
     let problems_before = diagnostics.count();
@@ -106,7 +107,9 @@ fn read_ruleset(root: &RawElement, diagnostics: &Diagnostics, source_xml: Arc<st
         soft_filters: soft.into(),
         expansions: expansions.into_expansions(),
         advertise_chances: chances,
-        search_limits: limits,
+        search_limits,
+        clients_per_account,
+        handles,
         latency_model: line,
         involved_phase_percent,
         consent,

@@ -154,6 +154,7 @@ impl SimWorld<'_> {
             PlayerRating::at_queue_entry(self.ruleset, stored_rating(index), player.stated_skill, origin)
         });
         let city = &self.map.cities[usize::from(sim_party.city)];
+        let measured = self.map.region_round_trips(sim_party.city);
         Ticket {
             id,
             set_id: self.ruleset.set_id,
@@ -168,18 +169,22 @@ impl SimWorld<'_> {
                 game_in_progress: Some(false),
                 big_party_count: Some(0),
                 join_seats: 0,
-                locality: city.estimated_location,
+                locality: city.coarse_location,
                 attributes: self.city_region_attribute_of_party(party),
                 region_latencies: if self.uses_region_latencies() {
-                    self.map.region_round_trips(sim_party.city).into()
+                    self.map.coarse_region_round_trips(sim_party.city).into()
                 } else {
                     Box::default()
                 },
                 origin,
             },
+            own_round_trips_ms: self
+                .uses_region_latencies()
+                .then(|| measured.iter().map(|latency| latency.round_trip_ms).collect()),
             blocked_users: Vec::new(),
             rating_digest_key: None,
             exclusive: !self.queue.allow_other_queues,
+            self_answering: Vec::new(),
         }
     }
 

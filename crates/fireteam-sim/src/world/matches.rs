@@ -34,6 +34,10 @@ impl TicketFacts for MatchedTicketFacts<'_> {
     fn has_expired(&self, _: TicketId) -> bool {
         false
     }
+
+    fn has_acknowledged(&self, _: TicketId, _: UserKey) -> bool {
+        true
+    }
 }
 
 impl SimWorld<'_> {
@@ -110,7 +114,7 @@ impl SimWorld<'_> {
         }
         let users: Vec<UserKey> =
             sim_ticket.prepared_ticket.ticket.session.players.iter().map(|player| player.user).collect();
-        self.apply_match_event(id, MatchEvent::Responded { ticket_id, users, accepted });
+        self.apply_match_event(id, MatchEvent::Responded { ticket_id, users, accepted, answered_by: None });
     }
 
     /// The deadline of the current stage has passed.

@@ -4,6 +4,7 @@ use crate::api::convert::queue::{match_end_reason, ticket_state_and_end};
 use crate::api::convert::{EntryPoint, FieldErrors, field_checks};
 use crate::api::pb;
 use crate::api::status::Rejection;
+use crate::auth::public_user_keys::{KeyPurpose, PublicUserKeys};
 use crate::domain::id::{MatchId, SetId, SiloId, TicketId, UserKey};
 use crate::domain::lifecycle::{Assignment, MatchPlayer, MatchStage};
 use crate::domain::time::UnixMs;
@@ -41,17 +42,33 @@ pub(crate) fn get_match_query(wire: &pb::GetMatchRequest) -> Result<MatchId, Rej
 }
 
 /// Reads a GetPlayer request.
-pub(crate) fn get_player_query(wire: &pb::GetPlayerRequest) -> Result<PlayerQuery, Rejection> {
+pub(crate) fn get_player_query(wire: &pb::GetPlayerRequest, keys: &PublicUserKeys) -> Result<PlayerQuery, Rejection> {
     let mut problems = EntryPoint::default().field_errors();
-    let user = match (wire.user_id.is_empty(), wire.user_key.is_empty()) {
+    let user = required_user(&wire.user_id, &wire.user_key, keys, &mut problems);
+    let query = PlayerQuery { user, set_id: wire.matchmaking_set_id.map(SetId), silo: SiloId(wire.silo_id) };
+    problems.into_result(query)
+}
+
+/// Reads the user of an operator's call: an account, or a key from another answer.
+pub(super) fn required_user(
+    user_id: &str,
+    user_key: &str,
+    keys: &PublicUserKeys,
+    problems: &mut FieldErrors,
+) -> UserKey {
+    match (user_id.is_empty(), user_key.is_empty()) {
         (false, true) => {
-            field_checks::check_text_len(&wire.user_id, "user_id", &mut problems);
-            UserKey::from_name(&wire.user_id)
+            field_checks::check_text_len(user_id, "user_id", problems);
+            UserKey::from_name(user_id)
         }
-        (true, false) => UserKey::parse(&wire.user_key).unwrap_or_else(|| {
-            problems.add("user_key", "is not a key of 32 hexadecimal digits; send the key from GetMatch, or user_id");
-            UserKey::from_bytes([0; 16])
-        }),
+        (true, false) => match UserKey::parse(user_key) {
+            Some(public_key) => keys.user_of(KeyPurpose::Operator, public_key),
+            None => {
+                problems
+                    .add("user_key", "is not a key of 32 hexadecimal digits; send the key from GetMatch, or user_id");
+                UserKey::from_bytes([0; 16])
+            }
+        },
         (is_absent, _) => {
             problems.add(
                 "user_id",
@@ -59,9 +76,7 @@ pub(crate) fn get_player_query(wire: &pb::GetPlayerRequest) -> Result<PlayerQuer
             );
             UserKey::from_bytes([0; 16])
         }
-    };
-    let query = PlayerQuery { user, set_id: wire.matchmaking_set_id.map(SetId), silo: SiloId(wire.silo_id) };
-    problems.into_result(query)
+    }
 }
 
 fn required_match_id(text: &str, problems: &mut FieldErrors) -> MatchId {
@@ -71,15 +86,20 @@ fn required_match_id(text: &str, problems: &mut FieldErrors) -> MatchId {
     })
 }
 
-fn check_reason(reason: &str, problems: &mut FieldErrors) {
+pub(super) fn check_reason(reason: &str, problems: &mut FieldErrors) {
     if reason.trim().is_empty() {
         problems.add("reason", "is missing; say why, for the audit log");
     }
     field_checks::check_byte_len(reason.len(), REASON_BYTES_MAX, "reason", problems);
 }
 
+/// Name of a user in logs, as text.
+pub(crate) fn log_key(name: [u8; 16]) -> String {
+    UserKey::from_bytes(name).to_string()
+}
+
 /// Converts the state of a match.
-pub(crate) fn match_response(overview: &MatchOverview) -> pb::GetMatchResponse {
+pub(crate) fn match_response(overview: &MatchOverview, keys: &PublicUserKeys) -> pb::GetMatchResponse {
     let MatchOverview { found_match: found, blocking_rule, now } = overview;
     let (stage, ends_at, host_lost_at) = match &found.stage {
         MatchStage::ReadyCheck { deadline } => (pb::MatchStage::ReadyCheck, Some(*deadline), None),
@@ -92,7 +112,7 @@ pub(crate) fn match_response(overview: &MatchOverview) -> pb::GetMatchResponse {
     };
     let host = found.stage.named_host();
     let player = |player: &MatchPlayer| pb::MatchPlayerDetails {
-        user_key: player.user.to_string(),
+        user_key: keys.public_key(KeyPurpose::Operator, player.user).to_string(),
         acceptance: match player.accepted {
             None => pb::Acceptance::Unspecified,
             Some(true) => pb::Acceptance::Accepted,
@@ -131,9 +151,9 @@ pub(crate) fn match_response(overview: &MatchOverview) -> pb::GetMatchResponse {
 }
 
 /// Converts the state of a user.
-pub(crate) fn player_response(overview: &PlayerOverview) -> pb::GetPlayerResponse {
+pub(crate) fn player_response(overview: &PlayerOverview, keys: &PublicUserKeys) -> pb::GetPlayerResponse {
     let now = overview.now;
-    let current_match = overview.current_match.as_ref().map(match_response);
+    let current_match = overview.current_match.as_ref().map(|current| match_response(current, keys));
     let penalties = overview.penalties.iter().map(|(set_id, penalty)| pb::PlayerPenalty {
         matchmaking_set_id: set_id.0,
         level: penalty.level,
@@ -142,7 +162,7 @@ pub(crate) fn player_response(overview: &PlayerOverview) -> pb::GetPlayerRespons
     });
     let silo = &overview.silo;
     pb::GetPlayerResponse {
-        user_key: overview.user.to_string(),
+        user_key: keys.public_key(KeyPurpose::Operator, overview.user).to_string(),
         tickets: overview.tickets.iter().map(|ticket| player_ticket(ticket, now)).collect(),
         sets: overview.sets.iter().map(|set| set_details(set, current_match.as_ref(), overview)).collect(),
         current_match,
@@ -154,6 +174,9 @@ pub(crate) fn player_response(overview: &PlayerOverview) -> pb::GetPlayerRespons
             opened_by_caller: silo.opened_by_account,
             max_silos_per_user: silo.limits.map(|limits| limits.max_silos_per_user),
         }),
+        log_key: log_key(overview.log_name),
+        leaderboard_user_key: keys.public_key(KeyPurpose::Leaderboard, overview.user).to_string(),
+        credential_user_key: keys.public_key(KeyPurpose::Credential, overview.user).to_string(),
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::api::convert::rating::paging::{RatingHistoryQuery, encode_page_token};
 use crate::api::pb;
+use crate::auth::public_user_keys::{KeyPurpose, PublicUserKeys};
 use crate::domain::id::UserKey;
 use crate::domain::match_result::{RatingHistoryEntry, RatingUpdate, SideRank, UnratedReason};
 use crate::domain::queue::ticket::PlayerRating;
@@ -49,21 +50,28 @@ fn unrated_reason(reason: Option<UnratedReason>) -> pb::UnratedReason {
     }
 }
 
-fn rating_value(rated: PlayerRating) -> pb::RatingValue {
+pub(in crate::api::convert) fn rating_value(rated: PlayerRating) -> pb::RatingValue {
     pb::RatingValue { rating: rated.rating, deviation: rated.deviation }
 }
 
 /// Converts ratings, in the order of the requested users.
-pub fn ratings_response(user_ids: Vec<String>, users: &[UserKey], views: Vec<RatingView>) -> pb::GetRatingsResponse {
+pub fn ratings_response(
+    user_ids: Vec<String>,
+    users: &[UserKey],
+    views: Vec<RatingView>,
+    keys: &PublicUserKeys,
+) -> pb::GetRatingsResponse {
+    let public_key = |user| keys.public_key(KeyPurpose::Leaderboard, user);
     let rows = user_ids.into_iter().zip(users).zip(views);
-    let rating = |((user_id, user), view): ((String, &UserKey), RatingView)| user_rating(user_id, *user, &view);
+    let rating =
+        |((user_id, user), view): ((String, &UserKey), RatingView)| user_rating(user_id, public_key(*user), &view);
     pb::GetRatingsResponse { ratings: rows.map(rating).collect() }
 }
 
-fn user_rating(user_id: String, user: UserKey, view: &RatingView) -> pb::UserRating {
+fn user_rating(user_id: String, user_key: UserKey, view: &RatingView) -> pb::UserRating {
     pb::UserRating {
         user_id,
-        user_key: user.to_string(),
+        user_key: user_key.to_string(),
         rating: Some(rating_value(view.skill.estimate)),
         rating_low_95: view.interval_95.0,
         rating_high_95: view.interval_95.1,
@@ -78,16 +86,17 @@ fn user_rating(user_id: String, user: UserKey, view: &RatingView) -> pb::UserRat
 }
 
 /// Converts a leaderboard page.
-pub fn leaderboard_response(page: LeaderboardPage) -> pb::GetLeaderboardResponse {
+pub fn leaderboard_response(page: LeaderboardPage, keys: &PublicUserKeys) -> pb::GetLeaderboardResponse {
+    let public_key = |user| keys.public_key(KeyPurpose::Leaderboard, user);
     let last = page.entries.last().filter(|_| page.has_more);
     let next_page_token = last.map_or_else(Vec::new, |(_, entry, _)| {
-        encode_page_token(entry.conservative_rating.to_bits(), entry.user.as_bytes())
+        encode_page_token(entry.conservative_rating.to_bits(), public_key(entry.user).as_bytes())
     });
     pb::GetLeaderboardResponse {
         entries: page
             .entries
             .into_iter()
-            .map(|(_, entry, view)| user_rating(String::new(), entry.user, &view))
+            .map(|(_, entry, view)| user_rating(String::new(), public_key(entry.user), &view))
             .collect(),
         total: page.total_entries as u64,
         next_page_token,
@@ -107,7 +116,12 @@ pub fn rating_history_response(
     let next_page_token = last.map_or_else(Vec::new, |entry| {
         entry.reported_at.0.to_be_bytes().into_iter().chain(entry.rated_match_number.to_be_bytes()).collect()
     });
-    let change = |entry: RatingHistoryEntry| pb::RatingChange {
+    pb::GetRatingHistoryResponse { changes: page.into_iter().map(rating_change).collect(), next_page_token }
+}
+
+/// Converts one entry of a rating history.
+pub(in crate::api::convert) fn rating_change(entry: RatingHistoryEntry) -> pb::RatingChange {
+    pb::RatingChange {
         match_id: entry.match_id.to_string(),
         reported_at_unix_ms: entry.reported_at.0,
         rank: entry.rank,
@@ -115,8 +129,7 @@ pub fn rating_history_response(
         before: Some(rating_value(entry.before)),
         after: Some(rating_value(entry.after)),
         matches: entry.rated_match_number,
-    };
-    pb::GetRatingHistoryResponse { changes: page.into_iter().map(change).collect(), next_page_token }
+    }
 }
 
 /// Converts at most `page_size` finished matches. An empty page repeats the token of its request.
@@ -124,22 +137,28 @@ pub fn export_matches_response(
     finished: Vec<FinishedMatch>,
     page_size: usize,
     requested_after: Vec<u8>,
+    keys: &PublicUserKeys,
 ) -> pb::ExportMatchesResponse {
     let has_more = finished.len() > page_size;
     let page: Vec<FinishedMatch> = finished.into_iter().take(page_size).collect();
     let next_page_token = page.last().map_or(requested_after, |last| {
         encode_page_token(last.result.reported_at.0, last.result.report.match_id.as_bytes())
     });
-    pb::ExportMatchesResponse { matches: page.iter().map(finished_match).collect(), next_page_token, has_more }
+    pb::ExportMatchesResponse {
+        matches: page.iter().map(|finished| finished_match(finished, keys)).collect(),
+        next_page_token,
+        has_more,
+    }
 }
 
-fn finished_match(finished: &FinishedMatch) -> pb::FinishedMatch {
+fn finished_match(finished: &FinishedMatch, keys: &PublicUserKeys) -> pb::FinishedMatch {
+    let public_key = |user: &UserKey| keys.public_key(KeyPurpose::Operator, *user).to_string();
     let (result, report) = (&finished.result, &finished.result.report);
     let forecast = &report.forecast;
     let changes: BTreeMap<UserKey, &RatingUpdate> =
         result.rating_updates.iter().map(|update| (update.user, update)).collect();
     let player = |user: &UserKey| pb::FinishedPlayer {
-        user_key: user.to_string(),
+        user_key: public_key(user),
         before: changes.get(user).map(|update| rating_value(update.before)),
         after: changes.get(user).map(|update| rating_value(update.after)),
     };
@@ -165,7 +184,7 @@ fn finished_match(finished: &FinishedMatch) -> pb::FinishedMatch {
         rating_gap: forecast.max_rating_gap,
         parties: forecast.ticket_waits_ms.iter().zip(round_trips).map(party).collect(),
         region: forecast.region.as_deref().unwrap_or_default().to_owned(),
-        disconnected_user_keys: report.left_early.iter().map(UserKey::to_string).collect(),
+        disconnected_user_keys: report.left_early.iter().map(public_key).collect(),
         unrated: unrated_reason(result.unrated_reason).into(),
         feedback_count: finished.feedback_count,
         mean_feedback: (finished.feedback_count > 0)

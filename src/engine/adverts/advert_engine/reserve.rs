@@ -2,10 +2,11 @@
 
 use tokio::sync::oneshot;
 
-use crate::auth::token::{ReservationClaim, SearchClaim, TokenSigner};
+use crate::auth::token::{ConsentPurpose, ReservationClaim, SearchClaim, TokenSigner};
 use crate::domain::advertisement::AdvertisementKind;
-use crate::domain::id::SetId;
+use crate::domain::id::{AdvertisementId, SetId};
 use crate::engine::adverts::advert_engine::AdvertEngine;
+use crate::engine::adverts::owner_limits;
 use crate::engine::adverts::search_claim::renew_search_claim;
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, ReserveSeats};
 use crate::engine::checked_session::CheckedSession;
@@ -13,6 +14,7 @@ use crate::engine::command::{Caller, ReleaseReservationCommand, ReserveAnswer, R
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::party_consent::check_party_consents;
 use crate::engine::writer_inbox::PendingAnswer;
+use crate::store::queues::ConsentTaker;
 
 impl AdvertEngine {
     /// Reserves seats for the whole party or for none. The search's rules are checked again when the writer processes
@@ -38,35 +40,44 @@ impl AdvertEngine {
         }
         let set_id: SetId = search.set_id;
         let ruleset = self.state.common.ruleset(set_id, Some(search.ruleset_hash))?;
-        check_party_consents(&self.state.common, caller, &ruleset, &reserve.session, &reserve.consents, now)?;
+        let (party, purpose) = (&reserve.session, (&*ruleset, ConsentPurpose::Search));
+        let consents = check_party_consents(&self.state.common, caller, purpose, party, &reserve.consents, now)?;
+        let taken_by = ConsentTaker(TokenSigner::search_id(&search));
         let (session, ignored) = self.state.common.with_resolved_locality(caller, reserve.session)?;
         let checked = CheckedSession::new(&ruleset, caller, session, ignored)?;
         let search = renew_search_claim(&self.state.common, &ruleset, &checked, &reserve.search_token, now)?;
+        let advertisement_id = self
+            .state
+            .advert_id(&ruleset, search.party_digest, reserve.advertisement_id, now)
+            .ok_or(EngineError::AdvertisementNotFound)?;
         let key = &reserve.idempotency_key;
-        let id = self.state.common.token_signer.derive_reservation_id(caller.subject, reserve.advertisement_id, key);
+        let id = self.state.common.token_signer.derive_reservation_id(caller.subject, advertisement_id, key);
         let request_digest = TokenSigner::party_digest(checked.subject, &checked.users, &checked.session.party_sizes);
+        let settings = &self.state.common.settings;
+        let owner = owner_limits::reservation_owner(settings, caller, &ruleset, &checked.session, &checked.users);
         let command = ReserveSeats {
             reservation_id: id,
-            advertisement_id: reserve.advertisement_id,
+            advertisement_id,
             required_kind: AdvertisementKind::Session,
             set_id,
             silo: checked.session.silo,
             ruleset,
             searching_since: search.started_at,
-            hold_ms: self.state.common.settings.granted_hold_ms(reserve.hold_for_ms),
+            hold_ms: settings.granted_hold_ms(reserve.hold_for_ms),
             request_digest,
             session: checked.session,
             attribute_values: checked.attribute_values,
             users: checked.users,
             subject: checked.subject,
+            owner,
         };
         let (reply, answer) = oneshot::channel();
-        self.submit(AdvertWriterCommand::ReserveSeats(
+        let command = AdvertWriterCommand::ReserveSeats(
             Box::new(command),
             reply,
-            self.state.in_flight_changes.begin_change(reserve.advertisement_id),
-        ))?;
-        Ok(PendingAnswer::Pending(answer))
+            self.state.in_flight_changes.begin_change(advertisement_id),
+        );
+        self.submit_with_consents((taken_by, consents), command, answer)
     }
 
     /// Releases a reservation. Idempotent.
@@ -75,6 +86,12 @@ impl AdvertEngine {
         caller: &Caller,
         release: ReleaseReservationCommand,
     ) -> Result<PendingAnswer<()>, EngineError> {
+        let release = match release {
+            ReleaseReservationCommand::OwnSeat(advertisement_id) => {
+                return self.release_own_seat(caller, advertisement_id);
+            }
+            ReleaseReservationCommand::Reservation(release) => release,
+        };
         let claim = self
             .state
             .common
@@ -90,6 +107,30 @@ impl AdvertEngine {
             claim.reservation_id,
             claim.advertisement_id,
             claim.set_id,
+            reply,
+            in_flight,
+        ))?;
+        Ok(PendingAnswer::Pending(answer))
+    }
+
+    /// Releases the seat that a reservation in an advertisement holds for the caller's user, also if another caller reserved it. No effect
+    /// without one, also if the advertisement does not exist: the answer says nothing about others.
+    fn release_own_seat(
+        &self,
+        caller: &Caller,
+        advertisement_id: AdvertisementId,
+    ) -> Result<PendingAnswer<()>, EngineError> {
+        let user = caller.user.ok_or(EngineError::NotOwner)?;
+        let Some((set_id, reservation_id)) = self.state.reservation_of_user(advertisement_id, user) else {
+            return Ok(PendingAnswer::Ready(()));
+        };
+        let (reply, answer) = oneshot::channel();
+        let in_flight = self.state.in_flight_changes.begin_change(advertisement_id);
+        self.submit(AdvertWriterCommand::ReleaseSeat(
+            user,
+            reservation_id,
+            advertisement_id,
+            set_id,
             reply,
             in_flight,
         ))?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use crate::auth::token::AdvertisementClaim;
+use crate::auth::token::{AdvertisementClaim, ConsentPurpose};
 use crate::domain::advertisement::{Advertisement, AdvertisementKind, AllowedRange};
 use crate::domain::attribute::{ValueOrigin, ValueType};
 use crate::domain::attribute_values::{self, FieldProblem};
@@ -15,12 +15,13 @@ use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_engine::AdvertEngine;
+use crate::engine::adverts::owner_limits::{self, OwnedAdvert};
 use crate::engine::adverts::update_answer::{SignedToken, UpdateSnapshot};
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, ExtendAdvertTtl, PublishAdvert};
 use crate::engine::checked_session::check_session;
 use crate::engine::command::{Caller, DeleteAdvertCommand, UpdateAdvertAnswer, UpdateAdvertCommand};
 use crate::engine::error::{EngineError, field_error};
-use crate::engine::party_consent::{check_new_players_consents, check_party_consents};
+use crate::engine::party_consent::{CheckedConsents, check_new_players_consents, check_party_consents};
 use crate::engine::writer_inbox::PendingAnswer;
 
 impl AdvertEngine {
@@ -33,7 +34,8 @@ impl AdvertEngine {
         mut update: UpdateAdvertCommand,
     ) -> Result<PendingAnswer<UpdateAdvertAnswer>, EngineError> {
         let now = self.state.common.clock.now();
-        let is_new = update.existing_advert.is_none();
+        let is_create = update.existing_advert.is_none();
+        let mut is_known = true;
         let (claim, signed_token) = match update.existing_advert.take() {
             Some((id, token)) => {
                 let claim = self.verify_advertisement_token(caller, id, &token)?;
@@ -49,7 +51,8 @@ impl AdvertEngine {
             None => {
                 let claim = self.new_advertisement_claim(caller, &update, now)?;
                 // A retry of an earlier create returns its advertisement.
-                if !self.is_advertised(&claim) {
+                is_known = self.is_advertised(&claim);
+                if !is_known {
                     self.state.common.check_set_not_retiring(claim.set_id)?;
                 }
                 (claim, None)
@@ -67,20 +70,16 @@ impl AdvertEngine {
                 let signed_token = signed_token
                     .unwrap_or_else(|| SignedToken { claim, token: self.state.common.token_signer.sign(&claim) });
                 let ruleset = self.state.common.ruleset(claim.set_id, update.ruleset_hash)?;
-                if is_new {
-                    check_party_consents(&self.state.common, caller, &ruleset, &session, &update.consents, now)?;
+                let (common, consents) = (&self.state.common, &update.consents);
+                let consents = if is_create {
+                    let purpose = (&*ruleset, ConsentPurpose::Search);
+                    check_party_consents(common, caller, purpose, &session, consents, now)?
                 } else {
-                    check_new_players_consents(
-                        &self.state.common,
-                        caller,
-                        &ruleset,
-                        &session,
-                        &update.consents,
-                        || self.state.users_of_advert(claim.advertisement_id, claim.set_id),
-                        now,
-                    )?;
-                }
-                self.submit_publish(caller, signed_token, ruleset, session, update)
+                    let users = || self.state.users_of_advert(claim.advertisement_id, claim.set_id);
+                    check_new_players_consents(common, caller, &ruleset, &session, consents, users, now)?
+                };
+                let flags = PublishFlags { is_create, is_new: !is_known };
+                self.submit_publish(caller, signed_token, ruleset, session, update, (flags, consents))
             }
             None => self.heartbeat_advertisement(claim, signed_token, update, now),
         }
@@ -164,6 +163,7 @@ impl AdvertEngine {
         ruleset: Arc<Ruleset>,
         session: Session,
         update: UpdateAdvertCommand,
+        (PublishFlags { is_create, is_new }, consents): (PublishFlags, CheckedConsents),
     ) -> Result<PendingAnswer<UpdateAdvertAnswer>, EngineError> {
         let claim = signed_token.claim;
         // A game server's location needs no rounding: players receive its address.
@@ -176,7 +176,10 @@ impl AdvertEngine {
         ignored_fields.extend(attribute_values::untrusted_fields(&ruleset, &session));
         // A live advertisement keeps its silo open, so repeating or updating it is not refused.
         let silo_use = self.state.common.open_silos.use_silo(session.silo, caller)?;
-        let ttl_ms = self.state.common.settings.granted_ttl_ms(update.ttl_ms);
+        let settings = &self.state.common.settings;
+        let ttl_ms = settings.granted_ttl_ms(update.ttl_ms);
+        let owned = OwnedAdvert { kind: claim.kind, session: &session, is_create, is_new };
+        let owner = owner_limits::advert_owner(settings, caller, &ruleset, owned, self.state.common.clock.now());
         let advertisement = Arc::new(Advertisement {
             id: claim.advertisement_id,
             set_id: claim.set_id,
@@ -186,8 +189,10 @@ impl AdvertEngine {
             ruleset_hash: ruleset.hash,
             session,
             ttl_ms: NonZeroU32::new(ttl_ms),
-            allowed_ranges: update.allowed_ranges,
+            allowed_ranges: update.allowed_ranges.into(),
             connect_data: update.connect_data,
+            // A player's own machine has none: a probe would show its address to strangers.
+            probe: update.probe.filter(|_| caller.origin == ValueOrigin::GameServer).map(Box::new),
         });
         let publish = PublishAdvert {
             encoded_advert: (self.state.encode_advert)(&advertisement),
@@ -199,14 +204,15 @@ impl AdvertEngine {
             joined_reservations: update.joined_reservations,
             ignored_fields,
             silo_use,
+            owner,
         };
         let (reply, answer) = oneshot::channel();
-        self.submit(AdvertWriterCommand::Publish(
+        let command = AdvertWriterCommand::Publish(
             Box::new(publish),
             reply,
             self.state.in_flight_changes.begin_change(claim.advertisement_id),
-        ))?;
-        Ok(PendingAnswer::Pending(answer))
+        );
+        self.submit_with_consents((claim.advertisement_id.into(), consents), command, answer)
     }
 
     /// Heartbeat. Usually answered from memory: if the stored expiry covers it and no change of the advertisement is in
@@ -274,6 +280,15 @@ impl AdvertEngine {
         self.state.common.metrics.heartbeats_unwritten.inc();
         Ok(Some(snapshot))
     }
+}
+
+/// Origin of a publication.
+#[derive(Clone, Copy)]
+struct PublishFlags {
+    /// The call creates an advertisement; otherwise it updates one by its token.
+    is_create: bool,
+    /// A create of an advertisement that memory does not have.
+    is_new: bool,
 }
 
 /// Checks that ranges name number attributes of the ruleset and are not empty.

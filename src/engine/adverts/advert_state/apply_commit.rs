@@ -1,7 +1,7 @@
 //! Applies committed writes to memory, sends the answers and notifies reservation listeners.
 
 use crate::auth::token::ReservationClaim;
-use crate::domain::id::{AdvertisementId, SetId};
+use crate::domain::id::{AdvertisementId, ReservationId, SetId};
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::is_expired_hold;
 use crate::engine::adverts::advert_state::AdvertState;
@@ -42,6 +42,9 @@ impl AdvertState {
             AdvertWriterCommand::ReleaseReservation(_, _, _, reply, in_flight) => {
                 send_answer(reply, in_flight, Err(unavailable()))
             }
+            AdvertWriterCommand::ReleaseSeat(_, _, _, _, reply, in_flight) => {
+                send_answer(reply, in_flight, Err(unavailable()))
+            }
             AdvertWriterCommand::ExpireAdvert(_, set_id, Some(record)) => self.restore_expired(set_id, *record),
             AdvertWriterCommand::ExpireHold(..)
             | AdvertWriterCommand::ExpireAdvert(_, _, None)
@@ -72,6 +75,12 @@ impl AdvertState {
         match command {
             AdvertWriterCommand::Publish(publish, reply, in_flight) => {
                 batch.add(self, (*publish, reply, in_flight), write, &outcome, now);
+                if let WriteOutcome::Published { replaced, .. } = outcome
+                    && !replaced.is_empty()
+                {
+                    batch.apply(self, now);
+                    replaced.into_iter().for_each(|id| self.remove_replaced_advert(id));
+                }
             }
             AdvertWriterCommand::ExtendTtl(extend, reply, in_flight) => {
                 let answer = self.apply_extend(*extend, write, &outcome, now);
@@ -87,6 +96,10 @@ impl AdvertState {
             }
             AdvertWriterCommand::ReleaseReservation(id, advertisement_id, set_id, reply, in_flight) => {
                 self.apply_reservation_end(id, advertisement_id, set_id, ReservationChange::Released, now);
+                send_answer(reply, in_flight, Ok(()));
+            }
+            AdvertWriterCommand::ReleaseSeat(user, id, advertisement_id, set_id, reply, in_flight) => {
+                self.apply_seat_release((user, id), advertisement_id, set_id, now);
                 send_answer(reply, in_flight, Ok(()));
             }
             AdvertWriterCommand::ExpireHold(id, advertisement_id, set_id) => {
@@ -151,7 +164,10 @@ impl AdvertState {
         now: UnixMs,
     ) -> Result<ReserveAnswer, EngineError> {
         let (reservation, is_replay) = match outcome {
-            WriteOutcome::SeatsReserved { reservation, is_replay } => (reservation, is_replay),
+            WriteOutcome::SeatsReserved { reservation, is_replay, replaced } => {
+                replaced.into_iter().for_each(|(advert, id)| self.end_replaced_reservation(advert, id, now));
+                (reservation, is_replay)
+            }
             WriteOutcome::NotEnoughSeats { open_seats } => return Err(EngineError::SeatsTaken { open_seats }),
             WriteOutcome::NotFound => return Err(EngineError::AdvertisementNotFound),
             WriteOutcome::IdempotencyKeyReused => return Err(EngineError::IdempotencyKeyReused),
@@ -192,6 +208,25 @@ impl AdvertState {
             );
         }
         Ok(answer)
+    }
+
+    /// Removes an advertisement whose place another of its owner took, from the set that has it.
+    fn remove_replaced_advert(&self, id: AdvertisementId) {
+        self.advert_sets.all_sets().iter().for_each(|(set_id, set)| {
+            if set.read().get(id).is_some() {
+                self.remove_advert(id, *set_id);
+            }
+        });
+        self.host_events.remove_listeners(id);
+    }
+
+    /// Ends a reservation whose place another took, and tells the host of its advertisement.
+    fn end_replaced_reservation(&self, advertisement_id: AdvertisementId, id: ReservationId, now: UnixMs) {
+        let sets = self.advert_sets.all_sets();
+        let holds = sets.iter().filter(|(_, set)| set.read().get(advertisement_id).is_some());
+        holds.for_each(|(set_id, _)| {
+            self.apply_reservation_end(id, advertisement_id, *set_id, ReservationChange::Released, now);
+        });
     }
 
     fn remove_advert(&self, id: AdvertisementId, set_id: SetId) {

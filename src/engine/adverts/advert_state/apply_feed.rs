@@ -211,6 +211,7 @@ mod tests {
             request_digest: [0; 16],
             state,
             deadline: UnixMs(deadline),
+            owner: None,
         };
         let now = UnixMs(1_000);
         let joined_until = 1_000 + ENDED_RESERVATION_RETENTION_MS;

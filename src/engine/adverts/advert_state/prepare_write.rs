@@ -14,7 +14,7 @@ use crate::engine::adverts::advert_state::AdvertState;
 use crate::engine::adverts::in_flight_changes::send_answer;
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, ExtendAdvertTtl, PublishAdvert, ReserveSeats};
 use crate::engine::error::EngineError;
-use crate::store::{AdvertWrite, Reservation, ReservationState};
+use crate::store::{AdvertWrite, Reservation, ReservationLimit, ReservationState};
 
 /// Head start of the heartbeat owner, milliseconds, before another replica ends an expired hold.
 const HEARTBEAT_OWNER_HEAD_START_MS: u64 = 1_000;
@@ -39,7 +39,7 @@ impl AdvertState {
                 }
             },
             AdvertWriterCommand::Delete(id, set_id, reply, in_flight) => {
-                let tombstone_until = now.plus_ms(u64::from(self.common.settings.max_ttl_ms) * 2);
+                let tombstone_until = self.common.settings.tombstone_until(now);
                 Some((
                     AdvertWriterCommand::Delete(id, set_id, reply, in_flight),
                     AdvertWrite::Delete { advertisement_id: id, tombstone_until },
@@ -57,6 +57,11 @@ impl AdvertState {
             AdvertWriterCommand::ReleaseReservation(id, advertisement_id, set_id, reply, in_flight) => {
                 let write = self.build_end_reservation_write(id, advertisement_id, now);
                 Some((AdvertWriterCommand::ReleaseReservation(id, advertisement_id, set_id, reply, in_flight), write))
+            }
+            AdvertWriterCommand::ReleaseSeat(user, id, advertisement_id, set_id, reply, in_flight) => {
+                let purge_at = now.plus_ms(self.common.settings.ended_reservation_retention_ms);
+                let write = AdvertWrite::ReleaseSeat { reservation_id: id, advertisement_id, user, purge_at };
+                Some((AdvertWriterCommand::ReleaseSeat(user, id, advertisement_id, set_id, reply, in_flight), write))
             }
             AdvertWriterCommand::ExpireHold(id, advertisement_id, set_id) => {
                 let is_due =
@@ -109,8 +114,11 @@ impl AdvertState {
             request_digest: reserve.request_digest,
             state: ReservationState::Held,
             deadline: now.plus_ms(u64::from(reserve.hold_ms)),
+            owner: reserve.owner.map(|(owner, _)| owner),
         };
-        Ok(AdvertWrite::ReserveSeats { reservation, now })
+        let purge_at = now.plus_ms(self.common.settings.ended_reservation_retention_ms);
+        let limit = reserve.owner.map(|(_, limit)| ReservationLimit { limit, purge_at });
+        Ok(AdvertWrite::ReserveSeats { reservation, limit, now })
     }
 
     fn build_end_reservation_write(
@@ -183,7 +191,8 @@ fn check_admission(reserve: &ReserveSeats, record: &AdvertRecord, now: UnixMs) -
     if reserve.required_kind == AdvertisementKind::GameServer {
         return if record.expires_at <= now { Err(EngineError::AdvertisementNotFound) } else { Ok(()) };
     }
-    if record.has_valid_reservation_for(&reserve.users, reserve.reservation_id, now) {
+    let is_repeated = |existing: &Reservation| existing.id == reserve.reservation_id || is_replaced(reserve, existing);
+    if record.has_valid_reservation_for(&reserve.users, is_repeated, now) {
         return refuse("own", RefusingSide::Searcher);
     }
     if record.valid_reservations(now).count() >= limit::RESERVATIONS_PER_ADVERTISEMENT_MAX {
@@ -213,12 +222,19 @@ fn check_admission(reserve: &ReserveSeats, record: &AdvertRecord, now: UnixMs) -
     }
 }
 
+/// Whether the store ends `existing` if it makes the reservation of `reserve`.
+fn is_replaced(reserve: &ReserveSeats, existing: &Reservation) -> bool {
+    let (Some((owner, limit)), Some(existing)) = (reserve.owner, existing.owner) else { return false };
+    owner.party == existing.party || owner.client == existing.client && limit.per_client == 1
+}
+
 fn build_publish_write(publish: &PublishAdvert, now: UnixMs) -> AdvertWrite {
     AdvertWrite::Publish {
         advertisement: Arc::clone(&publish.advertisement),
         expires_at: padded_expiry(now, u64::from(publish.ttl_ms)),
         confirmed_reservations: publish.confirmed_reservations.clone(),
         joined_reservations: publish.joined_reservations.clone(),
+        owner: publish.owner.clone(),
         now,
     }
 }

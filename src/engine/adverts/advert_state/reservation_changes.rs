@@ -1,6 +1,6 @@
 //! Reservation changes in memory: confirmation, end, and the events for listeners.
 
-use crate::domain::id::{AdvertisementId, ReservationId, SetId};
+use crate::domain::id::{AdvertisementId, ReservationId, SetId, UserKey};
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_state::AdvertState;
 use crate::engine::adverts::reservation_view;
@@ -34,6 +34,37 @@ impl AdvertState {
             drop(set);
             self.publish_reservation_events(advertisement_id, vec![(reservation, change)], now);
         }
+    }
+
+    /// Releases the seat of a user in a reservation and notifies listeners, if the user still has it.
+    pub(crate) fn apply_seat_release(
+        &self,
+        (user, id): (UserKey, ReservationId),
+        advertisement_id: AdvertisementId,
+        set_id: SetId,
+        now: UnixMs,
+    ) {
+        let Some(set) = self.advert_sets.get(set_id) else { return };
+        let purge_at = now.plus_ms(self.common.settings.ended_reservation_retention_ms);
+        let mut set = set.write();
+        let changed = set.update_reservations(advertisement_id, |reservations| {
+            let reservation = reservations.iter_mut().find(|existing| existing.id == id)?;
+            reservation.release_seat(user, purge_at).then(|| reservation.clone())
+        });
+        let Some(Some(reservation)) = changed else { return };
+        if self.common.fills_open_sessions(set_id)
+            && let Some(record) = set.get(advertisement_id)
+        {
+            self.record_open_session(record);
+        }
+        drop(set);
+        // The host receives the number of seats that are left.
+        let change = match reservation.state {
+            ReservationState::Held => ReservationChange::Held,
+            ReservationState::Confirmed => ReservationChange::Confirmed,
+            ReservationState::Ended => ReservationChange::Released,
+        };
+        self.publish_reservation_events(advertisement_id, vec![(reservation, change)], now);
     }
 
     /// Confirms held reservations and ends joined ones, as the store did. Returns the events for listeners.

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use crate::auth::token::{ConsentPurpose, HandleCipher};
 use crate::domain::advertisement::AdvertisementKind;
 use crate::domain::attribute_values::AttributeValues;
 use crate::domain::filter::{AdvertisementView, Searcher, admit, measure_between};
@@ -10,7 +11,7 @@ use crate::domain::id::AdvertisementId;
 use crate::domain::index::{SearchHit, SearchQuery, SearchResult};
 use crate::domain::latency::min_possible_round_trip_ms;
 use crate::domain::measure::Measure;
-use crate::domain::ruleset::Ruleset;
+use crate::domain::ruleset::{HandlePolicy, Ruleset};
 use crate::domain::score::{score, soft_filter_term};
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::candidate_from_record;
@@ -45,14 +46,17 @@ impl AdvertState {
             Some(_) if !self.common.settings.allow_search_overrides => return Err(EngineError::OverridesForbidden),
             Some(overrides) => Arc::new(apply_overrides(&ruleset, overrides)?),
         };
-        check_party_consents(&self.common, caller, &ruleset, &search.session, &search.consents, now)?;
+        let purpose = (&*ruleset, ConsentPurpose::Search);
+        check_party_consents(&self.common, caller, purpose, &search.session, &search.consents, now)?;
         let (session, ignored) = self.common.with_resolved_locality(caller, search.session)?;
         let checked = CheckedSession::new(&effective, caller, session, ignored)?;
         let claim = renew_search_claim(&self.common, &ruleset, &checked, &search.search_token, now)?;
         let overridden_ms = search.overrides.as_ref().and_then(|overrides| overrides.searching_for_ms);
         let waited_ms = overridden_ms.unwrap_or_else(|| now.ms_since(claim.started_at));
 
-        let mut excluded = search.excluded_adverts;
+        let party = claim.party_digest;
+        let to_ids = search.excluded_adverts.into_iter().filter_map(|id| self.advert_id(&effective, party, id, now));
+        let mut excluded: Vec<AdvertisementId> = to_ids.collect();
         excluded.sort_unstable();
         let query = SearchQuery {
             ruleset: &effective,
@@ -73,7 +77,8 @@ impl AdvertState {
             store_staleness_ms: self.common.store_staleness_ms(now),
             ignored_fields: checked.ignored_fields.clone(),
         };
-        let candidates = self.search_index(&query, &mut answer, each);
+        let cipher = self.handle_cipher(&effective, party, now);
+        let candidates = self.search_index(&query, cipher.as_ref(), &mut answer, each);
         let hard_filters = effective.hard_filters.len();
         self.common.metrics.record_search(
             answer.evaluated_rows,
@@ -89,6 +94,7 @@ impl AdvertState {
     fn search_index(
         &self,
         query: &SearchQuery<'_>,
+        cipher: Option<&HandleCipher>,
         answer: &mut SearchAnswer,
         each: &mut dyn FnMut(CandidateView<'_>),
     ) -> usize {
@@ -106,8 +112,12 @@ impl AdvertState {
             std::hint::black_box(results.hits.iter().map(first_byte).sum::<usize>());
             for (hit_index, hit) in results.hits.iter().enumerate() {
                 let entry = index.entry(hit.slot);
-                let builder =
-                    CandidateViewBuilder { ruleset: query.ruleset, searcher: &query.searcher, round_trip: None };
+                let builder = CandidateViewBuilder {
+                    ruleset: query.ruleset,
+                    searcher: &query.searcher,
+                    cipher,
+                    round_trip: None,
+                };
                 each(builder.build(&entry.view(), &entry.encoded_response, hit.score, results.hit_terms(hit_index)));
             }
             results.hits.len()
@@ -136,7 +146,13 @@ impl AdvertState {
         let claim = renew_search_claim(&self.common, &ruleset, &checked, &report.search_token, now)?;
         let searcher = checked.searcher(&[], now.ms_since(claim.started_at));
         let responded = report.measurements.iter().filter(|(_, round_trip_ms)| round_trip_ms.is_some()).count();
-        let implausible = self.rank_by_measured_latency(&ruleset, &searcher, &report.measurements, now, each);
+        let cipher = self.handle_cipher(&ruleset, claim.party_digest, now);
+        let to_id = |(handle, round_trip_ms): &(AdvertisementId, Option<f32>)| {
+            (self.advert_id(&ruleset, claim.party_digest, *handle, now).unwrap_or(*handle), *round_trip_ms)
+        };
+        let measurements: Vec<_> = report.measurements.iter().map(to_id).collect();
+        let ranking = Ranking { ruleset: &ruleset, searcher: &searcher, cipher: cipher.as_ref(), now };
+        let implausible = self.rank_by_measured_latency(&ranking, &measurements, each);
         let min_responses = ruleset.involved_phase_percent * report.measurements.len() as f64 / 100.0;
         let involved_phase_may_start = match report.phase {
             QuickOrInvolvedTest::Quick => responded > 0 && responded as f64 >= min_responses,
@@ -150,13 +166,36 @@ impl AdvertState {
         })
     }
 
+    /// Cipher for the ids that a party receives; `None` where it receives the ids themselves.
+    fn handle_cipher(&self, ruleset: &Ruleset, party_digest: [u8; 16], now: UnixMs) -> Option<HandleCipher> {
+        match ruleset.handles {
+            HandlePolicy::Ids => None,
+            HandlePolicy::PerSearcher => Some(self.common.token_signer.handle_cipher(party_digest, now)),
+        }
+    }
+
+    /// Id of the advertisement that a party calls by `handle`. `None` if the ruleset tells handles and this is none of an
+    /// advertisement in memory.
+    pub(crate) fn advert_id(
+        &self,
+        ruleset: &Ruleset,
+        party_digest: [u8; 16],
+        handle: AdvertisementId,
+        now: UnixMs,
+    ) -> Option<AdvertisementId> {
+        if ruleset.handles == HandlePolicy::Ids {
+            return Some(handle);
+        }
+        let set = self.advert_sets.get(ruleset.set_id)?;
+        let set = set.read();
+        self.common.token_signer.open_handle(party_digest, handle, now).find(|id| set.get(*id).is_some())
+    }
+
     /// Replaces measurements below the speed-of-light minimum by that minimum, and returns their indices in the report.
     fn rank_by_measured_latency(
         &self,
-        ruleset: &Ruleset,
-        searcher: &Searcher<'_>,
+        &Ranking { ruleset, searcher, cipher, now }: &Ranking<'_>,
         measurements: &[(AdvertisementId, Option<f32>)],
-        now: UnixMs,
         each: &mut dyn FnMut(CandidateView<'_>),
     ) -> Vec<usize> {
         let mut implausible = Vec::new();
@@ -189,7 +228,7 @@ impl AdvertState {
         ranked.dedup_by_key(|candidate| candidate.1);
         let mut score_terms = Vec::new();
         for (score, _, round_trip, record, attribute_values) in &ranked {
-            let builder = CandidateViewBuilder { ruleset, searcher, round_trip: Some(*round_trip) };
+            let builder = CandidateViewBuilder { ruleset, searcher, cipher, round_trip: Some(*round_trip) };
             let candidate = candidate_from_record(record, attribute_values);
             let filters = ruleset.soft_filters.iter();
             score_terms.clear();
@@ -203,10 +242,20 @@ impl AdvertState {
     }
 }
 
+/// Context of a ranking by measured round trips.
+struct Ranking<'a> {
+    ruleset: &'a Ruleset,
+    searcher: &'a Searcher<'a>,
+    cipher: Option<&'a HandleCipher>,
+    now: UnixMs,
+}
+
 /// Context for building candidate views.
 struct CandidateViewBuilder<'a> {
     ruleset: &'a Ruleset,
     searcher: &'a Searcher<'a>,
+    /// Seals ids; `None` where searchers receive ids.
+    cipher: Option<&'a HandleCipher>,
     /// Measured round trip; `None` for a plain search.
     round_trip: Option<RoundTrip>,
 }
@@ -223,6 +272,7 @@ impl CandidateViewBuilder<'_> {
         let between = |measure| measure_between(self.ruleset, measure, &searcher_view, &candidate_view, None);
         CandidateView {
             id: advertisement.advertisement.id,
+            handle: self.cipher.map(|cipher| cipher.seal(advertisement.advertisement.id)),
             encoded_advert,
             score,
             score_terms,

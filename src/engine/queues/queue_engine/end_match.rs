@@ -1,6 +1,6 @@
 //! End of a match: reported by its game server, its host or one of its players.
 
-use crate::auth::token::{AdvertisementClaim, TicketClaim};
+use crate::auth::token::AdvertisementClaim;
 use crate::domain::id::UserKey;
 use crate::domain::lifecycle::event::MatchEvent;
 use crate::domain::lifecycle::{Assignment, Match, MatchEndReason, MatchStage};
@@ -8,6 +8,7 @@ use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::queues::command::{EndMatchAnswer, EndMatchCommand, EndMatchProof};
 use crate::engine::queues::queue_engine::QueueEngine;
+use crate::engine::queues::ticket_holder::TicketHolder;
 
 /// Time after a match's start in which its server may report a failure, milliseconds.
 const SERVER_FAILURE_WINDOW_MS: u64 = 60_000;
@@ -93,20 +94,25 @@ impl QueueEngine {
                 (claim.subject == caller.subject && is_hosted_here).then_some(None).ok_or(EngineError::NotOwner)
             }
             EndMatchProof::Ticket(token) => {
-                let claim = signer.verify::<TicketClaim>(token).ok_or(EngineError::NotOwner)?;
-                let match_ticket = match_.tickets.iter().find(|match_ticket| match_ticket.ticket_id == claim.ticket_id);
+                let holder = TicketHolder::verify(signer, caller, token)?;
                 let match_ticket =
-                    match_ticket.filter(|_| claim.subject == caller.subject).ok_or(EngineError::NotOwner)?;
+                    match_.tickets.iter().find(|match_ticket| match_ticket.ticket_id == holder.ticket_id);
+                let match_ticket = match_ticket.ok_or(EngineError::NotOwner)?;
+                let seat = holder.user.filter(|_| holder.is_seat);
                 match match_.stage.last_assignment() {
                     Some(Assignment::GameServer { .. }) => Err(EngineError::NotOwner),
                     Some(Assignment::PeerHost { host }) => {
-                        let host_player = match_ticket.players.iter().find(|player| player.client == *host);
+                        let is_own = |user| seat.is_none_or(|own| own == user);
+                        let mut players = match_ticket.players.iter().filter(|player| is_own(player.user));
+                        let host_player = players.find(|player| player.client == *host);
                         Ok(Some(host_player.ok_or(EngineError::NotOwner)?.user))
                     }
                     Some(Assignment::Unhosted) if end.server_failed => {
                         Err(field_error("failed", "must not be set; this match has no game server"))
                     }
-                    Some(Assignment::Unhosted) | None => Ok(match_ticket.players.first().map(|player| player.user)),
+                    Some(Assignment::Unhosted) | None => {
+                        Ok(seat.or_else(|| match_ticket.players.first().map(|player| player.user)))
+                    }
                 }
             }
         }

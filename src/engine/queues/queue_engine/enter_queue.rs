@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::auth::token::{TicketClaim, TokenSigner};
+use crate::auth::token::{ConsentPurpose, TicketClaim, TokenSigner};
 use crate::domain::attribute_values;
 use crate::domain::id::UserKey;
 use crate::domain::queue::ticket::Ticket;
 use crate::domain::ruleset::teams::TeamsSpec;
 use crate::domain::session::Session;
+use crate::domain::time::UnixMs;
 use crate::engine::checked_session::check_session;
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
@@ -16,6 +17,7 @@ use crate::engine::party_consent::check_party_consents;
 use crate::engine::queues::command::{EnterQueueAnswer, EnterQueueCommand};
 use crate::engine::queues::queue_engine::QueueEngine;
 use crate::engine::queues::stored_ticket::{queue_key_of, ticket_expires_at};
+use crate::engine::queues::ticket_holder::TicketHolder;
 use crate::engine::ratings::digest_key;
 use crate::store::queues::{QueueOutcome, QueueWrite};
 
@@ -31,16 +33,23 @@ impl QueueEngine {
         let (Some(queue), Some(teams)) = (&ruleset.queue, &ruleset.teams) else {
             return Err(EngineError::NoQueue(enter.set_id));
         };
-        let key = &enter.idempotency_key;
-        let id = self.shared.common.token_signer.derive_ticket_id(caller.subject, enter.set_id, key);
+        let id = self.shared.common.token_signer.derive_ticket_id(caller.subject, enter.set_id, &enter.idempotency_key);
         // A retry of an earlier enter returns its ticket.
         if self.shared.cache.read().ticket(id).is_none() {
             self.shared.common.check_set_not_retiring(enter.set_id)?;
         }
         self.shared.common.check_ruleset_is_durable(&ruleset)?;
         check_party_size(&enter.session, teams)?;
-        check_party_consents(&self.shared.common, caller, &ruleset, &enter.session, &enter.consents, now)?;
-        let (session, mut ignored_fields) = self.shared.common.with_resolved_locality(caller, enter.session)?;
+        let consents = check_party_consents(
+            &self.shared.common,
+            caller,
+            (&ruleset, ConsentPurpose::Queue),
+            &enter.session,
+            &enter.consents,
+            now,
+        )?;
+        let own_round_trips_ms = measured_round_trips_ms(&enter.session);
+        let (session, mut ignored_fields) = self.shared.common.with_coarse_locality(caller, enter.session)?;
         check_session(&ruleset, &session)?;
         ignored_fields.extend(attribute_values::untrusted_fields(&ruleset, &session));
         let request_digest = TokenSigner::party_digest(caller.subject, &session.sorted_users(), &session.party_sizes);
@@ -57,42 +66,72 @@ impl QueueEngine {
             subject: caller.subject,
             entered_at: now,
             session,
+            own_round_trips_ms,
             player_ratings,
             rating_digest_key,
             blocked_users: enter.blocked_users,
             exclusive: !queue.allow_other_queues,
+            self_answering: consents.self_answering.clone(),
         });
         let users: Vec<UserKey> = ticket.session.players.iter().map(|player| player.user).collect();
         let key = queue_key_of(&ticket);
         let silo_use = self.use_silo_for_ticket(&ticket, caller)?;
-        let write = QueueWrite::EnterQueue { ticket, expires_at: ticket_expires_at(queue, now), request_digest, now };
+        let write = QueueWrite::EnterQueue {
+            ticket,
+            expires_at: ticket_expires_at(queue, now),
+            request_digest,
+            caller_user: caller.user,
+            consents: consents.granted(),
+            // Game servers enter users for others, and callers without an identity cannot be told apart.
+            max_tickets_per_user: caller.user.map(|_| self.shared.common.settings.max_tickets_per_user),
+            now,
+        };
         match self.shared.submit_write_in_silo(write, silo_use).await? {
             QueueOutcome::Entered { ticket: stored, .. } => {
                 self.shared.connected_users.lock().record_connected(key, users, now);
                 let claim = TicketClaim { ticket_id: id, set_id: enter.set_id, subject: caller.subject };
-                let status = self.shared.ticket_status(&stored, now);
+                let holder = TicketHolder { ticket_id: id, set_id: enter.set_id, user: caller.user, is_seat: false };
+                let status = self.shared.ticket_status_for(&holder, &stored, now);
                 let ticket_token = self.shared.common.token_signer.sign(&claim);
                 Ok(EnterQueueAnswer { status, ticket_token, expires_in_ms: queue.ticket_ttl_ms, ignored_fields })
             }
-            QueueOutcome::AlreadyQueued { user, other_ticket } => {
-                let is_own = self
-                    .shared
-                    .cache
-                    .read()
-                    .ticket(other_ticket)
-                    .is_some_and(|stored| stored.ticket.subject == caller.subject);
-                let own_ticket = (is_own && caller.subject.is_some()).then_some(other_ticket);
-                Err(EngineError::AlreadyQueued { player_index: player_index(&users, user), own_ticket })
+            QueueOutcome::ConsentSpent(spent) => Err(consents.spent_error(spent)),
+            refusal => Err(self.entry_refusal(caller, &users, &refusal, now)),
+        }
+    }
+
+    /// Error for a party that cannot enter. A player's client learns the reason for its own user only: for others, whether
+    /// they wait, play, have a cooldown or too many tickets, it is one error.
+    fn entry_refusal(&self, caller: &Caller, users: &[UserKey], refusal: &QueueOutcome, now: UnixMs) -> EngineError {
+        let is_hidden = |user: &UserKey| caller.user.is_some_and(|own| own != *user);
+        match refusal {
+            QueueOutcome::AlreadyQueued { user, .. }
+            | QueueOutcome::AlreadyInMatch { user, .. }
+            | QueueOutcome::OnCooldown { user, .. }
+            | QueueOutcome::TooManyTickets { user }
+                if is_hidden(user) =>
+            {
+                EngineError::PlayerUnavailable
             }
+            QueueOutcome::AlreadyQueued { user, other_ticket } => {
+                let cache = self.shared.cache.read();
+                let is_own = cache.ticket(*other_ticket).is_some_and(|stored| stored.ticket.subject == caller.subject);
+                let own_ticket = (is_own && caller.subject.is_some()).then_some(*other_ticket);
+                EngineError::AlreadyQueued { player_index: player_index(users, *user), own_ticket }
+            }
+            QueueOutcome::TooManyTickets { user } => EngineError::TooManyTickets {
+                player_index: player_index(users, *user),
+                limit: self.shared.common.settings.max_tickets_per_user,
+            },
             QueueOutcome::AlreadyInMatch { user, .. } => {
-                Err(EngineError::AlreadyInMatch { player_index: player_index(&users, user) })
+                EngineError::AlreadyInMatch { player_index: player_index(users, *user) }
             }
             QueueOutcome::OnCooldown { user, until } => {
                 let retry_after_ms = u32::try_from(until.ms_since(now)).unwrap_or(u32::MAX).max(1);
-                Err(EngineError::QueueCooldown { player_index: player_index(&users, user), retry_after_ms })
+                EngineError::QueueCooldown { player_index: player_index(users, *user), retry_after_ms }
             }
-            QueueOutcome::IdempotencyKeyReused => Err(EngineError::IdempotencyKeyReused),
-            _ => Err(EngineError::Internal),
+            QueueOutcome::IdempotencyKeyReused => EngineError::IdempotencyKeyReused,
+            _ => EngineError::Internal,
         }
     }
 
@@ -121,6 +160,12 @@ fn check_party_size(session: &Session, teams: &TeamsSpec) -> Result<(), EngineEr
         return Err(EngineError::PartyTooLarge { size, max });
     }
     Ok(())
+}
+
+/// Round trips as the party measured them, in the order of its regions; `None` without any.
+fn measured_round_trips_ms(session: &Session) -> Option<Box<[f32]>> {
+    let measured = &session.region_latencies;
+    (!measured.is_empty()).then(|| measured.iter().map(|latency| latency.round_trip_ms).collect())
 }
 
 /// Index of `user` in the party.

@@ -1,13 +1,14 @@
 //! Leave command: takes a party, or some of its players, out of the queue or out of its match, in every stage.
 
-use crate::domain::id::UserKey;
+use crate::domain::id::{TicketId, UserKey};
 use crate::domain::lifecycle::event::{EventResult, MatchEvent};
-use crate::domain::queue::ticket::TicketEndReason;
+use crate::domain::queue::ticket::{Ticket, TicketEndReason};
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::queues::command::{LeaveQueueAnswer, LeaveQueueCommand};
 use crate::engine::queues::queue_engine::QueueEngine;
 use crate::engine::queues::stored_ticket::is_ticket_ended;
+use crate::engine::queues::ticket_holder::TicketHolder;
 use crate::engine::writer_inbox::RETRY_AFTER_MS;
 use crate::store::queues::{QueueOutcome, QueueWrite, StoredTicket, TicketState};
 
@@ -21,25 +22,39 @@ impl QueueEngine {
         caller: &Caller,
         command: &LeaveQueueCommand,
     ) -> Result<LeaveQueueAnswer, EngineError> {
-        let claim = self.verify_ticket_token(caller, &command.ticket)?;
-        if !command.users.is_empty() {
-            check_players(&self.wait_for_cached_ticket(claim.ticket_id).await?, &command.users)?;
+        let holder = self.verify_ticket_token(caller, &command.ticket)?;
+        let ticket = self.wait_for_cached_ticket(holder.ticket_id).await?.ticket;
+        check_players(&ticket, &command.users)?;
+        let mut users = holder.users_to_act_for(&ticket, &command.users)?;
+        if users.len() == ticket.session.players.len() {
+            // All of them, also those who have left before.
+            users.clear();
         }
+        let stored = self.leave_ticket(holder.ticket_id, &users, holder.user).await?;
+        Ok(self.leave_answer(&holder, &stored))
+    }
+
+    /// Ends a waiting ticket, or takes `users`, by default all, out of its match, for `left_by`. Returns the ticket afterwards.
+    pub(super) async fn leave_ticket(
+        &self,
+        ticket_id: TicketId,
+        users: &[UserKey],
+        left_by: Option<UserKey>,
+    ) -> Result<StoredTicket, EngineError> {
         for _ in 0..ATTEMPTS_MAX {
             let now = self.shared.common.clock.now();
             let purge_at = now.plus_ms(self.shared.common.settings.ended_ticket_retention_ms);
-            let write =
-                QueueWrite::EndTicket { ticket_id: claim.ticket_id, end_reason: TicketEndReason::Left, purge_at, now };
+            let write = QueueWrite::EndTicket { ticket_id, end_reason: TicketEndReason::Left, purge_at, now };
             let QueueOutcome::CurrentTicket(stored) = self.shared.submit_write(write).await? else {
                 return Err(EngineError::TicketNotFound);
             };
-            let TicketState::InMatch(match_id) = stored.state else { return Ok(self.leave_answer(&stored)) };
+            let TicketState::InMatch(match_id) = stored.state else { return Ok(stored) };
             let is_known = self.shared.wait_for_cached(|cache| cache.match_by_id(match_id).map(|_| ())).await;
             is_known.ok_or(EngineError::MatchNotFound)?;
-            let event = MatchEvent::PlayersLeft { ticket_id: claim.ticket_id, users: command.users.clone() };
+            let event = MatchEvent::PlayersLeft { ticket_id, users: users.to_vec(), left_by };
             match self.shared.apply_match_event(match_id, event).await?.result {
                 EventResult::Changed | EventResult::AlreadyApplied => {
-                    return Ok(self.leave_answer(&self.wait_for_cached_ticket(claim.ticket_id).await?));
+                    return self.wait_for_cached_ticket(ticket_id).await;
                 }
                 // The match has just ended: the ticket has ended too, or waits again.
                 EventResult::WrongStage | EventResult::TooEarly | EventResult::TooLate => {}
@@ -49,15 +64,15 @@ impl QueueEngine {
         Err(EngineError::Overloaded { retry_after_ms: RETRY_AFTER_MS })
     }
 
-    fn leave_answer(&self, stored: &StoredTicket) -> LeaveQueueAnswer {
-        let status = self.shared.ticket_status(stored, self.shared.common.clock.now());
+    fn leave_answer(&self, holder: &TicketHolder, stored: &StoredTicket) -> LeaveQueueAnswer {
+        let status = self.shared.ticket_status_for(holder, stored, self.shared.common.clock.now());
         if is_ticket_ended(stored) { LeaveQueueAnswer::Ended(status) } else { LeaveQueueAnswer::Matched(status) }
     }
 }
 
 /// Checks that all `users` are players of the ticket.
-fn check_players(stored: &StoredTicket, users: &[UserKey]) -> Result<(), EngineError> {
-    let is_player = |user: &UserKey| stored.ticket.session.players.iter().any(|player| player.user == *user);
+fn check_players(ticket: &Ticket, users: &[UserKey]) -> Result<(), EngineError> {
+    let is_player = |user: &UserKey| ticket.session.players.iter().any(|player| player.user == *user);
     if users.iter().all(is_player) {
         return Ok(());
     }

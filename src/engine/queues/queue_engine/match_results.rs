@@ -1,14 +1,14 @@
-//! Match results, feedback, ratings and leaderboards: reports are recorded once and update the ratings.
+//! Match results and feedback: reports are recorded once and update the ratings.
 
 use std::sync::Arc;
 
-use crate::auth::token::{AdvertisementClaim, TicketClaim};
-use crate::domain::id::{MatchId, SetId, TicketId, UserKey};
+use crate::auth::token::AdvertisementClaim;
+use crate::domain::id::{MatchId, TicketId, UserKey};
 use crate::domain::lifecycle::event::MatchEffect;
 use crate::domain::lifecycle::rules::LifecycleRules;
 use crate::domain::lifecycle::transition::report::apply_authoritative_report;
 use crate::domain::lifecycle::{Assignment, Match, MatchStage, MatchTicket};
-use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
+use crate::domain::match_result::MatchResult;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::time::UnixMs;
@@ -18,9 +18,9 @@ use crate::engine::queues::plan_transition::{PlannedTransition, plan_transition}
 use crate::engine::queues::queue_engine::QueueEngine;
 use crate::engine::queues::queue_engine::seat_reports::SeatReportOutcome;
 use crate::engine::queues::result_report::{check_report, complete_report};
+use crate::engine::queues::ticket_holder::TicketHolder;
 use crate::engine::ratings::command::{
-    LeaderboardPage, LeaderboardQuery, RatingView, ReportResultAnswer, ReportResultCommand, ReportState,
-    ResultReporter, SubmitFeedbackCommand,
+    ReportResultAnswer, ReportResultCommand, ReportState, ResultReporter, SubmitFeedbackCommand,
 };
 use crate::engine::writer_inbox::RETRY_AFTER_MS;
 use crate::rules::catalog::MatchRuleset;
@@ -110,13 +110,12 @@ impl QueueEngine {
         is_replay: bool,
         visible_ticket: Option<TicketId>,
     ) -> ReportResultAnswer {
-        let signer = &self.shared.common.token_signer;
+        let common = &self.shared.common;
         let visible = result
             .rating_updates
             .iter()
             .filter(|update| visible_ticket.is_none_or(|id| is_player_of_ticket(match_, id, update.user)));
-        let rating_changes =
-            visible.map(|update| (signer.derive_player_key(match_.id, update.user), *update)).collect();
+        let rating_changes = visible.map(|update| (common.player_key(match_.id, update.user), *update)).collect();
         let state = if result.report.disputing_users.is_empty() { ReportState::Settled } else { ReportState::Disputed };
         ReportResultAnswer { result: Some(result), is_replay, rating_changes, state }
     }
@@ -124,19 +123,18 @@ impl QueueEngine {
     /// Records a player's feedback for a match. Idempotent.
     pub async fn submit_feedback(&self, caller: &Caller, command: &SubmitFeedbackCommand) -> Result<(), EngineError> {
         let shared = &self.shared;
-        let claim =
-            shared.common.token_signer.verify::<TicketClaim>(&command.ticket_token).ok_or(EngineError::NotOwner)?;
+        let holder = TicketHolder::verify(&shared.common.token_signer, caller, &command.ticket_token)?;
         let mut match_ = self.find_match(command.match_id).await?.ok_or(EngineError::NotOwner)?;
         if match_.stage.last_assignment().is_none()
             && let Some(newer) = shared.newer_match(&match_).await?
         {
             match_ = newer;
         }
-        let match_ticket = caller_ticket_in_match(&match_, &claim, caller)?;
+        let match_ticket = held_ticket_in_match(&match_, &holder)?;
         let users: Vec<UserKey> = match_ticket.players.iter().map(|player| player.user).collect();
         let user = match (command.player_key, &*users) {
             (Some(key), _) => {
-                users.iter().copied().find(|user| shared.common.token_signer.derive_player_key(match_.id, *user) == key)
+                users.iter().copied().find(|user| shared.common.accepted_player_keys(match_.id, *user).contains(&key))
             }
             (None, [only_user]) => Some(*only_user),
             (None, ticket_users) => caller.user.filter(|own_user| ticket_users.contains(own_user)),
@@ -161,32 +159,6 @@ impl QueueEngine {
         }
     }
 
-    /// Ratings of users in a set's pool, on its scale.
-    pub fn user_ratings(&self, set_id: SetId, users: &[UserKey]) -> Result<Vec<RatingView>, EngineError> {
-        let (rating, now) = (self.rating_of_set(set_id)?, self.shared.common.clock.now());
-        let mut ratings = self.shared.ratings.lock();
-        Ok(users.iter().map(|user| ratings.rating_view(&rating, *user, now)).collect())
-    }
-
-    /// Page of the leaderboard of a set's pool and scale.
-    pub fn leaderboard_page(&self, query: LeaderboardQuery) -> Result<LeaderboardPage, EngineError> {
-        let rating = self.rating_of_set(query.set_id)?;
-        Ok(self.shared.ratings.lock().leaderboard_page(&rating, query))
-    }
-
-    /// Win probability of each side, in a match that starts now.
-    pub fn predict_win_probabilities(&self, set_id: SetId, sides: &[Vec<UserKey>]) -> Result<Vec<f64>, EngineError> {
-        let (rating, now) = (self.rating_of_set(set_id)?, self.shared.common.clock.now());
-        let skills = self.shared.ratings.lock().skills_of_sides(&rating, sides, now);
-        rating.spec.win_probabilities(&skills).map_err(|error| field_error("sides", error.to_string()))
-    }
-
-    /// Latest changes of a user's rating in a set's pool, on its scale, latest first.
-    pub async fn rating_history(&self, set_id: SetId, user: UserKey) -> Result<Vec<RatingHistoryEntry>, EngineError> {
-        let rating = self.rating_of_set(set_id)?;
-        self.shared.common.store.read_rating_changes(user, rating.key).await.map_err(|error| store_unavailable(&error))
-    }
-
     /// Finished matches after `after`, in report order.
     pub async fn finished_matches(
         &self,
@@ -194,12 +166,6 @@ impl QueueEngine {
         max: usize,
     ) -> Result<Vec<FinishedMatch>, EngineError> {
         self.shared.common.store.list_finished_matches(after, max).await.map_err(|error| store_unavailable(&error))
-    }
-
-    /// Rating system of a set's current ruleset, and its ratings.
-    fn rating_of_set(&self, set_id: SetId) -> Result<KeyedRatingSpec, EngineError> {
-        let ruleset = self.shared.common.ruleset(set_id, None)?;
-        self.shared.ratings.lock().rating_of(&ruleset).ok_or(EngineError::NoRatingSystem(set_id))
     }
 
     /// Match from the cache, or from the store if it has ended and was purged.
@@ -213,7 +179,7 @@ impl QueueEngine {
 
     /// Rating system for a match, if any, and its ratings: those of the ruleset that made the match. Its players were
     /// matched by them, also if the set has another scale or pool now.
-    fn rating_for_match(&self, match_: &Match) -> Option<KeyedRatingSpec> {
+    pub(super) fn rating_for_match(&self, match_: &Match) -> Option<KeyedRatingSpec> {
         match self.shared.common.ruleset_of_match(match_.set_id, match_.ruleset_hash) {
             MatchRuleset::Known(ruleset) => self.shared.ratings.lock().rating_of(&ruleset),
             MatchRuleset::NotLoaded | MatchRuleset::Unavailable => None,
@@ -270,8 +236,8 @@ impl QueueEngine {
                 ReporterAuthority::Alone { visible_ticket: None, reported_by: None }
             }
             ResultReporter::Ticket(token) => {
-                let claim = signer.verify::<TicketClaim>(token).ok_or(EngineError::NotOwner)?;
-                let match_ticket = caller_ticket_in_match(match_, &claim, caller)?;
+                let holder = TicketHolder::verify(signer, caller, token)?;
+                let match_ticket = held_ticket_in_match(match_, &holder)?;
                 match match_.stage.last_assignment() {
                     Some(Assignment::GameServer { .. }) => return Err(EngineError::NotOwner),
                     Some(Assignment::PeerHost { .. }) => ReporterAuthority::Seats {
@@ -315,14 +281,10 @@ enum ReporterAuthority {
     },
 }
 
-/// Caller's own ticket in a match.
-fn caller_ticket_in_match<'a>(
-    match_: &'a Match,
-    claim: &TicketClaim,
-    caller: &Caller,
-) -> Result<&'a MatchTicket, EngineError> {
-    let match_ticket = match_.tickets.iter().find(|match_ticket| match_ticket.ticket_id == claim.ticket_id);
-    match_ticket.filter(|_| claim.subject == caller.subject).ok_or(EngineError::NotOwner)
+/// Ticket in a match whose token, or the token of a seat in it, the caller holds.
+fn held_ticket_in_match<'a>(match_: &'a Match, holder: &TicketHolder) -> Result<&'a MatchTicket, EngineError> {
+    let mut tickets = match_.tickets.iter();
+    tickets.find(|match_ticket| match_ticket.ticket_id == holder.ticket_id).ok_or(EngineError::NotOwner)
 }
 
 fn is_player_of_ticket(match_: &Match, ticket: TicketId, user: UserKey) -> bool {
@@ -330,7 +292,7 @@ fn is_player_of_ticket(match_: &Match, ticket: TicketId, user: UserKey) -> bool 
     match_ticket.is_some_and(|match_ticket| match_ticket.players.iter().any(|player| player.user == user))
 }
 
-fn store_unavailable(error: &crate::store::StoreError) -> EngineError {
+pub(super) fn store_unavailable(error: &crate::store::StoreError) -> EngineError {
     tracing::error!(%error, "store read of match results failed");
     EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS }
 }

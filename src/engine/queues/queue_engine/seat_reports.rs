@@ -90,11 +90,10 @@ impl QueueEngine {
         match_ticket: &MatchTicket,
         player_key: Option<UserKey>,
     ) -> Result<Vec<UserKey>, EngineError> {
-        let signer = &self.shared.common.token_signer;
         let present = match_ticket.players.iter().filter(|player| player.left_at.is_none());
         let mut users: Vec<UserKey> = present.map(|player| player.user).collect();
         if let Some(key) = player_key {
-            users.retain(|user| signer.derive_player_key(match_.id, *user) == key);
+            users.retain(|user| self.shared.common.accepted_player_keys(match_.id, *user).contains(&key));
             if users.is_empty() {
                 let problem = "is not one of the ticket's players who are still in the match";
                 return Err(field_error("player_key", problem));

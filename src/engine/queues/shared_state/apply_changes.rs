@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::domain::id::{MatchId, TicketId};
+use crate::domain::id::{MatchId, TicketId, UserKey};
 use crate::domain::lifecycle::event::MatchEffect;
 use crate::domain::lifecycle::{Match, MatchStage};
 use crate::domain::time::UnixMs;
@@ -31,13 +31,23 @@ impl SharedState {
     ) {
         match (write, outcome) {
             (QueueWrite::ImportRatings { rows }, QueueOutcome::RatingsImported) => {
-                self.apply_ratings(rows, changed_queues)
+                self.apply_own_ratings(rows, now, changed_queues)
+            }
+            (_, QueueOutcome::RatingsRemoved(removed)) => {
+                self.ratings.lock().remove(removed);
+                self.mark_users_changed(removed.iter().map(|(user, _)| *user), changed_queues);
+            }
+            (QueueWrite::EraseUser(erasure), QueueOutcome::UserErased { tickets, matches, is_member, .. }) => {
+                if erasure.is_last && !is_member {
+                    self.ratings.lock().remove_unlisted_of(erasure.user, &[]);
+                }
+                self.apply_tickets_and_matches(tickets.iter().cloned(), matches.iter().cloned(), now, changed_queues);
             }
             (
                 QueueWrite::RecordResult { end_transition, .. },
                 QueueOutcome::ResultRecorded { tickets, ratings, .. },
             ) => {
-                self.apply_ratings(ratings, changed_queues);
+                self.apply_own_ratings(ratings, now, changed_queues);
                 if let Some(QueueWrite::TransitionMatch { updated_match: next_match, .. }) = end_transition.as_deref() {
                     self.apply_tickets_and_matches(
                         tickets.iter().cloned(),
@@ -47,13 +57,13 @@ impl SharedState {
                     );
                 }
             }
-            (_, QueueOutcome::FeedbackRecorded(Some(row))) => self.apply_ratings(&[*row], changed_queues),
+            (_, QueueOutcome::FeedbackRecorded(Some(row))) => self.apply_own_ratings(&[*row], now, changed_queues),
             (
                 QueueWrite::ProposeMatch { proposed: match_, .. }
                 | QueueWrite::TransitionMatch { updated_match: match_, .. },
                 QueueOutcome::MatchWritten { tickets, ratings },
             ) => {
-                self.apply_ratings(ratings, changed_queues);
+                self.apply_own_ratings(ratings, now, changed_queues);
                 self.apply_tickets_and_matches(tickets.iter().cloned(), [Arc::clone(match_)], now, changed_queues);
             }
             (_, QueueOutcome::Entered { ticket: stored, .. } | QueueOutcome::CurrentTicket(stored)) => {
@@ -76,6 +86,7 @@ impl SharedState {
             (tickets, matches)
         });
         self.apply_ratings(&feed_batch.ratings, &mut changed_queues);
+        self.forget_removed_ratings(&feed_batch, &mut changed_queues);
         self.apply_tickets_and_matches(feed_batch.tickets, feed_batch.matches, now, &mut changed_queues);
         let mut cache = self.cache.write();
         if let Some((tickets, matches)) = listed {
@@ -88,6 +99,39 @@ impl SharedState {
         self.notify_queues_changed(changed_queues);
     }
 
+    /// Forgets the ratings that other replicas have removed: of erased users, and of those that were not rated for long.
+    fn forget_removed_ratings(&self, feed_batch: &QueueFeedBatch, changed_queues: &mut BTreeSet<QueueKey>) {
+        if feed_batch.has_all_ratings {
+            let newer_than = UnixMs(feed_batch.read_at.0.saturating_sub(FULL_READ_MARGIN_MS));
+            self.ratings.lock().remove_unlisted(&feed_batch.ratings, newer_than);
+            return;
+        }
+        let mut removed_users = feed_batch.rated_users.clone();
+        {
+            let mut ratings = self.ratings.lock();
+            removed_users.retain(|user| {
+                let from = feed_batch.ratings.partition_point(|row| row.user < *user);
+                let count = feed_batch.ratings[from..].partition_point(|row| row.user == *user);
+                ratings.remove_unlisted_of(*user, &feed_batch.ratings[from..from + count])
+            });
+        }
+        self.mark_users_changed(removed_users, changed_queues);
+    }
+
+    /// Applies ratings that this replica has stored.
+    fn apply_own_ratings(&self, rows: &[RatingRow], now: UnixMs, changed_queues: &mut BTreeSet<QueueKey>) {
+        if self.has_replicas && !rows.is_empty() {
+            self.ratings.lock().record_own_writes(rows, now);
+        }
+        self.apply_ratings(rows, changed_queues);
+    }
+
+    /// Marks the queues in which users wait as changed.
+    fn mark_users_changed(&self, users: impl IntoIterator<Item = UserKey>, changed_queues: &mut BTreeSet<QueueKey>) {
+        let mut cache = self.cache.write();
+        users.into_iter().for_each(|user| changed_queues.extend(cache.mark_user_queues_changed(user)));
+    }
+
     /// Applies stored ratings. They may change how passes treat the users' waiting tickets.
     fn apply_ratings(&self, rows: &[RatingRow], changed_queues: &mut BTreeSet<QueueKey>) {
         if rows.is_empty() {
@@ -97,8 +141,7 @@ impl SharedState {
             let mut ratings = self.ratings.lock();
             rows.iter().for_each(|row| ratings.upsert(*row));
         }
-        let mut cache = self.cache.write();
-        rows.iter().for_each(|row| changed_queues.extend(cache.mark_user_queues_changed(row.user)));
+        self.mark_users_changed(rows.iter().map(|row| row.user), changed_queues);
     }
 
     /// Applies stored tickets and matches. Matches first: a status must not show a ticket without its match.
@@ -125,7 +168,11 @@ impl SharedState {
                 changed_queues.extend(cache.upsert_match(match_));
             }
             for stored in tickets {
-                changed_queues.extend(cache.upsert_ticket(stored));
+                // A server of an earlier version stores tickets with a finer locality and exact round trips.
+                let locator = &self.common.geo_locator;
+                let center_of = |place| locator.session_cell_center(place);
+                let ticket = stored.ticket.coarsened(locator.region_places(), center_of);
+                changed_queues.extend(cache.upsert_ticket(StoredTicket { ticket, ..stored }));
             }
         }
         self.notify_hosts(hosted_changes, now);

@@ -52,6 +52,24 @@ impl SharedState {
         }
     }
 
+    /// Heartbeat of one player's client, in a ticket that another caller keeps alive. It counts as the ticket's heartbeat
+    /// once a host is named, since the player may be the host.
+    pub(crate) async fn heartbeat_seat(&self, id: TicketId) -> Result<Option<(StoredTicket, u32)>, EngineError> {
+        let Some(stored) = self.wait_for_cached(|cache| cache.ticket(id).cloned()).await else { return Ok(None) };
+        let has_host = match stored.state {
+            TicketState::InMatch(match_id) => {
+                self.cache.read().match_by_id(match_id).is_some_and(|found| found.stage.named_host().is_some())
+            }
+            TicketState::Waiting | TicketState::Ended { .. } => false,
+        };
+        if has_host {
+            return self.heartbeat_ticket(id).await;
+        }
+        let ruleset = self.common.rulesets.ruleset_in_force(stored.ticket.set_id);
+        let queue = ruleset.as_ref().and_then(|ruleset| ruleset.queue.as_ref());
+        Ok(Some((stored, queue.map_or(REPORTED_TTL_WITHOUT_QUEUE_MS, |queue| queue.ticket_ttl_ms))))
+    }
+
     /// Whether the match of a ticket is being played and the ticket was not heard since. What its players' reports are worth
     /// depends on that, so the first heartbeat is written.
     fn is_unheard_in_match(&self, match_id: MatchId, stored: &StoredTicket) -> bool {

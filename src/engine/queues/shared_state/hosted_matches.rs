@@ -64,7 +64,7 @@ impl SharedState {
         let roles = ruleset.and_then(|ruleset| ruleset.teams.as_ref()).map(|teams| &teams.roles);
         let entry_ratings = ticket.as_ref().filter(|_| host_data.ratings).map(|ticket| &ticket.player_ratings);
         let players = match_ticket.players.iter().enumerate().map(|(index, player)| HostedPlayer {
-            player_key: self.common.token_signer.derive_player_key(match_.id, player.user),
+            player_key: self.common.player_key(match_.id, player.user),
             team_role: player.role.and_then(|role| Some(roles?.get(usize::from(role))?.name.clone())),
             has_left: player.left_at.is_some(),
             rating: entry_ratings.and_then(|ratings| ratings.get(index).copied()),

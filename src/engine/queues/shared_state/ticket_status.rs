@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::auth::match_credential::MatchCredential;
+use crate::auth::match_credential::{CredentialHost, MatchCredential};
+use crate::auth::public_user_keys::KeyPurpose;
 use crate::auth::token::ResumeClaim;
 use crate::domain::id::{MatchId, UserKey};
 use crate::domain::lifecycle::deadline::{before_play_deadline, reports_due_at};
@@ -12,6 +13,7 @@ use crate::domain::time::UnixMs;
 use crate::engine::queues::command::{MatchPlayerView, MatchView, OwnPlayerView, TicketPhase, TicketStatus};
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::stored_ticket::nearest_region;
+use crate::engine::queues::ticket_holder::TicketHolder;
 use crate::engine::queues::wait_estimator::WaitClass;
 use crate::engine::ratings::command::ReportState;
 use crate::rules::catalog::MatchRuleset;
@@ -28,7 +30,24 @@ fn match_version_of_status(phase: TicketPhase, match_: Option<&Match>) -> u64 {
     }
 }
 
+/// Version of what a ticket shows: acknowledgements do not change it.
+fn shown_version(stored: &StoredTicket) -> u64 {
+    stored.version - u64::from(stored.acknowledged.count_ones())
+}
+
 impl SharedState {
+    /// Status of a ticket at `now`, as its holder may see it: with the credentials of the players whom it acts for.
+    pub(crate) fn ticket_status_for(&self, holder: &TicketHolder, stored: &StoredTicket, now: UnixMs) -> TicketStatus {
+        let mut status = self.ticket_status(stored, now);
+        let own_players = status.match_view.iter_mut().flat_map(|view| &mut view.own_players);
+        for (own_player, player) in own_players.zip(&stored.ticket.session.players) {
+            if !holder.acts_for(&stored.ticket, player.user) {
+                own_player.credential.clear();
+            }
+        }
+        status
+    }
+
     /// Status of a ticket at `now`.
     pub(crate) fn ticket_status(&self, stored: &StoredTicket, now: UnixMs) -> TicketStatus {
         let ticket = &stored.ticket;
@@ -75,7 +94,7 @@ impl SharedState {
         let estimate = self.wait_estimator.lock().estimate(&wait_class, now).filter(|_| is_waiting);
         let resume_claim = ResumeClaim {
             ticket_id: ticket.id,
-            ticket_version: stored.version,
+            ticket_version: shown_version(stored),
             match_version: match_version_of_status(phase, match_.as_deref()),
         };
         let placing_match = match_.as_ref().map(|match_| match_.id);
@@ -104,7 +123,6 @@ impl SharedState {
 
     /// Match as seen by one of its tickets.
     fn match_view(&self, stored: &StoredTicket, match_: &Arc<Match>, now: UnixMs) -> MatchView {
-        let signer = &self.common.token_signer;
         let is_playing = matches!(match_.stage, MatchStage::Playing { .. });
         let ruleset = match self.common.ruleset_of_match(match_.set_id, match_.ruleset_hash) {
             MatchRuleset::Known(ruleset) => Some(ruleset),
@@ -114,7 +132,7 @@ impl SharedState {
         let own_ticket = match_.tickets.iter().find(|match_ticket| match_ticket.ticket_id == stored.ticket.id);
         let team = own_ticket.map_or(0, |match_ticket| match_ticket.team);
         let own_players = own_ticket.into_iter().flat_map(|match_ticket| &match_ticket.players).map(|player| {
-            let player_key = signer.derive_player_key(match_.id, player.user);
+            let player_key = self.common.player_key(match_.id, player.user);
             OwnPlayerView {
                 player_key,
                 team_role: player.role.and_then(|role| Some(roles?.get(usize::from(role))?.name.clone())),
@@ -124,7 +142,7 @@ impl SharedState {
         });
         let players = match_.tickets.iter().filter(|_| is_playing).flat_map(|match_ticket| {
             match_ticket.players.iter().map(|player| MatchPlayerView {
-                player_key: signer.derive_player_key(match_.id, player.user),
+                player_key: self.common.player_key(match_.id, player.user),
                 team: match_ticket.team,
                 has_left: player.left_at.is_some(),
             })
@@ -139,12 +157,7 @@ impl SharedState {
             players: players.collect(),
             team,
             host: match match_.stage.assignment() {
-                Some(Assignment::PeerHost { host }) => {
-                    let mut all_players = match_.tickets.iter().flat_map(|match_ticket| &match_ticket.players);
-                    all_players
-                        .find(|player| player.client == *host)
-                        .map(|player| signer.derive_player_key(match_.id, player.user))
-                }
+                Some(Assignment::PeerHost { host }) => self.player_key_of_client(match_, *host),
                 Some(Assignment::GameServer { .. } | Assignment::Unhosted) | None => None,
             },
             reports: ReportState::of_match(match_, reports_due_at, now),
@@ -152,10 +165,28 @@ impl SharedState {
         }
     }
 
-    /// Player's credential for the game server; empty until the match starts.
-    fn player_credential(&self, match_: &Match, user_key: UserKey, player: UserKey, team: u16, now: UnixMs) -> String {
-        let Some(assignment) = match_.stage.assignment() else { return String::new() };
-        let credential = MatchCredential { match_id: match_.id, user_key, player_key: player, team, assignment };
+    /// Player key of the user whose client hosts a match.
+    fn player_key_of_client(&self, match_: &Match, host: UserKey) -> Option<UserKey> {
+        let mut all_players = match_.tickets.iter().flat_map(|match_ticket| &match_ticket.players);
+        let player = all_players.find(|player| player.client == host)?;
+        Some(self.common.player_key(match_.id, player.user))
+    }
+
+    /// Player's credential for the host; empty until the match starts.
+    fn player_credential(&self, match_: &Match, user: UserKey, player_key: UserKey, team: u16, now: UnixMs) -> String {
+        let host = match match_.stage.assignment() {
+            None => return String::new(),
+            Some(Assignment::GameServer { advertisement, .. }) => CredentialHost::GameServer {
+                advertisement: *advertisement,
+                user_key: self.common.public_user_keys.public_key(KeyPurpose::Credential, user),
+            },
+            // The host has left the match at the latest when its player is not found.
+            Some(Assignment::PeerHost { host }) => {
+                self.player_key_of_client(match_, *host).map_or(CredentialHost::None, CredentialHost::Player)
+            }
+            Some(Assignment::Unhosted) => CredentialHost::None,
+        };
+        let credential = MatchCredential { match_id: match_.id, player_key, team, host };
         let token =
             self.common.match_credential_keys.sign_credential(&credential, self.common.clock.random_bytes(), now);
         token.unwrap_or_else(|error| {

@@ -7,7 +7,7 @@ use sqlx::types::Uuid;
 
 use crate::domain::id::{AdvertisementId, ReservationId, UserKey};
 use crate::domain::time::UnixMs;
-use crate::store::adverts::{AdvertVersion, Reservation, ReservationState, StoredAdvertisement};
+use crate::store::adverts::{AdvertVersion, OwnerKey, Reservation, ReservationState, StoredAdvertisement};
 use crate::store::column_reader::ColumnReader;
 use crate::store::error::StoreError;
 use crate::store::rows::{self, AdvertisementRow};
@@ -25,6 +25,8 @@ pub(super) struct LockedAdvertRow {
     pub(super) is_advertised: bool,
     /// End of the tombstone, if there is one.
     pub(super) deleted_until: Option<UnixMs>,
+    /// Owner, if it is counted.
+    pub(super) owner: Option<OwnerKey>,
 }
 
 /// Decodes a row of `LOCK_ADVERTISEMENTS`.
@@ -39,7 +41,18 @@ pub(super) fn decode_locked_advert_row(row: &PgRow) -> Result<LockedAdvertRow, S
         join_seats: columns.uint16(5, "join_seats")?,
         is_advertised: columns.read(6, "body")?,
         deleted_until: columns.read::<Option<i64>>(7, "deleted_until_ms")?.map(rows::from_ms),
+        owner: columns.read::<Option<Uuid>>(8, "owner")?.map(|owner| OwnerKey::from_bytes(owner.into_bytes())),
     })
+}
+
+/// Decodes a row of `READ_OWNED`: id, and owner and expiry if it is there because of its own owner.
+pub(super) fn decode_owned(row: &PgRow) -> Result<(AdvertisementId, Option<OwnerKey>, UnixMs), StoreError> {
+    let columns = ColumnReader { table: "advertisement", row };
+    let id = AdvertisementId::from_bytes(columns.id_bytes(0, "advertisement_id")?);
+    let owner: Option<Uuid> = columns.read(1, "owner")?;
+    let expires_ms: Option<i64> = columns.read(2, "expires_ms")?;
+    let owner = owner.map(|owner| OwnerKey::from_bytes(owner.into_bytes()));
+    Ok((id, owner, rows::from_ms(expires_ms.unwrap_or(0))))
 }
 
 /// Number of columns of an advertisement, with its id first.
@@ -102,5 +115,9 @@ pub(super) fn decode_reservation(row: &PgRow, first: usize) -> Result<Option<Res
             other => return Err(rows::unknown_row("reservation", "state", format!("unknown state {other}"))),
         },
         deadline: rows::from_ms(columns.read(first + 6, "deadline_ms")?),
+        owner: rows::reservation_owner(
+            columns.read::<Option<Uuid>>(first + 7, "owner")?.map(Uuid::into_bytes),
+            columns.read::<Option<Uuid>>(first + 8, "party")?.map(Uuid::into_bytes),
+        ),
     }))
 }

@@ -2,8 +2,8 @@
 //! decides, writes, records the change and commits, so there is one round trip.
 //!
 //! The SQL decides as `apply_writes.rs` does: an existing advertisement keeps its start of advertising, and a heartbeat
-//! never shortens the expiry. A batch with a deleted id is rejected and decided in code. The same tests check both
-//! paths.
+//! never shortens the expiry. A batch with a deleted id, or with a new advertisement of an owner, is rejected and decided
+//! in code. The same tests check both paths.
 
 use std::collections::HashMap;
 
@@ -14,9 +14,10 @@ use sqlx::types::Uuid;
 use crate::domain::advertisement::Advertisement;
 use crate::domain::id::{AdvertisementId, BuildIdHasher};
 use crate::domain::time::UnixMs;
-use crate::store::adverts::{AdvertVersion, AdvertWrite, CommitResult, VersionStep, WriteOutcome};
+use crate::store::adverts::{AdvertVersion, AdvertWrite, CommitResult, OwnerKey, VersionStep, WriteOutcome};
 use crate::store::error::StoreError;
 use crate::store::postgres::adverts::statements as sql;
+use crate::store::postgres::adverts::write_rows::owner_column;
 use crate::store::postgres::connection::commit::{CommitAttempt, CommitError};
 use crate::store::postgres::connection::slot::{OPERATION_TIMEOUT, query_within, to_store_error};
 use crate::store::postgres::connection::write_session::WriteSession;
@@ -25,7 +26,7 @@ use crate::store::rows::{AdvertisementRow, from_ms, to_ms};
 /// Batch for the fast path, in id order.
 #[derive(Default)]
 pub(super) struct FastPathBatch<'a> {
-    publications: Vec<(AdvertisementId, &'a Advertisement, UnixMs)>,
+    publications: Vec<(AdvertisementId, &'a Advertisement, UnixMs, Option<OwnerKey>)>,
     ttl_extensions: Vec<(AdvertisementId, UnixMs)>,
 }
 
@@ -44,9 +45,18 @@ impl<'a> FastPathBatch<'a> {
         for write in batch {
             match write {
                 AdvertWrite::Publish {
-                    advertisement, expires_at, confirmed_reservations, joined_reservations, ..
-                } if confirmed_reservations.is_empty() && joined_reservations.is_empty() => {
-                    fast_path.publications.push((advertisement.id, advertisement, *expires_at));
+                    advertisement,
+                    expires_at,
+                    confirmed_reservations,
+                    joined_reservations,
+                    owner,
+                    ..
+                } if confirmed_reservations.is_empty()
+                    && joined_reservations.is_empty()
+                    && owner.as_ref().is_none_or(|owner| !owner.is_new) =>
+                {
+                    let owner = owner.as_ref().map(|owner| owner.key);
+                    fast_path.publications.push((advertisement.id, advertisement, *expires_at, owner));
                 }
                 AdvertWrite::ExtendTtl {
                     advertisement_id,
@@ -67,8 +77,8 @@ impl<'a> FastPathBatch<'a> {
         ids.array_windows().all(|[id, next]| id != next).then_some(fast_path)
     }
 
-    /// Writes and commits the batch; durable on return. `CommitError::FastPathRejected` if one of the ids was deleted;
-    /// then nothing was committed.
+    /// Writes and commits the batch; durable on return. `CommitError::FastPathRejected` if one of the ids was deleted,
+    /// or is new and has an owner; then nothing was committed.
     pub(super) async fn write(
         &self,
         batch: &[AdvertWrite],
@@ -78,7 +88,7 @@ impl<'a> FastPathBatch<'a> {
         let rows: Vec<AdvertisementRow<'_>> = self
             .publications
             .iter()
-            .map(|(_, advertisement, expires_at)| AdvertisementRow::encode(advertisement, *expires_at))
+            .map(|(_, advertisement, expires_at, _)| AdvertisementRow::encode(advertisement, *expires_at))
             .collect();
         let column = |of: fn(&AdvertisementRow<'_>) -> i64| rows.iter().map(of).collect::<Vec<i64>>();
         let query = sqlx::query(sql::WRITE_FAST_PATH_BATCH)
@@ -96,7 +106,8 @@ impl<'a> FastPathBatch<'a> {
             .bind(self.ttl_extensions.iter().map(|(id, _)| Uuid::from_bytes(*id.as_bytes())).collect::<Vec<_>>())
             .bind(self.ttl_extensions.iter().map(|(_, expires_at)| to_ms(*expires_at)).collect::<Vec<i64>>())
             .bind(attempt.batch_id)
-            .bind(attempt.notify);
+            .bind(attempt.notify)
+            .bind(owner_column(self.publications.iter().map(|(.., owner)| *owner)));
         // Reads to the end of the stream: rows are sent before the commit, and its failure after them.
         let result_rows = query.fetch_all(connection).await.map_err(CommitError::from_single_statement)?;
         let result = result_rows
@@ -139,7 +150,8 @@ impl FastPathResult {
         let outcome = |write: &AdvertWrite| match (write, self.previous_states.get(&write.advertisement_id())) {
             (AdvertWrite::Publish { .. }, Some(&(advertised_since, before))) => {
                 let created = before == AdvertVersion::default();
-                (WriteOutcome::Published { created, advertised_since }, VersionStep { before, after: self.version })
+                let outcome = WriteOutcome::Published { created, advertised_since, replaced: Vec::new() };
+                (outcome, VersionStep { before, after: self.version })
             }
             (_, Some(&(_, before))) => (WriteOutcome::Applied, VersionStep { before, after: self.version }),
             (_, None) => (

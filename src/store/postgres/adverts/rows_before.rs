@@ -1,13 +1,16 @@
 //! Rows that an advertisement batch finds: locked and read before the writes are applied.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use sqlx::postgres::PgConnection;
+use sqlx::types::Uuid;
+use sqlx::{AssertSqlSafe, Executor};
 
 use crate::domain::id::{AdvertisementId, BuildIdHasher, ReservationId};
-use crate::store::adverts::Reservation;
+use crate::domain::time::UnixMs;
 use crate::store::adverts::apply_writes::AdvertRows;
 use crate::store::adverts::touched_keys::TouchedAdvertKeys;
+use crate::store::adverts::{AdvertWrite, OwnerKey, PartyKey, Reservation};
 use crate::store::postgres::adverts::decode::{self, LockedAdvertRow};
 use crate::store::postgres::adverts::statements as sql;
 use crate::store::postgres::connection::commit::CommitError;
@@ -19,16 +22,27 @@ use crate::store::unknown_rows::{RowKey, UnknownRows};
 pub(super) struct AdvertRowsBefore {
     pub(super) advertisements: HashMap<AdvertisementId, LockedAdvertRow, BuildIdHasher>,
     pub(super) reservations: BTreeMap<ReservationId, Reservation>,
+    /// Advertisements that only count for their owners, with their expiry.
+    counted_adverts: Vec<(OwnerKey, AdvertisementId, UnixMs)>,
 }
 
 impl AdvertRowsBefore {
+    /// Begins the transaction, locks the rows and reads them. Rows that only owners need are left out unless
+    /// `reads_owners`.
     pub(super) async fn lock_and_read(
         connection: &mut PgConnection,
         keys: &TouchedAdvertKeys,
+        reads_owners: bool,
         unknown_rows: &UnknownRows,
     ) -> Result<Self, CommitError> {
         let mut before = Self::default();
-        let locked = to_uuids(keys.locked_advertisements.iter().map(AdvertisementId::as_bytes));
+        let mut locked = keys.locked_advertisements.clone();
+        if reads_owners {
+            before.lock_owners(connection, keys, &mut locked).await?;
+        } else {
+            connection.execute("begin").await?;
+        }
+        let locked = to_uuids(locked.iter().map(AdvertisementId::as_bytes));
         for row in sqlx::query(sql::LOCK_ADVERTISEMENTS).bind(locked).fetch_all(&mut *connection).await? {
             let found = decode::decode_locked_advert_row(&row)?;
             before.advertisements.insert(found.id, found);
@@ -43,6 +57,9 @@ impl AdvertRowsBefore {
         for row in sqlx::query(sql::READ_RESERVATIONS)
             .bind(reservation_ids)
             .bind(advertisement_ids)
+            .bind(first_owners(&keys.reservers))
+            .bind(last_owners(&keys.reservers))
+            .bind(to_uuids(keys.parties.iter().map(PartyKey::as_bytes)))
             .fetch_all(connection)
             .await?
         {
@@ -51,6 +68,47 @@ impl AdvertRowsBefore {
             before.reservations.extend(reservation.map(|reservation| (reservation.id, reservation)));
         }
         Ok(before)
+    }
+
+    /// Begins the transaction, locks the owners of the batch, and adds the advertisements to `locked` that the batch can
+    /// change because of them. Advertisements that are only counted stay unlocked: no server
+    /// adds one without the lock of their owner.
+    async fn lock_owners(
+        &mut self,
+        connection: &mut PgConnection,
+        keys: &TouchedAdvertKeys,
+        locked: &mut BTreeSet<AdvertisementId>,
+    ) -> Result<(), CommitError> {
+        let owners = keys.advertisers.keys().chain(&keys.reservers).map(OwnerKey::as_bytes);
+        let lock_numbers = owners.chain(keys.parties.iter().map(PartyKey::as_bytes)).map(|key| key[0]).collect();
+        let begin = sql::begin_with_owner_locks(&lock_numbers);
+        sqlx::raw_sql(AssertSqlSafe(begin)).execute(&mut *connection).await?;
+        let query = sqlx::query(sql::READ_OWNED)
+            .bind(first_owners(keys.advertisers.keys()))
+            .bind(last_owners(keys.advertisers.keys()))
+            .bind(first_owners(&keys.reservers))
+            .bind(last_owners(&keys.reservers))
+            .bind(to_uuids(keys.parties.iter().map(PartyKey::as_bytes)));
+        let mut counted = Vec::new();
+        for row in query.fetch_all(connection).await? {
+            let (id, owner, expires_at) = decode::decode_owned(&row)?;
+            match owner {
+                Some(owner) if keys.advertisers.get(&owner.account_range().0) == Some(&false) => {
+                    counted.push((owner, id, expires_at));
+                }
+                _ => {
+                    locked.insert(id);
+                }
+            }
+        }
+        self.counted_adverts.extend(counted.into_iter().filter(|(_, id, _)| !locked.contains(id)));
+        Ok(())
+    }
+
+    /// Whether `write` publishes an advertisement of an owner that is not in the store.
+    pub(super) fn is_new_and_owned(&self, write: &AdvertWrite) -> bool {
+        let stored = self.advertisements.get(&write.advertisement_id());
+        write.advert_owner().is_some() && stored.is_none_or(|stored| !stored.is_advertised)
     }
 
     /// The rows that the writes are applied to.
@@ -64,12 +122,24 @@ impl AdvertRowsBefore {
                     (found.advertised_since, found.expires_at),
                     found.join_seats,
                     found.version,
+                    found.owner,
                 );
             }
+        }
+        for (owner, id, expires_at) in &self.counted_adverts {
+            rows.owned.add_counted_advert(*owner, *id, *expires_at);
         }
         self.reservations.values().for_each(|reservation| rows.add_reservation(reservation.clone()));
         rows
     }
+}
+
+fn first_owners<'a>(accounts: impl IntoIterator<Item = &'a OwnerKey>) -> Vec<Uuid> {
+    accounts.into_iter().map(|owner| Uuid::from_bytes(*owner.account_range().0.as_bytes())).collect()
+}
+
+fn last_owners<'a>(accounts: impl IntoIterator<Item = &'a OwnerKey>) -> Vec<Uuid> {
+    accounts.into_iter().map(|owner| Uuid::from_bytes(*owner.account_range().1.as_bytes())).collect()
 }
 
 /// Whether the fail point is on that skips reading the reservations of advertisements.

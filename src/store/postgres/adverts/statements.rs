@@ -1,61 +1,111 @@
 //! SQL statements of the Postgres store for advertisements. Rows are passed as arrays, one per column: one statement
 //! and one plan for any number of rows.
 
+use std::collections::BTreeSet;
+
 /// Locks the rows of the ids in `$1` and reads the columns that writes depend on. Locks are taken in id order, so that
 /// two batches with the same rows cannot deadlock.
 pub(super) const LOCK_ADVERTISEMENTS: &str = "
     select advertisement_id, version, heartbeat_owner, since_ms, expires_ms, join_seats, body is not null,
-           deleted_until_ms
+           deleted_until_ms, owner
       from advertisement
      where advertisement_id = any($1)
      order by advertisement_id
        for update
 ";
 
-/// Reservations with the ids in `$1`, and reservations of the advertisements in `$2` that may take seats. A separate
-/// statement: it must see rows that were committed while `LOCK_ADVERTISEMENTS` waited.
+/// Begins a transaction and takes advisory locks of owners and parties who publish or reserve. Without them, two servers
+/// could count one owner at the same time, and each add a row. `lock_numbers` are in order, each once; all must fit the
+/// database's lock table. Row locks are taken after these, never before.
+pub(super) fn begin_with_owner_locks(lock_numbers: &BTreeSet<u8>) -> String {
+    let numbers: Vec<String> = lock_numbers.iter().map(u8::to_string).collect();
+    // A text of two statements takes no parameters; numbers are safe in the text.
+    format!(
+        "begin; select pg_advisory_xact_lock({OWNER_LOCK_CLASS}, lock_number) from unnest('{{{}}}'::integer[]) as u (lock_number)",
+        numbers.join(",")
+    )
+}
+
+/// First number of the advisory locks of `begin_with_owner_locks`: `ftow` in ASCII. All users of the database share the
+/// numbers.
+const OWNER_LOCK_CLASS: i32 = 0x6674_6f77;
+
+/// Advertisements of the accounts whose owner keys are between `$1` and `$2`. Then the advertisements, without an owner,
+/// that have a reservation that has not ended of an account between `$3` and `$4`, or of a party in `$5`. A separate
+/// statement: it must see rows that were committed while the advisory locks were waited for.
+pub(super) const READ_OWNED: &str = "
+    select a.advertisement_id, a.owner, a.expires_ms
+      from unnest($1::uuid[], $2::uuid[]) as u (first_owner, last_owner)
+      join advertisement a on a.owner >= u.first_owner and a.owner <= u.last_owner
+     where a.body is not null
+     union all
+    select r.advertisement_id, null, null
+      from unnest($3::uuid[], $4::uuid[]) as u (first_owner, last_owner)
+      join reservation r on r.owner >= u.first_owner and r.owner <= u.last_owner
+     where r.state <> 2
+     union all
+    select r.advertisement_id, null, null
+      from reservation r
+     where r.party = any($5)
+       and r.state <> 2
+";
+
+/// Reservations with the ids in `$1`, reservations of the advertisements in `$2` that may take seats, and reservations of
+/// the accounts between `$3` and `$4` and of the parties in `$5` that have not ended. A separate statement: it must see
+/// rows that were committed while `LOCK_ADVERTISEMENTS` waited.
 pub(super) const READ_RESERVATIONS: &str = "
-    select reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms
+    select reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms, owner, party
       from reservation
      where reservation_id = any($1)
      union
-    select reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms
+    select reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms, owner, party
       from reservation
      where advertisement_id = any($2)
        and state <> 2   -- ended ones take no seats and can be numerous
+     union
+    select reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms, owner, party
+      from unnest($3::uuid[], $4::uuid[]) as u (first_owner, last_owner)
+      join reservation on owner >= u.first_owner and owner <= u.last_owner
+     where state <> 2
+     union
+    select reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms, owner, party
+      from reservation
+     where party = any($5)
+       and state <> 2
 ";
 
 /// Fast path batch: publications, heartbeats, the change record and the notification in one statement that is its own
 /// transaction.
 ///
-/// Publishes the advertisements in `$2` to `$11`, new or existing; an existing one keeps its `since_ms`. Extends the
-/// expiry of the advertisements in `$12` to `$13`, if they exist, and never shortens it. `$1` is the replica id and
-/// `$14` the batch id; `$15` says whether to notify. Returns the transaction id and, for the changed advertisements:
+/// Publishes the advertisements in `$2` to `$11`, new or existing; an existing one keeps its `since_ms` and `owner`.
+/// Extends the expiry of the advertisements in `$12` to `$13`, if they exist, and never shortens it. `$1` is the replica
+/// id, `$14` the batch id and `$16` the owners; `$15` says whether to notify. Returns the transaction id and, for the changed advertisements:
 /// ids, start of advertising, versions before.
 ///
 /// Arrays are unnested in the select list: in a `from` clause each is first copied to a temporary table, which costs
 /// three times as much.
 ///
-/// A batch with an id that has a tombstone is rejected: its change record would have null ids, which the column does
-/// not allow. Then the statement fails with `NOT_NULL_VIOLATION` and nothing is written.
+/// A batch with an id that has a tombstone, or with a new advertisement that has an owner, is rejected: its change record
+/// would have null ids, which the column does not allow. Then the statement fails with `NOT_NULL_VIOLATION` and nothing is written.
 pub(super) const WRITE_FAST_PATH_BATCH: &str = "
     with published as (
         insert into advertisement as a (advertisement_id, version, heartbeat_owner, silo_id, set_id, kind, since_ms,
-                                        expires_ms, join_seats, body, connect_data, ttl_ms)
+                                        expires_ms, join_seats, body, connect_data, ttl_ms, owner)
         select u.advertisement_id, (select pg_current_xact_id()::text::bigint), $1, u.silo_id, u.set_id, u.kind,
-               u.since_ms, u.expires_ms, u.join_seats, u.body, u.connect_data, u.ttl_ms
+               u.since_ms, u.expires_ms, u.join_seats, u.body, u.connect_data, u.ttl_ms, u.owner
           from (select unnest($2::uuid[]) as advertisement_id, unnest($3::bigint[]) as silo_id,
                        unnest($4::bigint[]) as set_id, unnest($5::smallint[]) as kind, unnest($6::bigint[]) as since_ms,
                        unnest($7::bigint[]) as expires_ms, unnest($8::integer[]) as join_seats,
                        unnest($9::text[]) as body, unnest($10::bytea[]) as connect_data,
-                       unnest($11::integer[]) as ttl_ms) as u
+                       unnest($11::integer[]) as ttl_ms, unnest($16::uuid[]) as owner) as u
             on conflict (advertisement_id) do update
            set version = excluded.version, heartbeat_owner = excluded.heartbeat_owner, silo_id = excluded.silo_id,
                set_id = excluded.set_id, kind = excluded.kind, expires_ms = excluded.expires_ms,
                join_seats = excluded.join_seats, body = excluded.body, connect_data = excluded.connect_data,
                ttl_ms = excluded.ttl_ms, version_before = a.version
          where a.deleted_until_ms is null
-        returning advertisement_id, since_ms, version_before
+        returning advertisement_id, since_ms, version_before,
+                  version_before = 0 and owner is not null as is_new_and_owned
     ), extended as (
         update advertisement a
            set version = (select pg_current_xact_id()::text::bigint), version_before = a.version,
@@ -67,11 +117,14 @@ pub(super) const WRITE_FAST_PATH_BATCH: &str = "
     ), changed as (
         select array_agg(advertisement_id) as ids, array_agg(since_ms) as since_ms,
                array_agg(version_before) as versions_before
-          from (select * from published union all select * from extended) as all_changed
+          from (select advertisement_id, since_ms, version_before from published
+                 union all
+                select * from extended) as all_changed
     ), recorded as (
         insert into advertisement_change (batch_id, version, replica, advertisement_ids)
         select $14, pg_current_xact_id()::text::bigint, $1,
-               case when (select count(*) from published) = cardinality($2) then ids end
+               case when (select count(*) filter (where not is_new_and_owned) from published) = cardinality($2)
+                    then ids end
           from changed
          where ids is not null or cardinality($2) > 0
         returning version
@@ -90,7 +143,7 @@ pub(super) const DELETE_ADVERTISEMENTS: &str = "delete from advertisement where 
 /// Turns advertisements into tombstones that end at the times in `$2`.
 pub(super) const UPDATE_TO_TOMBSTONES: &str = "
     update advertisement a
-       set body = null, connect_data = '', deleted_until_ms = u.until_ms,
+       set body = null, connect_data = '', deleted_until_ms = u.until_ms, owner = null,
            version = pg_current_xact_id()::text::bigint
       from unnest($1::uuid[], $2::bigint[]) as u (advertisement_id, until_ms)
      where a.advertisement_id = u.advertisement_id
@@ -110,24 +163,24 @@ pub(super) const UPDATE_ADVERTISEMENTS: &str = "
     update advertisement a
        set version = pg_current_xact_id()::text::bigint, heartbeat_owner = $2, silo_id = u.silo_id, set_id = u.set_id,
            kind = u.kind, since_ms = u.since_ms, expires_ms = u.expires_ms, join_seats = u.join_seats, body = u.body,
-           connect_data = u.connect_data, deleted_until_ms = u.deleted_until_ms, ttl_ms = u.ttl_ms
+           connect_data = u.connect_data, deleted_until_ms = u.deleted_until_ms, ttl_ms = u.ttl_ms, owner = u.owner
       from unnest($1::uuid[], $3::bigint[], $4::bigint[], $5::smallint[], $6::bigint[], $7::bigint[], $8::integer[],
-                  $9::text[], $10::bytea[], $11::bigint[], $12::integer[])
+                  $9::text[], $10::bytea[], $11::bigint[], $12::integer[], $13::uuid[])
         as u (advertisement_id, silo_id, set_id, kind, since_ms, expires_ms, join_seats, body, connect_data,
-              deleted_until_ms, ttl_ms)
+              deleted_until_ms, ttl_ms, owner)
      where a.advertisement_id = u.advertisement_id
 ";
 
 /// Inserts advertisements. Fewer rows than ids: another server inserted one first.
 pub(super) const INSERT_ADVERTISEMENTS: &str = "
     insert into advertisement (advertisement_id, version, heartbeat_owner, silo_id, set_id, kind, since_ms, expires_ms,
-                               join_seats, body, connect_data, deleted_until_ms, ttl_ms)
+                               join_seats, body, connect_data, deleted_until_ms, ttl_ms, owner)
     select u.advertisement_id, pg_current_xact_id()::text::bigint, $2, u.silo_id, u.set_id, u.kind, u.since_ms,
-           u.expires_ms, u.join_seats, u.body, u.connect_data, u.deleted_until_ms, u.ttl_ms
+           u.expires_ms, u.join_seats, u.body, u.connect_data, u.deleted_until_ms, u.ttl_ms, u.owner
       from unnest($1::uuid[], $3::bigint[], $4::bigint[], $5::smallint[], $6::bigint[], $7::bigint[], $8::integer[],
-                  $9::text[], $10::bytea[], $11::bigint[], $12::integer[])
+                  $9::text[], $10::bytea[], $11::bigint[], $12::integer[], $13::uuid[])
         as u (advertisement_id, silo_id, set_id, kind, since_ms, expires_ms, join_seats, body, connect_data,
-              deleted_until_ms, ttl_ms)
+              deleted_until_ms, ttl_ms, owner)
         on conflict (advertisement_id) do nothing
 ";
 
@@ -141,17 +194,20 @@ pub(super) const UPDATE_EXPIRY_AND_VERSION: &str = "
 
 /// Inserts reservations. Fewer rows than ids: another server inserted one with the same id in another advertisement.
 pub(super) const INSERT_RESERVATIONS: &str = "
-    insert into reservation (reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms)
+    insert into reservation (reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms, owner,
+                             party)
     select *
-      from unnest($1::uuid[], $2::uuid[], $3::integer[], $4::bytea[], $5::bytea[], $6::smallint[], $7::bigint[])
+      from unnest($1::uuid[], $2::uuid[], $3::integer[], $4::bytea[], $5::bytea[], $6::smallint[], $7::bigint[],
+                  $8::uuid[], $9::uuid[])
         on conflict (reservation_id) do nothing
 ";
 
-/// Updates the state of reservations; the other columns never change.
+/// Updates the state and the seats of reservations; the other columns never change.
 pub(super) const UPDATE_RESERVATIONS: &str = "
     update reservation r
-       set state = u.state, deadline_ms = u.deadline_ms
-      from unnest($1::uuid[], $2::smallint[], $3::bigint[]) as u (reservation_id, state, deadline_ms)
+       set state = u.state, deadline_ms = u.deadline_ms, seats = u.seats, users = u.users
+      from unnest($1::uuid[], $2::smallint[], $3::bigint[], $4::integer[], $5::bytea[])
+        as u (reservation_id, state, deadline_ms, seats, users)
      where r.reservation_id = u.reservation_id
 ";
 
@@ -210,12 +266,14 @@ pub(super) const READ_CHANGES: &str = "
            (select array_agg(version) from new_changes),
            null::uuid, (select count(*) from new_changes where kind <> 0), null::bigint, null::bigint, null::bigint,
            null::smallint, null::bigint, null::bigint, null::integer, null::text, null::bytea, null::integer,
-           null::uuid, null::uuid, null::integer, null::bytea, null::bytea, null::smallint, null::bigint
+           null::uuid, null::uuid, null::integer, null::bytea, null::bytea, null::smallint, null::bigint, null::uuid,
+           null::uuid
      union all
     select null, null, null,
            requested.advertisement_id, a.version, a.heartbeat_owner, a.silo_id, a.set_id, a.kind, a.since_ms,
            a.expires_ms, a.join_seats, a.body, a.connect_data, a.ttl_ms,
-           r.reservation_id, r.advertisement_id, r.seats, r.users, r.request_digest, r.state, r.deadline_ms
+           r.reservation_id, r.advertisement_id, r.seats, r.users, r.request_digest, r.state, r.deadline_ms, r.owner,
+           r.party
       from requested
       left join advertisement a on a.advertisement_id = requested.advertisement_id
                                and a.body is not null
@@ -240,7 +298,7 @@ pub(super) fn copy_advertisements_sql(silos: Option<&[i64]>) -> String {
 
 /// All reservations.
 pub(super) const LOAD_RESERVATIONS: &str = "
-    select reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms
+    select reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms, owner, party
       from reservation
 ";
 
@@ -249,7 +307,7 @@ pub(super) const LOAD_RESERVATIONS: &str = "
 pub(super) const READ_ADVERTISEMENTS: &str = "
     select a.advertisement_id, a.version, a.heartbeat_owner, a.silo_id, a.set_id, a.kind, a.since_ms, a.expires_ms,
            a.join_seats, a.body, a.connect_data, a.ttl_ms, r.reservation_id, r.advertisement_id, r.seats, r.users,
-           r.request_digest, r.state, r.deadline_ms
+           r.request_digest, r.state, r.deadline_ms, r.owner, r.party
       from advertisement a
       left join reservation r on r.advertisement_id = a.advertisement_id
      where a.advertisement_id = any($2)

@@ -6,12 +6,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sqlx::Executor;
 use sqlx::postgres::PgConnection;
 use sqlx::types::Uuid;
 
 use crate::domain::id::AdvertisementId;
-use crate::store::adverts::touched_keys::TouchedAdvertKeys;
+use crate::store::adverts::touched_keys::{self, TouchedAdvertKeys};
 use crate::store::adverts::{AdvertVersion, AdvertWrite, CommitResult, VersionStep, WriteOutcome, transaction_label};
 use crate::store::error::StoreError;
 use crate::store::postgres::adverts::fast_path::{self, FastPathBatch};
@@ -30,13 +29,16 @@ pub(super) async fn commit_batch(
 ) -> Result<CommitResult, StoreError> {
     let fast_path = FastPathBatch::from_batch(batch).filter(|_| !commit::acknowledges_before_commit());
     let unknown_rows = &*Arc::clone(&session.unknown_rows);
-    commit::commit_with_retries(session, AdvertTransaction { batch, fast_path, unknown_rows }).await
+    let reads_owners = touched_keys::adds_owned_rows(batch);
+    commit::commit_with_retries(session, AdvertTransaction { batch, fast_path, reads_owners, unknown_rows }).await
 }
 
 /// Batch, and its fast path form if it qualifies.
 struct AdvertTransaction<'a> {
     batch: &'a [AdvertWrite],
     fast_path: Option<FastPathBatch<'a>>,
+    /// Whether the rows of the owners are read too. Updates of advertisements that exist do not need them.
+    reads_owners: bool,
     unknown_rows: &'a UnknownRows,
 }
 
@@ -57,6 +59,7 @@ impl RetryableTransaction for AdvertTransaction<'_> {
 
     fn disable_fast_path(&mut self) {
         self.fast_path = None;
+        self.reads_owners = true;
     }
 
     async fn write(&self, connection: &mut PgConnection, attempt: &CommitAttempt) -> Result<CommitResult, CommitError> {
@@ -82,10 +85,12 @@ impl AdvertTransaction<'_> {
         connection: &mut PgConnection,
         attempt: &CommitAttempt,
     ) -> Result<CommitResult, CommitError> {
-        connection.execute("begin").await?;
         let batch = self.batch;
         let keys = TouchedAdvertKeys::of_batch(batch);
-        let before = AdvertRowsBefore::lock_and_read(connection, &keys, self.unknown_rows).await?;
+        let before = AdvertRowsBefore::lock_and_read(connection, &keys, self.reads_owners, self.unknown_rows).await?;
+        if !self.reads_owners && batch.iter().any(|write| before.is_new_and_owned(write)) {
+            return Err(CommitError::FastPathRejected);
+        }
         let mut after = before.to_advert_rows();
         let outcomes: Vec<WriteOutcome> = batch.iter().map(|write| after.apply_write(write)).collect();
         let row_changes =

@@ -8,8 +8,8 @@ use sqlx::types::Uuid;
 
 use crate::domain::id::AdvertisementId;
 use crate::domain::time::UnixMs;
-use crate::store::adverts::Reservation;
 use crate::store::adverts::apply_writes::AdvertRows;
+use crate::store::adverts::{OwnerKey, Reservation};
 use crate::store::postgres::adverts::rows_before::AdvertRowsBefore;
 use crate::store::postgres::adverts::statements as sql;
 use crate::store::postgres::connection::commit::{CommitError, check_row_count};
@@ -36,6 +36,7 @@ pub(super) struct AdvertRowChanges<'a> {
 struct AdvertPublication<'a> {
     row: AdvertisementRow<'a>,
     deleted_until: Option<UnixMs>,
+    owner: Option<OwnerKey>,
 }
 
 impl<'a> AdvertRowChanges<'a> {
@@ -84,7 +85,7 @@ impl<'a> AdvertRowChanges<'a> {
                 let Some(advertisement) = &row_state.new_advertisement else { return };
                 let mut row = AdvertisementRow::encode(advertisement, row_state.expires_at);
                 row.since_ms = to_ms(row_state.advertised_since);
-                let publication = AdvertPublication { row, deleted_until };
+                let publication = AdvertPublication { row, deleted_until, owner: row_state.owner };
                 if stored.is_some() { self.updated.push(publication) } else { self.inserted.push(publication) }
             }
             (None, None) => self.inserted_tombstones.extend(deleted_until.map(|until| (id, until))),
@@ -202,7 +203,8 @@ impl<'a> AdvertRowChanges<'a> {
                     .map(|publication| publication.deleted_until.map(to_ms))
                     .collect::<Vec<Option<i64>>>(),
             )
-            .bind(rows().map(|row| row.ttl_ms.map(|ttl_ms| ttl_ms as i32)).collect::<Vec<_>>());
+            .bind(rows().map(|row| row.ttl_ms.map(|ttl_ms| ttl_ms as i32)).collect::<Vec<_>>())
+            .bind(owner_column(publications.iter().map(|publication| publication.owner)));
         Ok(query.execute(connection).await?.rows_affected())
     }
 
@@ -216,7 +218,9 @@ impl<'a> AdvertRowChanges<'a> {
                 .bind(rows.iter().map(|row| row.users.as_slice()).collect::<Vec<_>>())
                 .bind(rows.iter().map(|row| row.request_digest.as_slice()).collect::<Vec<_>>())
                 .bind(rows.iter().map(|row| row.state as i16).collect::<Vec<_>>())
-                .bind(rows.iter().map(|row| row.deadline_ms).collect::<Vec<_>>());
+                .bind(rows.iter().map(|row| row.deadline_ms).collect::<Vec<_>>())
+                .bind(rows.iter().map(|row| row.owner.map(Uuid::from_bytes)).collect::<Vec<_>>())
+                .bind(rows.iter().map(|row| row.party.map(Uuid::from_bytes)).collect::<Vec<_>>());
             check_row_count(query.execute(&mut *connection).await?.rows_affected(), rows.len())?;
         }
         if !self.updated_reservations.is_empty() {
@@ -224,7 +228,9 @@ impl<'a> AdvertRowChanges<'a> {
             let query = sqlx::query(sql::UPDATE_RESERVATIONS)
                 .bind(rows.iter().map(|row| Uuid::from_bytes(row.id)).collect::<Vec<_>>())
                 .bind(rows.iter().map(|row| row.state as i16).collect::<Vec<_>>())
-                .bind(rows.iter().map(|row| row.deadline_ms).collect::<Vec<_>>());
+                .bind(rows.iter().map(|row| row.deadline_ms).collect::<Vec<_>>())
+                .bind(rows.iter().map(|row| row.seats as i32).collect::<Vec<_>>())
+                .bind(rows.iter().map(|row| row.users.as_slice()).collect::<Vec<_>>());
             query.execute(connection).await?;
         }
         Ok(())
@@ -237,6 +243,11 @@ fn advertisement_uuids<'a>(ids: impl IntoIterator<Item = &'a AdvertisementId>) -
 
 fn deleted_until_column(tombstones: &[(AdvertisementId, UnixMs)]) -> Vec<i64> {
     tombstones.iter().map(|(_, until)| to_ms(*until)).collect()
+}
+
+/// Column of owners, null for those that are not counted.
+pub(super) fn owner_column(owners: impl Iterator<Item = Option<OwnerKey>>) -> Vec<Option<Uuid>> {
+    owners.map(|owner| owner.map(|owner| Uuid::from_bytes(*owner.as_bytes()))).collect()
 }
 
 /// Whether the fail point is on that commits reservations in a transaction of their own.

@@ -6,17 +6,18 @@ use std::sync::Arc;
 use sqlx::postgres::PgRow;
 use sqlx::types::Uuid;
 
-use crate::domain::id::{MatchId, SetId, SiloId, TicketId, UserKey};
+use crate::domain::id::{ConsentId, MatchId, SetId, SiloId, TicketId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry, UserSatisfactionCounts};
 use crate::domain::queue::ticket::PlayerRating;
 use crate::store::column_reader::ColumnReader;
 use crate::store::error::StoreError;
+use crate::store::queues::consents::StoredConsent;
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::result_encoding::ResultRow;
 use crate::store::queues::ticket_match_encoding::{MatchRow, TicketRow, TicketStateRow};
-use crate::store::queues::{FinishedMatch, QueueKey, RatingRow, StoredTicket, TicketUser};
+use crate::store::queues::{ConsentTaker, FinishedMatch, QueueKey, RatingRow, StoredTicket, TicketUser};
 use crate::store::rows::from_ms;
 use crate::store::unknown_rows::RowKey;
 
@@ -55,7 +56,19 @@ pub(super) fn decode_ticket(row: &PgRow) -> Result<StoredTicket, StoreError> {
         expires_ms: columns.read(9, "expires_ms")?,
         purge_at_ms: columns.read(10, "purge_at_ms")?,
         version: columns.read(11, "version")?,
+        acknowledged: columns.read(12, "acknowledged")?,
     })
+}
+
+/// Decodes a row of `LOCK_CONSENTS`.
+pub(super) fn decode_consent(row: &PgRow) -> Result<(ConsentId, StoredConsent), StoreError> {
+    let columns = ColumnReader { table: "consent", row };
+    let consent = StoredConsent {
+        taken_by: columns.read::<Option<Uuid>>(1, "taken_by")?.map(|taker| ConsentTaker(taker.into_bytes())),
+        is_revoked: columns.read(2, "is_revoked")?,
+        expires_at: from_ms(columns.read(3, "expires_ms")?),
+    };
+    Ok((ConsentId::from_bytes(columns.id_bytes(0, "consent_id")?), consent))
 }
 
 pub(super) fn decode_match(row: &PgRow) -> Result<Arc<Match>, StoreError> {

@@ -7,7 +7,7 @@ use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::types::Uuid;
 use sqlx::{Executor, Row};
 
-use crate::domain::id::{MatchId, TicketId};
+use crate::domain::id::{MatchId, TicketId, UserKey};
 use crate::store::error::StoreError;
 use crate::store::postgres::connection::change_feed::{BatchHeader, ChangeFeed, FeedPosition, FeedRows};
 use crate::store::postgres::connection::cursor::{READ_TIMEOUT, SNAPSHOT_TIMEOUT};
@@ -56,11 +56,13 @@ impl FeedRows for QueueFeedRows {
         if keys.is_empty() {
             return Ok(QueueFeedBatch::default());
         }
-        let fetched = query_within!(slot, READ_TIMEOUT, "polling the feed", |connection| {
+        let timeout = if keys.needs_all_ratings() { SNAPSHOT_TIMEOUT } else { READ_TIMEOUT };
+        let fetched = query_within!(slot, timeout, "polling the feed", |connection| {
             fetch_changed_rows(connection, &keys, &self.silos)
         })?;
         self.unknown_rows.forget(|key| keys.contains(key));
         let mut batch = decode_rows(&fetched, &self.unknown_rows)?;
+        batch.has_all_ratings = keys.needs_all_ratings();
         keys.mark_removed(&mut batch);
         Ok(batch)
     }
@@ -71,7 +73,7 @@ impl FeedRows for QueueFeedRows {
         })?;
         slot.close().await;
         self.unknown_rows.forget(|key| matches!(key, RowKey::Ticket(_) | RowKey::Match(_)));
-        decode_rows(&fetched, &self.unknown_rows)
+        Ok(QueueFeedBatch { has_all_ratings: true, ..decode_rows(&fetched, &self.unknown_rows)? })
     }
 
     fn set_header(batch: &mut QueueFeedBatch, BatchHeader { read_at, is_snapshot, has_more }: BatchHeader) {
@@ -110,6 +112,11 @@ impl ChangedKeys {
         self.ticket_ids.is_empty() && self.match_ids.is_empty() && self.rated_users.is_empty()
     }
 
+    /// Whether users were erased whose keys the changes no longer have.
+    fn needs_all_ratings(&self) -> bool {
+        self.rated_users.contains(&Uuid::nil())
+    }
+
     fn contains(&self, key: &RowKey) -> bool {
         match key {
             RowKey::Ticket(id) => self.ticket_ids.contains(&Uuid::from_bytes(*id.as_bytes())),
@@ -129,6 +136,7 @@ impl ChangedKeys {
         batch.removed_matches =
             matches.filter(|id| batch.matches.binary_search_by_key(id, |found| found.id).is_err()).collect();
         batch.removed_matches.sort_unstable();
+        batch.rated_users = self.rated_users.into_iter().map(|id| UserKey::from_bytes(id.into_bytes())).collect();
     }
 }
 
@@ -144,7 +152,11 @@ async fn fetch_changed_rows(
     let tickets = sqlx::query(sql::READ_TICKETS).bind(&keys.ticket_ids).bind(silos).fetch_all(&mut *connection).await?;
     let matches = sqlx::query(sql::READ_MATCHES).bind(&keys.match_ids).bind(silos).fetch_all(&mut *connection).await?;
     let mut ratings = Vec::new();
-    if !keys.rated_users.is_empty() {
+    if keys.needs_all_ratings() {
+        for statement in rating_statements::LOAD_ALL_RATINGS {
+            ratings.extend(sqlx::query(statement).fetch_all(&mut *connection).await?);
+        }
+    } else if !keys.rated_users.is_empty() {
         for statement in rating_statements::READ_RATINGS {
             ratings.extend(sqlx::query(statement).bind(&keys.rated_users).fetch_all(&mut *connection).await?);
         }

@@ -11,7 +11,7 @@ use crate::domain::rating::SetActivity;
 use crate::store::postgres::connection::commit::{CommitError, check_row_count};
 use crate::store::postgres::connection::uuid_column::to_uuids;
 use crate::store::postgres::queues::array_column::to_column;
-use crate::store::postgres::queues::{decode, rating_statements as sql};
+use crate::store::postgres::queues::{decode, erasure_statements as erasure, rating_statements as sql};
 use crate::store::queues::RatingRow;
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::queue_rows::record_result::history_slot;
@@ -26,10 +26,11 @@ pub(super) async fn lock_touched(
     keys: &TouchedQueueKeys,
     rows: &mut QueueRows,
 ) -> Result<(), CommitError> {
-    let users: BTreeSet<UserKey> = keys.ratings.iter().map(|(user, _)| *user).collect();
+    let mut users: BTreeSet<UserKey> = keys.ratings.iter().map(|(user, _)| *user).collect();
+    users.extend(&keys.erased_users);
     let users = to_uuids(users.iter().map(UserKey::as_bytes));
     for (statement, is_digest) in [(sql::LOCK_RATINGS, false), (sql::LOCK_KEYED_RATINGS, true)] {
-        if keys.ratings.iter().any(|(_, key)| key.is_digest() == is_digest) {
+        if !keys.erased_users.is_empty() || keys.ratings.iter().any(|(_, key)| key.is_digest() == is_digest) {
             for row in &sqlx::query(statement).bind(&users).fetch_all(&mut *connection).await? {
                 let rating = decode::decode_rating(row)?;
                 rows.ratings.insert((rating.user, rating.key), rating);
@@ -76,6 +77,24 @@ pub(super) async fn write_history(
     let (keyed, on_first_scale): (Vec<&RatingHistoryEntry>, Vec<_>) = history.partition(|entry| entry.key.is_digest());
     upsert_history(sql::UPSERT_RATING_CHANGES, &on_first_scale, connection).await?;
     upsert_history(sql::UPSERT_KEYED_RATING_CHANGES, &keyed, connection).await
+}
+
+/// Deletes ratings with their history.
+pub(super) async fn delete_ratings(
+    deleted: &[(UserKey, RatingKey)],
+    connection: &mut PgConnection,
+) -> Result<(), CommitError> {
+    let (keyed, on_first_scale): (Vec<(UserKey, RatingKey)>, Vec<_>) =
+        deleted.iter().copied().partition(|(_, key)| key.is_digest());
+    for (statements, keys) in [(erasure::DELETE_RATINGS, on_first_scale), (erasure::DELETE_KEYED_RATINGS, keyed)] {
+        for statement in statements.into_iter().filter(|_| !keys.is_empty()) {
+            let query = sqlx::query(statement)
+                .bind(to_uuids(keys.iter().map(|(user, _)| user.as_bytes())))
+                .bind(to_column(&keys, |(_, key)| key.to_stored()));
+            query.execute(&mut *connection).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Records first scales in one transaction; see `QueueStore::record_first_scales`.

@@ -7,7 +7,7 @@ macro_rules! select_tickets {
         concat!(
             "
     select t.ticket_id, t.silo_id, t.set_id, t.entered_ms, t.request_digest, t.body,
-           t.state, t.match_id, t.end_reason, t.expires_ms, t.purge_at_ms, t.version",
+           t.state, t.match_id, t.end_reason, t.expires_ms, t.purge_at_ms, t.version, t.acknowledged",
             $source
         )
     };
@@ -73,6 +73,32 @@ pub(super) const LOCK_PENALTIES: &str = "
        for update
 ";
 
+/// Locks and reads the consents in `$1`; after the penalties.
+pub(super) const LOCK_CONSENTS: &str = "
+    select consent_id, taken_by, is_revoked, expires_ms
+      from consent
+     where consent_id = any($1)
+     order by consent_id
+       for update
+";
+
+/// Inserts consents. Fewer rows than consents: another server inserted one first.
+pub(super) const INSERT_CONSENTS: &str = "
+    insert into consent (consent_id, taken_by, is_revoked, expires_ms)
+    select *
+      from unnest($1::uuid[], $2::uuid[], $3::boolean[], $4::bigint[])
+        on conflict (consent_id) do nothing
+";
+
+/// Updates consents.
+pub(super) const UPDATE_CONSENTS: &str = "
+    update consent c
+       set taken_by = u.taken_by, is_revoked = u.is_revoked, expires_ms = u.expires_ms
+      from unnest($1::uuid[], $2::uuid[], $3::boolean[], $4::bigint[])
+        as u (consent_id, taken_by, is_revoked, expires_ms)
+     where c.consent_id = u.consent_id
+";
+
 /// Results of the matches in `$1`. Read after the lock on the match, so that the second of two reports sees the first.
 pub(super) const READ_RESULTS: &str = select_results!(" from result r where r.match_id = any($1) order by r.match_id");
 
@@ -127,10 +153,10 @@ pub(super) const DELETE_MATCH_USERS: &str = "delete from match_user where user_k
 /// Inserts tickets. Fewer rows than ids: another server inserted one with the same key first.
 pub(super) const INSERT_TICKETS: &str = "
     insert into ticket (ticket_id, silo_id, set_id, entered_ms, request_digest, body, state, match_id,
-                        end_reason, expires_ms, purge_at_ms, version)
+                        end_reason, expires_ms, purge_at_ms, version, acknowledged)
     select *
       from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::uuid[], $6::text[], $7::smallint[],
-                  $8::uuid[], $9::smallint[], $10::bigint[], $11::bigint[], $12::bigint[])
+                  $8::uuid[], $9::smallint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[])
         on conflict (ticket_id) do nothing
 ";
 
@@ -138,9 +164,10 @@ pub(super) const INSERT_TICKETS: &str = "
 pub(super) const UPDATE_TICKET_STATES: &str = "
     update ticket t
        set state = u.state, match_id = u.match_id, end_reason = u.end_reason, expires_ms = u.expires_ms,
-           purge_at_ms = u.purge_at_ms, version = u.version
-      from unnest($1::uuid[], $2::smallint[], $3::uuid[], $4::smallint[], $5::bigint[], $6::bigint[], $7::bigint[])
-        as u (ticket_id, state, match_id, end_reason, expires_ms, purge_at_ms, version)
+           purge_at_ms = u.purge_at_ms, version = u.version, acknowledged = u.acknowledged
+      from unnest($1::uuid[], $2::smallint[], $3::uuid[], $4::smallint[], $5::bigint[], $6::bigint[], $7::bigint[],
+                  $8::bigint[])
+        as u (ticket_id, state, match_id, end_reason, expires_ms, purge_at_ms, version, acknowledged)
      where t.ticket_id = u.ticket_id
 ";
 
@@ -274,7 +301,7 @@ pub(super) const LOAD_ALL_MATCHES: &str =
     select_matches!(" from match m where ($1::bigint[] is null or m.silo_id = any($1)) order by m.match_id");
 
 /// Purges at most 1,000 rows of each table that are due by `$1`; skips rows that another server has locked.
-pub(super) const PURGE_DUE_ROWS: [&str; 5] = [
+pub(super) const PURGE_DUE_ROWS: [&str; 6] = [
     "
     delete from ticket
      where ticket_id in (select ticket_id from ticket where purge_at_ms <= $1 and state = 2 and end_reason <= 7
@@ -301,6 +328,12 @@ pub(super) const PURGE_DUE_ROWS: [&str; 5] = [
     delete from feedback
      where (match_id, user_key) in (select match_id, user_key from feedback where given_ms <= $1 - 7948800000
                                      limit 1000 for update skip locked)
+",
+    // CONSENT_RETENTION_MS
+    "
+    delete from consent
+     where consent_id in (select consent_id from consent where expires_ms <= $1 - 600000 limit 1000
+                             for update skip locked)
 ",
 ];
 
@@ -410,5 +443,7 @@ mod tests {
     fn purge_statements_use_the_result_retention() {
         let due = format!("$1 - {}", crate::store::queues::RESULT_RETENTION_MS);
         assert!(PURGE_DUE_ROWS[3].contains(&due) && PURGE_DUE_ROWS[4].contains(&due), "{due}");
+        let due = format!("$1 - {}", crate::store::queues::CONSENT_RETENTION_MS);
+        assert!(PURGE_DUE_ROWS[5].contains(&due), "{due}");
     }
 }

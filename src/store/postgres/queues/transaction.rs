@@ -1,7 +1,7 @@
 //! Transaction of a queue batch: lock the touched rows, apply the writes in code, store the difference, record the
 //! change.
 //!
-//! Locks are taken in one order: entry locks of entering users, tickets, matches, penalties, ratings, then inserted
+//! Locks are taken in one order: entry locks of entering users, tickets, matches, penalties, consents, ratings, then inserted
 //! rows; within each kind by key. If another server inserts a row of this batch first, the batch is retried and finds
 //! the row (`commit.rs`).
 
@@ -12,7 +12,7 @@ use sqlx::AssertSqlSafe;
 use sqlx::postgres::PgConnection;
 use sqlx::types::Uuid;
 
-use crate::domain::id::{MatchId, TicketId, UserKey};
+use crate::domain::id::{ConsentId, MatchId, TicketId, UserKey};
 use crate::store::error::StoreError;
 use crate::store::postgres::connection::commit::{self, CommitAttempt, CommitError, RetryableTransaction};
 use crate::store::postgres::connection::uuid_column::to_uuids;
@@ -99,6 +99,12 @@ impl QueueTransaction<'_> {
             let users = to_uuids(keys.penalized_users.iter().map(UserKey::as_bytes));
             sqlx::query(sql::LOCK_PENALTIES).bind(users).execute(&mut *connection).await?;
         }
+        if !keys.consents.is_empty() {
+            let ids = to_uuids(keys.consents.iter().map(ConsentId::as_bytes));
+            for row in &sqlx::query(sql::LOCK_CONSENTS).bind(ids).fetch_all(&mut *connection).await? {
+                rows.consents.extend([decode::decode_consent(row)?]);
+            }
+        }
         if !keys.users.is_empty() || !match_ids.is_empty() {
             let users = to_uuids(keys.users.iter().map(UserKey::as_bytes));
             for row in &sqlx::query(sql::READ_USER_ROWS).bind(users).bind(match_ids).fetch_all(&mut *connection).await?
@@ -117,7 +123,7 @@ impl QueueTransaction<'_> {
         rows: &mut QueueRows,
     ) -> Result<(), CommitError> {
         let keys = &self.touched_keys;
-        if !keys.ratings.is_empty() {
+        if !keys.ratings.is_empty() || !keys.erased_users.is_empty() {
             ratings::lock_touched(connection, keys, rows).await?;
         }
         if !keys.results.is_empty() {
@@ -164,13 +170,19 @@ async fn record_change(
     connection: &mut PgConnection,
     attempt: &CommitAttempt,
 ) -> Result<(), CommitError> {
-    let tickets = changes.inserted_tickets.iter().chain(&changes.updated_tickets);
+    let tickets = changes.inserted_tickets.iter().chain(&changes.updated_tickets).chain(&changes.rewritten_tickets);
     let tickets = to_uuids(tickets.map(|stored| stored.ticket.id.as_bytes()));
     let matches = changes.inserted_matches.iter().chain(&changes.updated_matches);
     let matches = to_uuids(matches.map(|found| found.id.as_bytes()));
     let changed_ratings = changes.inserted_ratings.iter().chain(&changes.updated_ratings);
-    let rated_users: BTreeSet<UserKey> = changed_ratings.map(|row| row.user).collect();
-    let has_other_changes = !changes.inserted_results.is_empty() || !changes.inserted_feedback.is_empty();
+    let mut rated_users: BTreeSet<UserKey> = changed_ratings.map(|row| row.user).collect();
+    rated_users.extend(changes.deleted_ratings.iter().map(|(user, _)| *user));
+    rated_users.extend(&changes.erased_users);
+    let has_consents = !changes.inserted_consents.is_empty() || !changes.updated_consents.is_empty();
+    let has_other_changes = has_consents
+        || !changes.inserted_results.is_empty()
+        || !changes.updated_results.is_empty()
+        || !changes.inserted_feedback.is_empty();
     if tickets.is_empty() && matches.is_empty() && rated_users.is_empty() && !has_other_changes {
         return Ok(());
     }

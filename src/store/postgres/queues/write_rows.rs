@@ -3,7 +3,7 @@
 use sqlx::postgres::PgConnection;
 use sqlx::types::Uuid;
 
-use crate::domain::id::{MatchId, SetId, TicketId, UserKey};
+use crate::domain::id::{ConsentId, MatchId, SetId, TicketId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::match_result::MatchResult;
@@ -11,8 +11,9 @@ use crate::domain::time::UnixMs;
 use crate::store::postgres::connection::commit::{CommitError, check_row_count};
 use crate::store::postgres::connection::uuid_column::to_uuids;
 use crate::store::postgres::queues::array_column::to_column;
-use crate::store::postgres::queues::{ratings, statements as sql};
+use crate::store::postgres::queues::{erasure_statements as erasure, ratings, statements as sql};
 use crate::store::queues::TicketUser;
+use crate::store::queues::consents::StoredConsent;
 use crate::store::queues::result_encoding::ResultRow;
 use crate::store::queues::row_changes::QueueRowChanges;
 use crate::store::queues::ticket_match_encoding::{MatchRow, TicketRow, TicketStateRow};
@@ -27,6 +28,7 @@ pub(super) async fn write_changes(
     delete_users(&changes.deleted_ticket_users, &changes.deleted_match_users, connection).await?;
     insert_tickets(&changes.inserted_tickets, connection).await?;
     update_ticket_states(&changes.updated_tickets, connection).await?;
+    rewrite_tickets(&changes.rewritten_tickets, connection).await?;
     let inserted =
         write_matches(sql::INSERT_MATCHES, changes.inserted_matches.iter().map(|found| &***found), connection).await?;
     check_row_count(inserted, changes.inserted_matches.len())?;
@@ -36,10 +38,64 @@ pub(super) async fn write_changes(
     let inserted = write_penalties(sql::INSERT_PENALTIES, &changes.inserted_penalties, connection).await?;
     check_row_count(inserted, changes.inserted_penalties.len())?;
     write_penalties(sql::UPDATE_PENALTIES, &changes.updated_penalties, connection).await?;
+    let inserted = write_consents(sql::INSERT_CONSENTS, &changes.inserted_consents, connection).await?;
+    check_row_count(inserted, changes.inserted_consents.len())?;
+    write_consents(sql::UPDATE_CONSENTS, &changes.updated_consents, connection).await?;
     ratings::write_ratings(changes, connection).await?;
     insert_results(&changes.inserted_results, connection).await?;
     ratings::write_history(changes, connection).await?;
-    insert_feedback(&changes.inserted_feedback, connection).await
+    ratings::delete_ratings(&changes.deleted_ratings, connection).await?;
+    rewrite_results(&changes.updated_results, connection).await?;
+    delete_feedback(&changes.deleted_feedback, connection).await?;
+    insert_feedback(&changes.inserted_feedback, connection).await?;
+    delete_user_rows(&changes.erased_users, connection).await
+}
+
+async fn rewrite_tickets(tickets: &[&StoredTicket], connection: &mut PgConnection) -> Result<(), CommitError> {
+    if tickets.is_empty() {
+        return Ok(());
+    }
+    let rows: Vec<TicketRow<'_>> =
+        tickets.iter().map(|stored| TicketRow::encode(&stored.ticket, stored.request_digest)).collect();
+    let query = sqlx::query(erasure::REWRITE_TICKETS)
+        .bind(to_uuids(rows.iter().map(|row| &row.id)))
+        .bind(to_uuids(rows.iter().map(|row| &row.request_digest)))
+        .bind(to_column(&rows, |row| &*row.body))
+        .bind(to_column(tickets, |stored| stored.version.cast_signed()));
+    query.execute(connection).await?;
+    Ok(())
+}
+
+async fn rewrite_results(results: &[&MatchResult], connection: &mut PgConnection) -> Result<(), CommitError> {
+    if results.is_empty() {
+        return Ok(());
+    }
+    let rows: Vec<ResultRow<'_>> = results.iter().map(|result| ResultRow::encode(result)).collect();
+    let query = sqlx::query(erasure::REWRITE_RESULTS)
+        .bind(to_uuids(rows.iter().map(|row| &row.id)))
+        .bind(to_uuids(rows.iter().map(|row| &row.request_digest)))
+        .bind(to_column(&rows, |row| &*row.body));
+    query.execute(connection).await?;
+    Ok(())
+}
+
+async fn delete_feedback(feedback: &[(MatchId, UserKey)], connection: &mut PgConnection) -> Result<(), CommitError> {
+    if feedback.is_empty() {
+        return Ok(());
+    }
+    let query = sqlx::query(erasure::DELETE_FEEDBACK)
+        .bind(to_uuids(feedback.iter().map(|(id, _)| id.as_bytes())))
+        .bind(to_uuids(feedback.iter().map(|(_, user)| user.as_bytes())));
+    query.execute(connection).await?;
+    Ok(())
+}
+
+async fn delete_user_rows(users: &[UserKey], connection: &mut PgConnection) -> Result<(), CommitError> {
+    for statement in erasure::DELETE_USER_ROWS.into_iter().filter(|_| !users.is_empty()) {
+        let users = to_uuids(users.iter().map(UserKey::as_bytes));
+        sqlx::query(statement).bind(users).execute(&mut *connection).await?;
+    }
+    Ok(())
 }
 
 async fn delete_users(
@@ -86,7 +142,8 @@ async fn insert_tickets(tickets: &[&StoredTicket], connection: &mut PgConnection
         .bind(to_column(&state_rows, |row| row.end_reason.map(to_int16)))
         .bind(to_column(&state_rows, |row| row.expires_ms))
         .bind(to_column(&state_rows, |row| row.purge_at_ms))
-        .bind(to_column(&state_rows, |row| row.version));
+        .bind(to_column(&state_rows, |row| row.version))
+        .bind(to_column(&state_rows, |row| row.acknowledged));
     check_row_count(query.execute(connection).await?.rows_affected(), rows.len())
 }
 
@@ -102,7 +159,8 @@ async fn update_ticket_states(tickets: &[&StoredTicket], connection: &mut PgConn
         .bind(to_column(&state_rows, |row| row.end_reason.map(to_int16)))
         .bind(to_column(&state_rows, |row| row.expires_ms))
         .bind(to_column(&state_rows, |row| row.purge_at_ms))
-        .bind(to_column(&state_rows, |row| row.version));
+        .bind(to_column(&state_rows, |row| row.version))
+        .bind(to_column(&state_rows, |row| row.acknowledged));
     query.execute(connection).await?;
     Ok(())
 }
@@ -171,6 +229,22 @@ async fn write_penalties(
         .bind(to_column(penalties, |(_, penalty)| i64::from(penalty.level)))
         .bind(to_column(penalties, |(_, penalty)| to_ms(penalty.cooldown_until)))
         .bind(to_column(penalties, |(_, penalty)| to_ms(penalty.resets_at)));
+    Ok(query.execute(connection).await?.rows_affected())
+}
+
+async fn write_consents(
+    statement: &'static str,
+    consents: &[(ConsentId, StoredConsent)],
+    connection: &mut PgConnection,
+) -> Result<u64, CommitError> {
+    if consents.is_empty() {
+        return Ok(0);
+    }
+    let query = sqlx::query(statement)
+        .bind(to_uuids(consents.iter().map(|(id, _)| id.as_bytes())))
+        .bind(to_column(consents, |(_, consent)| consent.taken_by.map(|taker| Uuid::from_bytes(taker.0))))
+        .bind(to_column(consents, |(_, consent)| consent.is_revoked))
+        .bind(to_column(consents, |(_, consent)| to_ms(consent.expires_at)));
     Ok(query.execute(connection).await?.rows_affected())
 }
 

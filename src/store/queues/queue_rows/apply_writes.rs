@@ -6,14 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::domain::id::{TicketId, UserKey};
+use crate::domain::id::{MatchId, TicketId, UserKey};
 use crate::domain::lifecycle::penalty::next_penalty;
 use crate::domain::lifecycle::{Match, TicketFate};
 use crate::domain::queue::ticket::{Ticket, TicketEndReason};
 use crate::domain::time::UnixMs;
 use crate::store::queues::queue_rows::{QueueRows, match_purge_at, match_users, queue_key};
 use crate::store::queues::{
-    PenaltySchedule, QueueKey, QueueOutcome, QueueWrite, StoredTicket, TicketState, TicketUser,
+    GrantedConsent, PenaltySchedule, QueueKey, QueueOutcome, QueueWrite, StoredTicket, TicketState, TicketUser,
 };
 
 /// Version of a ticket that was just entered.
@@ -48,9 +48,29 @@ impl QueueRows {
 
     pub(super) fn apply_write(&mut self, write: &QueueWrite) -> QueueOutcome {
         match write {
-            QueueWrite::EnterQueue { ticket, expires_at, request_digest, now } => {
-                self.enter_queue(ticket, *expires_at, *request_digest, *now)
+            QueueWrite::EnterQueue {
+                ticket,
+                expires_at,
+                request_digest,
+                caller_user,
+                consents,
+                max_tickets_per_user,
+                now,
+            } => {
+                let caller = (*caller_user, &**consents, *max_tickets_per_user);
+                self.enter_queue(ticket, (*expires_at, *request_digest), caller, *now)
             }
+            QueueWrite::Acknowledge { ticket_id, match_id, acknowledged } => {
+                self.acknowledge(*ticket_id, *match_id, *acknowledged)
+            }
+            QueueWrite::TakeConsents { taken_by, consents } => match self.find_spent_consent(*taken_by, consents) {
+                None => {
+                    self.take_consents(*taken_by, consents);
+                    QueueOutcome::ConsentsTaken
+                }
+                Some(spent) => QueueOutcome::ConsentSpent(spent),
+            },
+            QueueWrite::RevokeConsent { consent } => self.revoke_consent(*consent),
             QueueWrite::Heartbeat { ticket_id, expires_at, .. } => {
                 let Some(stored) = self.tickets.get_mut(ticket_id) else { return QueueOutcome::TicketNotFound };
                 if stored.is_open() && stored.expires_at < *expires_at {
@@ -74,6 +94,10 @@ impl QueueRows {
             QueueWrite::TransitionMatch { .. } => self.transition_match(write),
             QueueWrite::ImportRatings { rows } => self.import_ratings(rows),
             QueueWrite::RecordResult { .. } => self.record_result(write),
+            QueueWrite::EraseUser(erasure) => self.erase_user(erasure),
+            QueueWrite::RemoveRatings { ratings, last_match_before } => {
+                self.remove_ratings(ratings, *last_match_before)
+            }
             QueueWrite::RecordFeedback { match_id, user, stars, rating, now } => {
                 self.record_feedback(*match_id, *user, *stars, rating.as_ref(), *now)
             }
@@ -83,8 +107,8 @@ impl QueueRows {
     fn enter_queue(
         &mut self,
         ticket: &Arc<Ticket>,
-        expires_at: UnixMs,
-        request_digest: [u8; 16],
+        (expires_at, request_digest): (UnixMs, [u8; 16]),
+        (caller_user, consents, max_tickets_per_user): (Option<UserKey>, &[GrantedConsent], Option<u32>),
         now: UnixMs,
     ) -> QueueOutcome {
         if let Some(stored) = self.tickets.get(&ticket.id) {
@@ -96,9 +120,16 @@ impl QueueRows {
             };
         }
         let (users, queue) = (ticket.session.sorted_users(), queue_key(ticket));
-        if let Some(error) = self.entry_error(ticket, &users, now) {
+        // A caller whose consents are spent learns nothing about the players.
+        if let Some(spent) = self.find_spent_consent(ticket.id.into(), consents) {
+            return QueueOutcome::ConsentSpent(spent);
+        }
+        let entry_error = |users: &[UserKey]| self.entry_error(ticket, users, max_tickets_per_user, now);
+        let own_error = caller_user.filter(|own| users.contains(own)).and_then(|own| entry_error(&[own]));
+        if let Some(error) = own_error.or_else(|| entry_error(&users)) {
             return error;
         }
+        self.take_consents(ticket.id.into(), consents);
         for user in users {
             self.add_ticket_user(user, TicketUser { queue, ticket_id: ticket.id, exclusive: ticket.exclusive });
         }
@@ -108,14 +139,21 @@ impl QueueRows {
             expires_at,
             version: FIRST_VERSION,
             request_digest,
+            acknowledged: 0,
         };
         self.tickets.insert(stored.ticket.id, stored.clone());
         QueueOutcome::Entered { ticket: stored, is_replay: false }
     }
 
-    /// Reason why a party cannot enter. Checks users in matches first, then other tickets, then cooldowns; each in user
-    /// order.
-    fn entry_error(&self, ticket: &Ticket, users: &[UserKey], now: UnixMs) -> Option<QueueOutcome> {
+    /// Reason why a party cannot enter. Checks users in matches first, then other tickets, then their number, then
+    /// cooldowns; each in user order.
+    fn entry_error(
+        &self,
+        ticket: &Ticket,
+        users: &[UserKey],
+        max_tickets_per_user: Option<u32>,
+        now: UnixMs,
+    ) -> Option<QueueOutcome> {
         let in_match = |user: &UserKey| {
             let match_id = *self.match_by_user.get(user)?;
             Some(QueueOutcome::AlreadyInMatch { user: *user, match_id })
@@ -134,8 +172,26 @@ impl QueueRows {
             let until = self.penalties.get(&(*user, ticket.set_id))?.active_cooldown(now)?;
             Some(QueueOutcome::OnCooldown { user: *user, until })
         };
+        let too_many = |user: &UserKey| {
+            let count = self.ticket_users.get(user).map_or(0, Vec::len);
+            max_tickets_per_user
+                .is_some_and(|max| count >= max as usize)
+                .then_some(QueueOutcome::TooManyTickets { user: *user })
+        };
         let first = users.iter().find_map(in_match).or_else(|| users.iter().find_map(queued));
+        let first = first.or_else(|| users.iter().find_map(too_many));
         first.or_else(|| users.iter().find_map(on_cooldown))
+    }
+
+    /// Adds one version per player who is new, so that the versions of a ticket tell apart what its players are shown.
+    fn acknowledge(&mut self, id: TicketId, match_id: MatchId, acknowledged: u64) -> QueueOutcome {
+        let Some(stored) = self.tickets.get_mut(&id) else { return QueueOutcome::TicketNotFound };
+        if stored.state == TicketState::InMatch(match_id) {
+            let new_players = acknowledged & !stored.acknowledged;
+            stored.acknowledged |= new_players;
+            stored.version += u64::from(new_players.count_ones());
+        }
+        QueueOutcome::CurrentTicket(stored.clone())
     }
 
     /// Sets the state and, if given, the expiry. Returns the ticket as it is then.
@@ -148,6 +204,7 @@ impl QueueRows {
         let stored = self.tickets.get_mut(&id)?;
         stored.state = state;
         stored.expires_at = expires_at.unwrap_or(stored.expires_at);
+        stored.acknowledged = 0;
         stored.version += 1;
         let stored = stored.clone();
         if !stored.is_open() {
@@ -262,7 +319,7 @@ impl QueueRows {
                 self.remove_ticket_user(player.user, match_ticket.ticket_id);
             }
         }
-        for user in penalized_users.iter().copied().collect::<BTreeSet<_>>() {
+        for user in penalized_users.iter().copied().filter(|user| !user.is_erased()).collect::<BTreeSet<_>>() {
             let key = (user, updated_match.set_id);
             let previous = self.penalties.get(&key).copied();
             let PenaltySchedule { cooldowns_ms, reset_after_ms } = penalty_schedule;

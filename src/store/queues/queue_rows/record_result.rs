@@ -37,11 +37,11 @@ impl QueueRows {
         let unrated_reason = report.unrated_reason(rating.as_ref().map(|rating| &rating.spec));
         let is_rated = |user| report.is_user_rated(user, unrated_reason);
         let rated_by = rating.filter(|_| report.users().any(is_rated));
-        let new_skills = match rated_by.map_or_else(|| Ok(Vec::new()), |rating| self.new_skills(report, &rating, *now))
-        {
-            Ok(new_skills) => new_skills,
-            Err(error) => return QueueOutcome::RatingFailed(error.to_string()),
-        };
+        let new_skills =
+            match rated_by.map_or_else(|| Ok(Vec::new()), |rating| self.new_skills(found, report, &rating, *now)) {
+                Ok(new_skills) => new_skills,
+                Err(error) => return QueueOutcome::RatingFailed(error.to_string()),
+            };
         let new_skills: Vec<_> = new_skills.into_iter().filter(|(user, ..)| is_rated(*user)).collect();
         // Who left the match during play was counted then.
         let mut disconnected = report.left_early.clone();
@@ -65,7 +65,7 @@ impl QueueRows {
         });
         let mut ratings: Vec<RatingRow> = rating.map_or_else(Vec::new, |KeyedRatingSpec { key, .. }| {
             let update = |(user, before, after)| self.update_rating(report, (user, key), before, after, *now);
-            new_skills.into_iter().map(update).collect()
+            new_skills.into_iter().filter(|(user, ..)| !user.is_erased()).map(update).collect()
         });
         ratings
             .extend(self.count_for_users(&disconnected, rating.as_ref(), *now, |counts| &mut counts.abandoned_matches));
@@ -87,13 +87,17 @@ impl QueueRows {
     /// Skills of all users before and after a match.
     fn new_skills(
         &self,
+        found: &Match,
         report: &ResultReport,
         KeyedRatingSpec { key, spec }: &KeyedRatingSpec,
         now: UnixMs,
     ) -> Result<Vec<(UserKey, Skill, Skill)>, RatingError> {
         let activity = if spec.decays_by_active_periods() { self.match_activity(*key) } else { SetActivity::default() };
-        let stored_skill =
-            |user| self.ratings.get(&(user, *key)).map_or_else(|| spec.initial_skill(), RatingRow::skill);
+        let stored_skill = |user| {
+            let erased = found.erased_skill(user, *key);
+            let stored = || self.ratings.get(&(user, *key)).map(RatingRow::skill);
+            erased.or_else(stored).unwrap_or_else(|| spec.initial_skill())
+        };
         report.rate_players(spec, stored_skill, now, activity)
     }
 
@@ -167,7 +171,7 @@ impl QueueRows {
     ) -> Vec<RatingRow> {
         let Some(rating) = rating else { return Vec::new() };
         let mut rows = Vec::with_capacity(users.len());
-        for user in users {
+        for user in users.iter().filter(|user| !user.is_erased()) {
             let row = self.ratings.entry((*user, rating.key)).or_insert_with(|| new_rating_row(rating, *user, now));
             let count = count(&mut row.satisfaction);
             *count = count.saturating_add(1);
@@ -200,7 +204,7 @@ impl QueueRows {
             return QueueOutcome::FeedbackAlreadyGiven { stars: *stars };
         }
         self.feedback.insert((match_id, user), (stars, now));
-        let row = rating.map(|rating| {
+        let row = rating.filter(|_| !user.is_erased()).map(|rating| {
             let row = self.ratings.entry((user, rating.key)).or_insert_with(|| new_rating_row(rating, user, now));
             let UserSatisfactionCounts { feedback_count, feedback_sum, .. } = &mut row.satisfaction;
             *feedback_count = feedback_count.saturating_add(1);

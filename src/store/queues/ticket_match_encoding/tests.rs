@@ -5,9 +5,10 @@ use proptest::prelude::*;
 use super::*;
 use crate::domain::id::{AdvertisementId, RatingKey, ReservationId, RulesetHash, UserKey};
 use crate::domain::lifecycle::side_reports::{ReportOutcome, ResultClaim, SeatReport, SideReports};
-use crate::domain::lifecycle::{Assignment, MatchEndReason, MatchPlayer, MatchStage, MatchTicket};
+use crate::domain::lifecycle::{Assignment, ErasedSkill, MatchEndReason, MatchPlayer, MatchStage, MatchTicket};
 use crate::domain::match_result::UserSatisfactionCounts;
 use crate::domain::queue::ticket::PlayerRating;
+use crate::domain::rating::Skill;
 use crate::domain::session::Session;
 use crate::store::queues::RatingRow;
 use crate::store::queues::row_checksums::rating_checksum;
@@ -26,19 +27,32 @@ fn any_ticket() -> impl Strategy<Value = Ticket> {
     let player_rating =
         (number_or_nan(), number_or_nan()).prop_map(|(rating, deviation)| PlayerRating { rating, deviation });
     let columns = (any::<[u8; 16]>(), any::<u32>(), prop::option::of(any_user_key()), any_time());
-    let lists = (prop::collection::vec(player_rating, 0..4), prop::collection::vec(any_user_key(), 0..4));
+    let users = || prop::collection::vec(any_user_key(), 0..4);
+    let lists = (prop::collection::vec(player_rating, 0..4), users(), users());
     let rating_key = prop::option::of(any::<u64>().prop_map(RatingKey::from_digest));
-    (columns, any_session(), lists, rating_key, any::<bool>()).prop_map(
-        |((id, set_id, subject, entered_at), session, (player_ratings, blocked_users), key, exclusive)| Ticket {
-            id: TicketId::from_bytes(id),
-            set_id: SetId(set_id),
-            subject,
-            entered_at,
+    (columns, any_session(), lists, rating_key, any::<(bool, bool)>()).prop_map(
+        |(
+            (id, set_id, subject, entered_at),
             session,
-            player_ratings,
-            rating_digest_key: key,
-            blocked_users,
-            exclusive,
+            (player_ratings, blocked_users, self_answering),
+            key,
+            (exclusive, coarse),
+        )| {
+            Ticket {
+                own_round_trips_ms: coarse.then(|| {
+                    session.region_latencies.iter().map(|latency| (latency.round_trip_ms + 3.5).min(60_000.0)).collect()
+                }),
+                id: TicketId::from_bytes(id),
+                set_id: SetId(set_id),
+                subject,
+                entered_at,
+                session,
+                player_ratings,
+                rating_digest_key: key,
+                blocked_users,
+                exclusive,
+                self_answering,
+            }
         },
     )
 }
@@ -123,14 +137,15 @@ fn any_match() -> impl Strategy<Value = Match> {
         });
     let columns = (any::<[u8; 16]>(), any::<u32>(), any::<u64>(), any::<u32>(), any_time(), any::<u64>());
     let unconfirmed_servers = prop::collection::vec(any::<[u8; 16]>().prop_map(AdvertisementId::from_bytes), 0..3);
-    let servers_and_reports = (unconfirmed_servers, any_side_reports());
+    let erased_skills = prop::collection::vec(any_erased_skill(), 0..3);
+    let servers_and_reports = (unconfirmed_servers, any_side_reports(), erased_skills);
     let rest = (number_or_nan(), prop::option::of(any_text()), any::<Option<[u8; 16]>>(), servers_and_reports);
     (columns, any_stage(), prop::collection::vec(match_ticket, 0..4), rest).prop_map(
         |(
             (id, set_id, silo, ruleset_hash, proposed_at, version),
             stage,
             tickets,
-            (quality, region, backfilled_session, (unconfirmed_servers, side_reports)),
+            (quality, region, backfilled_session, (unconfirmed_servers, side_reports, erased_skills)),
         )| Match {
             id: MatchId::from_bytes(id),
             set_id: SetId(set_id),
@@ -145,6 +160,23 @@ fn any_match() -> impl Strategy<Value = Match> {
             backfilled_session: backfilled_session.map(AdvertisementId::from_bytes),
             unconfirmed_servers,
             side_reports,
+            erased_skills,
+        },
+    )
+}
+
+fn any_erased_skill() -> impl Strategy<Value = ErasedSkill> {
+    let numbers = [(); 3].map(|()| -1e9..1e9_f64);
+    let counts = (any::<u32>(), prop::option::of(any_time()), any::<i32>(), any::<u32>());
+    let key = prop_oneof![
+        any::<u32>().prop_map(|set_id| RatingKey::of_first_scale(SetId(set_id))),
+        any::<u64>().prop_map(RatingKey::from_digest)
+    ];
+    (any_user_key(), key, numbers, counts).prop_map(
+        |(user, rating_key, [rating, deviation, volatility], (match_count, last_match_at, streak, active_periods))| {
+            let estimate = PlayerRating { rating, deviation };
+            let skill = Skill { estimate, volatility, match_count, last_match_at, streak, active_periods };
+            ErasedSkill { user, rating_key, skill }
         },
     )
 }
@@ -172,9 +204,15 @@ fn any_side_reports() -> impl Strategy<Value = SideReports> {
 proptest! {
     /// `Debug` distinguishes -0.0 from 0.0 and shows NaN; `==` does neither.
     #[test]
-    fn ticket_row_round_trips(ticket in any_ticket(), state in any_ticket_state(), expires_at in any_time(), version: u64) {
+    fn ticket_row_round_trips(
+        ticket in any_ticket(),
+        state in any_ticket_state(),
+        expires_at in any_time(),
+        version: u64,
+        acknowledged: u64,
+    ) {
         let request_digest = *ticket.id.as_bytes();
-        let stored = StoredTicket { ticket: Arc::new(ticket), state, expires_at, version, request_digest };
+        let stored = StoredTicket { ticket: Arc::new(ticket), state, expires_at, version, request_digest, acknowledged };
         let row = TicketRow::encode(&stored.ticket, stored.request_digest);
         let decoded = row.decode(TicketStateRow::encode(&stored)).unwrap();
         prop_assert_eq!(format!("{decoded:?}"), format!("{stored:?}"));
@@ -195,9 +233,11 @@ fn sample_ticket() -> Ticket {
         entered_at: UnixMs(100),
         session: Session { party_sizes: vec![2], ..Session::default() },
         player_ratings: vec![PlayerRating { rating: 1500.5, deviation: 0.1 }],
+        own_round_trips_ms: None,
         blocked_users: vec![],
         rating_digest_key: None,
         exclusive: true,
+        self_answering: Vec::new(),
     }
 }
 
@@ -222,6 +262,7 @@ fn sample_match() -> Match {
         backfilled_session: None,
         unconfirmed_servers: Vec::new(),
         side_reports: SideReports::default(),
+        erased_skills: Vec::new(),
     }
 }
 
@@ -251,8 +292,10 @@ fn queue_values_of_a_newer_server_name_the_column() {
     ];
     for (expected, change) in changes {
         let mut row = TicketRow::encode(&sample_ticket(), [0; 16]);
+        let (match_id, end_reason, purge_at_ms) = (None, None, None);
+        let (expires_ms, acknowledged) = (0, 0);
         let mut state_row =
-            TicketStateRow { state: 0, match_id: None, end_reason: None, expires_ms: 0, purge_at_ms: None, version: 1 };
+            TicketStateRow { state: 0, match_id, end_reason, expires_ms, purge_at_ms, version: 1, acknowledged };
         change(&mut row, &mut state_row);
         match row.decode(state_row) {
             Err(StoreError::UnknownRow { table: "ticket", column, .. }) => assert_eq!(column, expected),
@@ -295,8 +338,10 @@ fn queue_row_corruption_names_the_column() {
     ];
     for (expected, corrupt) in corruptions {
         let mut row = TicketRow::encode(&sample_ticket(), [0; 16]);
+        let (match_id, end_reason, purge_at_ms) = (None, None, None);
+        let (expires_ms, acknowledged) = (0, 0);
         let mut state_row =
-            TicketStateRow { state: 0, match_id: None, end_reason: None, expires_ms: 0, purge_at_ms: None, version: 1 };
+            TicketStateRow { state: 0, match_id, end_reason, expires_ms, purge_at_ms, version: 1, acknowledged };
         corrupt(&mut row, &mut state_row);
         assert_eq!(
             column(row.decode(state_row).map_or_else(Ok, |decoded| Err(format!("{decoded:?}")))),
@@ -336,6 +381,7 @@ fn queue_checksums_cover_every_column() {
         expires_ms: 5,
         purge_at_ms: Some(6),
         version: 7,
+        acknowledged: 0,
     };
     let corruptions: [fn(&mut TicketStateRow); 8] = [
         |row| row.state -= 1,

@@ -50,7 +50,8 @@ pub(super) const READ_ADVERTISEMENTS: &str = select_page!(
 
 /// Reservations in those advertisements, in id order.
 pub(super) const READ_RESERVATIONS: &str = "
-    select r.reservation_id, r.advertisement_id, r.seats, r.users, r.request_digest, r.state, r.deadline_ms, r.checksum
+    select r.reservation_id, r.advertisement_id, r.seats, r.users, r.request_digest, r.state, r.deadline_ms, r.checksum,
+           r.owner, r.party
       from json_each($1) requested
       join reservation r on r.advertisement_id = unhex(requested.value)
      order by r.reservation_id
@@ -62,10 +63,22 @@ pub(super) const LIST_ADVERTISEMENT_IDS: &str =
 
 /// All reservations, in id order.
 pub(super) const LOAD_RESERVATIONS: &str = "
-    select reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms, checksum
+    select reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms, checksum, owner, party
       from reservation
      order by reservation_id
 ";
+
+/// Columns of `reservation r` that `rows::decode_reservation` reads.
+macro_rules! select_reservations {
+    ($source:literal) => {
+        concat!(
+            "
+    select r.reservation_id, r.advertisement_id, r.seats, r.users, r.request_digest, r.state, r.deadline_ms, r.checksum,
+           r.owner, r.party",
+            $source
+        )
+    };
+}
 
 /// Begins a transaction and reads all rows that writes depend on, in one text. `immediate` takes the write lock now. A
 /// transaction that reads first could fail to get the lock later.
@@ -74,7 +87,10 @@ pub(super) const LOAD_RESERVATIONS: &str = "
 /// arrays, because passing a row costs more than finding it; each inner array begins with the index of the id. Then
 /// follow the reservations in `$2`, also a JSON array, and the reservations of the advertisements in `$3` that may take
 /// seats.
-pub(super) const BEGIN_AND_READ: &str = "
+macro_rules! begin_and_read {
+    () => {
+        concat!(
+            "
     begin immediate;
     with requested (key_index, id) as materialized (select key, unhex(value) from json_each($1))
     select json_group_array(json_array(q.key_index, a.n, a.since_ms, a.expires_ms, a.join_seats, h.expires_ms,
@@ -83,15 +99,60 @@ pub(super) const BEGIN_AND_READ: &str = "
       left join advertisement a on a.advertisement_id = q.id
       left join heartbeat h on h.n = a.n
       left join tombstone t on t.advertisement_id = q.id
-     where a.n is not null or t.until_ms is not null;
-    select r.reservation_id, r.advertisement_id, r.seats, r.users, r.request_digest, r.state, r.deadline_ms, r.checksum
+     where a.n is not null or t.until_ms is not null;",
+            select_reservations!(
+                "
       from json_each($2) requested
       join reservation r on r.reservation_id = unhex(requested.value)
-     union all
-    select r.reservation_id, r.advertisement_id, r.seats, r.users, r.request_digest, r.state, r.deadline_ms, r.checksum
+     union all"
+            ),
+            select_reservations!(
+                "
       from json_each($3) requested
       join reservation r on r.advertisement_id = unhex(requested.value)
      where r.state <> 2   -- ended ones take no seats and can be numerous
+"
+            )
+        )
+    };
+}
+
+/// See the macro.
+pub(super) const BEGIN_AND_READ: &str = begin_and_read!();
+
+/// The same, and the reservations that have not ended of the accounts in `$4`, a JSON array of their first owner keys,
+/// and of the parties in `$5`. `cross join` keeps the order: few keys, each with its rows.
+pub(super) const BEGIN_AND_READ_OWNED: &str = concat!(
+    begin_and_read!(),
+    "
+     union all",
+    select_reservations!(
+        "
+      from json_each($4) requested
+     cross join reservation r on r.owner >= unhex(requested.value)
+                             and r.owner <= unhex(substr(requested.value, 1, 24) || 'ffffffff')
+     where r.state <> 2
+     union all"
+    ),
+    select_reservations!(
+        "
+      from json_each($5) requested
+     cross join reservation r on r.party = unhex(requested.value)
+     where r.state <> 2
+"
+    )
+);
+
+/// Advertisements of the accounts in `$1`, a JSON array of their first owner keys. One JSON array of arrays; each has the
+/// columns of `BEGIN_AND_READ` with zero as index, and then the id and the owner as hexadecimal digits.
+pub(super) const READ_OWNED_ADVERTISEMENTS: &str = "
+    select json_group_array(json_array(json_array(0, a.n, a.since_ms, a.expires_ms, a.join_seats, h.expires_ms,
+                                                  t.until_ms), hex(a.advertisement_id), hex(a.owner)))
+      from json_each($1) requested
+     cross join advertisement a on a.owner >= unhex(requested.value)
+                               and a.owner <= unhex(substr(requested.value, 1, 24) || 'ffffffff')
+      left join heartbeat h on h.n = a.n
+      left join tombstone t on t.advertisement_id = a.advertisement_id
 ";
 
 /// Purges at most 1,000 tombstones that are due.
@@ -109,15 +170,15 @@ pub(super) const PURGE_RESERVATIONS: &str = "
 /// Statements that purge rows that are due.
 pub(super) const PURGE_DUE_ROWS: [&str; 2] = [PURGE_TOMBSTONES, PURGE_RESERVATIONS];
 
-/// Publishes advertisements: inserts a row if `n` is null, otherwise updates the row `n` except `advertisement_id` and
-/// `since_ms`. Lookup by `n` is faster than by id. The conflict clause has no target, because a padded new row
+/// Publishes advertisements: inserts a row if `n` is null, otherwise updates the row `n` except `advertisement_id`,
+/// `since_ms` and `owner`. Lookup by `n` is faster than by id. The conflict clause has no target, because a padded new row
 /// conflicts on its id.
 pub(super) const UPSERT_ADVERTISEMENTS: MultiRowTemplate = MultiRowTemplate {
     head: "
     insert into advertisement (n, advertisement_id, silo_id, set_id, kind, since_ms, expires_ms, join_seats, ttl_ms,
-                               body, connect_data, checksum)
+                               body, connect_data, checksum, owner)
     values ",
-    row_placeholders: "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    row_placeholders: "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     tail: "
         on conflict do update
        set silo_id = excluded.silo_id, set_id = excluded.set_id, kind = excluded.kind,
@@ -146,16 +207,17 @@ pub(super) const UPSERT_HEARTBEATS: MultiRowTemplate = MultiRowTemplate {
 pub(super) const DELETE_HEARTBEATS: MultiRowTemplate =
     MultiRowTemplate { head: "delete from heartbeat where n in (", row_placeholders: "?", tail: ")", is_narrow: true };
 
-/// Inserts reservations, or updates their state; the other columns never change.
+/// Inserts reservations, or updates their state and seats; the other columns never change.
 pub(super) const UPSERT_RESERVATIONS: MultiRowTemplate = MultiRowTemplate {
     head: "
     insert into reservation (reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms,
-                             checksum)
+                             checksum, owner, party)
     values ",
-    row_placeholders: "(?, ?, ?, ?, ?, ?, ?, ?)",
+    row_placeholders: "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     tail: "
         on conflict (reservation_id) do update
-       set state = excluded.state, deadline_ms = excluded.deadline_ms, checksum = excluded.checksum",
+       set seats = excluded.seats, users = excluded.users, state = excluded.state, deadline_ms = excluded.deadline_ms,
+           checksum = excluded.checksum",
     is_narrow: false,
 };
 
@@ -190,6 +252,7 @@ mod tests {
             CHECKPOINT_WAL,
             PURGE_TOMBSTONES,
             PURGE_RESERVATIONS,
+            READ_OWNED_ADVERTISEMENTS,
         ];
         let multi_row = [
             UPSERT_ADVERTISEMENTS,
@@ -204,6 +267,9 @@ mod tests {
         let mut guard = store.connection_for_test().await;
         let connection = guard.as_mut().unwrap();
         sqlx::query(BEGIN_AND_READ).bind("[]").bind("[]").bind("[]").execute(&mut *connection).await.unwrap();
+        sqlx::query(COMMIT_AND_MEASURE_WAL).execute(&mut *connection).await.unwrap();
+        let owned = sqlx::query(BEGIN_AND_READ_OWNED).bind("[]").bind("[]").bind("[]").bind("[]").bind("[]");
+        owned.execute(&mut *connection).await.unwrap();
         sqlx::query(COMMIT_AND_MEASURE_WAL).execute(&mut *connection).await.unwrap();
     }
 }

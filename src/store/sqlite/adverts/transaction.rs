@@ -14,7 +14,7 @@ use crate::domain::id::{AdvertisementId, BuildIdHasher, ReservationId};
 use crate::domain::time::UnixMs;
 use crate::store::adverts::apply_writes::{AdvertRowState, AdvertRows};
 use crate::store::adverts::touched_keys::TouchedAdvertKeys;
-use crate::store::adverts::{AdvertVersion, AdvertWrite, Reservation, WriteOutcome};
+use crate::store::adverts::{AdvertVersion, AdvertWrite, OwnerKey, PartyKey, Reservation, WriteOutcome};
 use crate::store::error::StoreError;
 use crate::store::rows::{self, AdvertLookup, AdvertisementRow, ReservationRow};
 use crate::store::sqlite::adverts::statements as sql;
@@ -36,7 +36,8 @@ impl BatchWrite for AdvertWrite {
         let keys = TouchedAdvertKeys::of_batch(batch);
         // Polled in this order: SQLite's thread gets the query first, then the bodies are encoded here.
         let (before, encoded) = tokio::join!(biased; AdvertRowsBefore::begin_and_read(connection, &keys, unknown_rows), async { EncodedAdverts::encode_batch(batch) });
-        let before = before?;
+        let mut before = before?;
+        before.read_owned_adverts(connection, batch).await?;
         let mut after = before.to_advert_rows();
         let outcomes = batch.iter().map(|write| after.apply_write(write)).collect();
         let script = AdvertRowChanges::between(&before, &after, encoded).to_script();
@@ -51,6 +52,8 @@ struct AdvertRowsBefore {
     advertisements: HashMap<AdvertisementId, AdvertLookup>,
     reservations: BTreeMap<ReservationId, Reservation>,
     tombstones: HashMap<AdvertisementId, UnixMs, BuildIdHasher>,
+    /// Owners of the advertisements of the owners who publish a new one.
+    owners: HashMap<AdvertisementId, OwnerKey, BuildIdHasher>,
 }
 
 impl AdvertRowsBefore {
@@ -60,10 +63,16 @@ impl AdvertRowsBefore {
         unknown_rows: &UnknownRows,
     ) -> Result<Self, StoreError> {
         let mut before = Self::default();
-        let query = sqlx::query(sql::BEGIN_AND_READ)
+        let reads_owned = !keys.reservers.is_empty();
+        let mut query = sqlx::query(if reads_owned { sql::BEGIN_AND_READ_OWNED } else { sql::BEGIN_AND_READ })
             .bind(hex_json_array(keys.advertisements.iter().map(AdvertisementId::as_bytes)))
             .bind(hex_json_array(keys.reservations.iter().map(ReservationId::as_bytes)))
             .bind(hex_json_array(keys.seat_counted_advertisements.iter().map(AdvertisementId::as_bytes)));
+        if reads_owned {
+            query = query
+                .bind(hex_json_array(keys.reservers.iter().map(OwnerKey::as_bytes)))
+                .bind(hex_json_array(keys.parties.iter().map(PartyKey::as_bytes)));
+        }
         let rows = query.fetch_all(connection).await.map_err(to_store_error)?;
         let (first, reservations) = rows.split_first().ok_or_else(|| to_store_error(sqlx::Error::RowNotFound))?;
         let ids: Vec<AdvertisementId> = keys.advertisements.iter().copied().collect();
@@ -80,6 +89,31 @@ impl AdvertRowsBefore {
         Ok(before)
     }
 
+    /// Reads the advertisements of the owners who publish one that is not in the store. Updates need none.
+    async fn read_owned_adverts(
+        &mut self,
+        connection: &mut SqliteConnection,
+        batch: &[AdvertWrite],
+    ) -> Result<(), StoreError> {
+        let is_new = |write: &&AdvertWrite| !self.advertisements.contains_key(&write.advertisement_id());
+        // An advertisement that the batch removes and publishes again is new, too.
+        let all = batch.iter().any(AdvertWrite::removes_advertisement);
+        let publishing = batch.iter().filter(|write| all || is_new(write)).filter_map(AdvertWrite::advert_owner);
+        let owners: BTreeSet<OwnerKey> = publishing.map(|owner| owner.key.account_range().0).collect();
+        if owners.is_empty() {
+            return Ok(());
+        }
+        let query = sqlx::query_scalar(sql::READ_OWNED_ADVERTISEMENTS)
+            .bind(hex_json_array(owners.iter().map(OwnerKey::as_bytes)));
+        let json: String = query.fetch_one(connection).await.map_err(to_store_error)?;
+        for (id, owner, found) in rows::decode_owned_adverts(&json)? {
+            self.owners.insert(id, owner);
+            self.advertisements.extend(found.advertisement.map(|stored| (id, stored)));
+            self.tombstones.extend(found.tombstone_until.map(|until| (id, until)));
+        }
+        Ok(())
+    }
+
     /// The rows that the writes are applied to.
     fn to_advert_rows(&self) -> AdvertRows {
         let mut advert_rows = AdvertRows { tombstones: self.tombstones.clone(), ..AdvertRows::default() };
@@ -89,6 +123,7 @@ impl AdvertRowsBefore {
                 (stored.advertised_since, stored.expires_at),
                 stored.join_seats,
                 AdvertVersion::default(),
+                self.owners.get(id).copied(),
             );
         }
         self.reservations.values().for_each(|reservation| advert_rows.add_reservation(reservation.clone()));
@@ -137,12 +172,14 @@ struct AdvertPublication<'a> {
     row_number: Option<i64>,
     row: AdvertisementRow<'a>,
     checksum: i64,
+    /// Stored with a new row.
+    owner: Option<OwnerKey>,
 }
 
 impl<'a> AdvertPublication<'a> {
     fn encode(advertisement: &'a Advertisement, expires_at: UnixMs) -> Self {
         let row = AdvertisementRow::encode(advertisement, expires_at);
-        Self { row_number: None, checksum: row.checksum(), row }
+        Self { row_number: None, checksum: row.checksum(), row, owner: None }
     }
 
     fn with_row_state(mut self, row_number: Option<i64>, row_state: &AdvertRowState) -> Self {
@@ -151,7 +188,7 @@ impl<'a> AdvertPublication<'a> {
             (self.row.since_ms, self.row.expires_ms) = (since_ms, expires_ms);
             self.checksum = self.row.checksum();
         }
-        Self { row_number, ..self }
+        Self { row_number, owner: row_state.owner, ..self }
     }
 }
 
@@ -258,7 +295,7 @@ fn bind_tombstone((id, until): &(AdvertisementId, UnixMs), values: &mut BindValu
 }
 
 fn bind_advertisement(
-    AdvertPublication { row_number, row, checksum }: &AdvertPublication<'_>,
+    AdvertPublication { row_number, row, checksum, owner }: &AdvertPublication<'_>,
     values: &mut BindValues,
 ) {
     values
@@ -274,11 +311,13 @@ fn bind_advertisement(
         .push(row.ttl_ms)
         .push(&*row.body)
         .push(&*row.connect_data)
-        .push(*checksum);
+        .push(*checksum)
+        .push(owner.as_ref().map(|owner| owner.as_bytes().as_slice()));
 }
 
 fn bind_reservation(reservation: &&Reservation, values: &mut BindValues) {
     let row = ReservationRow::encode(reservation);
     values.push(row.id.as_slice()).push(row.advertisement_id.as_slice()).push(row.seats).push(row.users.as_slice());
     values.push(row.request_digest.as_slice()).push(row.state).push(row.deadline_ms).push(row.checksum());
+    values.push(row.owner.as_ref().map(<[u8; 16]>::as_slice)).push(row.party.as_ref().map(<[u8; 16]>::as_slice));
 }

@@ -5,21 +5,22 @@ use std::sync::Arc;
 
 use sqlx::sqlite::SqliteRow;
 
-use crate::domain::id::{MatchId, RatingKey, SetId, SiloId, TicketId, UserKey};
+use crate::domain::id::{ConsentId, MatchId, RatingKey, SetId, SiloId, TicketId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry, UserSatisfactionCounts};
 use crate::domain::queue::ticket::PlayerRating;
 use crate::store::column_reader::ColumnReader;
 use crate::store::error::StoreError;
+use crate::store::queues::consents::StoredConsent;
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::result_encoding::ResultRow;
 use crate::store::queues::row_checksums::{
-    feedback_checksum, first_scale_checksum, match_user_checksum, penalty_checksum, rating_change_checksum,
-    rating_checksum, ticket_user_checksum,
+    consent_checksum, feedback_checksum, first_scale_checksum, match_user_checksum, penalty_checksum,
+    rating_change_checksum, rating_checksum, ticket_user_checksum,
 };
 use crate::store::queues::ticket_match_encoding::{MatchRow, TicketRow, TicketStateRow};
-use crate::store::queues::{FinishedMatch, QueueKey, RatingRow, StoredTicket, TicketUser};
+use crate::store::queues::{ConsentTaker, FinishedMatch, QueueKey, RatingRow, StoredTicket, TicketUser};
 use crate::store::rows::from_ms;
 use crate::store::unknown_rows::RowKey;
 
@@ -60,6 +61,7 @@ pub(super) fn decode_ticket(row: &SqliteRow) -> Result<StoredTicket, StoreError>
         expires_ms: columns.int64(10, "expires_ms")?,
         purge_at_ms: columns.read(11, "purge_at_ms")?,
         version: columns.int64(12, "version")?,
+        acknowledged: columns.int64(14, "acknowledged")?,
     };
     columns.verify_checksum("state_checksum", columns.int64(13, "state_checksum")?, state_row.checksum(&ticket.id))?;
     ticket.decode(state_row)
@@ -80,6 +82,19 @@ pub(super) fn decode_match(row: &SqliteRow) -> Result<Arc<Match>, StoreError> {
     };
     columns.verify_checksum("checksum", columns.int64(8, "checksum")?, match_row.checksum())?;
     match_row.decode()
+}
+
+/// Decodes a row of `statements::READ_CONSENTS`.
+pub(super) fn decode_consent(row: &SqliteRow) -> Result<(ConsentId, StoredConsent), StoreError> {
+    let columns = ColumnReader { table: "consent", row };
+    let id = ConsentId::from_bytes(columns.id_bytes(0, "consent_id")?);
+    let consent = StoredConsent {
+        taken_by: columns.optional_id(1, "taken_by")?.map(ConsentTaker),
+        is_revoked: columns.int64(2, "is_revoked")? == 1,
+        expires_at: from_ms(columns.int64(3, "expires_ms")?),
+    };
+    columns.verify_checksum("checksum", columns.int64(4, "checksum")?, consent_checksum(id, &consent))?;
+    Ok((id, consent))
 }
 
 /// Decodes a row of `statements::READ_USER_ROWS` into `rows`.

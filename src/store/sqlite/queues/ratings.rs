@@ -18,7 +18,7 @@ use crate::store::rows::to_ms;
 use crate::store::sqlite::connection::error::to_store_error;
 use crate::store::sqlite::connection::hex_json_array::hex_json_array;
 use crate::store::sqlite::connection::sql_script::{BindValues, SqlScript};
-use crate::store::sqlite::queues::{decode, rating_statements as sql};
+use crate::store::sqlite::queues::{decode, erasure_statements as erasure, rating_statements as sql};
 use crate::store::writer_version;
 
 /// All ratings, in the order of users and keys.
@@ -39,10 +39,11 @@ pub(super) async fn read_touched(
     keys: &TouchedQueueKeys,
     queue_rows: &mut QueueRows,
 ) -> Result<(), StoreError> {
-    let users: BTreeSet<UserKey> = keys.ratings.iter().map(|(user, _)| *user).collect();
+    let mut users: BTreeSet<UserKey> = keys.ratings.iter().map(|(user, _)| *user).collect();
+    users.extend(&keys.erased_users);
     let id_list = hex_json_array(users.iter().map(UserKey::as_bytes));
     for (statement, is_digest) in [(sql::READ_RATINGS, false), (sql::READ_KEYED_RATINGS, true)] {
-        if keys.ratings.iter().any(|(_, key)| key.is_digest() == is_digest) {
+        if !keys.erased_users.is_empty() || keys.ratings.iter().any(|(_, key)| key.is_digest() == is_digest) {
             let rows =
                 sqlx::query(statement).bind(&id_list).fetch_all(&mut *connection).await.map_err(to_store_error)?;
             for row in &rows {
@@ -72,6 +73,14 @@ pub(super) fn add_changes(script: &mut SqlScript, changes: &QueueRowChanges<'_>)
     let (keyed, on_first_scale): (Vec<&RatingHistoryEntry>, Vec<_>) = history.partition(|entry| entry.key.is_digest());
     script.add_rows(&sql::UPSERT_RATING_CHANGES, &on_first_scale, bind_rating_change);
     script.add_rows(&sql::UPSERT_KEYED_RATING_CHANGES, &keyed, bind_rating_change);
+    let deleted = changes.deleted_ratings.iter().copied();
+    let (keyed, on_first_scale): (Vec<(UserKey, RatingKey)>, Vec<_>) = deleted.partition(|(_, key)| key.is_digest());
+    for statement in [&erasure::DELETE_RATINGS, &erasure::DELETE_RATING_CHANGES] {
+        script.add_rows(statement, &on_first_scale, bind_rating_key);
+    }
+    for statement in [&erasure::DELETE_KEYED_RATINGS, &erasure::DELETE_KEYED_RATING_CHANGES] {
+        script.add_rows(statement, &keyed, bind_rating_key);
+    }
 }
 
 /// Records first scales in one transaction; see `QueueStore::record_first_scales`.
@@ -100,6 +109,10 @@ async fn execute(
     query: sqlx::query::Query<'_, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>,
 ) -> Result<(), StoreError> {
     query.execute(connection).await.map(drop).map_err(to_store_error)
+}
+
+fn bind_rating_key((user, key): &(UserKey, RatingKey), values: &mut BindValues) {
+    values.push(user.as_bytes().as_slice()).push(key.to_stored());
 }
 
 fn bind_rating(row: &&RatingRow, values: &mut BindValues) {

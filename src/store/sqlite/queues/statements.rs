@@ -9,7 +9,7 @@ macro_rules! select_tickets {
         concat!(
             "
     select t.ticket_id, t.silo_id, t.set_id, t.entered_ms, t.request_digest, t.body, t.checksum,
-           t.state, t.match_id, t.end_reason, t.expires_ms, t.purge_at_ms, t.version, t.state_checksum",
+           t.state, t.match_id, t.end_reason, t.expires_ms, t.purge_at_ms, t.version, t.state_checksum, t.acknowledged",
             $source
         )
     };
@@ -92,9 +92,9 @@ pub(in crate::store::sqlite) const LIST_FINISHED_MATCHES: &str = select_results!
 pub(in crate::store::sqlite) const INSERT_TICKETS: MultiRowTemplate = MultiRowTemplate::new(
     "
     insert into ticket (ticket_id, silo_id, set_id, entered_ms, request_digest, body, checksum,
-                        state, match_id, end_reason, expires_ms, purge_at_ms, version, state_checksum)
+                        state, match_id, end_reason, expires_ms, purge_at_ms, version, state_checksum, acknowledged)
     values ",
-    "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     // A padding row exists already and is the same.
     " on conflict (ticket_id) do nothing",
     false,
@@ -105,9 +105,9 @@ pub(in crate::store::sqlite) const UPDATE_TICKET_STATES: MultiRowTemplate = Mult
     "
     update ticket
        set state = v.column2, match_id = v.column3, end_reason = v.column4, expires_ms = v.column5,
-           purge_at_ms = v.column6, version = v.column7, state_checksum = v.column8
+           purge_at_ms = v.column6, version = v.column7, state_checksum = v.column8, acknowledged = v.column9
       from (values ",
-    "(?, ?, ?, ?, ?, ?, ?, ?)",
+    "(?, ?, ?, ?, ?, ?, ?, ?, ?)",
     ") v
      where ticket.ticket_id = v.column1",
     true,
@@ -170,6 +170,23 @@ pub(in crate::store::sqlite) const UPSERT_PENALTIES: MultiRowTemplate = MultiRow
     true,
 );
 
+/// Consents in `$1`, a JSON array of ids.
+pub(in crate::store::sqlite) const READ_CONSENTS: &str = "
+    select c.consent_id, c.taken_by, c.is_revoked, c.expires_ms, c.checksum
+      from json_each($1) requested join consent c on c.consent_id = unhex(requested.value)
+";
+
+/// Inserts or updates consents.
+pub(in crate::store::sqlite) const UPSERT_CONSENTS: MultiRowTemplate = MultiRowTemplate::new(
+    "insert into consent (consent_id, taken_by, is_revoked, expires_ms, checksum) values ",
+    "(?, ?, ?, ?, ?)",
+    "
+        on conflict (consent_id) do update
+       set taken_by = excluded.taken_by, is_revoked = excluded.is_revoked, expires_ms = excluded.expires_ms,
+           checksum = excluded.checksum",
+    true,
+);
+
 /// Inserts results. Fails if a match has another result; a padding row is the same again.
 pub(in crate::store::sqlite) const INSERT_RESULTS: MultiRowTemplate = MultiRowTemplate::new(
     "insert into result (match_id, silo_id, set_id, reported_ms, request_digest, body, checksum) values ",
@@ -191,7 +208,7 @@ pub(in crate::store::sqlite) const INSERT_FEEDBACK: MultiRowTemplate = MultiRowT
 );
 
 /// Purges at most 1,000 due rows of each table.
-pub(in crate::store::sqlite) const PURGE_DUE_ROWS: [&str; 5] = [
+pub(in crate::store::sqlite) const PURGE_DUE_ROWS: [&str; 6] = [
     "
     delete from ticket
      where ticket_id in (select ticket_id from ticket where purge_at_ms <= $1 and state = 2 and end_reason <= 7 limit 1000)
@@ -215,6 +232,11 @@ pub(in crate::store::sqlite) const PURGE_DUE_ROWS: [&str; 5] = [
      where (match_id, user_key) in (select match_id, user_key from feedback
                                      where given_ms <= $1 - 7948800000 limit 1000)
 ",
+    // CONSENT_RETENTION_MS
+    "
+    delete from consent
+     where consent_id in (select consent_id from consent where expires_ms <= $1 - 600000 limit 1000)
+",
 ];
 
 #[cfg(test)]
@@ -223,7 +245,7 @@ mod tests {
     use crate::store::sqlite::SqliteStore;
     use crate::store::sqlite::tests::prepare_statements;
 
-    const SINGLE_STATEMENTS: [&str; 13] = [
+    const SINGLE_STATEMENTS: [&str; 15] = [
         READ_TICKETS,
         READ_MATCHES,
         READ_USER_ROWS,
@@ -237,9 +259,11 @@ mod tests {
         PURGE_DUE_ROWS[2],
         PURGE_DUE_ROWS[3],
         PURGE_DUE_ROWS[4],
+        PURGE_DUE_ROWS[5],
+        READ_CONSENTS,
     ];
 
-    const MULTI_ROW_STATEMENTS: [MultiRowTemplate; 10] = [
+    const MULTI_ROW_STATEMENTS: [MultiRowTemplate; 11] = [
         INSERT_TICKETS,
         UPDATE_TICKET_STATES,
         UPSERT_MATCHES,
@@ -248,6 +272,7 @@ mod tests {
         DELETE_MATCH_USERS,
         INSERT_MATCH_USERS,
         UPSERT_PENALTIES,
+        UPSERT_CONSENTS,
         INSERT_RESULTS,
         INSERT_FEEDBACK,
     ];
@@ -263,5 +288,7 @@ mod tests {
     fn purge_statements_use_the_result_retention() {
         let due = format!("$1 - {}", crate::store::queues::RESULT_RETENTION_MS);
         assert!(PURGE_DUE_ROWS[3].contains(&due) && PURGE_DUE_ROWS[4].contains(&due), "{due}");
+        let due = format!("$1 - {}", crate::store::queues::CONSENT_RETENTION_MS);
+        assert!(PURGE_DUE_ROWS[5].contains(&due), "{due}");
     }
 }

@@ -5,17 +5,18 @@ use std::sync::Arc;
 
 use sqlx::sqlite::SqliteConnection;
 
-use crate::domain::id::{MatchId, SetId, TicketId, UserKey};
+use crate::domain::id::{ConsentId, MatchId, SetId, TicketId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::match_result::MatchResult;
 use crate::domain::time::UnixMs;
 use crate::store::error::StoreError;
+use crate::store::queues::consents::StoredConsent;
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::result_encoding::ResultRow;
 use crate::store::queues::row_changes::QueueRowChanges;
 use crate::store::queues::row_checksums::{
-    feedback_checksum, match_user_checksum, penalty_checksum, ticket_user_checksum,
+    consent_checksum, feedback_checksum, match_user_checksum, penalty_checksum, ticket_user_checksum,
 };
 use crate::store::queues::ticket_match_encoding::{MatchRow, TicketRow, TicketStateRow};
 use crate::store::queues::touched_keys::TouchedQueueKeys;
@@ -26,7 +27,7 @@ use crate::store::sqlite::connection::hex_json_array::hex_json_array;
 use crate::store::sqlite::connection::sql_script::{BindValues, SqlScript};
 use crate::store::sqlite::connection::wal::WalLength;
 use crate::store::sqlite::connection::write_batch::{BatchWrite, decode_wal_length};
-use crate::store::sqlite::queues::{decode, ratings, statements as sql};
+use crate::store::sqlite::queues::{decode, erasure_statements as erasure, ratings, statements as sql};
 use crate::store::unknown_rows::UnknownRows;
 
 impl BatchWrite for QueueWrite {
@@ -82,6 +83,13 @@ async fn begin_and_read(
             decode::decode_user_row(row, &mut queue_rows)?;
         }
     }
+    if !keys.consents.is_empty() {
+        let id_list = hex_json_array(keys.consents.iter().map(ConsentId::as_bytes));
+        let query = sqlx::query(sql::READ_CONSENTS).bind(id_list);
+        for row in &query.fetch_all(&mut *connection).await.map_err(to_store_error)? {
+            queue_rows.consents.extend([decode::decode_consent(row)?]);
+        }
+    }
     read_results_and_ratings(connection, keys, &mut queue_rows, unknown_rows).await?;
     Ok(queue_rows)
 }
@@ -111,7 +119,7 @@ async fn read_results_and_ratings(
             decode::decode_feedback(row, queue_rows)?;
         }
     }
-    if !keys.ratings.is_empty() {
+    if !keys.ratings.is_empty() || !keys.erased_users.is_empty() {
         ratings::read_touched(connection, keys, queue_rows).await?;
     }
     Ok(())
@@ -124,20 +132,33 @@ fn to_script(changes: &QueueRowChanges<'_>) -> SqlScript {
     script.add_rows(&sql::DELETE_MATCH_USERS, &changes.deleted_match_users, bind_user);
     script.add_rows(&sql::INSERT_TICKETS, &changes.inserted_tickets, bind_ticket);
     script.add_rows(&sql::UPDATE_TICKET_STATES, &changes.updated_tickets, bind_ticket_state);
+    script.add_rows(&erasure::REWRITE_TICKETS, &changes.rewritten_tickets, bind_ticket);
     script.add_rows(&sql::UPSERT_MATCHES, &changes.inserted_matches, bind_match);
     script.add_rows(&sql::UPSERT_MATCHES, &changes.updated_matches, bind_match);
     script.add_rows(&sql::INSERT_TICKET_USERS, &changes.inserted_ticket_users, bind_ticket_user);
     script.add_rows(&sql::INSERT_MATCH_USERS, &changes.inserted_match_users, bind_match_user);
     script.add_rows(&sql::UPSERT_PENALTIES, &changes.inserted_penalties, bind_penalty);
     script.add_rows(&sql::UPSERT_PENALTIES, &changes.updated_penalties, bind_penalty);
+    script.add_rows(&sql::UPSERT_CONSENTS, &changes.inserted_consents, bind_consent);
+    script.add_rows(&sql::UPSERT_CONSENTS, &changes.updated_consents, bind_consent);
     ratings::add_changes(&mut script, changes);
     script.add_rows(&sql::INSERT_RESULTS, &changes.inserted_results, bind_result);
+    script.add_rows(&erasure::REWRITE_RESULTS, &changes.updated_results, bind_result);
+    script.add_rows(&erasure::DELETE_FEEDBACK, &changes.deleted_feedback, bind_feedback_key);
     script.add_rows(&sql::INSERT_FEEDBACK, &changes.inserted_feedback, bind_feedback);
+    for statement in &erasure::DELETE_USER_ROWS {
+        script.add_rows(statement, &changes.erased_users, bind_user);
+    }
     script
 }
 
 fn bind_user(user: &UserKey, values: &mut BindValues) {
     values.push(user.as_bytes().as_slice());
+}
+
+fn bind_feedback_key((match_id, user): &(MatchId, UserKey), values: &mut BindValues) {
+    values.push(match_id.as_bytes().as_slice());
+    bind_user(user, values);
 }
 
 fn bind_ticket_membership((user, queue, ticket_id): &(UserKey, QueueKey, TicketId), values: &mut BindValues) {
@@ -166,7 +187,7 @@ fn bind_ticket_state_columns(stored: &StoredTicket, values: &mut BindValues) {
     let state_row = TicketStateRow::encode(stored);
     values.push(state_row.state).push(state_row.match_id.as_ref().map(<[u8; 16]>::as_slice)).push(state_row.end_reason);
     values.push(state_row.expires_ms).push(state_row.purge_at_ms).push(state_row.version);
-    values.push(state_row.checksum(stored.ticket.id.as_bytes()));
+    values.push(state_row.checksum(stored.ticket.id.as_bytes())).push(state_row.acknowledged);
 }
 
 fn bind_match(found: &&Arc<Match>, values: &mut BindValues) {
@@ -202,6 +223,11 @@ fn bind_penalty((key, penalty): &((UserKey, SetId), Penalty), values: &mut BindV
         .push(to_ms(penalty.cooldown_until))
         .push(to_ms(penalty.resets_at));
     values.push(penalty_checksum(*key, penalty));
+}
+
+fn bind_consent((id, consent): &(ConsentId, StoredConsent), values: &mut BindValues) {
+    values.push(id.as_bytes().as_slice()).push(consent.taken_by.as_ref().map(|taker| taker.0.as_slice()));
+    values.push(i64::from(consent.is_revoked)).push(to_ms(consent.expires_at)).push(consent_checksum(*id, consent));
 }
 
 fn bind_result(result: &&MatchResult, values: &mut BindValues) {

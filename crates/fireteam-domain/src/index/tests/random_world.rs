@@ -15,8 +15,8 @@ use crate::matchmaking_action::AdvertiseChances;
 use crate::measure::Measure;
 use crate::ruleset::teams::{AllocationSpec, HostData, HostingMode, HostingSpec, ServerChoice};
 use crate::ruleset::{
-    DistanceCurve, HardFilter, HardMissingPolicy, HardRule, InFilterList, PartyConsentPolicy, Ruleset, SearchLimits,
-    ServedSilos, SoftFilter, SoftFilterMode, SoftMissingPolicy,
+    DistanceCurve, HandlePolicy, HardFilter, HardMissingPolicy, HardRule, InFilterList, PartyConsentPolicy, Ruleset,
+    SearchLimits, ServedSilos, SoftFilter, SoftFilterMode, SoftMissingPolicy,
 };
 use crate::session::{Player, RegionLatency, Session};
 use crate::time::UnixMs;
@@ -90,6 +90,8 @@ pub(super) fn random_ruleset(rng: &mut IndexTestRng) -> Ruleset {
         expansions: expansions.into(),
         advertise_chances: AdvertiseChances::from_game_size(12),
         search_limits: SearchLimits { max_results: 50, max_evaluated: u32::MAX },
+        clients_per_account: 1,
+        handles: HandlePolicy::Ids,
         latency_model: if rng.one_in(2) { DEFAULT_LATENCY_MODEL } else { latency_model },
         involved_phase_percent: 50.0,
         consent: PartyConsentPolicy::Assumed,
@@ -328,7 +330,7 @@ pub(super) fn random_entry(
         max: (!rng.one_in(3)).then(|| rng.unit_f64() * 2000.0),
     };
     let ranges = if rng.one_in(3) { rng.below(3) } else { 0 };
-    let allowed_ranges = (0..ranges).map(|_| range(rng)).collect();
+    let allowed_ranges: Vec<_> = (0..ranges).map(|_| range(rng)).collect();
     let waited_ms = rng.next_u64() % 200_000;
     let advertisement = Advertisement {
         id,
@@ -346,8 +348,9 @@ pub(super) fn random_entry(
         ruleset_hash: RulesetHash(rng.below(2) as u32),
         session,
         ttl_ms: None,
-        allowed_ranges,
+        allowed_ranges: allowed_ranges.into(),
         connect_data: Vec::new(),
+        probe: None,
     };
     let attribute_values = AttributeValues::from_session(ruleset, &advertisement.session);
     let expires_at = random_expiry(rng);

@@ -43,7 +43,7 @@ fn index_with_entries(ruleset: &Arc<Ruleset>, count: u32, same_location: bool) -
         let advertisement = Arc::make_mut(&mut entry.advertisement);
         (advertisement.kind, advertisement.publisher, advertisement.session.silo) =
             (AdvertisementKind::Session, None, SiloId(0));
-        advertisement.allowed_ranges.clear();
+        advertisement.allowed_ranges = Box::default();
         if same_location {
             advertisement.session.locality = shared_locality;
         }

@@ -34,7 +34,7 @@ pub(super) fn apply_end_report(
     }
 }
 
-/// Ends the match: requeues or ends its tickets, and lists the users at fault. A ticket whose players have all left has
+/// Ends the match: requeues or ends its tickets, and lists the users who declined. A ticket whose players have all left has
 /// ended already.
 pub(super) fn end_match(
     rules: &LifecycleRules,
@@ -43,7 +43,8 @@ pub(super) fn end_match(
     now: UnixMs,
 ) -> Transition {
     let players = current.tickets.iter().flat_map(|ticket| &ticket.players);
-    let penalized_users = players.filter(|player| is_at_fault(player, end_reason)).map(|player| player.user).collect();
+    let declined = players.filter(|player| end_reason == MatchEndReason::Declined && player.accepted == Some(false));
+    let penalized_users = declined.map(|player| player.user).collect();
     let was_playing = matches!(current.stage, MatchStage::Playing { .. });
     let is_in_match = |ticket: &&MatchTicket| ticket.players.iter().any(|player| player.left_at.is_none());
     let ticket_fates = current
@@ -80,7 +81,8 @@ pub(super) fn end_match(
     }
 }
 
-fn is_at_fault(player: &MatchPlayer, end_reason: MatchEndReason) -> bool {
+/// Whether a player is the reason that the ready check failed. Whether that is a fault depends on more.
+fn has_failed(player: &MatchPlayer, end_reason: MatchEndReason) -> bool {
     match end_reason {
         MatchEndReason::Declined => player.accepted == Some(false),
         MatchEndReason::NotAcceptedInTime => player.accepted != Some(true),
@@ -89,16 +91,14 @@ fn is_at_fault(player: &MatchPlayer, end_reason: MatchEndReason) -> bool {
 }
 
 fn ticket_fate(ticket: &MatchTicket, end_reason: MatchEndReason, was_playing: bool) -> TicketFate {
-    let has_player_at_fault = ticket.players.iter().any(|player| is_at_fault(player, end_reason));
+    let has_failed_player = ticket.players.iter().any(|player| has_failed(player, end_reason));
     match end_reason {
         MatchEndReason::Played | MatchEndReason::TimedOut | MatchEndReason::Abandoned => {
             TicketFate::Ended(TicketEndReason::Played)
         }
         MatchEndReason::HostLost if was_playing => TicketFate::Ended(TicketEndReason::Played),
-        MatchEndReason::Declined if has_player_at_fault => TicketFate::Ended(TicketEndReason::Declined),
-        MatchEndReason::NotAcceptedInTime if has_player_at_fault => {
-            TicketFate::Ended(TicketEndReason::NotAcceptedInTime)
-        }
+        MatchEndReason::Declined if has_failed_player => TicketFate::Ended(TicketEndReason::Declined),
+        MatchEndReason::NotAcceptedInTime if has_failed_player => TicketFate::Ended(TicketEndReason::NotAcceptedInTime),
         // A party that has lost a player cannot wait again as it is.
         _ if ticket.players.iter().any(|player| player.left_at.is_some()) => TicketFate::Ended(TicketEndReason::Left),
         // Users are not at fault if a host failed, no server was found, or an operator cancelled.

@@ -94,6 +94,8 @@ struct Facts {
     open_nat: Vec<TicketId>,
     expired: Vec<TicketId>,
     outages: Option<OutageTimes>,
+    /// Users whose clients were not told of the match.
+    untold: Vec<UserKey>,
 }
 
 impl TicketFacts for Facts {
@@ -105,13 +107,17 @@ impl TicketFacts for Facts {
         self.expired.contains(&id)
     }
 
+    fn has_acknowledged(&self, _: TicketId, user: UserKey) -> bool {
+        !self.untold.contains(&user)
+    }
+
     fn outages(&self) -> &OutageTimes {
         self.outages.as_ref().unwrap_or(OutageTimes::NONE)
     }
 }
 
 /// No open NAT, and no ticket expired.
-const NO_FACTS: Facts = Facts { open_nat: Vec::new(), expired: Vec::new(), outages: None };
+const NO_FACTS: Facts = Facts { open_nat: Vec::new(), expired: Vec::new(), outages: None, untold: Vec::new() };
 
 /// The named host confirms, or is heard again.
 fn heard(at: UnixMs) -> MatchEvent {
@@ -123,7 +129,8 @@ fn created_match(rules: &LifecycleRules) -> Match {
 }
 
 fn response(n: u8, users: &[u8], accepted: bool) -> MatchEvent {
-    MatchEvent::Responded { ticket_id: ticket_id(n), users: users.iter().map(|&n| user_key(n)).collect(), accepted }
+    let users = users.iter().map(|&n| user_key(n)).collect();
+    MatchEvent::Responded { ticket_id: ticket_id(n), users, accepted, answered_by: None }
 }
 
 fn game_server(n: u8) -> Assignment {
@@ -179,6 +186,7 @@ fn event_table_covers_every_stage() {
     let left = |n, users: &[u8]| MatchEvent::PlayersLeft {
         ticket_id: ticket_id(n),
         users: users.iter().map(|&n| user_key(n)).collect(),
+        left_by: None,
     };
     let reported = |by: Option<u8>| MatchEvent::EndReported { reported_by: by.map(user_key) };
     let found = |n| MatchEvent::ServerFound(game_server(n));

@@ -171,8 +171,10 @@ impl<'t> RelaxationSearch<'t> {
         if let Some(RegionMode::Filter { expansion: region_expansion }) = self.input.queue.regions
             && region_expansion == expansion
         {
-            let latencies = self.tickets.iter().flat_map(|it| &it.ticket.session.region_latencies);
-            limits.extend(latencies.map(|latency| f64::from(latency.round_trip_ms)));
+            for ticket in self.tickets.iter().map(|prepared| &prepared.ticket) {
+                let count = ticket.session.region_latencies.len();
+                limits.extend((0..count).map(|index| f64::from(ticket.own_round_trip_ms(index))));
+            }
         }
         limits
     }

@@ -25,8 +25,8 @@ use crate::ruleset::queue::{
 use crate::ruleset::rating::{RatingSpec, RatingSystem};
 use crate::ruleset::teams::{AllocationSpec, HostData, HostingMode, HostingSpec, ServerChoice, TeamsSpec};
 use crate::ruleset::{
-    DistanceCurve, HardFilter, HardMissingPolicy, HardRule, PartyConsentPolicy, Ruleset, SearchLimits, ServedSilos,
-    SoftFilter, SoftFilterMode, SoftMissingPolicy,
+    DistanceCurve, HandlePolicy, HardFilter, HardMissingPolicy, HardRule, PartyConsentPolicy, Ruleset, SearchLimits,
+    ServedSilos, SoftFilter, SoftFilterMode, SoftMissingPolicy,
 };
 use crate::session::{Player, RegionLatency, Session};
 use crate::time::UnixMs;
@@ -156,9 +156,11 @@ pub(in crate::queue) fn new_ticket(number: u64, ratings: &[f64], entered_at: Uni
             ..Session::default()
         },
         player_ratings: ratings.iter().map(|&rating| PlayerRating { rating, deviation: 1.0 }).collect(),
+        own_round_trips_ms: None,
         blocked_users: Vec::new(),
         rating_digest_key: None,
         exclusive: false,
+        self_answering: Vec::new(),
     }
 }
 
@@ -239,6 +241,8 @@ fn new_ruleset(hard: Vec<HardFilter>, soft: Vec<SoftFilter>, expansions: Vec<Exp
         expansions: expansions.into(),
         advertise_chances: AdvertiseChances::from_game_size(2),
         search_limits: SearchLimits { max_results: 50, max_evaluated: u32::MAX },
+        clients_per_account: 1,
+        handles: HandlePolicy::Ids,
         latency_model: DEFAULT_LATENCY_MODEL,
         involved_phase_percent: 50.0,
         consent: PartyConsentPolicy::Assumed,
@@ -284,6 +288,10 @@ pub(in crate::queue) fn random_queue_fixture(seed: u64, max_tickets: u64) -> Que
         let waited_ms = random_below(&mut rng, 6) * 17_000 + random_below(&mut rng, 2) * 500;
         let mut ticket = new_ticket(number, &ratings, UnixMs(NOW.0 - waited_ms));
         random_session(&mut rng, &mut ticket.session);
+        // Exact round trips are up to 12 ms less or more than those that others see.
+        let own =
+            |latency: &RegionLatency| (latency.round_trip_ms + (latency.round_trip_ms * 7.0) % 25.0 - 12.0).max(0.0);
+        ticket.own_round_trips_ms = Some(ticket.session.region_latencies.iter().map(own).collect());
         if one_in(&mut rng, 4) {
             ticket.blocked_users = vec![user_key(random_below(&mut rng, count), 0)];
         }

@@ -425,8 +425,9 @@ fn backfill_runs_before_new_matches() {
         ruleset_hash: RulesetHash(1),
         session,
         ttl_ms: None,
-        allowed_ranges: Vec::new(),
+        allowed_ranges: Box::default(),
         connect_data: Vec::new(),
+        probe: None,
     };
     fixture.open_sessions = vec![OpenSession {
         advertisement: advertisement.into(),

@@ -145,7 +145,8 @@ impl fmt::Display for RatingScale {
 mod tests {
     use super::*;
     use crate::ruleset::rating::{
-        DecayPeriodFilter, DisconnectPolicy, InactivityDecay, RatedGameUnit, RatingSpec, StreakMomentum,
+        DecayPeriodFilter, DisconnectPolicy, InactivityDecay, LeaderboardAccess, RatedGameUnit, RatingSpec,
+        StreakMomentum,
     };
 
     const SET: RatingPool<'_> = RatingPool::Set(SetId(11));
@@ -271,6 +272,7 @@ mod tests {
             placement_matches: 10,
             on_disconnect: DisconnectPolicy::Ignore,
             games_per: RatedGameUnit::Opponent,
+            leaderboard: LeaderboardAccess::Public,
         };
         assert_eq!(plain.scale(), changed.scale());
     }

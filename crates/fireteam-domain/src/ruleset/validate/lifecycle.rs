@@ -4,8 +4,8 @@ use crate::limit::RULESET_DURATION_MS_MAX;
 use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::raw::{Diagnostics, RawAttribute, RawElement};
 use crate::ruleset::teams::{
-    AllocationMode, AllocationSpec, CONFIRM_MS_MIN, DEFAULT_HOST_LOSS_MS, DEFAULT_REPORT_WINDOW_MS, HostData,
-    HostingMode, HostingSpec, ReadyCheckSpec, ServerChoice, default_confirm_ms,
+    AllocationMode, AllocationSpec, CONFIRM_MS_MIN, DEFAULT_HOST_LOSS_MS, DEFAULT_PENALTY_COOLDOWNS_MS,
+    DEFAULT_REPORT_WINDOW_MS, HostData, HostingMode, HostingSpec, ReadyCheckSpec, ServerChoice, default_confirm_ms,
 };
 
 /// Default time to respond, milliseconds.
@@ -57,14 +57,17 @@ pub(super) fn read_ready_check(element: &RawElement, diagnostics: &Diagnostics) 
     let mut reader = ElementReader::new(element, diagnostics);
     let timeout_ms =
         reader.integer_or("TimeoutMs", 1_000, READY_CHECK_TIMEOUT_MS_MAX, DEFAULT_READY_CHECK_TIMEOUT_MS) as u32;
-    let cooldown_ms = reader.integer_or("DeclineCooldownMs", 0, RULESET_DURATION_MS_MAX, 0) as u32;
+    let cooldown_ms = reader.optional_integer("DeclineCooldownMs", 0, RULESET_DURATION_MS_MAX).map(|ms| ms as u32);
     let penalties = reader.children_named(&["Penalty"]);
     if let (Some(raw), Some(_)) = (reader.attribute("DeclineCooldownMs"), penalties.first()) {
         let fix = "keep one of them: `DeclineCooldownMs` equals a single <Penalty>";
         reader.report(raw.name_span, "<ReadyCheck> has both `DeclineCooldownMs` and <Penalty>", fix);
     }
-    let mut penalties_ms =
-        if penalties.is_empty() { vec![cooldown_ms] } else { read_penalty_schedule(&penalties, diagnostics) };
+    let mut penalties_ms = match (penalties.is_empty(), cooldown_ms) {
+        (false, _) => read_penalty_schedule(&penalties, diagnostics),
+        (true, Some(cooldown_ms)) => vec![cooldown_ms],
+        (true, None) => DEFAULT_PENALTY_COOLDOWNS_MS.to_vec(),
+    };
     if penalties_ms == [0] {
         penalties_ms.clear();
     }

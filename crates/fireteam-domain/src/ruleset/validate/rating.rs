@@ -4,7 +4,8 @@ use crate::limit::RULESET_DURATION_MS_MAX;
 use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::number_bounds::NumberBounds;
 use crate::ruleset::rating::{
-    DecayPeriodFilter, DisconnectPolicy, InactivityDecay, RatedGameUnit, RatingSpec, RatingSystem, StreakMomentum,
+    DecayPeriodFilter, DisconnectPolicy, InactivityDecay, LeaderboardAccess, RatedGameUnit, RatingSpec, RatingSystem,
+    StreakMomentum,
 };
 use crate::ruleset::raw::{Diagnostics, RawElement};
 use crate::ruleset::validate::attributes::ATTRIBUTE_NUMBER_BOUNDS;
@@ -87,9 +88,11 @@ pub(super) fn read_rating(element: &RawElement, diagnostics: &Diagnostics) -> (R
             .unwrap_or(RatedGameUnit::Match),
         RatingSystemName::TrueSkill | RatingSystemName::PlackettLuce => RatedGameUnit::Match,
     };
+    let access = [("private", LeaderboardAccess::Private), ("public", LeaderboardAccess::Public)];
+    let leaderboard = reader.optional_keyword("Leaderboard", &access).unwrap_or_default();
     let pool = reader.optional_identifier("Pool").map(|name| name.value.clone());
     reader.report_unread();
-    (RatingSpec { system, z, decay, momentum, placement_matches, on_disconnect, games_per }, pool)
+    (RatingSpec { system, z, decay, momentum, placement_matches, on_disconnect, games_per, leaderboard }, pool)
 }
 
 /// K defaults to 16, as in the thesis.

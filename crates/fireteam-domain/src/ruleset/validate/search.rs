@@ -9,13 +9,16 @@ use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::number_bounds::NumberBounds;
 use crate::ruleset::raw::{Diagnostics, RawElement};
 use crate::ruleset::teams::TeamsSpec;
-use crate::ruleset::{PartyConsentPolicy, SearchLimits};
+use crate::ruleset::{HandlePolicy, PartyConsentPolicy, SearchLimits};
 
 /// Largest game size of the rule of thumb: its largest party is half the game.
 const ADVERTISE_GAME_SIZE_MAX: u64 = 2 * PLAYERS_PER_SESSION_MAX as u64;
 
 /// Default maximum numbers of candidates in an answer and of evaluated rows.
 const DEFAULT_SEARCH_LIMITS: SearchLimits = SearchLimits { max_results: 50, max_evaluated: 20_000 };
+
+/// Maximum clients of one account that advertise and reserve at the same time.
+const CLIENTS_PER_ACCOUNT_MAX: u64 = 64;
 
 /// Maximum of both constants of the latency model, milliseconds and milliseconds per 1000 km: more than a satellite
 /// round trip.
@@ -27,9 +30,19 @@ const DEFAULT_INVOLVED_PHASE_PERCENT: f64 = 50.0;
 /// Chance to advertise, percent, if a file gives neither chances nor teams: half of the parties search.
 const DEFAULT_ADVERTISE_CHANCE_PERCENT: f64 = 50.0;
 
+/// Settings of `<Limits>`.
+pub(super) struct LimitSettings {
+    pub(super) search_limits: SearchLimits,
+    pub(super) clients_per_account: u32,
+    pub(super) handles: HandlePolicy,
+}
+
+const DEFAULT_LIMITS: LimitSettings =
+    LimitSettings { search_limits: DEFAULT_SEARCH_LIMITS, clients_per_account: 1, handles: HandlePolicy::Ids };
+
 /// Reads `<Limits>`.
-pub(super) fn read_search_limits(element: Option<&RawElement>, diagnostics: &Diagnostics) -> SearchLimits {
-    let Some(element) = element else { return DEFAULT_SEARCH_LIMITS };
+pub(super) fn read_limits(element: Option<&RawElement>, diagnostics: &Diagnostics) -> LimitSettings {
+    let Some(element) = element else { return DEFAULT_LIMITS };
     let mut reader = ElementReader::new(element, diagnostics);
     let max_results =
         reader.integer_or("MaxResults", 1, SEARCH_RESULTS_MAX.into(), DEFAULT_SEARCH_LIMITS.max_results.into()) as u32;
@@ -39,8 +52,11 @@ pub(super) fn read_search_limits(element: Option<&RawElement>, diagnostics: &Dia
         SEARCH_EVALUATED_ROWS_MAX.into(),
         DEFAULT_SEARCH_LIMITS.max_evaluated.into(),
     ) as u32;
+    let clients_per_account = reader.integer_or("ClientsPerAccount", 1, CLIENTS_PER_ACCOUNT_MAX, 1) as u32;
+    let keywords = [("ids", HandlePolicy::Ids), ("per_searcher", HandlePolicy::PerSearcher)];
+    let handles = reader.optional_keyword("Handles", &keywords).unwrap_or_default();
     reader.report_unread();
-    SearchLimits { max_results, max_evaluated }
+    LimitSettings { search_limits: SearchLimits { max_results, max_evaluated }, clients_per_account, handles }
 }
 
 /// Reads `<Latency>`: the latency model and the start of the involved phase.

@@ -125,20 +125,25 @@ fn events(found: &Match, now: UnixMs) -> Vec<MatchEvent> {
         MatchEvent::EndReported { reported_by: None },
         MatchEvent::EndReported { reported_by: Some(user_key(11)) },
         MatchEvent::EndReported { reported_by: Some(user_key(99)) },
-        MatchEvent::PlayersLeft { ticket_id: ticket_id(7), users: Vec::new() },
+        MatchEvent::PlayersLeft { ticket_id: ticket_id(7), users: Vec::new(), left_by: None },
     ];
     events.extend(found.stage.named_host().map(|host| MatchEvent::ServerFailed { host: host.clone() }));
     events.extend(SERVERS.iter().map(|server| failed_host(*server)));
     for (ticket, users) in [(1, &[11][..]), (1, &[12]), (1, &[11, 12]), (2, &[21]), (2, &[11])] {
         events.extend([true, false].map(|accepted| response(ticket, users, accepted)));
-        events.push(MatchEvent::PlayersLeft {
-            ticket_id: ticket_id(ticket),
-            users: users.iter().map(|user| user_key(*user)).collect(),
-        });
+        let users: Vec<UserKey> = users.iter().map(|user| user_key(*user)).collect();
+        // A caller that answers for all whom it entered, and the leader of the party, user 11.
+        for left_by in [None, Some(user_key(11)).filter(|_| ticket == 1)] {
+            events.push(MatchEvent::PlayersLeft { ticket_id: ticket_id(ticket), users: users.clone(), left_by });
+        }
+        if ticket == 1 {
+            let (ticket_id, answered_by) = (ticket_id(1), Some(user_key(11)));
+            events.push(MatchEvent::Responded { ticket_id, users, accepted: false, answered_by });
+        }
     }
     for ticket in [1, 2] {
         let id = ticket_id(ticket);
-        events.push(MatchEvent::PlayersLeft { ticket_id: id, users: Vec::new() });
+        events.push(MatchEvent::PlayersLeft { ticket_id: id, users: Vec::new(), left_by: None });
         for reason in [TicketEndReason::Cancelled, TicketEndReason::Expired] {
             events.push(MatchEvent::TicketWithdrawn { ticket_id: id, reason });
         }
@@ -148,25 +153,30 @@ fn events(found: &Match, now: UnixMs) -> Vec<MatchEvent> {
     events
 }
 
-/// Tickets that were silent for too long: none, each, and both.
-fn silences() -> [Facts; 4] {
-    [vec![], vec![1], vec![2], vec![1, 2]]
-        .map(|expired| Facts { expired: expired.into_iter().map(ticket_id).collect(), ..Facts::default() })
+/// Tickets that were silent for too long: none, each, and both. And a match that two of its players were not told of.
+fn silences() -> [Facts; 5] {
+    let [none, one, two, both] = [vec![], vec![1], vec![2], vec![1, 2]]
+        .map(|expired| Facts { expired: expired.into_iter().map(ticket_id).collect(), ..Facts::default() });
+    [none, one, two, both, Facts { untold: vec![user_key(12), user_key(21)], ..Facts::default() }]
 }
 
-/// Whether a user caused what they are penalized for by `event`.
-fn is_cause(user: UserKey, before: &Match, event: &MatchEvent) -> bool {
+/// Whether a user caused what they are penalized for by `event`: by an answer of their own client, or by silence with the
+/// chance to answer.
+fn is_cause(user: UserKey, before: &Match, event: &MatchEvent, facts: &Facts) -> bool {
     let players = || before.tickets.iter().flat_map(|ticket| &ticket.players);
     match event {
-        MatchEvent::Responded { users, accepted, .. } => !accepted && users.contains(&user),
-        MatchEvent::PlayersLeft { ticket_id, users } => {
+        MatchEvent::Responded { accepted, answered_by: Some(answered_by), .. } => !accepted && user == *answered_by,
+        MatchEvent::Responded { users, accepted, answered_by: None, .. } => !accepted && users.contains(&user),
+        MatchEvent::PlayersLeft { left_by: Some(left_by), .. } => user == *left_by,
+        MatchEvent::PlayersLeft { ticket_id, users, left_by: None } => {
             let ticket = before.tickets.iter().find(|ticket| ticket.ticket_id == *ticket_id).expect("a ticket");
             let is_member = ticket.players.iter().any(|player| player.user == user && player.left_at.is_none());
             is_member && (users.is_empty() || users.contains(&user))
         }
         MatchEvent::DeadlinePassed => match &before.stage {
             MatchStage::ReadyCheck { .. } => {
-                players().any(|player| player.user == user && player.accepted != Some(true))
+                let was_told = !facts.untold.contains(&user);
+                was_told && players().any(|player| player.user == user && player.accepted != Some(true))
             }
             // A player who hosts was not heard.
             MatchStage::Playing { assignment: Assignment::PeerHost { host }, .. } => {
@@ -181,7 +191,7 @@ fn is_cause(user: UserKey, before: &Match, event: &MatchEvent) -> bool {
 /// Checks one change, and returns the fates of the tickets after it.
 fn check_change(
     setting: &Setting,
-    (before, event): (&Match, &MatchEvent),
+    (before, event, facts): (&Match, &MatchEvent, &Facts),
     (state, transition): (&State, &Transition),
     now: UnixMs,
 ) -> BTreeMap<TicketId, Option<TicketFate>> {
@@ -210,7 +220,7 @@ fn check_change(
     for user in &transition.penalized_users {
         assert!(penalized.insert(*user), "penalized twice: {}", context());
         assert!(setting.rules.ready_check_ms.is_some(), "penalized without a ready check: {}", context());
-        assert!(is_cause(*user, before, event), "penalized for what others did: {}", context());
+        assert!(is_cause(*user, before, event, facts), "penalized for what others did: {}", context());
     }
     fates
 }
@@ -220,7 +230,7 @@ fn check_ways_out(setting: &Setting, state: &State) {
     for now in times(&state.stored) {
         for (ticket, player) in state.stored.present_players() {
             for users in [vec![player.user], Vec::new()] {
-                let event = MatchEvent::PlayersLeft { ticket_id: ticket.ticket_id, users };
+                let event = MatchEvent::PlayersLeft { ticket_id: ticket.ticket_id, users, left_by: None };
                 let left = apply_event(&setting.rules, &state.stored, event, &NO_FACTS, now);
                 let next = left.next_match.unwrap_or_else(|| panic!("{:?} cannot leave: {state:?}", player.user));
                 let is_free = next.stage.end_reason().is_some()
@@ -265,7 +275,7 @@ fn next_states(
         );
         return Vec::new();
     };
-    let fates = check_change(setting, (decided_on, event), (state, &transition), now);
+    let fates = check_change(setting, (decided_on, event, facts), (state, &transition), now);
     totals.changes += 1;
     totals.penalties += transition.penalized_users.len();
     // The commit's outcome is unknown: the caller repeats the event, on the old match and then on the stored one.

@@ -9,6 +9,7 @@ fn leave_before_play_ends_the_ticket_and_requeues_the_others() {
     let left = |users: &[u8]| MatchEvent::PlayersLeft {
         ticket_id: ticket_id(1),
         users: users.iter().map(|&n| user_key(n)).collect(),
+        left_by: None,
     };
     let found = MatchEvent::ServerFound(game_server(7));
     let fates = |reason| [(ticket_id(1), TicketFate::Ended(reason)), (ticket_id(2), TicketFate::Requeued)];
@@ -33,7 +34,7 @@ fn leave_before_play_ends_the_ticket_and_requeues_the_others() {
 fn leave_is_not_penalized_after_half_of_the_wait_for_a_server() {
     let [one, two] = all_accept();
     let (placing, _) = apply_all(&ready_check_rules(), &[one, two]);
-    let leave = MatchEvent::PlayersLeft { ticket_id: ticket_id(2), users: Vec::new() };
+    let leave = MatchEvent::PlayersLeft { ticket_id: ticket_id(2), users: Vec::new(), left_by: None };
     let half_wait = START.plus_ms(2_000 + ALLOCATION_TIMEOUT_MS / 2);
     for (now, penalized) in [(UnixMs(half_wait.0 - 1), vec![user_key(21)]), (half_wait, vec![])] {
         let transition = apply_event(&ready_check_rules(), &placing, leave.clone(), &NO_FACTS, now);
@@ -52,6 +53,7 @@ fn leave_during_play_frees_the_player_and_the_match_goes_on() {
     let left = |n: u8, users: &[u8]| MatchEvent::PlayersLeft {
         ticket_id: ticket_id(n),
         users: users.iter().map(|&n| user_key(n)).collect(),
+        left_by: None,
     };
     let present = |current: &Match| current.present_players().map(|(_, player)| player.user).collect::<Vec<_>>();
     let (current, one) = apply_all(&rules, &[left(1, &[12])]);
@@ -70,7 +72,7 @@ fn leave_during_play_frees_the_player_and_the_match_goes_on() {
 /// A party without some of its players does not wait again when the server fails soon after the start.
 #[test]
 fn server_failure_ends_a_party_that_some_players_have_left() {
-    let left = MatchEvent::PlayersLeft { ticket_id: ticket_id(1), users: vec![user_key(12)] };
+    let left = MatchEvent::PlayersLeft { ticket_id: ticket_id(1), users: vec![user_key(12)], left_by: None };
     let [one, two] = all_accept();
     let found = MatchEvent::ServerFound(game_server(7));
     let (_, failed) = apply_all(&ready_check_rules(), &[one, two, found, heard(START), left, failed_host(7)]);

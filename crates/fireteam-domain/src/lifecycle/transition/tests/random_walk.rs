@@ -155,7 +155,12 @@ impl LifecycleFixture {
                     ticket.players.iter().map(|player| player.user).take(1 + usize::from(detail / 64)).collect();
                 self.apply_to_match(
                     match_id,
-                    MatchEvent::Responded { ticket_id: ticket.ticket_id, users, accepted: kind != 11 },
+                    MatchEvent::Responded {
+                        ticket_id: ticket.ticket_id,
+                        users,
+                        accepted: kind != 11,
+                        answered_by: None,
+                    },
                 );
             }
             (12, _) => self.apply_to_match(match_id, MatchEvent::DeadlinePassed),
@@ -174,7 +179,10 @@ impl LifecycleFixture {
             ),
             (19 | 20, Some(ticket)) => {
                 let users = ticket.players.iter().map(|player| player.user).take(usize::from(detail % 3)).collect();
-                self.apply_to_match(match_id, MatchEvent::PlayersLeft { ticket_id: ticket.ticket_id, users });
+                self.apply_to_match(
+                    match_id,
+                    MatchEvent::PlayersLeft { ticket_id: ticket.ticket_id, users, left_by: None },
+                );
             }
             (21 | 22, _) => self.apply_to_match(match_id, heard(self.now)),
             _ => {}

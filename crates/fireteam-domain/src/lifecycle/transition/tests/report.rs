@@ -74,7 +74,7 @@ fn window_end_decides_and_operator_settles() {
 /// leaver counts, also if they contradict each other otherwise.
 #[test]
 fn host_that_leaves_opens_the_window_and_is_last_by_agreement() {
-    let left = MatchEvent::PlayersLeft { ticket_id: ticket_id(1), users: Vec::new() };
+    let left = MatchEvent::PlayersLeft { ticket_id: ticket_id(1), users: Vec::new(), left_by: None };
     let lost = apply_event(&rules(), &playing(), left, &NO_FACTS, START.plus_ms(5)).next_match.unwrap();
     assert_eq!(
         (stage_name(&lost).as_str(), lost.reports_due_at()),

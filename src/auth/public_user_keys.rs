@@ -1,0 +1,143 @@
+//! Public keys of users: what answers show in place of the digest of an account, under a secret of the deployment.
+//!
+//! The digest of an account in the store has no secret: who guesses the account finds its digest. A public key needs the
+//! secret, and differs for each purpose, so that one place does not tell who a player is in another. The secret stays when
+//! token keys rotate.
+//!
+//! A public key is the digest, permuted by a Feistel network of four rounds of HMAC-SHA256 (Luby and Rackoff 1988), so
+//! that the server can read its own keys again. The key of a player in one match is an HMAC, which cannot be read back.
+
+use std::fmt;
+
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+
+use crate::auth::token::SIGNING_KEY_BYTES;
+use crate::domain::id::{MatchId, UserKey};
+
+/// Rounds of the network: with four, the permutation is as good as a random one even to who may also read keys back.
+const ROUNDS: [u8; 4] = [0, 1, 2, 3];
+
+/// First byte of the HMAC input for the key of a player in a match; no [`KeyPurpose`] has it.
+const MATCH_PLAYER_TAG: u8 = 0x80;
+/// First byte of the HMAC input for the id of the secret.
+const SECRET_ID_TAG: u8 = 0x81;
+
+/// Place in which a public key is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyPurpose {
+    /// Leaderboards and ratings.
+    Leaderboard = 1,
+    /// Credentials for game servers.
+    Credential = 2,
+    /// Answers to operators.
+    Operator = 3,
+}
+
+/// Secret of the public keys. All servers of a deployment share it.
+#[derive(Clone)]
+pub struct PublicUserKeys {
+    /// HMAC state after absorbing the secret.
+    hmac: Hmac<Sha256>,
+}
+
+impl fmt::Debug for PublicUserKeys {
+    /// Prints no secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PublicUserKeys").finish_non_exhaustive()
+    }
+}
+
+impl PublicUserKeys {
+    /// Keys under `secret`.
+    #[expect(clippy::expect_used, reason = "HMAC accepts keys of any length")]
+    pub fn new(secret: [u8; SIGNING_KEY_BYTES]) -> Self {
+        Self { hmac: Hmac::new_from_slice(&secret).expect("HMAC accepts keys of any length") }
+    }
+
+    /// Public key of a user for one purpose.
+    pub fn public_key(&self, purpose: KeyPurpose, user: UserKey) -> UserKey {
+        let (mut left, mut right) = halves(user);
+        for round in ROUNDS {
+            (left, right) = (right, xor(left, self.round(purpose, round, right)));
+        }
+        join(left, right)
+    }
+
+    /// User with this public key. Each key of a purpose belongs to one user, who may not exist.
+    pub fn user_of(&self, purpose: KeyPurpose, public_key: UserKey) -> UserKey {
+        let (mut left, mut right) = halves(public_key);
+        for round in ROUNDS.into_iter().rev() {
+            (left, right) = (xor(right, self.round(purpose, round, left)), left);
+        }
+        join(left, right)
+    }
+
+    /// Key of a player within one match: it reveals no account and differs in every match.
+    pub fn match_player_key(&self, match_id: MatchId, user: UserKey) -> UserKey {
+        let digest = self.digest(&[&[MATCH_PLAYER_TAG], match_id.as_bytes(), user.as_bytes()]);
+        UserKey::from_bytes(std::array::from_fn(|at| digest[at]))
+    }
+
+    /// Number that is the same for the same secret, and does not reveal it.
+    pub fn secret_id(&self) -> i64 {
+        let digest = self.digest(&[&[SECRET_ID_TAG]]);
+        i64::from_be_bytes(std::array::from_fn(|at| digest[at]))
+    }
+
+    fn round(&self, purpose: KeyPurpose, round: u8, half: [u8; 8]) -> [u8; 8] {
+        let digest = self.digest(&[&[purpose as u8, round], &half]);
+        std::array::from_fn(|at| digest[at])
+    }
+
+    /// HMAC of parts whose lengths their first byte determines.
+    fn digest(&self, parts: &[&[u8]]) -> [u8; 32] {
+        let mut mac = self.hmac.clone();
+        parts.iter().for_each(|part| mac.update(part));
+        mac.finalize().into_bytes().into()
+    }
+}
+
+fn halves(key: UserKey) -> ([u8; 8], [u8; 8]) {
+    let bytes = key.as_bytes();
+    (std::array::from_fn(|at| bytes[at]), std::array::from_fn(|at| bytes[at + 8]))
+}
+
+fn join(left: [u8; 8], right: [u8; 8]) -> UserKey {
+    UserKey::from_bytes(std::array::from_fn(|at| if at < 8 { left[at] } else { right[at - 8] }))
+}
+
+fn xor(one: [u8; 8], other: [u8; 8]) -> [u8; 8] {
+    std::array::from_fn(|at| one[at] ^ other[at])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// SEC-9: a public key depends on the secret and on the purpose, and only the secret leads back.
+    #[test]
+    fn public_user_keys_differ_by_secret_and_purpose_and_can_be_read_back() {
+        let (keys, others) = (PublicUserKeys::new([1; SIGNING_KEY_BYTES]), PublicUserKeys::new([2; SIGNING_KEY_BYTES]));
+        let purposes = [KeyPurpose::Leaderboard, KeyPurpose::Credential, KeyPurpose::Operator];
+        let mut seen = BTreeSet::new();
+        for number in 0..100 {
+            let user = UserKey::from_name(&format!("user-{number}"));
+            seen.insert(user);
+            for purpose in purposes {
+                let public_key = keys.public_key(purpose, user);
+                assert_eq!(keys.user_of(purpose, public_key), user);
+                assert_ne!(others.user_of(purpose, public_key), user);
+                seen.extend([public_key, others.public_key(purpose, user)]);
+            }
+            let of_match = |n: u8| keys.match_player_key(MatchId::from_bytes([n; 16]), user);
+            assert_eq!(of_match(1), of_match(1));
+            seen.extend([of_match(1), of_match(2)]);
+        }
+        assert_eq!(seen.len(), 100 * (1 + 2 * purposes.len() + 2), "no two keys are equal");
+        assert_ne!(keys.secret_id(), others.secret_id());
+        assert!(!format!("{keys:?}").contains("01"), "{keys:?}");
+    }
+}

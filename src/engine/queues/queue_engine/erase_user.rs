@@ -1,0 +1,128 @@
+//! Erasure of a user: the user leaves every ticket and match, becomes a random key in the records of others, and all rows of
+//! the user's own are removed.
+
+use crate::domain::id::{MatchId, RatingKey, TicketId, UserKey};
+use crate::engine::error::EngineError;
+use crate::engine::queues::operator_command::EraseUserAnswer;
+use crate::engine::queues::queue_engine::QueueEngine;
+use crate::engine::queues::queue_engine::match_results::store_unavailable;
+use crate::engine::writer_inbox::RETRY_AFTER_MS;
+use crate::store::queues::{ERASED_ROWS_MAX, QueueOutcome, QueueWrite, UserErasure};
+use crate::store::user_data::UserRowKind;
+
+/// Maximum rounds: a player whose game still runs may enter again meanwhile.
+const ROUNDS_MAX: usize = 4;
+
+impl QueueEngine {
+    /// Erases a user. Idempotent. Continues if the caller stops waiting.
+    pub async fn erase_user(&self, user: UserKey) -> Result<EraseUserAnswer, EngineError> {
+        let engine = self.clone();
+        let task = tokio::spawn(async move { engine.erase_user_to_the_end(user).await });
+        task.await.unwrap_or(Err(EngineError::Internal))
+    }
+
+    async fn erase_user_to_the_end(&self, user: UserKey) -> Result<EraseUserAnswer, EngineError> {
+        let shared = &self.shared;
+        let _one_at_a_time = shared.user_data_scan.lock().await;
+        let store = &shared.common.store;
+        // A crash in between leaves a request behind, so that the next start cleans up.
+        store.request_erasure_cleanup(shared.common.clock.now()).await.map_err(|error| store_unavailable(&error))?;
+        let seed = shared.common.clock.random_bytes();
+        let erasure = UserErasure { user, seed, tickets: Vec::new(), matches: Vec::new(), is_last: false };
+        let mut answer = EraseUserAnswer::default();
+        let mut is_quiet = false;
+        for _ in 0..ROUNDS_MAX {
+            let before = answer;
+            let has_left_all = self.leave_everything(user).await?;
+            shared.adverts.delete_sessions_of(user).await?;
+            self.erase_from_rows(&erasure, &mut answer).await?;
+            let is_member = self.write_erasure(UserErasure { is_last: true, ..erasure.clone() }, &mut answer).await?;
+            // What a call in progress has written meanwhile is found by a further round.
+            is_quiet = has_left_all && !is_member && answer == before;
+            if is_quiet {
+                break;
+            }
+        }
+        shared.connected_users.lock().forget(user);
+        store.request_erasure_cleanup(shared.common.clock.now()).await.map_err(|error| store_unavailable(&error))?;
+        store.clean_up_erasures().await.map_err(|error| store_unavailable(&error))?;
+        if !is_quiet && self.is_member(user).await? {
+            return Err(EngineError::Overloaded { retry_after_ms: RETRY_AFTER_MS });
+        }
+        Ok(answer)
+    }
+
+    /// Takes the user out of all tickets and matches. Returns whether there were none.
+    async fn leave_everything(&self, user: UserKey) -> Result<bool, EngineError> {
+        let stored = self.shared.common.store.read_user(user).await.map_err(|error| store_unavailable(&error))?;
+        for membership in &stored.tickets {
+            match self.leave_ticket(membership.ticket_id, &[user], Some(user)).await {
+                // It has ended and was forgotten since the read.
+                Ok(_) | Err(EngineError::TicketNotFound | EngineError::MatchNotFound) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(stored.tickets.is_empty() && stored.match_id.is_none())
+    }
+
+    async fn is_member(&self, user: UserKey) -> Result<bool, EngineError> {
+        let stored = self.shared.common.store.read_user(user).await.map_err(|error| store_unavailable(&error))?;
+        Ok(!stored.tickets.is_empty() || stored.match_id.is_some())
+    }
+
+    /// Replaces the user in the tickets, matches, results and feedback that name it.
+    async fn erase_from_rows(&self, erasure: &UserErasure, answer: &mut EraseUserAnswer) -> Result<(), EngineError> {
+        for kind in [UserRowKind::Match, UserRowKind::Result, UserRowKind::Feedback, UserRowKind::Ticket] {
+            let mut after = [0; 16];
+            loop {
+                let ids = self.rows_naming(erasure.user, kind, after, ERASED_ROWS_MAX).await?;
+                let Some(last) = ids.last() else { break };
+                after = *last;
+                let mut write = erasure.clone();
+                if kind == UserRowKind::Ticket {
+                    write.tickets = ids.into_iter().map(TicketId::from_bytes).collect();
+                } else {
+                    for id in ids.into_iter().map(MatchId::from_bytes) {
+                        write.matches.push((id, self.rating_key_of_match(id).await?));
+                    }
+                }
+                self.write_erasure(write, answer).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ids of rows that name the user.
+    pub(super) async fn rows_naming(
+        &self,
+        user: UserKey,
+        kind: UserRowKind,
+        after: [u8; 16],
+        max: usize,
+    ) -> Result<Vec<[u8; 16]>, EngineError> {
+        let found = self.shared.common.store.find_user_rows(kind, user, after, max).await;
+        found.map_err(|error| store_unavailable(&error))
+    }
+
+    /// Ratings that a match counts for.
+    async fn rating_key_of_match(&self, id: MatchId) -> Result<Option<RatingKey>, EngineError> {
+        let stored = self.shared.common.store.read_match(id).await.map_err(|error| store_unavailable(&error))?;
+        let Some(found) = stored else { return Ok(None) };
+        self.shared.wait_for_ruleset(found.set_id, found.ruleset_hash).await;
+        Ok(self.rating_for_match(&found).map(|rating| rating.key))
+    }
+
+    /// Writes one part of an erasure. Returns whether the user is a member of one of its rows.
+    async fn write_erasure(&self, erasure: UserErasure, answer: &mut EraseUserAnswer) -> Result<bool, EngineError> {
+        match self.shared.submit_write(QueueWrite::EraseUser(erasure)).await? {
+            QueueOutcome::UserErased { tickets, matches, results, is_member } => {
+                let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+                answer.tickets = answer.tickets.saturating_add(count(tickets.len()));
+                answer.matches = answer.matches.saturating_add(count(matches.len()));
+                answer.results = answer.results.saturating_add(results);
+                Ok(is_member)
+            }
+            _ => Err(EngineError::Internal),
+        }
+    }
+}

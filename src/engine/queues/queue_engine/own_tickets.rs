@@ -1,0 +1,43 @@
+//! Tickets and cooldowns of a player, for the player's own client; others may have entered the tickets.
+
+use crate::auth::token::{SeatClaim, TicketClaim};
+use crate::engine::command::Caller;
+use crate::engine::error::EngineError;
+use crate::engine::queues::command::{OwnTicket, OwnTickets};
+use crate::engine::queues::queue_engine::QueueEngine;
+use crate::engine::queues::ticket_holder::TicketHolder;
+use crate::engine::writer_inbox::RETRY_AFTER_MS;
+
+impl QueueEngine {
+    /// Tickets of the caller's user that have not ended, each with a token, and the user's cooldowns. The store's rows decide,
+    /// as they do for Enter, so each server gives the same answer. Callers without a user have neither.
+    pub async fn own_tickets(&self, caller: &Caller) -> Result<OwnTickets, EngineError> {
+        let Some(user) = caller.user else { return Ok(OwnTickets::default()) };
+        let common = &self.shared.common;
+        let stored = common.store.read_user(user).await.map_err(|error| {
+            tracing::warn!(%error, "read of a user failed");
+            EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS }
+        })?;
+        let now = common.clock.now();
+        let mut tickets = Vec::with_capacity(stored.tickets.len());
+        for membership in &stored.tickets {
+            let found = self.shared.wait_for_cached(|cache| cache.ticket(membership.ticket_id).cloned()).await;
+            // It may have ended and been forgotten since the read.
+            let Some(found) = found else { continue };
+            let (ticket_id, set_id) = (found.ticket.id, found.ticket.set_id);
+            let is_seat = found.ticket.subject != caller.subject;
+            let ticket_token = match is_seat {
+                true => common.token_signer.sign(&SeatClaim { ticket_id, set_id, user }),
+                false => common.token_signer.sign(&TicketClaim { ticket_id, set_id, subject: caller.subject }),
+            };
+            let holder = TicketHolder { ticket_id, set_id, user: Some(user), is_seat };
+            let status = self.shared.ticket_status_for(&holder, &found, now);
+            tickets.push(OwnTicket { status, ticket_token, is_seat });
+        }
+        let cooldown_ms = |until: crate::domain::time::UnixMs| u32::try_from(until.ms_since(now)).unwrap_or(u32::MAX);
+        let active = stored.penalties.iter().filter_map(|(set_id, penalty)| {
+            penalty.active_cooldown(now).map(|until| (*set_id, cooldown_ms(until).max(1)))
+        });
+        Ok(OwnTickets { tickets, cooldowns: active.collect() })
+    }
+}

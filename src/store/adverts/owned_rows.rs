@@ -1,0 +1,110 @@
+//! Advertisements and reservations by owner, and which of them a new one replaces; the same plain code for every backend.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::domain::id::{AdvertisementId, BuildIdHasher, ReservationId};
+use crate::domain::time::UnixMs;
+use crate::store::adverts::{ClientLimit, OwnerKey, PartyKey, Reservation, ReservationState};
+
+const FIRST_ADVERT: AdvertisementId = AdvertisementId::from_bytes([0; 16]);
+const LAST_ADVERT: AdvertisementId = AdvertisementId::from_bytes([u8::MAX; 16]);
+const FIRST_RESERVATION: ReservationId = ReservationId::from_bytes([0; 16]);
+const LAST_RESERVATION: ReservationId = ReservationId::from_bytes([u8::MAX; 16]);
+
+/// Rows by owner. Rows without an owner are not in it. If only part of the rows was read: all rows of the owners of the
+/// batch, and of the parties that it reserves for.
+#[derive(Clone, Debug, Default)]
+pub(in crate::store) struct OwnedRows {
+    adverts: BTreeSet<(OwnerKey, AdvertisementId)>,
+    /// Expiry of advertisements of which nothing else was read.
+    counted_adverts: HashMap<AdvertisementId, UnixMs, BuildIdHasher>,
+    /// Reservations that have not ended.
+    reservations: BTreeSet<(OwnerKey, ReservationId)>,
+    party_reservations: BTreeSet<(PartyKey, ReservationId)>,
+}
+
+impl OwnedRows {
+    pub(super) fn add_advert(&mut self, owner: OwnerKey, id: AdvertisementId) {
+        self.adverts.insert((owner, id));
+    }
+
+    /// Adds an advertisement that counts and that this batch cannot change.
+    pub(in crate::store) fn add_counted_advert(&mut self, owner: OwnerKey, id: AdvertisementId, expires_at: UnixMs) {
+        self.adverts.insert((owner, id));
+        self.counted_adverts.insert(id, expires_at);
+    }
+
+    pub(super) fn remove_advert(&mut self, owner: OwnerKey, id: AdvertisementId) {
+        self.adverts.remove(&(owner, id));
+    }
+
+    pub(super) fn add_reservation(&mut self, reservation: &Reservation) {
+        if let Some(owner) = reservation.owner.filter(|_| reservation.state != ReservationState::Ended) {
+            self.reservations.insert((owner.client, reservation.id));
+            self.party_reservations.insert((owner.party, reservation.id));
+        }
+    }
+
+    pub(super) fn remove_reservation(&mut self, reservation: &Reservation) {
+        if let Some(owner) = reservation.owner {
+            self.reservations.remove(&(owner.client, reservation.id));
+            self.party_reservations.remove(&(owner.party, reservation.id));
+        }
+    }
+
+    /// Advertisements of the owner's account, each with whether it is of the same client.
+    pub(super) fn adverts_of(&self, owner: OwnerKey) -> impl Iterator<Item = (AdvertisementId, bool)> {
+        let (first, last) = owner.account_range();
+        let all = self.adverts.range((first, FIRST_ADVERT)..=(last, LAST_ADVERT));
+        all.map(move |(key, id)| (*id, *key == owner))
+    }
+
+    /// Expiry of an advertisement that only counts.
+    pub(super) fn counted_expiry(&self, id: AdvertisementId) -> Option<UnixMs> {
+        self.counted_adverts.get(&id).copied()
+    }
+
+    /// Reservations of the owner's account that have not ended, each with whether it is of the same client.
+    pub(super) fn reservations_of(&self, owner: OwnerKey) -> impl Iterator<Item = (ReservationId, bool)> {
+        let (first, last) = owner.account_range();
+        let all = self.reservations.range((first, FIRST_RESERVATION)..=(last, LAST_RESERVATION));
+        all.map(move |(key, id)| (*id, *key == owner))
+    }
+
+    /// Reservations of a party that have not ended.
+    pub(super) fn reservations_of_party(&self, party: PartyKey) -> impl Iterator<Item = ReservationId> {
+        self.party_reservations.range((party, FIRST_RESERVATION)..=(party, LAST_RESERVATION)).map(|(_, id)| *id)
+    }
+}
+
+/// Those of `live` that must go so that one more is within the limit: first the oldest of the client, then the oldest of
+/// the account. `live` is in order of age, each with whether it is of the client.
+pub(super) fn oldest_beyond<Id: Copy>(limit: ClientLimit, live: impl Iterator<Item = (Id, bool)>) -> Vec<Id> {
+    let (of_client, of_others): (Vec<_>, Vec<_>) = live.enumerate().partition(|(_, (_, is_client))| *is_client);
+    let excess = (of_client.len() + 1).saturating_sub(limit.per_client.max(1) as usize);
+    let (replaced, kept) = of_client.split_at(excess.min(of_client.len()));
+    let mut rest: Vec<_> = kept.iter().chain(&of_others).collect();
+    rest.sort_unstable_by_key(|(age, _)| *age);
+    let excess = (rest.len() + 1).saturating_sub(limit.per_account.max(1) as usize);
+    replaced.iter().chain(rest.into_iter().take(excess)).map(|(_, (id, _))| *id).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn oldest_beyond_takes_the_client_first_and_then_the_account() {
+        let limit = |per_client, per_account| ClientLimit { per_client, per_account };
+        let beyond = |limit, live: &[(u8, bool)]| oldest_beyond(limit, live.iter().copied());
+        assert_eq!(beyond(limit(1, 1), &[]), [0; 0]);
+        assert_eq!(beyond(limit(1, 1), &[(1, true)]), [1]);
+        assert_eq!(beyond(limit(1, 2), &[(1, false), (2, true)]), [2]);
+        assert_eq!(beyond(limit(1, 2), &[(1, false)]), [0; 0]);
+        assert_eq!(beyond(limit(1, 2), &[(1, false), (2, false)]), [1]);
+        assert_eq!(beyond(limit(2, 2), &[(1, true), (2, true)]), [1]);
+        assert_eq!(beyond(limit(2, 4), &[(1, true)]), [0; 0]);
+        // The setting was lowered: all beyond it go.
+        assert_eq!(beyond(limit(1, 1), &[(1, false), (2, true), (3, false)]), [2, 1, 3]);
+    }
+}

@@ -1,0 +1,149 @@
+//! Data of one user in the Postgres store.
+
+use async_trait::async_trait;
+use sqlx::Executor as _;
+use sqlx::postgres::PgConnection;
+use sqlx::types::Uuid;
+
+use crate::domain::id::{MatchId, UserKey};
+use crate::domain::time::UnixMs;
+use crate::store::error::StoreError;
+use crate::store::postgres::PostgresStore;
+use crate::store::postgres::connection::open;
+use crate::store::postgres::connection::slot::{ConnectionSlot, OPERATION_TIMEOUT, query_within};
+use crate::store::postgres::connection::uuid_column::to_uuids;
+use crate::store::postgres::queues::erasure_statements as sql;
+use crate::store::rows::from_ms;
+use crate::store::user_data::{GivenFeedback, UserDataStore, UserRowKind};
+
+/// Time limit for a read of a whole table, and for the cleanup.
+const SCAN_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(120);
+
+impl PostgresStore {
+    /// Connection for one long operation.
+    fn long_connection(&self) -> ConnectionSlot {
+        ConnectionSlot::new("user data", open::with_long_timeout(&self.options))
+    }
+}
+
+#[async_trait]
+impl UserDataStore for PostgresStore {
+    async fn find_user_rows(
+        &self,
+        kind: UserRowKind,
+        user: UserKey,
+        after: [u8; 16],
+        limit: usize,
+    ) -> Result<Vec<[u8; 16]>, StoreError> {
+        let statement = match kind {
+            UserRowKind::Ticket => sql::FIND_TICKETS,
+            UserRowKind::Match => sql::FIND_MATCHES,
+            UserRowKind::Result => sql::FIND_RESULTS,
+            UserRowKind::Feedback => sql::FIND_FEEDBACK,
+        };
+        let mut slot = self.long_connection();
+        let ids: Vec<Uuid> = query_within!(slot, SCAN_TIMEOUT, "finding a user", |connection| {
+            sqlx::query_scalar(statement)
+                .bind(user.to_string())
+                .bind(Uuid::from_bytes(after))
+                .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+                .fetch_all(&mut *connection)
+        })?;
+        slot.close().await;
+        Ok(ids.into_iter().map(Uuid::into_bytes).collect())
+    }
+
+    async fn read_given_feedback(
+        &self,
+        user: UserKey,
+        after: MatchId,
+        limit: usize,
+    ) -> Result<Vec<GivenFeedback>, StoreError> {
+        let mut slot = self.long_connection();
+        let rows: Vec<(Uuid, i16, i64)> = query_within!(slot, SCAN_TIMEOUT, "reading feedback", |connection| {
+            sqlx::query_as(sql::READ_GIVEN_FEEDBACK)
+                .bind(Uuid::from_bytes(*user.as_bytes()))
+                .bind(Uuid::from_bytes(*after.as_bytes()))
+                .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+                .fetch_all(&mut *connection)
+        })?;
+        slot.close().await;
+        let feedback = |(match_id, stars, given_ms): (Uuid, i16, i64)| GivenFeedback {
+            match_id: MatchId::from_bytes(match_id.into_bytes()),
+            stars: u8::try_from(stars).unwrap_or(u8::MAX),
+            given_at: from_ms(given_ms),
+        };
+        Ok(rows.into_iter().map(feedback).collect())
+    }
+
+    async fn user_log_name(&self, user: UserKey, new_name: Option<[u8; 16]>) -> Result<Option<[u8; 16]>, StoreError> {
+        self.writer_gate.check_may_write()?;
+        let mut slot = self.background_connection.lock().await;
+        let name = query_within!(slot, OPERATION_TIMEOUT, "reading a name in logs", |connection| {
+            read_log_name(connection, user, new_name)
+        })?;
+        Ok(name.map(Uuid::into_bytes))
+    }
+
+    async fn request_erasure_cleanup(&self, _: UnixMs) -> Result<(), StoreError> {
+        self.writer_gate.check_may_write()?;
+        let mut slot = self.background_connection.lock().await;
+        query_within!(slot, OPERATION_TIMEOUT, "requesting a cleanup", |connection| {
+            sqlx::query(sql::REQUEST_CLEANUP).execute(&mut *connection)
+        })?;
+        Ok(())
+    }
+
+    async fn clean_up_erasures(&self) -> Result<bool, StoreError> {
+        self.writer_gate.check_may_write()?;
+        let mut slot = self.background_connection.lock().await;
+        let (requested, due): (i64, i64) =
+            query_within!(slot, OPERATION_TIMEOUT, "reading due cleanups", |connection| {
+                sqlx::query_as(sql::COUNT_CLEANUPS).fetch_one(&mut *connection)
+            })?;
+        drop(slot);
+        if due == 0 {
+            return Ok(requested == 0);
+        }
+        let mut slot = self.long_connection();
+        query_within!(slot, SCAN_TIMEOUT, "cleaning up after an erasure", |connection| clean_up(connection))?;
+        slot.close().await;
+        Ok(requested == due)
+    }
+
+    async fn record_user_key_secret(&self, secret_id: i64) -> Result<i64, StoreError> {
+        self.writer_gate.check_may_write()?;
+        let mut slot = self.background_connection.lock().await;
+        query_within!(slot, OPERATION_TIMEOUT, "recording the user key", |connection| {
+            record_secret(connection, secret_id)
+        })
+    }
+}
+
+async fn read_log_name(
+    connection: &mut PgConnection,
+    user: UserKey,
+    new_name: Option<[u8; 16]>,
+) -> Result<Option<Uuid>, sqlx::Error> {
+    let users = to_uuids([user.as_bytes()].into_iter());
+    if let Some(new_name) = new_name {
+        let insert = sqlx::query(sql::INSERT_LOG_NAME).bind(users[0]).bind(Uuid::from_bytes(new_name));
+        insert.execute(&mut *connection).await?;
+    }
+    sqlx::query_scalar(sql::READ_LOG_NAME).bind(users[0]).fetch_optional(connection).await
+}
+
+/// Other servers have read the changes by now, or will read all ratings because of the marks that replace them.
+async fn clean_up(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    let due: Vec<Uuid> = sqlx::query_scalar(sql::READ_DUE_CLEANUPS).fetch_all(&mut *connection).await?;
+    sqlx::query(sql::MARK_RATED_USERS).execute(&mut *connection).await?;
+    // A vacuum cannot run within a transaction.
+    connection.execute(sql::VACUUM_USER_TABLES).await?;
+    sqlx::query(sql::FINISH_CLEANUPS).bind(due).execute(&mut *connection).await?;
+    Ok(())
+}
+
+async fn record_secret(connection: &mut PgConnection, secret_id: i64) -> Result<i64, sqlx::Error> {
+    sqlx::query(sql::INSERT_USER_KEY_SECRET).bind(secret_id).execute(&mut *connection).await?;
+    sqlx::query_scalar(sql::READ_USER_KEY_SECRET).fetch_one(connection).await
+}

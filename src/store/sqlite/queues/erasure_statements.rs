@@ -1,0 +1,159 @@
+//! SQL statements that erase a user, find the rows that name one, and clean up afterwards.
+
+use crate::store::sqlite::connection::sql_script::MultiRowTemplate;
+
+/// Replaces all columns of tickets.
+pub(super) const REWRITE_TICKETS: MultiRowTemplate = MultiRowTemplate::new(
+    "
+    insert into ticket (ticket_id, silo_id, set_id, entered_ms, request_digest, body, checksum,
+                        state, match_id, end_reason, expires_ms, purge_at_ms, version, state_checksum, acknowledged)
+    values ",
+    "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    "
+        on conflict (ticket_id) do update
+       set request_digest = excluded.request_digest, body = excluded.body, checksum = excluded.checksum,
+           state = excluded.state, match_id = excluded.match_id, end_reason = excluded.end_reason,
+           expires_ms = excluded.expires_ms, purge_at_ms = excluded.purge_at_ms, version = excluded.version,
+           state_checksum = excluded.state_checksum, acknowledged = excluded.acknowledged",
+    false,
+);
+
+/// Replaces the contents of results.
+pub(super) const REWRITE_RESULTS: MultiRowTemplate = MultiRowTemplate::new(
+    "insert into result (match_id, silo_id, set_id, reported_ms, request_digest, body, checksum) values ",
+    "(?, ?, ?, ?, ?, ?, ?)",
+    "
+        on conflict (match_id) do update
+       set request_digest = excluded.request_digest, body = excluded.body, checksum = excluded.checksum",
+    false,
+);
+
+/// Deletes feedback of players on matches.
+pub(super) const DELETE_FEEDBACK: MultiRowTemplate =
+    MultiRowTemplate::new("delete from feedback where (match_id, user_key) in (values ", "(?, ?)", ")", true);
+
+/// Deletes ratings on first scales.
+pub(super) const DELETE_RATINGS: MultiRowTemplate =
+    MultiRowTemplate::new("delete from rating where (user_key, set_id) in (values ", "(?, ?)", ")", true);
+
+/// Deletes the history of ratings on first scales.
+pub(super) const DELETE_RATING_CHANGES: MultiRowTemplate =
+    MultiRowTemplate::new("delete from rating_change where (user_key, set_id) in (values ", "(?, ?)", ")", true);
+
+/// Deletes ratings with digest keys.
+pub(super) const DELETE_KEYED_RATINGS: MultiRowTemplate =
+    MultiRowTemplate::new("delete from keyed_rating where (user_key, rating_key) in (values ", "(?, ?)", ")", true);
+
+/// Deletes the history of ratings with digest keys.
+pub(super) const DELETE_KEYED_RATING_CHANGES: MultiRowTemplate = MultiRowTemplate::new(
+    "delete from keyed_rating_change where (user_key, rating_key) in (values ",
+    "(?, ?)",
+    ")",
+    true,
+);
+
+/// Deletes all rows of users that only concern them.
+pub(super) const DELETE_USER_ROWS: [MultiRowTemplate; 7] = [
+    MultiRowTemplate::new("delete from rating where user_key in (", "?", ")", true),
+    MultiRowTemplate::new("delete from rating_change where user_key in (", "?", ")", true),
+    MultiRowTemplate::new("delete from keyed_rating where user_key in (", "?", ")", true),
+    MultiRowTemplate::new("delete from keyed_rating_change where user_key in (", "?", ")", true),
+    MultiRowTemplate::new("delete from feedback where user_key in (", "?", ")", true),
+    MultiRowTemplate::new("delete from penalty where user_key in (", "?", ")", true),
+    MultiRowTemplate::new("delete from user_log_name where user_key in (", "?", ")", true),
+];
+
+/// Ids above `$2` of rows whose body has the text `$1`, in order; at most `$3`.
+macro_rules! find_in_bodies {
+    ($table:literal, $id:literal) => {
+        concat!(
+            "select ",
+            $id,
+            " from ",
+            $table,
+            " where ",
+            $id,
+            " > $2
+ and instr(body, $1) > 0 order by ",
+            $id,
+            " limit $3"
+        )
+    };
+}
+
+/// Tickets.
+pub(super) const FIND_TICKETS: &str = find_in_bodies!("ticket", "ticket_id");
+
+/// Matches.
+pub(super) const FIND_MATCHES: &str = find_in_bodies!("match", "match_id");
+
+/// Results, by match.
+pub(super) const FIND_RESULTS: &str = find_in_bodies!("result", "match_id");
+
+/// Feedback of the user with the hexadecimal key `$1`, by match.
+pub(super) const FIND_FEEDBACK: &str = "
+    select match_id from feedback
+     where match_id > $2 and user_key = unhex($1)
+     order by match_id limit $3
+";
+
+/// Feedback of user `$1` on matches above `$2`, in order; at most `$3`.
+pub(super) const READ_GIVEN_FEEDBACK: &str = "
+    select match_id, stars, given_ms from feedback where user_key = $1 and match_id > $2 order by match_id limit $3
+";
+
+/// Name of user `$1` in logs.
+pub(super) const READ_LOG_NAME: &str = "select log_name from user_log_name where user_key = $1";
+
+/// Stores the name `$2` of user `$1` in logs, unless the user has one.
+pub(super) const INSERT_LOG_NAME: &str =
+    "insert into user_log_name (user_key, log_name) values ($1, $2) on conflict (user_key) do nothing";
+
+/// Remembers that a user is erased, at `$1`.
+pub(super) const REQUEST_CLEANUP: &str = "insert or ignore into erasure_cleanup (requested_ms) values ($1)";
+
+/// Number of erasures to clean up after.
+pub(super) const COUNT_CLEANUPS: &str = "select count(*) from erasure_cleanup";
+
+/// Forgets the erasures.
+pub(super) const FINISH_CLEANUP: &str = "delete from erasure_cleanup";
+
+/// Records the id `$1` of the secret of public user keys, if none is recorded.
+pub(super) const INSERT_USER_KEY_SECRET: &str =
+    "insert into store_setting (name, value) values ('user_key_secret', $1) on conflict (name) do nothing";
+
+/// Recorded id of the secret of public user keys.
+pub(super) const READ_USER_KEY_SECRET: &str = "select value from store_setting where name = 'user_key_secret'";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::sqlite::SqliteStore;
+    use crate::store::sqlite::tests::prepare_statements;
+
+    const SINGLE_STATEMENTS: [&str; 12] = [
+        READ_GIVEN_FEEDBACK,
+        FIND_TICKETS,
+        FIND_MATCHES,
+        FIND_RESULTS,
+        FIND_FEEDBACK,
+        READ_LOG_NAME,
+        INSERT_LOG_NAME,
+        REQUEST_CLEANUP,
+        COUNT_CLEANUPS,
+        FINISH_CLEANUP,
+        INSERT_USER_KEY_SECRET,
+        READ_USER_KEY_SECRET,
+    ];
+
+    #[tokio::test]
+    async fn sqlite_erasure_statements_all_prepare() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(&folder.path().join("a.db")).await.unwrap();
+        let rewrites = [REWRITE_TICKETS, REWRITE_RESULTS, DELETE_FEEDBACK];
+        let ratings = [DELETE_RATINGS, DELETE_RATING_CHANGES, DELETE_KEYED_RATINGS, DELETE_KEYED_RATING_CHANGES];
+        prepare_statements(&store, &SINGLE_STATEMENTS, &rewrites).await;
+        prepare_statements(&store, &[], &ratings).await;
+        prepare_statements(&store, &[], &DELETE_USER_ROWS).await;
+    }
+}

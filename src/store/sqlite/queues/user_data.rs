@@ -1,0 +1,147 @@
+//! Data of one user in the SQLite store.
+
+use async_trait::async_trait;
+use sqlx::Row;
+
+use crate::domain::id::{MatchId, UserKey};
+use crate::domain::time::UnixMs;
+use crate::store::error::StoreError;
+use crate::store::rows::{from_ms, to_ms};
+use crate::store::sqlite::SqliteStore;
+use crate::store::sqlite::connection::error::{to_store_error, with_path};
+use crate::store::sqlite::connection::wal::WalLength;
+use crate::store::sqlite::queues::{erasure_statements as sql, fetch_rows};
+use crate::store::user_data::{GivenFeedback, UserDataStore, UserRowKind};
+
+#[async_trait]
+impl UserDataStore for SqliteStore {
+    async fn find_user_rows(
+        &self,
+        kind: UserRowKind,
+        user: UserKey,
+        after: [u8; 16],
+        limit: usize,
+    ) -> Result<Vec<[u8; 16]>, StoreError> {
+        let statement = match kind {
+            UserRowKind::Ticket => sql::FIND_TICKETS,
+            UserRowKind::Match => sql::FIND_MATCHES,
+            UserRowKind::Result => sql::FIND_RESULTS,
+            UserRowKind::Feedback => sql::FIND_FEEDBACK,
+        };
+        let query = sqlx::query(statement)
+            .bind(user.to_string())
+            .bind(after.to_vec())
+            .bind(i64::try_from(limit).unwrap_or(i64::MAX));
+        let rows = fetch_rows(&self.path, query).await.map_err(|error| with_path(&self.path, error))?;
+        rows.iter().map(|row| id_bytes(row.try_get(0).map_err(to_store_error)?)).collect()
+    }
+
+    async fn read_given_feedback(
+        &self,
+        user: UserKey,
+        after: MatchId,
+        limit: usize,
+    ) -> Result<Vec<GivenFeedback>, StoreError> {
+        let query = sqlx::query(sql::READ_GIVEN_FEEDBACK)
+            .bind(user.as_bytes().to_vec())
+            .bind(after.as_bytes().to_vec())
+            .bind(i64::try_from(limit).unwrap_or(i64::MAX));
+        let rows = fetch_rows(&self.path, query).await.map_err(|error| with_path(&self.path, error))?;
+        let feedback = |row: &sqlx::sqlite::SqliteRow| {
+            let stars: i64 = row.try_get(1).map_err(to_store_error)?;
+            Ok(GivenFeedback {
+                match_id: MatchId::from_bytes(id_bytes(row.try_get(0).map_err(to_store_error)?)?),
+                stars: u8::try_from(stars).unwrap_or(u8::MAX),
+                given_at: from_ms(row.try_get(2).map_err(to_store_error)?),
+            })
+        };
+        rows.iter().map(feedback).collect()
+    }
+
+    async fn user_log_name(&self, user: UserKey, new_name: Option<[u8; 16]>) -> Result<Option<[u8; 16]>, StoreError> {
+        self.writer_gate.check_may_write()?;
+        let path = self.path.clone();
+        self.run_exclusive(move |mut access| async move {
+            let mut connection = access.take_connection(&path).await?;
+            let result = async {
+                if let Some(new_name) = new_name {
+                    let insert = sqlx::query(sql::INSERT_LOG_NAME).bind(user.as_bytes().to_vec());
+                    insert.bind(new_name.to_vec()).execute(&mut connection).await.map_err(to_store_error)?;
+                }
+                let read = sqlx::query_scalar(sql::READ_LOG_NAME).bind(user.as_bytes().to_vec());
+                let name: Option<Vec<u8>> = read.fetch_optional(&mut connection).await.map_err(to_store_error)?;
+                name.map(id_bytes).transpose()
+            }
+            .await;
+            access.return_connection(connection, &result);
+            result
+        })
+        .await
+    }
+
+    async fn request_erasure_cleanup(&self, now: UnixMs) -> Result<(), StoreError> {
+        self.writer_gate.check_may_write()?;
+        let path = self.path.clone();
+        self.run_exclusive(move |mut access| async move {
+            let mut connection = access.take_connection(&path).await?;
+            let request = sqlx::query(sql::REQUEST_CLEANUP).bind(to_ms(now));
+            let result = request.execute(&mut connection).await.map(drop).map_err(to_store_error);
+            access.return_connection(connection, &result);
+            result
+        })
+        .await
+    }
+
+    /// Deleted rows are overwritten in the file, so only the write-ahead log can still have them: it is emptied.
+    async fn clean_up_erasures(&self) -> Result<bool, StoreError> {
+        self.writer_gate.check_may_write()?;
+        let (path, checkpointer) = (self.path.clone(), std::sync::Arc::clone(&self.checkpoint_task.checkpointer));
+        self.run_exclusive(move |mut access| async move {
+            let mut connection = access.take_connection(&path).await?;
+            let count = sqlx::query_scalar(sql::COUNT_CLEANUPS).fetch_one(&mut connection).await;
+            let count: Result<i64, StoreError> = count.map_err(to_store_error);
+            access.return_connection(connection, &count);
+            if count? == 0 {
+                return Ok(true);
+            }
+            if !checkpointer.empty_log().await? {
+                return Ok(false);
+            }
+            access.wal_length = WalLength::default();
+            let mut connection = access.take_connection(&path).await?;
+            let finished = sqlx::query(sql::FINISH_CLEANUP).execute(&mut connection).await;
+            let finished = finished.map(|_| true).map_err(to_store_error);
+            access.return_connection(connection, &finished);
+            finished
+        })
+        .await
+    }
+
+    async fn record_user_key_secret(&self, secret_id: i64) -> Result<i64, StoreError> {
+        self.writer_gate.check_may_write()?;
+        let path = self.path.clone();
+        self.run_exclusive(move |mut access| async move {
+            let mut connection = access.take_connection(&path).await?;
+            let result = async {
+                let insert = sqlx::query(sql::INSERT_USER_KEY_SECRET).bind(secret_id);
+                insert.execute(&mut connection).await.map_err(to_store_error)?;
+                let read = sqlx::query_scalar(sql::READ_USER_KEY_SECRET);
+                read.fetch_one(&mut connection).await.map_err(to_store_error)
+            }
+            .await;
+            access.return_connection(connection, &result);
+            result
+        })
+        .await
+    }
+}
+
+fn id_bytes(bytes: Vec<u8>) -> Result<[u8; 16], StoreError> {
+    let length = bytes.len();
+    let corrupt = |_| StoreError::CorruptRow {
+        table: "match",
+        column: "match_id",
+        reason: format!("has {length} bytes instead of 16"),
+    };
+    bytes.try_into().map_err(corrupt)
+}

@@ -1,0 +1,144 @@
+//! Servers with caller identities on SQLite, or two on one Postgres; parties of players who consent.
+
+use std::sync::Arc;
+
+use fireteam::auth::identity::Role;
+use fireteam::config::{PostgresUrl, RateLimitRules, RulesetSource, StoreTarget};
+use fireteam_client::{Client, Error, Ticket, pb};
+
+use crate::support::database::{TestDatabase, create_test_database};
+use crate::support::queue_server::{SET_ID, enter_request, wait_until};
+use crate::support::test_server::{TestClock, TestServer};
+use crate::support::tokens::TokenIssuer;
+
+/// One server on SQLite, or two on Postgres, with identities and a ruleset that says nothing about consent.
+pub(crate) struct PartySite {
+    pub(crate) servers: Vec<TestServer>,
+    pub(crate) issuer: TokenIssuer,
+    pub(crate) clock: Arc<TestClock>,
+    _folder: tempfile::TempDir,
+    _database: Option<TestDatabase>,
+}
+
+/// Two teams of two, with a ready check.
+pub(crate) fn pairs_ruleset(more: &str) -> String {
+    format!(
+        r#"<Ruleset Name="Pairs" SetId="{SET_ID}">
+  <Attributes><Attribute Name="skill" Type="number" Min="0" Max="50" Trust="client"/></Attributes>
+  <Teams Count="2" Size="2"/>
+  <Queue PassIntervalMs="10"><RatingWindow Start="2" Max="2"/></Queue>
+  {more}
+</Ruleset>"#
+    )
+}
+
+impl PartySite {
+    pub(crate) async fn on_sqlite(ruleset: &str) -> Self {
+        Self::start(None, ruleset).await
+    }
+
+    pub(crate) async fn on_postgres(test: &str, ruleset: &str) -> Option<Self> {
+        let database = create_test_database(test).await?;
+        Some(Self::start(Some(database), ruleset).await)
+    }
+
+    async fn start(database: Option<TestDatabase>, ruleset: &str) -> Self {
+        let folder = tempfile::tempdir().expect("create a temporary directory");
+        let clock = Arc::new(TestClock::new());
+        let issuer = TokenIssuer::new(&*clock);
+        let postgres = database.as_ref().map(|it| StoreTarget::Postgres(PostgresUrl::parse(&it.url).expect("a URL")));
+        let stores = match postgres {
+            None => vec![StoreTarget::Sqlite(folder.path().join("store.db"))],
+            Some(store) => vec![store.clone(), store],
+        };
+        std::fs::create_dir(folder.path().join("rules")).expect("create a directory");
+        std::fs::write(folder.path().join("rules/pairs.xml"), ruleset).expect("write");
+        let mut servers = Vec::new();
+        for store in stores {
+            let (path, auth) = (folder.path().to_owned(), issuer.write_jwt_settings(folder.path()));
+            let start = TestServer::start_on_clock(Arc::clone(&clock), move |config| {
+                config.store = store;
+                config.auth = Some(auth);
+                // Tests ask more often than a player's client may.
+                config.rate_limits = RateLimitRules::Off;
+                config.rulesets = RulesetSource::Directory(path.join("rules"));
+                config.token_key_file = Some(path.join("token-key"));
+            });
+            servers.push(start.await);
+        }
+        Self { servers, issuer, clock, _folder: folder, _database: database }
+    }
+
+    /// The first server restarts.
+    pub(crate) async fn restart_first(&mut self) {
+        let first = self.servers.remove(0);
+        self.servers.insert(0, first.restart().await);
+    }
+
+    /// Client of a player, at the first server.
+    pub(crate) async fn player(&self, name: &str) -> Client {
+        self.issuer.client_with_token(&self.servers[0], Role::Client, name).await
+    }
+
+    /// Client of a player at the last server: on Postgres another one than the first.
+    pub(crate) async fn player_elsewhere(&self, name: &str) -> Client {
+        self.issuer.client_with_token(self.servers.last().expect("a server"), Role::Client, name).await
+    }
+
+    /// Client of a game's backend, at the first server.
+    pub(crate) async fn backend(&self) -> Client {
+        self.issuer.client_with_token(&self.servers[0], Role::GameServer, "eu-1").await
+    }
+
+    /// Consent of `member` for the party of `leader`.
+    pub(crate) async fn consent(&self, member: &str, leader: &str, may_answer: bool, r#use: pb::ConsentUse) -> Vec<u8> {
+        let request = pb::MatchmakingGrantConsentRequest {
+            leader_user_id: leader.to_owned(),
+            matchmaking_set_id: Some(SET_ID),
+            r#use: r#use.into(),
+            may_answer,
+        };
+        self.player(member).await.grant_consent(request).await.expect("consent").consent_token
+    }
+
+    /// Enters `leader` with `member`, who consented.
+    pub(crate) async fn enter_pair(&self, leader: &str, member: &str, may_answer: bool) -> Ticket {
+        let token = self.consent(member, leader, may_answer, pb::ConsentUse::Queue).await;
+        let request = enter_pair_request(leader, (member, &token), "");
+        self.player(leader).await.enter(request).await.expect("enter")
+    }
+
+    /// Enters two players through the backend, as opponents.
+    pub(crate) async fn enter_opponents(&self) -> Ticket {
+        let request = enter_request(SET_ID, &[("olga", 20.0), ("otto", 20.0)]);
+        self.backend().await.enter(request).await.expect("enter")
+    }
+
+    /// Ends each server.
+    pub(crate) async fn shut_down(self) {
+        for server in self.servers {
+            server.app.shutdown().await;
+        }
+    }
+}
+
+/// Request to enter a leader and a member with this consent. Without a key the client draws one.
+pub(crate) fn enter_pair_request(leader: &str, (member, token): (&str, &[u8]), key: &str) -> pb::QueueEnterRequest {
+    let mut request = enter_request(SET_ID, &[(leader, 20.0), (member, 20.0)]);
+    let players = request.session_composition.iter_mut().flat_map(|session| &mut session.players);
+    for player in players.filter(|player| player.user_id == member) {
+        player.consent_token = token.to_vec();
+    }
+    pb::QueueEnterRequest { idempotency_key: key.to_owned(), ..request }
+}
+
+/// Waits until a ticket is in `state`; each look is a heartbeat of its holder.
+pub(crate) async fn wait_for_state(ticket: &mut Ticket, state: pb::TicketState) -> pb::TicketStatus {
+    wait_until("a state of the ticket", async || ticket.heartbeat().await.expect("heartbeat").state() == state).await;
+    ticket.status.clone()
+}
+
+/// Reason of a refused call.
+pub(crate) fn reason(error: &Error) -> &str {
+    error.server_error().and_then(|status| status.reason.as_deref()).unwrap_or_default()
+}
