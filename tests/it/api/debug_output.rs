@@ -134,6 +134,7 @@ async fn debug_output_of_each_client_handle_has_no_secret() {
         "AdmittedPlayer",
         "CredentialError",
         "CredentialVerifier",
+        "REMEMBERED_CREDENTIALS_MAX",
         "Token",
         "FieldViolation",
         "ServerError",
