@@ -42,7 +42,7 @@ async fn run_host(
                 Ok(HostEvent::Match(_)) => confirm_matches(&mut match_host).await,
                 Err(error) => Err(error),
             },
-            () = tokio::time::sleep(match_host.next_beat()) => confirm_matches(&mut match_host).await,
+            () = tokio::time::sleep(match_host.time_to_next_heartbeat()) => confirm_matches(&mut match_host).await,
             () = tokio::time::sleep(heartbeat_interval) => advertisement.heartbeat().await.map(|_| ()),
         };
         let Err(error) = result else { continue };

@@ -11,4 +11,4 @@ pub mod xml;
 pub use catalog::RulesetCatalog;
 pub use diagnostic::RenderedDiagnostic;
 pub use load::load_directory;
-pub use parse::{RulesetFile, decode_utf8, parse_expansion_fragment, parse_ruleset, parse_ruleset_or_fragment};
+pub use parse::{RulesetFile, decode_utf8, parse_expansion_configs, parse_ruleset, parse_ruleset_or_fragment};

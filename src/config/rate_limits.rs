@@ -159,7 +159,7 @@ impl fmt::Display for RateLimitRule {
 
 impl RateLimitRules {
     /// Rules as written; `None` for the defaults.
-    pub(super) fn to_settings(&self) -> Option<Vec<String>> {
+    pub(super) fn to_written_rules(&self) -> Option<Vec<String>> {
         match self {
             RateLimitRules::Auto => None,
             RateLimitRules::Off => Some(vec!["off".into()]),

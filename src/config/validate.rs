@@ -219,7 +219,7 @@ pub(super) fn to_raw_settings(config: &Config) -> RawSettings {
         auth_issuer: first_issuer(config).map(|issuer| issuer.name.clone()),
         auth_audience: first_issuer(config).map(|issuer| issuer.audience.clone()),
         auth_issuers: further_issuers(config),
-        rate_limits: config.rate_limits.to_settings(),
+        rate_limits: config.rate_limits.to_written_rules(),
         audit_log_file: config.audit_log_file.clone(),
         audit_log_max_mib: Some(config.audit_log_max_mib),
         audit_log_max_files: Some(config.audit_log_max_files),

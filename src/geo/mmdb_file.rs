@@ -23,7 +23,7 @@ const GEOIP_READ_DEADLINE: Duration = Duration::from_secs(30);
 
 /// Coordinates that a file gives for an address.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct GeoRecord {
+pub(super) struct RecordCoordinates {
     /// Degrees north, in [-90, 90].
     pub(super) latitude: f64,
     /// Degrees east, in [-180, 180].
@@ -63,11 +63,11 @@ impl MmdbFile {
 
     /// Coordinates of an address in canonical form; `None` if the file does not contain it, has the other IP version, or
     /// is damaged there.
-    pub(super) fn lookup(&self, address: IpAddr) -> Option<GeoRecord> {
+    pub(super) fn lookup(&self, address: IpAddr) -> Option<RecordCoordinates> {
         self.try_lookup(address).ok().flatten()
     }
 
-    fn try_lookup(&self, address: IpAddr) -> Result<Option<GeoRecord>, MaxMindDbError> {
+    fn try_lookup(&self, address: IpAddr) -> Result<Option<RecordCoordinates>, MaxMindDbError> {
         if address.is_ipv6() && self.reader.metadata().ip_version == 4 {
             return Ok(None);
         }
@@ -95,30 +95,30 @@ impl MmdbFile {
 /// Reads a file of at most `GEOIP_FILE_BYTES_MAX` bytes; an error if it changes meanwhile. Blocks until a deadline.
 fn read_unchanging_file(path: &Path) -> Result<Vec<u8>, GeoError> {
     match with_regular_file(path, GEOIP_READ_DEADLINE, read_open_file) {
-        Ok(FileContent::Complete(bytes)) => Ok(bytes),
-        Ok(FileContent::TooLarge) => Err(GeoError::TooLarge { file: path.into() }),
-        Ok(FileContent::Changed) => Err(GeoError::ChangedWhileRead { file: path.into() }),
+        Ok(FileReadOutcome::Complete(bytes)) => Ok(bytes),
+        Ok(FileReadOutcome::TooLarge) => Err(GeoError::TooLarge { file: path.into() }),
+        Ok(FileReadOutcome::Changed) => Err(GeoError::ChangedWhileRead { file: path.into() }),
         Err(error) => Err(GeoError::Unreadable { file: path.into(), error }),
     }
 }
 
 /// Content of a file, or the reason why it is not used.
-enum FileContent {
+enum FileReadOutcome {
     Complete(Vec<u8>),
     TooLarge,
     Changed,
 }
 
-fn read_open_file(mut file: File) -> io::Result<FileContent> {
+fn read_open_file(mut file: File) -> io::Result<FileReadOutcome> {
     let before = file.metadata()?;
     if before.len() > GEOIP_FILE_BYTES_MAX {
-        return Ok(FileContent::TooLarge);
+        return Ok(FileReadOutcome::TooLarge);
     }
     let mut bytes = Vec::with_capacity(before.len() as usize);
     file.by_ref().take(GEOIP_FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     let after = file.metadata()?;
     let is_unchanged = before.modified().ok() == after.modified().ok() && bytes.len() as u64 == after.len();
-    Ok(if is_unchanged { FileContent::Complete(bytes) } else { FileContent::Changed })
+    Ok(if is_unchanged { FileReadOutcome::Complete(bytes) } else { FileReadOutcome::Changed })
 }
 
 /// Record of a city edition, in either layout: MaxMind's own (`location.latitude`, doubles), or the flat one of packaged
@@ -140,14 +140,14 @@ struct CityLocation {
 
 impl CityRecord {
     /// The record's coordinates; `None` if out of range, or exactly 0, 0, which some files use for "unknown".
-    fn into_geo_record(self) -> Option<GeoRecord> {
+    fn into_geo_record(self) -> Option<RecordCoordinates> {
         let flat_location =
             CityLocation { latitude: self.latitude, longitude: self.longitude, accuracy_radius: self.accuracy_radius };
         let location = self.location.unwrap_or(flat_location);
         let (latitude, longitude) = (location.latitude?.0, location.longitude?.0);
         let is_valid = latitude.abs() <= 90.0 && longitude.abs() <= 180.0 && (latitude, longitude) != (0.0, 0.0);
         let accuracy_radius_km = location.accuracy_radius.map(|radius| radius.0);
-        is_valid.then_some(GeoRecord { latitude, longitude, accuracy_radius_km })
+        is_valid.then_some(RecordCoordinates { latitude, longitude, accuracy_radius_km })
     }
 }
 

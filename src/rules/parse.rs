@@ -37,7 +37,7 @@ pub enum DirectoryFile {
 /// the file name in problems.
 pub fn parse_ruleset(file: &str, text: &str) -> Result<Ruleset, Vec<RenderedDiagnostic>> {
     let mut root = parse_xml(file, text)?;
-    if read_retired_set(file, text, &mut root)?.is_some() {
+    if read_retired_set_id(file, text, &mut root)?.is_some() {
         let problem = "the file says that its set is retired, and has no rules";
         let fix = "delete Retired=\"true\" to have the rules in force";
         let diagnostic = Diagnostic { span: root.name_span, problem: problem.into(), fix: fix.into() };
@@ -54,15 +54,19 @@ pub fn parse_ruleset(file: &str, text: &str) -> Result<Ruleset, Vec<RenderedDiag
 }
 
 /// Parses a file of a ruleset directory: a ruleset, or a set that is marked as retired.
-pub fn parse_directory_file(file: &str, text: &str) -> Result<DirectoryFile, Vec<RenderedDiagnostic>> {
-    match read_retired_set(file, text, &mut parse_xml(file, text)?)? {
+pub fn parse_ruleset_or_retired_set(file: &str, text: &str) -> Result<DirectoryFile, Vec<RenderedDiagnostic>> {
+    match read_retired_set_id(file, text, &mut parse_xml(file, text)?)? {
         Some(set_id) => Ok(DirectoryFile::RetiredSet(set_id)),
         None => parse_ruleset(file, text).map(|ruleset| DirectoryFile::Ruleset(ruleset.into())),
     }
 }
 
 /// Takes `Retired` from the root element. Returns the set if it is `true`; then nothing else of the file is read.
-fn read_retired_set(file: &str, text: &str, root: &mut RawElement) -> Result<Option<SetId>, Vec<RenderedDiagnostic>> {
+fn read_retired_set_id(
+    file: &str,
+    text: &str,
+    root: &mut RawElement,
+) -> Result<Option<SetId>, Vec<RenderedDiagnostic>> {
     let is_ruleset = &*root.name == "Ruleset";
     let Some(at) = root.attributes.iter().position(|attribute| is_ruleset && &*attribute.name == "Retired") else {
         return Ok(None);
@@ -87,7 +91,7 @@ fn read_retired_set(file: &str, text: &str, root: &mut RawElement) -> Result<Opt
 }
 
 /// Parses and validates an `<ExpansionConfigs>` outside a ruleset, as the thesis prints it.
-pub fn parse_expansion_fragment(file: &str, text: &str) -> Result<ExpansionFragment, Vec<RenderedDiagnostic>> {
+pub fn parse_expansion_configs(file: &str, text: &str) -> Result<ExpansionFragment, Vec<RenderedDiagnostic>> {
     validate::validate_expansion_fragment(&parse_xml(file, text)?)
         .map_err(|diagnostics| render_diagnostics(file, text, diagnostics))
 }
@@ -95,9 +99,9 @@ pub fn parse_expansion_fragment(file: &str, text: &str) -> Result<ExpansionFragm
 /// Parses and validates a ruleset or an expansion fragment.
 pub fn parse_ruleset_or_fragment(file: &str, text: &str) -> Result<RulesetFile, Vec<RenderedDiagnostic>> {
     if parse_xml(file, text)?.name.as_ref() == FRAGMENT_ROOT {
-        return parse_expansion_fragment(file, text).map(RulesetFile::ExpansionFragment);
+        return parse_expansion_configs(file, text).map(RulesetFile::ExpansionFragment);
     }
-    Ok(match parse_directory_file(file, text)? {
+    Ok(match parse_ruleset_or_retired_set(file, text)? {
         DirectoryFile::Ruleset(ruleset) => RulesetFile::Ruleset(ruleset),
         DirectoryFile::RetiredSet(set_id) => RulesetFile::RetiredSet(set_id),
     })

@@ -33,14 +33,14 @@ pub enum OperatorHosts {
 
 /// Reason why a request is refused. The texts are labels of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RefusedRequest {
+enum RequestRefusalReason {
     /// The `Host` header has a name that is not the port's own.
     WrongHost,
     /// The `Origin` header has another origin than the port's own.
     CrossOrigin,
 }
 
-impl RefusedRequest {
+impl RequestRefusalReason {
     fn as_str(self) -> &'static str {
         match self {
             Self::WrongHost => "wrong_host",
@@ -61,17 +61,21 @@ impl RefusedRequest {
 
 impl OperatorHosts {
     /// Checks all names of the port in a request, and its origin. A request without a name is allowed: no browser sends one.
-    fn check(&self, request: &Request<Body>) -> Result<(), RefusedRequest> {
+    fn check(&self, request: &Request<Body>) -> Result<(), RequestRefusalReason> {
         let names = || {
             let authority = request.uri().authority().map(|authority| authority.as_str().as_bytes());
             request.headers().get_all(HOST).iter().map(HeaderValue::as_bytes).chain(authority)
         };
         if !names().all(|name| self.is_own_name(name)) {
-            return Err(RefusedRequest::WrongHost);
+            return Err(RequestRefusalReason::WrongHost);
         }
         let first = names().next();
         let mut origins = request.headers().get_all(ORIGIN).iter().map(HeaderValue::as_bytes);
-        if origins.all(|origin| is_same_origin(origin, first)) { Ok(()) } else { Err(RefusedRequest::CrossOrigin) }
+        if origins.all(|origin| is_same_origin(origin, first)) {
+            Ok(())
+        } else {
+            Err(RequestRefusalReason::CrossOrigin)
+        }
     }
 
     /// Whether `host`, with or without a port, is an address, `localhost` or a configured name.
@@ -148,7 +152,7 @@ impl Service<Request<Body>> for OperatorRouter {
 mod tests {
     use super::*;
 
-    fn check(hosts: &[&str], origin: Option<&str>) -> Result<(), RefusedRequest> {
+    fn check(hosts: &[&str], origin: Option<&str>) -> Result<(), RequestRefusalReason> {
         let mut request = Request::new(Body::empty());
         for host in hosts {
             request.headers_mut().append(HOST, host.parse().unwrap());
@@ -170,13 +174,13 @@ mod tests {
         let refused =
             ["evil.example", "localhost.evil.example", "x.ops.example", "a@localhost", "", "2130706433", "[::1"];
         for host in refused {
-            assert_eq!(check(&[host], None), Err(RefusedRequest::WrongHost), "{host}");
+            assert_eq!(check(&[host], None), Err(RequestRefusalReason::WrongHost), "{host}");
         }
-        assert_eq!(check(&["localhost", "evil.example"], None), Err(RefusedRequest::WrongHost));
+        assert_eq!(check(&["localhost", "evil.example"], None), Err(RequestRefusalReason::WrongHost));
         assert_eq!(check(&[], None), Ok(()));
         let request = Request::builder().uri("http://evil.example/readyz").body(Body::empty()).unwrap();
         assert_eq!(OperatorHosts::Any.check(&request), Ok(()));
-        assert_eq!(OperatorHosts::Names(Vec::new()).check(&request), Err(RefusedRequest::WrongHost));
+        assert_eq!(OperatorHosts::Names(Vec::new()).check(&request), Err(RequestRefusalReason::WrongHost));
     }
 
     #[test]
@@ -184,8 +188,8 @@ mod tests {
         let host = "127.0.0.1:50052";
         assert_eq!(check(&[host], Some("http://127.0.0.1:50052")), Ok(()));
         for origin in ["http://127.0.0.1:8080", "http://evil.example", "null", "", "file://127.0.0.1:50052"] {
-            assert_eq!(check(&[host], Some(origin)), Err(RefusedRequest::CrossOrigin), "{origin}");
+            assert_eq!(check(&[host], Some(origin)), Err(RequestRefusalReason::CrossOrigin), "{origin}");
         }
-        assert_eq!(check(&[], Some("http://127.0.0.1:50052")), Err(RefusedRequest::CrossOrigin));
+        assert_eq!(check(&[], Some("http://127.0.0.1:50052")), Err(RequestRefusalReason::CrossOrigin));
     }
 }

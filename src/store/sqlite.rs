@@ -26,7 +26,7 @@ use crate::store::sqlite::connection::lock::DatabaseLock;
 use crate::store::sqlite::connection::open;
 use crate::store::sqlite::connection::purge::purge_rows;
 use crate::store::sqlite::connection::wal::{WalCheckpointer, WalLength, WalLimits};
-use crate::store::sqlite::connection::write_batch::BatchWrite;
+use crate::store::sqlite::connection::write_batch::BatchableWrite;
 use crate::store::unknown_rows::UnknownRows;
 use crate::store::writer_version::WriterGate;
 use crate::supervisor::TaskSupervisor;
@@ -88,7 +88,7 @@ impl SqliteStore {
     }
 
     /// Commits a batch in one transaction.
-    async fn commit_batch<W: BatchWrite>(&self, batch: Vec<W>) -> Result<Vec<W::Output>, StoreError> {
+    async fn commit_batch<W: BatchableWrite>(&self, batch: Vec<W>) -> Result<Vec<W::Output>, StoreError> {
         let (path, checkpointer) = (self.path.clone(), Arc::clone(&self.checkpoint_task.checkpointer));
         let unknown_rows = Arc::clone(&self.unknown_rows);
         self.run_exclusive(move |mut access| async move {

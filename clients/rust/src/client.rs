@@ -127,7 +127,7 @@ impl Client {
 
     /// Opens a stream with many requests in flight, which also receives reservation events.
     pub async fn open_stream(&self) -> Result<(Connection, ReservationEvents), Error> {
-        self.channel.open_connection().await
+        self.channel.open_core_stream().await
     }
 
     /// Sends a core request: an envelope with one of four requests.

@@ -146,7 +146,7 @@ impl Drop for ResponseHandle {
 }
 
 /// Opens a stream and starts the task that reads it.
-pub(crate) async fn open_connection(
+pub(crate) async fn open_core_stream(
     mut stub: MatchmakingServiceClient<Channel>,
     metadata: MetadataMap,
     deadline: Duration,

@@ -18,14 +18,14 @@ const MATCHES_PER_BEAT_MAX: usize = 256;
 
 /// Host of the matches of one advertisement. The advertisement may be deleted meanwhile.
 ///
-/// Call [`MatchHost::beat`] after each [`crate::HostEvent::Match`], and at the latest after [`MatchHost::next_beat`].
+/// Call [`MatchHost::beat`] after each [`crate::HostEvent::Match`], and at the latest after [`MatchHost::time_to_next_heartbeat`].
 #[derive(Clone)]
 pub struct MatchHost {
     client: Client,
     advertisement_token: Vec<u8>,
     hosted: BTreeSet<String>,
     given_up: BTreeSet<String>,
-    next_beat: Duration,
+    time_to_next_heartbeat: Duration,
 }
 
 impl MatchHost {
@@ -37,7 +37,7 @@ impl MatchHost {
     /// Host of the matches of the advertisement with this token, as after a restart of the game server.
     pub fn with_token(client: Client, advertisement_token: Vec<u8>) -> Self {
         let (hosted, given_up) = (BTreeSet::new(), BTreeSet::new());
-        Self { client, advertisement_token, hosted, given_up, next_beat: FIRST_BEAT_INTERVAL }
+        Self { client, advertisement_token, hosted, given_up, time_to_next_heartbeat: FIRST_BEAT_INTERVAL }
     }
 
     /// Matches that this host has confirmed and that have not ended.
@@ -46,8 +46,8 @@ impl MatchHost {
     }
 
     /// Time until the next heartbeat.
-    pub fn next_beat(&self) -> Duration {
-        self.next_beat
+    pub fn time_to_next_heartbeat(&self) -> Duration {
+        self.time_to_next_heartbeat
     }
 
     /// Gives a match up with the next heartbeat. Another game server is sought if play has not begun.
@@ -85,7 +85,7 @@ impl MatchHost {
                 _ => drop(self.hosted.remove(&hosted.match_id)),
             }
         }
-        self.next_beat = Duration::from_millis(response.next_beat_in_ms);
+        self.time_to_next_heartbeat = Duration::from_millis(response.next_beat_in_ms);
         Ok(response)
     }
 }
@@ -97,7 +97,7 @@ impl fmt::Debug for MatchHost {
             .field("advertisement_token", &hidden(&self.advertisement_token))
             .field("hosted", &self.hosted)
             .field("given_up", &self.given_up)
-            .field("next_beat", &self.next_beat)
+            .field("time_to_next_heartbeat", &self.time_to_next_heartbeat)
             .finish_non_exhaustive()
     }
 }

@@ -51,20 +51,20 @@ impl RetryingChannel {
     }
 
     /// Opens a stream of core requests, without retries except for a rejected token.
-    pub(crate) async fn open_connection(&self) -> Result<(Connection, ReservationEvents), Error> {
+    pub(crate) async fn open_core_stream(&self) -> Result<(Connection, ReservationEvents), Error> {
         let (metadata, sent_token) = self.request_metadata().await?;
-        let result = connection::open_connection(self.matchmaking_stub(), metadata, self.deadline).await;
+        let result = connection::open_core_stream(self.matchmaking_stub(), metadata, self.deadline).await;
         match result {
             Err(error) if self.can_renew_token(&error, sent_token.as_ref()).await => {
                 let (metadata, _) = self.request_metadata().await?;
-                connection::open_connection(self.matchmaking_stub(), metadata, self.deadline).await
+                connection::open_core_stream(self.matchmaking_stub(), metadata, self.deadline).await
             }
             result => result,
         }
     }
 
     /// Opens a stream of ticket updates, without retries except for a rejected token.
-    pub(crate) async fn open_watch_stream(
+    pub(crate) async fn open_watch_stream_once(
         &self,
         request: pb::QueueWatchRequest,
     ) -> Result<Streaming<pb::QueueWatchResponse>, Error> {

@@ -207,7 +207,7 @@ impl TicketStream {
     async fn receive(&mut self) -> Result<Option<pb::TicketStatus>, Error> {
         if self.stream.is_none() {
             let tickets = self.tickets.values().cloned().collect();
-            self.stream = Some(self.channel.open_watch_stream(pb::QueueWatchRequest { tickets }).await?);
+            self.stream = Some(self.channel.open_watch_stream_once(pb::QueueWatchRequest { tickets }).await?);
         }
         let Some(stream) = &mut self.stream else { return Ok(None) };
         match stream.message().await? {

@@ -4,7 +4,7 @@
 
 use crate::attribute::ValueOrigin;
 use crate::id::{RatingKey, UserKey};
-use crate::lifecycle::{Assignment, ErasedSkill, Match, MatchStage};
+use crate::lifecycle::{Assignment, KeptSkillOfErasedUser, Match, MatchStage};
 use crate::match_result::MatchResult;
 use crate::queue::ticket::Ticket;
 use crate::rating::Skill;
@@ -64,7 +64,11 @@ impl Replacement {
         {
             *host = self.key;
         }
-        erased.erased_skills.extend(skill.map(|(rating_key, skill)| ErasedSkill { user: self.key, rating_key, skill }));
+        erased.erased_skills.extend(skill.map(|(rating_key, skill)| KeptSkillOfErasedUser {
+            user: self.key,
+            rating_key,
+            skill,
+        }));
         erased.version += 1;
         Some(erased)
     }

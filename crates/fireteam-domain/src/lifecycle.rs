@@ -49,12 +49,12 @@ pub struct Match {
     /// Results that its players reported.
     pub side_reports: SideReports,
     /// Skills of its players who were erased before it had a result.
-    pub erased_skills: Vec<ErasedSkill>,
+    pub erased_skills: Vec<KeptSkillOfErasedUser>,
 }
 
 /// Skill of an erased player in a match without a result: the ratings of the others depend on it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ErasedSkill {
+pub struct KeptSkillOfErasedUser {
     /// Key of the erased player in the match.
     pub user: UserKey,
     /// Ratings that the match counts for.
@@ -211,7 +211,7 @@ impl MatchStage {
 impl Match {
     /// Skill of an erased player, kept for the match's result.
     pub fn erased_skill(&self, user: UserKey, rating_key: RatingKey) -> Option<Skill> {
-        let is_of = |erased: &&ErasedSkill| erased.user == user && erased.rating_key == rating_key;
+        let is_of = |erased: &&KeptSkillOfErasedUser| erased.user == user && erased.rating_key == rating_key;
         self.erased_skills.iter().find(is_of).map(|erased| erased.skill)
     }
 

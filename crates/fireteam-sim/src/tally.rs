@@ -51,7 +51,7 @@ pub struct SimTally {
     /// Tickets waiting and matches running, at each minute.
     pub samples_per_minute: Vec<[u32; 2]>,
     /// Samples of the outlier, if the scenario has one.
-    pub outlier: Option<OutlierTally>,
+    pub outlier: Option<OutlierPartyTally>,
 }
 
 /// Wait of one ticket.
@@ -76,7 +76,7 @@ pub struct FavoriteSample {
 
 /// Samples of the outlier.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct OutlierTally {
+pub struct OutlierPartyTally {
     /// Waits that ended in a match, milliseconds.
     pub matched_waits_ms: Vec<u32>,
     /// Number of tickets that gave up.

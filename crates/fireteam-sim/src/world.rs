@@ -15,7 +15,7 @@ use crate::event_queue::{EventQueue, SimEvent};
 use crate::latency_matrix::LatencyMatrix;
 use crate::population::{HOUR_MS, Population};
 use crate::scenario::Scenario;
-use crate::tally::{OutlierTally, SimTally};
+use crate::tally::{OutlierPartyTally, SimTally};
 use fireteam_domain::filter::Refusal;
 use fireteam_domain::id::{MatchId, TicketId};
 use fireteam_domain::lifecycle::Match;
@@ -123,7 +123,7 @@ impl<'a> SimWorld<'a> {
         let population = Population::generate(scenario, ruleset, map, seed, start)?;
         let newcomers = population.players.iter().filter(|player| player.known_skill.is_none()).count() as u64;
         let population_counts = [population.players.len() as u64, population.parties.len() as u64, newcomers];
-        let outlier = population.outlier_party.map(|_| OutlierTally::default());
+        let outlier = population.outlier_party.map(|_| OutlierPartyTally::default());
         let mut world = Self {
             scenario,
             ruleset,

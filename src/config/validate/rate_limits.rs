@@ -45,9 +45,9 @@ mod tests {
         }
         assert_eq!(parse_rules(&[]), Ok(RateLimitRules::Auto));
         assert_eq!(parse_rules(&["off"]), Ok(RateLimitRules::Off));
-        assert_eq!(parse_rules(&["off"]).unwrap().to_settings(), Some(vec!["off".to_owned()]));
+        assert_eq!(parse_rules(&["off"]).unwrap().to_written_rules(), Some(vec!["off".to_owned()]));
         let overrides = parse_rules(&["client.search=0.5/3/90", "game_server.stream=9"]).unwrap();
-        assert_eq!(overrides.to_settings().unwrap(), ["client.search=0.5/3/90", "game_server.stream=9"]);
+        assert_eq!(overrides.to_written_rules().unwrap(), ["client.search=0.5/3/90", "game_server.stream=9"]);
     }
 
     #[test]

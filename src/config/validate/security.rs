@@ -71,7 +71,7 @@ impl ConfigErrors {
         };
         let audience = audience.unwrap_or_else(|| "fireteam".into());
         self.check_auth_name("auth_audience", &audience);
-        let keys = keys.into_iter().filter_map(|entry| self.parse_key_file("auth_keys", entry)).collect();
+        let keys = keys.into_iter().filter_map(|entry| self.parse_key_file_entry("auth_keys", entry)).collect();
         let mut issuers = vec![TokenIssuer { name, audience, keys }];
         for entry in further.unwrap_or_default() {
             self.add_further_issuer(&mut issuers, &entry);
@@ -80,7 +80,7 @@ impl ConfigErrors {
         Some(JwtSettings { issuers })
     }
 
-    fn parse_key_file(&mut self, key: &'static str, entry: PathBuf) -> Option<KeyFile> {
+    fn parse_key_file_entry(&mut self, key: &'static str, entry: PathBuf) -> Option<KeyFile> {
         KeyFile::parse(entry).map_err(|message| self.add_invalid_value(key, message)).ok()
     }
 
@@ -92,7 +92,7 @@ impl ConfigErrors {
             return self.add_invalid_value("auth_issuers", message);
         };
         self.check_auth_name("auth_issuers", audience);
-        let Some(keys) = self.parse_key_file("auth_issuers", keys.into()) else { return };
+        let Some(keys) = self.parse_key_file_entry("auth_issuers", keys.into()) else { return };
         match issuers.iter_mut().find(|issuer| issuer.name == name) {
             Some(known) if known.audience == audience => known.keys.push(keys),
             Some(_) => {
@@ -201,7 +201,7 @@ impl ConfigErrors {
                 missing.push(TLS_REQUIRED);
             }
             if !config.requires_authentication() && !allow_anonymous {
-                missing.push(if key == "listen" { CLIENT_AUTH_REQUIRED } else { OPERATOR_AUTH_REQUIRED });
+                missing.push(if key == "listen" { CLIENT_PORT_AUTH_REQUIRED } else { OPERATOR_AUTH_REQUIRED });
             }
             if !missing.is_empty() {
                 self.0.push(ConfigError::InsecurePublicAddress { key, address: address.clone(), missing });
@@ -218,7 +218,7 @@ impl ConfigErrors {
 /// Missing protections and the flags that add them.
 const TLS_REQUIRED: &str = "encrypted (give --tls-certificate FILE and --tls-key FILE, or \
                             --insecure-allow-plaintext where a load balancer ends TLS)";
-const CLIENT_AUTH_REQUIRED: &str = "authenticated (give --auth-keys FILE and --auth-issuer TEXT, or --tls-client-ca \
+const CLIENT_PORT_AUTH_REQUIRED: &str = "authenticated (give --auth-keys FILE and --auth-issuer TEXT, or --tls-client-ca \
                                     FILE, or --insecure-allow-anonymous where anonymous players are allowed)";
 const OPERATOR_AUTH_REQUIRED: &str = "authenticated, which operators always must be (give --auth-keys FILE and \
                                       --auth-issuer TEXT, or --tls-client-ca FILE)";

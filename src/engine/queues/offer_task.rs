@@ -121,7 +121,7 @@ impl OfferTask {
             if planned.len() >= OFFERS_PER_ROUND_MAX || !self.shared.allocators.lock().has_room() {
                 break;
             }
-            planned.extend(self.plan_offer(match_, ruleset, now));
+            planned.extend(self.plan_offer_to_allocator(match_, ruleset, now));
         }
         if !planned.is_empty() {
             self.make_offers(planned, now).await;
@@ -157,7 +157,12 @@ impl OfferTask {
     }
 
     /// Chooses an allocator for a match, and takes one of its places.
-    fn plan_offer(&mut self, match_: &Arc<Match>, ruleset: &Arc<Ruleset>, now: UnixMs) -> Option<PlannedOffer> {
+    fn plan_offer_to_allocator(
+        &mut self,
+        match_: &Arc<Match>,
+        ruleset: &Arc<Ruleset>,
+        now: UnixMs,
+    ) -> Option<PlannedOffer> {
         let known = self.known.entry(match_.id).or_default();
         if now < known.answer_by {
             return None;

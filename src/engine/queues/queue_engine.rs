@@ -143,7 +143,7 @@ impl QueueEngine {
     async fn heartbeat_as(&self, holder: &TicketHolder) -> Result<Option<(StoredTicket, u32)>, EngineError> {
         let extended = match holder.is_seat {
             false => self.shared.heartbeat_ticket(holder.ticket_id).await?,
-            true => self.shared.heartbeat_seat(holder.ticket_id).await?,
+            true => self.shared.heartbeat_ticket_by_seat(holder.ticket_id).await?,
         };
         let Some((stored, ttl_ms)) = extended else { return Ok(None) };
         Ok(Some((self.shared.acknowledge(stored, holder).await, ttl_ms)))

@@ -87,7 +87,8 @@ impl TicketWatch {
         let watched = self.holders.values().filter(|holder| self.sent_versions.contains_key(&holder.ticket_id));
         let (seats, tickets): (Vec<&TicketHolder>, Vec<&TicketHolder>) = watched.partition(|holder| holder.is_seat);
         let mut extended = join_all(tickets.iter().map(|holder| self.shared.heartbeat_ticket(holder.ticket_id))).await;
-        extended.extend(join_all(seats.iter().map(|holder| self.shared.heartbeat_seat(holder.ticket_id))).await);
+        extended
+            .extend(join_all(seats.iter().map(|holder| self.shared.heartbeat_ticket_by_seat(holder.ticket_id))).await);
         let ttls_ms = extended.into_iter().flatten().flatten().map(|(_, ttl_ms)| ttl_ms);
         ttls_ms.min().unwrap_or(REPORTED_TTL_WITHOUT_QUEUE_MS) / 3
     }

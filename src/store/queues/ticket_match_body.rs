@@ -39,7 +39,9 @@ use crate::domain::id::{
     AdvertisementId, MatchId, RatingKey, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey,
 };
 use crate::domain::lifecycle::side_reports::SideReports;
-use crate::domain::lifecycle::{Assignment, ErasedSkill, Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket};
+use crate::domain::lifecycle::{
+    Assignment, KeptSkillOfErasedUser, Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket,
+};
 use crate::domain::queue::ticket::{PlayerRating, Ticket};
 use crate::domain::rating::Skill;
 use crate::domain::time::UnixMs;
@@ -247,7 +249,7 @@ pub(in crate::store) fn encode_match(found: &Match) -> (i64, String) {
         heard_tickets: found.side_reports.heard_tickets.iter().map(|id| HexKey(*id.as_bytes())).collect(),
         report_window_ends_at_ms: found.side_reports.window_ends_at.map(|ends_at| ends_at.0),
         report_outcome: found.side_reports.outcome.and_then(encode_outcome),
-        erased_skills: found.erased_skills.iter().map(encode_erased_skill).collect(),
+        erased_skills: found.erased_skills.iter().map(encode_kept_skill).collect(),
     };
     let stage = match &found.stage {
         MatchStage::ReadyCheck { deadline } => {
@@ -283,7 +285,7 @@ pub(in crate::store) fn encode_match(found: &Match) -> (i64, String) {
     (stage, to_json_text(&body))
 }
 
-fn encode_erased_skill(erased: &ErasedSkill) -> ErasedSkillBody {
+fn encode_kept_skill(erased: &KeptSkillOfErasedUser) -> ErasedSkillBody {
     let Skill { estimate, volatility, match_count, last_match_at, streak, active_periods } = erased.skill;
     let PlayerRating { rating, deviation } = estimate;
     let (user, last_match_ms) = (HexKey::from_user_key(erased.user), last_match_at.map(|at| at.0));
@@ -291,10 +293,10 @@ fn encode_erased_skill(erased: &ErasedSkill) -> ErasedSkillBody {
     (user, key, rating, deviation, volatility, match_count, last_match_ms, streak, active_periods)
 }
 
-fn decode_erased_skill(body: ErasedSkillBody) -> Result<ErasedSkill, serde_json::Error> {
+fn decode_kept_skill(body: ErasedSkillBody) -> Result<KeptSkillOfErasedUser, serde_json::Error> {
     let (user, key, rating, deviation, volatility, match_count, last_match_ms, streak, active_periods) = body;
     let unknown_key = || serde_json::Error::custom(format_args!("{key} is not a rating key"));
-    Ok(ErasedSkill {
+    Ok(KeptSkillOfErasedUser {
         user: user.user_key(),
         rating_key: RatingKey::from_stored(key).ok_or_else(unknown_key)?,
         skill: Skill {
@@ -403,7 +405,7 @@ pub(in crate::store) fn decode_match(
             window_ends_at: body.report_window_ends_at_ms.map(UnixMs),
             outcome: body.report_outcome.map(decode_outcome).transpose()?,
         },
-        erased_skills: body.erased_skills.into_iter().map(decode_erased_skill).collect::<Result<_, _>>()?,
+        erased_skills: body.erased_skills.into_iter().map(decode_kept_skill).collect::<Result<_, _>>()?,
         backfilled_session: body.backfilled_session.map(|id| AdvertisementId::from_bytes(id.0)),
         unconfirmed_servers: body.unconfirmed_servers.iter().map(|id| AdvertisementId::from_bytes(id.0)).collect(),
     })

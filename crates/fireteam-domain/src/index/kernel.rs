@@ -57,7 +57,7 @@ pub(super) fn evaluate_block<B: ColumnBlock>(
     refusal_counts: &mut [u32],
     len: usize,
 ) -> u32 {
-    let evaluation = BlockEvaluation { plan, block, buffers, refusal_counts, len };
+    let evaluation = EvaluateBlock { plan, block, buffers, refusal_counts, len };
     match instruction_set {
         InstructionSet::Widest => pulp::Arch::new().dispatch(evaluation),
         InstructionSet::Portable => evaluate_block_portable(evaluation),
@@ -65,11 +65,11 @@ pub(super) fn evaluate_block<B: ColumnBlock>(
 }
 
 #[inline(never)]
-fn evaluate_block_portable<B: ColumnBlock>(evaluation: BlockEvaluation<'_, B>) -> u32 {
+fn evaluate_block_portable<B: ColumnBlock>(evaluation: EvaluateBlock<'_, B>) -> u32 {
     pulp::NullaryFnOnce::call(evaluation)
 }
 
-struct BlockEvaluation<'a, B> {
+struct EvaluateBlock<'a, B> {
     plan: &'a QueryPlan,
     block: B,
     buffers: &'a mut KernelBuffers,
@@ -77,7 +77,7 @@ struct BlockEvaluation<'a, B> {
     len: usize,
 }
 
-impl<B: ColumnBlock> pulp::NullaryFnOnce for BlockEvaluation<'_, B> {
+impl<B: ColumnBlock> pulp::NullaryFnOnce for EvaluateBlock<'_, B> {
     type Output = u32;
 
     /// Applies the rules in order, then the terms; stops when no row is left.

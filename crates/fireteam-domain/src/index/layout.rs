@@ -28,7 +28,7 @@ pub(super) struct NumberColumn {
     /// Stored values are in [-max_magnitude, max_magnitude].
     pub(super) max_magnitude: f64,
     /// Weight of this dimension when a leaf is split, per column unit.
-    pub(super) split_weight: f32,
+    pub(super) leaf_split_weight: f32,
 }
 
 impl NumberColumn {
@@ -153,7 +153,7 @@ impl ColumnLayout {
                 Measure::AttributeDifference(attribute) => (attribute == number.attribute_index).then_some(1.0),
                 Measure::Latency | Measure::Distance => None,
             });
-            number.split_weight = (per_value * number.span) as f32;
+            number.leaf_split_weight = (per_value * number.span) as f32;
         }
         let latency_model = &ruleset.latency_model;
         self.location_split_weight = split_weight_per_unit(ruleset, total, |measure| match measure {
@@ -214,8 +214,8 @@ impl ColumnLayout {
     }
 
     /// Split weight per unit of a dimension.
-    pub(super) fn split_weight(&self, dimension: usize) -> f32 {
-        self.number_columns.get(dimension).map_or(self.location_split_weight, |number| number.split_weight)
+    pub(super) fn leaf_split_weight(&self, dimension: usize) -> f32 {
+        self.number_columns.get(dimension).map_or(self.location_split_weight, |number| number.leaf_split_weight)
     }
 
     /// Encodes `entry` into `row`.
@@ -361,7 +361,7 @@ fn number_column_for(ruleset: &Ruleset, attribute: usize) -> NumberColumn {
         offset: min,
         span,
         max_magnitude: max_magnitude.min(UNDECLARED_MAGNITUDE_MAX),
-        split_weight: 0.0,
+        leaf_split_weight: 0.0,
     }
 }
 

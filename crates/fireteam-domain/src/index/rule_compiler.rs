@@ -80,7 +80,7 @@ impl RuleCompiler<'_, '_> {
             }
             HardRule::Within { measure, expansion, reciprocal_percent } => {
                 let expansion = &self.query.ruleset.expansions[*expansion];
-                self.compile_within(filter_index, refuse_missing, *measure, expansion, *reciprocal_percent);
+                self.compile_within_rule(filter_index, refuse_missing, *measure, expansion, *reciprocal_percent);
             }
             HardRule::SameRuleset => {
                 let Some(column) = self.layout.ruleset_hash_column() else { return };
@@ -187,7 +187,7 @@ impl RuleCompiler<'_, '_> {
         }
     }
 
-    fn compile_within(
+    fn compile_within_rule(
         &mut self,
         filter_index: usize,
         refuse_missing: bool,

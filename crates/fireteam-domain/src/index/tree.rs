@@ -313,7 +313,7 @@ fn best_split(layout: &ColumnLayout, leaf: &Leaf) -> Option<(usize, f32)> {
         let values = leaf.float_column(dimension).iter().map(|&value| value_for_split(value));
         let (lowest, highest) =
             values.fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
-        (lowest < highest).then(|| (layout.split_weight(dimension) * (highest - lowest), dimension, lowest))
+        (lowest < highest).then(|| (layout.leaf_split_weight(dimension) * (highest - lowest), dimension, lowest))
     };
     let widest = |one: &(f32, usize, f32), other: &(f32, usize, f32)| one.0.total_cmp(&other.0);
     let (_, dimension, lowest) = (0..layout.split_dimension_count()).filter_map(spread).max_by(widest)?;

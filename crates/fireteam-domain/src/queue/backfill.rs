@@ -161,8 +161,13 @@ impl<'h, 'a> SessionFill<'h, 'a> {
                 .ok_or(Refusal::RatingWindow)?;
         }
         let players = AvoidanceSide { users: &self.users, blocked_users: &[] };
-        let verdict =
-            avoidance::evaluate_avoidance(&queue.avoid, input.past_matches, row.avoidance_side(), players, input.now);
+        let verdict = avoidance::evaluate_avoidance(
+            &queue.avoid,
+            input.past_matches,
+            row.avoidance_view_of(),
+            players,
+            input.now,
+        );
         (!verdict.never_meet).then_some(()).ok_or(Refusal::AvoidedPlayer)
     }
 
@@ -229,7 +234,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
         };
         let players = AvoidanceSide { users: &self.users, blocked_users: &[] };
         let cost_of =
-            |rule| avoidance::avoidance_cost(rule, input.past_matches, row.avoidance_side(), players, input.now);
+            |rule| avoidance::avoidance_cost(rule, input.past_matches, row.avoidance_view_of(), players, input.now);
         let costs: f64 = queue.avoid.iter().map(cost_of).sum();
         let inputs = [session_input, row.quality_input(team)];
         let quality =

@@ -25,7 +25,7 @@ fn waiting_session<'a>(input: &PassInput<'_>, prepared: &'a PreparedTicket) -> W
     WaitingSession { session: view, waited_ms: input.now.ms_since(prepared.ticket.entered_at) }
 }
 
-fn avoidance_side(prepared: &PreparedTicket) -> AvoidanceSide<'_> {
+fn avoidance_view_of(prepared: &PreparedTicket) -> AvoidanceSide<'_> {
     AvoidanceSide { users: &prepared.users, blocked_users: &prepared.ticket.blocked_users }
 }
 
@@ -186,7 +186,13 @@ fn avoidance_cost(input: &PassInput<'_>, all: &[&PreparedTicket]) -> f64 {
         let pairs = all.iter().flat_map(|one| all.iter().map(move |other| (*one, *other)));
         let distinct = pairs.filter(|(one, other)| one.ticket.id < other.ticket.id);
         let cost = |(one, other)| {
-            avoidance::avoidance_cost(rule, input.past_matches, avoidance_side(one), avoidance_side(other), input.now)
+            avoidance::avoidance_cost(
+                rule,
+                input.past_matches,
+                avoidance_view_of(one),
+                avoidance_view_of(other),
+                input.now,
+            )
         };
         distinct.map(cost).fold(0.0, f64::max)
     };

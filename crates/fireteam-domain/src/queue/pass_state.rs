@@ -64,7 +64,7 @@ impl<'a> PassTicket<'a> {
         BucketRange { bucket: self.rating_bucket, center: self.window_center, range: self.window_range }
     }
 
-    pub(super) fn avoidance_side(&self) -> AvoidanceSide<'a> {
+    pub(super) fn avoidance_view_of(&self) -> AvoidanceSide<'a> {
         AvoidanceSide { users: &self.prepared.users, blocked_users: &self.prepared.ticket.blocked_users }
     }
 

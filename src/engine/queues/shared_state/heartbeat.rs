@@ -54,7 +54,10 @@ impl SharedState {
 
     /// Heartbeat of one player's client, in a ticket that another caller keeps alive. It counts as the ticket's heartbeat
     /// once a host is named, since the player may be the host.
-    pub(crate) async fn heartbeat_seat(&self, id: TicketId) -> Result<Option<(StoredTicket, u32)>, EngineError> {
+    pub(crate) async fn heartbeat_ticket_by_seat(
+        &self,
+        id: TicketId,
+    ) -> Result<Option<(StoredTicket, u32)>, EngineError> {
         let Some(stored) = self.wait_for_cached(|cache| cache.ticket(id).cloned()).await else { return Ok(None) };
         let has_host = match stored.state {
             TicketState::InMatch(match_id) => {

@@ -20,12 +20,12 @@ use crate::rules::catalog::MatchRuleset;
 use crate::store::queues::{QueueKey, StoredTicket, TicketState};
 
 /// Match version reported while a ticket is paused for another match; no match reaches it.
-const PAUSED_MATCH_VERSION: u64 = u64::MAX;
+const MATCH_VERSION_OF_PAUSED_TICKET: u64 = u64::MAX;
 
 /// Match version that the resume token records.
 fn match_version_of_status(phase: TicketPhase, match_: Option<&Match>) -> u64 {
     match phase {
-        TicketPhase::Paused => PAUSED_MATCH_VERSION,
+        TicketPhase::Paused => MATCH_VERSION_OF_PAUSED_TICKET,
         _ => match_.map_or(0, |match_| match_.version),
     }
 }

@@ -5,7 +5,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::domain::id::{AdvertisementId, RatingKey, ReservationId, RulesetHash, UserKey};
 use crate::domain::lifecycle::side_reports::{ReportOutcome, ResultClaim, SeatReport, SideReports};
-use crate::domain::lifecycle::{Assignment, ErasedSkill, MatchEndReason, MatchPlayer, MatchStage, MatchTicket};
+use crate::domain::lifecycle::{
+    Assignment, KeptSkillOfErasedUser, MatchEndReason, MatchPlayer, MatchStage, MatchTicket,
+};
 use crate::domain::match_result::UserSatisfactionCounts;
 use crate::domain::queue::ticket::PlayerRating;
 use crate::domain::rating::Skill;
@@ -165,7 +167,7 @@ fn any_match() -> impl Strategy<Value = Match> {
     )
 }
 
-fn any_erased_skill() -> impl Strategy<Value = ErasedSkill> {
+fn any_erased_skill() -> impl Strategy<Value = KeptSkillOfErasedUser> {
     let numbers = [(); 3].map(|()| -1e9..1e9_f64);
     let counts = (any::<u32>(), prop::option::of(any_time()), any::<i32>(), any::<u32>());
     let key = prop_oneof![
@@ -176,7 +178,7 @@ fn any_erased_skill() -> impl Strategy<Value = ErasedSkill> {
         |(user, rating_key, [rating, deviation, volatility], (match_count, last_match_at, streak, active_periods))| {
             let estimate = PlayerRating { rating, deviation };
             let skill = Skill { estimate, volatility, match_count, last_match_at, streak, active_periods };
-            ErasedSkill { user, rating_key, skill }
+            KeptSkillOfErasedUser { user, rating_key, skill }
         },
     )
 }

@@ -22,10 +22,10 @@ use crate::store::sqlite::connection::error::to_store_error;
 use crate::store::sqlite::connection::hex_json_array::hex_json_array;
 use crate::store::sqlite::connection::sql_script::{BindValues, SqlScript};
 use crate::store::sqlite::connection::wal::WalLength;
-use crate::store::sqlite::connection::write_batch::{BatchWrite, decode_wal_length};
+use crate::store::sqlite::connection::write_batch::{BatchableWrite, decode_wal_length};
 use crate::store::unknown_rows::{RowKey, UnknownRows};
 
-impl BatchWrite for AdvertWrite {
+impl BatchableWrite for AdvertWrite {
     type Output = WriteOutcome;
 
     async fn commit_batch(

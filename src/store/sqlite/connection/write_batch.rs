@@ -11,7 +11,7 @@ use crate::store::sqlite::connection::wal::WalLength;
 use crate::store::unknown_rows::UnknownRows;
 
 /// Write of which [`SqliteStore`](crate::store::sqlite::SqliteStore) commits batches.
-pub(in crate::store::sqlite) trait BatchWrite: Send + Sync + Sized + 'static {
+pub(in crate::store::sqlite) trait BatchableWrite: Send + Sync + Sized + 'static {
     /// Result of one write.
     type Output: Send + 'static;
 

@@ -26,11 +26,11 @@ use crate::store::sqlite::connection::error::to_store_error;
 use crate::store::sqlite::connection::hex_json_array::hex_json_array;
 use crate::store::sqlite::connection::sql_script::{BindValues, SqlScript};
 use crate::store::sqlite::connection::wal::WalLength;
-use crate::store::sqlite::connection::write_batch::{BatchWrite, decode_wal_length};
+use crate::store::sqlite::connection::write_batch::{BatchableWrite, decode_wal_length};
 use crate::store::sqlite::queues::{decode, erasure_statements as erasure, ratings, statements as sql};
 use crate::store::unknown_rows::UnknownRows;
 
-impl BatchWrite for QueueWrite {
+impl BatchableWrite for QueueWrite {
     type Output = QueueOutcome;
 
     async fn commit_batch(
