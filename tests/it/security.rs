@@ -2,6 +2,8 @@
 
 pub(crate) mod attribute_trust;
 pub(crate) mod canaries;
+pub(crate) mod claims;
+pub(crate) mod claims_table;
 pub(crate) mod client_certificates;
 pub(crate) mod disk_floods;
 pub(crate) mod erasure;

@@ -137,7 +137,7 @@ async fn operator_reports(server: &TestServer, match_id: &str, ranks: &[(u32, i3
     operator.report_result(request).await.expect("report").into_inner().report.expect("an answer").rated
 }
 
-/// Issue 15, authority: a player who calls its client by the host's user is not the host, and its report of its own win is
+/// SEC-6: a player who calls its client by the host's user is not the host, and its report of its own win is
 /// not a result: the host was never heard since play began, so an operator decides. Before, it was rated at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thief_with_the_name_of_the_host_gains_no_rating() {
@@ -167,7 +167,7 @@ async fn thief_with_the_name_of_the_host_gains_no_rating() {
     }
 }
 
-/// Issue 15, authority: in the bundled Control, a liar who claims to be the host is outvoted by its own team, and both
+/// SEC-6: in the bundled Control, a liar who claims to be the host is outvoted by its own team, and both
 /// sides' reports are rated at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn liar_in_the_bundled_control_is_outvoted() {
@@ -360,7 +360,7 @@ async fn leaving_by_the_call_does_not_make_a_match_unrated() {
     }
 }
 
-/// Issue 15, authority: a player_id names one player of a party.
+/// SEC-6: a player_id names one player of a party.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn enter_with_a_player_id_of_another_player_is_refused() {
     let fixture = StoreFixture::start(None, Some(&peer_duel().replace(r#"Size="1""#, r#"Size="2""#))).await;

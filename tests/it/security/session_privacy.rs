@@ -114,7 +114,8 @@ async fn connect_data_is_told_on_reserve_only() {
     assert_eq!(reserved.connect_data, CONNECT_DATA);
 }
 
-/// Searches show a game server's endpoint with its session, after a restart too; that of a player's own machine never.
+/// SEC-6: searches show a game server's endpoint with its session, after a restart too; that of a player's own machine never,
+/// also if the player claims that a game server hosts it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn probe_endpoint_is_told_of_game_servers_only() {
     let (folder, issuer) = (rulesets(), TokenIssuer::new(&TestClock::new()));
@@ -128,7 +129,9 @@ async fn probe_endpoint_is_told_of_game_servers_only() {
     let fleet = fleet.with_metadata("x-forwarded-for", "203.0.113.9").expect("a header");
     let hosted = fleet.update_advertisement(advertise(OPEN_SET, "owner")).await.expect("published").advertisement_id;
     let player = issuer.client_with_token(&server, Role::Client, "player").await;
-    let own = player.update_advertisement(advertise(OPEN_SET, "player")).await.expect("published").advertisement_id;
+    let mut hosted_by_a_player = advertise(OPEN_SET, "player");
+    hosted_by_a_player.probe.as_mut().expect("an endpoint").hosted = true;
+    let own = player.update_advertisement(hosted_by_a_player).await.expect("published").advertisement_id;
     let expected =
         pb::ProbeEndpoint { address: vec![203, 0, 113, 9], port: 7_000, probe_key: PROBE_KEY.to_vec(), hosted: true };
     let check = async |server: &TestServer| {

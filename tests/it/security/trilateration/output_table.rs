@@ -1,12 +1,9 @@
 //! Closed table of everything that a call on the client port answers: each field is attacked by a test here, or its row says
 //! why it does not depend on another player's place. A new field fails until it has a row.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use fireteam::api::pb;
-use prost::Message;
-use prost_types::field_descriptor_proto::{Label, Type};
-use prost_types::{DescriptorProto, FileDescriptorSet};
+
+use crate::support::message_fields::{answer_fields, assert_closed};
 
 /// Judgement of a field.
 enum Judgement {
@@ -251,59 +248,15 @@ const SOURCES: [&str; 4] = [
     include_str!("round_trips.rs"),
 ];
 
-/// Fields of all messages that a call of these services may answer, but for single messages, whose own fields count.
-fn answered_fields(descriptors: &[u8]) -> BTreeSet<(String, String)> {
-    let set = FileDescriptorSet::decode(descriptors).unwrap();
-    let messages: BTreeMap<String, &DescriptorProto> = set
-        .file
-        .iter()
-        .flat_map(|file| file.message_type.iter().map(move |it| (format!(".{}.{}", file.package(), it.name()), it)))
-        .collect();
-    let methods = set.file.iter().flat_map(|file| &file.service).flat_map(|service| &service.method);
-    let mut open: Vec<String> = methods.map(|method| method.output_type().to_owned()).collect();
-    let (mut seen, mut fields) = (BTreeSet::new(), BTreeSet::new());
-    while let Some(name) = open.pop() {
-        // Entries of a map are nested messages.
-        let nested = || {
-            let (outer, inner) = name.rsplit_once('.')?;
-            messages.get(outer)?.nested_type.iter().find(|it| it.name() == inner)
-        };
-        let is_new = seen.insert(name.clone());
-        let Some(message) = messages.get(&name).copied().or_else(nested).filter(|_| is_new) else { continue };
-        let is_map_entry = message.options.as_ref().is_some_and(|options| options.map_entry());
-        for field in &message.field {
-            if field.r#type() == Type::Message {
-                open.push(field.type_name().to_owned());
-            }
-            let is_single_message = field.r#type() == Type::Message && field.label() != Label::Repeated;
-            if !is_single_message && !is_map_entry {
-                fields.insert((message.name().to_owned(), field.name().to_owned()));
-            }
-        }
-    }
-    fields
-}
-
 /// SEC-9: each field of each answer on the client port has a row, each row is a field, and each attack that a row names is a
 /// test.
 #[test]
 fn every_answer_is_attacked_or_does_not_depend_on_a_place() {
-    let answered = answered_fields(pb::MATCHMAKING_DESCRIPTORS);
-    let mut rows = BTreeSet::new();
-    for (message, groups) in TABLE {
-        for field in groups.iter().flat_map(|(_, fields)| fields.iter()) {
-            assert!(
-                rows.insert(((*message).to_owned(), (*field).to_owned())),
-                "{message}.{field} is in the table twice"
-            );
-        }
-    }
-    let missing: Vec<_> = answered.difference(&rows).collect();
-    assert!(
-        missing.is_empty(),
-        "new answers: {missing:?}; add an attack, or say in the table why they do not depend on another player's place"
-    );
-    assert_eq!(rows.difference(&answered).collect::<Vec<_>>(), Vec::<&(String, String)>::new(), "no longer answered");
+    let rows = TABLE.iter().flat_map(|(message, groups)| {
+        groups.iter().flat_map(|(_, fields)| fields.iter()).map(move |field| (*message, *field))
+    });
+    let advice = "add an attack, or say in the table why they do not depend on another player's place";
+    assert_closed(&answer_fields(pb::MATCHMAKING_DESCRIPTORS), rows, advice);
     for (judgement, _) in TABLE.iter().flat_map(|(_, groups)| groups.iter()) {
         match judgement {
             Attacked(tests) => {
@@ -314,21 +267,4 @@ fn every_answer_is_attacked_or_does_not_depend_on_a_place() {
             Independent(reason) => assert!(!reason.is_empty()),
         }
     }
-}
-
-/// The table has rows for a message inside repeated messages, maps and oneofs, so no path to a number is overlooked.
-#[test]
-fn answered_fields_reach_nested_messages() {
-    let answered = answered_fields(pb::MATCHMAKING_DESCRIPTORS);
-    for (message, field) in [
-        ("MatchStatus", "quality"),
-        ("ScoreTerm", "value"),
-        ("AttributeValue", "number_value"),
-        ("StringList", "values"),
-        ("HostedPlayer", "rating"),
-        ("GameServerAssignment", "connect_data"),
-    ] {
-        assert!(answered.contains(&(message.to_owned(), field.to_owned())), "{message}.{field}");
-    }
-    assert!(!answered.contains(&("PlayerData".to_owned(), "skill".to_owned())), "requests are not answers");
 }
