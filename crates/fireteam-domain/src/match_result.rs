@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(with_leaver.unrated_reason(None), Some(UnratedReason::NoRatingSystem));
     }
 
-    /// Issue 15: `OnDisconnect="ignore"` needs the host's word, and does not let off a player who left by the call.
+    /// `OnDisconnect="ignore"` needs the host's word, and does not let off a player who left by the call.
     #[test]
     fn leaver_by_call_is_rated_by_any_result() {
         let strict = RatingSpec { on_disconnect: DisconnectPolicy::Ignore, ..elo_spec() };

@@ -204,7 +204,7 @@ async fn liar_in_the_bundled_control_is_outvoted() {
     }
 }
 
-/// Issue 15, authority: both sides alike are rated at once; a player's second report must be the same.
+/// Both sides alike are rated at once; a player's second report must be the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn both_sides_alike_are_rated_at_once() {
     for fixture in StoreFixture::all("both_sides_alike_are_rated_at_once", &peer_duel()).await {
@@ -226,7 +226,7 @@ async fn both_sides_alike_are_rated_at_once() {
     }
 }
 
-/// Issue 15, authority: a side that was heard since play began, and is silent then, loses what the other reports, also if
+/// A side that was heard since play began, and is silent then, loses what the other reports, also if
 /// the server restarts before the window ends. One that was not heard does not. A heartbeat counts, and so does a late answer
 /// to the ready check.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -268,7 +268,7 @@ async fn silent_side_is_rated_only_if_it_was_heard() {
     }
 }
 
-/// Issue 15, authority: contradicting reports leave the match unrated, and both sides' share of disputes goes up, by which
+/// Contradicting reports leave the match unrated, and both sides' share of disputes goes up, by which
 /// rulesets can filter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn contradicting_sides_are_unrated_and_filtered_by_disputes() {
@@ -296,7 +296,7 @@ async fn contradicting_sides_are_unrated_and_filtered_by_disputes() {
     }
 }
 
-/// Issue 15, liveness and leaving: the player who hosts leaves. The others contradict each other, but all rank the leaver
+/// The player who hosts leaves. The others contradict each other, but all rank the leaver
 /// last: only the leaver is rated, as last.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leaver_is_rated_as_last_where_the_reports_agree() {
@@ -318,7 +318,7 @@ async fn leaver_is_rated_as_last_where_the_reports_agree() {
     }
 }
 
-/// Issue 15, liveness: the hosting player is gone and no player reports within the window: no one is rated, and a later
+/// The hosting player is gone and no player reports within the window: no one is rated, and a later
 /// report is refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn match_without_host_and_reports_is_unrated_after_the_window() {
@@ -334,7 +334,7 @@ async fn match_without_host_and_reports_is_unrated_after_the_window() {
     }
 }
 
-/// Issue 15, leaving: `OnDisconnect="ignore"` needs the host's word, and never lets off a player who left by the call.
+/// `OnDisconnect="ignore"` needs the host's word, and never lets off a player who left by the call.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leaving_by_the_call_does_not_make_a_match_unrated() {
     let strict = rated_duel("").replace("<Rating ", r#"<Rating OnDisconnect="ignore" "#);
@@ -376,7 +376,7 @@ async fn enter_with_a_player_id_of_another_player_is_refused() {
     }
 }
 
-/// Issue 15, authority: the sides report at two servers of one store.
+/// The sides report at two servers of one store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sides_report_at_two_servers() {
     let Some(database) = create_test_database("sides_report_at_two_servers").await else { return };
@@ -407,7 +407,7 @@ async fn sides_report_at_two_servers() {
     wait_until("the second server has the rating", async || rating(&clients[1], "bob").await < 1500.0).await;
 }
 
-/// Issue 15, time that players could not use: a report window is extended by the time in which the server was down.
+/// A report window is extended by the time in which the server was down.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn report_window_does_not_count_a_restart() {
     for fixture in StoreFixture::all("report_window_does_not_count_a_restart", &peer_duel()).await {

@@ -41,7 +41,7 @@ fn held(ranks: &[u32]) -> ReportDecision {
 const WAIT: ReportDecision = ReportDecision::Wait;
 const DISPUTED: ReportDecision = ReportDecision::Disputed;
 
-/// Issue 15, authority: both of two sides alike are rated at once, contradicting ones never.
+/// Both of two sides alike are rated at once, contradicting ones never.
 #[test]
 fn two_sides_decide_alike_or_dispute() {
     assert_eq!(decisions(&[side(&[&WIN]), side(&[&WIN])]), [result(&WIN), result(&WIN)]);
@@ -50,7 +50,7 @@ fn two_sides_decide_alike_or_dispute() {
     assert_eq!(decisions(&more_to_come), [WAIT, DISPUTED], "other members may still change what the side says");
 }
 
-/// Issue 15, authority: a report of one of two sides waits for the window. If it favours the reporter, the silent side must
+/// A report of one of two sides waits for the window. If it favours the reporter, the silent side must
 /// have been heard since play began.
 #[test]
 fn one_side_alone_waits_and_depends_on_whether_the_other_was_heard() {
@@ -61,7 +61,7 @@ fn one_side_alone_waits_and_depends_on_whether_the_other_was_heard() {
     assert_eq!(decisions(&[side(&[]), unheard()]), [WAIT, ReportDecision::Unreported]);
 }
 
-/// Issue 15, authority: a side says what more than half of its members that reported say, so a liar alone changes nothing.
+/// A side says what more than half of its members that reported say, so a liar alone changes nothing.
 #[test]
 fn liar_in_a_side_is_outvoted_by_honest_members() {
     let honest = side(&[&WIN]);
@@ -73,7 +73,7 @@ fn liar_in_a_side_is_outvoted_by_honest_members() {
     assert_eq!(decisions(&[side(&[&LOSS, &WIN]), side(&[])]), [WAIT, DISPUTED], "no side says anything");
 }
 
-/// Issue 15, authority: of three sides, two alike are more than half, and one report against them spoils it.
+/// Of three sides, two alike are more than half, and one report against them spoils it.
 #[test]
 fn three_sides_need_two_alike_and_none_against() {
     let (first, other) = ([1, 2, 3], [2, 1, 3]);

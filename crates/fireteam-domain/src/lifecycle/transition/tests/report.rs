@@ -32,7 +32,7 @@ fn report(current: &Match, reporter: u8, ranks: [u32; 3], ms: u64) -> (Match, Re
     (transition.next_match.expect("the report is recorded"), decision)
 }
 
-/// Issue 15, authority: a report of one player does not end play for the others; the host's, and the majority's, do.
+/// A report of one player does not end play for the others; the host's, and the majority's, do.
 #[test]
 fn report_ends_play_by_host_or_majority() {
     let (first, decision) = report(&playing(), 2, [2, 1, 3], 1_000);
@@ -70,7 +70,7 @@ fn window_end_decides_and_operator_settles() {
     assert_eq!(heard.1, ReportDecision::Result(vec![2, 1, 3]));
 }
 
-/// Issue 15, liveness: the hosting player leaves; the others have the window to report. What they agree on about the
+/// The hosting player leaves; the others have the window to report. What they agree on about the
 /// leaver counts, also if they contradict each other otherwise.
 #[test]
 fn host_that_leaves_opens_the_window_and_is_last_by_agreement() {
