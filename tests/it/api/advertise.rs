@@ -59,9 +59,12 @@ async fn keeps_its_ttl(server: TestServer, other: Option<TestServer>) {
             searching.search().await.is_ok_and(|found| !found.candidates.is_empty())
         })
         .await;
-        server.clock.advance_ms(PAST_PADDING_MS);
+        // Within the TTL, after which the first server may expire it. A heartbeat at another server is always written.
+        server.clock.advance_ms(OWN_TTL_MS - 10_000);
         let answer = other.client().await.update_advertisement(heartbeat.clone()).await.expect("heartbeat");
         assert_eq!(answer.expires_in_ms, OWN_TTL_MS, "at another server");
+        // It would expire the advertisement while the first one is down.
+        other.shut_down().await;
     }
     let server = server.restart_after(PAST_PADDING_MS).await;
     let answer = server.client().await.update_advertisement(heartbeat.clone()).await.expect("heartbeat");

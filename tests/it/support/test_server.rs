@@ -121,6 +121,11 @@ impl TestServer {
         self.temporary_folders.push(folder);
     }
 
+    /// Stops the server. A server that is only dropped goes on with its tasks.
+    pub(crate) async fn shut_down(self) {
+        self.app.shutdown().await;
+    }
+
     /// Restarts the server with the same keys and clock. A memory store is empty afterwards.
     pub(crate) async fn restart(self) -> Self {
         self.restart_after(0).await
