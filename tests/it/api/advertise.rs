@@ -59,8 +59,10 @@ async fn keeps_its_ttl(server: TestServer, other: Option<TestServer>) {
             searching.search().await.is_ok_and(|found| !found.candidates.is_empty())
         })
         .await;
-        // Within the TTL, after which the first server may expire it. A heartbeat at another server is always written.
+        // The first server keeps it alive meanwhile, or it might expire it.
         server.clock.advance_ms(OWN_TTL_MS - 10_000);
+        server.client().await.update_advertisement(heartbeat.clone()).await.expect("heartbeat");
+        server.clock.advance_ms(PAST_PADDING_MS - (OWN_TTL_MS - 10_000));
         let answer = other.client().await.update_advertisement(heartbeat.clone()).await.expect("heartbeat");
         assert_eq!(answer.expires_in_ms, OWN_TTL_MS, "at another server");
         // It would expire the advertisement while the first one is down.
