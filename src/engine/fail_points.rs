@@ -62,6 +62,7 @@ fn is_reply_closed(command: &AdvertWriterCommand) -> bool {
         | AdvertWriterCommand::ReleaseReservation(_, _, _, reply, _)
         | AdvertWriterCommand::ReleaseSeat(_, _, _, _, reply, _) => reply.is_closed(),
         AdvertWriterCommand::ReserveSeats(_, reply, _) => reply.is_closed(),
+        AdvertWriterCommand::EraseUser(_, reply, _) => reply.is_closed(),
         AdvertWriterCommand::ExpireHold(..)
         | AdvertWriterCommand::ExpireAdvert(..)
         | AdvertWriterCommand::ApplyFeed(..)

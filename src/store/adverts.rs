@@ -3,6 +3,7 @@
 //! Every backend decides outcomes with the same code (`apply_writes.rs`).
 
 pub(super) mod apply_writes;
+mod erase_user;
 pub(super) mod owned_rows;
 mod owner;
 pub(super) mod row_body;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+pub(in crate::store) use self::owner::UserTraces;
 pub use self::owner::{AdvertLimit, AdvertOwner, ClientLimit, OwnerKey, PartyKey, ReservationLimit, ReservationOwner};
 
 use crate::domain::advertisement::Advertisement;
@@ -174,6 +176,19 @@ pub enum AdvertWrite {
         /// When the row may be purged if the reservation ends.
         purge_at: UnixMs,
     },
+    /// Erases a user from an advertisement and its reservations. The seat of a reservation that has not ended is released.
+    /// Elsewhere, a random key takes the user's place, as for the owner, the party and the digest of a reservation's
+    /// request. An advertisement of the user has no owner afterwards.
+    EraseUser {
+        /// Advertisement that names the user, or whose reservations do.
+        advertisement_id: AdvertisementId,
+        /// User to erase.
+        user: UserKey,
+        /// Random bytes that the keys are made of, the same for one call.
+        seed: [u8; 16],
+        /// When a row may be purged whose reservation ends.
+        purge_at: UnixMs,
+    },
 }
 
 impl AdvertWrite {
@@ -186,7 +201,8 @@ impl AdvertWrite {
             | AdvertWrite::Delete { advertisement_id, .. }
             | AdvertWrite::Expire { advertisement_id, .. }
             | AdvertWrite::EndReservation { advertisement_id, .. }
-            | AdvertWrite::ReleaseSeat { advertisement_id, .. } => *advertisement_id,
+            | AdvertWrite::ReleaseSeat { advertisement_id, .. }
+            | AdvertWrite::EraseUser { advertisement_id, .. } => *advertisement_id,
         }
     }
 
@@ -210,7 +226,9 @@ impl AdvertWrite {
             AdvertWrite::Delete { .. } => "delete",
             AdvertWrite::Expire { .. } => "expire",
             AdvertWrite::ReserveSeats { .. } => "reserve",
-            AdvertWrite::EndReservation { .. } | AdvertWrite::ReleaseSeat { .. } => "end_reservation",
+            AdvertWrite::EndReservation { .. } | AdvertWrite::ReleaseSeat { .. } | AdvertWrite::EraseUser { .. } => {
+                "end_reservation"
+            }
         }
     }
 }
@@ -240,8 +258,16 @@ pub enum WriteOutcome {
     TooManyAdvertisements,
     /// `ExtendTtl`, `Delete`, `Expire`, `EndReservation` or `ReleaseSeat` was applied, or was no longer needed.
     Applied,
-    /// `ExtendTtl`, `ReserveSeats`, `EndReservation` or `ReleaseSeat`: the advertisement or reservation does not exist.
+    /// `ExtendTtl`, `ReserveSeats`, `EndReservation`, `ReleaseSeat` or `EraseUser`: the advertisement or reservation does
+    /// not exist.
     NotFound,
+    /// `EraseUser` was applied.
+    UserErased {
+        /// Whether the advertisement named the user.
+        was_in_advertisement: bool,
+        /// Reservations that named the user, as they are now, in id order.
+        reservations: Vec<Reservation>,
+    },
     /// `ReserveSeats` was applied, now or by an earlier call. The stored reservation may have ended or expired since.
     SeatsReserved {
         /// Reservation as stored.

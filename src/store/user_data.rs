@@ -18,6 +18,8 @@ pub enum UserRowKind {
     Result,
     /// Feedback that the user gave, by match.
     Feedback,
+    /// Advertisements that name the user, and those with a reservation for the user or made by the user.
+    Advertisement,
 }
 
 /// Feedback of a user on a match.

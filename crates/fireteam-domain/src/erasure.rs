@@ -2,6 +2,7 @@
 //!
 //! The key is fresh for each match and carries a mark, so that no ratings, penalties or leaderboard entries arise for it.
 
+use crate::advertisement::Advertisement;
 use crate::attribute::ValueOrigin;
 use crate::id::{RatingKey, UserKey};
 use crate::lifecycle::{Assignment, KeptSkillOfErasedUser, Match, MatchStage};
@@ -101,6 +102,22 @@ impl Replacement {
         Some(erased)
     }
 
+    /// Advertisement without the user; `None` if it does not name the user.
+    pub fn erase_from_advertisement(&self, advertisement: &Advertisement) -> Option<Advertisement> {
+        let is_publisher = advertisement.publisher == Some(self.user);
+        if !is_publisher && advertisement.session.players.iter().all(|player| player.user != self.user) {
+            return None;
+        }
+        let mut erased = advertisement.clone();
+        for player in erased.session.players.iter_mut().filter(|player| player.user == self.user) {
+            (player.user, player.client_key) = (self.key, self.key);
+        }
+        if is_publisher {
+            erased.publisher = Some(self.key);
+        }
+        Some(erased)
+    }
+
     /// Result without the user; `None` if it does not name the user. The same report again still is the same.
     pub fn erase_from_result(&self, result: &MatchResult) -> Option<MatchResult> {
         let mut erased = result.clone();
@@ -123,7 +140,8 @@ impl Replacement {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::{SetId, TicketId};
+    use crate::advertisement::AdvertisementKind;
+    use crate::id::{AdvertisementId, RulesetHash, SetId, TicketId};
     use crate::locality::Locality;
     use crate::session::{Player, RegionLatency, Session};
     use crate::time::UnixMs;
@@ -163,6 +181,35 @@ mod tests {
         assert!(after.self_answering.is_sorted() && after.self_answering.contains(&erased), "{after:?}");
         assert!(after.own_round_trips_ms.is_some() && after.session.locality.is_some(), "others are still in it");
         assert_eq!(Replacement { user: UserKey::from_name("dan"), key: erased }.erase_from_ticket(&ticket), None);
+    }
+
+    #[test]
+    fn erasure_replaces_the_user_in_an_advertisement() {
+        let session = party(&["ann", "bob"], &[]).session;
+        let advertisement = Advertisement {
+            id: AdvertisementId::from_bytes([1; 16]),
+            set_id: SetId(1),
+            kind: AdvertisementKind::Session,
+            publisher: Some(UserKey::from_name("ann")),
+            advertised_since: UnixMs(1),
+            ruleset_hash: RulesetHash(1),
+            session,
+            ttl_ms: None,
+            allowed_ranges: Box::default(),
+            connect_data: Vec::new(),
+            probe: None,
+        };
+        let key = UserKey::of_erased(&[7; 16], &[1; 16]);
+        let erase = |name: &str| {
+            let erased = Replacement { user: UserKey::from_name(name), key }.erase_from_advertisement(&advertisement);
+            erased.map(|erased| {
+                let players = &erased.session.players;
+                (erased.publisher == Some(key), players[0].user == key, players[1].client_key == key)
+            })
+        };
+        assert_eq!(erase("ann"), Some((true, true, false)));
+        assert_eq!(erase("bob"), Some((false, false, true)));
+        assert_eq!(erase("cid"), None);
     }
 
     #[test]

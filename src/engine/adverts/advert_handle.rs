@@ -15,7 +15,7 @@ use crate::domain::ruleset::{Ruleset, SearchLimits};
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::{AdvertRecord, candidate_from_record};
 use crate::engine::adverts::advert_state::AdvertState;
-use crate::engine::adverts::writer_command::{AdvertWriterCommand, ExtendAdvertTtl, ReserveSeats};
+use crate::engine::adverts::writer_command::{AdvertWriterCommand, EraseAdvertUser, ExtendAdvertTtl, ReserveSeats};
 use crate::engine::checked_session::CheckedSession;
 use crate::engine::command::ReserveAnswer;
 use crate::engine::error::EngineError;
@@ -225,6 +225,25 @@ impl AdvertHandle {
             answer.await.unwrap_or(Err(EngineError::Internal))?;
         }
         Ok(())
+    }
+
+    /// Erases a user from an advertisement and its reservations; durable when it returns. Returns whether they named the
+    /// user.
+    pub(crate) async fn erase_from_advertisement(
+        &self,
+        advertisement_id: AdvertisementId,
+        user: UserKey,
+        seed: [u8; 16],
+    ) -> Result<bool, EngineError> {
+        let sets = self.state.advert_sets.all_sets();
+        let found = sets.iter().find(|(_, set)| set.read().get(advertisement_id).is_some());
+        let set_id = found.map_or_else(SetId::default, |(set_id, _)| *set_id);
+        let erase = EraseAdvertUser { advertisement_id, set_id, user, seed };
+        let (reply, answer) = oneshot::channel();
+        let in_flight = self.state.in_flight_changes.begin_change(advertisement_id);
+        let command = AdvertWriterCommand::EraseUser(Box::new(erase), reply, in_flight);
+        self.writer.send(command).await.map_err(|_| EngineError::Draining)?;
+        answer.await.unwrap_or(Err(EngineError::Internal))
     }
 
     /// Whether an advertisement is in memory.

@@ -7,6 +7,7 @@ mod apply_feed;
 mod prepare_write;
 mod reservation_changes;
 mod search;
+mod user_erasure;
 
 use std::fmt;
 use std::sync::Arc;

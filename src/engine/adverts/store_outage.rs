@@ -54,6 +54,7 @@ impl UnwrittenAdverts {
             AdvertWriterCommand::ReleaseSeat(_, _, _, _, reply, in_flight) => {
                 send_answer(reply, in_flight, Err(unavailable()))
             }
+            AdvertWriterCommand::EraseUser(_, reply, in_flight) => send_answer(reply, in_flight, Err(unavailable())),
             AdvertWriterCommand::ExpireAdvert(_, set_id, Some(record)) => state.restore_expired(set_id, *record),
             AdvertWriterCommand::ExpireHold(..)
             | AdvertWriterCommand::ExpireAdvert(_, _, None)

@@ -87,7 +87,9 @@ impl AdvertBatch {
     /// changes.
     fn must_commit_before(&self, command: &AdvertWriterCommand) -> bool {
         match command {
-            AdvertWriterCommand::Publish(..) | AdvertWriterCommand::Delete(..) => false,
+            AdvertWriterCommand::Publish(..) | AdvertWriterCommand::Delete(..) | AdvertWriterCommand::EraseUser(..) => {
+                false
+            }
             AdvertWriterCommand::ExtendTtl(extend, ..) => self.changed_adverts.contains(&extend.id),
             AdvertWriterCommand::ReserveSeats(reserve, ..) => self.changed_adverts.contains(&reserve.advertisement_id),
             AdvertWriterCommand::ReleaseReservation(_, id, ..)

@@ -72,6 +72,17 @@ pub(crate) struct ReserveSeats {
     pub(crate) owner: Option<(ReservationOwner, ClientLimit)>,
 }
 
+/// Erases a user from an advertisement and its reservations.
+#[derive(Debug)]
+pub(crate) struct EraseAdvertUser {
+    pub(crate) advertisement_id: AdvertisementId,
+    /// Set of the advertisement; any if it is not in memory.
+    pub(crate) set_id: SetId,
+    pub(crate) user: UserKey,
+    /// Random bytes that the keys in the user's place are made of.
+    pub(crate) seed: [u8; 16],
+}
+
 /// Command for the advertisement writer.
 #[derive(Debug)]
 pub(crate) enum AdvertWriterCommand {
@@ -87,6 +98,8 @@ pub(crate) enum AdvertWriterCommand {
     ReleaseReservation(ReservationId, AdvertisementId, SetId, ReplySender<()>, InFlightGuard),
     /// Releases the seat of a user in a reservation.
     ReleaseSeat(UserKey, ReservationId, AdvertisementId, SetId, ReplySender<()>, InFlightGuard),
+    /// Erases a user from an advertisement and its reservations. Answered with whether they named the user.
+    EraseUser(Box<EraseAdvertUser>, ReplySender<bool>, InFlightGuard),
     /// Ends a hold whose deadline has passed; sent by the sweep.
     ExpireHold(ReservationId, AdvertisementId, SetId),
     /// Removes an expired advertisement; sent by the sweep. The record is restored to memory if the commit fails.
@@ -106,6 +119,7 @@ impl AdvertWriterCommand {
             AdvertWriterCommand::Publish(publish, ..) => Some((publish.advertisement.id, publish.advertisement.set_id)),
             AdvertWriterCommand::ExtendTtl(extend, ..) => Some((extend.id, extend.set_id)),
             AdvertWriterCommand::ReserveSeats(reserve, ..) => Some((reserve.advertisement_id, reserve.set_id)),
+            AdvertWriterCommand::EraseUser(erase, ..) => Some((erase.advertisement_id, erase.set_id)),
             AdvertWriterCommand::Delete(id, set_id, ..)
             | AdvertWriterCommand::ReleaseReservation(_, id, set_id, ..)
             | AdvertWriterCommand::ReleaseSeat(_, _, id, set_id, ..)

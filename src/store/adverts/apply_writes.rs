@@ -9,13 +9,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::domain::advertisement::Advertisement;
-use crate::domain::id::{AdvertisementId, BuildIdHasher, ReservationId};
+use crate::domain::erasure::Replacement;
+use crate::domain::id::{AdvertisementId, BuildIdHasher, ReservationId, UserKey};
 use crate::domain::limit::RESERVATIONS_PER_ADVERTISEMENT_MAX;
 use crate::domain::time::UnixMs;
 use crate::store::adverts::owned_rows::{OwnedRows, oldest_beyond};
 use crate::store::adverts::{
     AdvertLimit, AdvertOwner, AdvertVersion, AdvertWrite, ENDED_RESERVATION_RETENTION_MS, OwnerKey, Reservation,
-    ReservationLimit, ReservationState, WriteOutcome,
+    ReservationLimit, ReservationState, UserTraces, WriteOutcome,
 };
 
 /// State of an advertisement row that writes depend on.
@@ -31,6 +32,12 @@ pub(in crate::store) struct AdvertRowState {
     /// Advertisement that this batch publishes; its `since` is not yet the stored one. `None` if the batch does not
     /// publish it.
     pub(in crate::store) new_advertisement: Option<Arc<Advertisement>>,
+    /// Advertisement in the store, if the batch erases a user from it.
+    pub(in crate::store) stored_advertisement: Option<Arc<Advertisement>>,
+    /// `new_advertisement` is the stored one without a user, not a publication.
+    pub(in crate::store) is_erased: bool,
+    /// The owner in the store is removed.
+    pub(in crate::store) clears_owner: bool,
     /// Inserted by this batch. A row that the store has under this id is an older, removed one.
     pub(in crate::store) created_in_batch: bool,
     /// Reservations in it, as keys of [`AdvertRows::reservations`].
@@ -132,6 +139,9 @@ impl AdvertRows {
                 reservation.release_seat(*user, *purge_at);
                 WriteOutcome::Applied
             }
+            AdvertWrite::EraseUser { advertisement_id, user, seed, purge_at } => {
+                self.erase_user(*advertisement_id, *user, seed, *purge_at)
+            }
         }
     }
 
@@ -151,6 +161,9 @@ impl AdvertRows {
             join_seats,
             version,
             new_advertisement: None,
+            stored_advertisement: None,
+            is_erased: false,
+            clears_owner: false,
             created_in_batch: false,
             reservation_ids: BTreeSet::new(),
             owner,
@@ -193,6 +206,7 @@ impl AdvertRows {
                 row.expires_at = expires_at;
                 row.join_seats = join_seats;
                 row.new_advertisement = Some(Arc::clone(advertisement));
+                row.is_erased = false;
                 WriteOutcome::Published { created: false, advertised_since: row.advertised_since, replaced: Vec::new() }
             }
             None => {
@@ -210,6 +224,9 @@ impl AdvertRows {
                     join_seats,
                     version: AdvertVersion::default(),
                     new_advertisement: Some(Arc::clone(advertisement)),
+                    stored_advertisement: None,
+                    is_erased: false,
+                    clears_owner: false,
                     created_in_batch: true,
                     reservation_ids: BTreeSet::new(),
                     owner,
@@ -302,6 +319,41 @@ impl AdvertRows {
         let reservation = Reservation { state: ReservationState::Held, ..wanted.clone() };
         self.add_reservation(reservation.clone());
         WriteOutcome::SeatsReserved { reservation, is_replay: false, replaced }
+    }
+
+    /// Applies [`AdvertWrite::EraseUser`].
+    fn erase_user(
+        &mut self,
+        advertisement_id: AdvertisementId,
+        user: UserKey,
+        seed: &[u8; 16],
+        purge_at: UnixMs,
+    ) -> WriteOutcome {
+        let Some(row) = self.advertisements.get_mut(&advertisement_id) else { return WriteOutcome::NotFound };
+        let replacement = Replacement { user, key: UserKey::of_erased(seed, advertisement_id.as_bytes()) };
+        let known = row.new_advertisement.as_ref().or(row.stored_advertisement.as_ref());
+        let erased = known.and_then(|known| Some((known.publisher, replacement.erase_from_advertisement(known)?)));
+        let was_in_advertisement = erased.is_some();
+        if let Some((publisher, erased)) = erased {
+            row.is_erased |= row.new_advertisement.is_none();
+            row.new_advertisement = Some(Arc::new(erased));
+            if publisher == Some(user) {
+                row.clears_owner = true;
+                row.owner.take().into_iter().for_each(|owner| self.owned.remove_advert(owner, advertisement_id));
+            }
+        }
+        let traces = UserTraces::of_user(user);
+        let mut reservations = Vec::new();
+        for id in &row.reservation_ids {
+            let Some(reservation) = self.reservations.get_mut(id) else { continue };
+            let before = reservation.clone();
+            if reservation.erase_user(&traces, UserKey::of_erased(seed, id.as_bytes()), purge_at) {
+                self.owned.remove_reservation(&before);
+                self.owned.add_reservation(reservation);
+                reservations.push(reservation.clone());
+            }
+        }
+        WriteOutcome::UserErased { was_in_advertisement, reservations }
     }
 
     /// Ends a reservation unless it has ended, and returns its advertisement.

@@ -83,6 +83,28 @@ impl PartyKey {
     }
 }
 
+/// Keys that lead to a user in reservations.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::store) struct UserTraces {
+    pub(in crate::store) user: UserKey,
+    /// First and last owner key of reservations that the user made.
+    pub(in crate::store) reserver_range: (OwnerKey, OwnerKey),
+    /// Party of the user alone.
+    pub(in crate::store) party: PartyKey,
+}
+
+impl UserTraces {
+    pub(in crate::store) fn of_user(user: UserKey) -> Self {
+        let reserver_range = OwnerKey::of_reserver(user, None).account_range();
+        Self { user, reserver_range, party: PartyKey::of_users(&[user]) }
+    }
+
+    /// Whether the key is one of the user's clients as an owner of reservations.
+    pub(in crate::store) fn has_reserved(&self, owner: OwnerKey) -> bool {
+        (self.reserver_range.0..=self.reserver_range.1).contains(&owner)
+    }
+}
+
 /// Maximum numbers of what a client and its account may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientLimit {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::domain::id::{AdvertisementId, ReservationId};
+use crate::domain::id::{AdvertisementId, ReservationId, UserKey};
 use crate::store::adverts::{AdvertLimit, AdvertWrite, OwnerKey, PartyKey};
 
 /// Ids in a batch, each once.
@@ -21,6 +21,8 @@ pub(in crate::store) struct TouchedAdvertKeys {
     pub(in crate::store) reservers: BTreeSet<OwnerKey>,
     /// Parties that seats are reserved for. Their live reservations are read.
     pub(in crate::store) parties: BTreeSet<PartyKey>,
+    /// Users who are erased from the reservations of an advertisement. Those reservations are read.
+    pub(in crate::store) erased_users: BTreeSet<(AdvertisementId, UserKey)>,
 }
 
 impl TouchedAdvertKeys {
@@ -51,6 +53,10 @@ impl TouchedAdvertKeys {
                     keys.advertisements.insert(reservation.advertisement_id);
                     keys.seat_counted_advertisements.insert(reservation.advertisement_id);
                     keys.reservations.insert(reservation.id);
+                }
+                AdvertWrite::EraseUser { advertisement_id, user, .. } => {
+                    keys.advertisements.insert(*advertisement_id);
+                    keys.erased_users.insert((*advertisement_id, *user));
                 }
                 AdvertWrite::EndReservation { reservation_id, advertisement_id, .. }
                 | AdvertWrite::ReleaseSeat { reservation_id, advertisement_id, .. } => {

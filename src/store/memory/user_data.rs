@@ -1,10 +1,13 @@
 //! Data of one user in the in-memory store.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 
 use crate::domain::erasure::Replacement;
 use crate::domain::id::{MatchId, UserKey};
 use crate::domain::time::UnixMs;
+use crate::store::adverts::UserTraces;
 use crate::store::error::StoreError;
 use crate::store::memory::MemoryStore;
 use crate::store::queues::queue_rows::QueueRows;
@@ -19,8 +22,21 @@ impl UserDataStore for MemoryStore {
         after: [u8; 16],
         limit: usize,
     ) -> Result<Vec<[u8; 16]>, StoreError> {
-        let rows = self.lock_queues();
-        let mut ids = ids_naming(&rows, kind, user);
+        let mut ids = if kind == UserRowKind::Advertisement {
+            let traces = UserTraces::of_user(user);
+            let rows = self.lock_adverts();
+            let named = rows.reservations.values().filter(|reservation| reservation.names(&traces));
+            let mut ids: BTreeSet<_> = named.map(|reservation| *reservation.advertisement_id.as_bytes()).collect();
+            let names = Replacement { user, key: UserKey::of_erased(&[0; 16], &[0; 16]) };
+            let adverts = rows.advertisements.iter();
+            let named = adverts.filter(|(_, row)| {
+                row.new_advertisement.as_ref().is_some_and(|known| names.erase_from_advertisement(known).is_some())
+            });
+            ids.extend(named.map(|(id, _)| *id.as_bytes()));
+            ids.into_iter().collect()
+        } else {
+            ids_naming(&self.lock_queues(), kind, user)
+        };
         ids.retain(|id| after < *id);
         ids.sort_unstable();
         ids.truncate(limit);
@@ -83,6 +99,8 @@ fn ids_naming(rows: &QueueRows, kind: UserRowKind, user: UserKey) -> Vec<[u8; 16
             let named = rows.results.iter().filter(|(_, result)| names.erase_from_result(result).is_some());
             named.map(|(id, _)| *id.as_bytes()).collect()
         }
+        // They are in the rows of advertisements.
+        UserRowKind::Advertisement => Vec::new(),
         UserRowKind::Feedback => {
             let given = rows.feedback.keys().filter(|(_, giver)| *giver == user);
             given.map(|(id, _)| *id.as_bytes()).collect()

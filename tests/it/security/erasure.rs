@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use fireteam::domain::id::UserKey;
-use fireteam_client::{Client, Ticket, pb};
+use fireteam_client::{Advertisement, Client, Ticket, pb};
 use sqlx::{AssertSqlSafe, PgConnection};
 use tonic::Code;
 
@@ -13,6 +13,7 @@ use crate::support::database::{TestDatabase, create_test_database};
 use crate::support::generated_client as wire;
 use crate::support::queue_server::{SET_ID, enter_request, wait_until};
 use crate::support::server_process::ServerProcess;
+use crate::support::test_server::{advertise_request, party_session};
 
 /// The user to erase, and its client.
 const VICTIM: &str = "canary-victim-6f1c";
@@ -94,6 +95,43 @@ impl Site {
         (tickets, found)
     }
 
+    /// The victim publishes a session. Another's session lists the victim, who had joined it once, and confirms seats for the
+    /// victim and one more. Returns that session.
+    async fn hosted_session(&self) -> Advertisement {
+        let client = self.client().await;
+        let session = |names: &[(&str, f64)]| pb::MatchmakingUpdateAdvertisementRequest {
+            matchmaking_set_id: Some(SET_ID),
+            time_to_live_ms: Some(600_000),
+            ..advertise_request(names, 4)
+        };
+        client.advertise(session(&[(VICTIM, 20.0)])).await.expect("advertise");
+        let mut hosted = client.advertise(session(&[("fay", 20.0)])).await.expect("advertise");
+        let joined = reserve(&client, &hosted, &[(VICTIM, 20.0)]).await;
+        let mut update = session(&[("fay", 20.0)]);
+        update.joined_reservation_ids = vec![joined];
+        hosted.update(update).await.expect("update");
+        let held = reserve(&client, &hosted, &[(VICTIM, 20.0), ("gus", 20.0)]).await;
+        let mut update = session(&[("fay", 20.0), (VICTIM, 20.0)]);
+        update.confirmed_reservation_ids = vec![held];
+        let seats = hosted.update(update).await.expect("update").reservations;
+        assert_eq!(seats.iter().map(|held| held.seats).collect::<Vec<_>>(), [2]);
+        self.wait_for_sessions("hal", 2).await;
+        self.wait_for_sessions(VICTIM, 0).await;
+        hosted
+    }
+
+    /// Waits until each server has this number of sessions for a searcher. One that lists the searcher does not count.
+    async fn wait_for_sessions(&self, searcher: &str, count: usize) {
+        for server in &self.servers {
+            let client = server.client().await;
+            wait_until("the server has the sessions", async || {
+                let mut search = client.search_session(SET_ID, party_session(&[(searcher, 20.0)]));
+                search.search().await.expect("search").candidates.len() == count
+            })
+            .await;
+        }
+    }
+
     /// Everything that the site has written or answers to strangers: files, tables, logs, metrics.
     async fn all_outputs(&self) -> Vec<(String, Vec<u8>)> {
         let mut outputs = vec![("former logs".to_owned(), self.former_logs.clone().into_bytes())];
@@ -122,6 +160,13 @@ impl Site {
         }
         panic!("still there after a minute: {found:?}");
     }
+}
+
+/// Reserves seats in a session, and returns the reservation's id.
+async fn reserve(client: &Client, hosted: &Advertisement, players: &[(&str, f64)]) -> String {
+    let mut search = client.search_session(SET_ID, party_session(players));
+    search.search().await.expect("search");
+    search.reserve(hosted.id()).await.expect("reserve").id
 }
 
 /// Places and descriptions of patterns.
@@ -259,6 +304,7 @@ async fn erased_user_is_nowhere_and_others_keep_what_they_have(mut site: Site) {
         ..enter_request(SET_ID, &[("cid", 20.0)])
     };
     let mut cid = site.enter(blocking).await;
+    let mut hosted = site.hosted_session().await;
     let mut operator = site.operator().await;
     let player = operator.player(VICTIM).await;
     let patterns = patterns_of(&player);
@@ -284,6 +330,12 @@ async fn erased_user_is_nowhere_and_others_keep_what_they_have(mut site: Site) {
     let erased = operator.erase(VICTIM).await;
     assert_eq!((erased.tickets, erased.matches, erased.results), (3, 2, 1), "{erased:?}");
     site.wait_until_forgotten(&patterns).await;
+    wait_until("the seat in the session of others is released", async || {
+        let held = hosted.heartbeat().await.expect("heartbeat").reservations;
+        held.iter().map(|held| held.seats).eq([1])
+    })
+    .await;
+    site.wait_for_sessions("hal", 1).await;
     let log = audit(&site.all_outputs().await);
     assert!(log.contains(&format!("user {}: request 4711", player.log_key)), "the erasure is in the audit log: {log}");
 
@@ -315,6 +367,7 @@ async fn erased_user_is_nowhere_and_others_keep_what_they_have(mut site: Site) {
         })
         .await;
     }
+    site.wait_for_sessions(VICTIM, 1).await;
     let nothing = operator.export(VICTIM).await;
     assert!(nothing.ratings.is_empty() && nothing.matches.is_empty() && nothing.tickets.is_empty(), "{nothing:?}");
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use fireteam::domain::advertisement::Advertisement;
-use fireteam::domain::id::{AdvertisementId, ReservationId};
+use fireteam::domain::id::{AdvertisementId, ReservationId, UserKey};
 use fireteam::domain::limit::RESERVATIONS_PER_ADVERTISEMENT_MAX;
 use fireteam::domain::time::UnixMs;
 use fireteam::store::{
     AdvertLimit, AdvertOwner, AdvertVersion, AdvertWrite, ClientLimit, ENDED_RESERVATION_RETENTION_MS, OwnerKey,
-    Reservation, ReservationLimit, ReservationState as State, StoredAdvertisement, WriteOutcome,
+    PartyKey, Reservation, ReservationLimit, ReservationState as State, StoredAdvertisement, WriteOutcome,
 };
 
 fn stored(advertisement: Arc<Advertisement>, expires: UnixMs) -> StoredAdvertisement {
@@ -50,6 +50,35 @@ fn beyond<Id: Copy + PartialEq>(limit: ClientLimit, mut live: Vec<(Id, bool)>) -
         gone.push(live.remove(0).0);
     }
     gone
+}
+
+/// Whether the reservation named the user. It then names a key instead.
+fn erase(held: &mut Reservation, user: UserKey, seed: &[u8; 16], purge_at: UnixMs) -> bool {
+    let key = UserKey::of_erased(seed, held.id.as_bytes());
+    let own = OwnerKey::of_reserver(user, None);
+    let has_made = held.owner.is_some_and(|owner| same_account(owner.client, own));
+    let is_alone = held.owner.is_some_and(|owner| owner.party == PartyKey::of_users(&[user]));
+    if !has_made && !is_alone && !held.users.contains(&user) {
+        return false;
+    }
+    if held.state == State::Ended {
+        for name in &mut held.users {
+            *name = if *name == user { key } else { *name };
+        }
+        held.users.sort();
+    } else if held.users.contains(&user) {
+        held.users.retain(|other| *other != user);
+        held.seats = held.seats.saturating_sub(1);
+        if held.seats == 0 || held.users.is_empty() {
+            (held.state, held.deadline) = (State::Ended, purge_at);
+        }
+    }
+    held.request_digest = *key.as_bytes();
+    if let Some(owner) = &mut held.owner {
+        owner.party = PartyKey::from_bytes(*key.as_bytes());
+        owner.client = if has_made { OwnerKey::from_bytes(*key.as_bytes()) } else { owner.client };
+    }
+    true
 }
 
 impl Model {
@@ -161,6 +190,20 @@ impl Model {
                     }
                 }
                 WriteOutcome::Applied
+            }
+            AdvertWrite::EraseUser { advertisement_id, user, seed, purge_at } => {
+                let Some(ad) = self.ad(advertisement_id) else { return WriteOutcome::NotFound };
+                ad.reservations.sort_by_key(|held| held.id);
+                let key = UserKey::of_erased(&seed, advertisement_id.as_bytes());
+                let mut published = (*ad.advertisement).clone();
+                for player in published.session.players.iter_mut().filter(|player| player.user == user) {
+                    (player.user, player.client_key) = (key, key);
+                }
+                let was_in_advertisement = published != *ad.advertisement;
+                ad.advertisement = published.into();
+                let all = ad.reservations.iter_mut();
+                let erased = all.filter_map(|held| erase(held, user, &seed, purge_at).then(|| held.clone()));
+                WriteOutcome::UserErased { was_in_advertisement, reservations: erased.collect() }
             }
         }
     }

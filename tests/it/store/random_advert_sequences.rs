@@ -1,6 +1,6 @@
 //! Random sequences of advertisement writes: every store gives the results of the model (R23).
 
-use fireteam::domain::id::ReservationId;
+use fireteam::domain::id::{ReservationId, UserKey};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::{
     AdvertLimit, AdvertOwner, AdvertVersion, AdvertWrite, ClientLimit, ENDED_RESERVATION_RETENTION_MS, OwnerKey,
@@ -60,6 +60,12 @@ fn write() -> impl Strategy<Value = AdvertWrite> {
             user: seats(r, n, 1, 0).users[which],
             purge_at: UnixMs(at),
         }),
+        3 => (r.clone(), n.clone(), 0..3_usize, 0..60_u64).prop_map(|(r, n, which, at)| AdvertWrite::EraseUser {
+            advertisement_id: ad_id(n),
+            user: [seats(r, n, 1, 0).users[0], seats(r, n, 1, 0).users[1], UserKey::from_name(&format!("host {n}"))][which],
+            seed: [r as u8; 16],
+            purge_at: UnixMs(at),
+        }),
         2 => (r, n, 0..60_u64).prop_map(|(r, n, at)| {
             AdvertWrite::EndReservation { reservation_id: seat_id(r), advertisement_id: ad_id(n), purge_at: UnixMs(at) }
         }),
@@ -98,7 +104,7 @@ fn advert_owner(n: u32, (until, per_account, is_create, is_new, is_counted): Own
     is_counted.then_some(AdvertOwner { key, limit, is_new })
 }
 
-/// Reservations of two clients of one account, of another account for the party of the first, and one without an owner.
+/// Reservations of two clients of one account, of another account for the party of the first, and of a user to erase.
 fn reserve_owned(reservation: Reservation, (purge_at, per_account, ..): OwnerChoices, now: u64) -> AdvertWrite {
     let number = u32::from_be_bytes(std::array::from_fn(|at| reservation.id.as_bytes()[12 + at]));
     let owner = |account, client, party: u8| {
@@ -108,6 +114,11 @@ fn reserve_owned(reservation: Reservation, (purge_at, per_account, ..): OwnerCho
         0 | 1 => owner(1, 1, 5),
         2 => owner(1, 2, 6),
         3 => owner(3, 0, 5),
+        // Made by a user of every reservation, and for another alone.
+        4 => {
+            let [maker, alone] = [reservation.users[0], reservation.users[1]];
+            Some(ReservationOwner { client: OwnerKey::of_reserver(maker, None), party: PartyKey::of_users(&[alone]) })
+        }
         _ => None,
     };
     let limit = owner.map(|_| ReservationLimit { limit: client_limit(per_account), purge_at: UnixMs(purge_at) });

@@ -45,6 +45,7 @@ impl AdvertState {
             AdvertWriterCommand::ReleaseSeat(_, _, _, _, reply, in_flight) => {
                 send_answer(reply, in_flight, Err(unavailable()))
             }
+            AdvertWriterCommand::EraseUser(_, reply, in_flight) => send_answer(reply, in_flight, Err(unavailable())),
             AdvertWriterCommand::ExpireAdvert(_, set_id, Some(record)) => self.restore_expired(set_id, *record),
             AdvertWriterCommand::ExpireHold(..)
             | AdvertWriterCommand::ExpireAdvert(_, _, None)
@@ -101,6 +102,9 @@ impl AdvertState {
             AdvertWriterCommand::ReleaseSeat(user, id, advertisement_id, set_id, reply, in_flight) => {
                 self.apply_seat_release((user, id), advertisement_id, set_id, now);
                 send_answer(reply, in_flight, Ok(()));
+            }
+            AdvertWriterCommand::EraseUser(erase, reply, in_flight) => {
+                send_answer(reply, in_flight, self.apply_user_erasure(&erase, outcome, now));
             }
             AdvertWriterCommand::ExpireHold(id, advertisement_id, set_id) => {
                 self.apply_reservation_end(id, advertisement_id, set_id, ReservationChange::Expired, now);

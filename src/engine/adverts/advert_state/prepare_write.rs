@@ -63,6 +63,12 @@ impl AdvertState {
                 let write = AdvertWrite::ReleaseSeat { reservation_id: id, advertisement_id, user, purge_at };
                 Some((AdvertWriterCommand::ReleaseSeat(user, id, advertisement_id, set_id, reply, in_flight), write))
             }
+            AdvertWriterCommand::EraseUser(erase, reply, in_flight) => {
+                let purge_at = now.plus_ms(self.common.settings.ended_reservation_retention_ms);
+                let (advertisement_id, user, seed) = (erase.advertisement_id, erase.user, erase.seed);
+                let write = AdvertWrite::EraseUser { advertisement_id, user, seed, purge_at };
+                Some((AdvertWriterCommand::EraseUser(erase, reply, in_flight), write))
+            }
             AdvertWriterCommand::ExpireHold(id, advertisement_id, set_id) => {
                 let is_due =
                     self.hold_expires_at(set_id, advertisement_id, id).is_some_and(|expires_at| expires_at <= now);

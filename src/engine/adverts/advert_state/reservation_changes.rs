@@ -58,12 +58,7 @@ impl AdvertState {
             self.record_open_session(record);
         }
         drop(set);
-        // The host receives the number of seats that are left.
-        let change = match reservation.state {
-            ReservationState::Held => ReservationChange::Held,
-            ReservationState::Confirmed => ReservationChange::Confirmed,
-            ReservationState::Ended => ReservationChange::Released,
-        };
+        let change = change_of_released_seat(reservation.state);
         self.publish_reservation_events(advertisement_id, vec![(reservation, change)], now);
     }
 
@@ -102,6 +97,15 @@ impl AdvertState {
             let reservation = reservation_view::client_view_of_reservation(&reservation, Vec::new(), now);
             self.host_events.publish_reservation(ReservationEvent { advertisement_id: id, reservation, change });
         }
+    }
+}
+
+/// Change to tell the host, which receives the number of seats that are left.
+pub(super) fn change_of_released_seat(state: ReservationState) -> ReservationChange {
+    match state {
+        ReservationState::Held => ReservationChange::Held,
+        ReservationState::Confirmed => ReservationChange::Confirmed,
+        ReservationState::Ended => ReservationChange::Released,
     }
 }
 

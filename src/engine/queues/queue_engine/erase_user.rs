@@ -1,7 +1,7 @@
 //! Erasure of a user: the user leaves every ticket and match, becomes a random key in the records of others, and all rows of
 //! the user's own are removed.
 
-use crate::domain::id::{MatchId, RatingKey, TicketId, UserKey};
+use crate::domain::id::{AdvertisementId, MatchId, RatingKey, TicketId, UserKey};
 use crate::engine::error::EngineError;
 use crate::engine::queues::operator_command::EraseUserAnswer;
 use crate::engine::queues::queue_engine::QueueEngine;
@@ -35,10 +35,11 @@ impl QueueEngine {
             let before = answer;
             let has_left_all = self.leave_everything(user).await?;
             shared.adverts.delete_sessions_of(user).await?;
+            let was_in_advertisements = self.erase_from_advertisements(user, seed).await?;
             self.erase_from_rows(&erasure, &mut answer).await?;
             let is_member = self.write_erasure(UserErasure { is_last: true, ..erasure.clone() }, &mut answer).await?;
             // What a call in progress has written meanwhile is found by a further round.
-            is_quiet = has_left_all && !is_member && answer == before;
+            is_quiet = has_left_all && !is_member && !was_in_advertisements && answer == before;
             if is_quiet {
                 break;
             }
@@ -68,6 +69,20 @@ impl QueueEngine {
     async fn is_member(&self, user: UserKey) -> Result<bool, EngineError> {
         let stored = self.shared.common.store.read_user(user).await.map_err(|error| store_unavailable(&error))?;
         Ok(!stored.tickets.is_empty() || stored.match_id.is_some())
+    }
+
+    /// Replaces the user in advertisements and reservations, and releases the user's seats. Returns whether one named the
+    /// user.
+    async fn erase_from_advertisements(&self, user: UserKey, seed: [u8; 16]) -> Result<bool, EngineError> {
+        let (mut was_named, mut after) = (false, [0; 16]);
+        loop {
+            let ids = self.rows_naming(user, UserRowKind::Advertisement, after, ERASED_ROWS_MAX).await?;
+            let Some(last) = ids.last() else { return Ok(was_named) };
+            after = *last;
+            for id in ids.into_iter().map(AdvertisementId::from_bytes) {
+                was_named |= self.shared.adverts.erase_from_advertisement(id, user, seed).await?;
+            }
+        }
     }
 
     /// Replaces the user in the tickets, matches, results and feedback that name it.

@@ -1,16 +1,18 @@
 //! Rows that an advertisement batch finds: locked and read before the writes are applied.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use sqlx::postgres::PgConnection;
 use sqlx::types::Uuid;
 use sqlx::{AssertSqlSafe, Executor};
 
+use crate::domain::advertisement::Advertisement;
 use crate::domain::id::{AdvertisementId, BuildIdHasher, ReservationId};
 use crate::domain::time::UnixMs;
 use crate::store::adverts::apply_writes::AdvertRows;
 use crate::store::adverts::touched_keys::TouchedAdvertKeys;
-use crate::store::adverts::{AdvertWrite, OwnerKey, PartyKey, Reservation};
+use crate::store::adverts::{AdvertWrite, OwnerKey, PartyKey, Reservation, UserTraces};
 use crate::store::postgres::adverts::decode::{self, LockedAdvertRow};
 use crate::store::postgres::adverts::statements as sql;
 use crate::store::postgres::connection::commit::CommitError;
@@ -24,6 +26,8 @@ pub(super) struct AdvertRowsBefore {
     pub(super) reservations: BTreeMap<ReservationId, Reservation>,
     /// Advertisements that only count for their owners, with their expiry.
     counted_adverts: Vec<(OwnerKey, AdvertisementId, UnixMs)>,
+    /// Advertisements to erase users from.
+    erased_adverts: HashMap<AdvertisementId, Arc<Advertisement>, BuildIdHasher>,
 }
 
 impl AdvertRowsBefore {
@@ -47,6 +51,7 @@ impl AdvertRowsBefore {
             let found = decode::decode_locked_advert_row(&row)?;
             before.advertisements.insert(found.id, found);
         }
+        before.read_erased(connection, keys, unknown_rows).await?;
         if keys.reservations.is_empty() && keys.seat_counted_advertisements.is_empty() {
             return Ok(before);
         }
@@ -68,6 +73,42 @@ impl AdvertRowsBefore {
             before.reservations.extend(reservation.map(|reservation| (reservation.id, reservation)));
         }
         Ok(before)
+    }
+
+    /// Reads the advertisements to erase users from, and the reservations in them that name the users.
+    async fn read_erased(
+        &mut self,
+        connection: &mut PgConnection,
+        keys: &TouchedAdvertKeys,
+        unknown_rows: &UnknownRows,
+    ) -> Result<(), CommitError> {
+        if keys.erased_users.is_empty() {
+            return Ok(());
+        }
+        let ids = to_uuids(keys.erased_users.iter().map(|(id, _)| id.as_bytes()));
+        let query = sqlx::query(sql::READ_ADVERTISEMENTS).bind(None::<Vec<i64>>).bind(ids);
+        for row in query.fetch_all(&mut *connection).await? {
+            let id = decode::decode_advertisement_id(&row, 0)?;
+            let decoded = decode::decode_advertisement(&row, 0, 0);
+            if let Some(stored) = unknown_rows.require(RowKey::Advertisement(id), decoded)? {
+                self.erased_adverts.insert(id, stored.advertisement);
+            }
+        }
+        for (id, user) in &keys.erased_users {
+            let traces = UserTraces::of_user(*user);
+            let query = sqlx::query(sql::READ_USER_RESERVATIONS)
+                .bind(Uuid::from_bytes(*id.as_bytes()))
+                .bind(user.as_bytes().to_vec())
+                .bind(Uuid::from_bytes(*traces.reserver_range.0.as_bytes()))
+                .bind(Uuid::from_bytes(*traces.reserver_range.1.as_bytes()))
+                .bind(Uuid::from_bytes(*traces.party.as_bytes()));
+            for row in query.fetch_all(&mut *connection).await? {
+                let decoded = decode::decode_reservation(&row, 0);
+                let reservation = unknown_rows.require(RowKey::Advertisement(*id), decoded)?;
+                self.reservations.extend(reservation.map(|reservation| (reservation.id, reservation)));
+            }
+        }
+        Ok(())
     }
 
     /// Begins the transaction, locks the owners of the batch, and adds the advertisements to `locked` that the batch can
@@ -124,6 +165,11 @@ impl AdvertRowsBefore {
                     found.version,
                     found.owner,
                 );
+            }
+        }
+        for (id, advertisement) in &self.erased_adverts {
+            if let Some(row) = rows.advertisements.get_mut(id) {
+                row.stored_advertisement = Some(Arc::clone(advertisement));
             }
         }
         for (owner, id, expires_at) in &self.counted_adverts {

@@ -74,6 +74,15 @@ pub(super) const READ_RESERVATIONS: &str = "
        and state <> 2
 ";
 
+/// Reservations of advertisement `$1` that name the user `$2`: among the users, by an owner between `$3` and `$4`, or by the
+/// party `$5`.
+pub(super) const READ_USER_RESERVATIONS: &str = "
+    select reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms, owner, party
+      from reservation
+     where advertisement_id = $1
+       and (position($2::bytea in users) > 0 or owner between $3 and $4 or party = $5)
+";
+
 /// Fast path batch: publications, heartbeats, the change record and the notification in one statement that is its own
 /// transaction.
 ///
@@ -171,6 +180,14 @@ pub(super) const UPDATE_ADVERTISEMENTS: &str = "
      where a.advertisement_id = u.advertisement_id
 ";
 
+/// Replaces what names users in advertisements from which a user was erased.
+pub(super) const REWRITE_ADVERTISEMENTS: &str = "
+    update advertisement a
+       set version = pg_current_xact_id()::text::bigint, body = u.body, owner = u.owner
+      from unnest($1::uuid[], $2::text[], $3::uuid[]) as u (advertisement_id, body, owner)
+     where a.advertisement_id = u.advertisement_id
+";
+
 /// Inserts advertisements. Fewer rows than ids: another server inserted one first.
 pub(super) const INSERT_ADVERTISEMENTS: &str = "
     insert into advertisement (advertisement_id, version, heartbeat_owner, silo_id, set_id, kind, since_ms, expires_ms,
@@ -208,6 +225,17 @@ pub(super) const UPDATE_RESERVATIONS: &str = "
        set state = u.state, deadline_ms = u.deadline_ms, seats = u.seats, users = u.users
       from unnest($1::uuid[], $2::smallint[], $3::bigint[], $4::integer[], $5::bytea[])
         as u (reservation_id, state, deadline_ms, seats, users)
+     where r.reservation_id = u.reservation_id
+";
+
+/// Replaces the columns of reservations from which a user was erased.
+pub(super) const REWRITE_RESERVATIONS: &str = "
+    update reservation r
+       set state = u.state, deadline_ms = u.deadline_ms, seats = u.seats, users = u.users,
+           request_digest = u.request_digest, owner = u.owner, party = u.party
+      from unnest($1::uuid[], $2::smallint[], $3::bigint[], $4::integer[], $5::bytea[], $6::bytea[], $7::uuid[],
+                  $8::uuid[])
+        as u (reservation_id, state, deadline_ms, seats, users, request_digest, owner, party)
      where r.reservation_id = u.reservation_id
 ";
 

@@ -27,10 +27,14 @@ pub(super) struct AdvertRowChanges<'a> {
     inserted_tombstones: Vec<(AdvertisementId, UnixMs)>,
     updated: Vec<AdvertPublication<'a>>,
     inserted: Vec<AdvertPublication<'a>>,
+    /// Advertisements from which a user was erased.
+    erased: Vec<AdvertPublication<'a>>,
     /// Expiry and heartbeat owner of advertisements that are not published again.
     expiry_updates: Vec<(AdvertisementId, UnixMs, i64)>,
     inserted_reservations: Vec<ReservationRow>,
     updated_reservations: Vec<ReservationRow>,
+    /// Reservations from which a user was erased.
+    rewritten_reservations: Vec<ReservationRow>,
 }
 
 struct AdvertPublication<'a> {
@@ -56,7 +60,7 @@ impl<'a> AdvertRowChanges<'a> {
         }
         let changed_reservations = changes.compare_reservations(before, after);
         for (&id, row_state) in
-            after.advertisements.iter().filter(|(_, row_state)| row_state.new_advertisement.is_none())
+            after.advertisements.iter().filter(|(_, row)| row.new_advertisement.is_none() || row.is_erased)
         {
             let Some(stored) = before.advertisements.get(&id) else { continue };
             let heartbeat_owner = if extended.contains(&id) { replica_id } else { stored.heartbeat_owner };
@@ -86,7 +90,11 @@ impl<'a> AdvertRowChanges<'a> {
                 let mut row = AdvertisementRow::encode(advertisement, row_state.expires_at);
                 row.since_ms = to_ms(row_state.advertised_since);
                 let publication = AdvertPublication { row, deleted_until, owner: row_state.owner };
-                if stored.is_some() { self.updated.push(publication) } else { self.inserted.push(publication) }
+                match stored {
+                    Some(_) if row_state.is_erased => self.erased.push(publication),
+                    Some(_) => self.updated.push(publication),
+                    None => self.inserted.push(publication),
+                }
             }
             (None, None) => self.inserted_tombstones.extend(deleted_until.map(|until| (id, until))),
             (Some(stored), None) => match deleted_until {
@@ -108,6 +116,9 @@ impl<'a> AdvertRowChanges<'a> {
             let remains = |stored: &&Reservation| !self.clear_reservations_of.contains(&stored.advertisement_id);
             match before.reservations.get(&reservation.id).filter(remains) {
                 Some(stored) if stored == reservation => continue,
+                Some(stored) if stored.is_rewritten_by(reservation) => {
+                    self.rewritten_reservations.push(ReservationRow::encode(reservation))
+                }
                 Some(_) => self.updated_reservations.push(ReservationRow::encode(reservation)),
                 None => self.inserted_reservations.push(ReservationRow::encode(reservation)),
             }
@@ -118,7 +129,7 @@ impl<'a> AdvertRowChanges<'a> {
 
     /// Advertisements whose version changes.
     pub(super) fn changed_ids(&self) -> BTreeSet<AdvertisementId> {
-        let published = self.updated.iter().chain(&self.inserted);
+        let published = self.updated.iter().chain(&self.inserted).chain(&self.erased);
         let published = published.map(|publication| AdvertisementId::from_bytes(publication.row.id));
         let tombstones = self.updated_to_tombstones.iter().chain(&self.inserted_tombstones).map(|(id, _)| *id);
         let refreshed = self.expiry_updates.iter().map(|(id, ..)| *id);
@@ -159,6 +170,7 @@ impl<'a> AdvertRowChanges<'a> {
         if !self.updated.is_empty() {
             self.write_publications(sql::UPDATE_ADVERTISEMENTS, &self.updated, connection).await?;
         }
+        self.write_erasures(&mut *connection).await?;
         if !self.inserted.is_empty() {
             let inserted = self.write_publications(sql::INSERT_ADVERTISEMENTS, &self.inserted, connection).await?;
             check_row_count(inserted, self.inserted.len())?;
@@ -176,6 +188,31 @@ impl<'a> AdvertRowChanges<'a> {
             return Ok(());
         }
         self.write_reservations(connection).await
+    }
+
+    /// Rewrites the advertisements and reservations from which a user was erased.
+    async fn write_erasures(&self, connection: &mut PgConnection) -> Result<(), CommitError> {
+        if !self.erased.is_empty() {
+            let query = sqlx::query(sql::REWRITE_ADVERTISEMENTS)
+                .bind(self.erased.iter().map(|erased| Uuid::from_bytes(erased.row.id)).collect::<Vec<_>>())
+                .bind(self.erased.iter().map(|erased| &*erased.row.body).collect::<Vec<&str>>())
+                .bind(owner_column(self.erased.iter().map(|erased| erased.owner)));
+            query.execute(&mut *connection).await?;
+        }
+        if !self.rewritten_reservations.is_empty() {
+            let rows = &self.rewritten_reservations;
+            let query = sqlx::query(sql::REWRITE_RESERVATIONS)
+                .bind(rows.iter().map(|row| Uuid::from_bytes(row.id)).collect::<Vec<_>>())
+                .bind(rows.iter().map(|row| row.state as i16).collect::<Vec<_>>())
+                .bind(rows.iter().map(|row| row.deadline_ms).collect::<Vec<_>>())
+                .bind(rows.iter().map(|row| row.seats as i32).collect::<Vec<_>>())
+                .bind(rows.iter().map(|row| row.users.as_slice()).collect::<Vec<_>>())
+                .bind(rows.iter().map(|row| row.request_digest.as_slice()).collect::<Vec<_>>())
+                .bind(rows.iter().map(|row| row.owner.map(Uuid::from_bytes)).collect::<Vec<_>>())
+                .bind(rows.iter().map(|row| row.party.map(Uuid::from_bytes)).collect::<Vec<_>>());
+            query.execute(connection).await?;
+        }
+        Ok(())
     }
 
     async fn write_publications(

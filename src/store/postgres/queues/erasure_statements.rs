@@ -95,6 +95,18 @@ pub(super) const FIND_FEEDBACK: &str = "
      order by match_id limit $3
 ";
 
+/// Advertisements above `$2` that name the user with the hexadecimal key `$1`, or with such a reservation, in order; at most
+/// `$3`.
+/// The user's owner keys are between `$4` and `$5`, and `$6` is its party.
+pub(super) const FIND_ADVERTISEMENTS: &str = "
+    select advertisement_id from advertisement where advertisement_id > $2 and position($1::text in body) > 0
+     union
+    select advertisement_id from reservation
+     where advertisement_id > $2
+       and (position(decode($1::text, 'hex') in users) > 0 or owner between $4 and $5 or party = $6)
+     order by advertisement_id limit $3
+";
+
 /// Feedback of user `$1` on matches above `$2`, in order; at most `$3`.
 pub(super) const READ_GIVEN_FEEDBACK: &str = "
     select match_id, stars, given_ms from feedback where user_key = $1 and match_id > $2 order by match_id limit $3
@@ -130,7 +142,8 @@ pub(super) const MARK_RATED_USERS: &str = "
 
 /// Removes dead rows, and the samples of columns that the planner keeps.
 pub(super) const VACUUM_USER_TABLES: &str = "vacuum (analyze) ticket, ticket_user, match, match_user, penalty, rating, \
-     rating_change, keyed_rating, keyed_rating_change, result, feedback, queue_change, user_log_name";
+     rating_change, keyed_rating, keyed_rating_change, result, feedback, queue_change, user_log_name, advertisement, \
+     reservation";
 
 /// Forgets the erasures `$1`.
 pub(super) const FINISH_CLEANUPS: &str = "delete from erasure_cleanup where cleanup_id = any($1)";

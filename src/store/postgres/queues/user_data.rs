@@ -7,6 +7,7 @@ use sqlx::types::Uuid;
 
 use crate::domain::id::{MatchId, UserKey};
 use crate::domain::time::UnixMs;
+use crate::store::adverts::UserTraces;
 use crate::store::error::StoreError;
 use crate::store::postgres::PostgresStore;
 use crate::store::postgres::connection::open;
@@ -40,14 +41,19 @@ impl UserDataStore for PostgresStore {
             UserRowKind::Match => sql::FIND_MATCHES,
             UserRowKind::Result => sql::FIND_RESULTS,
             UserRowKind::Feedback => sql::FIND_FEEDBACK,
+            UserRowKind::Advertisement => sql::FIND_ADVERTISEMENTS,
         };
+        let traces = UserTraces::of_user(user);
+        let keys = [traces.reserver_range.0.as_bytes(), traces.reserver_range.1.as_bytes(), traces.party.as_bytes()];
+        let keys = if kind == UserRowKind::Advertisement { keys.as_slice() } else { &[] };
         let mut slot = self.long_connection();
         let ids: Vec<Uuid> = query_within!(slot, SCAN_TIMEOUT, "finding a user", |connection| {
-            sqlx::query_scalar(statement)
+            let query = sqlx::query_scalar(statement)
                 .bind(user.to_string())
                 .bind(Uuid::from_bytes(after))
-                .bind(i64::try_from(limit).unwrap_or(i64::MAX))
-                .fetch_all(&mut *connection)
+                .bind(i64::try_from(limit).unwrap_or(i64::MAX));
+            let query = keys.iter().fold(query, |query, key| query.bind(Uuid::from_bytes(**key)));
+            query.fetch_all(&mut *connection)
         })?;
         slot.close().await;
         Ok(ids.into_iter().map(Uuid::into_bytes).collect())

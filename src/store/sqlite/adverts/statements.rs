@@ -155,6 +155,16 @@ pub(super) const READ_OWNED_ADVERTISEMENTS: &str = "
       left join tombstone t on t.advertisement_id = a.advertisement_id
 ";
 
+/// Reservations of advertisement `$1` that name the user `$2`: among the users, by an owner between `$3` and `$4`, or by the
+/// party `$5`.
+pub(super) const READ_USER_RESERVATIONS: &str = select_reservations!(
+    "
+      from reservation r
+     where r.advertisement_id = $1
+       and (instr(r.users, $2) > 0 or r.owner between $3 and $4 or r.party = $5)
+"
+);
+
 /// Purges at most 1,000 tombstones that are due.
 pub(super) const PURGE_TOMBSTONES: &str = "
     delete from tombstone
@@ -185,6 +195,14 @@ pub(super) const UPSERT_ADVERTISEMENTS: MultiRowTemplate = MultiRowTemplate {
            expires_ms = excluded.expires_ms, join_seats = excluded.join_seats, ttl_ms = excluded.ttl_ms,
            body = excluded.body, connect_data = excluded.connect_data, checksum = excluded.checksum",
     is_narrow: false,
+};
+
+/// Removes the owners of advertisements.
+pub(super) const CLEAR_OWNERS: MultiRowTemplate = MultiRowTemplate {
+    head: "update advertisement set owner = null where advertisement_id in (",
+    row_placeholders: "?",
+    tail: ")",
+    is_narrow: true,
 };
 
 /// Deletes advertisements; their heartbeats and reservations are deleted by cascade.
@@ -221,6 +239,18 @@ pub(super) const UPSERT_RESERVATIONS: MultiRowTemplate = MultiRowTemplate {
     is_narrow: false,
 };
 
+/// Replaces all columns of reservations from which a user was erased.
+pub(super) const REWRITE_RESERVATIONS: MultiRowTemplate = MultiRowTemplate {
+    head: UPSERT_RESERVATIONS.head,
+    row_placeholders: UPSERT_RESERVATIONS.row_placeholders,
+    tail: "
+        on conflict (reservation_id) do update
+       set seats = excluded.seats, users = excluded.users, request_digest = excluded.request_digest,
+           state = excluded.state, deadline_ms = excluded.deadline_ms, checksum = excluded.checksum,
+           owner = excluded.owner, party = excluded.party",
+    is_narrow: false,
+};
+
 /// Stores tombstones.
 pub(super) const UPSERT_TOMBSTONES: MultiRowTemplate = MultiRowTemplate {
     head: "insert into tombstone (advertisement_id, until_ms) values ",
@@ -253,13 +283,16 @@ mod tests {
             PURGE_TOMBSTONES,
             PURGE_RESERVATIONS,
             READ_OWNED_ADVERTISEMENTS,
+            READ_USER_RESERVATIONS,
         ];
         let multi_row = [
             UPSERT_ADVERTISEMENTS,
             DELETE_ADVERTISEMENTS,
+            CLEAR_OWNERS,
             UPSERT_HEARTBEATS,
             DELETE_HEARTBEATS,
             UPSERT_RESERVATIONS,
+            REWRITE_RESERVATIONS,
             UPSERT_TOMBSTONES,
         ];
         prepare_statements(&store, &single, &multi_row).await;

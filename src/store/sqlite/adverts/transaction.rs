@@ -14,9 +14,10 @@ use crate::domain::id::{AdvertisementId, BuildIdHasher, ReservationId};
 use crate::domain::time::UnixMs;
 use crate::store::adverts::apply_writes::{AdvertRowState, AdvertRows};
 use crate::store::adverts::touched_keys::TouchedAdvertKeys;
-use crate::store::adverts::{AdvertVersion, AdvertWrite, OwnerKey, PartyKey, Reservation, WriteOutcome};
+use crate::store::adverts::{AdvertVersion, AdvertWrite, OwnerKey, PartyKey, Reservation, UserTraces, WriteOutcome};
 use crate::store::error::StoreError;
 use crate::store::rows::{self, AdvertLookup, AdvertisementRow, ReservationRow};
+use crate::store::sqlite::adverts::page_decode::AdvertPage;
 use crate::store::sqlite::adverts::statements as sql;
 use crate::store::sqlite::connection::error::to_store_error;
 use crate::store::sqlite::connection::hex_json_array::hex_json_array;
@@ -38,6 +39,7 @@ impl BatchableWrite for AdvertWrite {
         let (before, encoded) = tokio::join!(biased; AdvertRowsBefore::begin_and_read(connection, &keys, unknown_rows), async { EncodedAdverts::encode_batch(batch) });
         let mut before = before?;
         before.read_owned_adverts(connection, batch).await?;
+        before.read_erased(connection, &keys, unknown_rows).await?;
         let mut after = before.to_advert_rows();
         let outcomes = batch.iter().map(|write| after.apply_write(write)).collect();
         let script = AdvertRowChanges::between(&before, &after, encoded).to_script();
@@ -54,6 +56,8 @@ struct AdvertRowsBefore {
     tombstones: HashMap<AdvertisementId, UnixMs, BuildIdHasher>,
     /// Owners of the advertisements of the owners who publish a new one.
     owners: HashMap<AdvertisementId, OwnerKey, BuildIdHasher>,
+    /// Advertisements to erase users from.
+    erased_adverts: HashMap<AdvertisementId, Arc<Advertisement>, BuildIdHasher>,
 }
 
 impl AdvertRowsBefore {
@@ -114,6 +118,43 @@ impl AdvertRowsBefore {
         Ok(())
     }
 
+    /// Reads the advertisements to erase users from, and the reservations in them that name the users.
+    async fn read_erased(
+        &mut self,
+        connection: &mut SqliteConnection,
+        keys: &TouchedAdvertKeys,
+        unknown_rows: &UnknownRows,
+    ) -> Result<(), StoreError> {
+        if keys.erased_users.is_empty() {
+            return Ok(());
+        }
+        let ids = hex_json_array(keys.erased_users.iter().map(|(id, _)| id.as_bytes()));
+        let query = sqlx::query(sql::READ_ADVERTISEMENTS).bind(ids);
+        let page = query.fetch_one(&mut *connection).await.map_err(to_store_error)?;
+        let is_empty = page.try_get::<Option<&str>, _>(1).map_err(to_store_error)?.is_none();
+        for row in if is_empty { None } else { Some(AdvertPage::from_row(&page)?) }.into_iter().flatten() {
+            let (row, _) = row?;
+            let id = AdvertisementId::from_bytes(row.id);
+            let advertisement = unknown_rows.require(RowKey::Advertisement(id), row.decode())?;
+            self.erased_adverts.insert(id, Arc::new(advertisement));
+        }
+        for (id, user) in &keys.erased_users {
+            let traces = UserTraces::of_user(*user);
+            let query = sqlx::query(sql::READ_USER_RESERVATIONS)
+                .bind(id.as_bytes().to_vec())
+                .bind(user.as_bytes().to_vec())
+                .bind(traces.reserver_range.0.as_bytes().to_vec())
+                .bind(traces.reserver_range.1.as_bytes().to_vec())
+                .bind(traces.party.as_bytes().to_vec());
+            for row in query.fetch_all(&mut *connection).await.map_err(to_store_error)? {
+                let decoded = rows::decode_reservation(&row);
+                let reservation = unknown_rows.require(RowKey::Advertisement(*id), decoded)?;
+                self.reservations.insert(reservation.id, reservation);
+            }
+        }
+        Ok(())
+    }
+
     /// The rows that the writes are applied to.
     fn to_advert_rows(&self) -> AdvertRows {
         let mut advert_rows = AdvertRows { tombstones: self.tombstones.clone(), ..AdvertRows::default() };
@@ -125,6 +166,11 @@ impl AdvertRowsBefore {
                 AdvertVersion::default(),
                 self.owners.get(id).copied(),
             );
+        }
+        for (id, advertisement) in &self.erased_adverts {
+            if let Some(row) = advert_rows.advertisements.get_mut(id) {
+                row.stored_advertisement = Some(Arc::clone(advertisement));
+            }
         }
         self.reservations.values().for_each(|reservation| advert_rows.add_reservation(reservation.clone()));
         advert_rows
@@ -198,10 +244,14 @@ struct AdvertRowChanges<'a> {
     /// Removed, or removed and published again.
     deleted: Vec<AdvertisementId>,
     published: Vec<AdvertPublication<'a>>,
+    /// Advertisements whose owner was erased.
+    cleared_owners: Vec<AdvertisementId>,
     /// Heartbeats of advertisements that were published again.
     deleted_heartbeats: Vec<i64>,
     upserted_heartbeats: Vec<(i64, UnixMs)>,
     upserted_reservations: Vec<&'a Reservation>,
+    /// Reservations from which a user was erased.
+    rewritten_reservations: Vec<&'a Reservation>,
     upserted_tombstones: Vec<(AdvertisementId, UnixMs)>,
 }
 
@@ -229,6 +279,9 @@ impl<'a> AdvertRowChanges<'a> {
             }
         }
         for (id, row_state) in &after.advertisements {
+            if row_state.clears_owner {
+                changes.cleared_owners.push(*id);
+            }
             if let Some(advertisement) = &row_state.new_advertisement {
                 let row_number = before
                     .advertisements
@@ -245,8 +298,10 @@ impl<'a> AdvertRowChanges<'a> {
             // written.
             let stored = before.reservations.get(&reservation.id);
             let remaining = stored.filter(|stored| !removed.contains(&stored.advertisement_id));
-            if remaining != Some(reservation) {
-                changes.upserted_reservations.push(reservation);
+            match remaining {
+                Some(stored) if stored == reservation => {}
+                Some(stored) if stored.is_rewritten_by(reservation) => changes.rewritten_reservations.push(reservation),
+                _ => changes.upserted_reservations.push(reservation),
             }
         }
         let new_tombstones = after.tombstones.iter().filter(|(id, until)| before.tombstones.get(id) != Some(until));
@@ -260,9 +315,11 @@ impl<'a> AdvertRowChanges<'a> {
         let mut script = SqlScript::default();
         script.add_rows(&sql::DELETE_ADVERTISEMENTS, &self.deleted, bind_id);
         script.add_rows(&sql::UPSERT_ADVERTISEMENTS, &self.published, bind_advertisement);
+        script.add_rows(&sql::CLEAR_OWNERS, &self.cleared_owners, bind_id);
         script.add_rows(&sql::DELETE_HEARTBEATS, &self.deleted_heartbeats, bind_row_number);
         script.add_rows(&sql::UPSERT_HEARTBEATS, &self.upserted_heartbeats, bind_heartbeat);
         script.add_rows(&sql::UPSERT_RESERVATIONS, &self.upserted_reservations, bind_reservation);
+        script.add_rows(&sql::REWRITE_RESERVATIONS, &self.rewritten_reservations, bind_reservation);
         script.add_rows(&sql::UPSERT_TOMBSTONES, &self.upserted_tombstones, bind_tombstone);
         script
     }

@@ -97,6 +97,18 @@ pub(super) const FIND_FEEDBACK: &str = "
      order by match_id limit $3
 ";
 
+/// Advertisements above `$2` that name the user with the hexadecimal key `$1`, or with such a reservation, in order; at most
+/// `$3`.
+/// The user's owner keys are between `$4` and `$5`, and `$6` is its party.
+pub(super) const FIND_ADVERTISEMENTS: &str = "
+    select advertisement_id from advertisement where advertisement_id > $2 and instr(body, $1) > 0
+     union
+    select advertisement_id from reservation
+     where advertisement_id > $2
+       and (instr(users, unhex($1)) > 0 or owner between $4 and $5 or party = $6)
+     order by advertisement_id limit $3
+";
+
 /// Feedback of user `$1` on matches above `$2`, in order; at most `$3`.
 pub(super) const READ_GIVEN_FEEDBACK: &str = "
     select match_id, stars, given_ms from feedback where user_key = $1 and match_id > $2 order by match_id limit $3
@@ -131,12 +143,13 @@ mod tests {
     use crate::store::sqlite::SqliteStore;
     use crate::store::sqlite::tests::prepare_statements;
 
-    const SINGLE_STATEMENTS: [&str; 12] = [
+    const SINGLE_STATEMENTS: [&str; 13] = [
         READ_GIVEN_FEEDBACK,
         FIND_TICKETS,
         FIND_MATCHES,
         FIND_RESULTS,
         FIND_FEEDBACK,
+        FIND_ADVERTISEMENTS,
         READ_LOG_NAME,
         INSERT_LOG_NAME,
         REQUEST_CLEANUP,

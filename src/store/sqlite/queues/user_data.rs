@@ -5,6 +5,7 @@ use sqlx::Row;
 
 use crate::domain::id::{MatchId, UserKey};
 use crate::domain::time::UnixMs;
+use crate::store::adverts::UserTraces;
 use crate::store::error::StoreError;
 use crate::store::rows::{from_ms, to_ms};
 use crate::store::sqlite::SqliteStore;
@@ -27,11 +28,18 @@ impl UserDataStore for SqliteStore {
             UserRowKind::Match => sql::FIND_MATCHES,
             UserRowKind::Result => sql::FIND_RESULTS,
             UserRowKind::Feedback => sql::FIND_FEEDBACK,
+            UserRowKind::Advertisement => sql::FIND_ADVERTISEMENTS,
         };
-        let query = sqlx::query(statement)
+        let mut query = sqlx::query(statement)
             .bind(user.to_string())
             .bind(after.to_vec())
             .bind(i64::try_from(limit).unwrap_or(i64::MAX));
+        if kind == UserRowKind::Advertisement {
+            let traces = UserTraces::of_user(user);
+            let (first, last) = traces.reserver_range;
+            let keys = [first.as_bytes(), last.as_bytes(), traces.party.as_bytes()];
+            query = keys.into_iter().fold(query, |query, key| query.bind(key.to_vec()));
+        }
         let rows = fetch_rows(&self.path, query).await.map_err(|error| with_path(&self.path, error))?;
         rows.iter().map(|row| id_bytes(row.try_get(0).map_err(to_store_error)?)).collect()
     }

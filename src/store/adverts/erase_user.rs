@@ -1,0 +1,39 @@
+//! Erasure of a user from a reservation; the same plain code for every backend.
+
+use crate::domain::id::UserKey;
+use crate::domain::time::UnixMs;
+use crate::store::adverts::{OwnerKey, PartyKey, Reservation, UserTraces};
+
+impl Reservation {
+    /// Whether something in it names the user, or could be computed from the account.
+    pub(in crate::store) fn names(&self, traces: &UserTraces) -> bool {
+        self.users.contains(&traces.user)
+            || self.owner.is_some_and(|owner| traces.has_reserved(owner.client) || owner.party == traces.party)
+    }
+
+    /// Whether `after`, a later state of this one, differs in columns that only an erasure changes.
+    pub(in crate::store) fn is_rewritten_by(&self, after: &Self) -> bool {
+        (self.request_digest, self.owner) != (after.request_digest, after.owner)
+    }
+
+    /// Replaces what names the user by `key`, and releases the user's seat unless the reservation has ended. Returns whether
+    /// it named the user.
+    pub(super) fn erase_user(&mut self, traces: &UserTraces, key: UserKey, purge_at: UnixMs) -> bool {
+        if !self.names(traces) {
+            return false;
+        }
+        if !self.release_seat(traces.user, purge_at) {
+            self.users.iter_mut().filter(|user| **user == traces.user).for_each(|user| *user = key);
+            self.users.sort_unstable();
+        }
+        // The digests of the request and of the party could be computed from the party's accounts.
+        self.request_digest = *key.as_bytes();
+        if let Some(owner) = &mut self.owner {
+            owner.party = PartyKey::from_bytes(*key.as_bytes());
+            if traces.has_reserved(owner.client) {
+                owner.client = OwnerKey::from_bytes(*key.as_bytes());
+            }
+        }
+        true
+    }
+}
