@@ -107,7 +107,7 @@ impl AdvertEngine {
     /// of the command. A repeated command finds its consents taken by itself.
     fn submit_with_consents<T: Send + 'static>(
         &self,
-        (taken_by, consents): (ConsentTaker, CheckedConsents),
+        (taken_by, consents): (impl FnOnce() -> ConsentTaker, CheckedConsents),
         command: AdvertWriterCommand,
         answer: oneshot::Receiver<Result<T, EngineError>>,
     ) -> Result<PendingAnswer<T>, EngineError> {
@@ -118,6 +118,7 @@ impl AdvertEngine {
         if self.is_draining.load(Ordering::Acquire) {
             return Err(EngineError::Draining);
         }
+        let taken_by = taken_by();
         let (reply, combined_answer) = oneshot::channel();
         let (common, writer) = (Arc::clone(&self.state.common), self.writer.clone());
         tokio::spawn(async move {

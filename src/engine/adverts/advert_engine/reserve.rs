@@ -42,7 +42,7 @@ impl AdvertEngine {
         let ruleset = self.state.common.ruleset(set_id, Some(search.ruleset_hash))?;
         let (party, purpose) = (&reserve.session, (&*ruleset, ConsentPurpose::Search));
         let consents = check_party_consents(&self.state.common, caller, purpose, party, &reserve.consents, now)?;
-        let taken_by = ConsentTaker(TokenSigner::search_id(&search));
+        let searched = search;
         let (session, ignored) = self.state.common.with_resolved_locality(caller, reserve.session)?;
         let checked = CheckedSession::new(&ruleset, caller, session, ignored)?;
         let search = renew_search_claim(&self.state.common, &ruleset, &checked, &reserve.search_token, now)?;
@@ -77,7 +77,7 @@ impl AdvertEngine {
             reply,
             self.state.in_flight_changes.begin_change(advertisement_id),
         );
-        self.submit_with_consents((taken_by, consents), command, answer)
+        self.submit_with_consents((|| ConsentTaker(TokenSigner::search_id(&searched)), consents), command, answer)
     }
 
     /// Releases a reservation. Idempotent.

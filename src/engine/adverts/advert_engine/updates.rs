@@ -212,7 +212,7 @@ impl AdvertEngine {
             reply,
             self.state.in_flight_changes.begin_change(claim.advertisement_id),
         );
-        self.submit_with_consents((claim.advertisement_id.into(), consents), command, answer)
+        self.submit_with_consents((|| claim.advertisement_id.into(), consents), command, answer)
     }
 
     /// Heartbeat. Usually answered from memory: if the stored expiry covers it and no change of the advertisement is in
