@@ -1,6 +1,7 @@
 //! Authentication, access policy and rate limits of callers, and the signed tokens that keep the server stateless.
 
 pub mod authenticator;
+pub mod block_cipher;
 pub mod client_certificate;
 pub mod credential_error;
 pub mod forwarded_for;

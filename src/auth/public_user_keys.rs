@@ -4,19 +4,17 @@
 //! secret, and differs for each purpose, so that one place does not tell who a player is in another. The secret stays when
 //! token keys rotate.
 //!
-//! A public key is the digest, permuted by a Feistel network of four rounds of HMAC-SHA256 (Luby and Rackoff 1988), so
-//! that the server can read its own keys again. The key of a player in one match is an HMAC, which cannot be read back.
+//! A public key is the digest, encrypted with AES-128, so that the server can read its own keys again. The key of a player in
+//! one match is an HMAC, which cannot be read back.
 
 use std::fmt;
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
+use crate::auth::block_cipher::{BLOCK_BYTES, BlockCipher};
 use crate::auth::token::SIGNING_KEY_BYTES;
 use crate::domain::id::{MatchId, UserKey};
-
-/// Rounds of the network: with four, the permutation is as good as a random one even to who may also read keys back.
-const ROUNDS: [u8; 4] = [0, 1, 2, 3];
 
 /// First byte of the HMAC input for the key of a player in a match; no [`KeyPurpose`] has it.
 const MATCH_PLAYER_TAG: u8 = 0x80;
@@ -39,6 +37,8 @@ pub enum KeyPurpose {
 pub struct PublicUserKeys {
     /// HMAC state after absorbing the secret.
     hmac: Hmac<Sha256>,
+    /// Cipher of each purpose, in the order of [`KeyPurpose`].
+    ciphers: [BlockCipher; 3],
 }
 
 impl fmt::Debug for PublicUserKeys {
@@ -52,63 +52,53 @@ impl PublicUserKeys {
     /// Keys under `secret`.
     #[expect(clippy::expect_used, reason = "HMAC accepts keys of any length")]
     pub fn new(secret: [u8; SIGNING_KEY_BYTES]) -> Self {
-        Self { hmac: Hmac::new_from_slice(&secret).expect("HMAC accepts keys of any length") }
+        let hmac = Hmac::new_from_slice(&secret).expect("HMAC accepts keys of any length");
+        let purposes = [KeyPurpose::Leaderboard, KeyPurpose::Credential, KeyPurpose::Operator];
+        let ciphers = purposes.map(|purpose| BlockCipher::new(first_block(digest(&hmac, &[&[purpose as u8]]))));
+        Self { hmac, ciphers }
     }
 
     /// Public key of a user for one purpose.
     pub fn public_key(&self, purpose: KeyPurpose, user: UserKey) -> UserKey {
-        let (mut left, mut right) = halves(user);
-        for round in ROUNDS {
-            (left, right) = (right, xor(left, self.round(purpose, round, right)));
-        }
-        join(left, right)
+        UserKey::from_bytes(self.cipher(purpose).encrypt(*user.as_bytes()))
     }
 
     /// User with this public key. Each key of a purpose belongs to one user, who may not exist.
     pub fn user_of(&self, purpose: KeyPurpose, public_key: UserKey) -> UserKey {
-        let (mut left, mut right) = halves(public_key);
-        for round in ROUNDS.into_iter().rev() {
-            (left, right) = (xor(right, self.round(purpose, round, left)), left);
-        }
-        join(left, right)
+        UserKey::from_bytes(self.cipher(purpose).decrypt(*public_key.as_bytes()))
     }
 
     /// Key of a player within one match: it reveals no account and differs in every match.
     pub fn match_player_key(&self, match_id: MatchId, user: UserKey) -> UserKey {
-        let digest = self.digest(&[&[MATCH_PLAYER_TAG], match_id.as_bytes(), user.as_bytes()]);
-        UserKey::from_bytes(std::array::from_fn(|at| digest[at]))
+        let digest = digest(&self.hmac, &[&[MATCH_PLAYER_TAG], match_id.as_bytes(), user.as_bytes()]);
+        UserKey::from_bytes(first_block(digest))
     }
 
     /// Number that is the same for the same secret, and does not reveal it.
     pub fn secret_id(&self) -> i64 {
-        let digest = self.digest(&[&[SECRET_ID_TAG]]);
+        let digest = digest(&self.hmac, &[&[SECRET_ID_TAG]]);
         i64::from_be_bytes(std::array::from_fn(|at| digest[at]))
     }
 
-    fn round(&self, purpose: KeyPurpose, round: u8, half: [u8; 8]) -> [u8; 8] {
-        let digest = self.digest(&[&[purpose as u8, round], &half]);
-        std::array::from_fn(|at| digest[at])
-    }
-
-    /// HMAC of parts whose lengths their first byte determines.
-    fn digest(&self, parts: &[&[u8]]) -> [u8; 32] {
-        let mut mac = self.hmac.clone();
-        parts.iter().for_each(|part| mac.update(part));
-        mac.finalize().into_bytes().into()
+    fn cipher(&self, purpose: KeyPurpose) -> &BlockCipher {
+        let [leaderboard, credential, operator] = &self.ciphers;
+        match purpose {
+            KeyPurpose::Leaderboard => leaderboard,
+            KeyPurpose::Credential => credential,
+            KeyPurpose::Operator => operator,
+        }
     }
 }
 
-fn halves(key: UserKey) -> ([u8; 8], [u8; 8]) {
-    let bytes = key.as_bytes();
-    (std::array::from_fn(|at| bytes[at]), std::array::from_fn(|at| bytes[at + 8]))
+/// HMAC of parts whose lengths their first byte determines.
+fn digest(hmac: &Hmac<Sha256>, parts: &[&[u8]]) -> [u8; 32] {
+    let mut mac = hmac.clone();
+    parts.iter().for_each(|part| mac.update(part));
+    mac.finalize().into_bytes().into()
 }
 
-fn join(left: [u8; 8], right: [u8; 8]) -> UserKey {
-    UserKey::from_bytes(std::array::from_fn(|at| if at < 8 { left[at] } else { right[at - 8] }))
-}
-
-fn xor(one: [u8; 8], other: [u8; 8]) -> [u8; 8] {
-    std::array::from_fn(|at| one[at] ^ other[at])
+fn first_block(digest: [u8; 32]) -> [u8; BLOCK_BYTES] {
+    std::array::from_fn(|at| digest[at])
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
+use crate::auth::block_cipher::BlockCipher;
 use crate::auth::token::claim::encode_subject;
 use crate::domain::id::{AdvertisementId, MatchId, ReservationId, SetId, TicketId, UserKey};
 use crate::domain::time::UnixMs;
@@ -29,7 +30,7 @@ pub use claim::{
     SeatClaim, TicketClaim,
 };
 
-pub use handle::HANDLE_WINDOW_MS;
+pub use handle::{HANDLE_WINDOW_MS, HandleCipher};
 
 /// Length of a signing key, bytes.
 pub const SIGNING_KEY_BYTES: usize = 32;
@@ -61,7 +62,6 @@ enum DigestPurpose {
     MatchPlayer,
     Search,
     HandleKey,
-    HandleRound,
 }
 
 /// Signs tokens with the current key; verifies tokens of the current and the previous key. Replicas share the keys.
@@ -173,7 +173,7 @@ impl TokenSigner {
 
     /// Cipher that seals the ids for a party at `now`.
     pub fn handle_cipher(&self, party_digest: [u8; 16], now: UnixMs) -> HandleCipher {
-        HandleCipher::new(&self.current, party_digest, handle::window_at(now))
+        self.current.handle_cipher(party_digest, handle::window_at(now))
     }
 
     /// Ids that a handle for a party may stand for at `now`: one for each key and window. At most one of them exists.
@@ -186,7 +186,7 @@ impl TokenSigner {
         let window = handle::window_at(now);
         let windows = [window, window.saturating_sub(1)];
         let keys = [Some(&self.current), self.previous.as_ref()].into_iter().flatten();
-        keys.flat_map(move |key| windows.map(|window| HandleCipher::new(key, party_digest, window).open(handle)))
+        keys.flat_map(move |key| windows.map(|window| key.handle_cipher(party_digest, window).decipher(handle)))
     }
 
     /// Digest of a searching party: the caller, the users in order and the size of each party. A search token is valid for
@@ -197,46 +197,18 @@ impl TokenSigner {
     }
 }
 
-/// Seals advertisement ids for one party in one window.
-#[derive(Clone)]
-pub struct HandleCipher(HmacKey);
-
-impl HandleCipher {
-    fn new(key: &HmacKey, party_digest: [u8; 16], window: u64) -> Self {
-        let derived = key.digest(DigestPurpose::HandleKey, &[&party_digest, &window.to_be_bytes()]);
-        let mut secret = [0; SIGNING_KEY_BYTES];
-        secret[..derived.len()].copy_from_slice(&derived);
-        Self(HmacKey::new(secret))
-    }
-
-    /// Handle of an advertisement.
-    pub fn seal(&self, id: AdvertisementId) -> AdvertisementId {
-        handle::seal(id, |round, half| self.round_mac(round, half))
-    }
-
-    fn open(&self, handle: AdvertisementId) -> AdvertisementId {
-        handle::open(handle, |round, half| self.round_mac(round, half))
-    }
-
-    fn round_mac(&self, round: u8, half: u64) -> u64 {
-        let digest = self.0.digest(DigestPurpose::HandleRound, &[&[round], &half.to_be_bytes()]);
-        u64::from_be_bytes(std::array::from_fn(|at| digest[at]))
-    }
-}
-
-impl fmt::Debug for HandleCipher {
-    /// Prints no key.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HandleCipher").finish_non_exhaustive()
-    }
-}
-
 impl HmacKey {
     fn new(secret: [u8; SIGNING_KEY_BYTES]) -> Self {
         let mut key = Self { key_id: [0; 4], hmac: new_hmac(&secret) };
         let digest = key.digest(DigestPurpose::KeyId, &[]);
         key.key_id.copy_from_slice(&digest[..4]);
         key
+    }
+
+    /// Cipher of the handles of a party in a window, with a key that follows from this one.
+    fn handle_cipher(&self, party_digest: [u8; 16], window: u64) -> HandleCipher {
+        let key = self.digest(DigestPurpose::HandleKey, &[&party_digest, &window.to_be_bytes()]);
+        HandleCipher(BlockCipher::new(key))
     }
 
     /// The first 16 bytes of HMAC-SHA256 over purpose and parts. Each part is preceded by its length, so that different

@@ -35,6 +35,7 @@ const LAYERS: &[Layer] = &[
         name: "auth",
         ours: &["domain", "config", "clock", "files"],
         theirs: &[
+            "aes",
             "arc_swap",
             "aws_lc_rs",
             "base64",
