@@ -6,7 +6,9 @@
 
 pub(super) mod consents;
 mod lease_holders;
+mod queue_outcome;
 pub(super) mod queue_rows;
+mod queue_write;
 mod result_body;
 pub(super) mod result_encoding;
 pub(super) mod row_changes;
@@ -22,14 +24,15 @@ use async_trait::async_trait;
 
 pub use self::consents::{CONSENT_RETENTION_MS, ConsentTaker, GrantedConsent};
 pub use self::lease_holders::LeaseHolders;
+pub use self::queue_outcome::QueueOutcome;
+pub use self::queue_write::{ERASED_ROWS_MAX, QueueWrite, UserErasure, transaction_label};
 
-use crate::domain::id::{ConsentId, MatchId, RatingKey, SetId, SiloId, TicketId, UserKey};
+use crate::domain::id::{MatchId, RatingKey, SetId, SiloId, TicketId, UserKey};
+use crate::domain::lifecycle::Match;
 use crate::domain::lifecycle::penalty::Penalty;
-use crate::domain::lifecycle::{Match, TicketFate};
-use crate::domain::match_result::{MatchResult, RatingHistoryEntry, ResultReport, UserSatisfactionCounts};
+use crate::domain::match_result::{MatchResult, RatingHistoryEntry, UserSatisfactionCounts};
 use crate::domain::queue::ticket::{PlayerRating, Ticket, TicketEndReason};
 use crate::domain::rating::Skill;
-use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::time::UnixMs;
 use crate::store::error::StoreError;
 use crate::store::writer_version::STORE_FORMAT_VERSION;
@@ -67,188 +70,6 @@ pub enum TicketState {
         /// When the row may be purged.
         purge_at: UnixMs,
     },
-}
-
-/// One write to the queues. `now` is the time of the decision by the server's clock.
-#[derive(Clone, Debug)]
-pub enum QueueWrite {
-    /// Enters a party into a queue. Applied once per ticket id; a retry returns the ticket as it is now.
-    EnterQueue {
-        /// Ticket to enter.
-        ticket: Arc<Ticket>,
-        /// Expiry without a heartbeat.
-        expires_at: UnixMs,
-        /// Digest of the request, as in [`StoredTicket`].
-        request_digest: [u8; 16],
-        /// Player whose client enters the ticket: its own obstacles are named first.
-        caller_user: Option<UserKey>,
-        /// Consents of the other players. The ticket takes them: none may be revoked, or taken by something else.
-        consents: Vec<GrantedConsent>,
-        /// Maximum tickets that have not ended of each of its users, with this one; `None` if no limit applies to the
-        /// caller.
-        max_tickets_per_user: Option<u32>,
-        /// Time of the decision.
-        now: UnixMs,
-    },
-    /// Extends the expiry of a ticket that has not ended, never shortens it.
-    Heartbeat {
-        /// Ticket id.
-        ticket_id: TicketId,
-        /// Expiry without a further heartbeat.
-        expires_at: UnixMs,
-        /// Time of the decision.
-        now: UnixMs,
-    },
-    /// Records that players of a ticket had the chance to answer the ready check of its match.
-    Acknowledge {
-        /// Ticket id.
-        ticket_id: TicketId,
-        /// Match; no effect if the ticket is not in it.
-        match_id: MatchId,
-        /// Players, as in [`StoredTicket`].
-        acknowledged: u64,
-    },
-    /// Takes consents for a search or an advertisement: all or none. A consent that it has taken before stays taken.
-    TakeConsents {
-        /// Id of the search or advertisement.
-        taken_by: ConsentTaker,
-        /// Consents.
-        consents: Vec<GrantedConsent>,
-    },
-    /// Revokes a consent. What has taken it keeps what it has, and gets nothing more by it.
-    RevokeConsent {
-        /// Consent.
-        consent: GrantedConsent,
-    },
-    /// Ends a waiting ticket. A ticket in a match stays there.
-    EndTicket {
-        /// Ticket id.
-        ticket_id: TicketId,
-        /// Reason. `Expired` ends only a ticket that has expired by `now`.
-        end_reason: TicketEndReason,
-        /// When the row may be purged.
-        purge_at: UnixMs,
-        /// Time of the decision.
-        now: UnixMs,
-    },
-    /// Creates a match from waiting tickets: from all of them or none. Each ticket must wait and must not have expired
-    /// by `now`. None of its users may be in a match that has not ended.
-    ProposeMatch {
-        /// Match at its first version; its tickets are the ones to take.
-        proposed: Arc<Match>,
-        /// Time of the decision.
-        now: UnixMs,
-    },
-    /// Replaces a match with its next version and applies the effects on tickets and users: all or none. Several
-    /// transitions of one match in a batch build on each other: after a stale one, the later ones are stale too.
-    TransitionMatch {
-        /// Match after the transition; its `version` is one more than the stored one.
-        updated_match: Arc<Match>,
-        /// New states of the match's tickets. A ticket that is not listed stays in the match. One that returns waits
-        /// again until the given expiry.
-        ticket_fates: Vec<(TicketId, TicketFate, UnixMs)>,
-        /// Other tickets of the match's users, to end because the match starts. Tickets that no longer wait are
-        /// skipped.
-        other_tickets: Vec<TicketId>,
-        /// Users to penalize for a failed ready check.
-        penalized_users: Vec<UserKey>,
-        /// Penalty schedule of the ruleset; required if a user is penalized.
-        penalty_schedule: PenaltySchedule,
-        /// Ratings of the set, in which each user who leaves with this transition has one more abandoned match. `None` if
-        /// no user leaves or the set has no ratings.
-        leaver_rating: Option<KeyedRatingSpec>,
-        /// When tickets that end with this transition may be purged.
-        purge_at: UnixMs,
-        /// Time of the decision.
-        now: UnixMs,
-    },
-    /// Sets ratings, new or existing. An existing row keeps its streak and satisfaction statistics.
-    ImportRatings {
-        /// Rows to store; at most `limit::RATINGS_PER_TRANSACTION_MAX`.
-        rows: Vec<RatingRow>,
-    },
-    /// Records the result of a match once, updates the ratings and ends the match: all or none.
-    RecordResult {
-        /// Result as reported.
-        report: Arc<ResultReport>,
-        /// Digest of the report. The same report again changes nothing; a different one is rejected.
-        report_digest: [u8; 16],
-        /// Version of the match that the report was checked against; the match must still have it.
-        match_version: u64,
-        /// The `TransitionMatch` that ends the match, if it has not ended.
-        end_transition: Option<Box<QueueWrite>>,
-        /// Rating system to apply, and the ratings that it changes; `None` if the set has no ratings.
-        rating: Option<KeyedRatingSpec>,
-        /// Time of the decision.
-        now: UnixMs,
-    },
-    /// Records a player's feedback on a match, once per player and match.
-    RecordFeedback {
-        /// Match id; not checked for existence.
-        match_id: MatchId,
-        /// User who gives the feedback.
-        user: UserKey,
-        /// Stars, 1 to 5; 5 is best.
-        stars: u8,
-        /// Ratings whose row of the user keeps the sum of stars. A user without a row gets the initial rating: feedback
-        /// can arrive before the result. `None` if the set has no ratings; then only the feedback itself is stored.
-        rating: Option<KeyedRatingSpec>,
-        /// Time of the decision.
-        now: UnixMs,
-    },
-    /// Replaces a user in tickets, matches and results by random keys. Rows of which the user is a current member stay.
-    EraseUser(UserErasure),
-    /// Removes ratings, with their history, whose last rated match was before a time.
-    RemoveRatings {
-        /// Users and keys; at most `limit::RATINGS_PER_TRANSACTION_MAX`.
-        ratings: Vec<(UserKey, RatingKey)>,
-        /// A rating with a later match stays.
-        last_match_before: UnixMs,
-    },
-}
-
-/// Erasure of a user from some tickets and matches, and finally from all rows of its own.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UserErasure {
-    /// User.
-    pub user: UserKey,
-    /// Random bytes of this erasure, from which the keys that take the user's place are made. Kept nowhere.
-    pub seed: [u8; 16],
-    /// Tickets that may name the user; at most `ERASED_ROWS_MAX`.
-    pub tickets: Vec<TicketId>,
-    /// Matches that may name the user, or whose result or feedback does, with the ratings that they count for; at most
-    /// `ERASED_ROWS_MAX`.
-    pub matches: Vec<(MatchId, Option<RatingKey>)>,
-    /// Whether the user's ratings, rating history, feedback, penalties and name in logs are removed too.
-    pub is_last: bool,
-}
-
-/// Maximum tickets, and maximum matches, of one [`UserErasure`].
-pub const ERASED_ROWS_MAX: usize = 100;
-
-impl QueueWrite {
-    fn operation_label(&self) -> &'static str {
-        match self {
-            QueueWrite::EnterQueue { .. } => "enter",
-            QueueWrite::Heartbeat { .. } => "ticket_heartbeat",
-            QueueWrite::Acknowledge { .. } => "acknowledge",
-            QueueWrite::TakeConsents { .. } | QueueWrite::RevokeConsent { .. } => "consent",
-            QueueWrite::EndTicket { .. } => "leave",
-            QueueWrite::ProposeMatch { .. } => "propose",
-            QueueWrite::TransitionMatch { .. } => "match_transition",
-            QueueWrite::ImportRatings { .. } => "import_ratings",
-            QueueWrite::RecordResult { .. } => "record_result",
-            QueueWrite::RecordFeedback { .. } => "feedback",
-            QueueWrite::EraseUser(_) => "erase_user",
-            QueueWrite::RemoveRatings { .. } => "remove_ratings",
-        }
-    }
-}
-
-/// Label of a transaction in logs and metrics: the kind of its writes, or one label for several kinds.
-pub fn transaction_label(batch: &[QueueWrite]) -> &'static str {
-    let Some(first) = batch.first().map(QueueWrite::operation_label) else { return "mixed_queue" };
-    if batch.iter().all(|write| write.operation_label() == first) { first } else { "mixed_queue" }
 }
 
 /// Cooldowns after failed ready checks, from the ruleset.
@@ -297,115 +118,6 @@ impl RatingRow {
             active_periods,
         }
     }
-}
-
-/// Result of one [`QueueWrite`].
-#[derive(Clone, Debug, PartialEq)]
-pub enum QueueOutcome {
-    /// `EnterQueue`: the ticket as it is now; after a retry it may have ended.
-    Entered {
-        /// Ticket as stored.
-        ticket: StoredTicket,
-        /// Whether an earlier call entered the ticket.
-        is_replay: bool,
-    },
-    /// `EnterQueue` was not applied: a user has another ticket in this queue. Or a user has a ticket elsewhere, and
-    /// that ticket or this one is exclusive.
-    AlreadyQueued {
-        /// User.
-        user: UserKey,
-        /// Ticket that the user has.
-        other_ticket: TicketId,
-    },
-    /// `EnterQueue` was not applied: a user has the maximum number of tickets that have not ended.
-    TooManyTickets {
-        /// User.
-        user: UserKey,
-    },
-    /// `EnterQueue` was not applied: a user is in a match that has not ended.
-    AlreadyInMatch {
-        /// User.
-        user: UserKey,
-        /// Match.
-        match_id: MatchId,
-    },
-    /// `EnterQueue` was not applied: a user is on cooldown.
-    OnCooldown {
-        /// User.
-        user: UserKey,
-        /// End of the cooldown.
-        until: UnixMs,
-    },
-    /// `EnterQueue` was not applied: the id is in use for another request.
-    IdempotencyKeyReused,
-    /// `EnterQueue` or `TakeConsents` was not applied: this consent was revoked, or taken by something else.
-    ConsentSpent(ConsentId),
-    /// `TakeConsents` was applied, now or earlier.
-    ConsentsTaken,
-    /// `RevokeConsent` was applied.
-    ConsentRevoked {
-        /// Whether something had taken the consent before.
-        was_taken: bool,
-    },
-    /// `Heartbeat` or `Acknowledge` was applied, or `EndTicket` was applied now or earlier: the ticket as it is now.
-    CurrentTicket(StoredTicket),
-    /// `Heartbeat`, `Acknowledge` or `EndTicket`: the ticket does not exist.
-    TicketNotFound,
-    /// `ProposeMatch` or `TransitionMatch` was applied.
-    MatchWritten {
-        /// Changed tickets as they are now, in id order.
-        tickets: Vec<StoredTicket>,
-        /// Changed ratings as they are now, in user order.
-        ratings: Vec<RatingRow>,
-    },
-    /// `ProposeMatch` was not applied: these tickets no longer wait, are in another queue, or
-    /// have a user who is in a match.
-    TicketsUnavailable {
-        /// Tickets, in id order.
-        tickets: Vec<TicketId>,
-    },
-    /// `TransitionMatch` was not applied: the stored match does not have the previous version, or an earlier transition
-    /// of it in the batch was stale. The match as stored, if it exists.
-    StaleMatchVersion(Option<Arc<Match>>),
-    /// `ImportRatings` was applied.
-    RatingsImported,
-    /// `RecordResult` was applied, now or earlier.
-    ResultRecorded {
-        /// Result as stored.
-        result: Arc<MatchResult>,
-        /// Whether an earlier call recorded the result; then the lists are empty.
-        is_replay: bool,
-        /// Changed tickets as they are now, in id order.
-        tickets: Vec<StoredTicket>,
-        /// Changed ratings as they are now, in user order.
-        ratings: Vec<RatingRow>,
-    },
-    /// `RecordResult` was not applied: a different result was reported earlier.
-    ConflictingResult(Arc<MatchResult>),
-    /// `RecordResult` was not applied: the rating system failed on the stored ratings. The text is for the log.
-    RatingFailed(String),
-    /// `RecordFeedback` was applied: the user's rating row, if the set has ratings.
-    FeedbackRecorded(Option<RatingRow>),
-    /// `RecordFeedback` was not applied: the user has given feedback on this match.
-    FeedbackAlreadyGiven {
-        /// Stars given earlier.
-        stars: u8,
-    },
-    /// `EraseUser` was applied.
-    UserErased {
-        /// Changed tickets as they are now, in id order.
-        tickets: Vec<StoredTicket>,
-        /// Changed matches as they are now, in id order.
-        matches: Vec<Arc<Match>>,
-        /// Number of changed results.
-        results: u32,
-        /// A ticket or match was left alone, because the user is a current member.
-        is_member: bool,
-    },
-    /// `RemoveRatings` was applied to these.
-    RatingsRemoved(Vec<(UserKey, RatingKey)>),
-    /// Any write: not applied, because a newer server wrote one of the rows and this server cannot decode it.
-    UnknownRow,
 }
 
 /// Finished match for export: its result and the feedback on it.

@@ -1,0 +1,194 @@
+//! Writes to the queues, and their labels.
+
+use std::sync::Arc;
+
+use crate::domain::id::{MatchId, RatingKey, TicketId, UserKey};
+use crate::domain::lifecycle::{Match, TicketFate};
+use crate::domain::match_result::ResultReport;
+use crate::domain::queue::ticket::{Ticket, TicketEndReason};
+use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
+use crate::domain::time::UnixMs;
+use crate::store::queues::consents::{ConsentTaker, GrantedConsent};
+use crate::store::queues::{PenaltySchedule, RatingRow};
+
+/// One write to the queues. `now` is the time of the decision by the server's clock.
+#[derive(Clone, Debug)]
+pub enum QueueWrite {
+    /// Enters a party into a queue. Applied once per ticket id; a retry returns the ticket as it is now.
+    EnterQueue {
+        /// Ticket to enter.
+        ticket: Arc<Ticket>,
+        /// Expiry without a heartbeat.
+        expires_at: UnixMs,
+        /// Digest of the request, as in [`StoredTicket`].
+        request_digest: [u8; 16],
+        /// Player whose client enters the ticket: its own obstacles are named first.
+        caller_user: Option<UserKey>,
+        /// Consents of the other players. The ticket takes them: none may be revoked, or taken by something else.
+        consents: Vec<GrantedConsent>,
+        /// Maximum tickets that have not ended of each of its users, with this one; `None` if no limit applies to the
+        /// caller.
+        max_tickets_per_user: Option<u32>,
+        /// Time of the decision.
+        now: UnixMs,
+    },
+    /// Extends the expiry of a ticket that has not ended, never shortens it.
+    Heartbeat {
+        /// Ticket id.
+        ticket_id: TicketId,
+        /// Expiry without a further heartbeat.
+        expires_at: UnixMs,
+        /// Time of the decision.
+        now: UnixMs,
+    },
+    /// Records that players of a ticket had the chance to answer the ready check of its match.
+    Acknowledge {
+        /// Ticket id.
+        ticket_id: TicketId,
+        /// Match; no effect if the ticket is not in it.
+        match_id: MatchId,
+        /// Players, as in [`StoredTicket`].
+        acknowledged: u64,
+    },
+    /// Takes consents for a search or an advertisement: all or none. A consent that it has taken before stays taken.
+    TakeConsents {
+        /// Id of the search or advertisement.
+        taken_by: ConsentTaker,
+        /// Consents.
+        consents: Vec<GrantedConsent>,
+    },
+    /// Revokes a consent. What has taken it keeps what it has, and gets nothing more by it.
+    RevokeConsent {
+        /// Consent.
+        consent: GrantedConsent,
+    },
+    /// Ends a waiting ticket. A ticket in a match stays there.
+    EndTicket {
+        /// Ticket id.
+        ticket_id: TicketId,
+        /// Reason. `Expired` ends only a ticket that has expired by `now`.
+        end_reason: TicketEndReason,
+        /// When the row may be purged.
+        purge_at: UnixMs,
+        /// Time of the decision.
+        now: UnixMs,
+    },
+    /// Creates a match from waiting tickets: from all of them or none. Each ticket must wait and must not have expired
+    /// by `now`. None of its users may be in a match that has not ended.
+    ProposeMatch {
+        /// Match at its first version; its tickets are the ones to take.
+        proposed: Arc<Match>,
+        /// Time of the decision.
+        now: UnixMs,
+    },
+    /// Replaces a match with its next version and applies the effects on tickets and users: all or none. Several
+    /// transitions of one match in a batch build on each other: after a stale one, the later ones are stale too.
+    TransitionMatch {
+        /// Match after the transition; its `version` is one more than the stored one.
+        updated_match: Arc<Match>,
+        /// New states of the match's tickets. A ticket that is not listed stays in the match. One that returns waits
+        /// again until the given expiry.
+        ticket_fates: Vec<(TicketId, TicketFate, UnixMs)>,
+        /// Other tickets of the match's users, to end because the match starts. Tickets that no longer wait are
+        /// skipped.
+        other_tickets: Vec<TicketId>,
+        /// Users to penalize for a failed ready check.
+        penalized_users: Vec<UserKey>,
+        /// Penalty schedule of the ruleset; required if a user is penalized.
+        penalty_schedule: PenaltySchedule,
+        /// Ratings of the set, in which each user who leaves with this transition has one more abandoned match. `None` if
+        /// no user leaves or the set has no ratings.
+        leaver_rating: Option<KeyedRatingSpec>,
+        /// When tickets that end with this transition may be purged.
+        purge_at: UnixMs,
+        /// Time of the decision.
+        now: UnixMs,
+    },
+    /// Sets ratings, new or existing. An existing row keeps its streak and satisfaction statistics.
+    ImportRatings {
+        /// Rows to store; at most `limit::RATINGS_PER_TRANSACTION_MAX`.
+        rows: Vec<RatingRow>,
+    },
+    /// Records the result of a match once, updates the ratings and ends the match: all or none.
+    RecordResult {
+        /// Result as reported.
+        report: Arc<ResultReport>,
+        /// Digest of the report. The same report again changes nothing; a different one is rejected.
+        report_digest: [u8; 16],
+        /// Version of the match that the report was checked against; the match must still have it.
+        match_version: u64,
+        /// The `TransitionMatch` that ends the match, if it has not ended.
+        end_transition: Option<Box<QueueWrite>>,
+        /// Rating system to apply, and the ratings that it changes; `None` if the set has no ratings.
+        rating: Option<KeyedRatingSpec>,
+        /// Time of the decision.
+        now: UnixMs,
+    },
+    /// Records a player's feedback on a match, once per player and match.
+    RecordFeedback {
+        /// Match id; not checked for existence.
+        match_id: MatchId,
+        /// User who gives the feedback.
+        user: UserKey,
+        /// Stars, 1 to 5; 5 is best.
+        stars: u8,
+        /// Ratings whose row of the user keeps the sum of stars. A user without a row gets the initial rating: feedback
+        /// can arrive before the result. `None` if the set has no ratings; then only the feedback itself is stored.
+        rating: Option<KeyedRatingSpec>,
+        /// Time of the decision.
+        now: UnixMs,
+    },
+    /// Replaces a user in tickets, matches and results by random keys. Rows of which the user is a current member stay.
+    EraseUser(UserErasure),
+    /// Removes ratings, with their history, whose last rated match was before a time.
+    RemoveRatings {
+        /// Users and keys; at most `limit::RATINGS_PER_TRANSACTION_MAX`.
+        ratings: Vec<(UserKey, RatingKey)>,
+        /// A rating with a later match stays.
+        last_match_before: UnixMs,
+    },
+}
+
+/// Erasure of a user from some tickets and matches, and finally from all rows of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserErasure {
+    /// User.
+    pub user: UserKey,
+    /// Random bytes of this erasure, from which the keys that take the user's place are made. Kept nowhere.
+    pub seed: [u8; 16],
+    /// Tickets that may name the user; at most `ERASED_ROWS_MAX`.
+    pub tickets: Vec<TicketId>,
+    /// Matches that may name the user, or whose result or feedback does, with the ratings that they count for; at most
+    /// `ERASED_ROWS_MAX`.
+    pub matches: Vec<(MatchId, Option<RatingKey>)>,
+    /// Whether the user's ratings, rating history, feedback, penalties and name in logs are removed too.
+    pub is_last: bool,
+}
+
+/// Maximum tickets, and maximum matches, of one [`UserErasure`].
+pub const ERASED_ROWS_MAX: usize = 100;
+
+impl QueueWrite {
+    fn operation_label(&self) -> &'static str {
+        match self {
+            QueueWrite::EnterQueue { .. } => "enter",
+            QueueWrite::Heartbeat { .. } => "ticket_heartbeat",
+            QueueWrite::Acknowledge { .. } => "acknowledge",
+            QueueWrite::TakeConsents { .. } | QueueWrite::RevokeConsent { .. } => "consent",
+            QueueWrite::EndTicket { .. } => "leave",
+            QueueWrite::ProposeMatch { .. } => "propose",
+            QueueWrite::TransitionMatch { .. } => "match_transition",
+            QueueWrite::ImportRatings { .. } => "import_ratings",
+            QueueWrite::RecordResult { .. } => "record_result",
+            QueueWrite::RecordFeedback { .. } => "feedback",
+            QueueWrite::EraseUser(_) => "erase_user",
+            QueueWrite::RemoveRatings { .. } => "remove_ratings",
+        }
+    }
+}
+
+/// Label of a transaction in logs and metrics: the kind of its writes, or one label for several kinds.
+pub fn transaction_label(batch: &[QueueWrite]) -> &'static str {
+    let Some(first) = batch.first().map(QueueWrite::operation_label) else { return "mixed_queue" };
+    if batch.iter().all(|write| write.operation_label() == first) { first } else { "mixed_queue" }
+}
