@@ -39,16 +39,18 @@ impl SharedState {
     /// Status of a ticket at `now`, as its holder may see it: with the credentials of the players whom it acts for.
     pub(crate) fn ticket_status_for(&self, holder: &TicketHolder, stored: &StoredTicket, now: UnixMs) -> TicketStatus {
         let mut status = self.ticket_status(stored, now);
-        let own_players = status.match_view.iter_mut().flat_map(|view| &mut view.own_players);
-        for (own_player, player) in own_players.zip(&stored.ticket.session.players) {
-            if !holder.acts_for(&stored.ticket, player.user) {
-                own_player.credential.clear();
+        if let Some(MatchView { found_match, team, own_players, .. }) = &mut status.match_view {
+            for (own_player, player) in own_players.iter_mut().zip(&stored.ticket.session.players) {
+                if holder.acts_for(&stored.ticket, player.user) {
+                    let key = own_player.player_key;
+                    own_player.credential = self.player_credential(found_match, player.user, key, *team, now);
+                }
             }
         }
         status
     }
 
-    /// Status of a ticket at `now`.
+    /// Status of a ticket at `now`, without credentials.
     pub(crate) fn ticket_status(&self, stored: &StoredTicket, now: UnixMs) -> TicketStatus {
         let ticket = &stored.ticket;
         let cache = self.cache.read();
@@ -137,7 +139,7 @@ impl SharedState {
                 player_key,
                 team_role: player.role.and_then(|role| Some(roles?.get(usize::from(role))?.name.clone())),
                 accepted: player.accepted,
-                credential: self.player_credential(match_, player.user, player_key, team, now),
+                credential: String::new(),
             }
         });
         let players = match_.tickets.iter().filter(|_| is_playing).flat_map(|match_ticket| {
