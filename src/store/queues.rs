@@ -9,6 +9,7 @@ mod lease_holders;
 mod queue_outcome;
 pub(super) mod queue_rows;
 mod queue_write;
+mod records;
 mod result_body;
 pub(super) mod result_encoding;
 pub(super) mod row_changes;
@@ -26,99 +27,15 @@ pub use self::consents::{CONSENT_RETENTION_MS, ConsentTaker, GrantedConsent};
 pub use self::lease_holders::LeaseHolders;
 pub use self::queue_outcome::QueueOutcome;
 pub use self::queue_write::{ERASED_ROWS_MAX, QueueWrite, UserErasure, transaction_label};
+pub use self::records::{PenaltySchedule, RatingRow, StoredTicket, TicketState};
 
 use crate::domain::id::{MatchId, RatingKey, SetId, SiloId, TicketId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::lifecycle::penalty::Penalty;
-use crate::domain::match_result::{MatchResult, RatingHistoryEntry, UserSatisfactionCounts};
-use crate::domain::queue::ticket::{PlayerRating, Ticket, TicketEndReason};
-use crate::domain::rating::Skill;
+use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::time::UnixMs;
 use crate::store::error::StoreError;
 use crate::store::writer_version::STORE_FORMAT_VERSION;
-
-/// Ticket as stored.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StoredTicket {
-    /// Ticket as entered.
-    pub ticket: Arc<Ticket>,
-    /// State.
-    pub state: TicketState,
-    /// Expiry without a heartbeat. A ticket in a match that is being played does not expire.
-    pub expires_at: UnixMs,
-    /// Number of changes to the ticket, counted from 1.
-    pub version: u64,
-    /// Digest of the request; detects reuse of an idempotency key for another request.
-    pub request_digest: [u8; 16],
-    /// Players who had the chance to answer the ready check of the ticket's match: bit `n` is player `n` of the session.
-    pub acknowledged: u64,
-}
-
-/// State of a ticket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TicketState {
-    /// Waiting. A pass skips it while one of its users is in a match by another ticket.
-    Waiting,
-    /// In a match that has not ended.
-    InMatch(MatchId),
-    /// Ended, and kept to answer retries.
-    Ended {
-        /// Reason.
-        end_reason: TicketEndReason,
-        /// Match that ended the ticket, if any.
-        match_id: Option<MatchId>,
-        /// When the row may be purged.
-        purge_at: UnixMs,
-    },
-}
-
-/// Cooldowns after failed ready checks, from the ruleset.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PenaltySchedule {
-    /// Cooldown after the first, second, ... failed check, milliseconds. The last one applies to all further checks.
-    pub cooldowns_ms: Box<[u32]>,
-    /// Time without a failed check after which the count starts again from zero, milliseconds.
-    pub reset_after_ms: u64,
-}
-
-/// Rating of a user in one pool and on one scale.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RatingRow {
-    /// User.
-    pub user: UserKey,
-    /// Pool and scale.
-    pub key: RatingKey,
-    /// Rating and deviation.
-    pub rating: PlayerRating,
-    /// Volatility of Glicko-2; 0 for other systems.
-    pub volatility: f64,
-    /// Number of rated matches.
-    pub match_count: u32,
-    /// Time of the last rated match.
-    pub last_match_at: UnixMs,
-    /// Matches won in a row if positive, lost in a row if negative.
-    pub streak: i32,
-    /// Satisfaction statistics.
-    pub satisfaction: UserSatisfactionCounts,
-    /// Active decay periods of the ratings with this key, up to the user's last match; as in [`Skill`].
-    pub active_periods: u32,
-}
-
-impl RatingRow {
-    /// Input for a rating system.
-    pub fn skill(&self) -> Skill {
-        let Self { rating, volatility, match_count, streak, active_periods, .. } = *self;
-        // Without a rated match, there is no time of inactivity.
-        Skill {
-            estimate: rating,
-            volatility,
-            match_count,
-            last_match_at: (match_count > 0).then_some(self.last_match_at),
-            streak,
-            active_periods,
-        }
-    }
-}
 
 /// Finished match for export: its result and the feedback on it.
 #[derive(Clone, Debug, PartialEq)]

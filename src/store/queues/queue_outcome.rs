@@ -6,9 +6,9 @@ use crate::domain::id::{ConsentId, MatchId, RatingKey, TicketId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::match_result::MatchResult;
 use crate::domain::time::UnixMs;
-use crate::store::queues::{RatingRow, StoredTicket};
+use crate::store::queues::records::{RatingRow, StoredTicket};
 
-/// Result of one [`QueueWrite`](crate::store::queues::QueueWrite).
+/// Result of one `QueueWrite`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum QueueOutcome {
     /// `EnterQueue`: the ticket as it is now; after a retry it may have ended.

@@ -16,9 +16,7 @@ use crate::domain::queue::ticket::Ticket;
 use crate::domain::rating::SetActivity;
 use crate::domain::time::UnixMs;
 use crate::store::queues::consents::{CONSENT_RETENTION_MS, StoredConsent};
-use crate::store::queues::{
-    QueueKey, RESULT_RETENTION_MS, RatingRow, StoredTicket, StoredUser, TicketState, TicketUser,
-};
+use crate::store::queues::{QueueKey, RESULT_RETENTION_MS, RatingRow, StoredTicket, StoredUser, TicketUser};
 
 /// Rows by key.
 #[derive(Clone, Debug, Default)]
@@ -115,21 +113,6 @@ impl QueueRows {
         self.consents.retain(|_, consent| now < consent.expires_at.plus_ms(CONSENT_RETENTION_MS));
         self.results.retain(|_, result| now < result.reported_at.plus_ms(RESULT_RETENTION_MS));
         self.feedback.retain(|_, (_, given_at)| now < given_at.plus_ms(RESULT_RETENTION_MS));
-    }
-}
-
-impl StoredTicket {
-    /// Whether the ticket waits or is in a match.
-    pub(in crate::store) fn is_open(&self) -> bool {
-        !matches!(self.state, TicketState::Ended { .. })
-    }
-
-    /// When the ticket may be purged, if it has ended.
-    pub(in crate::store) fn purge_at(&self) -> Option<UnixMs> {
-        match self.state {
-            TicketState::Ended { purge_at, .. } => Some(purge_at),
-            TicketState::Waiting | TicketState::InMatch(_) => None,
-        }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::domain::queue::ticket::{Ticket, TicketEndReason};
 use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::time::UnixMs;
 use crate::store::queues::consents::{ConsentTaker, GrantedConsent};
-use crate::store::queues::{PenaltySchedule, RatingRow};
+use crate::store::queues::records::{PenaltySchedule, RatingRow};
 
 /// One write to the queues. `now` is the time of the decision by the server's clock.
 #[derive(Clone, Debug)]
