@@ -15,6 +15,7 @@ mod open_session_changes;
 mod open_silos;
 mod outage_log;
 mod party_consent;
+mod party_values;
 pub mod queues;
 pub mod ratings;
 pub mod rulesets;
@@ -89,6 +90,8 @@ impl Engine {
         let (adverts, mut tasks) = AdvertEngine::start(Arc::clone(&common), encode_advert, feed, &shutdown).await?;
         let (queue_engine, queue_tasks) = QueueEngine::start(Arc::clone(&common), adverts.handle(), &shutdown).await?;
         tasks.extend(queue_tasks);
+        // The ratings were loaded after the advertisements, whose values depend on them.
+        let _ = adverts.flush().await;
         let (probed, stop) = (Arc::clone(&common), shutdown.clone());
         let start_probe = move || run_write_probe(Arc::clone(&probed), stop.clone());
         tasks.push(common.supervisor.spawn_restarting(TaskLabel::WriteProbe, &shutdown, start_probe));

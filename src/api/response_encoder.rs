@@ -279,7 +279,11 @@ impl<'a> ScoreTermEncoder<'a> {
 /// set themselves are exact.
 fn is_rounded(ruleset: &Ruleset, measure: Measure) -> bool {
     match measure {
-        Measure::AttributeDifference(index) => ruleset.attributes[index].trust != Trust::Client,
+        Measure::AttributeDifference(index) => {
+            let attribute = &ruleset.attributes[index];
+            let may_be_rating = ruleset.rating.is_some() && attribute.source.depends_on_player_facts();
+            may_be_rating || attribute.trust != Trust::Client
+        }
         Measure::Latency | Measure::Distance => true,
     }
 }

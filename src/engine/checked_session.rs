@@ -7,6 +7,7 @@ use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 use crate::engine::command::Caller;
 use crate::engine::error::EngineError;
+use crate::engine::party_values::PartyValues;
 
 /// Session with its attribute values, its users and its ignored fields.
 #[derive(Debug)]
@@ -21,6 +22,7 @@ pub(crate) struct CheckedSession {
 impl CheckedSession {
     /// Validates `session` against `ruleset`. Adds to `ignored_fields`.
     pub(crate) fn new(
+        party_values: &PartyValues,
         ruleset: &Ruleset,
         caller: &Caller,
         session: Session,
@@ -28,7 +30,7 @@ impl CheckedSession {
     ) -> Result<Self, EngineError> {
         check_session(ruleset, &session)?;
         ignored_fields.extend(attribute_values::untrusted_fields(ruleset, &session));
-        let values = AttributeValues::from_session(ruleset, &session);
+        let values = party_values.attribute_values(ruleset, &session);
         Ok(Self {
             attribute_values: values,
             users: session.sorted_users(),

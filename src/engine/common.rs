@@ -23,6 +23,7 @@ use crate::engine::error::{EngineError, field_error};
 use crate::engine::open_session_changes::OpenSessionChanges;
 use crate::engine::open_silos::OpenSilos;
 use crate::engine::outage_log::OutageLog;
+use crate::engine::party_values::PartyValues;
 use crate::engine::ratings::RatingCache;
 use crate::engine::settings::EngineSettings;
 use crate::engine::store_health::StoreHealth;
@@ -52,6 +53,8 @@ pub(crate) struct Common {
     pub(crate) settings: EngineSettings,
     /// Ratings in memory, and the keys of rulesets' ratings.
     pub(crate) ratings: Arc<Mutex<RatingCache>>,
+    /// Attribute values and ratings of parties.
+    pub(crate) party_values: PartyValues,
     /// Silos that this server serves; `None` for all.
     pub(crate) served_silos: Option<Vec<SiloId>>,
     /// Silos with a live ticket or advertisement.

@@ -15,6 +15,7 @@ use crate::engine::common::Common;
 use crate::engine::open_session_changes::OpenSessionChanges;
 use crate::engine::open_silos::{OpenSilos, SiloLimits};
 use crate::engine::outage_log::OutageLog;
+use crate::engine::party_values::PartyValues;
 use crate::engine::settings::EngineSettings;
 use crate::engine::store_health::StoreHealth;
 use crate::engine::write_health::WriteHealth;
@@ -75,7 +76,9 @@ impl EngineDeps {
         } = self;
         let EngineSettings { max_silos, max_silos_per_user, .. } = settings;
         let silo_limits = served_silos.is_none().then_some(SiloLimits { max_silos, max_silos_per_user });
+        let ratings = Arc::default();
         let common = Common {
+            party_values: PartyValues::new(Arc::clone(&ratings), Arc::clone(&clock)),
             clock,
             store,
             rulesets,
@@ -85,7 +88,7 @@ impl EngineDeps {
             public_user_keys,
             metrics,
             settings,
-            ratings: Arc::default(),
+            ratings,
             served_silos,
             open_silos: Arc::new(OpenSilos::new(silo_limits)),
             open_session_changes: OpenSessionChanges::default(),

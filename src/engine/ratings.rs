@@ -8,20 +8,21 @@ pub mod command;
 pub(crate) mod first_scales;
 mod forget;
 mod queries;
+pub(crate) mod rating_changes;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use crate::domain::attribute::{AttributeSource, AttributeValue};
 use crate::domain::id::{BuildIdHasher, RatingKey, SetId, UserKey};
+use crate::domain::player_facts::PlayerFacts;
 use crate::domain::queue::ticket::{PlayerRating, Ticket};
 use crate::domain::rating::leaderboard::{Leaderboard, LeaderboardEntry};
 use crate::domain::rating::{SetActivity, Skill};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::queue::SatisfactionSpec;
 use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
-use crate::domain::session::{Player, Session};
 use crate::domain::time::UnixMs;
+use crate::engine::ratings::rating_changes::RatingChanges;
 use crate::store::queues::RatingRow;
 
 /// Ratings of all pools and scales.
@@ -34,6 +35,7 @@ pub(crate) struct RatingCache {
     compared_scales: HashSet<(SetId, RatingKey)>,
     /// Latest ratings that this server has written, with the time. A read of all ratings may be older than they are.
     own_writes: VecDeque<(UnixMs, RatingKey, UserKey)>,
+    changes: RatingChanges,
 }
 
 /// Ratings with one key.
@@ -63,6 +65,7 @@ impl RatingCache {
 
     /// Inserts or replaces a stored row.
     pub(crate) fn upsert(&mut self, row: RatingRow) {
+        self.changes.record(row.key, row.user);
         let group = self.groups.entry(row.key).or_default();
         group.match_activity = group.match_activity.including_skill(&row.skill());
         let previous = group.rows.insert(row.user, row);
@@ -96,41 +99,20 @@ impl RatingCache {
         self.groups.get(&key).map_or_else(SetActivity::default, |group| group.match_activity)
     }
 
-    /// Ratings of the players of a session that enters a queue: from the rating system if the set has one, otherwise
-    /// the claimed skills that the ruleset trusts.
-    pub(crate) fn entry_ratings(&self, ruleset: &Ruleset, session: &Session, now: UnixMs) -> Vec<PlayerRating> {
-        let rating = self.rating_of(ruleset);
-        let entry_rating = |player: &Player| {
-            let known = rating.as_ref().map(|rating| self.skill_at(rating, player.user, now).estimate);
-            PlayerRating::at_queue_entry(ruleset, known, player.stated_skill, session.origin)
-        };
-        session.players.iter().map(entry_rating).collect()
-    }
-
-    /// Session with the share of disputed matches of its players, if the ruleset declares `disputed_percent` and rates its
-    /// matches. The highest of the players counts.
-    pub(crate) fn with_disputed_percent(&self, ruleset: &Ruleset, mut session: Session) -> Session {
-        let mut attributes = ruleset.attributes.iter();
-        let attribute = attributes.find(|attribute| attribute.source == AttributeSource::DisputedPercent);
-        let (Some(attribute), Some(rating)) = (attribute, self.rating_of(ruleset)) else { return session };
-        let percent_of = |player: &Player| {
-            let row = self.rating_row(rating.key, player.user);
-            row.map_or(0.0, |row| row.satisfaction.disputed_percent(row.match_count))
-        };
-        let percent = session.players.iter().map(percent_of).fold(0.0, f64::max);
-        let position = session.attributes.partition_point(|(name, _)| *name < attribute.name);
-        session.attributes.insert(position, (attribute.name.clone(), AttributeValue::Number(percent)));
-        session
-    }
-
-    /// Replaces the ratings of a ticket that are on another scale, or in another pool, than those of `ruleset`.
-    pub(crate) fn with_ratings_of(&self, ruleset: &Ruleset, ticket: Arc<Ticket>, now: UnixMs) -> Arc<Ticket> {
-        let current = self.rating_of(ruleset).and_then(digest_key);
-        if ticket.rating_digest_key == current {
-            return ticket;
+    /// Facts about a user at `now`.
+    pub(crate) fn player_facts(&self, rating: &KeyedRatingSpec, user: UserKey, now: UnixMs) -> PlayerFacts {
+        let row = self.rating_row(rating.key, user);
+        let Skill { estimate, match_count, .. } = self.skill_at(rating, user, now);
+        PlayerFacts {
+            rating: estimate,
+            match_count,
+            disputed_percent: row.map_or(0.0, |row| row.satisfaction.disputed_percent(row.match_count)),
         }
-        let player_ratings = self.entry_ratings(ruleset, &ticket.session, now);
-        Arc::new(Ticket { player_ratings, rating_digest_key: current, ..(*ticket).clone() })
+    }
+
+    /// Log of changes.
+    pub(crate) fn changes(&self) -> &RatingChanges {
+        &self.changes
     }
 
     /// Leaderboard by `rating - z * deviation`, best first, ties by user. Rebuilt when z changes.

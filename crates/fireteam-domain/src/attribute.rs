@@ -72,9 +72,14 @@ pub enum AttributeSource {
     BigPartyCount,
     /// `player_count`: number of players in the session, counted by the server.
     PlayerCount,
-    /// `disputed_percent`: share of the matches of the party's players that were disputed, counted by the server when the
-    /// party enters a queue. The highest of the players.
+    /// `disputed_percent`: share of the matches of the party's players that were disputed, counted by the server. The
+    /// highest of the players.
     DisputedPercent,
+    /// `rating_deviation`: standard deviation of the players' ratings, aggregated to one number. High for players who have
+    /// played few matches, or none for long.
+    RatingDeviation,
+    /// `matches_played`: number of rated matches of the players, counted by the server and aggregated to one number.
+    MatchesPlayed,
 }
 
 impl AttributeSource {
@@ -87,6 +92,8 @@ impl AttributeSource {
             "big_party_count" => AttributeSource::BigPartyCount,
             "player_count" => AttributeSource::PlayerCount,
             "disputed_percent" => AttributeSource::DisputedPercent,
+            "rating_deviation" => AttributeSource::RatingDeviation,
+            "matches_played" => AttributeSource::MatchesPlayed,
             _ => AttributeSource::AttributeMap,
         }
     }
@@ -100,8 +107,28 @@ impl AttributeSource {
             | AttributeSource::NatType
             | AttributeSource::BigPartyCount
             | AttributeSource::PlayerCount
-            | AttributeSource::DisputedPercent => Some(ValueType::Number),
+            | AttributeSource::DisputedPercent
+            | AttributeSource::RatingDeviation
+            | AttributeSource::MatchesPlayed => Some(ValueType::Number),
         }
+    }
+
+    /// Whether only the server knows the value: requests may not state it.
+    pub fn is_kept_by_server(self) -> bool {
+        matches!(
+            self,
+            AttributeSource::DisputedPercent | AttributeSource::RatingDeviation | AttributeSource::MatchesPlayed
+        )
+    }
+
+    /// Whether the value may come from what the server keeps about the players.
+    pub fn depends_on_player_facts(self) -> bool {
+        self == AttributeSource::Skill || self.is_kept_by_server()
+    }
+
+    /// Whether the value is an aggregate of one value per player, so that `PartyAggregation` applies.
+    pub fn is_aggregated(self) -> bool {
+        matches!(self, AttributeSource::Skill | AttributeSource::RatingDeviation | AttributeSource::MatchesPlayed)
     }
 }
 

@@ -17,6 +17,7 @@ pub mod oracle;
 mod partition_key;
 mod plan;
 mod plan_compiler;
+mod player_slots;
 mod query;
 mod result;
 mod row_rules;
@@ -32,12 +33,15 @@ mod word_column;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::id::AdvertisementId;
+use crate::attribute_values::AttributeValues;
+use crate::id::{AdvertisementId, UserKey};
 use crate::index::interner::Interner;
 use crate::index::layout::{ColumnLayout, RowBuffer, TickScale};
 use crate::index::partition_key::{PartitionKey, WantedKeys};
+use crate::index::player_slots::PlayerSlots;
 use crate::index::slab::EntrySlab;
 use crate::index::tree::{KdTree, RowAddr};
+use crate::player_facts;
 use crate::ruleset::Ruleset;
 use crate::time::UnixMs;
 
@@ -54,6 +58,8 @@ pub struct AdvertisementIndex {
     interner: Interner,
     tick_scale: TickScale,
     slab: EntrySlab,
+    /// Slots by player; `None` if the values under the ruleset do not depend on what the server keeps about players.
+    player_slots: Option<PlayerSlots>,
     partition_by_key: BTreeMap<PartitionKey, u32>,
     /// Partitions by number; `None` for a free number.
     partitions: Vec<Option<(PartitionKey, KdTree)>>,
@@ -67,12 +73,14 @@ impl AdvertisementIndex {
     pub fn new(ruleset: Arc<Ruleset>) -> Self {
         let layout = ColumnLayout::for_ruleset(&ruleset);
         let interner = Interner::new(layout.interned_attributes.len());
+        let player_slots = player_facts::are_used_by(&ruleset).then(PlayerSlots::default);
         Self {
             ruleset,
             layout,
             interner,
             tick_scale: TickScale::default(),
             slab: EntrySlab::default(),
+            player_slots,
             partition_by_key: BTreeMap::new(),
             partitions: Vec::new(),
             free_partitions: Vec::new(),
@@ -103,6 +111,9 @@ impl AdvertisementIndex {
         let Some(slot) = self.slab.slot_of(entry.advertisement.id) else {
             let partition = self.find_or_create_partition(&entry);
             let slot = self.slab.insert_entry(entry);
+            if let Some(player_slots) = &mut self.player_slots {
+                player_slots.insert(&self.slab, slot);
+            }
             let Self { ruleset, layout, slab, tick_scale, interner, row_buffer, .. } = self;
             layout.write_row(ruleset, slab.entry(slot), slot, tick_scale, interner, row_buffer);
             self.insert_row(partition);
@@ -121,7 +132,26 @@ impl AdvertisementIndex {
             let partition = self.find_or_create_partition(&entry);
             self.insert_row(partition);
         }
-        self.slab.replace_entry(slot, entry)
+        self.replace_entry(slot, entry)
+    }
+
+    /// Ids of the advertisements of which `user` is a player. None if the values under the ruleset do not depend on what
+    /// the server keeps about players.
+    pub fn ids_of_user(&self, user: UserKey) -> Vec<AdvertisementId> {
+        let slots = self.player_slots.as_ref().map(|player_slots| player_slots.slots_of(&self.slab, user));
+        slots.into_iter().flatten().map(|slot| self.slab.entry(slot).advertisement.id).collect()
+    }
+
+    /// Whether a change of what the server keeps about a player may change an advertisement's values.
+    pub fn depends_on_player_facts(&self) -> bool {
+        self.player_slots.as_ref().is_some_and(|player_slots| !player_slots.is_empty())
+    }
+
+    /// Replaces the attribute values of an advertisement. `false` if they are equal, or the id is unknown.
+    pub fn set_attribute_values(&mut self, id: AdvertisementId, attribute_values: AttributeValues) -> bool {
+        let changed = self.get(id).filter(|entry| entry.attribute_values != attribute_values).cloned();
+        let entry = changed.map(|entry| IndexEntry { attribute_values, ..entry });
+        entry.map(|entry| self.upsert(entry)).is_some()
     }
 
     /// Prefetches the memory that updates of `ids` will read, so that cache misses overlap. Useful from about ten ids
@@ -133,7 +163,11 @@ impl AdvertisementIndex {
 
     /// Removes and returns an entry; `None` if the id is unknown.
     pub fn remove(&mut self, id: AdvertisementId) -> Option<IndexEntry> {
+        let slot = self.slab.slot_of(id)?;
         let (row_addr, entry) = self.slab.remove_entry(id)?;
+        if let Some(player_slots) = &mut self.player_slots {
+            player_slots.remove(&entry, slot);
+        }
         self.remove_row(row_addr);
         if self.slab.len() == 0 {
             self.interner.clear();
@@ -264,6 +298,17 @@ impl AdvertisementIndex {
         self.partitions[partition as usize] = Some((key.clone(), KdTree::new(&self.layout)));
         self.partition_by_key.insert(key, partition);
         partition
+    }
+
+    fn replace_entry(&mut self, slot: u32, entry: IndexEntry) -> Option<IndexEntry> {
+        let Some(player_slots) = &mut self.player_slots else { return self.slab.replace_entry(slot, entry) };
+        if player_slots::have_same_users(self.slab.entry(slot), &entry) {
+            return self.slab.replace_entry(slot, entry);
+        }
+        player_slots.remove(self.slab.entry(slot), slot);
+        let replaced = self.slab.replace_entry(slot, entry);
+        player_slots.insert(&self.slab, slot);
+        replaced
     }
 
     fn insert_row(&mut self, partition: u32) {

@@ -102,16 +102,16 @@ impl AdvertHandle {
         };
         let mut records: Vec<&AdvertRecord> = set.records().filter(is_open).collect();
         records.sort_unstable_by_key(|record| (record.advertisement.advertised_since, record.advertisement.id));
+        let party_values = &self.state.common.party_values;
         let to_open_session = |record: &AdvertRecord| {
             let session = &record.advertisement.session;
-            let player_ratings: Option<Box<[f64]>> = session.players.iter().map(|player| player.stated_skill).collect();
             OpenSession {
                 advertisement: Arc::clone(&record.advertisement),
-                attribute_values: AttributeValues::from_session(ruleset, session),
+                attribute_values: party_values.attribute_values(ruleset, session),
                 expires_at: record.expires_at,
                 open_seats: record.open_seats(),
                 open_seats_by_team: None,
-                player_ratings: player_ratings.unwrap_or_default(),
+                player_ratings: party_values.known_player_ratings(ruleset, session).unwrap_or_default(),
                 leaderboard_position: None,
             }
         };
@@ -270,7 +270,7 @@ impl AdvertHandle {
         };
         let values: Vec<AttributeValues> = records
             .iter()
-            .map(|record| AttributeValues::from_session(ruleset, &record.advertisement.session))
+            .map(|record| self.state.common.party_values.attribute_values(ruleset, &record.advertisement.session))
             .collect();
         let rows = records.iter().zip(&values).map(|(record, values)| candidate_from_record(record, values));
         explain_search(ruleset, &searcher, rows, max_near_misses, now)

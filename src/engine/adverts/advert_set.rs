@@ -12,6 +12,7 @@ use crate::domain::index::{AdvertisementIndex, IndexEntry};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::time::UnixMs;
 use crate::engine::open_silos::OpenSilos;
+use crate::engine::party_values::PartyValues;
 use crate::store::{AdvertVersion, Reservation, ReservationState};
 
 /// Advertisement and its state.
@@ -78,7 +79,7 @@ impl ReplacedRecords {
 }
 
 /// Records of one set, and their indexes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct AdvertSet {
     records: HashMap<AdvertisementId, AdvertRecord, BuildIdHasher>,
     indexes: Vec<AdvertisementIndex>,
@@ -89,12 +90,21 @@ pub(crate) struct AdvertSet {
     unended_reservation_count: usize,
     /// Counts each advertisement as one use of its silo.
     open_silos: Arc<OpenSilos>,
+    party_values: PartyValues,
 }
 
 impl AdvertSet {
     /// Set without advertisements, which keeps their silos open in `open_silos`.
-    pub(crate) fn new(open_silos: Arc<OpenSilos>) -> Self {
-        Self { open_silos, ..Self::default() }
+    pub(crate) fn new(open_silos: Arc<OpenSilos>, party_values: PartyValues) -> Self {
+        Self {
+            records: HashMap::default(),
+            indexes: Vec::new(),
+            hold_expiries: ExpiryQueue::new(),
+            expiry_changes_during_build: None,
+            unended_reservation_count: 0,
+            open_silos,
+            party_values,
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -151,7 +161,8 @@ impl AdvertSet {
 
     /// Inserts or replaces a record, in every index.
     pub(crate) fn upsert(&mut self, mut record: AdvertRecord) {
-        let entries: Vec<IndexEntry> = self.indexes.iter().map(|index| index_entry(&record, index.ruleset())).collect();
+        let entry = |index: &AdvertisementIndex| index_entry(&record, index.ruleset(), &self.party_values);
+        let entries: Vec<IndexEntry> = self.indexes.iter().map(entry).collect();
         let reservations = std::mem::take(&mut record.reservations);
         self.upsert_with_entries(
             record,
@@ -202,6 +213,13 @@ impl AdvertSet {
             MapEntry::Vacant(vacant) => vacant.insert(record),
         };
         (record, result)
+    }
+
+    /// Replaces an advertisement's attribute values under the ruleset with `hash`.
+    pub(crate) fn set_attribute_values(&mut self, hash: RulesetHash, id: AdvertisementId, values: AttributeValues) {
+        if let Some(index) = self.indexes.iter_mut().find(|index| index.ruleset().hash == hash) {
+            index.set_attribute_values(id, values);
+        }
     }
 
     /// Removes a record from the set and from every index.
@@ -302,10 +320,14 @@ impl AdvertSet {
 }
 
 /// Index of `records` under `ruleset`. Slow for many records; needs no lock.
-pub(crate) fn build_index(ruleset: &Arc<Ruleset>, records: &[AdvertRecord]) -> AdvertisementIndex {
+pub(crate) fn build_index(
+    ruleset: &Arc<Ruleset>,
+    records: &[AdvertRecord],
+    party_values: &PartyValues,
+) -> AdvertisementIndex {
     let mut index = AdvertisementIndex::new(Arc::clone(ruleset));
     for record in records {
-        index.upsert(index_entry(record, ruleset));
+        index.upsert(index_entry(record, ruleset, party_values));
     }
     index
 }
@@ -324,10 +346,10 @@ pub(crate) fn candidate_from_record<'a>(
 }
 
 /// Index entry of a record under `ruleset`.
-pub(crate) fn index_entry(record: &AdvertRecord, ruleset: &Ruleset) -> IndexEntry {
+pub(crate) fn index_entry(record: &AdvertRecord, ruleset: &Ruleset, party_values: &PartyValues) -> IndexEntry {
     IndexEntry {
         advertisement: Arc::clone(&record.advertisement),
-        attribute_values: AttributeValues::from_session(ruleset, &record.advertisement.session),
+        attribute_values: party_values.attribute_values(ruleset, &record.advertisement.session),
         expires_at: record.expires_at,
         open_seats: record.open_seats(),
         encoded_response: Arc::clone(&record.encoded_advert),

@@ -9,11 +9,12 @@ use crate::domain::id::SetId;
 use crate::domain::ruleset::Ruleset;
 use crate::engine::adverts::advert_set::{AdvertSet, build_index};
 use crate::engine::open_silos::OpenSilos;
+use crate::engine::party_values::PartyValues;
 
 /// One set's advertisements behind a lock. Held for one lookup, one search or a few changes; never across an await.
 ///
 /// The lock is fair to a waiting writer. With the standard library's lock, overlapping searches starve the writer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct LockedAdvertSet(FairLock<AdvertSet>);
 
 impl LockedAdvertSet {
@@ -27,17 +28,18 @@ impl LockedAdvertSet {
 }
 
 /// Advertisements of every set. Only the writer adds sets and indexes, so a new set has all indexes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct AdvertSetMap {
     sets: RwLock<BTreeMap<SetId, Arc<LockedAdvertSet>>>,
     indexed_rulesets: RwLock<Vec<Arc<Ruleset>>>,
     open_silos: Arc<OpenSilos>,
+    party_values: PartyValues,
 }
 
 impl AdvertSetMap {
     /// Map without sets, which keeps the silos of its advertisements open in `open_silos`.
-    pub(crate) fn new(open_silos: Arc<OpenSilos>) -> Self {
-        Self { open_silos, ..Self::default() }
+    pub(crate) fn new(open_silos: Arc<OpenSilos>, party_values: PartyValues) -> Self {
+        Self { sets: RwLock::default(), indexed_rulesets: RwLock::default(), open_silos, party_values }
     }
 
     /// Advertisements of a set; `None` if the set never had any.
@@ -50,9 +52,9 @@ impl AdvertSetMap {
         if let Some(set) = self.get(set_id) {
             return set;
         }
-        let mut set = AdvertSet::new(Arc::clone(&self.open_silos));
+        let mut set = AdvertSet::new(Arc::clone(&self.open_silos), self.party_values.clone());
         for ruleset in self.indexed_rulesets().iter().filter(|ruleset| ruleset.set_id == set_id) {
-            set.finish_index_build(build_index(ruleset, &[]));
+            set.finish_index_build(build_index(ruleset, &[], &self.party_values));
         }
         let set = Arc::new(LockedAdvertSet(FairLock::new(set)));
         let mut sets = self.sets.write().unwrap_or_else(PoisonError::into_inner);
@@ -81,7 +83,7 @@ impl AdvertSetMap {
                     continue;
                 }
                 let records = set.write().begin_index_build();
-                let index = build_index(ruleset, &records);
+                let index = build_index(ruleset, &records, &self.party_values);
                 set.write().finish_index_build(index);
             }
             set.write().retain_indexes(&rulesets);

@@ -40,7 +40,7 @@ pub(crate) struct AdvertState {
 impl AdvertState {
     /// State without advertisements, with indexes for the cached rulesets.
     pub(crate) fn new(common: Arc<Common>, encode_advert: EncodeAdvertFn) -> Self {
-        let advert_sets = AdvertSetMap::new(Arc::clone(&common.open_silos));
+        let advert_sets = AdvertSetMap::new(Arc::clone(&common.open_silos), common.party_values.clone());
         advert_sets.set_indexed_rulesets(common.rulesets.active_and_retired());
         let replication = common.store_health.clone().map(|health| Arc::new(ReplicationState::new(health)));
         Self {

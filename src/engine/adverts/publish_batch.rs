@@ -97,7 +97,7 @@ impl PublishBatch {
         let mut records: Vec<AdvertRecord> = Vec::with_capacity(self.publications.len());
         for publication in &self.publications {
             let record = publication.to_record();
-            entries.extend(rulesets.iter().map(|ruleset| index_entry(&record, ruleset)));
+            entries.extend(rulesets.iter().map(|ruleset| index_entry(&record, ruleset, &state.common.party_values)));
             records.push(record);
         }
         let mut applied: Vec<AppliedPublication> = Vec::with_capacity(self.publications.len());

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::domain::id::{AdvertisementId, BuildIdHasher};
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_state::AdvertState;
+use crate::engine::adverts::rating_refresh::RatingRefresh;
 use crate::engine::adverts::replicated_writer::ReplicatedWriter;
 use crate::engine::adverts::writer_command::AdvertWriterCommand;
 use crate::store::{AdvertWrite, StoreError};
@@ -26,12 +27,17 @@ pub(crate) async fn run_advert_writer(
 ) {
     let mut commands = Vec::with_capacity(BATCH_COMMANDS_MAX);
     let mut replicated_writer = state.replication.clone().map(ReplicatedWriter::new);
+    let mut rating_refresh = RatingRefresh::new(&state);
     loop {
         let received = tokio::select! {
             biased;
             received = inbox.recv_many(&mut commands, BATCH_COMMANDS_MAX) => received,
             () = shutdown.cancelled(), if !inbox.is_closed() => {
                 inbox.close();
+                continue;
+            }
+            () = rating_refresh.due(), if !inbox.is_closed() => {
+                rating_refresh.refresh(&state).await;
                 continue;
             }
         };
@@ -58,6 +64,7 @@ pub(crate) async fn run_advert_writer(
                     let _ = reply.send(());
                 }
                 AdvertWriterCommand::Flush(reply) => {
+                    rating_refresh.refresh(&state).await;
                     // The receiver may be gone.
                     let _ = reply.send(());
                 }

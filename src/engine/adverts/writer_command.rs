@@ -108,7 +108,7 @@ pub(crate) enum AdvertWriterCommand {
     ApplyFeed(Box<FeedBatch>, u64),
     /// Replaces the indexed rulesets; answered when every set has the indexes.
     SetRulesets(Vec<Arc<Ruleset>>, oneshot::Sender<()>),
-    /// Answered when all commands before it are applied to memory.
+    /// Answered when all commands before it, and the changes of ratings, are applied to memory.
     Flush(oneshot::Sender<()>),
 }
 

@@ -9,6 +9,7 @@ use crate::domain::ruleset::Ruleset;
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::{AdvertRecord, AdvertSet, index_entry};
 use crate::engine::command::InconsistencyKind;
+use crate::engine::party_values::PartyValues;
 use crate::store::{Reservation, ReservationState, StoredAdvertisement};
 
 /// State of one advertisement id in memory.
@@ -97,19 +98,22 @@ pub(crate) fn are_indexes_correct(
     record: &AdvertRecord,
     set_id: SetId,
     cached_rulesets: &[Arc<Ruleset>],
+    party_values: &PartyValues,
 ) -> bool {
     let id = record.advertisement.id;
     let mut rulesets = cached_rulesets.iter().filter(|ruleset| ruleset.set_id == set_id);
     rulesets.all(|ruleset| set.index_of_ruleset(ruleset.hash).is_some())
         && set.indexes().iter().all(|index| {
-            let expected = index_entry(record, index.ruleset());
-            index.get(id).is_some_and(|actual| is_same_entry(actual, &expected)) && index.is_consistent(id)
+            // Values that depend on ratings follow them with a delay, and are not compared.
+            let expected = index_entry(record, index.ruleset(), party_values);
+            let is_same = |actual: &IndexEntry| is_same_entry(actual, &expected, index.ruleset());
+            index.get(id).is_some_and(is_same) && index.is_consistent(id)
         })
 }
 
-fn is_same_entry(actual: &IndexEntry, expected: &IndexEntry) -> bool {
+fn is_same_entry(actual: &IndexEntry, expected: &IndexEntry, ruleset: &Ruleset) -> bool {
     (actual.expires_at, actual.open_seats) == (expected.expires_at, expected.open_seats)
-        && actual.attribute_values == expected.attribute_values
+        && actual.attribute_values.equals_without_player_facts(&expected.attribute_values, ruleset)
         && actual.advertisement == expected.advertisement
         && actual.encoded_response == expected.encoded_response
 }
@@ -117,6 +121,7 @@ fn is_same_entry(actual: &IndexEntry, expected: &IndexEntry) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::SystemClock;
     use crate::domain::advertisement::{Advertisement, AdvertisementKind};
     use crate::domain::id::{AdvertisementId, RulesetHash};
     use crate::domain::session::Session;
@@ -246,14 +251,21 @@ mod tests {
     #[test]
     fn consistency_check_detects_a_wrong_or_missing_index() {
         let ruleset = Arc::clone(&bundled::load_bundled().unwrap()[0].1);
+        let party_values = PartyValues::new(Arc::default(), Arc::new(SystemClock::start()));
         let (set_id, cached_rulesets) = (ruleset.set_id, [Arc::clone(&ruleset)]);
-        let mut set = AdvertSet::default();
+        let mut set = AdvertSet::new(Arc::default(), party_values.clone());
         set.upsert(test_record());
-        assert!(!are_indexes_correct(&set, &test_record(), set_id, &cached_rulesets), "the ruleset has no index");
-        assert!(are_indexes_correct(&set, &test_record(), set_id, &[]), "a purged ruleset needs no index");
+        assert!(
+            !are_indexes_correct(&set, &test_record(), set_id, &cached_rulesets, &party_values),
+            "the ruleset has no index"
+        );
+        assert!(
+            are_indexes_correct(&set, &test_record(), set_id, &[], &party_values),
+            "a purged ruleset needs no index"
+        );
         let records: Vec<AdvertRecord> = set.records().cloned().collect();
-        set.finish_index_build(build_index(&ruleset, &records));
-        assert!(are_indexes_correct(&set, &test_record(), set_id, &cached_rulesets));
+        set.finish_index_build(build_index(&ruleset, &records, &party_values));
+        assert!(are_indexes_correct(&set, &test_record(), set_id, &cached_rulesets, &party_values));
 
         let changes: [fn(&mut AdvertRecord); 5] = [
             |stored| stored.reservations.clear(),
@@ -265,7 +277,7 @@ mod tests {
         for (number, change) in changes.into_iter().enumerate() {
             let mut other = test_record();
             change(&mut other);
-            assert!(!are_indexes_correct(&set, &other, set_id, &cached_rulesets), "change {number}");
+            assert!(!are_indexes_correct(&set, &other, set_id, &cached_rulesets, &party_values), "change {number}");
         }
     }
 }

@@ -10,8 +10,9 @@ use crate::domain::id::{AdvertisementId, UserKey};
 use crate::domain::latency::LatencyEndpoint;
 use crate::domain::lifecycle::{Assignment, Match, MatchTicket};
 use crate::domain::locality::Locality;
+use crate::domain::player_facts;
 use crate::domain::queue::placement::{MatchToPlace, PlacementProblem, ServerCandidate, rank_servers};
-use crate::domain::queue::ticket::Ticket;
+use crate::domain::queue::ticket::{PlayerRating, Ticket};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::queue::RegionMode;
 use crate::domain::ruleset::teams::AllocationMode;
@@ -193,7 +194,9 @@ impl MatchSession {
             origin: ValueOrigin::GameServer,
             ..Session::default()
         };
-        Self { attribute_values: AttributeValues::from_session(ruleset, &session), session, users }
+        let attribute_values =
+            AttributeValues::of_rated_players(ruleset, &session, &ratings_of(ruleset, tickets, &users));
+        Self { attribute_values, session, users }
     }
 
     /// Searcher with an unlimited wait, so that expansions apply their widest limits: the players already agreed.
@@ -209,6 +212,22 @@ impl MatchSession {
             waited_ms: u64::MAX,
         }
     }
+}
+
+/// Known ratings of `users` (sorted), from their tickets.
+fn ratings_of(ruleset: &Ruleset, tickets: &[Arc<Ticket>], users: &[UserKey]) -> Vec<PlayerRating> {
+    let ticket_ratings = |ticket: &Arc<Ticket>| -> Vec<Option<PlayerRating>> {
+        match ruleset.rating {
+            Some(_) => ticket.player_ratings.iter().copied().map(Some).collect(),
+            None => player_facts::session_ratings(ruleset, &ticket.session, None).collect(),
+        }
+    };
+    let of_present_players = |ticket: &Arc<Ticket>| {
+        let rated = ticket.session.players.iter().zip(ticket_ratings(ticket));
+        let present = rated.filter(|(player, _)| users.binary_search(&player.user).is_ok());
+        present.filter_map(|(_, rating)| rating).collect::<Vec<PlayerRating>>()
+    };
+    tickets.iter().flat_map(of_present_players).collect()
 }
 
 /// Mean round trip per region that all tickets measured. Limited to the match's region, if it has one.

@@ -47,7 +47,7 @@ impl QueueSnapshot {
         Self {
             // After the tickets: a match that ended before they were read is in the log.
             past_matches: past_matches(shared, key, queue, &tickets, &open_sessions, now),
-            prepared_tickets: ticket_cache.prepare_tickets(shared, ruleset, queue, tickets, now),
+            prepared_tickets: ticket_cache.prepare_tickets(shared, ruleset, queue, tickets),
             open_sessions,
             gate_input: gate_input(shared, key, &queue.gate, now),
             now,
@@ -100,12 +100,11 @@ impl PreparedTicketCache {
         ruleset: &Ruleset,
         queue: &QueueSpec,
         tickets: Vec<Arc<Ticket>>,
-        now: UnixMs,
     ) -> Vec<Arc<PreparedTicket>> {
-        let tickets: Vec<Arc<Ticket>> = {
-            let ratings = shared.ratings.lock();
-            tickets.into_iter().map(|ticket| ratings.with_ratings_of(ruleset, ticket, now)).collect()
-        };
+        let party_values = &shared.common.party_values;
+        let scale = party_values.rating_digest_key(ruleset);
+        let tickets: Vec<Arc<Ticket>> =
+            tickets.into_iter().map(|ticket| party_values.on_scale(scale, ruleset, ticket)).collect();
         let uses_leaderboard = matches!(queue.quality, QualitySpec::LeaderboardGauss { .. });
         let ranks = if uses_leaderboard {
             shared.ratings.lock().mean_leaderboard_ranks(ruleset, &tickets)

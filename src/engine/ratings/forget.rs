@@ -24,6 +24,7 @@ impl RatingCache {
         for (user, key) in ratings {
             if let Some(group) = self.groups.get_mut(key) {
                 group.remove(*user);
+                self.changes.record(*key, *user);
             }
         }
     }
@@ -33,7 +34,10 @@ impl RatingCache {
         let mut has_removed = false;
         for (key, group) in &mut self.groups {
             let is_listed = || rows.iter().any(|row| row.user == user && row.key == *key);
-            has_removed |= group.rows.contains_key(&user) && !is_listed() && group.remove(user);
+            if group.rows.contains_key(&user) && !is_listed() {
+                has_removed |= group.remove(user);
+                self.changes.record(*key, user);
+            }
         }
         has_removed
     }
@@ -52,6 +56,7 @@ impl RatingCache {
                 group.rows.keys().copied().filter(|user| !kept.contains(&(*key, *user))).collect();
             for user in unlisted {
                 group.remove(user);
+                self.changes.record(*key, user);
             }
         }
     }

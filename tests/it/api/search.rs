@@ -3,6 +3,7 @@
 use fireteam::domain::locality::Locality;
 use fireteam_client::{Code, pb};
 
+use crate::support::ruleset_dir::RulesetDirectory;
 use crate::support::test_server::{TestServer, advertise_request, party_session};
 
 const SEATTLE: &str = "71.20.133.126";
@@ -42,14 +43,14 @@ async fn search_returns_rounded_distance_latency_and_score_terms() {
     assert_eq!(candidate.round_trip_ms, Some(50.0), "rounded to 25 ms");
     let [by_skill, by_latency] = &*candidate.terms else { panic!("two terms: {candidate:?}") };
     assert_eq!((&*by_skill.name, &*by_latency.name), ("skill", "latency"));
-    assert!((by_skill.value - 0.4 * 33.0 / 2_000.0).abs() < 1e-12, "not rounded, because clients state it themselves");
+    assert_eq!(by_skill.value, 0.007, "0.4 * 33 / 2000, rounded, because it may come from the server's rating");
     // From the center of a 1-degree cell to the center of a 3-degree cell: (47.5, -122.5) and (34.5, -118.5) are in
     // these cells.
     let middle = |latitude, longitude| Locality::from_degrees(latitude, longitude).unwrap();
     let miles = middle(34.5, -118.5).chord_miles(middle(46.5, -180.0 + 13.5 * 360.0 / 83.0));
     let exact = 0.6 * (20.0 + 16.0 * miles * 1.609_344 / 1_000.0) / 300.0;
     assert_eq!(by_latency.value, (exact * 1_000.0).round() / 1_000.0, "rounded, because it would reveal the location");
-    let rounded_sum = ((by_skill.value + exact) * 1_000.0).round() / 1_000.0;
+    let rounded_sum = ((0.4 * 33.0 / 2_000.0 + exact) * 1_000.0).round() / 1_000.0;
     assert_eq!(candidate.score, rounded_sum, "rounded after the addition");
     assert_eq!((found.evaluated, found.truncated, found.searching_for_ms), (1, false, 0));
     assert!(found.ignored_fields.is_empty() && found.stale_for_ms.is_none());
@@ -212,7 +213,12 @@ async fn search_separates_silos_and_advertisement_kinds() {
 /// S1-27, S1-36: an allowed range includes both ends and refuses sessions without a value. One bound may be open.
 #[tokio::test]
 async fn allowed_range_includes_its_ends() {
-    let server = TestServer::start().await;
+    // Without ratings: a party that states no skill has none.
+    let shipped = include_str!("../../../rulesets/destiny_control_6v6.xml");
+    let start = shipped.find("<Rating ").expect("a rating system");
+    let end = start + shipped[start..].find("/>").expect("its end") + 2;
+    let directory = RulesetDirectory::with_files(&[("control.xml", &[&shipped[..start], &shipped[end..]].concat())]);
+    let server = directory.start_server().await;
     let client = server.client().await;
     let range = |min, max| pb::AllowedRange { attribute: "skill".into(), min, max };
     let request = |allowed| pb::MatchmakingUpdateAdvertisementRequest {

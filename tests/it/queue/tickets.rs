@@ -91,9 +91,15 @@ async fn requeue_keeps_rating_and_range() {
     let rules = duel_ruleset(&format!(r#"{CHECKED}<Rating System="elo"/>"#))
         .replace(r#"<RatingWindow Start="2" Max="2"/>"#, widening);
     let server = start_queue_server(&[&rules]).await;
-    let mut ann = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
+    // The ruleset trusts clients with the skill, so the server's rating counts for a party that states none.
+    let without_skill = |name: &str| {
+        let mut request = enter_request(SET_ID, &[(name, 0.0)]);
+        request.session_composition.as_mut().expect("a party").players[0].skill = None;
+        request
+    };
+    let mut ann = QueuedParty::enter_with_request(&server, without_skill("ann")).await;
     server.clock.advance_ms(2_000);
-    let mut bob = QueuedParty::enter(&server, SET_ID, &[("bob", 20.0)]).await;
+    let mut bob = QueuedParty::enter_with_request(&server, without_skill("bob")).await;
     wait_until("proposed", async || bob.current_status().await.state() == TicketState::Proposed).await;
     let mut operator = operator_client(&server).await;
     let better = generated_client::RatingRow { user_id: "ann".to_owned(), rating: Some(1_700.0), ..Default::default() };

@@ -1,6 +1,7 @@
 //! Index tests: comparison with the oracle over random rulesets and populations, and single scenarios.
 
 mod explain;
+mod players;
 mod random_world;
 mod scenarios;
 

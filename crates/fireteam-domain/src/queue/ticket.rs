@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::attribute::{AttributeSource, ValueOrigin};
 use crate::id::{RatingKey, SetId, TicketId, UserKey};
 use crate::locality::Locality;
 use crate::location_privacy::{RegionPlaces, coarsen_region_latencies};
-use crate::ruleset::Ruleset;
 use crate::session::Session;
 use crate::time::UnixMs;
 
@@ -80,22 +78,6 @@ pub struct PlayerRating {
     pub rating: f64,
     /// Standard deviation of the rating; 0 for systems without one.
     pub deviation: f64,
-}
-
-impl PlayerRating {
-    /// Rating for a new ticket: `known` from the rating system if there is one. Otherwise the claimed skill `said`, if
-    /// the ruleset trusts `origin`. Otherwise 0.
-    pub fn at_queue_entry(
-        ruleset: &Ruleset,
-        known: Option<PlayerRating>,
-        claimed_skill: Option<f64>,
-        origin: ValueOrigin,
-    ) -> Self {
-        let skill = ruleset.attributes.iter().find(|attribute| attribute.source == AttributeSource::Skill);
-        let is_trusted = skill.is_some_and(|attribute| attribute.trust.accepts(origin));
-        let claimed_skill = claimed_skill.filter(|_| is_trusted).map(|rating| PlayerRating { rating, deviation: 0.0 });
-        known.or(claimed_skill).unwrap_or_default()
-    }
 }
 
 /// Reason why a ticket ended.

@@ -12,6 +12,7 @@ use crate::world::{SimTicket, SimWorld};
 use fireteam_domain::attribute::{AttributeSource, AttributeValue, ValueOrigin, ValueType};
 use fireteam_domain::id::{SiloId, TicketId};
 use fireteam_domain::match_result::UserSatisfactionCounts;
+use fireteam_domain::player_facts::{self, PlayerFacts};
 use fireteam_domain::queue::prepared_ticket::PreparedTicket;
 use fireteam_domain::queue::ticket::{PlayerRating, Ticket};
 use fireteam_domain::rating::leaderboard::LeaderboardEntry;
@@ -136,22 +137,29 @@ impl SimWorld<'_> {
             .any(|skill| rule.is_frustrated(skill.streak, skill.match_count, &no_feedback))
     }
 
+    /// Facts that the simulated server keeps about a player; `None` without a rating system.
+    fn player_facts(&self, player: usize) -> Option<PlayerFacts> {
+        let spec = self.ruleset.rating.as_ref()?;
+        let skill = self.population.players[player].known_skill.unwrap_or_else(|| spec.initial_skill());
+        Some(PlayerFacts { rating: skill.estimate, match_count: skill.match_count, disputed_percent: 0.0 })
+    }
+
     /// Ticket of a party, with declared attributes and stored ratings.
     fn make_ticket(&self, party: usize, id: TicketId) -> Ticket {
         let sim_party = &self.population.parties[party];
         let origin = ValueOrigin::GameServer;
+        // Where the server rates players, no one states a skill.
+        let states_skill = self.ruleset.rating.is_none();
         let player = |index: usize| {
             let user = self.population.players[index].user;
-            Player { user, client_key: user, stated_skill: self.population.declared_skill(index, self.ruleset) }
+            let declared = || self.population.declared_skill(index, self.ruleset);
+            Player { user, client_key: user, stated_skill: states_skill.then(declared).flatten() }
         };
         let players: Vec<Player> = sim_party.players.clone().map(player).collect();
-        let stored_rating = |index: usize| {
-            let spec = self.ruleset.rating.as_ref()?;
-            Some(self.population.players[index].known_skill.unwrap_or_else(|| spec.initial_skill()).estimate)
-        };
         let indexed_players = sim_party.players.clone().zip(&players);
         let ratings = indexed_players.map(|(index, player)| {
-            PlayerRating::at_queue_entry(self.ruleset, stored_rating(index), player.stated_skill, origin)
+            let facts = self.player_facts(index);
+            player_facts::player_rating(self.ruleset, facts.as_ref(), player, origin).unwrap_or_default()
         });
         let city = &self.map.cities[usize::from(sim_party.city)];
         let measured = self.map.region_round_trips(sim_party.city);

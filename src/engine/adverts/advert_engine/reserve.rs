@@ -44,7 +44,7 @@ impl AdvertEngine {
         let consents = check_party_consents(&self.state.common, caller, purpose, party, &reserve.consents, now)?;
         let searched = search;
         let (session, ignored) = self.state.common.with_resolved_locality(caller, reserve.session)?;
-        let checked = CheckedSession::new(&ruleset, caller, session, ignored)?;
+        let checked = CheckedSession::new(&self.state.common.party_values, &ruleset, caller, session, ignored)?;
         let search = renew_search_claim(&self.state.common, &ruleset, &checked, &reserve.search_token, now)?;
         let advertisement_id = self
             .state

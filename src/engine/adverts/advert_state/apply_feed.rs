@@ -102,7 +102,7 @@ impl AdvertState {
         };
         let mut entries: Vec<IndexEntry> = Vec::with_capacity(records.len() * rulesets.len());
         for record in &records {
-            entries.extend(rulesets.iter().map(|ruleset| index_entry(record, ruleset)));
+            entries.extend(rulesets.iter().map(|ruleset| index_entry(record, ruleset, &self.common.party_values)));
         }
         let mut replaced = ReplacedRecords::with_capacity(records.len(), entries.len());
         let mut events_by_advert: Vec<(AdvertisementId, Vec<ReservationDelta>)> = Vec::new();

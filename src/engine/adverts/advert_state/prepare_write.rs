@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use crate::domain::advertisement::AdvertisementKind;
-use crate::domain::attribute_values::AttributeValues;
 use crate::domain::filter::RefusingSide;
 use crate::domain::filter::{Refusal, Searcher, admit};
 use crate::domain::id::{AdvertisementId, ReservationId, SetId};
@@ -14,6 +13,7 @@ use crate::engine::adverts::advert_state::AdvertState;
 use crate::engine::adverts::in_flight_changes::send_answer;
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, ExtendAdvertTtl, PublishAdvert, ReserveSeats};
 use crate::engine::error::EngineError;
+use crate::engine::party_values::PartyValues;
 use crate::store::{AdvertWrite, Reservation, ReservationLimit, ReservationState};
 
 /// Head start of the heartbeat owner, milliseconds, before another replica ends an expired hold.
@@ -110,7 +110,7 @@ impl AdvertState {
         let set = set.read();
         let record = set.get(reserve.advertisement_id).ok_or(EngineError::AdvertisementNotFound)?;
         if !record.reservations.iter().any(|existing| existing.id == reserve.reservation_id) {
-            check_admission(reserve, record, now)?;
+            check_admission(&self.common.party_values, reserve, record, now)?;
         }
         let reservation = Reservation {
             id: reserve.reservation_id,
@@ -188,7 +188,12 @@ impl AdvertState {
 }
 
 /// Whether `reserve` may take seats in `record`. The store checks the open seats.
-fn check_admission(reserve: &ReserveSeats, record: &AdvertRecord, now: UnixMs) -> Result<(), EngineError> {
+fn check_admission(
+    party_values: &PartyValues,
+    reserve: &ReserveSeats,
+    record: &AdvertRecord,
+    now: UnixMs,
+) -> Result<(), EngineError> {
     let refuse = |rule: &str, side| Err(EngineError::RefusedByRule { rule: rule.into(), side });
     let advertisement = &record.advertisement;
     if advertisement.kind != reserve.required_kind || advertisement.session.silo != reserve.silo {
@@ -204,7 +209,7 @@ fn check_admission(reserve: &ReserveSeats, record: &AdvertRecord, now: UnixMs) -
     if record.valid_reservations(now).count() >= limit::RESERVATIONS_PER_ADVERTISEMENT_MAX {
         return Err(EngineError::TooManyReservations);
     }
-    let attribute_values = AttributeValues::from_session(&reserve.ruleset, &advertisement.session);
+    let attribute_values = party_values.attribute_values(&reserve.ruleset, &advertisement.session);
     let searcher = Searcher {
         attribute_values: &reserve.attribute_values,
         locality: reserve.session.locality,

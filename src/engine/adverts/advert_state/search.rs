@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use crate::auth::token::{ConsentPurpose, HandleCipher};
 use crate::domain::advertisement::AdvertisementKind;
-use crate::domain::attribute_values::AttributeValues;
 use crate::domain::filter::{AdvertisementView, Searcher, admit, measure_between};
 use crate::domain::id::AdvertisementId;
 use crate::domain::index::{SearchHit, SearchQuery, SearchResult};
@@ -49,7 +48,7 @@ impl AdvertState {
         let purpose = (&*ruleset, ConsentPurpose::Search);
         check_party_consents(&self.common, caller, purpose, &search.session, &search.consents, now)?;
         let (session, ignored) = self.common.with_resolved_locality(caller, search.session)?;
-        let checked = CheckedSession::new(&effective, caller, session, ignored)?;
+        let checked = CheckedSession::new(&self.common.party_values, &effective, caller, session, ignored)?;
         let claim = renew_search_claim(&self.common, &ruleset, &checked, &search.search_token, now)?;
         let overridden_ms = search.overrides.as_ref().and_then(|overrides| overrides.searching_for_ms);
         let waited_ms = overridden_ms.unwrap_or_else(|| now.ms_since(claim.started_at));
@@ -136,7 +135,7 @@ impl AdvertState {
         let now = self.common.clock.now();
         let ruleset = ruleset_of_search(&self.common, report.set_id, report.ruleset_hash, &report.search_token)?;
         let (session, ignored) = self.common.with_resolved_locality(caller, report.session)?;
-        let checked = CheckedSession::new(&ruleset, caller, session, ignored)?;
+        let checked = CheckedSession::new(&self.common.party_values, &ruleset, caller, session, ignored)?;
         if report.search_token.is_empty() {
             return Err(field_error(
                 "search_token",
@@ -215,7 +214,8 @@ impl AdvertState {
                 } else {
                     RoundTrip::Measured(measured_ms)
                 };
-                let attribute_values = AttributeValues::from_session(ruleset, &record.advertisement.session);
+                let attribute_values =
+                    self.common.party_values.attribute_values(ruleset, &record.advertisement.session);
                 let candidate = candidate_from_record(record, &attribute_values);
                 admit(ruleset, searcher, &candidate, Some(round_trip.millis()), now).ok()?;
                 let score = score(ruleset, searcher, &candidate, Some(round_trip.millis()));

@@ -18,7 +18,6 @@ use crate::engine::queues::command::{EnterQueueAnswer, EnterQueueCommand};
 use crate::engine::queues::queue_engine::QueueEngine;
 use crate::engine::queues::stored_ticket::{queue_key_of, ticket_expires_at};
 use crate::engine::queues::ticket_holder::TicketHolder;
-use crate::engine::ratings::digest_key;
 use crate::store::queues::{QueueOutcome, QueueWrite};
 
 impl QueueEngine {
@@ -51,24 +50,18 @@ impl QueueEngine {
         let own_round_trips_ms = measured_round_trips_ms(&enter.session);
         let (session, mut ignored_fields) = self.shared.common.with_coarse_locality(caller, enter.session)?;
         check_session(&ruleset, &session)?;
+        let party_values = &self.shared.common.party_values;
         ignored_fields.extend(attribute_values::untrusted_fields(&ruleset, &session));
         let request_digest = TokenSigner::party_digest(caller.subject, &session.sorted_users(), &session.party_sizes);
-        let (session, player_ratings, rating_digest_key) = {
-            let ratings = self.shared.ratings.lock();
-            let session = ratings.with_disputed_percent(&ruleset, session);
-            let (player_ratings, key) =
-                (ratings.entry_ratings(&ruleset, &session, now), ratings.rating_of(&ruleset).and_then(digest_key));
-            (session, player_ratings, key)
-        };
         let ticket = Arc::new(Ticket {
             id,
             set_id: enter.set_id,
             subject: caller.subject,
             entered_at: now,
-            session,
+            player_ratings: party_values.player_ratings(&ruleset, &session),
+            rating_digest_key: party_values.rating_digest_key(&ruleset),
+            session: party_values.with_kept_attributes(&ruleset, session),
             own_round_trips_ms,
-            player_ratings,
-            rating_digest_key,
             blocked_users: enter.blocked_users,
             exclusive: !queue.allow_other_queues,
             self_answering: consents.self_answering.clone(),

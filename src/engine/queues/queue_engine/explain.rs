@@ -68,7 +68,7 @@ impl QueueEngine {
         let common = &self.shared.common;
         let ruleset = common.ruleset(set_id, None)?;
         let (session, ignored_fields) = common.with_resolved_locality(&Caller::default(), session)?;
-        let checked = CheckedSession::new(&ruleset, &Caller::default(), session, ignored_fields)?;
+        let checked = CheckedSession::new(&common.party_values, &ruleset, &Caller::default(), session, ignored_fields)?;
         let adverts = self.shared.adverts.clone();
         let result = tokio::task::spawn_blocking(move || {
             let explanation = adverts.explain_search(&ruleset, &checked, searching_for_ms, max_near_misses);

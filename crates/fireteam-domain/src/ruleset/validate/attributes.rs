@@ -130,9 +130,13 @@ fn read_attribute(element: &RawElement, declared: &mut DeclaredAttributes, diagn
     let unit = reader.display_text("Unit");
     let source = name.map_or(AttributeSource::AttributeMap, |name| AttributeSource::of_name(&name.value));
     let raw_aggregation = reader.attribute("PartyAggregation");
-    if let Some(raw_aggregation) = raw_aggregation.filter(|_| name.is_some() && source != AttributeSource::Skill) {
+    if let Some(raw_aggregation) = raw_aggregation.filter(|_| name.is_some() && !source.is_aggregated()) {
         let problem = format!("<Attribute> {} has `PartyAggregation`", quoted_excerpt(&name_or_empty(name)));
-        reader.report(raw_aggregation.name_span, problem, "remove it: only `skill` has a value per player");
+        reader.report(
+            raw_aggregation.name_span,
+            problem,
+            "remove it: only `skill`, `rating_deviation` and `matches_played` have a value per player",
+        );
     }
     let reduction = reader.optional_keyword("PartyAggregation", &PARTY_AGGREGATION_KEYWORDS).unwrap_or_default();
     let trust = reader.optional_keyword("Trust", &TRUST_KEYWORDS).unwrap_or_default();
