@@ -7,6 +7,7 @@ pub(crate) mod available_time;
 pub(crate) mod connected_players;
 pub(crate) mod documented_goals;
 pub(crate) mod documented_systems;
+pub(crate) mod end_match;
 pub(crate) mod end_to_end;
 pub(crate) mod griefing;
 pub(crate) mod hosted_matches;
