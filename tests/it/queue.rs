@@ -26,6 +26,7 @@ pub(crate) mod replay;
 pub(crate) mod ruleset_removal;
 pub(crate) mod ruleset_retirement;
 pub(crate) mod runner_wakeups;
+pub(crate) mod seat_tokens;
 pub(crate) mod team_vectors;
 pub(crate) mod tickets;
 pub(crate) mod transition_races;
