@@ -20,6 +20,7 @@ pub(crate) mod party_members;
 pub(crate) mod pass_failures;
 pub(crate) mod pass_timing;
 pub(crate) mod past_match_retention;
+pub(crate) mod penalties_after_outage;
 pub(crate) mod placement;
 pub(crate) mod preferences;
 pub(crate) mod replay;
