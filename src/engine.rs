@@ -22,6 +22,7 @@ pub mod rulesets;
 pub mod settings;
 pub(crate) mod startup_retry;
 mod store_health;
+mod user_advert;
 mod write_health;
 mod write_probe;
 mod writer_inbox;
@@ -59,6 +60,7 @@ pub use self::adverts::advert_state::EncodeAdvertFn;
 pub use self::adverts::host_events::{HostEvent, HostListener};
 pub use self::deps::EngineDeps;
 pub use self::hosted_match::{HostedMatch, HostedMatchDetails, HostedMatchState, HostedParty, HostedPlayer};
+pub use self::user_advert::{Reservation, ReservationState, UserAdvert};
 pub use self::writer_inbox::PendingAnswer;
 
 /// Running matchmaker: advertisements, queues and their background tasks.

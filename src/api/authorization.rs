@@ -17,7 +17,9 @@ use crate::api::status::Rejection;
 use crate::auth::authenticator::Authenticator;
 use crate::auth::credential_error::{CredentialError, PublicReason};
 use crate::auth::identity::{Identity, Role};
-use crate::auth::policy::{AccessPolicy, CLIENTS_AND_GAME_SERVERS, GAME_SERVERS_ONLY, OPERATORS_ONLY, RateLimitKind};
+use crate::auth::policy::{
+    ALL_AUTHENTICATED, AccessPolicy, CLIENTS_AND_GAME_SERVERS, GAME_SERVERS_ONLY, OPERATORS_ONLY, RateLimitKind,
+};
 use crate::auth::rate_limit::{RateLimitExceeded, RateLimitKey, RateLimits};
 use crate::domain::attribute::ValueOrigin;
 use crate::engine::command;
@@ -232,6 +234,10 @@ pub enum GameServerOnly {}
 #[derive(Clone, Copy, Debug)]
 pub enum Operator {}
 
+/// Marker: callers in any role.
+#[derive(Clone, Copy, Debug)]
+pub enum AnyRole {}
+
 impl CallerKind for ClientOrGameServer {
     const ACCESS: AccessPolicy = CLIENTS_AND_GAME_SERVERS;
 }
@@ -244,11 +250,16 @@ impl CallerKind for Operator {
     const ACCESS: AccessPolicy = OPERATORS_ONLY;
 }
 
+impl CallerKind for AnyRole {
+    const ACCESS: AccessPolicy = ALL_AUTHENTICATED;
+}
+
 mod sealed {
     pub trait Sealed {}
     impl Sealed for super::ClientOrGameServer {}
     impl Sealed for super::GameServerOnly {}
     impl Sealed for super::Operator {}
+    impl Sealed for super::AnyRole {}
 }
 
 /// Caller that has passed authentication and the role check as kind `P`. Handlers require one, so an unchecked caller
@@ -343,5 +354,11 @@ fn engine_caller_of(identity: Option<&Arc<Identity>>) -> command::Caller {
         Role::GameServer => ValueOrigin::GameServer,
         Role::Client | Role::Operator => ValueOrigin::Client,
     };
-    command::Caller { subject: Some(identity.caller_key), user: identity.user_key(), origin, ip_address: None }
+    command::Caller {
+        subject: Some(identity.caller_key),
+        user: identity.user_key(),
+        is_operator: identity.role == Role::Operator,
+        origin,
+        ip_address: None,
+    }
 }

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use tonic::{Request, Response, Status};
 
-use crate::api::authorization::{AuthorizedCaller, ClientOrGameServer};
+use crate::api::authorization::{AnyRole, AuthorizedCaller, CallerKind, ClientOrGameServer};
 use crate::api::client_address::ClientAddressResolver;
 use crate::api::convert::EntryPoint;
 use crate::api::matchmaking_handler::{acquire_stream_permit, charge_rate_limit, refund_call};
 use crate::api::pb;
 use crate::api::status::Rejection;
+use crate::auth::identity::Role;
 use crate::auth::policy::RateLimitKind;
 use crate::auth::rate_limit::{RateLimits, StreamPermit};
 use crate::engine::error::EngineError;
@@ -43,10 +44,33 @@ impl AuthorizedQueues {
         kind: RateLimitKind,
         cost: impl Fn(&T) -> usize,
     ) -> Result<(AuthorizedCaller<ClientOrGameServer>, T), Status> {
+        self.charged(request, |_| kind, cost)
+    }
+
+    /// The same for a read of ratings, which operators may make too. It costs as much as `cost` searches, or for an operator
+    /// as many of its own calls.
+    pub(super) fn charged_rating_read<T>(
+        &self,
+        request: Request<T>,
+        cost: impl Fn(&T) -> usize,
+    ) -> Result<(AuthorizedCaller<AnyRole>, T), Status> {
+        let is_operator = |caller: &AuthorizedCaller<AnyRole>| {
+            caller.identity().is_some_and(|identity| identity.role == Role::Operator)
+        };
+        let kind = |caller: &_| if is_operator(caller) { RateLimitKind::Operator } else { RateLimitKind::Search };
+        self.charged(request, kind, cost)
+    }
+
+    fn charged<P: CallerKind, T>(
+        &self,
+        request: Request<T>,
+        kind: impl Fn(&AuthorizedCaller<P>) -> RateLimitKind,
+        cost: impl Fn(&T) -> usize,
+    ) -> Result<(AuthorizedCaller<P>, T), Status> {
         let (metadata, extensions, message) = request.into_parts();
         let caller = AuthorizedCaller::from_request(&self.address_resolver, metadata.as_ref(), &extensions)?;
         let cost = u32::try_from(cost(&message)).unwrap_or(u32::MAX).max(1);
-        charge_rate_limit(self.rate_limits.as_deref(), &caller, kind, cost)?;
+        charge_rate_limit(self.rate_limits.as_deref(), &caller, kind(&caller), cost)?;
         Ok((caller, message))
     }
 
@@ -79,6 +103,11 @@ impl AuthorizedQueues {
 
     /// The queues. The parameter proves that the caller is authorized.
     pub(super) fn queues(&self, _: &AuthorizedCaller<ClientOrGameServer>) -> &QueueEngine {
+        &self.queues
+    }
+
+    /// The queues, for reads of ratings. The parameter proves that the caller is authorized.
+    pub(super) fn rating_reads(&self, _: &AuthorizedCaller<AnyRole>) -> &QueueEngine {
         &self.queues
     }
 }

@@ -51,11 +51,11 @@ impl RatingService for RatingsApi {
     }
 
     async fn get_ratings(&self, request: Request<pb::GetRatingsRequest>) -> ServiceResult<pb::GetRatingsResponse> {
-        let (caller, message) = self.authorized.charged_request(request, RateLimitKind::Search, |message| {
-            message.user_ids.len().div_ceil(USERS_PER_SEARCH_CHARGE)
-        })?;
+        let (caller, message) = self
+            .authorized
+            .charged_rating_read(request, |message| message.user_ids.len().div_ceil(USERS_PER_SEARCH_CHARGE))?;
         let (set_id, users) = EntryPoint::default().ratings_query(&message)?;
-        let queues = self.authorized.queues(&caller);
+        let queues = self.authorized.rating_reads(&caller);
         let views = queues.user_ratings(caller.engine_caller(), set_id, &users).await.map_err(rejection_from)?;
         Ok(Response::new(rating::ratings_response(message.user_ids, &users, views, queues.public_user_keys())))
     }
@@ -64,8 +64,8 @@ impl RatingService for RatingsApi {
         &self,
         request: Request<pb::GetLeaderboardRequest>,
     ) -> ServiceResult<pb::GetLeaderboardResponse> {
-        let (caller, message) = self.authorized.charged_request(request, RateLimitKind::Search, |_| 1)?;
-        let queues = self.authorized.queues(&caller);
+        let (caller, message) = self.authorized.charged_rating_read(request, |_| 1)?;
+        let queues = self.authorized.rating_reads(&caller);
         let query = EntryPoint::default().leaderboard_query(&message, queues.public_user_keys())?;
         let page = queues.leaderboard_page(caller.engine_caller(), query).await.map_err(rejection_from)?;
         Ok(Response::new(rating::leaderboard_response(page, queues.public_user_keys())))
@@ -75,11 +75,11 @@ impl RatingService for RatingsApi {
         &self,
         request: Request<pb::PredictOutcomeRequest>,
     ) -> ServiceResult<pb::PredictOutcomeResponse> {
-        let (caller, message) = self.authorized.charged_request(request, RateLimitKind::Search, |message| {
-            message.sides.len().div_ceil(USERS_PER_SEARCH_CHARGE)
-        })?;
+        let (caller, message) = self
+            .authorized
+            .charged_rating_read(request, |message| message.sides.len().div_ceil(USERS_PER_SEARCH_CHARGE))?;
         let (set_id, sides) = EntryPoint::default().predict_outcome_query(&message)?;
-        let queues = self.authorized.queues(&caller);
+        let queues = self.authorized.rating_reads(&caller);
         let predicted = queues.predict_win_probabilities(caller.engine_caller(), set_id, &sides).await;
         let win_probabilities = predicted.map_err(rejection_from)?;
         Ok(Response::new(pb::PredictOutcomeResponse { win_probabilities }))
@@ -89,9 +89,9 @@ impl RatingService for RatingsApi {
         &self,
         request: Request<pb::GetRatingHistoryRequest>,
     ) -> ServiceResult<pb::GetRatingHistoryResponse> {
-        let (caller, message) = self.authorized.charged_request(request, RateLimitKind::Search, |_| 1)?;
+        let (caller, message) = self.authorized.charged_rating_read(request, |_| 1)?;
         let query = EntryPoint::default().rating_history_query(&message)?;
-        let queues = self.authorized.queues(&caller);
+        let queues = self.authorized.rating_reads(&caller);
         let changes = queues.rating_history(caller.engine_caller(), query.set_id, query.user).await;
         let changes = changes.map_err(rejection_from)?;
         Ok(Response::new(rating::rating_history_response(changes, &query)))

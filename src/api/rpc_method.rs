@@ -59,10 +59,10 @@ const RPC_METHODS: [RpcMethod; 48] = [
     unary_method("fireteam.v1.QueueService/Mine", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.QueueService/EndMatch", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.RatingService/ReportResult", CLIENTS_AND_GAME_SERVERS),
-    unary_method("fireteam.v1.RatingService/GetRatings", CLIENTS_AND_GAME_SERVERS),
-    unary_method("fireteam.v1.RatingService/GetLeaderboard", CLIENTS_AND_GAME_SERVERS),
-    unary_method("fireteam.v1.RatingService/PredictOutcome", CLIENTS_AND_GAME_SERVERS),
-    unary_method("fireteam.v1.RatingService/GetRatingHistory", CLIENTS_AND_GAME_SERVERS),
+    unary_method("fireteam.v1.RatingService/GetRatings", ALL_AUTHENTICATED),
+    unary_method("fireteam.v1.RatingService/GetLeaderboard", ALL_AUTHENTICATED),
+    unary_method("fireteam.v1.RatingService/PredictOutcome", ALL_AUTHENTICATED),
+    unary_method("fireteam.v1.RatingService/GetRatingHistory", ALL_AUTHENTICATED),
     unary_method("fireteam.v1.RatingService/SubmitFeedback", CLIENTS_AND_GAME_SERVERS),
     stream_method("fireteam.v1.AllocationService/Allocate", GAME_SERVERS_ONLY),
     unary_method("fireteam.v1.OperatorService/CheckRuleset", OPERATORS_ONLY),
@@ -162,9 +162,11 @@ mod tests {
                         assert_eq!(format!("/{}", known.name), path);
                         let streams = !matches!(known.kind, RpcKind::Unary | RpcKind::LongUnary);
                         assert_eq!(streams, method.server_streaming(), "{path}");
-                        let expected = match service.name() {
-                            "OperatorService" => OPERATORS_ONLY,
-                            "AllocationService" => GAME_SERVERS_ONLY,
+                        let expected = match (service.name(), method.name()) {
+                            ("OperatorService", _) => OPERATORS_ONLY,
+                            ("AllocationService", _) => GAME_SERVERS_ONLY,
+                            ("RatingService", "ReportResult" | "SubmitFeedback") => CLIENTS_AND_GAME_SERVERS,
+                            ("RatingService", _) => ALL_AUTHENTICATED,
                             _ => CLIENTS_AND_GAME_SERVERS,
                         };
                         assert_eq!(known.access, expected, "{path}");

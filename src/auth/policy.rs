@@ -72,7 +72,7 @@ pub const CLIENTS_AND_GAME_SERVERS: AccessPolicy =
 pub const GAME_SERVERS_ONLY: AccessPolicy = AccessPolicy::RolesOnly(CallerRoles::from_roles(&[Role::GameServer]));
 /// Operators of this server.
 pub const OPERATORS_ONLY: AccessPolicy = AccessPolicy::RolesOnly(CallerRoles::from_roles(&[Role::Operator]));
-/// Every authenticated caller.
+/// Every authenticated caller: reads that depend on the caller's role.
 pub const ALL_AUTHENTICATED: AccessPolicy = AccessPolicy::RolesOnly(CallerRoles::from_roles(&Role::ALL));
 
 impl AccessPolicy {

@@ -19,6 +19,8 @@ pub struct Caller {
     pub subject: Option<UserKey>,
     /// User of a player's game, if authenticated as one. The caller may act only for this user.
     pub user: Option<UserKey>,
+    /// Whether the caller is an operator. It may read all ratings.
+    pub is_operator: bool,
     /// Kind of program that calls: game client or game server.
     pub origin: ValueOrigin,
     /// Client IP address, used for geolocation. Never logged, and stored only as the probe endpoint of a game server that

@@ -47,6 +47,11 @@ pub struct Reservation {
 }
 
 impl Reservation {
+    /// Whether a user's client made it, for the user or for others.
+    pub fn is_made_by(&self, user: UserKey) -> bool {
+        self.owner.is_some_and(|owner| UserTraces::of_user(user).has_reserved(owner.client))
+    }
+
     /// Releases the seat of one user; the reservation ends with its last seat. Returns whether the user had a seat.
     pub(crate) fn release_seat(&mut self, user: UserKey, purge_at: UnixMs) -> bool {
         let Ok(index) = self.users.binary_search(&user) else { return false };

@@ -26,4 +26,5 @@ pub(crate) mod token_key_file;
 pub(crate) mod token_kinds;
 pub(crate) mod token_lifecycle;
 pub(crate) mod trilateration;
+pub(crate) mod user_export;
 pub(crate) mod user_keys;

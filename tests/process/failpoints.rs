@@ -14,6 +14,8 @@ const PLANTED: &[(&str, &str)] = &[
     ("skip_confirmation", "match_life::no_player_is_locked_out_or_punished_when_something_else_breaks"),
     ("trust_first_report", "player_reports::matches_are_rated_only_if_both_sides_agree"),
     ("ignore_offer_rows", "allocation_offers::match_is_offered_to_one_allocator_at_a_time"),
+    ("keep_replaced_rows", "owner_limits::owners_have_one_of_each_when_servers_are_killed"),
+    ("leave_no_tombstone", "owner_limits::owners_have_one_of_each_when_servers_are_killed"),
     ("trust_memory_for_seats", "seats::seats_are_taken_once_when_servers_are_killed"),
     ("acknowledge_before_commit", "seats::seats_are_taken_once_when_servers_are_killed"),
     ("cancel_commit_with_client", "cancels::cancelled_calls_do_not_affect_other_clients"),

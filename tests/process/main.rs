@@ -24,6 +24,10 @@ mod hosting_servers;
 #[cfg(all(test, feature = "failpoints"))]
 mod hung_files;
 #[cfg(test)]
+mod identities;
+#[cfg(test)]
+mod limited_owner;
+#[cfg(test)]
 mod load_client;
 #[cfg(test)]
 mod locks;
@@ -39,6 +43,8 @@ mod matches;
 mod netns;
 #[cfg(test)]
 mod outages;
+#[cfg(test)]
+mod owner_limits;
 #[cfg(all(test, feature = "failpoints"))]
 mod panics;
 #[cfg(test)]

@@ -147,7 +147,7 @@ pub(crate) async fn check(
 }
 
 /// Waits until no transaction runs: those of killed servers are then committed or rolled back.
-async fn wait_for_open_transactions(database: &TestDatabase) -> Vec<String> {
+pub(crate) async fn wait_for_open_transactions(database: &TestDatabase) -> Vec<String> {
     let mut connection = database.connect().await;
     let started = Instant::now();
     loop {

@@ -70,6 +70,13 @@ impl OutageTimes {
         self.counted_since(since).map(|counted| counted.to.min(until).ms_since(counted.from)).sum()
     }
 
+    /// Whether between `since` and `until` players may have been unable to reach the store: an outage that counts for deadlines
+    /// set at `since`, or a server that has been silent since then.
+    pub fn has_interrupted(&self, since: UnixMs, until: UnixMs) -> bool {
+        let has_fallen_silent = |silent_since: &UnixMs| counts(*silent_since, since) && *silent_since < until;
+        self.outage_ms_between(since, until) > 0 || self.silent_since.iter().any(has_fallen_silent)
+    }
+
     /// The parts after `set_at` of the outages that count for a deadline set then, in order and without overlaps.
     fn counted_since(&self, set_at: UnixMs) -> impl Iterator<Item = Outage> + '_ {
         let counted = self.outages.iter().filter(move |outage| counts(outage.from, set_at));
@@ -156,6 +163,20 @@ mod tests {
         let times = outages(&[(15, 25), (20, 30), (50, 60)]);
         assert_eq!(times.outage_ms_between(UnixMs(10), UnixMs(55)), 20);
         assert_eq!(times.outage_ms_between(UnixMs(22), UnixMs(24)), 2);
+    }
+
+    #[test]
+    fn interruption_is_an_outage_or_silence_that_counts() {
+        let times = outages(&[(15, 25), (50, u64::MAX)]);
+        let interrupted = |since, until| times.has_interrupted(UnixMs(since), UnixMs(until));
+        assert!(!interrupted(10, 15) && interrupted(10, 16), "it begins within");
+        assert!(interrupted(24, 30) && !interrupted(25, 50), "it ends within");
+        assert!(interrupted(25, 51), "it lasts");
+        let silent = OutageTimes::new(Vec::new(), vec![UnixMs(15)]);
+        assert!(silent.has_interrupted(UnixMs(10), UnixMs(16)));
+        assert!(!silent.has_interrupted(UnixMs(10), UnixMs(15)), "it was heard until then");
+        assert!(!silent.has_interrupted(UnixMs(15 + OUTAGE_START_TOLERANCE_MS + 1), UnixMs(90_000)), "since then");
+        assert!(!OutageTimes::NONE.has_interrupted(UnixMs(10), UnixMs(90_000)));
     }
 
     proptest! {

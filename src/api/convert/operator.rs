@@ -2,6 +2,7 @@
 
 pub(crate) mod lookup;
 pub(crate) mod rulesets;
+mod user_adverts;
 pub(crate) mod user_data;
 
 use crate::api::convert::{EntryPoint, FieldErrors, field_checks, session};

@@ -342,7 +342,7 @@ fn match_assignment(assignment: &Assignment, view: &MatchView) -> pb::Assignment
         }),
         Assignment::PeerHost { .. } => Wire::PeerHost(pb::PeerHostAssignment {
             player_key: view.host.map_or_else(String::new, |key| key.to_string()),
-            is_own: view.host.is_some_and(|key| view.own_players.iter().any(|player| player.player_key == key)),
+            is_own: view.is_own_host,
         }),
         Assignment::Unhosted => Wire::Unhosted(pb::UnhostedAssignment {}),
     };

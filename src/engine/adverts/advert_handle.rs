@@ -20,6 +20,8 @@ use crate::engine::checked_session::CheckedSession;
 use crate::engine::command::ReserveAnswer;
 use crate::engine::error::EngineError;
 use crate::engine::hosted_match::{HostedMatch, HostedMatchState};
+use crate::engine::user_advert::UserAdvert;
+use crate::store::Reservation;
 
 /// Maximum open sessions that a pass may backfill.
 const BACKFILL_SESSIONS_MAX: usize = 1_000;
@@ -204,6 +206,21 @@ impl AdvertHandle {
     /// Caller that published an advertisement; `None` without identity, or if it is not in memory.
     pub(crate) fn publisher_of(&self, id: AdvertisementId, set_id: SetId) -> Option<UserKey> {
         self.state.advert_sets.get(set_id)?.read().get(id)?.advertisement.publisher
+    }
+
+    /// Advertisement with the reservations of a user; `None` if it is not in memory.
+    pub(crate) fn advert_of_user(&self, id: AdvertisementId, user: UserKey) -> Option<UserAdvert> {
+        let sets = self.state.advert_sets.all_sets();
+        sets.iter().find_map(|(_, set)| {
+            let set = set.read();
+            let record = set.get(id)?;
+            let is_of_user = |held: &&Reservation| held.users.binary_search(&user).is_ok() || held.is_made_by(user);
+            Some(UserAdvert {
+                advertisement: Arc::clone(&record.advertisement),
+                expires_at: record.expires_at,
+                reservations: record.reservations.iter().filter(is_of_user).cloned().collect(),
+            })
+        })
     }
 
     /// Deletes the advertised sessions in which `user` is alone; durable when it returns.

@@ -74,8 +74,9 @@ pub(crate) fn reservation_owner(
     session: &Session,
     users: &[UserKey],
 ) -> Option<(ReservationOwner, ClientLimit)> {
-    let (user, account) = (caller.user?, caller.subject?);
-    let client = OwnerKey::of_reserver(account, client_of(user, ruleset, session));
+    let user = caller.user?;
+    // The key comes from the user, so that an erasure and an export of the user find it.
+    let client = OwnerKey::of_reserver(user, client_of(user, ruleset, session));
     let owner = ReservationOwner { client, party: PartyKey::of_users(users) };
     Some((owner, client_limit(settings.max_reservations_per_client, ruleset.clients_per_account)))
 }

@@ -237,6 +237,8 @@ pub struct MatchView {
     pub team: u16,
     /// Player key of the hosting player, if a player hosts.
     pub host: Option<UserKey>,
+    /// The hosting player is one of the ticket's players for whom the holder acts.
+    pub is_own_host: bool,
     /// State of the result's reports, if its players report it.
     pub reports: Option<ReportState>,
 }

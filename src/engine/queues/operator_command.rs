@@ -10,6 +10,7 @@ use crate::domain::queue::ticket::TicketEndReason;
 use crate::domain::time::UnixMs;
 use crate::engine::open_silos::SiloState;
 use crate::engine::queues::command::TicketStatus;
+use crate::engine::user_advert::UserAdvert;
 
 pub use crate::store::queues::{RatingRow, StoredTicket, TicketState};
 pub use crate::store::user_data::GivenFeedback;
@@ -56,6 +57,9 @@ pub struct UserExport {
     pub penalties: Vec<(SetId, Penalty)>,
     /// Tickets. Empty after the first page; at most [`EXPORTED_TICKETS_MAX`].
     pub tickets: Vec<StoredTicket>,
+    /// Advertisements that name the user or hold seats of the user. Empty after the first page; at most
+    /// [`EXPORTED_TICKETS_MAX`].
+    pub adverts: Vec<UserAdvert>,
     /// Feedback that the user gave. Empty after the first page; at most [`EXPORTED_FEEDBACK_MAX`].
     pub feedback: Vec<GivenFeedback>,
     /// Matches without a result. Empty after the first page; at most [`EXPORTED_TICKETS_MAX`].
@@ -77,7 +81,7 @@ pub struct ExportedRating {
     pub changes: Vec<RatingHistoryEntry>,
 }
 
-/// Maximum tickets, and matches without a result, of an export.
+/// Maximum tickets, advertisements, and matches without a result, of an export.
 pub const EXPORTED_TICKETS_MAX: usize = 1_000;
 
 /// Maximum feedback of an export.

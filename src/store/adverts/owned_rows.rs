@@ -80,6 +80,9 @@ impl OwnedRows {
 /// Those of `live` that must go so that one more is within the limit: first the oldest of the client, then the oldest of
 /// the account. `live` is in order of age, each with whether it is of the client.
 pub(super) fn oldest_beyond<Id: Copy>(limit: ClientLimit, live: impl Iterator<Item = (Id, bool)>) -> Vec<Id> {
+    if keeps_replaced_rows() {
+        return Vec::new();
+    }
     let (of_client, of_others): (Vec<_>, Vec<_>) = live.enumerate().partition(|(_, (_, is_client))| *is_client);
     let excess = (of_client.len() + 1).saturating_sub(limit.per_client.max(1) as usize);
     let (replaced, kept) = of_client.split_at(excess.min(of_client.len()));
@@ -87,6 +90,12 @@ pub(super) fn oldest_beyond<Id: Copy>(limit: ClientLimit, live: impl Iterator<It
     rest.sort_unstable_by_key(|(age, _)| *age);
     let excess = (rest.len() + 1).saturating_sub(limit.per_account.max(1) as usize);
     replaced.iter().chain(rest.into_iter().take(excess)).map(|(_, (id, _))| *id).collect()
+}
+
+/// Whether the fail point is on that leaves rows whose place a new one takes.
+fn keeps_replaced_rows() -> bool {
+    fail::fail_point!("keep_replaced_rows", |_| true);
+    false
 }
 
 #[cfg(test)]

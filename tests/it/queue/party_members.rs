@@ -4,7 +4,7 @@
 use fireteam_client::{Code, Error, Ticket, pb};
 use pb::{Acceptance, ConsentUse, TicketEndReason, TicketState};
 
-use crate::support::party_site::{PartySite, enter_pair_request, pairs_ruleset, reason, wait_for_state};
+use crate::support::party_site::{PartySite, enter_pair_request, on_each_store, pairs_ruleset, reason, wait_for_state};
 use crate::support::queue_server::{SET_ID, enter_request, wait_until};
 
 /// A ready check, and matches that start without a host.
@@ -230,23 +230,6 @@ async fn refusals_about_others_are_alike(site: PartySite) {
     }
     drop(waiting);
     site.shut_down().await;
-}
-
-/// Each scenario on SQLite, and through two servers on one Postgres.
-macro_rules! on_each_store {
-    ($($scenario:ident, $ruleset:expr, $sqlite:ident, $postgres:ident;)*) => {$(
-        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-        async fn $sqlite() {
-            $scenario(PartySite::on_sqlite(&$ruleset).await).await;
-        }
-
-        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-        async fn $postgres() {
-            if let Some(site) = PartySite::on_postgres(stringify!($postgres), &$ruleset).await {
-                $scenario(site).await;
-            }
-        }
-    )*};
 }
 
 on_each_store! {

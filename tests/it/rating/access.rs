@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use fireteam::auth::identity::Role;
-use fireteam::config::{PostgresUrl, RateLimitRules, RulesetSource, StoreTarget};
-use fireteam_client::{Client, Code, Error, pb};
+use fireteam::config::{CallOrStreamLimit, PostgresUrl, RateLimitRule, RateLimitRules, RulesetSource, StoreTarget};
+use fireteam_client::{Client, Code, Error, RetryPolicy, pb};
 use pb::TicketState;
 
 use crate::rating::results_and_leaderboards::{Duel, rated_duel};
@@ -13,13 +13,21 @@ use crate::support::queue_server::{QueuedParty, SET_ID, enter_request, wait_unti
 use crate::support::test_server::{TestClock, TestServer};
 use crate::support::tokens::{TokenIssuer, start_authenticated_server_with_config};
 
+/// The rating of the tests, and the same with a leaderboard that all may read.
+const PRIVATE: &str = r#"K="32""#;
+const PUBLIC: &str = r#"K="32" Leaderboard="public""#;
+
 async fn start(ruleset: &str) -> (TestServer, TokenIssuer) {
+    start_with_limits(ruleset, RateLimitRules::Off).await
+}
+
+async fn start_with_limits(ruleset: &str, rate_limits: RateLimitRules) -> (TestServer, TokenIssuer) {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::write(folder.path().join("duel.xml"), ruleset).expect("a ruleset");
     let path = folder.path().to_owned();
     let (mut server, issuer) = start_authenticated_server_with_config(|config| {
         config.rulesets = RulesetSource::Directory(path);
-        config.rate_limits = RateLimitRules::Off;
+        config.rate_limits = rate_limits;
     })
     .await;
     server.keep_folder(folder);
@@ -85,7 +93,7 @@ async fn player_reads_ratings_of_itself_and_of_users_it_has_played_with() {
 /// SEC-9: a public leaderboard is read by each caller, but around a user only by who may read that user's ratings.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn public_leaderboard_is_read_by_all_and_around_users_one_may_read() {
-    let (server, issuer) = start(&rated_duel("").replace(r#"K="32""#, r#"K="32" Leaderboard="public""#)).await;
+    let (server, issuer) = start(&rated_duel("").replace(PRIVATE, PUBLIC)).await;
     let ann = issuer.client_with_token(&server, Role::Client, "ann").await;
     let game_server = issuer.client_with_token(&server, Role::GameServer, "eu-1").await;
     leaderboard(&ann, "").await.expect("public");
@@ -109,6 +117,63 @@ async fn game_server_reads_ratings_of_users_whom_it_enters() {
     assert_eq!(refusal(backend.get_ratings(SET_ID, &["ann", "bob"]).await).0, Code::PermissionDenied);
     assert!(ann.leave().await.expect("leave"));
     assert_eq!(refusal(backend.get_ratings(SET_ID, &["ann"]).await).0, Code::PermissionDenied);
+}
+
+/// SEC-9: an operator reads the ratings, histories, predictions and leaderboards of all users, also where the leaderboard is not
+/// public. It reports no result and gives no feedback, and its reads are charged as its own calls.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn operator_reads_the_ratings_of_all_users() {
+    let (server, issuer) = start(&rated_duel("")).await;
+    let client = async |role, name: &str| issuer.client_with_token(&server, role, name).await;
+    let (ann, backend) = (client(Role::Client, "ann").await, client(Role::GameServer, "eu-1").await);
+    let mut anns = QueuedParty::enter_with_client(backend.clone(), enter_request(SET_ID, &[("ann", 20.0)])).await;
+    let mut bobs = QueuedParty::enter_with_client(backend.clone(), enter_request(SET_ID, &[("bob", 20.0)])).await;
+    let found = anns.wait_for_state(TicketState::Matched).await.found_match.expect("a match");
+    bobs.wait_for_state(TicketState::Matched).await;
+    let report = anns.ticket.report_result(&found.match_id, &[(found.team, 1), (1 - found.team, 2)]).await;
+    assert!(report.expect("report").rated);
+
+    let operator = client(Role::Operator, "ops").await;
+    let ratings = operator.get_ratings(SET_ID, &["ann", "bob", "unknown-user"]).await.expect("all");
+    assert_eq!(ratings.iter().map(|rating| rating.matches).collect::<Vec<_>>(), [1, 1, 0]);
+    assert_eq!(history(&operator, "bob").await.expect("bob's history").changes.len(), 1);
+    let predicted = operator.predict_outcome(SET_ID, &[&["ann"], &["unknown-user"]]).await.expect("any sides");
+    assert!(predicted[0] > 0.5, "{predicted:?}");
+    for around in ["", "bob"] {
+        assert_eq!(leaderboard(&operator, around).await.expect("not public").total, 2);
+        assert_eq!(refusal(leaderboard(&ann, around).await).0, Code::PermissionDenied);
+    }
+    let ticket_token = anns.ticket.reference().ticket_token;
+    let feedback = pb::SubmitFeedbackRequest {
+        match_id: found.match_id.clone(),
+        ticket_token: ticket_token.clone(),
+        stars: 5,
+        ..Default::default()
+    };
+    let report = pb::ReportResultRequest { match_id: found.match_id, ticket_token, ..Default::default() };
+    let refused = [refusal(operator.submit_feedback(feedback).await), refusal(operator.report_result(report).await)];
+    for (code, text) in refused {
+        assert!(code == Code::PermissionDenied && text.contains("role `operator`"), "{text}");
+    }
+}
+
+/// SEC-9: reads of an operator count against its limit of operators' calls; those of others against their limit of searches.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_of_an_operator_are_charged_as_its_calls() {
+    let limit = |role: &'static str, limit: &'static str| RateLimitRule {
+        role,
+        limit,
+        allowance: CallOrStreamLimit::Calls { per_second: 0.01, burst: 2, per_5_min: 2 },
+    };
+    let rules = RateLimitRules::Overrides(vec![limit("operator", "operator"), limit("game_server", "search")]);
+    let (server, issuer) = start_with_limits(&rated_duel("").replace(PRIVATE, PUBLIC), rules).await;
+    for (role, name) in [(Role::Operator, "ops"), (Role::GameServer, "eu-1")] {
+        let client = issuer.client_with_token(&server, role, name).await.with_retry_policy(RetryPolicy::NEVER);
+        for _ in 0..2 {
+            leaderboard(&client, "").await.expect("within the limit");
+        }
+        assert_eq!(refusal(leaderboard(&client, "").await).0, Code::ResourceExhausted, "{name}");
+    }
 }
 
 /// Servers of one store with ratings that are kept for 30 days: one on SQLite, or two on Postgres.

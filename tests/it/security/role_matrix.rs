@@ -1,6 +1,8 @@
 //! Role matrix: every RPC of both ports with every kind of credential. The RPCs come from the descriptors, so an RPC
 //! without an access policy, or with a wrong one, fails here.
 
+use std::collections::BTreeSet;
+
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use prost::Message;
 use prost_types::FileDescriptorSet;
@@ -105,8 +107,8 @@ async fn call_status(channel: &Channel, path: &str, header: Option<&str>) -> Opt
     tokio::time::timeout(TEST_TIMEOUT, call).await.expect("a response in time")
 }
 
-/// Checks one RPC with one credential.
-async fn check_access(channel: &Channel, path: &str, credential: &TestCredential) {
+/// Checks one RPC with one credential. Returns whether the caller is admitted.
+async fn check_access(channel: &Channel, path: &str, credential: &TestCredential) -> bool {
     let end = call_status(channel, path, credential.header.as_deref()).await;
     let (code, reason) = match &end {
         None => (Code::Ok, String::new()),
@@ -124,6 +126,7 @@ async fn check_access(channel: &Channel, path: &str, credential: &TestCredential
             assert_eq!((code, &*reason), (Code::PermissionDenied, "ROLE_NOT_ALLOWED"), "{cell}");
         }
     }
+    is_admitted
 }
 
 /// SEC-4: every RPC with every credential, over real connections to both ports.
@@ -142,7 +145,7 @@ async fn role_matrix_of_every_rpc_matches_the_policy() {
         (server.app.server.address, pb::MATCHMAKING_DESCRIPTORS),
         (server.app.server.operator_address, pb::OPERATOR_DESCRIPTORS),
     ];
-    let mut cells = 0;
+    let (mut cells, mut calls_of_operators) = (0, BTreeSet::new());
     for (address, descriptors) in ports {
         let mut all: Vec<String> = both.iter().chain([&descriptors]).flat_map(|set| rpc_paths(set)).collect();
         // Drain comes last: a drained server refuses calls.
@@ -153,13 +156,21 @@ async fn role_matrix_of_every_rpc_matches_the_policy() {
             for credential in &credentials {
                 // A connection per call: streams that stay open would use up the streams of one connection.
                 let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
-                check_access(&channel, path, credential).await;
+                let is_admitted = check_access(&channel, path, credential).await;
+                let is_on_client_port = address == server.app.server.address;
+                if is_admitted && is_on_client_port && credential.expected == Ok(Role::Operator) {
+                    calls_of_operators.insert(path.clone());
+                }
                 cells += 1;
             }
         }
     }
     assert_eq!(cells % credentials.len(), 0);
     assert!(300 < cells, "{cells}");
+    // On the client port an operator only reads ratings; health and reflection are for all.
+    calls_of_operators.retain(|path| path.starts_with("/fireteam."));
+    let reads = ["GetLeaderboard", "GetRatingHistory", "GetRatings", "PredictOutcome"];
+    assert!(calls_of_operators.iter().eq(&reads.map(|name| format!("/fireteam.v1.RatingService/{name}"))));
     println!("{cells} cells: {} callers, each with every call of both ports", credentials.len());
 }
 

@@ -1,23 +1,20 @@
 //! Reference model of the queue store: lists and plain loops. Shares no code with a store.
 
+mod results;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use fireteam::domain::id::{ConsentId, MatchId, RatingKey, SetId, TicketId, UserKey};
+use fireteam::domain::id::{ConsentId, MatchId, SetId, TicketId, UserKey};
 use fireteam::domain::lifecycle::penalty::{Penalty, next_penalty};
 use fireteam::domain::lifecycle::{Match, MatchStage, TicketFate};
-use fireteam::domain::limit::RATING_HISTORY_ENTRIES_MAX;
-use fireteam::domain::match_result::{
-    MatchResult, RatingHistoryEntry, RatingUpdate, ResultReport, SideRank, UserSatisfactionCounts,
-};
+use fireteam::domain::match_result::{MatchResult, RatingHistoryEntry};
 use fireteam::domain::queue::ticket::{Ticket, TicketEndReason};
-use fireteam::domain::rating::{SetActivity, Side};
-use fireteam::domain::ruleset::rating::scale::KeyedRatingSpec;
 use fireteam::domain::time::UnixMs;
 use fireteam::store::queues::TicketState as State;
 use fireteam::store::queues::{
-    ConsentTaker, FinishedMatch, GrantedConsent, PenaltySchedule, QueueOutcome as Out, QueueWrite, RatingRow,
-    StoredQueueData, StoredTicket,
+    ConsentTaker, GrantedConsent, PenaltySchedule, QueueOutcome as Out, QueueWrite, RatingRow, StoredQueueData,
+    StoredTicket,
 };
 
 /// State of the queues. Nothing is stored twice: a user's place follows from the tickets and the pairs of players.
@@ -210,173 +207,6 @@ impl Model {
         }
     }
 
-    fn record_feedback(
-        &mut self,
-        match_id: MatchId,
-        user: UserKey,
-        score: u8,
-        rating: Option<KeyedRatingSpec>,
-        now: UnixMs,
-    ) -> Out {
-        if let Some((.., score)) = self.scores.iter().find(|it| (it.0, it.1) == (match_id, user)) {
-            return Out::FeedbackAlreadyGiven { stars: *score };
-        }
-        self.scores.push((match_id, user, score));
-        let Some(rating) = rating else { return Out::FeedbackRecorded(None) };
-        let mut row = self.rating(user, rating.key).unwrap_or(new_rating_row(&rating, user, now));
-        row.satisfaction.feedback_count += 1;
-        row.satisfaction.feedback_sum += u32::from(score);
-        self.set_rating(row);
-        Out::FeedbackRecorded(Some(row))
-    }
-
-    fn rating(&self, user: UserKey, key: RatingKey) -> Option<RatingRow> {
-        self.ratings.iter().find(|it| (it.user, it.key) == (user, key)).copied()
-    }
-
-    /// Users who left a match during play.
-    fn gone_from(&self, id: MatchId) -> BTreeSet<UserKey> {
-        let known = self.matches.iter().filter(|it| it.id == id);
-        let seats = known.flat_map(|it| &it.tickets).flat_map(|it| &it.players);
-        seats.filter(|seat| seat.left_at.is_some()).map(|seat| seat.user).collect()
-    }
-
-    fn count_abandoned(&mut self, users: &[UserKey], rating: &KeyedRatingSpec, now: UnixMs) -> Vec<RatingRow> {
-        let mut rows = vec![];
-        for user in users {
-            let mut row = self.rating(*user, rating.key).unwrap_or(new_rating_row(rating, *user, now));
-            row.satisfaction.abandoned_matches += 1;
-            self.set_rating(row);
-            rows.push(row);
-        }
-        rows
-    }
-
-    fn set_rating(&mut self, row: RatingRow) {
-        self.ratings.retain(|it| (it.user, it.key) != (row.user, row.key));
-        self.ratings.push(row);
-    }
-
-    /// Adds a disputed match to each user; returns the users.
-    fn count_disputed(&mut self, users: &[UserKey], rating: &KeyedRatingSpec, now: UnixMs) -> Vec<UserKey> {
-        for user in users {
-            let mut row = self.rating(*user, rating.key).unwrap_or(new_rating_row(rating, *user, now));
-            row.satisfaction.disputed_matches += 1;
-            self.set_rating(row);
-        }
-        users.to_vec()
-    }
-
-    /// Ends the match, then updates each player's rating, then counts the players who left early.
-    fn record_result(
-        &mut self,
-        report: &ResultReport,
-        digest: [u8; 16],
-        ends: Option<Box<QueueWrite>>,
-        rating: Option<KeyedRatingSpec>,
-        now: UnixMs,
-    ) -> Out {
-        let gone = self.gone_from(report.match_id);
-        let tickets = match ends.map(|ends| self.apply(*ends)) {
-            None => vec![],
-            Some(Out::MatchWritten { tickets, .. }) => tickets,
-            Some(other) => panic!("a transition of the current version is written: {other:?}"),
-        };
-        let unrated = report.unrated_reason(rating.as_ref().map(|rating| &rating.spec));
-        let (mut changes, mut touched) = (Vec::new(), BTreeSet::new());
-        if let Some(KeyedRatingSpec { key, spec }) =
-            rating.filter(|_| report.users().any(|user| report.is_user_rated(user, unrated)))
-        {
-            let known = |user: &UserKey| self.rating(*user, key).map_or(spec.initial_skill(), |row| row.skill());
-            let side = |side: &SideRank| Side { players: side.users.iter().map(known).collect(), rank: side.rank };
-            let before: Vec<Side> = report.sides.iter().map(side).collect();
-            let of_key = self.ratings.iter().filter(|row| row.key == key);
-            let played = of_key.fold(SetActivity::default(), |played, row| played.including_skill(&row.skill()));
-            let after = spec.rate_match_with_activity(&before, now, played).expect("valid skills");
-            for ((side, before), after) in report.sides.iter().zip(&before).zip(&after) {
-                for ((user, old), new) in side.users.iter().zip(&before.players).zip(after) {
-                    if !report.is_user_rated(*user, unrated) {
-                        continue;
-                    }
-                    changes.push(RatingUpdate { user: *user, before: old.estimate, after: new.estimate });
-                    touched.insert(*user);
-                    let row = self.rating(*user, key);
-                    self.set_rating(RatingRow {
-                        user: *user,
-                        key,
-                        rating: new.estimate,
-                        volatility: new.volatility,
-                        match_count: new.match_count,
-                        last_match_at: new.last_match_at.unwrap_or(now),
-                        streak: new.streak,
-                        satisfaction: row.map(|row| row.satisfaction).unwrap_or_default(),
-                        active_periods: new.active_periods,
-                    });
-                    self.changes.push(RatingHistoryEntry {
-                        user: *user,
-                        key,
-                        rated_match_number: new.match_count,
-                        match_id: report.match_id,
-                        reported_at: now,
-                        rank: side.rank,
-                        side_count: report.sides.len() as u32,
-                        before: old.estimate,
-                        after: new.estimate,
-                    });
-                }
-            }
-        }
-        if let Some(rating) = rating {
-            // Who left during play was counted then.
-            let disconnected: Vec<UserKey> =
-                report.left_early.iter().copied().filter(|user| !gone.contains(user)).collect();
-            touched.extend(self.count_abandoned(&disconnected, &rating, now).iter().map(|row| row.user));
-        }
-        if let Some(rating) = rating {
-            touched.extend(self.count_disputed(&report.disputing_users, &rating, now));
-        }
-        let ratings = touched.into_iter().filter_map(|user| self.rating(user, rating?.key)).collect();
-        let result = Arc::new(MatchResult {
-            report: report.clone(),
-            report_digest: digest,
-            reported_at: now,
-            rating_updates: changes,
-            unrated_reason: unrated,
-        });
-        self.results.push(Arc::clone(&result));
-        Out::ResultRecorded { result, is_replay: false, tickets, ratings }
-    }
-
-    /// Finished matches, as they are exported.
-    pub(crate) fn finished(&self) -> Vec<FinishedMatch> {
-        let mut all: Vec<&Arc<MatchResult>> = self.results.iter().collect();
-        all.sort_by_key(|it| (it.reported_at, it.report.match_id));
-        let of = |result: &&Arc<MatchResult>| {
-            let of = self.scores.iter().filter(|(id, ..)| *id == result.report.match_id);
-            let scores: Vec<u32> = of.map(|(.., score)| u32::from(*score)).collect();
-            FinishedMatch {
-                result: Arc::clone(result),
-                feedback_count: scores.len() as u32,
-                feedback_sum: scores.iter().sum(),
-            }
-        };
-        all.iter().map(of).collect()
-    }
-
-    /// A user's stored rating changes, latest first. Of changes that share a slot, the last one is kept.
-    pub(crate) fn rating_changes(&self, user: UserKey, key: RatingKey) -> Vec<RatingHistoryEntry> {
-        let mut kept: Vec<RatingHistoryEntry> = Vec::new();
-        for change in self.changes.iter().filter(|it| (it.user, it.key) == (user, key)) {
-            kept.retain(|it| {
-                it.rated_match_number % RATING_HISTORY_ENTRIES_MAX
-                    != change.rated_match_number % RATING_HISTORY_ENTRIES_MAX
-            });
-            kept.push(*change);
-        }
-        kept.sort_by_key(|it| std::cmp::Reverse((it.reported_at, it.rated_match_number)));
-        kept
-    }
-
     fn spent_consent(&self, taken_by: ConsentTaker, consents: &[GrantedConsent]) -> Option<ConsentId> {
         let is_spent = |id: &ConsentId| {
             self.revoked_consents.contains(id)
@@ -529,21 +359,5 @@ impl Model {
         let known = self.penalties.iter().position(|(player, set, _)| *player == user && *set == set_id);
         let before = known.map(|at| self.penalties.remove(at).2);
         self.penalties.push((user, set_id, next_penalty(&schedule.cooldowns_ms, schedule.reset_after_ms, before, now)));
-    }
-}
-
-/// Rating row of a user without a rating.
-fn new_rating_row(rating: &KeyedRatingSpec, user: UserKey, now: UnixMs) -> RatingRow {
-    let new = rating.spec.initial_skill();
-    RatingRow {
-        user,
-        key: rating.key,
-        rating: new.estimate,
-        volatility: new.volatility,
-        match_count: 0,
-        last_match_at: now,
-        streak: 0,
-        satisfaction: UserSatisfactionCounts::default(),
-        active_periods: 0,
     }
 }

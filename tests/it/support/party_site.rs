@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use fireteam::auth::identity::Role;
 use fireteam::config::{PostgresUrl, RateLimitRules, RulesetSource, StoreTarget};
-use fireteam_client::{Client, Error, Ticket, pb};
+use fireteam_client::{Client, Code, Error, RetryPolicy, Ticket, pb};
+use sqlx::{Connection as _, Executor as _, PgConnection, SqliteConnection};
 
 use crate::support::database::{TestDatabase, create_test_database};
 use crate::support::queue_server::{SET_ID, enter_request, wait_until};
@@ -16,8 +17,16 @@ pub(crate) struct PartySite {
     pub(crate) servers: Vec<TestServer>,
     pub(crate) issuer: TokenIssuer,
     pub(crate) clock: Arc<TestClock>,
-    _folder: tempfile::TempDir,
-    _database: Option<TestDatabase>,
+    folder: tempfile::TempDir,
+    database: Option<TestDatabase>,
+}
+
+/// Outage of the store: while it lasts, each write fails, and reads succeed.
+pub(crate) enum StoreOutage {
+    /// Another connection holds the write lock of the file.
+    Sqlite(SqliteConnection),
+    /// A transaction of another session locks the tables that the queues write.
+    Postgres(PgConnection),
 }
 
 /// Two teams of two, with a ready check.
@@ -66,7 +75,53 @@ impl PartySite {
             });
             servers.push(start.await);
         }
-        Self { servers, issuer, clock, _folder: folder, _database: database }
+        Self { servers, issuer, clock, folder, database }
+    }
+
+    /// Makes the store refuse writes, and returns when each server has noticed.
+    pub(crate) async fn begin_outage(&self) -> StoreOutage {
+        let outage = match &self.database {
+            None => {
+                let file = self.folder.path().join("store.db");
+                let mut connection =
+                    SqliteConnection::connect(&format!("sqlite:{}", file.display())).await.expect("connect");
+                connection.execute("begin immediate").await.expect("lock");
+                StoreOutage::Sqlite(connection)
+            }
+            Some(database) => {
+                let mut connection = database.connect().await;
+                let tables = "ticket, match, advertisement, server_alive, outage_interval";
+                connection.execute("begin").await.expect("begin");
+                let lock = format!("lock table {tables} in exclusive mode");
+                connection.execute(sqlx::AssertSqlSafe(lock)).await.expect("lock");
+                StoreOutage::Postgres(connection)
+            }
+        };
+        for server in &self.servers {
+            let refused = self.try_to_write(server).await.expect_err("the store refuses writes");
+            assert_eq!(refused.code(), Some(Code::Unavailable), "{refused}");
+        }
+        outage
+    }
+
+    /// Ends an outage, and returns when each server has noticed.
+    pub(crate) async fn end_outage(&self, outage: StoreOutage) {
+        match outage {
+            StoreOutage::Sqlite(mut connection) => connection.execute("rollback").await.map(|_| ()),
+            StoreOutage::Postgres(mut connection) => connection.execute("rollback").await.map(|_| ()),
+        }
+        .expect("rollback");
+        for server in &self.servers {
+            wait_until("the server writes again", async || self.try_to_write(server).await.is_ok()).await;
+        }
+    }
+
+    /// Makes a server write: a player enters the queue and leaves it.
+    async fn try_to_write(&self, server: &TestServer) -> Result<(), Error> {
+        let client = self.issuer.client_with_token(server, Role::GameServer, "prober").await;
+        let client = client.with_retry_policy(RetryPolicy::NEVER);
+        let mut ticket = client.enter(enter_request(SET_ID, &[("prober", 49.0)])).await?;
+        ticket.leave().await.map(|_| ())
     }
 
     /// The first server restarts.
@@ -142,3 +197,23 @@ pub(crate) async fn wait_for_state(ticket: &mut Ticket, state: pb::TicketState) 
 pub(crate) fn reason(error: &Error) -> &str {
     error.server_error().and_then(|status| status.reason.as_deref()).unwrap_or_default()
 }
+
+/// Tests of scenarios of a site: each on SQLite, and through two servers on one Postgres.
+macro_rules! on_each_store {
+    ($($scenario:ident, $ruleset:expr, $sqlite:ident, $postgres:ident;)*) => {$(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $sqlite() {
+            $scenario($crate::support::party_site::PartySite::on_sqlite(&$ruleset).await).await;
+        }
+
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $postgres() {
+            let test = stringify!($postgres);
+            if let Some(site) = $crate::support::party_site::PartySite::on_postgres(test, &$ruleset).await {
+                $scenario(site).await;
+            }
+        }
+    )*};
+}
+
+pub(crate) use on_each_store;

@@ -91,7 +91,7 @@ pub fn apply_event(
         },
         MatchEvent::TicketWithdrawn { ticket_id, reason } => apply_withdrawal(rules, current, ticket_id, reason, now),
         MatchEvent::PlayersLeft { ticket_id, users, left_by } => {
-            apply_leave(rules, current, (ticket_id, &users), tickets, now).with_fault_of(left_by)
+            apply_leave(rules, current, (ticket_id, &users), now).with_fault_of(left_by)
         }
     }
 }
@@ -150,8 +150,12 @@ fn apply_response(
     Transition::to_stage(&updated, stage, Vec::new())
 }
 
-/// Users who did not accept although they had the chance to answer, in the order of the match's players.
-fn silent_users(current: &Match, tickets: &dyn TicketFacts) -> Vec<UserKey> {
+/// Users who did not accept although they had the chance to answer, in the order of the match's players. None if an outage
+/// interrupted the ready check: their clients may not have found a server again before it ended.
+fn silent_users(current: &Match, tickets: &dyn TicketFacts, now: UnixMs) -> Vec<UserKey> {
+    if tickets.outages().has_interrupted(current.proposed_at, now) {
+        return Vec::new();
+    }
     let players = current.tickets.iter().flat_map(|ticket| ticket.players.iter().map(move |player| (ticket, player)));
     let silent = players.filter(|(ticket, player)| {
         player.accepted != Some(true) && tickets.has_acknowledged(ticket.ticket_id, player.user)
@@ -176,7 +180,7 @@ fn apply_deadline(rules: &LifecycleRules, current: &Match, tickets: &dyn TicketF
     }
     match current.stage {
         MatchStage::ReadyCheck { .. } => Transition {
-            penalized_users: silent_users(current, tickets),
+            penalized_users: silent_users(current, tickets, now),
             ..end_match(rules, current, MatchEndReason::NotAcceptedInTime, now)
         },
         MatchStage::Placing { .. } => end_match(rules, current, MatchEndReason::NoServer, now),

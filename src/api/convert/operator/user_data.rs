@@ -2,11 +2,11 @@
 
 use crate::api::convert::EntryPoint;
 use crate::api::convert::operator::lookup::{check_reason, log_key, required_user};
+use crate::api::convert::operator::user_adverts::{exported_advertisement, exported_attributes, exported_reservations};
 use crate::api::convert::rating::{checked_page_size, rating_change, rating_value};
 use crate::api::pb;
 use crate::api::status::Rejection;
 use crate::auth::public_user_keys::{KeyPurpose, PublicUserKeys};
-use crate::domain::attribute::AttributeValue;
 use crate::domain::id::{MatchId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::locality::Locality;
@@ -90,6 +90,8 @@ pub(crate) fn export_user_response(export: &UserExport, now: UnixMs, keys: &Publ
         ratings: export.ratings.iter().map(exported_rating).collect(),
         penalties: penalties.collect(),
         tickets: export.tickets.iter().filter(is_player).map(|stored| exported_ticket(stored, keys)).collect(),
+        advertisements: export.adverts.iter().filter_map(|advert| exported_advertisement(advert, user)).collect(),
+        reservations: export.adverts.iter().flat_map(|advert| exported_reservations(advert, user)).collect(),
         feedback: feedback.collect(),
         matches: matches.chain(export.results.iter().map(|result| exported_result(result, user))).collect(),
         next_page_token: last.map_or_else(Vec::new, |result| result.report.match_id.as_bytes().to_vec()),
@@ -120,12 +122,6 @@ fn exported_ticket(stored: &StoredTicket, keys: &PublicUserKeys) -> pb::Exported
         TicketState::InMatch(id) => Some(id),
         TicketState::Ended { match_id, .. } => match_id,
     };
-    let text = |value: &AttributeValue| match value {
-        AttributeValue::Number(number) => number.to_string(),
-        AttributeValue::Bool(flag) => flag.to_string(),
-        AttributeValue::String(text) => text.to_string(),
-        AttributeValue::StringList(texts) => texts.join(","),
-    };
     let position = session.locality.map(Locality::to_degrees);
     pb::ExportedTicket {
         ticket_id: ticket.id.to_string(),
@@ -137,7 +133,7 @@ fn exported_ticket(stored: &StoredTicket, keys: &PublicUserKeys) -> pb::Exported
         has_ended: matches!(stored.state, TicketState::Ended { .. }),
         latitude: position.map(|(latitude, _)| latitude as f32),
         longitude: position.map(|(_, longitude)| longitude as f32),
-        attributes: session.attributes.iter().map(|(name, value)| format!("{name}={}", text(value))).collect(),
+        attributes: exported_attributes(session),
         region_latencies: session
             .region_latencies
             .iter()

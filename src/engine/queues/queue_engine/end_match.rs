@@ -3,7 +3,7 @@
 use crate::auth::token::AdvertisementClaim;
 use crate::domain::id::UserKey;
 use crate::domain::lifecycle::event::MatchEvent;
-use crate::domain::lifecycle::{Assignment, Match, MatchEndReason, MatchStage};
+use crate::domain::lifecycle::{Assignment, Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket};
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::queues::command::{EndMatchAnswer, EndMatchCommand, EndMatchProof};
@@ -98,23 +98,38 @@ impl QueueEngine {
                 let match_ticket =
                     match_.tickets.iter().find(|match_ticket| match_ticket.ticket_id == holder.ticket_id);
                 let match_ticket = match_ticket.ok_or(EngineError::NotOwner)?;
-                let seat = holder.user.filter(|_| holder.is_seat);
+                let mut players = self.ending_players(&holder, match_, match_ticket);
                 match match_.stage.last_assignment() {
                     Some(Assignment::GameServer { .. }) => Err(EngineError::NotOwner),
                     Some(Assignment::PeerHost { host }) => {
-                        let is_own = |user| seat.is_none_or(|own| own == user);
-                        let mut players = match_ticket.players.iter().filter(|player| is_own(player.user));
                         let host_player = players.find(|player| player.client == *host);
                         Ok(Some(host_player.ok_or(EngineError::NotOwner)?.user))
                     }
                     Some(Assignment::Unhosted) if end.server_failed => {
                         Err(field_error("failed", "must not be set; this match has no game server"))
                     }
-                    Some(Assignment::Unhosted) | None => {
-                        Ok(seat.or_else(|| match_ticket.players.first().map(|player| player.user)))
-                    }
+                    Some(Assignment::Unhosted) | None => Ok(Some(players.next().ok_or(EngineError::NotOwner)?.user)),
                 }
             }
         }
+    }
+
+    /// Players of the ticket for whom the holder may end the match: those it acts for, and while the match runs only those who
+    /// have not left it, unless the caller has no user.
+    fn ending_players<'a>(
+        &self,
+        holder: &TicketHolder,
+        match_: &Match,
+        match_ticket: &'a MatchTicket,
+    ) -> impl Iterator<Item = &'a MatchPlayer> {
+        let stored = self.shared.cache.read().ticket(holder.ticket_id).cloned();
+        let acts_for = move |holder: &TicketHolder, user: UserKey| match &stored {
+            Some(stored) => holder.acts_for(&stored.ticket, user),
+            None => holder.user.is_none_or(|own_user| own_user == user),
+        };
+        let (holder, has_ended) = (*holder, match_.stage.end_reason().is_some());
+        match_ticket.players.iter().filter(move |player| {
+            acts_for(&holder, player.user) && (has_ended || holder.user.is_none() || player.left_at.is_none())
+        })
     }
 }

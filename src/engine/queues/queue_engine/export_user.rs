@@ -1,6 +1,6 @@
 //! Export of what is kept about one user, and the user's name in logs.
 
-use crate::domain::id::{MatchId, RatingKey, SetId, TicketId, UserKey};
+use crate::domain::id::{AdvertisementId, MatchId, RatingKey, SetId, TicketId, UserKey};
 use crate::domain::time::UnixMs;
 use crate::engine::error::EngineError;
 use crate::engine::queues::operator_command::{
@@ -38,6 +38,7 @@ impl QueueEngine {
             ratings: Vec::new(),
             penalties: Vec::new(),
             tickets: Vec::new(),
+            adverts: Vec::new(),
             feedback: Vec::new(),
             matches: Vec::new(),
             results: Vec::with_capacity(ids.len()),
@@ -58,6 +59,9 @@ impl QueueEngine {
             export.feedback = feedback.map_err(unavailable)?;
             for id in self.rows_naming(user, UserRowKind::Ticket, first, EXPORTED_TICKETS_MAX).await? {
                 export.tickets.extend(self.shared.cache.read().ticket(TicketId::from_bytes(id)).cloned());
+            }
+            for id in self.rows_naming(user, UserRowKind::Advertisement, first, EXPORTED_TICKETS_MAX).await? {
+                export.adverts.extend(self.shared.adverts.advert_of_user(AdvertisementId::from_bytes(id), user));
             }
             for id in self.rows_naming(user, UserRowKind::Match, first, EXPORTED_TICKETS_MAX).await? {
                 let id = MatchId::from_bytes(id);

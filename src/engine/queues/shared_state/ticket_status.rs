@@ -36,13 +36,15 @@ fn shown_version(stored: &StoredTicket) -> u64 {
 }
 
 impl SharedState {
-    /// Status of a ticket at `now`, as its holder may see it: with the credentials of the players whom it acts for.
+    /// Status of a ticket at `now`, as its holder may see it: with the credentials of the players whom it acts for, and with
+    /// the host as its own if it acts for that player.
     pub(crate) fn ticket_status_for(&self, holder: &TicketHolder, stored: &StoredTicket, now: UnixMs) -> TicketStatus {
         let mut status = self.ticket_status(stored, now);
-        if let Some(MatchView { found_match, team, own_players, .. }) = &mut status.match_view {
+        if let Some(MatchView { found_match, team, own_players, host, is_own_host, .. }) = &mut status.match_view {
             for (own_player, player) in own_players.iter_mut().zip(&stored.ticket.session.players) {
                 if holder.acts_for(&stored.ticket, player.user) {
                     let key = own_player.player_key;
+                    *is_own_host |= *host == Some(key);
                     own_player.credential = self.player_credential(found_match, player.user, key, *team, now);
                 }
             }
@@ -50,7 +52,7 @@ impl SharedState {
         status
     }
 
-    /// Status of a ticket at `now`, without credentials.
+    /// Status of a ticket at `now`, for no holder: without credentials.
     pub(crate) fn ticket_status(&self, stored: &StoredTicket, now: UnixMs) -> TicketStatus {
         let ticket = &stored.ticket;
         let cache = self.cache.read();
@@ -162,6 +164,7 @@ impl SharedState {
                 Some(Assignment::PeerHost { host }) => self.player_key_of_client(match_, *host),
                 Some(Assignment::GameServer { .. } | Assignment::Unhosted) | None => None,
             },
+            is_own_host: false,
             reports: ReportState::of_match(match_, reports_due_at, now),
             found_match: Arc::clone(match_),
         }

@@ -1,10 +1,8 @@
 //! Players who leave a match, and tickets that are withdrawn from it.
 
 use crate::id::{TicketId, UserKey};
-use crate::lifecycle::deadline::placing_deadline;
 use crate::lifecycle::event::{EventResult, Transition};
 use crate::lifecycle::rules::LifecycleRules;
-use crate::lifecycle::ticket_facts::TicketFacts;
 use crate::lifecycle::transition::end::end_match;
 use crate::lifecycle::transition::withdraw::withdraw;
 use crate::lifecycle::{Assignment, Match, MatchEndReason, MatchStage, TicketFate};
@@ -19,7 +17,6 @@ pub(super) fn apply_leave(
     rules: &LifecycleRules,
     current: &Match,
     (ticket_id, users): (TicketId, &[UserKey]),
-    tickets: &dyn TicketFacts,
     now: UnixMs,
 ) -> Transition {
     let Some(index) = current.tickets.iter().position(|ticket| ticket.ticket_id == ticket_id) else {
@@ -39,7 +36,7 @@ pub(super) fn apply_leave(
         MatchStage::Ended { .. } => Transition::unchanged(EventResult::WrongStage),
         _ if leaving.is_empty() => Transition::unchanged(EventResult::AlreadyApplied),
         MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } | MatchStage::Confirming { .. } => {
-            let penalized_users = if is_leaving_penalized(rules, current, tickets, now) { leaving } else { Vec::new() };
+            let penalized_users = if is_leaving_penalized(rules, current, now) { leaving } else { Vec::new() };
             Transition { penalized_users, ..withdraw(rules, current, &[ticket_id], TicketEndReason::Left, now) }
         }
         MatchStage::Playing { .. } => leave_during_play(rules, current, (ticket_id, index), leaving, now),
@@ -77,12 +74,12 @@ fn leave_during_play(
 }
 
 /// Whether leaving before play counts as a failed ready check. Not without a ready check, and not once half of the wait
-/// for a game server has passed.
-fn is_leaving_penalized(rules: &LifecycleRules, current: &Match, tickets: &dyn TicketFacts, now: UnixMs) -> bool {
+/// for a game server has passed. Outages count for that: players wait through them too.
+fn is_leaving_penalized(rules: &LifecycleRules, current: &Match, now: UnixMs) -> bool {
     let half_wait_ms = u64::from(rules.hosting.allocation_timeout_ms) / 2;
     let is_early = match current.stage {
         MatchStage::Placing { deadline } | MatchStage::Confirming { deadline, .. } => {
-            now.plus_ms(half_wait_ms) < placing_deadline(rules, deadline, tickets.outages())
+            now.plus_ms(half_wait_ms) < deadline
         }
         MatchStage::ReadyCheck { .. } | MatchStage::Playing { .. } | MatchStage::Ended { .. } => true,
     };

@@ -31,6 +31,44 @@ fn ready_check_is_extended_by_an_outage() {
     assert_eq!(accept_at(last.plus_ms(1)), EventResult::TooLate);
 }
 
+/// Silence in a ready check that an outage interrupted is no one's fault, also if the outage was over long before the end: a client
+/// may find the server again too late. A decline is still a fault.
+#[test]
+fn silence_in_an_interrupted_ready_check_is_not_penalized() {
+    let (rules, facts) = (ready_check_rules(), outage_of(100_000));
+    let current = created_match(&rules);
+    let ended = START.plus_ms(READY_CHECK_MS + 100_000);
+    let silent = apply_event(&rules, &current, MatchEvent::DeadlinePassed, &facts, ended);
+    assert_eq!((end_reason(&silent), silent.penalized_users), (Some(MatchEndReason::NotAcceptedInTime), vec![]));
+    let declined = apply_event(&rules, &current, response(1, &[11], false), &facts, UnixMs(ended.0 - 1));
+    assert_eq!(declined.penalized_users, [user_key(11)]);
+    let before = UnixMs(START.0 - 1);
+    let over = OutageTimes::new(vec![Outage { from: UnixMs(before.0 - 3_000), to: before }], Vec::new());
+    let over = Facts { outages: Some(over), ..Facts::default() };
+    let silent = apply_event(&rules, &current, MatchEvent::DeadlinePassed, &over, START.plus_ms(READY_CHECK_MS));
+    assert_eq!(silent.penalized_users, [user_key(11), user_key(12), user_key(21)], "it was over before");
+    let died = OutageTimes::new(Vec::new(), vec![START.plus_ms(1_000)]);
+    let died = Facts { outages: Some(died), ..Facts::default() };
+    let ended = START.plus_ms(2 * READY_CHECK_MS);
+    let silent = apply_event(&rules, &current, MatchEvent::DeadlinePassed, &died, ended);
+    assert_eq!((end_reason(&silent), silent.penalized_users), (Some(MatchEndReason::NotAcceptedInTime), vec![]));
+}
+
+/// A player who has waited for half of the time for a game server leaves freely, also if an outage took part of it.
+#[test]
+fn outage_counts_for_the_half_of_the_wait_after_which_leaving_is_free() {
+    let rules = ready_check_rules();
+    let [one, two] = all_accept();
+    let (placing, _) = apply_all(&rules, &[one, two]);
+    let leave = MatchEvent::PlayersLeft { ticket_id: ticket_id(2), users: Vec::new(), left_by: None };
+    let half_wait = START.plus_ms(2_000 + ALLOCATION_TIMEOUT_MS / 2);
+    let facts = outage_of(50_000);
+    for (now, penalized) in [(UnixMs(half_wait.0 - 1), vec![user_key(21)]), (half_wait, vec![])] {
+        let transition = apply_event(&rules, &placing, leave.clone(), &facts, now);
+        assert_eq!(transition.penalized_users, penalized, "at {now:?}");
+    }
+}
+
 /// Held up for ten minutes, a match is cancelled before play, and all its tickets wait again. A match in play goes on.
 #[test]
 fn match_before_play_is_cancelled_after_ten_minutes_of_outages() {
