@@ -37,6 +37,8 @@ mod support {
     #[path = "../../common/certs.rs"]
     pub(crate) mod certs;
     pub(crate) mod generated_client;
+    #[path = "../../common/network_namespace.rs"]
+    pub(crate) mod network_namespace;
     #[expect(dead_code, reason = "tests/it uses the rest")]
     pub(crate) mod server_process;
 }

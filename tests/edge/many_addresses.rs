@@ -1,12 +1,11 @@
 //! SEC-2: idle connections from many addresses take all places, and players with a token are served beside them.
 
-use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+mod flood;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use fireteam::auth::identity::Role;
-use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpSocket, TcpStream};
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -14,132 +13,38 @@ use tokio::time::{Instant, sleep, timeout};
 use tonic::Request;
 use tonic::transport::{Channel, Endpoint};
 
-use crate::attacker_process;
 use crate::greedy_callers::{AUDIENCE, ISSUER, bearer, issuer};
-use crate::raw_http2::preface;
-use crate::report::{Report, attack_duration};
+use crate::report::{Report, attack_duration, scale};
 use crate::server_under_attack::{Latencies, ServerUnderAttack};
 use crate::support::generated_client;
 use crate::support::generated_client::matchmaking_service_client::MatchmakingServiceClient;
+use crate::support::network_namespace;
 use crate::support::server_process::TEST_TIMEOUT;
 
-/// Variable set in the attacking process: server address, number of addresses, connections per address, milliseconds.
-const FLOOD_ARGS: &str = "EDGE_FLOOD";
-/// Prefix of the totals on standard output.
-const OUTPUT_PREFIX: &str = "flood=";
+use flood::{CONNECTIONS, FloodSources};
 
 /// Limit on the time until a newcomer with a token is served.
 const SERVED_WITHIN: Duration = Duration::from_secs(1);
 
-/// Connections that the attackers try to hold: more than there are places, and fewer than a process may have descriptors.
-const CONNECTIONS: usize = 12_000;
+/// Shell script that prepares a network namespace: connections may come from any address of these networks, which are
+/// reserved for documentation.
+const SOURCE_NETWORKS: &str = "ip -6 route add local 2001:db8::/32 dev lo && ip -6 route add local 3fff::/20 dev lo \
+                               && echo 1 >/proc/sys/net/ipv6/ip_nonlocal_bind";
 
-/// Tasks of the attacking process.
-const ATTACKERS: usize = 50;
-
-/// Address number `number` of a flood; ten of each IPv4 /24.
-fn flood_address(number: usize) -> IpAddr {
-    let [high, low] = u16::try_from(number / 10).expect("few addresses").to_be_bytes();
-    Ipv4Addr::new(127, 64 + high, low, 10 + u8::try_from(number % 10).expect("a digit")).into()
-}
-
-/// Address number `number` of a player.
-fn player_address(number: usize) -> IpAddr {
-    let [high, low] = u16::try_from(number).expect("few players").to_be_bytes();
-    Ipv4Addr::new(127, 200, high, 1 + low % 200).into()
-}
-
-/// Idle connections of one address, the oldest first.
-struct FloodSource {
-    address: IpAddr,
-    open: VecDeque<TcpStream>,
-}
-
-/// Connections that were opened and those that the server has closed.
-#[derive(Clone, Copy, Debug, Default)]
-struct FloodTotals {
-    opened: usize,
-    closed: usize,
-}
-
-impl FloodSource {
-    /// Drops connections that were closed, and opens another one if fewer than `max` are open. Returns whether it has.
-    async fn step(&mut self, target: SocketAddr, max: usize, totals: &mut FloodTotals) -> bool {
-        let before = self.open.len();
-        self.open.retain(|connection| {
-            let mut bytes = [0; 256];
-            match connection.try_read(&mut bytes) {
-                Ok(0) => false,
-                Ok(_) => true,
-                Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,
-            }
-        });
-        totals.closed += before - self.open.len();
-        if self.open.len() >= max {
-            return false;
-        }
-        match connect(target, self.address).await {
-            Ok(connection) => {
-                totals.opened += 1;
-                self.open.push_back(connection);
-            }
-            Err(_) => totals.closed += 1,
-        }
-        true
+/// Address number `number` of a player, each of a network of its own with IPv6.
+fn player_address(server: SocketAddr, number: usize) -> IpAddr {
+    let number = u16::try_from(number).expect("few players");
+    let [high, low] = number.to_be_bytes();
+    match server {
+        SocketAddr::V4(_) => Ipv4Addr::new(127, 200, high, 1 + low % 200).into(),
+        SocketAddr::V6(_) => Ipv6Addr::new(0x3fff, 0, number, 0, 0, 0, 0, 1).into(),
     }
-}
-
-/// Opens a connection with a valid start.
-async fn connect(target: SocketAddr, from: IpAddr) -> std::io::Result<TcpStream> {
-    let socket = TcpSocket::new_v4()?;
-    socket.set_reuseaddr(true)?;
-    socket.bind(SocketAddr::new(from, 0))?;
-    let mut connection = socket.connect(target).await?;
-    connection.write_all(&preface()).await?;
-    Ok(connection)
-}
-
-/// Holds `per_address` idle connections from each of `addresses` addresses, and opens closed ones again.
-async fn flood(target: SocketAddr, addresses: usize, per_address: usize, duration: Duration) -> FloodTotals {
-    let end = Instant::now() + duration;
-    let attacker = |first: usize| async move {
-        let source = |number| FloodSource { address: flood_address(number), open: VecDeque::new() };
-        let mut sources: Vec<FloodSource> = (first..addresses).step_by(ATTACKERS).map(source).collect();
-        let mut totals = FloodTotals::default();
-        while Instant::now() < end {
-            let mut is_full = true;
-            for source in &mut sources {
-                is_full &= !source.step(target, per_address, &mut totals).await;
-            }
-            if is_full {
-                sleep(Duration::from_millis(20)).await;
-            }
-        }
-        totals
-    };
-    let attackers: Vec<_> = (0..ATTACKERS).map(|first| tokio::spawn(attacker(first))).collect();
-    let mut all = FloodTotals::default();
-    for attacker in attackers {
-        let one = attacker.await.expect("an attacker does not panic");
-        all = FloodTotals { opened: all.opened + one.opened, closed: all.closed + one.closed };
-    }
-    all
-}
-
-/// Floods from a process of its own with low priority.
-async fn run_flood(target: SocketAddr, addresses: usize, duration: Duration) -> FloodTotals {
-    let what = format!("{target} {addresses} {} {}", CONNECTIONS / addresses, duration.as_millis());
-    let test = "many_addresses::flood_from_many_addresses_leaves_places_to_players";
-    let line = attacker_process::run_in_process(test, FLOOD_ARGS, what, OUTPUT_PREFIX).await;
-    let words: Vec<usize> = line.split_whitespace().map(|word| word.parse().expect("a number")).collect();
-    let [opened, closed] = *words else { panic!("two numbers: {line}") };
-    FloodTotals { opened, closed }
 }
 
 /// A player of its own address, connected.
 async fn player(target: SocketAddr, number: usize) -> Result<MatchmakingServiceClient<Channel>, String> {
     let endpoint = Endpoint::from_shared(format!("http://{target}")).expect("a valid address");
-    let endpoint = endpoint.local_address(Some(player_address(number))).timeout(TEST_TIMEOUT);
+    let endpoint = endpoint.local_address(Some(player_address(target, number))).timeout(TEST_TIMEOUT);
     let connected = timeout(TEST_TIMEOUT, endpoint.connect()).await.map_err(|_| "connecting takes too long")?;
     Ok(MatchmakingServiceClient::new(connected.map_err(|error| format!("no connection: {error:?}"))?))
 }
@@ -176,51 +81,76 @@ fn newcomers(target: SocketAddr, mut stop: oneshot::Receiver<()>) -> JoinHandle<
     })
 }
 
-fn start() -> ServerUnderAttack {
-    ServerUnderAttack::start_with(|folder| {
+/// Starts a server that listens at `listen`.
+fn start(listen: &str) -> ServerUnderAttack {
+    ServerUnderAttack::start_at(listen, |folder| {
         std::fs::write(folder.join("jwks.json"), issuer().public_key_set()).expect("write");
         ["--auth-keys", "jwks.json", "--auth-issuer", ISSUER, "--auth-audience", AUDIENCE].map(str::to_owned).into()
     })
+}
+
+/// Floods a server from `sources` for `duration` while players connect, and adds figures and violations to the report.
+async fn check_flood(report: &mut Report, server: &ServerUnderAttack, sources: FloodSources, duration: Duration) {
+    let (name, before) = (sources.name(), server.resident_mib());
+    let (stop, stopped) = oneshot::channel();
+    let players = newcomers(server.address, stopped);
+    let totals = flood::run(server.address, sources, duration).await;
+    // The players have failed already if the receiver is closed.
+    let _ = stop.send(());
+    let growth = server.resident_mib() - before;
+    report.note(format!("{name}: {totals:?}, {growth:.1} MiB more"));
+    match players.await.expect("no panic") {
+        Err(error) => report.violation(format!("{name}: {error}")),
+        Ok(served) => {
+            let [p50, p99, most] = [50, 99, 100].map(|percent| served.percentile(percent));
+            report.note(format!(
+                "  {} newcomers are served in {p50:.1?} (p50), {p99:.1?} (p99), {most:.1?} at most",
+                served.count()
+            ));
+            if SERVED_WITHIN < p99 {
+                report.violation(format!("{name}: a newcomer waits {p99:?}"));
+            }
+        }
+    }
+    if totals.opened < CONNECTIONS || totals.closed == 0 {
+        report.violation(format!("{name}: the flood did not exceed the places: {totals:?}"));
+    }
+    if 1 < scale() && 0 < totals.unused_sources {
+        report.violation(format!("{name}: not all of them were used: {totals:?}"));
+    }
 }
 
 /// SEC-2: floods of idle connections from 200 and from 2,000 addresses take all places. A newcomer with a token is served
 /// within a second, p99, throughout. A player who was connected before stays connected.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn flood_from_many_addresses_leaves_places_to_players() {
-    if let Some(what) = std::env::var_os(FLOOD_ARGS) {
-        let what = what.to_str().expect("text").to_owned();
-        let words: Vec<&str> = what.split(' ').collect();
-        let [target, addresses, per_address, ms] = *words else { panic!("four words: {what}") };
-        let number = |word: &str| word.parse::<usize>().expect("a number");
-        let duration = Duration::from_millis(number(ms) as u64);
-        let totals = flood(target.parse().expect("an address"), number(addresses), number(per_address), duration).await;
-        println!("\n{OUTPUT_PREFIX}{} {}", totals.opened, totals.closed);
-        return;
-    }
     let mut report = Report::start("flood from many addresses").await;
     for addresses in [200, 2_000] {
-        let server = start();
-        let before = server.resident_mib();
-        let (stop, stopped) = oneshot::channel();
-        let players = newcomers(server.address, stopped);
-        let totals = run_flood(server.address, addresses, attack_duration(Duration::from_secs(8))).await;
-        // The players have failed already if the receiver is closed.
-        let _ = stop.send(());
-        let growth = server.resident_mib() - before;
-        report.note(format!("{addresses} addresses: {totals:?}, {growth:.1} MiB more"));
-        match players.await.expect("no panic") {
-            Err(error) => report.violation(format!("{addresses} addresses: {error}")),
-            Ok(served) => {
-                let [p50, p99] = [50, 99].map(|percent| served.percentile(percent));
-                report.note(format!("  {} newcomers are served in {p50:.1?} (p50), {p99:.1?} (p99)", served.count()));
-                if SERVED_WITHIN < p99 {
-                    report.violation(format!("{addresses} addresses: a newcomer waits {p99:?}"));
-                }
-            }
+        let (server, duration) = (start("127.0.0.1:0"), attack_duration(Duration::from_secs(8)));
+        check_flood(&mut report, &server, FloodSources::Ipv4(addresses), duration).await;
+    }
+    report.finish();
+}
+
+/// SEC-2: the same from 65,536 IPv6 /64, over the loopback interface of a network namespace: those of one /48, which may have a
+/// fifth of the places, and those of as many /48, which take all places. The long form uses each of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn flood_from_many_ipv6_networks_leaves_places_to_players() {
+    const THIS_TEST: &str = "many_addresses::flood_from_many_ipv6_networks_leaves_places_to_players";
+    let mut report = Report::start("flood from many IPv6 networks").await;
+    if !network_namespace::is_inside() {
+        match network_namespace::try_setup(SOURCE_NETWORKS) {
+            Ok(()) => network_namespace::run_test_inside(SOURCE_NETWORKS, THIS_TEST),
+            Err(error) => eprintln!(
+                "SKIPPED: no network namespace: {THIS_TEST} did NOT flood from IPv6; install iproute2 (Debian: apt-get install \
+                 iproute2): {error}"
+            ),
         }
-        if totals.opened < CONNECTIONS || totals.closed == 0 {
-            report.violation(format!("{addresses} addresses: the flood did not fill the places: {totals:?}"));
-        }
+        return;
+    }
+    for sources in [FloodSources::OneIpv6Network, FloodSources::ManyIpv6Networks] {
+        let (server, duration) = (start("[::1]:0"), attack_duration(Duration::from_secs(5)));
+        check_flood(&mut report, &server, sources, duration).await;
     }
     report.finish();
 }

@@ -33,13 +33,18 @@ impl ServerUnderAttack {
     /// Starts fireteam.
     pub(crate) fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        Self::spawn(fireteam_command(folder.path(), &SERVE), None, Some(folder))
+        Self::spawn(fireteam_command(folder.path(), &serve_arguments(LISTEN)), None, Some(folder))
     }
 
     /// Starts fireteam with further arguments; `settings` may write files into its folder.
     pub(crate) fn start_with(settings: impl FnOnce(&Path) -> Vec<String>) -> Self {
+        Self::start_at(LISTEN, settings)
+    }
+
+    /// The same with a client port at the address `listen`.
+    pub(crate) fn start_at(listen: &str, settings: impl FnOnce(&Path) -> Vec<String>) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut command = fireteam_command(folder.path(), &SERVE);
+        let mut command = fireteam_command(folder.path(), &serve_arguments(listen));
         command.args(settings(folder.path()));
         Self::spawn(command, None, Some(folder))
     }
@@ -58,7 +63,7 @@ impl ServerUnderAttack {
     /// Starts fireteam with a limit of `descriptors` open files.
     pub(crate) fn start_with_descriptors(descriptors: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let inside = fireteam_command(folder.path(), &SERVE);
+        let inside = fireteam_command(folder.path(), &serve_arguments(LISTEN));
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", &format!("ulimit -n {descriptors}; exec \"$0\" \"$@\"")]);
         shell.arg(inside.get_program()).args(inside.get_args()).current_dir(folder.path());
@@ -172,18 +177,14 @@ async fn connect(endpoint: Endpoint) -> HealthClient<Channel> {
     HealthClient::new(channel.expect("in time").expect("an honest client can connect"))
 }
 
-/// Arguments of fireteam.
-const SERVE: [&str; 9] = [
-    "serve",
-    "--listen",
-    "127.0.0.1:0",
-    "--operator-listen",
-    "127.0.0.1:0",
-    "--store",
-    "memory:",
-    "--rulesets",
-    "bundled:",
-];
+/// Address of the client port, with a free port number.
+const LISTEN: &str = "127.0.0.1:0";
+
+/// Arguments of fireteam with a client port at the address `listen`.
+fn serve_arguments(listen: &str) -> Vec<&str> {
+    let fixed = ["serve", "--operator-listen", "127.0.0.1:0", "--store", "memory:", "--rulesets", "bundled:"];
+    fixed.into_iter().chain(["--listen", listen]).collect()
+}
 
 impl Drop for ServerUnderAttack {
     fn drop(&mut self) {

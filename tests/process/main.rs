@@ -72,6 +72,8 @@ mod table_checks;
 mod support {
     pub(crate) mod database;
     pub(crate) mod generated_client;
+    #[path = "../../common/network_namespace.rs"]
+    pub(crate) mod network_namespace;
     #[path = "../../common/party.rs"]
     pub(crate) mod party;
     #[expect(dead_code, reason = "tests/it uses the rest")]
