@@ -44,8 +44,6 @@ pub(crate) async fn run_advert_writer(
         if received == 0 {
             return;
         }
-        #[cfg(feature = "failpoints")]
-        crate::engine::fail_points::fail_in_advert_writer();
         let mut batch = AdvertBatch::default();
         for command in commands.drain(..) {
             if batch.must_commit_before(&command) {
@@ -74,7 +72,11 @@ pub(crate) async fn run_advert_writer(
                         replicated_writer.write_unwritten_adverts(&state).await;
                     }
                 }
-                command => batch.add_command(&state, command),
+                command => {
+                    #[cfg(feature = "failpoints")]
+                    crate::engine::fail_points::fail_in_advert_writer();
+                    batch.add_command(&state, command);
+                }
             }
         }
         batch.commit_batch(&state, replicated_writer.as_mut()).await;
