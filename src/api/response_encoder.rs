@@ -281,7 +281,7 @@ fn is_rounded(ruleset: &Ruleset, measure: Measure) -> bool {
     match measure {
         Measure::AttributeDifference(index) => {
             let attribute = &ruleset.attributes[index];
-            let may_be_rating = ruleset.rating.is_some() && attribute.source.depends_on_player_facts();
+            let may_be_rating = ruleset.rating.is_some() && attribute.source.depends_on_standings();
             may_be_rating || attribute.trust != Trust::Client
         }
         Measure::Latency | Measure::Distance => true,

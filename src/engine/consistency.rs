@@ -138,13 +138,7 @@ impl ConsistencyCheck<'_> {
                         match set.get(id) {
                             None => mismatched.push(id),
                             Some(record) if index_number == 0 => {
-                                let indexed = are_indexes_correct(
-                                    &set,
-                                    record,
-                                    set_id,
-                                    &cached_rulesets,
-                                    &self.state.common.party_values,
-                                );
+                                let indexed = are_indexes_correct(&set, record, set_id, &cached_rulesets);
                                 states.push(MemoryState { record: Some(record.clone()), is_index_correct: indexed });
                             }
                             Some(_) => {}
@@ -175,13 +169,7 @@ impl ConsistencyCheck<'_> {
                 let records = ids.iter().filter_map(|id| set.get(*id));
                 let memory_state = |record: &AdvertRecord| MemoryState {
                     record: Some(record.clone()),
-                    is_index_correct: are_indexes_correct(
-                        &set,
-                        record,
-                        set_id,
-                        &cached_rulesets,
-                        &self.state.common.party_values,
-                    ),
+                    is_index_correct: are_indexes_correct(&set, record, set_id, &cached_rulesets),
                 };
                 records.map(memory_state).collect()
             };
@@ -338,8 +326,7 @@ fn read_memory_states(state: &AdvertState, ids: &[AdvertisementId]) -> Vec<Memor
         for (id, memory) in ids.iter().zip(&mut states) {
             match set.get(*id) {
                 Some(record) => {
-                    memory.is_index_correct &=
-                        are_indexes_correct(&set, record, *set_id, &cached_rulesets, &state.common.party_values);
+                    memory.is_index_correct &= are_indexes_correct(&set, record, *set_id, &cached_rulesets);
                     memory.record = Some(record.clone());
                 }
                 None => memory.is_index_correct &= set.indexes().iter().all(|index| index.get(*id).is_none()),

@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::domain::id::{BuildIdHasher, RatingKey, SetId, UserKey};
-use crate::domain::player_facts::PlayerFacts;
+use crate::domain::player_standing::PlayerStanding;
 use crate::domain::queue::ticket::{PlayerRating, Ticket};
 use crate::domain::rating::leaderboard::{Leaderboard, LeaderboardEntry};
 use crate::domain::rating::{SetActivity, Skill};
@@ -99,11 +99,11 @@ impl RatingCache {
         self.groups.get(&key).map_or_else(SetActivity::default, |group| group.match_activity)
     }
 
-    /// Facts about a user at `now`.
-    pub(crate) fn player_facts(&self, rating: &KeyedRatingSpec, user: UserKey, now: UnixMs) -> PlayerFacts {
+    /// Standing of a user at `now`.
+    pub(crate) fn player_standing(&self, rating: &KeyedRatingSpec, user: UserKey, now: UnixMs) -> PlayerStanding {
         let row = self.rating_row(rating.key, user);
         let Skill { estimate, match_count, .. } = self.skill_at(rating, user, now);
-        PlayerFacts {
+        PlayerStanding {
             rating: estimate,
             match_count,
             disputed_percent: row.map_or(0.0, |row| row.satisfaction.disputed_percent(row.match_count)),

@@ -133,6 +133,10 @@ struct SessionRecord {
     open_seats: u16,
     open_seats_by_team: Option<Vec<u16>>,
     player_ratings: Vec<f64>,
+    /// Values that depend on the standing of the players, in the order of the ruleset's attributes. Files of earlier
+    /// versions have none.
+    #[serde(default)]
+    standing_numbers: Vec<Option<f64>>,
     leaderboard_position: Option<f64>,
     join_seats: u16,
     /// Body as in the table of advertisements.
@@ -237,7 +241,8 @@ impl PassRecord {
             (AdvertisementKind::Session, UnixMs(record.advertised_ms));
         (advertisement.session.silo, advertisement.session.join_seats) = (SiloId(self.silo), record.join_seats);
         Ok(OpenSession {
-            attribute_values: AttributeValues::from_session(ruleset, &advertisement.session),
+            attribute_values: AttributeValues::from_session(ruleset, &advertisement.session)
+                .with_standing_numbers(ruleset, &record.standing_numbers),
             advertisement: Arc::new(advertisement),
             expires_at: UnixMs(record.expires_ms),
             open_seats: record.open_seats,
@@ -291,6 +296,7 @@ impl UserNumbers {
             open_seats: open.open_seats,
             open_seats_by_team: open.open_seats_by_team.as_ref().map(|seats| seats.to_vec()),
             player_ratings: open.player_ratings.to_vec(),
+            standing_numbers: open.attribute_values.standing_numbers(ruleset),
             leaderboard_position: open.leaderboard_position,
             join_seats: session.join_seats,
             body: encode_advertisement(&Advertisement {

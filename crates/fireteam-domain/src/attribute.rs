@@ -113,16 +113,18 @@ impl AttributeSource {
         }
     }
 
-    /// Whether only the server knows the value: requests may not state it.
-    pub fn is_kept_by_server(self) -> bool {
-        matches!(
-            self,
-            AttributeSource::DisputedPercent | AttributeSource::RatingDeviation | AttributeSource::MatchesPlayed
-        )
+    /// Whether the server counts the value from matches. A ticket is stored with it.
+    pub fn is_counted(self) -> bool {
+        matches!(self, AttributeSource::DisputedPercent | AttributeSource::MatchesPlayed)
     }
 
-    /// Whether the value may come from what the server keeps about the players.
-    pub fn depends_on_player_facts(self) -> bool {
+    /// Whether only the server knows the value: requests may not state it.
+    pub fn is_kept_by_server(self) -> bool {
+        self.is_counted() || self == AttributeSource::RatingDeviation
+    }
+
+    /// Whether the value may come from the standing of the players.
+    pub fn depends_on_standings(self) -> bool {
         self == AttributeSource::Skill || self.is_kept_by_server()
     }
 

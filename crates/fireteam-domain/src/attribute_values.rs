@@ -1,7 +1,7 @@
 //! Attribute values of a session under one ruleset: one trusted value, or none, per declared attribute.
 
 use crate::attribute::{Attribute, AttributeSource, AttributeValue};
-use crate::player_facts::{self, PlayerFacts};
+use crate::player_standing::{self, PlayerStanding};
 use crate::queue::ticket::{PlayerRating, Ticket};
 use crate::ruleset::Ruleset;
 use crate::session::Session;
@@ -12,25 +12,18 @@ use crate::session::Session;
 pub struct AttributeValues(Box<[Option<AttributeValue>]>);
 
 impl AttributeValues {
-    /// Reads the values of a party: what `ruleset` declares, trusts, and the server keeps. `facts` are those of the
+    /// Reads the values of a party: what `ruleset` declares, trusts, and the server keeps. `standings` are those of the
     /// session's players, in their order; `None` if the ruleset has no rating system or does not use them.
-    pub fn of_party(ruleset: &Ruleset, session: &Session, facts: Option<&[PlayerFacts]>) -> Self {
-        let values = ruleset.attributes.iter().map(|attribute| {
-            if !attribute.source.depends_on_player_facts() {
-                return trusted_value(attribute, session);
-            }
+    pub fn of_party(ruleset: &Ruleset, session: &Session, standings: Option<&[PlayerStanding]>) -> Self {
+        Self::read(ruleset, session, |attribute| {
             let number = match attribute.source {
-                AttributeSource::MatchesPlayed => {
-                    aggregate(attribute, facts?.iter().map(|player| f64::from(player.match_count)))
+                AttributeSource::Skill | AttributeSource::RatingDeviation => {
+                    rating_number(attribute, player_standing::session_ratings(ruleset, session, standings).flatten())
                 }
-                AttributeSource::DisputedPercent => {
-                    facts?.iter().map(|player| player.disputed_percent).reduce(f64::max)
-                }
-                _ => rating_number(attribute, player_facts::session_ratings(ruleset, session, facts).flatten()),
+                _ => counted_number(attribute, standings?),
             };
             number.map(AttributeValue::Number)
-        });
-        Self(values.collect())
+        })
     }
 
     /// Values of a party of whose players the server keeps nothing.
@@ -38,19 +31,15 @@ impl AttributeValues {
         Self::of_party(ruleset, session, None)
     }
 
-    /// Reads the values of players whose ratings were chosen before, as in [`player_facts::player_rating`]. What the
-    /// server counts is read from the session's attributes, where [`kept_attributes`] has put it.
+    /// Reads the values of players whose ratings were chosen before, as in [`player_standing::player_rating`]. What the
+    /// server counts is read from the session's attributes, where it was put at the entry.
     pub fn of_rated_players(ruleset: &Ruleset, session: &Session, ratings: &[PlayerRating]) -> Self {
-        let values = ruleset.attributes.iter().map(|attribute| match attribute.source {
+        Self::read(ruleset, session, |attribute| match attribute.source {
             AttributeSource::Skill | AttributeSource::RatingDeviation => {
                 rating_number(attribute, ratings.iter().copied()).map(AttributeValue::Number)
             }
-            AttributeSource::DisputedPercent | AttributeSource::MatchesPlayed => {
-                session.attribute_value(&attribute.name).cloned()
-            }
-            _ => trusted_value(attribute, session),
-        });
-        Self(values.collect())
+            _ => session.attribute_value(&attribute.name).cloned(),
+        })
     }
 
     /// Reads the values of a queue ticket. With a rating system, its players' ratings were chosen when it entered.
@@ -61,10 +50,41 @@ impl AttributeValues {
         }
     }
 
-    /// Whether the values equal `other`, except for those that depend on what the server keeps about players.
-    pub fn equals_without_player_facts(&self, other: &Self, ruleset: &Ruleset) -> bool {
+    /// Values of a session; `standing_value` reads those that depend on the standing of players.
+    fn read(
+        ruleset: &Ruleset,
+        session: &Session,
+        standing_value: impl Fn(&Attribute) -> Option<AttributeValue>,
+    ) -> Self {
+        let value = |attribute: &Attribute| match attribute.source.depends_on_standings() {
+            true => standing_value(attribute),
+            false => trusted_value(attribute, session),
+        };
+        Self(ruleset.attributes.iter().map(value).collect())
+    }
+
+    /// Whether the values equal `other`, except for those that depend on the standing of players.
+    pub fn equals_without_standings(&self, other: &Self, ruleset: &Ruleset) -> bool {
+        if !player_standing::uses_standings(ruleset) {
+            return self == other;
+        }
         let mut values = ruleset.attributes.iter().zip(self.0.iter().zip(&other.0));
-        values.all(|(attribute, (one, other))| attribute.source.depends_on_player_facts() || one == other)
+        values.all(|(attribute, (one, other))| attribute.source.depends_on_standings() || one == other)
+    }
+
+    /// Numbers of the attributes that depend on the standing of players, in the ruleset's order.
+    pub fn standing_numbers(&self, ruleset: &Ruleset) -> Vec<Option<f64>> {
+        let attributes = ruleset.attributes.iter().enumerate();
+        let dependent = attributes.filter(|(_, attribute)| attribute.source.depends_on_standings());
+        dependent.map(|(index, _)| self.number(index)).collect()
+    }
+
+    /// The values with these [`standing_numbers`](Self::standing_numbers).
+    pub fn with_standing_numbers(mut self, ruleset: &Ruleset, numbers: &[Option<f64>]) -> Self {
+        let attributes = ruleset.attributes.iter().zip(&mut self.0);
+        let dependent = attributes.filter(|(attribute, _)| attribute.source.depends_on_standings());
+        dependent.zip(numbers).for_each(|((_, value), number)| *value = number.map(AttributeValue::Number));
+        self
     }
 
     /// No values, for a ruleset without attributes.
@@ -145,19 +165,15 @@ pub fn untrusted_fields(ruleset: &Ruleset, session: &Session) -> Vec<String> {
     paths
 }
 
-/// Values that the server keeps of a party's players, other than ratings, in the form of session attributes. A ticket is
-/// stored with them.
-pub fn kept_attributes(
-    ruleset: &Ruleset,
-    session: &Session,
-    facts: Option<&[PlayerFacts]>,
-) -> Vec<(Box<str>, AttributeValue)> {
-    let values = AttributeValues::of_party(ruleset, session, facts);
-    let attributes = ruleset.attributes.iter().enumerate();
-    let stored = attributes.filter(|(_, attribute)| {
-        matches!(attribute.source, AttributeSource::DisputedPercent | AttributeSource::MatchesPlayed)
-    });
-    stored.filter_map(|(index, attribute)| Some((attribute.name.clone(), values.get(index)?.clone()))).collect()
+/// Number that the server counts for a party; `None` if the attribute is not counted, or there are no players.
+pub fn counted_number(attribute: &Attribute, standings: &[PlayerStanding]) -> Option<f64> {
+    match attribute.source {
+        AttributeSource::MatchesPlayed => {
+            aggregate(attribute, standings.iter().map(|player| f64::from(player.match_count)))
+        }
+        AttributeSource::DisputedPercent => standings.iter().map(|player| player.disputed_percent).reduce(f64::max),
+        _ => None,
+    }
 }
 
 /// Number that an attribute takes from the ratings of players: the rating, or its deviation.

@@ -41,7 +41,7 @@ use crate::index::partition_key::{PartitionKey, WantedKeys};
 use crate::index::player_slots::PlayerSlots;
 use crate::index::slab::EntrySlab;
 use crate::index::tree::{KdTree, RowAddr};
-use crate::player_facts;
+use crate::player_standing;
 use crate::ruleset::Ruleset;
 use crate::time::UnixMs;
 
@@ -73,7 +73,7 @@ impl AdvertisementIndex {
     pub fn new(ruleset: Arc<Ruleset>) -> Self {
         let layout = ColumnLayout::for_ruleset(&ruleset);
         let interner = Interner::new(layout.interned_attributes.len());
-        let player_slots = player_facts::are_used_by(&ruleset).then(PlayerSlots::default);
+        let player_slots = player_standing::uses_standings(&ruleset).then(PlayerSlots::default);
         Self {
             ruleset,
             layout,
@@ -143,7 +143,7 @@ impl AdvertisementIndex {
     }
 
     /// Whether a change of what the server keeps about a player may change an advertisement's values.
-    pub fn depends_on_player_facts(&self) -> bool {
+    pub fn depends_on_standings(&self) -> bool {
         self.player_slots.as_ref().is_some_and(|player_slots| !player_slots.is_empty())
     }
 

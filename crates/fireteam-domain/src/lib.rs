@@ -19,7 +19,7 @@ pub mod matching;
 pub mod matchmaking_action;
 pub mod measure;
 mod order;
-pub mod player_facts;
+pub mod player_standing;
 pub mod queue;
 pub mod rating;
 pub mod ruleset;

@@ -4,6 +4,7 @@ pub mod avoidance;
 pub mod backfill;
 mod candidate_match;
 mod duel_fast_path;
+pub mod entry;
 pub mod explain;
 mod filter_columns;
 pub mod gate;

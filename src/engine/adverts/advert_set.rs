@@ -137,6 +137,11 @@ impl AdvertSet {
         self.indexes.iter().find(|index| index.ruleset().hash == hash)
     }
 
+    /// Index entry of a record under `ruleset`.
+    pub(crate) fn index_entry(&self, record: &AdvertRecord, ruleset: &Ruleset) -> IndexEntry {
+        index_entry(record, ruleset, &self.party_values)
+    }
+
     /// All indexes.
     pub(crate) fn indexes(&self) -> &[AdvertisementIndex] {
         &self.indexes
@@ -161,8 +166,8 @@ impl AdvertSet {
 
     /// Inserts or replaces a record, in every index.
     pub(crate) fn upsert(&mut self, mut record: AdvertRecord) {
-        let entry = |index: &AdvertisementIndex| index_entry(&record, index.ruleset(), &self.party_values);
-        let entries: Vec<IndexEntry> = self.indexes.iter().map(entry).collect();
+        let entries: Vec<IndexEntry> =
+            self.indexes.iter().map(|index| self.index_entry(&record, index.ruleset())).collect();
         let reservations = std::mem::take(&mut record.reservations);
         self.upsert_with_entries(
             record,

@@ -88,7 +88,7 @@ fn affected_adverts(
 ) -> Vec<AdvertisementId> {
     let set = set.read();
     let mut affected: Vec<AdvertisementId> = Vec::new();
-    for index in set.indexes().iter().filter(|index| index.depends_on_player_facts()) {
+    for index in set.indexes().iter().filter(|index| index.depends_on_standings()) {
         let Some(changes) = changes else { return set.records().map(|record| record.advertisement.id).collect() };
         let Some(rating) = state.common.ratings.lock().rating_of(index.ruleset()) else { continue };
         let from = (rating.key, UserKey::from_bytes([0; 16]));
@@ -105,7 +105,7 @@ fn refresh_adverts(state: &AdvertState, (set_id, set): (SetId, &LockedAdvertSet)
     // Only the writer changes indexes, and it runs here: they cannot change between the two locks.
     let changed: Vec<ChangedValues> = {
         let set = set.read();
-        let depends = |index: &&AdvertisementIndex| index.depends_on_player_facts();
+        let depends = |index: &&AdvertisementIndex| index.depends_on_standings();
         let indexes = set.indexes().iter().filter(depends);
         indexes.flat_map(|index| ids.iter().filter_map(|id| changed_values(state, index, *id))).collect()
     };

@@ -7,9 +7,8 @@ use crate::domain::id::{ReservationId, SetId};
 use crate::domain::index::IndexEntry;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::time::UnixMs;
-use crate::engine::adverts::advert_set::{AdvertRecord, AdvertSet, index_entry};
+use crate::engine::adverts::advert_set::{AdvertRecord, AdvertSet};
 use crate::engine::command::InconsistencyKind;
-use crate::engine::party_values::PartyValues;
 use crate::store::{Reservation, ReservationState, StoredAdvertisement};
 
 /// State of one advertisement id in memory.
@@ -98,14 +97,13 @@ pub(crate) fn are_indexes_correct(
     record: &AdvertRecord,
     set_id: SetId,
     cached_rulesets: &[Arc<Ruleset>],
-    party_values: &PartyValues,
 ) -> bool {
     let id = record.advertisement.id;
     let mut rulesets = cached_rulesets.iter().filter(|ruleset| ruleset.set_id == set_id);
     rulesets.all(|ruleset| set.index_of_ruleset(ruleset.hash).is_some())
         && set.indexes().iter().all(|index| {
-            // Values that depend on ratings follow them with a delay, and are not compared.
-            let expected = index_entry(record, index.ruleset(), party_values);
+            // Values that depend on the standing of players follow it with a delay, and are not compared.
+            let expected = set.index_entry(record, index.ruleset());
             let is_same = |actual: &IndexEntry| is_same_entry(actual, &expected, index.ruleset());
             index.get(id).is_some_and(is_same) && index.is_consistent(id)
         })
@@ -113,7 +111,7 @@ pub(crate) fn are_indexes_correct(
 
 fn is_same_entry(actual: &IndexEntry, expected: &IndexEntry, ruleset: &Ruleset) -> bool {
     (actual.expires_at, actual.open_seats) == (expected.expires_at, expected.open_seats)
-        && actual.attribute_values.equals_without_player_facts(&expected.attribute_values, ruleset)
+        && actual.attribute_values.equals_without_standings(&expected.attribute_values, ruleset)
         && actual.advertisement == expected.advertisement
         && actual.encoded_response == expected.encoded_response
 }
@@ -126,6 +124,7 @@ mod tests {
     use crate::domain::id::{AdvertisementId, RulesetHash};
     use crate::domain::session::Session;
     use crate::engine::adverts::advert_set::build_index;
+    use crate::engine::party_values::PartyValues;
     use crate::rules::bundled;
     use crate::store::AdvertVersion;
 
@@ -255,17 +254,11 @@ mod tests {
         let (set_id, cached_rulesets) = (ruleset.set_id, [Arc::clone(&ruleset)]);
         let mut set = AdvertSet::new(Arc::default(), party_values.clone());
         set.upsert(test_record());
-        assert!(
-            !are_indexes_correct(&set, &test_record(), set_id, &cached_rulesets, &party_values),
-            "the ruleset has no index"
-        );
-        assert!(
-            are_indexes_correct(&set, &test_record(), set_id, &[], &party_values),
-            "a purged ruleset needs no index"
-        );
+        assert!(!are_indexes_correct(&set, &test_record(), set_id, &cached_rulesets), "the ruleset has no index");
+        assert!(are_indexes_correct(&set, &test_record(), set_id, &[]), "a purged ruleset needs no index");
         let records: Vec<AdvertRecord> = set.records().cloned().collect();
         set.finish_index_build(build_index(&ruleset, &records, &party_values));
-        assert!(are_indexes_correct(&set, &test_record(), set_id, &cached_rulesets, &party_values));
+        assert!(are_indexes_correct(&set, &test_record(), set_id, &cached_rulesets));
 
         let changes: [fn(&mut AdvertRecord); 5] = [
             |stored| stored.reservations.clear(),
@@ -277,7 +270,7 @@ mod tests {
         for (number, change) in changes.into_iter().enumerate() {
             let mut other = test_record();
             change(&mut other);
-            assert!(!are_indexes_correct(&set, &other, set_id, &cached_rulesets, &party_values), "change {number}");
+            assert!(!are_indexes_correct(&set, &other, set_id, &cached_rulesets), "change {number}");
         }
     }
 }

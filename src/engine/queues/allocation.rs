@@ -10,7 +10,7 @@ use crate::domain::id::{AdvertisementId, UserKey};
 use crate::domain::latency::LatencyEndpoint;
 use crate::domain::lifecycle::{Assignment, Match, MatchTicket};
 use crate::domain::locality::Locality;
-use crate::domain::player_facts;
+use crate::domain::player_standing;
 use crate::domain::queue::placement::{MatchToPlace, PlacementProblem, ServerCandidate, rank_servers};
 use crate::domain::queue::ticket::{PlayerRating, Ticket};
 use crate::domain::ruleset::Ruleset;
@@ -219,7 +219,7 @@ fn ratings_of(ruleset: &Ruleset, tickets: &[Arc<Ticket>], users: &[UserKey]) -> 
     let ticket_ratings = |ticket: &Arc<Ticket>| -> Vec<Option<PlayerRating>> {
         match ruleset.rating {
             Some(_) => ticket.player_ratings.iter().copied().map(Some).collect(),
-            None => player_facts::session_ratings(ruleset, &ticket.session, None).collect(),
+            None => player_standing::session_ratings(ruleset, &ticket.session, None).collect(),
         }
     };
     let of_present_players = |ticket: &Arc<Ticket>| {

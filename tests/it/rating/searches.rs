@@ -3,11 +3,14 @@
 
 use fireteam_client::{Client, pb};
 
+use crate::store::replicas::Replicas;
 use crate::support::database::create_test_database;
 use crate::support::generated_client::{self, ImportRatingsRequest, RatingRow};
-use crate::support::queue_server::{QueuedParty, enter_request, operator_client, servers_on_each_store, wait_until};
-use crate::support::ruleset_dir::RulesetDirectory;
-use crate::support::server_process::ServerProcess;
+use crate::support::queue_server::{
+    QueuedParty, SET_ID, advertise_host, duel_ruleset, enter_request, game_server_advertisement, operator_client,
+    servers_on_each_store, start_queue_server, wait_until,
+};
+use crate::support::ruleset_dir::{OperatorClient, RulesetDirectory};
 use crate::support::test_server::{TestServer, advertise_request, party_session};
 
 /// The shipped file, with the server's ratings instead of the skill that clients state.
@@ -31,7 +34,11 @@ async fn import(server: &TestServer, ratings: &[(&str, f64)]) {
 
 /// Names of the found hosts, best first, and the refusals by skill.
 async fn search(client: &Client, user: &str, stated: f64) -> (Vec<String>, u32) {
-    let mut searching = client.search_session(1, party_session(&[(user, stated)]));
+    search_set(client, 1, user, stated).await
+}
+
+async fn search_set(client: &Client, set: u32, user: &str, stated: f64) -> (Vec<String>, u32) {
+    let mut searching = client.search_session(set, party_session(&[(user, stated)]));
     let found = searching.search().await.expect("search");
     let refused = found.refusals.iter().filter(|refusal| refusal.rule == "skill").map(|refusal| refusal.count).sum();
     (found.candidates.into_iter().map(|candidate| candidate.advertisement_id).collect(), refused)
@@ -94,6 +101,55 @@ async fn changed_rating_reaches_live_advertisements() {
     }
 }
 
+/// Two sets of one rating pool: a rating imported into one reaches the other's advertisements. A file that stops trusting
+/// clients applies to live advertisements.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changed_rating_and_trust_reach_live_advertisements_of_other_sets() {
+    let pooled = control_with_server_ratings().replace("<Rating ", r#"<Rating Pool="control" "#);
+    let trusting = pooled.replace(r#"Trust="game_server"/>"#, r#"Trust="client"/>"#);
+    let other = trusting.replace(r#"SetId="1""#, r#"SetId="2""#);
+    let directory = RulesetDirectory::with_files(&[("control.xml", &pooled), ("other.xml", &other)]);
+    let server = directory.start_server().await;
+    let client = server.client().await;
+    import(&server, &[("host", -900.0), ("guest", 890.0)]).await;
+    let mut request = advertise_request(&[("host", 880.0)], 5);
+    request.matchmaking_set_id = Some(2);
+    let id = client.advertise(request).await.expect("advertise").id().to_owned();
+    assert_eq!(search_set(&client, 2, "guest", 890.0).await, (vec![id.clone()], 0), "as stated");
+    directory.write_file("other.xml", &other.replace(r#"Trust="client"/>"#, r#"Trust="game_server"/>"#));
+    assert_eq!(OperatorClient::connect(&server).await.reload_rulesets().await.problems, []);
+    assert_eq!(search_set(&client, 2, "guest", 890.0).await, (Vec::new(), 1), "by the server's ratings");
+    import(&server, &[("host", 800.0)]).await;
+    let is_found = async || search_set(&client, 2, "guest", 890.0).await.0 == [id.clone()];
+    wait_until("the import reaches the other set", is_found).await;
+}
+
+/// A match is placed on the game server whose range of skills has the ratings of its players.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn match_goes_to_the_game_server_for_its_ratings() {
+    let hosted =
+        format!(r#"<Hosting Mode="game_server" AllocationTimeoutMs="600000"/>{}"#, r#"<Rating System="elo"/>"#);
+    let rules = duel_ruleset(&hosted)
+        .replace(r#"Trust="client"/>"#, r#"Trust="game_server"/>"#)
+        .replace(r#"<RatingWindow Start="2" Max="2"/>"#, r#"<RatingWindow Start="1000" Max="1000"/>"#);
+    let server = start_queue_server(&[&rules]).await;
+    let rows = ["ann", "bob"].map(|user| rating_row(user, 1_800.0)).to_vec();
+    let request = ImportRatingsRequest { matchmaking_set_id: Some(SET_ID), ratings: rows };
+    operator_client(&server).await.import_ratings(request).await.expect("import");
+    for (name, min, max) in [("beginners", None, Some(1_700.0)), ("experts", Some(1_700.0), None)] {
+        let mut request = game_server_advertisement(name.as_bytes());
+        request.allowed_ranges = vec![pb::AllowedRange { attribute: "skill".into(), min, max }];
+        advertise_host(&server, request).await;
+    }
+    let mut ann = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
+    let _bob = QueuedParty::enter(&server, SET_ID, &[("bob", 20.0)]).await;
+    let assignment = ann.wait_for_state(pb::TicketState::Matched).await.found_match.expect("a match").assignment;
+    let Some(pb::assignment::Host::GameServer(host)) = assignment.and_then(|assignment| assignment.host) else {
+        panic!("a game server hosts")
+    };
+    assert_eq!(host.connect_data, b"experts");
+}
+
 /// Newcomers are kept apart from others by matches played or by the deviation of their rating, through both doors.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn newcomers_are_kept_apart_in_searches_and_queues() {
@@ -151,12 +207,9 @@ async fn difference_count_of(server: &TestServer) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changed_rating_reaches_advertisements_at_the_other_server() {
     let Some(database) = create_test_database("changed_rating_reaches_the_other_server").await else { return };
-    let folder = tempfile::tempdir().expect("a folder");
-    std::fs::create_dir(folder.path().join("rules")).expect("a folder");
-    std::fs::write(folder.path().join("rules/control.xml"), control_with_server_ratings()).expect("rules");
-    let arguments = ["--store", &*database.url, "--rulesets", "rules", "--token-key-file", "token-key"];
-    let arguments = [&arguments[..], &["--match-key-file", "match-key.pem"]].concat();
-    let servers = [ServerProcess::start(folder.path(), &arguments), ServerProcess::start(folder.path(), &arguments)];
+    let rules = RulesetDirectory::with_files(&[("control.xml", &control_with_server_ratings())]);
+    let replicas = Replicas::start(&database, 2, &["--rulesets", &rules.path().display().to_string()]);
+    let servers = &replicas.servers;
     let clients = [servers[0].client().await, servers[1].client().await];
     let mut operator = servers[0].operator_client().await;
     let mut import = async |ratings: &[(&str, f64)]| {

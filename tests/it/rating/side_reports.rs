@@ -5,10 +5,11 @@ use fireteam_client::{Code, pb};
 use pb::{ReportState, TicketState, UnratedReason};
 
 use crate::rating::results_and_leaderboards::{rank, rated_duel, rating};
+use crate::store::replicas::Replicas;
 use crate::support::database::{TestDatabase, create_test_database};
 use crate::support::generated_client;
 use crate::support::queue_server::{QueuedParty, SET_ID, enter_request, operator_client, wait_until};
-use crate::support::server_process::ServerProcess;
+use crate::support::ruleset_dir::RulesetDirectory;
 use crate::support::test_server::TestServer;
 
 /// Default of `ReportWindowMs`.
@@ -380,12 +381,9 @@ async fn enter_with_a_player_id_of_another_player_is_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sides_report_at_two_servers() {
     let Some(database) = create_test_database("sides_report_at_two_servers").await else { return };
-    let folder = tempfile::tempdir().expect("a folder");
-    std::fs::create_dir(folder.path().join("rules")).expect("a folder");
-    std::fs::write(folder.path().join("rules/duel.xml"), peer_duel()).expect("rules");
-    let arguments = ["--store", &*database.url, "--rulesets", "rules", "--token-key-file", "token-key"];
-    let arguments = [&arguments[..], &["--match-key-file", "match-key.pem"]].concat();
-    let servers = [ServerProcess::start(folder.path(), &arguments), ServerProcess::start(folder.path(), &arguments)];
+    let rules = RulesetDirectory::with_files(&[("duel.xml", &peer_duel())]);
+    let replicas = Replicas::start(&database, 2, &["--rulesets", &rules.path().display().to_string()]);
+    let servers = &replicas.servers;
     let clients = [servers[0].client().await, servers[1].client().await];
     let ann = clients[0].enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect("enter");
     let bob = clients[1].enter(enter_request(SET_ID, &[("bob", 20.0)])).await.expect("enter");

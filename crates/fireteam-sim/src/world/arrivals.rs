@@ -12,7 +12,8 @@ use crate::world::{SimTicket, SimWorld};
 use fireteam_domain::attribute::{AttributeSource, AttributeValue, ValueOrigin, ValueType};
 use fireteam_domain::id::{SiloId, TicketId};
 use fireteam_domain::match_result::UserSatisfactionCounts;
-use fireteam_domain::player_facts::{self, PlayerFacts};
+use fireteam_domain::player_standing::PlayerStanding;
+use fireteam_domain::queue::entry::{EnteredSession, enter_session};
 use fireteam_domain::queue::prepared_ticket::PreparedTicket;
 use fireteam_domain::queue::ticket::{PlayerRating, Ticket};
 use fireteam_domain::rating::leaderboard::LeaderboardEntry;
@@ -137,17 +138,16 @@ impl SimWorld<'_> {
             .any(|skill| rule.is_frustrated(skill.streak, skill.match_count, &no_feedback))
     }
 
-    /// Facts that the simulated server keeps about a player; `None` without a rating system.
-    fn player_facts(&self, player: usize) -> Option<PlayerFacts> {
+    /// Standing of a player at the simulated server; `None` without a rating system.
+    fn player_standing(&self, player: usize) -> Option<PlayerStanding> {
         let spec = self.ruleset.rating.as_ref()?;
         let skill = self.population.players[player].known_skill.unwrap_or_else(|| spec.initial_skill());
-        Some(PlayerFacts { rating: skill.estimate, match_count: skill.match_count, disputed_percent: 0.0 })
+        Some(PlayerStanding { rating: skill.estimate, match_count: skill.match_count, disputed_percent: 0.0 })
     }
 
     /// Ticket of a party, with declared attributes and stored ratings.
     fn make_ticket(&self, party: usize, id: TicketId) -> Ticket {
         let sim_party = &self.population.parties[party];
-        let origin = ValueOrigin::GameServer;
         // Where the server rates players, no one states a skill.
         let states_skill = self.ruleset.rating.is_none();
         let player = |index: usize| {
@@ -156,36 +156,35 @@ impl SimWorld<'_> {
             Player { user, client_key: user, stated_skill: states_skill.then(declared).flatten() }
         };
         let players: Vec<Player> = sim_party.players.clone().map(player).collect();
-        let indexed_players = sim_party.players.clone().zip(&players);
-        let ratings = indexed_players.map(|(index, player)| {
-            let facts = self.player_facts(index);
-            player_facts::player_rating(self.ruleset, facts.as_ref(), player, origin).unwrap_or_default()
-        });
+        let standings: Option<Vec<PlayerStanding>> =
+            sim_party.players.clone().map(|index| self.player_standing(index)).collect();
         let city = &self.map.cities[usize::from(sim_party.city)];
         let measured = self.map.region_round_trips(sim_party.city);
+        let session = Session {
+            silo: SIM_SILO,
+            party_sizes: vec![players.len() as u8],
+            players,
+            nat_type: Some(sim_party.nat_type),
+            game_in_progress: Some(false),
+            big_party_count: Some(0),
+            join_seats: 0,
+            locality: city.coarse_location,
+            attributes: self.city_region_attribute_of_party(party),
+            region_latencies: if self.uses_region_latencies() {
+                self.map.coarse_region_round_trips(sim_party.city).into()
+            } else {
+                Box::default()
+            },
+            origin: ValueOrigin::GameServer,
+        };
+        let EnteredSession { session, player_ratings } = enter_session(self.ruleset, session, standings.as_deref());
         Ticket {
             id,
             set_id: self.ruleset.set_id,
             subject: None,
             entered_at: self.now,
-            player_ratings: ratings.collect(),
-            session: Session {
-                silo: SIM_SILO,
-                party_sizes: vec![players.len() as u8],
-                players,
-                nat_type: Some(sim_party.nat_type),
-                game_in_progress: Some(false),
-                big_party_count: Some(0),
-                join_seats: 0,
-                locality: city.coarse_location,
-                attributes: self.city_region_attribute_of_party(party),
-                region_latencies: if self.uses_region_latencies() {
-                    self.map.coarse_region_round_trips(sim_party.city).into()
-                } else {
-                    Box::default()
-                },
-                origin,
-            },
+            player_ratings,
+            session,
             own_round_trips_ms: self
                 .uses_region_latencies()
                 .then(|| measured.iter().map(|latency| latency.round_trip_ms).collect()),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::auth::token::{ConsentPurpose, TicketClaim, TokenSigner};
 use crate::domain::attribute_values;
 use crate::domain::id::UserKey;
+use crate::domain::queue::entry::EnteredSession;
 use crate::domain::queue::ticket::Ticket;
 use crate::domain::ruleset::teams::TeamsSpec;
 use crate::domain::session::Session;
@@ -53,14 +54,15 @@ impl QueueEngine {
         let party_values = &self.shared.common.party_values;
         ignored_fields.extend(attribute_values::untrusted_fields(&ruleset, &session));
         let request_digest = TokenSigner::party_digest(caller.subject, &session.sorted_users(), &session.party_sizes);
+        let EnteredSession { session, player_ratings } = party_values.enter_session(&ruleset, session);
         let ticket = Arc::new(Ticket {
             id,
             set_id: enter.set_id,
             subject: caller.subject,
             entered_at: now,
-            player_ratings: party_values.player_ratings(&ruleset, &session),
+            session,
+            player_ratings,
             rating_digest_key: party_values.rating_digest_key(&ruleset),
-            session: party_values.with_kept_attributes(&ruleset, session),
             own_round_trips_ms,
             blocked_users: enter.blocked_users,
             exclusive: !queue.allow_other_queues,

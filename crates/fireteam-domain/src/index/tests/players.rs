@@ -7,7 +7,7 @@ use crate::attribute_values::AttributeValues;
 use crate::id::{AdvertisementId, UserKey};
 use crate::index::tests::random_world::{self, IndexTestRng, ValueDistribution};
 use crate::index::{AdvertisementIndex, IndexEntry};
-use crate::player_facts::PlayerFacts;
+use crate::player_standing::PlayerStanding;
 use crate::queue::ticket::PlayerRating;
 use crate::ruleset::Ruleset;
 use crate::ruleset::rating::{RatingSpec, RatingSystem};
@@ -38,8 +38,8 @@ fn rated_ruleset() -> Arc<Ruleset> {
     Arc::new(ruleset)
 }
 
-fn facts(rating: f64) -> PlayerFacts {
-    PlayerFacts { rating: PlayerRating { rating, deviation: 0.0 }, match_count: 1, disputed_percent: 0.0 }
+fn standing(rating: f64) -> PlayerStanding {
+    PlayerStanding { rating: PlayerRating { rating, deviation: 0.0 }, match_count: 1, disputed_percent: 0.0 }
 }
 
 fn random_entry(rng: &mut IndexTestRng, ruleset: &Arc<Ruleset>, id: AdvertisementId) -> IndexEntry {
@@ -48,7 +48,7 @@ fn random_entry(rng: &mut IndexTestRng, ruleset: &Arc<Ruleset>, id: Advertisemen
     let players = (0..rng.below(4)).map(|_| user(rng.below(USERS)));
     session.players = players.map(|user| Player { user, client_key: user, stated_skill: None }).collect();
     entry.attribute_values =
-        AttributeValues::of_party(ruleset, session, Some(&vec![facts(0.0); session.players.len()]));
+        AttributeValues::of_party(ruleset, session, Some(&vec![standing(0.0); session.players.len()]));
     entry
 }
 
@@ -79,7 +79,7 @@ fn advertisements_of_a_player_equal_a_scan() {
             let session = index.get(id).unwrap().advertisement.session.clone();
             let rating = f64::from(step);
             let values =
-                AttributeValues::of_party(&ruleset, &session, Some(&vec![facts(rating); session.players.len()]));
+                AttributeValues::of_party(&ruleset, &session, Some(&vec![standing(rating); session.players.len()]));
             index.set_attribute_values(id, values.clone());
             assert!(!index.set_attribute_values(id, values), "equal values change nothing");
             let skill = index.get(id).unwrap().attribute_values.get(ruleset.attributes.len() - 1);
@@ -88,7 +88,7 @@ fn advertisements_of_a_player_equal_a_scan() {
         }
     }
     assert_eq!(
-        index.depends_on_player_facts(),
+        index.depends_on_standings(),
         index.entries().any(|entry| !entry.advertisement.session.players.is_empty())
     );
 }

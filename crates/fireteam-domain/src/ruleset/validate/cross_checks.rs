@@ -1,10 +1,11 @@
 //! Cross-checks: valid sections of a ruleset that contradict each other, or settings that can never have an effect.
 
+use crate::attribute::AttributeSource;
 use crate::rating::{TeamStrength, relative_draw_probability};
 use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::queue::{AvoidStrictness, AvoidTarget, QualitySpec, QueueSpec, RegionMode, SelectionMode};
 use crate::ruleset::rating::RatingSpec;
-use crate::ruleset::raw::{RawElement, Span};
+use crate::ruleset::raw::{RawAttribute, RawElement, Span, quoted_excerpt};
 use crate::ruleset::spelling::closest_name;
 use crate::ruleset::teams::TeamsSpec;
 
@@ -22,6 +23,19 @@ pub(super) fn check_required_sections(root: &ElementReader<'_>) {
                 let fix = "add a <Queue>, or remove it";
                 root.report(child.name_span, format!("<{name}> needs matches, but there is no <Queue>"), fix);
             }
+        }
+    }
+    for attribute in root.element.child("Attributes").into_iter().flat_map(|attributes| &attributes.children) {
+        let name = attribute.attribute("Name").filter(|_| !has_section("Rating"));
+        let needs_ratings = |name: &&RawAttribute| {
+            matches!(
+                AttributeSource::of_name(&name.value),
+                AttributeSource::RatingDeviation | AttributeSource::MatchesPlayed
+            )
+        };
+        if let Some(name) = name.filter(needs_ratings) {
+            let problem = format!("{} is kept with ratings, and there are none", quoted_excerpt(&name.value));
+            root.report(name.value_span, problem, "add a <Rating System=\"…\"/>");
         }
     }
     let Some(queue) = root.element.child("Queue") else { return };
