@@ -10,6 +10,7 @@ const GOALS: &[(&str, &str)] = &[
     ("PU1", "index_update"),
     ("PU2", "search_after_updates"),
     ("PU3", "search_during_updates"),
+    ("PU4", "search_during_rating_changes"),
     ("MEM", "memory_per_advertisement"),
     ("PD1", "publish_rate"),
     ("PD2", "batched_publish_rate"),

@@ -1,5 +1,6 @@
-//! Goals PS and PU: search and updates of an index of a million advertisements.
+//! Goals PS and PU: search and updates of an index of a million advertisements, and of one whose ratings change.
 
+mod rating_changes;
 mod sql;
 mod updates;
 mod world;
@@ -25,6 +26,9 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
     }
     if wanted("PS4") {
         adversarial(&floor);
+    }
+    if wanted("PU4") {
+        rating_changes::run();
     }
     if ["PS5", "PS6"].iter().any(|goal| wanted(goal)) {
         sql::run(wanted);
