@@ -4,6 +4,7 @@
 //! `instructions --list` prints the rows, `instructions ROW` runs one. Only `counted_section` is counted: state is
 //! built before it, on one thread, with fixed seeds, without network or disk.
 
+mod authenticated;
 #[path = "../../tests/common/faulty_store.rs"]
 #[expect(dead_code, reason = "the tests of the engine use its faults")]
 mod faulty_store;
@@ -37,13 +38,14 @@ struct Row {
 }
 
 /// All rows. Searches are one hot path, counted for three classes of query.
-const ROWS: [Row; 16] = [
+const ROWS: [Row; 17] = [
     Row { name: "search_plain", function: "AdvertisementIndex::search", run: search::plain },
     Row { name: "search_filtered", function: "AdvertisementIndex::search", run: search::filtered },
     Row { name: "search_refused_by_all", function: "AdvertisementIndex::search", run: search::refused_by_all },
     Row { name: "upsert_unary", function: "MatchmakingApi::update_advertisement", run: server::upsert_unary },
     Row { name: "upsert_streamed", function: "ConnectResponses::poll_next", run: server::upsert_streamed },
     Row { name: "heartbeat", function: "MatchmakingApi::update_advertisement", run: server::heartbeat },
+    Row { name: "authenticated_heartbeat", function: "CallService::call", run: authenticated::heartbeat },
     Row { name: "reserve", function: "MatchmakingApi::reserve", run: server::reserve },
     Row { name: "enter", function: "QueueApi::enter", run: queue::enter },
     Row { name: "ticket_status", function: "TicketWatch::next_status", run: queue::ticket_status },

@@ -44,15 +44,15 @@ use crate::population::{NOW, composition, ruleset};
 use crate::split_mix64::SplitMix64;
 
 /// Advertisements that each call row works on.
-const HOSTS: usize = 64;
+pub(crate) const HOSTS: usize = 64;
 
-const UPDATE: &str = "/fireteam.v1.MatchmakingService/UpdateAdvertisement";
+pub(crate) const UPDATE: &str = "/fireteam.v1.MatchmakingService/UpdateAdvertisement";
 const SEARCH: &str = "/fireteam.v1.MatchmakingService/Search";
 const RESERVE: &str = "/fireteam.v1.MatchmakingService/Reserve";
 const CONNECT: &str = "/fireteam.v1.MatchmakingService/Connect";
 
 /// The ruleset of the advertisements.
-const ADVERT_RULESET: &str = r#"<Ruleset Name="gate" SetId="1">
+pub(crate) const ADVERT_RULESET: &str = r#"<Ruleset Name="gate" SetId="1">
   <Attributes>
     <Attribute Name="skill" Type="number" Min="0" Max="3000" Trust="client"/>
     <Attribute Name="mode" Type="string" Trust="client"/>
@@ -67,7 +67,7 @@ const ADVERT_RULESET: &str = r#"<Ruleset Name="gate" SetId="1">
 pub(crate) struct InProcessServer {
     pub(crate) runtime: Runtime,
     /// Keeps the engine's tasks running.
-    _engine: Arc<Engine>,
+    engine: Arc<Engine>,
     matchmaking: MatchmakingServiceServer<MatchmakingApi>,
     queue: QueueServiceServer<QueueApi>,
 }
@@ -107,7 +107,11 @@ impl InProcessServer {
         let drain = Drain::new(HealthState::default());
         let api = MatchmakingApi::new(MatchmakingHandler::new(engine.clone()), resolver.clone(), drain);
         let queue = QueueServiceServer::new(QueueApi::new(engine.queues().clone(), resolver, None));
-        Self { runtime, matchmaking: MatchmakingServiceServer::new(api), queue, _engine: engine }
+        Self { runtime, matchmaking: MatchmakingServiceServer::new(api), queue, engine }
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
     }
 
     /// Calls an RPC. Returns the stream of its response messages.
@@ -127,7 +131,7 @@ impl InProcessServer {
         };
         let response = response.expect("infallible");
         assert!(!response.headers().contains_key("grpc-status"), "{path} failed: {:?}", response.headers());
-        Responses { body: response.into_body(), unread: Bytes::new() }
+        Responses::new(response.into_body())
     }
 
     /// Calls a unary RPC with an encoded message; returns the encoded response.
@@ -143,6 +147,10 @@ pub(crate) struct Responses {
 }
 
 impl Responses {
+    pub(crate) fn new(body: Body) -> Self {
+        Self { body, unread: Bytes::new() }
+    }
+
     /// Next encoded message, without its length prefix; `None` at the end of the stream.
     pub(crate) async fn next(&mut self) -> Option<Bytes> {
         while self.unread.is_empty() {

@@ -317,12 +317,12 @@ impl<P: CallerKind> AuthorizedCaller<P> {
     ) -> Result<Self, Rejection> {
         let auth = extensions.get::<AuthContext>().filter(|auth| auth.access == P::ACCESS);
         let auth = auth.ok_or(AuthError::Unauthenticated(CredentialError::Missing))?.clone();
-        let engine_caller = command::Caller {
-            ip_address: address_resolver.client_address(headers, extensions),
-            ..engine_caller_of(auth.identity())
-        };
+        let resolved = address_resolver.resolve(headers, extensions);
+        let ip_address = resolved.map(|resolved| resolved.address);
+        let engine_caller = command::Caller { ip_address, ..engine_caller_of(auth.identity()) };
         let is_client = auth.identity().is_some_and(|identity| identity.role == Role::Client);
-        let client_address = is_client.then(|| address_resolver.known_client_address(headers, extensions)).flatten();
+        let client_address = resolved.filter(|resolved| is_client && resolved.is_of_client);
+        let client_address = client_address.map(|resolved| resolved.address);
         Ok(Self { engine_caller, client_address, auth, _kind: PhantomData })
     }
 

@@ -4,12 +4,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use http::{Extensions, HeaderMap};
+use http::{Extensions, HeaderMap, HeaderName};
 
 /// Lines of `x-forwarded-for` that are read, the last ones. Proxies append to the last line, or add one.
 const FORWARDED_FOR_LINES_MAX: usize = 16;
 
-const FORWARDED_FOR: &str = "x-forwarded-for";
+/// Parsed once: a lookup by text parses the name again.
+static FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// Remote end of a connection.
 #[derive(Clone, Debug)]
@@ -52,6 +53,15 @@ pub struct ClientAddressResolver {
     resolve: ResolveClientAddress,
 }
 
+/// Client address of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResolvedAddress {
+    /// The address, in canonical form.
+    pub address: IpAddr,
+    /// Whether it is known to be a client's: a trusted peer that names none carries many clients.
+    pub is_of_client: bool,
+}
+
 impl ClientAddressResolver {
     /// Uses `resolve` to skip trusted proxies.
     pub fn new(resolve: ResolveClientAddress) -> Self {
@@ -59,25 +69,30 @@ impl ClientAddressResolver {
     }
 
     /// Client address of a request; `None` for a request without a network connection, as in tests.
-    pub fn client_address(&self, headers: &HeaderMap, extensions: &Extensions) -> Option<IpAddr> {
-        extensions.get::<ConnectionPeer>().map(|peer| self.address_behind(peer, headers))
-    }
-
-    /// Client address of a request, if it is known to be a client's: a trusted peer that names none carries many clients.
-    pub fn known_client_address(&self, headers: &HeaderMap, extensions: &Extensions) -> Option<IpAddr> {
+    pub fn resolve(&self, headers: &HeaderMap, extensions: &Extensions) -> Option<ResolvedAddress> {
         let peer = extensions.get::<ConnectionPeer>()?;
         let address = self.address_behind(peer, headers);
-        (!peer.is_trusted || address != peer.address.to_canonical()).then_some(address)
+        Some(ResolvedAddress { address, is_of_client: !peer.is_trusted || address != peer.address.to_canonical() })
+    }
+
+    /// Address of `resolve`.
+    pub fn client_address(&self, headers: &HeaderMap, extensions: &Extensions) -> Option<IpAddr> {
+        self.resolve(headers, extensions).map(|resolved| resolved.address)
+    }
+
+    /// Address of `resolve`, if it is known to be a client's.
+    pub fn known_client_address(&self, headers: &HeaderMap, extensions: &Extensions) -> Option<IpAddr> {
+        self.resolve(headers, extensions).filter(|resolved| resolved.is_of_client).map(|resolved| resolved.address)
     }
 
     /// Address of a trusted peer that calls for itself, as the health checks of a load balancer do; `None` for all others.
     pub fn trusted_peer_itself(&self, headers: &HeaderMap, extensions: &Extensions) -> Option<IpAddr> {
         let peer = extensions.get::<ConnectionPeer>().filter(|peer| peer.is_trusted)?;
-        (!headers.contains_key(FORWARDED_FOR)).then(|| peer.address.to_canonical())
+        (!headers.contains_key(&FORWARDED_FOR)).then(|| peer.address.to_canonical())
     }
 
     fn address_behind(&self, peer: &ConnectionPeer, headers: &HeaderMap) -> IpAddr {
-        let mut lines: Vec<&[u8]> = headers.get_all(FORWARDED_FOR).iter().map(http::HeaderValue::as_bytes).collect();
+        let mut lines: Vec<&[u8]> = headers.get_all(&FORWARDED_FOR).iter().map(http::HeaderValue::as_bytes).collect();
         lines.drain(..lines.len().saturating_sub(FORWARDED_FOR_LINES_MAX));
         (self.resolve)(peer.address, &lines).to_canonical()
     }
@@ -102,7 +117,7 @@ mod tests {
     fn headers(lines: &[&[u8]]) -> HeaderMap {
         let mut map = HeaderMap::new();
         for line in lines {
-            map.append(FORWARDED_FOR, http::HeaderValue::from_bytes(line).unwrap());
+            map.append(&FORWARDED_FOR, http::HeaderValue::from_bytes(line).unwrap());
         }
         map
     }
