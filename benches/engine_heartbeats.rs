@@ -8,7 +8,7 @@ use fireteam::api::response_encoder::encode_static_candidate_fields;
 use fireteam::auth::issuing_key::IssuingKey;
 use fireteam::auth::match_credential::MatchCredentialKeys;
 use fireteam::auth::public_user_keys::PublicUserKeys;
-use fireteam::auth::token::TokenSigner;
+use fireteam::auth::token::HmacTokenSigner;
 use fireteam::clock::{Clock, ManualClock};
 use fireteam::domain::id::{AdvertisementId, SetId};
 use fireteam::domain::time::UnixMs;
@@ -101,7 +101,7 @@ impl Hosts {
             store,
             rulesets: catalog,
             geo_locator: Arc::new(ReloadableLocator::new(Vec::new(), places)),
-            token_signer: Arc::new(TokenSigner::new([7; 32], None)),
+            token_signer: Arc::new(HmacTokenSigner::new([7; 32], None)),
             public_user_keys: Arc::new(PublicUserKeys::new([7; 32])),
             match_credential_keys: Arc::new(MatchCredentialKeys::new(
                 IssuingKey::from_seed(&[8; 32]).expect("a key"),

@@ -9,7 +9,7 @@ use fireteam::api::response_encoder::encode_static_candidate_fields;
 use fireteam::auth::issuing_key::IssuingKey;
 use fireteam::auth::match_credential::MatchCredentialKeys;
 use fireteam::auth::public_user_keys::PublicUserKeys;
-use fireteam::auth::token::TokenSigner;
+use fireteam::auth::token::HmacTokenSigner;
 use fireteam::clock::SystemClock;
 use fireteam::domain::id::{SetId, SiloId, UserKey};
 use fireteam::domain::session::{Player, Session};
@@ -21,7 +21,7 @@ use fireteam::geo::{LocatorSettings, ReloadableLocator};
 use fireteam::rules::{self, RulesetCatalog};
 use fireteam::store::Store;
 use fireteam::store::memory::MemoryStore;
-use fireteam::store::postgres::{PostgresStore, Replica};
+use fireteam::store::postgres::{PostgresStore, ServerIdentity};
 use fireteam::telemetry::metric::Metrics;
 
 use crate::harness::{clock, machine, quantile_of};
@@ -61,7 +61,7 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
             return;
         };
         runtime.block_on(async {
-            let replica = Replica { id: 1, silos: None };
+            let replica = ServerIdentity { id: 1, silos: None };
             let store = PostgresStore::open(&url, replica).await.expect("a database");
             measure("PGIDLE", Arc::new(store)).await;
         });
@@ -99,7 +99,7 @@ async fn start_engine(store: Arc<dyn Store>) -> Engine {
         store,
         rulesets: catalog,
         geo_locator: Arc::new(ReloadableLocator::new(Vec::new(), LocatorSettings::default())),
-        token_signer: Arc::new(TokenSigner::new([7; 32], None)),
+        token_signer: Arc::new(HmacTokenSigner::new([7; 32], None)),
         public_user_keys: Arc::new(PublicUserKeys::new([7; 32])),
         match_credential_keys: Arc::new(MatchCredentialKeys::new(issuing_key, None)),
         metrics: Arc::new(Metrics::new()),
@@ -120,7 +120,7 @@ async fn enter(engine: &Engine, number: u64, silo: u64) -> f64 {
         session: Session {
             silo: SiloId(silo),
             party_sizes: vec![1],
-            players: vec![Player { user, client_key: user, stated_skill: None }],
+            players: vec![Player::from_user(user)],
             ..Session::default()
         },
         idempotency_key: format!("ticket of user number {number}"),

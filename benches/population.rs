@@ -12,10 +12,10 @@ use fireteam::domain::latency::DEFAULT_LATENCY_MODEL;
 use fireteam::domain::locality::Locality;
 use fireteam::domain::matchmaking_action::AdvertiseChances;
 use fireteam::domain::measure::Measure;
-use fireteam::domain::ruleset::teams::{AllocationSpec, HostData, HostingMode, HostingSpec, ServerChoice};
+use fireteam::domain::ruleset::teams::{AllocationSpec, HostingMode, HostingSpec, PlayerDataForHost, ServerChoice};
 use fireteam::domain::ruleset::{
-    DistanceCurve, HandlePolicy, HardFilter, HardMissingPolicy, HardRule, InFilterList, PartyConsentPolicy, Ruleset,
-    SearchLimits, ServedSilos, SoftFilter, SoftFilterMode, SoftMissingPolicy,
+    AdvertisementHandlePolicy, ComparedList, DistanceCurve, HardFilter, HardMissingPolicy, HardRule,
+    PartyConsentPolicy, Ruleset, SearchLimits, ServedSilos, SoftFilter, SoftFilterMode, SoftMissingPolicy,
 };
 use fireteam::domain::session::{Player, Session};
 use fireteam::domain::time::UnixMs;
@@ -49,6 +49,7 @@ fn number(name: &str, range: Option<(f64, f64)>) -> Attribute {
         unit,
         party_aggregation: reduction,
         trust,
+        wishes: false,
     }
 }
 
@@ -83,7 +84,7 @@ pub(crate) fn ruleset(rules: RuleOptions) -> Ruleset {
     let steps = [(0, 1e-6), (3_600_000, 5000.0)].map(|(start_ms, value)| ExpansionStep { start_ms, limit: value });
     let within = HardRule::Within { measure: Measure::AttributeDifference(0), expansion: 0, reciprocal_percent: 100.0 };
     let listed =
-        |text: &str| HardRule::In { attribute: 1, list: InFilterList::Strings([text.into()].into()), mutual: false };
+        |text: &str| HardRule::In { attribute: 1, list: ComparedList::Strings([text.into()].into()), mutual: false };
     let equal = HardRule::Equal { attribute: 2, value: None };
     let hard = [
         (rules.limits, within),
@@ -105,10 +106,14 @@ pub(crate) fn ruleset(rules: RuleOptions) -> Ruleset {
         advertise_chances: AdvertiseChances::from_game_size(12),
         search_limits: SearchLimits { max_results: 50, max_evaluated: u32::MAX },
         clients_per_account: 1,
-        handles: HandlePolicy::Ids,
+        handles: AdvertisementHandlePolicy::Ids,
         latency_model: DEFAULT_LATENCY_MODEL,
         involved_phase_percent: 50.0,
+        probed_players: None,
+        latency_wishes: false,
         consent: PartyConsentPolicy::Assumed,
+        avoid: Box::default(),
+        satisfaction: None,
         teams: None,
         queue: None,
         ready_check: None,
@@ -122,10 +127,12 @@ pub(crate) fn ruleset(rules: RuleOptions) -> Ruleset {
             max_round_trip_ms: None,
             allocation: AllocationSpec::DEFAULT,
             report_window_ms: 0,
-            host_data: HostData::default(),
+            host_data: PlayerDataForHost::default(),
         },
         rating: None,
+        former_rating: None,
         rating_pool: None,
+        statistics_regions: Box::default(),
         source_xml: "".into(),
     }
 }
@@ -151,7 +158,7 @@ pub(crate) fn session(rng: &mut SplitMix64, spread: PopulationKind) -> Session {
     Session {
         silo: SiloId(1),
         party_sizes: vec![1],
-        players: vec![Player { user, client_key: user, stated_skill: None }],
+        players: vec![Player::from_user(user)],
         locality: Locality::from_degrees(latitude, longitude),
         attributes: vec![
             ("mode".into(), AttributeValue::String(format!("m{}", rng.below(100)).into())),
@@ -196,7 +203,7 @@ pub(crate) fn entry(rng: &mut SplitMix64, ruleset: &Ruleset, number: u64, spread
         } else {
             [].into()
         },
-        connect_data: vec![0; 16],
+        connect_data: [0; 16].into(),
         probe: None,
     };
     let expires = UnixMs(NOW + 1_000 + rng.below(60_000));

@@ -14,9 +14,9 @@ use fireteam::domain::queue::prepared_ticket::PreparedTicket;
 use fireteam::domain::queue::ticket::{PlayerRating, Ticket};
 use fireteam::domain::ruleset::queue::{
     BucketRounding, Gate, GateRounding, QualitySpec, QueueSpec, RatingGroup, RatingGroups, RatingWindow, SelectionMode,
-    SelectionOrder, SelectionSpec, WaitBonus, WindowBoundChoice, WindowClock, WindowMatchRule,
+    SelectionOrder, SelectionSpec, WaitBonus, WindowClock, WindowMatchRule, WindowMaxCombination,
 };
-use fireteam::domain::ruleset::teams::TeamsSpec;
+use fireteam::domain::ruleset::teams::{TeamOrder, TeamsSpec};
 use fireteam::domain::ruleset::{HardFilter, HardMissingPolicy, HardRule, Ruleset};
 use fireteam::domain::session::RegionLatency;
 use fireteam::domain::time::UnixMs;
@@ -204,7 +204,9 @@ fn duel() -> TeamsSpec {
         max_party_size: 1,
         exact_up_to_size: 5,
         roles: Box::default(),
+        order: TeamOrder::Split,
         role_attribute: None,
+        bots: None,
     }
 }
 
@@ -231,6 +233,7 @@ fn queue(mode: SelectionMode, quality: QualitySpec) -> QueueSpec {
             start_with: SelectionOrder::HighestRated,
             max_candidates: 256,
             exact_up_to_tickets: 0,
+            look: Default::default(),
         },
         wait_bonus: None,
         avoid: Box::default(),
@@ -387,7 +390,7 @@ fn avoiding() {
         let name = format!("6v6, {REMEMBERED_MATCHES} past matches of {}, 10k", 2 * team_size);
         let mut pass = || {
             let passing_by = passing_by.next().expect("a cycle").iter().copied();
-            let past_matches = log.past_matches_of(waiting_users().chain(passing_by), avoid, now);
+            let past_matches = log.past_matches_among(waiting_users().chain(passing_by), avoid, now);
             drop(std::hint::black_box(waiting.pass_with(&past_matches)));
         };
         compare("PQ8", &name, "no past match", || time_all(1, |_| pass()), || waiting.time());
@@ -409,6 +412,7 @@ fn measure(goal: &str, name: &str, waiting: &WaitingQueue) {
 fn passes(count: u64) {
     let mut waiting = WaitingQueue::new(rating_and_place(), queue(SelectionMode::Nearest, QualitySpec::Any), count);
     let window = RatingWindow {
+        bucket_bounds: None,
         bucket_width: 25.0,
         rounding: BucketRounding::Round,
         start: 2,
@@ -416,7 +420,7 @@ fn passes(count: u64) {
         step_every_ms: 5_000,
         max: Some(24),
         max_percent: None,
-        combine: WindowBoundChoice::Smaller,
+        combine: WindowMaxCombination::Smaller,
         reciprocal_percent: 100.0,
         clock: WindowClock::Queue,
         rule: WindowMatchRule::Contain,

@@ -124,6 +124,7 @@ pub(super) async fn measure_heartbeats(goal: &'static str, store: &impl Store, r
                 expires_at: expires,
                 confirmed_reservations: vec![],
                 joined_reservations: vec![],
+                create_digest: None,
                 now: UnixMs(1),
             };
             let batch: Vec<AdvertWrite> = keys.iter().map(extend).collect();
@@ -225,7 +226,7 @@ pub(super) fn publication(k: u64, round: u64) -> AdvertWrite {
     let region = |name: &str, round_trip_ms| RegionLatency { region: name.into(), round_trip_ms };
     let session = Session {
         party_sizes: vec![1],
-        players: vec![Player { user, client_key: user, stated_skill: Some(k as f64 + 0.25) }],
+        players: vec![Player { stated_skill: Some(k as f64 + 0.25), ..Player::from_user(user) }],
         nat_type: Some(1),
         game_in_progress: Some(false),
         join_seats: 5,
@@ -248,7 +249,7 @@ pub(super) fn publication(k: u64, round: u64) -> AdvertWrite {
         session,
         ttl_ms: None,
         allowed_ranges: Box::default(),
-        connect_data: vec![7; 40],
+        connect_data: [7; 40].into(),
         probe: None,
     };
     let (expires, now) = (UnixMs(FAR_EXPIRY_MS + round), UnixMs(1));
@@ -258,6 +259,7 @@ pub(super) fn publication(k: u64, round: u64) -> AdvertWrite {
         confirmed_reservations: vec![],
         joined_reservations: vec![],
         owner: None,
+        create_digest: None,
         now,
     }
 }

@@ -13,7 +13,7 @@ use fireteam::api::pb;
 use fireteam::auth::authenticator::Authenticator;
 use fireteam::auth::forwarded_for::client_address;
 use fireteam::auth::issuing_key::IssuingKey;
-use fireteam::auth::token::{AdvertisementClaim, Claim, ReservationClaim, SearchClaim, TokenSigner};
+use fireteam::auth::token::{AdvertisementClaim, Claim, HmacTokenSigner, ReservationClaim, SearchClaim};
 use fireteam::clock::SystemClock;
 use fireteam::config::{Config, JwtSettings};
 use fireteam::domain::attribute::ValueOrigin;
@@ -87,7 +87,7 @@ fn check_rejection(rejection: fireteam::api::status::Rejection) {
 /// A ruleset file or a fragment file.
 pub(crate) fn rulesets(bytes: &[u8]) {
     let read =
-        rules::decode_utf8("fuzz.xml", bytes).and_then(|text| rules::parse_ruleset_or_fragment("fuzz.xml", text));
+        rules::decode_utf8("fuzz.xml", bytes).and_then(|text| rules::parse_ruleset_or_expansions("fuzz.xml", text));
     if let Err(problems) = read {
         assert!(!problems.is_empty() && problems.iter().all(|problem| !problem.to_string().contains('\n')));
     }
@@ -142,11 +142,11 @@ pub(crate) fn proxied(bytes: &[u8]) {
 }
 
 /// The key that signs the tokens of the corpus; not a secret.
-pub(crate) fn signer() -> TokenSigner {
-    TokenSigner::new([7; 32], Some([8; 32]))
+pub(crate) fn signer() -> HmacTokenSigner {
+    HmacTokenSigner::new([7; 32], Some([8; 32]))
 }
 
-fn check_round_trip<C: Claim>(signer: &TokenSigner, bytes: &[u8]) {
+fn check_round_trip<C: Claim>(signer: &HmacTokenSigner, bytes: &[u8]) {
     if let Some(claim) = signer.verify::<C>(bytes) {
         assert!(!signer.is_signed_with_current_key(bytes) || signer.sign(&claim) == bytes);
     }

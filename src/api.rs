@@ -1,7 +1,6 @@
 //! The gRPC services, server reflection, health, and the middleware in front of them.
 
 mod allocation;
-pub mod audit_layer;
 pub mod authorization;
 mod authorized;
 pub mod client_address;
@@ -18,6 +17,7 @@ pub mod matchmaking_handler;
 pub mod operator;
 pub mod pb;
 pub mod queue;
+pub mod rate_limits_and_audit;
 pub mod ratings;
 pub mod response_encoder;
 pub mod rpc_method;
@@ -28,6 +28,7 @@ use std::sync::Arc;
 use tonic::Status;
 use tonic::service::{Routes, RoutesBuilder};
 
+use crate::auth::authenticator::Authenticator;
 use crate::auth::rate_limit::RateLimits;
 use crate::engine::error::EngineError;
 use crate::engine::queues::QueueEngine;
@@ -58,6 +59,9 @@ pub const ALLOCATE_MESSAGE_BYTES_MAX: usize = 8 * 1024;
 
 /// Size limit of a response message on the client port, bytes: a ruleset file of 256 KiB and its envelope.
 pub const RESPONSE_MESSAGE_BYTES_MAX: usize = 260 * 1024;
+
+/// Size limit of a response of the Queue service, bytes: the statuses of 256 tickets of one player each, in matches of 128.
+pub const QUEUE_RESPONSE_MESSAGE_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// Size limit of a request message on the operator port, bytes: a ruleset file of 256 KiB and its name.
 pub const OPERATOR_REQUEST_MESSAGE_BYTES_MAX: usize = 260 * 1024;
@@ -95,7 +99,7 @@ pub fn client_routes(
         );
         let service = QueueServiceServer::new(QueueApi::new(queues, address_resolver, Some(rate_limits)))
             .max_decoding_message_size(REQUEST_MESSAGE_BYTES_MAX)
-            .max_encoding_message_size(RESPONSE_MESSAGE_BYTES_MAX);
+            .max_encoding_message_size(QUEUE_RESPONSE_MESSAGE_BYTES_MAX);
         routes.add_service(service);
     }
     health.add_health_service(&mut routes);
@@ -108,11 +112,12 @@ pub fn operator_routes(
     rulesets: Arc<dyn RulesetAdmin>,
     consistency_checker: Arc<dyn ConsistencyChecker>,
     queues: Option<QueueEngine>,
+    authenticator: Option<Arc<Authenticator>>,
     health: &HealthState,
     drain: &Drain,
 ) -> Result<Routes, tonic_reflection::server::Error> {
-    let service = OperatorServiceServer::new(OperatorApi::new(rulesets, consistency_checker, queues, drain.clone()))
-        .max_decoding_message_size(OPERATOR_REQUEST_MESSAGE_BYTES_MAX);
+    let api = OperatorApi::new(rulesets, consistency_checker, queues, authenticator, drain.clone());
+    let service = OperatorServiceServer::new(api).max_decoding_message_size(OPERATOR_REQUEST_MESSAGE_BYTES_MAX);
     let mut routes = RoutesBuilder::default();
     routes.add_service(service);
     health.add_health_service(&mut routes);

@@ -1,6 +1,7 @@
 //! Matchmaking engine: takes commands, decides from memory, commits through the store and notifies listeners.
 
 mod adverts;
+mod block_lists;
 mod checked_session;
 pub mod command;
 mod common;
@@ -14,13 +15,18 @@ mod hosted_match;
 mod open_session_changes;
 mod open_silos;
 mod outage_log;
+mod party_avoidance;
 mod party_consent;
 mod party_values;
+mod past_match_logs;
 pub mod queues;
 pub mod ratings;
+mod request_digest;
 pub mod rulesets;
 pub mod settings;
 pub(crate) mod startup_retry;
+mod statistics;
+mod statistics_task;
 mod store_health;
 mod user_advert;
 mod write_health;
@@ -45,18 +51,21 @@ use self::command::{
     Caller, CandidateView, ChooseActionAnswer, ConsistencyReport, DeleteAdvertCommand, GrantConsentAnswer,
     GrantConsentCommand, ReleaseReservationCommand, ReportLatencyAnswer, ReportLatencyCommand, ReservationView,
     ReserveAnswer, ReserveCommand, SearchAnswer, SearchCommand, UpdateAdvertAnswer, UpdateAdvertCommand,
+    UpdateBlockListCommand,
 };
 use self::common::Common;
 use self::error::EngineError;
 use self::queues::QueueEngine;
-use self::ratings::first_scales::record_first_scales;
+use self::queues::start_match_command::{StartMatchAnswer, StartMatchCommand};
+use self::ratings::first_scales::{prepare_active_rulesets, record_first_scales};
 use self::rulesets::RulesetReloader;
 use self::rulesets::activator::RulesetActivator;
 use self::rulesets::store_sync::{RulesetStoreSync, load_copies_at_start};
 use self::startup_retry::retry_at_startup;
+use self::statistics_task::run_statistics_task;
 use self::write_probe::run_write_probe;
 
-pub use self::adverts::advert_state::EncodeAdvertFn;
+pub use self::adverts::advert_state::EncodeAdvertResponseFn;
 pub use self::adverts::host_events::{HostEvent, HostListener};
 pub use self::deps::EngineDeps;
 pub use self::hosted_match::{HostedMatch, HostedMatchDetails, HostedMatchState, HostedParty, HostedPlayer};
@@ -84,11 +93,13 @@ impl Engine {
         let (common, encode_advert) = deps.into_common(feed.is_some());
         let common = Arc::new(common);
         let shutdown = CancellationToken::new();
+        // Before the rulesets are used or stored: their constants depend on it.
+        retry_at_startup("record rating scales", async || prepare_active_rulesets(&common).await).await?;
         // Before the advertisements: their indexes are built for these rulesets too.
         let sync_state = load_copies_at_start(&common).await?;
-        let rulesets = common.rulesets.active_and_retired();
+        let rulesets = common.rulesets.rulesets_to_index();
         let record_scales = async || record_first_scales(&*common.store, &common.ratings, &rulesets).await;
-        retry_at_startup("record rating scales", record_scales).await?;
+        retry_at_startup("record rating scales of rulesets without a file", record_scales).await?;
         let (adverts, mut tasks) = AdvertEngine::start(Arc::clone(&common), encode_advert, feed, &shutdown).await?;
         let (queue_engine, queue_tasks) = QueueEngine::start(Arc::clone(&common), adverts.handle(), &shutdown).await?;
         tasks.extend(queue_tasks);
@@ -97,6 +108,9 @@ impl Engine {
         let (probed, stop) = (Arc::clone(&common), shutdown.clone());
         let start_probe = move || run_write_probe(Arc::clone(&probed), stop.clone());
         tasks.push(common.supervisor.spawn_restarting(TaskLabel::WriteProbe, &shutdown, start_probe));
+        let (counted, stop) = (Arc::clone(&common), shutdown.clone());
+        let start_statistics = move || run_statistics_task(Arc::clone(&counted), stop.clone());
+        tasks.push(common.supervisor.spawn_restarting(TaskLabel::Statistics, &shutdown, start_statistics));
         let adverts = Arc::new(adverts);
         let ruleset_activator = Arc::new(RulesetActivator::new(Arc::clone(&common), Arc::clone(&adverts)));
         let activator = Arc::clone(&ruleset_activator);
@@ -208,6 +222,15 @@ impl Engine {
         self.adverts.release_reservation(caller, release)
     }
 
+    /// Starts a match of a session with the players of its settled reservations, as its host. Idempotent by its key.
+    pub fn start_match(
+        &self,
+        caller: &Caller,
+        start: StartMatchCommand,
+    ) -> Result<PendingAnswer<StartMatchAnswer>, EngineError> {
+        self.queue_engine.start_match(caller, start)
+    }
+
     /// Issues a consent token that lets `leader` include the caller in a party. Anonymous callers get an empty token.
     pub fn grant_consent(
         &self,
@@ -220,6 +243,15 @@ impl Engine {
     /// Revokes a consent of the caller. The answer says whether something had taken it before. Idempotent.
     pub fn revoke_consent(&self, caller: &Caller, consent_token: &[u8]) -> Result<PendingAnswer<bool>, EngineError> {
         party_consent::revoke_consent(&self.common, caller, consent_token)
+    }
+
+    /// Changes the durable block list of a user. The answer is its length. Idempotent.
+    pub fn update_block_list(
+        &self,
+        caller: &Caller,
+        update: UpdateBlockListCommand,
+    ) -> Result<PendingAnswer<usize>, EngineError> {
+        self.queue_engine.update_block_list(caller, update)
     }
 
     /// Current ruleset of a set, or the ruleset with `hash` while it is still cached.
@@ -297,6 +329,9 @@ impl Engine {
         let tasks = std::mem::take(&mut *self.background_tasks.lock().unwrap_or_else(PoisonError::into_inner));
         for task in tasks {
             let _ = task.await;
+        }
+        if let Err(error) = self.common.flush_statistics().await {
+            tracing::warn!(%error, "statistics of the last seconds not written, they are lost");
         }
         self.common.store.close().await;
     }

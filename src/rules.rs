@@ -9,6 +9,6 @@ pub mod parse;
 pub mod xml;
 
 pub use catalog::RulesetCatalog;
-pub use diagnostic::RenderedDiagnostic;
+pub use diagnostic::FileDiagnostic;
 pub use load::load_directory;
-pub use parse::{RulesetFile, decode_utf8, parse_expansion_configs, parse_ruleset, parse_ruleset_or_fragment};
+pub use parse::{RulesetFile, decode_utf8, parse_ruleset, parse_ruleset_or_expansions, parse_standalone_expansions};

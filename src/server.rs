@@ -4,14 +4,14 @@ pub mod accept;
 pub mod conn_limit;
 mod counted_events;
 mod disk_space;
+mod grpc_web;
 pub mod h2_frame_limit;
 pub mod handshake;
+pub mod host_check;
 pub mod limits;
 mod metric_recorders;
-pub mod operator_access;
 pub mod port_server;
 pub mod proxy_header;
-mod routing;
 pub mod run;
 pub mod signal;
 pub mod startup;
@@ -29,15 +29,15 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::api;
-use crate::api::audit_layer::AuditLayer;
-use crate::api::authorization::{AuthError, Authorizer, VerificationLimit};
+use crate::api::authorization::{AuthError, Authorizer, VerificationRateLimit};
 use crate::api::client_address::{ClientAddressResolver, ResolveClientAddress};
 use crate::api::consistency::ConsistencyChecker;
 use crate::api::drain::Drain;
 use crate::api::health::HealthState;
-use crate::api::layer::call_report::RpcObserver;
+use crate::api::layer::call_reporter::RpcObserver;
 use crate::api::matchmaking_engine::MatchmakingEngine;
 use crate::api::operator::RulesetAdmin;
+use crate::api::rate_limits_and_audit::RateLimitsAndAudit;
 use crate::auth::authenticator::Authenticator;
 use crate::auth::rate_limit::RateLimits;
 use crate::clock::Clock;
@@ -49,10 +49,10 @@ use crate::telemetry::label::TaskLabel;
 
 use accept::IncomingConnections;
 use handshake::{ConnectionHandshaker, ProxySettings};
+use host_check::OperatorHosts;
 use limits::EdgeLimits;
-use operator_access::OperatorHosts;
 use port_server::PortServer;
-use tls::TlsAcceptorSource;
+use tls::ReloadableTlsConfig;
 
 /// Dependencies of a server.
 pub struct ServerDeps {
@@ -90,19 +90,19 @@ pub struct ServerDeps {
     /// together.
     pub clock: Arc<dyn Clock>,
     /// Whether the data searched is fresh enough to serve clients, and the store accepts writes.
-    pub is_fresh: FreshnessCheck,
+    pub is_fresh: HealthCheckFn,
     /// Supervisor of the server's tasks. After its failure the server is neither ready nor alive.
     pub supervisor: TaskSupervisor,
     /// Connection limits and timeouts.
     pub limits: EdgeLimits,
     /// TLS for both ports; `None`: plaintext.
-    pub tls: Option<Arc<TlsAcceptorSource>>,
+    pub tls: Option<Arc<ReloadableTlsConfig>>,
     /// Proxies in front of the client port. The operator port expects no PROXY header.
     pub proxies: ProxySettings,
 }
 
 /// Whether the data searched is fresh enough to serve clients, and the store accepts writes.
-pub type FreshnessCheck = Arc<dyn Fn() -> bool + Send + Sync>;
+pub type HealthCheckFn = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Interval of freshness checks, about that of load balancers' health checks.
 const FRESHNESS_CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -132,7 +132,7 @@ impl Server {
     /// Binds both ports and serves them. The server is ready when this returns. Fails if a port cannot be bound.
     pub async fn start(deps: ServerDeps) -> anyhow::Result<RunningServer> {
         let limits = Arc::new(deps.limits);
-        let health = HealthState::not_serving().await;
+        let health = HealthState::new_not_serving().await;
         let drain = Drain::new(health.clone());
         let (stop_accepting, hard_stop) = (CancellationToken::new(), CancellationToken::new());
         let bind = |listen: &[SocketAddr], proxies, port_name: &'static str| {
@@ -151,8 +151,10 @@ impl Server {
         let client_routes =
             api::client_routes(deps.engine, queues, address_resolver.clone(), rate_limits, &health, &drain)
                 .context("register reflection of the client port")?;
+        let (rulesets, consistency_checker, authenticator) =
+            (deps.rulesets, deps.consistency_checker, deps.authenticator.clone());
         let operator_routes =
-            api::operator_routes(deps.rulesets, deps.consistency_checker, deps.queues, &health, &drain)
+            api::operator_routes(rulesets, consistency_checker, deps.queues, authenticator, &health, &drain)
                 .context("register reflection of the operator port")?;
         let is_fresh = alive_and_fresh_check(&deps.supervisor, deps.is_fresh);
         let authorizer = authorizer(deps.authenticator, &deps.rate_limits, &address_resolver);
@@ -173,7 +175,7 @@ impl Server {
             observer: deps.rpc_observer,
             authorizer,
             drain: drain.clone(),
-            audit_layer: AuditLayer::new(deps.audit_log, deps.rate_limits, address_resolver),
+            rate_limits_and_audit: RateLimitsAndAudit::new(deps.audit_log, deps.rate_limits, address_resolver),
             age_jitter: deps.clock.random_unit_f64(),
         };
         let of_operators = port_server.for_operators(deps.operator_hosts);
@@ -210,7 +212,7 @@ fn authorizer(
     address_resolver: &ClientAddressResolver,
 ) -> Authorizer {
     let (rate_limits, address_resolver) = (rate_limits.clone(), address_resolver.clone());
-    Authorizer::new(authenticator).with_verification_limit(VerificationLimit { rate_limits, address_resolver })
+    Authorizer::new(authenticator).with_verification_rate_limit(VerificationRateLimit { rate_limits, address_resolver })
 }
 
 /// Access check for the metrics of the operator port at `address`.
@@ -223,24 +225,24 @@ fn metrics_access_check(authorizer: Authorizer, address: SocketAddr) -> console:
 }
 
 /// Whether no task has failed that cannot be restarted.
-fn liveness_check(supervisor: &TaskSupervisor) -> FreshnessCheck {
+fn liveness_check(supervisor: &TaskSupervisor) -> HealthCheckFn {
     let supervisor = supervisor.clone();
     Arc::new(move || supervisor.failure().is_none())
 }
 
 /// Whether the server serves and its data is fresh.
-fn readiness_check(drain: &Drain, is_fresh: FreshnessCheck) -> FreshnessCheck {
+fn readiness_check(drain: &Drain, is_fresh: HealthCheckFn) -> HealthCheckFn {
     let drain = drain.clone();
     Arc::new(move || drain.is_serving() && is_fresh())
 }
 
 /// Whether the server is alive and its data is fresh.
-fn alive_and_fresh_check(supervisor: &TaskSupervisor, is_fresh: FreshnessCheck) -> FreshnessCheck {
+fn alive_and_fresh_check(supervisor: &TaskSupervisor, is_fresh: HealthCheckFn) -> HealthCheckFn {
     let is_alive = liveness_check(supervisor);
     Arc::new(move || is_alive() && is_fresh())
 }
 
-fn spawn_health_task(is_fresh: FreshnessCheck, health: HealthState, drain: &Drain, supervisor: &TaskSupervisor) {
+fn spawn_health_task(is_fresh: HealthCheckFn, health: HealthState, drain: &Drain, supervisor: &TaskSupervisor) {
     let (of_task, failed) = (drain.clone(), supervisor.clone());
     let start = move || follow_freshness_with_health(is_fresh.clone(), health.clone(), of_task.clone(), failed.clone());
     drop(supervisor.spawn_restarting(TaskLabel::Health, drain.stream_cancellation(), start));
@@ -249,7 +251,7 @@ fn spawn_health_task(is_fresh: FreshnessCheck, health: HealthState, drain: &Drai
 /// Reports NOT_SERVING while the data is stale or the store accepts no writes, until the server drains; at once when a
 /// task has failed.
 async fn follow_freshness_with_health(
-    is_fresh: FreshnessCheck,
+    is_fresh: HealthCheckFn,
     health: HealthState,
     drain: Drain,
     supervisor: TaskSupervisor,
@@ -272,14 +274,14 @@ async fn follow_freshness_with_health(
 
 impl RunningServer {
     /// First half of a shutdown: reports NOT_SERVING and ends streams. Unary calls are still served.
-    pub async fn drain(&self) {
+    pub async fn start_drain(&self) {
         self.drain.start().await;
     }
 
     /// Stops gracefully: drains, waits for load balancers to notice, stops accepting, lets calls finish. After the
     /// grace period, closes the remaining connections.
     pub async fn shutdown(mut self) {
-        self.drain().await;
+        self.start_drain().await;
         let port_tasks = std::mem::take(&mut self.port_tasks);
         let stop_accepting = self.stop_accepting.clone();
         let drain_delay = self.drain_delay;

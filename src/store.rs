@@ -21,6 +21,7 @@ pub mod queues;
 mod rows;
 pub mod ruleset_copies;
 pub mod sqlite;
+pub mod statistics;
 mod unknown_rows;
 pub mod user_data;
 pub mod writer_version;
@@ -33,18 +34,19 @@ use crate::store::allocation_offers::OfferStore;
 use crate::store::outages::OutageStore;
 use crate::store::queues::QueueStore;
 use crate::store::ruleset_copies::RulesetCopyStore;
+use crate::store::statistics::StatisticsStore;
 use crate::store::user_data::UserDataStore;
 
 pub use crate::store::adverts::{
-    AdvertFeed, AdvertLimit, AdvertOwner, AdvertVersion, AdvertWrite, ClientLimit, CommitResult,
+    AdvertFeed, AdvertLimit, AdvertOwner, AdvertVersion, AdvertWrite, ClientAndAccountLimit, CommitResult,
     ENDED_RESERVATION_RETENTION_MS, FeedBatch, OwnerKey, PartyKey, Reservation, ReservationLimit, ReservationOwner,
     ReservationState, StoredAdvertisement, VersionStep, WriteOutcome, transaction_label,
 };
 pub use crate::store::error::StoreError;
 
-/// Store of advertisements, queues, ruleset copies, offers to allocators, outages and data of users.
+/// Store of advertisements, queues, ruleset copies, offers to allocators, outages, data of users and statistics.
 #[async_trait]
-pub trait Store: QueueStore + RulesetCopyStore + OfferStore + OutageStore + UserDataStore {
+pub trait Store: QueueStore + RulesetCopyStore + OfferStore + OutageStore + UserDataStore + StatisticsStore {
     /// Loads all advertisements that have not expired by `now`, in id order. Removes expired ones, and purges due
     /// reservations and tombstones.
     async fn load_advertisements(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError>;

@@ -14,7 +14,7 @@
 //! | `reload`, `ruleset_purge` | continues | a failed reload leaves the former files in use |
 //! | `file_watcher` | continues | the next change, or the next poll, is noticed |
 //! | `wal_checkpoint`, `change_listener` | restart | no state; the feed polls without a listener |
-//! | `disk_space`, `counted_events` | restart | the next round measures again; counts are kept outside of the task |
+//! | `disk_space`, `counted_events`, `statistics` | restart | the next round measures again; counts are kept outside of the task |
 //!
 //! A panic in a call ends only that call (`api/layer.rs`), and one in a handshake only that connection.
 

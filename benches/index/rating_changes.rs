@@ -62,22 +62,15 @@ fn random_rating(rng: &mut SplitMix64) -> f64 {
 /// Values of a session of one player with this rating.
 fn values(ruleset: &Ruleset, session: &Session, rating: f64) -> AttributeValues {
     let rating = PlayerRating { rating, deviation: 0.0 };
-    let standing = PlayerStanding { rating, match_count: 10, disputed_percent: 0.0 };
+    let standing = PlayerStanding { rating, match_count: 10, disputed_percent: 0.0, is_frustrated: false };
     AttributeValues::of_party(ruleset, session, Some(&[standing]))
 }
 
 /// Searches while another thread replaces values under the engine's lock, all that are due at once.
 fn under_changes(world: World, players: &[UserKey]) {
-    let World { ruleset, index, searchers, seats, users, searches } = world;
+    let (shell, index) = world.take_index();
+    let ruleset = Arc::clone(&shell.ruleset);
     let (lock, stop, changed) = (RwLock::new(index), AtomicBool::new(false), AtomicU64::new(0));
-    let shell = World {
-        ruleset: Arc::clone(&ruleset),
-        index: AdvertisementIndex::new(Arc::clone(&ruleset)),
-        searchers,
-        seats,
-        users,
-        searches,
-    };
     let round = |at: f64| {
         let mut found = SearchResult::default();
         quantile(1_000 * SEARCHES, at, |number| {

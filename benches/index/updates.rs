@@ -102,16 +102,9 @@ fn against_fresh(name: &str, rules: RuleOptions, seats: u16) {
 /// PU3: searches while another thread writes 100,000 rows per second under the engine's lock. Each entry is created before the
 /// lock is taken and dropped after it is released.
 fn under_writes(world: World) {
-    let World { ruleset, index, searchers, seats, users, searches } = world;
+    let (shell, index) = world.take_index();
+    let ruleset = Arc::clone(&shell.ruleset);
     let (lock, stop, wrote) = (RwLock::new(index), AtomicBool::new(false), AtomicU64::new(0));
-    let shell = World {
-        ruleset: Arc::clone(&ruleset),
-        index: AdvertisementIndex::new(Arc::clone(&ruleset)),
-        searchers,
-        seats,
-        users,
-        searches,
-    };
     let round = || {
         let mut found = SearchResult::default();
         quantile(20 * SEARCHES, 0.99, |number| {

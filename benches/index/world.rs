@@ -56,6 +56,12 @@ pub(super) struct World {
 }
 
 impl World {
+    /// The index, and the searching sessions with an empty one: the index then changes under a lock.
+    pub(super) fn take_index(self) -> (Self, AdvertisementIndex) {
+        let empty = AdvertisementIndex::new(Arc::clone(&self.ruleset));
+        (Self { index: empty, ..self }, self.index)
+    }
+
     pub(super) fn new(rules: RuleOptions, spread: PopulationKind) -> Self {
         let ruleset = Arc::new(ruleset(rules));
         let mut index = AdvertisementIndex::new(Arc::clone(&ruleset));
@@ -80,10 +86,12 @@ impl World {
             attribute_values: facts,
             locality: session.locality,
             region_latencies: &[],
+            wishes: &[],
             seats_needed: self.seats,
             users: &self.users,
             caller: None,
             excluded_ids: &[],
+            avoided: Default::default(),
             waited_ms: 4_000_000,
         };
         let limits = SearchLimits { max_results: 50, max_evaluated: u32::MAX };

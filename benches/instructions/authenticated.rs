@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fireteam::api::audit_layer::AuditLayer;
-use fireteam::api::authorization::{Authorizer, VerificationLimit};
+use fireteam::api::authorization::{Authorizer, VerificationRateLimit};
 use fireteam::api::client_address::{ClientAddressResolver, ConnectionPeer};
 use fireteam::api::client_routes;
 use fireteam::api::drain::Drain;
 use fireteam::api::health::HealthState;
-use fireteam::api::layer::call_report::RpcObserver;
+use fireteam::api::layer::call_reporter::RpcObserver;
 use fireteam::api::layer::{CallLayer, CallService};
+use fireteam::api::rate_limits_and_audit::RateLimitsAndAudit;
 use fireteam::auth::authenticator::Authenticator;
 use fireteam::auth::forwarded_for::client_address;
 use fireteam::auth::identity::Role;
@@ -76,16 +76,20 @@ impl ClientPort {
             client_address(peer, forwarded.iter().copied(), &[])
         }));
         let rate_limits = Arc::new(RateLimits::new(&DEFAULT_RATE_LIMITS, clock.clone(), Box::new(|_, _| {})));
-        let limit = VerificationLimit { rate_limits: rate_limits.clone(), address_resolver: resolver.clone() };
-        let authorizer = Authorizer::new(Some(Arc::new(authenticator(&key, clock)))).with_verification_limit(limit);
+        let limit = VerificationRateLimit { rate_limits: rate_limits.clone(), address_resolver: resolver.clone() };
+        let authorizer =
+            Authorizer::new(Some(Arc::new(authenticator(&key, clock)))).with_verification_rate_limit(limit);
         let (health, audit_log) = (HealthState::default(), AuditLog::open(None, Box::new(|| UnixMs(NOW))));
         let drain = Drain::new(health.clone());
         let engine = server.engine();
         let queues = Some(engine.queues().clone());
         let routes = client_routes(engine.clone(), queues, resolver.clone(), rate_limits.clone(), &health, &drain);
-        let audit_layer = AuditLayer::new(Arc::new(audit_log.expect("a log without files")), rate_limits, resolver);
+        let rate_limits_and_audit =
+            RateLimitsAndAudit::new(Arc::new(audit_log.expect("a log without files")), rate_limits, resolver);
         let calls = CallLayer::new(Arc::new(NoObserver), authorizer, UNARY_DEADLINE, &drain);
-        let service = calls.with_audit_layer(audit_layer).layer(routes.expect("the routes of the port").prepare());
+        let service = calls
+            .with_rate_limits_and_audit(rate_limits_and_audit)
+            .layer(routes.expect("the routes of the port").prepare());
         Self { server, service, key }
     }
 

@@ -73,7 +73,7 @@ fn batch(version: i64) -> FeedBatch {
             session: session(&mut rng, 1_500.0, 350.0),
             ttl_ms: None,
             allowed_ranges: Box::default(),
-            connect_data: vec![0; 16],
+            connect_data: [0; 16].into(),
             probe: None,
         };
         StoredAdvertisement {

@@ -55,7 +55,7 @@ const ROWS: [Row; 17] = [
     Row { name: "pass_avoiding_6v6", function: "queue::pass::run_pass", run: passes::avoiding_6v6 },
     Row { name: "pass_best_quality", function: "queue::pass::run_pass", run: passes::best_quality },
     Row { name: "feed_record", function: "AdvertState::apply_feed", run: feed::record },
-    Row { name: "token_open", function: "TokenSigner::verify", run: tokens::open },
+    Row { name: "token_open", function: "HmacTokenSigner::verify", run: tokens::open },
 ];
 
 fn main() {

@@ -39,7 +39,7 @@ pub(crate) fn session(rng: &mut SplitMix64, mean: f64, deviation: f64) -> Sessio
     Session {
         silo: SiloId(1),
         party_sizes: vec![1],
-        players: vec![Player { user, client_key: user, stated_skill: Some(skill) }],
+        players: vec![Player { stated_skill: Some(skill), ..Player::from_user(user) }],
         locality: Locality::from_degrees(latitude, longitude),
         attributes: vec![("mode".into(), AttributeValue::String(format!("m{}", rng.below(100)).into()))],
         ..Session::default()

@@ -96,10 +96,12 @@ fn query<'a>(ruleset: &'a Ruleset, session: &'a Session, values: &'a AttributeVa
         attribute_values: values,
         locality: session.locality,
         region_latencies: &[],
+        wishes: &[],
         seats_needed: 1,
         users: &[],
         caller: None,
         excluded_ids: &[],
+        avoided: Default::default(),
         waited_ms: 0,
     };
     let limits = SearchLimits { max_results: 50, max_evaluated: u32::MAX };
@@ -124,7 +126,7 @@ fn entry(rng: &mut SplitMix64, ruleset: &Ruleset, allowed_ranges: &[AllowedRange
             session,
             ttl_ms: None,
             allowed_ranges: allowed_ranges.into(),
-            connect_data: vec![0; 16],
+            connect_data: [0; 16].into(),
             probe: None,
         }),
     }

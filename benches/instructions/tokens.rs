@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use fireteam::auth::token::{AdvertisementClaim, TokenSigner};
+use fireteam::auth::token::{AdvertisementClaim, HmacTokenSigner};
 use fireteam::domain::advertisement::AdvertisementKind;
 use fireteam::domain::id::{AdvertisementId, SetId};
 use fireteam::domain::time::UnixMs;
@@ -15,7 +15,7 @@ use crate::split_mix64::SplitMix64;
 const TOKENS: usize = 256;
 
 pub(crate) fn open() {
-    let signer = TokenSigner::new([7; 32], None);
+    let signer = HmacTokenSigner::new([7; 32], None);
     let mut rng = SplitMix64(3);
     let claim = |_| AdvertisementClaim {
         advertisement_id: AdvertisementId::from_bytes(id_bytes(&mut rng)),

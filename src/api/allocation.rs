@@ -56,7 +56,7 @@ impl AllocationService for AllocationApi {
 
     async fn allocate(&self, request: Request<Streaming<pb::AllocateRequest>>) -> ServiceResult<AllocatorMessages> {
         let (metadata, extensions, requests) = request.into_parts();
-        let caller = AuthorizedCaller::from_request(&self.address_resolver, metadata.as_ref(), &extensions)?;
+        let caller = AuthorizedCaller::from_checked_request(&self.address_resolver, metadata.as_ref(), &extensions)?;
         let stream_permit = acquire_stream_permit(self.rate_limits.as_deref(), &caller)?;
         let connection =
             AllocatorConnection { api: self.clone(), caller, requests, stream: None, _stream_permit: stream_permit };
@@ -141,7 +141,7 @@ impl AllocatorConnection {
 }
 
 fn field_rejection(field: &str, message: &str) -> Rejection {
-    let mut problems = EntryPoint::default().field_errors();
+    let mut problems = EntryPoint::default().new_field_errors();
     problems.add(field, message);
     match problems.into_result(()) {
         Err(rejection) => rejection,

@@ -30,12 +30,12 @@ pub struct Authorizer {
     /// `None`: authentication is off, and each call is allowed.
     authenticator: Option<Arc<Authenticator>>,
     /// `None`: signatures are verified without a limit.
-    verification_limit: Option<VerificationLimit>,
+    verification_rate_limit: Option<VerificationRateLimit>,
 }
 
 /// Limit of the signatures that are verified for one client address.
 #[derive(Clone, Debug)]
-pub struct VerificationLimit {
+pub struct VerificationRateLimit {
     /// Rate limits per address.
     pub rate_limits: Arc<RateLimits>,
     /// Finds the client address of a request.
@@ -44,7 +44,7 @@ pub struct VerificationLimit {
 
 /// Outcome of a passed check. Only `Authorizer::authorize` creates it.
 #[derive(Clone, Debug)]
-pub struct AuthContext {
+pub struct PassedAuthCheck {
     identity: Option<Arc<Identity>>,
     valid_for: Option<Duration>,
     access: AccessPolicy,
@@ -64,12 +64,12 @@ pub enum AuthError {
 impl Authorizer {
     /// Creates the check with `authenticator`; without one, each call is allowed.
     pub fn new(authenticator: Option<Arc<Authenticator>>) -> Self {
-        Self { authenticator, verification_limit: None }
+        Self { authenticator, verification_rate_limit: None }
     }
 
     /// Charges the client's address before a signature is verified, and gives the charge back if the token is valid.
-    pub fn with_verification_limit(self, limit: VerificationLimit) -> Self {
-        Self { verification_limit: Some(limit), ..self }
+    pub fn with_verification_rate_limit(self, limit: VerificationRateLimit) -> Self {
+        Self { verification_rate_limit: Some(limit), ..self }
     }
 
     /// Whether callers must authenticate.
@@ -83,8 +83,8 @@ impl Authorizer {
         access: AccessPolicy,
         headers: &HeaderMap,
         extensions: &Extensions,
-    ) -> Result<AuthContext, AuthError> {
-        let anonymous = AuthContext { identity: None, valid_for: None, access };
+    ) -> Result<PassedAuthCheck, AuthError> {
+        let anonymous = PassedAuthCheck { identity: None, valid_for: None, access };
         let (Some(authenticator), AccessPolicy::RolesOnly(roles)) = (&self.authenticator, access) else {
             return Ok(anonymous);
         };
@@ -107,7 +107,7 @@ impl Authorizer {
             return Err(AuthError::RoleNotAllowed(identity.role));
         }
         let valid_for = authenticator.identity_expires_in_ms(&identity).map(Duration::from_millis);
-        Ok(AuthContext { identity: Some(identity), valid_for, access })
+        Ok(PassedAuthCheck { identity: Some(identity), valid_for, access })
     }
 
     /// Charges the client's address for the signatures that a token needs to be verified.
@@ -119,7 +119,7 @@ impl Authorizer {
         extensions: &Extensions,
     ) -> Result<VerificationCharge<'_>, AuthError> {
         let cost = authorization.map_or(0, |header| authenticator.signatures_to_verify(header));
-        let Some(limit) = self.verification_limit.as_ref().filter(|_| cost > 0) else {
+        let Some(limit) = self.verification_rate_limit.as_ref().filter(|_| cost > 0) else {
             return Ok(VerificationCharge(None));
         };
         let key = RateLimitKey::for_caller(None, limit.address_resolver.client_address(headers, extensions));
@@ -168,7 +168,7 @@ impl fmt::Debug for Authorizer {
     }
 }
 
-impl AuthContext {
+impl PassedAuthCheck {
     /// Remaining validity of the credentials; `None` if they do not expire.
     pub fn valid_for(&self) -> Option<Duration> {
         self.valid_for
@@ -232,11 +232,11 @@ pub enum GameServerOnly {}
 
 /// Marker: operators of this server.
 #[derive(Clone, Copy, Debug)]
-pub enum Operator {}
+pub enum OperatorOnly {}
 
 /// Marker: callers in any role.
 #[derive(Clone, Copy, Debug)]
-pub enum AnyRole {}
+pub enum AnyCaller {}
 
 impl CallerKind for ClientOrGameServer {
     const ACCESS: AccessPolicy = CLIENTS_AND_GAME_SERVERS;
@@ -246,11 +246,11 @@ impl CallerKind for GameServerOnly {
     const ACCESS: AccessPolicy = GAME_SERVERS_ONLY;
 }
 
-impl CallerKind for Operator {
+impl CallerKind for OperatorOnly {
     const ACCESS: AccessPolicy = OPERATORS_ONLY;
 }
 
-impl CallerKind for AnyRole {
+impl CallerKind for AnyCaller {
     const ACCESS: AccessPolicy = ALL_AUTHENTICATED;
 }
 
@@ -258,8 +258,8 @@ mod sealed {
     pub trait Sealed {}
     impl Sealed for super::ClientOrGameServer {}
     impl Sealed for super::GameServerOnly {}
-    impl Sealed for super::Operator {}
-    impl Sealed for super::AnyRole {}
+    impl Sealed for super::OperatorOnly {}
+    impl Sealed for super::AnyCaller {}
 }
 
 /// Caller that has passed authentication and the role check as kind `P`. Handlers require one, so an unchecked caller
@@ -278,11 +278,11 @@ mod sealed {
 /// A caller of another kind does not compile either:
 ///
 /// ```compile_fail
-/// use fireteam::api::authorization::{AuthorizedCaller, Operator};
+/// use fireteam::api::authorization::{AuthorizedCaller, OperatorOnly};
 /// use fireteam::api::convert::EntryPoint;
 /// use fireteam::api::{matchmaking_handler::MatchmakingHandler, pb};
 ///
-/// fn wrong_kind(handler: &MatchmakingHandler, caller: &AuthorizedCaller<Operator>) {
+/// fn wrong_kind(handler: &MatchmakingHandler, caller: &AuthorizedCaller<OperatorOnly>) {
 ///     let _ = handler.search(EntryPoint::default(), caller, pb::SearchRequest::default());
 /// }
 /// ```
@@ -302,28 +302,28 @@ mod sealed {
 pub struct AuthorizedCaller<P> {
     engine_caller: command::Caller,
     /// Address that the caller shares a rate limit with; `None` for callers other than players' clients.
-    client_address: Option<IpAddr>,
-    auth: AuthContext,
+    shared_limit_address: Option<IpAddr>,
+    auth: PassedAuthCheck,
     _kind: PhantomData<P>,
 }
 
 impl<P: CallerKind> AuthorizedCaller<P> {
-    /// Reads the caller from the `AuthContext` that the check has left in `extensions`. Fails as unauthenticated if
+    /// Reads the caller from the `PassedAuthCheck` that the check has left in `extensions`. Fails as unauthenticated if
     /// there is none, or if the check was made for another kind.
-    pub fn from_request(
+    pub fn from_checked_request(
         address_resolver: &ClientAddressResolver,
         headers: &HeaderMap,
         extensions: &Extensions,
     ) -> Result<Self, Rejection> {
-        let auth = extensions.get::<AuthContext>().filter(|auth| auth.access == P::ACCESS);
+        let auth = extensions.get::<PassedAuthCheck>().filter(|auth| auth.access == P::ACCESS);
         let auth = auth.ok_or(AuthError::Unauthenticated(CredentialError::Missing))?.clone();
         let resolved = address_resolver.resolve(headers, extensions);
         let ip_address = resolved.map(|resolved| resolved.address);
         let engine_caller = command::Caller { ip_address, ..engine_caller_of(auth.identity()) };
         let is_client = auth.identity().is_some_and(|identity| identity.role == Role::Client);
-        let client_address = resolved.filter(|resolved| is_client && resolved.is_of_client);
-        let client_address = client_address.map(|resolved| resolved.address);
-        Ok(Self { engine_caller, client_address, auth, _kind: PhantomData })
+        let shared_limit_address = resolved.filter(|resolved| is_client && resolved.is_of_client);
+        let shared_limit_address = shared_limit_address.map(|resolved| resolved.address);
+        Ok(Self { engine_caller, shared_limit_address, auth, _kind: PhantomData })
     }
 
     /// The caller as the engine's type.
@@ -337,8 +337,8 @@ impl<P: CallerKind> AuthorizedCaller<P> {
     }
 
     /// Address that a player's client shares a rate limit with; `None` for all others, and if it is unknown.
-    pub fn client_address(&self) -> Option<IpAddr> {
-        self.client_address
+    pub fn shared_limit_address(&self) -> Option<IpAddr> {
+        self.shared_limit_address
     }
 
     /// Remaining validity of the credentials; `None` if they do not expire.

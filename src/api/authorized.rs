@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tonic::{Request, Response, Status};
 
-use crate::api::authorization::{AnyRole, AuthorizedCaller, CallerKind, ClientOrGameServer};
+use crate::api::authorization::{AnyCaller, AuthorizedCaller, CallerKind, ClientOrGameServer};
 use crate::api::client_address::ClientAddressResolver;
 use crate::api::convert::EntryPoint;
 use crate::api::matchmaking_handler::{acquire_stream_permit, charge_rate_limit, refund_call};
@@ -53,8 +53,8 @@ impl AuthorizedQueues {
         &self,
         request: Request<T>,
         cost: impl Fn(&T) -> usize,
-    ) -> Result<(AuthorizedCaller<AnyRole>, T), Status> {
-        let is_operator = |caller: &AuthorizedCaller<AnyRole>| {
+    ) -> Result<(AuthorizedCaller<AnyCaller>, T), Status> {
+        let is_operator = |caller: &AuthorizedCaller<AnyCaller>| {
             caller.identity().is_some_and(|identity| identity.role == Role::Operator)
         };
         let kind = |caller: &_| if is_operator(caller) { RateLimitKind::Operator } else { RateLimitKind::Search };
@@ -68,7 +68,7 @@ impl AuthorizedQueues {
         cost: impl Fn(&T) -> usize,
     ) -> Result<(AuthorizedCaller<P>, T), Status> {
         let (metadata, extensions, message) = request.into_parts();
-        let caller = AuthorizedCaller::from_request(&self.address_resolver, metadata.as_ref(), &extensions)?;
+        let caller = AuthorizedCaller::from_checked_request(&self.address_resolver, metadata.as_ref(), &extensions)?;
         let cost = u32::try_from(cost(&message)).unwrap_or(u32::MAX).max(1);
         charge_rate_limit(self.rate_limits.as_deref(), &caller, kind(&caller), cost)?;
         Ok((caller, message))
@@ -76,12 +76,12 @@ impl AuthorizedQueues {
 
     /// Splits the heartbeat of a host into its authorized caller and its message. Charges it unless it was asked for and is
     /// due.
-    pub(super) fn host_heartbeat_request(
+    pub(super) fn charged_host_heartbeat(
         &self,
         request: Request<pb::QueueHostHeartbeatRequest>,
     ) -> Result<(AuthorizedCaller<ClientOrGameServer>, pb::QueueHostHeartbeatRequest), Status> {
         let (metadata, extensions, message) = request.into_parts();
-        let caller = AuthorizedCaller::from_request(&self.address_resolver, metadata.as_ref(), &extensions)?;
+        let caller = AuthorizedCaller::from_checked_request(&self.address_resolver, metadata.as_ref(), &extensions)?;
         if let Some(rate_limits) = self.rate_limits.as_deref() {
             if self.queues.take_due_host_beat(caller.engine_caller(), &message.advertisement_token) {
                 refund_call(Some(rate_limits), &caller);
@@ -107,7 +107,7 @@ impl AuthorizedQueues {
     }
 
     /// The queues, for reads of ratings. The parameter proves that the caller is authorized.
-    pub(super) fn rating_reads(&self, _: &AuthorizedCaller<AnyRole>) -> &QueueEngine {
+    pub(super) fn queues_for_rating_reads(&self, _: &AuthorizedCaller<AnyCaller>) -> &QueueEngine {
         &self.queues
     }
 }

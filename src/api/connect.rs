@@ -115,11 +115,11 @@ impl ConnectResponses {
     fn accept_request(&mut self, request: pb::ConnectRequest) -> AcceptedEnvelope {
         let envelope = request.core.unwrap_or_default();
         if envelope.request_nonce.is_none() {
-            let mut errors = EntryPoint::default().field_errors();
+            let mut errors = EntryPoint::default().new_field_errors();
             errors.add("request_nonce", "is missing; choose a nonce, which the response repeats");
             let header = EnvelopeHeader::from_request(&envelope);
             return match errors.into_result(()) {
-                Err(rejection) => AcceptedEnvelope::rejected(header, rejection),
+                Err(rejection) => AcceptedEnvelope::new_rejected(header, rejection),
                 Ok(()) => AcceptedEnvelope::start(&self.handler, &self.caller, envelope),
             };
         }

@@ -3,6 +3,7 @@
 
 pub mod advertisement;
 pub mod allocation;
+pub mod block_list;
 pub mod field_checks;
 pub(super) mod hosting;
 pub(super) mod operator;
@@ -12,6 +13,7 @@ pub mod reservation;
 pub mod search;
 pub mod session;
 pub mod to_proto;
+mod wishes;
 
 use std::fmt::Display;
 
@@ -33,7 +35,7 @@ pub struct EntryPoint {
 
 impl EntryPoint {
     /// Creates an empty list of field errors for a request at this entry point.
-    pub fn field_errors(&self) -> FieldErrors {
+    pub fn new_field_errors(&self) -> FieldErrors {
         FieldErrors { field_prefix: self.field_prefix, errors: Vec::new() }
     }
 

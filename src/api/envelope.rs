@@ -122,7 +122,7 @@ impl AcceptedEnvelope {
             Ok((entry_point, sub_request)) => {
                 Self { header, entry_point, state: start_sub_request(handler, entry_point, caller, sub_request) }
             }
-            Err(rejection) => Self::rejected(header, rejection),
+            Err(rejection) => Self::new_rejected(header, rejection),
         }
     }
 
@@ -135,7 +135,7 @@ impl AcceptedEnvelope {
     }
 
     /// Creates an envelope that is answered with an error.
-    pub fn rejected(header: EnvelopeHeader, rejection: Rejection) -> Self {
+    pub fn new_rejected(header: EnvelopeHeader, rejection: Rejection) -> Self {
         Self { header, entry_point: EntryPoint::default(), state: EnvelopeState::Ready(Some(Err(rejection))) }
     }
 }
@@ -153,12 +153,12 @@ fn start_sub_request(
         SubRequest::Configuration(wire) => {
             ready(handler.get_configuration(entry_point, caller, wire).map(SubResponse::Configuration))
         }
-        SubRequest::Update(wire) => match handler.update(entry_point, caller, *wire) {
+        SubRequest::Update(wire) => match handler.update_advertisement(entry_point, caller, *wire) {
             Err(rejection) => ready(Err(rejection)),
             Ok(PendingAnswer::Ready(answer)) => ready(Ok(SubResponse::Update(answer))),
             Ok(PendingAnswer::Pending(answer)) => EnvelopeState::WaitingForUpdate(answer),
         },
-        SubRequest::Delete(wire) => match handler.delete(entry_point, caller, wire) {
+        SubRequest::Delete(wire) => match handler.delete_advertisement(entry_point, caller, wire) {
             Err(rejection) => ready(Err(rejection)),
             Ok((id, PendingAnswer::Ready(()))) => ready(Ok(SubResponse::Delete(id))),
             Ok((id, PendingAnswer::Pending(answer))) => EnvelopeState::WaitingForDelete(id, answer),
@@ -229,7 +229,7 @@ fn extract_sub_request(envelope: pb::CoreRequest) -> Result<(EntryPoint, SubRequ
         envelope_set_id: envelope.matchmaking_set_id,
         envelope_nonce: envelope.request_nonce,
     };
-    let mut errors = EntryPoint::default().field_errors();
+    let mut errors = EntryPoint::default().new_field_errors();
     if let Some(second) = present_names().nth(1) {
         let present: Vec<&str> = present_names().collect();
         errors.add(

@@ -19,7 +19,7 @@ pub struct HealthState {
 
 impl HealthState {
     /// Creates the state of a server that is starting: NOT_SERVING under each name.
-    pub async fn not_serving() -> Self {
+    pub async fn new_not_serving() -> Self {
         let health = Self::default();
         health.set_serving(false).await;
         health

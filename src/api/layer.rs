@@ -1,7 +1,7 @@
 //! Middleware of each call: authentication, rate limit, deadline, panic handling, stream limits, one count in the
 //! metrics, and one log line if the call fails.
 
-pub mod call_report;
+pub mod call_reporter;
 pub mod deadline;
 pub mod request_errors;
 pub mod response_body;
@@ -23,19 +23,19 @@ use tonic::body::Body;
 use tonic::{Code, Status};
 use tower::{Layer, Service};
 
-use crate::api::audit_layer::{self, AuditLayer, AuditedCall};
-use crate::api::authorization::{AuthContext, AuthError, Authorizer};
+use crate::api::authorization::{AuthError, Authorizer, PassedAuthCheck};
 use crate::api::client_address::ConnectionPeer;
 use crate::api::drain::Drain;
 use crate::api::internal_error_status;
 use crate::api::pb::ErrorReason;
+use crate::api::rate_limits_and_audit::{self, AuditedCall, RateLimitsAndAudit};
 use crate::api::rpc_method::{self, RpcKind, RpcMethod};
 use crate::api::status::Rejection;
 use crate::auth::credential_error::CredentialError;
 use crate::auth::policy::AccessPolicy;
 
-use call_report::{CallReport, RpcObserver};
-use response_body::{CallResponseBody, StreamLimits, StreamSlot};
+use call_reporter::{CallReporter, RpcObserver};
+use response_body::{CallResponseBody, StreamEndConditions, StreamSlot};
 
 /// Deadline of a long unary call whose client sets none or a longer one.
 const LONG_CALL_DEADLINE: Duration = Duration::from_secs(600);
@@ -56,7 +56,7 @@ struct LayerState {
     unary_deadline: Duration,
     draining: CancellationToken,
     /// Rate limits per call and audit of operator calls; `None`: neither.
-    audit_layer: Option<AuditLayer>,
+    rate_limits_and_audit: Option<RateLimitsAndAudit>,
 }
 
 impl CallLayer {
@@ -69,11 +69,13 @@ impl CallLayer {
         drain: &Drain,
     ) -> Self {
         let draining = drain.stream_cancellation().clone();
-        Self { state: Arc::new(LayerState { observer, authorizer, unary_deadline, draining, audit_layer: None }) }
+        Self {
+            state: Arc::new(LayerState { observer, authorizer, unary_deadline, draining, rate_limits_and_audit: None }),
+        }
     }
 
     /// Adds rate limits per call and per failed authentication, and the audit of operator calls.
-    pub fn with_audit_layer(self, audit_layer: AuditLayer) -> Self {
+    pub fn with_rate_limits_and_audit(self, rate_limits_and_audit: RateLimitsAndAudit) -> Self {
         let LayerState { observer, authorizer, unary_deadline, draining, .. } = &*self.state;
         let (observer, authorizer, draining) = (observer.clone(), authorizer.clone(), draining.clone());
         Self {
@@ -82,7 +84,7 @@ impl CallLayer {
                 authorizer,
                 unary_deadline: *unary_deadline,
                 draining,
-                audit_layer: Some(audit_layer),
+                rate_limits_and_audit: Some(rate_limits_and_audit),
             }),
         }
     }
@@ -122,7 +124,11 @@ where
             if rpc_method::is_known_path(request.uri().path()) {
                 return Box::pin(async { Ok(unsupported_media_type().map(CallResponseBody::passthrough)) });
             }
-            let charged = self.state.audit_layer.as_ref().map(|audit_layer| audit_layer.charge_page(&request));
+            let charged = self
+                .state
+                .rate_limits_and_audit
+                .as_ref()
+                .map(|rate_limits_and_audit| rate_limits_and_audit.charge_non_grpc_request(&request));
             if let Some(Err(_rate_limited)) = charged {
                 return Box::pin(async { Ok(too_many_requests().map(CallResponseBody::passthrough)) });
             }
@@ -131,7 +137,7 @@ where
         }
         let method = rpc_method::method_of_path(request.uri().path());
         let timeout = deadline::requested_timeout(request.headers());
-        let report = CallReport::new(method.name, self.state.observer.clone());
+        let report = CallReporter::new(method.name, self.state.observer.clone());
         let mut audited = self.start_audit(method, &request);
         let auth = match self.authorize_call(method, &request, &mut audited) {
             Ok(auth) => auth,
@@ -143,7 +149,8 @@ where
             Err(rejection) => return reject_call(rejection, report, audited),
         };
         let valid_for = auth.valid_for().filter(|_| method.kind == RpcKind::LayerEndedStream);
-        let limits = slot.map(|slot| StreamLimits::new(slot, timeout, self.stream_drain_token(method), valid_for));
+        let limits =
+            slot.map(|slot| StreamEndConditions::new(slot, timeout, self.stream_drain_token(method), valid_for));
         let limits = limits.map(|limits| {
             if method.kind == RpcKind::LayerEndedStream {
                 limits.with_byte_limit(STREAM_RESPONSE_BYTES_MAX)
@@ -162,7 +169,7 @@ where
                 Ok(Err(_panic)) => internal_error_status().into_http(),
                 Err(_elapsed) => deadline::deadline_exceeded_status().into_http(),
             };
-            Ok(finish_response(audit_layer::finish_audit(audited, response).await, report, limits))
+            Ok(finish_response(rate_limits_and_audit::finish_audit(audited, response).await, report, limits))
         })
     }
 }
@@ -170,7 +177,7 @@ where
 impl<S> CallService<S> {
     /// Starts the audit of a call that only operators may make.
     fn start_audit(&self, method: RpcMethod, request: &Request<Body>) -> Option<AuditedCall> {
-        self.state.audit_layer.as_ref()?.start_audit(method, request)
+        self.state.rate_limits_and_audit.as_ref()?.start_audit(method, request)
     }
 
     /// Authorizes a call and charges it. Fails if the caller may not make the call or is over a rate limit.
@@ -179,7 +186,7 @@ impl<S> CallService<S> {
         method: RpcMethod,
         request: &Request<Body>,
         audited: &mut Option<AuditedCall>,
-    ) -> Result<AuthContext, Rejection> {
+    ) -> Result<PassedAuthCheck, Rejection> {
         let auth = self.state.authorizer.authorize(method.access, request.headers(), request.extensions());
         if is_identified(&auth, method.access)
             && let Some(peer) = request.extensions().get::<ConnectionPeer>()
@@ -187,8 +194,8 @@ impl<S> CallService<S> {
             peer.set_identified();
         }
         let auth = auth.map_err(|error| self.rejection_of_auth_error(error, method, request, audited.as_mut()))?;
-        if let Some(audit_layer) = &self.state.audit_layer {
-            audit_layer.charge_call(auth.identity(), method, request)?;
+        if let Some(rate_limits_and_audit) = &self.state.rate_limits_and_audit {
+            rate_limits_and_audit.charge_call(auth.identity(), method, request)?;
         }
         if let Some(audited) = audited {
             if let Some(identity) = auth.identity() {
@@ -223,11 +230,11 @@ impl<S> CallService<S> {
             }
             AuthError::RoleNotAllowed(_) | AuthError::RateLimited(_) => false,
         };
-        let charged = self.state.audit_layer.as_ref().map(|audit_layer| {
+        let charged = self.state.rate_limits_and_audit.as_ref().map(|rate_limits_and_audit| {
             if is_bad_credential {
-                audit_layer.charge_auth_failure(request)
+                rate_limits_and_audit.charge_auth_failure(request)
             } else {
-                audit_layer.charge_call(None, method, request)
+                rate_limits_and_audit.charge_call(None, method, request)
             }
         });
         match charged {
@@ -246,7 +253,7 @@ impl<S> CallService<S> {
             RpcKind::SelfEndedStream => {}
         }
         let Some(peer) = request.extensions().get::<ConnectionPeer>() else {
-            return Ok(Some(StreamSlot::not_counted()));
+            return Ok(Some(StreamSlot::new_without_limit()));
         };
         if peer.open_streams.fetch_add(1, Ordering::Relaxed) >= peer.streams_max {
             peer.open_streams.fetch_sub(1, Ordering::Relaxed);
@@ -256,7 +263,7 @@ impl<S> CallService<S> {
             );
             return Err(Rejection::new(Code::ResourceExhausted, ErrorReason::TooManyStreams, text));
         }
-        Ok(Some(StreamSlot::already_counted(peer.open_streams.clone())))
+        Ok(Some(StreamSlot::new_for_counted_stream(peer.open_streams.clone())))
     }
 
     /// Token that ends a stream when the server drains. A `SelfEndedStream` ends itself after its last responses.
@@ -267,7 +274,7 @@ impl<S> CallService<S> {
 
 /// Whether a call shows that its connection is of a known caller: it was authenticated. If authentication is off, any call
 /// that needs it otherwise does.
-fn is_identified(auth: &Result<AuthContext, AuthError>, access: AccessPolicy) -> bool {
+fn is_identified(auth: &Result<PassedAuthCheck, AuthError>, access: AccessPolicy) -> bool {
     match auth {
         Ok(_) => access != AccessPolicy::Public,
         Err(AuthError::RoleNotAllowed(_)) => true,
@@ -311,19 +318,19 @@ fn too_many_requests() -> Response<Body> {
 
 fn reject_call(
     rejection: Rejection,
-    report: CallReport,
+    report: CallReporter,
     audited: Option<AuditedCall>,
 ) -> BoxFuture<'static, Result<Response<CallResponseBody>, Infallible>> {
     let response = rejection.into_status().into_http();
-    Box::pin(
-        async move { Ok(finish_response(audit_layer::finish_rejected_audit(audited, response).await, report, None)) },
-    )
+    Box::pin(async move {
+        Ok(finish_response(rate_limits_and_audit::finish_rejected_audit(audited, response).await, report, None))
+    })
 }
 
 fn finish_response(
     response: Response<Body>,
-    mut report: CallReport,
-    limits: Option<StreamLimits>,
+    mut report: CallReporter,
+    limits: Option<StreamEndConditions>,
 ) -> Response<CallResponseBody> {
     // A status in the headers is a complete, trailers-only response.
     let response = match Status::from_header_map(response.headers()) {

@@ -31,7 +31,7 @@ impl MatchmakingApi {
     /// Splits a request into its authorized caller and its message. Fails if the caller is not authorized.
     fn authorized_request<T>(&self, request: Request<T>) -> Result<(AuthorizedCaller<ClientOrGameServer>, T), Status> {
         let (metadata, extensions, message) = request.into_parts();
-        Ok((AuthorizedCaller::from_request(&self.address_resolver, metadata.as_ref(), &extensions)?, message))
+        Ok((AuthorizedCaller::from_checked_request(&self.address_resolver, metadata.as_ref(), &extensions)?, message))
     }
 }
 
@@ -62,7 +62,7 @@ impl MatchmakingService for MatchmakingApi {
         request: Request<pb::UpdateAdvertisementRequest>,
     ) -> ServiceResult<pb::UpdateAdvertisementResponse> {
         let (caller, message) = self.authorized_request(request)?;
-        let pending = self.handler.update(EntryPoint::default(), &caller, message)?;
+        let pending = self.handler.update_advertisement(EntryPoint::default(), &caller, message)?;
         let answer = pending.wait().await.map_err(|error| EntryPoint::default().rejection_from(error))?;
         Ok(Response::new(to_proto::update_response(answer)))
     }
@@ -72,7 +72,7 @@ impl MatchmakingService for MatchmakingApi {
         request: Request<pb::DeleteAdvertisementRequest>,
     ) -> ServiceResult<pb::DeleteAdvertisementResponse> {
         let (caller, message) = self.authorized_request(request)?;
-        let (_, pending) = self.handler.delete(EntryPoint::default(), &caller, message)?;
+        let (_, pending) = self.handler.delete_advertisement(EntryPoint::default(), &caller, message)?;
         pending.wait().await.map_err(|error| EntryPoint::default().rejection_from(error))?;
         Ok(Response::new(pb::DeleteAdvertisementResponse {}))
     }
@@ -93,6 +93,11 @@ impl MatchmakingService for MatchmakingApi {
     async fn release(&self, request: Request<pb::ReleaseRequest>) -> ServiceResult<pb::ReleaseResponse> {
         let (caller, message) = self.authorized_request(request)?;
         Ok(Response::new(self.handler.release(&caller, message).await?))
+    }
+
+    async fn start_match(&self, request: Request<pb::StartMatchRequest>) -> ServiceResult<pb::StartMatchResponse> {
+        let (caller, message) = self.authorized_request(request)?;
+        Ok(Response::new(self.handler.start_session_match(&caller, message).await?))
     }
 
     async fn report_latency(&self, request: Request<pb::ReportLatencyRequest>) -> ServiceResult<EncodedResponse> {
@@ -122,5 +127,13 @@ impl MatchmakingService for MatchmakingApi {
     ) -> ServiceResult<pb::RevokeConsentResponse> {
         let (caller, message) = self.authorized_request(request)?;
         Ok(Response::new(self.handler.revoke_consent(&caller, message).await?))
+    }
+
+    async fn update_block_list(
+        &self,
+        request: Request<pb::UpdateBlockListRequest>,
+    ) -> ServiceResult<pb::UpdateBlockListResponse> {
+        let (caller, message) = self.authorized_request(request)?;
+        Ok(Response::new(self.handler.update_block_list(&caller, message).await?))
     }
 }

@@ -7,9 +7,10 @@ use crate::domain::ruleset::Ruleset;
 use crate::engine::command::{
     Caller, CandidateView, ChooseActionAnswer, DeleteAdvertCommand, GrantConsentAnswer, GrantConsentCommand,
     ReleaseReservationCommand, ReportLatencyAnswer, ReportLatencyCommand, ReservationView, ReserveAnswer,
-    ReserveCommand, SearchAnswer, SearchCommand, UpdateAdvertAnswer, UpdateAdvertCommand,
+    ReserveCommand, SearchAnswer, SearchCommand, UpdateAdvertAnswer, UpdateAdvertCommand, UpdateBlockListCommand,
 };
 use crate::engine::error::EngineError;
+use crate::engine::queues::start_match_command::{StartMatchAnswer, StartMatchCommand};
 use crate::engine::{Engine, HostListener, HostedMatch, PendingAnswer};
 
 /// Advertisement, search and reservation operations. `Engine` documents each.
@@ -29,6 +30,11 @@ pub trait MatchmakingEngine: Send + Sync + 'static {
     fn delete(&self, caller: &Caller, delete: DeleteAdvertCommand) -> Result<PendingAnswer<()>, EngineError>;
     fn reserve(&self, caller: &Caller, reserve: ReserveCommand) -> Result<PendingAnswer<ReserveAnswer>, EngineError>;
     fn release(&self, caller: &Caller, release: ReleaseReservationCommand) -> Result<PendingAnswer<()>, EngineError>;
+    fn start_match(
+        &self,
+        caller: &Caller,
+        start: StartMatchCommand,
+    ) -> Result<PendingAnswer<StartMatchAnswer>, EngineError>;
     fn report_latency(
         &self,
         caller: &Caller,
@@ -38,6 +44,11 @@ pub trait MatchmakingEngine: Send + Sync + 'static {
     fn choose_action(&self, set_id: SetId, party_size: u16) -> Result<ChooseActionAnswer, EngineError>;
     fn grant_consent(&self, caller: &Caller, grant: &GrantConsentCommand) -> Result<GrantConsentAnswer, EngineError>;
     fn revoke_consent(&self, caller: &Caller, consent_token: &[u8]) -> Result<PendingAnswer<bool>, EngineError>;
+    fn update_block_list(
+        &self,
+        caller: &Caller,
+        update: UpdateBlockListCommand,
+    ) -> Result<PendingAnswer<usize>, EngineError>;
     fn ruleset(&self, set_id: SetId, hash: Option<RulesetHash>) -> Result<Arc<Ruleset>, EngineError>;
     fn ruleset_of_search(
         &self,
@@ -79,6 +90,14 @@ impl MatchmakingEngine for Engine {
         Engine::release_reservation(self, caller, release)
     }
 
+    fn start_match(
+        &self,
+        caller: &Caller,
+        start: StartMatchCommand,
+    ) -> Result<PendingAnswer<StartMatchAnswer>, EngineError> {
+        Engine::start_match(self, caller, start)
+    }
+
     fn report_latency(
         &self,
         caller: &Caller,
@@ -98,6 +117,14 @@ impl MatchmakingEngine for Engine {
 
     fn revoke_consent(&self, caller: &Caller, consent_token: &[u8]) -> Result<PendingAnswer<bool>, EngineError> {
         Engine::revoke_consent(self, caller, consent_token)
+    }
+
+    fn update_block_list(
+        &self,
+        caller: &Caller,
+        update: UpdateBlockListCommand,
+    ) -> Result<PendingAnswer<usize>, EngineError> {
+        Engine::update_block_list(self, caller, update)
     }
 
     fn ruleset(&self, set_id: SetId, hash: Option<RulesetHash>) -> Result<Arc<Ruleset>, EngineError> {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::api::authorization::{AuthorizedCaller, CallerKind, ClientOrGameServer};
-use crate::api::convert::{EntryPoint, to_proto};
+use crate::api::convert::{EntryPoint, hosting, to_proto};
 use crate::api::matchmaking_engine::MatchmakingEngine;
 use crate::api::pb;
 use crate::api::response_encoder::{EncodedResponse, SearchResponseEncoder};
@@ -84,7 +84,7 @@ impl MatchmakingHandler {
     }
 
     /// Submits an update. Updates of one advertisement take effect in the order of these calls.
-    pub fn update(
+    pub fn update_advertisement(
         &self,
         entry_point: EntryPoint,
         caller: &AuthorizedCaller<ClientOrGameServer>,
@@ -110,7 +110,7 @@ impl MatchmakingHandler {
     }
 
     /// Submits a deletion; returns the id with the pending answer.
-    pub fn delete(
+    pub fn delete_advertisement(
         &self,
         entry_point: EntryPoint,
         caller: &AuthorizedCaller<ClientOrGameServer>,
@@ -161,6 +161,18 @@ impl MatchmakingHandler {
         Ok(pb::ReleaseResponse {})
     }
 
+    /// Starts a match of a session.
+    pub async fn start_session_match(
+        &self,
+        caller: &AuthorizedCaller<ClientOrGameServer>,
+        request: pb::StartMatchRequest,
+    ) -> Result<pb::StartMatchResponse, Rejection> {
+        self.charge_rate_limit(caller, RateLimitKind::Update, 1)?;
+        let start = EntryPoint::default().start_match_command(caller.engine_caller(), request)?;
+        let answer = self.engine.start_match(caller.engine_caller(), start)?.wait().await?;
+        Ok(hosting::start_match_response(&answer))
+    }
+
     /// Orders candidates by the round trips that the client measured.
     pub fn report_latency(
         &self,
@@ -196,7 +208,7 @@ impl MatchmakingHandler {
         request: pb::GrantConsentRequest,
     ) -> Result<pb::GrantConsentResponse, Rejection> {
         self.charge_rate_limit(caller, RateLimitKind::Search, 1)?;
-        let grant = EntryPoint::default().grant_consent_command(request)?;
+        let grant = EntryPoint::default().grant_party_consent_command(request)?;
         let answer = self.engine.grant_consent(caller.engine_caller(), &grant)?;
         Ok(pb::GrantConsentResponse { consent_token: answer.consent_token, expires_in_ms: answer.expires_in_ms.into() })
     }
@@ -211,6 +223,18 @@ impl MatchmakingHandler {
         let token = EntryPoint::default().consent_token_to_revoke(request)?;
         let was_used = self.engine.revoke_consent(caller.engine_caller(), &token)?.wait().await?;
         Ok(pb::RevokeConsentResponse { was_used })
+    }
+
+    /// Changes a durable block list.
+    pub async fn update_block_list(
+        &self,
+        caller: &AuthorizedCaller<ClientOrGameServer>,
+        request: pb::UpdateBlockListRequest,
+    ) -> Result<pb::UpdateBlockListResponse, Rejection> {
+        self.charge_rate_limit(caller, RateLimitKind::Update, 1)?;
+        let update = EntryPoint::default().update_block_list_command(request)?;
+        let count = self.engine.update_block_list(caller.engine_caller(), update)?.wait().await?;
+        Ok(pb::UpdateBlockListResponse { blocked_user_count: u32::try_from(count).unwrap_or(u32::MAX) })
     }
 
     /// Subscribes a connection to the events of an advertisement that its caller has updated. Returns the current
@@ -233,14 +257,14 @@ pub(super) fn charge_rate_limit<P: CallerKind>(
     cost: u32,
 ) -> Result<(), Rejection> {
     rate_limits.map_or(Ok(()), |rate_limits| {
-        Ok(rate_limits.consume_in_network(rate_limit_key(caller), caller.client_address(), kind, cost)?)
+        Ok(rate_limits.consume_in_network(rate_limit_key(caller), caller.shared_limit_address(), kind, cost)?)
     })
 }
 
 /// Gives back the charge of a call that the server has asked for. Requests within an envelope are no calls of their own.
 pub(super) fn refund_call<P: CallerKind>(rate_limits: Option<&RateLimits>, caller: &AuthorizedCaller<P>) {
     if let Some(rate_limits) = rate_limits {
-        rate_limits.refund_in_network(rate_limit_key(caller), caller.client_address(), RateLimitKind::Call, 1);
+        rate_limits.refund_in_network(rate_limit_key(caller), caller.shared_limit_address(), RateLimitKind::Call, 1);
     }
 }
 

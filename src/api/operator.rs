@@ -6,19 +6,20 @@ use std::sync::Arc;
 
 use tonic::{Request, Response, Status};
 
-use crate::api::audit_layer::AuditEntry;
 use crate::api::authorization::{self, AuthorizedCaller};
 use crate::api::authorized::ServiceResult;
 use crate::api::client_address::ClientAddressResolver;
 use crate::api::consistency::{self, ConsistencyChecker};
 use crate::api::convert::operator::rulesets::{ruleset_problems, ruleset_status};
-use crate::api::convert::operator::{self as conversion, ExplainSubject, lookup, user_data};
+use crate::api::convert::operator::{self as conversion, ExplainSubject, lookup, statistics, user_data};
 use crate::api::convert::queue::{match_end_reason, ticket_end_reason};
 use crate::api::convert::{EntryPoint, rating};
 use crate::api::drain::Drain;
 use crate::api::pb;
 use crate::api::pb::operator_service_server::OperatorService;
+use crate::api::rate_limits_and_audit::AuditDetails;
 use crate::api::status::Rejection;
+use crate::auth::authenticator::Authenticator;
 use crate::domain::attribute_values::FieldProblem;
 use crate::domain::id::SetId;
 use crate::engine::error::EngineError;
@@ -70,6 +71,8 @@ impl RulesetAdmin for RulesetReloader {
 #[derive(Clone)]
 pub struct OperatorApi {
     backend: authorized::OperatorBackend,
+    /// `None` without identities.
+    authenticator: Option<Arc<Authenticator>>,
     address_resolver: ClientAddressResolver,
 }
 
@@ -79,11 +82,13 @@ impl OperatorApi {
         rulesets: Arc<dyn RulesetAdmin>,
         consistency_checker: Arc<dyn ConsistencyChecker>,
         queues: Option<QueueEngine>,
+        authenticator: Option<Arc<Authenticator>>,
         drain: Drain,
     ) -> Self {
         // Operator calls do not use the client address.
         Self {
             backend: authorized::OperatorBackend::new(rulesets, consistency_checker, queues, drain),
+            authenticator,
             address_resolver: ClientAddressResolver::new(Arc::new(|peer, _| peer)),
         }
     }
@@ -92,9 +97,9 @@ impl OperatorApi {
     fn authorized_request<T>(
         &self,
         request: Request<T>,
-    ) -> Result<(AuthorizedCaller<authorization::Operator>, T), Status> {
+    ) -> Result<(AuthorizedCaller<authorization::OperatorOnly>, T), Status> {
         let (metadata, extensions, message) = request.into_parts();
-        Ok((AuthorizedCaller::from_request(&self.address_resolver, metadata.as_ref(), &extensions)?, message))
+        Ok((AuthorizedCaller::from_checked_request(&self.address_resolver, metadata.as_ref(), &extensions)?, message))
     }
 }
 
@@ -102,7 +107,7 @@ impl OperatorApi {
 mod authorized {
     use std::sync::Arc;
 
-    use crate::api::authorization::{AuthorizedCaller, Operator};
+    use crate::api::authorization::{AuthorizedCaller, OperatorOnly};
     use crate::api::consistency::ConsistencyChecker;
     use crate::api::drain::Drain;
     use crate::api::operator::RulesetAdmin;
@@ -130,19 +135,19 @@ mod authorized {
         }
 
         /// The queues. Fails as draining if a test has started the server without queues.
-        pub(super) fn queue_engine(&self, _: &AuthorizedCaller<Operator>) -> Result<&QueueEngine, Rejection> {
+        pub(super) fn queue_engine(&self, _: &AuthorizedCaller<OperatorOnly>) -> Result<&QueueEngine, Rejection> {
             self.queues.as_ref().ok_or_else(|| EngineError::Draining.into())
         }
 
-        pub(super) fn rulesets(&self, _: &AuthorizedCaller<Operator>) -> &dyn RulesetAdmin {
+        pub(super) fn rulesets(&self, _: &AuthorizedCaller<OperatorOnly>) -> &dyn RulesetAdmin {
             &*self.rulesets
         }
 
-        pub(super) fn consistency_checker(&self, _: &AuthorizedCaller<Operator>) -> &dyn ConsistencyChecker {
+        pub(super) fn consistency_checker(&self, _: &AuthorizedCaller<OperatorOnly>) -> &dyn ConsistencyChecker {
             &*self.consistency_checker
         }
 
-        pub(super) fn drain(&self, _: &AuthorizedCaller<Operator>) -> &Drain {
+        pub(super) fn drain(&self, _: &AuthorizedCaller<OperatorOnly>) -> &Drain {
             &self.drain
         }
     }
@@ -158,7 +163,7 @@ impl OperatorService for OperatorApi {
         check_field_bytes("file_name", message.file_name.len(), FILE_NAME_BYTES_MAX)?;
         check_field_bytes("ruleset_xml", message.ruleset_xml.len(), RULESET_BYTES_MAX)?;
         let file_name = if message.file_name.is_empty() { "ruleset.xml" } else { &message.file_name };
-        let entry = AuditEntry { target: file_name.to_owned(), ..AuditEntry::default() };
+        let entry = AuditDetails { target: file_name.to_owned(), ..AuditDetails::default() };
         let response = match self.backend.rulesets(&caller).check(file_name, &message.ruleset_xml) {
             Ok(CheckedRuleset { hash, rating_change }) => pb::CheckRulesetResponse {
                 service_configuration_hash: hash.map(|hash| hash.0),
@@ -167,7 +172,7 @@ impl OperatorService for OperatorApi {
             },
             Err(problems) => pb::CheckRulesetResponse { problems: ruleset_problems(problems), ..Default::default() },
         };
-        Ok(with_audit_entry(entry, response))
+        Ok(with_audit_details(entry, response))
     }
 
     async fn reload_rulesets(
@@ -176,7 +181,7 @@ impl OperatorService for OperatorApi {
     ) -> ServiceResult<pb::ReloadRulesetsResponse> {
         let (caller, _) = self.authorized_request(request)?;
         let report = self.backend.rulesets(&caller).reload().await;
-        let entry = audit_entry_of_reload(&report);
+        let entry = audit_details_of_reload(&report);
         let mut rating_changes: BTreeMap<SetId, String> = report.rating_changes.into_iter().collect();
         let changes = report.changes.into_iter().map(|(set, previous, current)| pb::RulesetChange {
             matchmaking_set_id: set.0,
@@ -185,7 +190,7 @@ impl OperatorService for OperatorApi {
             rating_change: rating_changes.remove(&set).unwrap_or_default(),
         });
         let problems = ruleset_problems(report.problems);
-        Ok(with_audit_entry(entry, pb::ReloadRulesetsResponse { changes: changes.collect(), problems }))
+        Ok(with_audit_details(entry, pb::ReloadRulesetsResponse { changes: changes.collect(), problems }))
     }
 
     async fn list_rulesets(
@@ -207,10 +212,10 @@ impl OperatorService for OperatorApi {
             return Err(Rejection::invalid_fields(vec![problem]).into());
         };
         let force = if message.force { ", with its waiting tickets" } else { "" };
-        let entry = AuditEntry { target: format!("set {set_id}{force}"), ..AuditEntry::default() };
+        let entry = AuditDetails { target: format!("set {set_id}{force}"), ..AuditDetails::default() };
         let retired = self.backend.rulesets(&caller).retire_set(SetId(set_id), message.force).await;
         let RetireSetAnswer { ended_tickets, live_matches } = retired.map_err(Rejection::from)?;
-        Ok(with_audit_entry(entry, pb::RetireSetResponse { ended_tickets, live_matches }))
+        Ok(with_audit_details(entry, pb::RetireSetResponse { ended_tickets, live_matches }))
     }
 
     async fn drain(&self, request: Request<pb::DrainRequest>) -> ServiceResult<pb::DrainResponse> {
@@ -254,8 +259,19 @@ impl OperatorService for OperatorApi {
         &self,
         request: Request<pb::GetStatisticsRequest>,
     ) -> ServiceResult<pb::GetStatisticsResponse> {
-        let (caller, _) = self.authorized_request(request)?;
-        Ok(Response::new(conversion::statistics_response(self.backend.queue_engine(&caller)?.statistics())))
+        let (caller, message) = self.authorized_request(request)?;
+        let period = statistics::statistics_period(&message)?;
+        let engine = self.backend.queue_engine(&caller)?;
+        let counted = match period {
+            Some(period) => Some(engine.counted_statistics(period).await.map_err(Rejection::from)?),
+            None => None,
+        };
+        let (mut queues, mut sets) = engine.statistics();
+        if let Some(set_id) = message.matchmaking_set_id.map(SetId) {
+            queues.retain(|queue| queue.set_id == set_id);
+            sets.retain(|set| set.set_id == set_id);
+        }
+        Ok(Response::new(statistics::statistics_response(queues, sets, counted)))
     }
 
     async fn import_ratings(
@@ -265,10 +281,10 @@ impl OperatorService for OperatorApi {
         let (caller, message) = self.authorized_request(request)?;
         let (set_id, ratings) = conversion::import_ratings_command(message)?;
         let entry =
-            AuditEntry { target: format!("{} ratings of set {set_id}", ratings.len()), ..AuditEntry::default() };
+            AuditDetails { target: format!("{} ratings of set {set_id}", ratings.len()), ..AuditDetails::default() };
         let imported =
             self.backend.queue_engine(&caller)?.import_ratings(set_id, ratings).await.map_err(Rejection::from)?;
-        Ok(with_audit_entry(entry, pb::ImportRatingsResponse { imported }))
+        Ok(with_audit_details(entry, pb::ImportRatingsResponse { imported }))
     }
 
     async fn report_result(
@@ -279,10 +295,10 @@ impl OperatorService for OperatorApi {
         let entry_point = EntryPoint { field_prefix: "report.", ..EntryPoint::default() };
         let result = entry_point.operator_report_result_command(message.report.unwrap_or_default())?;
         let match_id = result.match_id.map_or_else(String::new, |id| id.to_string());
-        let entry = AuditEntry { target: format!("result of match {match_id}"), ..AuditEntry::default() };
+        let entry = AuditDetails { target: format!("result of match {match_id}"), ..AuditDetails::default() };
         let answer = self.backend.queue_engine(&caller)?.report_result(caller.engine_caller(), &result).await;
         let answer = answer.map_err(|error| entry_point.rejection_from(error))?;
-        Ok(with_audit_entry(
+        Ok(with_audit_details(
             entry,
             pb::OperatorReportResultResponse { report: Some(rating::report_result_response(answer)) },
         ))
@@ -291,10 +307,10 @@ impl OperatorService for OperatorApi {
     async fn cancel_match(&self, request: Request<pb::CancelMatchRequest>) -> ServiceResult<pb::CancelMatchResponse> {
         let (caller, message) = self.authorized_request(request)?;
         let (id, reason) = lookup::cancel_match_command(message)?;
-        let entry = AuditEntry { target: format!("match {id}: {reason}"), ..AuditEntry::default() };
+        let entry = AuditDetails { target: format!("match {id}: {reason}"), ..AuditDetails::default() };
         let answer = self.backend.queue_engine(&caller)?.cancel_match(id).await.map_err(Rejection::from)?;
         let end_reason = match_end_reason(Some(answer.end_reason)).into();
-        Ok(with_audit_entry(entry, pb::CancelMatchResponse { end_reason, had_ended: answer.had_ended }))
+        Ok(with_audit_details(entry, pb::CancelMatchResponse { end_reason, had_ended: answer.had_ended }))
     }
 
     async fn dismiss_ticket(
@@ -303,19 +319,19 @@ impl OperatorService for OperatorApi {
     ) -> ServiceResult<pb::DismissTicketResponse> {
         let (caller, message) = self.authorized_request(request)?;
         let (id, reason) = lookup::dismiss_ticket_command(message)?;
-        let entry = AuditEntry { target: format!("ticket {id}: {reason}"), ..AuditEntry::default() };
+        let entry = AuditDetails { target: format!("ticket {id}: {reason}"), ..AuditDetails::default() };
         let answer = self.backend.queue_engine(&caller)?.dismiss_ticket(id).await.map_err(Rejection::from)?;
         let end_reason = ticket_end_reason(answer.end_reason).into();
-        Ok(with_audit_entry(entry, pb::DismissTicketResponse { end_reason, had_ended: answer.had_ended }))
+        Ok(with_audit_details(entry, pb::DismissTicketResponse { end_reason, had_ended: answer.had_ended }))
     }
 
     async fn get_match(&self, request: Request<pb::GetMatchRequest>) -> ServiceResult<pb::GetMatchResponse> {
         let (caller, message) = self.authorized_request(request)?;
         let id = lookup::get_match_query(&message)?;
-        let entry = AuditEntry { target: format!("match {id}"), ..AuditEntry::default() };
+        let entry = AuditDetails { target: format!("match {id}"), ..AuditDetails::default() };
         let queues = self.backend.queue_engine(&caller)?;
         let overview = queues.match_overview(id).await.map_err(Rejection::from)?;
-        Ok(with_audit_entry(entry, lookup::match_response(&overview, queues.public_user_keys())))
+        Ok(with_audit_details(entry, lookup::match_response(&overview, queues.public_user_keys())))
     }
 
     async fn get_player(&self, request: Request<pb::GetPlayerRequest>) -> ServiceResult<pb::GetPlayerResponse> {
@@ -325,30 +341,32 @@ impl OperatorService for OperatorApi {
         let overview = queues.player_overview(query).await.map_err(Rejection::from)?;
         // The audit log names no account, but the key that the user has in logs.
         let target = format!("user {}", lookup::log_key(overview.log_name));
-        let entry = AuditEntry { target, ..AuditEntry::default() };
-        Ok(with_audit_entry(entry, lookup::player_response(&overview, queues.public_user_keys())))
+        let entry = AuditDetails { target, ..AuditDetails::default() };
+        Ok(with_audit_details(entry, lookup::player_response(&overview, queues.public_user_keys())))
     }
 
     async fn erase_user(&self, request: Request<pb::EraseUserRequest>) -> ServiceResult<pb::EraseUserResponse> {
         let (caller, message) = self.authorized_request(request)?;
         let queues = self.backend.queue_engine(&caller)?;
+        let user_id = message.user_id.clone();
         let (user, reason) = user_data::erase_user_command(message, queues.public_user_keys())?;
         // The last line with this key: the erasure forgets it.
-        let log_key = lookup::log_key(queues.last_log_name_of(user).await.map_err(Rejection::from)?);
-        let entry = AuditEntry { target: format!("user {log_key}: {reason}"), ..AuditEntry::default() };
-        let answer = queues.erase_user(user).await.map_err(Rejection::from)?;
-        Ok(with_audit_entry(entry, user_data::erase_user_response(answer)))
+        let log_key = lookup::log_key(queues.existing_or_random_log_name(user).await.map_err(Rejection::from)?);
+        let entry = AuditDetails { target: format!("user {log_key}: {reason}"), ..AuditDetails::default() };
+        let callers = self.authenticator.iter().flat_map(|it| it.caller_keys_of_player(&user_id)).collect();
+        let answer = queues.erase_user(user, callers).await.map_err(Rejection::from)?;
+        Ok(with_audit_details(entry, user_data::erase_user_response(answer)))
     }
 
     async fn export_user(&self, request: Request<pb::ExportUserRequest>) -> ServiceResult<pb::ExportUserResponse> {
         let (caller, message) = self.authorized_request(request)?;
         let queues = self.backend.queue_engine(&caller)?;
         let query = user_data::export_user_query(&message, queues.public_user_keys())?;
-        let log_key = lookup::log_key(queues.log_name_of(query.user).await.map_err(Rejection::from)?);
-        let entry = AuditEntry { target: format!("user {log_key}"), ..AuditEntry::default() };
+        let log_key = lookup::log_key(queues.user_log_name_of(query.user).await.map_err(Rejection::from)?);
+        let entry = AuditDetails { target: format!("user {log_key}"), ..AuditDetails::default() };
         let export = queues.export_user(query.user, query.after, query.page_size).await.map_err(Rejection::from)?;
         let response = user_data::export_user_response(&export, queues.now(), queues.public_user_keys());
-        Ok(with_audit_entry(entry, response))
+        Ok(with_audit_details(entry, response))
     }
 
     async fn export_matches(
@@ -356,15 +374,15 @@ impl OperatorService for OperatorApi {
         request: Request<pb::ExportMatchesRequest>,
     ) -> ServiceResult<pb::ExportMatchesResponse> {
         let (caller, message) = self.authorized_request(request)?;
-        let (after, page_size) = EntryPoint::default().export_matches_page(&message)?;
+        let (after, page_size) = EntryPoint::default().export_matches_query(&message)?;
         let queues = self.backend.queue_engine(&caller)?;
         let matches = queues.finished_matches(after, page_size + 1).await.map_err(Rejection::from)?;
-        let entry = AuditEntry {
+        let entry = AuditDetails {
             target: format!("{} finished matches", matches.len().min(page_size)),
-            ..AuditEntry::default()
+            ..AuditDetails::default()
         };
         let keys = queues.public_user_keys();
-        Ok(with_audit_entry(entry, rating::export_matches_response(matches, page_size, message.page_token, keys)))
+        Ok(with_audit_details(entry, rating::export_matches_response(matches, page_size, message.page_token, keys)))
     }
 }
 
@@ -372,7 +390,7 @@ impl OperatorService for OperatorApi {
 const AUDITED_FILES_MAX: usize = 8;
 
 /// Audit entry of a ruleset reload.
-pub fn audit_entry_of_reload(report: &ReloadReport) -> AuditEntry {
+pub fn audit_details_of_reload(report: &ReloadReport) -> AuditDetails {
     let changes = report.changes.iter().map(|&(set, before, after)| AuditedChange {
         set_id: set.0,
         before: before.map(|hash| hash.0),
@@ -385,11 +403,11 @@ pub fn audit_entry_of_reload(report: &ReloadReport) -> AuditEntry {
         target += if index == 0 { " in " } else { ", " };
         target.extend(file.chars().take(FILE_NAME_BYTES_MAX));
     }
-    AuditEntry { target, ruleset_changes: changes.collect() }
+    AuditDetails { target, ruleset_changes: changes.collect() }
 }
 
 /// Response with an audit entry for the middleware.
-fn with_audit_entry<T>(entry: AuditEntry, message: T) -> Response<T> {
+fn with_audit_details<T>(entry: AuditDetails, message: T) -> Response<T> {
     let mut response = Response::new(message);
     response.extensions_mut().insert(entry);
     response

@@ -25,8 +25,12 @@ pub use MatchmakingReserveResponse as ReserveResponse;
 pub use MatchmakingRevokeConsentRequest as RevokeConsentRequest;
 pub use MatchmakingRevokeConsentResponse as RevokeConsentResponse;
 pub use MatchmakingSearchRequest as SearchRequest;
+pub use MatchmakingStartMatchRequest as StartMatchRequest;
+pub use MatchmakingStartMatchResponse as StartMatchResponse;
 pub use MatchmakingUpdateAdvertisementRequest as UpdateAdvertisementRequest;
 pub use MatchmakingUpdateAdvertisementResponse as UpdateAdvertisementResponse;
+pub use MatchmakingUpdateBlockListRequest as UpdateBlockListRequest;
+pub use MatchmakingUpdateBlockListResponse as UpdateBlockListResponse;
 
 /// Encoded descriptors of the services on the client port.
 pub const MATCHMAKING_DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/matchmaking.bin"));

@@ -105,7 +105,7 @@ impl QueueService for QueueApi {
         &self,
         request: Request<pb::QueueHostHeartbeatRequest>,
     ) -> ServiceResult<pb::QueueHostHeartbeatResponse> {
-        let (caller, message) = self.authorized.host_heartbeat_request(request)?;
+        let (caller, message) = self.authorized.charged_host_heartbeat(request)?;
         let heartbeat = EntryPoint::default().host_heartbeat_command(message)?;
         let answer = self
             .authorized

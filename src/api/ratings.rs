@@ -55,7 +55,7 @@ impl RatingService for RatingsApi {
             .authorized
             .charged_rating_read(request, |message| message.user_ids.len().div_ceil(USERS_PER_SEARCH_CHARGE))?;
         let (set_id, users) = EntryPoint::default().ratings_query(&message)?;
-        let queues = self.authorized.rating_reads(&caller);
+        let queues = self.authorized.queues_for_rating_reads(&caller);
         let views = queues.user_ratings(caller.engine_caller(), set_id, &users).await.map_err(rejection_from)?;
         Ok(Response::new(rating::ratings_response(message.user_ids, &users, views, queues.public_user_keys())))
     }
@@ -65,7 +65,7 @@ impl RatingService for RatingsApi {
         request: Request<pb::GetLeaderboardRequest>,
     ) -> ServiceResult<pb::GetLeaderboardResponse> {
         let (caller, message) = self.authorized.charged_rating_read(request, |_| 1)?;
-        let queues = self.authorized.rating_reads(&caller);
+        let queues = self.authorized.queues_for_rating_reads(&caller);
         let query = EntryPoint::default().leaderboard_query(&message, queues.public_user_keys())?;
         let page = queues.leaderboard_page(caller.engine_caller(), query).await.map_err(rejection_from)?;
         Ok(Response::new(rating::leaderboard_response(page, queues.public_user_keys())))
@@ -79,7 +79,7 @@ impl RatingService for RatingsApi {
             .authorized
             .charged_rating_read(request, |message| message.sides.len().div_ceil(USERS_PER_SEARCH_CHARGE))?;
         let (set_id, sides) = EntryPoint::default().predict_outcome_query(&message)?;
-        let queues = self.authorized.rating_reads(&caller);
+        let queues = self.authorized.queues_for_rating_reads(&caller);
         let predicted = queues.predict_win_probabilities(caller.engine_caller(), set_id, &sides).await;
         let win_probabilities = predicted.map_err(rejection_from)?;
         Ok(Response::new(pb::PredictOutcomeResponse { win_probabilities }))
@@ -91,7 +91,7 @@ impl RatingService for RatingsApi {
     ) -> ServiceResult<pb::GetRatingHistoryResponse> {
         let (caller, message) = self.authorized.charged_rating_read(request, |_| 1)?;
         let query = EntryPoint::default().rating_history_query(&message)?;
-        let queues = self.authorized.rating_reads(&caller);
+        let queues = self.authorized.queues_for_rating_reads(&caller);
         let changes = queues.rating_history(caller.engine_caller(), query.set_id, query.user).await;
         let changes = changes.map_err(rejection_from)?;
         Ok(Response::new(rating::rating_history_response(changes, &query)))

@@ -11,14 +11,15 @@ use prost::bytes::{Buf, BufMut};
 use prost::encoding::{self, DecodeContext, WireType};
 use prost::{DecodeError, Message};
 
+use crate::api::convert::hosting::chosen_values;
 use crate::api::pb;
-use crate::domain::advertisement::Advertisement;
+use crate::domain::advertisement::{Advertisement, ProbeEndpoint};
 use crate::domain::attribute::Trust;
 use crate::domain::filter::{Refusal, RefusingSide};
 use crate::domain::limit;
 use crate::domain::location_privacy::{DISTANCE_ROUNDING_MILES, ROUND_TRIP_ROUNDING_MS, round_to_step};
 use crate::domain::measure::Measure;
-use crate::domain::ruleset::{Ruleset, SoftFilter};
+use crate::domain::ruleset::{RefusingRule, Ruleset, SoftFilter};
 use crate::engine::command::{CandidateView, ReportLatencyAnswer, RoundTrip, SearchAnswer};
 
 /// Size limit of one response, bytes.
@@ -45,9 +46,6 @@ const ID_HEX_DIGITS: usize = 32;
 
 /// Encoded id field: key, length and digits.
 const ENCODED_ID_BYTES: usize = 2 + ID_HEX_DIGITS;
-
-// A party size is encoded as a one-byte varint.
-const _: () = assert!(limit::PLAYERS_PER_SESSION_MAX < 128);
 
 /// Message in its encoded form. `build.rs` substitutes it for the generated `MatchmakingSearchResponse` and
 /// `MatchmakingReportLatencyResponse`.
@@ -106,32 +104,36 @@ impl Message for EncodedResponse {
 
 /// Encodes the candidate fields that no search changes: id, party sizes, and the probe endpoint of a game server.
 pub fn encode_static_candidate_fields(advertisement: &Advertisement) -> Arc<[u8]> {
-    let Advertisement { session, probe, .. } = advertisement;
-    // Two keys with one-byte lengths.
-    let capacity = ENCODED_ID_BYTES + 2 + session.party_sizes.len();
+    let session = &advertisement.session;
+    // Two keys with one-byte lengths. A size of 128 and a length of 128 take one byte more.
+    let sizes_len = session.party_sizes.iter().map(|&size| encoding::encoded_len_varint(size.into())).sum::<usize>();
+    let capacity = ENCODED_ID_BYTES + 2 + sizes_len;
     let mut out = Vec::with_capacity(capacity);
     put_length_prefix(1, ID_HEX_DIGITS, &mut out);
     out.extend_from_slice(&advertisement.id.to_hex());
-    // A size below 128 is one byte, and party sizes are below 128.
-    put_length_prefix(7, session.party_sizes.len(), &mut out);
-    out.extend_from_slice(&session.party_sizes);
-    if let Some(probe) = probe {
-        let address = match IpAddr::from(probe.address).to_canonical() {
-            IpAddr::V4(address) => address.octets().to_vec(),
-            IpAddr::V6(address) => address.octets().to_vec(),
-        };
-        let probe_key = probe.key.to_vec();
-        let endpoint = pb::ProbeEndpoint { address, port: probe.port.into(), probe_key, hosted: true };
-        encoding::message::encode(9, &endpoint, &mut out);
+    put_length_prefix(7, sizes_len, &mut out);
+    session.party_sizes.iter().for_each(|&size| encoding::encode_varint(size.into(), &mut out));
+    if let Some(probe) = advertisement.game_server_probe() {
+        encoding::message::encode(9, &probe_to_proto(probe, true), &mut out);
     }
     out.into()
+}
+
+/// Probe endpoint; `hosted` if it is a game server's.
+fn probe_to_proto(probe: &ProbeEndpoint, hosted: bool) -> pb::ProbeEndpoint {
+    let address = match IpAddr::from(probe.address).to_canonical() {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    };
+    pb::ProbeEndpoint { address, port: probe.port.into(), probe_key: probe.key.to_vec(), hosted }
 }
 
 /// Party sizes of encoded static fields: the field after the id.
 fn encoded_party_sizes(encoded_advert: &[u8]) -> &[u8] {
     let after_id = encoded_advert.get(ENCODED_ID_BYTES..).unwrap_or_default();
-    let length = after_id.get(1).map_or(0, |sizes| 2 + usize::from(*sizes));
-    after_id.get(..length).unwrap_or_default()
+    let mut after_key = after_id.get(1..).unwrap_or_default();
+    let sizes_len = encoding::decode_varint(&mut after_key).map_or(0, |length| length as usize);
+    after_id.get(..after_id.len() - after_key.len() + sizes_len).unwrap_or_default()
 }
 
 /// Writes the key and length of a length-delimited field.
@@ -147,6 +149,8 @@ pub struct SearchResponseEncoder<'a> {
     terms: Vec<ScoreTermEncoder<'a>>,
     /// Term values of the current candidate, rounded for sending.
     term_values: Vec<f64>,
+    /// Probe endpoints of players' machines.
+    player_probes: Vec<pb::CandidateProbe>,
 }
 
 /// Encoder of one score term; holds what is the same for each candidate.
@@ -163,9 +167,11 @@ impl<'a> SearchResponseEncoder<'a> {
     /// Creates an encoder for candidates scored by `ruleset`.
     pub fn new(ruleset: &'a Ruleset) -> Self {
         let capacity = ruleset.search_limits.max_results as usize * CANDIDATE_BYTES_TYPICAL + 256;
-        let terms: Vec<_> =
+        let mut terms: Vec<_> =
             ruleset.soft_filters.iter().map(|soft_filter| ScoreTermEncoder::new(ruleset, soft_filter)).collect();
-        Self { bytes: Vec::with_capacity(capacity), term_values: Vec::with_capacity(terms.len()), terms }
+        terms.extend(ruleset.has_avoidance_costs().then(ScoreTermEncoder::of_avoidance));
+        let term_values = Vec::with_capacity(terms.len());
+        Self { bytes: Vec::with_capacity(capacity), term_values, terms, player_probes: Vec::new() }
     }
 
     /// Appends a candidate, unless the response would exceed its size limit. Candidates come best first, so only the
@@ -174,7 +180,12 @@ impl<'a> SearchResponseEncoder<'a> {
         let score = round_to_thousandths(candidate.score);
         let Self { terms, term_values, .. } = self;
         term_values.clear();
-        term_values.extend(terms.iter().zip(candidate.score_terms).map(|(term, &exact)| term.value_to_send(exact)));
+        let exact_terms = candidate.score_terms.iter().chain(std::iter::once(&candidate.avoidance_cost));
+        term_values.extend(terms.iter().zip(exact_terms).map(|(term, &exact)| term.value_to_send(exact)));
+        // Without avoided players there is no such term.
+        if terms.len() > candidate.score_terms.len() && term_values.last() == Some(&0.0) {
+            term_values.pop();
+        }
         let distance_miles = candidate.distance_miles.map(|distance| round_to_step(distance, DISTANCE_ROUNDING_MILES));
         let round_trip_ms = candidate.round_trip.map(disclosed_round_trip_ms);
         // With a handle, the answer has neither the id nor the probe endpoint, by which searchers could compare.
@@ -182,13 +193,15 @@ impl<'a> SearchResponseEncoder<'a> {
             Some(handle) => (Some(handle), encoded_party_sizes(candidate.encoded_advert)),
             None => (None, candidate.encoded_advert),
         };
+        let chosen = chosen_values(candidate.chosen);
         let length = id.map_or(0, |_| ENCODED_ID_BYTES)
             + static_fields.len()
             + double_field_len(score)
             + terms.iter().zip(&*term_values).map(|(term, &value)| term.encoded_len(value)).sum::<usize>()
             + optional_float_field_len(distance_miles)
             + optional_float_field_len(round_trip_ms)
-            + open_seats_field_len(candidate.open_seats);
+            + open_seats_field_len(candidate.open_seats)
+            + if chosen.is_empty() { 0 } else { encoding::message::encoded_len_repeated(10, &chosen) };
         if self.bytes.len() + length > CANDIDATES_BYTES_MAX {
             return;
         }
@@ -208,6 +221,12 @@ impl<'a> SearchResponseEncoder<'a> {
         put_optional_float_field(5, round_trip_ms, out);
         if candidate.open_seats != 0 {
             encoding::uint32::encode(6, &u32::from(candidate.open_seats), out);
+        }
+        encoding::message::encode_repeated(10, &chosen, out);
+        if let Some(probe) = candidate.player_probe {
+            let advertisement_id = candidate.id.to_string();
+            let probe = Some(probe_to_proto(probe, false));
+            self.player_probes.push(pb::CandidateProbe { advertisement_id, probe });
         }
     }
 
@@ -241,14 +260,24 @@ impl<'a> SearchResponseEncoder<'a> {
         ignored_fields
             .extend(answer.implausible_measurements.iter().map(|index| format!("measurements[{index}].round_trip_ms")));
         encoding::string::encode_repeated(3, &ignored_fields, &mut bytes);
+        encoding::message::encode_repeated(7, &self.player_probes, &mut bytes);
         EncodedResponse { bytes }
     }
 }
 
 impl<'a> ScoreTermEncoder<'a> {
     fn new(ruleset: &Ruleset, soft: &'a SoftFilter) -> Self {
-        let name_len = 1 + encoding::encoded_len_varint(soft.name.len() as u64) + soft.name.len();
-        Self { name: &soft.name, rounded: is_rounded(ruleset, soft.measure), name_field_len: name_len }
+        Self::named(&soft.name, is_rounded(ruleset, soft.measure))
+    }
+
+    /// Encoder of the cost of avoided players.
+    fn of_avoidance() -> Self {
+        Self::named(Refusal::AvoidedPlayer.as_str(), true)
+    }
+
+    fn named(name: &'a str, rounded: bool) -> Self {
+        let name_field_len = 1 + encoding::encoded_len_varint(name.len() as u64) + name.len();
+        Self { name, rounded, name_field_len }
     }
 
     fn value_to_send(&self, exact: f64) -> f64 {
@@ -339,8 +368,9 @@ fn refusal_count(ruleset: &Ruleset, refusal: Refusal, count: u32) -> pb::Refusal
         Refusal::Expired => plain(Kind::Expired),
         Refusal::NotEnoughSeats => plain(Kind::Full),
         Refusal::HardFilter { filter_index: filter, side } => {
-            let rule = ruleset.hard_filters.get(filter).map_or("allowed_range", |hard| &*hard.name);
-            (Kind::Filter, refusal_side(side), rule.to_owned())
+            let rule = ruleset.rule_of_filter_index(filter);
+            let kind = if matches!(rule, RefusingRule::Wish(_)) { Kind::Wish } else { Kind::Filter };
+            (kind, refusal_side(side), rule.name().into_owned())
         }
         // Queue refusals do not occur in a search.
         other => (Kind::Unspecified, pb::RefusalSide::Unspecified, other.as_str().to_owned()),

@@ -34,7 +34,7 @@ pub(super) const METHOD_OF_UNKNOWN_PATH: RpcMethod =
     RpcMethod { name: "other", kind: RpcKind::Unary, access: ALL_AUTHENTICATED };
 
 /// All methods on both ports, the most frequent first.
-const RPC_METHODS: [RpcMethod; 48] = [
+const RPC_METHODS: [RpcMethod; 50] = [
     unary_method("fireteam.v1.MatchmakingService/UpdateAdvertisement", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.MatchmakingService/Search", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.MatchmakingService/Core", CLIENTS_AND_GAME_SERVERS),
@@ -46,10 +46,12 @@ const RPC_METHODS: [RpcMethod; 48] = [
     unary_method("fireteam.v1.MatchmakingService/GetConfiguration", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.MatchmakingService/Reserve", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.MatchmakingService/Release", CLIENTS_AND_GAME_SERVERS),
+    unary_method("fireteam.v1.MatchmakingService/StartMatch", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.MatchmakingService/ReportLatency", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.MatchmakingService/ChooseAction", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.MatchmakingService/GrantConsent", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.MatchmakingService/RevokeConsent", CLIENTS_AND_GAME_SERVERS),
+    unary_method("fireteam.v1.MatchmakingService/UpdateBlockList", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.QueueService/Heartbeat", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.QueueService/HostHeartbeat", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.QueueService/Enter", CLIENTS_AND_GAME_SERVERS),
@@ -71,7 +73,7 @@ const RPC_METHODS: [RpcMethod; 48] = [
     unary_method("fireteam.v1.OperatorService/RetireSet", OPERATORS_ONLY),
     unary_method("fireteam.v1.OperatorService/Drain", OPERATORS_ONLY),
     unary_method("fireteam.v1.OperatorService/Explain", OPERATORS_ONLY),
-    unary_method("fireteam.v1.OperatorService/GetStatistics", OPERATORS_ONLY),
+    RpcMethod { kind: RpcKind::LongUnary, ..unary_method("fireteam.v1.OperatorService/GetStatistics", OPERATORS_ONLY) },
     unary_method("fireteam.v1.OperatorService/ImportRatings", OPERATORS_ONLY),
     unary_method("fireteam.v1.OperatorService/ReportResult", OPERATORS_ONLY),
     unary_method("fireteam.v1.OperatorService/ExportMatches", OPERATORS_ONLY),

@@ -269,6 +269,10 @@ impl From<EngineError> for Rejection {
                     .with_metadata("limit", limit)
                     .with_metadata("setting", setting)
             }
+            EngineError::BlockListFull { limit } => {
+                let text = format!("the block list would have more than {limit} users; remove some first");
+                Self::new(C::ResourceExhausted, ErrorReason::BlockListFull, text).with_metadata("limit", limit)
+            }
             EngineError::TooManySilos { silo, limit, is_per_caller } => {
                 let (scope, rule, remedy) = if is_per_caller {
                     ("caller", "a caller may open at most", "end your tickets and advertisements in another silo first")
@@ -314,6 +318,15 @@ impl From<EngineError> for Rejection {
                 let text = "another player of the party cannot be entered now; that player's client can see why, or enter \
                             without the player";
                 Self::new(C::FailedPrecondition, ErrorReason::PlayerUnavailable, text)
+            }
+            EngineError::TeamUnavailable { team_index } => {
+                let text =
+                    format!("teams[{team_index}] has no player who can play now; start the match without it, or later");
+                Self::new(C::FailedPrecondition, ErrorReason::PlayerUnavailable, text).with_metadata("team", team_index)
+            }
+            EngineError::HostPartyInMatch => {
+                let text = "a player of the host's own party is in a match that has not ended; end it, or leave it";
+                Self::new(C::FailedPrecondition, ErrorReason::AlreadyInMatch, text)
             }
             EngineError::TicketNotWaiting => {
                 let text = "the ticket is not waiting, or one of its players is in another match; watch the ticket";

@@ -7,12 +7,13 @@ use arc_swap::ArcSwap;
 
 use crate::auth::client_certificate;
 use crate::auth::credential_error::CredentialError;
-use crate::auth::identity::Identity;
+use crate::auth::identity::{Identity, Role, caller_key_of};
 use crate::auth::jwt;
-use crate::auth::proof_cache::{ProofCache, proof_digest};
+use crate::auth::verified_credential_cache::{VerifiedCredentialCache, credential_digest};
 use crate::auth::verifying_keys::{self, TokenPublicKey, VerifyingKeysError};
 use crate::clock::Clock;
 use crate::config::{JwtSettings, TokenIssuer};
+use crate::domain::id::UserKey;
 use crate::domain::time::UnixMs;
 
 const PROOF_KIND_JWT: u8 = 0;
@@ -32,12 +33,15 @@ pub struct Authenticator {
 /// cached proof behind.
 struct KeyRing {
     verifying_keys: Vec<TokenPublicKey>,
-    proof_cache: ProofCache,
+    verified_credential_cache: VerifiedCredentialCache,
 }
 
 impl KeyRing {
     fn load(issuers: &[TokenIssuer]) -> Result<Self, VerifyingKeysError> {
-        Ok(Self { verifying_keys: verifying_keys::read_issuer_keys(issuers)?, proof_cache: ProofCache::default() })
+        Ok(Self {
+            verifying_keys: verifying_keys::read_issuer_keys(issuers)?,
+            verified_credential_cache: VerifiedCredentialCache::default(),
+        })
     }
 }
 
@@ -62,6 +66,11 @@ impl Authenticator {
         &self.key_files
     }
 
+    /// Keys of a player's account as a caller, one for each issuer.
+    pub fn caller_keys_of_player(&self, user_id: &str) -> Vec<UserKey> {
+        self.issuers.iter().map(|issuer| caller_key_of(&issuer.name, Role::Client, user_id)).collect()
+    }
+
     /// Identity of a proof that was verified recently, as `authenticate` returns it; `None` if it has to be verified.
     pub fn known_identity(&self, authorization: Option<&[u8]>, certificate: Option<&[u8]>) -> Option<Arc<Identity>> {
         let (kind, proof) = match (authorization, certificate) {
@@ -70,7 +79,11 @@ impl Authenticator {
             (None, None) => return None,
         };
         let is_short = kind == PROOF_KIND_CERTIFICATE || proof.len() <= jwt::JWT_BYTES_MAX;
-        is_short.then(|| self.key_ring.load().proof_cache.get(&proof_digest(kind, proof), self.clock.now())).flatten()
+        is_short
+            .then(|| {
+                self.key_ring.load().verified_credential_cache.get(&credential_digest(kind, proof), self.clock.now())
+            })
+            .flatten()
     }
 
     /// Number of signatures to verify at most for the token in `authorization`; 0 if it is refused without.
@@ -98,13 +111,15 @@ impl Authenticator {
                 if self.issuers.is_empty() {
                     return Err(CredentialError::UnknownKey);
                 }
-                cached_or_verify(&key_ring.proof_cache, (PROOF_KIND_JWT, token.as_bytes()), now, || {
+                cached_or_verify(&key_ring.verified_credential_cache, (PROOF_KIND_JWT, token.as_bytes()), now, || {
                     jwt::verify_jwt(token, &key_ring.verifying_keys, &self.issuers, now)
                 })
             }
-            (None, Some(der)) => cached_or_verify(&key_ring.proof_cache, (PROOF_KIND_CERTIFICATE, der), now, || {
-                client_certificate::identity_from_certificate(der).ok_or(CredentialError::InvalidCertificate)
-            }),
+            (None, Some(der)) => {
+                cached_or_verify(&key_ring.verified_credential_cache, (PROOF_KIND_CERTIFICATE, der), now, || {
+                    client_certificate::identity_from_certificate(der).ok_or(CredentialError::InvalidCertificate)
+                })
+            }
             (None, None) => Err(CredentialError::Missing),
         }
     }
@@ -117,17 +132,17 @@ impl Authenticator {
 
 /// Returns the cached identity of a proof, or verifies the proof and caches the result.
 fn cached_or_verify(
-    proof_cache: &ProofCache,
+    verified_credential_cache: &VerifiedCredentialCache,
     (kind, proof): (u8, &[u8]),
     now: UnixMs,
     verify: impl FnOnce() -> Result<Identity, CredentialError>,
 ) -> Result<Arc<Identity>, CredentialError> {
-    let digest = proof_digest(kind, proof);
-    if let Some(identity) = proof_cache.get(&digest, now) {
+    let digest = credential_digest(kind, proof);
+    if let Some(identity) = verified_credential_cache.get(&digest, now) {
         return Ok(identity);
     }
     let identity = Arc::new(verify()?);
-    proof_cache.insert(digest, Arc::clone(&identity), now);
+    verified_credential_cache.insert(digest, Arc::clone(&identity), now);
     Ok(identity)
 }
 

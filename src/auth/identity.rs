@@ -85,7 +85,7 @@ impl Identity {
             subject: subject.into(),
             role,
             scopes: scopes.iter().map(|scope| Box::from(*scope)).collect(),
-            caller_key: UserKey::from_parts(&[issuer, role.as_str(), subject]),
+            caller_key: caller_key_of(issuer, role, subject),
             expires_at,
         }
     }
@@ -99,6 +99,11 @@ impl Identity {
     pub fn user_key(&self) -> Option<UserKey> {
         (self.role == Role::Client).then(|| UserKey::from_name(&self.subject))
     }
+}
+
+/// Key of the caller `subject` in a role at an issuer. It owns what the caller creates.
+pub fn caller_key_of(issuer: &str, role: Role, subject: &str) -> UserKey {
+    UserKey::from_parts(&[issuer, role.as_str(), subject])
 }
 
 impl fmt::Debug for Identity {

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use crate::auth::public_user_keys::PublicUserKeys;
-use crate::auth::token::{SIGNING_KEY_BYTES, TokenSigner};
+use crate::auth::token::{HmacTokenSigner, SIGNING_KEY_BYTES};
 use crate::files::{READ_DEADLINE, read_start, run_with_deadline, with_regular_file};
 
 /// Bytes read of a key file: enough for two keys and white space.
@@ -67,9 +67,9 @@ pub enum KeyFileError {
 /// exist, creates it with `new_key`, readable by its owner only.
 ///
 /// To rotate: insert a new line at the top, remove the third.
-pub fn load_or_create_signer(path: &Path, new_key: [u8; SIGNING_KEY_BYTES]) -> Result<TokenSigner, KeyFileError> {
+pub fn load_or_create_signer(path: &Path, new_key: [u8; SIGNING_KEY_BYTES]) -> Result<HmacTokenSigner, KeyFileError> {
     match read_or_create_private_file(path, &secret_line(new_key))? {
-        None => Ok(TokenSigner::new(new_key, None)),
+        None => Ok(HmacTokenSigner::new(new_key, None)),
         Some(text) => parse_signer(&text).ok_or_else(|| KeyFileError::MalformedHex { file: path.into() }),
     }
 }
@@ -112,14 +112,14 @@ pub(super) fn read_or_create_private_file(path: &Path, new_content: &str) -> Res
     Ok(Some(String::from_utf8(bytes).map_err(invalid)?))
 }
 
-fn parse_signer(text: &str) -> Option<TokenSigner> {
+fn parse_signer(text: &str) -> Option<HmacTokenSigner> {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let current = parse_hex_key(lines.next()?)?;
     let previous = match lines.next() {
         Some(line) => Some(parse_hex_key(line)?),
         None => None,
     };
-    lines.next().is_none().then(|| TokenSigner::new(current, previous))
+    lines.next().is_none().then(|| HmacTokenSigner::new(current, previous))
 }
 
 fn parse_hex_key(line: &str) -> Option<[u8; SIGNING_KEY_BYTES]> {

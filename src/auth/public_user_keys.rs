@@ -14,12 +14,14 @@ use sha2::Sha256;
 
 use crate::auth::block_cipher::{BLOCK_BYTES, BlockCipher};
 use crate::auth::token::SIGNING_KEY_BYTES;
-use crate::domain::id::{MatchId, UserKey};
+use crate::domain::id::{MatchId, SetId, SiloId, UserKey};
 
 /// First byte of the HMAC input for the key of a player in a match; no [`KeyPurpose`] has it.
 const MATCH_PLAYER_TAG: u8 = 0x80;
 /// First byte of the HMAC input for the id of the secret.
 const SECRET_ID_TAG: u8 = 0x81;
+/// First byte of the HMAC input for the key of a connected user.
+const CONNECTED_USER_TAG: u8 = 0x82;
 
 /// Place in which a public key is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +76,14 @@ impl PublicUserKeys {
         UserKey::from_bytes(first_block(digest))
     }
 
+    /// Key of a connected user in a queue, for the servers of a deployment. Of 100,000 users, two have the same key with a probability
+    /// below one in a billion.
+    pub fn connected_user_key(&self, set_id: SetId, silo: SiloId, user: UserKey) -> i64 {
+        let (set_id, silo) = (set_id.0.to_be_bytes(), silo.0.to_be_bytes());
+        let digest = digest(&self.hmac, &[&[CONNECTED_USER_TAG], &set_id, &silo, user.as_bytes()]);
+        i64::from_be_bytes(std::array::from_fn(|at| digest[at]))
+    }
+
     /// Number that is the same for the same secret, and does not reveal it.
     pub fn secret_id(&self) -> i64 {
         let digest = digest(&self.hmac, &[&[SECRET_ID_TAG]]);
@@ -126,6 +136,17 @@ mod tests {
             assert_eq!(of_match(1), of_match(1));
             seen.extend([of_match(1), of_match(2)]);
         }
+        let connected = |keys: &PublicUserKeys, set, silo, name| {
+            keys.connected_user_key(SetId(set), SiloId(silo), UserKey::from_name(name))
+        };
+        let distinct: BTreeSet<i64> =
+            [(&keys, 1, 1, "ann"), (&keys, 2, 1, "ann"), (&keys, 1, 2, "ann"), (&keys, 1, 1, "bob")]
+                .into_iter()
+                .chain([(&others, 1, 1, "ann")])
+                .map(|(keys, set, silo, name)| connected(keys, set, silo, name))
+                .collect();
+        assert_eq!(distinct.len(), 5);
+        assert_eq!(connected(&keys, 1, 1, "ann"), connected(&PublicUserKeys::new([1; SIGNING_KEY_BYTES]), 1, 1, "ann"));
         assert_eq!(seen.len(), 100 * (1 + 2 * purposes.len() + 2), "no two keys are equal");
         assert_ne!(keys.secret_id(), others.secret_id());
         assert!(!format!("{keys:?}").contains("01"), "{keys:?}");

@@ -62,11 +62,14 @@ enum DigestPurpose {
     MatchPlayer,
     Search,
     HandleKey,
+    Request,
+    MatchId,
+    StartMatch,
 }
 
 /// Signs tokens with the current key; verifies tokens of the current and the previous key. Replicas share the keys.
 #[derive(Clone)]
-pub struct TokenSigner {
+pub struct HmacTokenSigner {
     current: HmacKey,
     previous: Option<HmacKey>,
 }
@@ -81,14 +84,16 @@ struct HmacKey {
 /// Constant key of zeros, for digests that depend on no secret.
 static KEYLESS_DIGEST: LazyLock<HmacKey> = LazyLock::new(|| HmacKey::new([0; SIGNING_KEY_BYTES]));
 
-impl fmt::Debug for TokenSigner {
+impl fmt::Debug for HmacTokenSigner {
     /// Prints the number of keys, never a key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TokenSigner").field("keys", &(1 + usize::from(self.previous.is_some()))).finish_non_exhaustive()
+        f.debug_struct("HmacTokenSigner")
+            .field("keys", &(1 + usize::from(self.previous.is_some())))
+            .finish_non_exhaustive()
     }
 }
 
-impl TokenSigner {
+impl HmacTokenSigner {
     /// Signs with `current`; also verifies tokens signed with `previous`.
     pub fn new(current: [u8; SIGNING_KEY_BYTES], previous: Option<[u8; SIGNING_KEY_BYTES]>) -> Self {
         Self { current: HmacKey::new(current), previous: previous.map(HmacKey::new) }
@@ -130,7 +135,13 @@ impl TokenSigner {
     ///
     /// The same three inputs give the same id on every replica until the current key changes. The id cannot be computed
     /// without the key, so a caller cannot produce the id of another caller.
-    pub fn derive_advertisement_id(
+    pub fn derive_advertisement_id(&self, caller: Option<UserKey>, idempotency_key: &str) -> AdvertisementId {
+        let parts = [&encode_subject(caller)[..], idempotency_key.as_bytes()];
+        AdvertisementId::from_bytes(self.current.digest(DigestPurpose::AdvertisementId, &parts))
+    }
+
+    /// Advertisement id as version 0.2.0 derived it: a key in another set was another advertisement.
+    pub fn former_advertisement_id(
         &self,
         caller: Option<UserKey>,
         set_id: SetId,
@@ -151,10 +162,45 @@ impl TokenSigner {
         ReservationId::from_bytes(self.current.digest(DigestPurpose::ReservationId, &parts))
     }
 
-    /// Derives a ticket id from caller, set and idempotency key, as `derive_advertisement_id` does.
-    pub fn derive_ticket_id(&self, caller: Option<UserKey>, set_id: SetId, idempotency_key: &str) -> TicketId {
+    /// Derives a ticket id from caller and idempotency key, as `derive_advertisement_id` does.
+    pub fn derive_ticket_id(&self, caller: Option<UserKey>, idempotency_key: &str) -> TicketId {
+        let parts = [&encode_subject(caller)[..], idempotency_key.as_bytes()];
+        TicketId::from_bytes(self.current.digest(DigestPurpose::TicketId, &parts))
+    }
+
+    /// Ticket id as version 0.2.0 derived it: a key in another set was another ticket.
+    pub fn former_ticket_id(&self, caller: Option<UserKey>, set_id: SetId, idempotency_key: &str) -> TicketId {
         let parts = [&encode_subject(caller)[..], &set_id.0.to_be_bytes(), idempotency_key.as_bytes()];
         TicketId::from_bytes(self.current.digest(DigestPurpose::TicketId, &parts))
+    }
+
+    /// Derives the id of a session's match from advertisement and idempotency key, as `derive_advertisement_id` does.
+    pub fn derive_match_id(&self, advertisement_id: AdvertisementId, idempotency_key: &str) -> MatchId {
+        let parts = [&advertisement_id.as_bytes()[..], idempotency_key.as_bytes()];
+        MatchId::from_bytes(self.current.digest(DigestPurpose::MatchId, &parts))
+    }
+
+    /// Derives the id of a party's ticket in a session's match from the match and the party's reservation; `None` for the host's
+    /// own party.
+    pub fn derive_match_ticket_id(&self, match_id: MatchId, reservation: Option<ReservationId>) -> TicketId {
+        let reservation = reservation.as_ref().map_or(&[][..], |id| &id.as_bytes()[..]);
+        TicketId::from_bytes(self.current.digest(DigestPurpose::TicketId, &[match_id.as_bytes(), reservation]))
+    }
+
+    /// Digest of a request to start a session's match: the users of the host's own party, and for each team, whether that party
+    /// is in it, and its reservations. It depends on no key, so it survives a key rotation.
+    pub fn start_match_digest<'a>(
+        host_party: &[UserKey],
+        teams: impl IntoIterator<Item = (bool, &'a [ReservationId])>,
+    ) -> [u8; 16] {
+        let encode = |(has_host_party, ids): (bool, &[ReservationId])| {
+            let ids = ids.iter().flat_map(|id| *id.as_bytes());
+            [u8::from(has_host_party)].into_iter().chain(ids).collect::<Vec<u8>>()
+        };
+        let host_party: Vec<u8> = host_party.iter().flat_map(|user| *user.as_bytes()).collect();
+        let teams: Vec<Vec<u8>> = teams.into_iter().map(encode).collect();
+        let parts: Vec<&[u8]> = [&host_party[..]].into_iter().chain(teams.iter().map(Vec::as_slice)).collect();
+        KEYLESS_DIGEST.digest(DigestPurpose::StartMatch, &parts)
     }
 
     /// Key by which servers of version 0.2.0 name a player of a match. It changes when the signing key rotates, so
@@ -194,6 +240,11 @@ impl TokenSigner {
     pub fn party_digest(caller: Option<UserKey>, users: &[UserKey], party_sizes: &[u8]) -> [u8; 16] {
         let users: Vec<u8> = users.iter().flat_map(|user| *user.as_bytes()).collect();
         KEYLESS_DIGEST.digest(DigestPurpose::Party, &[&encode_subject(caller), &users, party_sizes])
+    }
+
+    /// Digest of the caller and of what a request asks for. It depends on no key, so it survives a key rotation.
+    pub fn request_digest(caller: Option<UserKey>, asked_values: &[u8]) -> [u8; 16] {
+        KEYLESS_DIGEST.digest(DigestPurpose::Request, &[&encode_subject(caller), asked_values])
     }
 }
 

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use crate::domain::id::SetId;
 use crate::domain::measure::Measure;
 use crate::domain::ruleset::queue::{QualitySpec, QueueSpec, SatisfactionSpec};
+use crate::domain::ruleset::rating::defaults::ChangedConstant;
 use crate::domain::ruleset::teams::{CONFIRM_WITHOUT_STREAM_MS_MIN, HostingMode, HostingSpec, TeamsSpec};
 use crate::domain::ruleset::tradeoff::soft_filter_tradeoffs;
-use crate::domain::ruleset::wait_outlook::{FinalLimit, QualityReached, WaitOutlook, wait_outlook};
+use crate::domain::ruleset::wait_outlook::{FinalLimit, QualityReachedAfter, WaitOutlook, wait_outlook};
 use crate::domain::ruleset::{Ruleset, SoftFilter};
-use crate::rules::{self, RenderedDiagnostic, RulesetFile};
+use crate::rules::{self, FileDiagnostic, RulesetFile};
 
 /// Validates each path: a directory as the server loads it, or a single ruleset or fragment of expansions. Returns true
 /// if all are valid and `out` could be written.
@@ -43,18 +44,18 @@ fn write_check_report(paths: &[PathBuf], out: &mut dyn Write) -> io::Result<bool
     Ok(problems.is_empty())
 }
 
-fn check_directory(directory: &Path) -> Result<Vec<String>, Vec<RenderedDiagnostic>> {
+fn check_directory(directory: &Path) -> Result<Vec<String>, Vec<FileDiagnostic>> {
     let loaded = rules::load::load_directory_with_retired_files(directory)?;
     let rulesets = loaded.rulesets.iter().map(|(path, ruleset)| ruleset_summary(path, ruleset));
     let retired = loaded.retired_files.iter().map(|(set_id, path)| retired_set_summary(path, *set_id));
     Ok(rulesets.chain(retired).collect())
 }
 
-fn check_file(path: &Path) -> Result<Vec<String>, Vec<RenderedDiagnostic>> {
+fn check_file(path: &Path) -> Result<Vec<String>, Vec<FileDiagnostic>> {
     let text = rules::load::read_file(path)?;
-    Ok(vec![match rules::parse_ruleset_or_fragment(&path.to_string_lossy(), &text)? {
+    Ok(vec![match rules::parse_ruleset_or_expansions(&path.to_string_lossy(), &text)? {
         RulesetFile::Ruleset(ruleset) => ruleset_summary(path, &ruleset),
-        RulesetFile::ExpansionFragment(fragment) => {
+        RulesetFile::StandaloneExpansions(fragment) => {
             format!("{}: a fragment of {}", path.display(), format_count(fragment.expansions.len(), "expansion"))
         }
         RulesetFile::RetiredSet(set_id) => retired_set_summary(path, set_id),
@@ -86,6 +87,7 @@ fn ruleset_summary(path: &Path, ruleset: &Ruleset) -> String {
         queue_summary_lines(ruleset, queue, teams).iter().for_each(|line| lines.push_str(&format!("\n      {line}")));
     }
     lines.extend(describe_rating_scale(ruleset).map(|line| format!("\n      {line}")));
+    lines.extend(describe_changed_defaults(ruleset).map(|line| format!("\n      {line}")));
     ruleset_warnings(ruleset).iter().for_each(|warning| lines.push_str(&format!("\n      warning: {warning}")));
     lines
 }
@@ -121,6 +123,22 @@ fn describe_rating_scale(ruleset: &Ruleset) -> Option<String> {
     })
 }
 
+/// `it leaves out Beta, 6.25 by default; a set with ratings from version 0.2 uses 10 …`: what differs on servers with such sets.
+fn describe_changed_defaults(ruleset: &Ruleset) -> Option<String> {
+    let changed = ruleset.changed_rating_constants();
+    let join = |text_of: &dyn Fn(&ChangedConstant) -> String| changed.iter().map(text_of).collect::<Vec<_>>().join(" ");
+    let current = join(&|constant| format!("{}=\"{}\"", constant.name, constant.current));
+    let former = join(&|constant| format!("{}=\"{}\"", constant.name, constant.former));
+    let effect = if changed.iter().any(|constant| constant.is_of_scale) {
+        "state the former one to keep its ratings for ever, or the new one to begin again on its scale"
+    } else {
+        "state one of them to choose; the ratings stay"
+    };
+    (!changed.is_empty()).then(|| {
+        format!("it uses the defaults {current}; a set that was played with version 0.2 keeps {former}: {effect}")
+    })
+}
+
 /// Summary of the queue: its matches, and how its limits change with the wait.
 fn queue_summary_lines(ruleset: &Ruleset, queue: &QueueSpec, teams: &TeamsSpec) -> Vec<String> {
     let WaitOutlook { limits_final_after_ms: final_after_ms, final_limits, quality_reached } =
@@ -129,7 +147,7 @@ fn queue_summary_lines(ruleset: &Ruleset, queue: &QueueSpec, teams: &TeamsSpec) 
     let mut lines = vec![format!("its queue makes matches of {}, every {interval}", describe_teams(teams))];
     let widest = final_limits.iter().map(|limit| describe_limit(ruleset, limit)).collect::<Vec<_>>().join(", ");
     match (final_after_ms, &*widest, quality_reached) {
-        (Some(_), "", QualityReached::Immediately) => lines.push("any two tickets may meet at once".into()),
+        (Some(_), "", QualityReachedAfter::Immediately) => lines.push("any two tickets may meet at once".into()),
         (Some(_), "", _) => {}
         (Some(0), widest, _) => lines.push(format!("its limits never grow: {widest}")),
         (Some(ms), widest, _) => {
@@ -142,19 +160,19 @@ fn queue_summary_lines(ruleset: &Ruleset, queue: &QueueSpec, teams: &TeamsSpec) 
         (None, widest, _) => lines.push(format!("its limits grow without end, or by a party's own rating: {widest}")),
     }
     match quality_reached {
-        QualityReached::Immediately => {}
-        QualityReached::AfterCombinedWaitMs(ms) => {
+        QualityReachedAfter::Immediately => {}
+        QualityReachedAfter::AfterCombinedWaitMs(ms) => {
             lines.push(format!(
                 "when its parties have waited {} together, any match is good enough",
                 format_duration(ms)
             ));
         }
-        QualityReached::Never => lines.push("a match that is not good enough does not become so by waiting".into()),
+        QualityReachedAfter::Never => {
+            lines.push("a match that is not good enough does not become so by waiting".into())
+        }
     }
     lines.extend(describe_draw_threshold(ruleset, queue, teams));
-    if let Some(rule) = queue.satisfaction {
-        lines.push(describe_frustrated_player_rule(&rule));
-    }
+    lines.extend(queue.satisfaction.iter().chain(&ruleset.satisfaction).map(describe_frustrated_player_rule));
     if let Some(offer) = queue.offer {
         lines.push(format!("a ticket that waits {} is offered set {}", format_duration(offer.after_ms), offer.set_id));
     }
@@ -184,6 +202,7 @@ fn describe_frustrated_player_rule(rule: &SatisfactionSpec) -> String {
     let effects = [
         (rule.widen != 1.0).then(|| format!("{} times as far", rule.widen)),
         (rule.shift_down != 0.0).then(|| format!("around a rating {} points lower", rule.shift_down)),
+        (rule.widen_limits != 1.0).then(|| format!("with limits {} times as wide", rule.widen_limits)),
     ];
     let [conditions, effects] =
         [&conditions[..], &effects[..]].map(|all| all.iter().flatten().cloned().collect::<Vec<String>>());
@@ -215,6 +234,8 @@ fn describe_limit(ruleset: &Ruleset, limit: &FinalLimit) -> String {
         }
         FinalLimit::SameRegion => "its own region".into(),
         FinalLimit::CommonRegion { max_round_trip_ms } => format!("a region within {max_round_trip_ms} ms"),
+        FinalLimit::RatingBuckets { max: 0 } => "its own rating bucket".into(),
+        FinalLimit::RatingBuckets { max } => format!("{} of rating", format_count(max as usize, "bucket")),
         FinalLimit::RatingWindow { max_points, max_percent } => {
             let bounds = [max_points.map(|bound| format!("{bound}")), max_percent.map(|bound| format!("{bound} %"))];
             format!("{} of rating", bounds.into_iter().flatten().collect::<Vec<_>>().join(" or "))

@@ -54,7 +54,7 @@ impl JwtSettings {
 
 impl TokenIssuer {
     /// Whether a key of the issuer signs for the role.
-    pub(super) fn signs_for(&self, role: &str) -> bool {
+    pub(super) fn signs_for_role(&self, role: &str) -> bool {
         self.keys.iter().any(|keys| keys.roles.is_empty() || keys.roles.contains(&role))
     }
 }

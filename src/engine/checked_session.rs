@@ -1,10 +1,11 @@
 //! Session of a caller, validated against a ruleset.
 
 use crate::domain::attribute_values::{self, AttributeValues, FieldProblem};
-use crate::domain::filter::Searcher;
+use crate::domain::filter::{AvoidedAdverts, Searcher};
 use crate::domain::id::{AdvertisementId, UserKey};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
+use crate::domain::wish::allowed_wishes::validate_wishes;
 use crate::engine::command::Caller;
 use crate::engine::error::EngineError;
 use crate::engine::party_values::PartyValues;
@@ -41,15 +42,22 @@ impl CheckedSession {
     }
 
     /// Session as filters see it.
-    pub(crate) fn searcher<'a>(&'a self, excluded_ids: &'a [AdvertisementId], waited_ms: u64) -> Searcher<'a> {
+    pub(crate) fn searcher<'a>(
+        &'a self,
+        excluded_ids: &'a [AdvertisementId],
+        avoided: AvoidedAdverts<'a>,
+        waited_ms: u64,
+    ) -> Searcher<'a> {
         Searcher {
             attribute_values: &self.attribute_values,
             locality: self.session.locality,
             region_latencies: &self.session.region_latencies,
+            wishes: self.session.wishes(),
             seats_needed: self.session.player_count(),
             users: &self.users,
             caller: self.subject,
             excluded_ids,
+            avoided,
             waited_ms,
         }
     }
@@ -63,6 +71,8 @@ pub(crate) fn check_session(ruleset: &Ruleset, session: &Session) -> Result<(), 
             format!("silo {} is not served by ruleset `{}`; use a silo that it serves", session.silo, ruleset.name);
         problems.push(FieldProblem { path: "silo_id".into(), message });
     }
+    problems.extend(unknown_teams(ruleset, session));
+    problems.extend(validate_wishes(ruleset, session.wishes()));
     if problems.is_empty() {
         return Ok(());
     }
@@ -70,4 +80,18 @@ pub(crate) fn check_session(ruleset: &Ruleset, session: &Session) -> Result<(), 
         problem.path.insert_str(0, "session_composition.");
     }
     Err(EngineError::InvalidFields(problems))
+}
+
+/// Stated teams that the ruleset does not have.
+fn unknown_teams(ruleset: &Ruleset, session: &Session) -> Vec<FieldProblem> {
+    let teams = ruleset.teams.as_ref().map_or(0, |teams| teams.team_sizes.len());
+    let unknown = session.players.iter().enumerate().filter_map(|(index, player)| {
+        let team = player.team.filter(|team| teams <= usize::from(*team))?;
+        let message = match teams {
+            0 => format!("is {team}, but ruleset `{}` has no <Teams>; leave it out", ruleset.name),
+            _ => format!("is {team}; use a team of ruleset `{}`, 0 to {}", ruleset.name, teams - 1),
+        };
+        Some(FieldProblem { path: format!("players[{index}].team"), message })
+    });
+    unknown.collect()
 }

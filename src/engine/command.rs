@@ -6,6 +6,8 @@ use std::sync::Arc;
 use crate::auth::token::ConsentPurpose;
 use crate::domain::advertisement::{AdvertisementKind, AllowedRange, ProbeEndpoint};
 use crate::domain::attribute::ValueOrigin;
+use crate::domain::block_list::BlockListChange;
+use crate::domain::chosen_value::ChosenValue;
 use crate::domain::filter::Refusal;
 use crate::domain::id::{AdvertisementId, MatchId, ReservationId, RulesetHash, SetId, UserKey};
 use crate::domain::matchmaking_action::MatchmakingAction;
@@ -23,8 +25,8 @@ pub struct Caller {
     pub is_operator: bool,
     /// Kind of program that calls: game client or game server.
     pub origin: ValueOrigin,
-    /// Client IP address, used for geolocation. Never logged, and stored only as the probe endpoint of a game server that
-    /// publishes one.
+    /// Client IP address, used for geolocation. Never logged, and stored only as the probe endpoint that the
+    /// caller publishes.
     pub ip_address: Option<IpAddr>,
 }
 
@@ -55,6 +57,15 @@ pub struct GrantConsentCommand {
     pub purpose: ConsentPurpose,
     /// Whether the leader may answer ready checks for the caller.
     pub may_answer: bool,
+}
+
+/// Change of a durable block list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpdateBlockListCommand {
+    /// User whose list it is; `None` for the caller's own.
+    pub user: Option<UserKey>,
+    /// Change, with the users in the order of the request.
+    pub change: BlockListChange,
 }
 
 /// Answer to `grant_consent`.
@@ -131,12 +142,18 @@ pub struct CandidateView<'a> {
     pub score: f64,
     /// Exact terms of the score, in the order of the ruleset's soft filters.
     pub score_terms: &'a [f64],
+    /// Part of the score for avoided players, after the terms.
+    pub avoidance_cost: f64,
     /// Distance in miles, if both locations are known.
     pub distance_miles: Option<f64>,
     /// Round trip, if measured or estimable.
     pub round_trip: Option<RoundTrip>,
     /// Seats that no reservation holds.
     pub open_seats: u16,
+    /// Entries of string lists that the party and the session would play with.
+    pub chosen: &'a [ChosenValue],
+    /// Probe endpoint of a player's own machine; of the best candidates of a quick probe only.
+    pub player_probe: Option<&'a ProbeEndpoint>,
 }
 
 /// Result of a search, without its candidates: those went to the caller's closure.
@@ -181,7 +198,7 @@ pub struct UpdateAdvertCommand {
     pub connect_data: Vec<u8>,
     /// Attribute ranges that limit matching searches.
     pub allowed_ranges: Vec<AllowedRange>,
-    /// Endpoint for latency probes; `None` unless a game server publishes one.
+    /// Endpoint for latency probes.
     pub probe: Option<ProbeEndpoint>,
     /// Session or game server; `None` for the default or current kind.
     pub kind: Option<AdvertisementKind>,
@@ -302,7 +319,7 @@ pub struct ReportLatencyCommand {
     /// Searching party.
     pub session: Session,
     /// Phase that was measured.
-    pub phase: QuickOrInvolvedTest,
+    pub phase: LatencyTest,
     /// Round trip in milliseconds of every candidate in the last answer; `None` if it did not respond.
     pub measurements: Vec<(AdvertisementId, Option<f32>)>,
 }
@@ -322,7 +339,7 @@ pub struct ReportLatencyAnswer {
 
 /// Latency measurement phases that follow the locality search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QuickOrInvolvedTest {
+pub enum LatencyTest {
     /// A few packets to each candidate.
     Quick,
     /// Longer test that carries game data.

@@ -5,12 +5,12 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, watch};
 
 use crate::auth::match_credential::MatchCredentialKeys;
 use crate::auth::public_user_keys::PublicUserKeys;
-use crate::auth::token::TokenSigner;
+use crate::auth::token::HmacTokenSigner;
 use crate::clock::Clock;
 use crate::domain::id::{MatchId, RulesetHash, SetId, SiloId, UserKey};
 use crate::domain::locality::Locality;
@@ -18,20 +18,23 @@ use crate::domain::location_privacy::coarsen_region_latencies;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
+use crate::engine::block_lists::BlockLists;
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::open_session_changes::OpenSessionChanges;
 use crate::engine::open_silos::OpenSilos;
 use crate::engine::outage_log::OutageLog;
 use crate::engine::party_values::PartyValues;
+use crate::engine::past_match_logs::PastMatchLogs;
 use crate::engine::ratings::RatingCache;
 use crate::engine::settings::EngineSettings;
+use crate::engine::statistics::StatisticsRecorder;
 use crate::engine::store_health::StoreHealth;
 use crate::engine::write_health::WriteHealth;
 use crate::engine::writer_inbox::RETRY_AFTER_MS;
 use crate::geo::ReloadableLocator;
 use crate::rules::RulesetCatalog;
-use crate::rules::catalog::MatchRuleset;
+use crate::rules::catalog::MatchRulesetLookup;
 use crate::store::pass_failure::PassFailureFolder;
 use crate::store::{Store, StoreError};
 use crate::supervisor::TaskSupervisor;
@@ -46,13 +49,19 @@ pub(crate) struct Common {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) rulesets: Arc<RulesetCatalog>,
     pub(crate) geo_locator: Arc<ReloadableLocator>,
-    pub(crate) token_signer: Arc<TokenSigner>,
+    pub(crate) token_signer: Arc<HmacTokenSigner>,
     pub(crate) match_credential_keys: Arc<MatchCredentialKeys>,
     pub(crate) public_user_keys: Arc<PublicUserKeys>,
     pub(crate) metrics: Arc<Metrics>,
+    /// Statistics of searches, queues and matches.
+    pub(crate) statistics: StatisticsRecorder,
     pub(crate) settings: EngineSettings,
     /// Ratings in memory, and the keys of rulesets' ratings.
     pub(crate) ratings: Arc<Mutex<RatingCache>>,
+    /// Durable block lists in memory. Locked before the advertisements of a set, never after.
+    pub(crate) block_lists: RwLock<BlockLists>,
+    /// Played matches in memory.
+    pub(crate) past_matches: Arc<PastMatchLogs>,
     /// Attribute values and ratings of parties.
     pub(crate) party_values: PartyValues,
     /// Silos that this server serves; `None` for all.
@@ -97,6 +106,14 @@ impl Common {
         self.outages.record(result, self.clock.now());
     }
 
+    /// Adds all counts of statistics to the store. On an error they wait for the next call, and while commits fail: an attempt
+    /// would only delay others.
+    pub(crate) async fn flush_statistics(&self) -> Result<(), StoreError> {
+        let is_down = self.store_health.as_ref().is_some_and(|health| health.is_down());
+        let is_writable = !is_down && !self.outages.is_open();
+        self.statistics.flush((&*self.store, is_writable), &*self.clock, &self.metrics).await
+    }
+
     /// Milliseconds since the shared store last answered, if above the staleness threshold.
     pub(crate) fn store_staleness_ms(&self, now: UnixMs) -> Option<u64> {
         self.store_health.as_ref()?.staleness_ms(now)
@@ -123,9 +140,9 @@ impl Common {
     }
 
     /// Ruleset of a match that was made under `hash`. If it is not loaded yet, requests a read of the store's copies.
-    pub(crate) fn ruleset_of_match(&self, set_id: SetId, hash: RulesetHash) -> MatchRuleset {
+    pub(crate) fn ruleset_of_match(&self, set_id: SetId, hash: RulesetHash) -> MatchRulesetLookup {
         let found = self.rulesets.ruleset_of_match(set_id, hash);
-        if found == MatchRuleset::NotLoaded {
+        if found == MatchRulesetLookup::NotLoaded {
             let mut wanted = self.wanted_rulesets.lock();
             if wanted.len() < WANTED_RULESETS_MAX {
                 wanted.insert((set_id, hash));

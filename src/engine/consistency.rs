@@ -119,7 +119,7 @@ impl ConsistencyCheck<'_> {
         for (index_number, ruleset) in rulesets.iter().enumerate() {
             let mut next = Some(0);
             while let Some(from) = next.filter(|_| !self.is_limit_reached()) {
-                let cached_rulesets = self.state.common.rulesets.active_and_retired();
+                let cached_rulesets = self.state.common.rulesets.rulesets_to_index();
                 let mut states = Vec::with_capacity(COMPARE_BATCH_SIZE);
                 let mut mismatched: Vec<AdvertisementId> = Vec::new();
                 {
@@ -161,7 +161,7 @@ impl ConsistencyCheck<'_> {
 
     /// Compares a set without a ruleset. Such a set has no index and is not searched.
     async fn compare_unindexed_set(&mut self, set_id: SetId, set: &LockedAdvertSet) -> Result<(), EngineError> {
-        let cached_rulesets = self.state.common.rulesets.active_and_retired();
+        let cached_rulesets = self.state.common.rulesets.rulesets_to_index();
         let ids: Vec<AdvertisementId> = set.read().records().map(|record| record.advertisement.id).collect();
         for ids in ids.chunks(COMPARE_BATCH_SIZE) {
             let batch = {
@@ -318,7 +318,7 @@ impl ConsistencyCheck<'_> {
 
 /// Memory state of each of `ids`.
 fn read_memory_states(state: &AdvertState, ids: &[AdvertisementId]) -> Vec<MemoryState> {
-    let cached_rulesets: Vec<Arc<Ruleset>> = state.common.rulesets.active_and_retired();
+    let cached_rulesets: Vec<Arc<Ruleset>> = state.common.rulesets.rulesets_to_index();
     let sets = state.advert_sets.all_sets();
     let mut states = vec![MemoryState { record: None, is_index_correct: true }; ids.len()];
     for (set_id, set) in &sets {

@@ -2,21 +2,22 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, watch};
 
 use crate::auth::match_credential::MatchCredentialKeys;
 use crate::auth::public_user_keys::PublicUserKeys;
-use crate::auth::token::TokenSigner;
+use crate::auth::token::HmacTokenSigner;
 use crate::clock::Clock;
 use crate::domain::id::SiloId;
-use crate::engine::adverts::advert_state::EncodeAdvertFn;
+use crate::engine::adverts::advert_state::EncodeAdvertResponseFn;
 use crate::engine::common::Common;
 use crate::engine::open_session_changes::OpenSessionChanges;
 use crate::engine::open_silos::{OpenSilos, SiloLimits};
 use crate::engine::outage_log::OutageLog;
 use crate::engine::party_values::PartyValues;
 use crate::engine::settings::EngineSettings;
+use crate::engine::statistics::StatisticsRecorder;
 use crate::engine::store_health::StoreHealth;
 use crate::engine::write_health::WriteHealth;
 use crate::geo::ReloadableLocator;
@@ -37,7 +38,7 @@ pub struct EngineDeps {
     /// IP geolocation.
     pub geo_locator: Arc<ReloadableLocator>,
     /// Signs and verifies tokens.
-    pub token_signer: Arc<TokenSigner>,
+    pub token_signer: Arc<HmacTokenSigner>,
     /// Keys for match credentials that game servers verify.
     pub match_credential_keys: Arc<MatchCredentialKeys>,
     /// Keys by which answers name users.
@@ -53,12 +54,12 @@ pub struct EngineDeps {
     /// Folder for the inputs of passes that panicked.
     pub pass_failures: PassFailureFolder,
     /// Encodes the part of a search result that does not depend on the search.
-    pub encode_advert: EncodeAdvertFn,
+    pub encode_advert: EncodeAdvertResponseFn,
 }
 
 impl EngineDeps {
     /// Splits the dependencies: those that both halves use, and the encoder of advertisements.
-    pub(crate) fn into_common(self, is_store_shared: bool) -> (Common, EncodeAdvertFn) {
+    pub(crate) fn into_common(self, is_store_shared: bool) -> (Common, EncodeAdvertResponseFn) {
         let Self {
             clock,
             store,
@@ -87,8 +88,11 @@ impl EngineDeps {
             match_credential_keys,
             public_user_keys,
             metrics,
+            statistics: StatisticsRecorder::default(),
             settings,
             ratings,
+            block_lists: RwLock::default(),
+            past_matches: Arc::default(),
             served_silos,
             open_silos: Arc::new(OpenSilos::new(silo_limits)),
             open_session_changes: OpenSessionChanges::default(),

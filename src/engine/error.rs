@@ -87,6 +87,11 @@ pub enum EngineError {
         /// Maximum number.
         limit: u32,
     },
+    /// The block list would have more users than allowed.
+    BlockListFull {
+        /// Maximum number.
+        limit: usize,
+    },
     /// The set has no queue; it supports only advertise and search.
     NoQueue(SetId),
     /// The party has more players than the queue accepts.
@@ -117,6 +122,13 @@ pub enum EngineError {
     },
     /// Another player of the party waits, plays or has a cooldown. The same for each of these.
     PlayerUnavailable,
+    /// No player of a named team can play: they are in other matches, or have left the session.
+    TeamUnavailable {
+        /// Index of the team.
+        team_index: usize,
+    },
+    /// A player of the host's own party is in a match that has not ended.
+    HostPartyInMatch,
     /// The ticket is not waiting, or is paused while one of its players is in a match.
     TicketNotWaiting,
     /// The match of the ticket is being played, so the ticket cannot be dismissed alone.

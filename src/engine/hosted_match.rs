@@ -1,6 +1,7 @@
 //! Match of a game server, or of a session that it fills, as its host sees it.
 
 use crate::domain::attribute::AttributeValue;
+use crate::domain::chosen_value::ChosenValue;
 use crate::domain::id::{AdvertisementId, MatchId, ReservationId, RulesetHash, SetId, UserKey};
 use crate::domain::queue::ticket::PlayerRating;
 use crate::domain::time::UnixMs;
@@ -40,10 +41,14 @@ pub struct HostedMatchDetails {
     pub ruleset_hash: RulesetHash,
     /// Advertisement whose seats the match has taken.
     pub advertisement_id: AdvertisementId,
-    /// Reservation of the seats.
-    pub reservation_id: ReservationId,
+    /// Reservation of the seats. `None` for a match of a session: its parties have reservations of their own.
+    pub reservation_id: Option<ReservationId>,
     /// Region that the players agreed on.
     pub region: Option<Box<str>>,
+    /// Entries of string lists chosen for its players.
+    pub chosen: Box<[ChosenValue]>,
+    /// Bots of each team. Empty if there are none.
+    pub bots_by_team: Box<[u16]>,
     /// Whether the match fills an existing session.
     pub is_backfill: bool,
     /// Parties.
@@ -55,6 +60,8 @@ pub struct HostedMatchDetails {
 pub struct HostedParty {
     /// Team.
     pub team: u16,
+    /// Reservation of the party in the session whose match it is. `None` for the host's own party, and in matches of queues.
+    pub reservation_id: Option<ReservationId>,
     /// Players.
     pub players: Vec<HostedPlayer>,
     /// Attributes, as far as the ruleset lets the host have them.
@@ -72,16 +79,18 @@ pub struct HostedPlayer {
     pub has_left: bool,
     /// Rating at queue entry, if the ruleset lets the host have it.
     pub rating: Option<PlayerRating>,
+    /// Attributes, as far as the ruleset lets the host have them.
+    pub attributes: Vec<(Box<str>, AttributeValue)>,
 }
 
 impl HostedMatch {
     /// Match without seats and players, in state `state`.
-    pub(crate) fn without_details(id: MatchId, state: HostedMatchState) -> Self {
+    pub(crate) fn new_without_details(id: MatchId, state: HostedMatchState) -> Self {
         Self { id, state, confirm_in_ms: None, details: None }
     }
 
     /// The match, with the time left at `now`.
-    pub(crate) fn read_at(&self, now: UnixMs) -> Self {
+    pub(crate) fn with_time_left_at(&self, now: UnixMs) -> Self {
         let confirm_in_ms = match self.state {
             HostedMatchState::Confirming(confirm_by) => Some(confirm_by.ms_since(now)),
             HostedMatchState::Playing | HostedMatchState::Ended | HostedMatchState::NotHosted => None,

@@ -91,12 +91,12 @@ impl OutageLog {
         let mut own = self.own.lock();
         own.last_success_at = own.last_success_at.max(Some(now));
         if let Some(from) = own.open_since.take() {
-            own.unsaved.push(Outage { from, to: now });
-            let surplus = own.unsaved.len().saturating_sub(OUTAGES_READ_MAX);
-            own.unsaved.drain(..surplus);
+            let is_counted = own.add_ended(Outage { from, to: now });
             self.publish(&own);
-            let duration_ms = now.ms_since(from);
-            tracing::info!(duration_ms, "outage ended, deadlines are extended by it");
+            if is_counted {
+                let duration_ms = now.ms_since(from);
+                tracing::info!(duration_ms, "outage ended, deadlines are extended by it");
+            }
         }
     }
 
@@ -115,7 +115,7 @@ impl OutageLog {
         let mut own = self.own.lock();
         let Some((tick, from)) = own.last_tick.replace((Instant::now(), now)) else { return };
         if PAUSED_AFTER <= tick.elapsed() && from < now {
-            own.unsaved.push(Outage { from, to: now });
+            own.add_ended(Outage { from, to: now });
             self.publish(&own);
             let duration_ms = now.ms_since(from);
             tracing::warn!(duration_ms, "process pause ended, deadlines are extended by it");
@@ -125,7 +125,7 @@ impl OutageLog {
     /// Adds an outage that ended before this server started.
     pub(crate) fn add_ended(&self, outage: Outage) {
         let mut own = self.own.lock();
-        own.unsaved.push(outage);
+        own.add_ended(outage);
         self.publish(&own);
     }
 
@@ -162,6 +162,20 @@ impl OutageLog {
     }
 }
 
+impl OwnOutages {
+    /// Adds an outage to those to save. One without duration, of a commit that failed and succeeded within a millisecond or of a
+    /// clock that was set back, extends nothing, and the store refuses it. Returns whether it was added.
+    fn add_ended(&mut self, outage: Outage) -> bool {
+        if outage.to <= outage.from {
+            return false;
+        }
+        self.unsaved.push(outage);
+        let surplus = self.unsaved.len().saturating_sub(OUTAGES_READ_MAX);
+        self.unsaved.drain(..surplus);
+        true
+    }
+}
+
 /// Whether the fail point is on that counts outages in deadlines.
 #[cfg(feature = "failpoints")]
 fn counts_outages() -> bool {
@@ -194,6 +208,21 @@ mod tests {
         assert!(!log.is_open());
         assert_eq!(effective(&log, 9_000, 15_000), UnixMs(45_000));
         assert_eq!(log.unsaved(), [Outage { from: UnixMs(10_000), to: UnixMs(40_000) }]);
+    }
+
+    /// The store refuses an outage without duration, and a server that cannot save its outages processes no deadline.
+    #[test]
+    fn outage_without_duration_is_not_saved() {
+        let log = OutageLog::default();
+        log.record(&Ok(()), UnixMs(10_000));
+        log.record(&failed(), UnixMs(10_000));
+        log.record(&Ok(()), UnixMs(10_000));
+        assert!(!log.is_open());
+        assert_eq!(log.unsaved(), []);
+        log.record(&failed(), UnixMs(9_000));
+        log.record(&Ok(()), UnixMs(8_000));
+        assert!(!log.is_open(), "the clock was set back");
+        assert_eq!(log.unsaved(), []);
     }
 
     #[test]

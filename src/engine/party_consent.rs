@@ -18,7 +18,7 @@ use crate::engine::command::{Caller, GrantConsentAnswer, GrantConsentCommand, Pa
 use crate::engine::common::Common;
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::writer_inbox::{PendingAnswer, RETRY_AFTER_MS};
-use crate::store::queues::{ConsentTaker, GrantedConsent, QueueOutcome, QueueWrite};
+use crate::store::queues::{ConsentConsumer, GrantedConsent, QueueOutcome, QueueWrite};
 
 /// Consent TTL: long enough to find a match, short enough not to apply to the next one.
 const CONSENT_TTL_MS: u32 = 5 * 60 * 1000;
@@ -34,7 +34,7 @@ pub(crate) struct CheckedConsents {
 
 impl CheckedConsents {
     /// The consents, for the store.
-    pub(crate) fn granted(&self) -> Vec<GrantedConsent> {
+    pub(crate) fn granted_consents(&self) -> Vec<GrantedConsent> {
         self.consents.iter().map(|(_, consent)| *consent).collect()
     }
 
@@ -95,10 +95,10 @@ pub(crate) fn revoke_consent(
 /// Takes consents for a search that reserves, or for an advertisement. A repeated call changes nothing.
 pub(crate) async fn take_consents(
     common: &Common,
-    taken_by: ConsentTaker,
+    taken_by: ConsentConsumer,
     consents: &CheckedConsents,
 ) -> Result<(), EngineError> {
-    let write = QueueWrite::TakeConsents { taken_by, consents: consents.granted() };
+    let write = QueueWrite::TakeConsents { taken_by, consents: consents.granted_consents() };
     match write_consents(common, write).await? {
         QueueOutcome::ConsentsTaken => Ok(()),
         QueueOutcome::ConsentSpent(spent) => Err(consents.spent_error(spent)),

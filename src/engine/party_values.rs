@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 
 use crate::clock::Clock;
 use crate::domain::attribute_values::AttributeValues;
-use crate::domain::id::RatingKey;
+use crate::domain::id::{RatingKey, UserKey};
 use crate::domain::player_standing::{self, PlayerStanding};
-use crate::domain::queue::entry::{EnteredSession, enter_session};
-use crate::domain::queue::ticket::Ticket;
+use crate::domain::queue::entry::{EnteredSession, build_entered_session};
+use crate::domain::queue::ticket::{PlayerRating, Ticket};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 use crate::engine::ratings::{RatingCache, digest_key};
@@ -36,27 +36,42 @@ impl PartyValues {
         AttributeValues::of_party(ruleset, session, self.standings(ruleset, session).as_deref())
     }
 
-    /// Ratings of the players of a session, in their order; `None` unless all are known.
-    pub(crate) fn known_player_ratings(&self, ruleset: &Ruleset, session: &Session) -> Option<Box<[f64]>> {
+    /// Attribute values of a waiting ticket under `ruleset`, with the limits that its pass gives it.
+    pub(crate) fn ticket_values(&self, ruleset: &Ruleset, ticket: &Ticket) -> AttributeValues {
+        let values = AttributeValues::from_ticket(ruleset, ticket);
+        if ruleset.satisfaction.is_none() {
+            return values;
+        }
+        let standings = self.standings(ruleset, &ticket.session).unwrap_or_default();
+        values.with_frustration(ruleset, standings.iter().any(|player| player.is_frustrated))
+    }
+
+    /// Rating of each player of a session, in their order; `None` for a player of whom none is known.
+    pub(crate) fn player_ratings(&self, ruleset: &Ruleset, session: &Session) -> Vec<Option<PlayerRating>> {
         let standings = self.standings(ruleset, session);
-        let ratings = player_standing::session_ratings(ruleset, session, standings.as_deref());
-        ratings.map(|rating| Some(rating?.rating)).collect()
+        player_standing::session_ratings(ruleset, session, standings.as_deref()).collect()
+    }
+
+    /// The server's rating of each user; `None` without a rating system.
+    pub(crate) fn ratings_of_users(&self, ruleset: &Ruleset, users: &[UserKey]) -> Option<Vec<PlayerRating>> {
+        let standings = self.standings_of(ruleset, users.iter().copied());
+        Some(standings?.iter().map(|standing| standing.rating).collect())
     }
 
     /// Pool and scale of a ruleset's ratings, as tickets are stored with.
     pub(crate) fn rating_digest_key(&self, ruleset: &Ruleset) -> Option<RatingKey> {
-        self.ratings.lock().rating_of(ruleset).and_then(digest_key)
+        self.ratings.lock().rating_spec_of(ruleset).and_then(digest_key)
     }
 
     /// Session of a party that enters a queue, with the ratings of its players.
-    pub(crate) fn enter_session(&self, ruleset: &Ruleset, session: Session) -> EnteredSession {
+    pub(crate) fn build_entered_session(&self, ruleset: &Ruleset, session: Session) -> EnteredSession {
         let standings = self.standings(ruleset, &session);
-        enter_session(ruleset, session, standings.as_deref())
+        build_entered_session(ruleset, session, standings.as_deref())
     }
 
     /// Ticket with ratings on the scale of `ruleset`, whose digest key is given. On the same scale it keeps those of its
     /// entry.
-    pub(crate) fn on_scale(
+    pub(crate) fn ticket_on_scale(
         &self,
         rating_digest_key: Option<RatingKey>,
         ruleset: &Ruleset,
@@ -65,17 +80,21 @@ impl PartyValues {
         if ticket.rating_digest_key == rating_digest_key {
             return ticket;
         }
-        let EnteredSession { session, player_ratings } = self.enter_session(ruleset, ticket.session.clone());
+        let EnteredSession { session, player_ratings } = self.build_entered_session(ruleset, ticket.session.clone());
         Arc::new(Ticket { player_ratings, rating_digest_key, session, ..(*ticket).clone() })
     }
 
     /// Standings of the players of a session, in their order; `None` without a rating system.
     fn standings(&self, ruleset: &Ruleset, session: &Session) -> Option<Vec<PlayerStanding>> {
+        self.standings_of(ruleset, session.players.iter().map(|player| player.user))
+    }
+
+    fn standings_of(&self, ruleset: &Ruleset, users: impl Iterator<Item = UserKey>) -> Option<Vec<PlayerStanding>> {
         ruleset.rating.as_ref()?;
         let now = self.clock.now();
         let ratings = self.ratings.lock();
-        let rating = ratings.rating_of(ruleset)?;
-        Some(session.players.iter().map(|player| ratings.player_standing(&rating, player.user, now)).collect())
+        let rating = ratings.rating_spec_of(ruleset)?;
+        Some(users.map(|user| ratings.player_standing(ruleset, &rating, user, now)).collect())
     }
 }
 

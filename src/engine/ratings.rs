@@ -20,19 +20,22 @@ use crate::domain::rating::leaderboard::{Leaderboard, LeaderboardEntry};
 use crate::domain::rating::{SetActivity, Skill};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::queue::SatisfactionSpec;
+use crate::domain::ruleset::rating::RatingSpec;
+use crate::domain::ruleset::rating::defaults::OwnRatingKeys;
 use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::time::UnixMs;
 use crate::engine::ratings::rating_changes::RatingChanges;
 use crate::store::queues::RatingRow;
+use crate::store::queues::first_scale::FirstScale;
 
 /// Ratings of all pools and scales.
 #[derive(Debug, Default)]
 pub(crate) struct RatingCache {
     groups: HashMap<RatingKey, RatingGroup>,
-    /// First scale of each set that has had a rating system, as a digest key of the set's own ratings.
-    first_scales: HashMap<SetId, RatingKey>,
+    /// First scale of each set that has had a rating system.
+    first_scales: HashMap<SetId, FirstScale>,
     /// Scales of sets that the store has compared with the first ones.
-    compared_scales: HashSet<(SetId, RatingKey)>,
+    compared_scales: HashSet<OwnRatingKeys>,
     /// Latest ratings that this server has written, with the time. A read of all ratings may be older than they are.
     own_writes: VecDeque<(UnixMs, RatingKey, UserKey)>,
     changes: RatingChanges,
@@ -48,12 +51,35 @@ struct RatingGroup {
     leaderboard: Option<(f64, Leaderboard)>,
 }
 
+/// Leaderboard ranks of the users of one set.
+#[derive(Debug)]
+pub(crate) struct LeaderboardRanks<'a> {
+    spec: RatingSpec,
+    group: &'a RatingGroup,
+    leaderboard: &'a Leaderboard,
+}
+
+impl LeaderboardRanks<'_> {
+    /// Mean rank of players, 0 for the best. A user without a row gets the rank that its rating would have.
+    pub(crate) fn mean_rank(&self, players: impl Iterator<Item = (UserKey, PlayerRating)>) -> f64 {
+        let (mut sum, mut count) = (0.0, 0.0_f64);
+        for (user, rating) in players {
+            let rank = match self.group.rows.get(&user) {
+                Some(row) => self.leaderboard.index_of(&leaderboard_entry(row, self.spec.z)),
+                None => self.leaderboard.index_of_rating(self.spec.conservative_rating(rating)),
+            };
+            (sum, count) = (sum + rank as f64, count + 1.0);
+        }
+        sum / count.max(1.0)
+    }
+}
+
 impl RatingCache {
     /// Rating settings of a ruleset, with the key of the ratings that they apply to; `None` without a rating system.
-    pub(crate) fn rating_of(&self, ruleset: &Ruleset) -> Option<KeyedRatingSpec> {
+    pub(crate) fn rating_spec_of(&self, ruleset: &Ruleset) -> Option<KeyedRatingSpec> {
         let (spec, digest_key) = (ruleset.rating?, ruleset.rating_digest_key()?);
         // The key of a named pool differs from the recorded one, which is that of the set's own ratings.
-        let is_first_scale = self.first_scales.get(&ruleset.set_id) == Some(&digest_key);
+        let is_first_scale = self.first_scales.get(&ruleset.set_id).is_some_and(|first| first.key == digest_key);
         let key = if is_first_scale { RatingKey::of_first_scale(ruleset.set_id) } else { digest_key };
         Some(KeyedRatingSpec { key, spec })
     }
@@ -99,14 +125,24 @@ impl RatingCache {
         self.groups.get(&key).map_or_else(SetActivity::default, |group| group.match_activity)
     }
 
-    /// Standing of a user at `now`.
-    pub(crate) fn player_standing(&self, rating: &KeyedRatingSpec, user: UserKey, now: UnixMs) -> PlayerStanding {
+    /// Standing of a user at `now` by the ratings of `ruleset`.
+    pub(crate) fn player_standing(
+        &self,
+        ruleset: &Ruleset,
+        rating: &KeyedRatingSpec,
+        user: UserKey,
+        now: UnixMs,
+    ) -> PlayerStanding {
         let row = self.rating_row(rating.key, user);
+        let is_frustrated = |(rule, row): (&SatisfactionSpec, &RatingRow)| {
+            rule.is_frustrated(row.streak, row.match_count, &row.satisfaction)
+        };
         let Skill { estimate, match_count, .. } = self.skill_at(rating, user, now);
         PlayerStanding {
             rating: estimate,
             match_count,
             disputed_percent: row.map_or(0.0, |row| row.satisfaction.disputed_percent(row.match_count)),
+            is_frustrated: ruleset.satisfaction.as_ref().zip(row).is_some_and(is_frustrated),
         }
     }
 
@@ -130,23 +166,20 @@ impl RatingCache {
     /// Mean leaderboard rank of each ticket's players, 0 for the best. A user without a row gets the rank that its
     /// rating would have. `None` if the set has no rating system.
     pub(crate) fn mean_leaderboard_ranks(&mut self, ruleset: &Ruleset, tickets: &[Arc<Ticket>]) -> Vec<Option<f64>> {
-        let Some(rating) = self.rating_of(ruleset) else { return vec![None; tickets.len()] };
-        self.leaderboard(&rating);
-        let Some((group, (z, leaderboard))) =
-            self.groups.get(&rating.key).and_then(|group| Some((group, group.leaderboard.as_ref()?)))
-        else {
-            return vec![None; tickets.len()];
-        };
-        let rank = |user: UserKey, entry_rating: PlayerRating| match group.rows.get(&user) {
-            Some(row) => leaderboard.index_of(&leaderboard_entry(row, *z)),
-            None => leaderboard.index_of_rating(rating.spec.conservative_rating(entry_rating)),
-        };
+        let Some(ranks) = self.leaderboard_ranks(ruleset) else { return vec![None; tickets.len()] };
         let mean_rank = |ticket: &Arc<Ticket>| {
             let players = ticket.session.players.iter().zip(&ticket.player_ratings);
-            let sum: f64 = players.map(|(player, rating)| rank(player.user, *rating) as f64).sum();
-            Some(sum / ticket.player_ratings.len().max(1) as f64)
+            Some(ranks.mean_rank(players.map(|(player, rating)| (player.user, *rating))))
         };
         tickets.iter().map(mean_rank).collect()
+    }
+
+    /// Leaderboard ranks of a set's users; `None` without a rating system.
+    pub(crate) fn leaderboard_ranks(&mut self, ruleset: &Ruleset) -> Option<LeaderboardRanks<'_>> {
+        let rating = self.rating_spec_of(ruleset)?;
+        self.leaderboard(&rating);
+        let group = self.groups.get(&rating.key)?;
+        Some(LeaderboardRanks { spec: rating.spec, group, leaderboard: &group.leaderboard.as_ref()?.1 })
     }
 
     /// Whether each ticket has a frustrated player, by losses, abandoned matches or low feedback.
@@ -156,7 +189,7 @@ impl RatingCache {
         satisfaction: &SatisfactionSpec,
         tickets: &[Arc<Ticket>],
     ) -> Vec<bool> {
-        let Some(KeyedRatingSpec { key, .. }) = self.rating_of(ruleset) else { return vec![false; tickets.len()] };
+        let Some(KeyedRatingSpec { key, .. }) = self.rating_spec_of(ruleset) else { return vec![false; tickets.len()] };
         let is_frustrated =
             |row: &RatingRow| satisfaction.is_frustrated(row.streak, row.match_count, &row.satisfaction);
         let user_is_frustrated = |user: UserKey| self.rating_row(key, user).is_some_and(is_frustrated);
@@ -181,7 +214,7 @@ fn leaderboard_entry(row: &RatingRow, z: f64) -> LeaderboardEntry {
 mod tests {
     use super::*;
     use crate::domain::match_result;
-    use crate::domain::ruleset::rating::{RatingSpec, RatingSystem};
+    use crate::domain::ruleset::rating::RatingSystem;
 
     const KEY: RatingKey = RatingKey::of_first_scale(SetId(1));
 

@@ -15,7 +15,7 @@ use crate::domain::id::{RulesetHash, SetId};
 use crate::domain::ruleset::Ruleset;
 use crate::engine::common::Common;
 use crate::engine::error::EngineError;
-use crate::engine::ratings::first_scales::record_first_scales;
+use crate::engine::ratings::first_scales::{record_first_scales, with_rating_defaults};
 use crate::engine::rulesets::activator::RulesetActivator;
 use crate::engine::rulesets::listing::list_rulesets;
 use crate::engine::rulesets::rating_changes::describe_rating_change;
@@ -44,7 +44,7 @@ pub struct RulesetReloader {
 }
 
 /// Rulesets and retired sets with their files, or all problems.
-pub type LoadResult = Result<LoadedDirectory, Vec<rules::RenderedDiagnostic>>;
+pub type LoadResult = Result<LoadedDirectory, Vec<rules::FileDiagnostic>>;
 
 /// Reads the rulesets of a directory; the bundled ones if there is none. Blocks on file reads.
 pub fn load_rulesets(directory: Option<&Path>) -> LoadResult {
@@ -77,7 +77,7 @@ impl RulesetReloader {
         self.common.metrics.rulesets_rejected.set(i64::try_from(files.len()).unwrap_or(i64::MAX));
     }
 
-    fn reject(&self, problems: Vec<rules::RenderedDiagnostic>) -> ReloadReport {
+    fn reject(&self, problems: Vec<rules::FileDiagnostic>) -> ReloadReport {
         let reported = problems.iter().map(ruleset_problem).collect();
         // Recorded before it is logged, so that a reader of the log finds it in ListRulesets.
         self.common.rulesets.record_rejected_reload(problems.clone());
@@ -95,32 +95,47 @@ impl RulesetReloader {
             .map_err(|problems| problems.iter().map(ruleset_problem).collect::<Vec<RulesetProblem>>())?;
         let DirectoryFile::Ruleset(ruleset) = file else { return Ok(CheckedRuleset::default()) };
         let current = self.common.rulesets.active_ruleset(ruleset.set_id);
+        let ruleset = self.as_used_by_its_set(*ruleset);
         let rating_change = describe_rating_change(&self.common.ratings.lock(), current.as_deref(), &ruleset);
         Ok(CheckedRuleset { hash: Some(ruleset.hash), rating_change: rating_change.unwrap_or_default() })
     }
 
-    /// Records the first scales of new sets, and describes the effects of `rulesets` on ratings, by set. Problems if the
-    /// store cannot be written.
+    /// Ruleset with the default constants that its set uses, beside the other active rulesets.
+    fn as_used_by_its_set(&self, ruleset: Ruleset) -> Arc<Ruleset> {
+        let set_id = ruleset.set_id;
+        let active = self.common.rulesets.snapshot().active.clone();
+        let others = active.into_iter().filter(|(id, _)| *id != set_id).map(|(id, active)| (id, active.ruleset));
+        let mut rulesets: Vec<(SetId, Arc<Ruleset>)> = others.collect();
+        let stated = Arc::new(ruleset);
+        rulesets.push((set_id, Arc::clone(&stated)));
+        let in_use = with_rating_defaults(&self.common.ratings.lock(), &rulesets);
+        in_use.into_iter().next_back().map_or(stated, |(_, ruleset)| ruleset)
+    }
+
+    /// Records the first scales of new sets, lets each ruleset use its set's default constants, and describes the effects of
+    /// the rulesets on ratings, by set. Problems if the store cannot be written.
     async fn prepare_rating_changes(
         &self,
-        rulesets: &[(PathBuf, Arc<Ruleset>)],
-    ) -> Result<Vec<(SetId, String)>, Vec<rules::RenderedDiagnostic>> {
+        rulesets: Vec<(PathBuf, Arc<Ruleset>)>,
+    ) -> Result<PreparedRulesets, Vec<rules::FileDiagnostic>> {
         let all = rulesets.iter().map(|(_, ruleset)| ruleset);
         if let Err(error) = record_first_scales(&*self.common.store, &self.common.ratings, all).await {
             let directory = self.directory.as_deref().unwrap_or(Path::new("rulesets")).to_string_lossy();
             let problem = format!("the store cannot record the rating scales: {error}");
-            return Err(vec![rules::RenderedDiagnostic::for_file(
+            return Err(vec![rules::FileDiagnostic::for_file(
                 &directory,
                 problem,
                 "reload when the store is available",
             )]);
         }
         let ratings = self.common.ratings.lock();
+        let rulesets = with_rating_defaults(&ratings, &rulesets);
         let change = |(_, ruleset): &(PathBuf, Arc<Ruleset>)| {
             let current = self.common.rulesets.active_ruleset(ruleset.set_id);
             Some((ruleset.set_id, describe_rating_change(&ratings, current.as_deref(), ruleset)?))
         };
-        Ok(rulesets.iter().filter_map(change).collect())
+        let changes = rulesets.iter().filter_map(change).collect();
+        Ok((rulesets, changes))
     }
 
     /// Reloads the rulesets from their source: all of them, or none if there is a problem.
@@ -137,8 +152,8 @@ impl RulesetReloader {
             Ok(loaded) => loaded,
             Err(problems) => return self.reject(problems),
         };
-        let rating_changes = match self.prepare_rating_changes(&rulesets).await {
-            Ok(rating_changes) => rating_changes,
+        let (rulesets, rating_changes) = match self.prepare_rating_changes(rulesets).await {
+            Ok(prepared) => prepared,
             Err(problems) => return self.reject(problems),
         };
         for (set_id, rating_change) in &rating_changes {
@@ -153,8 +168,8 @@ impl RulesetReloader {
             };
         }
         self.log_retired_files(&retired_files, &before);
-        self.common.rulesets.update(|state| state.retired_files = retired_files);
-        self.store_sync.compare().await;
+        self.common.rulesets.update_state(|state| state.retired_files = retired_files);
+        self.store_sync.sync_now().await;
         self.record_load(LoadOutcome::Loaded);
         let after = self.common.rulesets.snapshot();
         self.log_removals(&before, &after);
@@ -219,7 +234,7 @@ impl RulesetReloader {
     /// Ratings that a ruleset uses, or would use again; `None` without a rating system.
     fn rating_listing(&self, ruleset: &Ruleset) -> Option<RatingListing> {
         let ratings = self.common.ratings.lock();
-        let rating = ratings.rating_of(ruleset)?;
+        let rating = ratings.rating_spec_of(ruleset)?;
         Some(RatingListing {
             scale: rating.spec.scale().to_string(),
             pool: ruleset.rating_pool.as_deref().unwrap_or_default().to_owned(),
@@ -227,6 +242,9 @@ impl RulesetReloader {
         })
     }
 }
+
+/// Rulesets with their files, and effects on ratings, by set.
+type PreparedRulesets = (Vec<(PathBuf, Arc<Ruleset>)>, Vec<(SetId, String)>);
 
 type RulesetHashChange = (SetId, Option<RulesetHash>, Option<RulesetHash>);
 

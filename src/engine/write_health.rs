@@ -61,7 +61,7 @@ impl WriteHealth {
     }
 
     /// Counts the time of failures from now, if commits fail.
-    pub(crate) fn restart_count(&self) {
+    pub(crate) fn restart_failure_period(&self) {
         self.failing_since.send_if_modified(|since| {
             *since = since.map(|_| Instant::now());
             false
@@ -102,7 +102,7 @@ mod tests {
         health.failing_since.send_replace(long_ago);
         assert!(health.is_failing(Some(false)));
         assert!(!health.is_failing(Some(true)));
-        health.restart_count();
+        health.restart_failure_period();
         assert!(!health.is_failing(Some(false)), "the time of grace starts with the end of the outage");
     }
 

@@ -28,7 +28,7 @@ pub(crate) async fn run_write_probe(common: Arc<Common>, shutdown: CancellationT
             () = tokio::time::sleep(PROBE_INTERVAL) => {}
         }
         if common.store_staleness_ms(common.clock.now()).is_some() {
-            common.write_health.restart_count();
+            common.write_health.restart_failure_period();
         } else {
             probe(&common).await;
         }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::domain::ruleset::Ruleset;
-use crate::rules::{RenderedDiagnostic, parse_ruleset};
+use crate::rules::{FileDiagnostic, parse_ruleset};
 
 /// File names and contents.
 pub const BUNDLED_FILES: [(&str, &str); 7] = [
@@ -18,7 +18,7 @@ pub const BUNDLED_FILES: [(&str, &str); 7] = [
 ];
 
 /// Parses all bundled rulesets. A test keeps them valid, so problems mean a broken build.
-pub fn load_bundled() -> Result<Vec<(PathBuf, Arc<Ruleset>)>, Vec<RenderedDiagnostic>> {
+pub fn load_bundled() -> Result<Vec<(PathBuf, Arc<Ruleset>)>, Vec<FileDiagnostic>> {
     BUNDLED_FILES
         .iter()
         .map(|(name, text)| parse_ruleset(name, text).map(|ruleset| (name.into(), Arc::new(ruleset))))

@@ -11,7 +11,7 @@ use crate::domain::id::{RulesetHash, SetId};
 use crate::domain::limit::RETIRED_RULESETS_MAX;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::time::UnixMs;
-use crate::rules::diagnostic::RenderedDiagnostic;
+use crate::rules::diagnostic::FileDiagnostic;
 
 /// Active ruleset of one set.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,7 +41,7 @@ pub struct RetiringSet {
 
 /// Ruleset that was replaced or removed, and can still be found by its hash until it expires.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SupersededRuleset {
+pub struct RetiredRuleset {
     /// Ruleset.
     pub ruleset: Arc<Ruleset>,
     /// Time of loading.
@@ -60,7 +60,7 @@ pub struct CatalogState {
     /// Sets whose file was removed, in their grace period.
     pub retiring: BTreeMap<SetId, RetiringSet>,
     /// Retired rulesets, oldest first.
-    pub retired: Vec<SupersededRuleset>,
+    pub retired: Vec<RetiredRuleset>,
     /// Rulesets that are kept only for matches that have not ended.
     pub copies: BTreeMap<(SetId, RulesetHash), Arc<Ruleset>>,
     /// Further copies in the store. Results of ended matches need them; they have no index.
@@ -72,14 +72,14 @@ pub struct CatalogState {
     /// Rulesets of which the store has a copy.
     pub durable: BTreeSet<(SetId, RulesetHash)>,
     /// Problems of the last rejected reload; empty if the last reload succeeded.
-    pub rejected_diagnostics: Vec<RenderedDiagnostic>,
+    pub rejected_diagnostics: Vec<FileDiagnostic>,
     /// Time at which the active rulesets were loaded; `None` before the first load.
     pub loaded_at: Option<UnixMs>,
 }
 
 /// Ruleset of a match that has not ended.
 #[derive(Clone, Debug, PartialEq)]
-pub enum MatchRuleset {
+pub enum MatchRulesetLookup {
     /// The ruleset that made the match. If it is unavailable, the ruleset of the set that is in force.
     Known(Arc<Ruleset>),
     /// It has not been looked for in the store yet.
@@ -130,7 +130,7 @@ impl CatalogState {
     }
 
     /// All rulesets that have an index, each once.
-    pub fn rulesets_with_index(&self) -> Vec<Arc<Ruleset>> {
+    pub fn rulesets_to_index(&self) -> Vec<Arc<Ruleset>> {
         let active = self.active.values().map(|active| &active.ruleset);
         let retiring = self.retiring.values().map(|retiring| &retiring.ruleset);
         let retired = self.retired.iter().map(|retired| &retired.ruleset);
@@ -140,14 +140,14 @@ impl CatalogState {
     }
 
     /// Ends the grace period of a set. Its ruleset can be found by hash until `expires_at`.
-    pub fn end_retiring_set(&mut self, set: SetId, now: UnixMs, expires_at: UnixMs) {
+    pub fn move_to_retired(&mut self, set: SetId, now: UnixMs, expires_at: UnixMs) {
         let Some(RetiringSet { ruleset, loaded_at, .. }) = self.retiring.remove(&set) else { return };
-        self.retired.push(SupersededRuleset { ruleset, loaded_at, retired_at: now, expires_at });
-        self.forget_superseded(now);
+        self.retired.push(RetiredRuleset { ruleset, loaded_at, retired_at: now, expires_at });
+        self.prune_retired_rulesets(now);
     }
 
     /// Drops retired rulesets that have expired, that are in force again, or that are too many.
-    pub fn forget_superseded(&mut self, now: UnixMs) {
+    pub fn prune_retired_rulesets(&mut self, now: UnixMs) {
         let mut retired = std::mem::take(&mut self.retired);
         retired.retain(|previous| {
             let in_force = self.ruleset_in_force(previous.ruleset.set_id);
@@ -188,16 +188,16 @@ impl RulesetCatalog {
     }
 
     /// Ruleset of a match that was made under `hash`.
-    pub fn ruleset_of_match(&self, set: SetId, hash: RulesetHash) -> MatchRuleset {
+    pub fn ruleset_of_match(&self, set: SetId, hash: RulesetHash) -> MatchRulesetLookup {
         let state = self.state.load();
         if let Some(ruleset) = state.find_for_match(set, hash) {
-            return MatchRuleset::Known(Arc::clone(ruleset));
+            return MatchRulesetLookup::Known(Arc::clone(ruleset));
         }
         if !state.unavailable.contains(&(set, hash)) {
-            return MatchRuleset::NotLoaded;
+            return MatchRulesetLookup::NotLoaded;
         }
         let in_force = state.ruleset_in_force(set).cloned();
-        in_force.map_or(MatchRuleset::Unavailable, MatchRuleset::Known)
+        in_force.map_or(MatchRulesetLookup::Unavailable, MatchRulesetLookup::Known)
     }
 
     /// Whether the store has a copy of a ruleset.
@@ -206,8 +206,8 @@ impl RulesetCatalog {
     }
 
     /// All rulesets that have an index, each once.
-    pub fn active_and_retired(&self) -> Vec<Arc<Ruleset>> {
-        self.state.load().rulesets_with_index()
+    pub fn rulesets_to_index(&self) -> Vec<Arc<Ruleset>> {
+        self.state.load().rulesets_to_index()
     }
 
     /// Makes `rulesets` active at `now`, all at once; their sets must differ. Replaced and removed rulesets can be found
@@ -229,7 +229,7 @@ impl RulesetCatalog {
         keep_retired_ms: u64,
         removal_grace_ms: u64,
     ) -> CatalogChanges {
-        self.update(|state| {
+        self.update_state(|state| {
             let active: BTreeMap<SetId, ActiveRuleset> =
                 rulesets.into_iter().map(|(file, ruleset)| (ruleset.set_id, ActiveRuleset { file, ruleset })).collect();
             let before = std::mem::replace(&mut state.active, active);
@@ -244,7 +244,7 @@ impl RulesetCatalog {
             }
             changes.removed = before.keys().filter(|set| !state.active.contains_key(set)).copied().collect();
             let expires_at = now.plus_ms(keep_retired_ms);
-            let retired_now = |ruleset| SupersededRuleset { ruleset, loaded_at, retired_at: now, expires_at };
+            let retired_now = |ruleset| RetiredRuleset { ruleset, loaded_at, retired_at: now, expires_at };
             for (set, ActiveRuleset { file, ruleset }) in before {
                 if changes.removed.contains(&set) && removal_grace_ms > 0 {
                     let ends_at = now.plus_ms(removal_grace_ms);
@@ -257,9 +257,9 @@ impl RulesetCatalog {
             let returned: Vec<SetId> =
                 state.retiring.keys().copied().filter(|set| state.active.contains_key(set)).collect();
             for set in returned {
-                state.end_retiring_set(set, now, expires_at);
+                state.move_to_retired(set, now, expires_at);
             }
-            state.forget_superseded(now);
+            state.prune_retired_rulesets(now);
             state.rejected_diagnostics = Vec::new();
             state.loaded_at = Some(now);
             changes
@@ -267,7 +267,7 @@ impl RulesetCatalog {
     }
 
     /// Changes the state in one step.
-    pub fn update<T>(&self, change: impl FnOnce(&mut CatalogState) -> T) -> T {
+    pub fn update_state<T>(&self, change: impl FnOnce(&mut CatalogState) -> T) -> T {
         let _guard = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = CatalogState::clone(&self.state.load());
         let result = change(&mut state);
@@ -276,14 +276,14 @@ impl RulesetCatalog {
     }
 
     /// Records why a reload was rejected. The active rulesets do not change.
-    pub fn record_rejected_reload(&self, diagnostics: Vec<RenderedDiagnostic>) {
-        self.update(|state| state.rejected_diagnostics = diagnostics);
+    pub fn record_rejected_reload(&self, diagnostics: Vec<FileDiagnostic>) {
+        self.update_state(|state| state.rejected_diagnostics = diagnostics);
     }
 
     /// Removes retired rulesets that have expired at `now`.
-    pub fn forget_superseded(&self, now: UnixMs) {
+    pub fn prune_retired_rulesets(&self, now: UnixMs) {
         if self.state.load().retired.iter().any(|previous| previous.expires_at <= now) {
-            self.update(|state| state.forget_superseded(now));
+            self.update_state(|state| state.prune_retired_rulesets(now));
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::domain::ruleset::raw::{Diagnostic, Span};
 
 /// Problem in a ruleset file. As text: `file:line:column: problem; fix`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RenderedDiagnostic {
+pub struct FileDiagnostic {
     /// File, or the directory for problems without a file.
     pub file: String,
     /// Line, from 1; 0 for problems with the whole file.
@@ -23,7 +23,7 @@ pub struct RenderedDiagnostic {
     source: Option<(Arc<str>, Span)>,
 }
 
-impl RenderedDiagnostic {
+impl FileDiagnostic {
     /// Problem with a whole file.
     pub fn for_file(file: &str, problem: impl Into<String>, fix: impl Into<String>) -> Self {
         Self { file: file.into(), line: 0, column: 0, problem: problem.into(), fix: fix.into(), source: None }
@@ -31,11 +31,11 @@ impl RenderedDiagnostic {
 
     /// Problem in `text`, the content of `file`.
     pub fn at_span(file: &str, text: &str, diagnostic: Diagnostic) -> Self {
-        Self::with_shared_source(file, &text.into(), diagnostic)
+        Self::at_span_of_shared_text(file, &text.into(), diagnostic)
     }
 
     /// As `at_span`, for text that is already shared.
-    pub(super) fn with_shared_source(file: &str, text: &Arc<str>, diagnostic: Diagnostic) -> Self {
+    pub(super) fn at_span_of_shared_text(file: &str, text: &Arc<str>, diagnostic: Diagnostic) -> Self {
         let Diagnostic { span, problem, fix } = diagnostic;
         let (line, column) = line_and_column(text, span.start);
         Self { file: file.into(), line, column, problem, fix, source: Some((text.clone(), span)) }
@@ -81,7 +81,7 @@ fn source_lines(snippet: &str) -> Vec<&str> {
     lines
 }
 
-impl fmt::Display for RenderedDiagnostic {
+impl fmt::Display for FileDiagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             0 => write!(f, "{}: {}", self.file, self.message()),

@@ -9,7 +9,7 @@ use crate::domain::id::SetId;
 use crate::domain::limit::{RULESET_FILE_BYTES_MAX, RULESET_FILES_MAX};
 use crate::domain::ruleset::Ruleset;
 use crate::files::{READ_DEADLINE, read_file_start, run_with_deadline};
-use crate::rules::diagnostic::RenderedDiagnostic;
+use crate::rules::diagnostic::FileDiagnostic;
 use crate::rules::parse::{DirectoryFile, decode_utf8, parse_ruleset_or_retired_set};
 
 /// Content of a ruleset directory.
@@ -26,12 +26,12 @@ pub struct LoadedDirectory {
 ///
 /// Symbolic links are followed. Names that start with a dot are skipped: editors and Kubernetes (`..data`) use them. A
 /// directory without rulesets is an error, so that an empty mount does not remove all sets.
-pub fn load_directory(directory: &Path) -> Result<Vec<(PathBuf, Arc<Ruleset>)>, Vec<RenderedDiagnostic>> {
+pub fn load_directory(directory: &Path) -> Result<Vec<(PathBuf, Arc<Ruleset>)>, Vec<FileDiagnostic>> {
     load_directory_with_retired_files(directory).map(|loaded| loaded.rulesets)
 }
 
 /// As `load_directory`, with the files that are marked as retired.
-pub fn load_directory_with_retired_files(directory: &Path) -> Result<LoadedDirectory, Vec<RenderedDiagnostic>> {
+pub fn load_directory_with_retired_files(directory: &Path) -> Result<LoadedDirectory, Vec<FileDiagnostic>> {
     let files = list_ruleset_files(directory).map_err(|diagnostic| vec![diagnostic])?;
     let mut loaded = LoadedDirectory::default();
     let mut set_files: BTreeMap<SetId, PathBuf> = BTreeMap::new();
@@ -71,7 +71,7 @@ pub fn load_directory_with_retired_files(directory: &Path) -> Result<LoadedDirec
 }
 
 /// Reads the text of one file, at most the maximum size of a ruleset.
-pub fn read_file(path: &Path) -> Result<String, Vec<RenderedDiagnostic>> {
+pub fn read_file(path: &Path) -> Result<String, Vec<FileDiagnostic>> {
     text_of_file(path, read_bytes(path))
 }
 
@@ -79,30 +79,30 @@ fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     read_file_start(path, RULESET_FILE_BYTES_MAX as u64 + 1)
 }
 
-fn text_of_file(path: &Path, read: io::Result<Vec<u8>>) -> Result<String, Vec<RenderedDiagnostic>> {
+fn text_of_file(path: &Path, read: io::Result<Vec<u8>>) -> Result<String, Vec<FileDiagnostic>> {
     let bytes = read.map_err(|error| vec![unreadable_file(path, &error)])?;
     decode_utf8(&path.to_string_lossy(), &bytes).map(str::to_owned)
 }
 
-fn unreadable_file(path: &Path, error: &io::Error) -> RenderedDiagnostic {
+fn unreadable_file(path: &Path, error: &io::Error) -> FileDiagnostic {
     let problem = format!("the file cannot be read: {error}");
-    RenderedDiagnostic::for_file(&path.to_string_lossy(), problem, "make it a readable, regular file")
+    FileDiagnostic::for_file(&path.to_string_lossy(), problem, "make it a readable, regular file")
 }
 
 /// Lists the ruleset files of a directory. Blocks until a deadline.
-fn list_ruleset_files(directory: &Path) -> Result<Vec<PathBuf>, RenderedDiagnostic> {
+fn list_ruleset_files(directory: &Path) -> Result<Vec<PathBuf>, FileDiagnostic> {
     let owned = directory.to_owned();
     let listed = run_with_deadline(directory, READ_DEADLINE, move || Ok(list_files(&owned)));
     listed.unwrap_or_else(|error| {
         let problem = format!("the directory cannot be read: {error}");
-        Err(RenderedDiagnostic::for_file(&directory.to_string_lossy(), problem, "give a directory of rulesets"))
+        Err(FileDiagnostic::for_file(&directory.to_string_lossy(), problem, "give a directory of rulesets"))
     })
 }
 
-fn list_files(directory: &Path) -> Result<Vec<PathBuf>, RenderedDiagnostic> {
+fn list_files(directory: &Path) -> Result<Vec<PathBuf>, FileDiagnostic> {
     let name = directory.to_string_lossy();
     let unreadable = |error: std::io::Error| {
-        RenderedDiagnostic::for_file(
+        FileDiagnostic::for_file(
             &name,
             format!("the directory cannot be read: {error}"),
             "give a directory of rulesets",
@@ -118,18 +118,18 @@ fn list_files(directory: &Path) -> Result<Vec<PathBuf>, RenderedDiagnostic> {
         }
         if files.len() > RULESET_FILES_MAX {
             let problem = format!("the directory has more than {RULESET_FILES_MAX} rulesets");
-            return Err(RenderedDiagnostic::for_file(&name, problem, "keep one file per matchmaking set"));
+            return Err(FileDiagnostic::for_file(&name, problem, "keep one file per matchmaking set"));
         }
     }
     if files.is_empty() {
-        return Err(RenderedDiagnostic::for_file(&name, "the directory has no ruleset", "add at least one *.xml file"));
+        return Err(FileDiagnostic::for_file(&name, "the directory has no ruleset", "add at least one *.xml file"));
     }
     files.sort();
     Ok(files)
 }
 
 /// Checks the set that a queue offers as an alternative; it needs all files of the directory.
-fn check_offer_target(path: &Path, ruleset: &Ruleset, all: &[(PathBuf, Arc<Ruleset>)]) -> Option<RenderedDiagnostic> {
+fn check_offer_target(path: &Path, ruleset: &Ruleset, all: &[(PathBuf, Arc<Ruleset>)]) -> Option<FileDiagnostic> {
     let offered = ruleset.queue.as_ref()?.offer?.set_id;
     let file_diagnostics = all.iter().find(|(_, other)| other.set_id == offered);
     let reason = match file_diagnostics {
@@ -138,11 +138,11 @@ fn check_offer_target(path: &Path, ruleset: &Ruleset, all: &[(PathBuf, Arc<Rules
         Some(_) => return None,
     };
     let problem = format!("<Offer> names set {offered}, but {reason}");
-    Some(RenderedDiagnostic::for_file(&path.to_string_lossy(), problem, "name a set with a <Queue>"))
+    Some(FileDiagnostic::for_file(&path.to_string_lossy(), problem, "name a set with a <Queue>"))
 }
 
 /// Checks that a ruleset's rating pool has the scale that it has in the first file that names it.
-fn check_rating_pool(path: &Path, ruleset: &Ruleset, all: &[(PathBuf, Arc<Ruleset>)]) -> Option<RenderedDiagnostic> {
+fn check_rating_pool(path: &Path, ruleset: &Ruleset, all: &[(PathBuf, Arc<Ruleset>)]) -> Option<FileDiagnostic> {
     let (pool, scale) = (ruleset.rating_pool.as_ref()?, ruleset.rating.as_ref()?.scale());
     let (first, other) = all.iter().find(|(_, other)| other.rating_pool.as_ref() == Some(pool))?;
     let first_scale = other.rating.as_ref()?.scale();
@@ -151,10 +151,10 @@ fn check_rating_pool(path: &Path, ruleset: &Ruleset, all: &[(PathBuf, Arc<Rulese
     }
     let problem = format!("rating pool `{pool}` has the scale {scale} here, and {first_scale} in {}", first.display());
     let fix = "use the same System, and the same constants that place its numbers, in both files, or another Pool";
-    Some(RenderedDiagnostic::for_file(&path.to_string_lossy(), problem, fix))
+    Some(FileDiagnostic::for_file(&path.to_string_lossy(), problem, fix))
 }
 
-fn duplicate_set_id(first: &Path, second: &Path, set_id: SetId) -> RenderedDiagnostic {
+fn duplicate_set_id(first: &Path, second: &Path, set_id: SetId) -> FileDiagnostic {
     let problem = format!("SetId {set_id} is already used by {}", first.display());
-    RenderedDiagnostic::for_file(&second.to_string_lossy(), problem, "change the SetId of one file, or delete the file")
+    FileDiagnostic::for_file(&second.to_string_lossy(), problem, "change the SetId of one file, or delete the file")
 }

@@ -6,8 +6,8 @@ use crate::domain::id::SetId;
 use crate::domain::limit::RULESET_FILE_BYTES_MAX;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::raw::{Diagnostic, RawElement, Span};
-use crate::domain::ruleset::validate::{self, ExpansionFragment};
-use crate::rules::diagnostic::RenderedDiagnostic;
+use crate::domain::ruleset::validate::{self, StandaloneExpansions};
+use crate::rules::diagnostic::FileDiagnostic;
 use crate::rules::xml;
 
 /// Root element of an expansion fragment.
@@ -19,7 +19,7 @@ pub enum RulesetFile {
     /// Complete ruleset.
     Ruleset(Box<Ruleset>),
     /// Expansions only.
-    ExpansionFragment(ExpansionFragment),
+    StandaloneExpansions(StandaloneExpansions),
     /// `Retired="true"`: the file only says that its set is retired.
     RetiredSet(SetId),
 }
@@ -35,26 +35,26 @@ pub enum DirectoryFile {
 
 /// Parses and validates one ruleset. Returns all problems, in file order; after a syntax error only that one. `file` is
 /// the file name in problems.
-pub fn parse_ruleset(file: &str, text: &str) -> Result<Ruleset, Vec<RenderedDiagnostic>> {
+pub fn parse_ruleset(file: &str, text: &str) -> Result<Ruleset, Vec<FileDiagnostic>> {
     let mut root = parse_xml(file, text)?;
     if read_retired_set_id(file, text, &mut root)?.is_some() {
         let problem = "the file says that its set is retired, and has no rules";
         let fix = "delete Retired=\"true\" to have the rules in force";
         let diagnostic = Diagnostic { span: root.name_span, problem: problem.into(), fix: fix.into() };
-        return Err(vec![RenderedDiagnostic::at_span(file, text, diagnostic)]);
+        return Err(vec![FileDiagnostic::at_span(file, text, diagnostic)]);
     }
     if &*root.name == FRAGMENT_ROOT {
         let problem = "the file has only expansions, which are no ruleset";
         let fix = "put them into a <Ruleset>, or move the file out of the directory";
         let diagnostic = Diagnostic { span: root.name_span, problem: problem.into(), fix: fix.into() };
-        return Err(vec![RenderedDiagnostic::at_span(file, text, diagnostic)]);
+        return Err(vec![FileDiagnostic::at_span(file, text, diagnostic)]);
     }
     let source_xml: Arc<str> = xml::delete_comments_and_their_lines(text).into();
     validate::validate_ruleset(&root, source_xml).map_err(|diagnostics| render_diagnostics(file, text, diagnostics))
 }
 
 /// Parses a file of a ruleset directory: a ruleset, or a set that is marked as retired.
-pub fn parse_ruleset_or_retired_set(file: &str, text: &str) -> Result<DirectoryFile, Vec<RenderedDiagnostic>> {
+pub fn parse_ruleset_or_retired_set(file: &str, text: &str) -> Result<DirectoryFile, Vec<FileDiagnostic>> {
     match read_retired_set_id(file, text, &mut parse_xml(file, text)?)? {
         Some(set_id) => Ok(DirectoryFile::RetiredSet(set_id)),
         None => parse_ruleset(file, text).map(|ruleset| DirectoryFile::Ruleset(ruleset.into())),
@@ -62,11 +62,7 @@ pub fn parse_ruleset_or_retired_set(file: &str, text: &str) -> Result<DirectoryF
 }
 
 /// Takes `Retired` from the root element. Returns the set if it is `true`; then nothing else of the file is read.
-fn read_retired_set_id(
-    file: &str,
-    text: &str,
-    root: &mut RawElement,
-) -> Result<Option<SetId>, Vec<RenderedDiagnostic>> {
+fn read_retired_set_id(file: &str, text: &str, root: &mut RawElement) -> Result<Option<SetId>, Vec<FileDiagnostic>> {
     let is_ruleset = &*root.name == "Ruleset";
     let Some(at) = root.attributes.iter().position(|attribute| is_ruleset && &*attribute.name == "Retired") else {
         return Ok(None);
@@ -74,7 +70,7 @@ fn read_retired_set_id(
     let retired = root.attributes.remove(at);
     let problem = |span, problem: &str, fix: &str| {
         let diagnostic = Diagnostic { span, problem: problem.into(), fix: fix.into() };
-        Err(vec![RenderedDiagnostic::at_span(file, text, diagnostic)])
+        Err(vec![FileDiagnostic::at_span(file, text, diagnostic)])
     };
     match &*retired.value {
         "false" => return Ok(None),
@@ -91,15 +87,15 @@ fn read_retired_set_id(
 }
 
 /// Parses and validates an `<ExpansionConfigs>` outside a ruleset, as the thesis prints it.
-pub fn parse_expansion_configs(file: &str, text: &str) -> Result<ExpansionFragment, Vec<RenderedDiagnostic>> {
-    validate::validate_expansion_fragment(&parse_xml(file, text)?)
+pub fn parse_standalone_expansions(file: &str, text: &str) -> Result<StandaloneExpansions, Vec<FileDiagnostic>> {
+    validate::validate_standalone_expansions(&parse_xml(file, text)?)
         .map_err(|diagnostics| render_diagnostics(file, text, diagnostics))
 }
 
 /// Parses and validates a ruleset or an expansion fragment.
-pub fn parse_ruleset_or_fragment(file: &str, text: &str) -> Result<RulesetFile, Vec<RenderedDiagnostic>> {
+pub fn parse_ruleset_or_expansions(file: &str, text: &str) -> Result<RulesetFile, Vec<FileDiagnostic>> {
     if parse_xml(file, text)?.name.as_ref() == FRAGMENT_ROOT {
-        return parse_expansion_configs(file, text).map(RulesetFile::ExpansionFragment);
+        return parse_standalone_expansions(file, text).map(RulesetFile::StandaloneExpansions);
     }
     Ok(match parse_ruleset_or_retired_set(file, text)? {
         DirectoryFile::Ruleset(ruleset) => RulesetFile::Ruleset(ruleset),
@@ -108,28 +104,28 @@ pub fn parse_ruleset_or_fragment(file: &str, text: &str) -> Result<RulesetFile, 
 }
 
 /// Text of a file from its bytes. Fails if it is too large or not UTF-8.
-pub fn decode_utf8<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, Vec<RenderedDiagnostic>> {
+pub fn decode_utf8<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, Vec<FileDiagnostic>> {
     if bytes.len() > RULESET_FILE_BYTES_MAX {
         let problem = format!("the file has more than {RULESET_FILE_BYTES_MAX} bytes");
-        return Err(vec![RenderedDiagnostic::for_file(file, problem, "split it, or shorten it")]);
+        return Err(vec![FileDiagnostic::for_file(file, problem, "split it, or shorten it")]);
     }
     std::str::from_utf8(bytes).map_err(|error| {
         let valid_text = std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default();
         let span = Span { start: valid_text.len(), end: valid_text.len() };
         let problem = "invalid UTF-8 starts here".to_owned();
         let diagnostic = Diagnostic { span, problem, fix: "save the file as UTF-8".into() };
-        vec![RenderedDiagnostic::at_span(file, valid_text, diagnostic)]
+        vec![FileDiagnostic::at_span(file, valid_text, diagnostic)]
     })
 }
 
-fn parse_xml(file: &str, text: &str) -> Result<RawElement, Vec<RenderedDiagnostic>> {
-    xml::parse_document(text).map_err(|diagnostic| vec![RenderedDiagnostic::at_span(file, text, diagnostic)])
+fn parse_xml(file: &str, text: &str) -> Result<RawElement, Vec<FileDiagnostic>> {
+    xml::parse_document(text).map_err(|diagnostic| vec![FileDiagnostic::at_span(file, text, diagnostic)])
 }
 
-fn render_diagnostics(file: &str, text: &str, diagnostics: Vec<Diagnostic>) -> Vec<RenderedDiagnostic> {
+fn render_diagnostics(file: &str, text: &str, diagnostics: Vec<Diagnostic>) -> Vec<FileDiagnostic> {
     let source: Arc<str> = text.into();
     diagnostics
         .into_iter()
-        .map(|diagnostic| RenderedDiagnostic::with_shared_source(file, &source, diagnostic))
+        .map(|diagnostic| FileDiagnostic::at_span_of_shared_text(file, &source, diagnostic))
         .collect()
 }

@@ -14,7 +14,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Sleep;
 use tokio_stream::Stream;
 
-use crate::server::handshake::{AcceptedConnection, ConnectionHandshaker};
+use crate::server::handshake::{ConnectionHandshaker, HandshakeState};
 use crate::server::timeouts::TimedConnection;
 use crate::server::transport::Transport;
 use crate::telemetry::label::ConnectionRejection;
@@ -97,10 +97,10 @@ impl IncomingConnections {
 
     /// Starts a handshake, unless none is needed. At the limit, aborts the oldest handshake: clients complete theirs
     /// long before, and idle connections cannot block new ones.
-    fn start_handshake(&mut self, state: AcceptedConnection) -> Option<TimedConnection<Transport>> {
+    fn start_handshake(&mut self, state: HandshakeState) -> Option<TimedConnection<Transport>> {
         let pending = match state {
-            AcceptedConnection::Ready(connection) => return Some(connection),
-            AcceptedConnection::Pending(pending) => pending,
+            HandshakeState::Ready(connection) => return Some(connection),
+            HandshakeState::Pending(pending) => pending,
         };
         if self.oldest_handshakes.len() >= self.handshaker.limits.handshakes_max {
             self.oldest_handshakes.retain(|handshake| !handshake.is_finished());
@@ -124,7 +124,8 @@ impl IncomingConnections {
             {
                 return;
             }
-            self.age_check = self.handshaker.close_aged_connections().map(|at| Box::pin(tokio::time::sleep_until(at)));
+            self.age_check =
+                self.handshaker.shed_unidentified_connections().map(|at| Box::pin(tokio::time::sleep_until(at)));
             if self.age_check.is_none() {
                 return;
             }

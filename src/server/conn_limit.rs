@@ -18,7 +18,7 @@ use hashbrown::HashMap;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::layer::call_report::RpcObserver;
+use crate::api::layer::call_reporter::RpcObserver;
 use crate::server::token_bucket::TokenBucket;
 use crate::telemetry::label::ConnectionRejection;
 
@@ -151,7 +151,7 @@ impl ConnectionLimiter {
 
     /// If few places are free, closes the connections without an identity that are too old. Returns the time at which the
     /// next one will be; `None` if more places are free or there is none.
-    pub fn close_aged_connections(&self, now: Instant) -> Option<Instant> {
+    pub fn shed_unidentified_connections(&self, now: Instant) -> Option<Instant> {
         let mut counts = self.lock();
         while counts.is_crowded(&self.limits) {
             let closes_at = counts.oldest_unidentified()? + self.limits.unidentified_age_max;

@@ -15,12 +15,12 @@ const FLUSH_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Counted events of a server.
 #[derive(Clone, Debug)]
-pub(super) struct CountedEvents {
+pub(super) struct CountedEventWriter {
     pub(super) calls: Arc<RpcMetrics>,
     pub(super) audit_log: Arc<AuditLog>,
 }
 
-impl CountedEvents {
+impl CountedEventWriter {
     /// Runs the task until `shutdown`.
     pub(super) fn spawn(&self, supervisor: &TaskSupervisor, shutdown: &CancellationToken) {
         let (events, stop) = (self.clone(), shutdown.clone());
@@ -40,7 +40,7 @@ impl CountedEvents {
 
     /// Writes the numbers of windows that have ended; with `all` also of the current ones.
     pub(super) async fn write(&self, all: bool) {
-        self.calls.log_counted_calls(all);
+        self.calls.log_unlogged_failures(all);
         let audit_log = self.audit_log.clone();
         let written = tokio::task::spawn_blocking(move || audit_log.append_counted_rejections(all)).await;
         if let Err(error) = written.unwrap_or_else(|panic| Err(std::io::Error::other(panic))) {

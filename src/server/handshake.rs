@@ -9,7 +9,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::client_address::ConnectionPeer;
-use crate::api::layer::call_report::RpcObserver;
+use crate::api::layer::call_reporter::RpcObserver;
 use crate::clock::Clock;
 use crate::server::conn_limit::{
     ConnectionLimiter, ConnectionLimits, ConnectionPermit, PeerTrust, is_loopback_address,
@@ -18,7 +18,7 @@ use crate::server::h2_frame_limit::FrameLimiter;
 use crate::server::limits::EdgeLimits;
 use crate::server::proxy_header;
 use crate::server::timeouts::{ConnectionTimeouts, TimedConnection};
-use crate::server::tls::TlsAcceptorSource;
+use crate::server::tls::ReloadableTlsConfig;
 use crate::server::transport::Transport;
 use crate::telemetry::label::ConnectionRejection;
 
@@ -33,7 +33,7 @@ pub struct ProxySettings {
 
 impl ProxySettings {
     /// Settings of a port without proxies.
-    pub fn none() -> Self {
+    pub fn without_proxies() -> Self {
         Self { is_trusted: Arc::new(|_| false), require_proxy_header: false }
     }
 }
@@ -47,14 +47,14 @@ pub struct ConnectionHandshaker {
     /// Counts connections and rejections.
     pub observer: Arc<dyn RpcObserver>,
     /// TLS configuration; `None`: plaintext.
-    pub tls: Option<Arc<TlsAcceptorSource>>,
+    pub tls: Option<Arc<ReloadableTlsConfig>>,
     /// Proxies in front of the port.
     pub proxies: ProxySettings,
     connection_limiter: Arc<ConnectionLimiter>,
 }
 
 /// Accepted connection: ready for HTTP, or with a pending handshake.
-pub(super) enum AcceptedConnection {
+pub(super) enum HandshakeState {
     /// Plaintext connection without a PROXY header.
     Ready(TimedConnection<Transport>),
     /// Connection that must send a PROXY header or complete TLS first.
@@ -76,7 +76,7 @@ impl ConnectionHandshaker {
         clock: Arc<dyn Clock>,
         observer: Arc<dyn RpcObserver>,
         hard_stop: CancellationToken,
-        tls: Option<Arc<TlsAcceptorSource>>,
+        tls: Option<Arc<ReloadableTlsConfig>>,
         proxies: ProxySettings,
     ) -> Self {
         let connection_limits = ConnectionLimits {
@@ -97,26 +97,26 @@ impl ConnectionHandshaker {
 
     /// If few places are free, closes the connections without an identity that are too old. Returns the time at which the
     /// next one will be.
-    pub(super) fn close_aged_connections(&self) -> Option<Instant> {
-        self.connection_limiter.close_aged_connections(Instant::now())
+    pub(super) fn shed_unidentified_connections(&self) -> Option<Instant> {
+        self.connection_limiter.shed_unidentified_connections(Instant::now())
     }
 
     /// Starts a connection accepted from `peer`. Fails with the limit that it exceeds.
-    pub(super) fn start(&self, stream: TcpStream, peer: IpAddr) -> Result<AcceptedConnection, ConnectionRejection> {
+    pub(super) fn start(&self, stream: TcpStream, peer: IpAddr) -> Result<HandshakeState, ConnectionRejection> {
         let address = peer.to_canonical();
         // Fails only on a closed connection, which is noticed when it is read.
         let _ = stream.set_nodelay(true);
         if self.proxies.require_proxy_header {
             return if (self.proxies.is_trusted)(address) {
-                Ok(AcceptedConnection::Pending(PendingHandshake { stream, address, permit: None }))
+                Ok(HandshakeState::Pending(PendingHandshake { stream, address, permit: None }))
             } else {
                 Err(ConnectionRejection::UntrustedPeer)
             };
         }
         let permit = self.acquire_permit(address)?;
         Ok(match self.tls {
-            None => AcceptedConnection::Ready(self.timed_connection(Transport::Plain(stream), address, None, permit)),
-            Some(_) => AcceptedConnection::Pending(PendingHandshake { stream, address, permit: Some(permit) }),
+            None => HandshakeState::Ready(self.timed_connection(Transport::Plain(stream), address, None, permit)),
+            Some(_) => HandshakeState::Pending(PendingHandshake { stream, address, permit: Some(permit) }),
         })
     }
 

@@ -7,15 +7,15 @@ use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tonic::transport::Server;
 
-use crate::api::audit_layer::{AuditLayer, ServerPort};
 use crate::api::authorization::Authorizer;
 use crate::api::drain::Drain;
 use crate::api::layer::CallLayer;
-use crate::api::layer::call_report::RpcObserver;
+use crate::api::layer::call_reporter::RpcObserver;
+use crate::api::rate_limits_and_audit::{RateLimitsAndAudit, ServerPort};
 use crate::server::accept::IncomingConnections;
+use crate::server::grpc_web::GrpcOrWebLayer;
+use crate::server::host_check::{HostCheckLayer, OperatorHosts};
 use crate::server::limits::EdgeLimits;
-use crate::server::operator_access::{OperatorHosts, OperatorRoutingLayer};
-use crate::server::routing::ClientRoutingLayer;
 
 /// Concurrent streams per connection; Envoy's default for edge proxies is 100.
 const CONCURRENT_STREAMS_MAX: u32 = 64;
@@ -57,7 +57,7 @@ pub struct PortServer {
     /// Ends streams.
     pub drain: Drain,
     /// Rate limits per call and audit of operator calls.
-    pub audit_layer: AuditLayer,
+    pub rate_limits_and_audit: RateLimitsAndAudit,
     /// Random part of the connection age, in [0, 1).
     pub age_jitter: f64,
 }
@@ -70,7 +70,7 @@ impl PortServer {
         routes: Routes,
         stop_accepting: CancellationToken,
     ) {
-        let mut server = self.http_server().layer(ClientRoutingLayer(self.call_layer()));
+        let mut server = self.http_server().layer(GrpcOrWebLayer(self.call_layer()));
         let result =
             server.add_routes(routes).serve_with_incoming_shutdown(connections, stop_accepting.cancelled_owned());
         log_serve_error("client", result.await);
@@ -78,13 +78,14 @@ impl PortServer {
 
     /// The same for the operator port, which has the names `hosts`.
     pub fn for_operators(&self, hosts: OperatorHosts) -> OperatorPortServer {
-        let audit_layer = AuditLayer { port: ServerPort::Operator, ..self.audit_layer.clone() };
-        OperatorPortServer { port: Self { audit_layer, ..self.clone() }, hosts: Arc::new(hosts) }
+        let rate_limits_and_audit =
+            RateLimitsAndAudit { port: ServerPort::Operator, ..self.rate_limits_and_audit.clone() };
+        OperatorPortServer { port: Self { rate_limits_and_audit, ..self.clone() }, hosts: Arc::new(hosts) }
     }
 
     fn call_layer(&self) -> CallLayer {
         CallLayer::new(self.observer.clone(), self.authorizer.clone(), self.limits.unary_deadline, &self.drain)
-            .with_audit_layer(self.audit_layer.clone())
+            .with_rate_limits_and_audit(self.rate_limits_and_audit.clone())
     }
 
     fn http_server(&self) -> Server {
@@ -116,7 +117,7 @@ impl OperatorPortServer {
     /// Serves gRPC and HTTP pages to operators. Without gRPC-Web, which only browsers need.
     pub async fn serve(self, connections: IncomingConnections, routes: Routes, stop_accepting: CancellationToken) {
         let (calls, observer) = (self.port.call_layer(), self.port.observer.clone());
-        let mut server = self.port.http_server().layer(OperatorRoutingLayer { calls, hosts: self.hosts, observer });
+        let mut server = self.port.http_server().layer(HostCheckLayer { calls, hosts: self.hosts, observer });
         let result =
             server.add_routes(routes).serve_with_incoming_shutdown(connections, stop_accepting.cancelled_owned());
         log_serve_error("operator", result.await);

@@ -17,14 +17,14 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
-use crate::api::audit_layer::AuditEntry;
-use crate::api::operator::audit_entry_of_reload;
+use crate::api::operator::audit_details_of_reload;
+use crate::api::rate_limits_and_audit::AuditDetails;
 use crate::clock::SystemClock;
 use crate::config::{Config, RulesetSource};
 use crate::files;
 use crate::server::signal::shutdown_signal;
 use crate::server::startup::{App, start_supervised_app};
-use crate::server::tls::TlsAcceptorSource;
+use crate::server::tls::ReloadableTlsConfig;
 use crate::supervisor::{TaskFailure, TaskSupervisor};
 use crate::telemetry::audit::AuditRecord;
 use crate::telemetry::label::{LoadOutcome, TaskLabel};
@@ -130,7 +130,7 @@ impl WatchedFiles {
         }
         if let Some(files) = &config.tls {
             let notify = move || _ = certificates_changed.try_send(());
-            watchers.push(watch_files(supervisor, TlsAcceptorSource::files_to_watch(files), notify).await?);
+            watchers.push(watch_files(supervisor, ReloadableTlsConfig::files_to_watch(files), notify).await?);
         }
         Ok(Self { _watchers: watchers, ruleset_reloads, certificate_reloads })
     }
@@ -207,7 +207,7 @@ pub async fn is_serving(address: SocketAddr, tls: Option<&HealthCheckTls>) -> an
 /// Reloads the rulesets after a change in their folder, and audits the changes. The editor's identity is unknown here.
 async fn reload_rulesets(app: &App) {
     let report = app.rulesets.reload().await;
-    let AuditEntry { target, ruleset_changes } = audit_entry_of_reload(&report);
+    let AuditDetails { target, ruleset_changes } = audit_details_of_reload(&report);
     let outcome = if report.problems.is_empty() { "OK" } else { "INVALID_ARGUMENT" };
     let audit_log = app.audit_log.clone();
     let record = AuditRecord {

@@ -18,7 +18,7 @@ use crate::auth::match_credential::{self, MatchCredentialKeys};
 use crate::auth::policy::RateLimitKind;
 use crate::auth::public_user_keys::PublicUserKeys;
 use crate::auth::rate_limit::{CallerClass, RateLimits};
-use crate::auth::token::{SIGNING_KEY_BYTES, TokenSigner};
+use crate::auth::token::{HmacTokenSigner, SIGNING_KEY_BYTES};
 use crate::clock::Clock;
 use crate::config::{Config, RulesetSource, StoreTarget};
 use crate::domain::id::SiloId;
@@ -29,18 +29,18 @@ use crate::engine::startup_retry::retry_at_startup;
 use crate::engine::{Engine, EngineDeps};
 use crate::geo::{LocatorSettings, ReloadableLocator};
 use crate::rules::RulesetCatalog;
-use crate::server::counted_events::CountedEvents;
+use crate::server::counted_events::CountedEventWriter;
 use crate::server::disk_space::DiskMonitor;
 use crate::server::handshake::ProxySettings;
+use crate::server::host_check::OperatorHosts;
 use crate::server::limits::EdgeLimits;
 use crate::server::metric_recorders::{RpcMetrics, StoreMeter};
-use crate::server::operator_access::OperatorHosts;
-use crate::server::tls::TlsAcceptorSource;
-use crate::server::{self, FreshnessCheck, RunningServer, Server};
+use crate::server::tls::ReloadableTlsConfig;
+use crate::server::{self, HealthCheckFn, RunningServer, Server};
 use crate::store::memory::MemoryStore;
 use crate::store::metered::MeteredStore;
 use crate::store::pass_failure::PassFailureFolder;
-use crate::store::postgres::{PostgresStore, Replica};
+use crate::store::postgres::{PostgresStore, ServerIdentity};
 use crate::store::sqlite::SqliteStore;
 use crate::store::{Store, StoreError};
 use crate::supervisor::TaskSupervisor;
@@ -64,7 +64,7 @@ pub struct App {
     /// Metrics registry.
     pub metrics: Arc<Metrics>,
     /// TLS certificates, reloadable; `None`: plaintext.
-    pub tls: Option<Arc<TlsAcceptorSource>>,
+    pub tls: Option<Arc<ReloadableTlsConfig>>,
     /// Log of operator actions.
     pub audit_log: Arc<AuditLog>,
     /// Supervisor of all tasks.
@@ -76,12 +76,12 @@ pub struct App {
 #[derive(Debug)]
 struct Reports {
     /// Rejected calls that were only counted.
-    counted_events: CountedEvents,
+    counted_events: CountedEventWriter,
     _stop: DropGuard,
 }
 
 impl Reports {
-    fn start(counted_events: CountedEvents, disk_monitor: &Arc<DiskMonitor>, supervisor: &TaskSupervisor) -> Self {
+    fn start(counted_events: CountedEventWriter, disk_monitor: &Arc<DiskMonitor>, supervisor: &TaskSupervisor) -> Self {
         let stop = CancellationToken::new();
         disk_monitor.spawn(supervisor, &stop);
         counted_events.spawn(supervisor, &stop);
@@ -126,7 +126,7 @@ pub(super) async fn start_supervised_app(
     let engine = Arc::new(Engine::start(deps).await.context("load advertisements")?);
     let ruleset_reloader = Arc::new(engine.ruleset_reloader(ruleset_directory(config)));
     let rpc_metrics = Arc::new(RpcMetrics::new(metrics.clone()));
-    let counted_events = CountedEvents { calls: rpc_metrics.clone(), audit_log: audit_log.clone() };
+    let counted_events = CountedEventWriter { calls: rpc_metrics.clone(), audit_log: audit_log.clone() };
     let disk_monitor = DiskMonitor::new(config, metrics.clone());
     let monitor_of_notes = disk_monitor.clone();
     let (trusted_proxies, metrics_source) = (config.trusted_proxies.clone(), metrics.clone());
@@ -167,10 +167,10 @@ pub(super) async fn start_supervised_app(
 /// Content of the files that a server needs before it starts.
 struct StartupFiles {
     catalog: Arc<RulesetCatalog>,
-    signer: Arc<TokenSigner>,
+    signer: Arc<HmacTokenSigner>,
     match_keys: Arc<MatchCredentialKeys>,
     user_keys: Arc<PublicUserKeys>,
-    tls: Option<Arc<TlsAcceptorSource>>,
+    tls: Option<Arc<ReloadableTlsConfig>>,
     locator: Arc<ReloadableLocator>,
     authenticator: Option<Arc<Authenticator>>,
     audit_log: Arc<AuditLog>,
@@ -192,7 +192,7 @@ impl StartupFiles {
             anyhow!("load rulesets: {}", lines.join("\n"))
         })?;
         catalog.replace_all(rulesets.rulesets, clock.now(), 0);
-        catalog.update(|state| state.retired_files = rulesets.retired_files);
+        catalog.update_state(|state| state.retired_files = rulesets.retired_files);
         check_store_folder_exists(&config.store).context("open store")?;
         Ok(Self {
             catalog,
@@ -219,7 +219,7 @@ impl App {
 
 /// A server is stale when its last contact with the store is older than `max_staleness_s`, when commits fail, or when the
 /// store requires a newer server.
-fn freshness_check(engine: Arc<Engine>, max_staleness_s: u32) -> FreshnessCheck {
+fn freshness_check(engine: Arc<Engine>, max_staleness_s: u32) -> HealthCheckFn {
     let max_ms = u64::from(max_staleness_s) * 1_000;
     Arc::new(move || {
         engine.is_store_writable()
@@ -287,11 +287,11 @@ fn check_store_folder_exists(store: &StoreTarget) -> anyhow::Result<()> {
 }
 
 /// Token keys from the key file, which is created on first use; without a file, random keys for this process.
-fn load_token_signer(config: &Config, clock: &dyn Clock) -> anyhow::Result<TokenSigner> {
+fn load_token_signer(config: &Config, clock: &dyn Clock) -> anyhow::Result<HmacTokenSigner> {
     let new_key = random_key_bytes(clock);
     match &config.token_key_file {
         Some(path) => key_file::load_or_create_signer(path, new_key).context("load token keys"),
-        None => Ok(TokenSigner::new(new_key, None)),
+        None => Ok(HmacTokenSigner::new(new_key, None)),
     }
 }
 
@@ -356,9 +356,9 @@ fn load_authenticator(
 }
 
 /// Loads the TLS certificates; `None` if TLS is off.
-fn load_tls(config: &Config, metrics: &Metrics) -> anyhow::Result<Option<Arc<TlsAcceptorSource>>> {
+fn load_tls(config: &Config, metrics: &Metrics) -> anyhow::Result<Option<Arc<ReloadableTlsConfig>>> {
     let Some(files) = &config.tls else { return Ok(None) };
-    let tls = TlsAcceptorSource::open(files.clone())?;
+    let tls = ReloadableTlsConfig::open(files.clone())?;
     metrics.tls_loads.get_or_create(&LoadOutcome::Loaded).inc();
     Ok(Some(Arc::new(tls)))
 }
@@ -421,7 +421,7 @@ async fn open_store(
         StoreTarget::Postgres(url) => {
             let [replica_id, _] = u64_halves(clock.random_bytes());
             let silos = config.silos.as_ref().map(|silos| silos.iter().copied().map(SiloId).collect());
-            let replica = Replica { id: replica_id, silos };
+            let replica = ServerIdentity { id: replica_id, silos };
             let unknown_parameters = url.unknown_parameter_count();
             if unknown_parameters > 0 {
                 tracing::warn!(

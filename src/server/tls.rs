@@ -67,7 +67,7 @@ pub enum TlsError {
 
 /// TLS configuration for new connections, reloadable.
 #[derive(Debug)]
-pub struct TlsAcceptorSource {
+pub struct ReloadableTlsConfig {
     files: config::TlsFiles,
     current_config: ArcSwap<ServerConfig>,
 }
@@ -76,7 +76,7 @@ const CERTIFICATE_LABEL: &str = "TLS certificate";
 const KEY_FILE_KIND: &str = "TLS key";
 const CLIENT_CA_LABEL: &str = "TLS client CA";
 
-impl TlsAcceptorSource {
+impl ReloadableTlsConfig {
     /// Loads the files.
     pub fn open(files: config::TlsFiles) -> Result<Self, TlsError> {
         let current_config = ArcSwap::from(load_server_config(&files)?);

@@ -8,13 +8,16 @@ pub(super) mod owned_rows;
 mod owner;
 pub(super) mod row_body;
 pub(super) mod touched_keys;
+mod wish_body;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
 pub(in crate::store) use self::owner::UserTraces;
-pub use self::owner::{AdvertLimit, AdvertOwner, ClientLimit, OwnerKey, PartyKey, ReservationLimit, ReservationOwner};
+pub use self::owner::{
+    AdvertLimit, AdvertOwner, ClientAndAccountLimit, OwnerKey, PartyKey, ReservationLimit, ReservationOwner,
+};
 
 use crate::domain::advertisement::Advertisement;
 use crate::domain::id::{AdvertisementId, ReservationId, UserKey};
@@ -40,6 +43,8 @@ pub struct Reservation {
     pub request_digest: [u8; 16],
     /// State.
     pub state: ReservationState,
+    /// Whether it ended because its party joined the session. Its users may play the session's matches until the row is purged.
+    pub has_joined: bool,
     /// `Held`: expiry of the hold. `Ended`: when the row may be purged. `Confirmed`: not used.
     pub deadline: UnixMs,
     /// Owner; `None` if no limit applies to the caller, and in rows of version 0.2.0.
@@ -52,15 +57,22 @@ impl Reservation {
         self.owner.is_some_and(|owner| UserTraces::of_user(user).has_reserved(owner.client))
     }
 
-    /// Releases the seat of one user; the reservation ends with its last seat. Returns whether the user had a seat.
+    /// Whether its users may play matches of the session: the host confirmed it, or its party joined.
+    pub fn is_confirmed_or_joined(&self) -> bool {
+        self.state == ReservationState::Confirmed || self.has_joined
+    }
+
+    /// Releases the seat of one user; the reservation ends with its last seat. A party that has joined loses the user, and no
+    /// seat becomes open: the host takes the player from its session. Returns whether the user had a seat.
     pub(crate) fn release_seat(&mut self, user: UserKey, purge_at: UnixMs) -> bool {
         let Ok(index) = self.users.binary_search(&user) else { return false };
-        if self.state == ReservationState::Ended {
+        if self.state == ReservationState::Ended && !self.has_joined {
             return false;
         }
         self.users.remove(index);
         self.seats = self.seats.saturating_sub(1);
-        if self.users.is_empty() || self.seats == 0 {
+        self.has_joined &= !self.users.is_empty();
+        if self.state != ReservationState::Ended && (self.users.is_empty() || self.seats == 0) {
             self.state = ReservationState::Ended;
             self.deadline = purge_at;
         }
@@ -116,6 +128,9 @@ pub enum AdvertWrite {
         joined_reservations: Vec<ReservationId>,
         /// Owner of the advertisement if it is new; `None` if no limit applies to the caller.
         owner: Option<AdvertOwner>,
+        /// Digest of a request that creates it; `None` for updates, and without an idempotency key. Refused if the advertisement
+        /// exists and was created by another request.
+        create_digest: Option<[u8; 16]>,
         /// Time of the decision.
         now: UnixMs,
     },
@@ -129,6 +144,8 @@ pub enum AdvertWrite {
         confirmed_reservations: Vec<ReservationId>,
         /// Reservations of this advertisement that end with this write; kept for [`ENDED_RESERVATION_RETENTION_MS`].
         joined_reservations: Vec<ReservationId>,
+        /// Digest of a repeated request to create it; as in `Publish`.
+        create_digest: Option<[u8; 16]>,
         /// Time of the decision.
         now: UnixMs,
     },
@@ -183,7 +200,7 @@ pub enum AdvertWrite {
     },
     /// Erases a user from an advertisement and its reservations. The seat of a reservation that has not ended is released.
     /// Elsewhere, a random key takes the user's place, as for the owner, the party and the digest of a reservation's
-    /// request. An advertisement of the user has no owner afterwards.
+    /// request. The caller who published the advertisement stays.
     EraseUser {
         /// Advertisement that names the user, or whose reservations do.
         advertisement_id: AdvertisementId,
@@ -216,6 +233,17 @@ impl AdvertWrite {
         match self {
             AdvertWrite::Publish { owner, .. } => owner.as_ref(),
             _ => None,
+        }
+    }
+
+    /// Whether this compares or replaces the digest of the request that created the advertisement.
+    pub(in crate::store) fn compares_create_digest(&self) -> bool {
+        match self {
+            AdvertWrite::Publish { create_digest, .. } | AdvertWrite::ExtendTtl { create_digest, .. } => {
+                create_digest.is_some()
+            }
+            AdvertWrite::EraseUser { .. } => true,
+            _ => false,
         }
     }
 

@@ -5,6 +5,7 @@ mod allocation_offers;
 mod outages;
 mod queues;
 mod ruleset_copies;
+mod statistics;
 mod user_data;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,7 @@ use crate::store::allocation_offers::StoredOffer;
 use crate::store::outages::StoredOutages;
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::ruleset_copies::RulesetCopyRows;
+use crate::store::statistics::count_rows::CountRows;
 
 /// In-memory store. One lock guards the advertisements and one the queues; no code waits while it holds either.
 #[derive(Debug, Default)]
@@ -27,6 +29,7 @@ pub struct MemoryStore {
     ruleset_copies: Mutex<RulesetCopyRows>,
     allocation_offers: Mutex<BTreeMap<MatchId, StoredOffer>>,
     outages: Mutex<StoredOutages>,
+    statistics: Mutex<CountRows>,
 }
 
 impl MemoryStore {

@@ -5,20 +5,24 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::domain::id::{AdvertisementId, MatchId, RatingKey, SetId, UserKey};
+use crate::domain::id::{AdvertisementId, MatchId, RatingKey, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
+use crate::domain::ruleset::rating::defaults::OwnRatingKeys;
 use crate::domain::time::UnixMs;
 use crate::store::Store;
 use crate::store::adverts::{AdvertFeed, AdvertWrite, CommitResult, StoredAdvertisement, transaction_label};
 use crate::store::allocation_offers::{OfferStore, OfferWrite, StoredOffer};
 use crate::store::error::StoreError;
-use crate::store::outages::{OutageReport, OutageStore, StoredOutages};
+use crate::store::outages::{LivenessReport, OutageStore, StoredOutages};
+use crate::store::queues::connected_users_report::ConnectedUsersReport;
+use crate::store::queues::first_scale::FirstScale;
 use crate::store::queues::{
     self, FinishedMatch, LeaseHolders, QueueFeed, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData,
-    StoredUser,
+    UserQueueState,
 };
 use crate::store::ruleset_copies::{RulesetCopy, RulesetCopyStore, RulesetReport};
+use crate::store::statistics::{StatisticsBatch, StatisticsQuery, StatisticsStore, StatisticsTotals};
 use crate::store::user_data::{GivenFeedback, UserDataStore, UserRowKind};
 
 /// Receiver of store measurements. It supplies the clock, so that the store has none.
@@ -172,8 +176,20 @@ impl<M: StoreObserver> UserDataStore for MeteredStore<M> {
 /// Forwarded without a report: no client waits for it.
 #[async_trait]
 impl<M: StoreObserver> OutageStore for MeteredStore<M> {
-    async fn report_outages(&self, report: &OutageReport) -> Result<StoredOutages, StoreError> {
+    async fn report_outages(&self, report: &LivenessReport) -> Result<StoredOutages, StoreError> {
         self.inner.report_outages(report).await
+    }
+}
+
+/// Forwarded without a report: only operators wait for it.
+#[async_trait]
+impl<M: StoreObserver> StatisticsStore for MeteredStore<M> {
+    async fn add_statistics(&self, batch: &StatisticsBatch) -> Result<bool, StoreError> {
+        self.inner.add_statistics(batch).await
+    }
+
+    async fn read_statistics(&self, query: &StatisticsQuery) -> Result<StatisticsTotals, StoreError> {
+        self.inner.read_statistics(query).await
     }
 }
 
@@ -204,7 +220,7 @@ impl<M: StoreObserver> QueueStore for MeteredStore<M> {
         self.inner.read_match_result(id).await
     }
 
-    async fn read_user(&self, user: UserKey) -> Result<StoredUser, StoreError> {
+    async fn read_user(&self, user: UserKey) -> Result<UserQueueState, StoreError> {
         self.inner.read_user(user).await
     }
 
@@ -212,7 +228,7 @@ impl<M: StoreObserver> QueueStore for MeteredStore<M> {
         self.inner.read_rating_changes(user, key).await
     }
 
-    async fn record_first_scales(&self, current: &[(SetId, RatingKey)]) -> Result<Vec<(SetId, RatingKey)>, StoreError> {
+    async fn record_first_scales(&self, current: &[OwnRatingKeys]) -> Result<Vec<FirstScale>, StoreError> {
         self.inner.record_first_scales(current).await
     }
 
@@ -251,15 +267,18 @@ impl<M: StoreObserver> QueueStore for MeteredStore<M> {
         self.inner.release_leases().await
     }
 
-    async fn report_connected_users(&self, own_counts: &[(QueueKey, u32)]) -> Result<Vec<(QueueKey, u32)>, StoreError> {
-        self.inner.report_connected_users(own_counts).await
+    async fn exchange_connected_users(
+        &self,
+        report: &ConnectedUsersReport,
+    ) -> Result<Vec<(QueueKey, u32)>, StoreError> {
+        self.inner.exchange_connected_users(report).await
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::id::{SiloId, TicketId};
+    use crate::domain::id::{SetId, SiloId, TicketId};
     use crate::store::adverts::WriteOutcome;
     use crate::store::memory::MemoryStore;
     use std::sync::Mutex;
@@ -321,7 +340,8 @@ mod tests {
         store.purge_queues(UnixMs(1)).await.unwrap();
         assert_eq!(store.read_match(MatchId::from_bytes([1; 16])).await.unwrap(), None);
         let queue = QueueKey { set_id: SetId(1), silo: SiloId(1) };
-        assert_eq!(store.report_connected_users(&[(queue, 2)]).await.unwrap(), [(queue, 2)]);
+        let report = ConnectedUsersReport { counts: vec![(queue, 2)], ..Default::default() };
+        assert_eq!(store.exchange_connected_users(&report).await.unwrap(), [(queue, 2)]);
         let calls = log.0.lock().unwrap().1.clone();
         let commits = [("commit_queues", 1, true, 2), ("mixed_queue", 1, true, 0), ("commit_queues", 1, true, 1)];
         assert_eq!(calls[..3], commits);

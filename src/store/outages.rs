@@ -14,7 +14,7 @@ pub const SERVERS_READ_MAX: usize = 1_000;
 
 /// Report of a server about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OutageReport {
+pub struct LivenessReport {
     /// Time of the report; `None` to read only.
     pub alive_at: Option<UnixMs>,
     /// Outages of this server that have ended. Writing one again changes nothing.
@@ -40,7 +40,7 @@ pub struct ServerMark {
 
 impl ServerMark {
     /// Mark of the only server of a store.
-    pub(super) fn of_only_server(alive_at: UnixMs) -> Self {
+    pub(super) fn mark_of_only_server(alive_at: UnixMs) -> Self {
         Self { is_own: true, alive_at, is_stopped: false }
     }
 }
@@ -58,5 +58,5 @@ pub struct StoredOutages {
 #[async_trait]
 pub trait OutageStore: Send + Sync + 'static {
     /// Applies a report in one transaction, and returns what the store has then.
-    async fn report_outages(&self, report: &OutageReport) -> Result<StoredOutages, StoreError>;
+    async fn report_outages(&self, report: &LivenessReport) -> Result<StoredOutages, StoreError>;
 }

@@ -15,12 +15,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::advertisement::{Advertisement, AdvertisementKind};
 use crate::domain::attribute_values::AttributeValues;
+use crate::domain::chosen_value::ChosenValue;
 use crate::domain::id::{AdvertisementId, SiloId, TicketId, UserKey};
-use crate::domain::queue::avoidance::{PastMatch, PastMatches};
+use crate::domain::played_values::PlayedValues;
+use crate::domain::queue::avoidance::{PastMatches, PlayedPair};
 use crate::domain::queue::gate::GateInput;
 use crate::domain::queue::input::{OpenSession, PassInput};
 use crate::domain::queue::prepared_ticket::PreparedTicket;
-use crate::domain::queue::ticket::Ticket;
+use crate::domain::queue::seated_party::SeatedParty;
+use crate::domain::queue::ticket::{PlayerRating, Ticket};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::{Player, Session};
 use crate::domain::time::UnixMs;
@@ -34,7 +37,7 @@ pub const PASS_FAILURE_FILES_MAX: usize = 16;
 pub const PASS_FAILURE_FILE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Version of the format.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 const FILE_PREFIX: &str = "pass-";
 const FILE_SUFFIX: &str = ".json";
@@ -111,6 +114,9 @@ pub struct PassRecord {
     open_sessions: Vec<SessionRecord>,
     /// Users by number, whether they were in the same team, and the start of their match.
     past_matches: Vec<(u32, u32, bool, u64)>,
+    /// User by number, attribute, value played, and the start of the latest match. Files of earlier versions have none.
+    #[serde(default)]
+    plays: Vec<(u32, Box<str>, Box<str>, u64)>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -120,6 +126,9 @@ struct TicketRecord {
     entered_ms: u64,
     leaderboard_position: Option<f64>,
     frustrated: bool,
+    /// Files of earlier versions have none.
+    #[serde(default)]
+    wider_limits: bool,
     /// Body as in the table of tickets.
     body: String,
 }
@@ -131,16 +140,50 @@ struct SessionRecord {
     advertised_ms: u64,
     expires_ms: u64,
     open_seats: u16,
-    open_seats_by_team: Option<Vec<u16>>,
-    player_ratings: Vec<f64>,
-    /// Values that depend on the standing of the players, in the order of the ruleset's attributes. Files of earlier
-    /// versions have none.
+    /// Users whom players of the session have blocked. Files of earlier versions have none.
+    #[serde(default)]
+    blocked_users: Vec<u32>,
+    #[serde(default)]
+    wider_limits: bool,
+    /// Values that depend on the standing of the players, in the order of the ruleset's attributes.
     #[serde(default)]
     standing_numbers: Vec<Option<f64>>,
-    leaderboard_position: Option<f64>,
+    /// Parties in the session, also those that its host does not list yet.
+    #[serde(default)]
+    parties: Vec<PartyRecord>,
+    /// Attributes and entries that guests were told. Files of earlier versions have none.
+    #[serde(default)]
+    promised: Vec<(Box<str>, Box<str>)>,
     join_seats: u16,
     /// Body as in the table of advertisements.
     body: String,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PartyRecord {
+    /// Users by number.
+    users: Vec<u32>,
+    player_count: u16,
+    team: Option<u16>,
+    /// Rating and deviation of each player; null if one is unknown.
+    ratings: Option<Vec<(f64, f64)>>,
+    leaderboard_position: Option<f64>,
+    /// Roles that each player plays. Files of earlier versions have none.
+    #[serde(default)]
+    roles: Vec<Vec<u16>>,
+}
+
+impl PartyRecord {
+    fn decode(&self, ruleset: &Ruleset) -> SeatedParty {
+        let users = self.users.iter().map(|number| numbered_key(*number)).collect();
+        let rating = |&(rating, deviation): &(f64, f64)| PlayerRating { rating, deviation };
+        let ratings = self.ratings.as_ref().map(|ratings| ratings.iter().map(rating).collect());
+        let mut party = SeatedParty::new(users, self.player_count, self.team).with_ratings(ruleset, ratings);
+        party.leaderboard_position = self.leaderboard_position;
+        party.roles = self.roles.iter().map(|roles| roles.as_slice().into()).collect();
+        party
+    }
 }
 
 impl PassRecord {
@@ -151,16 +194,20 @@ impl PassRecord {
             entered_ms: prepared.ticket.entered_at.0,
             leaderboard_position: prepared.leaderboard_position,
             frustrated: prepared.frustrated,
+            wider_limits: prepared.has_wider_limits(),
             body: encode_ticket(&Ticket {
                 subject: None,
                 session: numbers.anonymous_session(input.ruleset, &prepared.ticket.session),
-                blocked_users: prepared.ticket.blocked_users.iter().filter_map(|user| numbers.key(*user)).collect(),
+                blocked_users: prepared.blocked_users.iter().filter_map(|user| numbers.key(*user)).collect(),
                 self_answering: Vec::new(),
                 ..(*prepared.ticket).clone()
             }),
         };
-        let past_match = |it: PastMatch| {
+        let past_match = |it: PlayedPair| {
             Some((numbers.number(it.user)?, numbers.number(it.other_user)?, it.same_team, it.started_at.0))
+        };
+        let play = |(user, played, started_at): (UserKey, &ChosenValue, UnixMs)| {
+            Some((numbers.number(user)?, played.attribute.clone(), played.value.clone(), started_at.0))
         };
         Self {
             format: FORMAT,
@@ -175,6 +222,7 @@ impl PassRecord {
             tickets: input.tickets.iter().map(ticket).collect(),
             open_sessions: input.open_sessions.iter().map(|open| numbers.session_record(input.ruleset, open)).collect(),
             past_matches: input.past_matches.pairs().filter_map(past_match).collect(),
+            plays: input.past_matches.played.iter().filter_map(play).collect(),
         }
     }
 
@@ -201,23 +249,30 @@ impl PassRecord {
         for record in &self.tickets {
             let ticket = Arc::new(self.decode_ticket(ruleset, record)?);
             let prepared = PreparedTicket::new(ruleset, queue, ticket, record.leaderboard_position);
-            tickets.push(PreparedTicket { frustrated: record.frustrated, ..prepared });
+            let prepared = PreparedTicket { frustrated: record.frustrated, ..prepared };
+            tickets.push(prepared.with_limits_if_frustrated(ruleset, record.wider_limits));
         }
         let sessions: io::Result<Vec<OpenSession>> =
             self.open_sessions.iter().map(|record| self.decode_session(ruleset, record)).collect();
-        let past_match = |&(user, other_user, same_team, started_ms): &(u32, u32, bool, u64)| PastMatch {
+        let past_match = |&(user, other_user, same_team, started_ms): &(u32, u32, bool, u64)| PlayedPair {
             user: numbered_key(user),
             other_user: numbered_key(other_user),
             same_team,
             started_at: UnixMs(started_ms),
         };
+        let play = |(user, attribute, value, started_ms): &(u32, Box<str>, Box<str>, u64)| {
+            let played = ChosenValue { attribute: attribute.clone(), value: value.clone() };
+            (numbered_key(*user), played, UnixMs(*started_ms))
+        };
+        let played = PlayedValues::from_latest_of_pairs(self.plays.iter().map(play));
         Ok(run(&PassInput {
             ruleset,
             queue,
             teams,
             tickets: &tickets.iter().collect::<Vec<_>>(),
             open_sessions: &sessions?,
-            past_matches: &PastMatches::latest_of(self.past_matches.iter().map(past_match)),
+            past_matches: &PastMatches::from_latest_of_pairs(self.past_matches.iter().map(past_match))
+                .with_played(played),
             gate_input: GateInput { connected_players: self.connected_players, active_matches: self.active_matches },
             now: UnixMs(self.now_ms),
             rng_seed: self.rng_seed,
@@ -242,13 +297,19 @@ impl PassRecord {
         (advertisement.session.silo, advertisement.session.join_seats) = (SiloId(self.silo), record.join_seats);
         Ok(OpenSession {
             attribute_values: AttributeValues::from_session(ruleset, &advertisement.session)
-                .with_standing_numbers(ruleset, &record.standing_numbers),
+                .with_standing_numbers(ruleset, &record.standing_numbers)
+                .with_frustration(ruleset, record.wider_limits),
             advertisement: Arc::new(advertisement),
             expires_at: UnixMs(record.expires_ms),
             open_seats: record.open_seats,
-            open_seats_by_team: record.open_seats_by_team.clone().map(Vec::into_boxed_slice),
-            player_ratings: record.player_ratings.clone().into(),
-            leaderboard_position: record.leaderboard_position,
+            parties: record.parties.iter().map(|party| party.decode(ruleset)).collect(),
+            blocked_users: record.blocked_users.iter().copied().map(numbered_key).collect(),
+            promised: record
+                .promised
+                .iter()
+                .cloned()
+                .map(|(attribute, value)| ChosenValue { attribute, value })
+                .collect(),
         })
     }
 }
@@ -260,8 +321,12 @@ impl UserNumbers {
     fn of_input(input: &PassInput<'_>) -> Self {
         let sessions = input.open_sessions.iter().map(|open| &open.advertisement.session);
         let sessions = input.tickets.iter().map(|prepared| &prepared.ticket.session).chain(sessions);
-        let users: BTreeMap<UserKey, u32> =
-            sessions.flat_map(|session| session.players.iter().map(|player| (player.user, 0))).collect();
+        let seated = input.open_sessions.iter().flat_map(|open| &open.parties).flat_map(|party| party.users.iter());
+        let users: BTreeMap<UserKey, u32> = sessions
+            .flat_map(|session| session.players.iter().map(|player| player.user))
+            .chain(seated.copied())
+            .map(|user| (user, 0))
+            .collect();
         Self(users.into_keys().zip(1..).collect())
     }
 
@@ -275,15 +340,33 @@ impl UserNumbers {
     }
 
     fn anonymous_session(&self, ruleset: &Ruleset, session: &Session) -> Session {
+        let is_declared = |name: &str| ruleset.attribute_index(name).is_some();
+        let roles = ruleset.teams.as_ref().map_or(&[][..], |teams| &teams.roles);
         let player = |player: &Player| {
             let user = self.key(player.user).unwrap_or(player.user);
-            Player { user, client_key: user, ..*player }
+            let mut details = player.details.clone();
+            for details in details.iter_mut() {
+                details.attributes.retain(|(name, _)| is_declared(name));
+                details.wanted_roles.retain(|name| roles.iter().any(|role| role.name == *name));
+            }
+            Player { user, client_key: user, details, ..player.clone() }
         };
-        let is_declared = |name: &str| ruleset.attribute_index(name).is_some();
         Session {
             players: session.players.iter().map(player).collect(),
             attributes: session.attributes.iter().filter(|(name, _)| is_declared(name)).cloned().collect(),
             ..session.clone()
+        }
+    }
+
+    fn party_record(&self, party: &SeatedParty) -> PartyRecord {
+        let ratings = party.ratings().map(|ratings| ratings.iter().map(|it| (it.rating, it.deviation)).collect());
+        PartyRecord {
+            users: party.users.iter().filter_map(|user| self.number(*user)).collect(),
+            player_count: party.player_count,
+            team: party.team,
+            ratings,
+            leaderboard_position: party.leaderboard_position,
+            roles: party.roles.iter().map(|roles| roles.to_vec()).collect(),
         }
     }
 
@@ -294,15 +377,16 @@ impl UserNumbers {
             advertised_ms: open.advertisement.advertised_since.0,
             expires_ms: open.expires_at.0,
             open_seats: open.open_seats,
-            open_seats_by_team: open.open_seats_by_team.as_ref().map(|seats| seats.to_vec()),
-            player_ratings: open.player_ratings.to_vec(),
             standing_numbers: open.attribute_values.standing_numbers(ruleset),
-            leaderboard_position: open.leaderboard_position,
+            wider_limits: open.attribute_values.limit_factor() != 1.0,
+            blocked_users: open.blocked_users.iter().filter_map(|user| self.number(*user)).collect(),
+            parties: open.parties.iter().map(|party| self.party_record(party)).collect(),
+            promised: open.promised.iter().map(|it| (it.attribute.clone(), it.value.clone())).collect(),
             join_seats: session.join_seats,
             body: encode_advertisement(&Advertisement {
                 publisher: open.advertisement.publisher.and_then(|publisher| self.key(publisher)),
                 session,
-                connect_data: Vec::new(),
+                connect_data: Box::default(),
                 ..(*open.advertisement).clone()
             }),
         }

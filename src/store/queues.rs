@@ -1,11 +1,16 @@
-//! Persistence of queues: tickets, matches, penalties, consents, ratings, match results and queue leases.
+//! Persistence of queues: tickets, matches, penalties, consents, block lists, ratings, match results and queue
+//! leases.
 //!
 //! As for advertisements, the store applies no time limits by itself, and a batch is one transaction. Every backend
 //! decides outcomes with the same code, and nothing is acknowledged before it is durable. The store alone enforces two
 //! rules: a user has one ticket per queue, and is in one match that has not ended.
 
+pub(super) mod block_lists;
+pub mod connected_users_report;
 pub(super) mod consents;
+pub mod first_scale;
 mod lease_holders;
+mod queue_key;
 mod queue_outcome;
 pub(super) mod queue_rows;
 mod queue_write;
@@ -23,18 +28,23 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-pub use self::consents::{CONSENT_RETENTION_MS, ConsentTaker, GrantedConsent};
+pub use self::block_lists::StoredBlockList;
+pub use self::consents::{CONSENT_RETENTION_MS, ConsentConsumer, GrantedConsent};
 pub use self::lease_holders::LeaseHolders;
+pub use self::queue_key::QueueKey;
 pub use self::queue_outcome::QueueOutcome;
 pub use self::queue_write::{ERASED_ROWS_MAX, QueueWrite, UserErasure, transaction_label};
 pub use self::records::{PenaltySchedule, RatingRow, StoredTicket, TicketState};
 
-use crate::domain::id::{MatchId, RatingKey, SetId, SiloId, TicketId, UserKey};
+use crate::domain::id::{MatchId, RatingKey, SetId, TicketId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
+use crate::domain::ruleset::rating::defaults::OwnRatingKeys;
 use crate::domain::time::UnixMs;
 use crate::store::error::StoreError;
+use crate::store::queues::connected_users_report::ConnectedUsersReport;
+use crate::store::queues::first_scale::FirstScale;
 use crate::store::writer_version::STORE_FORMAT_VERSION;
 
 /// Finished match for export: its result and the feedback on it.
@@ -51,18 +61,9 @@ pub struct FinishedMatch {
 /// Retention of match results: 92 days, one season, in milliseconds. Ruleset weights can be evaluated over it.
 pub const RESULT_RETENTION_MS: u64 = 92 * 24 * 60 * 60 * 1_000;
 
-/// Queue id: a set and a silo.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct QueueKey {
-    /// Set.
-    pub set_id: SetId,
-    /// Silo.
-    pub silo: SiloId,
-}
-
 /// Membership of a user in a ticket that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TicketUser {
+pub struct TicketMembership {
     /// Queue of the ticket.
     pub queue: QueueKey,
     /// Ticket id.
@@ -73,9 +74,9 @@ pub struct TicketUser {
 
 /// Rows that keep a user from entering queues.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StoredUser {
+pub struct UserQueueState {
     /// Tickets of the user that have not ended, by ticket id.
-    pub tickets: Vec<TicketUser>,
+    pub tickets: Vec<TicketMembership>,
     /// Match that has not ended and that the user has not left.
     pub match_id: Option<MatchId>,
     /// Penalties after failed ready checks, by set.
@@ -91,6 +92,8 @@ pub struct StoredQueueData {
     pub matches: Vec<Arc<Match>>,
     /// Ratings.
     pub ratings: Vec<RatingRow>,
+    /// Block lists.
+    pub block_lists: Vec<StoredBlockList>,
 }
 
 /// Batch of changes to the queues, read from the feed.
@@ -108,9 +111,11 @@ pub struct QueueFeedBatch {
     pub matches: Vec<Arc<Match>>,
     /// Changed ratings, in their current state.
     pub ratings: Vec<RatingRow>,
-    /// Users of whom `ratings` has all ratings. Empty in a snapshot.
+    /// Changed block lists, in their current state.
+    pub block_lists: Vec<StoredBlockList>,
+    /// Users of whom `ratings` has all ratings, and `block_lists` the list. Empty in a snapshot.
     pub rated_users: Vec<UserKey>,
-    /// Whether `ratings` has all ratings of all users, as in a snapshot.
+    /// Whether `ratings` and `block_lists` have those of all users, as in a snapshot.
     pub has_all_ratings: bool,
     /// Ids of removed tickets. Empty in a snapshot.
     pub removed_tickets: Vec<TicketId>,
@@ -121,8 +126,8 @@ pub struct QueueFeedBatch {
 impl From<StoredQueueData> for QueueFeedBatch {
     /// Snapshot for the only server of a store.
     fn from(data: StoredQueueData) -> Self {
-        let StoredQueueData { tickets, matches, ratings } = data;
-        Self { is_snapshot: true, tickets, matches, ratings, has_all_ratings: true, ..Self::default() }
+        let StoredQueueData { tickets, matches, ratings, block_lists } = data;
+        Self { is_snapshot: true, tickets, matches, ratings, block_lists, has_all_ratings: true, ..Self::default() }
     }
 }
 
@@ -145,17 +150,18 @@ pub trait QueueStore: Send + Sync + 'static {
     async fn read_match_result(&self, id: MatchId) -> Result<Option<Arc<MatchResult>>, StoreError>;
 
     /// Reads a user's tickets, match and penalties. Takes no locks and delays no write.
-    async fn read_user(&self, user: UserKey) -> Result<StoredUser, StoreError>;
+    async fn read_user(&self, user: UserKey) -> Result<UserQueueState, StoreError>;
 
     /// Latest changes of a user's rating with `key`, at most `limit::RATING_HISTORY_ENTRIES_MAX`, latest first.
     async fn read_rating_changes(&self, user: UserKey, key: RatingKey) -> Result<Vec<RatingHistoryEntry>, StoreError>;
 
     /// Records the scale of each set in `current` that has no recorded first scale yet, and returns the first scales of
-    /// all of these sets. A recorded scale never changes. Scales are digest keys of the sets' own ratings.
+    /// all of these sets, in the same order. A recorded scale never changes, nor do the default constants of a set: the former
+    /// ones for a set that had played before its scale was recorded.
     ///
     /// If a set is on another scale now, servers from before [`RatingKey`] would continue the ratings of the first scale
-    /// on the other one, so they may no longer write.
-    async fn record_first_scales(&self, current: &[(SetId, RatingKey)]) -> Result<Vec<(SetId, RatingKey)>, StoreError>;
+    /// on the other one, so they may no longer write. The same if a set does not use the former default constants.
+    async fn record_first_scales(&self, current: &[OwnRatingKeys]) -> Result<Vec<FirstScale>, StoreError>;
 
     /// Lists at most `limit` finished matches, ordered by time of report and match id, starting after `after`. For
     /// exports: takes no locks and delays no write.
@@ -200,10 +206,12 @@ pub trait QueueStore: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Reports this server's connected users per set and silo. Returns the totals of all servers that reported within
-    /// ten seconds.
-    async fn report_connected_users(&self, own_counts: &[(QueueKey, u32)]) -> Result<Vec<(QueueKey, u32)>, StoreError> {
-        Ok(own_counts.to_vec())
+    /// Reports this server's connected users. Returns the totals of all servers that reported within ten seconds, by set and silo.
+    async fn exchange_connected_users(
+        &self,
+        report: &ConnectedUsersReport,
+    ) -> Result<Vec<(QueueKey, u32)>, StoreError> {
+        Ok(report.counts.clone())
     }
 }
 

@@ -48,12 +48,12 @@ impl<'a> AdvertisementRow<'a> {
             join_seats: i64::from(advertisement.session.join_seats),
             ttl_ms: advertisement.ttl_ms.map(|ttl_ms| i64::from(ttl_ms.get())),
             body: row_body::encode_advertisement(advertisement).into(),
-            connect_data: advertisement.connect_data.as_slice().into(),
+            connect_data: (&*advertisement.connect_data).into(),
         }
     }
 
     /// Expiry at publication; a heartbeat may have extended it since.
-    pub(super) fn published_expiry(&self) -> UnixMs {
+    pub(super) fn expiry_at_publication(&self) -> UnixMs {
         from_ms(self.expires_ms)
     }
 
@@ -89,14 +89,14 @@ impl<'a> AdvertisementRow<'a> {
         advertisement.session.silo = SiloId(self.silo_id.cast_unsigned());
         advertisement.session.join_seats = join_seats;
         advertisement.ttl_ms = ttl_ms;
-        advertisement.connect_data = self.connect_data.into_owned();
+        advertisement.connect_data = self.connect_data.into();
         Ok(advertisement)
     }
 }
 
 /// Stored advertisement, as far as writes depend on it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct AdvertLookup {
+pub(super) struct FoundAdvert {
     /// Value of `n`, the key in table `heartbeat`.
     pub(super) row_number: i64,
     pub(super) advertised_since: UnixMs,
@@ -114,7 +114,7 @@ type FoundRow = (usize, Option<i64>, Option<i64>, Option<i64>, Option<i64>, Opti
 pub(super) struct LookupResult {
     /// Index of the id in the query.
     pub(super) key_index: usize,
-    pub(super) advertisement: Option<AdvertLookup>,
+    pub(super) advertisement: Option<FoundAdvert>,
     pub(super) tombstone_until: Option<UnixMs>,
 }
 
@@ -130,7 +130,7 @@ fn decode_lookup(
 ) -> Result<LookupResult, StoreError> {
     let corrupt = |column, reason| StoreError::CorruptRow { table: "advertisement", column, reason };
     let advertisement = match (n, since, expires, seats) {
-        (Some(row_number), Some(since), Some(expires), Some(seats)) => Some(AdvertLookup {
+        (Some(row_number), Some(since), Some(expires), Some(seats)) => Some(FoundAdvert {
             row_number,
             advertised_since: from_ms(since),
             expires_at: from_ms(heartbeat.unwrap_or(expires)),
@@ -167,6 +167,8 @@ pub(super) struct ReservationRow {
     /// Not covered by the checksum, and `party` neither: version 0.2.0 leaves them as they are.
     pub(super) owner: Option<[u8; 16]>,
     pub(super) party: Option<[u8; 16]>,
+    /// Not covered by the checksum: version 0.2.0 leaves it as it is.
+    pub(super) joined: bool,
 }
 
 impl ReservationRow {
@@ -185,6 +187,7 @@ impl ReservationRow {
             deadline_ms: to_ms(reservation.deadline),
             owner: reservation.owner.map(|owner| *owner.client.as_bytes()),
             party: reservation.owner.map(|owner| *owner.party.as_bytes()),
+            joined: reservation.has_joined,
         }
     }
 
@@ -204,6 +207,13 @@ pub(super) fn decode_advertisement_id(row: &SqliteRow) -> Result<AdvertisementId
     ColumnReader { table: "reservation", row }.id_bytes(1, "advertisement_id").map(AdvertisementId::from_bytes)
 }
 
+/// Decodes a row of `statements::READ_CREATE_DIGESTS`.
+pub(super) fn decode_create_digest(row: &SqliteRow) -> Result<(AdvertisementId, [u8; 16]), StoreError> {
+    let columns = ColumnReader { table: "advertisement", row };
+    let id = columns.id_bytes(0, "advertisement_id").map(AdvertisementId::from_bytes)?;
+    Ok((id, columns.id_bytes(1, "create_digest")?))
+}
+
 /// Decodes a row with the columns of `statements::LOAD_RESERVATIONS` and verifies its checksum.
 pub(super) fn decode_reservation(row: &SqliteRow) -> Result<Reservation, StoreError> {
     let columns = ColumnReader { table: "reservation", row };
@@ -217,6 +227,7 @@ pub(super) fn decode_reservation(row: &SqliteRow) -> Result<Reservation, StoreEr
         deadline_ms: columns.int64(6, "deadline_ms")?,
         owner: columns.optional_id(8, "owner")?,
         party: columns.optional_id(9, "party")?,
+        joined: columns.int64(10, "joined")? != 0,
     };
     columns.verify_checksum("checksum", columns.int64(7, "checksum")?, encoded.checksum())?;
     let (users, rest) = encoded.users.as_chunks::<16>();
@@ -235,6 +246,7 @@ pub(super) fn decode_reservation(row: &SqliteRow) -> Result<Reservation, StoreEr
             2 => ReservationState::Ended,
             other => return Err(unknown_row("reservation", "state", format!("unknown state {other}"))),
         },
+        has_joined: encoded.joined,
         deadline: from_ms(encoded.deadline_ms),
         owner: reservation_owner(encoded.owner, encoded.party),
     })

@@ -90,7 +90,7 @@ pub(super) struct RulesetCopyRows(pub(super) BTreeMap<RulesetKey, RulesetCopy>);
 
 /// Rulesets that tickets and matches use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct RulesetUse {
+pub(super) struct UsedRulesets {
     /// Sets with a ticket that has not ended. They use the set's latest ruleset.
     pub(super) ticket_sets: BTreeSet<SetId>,
     /// Rulesets of matches, also of ended ones: their results can still be reported.
@@ -159,7 +159,7 @@ impl RulesetCopyRows {
     }
 
     /// Deletes the rows that the report purges.
-    pub(super) fn purge(&mut self, report: &RulesetReport, used: &RulesetUse) {
+    pub(super) fn purge(&mut self, report: &RulesetReport, used: &UsedRulesets) {
         let mut latest: BTreeMap<SetId, (UnixMs, RulesetKey)> = BTreeMap::new();
         for copy in self.0.values() {
             let entry = latest.entry(copy.set_id).or_insert((copy.active_at, copy.key()));
@@ -245,7 +245,7 @@ mod tests {
         rows.apply_report(&RulesetReport { active: vec![reported(3, 2)], ..report(20) });
         let purge = RulesetReport { active: vec![reported(1, 1)], purge_before: Some(UnixMs(15)), ..report(30) };
         assert!(rows.has_purgeable(&purge));
-        let used = RulesetUse {
+        let used = UsedRulesets {
             ticket_sets: [SetId(2), SetId(3)].into(),
             match_rulesets: [(SetId(4), RulesetHash(1))].into(),
         };

@@ -10,6 +10,7 @@ mod connection;
 mod outages;
 mod queues;
 mod ruleset_copies;
+mod statistics;
 
 use std::future::Future;
 use std::path::{Path, PathBuf};

@@ -80,7 +80,7 @@ impl UnknownRows {
     }
 
     /// Logs, once per table, that the change feed has records of an unknown kind.
-    pub(super) fn record_unknown_changes(&self, table: &'static str, count: i64) {
+    pub(super) fn log_unknown_changes(&self, table: &'static str, count: i64) {
         if count > 0 && self.lock().logged_tables.insert(table) {
             tracing::warn!(table, count, "change of a newer server's kind read; later ones are not logged");
         }

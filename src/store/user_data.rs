@@ -18,6 +18,8 @@ pub enum UserRowKind {
     Result,
     /// Feedback that the user gave, by match.
     Feedback,
+    /// Block lists of others, by the user whose list it is.
+    BlockList,
     /// Advertisements that name the user, and those with a reservation for the user or made by the user.
     Advertisement,
 }

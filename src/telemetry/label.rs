@@ -1,4 +1,5 @@
-//! Labels of metrics, as closed sets of values, so that no client can add a metric series.
+//! Labels of metrics, as closed sets of values, so that no client can add a metric series. Those of statistics come from rulesets
+//! (`label/statistic.rs`).
 
 use std::fmt;
 
@@ -41,8 +42,10 @@ macro_rules! label {
 }
 
 mod rpc;
+mod statistic;
 
 pub use self::rpc::{GrpcCode, Method};
+pub use self::statistic::StatisticLabels;
 
 label! {
     /// Kind of rule that refused a candidate. Names from a ruleset never become labels.
@@ -61,6 +64,8 @@ label! {
     HardFilter = "filter",
     /// A range published by the advertiser.
     AllowedRange = "allowed_range",
+    /// A wish of the searcher or of the advertisement.
+    Wish = "wish",
 }
 
 impl RefusalKind {
@@ -73,7 +78,8 @@ impl RefusalKind {
             Refusal::Expired => RefusalKind::Expired,
             Refusal::NotEnoughSeats => RefusalKind::Full,
             Refusal::HardFilter { filter_index: filter, side: _ } if filter < hard_filters => RefusalKind::HardFilter,
-            Refusal::HardFilter { .. } => RefusalKind::AllowedRange,
+            Refusal::HardFilter { filter_index, .. } if filter_index == hard_filters => RefusalKind::AllowedRange,
+            Refusal::HardFilter { .. } => RefusalKind::Wish,
             // The other refusals occur in queues only.
             _ => RefusalKind::HardFilter,
         }
@@ -124,6 +130,8 @@ label! {
     Acknowledge = "acknowledge",
     /// Consents taken or revoked.
     Consent = "consent",
+    /// Block lists changed.
+    BlockList = "block_list",
     /// Tickets ended while waiting.
     Leave = "leave",
     /// Matches proposed.
@@ -294,6 +302,8 @@ label! {
     DiskSpace = "disk_space",
     /// Numbers of rejected calls for the log and the audit log.
     CountedEvents = "counted_events",
+    /// Counts of matchmaking statistics, written to the store.
+    Statistics = "statistics",
 }
 
 label! {

@@ -1,5 +1,8 @@
 //! Table of all metrics. The registry is built from it, and a test compares docs/METRICS.md with it.
 
+mod statistic_buckets;
+mod statistics;
+
 use std::fmt::Write;
 use std::sync::atomic::AtomicU64;
 
@@ -15,7 +18,10 @@ use crate::domain::filter::Refusal;
 use crate::domain::queue::report::PassReport;
 use crate::telemetry::label::{
     AuthFailure, ConnectionRejection, DiskFolder, GrpcCode, LoadOutcome, LookupOutcome, Method, OfferEvent,
-    RateLimitLabel, RateLimitRole, RefusalKind, StoreOperation, TaskLabel, TransactionKind,
+    RateLimitLabel, RateLimitRole, RefusalKind, StatisticLabels, StoreOperation, TaskLabel, TransactionKind,
+};
+use crate::telemetry::metric::statistic_buckets::{
+    distance_histogram, quality_histogram, round_trip_histogram, star_histogram, wait_histogram,
 };
 
 /// Content type of the text that `render` returns.
@@ -131,6 +137,34 @@ metrics! {
     pass_refusals: CounterBy<RefusalKind> = Family::default(), "counter" "fireteam_pass_refusals_total" [RefusalKind::KEY];
     /// Passes that exhausted their budget of pair evaluations before the last ticket.
     passes_truncated: Counter = Counter::default(), "counter" "fireteam_passes_truncated_total" [];
+    /// Time from a party's first search until its seats were reserved; counted when they are confirmed.
+    search_to_seat_seconds: HistogramBy<StatisticLabels> = Family::new_with_constructor(wait_histogram), "histogram" "fireteam_search_to_seat_seconds" ["set", "region", "party_size"];
+    /// Score of the session in which a searching party has a seat; lower is better.
+    seat_score: HistogramBy<StatisticLabels> = Family::new_with_constructor(quality_histogram), "histogram" "fireteam_seat_score" ["set", "region", "party_size"];
+    /// Distance of a searching party to the session in which it has a seat.
+    seat_distance_meters: HistogramBy<StatisticLabels> = Family::new_with_constructor(distance_histogram), "histogram" "fireteam_seat_distance_meters" ["set", "region", "party_size"];
+    /// Expected round trip of a searching party to the session in which it has a seat.
+    seat_round_trip_seconds: HistogramBy<StatisticLabels> = Family::new_with_constructor(round_trip_histogram), "histogram" "fireteam_seat_round_trip_seconds" ["set", "region", "party_size"];
+    /// Time from entering a queue until a match was proposed, for each party of each proposal.
+    enter_to_match_seconds: HistogramBy<StatisticLabels> = Family::new_with_constructor(wait_histogram), "histogram" "fireteam_enter_to_match_seconds" ["set", "region", "party_size"];
+    /// Time from entering a queue until play began, for each party.
+    enter_to_play_seconds: HistogramBy<StatisticLabels> = Family::new_with_constructor(wait_histogram), "histogram" "fireteam_enter_to_play_seconds" ["set", "region", "party_size"];
+    /// Quality of matches that began in play; higher is better.
+    match_quality: HistogramBy<StatisticLabels> = Family::new_with_constructor(quality_histogram), "histogram" "fireteam_match_quality" ["set", "region", "party_size"];
+    /// Largest distance between two parties of a match that began in play.
+    match_distance_meters: HistogramBy<StatisticLabels> = Family::new_with_constructor(distance_histogram), "histogram" "fireteam_match_distance_meters" ["set", "region", "party_size"];
+    /// Round trip of a party to the region of its match that began in play.
+    match_round_trip_seconds: HistogramBy<StatisticLabels> = Family::new_with_constructor(round_trip_histogram), "histogram" "fireteam_match_round_trip_seconds" ["set", "region", "party_size"];
+    /// Sessions that a rule refused in searches, by rule.
+    search_rule_refusals: CounterBy<StatisticLabels> = Family::default(), "counter" "fireteam_search_rule_refusals_total" ["set", "party_size", "rule"];
+    /// Pairs of parties that a rule refused in passes, by rule.
+    pass_rule_refusals: CounterBy<StatisticLabels> = Family::default(), "counter" "fireteam_pass_rule_refusals_total" ["set", "party_size", "rule"];
+    /// Feedback of players on matches.
+    feedback_stars: HistogramBy<StatisticLabels> = Family::new_with_constructor(star_histogram), "histogram" "fireteam_feedback_stars" ["set", "ruleset"];
+    /// Matches with a result.
+    match_results: CounterBy<StatisticLabels> = Family::default(), "counter" "fireteam_match_results_total" ["set", "ruleset"];
+    /// Values that were not counted because too many counts wait for the store, and reservations because too many wait for their hosts.
+    statistics_dropped: Counter = Counter::default(), "counter" "fireteam_statistics_dropped_total" [];
     /// Duration of a store operation.
     store_duration_seconds: HistogramBy<StoreOperation> = Family::new_with_constructor(duration_histogram), "histogram" "fireteam_store_duration_seconds" [StoreOperation::KEY];
     /// Rows read or changed by store operations.

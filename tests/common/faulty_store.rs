@@ -6,17 +6,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use fireteam::domain::id::{AdvertisementId, MatchId, RatingKey, SetId, UserKey};
+use fireteam::domain::id::{AdvertisementId, MatchId, RatingKey, UserKey};
 use fireteam::domain::lifecycle::Match;
 use fireteam::domain::match_result::{MatchResult, RatingHistoryEntry};
+use fireteam::domain::ruleset::rating::defaults::OwnRatingKeys;
 use fireteam::domain::time::UnixMs;
 use fireteam::store::allocation_offers::{OfferStore, OfferWrite, StoredOffer};
 use fireteam::store::memory::MemoryStore;
-use fireteam::store::outages::{OutageReport, OutageStore, StoredOutages};
+use fireteam::store::outages::{LivenessReport, OutageStore, StoredOutages};
+use fireteam::store::queues::first_scale::FirstScale;
 use fireteam::store::queues::{
-    FinishedMatch, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData, StoredUser,
+    FinishedMatch, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData, UserQueueState,
 };
 use fireteam::store::ruleset_copies::{RulesetCopy, RulesetCopyStore, RulesetReport};
+use fireteam::store::statistics::{StatisticsBatch, StatisticsQuery, StatisticsStore, StatisticsTotals};
 use fireteam::store::user_data::{GivenFeedback, UserDataStore, UserRowKind};
 use fireteam::store::{AdvertFeed, AdvertWrite, CommitResult, Store, StoreError, StoredAdvertisement};
 use tokio::sync::watch;
@@ -129,7 +132,7 @@ impl QueueStore for FaultyStore {
         self.inner.read_match_result(id).await
     }
 
-    async fn read_user(&self, user: UserKey) -> Result<StoredUser, StoreError> {
+    async fn read_user(&self, user: UserKey) -> Result<UserQueueState, StoreError> {
         self.inner.read_user(user).await
     }
 
@@ -137,7 +140,7 @@ impl QueueStore for FaultyStore {
         self.inner.read_rating_changes(user, key).await
     }
 
-    async fn record_first_scales(&self, current: &[(SetId, RatingKey)]) -> Result<Vec<(SetId, RatingKey)>, StoreError> {
+    async fn record_first_scales(&self, current: &[OwnRatingKeys]) -> Result<Vec<FirstScale>, StoreError> {
         self.inner.record_first_scales(current).await
     }
 
@@ -220,8 +223,19 @@ impl UserDataStore for FaultyStore {
 }
 
 #[async_trait]
+impl StatisticsStore for FaultyStore {
+    async fn add_statistics(&self, batch: &StatisticsBatch) -> Result<bool, StoreError> {
+        self.inner.add_statistics(batch).await
+    }
+
+    async fn read_statistics(&self, query: &StatisticsQuery) -> Result<StatisticsTotals, StoreError> {
+        self.inner.read_statistics(query).await
+    }
+}
+
+#[async_trait]
 impl OutageStore for FaultyStore {
-    async fn report_outages(&self, report: &OutageReport) -> Result<StoredOutages, StoreError> {
+    async fn report_outages(&self, report: &LivenessReport) -> Result<StoredOutages, StoreError> {
         self.inner.report_outages(report).await
     }
 }

@@ -19,6 +19,7 @@ pub(crate) mod invalid_numbers;
 pub(crate) mod latency_phases;
 pub(crate) mod limits_wire;
 pub(crate) mod operator_wire;
+pub(crate) mod repeated_creates;
 pub(crate) mod reservations;
 pub(crate) mod response_encoding;
 pub(crate) mod ruleset_reload;

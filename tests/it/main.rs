@@ -6,6 +6,8 @@ mod api;
 #[cfg(test)]
 mod geo;
 #[cfg(test)]
+mod player_attributes;
+#[cfg(test)]
 mod queue;
 #[cfg(test)]
 mod rating;
@@ -18,8 +20,14 @@ mod security;
 #[cfg(test)]
 mod server;
 #[cfg(test)]
+mod session_match;
+#[cfg(test)]
 mod sim;
+#[cfg(test)]
+mod statistics;
 #[cfg(test)]
 mod store;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod wishes;

@@ -5,6 +5,7 @@ pub(crate) mod advert_model;
 pub(crate) mod advert_rows;
 pub(crate) mod advisory_locks;
 pub(crate) mod change_feed;
+pub(crate) mod connected_users;
 pub(crate) mod expiry_during_outage;
 pub(crate) mod kill_server;
 pub(crate) mod match_results;

@@ -200,6 +200,17 @@ impl Client {
         self.release(pb::MatchmakingReleaseRequest { advertisement_id, ..Default::default() }).await.map(drop)
     }
 
+    /// Starts a match of a session, as its host. Adds an idempotency key to a request without one.
+    pub async fn start_match(
+        &self,
+        mut request: pb::MatchmakingStartMatchRequest,
+    ) -> Result<pb::MatchmakingStartMatchResponse, Error> {
+        if request.idempotency_key.is_empty() {
+            request.idempotency_key = random::idempotency_key();
+        }
+        self.channel.call_matchmaking(request, |mut stub, request| async move { stub.start_match(request).await }).await
+    }
+
     /// Reports measured round trips and returns the candidates in their new order.
     pub async fn report_latency(
         &self,
@@ -241,12 +252,21 @@ impl Client {
             .await
     }
 
+    /// Changes the durable block list of this client's player, or of the named user if the caller has none. Returns its length.
+    pub async fn update_block_list(&self, request: pb::MatchmakingUpdateBlockListRequest) -> Result<u32, Error> {
+        let updated = self
+            .channel
+            .call_matchmaking(request, |mut stub, request| async move { stub.update_block_list(request).await })
+            .await?;
+        Ok(updated.blocked_user_count)
+    }
+
     /// Cooldowns of this client's player, and the tickets that the player is in, also those that others entered. A ticket that
     /// another client entered acts for the own seat alone.
     pub async fn mine(&self) -> Result<(Vec<Ticket>, Vec<pb::QueueCooldown>), Error> {
         let request = pb::QueueMineRequest {};
         let own = self.channel.call_queue(request, |mut stub, request| async move { stub.mine(request).await }).await?;
-        let tickets = own.tickets.into_iter().map(|ticket| Ticket::own(self.channel.clone(), ticket));
+        let tickets = own.tickets.into_iter().map(|ticket| Ticket::from_own_ticket(self.channel.clone(), ticket));
         Ok((tickets.collect::<Result<_, _>>()?, own.cooldowns))
     }
 

@@ -36,7 +36,7 @@ impl Ticket {
     }
 
     /// Ticket from `Client::mine`. `expires_in_ms` is 0 until the first heartbeat.
-    pub(crate) fn own(channel: RetryingChannel, own: pb::OwnTicket) -> Result<Self, Error> {
+    pub(crate) fn from_own_ticket(channel: RetryingChannel, own: pb::OwnTicket) -> Result<Self, Error> {
         Ok(Self {
             channel,
             token: own.ticket_token,

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 
+use crate::attribute::ValueOrigin;
 use crate::id::{AdvertisementId, RulesetHash, SetId, UserKey};
 use crate::session::Session;
 use crate::time::UnixMs;
@@ -27,7 +28,7 @@ pub struct AllowedRange {
     pub max: Option<f64>,
 }
 
-/// Address at which a game server answers latency probes.
+/// Address at which a game server, or the machine of a player who hosts, answers latency probes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeEndpoint {
     /// IPv6 address, or IPv4 address in its mapped form; never of a player's own machine.
@@ -60,11 +61,24 @@ pub struct Advertisement {
     /// Additional ranges for searchers.
     pub allowed_ranges: Box<[AllowedRange]>,
     /// Opaque bytes for parties that have reserved or are matched, such as an address.
-    pub connect_data: Vec<u8>,
-    /// Endpoint for latency probes, of game servers only. Boxed: most advertisements have none.
+    pub connect_data: Box<[u8]>,
+    /// Endpoint for latency probes: of a game server, or of a player's own machine where the ruleset lets players be probed.
+    /// Boxed: most advertisements have none.
     pub probe: Option<Box<ProbeEndpoint>>,
 }
 
 /// Memory holds up to a million advertisements, each in an `Arc` with two reference counts. 256 bytes is an allocator
 /// size class; one more byte would cost 64.
 const _: () = assert!(size_of::<Advertisement>() + 2 * size_of::<usize>() <= 256);
+
+impl Advertisement {
+    /// Endpoint that searches tell: that of a game server.
+    pub fn game_server_probe(&self) -> Option<&ProbeEndpoint> {
+        self.probe.as_deref().filter(|_| self.session.origin == ValueOrigin::GameServer)
+    }
+
+    /// Endpoint of a player's own machine.
+    pub fn player_probe(&self) -> Option<&ProbeEndpoint> {
+        self.probe.as_deref().filter(|_| self.session.origin == ValueOrigin::Client)
+    }
+}

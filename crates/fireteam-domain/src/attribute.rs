@@ -80,6 +80,8 @@ pub enum AttributeSource {
     RatingDeviation,
     /// `matches_played`: number of rated matches of the players, counted by the server and aggregated to one number.
     MatchesPlayed,
+    /// The players' own attribute maps, under the attribute's name, aggregated to one value.
+    Players(PlayerAggregation),
 }
 
 impl AttributeSource {
@@ -101,7 +103,7 @@ impl AttributeSource {
     /// Type that a built-in attribute must be declared with; `None` if any type is allowed.
     pub fn required_type(self) -> Option<ValueType> {
         match self {
-            AttributeSource::AttributeMap => None,
+            AttributeSource::AttributeMap | AttributeSource::Players(_) => None,
             AttributeSource::GameInProgress => Some(ValueType::Bool),
             AttributeSource::Skill
             | AttributeSource::NatType
@@ -114,13 +116,13 @@ impl AttributeSource {
     }
 
     /// Whether the server counts the value from matches. A ticket is stored with it.
-    pub fn is_counted(self) -> bool {
+    pub fn is_counted_from_matches(self) -> bool {
         matches!(self, AttributeSource::DisputedPercent | AttributeSource::MatchesPlayed)
     }
 
     /// Whether only the server knows the value: requests may not state it.
     pub fn is_kept_by_server(self) -> bool {
-        self.is_counted() || self == AttributeSource::RatingDeviation
+        self.is_counted_from_matches() || self == AttributeSource::RatingDeviation
     }
 
     /// Whether the value may come from the standing of the players.
@@ -128,13 +130,13 @@ impl AttributeSource {
         self == AttributeSource::Skill || self.is_kept_by_server()
     }
 
-    /// Whether the value is an aggregate of one value per player, so that `PartyAggregation` applies.
-    pub fn is_aggregated(self) -> bool {
+    /// Whether the value is an aggregate of one number per player that has a field of its own or is kept by the server.
+    pub fn uses_party_aggregation(self) -> bool {
         matches!(self, AttributeSource::Skill | AttributeSource::RatingDeviation | AttributeSource::MatchesPlayed)
     }
 }
 
-/// Aggregation of the players' values into one value for the party.
+/// Aggregation of the players' numbers into one number for the party.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PartyAggregation {
     /// Arithmetic mean. For a single player it is that player's value.
@@ -170,6 +172,40 @@ impl PartyAggregation {
             }
         })
     }
+}
+
+/// Aggregation of the values that the players of a party have of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlayerAggregation {
+    /// Function of the players' values.
+    pub function: AggregateFunction,
+    /// Party's value if a player has none.
+    pub missing_member: MissingMember,
+}
+
+/// Function of the values of all players.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AggregateFunction {
+    /// Of numbers.
+    Number(PartyAggregation),
+    /// Of bools: true if one player's value is.
+    Any,
+    /// Of bools: true if every player's value is.
+    All,
+    /// Of string lists: the strings of any player. No value if there are more than `limit::STRING_LIST_ENTRIES_MAX`.
+    Union,
+    /// Of string lists: the strings that every player has.
+    Intersection,
+}
+
+/// Party's value if a player has none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MissingMember {
+    /// The party has none either.
+    #[default]
+    Missing,
+    /// The player does not count. The party has no value if no player has one.
+    Skip,
 }
 
 /// Origins whose values the ruleset accepts for an attribute.
@@ -222,4 +258,6 @@ pub struct Attribute {
     pub party_aggregation: PartyAggregation,
     /// Origins whose values are accepted.
     pub trust: Trust,
+    /// Parties may state which values they accept on the other side.
+    pub wishes: bool,
 }

@@ -1,42 +1,78 @@
 //! Attribute values of a session under one ruleset: one trusted value, or none, per declared attribute.
 
 use crate::attribute::{Attribute, AttributeSource, AttributeValue};
+use crate::expansion::Expansion;
+use crate::field_problem::{unknown_attribute_message, wrong_type_message};
+use crate::player_aggregation::aggregate_players;
+use crate::player_details;
 use crate::player_standing::{self, PlayerStanding};
 use crate::queue::ticket::{PlayerRating, Ticket};
 use crate::ruleset::Ruleset;
 use crate::session::Session;
 
+pub use crate::field_problem::FieldProblem;
+
 /// One value per attribute of a ruleset, in the ruleset's order. `None` if the value is absent, has the wrong type or
 /// comes from an origin that the ruleset does not trust.
 #[derive(Clone, Debug, PartialEq)]
-pub struct AttributeValues(Box<[Option<AttributeValue>]>);
+pub struct AttributeValues {
+    values: Box<[Option<AttributeValue>]>,
+    /// Factor on the limits of the session's expansions, at least 1.
+    limit_factor: f64,
+}
 
 impl AttributeValues {
     /// Reads the values of a party: what `ruleset` declares, trusts, and the server keeps. `standings` are those of the
     /// session's players, in their order; `None` if the ruleset has no rating system or does not use them.
     pub fn of_party(ruleset: &Ruleset, session: &Session, standings: Option<&[PlayerStanding]>) -> Self {
-        Self::read(ruleset, session, |attribute| {
+        let is_frustrated = standings.is_some_and(|standings| standings.iter().any(|player| player.is_frustrated));
+        let limit_factor = if is_frustrated { limit_factor_of_frustrated(ruleset) } else { 1.0 };
+        Self::read(ruleset, session, limit_factor, |attribute| {
             let number = match attribute.source {
-                AttributeSource::Skill | AttributeSource::RatingDeviation => {
-                    rating_number(attribute, player_standing::session_ratings(ruleset, session, standings).flatten())
-                }
+                AttributeSource::Skill | AttributeSource::RatingDeviation => rating_number(
+                    ruleset,
+                    attribute,
+                    player_standing::session_ratings(ruleset, session, standings).flatten(),
+                ),
                 _ => counted_number(attribute, standings?),
             };
             number.map(AttributeValue::Number)
         })
     }
 
+    /// The values of a party, one of whose players counts as frustrated by the ruleset, or none.
+    pub fn with_frustration(self, ruleset: &Ruleset, is_frustrated: bool) -> Self {
+        Self { limit_factor: if is_frustrated { limit_factor_of_frustrated(ruleset) } else { 1.0 }, ..self }
+    }
+
+    /// Factor on the limits of the session's expansions: more than 1 if one of its players counts as frustrated.
+    pub fn limit_factor(&self) -> f64 {
+        self.limit_factor
+    }
+
+    /// Limit of one of the session's expansions after it has waited.
+    pub fn limit_of(&self, expansion: &Expansion, waited_ms: u64) -> f64 {
+        expansion.limit_at(waited_ms) * self.limit_factor
+    }
+
     /// Values of a party of whose players the server keeps nothing.
     pub fn from_session(ruleset: &Ruleset, session: &Session) -> Self {
-        Self::of_party(ruleset, session, None)
+        // As `of_party` without standings; most advertisements are read here.
+        Self::read(ruleset, session, 1.0, |attribute| match attribute.source {
+            AttributeSource::Skill | AttributeSource::RatingDeviation => {
+                let ratings = player_standing::session_ratings(ruleset, session, None).flatten();
+                rating_number(ruleset, attribute, ratings).map(AttributeValue::Number)
+            }
+            _ => None,
+        })
     }
 
     /// Reads the values of players whose ratings were chosen before, as in [`player_standing::player_rating`]. What the
     /// server counts is read from the session's attributes, where it was put at the entry.
     pub fn of_rated_players(ruleset: &Ruleset, session: &Session, ratings: &[PlayerRating]) -> Self {
-        Self::read(ruleset, session, |attribute| match attribute.source {
+        Self::read(ruleset, session, 1.0, |attribute| match attribute.source {
             AttributeSource::Skill | AttributeSource::RatingDeviation => {
-                rating_number(attribute, ratings.iter().copied()).map(AttributeValue::Number)
+                rating_number(ruleset, attribute, ratings.iter().copied()).map(AttributeValue::Number)
             }
             _ => session.attribute_value(&attribute.name).cloned(),
         })
@@ -54,13 +90,14 @@ impl AttributeValues {
     fn read(
         ruleset: &Ruleset,
         session: &Session,
+        limit_factor: f64,
         standing_value: impl Fn(&Attribute) -> Option<AttributeValue>,
     ) -> Self {
         let value = |attribute: &Attribute| match attribute.source.depends_on_standings() {
             true => standing_value(attribute),
             false => trusted_value(attribute, session),
         };
-        Self(ruleset.attributes.iter().map(value).collect())
+        Self { values: ruleset.attributes.iter().map(value).collect(), limit_factor }
     }
 
     /// Whether the values equal `other`, except for those that depend on the standing of players.
@@ -68,7 +105,7 @@ impl AttributeValues {
         if !player_standing::uses_standings(ruleset) {
             return self == other;
         }
-        let mut values = ruleset.attributes.iter().zip(self.0.iter().zip(&other.0));
+        let mut values = ruleset.attributes.iter().zip(self.values.iter().zip(&other.values));
         values.all(|(attribute, (one, other))| attribute.source.depends_on_standings() || one == other)
     }
 
@@ -81,7 +118,7 @@ impl AttributeValues {
 
     /// The values with these [`standing_numbers`](Self::standing_numbers).
     pub fn with_standing_numbers(mut self, ruleset: &Ruleset, numbers: &[Option<f64>]) -> Self {
-        let attributes = ruleset.attributes.iter().zip(&mut self.0);
+        let attributes = ruleset.attributes.iter().zip(&mut self.values);
         let dependent = attributes.filter(|(attribute, _)| attribute.source.depends_on_standings());
         dependent.zip(numbers).for_each(|((_, value), number)| *value = number.map(AttributeValue::Number));
         self
@@ -89,30 +126,21 @@ impl AttributeValues {
 
     /// No values, for a ruleset without attributes.
     pub fn empty() -> Self {
-        Self(Box::default())
+        Self { values: Box::default(), limit_factor: 1.0 }
     }
 
     /// Value of the attribute at `index` in `Ruleset::attributes`.
     pub fn get(&self, index: usize) -> Option<&AttributeValue> {
-        self.0[index].as_ref()
+        self.values[index].as_ref()
     }
 
     /// Number at `index` in `Ruleset::attributes`; `None` if it is absent or not a number.
     pub fn number(&self, index: usize) -> Option<f64> {
-        match self.0[index] {
+        match self.values[index] {
             Some(AttributeValue::Number(number)) => Some(number),
             _ => None,
         }
     }
-}
-
-/// Invalid field of a session. Paths are relative to the session composition.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FieldProblem {
-    /// Field path, for example `attributes["mode"]`.
-    pub path: String,
-    /// The problem and its remedy.
-    pub message: String,
 }
 
 /// Lists the attributes of `session` that `ruleset` does not declare, or declares with another type or source.
@@ -121,7 +149,15 @@ pub fn validate_attributes(ruleset: &Ruleset, session: &Session) -> Vec<FieldPro
     for (name, value) in &session.attributes {
         let path = || format!("attributes[\"{name}\"]");
         match ruleset.attribute_index(name).map(|index| &ruleset.attributes[index]) {
-            None => problems.push(FieldProblem { path: path(), message: unknown_attribute_message(ruleset, name) }),
+            None => {
+                let is_known = |source: AttributeSource| source == AttributeSource::AttributeMap;
+                let message = unknown_attribute_message(ruleset, name, "custom attributes", is_known);
+                problems.push(FieldProblem { path: path(), message });
+            }
+            Some(Attribute { source: AttributeSource::Players(_), .. }) => {
+                let message = format!("`{name}` is an attribute of each player; set it in players[].attributes");
+                problems.push(FieldProblem { path: path(), message });
+            }
             Some(attribute) if attribute.source.is_kept_by_server() => {
                 let message = format!("`{name}` is counted by the server; remove it from the attributes");
                 problems.push(FieldProblem { path: path(), message });
@@ -132,13 +168,12 @@ pub fn validate_attributes(ruleset: &Ruleset, session: &Session) -> Vec<FieldPro
                 problems.push(FieldProblem { path: path(), message });
             }
             Some(attribute) if attribute.value_type != value.value_type() => {
-                let (declared, given) = (attribute.value_type.as_str(), value.value_type().as_str());
-                let message = format!("has type {given}; the ruleset declares type {declared}");
-                problems.push(FieldProblem { path: path(), message });
+                problems.push(FieldProblem { path: path(), message: wrong_type_message(attribute, value) });
             }
             Some(_) => {}
         }
     }
+    problems.extend(player_details::validate_player_details(ruleset, session));
     problems
 }
 
@@ -162,7 +197,13 @@ pub fn untrusted_fields(ruleset: &Ruleset, session: &Session) -> Vec<String> {
             _ => {}
         }
     }
+    paths.extend(player_details::untrusted_player_fields(ruleset, session));
     paths
+}
+
+/// Factor on the limits of a party, one of whose players counts as frustrated by the ruleset.
+fn limit_factor_of_frustrated(ruleset: &Ruleset) -> f64 {
+    ruleset.satisfaction.as_ref().map_or(1.0, |rule| rule.widen_limits)
 }
 
 /// Number that the server counts for a party; `None` if the attribute is not counted, or there are no players.
@@ -176,10 +217,12 @@ pub fn counted_number(attribute: &Attribute, standings: &[PlayerStanding]) -> Op
     }
 }
 
-/// Number that an attribute takes from the ratings of players: the rating, or its deviation.
-fn rating_number(attribute: &Attribute, ratings: impl Iterator<Item = PlayerRating>) -> Option<f64> {
-    let is_deviation = attribute.source == AttributeSource::RatingDeviation;
-    aggregate(attribute, ratings.map(|rating| if is_deviation { rating.deviation } else { rating.rating }))
+/// Number that an attribute takes from the ratings of players: the rating less `match_z` deviations, or the deviation.
+#[inline]
+fn rating_number(ruleset: &Ruleset, attribute: &Attribute, ratings: impl Iterator<Item = PlayerRating>) -> Option<f64> {
+    let (match_z, is_deviation) = (ruleset.match_z(), attribute.source == AttributeSource::RatingDeviation);
+    let number = |it: PlayerRating| if is_deviation { it.deviation } else { it.matching_rating(match_z) };
+    aggregate(attribute, ratings.map(number))
 }
 
 fn aggregate(attribute: &Attribute, values: impl Iterator<Item = f64>) -> Option<f64> {
@@ -198,20 +241,10 @@ fn trusted_value(attribute: &Attribute, session: &Session) -> Option<AttributeVa
         AttributeSource::NatType => AttributeValue::Number(f64::from(session.nat_type?)),
         AttributeSource::GameInProgress => AttributeValue::Bool(session.game_in_progress?),
         AttributeSource::BigPartyCount => AttributeValue::Number(f64::from(session.big_party_count?)),
+        AttributeSource::Players(aggregation) => {
+            return aggregate_players(aggregation, &attribute.name, attribute.value_type, &session.players);
+        }
         _ => session.attribute_value(&attribute.name)?.clone(),
     };
     (value.value_type() == attribute.value_type).then_some(value)
-}
-
-fn unknown_attribute_message(ruleset: &Ruleset, name: &str) -> String {
-    let known: Vec<&str> = ruleset
-        .attributes
-        .iter()
-        .filter(|attribute| attribute.source == AttributeSource::AttributeMap)
-        .map(|attribute| &*attribute.name)
-        .collect();
-    if known.is_empty() {
-        return format!("`{name}` is not declared; ruleset `{}` declares no custom attributes", ruleset.name);
-    }
-    format!("`{name}` is not declared by ruleset `{}`; use one of: {}", ruleset.name, known.join(", "))
 }

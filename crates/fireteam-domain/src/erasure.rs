@@ -9,6 +9,7 @@ use crate::lifecycle::{Assignment, KeptSkillOfErasedUser, Match, MatchStage};
 use crate::match_result::MatchResult;
 use crate::queue::ticket::Ticket;
 use crate::rating::Skill;
+use crate::session::Session;
 
 /// User to erase, and the key that takes the user's place.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +36,13 @@ impl Replacement {
         let is_changed = self.replace_in(keys.iter_mut());
         keys.sort_unstable();
         is_changed
+    }
+
+    /// Replaces the user in a session. The user's own attributes and roles go.
+    fn replace_in_players(&self, session: &mut Session) {
+        for player in session.players.iter_mut().filter(|player| player.user == self.user) {
+            (player.user, player.client_key, player.details) = (self.key, self.key, None);
+        }
     }
 
     /// Next version of a match without the user; `None` if the user is not in it. `skill` is kept for its result.
@@ -88,9 +96,7 @@ impl Replacement {
         if is_player && ticket.session.origin == ValueOrigin::Client {
             erased.subject = ticket.subject.map(|_| self.key);
         }
-        for player in erased.session.players.iter_mut().filter(|player| player.user == self.user) {
-            (player.user, player.client_key) = (self.key, self.key);
-        }
+        self.replace_in_players(&mut erased.session);
         self.replace_in_sorted(&mut erased.self_answering);
         if erased.session.players.iter().all(|player| player.user.is_erased()) {
             erased.session.locality = None;
@@ -102,19 +108,13 @@ impl Replacement {
         Some(erased)
     }
 
-    /// Advertisement without the user; `None` if it does not name the user.
+    /// Advertisement without the user; `None` if none of its players is the user. Its publisher is a caller, not a user.
     pub fn erase_from_advertisement(&self, advertisement: &Advertisement) -> Option<Advertisement> {
-        let is_publisher = advertisement.publisher == Some(self.user);
-        if !is_publisher && advertisement.session.players.iter().all(|player| player.user != self.user) {
+        if advertisement.session.players.iter().all(|player| player.user != self.user) {
             return None;
         }
         let mut erased = advertisement.clone();
-        for player in erased.session.players.iter_mut().filter(|player| player.user == self.user) {
-            (player.user, player.client_key) = (self.key, self.key);
-        }
-        if is_publisher {
-            erased.publisher = Some(self.key);
-        }
+        self.replace_in_players(&mut erased.session);
         Some(erased)
     }
 
@@ -143,12 +143,12 @@ mod tests {
     use crate::advertisement::AdvertisementKind;
     use crate::id::{AdvertisementId, RulesetHash, SetId, TicketId};
     use crate::locality::Locality;
-    use crate::session::{Player, RegionLatency, Session};
+    use crate::session::{Player, RegionLatency};
     use crate::time::UnixMs;
 
     fn party(users: &[&str], self_answering: &[&str]) -> Ticket {
         let user_key = |name: &&str| UserKey::from_name(name);
-        let player = |name| Player { user: user_key(name), client_key: user_key(name), stated_skill: None };
+        let player = |name| Player::from_user(user_key(name));
         let mut self_answering: Vec<UserKey> = self_answering.iter().map(user_key).collect();
         self_answering.sort_unstable();
         Ticket {
@@ -190,13 +190,13 @@ mod tests {
             id: AdvertisementId::from_bytes([1; 16]),
             set_id: SetId(1),
             kind: AdvertisementKind::Session,
-            publisher: Some(UserKey::from_name("ann")),
+            publisher: Some(UserKey::from_name("a caller")),
             advertised_since: UnixMs(1),
             ruleset_hash: RulesetHash(1),
             session,
             ttl_ms: None,
             allowed_ranges: Box::default(),
-            connect_data: Vec::new(),
+            connect_data: Box::default(),
             probe: None,
         };
         let key = UserKey::of_erased(&[7; 16], &[1; 16]);
@@ -204,11 +204,11 @@ mod tests {
             let erased = Replacement { user: UserKey::from_name(name), key }.erase_from_advertisement(&advertisement);
             erased.map(|erased| {
                 let players = &erased.session.players;
-                (erased.publisher == Some(key), players[0].user == key, players[1].client_key == key)
+                (erased.publisher == advertisement.publisher, players[0].user == key, players[1].client_key == key)
             })
         };
         assert_eq!(erase("ann"), Some((true, true, false)));
-        assert_eq!(erase("bob"), Some((false, false, true)));
+        assert_eq!(erase("bob"), Some((true, false, true)));
         assert_eq!(erase("cid"), None);
     }
 

@@ -3,6 +3,7 @@
 pub mod explain;
 mod pair;
 mod refusal;
+mod wishes;
 
 use crate::advertisement::{Advertisement, AllowedRange};
 use crate::attribute_values::AttributeValues;
@@ -12,9 +13,32 @@ use crate::locality::Locality;
 use crate::ruleset::Ruleset;
 use crate::session::{Player, RegionLatency};
 use crate::time::UnixMs;
+use crate::wish::Wish;
 
-pub use crate::filter::pair::{SessionView, WaitingSession, admit_mutually, admit_mutually_by_filter, measure_between};
+pub use crate::filter::pair::{SessionView, WaitingSession, admit_mutually_by_filter, measure_between};
 pub use crate::filter::refusal::{Refusal, RefusingSide};
+pub use crate::filter::wishes::{admit_by_wishes, unmet_wishes};
+
+/// Advertisements with players whom a searcher avoids.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct AvoidedAdverts<'a> {
+    /// Ids of those that do not exist for the searcher, sorted.
+    pub hidden: &'a [AdvertisementId],
+    /// Costs that are added to the scores of others, sorted by id; positive.
+    pub costs: &'a [(AdvertisementId, f64)],
+}
+
+impl AvoidedAdverts<'_> {
+    /// Whether an advertisement does not exist for the searcher.
+    pub fn is_hidden(&self, id: AdvertisementId) -> bool {
+        self.hidden.binary_search(&id).is_ok()
+    }
+
+    /// Cost that is added to the score of an advertisement.
+    pub fn cost(&self, id: AdvertisementId) -> f64 {
+        self.costs.binary_search_by_key(&id, |(id, _)| *id).map_or(0.0, |index| self.costs[index].1)
+    }
+}
 
 /// Session that searches for advertisements.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +49,8 @@ pub struct Searcher<'a> {
     pub locality: Option<Locality>,
     /// Its round trips to regions, sorted by region name.
     pub region_latencies: &'a [RegionLatency],
+    /// Its wishes.
+    pub wishes: &'a [Wish],
     /// Number of seats that it needs.
     pub seats_needed: u16,
     /// Its users, sorted.
@@ -33,6 +59,8 @@ pub struct Searcher<'a> {
     pub caller: Option<UserKey>,
     /// Ids of advertisements to exclude, sorted.
     pub excluded_ids: &'a [AdvertisementId],
+    /// Advertisements with players whom it avoids.
+    pub avoided: AvoidedAdverts<'a>,
     /// Time spent searching, milliseconds.
     pub waited_ms: u64,
 }
@@ -40,8 +68,8 @@ pub struct Searcher<'a> {
 impl<'a> Searcher<'a> {
     /// The part that filters and scores read.
     pub fn session_view(&self) -> SessionView<'a> {
-        let Self { attribute_values, locality, region_latencies, .. } = *self;
-        SessionView { attribute_values, locality, region_latencies }
+        let Self { attribute_values, locality, region_latencies, wishes, .. } = *self;
+        SessionView { attribute_values, locality, region_latencies, wishes }
     }
 }
 
@@ -66,6 +94,7 @@ impl<'a> AdvertisementView<'a> {
             attribute_values: self.attribute_values,
             locality: session.locality,
             region_latencies: &session.region_latencies,
+            wishes: session.wishes(),
         }
     }
 }
@@ -75,6 +104,29 @@ impl<'a> AdvertisementView<'a> {
 ///
 /// `round_trip_ms` is a measured round trip, if any; it replaces the estimated latency.
 pub fn admit(
+    ruleset: &Ruleset,
+    searcher: &Searcher<'_>,
+    candidate: &AdvertisementView<'_>,
+    round_trip_ms: Option<f64>,
+    now: UnixMs,
+) -> Result<(), Refusal> {
+    if searcher.avoided.is_hidden(candidate.advertisement.id) {
+        return Err(Refusal::AvoidedPlayer);
+    }
+    admit_visible(ruleset, searcher, candidate, round_trip_ms, now)
+}
+
+/// Admits two queue parties to each other, or returns the hard filter that refuses. `one` counts as the searcher.
+///
+/// Each rule must hold in both directions, and so must the wishes. A limit with partial reciprocity holds if either side could have found the
+/// other: the wider limit covers the measure, and the tighter limit covers `reciprocal_percent` of it.
+pub fn admit_mutually(ruleset: &Ruleset, one: &WaitingSession<'_>, other: &WaitingSession<'_>) -> Result<(), Refusal> {
+    (0..ruleset.hard_filters.len()).try_for_each(|index| admit_mutually_by_filter(ruleset, index, one, other))?;
+    admit_by_wishes(ruleset, one, other, None)
+}
+
+/// Like `admit`, for a candidate that is known not to be hidden.
+pub(crate) fn admit_visible(
     ruleset: &Ruleset,
     searcher: &Searcher<'_>,
     candidate: &AdvertisementView<'_>,
@@ -111,7 +163,7 @@ pub fn admit(
     if advertisement.allowed_ranges.iter().any(is_outside) {
         return Err(Refusal::HardFilter { filter_index: ruleset.hard_filters.len(), side: RefusingSide::Advertiser });
     }
-    Ok(())
+    admit_by_wishes(ruleset, &pair.searcher, &pair.candidate, round_trip_ms)
 }
 
 /// Whether searcher and advertisement have the same authenticated caller or share a user.

@@ -99,7 +99,7 @@ impl UserKey {
     }
 
     /// Key of a client of `user`. Equal only for the same user and the same client.
-    pub fn of_client(user: UserKey, client: UserKey) -> Self {
+    pub fn from_user_and_client(user: UserKey, client: UserKey) -> Self {
         let mut digest = Sha256::new_with_prefix([0xFF, 0xFE]);
         digest.update(user.as_bytes());
         digest.update(client.as_bytes());

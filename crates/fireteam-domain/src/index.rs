@@ -58,7 +58,7 @@ pub struct AdvertisementIndex {
     interner: Interner,
     tick_scale: TickScale,
     slab: EntrySlab,
-    /// Slots by player; `None` if the values under the ruleset do not depend on what the server keeps about players.
+    /// Slots by player; `None` if the ruleset has no use for them.
     player_slots: Option<PlayerSlots>,
     partition_by_key: BTreeMap<PartitionKey, u32>,
     /// Partitions by number; `None` for a free number.
@@ -73,7 +73,8 @@ impl AdvertisementIndex {
     pub fn new(ruleset: Arc<Ruleset>) -> Self {
         let layout = ColumnLayout::for_ruleset(&ruleset);
         let interner = Interner::new(layout.interned_attributes.len());
-        let player_slots = player_standing::uses_standings(&ruleset).then(PlayerSlots::default);
+        let needs_players = player_standing::uses_standings(&ruleset) || !ruleset.avoid.is_empty();
+        let player_slots = needs_players.then(PlayerSlots::default);
         Self {
             ruleset,
             layout,
@@ -135,16 +136,21 @@ impl AdvertisementIndex {
         self.replace_entry(slot, entry)
     }
 
-    /// Ids of the advertisements of which `user` is a player. None if the values under the ruleset do not depend on what
-    /// the server keeps about players.
+    /// Ids of the advertisements of which `user` is a player. None if neither the values under the ruleset depend on what the
+    /// server keeps about players, nor players avoid each other by it.
     pub fn ids_of_user(&self, user: UserKey) -> Vec<AdvertisementId> {
         let slots = self.player_slots.as_ref().map(|player_slots| player_slots.slots_of(&self.slab, user));
         slots.into_iter().flatten().map(|slot| self.slab.entry(slot).advertisement.id).collect()
     }
 
+    /// Number of players that [`ids_of_user`](Self::ids_of_user) finds; one in several advertisements counts several times.
+    pub fn player_count(&self) -> usize {
+        self.player_slots.as_ref().map_or(0, PlayerSlots::len)
+    }
+
     /// Whether a change of what the server keeps about a player may change an advertisement's values.
     pub fn depends_on_standings(&self) -> bool {
-        self.player_slots.as_ref().is_some_and(|player_slots| !player_slots.is_empty())
+        self.player_count() != 0 && player_standing::uses_standings(&self.ruleset)
     }
 
     /// Replaces the attribute values of an advertisement. `false` if they are equal, or the id is unknown.

@@ -5,15 +5,18 @@ pub mod deadline;
 pub mod event;
 pub mod penalty;
 pub mod rules;
+pub mod session_start;
 pub mod side_reports;
 pub mod ticket_facts;
 pub mod transition;
 
 use std::collections::BTreeMap;
 
+use crate::chosen_value::ChosenValue;
 use crate::id::{AdvertisementId, MatchId, RatingKey, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey};
+use crate::lifecycle::session_start::SessionMatchStart;
 use crate::lifecycle::side_reports::SideReports;
-use crate::queue::avoidance::PastMatch;
+use crate::queue::avoidance::PlayedPair;
 use crate::queue::ticket::TicketEndReason;
 use crate::rating::Skill;
 use crate::time::UnixMs;
@@ -44,6 +47,12 @@ pub struct Match {
     pub region: Option<Box<str>>,
     /// Session whose open seats the match fills. `None` for a new session.
     pub backfilled_session: Option<AdvertisementId>,
+    /// Entries of string lists chosen for its players, by attribute.
+    pub chosen: Box<[ChosenValue]>,
+    /// Bots of each team, which the host adds. Empty if there are none. A match with bots is not rated.
+    pub bots_by_team: Box<[u16]>,
+    /// Start by the host of a searched session. `None` for a match of a queue.
+    pub session_start: Option<SessionMatchStart>,
     /// Game servers that did not confirm this match. They are not asked again.
     pub unconfirmed_servers: Vec<AdvertisementId>,
     /// Results that its players reported.
@@ -145,8 +154,8 @@ pub enum Assignment {
     GameServer {
         /// Advertisement of the game server.
         advertisement: AdvertisementId,
-        /// Reservation of the match's seats.
-        reservation: ReservationId,
+        /// Reservation of the match's seats. `None` for a match of a session: its parties have reservations of their own.
+        reservation: Option<ReservationId>,
         /// Connection data published by the game server; opaque.
         connect_data: Vec<u8>,
     },
@@ -161,7 +170,7 @@ pub enum Assignment {
 
 impl MatchStage {
     /// Game server or host while the match is being played.
-    pub fn assignment(&self) -> Option<&Assignment> {
+    pub fn assignment_in_play(&self) -> Option<&Assignment> {
         match self {
             MatchStage::Playing { assignment, .. } => Some(assignment),
             MatchStage::ReadyCheck { .. }
@@ -236,6 +245,14 @@ impl Match {
         }
     }
 
+    /// Whether the reports of players may change the rating of `user`: in a match of a session, only if the user's ticket was
+    /// heard since play began.
+    pub fn is_ratable_by_reports(&self, user: UserKey) -> bool {
+        let is_heard = |ticket: &MatchTicket| self.side_reports.heard_tickets.contains(&ticket.ticket_id);
+        let has_user = |ticket: &MatchTicket| ticket.players.iter().any(|player| player.user == user);
+        self.session_start.is_none() || self.tickets.iter().any(|ticket| has_user(ticket) && is_heard(ticket))
+    }
+
     /// Time at which the report window ends, if no outcome is known.
     pub fn reports_due_at(&self) -> Option<UnixMs> {
         let may_have_result = self.stage.last_assignment().is_some() && self.side_reports.outcome.is_none();
@@ -243,14 +260,14 @@ impl Match {
     }
 
     /// All pairs of users in the match, for avoidance rules. Empty if the match was not played.
-    pub fn past_matches(&self) -> Vec<PastMatch> {
+    pub fn played_pairs(&self) -> Vec<PlayedPair> {
         let Some(started_at) = self.stage.started_at() else { return Vec::new() };
         let users =
             self.tickets.iter().flat_map(|ticket| ticket.players.iter().map(|player| (ticket.team, player.user)));
         let users: Vec<(u16, UserKey)> = users.collect();
         let mut past_matches = Vec::new();
         for (index, &(team, one)) in users.iter().enumerate() {
-            let past_match = |&(other_team, other)| PastMatch {
+            let past_match = |&(other_team, other)| PlayedPair {
                 user: one,
                 other_user: other,
                 same_team: team == other_team,

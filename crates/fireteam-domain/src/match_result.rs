@@ -88,6 +88,8 @@ pub struct RatingUpdate {
     pub before: PlayerRating,
     /// Stored rating after the match.
     pub after: PlayerRating,
+    /// Category of the rating after the match, by the ruleset that made it; `None` without categories.
+    pub category: Option<u16>,
 }
 
 /// Reason that a match changes no rating.

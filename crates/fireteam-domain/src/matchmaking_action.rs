@@ -21,7 +21,7 @@ pub const ADVERTISE_PERCENT_MAX: f64 = 99.0;
 impl AdvertiseChances {
     /// Table of percentages; the first entry is for a party of one. `None` if it is empty or an entry is outside [0,
     /// 99].
-    pub fn by_party_size(percents: Vec<f64>) -> Option<Self> {
+    pub fn from_percents_by_party_size(percents: Vec<f64>) -> Option<Self> {
         let valid = percents.iter().all(|percent| (0.0..=ADVERTISE_PERCENT_MAX).contains(percent));
         (valid && !percents.is_empty()).then(|| Self { percents: percents.into() })
     }

@@ -15,6 +15,8 @@ pub struct PlayerStanding {
     pub match_count: u32,
     /// Share of the player's matches whose sides reported different results, percent.
     pub disputed_percent: f64,
+    /// Whether the player counts as frustrated by the ruleset's own `<Satisfaction>`.
+    pub is_frustrated: bool,
 }
 
 /// Rating of a player as filters, scores, windows and team splits use it.
@@ -43,9 +45,10 @@ pub fn session_ratings<'a>(
     players.map(move |(index, player)| player_rating(ruleset, standing_of(index), player, session.origin))
 }
 
-/// Whether a ruleset has attributes that the standing of players may decide.
+/// Whether a ruleset has attributes or limits that the standing of players may decide.
 pub fn uses_standings(ruleset: &Ruleset) -> bool {
-    ruleset.rating.is_some() && ruleset.attributes.iter().any(|attribute| attribute.source.depends_on_standings())
+    let depends = || ruleset.attributes.iter().any(|attribute| attribute.source.depends_on_standings());
+    ruleset.rating.is_some() && (ruleset.satisfaction.is_some() || depends())
 }
 
 fn trusts_stated_skill(ruleset: &Ruleset, origin: ValueOrigin) -> bool {

@@ -24,7 +24,9 @@ pub mod rating_group;
 mod region;
 pub mod report;
 mod rng;
+pub mod seated_party;
 mod select;
+mod team_order;
 #[cfg(test)]
 mod tests;
 pub mod ticket;

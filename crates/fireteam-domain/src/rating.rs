@@ -10,6 +10,7 @@
 //! game.
 
 mod elo;
+mod first_place;
 mod glicko;
 mod glicko2;
 pub mod leaderboard;

@@ -13,18 +13,21 @@ pub mod tradeoff;
 pub mod validate;
 pub mod wait_outlook;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::attribute::{Attribute, AttributeValue};
+use crate::attribute::{Attribute, AttributeValue, ValueOrigin};
 use crate::expansion::Expansion;
 use crate::id::{RatingKey, RulesetHash, SetId, SiloId};
 use crate::latency::LatencyModel;
 use crate::matchmaking_action::AdvertiseChances;
 use crate::measure::Measure;
-use crate::ruleset::queue::QueueSpec;
+use crate::ruleset::queue::{AvoidStrictness, AvoidanceRule, DEFAULT_TICKET_TTL_MS, QueueSpec, SatisfactionSpec};
 use crate::ruleset::rating::RatingSpec;
 use crate::ruleset::rating::scale::RatingPool;
 use crate::ruleset::teams::{HostingSpec, ReadyCheckSpec, TeamsSpec};
+use crate::session::Session;
+use crate::wish::{LATENCY_WISH, WishSubject};
 
 pub use crate::ruleset::soft_filter::{DistanceCurve, SoftFilter, SoftFilterMode, SoftMissingPolicy};
 
@@ -90,7 +93,7 @@ pub enum HardRule {
         /// String attribute.
         attribute: usize,
         /// List of accepted values.
-        list: InFilterList,
+        list: ComparedList,
         /// Both sides check the rule; otherwise only the searcher does.
         mutual: bool,
     },
@@ -107,6 +110,8 @@ pub enum HardRule {
     Overlap {
         /// String list attribute.
         attribute: usize,
+        /// Rule by which one common entry is chosen for those who play together; all of them must have one. `None` for no choice.
+        choose: Option<OverlapChoice>,
     },
     /// The pair of numbers, in either order, is in a table; for example, a table of NAT types.
     Compatible {
@@ -129,13 +134,49 @@ pub enum HardRule {
     SameRuleset,
 }
 
+/// Rule by which one of several common entries is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OverlapChoice {
+    /// The first in the order of names.
+    FirstCommon,
+    /// One at random.
+    Drawn,
+    /// The one that its players have played least recently.
+    LeastRecentlyPlayed {
+        /// Time since the start of a match, milliseconds, after which it no longer counts.
+        recent_ms: u64,
+    },
+}
+
 /// List that an `In` filter compares with.
 #[derive(Clone, Debug, PartialEq)]
-pub enum InFilterList {
+pub enum ComparedList {
     /// The checking side's own string list attribute.
     OwnAttribute(usize),
     /// Constant strings, sorted.
     Strings(Box<[Box<str>]>),
+}
+
+/// Rule that a `filter_index` of a refusal stands for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RefusingRule<'a> {
+    /// A hard filter.
+    HardFilter(&'a HardFilter),
+    /// An allowed range that an advertisement publishes.
+    AllowedRange,
+    /// A party's wish for this attribute, or for the round trip.
+    Wish(&'a str),
+}
+
+impl<'a> RefusingRule<'a> {
+    /// Name of the rule, as answers tell it: `skill`, `allowed_range` or `wish:skill`. Names of hard filters have no colon.
+    pub fn name(&self) -> Cow<'a, str> {
+        match *self {
+            Self::HardFilter(filter) => Cow::Borrowed(&filter.name),
+            Self::AllowedRange => Cow::Borrowed("allowed_range"),
+            Self::Wish(attribute) => Cow::Owned(format!("wish:{attribute}")),
+        }
+    }
 }
 
 /// Limits on the work of one search.
@@ -149,7 +190,7 @@ pub struct SearchLimits {
 
 /// Form in which searchers receive advertisement ids.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HandlePolicy {
+pub enum AdvertisementHandlePolicy {
     /// The ids themselves.
     #[default]
     Ids,
@@ -203,13 +244,22 @@ pub struct Ruleset {
     /// Clients of one account that may advertise and reserve at the same time, at least 1.
     pub clients_per_account: u32,
     /// Form in which searchers receive advertisement ids.
-    pub handles: HandlePolicy,
+    pub handles: AdvertisementHandlePolicy,
     /// Estimates latency from distance.
     pub latency_model: LatencyModel,
     /// Share of candidates that must answer the quick probe before the involved phase starts, percent.
     pub involved_phase_percent: f64,
+    /// Number of best candidates of a quick probe whose endpoints searchers receive although they are players' own machines.
+    /// `None` for no such candidates.
+    pub probed_players: Option<u8>,
+    /// Parties may state which round trips they accept.
+    pub latency_wishes: bool,
     /// Whether party members must consent.
     pub consent: PartyConsentPolicy,
+    /// Players whom a player does not meet, or rather not, in searched sessions as in the queue; `never` and `prefer_not` only.
+    pub avoid: Box<[AvoidanceRule]>,
+    /// Wider limits for frustrated players, in searches and in the queue; `None` for none.
+    pub satisfaction: Option<SatisfactionSpec>,
     /// Teams of a match. `None` for sets that only advertise and search.
     pub teams: Option<TeamsSpec>,
     /// Queue settings. `None` for sets without a queue.
@@ -220,8 +270,12 @@ pub struct Ruleset {
     pub hosting: HostingSpec,
     /// Rating settings. `None` if results do not change ratings.
     pub rating: Option<RatingSpec>,
+    /// Rating settings of a set that keeps the former default constants; `None` if they are the same.
+    pub former_rating: Option<RatingSpec>,
     /// Name of the pool of sets that share their ratings. `None` if the set's ratings are its own.
     pub rating_pool: Option<Box<str>>,
+    /// Regions that statistics tell apart, sorted; at most `limit::STATISTICS_REGIONS_MAX`.
+    pub statistics_regions: Box<[Box<str>]>,
     /// Source file, unchanged.
     pub source_xml: Arc<str>,
 }
@@ -230,6 +284,59 @@ impl Ruleset {
     /// Index of the attribute `name` in `attributes`.
     pub fn attribute_index(&self, name: &str) -> Option<usize> {
         self.attributes.iter().position(|attribute| &*attribute.name == name)
+    }
+
+    /// Whether the value of the attribute `name` of a session from `origin` counts: the ruleset trusts its callers, or the server
+    /// counts it.
+    pub fn trusts_attribute(&self, name: &str, origin: ValueOrigin) -> bool {
+        let attribute = self.attribute_index(name).map(|index| &self.attributes[index]);
+        attribute.is_some_and(|attribute| attribute.source.is_counted_from_matches() || attribute.trust.accepts(origin))
+    }
+
+    /// Subject of a wish with this name; `None` if the ruleset allows no such wish.
+    pub fn wish_subject(&self, name: &str) -> Option<WishSubject> {
+        if name == LATENCY_WISH {
+            return self.latency_wishes.then_some(WishSubject::Latency);
+        }
+        let index = self.attribute_index(name)?;
+        self.attributes[index].wishes.then_some(WishSubject::Attribute(index))
+    }
+
+    /// Whether parties may have wishes.
+    pub fn allows_wishes(&self) -> bool {
+        self.latency_wishes || self.attributes.iter().any(|attribute| attribute.wishes)
+    }
+
+    /// Number of different `filter_index` values of refusals: hard filters, allowed ranges, and wishes if any are allowed.
+    pub fn filter_index_count(&self) -> usize {
+        let wishes = if self.allows_wishes() { 1 + self.attributes.len() } else { 0 };
+        self.hard_filters.len() + 1 + wishes
+    }
+
+    /// `filter_index` of a refusal by a wish.
+    pub fn filter_index_of_wish(&self, subject: WishSubject) -> usize {
+        let first = self.hard_filters.len() + 1;
+        match subject {
+            WishSubject::Latency => first,
+            WishSubject::Attribute(index) => first + 1 + index,
+        }
+    }
+
+    /// The rule that a `filter_index` of a refusal stands for.
+    pub fn rule_of_filter_index(&self, filter_index: usize) -> RefusingRule<'_> {
+        let Some(beyond_filters) = filter_index.checked_sub(self.hard_filters.len()) else {
+            return RefusingRule::HardFilter(&self.hard_filters[filter_index]);
+        };
+        match beyond_filters.checked_sub(2).and_then(|index| self.attributes.get(index)) {
+            Some(attribute) => RefusingRule::Wish(&attribute.name),
+            None if beyond_filters == 1 => RefusingRule::Wish(LATENCY_WISH),
+            None => RefusingRule::AllowedRange,
+        }
+    }
+
+    /// Whether a search adds costs for avoided players to scores.
+    pub fn has_avoidance_costs(&self) -> bool {
+        self.avoid.iter().any(|rule| matches!(rule.how, AvoidStrictness::PreferNot { .. }))
     }
 
     /// Milliseconds until the next growth of any limit that a hard filter uses, after `waited_ms`. `None` if no limit
@@ -242,6 +349,41 @@ impl Ruleset {
         used_expansions.filter_map(|expansion| self.expansions[expansion].ms_until_next_growth(waited_ms)).min()
     }
 
+    /// `region` if statistics tell it apart.
+    pub fn statistics_region<'a>(&self, region: &'a str) -> Option<&'a str> {
+        self.statistics_regions.binary_search_by(|listed| (**listed).cmp(region)).ok().map(|_| region)
+    }
+
+    /// Nearest region of a party, if statistics tell it apart.
+    pub fn statistics_region_of<'a>(&self, session: &'a Session) -> Option<&'a str> {
+        let nearest = if self.statistics_regions.is_empty() { None } else { session.nearest_region() };
+        nearest.and_then(|region| self.statistics_region(region))
+    }
+
+    /// Whether entries of string lists are chosen for those who play together.
+    pub fn chooses_values(&self) -> bool {
+        self.hard_filters.iter().any(|filter| matches!(filter.rule, HardRule::Overlap { choose: Some(_), .. }))
+    }
+
+    /// Longest time for which values that players have played count, milliseconds; `None` if no choice depends on them.
+    pub fn recent_plays_ms(&self) -> Option<u64> {
+        let recent_ms = self.hard_filters.iter().filter_map(|filter| match filter.rule {
+            HardRule::Overlap { choose: Some(OverlapChoice::LeastRecentlyPlayed { recent_ms }), .. } => Some(recent_ms),
+            _ => None,
+        });
+        recent_ms.max()
+    }
+
+    /// Deviations that are deducted from a rating when players are matched; 0 without a rating system.
+    pub fn match_z(&self) -> f64 {
+        self.rating.map_or(0.0, |rating| rating.match_z)
+    }
+
+    /// TTL of a ticket without a heartbeat, milliseconds. In a set without a queue, tickets are those of sessions' matches.
+    pub fn ticket_ttl_ms(&self) -> u32 {
+        self.queue.as_ref().map_or(DEFAULT_TICKET_TTL_MS, |queue| queue.ticket_ttl_ms)
+    }
+
     /// Owner of the ratings: the named pool, or the set.
     pub fn rating_pool(&self) -> RatingPool<'_> {
         self.rating_pool.as_deref().map_or(RatingPool::Set(self.set_id), RatingPool::Named)
@@ -250,10 +392,5 @@ impl Ruleset {
     /// Digest key of the ratings of pool and scale; `None` without a rating system.
     pub fn rating_digest_key(&self) -> Option<RatingKey> {
         Some(self.rating.as_ref()?.scale().digest_key(self.rating_pool()))
-    }
-
-    /// Digest key of the set's own ratings on its scale, also if it uses a named pool; `None` without a rating system.
-    pub fn own_rating_digest_key(&self) -> Option<RatingKey> {
-        Some(self.rating.as_ref()?.scale().digest_key(RatingPool::Set(self.set_id)))
     }
 }

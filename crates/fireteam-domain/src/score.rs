@@ -10,7 +10,8 @@ use crate::filter::{AdvertisementView, Searcher, SessionView, measure_between};
 use crate::measure::Measure;
 use crate::ruleset::{DistanceCurve, Ruleset, SoftFilter, SoftFilterMode, SoftMissingPolicy};
 
-/// Score of an advertisement for `searcher`: the sum of all soft filter terms, added in file order.
+/// Score of an advertisement for `searcher`: the sum of all soft filter terms, added in file order, and the cost of avoided
+/// players.
 ///
 /// `round_trip_ms` is a measured round trip, if any.
 pub fn score(
@@ -19,10 +20,10 @@ pub fn score(
     candidate: &AdvertisementView<'_>,
     round_trip_ms: Option<f64>,
 ) -> f64 {
-    ruleset
-        .soft_filters
-        .iter()
-        .fold(0.0, |sum, soft| sum + soft_filter_term(ruleset, soft, searcher, candidate, round_trip_ms))
+    let filters = ruleset.soft_filters.iter();
+    let terms =
+        filters.fold(0.0, |sum, soft| sum + soft_filter_term(ruleset, soft, searcher, candidate, round_trip_ms));
+    terms + searcher.avoided.cost(candidate.advertisement.id)
 }
 
 /// Score of two queue parties for each other: the higher (worse) of the scores in both directions.

@@ -3,9 +3,10 @@
 use crate::attribute::{AttributeValue, ValueOrigin};
 use crate::id::{SiloId, UserKey};
 use crate::locality::Locality;
+use crate::wish::{Wish, WishList};
 
 /// Player of a session.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Player {
     /// Account of the player. Two players of one user are never matched with each other.
     pub user: UserKey,
@@ -13,6 +14,36 @@ pub struct Player {
     pub client_key: UserKey,
     /// Skill from the request, on the scale of the ruleset's `skill` attribute.
     pub stated_skill: Option<f64>,
+    /// Team in an advertised session, from 0, as its host states it. `None` for parties that wait or search.
+    pub team: Option<u16>,
+    /// Attributes and wanted roles of this player. Boxed: most players have none.
+    pub details: Option<Box<PlayerDetails>>,
+}
+
+/// Values that a session states for one of its players, beside the skill.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PlayerDetails {
+    /// Attributes of this player, sorted by name, without duplicates.
+    pub attributes: Vec<(Box<str>, AttributeValue)>,
+    /// Names of the roles that the player wants in a team, the most wanted first, without duplicates. Empty: as the party says.
+    pub wanted_roles: Vec<Box<str>>,
+}
+
+impl Player {
+    /// Player of whom only the account is known.
+    pub fn from_user(user: UserKey) -> Self {
+        Self { user, client_key: user, stated_skill: None, team: None, details: None }
+    }
+
+    /// Value of an attribute of this player; `None` if it is not set.
+    pub fn attribute_value(&self, name: &str) -> Option<&AttributeValue> {
+        find_attribute(&self.details.as_ref()?.attributes, name)
+    }
+
+    /// Names of the roles that the player wants, the most wanted first. Empty: as the party says.
+    pub fn wanted_roles(&self) -> &[Box<str>] {
+        self.details.as_ref().map_or(&[], |details| &details.wanted_roles)
+    }
 }
 
 /// Measured round trip to a region.
@@ -50,6 +81,8 @@ pub struct Session {
     pub region_latencies: Box<[RegionLatency]>,
     /// Kind of caller that sent the values.
     pub origin: ValueOrigin,
+    /// Wishes for the other side; `None` for none.
+    pub wish_list: Option<Box<WishList>>,
 }
 
 impl Session {
@@ -60,8 +93,20 @@ impl Session {
 
     /// Value of a custom attribute; `None` if it is not set.
     pub fn attribute_value(&self, name: &str) -> Option<&AttributeValue> {
-        let index = self.attributes.binary_search_by(|(known, _)| (**known).cmp(name)).ok()?;
-        Some(&self.attributes[index].1)
+        find_attribute(&self.attributes, name)
+    }
+
+    /// Region with the shortest measured round trip; `None` if none was measured.
+    pub fn nearest_region(&self) -> Option<&str> {
+        let nearest =
+            self.region_latencies.iter().min_by(|one, other| one.round_trip_ms.total_cmp(&other.round_trip_ms));
+        nearest.map(|latency| &*latency.region)
+    }
+
+    /// Its wishes, in the order of the request.
+    #[inline]
+    pub fn wishes(&self) -> &[Wish] {
+        self.wish_list.as_ref().map_or(&[], |list| &list.0)
     }
 
     /// User keys of the players, sorted, without duplicates.
@@ -71,4 +116,9 @@ impl Session {
         users.dedup();
         users
     }
+}
+
+fn find_attribute<'a>(sorted: &'a [(Box<str>, AttributeValue)], name: &str) -> Option<&'a AttributeValue> {
+    let index = sorted.binary_search_by(|(known, _)| (**known).cmp(name)).ok()?;
+    Some(&sorted[index].1)
 }

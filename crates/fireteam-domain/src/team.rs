@@ -5,6 +5,7 @@ mod gap_bound;
 mod local_search;
 mod party;
 mod role_assignment;
+mod role_supply;
 mod split_problem;
 mod split_search;
 
@@ -19,8 +20,9 @@ pub use crate::team::party::TeamParty;
 #[derive(Clone, Debug, PartialEq)]
 pub struct TeamSplit {
     /// Teams in the order of `TeamsSpec::sizes`. Each lists its parties, as ascending indexes into the input, with the
-    /// role of each of the party's players. The roles are empty without roles in the spec. A player whom no role needs
-    /// gets the first role that they offer.
+    /// role of each of the party's players. The roles are empty without roles in the spec. Players get the roles that they
+    /// want most, as far as every role is filled. A player who wants none, and whom no role needs, gets the first role that
+    /// their party offers, or any.
     pub teams: Vec<Vec<(usize, Vec<u16>)>>,
     /// Unevenness, 0 or more. With teams of equal size, the largest difference between two teams' rating sums.
     /// Otherwise the largest difference between two teams' mean ratings, because a sum would favor the larger team.
@@ -46,7 +48,31 @@ pub fn split_into_teams(
     apart: &dyn Fn(usize, usize) -> bool,
 ) -> Option<TeamSplit> {
     let exact = spec.largest_team_size() <= spec.exact_up_to_size;
-    solve_split(spec, parties, apart, |problem| search_best_split(problem, exact))
+    solve_split(spec, parties, parties.len(), apart, |problem| search_best_split(problem, exact))
+}
+
+/// Split of a match in which bots take the seats that `parties` leave. Bots count with the mean rating of the players, and may play
+/// any role. Each team has a player; with fewer parties than teams, each party is in a team of its own, and bots fill the other
+/// teams. Otherwise as [`split_into_teams`]. The result has no bots.
+pub fn split_with_bots(
+    spec: &TeamsSpec,
+    parties: &[TeamParty<'_>],
+    apart: &dyn Fn(usize, usize) -> bool,
+) -> Option<TeamSplit> {
+    let ratings = || parties.iter().flat_map(|party| party.ratings);
+    let player_count = ratings().count();
+    let mean = [ratings().sum::<f64>() / player_count.max(1) as f64];
+    let all_roles = offered_roles(spec, None);
+    let bot = TeamParty { ratings: &mean, offered_roles: &all_roles, wanted_roles: &[] };
+    let bot_count = usize::from(spec.players_per_match()).checked_sub(player_count)?;
+    let with_bots: Vec<TeamParty<'_>> = parties.iter().copied().chain(std::iter::repeat_n(bot, bot_count)).collect();
+    let is_alone = parties.len() < spec.team_sizes.len();
+    let first_bot = if is_alone { with_bots.len() } else { parties.len() };
+    let exact = spec.largest_team_size() <= spec.exact_up_to_size;
+    let apart = |one: usize, other: usize| one.max(other) < parties.len() && (is_alone || apart(one, other));
+    let mut split = solve_split(spec, &with_bots, first_bot, &apart, |problem| search_best_split(problem, exact))?;
+    split.teams.iter_mut().for_each(|team| team.retain(|(party, _)| *party < parties.len()));
+    Some(split)
 }
 
 /// Greedy split: the first step of [`split_into_teams`] for large teams. Places the highest rated party into the team
@@ -57,23 +83,26 @@ pub fn split_greedily(
     parties: &[TeamParty<'_>],
     apart: &dyn Fn(usize, usize) -> bool,
 ) -> Option<TeamSplit> {
-    solve_split(spec, parties, apart, split_search::search_greedy_split)
+    solve_split(spec, parties, parties.len(), apart, split_search::search_greedy_split)
 }
 
 fn solve_split(
     spec: &TeamsSpec,
     parties: &[TeamParty<'_>],
+    first_bot: usize,
     apart: &dyn Fn(usize, usize) -> bool,
     search: impl Fn(&SplitProblem<'_>) -> Option<SplitResult>,
 ) -> Option<TeamSplit> {
     if usize::from(spec.players_per_match()) > PLAYERS_PER_SESSION_MAX {
         return None;
     }
-    let problem = SplitProblem::new(spec, parties, apart)?;
+    let mut problem = SplitProblem::new(spec, parties, apart)?;
+    problem.first_bot = first_bot;
     let result = search(&problem)?;
     let teams = problem.with_recomputed_sums(&result.teams);
     let with_roles = |team: &PartialTeam| {
-        let assigned = role_assignment::assign_roles(&spec.roles, &problem.player_roles(team.parties.iter().copied()))?;
+        let offered = problem.player_roles(team.parties.iter().copied());
+        let assigned = role_assignment::assign_roles(&spec.roles, &offered, &problem.wanted_roles(&team.parties))?;
         let mut roles = assigned.into_iter();
         Some(
             team.parties
@@ -88,6 +117,38 @@ fn solve_split(
         rating_gap,
         is_optimal: result.is_optimal,
     })
+}
+
+/// Whether these parties, and players in the seats that they leave open, can fill the roles of all teams together.
+pub fn roles_can_be_filled<'p>(
+    spec: &TeamsSpec,
+    parties: impl Iterator<Item = TeamParty<'p>>,
+    open_seats: u16,
+) -> bool {
+    split_problem::roles_can_be_filled(spec, parties, open_seats.into())
+}
+
+/// Number of places of roles in one team that these parties, and any players in its open seats, can fill. `None` if one of the
+/// players offers no role.
+pub fn fillable_places(spec: &TeamsSpec, parties: &[TeamParty<'_>], open_seats: u16) -> Option<usize> {
+    split_problem::fillable_places(spec, parties, open_seats.into())
+}
+
+/// Roles of the players of each of `guests`, who join `seated` in a team with open seats, which any players may take: as many places
+/// as possible are filled, at the smallest sum of positions in the guests' lists. The seated players play any of their roles.
+/// Each player offers a role.
+pub fn assign_guests(
+    spec: &TeamsSpec,
+    seated: TeamParty<'_>,
+    guests: &[TeamParty<'_>],
+    open_seats: u16,
+) -> Vec<Vec<u16>> {
+    split_problem::assign_guests(spec, seated, guests, open_seats.into())
+}
+
+/// Whether the players of a party can be in one team with the roles that they offer, with any players in its other seats.
+pub fn party_fits_into_a_team(spec: &TeamsSpec, party: &TeamParty<'_>) -> bool {
+    split_problem::party_fits_into_a_team(spec, party)
 }
 
 /// Roles that a party offers, as ascending indexes into `spec.roles`. `declared` is the session's value of the

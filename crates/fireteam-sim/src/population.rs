@@ -202,7 +202,7 @@ impl Population {
     /// End of the party's queue cooldown, if any.
     pub fn cooldown_until(&self, party: usize, now: UnixMs) -> Option<UnixMs> {
         let players = &self.players[self.parties[party].players.clone()];
-        players.iter().filter_map(|player| player.penalty?.active_cooldown(now)).max()
+        players.iter().filter_map(|player| player.penalty?.active_cooldown_end(now)).max()
     }
 
     /// Start of the `number`-th play session of a party, if it is before `end`. Random, weighted by local hour, and

@@ -20,7 +20,7 @@ use fireteam_domain::filter::Refusal;
 use fireteam_domain::id::{MatchId, TicketId};
 use fireteam_domain::lifecycle::Match;
 use fireteam_domain::lifecycle::rules::LifecycleRules;
-use fireteam_domain::queue::avoidance::{PastMatch, PastMatches};
+use fireteam_domain::queue::avoidance::{PastMatches, PlayedPair};
 use fireteam_domain::queue::gate::{GateInput, LastPass};
 use fireteam_domain::queue::pass::{self, PassInput, PassOutcome};
 use fireteam_domain::queue::prepared_ticket::PreparedTicket;
@@ -58,7 +58,7 @@ pub struct SimWorld<'a> {
     /// Tickets in matches that have not started or are being played.
     matched_tickets: BTreeMap<TicketId, SimTicket>,
     matches: BTreeMap<MatchId, SimMatch>,
-    past_matches: VecDeque<PastMatch>,
+    past_matches: VecDeque<PlayedPair>,
     /// Index of `past_matches` for passes; `None` after a new match. Old matches are ignored by their time.
     past_matches_cache: Option<PastMatches>,
     connected_players: u32,
@@ -150,7 +150,7 @@ impl<'a> SimWorld<'a> {
             runner_state: SimRunnerState::default(),
             tally: SimTally { world_count: 1, population_counts, outlier, ..SimTally::default() },
         };
-        world.fill_leaderboard();
+        world.init_leaderboard();
         world.schedule_first_play_sessions();
         Ok(world)
     }
@@ -218,7 +218,7 @@ impl<'a> SimWorld<'a> {
                     HardRule::Within { .. } => format!("filter {} (limit)", filter.name),
                     _ => format!("filter {}", filter.name),
                 },
-                None => "filter".into(),
+                None => ruleset.rule_of_filter_index(index).name().into_owned(),
             },
             other => other.as_str().into(),
         }

@@ -7,7 +7,6 @@ use crate::api::convert::{EntryPoint, FieldErrors, field_checks, session};
 use crate::api::pb;
 use crate::api::status::Rejection;
 use crate::domain::advertisement::{AdvertisementKind, AllowedRange, ProbeEndpoint};
-use crate::domain::attribute::ValueOrigin;
 use crate::domain::id::{AdvertisementId, ReservationId, RulesetHash};
 use crate::domain::limit;
 use crate::engine::command::{Caller, DeleteAdvertCommand, UpdateAdvertCommand};
@@ -19,7 +18,7 @@ impl EntryPoint {
         caller: &Caller,
         wire: pb::UpdateAdvertisementRequest,
     ) -> Result<UpdateAdvertCommand, Rejection> {
-        let mut problems = self.field_errors();
+        let mut problems = self.new_field_errors();
         let creates = wire.advertisement_id.is_empty();
         reject_changes_in_heartbeat(&wire, creates, &mut problems);
         let set_id = if creates {
@@ -41,10 +40,10 @@ impl EntryPoint {
         let update = UpdateAdvertCommand {
             existing_advert: existing_advertisement(&wire.advertisement_id, wire.advertisement_token, &mut problems),
             consents: session::take_consent_tokens(composition.as_mut(), &mut problems),
-            session: composition.map(|wire| session::required_session(Some(wire), caller.origin, &mut problems)),
+            session: composition.map(|wire| session::advertised_session(wire, caller.origin, &mut problems)),
             set_id,
             ruleset_hash: wire.service_configuration_hash.map(RulesetHash),
-            ttl_ms: wire.time_to_live_ms.map(field_checks::saturating_ms),
+            ttl_ms: wire.time_to_live_ms.map(field_checks::saturating_u32_ms),
             connect_data: wire.connect_data,
             allowed_ranges: allowed_ranges(wire.allowed_ranges, &mut problems),
             probe: wire.probe.and_then(|probe| probe_endpoint(caller, probe, &mut problems)),
@@ -63,9 +62,9 @@ impl EntryPoint {
 
     /// Reads the deletion of an advertisement.
     pub fn delete_command(&self, wire: pb::DeleteAdvertisementRequest) -> Result<DeleteAdvertCommand, Rejection> {
-        let mut problems = self.field_errors();
+        let mut problems = self.new_field_errors();
         let id = field_checks::parse_advertisement_id(&wire.advertisement_id, "advertisement_id", &mut problems);
-        let token = field_checks::checked_token(wire.advertisement_token, "advertisement_token", &mut problems);
+        let token = field_checks::size_checked_token(wire.advertisement_token, "advertisement_token", &mut problems);
         let id = id.unwrap_or(AdvertisementId::from_bytes([0; 16]));
         problems.into_result(DeleteAdvertCommand { id, advertisement_token: token })
     }
@@ -91,8 +90,8 @@ fn reject_changes_in_heartbeat(wire: &pb::UpdateAdvertisementRequest, creates: b
     }
 }
 
-/// Checks a probe endpoint. Only that of a game server is used, and only at its own address: an endpoint that names
-/// another machine would make searchers send there.
+/// Checks a probe endpoint. It must be at the caller's own address: an endpoint that names another machine would make searchers
+/// send there.
 fn probe_endpoint(caller: &Caller, wire: pb::ProbeEndpoint, problems: &mut FieldErrors) -> Option<ProbeEndpoint> {
     let port = u16::try_from(wire.port).unwrap_or(0);
     if port == 0 {
@@ -112,9 +111,6 @@ fn probe_endpoint(caller: &Caller, wire: pb::ProbeEndpoint, problems: &mut Field
             None
         }
     };
-    if caller.origin != ValueOrigin::GameServer {
-        return None;
-    }
     if address.is_none() || address != own {
         problems.add("probe.address", "is not the caller's own address; leave it out");
         return None;
@@ -127,7 +123,7 @@ fn probe_endpoint(caller: &Caller, wire: pb::ProbeEndpoint, problems: &mut Field
 }
 
 fn existing_advertisement(id: &str, token: Vec<u8>, problems: &mut FieldErrors) -> Option<(AdvertisementId, Vec<u8>)> {
-    let token = field_checks::checked_token(token, "advertisement_token", problems);
+    let token = field_checks::size_checked_token(token, "advertisement_token", problems);
     if id.is_empty() {
         if !token.is_empty() {
             problems.add("advertisement_id", "is missing, but advertisement_token is set; send both or neither");

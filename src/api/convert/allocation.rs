@@ -26,7 +26,7 @@ impl EntryPoint {
         caller: &Caller,
         wire: pb::AllocatorRegistration,
     ) -> Result<AllocatorRegistration, Rejection> {
-        let mut problems = self.field_errors();
+        let mut problems = self.new_field_errors();
         let sets = wire.matchmaking_set_ids;
         field_checks::check_list_len(sets.len(), SETS_MAX, "register.matchmaking_set_ids", &mut problems);
         let regions = wire.regions;
@@ -55,7 +55,7 @@ impl EntryPoint {
 
     /// Reads the answer to an offer.
     pub fn place_answer(&self, wire: pb::PlaceAnswer) -> Result<OfferAnswer, Rejection> {
-        let mut problems = self.field_errors();
+        let mut problems = self.new_field_errors();
         let offer_token = required_offer_token(wire.offer_token, "place.offer_token", &mut problems);
         let (length, path) = (wire.connect_data.len(), "place.connect_data");
         if length == 0 {
@@ -68,7 +68,7 @@ impl EntryPoint {
 
     /// Reads the refusal of an offer.
     pub fn refuse_answer(&self, wire: pb::RefuseAnswer) -> Result<OfferAnswer, Rejection> {
-        let mut problems = self.field_errors();
+        let mut problems = self.new_field_errors();
         let offer_token = required_offer_token(wire.offer_token, "refuse.offer_token", &mut problems);
         field_checks::check_text_len(&wire.reason, "refuse.reason", &mut problems);
         problems.into_result(OfferAnswer { offer_token, connect_data: None, refusal_reason: wire.reason })
@@ -93,7 +93,7 @@ fn required_offer_token(token: Vec<u8>, path: &str, problems: &mut FieldErrors) 
     if token.is_empty() {
         problems.add(path, "is missing; send the token of the offer");
     }
-    field_checks::checked_token(token, path, problems)
+    field_checks::size_checked_token(token, path, problems)
 }
 
 /// Converts an offer.

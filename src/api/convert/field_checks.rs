@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use crate::api::convert::FieldErrors;
-use crate::domain::id::{AdvertisementId, ReservationId};
+use crate::domain::id::{AdvertisementId, ReservationId, UserKey};
 use crate::domain::limit;
 
 /// Size limit of a token, bytes. Tokens of this server are shorter.
@@ -89,7 +89,7 @@ pub(crate) fn check_byte_len(len: usize, max: usize, path: impl Display + Copy, 
 }
 
 /// Checks the size of a token; returns it unchanged.
-pub(crate) fn checked_token(token: Vec<u8>, path: impl Display + Copy, problems: &mut FieldErrors) -> Vec<u8> {
+pub(crate) fn size_checked_token(token: Vec<u8>, path: impl Display + Copy, problems: &mut FieldErrors) -> Vec<u8> {
     check_byte_len(token.len(), TOKEN_BYTES_MAX, path, problems);
     token
 }
@@ -153,6 +153,17 @@ pub(crate) fn invalid_id_message(text: &str, source: &str) -> String {
 }
 
 /// Milliseconds of a request as 32 bits: a longer time is clamped to a limit in any case.
-pub(super) fn saturating_ms(ms: u64) -> u32 {
+pub(super) fn saturating_u32_ms(ms: u64) -> u32 {
     u32::try_from(ms).unwrap_or(u32::MAX)
+}
+
+/// Reads at most `max` users, in the order of the request.
+pub(super) fn user_keys(wire: &[String], max: usize, path: &str, problems: &mut FieldErrors) -> Vec<UserKey> {
+    if !check_list_len(wire.len(), max, path, problems) {
+        return Vec::new();
+    }
+    for (index, user) in wire.iter().enumerate() {
+        check_required_text(user, format_args!("{path}[{index}]"), problems);
+    }
+    wire.iter().map(|user| UserKey::from_name(user)).collect()
 }

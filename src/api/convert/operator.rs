@@ -1,7 +1,8 @@
-//! Conversions of the Operator service: explanations of tickets and searches, queue statistics, rating import.
+//! Conversions of the Operator service: explanations of tickets and searches, rating import.
 
 pub(crate) mod lookup;
 pub(crate) mod rulesets;
+pub(crate) mod statistics;
 mod user_adverts;
 pub(crate) mod user_data;
 
@@ -19,8 +20,7 @@ use crate::domain::queue::gate::GateReason;
 use crate::domain::rating::RATING_MAX;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
-use crate::engine::queues::command::{ExplainSearchAnswer, ExplainTicketAnswer, ImportedRating, QueueStatistics};
-use crate::engine::queues::rule_name;
+use crate::engine::queues::command::{ExplainSearchAnswer, ExplainTicketAnswer, ImportedRating};
 
 /// Default of `max_nearest`.
 const NEAR_MISSES_DEFAULT: u32 = 5;
@@ -37,7 +37,7 @@ pub(crate) enum ExplainSubject {
 
 /// Reads the subject and the number of near misses to list.
 pub(crate) fn explain_query(wire: pb::ExplainRequest) -> Result<(ExplainSubject, usize), Rejection> {
-    let mut problems = EntryPoint::default().field_errors();
+    let mut problems = EntryPoint::default().new_field_errors();
     let max_nearest = wire.max_nearest.unwrap_or(NEAR_MISSES_DEFAULT);
     if max_nearest > NEAR_MISSES_MAX {
         problems.add("max_nearest", format!("is {max_nearest}; at most {NEAR_MISSES_MAX} are allowed"));
@@ -70,19 +70,20 @@ pub(crate) fn explain_search_response(
     searching_for_ms: u64,
     answer: &ExplainSearchAnswer,
 ) -> pb::ExplainResponse {
-    let ExplainSearchAnswer { ruleset, explanation } = answer;
+    let ExplainSearchAnswer { ruleset, explanation, limit_factor } = answer;
+    let rule_name = |refusal: Option<Refusal>| refusal.map(|it| it.rule_name(ruleset).into_owned()).unwrap_or_default();
     let limits = ruleset.expansions.iter();
     let limit = |expansion: &Expansion| pb::ExplainLimit {
         name: expansion.name.to_string(),
-        value: expansion.limit_at(searching_for_ms),
+        value: expansion.limit_at(searching_for_ms) * limit_factor,
     };
     let count = |(refusal, count): &(Refusal, u32)| pb::RuleCount {
-        rule: rule_name(ruleset, *refusal),
+        rule: refusal.rule_name(ruleset).into_owned(),
         count: (*count).into(),
     };
     let miss = |near: &NearMiss| pb::NearMiss {
         advertisement_id: near.advertisement_id.to_string(),
-        rule: rule_name(ruleset, near.first_refusal),
+        rule: near.first_refusal.rule_name(ruleset).into_owned(),
         failed_rules: near.refusal_count.into(),
         measured: near.measured_and_limit.map(|(measured, _)| measured),
         limit: near.measured_and_limit.map(|(_, limit)| limit),
@@ -103,7 +104,9 @@ pub(crate) fn explain_search_response(
         refusals: explanation.refusal_counts.iter().map(count).collect(),
         near_misses: explanation.near_misses.iter().map(miss).collect(),
         matches_now: explanation.compatible_count > 0,
+        blocking_rule: rule_name(explanation.blocking_refusal()),
         smallest_relaxation: smallest.map(|remedy| relaxation(ruleset, remedy)),
+        limit_factor: Some(*limit_factor).filter(|factor| *factor != 1.0),
         ..pb::ExplainResponse::default()
     }
 }
@@ -112,13 +115,15 @@ pub(crate) fn explain_search_response(
 pub(crate) fn explain_ticket_response(answer: ExplainTicketAnswer) -> pb::ExplainResponse {
     let ExplainTicketAnswer { set_id, ruleset, explanation } = answer;
     let situation = &explanation.situation;
+    let rule_name =
+        |refusal: Option<Refusal>| refusal.map(|it| it.rule_name(&ruleset).into_owned()).unwrap_or_default();
     let group_name = |group: u16| {
         let groups = ruleset.queue.as_ref()?.groups.as_ref()?;
         Some(groups.groups.get(usize::from(group))?.name.to_string())
     };
     let limits = ruleset.expansions.iter().zip(&situation.expansion_limits);
     let count = |(refusal, count): &(Refusal, u32)| pb::RuleCount {
-        rule: rule_name(&ruleset, *refusal),
+        rule: refusal.rule_name(&ruleset).into_owned(),
         count: (*count).into(),
     };
     pb::ExplainResponse {
@@ -133,6 +138,7 @@ pub(crate) fn explain_ticket_response(answer: ExplainTicketAnswer) -> pb::Explai
         range: situation.bucket_and_range.map(|(_, range)| range),
         range_factor: situation.range_factor,
         rating_shift: situation.rating_shift,
+        limit_factor: situation.limit_factor,
         limits: limits
             .map(|(expansion, value)| pb::ExplainLimit { name: expansion.name.to_string(), value: *value })
             .collect(),
@@ -142,6 +148,7 @@ pub(crate) fn explain_ticket_response(answer: ExplainTicketAnswer) -> pb::Explai
         refusals: explanation.refusal_counts.iter().map(count).collect(),
         near_misses: explanation.near_misses.iter().map(|near| near_miss(&ruleset, near)).collect(),
         matches_now: explanation.matches_now,
+        blocking_rule: rule_name(explanation.blocking_refusal),
         smallest_relaxation: explanation.smallest_relaxation.map(|remedy| relaxation(&ruleset, remedy)),
         truncated: explanation.truncated,
     }
@@ -157,7 +164,7 @@ fn gate_reason(closed: GateReason) -> pb::GateReason {
 fn near_miss(ruleset: &Ruleset, near: &NearMissTicket) -> pb::NearMiss {
     pb::NearMiss {
         ticket_id: near.ticket_id.to_string(),
-        rule: rule_name(ruleset, near.first_refusal),
+        rule: near.first_refusal.rule_name(ruleset).into_owned(),
         failed_rules: near.failed_rule_count.into(),
         measured: near.margin.map(|margin| margin.measured),
         limit: near.margin.map(|margin| margin.limit),
@@ -192,32 +199,6 @@ fn relaxation(ruleset: &Ruleset, remedy: Relaxation) -> pb::Relaxation {
     pb::Relaxation { message: text, kind: kind.into(), current: from, required: to }
 }
 
-/// Converts the statistics of all queues.
-pub(crate) fn statistics_response(queues: Vec<QueueStatistics>) -> pb::GetStatisticsResponse {
-    let queue_statistics = |queue: QueueStatistics| pb::QueueStatistics {
-        matchmaking_set_id: queue.set_id.0,
-        silo_id: queue.silo.0,
-        waiting_tickets: queue.waiting_tickets,
-        waiting_players: queue.waiting_players,
-        matches: queue.running_matches,
-        longest_wait_ms: queue.longest_wait_ms,
-        runs_here: queue.runs_on_this_replica,
-        passes: queue.pass_count,
-        last_pass_us: (queue.last_pass_ms * 1_000.0).round() as u64,
-        refusals: queue
-            .refusal_counts
-            .iter()
-            .map(|(rule, count)| pb::RuleCount { rule: rule.to_string(), count: *count })
-            .collect(),
-        wait_p50_ms: queue.wait_percentiles_ms.map(|(p50, ..)| p50),
-        wait_p90_ms: queue.wait_percentiles_ms.map(|(_, p90, _)| p90),
-        wait_samples: queue.wait_percentiles_ms.map_or(0, |(.., count)| count),
-        quality_p50: queue.median_quality,
-        p90_estimate_met_percent: queue.p90_estimate_met_percent,
-    };
-    pb::GetStatisticsResponse { queues: queues.into_iter().map(queue_statistics).collect() }
-}
-
 /// Checks that a rating or deviation is within the range that rating systems can compute with.
 fn checked_rating_magnitude(value: f64, path: &str, problems: &mut FieldErrors) -> f64 {
     if value.abs() > RATING_MAX {
@@ -230,7 +211,7 @@ fn checked_rating_magnitude(value: f64, path: &str, problems: &mut FieldErrors) 
 pub(crate) fn import_ratings_command(
     wire: pb::ImportRatingsRequest,
 ) -> Result<(SetId, Vec<ImportedRating>), Rejection> {
-    let mut problems = EntryPoint::default().field_errors();
+    let mut problems = EntryPoint::default().new_field_errors();
     let Some(set_id) = wire.matchmaking_set_id else {
         problems.add("matchmaking_set_id", "is missing; set it to the SetId of a loaded ruleset");
         return problems.into_result((SetId::default(), Vec::new()));

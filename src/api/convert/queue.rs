@@ -1,8 +1,9 @@
 //! Conversion of Queue service requests, and of tickets and matches to responses.
 
-use crate::api::convert::{EntryPoint, FieldErrors, field_checks, rating, session};
+use crate::api::convert::{EntryPoint, FieldErrors, field_checks, hosting, rating, session};
 use crate::api::pb;
 use crate::api::status::Rejection;
+use crate::domain::filter::Refusal;
 use crate::domain::id::{MatchId, RulesetHash, SetId, SiloId, TicketId, UserKey};
 use crate::domain::lifecycle::{Assignment, MatchEndReason};
 use crate::domain::limit;
@@ -17,7 +18,7 @@ use crate::engine::queues::command::{
 impl EntryPoint {
     /// Reads a party that enters a queue.
     pub fn enter_command(&self, caller: &Caller, wire: pb::QueueEnterRequest) -> Result<EnterQueueCommand, Rejection> {
-        let mut problems = self.field_errors();
+        let mut problems = self.new_field_errors();
         let mut composition = wire.session_composition;
         check_player_ids(composition.as_ref(), &mut problems);
         let consents = session::take_consent_tokens(composition.as_mut(), &mut problems);
@@ -49,9 +50,9 @@ impl EntryPoint {
 
     /// Reads which players leave.
     pub fn leave_command(&self, wire: pb::QueueLeaveRequest) -> Result<LeaveQueueCommand, Rejection> {
-        let mut problems = self.field_errors();
+        let mut problems = self.new_field_errors();
         let id = parse_ticket_id(&wire.ticket_id, "ticket_id", &mut problems);
-        let token = field_checks::checked_token(wire.ticket_token, "ticket_token", &mut problems);
+        let token = field_checks::size_checked_token(wire.ticket_token, "ticket_token", &mut problems);
         let leave = LeaveQueueCommand {
             ticket: TicketReference { id, ticket_token: token, resume_token: Vec::new() },
             users: sorted_user_keys(&wire.user_ids, limit::PLAYERS_PER_SESSION_MAX, "user_ids", &mut problems),
@@ -61,7 +62,7 @@ impl EntryPoint {
 
     /// Reads the tickets to watch.
     pub fn tickets_to_watch(&self, wire: pb::QueueWatchRequest) -> Result<Vec<TicketReference>, Rejection> {
-        let mut problems = self.field_errors();
+        let mut problems = self.new_field_errors();
         if wire.tickets.is_empty() {
             problems.add("tickets", "is empty; name at least one ticket");
         }
@@ -71,7 +72,7 @@ impl EntryPoint {
 
     /// Reads heartbeats and connected users.
     pub fn heartbeat_command(&self, wire: pb::QueueHeartbeatRequest) -> Result<TicketHeartbeatCommand, Rejection> {
-        let mut problems = self.field_errors();
+        let mut problems = self.new_field_errors();
         let heartbeat = TicketHeartbeatCommand {
             tickets: ticket_references(wire.tickets, &mut problems),
             connected_users: sorted_user_keys(
@@ -88,9 +89,9 @@ impl EntryPoint {
 
     /// Reads a response to a ready check.
     pub fn respond_command(&self, wire: pb::QueueRespondRequest) -> Result<ReadyCheckResponse, Rejection> {
-        let mut problems = self.field_errors();
+        let mut problems = self.new_field_errors();
         let id = parse_ticket_id(&wire.ticket_id, "ticket_id", &mut problems);
-        let token = field_checks::checked_token(wire.ticket_token, "ticket_token", &mut problems);
+        let token = field_checks::size_checked_token(wire.ticket_token, "ticket_token", &mut problems);
         let response = ReadyCheckResponse {
             ticket: TicketReference { id, ticket_token: token, resume_token: Vec::new() },
             match_id: parse_match_id(&wire.match_id, &mut problems),
@@ -102,12 +103,12 @@ impl EntryPoint {
 
     /// Reads the end of a match, with the host's proof.
     pub fn end_match_command(&self, wire: pb::QueueEndMatchRequest) -> Result<EndMatchCommand, Rejection> {
-        let mut problems = self.field_errors();
+        let mut problems = self.new_field_errors();
         let is_only_match = wire.match_id.is_empty() && !wire.advertisement_token.is_empty();
         let match_id = (!is_only_match).then(|| parse_match_id(&wire.match_id, &mut problems));
         let advertisement_token =
-            field_checks::checked_token(wire.advertisement_token, "advertisement_token", &mut problems);
-        let ticket_token = field_checks::checked_token(wire.ticket_token, "ticket_token", &mut problems);
+            field_checks::size_checked_token(wire.advertisement_token, "advertisement_token", &mut problems);
+        let ticket_token = field_checks::size_checked_token(wire.ticket_token, "ticket_token", &mut problems);
         let proof = match (advertisement_token.is_empty(), ticket_token.is_empty()) {
             (false, true) => EndMatchProof::GameServer(advertisement_token),
             (true, false) => EndMatchProof::Ticket(ticket_token),
@@ -145,12 +146,12 @@ fn ticket_references(wire: Vec<pb::TicketReference>, problems: &mut FieldErrors)
     }
     let reference = |(index, wire): (usize, pb::TicketReference)| TicketReference {
         id: parse_ticket_id(&wire.ticket_id, &format!("tickets[{index}].ticket_id"), problems),
-        ticket_token: field_checks::checked_token(
+        ticket_token: field_checks::size_checked_token(
             wire.ticket_token,
             format_args!("tickets[{index}].ticket_token"),
             problems,
         ),
-        resume_token: field_checks::checked_token(
+        resume_token: field_checks::size_checked_token(
             wire.resume_token,
             format_args!("tickets[{index}].resume_token"),
             problems,
@@ -173,13 +174,7 @@ fn connected_sets(wire: Vec<u32>, problems: &mut FieldErrors) -> Vec<SetId> {
 
 /// Reads user keys, sorted and without duplicates.
 fn sorted_user_keys(wire: &[String], max: usize, path: &str, problems: &mut FieldErrors) -> Vec<UserKey> {
-    if !field_checks::check_list_len(wire.len(), max, path, problems) {
-        return Vec::new();
-    }
-    for (index, user) in wire.iter().enumerate() {
-        field_checks::check_required_text(user, format_args!("{path}[{index}]"), problems);
-    }
-    let mut users: Vec<UserKey> = wire.iter().map(|user| UserKey::from_name(user)).collect();
+    let mut users = field_checks::user_keys(wire, max, path, problems);
     users.sort_unstable();
     users.dedup();
     users
@@ -193,6 +188,17 @@ pub fn enter_response(answer: EnterQueueAnswer) -> pb::QueueEnterResponse {
         ticket_token: answer.ticket_token,
         expires_in_ms: answer.expires_in_ms.into(),
         ignored_fields: answer.ignored_fields.into_iter().map(prefixed).collect(),
+    }
+}
+
+/// Blocking rule as the ticket's players receive it: not that another player has blocked one of them. Without those who are
+/// avoided, the compatible tickets do not fill the teams.
+fn told_rule(status: &TicketStatus) -> &str {
+    match status.blocking_rule.as_deref() {
+        Some(rule) if status.hides_avoidance && rule == Refusal::AvoidedPlayer.as_str() => {
+            Refusal::TeamsNotFilled.as_str()
+        }
+        rule => rule.unwrap_or_default(),
     }
 }
 
@@ -226,6 +232,7 @@ pub fn leave_response(answer: LeaveQueueAnswer) -> pb::QueueLeaveResponse {
 /// Converts a ticket's status.
 pub fn ticket_status(status: TicketStatus) -> pb::TicketStatus {
     let (state, end_reason) = ticket_state_and_end(status.phase);
+    let blocking_rule = told_rule(&status).to_owned();
     pb::TicketStatus {
         ticket_id: status.id.to_string(),
         state: state.into(),
@@ -237,8 +244,9 @@ pub fn ticket_status(status: TicketStatus) -> pb::TicketStatus {
         found_match: status.match_view.map(match_status),
         end_reason: end_reason.map_or(pb::TicketEndReason::Unspecified, ticket_end_reason).into(),
         offered_matchmaking_set_id: status.offered_set.map(|set_id| set_id.0),
-        blocking_rule: status.blocking_rule.map_or_else(String::new, |rule| rule.to_string()),
+        blocking_rule,
         resume_token: status.resume_token,
+        return_reason: match_end_reason(status.return_reason).into(),
     }
 }
 
@@ -299,9 +307,11 @@ fn match_status(view: MatchView) -> pb::MatchStatus {
         team: view.team.into(),
         region: found_match.region.as_deref().unwrap_or_default().to_owned(),
         quality: (found_match.quality * 100.0).round() / 100.0,
-        assignment: found_match.stage.assignment().map(|assignment| match_assignment(assignment, &view)),
+        assignment: found_match.stage.assignment_in_play().map(|assignment| match_assignment(assignment, &view)),
         end_reason: match_end_reason(found_match.stage.end_reason()).into(),
         service_configuration_hash: found_match.ruleset_hash.0,
+        chosen: hosting::chosen_values(&found_match.chosen),
+        bots_by_team: found_match.bots_by_team.iter().map(|count| (*count).into()).collect(),
         players: view
             .players
             .iter()

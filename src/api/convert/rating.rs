@@ -33,14 +33,14 @@ const EXPORT_PAGE_SIZE_DEFAULT: usize = 100;
 impl EntryPoint {
     /// Reads a match result reported by its host: a game server or a peer.
     pub fn report_result_command(&self, mut wire: pb::ReportResultRequest) -> Result<ReportResultCommand, Rejection> {
-        let mut problems = self.field_errors();
-        let advertisement_token = field_checks::checked_token(
+        let mut problems = self.new_field_errors();
+        let advertisement_token = field_checks::size_checked_token(
             std::mem::take(&mut wire.advertisement_token),
             "advertisement_token",
             &mut problems,
         );
         let ticket_token =
-            field_checks::checked_token(std::mem::take(&mut wire.ticket_token), "ticket_token", &mut problems);
+            field_checks::size_checked_token(std::mem::take(&mut wire.ticket_token), "ticket_token", &mut problems);
         let reporter = match (advertisement_token.is_empty(), ticket_token.is_empty()) {
             (false, true) => ResultReporter::GameServer(advertisement_token),
             (true, false) => ResultReporter::Ticket(ticket_token),
@@ -62,7 +62,7 @@ impl EntryPoint {
         &self,
         wire: pb::ReportResultRequest,
     ) -> Result<ReportResultCommand, Rejection> {
-        let mut problems = self.field_errors();
+        let mut problems = self.new_field_errors();
         for (token, path) in [(&wire.advertisement_token, "advertisement_token"), (&wire.ticket_token, "ticket_token")]
         {
             if !token.is_empty() {
@@ -74,7 +74,7 @@ impl EntryPoint {
 
     /// Reads the set and the users whose ratings are requested.
     pub fn ratings_query(&self, wire: &pb::GetRatingsRequest) -> Result<(SetId, Vec<UserKey>), Rejection> {
-        let mut problems = self.field_errors();
+        let mut problems = self.new_field_errors();
         let set_id = self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems);
         if wire.user_ids.is_empty() {
             problems.add("user_ids", "is empty; name at least one user");
@@ -89,7 +89,7 @@ impl EntryPoint {
         wire: &pb::GetLeaderboardRequest,
         keys: &PublicUserKeys,
     ) -> Result<LeaderboardQuery, Rejection> {
-        let mut problems = self.field_errors();
+        let mut problems = self.new_field_errors();
         let set_id = self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems);
         let page_size = checked_page_size(wire.page_size, PAGE_SIZE_DEFAULT, &mut problems);
         let starts = [wire.from_rank.is_some(), !wire.page_token.is_empty(), !wire.around_user_id.is_empty()];
@@ -126,7 +126,7 @@ impl EntryPoint {
         &self,
         wire: &pb::PredictOutcomeRequest,
     ) -> Result<(SetId, Vec<Vec<UserKey>>), Rejection> {
-        let mut problems = self.field_errors();
+        let mut problems = self.new_field_errors();
         let set_id = self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems);
         if wire.sides.len() < 2 {
             problems.add("sides", format!("has {} entries; at least 2 are required", wire.sides.len()));
@@ -160,7 +160,7 @@ impl EntryPoint {
 
     /// Reads the requested page of a rating history.
     pub fn rating_history_query(&self, wire: &pb::GetRatingHistoryRequest) -> Result<RatingHistoryQuery, Rejection> {
-        let mut problems = self.field_errors();
+        let mut problems = self.new_field_errors();
         let set_id = self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems);
         field_checks::check_required_text(&wire.user_id, "user_id", &mut problems);
         let page_size = checked_page_size(wire.page_size, PAGE_SIZE_DEFAULT, &mut problems);
@@ -184,10 +184,10 @@ impl EntryPoint {
 
     /// Reads a player's feedback, 1 to 5 stars, on a match.
     pub fn submit_feedback_command(&self, wire: pb::SubmitFeedbackRequest) -> Result<SubmitFeedbackCommand, Rejection> {
-        let mut problems = self.field_errors();
+        let mut problems = self.new_field_errors();
         let feedback = SubmitFeedbackCommand {
             match_id: parse_match_id(&wire.match_id, &mut problems),
-            ticket_token: field_checks::checked_token(wire.ticket_token, "ticket_token", &mut problems),
+            ticket_token: field_checks::size_checked_token(wire.ticket_token, "ticket_token", &mut problems),
             player_key: (!wire.player_key.is_empty())
                 .then(|| parse_player_key(&wire.player_key, "player_key", &mut problems)),
             stars: match wire.stars {
@@ -202,11 +202,11 @@ impl EntryPoint {
     }
 
     /// Reads the end of the previous page, as time and match id, and the page size.
-    pub fn export_matches_page(
+    pub fn export_matches_query(
         &self,
         wire: &pb::ExportMatchesRequest,
     ) -> Result<((UnixMs, MatchId), usize), Rejection> {
-        let mut problems = self.field_errors();
+        let mut problems = self.new_field_errors();
         let page_size = checked_page_size(wire.page_size, EXPORT_PAGE_SIZE_DEFAULT, &mut problems);
         let after = match &*wire.page_token {
             [] => Some((0, [0; 16])),

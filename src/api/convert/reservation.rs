@@ -9,7 +9,7 @@ use crate::engine::command::{Caller, ReleaseReservation, ReleaseReservationComma
 impl EntryPoint {
     /// Reads a reservation. If the request lists players, those take the seats; else the players of the session do.
     pub fn reserve_command(&self, caller: &Caller, wire: pb::ReserveRequest) -> Result<ReserveCommand, Rejection> {
-        let mut problems = self.field_errors();
+        let mut problems = self.new_field_errors();
         let id = field_checks::parse_advertisement_id(&wire.advertisement_id, "advertisement_id", &mut problems);
         if wire.idempotency_key.is_empty() {
             problems.add("idempotency_key", "is missing; choose a key and repeat it when you retry");
@@ -34,15 +34,15 @@ impl EntryPoint {
             consents,
             session: session::session_from_proto(composition, players_path, caller.origin, &mut problems),
             idempotency_key: wire.idempotency_key,
-            hold_for_ms: wire.hold_for_ms.map(field_checks::saturating_ms),
-            search_token: search::checked_search_token(wire.search_token, &mut problems),
+            hold_for_ms: wire.hold_for_ms.map(field_checks::saturating_u32_ms),
+            search_token: search::required_search_token(wire.search_token, &mut problems),
         };
         problems.into_result(reserve)
     }
 
     /// Reads a release of a reservation.
     pub fn release_command(&self, wire: pb::ReleaseRequest) -> Result<ReleaseReservationCommand, Rejection> {
-        let mut problems = self.field_errors();
+        let mut problems = self.new_field_errors();
         if !wire.advertisement_id.is_empty() {
             let path = "advertisement_id";
             let id = field_checks::parse_advertisement_id(&wire.advertisement_id, path, &mut problems);
@@ -53,7 +53,7 @@ impl EntryPoint {
             return problems.into_result(ReleaseReservationCommand::OwnSeat(id));
         }
         let id = field_checks::parse_reservation_id(&wire.reservation_id, "reservation_id", &mut problems);
-        let token = field_checks::checked_token(wire.reservation_token, "reservation_token", &mut problems);
+        let token = field_checks::size_checked_token(wire.reservation_token, "reservation_token", &mut problems);
         problems.into_result(ReleaseReservationCommand::Reservation(ReleaseReservation {
             id: id.unwrap_or(ReservationId::from_bytes([0; 16])),
             reservation_token: token,

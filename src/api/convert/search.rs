@@ -10,19 +10,19 @@ use crate::auth::token::ConsentPurpose;
 use crate::domain::id::{AdvertisementId, RulesetHash, SetId, UserKey};
 use crate::domain::limit;
 use crate::engine::command::{
-    Caller, GrantConsentCommand, QuickOrInvolvedTest, ReportLatencyCommand, SearchCommand, SearchOverrides,
+    Caller, GrantConsentCommand, LatencyTest, ReportLatencyCommand, SearchCommand, SearchOverrides,
 };
 
 impl EntryPoint {
     /// Reads a search.
     pub fn search_command(&self, caller: &Caller, mut wire: pb::SearchRequest) -> Result<SearchCommand, Rejection> {
-        let mut problems = self.field_errors();
+        let mut problems = self.new_field_errors();
         let search = SearchCommand {
             set_id: self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems),
             ruleset_hash: wire.service_configuration_hash.map(RulesetHash),
             consents: session::take_consent_tokens(wire.session_composition.as_mut(), &mut problems),
             session: session::required_session(wire.session_composition, caller.origin, &mut problems),
-            search_token: field_checks::checked_token(wire.search_token, "search_token", &mut problems),
+            search_token: field_checks::size_checked_token(wire.search_token, "search_token", &mut problems),
             excluded_adverts: excluded_advertisement_ids(&wire.exclude_advertisement_ids, &mut problems),
             overrides: wire.search_config_overrides.map(|wire| search_config_overrides(wire, &mut problems)),
         };
@@ -35,16 +35,16 @@ impl EntryPoint {
         caller: &Caller,
         wire: pb::ReportLatencyRequest,
     ) -> Result<ReportLatencyCommand, Rejection> {
-        let mut problems = self.field_errors();
+        let mut problems = self.new_field_errors();
         let phase = match wire.phase() {
-            pb::LatencyPhase::Quick => QuickOrInvolvedTest::Quick,
-            pb::LatencyPhase::Involved => QuickOrInvolvedTest::Involved,
+            pb::LatencyPhase::Quick => LatencyTest::Quick,
+            pb::LatencyPhase::Involved => LatencyTest::Involved,
             pb::LatencyPhase::Unspecified => {
                 problems.add("phase", "is missing or unknown; set it to LATENCY_PHASE_QUICK or LATENCY_PHASE_INVOLVED");
-                QuickOrInvolvedTest::Quick
+                LatencyTest::Quick
             }
         };
-        let search_token = checked_search_token(wire.search_token, &mut problems);
+        let search_token = required_search_token(wire.search_token, &mut problems);
         let report = ReportLatencyCommand {
             set_id: self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems),
             ruleset_hash: wire.service_configuration_hash.map(RulesetHash),
@@ -58,17 +58,17 @@ impl EntryPoint {
 
     /// Reads the set and the size of the party that asks for an action.
     pub fn choose_action_query(&self, wire: pb::ChooseActionRequest) -> Result<(SetId, u16), Rejection> {
-        let mut problems = self.field_errors();
+        let mut problems = self.new_field_errors();
         let set_id = self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems);
         let size = i32::try_from(wire.party_size).unwrap_or(i32::MAX);
         let size =
-            field_checks::checked_integer(size, 1, limit::PLAYERS_PER_SESSION_MAX as i32, "party_size", &mut problems);
+            field_checks::checked_integer(size, 1, limit::PLAYERS_PER_TICKET_MAX as i32, "party_size", &mut problems);
         problems.into_result((set_id, u16::try_from(size).unwrap_or(1)))
     }
 
     /// Reads who may include the caller in a party, and for what.
-    pub fn grant_consent_command(&self, wire: pb::GrantConsentRequest) -> Result<GrantConsentCommand, Rejection> {
-        let mut problems = self.field_errors();
+    pub fn grant_party_consent_command(&self, wire: pb::GrantConsentRequest) -> Result<GrantConsentCommand, Rejection> {
+        let mut problems = self.new_field_errors();
         field_checks::check_required_text(&wire.leader_user_id, "leader_user_id", &mut problems);
         let purpose = match wire.r#use() {
             pb::ConsentUse::Queue => Some(ConsentPurpose::Queue),
@@ -89,11 +89,11 @@ impl EntryPoint {
 
     /// Reads the consent token to revoke.
     pub fn consent_token_to_revoke(&self, wire: pb::RevokeConsentRequest) -> Result<Vec<u8>, Rejection> {
-        let mut problems = self.field_errors();
+        let mut problems = self.new_field_errors();
         if wire.consent_token.is_empty() {
             problems.add("consent_token", "is missing; send the token that GrantConsent returned");
         }
-        let token = field_checks::checked_token(wire.consent_token, "consent_token", &mut problems);
+        let token = field_checks::size_checked_token(wire.consent_token, "consent_token", &mut problems);
         problems.into_result(token)
     }
 
@@ -102,18 +102,18 @@ impl EntryPoint {
         &self,
         wire: pb::GetConfigurationRequest,
     ) -> Result<(SetId, Option<RulesetHash>), Rejection> {
-        let mut problems = self.field_errors();
+        let mut problems = self.new_field_errors();
         let set_id = self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems);
         problems.into_result((set_id, wire.service_configuration_hash.map(RulesetHash)))
     }
 }
 
 /// Checks a required search token.
-pub(super) fn checked_search_token(token: Vec<u8>, problems: &mut FieldErrors) -> Vec<u8> {
+pub(super) fn required_search_token(token: Vec<u8>, problems: &mut FieldErrors) -> Vec<u8> {
     if token.is_empty() {
         problems.add("search_token", "is missing; send the token of the search that found the candidate");
     }
-    field_checks::checked_token(token, "search_token", problems)
+    field_checks::size_checked_token(token, "search_token", problems)
 }
 
 /// Reads excluded ids, sorted and without duplicates, so that a filter can use binary search.

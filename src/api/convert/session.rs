@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use crate::api::convert::{FieldErrors, field_checks};
+use crate::api::convert::{FieldErrors, field_checks, wishes};
 use crate::api::pb;
 use crate::domain::attribute::{AttributeValue, ValueOrigin};
 use crate::domain::id::{SiloId, UserKey};
 use crate::domain::limit;
 use crate::domain::locality::Locality;
-use crate::domain::session::{Player, RegionLatency, Session};
+use crate::domain::session::{Player, PlayerDetails, RegionLatency, Session};
 use crate::engine::command::PartyConsents;
 
 /// Name of the field in each request that has a session composition.
@@ -27,6 +27,21 @@ pub(crate) fn required_session(
     };
     let players_path = format_args!("{SESSION_COMPOSITION_FIELD}.players");
     session_from_proto(wire, players_path, origin, problems)
+}
+
+/// Reads the composition of a session to advertise, whose host may state the teams of its players.
+pub(super) fn advertised_session(
+    wire: pb::SessionCompositionData,
+    origin: ValueOrigin,
+    problems: &mut FieldErrors,
+) -> Session {
+    let teams: Vec<Option<u32>> = wire.players.iter().map(|player| player.team).collect();
+    let mut session = required_session(Some(wire), origin, problems);
+    for (player, team) in session.players.iter_mut().zip(teams) {
+        // The ruleset says which of these teams there are.
+        player.team = team.map(|team| u16::try_from(team).unwrap_or(u16::MAX));
+    }
+    session
 }
 
 /// Takes the consent tokens out of a composition's players.
@@ -50,7 +65,7 @@ pub(super) fn take_player_consent_tokens(
         if !player.consent_token.is_empty() {
             let path = format_args!("{players_path}[{index}].consent_token");
             tokens.resize(index, Vec::new());
-            tokens.push(field_checks::checked_token(std::mem::take(&mut player.consent_token), path, problems));
+            tokens.push(field_checks::size_checked_token(std::mem::take(&mut player.consent_token), path, problems));
         }
     }
     PartyConsents { players_field_path: players_path, consent_tokens: tokens }
@@ -58,13 +73,17 @@ pub(super) fn take_player_consent_tokens(
 
 /// Reads a session composition; `players_path` is the field path of its players.
 pub(super) fn session_from_proto(
-    wire: pb::SessionCompositionData,
+    mut wire: pb::SessionCompositionData,
     players_path: impl Display + Copy,
     origin: ValueOrigin,
     problems: &mut FieldErrors,
 ) -> Session {
-    let players = players(&wire.players, players_path, problems);
-    let party_sizes = party_sizes(&wire.party_size_composition, wire.players.len(), players_path, problems);
+    let player_count = wire.players.len();
+    let mut players = players(&wire.players, players_path, problems);
+    for (index, (player, wire)) in players.iter_mut().zip(&mut wire.players).enumerate() {
+        player.details = player_details(wire, format_args!("{players_path}[{index}]"), problems);
+    }
+    let party_sizes = party_sizes(&wire.party_size_composition, player_count, players_path, problems);
     let non_negative = |value: Option<i32>, name: &str, problems: &mut FieldErrors| {
         value.map(|value| {
             field_checks::checked_integer(
@@ -88,8 +107,9 @@ pub(super) fn session_from_proto(
         big_party_count: non_negative(wire.big_party_count, "big_party_count", problems),
         join_seats: u16::try_from(seats).unwrap_or(0),
         locality: wire.locality_info.and_then(|wire| locality(wire, problems)),
-        attributes: attributes(wire.attributes, problems),
+        attributes: attributes(wire.attributes, format_args!("{SESSION_COMPOSITION_FIELD}.attributes"), problems),
         region_latencies: region_latencies(wire.region_latencies, problems),
+        wish_list: wishes::wish_list(wire.wishes, format_args!("{SESSION_COMPOSITION_FIELD}.wishes"), problems),
         origin,
     }
 }
@@ -123,7 +143,7 @@ fn party_sizes(
     wire.iter().map(|&size| u8::try_from(size).unwrap_or(0)).collect()
 }
 
-fn players(wire: &[pb::PlayerData], path: impl Display + Copy, problems: &mut FieldErrors) -> Vec<Player> {
+pub(super) fn players(wire: &[pb::PlayerData], path: impl Display + Copy, problems: &mut FieldErrors) -> Vec<Player> {
     if !field_checks::check_list_len(wire.len(), limit::PLAYERS_PER_SESSION_MAX, path, problems) {
         return Vec::new();
     }
@@ -144,9 +164,35 @@ fn players(wire: &[pb::PlayerData], path: impl Display + Copy, problems: &mut Fi
             .map(|skill| field_checks::checked_number(skill, format_args!("{path}[{index}].skill"), problems));
         let user = UserKey::from_name(&player.user_id);
         let player = if player.player_id.is_empty() { user } else { UserKey::from_name(&player.player_id) };
-        players.push(Player { user, client_key: player, stated_skill: skill });
+        players.push(Player { client_key: player, stated_skill: skill, ..Player::from_user(user) });
     }
     players
+}
+
+/// Takes the attributes and wanted roles of a player; `None` if there are none.
+fn player_details(
+    wire: &mut pb::PlayerData,
+    path: impl Display + Copy,
+    problems: &mut FieldErrors,
+) -> Option<Box<PlayerDetails>> {
+    if wire.attributes.is_empty() && wire.roles.is_empty() {
+        return None;
+    }
+    let own = std::mem::take(&mut wire.attributes);
+    let attributes = attributes(own, format_args!("{path}.attributes"), problems);
+    let mut wanted_roles: Vec<Box<str>> = Vec::new();
+    let roles_path = format_args!("{path}.roles");
+    if field_checks::check_list_len(wire.roles.len(), limit::WANTED_ROLES_PER_PLAYER_MAX, roles_path, problems) {
+        for (index, role) in wire.roles.drain(..).enumerate() {
+            let role_path = format_args!("{roles_path}[{index}]");
+            field_checks::check_required_text(&role, role_path, problems);
+            if wanted_roles.iter().any(|known| **known == *role) {
+                problems.add(role_path, "is listed twice; list each role once");
+            }
+            wanted_roles.push(role.into());
+        }
+    }
+    Some(Box::new(PlayerDetails { attributes, wanted_roles }))
 }
 
 fn locality(wire: pb::LocalityData, problems: &mut FieldErrors) -> Option<Locality> {
@@ -185,19 +231,15 @@ fn locality_from_degrees(wire: &pb::LocalityData, problems: &mut FieldErrors) ->
 
 fn attributes(
     wire: BTreeMap<String, pb::AttributeValue>,
+    path: impl Display + Copy,
     problems: &mut FieldErrors,
 ) -> Vec<(Box<str>, AttributeValue)> {
-    if !field_checks::check_list_len(
-        wire.len(),
-        limit::ATTRIBUTES_MAX,
-        format_args!("{SESSION_COMPOSITION_FIELD}.attributes"),
-        problems,
-    ) {
+    if !field_checks::check_list_len(wire.len(), limit::ATTRIBUTES_MAX, path, problems) {
         return Vec::new();
     }
     // A `BTreeMap` iterates by name, the order that `Session` requires.
     let attributes = wire.into_iter().filter_map(|(name, value)| {
-        let path = format_args!("{SESSION_COMPOSITION_FIELD}.attributes[{name:?}]");
+        let path = format_args!("{path}[{name:?}]");
         field_checks::check_required_text(&name, path, problems);
         let value = attribute_value(value.value, path, problems)?;
         Some((name.into_boxed_str(), value))

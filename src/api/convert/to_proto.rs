@@ -19,7 +19,7 @@ pub fn update_response(answer: UpdateAdvertAnswer) -> pb::UpdateAdvertisementRes
         next_expansion_in_ms: answer.next_expansion_in_ms,
         reservations: answer.reservations.into_iter().map(reservation).collect(),
         not_yet_durable: answer.not_yet_durable,
-        ignored_fields: answer.ignored_fields.into_iter().map(|path| format!("session_composition.{path}")).collect(),
+        ignored_fields: answer.ignored_fields.into_iter().map(ignored_field_path).collect(),
         hosted_match_ids: answer.hosted_match_ids.iter().map(ToString::to_string).collect(),
         next_beat_in_ms: answer.next_beat_in_ms,
     }
@@ -77,4 +77,9 @@ fn reservation(view: ReservationView) -> pb::Reservation {
 /// Id as text, in one allocation and without formatting, because each response has one.
 fn id_text(hex_digits: [u8; 32]) -> String {
     String::from_utf8_lossy(&hex_digits).into_owned()
+}
+
+/// Path of an ignored field of an update: the probe endpoint, or a field of the session.
+fn ignored_field_path(path: String) -> String {
+    if path == "probe" { path } else { format!("session_composition.{path}") }
 }

@@ -19,7 +19,7 @@ use tonic::{Code, Status};
 
 use crate::api::authorization::token_expired_rejection;
 use crate::api::internal_error_status;
-use crate::api::layer::call_report::{CallReport, RpcObserver};
+use crate::api::layer::call_reporter::{CallReporter, RpcObserver};
 use crate::api::layer::deadline;
 use crate::api::layer::request_errors::rejection_of_unreadable_request;
 use crate::api::pb::ErrorReason;
@@ -28,13 +28,13 @@ use crate::api::status::Rejection;
 /// Response body that enforces limits and reports the end of its call.
 pub struct CallResponseBody {
     inner: Body,
-    report: Option<CallReport>,
-    limits: Option<StreamLimits>,
+    report: Option<CallReporter>,
+    limits: Option<StreamEndConditions>,
     ended: bool,
 }
 
 /// Conditions that end a stream early.
-pub struct StreamLimits {
+pub struct StreamEndConditions {
     _slot: StreamSlot,
     deadline: Option<Pin<Box<Sleep>>>,
     draining: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
@@ -52,12 +52,12 @@ pub struct StreamSlot {
 
 impl StreamSlot {
     /// Creates a slot without a limit.
-    pub fn not_counted() -> Self {
+    pub fn new_without_limit() -> Self {
         Self::default()
     }
 
-    /// Creates a slot that its caller has already_counted in `open_streams`.
-    pub fn already_counted(open_streams: Arc<AtomicU32>) -> Self {
+    /// Creates a slot that its caller has already counted in `open_streams`.
+    pub fn new_for_counted_stream(open_streams: Arc<AtomicU32>) -> Self {
         Self { open_streams: Some(open_streams), observer: None }
     }
 
@@ -80,7 +80,7 @@ impl Drop for StreamSlot {
     }
 }
 
-impl StreamLimits {
+impl StreamEndConditions {
     /// Ends the stream after the client's `timeout`, when `draining` is cancelled, or after `valid_for`, when the
     /// caller's credentials expire.
     pub fn new(
@@ -137,7 +137,7 @@ impl CallResponseBody {
     }
 
     /// Creates the body of a call's response.
-    pub fn of_call(inner: Body, report: CallReport, limits: Option<StreamLimits>) -> Self {
+    pub fn of_call(inner: Body, report: CallReporter, limits: Option<StreamEndConditions>) -> Self {
         Self { inner, report: Some(report), limits, ended: false }
     }
 

@@ -9,8 +9,8 @@ use crate::domain::advertisement::AdvertisementKind;
 use crate::domain::id::{ConsentId, RulesetHash, SiloId};
 use crate::domain::time::UnixMs;
 
-fn signer() -> TokenSigner {
-    TokenSigner::new([7; SIGNING_KEY_BYTES], None)
+fn signer() -> HmacTokenSigner {
+    HmacTokenSigner::new([7; SIGNING_KEY_BYTES], None)
 }
 
 fn advertisement_claim() -> impl Strategy<Value = AdvertisementClaim> {
@@ -116,7 +116,7 @@ fn assert_token_is_unforgeable<C: Claim + PartialEq + std::fmt::Debug>(claim: &C
         assert!(signer.verify::<C>(&token[..length]).is_none(), "cut to {length}");
     }
     assert!(signer.verify::<C>(&[&token[..], &[0]].concat()).is_none());
-    assert!(TokenSigner::new([8; SIGNING_KEY_BYTES], None).verify::<C>(&token).is_none(), "another key");
+    assert!(HmacTokenSigner::new([8; SIGNING_KEY_BYTES], None).verify::<C>(&token).is_none(), "another key");
 }
 
 proptest! {
@@ -177,14 +177,14 @@ fn token_of_the_previous_key_verifies_and_an_older_one_does_not() {
         subject: None,
     };
     let [oldest, older, newest] = [[1; SIGNING_KEY_BYTES], [2; SIGNING_KEY_BYTES], [3; SIGNING_KEY_BYTES]];
-    let rotated = TokenSigner::new(newest, Some(older));
-    assert_eq!(rotated.verify(&TokenSigner::new(older, Some(oldest)).sign(&claim)), Some(claim));
+    let rotated = HmacTokenSigner::new(newest, Some(older));
+    assert_eq!(rotated.verify(&HmacTokenSigner::new(older, Some(oldest)).sign(&claim)), Some(claim));
     assert_eq!(rotated.verify(&rotated.sign(&claim)), Some(claim));
-    assert_eq!(rotated.verify::<ReservationClaim>(&TokenSigner::new(oldest, None).sign(&claim)), None);
-    assert_eq!(TokenSigner::new(older, None).verify::<ReservationClaim>(&rotated.sign(&claim)), None);
+    assert_eq!(rotated.verify::<ReservationClaim>(&HmacTokenSigner::new(oldest, None).sign(&claim)), None);
+    assert_eq!(HmacTokenSigner::new(older, None).verify::<ReservationClaim>(&rotated.sign(&claim)), None);
     assert!(rotated.is_signed_with_current_key(&rotated.sign(&claim)));
     assert!(
-        !rotated.is_signed_with_current_key(&TokenSigner::new(older, Some(oldest)).sign(&claim)),
+        !rotated.is_signed_with_current_key(&HmacTokenSigner::new(older, Some(oldest)).sign(&claim)),
         "it should be signed again with the current key"
     );
 }
@@ -194,18 +194,16 @@ fn token_of_the_previous_key_verifies_and_an_older_one_does_not() {
 fn derived_ids_depend_on_every_input() {
     let (one, other) = (Some(UserKey::from_name("one")), Some(UserKey::from_name("other")));
     let signer = signer();
-    assert_eq!(
-        signer.derive_advertisement_id(one, SetId(1), "k"),
-        signer.clone().derive_advertisement_id(one, SetId(1), "k")
-    );
+    assert_eq!(signer.derive_advertisement_id(one, "k"), signer.clone().derive_advertisement_id(one, "k"));
     let ids: BTreeSet<[u8; 16]> = [
-        signer.derive_advertisement_id(one, SetId(1), "k"),
-        signer.derive_advertisement_id(other, SetId(1), "k"),
-        signer.derive_advertisement_id(None, SetId(1), "k"),
-        signer.derive_advertisement_id(Some(UserKey::from_bytes([0; 16])), SetId(1), "k"),
-        signer.derive_advertisement_id(one, SetId(2), "k"),
-        signer.derive_advertisement_id(one, SetId(1), "k2"),
-        TokenSigner::new([9; SIGNING_KEY_BYTES], None).derive_advertisement_id(one, SetId(1), "k"),
+        signer.derive_advertisement_id(one, "k"),
+        signer.derive_advertisement_id(other, "k"),
+        signer.derive_advertisement_id(None, "k"),
+        signer.derive_advertisement_id(Some(UserKey::from_bytes([0; 16])), "k"),
+        signer.former_advertisement_id(one, SetId(1), "k"),
+        signer.former_advertisement_id(one, SetId(2), "k"),
+        signer.derive_advertisement_id(one, "k2"),
+        HmacTokenSigner::new([9; SIGNING_KEY_BYTES], None).derive_advertisement_id(one, "k"),
     ]
     .iter()
     .map(|id| *id.as_bytes())
@@ -214,29 +212,29 @@ fn derived_ids_depend_on_every_input() {
     .chain([*signer.derive_reservation_id(None, AdvertisementId::from_bytes([1; 16]), "k").as_bytes()])
     .chain([*signer.derive_reservation_id(one, AdvertisementId::from_bytes([1; 16]), "").as_bytes()])
     .collect();
-    assert_eq!(ids.len(), 11);
+    assert_eq!(ids.len(), 12);
 }
 
 #[test]
 fn party_digest_depends_on_caller_users_and_sizes() {
     let [a, b] = [UserKey::from_name("a"), UserKey::from_name("b")];
     let digests: BTreeSet<[u8; 16]> = [
-        TokenSigner::party_digest(None, &[a, b], &[2]),
-        TokenSigner::party_digest(Some(a), &[a, b], &[2]),
-        TokenSigner::party_digest(None, &[a], &[2]),
-        TokenSigner::party_digest(None, &[a, b], &[1, 1]),
-        TokenSigner::party_digest(None, &[], &[2]),
+        HmacTokenSigner::party_digest(None, &[a, b], &[2]),
+        HmacTokenSigner::party_digest(Some(a), &[a, b], &[2]),
+        HmacTokenSigner::party_digest(None, &[a], &[2]),
+        HmacTokenSigner::party_digest(None, &[a, b], &[1, 1]),
+        HmacTokenSigner::party_digest(None, &[], &[2]),
     ]
     .into();
     assert_eq!(digests.len(), 5);
-    assert_eq!(TokenSigner::party_digest(None, &[a, b], &[2]), TokenSigner::party_digest(None, &[a, b], &[2]));
+    assert_eq!(HmacTokenSigner::party_digest(None, &[a, b], &[2]), HmacTokenSigner::party_digest(None, &[a, b], &[2]));
 }
 
 /// SEC-9: a key must not reach a log through `{:?}`.
 #[test]
 fn token_signer_debug_hides_its_keys() {
-    let debug = format!("{:?}", TokenSigner::new([0xab; SIGNING_KEY_BYTES], Some([0xcd; SIGNING_KEY_BYTES])));
-    assert_eq!(debug, "TokenSigner { keys: 2, .. }");
+    let debug = format!("{:?}", HmacTokenSigner::new([0xab; SIGNING_KEY_BYTES], Some([0xcd; SIGNING_KEY_BYTES])));
+    assert_eq!(debug, "HmacTokenSigner { keys: 2, .. }");
 }
 
 /// Golden bytes of one token, computed with Python's hmac module: replicas of different versions must agree.
@@ -262,10 +260,10 @@ fn token_layout_matches_the_golden_bytes() {
 #[test]
 fn handle_opens_for_its_party_in_its_window_and_the_next() {
     let id = AdvertisementId::from_bytes(*b"an advertisement");
-    let opens = |signer: &TokenSigner, party: u8, handle, now| {
+    let opens = |signer: &HmacTokenSigner, party: u8, handle, now| {
         signer.open_handle([party; 16], handle, now).any(|opened| opened == id)
     };
-    let signer = TokenSigner::new([1; 32], None);
+    let signer = HmacTokenSigner::new([1; 32], None);
     let at = |windows: u64| UnixMs(windows * HANDLE_WINDOW_MS);
     let handle = signer.handle_cipher([1; 16], at(5)).seal(id);
     assert_ne!(handle, id);
@@ -274,7 +272,7 @@ fn handle_opens_for_its_party_in_its_window_and_the_next() {
     assert_ne!(signer.handle_cipher([2; 16], at(5)).seal(id), handle, "another party");
     assert!(opens(&signer, 1, handle, at(5)) && opens(&signer, 1, handle, UnixMs(at(7).0 - 1)));
     assert!(!opens(&signer, 1, handle, at(7)) && !opens(&signer, 2, handle, at(5)));
-    let rotated = TokenSigner::new([2; 32], Some([1; 32]));
+    let rotated = HmacTokenSigner::new([2; 32], Some([1; 32]));
     assert!(opens(&rotated, 1, handle, at(5)));
-    assert!(!opens(&TokenSigner::new([2; 32], None), 1, handle, at(5)));
+    assert!(!opens(&HmacTokenSigner::new([2; 32], None), 1, handle, at(5)));
 }

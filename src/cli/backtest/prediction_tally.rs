@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::cli::backtest::match_rows::ReplayMatch;
+
 /// Minimum probability used in the log-loss; otherwise one miss could outweigh all other matches.
 const PROBABILITY_MIN: f64 = 1e-12;
 
@@ -22,6 +24,12 @@ pub(super) struct ScoredPrediction {
 }
 
 impl ScoredPrediction {
+    /// Scores equal probabilities of all sides.
+    pub(super) fn of_a_coin(replay_match: &ReplayMatch) -> Self {
+        let ranks: Vec<u32> = replay_match.sides.iter().map(|(_, rank)| *rank).collect();
+        Self::from_result(&vec![1.0 / ranks.len() as f64; ranks.len()], &ranks, 0)
+    }
+
     /// Scores the win probabilities of the sides against their ranks. `side_by_match_id_hash` is the side that counts in the
     /// calibration. Sides that tie for the first rank share the win.
     pub(super) fn from_result(probabilities: &[f64], ranks: &[u32], side_by_match_id_hash: usize) -> Self {

@@ -1,7 +1,6 @@
 //! Replay of matches in the order of their file: each is predicted from the skills before it, then rated.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 
 use crate::cli::backtest::match_rows::{RejectedMatchRow, ReplayMatch};
 use crate::cli::backtest::prediction_tally::ScoredPrediction;
@@ -19,7 +18,7 @@ pub(super) struct RatingReplay {
     pub(super) skills_by_player: HashMap<String, Skill>,
     /// One prediction per match, in order.
     pub(super) predictions: Vec<ScoredPrediction>,
-    /// Time of the latest match.
+    /// Time of the latest match, as the rating systems see it.
     pub(super) latest_match_at: UnixMs,
     /// Number of matches older than one before them. They are rated in the order of the file.
     pub(super) out_of_order_matches: u64,
@@ -47,7 +46,7 @@ impl RatingReplay {
     }
 
     /// Predicts a match, then updates the skills. An invalid match changes nothing.
-    pub(super) fn predict_and_learn(&mut self, replay_match: ReplayMatch) -> Result<(), RejectedMatchRow> {
+    pub(super) fn predict_and_learn(&mut self, replay_match: &ReplayMatch) -> Result<(), RejectedMatchRow> {
         let reject = |reason: String| RejectedMatchRow { line: replay_match.line, why: reason };
         if self.predictions.len() >= REPLAY_MATCHES_MAX {
             return Err(reject(format!("file has too many matches; split it at {REPLAY_MATCHES_MAX}")));
@@ -60,6 +59,7 @@ impl RatingReplay {
         }
         let newcomer = self.rating_spec.initial_skill();
         let known_skill = |player: &String| self.skills_by_player.get(player).copied().unwrap_or(newcomer);
+        let played_at = replay_match.played_at.rating_time();
         let side = |(players, rank): &(Vec<String>, u32)| Side {
             players: players.iter().map(known_skill).collect(),
             rank: *rank,
@@ -68,7 +68,7 @@ impl RatingReplay {
         let with_inactivity = |side: &Side| {
             side.players
                 .iter()
-                .map(|skill| self.rating_spec.skill_at_with_activity(*skill, replay_match.played_at, self.set_activity))
+                .map(|skill| self.rating_spec.skill_at_with_activity(*skill, played_at, self.set_activity))
                 .collect()
         };
         let current_skills: Vec<Vec<Skill>> = sides.iter().map(with_inactivity).collect();
@@ -76,7 +76,7 @@ impl RatingReplay {
             self.rating_spec.win_probabilities(&current_skills).map_err(|error| reject(error.to_string()))?;
         let after = self
             .rating_spec
-            .rate_match_with_activity(&sides, replay_match.played_at, self.set_activity)
+            .rate_match_with_activity(&sides, played_at, self.set_activity)
             .map_err(|error| reject(error.to_string()))?;
 
         self.set_activity = after.iter().flatten().fold(self.set_activity, SetActivity::including_skill);
@@ -86,16 +86,16 @@ impl RatingReplay {
             &ranks,
             side_by_match_id_hash(&replay_match.match_id, ranks.len()),
         ));
-        let players = replay_match.sides.into_iter().flat_map(|(players, _)| players);
+        let players = replay_match.sides.iter().flat_map(|(players, _)| players);
         for (player, skill) in players.zip(after.into_iter().flatten()) {
-            match self.skills_by_player.entry(player) {
-                Entry::Occupied(mut entry) => *entry.get_mut() = skill,
-                Entry::Vacant(entry) => _ = entry.insert(skill),
+            match self.skills_by_player.get_mut(player) {
+                Some(known) => *known = skill,
+                None => _ = self.skills_by_player.insert(player.clone(), skill),
             }
         }
-        self.out_of_order_matches += u64::from(replay_match.played_at < self.latest_match_at);
-        self.latest_match_at = self.latest_match_at.max(replay_match.played_at);
-        self.line_by_match_id.insert(replay_match.match_id, replay_match.line);
+        self.out_of_order_matches += u64::from(played_at < self.latest_match_at);
+        self.latest_match_at = self.latest_match_at.max(played_at);
+        self.line_by_match_id.insert(replay_match.match_id.clone(), replay_match.line);
         Ok(())
     }
 }
@@ -113,25 +113,31 @@ fn side_by_match_id_hash(id: &str, sides: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::backtest::match_time::{MatchTime, parse_match_time};
     use crate::domain::ruleset::rating::RatingSystem;
+
+    /// Time this many milliseconds after the beginning of 1970.
+    fn time(ms: u64) -> MatchTime {
+        parse_match_time(&ms.to_string()).unwrap()
+    }
 
     fn replay_match(line: u64, id: &str, sides: &[(&[&str], u32)]) -> ReplayMatch {
         let side = |(players, rank): &(&[&str], u32)| (players.iter().map(|it| (*it).to_owned()).collect(), *rank);
-        ReplayMatch { line, match_id: id.into(), played_at: UnixMs(line), sides: sides.iter().map(side).collect() }
+        ReplayMatch { line, match_id: id.into(), played_at: time(line), sides: sides.iter().map(side).collect() }
     }
 
     #[test]
     fn replay_counts_a_match_once_and_ignores_an_invalid_one() {
         let mut replay =
             RatingReplay::new(RatingSpec::with_defaults(RatingSystem::Elo { initial: 1500.0, k: 16.0, scale: 400.0 }));
-        replay.predict_and_learn(replay_match(2, "a", &[(&["Ann"], 1), (&["Bob"], 2)])).unwrap();
-        let again = replay.predict_and_learn(replay_match(3, "a", &[(&["Ann"], 1), (&["Bob"], 2)])).unwrap_err();
+        replay.predict_and_learn(&replay_match(2, "a", &[(&["Ann"], 1), (&["Bob"], 2)])).unwrap();
+        let again = replay.predict_and_learn(&replay_match(3, "a", &[(&["Ann"], 1), (&["Bob"], 2)])).unwrap_err();
         assert!(again.line == 3 && again.why.contains("line 2"), "{again}");
-        replay.predict_and_learn(replay_match(4, "b", &[(&["Cem"], 1), (&["Dai"], 0)])).unwrap_err();
+        replay.predict_and_learn(&replay_match(4, "b", &[(&["Cem"], 1), (&["Dai"], 0)])).unwrap_err();
         assert_eq!((replay.skills_by_player.len(), replay.predictions.len()), (2, 1));
         assert_eq!(replay.skills_by_player["Ann"].estimate.rating, 1508.0);
-        replay.predict_and_learn(replay_match(1, "c", &[(&["Ann"], 1), (&["Bob"], 2)])).unwrap();
-        assert_eq!((replay.out_of_order_matches, replay.latest_match_at), (1, UnixMs(2)));
+        replay.predict_and_learn(&replay_match(1, "c", &[(&["Ann"], 1), (&["Bob"], 2)])).unwrap();
+        assert_eq!((replay.out_of_order_matches, replay.latest_match_at), (1, time(2).rating_time()));
     }
 
     #[test]

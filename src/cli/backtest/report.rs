@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::cli::backtest::fit::FitReport;
 use crate::cli::backtest::match_rows::RejectedMatchRow;
 use crate::cli::backtest::prediction_tally::{CalibrationBin, PredictionTally, summarize_predictions};
 use crate::cli::backtest::replay::RatingReplay;
@@ -23,6 +24,9 @@ pub(super) struct BacktestReport {
     unordered: u64,
     all: PredictionTally,
     second_half: PredictionTally,
+    /// With --fit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fit: Option<FitReport>,
     leaderboard: Vec<LeaderboardRow>,
 }
 
@@ -40,10 +44,11 @@ struct LeaderboardRow {
     provisional: bool,
 }
 
-/// Report of a replay, with the best `top` players.
+/// Report of a replay, with the best `top` players. With `fit`, the replay is by the chosen constants.
 pub(super) fn build_report(
     file: &Path,
     replay: RatingReplay,
+    fit: Option<FitReport>,
     top: usize,
     skipped: u64,
     bad_rows: Vec<RejectedMatchRow>,
@@ -90,6 +95,7 @@ pub(super) fn build_report(
         unordered: out_of_order_matches,
         all: summarize_predictions(&predictions),
         second_half: summarize_predictions(&predictions[predictions.len() / 2..]),
+        fit,
         leaderboard: order.into_iter().take(top).enumerate().map(leaderboard_row).collect(),
     }
 }
@@ -113,6 +119,9 @@ impl BacktestReport {
         for (name, tally) in [("all", all), ("second half", second_half)] {
             let PredictionTally { matches, log_loss, brier, accuracy, .. } = tally;
             writeln!(out, "{name:<12}{matches:>9}{log_loss:>10.4}{brier:>9.4}{:>10}", format_percent(*accuracy))?;
+        }
+        if let Some(fit) = &self.fit {
+            write_fit(out, fit)?;
         }
         writeln!(out, "\ncalibration: predicted probability and share of wins")?;
         writeln!(
@@ -149,6 +158,17 @@ impl BacktestReport {
         }
         Ok(())
     }
+}
+
+fn write_fit(out: &mut dyn Write, fit: &FitReport) -> io::Result<()> {
+    let FitReport { first_half_matches, attributes, fitted, before, coin } = fit;
+    writeln!(out, "\nconstants chosen on the first {first_half_matches} matches: {attributes}")?;
+    writeln!(out, "{:<12}{:>9}{:>10}{:>9}{:>10}", "second half", "matches", "log-loss", "Brier", "accuracy")?;
+    for (name, tally) in [("chosen", fitted), ("before", before), ("a coin", coin)] {
+        let PredictionTally { matches, log_loss, brier, accuracy, .. } = tally;
+        writeln!(out, "{name:<12}{matches:>9}{log_loss:>10.4}{brier:>9.4}{:>10}", format_percent(*accuracy))?;
+    }
+    Ok(())
 }
 
 fn format_bin(bin: &CalibrationBin) -> String {

@@ -48,7 +48,7 @@ pub(super) fn load_input(flags: &SimulateFlags, files: &[PathBuf]) -> anyhow::Re
 }
 
 fn load_ruleset(file: &Path) -> anyhow::Result<Ruleset> {
-    let to_error = |diagnostics: Vec<rules::RenderedDiagnostic>| {
+    let to_error = |diagnostics: Vec<rules::FileDiagnostic>| {
         let messages: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
         anyhow::anyhow!("{}", messages.join("\nfireteam: "))
     };

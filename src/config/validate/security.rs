@@ -18,7 +18,7 @@ const HOST_NAME_BYTES_MAX: usize = 253;
 
 impl ConfigErrors {
     /// Requires both a certificate and its key, or neither.
-    pub(super) fn check_tls(
+    pub(super) fn check_tls_files(
         &mut self,
         certificate: Option<PathBuf>,
         key: Option<PathBuf>,
@@ -122,7 +122,7 @@ impl ConfigErrors {
             self.check_auth_name(key, &issuer.name);
         }
         let of_players: Vec<&str> =
-            issuers.iter().filter(|issuer| issuer.signs_for("client")).map(|issuer| &*issuer.name).collect();
+            issuers.iter().filter(|issuer| issuer.signs_for_role("client")).map(|issuer| &*issuer.name).collect();
         if let [first, second, ..] = *of_players {
             let message = format!(
                 "`{first}` and `{second}` both sign for `client`, so one could sign for the players of the other; limit \

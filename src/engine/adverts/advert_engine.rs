@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::domain::ruleset::Ruleset;
 use crate::engine::adverts::advert_handle::AdvertHandle;
 use crate::engine::adverts::advert_set::AdvertRecord;
-use crate::engine::adverts::advert_state::{AdvertState, EncodeAdvertFn};
+use crate::engine::adverts::advert_state::{AdvertState, EncodeAdvertResponseFn};
 use crate::engine::adverts::expiry::{run_expiry_sweeps, sweep_expired_adverts, update_gauges};
 use crate::engine::adverts::feed_reader::follow_advert_feed;
 use crate::engine::adverts::replication_state::{LocalChangeLog, ReplicationState};
@@ -24,7 +24,7 @@ use crate::engine::error::EngineError;
 use crate::engine::party_consent::{CheckedConsents, take_consents};
 use crate::engine::startup_retry::retry_at_startup;
 use crate::engine::writer_inbox::{PendingAnswer, WRITER_INBOX_CAPACITY, submit_command};
-use crate::store::queues::ConsentTaker;
+use crate::store::queues::ConsentConsumer;
 use crate::store::{AdvertFeed, StoreError};
 use crate::telemetry::label::TaskLabel;
 
@@ -40,7 +40,7 @@ impl AdvertEngine {
     /// Loads the stored advertisements and starts the tasks. `feed` is the change feed of a shared store.
     pub(crate) async fn start(
         common: Arc<Common>,
-        encode_advert: EncodeAdvertFn,
+        encode_advert: EncodeAdvertResponseFn,
         feed: Option<Box<dyn AdvertFeed>>,
         shutdown: &CancellationToken,
     ) -> Result<(Self, Vec<JoinHandle<()>>), StoreError> {
@@ -107,7 +107,7 @@ impl AdvertEngine {
     /// of the command. A repeated command finds its consents taken by itself.
     fn submit_with_consents<T: Send + 'static>(
         &self,
-        (taken_by, consents): (impl FnOnce() -> ConsentTaker, CheckedConsents),
+        (taken_by, consents): (impl FnOnce() -> ConsentConsumer, CheckedConsents),
         command: AdvertWriterCommand,
         answer: oneshot::Receiver<Result<T, EngineError>>,
     ) -> Result<PendingAnswer<T>, EngineError> {
@@ -187,7 +187,7 @@ async fn load_adverts(state: &AdvertState) -> Result<(), StoreError> {
             expires_at: stored.expires_at,
             stored_expires_at: stored.expires_at,
             ttl_ms: common.settings.stored_ttl_ms(&stored.advertisement),
-            reservations: stored.reservations,
+            reservations: stored.reservations.into(),
             version: stored.version,
             is_heartbeat_owner: true,
             is_unwritten: false,

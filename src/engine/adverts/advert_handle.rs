@@ -10,16 +10,18 @@ use crate::domain::filter::Searcher;
 use crate::domain::filter::explain::{SearchExplanation, explain_search};
 use crate::domain::id::{AdvertisementId, MatchId, ReservationId, SetId, SiloId, UserKey};
 use crate::domain::index::{SearchHit, SearchQuery, SearchResult};
-use crate::domain::queue::backfill::OpenSession;
+use crate::domain::ruleset::queue::QueueSpec;
 use crate::domain::ruleset::{Ruleset, SearchLimits};
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::{AdvertRecord, candidate_from_record};
 use crate::engine::adverts::advert_state::AdvertState;
+use crate::engine::adverts::avoided_advert_ids::AvoidedAdvertIds;
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, EraseAdvertUser, ExtendAdvertTtl, ReserveSeats};
 use crate::engine::checked_session::CheckedSession;
 use crate::engine::command::ReserveAnswer;
 use crate::engine::error::EngineError;
 use crate::engine::hosted_match::{HostedMatch, HostedMatchState};
+use crate::engine::party_avoidance::PartyAvoidance;
 use crate::engine::user_advert::UserAdvert;
 use crate::store::Reservation;
 
@@ -39,6 +41,34 @@ pub(crate) struct OpenGameServer {
     pub(crate) score: f64,
     /// Last heartbeat of a server without a stream here; `None` with one.
     pub(crate) last_beat_at: Option<UnixMs>,
+}
+
+/// Session with open seats, and the seats that are reserved in it.
+#[derive(Clone, Debug)]
+pub(crate) struct AdvertisedSession {
+    pub(crate) advertisement: Arc<Advertisement>,
+    pub(crate) attribute_values: AttributeValues,
+    pub(crate) expires_at: UnixMs,
+    /// Seats that are neither taken nor reserved.
+    pub(crate) open_seats: u16,
+    /// Users whom its players have in their durable block lists, sorted.
+    pub(crate) blocked_users: Vec<UserKey>,
+    pub(crate) reservations: Vec<UnjoinedReservation>,
+}
+
+/// Seats reserved for guests who have not joined yet.
+#[derive(Clone, Debug)]
+pub(crate) struct UnjoinedReservation {
+    pub(crate) id: ReservationId,
+    pub(crate) seats: u16,
+    /// Users whom they are for.
+    pub(crate) users: Vec<UserKey>,
+}
+
+impl UnjoinedReservation {
+    fn from_reservation(reservation: &Reservation) -> Self {
+        Self { id: reservation.id, seats: reservation.seats, users: reservation.users.clone() }
+    }
 }
 
 /// Part of the advertisements that queues may use. It also works while the server drains, so that matches can end.
@@ -96,8 +126,10 @@ impl AdvertHandle {
         silo: SiloId,
         ruleset: &Ruleset,
         now: UnixMs,
-    ) -> Vec<OpenSession> {
+    ) -> Vec<AdvertisedSession> {
         let Some(set) = self.state.advert_sets.get(set_id) else { return Vec::new() };
+        let uses_blocks = ruleset.queue.as_ref().is_some_and(QueueSpec::avoids_blocked_users);
+        let block_lists = uses_blocks.then(|| self.state.common.block_lists.read());
         let set = set.read();
         let is_open = |record: &&AdvertRecord| {
             is_session_of_silo(record, silo) && now < record.expires_at && record.open_seats() > 0
@@ -107,14 +139,14 @@ impl AdvertHandle {
         let party_values = &self.state.common.party_values;
         let to_open_session = |record: &AdvertRecord| {
             let session = &record.advertisement.session;
-            OpenSession {
-                advertisement: Arc::clone(&record.advertisement),
+            let users = session.players.iter().map(|player| player.user);
+            AdvertisedSession {
                 attribute_values: party_values.attribute_values(ruleset, session),
+                advertisement: Arc::clone(&record.advertisement),
                 expires_at: record.expires_at,
                 open_seats: record.open_seats(),
-                open_seats_by_team: None,
-                player_ratings: party_values.known_player_ratings(ruleset, session).unwrap_or_default(),
-                leaderboard_position: None,
+                blocked_users: block_lists.as_ref().map_or_else(Vec::new, |lists| lists.users_blocked_by(users)),
+                reservations: record.unended_reservations().map(UnjoinedReservation::from_reservation).collect(),
             }
         };
         records.into_iter().take(BACKFILL_SESSIONS_MAX).map(to_open_session).collect()
@@ -155,11 +187,27 @@ impl AdvertHandle {
             ttl_ms: None,
             confirmed_reservations: vec![reservation],
             joined_reservations: Vec::new(),
+            create_digest: None,
+            ignored_fields: Vec::new(),
         };
         let (reply, _answer) = oneshot::channel();
         let in_flight = self.state.in_flight_changes.begin_change(advertisement);
         // Do not wait for the advertisement writer: with a full inbox, the host confirms the reservation itself.
         let _ = self.writer.try_send(AdvertWriterCommand::ExtendTtl(Box::new(extend), reply, in_flight));
+    }
+
+    /// Releases the seat of a user in a reservation: the user plays no later match of the session. If the inbox is full, the user
+    /// stays in its roster.
+    pub(crate) fn release_seat_of(
+        &self,
+        user: UserKey,
+        (advertisement, set_id): (AdvertisementId, SetId),
+        reservation: ReservationId,
+    ) {
+        let (reply, _answer) = oneshot::channel();
+        let in_flight = self.state.in_flight_changes.begin_change(advertisement);
+        let command = AdvertWriterCommand::ReleaseSeat(user, reservation, advertisement, set_id, reply, in_flight);
+        let _ = self.writer.try_send(command);
     }
 
     /// Whether a connection of this server is subscribed to the events of an advertisement.
@@ -223,25 +271,42 @@ impl AdvertHandle {
         })
     }
 
-    /// Deletes the advertised sessions in which `user` is alone; durable when it returns.
-    pub(crate) async fn delete_sessions_of(&self, user: UserKey) -> Result<(), EngineError> {
+    /// Deletes the advertised sessions in memory in which `user` is alone, and those of `callers`; durable when it returns.
+    pub(crate) async fn delete_sessions_of(&self, user: UserKey, callers: &[UserKey]) -> Result<(), EngineError> {
         let mut ids = Vec::new();
         for (set_id, set) in self.state.advert_sets.all_sets() {
             let records = set.read();
-            let is_alone = |record: &&AdvertRecord| {
+            let is_own = |record: &&AdvertRecord| {
                 let players = &record.advertisement.session.players;
-                !players.is_empty() && players.iter().all(|player| player.user == user)
+                let is_alone = !players.is_empty() && players.iter().all(|player| player.user == user);
+                is_alone || record.advertisement.publisher.is_some_and(|publisher| callers.contains(&publisher))
             };
-            ids.extend(records.records().filter(is_alone).map(|record| (record.advertisement.id, set_id)));
+            ids.extend(records.records().filter(is_own).map(|record| (record.advertisement.id, set_id)));
         }
         for (id, set_id) in ids {
-            let (reply, answer) = oneshot::channel();
-            let in_flight = self.state.in_flight_changes.begin_change(id);
-            let command = AdvertWriterCommand::Delete(id, set_id, reply, in_flight);
-            self.writer.send(command).await.map_err(|_| EngineError::Draining)?;
-            answer.await.unwrap_or(Err(EngineError::Internal))?;
+            self.delete_from_set(id, set_id).await?;
         }
         Ok(())
+    }
+
+    /// Deletes an advertisement of any server; durable when it returns.
+    pub(crate) async fn delete_stored(&self, id: AdvertisementId) -> Result<(), EngineError> {
+        self.delete_from_set(id, self.set_of(id)).await
+    }
+
+    async fn delete_from_set(&self, id: AdvertisementId, set_id: SetId) -> Result<(), EngineError> {
+        let (reply, answer) = oneshot::channel();
+        let in_flight = self.state.in_flight_changes.begin_change(id);
+        let command = AdvertWriterCommand::Delete(id, set_id, reply, in_flight);
+        self.writer.send(command).await.map_err(|_| EngineError::Draining)?;
+        answer.await.unwrap_or(Err(EngineError::Internal))
+    }
+
+    /// Set of an advertisement in memory. One that is not there has none: the store finds it by its id.
+    fn set_of(&self, id: AdvertisementId) -> SetId {
+        let sets = self.state.advert_sets.all_sets();
+        let found = sets.iter().find(|(_, set)| set.read().get(id).is_some());
+        found.map_or_else(SetId::default, |(set_id, _)| *set_id)
     }
 
     /// Erases a user from an advertisement and its reservations; durable when it returns. Returns whether they named the
@@ -252,9 +317,7 @@ impl AdvertHandle {
         user: UserKey,
         seed: [u8; 16],
     ) -> Result<bool, EngineError> {
-        let sets = self.state.advert_sets.all_sets();
-        let found = sets.iter().find(|(_, set)| set.read().get(advertisement_id).is_some());
-        let set_id = found.map_or_else(SetId::default, |(set_id, _)| *set_id);
+        let set_id = self.set_of(advertisement_id);
         let erase = EraseAdvertUser { advertisement_id, set_id, user, seed };
         let (reply, answer) = oneshot::channel();
         let in_flight = self.state.in_flight_changes.begin_change(advertisement_id);
@@ -278,13 +341,19 @@ impl AdvertHandle {
         max_near_misses: usize,
     ) -> SearchExplanation {
         let now = self.state.common.clock.now();
-        let searcher = checked.searcher(&[], searching_for_ms);
         let Some(set) = self.state.advert_sets.get(ruleset.set_id) else { return SearchExplanation::default() };
-        // Copy the records, so that the lock is not held while a million rows are evaluated.
-        let records: Vec<AdvertRecord> = {
+        let silo = checked.session.silo;
+        let avoidance = PartyAvoidance::new(&self.state.common, ruleset, silo, &checked.users, now);
+        // Copy the records, so that the locks are not held while a million rows are evaluated.
+        let (records, avoided) = {
             let set = set.read();
-            set.records().filter(|record| is_session_of_silo(record, checked.session.silo)).cloned().collect()
+            let records: Vec<_> = set.records().filter(|record| is_session_of_silo(record, silo)).cloned().collect();
+            let index = set.index_of_ruleset(ruleset.hash);
+            let avoided =
+                index.zip(avoidance).map(|(index, avoidance)| AvoidedAdvertIds::in_set(&set, index, &avoidance));
+            (records, avoided.unwrap_or_default())
         };
+        let searcher = checked.searcher(&[], avoided.view(), searching_for_ms);
         let values: Vec<AttributeValues> = records
             .iter()
             .map(|record| self.state.common.party_values.attribute_values(ruleset, &record.advertisement.session))

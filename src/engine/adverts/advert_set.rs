@@ -4,6 +4,8 @@ use std::collections::hash_map::Entry as MapEntry;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use thin_vec::ThinVec;
+
 use crate::domain::advertisement::Advertisement;
 use crate::domain::attribute_values::AttributeValues;
 use crate::domain::filter::AdvertisementView;
@@ -11,6 +13,7 @@ use crate::domain::id::{AdvertisementId, BuildIdHasher, ReservationId, RulesetHa
 use crate::domain::index::{AdvertisementIndex, IndexEntry};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::time::UnixMs;
+use crate::engine::adverts::reserved_user_index::ReservedUserIndex;
 use crate::engine::open_silos::OpenSilos;
 use crate::engine::party_values::PartyValues;
 use crate::store::{AdvertVersion, Reservation, ReservationState};
@@ -25,7 +28,8 @@ pub(crate) struct AdvertRecord {
     pub(crate) stored_expires_at: UnixMs,
     pub(crate) ttl_ms: u32,
     pub(crate) encoded_advert: Arc<[u8]>,
-    pub(crate) reservations: Vec<Reservation>,
+    /// Eight bytes: most advertisements have none, and the table of records has up to twice as many places as records.
+    pub(crate) reservations: ThinVec<Reservation>,
     /// Version in the store.
     pub(crate) version: AdvertVersion,
     /// This replica received the last heartbeat, so `expires_at` was acknowledged here. Otherwise it is the stored
@@ -83,6 +87,7 @@ impl ReplacedRecords {
 pub(crate) struct AdvertSet {
     records: HashMap<AdvertisementId, AdvertRecord, BuildIdHasher>,
     indexes: Vec<AdvertisementIndex>,
+    reserved_user_index: ReservedUserIndex,
     /// Held reservations by deadline, so that the sweep reads only expired ones.
     hold_expiries: ExpiryQueue,
     /// Advertisements whose expiry changed while an index is being built from a copy.
@@ -99,6 +104,7 @@ impl AdvertSet {
         Self {
             records: HashMap::default(),
             indexes: Vec::new(),
+            reserved_user_index: ReservedUserIndex::default(),
             hold_expiries: ExpiryQueue::new(),
             expiry_changes_during_build: None,
             unended_reservation_count: 0,
@@ -109,6 +115,11 @@ impl AdvertSet {
 
     pub(crate) fn len(&self) -> usize {
         self.records.len()
+    }
+
+    /// Advertisements by the users who have seats reserved in them.
+    pub(crate) fn reserved_user_index(&self) -> &ReservedUserIndex {
+        &self.reserved_user_index
     }
 
     /// Number of reservations that hold seats.
@@ -184,18 +195,20 @@ impl AdvertSet {
         &mut self,
         mut record: AdvertRecord,
         entries: &mut impl Iterator<Item = IndexEntry>,
-        change: impl FnOnce(&mut Vec<Reservation>) -> T,
+        change: impl FnOnce(&mut ThinVec<Reservation>) -> T,
         replaced: &mut ReplacedRecords,
     ) -> (&AdvertRecord, T) {
         let slot = self.records.entry(record.advertisement.id);
         if let MapEntry::Occupied(old) = &slot {
             let old = old.get();
             unschedule_hold_expiries(&mut self.hold_expiries, old);
+            self.reserved_user_index.remove(&old.reservations);
             self.unended_reservation_count -= old.unended_reservations().count();
             record.reservations.clone_from(&old.reservations);
         }
         let result = change(&mut record.reservations);
         schedule_hold_expiries(&mut self.hold_expiries, &record);
+        self.reserved_user_index.add(&record.reservations);
         self.unended_reservation_count += record.unended_reservations().count();
         let open_seats = record.open_seats();
         for (index, entry) in self.indexes.iter_mut().zip(entries) {
@@ -232,6 +245,7 @@ impl AdvertSet {
         let record = self.records.remove(&id)?;
         self.open_silos.remove_use(record.advertisement.session.silo);
         unschedule_hold_expiries(&mut self.hold_expiries, &record);
+        self.reserved_user_index.remove(&record.reservations);
         self.unended_reservation_count -= record.unended_reservations().count();
         for index in &mut self.indexes {
             index.remove(id);
@@ -265,13 +279,15 @@ impl AdvertSet {
     pub(crate) fn update_reservations<T>(
         &mut self,
         id: AdvertisementId,
-        change: impl FnOnce(&mut Vec<Reservation>) -> T,
+        change: impl FnOnce(&mut ThinVec<Reservation>) -> T,
     ) -> Option<T> {
         let record = self.records.get_mut(&id)?;
         unschedule_hold_expiries(&mut self.hold_expiries, record);
+        self.reserved_user_index.remove(&record.reservations);
         self.unended_reservation_count -= record.unended_reservations().count();
         let result = change(&mut record.reservations);
         schedule_hold_expiries(&mut self.hold_expiries, record);
+        self.reserved_user_index.add(&record.reservations);
         self.unended_reservation_count += record.unended_reservations().count();
         let open_seats = record.open_seats();
         for index in &mut self.indexes {

@@ -7,6 +7,7 @@ mod apply_feed;
 mod prepare_write;
 mod reservation_changes;
 mod search;
+mod seat_statistics;
 mod user_erasure;
 
 use std::fmt;
@@ -24,12 +25,12 @@ use crate::engine::command::ReservationView;
 use crate::engine::common::Common;
 
 /// Encodes the part of a search result that does not depend on the search; supplied by the wire layer.
-pub type EncodeAdvertFn = fn(&Advertisement) -> Arc<[u8]>;
+pub type EncodeAdvertResponseFn = fn(&Advertisement) -> Arc<[u8]>;
 
 /// State of all advertisements.
 pub(crate) struct AdvertState {
     pub(crate) common: Arc<Common>,
-    pub(crate) encode_advert: EncodeAdvertFn,
+    pub(crate) encode_advert: EncodeAdvertResponseFn,
     pub(crate) advert_sets: AdvertSetMap,
     pub(crate) host_events: HostEventHub,
     pub(crate) in_flight_changes: InFlightChanges,
@@ -39,9 +40,9 @@ pub(crate) struct AdvertState {
 
 impl AdvertState {
     /// State without advertisements, with indexes for the cached rulesets.
-    pub(crate) fn new(common: Arc<Common>, encode_advert: EncodeAdvertFn) -> Self {
+    pub(crate) fn new(common: Arc<Common>, encode_advert: EncodeAdvertResponseFn) -> Self {
         let advert_sets = AdvertSetMap::new(Arc::clone(&common.open_silos), common.party_values.clone());
-        advert_sets.set_indexed_rulesets(common.rulesets.active_and_retired());
+        advert_sets.set_indexed_rulesets(common.rulesets.rulesets_to_index());
         let replication = common.store_health.clone().map(|health| Arc::new(ReplicationState::new(health)));
         Self {
             common,
@@ -69,12 +70,15 @@ impl AdvertState {
         self.advert_sets.all_sets().iter().find_map(|(_, set)| find(set)).unwrap_or_default()
     }
 
-    /// Reservation in an advertisement that holds a seat for a user, and the set; a user has one at most.
+    /// Reservation in an advertisement that holds a seat for a user, or with which the user joined, and the set. A seat that is
+    /// held comes first.
     pub(crate) fn reservation_of_user(&self, id: AdvertisementId, user: UserKey) -> Option<(SetId, ReservationId)> {
         let now = self.common.clock.now();
         self.advert_sets.all_sets().iter().find_map(|(set_id, set)| {
             let set = set.read();
-            let mut reservations = set.get(id)?.valid_reservations(now);
+            let record = set.get(id)?;
+            let joined = record.reservations.iter().filter(|reservation| reservation.has_joined);
+            let mut reservations = record.valid_reservations(now).chain(joined);
             let held = reservations.find(|reservation| reservation.users.binary_search(&user).is_ok())?;
             Some((*set_id, held.id))
         })

@@ -80,7 +80,7 @@ impl FollowedFeed for AdvertFeedReader {
             }
             Err(error) => {
                 // Record the outage here, so that commands fail fast instead of waiting for the store.
-                replication.store_health.record_failure(clock.now());
+                replication.store_health.record_failure();
                 replication.request_reread(reread_ids);
                 Err(error)
             }

@@ -116,7 +116,7 @@ impl HostEventHub {
 
     /// Records a match of an advertisement, and tells its listeners unless nothing that they see has changed.
     pub(crate) fn set_hosted_match(&self, advertisement: AdvertisementId, hosted: HostedMatch, now: UnixMs) {
-        let event = HostEvent::Match(Arc::new(hosted.read_at(now)));
+        let event = HostEvent::Match(Arc::new(hosted.with_time_left_at(now)));
         let previous = {
             let mut hosts = self.lock_hosts();
             hosts.entry(advertisement).or_default().matches.insert(hosted.id, Arc::new(hosted.clone()))
@@ -140,7 +140,7 @@ impl HostEventHub {
             }
             is_forgotten
         };
-        self.publish(advertisement, &HostEvent::Match(Arc::new(HostedMatch::without_details(id, state))));
+        self.publish(advertisement, &HostEvent::Match(Arc::new(HostedMatch::new_without_details(id, state))));
         if is_forgotten {
             self.lock_listeners().remove(&advertisement);
         }
@@ -150,7 +150,7 @@ impl HostEventHub {
     pub(crate) fn hosted_matches(&self, advertisement: AdvertisementId, now: UnixMs) -> Vec<HostedMatch> {
         let hosts = self.lock_hosts();
         let matches = hosts.get(&advertisement).into_iter().flat_map(|host| host.matches.values());
-        matches.take(HOSTED_MATCHES_PER_CALL_MAX).map(|hosted| hosted.read_at(now)).collect()
+        matches.take(HOSTED_MATCHES_PER_CALL_MAX).map(|hosted| hosted.with_time_left_at(now)).collect()
     }
 
     /// Ids of the matches of an advertisement, as far as one call returns them.

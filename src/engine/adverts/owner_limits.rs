@@ -12,17 +12,15 @@ use crate::domain::time::UnixMs;
 use crate::engine::command::Caller;
 use crate::engine::common::Common;
 use crate::engine::settings::EngineSettings;
-use crate::store::{AdvertLimit, AdvertOwner, ClientLimit, OwnerKey, PartyKey, ReservationOwner};
+use crate::store::{AdvertLimit, AdvertOwner, ClientAndAccountLimit, OwnerKey, PartyKey, ReservationOwner};
 
 /// Advertisement to publish, as far as its owner depends on it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct OwnedAdvert<'a> {
+pub(crate) struct AdvertOwnerInput<'a> {
     pub(crate) kind: AdvertisementKind,
     pub(crate) session: &'a Session,
     /// The call creates an advertisement; otherwise it updates one by its token.
     pub(crate) is_create: bool,
-    /// Memory has no such advertisement.
-    pub(crate) is_new: bool,
 }
 
 /// Owner of an advertisement that `caller` publishes; `None` if it has no identity.
@@ -30,10 +28,10 @@ pub(crate) fn advert_owner(
     settings: &EngineSettings,
     caller: &Caller,
     ruleset: &Ruleset,
-    advert: OwnedAdvert<'_>,
+    advert: AdvertOwnerInput<'_>,
     now: UnixMs,
 ) -> Option<AdvertOwner> {
-    let OwnedAdvert { kind, session, is_create, is_new } = advert;
+    let AdvertOwnerInput { kind, session, is_create } = advert;
     let account = caller.subject?;
     let (key, limit) = match caller.user {
         Some(user) => {
@@ -47,11 +45,15 @@ pub(crate) fn advert_owner(
             (OwnerKey::of_advertiser(account, kind, None), AdvertLimit::Refuse { max })
         }
     };
-    Some(AdvertOwner { key, limit, is_new })
+    Some(AdvertOwner { key, limit, is_new: is_create })
 }
 
 /// Owner of an advertisement that memory has and that the store may have lost. It replaces no other.
-pub(crate) fn known_advert_owner(common: &Common, advertisement: &Advertisement, now: UnixMs) -> Option<AdvertOwner> {
+pub(crate) fn advert_owner_from_memory(
+    common: &Common,
+    advertisement: &Advertisement,
+    now: UnixMs,
+) -> Option<AdvertOwner> {
     let settings = &common.settings;
     let clients = common.ruleset(advertisement.set_id, None).map_or(1, |ruleset| ruleset.clients_per_account);
     let limit = match advertisement.session.origin {
@@ -73,11 +75,11 @@ pub(crate) fn reservation_owner(
     ruleset: &Ruleset,
     session: &Session,
     users: &[UserKey],
-) -> Option<(ReservationOwner, ClientLimit)> {
+) -> Option<(ReservationOwner, ClientAndAccountLimit)> {
     let user = caller.user?;
     // The key comes from the user, so that an erasure and an export of the user find it.
     let client = OwnerKey::of_reserver(user, client_of(user, ruleset, session));
-    let owner = ReservationOwner { client, party: PartyKey::of_users(users) };
+    let owner = ReservationOwner { client, party: PartyKey::from_party_users(users) };
     Some((owner, client_limit(settings.max_reservations_per_client, ruleset.clients_per_account)))
 }
 
@@ -89,6 +91,6 @@ fn client_of(user: UserKey, ruleset: &Ruleset, session: &Session) -> Option<User
     session.players.iter().find(|player| player.user == user).map(|player| player.client_key)
 }
 
-fn client_limit(per_client: u32, clients_per_account: u32) -> ClientLimit {
-    ClientLimit { per_client, per_account: per_client.saturating_mul(clients_per_account) }
+fn client_limit(per_client: u32, clients_per_account: u32) -> ClientAndAccountLimit {
+    ClientAndAccountLimit { per_client, per_account: per_client.saturating_mul(clients_per_account) }
 }

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use thin_vec::ThinVec;
+
 use crate::domain::id::SetId;
 use crate::domain::index::IndexEntry;
 use crate::domain::time::UnixMs;
@@ -78,6 +80,7 @@ impl PublishBatch {
                 return;
             }
             (WriteOutcome::Tombstoned, _) => EngineError::AdvertisementDeleted,
+            (WriteOutcome::IdempotencyKeyReused, _) => EngineError::IdempotencyKeyReused,
             (WriteOutcome::TooManyAdvertisements, _) => {
                 EngineError::TooManyAdvertisements { limit: state.common.settings.max_advertisements_per_server }
             }
@@ -114,7 +117,7 @@ impl PublishBatch {
                         set.get(record.advertisement.id).map_or(AdvertVersion::default(), |existing| existing.version);
                 }
                 let PublishAdvert { confirmed_reservations, joined_reservations, .. } = &publication.publish;
-                let update_reservations = |reservations: &mut Vec<_>| {
+                let update_reservations = |reservations: &mut ThinVec<_>| {
                     state.confirm_and_end_reservations(
                         reservations,
                         confirmed_reservations,
@@ -159,7 +162,7 @@ impl ConfirmedPublication {
             expires_at: self.decided_at.plus_ms(u64::from(self.publish.ttl_ms)),
             stored_expires_at: self.stored_expires_at,
             ttl_ms: self.publish.ttl_ms,
-            reservations: Vec::new(),
+            reservations: ThinVec::new(),
             version: AdvertVersion::default(),
             is_heartbeat_owner: true,
             is_unwritten: false,

@@ -41,12 +41,12 @@ struct ChangedValues {
 impl RatingRefresh {
     /// Reader of all changes from the first one.
     pub(crate) fn new(state: &AdvertState) -> Self {
-        let changed = state.common.ratings.lock().changes().notify();
+        let changed = state.common.ratings.lock().changes().notify_handle();
         Self { position: 0, changed, is_due: true, not_before: Instant::now() }
     }
 
     /// Waits until ratings have changed and the next refresh may start. May be cancelled.
-    pub(crate) async fn due(&mut self) {
+    pub(crate) async fn wait_until_refresh_due(&mut self) {
         if !self.is_due {
             self.changed.notified().await;
             self.is_due = true;
@@ -90,7 +90,7 @@ fn affected_adverts(
     let mut affected: Vec<AdvertisementId> = Vec::new();
     for index in set.indexes().iter().filter(|index| index.depends_on_standings()) {
         let Some(changes) = changes else { return set.records().map(|record| record.advertisement.id).collect() };
-        let Some(rating) = state.common.ratings.lock().rating_of(index.ruleset()) else { continue };
+        let Some(rating) = state.common.ratings.lock().rating_spec_of(index.ruleset()) else { continue };
         let from = (rating.key, UserKey::from_bytes([0; 16]));
         let to = (rating.key, UserKey::from_bytes([u8::MAX; 16]));
         affected.extend(changes.range(from..=to).flat_map(|(_, user)| index.ids_of_user(*user)));

@@ -57,7 +57,7 @@ impl ReplicatedWriter {
             }
             Err(error) => {
                 tracing::error!(%error, commands = commands.len(), "batch commit failed");
-                self.replication.store_health.record_failure(state.common.clock.now());
+                self.replication.store_health.record_failure();
                 // The commit may have succeeded despite the error.
                 self.replication.request_reread(writes.iter().map(AdvertWrite::advertisement_id));
                 self.handle_without_store(state, commands);
@@ -73,7 +73,7 @@ impl ReplicatedWriter {
     /// Writes the changes that were accepted while the store was down.
     pub(crate) async fn write_unwritten_adverts(&mut self, state: &AdvertState) {
         while !self.replication.store_health.is_down() && self.unwritten.len() > 0 {
-            let writes = self.unwritten.catch_up_writes(state, state.common.clock.now());
+            let writes = self.unwritten.prepare_catch_up_writes(state, state.common.clock.now());
             let (sets, writes): (Vec<_>, Vec<AdvertWrite>) = writes.into_iter().unzip();
             if writes.is_empty() {
                 continue;
@@ -98,7 +98,7 @@ impl ReplicatedWriter {
                 Err(error) => {
                     let unwritten = self.unwritten.len();
                     tracing::error!(%error, unwritten, "commit of unwritten advertisements failed");
-                    self.replication.store_health.record_failure(state.common.clock.now());
+                    self.replication.store_health.record_failure();
                     self.replication.request_reread(writes.iter().map(AdvertWrite::advertisement_id));
                 }
             }

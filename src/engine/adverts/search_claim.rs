@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::auth::token::{SearchClaim, TokenSigner};
+use crate::auth::token::{HmacTokenSigner, SearchClaim};
 use crate::domain::id::{RulesetHash, SetId};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::time::UnixMs;
@@ -29,7 +29,7 @@ pub(crate) fn renew_search_claim(
     token: &[u8],
     now: UnixMs,
 ) -> Result<SearchClaim, EngineError> {
-    let party_digest = TokenSigner::party_digest(checked.subject, &checked.users, &checked.session.party_sizes);
+    let party_digest = HmacTokenSigner::party_digest(checked.subject, &checked.users, &checked.session.party_sizes);
     let Ruleset { set_id, hash, .. } = *ruleset;
     let new_claim = SearchClaim {
         set_id,

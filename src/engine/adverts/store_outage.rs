@@ -55,7 +55,9 @@ impl UnwrittenAdverts {
                 send_answer(reply, in_flight, Err(unavailable()))
             }
             AdvertWriterCommand::EraseUser(_, reply, in_flight) => send_answer(reply, in_flight, Err(unavailable())),
-            AdvertWriterCommand::ExpireAdvert(_, set_id, Some(record)) => state.restore_expired(set_id, *record),
+            AdvertWriterCommand::ExpireAdvert(_, set_id, Some(record)) => {
+                state.restore_after_failed_expiry(set_id, *record)
+            }
             AdvertWriterCommand::ExpireHold(..)
             | AdvertWriterCommand::ExpireAdvert(_, _, None)
             | AdvertWriterCommand::ApplyFeed(..)
@@ -82,6 +84,7 @@ impl UnwrittenAdverts {
             ignored_fields,
             silo_use: _silo_use,
             owner: _,
+            create_digest: _,
         } = publish;
         // Only the store decides reservations.
         if !confirmed_reservations.is_empty() || !joined_reservations.is_empty() {
@@ -146,7 +149,7 @@ impl UnwrittenAdverts {
     }
 
     /// Writes for one batch of unwritten advertisements. Drops those that have expired.
-    pub(crate) fn catch_up_writes(&mut self, state: &AdvertState, now: UnixMs) -> Vec<(SetId, AdvertWrite)> {
+    pub(crate) fn prepare_catch_up_writes(&mut self, state: &AdvertState, now: UnixMs) -> Vec<(SetId, AdvertWrite)> {
         let mut writes = Vec::new();
         for (id, set_id) in self.next_batch() {
             let write = state.advert_sets.get(set_id).and_then(|set| {
@@ -159,7 +162,8 @@ impl UnwrittenAdverts {
                     expires_at,
                     confirmed_reservations: Vec::new(),
                     joined_reservations: Vec::new(),
-                    owner: owner_limits::known_advert_owner(&state.common, &record.advertisement, now),
+                    owner: owner_limits::advert_owner_from_memory(&state.common, &record.advertisement, now),
+                    create_digest: None,
                     now,
                 })
             });

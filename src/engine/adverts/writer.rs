@@ -36,7 +36,7 @@ pub(crate) async fn run_advert_writer(
                 inbox.close();
                 continue;
             }
-            () = rating_refresh.due(), if !inbox.is_closed() => {
+            () = rating_refresh.wait_until_refresh_due(), if !inbox.is_closed() => {
                 rating_refresh.refresh(&state).await;
                 continue;
             }

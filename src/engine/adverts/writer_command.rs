@@ -7,16 +7,18 @@ use tokio::sync::oneshot;
 use crate::domain::advertisement::{Advertisement, AdvertisementKind};
 use crate::domain::attribute_values::AttributeValues;
 use crate::domain::id::{AdvertisementId, ReservationId, SetId, SiloId, UserKey};
+use crate::domain::queue::ticket::Ticket;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::AdvertRecord;
 use crate::engine::adverts::in_flight_changes::InFlightGuard;
+use crate::engine::adverts::seat_measures::SeatMeasures;
 use crate::engine::adverts::update_answer::SignedToken;
 use crate::engine::command::{ReserveAnswer, UpdateAdvertAnswer};
 use crate::engine::open_silos::SiloUse;
 use crate::engine::writer_inbox::ReplySender;
-use crate::store::{AdvertOwner, ClientLimit, FeedBatch, ReservationOwner};
+use crate::store::{AdvertOwner, ClientAndAccountLimit, FeedBatch, ReservationOwner};
 
 /// Publishes or replaces an advertisement.
 #[derive(Debug)]
@@ -36,6 +38,8 @@ pub(crate) struct PublishAdvert {
     pub(crate) silo_use: SiloUse,
     /// Owner, if a limit applies to the caller.
     pub(crate) owner: Option<AdvertOwner>,
+    /// Digest of the request, if it creates the advertisement with an idempotency key.
+    pub(crate) create_digest: Option<[u8; 16]>,
 }
 
 /// Extends an advertisement's TTL through the store.
@@ -49,7 +53,14 @@ pub(crate) struct ExtendAdvertTtl {
     pub(crate) ttl_ms: Option<u32>,
     pub(crate) confirmed_reservations: Vec<ReservationId>,
     pub(crate) joined_reservations: Vec<ReservationId>,
+    /// Digest of the request, if it repeats the creation of the advertisement.
+    pub(crate) create_digest: Option<[u8; 16]>,
+    /// Ignored fields of that request.
+    pub(crate) ignored_fields: Vec<String>,
 }
+
+/// Ticket that joins a session, with its attribute values.
+pub(crate) type TicketWithValues = (Arc<Ticket>, AttributeValues);
 
 /// Reserves seats for a party that has searched, or for a match.
 #[derive(Debug)]
@@ -69,7 +80,14 @@ pub(crate) struct ReserveSeats {
     pub(crate) hold_ms: u32,
     pub(crate) request_digest: [u8; 16],
     /// Owner and its limit, if one applies to the caller.
-    pub(crate) owner: Option<(ReservationOwner, ClientLimit)>,
+    pub(crate) owner: Option<(ReservationOwner, ClientAndAccountLimit)>,
+    /// Whether the party has searched itself. A match that reserves has not.
+    pub(crate) is_of_search: bool,
+    /// Measures of the session for a party that has searched; set when the writer checks the rules.
+    pub(crate) measures: Option<SeatMeasures>,
+    /// Tickets of a match that joins a session, with their attribute values: each is admitted as in its pass. `None` for a party
+    /// that has searched, and for a match on a game server.
+    pub(crate) guests: Option<Box<[TicketWithValues]>>,
 }
 
 /// Erases a user from an advertisement and its reservations.

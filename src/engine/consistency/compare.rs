@@ -118,6 +118,8 @@ fn is_same_entry(actual: &IndexEntry, expected: &IndexEntry, ruleset: &Ruleset) 
 
 #[cfg(test)]
 mod tests {
+    use thin_vec::thin_vec;
+
     use super::*;
     use crate::clock::SystemClock;
     use crate::domain::advertisement::{Advertisement, AdvertisementKind};
@@ -138,6 +140,7 @@ mod tests {
             users: Vec::new(),
             request_digest: [0; 16],
             state,
+            has_joined: false,
             deadline: UnixMs(until),
             owner: None,
         }
@@ -154,7 +157,7 @@ mod tests {
             session: Session { join_seats: 4, ..Session::default() },
             ttl_ms: None,
             allowed_ranges: Box::default(),
-            connect_data: b"here".to_vec(),
+            connect_data: b"here".as_slice().into(),
             probe: None,
         });
         AdvertRecord {
@@ -163,7 +166,7 @@ mod tests {
             stored_expires_at: UnixMs(2_000),
             ttl_ms: 500,
             encoded_advert: Arc::from([]),
-            reservations: vec![test_reservation(ReservationState::Held, 1_200)],
+            reservations: thin_vec![test_reservation(ReservationState::Held, 1_200)],
             version: AdvertVersion(7),
             is_heartbeat_owner: true,
             is_unwritten: false,
@@ -172,7 +175,13 @@ mod tests {
 
     fn test_stored_advert() -> StoredAdvertisement {
         let AdvertRecord { advertisement, stored_expires_at: expires, reservations, version, .. } = test_record();
-        StoredAdvertisement { advertisement, expires_at: expires, reservations, version, is_heartbeat_owner: true }
+        StoredAdvertisement {
+            advertisement,
+            expires_at: expires,
+            reservations: reservations.into(),
+            version,
+            is_heartbeat_owner: true,
+        }
     }
 
     fn check_kinds(record: Option<AdvertRecord>, stored: Option<StoredAdvertisement>, expected: &[InconsistencyKind]) {
@@ -197,7 +206,7 @@ mod tests {
         check_kinds(Some(test_record()), stored_with(|stored| stored.version = AdvertVersion(8)), &[Kind::Version]);
         check_kinds(
             Some(test_record()),
-            stored_with(|stored| Arc::make_mut(&mut stored.advertisement).connect_data.clear()),
+            stored_with(|stored| Arc::make_mut(&mut stored.advertisement).connect_data = Box::default()),
             &[Kind::Content],
         );
         check_kinds(Some(test_record()), stored_with(|stored| stored.reservations.clear()), &[Kind::Reservations]);
@@ -263,7 +272,7 @@ mod tests {
         let changes: [fn(&mut AdvertRecord); 5] = [
             |stored| stored.reservations.clear(),
             |stored| stored.expires_at = UnixMs(1_501),
-            |stored| Arc::make_mut(&mut stored.advertisement).connect_data.clear(),
+            |stored| Arc::make_mut(&mut stored.advertisement).connect_data = Box::default(),
             |stored| stored.encoded_advert = Arc::from([1]),
             |stored| Arc::make_mut(&mut stored.advertisement).id = AdvertisementId::from_bytes([8; 16]),
         ];

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::domain::advertisement::AdvertisementKind;
-use crate::domain::attribute::{AttributeValue, ValueOrigin};
+use crate::domain::attribute::{AttributeSource, AttributeValue, ValueOrigin};
 use crate::domain::attribute_values::AttributeValues;
-use crate::domain::filter::Searcher;
+use crate::domain::filter::{AvoidedAdverts, Searcher};
 use crate::domain::id::{AdvertisementId, UserKey};
 use crate::domain::latency::LatencyEndpoint;
 use crate::domain::lifecycle::{Assignment, Match, MatchTicket};
@@ -15,8 +15,8 @@ use crate::domain::queue::placement::{MatchToPlace, PlacementProblem, ServerCand
 use crate::domain::queue::ticket::{PlayerRating, Ticket};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::queue::RegionMode;
-use crate::domain::ruleset::teams::AllocationMode;
-use crate::domain::session::{RegionLatency, Session};
+use crate::domain::ruleset::teams::ServerAllocationMode;
+use crate::domain::session::{Player, RegionLatency, Session};
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::writer_command::ReserveSeats;
 use crate::engine::error::EngineError;
@@ -127,6 +127,13 @@ impl<'a> HostFinder<'a> {
         let (common, match_, players) = (&self.state.common, self.match_, &self.players);
         let id = common.token_signer.derive_reservation_id(None, advertisement_id, &match_.id.to_string());
         let entered_at = match_.tickets.iter().map(|match_ticket| match_ticket.entered_at);
+        let (party_values, scale) = (&common.party_values, common.party_values.rating_digest_key(self.ruleset));
+        let guest = |ticket: &Arc<Ticket>| {
+            let ticket = party_values.ticket_on_scale(scale, self.ruleset, Arc::clone(ticket));
+            let attribute_values = party_values.ticket_values(self.ruleset, &ticket);
+            (ticket, attribute_values)
+        };
+        let joins_session = kind == AdvertisementKind::Session;
         let command = ReserveSeats {
             reservation_id: id,
             advertisement_id,
@@ -142,19 +149,22 @@ impl<'a> HostFinder<'a> {
             hold_ms: common.settings.max_hold_ms,
             request_digest: *match_.id.as_bytes(),
             owner: None,
+            is_of_search: false,
+            measures: None,
+            guests: joins_session.then(|| self.tickets.iter().map(guest).collect()),
         };
         let reserved = self.state.adverts.reserve_seats(command).await?;
         Ok(Assignment::GameServer {
             advertisement: advertisement_id,
-            reservation: id,
+            reservation: Some(id),
             connect_data: reserved.connect_data,
         })
     }
 }
 
 /// Whether only allocators place the match: it is not a backfill, and its ruleset offers each match.
-pub(crate) fn allocators_host(match_: &Match, ruleset: &Ruleset) -> bool {
-    match_.backfilled_session.is_none() && ruleset.hosting.allocation.mode == AllocationMode::Always
+pub(crate) fn is_placed_only_by_allocators(match_: &Match, ruleset: &Ruleset) -> bool {
+    match_.backfilled_session.is_none() && ruleset.hosting.allocation.mode == ServerAllocationMode::Always
 }
 
 /// Region that all parties have in common, if the ruleset partitions its queue by it.
@@ -175,7 +185,8 @@ struct MatchSession {
 }
 
 impl MatchSession {
-    /// Keeps the attributes that all tickets share, so that servers can filter by game mode.
+    /// Keeps the attributes that all tickets share, so that servers can filter by game mode. One that the ruleset does not trust
+    /// the caller of a ticket with is not one.
     fn from_tickets(tickets: &[Arc<Ticket>], match_: &Match, ruleset: &Ruleset) -> Self {
         let player_count: usize = match_.tickets.iter().map(|match_ticket| match_ticket.players.len()).sum();
         let mut users: Vec<UserKey> =
@@ -183,11 +194,15 @@ impl MatchSession {
         users.sort_unstable();
         let first_attributes = tickets.first().map_or(&[][..], |first| &first.session.attributes);
         let is_shared_by_all = |(name, value): &&(Box<str>, AttributeValue)| {
-            tickets.iter().all(|ticket| ticket.session.attribute_value(name) == Some(value))
+            tickets.iter().all(|ticket| {
+                ticket.session.attribute_value(name) == Some(value)
+                    && ruleset.trusts_attribute(name, ticket.session.origin)
+            })
         };
         let session = Session {
             silo: match_.silo,
             party_sizes: vec![u8::try_from(player_count).unwrap_or(u8::MAX)],
+            players: trusted_players(ruleset, tickets, &users),
             locality: Locality::midpoint(tickets.iter().filter_map(|ticket| ticket.session.locality)),
             region_latencies: mean_round_trips(tickets, match_.region.as_deref()),
             attributes: first_attributes.iter().filter(is_shared_by_all).cloned().collect(),
@@ -205,13 +220,35 @@ impl MatchSession {
             attribute_values: &self.attribute_values,
             locality: self.session.locality,
             region_latencies: &self.session.region_latencies,
+            // Wishes are about other parties, not about game servers.
+            wishes: &[],
             seats_needed: self.session.player_count(),
             users: &[],
             caller: None,
             excluded_ids: &[],
+            avoided: AvoidedAdverts::default(),
             waited_ms: u64::MAX,
         }
     }
+}
+
+/// Players of the tickets who are among `users` (sorted), with the attributes that the ruleset trusts their callers with. None
+/// if the ruleset has no attributes of players.
+fn trusted_players(ruleset: &Ruleset, tickets: &[Arc<Ticket>], users: &[UserKey]) -> Vec<Player> {
+    if !ruleset.attributes.iter().any(|attribute| matches!(attribute.source, AttributeSource::Players(_))) {
+        return Vec::new();
+    }
+    let trusted = |ticket: &Arc<Ticket>| -> Vec<Player> {
+        let is_trusted = |name: &str| ruleset.trusts_attribute(name, ticket.session.origin);
+        let present = ticket.session.players.iter().filter(|player| users.binary_search(&player.user).is_ok());
+        let with_trusted = |player: &Player| {
+            let mut details = player.details.clone();
+            details.iter_mut().for_each(|details| details.attributes.retain(|(name, _)| is_trusted(name)));
+            Player { details, ..Player::from_user(player.user) }
+        };
+        present.map(with_trusted).collect()
+    };
+    tickets.iter().flat_map(trusted).collect()
 }
 
 /// Known ratings of `users` (sorted), from their tickets.

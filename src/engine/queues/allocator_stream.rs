@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use crate::engine::queues::allocators::AllocatorId;
+use crate::engine::queues::allocators::AllocatorConnectionId;
 use crate::engine::queues::command::{AllocatorRegistration, MatchOffer};
 use crate::engine::queues::shared_state::SharedState;
 
@@ -12,7 +12,7 @@ use crate::engine::queues::shared_state::SharedState;
 #[derive(Debug)]
 pub struct AllocatorStream {
     shared: Arc<SharedState>,
-    id: AllocatorId,
+    id: AllocatorConnectionId,
     offers: mpsc::Receiver<MatchOffer>,
 }
 

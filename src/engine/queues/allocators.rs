@@ -16,7 +16,7 @@ pub(crate) const OPEN_OFFERS_MAX: usize = 64;
 
 /// Connection of one allocator; another one after a reconnect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct AllocatorId(u64);
+pub(crate) struct AllocatorConnectionId(u64);
 
 /// One connected allocator.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ struct Allocator {
 /// Connected allocators.
 #[derive(Debug, Default)]
 pub(crate) struct Allocators {
-    connected: BTreeMap<AllocatorId, Allocator>,
+    connected: BTreeMap<AllocatorConnectionId, Allocator>,
     last_id: u64,
     last_turn: u64,
 }
@@ -49,19 +49,19 @@ impl Allocators {
     pub(crate) fn connect(
         &mut self,
         registration: AllocatorRegistration,
-    ) -> Option<(AllocatorId, mpsc::Receiver<MatchOffer>)> {
+    ) -> Option<(AllocatorConnectionId, mpsc::Receiver<MatchOffer>)> {
         if self.connected.len() >= ALLOCATORS_MAX {
             return None;
         }
         self.last_id += 1;
-        let (id, (offers, receiver)) = (AllocatorId(self.last_id), mpsc::channel(OPEN_OFFERS_MAX));
+        let (id, (offers, receiver)) = (AllocatorConnectionId(self.last_id), mpsc::channel(OPEN_OFFERS_MAX));
         let allocator = Allocator { registration, open_offers: BTreeMap::new(), last_turn: 0, offers };
         self.connected.insert(id, allocator);
         Some((id, receiver))
     }
 
     /// Removes an allocator. Its offers can still be answered, on another connection.
-    pub(crate) fn disconnect(&mut self, id: AllocatorId) {
+    pub(crate) fn disconnect(&mut self, id: AllocatorConnectionId) {
         self.connected.remove(&id);
     }
 
@@ -80,8 +80,8 @@ impl Allocators {
         &self,
         set_id: SetId,
         region: Option<&str>,
-        excluded: &BTreeSet<AllocatorId>,
-    ) -> Option<AllocatorId> {
+        excluded: &BTreeSet<AllocatorConnectionId>,
+    ) -> Option<AllocatorConnectionId> {
         let suitable = self.connected.iter().filter(|(id, allocator)| {
             !excluded.contains(id) && allocator.has_room() && allocator.serves(set_id, region)
         });
@@ -89,14 +89,19 @@ impl Allocators {
     }
 
     /// Whether an allocator that is not in `excluded` serves the match, with room or without.
-    pub(crate) fn has_untried(&self, set_id: SetId, region: Option<&str>, excluded: &BTreeSet<AllocatorId>) -> bool {
+    pub(crate) fn has_untried(
+        &self,
+        set_id: SetId,
+        region: Option<&str>,
+        excluded: &BTreeSet<AllocatorConnectionId>,
+    ) -> bool {
         self.connected.iter().any(|(id, allocator)| !excluded.contains(id) && allocator.serves(set_id, region))
     }
 
     /// Takes one of the allocator's places for an offer.
     pub(crate) fn open_offer(
         &mut self,
-        id: AllocatorId,
+        id: AllocatorConnectionId,
         match_id: MatchId,
         number: u32,
         answer_by: UnixMs,
@@ -110,7 +115,7 @@ impl Allocators {
     }
 
     /// Sends an offer. Returns false if the allocator has disconnected or does not read.
-    pub(crate) fn send(&self, id: AllocatorId, offer: MatchOffer) -> bool {
+    pub(crate) fn send(&self, id: AllocatorConnectionId, offer: MatchOffer) -> bool {
         self.connected.get(&id).is_some_and(|allocator| allocator.offers.try_send(offer).is_ok())
     }
 
@@ -166,7 +171,7 @@ mod tests {
         MatchId::from_bytes([byte; 16])
     }
 
-    const NONE: BTreeSet<AllocatorId> = BTreeSet::new();
+    const NONE: BTreeSet<AllocatorConnectionId> = BTreeSet::new();
 
     #[test]
     fn allocators_take_turns_within_their_room() {

@@ -11,6 +11,9 @@ use crate::domain::queue::explain::Explanation;
 use crate::domain::queue::ticket::TicketEndReason;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
+use crate::domain::statistic::StatisticKey;
+use crate::domain::statistic::histogram::BucketCounts;
+use crate::domain::time::UnixMs;
 use crate::engine::command::PartyConsents;
 use crate::engine::hosted_match::HostedMatch;
 use crate::engine::ratings::command::ReportState;
@@ -190,6 +193,10 @@ pub struct TicketStatus {
     pub offered_set: Option<SetId>,
     /// Rule that refused most in the last pass.
     pub blocking_rule: Option<Arc<str>>,
+    /// Reason that its last match ended without play, while it waits again.
+    pub return_reason: Option<MatchEndReason>,
+    /// Whether players are not told that they are avoided: it would show that another player has blocked one of them.
+    pub hides_avoidance: bool,
     /// Token to resume a watch from this status.
     pub resume_token: Vec<u8>,
 }
@@ -291,6 +298,47 @@ pub struct QueueStatistics {
     pub p90_estimate_met_percent: Option<f64>,
 }
 
+/// Period of statistics, and how they are split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatisticsPeriod {
+    /// Hours before the current one.
+    pub hours_before: u64,
+    /// Matchmaking set; `None` for all.
+    pub set_id: Option<SetId>,
+    /// Whether regions are separate.
+    pub by_region: bool,
+    /// Whether party sizes are separate.
+    pub by_party_size: bool,
+}
+
+/// Counts of a period.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CountedStatistics {
+    /// Start of the period.
+    pub since: UnixMs,
+    /// Counts in the order of their keys.
+    pub counts: Vec<(StatisticKey, BucketCounts)>,
+    /// Whether the last keys are left out, because there are too many.
+    pub truncated: bool,
+}
+
+/// Totals over the queues of a set in all silos.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SetStatistics {
+    /// Matchmaking set.
+    pub set_id: SetId,
+    /// Silos with waiting tickets or matches.
+    pub silo_count: u32,
+    /// Waiting tickets, including paused ones.
+    pub waiting_tickets: u64,
+    /// Players in those tickets.
+    pub waiting_players: u64,
+    /// Matches that have not ended.
+    pub running_matches: u64,
+    /// Longest current wait in any silo, milliseconds.
+    pub longest_wait_ms: u64,
+}
+
 /// Explanation of a waiting ticket.
 #[derive(Clone, Debug)]
 pub struct ExplainTicketAnswer {
@@ -309,6 +357,8 @@ pub struct ExplainSearchAnswer {
     pub ruleset: Arc<Ruleset>,
     /// Explanation.
     pub explanation: SearchExplanation,
+    /// Factor by which the limits of the search are wider, because a player counts as frustrated.
+    pub limit_factor: f64,
 }
 
 /// Rating imported by an operator.

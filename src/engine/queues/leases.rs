@@ -11,6 +11,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::domain::id::SetId;
 use crate::domain::limit::RATINGS_PER_TRANSACTION_MAX;
 use crate::domain::time::UnixMs;
+use crate::engine::queues::connected_user_exchange::ConnectedUserTask;
 use crate::engine::queues::outage_sync::{report_stop, sync_outages};
 use crate::engine::queues::queue_runner;
 use crate::engine::queues::shared_state::SharedState;
@@ -32,17 +33,17 @@ const LEASE_DURATION_MS: u32 = 60_000;
 /// Interval at which the leases of all queues are renewed and requested, if no server came or went meanwhile.
 const ALL_LEASES_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Interval at which replicas exchange connected-user counts.
-const CONNECTED_USERS_INTERVAL: Duration = Duration::from_secs(2);
+/// Interval of rounds of cleaning up, and at which a server that shares no store looks after outages.
+const ROUND_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Interval at which servers that share a store report that they live, and read the reports of the others. Deadlines that pass
 /// wait for two of them at most.
 const OUTAGE_SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Rounds of `CONNECTED_USERS_INTERVAL` between purges of ended tickets and matches.
+/// Rounds of `ROUND_INTERVAL` between purges of ended tickets and matches.
 const ROUNDS_PER_PURGE: u32 = 5;
 
-/// Rounds of `CONNECTED_USERS_INTERVAL` between removals of old ratings: ten minutes. Each reads all ratings in memory.
+/// Rounds of `ROUND_INTERVAL` between removals of old ratings: ten minutes. Each reads all ratings in memory.
 const ROUNDS_PER_RATING_PURGE: u32 = 300;
 
 /// Maximum transactions of one removal of old ratings.
@@ -69,7 +70,8 @@ pub(crate) async fn run_lease_task(shared: Arc<SharedState>, shutdown: Cancellat
         rulesets: None,
     };
     let mut renewed_at: Option<Instant> = None;
-    let (mut exchanged_at, mut synced_at): (Option<Instant>, Option<Instant>) = (None, None);
+    let (mut cleaned_at, mut synced_at): (Option<Instant>, Option<Instant>) = (None, None);
+    let mut connected_users = ConnectedUserTask::default();
     let mut rounds = 0_u32;
     loop {
         if renewed_at.is_none_or(|at| at + LEASE_RENEW_INTERVAL <= Instant::now()) {
@@ -78,12 +80,13 @@ pub(crate) async fn run_lease_task(shared: Arc<SharedState>, shutdown: Cancellat
         } else {
             leases.acquire_new().await;
         }
-        if exchanged_at.is_none_or(|at| at + CONNECTED_USERS_INTERVAL <= Instant::now()) {
-            exchanged_at = Some(Instant::now());
+        connected_users.run_if_due(&leases.shared, || leases.running.keys().copied().collect()).await;
+        if cleaned_at.is_none_or(|at| at + ROUND_INTERVAL <= Instant::now()) {
+            cleaned_at = Some(Instant::now());
             rounds = rounds.wrapping_add(1);
-            exchange_connected_users(&leases.shared, rounds).await;
+            clean_up(&leases.shared, rounds).await;
         }
-        let sync_interval = if leases.shared.has_replicas { OUTAGE_SYNC_INTERVAL } else { CONNECTED_USERS_INTERVAL };
+        let sync_interval = if leases.shared.has_replicas { OUTAGE_SYNC_INTERVAL } else { ROUND_INTERVAL };
         if synced_at.is_none_or(|at| at + sync_interval <= Instant::now()) {
             synced_at = Some(Instant::now());
             sync_outages(&leases.shared).await;
@@ -94,6 +97,7 @@ pub(crate) async fn run_lease_task(shared: Arc<SharedState>, shutdown: Cancellat
             () = tokio::time::sleep(LEASE_RENEW_INTERVAL) => {}
         }
     }
+    connected_users.stop().await;
     leases.stop().await;
 }
 
@@ -153,7 +157,7 @@ impl Leases {
         match self.shared.common.store.lowest_lease_format().await {
             Ok(lowest) => {
                 self.has_earlier_servers = lowest < LEASE_HOLDERS_VERSION;
-                self.shared.set_hosts_confirm(CONFIRMING_MATCHES_VERSION <= lowest);
+                self.shared.set_host_confirmation(CONFIRMING_MATCHES_VERSION <= lowest);
             }
             // The last answer stays valid until the store answers again.
             Err(error) => tracing::debug!(%error, "store formats of lease holders not read"),
@@ -264,17 +268,12 @@ fn nonempty_queues(shared: &SharedState) -> Vec<QueueKey> {
     shared.cache.read().queues().map(|(key, _)| key).collect()
 }
 
-/// Exchanges connected-user counts with other replicas, and purges ended tickets and matches.
-async fn exchange_connected_users(shared: &Arc<SharedState>, round: u32) {
+/// Purges ended tickets and matches, and updates metrics.
+async fn clean_up(shared: &Arc<SharedState>, round: u32) {
     let now = shared.common.clock.now();
-    let local_counts = counts_for_gates(shared);
-    match shared.common.store.report_connected_users(&local_counts).await {
-        Ok(total_counts) => shared.connected_users.lock().set_total_counts(total_counts),
-        Err(error) => tracing::debug!(%error, "connected user exchange failed"),
-    }
     if round.is_multiple_of(ROUNDS_PER_PURGE) {
         shared.purge_ended(now);
-        shared.forget_placed_matches();
+        shared.forget_stale_placement_problems();
         if let Err(error) = shared.common.store.purge_queues(now).await {
             tracing::warn!(%error, "purge of ended tickets and matches failed");
         }
@@ -318,21 +317,4 @@ pub(crate) async fn purge_ratings(shared: &SharedState) {
             return;
         }
     }
-}
-
-/// Connected users of this replica in the sets whose gate requires a share of them. No other set needs the counts.
-fn counts_for_gates(shared: &SharedState) -> Vec<(QueueKey, u32)> {
-    let catalog = shared.common.rulesets.snapshot();
-    let counts_connected = |set_id: &SetId| {
-        let queue = catalog.active.get(set_id).and_then(|active| active.ruleset.queue.as_ref());
-        queue.is_some_and(|queue| queue.gate.counts_connected_players())
-    };
-    let sets: BTreeSet<SetId> = catalog.active.keys().copied().filter(counts_connected).collect();
-    if sets.is_empty() {
-        return Vec::new();
-    }
-    let now = shared.common.clock.now();
-    let mut connected_users = shared.connected_users.lock();
-    let counts = connected_users.local_counts(now).iter();
-    counts.filter(|(key, _)| sets.contains(&key.set_id)).map(|(key, count)| (*key, *count)).collect()
 }

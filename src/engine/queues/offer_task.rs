@@ -16,13 +16,13 @@ use crate::domain::advertisement::AdvertisementKind;
 use crate::domain::id::{AdvertisementId, BuildIdHasher, MatchId};
 use crate::domain::lifecycle::{Match, MatchStage};
 use crate::domain::ruleset::Ruleset;
-use crate::domain::ruleset::teams::AllocationMode;
+use crate::domain::ruleset::teams::ServerAllocationMode;
 use crate::domain::time::UnixMs;
 use crate::engine::queues::allocation::HostFinder;
-use crate::engine::queues::allocators::AllocatorId;
+use crate::engine::queues::allocators::AllocatorConnectionId;
 use crate::engine::queues::command::MatchOffer;
 use crate::engine::queues::shared_state::SharedState;
-use crate::rules::catalog::MatchRuleset;
+use crate::rules::catalog::MatchRulesetLookup;
 use crate::store::allocation_offers::{OfferWrite, StoredOffer};
 use crate::telemetry::label::OfferEvent;
 
@@ -84,7 +84,7 @@ struct KnownOffers {
     /// Until when the last offer may be answered.
     answer_by: UnixMs,
     /// Allocators that have had the match in this round.
-    tried: BTreeSet<AllocatorId>,
+    tried: BTreeSet<AllocatorConnectionId>,
 }
 
 impl KnownOffers {
@@ -99,7 +99,7 @@ impl KnownOffers {
 /// Offer to make, if the store agrees.
 struct PlannedOffer {
     claim: StoredOffer,
-    allocator: AllocatorId,
+    allocator: AllocatorConnectionId,
     offer: MatchOffer,
 }
 
@@ -138,14 +138,15 @@ impl OfferTask {
         placing.retain(|match_| match_.backfilled_session.is_none() && placing_deadline(match_) > Some(now));
         placing.sort_unstable_by_key(|match_| (match_.proposed_at, match_.id));
         let with_ruleset = |match_: Arc<Match>| {
-            let MatchRuleset::Known(ruleset) = self.shared.common.ruleset_of_match(match_.set_id, match_.ruleset_hash)
+            let MatchRulesetLookup::Known(ruleset) =
+                self.shared.common.ruleset_of_match(match_.set_id, match_.ruleset_hash)
             else {
                 return None;
             };
             let is_offered = match ruleset.hosting.allocation.mode {
-                AllocationMode::Never => false,
-                AllocationMode::Always => true,
-                AllocationMode::Fallback => {
+                ServerAllocationMode::Never => false,
+                ServerAllocationMode::Always => true,
+                ServerAllocationMode::Fallback => {
                     let deadline = placing_deadline(&match_)?;
                     let left_ms = deadline.ms_since(now);
                     left_ms + FALLBACK_AFTER_MS <= u64::from(ruleset.hosting.allocation_timeout_ms)
@@ -179,7 +180,7 @@ impl OfferTask {
                 return None;
             }
         };
-        let is_fallback = ruleset.hosting.allocation.mode == AllocationMode::Fallback;
+        let is_fallback = ruleset.hosting.allocation.mode == ServerAllocationMode::Fallback;
         if is_fallback && finder.has_advertised_server() {
             return None;
         }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::domain::chosen_value::ChosenValue;
 use crate::domain::id::{MatchId, SetId, SiloId, TicketId, UserKey};
 use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::lifecycle::{Match, MatchEndReason};
@@ -62,10 +63,12 @@ pub struct UserExport {
     pub adverts: Vec<UserAdvert>,
     /// Feedback that the user gave. Empty after the first page; at most [`EXPORTED_FEEDBACK_MAX`].
     pub feedback: Vec<GivenFeedback>,
+    /// Users in the durable block list. Empty after the first page.
+    pub blocked_users: Vec<UserKey>,
     /// Matches without a result. Empty after the first page; at most [`EXPORTED_TICKETS_MAX`].
     pub matches: Vec<Arc<Match>>,
-    /// Results of this page, in id order.
-    pub results: Vec<Arc<MatchResult>>,
+    /// Results of this page, in id order, with the entries that were chosen for the match, while it is kept.
+    pub results: Vec<(Arc<MatchResult>, Box<[ChosenValue]>)>,
     /// Whether more results follow.
     pub has_more: bool,
 }
@@ -125,7 +128,7 @@ pub struct PlayerOverview {
     /// Silo of the query. The counted account is the caller that entered the user's first ticket.
     pub silo: SiloState,
     /// Sets, in id order.
-    pub sets: Vec<SetOverview>,
+    pub sets: Vec<SetEntryOverview>,
     /// Time at which it was read.
     pub now: UnixMs,
 }
@@ -145,7 +148,7 @@ pub struct PlayerTicket {
 
 /// Whether a user can enter the queue of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SetOverview {
+pub struct SetEntryOverview {
     /// Set.
     pub set_id: SetId,
     /// Name of its ruleset; empty if none is loaded.

@@ -6,7 +6,7 @@ use crate::engine::outage_log::SILENT_AFTER_MS;
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::startup_retry::retry_at_startup;
 use crate::store::StoreError;
-use crate::store::outages::{OutageReport, ServerMark, StoredOutages};
+use crate::store::outages::{LivenessReport, ServerMark, StoredOutages};
 
 /// Retention of outages in the store, milliseconds: two days, longer than a match can take.
 const OUTAGE_RETENTION_MS: u64 = 2 * 24 * 60 * 60 * 1_000;
@@ -30,14 +30,18 @@ pub(crate) async fn record_restart(shared: &SharedState) -> Result<(), StoreErro
     }
     // The mark is written before the first call is served: a server that is killed at once still leaves a sign of life.
     let saved = shared.common.outages.unsaved();
-    let report =
-        OutageReport { alive_at: Some(now), ended: saved.clone(), replaces_servers: !is_other_live, ..report_of(now) };
+    let report = LivenessReport {
+        alive_at: Some(now),
+        ended: saved.clone(),
+        replaces_servers: !is_other_live,
+        ..report_of(now)
+    };
     let stored = report_at_startup(shared, &report).await?;
     apply_outages(shared, stored, &saved, now);
     Ok(())
 }
 
-async fn report_at_startup(shared: &SharedState, report: &OutageReport) -> Result<StoredOutages, StoreError> {
+async fn report_at_startup(shared: &SharedState, report: &LivenessReport) -> Result<StoredOutages, StoreError> {
     retry_at_startup("report outages", async || shared.common.store.report_outages(report).await).await
 }
 
@@ -59,7 +63,7 @@ async fn report_life(shared: &SharedState, stops: bool) {
         return;
     }
     let now = shared.common.clock.now();
-    let report = OutageReport { ended: saved.clone(), stops, ..report_of(now) };
+    let report = LivenessReport { ended: saved.clone(), stops, ..report_of(now) };
     let result = shared.common.store.report_outages(&report).await;
     shared.common.outages.record(&result, shared.common.clock.now());
     match result {
@@ -68,8 +72,8 @@ async fn report_life(shared: &SharedState, stops: bool) {
     }
 }
 
-fn report_of(now: UnixMs) -> OutageReport {
-    OutageReport {
+fn report_of(now: UnixMs) -> LivenessReport {
+    LivenessReport {
         alive_at: Some(now),
         ended: Vec::new(),
         purge_before: UnixMs(now.ms_since(UnixMs(OUTAGE_RETENTION_MS))),

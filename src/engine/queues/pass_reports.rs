@@ -36,7 +36,7 @@ impl PassReports {
         // Build each name once: most tickets share a few rules.
         let mut names: BTreeMap<Refusal, Arc<str>> = BTreeMap::new();
         let mut name = |refusal: Refusal| -> Arc<str> {
-            Arc::clone(names.entry(refusal).or_insert_with(|| rule_name(ruleset, refusal).into()))
+            Arc::clone(names.entry(refusal).or_insert_with(|| refusal.rule_name(ruleset).into()))
         };
         stored.blocking_rules =
             report.unmatched.drain(..).map(|unmatched| (unmatched.ticket_id, name(unmatched.refusal))).collect();
@@ -59,15 +59,5 @@ impl PassReports {
     /// Removes a queue that is empty or runs on another replica.
     pub(crate) fn remove(&mut self, key: QueueKey) {
         self.reports_by_queue.remove(&key);
-    }
-}
-
-/// Name of a refusal: a hard filter's own name, otherwise the refusal's label.
-pub fn rule_name(ruleset: &Ruleset, refusal: Refusal) -> String {
-    match refusal {
-        Refusal::HardFilter { filter_index, .. } => {
-            ruleset.hard_filters.get(filter_index).map_or("allowed_range", |filter| &filter.name).to_owned()
-        }
-        other => other.as_str().to_owned(),
     }
 }

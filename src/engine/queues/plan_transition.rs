@@ -37,7 +37,9 @@ pub(crate) fn plan_transition(
     transition: Transition,
     now: UnixMs,
 ) -> Option<PlannedTransition> {
-    let next_match = Arc::new(transition.next_match?);
+    let mut next_match = transition.next_match?;
+    shared.record_leavers_in_contact(&mut next_match, now);
+    let next_match = Arc::new(next_match);
     let starts_now = transition.effects.contains(&MatchEffect::StartPlay);
     let requeued_until =
         ruleset.and_then(|ruleset| ruleset.queue.as_ref()).map_or(now, |queue| ticket_expires_at(queue, now));
@@ -141,7 +143,7 @@ fn leaver_rating(
 ) -> Option<KeyedRatingSpec> {
     let mut players = next_match.tickets.iter().flat_map(|match_ticket| &match_ticket.players);
     let has_leaver = players.any(|player| player.left_at == Some(now));
-    ruleset.filter(|_| has_leaver).and_then(|ruleset| shared.ratings.lock().rating_of(ruleset))
+    ruleset.filter(|_| has_leaver).and_then(|ruleset| shared.ratings.lock().rating_spec_of(ruleset))
 }
 
 fn penalty_schedule(ruleset: &Ruleset) -> PenaltySchedule {

@@ -1,6 +1,7 @@
 //! Queue operations of the engine: start, tickets, ready checks and watches.
 
 mod answer_offer;
+mod block_list;
 mod end_match;
 mod enter_queue;
 mod erase_user;
@@ -15,6 +16,7 @@ mod player_lookup;
 mod rating_reads;
 pub(crate) mod ruleset_use;
 mod seat_reports;
+mod start_match;
 mod statistics;
 
 use std::collections::BTreeMap;
@@ -28,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use crate::auth::token::ResumeClaim;
 use crate::domain::id::TicketId;
 use crate::domain::lifecycle::event::{EventResult, MatchEvent};
-use crate::domain::ruleset::teams::{CONFIRM_WITHOUT_STREAM_MS_MIN, HostingMode};
+use crate::domain::ruleset::teams::CONFIRM_WITHOUT_STREAM_MS_MIN;
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_handle::AdvertHandle;
 use crate::engine::command::Caller;
@@ -85,7 +87,7 @@ impl QueueEngine {
         let sets = catalog.active.keys().chain(catalog.retiring.keys());
         for ruleset in sets.filter_map(|set_id| catalog.ruleset_in_force(*set_id)) {
             let mut ratings = shared.ratings.lock();
-            if let Some(rating) = ratings.rating_of(ruleset) {
+            if let Some(rating) = ratings.rating_spec_of(ruleset) {
                 ratings.leaderboard(&rating);
             }
         }
@@ -146,14 +148,13 @@ impl QueueEngine {
             true => self.shared.heartbeat_ticket_by_seat(holder.ticket_id).await?,
         };
         let Some((stored, ttl_ms)) = extended else { return Ok(None) };
-        Ok(Some((self.shared.acknowledge(stored, holder).await, ttl_ms)))
+        Ok(Some((self.shared.acknowledge_ready_check(stored, holder).await, ttl_ms)))
     }
 
     /// TTL that a heartbeat without a watch reports. A player who may be named as host confirms with the next heartbeat.
     fn unary_ttl_ms(&self, stored: &StoredTicket, ttl_ms: u32) -> u32 {
         let ruleset = self.shared.common.rulesets.ruleset_in_force(stored.ticket.set_id);
-        let hosting = ruleset.map(|ruleset| ruleset.hosting).filter(|hosting| hosting.mode == HostingMode::Peer);
-        match (hosting, stored.state) {
+        match (self.shared.peer_hosting(stored, ruleset.as_deref()), stored.state) {
             (None, _) | (_, TicketState::Ended { .. }) => ttl_ms,
             (Some(hosting), TicketState::Waiting) => ttl_ms.min(hosting.confirm_ms.max(CONFIRM_WITHOUT_STREAM_MS_MIN)),
             (Some(hosting), TicketState::InMatch(id)) => {

@@ -23,13 +23,13 @@ use crate::domain::queue::ticket::TicketEndReason;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::queue::QueueSpec;
 use crate::domain::time::UnixMs;
-use crate::engine::queues::allocation::{HostFinder, allocators_host};
+use crate::engine::queues::allocation::{HostFinder, is_placed_only_by_allocators};
 use crate::engine::queues::pass_runner::{PassBackoff, run_caught_pass};
 use crate::engine::queues::plan_transition::{CachedTicketFacts, other_waiting_tickets};
 use crate::engine::queues::queue_wakeups::RunnerHandle;
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::snapshot::{PreparedTicketCache, QueueSnapshot, gate_input};
-use crate::rules::catalog::MatchRuleset;
+use crate::rules::catalog::MatchRulesetLookup;
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite};
 
 /// Maximum tickets and matches processed per round.
@@ -168,8 +168,22 @@ impl QueueRunner {
     fn next_round_without_queue(&self) -> Option<Instant> {
         let cache = self.shared.cache.read();
         let index = cache.queue_index(self.queue_key)?;
-        let retry = if index.placing_matches().is_empty() { POLL_INTERVAL } else { ALLOCATION_RETRY_INTERVAL };
-        Some(Instant::now() + retry)
+        if !index.placing_matches().is_empty() {
+            return Some(Instant::now() + ALLOCATION_RETRY_INTERVAL);
+        }
+        if index.waiting_ticket_count() > 0 {
+            return Some(Instant::now() + POLL_INTERVAL);
+        }
+        let (now, next_deadline) = (self.shared.common.clock.now(), index.next_deadline());
+        let due_in_ms = next_deadline.map(|deadline| deadline.ms_since(now));
+        drop(cache);
+        self.shared.queue_wakeups.lock().set_due(&self.handle, next_deadline);
+        let wait = match due_in_ms {
+            Some(0) => OVERDUE_RETRY_INTERVAL,
+            Some(ms) => Duration::from_millis(ms).min(IDLE_INTERVAL),
+            None => IDLE_INTERVAL,
+        };
+        Some(Instant::now() + wait)
     }
 
     /// Cancels the matches whose ruleset is unavailable.
@@ -184,7 +198,7 @@ impl QueueRunner {
             let Some(index) = cache.queue_index(self.queue_key) else { return };
             let matches = index.live_matches().filter_map(|id| cache.match_by_id(id));
             let is_unavailable = |found: &&Arc<Match>| {
-                common.ruleset_of_match(found.set_id, found.ruleset_hash) == MatchRuleset::Unavailable
+                common.ruleset_of_match(found.set_id, found.ruleset_hash) == MatchRulesetLookup::Unavailable
             };
             matches.filter(is_unavailable).take(DUE_PER_ROUND_MAX).map(|found| found.id).collect()
         };
@@ -205,12 +219,16 @@ impl QueueRunner {
         let now = self.shared.common.clock.now();
         let outages = self.shared.common.outages.times();
         self.shared.apply_outages_to_cache(&outages);
-        let (expired, mut due_matches, due_reports) = {
+        let (expired, mut due_matches, matches_with_due_reports) = {
             let cache = self.shared.cache.read();
             let Some(index) = cache.queue_index(self.queue_key) else { return };
             let until = self.shared.common.outages.enforced_until(now);
-            let due_reports = index.due_reports(until, DUE_PER_ROUND_MAX);
-            (index.expired_tickets(until, DUE_PER_ROUND_MAX), index.due_matches(until, DUE_PER_ROUND_MAX), due_reports)
+            let matches_with_due_reports = index.matches_with_due_reports(until, DUE_PER_ROUND_MAX);
+            (
+                index.expired_tickets(until, DUE_PER_ROUND_MAX),
+                index.due_matches(until, DUE_PER_ROUND_MAX),
+                matches_with_due_reports,
+            )
         };
         let ends = expired.into_iter().map(|id| self.end_ticket(id, TicketEndReason::Expired, now));
         if ignores_host_losses() {
@@ -223,7 +241,7 @@ impl QueueRunner {
         // Failed writes are retried in the next round.
         join_all(ends).await;
         join_all(transitions).await;
-        join_all(due_reports.into_iter().map(|id| self.shared.settle_due_reports(id))).await;
+        join_all(matches_with_due_reports.into_iter().map(|id| self.shared.settle_due_reports(id))).await;
     }
 
     async fn end_ticket(&self, id: TicketId, end_reason: TicketEndReason, now: UnixMs) {
@@ -276,11 +294,11 @@ impl QueueRunner {
             return;
         }
         let ruleset = match self.shared.common.ruleset_of_match(match_.set_id, match_.ruleset_hash) {
-            MatchRuleset::Known(ruleset) => ruleset,
+            MatchRulesetLookup::Known(ruleset) => ruleset,
             // Found, or cancelled, in a later round.
-            MatchRuleset::NotLoaded | MatchRuleset::Unavailable => return,
+            MatchRulesetLookup::NotLoaded | MatchRulesetLookup::Unavailable => return,
         };
-        if allocators_host(&match_, &ruleset) {
+        if is_placed_only_by_allocators(&match_, &ruleset) {
             return self.shared.placement_problems.lock().record(id, PlacementProblem::NoServer);
         }
         let assignment = match HostFinder::new(&self.shared, &match_, &ruleset).reserve_host().await {
@@ -290,7 +308,7 @@ impl QueueRunner {
         self.shared.placement_problems.lock().remove(id);
         let outcome = self.shared.apply_match_event(id, MatchEvent::ServerFound(assignment.clone())).await;
         let is_used = outcome.is_ok_and(|outcome| outcome.match_after.stage.named_host() == Some(&assignment));
-        if let Assignment::GameServer { advertisement, reservation, .. } = assignment
+        if let Assignment::GameServer { advertisement, reservation: Some(reservation), .. } = assignment
             && !is_used
         {
             self.shared.adverts.release_seats(advertisement, match_.set_id, reservation);
@@ -342,6 +360,8 @@ impl QueueRunner {
             tracing::warn!(%set_id, tickets, pair_checks, duration_ms, "pair check limit exceeded, pass truncated");
         }
         self.shared.common.metrics.record_pass(elapsed.as_secs_f64(), &report, ruleset.hard_filters.len());
+        let common = &self.shared.common;
+        common.statistics.record_pass_refusals(ruleset, &report, now, &common.metrics);
         self.shared.pass_reports.lock().store_report(self.queue_key, ruleset, report, elapsed.as_secs_f64() * 1_000.0);
         let has_proposals = !proposals.is_empty();
         let mut proposals = proposals.into_iter();
@@ -379,6 +399,8 @@ impl QueueRunner {
                 quality: proposal.quality,
                 region: proposal.region,
                 backfilled_session: proposal.backfilled_session,
+                chosen: proposal.chosen,
+                bots_by_team: proposal.bots_by_team,
             };
             create_match(
                 &self.shared.lifecycle_rules(ruleset),

@@ -2,9 +2,11 @@
 
 mod acknowledgement;
 mod apply_changes;
+mod block_lists;
 pub(crate) mod heartbeat;
 pub(crate) mod host_contact;
 pub(crate) mod hosted_matches;
+mod match_statistics;
 pub(crate) mod side_reports;
 mod ticket_status;
 
@@ -37,7 +39,7 @@ use crate::engine::queues::wait_estimator::WaitEstimator;
 use crate::engine::queues::writer_command::{EventOutcome, PendingEvent, QueueWriterCommand};
 use crate::engine::ratings::RatingCache;
 use crate::engine::writer_inbox::{RETRY_AFTER_MS, submit_command};
-use crate::rules::catalog::MatchRuleset;
+use crate::rules::catalog::MatchRulesetLookup;
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite};
 
 /// Maximum delay until another replica's acknowledged change is visible here.
@@ -66,7 +68,8 @@ pub(crate) struct SharedState {
     pub(crate) has_replicas: bool,
     /// Runners of this replica, and queues that are new to the lease task.
     pub(crate) queue_wakeups: Mutex<QueueWakeups>,
-    /// Whether hosts must confirm matches: each server that runs queues must be able to read matches in that stage.
+    /// Whether hosts must confirm matches, and sessions may start them: each server that runs queues must be able to read such
+    /// matches.
     hosts_confirm: AtomicBool,
     /// Wakes the lease task when a queue is new.
     pub(crate) lease_wakeup: Notify,
@@ -81,12 +84,12 @@ impl SharedState {
         queue_writer: mpsc::Sender<QueueWriterCommand>,
         has_replicas: bool,
     ) -> Self {
-        let open_silos = Arc::clone(&common.open_silos);
+        let (open_silos, past_matches) = (Arc::clone(&common.open_silos), Arc::clone(&common.past_matches));
         Self {
             ratings: Arc::clone(&common.ratings),
             common,
             adverts,
-            cache: RwLock::new(TicketMatchCache::new(open_silos)),
+            cache: RwLock::new(TicketMatchCache::new(open_silos, past_matches)),
             wait_estimator: Mutex::default(),
             connected_users: Mutex::default(),
             pass_reports: Mutex::default(),
@@ -126,8 +129,13 @@ impl SharedState {
         rules
     }
 
+    /// Whether each server that runs queues reads matches of sessions. Servers of version 0.2.0 would never end them.
+    pub(crate) fn can_start_session_matches(&self) -> bool {
+        self.hosts_confirm.load(Ordering::Acquire)
+    }
+
     /// Lets hosts confirm matches, or not: as long as a server that cannot read such matches runs queues.
-    pub(crate) fn set_hosts_confirm(&self, hosts_confirm: bool) {
+    pub(crate) fn set_host_confirmation(&self, hosts_confirm: bool) {
         if self.hosts_confirm.swap(hosts_confirm, Ordering::AcqRel) != hosts_confirm {
             tracing::info!(hosts_confirm, "confirmation of matches by their hosts changed");
         }
@@ -150,7 +158,7 @@ impl SharedState {
 
     /// A match as it is now, if another server has changed it since `known`. Reads the store, so it is only asked before a
     /// call is refused because of the state of the match, which another server may have told the caller, and for operators.
-    pub(crate) async fn newer_match(&self, known: &Match) -> Result<Option<Arc<Match>>, EngineError> {
+    pub(crate) async fn load_newer_match(&self, known: &Match) -> Result<Option<Arc<Match>>, EngineError> {
         if !self.has_replicas {
             return Ok(None);
         }
@@ -204,7 +212,7 @@ impl SharedState {
     pub(crate) async fn wait_for_ruleset(&self, set_id: SetId, hash: RulesetHash) {
         let mut syncs = self.common.ruleset_syncs.subscribe();
         let deadline = Instant::now() + REPLICATION_DELAY_MAX;
-        while self.common.ruleset_of_match(set_id, hash) == MatchRuleset::NotLoaded {
+        while self.common.ruleset_of_match(set_id, hash) == MatchRulesetLookup::NotLoaded {
             if timeout_at(deadline, syncs.changed()).await.is_err() {
                 return;
             }
@@ -213,7 +221,7 @@ impl SharedState {
 
     /// Updates the deadlines in memory if `outages` differ from those that they were computed with.
     pub(crate) fn apply_outages_to_cache(&self, outages: &Arc<OutageTimes>) {
-        if !self.cache.read().has_outages(outages) {
+        if !self.cache.read().are_deadlines_computed_with(outages) {
             self.cache.write().set_outages(outages, &self.common.rulesets);
         }
     }

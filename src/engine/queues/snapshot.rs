@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::domain::id::{BuildIdHasher, RulesetHash, TicketId};
 use crate::domain::limit::PAIR_CHECKS_PER_PASS_MAX;
+use crate::domain::played_values::PlayedValues;
 use crate::domain::queue::avoidance::PastMatches;
 use crate::domain::queue::backfill::OpenSession;
 use crate::domain::queue::gate::GateInput;
@@ -12,8 +13,9 @@ use crate::domain::queue::pass::PassInput;
 use crate::domain::queue::prepared_ticket::PreparedTicket;
 use crate::domain::queue::ticket::Ticket;
 use crate::domain::ruleset::Ruleset;
-use crate::domain::ruleset::queue::{AvoidTarget, Gate, QualitySpec, QueueSpec};
+use crate::domain::ruleset::queue::{AvoidTarget, Gate, QualitySpec, QueueSpec, SatisfactionSpec};
 use crate::domain::time::UnixMs;
+use crate::engine::queues::open_sessions;
 use crate::engine::queues::shared_state::SharedState;
 use crate::store::queues::QueueKey;
 
@@ -39,14 +41,11 @@ impl QueueSnapshot {
         now: UnixMs,
     ) -> Self {
         let tickets = matchable_tickets(shared, key, now);
-        let open_sessions = if queue.backfill {
-            shared.adverts.open_backfill_sessions(key.set_id, key.silo, ruleset, now)
-        } else {
-            Vec::new()
-        };
+        let open_sessions =
+            if queue.backfill { open_sessions::open_sessions(shared, key, ruleset, queue, now) } else { Vec::new() };
         Self {
             // After the tickets: a match that ended before they were read is in the log.
-            past_matches: past_matches(shared, key, queue, &tickets, &open_sessions, now),
+            past_matches: past_matches(shared, key, (ruleset, queue), &tickets, &open_sessions, now),
             prepared_tickets: ticket_cache.prepare_tickets(shared, ruleset, queue, tickets),
             open_sessions,
             gate_input: gate_input(shared, key, &queue.gate, now),
@@ -80,6 +79,8 @@ impl QueueSnapshot {
 pub(crate) struct PreparedTicketCache {
     prepared_tickets: HashMap<TicketId, Arc<PreparedTicket>, BuildIdHasher>,
     ruleset_hash: Option<RulesetHash>,
+    /// Number of changes of block lists that the tickets know.
+    block_list_changes: u64,
 }
 
 impl PreparedTicketCache {
@@ -104,7 +105,7 @@ impl PreparedTicketCache {
         let party_values = &shared.common.party_values;
         let scale = party_values.rating_digest_key(ruleset);
         let tickets: Vec<Arc<Ticket>> =
-            tickets.into_iter().map(|ticket| party_values.on_scale(scale, ruleset, ticket)).collect();
+            tickets.into_iter().map(|ticket| party_values.ticket_on_scale(scale, ruleset, ticket)).collect();
         let uses_leaderboard = matches!(queue.quality, QualitySpec::LeaderboardGauss { .. });
         let ranks = if uses_leaderboard {
             shared.ratings.lock().mean_leaderboard_ranks(ruleset, &tickets)
@@ -113,13 +114,19 @@ impl PreparedTicketCache {
         };
         let mut cached = std::mem::take(&mut self.prepared_tickets);
         let mut prepared = Vec::with_capacity(tickets.len());
-        let frustrated_flags = match &queue.satisfaction {
+        let flags_of = |satisfaction: &Option<SatisfactionSpec>| match satisfaction {
             Some(satisfaction) => shared.ratings.lock().tickets_with_frustrated_player(ruleset, satisfaction, &tickets),
             None => vec![false; tickets.len()],
         };
-        for ((ticket, rank), is_frustrated) in tickets.into_iter().zip(ranks).zip(frustrated_flags) {
+        let flags = flags_of(&queue.satisfaction).into_iter().zip(flags_of(&ruleset.satisfaction));
+        let block_lists = queue.avoids_blocked_users().then(|| shared.common.block_lists.read());
+        let list_changes = block_lists.as_ref().map_or(0, |lists| lists.change_count());
+        let lists_have_changed = std::mem::replace(&mut self.block_list_changes, list_changes) != list_changes;
+        for ((ticket, rank), (is_frustrated, has_wider_limits)) in tickets.into_iter().zip(ranks).zip(flags) {
             let id = ticket.id;
-            let ticket = match cached.remove(&id) {
+            let known = cached.remove(&id);
+            let is_new = known.is_none();
+            let mut ticket = match known {
                 Some(ticket) if ticket.leaderboard_position == rank && ticket.frustrated == is_frustrated => ticket,
                 Some(ticket) => Arc::new(PreparedTicket {
                     leaderboard_position: rank,
@@ -131,6 +138,15 @@ impl PreparedTicketCache {
                     ..PreparedTicket::new(ruleset, queue, ticket, rank)
                 }),
             };
+            if ticket.has_wider_limits() != has_wider_limits {
+                ticket = Arc::new(Arc::unwrap_or_clone(ticket).with_limits_if_frustrated(ruleset, has_wider_limits));
+            }
+            if let Some(lists) = block_lists.as_ref().filter(|_| is_new || lists_have_changed) {
+                let durable = lists.users_blocked_by(ticket.users.iter().copied());
+                if let Some(blocked) = ticket.blocked_users_if_changed(&durable) {
+                    ticket = Arc::new(Arc::unwrap_or_clone(ticket).with_blocked_users(blocked));
+                }
+            }
             self.prepared_tickets.insert(id, Arc::clone(&ticket));
             prepared.push(ticket);
         }
@@ -140,7 +156,7 @@ impl PreparedTicketCache {
 
 /// Counts for the gate. Connected players are counted only for a gate that requires a share of them.
 pub(crate) fn gate_input(shared: &SharedState, key: QueueKey, gate: &Gate, now: UnixMs) -> GateInput {
-    let active_matches = shared.cache.read().queue_index(key).map_or(0, |index| index.running_match_count());
+    let active_matches = shared.cache.read().queue_index(key).map_or(0, |index| index.live_match_count());
     let connected_players = || shared.connected_users.lock().connected_count(key, now);
     GateInput {
         connected_players: if gate.counts_connected_players() { connected_players() } else { 0 },
@@ -155,28 +171,33 @@ fn matchable_tickets(shared: &SharedState, key: QueueKey, now: UnixMs) -> Vec<Ar
     let tickets = index.waiting_tickets().filter_map(|(_, id)| {
         let stored = cache.ticket(id)?;
         let users = stored.ticket.session.players.iter().map(|player| player.user);
-        (now < stored.expires_at && cache.running_match_of(users).is_none()).then(|| Arc::clone(&stored.ticket))
+        (now < stored.expires_at && cache.live_match_of(users).is_none()).then(|| Arc::clone(&stored.ticket))
     });
     tickets.collect()
 }
 
-/// Past matches of the users who wait or are in open sessions. Empty if no rule needs them.
+/// Past matches of the users who wait or are in open sessions, as far as rules and choices need them.
 fn past_matches(
     shared: &SharedState,
     key: QueueKey,
-    queue: &QueueSpec,
+    (ruleset, queue): (&Ruleset, &QueueSpec),
     tickets: &[Arc<Ticket>],
     open_sessions: &[OpenSession],
     now: UnixMs,
 ) -> PastMatches {
-    if queue.avoid.iter().all(|rule| rule.whom == AvoidTarget::Blocked) {
+    let needs_meetings = queue.avoid.iter().any(|rule| rule.whom != AvoidTarget::Blocked);
+    let needs_plays = ruleset.recent_plays_ms().is_some();
+    if !needs_meetings && !needs_plays {
         return PastMatches::default();
     }
-    let Some(log) = shared.cache.read().past_match_log(key) else { return PastMatches::default() };
-    let sessions = open_sessions.iter().map(|open| &open.advertisement.session);
-    let sessions = tickets.iter().map(|ticket| &ticket.session).chain(sessions);
-    let users = sessions.flat_map(|session| session.players.iter().map(|player| player.user));
-    log.lock().past_matches_of(users, &queue.avoid, now)
+    let Some(log) = shared.common.past_matches.get(key) else { return PastMatches::default() };
+    let seated = open_sessions.iter().flat_map(|open| &open.parties).flat_map(|party| party.users.iter().copied());
+    let waiting = tickets.iter().flat_map(|ticket| ticket.session.players.iter().map(|player| player.user));
+    let users = waiting.chain(seated);
+    let mut log = log.lock();
+    let played = if needs_plays { log.played_by(users.clone()) } else { PlayedValues::default() };
+    let met = if needs_meetings { log.past_matches_among(users, &queue.avoid, now) } else { PastMatches::default() };
+    met.with_played(played)
 }
 
 /// Seed from the 53 random bits of a fraction in [0, 1).

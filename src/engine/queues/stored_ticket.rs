@@ -17,9 +17,7 @@ pub(crate) fn ticket_expires_at(queue: &QueueSpec, now: UnixMs) -> UnixMs {
 
 /// Region with the shortest round trip of the party; empty if it measured none.
 pub(crate) fn nearest_region(stored: &StoredTicket) -> Box<str> {
-    let regions = stored.ticket.session.region_latencies.iter();
-    let nearest = regions.min_by(|left, right| left.round_trip_ms.total_cmp(&right.round_trip_ms));
-    nearest.map_or_else(|| "".into(), |nearest| nearest.region.clone())
+    stored.ticket.session.nearest_region().unwrap_or_default().into()
 }
 
 /// Whether a ticket has ended.

@@ -1,6 +1,6 @@
 //! Holder of a ticket token: who acts for which players of a ticket.
 
-use crate::auth::token::{SeatClaim, TicketClaim, TokenSigner};
+use crate::auth::token::{HmacTokenSigner, SeatClaim, TicketClaim};
 use crate::domain::id::{SetId, TicketId, UserKey};
 use crate::domain::queue::ticket::Ticket;
 use crate::engine::command::Caller;
@@ -19,7 +19,7 @@ pub(crate) struct TicketHolder {
 
 impl TicketHolder {
     /// Verifies the token of a ticket or of a seat. It is valid for the caller that it was issued to.
-    pub(crate) fn verify(signer: &TokenSigner, caller: &Caller, token: &[u8]) -> Result<Self, EngineError> {
+    pub(crate) fn verify(signer: &HmacTokenSigner, caller: &Caller, token: &[u8]) -> Result<Self, EngineError> {
         if let Some(claim) = signer.verify::<TicketClaim>(token) {
             let TicketClaim { ticket_id, set_id, subject } = claim;
             let holder = Self { ticket_id, set_id, user: caller.user, is_seat: false };

@@ -3,27 +3,32 @@
 //! Updates come from this replica's own commits and from the feed, in no fixed order. Each ticket and match has a
 //! version, and the higher version wins.
 
+mod awaited_reports;
 mod deadline_extension;
 mod deadlines;
 mod queue_index;
+mod returned_tickets;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::domain::id::{BuildIdHasher, MatchId, SetId, SiloId, TicketId, UserKey};
+use crate::domain::id::{BuildIdHasher, MatchId, SetId, TicketId, UserKey};
 use crate::domain::lifecycle::rules::ENDED_MATCH_RETENTION_MS;
 use crate::domain::lifecycle::{Match, MatchStage};
 use crate::domain::queue::past_match_log::PastMatchLog;
 use crate::domain::time::UnixMs;
 use crate::engine::open_silos::OpenSilos;
+use crate::engine::past_match_logs::PastMatchLogs;
 use crate::engine::queues::change_notifier::ChangeNotifier;
 use crate::engine::queues::stored_ticket::queue_key_of;
 use crate::store::queues::{QueueKey, StoredTicket, TicketState};
 
+use self::awaited_reports::AwaitedReports;
 use self::deadline_extension::DeadlineExtension;
 pub(crate) use self::queue_index::QueueTicketsAndMatches;
+use self::returned_tickets::ReturnedTickets;
 
 /// Time for which an ended match stays in memory, milliseconds. After a restart it counts from the restart, because the
 /// store has no time of the end.
@@ -42,9 +47,12 @@ pub(crate) struct TicketMatchCache {
     /// Counts changes of all queues. It outlives a queue's removal, so a re-created queue never repeats a count.
     change_count: u64,
     /// Played matches of each queue, for avoidance rules. They stay when an ended match leaves this cache.
-    past_match_logs: BTreeMap<QueueKey, Arc<Mutex<PastMatchLog>>>,
+    past_matches: Arc<PastMatchLogs>,
     /// Time at which `remove_ended` first saw an ended match.
     ended_since: HashMap<MatchId, UnixMs, BuildIdHasher>,
+    /// Matches after which tickets wait again.
+    returned: ReturnedTickets,
+    awaited_reports: AwaitedReports,
     /// Outages that extend the deadlines in the indexes.
     extension: DeadlineExtension,
     watchers: HashMap<TicketId, Vec<Arc<ChangeNotifier>>, BuildIdHasher>,
@@ -53,9 +61,10 @@ pub(crate) struct TicketMatchCache {
 }
 
 impl TicketMatchCache {
-    /// Cache without tickets, which keeps the silos of its queues open in `open_silos`.
-    pub(crate) fn new(open_silos: Arc<OpenSilos>) -> Self {
-        Self { open_silos, ..Self::default() }
+    /// Cache without tickets, which keeps the silos of its queues open in `open_silos`, and logs played matches in
+    /// `past_matches`.
+    pub(crate) fn new(open_silos: Arc<OpenSilos>, past_matches: Arc<PastMatchLogs>) -> Self {
+        Self { open_silos, past_matches, ..Self::default() }
     }
 
     pub(crate) fn ticket(&self, id: TicketId) -> Option<&StoredTicket> {
@@ -66,15 +75,14 @@ impl TicketMatchCache {
         self.matches.get(&id)
     }
 
-    /// Played matches of a queue, if there are any. Locked only for a lookup or a change, while this cache may be locked.
-    pub(crate) fn past_match_log(&self, key: QueueKey) -> Option<Arc<Mutex<PastMatchLog>>> {
-        self.past_match_logs.get(&key).cloned()
+    /// Played matches of the queues of a set.
+    pub(crate) fn past_match_logs_of_set(&self, set_id: SetId) -> Vec<Arc<Mutex<PastMatchLog>>> {
+        self.past_matches.of_set(set_id)
     }
 
-    /// Played matches of the queues of a set.
-    pub(crate) fn past_match_logs_of_set(&self, set_id: SetId) -> impl Iterator<Item = &Arc<Mutex<PastMatchLog>>> {
-        let key = |silo| QueueKey { set_id, silo: SiloId(silo) };
-        self.past_match_logs.range(key(0)..=key(u64::MAX)).map(|(_, log)| log)
+    /// Match that returned a waiting ticket to its queue, if it is not older than an hour.
+    pub(crate) fn returned_from(&self, id: TicketId) -> Option<&Arc<Match>> {
+        self.matches.get(&self.returned.last_unplayed_match(id)?)
     }
 
     /// Every queue that is not empty.
@@ -87,7 +95,7 @@ impl TicketMatchCache {
     }
 
     /// Match of any of `users` that has not ended, if any.
-    pub(crate) fn running_match_of(&self, users: impl IntoIterator<Item = UserKey>) -> Option<MatchId> {
+    pub(crate) fn live_match_of(&self, users: impl IntoIterator<Item = UserKey>) -> Option<MatchId> {
         users.into_iter().find_map(|user| self.running_match_by_user.get(&user).copied())
     }
 
@@ -95,6 +103,11 @@ impl TicketMatchCache {
     pub(crate) fn live_tickets_of(&self, user: UserKey) -> impl Iterator<Item = &StoredTicket> {
         let ids = self.live_tickets_by_user.get(&user).into_iter().flatten();
         ids.filter_map(|id| self.tickets.get(id))
+    }
+
+    /// Tickets of ended matches by which `user` may still report a result.
+    pub(crate) fn reportable_tickets_of(&self, user: UserKey) -> impl Iterator<Item = &StoredTicket> {
+        self.awaited_reports.tickets_of(user).filter_map(|id| self.tickets.get(&id))
     }
 
     /// Waiting tickets of `user`.
@@ -172,9 +185,11 @@ impl TicketMatchCache {
         }
         let key = QueueKey { set_id: match_.set_id, silo: match_.silo };
         if match_.stage.started_at().is_some() || previous.is_some_and(|before| before.stage.started_at().is_some()) {
-            self.past_match_logs.entry(key).or_default().lock().record(&match_);
+            self.past_matches.record(key, &match_);
         }
         let mut changed_queues = BTreeSet::from([key]);
+        self.returned.record(&match_);
+        self.awaited_reports.record(&match_);
         self.matches.insert(match_.id, Arc::clone(&match_));
         let (deadline, reports_due_at) = (self.match_deadline(&match_), self.reports_due_at(&match_));
         self.change_count += 1;
@@ -189,6 +204,14 @@ impl TicketMatchCache {
             index.placing_matches.remove(&match_.id);
         }
         let is_ended = matches!(match_.stage, MatchStage::Ended { .. });
+        if let Some(session) = match_.backfilled_session {
+            let backfill = (session, match_.id);
+            if is_ended {
+                index.backfills.remove(&backfill)
+            } else {
+                index.backfills.insert(backfill)
+            };
+        }
         for match_ticket in &match_.tickets {
             for player in match_ticket.players.iter().filter(|player| player.left_at.is_some()) {
                 self.remove_live_ticket(player.user, match_ticket.ticket_id);
@@ -216,6 +239,7 @@ impl TicketMatchCache {
     /// Removes a ticket that is no longer in the store. Returns its queue.
     pub(crate) fn remove_ticket(&mut self, id: TicketId) -> Option<QueueKey> {
         let previous = self.tickets.remove(&id)?;
+        self.returned.forget_ticket(id);
         let key = queue_key_of(&previous.ticket);
         self.unindex_ticket(&previous);
         self.notify_watchers(id);
@@ -225,19 +249,22 @@ impl TicketMatchCache {
 
     /// Removes a match that is no longer in the store. Returns its queue.
     pub(crate) fn remove_match(&mut self, id: MatchId) -> Option<QueueKey> {
-        self.past_match_logs.values().for_each(|log| log.lock().remove(id));
+        self.past_matches.remove(id);
         self.drop_match(id)
     }
 
     /// Removes a match from this cache, and not from the past matches. Returns its queue.
     fn drop_match(&mut self, id: MatchId) -> Option<QueueKey> {
         self.ended_since.remove(&id);
+        self.awaited_reports.forget(id);
         let previous = self.matches.remove(&id)?;
+        self.returned.forget_match(&previous);
         let key = QueueKey { set_id: previous.set_id, silo: previous.silo };
         if let Some(index) = self.queues.get_mut(&key) {
             index.set_match_deadline(id, None);
             index.set_report_deadline(id, None);
             index.placing_matches.remove(&id);
+            previous.backfilled_session.map(|session| index.backfills.remove(&(session, id)));
         }
         for user in previous.tickets.iter().flat_map(|match_ticket| &match_ticket.players).map(|player| player.user) {
             if self.running_match_by_user.get(&user) == Some(&id) {
@@ -249,12 +276,14 @@ impl TicketMatchCache {
     }
 
     /// Removes ended tickets and matches that may be purged at `before`, and matches that ended `ENDED_MATCH_MAX_AGE_MS`
-    /// before `now`. Avoidance rules may apply to these for longer; the past matches keep what the rules need.
+    /// before `now`; not those whose result may still be reported. Avoidance rules may apply to matches for longer; the past
+    /// matches keep what the rules need.
     pub(crate) fn remove_ended(&mut self, before: UnixMs, now: UnixMs) {
         let is_ended =
             |stored: &StoredTicket| matches!(stored.state, TicketState::Ended { purge_at, .. } if purge_at <= before);
-        let ids: Vec<TicketId> =
-            self.tickets.values().filter(|stored| is_ended(stored)).map(|stored| stored.ticket.id).collect();
+        let awaited = self.awaited_reports.tickets();
+        let ended = self.tickets.values().filter(|stored| is_ended(stored)).map(|stored| stored.ticket.id);
+        let ids: Vec<TicketId> = ended.filter(|id| !awaited.contains(id)).collect();
         for id in ids {
             self.remove_ticket(id);
         }
@@ -269,11 +298,7 @@ impl TicketMatchCache {
         for id in ids {
             self.drop_match(id);
         }
-        self.past_match_logs.retain(|_, log| {
-            let mut log = log.lock();
-            log.remove_purged(before);
-            !log.is_empty()
-        });
+        self.past_matches.remove_purged(before);
     }
 
     /// Removes tickets and matches that are older than `newer_than` and not listed. Returns their queues.
@@ -289,7 +314,7 @@ impl TicketMatchCache {
         let older = self.matches.values().filter(|match_| match_.proposed_at < newer_than);
         let ids: Vec<MatchId> = older.map(|match_| match_.id).filter(|id| !matches.contains(id)).collect();
         changed_queues.extend(ids.into_iter().filter_map(|id| self.remove_match(id)));
-        self.past_match_logs.values().for_each(|log| log.lock().remove_unlisted(matches, newer_than));
+        self.past_matches.remove_unlisted(matches, newer_than);
         changed_queues
     }
 

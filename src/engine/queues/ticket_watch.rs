@@ -120,7 +120,7 @@ impl TicketWatch {
         }
         *sent_versions = versions;
         // The status tells of a ready check.
-        self.shared.acknowledge_later(&stored, &holder);
+        self.shared.acknowledge_ready_check_later(&stored, &holder);
         if is_final {
             self.stop_watching(id);
         }

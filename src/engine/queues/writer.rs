@@ -21,7 +21,7 @@ use crate::engine::queues::plan_transition::{CachedTicketFacts, PlannedTransitio
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::writer_command::{EventOutcome, PendingEvent, QueueWriterCommand};
 use crate::engine::writer_inbox::{RETRY_AFTER_MS, ReplySender};
-use crate::rules::catalog::MatchRuleset;
+use crate::rules::catalog::MatchRulesetLookup;
 use crate::store::StoreError;
 use crate::store::queues::{QueueOutcome, QueueWrite};
 
@@ -104,7 +104,7 @@ impl QueueWriter {
         let outcomes = self.state.common.store.commit_queues(writes).await;
         self.state.common.record_commit(&outcomes);
         if let (Err(_), Some(health)) = (&outcomes, store_health) {
-            health.record_failure(self.state.common.clock.now());
+            health.record_failure();
         }
         outcomes
     }
@@ -163,7 +163,7 @@ impl QueueWriter {
             return;
         }
         let Match { id, set_id, ruleset_hash, .. } = *ended;
-        if self.state.common.ruleset_of_match(set_id, ruleset_hash) == MatchRuleset::Unavailable {
+        if self.state.common.ruleset_of_match(set_id, ruleset_hash) == MatchRulesetLookup::Unavailable {
             let hash = ruleset_hash.0;
             tracing::error!(match_id = %id, %set_id, hash, "match cancelled, its ruleset is unavailable");
         }
@@ -208,12 +208,12 @@ impl QueueBatch {
             return;
         };
         let ruleset = match shared.common.ruleset_of_match(match_.set_id, match_.ruleset_hash) {
-            MatchRuleset::Known(ruleset) => Some(ruleset),
-            MatchRuleset::NotLoaded => {
+            MatchRulesetLookup::Known(ruleset) => Some(ruleset),
+            MatchRulesetLookup::NotLoaded => {
                 send_reply(pending.reply, Err(EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS }));
                 return;
             }
-            MatchRuleset::Unavailable => None,
+            MatchRulesetLookup::Unavailable => None,
         };
         // Without its ruleset a match cannot continue: any event cancels it.
         let (rules, event) = match &ruleset {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::domain::id::{MatchId, SetId, UserKey};
 use crate::domain::lifecycle::Match;
-use crate::domain::lifecycle::side_reports::ReportOutcome;
+use crate::domain::lifecycle::side_reports::SideReportsOutcome;
 use crate::domain::match_result::{MatchResult, RatingUpdate, UserSatisfactionCounts};
 use crate::domain::rating::Skill;
 use crate::domain::rating::leaderboard::LeaderboardEntry;
@@ -86,10 +86,10 @@ impl ReportState {
     pub fn of_match(found: &Match, due_at: Option<UnixMs>, now: UnixMs) -> Option<Self> {
         let reports = &found.side_reports;
         match reports.outcome {
-            Some(ReportOutcome::Settled) => Some(Self::Settled),
-            Some(ReportOutcome::Held) => Some(Self::Held),
-            Some(ReportOutcome::Disputed) => Some(Self::Disputed),
-            Some(ReportOutcome::Unreported) => Some(Self::Unreported),
+            Some(SideReportsOutcome::Settled) => Some(Self::Settled),
+            Some(SideReportsOutcome::Held) => Some(Self::Held),
+            Some(SideReportsOutcome::Disputed) => Some(Self::Disputed),
+            Some(SideReportsOutcome::Unreported) => Some(Self::Unreported),
             None => {
                 let ends_at = due_at.or(reports.window_ends_at)?;
                 Some(Self::Waiting { window_left_ms: ends_at.ms_since(now) })
@@ -122,6 +122,8 @@ pub struct RatingView {
     pub interval_95: (f64, f64),
     /// The user has too few matches for a settled rating.
     pub is_provisional: bool,
+    /// Category of the stored rating, from 1; `None` without categories.
+    pub category: Option<u16>,
     /// Leaderboard rank, 0 for the best; `None` if not ranked.
     pub leaderboard_rank: Option<usize>,
     /// Satisfaction statistics of the user.

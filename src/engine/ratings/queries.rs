@@ -89,6 +89,7 @@ fn view_of_skill(spec: &RatingSpec, stored: Skill, skill: Skill) -> RatingView {
         conservative_rating: spec.conservative_rating(stored.estimate),
         interval_95: spec.confidence_interval_95(skill.estimate),
         is_provisional: spec.is_provisional(&stored),
+        category: spec.categories.map(|categories| categories.category_of(stored.estimate.rating)),
         leaderboard_rank: None,
         satisfaction: UserSatisfactionCounts::default(),
     }

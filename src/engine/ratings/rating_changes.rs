@@ -53,7 +53,7 @@ impl RatingChanges {
     }
 
     /// Wakes one reader, the advertisement writer, after each change.
-    pub(crate) fn notify(&self) -> Arc<Notify> {
+    pub(crate) fn notify_handle(&self) -> Arc<Notify> {
         Arc::clone(&self.notify)
     }
 }

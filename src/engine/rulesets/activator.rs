@@ -35,7 +35,7 @@ impl RulesetActivator {
         removal_grace_ms: u64,
     ) -> Result<CatalogChanges, EngineError> {
         let _lock = self.change_lock.lock().await;
-        let mut indexed = self.common.rulesets.active_and_retired();
+        let mut indexed = self.common.rulesets.rulesets_to_index();
         for (_, ruleset) in &rulesets {
             if !indexed.iter().any(|known| (known.set_id, known.hash) == (ruleset.set_id, ruleset.hash)) {
                 indexed.push(Arc::clone(ruleset));
@@ -57,9 +57,9 @@ impl RulesetActivator {
         let before = self.common.rulesets.snapshot();
         let mut after = CatalogState::clone(&before);
         change(&mut after);
-        let mut indexed = before.rulesets_with_index();
+        let mut indexed = before.rulesets_to_index();
         let known = indexed.len();
-        for ruleset in after.rulesets_with_index() {
+        for ruleset in after.rulesets_to_index() {
             if !indexed.iter().any(|other| (other.set_id, other.hash) == (ruleset.set_id, ruleset.hash)) {
                 indexed.push(ruleset);
             }
@@ -68,13 +68,13 @@ impl RulesetActivator {
             self.adverts.set_indexed_rulesets(indexed).await?;
         }
         // These fields also change without the lock; keep the latest.
-        self.common.rulesets.update(|state| {
+        self.common.rulesets.update_state(|state| {
             after.durable.extend(state.durable.difference(&before.durable));
             after.rejected_diagnostics = std::mem::take(&mut state.rejected_diagnostics);
             after.retired_files = std::mem::take(&mut state.retired_files);
             *state = after;
         });
-        let cached = self.common.rulesets.active_and_retired();
+        let cached = self.common.rulesets.rulesets_to_index();
         if cached.len() < self.adverts.state.advert_sets.indexed_rulesets().len() {
             self.adverts.set_indexed_rulesets(cached).await?;
         }

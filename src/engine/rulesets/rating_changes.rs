@@ -11,8 +11,8 @@ pub(super) fn describe_rating_change(
     before: Option<&Ruleset>,
     after: &Ruleset,
 ) -> Option<String> {
-    let used_before = before.and_then(|ruleset| ratings.rating_of(ruleset));
-    let used_after = ratings.rating_of(after);
+    let used_before = before.and_then(|ruleset| ratings.rating_spec_of(ruleset));
+    let used_after = ratings.rating_spec_of(after);
     if used_before.map(|rating| rating.key) == used_after.map(|rating| rating.key) {
         return None;
     }

@@ -92,7 +92,7 @@ pub(crate) fn file_name(path: &Path) -> String {
 }
 
 /// Problem as operators see it.
-pub(crate) fn ruleset_problem(problem: &rules::RenderedDiagnostic) -> RulesetProblem {
+pub(crate) fn ruleset_problem(problem: &rules::FileDiagnostic) -> RulesetProblem {
     RulesetProblem {
         file_name: problem.file.clone(),
         line: problem.line,

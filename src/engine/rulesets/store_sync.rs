@@ -83,7 +83,7 @@ pub(crate) async fn load_copies_at_start(common: &Common) -> Result<SyncState, S
     state.parsed.update(&copies, &common.rulesets.snapshot());
     let retention = copy_retention(common);
     let now = common.clock.now();
-    common.rulesets.update(|catalog| {
+    common.rulesets.update_state(|catalog| {
         merge_copies(catalog, &copies, &state.parsed, (None, &BTreeSet::new()), retention, now);
     });
     for retiring in common.rulesets.snapshot().retiring.values() {
@@ -123,7 +123,7 @@ impl RulesetStoreSync {
         let mut is_requested = true;
         loop {
             if is_requested || self.is_due().await {
-                self.compare().await;
+                self.sync_now().await;
             }
             is_requested = tokio::select! {
                 () = shutdown.cancelled() => return,
@@ -174,7 +174,7 @@ impl RulesetStoreSync {
             Err(error) => Err(error),
         };
         match written {
-            Ok(copies) => self.common.rulesets.update(|catalog| {
+            Ok(copies) => self.common.rulesets.update_state(|catalog| {
                 catalog.durable = copies.iter().map(RulesetCopy::key).collect();
             }),
             Err(error) => {
@@ -184,7 +184,7 @@ impl RulesetStoreSync {
     }
 
     /// Compares now. A failure is logged once per outage, and the comparison is repeated.
-    pub(crate) async fn compare(&self) {
+    pub(crate) async fn sync_now(&self) {
         let mut state = self.state.lock().await;
         let is_first_failure = !state.has_failed;
         match self.compare_with_store(&mut state).await {
@@ -324,7 +324,7 @@ impl RulesetStoreSync {
         self.activator
             .change_catalog(|catalog| {
                 let before: Vec<Arc<Ruleset>> = catalog.retired.iter().map(|old| Arc::clone(&old.ruleset)).collect();
-                catalog.forget_superseded(now);
+                catalog.prune_retired_rulesets(now);
                 let used = before.into_iter().map(|ruleset| ((ruleset.set_id, ruleset.hash), ruleset));
                 let used = used.filter(|(key, _)| live.contains(key));
                 let stored = catalog.copies.clone().into_iter().chain(catalog.copies_without_index.clone());
@@ -335,7 +335,7 @@ impl RulesetStoreSync {
 
     /// Ends the grace period of a retiring set now. With `force` its waiting tickets end too.
     pub(crate) async fn retire_set(&self, set_id: SetId, force: bool) -> Result<RetireSetAnswer, EngineError> {
-        self.compare().await;
+        self.sync_now().await;
         let mut state = self.state.lock().await;
         let usage = self.queues.ruleset_usage();
         let (live_tickets, live_matches) = (usage.tickets_of(set_id), usage.matches_of(set_id));

@@ -58,14 +58,16 @@ impl ParsedCopies {
     }
 }
 
-/// Ruleset of a copy. It keeps the hash of the copy, which matches name: a later version may compute another hash.
+/// Ruleset of a copy, with the default constants that its hash says. It keeps the hash of the copy, which matches name: a later
+/// version may compute another hash.
 fn parse_copy(copy: &RulesetCopy) -> Result<Ruleset, String> {
     let ruleset = rules::parse_ruleset(&copy.file_name, &copy.source_xml)
         .map_err(|problems| problems.first().map_or_else(String::new, ToString::to_string))?;
     if ruleset.set_id != copy.set_id {
         return Err(format!("the text has set {}", ruleset.set_id));
     }
-    Ok(Ruleset { hash: copy.hash, ..ruleset })
+    let former = ruleset.with_former_rating_defaults().filter(|former| former.hash == copy.hash);
+    Ok(Ruleset { hash: copy.hash, ..former.unwrap_or(ruleset) })
 }
 
 /// Report of the active rulesets, and of those of retiring sets.
@@ -150,7 +152,7 @@ fn merge_retiring_sets(
             continue;
         }
         if copy.ended_at.is_some() || retention.removal_grace_ms == 0 {
-            state.end_retiring_set(set_id, now, now.plus_ms(retention.keep_retired_ms));
+            state.move_to_retired(set_id, now, now.plus_ms(retention.keep_retired_ms));
             continue;
         }
         let known = state.retiring.get(&set_id);

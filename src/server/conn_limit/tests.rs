@@ -99,15 +99,15 @@ fn crowded_limiter_closes_old_connections_without_an_identity() {
     let (limiter, start) = limiter(ConnectionLimits { total: 10, ..LIMITS });
     let open = |host: u32, at| acquire(&limiter, &format!("203.0.{host}.1"), at).unwrap();
     let mut permits: Vec<_> = (0..7).map(|host| open(host, start)).collect();
-    assert_eq!(limiter.close_aged_connections(start + 60 * SECOND), None, "7 of 10 places");
+    assert_eq!(limiter.shed_unidentified_connections(start + 60 * SECOND), None, "7 of 10 places");
     identify(&permits[0]);
     permits.push(open(7, start + 60 * SECOND));
-    assert_eq!(limiter.close_aged_connections(start), Some(start + SECOND), "the second has no identity");
-    assert_eq!(limiter.close_aged_connections(start + 61 * SECOND - SECOND / 2), None, "7 of 10 again");
+    assert_eq!(limiter.shed_unidentified_connections(start), Some(start + SECOND), "the second has no identity");
+    assert_eq!(limiter.shed_unidentified_connections(start + 61 * SECOND - SECOND / 2), None, "7 of 10 again");
     let closed: Vec<bool> = permits.iter().map(|permit| permit.stop_token().is_cancelled()).collect();
     assert_eq!(closed, [false, true, false, false, false, false, false, false]);
     permits.extend((8..10).map(|host| open(host, start + 60 * SECOND)));
-    assert_eq!(limiter.close_aged_connections(start + 60 * SECOND), None, "the old ones are closed first");
+    assert_eq!(limiter.shed_unidentified_connections(start + 60 * SECOND), None, "the old ones are closed first");
     assert_eq!(permits.iter().filter(|permit| permit.stop_token().is_cancelled()).count(), 3);
 }
 

@@ -36,17 +36,22 @@ pub(in crate::store) struct AdvertRowState {
     pub(in crate::store) stored_advertisement: Option<Arc<Advertisement>>,
     /// `new_advertisement` is the stored one without a user, not a publication.
     pub(in crate::store) is_erased: bool,
-    /// The owner in the store is removed.
-    pub(in crate::store) clears_owner: bool,
     /// Inserted by this batch. A row that the store has under this id is an older, removed one.
     pub(in crate::store) created_in_batch: bool,
     /// Reservations in it, as keys of [`AdvertRows::reservations`].
     pub(in crate::store) reservation_ids: BTreeSet<ReservationId>,
     /// Owner, if it is known and counted.
     pub(in crate::store) owner: Option<OwnerKey>,
+    /// Digest of the request that created it, if it is known.
+    pub(in crate::store) create_digest: Option<[u8; 16]>,
 }
 
 impl AdvertRowState {
+    /// Whether a request with this digest is another one than the request that created it.
+    fn is_created_by_other(&self, create_digest: Option<[u8; 16]>) -> bool {
+        create_digest.zip(self.create_digest).is_some_and(|(asked, known)| asked != known)
+    }
+
     /// Advertisement with its final start of advertising, if this batch publishes it.
     pub(in crate::store) fn advertisement_to_store(&self) -> Option<Arc<Advertisement>> {
         let published = self.new_advertisement.as_ref()?;
@@ -87,9 +92,10 @@ impl AdvertRows {
                 confirmed_reservations,
                 joined_reservations,
                 owner,
+                create_digest,
                 now,
             } => {
-                let outcome = self.publish(advertisement, *expires_at, owner.as_ref(), *now);
+                let outcome = self.publish(advertisement, (*expires_at, *create_digest), owner.as_ref(), *now);
                 if let WriteOutcome::Published { .. } = outcome {
                     self.confirm_reservations(advertisement.id, confirmed_reservations, *now);
                     self.end_reservations(advertisement.id, joined_reservations, *now);
@@ -101,9 +107,13 @@ impl AdvertRows {
                 expires_at,
                 confirmed_reservations,
                 joined_reservations,
+                create_digest,
                 now,
             } => {
                 let Some(row) = self.advertisements.get_mut(advertisement_id) else { return WriteOutcome::NotFound };
+                if row.is_created_by_other(*create_digest) {
+                    return WriteOutcome::IdempotencyKeyReused;
+                }
                 row.expires_at = row.expires_at.max(*expires_at);
                 self.confirm_reservations(*advertisement_id, confirmed_reservations, *now);
                 self.end_reservations(*advertisement_id, joined_reservations, *now);
@@ -163,10 +173,10 @@ impl AdvertRows {
             new_advertisement: None,
             stored_advertisement: None,
             is_erased: false,
-            clears_owner: false,
             created_in_batch: false,
             reservation_ids: BTreeSet::new(),
             owner,
+            create_digest: None,
         };
         self.advertisements.insert(id, row);
     }
@@ -193,10 +203,19 @@ impl AdvertRows {
     fn publish(
         &mut self,
         advertisement: &Arc<Advertisement>,
-        expires_at: UnixMs,
+        (expires_at, create_digest): (UnixMs, Option<[u8; 16]>),
         owner: Option<&AdvertOwner>,
         now: UnixMs,
     ) -> WriteOutcome {
+        if let Some(row) = self.advertisements.get(&advertisement.id)
+            && row.is_created_by_other(create_digest)
+        {
+            if now < row.expires_at {
+                return WriteOutcome::IdempotencyKeyReused;
+            }
+            // The other one has expired, and is made again in its place.
+            self.remove_advertisement(advertisement.id);
+        }
         if self.tombstones.get(&advertisement.id).is_some_and(|until| now < *until) {
             return WriteOutcome::Tombstoned;
         }
@@ -226,10 +245,10 @@ impl AdvertRows {
                     new_advertisement: Some(Arc::clone(advertisement)),
                     stored_advertisement: None,
                     is_erased: false,
-                    clears_owner: false,
                     created_in_batch: true,
                     reservation_ids: BTreeSet::new(),
                     owner,
+                    create_digest,
                 };
                 self.advertisements.insert(advertisement.id, row);
                 WriteOutcome::Published { created: true, advertised_since, replaced }
@@ -244,9 +263,9 @@ impl AdvertRows {
         owner: &AdvertOwner,
         now: UnixMs,
     ) -> Result<Vec<AdvertisementId>, AdvertRefusal> {
-        let live = self.owned.adverts_of(owner.key).filter_map(|(id, is_client)| {
+        let live = self.owned.adverts_of_account(owner.key).filter_map(|(id, is_client)| {
             let row = self.advertisements.get(&id);
-            let expires_at = row.map(|row| row.expires_at).or_else(|| self.owned.counted_expiry(id))?;
+            let expires_at = row.map(|row| row.expires_at).or_else(|| self.owned.expiry_of_counted_advert(id))?;
             let advertised_since = row.map_or(UnixMs(0), |row| row.advertised_since);
             (now < expires_at).then_some((advertised_since, id, is_client))
         });
@@ -285,7 +304,7 @@ impl AdvertRows {
             return BTreeSet::new();
         };
         let is_live = |id: ReservationId| self.reservations.get(&id).filter(|found| occupies_seats(found, now));
-        let all = self.owned.reservations_of(owner.client);
+        let all = self.owned.reservations_of_account(owner.client);
         let mut live: Vec<_> = all.filter_map(|(id, is_client)| Some((is_live(id)?.deadline, id, is_client))).collect();
         live.sort_unstable();
         let replaced = oldest_beyond(limit, live.into_iter().map(|(_, id, is_client)| (id, is_client)));
@@ -335,22 +354,20 @@ impl AdvertRows {
         let Some(row) = self.advertisements.get_mut(&advertisement_id) else { return WriteOutcome::NotFound };
         let replacement = Replacement { user, key: UserKey::of_erased(seed, advertisement_id.as_bytes()) };
         let known = row.new_advertisement.as_ref().or(row.stored_advertisement.as_ref());
-        let erased = known.and_then(|known| Some((known.publisher, replacement.erase_from_advertisement(known)?)));
+        let erased = known.and_then(|known| replacement.erase_from_advertisement(known));
         let was_in_advertisement = erased.is_some();
-        if let Some((publisher, erased)) = erased {
+        if let Some(erased) = erased {
             row.is_erased |= row.new_advertisement.is_none();
+            // It could be computed from the accounts of the players.
+            row.create_digest = row.create_digest.map(|_| *replacement.key.as_bytes());
             row.new_advertisement = Some(Arc::new(erased));
-            if publisher == Some(user) {
-                row.clears_owner = true;
-                row.owner.take().into_iter().for_each(|owner| self.owned.remove_advert(owner, advertisement_id));
-            }
         }
         let traces = UserTraces::of_user(user);
         let mut reservations = Vec::new();
         for id in &row.reservation_ids {
             let Some(reservation) = self.reservations.get_mut(id) else { continue };
             let before = reservation.clone();
-            if reservation.erase_user(&traces, UserKey::of_erased(seed, id.as_bytes()), purge_at) {
+            if reservation.replace_erased_user(&traces, UserKey::of_erased(seed, id.as_bytes()), purge_at) {
                 self.owned.remove_reservation(&before);
                 self.owned.add_reservation(reservation);
                 reservations.push(reservation.clone());
@@ -362,6 +379,7 @@ impl AdvertRows {
     /// Ends a reservation unless it has ended, and returns its advertisement.
     fn end_reservation(&mut self, id: ReservationId, purge_at: UnixMs) -> Option<AdvertisementId> {
         let reservation = self.reservations.get_mut(&id)?;
+        reservation.has_joined = false;
         if reservation.state != ReservationState::Ended {
             reservation.state = ReservationState::Ended;
             reservation.deadline = purge_at;
@@ -383,8 +401,14 @@ impl AdvertRows {
 
     fn end_reservations(&mut self, advertisement_id: AdvertisementId, ids: &[ReservationId], now: UnixMs) {
         for id in ids {
-            if self.reservation_in_advertisement(advertisement_id, *id).is_some() {
-                self.end_reservation(*id, now.plus_ms(ENDED_RESERVATION_RETENTION_MS));
+            let reservation = self.reservation_in_advertisement(advertisement_id, *id);
+            let Some(had_seats) = reservation.map(|reservation| occupies_seats(reservation, now)) else { continue };
+            if self.reservations.get(id).is_some_and(|reservation| reservation.has_joined) {
+                continue;
+            }
+            self.end_reservation(*id, now.plus_ms(ENDED_RESERVATION_RETENTION_MS));
+            if let Some(reservation) = self.reservations.get_mut(id) {
+                reservation.has_joined = had_seats;
             }
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use crate::domain::id::{AdvertisementId, BuildIdHasher, ReservationId};
 use crate::domain::time::UnixMs;
-use crate::store::adverts::{ClientLimit, OwnerKey, PartyKey, Reservation, ReservationState};
+use crate::store::adverts::{ClientAndAccountLimit, OwnerKey, PartyKey, Reservation, ReservationState};
 
 const FIRST_ADVERT: AdvertisementId = AdvertisementId::from_bytes([0; 16]);
 const LAST_ADVERT: AdvertisementId = AdvertisementId::from_bytes([u8::MAX; 16]);
@@ -53,19 +53,19 @@ impl OwnedRows {
     }
 
     /// Advertisements of the owner's account, each with whether it is of the same client.
-    pub(super) fn adverts_of(&self, owner: OwnerKey) -> impl Iterator<Item = (AdvertisementId, bool)> {
+    pub(super) fn adverts_of_account(&self, owner: OwnerKey) -> impl Iterator<Item = (AdvertisementId, bool)> {
         let (first, last) = owner.account_range();
         let all = self.adverts.range((first, FIRST_ADVERT)..=(last, LAST_ADVERT));
         all.map(move |(key, id)| (*id, *key == owner))
     }
 
     /// Expiry of an advertisement that only counts.
-    pub(super) fn counted_expiry(&self, id: AdvertisementId) -> Option<UnixMs> {
+    pub(super) fn expiry_of_counted_advert(&self, id: AdvertisementId) -> Option<UnixMs> {
         self.counted_adverts.get(&id).copied()
     }
 
     /// Reservations of the owner's account that have not ended, each with whether it is of the same client.
-    pub(super) fn reservations_of(&self, owner: OwnerKey) -> impl Iterator<Item = (ReservationId, bool)> {
+    pub(super) fn reservations_of_account(&self, owner: OwnerKey) -> impl Iterator<Item = (ReservationId, bool)> {
         let (first, last) = owner.account_range();
         let all = self.reservations.range((first, FIRST_RESERVATION)..=(last, LAST_RESERVATION));
         all.map(move |(key, id)| (*id, *key == owner))
@@ -79,7 +79,7 @@ impl OwnedRows {
 
 /// Those of `live` that must go so that one more is within the limit: first the oldest of the client, then the oldest of
 /// the account. `live` is in order of age, each with whether it is of the client.
-pub(super) fn oldest_beyond<Id: Copy>(limit: ClientLimit, live: impl Iterator<Item = (Id, bool)>) -> Vec<Id> {
+pub(super) fn oldest_beyond<Id: Copy>(limit: ClientAndAccountLimit, live: impl Iterator<Item = (Id, bool)>) -> Vec<Id> {
     if keeps_replaced_rows() {
         return Vec::new();
     }
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn oldest_beyond_takes_the_client_first_and_then_the_account() {
-        let limit = |per_client, per_account| ClientLimit { per_client, per_account };
+        let limit = |per_client, per_account| ClientAndAccountLimit { per_client, per_account };
         let beyond = |limit, live: &[(u8, bool)]| oldest_beyond(limit, live.iter().copied());
         assert_eq!(beyond(limit(1, 1), &[]), [0; 0]);
         assert_eq!(beyond(limit(1, 1), &[(1, true)]), [1]);

@@ -67,7 +67,7 @@ pub struct PartyKey([u8; 16]);
 
 impl PartyKey {
     /// Key of the party of these users, sorted.
-    pub fn of_users(users: &[UserKey]) -> Self {
+    pub fn from_party_users(users: &[UserKey]) -> Self {
         let digest = users.iter().fold(Sha256::new(), |digest, user| digest.chain_update(user.as_bytes())).finalize();
         Self(std::array::from_fn(|at| digest[at]))
     }
@@ -96,7 +96,7 @@ pub(in crate::store) struct UserTraces {
 impl UserTraces {
     pub(in crate::store) fn of_user(user: UserKey) -> Self {
         let reserver_range = OwnerKey::of_reserver(user, None).account_range();
-        Self { user, reserver_range, party: PartyKey::of_users(&[user]) }
+        Self { user, reserver_range, party: PartyKey::from_party_users(&[user]) }
     }
 
     /// Whether the key is one of the user's clients as an owner of reservations.
@@ -107,7 +107,7 @@ impl UserTraces {
 
 /// Maximum numbers of what a client and its account may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClientLimit {
+pub struct ClientAndAccountLimit {
     /// Of one client, at least 1.
     pub per_client: u32,
     /// Of all clients of the account, at least `per_client`.
@@ -131,7 +131,7 @@ pub enum AdvertLimit {
     /// A new one takes the place of the oldest. They get tombstones.
     Replace {
         /// Maximum numbers.
-        limit: ClientLimit,
+        limit: ClientAndAccountLimit,
         /// End of the tombstones.
         tombstone_until: UnixMs,
         /// The write creates an advertisement. An update of one that no longer exists does not replace others.
@@ -157,7 +157,7 @@ pub struct ReservationOwner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReservationLimit {
     /// Maximum numbers.
-    pub limit: ClientLimit,
+    pub limit: ClientAndAccountLimit,
     /// When the replaced ones may be purged.
     pub purge_at: UnixMs,
 }
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn owner_keys_of_one_account_are_adjacent_and_differ_by_purpose() {
         let (account, other) = (UserKey::from_name("a"), UserKey::from_name("b"));
-        let client = |name: &str| Some(UserKey::of_client(account, UserKey::from_name(name)));
+        let client = |name: &str| Some(UserKey::from_user_and_client(account, UserKey::from_name(name)));
         let session = |client| OwnerKey::of_advertiser(account, AdvertisementKind::Session, client);
         let (first, last) = session(None).account_range();
         for key in [session(None), session(client("pc")), session(client("phone"))] {

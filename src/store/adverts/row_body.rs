@@ -8,7 +8,9 @@
 //! | `b` | big parties | | `l` | locality: x, y, z |
 //! | `a` | attributes: name, value | | `r` | regions: name, round trip in ms |
 //! | `w` | allowed ranges: attribute, min or null, max or null | | `o` | origin: 0 client, 1 game server |
-//! | `e` | probe endpoint: address, port, key in hexadecimal | | | |
+//! | `e` | probe endpoint: address, port, key in hexadecimal | | `t` | teams of the players, or null |
+//! | `i` | wishes, as in `wish_body.rs` | | `pa` | attributes of each player: name, value |
+//! | `pr` | roles that each player wants | | | |
 //!
 //! Absent and empty values have no key. A new key says that servers must know it: a server that does not know a key
 //! leaves the row to newer servers. A value that older servers may ignore gets a column with a default instead. Numbers
@@ -27,8 +29,10 @@ use crate::domain::advertisement::{Advertisement, AdvertisementKind, AllowedRang
 use crate::domain::attribute::{AttributeValue, ValueOrigin};
 use crate::domain::id::{AdvertisementId, RulesetHash, SetId, SiloId, UserKey};
 use crate::domain::locality::Locality;
-use crate::domain::session::{Player, RegionLatency, Session};
+use crate::domain::session::{Player, PlayerDetails, RegionLatency, Session};
 use crate::domain::time::UnixMs;
+use crate::domain::wish::Wish;
+use crate::store::adverts::wish_body::{WishBody, decode_wishes, encode_wish};
 
 /// Body as decoded.
 #[derive(Deserialize)]
@@ -60,6 +64,14 @@ pub(in crate::store) struct BodyToRead {
     origin: u8,
     #[serde(rename = "e")]
     probe: Option<(IpAddr, u16, HexBytes)>,
+    #[serde(rename = "t", default)]
+    player_teams: Vec<Option<u16>>,
+    #[serde(rename = "i", default)]
+    wishes: Vec<WishBody>,
+    #[serde(rename = "pa", default)]
+    player_attributes: Vec<Vec<(Box<str>, JsonValue)>>,
+    #[serde(rename = "pr", default)]
+    player_roles: Vec<Vec<Box<str>>>,
 }
 
 /// Body to encode; borrows from the session. A batch has a thousand, and cloning would take longer than encoding.
@@ -91,7 +103,17 @@ pub(in crate::store) struct BodyToWrite<'a> {
     origin: u8,
     #[serde(rename = "e", skip_serializing_if = "Option::is_none")]
     probe: Option<(IpAddr, u16, HexBytesToWrite<'a>)>,
+    #[serde(rename = "t", skip_serializing_if = "JsonList::is_empty")]
+    player_teams: JsonList<'a, Player, Option<u16>>,
+    #[serde(rename = "i", skip_serializing_if = "JsonList::is_empty")]
+    wishes: JsonList<'a, Wish, WishBody>,
+    #[serde(rename = "pa", skip_serializing_if = "JsonList::is_empty")]
+    player_attributes: JsonList<'a, Player, JsonList<'a, NamedValue, (&'a str, JsonValueToWrite<'a>)>>,
+    #[serde(rename = "pr", skip_serializing_if = "JsonList::is_empty")]
+    player_roles: JsonList<'a, Player, &'a [Box<str>]>,
 }
+
+type NamedValue = (Box<str>, AttributeValue);
 
 /// JSON list of borrowed elements, each converted when it is written.
 pub(in crate::store) struct JsonList<'a, T, As>(pub(in crate::store) &'a [T], pub(in crate::store) fn(&'a T) -> As);
@@ -149,6 +171,12 @@ pub(in crate::store) fn to_json_text(body: &impl Serialize) -> String {
 impl<'a> BodyToWrite<'a> {
     /// Body of a session, without the values that have a column.
     pub(in crate::store) fn from_session(session: &'a Session) -> Self {
+        let states_teams = session.players.iter().any(|player| player.team.is_some());
+        let players_with_teams = if states_teams { &session.players[..] } else { &[] };
+        let has_attributes = |player: &Player| player.details.as_ref().is_some_and(|it| !it.attributes.is_empty());
+        let with_attributes = if session.players.iter().any(has_attributes) { &session.players[..] } else { &[] };
+        let has_roles = |player: &Player| !player.wanted_roles().is_empty();
+        let with_roles = if session.players.iter().any(has_roles) { &session.players[..] } else { &[] };
         Self {
             ruleset_hash: None,
             publisher: None,
@@ -160,7 +188,7 @@ impl<'a> BodyToWrite<'a> {
             game_in_progress: session.game_in_progress,
             big_party_count: session.big_party_count,
             locality: session.locality.map(|position| (position.x, position.y, position.z)),
-            attributes: JsonList(&session.attributes, |(name, value)| (name, JsonValueToWrite(value))),
+            attributes: JsonList(&session.attributes, encode_attribute),
             region_latencies: JsonList(&session.region_latencies, |latency| (&latency.region, latency.round_trip_ms)),
             allowed_ranges: JsonList(&[], encode_range),
             origin: match session.origin {
@@ -168,8 +196,18 @@ impl<'a> BodyToWrite<'a> {
                 ValueOrigin::GameServer => 1,
             },
             probe: None,
+            player_teams: JsonList(players_with_teams, |player| player.team),
+            wishes: JsonList(session.wishes(), encode_wish),
+            player_attributes: JsonList(with_attributes, |player| {
+                JsonList(player.details.as_ref().map_or(&[], |details| &details.attributes), encode_attribute)
+            }),
+            player_roles: JsonList(with_roles, Player::wanted_roles),
         }
     }
+}
+
+fn encode_attribute((name, value): &NamedValue) -> (&str, JsonValueToWrite<'_>) {
+    (name, JsonValueToWrite(value))
 }
 
 /// Decodes an advertisement. The caller sets the values that have a column.
@@ -187,7 +225,7 @@ pub(in crate::store) fn decode_advertisement(text: &str) -> Result<Advertisement
         advertised_since: UnixMs::default(),
         ruleset_hash: RulesetHash(ruleset_hash),
         allowed_ranges: allowed_ranges.map(|(attribute, min, max)| AllowedRange { attribute, min, max }).collect(),
-        connect_data: Vec::new(),
+        connect_data: Box::default(),
         session: body.into_session()?,
         ttl_ms: None,
         probe: probe.map(decode_probe),
@@ -197,10 +235,15 @@ pub(in crate::store) fn decode_advertisement(text: &str) -> Result<Advertisement
 impl BodyToRead {
     /// Converts to a session. The caller sets the values that have a column.
     pub(in crate::store) fn into_session(self) -> Result<Session, serde_json::Error> {
+        let mut teams = self.player_teams.into_iter();
+        let mut player_attributes = self.player_attributes.into_iter();
+        let mut player_roles = self.player_roles.into_iter();
         let player = |(user, client_key, stated_skill): (HexKey, HexKey, Option<f64>)| Player {
             user: user.user_key(),
             client_key: client_key.user_key(),
             stated_skill,
+            team: teams.next().flatten(),
+            details: decode_details(player_attributes.next(), player_roles.next()),
         };
         Ok(Session {
             silo: SiloId::default(),
@@ -222,8 +265,19 @@ impl BodyToRead {
                 1 => ValueOrigin::GameServer,
                 other => return Err(serde_json::Error::custom(format_args!("unknown origin {other}"))),
             },
+            wish_list: decode_wishes(self.wishes)?,
         })
     }
+}
+
+fn decode_details(
+    attributes: Option<Vec<(Box<str>, JsonValue)>>,
+    wanted_roles: Option<Vec<Box<str>>>,
+) -> Option<Box<PlayerDetails>> {
+    let attributes: Vec<NamedValue> = attributes.into_iter().flatten().map(|(name, value)| (name, value.0)).collect();
+    let wanted_roles = wanted_roles.unwrap_or_default();
+    let is_empty = attributes.is_empty() && wanted_roles.is_empty();
+    (!is_empty).then(|| Box::new(PlayerDetails { attributes, wanted_roles }))
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

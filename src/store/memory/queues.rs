@@ -4,14 +4,16 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 
-use crate::domain::id::{MatchId, RatingKey, SetId, UserKey};
+use crate::domain::id::{MatchId, RatingKey, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
+use crate::domain::ruleset::rating::defaults::OwnRatingKeys;
 use crate::domain::time::UnixMs;
 use crate::store::error::StoreError;
 use crate::store::memory::MemoryStore;
+use crate::store::queues::first_scale::FirstScale;
 use crate::store::queues::queue_rows::QueueRows;
-use crate::store::queues::{FinishedMatch, QueueOutcome, QueueStore, QueueWrite, StoredQueueData, StoredUser};
+use crate::store::queues::{FinishedMatch, QueueOutcome, QueueStore, QueueWrite, StoredQueueData, UserQueueState};
 
 /// Smallest possible user key.
 const MIN_USER_KEY: UserKey = UserKey::from_bytes([0; 16]);
@@ -32,6 +34,7 @@ impl QueueStore for MemoryStore {
             tickets: rows.tickets.values().cloned().collect(),
             matches: rows.matches.values().cloned().collect(),
             ratings: rows.ratings.values().copied().collect(),
+            block_lists: rows.block_lists.values().cloned().collect(),
         };
         data.tickets.sort_unstable_by_key(|stored| stored.ticket.id);
         data.matches.sort_unstable_by_key(|found| found.id);
@@ -50,14 +53,15 @@ impl QueueStore for MemoryStore {
         Ok(self.lock_queues().results.get(&id).cloned())
     }
 
-    async fn record_first_scales(&self, current: &[(SetId, RatingKey)]) -> Result<Vec<(SetId, RatingKey)>, StoreError> {
+    async fn record_first_scales(&self, current: &[OwnRatingKeys]) -> Result<Vec<FirstScale>, StoreError> {
         let mut rows = self.lock_queues();
-        let record =
-            |(set_id, scale): &(SetId, RatingKey)| (*set_id, *rows.first_scales.entry(*set_id).or_insert(*scale));
+        let record = |keys: &OwnRatingKeys| {
+            *rows.first_scales.entry(keys.set_id).or_insert_with(|| FirstScale::of_new_set(keys, false))
+        };
         Ok(current.iter().map(record).collect())
     }
 
-    async fn read_user(&self, user: UserKey) -> Result<StoredUser, StoreError> {
+    async fn read_user(&self, user: UserKey) -> Result<UserQueueState, StoreError> {
         Ok(self.lock_queues().user(user))
     }
 

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use crate::store::error::StoreError;
 use crate::store::memory::MemoryStore;
 use crate::store::queues::TicketState;
-use crate::store::ruleset_copies::{RulesetCopy, RulesetCopyStore, RulesetReport, RulesetUse};
+use crate::store::ruleset_copies::{RulesetCopy, RulesetCopyStore, RulesetReport, UsedRulesets};
 
 #[async_trait]
 impl RulesetCopyStore for MemoryStore {
@@ -15,7 +15,7 @@ impl RulesetCopyStore for MemoryStore {
         let used = {
             let queues = self.lock_queues();
             let live = queues.tickets.values().filter(|stored| !matches!(stored.state, TicketState::Ended { .. }));
-            RulesetUse {
+            UsedRulesets {
                 ticket_sets: live.map(|stored| stored.ticket.set_id).collect(),
                 match_rulesets: queues.matches.values().map(|found| (found.set_id, found.ruleset_hash)).collect(),
             }

@@ -30,7 +30,9 @@ impl UserDataStore for MemoryStore {
             let names = Replacement { user, key: UserKey::of_erased(&[0; 16], &[0; 16]) };
             let adverts = rows.advertisements.iter();
             let named = adverts.filter(|(_, row)| {
-                row.new_advertisement.as_ref().is_some_and(|known| names.erase_from_advertisement(known).is_some())
+                row.new_advertisement.as_ref().is_some_and(|known| {
+                    known.publisher == Some(user) || names.erase_from_advertisement(known).is_some()
+                })
             });
             ids.extend(named.map(|(id, _)| *id.as_bytes()));
             ids.into_iter().collect()
@@ -98,6 +100,10 @@ fn ids_naming(rows: &QueueRows, kind: UserRowKind, user: UserKey) -> Vec<[u8; 16
         UserRowKind::Result => {
             let named = rows.results.iter().filter(|(_, result)| names.erase_from_result(result).is_some());
             named.map(|(id, _)| *id.as_bytes()).collect()
+        }
+        UserRowKind::BlockList => {
+            let named = rows.block_lists.values().filter(|list| list.blocked.contains(&user));
+            named.map(|list| *list.user.as_bytes()).collect()
         }
         // They are in the rows of advertisements.
         UserRowKind::Advertisement => Vec::new(),

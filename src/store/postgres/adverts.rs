@@ -21,7 +21,7 @@ use crate::store::Store;
 use crate::store::adverts::{AdvertFeed, AdvertWrite, CommitResult, StoredAdvertisement, VersionStep, WriteOutcome};
 use crate::store::error::StoreError;
 use crate::store::postgres::PostgresStore;
-use crate::store::postgres::adverts::feed::AdvertFeedRows;
+use crate::store::postgres::adverts::feed::AdvertFeedSource;
 use crate::store::postgres::adverts::statements as sql;
 use crate::store::postgres::connection::change_feed::ChangeFeed;
 #[cfg(feature = "failpoints")]
@@ -33,8 +33,8 @@ use crate::store::rows;
 use crate::store::unknown_rows::RowKey;
 
 impl PostgresStore {
-    fn new_advert_feed(&self) -> ChangeFeed<AdvertFeedRows> {
-        let rows = AdvertFeedRows::new(&self.replica, Arc::clone(&self.unknown_rows));
+    fn new_advert_feed(&self) -> ChangeFeed<AdvertFeedSource> {
+        let rows = AdvertFeedSource::new(&self.replica, Arc::clone(&self.unknown_rows));
         ChangeFeed::new(rows, &self.options, &self.replica, self.unresolved_advert_commits.clone(), &self.supervisor)
     }
 }

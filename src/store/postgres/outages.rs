@@ -6,7 +6,9 @@ use sqlx::postgres::PgConnection;
 
 use crate::domain::available_time::Outage;
 use crate::store::error::StoreError;
-use crate::store::outages::{OUTAGES_READ_MAX, OutageReport, OutageStore, SERVERS_READ_MAX, ServerMark, StoredOutages};
+use crate::store::outages::{
+    LivenessReport, OUTAGES_READ_MAX, OutageStore, SERVERS_READ_MAX, ServerMark, StoredOutages,
+};
 use crate::store::postgres::PostgresStore;
 use crate::store::postgres::connection::slot::{OPERATION_TIMEOUT, query_within};
 use crate::store::rows::{from_ms, to_ms};
@@ -28,7 +30,7 @@ const PURGE_SERVERS: &str = "delete from server_alive where replica <> $1 and (a
 
 #[async_trait]
 impl OutageStore for PostgresStore {
-    async fn report_outages(&self, report: &OutageReport) -> Result<StoredOutages, StoreError> {
+    async fn report_outages(&self, report: &LivenessReport) -> Result<StoredOutages, StoreError> {
         self.writer_gate.check_may_write()?;
         let replica_id = self.replica.id.cast_signed();
         let mut slot = self.lease_connection.lock().await;
@@ -41,7 +43,7 @@ impl OutageStore for PostgresStore {
 async fn apply_report(
     connection: &mut PgConnection,
     replica_id: i64,
-    report: &OutageReport,
+    report: &LivenessReport,
 ) -> Result<StoredOutages, sqlx::Error> {
     if let Some(alive_at) = report.alive_at {
         let mut transaction = connection.begin().await?;

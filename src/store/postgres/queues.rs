@@ -1,6 +1,7 @@
 //! Queues of the Postgres store, on their own connections.
 
 mod array_column;
+mod connected_users;
 mod decode;
 mod erasure_statements;
 mod feed;
@@ -11,7 +12,7 @@ mod transaction;
 mod user_data;
 mod write_rows;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -20,6 +21,7 @@ use sqlx::types::Uuid;
 use crate::domain::id::{MatchId, RatingKey, SetId, SiloId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
+use crate::domain::ruleset::rating::defaults::OwnRatingKeys;
 use crate::domain::time::UnixMs;
 use crate::store::error::StoreError;
 use crate::store::postgres::PostgresStore;
@@ -28,12 +30,15 @@ use crate::store::postgres::connection::open;
 use crate::store::postgres::connection::purge::purge_rows;
 use crate::store::postgres::connection::slot::{ConnectionSlot, OPERATION_TIMEOUT, query_within};
 use crate::store::postgres::connection::write_session::run_exclusive_on;
-use crate::store::postgres::queues::feed::QueueFeedRows;
+use crate::store::postgres::queues::feed::QueueFeedSource;
 use crate::store::postgres::queues::statements as sql;
+use crate::store::queues::connected_users_report::ConnectedUsersReport;
+use crate::store::queues::first_scale::FirstScale;
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::touched_keys::TouchedQueueKeys;
 use crate::store::queues::{
-    FinishedMatch, LeaseHolders, QueueFeed, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData, StoredUser,
+    FinishedMatch, LeaseHolders, QueueFeed, QueueFeedBatch, QueueKey, QueueOutcome, QueueStore, QueueWrite,
+    StoredQueueData, UserQueueState,
 };
 use crate::store::rows;
 use crate::store::writer_version::STORE_FORMAT_VERSION;
@@ -48,8 +53,8 @@ impl PostgresStore {
         self.writer_gate.check_may_write()
     }
 
-    fn new_queue_feed(&self) -> ChangeFeed<QueueFeedRows> {
-        let rows = QueueFeedRows::new(&self.replica, Arc::clone(&self.unknown_rows));
+    fn new_queue_feed(&self) -> ChangeFeed<QueueFeedSource> {
+        let rows = QueueFeedSource::new(&self.replica, Arc::clone(&self.unknown_rows));
         ChangeFeed::new(rows, &self.options, &self.replica, self.unresolved_queue_commits.clone(), &self.supervisor)
     }
 }
@@ -59,7 +64,8 @@ impl QueueStore for PostgresStore {
     async fn load_queues(&self, now: UnixMs) -> Result<StoredQueueData, StoreError> {
         self.purge_queues(now).await?;
         let batch = self.new_queue_feed().read_snapshot().await?;
-        Ok(StoredQueueData { tickets: batch.tickets, matches: batch.matches, ratings: batch.ratings })
+        let QueueFeedBatch { tickets, matches, ratings, block_lists, .. } = batch;
+        Ok(StoredQueueData { tickets, matches, ratings, block_lists })
     }
 
     async fn commit_queues(&self, batch: &[QueueWrite]) -> Result<Vec<QueueOutcome>, StoreError> {
@@ -96,24 +102,21 @@ impl QueueStore for PostgresStore {
         row.as_ref().map(decode::decode_result).transpose()
     }
 
-    async fn record_first_scales(&self, current: &[(SetId, RatingKey)]) -> Result<Vec<(SetId, RatingKey)>, StoreError> {
+    async fn record_first_scales(&self, current: &[OwnRatingKeys]) -> Result<Vec<FirstScale>, StoreError> {
         self.writer_gate.check_may_write()?;
         let mut slot = self.background_connection.lock().await;
         let recorded = query_within!(slot, OPERATION_TIMEOUT, "recording rating scales", |connection| {
             ratings::record_first_scales(connection, current)
         })?;
-        let decode = |(set_id, scale)| {
-            Some((SetId(u32::try_from(set_id).ok()?), RatingKey::from_stored(scale).filter(|key| key.is_digest())?))
-        };
         let corrupt = |row| StoreError::CorruptRow {
             table: "first_rating_scale",
             column: "rating_key",
             reason: format!("{row:?} is not a set and a digest"),
         };
-        recorded.into_iter().map(|row| decode(row).ok_or_else(|| corrupt(row))).collect()
+        recorded.into_iter().map(|row| decode::decode_first_scale(row).ok_or_else(|| corrupt(row))).collect()
     }
 
-    async fn read_user(&self, user: UserKey) -> Result<StoredUser, StoreError> {
+    async fn read_user(&self, user: UserKey) -> Result<UserQueueState, StoreError> {
         let mut slot = self.background_connection.lock().await;
         let rows = query_within!(slot, OPERATION_TIMEOUT, "reading a user", |connection| {
             sqlx::query(sql::READ_USER_ROWS)
@@ -223,21 +226,16 @@ impl QueueStore for PostgresStore {
         Ok(())
     }
 
-    async fn report_connected_users(&self, own_counts: &[(QueueKey, u32)]) -> Result<Vec<(QueueKey, u32)>, StoreError> {
+    async fn exchange_connected_users(
+        &self,
+        report: &ConnectedUsersReport,
+    ) -> Result<Vec<(QueueKey, u32)>, StoreError> {
         self.writer_gate.check_may_write()?;
-        let own_counts: BTreeMap<QueueKey, u32> = own_counts.iter().copied().collect();
-        let (sets, silos) = queue_key_columns(&own_counts.keys().copied().collect::<Vec<_>>());
-        let users: Vec<i64> = own_counts.values().map(|users| i64::from(*users)).collect();
-        let mut slot = self.lease_connection.lock().await;
-        let totals: Vec<(i64, i64, i64)> =
-            query_within!(slot, OPERATION_TIMEOUT, "reporting connected users", |connection| {
-                sqlx::query_as(sql::REPORT_CONNECTED_USERS)
-                    .bind(self.replica.id.cast_signed())
-                    .bind(&sets)
-                    .bind(&silos)
-                    .bind(&users)
-                    .fetch_all(&mut *connection)
-            })?;
+        let replica = self.replica.id.cast_signed();
+        let mut slot = self.background_connection.lock().await;
+        let totals = query_within!(slot, OPERATION_TIMEOUT, "reporting connected users", |connection| {
+            connected_users::exchange(connection, replica, report)
+        })?;
         let to_count = |(set, silo, users): (i64, i64, i64)| {
             (queue_key_from_columns(set, silo), u32::try_from(users).unwrap_or(u32::MAX))
         };

@@ -12,7 +12,7 @@ use crate::store::postgres::PostgresStore;
 use crate::store::postgres::connection::slot::{OPERATION_TIMEOUT, query_within};
 use crate::store::rows::{from_ms, to_ms};
 use crate::store::ruleset_copies::{
-    RulesetCopy, RulesetCopyChanges, RulesetCopyRows, RulesetCopyStore, RulesetReport, RulesetUse,
+    RulesetCopy, RulesetCopyChanges, RulesetCopyRows, RulesetCopyStore, RulesetReport, UsedRulesets,
 };
 
 const READ_COPIES: &str =
@@ -118,11 +118,11 @@ async fn read_copies(connection: &mut PgConnection) -> Result<RulesetCopyRows, s
     copies.map(RulesetCopyRows::new)
 }
 
-async fn read_use(connection: &mut PgConnection) -> Result<RulesetUse, sqlx::Error> {
+async fn read_use(connection: &mut PgConnection) -> Result<UsedRulesets, sqlx::Error> {
     let sets: Vec<(i64,)> = sqlx::query_as(READ_TICKET_SETS).fetch_all(&mut *connection).await?;
     let rulesets: Vec<(i64, Option<i64>)> = sqlx::query_as(READ_MATCH_RULESETS).fetch_all(connection).await?;
     let known = rulesets.into_iter().filter_map(|(set, hash)| Some((SetId(to_u32(set)), RulesetHash(to_u32(hash?)))));
-    Ok(RulesetUse {
+    Ok(UsedRulesets {
         ticket_sets: sets.into_iter().map(|(set,)| SetId(to_u32(set))).collect(),
         match_rulesets: known.collect(),
     })

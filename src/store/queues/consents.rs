@@ -1,6 +1,6 @@
 //! Consents that were taken or revoked: a row each, kept until the consent has expired everywhere.
 
-use crate::domain::id::{AdvertisementId, ConsentId, TicketId};
+use crate::domain::id::{AdvertisementId, ConsentId, MatchId, TicketId};
 use crate::domain::time::UnixMs;
 
 /// Retention of a row after its consent has expired, milliseconds: the clocks of servers differ by less.
@@ -15,18 +15,24 @@ pub struct GrantedConsent {
     pub expires_at: UnixMs,
 }
 
-/// Taker of a consent: the id of a ticket, a search or an advertisement.
+/// Taker of a consent: the id of a ticket, a search, an advertisement, or a match of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ConsentTaker(pub [u8; 16]);
+pub struct ConsentConsumer(pub [u8; 16]);
 
-impl From<TicketId> for ConsentTaker {
+impl From<TicketId> for ConsentConsumer {
     fn from(id: TicketId) -> Self {
         Self(*id.as_bytes())
     }
 }
 
-impl From<AdvertisementId> for ConsentTaker {
+impl From<AdvertisementId> for ConsentConsumer {
     fn from(id: AdvertisementId) -> Self {
+        Self(*id.as_bytes())
+    }
+}
+
+impl From<MatchId> for ConsentConsumer {
+    fn from(id: MatchId) -> Self {
         Self(*id.as_bytes())
     }
 }
@@ -35,7 +41,7 @@ impl From<AdvertisementId> for ConsentTaker {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) struct StoredConsent {
     /// Its taker; `None` if it was revoked before.
-    pub(in crate::store) taken_by: Option<ConsentTaker>,
+    pub(in crate::store) taken_by: Option<ConsentConsumer>,
     pub(in crate::store) is_revoked: bool,
     pub(in crate::store) expires_at: UnixMs,
 }

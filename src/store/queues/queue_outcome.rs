@@ -6,6 +6,7 @@ use crate::domain::id::{ConsentId, MatchId, RatingKey, TicketId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::match_result::MatchResult;
 use crate::domain::time::UnixMs;
+use crate::store::queues::block_lists::StoredBlockList;
 use crate::store::queues::records::{RatingRow, StoredTicket};
 
 /// Result of one `QueueWrite`.
@@ -47,7 +48,7 @@ pub enum QueueOutcome {
     },
     /// `EnterQueue` was not applied: the id is in use for another request.
     IdempotencyKeyReused,
-    /// `EnterQueue` or `TakeConsents` was not applied: this consent was revoked, or taken by something else.
+    /// `EnterQueue`, `StartMatch` or `TakeConsents` was not applied: this consent was revoked, or taken by something else.
     ConsentSpent(ConsentId),
     /// `TakeConsents` was applied, now or earlier.
     ConsentsTaken,
@@ -56,6 +57,10 @@ pub enum QueueOutcome {
         /// Whether something had taken the consent before.
         was_taken: bool,
     },
+    /// `UpdateBlockList` was applied: the list as it is now.
+    BlockListUpdated(StoredBlockList),
+    /// `UpdateBlockList` was not applied: the list would be too long.
+    BlockListFull,
     /// `Heartbeat` or `Acknowledge` was applied, or `EndTicket` was applied now or earlier: the ticket as it is now.
     CurrentTicket(StoredTicket),
     /// `Heartbeat`, `Acknowledge` or `EndTicket`: the ticket does not exist.
@@ -67,8 +72,20 @@ pub enum QueueOutcome {
         /// Changed ratings as they are now, in user order.
         ratings: Vec<RatingRow>,
     },
+    /// `StartMatch` was applied, now or by an earlier call.
+    MatchStarted {
+        /// Match as stored; after a retry it may have ended.
+        started: Arc<Match>,
+        /// Changed tickets as they are now, in id order; none for a retry.
+        tickets: Vec<StoredTicket>,
+    },
+    /// `StartMatch` was not applied: these users are in another match.
+    UsersInMatch {
+        /// Users, sorted.
+        users: Vec<UserKey>,
+    },
     /// `ProposeMatch` was not applied: these tickets no longer wait, are in another queue, or
-    /// have a user who is in a match.
+    /// have a user who is in a match. Or `StartMatch` was not applied: its users have these tickets, which it does not end.
     TicketsUnavailable {
         /// Tickets, in id order.
         tickets: Vec<TicketId>,
@@ -106,6 +123,8 @@ pub enum QueueOutcome {
         tickets: Vec<StoredTicket>,
         /// Changed matches as they are now, in id order.
         matches: Vec<Arc<Match>>,
+        /// Changed block lists as they are now, in user order.
+        block_lists: Vec<StoredBlockList>,
         /// Number of changed results.
         results: u32,
         /// A ticket or match was left alone, because the user is a current member.

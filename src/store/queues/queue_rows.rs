@@ -1,9 +1,11 @@
 //! Rows of the queues, or those that a batch can touch, as maps that writes are applied to.
 
 mod apply_writes;
+mod block_list_writes;
 mod consent_writes;
 mod erase_user;
 pub(in crate::store) mod record_result;
+mod start_match;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -16,7 +18,10 @@ use crate::domain::queue::ticket::Ticket;
 use crate::domain::rating::SetActivity;
 use crate::domain::time::UnixMs;
 use crate::store::queues::consents::{CONSENT_RETENTION_MS, StoredConsent};
-use crate::store::queues::{QueueKey, RESULT_RETENTION_MS, RatingRow, StoredTicket, StoredUser, TicketUser};
+use crate::store::queues::first_scale::FirstScale;
+use crate::store::queues::{
+    QueueKey, RESULT_RETENTION_MS, RatingRow, StoredBlockList, StoredTicket, TicketMembership, UserQueueState,
+};
 
 /// Rows by key.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +29,7 @@ pub(in crate::store) struct QueueRows {
     pub(in crate::store) tickets: HashMap<TicketId, StoredTicket, BuildIdHasher>,
     pub(in crate::store) matches: HashMap<MatchId, Arc<Match>, BuildIdHasher>,
     /// Tickets of each user that have not ended. A user without tickets has no entry.
-    pub(in crate::store) ticket_users: BTreeMap<UserKey, Vec<TicketUser>>,
+    pub(in crate::store) ticket_users: BTreeMap<UserKey, Vec<TicketMembership>>,
     /// Match of each user who is in one that has not ended.
     pub(in crate::store) match_by_user: BTreeMap<UserKey, MatchId>,
     /// Users of each match: the inverse of `match_by_user`. A match without users has no entry.
@@ -32,6 +37,8 @@ pub(in crate::store) struct QueueRows {
     pub(in crate::store) penalties: BTreeMap<(UserKey, SetId), Penalty>,
     /// Consents that were taken or revoked.
     pub(in crate::store) consents: BTreeMap<ConsentId, StoredConsent>,
+    /// Block lists.
+    pub(in crate::store) block_lists: BTreeMap<UserKey, StoredBlockList>,
     pub(in crate::store) ratings: BTreeMap<(UserKey, RatingKey), RatingRow>,
     /// Match activity by rating key, from users whose ratings were not read. Empty if all rows are present.
     pub(in crate::store) activity_of_other_users: BTreeMap<RatingKey, SetActivity>,
@@ -40,7 +47,7 @@ pub(in crate::store) struct QueueRows {
     /// Rating history entries by slot. If only part of the rows was read: the entries that the batch writes.
     pub(in crate::store) rating_changes: BTreeMap<(UserKey, RatingKey, u32), RatingHistoryEntry>,
     /// First scale of each set. Not read for a batch.
-    pub(in crate::store) first_scales: BTreeMap<SetId, RatingKey>,
+    pub(in crate::store) first_scales: BTreeMap<SetId, FirstScale>,
     /// Names of users in logs. Not read for a batch.
     pub(in crate::store) log_names: BTreeMap<UserKey, [u8; 16]>,
     /// Users whose remaining rows are to be deleted.
@@ -50,7 +57,7 @@ pub(in crate::store) struct QueueRows {
 }
 
 impl QueueRows {
-    pub(in crate::store) fn add_ticket_user(&mut self, user: UserKey, membership: TicketUser) {
+    pub(in crate::store) fn add_ticket_user(&mut self, user: UserKey, membership: TicketMembership) {
         self.ticket_users.entry(user).or_default().push(membership);
     }
 
@@ -94,11 +101,11 @@ impl QueueRows {
     }
 
     /// Tickets, match and penalties of a user.
-    pub(in crate::store) fn user(&self, user: UserKey) -> StoredUser {
+    pub(in crate::store) fn user(&self, user: UserKey) -> UserQueueState {
         let mut tickets = self.ticket_users.get(&user).cloned().unwrap_or_default();
         tickets.sort_unstable_by_key(|membership| membership.ticket_id);
         let penalties = self.penalties.range((user, SetId(0))..=(user, SetId(u32::MAX)));
-        StoredUser {
+        UserQueueState {
             tickets,
             match_id: self.match_by_user.get(&user).copied(),
             penalties: penalties.map(|((_, set_id), penalty)| (*set_id, *penalty)).collect(),

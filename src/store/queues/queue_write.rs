@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::domain::id::{MatchId, RatingKey, TicketId, UserKey};
+use crate::domain::block_list::BlockListChange;
+use crate::domain::id::{MatchId, RatingKey, RulesetHash, SetId, TicketId, UserKey};
 use crate::domain::lifecycle::{Match, TicketFate};
 use crate::domain::match_result::ResultReport;
 use crate::domain::queue::ticket::{Ticket, TicketEndReason};
 use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::time::UnixMs;
-use crate::store::queues::consents::{ConsentTaker, GrantedConsent};
+use crate::store::queues::consents::{ConsentConsumer, GrantedConsent};
 use crate::store::queues::records::{PenaltySchedule, RatingRow};
 
 /// One write to the queues. `now` is the time of the decision by the server's clock.
@@ -53,7 +54,7 @@ pub enum QueueWrite {
     /// Takes consents for a search or an advertisement: all or none. A consent that it has taken before stays taken.
     TakeConsents {
         /// Id of the search or advertisement.
-        taken_by: ConsentTaker,
+        taken_by: ConsentConsumer,
         /// Consents.
         consents: Vec<GrantedConsent>,
     },
@@ -61,6 +62,13 @@ pub enum QueueWrite {
     RevokeConsent {
         /// Consent.
         consent: GrantedConsent,
+    },
+    /// Changes the durable block list of a user.
+    UpdateBlockList {
+        /// User whose list it is.
+        user: UserKey,
+        /// Change. A list that would become too long stays as it is.
+        change: BlockListChange,
     },
     /// Ends a waiting ticket. A ticket in a match stays there.
     EndTicket {
@@ -80,6 +88,22 @@ pub enum QueueWrite {
         proposed: Arc<Match>,
         /// Time of the decision.
         now: UnixMs,
+    },
+    /// Starts the match of a searched session, with a ticket for each party: all or none. None of its users may be in a match that
+    /// has not ended. Applied once per match id.
+    StartMatch {
+        /// Match at its first version, in play.
+        started: Arc<Match>,
+        /// Tickets of the match; they never wait.
+        tickets: Vec<Arc<Ticket>>,
+        /// Waiting tickets of the match's users, to end because the match starts. Tickets that no longer wait are skipped.
+        other_tickets: Vec<TicketId>,
+        /// Consents of the players in the host's own party. The match takes them, as `EnterQueue` does.
+        consents: Vec<GrantedConsent>,
+        /// Expiry of the tickets without a heartbeat; it shows whether they are heard.
+        expires_at: UnixMs,
+        /// When the other tickets may be purged.
+        purge_at: UnixMs,
     },
     /// Replaces a match with its next version and applies the effects on tickets and users: all or none. Several
     /// transitions of one match in a batch build on each other: after a stale one, the later ones are stale too.
@@ -128,6 +152,8 @@ pub enum QueueWrite {
     RecordFeedback {
         /// Match id; not checked for existence.
         match_id: MatchId,
+        /// Set and ruleset of the match, by which the stars are counted.
+        ruleset: (SetId, RulesetHash),
         /// User who gives the feedback.
         user: UserKey,
         /// Stars, 1 to 5; 5 is best.
@@ -161,11 +187,13 @@ pub struct UserErasure {
     /// Matches that may name the user, or whose result or feedback does, with the ratings that they count for; at most
     /// `ERASED_ROWS_MAX`.
     pub matches: Vec<(MatchId, Option<RatingKey>)>,
-    /// Whether the user's ratings, rating history, feedback, penalties and name in logs are removed too.
+    /// Users whose block lists may name the user; at most `ERASED_ROWS_MAX`.
+    pub block_lists: Vec<UserKey>,
+    /// Whether the user's ratings, rating history, feedback, penalties, block list and name in logs are removed too.
     pub is_last: bool,
 }
 
-/// Maximum tickets, and maximum matches, of one [`UserErasure`].
+/// Maximum tickets, maximum matches and maximum block lists of one [`UserErasure`].
 pub const ERASED_ROWS_MAX: usize = 100;
 
 impl QueueWrite {
@@ -175,8 +203,10 @@ impl QueueWrite {
             QueueWrite::Heartbeat { .. } => "ticket_heartbeat",
             QueueWrite::Acknowledge { .. } => "acknowledge",
             QueueWrite::TakeConsents { .. } | QueueWrite::RevokeConsent { .. } => "consent",
+            QueueWrite::UpdateBlockList { .. } => "block_list",
             QueueWrite::EndTicket { .. } => "leave",
             QueueWrite::ProposeMatch { .. } => "propose",
+            QueueWrite::StartMatch { .. } => "start_match",
             QueueWrite::TransitionMatch { .. } => "match_transition",
             QueueWrite::ImportRatings { .. } => "import_ratings",
             QueueWrite::RecordResult { .. } => "record_result",

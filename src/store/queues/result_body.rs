@@ -9,7 +9,7 @@
 //! | `b` | start | | `w` | waiting times |
 //! | `l` | duration | | `t` | round trips, null if unknown |
 //! | `c` | rating updates: user, rating and deviation before, and after | | `r` | region |
-//! | `u` | reason why the match was not rated, as index in `UNRATED_REASONS` | | | |
+//! | `u` | reason why the match was not rated, as index in `UNRATED_REASONS` | | `k` | categories after the rating updates, in their order |
 //!
 //! Absent and empty values have no key. A row with an unknown key is left to newer servers, as in
 //! `adverts/row_body.rs`. NaN and infinity become null and are read as NaN.
@@ -43,6 +43,8 @@ struct ResultBody {
     duration_ms: Option<u64>,
     #[serde(rename = "c", default, skip_serializing_if = "Vec::is_empty")]
     rating_updates: Vec<RatingUpdateBody>,
+    #[serde(rename = "k", default, skip_serializing_if = "Vec::is_empty")]
+    categories: Vec<u16>,
     #[serde(rename = "u", skip_serializing_if = "Option::is_none")]
     unrated_reason: Option<u8>,
     #[serde(rename = "q")]
@@ -88,6 +90,7 @@ pub(in crate::store) fn encode_result(result: &MatchResult) -> String {
         started_at_ms: report.started_at.0,
         duration_ms: report.duration_ms,
         rating_updates: result.rating_updates.iter().map(update).collect(),
+        categories: result.rating_updates.iter().filter_map(|update| update.category).collect(),
         unrated_reason: reason_index.and_then(|index| u8::try_from(index).ok()),
         match_quality: Some(forecast.match_quality),
         win_probabilities: forecast.win_probabilities.iter().copied().map(Some).collect(),
@@ -107,6 +110,7 @@ pub(in crate::store) fn decode_result(text: &str) -> Result<MatchResult, serde_j
         user: user.user_key(),
         before: player_rating(before, deviation_before),
         after: player_rating(after, deviation_after),
+        category: None,
     };
     let side = |(team_index, rank, users): (u16, u32, Vec<HexKey>)| SideRank {
         team_index,
@@ -139,11 +143,14 @@ pub(in crate::store) fn decode_result(text: &str) -> Result<MatchResult, serde_j
             region: body.region,
         },
     };
-    Ok(MatchResult {
-        report,
-        report_digest: [0; 16],
-        reported_at: UnixMs::default(),
-        rating_updates: body.rating_updates.into_iter().map(update).collect(),
-        unrated_reason,
-    })
+    let mut rating_updates: Vec<RatingUpdate> = body.rating_updates.into_iter().map(update).collect();
+    if !body.categories.is_empty() && body.categories.len() != rating_updates.len() {
+        let (categories, updates) = (body.categories.len(), rating_updates.len());
+        let text = format_args!("{categories} categories for {updates} rating updates");
+        return Err(<serde_json::Error as serde::de::Error>::custom(text));
+    }
+    for (update, category) in rating_updates.iter_mut().zip(body.categories) {
+        update.category = Some(category);
+    }
+    Ok(MatchResult { report, report_digest: [0; 16], reported_at: UnixMs::default(), rating_updates, unrated_reason })
 }

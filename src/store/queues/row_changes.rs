@@ -9,7 +9,7 @@ use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::time::UnixMs;
 use crate::store::queues::consents::StoredConsent;
 use crate::store::queues::queue_rows::{QueueRows, queue_key};
-use crate::store::queues::{QueueKey, RatingRow, StoredTicket, TicketUser};
+use crate::store::queues::{QueueKey, RatingRow, StoredBlockList, StoredTicket, TicketMembership};
 
 /// Difference between the rows before and after a batch. Deletes must run before inserts: a user can leave one ticket
 /// or match and join another in one batch.
@@ -25,13 +25,15 @@ pub(in crate::store) struct QueueRowChanges<'a> {
     /// Users who are no longer in a ticket: it ended, or they left its match. Such a user may be in another ticket of
     /// the queue by now, so the ticket belongs to the key.
     pub(in crate::store) deleted_ticket_users: Vec<(UserKey, QueueKey, TicketId)>,
-    pub(in crate::store) inserted_ticket_users: Vec<(UserKey, TicketUser)>,
+    pub(in crate::store) inserted_ticket_users: Vec<(UserKey, TicketMembership)>,
     pub(in crate::store) deleted_match_users: Vec<UserKey>,
     pub(in crate::store) inserted_match_users: Vec<(UserKey, MatchId)>,
     pub(in crate::store) inserted_penalties: Vec<((UserKey, SetId), Penalty)>,
     pub(in crate::store) updated_penalties: Vec<((UserKey, SetId), Penalty)>,
     pub(in crate::store) inserted_consents: Vec<(ConsentId, StoredConsent)>,
     pub(in crate::store) updated_consents: Vec<(ConsentId, StoredConsent)>,
+    pub(in crate::store) inserted_block_lists: Vec<&'a StoredBlockList>,
+    pub(in crate::store) updated_block_lists: Vec<&'a StoredBlockList>,
     pub(in crate::store) inserted_ratings: Vec<&'a RatingRow>,
     pub(in crate::store) updated_ratings: Vec<&'a RatingRow>,
     /// Ratings to delete, with their history.
@@ -43,7 +45,7 @@ pub(in crate::store) struct QueueRowChanges<'a> {
     pub(in crate::store) upserted_rating_changes: Vec<&'a RatingHistoryEntry>,
     pub(in crate::store) deleted_feedback: Vec<(MatchId, UserKey)>,
     pub(in crate::store) inserted_feedback: Vec<(MatchId, UserKey, u8, UnixMs)>,
-    /// Users whose ratings, rating history, feedback, penalties and names in logs are deleted, read or not.
+    /// Users whose ratings, rating history, feedback, penalties, block lists and names in logs are deleted, read or not.
     pub(in crate::store) erased_users: Vec<UserKey>,
 }
 
@@ -89,6 +91,7 @@ impl<'a> QueueRowChanges<'a> {
                 Some(_) => {}
             }
         }
+        changes.compare_block_lists(before, after);
         for (key, row) in &after.ratings {
             match before.ratings.get(key) {
                 None => changes.inserted_ratings.push(row),
@@ -129,13 +132,23 @@ impl<'a> QueueRowChanges<'a> {
                     self.deleted_ticket_users.extend(users.into_iter().map(|user| (user, queue, *id)));
                 }
                 (false, true) => {
-                    let membership = TicketUser { queue, ticket_id: *id, exclusive: stored.ticket.exclusive };
+                    let membership = TicketMembership { queue, ticket_id: *id, exclusive: stored.ticket.exclusive };
                     let mut users = stored.ticket.session.sorted_users();
                     // Without those who left its match in the same batch.
                     users.retain(|user| after.ticket_users.get(user).is_some_and(|all| all.contains(&membership)));
                     self.inserted_ticket_users.extend(users.into_iter().map(|user| (user, membership)));
                 }
                 _ => {}
+            }
+        }
+    }
+
+    fn compare_block_lists(&mut self, before: &QueueRows, after: &'a QueueRows) {
+        for (user, list) in &after.block_lists {
+            match before.block_lists.get(user) {
+                None => self.inserted_block_lists.push(list),
+                Some(known) if known.version != list.version => self.updated_block_lists.push(list),
+                Some(_) => {}
             }
         }
     }

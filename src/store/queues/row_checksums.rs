@@ -5,13 +5,14 @@ use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::match_result::{RatingHistoryEntry, UserSatisfactionCounts};
 use crate::domain::time::UnixMs;
 use crate::store::queues::RatingRow;
-use crate::store::queues::TicketUser;
+use crate::store::queues::StoredBlockList;
+use crate::store::queues::TicketMembership;
 use crate::store::queues::consents::StoredConsent;
 use crate::store::queues::queue_rows::record_result::history_slot;
 use crate::store::rows::{RowChecksum, to_ms};
 
 /// Checksum of a row of `ticket_user`.
-pub(in crate::store) fn ticket_user_checksum(user: UserKey, membership: &TicketUser) -> i64 {
+pub(in crate::store) fn ticket_user_checksum(user: UserKey, membership: &TicketMembership) -> i64 {
     let mut sum = RowChecksum::new();
     sum.add_bytes(user.as_bytes());
     sum.add_bytes(membership.ticket_id.as_bytes());
@@ -47,6 +48,15 @@ pub(in crate::store) fn consent_checksum(id: ConsentId, consent: &StoredConsent)
     sum.add_bytes(consent.taken_by.as_ref().map_or(&[][..], |taker| &taker.0));
     sum.add_number(i64::from(consent.is_revoked));
     sum.add_number(to_ms(consent.expires_at));
+    sum.finish()
+}
+
+/// Checksum of a row of `block_list`.
+pub(in crate::store) fn block_list_checksum(list: &StoredBlockList) -> i64 {
+    let mut sum = RowChecksum::new();
+    sum.add_bytes(list.user.as_bytes());
+    sum.add_bytes(&list.encode_blocked());
+    sum.add_number(list.version.cast_signed());
     sum.finish()
 }
 

@@ -9,26 +9,30 @@
 
 use serde::de::Error;
 
-use crate::domain::lifecycle::side_reports::{ReportOutcome, ResultClaim, SeatReport, SideReports};
+use crate::domain::lifecycle::side_reports::{PlayerReport, ResultClaim, SideReports, SideReportsOutcome};
 use crate::store::adverts::row_body::HexKey;
 
 /// Report of one player.
 pub(super) type SeatReportBody = (HexKey, Vec<u32>, Vec<HexKey>, Option<u64>);
 
 /// Outcomes of reports, in the order of their stored numbers.
-const REPORT_OUTCOMES: [ReportOutcome; 4] =
-    [ReportOutcome::Settled, ReportOutcome::Held, ReportOutcome::Disputed, ReportOutcome::Unreported];
+const REPORT_OUTCOMES: [SideReportsOutcome; 4] = [
+    SideReportsOutcome::Settled,
+    SideReportsOutcome::Held,
+    SideReportsOutcome::Disputed,
+    SideReportsOutcome::Unreported,
+];
 
 pub(super) fn encode_seat_reports(side_reports: &SideReports) -> Vec<SeatReportBody> {
-    let report = |SeatReport { user, claim }: &SeatReport| {
+    let report = |PlayerReport { user, claim }: &PlayerReport| {
         let disconnected = claim.disconnected.iter().copied().map(HexKey::from_user_key).collect();
         (HexKey::from_user_key(*user), claim.ranks.clone(), disconnected, claim.duration_ms)
     };
     side_reports.reports.iter().map(report).collect()
 }
 
-pub(super) fn decode_seat_reports(reports: Vec<SeatReportBody>) -> Vec<SeatReport> {
-    let report = |(user, ranks, disconnected, duration_ms): SeatReportBody| SeatReport {
+pub(super) fn decode_seat_reports(reports: Vec<SeatReportBody>) -> Vec<PlayerReport> {
+    let report = |(user, ranks, disconnected, duration_ms): SeatReportBody| PlayerReport {
         user: user.user_key(),
         claim: ResultClaim {
             ranks,
@@ -39,12 +43,12 @@ pub(super) fn decode_seat_reports(reports: Vec<SeatReportBody>) -> Vec<SeatRepor
     reports.into_iter().map(report).collect()
 }
 
-pub(super) fn encode_outcome(outcome: ReportOutcome) -> Option<u8> {
+pub(super) fn encode_outcome(outcome: SideReportsOutcome) -> Option<u8> {
     let index = REPORT_OUTCOMES.iter().position(|known| *known == outcome);
     index.and_then(|index| u8::try_from(index).ok())
 }
 
-pub(super) fn decode_outcome(index: u8) -> Result<ReportOutcome, serde_json::Error> {
+pub(super) fn decode_outcome(index: u8) -> Result<SideReportsOutcome, serde_json::Error> {
     let known = REPORT_OUTCOMES.get(usize::from(index)).copied();
     known.ok_or_else(|| serde_json::Error::custom(format_args!("unknown report outcome {index}")))
 }

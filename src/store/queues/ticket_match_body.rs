@@ -20,6 +20,9 @@
 //! | | | | `z` | time at which the host is lost if it is not heard before |
 //! | | | | `v`, `c` | game server: advertisement and reservation; connect data in hexadecimal digits |
 //! | | | | `p` | peer: the host |
+//! | | | | `vs` | game server of a session's match, which has no reservation: advertisement |
+//! | | | | `ch` | chosen entries of string lists: attribute, entry |
+//! | | | | `bs` | begun by a session: advertisement, reservation of each ticket or null, digest of the request |
 //! | | | | `o` | end reason, as index in `MATCH_END_REASONS` |
 //! | | | | `n` | ended, and was not hosted by fireteam |
 //!
@@ -35,9 +38,11 @@ use std::collections::BTreeMap;
 use serde::de::Error;
 use serde::{Deserialize, Serialize};
 
+use crate::domain::chosen_value::ChosenValue;
 use crate::domain::id::{
     AdvertisementId, MatchId, RatingKey, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey,
 };
+use crate::domain::lifecycle::session_start::SessionMatchStart;
 use crate::domain::lifecycle::side_reports::SideReports;
 use crate::domain::lifecycle::{
     Assignment, KeptSkillOfErasedUser, Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket,
@@ -181,6 +186,8 @@ struct MatchBody {
     host_lost_at_ms: Option<u64>,
     #[serde(rename = "v", skip_serializing_if = "Option::is_none")]
     game_server: Option<(HexKey, HexKey)>,
+    #[serde(rename = "vs", skip_serializing_if = "Option::is_none")]
+    session_server: Option<HexKey>,
     #[serde(rename = "c", skip_serializing_if = "Option::is_none")]
     connect_data: Option<String>,
     #[serde(rename = "p", skip_serializing_if = "Option::is_none")]
@@ -199,7 +206,16 @@ struct MatchBody {
     report_outcome: Option<u8>,
     #[serde(rename = "es", default, skip_serializing_if = "Vec::is_empty")]
     erased_skills: Vec<ErasedSkillBody>,
+    #[serde(rename = "ch", default, skip_serializing_if = "Vec::is_empty")]
+    chosen: Vec<(Box<str>, Box<str>)>,
+    #[serde(rename = "bt", default, skip_serializing_if = "<[u16]>::is_empty")]
+    bots_by_team: Box<[u16]>,
+    #[serde(rename = "bs", skip_serializing_if = "Option::is_none")]
+    session_start: Option<SessionStartBody>,
 }
+
+/// Advertisement, reservation of each ticket or null, digest of the request.
+type SessionStartBody = (HexKey, Vec<Option<HexKey>>, HexKey);
 
 /// Erased player, key of the ratings, rating, deviation, volatility, number of matches, time of the last one, streak, active
 /// periods.
@@ -241,6 +257,7 @@ pub(in crate::store) fn encode_match(found: &Match) -> (i64, String) {
         started_at_ms: None,
         times_out_at_ms: None,
         game_server: None,
+        session_server: None,
         connect_data: None,
         peer_host: None,
         end_reason: None,
@@ -250,6 +267,9 @@ pub(in crate::store) fn encode_match(found: &Match) -> (i64, String) {
         report_window_ends_at_ms: found.side_reports.window_ends_at.map(|ends_at| ends_at.0),
         report_outcome: found.side_reports.outcome.and_then(encode_outcome),
         erased_skills: found.erased_skills.iter().map(encode_kept_skill).collect(),
+        chosen: found.chosen.iter().map(|chosen| (chosen.attribute.clone(), chosen.value.clone())).collect(),
+        bots_by_team: found.bots_by_team.clone(),
+        session_start: found.session_start.as_ref().map(encode_session_start),
     };
     let stage = match &found.stage {
         MatchStage::ReadyCheck { deadline } => {
@@ -310,6 +330,21 @@ fn decode_kept_skill(body: ErasedSkillBody) -> Result<KeptSkillOfErasedUser, ser
     })
 }
 
+fn encode_session_start(start: &SessionMatchStart) -> SessionStartBody {
+    let SessionMatchStart { advertisement, reservations, request_digest } = start;
+    let reservation = |id: &Option<ReservationId>| id.map(|id| HexKey(*id.as_bytes()));
+    (HexKey(*advertisement.as_bytes()), reservations.iter().map(reservation).collect(), HexKey(*request_digest))
+}
+
+fn decode_session_start((advertisement, reservations, digest): SessionStartBody) -> SessionMatchStart {
+    let reservation = |id: Option<HexKey>| id.map(|id| ReservationId::from_bytes(id.0));
+    SessionMatchStart {
+        advertisement: AdvertisementId::from_bytes(advertisement.0),
+        reservations: reservations.into_iter().map(reservation).collect(),
+        request_digest: digest.0,
+    }
+}
+
 fn left_players(found: &Match) -> Vec<(HexKey, u64)> {
     let players = found.tickets.iter().flat_map(|ticket| &ticket.players);
     players.filter_map(|player| Some((HexKey::from_user_key(player.user), player.left_at?.0))).collect()
@@ -319,7 +354,11 @@ impl MatchBody {
     fn set_assignment(&mut self, assignment: &Assignment) {
         match assignment {
             Assignment::GameServer { advertisement, reservation, connect_data } => {
-                self.game_server = Some((HexKey(*advertisement.as_bytes()), HexKey(*reservation.as_bytes())));
+                let advertisement = HexKey(*advertisement.as_bytes());
+                match reservation {
+                    Some(reservation) => self.game_server = Some((advertisement, HexKey(*reservation.as_bytes()))),
+                    None => self.session_server = Some(advertisement),
+                }
                 self.connect_data = Some(connect_data.iter().map(|byte| format!("{byte:02x}")).collect());
             }
             Assignment::PeerHost { host } => self.peer_host = Some(HexKey::from_user_key(*host)),
@@ -329,10 +368,13 @@ impl MatchBody {
 
     /// Assignment, if there is one.
     fn take_assignment(&mut self) -> Result<Option<Assignment>, serde_json::Error> {
-        Ok(match (self.game_server.take(), self.peer_host.take()) {
+        let session_server = self.session_server.take().map(|advertisement| (advertisement, None));
+        let game_server =
+            self.game_server.take().map(|(advertisement, reservation)| (advertisement, Some(reservation)));
+        Ok(match (game_server.or(session_server), self.peer_host.take()) {
             (Some((advertisement, reservation)), _) => Some(Assignment::GameServer {
                 advertisement: AdvertisementId::from_bytes(advertisement.0),
-                reservation: ReservationId::from_bytes(reservation.0),
+                reservation: reservation.map(|reservation| ReservationId::from_bytes(reservation.0)),
                 connect_data: decode_hex(&self.connect_data.take().unwrap_or_default())
                     .ok_or_else(|| serde_json::Error::custom("connect data is not hexadecimal"))?,
             }),
@@ -407,6 +449,9 @@ pub(in crate::store) fn decode_match(
         },
         erased_skills: body.erased_skills.into_iter().map(decode_kept_skill).collect::<Result<_, _>>()?,
         backfilled_session: body.backfilled_session.map(|id| AdvertisementId::from_bytes(id.0)),
+        chosen: body.chosen.into_iter().map(|(attribute, value)| ChosenValue { attribute, value }).collect(),
+        bots_by_team: body.bots_by_team,
+        session_start: body.session_start.map(decode_session_start),
         unconfirmed_servers: body.unconfirmed_servers.iter().map(|id| AdvertisementId::from_bytes(id.0)).collect(),
     })
 }

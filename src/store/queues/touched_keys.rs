@@ -1,8 +1,10 @@
 //! Keys of the queue rows that a batch can touch: a backend reads these rows before it applies the batch.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use crate::domain::id::{ConsentId, MatchId, RatingKey, TicketId, UserKey};
+use crate::domain::lifecycle::Match;
 use crate::domain::queue::ticket::Ticket;
 use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::store::queues::queue_rows::match_users;
@@ -22,6 +24,8 @@ pub(in crate::store) struct TouchedQueueKeys {
     pub(in crate::store) entering_users: BTreeSet<(UserKey, bool)>,
     /// Consents that can be taken or revoked.
     pub(in crate::store) consents: BTreeSet<ConsentId>,
+    /// Users whose block lists can change.
+    pub(in crate::store) block_lists: BTreeSet<UserKey>,
     /// Users whose penalties can change.
     pub(in crate::store) penalized_users: BTreeSet<UserKey>,
     /// Ratings that can change.
@@ -76,10 +80,17 @@ impl TouchedQueueKeys {
             QueueWrite::RevokeConsent { consent } => {
                 self.consents.insert(consent.id);
             }
+            QueueWrite::UpdateBlockList { user, .. } => {
+                self.block_lists.insert(*user);
+            }
             QueueWrite::ProposeMatch { proposed, .. } => {
                 self.tickets.extend(proposed.tickets.iter().map(|match_ticket| match_ticket.ticket_id));
                 self.matches.insert(proposed.id);
                 self.users.extend(match_users(proposed));
+            }
+            QueueWrite::StartMatch { started, tickets, other_tickets, consents, .. } => {
+                self.consents.extend(consents.iter().map(|consent| consent.id));
+                self.add_started_match(started, tickets, other_tickets)
             }
             QueueWrite::TransitionMatch {
                 updated_match,
@@ -134,10 +145,20 @@ impl TouchedQueueKeys {
         self.entering_users.extend(users.into_iter().map(|user| (user, is_exclusive)));
     }
 
-    fn add_erasure(&mut self, UserErasure { user, tickets, matches, .. }: &UserErasure) {
+    fn add_started_match(&mut self, started: &Match, tickets: &[Arc<Ticket>], other_tickets: &[TicketId]) {
+        self.tickets.extend(tickets.iter().map(|ticket| ticket.id));
+        self.tickets.extend(other_tickets);
+        self.matches.insert(started.id);
+        let users = match_users(started);
+        self.users.extend(&users);
+        self.entering_users.extend(users.into_iter().map(|user| (user, false)));
+    }
+
+    fn add_erasure(&mut self, UserErasure { user, tickets, matches, block_lists, .. }: &UserErasure) {
         self.users.insert(*user);
         self.erased_users.insert(*user);
         self.tickets.extend(tickets);
+        self.block_lists.extend(block_lists);
         for (id, _) in matches {
             self.matches.insert(*id);
             self.results.insert(*id);

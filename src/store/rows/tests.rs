@@ -7,7 +7,8 @@ use crate::domain::advertisement::{AllowedRange, ProbeEndpoint};
 use crate::domain::attribute::{AttributeValue, ValueOrigin};
 use crate::domain::id::RulesetHash;
 use crate::domain::locality::Locality;
-use crate::domain::session::{Player, RegionLatency, Session};
+use crate::domain::session::{Player, PlayerDetails, RegionLatency, Session};
+use crate::domain::wish::{AcceptedValues, Wish, WishList, WishStep};
 
 pub(in crate::store) fn any_user_key() -> impl Strategy<Value = UserKey> {
     any::<[u8; 16]>().prop_map(UserKey::from_bytes)
@@ -30,14 +31,25 @@ fn any_attribute_value() -> impl Strategy<Value = AttributeValue> {
     ]
 }
 
+/// Attributes and roles of a player, or none. Empty ones are stored as none.
+fn any_player_details() -> impl Strategy<Value = Option<Box<PlayerDetails>>> {
+    let attributes = prop::collection::vec((any_text(), any_attribute_value()), 0..3);
+    (attributes, prop::collection::vec(any_text(), 0..3)).prop_map(|(attributes, wanted_roles)| {
+        let is_empty = attributes.is_empty() && wanted_roles.is_empty();
+        (!is_empty).then(|| Box::new(PlayerDetails { attributes, wanted_roles }))
+    })
+}
+
 pub(in crate::store) fn any_session() -> impl Strategy<Value = Session> {
-    let players = prop::collection::vec((any_user_key(), any_user_key(), prop::option::of(finite_number())), 0..4);
+    let skill = prop::option::of(finite_number());
+    let player = (any_user_key(), any_user_key(), skill, any::<Option<u16>>(), any_player_details());
+    let players = prop::collection::vec(player, 0..4);
     let attributes = prop::collection::vec((any_text(), any_attribute_value()), 0..5);
     let latencies = prop::collection::vec((any_text(), 0.0_f32..60_000.0), 0..4);
     let locality = prop::option::of((any::<f32>(), -4000.0_f32..4000.0, -4000.0_f32..4000.0));
     let options = (any::<Option<i32>>(), any::<Option<bool>>(), any::<Option<i32>>(), any::<u16>(), any::<bool>());
     let sizes = prop::collection::vec(any::<u8>(), 0..4);
-    (any::<u64>(), sizes, players, attributes, latencies, locality, options).prop_map(
+    (any::<u64>(), sizes, players, attributes, latencies, locality, options, any_wish_list()).prop_map(
         |(
             silo,
             party_sizes,
@@ -46,12 +58,19 @@ pub(in crate::store) fn any_session() -> impl Strategy<Value = Session> {
             latencies,
             locality,
             (nat_type, game_in_progress, big_party_count, join_seats, is_game_server),
+            wish_list,
         )| Session {
             silo: SiloId(silo),
             party_sizes,
             players: players
                 .into_iter()
-                .map(|(user, player, skill)| Player { user, client_key: player, stated_skill: skill })
+                .map(|(user, client_key, stated_skill, team, details)| Player {
+                    user,
+                    client_key,
+                    stated_skill,
+                    team,
+                    details,
+                })
                 .collect(),
             nat_type,
             game_in_progress,
@@ -64,8 +83,25 @@ pub(in crate::store) fn any_session() -> impl Strategy<Value = Session> {
                 .map(|(region, ms)| RegionLatency { region, round_trip_ms: ms })
                 .collect(),
             origin: if is_game_server { ValueOrigin::GameServer } else { ValueOrigin::Client },
+            wish_list,
         },
     )
+}
+
+fn any_wish_list() -> impl Strategy<Value = Option<Box<WishList>>> {
+    let bound = || prop::option::of(finite_number());
+    let strings = prop::collection::vec(any_text(), 1..3);
+    let accepted = prop_oneof![
+        (bound(), bound()).prop_map(|(min, max)| AcceptedValues::Numbers { min, max }),
+        strings.prop_map(|strings| AcceptedValues::Strings(strings.into())),
+        any::<bool>().prop_map(AcceptedValues::Flag),
+    ];
+    let wish = (any_text(), any::<bool>(), accepted, 1_u64..1 << 30).prop_map(|(name, missing, accepted, start_ms)| {
+        let any = WishStep { start_ms, accepted: AcceptedValues::Any };
+        Wish::new(&name, missing, vec![WishStep { start_ms: 0, accepted }, any]).unwrap()
+    });
+    let wishes = prop::option::of(prop::collection::vec(wish, 1..3));
+    wishes.prop_map(|wishes| wishes.map(|wishes| Box::new(WishList(wishes.into()))))
 }
 
 fn any_advertisement() -> impl Strategy<Value = Advertisement> {
@@ -94,7 +130,7 @@ fn any_advertisement() -> impl Strategy<Value = Advertisement> {
                 .into_iter()
                 .map(|(attribute, min, max)| AllowedRange { attribute, min, max })
                 .collect(),
-            connect_data,
+            connect_data: connect_data.into(),
             probe: probe.map(|(address, port, key)| Box::new(ProbeEndpoint { address, port, key: key.into() })),
         },
     )
@@ -197,7 +233,7 @@ fn minimal_advertisement() -> Advertisement {
         session: Session { party_sizes: vec![2], join_seats: 4, ..Session::default() },
         ttl_ms: None,
         allowed_ranges: Box::default(),
-        connect_data: Vec::new(),
+        connect_data: Box::default(),
         probe: None,
     }
 }

@@ -5,7 +5,7 @@ use sqlx::sqlite::SqliteConnection;
 
 use crate::domain::available_time::Outage;
 use crate::store::error::StoreError;
-use crate::store::outages::{OUTAGES_READ_MAX, OutageReport, OutageStore, ServerMark, StoredOutages};
+use crate::store::outages::{LivenessReport, OUTAGES_READ_MAX, OutageStore, ServerMark, StoredOutages};
 use crate::store::rows::{from_ms, to_ms};
 use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::connection::error::to_store_error;
@@ -23,7 +23,7 @@ const PURGE_OUTAGES: &str = "delete from outage_interval where to_ms < ?";
 
 #[async_trait]
 impl OutageStore for SqliteStore {
-    async fn report_outages(&self, report: &OutageReport) -> Result<StoredOutages, StoreError> {
+    async fn report_outages(&self, report: &LivenessReport) -> Result<StoredOutages, StoreError> {
         self.writer_gate.check_may_write()?;
         let (path, report) = (self.path.clone(), report.clone());
         self.run_exclusive(move |mut access| async move {
@@ -37,7 +37,10 @@ impl OutageStore for SqliteStore {
 }
 
 /// Applies a report in one transaction. After an error the caller closes the connection, which rolls back.
-async fn apply_report(connection: &mut SqliteConnection, report: &OutageReport) -> Result<StoredOutages, sqlx::Error> {
+async fn apply_report(
+    connection: &mut SqliteConnection,
+    report: &LivenessReport,
+) -> Result<StoredOutages, sqlx::Error> {
     if report.alive_at.is_some() || !report.ended.is_empty() {
         sqlx::query("begin immediate").execute(&mut *connection).await?;
         if let Some(alive_at) = report.alive_at {
@@ -55,6 +58,6 @@ async fn apply_report(connection: &mut SqliteConnection, report: &OutageReport) 
     let servers: Vec<(i64,)> = sqlx::query_as(READ_ALIVE).fetch_all(connection).await?;
     Ok(StoredOutages {
         outages: outages.into_iter().map(|(from, to)| Outage { from: from_ms(from), to: from_ms(to) }).collect(),
-        servers: servers.into_iter().map(|(alive_at,)| ServerMark::of_only_server(from_ms(alive_at))).collect(),
+        servers: servers.into_iter().map(|(alive_at,)| ServerMark::mark_of_only_server(from_ms(alive_at))).collect(),
     })
 }

@@ -15,15 +15,17 @@ use async_trait::async_trait;
 use sqlx::Connection;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 
-use crate::domain::id::{MatchId, RatingKey, SetId, UserKey};
+use crate::domain::id::{MatchId, RatingKey, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
+use crate::domain::ruleset::rating::defaults::OwnRatingKeys;
 use crate::domain::time::UnixMs;
 use crate::store::error::StoreError;
+use crate::store::queues::first_scale::FirstScale;
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::touched_keys::TouchedQueueKeys;
 use crate::store::queues::{
-    FinishedMatch, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData, StoredUser,
+    FinishedMatch, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData, UserQueueState,
 };
 use crate::store::rows;
 use crate::store::sqlite::SqliteStore;
@@ -72,7 +74,7 @@ impl QueueStore for SqliteStore {
         rows.first().map(decode::decode_result).transpose()
     }
 
-    async fn record_first_scales(&self, current: &[(SetId, RatingKey)]) -> Result<Vec<(SetId, RatingKey)>, StoreError> {
+    async fn record_first_scales(&self, current: &[OwnRatingKeys]) -> Result<Vec<FirstScale>, StoreError> {
         self.writer_gate.check_may_write()?;
         let (path, current) = (self.path.clone(), current.to_vec());
         self.run_exclusive(move |mut access| async move {
@@ -84,7 +86,7 @@ impl QueueStore for SqliteStore {
         .await
     }
 
-    async fn read_user(&self, user: UserKey) -> Result<StoredUser, StoreError> {
+    async fn read_user(&self, user: UserKey) -> Result<UserQueueState, StoreError> {
         let (users, no_matches) = (hex_json_array([user.as_bytes()].into_iter()), hex_json_array([].into_iter()));
         let query = sqlx::query(sql::READ_USER_ROWS).bind(users).bind(no_matches);
         let mut user_rows = QueueRows::default();
@@ -167,5 +169,8 @@ async fn load_rows(
         data.matches.extend(unknown_rows.filter(decode::match_key(&row)?, decode::decode_match(&row))?);
     }
     data.ratings = ratings::load_all(connection).await?;
+    for row in sqlx::query(sql::LOAD_ALL_BLOCK_LISTS).fetch_all(&mut *connection).await.map_err(to_store_error)? {
+        data.block_lists.push(decode::decode_block_list(&row)?);
+    }
     Ok(data)
 }

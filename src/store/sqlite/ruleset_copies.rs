@@ -10,7 +10,7 @@ use crate::domain::id::{RulesetHash, SetId};
 use crate::store::error::StoreError;
 use crate::store::rows::{from_ms, to_ms};
 use crate::store::ruleset_copies::{
-    RulesetCopy, RulesetCopyChanges, RulesetCopyRows, RulesetCopyStore, RulesetReport, RulesetUse,
+    RulesetCopy, RulesetCopyChanges, RulesetCopyRows, RulesetCopyStore, RulesetReport, UsedRulesets,
 };
 use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::connection::error::to_store_error;
@@ -106,13 +106,13 @@ async fn read_copies(connection: &mut SqliteConnection) -> Result<RulesetCopyRow
     copies.map(RulesetCopyRows::new).map_err(to_store_error)
 }
 
-async fn read_use(connection: &mut SqliteConnection) -> Result<RulesetUse, StoreError> {
+async fn read_use(connection: &mut SqliteConnection) -> Result<UsedRulesets, StoreError> {
     let sets: Vec<(i64,)> =
         sqlx::query_as(READ_TICKET_SETS).fetch_all(&mut *connection).await.map_err(to_store_error)?;
     let rulesets: Vec<(i64, Option<i64>)> =
         sqlx::query_as(READ_MATCH_RULESETS).fetch_all(connection).await.map_err(to_store_error)?;
     let known = rulesets.into_iter().filter_map(|(set, hash)| Some((SetId(to_u32(set)), RulesetHash(to_u32(hash?)))));
-    Ok(RulesetUse {
+    Ok(UsedRulesets {
         ticket_sets: sets.into_iter().map(|(set,)| SetId(to_u32(set))).collect(),
         match_rulesets: known.collect(),
     })

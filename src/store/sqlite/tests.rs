@@ -27,7 +27,7 @@ fn publish_until(n: u8, expires_at: u64) -> AdvertWrite {
         session: Session { party_sizes: vec![1], ..Session::default() },
         ttl_ms: None,
         allowed_ranges: Box::default(),
-        connect_data: vec![n; 512],
+        connect_data: [n; 512].into(),
         probe: None,
     };
     let (expires_at, now) = (UnixMs(expires_at), UnixMs(1));
@@ -37,6 +37,7 @@ fn publish_until(n: u8, expires_at: u64) -> AdvertWrite {
         confirmed_reservations: vec![],
         joined_reservations: vec![],
         owner: None,
+        create_digest: None,
         now,
     }
 }

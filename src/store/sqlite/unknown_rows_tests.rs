@@ -7,7 +7,7 @@ use sqlx::sqlite::SqliteConnection;
 use crate::domain::id::{AdvertisementId, MatchId, SetId, SiloId, TicketId, UserKey};
 use crate::domain::queue::ticket::Ticket;
 use crate::domain::time::UnixMs;
-use crate::store::queues::TicketUser;
+use crate::store::queues::TicketMembership;
 use crate::store::queues::row_checksums::ticket_user_checksum;
 use crate::store::queues::ticket_match_encoding::{MatchRow, TicketRow, TicketStateRow};
 use crate::store::queues::{QueueKey, QueueOutcome, QueueStore, QueueWrite};
@@ -100,7 +100,7 @@ async fn insert_rows(connection: &mut SqliteConnection) {
     insert_match(connection, &match_row(2, 99, Some(5), MATCH)).await;
     insert_match(connection, &match_row(3, 0, None, MATCH_WITH_NEW_KEY)).await;
     let queue = QueueKey { set_id: SetId(1), silo: SiloId(1) };
-    let membership = TicketUser { queue, ticket_id: TicketId::from_bytes([2; 16]), exclusive: true };
+    let membership = TicketMembership { queue, ticket_id: TicketId::from_bytes([2; 16]), exclusive: true };
     sqlx::query("insert into ticket_user values (?, 1, 1, ?, 1, ?)")
         .bind(user(2).as_bytes().to_vec())
         .bind(vec![2; 16])
@@ -114,7 +114,7 @@ async fn insert_rows(connection: &mut SqliteConnection) {
     }
     // Advertisement 4 has a reservation with an unknown state.
     let reservation = ReservationRow { state: 9, ..ReservationRow::encode(&reservation(4, 1)) };
-    sqlx::query("insert into reservation values (?, ?, ?, ?, ?, ?, ?, ?, null, null)")
+    sqlx::query("insert into reservation values (?, ?, ?, ?, ?, ?, ?, ?, null, null, 0)")
         .bind(reservation.id.to_vec())
         .bind(reservation.advertisement_id.to_vec())
         .bind(reservation.seats)
@@ -136,6 +136,7 @@ fn reservation(advertisement: u8, n: u8) -> Reservation {
         users: vec![user(n)],
         request_digest: [n; 16],
         state: ReservationState::Held,
+        has_joined: false,
         deadline: UnixMs(9_000),
         owner: None,
     }
@@ -168,8 +169,7 @@ fn queue_writes() -> [QueueWrite; 4] {
         |n| QueueWrite::Heartbeat { ticket_id: TicketId::from_bytes([n; 16]), expires_at: UnixMs(6_000), now: NOW };
     let mut other = (*known_ticket()).clone();
     other.id = TicketId::from_bytes([9; 16]);
-    other.session.players =
-        vec![crate::domain::session::Player { user: user(2), client_key: user(2), stated_skill: None }];
+    other.session.players = vec![crate::domain::session::Player::from_user(user(2))];
     let enters = QueueWrite::EnterQueue {
         ticket: Arc::new(other),
         expires_at: UnixMs(6_000),
@@ -189,6 +189,7 @@ fn advert_writes() -> [AdvertWrite; 4] {
         confirmed_reservations: Vec::new(),
         joined_reservations: Vec::new(),
         owner: None,
+        create_digest: None,
         now: NOW,
     };
     let delete =

@@ -23,6 +23,8 @@ label! {
     Reserve = "reserve",
     /// Release reserved seats.
     Release = "release",
+    /// Start of a session's match.
+    StartMatch = "start_match",
     /// Report measured round trips.
     ReportLatency = "report_latency",
     /// Choose between searching and advertising.
@@ -31,6 +33,8 @@ label! {
     GrantConsent = "grant_consent",
     /// Revocation of such a consent.
     RevokeConsent = "revoke_consent",
+    /// Change of a block list.
+    UpdateBlockList = "update_block_list",
     /// Enter a queue.
     Enter = "enter",
     /// Leave a queue.
@@ -125,7 +129,9 @@ impl Method {
             ("MatchmakingService", "ReportLatency") => Method::ReportLatency,
             ("MatchmakingService", "ChooseAction") => Method::ChooseAction,
             ("MatchmakingService", "GrantConsent") => Method::GrantConsent,
+            ("MatchmakingService", "StartMatch") => Method::StartMatch,
             ("MatchmakingService", "RevokeConsent") => Method::RevokeConsent,
+            ("MatchmakingService", "UpdateBlockList") => Method::UpdateBlockList,
             ("QueueService", "Mine") => Method::Mine,
             ("QueueService", "Enter") => Method::Enter,
             ("QueueService", "Leave") => Method::Leave,

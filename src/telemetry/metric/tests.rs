@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::domain::filter::RefusingSide;
+use crate::domain::id::{RulesetHash, SetId};
+use crate::domain::statistic::{PartySizeClass, StatisticKey, StatisticKind};
 
 /// Names and kinds from the `# TYPE` lines of a scrape, with `_total` and `_info` appended again.
 fn metric_names_and_kinds(text: &str) -> BTreeSet<(String, String)> {
@@ -25,6 +27,7 @@ fn metric_table_equals_the_scrape() {
     metrics.record_call(Method::Search, GrpcCode::Ok, 0.001);
     metrics.record_store(StoreOperation::Commit, 3, 0.001, false);
     metrics.disk_free_bytes.get_or_create(&DiskFolder::Store).set(1);
+    StatisticKind::ALL.iter().for_each(|kind| metrics.record_statistic(&StatisticKey::for_overflow(*kind), 1.0, 1));
     let table = METRIC_ROWS.iter().map(|row| (row.name.to_owned(), row.kind.to_owned())).collect();
     assert_eq!(metric_names_and_kinds(&metrics.render()), table);
 }
@@ -122,4 +125,32 @@ fn metric_series_count_is_bounded() {
     record_all(&metrics);
     assert_eq!(metrics.render().lines().count(), before);
     assert!(metrics.render().ends_with("# EOF\n"));
+}
+
+/// Statistics have the labels of docs/METRICS.md, and their values the base unit.
+#[test]
+fn metrics_record_statistics_in_base_units() {
+    let metrics = Metrics::new();
+    let key = |kind| StatisticKey::of_set(kind, SetId(7));
+    let of_pair =
+        StatisticKey { party_size: PartySizeClass::Two, region: "eu".into(), ..key(StatisticKind::SearchToSeat) };
+    metrics.record_statistic(&of_pair, 1_500.0, 1);
+    metrics.record_statistic(&key(StatisticKind::MatchDistance), 2.5, 1);
+    let refusal = StatisticKey { rule: "ping".into(), ..key(StatisticKind::SearchRefusals) };
+    metrics.record_statistic(&refusal, 0.0, 5);
+    let stars = StatisticKey { ruleset_hash: Some(RulesetHash(9)), ..key(StatisticKind::Feedback) };
+    metrics.record_statistic(&stars, 4.0, 1);
+    metrics.record_statistic(&StatisticKey::for_overflow(StatisticKind::Results), 0.0, 1);
+    let text = metrics.render();
+    for line in [
+        "fireteam_search_to_seat_seconds_sum{set=\"7\",region=\"eu\",party_size=\"2\"} 1.5",
+        "fireteam_search_to_seat_seconds_bucket{le=\"1.0\",set=\"7\",region=\"eu\",party_size=\"2\"} 0",
+        "fireteam_search_to_seat_seconds_bucket{le=\"2.0\",set=\"7\",region=\"eu\",party_size=\"2\"} 1",
+        "fireteam_match_distance_meters_sum{set=\"7\",region=\"\",party_size=\"\"} 2500.0",
+        "fireteam_search_rule_refusals_total{set=\"7\",party_size=\"\",rule=\"ping\"} 5",
+        "fireteam_feedback_stars_sum{set=\"7\",ruleset=\"9\"} 4.0",
+        "fireteam_match_results_total{set=\"other\",ruleset=\"\"} 1",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+    }
 }

@@ -8,7 +8,7 @@ use http::header::AUTHORIZATION;
 use http::{Extensions, HeaderMap};
 use tonic::Code;
 
-use fireteam::api::authorization::{AuthError, AuthorizedCaller, Authorizer, ClientOrGameServer, Operator};
+use fireteam::api::authorization::{AuthError, AuthorizedCaller, Authorizer, ClientOrGameServer, OperatorOnly};
 use fireteam::api::client_address::{ClientAddressResolver, ConnectionPeer};
 use fireteam::auth::authenticator::Authenticator;
 use fireteam::auth::credential_error::CredentialError;
@@ -78,19 +78,24 @@ fn authorized_caller_requires_the_authorization_check() {
     let (authorizer, headers, mut extensions) =
         (authorizer_for(&issuer), token_headers(&issuer, Role::Client), Extensions::new());
     let refused =
-        AuthorizedCaller::<ClientOrGameServer>::from_request(&address_resolver(), &headers, &extensions).unwrap_err();
+        AuthorizedCaller::<ClientOrGameServer>::from_checked_request(&address_resolver(), &headers, &extensions)
+            .unwrap_err();
     assert_eq!(refused.code, Code::Unauthenticated);
     for access in [AccessPolicy::Public, ALL_AUTHENTICATED] {
         extensions.insert(authorizer.authorize(access, &headers, &Extensions::new()).unwrap());
         assert!(
-            AuthorizedCaller::<ClientOrGameServer>::from_request(&address_resolver(), &headers, &extensions).is_err(),
+            AuthorizedCaller::<ClientOrGameServer>::from_checked_request(&address_resolver(), &headers, &extensions)
+                .is_err(),
             "{access:?}"
         );
     }
     extensions.insert(authorizer.authorize(CLIENTS_AND_GAME_SERVERS, &headers, &Extensions::new()).unwrap());
-    assert!(AuthorizedCaller::<Operator>::from_request(&address_resolver(), &headers, &extensions).is_err());
+    assert!(
+        AuthorizedCaller::<OperatorOnly>::from_checked_request(&address_resolver(), &headers, &extensions).is_err()
+    );
     let caller =
-        AuthorizedCaller::<ClientOrGameServer>::from_request(&address_resolver(), &headers, &extensions).unwrap();
+        AuthorizedCaller::<ClientOrGameServer>::from_checked_request(&address_resolver(), &headers, &extensions)
+            .unwrap();
     let identity = caller.identity().unwrap();
     assert_eq!(
         (caller.engine_caller().subject, caller.engine_caller().user),
@@ -113,7 +118,8 @@ fn game_server_caller_has_a_trusted_origin_and_no_user() {
         (authorizer_for(&issuer), token_headers(&issuer, Role::GameServer), Extensions::new());
     extensions.insert(authorizer.authorize(CLIENTS_AND_GAME_SERVERS, &headers, &Extensions::new()).unwrap());
     let caller =
-        AuthorizedCaller::<ClientOrGameServer>::from_request(&address_resolver(), &headers, &extensions).unwrap();
+        AuthorizedCaller::<ClientOrGameServer>::from_checked_request(&address_resolver(), &headers, &extensions)
+            .unwrap();
     assert_eq!((caller.engine_caller().origin, caller.engine_caller().user), (ValueOrigin::GameServer, None));
 }
 
@@ -160,7 +166,8 @@ fn client_certificate_authenticates_its_role() {
     assert_eq!(auth_context.valid_for(), None, "valid as long as the connection");
     server.insert(auth_context);
     let caller =
-        AuthorizedCaller::<ClientOrGameServer>::from_request(&address_resolver(), &no_headers, &server).unwrap();
+        AuthorizedCaller::<ClientOrGameServer>::from_checked_request(&address_resolver(), &no_headers, &server)
+            .unwrap();
     assert_eq!((caller.engine_caller().origin, caller.engine_caller().user), (ValueOrigin::GameServer, None));
     assert_eq!(
         authorizer.authorize(OPERATORS_ONLY, &no_headers, &server).unwrap_err(),

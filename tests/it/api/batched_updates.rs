@@ -40,8 +40,12 @@ async fn batched_changes_have_the_same_effect_as_single_changes() {
     let mut hosts = Vec::new();
     for (set, count) in HOST_COUNTS_BY_SET {
         for host in 0..count {
-            let answer =
-                handler.update(entry_point, &caller, update_request(set, host, 0)).unwrap().wait().await.unwrap();
+            let answer = handler
+                .update_advertisement(entry_point, &caller, update_request(set, host, 0))
+                .unwrap()
+                .wait()
+                .await
+                .unwrap();
             assert!(answer.created);
             hosts.push((set, host, answer.id, answer.advertisement_token));
         }
@@ -56,14 +60,15 @@ async fn batched_changes_have_the_same_effect_as_single_changes() {
         let (advertisement_id, advertisement_token) = (id.to_string(), token.clone());
         if word % 45 == 44 {
             let wire = pb::DeleteAdvertisementRequest { advertisement_id, advertisement_token };
-            deletions.push(handler.delete(entry_point, &caller, wire).unwrap().1);
+            deletions.push(handler.delete_advertisement(entry_point, &caller, wire).unwrap().1);
             last_value.insert(number, None);
             continue;
         }
         let wire =
             pb::UpdateAdvertisementRequest { advertisement_id, advertisement_token, ..update_request(set, host, word) };
         let expected = last_value.get(&number) != Some(&None);
-        updates.push((handler.update(entry_point, &caller, wire).unwrap(), expected.then_some((id, token))));
+        updates
+            .push((handler.update_advertisement(entry_point, &caller, wire).unwrap(), expected.then_some((id, token))));
         if expected {
             last_value.insert(number, Some(word));
         }

@@ -102,6 +102,9 @@ async fn debug_output_of_each_client_handle_has_no_secret() {
     let consent =
         pb::MatchmakingGrantConsentResponse { consent_token: b"consent-canary".to_vec(), ..Default::default() };
     formatted.add_secret("the consent token", &consent.consent_token);
+    let started = pb::MatchmakingStartMatchResponse { ticket_token: b"ticket-canary".to_vec(), ..Default::default() };
+    formatted.add_secret("the ticket token of a started match", &started.ticket_token);
+    formatted.format("MatchmakingStartMatchResponse", &started);
     let credential = pb::TicketPlayer { credential: "credential-canary".into(), ..Default::default() };
     formatted.add_secret("the credential", credential.credential.as_bytes());
     let player = pb::PlayerData { consent_token: consent.consent_token.clone(), ..Default::default() };

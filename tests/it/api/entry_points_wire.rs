@@ -135,7 +135,7 @@ async fn envelope_type_must_match_its_sub_request() {
             "search_request.matchmaking_set_id",
             "is 42, but the envelope has 43",
         ),
-        (crowded, "search_request.session_composition.party_size_composition[3]", "is 0; must be from 1 to 64"),
+        (crowded, "search_request.session_composition.party_size_composition[3]", "is 0; must be from 1 to 128"),
     ];
     for (core, path, message_part) in table {
         let status = client.core(core.clone()).await.unwrap_err();

@@ -16,7 +16,13 @@ const ADVERTISEMENT_ID: &str = "0123456789abcdef0123456789abcdef";
 /// A field of the proto, its path in a request, and a function that sends a number there.
 type NumberField = (&'static str, &'static str, fn(f64) -> Result<(), Rejection>);
 
-const NUMBER_FIELDS: [NumberField; 13] = [
+const NUMBER_FIELDS: [NumberField; 15] = [
+    ("AcceptedValues.min", "session_composition.wishes[0].accepted.min", |number| {
+        search_with_wish(pb::AcceptedValues { min: Some(number), ..Default::default() })
+    }),
+    ("AcceptedValues.max", "session_composition.wishes[0].accepted.max", |number| {
+        search_with_wish(pb::AcceptedValues { max: Some(number), ..Default::default() })
+    }),
     ("LocalityData.locality_x", "session_composition.locality_info", |number| {
         search_from_locality(number as f32, 0.0, 0.0)
     }),
@@ -79,6 +85,11 @@ fn search_with(
         ..Default::default()
     };
     EntryPoint::default().search_command(&Caller::default(), wire).map(drop)
+}
+
+fn search_with_wish(accepted: pb::AcceptedValues) -> Result<(), Rejection> {
+    let wish = pb::Wish { attribute: "skill".into(), accepted: Some(accepted), ..Default::default() };
+    search_with(|session, _| session.wishes = vec![wish])
 }
 
 /// Searches from a locality with one unusual coordinate; z is at the north pole if it would be zero.

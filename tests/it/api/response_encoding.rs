@@ -9,7 +9,8 @@ use fireteam::api::response_encoder::{
     EncodedResponse, RESPONSE_BYTES_MAX, SearchResponseEncoder, encode_static_candidate_fields,
 };
 use fireteam::domain::advertisement::ProbeEndpoint;
-use fireteam::domain::attribute::Trust;
+use fireteam::domain::attribute::{Trust, ValueOrigin};
+use fireteam::domain::chosen_value::ChosenValue;
 use fireteam::domain::filter::{Refusal, RefusingSide};
 use fireteam::domain::id::AdvertisementId;
 use fireteam::domain::ruleset::Ruleset;
@@ -75,6 +76,7 @@ fn rounded(exact: f64) -> f64 {
 /// The reference: generated messages, filled field by field.
 fn generated_candidates(ruleset: &Ruleset, hits: &[Hit]) -> Vec<generated_client::Candidate> {
     let candidate = |hit: &Hit| generated_client::Candidate {
+        chosen: vec![generated_client::ChosenValue { attribute: "maps".into(), value: "bay".into() }],
         advertisement_id: format!("{:02x}", if hit.is_sealed { !hit.byte } else { hit.byte }).repeat(16),
         score: rounded(hit.score),
         terms: ruleset
@@ -115,11 +117,16 @@ fn encode_candidates<'a>(ruleset: &'a Ruleset, hits: &[Hit]) -> SearchResponseEn
     for hit in hits {
         let mut published = scripted_advertisement(hit.byte);
         published.session.party_sizes.clone_from(&hit.party_sizes);
-        published.connect_data = vec![7; 512];
+        published.session.origin = ValueOrigin::GameServer;
+        published.connect_data = [7; 512].into();
         let probe = hit.probe.clone();
         published.probe = probe
             .map(|(address, port, key)| Box::new(ProbeEndpoint { address: mapped(address), port, key: key.into() }));
+        let chosen = [ChosenValue { attribute: "maps".into(), value: "bay".into() }];
         writer.push_candidate(&CandidateView {
+            chosen: &chosen,
+            player_probe: None,
+            avoidance_cost: 0.0,
             id: published.id,
             handle: hit.is_sealed.then(|| AdvertisementId::from_bytes([!hit.byte; 16])),
             encoded_advert: &encode_static_candidate_fields(&published),

@@ -104,7 +104,7 @@ fn session(user: &str, raw: RawValues) -> Session {
     let user = UserKey::from_name(user);
     Session {
         party_sizes: vec![1],
-        players: vec![Player { user, client_key: user, stated_skill: Some(raw.skill) }],
+        players: vec![Player { stated_skill: Some(raw.skill), ..Player::from_user(user) }],
         attributes: vec![("ping".into(), AttributeValue::Number(raw.latency))],
         join_seats: 1,
         origin: ValueOrigin::Client,
@@ -134,7 +134,7 @@ fn search_ranked(
             session,
             ttl_ms: None,
             allowed_ranges: Box::default(),
-            connect_data: name.clone().into_bytes(),
+            connect_data: name.as_bytes().into(),
             probe: None,
         };
         let advertisement = Arc::new(advertisement);
@@ -152,10 +152,12 @@ fn search_ranked(
         attribute_values: &attribute_values,
         locality: None,
         region_latencies: &[],
+        wishes: &[],
         seats_needed: 1,
         users: &users,
         caller: None,
         excluded_ids: &[],
+        avoided: Default::default(),
         waited_ms: 0,
     };
     let (limits, now) = (ruleset.search_limits, UnixMs(1));
@@ -171,7 +173,7 @@ fn search_ranked(
             .iter()
             .map(|soft| soft_filter_term(ruleset, soft, &searcher, &entry.view(), None))
             .collect();
-        (String::from_utf8(entry.advertisement.connect_data.clone()).unwrap(), hit.score, terms)
+        (String::from_utf8(entry.advertisement.connect_data.to_vec()).unwrap(), hit.score, terms)
     });
     rows.collect()
 }

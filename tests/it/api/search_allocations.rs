@@ -36,7 +36,7 @@ async fn search_allocation_count_is_independent_of_candidates() {
                 connect_data: vec![7; 16],
                 ..Default::default()
             };
-            handler.update(EntryPoint::default(), &caller, wire).unwrap().wait().await.unwrap();
+            handler.update_advertisement(EntryPoint::default(), &caller, wire).unwrap().wait().await.unwrap();
         }
     }
     let search = |silo| {

@@ -35,7 +35,7 @@ fn assert_one_problem(path: &str, message: &str, change: impl FnOnce(&mut pb::Se
     assert!(problems[0].1.contains(message), "{problems:?} does not contain {message:?}");
 }
 
-/// S1-13: at most 32 parties, each size at least 1, and the sizes add up to the number of players.
+/// S1-13: at most 128 parties, each size at least 1, and the sizes add up to the number of players.
 #[test]
 fn party_sizes_are_checked_against_their_limits() {
     let sizes = |sizes: Vec<i32>| {
@@ -44,21 +44,21 @@ fn party_sizes_are_checked_against_their_limits() {
             wire.party_size_composition = sizes;
         }
     };
-    assert_one_problem("party_size_composition", "33 entries; at most 32", sizes(vec![1; 33]));
-    assert_one_problem("party_size_composition[1]", "is 0; must be from 1 to 64", sizes(vec![2, 0, 1]));
+    assert_one_problem("party_size_composition", "129 entries; at most 128", sizes(vec![1; 129]));
+    assert_one_problem("party_size_composition[1]", "is 0; must be from 1 to 128", sizes(vec![2, 0, 1]));
     assert_one_problem("party_size_composition[3]", "is -1; must be from 1", sizes(vec![1, 1, 1, -1]));
-    assert_one_problem("party_size_composition", "adds up to 65 players; at most 64", sizes(vec![33, 32]));
+    assert_one_problem("party_size_composition", "adds up to 129 players; at most 128", sizes(vec![65, 64]));
     assert_one_problem("party_size_composition", "is missing, and so are players", sizes(vec![]));
     assert_one_problem("party_size_composition", "adds up to 3, but session_composition.players has 1", |wire| {
         wire.party_size_composition = vec![2, 1];
     });
-    assert_eq!(convert_session(sizes(vec![2; 32])).unwrap().party_sizes, [2; 32]);
+    assert_eq!(convert_session(sizes(vec![2; 64])).unwrap().party_sizes, [2; 64]);
     assert_eq!(convert_session(|wire| wire.players = players(5)).unwrap().party_sizes, [5]);
 }
 
 #[test]
 fn players_must_have_distinct_users() {
-    assert_one_problem("players", "65 entries; at most 64", |wire| wire.players = players(65));
+    assert_one_problem("players", "129 entries; at most 128", |wire| wire.players = players(129));
     assert_one_problem("players[0].user_id", "is missing", |wire| wire.players[0].user_id.clear());
     assert_one_problem("players[0].user_id", "65 bytes; at most 64", |wire| wire.players[0].user_id = "x".repeat(65));
     assert_one_problem("players[0].player_id", "65 bytes", |wire| wire.players[0].player_id = "x".repeat(65));

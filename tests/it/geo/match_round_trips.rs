@@ -50,7 +50,7 @@ fn ticket(site: u32, locality: Locality, waited_ms: u64) -> Ticket {
         entered_at: UnixMs(NOW.0 - waited_ms),
         session: Session {
             party_sizes: vec![1],
-            players: vec![Player { user, client_key: user, stated_skill: Some(0.0) }],
+            players: vec![Player { stated_skill: Some(0.0), ..Player::from_user(user) }],
             nat_type: Some(1),
             game_in_progress: Some(false),
             big_party_count: Some(0),

@@ -19,7 +19,7 @@ const CROWD: u32 = 12;
 const SEARCHED: u32 = 13;
 
 /// Rules of a 1v1 queue whose gate requires half of the connected players to wait.
-fn gated_ruleset() -> String {
+pub(super) fn gated_ruleset() -> String {
     duel_ruleset("")
         .replace("<Queue PassIntervalMs=\"10\">", "<Queue PassIntervalMs=\"10\"><Gate MinWaitingPercent=\"50\"/>")
 }
@@ -32,7 +32,7 @@ fn crowd_ruleset() -> String {
 }
 
 /// Reports `users` as connected players of `sets` in silo 0.
-async fn report_connected(client: &Client, users: &[&str], sets: &[u32]) {
+pub(super) async fn report_connected(client: &Client, users: &[&str], sets: &[u32]) {
     let request = pb::QueueHeartbeatRequest {
         connected_user_ids: users.iter().map(|user| (*user).to_owned()).collect(),
         connected_matchmaking_set_ids: sets.to_vec(),
@@ -42,7 +42,7 @@ async fn report_connected(client: &Client, users: &[&str], sets: &[u32]) {
 }
 
 /// Gate reason in the explanation of a ticket.
-async fn gate_reason(operator: &mut OperatorServiceClient<Channel>, ticket_id: &str) -> Option<GateReason> {
+pub(super) async fn gate_reason(operator: &mut OperatorServiceClient<Channel>, ticket_id: &str) -> Option<GateReason> {
     let request = ExplainRequest { ticket_id: ticket_id.to_owned(), ..Default::default() };
     operator.explain(request).await.ok().map(|explained| explained.into_inner().gate_reason())
 }

@@ -63,7 +63,7 @@ fn leaderboard_quality_gives_partners_to_the_whole_ladder() {
 /// S2-13: bots meet people and no other bots, by a hard filter on a game's own number.
 #[test]
 fn compatible_filter_keeps_bots_from_bots() {
-    let teams = "<Teams Count=\"2\" Size=\"1\"/>";
+    let teams = "<Teams Count=\"2\" Size=\"1\" Order=\"drawn\"/>";
     let kept_apart = format!(
         "<Attributes><Attribute Name=\"bot\" Type=\"number\" Trust=\"client\"/></Attributes>
          <HardFilters><Compatible Attribute=\"bot\" Pairs=\"0-0 0-1\"/></HardFilters>{teams}"

@@ -72,12 +72,16 @@ impl ExampleQueue {
     pub(crate) fn from_file(name: &str, replaced: &[(&str, &str)]) -> Self {
         let (_, text) =
             *rules::bundled::BUNDLED_FILES.iter().find(|(path, _)| path.ends_with(&format!("/{name}.xml"))).unwrap();
-        let mut text = text.to_owned();
-        for (from, to) in replaced {
+        let replace = |text: String, (from, to): &(&str, &str)| {
             assert!(text.contains(from), "{name} does not contain {from}");
-            text = text.replace(from, to);
-        }
-        let ruleset = rules::parse_ruleset(name, &text).unwrap_or_else(|problems| panic!("{problems:#?}"));
+            text.replace(from, to)
+        };
+        Self::from_text(name, &replaced.iter().fold(text.to_owned(), replace))
+    }
+
+    /// A queue of this ruleset.
+    pub(crate) fn from_text(name: &str, text: &str) -> Self {
+        let ruleset = rules::parse_ruleset(name, text).unwrap_or_else(|problems| panic!("{problems:#?}"));
         Self { ruleset, waiting: BTreeMap::new(), counts: GateInput::default() }
     }
 
@@ -132,8 +136,8 @@ impl ExampleQueue {
 }
 
 fn ticket(ruleset: &Ruleset, id: TicketId, name: &str, example: &ExampleTicket) -> Ticket {
-    let player =
-        Player { user: UserKey::from_name(name), client_key: UserKey::from_name(name), stated_skill: example.skill };
+    let user = UserKey::from_name(name);
+    let player = Player { stated_skill: example.skill, ..Player::from_user(user) };
     let region = |&(name, round_trip_ms): &(&str, f32)| RegionLatency { region: name.into(), round_trip_ms };
     let number = |&(name, number): &(&str, f64)| (name.into(), AttributeValue::Number(number));
     let [latitude, longitude] = example.location_degrees.unwrap_or(SEATTLE);

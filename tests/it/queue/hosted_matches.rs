@@ -35,7 +35,7 @@ async fn enter_with_mode(server: &TestServer, name: &str) -> QueuedParty {
 }
 
 /// Next event of a match.
-async fn next_match(events: &mut ReservationEvents) -> pb::HostedMatch {
+pub(crate) async fn next_match(events: &mut ReservationEvents) -> pb::HostedMatch {
     loop {
         let event = tokio::time::timeout(TEST_TIMEOUT, events.next_event()).await.expect("an event in time");
         if let HostEvent::Match(hosted) = event.expect("the stream is open") {

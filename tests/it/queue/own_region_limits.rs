@@ -75,7 +75,7 @@ fn ticket_of_an_earlier_version(entered_at: UnixMs, place: Locality) -> Ticket {
         entered_at,
         session: Session {
             party_sizes: vec![1],
-            players: vec![Player { user, client_key: user, stated_skill: None }],
+            players: vec![Player::from_user(user)],
             locality: Some(place),
             region_latencies: vec![RegionLatency { region: "eu".into(), round_trip_ms: 61.0 }].into(),
             ..Session::default()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fireteam::domain::id::{SetId, SiloId, TicketId, UserKey};
-use fireteam::domain::queue::avoidance::{PastMatch, PastMatches};
+use fireteam::domain::queue::avoidance::{PastMatches, PlayedPair};
 use fireteam::domain::queue::gate::GateInput;
 use fireteam::domain::queue::pass::{PassInput, run_pass};
 use fireteam::domain::queue::prepared_ticket::PreparedTicket;
@@ -30,7 +30,8 @@ fn user(number: u32) -> UserKey {
 }
 
 fn ticket(number: u32) -> Arc<Ticket> {
-    let player = Player { user: user(number), client_key: user(number + 1_000), stated_skill: Some(20.0) };
+    let player =
+        Player { client_key: user(number + 1_000), stated_skill: Some(20.0), ..Player::from_user(user(number)) };
     Arc::new(Ticket {
         id: TicketId::from_bytes(u128::from(number + 7).to_le_bytes()),
         set_id: SetId(11),
@@ -64,7 +65,7 @@ fn with_input<T>(ruleset: &Ruleset, count: u32, run: impl FnOnce(&PassInput<'_>)
             Arc::new(sorted)
         }
     });
-    let met = |number: u32| PastMatch {
+    let met = |number: u32| PlayedPair {
         user: user(number),
         other_user: user(number + 2),
         same_team: false,
@@ -76,7 +77,7 @@ fn with_input<T>(ruleset: &Ruleset, count: u32, run: impl FnOnce(&PassInput<'_>)
         teams,
         tickets: &tickets.iter().collect::<Vec<_>>(),
         open_sessions: &[],
-        past_matches: &PastMatches::latest_of((0..count).map(met)),
+        past_matches: &PastMatches::from_latest_of_pairs((0..count).map(met)),
         gate_input: GateInput { connected_players: 40, active_matches: 2 },
         now: NOW,
         rng_seed: 99,

@@ -21,7 +21,8 @@ fn for_other_queue(rules: &str) -> String {
 
 /// Number of passes of a set's queue.
 async fn passes(operator: &mut OperatorServiceClient<Channel>, set: u32) -> u64 {
-    let response = operator.get_statistics(generated_client::GetStatisticsRequest {}).await.expect("statistics");
+    let response =
+        operator.get_statistics(generated_client::GetStatisticsRequest::default()).await.expect("statistics");
     let queues = response.into_inner().queues;
     queues.iter().find(|queue| queue.matchmaking_set_id == set).map_or(0, |queue| queue.passes)
 }

@@ -199,7 +199,8 @@ async fn placement_of_a_thousand_unplaceable_matches_delays_no_other() {
     entering.join_all().await;
     let mut operator = operator_client(&server).await;
     wait_until("all players of eu are in matches", async || {
-        let statistics = operator.get_statistics(GetStatisticsRequest {}).await.expect("statistics").into_inner();
+        let statistics =
+            operator.get_statistics(GetStatisticsRequest::default()).await.expect("statistics").into_inner();
         statistics.queues.iter().any(|queue| queue.matches >= 1_050)
     })
     .await;

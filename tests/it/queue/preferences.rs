@@ -169,6 +169,30 @@ async fn offer_names_another_queue_after_its_time() {
     assert_eq!(wait_for_match(&mut accepted_offer).await.match_id, wait_for_match(&mut bob).await.match_id);
 }
 
+/// S4-16: a client chooses the sizes of teams that it accepts, of those that the game allows: each size is a set, and the party
+/// enters those that it accepts. The first match that is found takes the player out of the other queue.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn team_size_is_chosen_by_the_queues_that_a_party_enters() {
+    let pairs = duel_ruleset("").replace(r#"SetId="11""#, r#"SetId="12""#).replace(r#"Size="1""#, r#"Size="2""#);
+    let server = start_queue_server(&[&duel_ruleset(""), &pairs]).await;
+    let mut ann_of_duels = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
+    let mut ann_of_pairs = QueuedParty::enter(&server, 12, &[("ann", 20.0)]).await;
+    let mut pairs_only = Vec::new();
+    for name in ["bob", "cid"] {
+        pairs_only.push(QueuedParty::enter(&server, 12, &[(name, 20.0)]).await);
+    }
+    let mut duels_only = QueuedParty::enter(&server, SET_ID, &[("dan", 20.0)]).await;
+    let duel = wait_for_match(&mut duels_only).await;
+    assert_eq!((wait_for_match(&mut ann_of_duels).await.match_id, duel.player_count), (duel.match_id, 2));
+    assert_eq!(ann_of_pairs.wait_for_end().await.end_reason(), pb::TicketEndReason::MatchedElsewhere);
+    for name in ["eve", "fay"] {
+        pairs_only.push(QueuedParty::enter(&server, 12, &[(name, 20.0)]).await);
+    }
+    for waiting in &mut pairs_only {
+        assert_eq!(wait_for_match(waiting).await.player_count, 4);
+    }
+}
+
 /// SEC-13: each failed ready check has a longer cooldown, until the schedule resets.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn penalty_cooldowns_grow_and_reset() {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use fireteam::domain::id::{TicketId, UserKey};
 use fireteam::domain::locality::Locality;
-use fireteam::domain::queue::avoidance::{PastMatch, PastMatches};
+use fireteam::domain::queue::avoidance::{PastMatches, PlayedPair};
 use fireteam::domain::queue::gate::GateInput;
 use fireteam::domain::queue::pass::{PassInput, run_pass};
 use fireteam::domain::queue::prepared_ticket::PreparedTicket;
@@ -67,7 +67,7 @@ fn ticket(line: &LogLine<'_>, number: usize, ruleset: &Ruleset, mean: f64, sprea
     let size = size.parse::<u16>().expect("a size").min(max_size);
     let player = |at: u16| {
         let user = UserKey::from_name(&format!("{} {at}", line.name));
-        Player { user, client_key: user, stated_skill: Some(rating) }
+        Player { stated_skill: Some(rating), ..Player::from_user(user) }
     };
     let region = |text: &str| {
         let (region, ms) = text.split_once(':').expect("region:ms");
@@ -111,7 +111,7 @@ fn replay(log: &[LogLine<'_>], (name, mean, spread): (&str, f64, f64), backwards
         strengths.iter().position(|it| *it == own).map(|place| place as f64)
     };
     let mut waiting: BTreeMap<TicketId, (String, PreparedTicket)> = BTreeMap::new();
-    let mut past_matches: Vec<PastMatch> = Vec::new();
+    let mut past_matches: Vec<PlayedPair> = Vec::new();
     let mut output = String::new();
     let mut remaining = log.iter().enumerate().peekable();
     for at_ms in (0..=UNTIL_MS).step_by(PASS_EVERY_MS as usize) {
@@ -136,7 +136,7 @@ fn replay(log: &[LogLine<'_>], (name, mean, spread): (&str, f64, f64), backwards
             teams,
             tickets: &tickets,
             open_sessions: &[],
-            past_matches: &PastMatches::latest_of(past_matches.clone()),
+            past_matches: &PastMatches::from_latest_of_pairs(past_matches.clone()),
             gate_input: GateInput { connected_players: 40, active_matches: 0 },
             now: START.plus_ms(at_ms),
             rng_seed: at_ms,
@@ -157,7 +157,7 @@ fn replay(log: &[LogLine<'_>], (name, mean, spread): (&str, f64, f64), backwards
                     let pairs = users(*one)
                         .into_iter()
                         .flat_map(|one| users(*other).into_iter().map(move |other| (one, other)));
-                    past_matches.extend(pairs.map(|(one, other)| PastMatch {
+                    past_matches.extend(pairs.map(|(one, other)| PlayedPair {
                         user: one,
                         other_user: other,
                         same_team: team == other_team,

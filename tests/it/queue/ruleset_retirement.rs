@@ -375,7 +375,7 @@ async fn enter_is_refused_until_the_copy_of_the_ruleset_is_durable() {
     let reloader = engine.ruleset_reloader(Some(directory.path().to_owned()));
     let enter = async |number: u8| {
         let user = UserKey::from_bytes([number; 16]);
-        let player = Player { user, client_key: user, stated_skill: Some(20.0) };
+        let player = Player { stated_skill: Some(20.0), ..Player::from_user(user) };
         let session = Session { party_sizes: vec![1], players: vec![player], ..Session::default() };
         let command = EnterQueueCommand {
             set_id: SetId(SET_ID),

@@ -24,7 +24,7 @@ fn enter_in_silo(user: &str, silo: u64) -> pb::QueueEnterRequest {
 
 async fn queue_statistics(server: &TestServer) -> Vec<QueueStatistics> {
     let mut operator = operator_client(server).await;
-    operator.get_statistics(GetStatisticsRequest {}).await.expect("statistics").into_inner().queues
+    operator.get_statistics(GetStatisticsRequest::default()).await.expect("statistics").into_inner().queues
 }
 
 /// Rounds of all runners, as the metric counts them.

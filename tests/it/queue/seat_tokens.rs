@@ -195,7 +195,7 @@ async fn seats_of_two_sides_settle_a_result(mut site: PartySite) {
 fn leader_and_hosting_member<'a>(one: &'a str, other: &'a str) -> (&'a str, &'a str) {
     let client = |name: &str| {
         let user = UserKey::from_name(name);
-        UserKey::of_client(user, user)
+        UserKey::from_user_and_client(user, user)
     };
     if client(one) < client(other) { (other, one) } else { (one, other) }
 }

@@ -1,7 +1,7 @@
 //! Vectors for team splits and maximum weight matching.
 
 use fireteam::domain::matching::maximum_weight_matching;
-use fireteam::domain::ruleset::teams::TeamsSpec;
+use fireteam::domain::ruleset::teams::{TeamOrder, TeamsSpec};
 use fireteam::domain::team::{TeamParty, TeamSplit, split_greedily, split_into_teams};
 use serde::Deserialize;
 
@@ -48,7 +48,15 @@ fn splits() -> Splits {
 
 fn two_teams(size: u16) -> TeamsSpec {
     let (roles, role_attribute) = (Box::default(), None);
-    TeamsSpec { team_sizes: [size; 2].into(), max_party_size: 1, exact_up_to_size: 10, roles, role_attribute }
+    TeamsSpec {
+        team_sizes: [size; 2].into(),
+        max_party_size: 1,
+        exact_up_to_size: 10,
+        roles,
+        order: TeamOrder::Split,
+        role_attribute,
+        bots: None,
+    }
 }
 
 type SplitFunction = fn(&TeamsSpec, &[TeamParty<'_>], &dyn Fn(usize, usize) -> bool) -> Option<TeamSplit>;
@@ -56,7 +64,7 @@ type SplitFunction = fn(&TeamsSpec, &[TeamParty<'_>], &dyn Fn(usize, usize) -> b
 /// Splits single players in the given order.
 fn split_players(split_with: SplitFunction, ratings: &[f64]) -> (TeamSplit, [Vec<f64>; 2]) {
     let parties: Vec<TeamParty<'_>> =
-        ratings.chunks(1).map(|ratings| TeamParty { ratings, offered_roles: &[] }).collect();
+        ratings.chunks(1).map(|ratings| TeamParty { ratings, offered_roles: &[], wanted_roles: &[] }).collect();
     let split = split_with(&two_teams(ratings.len() as u16 / 2), &parties, &|_, _| false).unwrap();
     let team = |at: usize| {
         let mut team: Vec<f64> = split.teams[at].iter().map(|(party, _)| ratings[*party]).collect();

@@ -48,7 +48,7 @@ async fn ready_check_that_all_accept_starts_the_match() {
 async fn queue_statistics(server: &TestServer) -> Vec<generated_client::QueueStatistics> {
     operator_client(server)
         .await
-        .get_statistics(generated_client::GetStatisticsRequest {})
+        .get_statistics(generated_client::GetStatisticsRequest::default())
         .await
         .expect("statistics")
         .into_inner()
@@ -231,7 +231,7 @@ async fn ticket_without_heartbeats_expires() {
     let mut operator = operator_client(&server).await;
     let mut waiting = async || {
         let queues = operator
-            .get_statistics(generated_client::GetStatisticsRequest {})
+            .get_statistics(generated_client::GetStatisticsRequest::default())
             .await
             .expect("statistics")
             .into_inner()
@@ -261,8 +261,10 @@ async fn heartbeat_each_half_of_the_ttl_keeps_the_ticket() {
         server.clock.advance_ms(expires_in_ms * percent / 100);
         if number == 1 {
             wait_until("the silent ticket expires", async || {
-                let statistics =
-                    operator.get_statistics(generated_client::GetStatisticsRequest {}).await.expect("statistics");
+                let statistics = operator
+                    .get_statistics(generated_client::GetStatisticsRequest::default())
+                    .await
+                    .expect("statistics");
                 statistics.into_inner().queues.iter().map(|queue| queue.waiting_tickets).sum::<u32>() <= 1
             })
             .await;
@@ -330,37 +332,6 @@ async fn enter_with_a_party_larger_than_a_team_is_refused() {
     let refused =
         server_without_queue.client().await.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect_err("no queue");
     assert_eq!(refused.code(), Some(Code::FailedPrecondition), "{refused}");
-}
-
-/// Explain returns why two tickets do not match, and the smallest relaxation that would match them.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn explain_names_the_rule_and_the_smallest_relaxation() {
-    let server = start_queue_server(&[&duel_ruleset("")]).await;
-    let ann = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
-    let bob = QueuedParty::enter(&server, SET_ID, &[("bob", 25.0)]).await;
-    let mut operator = operator_client(&server).await;
-    let ticket = generated_client::ExplainRequest { ticket_id: ann.ticket.id().to_owned(), ..Default::default() };
-    let explained = operator.explain(ticket).await.expect("explain").into_inner();
-    assert_eq!((explained.candidates, explained.matches_now), (1, false));
-    let refused: Vec<_> = explained.refusals.iter().map(|it| (it.rule.as_str(), it.count)).collect();
-    assert_eq!(refused, [("window", 1)]);
-    assert_eq!(explained.near_misses[0].ticket_id, bob.ticket.id());
-    let relaxation = explained.smallest_relaxation.expect("a wider window would match them");
-    assert_eq!(
-        (relaxation.kind(), relaxation.required),
-        (generated_client::RelaxationKind::Window, 3.0),
-        "{}",
-        relaxation.message
-    );
-    let queues = operator
-        .get_statistics(generated_client::GetStatisticsRequest {})
-        .await
-        .expect("statistics")
-        .into_inner()
-        .queues;
-    assert_eq!((queues.len(), queues[0].waiting_tickets, queues[0].waiting_players), (1, 2, 2));
-    let unknown = generated_client::ExplainRequest { ticket_id: "0".repeat(32), ..Default::default() };
-    assert_eq!(operator.explain(unknown).await.expect_err("an unknown ticket").code(), Code::NotFound);
 }
 
 /// SEC-5: a ticket token is valid for its own ticket only; for another it gives the same error as for an unknown

@@ -5,14 +5,14 @@ use serde::Deserialize;
 
 use fireteam::domain::queue::gate;
 use fireteam::domain::queue::quality::{
-    average_similarity, bonus_for_waiting, category_similarity, gaussian_quality, quality_threshold,
+    bonus_for_waiting, category_similarity, gaussian_quality, min_similarity_to_mean, quality_threshold,
 };
 use fireteam::domain::queue::rating_group::group_of_rating;
 use fireteam::domain::queue::window::{bucket_of, range_accepts, range_at};
 use fireteam::domain::ruleset::DistanceCurve;
 use fireteam::domain::ruleset::queue::{
-    BucketRounding, Gate, GateRounding, QualitySpec, RatingGroup, RatingGroups, RatingWindow, WaitBonus,
-    WindowBoundChoice, WindowClock, WindowMatchRule,
+    BucketRounding, Gate, GateRounding, QualitySpec, RatingGroup, RatingGroups, RatingWindow, WaitBonus, WindowClock,
+    WindowMatchRule, WindowMaxCombination,
 };
 use fireteam::domain::score::apply_curve;
 use fireteam::domain::time::UnixMs;
@@ -23,6 +23,7 @@ fn assert_close(found: f64, expected: f64) {
 }
 
 const TEISERVER: RatingWindow = RatingWindow {
+    bucket_bounds: None,
     bucket_width: 1.0,
     rounding: BucketRounding::Round,
     start: 0,
@@ -30,7 +31,7 @@ const TEISERVER: RatingWindow = RatingWindow {
     step_every_ms: 20_000,
     max: Some(10),
     max_percent: None,
-    combine: WindowBoundChoice::Smaller,
+    combine: WindowMaxCombination::Smaller,
     reciprocal_percent: 100.0,
     clock: WindowClock::Queue,
     rule: WindowMatchRule::Contain,
@@ -345,11 +346,12 @@ fn similarity() -> Similarity {
 fn average_similarity_equals_the_vectors() {
     let vectors = similarity();
     for ByRating { ratings, group_min } in vectors.by_rating {
-        assert_close(average_similarity(vectors.max_rating, ratings.into_iter()), group_min);
+        assert_close(min_similarity_to_mean(vectors.max_rating, ratings.into_iter()), group_min);
     }
     for it in vectors.windows {
         let windows = it.lobby.windows(2 * it.team_size);
-        let alike: Vec<f64> = windows.map(|it| average_similarity(vectors.max_rating, it.iter().copied())).collect();
+        let alike: Vec<f64> =
+            windows.map(|it| min_similarity_to_mean(vectors.max_rating, it.iter().copied())).collect();
         alike.iter().zip(&it.window_similarity).for_each(|(found, expected)| assert_close(*found, *expected));
         assert_eq!(alike.len(), it.window_similarity.len());
         assert_eq!(alike.iter().position(|found| it.threshold < *found), it.first_window_above);

@@ -19,8 +19,8 @@ pub(crate) fn rated_duel(more: &str) -> String {
 
 /// A match of two players.
 pub(crate) struct Duel {
-    ann: QueuedParty,
-    bob: QueuedParty,
+    pub(crate) ann: QueuedParty,
+    pub(crate) bob: QueuedParty,
     /// The match in ann's status.
     pub(crate) found_match: pb::MatchStatus,
 }
@@ -35,7 +35,7 @@ impl Duel {
         Self { ann, bob, found_match }
     }
 
-    fn id(&self) -> &str {
+    pub(crate) fn id(&self) -> &str {
         &self.found_match.match_id
     }
 

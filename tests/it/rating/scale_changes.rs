@@ -12,7 +12,7 @@ use crate::support::ruleset_dir::{OperatorClient, RulesetDirectory};
 const TRUESKILL: &str = r#"<Rating System="trueskill"/>"#;
 
 /// A duel with this `<Rating>` element instead of Elo.
-fn duel_with(rating: &str) -> String {
+pub(crate) fn duel_with(rating: &str) -> String {
     let elo = rated_duel("");
     let start = elo.find("<Rating ").expect("a rating");
     let end = start + elo[start..].find("/>").expect("an end") + 2;
@@ -20,7 +20,7 @@ fn duel_with(rating: &str) -> String {
 }
 
 /// The same duel as set `set`.
-fn as_set(xml: &str, set: u32) -> String {
+pub(crate) fn as_set(xml: &str, set: u32) -> String {
     xml.replace(&format!(r#"SetId="{SET_ID}""#), &format!(r#"SetId="{set}""#))
 }
 
@@ -92,7 +92,7 @@ async fn scale_change_reports_how_many_ratings_begin_again_or_come_back() {
         .map(|ruleset| (ruleset.state(), ruleset.ratings.clone().expect("ratings")))
         .map(|(state, ratings)| (state, ratings.scale, ratings.pool, ratings.rating_count))
         .collect();
-    let trueskill = r#"trueskill Mu="25" Sigma="8.333333333333334" Beta="10""#.to_owned();
+    let trueskill = r#"trueskill Mu="25" Sigma="8.333333333333334" Beta="6.25""#.to_owned();
     let elo = r#"elo Initial="1500" Scale="400""#.to_owned();
     let expected =
         [(RulesetState::Current, trueskill, String::new(), 0), (RulesetState::Retired, elo, String::new(), 2)];

@@ -13,6 +13,10 @@ use crate::support::queue_server::{
 use crate::support::ruleset_dir::{OperatorClient, RulesetDirectory};
 use crate::support::test_server::{TestServer, advertise_request, party_session};
 
+/// Addresses of players in two cities.
+const SEATTLE: &str = "71.20.133.126";
+const LOS_ANGELES: &str = "151.220.31.64";
+
 /// The shipped file, with the server's ratings instead of the skill that clients state.
 fn control_with_server_ratings() -> String {
     let shipped = include_str!("../../../rulesets/destiny_control_6v6.xml");
@@ -81,6 +85,31 @@ async fn search_uses_the_servers_ratings_of_hosts_and_searchers() {
     let error = searching.reserve(&ids[2]).await.expect_err("refused");
     assert!(error.to_string().contains("skill"), "{error}");
     searching.reserve(&ids[0]).await.expect("reserve");
+}
+
+/// S1-69: the ideal session is near, and has an equal chance of winning. Of hosts near and far, even and uneven, the near and even one
+/// is first and the far and uneven one last, with the same stated skill; a host who is too far or too strong is refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nearest_and_most_even_host_is_the_first() {
+    let rules = control_with_server_ratings();
+    for (server, _database) in servers_on_each_store("nearest_and_most_even_host_is_the_first", &rules).await {
+        import(&server, &[("guest", 0.0), ("even", 0.0), ("uneven", 140.0), ("strong", 900.0)]).await;
+        let near = server.client_from(SEATTLE).await;
+        let far = server.client_from(LOS_ANGELES).await;
+        let mut ids = Vec::new();
+        for (client, host) in [(&near, "even"), (&near, "uneven"), (&far, "even"), (&far, "uneven"), (&near, "strong")]
+        {
+            let request = advertise_request(&[(host, 0.0)], 5);
+            ids.push(client.advertise(request).await.expect("advertise").id().to_owned());
+        }
+        let mut searching = near.search_session(1, party_session(&[("guest", 0.0)]));
+        let candidates = searching.search().await.expect("search").candidates;
+        let found: Vec<&str> = candidates.iter().map(|candidate| &*candidate.advertisement_id).collect();
+        assert_eq!(found.len(), 4, "the strong host is refused: {candidates:?}");
+        assert_eq!((found[0], found[3]), (&*ids[0], &*ids[3]), "{candidates:?}");
+        let scores: Vec<f64> = candidates.iter().map(|candidate| candidate.score).collect();
+        assert!(scores[0] < scores[1] && scores[2] < scores[3], "{scores:?}");
+    }
 }
 
 /// A changed rating reaches advertisements that are live. After a restart they have it at once. On each store.

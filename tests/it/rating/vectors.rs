@@ -3,12 +3,15 @@
 
 use std::cmp::Ordering;
 
-use serde::Deserialize;
-
 use fireteam::domain::queue::ticket::PlayerRating;
 use fireteam::domain::rating::{Side, Skill};
-use fireteam::domain::ruleset::rating::{RatedGameUnit, RatingSpec, RatingSystem};
+use fireteam::domain::ruleset::rating::{PredictionForm, RatedGameUnit, RatingSpec, RatingSystem};
 use fireteam::domain::time::UnixMs;
+
+use crate::rating::vector_files::{
+    DeviationGrowth, Draw, DuelCase, DuelVectors, EloRow, EloVectors, Expected, GFactor, Glicko2Case, Glicko2Vectors,
+    GlickoRow, GlickoVectors, Interval, Period, TeamCase, TeamUpdate, TeamVectors,
+};
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
@@ -60,7 +63,7 @@ fn rate(spec: &RatingSpec, sides: &[Vec<[f64; 2]>], ranks: &[u32]) -> Vec<Vec<[f
 }
 
 /// Ranks of two sides if the first scored `score`.
-fn ranks(score: f64) -> [u32; 2] {
+pub(crate) fn ranks(score: f64) -> [u32; 2] {
     match score.total_cmp(&0.5) {
         Ordering::Greater => [1, 2],
         Ordering::Equal => [1, 1],
@@ -82,55 +85,10 @@ fn assert_all_close(found: &[Vec<[f64; 2]>], expected: &[Vec<[f64; 2]>], toleran
     }
 }
 
-#[derive(Deserialize)]
-struct EloVectors {
-    tables: Vec<EloRow>,
-    expected: Vec<Expected>,
-    draws_k16: Vec<Draw>,
-    team_update_k32: Vec<TeamUpdate>,
-}
-
-#[derive(Deserialize)]
-struct EloRow {
-    a: f64,
-    b: f64,
-    score_a: f64,
-    k: f64,
-    a_after: f64,
-    b_after: f64,
-}
-
-#[derive(Deserialize)]
-struct Expected {
-    a: f64,
-    b: f64,
-    e: f64,
-}
-
-#[derive(Deserialize)]
-struct Draw {
-    a: f64,
-    b: f64,
-    after: [f64; 2],
-}
-
-#[derive(Deserialize)]
-struct TeamUpdate {
-    team_a: Vec<f64>,
-    team_b: Vec<f64>,
-    a_wins: Option<bool>,
-    a_exact: Vec<f64>,
-    b_exact: Vec<f64>,
-}
-
-fn elo_vectors() -> EloVectors {
-    serde_json::from_str(include_str!("../../vectors/elo.json")).expect("the vectors of Elo")
-}
-
 /// S1-61, S1-66, B-17: the thesis's tables for Elo, with the exact values of its formula instead of the printed ones.
 #[test]
 fn elo_equals_the_thesis_tables() {
-    let vectors = elo_vectors();
+    let vectors = EloVectors::read();
     for EloRow { a, b, score_a, k, a_after, b_after } in vectors.tables {
         let after = rate(&elo(k), &[players(&[a]), players(&[b])], &ranks(score_a));
         assert_all_close(
@@ -155,7 +113,7 @@ fn elo_equals_the_thesis_tables() {
 /// S4-14: a team member's change is the mean of the changes against each opponent alone.
 #[test]
 fn elo_of_teams_is_the_mean_of_the_pairs() {
-    for TeamUpdate { team_a, team_b, a_wins, a_exact, b_exact } in elo_vectors().team_update_k32 {
+    for TeamUpdate { team_a, team_b, a_wins, a_exact, b_exact } in EloVectors::read().team_update_k32 {
         let score = a_wins.map_or(0.5, |wins| if wins { 1.0 } else { 0.0 });
         let after = rate(&elo(32.0), &[players(&team_a), players(&team_b)], &ranks(score));
         assert_all_close(
@@ -167,59 +125,11 @@ fn elo_of_teams_is_the_mean_of_the_pairs() {
     }
 }
 
-#[derive(Deserialize)]
-struct GlickoVectors {
-    tables: Vec<GlickoRow>,
-    rd_growth: Vec<DeviationGrowth>,
-    g: Vec<GFactor>,
-    interval_2rd: Vec<Interval>,
-    period: Vec<Period>,
-}
-
-#[derive(Deserialize)]
-struct GlickoRow {
-    a: [f64; 2],
-    b: [f64; 2],
-    score_a: f64,
-    a_after: [f64; 2],
-    b_after: [f64; 2],
-}
-
-#[derive(Deserialize)]
-struct DeviationGrowth {
-    rd: f64,
-    c: f64,
-    t: u64,
-    rd_after: f64,
-}
-
-#[derive(Deserialize)]
-struct GFactor {
-    rd: f64,
-    g: f64,
-}
-
-#[derive(Deserialize)]
-struct Interval {
-    r: f64,
-    rd: f64,
-    low: f64,
-    high: f64,
-}
-
-#[derive(Deserialize)]
-struct Period {
-    player: [f64; 2],
-    opponents: Vec<[f64; 3]>,
-    after: [f64; 2],
-}
-
 /// S1-62, S1-63, S1-64, S1-66, B-17: the thesis's tables for Glicko, growth of deviations, the interval, and Glickman's
 /// example of three games in one period.
 #[test]
 fn glicko_equals_the_thesis_tables_and_the_example() {
-    let vectors: GlickoVectors =
-        serde_json::from_str(include_str!("../../vectors/glicko.json")).expect("the vectors of Glicko");
+    let vectors = GlickoVectors::read();
     for GlickoRow { a, b, score_a, a_after, b_after } in vectors.tables {
         let after = rate(&glicko(0.0), &[vec![a], vec![b]], &ranks(score_a));
         assert_all_close(&after, &[vec![a_after], vec![b_after]], TOLERANCE, &format!("{a:?} {b:?} {score_a}"));
@@ -250,7 +160,7 @@ fn glicko_equals_the_thesis_tables_and_the_example() {
 }
 
 /// Ranks of a player and of opponents against whom the player scored `scores`.
-fn ranks_against(scores: &[f64]) -> Vec<u32> {
+pub(crate) fn ranks_against(scores: &[f64]) -> Vec<u32> {
     let opponent = |score: &f64| match score.total_cmp(&0.5) {
         Ordering::Greater => 3,
         Ordering::Equal => 2,
@@ -259,26 +169,10 @@ fn ranks_against(scores: &[f64]) -> Vec<u32> {
     std::iter::once(2).chain(scores.iter().map(opponent)).collect()
 }
 
-#[derive(Deserialize)]
-struct Glicko2Vectors {
-    cases: Vec<Glicko2Case>,
-}
-
-#[derive(Deserialize)]
-struct Glicko2Case {
-    id: String,
-    player: [f64; 3],
-    opponents: Vec<[f64; 2]>,
-    scores: Vec<f64>,
-    tau: f64,
-    result: [f64; 3],
-}
-
 /// S1-65: Glicko-2 equals its author's examples, with the volatility to full precision.
 #[test]
 fn glicko_2_equals_its_examples() {
-    let vectors: Glicko2Vectors =
-        serde_json::from_str(include_str!("../../vectors/glicko2.json")).expect("the vectors of Glicko-2");
+    let vectors = Glicko2Vectors::read();
     for Glicko2Case { id, player: [rating, deviation, volatility], opponents, scores, tau, result } in vectors.cases {
         let system =
             RatingSystem::Glicko2 { initial: 1500.0, deviation: 350.0, volatility: 0.06, tau, period_ms: DAY_MS };
@@ -297,28 +191,11 @@ fn glicko_2_equals_its_examples() {
     }
 }
 
-#[derive(Deserialize)]
-struct Cases {
-    cases: Vec<Case>,
-}
-
-#[derive(Deserialize)]
-struct Case {
-    id: String,
-    tau: f64,
-    #[serde(default)]
-    draw_probability: f64,
-    teams: Vec<Vec<[f64; 2]>>,
-    ranks: Vec<u32>,
-    result: Vec<Vec<[f64; 2]>>,
-}
-
 /// S1-65: TrueSkill equals the reference library: duels, teams, many sides, draws, and sides of unequal size.
 #[test]
 fn trueskill_equals_the_reference() {
-    let vectors: Cases =
-        serde_json::from_str(include_str!("../../vectors/trueskill.json")).expect("vectors of TrueSkill");
-    for Case { id, tau, draw_probability, teams, ranks, result } in vectors.cases {
+    let vectors = TeamVectors::read_trueskill();
+    for TeamCase { id, tau, draw_probability, teams, ranks, result } in vectors.cases {
         let beta = 25.0 / 6.0;
         let draw_percent = 100.0 * draw_probability;
         let spec =
@@ -337,32 +214,42 @@ fn plackett_luce(tau: f64) -> RatingSpec {
     })
 }
 
-#[derive(Deserialize)]
-struct Duels {
-    cases_1v1: Vec<Duel>,
-}
-
-#[derive(Deserialize)]
-struct Duel {
-    a: [f64; 2],
-    b: [f64; 2],
-    outcome_for_a: f64,
-    a_after: [f64; 2],
-    b_after: [f64; 2],
-}
-
 /// S2-1, S2-2, D-10: Plackett-Luce equals OpenSkill; a draw moves unequal ratings.
 #[test]
 fn plackett_luce_equals_the_reference() {
-    let text = include_str!("../../vectors/plackett_luce.json");
-    let vectors: Cases = serde_json::from_str(text).expect("the vectors of Plackett-Luce");
-    for Case { id, tau, teams, ranks, result, .. } in vectors.cases {
+    for TeamCase { id, tau, teams, ranks, result, .. } in TeamVectors::read_plackett_luce().cases {
         assert_all_close(&rate(&plackett_luce(tau), &teams, &ranks), &result, TOLERANCE, &id);
     }
-    let duels: Duels = serde_json::from_str(text).expect("the vectors of Plackett-Luce");
-    for Duel { a, b, outcome_for_a, a_after, b_after } in duels.cases_1v1 {
+    for DuelCase { a, b, outcome_for_a, a_after, b_after } in DuelVectors::read().cases_1v1 {
         let after = rate(&plackett_luce(25.0 / 300.0), &[vec![a], vec![b]], &ranks(outcome_for_a));
         assert_all_close(&after, &[vec![a_after], vec![b_after]], TOLERANCE, &format!("{a:?} {b:?} {outcome_for_a}"));
+    }
+}
+
+/// The probit form predicts duels as openskill.py 6.2.0 (`predict_win`) does. In teams it adds the luck of each player, where
+/// that library adds it once per side, so the second value is computed from the formula of docs/RATINGS.md.
+#[test]
+fn plackett_luce_probit_equals_the_reference_for_two_sides() {
+    let probit = RatingSpec { prediction: PredictionForm::Probit, ..plackett_luce(0.0) };
+    let mixed = vec![
+        vec![[25.0, 8.333], [30.0, 4.0], [22.0, 6.5], [27.0, 3.0], [18.0, 7.0]],
+        vec![[29.0, 5.0], [24.0, 8.0], [26.0, 2.0], [21.0, 4.5], [28.0, 6.0]],
+    ];
+    for (teams, expected) in [
+        (vec![vec![[20.0, 3.0]], vec![[32.0, 2.5]]], 0.044_798_452_754_548_52),
+        (mixed, 0.395_095_359_756_200_36),
+        (vec![vec![[25.0, 25.0 / 3.0]; 2]; 2], 0.5),
+    ] {
+        let skill = |&[rating, deviation]: &[f64; 2]| Skill {
+            estimate: PlayerRating { rating, deviation },
+            ..probit.initial_skill()
+        };
+        let sides: Vec<Vec<Skill>> = teams.iter().map(|team| team.iter().map(skill).collect()).collect();
+        let found = probit.win_probabilities(&sides).expect("valid sides");
+        assert!((found[0] - expected).abs() < 1e-12 && (found[0] + found[1] - 1.0).abs() < 1e-15, "{found:?}");
+        let logistic = plackett_luce(0.0).win_probabilities(&sides).expect("valid sides");
+        let further = |chance: f64| (chance - 0.5).abs();
+        assert!(expected == 0.5 || further(found[0]) > further(logistic[0]), "{found:?} {logistic:?}");
     }
 }
 

@@ -74,9 +74,12 @@ fn coverage_page_with_each_fault_is_reported() {
     let one_test = "//! A.\n#[cfg(test)]\nmod tests {\n    /// S1-25: degrees to miles, and RUSTSEC-2024-1 is not an id.\n    \
                     #[test]\n    fn it_holds() {\n        // B-16\n    }\n\n    // S1-26\n    fn helper() {}\n}\n";
     let other_test = "//! B.\n// SEC-5 in a comment of its own\n\n/// SEC-8\n#[tokio::test]\nasync fn waits() {}\n";
-    let tree = source_tree::example_tree(&[("src/a.rs", one_test), ("tests/it/b.rs", other_test)]);
+    let scenario = "//! C.\n/// S1-30\nasync fn plays(site: Site) {\n}\n\n/// S1-31\nasync fn helps() {\n}\n\non_each_store! {\n    \
+                    plays, rules(),\n        plays_on_sqlite, plays_on_postgres;\n}\n";
+    let files = [("src/a.rs", one_test), ("tests/it/b.rs", other_test), ("tests/it/c.rs", scenario)];
+    let tree = source_tree::example_tree(&files);
     let tests = tests_by_id(&tree);
-    assert_eq!(tests.keys().collect::<Vec<_>>(), ["B-16", "S1-25", "SEC-8"]);
+    assert_eq!(tests.keys().collect::<Vec<_>>(), ["B-16", "S1-25", "S1-30", "SEC-8"]);
 
     let every_id: Vec<String> = numbered(IDS).into_iter().collect();
     let row = |id: &str| match id {
@@ -86,6 +89,7 @@ fn coverage_page_with_each_fault_is_reported() {
         "S1-27" => "| S1-27 | does not exist | `src/a.rs::it_hopes` |".to_owned(),
         "S1-28" => "| S1-28 | no reason | design: |".to_owned(),
         "S1-29" => "| S1-29 | nonsense | soon |".to_owned(),
+        "S1-30" => "| S1-30 | a scenario | `tests/it/c.rs::plays` |".to_owned(),
         id => format!("| {id} | something | later |"),
     };
     let mut lines: Vec<String> = every_id.iter().filter(|id| *id != "R9").map(|id| row(id)).collect();
@@ -179,9 +183,10 @@ fn rewritten(page: &str, tests: &BTreeMap<String, BTreeSet<String>>) -> String {
         Some(Row { id, subject, tests_cell }) => {
             let tests_cell = match tests.get(&id) {
                 Some(naming_tests) => {
-                    // Integration tests first, then unit tests.
+                    // Those that the page has, then integration tests, then unit tests.
+                    let is_listed = |it: &String| tests_cell.split([',', ' ']).any(|listed| listed == it);
                     let mut named: Vec<String> = naming_tests.iter().map(|it| format!("`{it}`")).collect();
-                    named.sort_by_key(|it| !it.starts_with("`tests/"));
+                    named.sort_by_key(|it| (!is_listed(it), !it.starts_with("`tests/")));
                     named.truncate(NAMED_MAX);
                     let partly_tested = if unpromised.contains(&id) { PARTLY_TESTED } else { "" };
                     format!("{partly_tested}{}", named.join(", "))
@@ -210,13 +215,22 @@ fn tests_by_id(tree: &[SourceFile]) -> BTreeMap<String, BTreeSet<String>> {
     found
 }
 
-/// Each test function with the comments above it and inside it.
+/// Scenarios that `on_each_store!` makes tests of.
+fn scenarios_of(text: &str) -> BTreeSet<&str> {
+    let inside = text.lines().skip_while(|line| !line.starts_with("on_each_store! {")).skip(1);
+    let first_words = inside.filter(|line| line.starts_with("    ") && !line.starts_with("     "));
+    first_words.filter_map(|line| Some(line.trim().split_once(',')?.0)).collect()
+}
+
+/// Each test function, and each scenario of `on_each_store!`, with the comments above it and inside it.
 fn tests_of(text: &str) -> Vec<(String, String)> {
     let lines: Vec<&str> = text.lines().collect();
+    let scenarios = scenarios_of(text);
     let mut tests = Vec::new();
     for (at, line) in lines.iter().enumerate() {
         let attribute = line.trim();
-        if !(attribute == "#[test]" || attribute.starts_with("#[tokio::test")) {
+        let is_test = attribute == "#[test]" || attribute.starts_with("#[tokio::test");
+        if !is_test && !scenarios.iter().any(|name| line.starts_with(&format!("async fn {name}("))) {
             continue;
         }
         let is_above = |line: &&&str| line.trim_start().starts_with("//") || line.trim_start().starts_with("#[");

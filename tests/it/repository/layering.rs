@@ -68,7 +68,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "engine",
         ours: &["domain", "clock", "store", "rules", "geo", "auth", "telemetry", "watch", "supervisor"],
-        theirs: &["tokio", "tokio_util", "tracing", "arc_swap", "bytes", "futures_util", "parking_lot"],
+        theirs: &["tokio", "tokio_util", "tracing", "arc_swap", "bytes", "futures_util", "parking_lot", "thin_vec"],
     },
     Layer {
         name: "api",

@@ -57,6 +57,13 @@ fn operating_page_shows_what_a_public_server_answers() {
     });
 }
 
+#[test]
+fn sessions_page_shows_what_the_server_answers() {
+    assert_page_is_current("SESSIONS.md", 25, |folder| {
+        assert!(fireteam_command(folder, &["keygen", "--out", "issuer"]).output().unwrap().status.success());
+    });
+}
+
 /// Runs a page with `docs/tour.sh` in a folder that `prepare` has filled, and compares each output with the page.
 fn assert_page_is_current(page: &str, steps_min: usize, prepare: impl Fn(&Path)) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -74,8 +81,13 @@ fn assert_page_is_current(page: &str, steps_min: usize, prepare: impl Fn(&Path))
             eprintln!("SKIPPED: {} needs measured round trips, which are not here", expected.command);
             continue;
         }
+        // A pass may have judged the ticket before Enter answers.
+        let printed_output = match expected.command.contains("QueueService/Enter") {
+            true => printed.output.replace("    \"blockingRule\": \"no_candidates\",\n", ""),
+            false => printed.output.clone(),
+        };
         assert!(
-            matches(&expected.output, &printed.output),
+            matches(&expected.output, &printed_output),
             "$ {}\n{} shows\n{}the program printed\n{}",
             expected.command,
             page.display(),
@@ -168,9 +180,11 @@ async fn http_get(url: &str) -> String {
 /// `jq -r .path[0].to.text FILE`.
 fn json_value(folder: &Path, arguments: &[String]) -> String {
     let [_, path, file] = arguments else { panic!("jq -r PATH FILE, not {arguments:?}") };
-    let json: serde_json::Value = serde_json::from_str(&fs::read_to_string(folder.join(file)).unwrap()).unwrap();
+    let text = fs::read_to_string(folder.join(file)).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
     let pointer = path.replace(['.', '['], "/").replace(']', "");
-    format!("{}\n", json.pointer(&pointer).and_then(|value| value.as_str()).expect("a string"))
+    let value = json.pointer(&pointer).and_then(|value| value.as_str());
+    format!("{}\n", value.unwrap_or_else(|| panic!("{path} of {file} is no string: {text}")))
 }
 
 fn shell(folder: &Path, script: &str) {

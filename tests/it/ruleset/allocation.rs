@@ -1,7 +1,7 @@
 //! `<Hosting Allocate OfferMs>`: values, hash, and attributes without effect.
 
 use fireteam::domain::ruleset::Ruleset;
-use fireteam::domain::ruleset::teams::{AllocationMode, AllocationSpec};
+use fireteam::domain::ruleset::teams::{AllocationSpec, ServerAllocationMode};
 use fireteam::rules;
 
 fn parse(hosting: &str) -> Result<Ruleset, String> {
@@ -16,9 +16,9 @@ fn allocation_attributes_have_their_values_and_change_the_hash() {
     assert_eq!(without.hosting.allocation, AllocationSpec::DEFAULT);
     assert_eq!(parse("Mode='game_server' Allocate='never'").unwrap().hash, without.hash);
     let fallback = parse("Mode='game_server' Allocate='fallback'").unwrap();
-    assert_eq!(fallback.hosting.allocation, AllocationSpec { mode: AllocationMode::Fallback, offer_ms: 5_000 });
+    assert_eq!(fallback.hosting.allocation, AllocationSpec { mode: ServerAllocationMode::Fallback, offer_ms: 5_000 });
     let always = parse("Mode='game_server' Allocate='always' OfferMs='500'").unwrap();
-    assert_eq!(always.hosting.allocation, AllocationSpec { mode: AllocationMode::Always, offer_ms: 500 });
+    assert_eq!(always.hosting.allocation, AllocationSpec { mode: ServerAllocationMode::Always, offer_ms: 500 });
     let slower = parse("Mode='game_server' Allocate='always' OfferMs='60000'").unwrap();
     let mut hashes = [without.hash, fallback.hash, always.hash, slower.hash];
     hashes.sort_unstable();

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use fireteam::domain::id::SetId;
 use fireteam::domain::time::UnixMs;
-use fireteam::rules::{self, RenderedDiagnostic, RulesetCatalog};
+use fireteam::rules::{self, FileDiagnostic, RulesetCatalog};
 
 fn ruleset(set: u32, results: u32) -> String {
     format!("<Ruleset Name='set {set}' SetId='{set}'><Limits MaxResults='{results}'/></Ruleset>")
 }
 
-fn messages(problems: Vec<RenderedDiagnostic>) -> String {
+fn messages(problems: Vec<FileDiagnostic>) -> String {
     problems.iter().map(|problem| format!("{problem}\n")).collect()
 }
 
@@ -131,7 +131,7 @@ fn catalog_reload_replaces_all_and_retires_the_old() {
     assert_eq!((changes.added, changes.changed, changes.removed), (vec![one, two], vec![], vec![]));
     let old = catalog.active_ruleset(one).unwrap().hash;
 
-    catalog.record_rejected_reload(vec![RenderedDiagnostic::for_file("1.xml", "invalid", "correct it")]);
+    catalog.record_rejected_reload(vec![FileDiagnostic::for_file("1.xml", "invalid", "correct it")]);
     assert_eq!(catalog.active_ruleset(one).unwrap().hash, old);
     assert_eq!((catalog.snapshot().rejected_diagnostics.len(), catalog.snapshot().loaded_at), (1, Some(UnixMs(1_000))));
 
@@ -148,9 +148,9 @@ fn catalog_reload_replaces_all_and_retires_the_old() {
     assert!(catalog.active_ruleset(two).is_none());
     assert_eq!(catalog.snapshot().retired.iter().map(|old| old.retired_at).collect::<Vec<_>>(), [UnixMs(2_000); 2]);
 
-    catalog.forget_superseded(UnixMs(2_499));
+    catalog.prune_retired_rulesets(UnixMs(2_499));
     assert!(catalog.find_by_hash(one, old).is_some());
-    catalog.forget_superseded(UnixMs(2_500));
+    catalog.prune_retired_rulesets(UnixMs(2_500));
     assert!(catalog.find_by_hash(one, old).is_none());
 }
 

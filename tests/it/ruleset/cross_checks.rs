@@ -150,6 +150,24 @@ fn cross_check_satisfaction_needs_ratings_and_a_window() {
     assert_valid("<Queue><RatingWindow/><Satisfaction LosingStreak='3' Widen='1.5'/></Queue><Rating System='elo'/>");
 }
 
+/// S1-97: wider limits need ratings, and limits.
+#[test]
+fn cross_check_wider_limits_need_ratings_and_limits() {
+    let within = "<HardFilters><Within Attribute='latency' Limit='80'/></HardFilters>";
+    let rule = "<Satisfaction LosingStreak='3' WidenLimits='2'/>";
+    check(
+        &format!("{rule}{within}"),
+        "Satisfaction",
+        "<Satisfaction> depends on match results, which are only recorded with <Rating>; add a <Rating System=\"…\"/>",
+    );
+    check(
+        &format!("{rule}<Rating System='elo'/>"),
+        "Satisfaction",
+        "<Satisfaction> widens limits, and there are none; add a <Within> or an <ExpansionConfigs>, or move it into <Queue>",
+    );
+    assert_valid(&format!("{rule}{within}<Rating System='elo'/>"));
+}
+
 /// S1-97: satisfaction needs at least one sign and one effect, each within its range.
 #[test]
 fn cross_check_satisfaction_needs_a_sign_and_an_effect() {

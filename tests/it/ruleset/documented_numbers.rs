@@ -49,7 +49,7 @@ fn teiserver_ruleset_has_the_documented_numbers() {
         reciprocal_percent: 100.0,
         clock: WindowClock::Queue,
         rule: WindowMatchRule::Contain,
-        ..queue.window.expect("a window")
+        ..queue.window.clone().expect("a window")
     };
     assert_eq!(queue.window, Some(window));
     assert_eq!(
@@ -75,7 +75,7 @@ fn queue_defaults_have_the_documented_numbers() {
     let ruleset = fireteam::rules::parse_ruleset("little.xml", text).unwrap_or_else(|problems| panic!("{problems:#?}"));
     let queue = queue(&ruleset);
     assert_eq!((queue.pass_interval_ms, queue.party_rating, queue.gate), (250, PartyAggregation::Max, OPEN_GATE));
-    let window = queue.window.expect("a window");
+    let window = queue.window.clone().expect("a window");
     assert_eq!((window.rounding, window.bucket_width, window.start), (BucketRounding::Round, 1.0, 0));
     assert_eq!((window.step, window.step_every_ms, window.reciprocal_percent), (1, 20_000, 100.0));
 }
@@ -192,13 +192,20 @@ fn control_ruleset_has_the_documented_numbers() {
     let avoided: Vec<AvoidTarget> = queue.avoid.iter().map(|avoid| avoid.whom).collect();
     assert_eq!(
         avoided,
-        [AvoidTarget::RecentOpponents { recent_ms: 600_000 }, AvoidTarget::RecentTeammates { recent_ms: 600_000 }]
+        [
+            AvoidTarget::Blocked,
+            AvoidTarget::RecentOpponents { recent_ms: 600_000 },
+            AvoidTarget::RecentTeammates { recent_ms: 600_000 }
+        ]
     );
+    assert_eq!(queue.avoid, ruleset.avoid, "the same in searches");
+    let how: Vec<AvoidStrictness> = queue.avoid.iter().map(|avoid| avoid.how).collect();
     // Equal to 100 points of skill, or 10 ms of round trip.
-    assert!(queue.avoid.iter().all(|it| it.how == AvoidStrictness::PreferNot { cost: 0.02, half_life_ms: 300_000 }));
+    let earlier_grouping = AvoidStrictness::PreferNot { cost: 0.02, half_life_ms: 300_000 };
+    assert_eq!(how, [AvoidStrictness::Never, earlier_grouping, earlier_grouping]);
     assert_eq!((&*teams(&ruleset).team_sizes, teams(&ruleset).exact_up_to_size), (&[6, 6][..], 6));
     assert_eq!(ruleset.hosting.mode, HostingMode::Peer);
     let glicko =
-        RatingSystem::Glicko { initial: 0.0, deviation: 350.0, min_deviation: 30.0, c: 63.2, period_ms: 604_800_000 };
+        RatingSystem::Glicko { initial: 0.0, deviation: 350.0, min_deviation: 30.0, c: 63.2, period_ms: 5_259_600_000 };
     assert_eq!(ruleset.rating.expect("Glicko").system, glicko);
 }

@@ -35,6 +35,7 @@ fn diagnostics_of_ten_mistakes_are_ten() {
 #[test]
 fn diagnostics_of_each_kind_equal_the_golden_files() {
     let sections = ["attributes", "hard_filters", "soft_filters", "expansions", "search", "queue", "steps", "rating"];
+    let sections = [&sections[..], &["avoidance", "statistics", "wishes"]].concat();
     for name in sections.into_iter().chain(["unknown_names"]) {
         check_golden(name);
     }

@@ -126,6 +126,11 @@ fn hash_changes_with_quality_and_region_mode() {
 fn hash_changes_with_every_word() {
     let words = [
         ("PartyAggregation=\"max\"", "PartyAggregation=\"min\""),
+        ("PartyAggregation=\"mean\" MissingMember", "PartyAggregation=\"sum\" MissingMember"),
+        ("MissingMember=\"skip\"", "MissingMember=\"missing\""),
+        ("PartyAggregation=\"any\"", "PartyAggregation=\"all\""),
+        (" PartyAggregation=\"any\"", ""),
+        ("PartyAggregation=\"union\"", "PartyAggregation=\"intersection\""),
         ("Trust=\"client\"", "Trust=\"token\""),
         ("Value=\"true\"", "Value=\"false\""),
         ("duel brawl", "duel"),
@@ -216,6 +221,18 @@ fn hash_includes_the_rating_pool() {
     assert_eq!(with(""), hash(EVERYTHING));
 }
 
+/// The deduction for matching and the form of predictions are part of the hash; their defaults are not.
+#[test]
+fn hash_includes_the_deduction_for_matching_and_the_prediction() {
+    let with = |rating: &str| {
+        let rating = format!("<Rating System='plackett_luce' {rating}/>");
+        hash(&format!("<Ruleset Name='a' SetId='1'><Teams Count='2' Size='1'/><Queue/>{rating}</Ruleset>"))
+    };
+    let changed = [with(""), with("MatchZ='1'"), with("MatchZ='1.5'"), with("Prediction='probit'")];
+    assert_eq!(BTreeSet::from(changed).len(), 4, "{changed:?}");
+    assert_eq!(with(""), with("MatchZ='0' Prediction='logistic'"));
+}
+
 /// S2-4: the draw probability and its threshold are part of the hash.
 #[test]
 fn hash_includes_the_draw_probability() {
@@ -249,6 +266,23 @@ fn hash_includes_satisfaction() {
     assert!(all.windows(2).all(|pair| pair[0] != pair[1]), "{all:?}");
     let default = with("<Satisfaction FeedbackBelow='3' Widen='2' MinMatches='5'/>");
     assert_eq!(default, with("<Satisfaction FeedbackBelow='3' Widen='2'/>"));
+}
+
+/// Rules for both doors count, also if the queue has the same ones.
+#[test]
+fn hash_covers_avoidance_and_wider_limits_beside_the_queue() {
+    let with = |inside: &str| hash(&EVERYTHING.replace("</Ruleset>", &format!("{inside}</Ruleset>")));
+    let mut all = [
+        with(""),
+        with("<Avoid Whom='recent_teammates' How='never' RecentMs='60000'/>"),
+        with("<Avoid Whom='recent_teammates' How='never' RecentMs='70000'/>"),
+        with("<Avoid Whom='recent_teammates' How='prefer_not' RecentMs='60000' Cost='1' HalfLifeMs='5'/>"),
+        with("<Satisfaction LosingStreak='3' WidenLimits='2'/>"),
+        with("<Satisfaction LosingStreak='3' WidenLimits='3'/>"),
+        with("<Satisfaction LosingStreak='4' WidenLimits='2'/>"),
+    ];
+    all.sort_unstable();
+    assert!(all.windows(2).all(|pair| pair[0] != pair[1]), "{all:?}");
 }
 
 /// Display names are not part of the hash; names that clients and responses use are.

@@ -1,11 +1,11 @@
 //! Hostile ruleset documents: each is refused quickly, with a short message that names the problem.
 
 use fireteam::rules;
-use fireteam::rules::RenderedDiagnostic;
+use fireteam::rules::FileDiagnostic;
 
 use crate::support::hostile_documents::hostile_documents;
 
-fn read(bytes: &[u8]) -> Result<(), Vec<RenderedDiagnostic>> {
+fn read(bytes: &[u8]) -> Result<(), Vec<FileDiagnostic>> {
     rules::decode_utf8("hostile.xml", bytes).and_then(|text| rules::parse_ruleset("hostile.xml", text).map(|_| ()))
 }
 

@@ -122,7 +122,7 @@ async fn publish(
         matchmaking_set_id: Some(7),
         ..Default::default()
     };
-    handler.update(EntryPoint::default(), caller, wire).unwrap().wait().await.unwrap().ignored_fields
+    handler.update_advertisement(EntryPoint::default(), caller, wire).unwrap().wait().await.unwrap().ignored_fields
 }
 
 /// Checks one ruleset: untrusted values are listed and change nothing, for clients and for game servers.

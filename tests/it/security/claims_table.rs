@@ -56,6 +56,13 @@ const NAT_TYPE: Judgement = WithoutAuthority(&[
 ]);
 const ATTRIBUTES: Judgement =
     Ignored(&["untrusted_attribute_value_has_no_effect", "contradicting_sides_are_unrated_and_filtered_by_disputes"]);
+/// Attributes of one player: as those of the party.
+const PLAYER_ATTRIBUTES: Judgement = Ignored(&[
+    "untrusted_attribute_of_a_player_is_ignored_on_sqlite",
+    "untrusted_attribute_of_a_waiting_player_is_ignored_on_sqlite",
+]);
+/// A wish, where the ruleset lets clients state the roles of their parties.
+const WANTED_ROLES: Judgement = Ignored(&["untrusted_roles_of_players_are_ignored_on_sqlite"]);
 const PROGRESS: Judgement = Ignored(&[
     "queue_ignores_place_seats_and_progress_that_a_party_states",
     "untrusted_values_of_a_party_are_listed_and_ignored",
@@ -69,6 +76,8 @@ const PLACE: Judgement = Ignored(&[
     "queue_ignores_place_seats_and_progress_that_a_party_states",
     "forwarded_address_from_an_untrusted_peer_is_ignored",
 ]);
+/// Teams in the host's own session, which the host decides anyway.
+const STATED_TEAM: Judgement = Refused(&["team_that_the_ruleset_lacks_is_refused"]);
 const PARTY_SIZES: Judgement = Refused(&["party_sizes_other_than_the_players_are_refused"]);
 const SEATS: Judgement = WithoutAuthority(&[
     "queue_ignores_place_seats_and_progress_that_a_party_states",
@@ -89,6 +98,9 @@ const OVERRIDES: Judgement = Refused(&["search_overrides_are_refused_unless_allo
 
 // Claims about what is whose.
 
+const LIST_OWNER: Judgement = Refused(&["only_the_own_block_list_can_be_changed_on_sqlite"]);
+const LISTED: Judgement = OwnWish("whom the caller's own user will not meet, also against that user's wish");
+
 const ADVERTISEMENT: Judgement = Refused(&[
     "advertisement_calls_by_another_caller_are_refused_alike",
     "advertisement_token_is_useless_to_another_caller",
@@ -97,6 +109,16 @@ const ADVERTISEMENT: Judgement = Refused(&[
 const RESERVATION: Judgement = Refused(&[
     "advertisement_calls_by_another_caller_are_refused_alike",
     "advertisement_token_is_useless_to_another_caller",
+]);
+/// Hosts start matches of their own sessions only, with players who came, and rate no one who was not heard.
+const STARTED_SESSION: Judgement = Refused(&["session_match_refuses_lies_of_hosts_on_sqlite"]);
+const START_KEY: Judgement = Refused(&["session_match_start_is_idempotent_on_sqlite"]);
+const ROSTER: Judgement = Refused(&[
+    "session_match_refuses_lies_of_hosts_on_sqlite",
+    "session_match_has_no_player_who_is_only_listed_on_sqlite",
+    "session_match_has_friends_of_the_host_by_consent_on_sqlite",
+    "session_match_is_not_rated_by_a_lone_host_on_sqlite",
+    "session_match_is_not_rated_by_a_majority_alone_on_sqlite",
 ]);
 const OWN_SEAT: Judgement = WithoutAuthority(&["member_releases_its_own_seat_on_sqlite"]);
 const NAMED_RESERVATIONS: Judgement = WithoutAuthority(&[
@@ -163,6 +185,9 @@ const SET: Judgement = OwnWish("where the caller wants to play; an unknown set i
 const ECHO: Judgement = OwnWish("echoed, or says what the message is");
 const DISPLAY: Judgement = OwnWish("for statistics of the game; filters nothing");
 const FILTER: Judgement = OwnWish("narrows what the caller itself is offered");
+/// A wish narrows what the caller itself meets, by the values of others as rules see them. What the ruleset does not allow is refused.
+const WISHES: Judgement =
+    Refused(&["invalid_wishes_are_refused_with_their_field", "wish_for_skill_is_judged_by_the_servers_rating"]);
 const PAGE: Judgement = OwnWish("which part of a list the caller reads, of a list that it may read");
 const PAGE_TOKEN: Judgement =
     OwnWish("a place in a list; whether the caller may read the list is checked for each page");
@@ -210,8 +235,12 @@ const TABLE: &[Row] = &[
             (&ACCOUNT, &["players"]),
             (&ATTRIBUTES, &["attributes"]),
             (&REGION_ROUND_TRIP, &["region_latencies"]),
+            (&WISHES, &["wishes"]),
         ],
     ),
+    ("Wish", &[(&WISHES, &["attribute", "relaxations", "accept_missing"])]),
+    ("AcceptedValues", &[(&WISHES, &["min", "max", "strings", "flag"])]),
+    ("WishRelaxation", &[(&WISHES, &["after_ms"])]),
     ("LocalityData", &[(&PLACE, &["locality_x", "locality_y", "locality_z", "latitude_degrees", "longitude_degrees"])]),
     (
         "PlayerData",
@@ -220,6 +249,9 @@ const TABLE: &[Row] = &[
             (&CLIENT_NAME, &["player_id"]),
             (&SKILL, &["skill"]),
             (&CONSENT, &["consent_token"]),
+            (&STATED_TEAM, &["team"]),
+            (&PLAYER_ATTRIBUTES, &["attributes"]),
+            (&WANTED_ROLES, &["roles"]),
         ],
     ),
     ("AttributeValue", &[(&ATTRIBUTES, &["number_value", "string_value", "bool_value"])]),
@@ -262,6 +294,15 @@ const TABLE: &[Row] = &[
         ],
     ),
     (
+        "MatchmakingStartMatchRequest",
+        &[
+            (&STARTED_SESSION, &["advertisement_id", "advertisement_token"]),
+            (&START_KEY, &["idempotency_key"]),
+            (&ROSTER, &["teams", "host_party"]),
+        ],
+    ),
+    ("SessionTeam", &[(&ROSTER, &["host_party", "reservation_ids"])]),
+    (
         "MatchmakingReleaseRequest",
         &[(&RESERVATION, &["reservation_id", "reservation_token"]), (&OWN_SEAT, &["advertisement_id"])],
     ),
@@ -282,6 +323,10 @@ const TABLE: &[Row] = &[
         &[(&GRANTED, &["leader_user_id", "use", "may_answer"]), (&SET, &["matchmaking_set_id"])],
     ),
     ("MatchmakingRevokeConsentRequest", &[(&REVOKED, &["consent_token"])]),
+    (
+        "MatchmakingUpdateBlockListRequest",
+        &[(&LIST_OWNER, &["user_id"]), (&LISTED, &["replace", "add_user_ids", "remove_user_ids"])],
+    ),
     (
         "QueueEnterRequest",
         &[

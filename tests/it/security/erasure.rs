@@ -170,7 +170,7 @@ async fn reserve(client: &Client, hosted: &Advertisement, players: &[(&str, f64)
 }
 
 /// Places and descriptions of patterns.
-fn named_in(outputs: &[(String, Vec<u8>)], patterns: &[(String, Vec<u8>)]) -> Vec<String> {
+pub(super) fn named_in(outputs: &[(String, Vec<u8>)], patterns: &[(String, Vec<u8>)]) -> Vec<String> {
     let mut found = Vec::new();
     for (place, bytes) in outputs {
         for (description, pattern) in patterns {
@@ -182,7 +182,7 @@ fn named_in(outputs: &[(String, Vec<u8>)], patterns: &[(String, Vec<u8>)]) -> Ve
     found
 }
 
-fn collect_files(folder: &Path, outputs: &mut Vec<(String, Vec<u8>)>) {
+pub(super) fn collect_files(folder: &Path, outputs: &mut Vec<(String, Vec<u8>)>) {
     for entry in std::fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
         if path.is_dir() {
@@ -194,7 +194,7 @@ fn collect_files(folder: &Path, outputs: &mut Vec<(String, Vec<u8>)>) {
 }
 
 /// Text of each row of each table, and of the samples that the planner keeps.
-async fn table_texts(connection: &mut PgConnection) -> Vec<(String, Vec<u8>)> {
+pub(super) async fn table_texts(connection: &mut PgConnection) -> Vec<(String, Vec<u8>)> {
     let tables = "select format('%I', table_name) from information_schema.tables where table_schema = 'public'";
     let mut tables: Vec<String> = sqlx::query_scalar(tables).fetch_all(&mut *connection).await.expect("tables");
     tables.push("pg_stats".to_owned());
@@ -208,7 +208,7 @@ async fn table_texts(connection: &mut PgConnection) -> Vec<(String, Vec<u8>)> {
 }
 
 /// A key as bytes, as hexadecimal digits, and as a UUID.
-fn key_patterns(description: &str, key: UserKey) -> Vec<(String, Vec<u8>)> {
+pub(super) fn key_patterns(description: &str, key: UserKey) -> Vec<(String, Vec<u8>)> {
     let text = key.to_string();
     let uuid = [&text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..]].join("-");
     let forms = [key.as_bytes().to_vec(), text.into_bytes(), uuid.into_bytes()];
@@ -223,7 +223,7 @@ fn patterns_of(player: &wire::GetPlayerResponse) -> Vec<(String, Vec<u8>)> {
     ];
     let user = UserKey::from_name(VICTIM);
     patterns.extend(key_patterns("the digest of the account", user));
-    let client = UserKey::of_client(user, UserKey::from_name(VICTIM_CLIENT));
+    let client = UserKey::from_user_and_client(user, UserKey::from_name(VICTIM_CLIENT));
     patterns.extend(key_patterns("the digest of the client", client));
     for (purpose, key) in [
         ("operators", &player.user_key),

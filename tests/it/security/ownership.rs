@@ -47,7 +47,7 @@ async fn create_owners(server: &TestServer, issuer: &TokenIssuer, handler: &Matc
         let name = format!("owner {number}");
         let caller = issuer.authorized_caller(server, role_of_owner(number), &name);
         let wire = transcode(advertise_request(&[(&name, 0.0)], 8));
-        let created = handler.update(EntryPoint::default(), &caller, wire).unwrap().wait().await.unwrap();
+        let created = handler.update_advertisement(EntryPoint::default(), &caller, wire).unwrap().wait().await.unwrap();
         owners.push(Owner {
             caller,
             id: created.id.to_string(),
@@ -149,21 +149,21 @@ fn attempt_error(handler: &MatchmakingHandler, owners: &[Owner], attempt: &Attem
         ..Default::default()
     };
     let outcome = match attempt.operation {
-        OwnerOperation::Heartbeat => handler.update(entry_point, &attacker.caller, update).map(drop),
+        OwnerOperation::Heartbeat => handler.update_advertisement(entry_point, &attacker.caller, update).map(drop),
         OwnerOperation::Replace => {
             update.session_composition =
                 transcode::<pb::UpdateAdvertisementRequest>(advertise_request(&[("attacker", 0.0)], 1))
                     .session_composition;
-            handler.update(entry_point, &attacker.caller, update).map(drop)
+            handler.update_advertisement(entry_point, &attacker.caller, update).map(drop)
         }
         OwnerOperation::Confirm => {
             // Confirms the attacker's reservation in the victim's advertisement.
             update.confirmed_reservation_ids = vec![attacker.reservation_id.clone()];
-            handler.update(entry_point, &attacker.caller, update).map(drop)
+            handler.update_advertisement(entry_point, &attacker.caller, update).map(drop)
         }
         OwnerOperation::Delete => {
             let wire = pb::DeleteAdvertisementRequest { advertisement_id: id, advertisement_token: token };
-            handler.delete(entry_point, &attacker.caller, wire).map(drop)
+            handler.delete_advertisement(entry_point, &attacker.caller, wire).map(drop)
         }
         OwnerOperation::Release => {
             let wire = pb::ReleaseRequest { reservation_id: id, reservation_token: token, ..Default::default() };
@@ -208,7 +208,12 @@ async fn advertisement_calls_by_another_caller_are_refused_alike() {
             advertisement_token: owner.token.clone(),
             ..Default::default()
         };
-        let answer = handler.update(EntryPoint::default(), &owner.caller, heartbeat).unwrap().wait().await.unwrap();
+        let answer = handler
+            .update_advertisement(EntryPoint::default(), &owner.caller, heartbeat)
+            .unwrap()
+            .wait()
+            .await
+            .unwrap();
         let [held] = answer.reservations.as_slice() else { panic!("{number}: {:?}", answer.reservations) };
         assert_eq!(held.id.to_string(), owners[(number + OWNERS - 1) % OWNERS].reservation_id);
         assert!(held.expires_in_ms.is_some(), "{number}: only the host confirms");

@@ -96,9 +96,15 @@ async fn start_populated_server() -> TestServer {
     let mut waiting = Vec::new();
     for number in 0..HOST_COUNT {
         let user = UserKey::from_name(&format!("host {number}"));
-        let players = vec![Player { user, client_key: user, stated_skill: Some(rng.random_skill()) }];
+        let players = vec![Player { stated_skill: Some(rng.random_skill()), ..Player::from_user(user) }];
         let update = UpdateAdvertCommand {
-            session: Some(Session { players, party_sizes: vec![1], join_seats: 5, ..Session::default() }),
+            session: Some(Session {
+                players,
+                party_sizes: vec![1],
+                join_seats: 5,
+                origin: ValueOrigin::GameServer,
+                ..Session::default()
+            }),
             set_id: Some(SetId(1)),
             idempotency_key: Some(format!("advertisement number {number:020}")),
             // The longest endpoint, which each candidate shows.

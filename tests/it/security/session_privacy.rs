@@ -26,9 +26,11 @@ const SEALED_SET: u32 = 2;
 /// Connect data that no searcher may see.
 const CONNECT_DATA: &[u8] = b"canary of the host, 198.51.100.77:7777";
 
-const PROBE_KEY: [u8; 16] = *b"key of the probe";
+/// Key that a probe must know.
+pub(crate) const PROBE_KEY: [u8; 16] = *b"key of the probe";
 
-fn ruleset(set_id: u32, limits: &str) -> String {
+/// Ruleset of a set with one soft filter, and with `limits`.
+pub(crate) fn ruleset(set_id: u32, limits: &str) -> String {
     format!(
         r#"<Ruleset Name="Set {set_id}" SetId="{set_id}">
   <Attributes><Attribute Name="skill" Type="number" Min="0" Max="50" Trust="client"/></Attributes>
@@ -43,11 +45,28 @@ fn rulesets() -> RulesetDirectory {
     RulesetDirectory::with_files(&[("open.xml", &ruleset(OPEN_SET, "")), ("sealed.xml", &sealed)])
 }
 
-fn configure(config: &mut Config, folder: &RulesetDirectory, issuer: &TokenIssuer) {
+/// Server with these rulesets and authentication, without rate limits.
+pub(crate) fn configure(config: &mut Config, folder: &RulesetDirectory, issuer: &TokenIssuer) {
     config.rulesets = RulesetSource::Directory(folder.path().to_owned());
     config.auth = Some(issuer.write_jwt_settings(folder.path()));
     config.rate_limits = RateLimitRules::Off;
     config.token_key_file = Some(folder.path().join("token-key"));
+}
+
+/// Two servers on one Postgres, each with this configuration.
+pub(crate) async fn servers_on_one_postgres(
+    url: &str,
+    clock: &Arc<TestClock>,
+    configure: impl Fn(&mut Config),
+) -> (TestServer, TestServer) {
+    let start = async || {
+        TestServer::start_on_clock(Arc::clone(clock), |config| {
+            configure(config);
+            config.store = StoreTarget::Postgres(PostgresUrl::parse(url).expect("a URL"));
+        })
+        .await
+    };
+    (start().await, start().await)
 }
 
 fn advertise(set: u32, user: &str) -> pb::MatchmakingUpdateAdvertisementRequest {
@@ -150,14 +169,8 @@ async fn probe_endpoint_is_told_by_the_other_server() {
     let Some(database) = create_test_database("probe_endpoint_is_told_by_the_other_server").await else { return };
     let (folder, clock) = (rulesets(), Arc::new(TestClock::new()));
     let issuer = TokenIssuer::new(&*clock);
-    let start = async || {
-        TestServer::start_on_clock(Arc::clone(&clock), |config| {
-            configure(config, &folder, &issuer);
-            config.store = StoreTarget::Postgres(PostgresUrl::parse(&database.url).expect("a URL"));
-        })
-        .await
-    };
-    let (here, there) = (start().await, start().await);
+    let (here, there) =
+        servers_on_one_postgres(&database.url, &clock, |config| configure(config, &folder, &issuer)).await;
     let fleet = issuer.client_with_token(&here, Role::GameServer, "fleet").await;
     fleet.update_advertisement(advertise(OPEN_SET, "owner")).await.expect("published");
     let guest = issuer.client_with_token(&there, Role::Client, "guest").await;

@@ -24,7 +24,7 @@ use fireteam::config;
 use fireteam::server::accept::IncomingConnections;
 use fireteam::server::handshake::{ConnectionHandshaker, ProxySettings};
 use fireteam::server::limits::EdgeLimits;
-use fireteam::server::tls::TlsAcceptorSource;
+use fireteam::server::tls::ReloadableTlsConfig;
 
 use crate::api::limits_wire::read_until_closed;
 use crate::support::certs::{CertificateAndKey, CertificateAuthority, write_private_file, write_server_certificate};
@@ -34,7 +34,7 @@ use crate::support::scripted_server::{RecordingObserver, ScriptedServer, TEST_TI
 /// A scripted server with TLS, and the CA of its certificate.
 struct TlsServer {
     server: ScriptedServer,
-    tls: Arc<TlsAcceptorSource>,
+    tls: Arc<ReloadableTlsConfig>,
     authority: CertificateAuthority,
     folder: TempDir,
 }
@@ -43,21 +43,22 @@ fn open_acceptor(
     folder: &TempDir,
     certificate: &CertificateAndKey,
     client_ca: Option<&CertificateAuthority>,
-) -> Arc<TlsAcceptorSource> {
+) -> Arc<ReloadableTlsConfig> {
     let (certificate, key) = write_server_certificate(folder.path(), certificate);
     let client_ca = client_ca.map(|authority| {
         let file = folder.path().join("clients.pem");
         write_private_file(&file, &authority.pem);
         file
     });
-    Arc::new(TlsAcceptorSource::open(config::TlsFiles { certificate, key, client_ca }).unwrap())
+    Arc::new(ReloadableTlsConfig::open(config::TlsFiles { certificate, key, client_ca }).unwrap())
 }
 
 impl TlsServer {
     async fn start(edge: EdgeLimits) -> Self {
         let (folder, authority) = (tempfile::tempdir().unwrap(), CertificateAuthority::new("server"));
         let tls = open_acceptor(&folder, &authority.server_certificate(), None);
-        let server = ScriptedServer::start_with_tls_and_proxies(edge, Some(tls.clone()), ProxySettings::none()).await;
+        let server =
+            ScriptedServer::start_with_tls_and_proxies(edge, Some(tls.clone()), ProxySettings::without_proxies()).await;
         Self { server, tls, authority, folder }
     }
 
@@ -197,11 +198,17 @@ async fn connect_tls(
     TlsConnector::from(Arc::new(config)).connect(name, socket).await.unwrap()
 }
 
-fn listen_tls(tls: Arc<TlsAcceptorSource>, observer: &Arc<RecordingObserver>) -> IncomingConnections {
+fn listen_tls(tls: Arc<ReloadableTlsConfig>, observer: &Arc<RecordingObserver>) -> IncomingConnections {
     let stop = CancellationToken::new();
     let clock = Arc::new(SystemClock::start());
-    let handshaker =
-        ConnectionHandshaker::new(Arc::default(), clock, observer.clone(), stop, Some(tls), ProxySettings::none());
+    let handshaker = ConnectionHandshaker::new(
+        Arc::default(),
+        clock,
+        observer.clone(),
+        stop,
+        Some(tls),
+        ProxySettings::without_proxies(),
+    );
     IncomingConnections::bind(&["127.0.0.1:0".parse().unwrap()], handshaker).unwrap()
 }
 
@@ -248,7 +255,7 @@ fn tls_key_owned_by_root_may_be_readable_by_its_group() {
         write_server_certificate(folder.path(), &CertificateAuthority::new("server").server_certificate());
     std::fs::set_permissions(&key, PermissionsExt::from_mode(0o440)).unwrap();
     let is_roots = std::fs::metadata(&key).unwrap().uid() == 0;
-    let opened = TlsAcceptorSource::open(config::TlsFiles { certificate, key, client_ca: None });
+    let opened = ReloadableTlsConfig::open(config::TlsFiles { certificate, key, client_ca: None });
     assert_eq!(opened.is_ok(), is_roots, "{opened:?}");
 }
 
@@ -265,7 +272,7 @@ fn tls_file_errors_name_the_file_and_the_remedy() {
         write_private_file(&ca_file, client_ca.unwrap_or_default());
         let client_ca = client_ca.map(|_| ca_file);
         let error =
-            TlsAcceptorSource::open(config::TlsFiles { certificate: certificate_file, key: key_file, client_ca });
+            ReloadableTlsConfig::open(config::TlsFiles { certificate: certificate_file, key: key_file, client_ca });
         let error = error.unwrap_err().to_string();
         assert!(!error.contains('\n') && !error.contains("MII"), "{error}");
         error
@@ -280,7 +287,7 @@ fn tls_file_errors_name_the_file_and_the_remedy() {
     check(error(&certificate.certificate, &other.key, None), "server.key", "the key must be that certificate's");
 
     let absent = config::TlsFiles { certificate: "no.pem".into(), key: "no.key".into(), client_ca: None };
-    check(TlsAcceptorSource::open(absent).unwrap_err().to_string(), "no.pem", "TLS certificate");
+    check(ReloadableTlsConfig::open(absent).unwrap_err().to_string(), "no.pem", "TLS certificate");
 
     #[cfg(unix)]
     for mode in [0o644, 0o660, 0o604] {
@@ -288,7 +295,7 @@ fn tls_file_errors_name_the_file_and_the_remedy() {
         std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
         let remedy = format!("chmod 600 {}", key.display());
         check(
-            TlsAcceptorSource::open(config::TlsFiles { certificate, key, client_ca: None }).unwrap_err().to_string(),
+            ReloadableTlsConfig::open(config::TlsFiles { certificate, key, client_ca: None }).unwrap_err().to_string(),
             "",
             &remedy,
         );

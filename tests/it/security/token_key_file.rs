@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use fireteam::auth::key_file::load_or_create_signer;
-use fireteam::auth::token::{ReservationClaim, SIGNING_KEY_BYTES, TokenSigner};
+use fireteam::auth::token::{HmacTokenSigner, ReservationClaim, SIGNING_KEY_BYTES};
 use fireteam::domain::id::{AdvertisementId, ReservationId, SetId};
 
 fn reservation_claim() -> ReservationClaim {
@@ -16,8 +16,8 @@ fn reservation_claim() -> ReservationClaim {
     }
 }
 
-fn verifies_token_of(signer: &TokenSigner, signed_by: [u8; SIGNING_KEY_BYTES]) -> bool {
-    signer.verify::<ReservationClaim>(&TokenSigner::new(signed_by, None).sign(&reservation_claim())).is_some()
+fn verifies_token_of(signer: &HmacTokenSigner, signed_by: [u8; SIGNING_KEY_BYTES]) -> bool {
+    signer.verify::<ReservationClaim>(&HmacTokenSigner::new(signed_by, None).sign(&reservation_claim())).is_some()
 }
 
 fn write_private_file(path: &Path, text: &str) {
@@ -50,7 +50,7 @@ fn token_key_rotation_signs_with_the_first_line_and_verifies_both() {
     assert!(verifies_token_of(&signer, [10; SIGNING_KEY_BYTES]) && verifies_token_of(&signer, [11; SIGNING_KEY_BYTES]));
     assert_eq!(
         signer.sign(&reservation_claim()),
-        TokenSigner::new([10; SIGNING_KEY_BYTES], None).sign(&reservation_claim())
+        HmacTokenSigner::new([10; SIGNING_KEY_BYTES], None).sign(&reservation_claim())
     );
 }
 
@@ -102,7 +102,7 @@ fn token_key_file_created_concurrently_holds_one_key() {
     for _ in 0..20 {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("keys");
-        let signers: Vec<Option<TokenSigner>> = std::thread::scope(|scope| {
+        let signers: Vec<Option<HmacTokenSigner>> = std::thread::scope(|scope| {
             let start = |key: u8| load_or_create_signer(&path, [key; SIGNING_KEY_BYTES]).ok();
             let starting: Vec<_> = (1..=4).map(|key| scope.spawn(move || start(key))).collect();
             starting.into_iter().map(|thread| thread.join().unwrap()).collect()

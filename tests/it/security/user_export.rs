@@ -1,22 +1,13 @@
 //! Export of a user's advertisements and reservations, and their erasure. Of players with identities, on SQLite, and through two
 //! servers on one Postgres.
 
-use fireteam::auth::identity::Role;
 use fireteam_client::pb;
 use pb::ConsentUse;
 
 use crate::support::generated_client as wire;
-use crate::support::party_site::{PartySite, on_each_store, pairs_ruleset};
+use crate::support::party_site::{PartySite, by_operator, on_each_store, pairs_ruleset};
 use crate::support::queue_server::{SET_ID, operator_client, wait_until};
 use crate::support::test_server::{advertise_request, party_session};
-
-/// Request with an operator's token.
-fn by_operator<T>(site: &PartySite, message: T) -> tonic::Request<T> {
-    let mut request = tonic::Request::new(message);
-    let header = site.issuer.authorization_header(Role::Operator, "ops").parse().expect("a header");
-    request.metadata_mut().insert("authorization", header);
-    request
-}
 
 /// Export of a user, read at the last server.
 async fn export(site: &PartySite, user: &str) -> wire::ExportUserResponse {

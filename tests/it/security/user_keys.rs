@@ -70,7 +70,7 @@ async fn leaderboard_shows_no_digest_of_an_account() {
     assert!(keys_of_deployments[0].iter().all(|key| !keys_of_deployments[1].contains(key)));
 }
 
-fn claims_of(credential: &str) -> serde_json::Value {
+pub(crate) fn claims_of(credential: &str) -> serde_json::Value {
     let part = credential.split('.').nth(1).expect("claims");
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(part).expect("base64")).expect("JSON")
 }
@@ -98,7 +98,7 @@ async fn credential_for_a_hosting_player_has_keys_of_the_match_only() {
         for name in ["ann", "bob"] {
             assert!(!names_account(claims.to_string().as_bytes(), name), "{claims}");
             let user = UserKey::from_name(name);
-            let client = UserKey::of_client(user, user);
+            let client = UserKey::from_user_and_client(user, user);
             assert!(!claims.to_string().contains(&client.to_string()), "{claims}");
         }
     }

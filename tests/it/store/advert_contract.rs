@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use fireteam::domain::advertisement::Advertisement;
 use fireteam::domain::limit::RESERVATIONS_PER_ADVERTISEMENT_MAX;
 use fireteam::domain::time::UnixMs;
 use fireteam::store::memory::MemoryStore;
-use fireteam::store::postgres::{PostgresStore, Replica};
+use fireteam::store::postgres::{PostgresStore, ServerIdentity};
 use fireteam::store::sqlite::SqliteStore;
 use fireteam::store::{
     AdvertWrite, ENDED_RESERVATION_RETENTION_MS, Reservation, ReservationState, Store, WriteOutcome,
@@ -45,6 +46,7 @@ fn heartbeat(ad: u32, expires: u64, confirmed: &[u32], joined: &[u32], now: u64)
         expires_at: UnixMs(expires),
         confirmed_reservations: confirmed,
         joined_reservations: joined,
+        create_digest: None,
         now: UnixMs(now),
     }
 }
@@ -153,6 +155,7 @@ async fn check_reservations(store: &dyn Store) {
         confirmed_reservations: vec![],
         joined_reservations: vec![seat_id(1)],
         owner: None,
+        create_digest: None,
         now: UnixMs(150),
     };
     assert_eq!(commit_one(store, joined).await, replaced(0));
@@ -174,7 +177,7 @@ async fn check_reservations(store: &dyn Store) {
     let state = |n, count, until, state| Reservation { state, ..seats(n, 1, count, until) };
     let joined_until = 150 + ENDED_RESERVATION_RETENTION_MS;
     let expected = [
-        state(1, 3, joined_until, ReservationState::Ended),
+        Reservation { has_joined: true, ..state(1, 3, joined_until, ReservationState::Ended) },
         state(2, 1, 100, ReservationState::Held),
         state(4, 1, 400, ReservationState::Ended),
         state(5, 1, 300, ReservationState::Held),
@@ -206,6 +209,7 @@ async fn check_one_batch(store: &dyn Store) {
         confirmed_reservations: vec![seat_id(1)],
         joined_reservations: vec![seat_id(2)],
         owner: None,
+        create_digest: None,
         now: UnixMs(9),
     };
     let batch = [
@@ -277,11 +281,62 @@ async fn check_concurrent_reservations(store: Arc<dyn Store>) {
     assert_eq!(store.load_advertisements(UnixMs(1)).await.unwrap()[0].reservations.len(), 10);
 }
 
+/// A publication that creates an advertisement; the digest of its request has only this byte.
+fn create(advertisement: Arc<Advertisement>, digest: u8, expires: u64, now: u64) -> AdvertWrite {
+    let mut write = put(advertisement, expires, now);
+    if let AdvertWrite::Publish { create_digest, .. } = &mut write {
+        *create_digest = Some([digest; 16]);
+    }
+    write
+}
+
+/// A heartbeat of advertisement 1 that repeats its creation.
+fn repeat(digest: u8, expires: u64, now: u64) -> AdvertWrite {
+    let mut write = extend(1, expires, now);
+    if let AdvertWrite::ExtendTtl { create_digest, .. } = &mut write {
+        *create_digest = Some([digest; 16]);
+    }
+    write
+}
+
+/// A request with the key of another that created an advertisement is refused while that advertisement lives. An update and an
+/// erasure do not change that.
+async fn check_create_digests(store: &dyn Store) {
+    let reused = WriteOutcome::IdempotencyKeyReused;
+    assert_eq!(commit_one(store, create(ad(1, 4, 10, "first"), 1, 100, 10)).await, created(10));
+    assert_eq!(commit_one(store, create(ad(1, 4, 20, "another"), 2, 100, 20)).await, reused);
+    assert_eq!(commit_one(store, create(ad(1, 4, 30, "first"), 1, 100, 30)).await, replaced(10));
+    assert_eq!(commit_one(store, put(ad(1, 3, 40, "updated"), 100, 40)).await, replaced(10));
+    assert_eq!(commit_one(store, repeat(2, 150, 50)).await, reused);
+    assert_eq!(commit_one(store, repeat(1, 150, 50)).await, WriteOutcome::Applied);
+    let batch = [create(ad(2, 4, 60, "one"), 3, 200, 60), create(ad(2, 4, 60, "other"), 4, 200, 60)];
+    assert_eq!(store.commit(&batch).await.unwrap().outcomes, [created(60), reused.clone()]);
+    let stored = store.load_advertisements(UnixMs(60)).await.unwrap();
+    let seen: Vec<_> = stored.iter().map(|it| (&*it.advertisement.connect_data, it.expires_at)).collect();
+    assert_eq!(seen, [(&b"updated"[..], UnixMs(150)), (b"one", UnixMs(200))]);
+    // It has expired and is still there: the new one is another advertisement.
+    assert_eq!(commit_one(store, create(ad(1, 4, 160, "another"), 2, 300, 160)).await, created(160));
+    assert_eq!(commit_one(store, create(ad(1, 4, 170, "first"), 1, 300, 170)).await, reused);
+    let user = ad(1, 4, 0, "").session.players[0].user;
+    let erase = AdvertWrite::EraseUser { advertisement_id: ad_id(1), user, seed: [7; 16], purge_at: UnixMs(500) };
+    let erased = WriteOutcome::UserErased { was_in_advertisement: true, reservations: vec![] };
+    assert_eq!(commit_one(store, erase).await, erased);
+    assert_eq!(
+        commit_one(store, create(ad(1, 4, 180, "another"), 2, 300, 180)).await,
+        reused,
+        "the digest is replaced"
+    );
+    // Without a digest, as from version 0.2.0, nothing is compared.
+    assert_eq!(commit_one(store, put(ad(3, 4, 10, "former"), 300, 180)).await, created(10));
+    assert_eq!(commit_one(store, create(ad(3, 4, 190, "repeated"), 5, 300, 190)).await, replaced(10));
+}
+
 /// Each part starts with an empty store.
 async fn run_all<S: Store>(open: impl AsyncFn() -> S) {
     check_advertisements(&open().await).await;
     check_reservations(&open().await).await;
     check_one_batch(&open().await).await;
+    check_create_digests(&open().await).await;
     check_reservation_limit(&open().await).await;
     check_concurrent_reservations(Arc::new(open().await)).await;
 }
@@ -311,7 +366,7 @@ async fn postgres_advert_store_meets_the_contract() {
     run_all(async || {
         let TestDatabase { url } = create_test_database("part of the advert store contract").await.unwrap();
         let number = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        PostgresStore::open(&url, Replica { id: number, silos: None }).await.unwrap()
+        PostgresStore::open(&url, ServerIdentity { id: number, silos: None }).await.unwrap()
     })
     .await;
 }

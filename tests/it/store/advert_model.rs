@@ -7,8 +7,8 @@ use fireteam::domain::id::{AdvertisementId, ReservationId, UserKey};
 use fireteam::domain::limit::RESERVATIONS_PER_ADVERTISEMENT_MAX;
 use fireteam::domain::time::UnixMs;
 use fireteam::store::{
-    AdvertLimit, AdvertOwner, AdvertVersion, AdvertWrite, ClientLimit, ENDED_RESERVATION_RETENTION_MS, OwnerKey,
-    PartyKey, Reservation, ReservationLimit, ReservationState as State, StoredAdvertisement, WriteOutcome,
+    AdvertLimit, AdvertOwner, AdvertVersion, AdvertWrite, ClientAndAccountLimit, ENDED_RESERVATION_RETENTION_MS,
+    OwnerKey, PartyKey, Reservation, ReservationLimit, ReservationState as State, StoredAdvertisement, WriteOutcome,
 };
 
 fn stored(advertisement: Arc<Advertisement>, expires: UnixMs) -> StoredAdvertisement {
@@ -40,7 +40,7 @@ fn is_live(reservation: &Reservation, now: UnixMs) -> bool {
 }
 
 /// Removes from `live`, which is in order of age, until one more fits: the oldest of the client, then the oldest of all.
-fn beyond<Id: Copy + PartialEq>(limit: ClientLimit, mut live: Vec<(Id, bool)>) -> Vec<Id> {
+fn beyond<Id: Copy + PartialEq>(limit: ClientAndAccountLimit, mut live: Vec<(Id, bool)>) -> Vec<Id> {
     let mut gone = vec![];
     while live.iter().filter(|(_, own)| *own).count() as u32 + 1 > limit.per_client {
         let oldest = live.iter().position(|(_, own)| *own).unwrap();
@@ -52,26 +52,37 @@ fn beyond<Id: Copy + PartialEq>(limit: ClientLimit, mut live: Vec<(Id, bool)>) -
     gone
 }
 
+/// Takes a user from a reservation that holds seats, or whose party joined.
+fn release(held: &mut Reservation, user: UserKey, purge_at: UnixMs) {
+    if !held.users.contains(&user) || (held.state == State::Ended && !held.has_joined) {
+        return;
+    }
+    held.users.retain(|other| *other != user);
+    held.seats = held.seats.saturating_sub(1);
+    if held.users.is_empty() {
+        held.has_joined = false;
+    }
+    if held.state != State::Ended && (held.seats == 0 || held.users.is_empty()) {
+        (held.state, held.deadline) = (State::Ended, purge_at);
+    }
+}
+
 /// Whether the reservation named the user. It then names a key instead.
 fn erase(held: &mut Reservation, user: UserKey, seed: &[u8; 16], purge_at: UnixMs) -> bool {
     let key = UserKey::of_erased(seed, held.id.as_bytes());
     let own = OwnerKey::of_reserver(user, None);
     let has_made = held.owner.is_some_and(|owner| same_account(owner.client, own));
-    let is_alone = held.owner.is_some_and(|owner| owner.party == PartyKey::of_users(&[user]));
+    let is_alone = held.owner.is_some_and(|owner| owner.party == PartyKey::from_party_users(&[user]));
     if !has_made && !is_alone && !held.users.contains(&user) {
         return false;
     }
-    if held.state == State::Ended {
+    if held.state == State::Ended && !(held.has_joined && held.users.contains(&user)) {
         for name in &mut held.users {
             *name = if *name == user { key } else { *name };
         }
         held.users.sort();
-    } else if held.users.contains(&user) {
-        held.users.retain(|other| *other != user);
-        held.seats = held.seats.saturating_sub(1);
-        if held.seats == 0 || held.users.is_empty() {
-            (held.state, held.deadline) = (State::Ended, purge_at);
-        }
+    } else {
+        release(held, user, purge_at);
     }
     held.request_digest = *key.as_bytes();
     if let Some(owner) = &mut held.owner {
@@ -110,6 +121,7 @@ impl Model {
                 confirmed_reservations: confirmed,
                 joined_reservations: joined,
                 owner,
+                create_digest: _,
                 now,
             } => {
                 let id = advertisement.id;
@@ -146,6 +158,7 @@ impl Model {
                 expires_at: expires,
                 confirmed_reservations: confirmed,
                 joined_reservations: joined,
+                create_digest: _,
                 now,
             } => {
                 let Some(ad) = self.ad(id) else { return WriteOutcome::NotFound };
@@ -169,6 +182,7 @@ impl Model {
                 match ad.reservations.iter_mut().find(|reservation| reservation.id == id) {
                     None => WriteOutcome::NotFound,
                     Some(reservation) => {
+                        reservation.has_joined = false;
                         if reservation.state != State::Ended {
                             reservation.state = State::Ended;
                             reservation.deadline = purge_at;
@@ -182,13 +196,7 @@ impl Model {
                 let Some(held) = ad.reservations.iter_mut().find(|reservation| reservation.id == id) else {
                     return WriteOutcome::NotFound;
                 };
-                if held.state != State::Ended && held.users.contains(&user) {
-                    held.users.retain(|other| *other != user);
-                    held.seats = held.seats.saturating_sub(1);
-                    if held.seats == 0 || held.users.is_empty() {
-                        (held.state, held.deadline) = (State::Ended, purge_at);
-                    }
-                }
+                release(held, user, purge_at);
                 WriteOutcome::Applied
             }
             AdvertWrite::EraseUser { advertisement_id, user, seed, purge_at } => {
@@ -313,6 +321,7 @@ impl Model {
                 reservation.state = State::Confirmed;
             }
             if joined.contains(&reservation.id) && reservation.state != State::Ended {
+                reservation.has_joined = is_live(reservation, now);
                 reservation.state = State::Ended;
                 reservation.deadline = UnixMs(now.0 + ENDED_RESERVATION_RETENTION_MS);
             }

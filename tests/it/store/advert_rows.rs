@@ -31,7 +31,7 @@ pub(crate) fn ad(n: u32, join_seats: u16, since: u64, text: &str) -> Arc<Adverti
     let session = Session {
         silo: SiloId(u64::MAX - 1),
         party_sizes: vec![1],
-        players: vec![Player { user, client_key: user, stated_skill: Some(0.1 + f64::from(n)) }],
+        players: vec![Player { stated_skill: Some(0.1 + f64::from(n)), ..Player::from_user(user) }],
         join_seats,
         ..Session::default()
     };
@@ -46,7 +46,7 @@ pub(crate) fn ad(n: u32, join_seats: u16, since: u64, text: &str) -> Arc<Adverti
         // Without one for every third.
         ttl_ms: NonZeroU32::new(n % 3 * 5_000),
         allowed_ranges: Box::default(),
-        connect_data: text.as_bytes().to_vec(),
+        connect_data: text.as_bytes().into(),
         probe: None,
     })
 }
@@ -69,6 +69,7 @@ pub(crate) fn put_owned(
         confirmed_reservations: vec![],
         joined_reservations: vec![],
         owner,
+        create_digest: None,
         now: UnixMs(now),
     }
 }
@@ -80,6 +81,7 @@ pub(crate) fn extend(n: u32, expires: u64, now: u64) -> AdvertWrite {
         expires_at: UnixMs(expires),
         confirmed_reservations: vec![],
         joined_reservations: vec![],
+        create_digest: None,
         now: UnixMs(now),
     }
 }
@@ -93,6 +95,7 @@ pub(crate) fn seats(n: u32, ad: u32, seats: u16, until: u64) -> Reservation {
         users: vec![UserKey::from_bytes([3; 16]), UserKey::from_bytes(id_bytes(4, n))],
         request_digest: [seats as u8; 16],
         state: ReservationState::Held,
+        has_joined: false,
         deadline: UnixMs(until),
         owner: None,
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fireteam::domain::id::{MatchId, SetId, UserKey};
+use fireteam::domain::id::{MatchId, RulesetHash, SetId, UserKey};
 use fireteam::domain::lifecycle::{Assignment, Match, MatchEndReason, MatchStage};
 use fireteam::domain::match_result::{MatchForecast, ResultReport, SideRank};
 use fireteam::domain::queue::ticket::TicketEndReason;
@@ -11,7 +11,7 @@ use fireteam::domain::ruleset::rating::scale::KeyedRatingSpec;
 use fireteam::domain::ruleset::rating::{DecayPeriodFilter, InactivityDecay, RatingSpec, RatingSystem};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::memory::MemoryStore;
-use fireteam::store::postgres::{PostgresStore, Replica};
+use fireteam::store::postgres::{PostgresStore, ServerIdentity};
 use fireteam::store::queues::{
     QueueOutcome as Out, QueueStore, QueueWrite, RESULT_RETENTION_MS, RatingRow, TicketState,
 };
@@ -26,7 +26,7 @@ use crate::store::queue_rows::{
 use crate::support::database::{TestDatabase, create_test_database};
 
 async fn open_replica(database: &TestDatabase, number: u64) -> Arc<PostgresStore> {
-    Arc::new(PostgresStore::open(&database.url, Replica { id: number, silos: None }).await.unwrap())
+    Arc::new(PostgresStore::open(&database.url, ServerIdentity { id: number, silos: None }).await.unwrap())
 }
 
 fn elo() -> RatingSpec {
@@ -166,6 +166,7 @@ async fn check_history_and_pages(store: &dyn Store) {
 fn feedback(n: u32, user_number: u32, score: u8) -> QueueWrite {
     QueueWrite::RecordFeedback {
         match_id: match_id(n),
+        ruleset: (SetId(1), RulesetHash(1)),
         user: user(user_number),
         stars: score,
         rating: Some(rated(elo())),
@@ -192,8 +193,8 @@ async fn check_feedback_before_result(store: &dyn Store) {
         kept.iter().map(|row| (row.satisfaction.feedback_count, row.satisfaction.feedback_sum)).collect();
     assert_eq!(scores, [(2, 7), (1, 2)]);
     let unrated = match feedback(8, 7, 3) {
-        QueueWrite::RecordFeedback { match_id, user, stars: score, now, .. } => {
-            QueueWrite::RecordFeedback { match_id, user, stars: score, rating: None, now }
+        QueueWrite::RecordFeedback { match_id, ruleset, user, stars: score, now, .. } => {
+            QueueWrite::RecordFeedback { match_id, ruleset, user, stars: score, rating: None, now }
         }
         _ => panic!("a RecordFeedback write"),
     };

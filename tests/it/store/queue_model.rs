@@ -2,9 +2,10 @@
 
 mod results;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use fireteam::domain::block_list::BlockListChange;
 use fireteam::domain::id::{ConsentId, MatchId, SetId, TicketId, UserKey};
 use fireteam::domain::lifecycle::penalty::{Penalty, next_penalty};
 use fireteam::domain::lifecycle::{Match, MatchStage, TicketFate};
@@ -13,8 +14,8 @@ use fireteam::domain::queue::ticket::{Ticket, TicketEndReason};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::queues::TicketState as State;
 use fireteam::store::queues::{
-    ConsentTaker, GrantedConsent, PenaltySchedule, QueueOutcome as Out, QueueWrite, RatingRow, StoredQueueData,
-    StoredTicket,
+    ConsentConsumer, GrantedConsent, PenaltySchedule, QueueOutcome as Out, QueueWrite, RatingRow, StoredBlockList,
+    StoredQueueData, StoredTicket,
 };
 
 /// State of the queues. Nothing is stored twice: a user's place follows from the tickets and the pairs of players.
@@ -26,8 +27,10 @@ pub(crate) struct Model {
     /// Players who left the match of a ticket.
     left: Vec<(UserKey, TicketId)>,
     penalties: Vec<(UserKey, SetId, Penalty)>,
-    taken_consents: Vec<(ConsentId, ConsentTaker)>,
+    taken_consents: Vec<(ConsentId, ConsentConsumer)>,
     revoked_consents: BTreeSet<ConsentId>,
+    /// Block lists, with the number of changes.
+    block_lists: BTreeMap<UserKey, (BTreeSet<UserKey>, u64)>,
     ratings: Vec<RatingRow>,
     /// Matches with a stale transition in this batch.
     stale_matches: Vec<MatchId>,
@@ -53,7 +56,12 @@ impl Model {
         self.tickets.sort_by_key(|it| it.ticket.id);
         self.matches.sort_by_key(|it| it.id);
         self.ratings.sort_by_key(|it| (it.user, it.key));
-        StoredQueueData { tickets: self.tickets.clone(), matches: self.matches.clone(), ratings: self.ratings.clone() }
+        StoredQueueData {
+            tickets: self.tickets.clone(),
+            matches: self.matches.clone(),
+            ratings: self.ratings.clone(),
+            block_lists: self.block_lists.keys().map(|user| self.block_list(*user)).collect(),
+        }
     }
 
     fn ticket(&mut self, id: TicketId) -> Option<&mut StoredTicket> {
@@ -108,6 +116,7 @@ impl Model {
                 self.revoked_consents.insert(consent.id);
                 Out::ConsentRevoked { was_taken }
             }
+            QueueWrite::UpdateBlockList { user, change } => self.update_block_list(user, &change),
             QueueWrite::Heartbeat { ticket_id: id, expires_at: expires, .. } => match self.ticket(id) {
                 None => Out::TicketNotFound,
                 Some(ticket) => {
@@ -130,6 +139,9 @@ impl Model {
                 panic!("not drawn: tests/it/security/erasure.rs has its own search")
             }
             QueueWrite::ProposeMatch { proposed, now } => self.propose(proposed, now),
+            QueueWrite::StartMatch { started, tickets, other_tickets, consents, expires_at, purge_at } => {
+                self.start(started, tickets, (&other_tickets, &consents), (expires_at, purge_at))
+            }
             QueueWrite::TransitionMatch {
                 updated_match: next,
                 ticket_fates: fates,
@@ -201,13 +213,13 @@ impl Model {
                 }
                 self.record_result(&report, digest, ends, rating, now)
             }
-            QueueWrite::RecordFeedback { match_id, user, stars: score, rating, now } => {
+            QueueWrite::RecordFeedback { match_id, user, stars: score, rating, now, .. } => {
                 self.record_feedback(match_id, user, score, rating, now)
             }
         }
     }
 
-    fn spent_consent(&self, taken_by: ConsentTaker, consents: &[GrantedConsent]) -> Option<ConsentId> {
+    fn spent_consent(&self, taken_by: ConsentConsumer, consents: &[GrantedConsent]) -> Option<ConsentId> {
         let is_spent = |id: &ConsentId| {
             self.revoked_consents.contains(id)
                 || self.taken_consents.iter().any(|(taken, by)| taken == id && *by != taken_by)
@@ -215,7 +227,7 @@ impl Model {
         consents.iter().map(|consent| consent.id).find(is_spent)
     }
 
-    fn take_consents(&mut self, taken_by: ConsentTaker, consents: &[GrantedConsent]) {
+    fn take_consents(&mut self, taken_by: ConsentConsumer, consents: &[GrantedConsent]) {
         self.taken_consents.extend(consents.iter().map(|consent| (consent.id, taken_by)));
     }
 
@@ -292,6 +304,28 @@ impl Model {
         ticket.session.sorted_users().contains(&user) && !self.left.contains(&(user, ticket.id))
     }
 
+    fn block_list(&self, user: UserKey) -> StoredBlockList {
+        let (blocked, version) = &self.block_lists[&user];
+        StoredBlockList { user, blocked: blocked.iter().copied().collect(), version: *version }
+    }
+
+    fn update_block_list(&mut self, user: UserKey, change: &BlockListChange) -> Out {
+        let before = self.block_lists.get(&user).cloned();
+        let (mut blocked, version) = before.clone().unwrap_or_default();
+        if change.replace {
+            blocked.clear();
+        }
+        blocked.extend(&change.add);
+        change.remove.iter().for_each(|removed| _ = blocked.remove(removed));
+        if blocked.len() > 1_000 {
+            return Out::BlockListFull;
+        }
+        if before.is_none_or(|(before, _)| before != blocked) {
+            self.block_lists.insert(user, (blocked, version + 1));
+        }
+        Out::BlockListUpdated(self.block_list(user))
+    }
+
     fn propose(&mut self, proposed: Arc<Match>, now: UnixMs) -> Out {
         let known = self.matches.iter().any(|it| it.id == proposed.id);
         let mut taken = BTreeSet::new();
@@ -317,6 +351,56 @@ impl Model {
         self.players.extend(players.map(|seat| (seat.user, proposed.id)));
         self.matches.push(proposed);
         Out::MatchWritten { tickets, ratings: vec![] }
+    }
+
+    fn start(
+        &mut self,
+        started: Arc<Match>,
+        new: Vec<Arc<Ticket>>,
+        (elsewhere, consents): (&[TicketId], &[GrantedConsent]),
+        (expires_at, purge_at): (UnixMs, UnixMs),
+    ) -> Out {
+        if let Some(known) = self.matches.iter().find(|it| it.id == started.id) {
+            return Out::MatchStarted { started: Arc::clone(known), tickets: vec![] };
+        }
+        if let Some(spent) = self.spent_consent(started.id.into(), consents) {
+            return Out::ConsentSpent(spent);
+        }
+        let seats: BTreeSet<UserKey> =
+            started.tickets.iter().flat_map(|it| &it.players).map(|seat| seat.user).collect();
+        let busy = seats.iter().copied().filter(|user| self.players.iter().any(|(player, _)| player == user));
+        let busy: Vec<UserKey> = busy.collect();
+        if !busy.is_empty() {
+            return Out::UsersInMatch { users: busy };
+        }
+        let mut in_the_way = BTreeSet::new();
+        for it in &self.tickets {
+            let is_new = new.iter().any(|ticket| ticket.id == it.ticket.id);
+            let queue = |of: &Ticket| (of.set_id, of.session.silo);
+            let bars = it.ticket.exclusive || new.iter().any(|ticket| queue(ticket) == queue(&it.ticket));
+            let is_theirs = seats.iter().any(|user| self.is_in_ticket(*user, &it.ticket));
+            let is_open = !matches!(it.state, State::Ended { .. });
+            let ends = it.state == State::Waiting && elsewhere.contains(&it.ticket.id);
+            if is_new || (bars && is_theirs && is_open && !ends) {
+                in_the_way.insert(it.ticket.id);
+            }
+        }
+        if !in_the_way.is_empty() {
+            return Out::TicketsUnavailable { tickets: in_the_way.into_iter().collect() };
+        }
+        self.take_consents(started.id.into(), consents);
+        let mut changed = self.apply_fates(&started, &[], elsewhere, purge_at);
+        for ticket in new {
+            self.left.retain(|(_, id)| *id != ticket.id);
+            let (state, request_digest) = (State::InMatch(started.id), [7; 16]);
+            let stored = StoredTicket { ticket, state, expires_at, version: 1, request_digest, acknowledged: 0 };
+            self.tickets.push(stored.clone());
+            changed.push(stored);
+        }
+        changed.sort_by_key(|it| it.ticket.id);
+        self.players.extend(seats.into_iter().map(|user| (user, started.id)));
+        self.matches.push(Arc::clone(&started));
+        Out::MatchStarted { started, tickets: changed }
     }
 
     fn apply_fates(

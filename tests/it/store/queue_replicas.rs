@@ -1,16 +1,16 @@
-//! Replicas that share a Postgres: concurrent queue writes, the queue change feed, and connected users.
+//! Replicas that share a Postgres: concurrent queue writes, and the queue change feed.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fireteam::domain::id::{RatingKey, SetId, SiloId};
+use fireteam::domain::id::{RatingKey, SiloId};
 use fireteam::domain::lifecycle::MatchEndReason;
 use fireteam::domain::queue::ticket::{Ticket, TicketEndReason};
 use fireteam::domain::time::UnixMs;
-use fireteam::store::postgres::{PostgresStore, Replica};
+use fireteam::store::postgres::{PostgresStore, ServerIdentity};
 use fireteam::store::queues::{
-    QueueFeed, QueueFeedBatch, QueueKey, QueueOutcome as Out, QueueStore, QueueWrite, RatingRow, TicketState,
+    QueueFeed, QueueFeedBatch, QueueOutcome as Out, QueueStore, QueueWrite, RatingRow, TicketState,
 };
 use sqlx::{Connection as _, Executor as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -23,7 +23,7 @@ use crate::store::queue_rows::{
 use crate::support::database::{TestDatabase, create_test_database};
 
 pub(crate) async fn open_replica(database: &TestDatabase, number: u64) -> Arc<PostgresStore> {
-    Arc::new(PostgresStore::open(&database.url, Replica { id: number, silos: None }).await.unwrap())
+    Arc::new(PostgresStore::open(&database.url, ServerIdentity { id: number, silos: None }).await.unwrap())
 }
 
 async fn commit_one(store: &PostgresStore, write: QueueWrite) -> Out {
@@ -306,7 +306,7 @@ async fn queue_feed_does_not_skip_a_late_commit() {
 async fn queue_feed_is_limited_to_the_replicas_silos() {
     let Some(database) = create_test_database("queue_feed_is_limited_to_the_replicas_silos").await else { return };
     let here = open_replica(&database, 1).await;
-    let other = Replica { id: 2, silos: Some(vec![SiloId(5)]) };
+    let other = ServerIdentity { id: 2, silos: Some(vec![SiloId(5)]) };
     let other = PostgresStore::open(&database.url, other).await.unwrap();
     let mut feed = open_feed_at_end(&other).await;
     let rates = QueueWrite::ImportRatings { rows: vec![rating(1, 1, 1.5)] };
@@ -318,42 +318,6 @@ async fn queue_feed_is_limited_to_the_replicas_silos() {
     assert_eq!((changed_ids(&batch), batch.ratings.len()), ((vec![2], vec![]), 1));
     let load = other.load_queues(UnixMs(0)).await.unwrap();
     assert_eq!((load.tickets.len(), load.matches.len(), load.ratings.len()), (1, 0, 1));
-}
-
-/// S2-7: shares of connected players count the users of all replicas, separately for each set and silo.
-#[tokio::test]
-async fn connected_users_are_counted_over_all_replicas() {
-    let Some(database) = create_test_database("connected_users_are_counted_over_all_replicas").await else { return };
-    let (here, there) = (open_replica(&database, 1).await, open_replica(&database, 2).await);
-    let queue = |set, silo| QueueKey { set_id: SetId(set), silo: SiloId(silo) };
-    let (ladder, casual, other_silo) = (queue(1, 2), queue(2, 2), queue(1, u64::MAX));
-    assert_eq!(
-        here.report_connected_users(&[(other_silo, 5), (casual, 30), (ladder, 7)]).await.unwrap(),
-        [(other_silo, 5), (ladder, 7), (casual, 30)]
-    );
-    assert_eq!(
-        there.report_connected_users(&[(ladder, 10)]).await.unwrap(),
-        [(other_silo, 5), (ladder, 17), (casual, 30)]
-    );
-    assert_eq!(
-        here.report_connected_users(&[(ladder, 1)]).await.unwrap(),
-        [(ladder, 11)],
-        "the latest report replaces the previous one"
-    );
-    let mut old = database.connect().await;
-    let (per_silo, per_set): (i64, i64) =
-        sqlx::query_as("select (select count(*) from connected_users), (select count(*) from connected_users_by_set)")
-            .fetch_one(&mut old)
-            .await
-            .unwrap();
-    assert_eq!((per_silo, per_set), (0, 4), "the table of earlier versions is not written");
-    old.execute("update connected_users_by_set set reported_at = reported_at - interval '11 seconds'").await.unwrap();
-    assert_eq!(here.report_connected_users(&[]).await.unwrap(), []);
-    old.execute("update connected_users_by_set set reported_at = reported_at - interval '1 minute'").await.unwrap();
-    here.purge_queues(UnixMs(0)).await.unwrap();
-    let remaining: i64 =
-        sqlx::query_scalar("select count(*) from connected_users_by_set").fetch_one(&mut old).await.unwrap();
-    assert_eq!(remaining, 0, "counts of servers that are gone are purged");
 }
 
 /// R5: a commit that the database refuses at its end wrote nothing, and its batch id is used up.
@@ -428,7 +392,7 @@ async fn queue_commit_with_a_lost_answer_is_resolved() {
     while !folder.path().join(".s.PGSQL.5432").exists() {
         tokio::task::yield_now().await;
     }
-    let here = PostgresStore::open(&url, Replica { id: 1, silos: None }).await.unwrap();
+    let here = PostgresStore::open(&url, ServerIdentity { id: 1, silos: None }).await.unwrap();
     commit_one(&here, enter(ticket(1, 1, &[1]), 50, 0)).await;
     cut.store(true, Ordering::SeqCst);
     let outcome = commit_one(&here, propose(new_match(1, 1, &[(1, &[1])]), 1)).await;

@@ -3,14 +3,21 @@
 use std::sync::Arc;
 
 use fireteam::domain::attribute::{AttributeValue, ValueOrigin};
-use fireteam::domain::id::{AdvertisementId, MatchId, RatingKey, RulesetHash, SetId, SiloId, TicketId, UserKey};
+use fireteam::domain::chosen_value::ChosenValue;
+use fireteam::domain::id::{
+    AdvertisementId, MatchId, RatingKey, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey,
+};
+use fireteam::domain::lifecycle::session_start::SessionMatchStart;
 use fireteam::domain::lifecycle::side_reports::SideReports;
-use fireteam::domain::lifecycle::{Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket, TicketFate};
+use fireteam::domain::lifecycle::{
+    Assignment, Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket, TicketFate,
+};
 use fireteam::domain::locality::Locality;
 use fireteam::domain::match_result::UserSatisfactionCounts;
 use fireteam::domain::queue::ticket::{PlayerRating, Ticket, TicketEndReason};
 use fireteam::domain::session::{Player, RegionLatency, Session};
 use fireteam::domain::time::UnixMs;
+use fireteam::domain::wish::{AcceptedValues, Wish, WishList, WishStep};
 use fireteam::store::queues::{PenaltySchedule, QueueWrite, RatingRow, StoredTicket, TicketState};
 
 /// A silo id whose signed form is negative.
@@ -39,8 +46,16 @@ fn id_bytes(kind: u8, n: u32) -> [u8; 16] {
 
 /// Ticket `n` of these users in the queue of set `set`, with a value in every field.
 pub(crate) fn ticket(n: u32, set: u32, users: &[u32]) -> Ticket {
-    let player =
-        |&n: &u32| Player { user: user(n), client_key: user(n + 1_000), stated_skill: Some(0.1 + f64::from(n)) };
+    let player = |&n: &u32| Player {
+        user: user(n),
+        client_key: user(n + 1_000),
+        stated_skill: Some(0.1 + f64::from(n)),
+        team: None,
+        details: None,
+    };
+    let accepted = AcceptedValues::Numbers { min: Some(-0.5), max: None };
+    let steps = vec![WishStep { start_ms: 0, accepted }, WishStep { start_ms: 9, accepted: AcceptedValues::Any }];
+    let wish = Wish::new("mode", true, steps).expect("each step accepts more");
     let session = Session {
         silo: SILO,
         party_sizes: vec![users.len() as u8],
@@ -53,6 +68,7 @@ pub(crate) fn ticket(n: u32, set: u32, users: &[u32]) -> Ticket {
         attributes: vec![("mode".into(), AttributeValue::string_list(vec!["b".into(), "a".into()]))],
         region_latencies: vec![RegionLatency { region: "eu".into(), round_trip_ms: 12.3 }].into(),
         origin: ValueOrigin::GameServer,
+        wish_list: Some(Box::new(WishList([wish].into()))),
     };
     Ticket {
         id: ticket_id(n),
@@ -123,6 +139,9 @@ pub(crate) fn new_match(n: u32, set: u32, members: &[(u32, &[u32])]) -> Match {
         quality: -1.0 / 3.0,
         region: Some("eu".into()),
         backfilled_session: Some(AdvertisementId::from_bytes([8; 16])),
+        chosen: [ChosenValue { attribute: "maps".into(), value: "bay".into() }].into(),
+        bots_by_team: [0, 2].into(),
+        session_start: None,
         unconfirmed_servers: Vec::new(),
         side_reports: SideReports::default(),
         erased_skills: Vec::new(),
@@ -132,6 +151,35 @@ pub(crate) fn new_match(n: u32, set: u32, members: &[(u32, &[u32])]) -> Match {
 /// Proposes the match.
 pub(crate) fn propose(found: Match, now: u64) -> QueueWrite {
     QueueWrite::ProposeMatch { proposed: Arc::new(found), now: UnixMs(now) }
+}
+
+/// Starts match `n` of a session, with these tickets of set 1; it ends these other tickets.
+pub(crate) fn start_match(n: u32, members: &[(u32, &[u32])], other_tickets: &[u32]) -> QueueWrite {
+    let session_start = SessionMatchStart {
+        advertisement: AdvertisementId::from_bytes([8; 16]),
+        reservations: members.iter().map(|(n, _)| (n % 2 == 0).then_some(ReservationId::from_bytes([9; 16]))).collect(),
+        request_digest: [7; 16],
+    };
+    let stage = MatchStage::Playing {
+        assignment: Assignment::GameServer {
+            advertisement: AdvertisementId::from_bytes([8; 16]),
+            reservation: None,
+            connect_data: vec![1, 2],
+        },
+        started_at: UnixMs(5),
+        times_out_at: UnixMs(70),
+        host_lost_at: Some(UnixMs(60)),
+    };
+    let backfilled_session = None;
+    let started = Match { stage, session_start: Some(session_start), backfilled_session, ..new_match(n, 1, members) };
+    QueueWrite::StartMatch {
+        started: Arc::new(started),
+        tickets: members.iter().map(|(n, users)| Arc::new(ticket(*n, 1, users))).collect(),
+        other_tickets: other_tickets.iter().copied().map(ticket_id).collect(),
+        consents: Vec::new(),
+        expires_at: UnixMs(30),
+        purge_at: UnixMs(80),
+    }
 }
 
 /// The next version of a match, at another stage.

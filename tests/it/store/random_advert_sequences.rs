@@ -3,8 +3,8 @@
 use fireteam::domain::id::{ReservationId, UserKey};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::{
-    AdvertLimit, AdvertOwner, AdvertVersion, AdvertWrite, ClientLimit, ENDED_RESERVATION_RETENTION_MS, OwnerKey,
-    PartyKey, Reservation, ReservationLimit, ReservationOwner, Store,
+    AdvertLimit, AdvertOwner, AdvertVersion, AdvertWrite, ClientAndAccountLimit, ENDED_RESERVATION_RETENTION_MS,
+    OwnerKey, PartyKey, Reservation, ReservationLimit, ReservationOwner, Store,
 };
 use proptest::prelude::*;
 
@@ -28,6 +28,7 @@ fn write() -> impl Strategy<Value = AdvertWrite> {
                 confirmed_reservations: confirmed_ids,
                 joined_reservations: joined_ids,
                 owner,
+                create_digest: None,
                 now,
             },
             AdvertWrite::ExtendTtl { advertisement_id: id, expires_at: expires, now, .. } => AdvertWrite::ExtendTtl {
@@ -35,6 +36,7 @@ fn write() -> impl Strategy<Value = AdvertWrite> {
                 expires_at: expires,
                 confirmed_reservations: confirmed_ids,
                 joined_reservations: joined_ids,
+                create_digest: None,
                 now,
             },
             other => other,
@@ -79,8 +81,8 @@ fn owner_choices() -> impl Strategy<Value = OwnerChoices> {
     (0..60_u64, 1..3_u32, any::<bool>(), any::<bool>(), prop::bool::weighted(0.8))
 }
 
-fn client_limit(per_account: u32) -> ClientLimit {
-    ClientLimit { per_client: 1, per_account }
+fn client_limit(per_account: u32) -> ClientAndAccountLimit {
+    ClientAndAccountLimit { per_client: 1, per_account }
 }
 
 /// Owner `number` of an account, with bytes that differ in the client only for `client`.
@@ -117,7 +119,10 @@ fn reserve_owned(reservation: Reservation, (purge_at, per_account, ..): OwnerCho
         // Made by a user of every reservation, and for another alone.
         4 => {
             let [maker, alone] = [reservation.users[0], reservation.users[1]];
-            Some(ReservationOwner { client: OwnerKey::of_reserver(maker, None), party: PartyKey::of_users(&[alone]) })
+            Some(ReservationOwner {
+                client: OwnerKey::of_reserver(maker, None),
+                party: PartyKey::from_party_users(&[alone]),
+            })
         }
         _ => None,
     };

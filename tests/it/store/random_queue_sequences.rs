@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use fireteam::domain::id::{ConsentId, MatchId, RatingKey, SetId, TicketId, UserKey};
+use fireteam::domain::block_list::BlockListChange;
+use fireteam::domain::id::{ConsentId, MatchId, RatingKey, RulesetHash, SetId, TicketId, UserKey};
 use fireteam::domain::lifecycle::{
     Assignment, Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket, TicketFate,
 };
@@ -16,13 +17,14 @@ use fireteam::domain::ruleset::rating::{
 use fireteam::domain::time::UnixMs;
 use fireteam::store::Store;
 use fireteam::store::queues::{
-    ConsentTaker, GrantedConsent, PenaltySchedule, QueueWrite, RatingRow, StoredTicket, TicketState,
+    ConsentConsumer, GrantedConsent, PenaltySchedule, QueueWrite, RatingRow, StoredTicket, TicketState,
 };
 use proptest::prelude::*;
 
 use crate::store::queue_model::Model;
 use crate::store::queue_rows::{
-    end_ticket, enter_limited, heartbeat, match_id, new_match, next_version, propose, rating, ticket, ticket_id, user,
+    end_ticket, enter_limited, heartbeat, match_id, new_match, next_version, propose, rating, start_match, ticket,
+    ticket_id, user,
 };
 use crate::store::sequence_runner::{Step, StoreModel, compare_memory, compare_postgres, compare_sqlite};
 
@@ -162,18 +164,41 @@ fn random_write() -> impl Strategy<Value = RandomWrite> {
             RandomWrite::Complete(QueueWrite::Acknowledge { ticket_id, match_id, acknowledged })
         }),
         2 => (0..3_u8, prop::collection::vec(0..3_u8, 0..3)).prop_map(|(by, consents)| {
-            let (taken_by, consents) = (ConsentTaker([by; 16]), consents.into_iter().map(consent).collect());
+            let (taken_by, consents) = (ConsentConsumer([by; 16]), consents.into_iter().map(consent).collect());
             RandomWrite::Complete(QueueWrite::TakeConsents { taken_by, consents })
         }),
         1 => (0..3_u8).prop_map(|n| RandomWrite::Complete(QueueWrite::RevokeConsent { consent: consent(n) })),
+        2 => (0..3_u32, prop::bool::weighted(0.2), prop::collection::vec((0..6_u32, prop::bool::ANY), 0..4), prop::bool::weighted(0.1))
+            .prop_map(|(of, replace, users, fills)| {
+                let (mut add, mut remove) = (Vec::new(), Vec::new());
+                users.into_iter().for_each(|(n, is_added)| if is_added { &mut add } else { &mut remove }.push(user(n)));
+                // Nearly the maximum.
+                add.extend((100..1_098).filter(|_| fills).map(user));
+                let change = BlockListChange { replace, add, remove };
+                RandomWrite::Complete(QueueWrite::UpdateBlockList { user: user(of), change })
+            }),
         3 => (n, end_reason(), now.clone(), now.clone())
             .prop_map(|(n, how, purge, now)| RandomWrite::Complete(end_ticket(n, how, purge, now))),
         6 => (0..5_u32, tickets, now).prop_map(|(n, tickets, now)| RandomWrite::Propose { n, tickets, now }),
         6 => transition(),
+        4 => (0..5_u32, prop::collection::vec(0..USERS, 1..4), prop::collection::vec(0..TICKETS, 0..4))
+            .prop_map(|(n, mut users, elsewhere)| {
+                users.sort_unstable();
+                users.dedup();
+                let (first, rest) = users.split_at(1);
+                let members = [(20 + 2 * n, first), (21 + 2 * n, rest)];
+                let members = if rest.is_empty() { &members[..1] } else { &members[..] };
+                let mut write = start_match(n, members, &elsewhere);
+                if let QueueWrite::StartMatch { consents, .. } = &mut write {
+                    consents.extend(users.get(1).map(|other| consent((*other % 3) as u8)));
+                }
+                RandomWrite::Complete(write)
+            }),
         5 => result(),
         2 => (0..5_u32, 0..USERS, 1..6_u8, 0..6_u8, 0..60_u64).prop_map(|(n, users, score, system, now)| {
             let (match_id, user, rating, now) = (match_id(n), user(users), rating_of(system), UnixMs(now));
-            RandomWrite::Complete(QueueWrite::RecordFeedback { match_id, user, stars: score, rating, now })
+            let ruleset = (SetId(1), RulesetHash(1));
+            RandomWrite::Complete(QueueWrite::RecordFeedback { match_id, ruleset, user, stars: score, rating, now })
         }),
         1 => prop::collection::vec((0..3_u32, 0..KEYS.len(), -5.0..5.0), 0..4).prop_map(|rows| {
             let row = |(n, key, value)| RatingRow { key: KEYS[key], ..rating(n, 1, value) };
@@ -446,6 +471,6 @@ fn random_queue_writes_on_sqlite_equal_the_model() {
 #[test]
 fn random_queue_writes_on_postgres_equal_the_model() {
     let tables = "ticket, ticket_user, match, match_user, penalty, rating, queue_change, queue_lease, \
-                  result, rating_change, keyed_rating, keyed_rating_change, feedback, consent";
+                  result, rating_change, keyed_rating, keyed_rating_change, feedback, consent, block_list";
     compare_postgres::<Model>("random_queue_writes_on_postgres_equal_the_model", 60, steps(), tables);
 }

@@ -2,10 +2,11 @@
 //! and all other ratings are apart.
 
 use fireteam::domain::id::{RatingKey, SetId};
+use fireteam::domain::ruleset::rating::defaults::{OwnRatingKeys, RatingDefaults};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::Store;
 use fireteam::store::memory::MemoryStore;
-use fireteam::store::postgres::{PostgresStore, Replica};
+use fireteam::store::postgres::{PostgresStore, ServerIdentity};
 use fireteam::store::queues::{QueueStore as _, QueueWrite, RatingRow};
 use fireteam::store::sqlite::SqliteStore;
 use sqlx::sqlite::SqliteConnection;
@@ -17,14 +18,25 @@ use crate::support::database::create_test_database;
 const SCALE: RatingKey = RatingKey::from_digest(1);
 const OTHER_SCALE: RatingKey = RatingKey::from_digest(2);
 
+/// Keys of a set whose ruleset states its constants.
+fn stated_keys(set_id: SetId, key: RatingKey) -> OwnRatingKeys {
+    OwnRatingKeys { set_id, current: key, former: key }
+}
+
+/// Records the scales of rulesets that state their constants; first scales by set.
+async fn record(store: &dyn Store, sets: &[(SetId, RatingKey)]) -> Vec<(SetId, RatingKey)> {
+    let keys: Vec<OwnRatingKeys> = sets.iter().map(|(set_id, key)| stated_keys(*set_id, *key)).collect();
+    let recorded = store.record_first_scales(&keys).await.unwrap();
+    recorded.into_iter().map(|first| (first.set_id, first.key)).collect()
+}
+
 /// The first recorded scale of a set stays.
 async fn check_first_scale_is_recorded_once(store: &dyn Store) {
     let (one, two) = (SetId(1), SetId(2));
     assert_eq!(store.record_first_scales(&[]).await.unwrap(), []);
-    assert_eq!(store.record_first_scales(&[(one, SCALE)]).await.unwrap(), [(one, SCALE)]);
-    assert_eq!(store.record_first_scales(&[(one, SCALE)]).await.unwrap(), [(one, SCALE)]);
-    let recorded = store.record_first_scales(&[(one, OTHER_SCALE), (two, OTHER_SCALE)]).await.unwrap();
-    assert_eq!(recorded, [(one, SCALE), (two, OTHER_SCALE)]);
+    assert_eq!(record(store, &[(one, SCALE)]).await, [(one, SCALE)]);
+    assert_eq!(record(store, &[(one, SCALE)]).await, [(one, SCALE)]);
+    assert_eq!(record(store, &[(one, OTHER_SCALE), (two, OTHER_SCALE)]).await, [(one, SCALE), (two, OTHER_SCALE)]);
 }
 
 /// A user has one rating per key, and an import changes only that one.
@@ -60,11 +72,11 @@ async fn first_scale_has_the_ratings_of_an_older_sqlite_file() {
     store.commit_queues(&[QueueWrite::ImportRatings { rows: vec![rating(1, 1, 1.5)] }]).await.unwrap();
     store.close().await;
     sql("drop table first_rating_scale; drop table keyed_rating; drop table keyed_rating_change;
-         alter table rating drop column disputed_matches; delete from _sqlx_migrations where version in (2, 4)")
+         alter table rating drop column disputed_matches; delete from _sqlx_migrations where version in (2, 4, 11)")
     .await;
     let store = SqliteStore::open(&path).await.unwrap();
     assert_eq!(store.load_queues(UnixMs(1)).await.unwrap().ratings, [rating(1, 1, 1.5)]);
-    assert_eq!(store.record_first_scales(&[(SetId(1), SCALE)]).await.unwrap(), [(SetId(1), SCALE)]);
+    assert_eq!(record(&store, &[(SetId(1), SCALE)]).await, [(SetId(1), SCALE)]);
     store.close().await;
     let min_version = "select value from store_setting where name = 'min_writer_version'";
     assert_eq!(sql(min_version).await, Some(1), "older servers may write");
@@ -79,7 +91,7 @@ async fn first_scale_has_the_ratings_of_an_older_sqlite_file() {
     assert_eq!(sql("select count(*) from keyed_rating").await, Some(2));
     sql("update first_rating_scale set rating_key = rating_key + 1").await;
     let store = SqliteStore::open(&path).await.unwrap();
-    let error = store.record_first_scales(&[(SetId(1), SCALE)]).await.unwrap_err().to_string();
+    let error = store.record_first_scales(&[stated_keys(SetId(1), SCALE)]).await.unwrap_err().to_string();
     assert!(error.contains("first_rating_scale"), "{error}");
 }
 
@@ -89,13 +101,13 @@ async fn first_scale_is_shared_with_an_older_server_on_postgres() {
     let Some(database) = create_test_database("first_scale_is_shared_with_an_older_server_on_postgres").await else {
         return;
     };
-    let open = async |id| PostgresStore::open(&database.url, Replica { id, silos: None }).await.unwrap();
+    let open = async |id| PostgresStore::open(&database.url, ServerIdentity { id, silos: None }).await.unwrap();
     let (here, there) = (open(1).await, open(2).await);
     let mut connection = database.connect().await;
     let min_version = "select value from store_setting where name = 'min_writer_version'";
     let sets = [(SetId(1), SCALE), (SetId(2), SCALE)];
-    let both = tokio::join!(here.record_first_scales(&sets), there.record_first_scales(&sets));
-    assert_eq!((both.0.unwrap(), both.1.unwrap()), (sets.to_vec(), sets.to_vec()));
+    let both = tokio::join!(record(&here, &sets), record(&there, &sets));
+    assert_eq!(both, (sets.to_vec(), sets.to_vec()));
     assert_eq!(sqlx::query_scalar::<_, i64>(min_version).fetch_one(&mut connection).await.unwrap(), 1);
 
     // The statement of version 0.2.0.
@@ -115,4 +127,32 @@ async fn first_scale_is_shared_with_an_older_server_on_postgres() {
     check_first_scale_is_recorded_once(&here).await;
     check_ratings_are_apart_by_key(&there).await;
     assert_eq!(sqlx::query_scalar::<_, i64>(min_version).fetch_one(&mut connection).await.unwrap(), 2);
+}
+
+/// A set that played before its scale was recorded keeps the former default constants; older servers may go on, because they
+/// use the same. They may not beside a new set with the new constants.
+#[tokio::test]
+async fn first_scale_of_a_set_that_has_played_has_the_former_defaults() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let min_version = async || {
+        let mut connection = SqliteConnection::connect(&format!("sqlite:{}", path.display())).await.unwrap();
+        let value: i64 = sqlx::query_scalar("select value from store_setting where name = 'min_writer_version'")
+            .fetch_one(&mut connection)
+            .await
+            .unwrap();
+        connection.close().await.unwrap();
+        value
+    };
+    let store = SqliteStore::open(&path).await.unwrap();
+    store.commit_queues(&[QueueWrite::ImportRatings { rows: vec![rating(1, 1, 1.5)] }]).await.unwrap();
+    let keys = |set| OwnRatingKeys { set_id: SetId(set), current: OTHER_SCALE, former: SCALE };
+    let recorded = store.record_first_scales(&[keys(1)]).await.unwrap();
+    assert_eq!((recorded[0].key, recorded[0].defaults), (SCALE, RatingDefaults::Former));
+    assert_eq!(min_version().await, 1);
+    let recorded = store.record_first_scales(&[keys(1), keys(2)]).await.unwrap();
+    assert_eq!((recorded[0].key, recorded[0].defaults), (SCALE, RatingDefaults::Former));
+    assert_eq!((recorded[1].key, recorded[1].defaults), (OTHER_SCALE, RatingDefaults::Current));
+    assert_eq!(min_version().await, 2);
+    store.close().await;
 }

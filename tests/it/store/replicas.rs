@@ -1,5 +1,6 @@
 //! Servers that share a Postgres, each a process: a change on one is visible on the others (R5, R9).
 
+use std::path::Path;
 use std::time::Duration;
 
 use fireteam_client::{Code, ReservationEvents, pb};
@@ -13,26 +14,36 @@ use crate::support::test_server::{advertise_request, party_session};
 /// Servers on one database, with the same keys.
 pub(crate) struct Replicas {
     pub(crate) servers: Vec<ServerProcess>,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Replicas {
     /// Starts `count` servers at once, with these additional arguments.
     pub(crate) fn start(database: &TestDatabase, count: usize, arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let key = folder.path().join("token-key").display().to_string();
-        let match_key = folder.path().join("match-key.pem").display().to_string();
         // Servers of one database name users alike, also those that a test starts with other token keys.
         write_private_file(&folder.path().join("token-key.user-key"), &"5e".repeat(32));
-        let keys = ["--token-key-file", &key, "--match-key-file", &match_key];
-        let all = [&["--store", &database.url, "--trusted-proxies", "127.0.0.0/8"], &keys[..], arguments].concat();
         let servers = std::thread::scope(|scope| {
-            let start = || ServerProcess::start(folder.path(), &all);
+            let start = || start_server(folder.path(), database, arguments);
             let threads: Vec<_> = (0..count).map(|_| scope.spawn(start)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
-        Self { servers, _folder: folder }
+        Self { servers, folder }
     }
+
+    /// Starts another server beside the others.
+    pub(crate) fn start_another(&self, database: &TestDatabase, arguments: &[&str]) -> ServerProcess {
+        start_server(self.folder.path(), database, arguments)
+    }
+}
+
+/// Starts a server with the keys of a folder.
+fn start_server(folder: &Path, database: &TestDatabase, arguments: &[&str]) -> ServerProcess {
+    let key = folder.join("token-key").display().to_string();
+    let match_key = folder.join("match-key.pem").display().to_string();
+    let keys = ["--token-key-file", &key, "--match-key-file", &match_key];
+    let store = ["--store", &database.url, "--trusted-proxies", "127.0.0.0/8"];
+    ServerProcess::start(folder, &[&store, &keys[..], arguments].concat())
 }
 
 /// Polls until the condition holds; returns the time that it took.

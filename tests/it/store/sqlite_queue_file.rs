@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fireteam::domain::id::RatingKey;
+use fireteam::domain::id::{RatingKey, RulesetHash, SetId};
 use fireteam::domain::match_result::UserSatisfactionCounts;
 use fireteam::domain::ruleset::rating::scale::KeyedRatingSpec;
 use fireteam::domain::ruleset::rating::{RatingSpec, RatingSystem};
@@ -44,6 +44,7 @@ async fn ratings_survive_a_reopened_file() {
     store.commit_queues(&[QueueWrite::ImportRatings { rows: vec![counted] }]).await.unwrap();
     let feedback = QueueWrite::RecordFeedback {
         match_id: match_id(1),
+        ruleset: (SetId(1), RulesetHash(1)),
         user: user(2),
         stars: 4,
         rating: Some(KeyedRatingSpec { key: first_scale(1), spec: RatingSpec::with_defaults(ELO) }),

@@ -7,7 +7,7 @@ use fireteam::api::response_encoder::encode_static_candidate_fields;
 use fireteam::auth::issuing_key::IssuingKey;
 use fireteam::auth::match_credential::MatchCredentialKeys;
 use fireteam::auth::public_user_keys::PublicUserKeys;
-use fireteam::auth::token::TokenSigner;
+use fireteam::auth::token::HmacTokenSigner;
 use fireteam::clock::Clock as _;
 use fireteam::domain::ruleset::Ruleset;
 use fireteam::engine::settings::EngineSettings;
@@ -35,7 +35,7 @@ pub(crate) async fn start_engine(
         store: store.clone(),
         rulesets: catalog,
         geo_locator: Arc::new(ReloadableLocator::new(Vec::new(), locator_settings)),
-        token_signer: Arc::new(TokenSigner::new([1; 32], None)),
+        token_signer: Arc::new(HmacTokenSigner::new([1; 32], None)),
         public_user_keys: Arc::new(PublicUserKeys::new([1; 32])),
         match_credential_keys: Arc::new(MatchCredentialKeys::new(IssuingKey::from_seed(&[2; 32]).unwrap(), None)),
         metrics: Arc::new(Metrics::new()),

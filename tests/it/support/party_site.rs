@@ -1,8 +1,10 @@
 //! Servers with caller identities on SQLite, or two on one Postgres; parties of players who consent.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use fireteam::auth::identity::Role;
+use fireteam::clock::Clock as _;
 use fireteam::config::{PostgresUrl, RateLimitRules, RulesetSource, StoreTarget};
 use fireteam_client::{Client, Code, Error, RetryPolicy, Ticket, pb};
 use sqlx::{Connection as _, Executor as _, PgConnection, SqliteConnection};
@@ -82,15 +84,13 @@ impl PartySite {
     pub(crate) async fn begin_outage(&self) -> StoreOutage {
         let outage = match &self.database {
             None => {
-                let file = self.folder.path().join("store.db");
-                let mut connection =
-                    SqliteConnection::connect(&format!("sqlite:{}", file.display())).await.expect("connect");
+                let mut connection = self.connect_to_file().await;
                 connection.execute("begin immediate").await.expect("lock");
                 StoreOutage::Sqlite(connection)
             }
             Some(database) => {
                 let mut connection = database.connect().await;
-                let tables = "ticket, match, advertisement, server_alive, outage_interval";
+                let tables = "ticket, match, block_list, advertisement, server_alive, outage_interval, statistic";
                 connection.execute("begin").await.expect("begin");
                 let lock = format!("lock table {tables} in exclusive mode");
                 connection.execute(sqlx::AssertSqlSafe(lock)).await.expect("lock");
@@ -114,6 +114,52 @@ impl PartySite {
         for server in &self.servers {
             wait_until("the server writes again", async || self.try_to_write(server).await.is_ok()).await;
         }
+    }
+
+    /// Folder of the SQLite file, rulesets and keys.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Database of the Postgres store.
+    pub(crate) fn database(&self) -> Option<&TestDatabase> {
+        self.database.as_ref()
+    }
+
+    /// Waits until each server has said in the store that it lives, at the clock's present time.
+    pub(crate) async fn wait_for_signs_of_life(&self) {
+        let now_ms = self.clock.now().0;
+        let query = format!("select count(*) from server_alive where alive_ms >= {now_ms}");
+        wait_until("each server says that it lives", async || {
+            usize::try_from(self.count_rows(&query).await) == Ok(self.servers.len())
+        })
+        .await;
+    }
+
+    /// Result of a query of one number, on the store.
+    pub(crate) async fn count_rows(&self, query: &str) -> i64 {
+        let query = sqlx::AssertSqlSafe(query.to_owned());
+        let count = match &self.database {
+            None => sqlx::query_scalar(query).fetch_one(&mut self.connect_to_file().await).await,
+            Some(database) => sqlx::query_scalar(query).fetch_one(&mut database.connect().await).await,
+        };
+        count.expect("count")
+    }
+
+    /// Changes rows of the store.
+    pub(crate) async fn execute(&self, statement: &str) {
+        let statement = sqlx::AssertSqlSafe(statement.to_owned());
+        match &self.database {
+            None => self.connect_to_file().await.execute(statement).await.map(drop),
+            Some(database) => database.connect().await.execute(statement).await.map(drop),
+        }
+        .expect("execute");
+    }
+
+    /// Connection to the file of the SQLite store.
+    async fn connect_to_file(&self) -> SqliteConnection {
+        let file = self.folder.path().join("store.db");
+        SqliteConnection::connect(&format!("sqlite:{}", file.display())).await.expect("connect")
     }
 
     /// Makes a server write: a player enters the queue and leaves it.
@@ -143,6 +189,11 @@ impl PartySite {
     /// Client of a game's backend, at the first server.
     pub(crate) async fn backend(&self) -> Client {
         self.issuer.client_with_token(&self.servers[0], Role::GameServer, "eu-1").await
+    }
+
+    /// Client of another backend than [`backend`](Self::backend), which hosts sessions, at the first server.
+    pub(crate) async fn host(&self) -> Client {
+        self.issuer.client_with_token(&self.servers[0], Role::GameServer, "eu-2").await
     }
 
     /// Consent of `member` for the party of `leader`.
@@ -185,6 +236,14 @@ pub(crate) fn enter_pair_request(leader: &str, (member, token): (&str, &[u8]), k
         player.consent_token = token.to_vec();
     }
     pb::QueueEnterRequest { idempotency_key: key.to_owned(), ..request }
+}
+
+/// Request with an operator's token.
+pub(crate) fn by_operator<T>(site: &PartySite, message: T) -> tonic::Request<T> {
+    let mut request = tonic::Request::new(message);
+    let header = site.issuer.authorization_header(Role::Operator, "ops").parse().expect("a header");
+    request.metadata_mut().insert("authorization", header);
+    request
 }
 
 /// Waits until a ticket is in `state`; each look is a heartbeat of its holder.

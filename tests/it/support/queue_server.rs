@@ -6,6 +6,7 @@ use fireteam::config::{Config, PostgresUrl, RulesetSource, StoreTarget};
 use fireteam_client::{Client, Ticket, TicketStream, pb};
 
 use crate::support::database::{TestDatabase, create_test_database};
+use crate::support::generated_client;
 use crate::support::generated_client::operator_service_client::OperatorServiceClient;
 use crate::support::server_process::TEST_TIMEOUT;
 use crate::support::test_server::{TestServer, party_session};
@@ -179,4 +180,19 @@ pub(crate) async fn wait_until(condition_name: &str, mut condition: impl AsyncFn
         assert!(started.elapsed() < TEST_TIMEOUT, "timed out: {condition_name}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+/// Request of an operator to explain a search of set [`SET_ID`] by one player.
+pub(crate) fn explain_search_request(user: &str) -> generated_client::ExplainRequest {
+    let session = generated_client::SessionCompositionData {
+        party_size_composition: vec![1],
+        players: vec![generated_client::PlayerData { user_id: user.to_owned(), ..Default::default() }],
+        ..Default::default()
+    };
+    let search = generated_client::ExplainSearch {
+        matchmaking_set_id: Some(SET_ID),
+        session_composition: Some(session),
+        ..Default::default()
+    };
+    generated_client::ExplainRequest { search: Some(search), ..Default::default() }
 }

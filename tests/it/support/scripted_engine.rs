@@ -13,10 +13,10 @@ use fireteam::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId};
 use fireteam::domain::latency::DEFAULT_LATENCY_MODEL;
 use fireteam::domain::matchmaking_action::{AdvertiseChances, MatchmakingAction};
 use fireteam::domain::measure::Measure;
-use fireteam::domain::ruleset::teams::{AllocationSpec, HostData, HostingMode, HostingSpec, ServerChoice};
+use fireteam::domain::ruleset::teams::{AllocationSpec, HostingMode, HostingSpec, PlayerDataForHost, ServerChoice};
 use fireteam::domain::ruleset::{
-    DistanceCurve, HandlePolicy, PartyConsentPolicy, Ruleset, SearchLimits, ServedSilos, SoftFilter, SoftFilterMode,
-    SoftMissingPolicy,
+    AdvertisementHandlePolicy, DistanceCurve, PartyConsentPolicy, Ruleset, SearchLimits, ServedSilos, SoftFilter,
+    SoftFilterMode, SoftMissingPolicy,
 };
 use fireteam::domain::session::Session;
 use fireteam::domain::time::UnixMs;
@@ -24,9 +24,10 @@ use fireteam::engine::command::{
     Caller, CandidateView, ChooseActionAnswer, DeleteAdvertCommand, GrantConsentAnswer, GrantConsentCommand,
     ReleaseReservationCommand, ReportLatencyAnswer, ReportLatencyCommand, ReservationChange, ReservationEvent,
     ReservationView, ReserveAnswer, ReserveCommand, RoundTrip, SearchAnswer, SearchCommand, UpdateAdvertAnswer,
-    UpdateAdvertCommand,
+    UpdateAdvertCommand, UpdateBlockListCommand,
 };
 use fireteam::engine::error::EngineError;
+use fireteam::engine::queues::start_match_command::{StartMatchAnswer, StartMatchCommand};
 use fireteam::engine::{HostListener, HostedMatch, PendingAnswer};
 
 /// The only known matchmaking set.
@@ -90,6 +91,7 @@ pub(crate) fn scripted_ruleset() -> Ruleset {
         unit: "points".into(),
         party_aggregation: PartyAggregation::Mean,
         trust: Trust::Client,
+        wishes: false,
     };
     let soft = |name: &str, measure| SoftFilter {
         name: name.into(),
@@ -113,10 +115,14 @@ pub(crate) fn scripted_ruleset() -> Ruleset {
         advertise_chances: AdvertiseChances::from_game_size(12),
         search_limits: SearchLimits { max_results: 50, max_evaluated: 10_000 },
         clients_per_account: 1,
-        handles: HandlePolicy::Ids,
+        handles: AdvertisementHandlePolicy::Ids,
         latency_model: DEFAULT_LATENCY_MODEL,
         involved_phase_percent: 50.0,
+        probed_players: None,
+        latency_wishes: false,
         consent: PartyConsentPolicy::Assumed,
+        avoid: Box::default(),
+        satisfaction: None,
         teams: None,
         queue: None,
         ready_check: None,
@@ -130,10 +136,12 @@ pub(crate) fn scripted_ruleset() -> Ruleset {
             choice: ServerChoice::BestScore,
             max_round_trip_ms: None,
             allocation: AllocationSpec::DEFAULT,
-            host_data: HostData::default(),
+            host_data: PlayerDataForHost::default(),
         },
         rating: None,
+        former_rating: None,
         rating_pool: None,
+        statistics_regions: Box::default(),
         source_xml: "<Ruleset/>\n".into(),
     }
 }
@@ -150,7 +158,7 @@ pub(crate) fn scripted_advertisement(byte: u8) -> Advertisement {
         session: Session { party_sizes: vec![2, 1], ..Session::default() },
         ttl_ms: None,
         allowed_ranges: Box::default(),
-        connect_data: vec![byte; 3],
+        connect_data: [byte; 3].into(),
         probe: None,
     }
 }
@@ -195,6 +203,9 @@ impl MatchmakingEngine for ScriptedEngine {
         for (byte, score) in [(1, 0.123_456), (2, 0.5)] {
             let encoded = encode_static_candidate_fields(&scripted_advertisement(byte));
             each(CandidateView {
+                chosen: &[],
+                player_probe: None,
+                avoidance_cost: 0.0,
                 id: advertisement_id(byte),
                 handle: None,
                 encoded_advert: &encoded,
@@ -264,6 +275,15 @@ impl MatchmakingEngine for ScriptedEngine {
         Ok(PendingAnswer::Ready(()))
     }
 
+    fn start_match(
+        &self,
+        caller: &Caller,
+        start: StartMatchCommand,
+    ) -> Result<PendingAnswer<StartMatchAnswer>, EngineError> {
+        self.record(caller, &start);
+        Err(EngineError::Draining)
+    }
+
     fn report_latency(
         &self,
         caller: &Caller,
@@ -275,6 +295,9 @@ impl MatchmakingEngine for ScriptedEngine {
             let encoded = encode_static_candidate_fields(&Advertisement { id, ..scripted_advertisement(1) });
             let round_trip = round_trip_ms.map(|ms| RoundTrip::Measured(f64::from(ms)));
             each(CandidateView {
+                chosen: &[],
+                player_probe: None,
+                avoidance_cost: 0.0,
                 id,
                 handle: None,
                 encoded_advert: &encoded,
@@ -306,6 +329,15 @@ impl MatchmakingEngine for ScriptedEngine {
     fn revoke_consent(&self, caller: &Caller, consent_token: &[u8]) -> Result<PendingAnswer<bool>, EngineError> {
         self.record(caller, consent_token);
         Ok(PendingAnswer::Ready(false))
+    }
+
+    fn update_block_list(
+        &self,
+        caller: &Caller,
+        update: UpdateBlockListCommand,
+    ) -> Result<PendingAnswer<usize>, EngineError> {
+        self.record(caller, update);
+        Ok(PendingAnswer::Ready(1))
     }
 
     fn ruleset(&self, set_id: SetId, hash: Option<RulesetHash>) -> Result<Arc<Ruleset>, EngineError> {

@@ -10,7 +10,7 @@ use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
 
 use fireteam::api::consistency::ConsistencyChecker;
-use fireteam::api::layer::call_report::{RpcObserver, status_code_name};
+use fireteam::api::layer::call_reporter::{RpcObserver, status_code_name};
 use fireteam::api::operator::RulesetAdmin;
 use fireteam::auth::rate_limit::RateLimits;
 use fireteam::clock::Clock;
@@ -20,9 +20,9 @@ use fireteam::engine::command::{ConsistencyReport, Inconsistency, InconsistencyK
 use fireteam::engine::error::{EngineError, RetireObstacle};
 use fireteam::engine::rulesets::{CheckedRuleset, ReloadReport, RetireSetAnswer, RulesetListing, RulesetProblem};
 use fireteam::server::handshake::ProxySettings;
+use fireteam::server::host_check::OperatorHosts;
 use fireteam::server::limits::EdgeLimits;
-use fireteam::server::operator_access::OperatorHosts;
-use fireteam::server::tls::TlsAcceptorSource;
+use fireteam::server::tls::ReloadableTlsConfig;
 use fireteam::server::{RunningServer, Server, ServerDeps};
 use fireteam::supervisor::TaskSupervisor;
 use fireteam::telemetry::audit::AuditLog;
@@ -183,13 +183,13 @@ impl ScriptedServer {
 
     /// Starts a server with these limits.
     pub(crate) async fn start_with_limits(edge: EdgeLimits) -> Self {
-        Self::start_with_tls_and_proxies(edge, None, ProxySettings::none()).await
+        Self::start_with_tls_and_proxies(edge, None, ProxySettings::without_proxies()).await
     }
 
     /// Starts a server with TLS or behind proxies.
     pub(crate) async fn start_with_tls_and_proxies(
         edge: EdgeLimits,
-        tls: Option<Arc<TlsAcceptorSource>>,
+        tls: Option<Arc<ReloadableTlsConfig>>,
         proxies: ProxySettings,
     ) -> Self {
         let (matchmaker, counted) = (ScriptedEngine::new(), Arc::new(RecordingObserver::default()));

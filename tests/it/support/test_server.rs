@@ -176,7 +176,7 @@ pub(crate) fn anonymous_caller() -> AuthorizedCaller<ClientOrGameServer> {
     let auth_context =
         Authorizer::default().authorize(CLIENTS_AND_GAME_SERVERS, &headers, &extensions).expect("no authentication");
     extensions.insert(auth_context);
-    AuthorizedCaller::from_request(&ClientAddressResolver::new(Arc::new(|peer, _| peer)), &headers, &extensions)
+    AuthorizedCaller::from_checked_request(&ClientAddressResolver::new(Arc::new(|peer, _| peer)), &headers, &extensions)
         .expect("authorized as a client")
 }
 

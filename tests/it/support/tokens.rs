@@ -81,8 +81,12 @@ impl TokenIssuer {
             .authorize(CLIENTS_AND_GAME_SERVERS, &headers, &extensions)
             .expect("the token is valid");
         extensions.insert(auth_context);
-        AuthorizedCaller::from_request(&ClientAddressResolver::new(Arc::new(|peer, _| peer)), &headers, &extensions)
-            .expect("authorized as a client or game server")
+        AuthorizedCaller::from_checked_request(
+            &ClientAddressResolver::new(Arc::new(|peer, _| peer)),
+            &headers,
+            &extensions,
+        )
+        .expect("authorized as a client or game server")
     }
 }
 

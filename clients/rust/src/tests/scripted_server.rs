@@ -176,10 +176,24 @@ impl MatchmakingService for ScriptedServer {
         Ok(Response::new(Default::default()))
     }
 
+    async fn start_match(
+        &self,
+        _: Request<pb::MatchmakingStartMatchRequest>,
+    ) -> Result<Response<pb::MatchmakingStartMatchResponse>, Status> {
+        Ok(Response::new(Default::default()))
+    }
+
     async fn grant_consent(
         &self,
         _: Request<pb::MatchmakingGrantConsentRequest>,
     ) -> Result<Response<pb::MatchmakingGrantConsentResponse>, Status> {
+        Ok(Response::new(Default::default()))
+    }
+
+    async fn update_block_list(
+        &self,
+        _: Request<pb::MatchmakingUpdateBlockListRequest>,
+    ) -> Result<Response<pb::MatchmakingUpdateBlockListResponse>, Status> {
         Ok(Response::new(Default::default()))
     }
 

@@ -5,7 +5,9 @@
 
 use crate::advertisement::AllowedRange;
 use crate::filter::pair::{DirectedPair, WaitingSession, measure_between};
-use crate::filter::{AdvertisementView, Refusal, RefusingSide, Searcher, is_own_advertisement, value_in_allowed_range};
+use crate::filter::{
+    AdvertisementView, Refusal, RefusingSide, Searcher, is_own_advertisement, unmet_wishes, value_in_allowed_range,
+};
 use crate::id::AdvertisementId;
 use crate::ruleset::{HardRule, Ruleset};
 use crate::time::UnixMs;
@@ -24,6 +26,14 @@ pub struct SearchExplanation {
     pub near_misses: Vec<NearMiss>,
     /// If no advertisement is compatible: the smallest change of one expansion that would admit one.
     pub smallest_relaxation: Option<LimitRelaxation>,
+}
+
+impl SearchExplanation {
+    /// Rule with the most refusals, of equal ones the first. `None` if an advertisement is compatible, or there is none.
+    pub fn blocking_refusal(&self) -> Option<Refusal> {
+        let counts = self.refusal_counts.iter().rev().filter(|_| self.compatible_count == 0);
+        counts.max_by_key(|(_, count)| *count).map(|(refusal, _)| *refusal)
+    }
 }
 
 /// Advertisement that at least one rule refuses.
@@ -60,7 +70,7 @@ pub fn explain_search<'a>(
     now: UnixMs,
 ) -> SearchExplanation {
     let mut explanation = SearchExplanation::default();
-    let mut counts = vec![0_u32; Refusal::counter_count(ruleset.hard_filters.len())];
+    let mut counts = vec![0_u32; Refusal::counter_count(ruleset.filter_index_count())];
     for candidate in candidates {
         explanation.candidate_count += 1;
         let refusals = all_refusals(ruleset, searcher, &candidate, now);
@@ -105,6 +115,7 @@ fn all_refusals(
             refusals.push((refusal, None));
         }
     };
+    push_if(searcher.avoided.is_hidden(advertisement.id), Refusal::AvoidedPlayer);
     push_if(is_own_advertisement(searcher, advertisement), Refusal::OwnSession);
     push_if(searcher.excluded_ids.binary_search(&advertisement.id).is_ok(), Refusal::Excluded);
     push_if(candidate.expires_at <= now, Refusal::Expired);
@@ -123,11 +134,11 @@ fn all_refusals(
         let Err(side) = pair.evaluate(filter) else { continue };
         let measured_and_limit = match filter.rule {
             HardRule::Within { measure, expansion, reciprocal_percent } => {
-                let limit = |waited_ms| ruleset.expansions[expansion].limit_at(waited_ms);
+                let limit = |side: &WaitingSession<'_>| side.limit_of(&ruleset.expansions[expansion]);
                 let measured = measure_between(ruleset, measure, &one.session, &other.session, None);
                 measured.map(|measured| match side {
-                    RefusingSide::Searcher => (measured, limit(one.waited_ms)),
-                    RefusingSide::Advertiser => (measured * reciprocal_percent / 100.0, limit(other.waited_ms)),
+                    RefusingSide::Searcher => (measured, limit(&one)),
+                    RefusingSide::Advertiser => (measured * reciprocal_percent / 100.0, limit(&other)),
                 })
             }
             _ => None,
@@ -139,6 +150,7 @@ fn all_refusals(
         let filter_index = ruleset.hard_filters.len();
         refusals.push((Refusal::HardFilter { filter_index, side: RefusingSide::Advertiser }, None));
     }
+    refusals.extend(unmet_wishes(ruleset, &one, &other, None).map(|refusal| (refusal, None)));
     refusals
 }
 

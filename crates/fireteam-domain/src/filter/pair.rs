@@ -2,13 +2,15 @@
 
 use crate::attribute::AttributeValue;
 use crate::attribute_values::AttributeValues;
+use crate::expansion::Expansion;
 use crate::filter::refusal::{Refusal, RefusingSide};
 use crate::id::RulesetHash;
 use crate::latency::{LatencyEndpoint, round_trip_by_regions_or_distance};
 use crate::locality::Locality;
 use crate::measure::Measure;
-use crate::ruleset::{HardFilter, HardMissingPolicy, HardRule, InFilterList, Ruleset};
+use crate::ruleset::{ComparedList, HardFilter, HardMissingPolicy, HardRule, Ruleset};
 use crate::session::RegionLatency;
+use crate::wish::Wish;
 
 /// The part of a session that filters and scores read.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +21,8 @@ pub struct SessionView<'a> {
     pub locality: Option<Locality>,
     /// Round trips to regions, sorted by region name.
     pub region_latencies: &'a [RegionLatency],
+    /// Its wishes for the other side.
+    pub wishes: &'a [Wish],
 }
 
 impl<'a> SessionView<'a> {
@@ -36,15 +40,14 @@ pub struct WaitingSession<'a> {
     pub waited_ms: u64,
 }
 
-/// Admits two queue parties to each other, or returns the hard filter that refuses. `one` counts as the searcher.
-///
-/// Each rule must hold in both directions. A limit with partial reciprocity holds if either side could have found the
-/// other: the wider limit covers the measure, and the tighter limit covers `reciprocal_percent` of it.
-pub fn admit_mutually(ruleset: &Ruleset, one: &WaitingSession<'_>, other: &WaitingSession<'_>) -> Result<(), Refusal> {
-    (0..ruleset.hard_filters.len()).try_for_each(|index| admit_mutually_by_filter(ruleset, index, one, other))
+impl WaitingSession<'_> {
+    /// Limit of one of its expansions now.
+    pub fn limit_of(&self, expansion: &Expansion) -> f64 {
+        self.session.attribute_values.limit_of(expansion, self.waited_ms)
+    }
 }
 
-/// Like `admit_mutually`, for the one hard filter at `filter_index` in `Ruleset::hard_filters`.
+/// Like `filter::admit_mutually`, for the one hard filter at `filter_index` in `Ruleset::hard_filters`.
 pub fn admit_mutually_by_filter(
     ruleset: &Ruleset,
     filter_index: usize,
@@ -124,7 +127,7 @@ impl DirectedPair<'_> {
                 *attribute,
                 |value| matches!(value, AttributeValue::Number(number) if min <= number && number <= max),
             ),
-            HardRule::Overlap { attribute } => self.evaluate_both_values(filter, *attribute, lists_overlap),
+            HardRule::Overlap { attribute, .. } => self.evaluate_both_values(filter, *attribute, lists_overlap),
             HardRule::Compatible { attribute, pairs } => {
                 self.evaluate_both_values(filter, *attribute, |one, other| is_compatible_pair(pairs, one, other))
             }
@@ -163,10 +166,10 @@ impl DirectedPair<'_> {
         );
         let Some(measured) = measured else { return missing_value_verdict(missing) };
         let expansion = &self.ruleset.expansions[expansion];
-        if measured > expansion.limit_at(self.searcher.waited_ms) {
+        if measured > self.searcher.limit_of(expansion) {
             return Err(RefusingSide::Searcher);
         }
-        if measured * reciprocal_percent / 100.0 > expansion.limit_at(self.candidate.waited_ms) {
+        if measured * reciprocal_percent / 100.0 > self.candidate.limit_of(expansion) {
             return Err(RefusingSide::Advertiser);
         }
         Ok(())
@@ -189,8 +192,7 @@ impl DirectedPair<'_> {
         );
         let Some(measured) = measured else { return missing_value_verdict(missing) };
         let expansion = &self.ruleset.expansions[expansion];
-        let (ours, theirs) =
-            (expansion.limit_at(self.searcher.waited_ms), expansion.limit_at(self.candidate.waited_ms));
+        let (ours, theirs) = (self.searcher.limit_of(expansion), self.candidate.limit_of(expansion));
         let (tighter, side) =
             if ours <= theirs { (ours, RefusingSide::Searcher) } else { (theirs, RefusingSide::Advertiser) };
         if measured > ours.max(theirs) || measured * reciprocal_percent / 100.0 > tighter {
@@ -238,13 +240,13 @@ fn missing_value_verdict(missing: HardMissingPolicy) -> Result<(), RefusingSide>
 fn value_in_list(
     missing: HardMissingPolicy,
     list_owner: &AttributeValues,
-    list: &InFilterList,
+    list: &ComparedList,
     value: Option<&AttributeValue>,
 ) -> bool {
     let Some(AttributeValue::String(string)) = value else { return missing == HardMissingPolicy::Pass };
     match list {
-        InFilterList::Strings(strings) => strings.binary_search(string).is_ok(),
-        InFilterList::OwnAttribute(index) => match list_owner.get(*index) {
+        ComparedList::Strings(strings) => strings.binary_search(string).is_ok(),
+        ComparedList::OwnAttribute(index) => match list_owner.get(*index) {
             Some(AttributeValue::StringList(strings)) => strings.binary_search(string).is_ok(),
             _ => missing == HardMissingPolicy::Pass,
         },

@@ -1,5 +1,9 @@
 //! Refusal reasons of searches and queue passes, in one closed enum.
 
+use std::borrow::Cow;
+
+use crate::ruleset::{RefusingRule, Ruleset};
+
 /// Side whose rule refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RefusingSide {
@@ -33,9 +37,10 @@ pub enum Refusal {
     Expired,
     /// The advertisement has fewer open seats than the searcher has players.
     NotEnoughSeats,
-    /// A hard filter of the ruleset, or an allowed range published by the advertisement.
+    /// A hard filter of the ruleset, an allowed range published by the advertisement, or a wish of a party.
     HardFilter {
-        /// Index in `Ruleset::hard_filters`; its length stands for the allowed ranges.
+        /// Index in `Ruleset::hard_filters`; its length stands for the allowed ranges, and what follows for wishes:
+        /// `Ruleset::rule_of_filter_index`.
         filter_index: usize,
         /// Side whose limit or value refused.
         side: RefusingSide,
@@ -46,10 +51,13 @@ pub enum Refusal {
     NoCommonRegion,
     /// The rating windows do not yet include each other.
     RatingWindow,
-    /// One party avoids a player of the other.
+    /// One party avoids a player of the other. In searches the advertisement does not exist, so it comes first, and only
+    /// explanations for operators count it.
     AvoidedPlayer,
     /// The compatible tickets do not fill the teams or cannot be split into them.
     TeamsNotFilled,
+    /// The players of the compatible tickets do not fill the roles of every team.
+    RolesNotFilled,
     /// The match quality would be below the threshold.
     LowQuality,
     /// All compatible tickets were used in other matches.
@@ -65,6 +73,17 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// Name of the refusing rule: a hard filter's own name, a wish with its side, otherwise the refusal's short name.
+    pub fn rule_name(self, ruleset: &Ruleset) -> Cow<'_, str> {
+        match self {
+            Refusal::HardFilter { filter_index, side } => match (ruleset.rule_of_filter_index(filter_index), side) {
+                (rule @ RefusingRule::Wish(_), RefusingSide::Advertiser) => format!("other_{}", rule.name()).into(),
+                (rule, _) => rule.name(),
+            },
+            other => other.as_str().into(),
+        }
+    }
+
     /// Short name, as in metric labels.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -79,6 +98,7 @@ impl Refusal {
             Refusal::RatingWindow => "window",
             Refusal::AvoidedPlayer => "avoid",
             Refusal::TeamsNotFilled => "team",
+            Refusal::RolesNotFilled => "role",
             Refusal::LowQuality => "quality",
             Refusal::CandidatesTaken => "taken",
             Refusal::NoCandidates => "no_candidates",
@@ -107,6 +127,7 @@ impl Refusal {
             Refusal::PlayerInMatch => 13,
             Refusal::GateClosed => 14,
             Refusal::NotEvaluated => 15,
+            Refusal::RolesNotFilled => 16,
             Refusal::HardFilter { filter_index, side: RefusingSide::Searcher } => {
                 Self::NON_FILTER_REFUSALS.len() + 2 * filter_index
             }
@@ -125,13 +146,13 @@ impl Refusal {
         Refusal::HardFilter { filter_index: filter_counter / 2, side }
     }
 
-    /// Number of counters for a ruleset with `hard_filters` hard filters, including the allowed ranges.
-    pub fn counter_count(hard_filters: usize) -> usize {
-        Self::NON_FILTER_REFUSALS.len() + 2 * (hard_filters + 1)
+    /// Number of counters for a ruleset with `filter_indexes` values of `filter_index`: `Ruleset::filter_index_count`.
+    pub fn counter_count(filter_indexes: usize) -> usize {
+        Self::NON_FILTER_REFUSALS.len() + 2 * filter_indexes
     }
 
     /// All variants but `HardFilter`, in `counter_index` order.
-    const NON_FILTER_REFUSALS: [Refusal; 16] = [
+    const NON_FILTER_REFUSALS: [Refusal; 17] = [
         Refusal::Silo,
         Refusal::OwnSession,
         Refusal::Excluded,
@@ -148,6 +169,7 @@ impl Refusal {
         Refusal::PlayerInMatch,
         Refusal::GateClosed,
         Refusal::NotEvaluated,
+        Refusal::RolesNotFilled,
     ];
 }
 
@@ -157,11 +179,11 @@ mod tests {
 
     #[test]
     fn refusal_counter_index_round_trips() {
-        for counter in 0..Refusal::counter_count(3) {
+        for counter in 0..Refusal::counter_count(4) {
             assert_eq!(Refusal::from_counter_index(counter).counter_index(), counter);
         }
         assert_eq!(
-            Refusal::from_counter_index(Refusal::counter_count(3) - 1),
+            Refusal::from_counter_index(Refusal::counter_count(4) - 1),
             Refusal::HardFilter { filter_index: 3, side: RefusingSide::Advertiser }
         );
     }

@@ -7,7 +7,7 @@ use crate::filter::Refusal;
 use crate::index::column_block::{BLOCK_LEN_MAX, ColumnBlock};
 use crate::index::distance_bounds::{BoundValues, fast_max};
 use crate::index::interner::{MISSING_CODE, OVERFLOW_CODE};
-use crate::index::plan::{ColumnCheck, ColumnTerm, QueryPlan, TermSource};
+use crate::index::plan::{ColumnRefusalCheck, ColumnTerm, QueryPlan, TermSource};
 use crate::index::row_rules::{RowOwnerKey, SEATS_MASK};
 use crate::index::word_column;
 use crate::ruleset::DistanceCurve;
@@ -188,7 +188,7 @@ fn mark_refused(score_bounds: &mut [f32], matches: impl Iterator<Item = bool>) -
 fn apply_check<B: ColumnBlock>(
     block: &B,
     plan: &QueryPlan,
-    check: &ColumnCheck,
+    check: &ColumnRefusalCheck,
     bound_values: &mut [BoundValues],
     score_bounds: &mut [f32],
     limits: &mut [f32],
@@ -196,8 +196,8 @@ fn apply_check<B: ColumnBlock>(
 ) -> u32 {
     let len = score_bounds.len();
     match check {
-        ColumnCheck::RefuseAll => mark_refused(score_bounds, std::iter::repeat_n(true, len)),
-        ColumnCheck::BeyondSearcherLimit { bound_index, limit, refuse_missing } => {
+        ColumnRefusalCheck::RefuseAll => mark_refused(score_bounds, std::iter::repeat_n(true, len)),
+        ColumnRefusalCheck::BeyondSearcherLimit { bound_index, limit, refuse_missing } => {
             let values = bound_values[*bound_index].get_or_compute(block, &plan.distance_bounds[*bound_index], len);
             let values = values.lower[..len].iter().zip(&values.may_be_missing[..len]);
             mark_refused(
@@ -205,7 +205,7 @@ fn apply_check<B: ColumnBlock>(
                 values.map(|(&distance, &missing)| (*limit < distance) & (*refuse_missing | (missing == 0))),
             )
         }
-        ColumnCheck::BeyondAdvertiserLimit { bound_index, reciprocal_share, first_limit, later_limits } => {
+        ColumnRefusalCheck::BeyondAdvertiserLimit { bound_index, reciprocal_share, first_limit, later_limits } => {
             limits.fill(*first_limit);
             for &(tick, value) in later_limits {
                 for (limit, &since) in limits.iter_mut().zip(block.fixed_words(word_column::ADVERTISED_SINCE)) {
@@ -219,10 +219,10 @@ fn apply_check<B: ColumnBlock>(
             };
             mark_refused(score_bounds, values.zip(&*limits).map(is_beyond))
         }
-        ColumnCheck::OutsideRange { column, lower, upper, refuse_missing } => {
+        ColumnRefusalCheck::OutsideRange { column, lower, upper, refuse_missing } => {
             refuse_outside_range(block, *column, [*lower, *upper], *refuse_missing, score_bounds)
         }
-        ColumnCheck::InternedCode { column, codes, must_match, refuse_missing, leaf_bits } => {
+        ColumnRefusalCheck::InternedCode { column, codes, must_match, refuse_missing, leaf_bits } => {
             let words = block.attribute_words(*column);
             if B::IS_ROWS {
                 refuse_by_code(words, codes, *must_match, *refuse_missing, score_bounds, matches)
@@ -230,15 +230,15 @@ fn apply_check<B: ColumnBlock>(
                 mark_refused(score_bounds, words.iter().map(|word| word & leaf_bits == 0))
             }
         }
-        ColumnCheck::NoSharedBloomBit { column, bits } => {
+        ColumnRefusalCheck::NoSharedBloomBit { column, bits } => {
             let (ours_low, ours_high) = (*bits as u32, (*bits >> 32) as u32);
             let words = block.attribute_words(*column).iter().zip(block.attribute_words(*column + 1));
             mark_refused(score_bounds, words.map(|(&low, &high)| (low & ours_low) | (high & ours_high) == 0))
         }
-        ColumnCheck::OtherRulesetHash { column, hash } if B::IS_ROWS => {
+        ColumnRefusalCheck::OtherRulesetHash { column, hash } if B::IS_ROWS => {
             mark_refused(score_bounds, block.attribute_words(*column).iter().map(|word| word != hash))
         }
-        ColumnCheck::OtherRulesetHash { .. } => 0,
+        ColumnRefusalCheck::OtherRulesetHash { .. } => 0,
     }
 }
 

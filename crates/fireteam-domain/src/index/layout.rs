@@ -10,7 +10,7 @@ use crate::index::interner::Interner;
 use crate::index::row_rules::{self, PublishedRange, RowOwnerKey};
 use crate::index::word_column;
 use crate::measure::Measure;
-use crate::ruleset::{HardRule, InFilterList, Ruleset, SoftFilter};
+use crate::ruleset::{ComparedList, HardRule, Ruleset, SoftFilter};
 use crate::time::UnixMs;
 
 /// Number of location columns: x, y and z. They follow the number columns.
@@ -33,13 +33,13 @@ pub(super) struct NumberColumn {
 
 impl NumberColumn {
     /// Converts a value to column units, without clamping.
-    pub(super) fn column_units_of(&self, value: f64) -> f64 {
+    pub(super) fn encode_column_units(&self, value: f64) -> f64 {
         (value - self.offset) / self.span
     }
 
     /// Converts a value to its stored form.
-    pub(super) fn column_value_of(&self, value: f64) -> f32 {
-        self.column_units_of(value).clamp(-self.max_magnitude, self.max_magnitude) as f32
+    pub(super) fn encode_column_value(&self, value: f64) -> f32 {
+        self.encode_column_units(value).clamp(-self.max_magnitude, self.max_magnitude) as f32
     }
 
     /// Upper bound of the rounding error in the difference of two stored values: half a unit in the last place of each
@@ -119,13 +119,13 @@ impl ColumnLayout {
             HardRule::In { attribute, list, mutual } => {
                 push_unique(&mut self.interned_attributes, *attribute);
                 match list {
-                    InFilterList::OwnAttribute(list_attribute) if *mutual => {
+                    ComparedList::OwnAttribute(list_attribute) if *mutual => {
                         push_unique(&mut self.bloom_attributes, *list_attribute)
                     }
-                    InFilterList::OwnAttribute(_) | InFilterList::Strings(_) => {}
+                    ComparedList::OwnAttribute(_) | ComparedList::Strings(_) => {}
                 }
             }
-            HardRule::Overlap { attribute } => push_unique(&mut self.bloom_attributes, *attribute),
+            HardRule::Overlap { attribute, .. } => push_unique(&mut self.bloom_attributes, *attribute),
             HardRule::Range { attribute, .. } => {
                 self.add_measure_columns(ruleset, Measure::AttributeDifference(*attribute))
             }
@@ -233,7 +233,7 @@ impl ColumnLayout {
         for number in &self.number_columns {
             let value = entry.attribute_values.number(number.attribute_index);
             row.exact_numbers.push(value.unwrap_or(f64::NAN));
-            row.float_columns.push(value.map_or(f32::NAN, |value| number.column_value_of(value)));
+            row.float_columns.push(value.map_or(f32::NAN, |value| number.encode_column_value(value)));
         }
         if self.has_location {
             let position = advertisement
@@ -253,7 +253,7 @@ impl ColumnLayout {
         (row.slot, row.id_prefix) = (slot, u32::from_be_bytes([a, b, c, d]));
         let owner = RowOwnerKey::of_advertisement(advertisement);
         row.owner_key = owner.key;
-        row_rules::published_ranges(ruleset, advertisement, &mut row.published_ranges);
+        row_rules::append_published_ranges(ruleset, advertisement, &mut row.published_ranges);
         row.word_columns.extend([expires, u32::from(entry.open_seats) | (owner.tag << 16), since]);
         for (column, &attribute) in self.interned_attributes.iter().enumerate() {
             row.word_columns.push(interner.intern(column, entry.attribute_values.get(attribute)));

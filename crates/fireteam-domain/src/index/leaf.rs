@@ -96,7 +96,7 @@ impl Leaf {
     }
 
     /// Sets the bits in `bits` of a row's word to those of `word`.
-    pub(super) fn set_word(&mut self, column: usize, row: usize, word: u32, bits: u32) {
+    pub(super) fn set_word_bits(&mut self, column: usize, row: usize, word: u32, bits: u32) {
         let stored = &mut self.word_columns[column * self.capacity + row];
         *stored = (*stored & !bits) | (word & bits);
     }

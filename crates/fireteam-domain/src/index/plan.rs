@@ -34,7 +34,7 @@ pub(super) enum DistanceBound {
 
 /// Column check: the condition under which a row is certainly refused.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum ColumnCheck {
+pub(super) enum ColumnRefusalCheck {
     /// Refuses all rows.
     RefuseAll,
     /// The distance exceeds the searcher's limit, or the value is missing and `refuse_missing` is set.
@@ -57,7 +57,7 @@ pub(super) enum ColumnCheck {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct CompiledRule {
     pub(super) counter_index: usize,
-    pub(super) check: ColumnCheck,
+    pub(super) check: ColumnRefusalCheck,
 }
 
 /// Source of a term's distance; `scale * column + shift` normalizes it.
@@ -136,7 +136,7 @@ pub(super) fn round_up_limit(limit: f64) -> f32 {
 }
 
 impl QueryPlan {
-    pub(super) fn add_rule(&mut self, refusal: Refusal, check: ColumnCheck) {
+    pub(super) fn add_rule(&mut self, refusal: Refusal, check: ColumnRefusalCheck) {
         self.column_rules.push(CompiledRule { counter_index: refusal.counter_index(), check });
     }
 
@@ -186,7 +186,7 @@ fn distance_bound_for(
             let number = layout.number_columns[column];
             Ok(DistanceBound::NumberDifference {
                 column,
-                searcher_value: number.column_value_of(value),
+                searcher_value: number.encode_column_value(value),
                 rounding_error: number.rounding_error(),
             })
         }

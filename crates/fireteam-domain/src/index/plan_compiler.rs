@@ -24,7 +24,7 @@ pub(super) fn compile_plan(
     let mut plan = QueryPlan {
         now_tick: tick_scale.tick_of(query.now),
         seats_needed: query.searcher.seats_needed,
-        own_keys: RowOwnerKey::all_of_searcher(&query.searcher).collect(),
+        own_keys: RowOwnerKey::owner_keys_of_searcher(&query.searcher).collect(),
         check_owner_column: false,
         searcher_intervals: (0..query.ruleset.attributes.len())
             .map(|attribute| value_interval(query.searcher.attribute_values.number(attribute)))
@@ -67,12 +67,12 @@ fn compile_term(plan: &mut QueryPlan, query: &SearchQuery<'_>, layout: &ColumnLa
                 (SoftFilterMode::Difference, None) => return plan.constant_terms += missing,
                 // Clamped like the rows, so that the difference never exceeds the true difference.
                 (SoftFilterMode::Difference, Some(value)) => {
-                    let clamped = number.column_units_of(value).clamp(-number.max_magnitude, number.max_magnitude);
+                    let clamped = number.encode_column_units(value).clamp(-number.max_magnitude, number.max_magnitude);
                     let normalized = clamped * scale + shift;
                     TermSource::Difference { column, searcher_value: normalized.clamp(0.0, 1.0) as f32 }
                 }
                 // Values clamped from below are stored too high, so no lower bound is possible.
-                (SoftFilterMode::LowerIsBetter, _) if number.column_units_of(soft.min) < -number.max_magnitude => {
+                (SoftFilterMode::LowerIsBetter, _) if number.encode_column_units(soft.min) < -number.max_magnitude => {
                     return;
                 }
                 (SoftFilterMode::LowerIsBetter, _) => TermSource::LowerIsBetter { column },

@@ -1,4 +1,5 @@
-//! Slots of an index by the users of their sessions, so that a changed rating finds the advertisements it is part of.
+//! Slots of an index by the users of their sessions, so that a changed rating, or a searcher who avoids
+//! users, finds their advertisements.
 
 use hashbrown::HashTable;
 
@@ -47,9 +48,9 @@ impl PlayerSlots {
         slots
     }
 
-    /// Whether no entry has a player.
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// Number of players of all entries.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
     }
 }
 

@@ -34,7 +34,7 @@ impl RowOwnerKey {
     }
 
     /// Owners whose rows are the searcher's own sessions.
-    pub(super) fn all_of_searcher<'a>(searcher: &Searcher<'a>) -> impl Iterator<Item = Self> + use<'a> {
+    pub(super) fn owner_keys_of_searcher<'a>(searcher: &Searcher<'a>) -> impl Iterator<Item = Self> + use<'a> {
         let caller = searcher.caller.map(|caller| Self::new(caller, CALLER_TAG));
         caller.into_iter().chain(searcher.users.iter().map(|&user| Self::new(user, USER_TAG)))
     }
@@ -58,7 +58,7 @@ pub(super) struct PublishedRange {
 }
 
 /// Appends the ranges of `advertisement` for attributes that `ruleset` declares, one per attribute.
-pub(super) fn published_ranges(ruleset: &Ruleset, advertisement: &Advertisement, out: &mut Vec<PublishedRange>) {
+pub(super) fn append_published_ranges(ruleset: &Ruleset, advertisement: &Advertisement, out: &mut Vec<PublishedRange>) {
     for allowed in &advertisement.allowed_ranges {
         let Some(attribute_index) = ruleset.attribute_index(&allowed.attribute) else { continue };
         // `f32::max` and `f32::min` ignore NaN.

@@ -5,10 +5,10 @@ use crate::expansion::Expansion;
 use crate::filter::{Refusal, RefusingSide};
 use crate::index::interner::{self, Interner};
 use crate::index::layout::{ColumnLayout, TickScale, bloom_bit, bloom_filter_bits};
-use crate::index::plan::{ColumnCheck, NoDistanceBound, QueryPlan, refuses_missing, round_up_limit, string_of};
+use crate::index::plan::{ColumnRefusalCheck, NoDistanceBound, QueryPlan, refuses_missing, round_up_limit, string_of};
 use crate::index::query::SearchQuery;
 use crate::measure::Measure;
-use crate::ruleset::{HardFilter, HardRule, InFilterList};
+use crate::ruleset::{ComparedList, HardFilter, HardRule};
 use crate::time::UnixMs;
 
 /// Maximum number of expansion steps per check. Neighboring steps are merged at the wider limit.
@@ -62,7 +62,7 @@ impl RuleCompiler<'_, '_> {
             HardRule::In { attribute, list, mutual } => {
                 self.compile_in_list(filter_index, filter, *attribute, list, *mutual)
             }
-            HardRule::Overlap { attribute } => match self.query.searcher.attribute_values.get(*attribute) {
+            HardRule::Overlap { attribute, .. } => match self.query.searcher.attribute_values.get(*attribute) {
                 Some(AttributeValue::StringList(strings)) => {
                     self.add_bloom_check(refusal, *attribute, bloom_filter_bits(strings))
                 }
@@ -73,10 +73,10 @@ impl RuleCompiler<'_, '_> {
                 let Some(column) = self.layout.number_column(*attribute) else { return };
                 let number = self.layout.number_columns[column];
                 let (lower, upper) = (
-                    number.column_value_of(*min) - number.rounding_error(),
-                    number.column_value_of(*max) + number.rounding_error(),
+                    number.encode_column_value(*min) - number.rounding_error(),
+                    number.encode_column_value(*max) + number.rounding_error(),
                 );
-                self.plan.add_rule(refusal, ColumnCheck::OutsideRange { column, lower, upper, refuse_missing });
+                self.plan.add_rule(refusal, ColumnRefusalCheck::OutsideRange { column, lower, upper, refuse_missing });
             }
             HardRule::Within { measure, expansion, reciprocal_percent } => {
                 let expansion = &self.query.ruleset.expansions[*expansion];
@@ -84,7 +84,10 @@ impl RuleCompiler<'_, '_> {
             }
             HardRule::SameRuleset => {
                 let Some(column) = self.layout.ruleset_hash_column() else { return };
-                self.plan.add_rule(refusal, ColumnCheck::OtherRulesetHash { column, hash: self.query.ruleset.hash.0 });
+                self.plan.add_rule(
+                    refusal,
+                    ColumnRefusalCheck::OtherRulesetHash { column, hash: self.query.ruleset.hash.0 },
+                );
             }
         }
     }
@@ -93,7 +96,7 @@ impl RuleCompiler<'_, '_> {
     /// searcher lacks a value.
     fn refuse_all_if(&mut self, refusal: Refusal, refused: bool) {
         if refused {
-            self.plan.add_rule(refusal, ColumnCheck::RefuseAll);
+            self.plan.add_rule(refusal, ColumnRefusalCheck::RefuseAll);
         }
     }
 
@@ -137,14 +140,17 @@ impl RuleCompiler<'_, '_> {
         } else {
             u32::MAX
         };
-        self.plan.add_rule(refusal, ColumnCheck::InternedCode { column, codes, must_match, refuse_missing, leaf_bits });
+        self.plan.add_rule(
+            refusal,
+            ColumnRefusalCheck::InternedCode { column, codes, must_match, refuse_missing, leaf_bits },
+        );
     }
 
     /// Adds no check for an empty list: it would also refuse rows without a value. `admit` decides these rows.
     fn add_bloom_check(&mut self, refusal: Refusal, attribute: usize, bits: u64) {
         let Some(column) = self.layout.bloom_column(attribute) else { return };
         if bits != 0 {
-            self.plan.add_rule(refusal, ColumnCheck::NoSharedBloomBit { column, bits });
+            self.plan.add_rule(refusal, ColumnRefusalCheck::NoSharedBloomBit { column, bits });
         }
     }
 
@@ -153,14 +159,14 @@ impl RuleCompiler<'_, '_> {
         filter_index: usize,
         filter: &HardFilter,
         attribute: usize,
-        list: &InFilterList,
+        list: &ComparedList,
         mutual: bool,
     ) {
         let refusal = |side| Refusal::HardFilter { filter_index, side };
         let (refuse_missing, attribute_values) = (refuses_missing(filter), self.query.searcher.attribute_values);
         let strings = match list {
-            InFilterList::Strings(strings) => Some(strings),
-            InFilterList::OwnAttribute(list_attribute) => match attribute_values.get(*list_attribute) {
+            ComparedList::Strings(strings) => Some(strings),
+            ComparedList::OwnAttribute(list_attribute) => match attribute_values.get(*list_attribute) {
                 Some(AttributeValue::StringList(strings)) => Some(strings),
                 Some(AttributeValue::Number(_) | AttributeValue::String(_) | AttributeValue::Bool(_)) | None => None,
             },
@@ -177,11 +183,11 @@ impl RuleCompiler<'_, '_> {
         }
         match (attribute_values.get(attribute).and_then(string_of), list) {
             (None, _) => self.refuse_all_if(refusal(RefusingSide::Advertiser), refuse_missing),
-            (Some(own), InFilterList::Strings(strings)) => {
+            (Some(own), ComparedList::Strings(strings)) => {
                 let refused = strings.binary_search_by(|string| (**string).cmp(own)).is_err();
                 self.refuse_all_if(refusal(RefusingSide::Advertiser), refused);
             }
-            (Some(own), InFilterList::OwnAttribute(list_attribute)) => {
+            (Some(own), ComparedList::OwnAttribute(list_attribute)) => {
                 self.add_bloom_check(refusal(RefusingSide::Advertiser), *list_attribute, bloom_bit(own));
             }
         }
@@ -209,16 +215,17 @@ impl RuleCompiler<'_, '_> {
             }
             Measure::Latency | Measure::Distance => 1.0,
         };
-        let limit = round_up_limit(expansion.limit_at(self.query.searcher.waited_ms) / span);
+        let searcher = &self.query.searcher;
+        let limit = round_up_limit(searcher.attribute_values.limit_of(expansion, searcher.waited_ms) / span);
         self.plan.add_rule(
             refusal(RefusingSide::Searcher),
-            ColumnCheck::BeyondSearcherLimit { bound_index, limit, refuse_missing },
+            ColumnRefusalCheck::BeyondSearcherLimit { bound_index, limit, refuse_missing },
         );
         let reciprocal_share = (reciprocal_percent / 100.0 * (1.0 - 1e-6)) as f32;
         let (first_limit, later_limits) = self.advertiser_limits_by_tick(expansion, span);
         self.plan.add_rule(
             refusal(RefusingSide::Advertiser),
-            ColumnCheck::BeyondAdvertiserLimit { bound_index, reciprocal_share, first_limit, later_limits },
+            ColumnRefusalCheck::BeyondAdvertiserLimit { bound_index, reciprocal_share, first_limit, later_limits },
         );
     }
 
@@ -228,9 +235,11 @@ impl RuleCompiler<'_, '_> {
     /// never shrink, so rounding a row's wait up can only admit more.
     fn advertiser_limits_by_tick(&self, expansion: &Expansion, span: f64) -> (f32, Vec<(u32, f32)>) {
         let now = self.query.now.0;
+        // Any advertiser may be frustrated here; `admit` knows which are.
+        let factor = self.query.ruleset.satisfaction.map_or(1.0, |rule| rule.widen_limits);
         let reached = expansion.steps().iter().filter(|step| step.start_ms <= now);
         let mut steps: Vec<(u64, f32)> =
-            reached.map(|step| (step.start_ms, round_up_limit(step.limit / span))).collect();
+            reached.map(|step| (step.start_ms, round_up_limit(step.limit.max(step.limit * factor) / span))).collect();
         steps.dedup_by(|later, earlier| later.1 == earlier.1);
         let group_len = steps.len().div_ceil(LIMIT_STEPS_MAX).max(1);
         let widest = |group: &[(u64, f32)]| (group[0].0, group[group.len() - 1].1);

@@ -2,8 +2,9 @@
 //! exactly.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
-use crate::filter::{Refusal, admit};
+use crate::filter::{AvoidedAdverts, Refusal, admit, admit_visible};
 use crate::index::column_block::{BLOCK_LEN_MAX, LeafBlock, RowBlock};
 use crate::index::exact_score::exact_score;
 use crate::index::kernel::{InstructionSet, evaluate_block};
@@ -65,12 +66,14 @@ fn run_search(
     let plan = compile_plan(query, &index.layout, &index.interner, &index.tick_scale);
     buffers.top_k.reset(query.limits.max_results as usize);
     buffers.refusal_counts.clear();
-    buffers.refusal_counts.resize(Refusal::counter_count(query.ruleset.hard_filters.len()), 0);
+    buffers.refusal_counts.resize(Refusal::counter_count(query.ruleset.filter_index_count()), 0);
     buffers.excluded_rows.clear();
-    let slots = query.searcher.excluded_ids.iter().filter_map(|&id| index.slab.slot_of(id));
+    let excluded_ids = query.searcher.excluded_ids.iter().filter(|&&id| !query.searcher.avoided.is_hidden(id));
+    let slots = excluded_ids.filter_map(|&id| index.slab.slot_of(id));
     buffers.excluded_rows.extend(slots.map(|slot| index.slab.row_addr(slot)));
     // Removes duplicate ids.
     buffers.excluded_rows.dedup();
+    find_avoided_rows(index, query.searcher.avoided, buffers);
     let rows_left = query.limits.max_evaluated;
     let mut search = IndexSearch { index, query, instruction_set, plan, buffers, rows_left, truncated: false };
     search.compute_leaf_bounds();
@@ -82,6 +85,19 @@ fn run_search(
     hits.extend(buffers.top_k.best_rows().iter().map(|row| SearchHit { slot: row.slot, score: row.score }));
     let counts = buffers.refusal_counts.iter().enumerate().filter(|&(_, &count)| count > 0);
     refusal_counts.extend(counts.map(|(counter, &count)| (Refusal::from_counter_index(counter), count)));
+}
+
+/// Finds the rows of advertisements with players whom the searcher avoids.
+fn find_avoided_rows(index: &AdvertisementIndex, avoided: AvoidedAdverts<'_>, buffers: &mut SearchBuffers) {
+    let SearchBuffers { hidden_rows, slot_costs, .. } = buffers;
+    hidden_rows.clear();
+    slot_costs.clear();
+    let slot_of = |id| index.slab.slot_of(id);
+    hidden_rows.extend(avoided.hidden.iter().filter_map(|&id| slot_of(id)).map(|slot| index.slab.row_addr(slot)));
+    hidden_rows.sort_unstable();
+    hidden_rows.dedup();
+    slot_costs.extend(avoided.costs.iter().filter_map(|&(id, cost)| Some((slot_of(id)?, cost))));
+    slot_costs.sort_unstable_by_key(|(slot, _)| *slot);
 }
 
 /// State of a running search.
@@ -236,18 +252,18 @@ impl IndexSearch<'_, '_> {
         let leaf = &self.index.partition_tree(partition).leaves[position - first];
         for first_row in (0..leaf.used_len()).step_by(BLOCK_LEN_MAX) {
             let full_len = BLOCK_LEN_MAX.min(leaf.used_len() - first_row);
-            let (mut len, mut rows) = (full_len, row_count_between(leaf, first_row, full_len));
+            let first_addr = RowAddr { partition, leaf: (position - first) as u32, row: first_row as u32 };
+            let (mut len, mut rows) = (full_len, self.row_count(leaf, first_addr, full_len));
             if rows > 0 && self.rows_left == 0 {
                 self.truncated = true;
                 return false;
             }
             while self.rows_left < rows {
                 len -= 1;
-                rows = row_count_between(leaf, first_row, len);
+                rows = self.row_count(leaf, first_addr, len);
             }
             self.truncated |= len < full_len;
             self.rows_left -= rows;
-            let first_addr = RowAddr { partition, leaf: (position - first) as u32, row: first_row as u32 };
             self.evaluate_rows(leaf, first_addr, len);
         }
         true
@@ -261,6 +277,10 @@ impl IndexSearch<'_, '_> {
             if first_row <= hole && hole < first_row + len {
                 self.buffers.kernel_buffers.score_bounds[hole - first_row] = f32::INFINITY;
             }
+        }
+        for index in self.hidden_rows_in(first_addr, len) {
+            let row = self.buffers.hidden_rows[index].row as usize;
+            self.buffers.kernel_buffers.score_bounds[row - first_row] = f32::INFINITY;
         }
         self.refuse_excluded_rows(first_addr, len);
         let cutoff = self.bound_cutoff().min(f32::MAX);
@@ -279,6 +299,21 @@ impl IndexSearch<'_, '_> {
             surviving_rows.extend(below.map(|(offset, &bound)| (bound, (first + offset) as u32)));
         }
         self.score_surviving_rows(leaf);
+    }
+
+    /// Number of rows of a block that exist for the searcher.
+    fn row_count(&self, leaf: &Leaf, first_addr: RowAddr, len: usize) -> u32 {
+        row_count_between(leaf, first_addr.row as usize, len) - self.hidden_rows_in(first_addr, len).len() as u32
+    }
+
+    /// Indexes in `hidden_rows` of the rows in a block.
+    fn hidden_rows_in(&self, first_addr: RowAddr, len: usize) -> Range<usize> {
+        let hidden = &self.buffers.hidden_rows;
+        if hidden.is_empty() {
+            return 0..0;
+        }
+        let end = RowAddr { row: first_addr.row + len as u32, ..first_addr };
+        hidden.partition_point(|addr| *addr < first_addr)..hidden.partition_point(|addr| *addr < end)
     }
 
     /// Marks excluded rows of this block as refused, and counts each under the first rule that refuses it.
@@ -335,8 +370,14 @@ impl IndexSearch<'_, '_> {
     /// Scores a row exactly and offers it to the top k.
     fn offer_row(&mut self, leaf: &Leaf, row: usize) {
         let (slot, id_prefix) = (leaf.slot(row), leaf.id_prefix(row));
-        let score = exact_score(self.index, self.query, &self.plan, leaf, row, |_| {});
+        let score = exact_score(self.index, self.query, &self.plan, leaf, row, |_| {}) + self.cost_of(slot);
         self.buffers.top_k.offer(ScoredRow { score, id_prefix, slot });
+    }
+
+    /// Cost of avoided players that is added to the score of a row.
+    fn cost_of(&self, slot: u32) -> f64 {
+        let costs = &self.buffers.slot_costs;
+        costs.binary_search_by_key(&slot, |(slot, _)| *slot).map_or(0.0, |index| costs[index].1)
     }
 
     /// Computes the terms of the hits. Computing them again for the few hits is cheaper than storing them for all rows.
@@ -360,8 +401,9 @@ impl IndexSearch<'_, '_> {
             let by_score = one.score.total_cmp(&other.score).then(one.id_prefix.cmp(&other.id_prefix));
             if by_score == Ordering::Equal { id(one.slot).cmp(&id(other.slot)) } else { by_score }
         };
+        // Hidden rows are never offered.
         top_k.merge_pending(compare, |slot| {
-            match admit(query.ruleset, &query.searcher, &index.entry(slot).view(), None, query.now) {
+            match admit_visible(query.ruleset, &query.searcher, &index.entry(slot).view(), None, query.now) {
                 Ok(()) => true,
                 Err(refusal) => {
                     refusal_counts[refusal.counter_index()] += 1;

@@ -2,6 +2,7 @@
 
 mod explain;
 mod players;
+mod random_wishes;
 mod random_world;
 mod scenarios;
 
@@ -9,7 +10,7 @@ use std::sync::Arc;
 
 use crate::advertisement::AdvertisementKind;
 use crate::attribute_values::AttributeValues;
-use crate::filter::{Searcher, admit};
+use crate::filter::{AvoidedAdverts, Refusal, Searcher, admit};
 use crate::id::{AdvertisementId, UserKey};
 use crate::index::tree::RowAddr;
 use crate::index::{AdvertisementIndex, InstructionSet, SearchQuery, SearchResult, oracle};
@@ -78,7 +79,7 @@ fn count_by_pages(index: &AdvertisementIndex, max_slots: u32) -> usize {
 /// R9: a row that differs from its entry, belongs to another entry or is missing is detected.
 #[test]
 fn is_consistent_detects_a_wrong_or_missing_row() {
-    let rng = &mut IndexTestRng(7);
+    let rng = &mut IndexTestRng(11);
     let ruleset = Arc::new(random_world::random_ruleset(rng));
     let values = ValueDistribution { common_one_in: 1000, missing_one_in: 1000, user_count: 200 };
     let id = random_world::random_id(rng);
@@ -161,18 +162,23 @@ fn search_randomly(
     let ruleset: Ruleset =
         if rng.one_in(3) { random_world::with_random_overrides(rng, &index_ruleset) } else { (*index_ruleset).clone() };
     let session: Session = random_world::random_session(rng, values);
-    let (attribute_values, users) = (AttributeValues::from_session(&ruleset, &session), session.sorted_users());
+    let attribute_values = AttributeValues::from_session(&ruleset, &session);
+    let (attribute_values, users) =
+        (attribute_values.with_frustration(&ruleset, rng.one_in(3)), session.sorted_users());
     let mut excluded_ids: Vec<AdvertisementId> =
         (0..rng.below(4)).filter(|_| !ids.is_empty()).map(|_| rng.pick(ids)).collect();
     excluded_ids.sort_unstable();
+    let (hidden, costs) = random_avoidance(rng, ids);
     let searcher = Searcher {
         attribute_values: &attribute_values,
         locality: session.locality,
         region_latencies: &session.region_latencies,
+        wishes: session.wishes(),
         seats_needed: 1 + rng.below(3) as u16,
         users: &users,
         caller: rng.one_in(3).then(|| UserKey::from_bytes([rng.below(30) as u8; 16])),
         excluded_ids: &excluded_ids,
+        avoided: AvoidedAdverts { hidden: &hidden, costs: &costs },
         waited_ms: rng.pick(&[0, 5_000, 60_000, 10_000_000]),
     };
     let max_evaluated = if rng.one_in(4) { rng.below(700) as u32 } else { u32::MAX };
@@ -192,6 +198,24 @@ fn search_randomly(
     );
 }
 
+/// Sorted ids of hidden advertisements, and of advertisements with a cost: none, a few, or most.
+fn random_avoidance(
+    rng: &mut IndexTestRng,
+    ids: &[AdvertisementId],
+) -> (Vec<AdvertisementId>, Vec<(AdvertisementId, f64)>) {
+    let draw = |rng: &mut IndexTestRng| {
+        let one_in = rng.pick(&[usize::MAX, usize::MAX, 20, 2]);
+        let mut drawn: Vec<AdvertisementId> = ids.iter().copied().filter(|_| rng.one_in(one_in)).collect();
+        drawn.extend(rng.one_in(4).then(|| random_world::random_id(rng)));
+        drawn.sort_unstable();
+        drawn.dedup();
+        drawn
+    };
+    let (hidden, with_cost) = (draw(rng), draw(rng));
+    let costs = with_cost.into_iter().map(|id| (id, rng.pick(&[0.02, 1e-6, 3.0, 1e6]) * (1.0 - rng.unit_f64())));
+    (hidden, costs.collect())
+}
+
 fn assert_matches_oracle(seed: u64, index: &AdvertisementIndex, query: &SearchQuery<'_>, result: &SearchResult) {
     let hits: Vec<(AdvertisementId, u64)> =
         result.hits.iter().map(|hit| (index.entry(hit.slot).advertisement.id, hit.score.to_bits())).collect();
@@ -207,6 +231,8 @@ fn assert_matches_oracle(seed: u64, index: &AdvertisementIndex, query: &SearchQu
     assert!(result.evaluated_rows <= query.limits.max_evaluated);
     let refused: u32 = result.refusal_counts.iter().map(|&(_, count)| count).sum();
     assert!(refused + hits.len() as u32 <= result.evaluated_rows, "seed {seed}: a row counted twice");
+    let tells_avoidance = |(refusal, _): &(Refusal, u32)| *refusal == Refusal::AvoidedPlayer;
+    assert!(!result.refusal_counts.iter().any(tells_avoidance), "seed {seed}: a hidden row is counted");
     if !result.truncated {
         let expected: Vec<(AdvertisementId, u64)> =
             oracle::search(index, query).into_iter().map(|(id, score)| (id, score.to_bits())).collect();

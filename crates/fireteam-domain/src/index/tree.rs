@@ -8,7 +8,7 @@ use crate::index::row_rules::SEATS_MASK;
 use crate::index::word_column;
 
 /// Address of a row.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RowAddr {
     /// Partition number.
     pub(super) partition: u32,
@@ -140,7 +140,7 @@ impl KdTree {
     pub(super) fn set_word(&mut self, column: usize, leaf: u32, row: u32, value: u32) {
         let leaf_index = leaf as usize;
         let bits = if column == word_column::SEATS_AND_OWNER { SEATS_MASK } else { u32::MAX };
-        self.leaves[leaf_index].set_word(column, row as usize, value, bits);
+        self.leaves[leaf_index].set_word_bits(column, row as usize, value, bits);
         if column == word_column::EXPIRES_AT {
             self.leaf_bounds.latest_expiry[leaf_index] = self.leaf_bounds.latest_expiry[leaf_index].max(value);
         }

@@ -1,5 +1,6 @@
 //! Match events and the transitions that follow from them.
 
+use crate::chosen_value::ChosenValue;
 use crate::id::{AdvertisementId, MatchId, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey};
 use crate::lifecycle::{Assignment, Match, MatchPlayer, MatchStage, MatchTicket, TicketFate};
 use crate::queue::ticket::{Ticket, TicketEndReason};
@@ -153,6 +154,10 @@ pub struct NewMatch {
     pub region: Option<Box<str>>,
     /// See [`Match::backfilled_session`].
     pub backfilled_session: Option<AdvertisementId>,
+    /// Entries of string lists chosen for its players.
+    pub chosen: Box<[ChosenValue]>,
+    /// See [`Match::bots_by_team`].
+    pub bots_by_team: Box<[u16]>,
 }
 
 impl MatchTicket {
@@ -162,7 +167,7 @@ impl MatchTicket {
         let players = ticket.session.players.iter().zip(roles);
         let players = players.map(|(player, role)| MatchPlayer {
             user: player.user,
-            client: UserKey::of_client(player.user, player.client_key),
+            client: UserKey::from_user_and_client(player.user, player.client_key),
             role,
             accepted: None,
             left_at: None,

@@ -15,7 +15,7 @@ pub struct Penalty {
 
 impl Penalty {
     /// End of the cooldown. `None` if it has passed.
-    pub fn active_cooldown(&self, now: UnixMs) -> Option<UnixMs> {
+    pub fn active_cooldown_end(&self, now: UnixMs) -> Option<UnixMs> {
         Some(self.cooldown_until).filter(|until| now < *until)
     }
 
@@ -98,8 +98,8 @@ mod tests {
     #[test]
     fn penalty_expires_after_cooldown_and_reset() {
         let first = penalty_after_failure(None, 0);
-        assert_eq!(first.active_cooldown(UnixMs(9)), Some(UnixMs(10)));
-        assert_eq!(first.active_cooldown(UnixMs(10)), None);
+        assert_eq!(first.active_cooldown_end(UnixMs(9)), Some(UnixMs(10)));
+        assert_eq!(first.active_cooldown_end(UnixMs(10)), None);
         assert_eq!(first.expires_at(), UnixMs(5_000));
         let long = next_penalty(&[10_000], 5, None, UnixMs(0));
         assert_eq!(long.expires_at(), UnixMs(10_000));
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn penalty_without_schedule_sets_no_cooldown() {
         let counted = next_penalty(&[], 5_000, None, UnixMs(7));
-        assert_eq!((counted.level, counted.active_cooldown(UnixMs(7))), (1, None));
+        assert_eq!((counted.level, counted.active_cooldown_end(UnixMs(7))), (1, None));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::ruleset::Ruleset;
 use crate::ruleset::queue::AvoidTarget;
-use crate::ruleset::teams::{AllocationSpec, HostData, HostingMode, HostingSpec, ServerChoice};
+use crate::ruleset::teams::{AllocationSpec, HostingMode, HostingSpec, PlayerDataForHost, ServerChoice};
 
 /// Minimum retention of an ended match, milliseconds: one hour. Clients that missed the end can still read it.
 pub const ENDED_MATCH_RETENTION_MS: u64 = 60 * 60 * 1000;
@@ -16,7 +16,8 @@ pub struct LifecycleRules {
     pub hosting: HostingSpec,
     /// Whether a host must confirm a match before play starts, and be heard during play.
     pub hosts_confirm: bool,
-    /// Retention after the start of a match that was played, milliseconds. It covers the longest avoidance rule.
+    /// Retention after the start of a match that was played, milliseconds. It covers the longest avoidance rule, and the time for
+    /// which the values that it chose count.
     pub past_match_retention_ms: u64,
 }
 
@@ -33,14 +34,15 @@ impl LifecycleRules {
             choice: ServerChoice::BestScore,
             max_round_trip_ms: None,
             allocation: AllocationSpec::DEFAULT,
-            host_data: HostData::default(),
+            host_data: PlayerDataForHost::default(),
         };
         Self { ready_check_ms: None, hosting, hosts_confirm: false, past_match_retention_ms: 0 }
     }
 
     /// Reads the settings from `ruleset`.
     pub fn from_ruleset(ruleset: &Ruleset) -> Self {
-        let avoided = ruleset.queue.iter().flat_map(|queue| &queue.avoid).map(|avoid| match avoid.whom {
+        let of_queue = ruleset.queue.iter().flat_map(|queue| &queue.avoid);
+        let avoided = of_queue.chain(&ruleset.avoid).map(|avoid| match avoid.whom {
             AvoidTarget::Blocked => 0,
             AvoidTarget::RecentOpponents { recent_ms } | AvoidTarget::RecentTeammates { recent_ms } => recent_ms,
         });
@@ -48,7 +50,7 @@ impl LifecycleRules {
             ready_check_ms: ruleset.ready_check.as_ref().map(|check| check.timeout_ms),
             hosting: ruleset.hosting,
             hosts_confirm: true,
-            past_match_retention_ms: avoided.max().unwrap_or(0),
+            past_match_retention_ms: avoided.chain(ruleset.recent_plays_ms()).max().unwrap_or(0),
         }
     }
 }

@@ -17,18 +17,18 @@ use crate::time::UnixMs;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SideReports {
     /// One report per player at most, in the order of arrival.
-    pub reports: Vec<SeatReport>,
+    pub reports: Vec<PlayerReport>,
     /// Tickets that were heard since play began.
     pub heard_tickets: Vec<TicketId>,
     /// End of the report window. `None` before the first report, unless the match lost its hosting player.
     pub window_ends_at: Option<UnixMs>,
     /// Final outcome.
-    pub outcome: Option<ReportOutcome>,
+    pub outcome: Option<SideReportsOutcome>,
 }
 
 /// Report of one player.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SeatReport {
+pub struct PlayerReport {
     /// The player.
     pub user: UserKey,
     /// Reported result.
@@ -49,7 +49,7 @@ pub struct ResultClaim {
 
 /// Final outcome of the reports of a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ReportOutcome {
+pub enum SideReportsOutcome {
     /// There is a result.
     Settled,
     /// The reports are alike, but favour a side over one that was not heard since play began. An operator decides.
@@ -157,7 +157,7 @@ fn favours_reporter(sides: &[ReportingSide], ranks: &[u32]) -> bool {
 
 /// Whether every report ranks the side at `index` last, with at least one report. Reports of other shapes do not count as
 /// agreeing.
-pub fn all_rank_last<'a>(claims: impl IntoIterator<Item = &'a [u32]>, index: usize) -> bool {
+pub fn ranked_last_by_all_claims<'a>(claims: impl IntoIterator<Item = &'a [u32]>, index: usize) -> bool {
     let mut has_claim = false;
     for ranks in claims {
         has_claim = true;

@@ -11,22 +11,25 @@
 //! transition that ends a match sets the new state of all its tickets whose players have not all left. During play, a
 //! ticket whose last player leaves ends at once. So a ticket is always in exactly one state. An event that does not
 //! apply to the stage changes nothing.
+//!
+//! A match of a searched session begins in play (`session_match.rs`), and none of its tickets ever waits.
 
 mod end;
 mod host;
 mod leave;
 pub mod report;
+pub mod session_match;
 mod withdraw;
 
 use crate::id::{TicketId, UserKey};
-use crate::lifecycle::deadline::{effective_deadline, is_held_up};
+use crate::lifecycle::deadline::{effective_deadline, is_held_up_too_long};
 use crate::lifecycle::event::{EventResult, MatchEvent, NewMatch, Transition};
 use crate::lifecycle::rules::LifecycleRules;
 use crate::lifecycle::side_reports::SideReports;
 use crate::lifecycle::ticket_facts::TicketFacts;
 use crate::lifecycle::transition::end::{apply_end_report, end_match};
 use crate::lifecycle::transition::host::{
-    apply_host_heard, apply_server_failed, apply_server_found, begin_placement, host_deadline_passed,
+    apply_host_deadline, apply_host_heard, apply_server_failed, apply_server_found, begin_placement,
 };
 use crate::lifecycle::transition::leave::apply_leave;
 use crate::lifecycle::transition::withdraw::{apply_withdrawal, withdraw_expired_tickets};
@@ -37,8 +40,18 @@ use crate::time::UnixMs;
 ///
 /// It starts in its ready check. Without a ready check it starts in placement, or in play if no host must be found.
 pub fn create_match(rules: &LifecycleRules, new_match: NewMatch, tickets: &dyn TicketFacts, now: UnixMs) -> Transition {
-    let NewMatch { id, set_id, silo, ruleset_hash, tickets: match_tickets, quality, region, backfilled_session } =
-        new_match;
+    let NewMatch {
+        id,
+        set_id,
+        silo,
+        ruleset_hash,
+        tickets: match_tickets,
+        quality,
+        region,
+        backfilled_session,
+        chosen,
+        bots_by_team,
+    } = new_match;
     let draft = Match {
         id,
         set_id,
@@ -52,6 +65,9 @@ pub fn create_match(rules: &LifecycleRules, new_match: NewMatch, tickets: &dyn T
         quality,
         region,
         backfilled_session,
+        chosen,
+        bots_by_team,
+        session_start: None,
         unconfirmed_servers: Vec::new(),
         side_reports: SideReports::default(),
         erased_skills: Vec::new(),
@@ -171,7 +187,7 @@ fn is_deadline_over(rules: &LifecycleRules, current: &Match, tickets: &dyn Ticke
 
 /// Applies the deadline of the stage. Before it, tickets that were silent for longer than their TTL are withdrawn.
 fn apply_deadline(rules: &LifecycleRules, current: &Match, tickets: &dyn TicketFacts, now: UnixMs) -> Transition {
-    if is_held_up(current, tickets.outages(), now) {
+    if is_held_up_too_long(current, tickets.outages(), now) {
         return end_match(rules, current, MatchEndReason::Cancelled, now);
     }
     if !is_deadline_over(rules, current, tickets, now) && current.stage.end_reason().is_none() {
@@ -184,9 +200,7 @@ fn apply_deadline(rules: &LifecycleRules, current: &Match, tickets: &dyn TicketF
             ..end_match(rules, current, MatchEndReason::NotAcceptedInTime, now)
         },
         MatchStage::Placing { .. } => end_match(rules, current, MatchEndReason::NoServer, now),
-        MatchStage::Confirming { .. } | MatchStage::Playing { .. } => {
-            host_deadline_passed(rules, current, tickets, now)
-        }
+        MatchStage::Confirming { .. } | MatchStage::Playing { .. } => apply_host_deadline(rules, current, tickets, now),
         MatchStage::Ended { .. } => Transition::unchanged(EventResult::WrongStage),
     }
 }

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::id::{BuildIdHasher, UserKey};
+use crate::played_values::PlayedValues;
 use crate::ruleset::queue::{AvoidStrictness, AvoidTarget, AvoidanceRule};
 use crate::time::UnixMs;
 
 /// Two users who played in the same match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PastMatch {
+pub struct PlayedPair {
     /// First user.
     pub user: UserKey,
     /// Second user.
@@ -106,28 +107,46 @@ pub struct PastMatches {
     pub(super) meetings_by_user: Arc<MeetingMap>,
     /// Starts of matches of opponents, and of teammates. Only the next ones to reach the age limit of a rule are needed.
     pub(super) starts: [Vec<UnixMs>; 2],
+    /// Values that the users played, where the ruleset chooses by them.
+    pub played: PlayedValues,
 }
 
 impl PastMatches {
     /// Keeps only the latest match of each pair, as opponents and as teammates.
-    pub fn latest_of(past_matches: impl IntoIterator<Item = PastMatch>) -> Self {
-        let ordered = |it: PastMatch| PastMatch {
+    pub fn from_latest_of_pairs(past_matches: impl IntoIterator<Item = PlayedPair>) -> Self {
+        let ordered = |it: PlayedPair| PlayedPair {
             user: it.user.min(it.other_user),
             other_user: it.user.max(it.other_user),
             ..it
         };
-        let mut latest_by_pair: Vec<PastMatch> = past_matches.into_iter().map(ordered).collect();
+        let mut latest_by_pair: Vec<PlayedPair> = past_matches.into_iter().map(ordered).collect();
         latest_by_pair.sort_unstable_by_key(|it| (it.user, it.other_user, it.same_team, Reverse(it.started_at)));
         latest_by_pair.dedup_by_key(|it| (it.user, it.other_user, it.same_team));
         let mut meetings_by_user: HashMap<UserKey, Vec<Meeting>, BuildIdHasher> = HashMap::default();
         let mut starts = [Vec::new(), Vec::new()];
-        for PastMatch { user: one, other_user: other, same_team, started_at } in latest_by_pair {
+        for PlayedPair { user: one, other_user: other, same_team, started_at } in latest_by_pair {
             meetings_by_user.entry(one).or_default().push(Meeting::new(other, same_team, started_at));
             meetings_by_user.entry(other).or_default().push(Meeting::new(one, same_team, started_at));
             starts[usize::from(same_team)].push(started_at);
         }
         let sorted = |(user, meetings): (UserKey, Vec<Meeting>)| (user, UserMeetings::from_unsorted(meetings));
-        Self { meetings_by_user: Arc::new(meetings_by_user.into_iter().map(sorted).collect()), starts }
+        let meetings_by_user = Arc::new(meetings_by_user.into_iter().map(sorted).collect());
+        Self { meetings_by_user, starts, ..Self::default() }
+    }
+
+    /// Meetings of the users of one side, with anyone.
+    pub(super) fn from_meetings_by_user(meetings_by_user: MeetingMap) -> Self {
+        Self { meetings_by_user: Arc::new(meetings_by_user), ..Self::default() }
+    }
+
+    /// The same matches, with the values that the users played.
+    pub fn with_played(self, played: PlayedValues) -> Self {
+        Self { played, ..self }
+    }
+
+    /// Users whom the users of these matches have met. A user can occur several times.
+    pub fn other_users(&self) -> impl Iterator<Item = UserKey> + '_ {
+        self.meetings_by_user.values().flat_map(UserMeetings::other_users)
     }
 
     /// Start of the latest match that two users played as opponents or, with `same_team`, as teammates.
@@ -137,7 +156,7 @@ impl PastMatches {
     }
 
     /// All pairs, each once, and each match of a pair.
-    pub fn pairs(&self) -> impl Iterator<Item = PastMatch> + '_ {
+    pub fn pairs(&self) -> impl Iterator<Item = PlayedPair> + '_ {
         let mut users: Vec<UserKey> = self.meetings_by_user.keys().copied().collect();
         users.sort_unstable();
         users.into_iter().flat_map(move |user| {
@@ -145,7 +164,7 @@ impl PastMatches {
             let is_first = move |meeting: &&Meeting| {
                 user <= meeting.other_user || !self.meetings_by_user.contains_key(&meeting.other_user)
             };
-            self.meetings_of(user).0.iter().filter(is_first).map(move |meeting| PastMatch {
+            self.meetings_of(user).0.iter().filter(is_first).map(move |meeting| PlayedPair {
                 user,
                 other_user: meeting.other_user,
                 same_team: meeting.same_team(),
@@ -209,7 +228,7 @@ impl AvoidanceReasons {
                 AvoidStrictness::NotSameTeam => &mut verdict.separate_teams,
                 AvoidStrictness::PreferNot { .. } => continue,
             };
-            *flag = *flag || self.applies(rule.whom, now).is_some();
+            *flag = *flag || self.applicable_reason(rule.whom, now).is_some();
         }
         verdict
     }
@@ -217,7 +236,7 @@ impl AvoidanceReasons {
     /// Quality cost of one rule; 0 for rules without a cost.
     pub(super) fn cost(&self, rule: &AvoidanceRule, now: UnixMs) -> f64 {
         let AvoidStrictness::PreferNot { cost, half_life_ms } = rule.how else { return 0.0 };
-        match self.applies(rule.whom, now) {
+        match self.applicable_reason(rule.whom, now) {
             Some(Some(started_at)) => cost * 0.5_f64.powf(now.ms_since(started_at) as f64 / half_life_ms.max(1) as f64),
             Some(None) => cost,
             None => 0.0,
@@ -225,7 +244,7 @@ impl AvoidanceReasons {
     }
 
     /// Reason of one kind, with its time if it has one. `None` if there is none, or if it is too old.
-    pub(super) fn applies(&self, whom: AvoidTarget, now: UnixMs) -> Option<Option<UnixMs>> {
+    pub(super) fn applicable_reason(&self, whom: AvoidTarget, now: UnixMs) -> Option<Option<UnixMs>> {
         let (recent_ms, same_team) = match whom {
             AvoidTarget::Blocked => return self.blocked.then_some(None),
             AvoidTarget::RecentOpponents { recent_ms } => (recent_ms, false),
@@ -291,7 +310,7 @@ pub(super) fn have_common_user(one: &[UserKey], other: &[UserKey]) -> bool {
 }
 
 /// Age up to which a match is recent for a rule, milliseconds, and the index of its starts. `None` for blocks.
-pub(super) fn recency_of(rule: &AvoidanceRule) -> Option<(u64, usize)> {
+pub(super) fn recency_limit_of(rule: &AvoidanceRule) -> Option<(u64, usize)> {
     match rule.whom {
         AvoidTarget::Blocked => None,
         AvoidTarget::RecentOpponents { recent_ms } => Some((recent_ms, 0)),
@@ -302,7 +321,7 @@ pub(super) fn recency_of(rule: &AvoidanceRule) -> Option<(u64, usize)> {
 /// Next time at which a past match is no longer recent for one of the rules. `None` if no match is recent.
 pub(super) fn next_avoidance_end(rules: &[AvoidanceRule], past_matches: &PastMatches, now: UnixMs) -> Option<UnixMs> {
     let of_rule = |rule: &AvoidanceRule| {
-        let (recent_ms, team) = recency_of(rule)?;
+        let (recent_ms, team) = recency_limit_of(rule)?;
         let ends = past_matches.starts[team].iter().map(|started_at| started_at.plus_ms(recent_ms));
         ends.filter(|&end| now < end).min()
     };
@@ -327,13 +346,13 @@ mod tests {
     #[test]
     fn past_matches_count_until_the_rule_expires() {
         let started_at = UnixMs(1_000);
-        let past_match = |one, other, same_team, started_at| PastMatch {
+        let past_match = |one, other, same_team, started_at| PlayedPair {
             user: user(one),
             other_user: user(other),
             same_team,
             started_at,
         };
-        let past_matches = PastMatches::latest_of([
+        let past_matches = PastMatches::from_latest_of_pairs([
             past_match(2, 1, false, UnixMs(0)),
             past_match(1, 2, false, started_at),
             past_match(1, 3, true, started_at),
@@ -368,8 +387,8 @@ mod tests {
 
     #[test]
     fn avoidance_cost_halves_every_half_life() {
-        let past_match = PastMatch { user: user(1), other_user: user(2), same_team: false, started_at: UnixMs(0) };
-        let past_matches = PastMatches::latest_of([past_match]);
+        let past_match = PlayedPair { user: user(1), other_user: user(2), same_team: false, started_at: UnixMs(0) };
+        let past_matches = PastMatches::from_latest_of_pairs([past_match]);
         let how = AvoidStrictness::PreferNot { cost: 0.4, half_life_ms: HOUR };
         let (one, two) = ([user(1)], [user(2)]);
         let side = |users| AvoidanceSide { users, blocked_users: &[] };

@@ -1,22 +1,35 @@
 //! Backfill: fills open seats in matches and sessions before a pass makes new matches.
+//!
+//! Guests are judged as in a new match with the players who are there, as far as these are known: the rules of pairs
+//! against each seated party, and the quality of the whole match by teams. A session whose players have no known
+//! ratings is judged by its attributes, its place and its users alone.
 
-use crate::filter::{AdvertisementView, Refusal, Searcher, SessionView, admit};
+mod open_roles;
+mod seating;
+
+use std::borrow::Cow;
+
+use crate::filter::{AdvertisementView, AvoidedAdverts, Refusal, Searcher, SessionView, admit};
 use crate::id::{AdvertisementId, UserKey};
 use crate::latency::LatencyEndpoint;
 use crate::queue::avoidance::{self, AvoidanceSide};
+use crate::queue::backfill::open_roles::OpenRoles;
+use crate::queue::backfill::seating::{Seating, SeatsToFill};
 use crate::queue::candidate_match::CandidateMatch;
 use crate::queue::pass_progress::PassProgress;
-use crate::queue::pass_state::PassState;
+use crate::queue::pass_state::{PassState, PassTicket};
 use crate::queue::placement;
-use crate::queue::quality::{self, QualityInput};
+use crate::queue::quality::{self, PartyQualityInput};
 use crate::queue::rating_group;
 use crate::queue::region::{self, RegionChoice};
 use crate::queue::ticket::PlayerRating;
 use crate::queue::waiting_list::WaitingList;
 use crate::queue::window::{self, BucketRange};
 use crate::ruleset::queue::{QualitySpec, RegionMode};
+use crate::team::TeamParty;
 
 pub use crate::queue::input::OpenSession;
+pub use crate::queue::seated_party::SeatedParty;
 
 /// Fills open sessions, oldest first, each with the longest waiting tickets that fit. A session need not become full.
 pub(super) fn fill_open_sessions<'a>(
@@ -32,11 +45,11 @@ pub(super) fn fill_open_sessions<'a>(
     });
     let mut backfills = Vec::new();
     for session in sessions {
-        let mut fill = SessionFill::new(pass_state, session);
+        let Some(mut fill) = SessionFill::new(pass_state, session) else { continue };
         let max_candidates = pass_state.input.queue.selection.max_candidates.max(1) as usize;
         let waiting = order.iter().copied().filter(|&row| waiting_list.is_waiting(row));
         for row in waiting.take(max_candidates) {
-            if fill.open_seats.iter().all(|&seats| seats == 0) || !progress.spend_pair_check() {
+            if fill.seating.is_full() || !progress.spend_pair_check() {
                 break;
             }
             if let Err(refusal) = fill.try_add(row) {
@@ -46,12 +59,34 @@ pub(super) fn fill_open_sessions<'a>(
         let taken = fill.joining_teams.iter().flatten().map(|(row, _)| *row);
         taken.for_each(|row| waiting_list.remove(row));
         if fill.joining_teams.iter().any(|team| !team.is_empty()) {
+            fill.assign_roles();
             let region = fill.region.filter(|_| pass_state.input.queue.regions.is_some());
-            let candidate = CandidateMatch { quality: fill.worst_quality, region, teams: fill.joining_teams };
+            let candidate = CandidateMatch { quality: fill.quality, region, teams: fill.joining_teams };
             backfills.push((session.advertisement.id, candidate));
         }
     }
     backfills
+}
+
+/// Team that a ticket may join.
+#[derive(Clone, Copy)]
+struct JoinedTeam {
+    team: u16,
+    quality: f64,
+    /// Sum of the positions of its players' roles in their lists.
+    role_cost: usize,
+    gap: f64,
+    room: u16,
+}
+
+impl JoinedTeam {
+    /// Among matches of equal quality the roles that are wanted more, then the more even match, then the team with most open seats,
+    /// which comes first.
+    fn is_better_than(&self, best: &Self) -> bool {
+        let by_roles = self.role_cost.cmp(&best.role_cost);
+        let by_quality = best.quality.total_cmp(&self.quality);
+        by_quality.then(by_roles).then(self.gap.total_cmp(&best.gap)).then(best.room.cmp(&self.room)).is_lt()
+    }
 }
 
 /// Session that is being filled.
@@ -60,121 +95,200 @@ struct SessionFill<'h, 'a> {
     session: &'a OpenSession,
     /// Region of the session, if it states one.
     region: Option<&'a str>,
+    /// Users in the session, sorted.
     users: Vec<UserKey>,
-    session_rating: Option<f64>,
-    /// Ratings of its players; their deviations are unknown and set to 0.
-    player_ratings: Vec<PlayerRating>,
-    /// Remaining seats by team, or in one entry if the teams are unknown.
-    open_seats: Vec<u16>,
+    /// Parties in the session. If the teams have no room for them as parties, their players are parties of one.
+    parties: Cow<'a, [SeatedParty]>,
+    /// Rating of each seated party whose ratings are known, as of a ticket.
+    party_ratings: Vec<f64>,
+    /// Teams of the seated parties.
+    party_teams: Vec<u16>,
+    /// Whether the quality measure can be evaluated.
+    is_known: bool,
+    seating: Seating,
+    /// Roles of its players; `None` without roles.
+    open_roles: Option<OpenRoles>,
     joining_teams: Vec<Vec<(u32, Vec<u16>)>>,
-    /// Lowest quality of the tickets added.
-    worst_quality: f64,
+    /// Quality with the tickets added so far.
+    quality: f64,
 }
 
 impl<'h, 'a> SessionFill<'h, 'a> {
-    fn new(pass_state: &'h PassState<'a>, session: &'a OpenSession) -> Self {
-        let teams = pass_state.input.teams.team_sizes.len();
-        let known_seats = session.open_seats_by_team.as_ref().filter(|seats| seats.len() == teams);
-        Self {
+    /// `None` if the teams of the ruleset have no room for the players of the session.
+    fn new(pass_state: &'h PassState<'a>, session: &'a OpenSession) -> Option<Self> {
+        let (teams, queue) = (pass_state.input.teams, pass_state.input.queue);
+        let seats = SeatsToFill { open: session.open_seats, split_evenly: depends_on_teams(&queue.quality) };
+        let mut parties = Cow::Borrowed(&*session.parties);
+        let (seating, party_teams) = Seating::new(teams, &parties, seats).or_else(|| {
+            parties = Cow::Owned(session.parties.iter().flat_map(SeatedParty::singles).collect());
+            Seating::new(teams, &parties, seats)
+        })?;
+        let mut users = session.advertisement.session.sorted_users();
+        users.extend(parties.iter().flat_map(|party| &party.users));
+        users.sort_unstable();
+        users.dedup();
+        let party_rating = |party: &SeatedParty| queue.party_rating.aggregate(party.matching_ratings());
+        Some(Self {
             pass_state,
             session,
             region: placement::region_of_server(pass_state.input.ruleset, &session.advertisement.session),
-            users: session.advertisement.session.sorted_users(),
-            session_rating: pass_state.input.queue.party_rating.aggregate(&session.player_ratings),
-            player_ratings: session
-                .player_ratings
-                .iter()
-                .map(|&rating| PlayerRating { rating, deviation: 0.0 })
-                .collect(),
-            open_seats: known_seats.map_or_else(|| vec![session.open_seats], |seats| seats.to_vec()),
-            joining_teams: vec![Vec::new(); teams],
-            worst_quality: f64::INFINITY,
-        }
+            users,
+            party_ratings: parties.iter().filter_map(party_rating).collect(),
+            open_roles: OpenRoles::new(teams, &parties, &party_teams),
+            party_teams,
+            is_known: is_quality_known(&queue.quality, &parties),
+            parties,
+            seating,
+            joining_teams: vec![Vec::new(); teams.team_sizes.len()],
+            quality: 0.0,
+        })
     }
 
-    /// Adds a ticket, or returns the rule that refuses it.
+    fn ticket(&self, row: u32) -> &'h PassTicket<'a> {
+        &self.pass_state.tickets[row as usize]
+    }
+
+    /// Tickets added so far, with their teams.
+    fn joining(&self) -> impl Iterator<Item = (u32, u16)> + '_ {
+        let teams = self.joining_teams.iter().zip(0_u16..);
+        teams.flat_map(|(tickets, team)| tickets.iter().map(move |(row, _)| (*row, team)))
+    }
+
+    /// Adds a ticket to the team for which the match is best, or returns the rule that refuses it.
     fn try_add(&mut self, row: u32) -> Result<(), Refusal> {
-        let player_count = self.pass_state.tickets[row as usize].player_count;
-        let others = self.joining_teams.iter().flatten().map(|(other, _)| *other);
         self.check_rules(row)?;
         self.check_place(row)?;
-        for other in others {
+        for (other, _) in self.joining() {
             self.pass_state.check_pair(other, row)?;
         }
-        let is_forbidden = |team: &Vec<(u32, Vec<u16>)>| {
-            team.iter().any(|(other, _)| self.pass_state.must_be_in_different_teams(*other, row))
-        };
-        let seats = self
-            .open_seats
-            .iter()
-            .enumerate()
-            .filter(|&(team, &seats)| player_count <= seats && !is_forbidden(&self.joining_teams[team]));
-        // The team with most open seats gets the next party.
-        let (team, _) =
-            seats.max_by_key(|&(team, &seats)| (seats, usize::MAX - team)).ok_or(Refusal::NotEnoughSeats)?;
-        let quality = self.quality_with(row, team as u16)?;
-        self.open_seats[team] -= player_count;
-        self.joining_teams[team].push((row, Vec::new()));
-        self.worst_quality = self.worst_quality.min(quality);
+        let rows: Vec<u32> = self.rows_with(row).collect();
+        self.pass_state.choose_values(&rows, Some(self.session.advertisement.id))?;
+        let prepared = self.ticket(row).prepared;
+        let mut refusal = Refusal::NotEnoughSeats;
+        let mut best: Option<JoinedTeam> = None;
+        for team in self.seating.teams_with_room(prepared.player_count) {
+            if self.is_kept_apart(row, team) {
+                continue;
+            }
+            let Some(quality) = self.quality_with(row, team) else {
+                refusal = Refusal::LowQuality;
+                continue;
+            };
+            let Some(role_cost) = self.role_cost(row, team) else {
+                refusal = Refusal::RolesNotFilled;
+                continue;
+            };
+            let gap = self.seating.gap_with(team, &prepared.player_ratings);
+            let joined = JoinedTeam { team, quality, role_cost, gap, room: self.seating.room(team) };
+            if best.is_none_or(|best| joined.is_better_than(&best)) {
+                best = Some(joined);
+            }
+        }
+        let JoinedTeam { team, quality, .. } = best.ok_or(refusal)?;
+        self.seating.seat_guests(team, &prepared.ticket.player_ratings, &prepared.player_ratings, &prepared.users);
+        self.joining_teams[usize::from(team)].push((row, Vec::new()));
+        self.quality = quality;
         Ok(())
     }
 
-    /// Checks the rules between the session and a ticket: those of a search by the ticket, and those of the queue.
+    /// Sum of the positions of the roles that a ticket's players would have in `team`; `None` if the roles refuse it.
+    fn role_cost(&self, row: u32, team: u16) -> Option<usize> {
+        let Some(open_roles) = &self.open_roles else { return Some(0) };
+        let ticket = self.ticket(row).prepared.team_party();
+        let place = (team, self.seating.room(team));
+        open_roles.cost_of_joining(self.pass_state.input.teams, place, &self.guests_in(team), ticket)
+    }
+
+    /// Tickets added to a team so far.
+    fn guests_in(&self, team: u16) -> Vec<TeamParty<'h>> {
+        let guests = self.joining_teams[usize::from(team)].iter();
+        guests.map(|(row, _)| self.ticket(*row).prepared.team_party()).collect()
+    }
+
+    /// Gives each guest a role that is open in the team.
+    fn assign_roles(&mut self) {
+        let Some(open_roles) = self.open_roles.take() else { return };
+        for team in 0..self.joining_teams.len() as u16 {
+            let place = (team, self.seating.room(team));
+            let roles = open_roles.of_guests(self.pass_state.input.teams, place, &self.guests_in(team));
+            let guests = self.joining_teams[usize::from(team)].iter_mut();
+            guests.zip(roles).for_each(|((_, own), roles)| *own = roles);
+        }
+    }
+
+    /// Whether an avoidance rule keeps a ticket out of a team.
+    fn is_kept_apart(&self, row: u32, team: u16) -> bool {
+        let mut guests = self.joining_teams[usize::from(team)].iter();
+        guests.any(|(other, _)| self.pass_state.must_be_in_different_teams(*other, row))
+            || self.avoidance_with(row, self.seating.users_in(team), &[]).separate_teams
+    }
+
+    fn avoidance_with(&self, row: u32, users: &[UserKey], blocked_users: &[UserKey]) -> avoidance::AvoidanceVerdict {
+        let input = self.pass_state.input;
+        let players = AvoidanceSide { users, blocked_users };
+        let side = self.ticket(row).avoidance_view_of();
+        avoidance::evaluate_avoidance(&input.queue.avoid, input.past_matches, side, players, input.now)
+    }
+
+    /// Checks the rules between the session and a ticket: those of a search by the ticket, and those of the queue against
+    /// each seated party. A seated party has waited as long as the session.
     fn check_rules(&self, row: u32) -> Result<(), Refusal> {
         let (input, queue) = (self.pass_state.input, self.pass_state.input.queue);
-        let row = &self.pass_state.tickets[row as usize];
-        let (view, waited_ms) = (row.waiting_session.session, row.waiting_session.waited_ms);
+        let ticket = self.ticket(row);
+        let (view, waited_ms) = (ticket.waiting_session.session, ticket.waiting_session.waited_ms);
         let searcher = Searcher {
             attribute_values: view.attribute_values,
             locality: view.locality,
             region_latencies: view.region_latencies,
-            seats_needed: row.prepared.player_count,
-            users: &row.prepared.users,
+            wishes: view.wishes,
+            seats_needed: ticket.prepared.player_count,
+            users: &ticket.prepared.users,
             caller: None,
             excluded_ids: &[],
+            avoided: AvoidedAdverts::default(),
             waited_ms,
         };
         let OpenSession { advertisement, attribute_values, expires_at, open_seats, .. } = self.session;
         let advertised =
             AdvertisementView { advertisement, attribute_values, expires_at: *expires_at, open_seats: *open_seats };
         admit(input.ruleset, &searcher, &advertised, None, input.now)?;
-        let since = advertisement.advertised_since;
-        if let (Some(groups), Some(rating)) = (&queue.groups, self.session_rating) {
-            let session_side = (
-                rating_group::group_of_rating(groups, rating),
-                rating_group::extra_groups(groups, input.now.ms_since(since)),
-            );
-            let ticket_side = (row.prepared.rating_group, row.extra_groups);
-            rating_group::groups_may_meet(session_side, ticket_side).then_some(()).ok_or(Refusal::RatingGroup)?;
-        }
         if let Some(RegionMode::Partition { attribute }) = queue.regions {
             let same = attribute_values.get(attribute).is_some()
                 && attribute_values.get(attribute) == view.attribute_values.get(attribute);
             same.then_some(()).ok_or(Refusal::NoCommonRegion)?;
         }
-        if let (Some(window), Some(rating)) = (&queue.window, self.session_rating) {
+        self.party_ratings.iter().try_for_each(|&rating| self.check_rating(ticket, rating))?;
+        let verdict = self.avoidance_with(row, &self.users, &self.session.blocked_users);
+        (!verdict.never_meet).then_some(()).ok_or(Refusal::AvoidedPlayer)
+    }
+
+    /// Checks group and window between a ticket and a seated party of this rating.
+    fn check_rating(&self, ticket: &PassTicket<'_>, rating: f64) -> Result<(), Refusal> {
+        let (queue, now) = (self.pass_state.input.queue, self.pass_state.input.now);
+        let since = self.session.advertisement.advertised_since;
+        if let Some(groups) = &queue.groups {
+            let party_side = (
+                rating_group::group_of_rating(groups, rating),
+                rating_group::extra_groups(groups, now.ms_since(since)),
+            );
+            let ticket_side = (ticket.rating_group, ticket.extra_groups);
+            rating_group::groups_may_meet(party_side, ticket_side).then_some(()).ok_or(Refusal::RatingGroup)?;
+        }
+        if let Some(window) = &queue.window {
             let bucket = window::bucket_of(window, rating);
-            let session_side =
-                BucketRange { bucket, center: bucket, range: window::range_at(window, rating, since, input.now) };
-            window::windows_may_meet(window, row.bucket_range(), session_side)
+            let party_side =
+                BucketRange { bucket, center: bucket, range: window::range_at(window, rating, since, now) };
+            window::windows_may_meet(window, ticket.bucket_range(), party_side)
                 .then_some(())
                 .ok_or(Refusal::RatingWindow)?;
         }
-        let players = AvoidanceSide { users: &self.users, blocked_users: &[] };
-        let verdict = avoidance::evaluate_avoidance(
-            &queue.avoid,
-            input.past_matches,
-            row.avoidance_view_of(),
-            players,
-            input.now,
-        );
-        (!verdict.never_meet).then_some(()).ok_or(Refusal::AvoidedPlayer)
+        Ok(())
     }
 
     /// Checks that the session is where its joining tickets would play: in the region that they agree on, and not too far.
     fn check_place(&self, row: u32) -> Result<(), Refusal> {
-        let (input, tickets) = (self.pass_state.input, &self.pass_state.tickets);
-        let ticket = &tickets[row as usize];
+        let input = self.pass_state.input;
+        let ticket = self.ticket(row);
         let view = ticket.waiting_session.session;
         let party = LatencyEndpoint { locality: view.locality, region_latencies: view.region_latencies };
         if placement::is_too_far(input.ruleset, party, &self.session.advertisement.session) {
@@ -189,56 +303,132 @@ impl<'h, 'a> SessionFill<'h, 'a> {
                 let regions = &ticket.reachable_regions;
                 !regions.has_measurements || regions.round_trips.iter().any(|trip| names.name(trip.0) == own)
             }
-            RegionMode::Quality { .. } => {
-                let joining = self.joining_teams.iter().flatten().map(|(other, _)| *other).chain([row]);
-                let members: Vec<_> = joining.map(|row| &tickets[row as usize].reachable_regions).collect();
-                match region::choose_region(mode, names, &members) {
-                    RegionChoice::Chosen(agreed, _) => agreed == own,
-                    RegionChoice::NoCommonRegion | RegionChoice::Unrestricted => true,
-                }
-            }
+            RegionMode::Quality { .. } => match self.region_with(mode, row) {
+                RegionChoice::Chosen(agreed, _) => agreed == own,
+                RegionChoice::NoCommonRegion | RegionChoice::Unrestricted => true,
+            },
         };
         is_allowed.then_some(()).ok_or(Refusal::NoCommonRegion)
     }
 
-    /// Quality of the session with the ticket, or `LowQuality`. A session with unknown ratings is judged by soft
-    /// filters alone.
-    fn quality_with(&self, row: u32, team: u16) -> Result<f64, Refusal> {
-        let (input, queue) = (self.pass_state.input, self.pass_state.input.queue);
-        let row = &self.pass_state.tickets[row as usize];
-        let is_known = match queue.quality {
-            QualitySpec::Any | QualitySpec::SoftScore { .. } => true,
-            QualitySpec::LeaderboardGauss { .. } => self.session.leaderboard_position.is_some(),
-            QualitySpec::AverageSimilarity { .. } | QualitySpec::CategorySimilarity { .. } => {
-                !self.session.player_ratings.is_empty()
-            }
-            // The teams of the session's players are unknown.
-            QualitySpec::WinProbability { .. } | QualitySpec::DrawProbability { .. } => false,
-        };
-        if !is_known {
-            return Ok(0.0);
+    /// Region that the joining tickets and one more agree on.
+    fn region_with(&self, mode: RegionMode, row: u32) -> RegionChoice<'a> {
+        let members: Vec<_> = self.rows_with(row).map(|row| &self.ticket(row).reachable_regions).collect();
+        region::choose_region(mode, &self.pass_state.region_names, &members)
+    }
+
+    fn rows_with(&self, row: u32) -> impl Iterator<Item = u32> + '_ {
+        self.joining().map(|(other, _)| other).chain([row])
+    }
+
+    /// Quality of the match if the ticket joins `team`; `None` if it does not suffice. What is unknown costs nothing.
+    fn quality_with(&self, row: u32, team: u16) -> Option<f64> {
+        if !self.is_known {
+            return Some(0.0);
         }
-        let session = &self.session.advertisement.session;
-        let view = SessionView {
-            attribute_values: &self.session.attribute_values,
-            locality: session.locality,
-            region_latencies: &session.region_latencies,
-        };
-        let session_input = QualityInput {
-            session: view,
-            finite_ratings: &self.session.player_ratings,
-            player_ratings: &self.player_ratings,
-            leaderboard_position: self.session.leaderboard_position,
-            waited_ms: input.now.ms_since(self.session.advertisement.advertised_since),
-            team,
-        };
-        let players = AvoidanceSide { users: &self.users, blocked_users: &[] };
-        let cost_of =
-            |rule| avoidance::avoidance_cost(rule, input.past_matches, row.avoidance_view_of(), players, input.now);
-        let costs: f64 = queue.avoid.iter().map(cost_of).sum();
-        let inputs = [session_input, row.quality_input(team)];
+        let (input, queue) = (self.pass_state.input, self.pass_state.input.queue);
+        let (stand_ins, rating) = self.seating.stand_ins(team, &self.ticket(row).prepared.ticket.player_ratings);
+        let stand_ins: Vec<Vec<PlayerRating>> =
+            stand_ins.iter().map(|&count| vec![rating; usize::from(count)]).collect();
+        let mut members: Vec<PartyQualityInput<'_>> = self.seated_members();
+        let joining = self.joining().chain([(row, team)]);
+        members.extend(joining.map(|(row, team)| self.ticket(row).quality_input(team)));
+        if depends_on_teams(&queue.quality) {
+            let with_stand_ins = stand_ins.iter().zip(0_u16..).filter(|(players, _)| !players.is_empty());
+            members.extend(
+                with_stand_ins
+                    .map(|(players, team)| PartyQualityInput { player_ratings: players, ..self.session_member(team) }),
+            );
+        }
+        let costs = self.avoidance_cost(row) + self.region_cost(row);
         let quality =
-            quality::evaluate_quality(input.ruleset, &queue.quality, queue.wait_bonus.as_ref(), &inputs, costs);
-        quality.passes.then_some(quality.quality).ok_or(Refusal::LowQuality)
+            quality::evaluate_quality(input.ruleset, &queue.quality, queue.wait_bonus.as_ref(), &members, costs);
+        quality.passes.then_some(quality.quality)
+    }
+
+    /// The players of the session as members of the match. It has waited once, for any number of parties.
+    fn seated_members(&self) -> Vec<PartyQualityInput<'_>> {
+        let since = self.session.advertisement.advertised_since;
+        let waited_ms = self.pass_state.input.now.ms_since(since);
+        // Soft filters compare sessions: the seated parties are one.
+        if let QualitySpec::SoftScore { .. } | QualitySpec::Any = self.pass_state.input.queue.quality {
+            return vec![PartyQualityInput { waited_ms, ..self.session_member(0) }];
+        }
+        let mut members = Vec::with_capacity(self.parties.len());
+        for (party, &team) in self.parties.iter().zip(&self.party_teams) {
+            members.push(PartyQualityInput {
+                finite_ratings: party.matching_ratings(),
+                player_ratings: party.ratings().unwrap_or_default(),
+                leaderboard_position: party.leaderboard_position,
+                waited_ms: if members.is_empty() { waited_ms } else { 0 },
+                ..self.session_member(team)
+            });
+        }
+        members
+    }
+
+    /// Member of the session without players.
+    fn session_member(&self, team: u16) -> PartyQualityInput<'a> {
+        let session = &self.session.advertisement.session;
+        PartyQualityInput {
+            session: SessionView {
+                attribute_values: &self.session.attribute_values,
+                locality: session.locality,
+                region_latencies: &session.region_latencies,
+                wishes: session.wishes(),
+            },
+            finite_ratings: &[],
+            player_ratings: &[],
+            leaderboard_position: None,
+            waited_ms: 0,
+            team,
+        }
+    }
+
+    /// Quality cost of avoidance rules: the sum over rules of the highest cost of any guest, with the session or another
+    /// guest.
+    fn avoidance_cost(&self, row: u32) -> f64 {
+        let input = self.pass_state.input;
+        let rows: Vec<u32> = self.rows_with(row).collect();
+        let players = AvoidanceSide { users: &self.users, blocked_users: &self.session.blocked_users };
+        let cost_of = |rule| {
+            let cost = |one, other| avoidance::avoidance_cost(rule, input.past_matches, one, other, input.now);
+            let side = |row: u32| self.ticket(row).avoidance_view_of();
+            let with_session = rows.iter().map(|&row| cost(side(row), players));
+            let pairs = rows
+                .iter()
+                .enumerate()
+                .flat_map(|(index, &one)| rows[index + 1..].iter().map(move |&other| (one, other)));
+            with_session.chain(pairs.map(|(one, other)| cost(side(one), side(other)))).fold(0.0, f64::max)
+        };
+        input.queue.avoid.iter().map(cost_of).sum()
+    }
+
+    /// Quality cost of the round trips of the guests.
+    fn region_cost(&self, row: u32) -> f64 {
+        let Some(mode @ RegionMode::Quality { .. }) = self.pass_state.input.queue.regions else { return 0.0 };
+        let members: Vec<_> = self.rows_with(row).map(|row| &self.ticket(row).reachable_regions).collect();
+        region::region_cost(mode, self.region_with(mode, row), &members)
+    }
+}
+
+/// Whether a quality measure depends on the teams.
+fn depends_on_teams(quality: &QualitySpec) -> bool {
+    matches!(quality, QualitySpec::WinProbability { .. } | QualitySpec::DrawProbability { .. })
+}
+
+/// Whether enough is known of the seated parties to evaluate a quality measure.
+fn is_quality_known(quality: &QualitySpec, parties: &[SeatedParty]) -> bool {
+    match quality {
+        QualitySpec::Any | QualitySpec::SoftScore { .. } => true,
+        QualitySpec::LeaderboardGauss { .. } => {
+            !parties.is_empty() && parties.iter().all(|party| party.leaderboard_position.is_some())
+        }
+        QualitySpec::AverageSimilarity { .. }
+        | QualitySpec::CategorySimilarity { .. }
+        | QualitySpec::WinProbability { .. }
+        | QualitySpec::DrawProbability { .. } => {
+            !parties.is_empty() && parties.iter().all(|party| party.ratings().is_some())
+        }
     }
 }

@@ -31,12 +31,24 @@ impl CandidateMatch<'_> {
             ticket_id: pass_state.tickets[row as usize].prepared.ticket.id,
             roles,
         };
+        let rows: Vec<u32> = self.ticket_indices().collect();
+        // Checked when the match was built.
+        let chosen = pass_state.choose_values(&rows, backfilled_session).unwrap_or_default();
+        let input = pass_state.input;
+        let bots_by_team = if input.teams.bots.is_some() && backfilled_session.is_none() {
+            let player_count = |row: u32| pass_state.tickets[row as usize].player_count;
+            input.teams.bots_by_team(self.teams.iter().map(|team| team.iter().map(|(row, _)| player_count(*row)).sum()))
+        } else {
+            Box::default()
+        };
         let is_any = pass_state.input.queue.quality == QualitySpec::Any;
         Proposal {
             teams: self.teams.into_iter().map(|team| team.into_iter().map(proposed).collect()).collect(),
             quality: if is_any { 0.0 } else { self.quality },
             region: self.region.map(Into::into),
             backfilled_session,
+            chosen,
+            bots_by_team,
         }
     }
 }

@@ -17,11 +17,15 @@ pub(super) fn try_run(input: &PassInput<'_>) -> Option<PassOutcome> {
     if !is_applicable(input) {
         return None;
     }
+    let allows_wishes = input.ruleset.allows_wishes();
     // Copy the few bytes that the loop below needs, for cache locality.
     let mut order: Vec<u128> = Vec::with_capacity(input.tickets.len());
     let mut owners: Vec<(TicketId, UserKey)> = Vec::with_capacity(input.tickets.len());
     for (prepared, index) in input.tickets.iter().zip(0_u32..) {
         let [user] = prepared.users[..] else { return None };
+        if allows_wishes && !prepared.ticket.session.wishes().is_empty() {
+            return None;
+        }
         order.push(u128::from(ordered_bits(prepared.party_rating)) << 32 | u128::from(index));
         owners.push((prepared.ticket.id, user));
     }
@@ -45,7 +49,14 @@ pub(super) fn try_run(input: &PassInput<'_>) -> Option<PassOutcome> {
             return None;
         }
         let teams = [higher, lower].map(|(ticket_id, _)| vec![ProposedTicket { ticket_id, roles: Vec::new() }]).into();
-        proposals.push(Proposal { teams, quality: 0.0, region: None, backfilled_session: None });
+        proposals.push(Proposal {
+            teams,
+            quality: 0.0,
+            region: None,
+            backfilled_session: None,
+            chosen: Box::default(),
+            bots_by_team: Box::default(),
+        });
     }
     let report = PassReport {
         ticket_count: order.len() as u32,
@@ -70,6 +81,6 @@ fn is_applicable(input: &PassInput<'_>) -> bool {
         && queue.window.is_none()
         && queue.avoid.is_empty()
         && (!queue.backfill || input.open_sessions.is_empty());
-    let one_vs_one = teams.team_sizes[..] == [1, 1] && teams.roles.is_empty();
+    let one_vs_one = teams.team_sizes[..] == [1, 1] && teams.roles.is_empty() && teams.bots.is_none();
     highest_first && nothing_refuses && one_vs_one && count >= 2 && count as u64 / 2 <= input.max_pair_checks
 }

@@ -18,10 +18,14 @@ pub struct EnteredSession {
 
 /// Session of a party that enters a queue. `standings` are those of its players, in their order; `None` without a rating
 /// system.
-pub fn enter_session(ruleset: &Ruleset, mut session: Session, standings: Option<&[PlayerStanding]>) -> EnteredSession {
+pub fn build_entered_session(
+    ruleset: &Ruleset,
+    mut session: Session,
+    standings: Option<&[PlayerStanding]>,
+) -> EnteredSession {
     let ratings = player_standing::session_ratings(ruleset, &session, standings);
     let player_ratings = ratings.map(Option::unwrap_or_default).collect();
-    for attribute in ruleset.attributes.iter().filter(|attribute| attribute.source.is_counted()) {
+    for attribute in ruleset.attributes.iter().filter(|attribute| attribute.source.is_counted_from_matches()) {
         let Some(counted) = standings.and_then(|standings| counted_number(attribute, standings)) else { continue };
         let value = AttributeValue::Number(counted);
         match session.attributes.binary_search_by(|(name, _)| name.cmp(&attribute.name)) {
@@ -54,6 +58,7 @@ mod tests {
             unit: "".into(),
             party_aggregation,
             trust,
+            wishes: false,
         }
     }
 
@@ -77,11 +82,16 @@ mod tests {
                 player.stated_skill = *stated;
             }
             let standing = |&(_, rating, deviation, match_count, disputed_percent): &(_, f64, f64, u32, f64)| {
-                PlayerStanding { rating: PlayerRating { rating, deviation }, match_count, disputed_percent }
+                PlayerStanding {
+                    rating: PlayerRating { rating, deviation },
+                    match_count,
+                    disputed_percent,
+                    is_frustrated: false,
+                }
             };
             let standings: Vec<PlayerStanding> = players.iter().map(standing).collect();
             let searched = AttributeValues::of_party(&ruleset, &ticket.session, Some(&standings));
-            let entered = enter_session(&ruleset, ticket.session.clone(), Some(&standings));
+            let entered = build_entered_session(&ruleset, ticket.session.clone(), Some(&standings));
             (ticket.session, ticket.player_ratings) = (entered.session, entered.player_ratings);
             prop_assert_eq!(AttributeValues::from_ticket(&ruleset, &Arc::new(ticket)), searched.clone());
             prop_assert_eq!(searched.number(2).is_some(), true);

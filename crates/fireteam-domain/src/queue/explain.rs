@@ -10,10 +10,13 @@ use crate::id::TicketId;
 use crate::queue::explain::relaxation::RelaxationSearch;
 use crate::queue::gate;
 use crate::queue::input::PassInput;
+use crate::queue::pass::run_pass;
 use crate::queue::pass_state::{PassState, PassTicket};
 use crate::queue::prepared_ticket::PreparedTicket;
 
-pub use crate::queue::explain::explanation::{Explanation, NearMissTicket, Relaxation, RuleMargin, TicketSituation};
+pub use crate::queue::explain::explanation::{
+    Explanation, MeasuredAndLimit, NearMissTicket, Relaxation, TicketSituation,
+};
 
 /// Ticket to explain, with limits.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +39,7 @@ pub fn explain_ticket(input: &PassInput<'_>, query: &ExplainQuery) -> Option<Exp
     let row = index as u32;
     let max_candidates = CANDIDATES_MAX.min(usize::try_from(query.max_pair_checks).unwrap_or(usize::MAX));
     let candidates = nearest_tickets(&pass_state, row, max_candidates);
-    let mut counts = vec![0; Refusal::counter_count(input.ruleset.hard_filters.len())];
+    let mut counts = vec![0; Refusal::counter_count(input.ruleset.filter_index_count())];
     let mut refused = Vec::new();
     let mut compatible_count = 0;
     for &other in &candidates {
@@ -62,6 +65,7 @@ pub fn explain_ticket(input: &PassInput<'_>, query: &ExplainQuery) -> Option<Exp
         gate_reason: gate::check_gate(&input.queue.gate, players, input.gate_input).err(),
         candidate_count: candidates.len() as u32,
         refusal_counts: nonzero.map(|(counter, &count)| (Refusal::from_counter_index(counter), count)).collect(),
+        blocking_refusal: blocking_refusal(input, query.ticket_id),
         compatible_count,
         near_misses: refused.iter().take(query.max_near_misses).map(|ticket| ticket.near_miss).collect(),
         matches_now,
@@ -69,6 +73,13 @@ pub fn explain_ticket(input: &PassInput<'_>, query: &ExplainQuery) -> Option<Exp
         other_relaxations: relaxations.collect(),
         truncated: trial.is_truncated() || candidates.len() + 1 < pass_state.tickets.len(),
     })
+}
+
+/// Rule that keeps a ticket waiting in a pass, as the status of the ticket names it.
+fn blocking_refusal(input: &PassInput<'_>, id: TicketId) -> Option<Refusal> {
+    let unmatched = run_pass(input).report.unmatched;
+    let index = unmatched.binary_search_by_key(&id, |ticket| ticket.ticket_id).ok()?;
+    Some(unmatched[index].refusal)
 }
 
 /// Tickets nearest to one by sort key, nearest first.
@@ -106,6 +117,12 @@ fn ticket_situation(input: &PassInput<'_>, ticket: &PassTicket<'_>) -> TicketSit
         bucket_and_range: input.queue.window.as_ref().map(|_| (prepared.rating_bucket, ticket.window_range)),
         range_factor: prepared.range_factor(input.queue),
         rating_shift: prepared.rating_shift(input.queue),
-        expansion_limits: input.ruleset.expansions.iter().map(|it| it.limit_at(waited_ms)).collect(),
+        limit_factor: Some(prepared.attribute_values.limit_factor()).filter(|factor| *factor != 1.0),
+        expansion_limits: input
+            .ruleset
+            .expansions
+            .iter()
+            .map(|it| prepared.attribute_values.limit_of(it, waited_ms))
+            .collect(),
     }
 }

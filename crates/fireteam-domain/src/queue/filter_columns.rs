@@ -5,11 +5,13 @@
 use std::collections::BTreeMap;
 
 use crate::attribute::AttributeValue;
-use crate::filter::{Refusal, RefusingSide, WaitingSession, admit_mutually_by_filter, measure_between};
+use crate::filter::{
+    Refusal, RefusingSide, WaitingSession, admit_by_wishes, admit_mutually_by_filter, measure_between,
+};
 use crate::locality::Locality;
 use crate::measure::Measure;
 use crate::order::ordered_bits;
-use crate::ruleset::{HardFilter, HardMissingPolicy, HardRule, InFilterList, Ruleset, SoftFilter, SoftFilterMode};
+use crate::ruleset::{ComparedList, HardFilter, HardMissingPolicy, HardRule, Ruleset, SoftFilter, SoftFilterMode};
 use crate::score::weighted_term;
 
 /// Maximum number of distinct values for a table of all value pairs.
@@ -26,6 +28,8 @@ pub(super) struct FilterColumns<'a> {
     soft_columns: Vec<(SoftFilterColumn, &'a SoftFilter)>,
     /// Scores are the same from both sides.
     scores_are_symmetric: bool,
+    /// A ticket has wishes.
+    has_wishes: bool,
 }
 
 /// Column of one hard filter.
@@ -79,7 +83,10 @@ impl<'a> FilterColumns<'a> {
         let soft_columns =
             ruleset.soft_filters.iter().map(|filter| (build_soft_column(filter, &waiting_sessions), filter)).collect();
         let one_sided = |it: &(SoftFilterColumn, &SoftFilter)| matches!(it.0, SoftFilterColumn::CandidateValue(_));
-        let mut columns = Self { ruleset, waiting_sessions, hard_columns, soft_columns, scores_are_symmetric: true };
+        let has_wishes =
+            ruleset.allows_wishes() && waiting_sessions.iter().any(|waiting| !waiting.session.wishes.is_empty());
+        let mut columns =
+            Self { ruleset, waiting_sessions, hard_columns, soft_columns, scores_are_symmetric: true, has_wishes };
         columns.scores_are_symmetric = !columns.soft_columns.iter().any(one_sided);
         columns
     }
@@ -133,6 +140,9 @@ impl<'a> FilterColumns<'a> {
                     &self.waiting_sessions[there],
                 )?,
             }
+        }
+        if self.has_wishes {
+            admit_by_wishes(self.ruleset, &self.waiting_sessions[here], &self.waiting_sessions[there], None)?;
         }
         Ok(())
     }
@@ -198,7 +208,7 @@ fn build_column_rule(
         HardRule::Within { measure, expansion, reciprocal_percent } => {
             let expanded_limits = waiting_sessions
                 .iter()
-                .map(|waiting_session| ruleset.expansions[expansion].limit_at(waiting_session.waited_ms))
+                .map(|waiting_session| waiting_session.limit_of(&ruleset.expansions[expansion]))
                 .collect();
             ColumnRule::Within {
                 pair_measure: PairMeasure::new(measure, waiting_sessions),
@@ -210,12 +220,12 @@ fn build_column_rule(
         HardRule::Range { .. }
         | HardRule::Equal { value: Some(_), .. }
         | HardRule::NotEqual { value: Some(_), .. }
-        | HardRule::In { list: InFilterList::Strings(_), .. } => {
+        | HardRule::In { list: ComparedList::Strings(_), .. } => {
             ColumnRule::PerTicket((0..waiting_sessions.len()).map(|index| admits(index, index)).collect())
         }
         HardRule::Equal { attribute, value: None }
         | HardRule::NotEqual { attribute, value: None }
-        | HardRule::Overlap { attribute }
+        | HardRule::Overlap { attribute, .. }
         | HardRule::Compatible { attribute, .. } => {
             let (value_codes, examples) = intern_values(waiting_sessions, attribute);
             let code_count = examples.len();
@@ -236,7 +246,7 @@ fn build_column_rule(
                 _ => ColumnRule::EvaluatePerPair,
             }
         }
-        HardRule::In { list: InFilterList::OwnAttribute(_), .. } | HardRule::SameRuleset => ColumnRule::EvaluatePerPair,
+        HardRule::In { list: ComparedList::OwnAttribute(_), .. } | HardRule::SameRuleset => ColumnRule::EvaluatePerPair,
     }
 }
 
@@ -381,9 +391,9 @@ mod tests {
         let mutual = one_in(rng, 2);
         vec![
             HardRule::NotEqual { attribute: MODE_ATTRIBUTE, value: None },
-            HardRule::In { attribute: MODE_ATTRIBUTE, list: InFilterList::Strings(texts()), mutual },
-            HardRule::In { attribute: MODE_ATTRIBUTE, list: InFilterList::OwnAttribute(LIKES_ATTRIBUTE), mutual },
-            HardRule::Overlap { attribute: LIKES_ATTRIBUTE },
+            HardRule::In { attribute: MODE_ATTRIBUTE, list: ComparedList::Strings(texts()), mutual },
+            HardRule::In { attribute: MODE_ATTRIBUTE, list: ComparedList::OwnAttribute(LIKES_ATTRIBUTE), mutual },
+            HardRule::Overlap { attribute: LIKES_ATTRIBUTE, choose: None },
             HardRule::Compatible { attribute: TASTE_ATTRIBUTE, pairs: [(0, 0), (0, 3), (1, 4), (2, 2), (3, 9)].into() },
             HardRule::Equal { attribute: LIKES_ATTRIBUTE, value: None },
             HardRule::SameRuleset,

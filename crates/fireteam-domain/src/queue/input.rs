@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use crate::advertisement::Advertisement;
 use crate::attribute_values::AttributeValues;
+use crate::chosen_value::ChosenValue;
+use crate::id::UserKey;
 use crate::queue::avoidance::PastMatches;
 use crate::queue::gate::GateInput;
 use crate::queue::prepared_ticket::PreparedTicket;
+use crate::queue::seated_party::SeatedParty;
 use crate::ruleset::Ruleset;
 use crate::ruleset::queue::QueueSpec;
 use crate::ruleset::teams::TeamsSpec;
@@ -46,12 +49,12 @@ pub struct OpenSession {
     pub attribute_values: AttributeValues,
     /// End of the advertisement's TTL.
     pub expires_at: UnixMs,
-    /// Seats that are neither taken nor reserved.
+    /// Seats that are neither taken nor reserved, nor promised to guests of a proposed match.
     pub open_seats: u16,
-    /// Open seats of each team, in the order of `TeamsSpec::team_sizes`, if known. They sum to `open_seats`.
-    pub open_seats_by_team: Option<Box<[u16]>>,
-    /// Ratings of the players in the session, on the set's scale; empty if unknown.
-    pub player_ratings: Box<[f64]>,
-    /// Mean leaderboard position of its players, 0 for the best. `None` if unknown.
-    pub leaderboard_position: Option<f64>,
+    /// Parties that have its other seats, with the guests who are not in the advertisement yet.
+    pub parties: Box<[SeatedParty]>,
+    /// Users whom players of the session have in their durable block lists, sorted.
+    pub blocked_users: Vec<UserKey>,
+    /// Entries of its lists that guests were told who are not in the advertisement yet; at most one for each attribute.
+    pub promised: Box<[ChosenValue]>,
 }

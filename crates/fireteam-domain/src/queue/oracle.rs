@@ -8,11 +8,11 @@ use crate::id::TicketId;
 use crate::queue::avoidance::{self, AvoidanceSide};
 use crate::queue::pass::{PassInput, PassOutcome};
 use crate::queue::prepared_ticket::PreparedTicket;
-use crate::queue::quality::{self, MatchQuality, QualityInput};
+use crate::queue::quality::{self, MatchQuality, PartyQualityInput};
 use crate::queue::ticket::PlayerRating;
 use crate::ruleset::queue::{
-    AvoidStrictness, AvoidTarget, QualitySpec, RegionMode, SelectionOrder, WindowBoundChoice, WindowClock,
-    WindowMatchRule,
+    AvoidStrictness, AvoidTarget, QualitySpec, RatingWindow, RegionMode, SelectionOrder, WindowClock, WindowMatchRule,
+    WindowMaxCombination,
 };
 
 fn waiting_session<'a>(input: &PassInput<'_>, prepared: &'a PreparedTicket) -> WaitingSession<'a> {
@@ -21,12 +21,13 @@ fn waiting_session<'a>(input: &PassInput<'_>, prepared: &'a PreparedTicket) -> W
         attribute_values: &prepared.attribute_values,
         locality: session.locality,
         region_latencies: &session.region_latencies,
+        wishes: session.wishes(),
     };
     WaitingSession { session: view, waited_ms: input.now.ms_since(prepared.ticket.entered_at) }
 }
 
 fn avoidance_view_of(prepared: &PreparedTicket) -> AvoidanceSide<'_> {
-    AvoidanceSide { users: &prepared.users, blocked_users: &prepared.ticket.blocked_users }
+    AvoidanceSide { users: &prepared.users, blocked_users: &prepared.blocked_users }
 }
 
 /// Whether two tickets may meet, rule by rule.
@@ -39,7 +40,7 @@ pub(super) fn pair_may_meet(input: &PassInput<'_>, one: &PreparedTicket, other: 
     rules_pass && regions_may_meet(input, &[one, other]) && !is_avoided(input, one, other, AvoidStrictness::Never)
 }
 
-fn groups_may_meet(input: &PassInput<'_>, one: &PreparedTicket, other: &PreparedTicket) -> bool {
+pub(super) fn groups_may_meet(input: &PassInput<'_>, one: &PreparedTicket, other: &PreparedTicket) -> bool {
     let Some(groups) = &input.queue.groups else { return true };
     let last = groups.groups.len() - 1;
     let group_of = |prepared: &PreparedTicket| {
@@ -53,9 +54,9 @@ fn groups_may_meet(input: &PassInput<'_>, one: &PreparedTicket, other: &Prepared
     distance <= extra(one).unwrap_or(0) && distance <= extra(other).unwrap_or(0)
 }
 
-fn windows_may_meet(input: &PassInput<'_>, one: &PreparedTicket, other: &PreparedTicket) -> bool {
+pub(super) fn windows_may_meet(input: &PassInput<'_>, one: &PreparedTicket, other: &PreparedTicket) -> bool {
     let Some(window) = &input.queue.window else { return true };
-    let bucket = |prepared: &PreparedTicket| (prepared.party_rating / window.bucket_width).round() as i64;
+    let bucket = |prepared: &PreparedTicket| bucket_of_rating(window, prepared.party_rating) as i64;
     let range = |prepared: &PreparedTicket| {
         let (now, entered_at, every_ms) = (input.now.0, prepared.ticket.entered_at.0, window.step_every_ms);
         let steps = match window.clock {
@@ -68,8 +69,8 @@ fn windows_may_meet(input: &PassInput<'_>, one: &PreparedTicket, other: &Prepare
             .map(|percent| (prepared.party_rating * percent / 100.0 / window.bucket_width).floor() as u64);
         let bounds: Vec<u64> = window.max.map(u64::from).into_iter().chain(share).collect();
         let bound = match window.combine {
-            WindowBoundChoice::Smaller => bounds.iter().min(),
-            WindowBoundChoice::Larger => bounds.iter().max(),
+            WindowMaxCombination::Smaller => bounds.iter().min(),
+            WindowMaxCombination::Larger => bounds.iter().max(),
         };
         let range = bound.map_or(grown, |bound| grown.min(*bound)) as f64;
         let factor = input.queue.satisfaction.map_or(1.0, |spec| if prepared.frustrated { spec.widen } else { 1.0 });
@@ -78,7 +79,7 @@ fn windows_may_meet(input: &PassInput<'_>, one: &PreparedTicket, other: &Prepare
     let center = |prepared: &PreparedTicket| {
         let points =
             input.queue.satisfaction.map_or(0.0, |spec| if prepared.frustrated { spec.shift_down } else { 0.0 });
-        ((prepared.party_rating - points) / window.bucket_width).round() as i64
+        bucket_of_rating(window, prepared.party_rating - points) as i64
     };
     let (ours, theirs) = (range(one), range(other));
     // Each side measures the distance from the center of its own window.
@@ -89,6 +90,13 @@ fn windows_may_meet(input: &PassInput<'_>, one: &PreparedTicket, other: &Prepare
             (there <= ours && share * back <= theirs) || (back <= theirs && share * there <= ours)
         }
         WindowMatchRule::Overlap => center(one).abs_diff(center(other)) as f64 <= ours + theirs,
+    }
+}
+
+fn bucket_of_rating(window: &RatingWindow, rating: f64) -> f64 {
+    match &window.bucket_bounds {
+        Some(bounds) => bounds.iter().filter(|bound| **bound <= rating).count() as f64,
+        None => (rating / window.bucket_width).round(),
     }
 }
 
@@ -105,8 +113,9 @@ fn regions_may_meet(input: &PassInput<'_>, members: &[&PreparedTicket]) -> bool 
             let measured: Vec<&&PreparedTicket> =
                 members.iter().filter(|prepared| !prepared.ticket.session.region_latencies.is_empty()).collect();
             let within_limit = |prepared: &PreparedTicket, region: &str| {
-                let limit =
-                    input.ruleset.expansions[expansion].limit_at(input.now.ms_since(prepared.ticket.entered_at));
+                let limit = input.ruleset.expansions[expansion]
+                    .limit_at(input.now.ms_since(prepared.ticket.entered_at))
+                    * prepared.attribute_values.limit_factor();
                 let latencies = &prepared.ticket.session.region_latencies;
                 latencies.iter().enumerate().any(|(index, latency)| {
                     &*latency.region == region && f64::from(prepared.ticket.own_round_trip_ms(index)) <= limit
@@ -120,10 +129,14 @@ fn regions_may_meet(input: &PassInput<'_>, members: &[&PreparedTicket]) -> bool 
     }
 }
 
-fn is_avoided(input: &PassInput<'_>, one: &PreparedTicket, other: &PreparedTicket, how: AvoidStrictness) -> bool {
-    let blocks = |one: &PreparedTicket, other: &PreparedTicket| {
-        one.ticket.blocked_users.iter().any(|user| other.users.contains(user))
-    };
+pub(super) fn is_avoided(
+    input: &PassInput<'_>,
+    one: &PreparedTicket,
+    other: &PreparedTicket,
+    how: AvoidStrictness,
+) -> bool {
+    let blocks =
+        |one: &PreparedTicket, other: &PreparedTicket| one.blocked_users.iter().any(|user| other.users.contains(user));
     let recently_met = |same_team, recent_ms| {
         let pairs = one.users.iter().flat_map(|one| other.users.iter().map(move |other| (*one, *other)));
         let last = pairs.filter_map(|(one, other)| input.past_matches.last_started_at(one, other, same_team)).max();
@@ -143,12 +156,12 @@ pub(super) fn match_quality(input: &PassInput<'_>, teams: &[Vec<&PreparedTicket>
         teams.iter().zip(0_u16..).flat_map(|(team, index)| team.iter().map(move |prepared| (*prepared, index)));
     let entry = |(prepared, team): (&PreparedTicket, u16)| (prepared.ticket.id, team);
     let team_by_ticket: BTreeMap<TicketId, u16> = with_teams.map(entry).collect();
-    let members: Vec<QualityInput<'_>> = all
+    let members: Vec<PartyQualityInput<'_>> = all
         .iter()
         .map(|prepared| {
             let WaitingSession { session, waited_ms } = waiting_session(input, prepared);
             let team = team_by_ticket[&prepared.ticket.id];
-            QualityInput {
+            PartyQualityInput {
                 session,
                 finite_ratings: &prepared.player_ratings,
                 player_ratings: &prepared.ticket.player_ratings,
@@ -249,7 +262,7 @@ fn key_distance(input: &PassInput<'_>, one: &PreparedTicket, other: &PreparedTic
     }
     match &input.queue.window {
         Some(window) => {
-            let bucket = |prepared: &PreparedTicket| (prepared.party_rating / window.bucket_width).round();
+            let bucket = |prepared: &PreparedTicket| bucket_of_rating(window, prepared.party_rating);
             (bucket(one) - bucket(other)).abs()
         }
         None => (one.party_rating - other.party_rating).abs(),

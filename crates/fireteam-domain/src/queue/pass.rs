@@ -14,6 +14,7 @@ use crate::queue::pass_state::PassState;
 use crate::queue::report;
 use crate::queue::rng::SplitMix64;
 use crate::queue::select::Selector;
+use crate::queue::team_order::draw_team_order;
 use crate::queue::waiting_list::WaitingList;
 
 pub use crate::queue::input::PassInput;
@@ -28,7 +29,9 @@ pub fn run_pass(input: &PassInput<'_>) -> PassOutcome {
         Err(reason) => return PassOutcome { proposals: Vec::new(), report: gate_closed_report(input, reason) },
     };
     let fast = if match_limit == usize::MAX { duel_fast_path::try_run(input) } else { None };
-    fast.unwrap_or_else(|| run_general_pass(input, match_limit))
+    let mut outcome = fast.unwrap_or_else(|| run_general_pass(input, match_limit));
+    draw_team_order(&mut outcome.proposals, input.teams, input.rng_seed);
+    outcome
 }
 
 /// Runs a pass without the fast path. It makes at most `match_limit` matches.
@@ -37,8 +40,7 @@ pub(super) fn run_general_pass(input: &PassInput<'_>, match_limit: usize) -> Pas
     let pass_state = PassState::new(input);
     let pools = pass_state.partition_into_pools();
     let mut waiting_list = WaitingList::new(&pass_state, &pools);
-    let mut progress =
-        PassProgress::new(pass_state.tickets.len(), input.ruleset.hard_filters.len(), input.max_pair_checks);
+    let mut progress = PassProgress::new(pass_state.tickets.len(), input.ruleset, input.max_pair_checks);
     let backfills = if has_sessions_to_backfill(input) {
         backfill::fill_open_sessions(&pass_state, &mut waiting_list, &mut progress)
     } else {
@@ -102,6 +104,7 @@ fn select_matches<'a>(
         selector.progress.truncated = false;
         if selector.matches_left > 0 && !waiting.is_empty() {
             selector.select_from_pool(&waiting);
+            selector.select_with_bots(&waiting);
         }
         truncated |= selector.progress.truncated;
     }

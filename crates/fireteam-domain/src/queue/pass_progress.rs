@@ -1,6 +1,7 @@
 //! Counters and the pair check budget of a running pass.
 
 use crate::filter::Refusal;
+use crate::ruleset::Ruleset;
 use crate::time::UnixMs;
 
 /// Counters of a pass, and the leading refusal of each ticket.
@@ -32,11 +33,11 @@ struct RefusalMajority {
 }
 
 impl PassProgress {
-    pub(super) fn new(ticket_count: usize, hard_filters: usize, max_pair_checks: u64) -> Self {
+    pub(super) fn new(ticket_count: usize, ruleset: &Ruleset, max_pair_checks: u64) -> Self {
         Self {
             pair_checks: 0,
             max_pair_checks,
-            refusal_counts: vec![0; Refusal::counter_count(hard_filters)],
+            refusal_counts: vec![0; Refusal::counter_count(ruleset.filter_index_count())],
             refusal_majorities: vec![RefusalMajority::default(); ticket_count],
             next_change_at: None,
             candidate_limit_reached: false,
@@ -78,7 +79,7 @@ impl PassProgress {
     }
 
     /// Records that a match may become possible at `moment` without new events.
-    pub(super) fn record_change_at(&mut self, at: UnixMs) {
+    pub(super) fn record_next_change_at(&mut self, at: UnixMs) {
         self.next_change_at = Some(self.next_change_at.map_or(at, |known| known.min(at)));
     }
 }

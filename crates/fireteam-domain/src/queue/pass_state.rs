@@ -16,7 +16,7 @@ use crate::queue::filter_columns::FilterColumns;
 use crate::queue::input::PassInput;
 use crate::queue::pass_state::avoidance_table::AvoidanceTable;
 use crate::queue::prepared_ticket::PreparedTicket;
-use crate::queue::quality::QualityInput;
+use crate::queue::quality::PartyQualityInput;
 use crate::queue::rating_group;
 use crate::queue::region::{self, ReachableRegions, RegionNames};
 use crate::queue::window::{self, BucketRange};
@@ -47,9 +47,9 @@ pub(super) struct PassTicket<'a> {
 }
 
 impl<'a> PassTicket<'a> {
-    pub(super) fn quality_input(&self, team: u16) -> QualityInput<'a> {
+    pub(super) fn quality_input(&self, team: u16) -> PartyQualityInput<'a> {
         let prepared = self.prepared;
-        QualityInput {
+        PartyQualityInput {
             session: self.waiting_session.session,
             finite_ratings: &prepared.player_ratings,
             player_ratings: &prepared.ticket.player_ratings,
@@ -65,7 +65,7 @@ impl<'a> PassTicket<'a> {
     }
 
     pub(super) fn avoidance_view_of(&self) -> AvoidanceSide<'a> {
-        AvoidanceSide { users: &self.prepared.users, blocked_users: &self.prepared.ticket.blocked_users }
+        AvoidanceSide { users: &self.prepared.users, blocked_users: &self.prepared.blocked_users }
     }
 
     /// Order of equally good tickets: longest wait first, then lowest id.
@@ -93,6 +93,8 @@ pub(super) struct PassState<'a> {
     pub(super) max_window_reach: u32,
     /// Tickets that avoid each other.
     avoidance: AvoidanceTable,
+    /// Entries of string lists are chosen for each match.
+    chooses_values: bool,
 }
 
 impl<'a> PassState<'a> {
@@ -144,6 +146,7 @@ impl<'a> PassState<'a> {
             sorted_by_rating,
             sorted_by_bucket,
             max_window_reach,
+            chooses_values: input.ruleset.chooses_values(),
         }
     }
 
@@ -213,7 +216,7 @@ impl<'a> PassState<'a> {
 
     /// Refusal if `other` and all tickets beyond it are too far from `one` by group or window. Always `None` unless
     /// sorted by rating, because other orders do not sort groups and buckets.
-    pub(super) fn out_of_reach(&self, one: u32, other: u32) -> Option<Refusal> {
+    pub(super) fn out_of_reach_refusal(&self, one: u32, other: u32) -> Option<Refusal> {
         if !self.sorted_by_rating {
             return None;
         }
@@ -281,6 +284,7 @@ fn prepare_pass_ticket<'a>(
         attribute_values: &prepared.attribute_values,
         locality: session.locality,
         region_latencies: &session.region_latencies,
+        wishes: session.wishes(),
     };
     let reachable = |rule| {
         region::reachable_regions(

@@ -1,4 +1,4 @@
-//! Log of the played matches of one queue, for avoidance rules. It changes with each match, so that a pass costs nothing
+//! Log of the played matches of one queue, for avoidance rules and for choices of what was played least recently. It changes with each match, so that a pass costs nothing
 //! for matches of users who do not wait.
 
 mod waiting_meetings;
@@ -7,19 +7,23 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
 
+use crate::chosen_value::ChosenValue;
 use crate::id::{BuildIdHasher, MatchId, UserKey};
 use crate::lifecycle::{Match, MatchStage};
-use crate::queue::avoidance::{Meeting, PastMatches, recency_of};
+use crate::played_values::PlayedValues;
+use crate::queue::avoidance::{Meeting, PastMatches, UserMeetings, recency_limit_of};
 use crate::queue::past_match_log::waiting_meetings::WaitingMeetings;
 use crate::ruleset::queue::AvoidanceRule;
 use crate::time::UnixMs;
 
-/// Played matches of one queue, running or ended: who met whom, and when. It keeps nothing else of a match.
+/// Played matches of one queue, running or ended: who met whom and when, and the chosen values. It keeps nothing else of a match.
 #[derive(Debug, Default)]
 pub struct PastMatchLog {
     matches: HashMap<MatchId, LoggedMatch, BuildIdHasher>,
     /// Meetings of each user, earliest first: a pass reads only the recent ones at the end.
     meetings_by_user: HashMap<UserKey, Vec<Meeting>, BuildIdHasher>,
+    /// Starts of each user's matches by the values chosen for them, earliest first.
+    plays_by_user: HashMap<UserKey, BTreeMap<ChosenValue, Vec<UnixMs>>, BuildIdHasher>,
     /// Number of matches by start: of matches with opponents, and of matches with teammates.
     match_counts_by_start: [BTreeMap<UnixMs, u32>; 2],
     /// Ended matches by the time at which they may be purged.
@@ -36,6 +40,8 @@ struct LoggedMatch {
     purge_at: Option<UnixMs>,
     /// Users with their teams.
     users: Box<[(UserKey, u16)]>,
+    /// Values chosen for its players.
+    chosen: Box<[ChosenValue]>,
 }
 
 impl LoggedMatch {
@@ -77,7 +83,8 @@ impl PastMatchLog {
             .is_some_and(|known| known.started_at == started_at && users.clone().eq(known.users.iter().copied()));
         if !is_known {
             self.remove(current.id);
-            self.add(current.id, LoggedMatch { started_at, purge_at: None, users: users.collect() });
+            let (users, chosen) = (users.collect(), current.chosen.clone());
+            self.add(current.id, LoggedMatch { started_at, purge_at: None, users, chosen });
         }
         let Some(known) = self.matches.get_mut(&current.id) else { return };
         let before = std::mem::replace(&mut known.purge_at, purge_at);
@@ -101,11 +108,31 @@ impl PastMatchLog {
                 self.meetings_by_user.remove(&user);
             }
         }
+        self.remove_plays(&removed);
         for (counts, _) in self.match_counts_by_start.iter_mut().zip(removed.pair_kinds()).filter(|(_, has)| *has) {
             if let Some(count) = counts.get_mut(&removed.started_at) {
                 *count -= 1;
                 if *count == 0 {
                     counts.remove(&removed.started_at);
+                }
+            }
+        }
+    }
+
+    /// Removes what the players of a match played in it.
+    fn remove_plays(&mut self, removed: &LoggedMatch) {
+        for value in &removed.chosen {
+            for (user, _) in &removed.users {
+                let Some(plays) = self.plays_by_user.get_mut(user) else { continue };
+                let Some(starts) = plays.get_mut(value) else { continue };
+                if let Ok(index) = starts.binary_search(&removed.started_at) {
+                    starts.remove(index);
+                }
+                if starts.is_empty() {
+                    plays.remove(value);
+                }
+                if plays.is_empty() {
+                    self.plays_by_user.remove(user);
                 }
             }
         }
@@ -141,7 +168,7 @@ impl PastMatchLog {
 
     /// Past matches of `users` with each other, as input of a pass under `rules` at `now`. It leaves out matches that are too
     /// old to have an effect. It costs little if these are almost the users of the last pass.
-    pub fn past_matches_of(
+    pub fn past_matches_among(
         &mut self,
         users: impl IntoIterator<Item = UserKey>,
         rules: &[AvoidanceRule],
@@ -149,7 +176,7 @@ impl PastMatchLog {
     ) -> PastMatches {
         let mut past_matches = PastMatches::default();
         let mut longest_recent_ms = None;
-        for (recent_ms, team) in rules.iter().filter_map(recency_of) {
+        for (recent_ms, team) in rules.iter().filter_map(recency_limit_of) {
             // A match is recent while less than `recent_ms` have passed since its start.
             let first_recent = UnixMs((now.0 + 1).saturating_sub(recent_ms));
             let next = self.match_counts_by_start[team].range(first_recent..).next();
@@ -163,12 +190,40 @@ impl PastMatchLog {
         past_matches
     }
 
+    /// Past matches of `users` with anyone, as far as a rule can apply at `now`. For searches: the users keep nothing here.
+    pub fn recent_meetings_of(&self, users: &[UserKey], rules: &[AvoidanceRule], now: UnixMs) -> PastMatches {
+        let longest_recent_ms = rules.iter().filter_map(recency_limit_of).map(|(recent_ms, _)| recent_ms).max();
+        let Some(recent_ms) = longest_recent_ms else { return PastMatches::default() };
+        let recent = |user: &UserKey| {
+            let meetings = self.meetings_by_user.get(user)?.iter().rev();
+            let recent: Vec<Meeting> =
+                meetings.take_while(|meeting| now.ms_since(meeting.started_at()) < recent_ms).copied().collect();
+            (!recent.is_empty()).then(|| (*user, UserMeetings::from_unsorted(recent)))
+        };
+        PastMatches::from_meetings_by_user(users.iter().filter_map(recent).collect())
+    }
+
+    /// Values that `users` have played, each with the start of its latest match.
+    pub fn played_by(&self, users: impl IntoIterator<Item = UserKey>) -> PlayedValues {
+        let plays = users.into_iter().filter_map(|user| Some((user, self.plays_by_user.get(&user)?)));
+        PlayedValues::from_latest_of_pairs(plays.flat_map(|(user, plays)| {
+            let latest = plays.iter().filter_map(|(value, starts)| Some((value.clone(), *starts.last()?)));
+            latest.map(move |(value, started_at)| (user, value, started_at))
+        }))
+    }
+
     fn add(&mut self, id: MatchId, added: LoggedMatch) {
         added.users.iter().for_each(|(user, _)| self.waiting.mark_changed(*user));
         for (user, meeting) in added.meetings() {
             let meetings = self.meetings_by_user.entry(user).or_default();
             let index = meetings.partition_point(|existing| existing.start_order() < meeting.start_order());
             meetings.insert(index, meeting);
+        }
+        for value in &added.chosen {
+            for (user, _) in &added.users {
+                let starts = self.plays_by_user.entry(*user).or_default().entry(value.clone()).or_default();
+                starts.insert(starts.partition_point(|start| *start < added.started_at), added.started_at);
+            }
         }
         for (counts, _) in self.match_counts_by_start.iter_mut().zip(added.pair_kinds()).filter(|(_, has)| *has) {
             *counts.entry(added.started_at).or_default() += 1;

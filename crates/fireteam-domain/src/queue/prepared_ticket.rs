@@ -5,13 +5,14 @@ use std::sync::Arc;
 use crate::attribute::AttributeValue;
 use crate::attribute_values::AttributeValues;
 use crate::id::UserKey;
+use crate::player_details;
 use crate::queue::rating_group::group_of_rating;
 use crate::queue::ticket::Ticket;
 use crate::queue::user_filter::UserFilter;
 use crate::queue::window::bucket_of;
 use crate::ruleset::Ruleset;
 use crate::ruleset::queue::{QueueSpec, SatisfactionSpec};
-use crate::team;
+use crate::team::{self, TeamParty};
 
 /// Waiting ticket with derived values. Prepared when the ticket enters and when the ruleset changes.
 #[derive(Clone, Debug)]
@@ -20,7 +21,7 @@ pub struct PreparedTicket {
     pub ticket: Arc<Ticket>,
     /// Attribute values of its session.
     pub attribute_values: AttributeValues,
-    /// Ratings of its players, in player order. Ratings that are not finite are 0.
+    /// Numbers by which its players are matched, in player order: `PlayerRating::matching_rating`.
     pub player_ratings: Box<[f64]>,
     /// Rating of the party, aggregated by `QueueSpec::party_rating`.
     pub party_rating: f64,
@@ -33,7 +34,9 @@ pub struct PreparedTicket {
     pub player_count: u16,
     /// Its users, sorted.
     pub users: Box<[UserKey]>,
-    /// Filter for `Ticket::blocked_users`, of which there may be thousands.
+    /// Users whom its players have blocked, sorted: those sent with the ticket, and those in durable block lists.
+    pub blocked_users: Arc<[UserKey]>,
+    /// Filter for `blocked_users`, of which there may be thousands.
     pub blocked_filter: UserFilter,
     /// Index of its rating group; 0 without groups.
     pub rating_group: u16,
@@ -41,24 +44,29 @@ pub struct PreparedTicket {
     pub rating_bucket: i64,
     /// Roles that its players offer: indices into `TeamsSpec::roles`. All roles if the ticket names none.
     pub offered_roles: Box<[u16]>,
+    /// Roles that each of its players wants, the most wanted first; empty if none of them wants any.
+    pub wanted_roles: Box<[Box<[u16]>]>,
 }
 
 impl PreparedTicket {
     /// Prepares `ticket` for `ruleset` and its `queue`.
     pub fn new(ruleset: &Ruleset, queue: &QueueSpec, ticket: Arc<Ticket>, leaderboard_position: Option<f64>) -> Self {
         let attribute_values = AttributeValues::from_ticket(ruleset, &ticket);
-        let player_ratings: Box<[f64]> = ticket.player_ratings.iter().map(|it| finite_or_zero(it.rating)).collect();
+        let match_z = ruleset.match_z();
+        let player_ratings: Box<[f64]> = ticket.player_ratings.iter().map(|it| it.matching_rating(match_z)).collect();
         let party_rating = queue.party_rating.aggregate(&player_ratings).unwrap_or(0.0);
         Self {
             party_rating,
             leaderboard_position: leaderboard_position.filter(|it| it.is_finite()),
             frustrated: false,
             player_count: ticket.session.player_count(),
+            blocked_users: ticket.blocked_users.as_slice().into(),
             blocked_filter: UserFilter::new(&ticket.blocked_users),
             users: ticket.session.sorted_users().into(),
             rating_group: queue.groups.as_ref().map_or(0, |groups| group_of_rating(groups, party_rating)),
             rating_bucket: queue.window.as_ref().map_or(0, |window| bucket_of(window, party_rating)),
             offered_roles: offered_roles(ruleset, &attribute_values),
+            wanted_roles: player_details::wanted_roles(ruleset, &ticket.session),
             player_ratings,
             attribute_values,
             ticket,
@@ -67,6 +75,42 @@ impl PreparedTicket {
 }
 
 impl PreparedTicket {
+    /// Input of a team split.
+    pub fn team_party(&self) -> TeamParty<'_> {
+        TeamParty {
+            ratings: &self.player_ratings,
+            offered_roles: &self.offered_roles,
+            wanted_roles: &self.wanted_roles,
+        }
+    }
+
+    /// Users whom its players have blocked, if `durable` are those in their durable block lists, sorted; `None` if they have not
+    /// changed.
+    pub fn blocked_users_if_changed(&self, durable: &[UserKey]) -> Option<Vec<UserKey>> {
+        let mut blocked = self.ticket.blocked_users.clone();
+        if !durable.is_empty() {
+            blocked.extend(durable);
+            blocked.sort_unstable();
+            blocked.dedup();
+        }
+        (blocked != *self.blocked_users).then_some(blocked)
+    }
+
+    /// The ticket with other blocked users, sorted.
+    pub fn with_blocked_users(self, blocked: Vec<UserKey>) -> Self {
+        Self { blocked_filter: UserFilter::new(&blocked), blocked_users: blocked.into(), ..self }
+    }
+
+    /// The ticket, with the limits of a party that counts as frustrated by the ruleset's own rule, or with its usual limits.
+    pub fn with_limits_if_frustrated(self, ruleset: &Ruleset, is_frustrated: bool) -> Self {
+        Self { attribute_values: self.attribute_values.with_frustration(ruleset, is_frustrated), ..self }
+    }
+
+    /// Whether its limits are wider, because its party counts as frustrated.
+    pub fn has_wider_limits(&self) -> bool {
+        self.attribute_values.limit_factor() != 1.0
+    }
+
     /// Factor on the window range. `None` unless the satisfaction rule applies and changes it.
     pub fn range_factor(&self, queue: &QueueSpec) -> Option<f64> {
         self.satisfaction_rule(queue).map(|rule| rule.widen).filter(|factor| *factor != 1.0)
@@ -90,11 +134,8 @@ impl PreparedTicket {
     }
 }
 
-fn finite_or_zero(rating: f64) -> f64 {
-    if rating.is_finite() { rating } else { 0.0 }
-}
-
-fn offered_roles(ruleset: &Ruleset, attribute_values: &AttributeValues) -> Box<[u16]> {
+/// Roles that each player of a party offers who wants none: those that its attribute names, or all.
+pub fn offered_roles(ruleset: &Ruleset, attribute_values: &AttributeValues) -> Box<[u16]> {
     let Some(teams) = &ruleset.teams else { return Box::default() };
     let named_roles = match teams.role_attribute.and_then(|attribute| attribute_values.get(attribute)) {
         Some(AttributeValue::StringList(named_roles)) => Some(&**named_roles),

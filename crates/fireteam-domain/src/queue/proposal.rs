@@ -1,5 +1,6 @@
 //! Match proposals of a pass.
 
+use crate::chosen_value::ChosenValue;
 use crate::id::{AdvertisementId, TicketId};
 
 /// Proposed match. It takes effect when the store accepts it.
@@ -13,6 +14,10 @@ pub struct Proposal {
     pub region: Option<Box<str>>,
     /// Session with open seats that the tickets join. `None` for a new match.
     pub backfilled_session: Option<AdvertisementId>,
+    /// Entries of string lists that all its parties share, and the session that they join; see `Ruleset::chooses_values`.
+    pub chosen: Box<[ChosenValue]>,
+    /// Bots of each team, in the order of `teams`. Empty if there are none.
+    pub bots_by_team: Box<[u16]>,
 }
 
 /// Ticket in a team.

@@ -8,11 +8,12 @@ mod win_probability;
 
 use crate::ruleset::Ruleset;
 use crate::ruleset::queue::{QualitySpec, WaitBonus};
+use crate::ruleset::rating::RatingCategories;
 use crate::score::mutual_score;
 
-pub use crate::queue::quality::input::QualityInput;
-pub use crate::queue::quality::similarity::{average_similarity, category_of, category_similarity};
-pub use crate::queue::quality::win_probability::{draw_probability, win_probabilities};
+pub use crate::queue::quality::input::PartyQualityInput;
+pub use crate::queue::quality::similarity::{category_similarity, min_similarity_to_mean};
+pub use crate::queue::quality::win_probability::{relative_draw_probability_of_match, win_probabilities};
 
 /// Quality of a match, and whether it suffices.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,19 +61,19 @@ pub fn quality_threshold(quality: &QualitySpec) -> Option<QualityThreshold> {
 }
 
 /// Quality of a match without bonus and costs; higher is better.
-pub fn base_quality<'m>(ruleset: &Ruleset, quality: &QualitySpec, members: &[QualityInput<'m>]) -> f64 {
+pub fn base_quality<'m>(ruleset: &Ruleset, quality: &QualitySpec, members: &[PartyQualityInput<'m>]) -> f64 {
     match *quality {
         QualitySpec::Any => 0.0,
         QualitySpec::SoftScore { .. } => -worst_pair_score(ruleset, members),
         QualitySpec::LeaderboardGauss { sigma, scale, .. } => {
             leaderboard_quality(sigma, scale, members.iter().map(|it| it.leaderboard_position))
         }
-        QualitySpec::AverageSimilarity { rating_span, .. } => average_similarity(rating_span, all_ratings(members)),
+        QualitySpec::AverageSimilarity { rating_span, .. } => min_similarity_to_mean(rating_span, all_ratings(members)),
         QualitySpec::CategorySimilarity { categories, category_width, divisor, curve, .. } => {
-            let category = |rating| category_of(categories, category_width, rating);
-            category_similarity(divisor, curve, all_ratings(members).map(category))
+            let of_queue = RatingCategories { count: categories, width: category_width, from: 0.0 };
+            category_similarity(divisor, curve, all_ratings(members).map(|rating| of_queue.index_of(rating)))
         }
-        QualitySpec::DrawProbability { .. } => draw_probability(ruleset.rating.as_ref(), members),
+        QualitySpec::DrawProbability { .. } => relative_draw_probability_of_match(ruleset.rating.as_ref(), members),
         QualitySpec::WinProbability { .. } => {
             let (least, greatest) = min_and_max(&win_probabilities(ruleset.rating.as_ref(), members));
             1.0 - (greatest - least)
@@ -85,7 +86,7 @@ pub fn evaluate_quality(
     ruleset: &Ruleset,
     quality: &QualitySpec,
     wait_bonus: Option<&WaitBonus>,
-    members: &[QualityInput<'_>],
+    members: &[PartyQualityInput<'_>],
     costs: f64,
 ) -> MatchQuality {
     let combined_ms = members.iter().fold(0_u64, |sum, it| sum.saturating_add(it.waited_ms));
@@ -123,7 +124,7 @@ pub fn selection_weight(quality: &QualitySpec, reached: f64) -> f64 {
     }
 }
 
-fn worst_pair_score(ruleset: &Ruleset, members: &[QualityInput<'_>]) -> f64 {
+fn worst_pair_score(ruleset: &Ruleset, members: &[PartyQualityInput<'_>]) -> f64 {
     let mut worst: f64 = 0.0;
     for (index, one) in members.iter().enumerate() {
         for other in &members[index + 1..] {
@@ -144,7 +145,7 @@ pub fn leaderboard_quality(sigma: f64, scale: f64, positions: impl IntoIterator<
     gaussian_quality(sigma, scale, (worst - best).max(0.0))
 }
 
-fn all_ratings<'m>(members: &[QualityInput<'m>]) -> impl Iterator<Item = f64> + Clone {
+fn all_ratings<'m>(members: &[PartyQualityInput<'m>]) -> impl Iterator<Item = f64> + Clone {
     members.iter().flat_map(|it| it.finite_ratings.iter().copied())
 }
 

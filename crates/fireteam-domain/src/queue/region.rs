@@ -71,7 +71,7 @@ pub(super) fn reachable_regions<'a>(
             };
             return ReachableRegions { named_region: named, ..ReachableRegions::default() };
         }
-        RegionMode::Filter { expansion } => ruleset.expansions[expansion].limit_at(waited_ms),
+        RegionMode::Filter { expansion } => attribute_values.limit_of(&ruleset.expansions[expansion], waited_ms),
         RegionMode::Quality { .. } => f64::INFINITY,
     };
     let measured = &ticket.session.region_latencies;

@@ -10,6 +10,7 @@ use crate::queue::window;
 use crate::ruleset::HardRule;
 use crate::ruleset::queue::RegionMode;
 use crate::time::UnixMs;
+use crate::wish::allowed_wishes;
 
 pub use crate::queue::outcome::{PassReport, UnmatchedTicket};
 
@@ -48,11 +49,32 @@ pub(super) fn next_change_at(
         let groups =
             input.queue.groups.as_ref().and_then(|groups| rating_group::ms_until_next_group(groups, waited_ms));
         let limits = limits.iter().filter_map(|&limit| input.ruleset.expansions[limit].ms_until_next_growth(waited_ms));
-        let in_ms = limits.chain(groups).min().map(|ms| input.now.plus_ms(ms));
+        let wishes =
+            allowed_wishes::ms_until_next_step(input.ruleset, ticket.waiting_session.session.wishes, waited_ms);
+        let bots = input.teams.bots.and_then(|bots| bots.after_ms.checked_sub(waited_ms)).filter(|ms| 0 < *ms);
+        let in_ms = limits.chain(groups).chain(wishes).chain(bots).min().map(|ms| input.now.plus_ms(ms));
         growth.into_iter().chain(in_ms).min()
     };
     let waiting = pass_state.tickets.iter().zip(0_u32..).filter(|(_, row)| waiting_list.is_waiting(*row));
     let of_tickets = waiting.filter_map(|(ticket, _)| change_of(ticket)).min();
+    let sessions = input.open_sessions.iter().filter(|_| input.queue.backfill);
+    // A session has limits, a group and a window of its own, which may grow after those of every ticket.
+    let of_sessions = sessions.filter_map(|open| {
+        let (session, since) = (&open.advertisement.session, open.advertisement.advertised_since);
+        let advertised_ms = input.now.ms_since(since);
+        let growth = input.queue.window.as_ref().and_then(|window| {
+            let ratings = open.parties.iter();
+            let ratings = ratings.filter_map(|it| input.queue.party_rating.aggregate(it.matching_ratings()));
+            ratings.filter_map(|rating| window::next_growth_at(window, rating, since, input.now)).min()
+        });
+        let groups =
+            input.queue.groups.as_ref().and_then(|groups| rating_group::ms_until_next_group(groups, advertised_ms));
+        let limits =
+            limits.iter().filter_map(|&limit| input.ruleset.expansions[limit].ms_until_next_growth(advertised_ms));
+        let wishes = allowed_wishes::ms_until_next_step(input.ruleset, session.wishes(), advertised_ms);
+        let in_ms = limits.chain(groups).chain(wishes).min().map(|ms| input.now.plus_ms(ms));
+        growth.into_iter().chain(in_ms).min()
+    });
     let of_avoidance = avoidance::next_avoidance_end(&input.queue.avoid, input.past_matches, input.now);
-    of_tickets.into_iter().chain(of_avoidance).chain(progress.next_change_at).min()
+    of_tickets.into_iter().chain(of_sessions.min()).chain(of_avoidance).chain(progress.next_change_at).min()
 }

@@ -1,6 +1,7 @@
 //! Match selection: nearest, weighted sample, first window or maximum weight.
 
 mod fill_match;
+mod fill_with_bots;
 mod first_window;
 mod maximum_weight;
 mod nearest;
@@ -48,11 +49,12 @@ impl<'a> Selector<'_, 'a> {
 
     /// Match that `row` gets if it is served first, if any.
     pub(super) fn find_match_for(&mut self, row: u32) -> Option<CandidateMatch<'a>> {
-        match self.pass_state.input.queue.selection.mode {
+        let found = match self.pass_state.input.queue.selection.mode {
             SelectionMode::Nearest | SelectionMode::MaximumWeight => self.nearest_match(row),
             SelectionMode::WeightedSample => self.weighted_sample_match(row),
             SelectionMode::FirstWindow => self.first_window_around(row),
-        }
+        };
+        found.or_else(|| self.match_with_bots(row))
     }
 
     /// Waiting tickets of a pool, in the order in which they are served.

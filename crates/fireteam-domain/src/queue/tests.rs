@@ -1,6 +1,12 @@
 //! Tests of passes: scenarios, explanations, and comparison with the reference implementation.
 
+mod backfill;
+mod bots;
+mod choices;
 mod explain_reports;
 pub(super) mod fixture;
 mod oracle_comparison;
+mod player_details;
+mod random_wishes;
 mod scenarios;
+mod search_agreement;

@@ -80,6 +80,15 @@ pub struct PlayerRating {
     pub deviation: f64,
 }
 
+impl PlayerRating {
+    /// Number by which a player with this rating is matched: the rating less `z` deviations, with the `match_z` of the
+    /// ruleset. A rating that is not finite counts as 0.
+    pub fn matching_rating(self, z: f64) -> f64 {
+        let rating = if z == 0.0 { self.rating } else { self.rating - z * self.deviation };
+        if rating.is_finite() { rating } else { 0.0 }
+    }
+}
+
 /// Reason why a ticket ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TicketEndReason {

@@ -2,6 +2,7 @@
 
 use crate::queue::pass_progress::PassProgress;
 use crate::queue::pass_state::PassState;
+use crate::ruleset::queue::LookDirection;
 
 /// Marks the end of a list.
 const NO_TICKET: u32 = u32::MAX;
@@ -94,13 +95,23 @@ pub(super) struct NearestIter<'n, 'a> {
     below: Option<(u32, u32)>,
     /// Next candidate above. Starts with the tickets of the same key.
     above: Option<u32>,
+    /// Candidates above are those of the same key only.
+    same_key_above_only: bool,
 }
 
 impl<'n, 'a> NearestIter<'n, 'a> {
     pub(super) fn new(pass_state: &'n PassState<'a>, waiting_list: &'n WaitingList, from: u32) -> Self {
         let first = waiting_list.first_waiting_with_key(from);
         let below = |it: u32| waiting_list.waiting_below(it).map(|it| waiting_list.first_waiting_with_key(it));
-        Self { pass_state, waiting_list, origin: from, below: below(first).map(|it| (it, it)), above: Some(first) }
+        let look = pass_state.input.queue.selection.look;
+        Self {
+            pass_state,
+            waiting_list,
+            origin: from,
+            below: below(first).filter(|_| look != LookDirection::Up).map(|it| (it, it)),
+            above: Some(first),
+            same_key_above_only: look == LookDirection::Down,
+        }
     }
 
     /// Next nearest ticket. `None` if there is none, or if all others are out of reach.
@@ -108,7 +119,11 @@ impl<'n, 'a> NearestIter<'n, 'a> {
         if self.above == Some(self.origin) {
             self.above = self.waiting_list.waiting_above(self.origin);
         }
-        let beyond = |row: u32| self.pass_state.out_of_reach(self.origin, row);
+        if self.same_key_above_only {
+            let key = |row: u32| self.pass_state.sort_keys[row as usize].to_bits();
+            self.above = self.above.filter(|&row| key(row) == key(self.origin));
+        }
+        let beyond = |row: u32| self.pass_state.out_of_reach_refusal(self.origin, row);
         if let Some(refusal) = self.below.and_then(|(row, _)| beyond(row)) {
             progress.record_refusal(self.origin, refusal);
             self.below = None;

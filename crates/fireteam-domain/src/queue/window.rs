@@ -6,11 +6,14 @@
 //! | 20–40 s                                            | 1 either side  |
 //! | 200 s +                                            | 10 either side |
 
-use crate::ruleset::queue::{BucketRounding, RatingWindow, WindowBoundChoice, WindowClock, WindowMatchRule};
+use crate::ruleset::queue::{BucketRounding, RatingWindow, WindowClock, WindowMatchRule, WindowMaxCombination};
 use crate::time::UnixMs;
 
-/// Bucket of a rating. Half values round away from zero: 2.5 is in 3, -0.5 in -1.
+/// Bucket of a rating, by the window's table or by its width. Half values round away from zero: 2.5 is in 3, -0.5 in -1.
 pub fn bucket_of(window: &RatingWindow, rating: f64) -> i64 {
+    if let Some(bounds) = &window.bucket_bounds {
+        return bounds.partition_point(|bound| *bound <= rating) as i64;
+    }
     let buckets = rating / window.bucket_width;
     let whole = match window.rounding {
         BucketRounding::Round => buckets.round(),
@@ -26,8 +29,8 @@ pub fn max_range_of(window: &RatingWindow, rating: f64) -> Option<u32> {
         window.max_percent.map(|percent| (rating.abs() * percent / 100.0 / window.bucket_width).floor() as u32);
     match (window.max, percent_bound) {
         (Some(max), Some(percent_bound)) => Some(match window.combine {
-            WindowBoundChoice::Smaller => max.min(percent_bound),
-            WindowBoundChoice::Larger => max.max(percent_bound),
+            WindowMaxCombination::Smaller => max.min(percent_bound),
+            WindowMaxCombination::Larger => max.max(percent_bound),
         }),
         (max, percent_bound) => max.or(percent_bound),
     }

@@ -275,9 +275,9 @@ fn invalid_match_is_rejected_with_a_reason() {
     };
     let error_of = |sides: &[Side]| spec.rate_match(sides, UnixMs(1)).expect_err("match is invalid").to_string();
     for (sides, expected) in [
-        (vec![], "match has 0 sides; use 2 to 64"),
-        (vec![side(&[new], 1)], "match has 1 sides; use 2 to 64"),
-        (vec![side(&[new], 1); 65], "match has 65 sides; use 2 to 64"),
+        (vec![], "match has 0 sides; use 2 to 128"),
+        (vec![side(&[new], 1)], "match has 1 sides; use 2 to 128"),
+        (vec![side(&[new], 1); 129], "match has 129 sides; use 2 to 128"),
         (vec![side(&[new], 1), side(&[], 2)], "side 1 has no players; add one or more"),
         (
             vec![side(&[new], 1), side(&[new], 0)],

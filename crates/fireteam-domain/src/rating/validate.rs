@@ -3,7 +3,7 @@
 use crate::rating::skill::Skill;
 
 /// Maximum number of sides in one match.
-pub const SIDES_MAX: usize = 64;
+pub const SIDES_MAX: usize = 128;
 /// Maximum number of players in one match, over all sides.
 pub const PLAYERS_MAX: usize = 1_024;
 /// Maximum magnitude of a rating or a deviation. Updates are clamped to it.

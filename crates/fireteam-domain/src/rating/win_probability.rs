@@ -6,17 +6,20 @@
 //! | Glicko, -2   | the same over 400, d times `g` of both deviations                   | Glickman 1999, 2013: expected outcome |
 //! | TrueSkill    | `Φ(d / sqrt(n beta² + sum of sigma²))`, d between sums, n players   | Herbrich, Minka and Graepel 2006 |
 //! | Plackett-Luce| `exp(sum / c)` in proportion, `c² = sum over players of sigma² + beta²` | Weng and Lin 2011, section 4 |
+//! | the same, probit | `Φ(d / c)`, d between sums                                      | Weng and Lin 2011, section 3 (Thurstone-Mosteller) |
 //!
 //! [`relative_draw_probability`] needs a system with a performance deviation (beta).
 //!
 //! With more than two teams, a team's probability is its share of all expected pairwise wins. Plackett-Luce defines it
-//! directly. Its c sums the variance of each player's performance. The update sums it per team; with that c,
-//! predictions for large teams would be as certain as for a duel (docs/RATINGS.md).
+//! directly; in its probit form it is the chance of the best performance (`first_place.rs`). Its c sums the variance of
+//! each player's performance. The update sums it per team; with that c, predictions for large teams would be as certain
+//! as for a duel (docs/RATINGS.md).
 
 use crate::queue::ticket::PlayerRating;
 use crate::rating::elo::expected_score;
+use crate::rating::first_place::{NormalPerformance, first_place_probabilities, normal_cdf};
 use crate::rating::glicko::g_factor;
-use crate::ruleset::rating::RatingSystem;
+use crate::ruleset::rating::{PredictionForm, RatingSpec, RatingSystem};
 
 /// Sums over the players of one side. A side without players is invalid.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,6 +42,12 @@ impl TeamStrength {
         self.player_count == 0.0
     }
 
+    /// Normal distribution of the side's performance.
+    fn performance(&self, beta: f64) -> NormalPerformance {
+        let variance = self.variance_sum + self.player_count * beta * beta;
+        NormalPerformance { mean: self.rating_sum, deviation: variance.sqrt() }
+    }
+
     fn mean_rating(&self) -> f64 {
         self.rating_sum / self.player_count.max(1.0)
     }
@@ -57,8 +66,15 @@ impl FromIterator<PlayerRating> for TeamStrength {
 }
 
 /// Win probability of each side, in the order given; the sum is 1.
-pub(crate) fn win_probabilities(system: &RatingSystem, teams: &[TeamStrength]) -> Vec<f64> {
-    match *system {
+pub(crate) fn win_probabilities(spec: &RatingSpec, teams: &[TeamStrength]) -> Vec<f64> {
+    match spec.system {
+        RatingSystem::PlackettLuce { beta, .. } if spec.prediction == PredictionForm::Probit => match teams {
+            [one, other] => {
+                let first = trueskill_win_probability(one, other, beta);
+                vec![first, 1.0 - first]
+            }
+            _ => first_place_probabilities(&teams.iter().map(|team| team.performance(beta)).collect::<Vec<_>>()),
+        },
         RatingSystem::PlackettLuce { beta, .. } => plackett_luce_win_probabilities(teams, beta),
         RatingSystem::Glicko { .. } | RatingSystem::Glicko2 { .. } => {
             pairwise_win_probabilities(teams, glicko_win_probability)
@@ -128,30 +144,6 @@ fn plackett_luce_win_probabilities(teams: &[TeamStrength], beta: f64) -> Vec<f64
     let strengths: Vec<f64> = teams.iter().map(|team| ((team.rating_sum - max_rating_sum) / c).exp()).collect();
     let total: f64 = strengths.iter().sum();
     strengths.iter().map(|strength| strength / total).collect()
-}
-
-/// Cumulative distribution function of the standard normal distribution, exact to 1e-12. Near the middle it uses the
-/// series of the error function, in the tails its continued fraction (Abramowitz and Stegun 26.2.11 and 26.2.14).
-fn normal_cdf(x: f64) -> f64 {
-    if x.is_nan() {
-        return 0.5;
-    }
-    let z = x.abs();
-    let density = (-z * z / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt();
-    let upper = if z < 3.0 {
-        let (mut term, mut sum) = (z, z);
-        for odd in (3..200).step_by(2) {
-            term *= z * z / f64::from(odd);
-            sum += term;
-        }
-        0.5 - density * sum
-    } else if z < 38.0 {
-        let fraction = (1..=60).rev().fold(z, |below, step| z + f64::from(step) / below);
-        density / fraction
-    } else {
-        0.0
-    };
-    if x < 0.0 { upper } else { 1.0 - upper }
 }
 
 #[cfg(test)]
@@ -224,13 +216,5 @@ mod tests {
     /// Team with the deviations of `one` and the ratings of `other`.
     fn with_rating_of(one: &TeamStrength, other: &TeamStrength) -> TeamStrength {
         TeamStrength { rating_sum: other.rating_sum, ..*one }
-    }
-
-    #[test]
-    fn normal_cdf_is_right_to_twelve_digits() {
-        for (x, expected) in [(0.0, 0.5), (-2.0, 0.022_750_131_948_179_2), (3.5, 0.999_767_370_920_964_5), (-40.0, 0.0)]
-        {
-            assert!((normal_cdf(x) - expected).abs() < 1e-12, "{x}: {}", normal_cdf(x));
-        }
     }
 }

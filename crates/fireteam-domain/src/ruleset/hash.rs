@@ -4,23 +4,26 @@ mod queue;
 
 use sha2::{Digest, Sha256};
 
-use crate::attribute::{Attribute, AttributeValue, Trust, ValueType};
+use crate::attribute::{Attribute, AttributeSource, AttributeValue, PlayerAggregation, Trust, ValueType};
 use crate::expansion::Expansion;
 use crate::id::RulesetHash;
 use crate::measure::Measure;
 use crate::ruleset::rating::{
-    DecayPeriodFilter, DisconnectPolicy, LeaderboardAccess, RatedGameUnit, RatingSpec, RatingSystem, StreakMomentum,
+    DecayPeriodFilter, DisconnectPolicy, LeaderboardAccess, PredictionForm, RatedGameUnit, RatingCategories,
+    RatingSpec, RatingSystem, StreakMomentum,
 };
 use crate::ruleset::teams::{
-    AllocationSpec, DEFAULT_HOST_LOSS_MS, DEFAULT_PENALTY_COOLDOWNS_MS, DEFAULT_REPORT_WINDOW_MS, HostData,
-    HostingMode, HostingSpec, ReadyCheckSpec, ServerChoice, TeamsSpec, default_confirm_ms,
+    AllocationSpec, BotsSpec, DEFAULT_HOST_LOSS_MS, DEFAULT_PENALTY_COOLDOWNS_MS, DEFAULT_REPORT_WINDOW_MS,
+    HostingMode, HostingSpec, PlayerDataForHost, ReadyCheckSpec, ServerChoice, TeamOrder, TeamsSpec,
+    default_confirm_ms,
 };
 use crate::ruleset::validate::lifecycle::{DEFAULT_HOSTING, DEFAULT_PENALTY_RESET_AFTER_MS};
 use crate::ruleset::{
-    HandlePolicy, HardFilter, HardRule, InFilterList, PartyConsentPolicy, Ruleset, ServedSilos, SoftFilter,
+    AdvertisementHandlePolicy, ComparedList, HardFilter, HardRule, OverlapChoice, PartyConsentPolicy, Ruleset,
+    ServedSilos, SoftFilter,
 };
 
-/// Configuration hash of `ruleset`: the first 32 bits of the SHA-256 of everything that affects matching. Never 0,
+/// Configuration hash of `ruleset`: the first 32 bits of the SHA-256 of everything that affects matching or statistics. Never 0,
 /// which clients send for "none".
 ///
 /// The playlist name, units and the XML text do not count. Names of filters, expansions and attributes do, because
@@ -68,20 +71,47 @@ pub fn ruleset_hash(ruleset: &Ruleset) -> RulesetHash {
     if ruleset.hosting != DEFAULT_HOSTING {
         write_hosting(&mut writer, &ruleset.hosting);
     }
+    write_further_additions(&mut writer, ruleset);
+    let digest = writer.0.finalize();
+    let first_32_bits = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]);
+    RulesetHash(first_32_bits.max(1))
+}
+
+/// Writes the settings added later that concern searches and parties, each only if it differs from the default.
+fn write_further_additions(writer: &mut CanonicalWriter, ruleset: &Ruleset) {
     if ruleset.clients_per_account != 1 {
         writer.string("clients per account");
         writer.integer(ruleset.clients_per_account.into());
     }
-    if ruleset.handles == HandlePolicy::PerSearcher {
+    if ruleset.handles == AdvertisementHandlePolicy::PerSearcher {
         writer.string("handles per searcher");
+    }
+    if let Some(probed_players) = ruleset.probed_players {
+        writer.string("probed players");
+        writer.integer(probed_players.into());
+    }
+    if ruleset.allows_wishes() {
+        writer.string("wishes");
+        writer.integer(ruleset.latency_wishes.into());
+        writer.list(&ruleset.attributes, |writer, attribute| writer.integer(attribute.wishes.into()));
     }
     if let Some(pool) = &ruleset.rating_pool {
         writer.string("rating pool");
         writer.string(pool);
     }
-    let digest = writer.0.finalize();
-    let first_32_bits = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]);
-    RulesetHash(first_32_bits.max(1))
+    if !ruleset.avoid.is_empty() {
+        writer.string("avoid in searches");
+        writer.list(&ruleset.avoid, queue::write_avoidance_rule);
+    }
+    if let Some(satisfaction) = &ruleset.satisfaction {
+        writer.string("satisfaction of limits");
+        queue::write_satisfaction(writer, satisfaction);
+        writer.float(satisfaction.widen_limits);
+    }
+    if !ruleset.statistics_regions.is_empty() {
+        writer.string("statistics regions");
+        writer.list(&ruleset.statistics_regions, |writer, region| writer.string(region));
+    }
 }
 
 /// Writes `<Hosting>`; defaults that were added later are left out.
@@ -121,7 +151,7 @@ fn write_hosting(writer: &mut CanonicalWriter, hosting: &HostingSpec) {
         writer.variant_name(allocation.mode);
         writer.integer(allocation.offer_ms.into());
     }
-    if host_data != HostData::default() {
+    if host_data != PlayerDataForHost::default() {
         writer.string("host data");
         writer.integer(host_data.attributes.into());
         writer.integer(host_data.ratings.into());
@@ -200,13 +230,27 @@ fn hosting_mode_name(mode: HostingMode) -> &'static str {
 }
 
 fn write_attribute(writer: &mut CanonicalWriter, attribute: &Attribute) {
-    let Attribute { name, value_type, source: _, normalization_range: range, unit: _, party_aggregation, trust } =
-        attribute;
+    let Attribute {
+        name,
+        value_type,
+        source,
+        normalization_range: range,
+        unit: _,
+        party_aggregation,
+        trust,
+        wishes: _,
+    } = attribute;
     writer.string(name);
     writer.string(value_type_name(*value_type));
     writer.option(range.as_ref(), |writer, (min, max)| writer.floats(&[*min, *max]));
     writer.variant_name(party_aggregation);
     writer.string(trust_name(*trust));
+    // No type of an attribute that might follow has this name.
+    if let AttributeSource::Players(PlayerAggregation { function, missing_member }) = source {
+        writer.string("of players");
+        writer.variant_name(function);
+        writer.variant_name(missing_member);
+    }
 }
 
 fn write_value(writer: &mut CanonicalWriter, value: &AttributeValue) {
@@ -245,11 +289,11 @@ fn write_hard_filter(writer: &mut CanonicalWriter, filter: &HardFilter) {
             writer.string("in");
             writer.index(*attribute);
             match list {
-                InFilterList::OwnAttribute(index) => {
+                ComparedList::OwnAttribute(index) => {
                     writer.string("attribute");
                     writer.index(*index);
                 }
-                InFilterList::Strings(strings) => {
+                ComparedList::Strings(strings) => {
                     writer.string("texts");
                     writer.list(strings, |writer, text| writer.string(text));
                 }
@@ -261,9 +305,19 @@ fn write_hard_filter(writer: &mut CanonicalWriter, filter: &HardFilter) {
             writer.index(*attribute);
             writer.floats(&[*min, *max]);
         }
-        HardRule::Overlap { attribute } => {
+        HardRule::Overlap { attribute, choose } => {
             writer.string("overlap");
             writer.index(*attribute);
+            if let Some(choice) = choose {
+                writer.string("choose");
+                match choice {
+                    OverlapChoice::FirstCommon | OverlapChoice::Drawn => writer.variant_name(choice),
+                    OverlapChoice::LeastRecentlyPlayed { recent_ms } => {
+                        writer.string("least recently played");
+                        writer.integer(*recent_ms);
+                    }
+                }
+            }
         }
         HardRule::Compatible { attribute, pairs } => {
             writer.string("compatible");
@@ -302,7 +356,7 @@ fn write_expansion(writer: &mut CanonicalWriter, expansion: &Expansion) {
 }
 
 fn write_teams(writer: &mut CanonicalWriter, teams: &TeamsSpec) {
-    let TeamsSpec { team_sizes: sizes, max_party_size, exact_up_to_size, roles, role_attribute } = teams;
+    let TeamsSpec { team_sizes: sizes, max_party_size, exact_up_to_size, roles, order, role_attribute, bots } = teams;
     match &**sizes {
         [size, rest @ ..] if rest.iter().all(|other| other == size) => {
             let numbers = [sizes.len() as u64, (*size).into(), (*max_party_size).into(), (*exact_up_to_size).into()];
@@ -320,6 +374,14 @@ fn write_teams(writer: &mut CanonicalWriter, teams: &TeamsSpec) {
         writer.integer(role.per_team.into());
     });
     writer.option(role_attribute.as_ref(), |writer, index| writer.index(*index));
+    if *order == TeamOrder::Drawn {
+        writer.string("drawn order");
+    }
+    if let Some(BotsSpec { after_ms, min_players }) = bots {
+        writer.string("bots");
+        writer.integer(*after_ms);
+        writer.integer((*min_players).into());
+    }
 }
 
 /// Writes a schedule of several penalties, or one whose reset time is not the default.
@@ -363,8 +425,19 @@ fn write_rating(writer: &mut CanonicalWriter, rating: &RatingSpec) {
 
 /// Writes the settings added to `<Rating>` later. Defaults are not written, so that older rulesets keep their hash.
 fn write_rating_additions(writer: &mut CanonicalWriter, rating: &RatingSpec) {
-    let RatingSpec { system: _, z: _, decay, momentum, placement_matches, on_disconnect, games_per, leaderboard } =
-        rating;
+    let RatingSpec {
+        system: _,
+        z: _,
+        match_z,
+        decay,
+        momentum,
+        placement_matches,
+        on_disconnect,
+        games_per,
+        leaderboard,
+        categories,
+        prediction,
+    } = rating;
     if decay.is_some_and(|decay| decay.periods == DecayPeriodFilter::Played) {
         writer.string("decay while played");
     }
@@ -387,5 +460,17 @@ fn write_rating_additions(writer: &mut CanonicalWriter, rating: &RatingSpec) {
     }
     if *leaderboard == LeaderboardAccess::Public {
         writer.string("public leaderboard");
+    }
+    if *match_z != 0.0 {
+        writer.string("match z");
+        writer.float(*match_z);
+    }
+    if *prediction == PredictionForm::Probit {
+        writer.string("probit prediction");
+    }
+    if let Some(RatingCategories { count, width, from }) = categories {
+        writer.string("rating categories");
+        writer.integer((*count).into());
+        writer.floats(&[*width, *from]);
     }
 }

@@ -3,9 +3,14 @@
 
 mod satisfaction;
 
+use std::sync::Arc;
+
 use crate::attribute::PartyAggregation;
 use crate::id::SetId;
 use crate::ruleset::soft_filter::DistanceCurve;
+
+/// Default ticket TTL without a heartbeat, milliseconds.
+pub const DEFAULT_TICKET_TTL_MS: u32 = 60_000;
 
 /// Settings of one queue. Each step is optional.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,12 +41,19 @@ pub struct QueueSpec {
     pub selection: SelectionSpec,
     /// Quality bonus for time waited.
     pub wait_bonus: Option<WaitBonus>,
-    /// Players to avoid.
+    /// Players to avoid: those of `<Queue>`, and then those of the ruleset.
     pub avoid: Box<[AvoidanceRule]>,
     /// Alternative set offered after a long wait.
     pub offer: Option<AlternativeSetOffer>,
     /// Adjustments for frustrated players; `None` for none.
     pub satisfaction: Option<SatisfactionSpec>,
+}
+
+impl QueueSpec {
+    /// Whether a rule is about blocked users.
+    pub fn avoids_blocked_users(&self) -> bool {
+        self.avoid.iter().any(|rule| rule.whom == AvoidTarget::Blocked)
+    }
 }
 
 /// Adjustments for frustrated players: a wider rating window, or a window shifted to lower ratings. It trades match
@@ -63,6 +75,8 @@ pub struct SatisfactionSpec {
     pub widen: f64,
     /// Rating points by which the window's center moves below the player's rating; 0 for no change.
     pub shift_down: f64,
+    /// Factor on the limits of expansions; 1 for no change. Only the rule of the ruleset has one, not that of the queue.
+    pub widen_limits: f64,
 }
 
 impl Default for SatisfactionSpec {
@@ -75,6 +89,7 @@ impl Default for SatisfactionSpec {
             min_matches: 5,
             widen: 1.0,
             shift_down: 0.0,
+            widen_limits: 1.0,
         }
     }
 }
@@ -156,9 +171,12 @@ pub enum RegionMode {
 }
 
 /// Rating window of a ticket, in rating buckets. It widens with time.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RatingWindow {
-    /// Rating points per bucket. A ticket's bucket is `rounding(rating / bucket_width)`.
+    /// Lowest rating of each bucket but the first, ascending; at least one. A ticket's bucket is the number of bounds at or below its
+    /// rating. `None`: all buckets are equally wide.
+    pub bucket_bounds: Option<Arc<[f64]>>,
+    /// Rating points per bucket without bounds. A ticket's bucket is `rounding(rating / bucket_width)`.
     pub bucket_width: f64,
     /// Rounding of a rating to a bucket.
     pub rounding: BucketRounding,
@@ -173,7 +191,7 @@ pub struct RatingWindow {
     /// Maximum half-width as a share of the ticket's own rating, percent; `None` for no bound.
     pub max_percent: Option<f64>,
     /// Bound to apply if both `max` and `max_percent` are set.
-    pub combine: WindowBoundChoice,
+    pub combine: WindowMaxCombination,
     /// Share of the distance that the other ticket's range must cover, percent.
     pub reciprocal_percent: f64,
     /// Clock that widens the window.
@@ -204,7 +222,7 @@ pub enum BucketRounding {
 
 /// Choice between the absolute and the relative bound of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WindowBoundChoice {
+pub enum WindowMaxCombination {
     /// The narrower bound.
     Smaller,
     /// The wider bound.
@@ -287,6 +305,21 @@ pub struct SelectionSpec {
     /// Largest number of tickets for which `MaximumWeight` is exact. Above it only the nearest candidates are
     /// considered, and the report says so.
     pub exact_up_to_tickets: u32,
+    /// Directions in which `Nearest` looks for candidates.
+    pub look: LookDirection,
+}
+
+/// Directions in which a ticket looks for candidates, in the order of the queue: by bucket, rating or leaderboard place. Pairs are
+/// mutual, so each pair is seen in one direction too, with half the checks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LookDirection {
+    /// To both sides.
+    #[default]
+    Both,
+    /// At its own bucket or rating, and at lower ones.
+    Down,
+    /// At its own bucket or rating, and at higher ones.
+    Up,
 }
 
 /// Selection algorithm.

@@ -1,5 +1,7 @@
 //! Ruleset settings for ratings: one rating system per matchmaking set, its constants and its leaderboard.
 
+mod constants;
+pub mod defaults;
 mod inactivity;
 mod rate_match;
 pub mod scale;
@@ -11,6 +13,8 @@ pub struct RatingSpec {
     pub system: RatingSystem,
     /// Leaderboard order: `rating - z * deviation`. 0 for systems without a deviation.
     pub z: f64,
+    /// Deviations deducted from a rating when players are matched, so that newcomers are matched low; 0 for none.
+    pub match_z: f64,
     /// Growth of the deviation of inactive players; `None` for no growth.
     pub decay: Option<InactivityDecay>,
     /// Effect of a win or loss streak on the next rating change; `None` for no effect.
@@ -23,6 +27,45 @@ pub struct RatingSpec {
     pub games_per: RatedGameUnit,
     /// Callers who may read the leaderboard.
     pub leaderboard: LeaderboardAccess,
+    /// Classes of ratings that players see; `None` for none.
+    pub categories: Option<RatingCategories>,
+    /// Form of the win probabilities of Plackett-Luce; the other systems have one form.
+    pub prediction: PredictionForm,
+}
+
+/// Distribution of performances by which Plackett-Luce predicts results.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PredictionForm {
+    /// The model's own: performances have a Gumbel distribution.
+    #[default]
+    Logistic,
+    /// Performances have a normal distribution, as in OpenSkill's predictions.
+    Probit,
+}
+
+/// Classes of ratings, from 1 up, of equal width. The first also has all ratings below it, the last all above it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RatingCategories {
+    /// Number of categories, at least 2.
+    pub count: u16,
+    /// Rating points per category, above 0.
+    pub width: f64,
+    /// Lowest rating of the first category.
+    pub from: f64,
+}
+
+impl RatingCategories {
+    /// Category of a rating, from 1 to `count`: `1 + floor((rating - from) / width)`, within the limits.
+    pub fn category_of(&self, rating: f64) -> u16 {
+        1 + self.index_of(rating)
+    }
+
+    /// Category of a rating, counted from 0.
+    #[inline]
+    pub fn index_of(&self, rating: f64) -> u16 {
+        let last = f64::from(self.count.saturating_sub(1));
+        ((rating - self.from) / self.width).floor().clamp(0.0, last) as u16
+    }
 }
 
 /// Callers who may read a leaderboard.
@@ -36,19 +79,22 @@ pub enum LeaderboardAccess {
 }
 
 impl RatingSpec {
-    /// Settings for `system` without decay, momentum or placement; every match counts. z is 1 for systems with a
+    /// Settings for `system` without decay, momentum, placement or `match_z`; every match counts. z is 1 for systems with a
     /// deviation, otherwise 0.
-    pub fn with_defaults(system: RatingSystem) -> Self {
+    pub const fn with_defaults(system: RatingSystem) -> Self {
         let z = if matches!(system, RatingSystem::Elo { .. }) { 0.0 } else { 1.0 };
         Self {
             system,
             z,
+            match_z: 0.0,
             decay: None,
             momentum: None,
             placement_matches: 0,
             on_disconnect: DisconnectPolicy::Rate,
             games_per: RatedGameUnit::Match,
             leaderboard: LeaderboardAccess::Private,
+            categories: None,
+            prediction: PredictionForm::Logistic,
         }
     }
 }

@@ -12,8 +12,31 @@ pub struct TeamsSpec {
     pub exact_up_to_size: u16,
     /// Roles that every team must fill, in file order. Empty if roles are not used.
     pub roles: Box<[TeamRole]>,
+    /// Order of the teams in a match.
+    pub order: TeamOrder,
     /// String list attribute with the roles that a party's players offer: an index into `Ruleset::attributes`.
     pub role_attribute: Option<usize>,
+    /// Bots that take the seats for which no players are found. `None`: only full matches are made.
+    pub bots: Option<BotsSpec>,
+}
+
+/// Bots that take the seats of a match for which no players are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BotsSpec {
+    /// Time that one of the match's tickets has waited, milliseconds.
+    pub after_ms: u64,
+    /// Fewest players of a match, at least 2.
+    pub min_players: u16,
+}
+
+/// Order of the teams in a match: which is the first, for games in which one side begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TeamOrder {
+    /// As the split finds them, for example by rating.
+    #[default]
+    Split,
+    /// Drawn for each match, among teams of the same size.
+    Drawn,
 }
 
 /// Role that every team must fill.
@@ -29,6 +52,13 @@ impl TeamsSpec {
     /// Players in a full match; saturates at `u16::MAX`.
     pub fn players_per_match(&self) -> u16 {
         self.team_sizes.iter().fold(0, |sum, size| sum.saturating_add(*size))
+    }
+
+    /// Bots of each team, if these numbers of players are in them. Empty if no team has any.
+    pub fn bots_by_team(&self, players_by_team: impl Iterator<Item = u16>) -> Box<[u16]> {
+        let bots: Box<[u16]> =
+            self.team_sizes.iter().zip(players_by_team).map(|(size, players)| size.saturating_sub(players)).collect();
+        if bots.iter().all(|count| *count == 0) { Box::default() } else { bots }
     }
 
     /// Players in the largest team; 0 without teams.
@@ -73,26 +103,26 @@ pub struct HostingSpec {
     /// Longest expected round trip between a player and the game server, milliseconds. `None` for no limit.
     pub max_round_trip_ms: Option<u32>,
     /// Data about its players that a game server receives with a match.
-    pub host_data: HostData,
+    pub host_data: PlayerDataForHost,
     /// Offers of matches to allocators.
     pub allocation: AllocationSpec,
 }
 
 impl HostingSpec {
     /// Interval of the heartbeats of a host that may have to confirm a match, milliseconds.
-    pub fn confirm_interval_ms(&self) -> u64 {
+    pub fn confirm_heartbeat_interval_ms(&self) -> u64 {
         u64::from((self.confirm_ms / 2).max(CONFIRM_MS_MIN))
     }
 
     /// Interval of the heartbeats of a host during play, milliseconds: two may be lost.
-    pub fn play_interval_ms(&self) -> u64 {
+    pub fn play_heartbeat_interval_ms(&self) -> u64 {
         u64::from((self.host_loss_ms / 3).max(CONFIRM_MS_MIN))
     }
 }
 
 /// Data about its players that a game server receives with a match, beside keys, teams, parties and roles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HostData {
+pub struct PlayerDataForHost {
     /// Attributes of the players' tickets.
     pub attributes: bool,
     /// Ratings of the players when they entered the queue.
@@ -103,19 +133,19 @@ pub struct HostData {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocationSpec {
     /// Matches that are offered.
-    pub mode: AllocationMode,
+    pub mode: ServerAllocationMode,
     /// Time for an allocator to answer an offer, milliseconds.
     pub offer_ms: u32,
 }
 
 impl AllocationSpec {
     /// No offers.
-    pub const DEFAULT: Self = Self { mode: AllocationMode::Never, offer_ms: 5_000 };
+    pub const DEFAULT: Self = Self { mode: ServerAllocationMode::Never, offer_ms: 5_000 };
 }
 
 /// Matches that are offered to allocators.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AllocationMode {
+pub enum ServerAllocationMode {
     /// No match: only advertised game servers host.
     #[default]
     Never,

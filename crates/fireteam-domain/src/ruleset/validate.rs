@@ -13,8 +13,10 @@ mod quality;
 pub(super) mod queue;
 mod rating;
 mod regions;
+mod satisfaction;
 mod search;
 mod soft_filters;
+mod statistics;
 mod teams;
 mod window;
 
@@ -31,7 +33,7 @@ use crate::ruleset::{Ruleset, ServedSilos};
 
 /// Expansions outside a ruleset, in the form that the thesis prints. The meaning of their types is up to a ruleset.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ExpansionFragment {
+pub struct StandaloneExpansions {
     /// Attribute names that the expansions limit; `Measure::AttributeDifference` is an index into them.
     pub attribute_names: Box<[Box<str>]>,
     /// Expansions, in file order.
@@ -55,9 +57,9 @@ pub fn validate_ruleset(root: &RawElement, source_xml: Arc<str>) -> Result<Rules
 }
 
 /// Validates an `<ExpansionConfigs>` outside a ruleset. Returns all problems, in file order.
-pub fn validate_expansion_fragment(root: &RawElement) -> Result<ExpansionFragment, Vec<Diagnostic>> {
+pub fn validate_standalone_expansions(root: &RawElement) -> Result<StandaloneExpansions, Vec<Diagnostic>> {
     let diagnostics = Diagnostics::default();
-    let fragment = expansions::read_expansion_fragment(root, &diagnostics);
+    let fragment = expansions::read_standalone_expansions(root, &diagnostics);
     if diagnostics.is_empty() { Ok(fragment) } else { Err(diagnostics.into_sorted()) }
 }
 
@@ -78,19 +80,22 @@ fn read_ruleset(root: &RawElement, diagnostics: &Diagnostics, source_xml: Arc<st
     let chances = reader.single_child("AdvertiseChances");
     let search::LimitSettings { search_limits, clients_per_account, handles } =
         search::read_limits(reader.single_child("Limits"), diagnostics);
-    let (line, involved_phase_percent) = search::read_latency(reader.single_child("Latency"), diagnostics);
+    let latency = search::read_latency(reader.single_child("Latency"), diagnostics);
     let consent = search::read_party_consent(reader.single_child("Party"), diagnostics);
     let problems_before = diagnostics.count();
     let teams = reader.single_child("Teams").map(|element| teams::read_teams(element, &declared, diagnostics));
     let chances = search::read_advertise_chances(chances, teams.as_ref(), diagnostics);
-    let queue = reader
-        .single_child("Queue")
-        .map(|element| queue::read_queue(element, &declared, &expansions, set_id, diagnostics));
+    let avoid = avoidance::read_common_rules(&reader.children_named(&["Avoid"]), diagnostics);
+    let context = queue::QueueContext { declared: &declared, expansions: &expansions, set_id, avoid: &avoid };
+    let queue = reader.single_child("Queue").map(|element| queue::read_queue(element, &context, diagnostics));
+    let satisfaction =
+        reader.single_child("Satisfaction").map(|element| satisfaction::read_limit_satisfaction(element, diagnostics));
     let ready_check =
         reader.single_child("ReadyCheck").map(|element| lifecycle::read_ready_check(element, diagnostics));
     let hosting = lifecycle::read_hosting(reader.single_child("Hosting"), diagnostics);
-    let (rating, rating_pool) =
-        reader.single_child("Rating").map(|element| rating::read_rating(element, diagnostics)).unzip();
+    let stated_rating = reader.single_child("Rating").map(|element| rating::read_rating(element, diagnostics));
+    let rating = stated_rating.as_ref().map(|stated| stated.current);
+    let statistics_regions = statistics::read_regions(reader.single_child("Statistics"), diagnostics);
     // Cross-checks need valid sections; otherwise they would report the same problem twice.
     if diagnostics.count() == problems_before {
         cross_checks::check_sections_agree(&reader, teams.as_ref(), queue.as_ref(), rating.as_ref());
@@ -110,15 +115,21 @@ fn read_ruleset(root: &RawElement, diagnostics: &Diagnostics, source_xml: Arc<st
         search_limits,
         clients_per_account,
         handles,
-        latency_model: line,
-        involved_phase_percent,
+        latency_model: latency.model,
+        involved_phase_percent: latency.involved_phase_percent,
+        probed_players: latency.probed_players,
+        latency_wishes: latency.wishes,
         consent,
+        avoid: avoid.into(),
+        satisfaction,
         teams,
         queue,
         ready_check,
         hosting,
         rating,
-        rating_pool: rating_pool.flatten(),
+        former_rating: stated_rating.as_ref().and_then(|stated| stated.former),
+        rating_pool: stated_rating.and_then(|stated| stated.pool),
+        statistics_regions,
         source_xml,
     }
 }

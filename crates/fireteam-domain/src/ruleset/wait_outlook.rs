@@ -1,7 +1,7 @@
 //! Wait outlook of a queue: when its limits stop growing, how wide they are then, and when waiting makes any match good
 //! enough.
 
-use crate::ruleset::queue::{QualitySpec, QueueSpec, RatingWindow, RegionMode, WindowBoundChoice};
+use crate::ruleset::queue::{QualitySpec, QueueSpec, RatingWindow, RegionMode, WindowMaxCombination};
 use crate::ruleset::{HardRule, Ruleset, SoftFilter};
 
 /// Effect of waiting in one queue.
@@ -13,12 +13,12 @@ pub struct WaitOutlook {
     /// Limits at their widest, in the order in which a pass checks them. Empty if any two tickets may meet.
     pub final_limits: Vec<FinalLimit>,
     /// Time at which the worst allowed match is good enough.
-    pub quality_reached: QualityReached,
+    pub quality_reached: QualityReachedAfter,
 }
 
 /// Time at which any match within the limits is good enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QualityReached {
+pub enum QualityReachedAfter {
     /// Without waiting.
     Immediately,
     /// After this combined waiting time of its parties, milliseconds.
@@ -48,6 +48,11 @@ pub enum FinalLimit {
     CommonRegion {
         /// Maximum round trip, milliseconds.
         max_round_trip_ms: f64,
+    },
+    /// Maximum distance in buckets of different widths.
+    RatingBuckets {
+        /// Buckets to either side.
+        max: u32,
     },
     /// Maximum rating difference, apart from rounding to buckets.
     RatingWindow {
@@ -95,10 +100,11 @@ pub fn wait_outlook(ruleset: &Ruleset, queue: &QueueSpec) -> WaitOutlook {
         final_after(Some(groups.widen_every_ms.unwrap_or(0).saturating_mul(extra_groups.into())));
     }
     if let Some(window) = &queue.window {
-        let max_points = window.max.map(|max| f64::from(max) * window.bucket_width);
-        let max_points =
-            if window.step == 0 { Some(f64::from(window.start) * window.bucket_width) } else { max_points };
-        if max_points.is_some() || window.max_percent.is_some() {
+        let max = if window.step == 0 { Some(window.start) } else { window.max };
+        let max_points = max.map(|max| f64::from(max) * window.bucket_width);
+        if window.bucket_bounds.is_some() {
+            final_limits.extend(max.map(|max| FinalLimit::RatingBuckets { max }));
+        } else if max_points.is_some() || window.max_percent.is_some() {
             final_limits.push(FinalLimit::RatingWindow { max_points, max_percent: window.max_percent });
         }
         final_after(window_final_after_ms(window));
@@ -112,7 +118,7 @@ fn window_final_after_ms(window: &RatingWindow) -> Option<u64> {
     if window.step == 0 {
         return Some(0);
     }
-    if window.max_percent.is_some() && (window.max.is_none() || window.combine == WindowBoundChoice::Larger) {
+    if window.max_percent.is_some() && (window.max.is_none() || window.combine == WindowMaxCombination::Larger) {
         return None;
     }
     let gap = window.max?.saturating_sub(window.start);
@@ -120,20 +126,20 @@ fn window_final_after_ms(window: &RatingWindow) -> Option<u64> {
 }
 
 /// Time at which the wait bonus alone reaches the quality threshold.
-fn quality_reached(ruleset: &Ruleset, queue: &QueueSpec) -> QualityReached {
+fn quality_reached(ruleset: &Ruleset, queue: &QueueSpec) -> QualityReachedAfter {
     let gap = match queue.quality {
         QualitySpec::Any => 0.0,
         QualitySpec::WinProbability { min_percent, max_percent } if min_percent <= 0.0 && max_percent >= 100.0 => 0.0,
-        QualitySpec::WinProbability { .. } => return QualityReached::Never,
+        QualitySpec::WinProbability { .. } => return QualityReachedAfter::Never,
         QualitySpec::SoftScore { max_score } => max_soft_score(&ruleset.soft_filters) - max_score,
         QualitySpec::LeaderboardGauss { threshold, .. } | QualitySpec::DrawProbability { threshold } => threshold,
         QualitySpec::AverageSimilarity { required_percent, .. }
         | QualitySpec::CategorySimilarity { required_percent, .. } => required_percent / 100.0,
     };
     match queue.wait_bonus {
-        _ if gap <= 0.0 => QualityReached::Immediately,
-        None => QualityReached::Never,
-        Some(bonus) => QualityReached::AfterCombinedWaitMs(
+        _ if gap <= 0.0 => QualityReachedAfter::Immediately,
+        None => QualityReachedAfter::Never,
+        Some(bonus) => QualityReachedAfter::AfterCombinedWaitMs(
             ((bonus.free_minutes + gap / bonus.per_minute) * 60_000.0).round() as u64,
         ),
     }

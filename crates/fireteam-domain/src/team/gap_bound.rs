@@ -3,7 +3,7 @@
 use crate::team::split_problem::{PartialTeam, SplitProblem};
 
 /// Rating sums that the parties still to be placed can add to a team, for each depth of the search.
-pub(super) struct RemainingPlayers {
+pub(super) struct RemainingRatingBounds {
     /// `lowest_rating_sums[depth][n]`: sum of the n lowest ratings among the players placed from `depth` on.
     lowest_rating_sums: Vec<Vec<f64>>,
     /// Same for the n highest ratings.
@@ -12,7 +12,7 @@ pub(super) struct RemainingPlayers {
     rating_total: f64,
 }
 
-impl RemainingPlayers {
+impl RemainingRatingBounds {
     pub(super) fn new(problem: &SplitProblem<'_>, placement_order: &[usize]) -> Self {
         let mut remaining = Self {
             lowest_rating_sums: Vec::new(),

@@ -1,10 +1,9 @@
 //! Role assignment: gives each player of a team a role, so that every role of the team is filled.
 
-use crate::limit::PLAYERS_PER_SESSION_MAX;
-use crate::ruleset::teams::TeamRole;
+mod preferences;
 
-/// Maximum number of roles in one ruleset. Each role needs at least one player, and a set of roles fits into one word.
-pub(super) const ROLES_MAX: usize = 64;
+use crate::limit::{PLAYERS_PER_SESSION_MAX, ROLES_PER_RULESET_MAX};
+use crate::ruleset::teams::TeamRole;
 
 /// Set of roles: one bit for each index into `TeamsSpec::roles`.
 pub(super) type RoleSet = u64;
@@ -14,7 +13,8 @@ type AssignedRoles = [Option<u8>; PLAYERS_PER_SESSION_MAX];
 
 /// Set of these role indexes. Indexes without a role are ignored.
 pub(super) fn role_set(roles: &[TeamRole], indexes: &[u16]) -> RoleSet {
-    let known = indexes.iter().map(|&index| usize::from(index)).filter(|&index| index < roles.len().min(ROLES_MAX));
+    let known =
+        indexes.iter().map(|&index| usize::from(index)).filter(|&index| index < roles.len().min(ROLES_PER_RULESET_MAX));
     known.fold(0, |set, index| set | 1 << index)
 }
 
@@ -29,14 +29,40 @@ pub(super) fn can_fill_roles(roles: &[TeamRole], players: &[RoleSet], open_seats
     players.iter().all(|offers| *offers != 0) && (needed <= open_seats || needed <= open_seats + assigned())
 }
 
-/// Role of each player of a full team, so that every role is filled. A player whom no role needs gets the first role
-/// that they offer. `None` if it is impossible; empty without roles.
-pub(super) fn assign_roles(roles: &[TeamRole], players: &[RoleSet]) -> Option<Vec<u16>> {
+/// Number of places of roles that these players, and `open_seats` more players, can fill.
+pub(super) fn filled_places(roles: &[TeamRole], players: &[RoleSet], open_seats: usize) -> usize {
+    let needed: usize = roles.iter().map(|role| usize::from(role.per_team)).sum();
+    needed.min(open_seats + maximum_role_assignment(roles, players).iter().flatten().count())
+}
+
+/// Role of each player of a team whose open seats any players may take. As many places as possible are filled; otherwise as
+/// [`assign_roles`]. Each player offers a role.
+pub(super) fn assign_with_open_seats(
+    roles: &[TeamRole],
+    players: &[RoleSet],
+    wanted: &[&[u16]],
+    open_seats: usize,
+) -> Vec<u16> {
+    let all_roles = (0..roles.len().min(ROLES_PER_RULESET_MAX)).fold(0, |set, role| set | 1 << role);
+    let mut all: Vec<RoleSet> = players.to_vec();
+    all.resize(players.len() + open_seats, all_roles);
+    let mut assigned = preferences::assign_by_preference(roles, &all, wanted);
+    assigned.truncate(players.len());
+    assigned
+}
+
+/// Role of each player of a full team, so that every role is filled. `wanted` has the roles that each player wants, the most
+/// wanted first, or none: the assignment has the smallest sum of their positions. If no player of the team wants any, a player
+/// whom no role needs gets the first role that they offer. `None` if it is impossible; empty without roles.
+pub(super) fn assign_roles(roles: &[TeamRole], players: &[RoleSet], wanted: &[&[u16]]) -> Option<Vec<u16>> {
     if roles.is_empty() {
         return Some(Vec::new());
     }
     if !can_fill_roles(roles, players, 0) {
         return None;
+    }
+    if wanted.iter().any(|wanted| !wanted.is_empty()) {
+        return Some(preferences::assign_by_preference(roles, players, wanted));
     }
     let needed = maximum_role_assignment(roles, players).into_iter().zip(players);
     Some(needed.map(|(role, offers)| role.map_or(offers.trailing_zeros() as u16, u16::from)).collect())
@@ -48,7 +74,7 @@ pub(super) fn assign_roles(roles: &[TeamRole], players: &[RoleSet]) -> Option<Ve
 fn maximum_role_assignment(roles: &[TeamRole], players: &[RoleSet]) -> AssignedRoles {
     let players = &players[..players.len().min(PLAYERS_PER_SESSION_MAX)];
     let mut assigned = [None; PLAYERS_PER_SESSION_MAX];
-    let mut open_places = [0; ROLES_MAX];
+    let mut open_places = [0; ROLES_PER_RULESET_MAX];
     for (places, role) in open_places.iter_mut().zip(roles) {
         *places = role.per_team;
     }
@@ -63,7 +89,7 @@ fn maximum_role_assignment(roles: &[TeamRole], players: &[RoleSet]) -> AssignedR
 fn assign_by_augmenting_path(
     players: &[RoleSet],
     assigned: &mut AssignedRoles,
-    open_places: &mut [u16; ROLES_MAX],
+    open_places: &mut [u16; ROLES_PER_RULESET_MAX],
     player: usize,
     tried: &mut RoleSet,
 ) -> bool {
@@ -114,23 +140,23 @@ mod tests {
     fn role_assignment_moves_flexible_players_to_free_a_role() {
         let roles = roles(&[1, 1, 1]);
         // In order of input, the first two players would leave no role for the third.
-        assert_eq!(assign_roles(&roles, &[0b011, 0b111, 0b001]), Some(vec![1, 2, 0]));
+        assert_eq!(assign_roles(&roles, &[0b011, 0b111, 0b001], &[]), Some(vec![1, 2, 0]));
     }
 
     #[test]
     fn role_assignment_gives_spare_players_their_first_offered_role() {
-        assert_eq!(assign_roles(&roles(&[1, 1]), &[0b11, 0b10, 0b10]), Some(vec![0, 1, 1]));
+        assert_eq!(assign_roles(&roles(&[1, 1]), &[0b11, 0b10, 0b10], &[]), Some(vec![0, 1, 1]));
     }
 
     #[test]
     fn role_assignment_fails_for_a_player_without_roles() {
-        assert_eq!(assign_roles(&roles(&[1]), &[1, 0]), None);
+        assert_eq!(assign_roles(&roles(&[1]), &[1, 0], &[]), None);
         assert!(!can_fill_roles(&roles(&[1]), &[0], 5));
     }
 
     #[test]
     fn role_assignment_is_empty_without_roles() {
-        assert_eq!(assign_roles(&[], &[0, 0]), Some(Vec::new()));
+        assert_eq!(assign_roles(&[], &[0, 0], &[]), Some(Vec::new()));
     }
 
     #[test]
@@ -156,7 +182,7 @@ mod tests {
             let roles = roles(&per_team);
             let players: Vec<RoleSet> = players.into_iter().map(|offers| offers & ((1 << roles.len()) - 1)).collect();
             let exists = exhaustive_assignment_exists(&roles, &players, &mut vec![0; roles.len()]);
-            let found = assign_roles(&roles, &players);
+            let found = assign_roles(&roles, &players, &[]);
             proptest::prop_assert_eq!(found.is_some(), exists);
             if let Some(found) = found {
                 for (index, role) in roles.iter().enumerate() {

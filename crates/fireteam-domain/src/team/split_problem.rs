@@ -1,15 +1,15 @@
 //! Split problem: parties, teams and constraints of one split, and the unevenness of its teams.
 
-use std::iter::repeat_n;
-
 use crate::ruleset::teams::{TeamRole, TeamsSpec};
 use crate::team::party::TeamParty;
-use crate::team::role_assignment::{RoleSet, can_fill_roles, role_set};
+use crate::team::role_assignment::{RoleSet, assign_with_open_seats, can_fill_roles, filled_places, role_set};
 
 /// Input of a split with precomputed sums and constraints.
 pub(super) struct SplitProblem<'a> {
     pub(super) spec: &'a TeamsSpec,
     pub(super) parties: &'a [TeamParty<'a>],
+    /// Parties from this one on are bots. A team has at least one other party.
+    pub(super) first_bot: usize,
     /// True if all teams have the same size: they are compared by sums.
     pub(super) equal_sizes: bool,
     /// Rating sum of each party.
@@ -55,15 +55,14 @@ impl<'a> SplitProblem<'a> {
         };
         let party_roles: Vec<RoleSet> =
             parties.iter().map(|party| role_set(&spec.roles, party.offered_roles)).collect();
-        let all_roles: Vec<RoleSet> =
-            party_roles.iter().zip(parties).flat_map(|(&roles, party)| repeat_n(roles, party.ratings.len())).collect();
-        if !can_fill_roles(&roles_of_all_teams(spec), &all_roles, 0) {
+        if !roles_can_be_filled(spec, parties.iter().copied(), 0) {
             return None;
         }
         let magnitude: f64 = parties.iter().flat_map(|party| party.ratings).map(|rating| rating.abs()).sum();
         Some(Self {
             spec,
             parties,
+            first_bot: parties.len(),
             equal_sizes: spec.team_sizes.iter().all(|size| *size == spec.team_sizes[0]),
             party_rating_sums: parties.iter().map(|party| party.ratings.iter().sum()).collect(),
             party_roles,
@@ -101,6 +100,7 @@ impl<'a> SplitProblem<'a> {
     /// filled.
     pub(super) fn party_fits(&self, team: &PartialTeam, party: usize) -> bool {
         self.party_size(party) <= team.open_seats
+            && (party < self.first_bot || 1 < team.open_seats || self.has_player(&team.parties))
             && !self.kept_apart[party].iter().any(|other| team.parties.contains(other))
             && (self.spec.roles.is_empty() || {
                 let roles = self.player_roles(team.parties.iter().copied().chain([party]));
@@ -111,12 +111,25 @@ impl<'a> SplitProblem<'a> {
     /// True if these parties, which fill a team, may form one.
     pub(super) fn is_valid_team(&self, parties: &[usize]) -> bool {
         parties.iter().all(|&party| !self.kept_apart[party].iter().any(|other| parties.contains(other)))
-            && can_fill_roles(&self.spec.roles, &self.player_roles(parties.iter().copied()), 0)
+            && self.has_player(parties)
+            && (self.spec.roles.is_empty()
+                || can_fill_roles(&self.spec.roles, &self.player_roles(parties.iter().copied()), 0))
+    }
+
+    fn has_player(&self, parties: &[usize]) -> bool {
+        parties.iter().any(|&party| party < self.first_bot)
     }
 
     /// Roles that the players of these parties offer, in their order.
     pub(super) fn player_roles(&self, parties: impl Iterator<Item = usize>) -> Vec<RoleSet> {
-        parties.flat_map(|party| repeat_n(self.party_roles[party], self.party_size(party))).collect()
+        let roles_of = |party: usize| player_role_sets(self.spec, &self.parties[party], self.party_roles[party]);
+        parties.flat_map(roles_of).collect()
+    }
+
+    /// Roles that the players of these parties want, in their order.
+    pub(super) fn wanted_roles(&self, parties: &[usize]) -> Vec<&[u16]> {
+        let wanted_in = |&party: &usize| (0..self.party_size(party)).map(move |at| self.parties[party].wanted_by(at));
+        parties.iter().flat_map(wanted_in).collect()
     }
 
     /// Teams with sums recomputed in the order of parties. Sums updated by differences drift.
@@ -128,6 +141,71 @@ impl<'a> SplitProblem<'a> {
         }
         recomputed
     }
+}
+
+/// Whether these parties, and players in `open_seats` more seats, can fill the roles of all teams together. `false` if one
+/// of the players offers no role.
+pub(super) fn roles_can_be_filled<'p>(
+    spec: &TeamsSpec,
+    parties: impl Iterator<Item = TeamParty<'p>>,
+    open_seats: usize,
+) -> bool {
+    if spec.roles.is_empty() {
+        return true;
+    }
+    let mut sets = Vec::new();
+    for party in parties {
+        sets.extend(player_role_sets(spec, &party, role_set(&spec.roles, party.offered_roles)));
+    }
+    can_fill_roles(&roles_of_all_teams(spec), &sets, open_seats)
+}
+
+/// Whether the players of a party can be in one team, with any players in its other seats.
+pub(super) fn party_fits_into_a_team(spec: &TeamsSpec, party: &TeamParty<'_>) -> bool {
+    let sets: Vec<RoleSet> = player_role_sets(spec, party, role_set(&spec.roles, party.offered_roles)).collect();
+    let open_seats = spec.team_sizes.iter().filter_map(|size| usize::from(*size).checked_sub(sets.len())).max();
+    open_seats.is_some_and(|open_seats| can_fill_roles(&spec.roles, &sets, open_seats))
+}
+
+/// Number of places of roles in a team that these parties, and any players in `open_seats` more, can fill. `None` if one of the
+/// players offers no role.
+pub(super) fn fillable_places(spec: &TeamsSpec, parties: &[TeamParty<'_>], open_seats: usize) -> Option<usize> {
+    let sets = role_sets_of(spec, parties);
+    sets.iter().all(|offers| *offers != 0).then(|| filled_places(&spec.roles, &sets, open_seats))
+}
+
+/// Roles of the players of each of `guests` beside those of `seated`, and any players in `open_seats` more.
+pub(super) fn assign_guests(
+    spec: &TeamsSpec,
+    seated: TeamParty<'_>,
+    guests: &[TeamParty<'_>],
+    open_seats: usize,
+) -> Vec<Vec<u16>> {
+    let mut sets = role_sets_of(spec, &[seated]);
+    let seated_count = sets.len();
+    sets.extend(role_sets_of(spec, guests));
+    let mut wanted: Vec<&[u16]> = vec![&[]; seated_count];
+    wanted.extend(guests.iter().flat_map(|party| (0..party.ratings.len()).map(|at| party.wanted_by(at))));
+    let mut roles = assign_with_open_seats(&spec.roles, &sets, &wanted, open_seats).into_iter().skip(seated_count);
+    guests.iter().map(|party| roles.by_ref().take(party.ratings.len()).collect()).collect()
+}
+
+/// Roles that each player of these parties offers.
+fn role_sets_of(spec: &TeamsSpec, parties: &[TeamParty<'_>]) -> Vec<RoleSet> {
+    let sets = |party| player_role_sets(spec, party, role_set(&spec.roles, party.offered_roles));
+    parties.iter().flat_map(sets).collect()
+}
+
+/// Roles that each player of a party offers: those that the player wants, or else `offered` by the party.
+fn player_role_sets<'p>(
+    spec: &'p TeamsSpec,
+    party: &'p TeamParty<'_>,
+    offered: RoleSet,
+) -> impl Iterator<Item = RoleSet> + 'p {
+    (0..party.ratings.len()).map(move |at| match party.wanted_by(at) {
+        [] => offered,
+        wanted => role_set(&spec.roles, wanted),
+    })
 }
 
 /// Roles of all teams, as if they were one team.

@@ -7,8 +7,9 @@
 //! Pruning uses only a proven bound: no completion of the branch has a smaller gap. Empty teams of equal size are
 //! interchangeable, so the first party is tried in one of them only.
 
-use crate::team::gap_bound::RemainingPlayers;
+use crate::team::gap_bound::RemainingRatingBounds;
 use crate::team::local_search::improve_by_exchanges;
+use crate::team::role_supply::RoleSupply;
 use crate::team::split_problem::{PartialTeam, SplitProblem};
 
 /// Maximum number of placements for one split. Two teams of ten single players take some 350,000 without pruning, so
@@ -71,7 +72,9 @@ struct SplitSearch<'a> {
     /// Parties in the order of their placement.
     placement_order: Vec<usize>,
     /// Bounds on the parties still to be placed; `None` for a greedy search.
-    remaining: Option<RemainingPlayers>,
+    remaining: Option<RemainingRatingBounds>,
+    /// Roles that the parties still to be placed offer; `None` without roles.
+    role_supply: Option<RoleSupply>,
     best_teams: Option<Vec<PartialTeam>>,
     best_gap: f64,
     placement_count: u32,
@@ -84,8 +87,15 @@ impl<'a> SplitSearch<'a> {
         placement_order.sort_by(|&a, &b| {
             problem.party_size(b).cmp(&problem.party_size(a)).then(mean(b).total_cmp(&mean(a))).then(a.cmp(&b))
         });
-        let remaining = exhaustive.then(|| RemainingPlayers::new(problem, &placement_order));
-        Self { problem, placement_order, remaining, best_teams: None, best_gap: f64::INFINITY, placement_count: 0 }
+        Self {
+            problem,
+            remaining: exhaustive.then(|| RemainingRatingBounds::new(problem, &placement_order)),
+            role_supply: RoleSupply::new(problem, &placement_order),
+            placement_order,
+            best_teams: None,
+            best_gap: f64::INFINITY,
+            placement_count: 0,
+        }
     }
 
     /// Places the party at `depth` of the order, and all after it, in every way that could improve the best split.
@@ -102,7 +112,7 @@ impl<'a> SplitSearch<'a> {
             teams[index].parties.push(party);
             teams[index].open_seats -= self.problem.party_size(party);
             teams[index].rating_sum = rating_sum + self.problem.party_rating_sums[party];
-            if self.can_improve(depth + 1, teams) {
+            if self.has_roles_for(depth + 1, teams) && self.can_improve(depth + 1, teams) {
                 self.place_party(depth + 1, teams);
             }
             teams[index].parties.pop();
@@ -125,6 +135,10 @@ impl<'a> SplitSearch<'a> {
         let total = |index: usize| self.problem.team_strength(index, teams[index].rating_sum);
         fitting.sort_by(|&a, &b| total(a).total_cmp(&total(b)).then(b.cmp(&a)));
         fitting
+    }
+
+    fn has_roles_for(&self, depth: usize, teams: &[PartialTeam]) -> bool {
+        self.role_supply.as_ref().is_none_or(|supply| supply.suffices(self.problem, depth, teams))
     }
 
     fn can_improve(&self, depth: usize, teams: &[PartialTeam]) -> bool {

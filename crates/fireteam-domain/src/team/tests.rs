@@ -5,7 +5,7 @@ mod oracle;
 use proptest::prelude::*;
 
 use super::*;
-use crate::ruleset::teams::TeamRole;
+use crate::ruleset::teams::{TeamOrder, TeamRole};
 use oracle::{find_violation, smallest_gap};
 
 /// Owned data of a party: ratings and roles.
@@ -18,12 +18,23 @@ pub(super) fn teams_spec(sizes: &[u16], exact_up_to_size: u16, per_team: &[u16])
         max_party_size: sizes.iter().copied().max().unwrap_or(1),
         exact_up_to_size,
         roles: per_team.iter().enumerate().map(role).collect(),
+        order: TeamOrder::Split,
         role_attribute: None,
+        bots: None,
     }
 }
 
 fn as_team_parties(parties: &[OwnedParty]) -> Vec<TeamParty<'_>> {
-    parties.iter().map(|(ratings, roles)| TeamParty { ratings, offered_roles: roles }).collect()
+    parties.iter().map(|(ratings, roles)| TeamParty { ratings, offered_roles: roles, wanted_roles: &[] }).collect()
+}
+
+/// Roles that each player of each party wants.
+type WantedRoles = Vec<Vec<Box<[u16]>>>;
+
+/// Parties whose players want roles of their own.
+fn with_wanted_roles<'a>(parties: &'a [OwnedParty], wanted: &'a WantedRoles) -> Vec<TeamParty<'a>> {
+    let parties = as_team_parties(parties).into_iter().zip(wanted);
+    parties.map(|(party, wanted_roles)| TeamParty { wanted_roles, ..party }).collect()
 }
 
 fn solo_parties(ratings: &[f64]) -> Vec<OwnedParty> {
@@ -36,6 +47,23 @@ fn none_apart(_: usize, _: usize) -> bool {
 
 fn parties_by_team(split: &TeamSplit) -> Vec<Vec<usize>> {
     split.teams.iter().map(|team| team.iter().map(|(party, _)| *party).collect()).collect()
+}
+
+/// Four players who offer the first role, rated so that the even split begins with three of them in one team: the search notices at
+/// once that the other team would lack one, and not when all other seats are taken.
+#[test]
+fn split_of_large_teams_divides_the_few_players_of_a_role() {
+    let rating = |index| match index {
+        0 => 100.0,
+        1..4 => 30.0,
+        _ => 1.0,
+    };
+    let parties: Vec<OwnedParty> = (0..40).map(|index| (vec![rating(index)], vec![u16::from(index >= 4)])).collect();
+    for spec in [teams_spec(&[20, 20], 4, &[2, 1]), teams_spec(&[30, 10], 4, &[2, 1])] {
+        let split = split_into_teams(&spec, &as_team_parties(&parties), &none_apart).expect("a split");
+        let of_role = |team: &Vec<(usize, Vec<u16>)>| team.iter().filter(|(party, _)| *party < 4).count();
+        assert_eq!(split.teams.iter().map(of_role).collect::<Vec<_>>(), [2, 2]);
+    }
 }
 
 /// S4-13, by hand: 10 to B, 9 to A, 8 to A, 7 to B. The teams are level, so 6 goes to B, which is then full, and 5 to
@@ -165,6 +193,21 @@ fn split_count_counts_each_split_once() {
     assert_eq!(count(&[1; 9]), 1.0);
 }
 
+/// Wanted roles of the players of parties: from each number the roles of its bits, beginning at its fourth bit's place; for half
+/// of the players none.
+fn wanted_roles(parties: &[OwnedParty], numbers: &[u16]) -> WantedRoles {
+    let mut numbers = numbers.iter().copied().cycle();
+    let mut of_player = || {
+        let number = numbers.next().unwrap_or(0);
+        let mut roles: Vec<u16> = (0..3).filter(|role| number >> role & 1 == 1 && number >> 4 & 1 == 1).collect();
+        if number >> 3 & 1 == 1 {
+            roles.reverse();
+        }
+        roles.into()
+    };
+    parties.iter().map(|(ratings, _)| ratings.iter().map(|_| of_player()).collect()).collect()
+}
+
 /// Team sizes for at most ten players, and parties that add up to them.
 fn any_match() -> impl Strategy<Value = (Vec<u16>, Vec<OwnedParty>)> {
     proptest::collection::vec(1_u16..5, 2..5)
@@ -202,10 +245,12 @@ proptest! {
     fn optimal_split_has_the_smallest_possible_gap(
         (sizes, parties) in any_match(),
         per_team in prop_oneof![Just(vec![]), Just(vec![1, 0, 0]), Just(vec![1, 1, 0])],
+        wanted in proptest::collection::vec(0_u16..32, 1..8),
         apart in proptest::collection::vec((0_usize..6, 0_usize..6), 0..3),
     ) {
         let spec = teams_spec(&sizes, 10, &per_team);
-        let parties = as_team_parties(&parties);
+        let wanted = wanted_roles(&parties, &wanted);
+        let parties = with_wanted_roles(&parties, &wanted);
         let apart = |a: usize, b: usize| a != b && apart.contains(&(a, b));
         let found = split_into_teams(&spec, &parties, &apart);
         let best = smallest_gap(&spec, &parties, &apart);
@@ -259,4 +304,65 @@ proptest! {
         let split = split_into_teams(&teams_spec(&[half as u16; 2], 5, &[]), &as_team_parties(&parties), &none_apart).unwrap();
         prop_assert!((split.rating_gap - 2.0 * objective).abs() < 1e-6, "{} and twice {objective}", split.rating_gap);
     }
+
+    /// Matches of 120 and 128 players in teams of several forms: each split keeps the rules, and one is found for single players
+    /// and for pairs.
+    #[test]
+    fn split_of_a_large_match_keeps_the_rules(
+        sizes in prop::sample::select(vec![vec![60; 2], vec![30; 4], vec![4; 30], vec![1; 120], vec![64, 64], vec![100, 20]]),
+        seed in proptest::collection::vec(0_u16..3000, 16),
+        wanted in proptest::collection::vec(0_u16..32, 5..9),
+        has_pairs: bool,
+        has_roles: bool,
+    ) {
+        let players = usize::from(sizes.iter().sum::<u16>());
+        let smallest = sizes.iter().copied().min().unwrap_or(1);
+        let rating = |at: usize| f64::from(seed[at % seed.len()]) + (at * at % 97) as f64;
+        let ratings: Vec<f64> = (0..players).map(rating).collect();
+        let party_size = if has_pairs && 1 < smallest { 2 } else { 1 };
+        let parties: Vec<OwnedParty> = ratings.chunks(party_size).map(|chunk| (chunk.to_vec(), vec![0, 1, 2])).collect();
+        // Half of the players want no role, so there is someone for each.
+        let wanted = wanted_roles(&parties, &wanted);
+        let per_team = if has_roles && 3 < smallest { vec![1, 1, 0] } else { vec![] };
+        let (spec, parties) = (teams_spec(&sizes, 10, &per_team), with_wanted_roles(&parties, &wanted));
+        let none_apart = |_: usize, _: usize| false;
+        let found = split_into_teams(&spec, &parties, &none_apart);
+        let wants_fit = roles_can_be_filled(&spec, parties.iter().copied(), 0);
+        if per_team.is_empty() {
+            prop_assert!(found.is_some());
+        } else {
+            prop_assert!(wants_fit || found.is_none());
+        }
+        if let Some(found) = found {
+            prop_assert_eq!(find_violation(&spec, &parties, &none_apart, &found), None);
+        }
+    }
+}
+
+#[test]
+fn split_seats_a_tank_and_a_healer_of_one_party_as_such() {
+    // Roles 0 tank, 1 healer, 2 damage. One party has both; the others want damage first, and one of each pair must give in.
+    let wanted = |roles: &[&[u16]]| -> Vec<Box<[u16]>> { roles.iter().map(|&roles| roles.into()).collect() };
+    let parties: Vec<OwnedParty> = [2, 1, 3].map(|size| (vec![5.0; size], vec![0, 1, 2])).into();
+    let wanted = vec![wanted(&[&[1], &[0]]), wanted(&[&[2, 0]]), wanted(&[&[2, 1], &[2, 0], &[2]])];
+    let spec = teams_spec(&[3, 3], 5, &[1, 1, 1]);
+    let split = split_into_teams(&spec, &with_wanted_roles(&parties, &wanted), &none_apart).unwrap();
+    let mut roles: Vec<(usize, Vec<u16>)> = split.teams.into_iter().flatten().collect();
+    roles.sort();
+    assert_eq!(roles, [(0, vec![1, 0]), (1, vec![2]), (2, vec![1, 0, 2])]);
+}
+
+#[test]
+fn party_whose_players_want_the_same_single_role_fits_into_no_team() {
+    let (spec, ratings) = (teams_spec(&[2, 3], 5, &[1, 1]), [5.0; 2]);
+    let fits = |spec: &TeamsSpec, wanted: &[&[u16]]| {
+        let wanted_roles: Vec<Box<[u16]>> = wanted.iter().map(|&roles| roles.into()).collect();
+        party_fits_into_a_team(
+            spec,
+            &TeamParty { ratings: &ratings, offered_roles: &[0, 1], wanted_roles: &wanted_roles },
+        )
+    };
+    assert!(fits(&spec, &[&[0], &[0]]), "the larger team has a seat for the other role");
+    assert!(!fits(&teams_spec(&[2, 2], 5, &[1, 1]), &[&[0], &[0]]));
+    assert!(fits(&teams_spec(&[2, 2], 5, &[1, 1]), &[&[0], &[]]), "who wants none plays any");
 }

@@ -13,11 +13,12 @@ use fireteam_domain::attribute::{AttributeSource, AttributeValue, ValueOrigin, V
 use fireteam_domain::id::{SiloId, TicketId};
 use fireteam_domain::match_result::UserSatisfactionCounts;
 use fireteam_domain::player_standing::PlayerStanding;
-use fireteam_domain::queue::entry::{EnteredSession, enter_session};
+use fireteam_domain::queue::entry::{EnteredSession, build_entered_session};
 use fireteam_domain::queue::prepared_ticket::PreparedTicket;
 use fireteam_domain::queue::ticket::{PlayerRating, Ticket};
 use fireteam_domain::rating::leaderboard::LeaderboardEntry;
 use fireteam_domain::ruleset::queue::RegionMode;
+use fireteam_domain::ruleset::queue::SatisfactionSpec;
 use fireteam_domain::session::{Player, Session};
 use fireteam_domain::time::UnixMs;
 
@@ -102,9 +103,11 @@ impl SimWorld<'_> {
         let id = TicketId::from_bytes(generated_id(self.seed, TICKET_ID_KIND, self.ticket_count));
         let ticket = Arc::new(self.make_ticket(party, id));
         let leaderboard_index = self.mean_leaderboard_index(party, &ticket.player_ratings);
-        let frustrated = self.is_frustrated(party);
+        let frustrated = self.is_frustrated(party, self.queue.satisfaction);
+        let wider_limits = self.is_frustrated(party, self.ruleset.satisfaction);
         let prepared_ticket =
             PreparedTicket { frustrated, ..PreparedTicket::new(self.ruleset, self.queue, ticket, leaderboard_index) };
+        let prepared_ticket = prepared_ticket.with_limits_if_frustrated(self.ruleset, wider_limits);
         if self.is_counted(self.now) {
             self.tally.entered_counts[0] += 1;
             self.tally.entered_counts[1] += u64::from(prepared_ticket.player_count);
@@ -126,10 +129,10 @@ impl SimWorld<'_> {
         self.mark_queue_changed();
     }
 
-    /// True if the satisfaction rule applies to a player of the party. Simulated players do not leave matches or give
+    /// True if a satisfaction rule applies to a player of the party. Simulated players do not leave matches or give
     /// feedback, so only losing streaks count.
-    fn is_frustrated(&self, party: usize) -> bool {
-        let Some(rule) = &self.queue.satisfaction else { return false };
+    fn is_frustrated(&self, party: usize, rule: Option<SatisfactionSpec>) -> bool {
+        let Some(rule) = rule else { return false };
         let players = &self.population.players[self.population.parties[party].players.clone()];
         let no_feedback = UserSatisfactionCounts::default();
         players
@@ -142,7 +145,13 @@ impl SimWorld<'_> {
     fn player_standing(&self, player: usize) -> Option<PlayerStanding> {
         let spec = self.ruleset.rating.as_ref()?;
         let skill = self.population.players[player].known_skill.unwrap_or_else(|| spec.initial_skill());
-        Some(PlayerStanding { rating: skill.estimate, match_count: skill.match_count, disputed_percent: 0.0 })
+        Some(PlayerStanding {
+            rating: skill.estimate,
+            match_count: skill.match_count,
+            disputed_percent: 0.0,
+            // Of the party: `is_frustrated`.
+            is_frustrated: false,
+        })
     }
 
     /// Ticket of a party, with declared attributes and stored ratings.
@@ -153,7 +162,7 @@ impl SimWorld<'_> {
         let player = |index: usize| {
             let user = self.population.players[index].user;
             let declared = || self.population.declared_skill(index, self.ruleset);
-            Player { user, client_key: user, stated_skill: states_skill.then(declared).flatten() }
+            Player { stated_skill: states_skill.then(declared).flatten(), ..Player::from_user(user) }
         };
         let players: Vec<Player> = sim_party.players.clone().map(player).collect();
         let standings: Option<Vec<PlayerStanding>> =
@@ -176,8 +185,10 @@ impl SimWorld<'_> {
                 Box::default()
             },
             origin: ValueOrigin::GameServer,
+            wish_list: None,
         };
-        let EnteredSession { session, player_ratings } = enter_session(self.ruleset, session, standings.as_deref());
+        let EnteredSession { session, player_ratings } =
+            build_entered_session(self.ruleset, session, standings.as_deref());
         Ticket {
             id,
             set_id: self.ruleset.set_id,
@@ -232,7 +243,7 @@ impl SimWorld<'_> {
         let waited_ms = self.now.ms_since(ticket.prepared_ticket.ticket.entered_at);
         if self.is_counted(ticket.prepared_ticket.ticket.entered_at) {
             self.tally.abandoned_waits_ms.push(u32::try_from(waited_ms).unwrap_or(u32::MAX));
-            self.count_other_set_offer(waited_ms);
+            self.count_alternative_set_offer(waited_ms);
             let rule = ticket
                 .last_refusal
                 .map_or_else(|| "not evaluated".to_owned(), |refusal| Self::rule_name(self.ruleset, refusal));
@@ -251,7 +262,7 @@ impl SimWorld<'_> {
     }
 
     /// Counts a ticket that waited long enough to be offered another set.
-    pub(super) fn count_other_set_offer(&mut self, waited_ms: u64) {
+    pub(super) fn count_alternative_set_offer(&mut self, waited_ms: u64) {
         self.tally.tickets_offered_another_set +=
             u64::from(self.queue.offer.is_some_and(|offer| offer.after_ms <= waited_ms));
     }

@@ -141,7 +141,7 @@ impl SimWorld<'_> {
             self.event_queue.schedule(times_out_at, SimEvent::MatchDeadline(id));
         }
         if self.lifecycle_rules.past_match_retention_ms > 0 {
-            self.past_matches.extend(match_state.past_matches());
+            self.past_matches.extend(match_state.played_pairs());
             self.past_matches_cache = None;
         }
         if self.is_counted(self.now) {
@@ -172,7 +172,7 @@ impl SimWorld<'_> {
             party_size,
             city: self.population.parties[party].city,
         });
-        self.count_other_set_offer(waited_ms);
+        self.count_alternative_set_offer(waited_ms);
         if self.population.outlier_party == Some(party)
             && let Some(outlier) = self.tally.outlier.as_mut()
         {
@@ -187,6 +187,7 @@ impl SimWorld<'_> {
         let Some(sim_match) = self.matches.get(&id) else { return };
         let (match_number, teams, probabilities) =
             (sim_match.match_number, sim_match.players_by_team.clone(), sim_match.win_probabilities.clone());
+        let has_bots = !sim_match.match_state.bots_by_team.is_empty();
         let ranks = ground_truth::draw_ranks(
             &self.true_team_skills(&teams),
             &mut stream_rng(self.seed, RngPurpose::MatchPlay, match_number, 1),
@@ -200,7 +201,9 @@ impl SimWorld<'_> {
                     .push(FavoriteSample { win_probability: probabilities[favorite], won: ranks[favorite] == 1 });
             }
         }
-        if let Some(spec) = &self.ruleset.rating {
+        if let Some(spec) = &self.ruleset.rating
+            && !has_bots
+        {
             self.update_ratings(spec, &teams, &ranks);
         }
         self.apply_match_event(id, MatchEvent::EndReported { reported_by: None });
@@ -226,7 +229,7 @@ impl SimWorld<'_> {
     }
 
     /// Fills the leaderboard with all players who have a skill.
-    pub(super) fn fill_leaderboard(&mut self) {
+    pub(super) fn init_leaderboard(&mut self) {
         let Some(spec) = self.ruleset.rating.as_ref() else { return };
         let entry = |player: &SimPlayer| {
             Some(LeaderboardEntry {

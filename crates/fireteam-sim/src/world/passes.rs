@@ -132,7 +132,7 @@ impl SimWorld<'_> {
         {
             self.past_matches.pop_front();
         }
-        PastMatches::latest_of(self.past_matches.iter().copied())
+        PastMatches::from_latest_of_pairs(self.past_matches.iter().copied())
     }
 
     /// Number of waiting players in each city.
@@ -174,6 +174,8 @@ impl SimWorld<'_> {
             quality: proposal.quality,
             region: proposal.region,
             backfilled_session: proposal.backfilled_session,
+            chosen: proposal.chosen,
+            bots_by_team: proposal.bots_by_team,
         };
         let tickets = MatchedTicketFacts(&self.matched_tickets);
         let transition = create_match(&self.lifecycle_rules, new_match, &tickets, self.now);

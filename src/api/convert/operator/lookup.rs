@@ -9,7 +9,7 @@ use crate::domain::id::{MatchId, SetId, SiloId, TicketId, UserKey};
 use crate::domain::lifecycle::{Assignment, MatchPlayer, MatchStage};
 use crate::domain::time::UnixMs;
 use crate::engine::queues::operator_command::{
-    EntryObstacle, MatchOverview, PlayerOverview, PlayerQuery, PlayerTicket, SetOverview,
+    EntryObstacle, MatchOverview, PlayerOverview, PlayerQuery, PlayerTicket, SetEntryOverview,
 };
 
 /// Limit of the reason that an operator gives, bytes.
@@ -17,7 +17,7 @@ const REASON_BYTES_MAX: usize = 256;
 
 /// Reads a CancelMatch request: the match, and the reason for the audit log.
 pub(crate) fn cancel_match_command(wire: pb::CancelMatchRequest) -> Result<(MatchId, String), Rejection> {
-    let mut problems = EntryPoint::default().field_errors();
+    let mut problems = EntryPoint::default().new_field_errors();
     let id = required_match_id(&wire.match_id, &mut problems);
     check_reason(&wire.reason, &mut problems);
     problems.into_result((id, wire.reason))
@@ -25,7 +25,7 @@ pub(crate) fn cancel_match_command(wire: pb::CancelMatchRequest) -> Result<(Matc
 
 /// Reads a DismissTicket request: the ticket, and the reason for the audit log.
 pub(crate) fn dismiss_ticket_command(wire: pb::DismissTicketRequest) -> Result<(TicketId, String), Rejection> {
-    let mut problems = EntryPoint::default().field_errors();
+    let mut problems = EntryPoint::default().new_field_errors();
     let id = TicketId::parse(&wire.ticket_id).unwrap_or_else(|| {
         problems.add("ticket_id", field_checks::invalid_id_message(&wire.ticket_id, field_checks::TICKET_ID_SOURCE));
         TicketId::from_bytes([0; 16])
@@ -36,14 +36,14 @@ pub(crate) fn dismiss_ticket_command(wire: pb::DismissTicketRequest) -> Result<(
 
 /// Reads a GetMatch request.
 pub(crate) fn get_match_query(wire: &pb::GetMatchRequest) -> Result<MatchId, Rejection> {
-    let mut problems = EntryPoint::default().field_errors();
+    let mut problems = EntryPoint::default().new_field_errors();
     let id = required_match_id(&wire.match_id, &mut problems);
     problems.into_result(id)
 }
 
 /// Reads a GetPlayer request.
 pub(crate) fn get_player_query(wire: &pb::GetPlayerRequest, keys: &PublicUserKeys) -> Result<PlayerQuery, Rejection> {
-    let mut problems = EntryPoint::default().field_errors();
+    let mut problems = EntryPoint::default().new_field_errors();
     let user = required_user(&wire.user_id, &wire.user_key, keys, &mut problems);
     let query = PlayerQuery { user, set_id: wire.matchmaking_set_id.map(SetId), silo: SiloId(wire.silo_id) };
     problems.into_result(query)
@@ -157,7 +157,7 @@ pub(crate) fn player_response(overview: &PlayerOverview, keys: &PublicUserKeys) 
     let penalties = overview.penalties.iter().map(|(set_id, penalty)| pb::PlayerPenalty {
         matchmaking_set_id: set_id.0,
         level: penalty.level,
-        cooldown_ms: penalty.active_cooldown(now).map(|until| until.ms_since(now)),
+        cooldown_ms: penalty.active_cooldown_end(now).map(|until| until.ms_since(now)),
         resets_in_ms: penalty.resets_at.ms_since(now),
     });
     let silo = &overview.silo;
@@ -196,7 +196,7 @@ fn player_ticket(ticket: &PlayerTicket, now: UnixMs) -> pb::PlayerTicketDetails 
 }
 
 fn set_details(
-    set: &SetOverview,
+    set: &SetEntryOverview,
     current_match: Option<&pb::GetMatchResponse>,
     overview: &PlayerOverview,
 ) -> pb::SetDetails {
@@ -215,7 +215,7 @@ fn set_details(
 
 fn entry_obstacle(
     obstacle: &EntryObstacle,
-    set: &SetOverview,
+    set: &SetEntryOverview,
     current_match: Option<&pb::GetMatchResponse>,
     now: UnixMs,
 ) -> pb::EntryObstacle {

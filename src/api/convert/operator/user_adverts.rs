@@ -1,11 +1,12 @@
 //! Advertisements, reservations and attributes of a user, as an export has them.
 
+use crate::api::convert::wishes::wishes_to_proto;
 use crate::api::pb;
 use crate::domain::advertisement::AdvertisementKind;
 use crate::domain::attribute::AttributeValue;
 use crate::domain::id::UserKey;
 use crate::domain::locality::Locality;
-use crate::domain::session::Session;
+use crate::domain::session::{Player, Session};
 use crate::engine::{Reservation, ReservationState, UserAdvert};
 
 /// Converts an advertisement; `None` if it does not name the user, and only has reservations of the user.
@@ -31,7 +32,10 @@ pub(super) fn exported_advertisement(advert: &UserAdvert, user: UserKey) -> Opti
         latitude: position.map(|(latitude, _)| latitude as f32),
         longitude: position.map(|(_, longitude)| longitude as f32),
         attributes: exported_attributes(session),
-        connect_data: if is_alone { advertisement.connect_data.clone() } else { Vec::new() },
+        player_attributes: exported_player_attributes(session, user),
+        wanted_roles: exported_wanted_roles(session, user),
+        wishes: wishes_to_proto(session.wishes()),
+        connect_data: if is_alone { advertisement.connect_data.to_vec() } else { Vec::new() },
     })
 }
 
@@ -63,11 +67,27 @@ pub(super) fn exported_reservations(
 
 /// Attributes of a session, each as `name=value`.
 pub(super) fn exported_attributes(session: &Session) -> Vec<String> {
-    let text = |value: &AttributeValue| match value {
+    session.attributes.iter().map(exported_attribute).collect()
+}
+
+/// Attributes of the user as a player of a session.
+pub(super) fn exported_player_attributes(session: &Session, user: UserKey) -> Vec<String> {
+    let details = session.players.iter().filter(|player| player.user == user).filter_map(|it| it.details.as_ref());
+    details.flat_map(|details| &details.attributes).map(exported_attribute).collect()
+}
+
+/// Roles that the user wants as a player of a session.
+pub(super) fn exported_wanted_roles(session: &Session, user: UserKey) -> Vec<String> {
+    let players = session.players.iter().filter(|player| player.user == user);
+    players.flat_map(Player::wanted_roles).map(ToString::to_string).collect()
+}
+
+fn exported_attribute((name, value): &(Box<str>, AttributeValue)) -> String {
+    let text = match value {
         AttributeValue::Number(number) => number.to_string(),
         AttributeValue::Bool(flag) => flag.to_string(),
         AttributeValue::String(text) => text.to_string(),
         AttributeValue::StringList(texts) => texts.join(","),
     };
-    session.attributes.iter().map(|(name, value)| format!("{name}={}", text(value))).collect()
+    format!("{name}={text}")
 }

@@ -1,12 +1,18 @@
 //! Conversions of operators' calls that erase or export a user.
 
 use crate::api::convert::EntryPoint;
+use crate::api::convert::hosting::chosen_values;
 use crate::api::convert::operator::lookup::{check_reason, log_key, required_user};
-use crate::api::convert::operator::user_adverts::{exported_advertisement, exported_attributes, exported_reservations};
+use crate::api::convert::operator::user_adverts::{
+    exported_advertisement, exported_attributes, exported_player_attributes, exported_reservations,
+    exported_wanted_roles,
+};
 use crate::api::convert::rating::{checked_page_size, rating_change, rating_value};
+use crate::api::convert::wishes::wishes_to_proto;
 use crate::api::pb;
 use crate::api::status::Rejection;
 use crate::auth::public_user_keys::{KeyPurpose, PublicUserKeys};
+use crate::domain::chosen_value::ChosenValue;
 use crate::domain::id::{MatchId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::locality::Locality;
@@ -31,7 +37,7 @@ pub(crate) fn erase_user_command(
     wire: pb::EraseUserRequest,
     keys: &PublicUserKeys,
 ) -> Result<(UserKey, String), Rejection> {
-    let mut problems = EntryPoint::default().field_errors();
+    let mut problems = EntryPoint::default().new_field_errors();
     let user = required_user(&wire.user_id, &wire.user_key, keys, &mut problems);
     check_reason(&wire.reason, &mut problems);
     if !wire.user_id.is_empty() && wire.reason.contains(&wire.user_id) {
@@ -51,7 +57,7 @@ pub(crate) fn export_user_query(
     wire: &pb::ExportUserRequest,
     keys: &PublicUserKeys,
 ) -> Result<ExportUserQuery, Rejection> {
-    let mut problems = EntryPoint::default().field_errors();
+    let mut problems = EntryPoint::default().new_field_errors();
     let user = required_user(&wire.user_id, &wire.user_key, keys, &mut problems);
     let page_size = checked_page_size(wire.page_size, EXPORT_PAGE_SIZE_DEFAULT, &mut problems);
     let after = match &*wire.page_token {
@@ -74,7 +80,7 @@ pub(crate) fn export_user_response(export: &UserExport, now: UnixMs, keys: &Publ
     let penalties = export.penalties.iter().map(|(set_id, penalty)| pb::PlayerPenalty {
         matchmaking_set_id: set_id.0,
         level: penalty.level,
-        cooldown_ms: penalty.active_cooldown(now).map(|until| until.ms_since(now)),
+        cooldown_ms: penalty.active_cooldown_end(now).map(|until| until.ms_since(now)),
         resets_in_ms: penalty.resets_at.ms_since(now),
     });
     let feedback = export.feedback.iter().map(|given| pb::ExportedFeedback {
@@ -84,17 +90,25 @@ pub(crate) fn export_user_response(export: &UserExport, now: UnixMs, keys: &Publ
     });
     let is_player = |stored: &&StoredTicket| stored.ticket.session.players.iter().any(|player| player.user == user);
     let matches = export.matches.iter().map(|found| exported_match(found, user));
+    let results = export.results.iter().map(|(result, chosen)| exported_result(result, chosen, user));
+    let operator_key = |user: &UserKey| keys.public_key(KeyPurpose::Operator, *user).to_string();
     pb::ExportUserResponse {
         user_key: keys.public_key(KeyPurpose::Operator, user).to_string(),
         log_key: export.log_name.map_or_else(String::new, log_key),
         ratings: export.ratings.iter().map(exported_rating).collect(),
         penalties: penalties.collect(),
-        tickets: export.tickets.iter().filter(is_player).map(|stored| exported_ticket(stored, keys)).collect(),
+        tickets: export
+            .tickets
+            .iter()
+            .filter(is_player)
+            .map(|stored| exported_ticket(stored, export.user, keys))
+            .collect(),
         advertisements: export.adverts.iter().filter_map(|advert| exported_advertisement(advert, user)).collect(),
         reservations: export.adverts.iter().flat_map(|advert| exported_reservations(advert, user)).collect(),
+        blocked_user_keys: export.blocked_users.iter().map(operator_key).collect(),
         feedback: feedback.collect(),
-        matches: matches.chain(export.results.iter().map(|result| exported_result(result, user))).collect(),
-        next_page_token: last.map_or_else(Vec::new, |result| result.report.match_id.as_bytes().to_vec()),
+        matches: matches.chain(results).collect(),
+        next_page_token: last.map_or_else(Vec::new, |(result, _)| result.report.match_id.as_bytes().to_vec()),
     }
 }
 
@@ -115,7 +129,7 @@ fn exported_rating(exported: &ExportedRating) -> pb::ExportedRating {
     }
 }
 
-fn exported_ticket(stored: &StoredTicket, keys: &PublicUserKeys) -> pb::ExportedTicket {
+fn exported_ticket(stored: &StoredTicket, user: UserKey, keys: &PublicUserKeys) -> pb::ExportedTicket {
     let (ticket, session) = (&stored.ticket, &stored.ticket.session);
     let match_id = match stored.state {
         TicketState::Waiting => None,
@@ -134,6 +148,9 @@ fn exported_ticket(stored: &StoredTicket, keys: &PublicUserKeys) -> pb::Exported
         latitude: position.map(|(latitude, _)| latitude as f32),
         longitude: position.map(|(_, longitude)| longitude as f32),
         attributes: exported_attributes(session),
+        player_attributes: exported_player_attributes(session, user),
+        wanted_roles: exported_wanted_roles(session, user),
+        wishes: wishes_to_proto(session.wishes()),
         region_latencies: session
             .region_latencies
             .iter()
@@ -160,11 +177,12 @@ fn exported_match(found: &Match, user: UserKey) -> pb::ExportedMatch {
         team: seat.map_or(0, |(team, _)| team.into()),
         left_early: seat.is_some_and(|(_, player)| player.left_at.is_some()),
         region: found.region.as_deref().unwrap_or_default().to_owned(),
+        chosen: chosen_values(&found.chosen),
         ..pb::ExportedMatch::default()
     }
 }
 
-fn exported_result(result: &MatchResult, user: UserKey) -> pb::ExportedMatch {
+fn exported_result(result: &MatchResult, chosen: &[ChosenValue], user: UserKey) -> pb::ExportedMatch {
     let report = &result.report;
     let side = report.sides.iter().find(|side| side.users.contains(&user));
     let update = result.rating_updates.iter().find(|update| update.user == user);
@@ -181,6 +199,8 @@ fn exported_result(result: &MatchResult, user: UserKey) -> pb::ExportedMatch {
         left_early: report.left_early.contains(&user),
         before: update.map(|update| rating_value(update.before)),
         after: update.map(|update| rating_value(update.after)),
+        category: update.and_then(|update| update.category).map(u32::from),
         region: report.forecast.region.as_deref().unwrap_or_default().to_owned(),
+        chosen: chosen_values(chosen),
     }
 }

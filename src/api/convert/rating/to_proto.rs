@@ -16,6 +16,7 @@ pub fn report_result_response(answer: ReportResultAnswer) -> pb::ReportResultRes
         player_key: key.to_string(),
         before: Some(rating_value(change.before)),
         after: Some(rating_value(change.after)),
+        category: change.category.map(u32::from),
     };
     let (state, window_left_ms) = report_state(answer.state);
     let unrated = answer.result.as_ref().and_then(|result| result.unrated_reason);
@@ -79,6 +80,7 @@ fn user_rating(user_id: String, user_key: UserKey, view: &RatingView) -> pb::Use
         streak: view.skill.streak,
         provisional: view.is_provisional,
         conservative_rating: view.conservative_rating,
+        category: view.category.map(u32::from),
         leaderboard_rank: view
             .leaderboard_rank
             .map(|position| u32::try_from(position).unwrap_or(u32::MAX).saturating_add(1)),
@@ -161,6 +163,7 @@ fn finished_match(finished: &FinishedMatch, keys: &PublicUserKeys) -> pb::Finish
         user_key: public_key(user),
         before: changes.get(user).map(|update| rating_value(update.before)),
         after: changes.get(user).map(|update| rating_value(update.after)),
+        category: changes.get(user).and_then(|update| update.category).map(u32::from),
     };
     let side = |(index, side): (usize, &SideRank)| pb::FinishedSide {
         team: side.team_index.into(),

@@ -2,7 +2,7 @@
 
 use tokio::sync::oneshot;
 
-use crate::auth::token::{ConsentPurpose, ReservationClaim, SearchClaim, TokenSigner};
+use crate::auth::token::{ConsentPurpose, HmacTokenSigner, ReservationClaim, SearchClaim};
 use crate::domain::advertisement::AdvertisementKind;
 use crate::domain::id::{AdvertisementId, SetId};
 use crate::engine::adverts::advert_engine::AdvertEngine;
@@ -14,7 +14,7 @@ use crate::engine::command::{Caller, ReleaseReservationCommand, ReserveAnswer, R
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::party_consent::check_party_consents;
 use crate::engine::writer_inbox::PendingAnswer;
-use crate::store::queues::ConsentTaker;
+use crate::store::queues::ConsentConsumer;
 
 impl AdvertEngine {
     /// Reserves seats for the whole party or for none. The search's rules are checked again when the writer processes
@@ -48,11 +48,12 @@ impl AdvertEngine {
         let search = renew_search_claim(&self.state.common, &ruleset, &checked, &reserve.search_token, now)?;
         let advertisement_id = self
             .state
-            .advert_id(&ruleset, search.party_digest, reserve.advertisement_id, now)
+            .advert_id_of_handle(&ruleset, search.party_digest, reserve.advertisement_id, now)
             .ok_or(EngineError::AdvertisementNotFound)?;
         let key = &reserve.idempotency_key;
         let id = self.state.common.token_signer.derive_reservation_id(caller.subject, advertisement_id, key);
-        let request_digest = TokenSigner::party_digest(checked.subject, &checked.users, &checked.session.party_sizes);
+        let request_digest =
+            HmacTokenSigner::party_digest(checked.subject, &checked.users, &checked.session.party_sizes);
         let settings = &self.state.common.settings;
         let owner = owner_limits::reservation_owner(settings, caller, &ruleset, &checked.session, &checked.users);
         let command = ReserveSeats {
@@ -70,6 +71,9 @@ impl AdvertEngine {
             users: checked.users,
             subject: checked.subject,
             owner,
+            is_of_search: true,
+            measures: None,
+            guests: None,
         };
         let (reply, answer) = oneshot::channel();
         let command = AdvertWriterCommand::ReserveSeats(
@@ -77,7 +81,11 @@ impl AdvertEngine {
             reply,
             self.state.in_flight_changes.begin_change(advertisement_id),
         );
-        self.submit_with_consents((|| ConsentTaker(TokenSigner::search_id(&searched)), consents), command, answer)
+        self.submit_with_consents(
+            (|| ConsentConsumer(HmacTokenSigner::search_id(&searched)), consents),
+            command,
+            answer,
+        )
     }
 
     /// Releases a reservation. Idempotent.

@@ -9,19 +9,20 @@ use crate::auth::token::{AdvertisementClaim, ConsentPurpose};
 use crate::domain::advertisement::{Advertisement, AdvertisementKind, AllowedRange};
 use crate::domain::attribute::{ValueOrigin, ValueType};
 use crate::domain::attribute_values::{self, FieldProblem};
-use crate::domain::id::AdvertisementId;
+use crate::domain::id::{AdvertisementId, SetId};
 use crate::domain::limit;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_engine::AdvertEngine;
-use crate::engine::adverts::owner_limits::{self, OwnedAdvert};
+use crate::engine::adverts::owner_limits::{self, AdvertOwnerInput};
 use crate::engine::adverts::update_answer::{SignedToken, UpdateSnapshot};
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, ExtendAdvertTtl, PublishAdvert};
 use crate::engine::checked_session::check_session;
 use crate::engine::command::{Caller, DeleteAdvertCommand, UpdateAdvertAnswer, UpdateAdvertCommand};
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::party_consent::{CheckedConsents, check_new_players_consents, check_party_consents};
+use crate::engine::request_digest;
 use crate::engine::writer_inbox::PendingAnswer;
 
 impl AdvertEngine {
@@ -35,7 +36,7 @@ impl AdvertEngine {
     ) -> Result<PendingAnswer<UpdateAdvertAnswer>, EngineError> {
         let now = self.state.common.clock.now();
         let is_create = update.existing_advert.is_none();
-        let mut is_known = true;
+        let mut create_digest = None;
         let (claim, signed_token) = match update.existing_advert.take() {
             Some((id, token)) => {
                 let claim = self.verify_advertisement_token(caller, id, &token)?;
@@ -49,12 +50,13 @@ impl AdvertEngine {
                 )
             }
             None => {
-                let claim = self.new_advertisement_claim(caller, &update, now)?;
-                // A retry of an earlier create returns its advertisement.
-                is_known = self.is_advertised(&claim);
-                if !is_known {
-                    self.state.common.check_set_not_retiring(claim.set_id)?;
+                let session = update.session.as_ref();
+                create_digest = session.map(|it| request_digest::advert_creation_digest(caller.subject, it, &update));
+                let (claim, is_known) = self.new_advertisement_claim(caller, &update, create_digest, now)?;
+                if is_known {
+                    return self.repeat_creation(claim, update, create_digest);
                 }
+                self.state.common.check_set_not_retiring(claim.set_id)?;
                 (claim, None)
             }
         };
@@ -78,11 +80,47 @@ impl AdvertEngine {
                     let users = || self.state.users_of_advert(claim.advertisement_id, claim.set_id);
                     check_new_players_consents(common, caller, &ruleset, &session, consents, users, now)?
                 };
-                let flags = PublishFlags { is_create, is_new: !is_known };
-                self.submit_publish(caller, signed_token, ruleset, session, update, (flags, consents))
+                self.submit_publish(
+                    caller,
+                    signed_token,
+                    ruleset,
+                    session,
+                    update,
+                    (is_create, create_digest, consents),
+                )
             }
             None => self.heartbeat_advertisement(claim, signed_token, update, now),
         }
+    }
+
+    /// Repeats the creation of an advertisement that is in memory. It stays as it is, and what holds for new ones, such as the
+    /// ruleset in force, does not matter. The store refuses another request with the same key.
+    fn repeat_creation(
+        &self,
+        claim: AdvertisementClaim,
+        update: UpdateAdvertCommand,
+        create_digest: Option<[u8; 16]>,
+    ) -> Result<PendingAnswer<UpdateAdvertAnswer>, EngineError> {
+        let ruleset = self.state.common.rulesets.ruleset_in_force(claim.set_id);
+        let ignored = ruleset.zip(update.session.as_ref());
+        let ignored_fields = ignored.map(|(ruleset, session)| attribute_values::untrusted_fields(&ruleset, session));
+        self.submit_extend(ExtendAdvertTtl {
+            id: claim.advertisement_id,
+            owner_token: None,
+            set_id: claim.set_id,
+            ttl_ms: update.ttl_ms.map(|requested| self.state.common.settings.granted_ttl_ms(Some(requested))),
+            confirmed_reservations: update.confirmed_reservations,
+            joined_reservations: update.joined_reservations,
+            create_digest,
+            ignored_fields: ignored_fields.unwrap_or_default(),
+        })
+    }
+
+    fn submit_extend(&self, extend: ExtendAdvertTtl) -> Result<PendingAnswer<UpdateAdvertAnswer>, EngineError> {
+        let (reply, answer) = oneshot::channel();
+        let in_flight = self.state.in_flight_changes.begin_change(extend.id);
+        self.submit(AdvertWriterCommand::ExtendTtl(Box::new(extend), reply, in_flight))?;
+        Ok(PendingAnswer::Pending(answer))
     }
 
     /// Deletes an advertisement. Idempotent; a late update cannot bring it back.
@@ -102,10 +140,10 @@ impl AdvertEngine {
         Ok(PendingAnswer::Pending(answer))
     }
 
-    /// Whether the advertisement of `claim` is in memory.
-    fn is_advertised(&self, claim: &AdvertisementClaim) -> bool {
-        let set = self.state.advert_sets.get(claim.set_id);
-        set.is_some_and(|set| set.read().get(claim.advertisement_id).is_some())
+    /// Whether an advertisement is in memory and has not expired.
+    fn is_advertised(&self, set_id: SetId, id: AdvertisementId, now: UnixMs) -> bool {
+        let set = self.state.advert_sets.get(set_id);
+        set.is_some_and(|set| set.read().get(id).is_some_and(|record| now < record.expires_at))
     }
 
     /// Claim in `token`, if it is for `id` and was issued to this caller.
@@ -122,7 +160,7 @@ impl AdvertEngine {
         Ok(claim)
     }
 
-    /// Claim of a new advertisement.
+    /// Claim of a new advertisement, and whether it is one that is advertised already.
     ///
     /// The id is derived from caller and key, so that a retried create returns the same one. An anonymous caller's key
     /// must be unguessable, or other callers could derive the same id.
@@ -130,22 +168,32 @@ impl AdvertEngine {
         &self,
         caller: &Caller,
         update: &UpdateAdvertCommand,
+        create_digest: Option<[u8; 16]>,
         now: UnixMs,
-    ) -> Result<AdvertisementClaim, EngineError> {
+    ) -> Result<(AdvertisementClaim, bool), EngineError> {
         let Some(set_id) = update.set_id else {
             return Err(field_error("matchmaking_set_id", "is required for a new advertisement"));
         };
         if update.session.is_none() {
             return Err(field_error("session_composition", "is required for a new advertisement"));
         }
-        let nonce = update.envelope_nonce.filter(|_| caller.subject.is_some()).map(|nonce| format!("nonce {nonce}"));
+        // A client counts its nonces from the beginning after a restart: the same number with another payload is another request.
+        let nonce = update.envelope_nonce.filter(|_| caller.subject.is_some());
+        let nonce =
+            nonce.map(|nonce| format!("nonce {nonce} {:x}", u128::from_be_bytes(create_digest.unwrap_or_default())));
         let id = match update.idempotency_key.as_deref().or(nonce.as_deref()) {
             Some(key) if caller.subject.is_none() && key.len() < limit::ANONYMOUS_IDEMPOTENCY_KEY_BYTES_MIN => {
                 let min = limit::ANONYMOUS_IDEMPOTENCY_KEY_BYTES_MIN;
                 let problem = format!("is too short; an anonymous caller must send at least {min} random characters");
                 return Err(field_error("idempotency_key", problem));
             }
-            Some(key) => self.state.common.token_signer.derive_advertisement_id(caller.subject, set_id, key),
+            Some(key) => {
+                let signer = &self.state.common.token_signer;
+                let former = || signer.former_advertisement_id(caller.subject, set_id, key);
+                let id = signer.derive_advertisement_id(caller.subject, key);
+                let is_unknown = |id: &AdvertisementId| !self.is_advertised(set_id, *id, now);
+                Some(id).filter(is_unknown).map(|_| former()).filter(|former| !is_unknown(former)).unwrap_or(id)
+            }
             None => AdvertisementId::from_bytes(self.state.common.clock.random_bytes()),
         };
         let kind = update.kind.unwrap_or_default();
@@ -153,7 +201,9 @@ impl AdvertEngine {
         {
             return Err(EngineError::GameServerRoleRequired);
         }
-        Ok(AdvertisementClaim { advertisement_id: id, set_id, kind, subject: caller.subject, advertised_since: now })
+        let claim =
+            AdvertisementClaim { advertisement_id: id, set_id, kind, subject: caller.subject, advertised_since: now };
+        Ok((claim, self.is_advertised(set_id, id, now)))
     }
 
     fn submit_publish(
@@ -163,7 +213,7 @@ impl AdvertEngine {
         ruleset: Arc<Ruleset>,
         session: Session,
         update: UpdateAdvertCommand,
-        (PublishFlags { is_create, is_new }, consents): (PublishFlags, CheckedConsents),
+        (is_create, create_digest, consents): (bool, Option<[u8; 16]>, CheckedConsents),
     ) -> Result<PendingAnswer<UpdateAdvertAnswer>, EngineError> {
         let claim = signed_token.claim;
         // A game server's location needs no rounding: players receive its address.
@@ -174,11 +224,15 @@ impl AdvertEngine {
         check_session(&ruleset, &session)?;
         check_allowed_ranges(&ruleset, &update.allowed_ranges)?;
         ignored_fields.extend(attribute_values::untrusted_fields(&ruleset, &session));
+        // A probe of a player's own machine shows its address to strangers, so the ruleset must want it too.
+        let may_be_probed = caller.origin == ValueOrigin::GameServer || ruleset.probed_players.is_some();
+        ignored_fields.extend(update.probe.as_ref().filter(|_| !may_be_probed).map(|_| "probe".to_owned()));
+        let probe = update.probe.filter(|_| may_be_probed);
         // A live advertisement keeps its silo open, so repeating or updating it is not refused.
         let silo_use = self.state.common.open_silos.use_silo(session.silo, caller)?;
         let settings = &self.state.common.settings;
         let ttl_ms = settings.granted_ttl_ms(update.ttl_ms);
-        let owned = OwnedAdvert { kind: claim.kind, session: &session, is_create, is_new };
+        let owned = AdvertOwnerInput { kind: claim.kind, session: &session, is_create };
         let owner = owner_limits::advert_owner(settings, caller, &ruleset, owned, self.state.common.clock.now());
         let advertisement = Arc::new(Advertisement {
             id: claim.advertisement_id,
@@ -190,9 +244,8 @@ impl AdvertEngine {
             session,
             ttl_ms: NonZeroU32::new(ttl_ms),
             allowed_ranges: update.allowed_ranges.into(),
-            connect_data: update.connect_data,
-            // A player's own machine has none: a probe would show its address to strangers.
-            probe: update.probe.filter(|_| caller.origin == ValueOrigin::GameServer).map(Box::new),
+            connect_data: update.connect_data.into(),
+            probe: probe.map(Box::new),
         });
         let publish = PublishAdvert {
             encoded_advert: (self.state.encode_advert)(&advertisement),
@@ -205,6 +258,7 @@ impl AdvertEngine {
             ignored_fields,
             silo_use,
             owner,
+            create_digest,
         };
         let (reply, answer) = oneshot::channel();
         let command = AdvertWriterCommand::Publish(
@@ -243,14 +297,10 @@ impl AdvertEngine {
             ttl_ms,
             confirmed_reservations: update.confirmed_reservations,
             joined_reservations: update.joined_reservations,
+            create_digest: None,
+            ignored_fields: Vec::new(),
         };
-        let (reply, answer) = oneshot::channel();
-        self.submit(AdvertWriterCommand::ExtendTtl(
-            Box::new(extend),
-            reply,
-            self.state.in_flight_changes.begin_change(claim.advertisement_id),
-        ))?;
-        Ok(PendingAnswer::Pending(answer))
+        self.submit_extend(extend)
     }
 
     /// Extends in memory if the stored expiry covers it; `None` if the store must be written first.
@@ -280,15 +330,6 @@ impl AdvertEngine {
         self.state.common.metrics.heartbeats_unwritten.inc();
         Ok(Some(snapshot))
     }
-}
-
-/// Origin of a publication.
-#[derive(Clone, Copy)]
-struct PublishFlags {
-    /// The call creates an advertisement; otherwise it updates one by its token.
-    is_create: bool,
-    /// A create of an advertisement that memory does not have.
-    is_new: bool,
 }
 
 /// Checks that ranges name number attributes of the ruleset and are not empty.

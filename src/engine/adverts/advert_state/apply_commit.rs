@@ -1,5 +1,7 @@
 //! Applies committed writes to memory, sends the answers and notifies reservation listeners.
 
+use thin_vec::ThinVec;
+
 use crate::auth::token::ReservationClaim;
 use crate::domain::id::{AdvertisementId, ReservationId, SetId};
 use crate::domain::time::UnixMs;
@@ -46,7 +48,9 @@ impl AdvertState {
                 send_answer(reply, in_flight, Err(unavailable()))
             }
             AdvertWriterCommand::EraseUser(_, reply, in_flight) => send_answer(reply, in_flight, Err(unavailable())),
-            AdvertWriterCommand::ExpireAdvert(_, set_id, Some(record)) => self.restore_expired(set_id, *record),
+            AdvertWriterCommand::ExpireAdvert(_, set_id, Some(record)) => {
+                self.restore_after_failed_expiry(set_id, *record)
+            }
             AdvertWriterCommand::ExpireHold(..)
             | AdvertWriterCommand::ExpireAdvert(_, _, None)
             | AdvertWriterCommand::ApplyFeed(..)
@@ -129,6 +133,7 @@ impl AdvertState {
         match outcome {
             WriteOutcome::Applied => {}
             WriteOutcome::NotFound => return Err(EngineError::AdvertisementNotFound),
+            WriteOutcome::IdempotencyKeyReused => return Err(EngineError::IdempotencyKeyReused),
             other => return Err(unexpected_outcome("extend", other)),
         }
         let AdvertWrite::ExtendTtl { expires_at: stored_expires_at, now: decided_at, .. } = write else {
@@ -145,7 +150,7 @@ impl AdvertState {
         let events = if extend.confirmed_reservations.is_empty() && extend.joined_reservations.is_empty() {
             Vec::new()
         } else {
-            let change = |reservations: &mut Vec<_>| {
+            let change = |reservations: &mut ThinVec<_>| {
                 self.confirm_and_end_reservations(
                     reservations,
                     &extend.confirmed_reservations,
@@ -158,7 +163,8 @@ impl AdvertState {
         let snapshot = UpdateSnapshot::from_record(set.get(extend.id).ok_or(EngineError::AdvertisementNotFound)?, now);
         drop(set);
         self.publish_reservation_events(extend.id, events, now);
-        Ok(snapshot.into_answer(&self.common, &self.host_events, extend.owner_token, now))
+        let answer = snapshot.into_answer(&self.common, &self.host_events, extend.owner_token, now);
+        Ok(UpdateAdvertAnswer { ignored_fields: extend.ignored_fields, ..answer })
     }
 
     fn apply_reserve(
@@ -191,8 +197,11 @@ impl AdvertState {
             }
         });
         let record = set.get(reserve.advertisement_id).ok_or(EngineError::AdvertisementNotFound)?;
-        let connect_data = record.advertisement.connect_data.clone();
+        let connect_data = record.advertisement.connect_data.to_vec();
         drop(set);
+        if !is_replay {
+            self.record_seat_of_search(reserve, &reservation, now);
+        }
         let claim = ReservationClaim {
             reservation_id: reservation.id,
             advertisement_id: reserve.advertisement_id,

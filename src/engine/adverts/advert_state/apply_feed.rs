@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use thin_vec::ThinVec;
+
 use crate::domain::id::{AdvertisementId, SetId};
 use crate::domain::index::IndexEntry;
 use crate::domain::time::UnixMs;
@@ -113,7 +115,10 @@ impl AdvertState {
             for mut record in records {
                 let id = record.advertisement.id;
                 let reservations = std::mem::take(&mut record.reservations);
-                let change = |existing: &mut Vec<Reservation>| {
+                for settled in reservations.iter().filter(|reservation| reservation.is_confirmed_or_joined()) {
+                    self.common.statistics.record_settled(settled.id, &self.common.metrics);
+                }
+                let change = |existing: &mut ThinVec<Reservation>| {
                     let events = reservation_deltas(existing, &reservations, now);
                     *existing = reservations;
                     events
@@ -163,7 +168,7 @@ impl AdvertState {
             expires_at: acknowledged.map_or(expires_at.max(grace_expires_at), |existing| existing.expires_at),
             stored_expires_at: expires_at,
             ttl_ms: self.common.settings.stored_ttl_ms(&advertisement),
-            reservations,
+            reservations: reservations.into(),
             version,
             is_heartbeat_owner,
             is_unwritten: false,
@@ -181,13 +186,20 @@ fn reservation_deltas(before: &[Reservation], after: &[Reservation], now: UnixMs
             (None, State::Held) => ReservationChange::Held,
             (None | Some(State::Held), State::Confirmed) => ReservationChange::Confirmed,
             (Some(State::Held | State::Confirmed), State::Ended) => {
-                // The host itself reported that the party joined. Those reservations have the longest retention.
-                if reservation.deadline.ms_since(now) > ENDED_RESERVATION_RETENTION_MS / 2 {
+                // The host itself reported that the party joined. Those reservations have the longest retention: version 0.2.0
+                // does not say that they joined.
+                if reservation.has_joined || reservation.deadline.ms_since(now) > ENDED_RESERVATION_RETENTION_MS / 2 {
                     continue;
                 }
                 let was_expired =
                     existing.is_some_and(|existing| existing.state == State::Held && existing.deadline <= now);
                 if was_expired { ReservationChange::Expired } else { ReservationChange::Released }
+            }
+            (Some(State::Ended), State::Ended)
+                if existing
+                    .is_some_and(|existing| existing.has_joined && reservation.users.len() < existing.users.len()) =>
+            {
+                ReservationChange::Released
             }
             _ => continue,
         };
@@ -199,7 +211,7 @@ fn reservation_deltas(before: &[Reservation], after: &[Reservation], now: UnixMs
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::id::ReservationId;
+    use crate::domain::id::{ReservationId, UserKey};
 
     #[test]
     fn feed_reports_reservation_changes_to_the_host() {
@@ -210,17 +222,25 @@ mod tests {
             users: Vec::new(),
             request_digest: [0; 16],
             state,
+            has_joined: false,
             deadline: UnixMs(deadline),
             owner: None,
         };
         let now = UnixMs(1_000);
         let joined_until = 1_000 + ENDED_RESERVATION_RETENTION_MS;
+        let joined = |n: u8, users: &[u8]| Reservation {
+            users: users.iter().map(|n| UserKey::from_bytes([*n; 16])).collect(),
+            has_joined: true,
+            ..reservation(n, State::Ended, joined_until)
+        };
         let before = [
             reservation(2, State::Held, 2_000),
             reservation(3, State::Held, 2_000),
             reservation(4, State::Held, 900),
             reservation(5, State::Confirmed, 0),
             reservation(6, State::Held, 2_000),
+            joined(8, &[1, 2]),
+            joined(9, &[1]),
         ];
         let after = [
             reservation(1, State::Held, 3_000),
@@ -230,6 +250,8 @@ mod tests {
             reservation(5, State::Ended, joined_until),
             reservation(6, State::Held, 2_000),
             reservation(7, State::Ended, 5_000),
+            joined(8, &[2]),
+            joined(9, &[1]),
         ];
         let changes: Vec<_> = reservation_deltas(&before, &after, now)
             .into_iter()
@@ -240,6 +262,8 @@ mod tests {
             (2, ReservationChange::Confirmed),
             (3, ReservationChange::Released),
             (4, ReservationChange::Expired),
+            // A player has left the session after the party had joined.
+            (8, ReservationChange::Released),
         ];
         assert_eq!(changes, expected);
     }

@@ -3,16 +3,20 @@
 use std::sync::Arc;
 
 use crate::domain::advertisement::AdvertisementKind;
-use crate::domain::filter::RefusingSide;
-use crate::domain::filter::{Refusal, Searcher, admit};
-use crate::domain::id::{AdvertisementId, ReservationId, SetId};
+use crate::domain::attribute_values::AttributeValues;
+use crate::domain::filter::{AdvertisementView, AvoidedAdverts, Refusal, RefusingSide, Searcher, admit};
+use crate::domain::id::{AdvertisementId, ReservationId, SetId, UserKey};
 use crate::domain::limit;
+use crate::domain::queue::ticket::Ticket;
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::{AdvertRecord, candidate_from_record};
 use crate::engine::adverts::advert_state::AdvertState;
+use crate::engine::adverts::avoided_advert_ids::users_of_record;
 use crate::engine::adverts::in_flight_changes::send_answer;
+use crate::engine::adverts::seat_measures::SeatMeasures;
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, ExtendAdvertTtl, PublishAdvert, ReserveSeats};
 use crate::engine::error::EngineError;
+use crate::engine::party_avoidance::{PartyAvoidance, SessionAvoidanceVerdict};
 use crate::engine::party_values::PartyValues;
 use crate::store::{AdvertWrite, Reservation, ReservationLimit, ReservationState};
 
@@ -45,9 +49,12 @@ impl AdvertState {
                     AdvertWrite::Delete { advertisement_id: id, tombstone_until },
                 ))
             }
-            AdvertWriterCommand::ReserveSeats(reserve, reply, in_flight) => {
+            AdvertWriterCommand::ReserveSeats(mut reserve, reply, in_flight) => {
                 match self.build_reserve_write(&reserve, now) {
-                    Ok(write) => Some((AdvertWriterCommand::ReserveSeats(reserve, reply, in_flight), write)),
+                    Ok((write, measures)) => {
+                        reserve.measures = measures;
+                        Some((AdvertWriterCommand::ReserveSeats(reserve, reply, in_flight), write))
+                    }
                     Err(error) => {
                         send_answer(reply, in_flight, Err(error));
                         None
@@ -100,17 +107,28 @@ impl AdvertState {
             expires_at: padded_expiry(now, ttl_ms),
             confirmed_reservations: extend.confirmed_reservations.clone(),
             joined_reservations: extend.joined_reservations.clone(),
+            create_digest: extend.create_digest,
             now,
         })
     }
 
     /// Write for a reservation, after checking the rules again. A retry skips the check; the store has its answer.
-    fn build_reserve_write(&self, reserve: &ReserveSeats, now: UnixMs) -> Result<AdvertWrite, EngineError> {
+    fn build_reserve_write(
+        &self,
+        reserve: &ReserveSeats,
+        now: UnixMs,
+    ) -> Result<(AdvertWrite, Option<SeatMeasures>), EngineError> {
+        let ReserveSeats { ruleset, silo, users, .. } = reserve;
+        let mut measures = None;
+        let avoidance = PartyAvoidance::new(&self.common, ruleset, *silo, users, now);
         let set = self.advert_sets.get(reserve.set_id).ok_or(EngineError::AdvertisementNotFound)?;
         let set = set.read();
         let record = set.get(reserve.advertisement_id).ok_or(EngineError::AdvertisementNotFound)?;
         if !record.reservations.iter().any(|existing| existing.id == reserve.reservation_id) {
-            check_admission(&self.common.party_values, reserve, record, now)?;
+            if avoidance.is_some_and(|avoidance| is_hidden(record, &avoidance)) {
+                return Err(EngineError::AdvertisementNotFound);
+            }
+            measures = check_admission(&self.common.party_values, reserve, record, now)?;
         }
         let reservation = Reservation {
             id: reserve.reservation_id,
@@ -119,12 +137,13 @@ impl AdvertState {
             users: reserve.users.clone(),
             request_digest: reserve.request_digest,
             state: ReservationState::Held,
+            has_joined: false,
             deadline: now.plus_ms(u64::from(reserve.hold_ms)),
             owner: reserve.owner.map(|(owner, _)| owner),
         };
         let purge_at = now.plus_ms(self.common.settings.ended_reservation_retention_ms);
         let limit = reserve.owner.map(|(_, limit)| ReservationLimit { limit, purge_at });
-        Ok(AdvertWrite::ReserveSeats { reservation, limit, now })
+        Ok((AdvertWrite::ReserveSeats { reservation, limit, now }, measures))
     }
 
     fn build_end_reservation_write(
@@ -178,7 +197,7 @@ impl AdvertState {
     }
 
     /// Restores an expired record whose write failed. It stays invisible, and the next sweep retries.
-    pub(crate) fn restore_expired(&self, set_id: SetId, record: AdvertRecord) {
+    pub(crate) fn restore_after_failed_expiry(&self, set_id: SetId, record: AdvertRecord) {
         let set = self.advert_sets.get_or_create(set_id);
         let mut set = set.write();
         if set.get(record.advertisement.id).is_none() {
@@ -187,20 +206,26 @@ impl AdvertState {
     }
 }
 
-/// Whether `reserve` may take seats in `record`. The store checks the open seats.
+/// Whether an advertisement does not exist for a party. Game servers have no players of their own.
+fn is_hidden(record: &AdvertRecord, avoidance: &PartyAvoidance<'_>) -> bool {
+    record.advertisement.kind == AdvertisementKind::Session
+        && avoidance.verdict(&users_of_record(record)) == SessionAvoidanceVerdict::Hidden
+}
+
+/// Whether `reserve` may take seats in `record`, and how well it fits a party that has searched. The store checks the open seats.
 fn check_admission(
     party_values: &PartyValues,
     reserve: &ReserveSeats,
     record: &AdvertRecord,
     now: UnixMs,
-) -> Result<(), EngineError> {
+) -> Result<Option<SeatMeasures>, EngineError> {
     let refuse = |rule: &str, side| Err(EngineError::RefusedByRule { rule: rule.into(), side });
     let advertisement = &record.advertisement;
     if advertisement.kind != reserve.required_kind || advertisement.session.silo != reserve.silo {
         return refuse("silo", RefusingSide::Searcher);
     }
     if reserve.required_kind == AdvertisementKind::GameServer {
-        return if record.expires_at <= now { Err(EngineError::AdvertisementNotFound) } else { Ok(()) };
+        return if record.expires_at <= now { Err(EngineError::AdvertisementNotFound) } else { Ok(None) };
     }
     let is_repeated = |existing: &Reservation| existing.id == reserve.reservation_id || is_replaced(reserve, existing);
     if record.has_valid_reservation_for(&reserve.users, is_repeated, now) {
@@ -210,21 +235,74 @@ fn check_admission(
         return Err(EngineError::TooManyReservations);
     }
     let attribute_values = party_values.attribute_values(&reserve.ruleset, &advertisement.session);
+    let candidate = candidate_from_record(record, &attribute_values);
+    if let Some(guests) = &reserve.guests {
+        // A pass lets each ticket in by its own values: those of all guests together would be other ones.
+        for (ticket, attribute_values) in guests {
+            let users = ticket.session.sorted_users();
+            let searcher = ticket_searcher(ticket, attribute_values, &users, now);
+            check_rules(reserve, &searcher, &candidate, now)?;
+        }
+        return Ok(None);
+    }
     let searcher = Searcher {
         attribute_values: &reserve.attribute_values,
         locality: reserve.session.locality,
         region_latencies: &reserve.session.region_latencies,
+        wishes: reserve.session.wishes(),
         seats_needed: reserve.session.player_count(),
         users: &reserve.users,
         caller: reserve.subject,
         excluded_ids: &[],
+        avoided: AvoidedAdverts::default(),
         waited_ms: now.ms_since(reserve.searching_since),
     };
-    match admit(&reserve.ruleset, &searcher, &candidate_from_record(record, &attribute_values), None, now) {
+    check_rules(reserve, &searcher, &candidate, now)?;
+    Ok(reserve.is_of_search.then(|| SeatMeasures::new(&reserve.ruleset, &searcher, &candidate)))
+}
+
+/// Party of a ticket that joins a session.
+fn ticket_searcher<'a>(
+    ticket: &'a Ticket,
+    attribute_values: &'a AttributeValues,
+    users: &'a [UserKey],
+    now: UnixMs,
+) -> Searcher<'a> {
+    Searcher {
+        attribute_values,
+        locality: ticket.session.locality,
+        region_latencies: &ticket.session.region_latencies,
+        wishes: ticket.session.wishes(),
+        seats_needed: ticket.session.player_count(),
+        users,
+        caller: None,
+        excluded_ids: &[],
+        avoided: AvoidedAdverts::default(),
+        waited_ms: now.ms_since(ticket.entered_at),
+    }
+}
+
+/// Error of a party that may not join; the store checks the open seats.
+fn check_rules(
+    reserve: &ReserveSeats,
+    searcher: &Searcher<'_>,
+    candidate: &AdvertisementView<'_>,
+    now: UnixMs,
+) -> Result<(), EngineError> {
+    let refuse = |rule: &str, side| Err(EngineError::RefusedByRule { rule: rule.into(), side });
+    let admission = match admit(&reserve.ruleset, searcher, candidate, None, now) {
+        // The store counts the seats, of which the reservation may replace some. The other rules hold in any case.
+        Err(Refusal::NotEnoughSeats) => {
+            let with_seats = AdvertisementView { open_seats: u16::MAX, ..*candidate };
+            admit(&reserve.ruleset, searcher, &with_seats, None, now)
+        }
+        judged => judged,
+    };
+    match admission {
         Ok(()) | Err(Refusal::NotEnoughSeats) => Ok(()),
         Err(Refusal::Expired) => Err(EngineError::AdvertisementNotFound),
         Err(Refusal::HardFilter { filter_index, side }) => {
-            refuse(reserve.ruleset.hard_filters.get(filter_index).map_or("allowed_range", |filter| &filter.name), side)
+            refuse(&reserve.ruleset.rule_of_filter_index(filter_index).name(), side)
         }
         Err(Refusal::Silo) => refuse("silo", RefusingSide::Searcher),
         Err(Refusal::OwnSession | Refusal::Excluded) => refuse("own", RefusingSide::Searcher),
@@ -246,6 +324,7 @@ fn build_publish_write(publish: &PublishAdvert, now: UnixMs) -> AdvertWrite {
         confirmed_reservations: publish.confirmed_reservations.clone(),
         joined_reservations: publish.joined_reservations.clone(),
         owner: publish.owner.clone(),
+        create_digest: publish.create_digest,
         now,
     }
 }

@@ -1,11 +1,13 @@
 //! Reservation changes in memory: confirmation, end, and the events for listeners.
 
+use thin_vec::ThinVec;
+
 use crate::domain::id::{AdvertisementId, ReservationId, SetId, UserKey};
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_state::AdvertState;
 use crate::engine::adverts::reservation_view;
 use crate::engine::command::{ReservationChange, ReservationEvent};
-use crate::store::{Reservation, ReservationState};
+use crate::store::{ENDED_RESERVATION_RETENTION_MS, Reservation, ReservationState};
 
 impl AdvertState {
     /// Ends a reservation and notifies listeners, if it has not ended before.
@@ -21,8 +23,9 @@ impl AdvertState {
         let purge_at = now.plus_ms(self.common.settings.ended_reservation_retention_ms);
         let mut set = set.write();
         let ended_reservation = set.update_reservations(advertisement_id, |reservations| {
-            let is_unended =
-                |existing: &&mut Reservation| existing.id == id && existing.state != ReservationState::Ended;
+            let is_unended = |existing: &&mut Reservation| {
+                existing.id == id && (existing.state != ReservationState::Ended || existing.has_joined)
+            };
             reservations.iter_mut().find(is_unended).map(|reservation| mark_reservation_ended(reservation, purge_at))
         });
         if let Some(Some(reservation)) = ended_reservation {
@@ -65,21 +68,27 @@ impl AdvertState {
     /// Confirms held reservations and ends joined ones, as the store did. Returns the events for listeners.
     pub(crate) fn confirm_and_end_reservations(
         &self,
-        reservations: &mut Vec<Reservation>,
+        reservations: &mut ThinVec<Reservation>,
         confirmed: &[ReservationId],
         joined: &[ReservationId],
         now: UnixMs,
     ) -> Vec<(Reservation, ReservationChange)> {
-        let purge_at = now.plus_ms(self.common.settings.ended_reservation_retention_ms);
+        let joined_until = now.plus_ms(ENDED_RESERVATION_RETENTION_MS);
         let mut events = Vec::new();
         for reservation in reservations.iter_mut() {
             let held = reservation.state == ReservationState::Held && now < reservation.deadline;
             if held && confirmed.contains(&reservation.id) {
                 reservation.state = ReservationState::Confirmed;
                 events.push((reservation.clone(), ReservationChange::Confirmed));
+                self.common.statistics.record_settled(reservation.id, &self.common.metrics);
             }
             if reservation.state != ReservationState::Ended && joined.contains(&reservation.id) {
-                mark_reservation_ended(reservation, purge_at);
+                let had_seats = reservation.state == ReservationState::Confirmed || now < reservation.deadline;
+                mark_reservation_ended(reservation, joined_until);
+                reservation.has_joined = had_seats;
+                if had_seats {
+                    self.common.statistics.record_settled(reservation.id, &self.common.metrics);
+                }
             }
         }
         reservations.retain(|existing| existing.state != ReservationState::Ended || now < existing.deadline);
@@ -111,6 +120,7 @@ pub(super) fn change_of_released_seat(state: ReservationState) -> ReservationCha
 
 fn mark_reservation_ended(reservation: &mut Reservation, purge_at: UnixMs) -> Reservation {
     reservation.state = ReservationState::Ended;
+    reservation.has_joined = false;
     reservation.deadline = purge_at;
     reservation.clone()
 }

@@ -3,27 +3,36 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use crate::auth::token::{ConsentPurpose, HandleCipher};
-use crate::domain::advertisement::AdvertisementKind;
-use crate::domain::filter::{AdvertisementView, Searcher, admit, measure_between};
-use crate::domain::id::AdvertisementId;
+use crate::domain::advertisement::{Advertisement, AdvertisementKind};
+use crate::domain::chosen_value::ChosenValue;
+use crate::domain::filter::{AdvertisementView, AvoidedAdverts, Searcher, admit, measure_between};
+use crate::domain::id::{AdvertisementId, SiloId, UserKey};
 use crate::domain::index::{SearchHit, SearchQuery, SearchResult};
 use crate::domain::latency::min_possible_round_trip_ms;
 use crate::domain::measure::Measure;
-use crate::domain::ruleset::{HandlePolicy, Ruleset};
+use crate::domain::queue::past_match_log::PastMatchLog;
+use crate::domain::ruleset::{AdvertisementHandlePolicy, Ruleset};
 use crate::domain::score::{score, soft_filter_term};
 use crate::domain::time::UnixMs;
+use crate::domain::value_choice::{ChoiceInput, choose_values, seed_of_id};
+use crate::domain::wish::{Wish, allowed_wishes};
 use crate::engine::adverts::advert_set::candidate_from_record;
 use crate::engine::adverts::advert_state::AdvertState;
+use crate::engine::adverts::avoided_advert_ids::AvoidedAdvertIds;
 use crate::engine::adverts::search_claim::{renew_search_claim, ruleset_of_search};
 use crate::engine::adverts::search_overrides::apply_overrides;
 use crate::engine::checked_session::CheckedSession;
 use crate::engine::command::{
-    Caller, CandidateView, QuickOrInvolvedTest, ReportLatencyAnswer, ReportLatencyCommand, RoundTrip, SearchAnswer,
+    Caller, CandidateView, LatencyTest, ReportLatencyAnswer, ReportLatencyCommand, RoundTrip, SearchAnswer,
     SearchCommand,
 };
 use crate::engine::error::{EngineError, field_error};
+use crate::engine::party_avoidance::PartyAvoidance;
 use crate::engine::party_consent::check_party_consents;
+use crate::store::queues::QueueKey;
 
 thread_local! {
     /// Result buffer of each thread, reused so that a search does not allocate per candidate.
@@ -54,12 +63,13 @@ impl AdvertState {
         let waited_ms = overridden_ms.unwrap_or_else(|| now.ms_since(claim.started_at));
 
         let party = claim.party_digest;
-        let to_ids = search.excluded_adverts.into_iter().filter_map(|id| self.advert_id(&effective, party, id, now));
+        let to_ids =
+            search.excluded_adverts.into_iter().filter_map(|id| self.advert_id_of_handle(&effective, party, id, now));
         let mut excluded: Vec<AdvertisementId> = to_ids.collect();
         excluded.sort_unstable();
         let query = SearchQuery {
             ruleset: &effective,
-            searcher: checked.searcher(&excluded, waited_ms),
+            searcher: checked.searcher(&excluded, AvoidedAdverts::default(), waited_ms),
             silo: checked.session.silo,
             kind: AdvertisementKind::Session,
             limits: effective.search_limits,
@@ -72,12 +82,13 @@ impl AdvertState {
             refusal_counts: Vec::new(),
             search_token: self.common.token_signer.sign(&claim),
             searching_for_ms: waited_ms,
-            next_expansion_in_ms: effective.ms_until_next_expansion(waited_ms),
+            next_expansion_in_ms: ms_until_limits_relax(&effective, query.searcher.wishes, waited_ms),
             store_staleness_ms: self.common.store_staleness_ms(now),
             ignored_fields: checked.ignored_fields.clone(),
         };
         let cipher = self.handle_cipher(&effective, party, now);
-        let candidates = self.search_index(&query, cipher.as_ref(), &mut answer, each);
+        let avoidance = PartyAvoidance::new(&self.common, &effective, query.silo, &checked.users, now);
+        let candidates = self.search_index(query, avoidance, cipher.as_ref(), &mut answer, each);
         let hard_filters = effective.hard_filters.len();
         self.common.metrics.record_search(
             answer.evaluated_rows,
@@ -86,13 +97,19 @@ impl AdvertState {
             &answer.refusal_counts,
             hard_filters,
         );
+        self.common.statistics.record_search_refusals(
+            &effective,
+            checked.session.player_count(),
+            &answer.refusal_counts,
+        );
         Ok(answer)
     }
 
     /// Searches the set's index and returns the number of candidates; 0 for a set without advertisements.
     fn search_index(
         &self,
-        query: &SearchQuery<'_>,
+        query: SearchQuery<'_>,
+        avoidance: Option<PartyAvoidance<'_>>,
         cipher: Option<&HandleCipher>,
         answer: &mut SearchAnswer,
         each: &mut dyn FnMut(CandidateView<'_>),
@@ -100,6 +117,8 @@ impl AdvertState {
         let Some(set) = self.advert_sets.get(query.ruleset.set_id) else { return 0 };
         let set = set.read();
         let Some(index) = set.index_of_ruleset(query.ruleset.hash) else { return 0 };
+        let avoided = avoidance.map(|avoidance| AvoidedAdvertIds::in_set(&set, index, &avoidance)).unwrap_or_default();
+        let query = &SearchQuery { searcher: Searcher { avoided: avoided.view(), ..query.searcher }, ..query };
         RESULT_BUFFER.with_borrow_mut(|results| {
             index.search(query, results);
             answer.evaluated_rows = results.evaluated_rows;
@@ -109,15 +128,20 @@ impl AdvertState {
             let first_byte =
                 |hit: &SearchHit| index.entry(hit.slot).encoded_response.first().copied().map_or(0, usize::from);
             std::hint::black_box(results.hits.iter().map(first_byte).sum::<usize>());
+            let choices = self.choices(query.ruleset, query.silo, query.now);
             for (hit_index, hit) in results.hits.iter().enumerate() {
                 let entry = index.entry(hit.slot);
                 let builder = CandidateViewBuilder {
                     ruleset: query.ruleset,
                     searcher: &query.searcher,
                     cipher,
+                    choices: choices.as_ref(),
                     round_trip: None,
                 };
-                each(builder.build(&entry.view(), &entry.encoded_response, hit.score, results.hit_terms(hit_index)));
+                let chosen = builder.chosen(&entry.view());
+                let view =
+                    builder.build(&entry.view(), &entry.encoded_response, hit.score, results.hit_terms(hit_index));
+                each(CandidateView { chosen: &chosen, ..view });
             }
             results.hits.len()
         })
@@ -125,7 +149,8 @@ impl AdvertState {
 
     /// Ranks candidates by measured round trip instead of locality; ties by latency.
     ///
-    /// Drops candidates that did not respond, are gone or full, or are refused at the measured round trip.
+    /// Drops candidates that did not respond, are gone or full, or are refused at the measured round trip. Players' machines
+    /// that no quick probe can reach are kept by their estimate; the answer has the endpoints of the best of them.
     pub(crate) fn rank_candidates_by_measured_round_trips(
         &self,
         caller: &Caller,
@@ -143,19 +168,23 @@ impl AdvertState {
             ));
         }
         let claim = renew_search_claim(&self.common, &ruleset, &checked, &report.search_token, now)?;
-        let searcher = checked.searcher(&[], now.ms_since(claim.started_at));
-        let responded = report.measurements.iter().filter(|(_, round_trip_ms)| round_trip_ms.is_some()).count();
+        let searcher = checked.searcher(&[], AvoidedAdverts::default(), now.ms_since(claim.started_at));
         let cipher = self.handle_cipher(&ruleset, claim.party_digest, now);
         let to_id = |(handle, round_trip_ms): &(AdvertisementId, Option<f32>)| {
-            (self.advert_id(&ruleset, claim.party_digest, *handle, now).unwrap_or(*handle), *round_trip_ms)
+            (self.advert_id_of_handle(&ruleset, claim.party_digest, *handle, now).unwrap_or(*handle), *round_trip_ms)
         };
         let measurements: Vec<_> = report.measurements.iter().map(to_id).collect();
-        let ranking = Ranking { ruleset: &ruleset, searcher: &searcher, cipher: cipher.as_ref(), now };
-        let implausible = self.rank_by_measured_latency(&ranking, &measurements, each);
-        let min_responses = ruleset.involved_phase_percent * report.measurements.len() as f64 / 100.0;
-        let involved_phase_may_start = match report.phase {
-            QuickOrInvolvedTest::Quick => responded > 0 && responded as f64 >= min_responses,
-            QuickOrInvolvedTest::Involved => false,
+        let (phase, silo) = (report.phase, checked.session.silo);
+        let avoidance = PartyAvoidance::new(&self.common, &ruleset, silo, &checked.users, now);
+        let cipher = cipher.as_ref();
+        let ranking = Ranking { ruleset: &ruleset, searcher, avoidance, silo, cipher, phase, now };
+        let RankedCandidates { implausible, not_probed } = self.rank_by_measured_latency(ranking, &measurements, each);
+        let responded = report.measurements.iter().filter(|(_, round_trip_ms)| round_trip_ms.is_some()).count();
+        let probed = report.measurements.len() - not_probed;
+        let enough_responded = responded as f64 >= ruleset.involved_phase_percent * probed as f64 / 100.0;
+        let involved_phase_may_start = match phase {
+            LatencyTest::Quick => responded + not_probed > 0 && enough_responded,
+            LatencyTest::Involved => false,
         };
         Ok(ReportLatencyAnswer {
             ruleset,
@@ -165,24 +194,31 @@ impl AdvertState {
         })
     }
 
+    /// Facts for choices of entries of string lists; `None` if the ruleset chooses none.
+    fn choices(&self, ruleset: &Ruleset, silo: SiloId, now: UnixMs) -> Option<Choices> {
+        let key = QueueKey { set_id: ruleset.set_id, silo };
+        let log = || ruleset.recent_plays_ms().and_then(|_| self.common.past_matches.get(key));
+        ruleset.chooses_values().then(|| Choices { log: log(), now })
+    }
+
     /// Cipher for the ids that a party receives; `None` where it receives the ids themselves.
     fn handle_cipher(&self, ruleset: &Ruleset, party_digest: [u8; 16], now: UnixMs) -> Option<HandleCipher> {
         match ruleset.handles {
-            HandlePolicy::Ids => None,
-            HandlePolicy::PerSearcher => Some(self.common.token_signer.handle_cipher(party_digest, now)),
+            AdvertisementHandlePolicy::Ids => None,
+            AdvertisementHandlePolicy::PerSearcher => Some(self.common.token_signer.handle_cipher(party_digest, now)),
         }
     }
 
     /// Id of the advertisement that a party calls by `handle`. `None` if the ruleset tells handles and this is none of an
     /// advertisement in memory.
-    pub(crate) fn advert_id(
+    pub(crate) fn advert_id_of_handle(
         &self,
         ruleset: &Ruleset,
         party_digest: [u8; 16],
         handle: AdvertisementId,
         now: UnixMs,
     ) -> Option<AdvertisementId> {
-        if ruleset.handles == HandlePolicy::Ids {
+        if ruleset.handles == AdvertisementHandlePolicy::Ids {
             return Some(handle);
         }
         let set = self.advert_sets.get(ruleset.set_id)?;
@@ -190,63 +226,115 @@ impl AdvertState {
         self.common.token_signer.open_handle(party_digest, handle, now).find(|id| set.get(*id).is_some())
     }
 
-    /// Replaces measurements below the speed-of-light minimum by that minimum, and returns their indices in the report.
+    /// Calls `each` per ranked candidate. Replaces measurements below the speed-of-light minimum by that minimum.
     fn rank_by_measured_latency(
         &self,
-        &Ranking { ruleset, searcher, cipher, now }: &Ranking<'_>,
+        Ranking { ruleset, searcher, avoidance, silo, cipher, phase, now }: Ranking<'_>,
         measurements: &[(AdvertisementId, Option<f32>)],
         each: &mut dyn FnMut(CandidateView<'_>),
-    ) -> Vec<usize> {
-        let mut implausible = Vec::new();
-        let Some(set) = self.advert_sets.get(ruleset.set_id) else { return implausible };
+    ) -> RankedCandidates {
+        let mut result = RankedCandidates::default();
+        let Some(set) = self.advert_sets.get(ruleset.set_id) else { return result };
         let set = set.read();
-        let responses = measurements
+        let records = measurements.iter().filter_map(|(id, _)| set.get(*id));
+        let avoided = avoidance.map(|avoidance| AvoidedAdvertIds::among(records, &avoidance)).unwrap_or_default();
+        let searcher = &Searcher { avoided: avoided.view(), ..searcher };
+        // As in a search: a client may name any id.
+        let is_searched = |advertisement: &Advertisement| {
+            advertisement.kind == AdvertisementKind::Session
+                && advertisement.session.silo == silo
+                && !searcher.avoided.is_hidden(advertisement.id)
+        };
+        // No search tells the endpoint of a player's machine, so a quick probe cannot reach it.
+        let is_not_probed =
+            |advertisement: &Advertisement| phase == LatencyTest::Quick && advertisement.player_probe().is_some();
+        let mut ranked: Vec<_> = measurements
             .iter()
             .enumerate()
-            .filter_map(|(position, &(id, round_trip_ms))| Some((position, id, f64::from(round_trip_ms?))));
-        let mut ranked: Vec<_> = responses
-            .filter_map(|(position, id, measured_ms)| {
-                let record = set.get(id)?;
+            .filter_map(|(position, &(id, measured_ms))| {
+                let record = set.get(id).filter(|record| is_searched(&record.advertisement))?;
                 let min_ms = min_possible_round_trip_ms(searcher.locality, record.advertisement.session.locality);
-                let round_trip = if measured_ms < min_ms {
-                    implausible.push(position);
-                    RoundTrip::Estimated(min_ms)
-                } else {
-                    RoundTrip::Measured(measured_ms)
+                let round_trip = match measured_ms.map(f64::from) {
+                    Some(measured_ms) if measured_ms < min_ms => {
+                        result.implausible.push(position);
+                        Some(RoundTrip::Estimated(min_ms))
+                    }
+                    Some(measured_ms) => Some(RoundTrip::Measured(measured_ms)),
+                    None if is_not_probed(&record.advertisement) => {
+                        result.not_probed += 1;
+                        None
+                    }
+                    None => return None,
                 };
                 let attribute_values =
                     self.common.party_values.attribute_values(ruleset, &record.advertisement.session);
                 let candidate = candidate_from_record(record, &attribute_values);
-                admit(ruleset, searcher, &candidate, Some(round_trip.millis()), now).ok()?;
-                let score = score(ruleset, searcher, &candidate, Some(round_trip.millis()));
+                let round_trip_ms = round_trip.map(RoundTrip::millis);
+                admit(ruleset, searcher, &candidate, round_trip_ms, now).ok()?;
+                let score = score(ruleset, searcher, &candidate, round_trip_ms);
                 Some((score, id, round_trip, record, attribute_values))
             })
             .collect();
+        let millis = |round_trip: &Option<RoundTrip>| round_trip.map_or(f64::INFINITY, RoundTrip::millis);
         ranked.sort_by(|left, right| {
-            left.0.total_cmp(&right.0).then(left.2.millis().total_cmp(&right.2.millis())).then(left.1.cmp(&right.1))
+            left.0.total_cmp(&right.0).then(millis(&left.2).total_cmp(&millis(&right.2))).then(left.1.cmp(&right.1))
         });
         ranked.dedup_by_key(|candidate| candidate.1);
+        // With handles, endpoints would tell which advertisements of two searchers are the same.
+        let told_probes = match (phase, cipher) {
+            (LatencyTest::Quick, None) => ruleset.probed_players.map_or(0, usize::from),
+            _ => 0,
+        };
         let mut score_terms = Vec::new();
-        for (score, _, round_trip, record, attribute_values) in &ranked {
-            let builder = CandidateViewBuilder { ruleset, searcher, cipher, round_trip: Some(*round_trip) };
+        let choices = self.choices(ruleset, silo, now);
+        for (place, (score, _, round_trip, record, attribute_values)) in ranked.iter().enumerate() {
+            let choices = choices.as_ref();
+            let builder = CandidateViewBuilder { ruleset, searcher, cipher, choices, round_trip: *round_trip };
             let candidate = candidate_from_record(record, attribute_values);
             let filters = ruleset.soft_filters.iter();
+            let round_trip_ms = round_trip.map(RoundTrip::millis);
             score_terms.clear();
-            score_terms.extend(
-                filters
-                    .map(|filter| soft_filter_term(ruleset, filter, searcher, &candidate, Some(round_trip.millis()))),
-            );
-            each(builder.build(&candidate, &record.encoded_advert, *score, &score_terms));
+            score_terms
+                .extend(filters.map(|filter| soft_filter_term(ruleset, filter, searcher, &candidate, round_trip_ms)));
+            let player_probe = record.advertisement.player_probe().filter(|_| place < told_probes);
+            let view = builder.build(&candidate, &record.encoded_advert, *score, &score_terms);
+            let chosen = builder.chosen(&candidate);
+            each(CandidateView { player_probe, chosen: &chosen, ..view });
         }
-        implausible
+        result
     }
+}
+
+/// Milliseconds until a limit of the ruleset or a wish of the party next relaxes, after `waited_ms`.
+fn ms_until_limits_relax(ruleset: &Ruleset, wishes: &[Wish], waited_ms: u64) -> Option<u64> {
+    let of_wishes = allowed_wishes::ms_until_next_step(ruleset, wishes, waited_ms);
+    ruleset.ms_until_next_expansion(waited_ms).into_iter().chain(of_wishes).min()
 }
 
 /// Context of a ranking by measured round trips.
 struct Ranking<'a> {
     ruleset: &'a Ruleset,
-    searcher: &'a Searcher<'a>,
+    searcher: Searcher<'a>,
+    avoidance: Option<PartyAvoidance<'a>>,
+    silo: SiloId,
     cipher: Option<&'a HandleCipher>,
+    phase: LatencyTest,
+    now: UnixMs,
+}
+
+/// Remarks about a ranking.
+#[derive(Default)]
+struct RankedCandidates {
+    /// Indices of measurements that are faster than light.
+    implausible: Vec<usize>,
+    /// Number of candidates without a measurement that no quick probe can reach.
+    not_probed: usize,
+}
+
+/// Facts for choices of entries of string lists.
+struct Choices {
+    /// Past matches of the set and silo, if the ruleset chooses by what was played.
+    log: Option<Arc<Mutex<PastMatchLog>>>,
     now: UnixMs,
 }
 
@@ -256,11 +344,25 @@ struct CandidateViewBuilder<'a> {
     searcher: &'a Searcher<'a>,
     /// Seals ids; `None` where searchers receive ids.
     cipher: Option<&'a HandleCipher>,
+    /// Facts for choices of entries of string lists; `None` if the ruleset chooses none.
+    choices: Option<&'a Choices>,
     /// Measured round trip; `None` for a plain search.
     round_trip: Option<RoundTrip>,
 }
 
 impl CandidateViewBuilder<'_> {
+    /// Entries that the ruleset would choose for the party and the session. None if it chooses none, which costs nothing.
+    fn chosen(&self, advertisement: &AdvertisementView<'_>) -> Box<[ChosenValue]> {
+        let Some(choices) = self.choices else { return Box::default() };
+        let seed = seed_of_id(advertisement.advertisement.id.as_bytes());
+        let sides = [advertisement.attribute_values, self.searcher.attribute_values];
+        let listed = advertisement.advertisement.session.players.iter().map(|player| player.user);
+        let users: Vec<UserKey> = listed.chain(self.searcher.users.iter().copied()).collect();
+        let played = &choices.log.as_ref().map(|log| log.lock().played_by(users.iter().copied())).unwrap_or_default();
+        let input = ChoiceInput { seed, users: &users, played, promised: &[], now: choices.now };
+        choose_values(self.ruleset, sides.into_iter(), input).unwrap_or_default()
+    }
+
     fn build<'v>(
         &self,
         advertisement: &AdvertisementView<'_>,
@@ -276,9 +378,12 @@ impl CandidateViewBuilder<'_> {
             encoded_advert,
             score,
             score_terms,
+            avoidance_cost: self.searcher.avoided.cost(advertisement.advertisement.id),
             distance_miles: between(Measure::Distance),
             round_trip: self.round_trip.or_else(|| between(Measure::Latency).map(RoundTrip::Estimated)),
             open_seats: advertisement.open_seats,
+            chosen: &[],
+            player_probe: None,
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use thin_vec::ThinVec;
+
 use crate::domain::erasure::Replacement;
 use crate::domain::id::UserKey;
 use crate::domain::time::UnixMs;
@@ -33,7 +35,7 @@ impl AdvertState {
         if let Some(record) = set.get(erase.advertisement_id).and_then(|record| self.erase_from_record(erase, record)) {
             set.upsert(record);
         }
-        let replace = |reservations: &mut Vec<Reservation>| {
+        let replace = |reservations: &mut ThinVec<Reservation>| {
             let mut events = Vec::new();
             for reservation in erased {
                 let Some(existing) = reservations.iter_mut().find(|existing| existing.id == reservation.id) else {

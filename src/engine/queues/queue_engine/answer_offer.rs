@@ -72,7 +72,7 @@ impl QueueEngine {
         let found = Assignment::GameServer {
             advertisement: claim.advertisement_id,
             // There is no such reservation: releasing it has no effect.
-            reservation: signer.derive_reservation_id(None, claim.advertisement_id, &claim.match_id.to_string()),
+            reservation: Some(signer.derive_reservation_id(None, claim.advertisement_id, &claim.match_id.to_string())),
             connect_data,
         };
         let outcome = self.shared.apply_match_event(claim.match_id, MatchEvent::ServerFound(found)).await?;

@@ -35,7 +35,7 @@ impl QueueEngine {
             .await
             .ok_or(EngineError::NotOwner)?;
         let check = match self.check_match_end(caller, &end, &match_) {
-            Err(refusal) => match self.shared.newer_match(&match_).await? {
+            Err(refusal) => match self.shared.load_newer_match(&match_).await? {
                 Some(newer) => self.check_match_end(caller, &end, &newer)?,
                 None => return Err(refusal),
             },

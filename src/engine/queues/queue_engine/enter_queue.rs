@@ -2,24 +2,28 @@
 
 use std::sync::Arc;
 
-use crate::auth::token::{ConsentPurpose, TicketClaim, TokenSigner};
-use crate::domain::attribute_values;
-use crate::domain::id::UserKey;
+use crate::auth::token::{ConsentPurpose, HmacTokenSigner, TicketClaim};
+use crate::domain::attribute_values::{self, AttributeValues};
+use crate::domain::id::{TicketId, UserKey};
+use crate::domain::player_details;
 use crate::domain::queue::entry::EnteredSession;
+use crate::domain::queue::prepared_ticket::offered_roles;
 use crate::domain::queue::ticket::Ticket;
+use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::teams::TeamsSpec;
 use crate::domain::session::Session;
+use crate::domain::team::{self, TeamParty};
 use crate::domain::time::UnixMs;
 use crate::engine::checked_session::check_session;
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
-use crate::engine::open_silos::SiloUse;
 use crate::engine::party_consent::check_party_consents;
 use crate::engine::queues::command::{EnterQueueAnswer, EnterQueueCommand};
 use crate::engine::queues::queue_engine::QueueEngine;
 use crate::engine::queues::stored_ticket::{queue_key_of, ticket_expires_at};
 use crate::engine::queues::ticket_holder::TicketHolder;
-use crate::store::queues::{QueueOutcome, QueueWrite};
+use crate::engine::request_digest;
+use crate::store::queues::{QueueOutcome, QueueWrite, StoredTicket};
 
 impl QueueEngine {
     /// Enters a party into a queue. Durable when it returns; dropping the future does not cancel the write.
@@ -29,15 +33,17 @@ impl QueueEngine {
         enter: EnterQueueCommand,
     ) -> Result<EnterQueueAnswer, EngineError> {
         let now = self.shared.common.clock.now();
+        let id = self.shared.common.token_signer.derive_ticket_id(caller.subject, &enter.idempotency_key);
+        let request_digest = request_digest::queue_entry_digest(caller.subject, &enter);
+        // What holds for new tickets, such as the ruleset in force, does not matter to a repeated request.
+        if let Some(stored) = self.entered_before(caller, &enter, (id, request_digest))? {
+            return Ok(self.answer_for_repeated_enter(caller, &enter, &stored, now));
+        }
         let ruleset = self.shared.common.ruleset(enter.set_id, enter.ruleset_hash)?;
         let (Some(queue), Some(teams)) = (&ruleset.queue, &ruleset.teams) else {
             return Err(EngineError::NoQueue(enter.set_id));
         };
-        let id = self.shared.common.token_signer.derive_ticket_id(caller.subject, enter.set_id, &enter.idempotency_key);
-        // A retry of an earlier enter returns its ticket.
-        if self.shared.cache.read().ticket(id).is_none() {
-            self.shared.common.check_set_not_retiring(enter.set_id)?;
-        }
+        self.shared.common.check_set_not_retiring(enter.set_id)?;
         self.shared.common.check_ruleset_is_durable(&ruleset)?;
         check_party_size(&enter.session, teams)?;
         let consents = check_party_consents(
@@ -51,10 +57,10 @@ impl QueueEngine {
         let own_round_trips_ms = measured_round_trips_ms(&enter.session);
         let (session, mut ignored_fields) = self.shared.common.with_coarse_locality(caller, enter.session)?;
         check_session(&ruleset, &session)?;
+        check_roles(&ruleset, teams, &session)?;
         let party_values = &self.shared.common.party_values;
         ignored_fields.extend(attribute_values::untrusted_fields(&ruleset, &session));
-        let request_digest = TokenSigner::party_digest(caller.subject, &session.sorted_users(), &session.party_sizes);
-        let EnteredSession { session, player_ratings } = party_values.enter_session(&ruleset, session);
+        let EnteredSession { session, player_ratings } = party_values.build_entered_session(&ruleset, session);
         let ticket = Arc::new(Ticket {
             id,
             set_id: enter.set_id,
@@ -70,13 +76,13 @@ impl QueueEngine {
         });
         let users: Vec<UserKey> = ticket.session.players.iter().map(|player| player.user).collect();
         let key = queue_key_of(&ticket);
-        let silo_use = self.use_silo_for_ticket(&ticket, caller)?;
+        let silo_use = Some(self.shared.common.open_silos.use_silo(ticket.session.silo, caller)?);
         let write = QueueWrite::EnterQueue {
             ticket,
             expires_at: ticket_expires_at(queue, now),
             request_digest,
             caller_user: caller.user,
-            consents: consents.granted(),
+            consents: consents.granted_consents(),
             // Game servers enter users for others, and callers without an identity cannot be told apart.
             max_tickets_per_user: caller.user.map(|_| self.shared.common.settings.max_tickets_per_user),
             now,
@@ -84,11 +90,7 @@ impl QueueEngine {
         match self.shared.submit_write_in_silo(write, silo_use).await? {
             QueueOutcome::Entered { ticket: stored, .. } => {
                 self.shared.connected_users.lock().record_connected(key, users, now);
-                let claim = TicketClaim { ticket_id: id, set_id: enter.set_id, subject: caller.subject };
-                let holder = TicketHolder { ticket_id: id, set_id: enter.set_id, user: caller.user, is_seat: false };
-                let status = self.shared.ticket_status_for(&holder, &stored, now);
-                let ticket_token = self.shared.common.token_signer.sign(&claim);
-                Ok(EnterQueueAnswer { status, ticket_token, expires_in_ms: queue.ticket_ttl_ms, ignored_fields })
+                Ok(self.enter_answer(caller, &stored, (queue.ticket_ttl_ms, ignored_fields), now))
             }
             QueueOutcome::ConsentSpent(spent) => Err(consents.spent_error(spent)),
             refusal => Err(self.entry_refusal(caller, &users, &refusal, now)),
@@ -130,14 +132,56 @@ impl QueueEngine {
         }
     }
 
-    /// Use of the ticket's silo while it is entered. `None` for a repeated enter of a ticket that has ended: it opens no
-    /// silo. A live ticket keeps its silo open, so repeating its enter is not refused.
-    fn use_silo_for_ticket(&self, ticket: &Ticket, caller: &Caller) -> Result<Option<SiloUse>, EngineError> {
-        match self.shared.common.open_silos.use_silo(ticket.session.silo, caller) {
-            Ok(silo_use) => Ok(Some(silo_use)),
-            Err(_) if self.shared.cache.read().ticket(ticket.id).is_some() => Ok(None),
-            Err(error) => Err(error),
-        }
+    /// Ticket of the same request; `None` if its key is new here. Fails if the key was used for another request.
+    fn entered_before(
+        &self,
+        caller: &Caller,
+        enter: &EnterQueueCommand,
+        (id, request_digest): (TicketId, [u8; 16]),
+    ) -> Result<Option<StoredTicket>, EngineError> {
+        let cache = self.shared.cache.read();
+        let (stored, digest) = match cache.ticket(id) {
+            Some(stored) => (stored, request_digest),
+            None => {
+                let (signer, key) = (&self.shared.common.token_signer, &enter.idempotency_key);
+                let former_id = signer.former_ticket_id(caller.subject, enter.set_id, key);
+                let Some(stored) = cache.ticket(former_id) else { return Ok(None) };
+                let session = &enter.session;
+                let digest =
+                    HmacTokenSigner::party_digest(caller.subject, &session.sorted_users(), &session.party_sizes);
+                (stored, digest)
+            }
+        };
+        (stored.request_digest == digest).then(|| Some(stored.clone())).ok_or(EngineError::IdempotencyKeyReused)
+    }
+
+    fn answer_for_repeated_enter(
+        &self,
+        caller: &Caller,
+        enter: &EnterQueueCommand,
+        stored: &StoredTicket,
+        now: UnixMs,
+    ) -> EnterQueueAnswer {
+        let ruleset = self.shared.common.rulesets.ruleset_in_force(enter.set_id);
+        let ttl_ms = ruleset.as_ref().and_then(|ruleset| Some(ruleset.queue.as_ref()?.ticket_ttl_ms));
+        let left_ms = || u32::try_from(stored.expires_at.ms_since(now)).unwrap_or(u32::MAX);
+        let ignored_fields = ruleset.map(|ruleset| attribute_values::untrusted_fields(&ruleset, &enter.session));
+        self.enter_answer(caller, stored, (ttl_ms.unwrap_or_else(left_ms), ignored_fields.unwrap_or_default()), now)
+    }
+
+    fn enter_answer(
+        &self,
+        caller: &Caller,
+        stored: &StoredTicket,
+        (expires_in_ms, ignored_fields): (u32, Vec<String>),
+        now: UnixMs,
+    ) -> EnterQueueAnswer {
+        let Ticket { id: ticket_id, set_id, .. } = *stored.ticket;
+        let claim = TicketClaim { ticket_id, set_id, subject: caller.subject };
+        let holder = TicketHolder { ticket_id, set_id, user: caller.user, is_seat: false };
+        let status = self.shared.ticket_status_for(&holder, stored, now);
+        let ticket_token = self.shared.common.token_signer.sign(&claim);
+        EnterQueueAnswer { status, ticket_token, expires_in_ms, ignored_fields }
     }
 }
 
@@ -155,6 +199,27 @@ fn check_party_size(session: &Session, teams: &TeamsSpec) -> Result<(), EngineEr
         return Err(EngineError::PartyTooLarge { size, max });
     }
     Ok(())
+}
+
+/// Checks that the players can be in one team with the roles that they want, and those that their party offers.
+fn check_roles(ruleset: &Ruleset, teams: &TeamsSpec, session: &Session) -> Result<(), EngineError> {
+    if teams.roles.is_empty() {
+        return Ok(());
+    }
+    let wanted_roles = player_details::wanted_roles(ruleset, session);
+    let offered_roles = offered_roles(ruleset, &AttributeValues::from_session(ruleset, session));
+    let ratings = vec![0.0; session.players.len()];
+    let party = TeamParty { ratings: &ratings, offered_roles: &offered_roles, wanted_roles: &wanted_roles };
+    if team::party_fits_into_a_team(teams, &party) {
+        return Ok(());
+    }
+    let attribute = teams.role_attribute.filter(|_| wanted_roles.is_empty()).map(|index| &ruleset.attributes[index]);
+    if let Some(attribute) = attribute {
+        let problem = "has roles that no team has for all players of the party; add others, or enter them apart";
+        return Err(field_error(format!("session_composition.attributes[\"{}\"]", attribute.name), problem));
+    }
+    let problem = "want roles that no team has together; let one of them want another role, or enter them apart";
+    Err(field_error("session_composition.players", problem))
 }
 
 /// Round trips as the party measured them, in the order of its regions; `None` without any.

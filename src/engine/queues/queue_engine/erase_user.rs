@@ -14,32 +14,41 @@ use crate::store::user_data::UserRowKind;
 const ROUNDS_MAX: usize = 4;
 
 impl QueueEngine {
-    /// Erases a user. Idempotent. Continues if the caller stops waiting.
-    pub async fn erase_user(&self, user: UserKey) -> Result<EraseUserAnswer, EngineError> {
+    /// Erases a user, who is known to advertisements as `callers`. Idempotent. Continues if the caller stops waiting.
+    pub async fn erase_user(&self, user: UserKey, callers: Vec<UserKey>) -> Result<EraseUserAnswer, EngineError> {
         let engine = self.clone();
-        let task = tokio::spawn(async move { engine.erase_user_to_the_end(user).await });
+        let task = tokio::spawn(async move { engine.erase_user_to_the_end(user, &callers).await });
         task.await.unwrap_or(Err(EngineError::Internal))
     }
 
-    async fn erase_user_to_the_end(&self, user: UserKey) -> Result<EraseUserAnswer, EngineError> {
+    async fn erase_user_to_the_end(&self, user: UserKey, callers: &[UserKey]) -> Result<EraseUserAnswer, EngineError> {
         let shared = &self.shared;
         let _one_at_a_time = shared.user_data_scan.lock().await;
         let store = &shared.common.store;
         // A crash in between leaves a request behind, so that the next start cleans up.
         store.request_erasure_cleanup(shared.common.clock.now()).await.map_err(|error| store_unavailable(&error))?;
         let seed = shared.common.clock.random_bytes();
-        let erasure = UserErasure { user, seed, tickets: Vec::new(), matches: Vec::new(), is_last: false };
+        let erasure = UserErasure {
+            user,
+            seed,
+            tickets: Vec::new(),
+            matches: Vec::new(),
+            block_lists: Vec::new(),
+            is_last: false,
+        };
         let mut answer = EraseUserAnswer::default();
         let mut is_quiet = false;
         for _ in 0..ROUNDS_MAX {
             let before = answer;
             let has_left_all = self.leave_everything(user).await?;
-            shared.adverts.delete_sessions_of(user).await?;
+            shared.adverts.delete_sessions_of(user, callers).await?;
+            let has_published = self.delete_published_by(callers).await?;
             let was_in_advertisements = self.erase_from_advertisements(user, seed).await?;
             self.erase_from_rows(&erasure, &mut answer).await?;
             let is_member = self.write_erasure(UserErasure { is_last: true, ..erasure.clone() }, &mut answer).await?;
             // What a call in progress has written meanwhile is found by a further round.
-            is_quiet = has_left_all && !is_member && !was_in_advertisements && answer == before;
+            let was_advertised = has_published || was_in_advertisements;
+            is_quiet = has_left_all && !is_member && !was_advertised && answer == before;
             if is_quiet {
                 break;
             }
@@ -71,6 +80,24 @@ impl QueueEngine {
         Ok(!stored.tickets.is_empty() || stored.match_id.is_some())
     }
 
+    /// Deletes the advertisements in the store that `callers` publish, also those that this server does not have. Returns whether
+    /// there were any.
+    async fn delete_published_by(&self, callers: &[UserKey]) -> Result<bool, EngineError> {
+        let mut were_any = false;
+        for caller in callers {
+            let mut after = [0; 16];
+            loop {
+                let ids = self.rows_naming(*caller, UserRowKind::Advertisement, after, ERASED_ROWS_MAX).await?;
+                let Some(last) = ids.last() else { break };
+                (were_any, after) = (true, *last);
+                for id in ids {
+                    self.shared.adverts.delete_stored(AdvertisementId::from_bytes(id)).await?;
+                }
+            }
+        }
+        Ok(were_any)
+    }
+
     /// Replaces the user in advertisements and reservations, and releases the user's seats. Returns whether one named the
     /// user.
     async fn erase_from_advertisements(&self, user: UserKey, seed: [u8; 16]) -> Result<bool, EngineError> {
@@ -85,17 +112,20 @@ impl QueueEngine {
         }
     }
 
-    /// Replaces the user in the tickets, matches, results and feedback that name it.
+    /// Replaces the user in the tickets, matches, results and feedback that name it, and removes it from block lists.
     async fn erase_from_rows(&self, erasure: &UserErasure, answer: &mut EraseUserAnswer) -> Result<(), EngineError> {
-        for kind in [UserRowKind::Match, UserRowKind::Result, UserRowKind::Feedback, UserRowKind::Ticket] {
+        use UserRowKind::{BlockList, Feedback, Match, Result, Ticket};
+        for kind in [Match, Result, Feedback, Ticket, BlockList] {
             let mut after = [0; 16];
             loop {
                 let ids = self.rows_naming(erasure.user, kind, after, ERASED_ROWS_MAX).await?;
                 let Some(last) = ids.last() else { break };
                 after = *last;
                 let mut write = erasure.clone();
-                if kind == UserRowKind::Ticket {
+                if kind == Ticket {
                     write.tickets = ids.into_iter().map(TicketId::from_bytes).collect();
+                } else if kind == BlockList {
+                    write.block_lists = ids.into_iter().map(UserKey::from_bytes).collect();
                 } else {
                     for id in ids.into_iter().map(MatchId::from_bytes) {
                         write.matches.push((id, self.rating_key_of_match(id).await?));
@@ -124,13 +154,13 @@ impl QueueEngine {
         let stored = self.shared.common.store.read_match(id).await.map_err(|error| store_unavailable(&error))?;
         let Some(found) = stored else { return Ok(None) };
         self.shared.wait_for_ruleset(found.set_id, found.ruleset_hash).await;
-        Ok(self.rating_for_match(&found).map(|rating| rating.key))
+        Ok(self.rating_spec_for_match(&found).map(|rating| rating.key))
     }
 
     /// Writes one part of an erasure. Returns whether the user is a member of one of its rows.
     async fn write_erasure(&self, erasure: UserErasure, answer: &mut EraseUserAnswer) -> Result<bool, EngineError> {
         match self.shared.submit_write(QueueWrite::EraseUser(erasure)).await? {
-            QueueOutcome::UserErased { tickets, matches, results, is_member } => {
+            QueueOutcome::UserErased { tickets, matches, results, is_member, .. } => {
                 let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
                 answer.tickets = answer.tickets.saturating_add(count(tickets.len()));
                 answer.matches = answer.matches.saturating_add(count(matches.len()));

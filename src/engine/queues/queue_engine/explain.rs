@@ -72,7 +72,7 @@ impl QueueEngine {
         let adverts = self.shared.adverts.clone();
         let result = tokio::task::spawn_blocking(move || {
             let explanation = adverts.explain_search(&ruleset, &checked, searching_for_ms, max_near_misses);
-            ExplainSearchAnswer { ruleset, explanation }
+            ExplainSearchAnswer { ruleset, explanation, limit_factor: checked.attribute_values.limit_factor() }
         });
         result.await.map_err(|_| EngineError::Internal)
     }
@@ -80,7 +80,7 @@ impl QueueEngine {
     /// Sets users' ratings in a set; durable when it returns.
     pub async fn import_ratings(&self, set_id: SetId, imported: Vec<ImportedRating>) -> Result<u32, EngineError> {
         let ruleset = self.shared.common.ruleset(set_id, None)?;
-        let Some(KeyedRatingSpec { key, spec }) = self.shared.ratings.lock().rating_of(&ruleset) else {
+        let Some(KeyedRatingSpec { key, spec }) = self.shared.ratings.lock().rating_spec_of(&ruleset) else {
             let problem = format!("ruleset `{}` has no rating system; add a <Rating> element", ruleset.name);
             return Err(field_error("matchmaking_set_id", problem));
         };

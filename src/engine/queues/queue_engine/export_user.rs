@@ -8,7 +8,7 @@ use crate::engine::queues::operator_command::{
 };
 use crate::engine::queues::queue_engine::QueueEngine;
 use crate::engine::queues::queue_engine::match_results::store_unavailable;
-use crate::store::queues::StoredUser;
+use crate::store::queues::UserQueueState;
 use crate::store::user_data::UserRowKind;
 
 impl QueueEngine {
@@ -42,12 +42,19 @@ impl QueueEngine {
             feedback: Vec::new(),
             matches: Vec::new(),
             results: Vec::with_capacity(ids.len()),
+            blocked_users: Vec::new(),
             has_more,
         };
         for id in ids {
-            export.results.extend(store.read_match_result(MatchId::from_bytes(id)).await.map_err(unavailable)?);
+            let id = MatchId::from_bytes(id);
+            let Some(result) = store.read_match_result(id).await.map_err(unavailable)? else { continue };
+            // A result is kept longer than its match.
+            let kept = store.read_match(id).await.map_err(unavailable)?;
+            export.results.push((result, kept.map(|match_| match_.chosen.clone()).unwrap_or_default()));
         }
         if after.is_none() {
+            let blocked = self.shared.common.block_lists.read().list_of(user).cloned();
+            export.blocked_users.extend(blocked.iter().flat_map(|blocked| blocked.iter().copied()));
             export.penalties = store.read_user(user).await.map_err(unavailable)?.penalties;
             let rows = self.shared.ratings.lock().ratings_of(user);
             for row in rows {
@@ -81,24 +88,26 @@ impl QueueEngine {
         sets.dedup();
         let ratings = self.shared.ratings.lock();
         sets.retain(|set_id| {
-            let rating = catalog.ruleset_in_force(*set_id).and_then(|ruleset| ratings.rating_of(ruleset));
+            let rating = catalog.ruleset_in_force(*set_id).and_then(|ruleset| ratings.rating_spec_of(ruleset));
             rating.is_some_and(|rating| rating.key == key)
         });
         sets
     }
 
     /// Name of a user in logs. A user without one gets one; it is not kept if nothing else about the user is.
-    pub async fn log_name_of(&self, user: UserKey) -> Result<[u8; 16], EngineError> {
+    pub async fn user_log_name_of(&self, user: UserKey) -> Result<[u8; 16], EngineError> {
         let (store, new_name) = (&self.shared.common.store, self.shared.common.clock.random_bytes());
         let has_ratings = !self.shared.ratings.lock().ratings_of(user).is_empty();
+        let has_block_list = self.shared.common.block_lists.read().list_of(user).is_some();
         let is_known = has_ratings
-            || store.read_user(user).await.map_err(|error| store_unavailable(&error))? != StoredUser::default();
+            || has_block_list
+            || store.read_user(user).await.map_err(|error| store_unavailable(&error))? != UserQueueState::default();
         let name = store.user_log_name(user, is_known.then_some(new_name)).await;
         Ok(name.map_err(|error| store_unavailable(&error))?.unwrap_or(new_name))
     }
 
     /// Name of a user in logs; a random one for a user without one, which is not kept.
-    pub async fn last_log_name_of(&self, user: UserKey) -> Result<[u8; 16], EngineError> {
+    pub async fn existing_or_random_log_name(&self, user: UserKey) -> Result<[u8; 16], EngineError> {
         let name = self.shared.common.store.user_log_name(user, None).await;
         let new_name = self.shared.common.clock.random_bytes();
         Ok(name.map_err(|error| store_unavailable(&error))?.unwrap_or(new_name))

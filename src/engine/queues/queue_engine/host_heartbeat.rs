@@ -35,9 +35,9 @@ impl QueueEngine {
             || matches.iter().any(|hosted| matches!(hosted.state, HostedMatchState::Confirming(_)));
         let interval_ms = |hosting: &HostingSpec| {
             if may_have_to_confirm {
-                hosting.confirm_interval_ms().min(hosting.play_interval_ms())
+                hosting.confirm_heartbeat_interval_ms().min(hosting.play_heartbeat_interval_ms())
             } else {
-                hosting.play_interval_ms()
+                hosting.play_heartbeat_interval_ms()
             }
         };
         let next_beat_in_ms = ruleset.as_ref().map_or_else(
@@ -46,7 +46,7 @@ impl QueueEngine {
         );
         let hosted_match_ids =
             self.shared.adverts.ask_for_beat(claim.advertisement_id, claim.set_id, next_beat_in_ms, now);
-        let matches = matches.into_iter().map(|hosted| hosted.read_at(now)).collect();
+        let matches = matches.into_iter().map(|hosted| hosted.with_time_left_at(now)).collect();
         Ok(HostHeartbeatAnswer { matches, hosted_match_ids, next_beat_in_ms })
     }
 
@@ -72,7 +72,7 @@ impl QueueEngine {
     }
 
     /// Claim of an advertisement token that was issued to this caller.
-    fn verify_host_token(&self, caller: &Caller, token: &[u8]) -> Result<AdvertisementClaim, EngineError> {
+    pub(super) fn verify_host_token(&self, caller: &Caller, token: &[u8]) -> Result<AdvertisementClaim, EngineError> {
         let claim = self.shared.common.token_signer.verify::<AdvertisementClaim>(token);
         claim.filter(|claim| claim.subject == caller.subject).ok_or(EngineError::NotOwner)
     }
@@ -85,12 +85,12 @@ impl QueueEngine {
         token: &[u8],
         beat: HostedMatchBeat,
     ) -> Result<HostedMatch, EngineError> {
-        let not_hosted = HostedMatch::without_details(beat.match_id, HostedMatchState::NotHosted);
+        let not_hosted = HostedMatch::new_without_details(beat.match_id, HostedMatchState::NotHosted);
         let found = self.shared.wait_for_cached(|cache| cache.match_by_id(beat.match_id).cloned()).await;
         let is_host = |host: Option<&Assignment>| host.is_some_and(|host| host.is_on_game_server(advertisement));
         let Some(mut match_) = found else { return Ok(not_hosted) };
         if !is_host(match_.stage.named_host())
-            && let Some(newer) = self.shared.newer_match(&match_).await?
+            && let Some(newer) = self.shared.load_newer_match(&match_).await?
         {
             match_ = newer;
         }
@@ -102,11 +102,11 @@ impl QueueEngine {
             let end = EndMatchCommand { match_id: Some(beat.match_id), proof, server_failed: true };
             self.end_match(caller, end).await?;
         } else {
-            let after = self.shared.hear_host(&match_, self.shared.common.clock.now()).await?;
+            let after = self.shared.apply_host_contact(&match_, self.shared.common.clock.now()).await?;
             // The seats no longer expire.
             if let (MatchStage::Confirming { .. }, MatchStage::Playing { assignment, .. }) =
                 (&match_.stage, &after.stage)
-                && let Assignment::GameServer { advertisement, reservation, .. } = assignment
+                && let Assignment::GameServer { advertisement, reservation: Some(reservation), .. } = assignment
             {
                 self.shared.adverts.confirm_seats(*advertisement, match_.set_id, *reservation);
             }

@@ -1,6 +1,7 @@
 //! Leave command: takes a party, or some of its players, out of the queue or out of its match, in every stage.
 
 use crate::domain::id::{TicketId, UserKey};
+use crate::domain::lifecycle::Match;
 use crate::domain::lifecycle::event::{EventResult, MatchEvent};
 use crate::domain::queue::ticket::{Ticket, TicketEndReason};
 use crate::engine::command::Caller;
@@ -52,8 +53,10 @@ impl QueueEngine {
             let is_known = self.shared.wait_for_cached(|cache| cache.match_by_id(match_id).map(|_| ())).await;
             is_known.ok_or(EngineError::MatchNotFound)?;
             let event = MatchEvent::PlayersLeft { ticket_id, users: users.to_vec(), left_by };
-            match self.shared.apply_match_event(match_id, event).await?.result {
+            let outcome = self.shared.apply_match_event(match_id, event).await?;
+            match outcome.result {
                 EventResult::Changed | EventResult::AlreadyApplied => {
+                    self.leave_session(&outcome.match_after, ticket_id);
                     return self.wait_for_cached_ticket(ticket_id).await;
                 }
                 // The match has just ended: the ticket has ended too, or waits again.
@@ -62,6 +65,21 @@ impl QueueEngine {
             }
         }
         Err(EngineError::Overloaded { retry_after_ms: RETRY_AFTER_MS })
+    }
+
+    /// Releases the seats of the players of a ticket who have left a session's match: its host cannot name them again unless they
+    /// come back with a new reservation.
+    fn leave_session(&self, match_: &Match, ticket_id: TicketId) {
+        let Some(start) = &match_.session_start else { return };
+        let tickets = match_.tickets.iter().zip(&start.reservations);
+        let Some((match_ticket, Some(reservation))) = tickets.into_iter().find(|(own, _)| own.ticket_id == ticket_id)
+        else {
+            return;
+        };
+        for player in match_ticket.players.iter().filter(|player| player.left_at.is_some()) {
+            let session = (start.advertisement, match_.set_id);
+            self.shared.adverts.release_seat_of(player.user, session, *reservation);
+        }
     }
 
     fn leave_answer(&self, holder: &TicketHolder, stored: &StoredTicket) -> LeaveQueueAnswer {

@@ -23,7 +23,7 @@ use crate::engine::ratings::command::{
     ReportResultAnswer, ReportResultCommand, ReportState, ResultReporter, SubmitFeedbackCommand,
 };
 use crate::engine::writer_inbox::RETRY_AFTER_MS;
-use crate::rules::catalog::MatchRuleset;
+use crate::rules::catalog::MatchRulesetLookup;
 use crate::store::queues::{FinishedMatch, QueueOutcome, QueueWrite};
 
 /// Maximum attempts to write a result when the match changes concurrently.
@@ -50,7 +50,7 @@ impl QueueEngine {
             let authority = match self.authorize_reporter(caller, &match_, command) {
                 Ok(authority) => authority,
                 Err(refusal) => {
-                    match_ = shared.newer_match(&match_).await?.ok_or(refusal)?;
+                    match_ = shared.load_newer_match(&match_).await?.ok_or(refusal)?;
                     continue;
                 }
             };
@@ -59,14 +59,14 @@ impl QueueEngine {
             let (visible_ticket, reported_by) = match authority {
                 ReporterAuthority::Alone { visible_ticket, reported_by } => (visible_ticket, reported_by),
                 ReporterAuthority::Seats { ticket_id, users } => {
-                    match self.report_by_seats(&match_, (ticket_id, &users), checked, command).await? {
+                    match self.report_for_users(&match_, (ticket_id, &users), checked, command).await? {
                         SeatReportOutcome::Answer(answer) => return Ok(*answer),
                         SeatReportOutcome::Stale(current) => match_ = current,
                     }
                     continue;
                 }
             };
-            let rating = self.rating_for_match(&match_);
+            let rating = self.rating_spec_for_match(&match_).filter(|_| match_.bots_by_team.is_empty());
             let now = shared.common.clock.now();
             let report = complete_report(shared, &match_, rating.as_ref(), checked, command.duration_ms, now)?;
             let report = Arc::new(report);
@@ -126,7 +126,7 @@ impl QueueEngine {
         let holder = TicketHolder::verify(&shared.common.token_signer, caller, &command.ticket_token)?;
         let mut match_ = self.find_match(command.match_id).await?.ok_or(EngineError::NotOwner)?;
         if match_.stage.last_assignment().is_none()
-            && let Some(newer) = shared.newer_match(&match_).await?
+            && let Some(newer) = shared.load_newer_match(&match_).await?
         {
             match_ = newer;
         }
@@ -149,8 +149,9 @@ impl QueueEngine {
         if match_.stage.last_assignment().is_none() {
             return Err(EngineError::MatchNotPlayed);
         }
-        let (rating, now) = (self.rating_for_match(&match_), shared.common.clock.now());
-        let write = QueueWrite::RecordFeedback { match_id: match_.id, user, stars: command.stars, rating, now };
+        let (rating, now) = (self.rating_spec_for_match(&match_), shared.common.clock.now());
+        let (match_id, ruleset) = (match_.id, (match_.set_id, match_.ruleset_hash));
+        let write = QueueWrite::RecordFeedback { match_id, ruleset, user, stars: command.stars, rating, now };
         match shared.submit_write(write).await? {
             QueueOutcome::FeedbackRecorded(_) => Ok(()),
             QueueOutcome::FeedbackAlreadyGiven { stars } if stars == command.stars => Ok(()),
@@ -179,10 +180,10 @@ impl QueueEngine {
 
     /// Rating system for a match, if any, and its ratings: those of the ruleset that made the match. Its players were
     /// matched by them, also if the set has another scale or pool now.
-    pub(super) fn rating_for_match(&self, match_: &Match) -> Option<KeyedRatingSpec> {
+    pub(super) fn rating_spec_for_match(&self, match_: &Match) -> Option<KeyedRatingSpec> {
         match self.shared.common.ruleset_of_match(match_.set_id, match_.ruleset_hash) {
-            MatchRuleset::Known(ruleset) => self.shared.ratings.lock().rating_of(&ruleset),
-            MatchRuleset::NotLoaded | MatchRuleset::Unavailable => None,
+            MatchRulesetLookup::Known(ruleset) => self.shared.ratings.lock().rating_spec_of(&ruleset),
+            MatchRulesetLookup::NotLoaded | MatchRulesetLookup::Unavailable => None,
         }
     }
 
@@ -190,9 +191,9 @@ impl QueueEngine {
     async fn loaded_ruleset_of_match(&self, match_: &Match) -> Result<Option<Arc<Ruleset>>, EngineError> {
         self.shared.wait_for_ruleset(match_.set_id, match_.ruleset_hash).await;
         match self.shared.common.ruleset_of_match(match_.set_id, match_.ruleset_hash) {
-            MatchRuleset::Known(ruleset) => Ok(Some(ruleset)),
-            MatchRuleset::Unavailable => Ok(None),
-            MatchRuleset::NotLoaded => Err(EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS }),
+            MatchRulesetLookup::Known(ruleset) => Ok(Some(ruleset)),
+            MatchRulesetLookup::Unavailable => Ok(None),
+            MatchRulesetLookup::NotLoaded => Err(EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS }),
         }
     }
 
@@ -242,7 +243,7 @@ impl QueueEngine {
                     Some(Assignment::GameServer { .. }) => return Err(EngineError::NotOwner),
                     Some(Assignment::PeerHost { .. }) => ReporterAuthority::Seats {
                         ticket_id: match_ticket.ticket_id,
-                        users: self.reporting_seats(caller, match_, match_ticket, command.player_key)?,
+                        users: self.reporting_users(caller, match_, match_ticket, command.player_key)?,
                     },
                     // An unhosted match is reported by the backend that entered the ticket, not by a player's game.
                     Some(Assignment::Unhosted) if caller.user.is_some() => return Err(EngineError::NotOwner),

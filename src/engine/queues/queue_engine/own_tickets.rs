@@ -7,10 +7,15 @@ use crate::engine::queues::command::{OwnTicket, OwnTickets};
 use crate::engine::queues::queue_engine::QueueEngine;
 use crate::engine::queues::ticket_holder::TicketHolder;
 use crate::engine::writer_inbox::RETRY_AFTER_MS;
+use crate::store::queues::StoredTicket;
+
+/// Maximum number of ended tickets in one answer. A player has more only with matches of seconds.
+const REPORTABLE_TICKETS_MAX: usize = 16;
 
 impl QueueEngine {
-    /// Tickets of the caller's user that have not ended, each with a token, and the user's cooldowns. The store's rows decide,
-    /// as they do for Enter, so each server gives the same answer. Callers without a user have neither.
+    /// Tickets of the caller's user that have not ended, those of matches that wait for the user's report, each with a token, and the
+    /// user's cooldowns. For open tickets the store's rows decide, as they do for Enter, so each server gives the same answer.
+    /// Callers without a user have neither.
     pub async fn own_tickets(&self, caller: &Caller) -> Result<OwnTickets, EngineError> {
         let Some(user) = caller.user else { return Ok(OwnTickets::default()) };
         let common = &self.shared.common;
@@ -19,11 +24,20 @@ impl QueueEngine {
             EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS }
         })?;
         let now = common.clock.now();
-        let mut tickets = Vec::with_capacity(stored.tickets.len());
+        let mut found = Vec::with_capacity(stored.tickets.len());
         for membership in &stored.tickets {
-            let found = self.shared.wait_for_cached(|cache| cache.ticket(membership.ticket_id).cloned()).await;
+            let cached = self.shared.wait_for_cached(|cache| cache.ticket(membership.ticket_id).cloned()).await;
             // It may have ended and been forgotten since the read.
-            let Some(found) = found else { continue };
+            found.extend(cached);
+        }
+        let is_new = |ended: &&StoredTicket| found.iter().all(|open| open.ticket.id != ended.ticket.id);
+        let cache = self.shared.cache.read();
+        let to_report: Vec<StoredTicket> =
+            cache.reportable_tickets_of(user).filter(is_new).take(REPORTABLE_TICKETS_MAX).cloned().collect();
+        drop(cache);
+        found.extend(to_report);
+        let mut tickets = Vec::with_capacity(found.len());
+        for found in found {
             let (ticket_id, set_id) = (found.ticket.id, found.ticket.set_id);
             let is_seat = found.ticket.subject != caller.subject;
             let ticket_token = match is_seat {
@@ -36,7 +50,7 @@ impl QueueEngine {
         }
         let cooldown_ms = |until: crate::domain::time::UnixMs| u32::try_from(until.ms_since(now)).unwrap_or(u32::MAX);
         let active = stored.penalties.iter().filter_map(|(set_id, penalty)| {
-            penalty.active_cooldown(now).map(|until| (*set_id, cooldown_ms(until).max(1)))
+            penalty.active_cooldown_end(now).map(|until| (*set_id, cooldown_ms(until).max(1)))
         });
         Ok(OwnTickets { tickets, cooldowns: active.collect() })
     }

@@ -6,12 +6,12 @@ use crate::domain::id::{MatchId, SetId};
 use crate::engine::error::EngineError;
 use crate::engine::open_silos::SiloState;
 use crate::engine::queues::operator_command::{
-    EntryObstacle, MatchOverview, PlayerOverview, PlayerQuery, PlayerTicket, SetOverview,
+    EntryObstacle, MatchOverview, PlayerOverview, PlayerQuery, PlayerTicket, SetEntryOverview,
 };
 use crate::engine::queues::queue_engine::QueueEngine;
 use crate::engine::writer_inbox::RETRY_AFTER_MS;
 use crate::rules::catalog::CatalogState;
-use crate::store::queues::{QueueKey, StoredUser, TicketState};
+use crate::store::queues::{QueueKey, TicketState, UserQueueState};
 
 impl QueueEngine {
     /// State of a match. With several servers, any of them knows it.
@@ -19,7 +19,7 @@ impl QueueEngine {
         let found = self.shared.wait_for_cached(|cache| cache.match_by_id(id).cloned()).await;
         let known = found.ok_or(EngineError::MatchNotFound)?;
         // Each server gives the same answer. Without the store, it is what this server knows.
-        let newer = self.shared.newer_match(&known).await.ok().flatten();
+        let newer = self.shared.load_newer_match(&known).await.ok().flatten();
         let found_match = newer.unwrap_or(known);
         let blocking_rule = self.shared.placement_problem(id);
         Ok(MatchOverview { found_match, blocking_rule, now: self.shared.common.clock.now() })
@@ -68,7 +68,7 @@ impl QueueEngine {
         let overview = |set_id| self.set_overview(&query, set_id, &catalog, &stored, &silo);
         Ok(PlayerOverview {
             user: query.user,
-            log_name: self.log_name_of(query.user).await?,
+            log_name: self.user_log_name_of(query.user).await?,
             sets: set_ids.into_iter().map(overview).collect(),
             penalties: stored.penalties.clone(),
             tickets,
@@ -83,9 +83,9 @@ impl QueueEngine {
         query: &PlayerQuery,
         set_id: SetId,
         catalog: &Arc<CatalogState>,
-        stored: &StoredUser,
+        stored: &UserQueueState,
         silo: &SiloState,
-    ) -> SetOverview {
+    ) -> SetEntryOverview {
         let ruleset = catalog.ruleset_in_force(set_id);
         let queue = ruleset.and_then(|ruleset| ruleset.queue.as_ref());
         let retires_at = catalog.retiring.get(&set_id).map(|retiring| retiring.ends_at);
@@ -104,7 +104,7 @@ impl QueueEngine {
                 let queued = conflicting.map(|membership| EntryObstacle::Queued(membership.ticket_id));
                 let now = self.shared.common.clock.now();
                 let penalty = stored.penalties.iter().find(|(penalized_set, _)| *penalized_set == set_id);
-                let cooldown = penalty.and_then(|(_, penalty)| penalty.active_cooldown(now));
+                let cooldown = penalty.and_then(|(_, penalty)| penalty.active_cooldown_end(now));
                 obstacles.extend(in_match.into_iter().chain(queued).chain(cooldown.map(EntryObstacle::Cooldown)));
             }
         }
@@ -117,7 +117,7 @@ impl QueueEngine {
         if !silo.is_open && silo.limits.as_ref().is_some_and(is_limit_reached) {
             obstacles.push(EntryObstacle::TooManySilos);
         }
-        SetOverview {
+        SetEntryOverview {
             set_id,
             name: ruleset.map_or_else(|| "".into(), |ruleset| ruleset.name.clone()),
             has_queue: queue.is_some(),

@@ -41,7 +41,7 @@ impl QueueEngine {
         set_id: SetId,
         users: &[UserKey],
     ) -> Result<Vec<RatingView>, EngineError> {
-        let rating = self.rating_of_set(set_id)?;
+        let rating = self.rating_spec_of_set(set_id)?;
         self.check_readable(caller, set_id, users, RatingUse::Read).await?;
         let now = self.shared.common.clock.now();
         let mut ratings = self.shared.ratings.lock();
@@ -54,7 +54,7 @@ impl QueueEngine {
         caller: &Caller,
         query: LeaderboardQuery,
     ) -> Result<LeaderboardPage, EngineError> {
-        let rating = self.rating_of_set(query.set_id)?;
+        let rating = self.rating_spec_of_set(query.set_id)?;
         if !reads_all(caller) && rating.spec.leaderboard != LeaderboardAccess::Public {
             return Err(EngineError::LeaderboardNotPublic(query.set_id));
         }
@@ -72,7 +72,7 @@ impl QueueEngine {
         set_id: SetId,
         sides: &[Vec<UserKey>],
     ) -> Result<Vec<f64>, EngineError> {
-        let rating = self.rating_of_set(set_id)?;
+        let rating = self.rating_spec_of_set(set_id)?;
         self.check_readable(caller, set_id, &sides.concat(), RatingUse::Predict).await?;
         let now = self.shared.common.clock.now();
         let skills = self.shared.ratings.lock().skills_of_sides(&rating, sides, now);
@@ -86,15 +86,15 @@ impl QueueEngine {
         set_id: SetId,
         user: UserKey,
     ) -> Result<Vec<RatingHistoryEntry>, EngineError> {
-        let rating = self.rating_of_set(set_id)?;
+        let rating = self.rating_spec_of_set(set_id)?;
         self.check_readable(caller, set_id, &[user], RatingUse::Read).await?;
         self.shared.common.store.read_rating_changes(user, rating.key).await.map_err(|error| store_unavailable(&error))
     }
 
     /// Rating system of a set's current ruleset, and its ratings.
-    pub(super) fn rating_of_set(&self, set_id: SetId) -> Result<KeyedRatingSpec, EngineError> {
+    pub(super) fn rating_spec_of_set(&self, set_id: SetId) -> Result<KeyedRatingSpec, EngineError> {
         let ruleset = self.shared.common.ruleset(set_id, None)?;
-        self.shared.ratings.lock().rating_of(&ruleset).ok_or(EngineError::NoRatingSystem(set_id))
+        self.shared.ratings.lock().rating_spec_of(&ruleset).ok_or(EngineError::NoRatingSystem(set_id))
     }
 
     /// Fails unless the caller may use the ratings of all `users`. With replicas, waits for a match that another server has
@@ -122,8 +122,8 @@ impl QueueEngine {
         if cache.live_tickets_of(user).any(|stored| stored.ticket.subject == Some(subject)) {
             return true;
         }
-        let running = cache.running_match_of([user]).and_then(|id| cache.match_by_id(id));
-        running.is_some_and(|found| match found.stage.assignment() {
+        let running = cache.live_match_of([user]).and_then(|id| cache.match_by_id(id));
+        running.is_some_and(|found| match found.stage.assignment_in_play() {
             Some(Assignment::GameServer { advertisement, .. }) => {
                 self.shared.adverts.publisher_of(*advertisement, found.set_id) == Some(subject)
             }

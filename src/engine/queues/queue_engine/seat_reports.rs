@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::domain::id::{TicketId, UserKey};
-use crate::domain::lifecycle::side_reports::{ReportOutcome, ResultClaim};
+use crate::domain::lifecycle::side_reports::{ResultClaim, SideReportsOutcome};
 use crate::domain::lifecycle::{Match, MatchTicket};
 use crate::domain::match_result::MatchResult;
 use crate::engine::command::Caller;
@@ -23,7 +23,7 @@ pub(super) enum SeatReportOutcome {
 
 impl QueueEngine {
     /// Records a report for `users` of a ticket.
-    pub(super) async fn report_by_seats(
+    pub(super) async fn report_for_users(
         &self,
         match_: &Arc<Match>,
         (ticket_id, users): (TicketId, &[UserKey]),
@@ -47,8 +47,8 @@ impl QueueEngine {
             return Ok(SeatReportOutcome::Stale(current));
         }
         match reports.outcome {
-            Some(ReportOutcome::Disputed) if !new_users.is_empty() => return Err(EngineError::ReportWindowEnded),
-            Some(ReportOutcome::Settled | ReportOutcome::Disputed) => {
+            Some(SideReportsOutcome::Disputed) if !new_users.is_empty() => return Err(EngineError::ReportWindowEnded),
+            Some(SideReportsOutcome::Settled | SideReportsOutcome::Disputed) => {
                 let result = shared.read_result(match_.id).await?.ok_or(EngineError::MatchNotFound)?;
                 let is_replay = new_users.is_empty() || has_ranks(&result, &ranks);
                 if !is_replay {
@@ -56,10 +56,12 @@ impl QueueEngine {
                 }
                 return Ok(self.answer_with_result(match_, result, true, ticket_id));
             }
-            Some(ReportOutcome::Held | ReportOutcome::Unreported) if !new_users.is_empty() => {
+            Some(SideReportsOutcome::Held | SideReportsOutcome::Unreported) if !new_users.is_empty() => {
                 return Err(EngineError::ReportWindowEnded);
             }
-            Some(ReportOutcome::Held | ReportOutcome::Unreported) => return Ok(self.answer_with_state(match_, true)),
+            Some(SideReportsOutcome::Held | SideReportsOutcome::Unreported) => {
+                return Ok(self.answer_with_state(match_, true));
+            }
             None if new_users.is_empty() => return Ok(self.answer_with_state(match_, true)),
             None => {}
         }
@@ -74,7 +76,7 @@ impl QueueEngine {
                 Ok(self.answer_with_result(match_, result, true, ticket_id))
             }
             // Another server may have recorded these very reports as a dispute.
-            ReportWritten::HasResult(result) => match shared.newer_match(match_).await? {
+            ReportWritten::HasResult(result) => match shared.load_newer_match(match_).await? {
                 Some(newer) => Ok(SeatReportOutcome::Stale(newer)),
                 None => Err(EngineError::AlreadyReported { first_report: result.report.summary() }),
             },
@@ -83,7 +85,7 @@ impl QueueEngine {
 
     /// Players of a ticket for whom a report counts: the caller's own user, the named one, or for a backend all who have
     /// not left.
-    pub(super) fn reporting_seats(
+    pub(super) fn reporting_users(
         &self,
         caller: &Caller,
         match_: &Match,

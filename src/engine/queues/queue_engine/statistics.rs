@@ -1,13 +1,40 @@
-//! Queue statistics for operators.
+//! Statistics for operators: queues now, and what all servers have counted in a period.
 
-use crate::engine::queues::command::QueueStatistics;
+use std::collections::BTreeMap;
+
+use crate::domain::id::SetId;
+use crate::domain::time::UnixMs;
+use crate::engine::error::EngineError;
+use crate::engine::queues::command::{CountedStatistics, QueueStatistics, SetStatistics, StatisticsPeriod};
 use crate::engine::queues::queue_engine::QueueEngine;
 use crate::engine::queues::ticket_match_cache::QueueTicketsAndMatches;
+use crate::engine::writer_inbox::RETRY_AFTER_MS;
 use crate::store::queues::QueueKey;
+use crate::store::statistics::{STATISTICS_HOUR_MS, StatisticsQuery};
 
 impl QueueEngine {
-    /// Statistics of every queue.
-    pub fn statistics(&self) -> Vec<QueueStatistics> {
+    /// Counts of all servers in a period: of this one until now.
+    pub async fn counted_statistics(&self, period: StatisticsPeriod) -> Result<CountedStatistics, EngineError> {
+        let common = &self.shared.common;
+        if let Err(error) = common.flush_statistics().await {
+            tracing::warn!(%error, "statistics not written before they were read");
+        }
+        let StatisticsPeriod { hours_before, set_id, by_region, by_party_size } = period;
+        let now = common.clock.now().0;
+        let since = UnixMs((now - now % STATISTICS_HOUR_MS).saturating_sub(hours_before * STATISTICS_HOUR_MS));
+        let until = UnixMs(now).plus_ms(STATISTICS_HOUR_MS);
+        let query = StatisticsQuery { from: since, until, set_id, by_region, by_party_size };
+        match common.statistics.read(&*common.store, &query).await {
+            Ok(totals) => Ok(CountedStatistics { since, counts: totals.counts, truncated: totals.truncated }),
+            Err(error) => {
+                tracing::warn!(%error, "read of statistics failed");
+                Err(EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS })
+            }
+        }
+    }
+
+    /// Statistics of every queue, and their totals by set.
+    pub fn statistics(&self) -> (Vec<QueueStatistics>, Vec<SetStatistics>) {
         let shared = &self.shared;
         let now = shared.common.clock.now();
         let cache = shared.cache.read();
@@ -19,7 +46,7 @@ impl QueueEngine {
                 silo: key.silo,
                 waiting_tickets: u32::try_from(index.waiting_ticket_count()).unwrap_or(u32::MAX),
                 waiting_players: index.waiting_player_count(),
-                running_matches: u32::try_from(index.running_match_count()).unwrap_or(u32::MAX),
+                running_matches: u32::try_from(index.live_match_count()).unwrap_or(u32::MAX),
                 longest_wait_ms: index.waiting_tickets().next().map_or(0, |(entered_at, _)| now.ms_since(entered_at)),
                 runs_on_this_replica: report.is_some(),
                 refusal_counts: report.map_or_else(Vec::new, |report| report.refusal_counts.clone()),
@@ -32,6 +59,22 @@ impl QueueEngine {
                 p90_estimate_met_percent: wait_estimator.p90_estimate_met_percent(key.set_id),
             }
         };
-        cache.queues().map(statistics_of).collect()
+        let queues: Vec<QueueStatistics> = cache.queues().map(statistics_of).collect();
+        let sets = totals_by_set(&queues);
+        (queues, sets)
     }
+}
+
+/// Totals of each set over its silos, from the statistics of all queues. Ordered by set.
+fn totals_by_set(queues: &[QueueStatistics]) -> Vec<SetStatistics> {
+    let mut sets: BTreeMap<SetId, SetStatistics> = BTreeMap::new();
+    for queue in queues {
+        let set = sets.entry(queue.set_id).or_insert(SetStatistics { set_id: queue.set_id, ..Default::default() });
+        set.silo_count += 1;
+        set.waiting_tickets += u64::from(queue.waiting_tickets);
+        set.waiting_players += u64::from(queue.waiting_players);
+        set.running_matches += u64::from(queue.running_matches);
+        set.longest_wait_ms = set.longest_wait_ms.max(queue.longest_wait_ms);
+    }
+    sets.into_values().collect()
 }

@@ -16,7 +16,7 @@ use crate::store::queues::{QueueOutcome, QueueWrite, StoredTicket, TicketState};
 
 impl SharedState {
     /// Records that the holder heard of an open ready check, and returns the ticket as it is then.
-    pub(crate) async fn acknowledge(&self, stored: StoredTicket, holder: &TicketHolder) -> StoredTicket {
+    pub(crate) async fn acknowledge_ready_check(&self, stored: StoredTicket, holder: &TicketHolder) -> StoredTicket {
         let Some(write) = self.acknowledgement(&stored, holder) else { return stored };
         match self.submit_write(write).await {
             Ok(QueueOutcome::CurrentTicket(current)) => current,
@@ -26,7 +26,7 @@ impl SharedState {
     }
 
     /// Records the same without waiting for the store.
-    pub(crate) fn acknowledge_later(&self, stored: &StoredTicket, holder: &TicketHolder) {
+    pub(crate) fn acknowledge_ready_check_later(&self, stored: &StoredTicket, holder: &TicketHolder) {
         if let Some(write) = self.acknowledgement(stored, holder) {
             let (reply, _) = oneshot::channel();
             // As above, if the writer has too much to do.

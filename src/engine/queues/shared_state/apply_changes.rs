@@ -18,7 +18,7 @@ const ENDED_TICKET_VISIBLE_MS: u64 = 60_000;
 
 /// Margin for a full read, milliseconds. Newer tickets and matches may have been created after it, so they are kept.
 /// Nothing that new has been purged: the retention is much longer.
-const FULL_READ_MARGIN_MS: u64 = 10_000;
+pub(super) const FULL_READ_MARGIN_MS: u64 = 10_000;
 
 impl SharedState {
     /// Applies one committed write to memory.
@@ -35,18 +35,29 @@ impl SharedState {
             }
             (_, QueueOutcome::RatingsRemoved(removed)) => {
                 self.ratings.lock().remove(removed);
-                self.mark_users_changed(removed.iter().map(|(user, _)| *user), changed_queues);
+                self.mark_queues_of_users_changed(removed.iter().map(|(user, _)| *user), changed_queues);
             }
-            (QueueWrite::EraseUser(erasure), QueueOutcome::UserErased { tickets, matches, is_member, .. }) => {
+            (_, QueueOutcome::BlockListUpdated(list)) => {
+                self.apply_block_lists(std::slice::from_ref(list), Some(now), changed_queues);
+            }
+            (
+                QueueWrite::EraseUser(erasure),
+                QueueOutcome::UserErased { tickets, matches, block_lists, is_member, .. },
+            ) => {
                 if erasure.is_last && !is_member {
                     self.ratings.lock().remove_unlisted_of(erasure.user, &[]);
+                    self.forget_block_list(erasure.user, changed_queues);
                 }
+                self.apply_block_lists(block_lists, Some(now), changed_queues);
                 self.apply_tickets_and_matches(tickets.iter().cloned(), matches.iter().cloned(), now, changed_queues);
             }
             (
-                QueueWrite::RecordResult { end_transition, .. },
-                QueueOutcome::ResultRecorded { tickets, ratings, .. },
+                QueueWrite::RecordResult { end_transition, report, .. },
+                QueueOutcome::ResultRecorded { tickets, ratings, is_replay, .. },
             ) => {
+                if !is_replay {
+                    self.record_match_result(report, now);
+                }
                 self.apply_own_ratings(ratings, now, changed_queues);
                 if let Some(QueueWrite::TransitionMatch { updated_match: next_match, .. }) = end_transition.as_deref() {
                     self.apply_tickets_and_matches(
@@ -57,15 +68,24 @@ impl SharedState {
                     );
                 }
             }
-            (_, QueueOutcome::FeedbackRecorded(Some(row))) => self.apply_own_ratings(&[*row], now, changed_queues),
+            (QueueWrite::RecordFeedback { ruleset, stars, .. }, QueueOutcome::FeedbackRecorded(row)) => {
+                self.record_feedback(*ruleset, *stars, now);
+                self.apply_own_ratings(row.as_slice(), now, changed_queues);
+            }
             (
                 QueueWrite::ProposeMatch { proposed: match_, .. }
                 | QueueWrite::TransitionMatch { updated_match: match_, .. },
                 QueueOutcome::MatchWritten { tickets, ratings },
             ) => {
+                self.record_match_progress(match_, now);
                 self.apply_own_ratings(ratings, now, changed_queues);
                 self.apply_tickets_and_matches(tickets.iter().cloned(), [Arc::clone(match_)], now, changed_queues);
             }
+            (_, QueueOutcome::MatchStarted { started, tickets }) => {
+                self.apply_tickets_and_matches(tickets.iter().cloned(), [Arc::clone(started)], now, changed_queues);
+            }
+            // The feed brings the ticket together with its match, so that watchers see the reason of the end.
+            (_, QueueOutcome::CurrentTicket(stored)) if self.match_ended_only_in_store(stored).is_some() => {}
             (_, QueueOutcome::Entered { ticket: stored, .. } | QueueOutcome::CurrentTicket(stored)) => {
                 self.apply_tickets_and_matches([stored.clone()], [], now, changed_queues);
             }
@@ -87,6 +107,8 @@ impl SharedState {
         });
         self.apply_ratings(&feed_batch.ratings, &mut changed_queues);
         self.forget_removed_ratings(&feed_batch, &mut changed_queues);
+        self.apply_block_lists(&feed_batch.block_lists, None, &mut changed_queues);
+        self.forget_removed_block_lists(&feed_batch, &mut changed_queues);
         self.apply_tickets_and_matches(feed_batch.tickets, feed_batch.matches, now, &mut changed_queues);
         let mut cache = self.cache.write();
         if let Some((tickets, matches)) = listed {
@@ -115,7 +137,7 @@ impl SharedState {
                 ratings.remove_unlisted_of(*user, &feed_batch.ratings[from..from + count])
             });
         }
-        self.mark_users_changed(removed_users, changed_queues);
+        self.mark_queues_of_users_changed(removed_users, changed_queues);
     }
 
     /// Applies ratings that this replica has stored.
@@ -127,7 +149,11 @@ impl SharedState {
     }
 
     /// Marks the queues in which users wait as changed.
-    fn mark_users_changed(&self, users: impl IntoIterator<Item = UserKey>, changed_queues: &mut BTreeSet<QueueKey>) {
+    pub(super) fn mark_queues_of_users_changed(
+        &self,
+        users: impl IntoIterator<Item = UserKey>,
+        changed_queues: &mut BTreeSet<QueueKey>,
+    ) {
         let mut cache = self.cache.write();
         users.into_iter().for_each(|user| changed_queues.extend(cache.mark_user_queues_changed(user)));
     }
@@ -141,7 +167,7 @@ impl SharedState {
             let mut ratings = self.ratings.lock();
             rows.iter().for_each(|row| ratings.upsert(*row));
         }
-        self.mark_users_changed(rows.iter().map(|row| row.user), changed_queues);
+        self.mark_queues_of_users_changed(rows.iter().map(|row| row.user), changed_queues);
     }
 
     /// Applies stored tickets and matches. Matches first: a status must not show a ticket without its match.
@@ -162,7 +188,8 @@ impl SharedState {
                     hosted_changes.push((before.clone(), Arc::clone(&match_)));
                 }
                 let was_playing = before.is_some_and(|existing| matches!(existing.stage, MatchStage::Playing { .. }));
-                if !was_playing && matches!(match_.stage, MatchStage::Playing { .. }) {
+                let is_of_queue = match_.session_start.is_none();
+                if !was_playing && is_of_queue && matches!(match_.stage, MatchStage::Playing { .. }) {
                     started_matches.push(Arc::clone(&match_));
                 }
                 changed_queues.extend(cache.upsert_match(match_));
@@ -208,7 +235,7 @@ impl SharedState {
     }
 
     /// Forgets the placement problems of matches that are no longer being placed.
-    pub(crate) fn forget_placed_matches(&self) {
+    pub(crate) fn forget_stale_placement_problems(&self) {
         let cache = self.cache.read();
         let is_placing =
             |id| cache.match_by_id(id).is_some_and(|match_| matches!(match_.stage, MatchStage::Placing { .. }));

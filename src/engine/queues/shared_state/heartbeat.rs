@@ -1,11 +1,14 @@
 //! Ticket heartbeats, answered from memory while the stored expiry is far enough away.
 
+use std::sync::Arc;
+
 use crate::domain::id::{MatchId, TicketId, UserKey};
+use crate::domain::lifecycle::{Assignment, Match};
 use crate::domain::ruleset::Ruleset;
-use crate::domain::ruleset::teams::HostingMode;
+use crate::domain::ruleset::teams::{HostingMode, HostingSpec};
 use crate::engine::error::EngineError;
 use crate::engine::queues::shared_state::SharedState;
-use crate::engine::queues::stored_ticket::{is_ticket_ended, queue_key_of, ticket_expires_at};
+use crate::engine::queues::stored_ticket::{is_ticket_ended, queue_key_of};
 use crate::store::queues::{QueueOutcome, QueueWrite, StoredTicket, TicketState};
 
 /// TTL that a heartbeat answer has for a ticket whose set has no queue any more, milliseconds. A watch derives its heartbeat
@@ -24,10 +27,11 @@ impl SharedState {
             self.connected_users.lock().record_connected(queue_key_of(&stored.ticket), users, now);
         }
         let ruleset = self.common.rulesets.ruleset_in_force(stored.ticket.set_id);
-        let Some(queue) = ruleset.as_ref().and_then(|ruleset| ruleset.queue.as_ref()) else {
+        // In a set without a queue, a ticket that does not wait is in a match of a session.
+        let has_ttl = |ruleset: &&Arc<Ruleset>| ruleset.queue.is_some() || stored.state != TicketState::Waiting;
+        let Some(ttl_ms) = ruleset.as_ref().filter(has_ttl).map(|ruleset| ruleset.ticket_ttl_ms()) else {
             return Ok(Some((stored, REPORTED_TTL_WITHOUT_QUEUE_MS)));
         };
-        let ttl_ms = queue.ticket_ttl_ms;
         let reported_ttl_ms = self.reported_ttl_ms(&stored, ruleset.as_deref(), ttl_ms);
         let mut is_unheard_in_match = false;
         if let TicketState::InMatch(match_id) = stored.state {
@@ -43,13 +47,33 @@ impl SharedState {
             let left_ms = u32::try_from(left_ms).unwrap_or(u32::MAX);
             return Ok(Some((stored, reported_ttl_ms.min(left_ms))));
         }
-        match self
-            .submit_write(QueueWrite::Heartbeat { ticket_id: id, expires_at: ticket_expires_at(queue, now), now })
-            .await?
-        {
-            QueueOutcome::CurrentTicket(stored) => Ok(Some((stored, reported_ttl_ms))),
+        let expires_at = now.plus_ms(u64::from(ttl_ms));
+        match self.submit_write(QueueWrite::Heartbeat { ticket_id: id, expires_at, now }).await? {
+            QueueOutcome::CurrentTicket(stored) => {
+                self.wait_for_end_of_match(&stored).await;
+                Ok(Some((stored, reported_ttl_ms)))
+            }
             _ => Ok(None),
         }
+    }
+
+    /// Waits until the match that has ended a ticket is in memory as it has ended.
+    async fn wait_for_end_of_match(&self, stored: &StoredTicket) {
+        if let Some(known) = self.match_ended_only_in_store(stored) {
+            // Without the match the status still says that the ticket has ended.
+            let _ = self.load_newer_match(&known).await;
+        }
+    }
+
+    /// Match that has ended the ticket in the store and is running in memory: another server has ended it, and the store has
+    /// answered before the feed. A status of the ticket would have no reason of the end, and its receiver looks no more.
+    pub(super) fn match_ended_only_in_store(&self, stored: &StoredTicket) -> Option<Arc<Match>> {
+        let TicketState::Ended { match_id: Some(id), .. } = stored.state else { return None };
+        if !self.has_replicas {
+            return None;
+        }
+        let known = self.cache.read().match_by_id(id).cloned();
+        known.filter(|known| known.stage.end_reason().is_none())
     }
 
     /// Heartbeat of one player's client, in a ticket that another caller keeps alive. It counts as the ticket's heartbeat
@@ -77,15 +101,26 @@ impl SharedState {
     /// depends on that, so the first heartbeat is written.
     fn is_unheard_in_match(&self, match_id: MatchId, stored: &StoredTicket) -> bool {
         let cache = self.cache.read();
-        cache.match_by_id(match_id).is_some_and(|match_| !self.is_heard_in_match(match_, stored))
+        cache.match_by_id(match_id).is_some_and(|match_| !self.was_in_contact_in_match(match_, stored))
     }
 
     /// TTL that a heartbeat reports: a ticket whose player may host a match is heard often enough to keep it.
     fn reported_ttl_ms(&self, stored: &StoredTicket, ruleset: Option<&Ruleset>, ttl_ms: u32) -> u32 {
-        let hosting = ruleset.map(|ruleset| ruleset.hosting).filter(|hosting| hosting.mode == HostingMode::Peer);
-        match (hosting, stored.state) {
+        match (self.peer_hosting(stored, ruleset), stored.state) {
             (Some(hosting), TicketState::InMatch(_)) => ttl_ms.min(hosting.host_loss_ms),
             _ => ttl_ms,
         }
+    }
+
+    /// Hosting of a ticket of which a player may host a match: by the ruleset, or because a player hosts its session.
+    pub(crate) fn peer_hosting(&self, stored: &StoredTicket, ruleset: Option<&Ruleset>) -> Option<HostingSpec> {
+        let hosting = ruleset?.hosting;
+        let is_hosted_by_player = || {
+            let TicketState::InMatch(id) = stored.state else { return false };
+            let cache = self.cache.read();
+            let host = cache.match_by_id(id).and_then(|match_| match_.stage.named_host());
+            matches!(host, Some(Assignment::PeerHost { .. }))
+        };
+        (hosting.mode == HostingMode::Peer || is_hosted_by_player()).then_some(hosting)
     }
 }

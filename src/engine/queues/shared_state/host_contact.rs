@@ -8,13 +8,14 @@ use crate::domain::lifecycle::{Assignment, Match, MatchStage};
 use crate::domain::time::UnixMs;
 use crate::engine::error::EngineError;
 use crate::engine::queues::shared_state::SharedState;
-use crate::rules::catalog::MatchRuleset;
+use crate::rules::catalog::MatchRulesetLookup;
 
 impl SharedState {
     /// Applies a sign of life of the host at `now`. Writes only to confirm, and when less than two thirds are left of the time
     /// in which the host must be heard, so one who is heard each half of it is not lost. Returns the match as it is then.
-    pub(crate) async fn hear_host(&self, match_: &Arc<Match>, now: UnixMs) -> Result<Arc<Match>, EngineError> {
-        let MatchRuleset::Known(ruleset) = self.common.ruleset_of_match(match_.set_id, match_.ruleset_hash) else {
+    pub(crate) async fn apply_host_contact(&self, match_: &Arc<Match>, now: UnixMs) -> Result<Arc<Match>, EngineError> {
+        let MatchRulesetLookup::Known(ruleset) = self.common.ruleset_of_match(match_.set_id, match_.ruleset_hash)
+        else {
             return Ok(Arc::clone(match_));
         };
         let host_loss_ms = u64::from(ruleset.hosting.host_loss_ms);
@@ -34,7 +35,7 @@ impl SharedState {
     pub(crate) async fn keep_peer_host_alive(&self, match_id: MatchId, ticket_id: TicketId, now: UnixMs) {
         let Some(match_) = self.cache.read().match_by_id(match_id).cloned() else { return };
         if is_hosted_by_ticket(&match_, ticket_id)
-            && let Err(error) = self.hear_host(&match_, now).await
+            && let Err(error) = self.apply_host_contact(&match_, now).await
         {
             tracing::debug!(?error, %match_id, "heartbeat of a peer host not applied");
         }

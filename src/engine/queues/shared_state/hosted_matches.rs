@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
+use crate::domain::attribute::AttributeValue;
 use crate::domain::id::{AdvertisementId, ReservationId};
 use crate::domain::lifecycle::{Assignment, Match, MatchStage, MatchTicket};
 use crate::domain::ruleset::Ruleset;
+use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
 use crate::engine::hosted_match::{HostedMatch, HostedMatchDetails, HostedMatchState, HostedParty, HostedPlayer};
 use crate::engine::queues::shared_state::SharedState;
-use crate::rules::catalog::MatchRuleset;
+use crate::rules::catalog::MatchRulesetLookup;
 
 /// Change of a match that may concern its host: before and after.
 pub(crate) type HostedMatchChange = (Option<Arc<Match>>, Arc<Match>);
@@ -38,24 +40,33 @@ impl SharedState {
             MatchStage::Ended { .. } => HostedMatchState::Ended,
             MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } => HostedMatchState::NotHosted,
         };
-        let Some((advertisement_id, reservation_id)) = advertisement_of_host(match_) else {
-            return HostedMatch::without_details(match_.id, state);
+        let Some((advertisement_id, reservation_id)) =
+            advertisement_of_host(match_).or_else(|| session_in_play(match_))
+        else {
+            return HostedMatch::new_without_details(match_.id, state);
         };
         let ruleset = match self.common.ruleset_of_match(match_.set_id, match_.ruleset_hash) {
-            MatchRuleset::Known(ruleset) => Some(ruleset),
-            MatchRuleset::NotLoaded | MatchRuleset::Unavailable => None,
+            MatchRulesetLookup::Known(ruleset) => Some(ruleset),
+            MatchRulesetLookup::NotLoaded | MatchRulesetLookup::Unavailable => None,
         };
-        let party = |match_ticket| self.hosted_party(match_, match_ticket, ruleset.as_deref());
+        let reservations = match_.session_start.as_ref().map_or(&[][..], |start| &start.reservations);
+        let reservations = reservations.iter().copied().chain(std::iter::repeat(None));
+        let party = |(match_ticket, reservation_id)| HostedParty {
+            reservation_id,
+            ..self.hosted_party(match_, match_ticket, ruleset.as_deref())
+        };
         let details = HostedMatchDetails {
             set_id: match_.set_id,
             ruleset_hash: match_.ruleset_hash,
             advertisement_id,
             reservation_id,
             region: match_.region.clone(),
+            chosen: match_.chosen.clone(),
+            bots_by_team: match_.bots_by_team.clone(),
             is_backfill: match_.backfilled_session.is_some(),
-            parties: match_.tickets.iter().map(party).collect(),
+            parties: match_.tickets.iter().zip(reservations).map(party).collect(),
         };
-        HostedMatch { details: Some(details), ..HostedMatch::without_details(match_.id, state) }
+        HostedMatch { details: Some(details), ..HostedMatch::new_without_details(match_.id, state) }
     }
 
     fn hosted_party(&self, match_: &Match, match_ticket: &MatchTicket, ruleset: Option<&Ruleset>) -> HostedParty {
@@ -63,23 +74,39 @@ impl SharedState {
         let host_data = ruleset.map(|ruleset| ruleset.hosting.host_data).unwrap_or_default();
         let roles = ruleset.and_then(|ruleset| ruleset.teams.as_ref()).map(|teams| &teams.roles);
         let entry_ratings = ticket.as_ref().filter(|_| host_data.ratings).map(|ticket| &ticket.player_ratings);
+        let entered = ticket.as_ref().filter(|_| host_data.attributes).map(|ticket| &ticket.session);
         let players = match_ticket.players.iter().enumerate().map(|(index, player)| HostedPlayer {
             player_key: self.common.player_key(match_.id, player.user),
             team_role: player.role.and_then(|role| Some(roles?.get(usize::from(role))?.name.clone())),
             has_left: player.left_at.is_some(),
             rating: entry_ratings.and_then(|ratings| ratings.get(index).copied()),
+            attributes: entered.zip(ruleset).map_or_else(Vec::new, |(session, ruleset)| {
+                let details = session.players.get(index).and_then(|player| player.details.as_ref());
+                trusted(ruleset, session, details.map_or(&[], |details| &details.attributes))
+            }),
         });
-        let attributes = ticket.as_ref().filter(|_| host_data.attributes);
         HostedParty {
             team: match_ticket.team,
+            reservation_id: None,
             players: players.collect(),
-            attributes: attributes.map_or_else(Vec::new, |ticket| ticket.session.attributes.clone()),
+            attributes: entered
+                .zip(ruleset)
+                .map_or_else(Vec::new, |(session, ruleset)| trusted(ruleset, session, &session.attributes)),
         }
     }
 }
 
+/// Those of a session's attributes that the ruleset trusts its caller with.
+fn trusted(
+    ruleset: &Ruleset,
+    session: &Session,
+    attributes: &[(Box<str>, AttributeValue)],
+) -> Vec<(Box<str>, AttributeValue)> {
+    attributes.iter().filter(|(name, _)| ruleset.trusts_attribute(name, session.origin)).cloned().collect()
+}
+
 /// Advertisement and reservation of a match that must be confirmed or is being played, if it has them.
-fn advertisement_of_host(match_: &Match) -> Option<(AdvertisementId, ReservationId)> {
+fn advertisement_of_host(match_: &Match) -> Option<(AdvertisementId, Option<ReservationId>)> {
     let assignment = match &match_.stage {
         MatchStage::Confirming { assignment, .. } | MatchStage::Playing { assignment, .. } => assignment,
         MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } | MatchStage::Ended { .. } => return None,
@@ -88,4 +115,10 @@ fn advertisement_of_host(match_: &Match) -> Option<(AdvertisementId, Reservation
         Assignment::GameServer { advertisement, reservation, .. } => Some((*advertisement, *reservation)),
         Assignment::PeerHost { .. } | Assignment::Unhosted => None,
     }
+}
+
+/// Session whose match is being played, also if a player hosts it.
+fn session_in_play(match_: &Match) -> Option<(AdvertisementId, Option<ReservationId>)> {
+    let start = match_.session_start.as_ref()?;
+    matches!(match_.stage, MatchStage::Playing { .. }).then_some((start.advertisement, None))
 }

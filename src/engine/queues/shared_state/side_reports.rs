@@ -6,14 +6,15 @@ use crate::domain::id::{MatchId, TicketId, UserKey};
 use crate::domain::lifecycle::deadline::reports_due_at;
 use crate::domain::lifecycle::event::Transition;
 use crate::domain::lifecycle::rules::LifecycleRules;
-use crate::domain::lifecycle::side_reports::{ReportDecision, ReportOutcome, ResultClaim};
+use crate::domain::lifecycle::side_reports::{ReportDecision, ResultClaim, SideReportsOutcome};
 use crate::domain::lifecycle::transition::report::{
-    apply_report_window_end, apply_side_report, disconnected_by_agreement, leavers_ranked_last,
+    apply_report_window_end, apply_side_report, disconnected_by_agreement, leavers_of_sides_ranked_last,
     users_of_reporting_sides,
 };
-use crate::domain::lifecycle::{Assignment, Match, MatchStage};
+use crate::domain::lifecycle::{Assignment, Match, MatchStage, MatchTicket};
 use crate::domain::match_result::{MatchResult, ResultReport, SideRank};
 use crate::domain::ruleset::Ruleset;
+use crate::domain::ruleset::queue::DEFAULT_TICKET_TTL_MS;
 use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::time::UnixMs;
 use crate::engine::error::EngineError;
@@ -21,7 +22,7 @@ use crate::engine::queues::plan_transition::{PlannedTransition, plan_transition}
 use crate::engine::queues::result_report::{CheckedReport, complete_report};
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::writer_inbox::RETRY_AFTER_MS;
-use crate::rules::catalog::MatchRuleset;
+use crate::rules::catalog::MatchRulesetLookup;
 use crate::store::queues::{QueueOutcome, QueueWrite, StoredTicket};
 
 /// Maximum attempts to settle a match that changes concurrently. The queue runner tries again in its next round.
@@ -63,7 +64,7 @@ impl SharedState {
             let Some(match_) = self.cache.read().match_by_id(id).cloned() else { return };
             let now = self.common.clock.now();
             // A ruleset that is not known yet is found, or the set is ended, in a later round.
-            if self.common.ruleset_of_match(match_.set_id, match_.ruleset_hash) == MatchRuleset::NotLoaded {
+            if self.common.ruleset_of_match(match_.set_id, match_.ruleset_hash) == MatchRulesetLookup::NotLoaded {
                 return;
             }
             let ruleset = self.known_ruleset_of(&match_);
@@ -77,9 +78,9 @@ impl SharedState {
             match self.write_decision(&match_, ruleset.as_deref(), decided, now).await {
                 Ok(ReportWritten::Written(after, _)) => return log_outcome(&after),
                 Ok(ReportWritten::Stale(_)) => {}
-                Ok(ReportWritten::HasResult(_)) => self.write_outcome(&match_, ReportOutcome::Settled, now).await,
+                Ok(ReportWritten::HasResult(_)) => self.write_outcome(&match_, SideReportsOutcome::Settled, now).await,
                 // An operator decides about a match that cannot be rated.
-                Err(EngineError::Internal) => self.write_outcome(&match_, ReportOutcome::Held, now).await,
+                Err(EngineError::Internal) => self.write_outcome(&match_, SideReportsOutcome::Held, now).await,
                 Err(error) => {
                     tracing::warn!(?error, match_id = %id, "match reports not settled, they are settled later");
                     return;
@@ -99,7 +100,8 @@ impl SharedState {
         let Some(PlannedTransition { next_match, write, .. }) = plan_transition(self, ruleset, transition, now) else {
             return Err(EngineError::MatchNotPlayed);
         };
-        let rating = ruleset.and_then(|ruleset| self.ratings.lock().rating_of(ruleset));
+        let rating = ruleset.and_then(|ruleset| self.ratings.lock().rating_spec_of(ruleset));
+        let rating = rating.filter(|_| match_.bots_by_team.is_empty());
         let report = match decision {
             ReportDecision::Result(ranks) => Some(self.agreed_report(&next_match, &ranks, rating.as_ref(), now)?),
             ReportDecision::Disputed => Some(self.disputed_report(&next_match, rating.as_ref(), now)?),
@@ -134,7 +136,7 @@ impl SharedState {
     }
 
     /// Writes an outcome without a result.
-    async fn write_outcome(&self, match_: &Match, outcome: ReportOutcome, now: UnixMs) {
+    async fn write_outcome(&self, match_: &Match, outcome: SideReportsOutcome, now: UnixMs) {
         let mut next = Match { version: match_.version + 1, ..match_.clone() };
         next.side_reports.outcome = Some(outcome);
         let write = QueueWrite::TransitionMatch {
@@ -160,7 +162,7 @@ impl SharedState {
         now: UnixMs,
     ) -> Result<ResultReport, EngineError> {
         let checked = CheckedReport {
-            sides: sides_with_ranks(match_, ranks),
+            sides: ratable_sides(match_, sides_with_ranks(match_, ranks)),
             disconnected: disconnected_by_agreement(match_, ranks),
         };
         let mut agreeing = match_.side_reports.reports.iter().filter(|report| report.claim.ranks == ranks);
@@ -175,7 +177,8 @@ impl SharedState {
         rating: Option<&KeyedRatingSpec>,
         now: UnixMs,
     ) -> Result<ResultReport, EngineError> {
-        let leavers = leavers_ranked_last(match_);
+        let mut leavers = leavers_of_sides_ranked_last(match_);
+        leavers.retain(|user| match_.is_ratable_by_reports(*user));
         let mut sides = Vec::new();
         for (team_index, mut users) in match_.sides() {
             users.retain(|user| !leavers.contains(user));
@@ -197,15 +200,30 @@ impl SharedState {
         Ok(ResultReport { left_by_call: leavers, disputing_users, ..report })
     }
 
+    /// Notes in a session's match that a ticket was heard of which a player leaves at `now`: the ticket may be forgotten before
+    /// the result is reported.
+    pub(crate) fn record_leavers_in_contact(&self, next_match: &mut Match, now: UnixMs) {
+        if next_match.session_start.is_none() {
+            return;
+        }
+        let leaves = |ticket: &&MatchTicket| ticket.players.iter().any(|player| player.left_at == Some(now));
+        let leaving: Vec<TicketId> = next_match.tickets.iter().filter(leaves).map(|ticket| ticket.ticket_id).collect();
+        for id in leaving {
+            if self.was_heard_since_start(next_match, id) {
+                next_match.side_reports.add_heard_ticket(id);
+            }
+        }
+    }
+
     /// Whether a ticket was heard since its match started: the first sign of life after that is written.
     fn was_heard_since_start(&self, match_: &Match, id: TicketId) -> bool {
         let cache = self.cache.read();
-        cache.ticket(id).is_some_and(|stored| self.is_heard_in_match(match_, stored))
+        cache.ticket(id).is_some_and(|stored| self.was_in_contact_in_match(match_, stored))
     }
 
     /// Whether the stored expiry of a ticket shows a sign of life after the start of its match. Always `true` for a match
     /// whose result does not depend on it.
-    pub(crate) fn is_heard_in_match(&self, match_: &Match, stored: &StoredTicket) -> bool {
+    pub(crate) fn was_in_contact_in_match(&self, match_: &Match, stored: &StoredTicket) -> bool {
         let (started_at, assignment) = match &match_.stage {
             MatchStage::Playing { started_at, assignment, .. } => (*started_at, assignment),
             MatchStage::Ended { started_at: Some(started_at), assignment: Some(assignment), .. } => {
@@ -217,7 +235,11 @@ impl SharedState {
             return true;
         }
         let ruleset = self.common.rulesets.ruleset_in_force(match_.set_id);
-        let ttl_ms = ruleset.as_ref().and_then(|ruleset| ruleset.queue.as_ref()).map_or(0, |queue| queue.ticket_ttl_ms);
+        let ttl_ms = match &ruleset {
+            Some(ruleset) if ruleset.queue.is_some() || match_.session_start.is_some() => ruleset.ticket_ttl_ms(),
+            None if match_.session_start.is_some() => DEFAULT_TICKET_TTL_MS,
+            Some(_) | None => 0,
+        };
         // A pass can take in a ticket that entered just after the time that it counts as its own.
         started_at.max(stored.ticket.entered_at).plus_ms(u64::from(ttl_ms)) < stored.expires_at
     }
@@ -230,8 +252,8 @@ impl SharedState {
 
     fn known_ruleset_of(&self, match_: &Match) -> Option<Arc<Ruleset>> {
         match self.common.ruleset_of_match(match_.set_id, match_.ruleset_hash) {
-            MatchRuleset::Known(ruleset) => Some(ruleset),
-            MatchRuleset::NotLoaded | MatchRuleset::Unavailable => None,
+            MatchRulesetLookup::Known(ruleset) => Some(ruleset),
+            MatchRulesetLookup::NotLoaded | MatchRulesetLookup::Unavailable => None,
         }
     }
 
@@ -259,6 +281,14 @@ fn sides_with_ranks(match_: &Match, ranks: &[u32]) -> Vec<SideRank> {
     sides.into_iter().zip(ranks).map(side).collect()
 }
 
+/// The sides with the players whose ratings reports may change.
+fn ratable_sides(match_: &Match, mut sides: Vec<SideRank>) -> Vec<SideRank> {
+    for side in &mut sides {
+        side.users.retain(|user| match_.is_ratable_by_reports(*user));
+    }
+    sides
+}
+
 /// Whether the fail point is on that takes the first report of a player for the result.
 fn trusts_first_report() -> bool {
     fail::fail_point!("trust_first_report", |_| true);
@@ -268,13 +298,13 @@ fn trusts_first_report() -> bool {
 fn log_outcome(after: &Match) {
     let (match_id, set_id) = (after.id, after.set_id);
     match after.side_reports.outcome {
-        Some(ReportOutcome::Held) => {
+        Some(SideReportsOutcome::Held) => {
             let reason = "the reports favour a side over one that was not heard";
             tracing::warn!(%match_id, %set_id, reason, "match result not decided, an operator must report it");
         }
-        Some(ReportOutcome::Disputed) => {
+        Some(SideReportsOutcome::Disputed) => {
             tracing::info!(%match_id, %set_id, "match result rejected, its sides contradict each other")
         }
-        Some(ReportOutcome::Settled | ReportOutcome::Unreported) | None => {}
+        Some(SideReportsOutcome::Settled | SideReportsOutcome::Unreported) | None => {}
     }
 }

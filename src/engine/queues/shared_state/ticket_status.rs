@@ -9,6 +9,7 @@ use crate::domain::id::{MatchId, UserKey};
 use crate::domain::lifecycle::deadline::{before_play_deadline, reports_due_at};
 use crate::domain::lifecycle::rules::LifecycleRules;
 use crate::domain::lifecycle::{Assignment, Match, MatchStage};
+use crate::domain::ruleset::queue::QueueSpec;
 use crate::domain::time::UnixMs;
 use crate::engine::queues::command::{MatchPlayerView, MatchView, OwnPlayerView, TicketPhase, TicketStatus};
 use crate::engine::queues::shared_state::SharedState;
@@ -16,16 +17,18 @@ use crate::engine::queues::stored_ticket::nearest_region;
 use crate::engine::queues::ticket_holder::TicketHolder;
 use crate::engine::queues::wait_estimator::WaitClass;
 use crate::engine::ratings::command::ReportState;
-use crate::rules::catalog::MatchRuleset;
+use crate::rules::catalog::MatchRulesetLookup;
 use crate::store::queues::{QueueKey, StoredTicket, TicketState};
 
 /// Match version reported while a ticket is paused for another match; no match reaches it.
 const MATCH_VERSION_OF_PAUSED_TICKET: u64 = u64::MAX;
 
 /// Match version that the resume token records.
-fn match_version_of_status(phase: TicketPhase, match_: Option<&Match>) -> u64 {
+fn match_version_of_status(phase: TicketPhase, match_: Option<&Match>, returned_from: Option<&Match>) -> u64 {
     match phase {
         TicketPhase::Paused => MATCH_VERSION_OF_PAUSED_TICKET,
+        // The match may become known after the ticket: then its status is sent again.
+        TicketPhase::Waiting => returned_from.map_or(0, |match_| match_.version),
         _ => match_.map_or(0, |match_| match_.version),
     }
 }
@@ -65,7 +68,7 @@ impl SharedState {
             TicketState::Ended { end_reason, .. } => TicketPhase::Ended(end_reason),
             TicketState::Waiting => {
                 let users = ticket.session.players.iter().map(|player| player.user);
-                if cache.running_match_of(users).is_some() { TicketPhase::Paused } else { TicketPhase::Waiting }
+                if cache.live_match_of(users).is_some() { TicketPhase::Paused } else { TicketPhase::Waiting }
             }
             TicketState::InMatch(_) => match match_.as_ref().map(|match_| &match_.stage) {
                 Some(MatchStage::Placing { .. } | MatchStage::Confirming { .. }) => TicketPhase::Placing,
@@ -78,6 +81,7 @@ impl SharedState {
         let key = QueueKey { set_id: ticket.set_id, silo: ticket.session.silo };
         let position = is_waiting
             .then(|| cache.queue_index(key).map_or(0, |index| index.position_of(ticket.entered_at, ticket.id)));
+        let returned_from = cache.returned_from(ticket.id).filter(|_| is_waiting).cloned();
         drop(cache);
         let ruleset = self.common.rulesets.ruleset_in_force(ticket.set_id);
         // Waiting ends when the match starts.
@@ -90,6 +94,8 @@ impl SharedState {
             };
         let waited_ms = waiting_ended_at.ms_since(ticket.entered_at);
         let offer = ruleset.as_ref().and_then(|ruleset| ruleset.queue.as_ref()?.offer);
+        let queue = ruleset.as_ref().and_then(|ruleset| ruleset.queue.as_ref());
+        let hides_avoidance = queue.is_none_or(QueueSpec::avoids_blocked_users);
         let wait_class = WaitClass {
             set_id: ticket.set_id,
             region: nearest_region(stored),
@@ -99,7 +105,7 @@ impl SharedState {
         let resume_claim = ResumeClaim {
             ticket_id: ticket.id,
             ticket_version: shown_version(stored),
-            match_version: match_version_of_status(phase, match_.as_deref()),
+            match_version: match_version_of_status(phase, match_.as_deref(), returned_from.as_deref()),
         };
         let placing_match = match_.as_ref().map(|match_| match_.id);
         TicketStatus {
@@ -116,6 +122,8 @@ impl SharedState {
                 (false, TicketPhase::Placing) => placing_match.and_then(|id| self.placement_problem(id)),
                 (false, _) => None,
             },
+            return_reason: returned_from.and_then(|match_| match_.stage.end_reason()),
+            hides_avoidance,
             resume_token: self.common.token_signer.sign(&resume_claim),
         }
     }
@@ -129,8 +137,8 @@ impl SharedState {
     fn match_view(&self, stored: &StoredTicket, match_: &Arc<Match>, now: UnixMs) -> MatchView {
         let is_playing = matches!(match_.stage, MatchStage::Playing { .. });
         let ruleset = match self.common.ruleset_of_match(match_.set_id, match_.ruleset_hash) {
-            MatchRuleset::Known(ruleset) => Some(ruleset),
-            MatchRuleset::NotLoaded | MatchRuleset::Unavailable => None,
+            MatchRulesetLookup::Known(ruleset) => Some(ruleset),
+            MatchRulesetLookup::NotLoaded | MatchRulesetLookup::Unavailable => None,
         };
         let roles = ruleset.as_ref().and_then(|ruleset| ruleset.teams.as_ref()).map(|teams| &teams.roles);
         let own_ticket = match_.tickets.iter().find(|match_ticket| match_ticket.ticket_id == stored.ticket.id);
@@ -160,7 +168,7 @@ impl SharedState {
             own_players: own_players.collect(),
             players: players.collect(),
             team,
-            host: match match_.stage.assignment() {
+            host: match match_.stage.assignment_in_play() {
                 Some(Assignment::PeerHost { host }) => self.player_key_of_client(match_, *host),
                 Some(Assignment::GameServer { .. } | Assignment::Unhosted) | None => None,
             },
@@ -179,7 +187,7 @@ impl SharedState {
 
     /// Player's credential for the host; empty until the match starts.
     fn player_credential(&self, match_: &Match, user: UserKey, player_key: UserKey, team: u16, now: UnixMs) -> String {
-        let host = match match_.stage.assignment() {
+        let host = match match_.stage.assignment_in_play() {
             None => return String::new(),
             Some(Assignment::GameServer { advertisement, .. }) => CredentialHost::GameServer {
                 advertisement: *advertisement,

@@ -9,7 +9,7 @@ use crate::domain::lifecycle::Match;
 use crate::domain::lifecycle::rules::LifecycleRules;
 use crate::domain::time::UnixMs;
 use crate::rules::RulesetCatalog;
-use crate::rules::catalog::MatchRuleset;
+use crate::rules::catalog::MatchRulesetLookup;
 use crate::store::queues::StoredTicket;
 
 /// TTL of tickets whose set has no queue any more, milliseconds.
@@ -45,10 +45,10 @@ impl DeadlineExtension {
     }
 
     /// Lifecycle settings of a match, if its ruleset is loaded.
-    pub(super) fn rules_of(&self, match_: &Match) -> Option<LifecycleRules> {
+    pub(super) fn lifecycle_rules_of(&self, match_: &Match) -> Option<LifecycleRules> {
         match self.rulesets.as_ref()?.ruleset_of_match(match_.set_id, match_.ruleset_hash) {
-            MatchRuleset::Known(ruleset) => Some(LifecycleRules::from_ruleset(&ruleset)),
-            MatchRuleset::NotLoaded | MatchRuleset::Unavailable => None,
+            MatchRulesetLookup::Known(ruleset) => Some(LifecycleRules::from_ruleset(&ruleset)),
+            MatchRulesetLookup::NotLoaded | MatchRulesetLookup::Unavailable => None,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::domain::available_time::OutageTimes;
 use crate::domain::id::{MatchId, TicketId};
-use crate::domain::lifecycle::deadline::{effective_deadline, is_held_up, reports_due_at};
+use crate::domain::lifecycle::deadline::{effective_deadline, is_held_up_too_long, reports_due_at};
 use crate::domain::lifecycle::{Match, MatchTicket};
 use crate::domain::time::UnixMs;
 use crate::engine::queues::stored_ticket::queue_key_of;
@@ -15,7 +15,7 @@ use crate::store::queues::{QueueKey, StoredTicket, TicketState};
 
 impl TicketMatchCache {
     /// Whether the deadlines in the indexes were computed with these outages.
-    pub(crate) fn has_outages(&self, outages: &Arc<OutageTimes>) -> bool {
+    pub(crate) fn are_deadlines_computed_with(&self, outages: &Arc<OutageTimes>) -> bool {
         Arc::ptr_eq(&self.extension.outages, outages) || *self.extension.outages == **outages
     }
 
@@ -77,7 +77,7 @@ impl TicketMatchCache {
     /// Time at which the report window of a match ends, if no outcome is known.
     pub(super) fn reports_due_at(&self, match_: &Match) -> Option<UnixMs> {
         match_.reports_due_at()?;
-        reports_due_at(self.extension.rules_of(match_).as_ref(), match_, &self.extension.outages)
+        reports_due_at(self.extension.lifecycle_rules_of(match_).as_ref(), match_, &self.extension.outages)
     }
 
     /// Time of the next event of a match that needs no caller. Before play, that may be the expiry of a ticket.
@@ -88,11 +88,11 @@ impl TicketMatchCache {
         let first_expiry = match_.tickets.iter().filter_map(expiry).min().filter(|_| match_.stage.is_before_play());
         let stage_deadline = if outages.is_empty() {
             match_.stage.deadline()
-        } else if is_held_up(match_, outages, UnixMs(u64::MAX)) {
+        } else if is_held_up_too_long(match_, outages, UnixMs(u64::MAX)) {
             // Held up for too long: it is cancelled at once.
             Some(match_.proposed_at)
         } else {
-            effective_deadline(self.extension.rules_of(match_).as_ref(), match_, outages)
+            effective_deadline(self.extension.lifecycle_rules_of(match_).as_ref(), match_, outages)
         };
         [stage_deadline, first_expiry].into_iter().flatten().min()
     }

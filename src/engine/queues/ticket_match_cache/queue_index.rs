@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::domain::id::{BuildIdHasher, MatchId, TicketId};
+use crate::domain::id::{AdvertisementId, BuildIdHasher, MatchId, TicketId};
 use crate::domain::time::UnixMs;
 
 /// Highest reported queue position; tickets further back report this one.
@@ -27,6 +27,8 @@ pub(crate) struct QueueTicketsAndMatches {
     report_deadline_by_match: HashMap<MatchId, UnixMs, BuildIdHasher>,
     /// Matches that need a game server.
     pub(super) placing_matches: BTreeSet<MatchId>,
+    /// Matches that have not ended and fill open seats of a session, by its advertisement.
+    pub(super) backfills: BTreeSet<(AdvertisementId, MatchId)>,
     /// Value of the cache's change counter at the queue's last change.
     pub(crate) change_count: u64,
 }
@@ -50,12 +52,18 @@ impl QueueTicketsAndMatches {
         self.waiting_player_count
     }
 
-    pub(crate) fn running_match_count(&self) -> usize {
+    pub(crate) fn live_match_count(&self) -> usize {
         self.match_deadlines.len()
     }
 
     pub(crate) fn placing_matches(&self) -> Vec<MatchId> {
         self.placing_matches.iter().copied().collect()
+    }
+
+    /// Matches that have not ended and fill open seats of the session with this advertisement.
+    pub(crate) fn backfill_matches_of(&self, session: AdvertisementId) -> Vec<MatchId> {
+        let from = (session, MatchId::from_bytes([0; 16]));
+        self.backfills.range(from..).take_while(|(id, _)| *id == session).map(|(_, id)| *id).collect()
     }
 
     /// Matches that have not ended, earliest deadline first.
@@ -74,7 +82,7 @@ impl QueueTicketsAndMatches {
     }
 
     /// Matches whose report window has ended at `now`, at most `max`.
-    pub(crate) fn due_reports(&self, now: UnixMs, max: usize) -> Vec<MatchId> {
+    pub(crate) fn matches_with_due_reports(&self, now: UnixMs, max: usize) -> Vec<MatchId> {
         self.report_deadlines.iter().take_while(|(deadline, _)| *deadline <= now).take(max).map(|(_, id)| *id).collect()
     }
 

@@ -57,7 +57,7 @@ pub(super) fn decode_advertisement(
         connect_data: Cow::Borrowed(fields.field_bytes("connect_data")?),
         ttl_ms: fields.nullable_int32("ttl_ms")?.map(i64::from),
     };
-    let expires_at = row.published_expiry();
+    let expires_at = row.expiry_at_publication();
     let key = RowKey::Advertisement(AdvertisementId::from_bytes(id));
     let Some(advertisement) = unknown_rows.filter(key, row.decode())?.map(Arc::new) else { return Ok(None) };
     Ok(Some(StoredAdvertisement { advertisement, expires_at, reservations: Vec::new(), version, is_heartbeat_owner }))
@@ -135,7 +135,7 @@ mod tests {
         let row = [id, int64, int64, int64, int64, int16, int64, int64, int32, body, b"data", &[0, 0, 1, 0]];
         let decode = |fields: &[&[u8]]| decode_advertisement(&message(fields), 0, &UnknownRows::default());
         let stored = decode(&row).unwrap().unwrap();
-        assert_eq!((stored.advertisement.connect_data.as_slice(), stored.is_heartbeat_owner), (&b"data"[..], true));
+        assert_eq!((&*stored.advertisement.connect_data, stored.is_heartbeat_owner), (&b"data"[..], true));
         for (column, field, name) in
             [(0, int16, "advertisement_id"), (5, int32, "kind"), (8, &[255; 4][..], "join_seats"), (9, b"\xff", "body")]
         {

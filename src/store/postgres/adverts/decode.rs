@@ -27,6 +27,8 @@ pub(super) struct LockedAdvertRow {
     pub(super) deleted_until: Option<UnixMs>,
     /// Owner, if it is counted.
     pub(super) owner: Option<OwnerKey>,
+    /// Digest of the request that created it, if it is known.
+    pub(super) create_digest: Option<[u8; 16]>,
 }
 
 /// Decodes a row of `LOCK_ADVERTISEMENTS`.
@@ -42,11 +44,12 @@ pub(super) fn decode_locked_advert_row(row: &PgRow) -> Result<LockedAdvertRow, S
         is_advertised: columns.read(6, "body")?,
         deleted_until: columns.read::<Option<i64>>(7, "deleted_until_ms")?.map(rows::from_ms),
         owner: columns.read::<Option<Uuid>>(8, "owner")?.map(|owner| OwnerKey::from_bytes(owner.into_bytes())),
+        create_digest: columns.read::<Option<Uuid>>(9, "create_digest")?.map(Uuid::into_bytes),
     })
 }
 
 /// Decodes a row of `READ_OWNED`: id, and owner and expiry if it is there because of its own owner.
-pub(super) fn decode_owned(row: &PgRow) -> Result<(AdvertisementId, Option<OwnerKey>, UnixMs), StoreError> {
+pub(super) fn decode_owned_advert(row: &PgRow) -> Result<(AdvertisementId, Option<OwnerKey>, UnixMs), StoreError> {
     let columns = ColumnReader { table: "advertisement", row };
     let id = AdvertisementId::from_bytes(columns.id_bytes(0, "advertisement_id")?);
     let owner: Option<Uuid> = columns.read(1, "owner")?;
@@ -79,7 +82,7 @@ pub(super) fn decode_advertisement(
         connect_data: Cow::Borrowed(columns.read(first + 10, "connect_data")?),
         ttl_ms: columns.read::<Option<i32>>(first + 11, "ttl_ms")?.map(i64::from),
     };
-    let expires_at = row.published_expiry();
+    let expires_at = row.expiry_at_publication();
     let advertisement = row.decode()?.into();
     let version = AdvertVersion(version);
     Ok(Some(StoredAdvertisement { advertisement, expires_at, reservations: Vec::new(), version, is_heartbeat_owner }))
@@ -119,5 +122,6 @@ pub(super) fn decode_reservation(row: &PgRow, first: usize) -> Result<Option<Res
             columns.read::<Option<Uuid>>(first + 7, "owner")?.map(Uuid::into_bytes),
             columns.read::<Option<Uuid>>(first + 8, "party")?.map(Uuid::into_bytes),
         ),
+        has_joined: columns.read(first + 9, "joined")?,
     }))
 }

@@ -2,8 +2,8 @@
 //! decides, writes, records the change and commits, so there is one round trip.
 //!
 //! The SQL decides as `apply_writes.rs` does: an existing advertisement keeps its start of advertising, and a heartbeat
-//! never shortens the expiry. A batch with a deleted id, or with a new advertisement of an owner, is rejected and decided
-//! in code. The same tests check both paths.
+//! never shortens the expiry. A batch with a deleted id, with a new advertisement of an owner, or with an advertisement that
+//! another request created, is rejected and decided in code. The same tests check both paths.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ use crate::domain::time::UnixMs;
 use crate::store::adverts::{AdvertVersion, AdvertWrite, CommitResult, OwnerKey, VersionStep, WriteOutcome};
 use crate::store::error::StoreError;
 use crate::store::postgres::adverts::statements as sql;
-use crate::store::postgres::adverts::write_rows::owner_column;
+use crate::store::postgres::adverts::write_rows::{digest_column, owner_column};
 use crate::store::postgres::connection::commit::{CommitAttempt, CommitError};
 use crate::store::postgres::connection::slot::{OPERATION_TIMEOUT, query_within, to_store_error};
 use crate::store::postgres::connection::write_session::WriteSession;
@@ -26,8 +26,15 @@ use crate::store::rows::{AdvertisementRow, from_ms, to_ms};
 /// Batch for the fast path, in id order.
 #[derive(Default)]
 pub(super) struct FastPathBatch<'a> {
-    publications: Vec<(AdvertisementId, &'a Advertisement, UnixMs, Option<OwnerKey>)>,
+    publications: Vec<FastPublication<'a>>,
     ttl_extensions: Vec<(AdvertisementId, UnixMs)>,
+}
+
+struct FastPublication<'a> {
+    advertisement: &'a Advertisement,
+    expires_at: UnixMs,
+    owner: Option<OwnerKey>,
+    create_digest: Option<[u8; 16]>,
 }
 
 /// Previous states of the advertisements that the statement changed.
@@ -50,19 +57,22 @@ impl<'a> FastPathBatch<'a> {
                     confirmed_reservations,
                     joined_reservations,
                     owner,
+                    create_digest,
                     ..
                 } if confirmed_reservations.is_empty()
                     && joined_reservations.is_empty()
                     && owner.as_ref().is_none_or(|owner| !owner.is_new) =>
                 {
                     let owner = owner.as_ref().map(|owner| owner.key);
-                    fast_path.publications.push((advertisement.id, advertisement, *expires_at, owner));
+                    let (expires_at, create_digest) = (*expires_at, *create_digest);
+                    fast_path.publications.push(FastPublication { advertisement, expires_at, owner, create_digest });
                 }
                 AdvertWrite::ExtendTtl {
                     advertisement_id,
                     expires_at,
                     confirmed_reservations,
                     joined_reservations,
+                    create_digest: None,
                     ..
                 } if confirmed_reservations.is_empty() && joined_reservations.is_empty() => {
                     fast_path.ttl_extensions.push((*advertisement_id, *expires_at));
@@ -70,7 +80,7 @@ impl<'a> FastPathBatch<'a> {
                 _ => return None,
             }
         }
-        fast_path.publications.sort_unstable_by_key(|(id, ..)| *id);
+        fast_path.publications.sort_unstable_by_key(|publication| publication.advertisement.id);
         fast_path.ttl_extensions.sort_unstable_by_key(|(id, _)| *id);
         let mut ids: Vec<AdvertisementId> = batch.iter().map(AdvertWrite::advertisement_id).collect();
         ids.sort_unstable();
@@ -78,8 +88,8 @@ impl<'a> FastPathBatch<'a> {
     }
 
     /// Writes and commits the batch; durable on return. `CommitError::FastPathRejected` if one of the ids was deleted,
-    /// or is new and has an owner; then nothing was committed.
-    pub(super) async fn write(
+    /// is new and has an owner, or was created by another request; then nothing was committed.
+    pub(super) async fn write_and_commit(
         &self,
         batch: &[AdvertWrite],
         attempt: &CommitAttempt,
@@ -88,7 +98,7 @@ impl<'a> FastPathBatch<'a> {
         let rows: Vec<AdvertisementRow<'_>> = self
             .publications
             .iter()
-            .map(|(_, advertisement, expires_at, _)| AdvertisementRow::encode(advertisement, *expires_at))
+            .map(|publication| AdvertisementRow::encode(publication.advertisement, publication.expires_at))
             .collect();
         let column = |of: fn(&AdvertisementRow<'_>) -> i64| rows.iter().map(of).collect::<Vec<i64>>();
         let query = sqlx::query(sql::WRITE_FAST_PATH_BATCH)
@@ -107,7 +117,8 @@ impl<'a> FastPathBatch<'a> {
             .bind(self.ttl_extensions.iter().map(|(_, expires_at)| to_ms(*expires_at)).collect::<Vec<i64>>())
             .bind(attempt.batch_id)
             .bind(attempt.notify)
-            .bind(owner_column(self.publications.iter().map(|(.., owner)| *owner)));
+            .bind(owner_column(self.publications.iter().map(|publication| publication.owner)))
+            .bind(digest_column(self.publications.iter().map(|publication| publication.create_digest)));
         // Reads to the end of the stream: rows are sent before the commit, and its failure after them.
         let result_rows = query.fetch_all(connection).await.map_err(CommitError::from_single_statement)?;
         let result = result_rows

@@ -13,11 +13,11 @@ use crate::domain::id::{AdvertisementId, BuildIdHasher};
 use crate::store::adverts::{AdvertFeed, FeedBatch, Reservation, StoredAdvertisement};
 use crate::store::error::StoreError;
 use crate::store::postgres::adverts::{copy_decode, decode, statements as sql};
-use crate::store::postgres::connection::change_feed::{BatchHeader, ChangeFeed, FeedPosition, FeedRows};
+use crate::store::postgres::connection::change_feed::{BatchHeader, ChangeFeed, FeedPosition, FeedSource};
 use crate::store::postgres::connection::cursor::{READ_TIMEOUT, SNAPSHOT_TIMEOUT};
 use crate::store::postgres::connection::listen;
 use crate::store::postgres::connection::slot::{ConnectionSlot, query_within, to_store_error};
-use crate::store::postgres::replica::Replica;
+use crate::store::postgres::replica::ServerIdentity;
 use crate::store::unknown_rows::{RowKey, UnknownRows};
 
 /// Number of rows that are decoded as one unit of work.
@@ -25,19 +25,19 @@ const DECODE_CHUNK_ROWS: usize = 2_000;
 
 /// Advertisements of the silos that this server loads.
 #[derive(Debug)]
-pub(super) struct AdvertFeedRows {
+pub(super) struct AdvertFeedSource {
     replica_id: i64,
     silos: Option<Vec<i64>>,
     unknown_rows: Arc<UnknownRows>,
 }
 
-impl AdvertFeedRows {
-    pub(super) fn new(replica: &Replica, unknown_rows: Arc<UnknownRows>) -> Self {
+impl AdvertFeedSource {
+    pub(super) fn new(replica: &ServerIdentity, unknown_rows: Arc<UnknownRows>) -> Self {
         Self { replica_id: replica.id.cast_signed(), silos: replica.silo_ids(), unknown_rows }
     }
 }
 
-impl FeedRows for AdvertFeedRows {
+impl FeedSource for AdvertFeedSource {
     type Output = FeedBatch;
 
     const POLL_PURPOSE: &'static str = "advert feed";
@@ -58,7 +58,7 @@ impl FeedRows for AdvertFeedRows {
     async fn decode_changes(&self, _: &mut ConnectionSlot, rows: Vec<PgRow>) -> Result<FeedBatch, StoreError> {
         let (first, rows) = rows.split_first().ok_or_else(|| to_store_error(sqlx::Error::RowNotFound))?;
         let unknown_changes = first.try_get(ADVERTISEMENT_COLUMN + 1).map_err(to_store_error)?;
-        self.unknown_rows.record_unknown_changes("advertisement_change", unknown_changes);
+        self.unknown_rows.log_unknown_changes("advertisement_change", unknown_changes);
         let (changed, removed) = decode_changes(rows, ADVERTISEMENT_COLUMN, self.replica_id, &self.unknown_rows)?;
         Ok(FeedBatch { changed, removed, ..FeedBatch::default() })
     }
@@ -117,7 +117,7 @@ impl FeedRows for AdvertFeedRows {
 }
 
 #[async_trait]
-impl AdvertFeed for ChangeFeed<AdvertFeedRows> {
+impl AdvertFeed for ChangeFeed<AdvertFeedSource> {
     async fn wait_for_changes(&mut self) {
         self.wait().await;
     }

@@ -122,7 +122,7 @@ impl AdvertRowsBefore {
     ) -> Result<(), CommitError> {
         let owners = keys.advertisers.keys().chain(&keys.reservers).map(OwnerKey::as_bytes);
         let lock_numbers = owners.chain(keys.parties.iter().map(PartyKey::as_bytes)).map(|key| key[0]).collect();
-        let begin = sql::begin_with_owner_locks(&lock_numbers);
+        let begin = sql::begin_with_owner_locks_sql(&lock_numbers);
         sqlx::raw_sql(AssertSqlSafe(begin)).execute(&mut *connection).await?;
         let query = sqlx::query(sql::READ_OWNED)
             .bind(first_owners(keys.advertisers.keys()))
@@ -132,7 +132,7 @@ impl AdvertRowsBefore {
             .bind(to_uuids(keys.parties.iter().map(PartyKey::as_bytes)));
         let mut counted = Vec::new();
         for row in query.fetch_all(connection).await? {
-            let (id, owner, expires_at) = decode::decode_owned(&row)?;
+            let (id, owner, expires_at) = decode::decode_owned_advert(&row)?;
             match owner {
                 Some(owner) if keys.advertisers.get(&owner.account_range().0) == Some(&false) => {
                     counted.push((owner, id, expires_at));
@@ -165,6 +165,9 @@ impl AdvertRowsBefore {
                     found.version,
                     found.owner,
                 );
+                if let Some(row) = rows.advertisements.get_mut(id) {
+                    row.create_digest = found.create_digest;
+                }
             }
         }
         for (id, advertisement) in &self.erased_adverts {

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 /// two batches with the same rows cannot deadlock.
 pub(super) const LOCK_ADVERTISEMENTS: &str = "
     select advertisement_id, version, heartbeat_owner, since_ms, expires_ms, join_seats, body is not null,
-           deleted_until_ms, owner
+           deleted_until_ms, owner, create_digest
       from advertisement
      where advertisement_id = any($1)
      order by advertisement_id
@@ -17,7 +17,7 @@ pub(super) const LOCK_ADVERTISEMENTS: &str = "
 /// Begins a transaction and takes advisory locks of owners and parties who publish or reserve. Without them, two servers
 /// could count one owner at the same time, and each add a row. `lock_numbers` are in order, each once; all must fit the
 /// database's lock table. Row locks are taken after these, never before.
-pub(super) fn begin_with_owner_locks(lock_numbers: &BTreeSet<u8>) -> String {
+pub(super) fn begin_with_owner_locks_sql(lock_numbers: &BTreeSet<u8>) -> String {
     let numbers: Vec<String> = lock_numbers.iter().map(u8::to_string).collect();
     // A text of two statements takes no parameters; numbers are safe in the text.
     format!(
@@ -26,7 +26,7 @@ pub(super) fn begin_with_owner_locks(lock_numbers: &BTreeSet<u8>) -> String {
     )
 }
 
-/// First number of the advisory locks of `begin_with_owner_locks`: `ftow` in ASCII. All users of the database share the
+/// First number of the advisory locks of `begin_with_owner_locks_sql`: `ftow` in ASCII. All users of the database share the
 /// numbers.
 const OWNER_LOCK_CLASS: i32 = 0x6674_6f77;
 
@@ -54,21 +54,25 @@ pub(super) const READ_OWNED: &str = "
 /// the accounts between `$3` and `$4` and of the parties in `$5` that have not ended. A separate statement: it must see
 /// rows that were committed while `LOCK_ADVERTISEMENTS` waited.
 pub(super) const READ_RESERVATIONS: &str = "
-    select reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms, owner, party
+    select reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms, owner, party,
+           joined
       from reservation
      where reservation_id = any($1)
      union
-    select reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms, owner, party
+    select reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms, owner, party,
+           joined
       from reservation
      where advertisement_id = any($2)
        and state <> 2   -- ended ones take no seats and can be numerous
      union
-    select reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms, owner, party
+    select reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms, owner, party,
+           joined
       from unnest($3::uuid[], $4::uuid[]) as u (first_owner, last_owner)
       join reservation on owner >= u.first_owner and owner <= u.last_owner
      where state <> 2
      union
-    select reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms, owner, party
+    select reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms, owner, party,
+           joined
       from reservation
      where party = any($5)
        and state <> 2
@@ -77,7 +81,8 @@ pub(super) const READ_RESERVATIONS: &str = "
 /// Reservations of advertisement `$1` that name the user `$2`: among the users, by an owner between `$3` and `$4`, or by the
 /// party `$5`.
 pub(super) const READ_USER_RESERVATIONS: &str = "
-    select reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms, owner, party
+    select reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms, owner, party,
+           joined
       from reservation
      where advertisement_id = $1
        and (position($2::bytea in users) > 0 or owner between $3 and $4 or party = $5)
@@ -86,33 +91,35 @@ pub(super) const READ_USER_RESERVATIONS: &str = "
 /// Fast path batch: publications, heartbeats, the change record and the notification in one statement that is its own
 /// transaction.
 ///
-/// Publishes the advertisements in `$2` to `$11`, new or existing; an existing one keeps its `since_ms` and `owner`.
+/// Publishes the advertisements in `$2` to `$11`, new or existing; an existing one keeps its `since_ms`, `owner` and `create_digest`.
 /// Extends the expiry of the advertisements in `$12` to `$13`, if they exist, and never shortens it. `$1` is the replica
-/// id, `$14` the batch id and `$16` the owners; `$15` says whether to notify. Returns the transaction id and, for the changed advertisements:
+/// id, `$14` the batch id, `$16` the owners and `$17` the digests of the requests that create them; `$15` says whether to notify. Returns the transaction id and, for the changed advertisements:
 /// ids, start of advertising, versions before.
 ///
 /// Arrays are unnested in the select list: in a `from` clause each is first copied to a temporary table, which costs
 /// three times as much.
 ///
-/// A batch with an id that has a tombstone, or with a new advertisement that has an owner, is rejected: its change record
-/// would have null ids, which the column does not allow. Then the statement fails with `NOT_NULL_VIOLATION` and nothing is written.
+/// A batch with an id that has a tombstone, with a new advertisement that has an owner, or with one that another request created,
+/// is rejected: its change record would have null ids, which the column does not allow. Then the statement fails with `NOT_NULL_VIOLATION` and nothing is written.
 pub(super) const WRITE_FAST_PATH_BATCH: &str = "
     with published as (
         insert into advertisement as a (advertisement_id, version, heartbeat_owner, silo_id, set_id, kind, since_ms,
-                                        expires_ms, join_seats, body, connect_data, ttl_ms, owner)
+                                        expires_ms, join_seats, body, connect_data, ttl_ms, owner, create_digest)
         select u.advertisement_id, (select pg_current_xact_id()::text::bigint), $1, u.silo_id, u.set_id, u.kind,
-               u.since_ms, u.expires_ms, u.join_seats, u.body, u.connect_data, u.ttl_ms, u.owner
+               u.since_ms, u.expires_ms, u.join_seats, u.body, u.connect_data, u.ttl_ms, u.owner, u.create_digest
           from (select unnest($2::uuid[]) as advertisement_id, unnest($3::bigint[]) as silo_id,
                        unnest($4::bigint[]) as set_id, unnest($5::smallint[]) as kind, unnest($6::bigint[]) as since_ms,
                        unnest($7::bigint[]) as expires_ms, unnest($8::integer[]) as join_seats,
                        unnest($9::text[]) as body, unnest($10::bytea[]) as connect_data,
-                       unnest($11::integer[]) as ttl_ms, unnest($16::uuid[]) as owner) as u
+                       unnest($11::integer[]) as ttl_ms, unnest($16::uuid[]) as owner,
+                       unnest($17::uuid[]) as create_digest) as u
             on conflict (advertisement_id) do update
            set version = excluded.version, heartbeat_owner = excluded.heartbeat_owner, silo_id = excluded.silo_id,
                set_id = excluded.set_id, kind = excluded.kind, expires_ms = excluded.expires_ms,
                join_seats = excluded.join_seats, body = excluded.body, connect_data = excluded.connect_data,
                ttl_ms = excluded.ttl_ms, version_before = a.version
          where a.deleted_until_ms is null
+           and (excluded.create_digest is null or a.create_digest is null or a.create_digest = excluded.create_digest)
         returning advertisement_id, since_ms, version_before,
                   version_before = 0 and owner is not null as is_new_and_owned
     ), extended as (
@@ -152,7 +159,7 @@ pub(super) const DELETE_ADVERTISEMENTS: &str = "delete from advertisement where 
 /// Turns advertisements into tombstones that end at the times in `$2`.
 pub(super) const UPDATE_TO_TOMBSTONES: &str = "
     update advertisement a
-       set body = null, connect_data = '', deleted_until_ms = u.until_ms, owner = null,
+       set body = null, connect_data = '', deleted_until_ms = u.until_ms, owner = null, create_digest = null,
            version = pg_current_xact_id()::text::bigint
       from unnest($1::uuid[], $2::bigint[]) as u (advertisement_id, until_ms)
      where a.advertisement_id = u.advertisement_id
@@ -172,32 +179,33 @@ pub(super) const UPDATE_ADVERTISEMENTS: &str = "
     update advertisement a
        set version = pg_current_xact_id()::text::bigint, heartbeat_owner = $2, silo_id = u.silo_id, set_id = u.set_id,
            kind = u.kind, since_ms = u.since_ms, expires_ms = u.expires_ms, join_seats = u.join_seats, body = u.body,
-           connect_data = u.connect_data, deleted_until_ms = u.deleted_until_ms, ttl_ms = u.ttl_ms, owner = u.owner
+           connect_data = u.connect_data, deleted_until_ms = u.deleted_until_ms, ttl_ms = u.ttl_ms, owner = u.owner,
+           create_digest = u.create_digest
       from unnest($1::uuid[], $3::bigint[], $4::bigint[], $5::smallint[], $6::bigint[], $7::bigint[], $8::integer[],
-                  $9::text[], $10::bytea[], $11::bigint[], $12::integer[], $13::uuid[])
+                  $9::text[], $10::bytea[], $11::bigint[], $12::integer[], $13::uuid[], $14::uuid[])
         as u (advertisement_id, silo_id, set_id, kind, since_ms, expires_ms, join_seats, body, connect_data,
-              deleted_until_ms, ttl_ms, owner)
+              deleted_until_ms, ttl_ms, owner, create_digest)
      where a.advertisement_id = u.advertisement_id
 ";
 
 /// Replaces what names users in advertisements from which a user was erased.
 pub(super) const REWRITE_ADVERTISEMENTS: &str = "
     update advertisement a
-       set version = pg_current_xact_id()::text::bigint, body = u.body, owner = u.owner
-      from unnest($1::uuid[], $2::text[], $3::uuid[]) as u (advertisement_id, body, owner)
+       set version = pg_current_xact_id()::text::bigint, body = u.body, owner = u.owner, create_digest = u.create_digest
+      from unnest($1::uuid[], $2::text[], $3::uuid[], $4::uuid[]) as u (advertisement_id, body, owner, create_digest)
      where a.advertisement_id = u.advertisement_id
 ";
 
 /// Inserts advertisements. Fewer rows than ids: another server inserted one first.
 pub(super) const INSERT_ADVERTISEMENTS: &str = "
     insert into advertisement (advertisement_id, version, heartbeat_owner, silo_id, set_id, kind, since_ms, expires_ms,
-                               join_seats, body, connect_data, deleted_until_ms, ttl_ms, owner)
+                               join_seats, body, connect_data, deleted_until_ms, ttl_ms, owner, create_digest)
     select u.advertisement_id, pg_current_xact_id()::text::bigint, $2, u.silo_id, u.set_id, u.kind, u.since_ms,
-           u.expires_ms, u.join_seats, u.body, u.connect_data, u.deleted_until_ms, u.ttl_ms, u.owner
+           u.expires_ms, u.join_seats, u.body, u.connect_data, u.deleted_until_ms, u.ttl_ms, u.owner, u.create_digest
       from unnest($1::uuid[], $3::bigint[], $4::bigint[], $5::smallint[], $6::bigint[], $7::bigint[], $8::integer[],
-                  $9::text[], $10::bytea[], $11::bigint[], $12::integer[], $13::uuid[])
+                  $9::text[], $10::bytea[], $11::bigint[], $12::integer[], $13::uuid[], $14::uuid[])
         as u (advertisement_id, silo_id, set_id, kind, since_ms, expires_ms, join_seats, body, connect_data,
-              deleted_until_ms, ttl_ms, owner)
+              deleted_until_ms, ttl_ms, owner, create_digest)
         on conflict (advertisement_id) do nothing
 ";
 
@@ -212,19 +220,19 @@ pub(super) const UPDATE_EXPIRY_AND_VERSION: &str = "
 /// Inserts reservations. Fewer rows than ids: another server inserted one with the same id in another advertisement.
 pub(super) const INSERT_RESERVATIONS: &str = "
     insert into reservation (reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms, owner,
-                             party)
+                             party, joined)
     select *
       from unnest($1::uuid[], $2::uuid[], $3::integer[], $4::bytea[], $5::bytea[], $6::smallint[], $7::bigint[],
-                  $8::uuid[], $9::uuid[])
+                  $8::uuid[], $9::uuid[], $10::boolean[])
         on conflict (reservation_id) do nothing
 ";
 
 /// Updates the state and the seats of reservations; the other columns never change.
 pub(super) const UPDATE_RESERVATIONS: &str = "
     update reservation r
-       set state = u.state, deadline_ms = u.deadline_ms, seats = u.seats, users = u.users
-      from unnest($1::uuid[], $2::smallint[], $3::bigint[], $4::integer[], $5::bytea[])
-        as u (reservation_id, state, deadline_ms, seats, users)
+       set state = u.state, deadline_ms = u.deadline_ms, seats = u.seats, users = u.users, joined = u.joined
+      from unnest($1::uuid[], $2::smallint[], $3::bigint[], $4::integer[], $5::bytea[], $6::boolean[])
+        as u (reservation_id, state, deadline_ms, seats, users, joined)
      where r.reservation_id = u.reservation_id
 ";
 
@@ -232,10 +240,10 @@ pub(super) const UPDATE_RESERVATIONS: &str = "
 pub(super) const REWRITE_RESERVATIONS: &str = "
     update reservation r
        set state = u.state, deadline_ms = u.deadline_ms, seats = u.seats, users = u.users,
-           request_digest = u.request_digest, owner = u.owner, party = u.party
+           request_digest = u.request_digest, owner = u.owner, party = u.party, joined = u.joined
       from unnest($1::uuid[], $2::smallint[], $3::bigint[], $4::integer[], $5::bytea[], $6::bytea[], $7::uuid[],
-                  $8::uuid[])
-        as u (reservation_id, state, deadline_ms, seats, users, request_digest, owner, party)
+                  $8::uuid[], $9::boolean[])
+        as u (reservation_id, state, deadline_ms, seats, users, request_digest, owner, party, joined)
      where r.reservation_id = u.reservation_id
 ";
 
@@ -295,13 +303,13 @@ pub(super) const READ_CHANGES: &str = "
            null::uuid, (select count(*) from new_changes where kind <> 0), null::bigint, null::bigint, null::bigint,
            null::smallint, null::bigint, null::bigint, null::integer, null::text, null::bytea, null::integer,
            null::uuid, null::uuid, null::integer, null::bytea, null::bytea, null::smallint, null::bigint, null::uuid,
-           null::uuid
+           null::uuid, null::boolean
      union all
     select null, null, null,
            requested.advertisement_id, a.version, a.heartbeat_owner, a.silo_id, a.set_id, a.kind, a.since_ms,
            a.expires_ms, a.join_seats, a.body, a.connect_data, a.ttl_ms,
            r.reservation_id, r.advertisement_id, r.seats, r.users, r.request_digest, r.state, r.deadline_ms, r.owner,
-           r.party
+           r.party, r.joined
       from requested
       left join advertisement a on a.advertisement_id = requested.advertisement_id
                                and a.body is not null
@@ -326,7 +334,8 @@ pub(super) fn copy_advertisements_sql(silos: Option<&[i64]>) -> String {
 
 /// All reservations.
 pub(super) const LOAD_RESERVATIONS: &str = "
-    select reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms, owner, party
+    select reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms, owner, party,
+           joined
       from reservation
 ";
 
@@ -335,7 +344,8 @@ pub(super) const LOAD_RESERVATIONS: &str = "
 pub(super) const READ_ADVERTISEMENTS: &str = "
     select a.advertisement_id, a.version, a.heartbeat_owner, a.silo_id, a.set_id, a.kind, a.since_ms, a.expires_ms,
            a.join_seats, a.body, a.connect_data, a.ttl_ms, r.reservation_id, r.advertisement_id, r.seats, r.users,
-           r.request_digest, r.state, r.deadline_ms, r.owner, r.party
+           r.request_digest, r.state, r.deadline_ms, r.owner, r.party,
+           r.joined
       from advertisement a
       left join reservation r on r.advertisement_id = a.advertisement_id
      where a.advertisement_id = any($2)

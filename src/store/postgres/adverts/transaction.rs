@@ -64,7 +64,7 @@ impl RetryableTransaction for AdvertTransaction<'_> {
 
     async fn write(&self, connection: &mut PgConnection, attempt: &CommitAttempt) -> Result<CommitResult, CommitError> {
         match &self.fast_path {
-            Some(fast_path) => fast_path.write(self.batch, attempt, connection).await,
+            Some(fast_path) => fast_path.write_and_commit(self.batch, attempt, connection).await,
             None => self.write_batch(connection, attempt).await,
         }
     }

@@ -41,6 +41,7 @@ struct AdvertPublication<'a> {
     row: AdvertisementRow<'a>,
     deleted_until: Option<UnixMs>,
     owner: Option<OwnerKey>,
+    create_digest: Option<[u8; 16]>,
 }
 
 impl<'a> AdvertRowChanges<'a> {
@@ -89,7 +90,12 @@ impl<'a> AdvertRowChanges<'a> {
                 let Some(advertisement) = &row_state.new_advertisement else { return };
                 let mut row = AdvertisementRow::encode(advertisement, row_state.expires_at);
                 row.since_ms = to_ms(row_state.advertised_since);
-                let publication = AdvertPublication { row, deleted_until, owner: row_state.owner };
+                let publication = AdvertPublication {
+                    row,
+                    deleted_until,
+                    owner: row_state.owner,
+                    create_digest: row_state.create_digest,
+                };
                 match stored {
                     Some(_) if row_state.is_erased => self.erased.push(publication),
                     Some(_) => self.updated.push(publication),
@@ -196,7 +202,8 @@ impl<'a> AdvertRowChanges<'a> {
             let query = sqlx::query(sql::REWRITE_ADVERTISEMENTS)
                 .bind(self.erased.iter().map(|erased| Uuid::from_bytes(erased.row.id)).collect::<Vec<_>>())
                 .bind(self.erased.iter().map(|erased| &*erased.row.body).collect::<Vec<&str>>())
-                .bind(owner_column(self.erased.iter().map(|erased| erased.owner)));
+                .bind(owner_column(self.erased.iter().map(|erased| erased.owner)))
+                .bind(digest_column(self.erased.iter().map(|erased| erased.create_digest)));
             query.execute(&mut *connection).await?;
         }
         if !self.rewritten_reservations.is_empty() {
@@ -209,7 +216,8 @@ impl<'a> AdvertRowChanges<'a> {
                 .bind(rows.iter().map(|row| row.users.as_slice()).collect::<Vec<_>>())
                 .bind(rows.iter().map(|row| row.request_digest.as_slice()).collect::<Vec<_>>())
                 .bind(rows.iter().map(|row| row.owner.map(Uuid::from_bytes)).collect::<Vec<_>>())
-                .bind(rows.iter().map(|row| row.party.map(Uuid::from_bytes)).collect::<Vec<_>>());
+                .bind(rows.iter().map(|row| row.party.map(Uuid::from_bytes)).collect::<Vec<_>>())
+                .bind(rows.iter().map(|row| row.joined).collect::<Vec<_>>());
             query.execute(connection).await?;
         }
         Ok(())
@@ -241,7 +249,8 @@ impl<'a> AdvertRowChanges<'a> {
                     .collect::<Vec<Option<i64>>>(),
             )
             .bind(rows().map(|row| row.ttl_ms.map(|ttl_ms| ttl_ms as i32)).collect::<Vec<_>>())
-            .bind(owner_column(publications.iter().map(|publication| publication.owner)));
+            .bind(owner_column(publications.iter().map(|publication| publication.owner)))
+            .bind(digest_column(publications.iter().map(|publication| publication.create_digest)));
         Ok(query.execute(connection).await?.rows_affected())
     }
 
@@ -257,7 +266,8 @@ impl<'a> AdvertRowChanges<'a> {
                 .bind(rows.iter().map(|row| row.state as i16).collect::<Vec<_>>())
                 .bind(rows.iter().map(|row| row.deadline_ms).collect::<Vec<_>>())
                 .bind(rows.iter().map(|row| row.owner.map(Uuid::from_bytes)).collect::<Vec<_>>())
-                .bind(rows.iter().map(|row| row.party.map(Uuid::from_bytes)).collect::<Vec<_>>());
+                .bind(rows.iter().map(|row| row.party.map(Uuid::from_bytes)).collect::<Vec<_>>())
+                .bind(rows.iter().map(|row| row.joined).collect::<Vec<_>>());
             check_row_count(query.execute(&mut *connection).await?.rows_affected(), rows.len())?;
         }
         if !self.updated_reservations.is_empty() {
@@ -267,7 +277,8 @@ impl<'a> AdvertRowChanges<'a> {
                 .bind(rows.iter().map(|row| row.state as i16).collect::<Vec<_>>())
                 .bind(rows.iter().map(|row| row.deadline_ms).collect::<Vec<_>>())
                 .bind(rows.iter().map(|row| row.seats as i32).collect::<Vec<_>>())
-                .bind(rows.iter().map(|row| row.users.as_slice()).collect::<Vec<_>>());
+                .bind(rows.iter().map(|row| row.users.as_slice()).collect::<Vec<_>>())
+                .bind(rows.iter().map(|row| row.joined).collect::<Vec<_>>());
             query.execute(connection).await?;
         }
         Ok(())
@@ -285,6 +296,11 @@ fn deleted_until_column(tombstones: &[(AdvertisementId, UnixMs)]) -> Vec<i64> {
 /// Column of owners, null for those that are not counted.
 pub(super) fn owner_column(owners: impl Iterator<Item = Option<OwnerKey>>) -> Vec<Option<Uuid>> {
     owners.map(|owner| owner.map(|owner| Uuid::from_bytes(*owner.as_bytes()))).collect()
+}
+
+/// Column of digests of requests, null where there is none.
+pub(super) fn digest_column(digests: impl Iterator<Item = Option<[u8; 16]>>) -> Vec<Option<Uuid>> {
+    digests.map(|digest| digest.map(Uuid::from_bytes)).collect()
 }
 
 /// Whether the fail point is on that commits reservations in a transaction of their own.

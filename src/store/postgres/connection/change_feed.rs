@@ -19,12 +19,12 @@ use crate::store::postgres::connection::open;
 use crate::store::postgres::connection::slot::{ConnectionSlot, query_within, to_store_error};
 use crate::store::postgres::connection::statements::READ_OLDEST_TRANSACTION;
 use crate::store::postgres::connection::unresolved_commits::UnresolvedCommits;
-use crate::store::postgres::replica::Replica;
+use crate::store::postgres::replica::ServerIdentity;
 use crate::store::rows::from_ms;
 use crate::supervisor::TaskSupervisor;
 
 /// Rows that a change feed delivers, and how they are read.
-pub(in crate::store::postgres) trait FeedRows: Send + Sync {
+pub(in crate::store::postgres) trait FeedSource: Send + Sync {
     /// Batch of rows.
     type Output: Send;
 
@@ -96,11 +96,11 @@ pub(in crate::store::postgres) struct ChangeFeed<T> {
     cursor: Option<FeedCursor>,
 }
 
-impl<T: FeedRows> ChangeFeed<T> {
+impl<T: FeedSource> ChangeFeed<T> {
     pub(in crate::store::postgres) fn new(
         rows: T,
         options: &PgConnectOptions,
-        replica: &Replica,
+        replica: &ServerIdentity,
         unresolved_commits: UnresolvedCommits,
         supervisor: &TaskSupervisor,
     ) -> Self {

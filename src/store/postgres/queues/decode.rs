@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sqlx::postgres::PgRow;
 use sqlx::types::Uuid;
 
-use crate::domain::id::{ConsentId, MatchId, SetId, SiloId, TicketId, UserKey};
+use crate::domain::id::{ConsentId, MatchId, RatingKey, SetId, SiloId, TicketId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry, UserSatisfactionCounts};
@@ -14,10 +14,13 @@ use crate::domain::queue::ticket::PlayerRating;
 use crate::store::column_reader::ColumnReader;
 use crate::store::error::StoreError;
 use crate::store::queues::consents::StoredConsent;
+use crate::store::queues::first_scale::{FirstScale, rating_defaults_from_number};
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::result_encoding::ResultRow;
 use crate::store::queues::ticket_match_encoding::{MatchRow, TicketRow, TicketStateRow};
-use crate::store::queues::{ConsentTaker, FinishedMatch, QueueKey, RatingRow, StoredTicket, TicketUser};
+use crate::store::queues::{
+    ConsentConsumer, FinishedMatch, QueueKey, RatingRow, StoredBlockList, StoredTicket, TicketMembership,
+};
 use crate::store::rows::from_ms;
 use crate::store::unknown_rows::RowKey;
 
@@ -64,11 +67,22 @@ pub(super) fn decode_ticket(row: &PgRow) -> Result<StoredTicket, StoreError> {
 pub(super) fn decode_consent(row: &PgRow) -> Result<(ConsentId, StoredConsent), StoreError> {
     let columns = ColumnReader { table: "consent", row };
     let consent = StoredConsent {
-        taken_by: columns.read::<Option<Uuid>>(1, "taken_by")?.map(|taker| ConsentTaker(taker.into_bytes())),
+        taken_by: columns.read::<Option<Uuid>>(1, "taken_by")?.map(|taker| ConsentConsumer(taker.into_bytes())),
         is_revoked: columns.read(2, "is_revoked")?,
         expires_at: from_ms(columns.read(3, "expires_ms")?),
     };
     Ok((ConsentId::from_bytes(columns.id_bytes(0, "consent_id")?), consent))
+}
+
+/// Decodes a row of `LOCK_BLOCK_LISTS`.
+pub(super) fn decode_block_list(row: &PgRow) -> Result<StoredBlockList, StoreError> {
+    let columns = ColumnReader { table: "block_list", row };
+    let blocked = StoredBlockList::decode_blocked(columns.read(1, "blocked")?);
+    Ok(StoredBlockList {
+        user: UserKey::from_bytes(columns.id_bytes(0, "user_key")?),
+        blocked: blocked.ok_or_else(|| columns.corrupt_row("blocked", "is not a sorted list of keys".into()))?,
+        version: columns.read::<i64>(2, "version")?.cast_unsigned(),
+    })
 }
 
 pub(super) fn decode_match(row: &PgRow) -> Result<Arc<Match>, StoreError> {
@@ -102,7 +116,7 @@ pub(super) fn decode_user_row(row: &PgRow, rows: &mut QueueRows) -> Result<(), S
             let ticket_id = TicketId::from_bytes(columns.id_bytes(2, "ticket_id")?);
             rows.add_ticket_user(
                 user,
-                TicketUser { queue, ticket_id, exclusive: columns.read::<i64>(5, "exclusive")? == 1 },
+                TicketMembership { queue, ticket_id, exclusive: columns.read::<i64>(5, "exclusive")? == 1 },
             );
         }
         1 => rows.add_match_user(user, MatchId::from_bytes(columns.id_bytes(2, "match_id")?)),
@@ -116,6 +130,15 @@ pub(super) fn decode_user_row(row: &PgRow, rows: &mut QueueRows) -> Result<(), S
         }
     }
     Ok(())
+}
+
+/// Decodes a row of `READ_FIRST_SCALES`; `None` if it is corrupt.
+pub(super) fn decode_first_scale((set_id, key, defaults): (i64, i64, i64)) -> Option<FirstScale> {
+    Some(FirstScale {
+        set_id: SetId(u32::try_from(set_id).ok()?),
+        key: RatingKey::from_stored(key).filter(|key| key.is_digest())?,
+        defaults: rating_defaults_from_number(defaults),
+    })
 }
 
 pub(super) fn decode_rating(row: &PgRow) -> Result<RatingRow, StoreError> {

@@ -52,13 +52,14 @@ pub(super) const DELETE_KEYED_RATINGS: [&str; 2] = [
 ];
 
 /// Deletes all rows of the users `$1` that only concern them.
-pub(super) const DELETE_USER_ROWS: [&str; 7] = [
+pub(super) const DELETE_USER_ROWS: [&str; 8] = [
     "delete from rating where user_key = any($1)",
     "delete from rating_change where user_key = any($1)",
     "delete from keyed_rating where user_key = any($1)",
     "delete from keyed_rating_change where user_key = any($1)",
     "delete from feedback where user_key = any($1)",
     "delete from penalty where user_key = any($1)",
+    "delete from block_list where user_key = any($1)",
     "delete from user_log_name where user_key = any($1)",
 ];
 
@@ -107,6 +108,13 @@ pub(super) const FIND_ADVERTISEMENTS: &str = "
      order by advertisement_id limit $3
 ";
 
+/// Block lists that name the user with the hexadecimal key `$1`, by the user whose list it is.
+pub(super) const FIND_BLOCK_LISTS: &str = "
+    select user_key from block_list
+     where user_key > $2 and position(decode($1::text, 'hex') in blocked) > 0
+     order by user_key limit $3
+";
+
 /// Feedback of user `$1` on matches above `$2`, in order; at most `$3`.
 pub(super) const READ_GIVEN_FEEDBACK: &str = "
     select match_id, stars, given_ms from feedback where user_key = $1 and match_id > $2 order by match_id limit $3
@@ -142,7 +150,7 @@ pub(super) const MARK_RATED_USERS: &str = "
 
 /// Removes dead rows, and the samples of columns that the planner keeps.
 pub(super) const VACUUM_USER_TABLES: &str = "vacuum (analyze) ticket, ticket_user, match, match_user, penalty, rating, \
-     rating_change, keyed_rating, keyed_rating_change, result, feedback, queue_change, user_log_name, advertisement, \
+     rating_change, keyed_rating, keyed_rating_change, result, feedback, queue_change, user_log_name, block_list, advertisement, \
      reservation";
 
 /// Forgets the erasures `$1`.

@@ -9,29 +9,29 @@ use sqlx::{Executor, Row};
 
 use crate::domain::id::{MatchId, TicketId, UserKey};
 use crate::store::error::StoreError;
-use crate::store::postgres::connection::change_feed::{BatchHeader, ChangeFeed, FeedPosition, FeedRows};
+use crate::store::postgres::connection::change_feed::{BatchHeader, ChangeFeed, FeedPosition, FeedSource};
 use crate::store::postgres::connection::cursor::{READ_TIMEOUT, SNAPSHOT_TIMEOUT};
 use crate::store::postgres::connection::listen;
 use crate::store::postgres::connection::slot::{ConnectionSlot, query_within, to_store_error};
 use crate::store::postgres::queues::{decode, rating_statements, statements as sql};
-use crate::store::postgres::replica::Replica;
+use crate::store::postgres::replica::ServerIdentity;
 use crate::store::queues::{QueueFeed, QueueFeedBatch, RatingRow};
 use crate::store::unknown_rows::{RowKey, UnknownRows};
 
 /// Queues of the silos that this server loads.
 #[derive(Debug)]
-pub(super) struct QueueFeedRows {
+pub(super) struct QueueFeedSource {
     silos: Option<Vec<i64>>,
     unknown_rows: Arc<UnknownRows>,
 }
 
-impl QueueFeedRows {
-    pub(super) fn new(replica: &Replica, unknown_rows: Arc<UnknownRows>) -> Self {
+impl QueueFeedSource {
+    pub(super) fn new(replica: &ServerIdentity, unknown_rows: Arc<UnknownRows>) -> Self {
         Self { silos: replica.silo_ids(), unknown_rows }
     }
 }
 
-impl FeedRows for QueueFeedRows {
+impl FeedSource for QueueFeedSource {
     type Output = QueueFeedBatch;
 
     const POLL_PURPOSE: &'static str = "queue feed";
@@ -52,7 +52,7 @@ impl FeedRows for QueueFeedRows {
         let row = rows.first().ok_or_else(|| to_store_error(sqlx::Error::RowNotFound))?;
         let keys = ChangedKeys::from_row(row).map_err(to_store_error)?;
         let unknown_changes = row.try_get(UNKNOWN_CHANGES_COLUMN).map_err(to_store_error)?;
-        self.unknown_rows.record_unknown_changes("queue_change", unknown_changes);
+        self.unknown_rows.log_unknown_changes("queue_change", unknown_changes);
         if keys.is_empty() {
             return Ok(QueueFeedBatch::default());
         }
@@ -82,7 +82,7 @@ impl FeedRows for QueueFeedRows {
 }
 
 #[async_trait]
-impl QueueFeed for ChangeFeed<QueueFeedRows> {
+impl QueueFeed for ChangeFeed<QueueFeedSource> {
     async fn wait_for_changes(&mut self) {
         self.wait().await;
     }
@@ -140,8 +140,8 @@ impl ChangedKeys {
     }
 }
 
-/// Rows of tickets, matches and ratings, from one snapshot.
-type FetchedRows = [Vec<PgRow>; 3];
+/// Rows of tickets, matches, ratings and block lists, from one snapshot.
+type FetchedRows = [Vec<PgRow>; 4];
 
 async fn fetch_changed_rows(
     connection: &mut PgConnection,
@@ -161,8 +161,15 @@ async fn fetch_changed_rows(
             ratings.extend(sqlx::query(statement).bind(&keys.rated_users).fetch_all(&mut *connection).await?);
         }
     }
+    let block_lists = match (keys.needs_all_ratings(), keys.rated_users.is_empty()) {
+        (true, _) => sqlx::query(sql::LOAD_ALL_BLOCK_LISTS).fetch_all(&mut *connection).await?,
+        (false, true) => Vec::new(),
+        (false, false) => {
+            sqlx::query(sql::READ_BLOCK_LISTS).bind(&keys.rated_users).fetch_all(&mut *connection).await?
+        }
+    };
     connection.execute("commit").await?;
-    Ok([tickets, matches, ratings])
+    Ok([tickets, matches, ratings, block_lists])
 }
 
 async fn fetch_all_rows(connection: &mut PgConnection, silos: &Option<Vec<i64>>) -> Result<FetchedRows, sqlx::Error> {
@@ -173,13 +180,14 @@ async fn fetch_all_rows(connection: &mut PgConnection, silos: &Option<Vec<i64>>)
     for statement in rating_statements::LOAD_ALL_RATINGS {
         ratings.extend(sqlx::query(statement).fetch_all(&mut *connection).await?);
     }
+    let block_lists = sqlx::query(sql::LOAD_ALL_BLOCK_LISTS).fetch_all(&mut *connection).await?;
     connection.execute("commit").await?;
-    Ok([tickets, matches, ratings])
+    Ok([tickets, matches, ratings, block_lists])
 }
 
 /// Decodes rows, without those of a newer server.
 fn decode_rows(
-    [tickets, matches, ratings]: &FetchedRows,
+    [tickets, matches, ratings, block_lists]: &FetchedRows,
     unknown_rows: &UnknownRows,
 ) -> Result<QueueFeedBatch, StoreError> {
     let ticket = |row| unknown_rows.filter(decode::ticket_key(row)?, decode::decode_ticket(row));
@@ -190,6 +198,7 @@ fn decode_rows(
         tickets: tickets.iter().filter_map(|row| ticket(row).transpose()).collect::<Result<_, _>>()?,
         matches: matches.iter().filter_map(|row| match_(row).transpose()).collect::<Result<_, _>>()?,
         ratings,
+        block_lists: block_lists.iter().map(decode::decode_block_list).collect::<Result<_, _>>()?,
         ..QueueFeedBatch::default()
     })
 }

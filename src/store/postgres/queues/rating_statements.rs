@@ -58,17 +58,28 @@ pub(super) const LOAD_ALL_RATINGS: [&str; 2] = [
     select_ratings!("rating_key", " from keyed_rating r order by r.user_key, r.rating_key"),
 ];
 
-/// Records the first scales `$2` of the sets `$1`, in order, where none is recorded.
+/// Those of the sets `$1` without a first scale that have ratings, results or matches. The others are not looked for: that would
+/// read whole tables at each start.
+pub(super) const READ_PLAYED_SETS: &str = "
+    select set_id
+      from unnest($1::bigint[]) as sets (set_id)
+     where not exists (select 1 from first_rating_scale where first_rating_scale.set_id = sets.set_id)
+       and (exists (select 1 from rating where rating.set_id = sets.set_id)
+            or exists (select 1 from result where result.set_id = sets.set_id)
+            or exists (select 1 from match where match.set_id = sets.set_id))
+";
+
+/// Records the first scales `$2` and default constants `$3` of the sets `$1`, in order, where none are recorded.
 pub(super) const INSERT_FIRST_SCALES: &str = "
-    insert into first_rating_scale (set_id, rating_key)
+    insert into first_rating_scale (set_id, rating_key, rating_defaults)
     select *
-      from unnest($1::bigint[], $2::bigint[])
+      from unnest($1::bigint[], $2::bigint[], $3::bigint[])
         on conflict (set_id) do nothing
 ";
 
-/// First scales of the sets `$1`, in order.
+/// First scales of the sets `$1`, in order, with their default constants.
 pub(super) const READ_FIRST_SCALES: &str = "
-    select set_id, rating_key
+    select set_id, rating_key, rating_defaults::bigint
       from first_rating_scale
      where set_id = any($1)
      order by set_id

@@ -5,14 +5,16 @@ use std::collections::BTreeSet;
 use sqlx::Executor as _;
 use sqlx::postgres::PgConnection;
 
-use crate::domain::id::{RatingKey, SetId, UserKey};
+use crate::domain::id::{RatingKey, UserKey};
 use crate::domain::match_result::RatingHistoryEntry;
 use crate::domain::rating::SetActivity;
+use crate::domain::ruleset::rating::defaults::OwnRatingKeys;
 use crate::store::postgres::connection::commit::{CommitError, check_row_count};
 use crate::store::postgres::connection::uuid_column::to_uuids;
 use crate::store::postgres::queues::array_column::to_column;
 use crate::store::postgres::queues::{decode, erasure_statements as erasure, rating_statements as sql};
 use crate::store::queues::RatingRow;
+use crate::store::queues::first_scale::{FirstScale, rating_defaults_to_number};
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::queue_rows::record_result::history_slot;
 use crate::store::queues::row_changes::QueueRowChanges;
@@ -97,19 +99,28 @@ pub(super) async fn delete_ratings(
     Ok(())
 }
 
-/// Records first scales in one transaction; see `QueueStore::record_first_scales`.
+/// Records first scales in one transaction, and returns their rows; see `QueueStore::record_first_scales`.
 pub(super) async fn record_first_scales(
     connection: &mut PgConnection,
-    current: &[(SetId, RatingKey)],
-) -> Result<Vec<(i64, i64)>, sqlx::Error> {
-    let sets = to_column(current, |(set_id, _)| i64::from(set_id.0));
-    let scales = to_column(current, |(_, scale)| scale.to_stored());
+    current: &[OwnRatingKeys],
+) -> Result<Vec<(i64, i64, i64)>, sqlx::Error> {
+    let sets = to_column(current, |keys| i64::from(keys.set_id.0));
     connection.execute("begin").await?;
-    sqlx::query(sql::INSERT_FIRST_SCALES).bind(&sets).bind(&scales).execute(&mut *connection).await?;
-    let recorded: Vec<(i64, i64)> =
+    let played: Vec<i64> = sqlx::query_scalar(sql::READ_PLAYED_SETS).bind(&sets).fetch_all(&mut *connection).await?;
+    let new: Vec<FirstScale> =
+        current.iter().zip(&sets).map(|(keys, set_id)| FirstScale::of_new_set(keys, played.contains(set_id))).collect();
+    sqlx::query(sql::INSERT_FIRST_SCALES)
+        .bind(&sets)
+        .bind(to_column(&new, |first| first.key.to_stored()))
+        .bind(to_column(&new, |first| rating_defaults_to_number(first.defaults)))
+        .execute(&mut *connection)
+        .await?;
+    let recorded: Vec<(i64, i64, i64)> =
         sqlx::query_as(sql::READ_FIRST_SCALES).bind(&sets).fetch_all(&mut *connection).await?;
-    let is_current = |(set_id, scale): &(i64, i64)| sets.iter().zip(&scales).any(|pair| pair == (set_id, scale));
-    if !recorded.iter().all(is_current) {
+    let differs = |first: FirstScale| {
+        current.iter().any(|keys| keys.set_id == first.set_id && first.differs_for_older_servers(keys))
+    };
+    if recorded.iter().filter_map(|row| decode::decode_first_scale(*row)).any(differs) {
         sqlx::query(writer_version::RAISE_MIN_WRITER_VERSION)
             .bind(writer_version::RATING_SCALES_VERSION)
             .execute(&mut *connection)

@@ -36,7 +36,7 @@ macro_rules! select_results {
 ///
 /// `entry_locks` are lock numbers with a flag for exclusive, in order, each once. All locks must fit the database's
 /// lock table.
-pub(super) fn begin_with_entry_locks(entry_locks: &[(u8, bool)]) -> String {
+pub(super) fn begin_with_entry_locks_sql(entry_locks: &[(u8, bool)]) -> String {
     if entry_locks.is_empty() {
         return "begin".to_owned();
     }
@@ -52,7 +52,7 @@ pub(super) fn begin_with_entry_locks(entry_locks: &[(u8, bool)]) -> String {
     )
 }
 
-/// First number of the advisory locks of `begin_with_entry_locks`: `ftqu` in ASCII. All users of the database share the
+/// First number of the advisory locks of `begin_with_entry_locks_sql`: `ftqu` in ASCII. All users of the database share the
 /// numbers.
 const ENTRY_LOCK_CLASS: i32 = 0x6674_7175;
 
@@ -97,6 +97,38 @@ pub(super) const UPDATE_CONSENTS: &str = "
       from unnest($1::uuid[], $2::uuid[], $3::boolean[], $4::bigint[])
         as u (consent_id, taken_by, is_revoked, expires_ms)
      where c.consent_id = u.consent_id
+";
+
+/// Locks and reads the block lists of the users in `$1`; after the consents.
+pub(super) const LOCK_BLOCK_LISTS: &str = "
+    select user_key, blocked, version
+      from block_list
+     where user_key = any($1)
+     order by user_key
+       for update
+";
+
+/// Block lists of the users in `$1`.
+pub(super) const READ_BLOCK_LISTS: &str =
+    "select user_key, blocked, version from block_list where user_key = any($1) order by user_key";
+
+/// All block lists; they are not filtered, because a user has one for all silos.
+pub(super) const LOAD_ALL_BLOCK_LISTS: &str = "select user_key, blocked, version from block_list order by user_key";
+
+/// Inserts block lists. Fewer rows than users: another server inserted one first.
+pub(super) const INSERT_BLOCK_LISTS: &str = "
+    insert into block_list (user_key, blocked, version)
+    select *
+      from unnest($1::uuid[], $2::bytea[], $3::bigint[])
+        on conflict (user_key) do nothing
+";
+
+/// Updates block lists.
+pub(super) const UPDATE_BLOCK_LISTS: &str = "
+    update block_list b
+       set blocked = u.blocked, version = u.version
+      from unnest($1::uuid[], $2::bytea[], $3::bigint[]) as u (user_key, blocked, version)
+     where b.user_key = u.user_key
 ";
 
 /// Results of the matches in `$1`. Read after the lock on the match, so that the second of two reports sees the first.
@@ -337,9 +369,9 @@ pub(super) const PURGE_DUE_ROWS: [&str; 6] = [
 ",
 ];
 
-/// Purges by the database's clock: changes that every server has read or replaces by a snapshot, and leases and user
-/// counts of servers that are gone. Only servers of earlier versions write `connected_users`.
-pub(super) const PURGE_BY_DATABASE_CLOCK: [&str; 5] = [
+/// Purges by the database's clock: changes that every server has read or replaces by a snapshot, and leases, and
+/// users and counts of servers that are gone. Only servers of earlier versions write `connected_users`.
+pub(super) const PURGE_BY_DATABASE_CLOCK: [&str; 6] = [
     "
     delete from queue_change
      where batch_id in (select batch_id from queue_change where committed_at < clock_timestamp() - interval '10 minutes'
@@ -363,10 +395,21 @@ pub(super) const PURGE_BY_DATABASE_CLOCK: [&str; 5] = [
                                    limit 1000 for update skip locked)
 ",
     "
+    delete from connected_user
+     where (set_id, silo_id, user_key, replica) in (
+           select set_id, silo_id, user_key, replica from connected_user
+            where replica = any (array(select replica from connected_users_by_set group by replica
+                                       having max(reported_at) < clock_timestamp() - interval '1 minute'))
+            limit 1000 for update skip locked)
+",
+    "
     delete from connected_users_by_set
-     where (replica, set_id, silo_id) in (select replica, set_id, silo_id from connected_users_by_set
-                                           where reported_at < clock_timestamp() - interval '1 minute'
-                                           limit 1000 for update skip locked)
+     where (replica, set_id, silo_id) in (
+           select replica, set_id, silo_id from connected_users_by_set s
+            where reported_at < clock_timestamp() - interval '1 minute'
+              and not exists (select from connected_user u
+                               where u.replica = s.replica and u.set_id = s.set_id and u.silo_id = s.silo_id)
+            limit 1000 for update skip locked)
 ",
 ];
 
@@ -408,31 +451,12 @@ pub(super) const LOWEST_LEASE_FORMAT: &str = "
             select 1 from connected_users where reported_at > clock_timestamp() - interval '10 seconds') live
 ";
 
-/// Releases all leases of server `$1`.
+/// Releases all leases of server `$1`, and forgets its connected users.
 pub(super) const RELEASE_LEASES: &str = "
-    with released as (delete from queue_lease where replica = $1)
+    with released as (delete from queue_lease where replica = $1),
+         unlisted as (delete from connected_user where replica = $1),
+         uncounted as (delete from connected_users_by_set where replica = $1)
     delete from lease_holder where replica = $1
-";
-
-/// Stores that server `$1` has `$4` connected users of the sets `$2` in the silos `$3`. Returns the totals of all servers
-/// that reported within ten seconds, in set and silo order, with this server's own numbers as just given.
-pub(super) const REPORT_CONNECTED_USERS: &str = "
-    with own_counts as (
-        select u.set_id, u.silo_id, u.user_count
-          from unnest($2::bigint[], $3::bigint[], $4::bigint[]) as u (set_id, silo_id, user_count)
-    ), reported as (
-        insert into connected_users_by_set (replica, set_id, silo_id, user_count, reported_at)
-        select $1, set_id, silo_id, user_count, clock_timestamp() from own_counts
-            on conflict (replica, set_id, silo_id) do update
-           set user_count = excluded.user_count, reported_at = excluded.reported_at
-    )
-    select set_id, silo_id, sum(user_count)::bigint
-      from (select set_id, silo_id, user_count from own_counts
-             union all
-            select set_id, silo_id, user_count from connected_users_by_set
-             where replica <> $1 and reported_at >= clock_timestamp() - interval '10 seconds') as all_replicas
-     group by set_id, silo_id
-     order by set_id, silo_id
 ";
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Transaction of a queue batch: lock the touched rows, apply the writes in code, store the difference, record the
 //! change.
 //!
-//! Locks are taken in one order: entry locks of entering users, tickets, matches, penalties, consents, ratings, then inserted
-//! rows; within each kind by key. If another server inserts a row of this batch first, the batch is retried and finds
+//! Locks are taken in one order: entry locks of entering users, tickets, matches, penalties, consents, block lists, ratings,
+//! then inserted rows; within each kind by key. If another server inserts a row of this batch first, the batch is retried and finds
 //! the row (`commit.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,7 +58,8 @@ impl RetryableTransaction for QueueTransaction<'_> {
         let outcomes = after.apply_batch(self.batch);
         // Tickets are read before their users. If another server entered the same ticket in between, the ticket would
         // conflict with itself.
-        if self.batch.iter().zip(&outcomes).any(ticket_conflicts_with_itself) {
+        let conflicts_with_itself = |it| ticket_conflicts_with_itself(it) || match_conflicts_with_itself(it, &before);
+        if self.batch.iter().zip(&outcomes).any(conflicts_with_itself) {
             return Err(CommitError::WriteConflict);
         }
         let changes = QueueRowChanges::between(&before, &after);
@@ -79,7 +80,7 @@ impl QueueTransaction<'_> {
     async fn lock_and_read(&self, connection: &mut PgConnection) -> Result<QueueRows, CommitError> {
         let keys = &self.touched_keys;
         let mut rows = QueueRows::default();
-        let begin = sql::begin_with_entry_locks(&entry_locks(&keys.entering_users));
+        let begin = sql::begin_with_entry_locks_sql(&entry_locks(&keys.entering_users));
         sqlx::raw_sql(AssertSqlSafe(begin)).execute(&mut *connection).await?;
         if !keys.tickets.is_empty() {
             let ids = to_uuids(keys.tickets.iter().map(TicketId::as_bytes));
@@ -103,6 +104,13 @@ impl QueueTransaction<'_> {
             let ids = to_uuids(keys.consents.iter().map(ConsentId::as_bytes));
             for row in &sqlx::query(sql::LOCK_CONSENTS).bind(ids).fetch_all(&mut *connection).await? {
                 rows.consents.extend([decode::decode_consent(row)?]);
+            }
+        }
+        if !keys.block_lists.is_empty() {
+            let users = to_uuids(keys.block_lists.iter().map(UserKey::as_bytes));
+            for row in &sqlx::query(sql::LOCK_BLOCK_LISTS).bind(users).fetch_all(&mut *connection).await? {
+                let list = decode::decode_block_list(row)?;
+                rows.block_lists.insert(list.user, list);
             }
         }
         if !keys.users.is_empty() || !match_ids.is_empty() {
@@ -154,6 +162,16 @@ fn ticket_conflicts_with_itself((write, outcome): (&QueueWrite, &QueueOutcome)) 
     }
 }
 
+/// Whether a match is rejected because its users are in this very match: another server started it after its row was looked up.
+fn match_conflicts_with_itself((write, outcome): (&QueueWrite, &QueueOutcome), before: &QueueRows) -> bool {
+    match (write, outcome) {
+        (QueueWrite::StartMatch { started, .. }, QueueOutcome::UsersInMatch { users }) => {
+            users.iter().any(|user| before.match_by_user.get(user) == Some(&started.id))
+        }
+        _ => false,
+    }
+}
+
 /// Entry locks for entering users, in order, and whether each is exclusive. A lock stands for the first byte of the
 /// user key, so a batch of a thousand parties takes few locks. Users with the same byte wait for each other briefly.
 fn entry_locks(entering_users: &BTreeSet<(UserKey, bool)>) -> Vec<(u8, bool)> {
@@ -178,6 +196,8 @@ async fn record_change(
     let mut rated_users: BTreeSet<UserKey> = changed_ratings.map(|row| row.user).collect();
     rated_users.extend(changes.deleted_ratings.iter().map(|(user, _)| *user));
     rated_users.extend(&changes.erased_users);
+    // Other servers read the ratings and the block list of these users.
+    rated_users.extend(changes.inserted_block_lists.iter().chain(&changes.updated_block_lists).map(|list| list.user));
     let has_consents = !changes.inserted_consents.is_empty() || !changes.updated_consents.is_empty();
     let has_other_changes = has_consents
         || !changes.inserted_results.is_empty()

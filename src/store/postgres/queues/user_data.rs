@@ -41,6 +41,7 @@ impl UserDataStore for PostgresStore {
             UserRowKind::Match => sql::FIND_MATCHES,
             UserRowKind::Result => sql::FIND_RESULTS,
             UserRowKind::Feedback => sql::FIND_FEEDBACK,
+            UserRowKind::BlockList => sql::FIND_BLOCK_LISTS,
             UserRowKind::Advertisement => sql::FIND_ADVERTISEMENTS,
         };
         let traces = UserTraces::of_user(user);

@@ -12,12 +12,12 @@ use crate::store::postgres::connection::commit::{CommitError, check_row_count};
 use crate::store::postgres::connection::uuid_column::to_uuids;
 use crate::store::postgres::queues::array_column::to_column;
 use crate::store::postgres::queues::{erasure_statements as erasure, ratings, statements as sql};
-use crate::store::queues::TicketUser;
+use crate::store::queues::TicketMembership;
 use crate::store::queues::consents::StoredConsent;
 use crate::store::queues::result_encoding::ResultRow;
 use crate::store::queues::row_changes::QueueRowChanges;
 use crate::store::queues::ticket_match_encoding::{MatchRow, TicketRow, TicketStateRow};
-use crate::store::queues::{QueueKey, StoredTicket};
+use crate::store::queues::{QueueKey, StoredBlockList, StoredTicket};
 use crate::store::rows::to_ms;
 
 /// Deletes run first: a user can leave one ticket or match and join another in one batch.
@@ -41,6 +41,9 @@ pub(super) async fn write_changes(
     let inserted = write_consents(sql::INSERT_CONSENTS, &changes.inserted_consents, connection).await?;
     check_row_count(inserted, changes.inserted_consents.len())?;
     write_consents(sql::UPDATE_CONSENTS, &changes.updated_consents, connection).await?;
+    let inserted = write_block_lists(sql::INSERT_BLOCK_LISTS, &changes.inserted_block_lists, connection).await?;
+    check_row_count(inserted, changes.inserted_block_lists.len())?;
+    write_block_lists(sql::UPDATE_BLOCK_LISTS, &changes.updated_block_lists, connection).await?;
     ratings::write_ratings(changes, connection).await?;
     insert_results(&changes.inserted_results, connection).await?;
     ratings::write_history(changes, connection).await?;
@@ -187,7 +190,7 @@ async fn write_matches(
 }
 
 async fn insert_ticket_users(
-    ticket_users: &[(UserKey, TicketUser)],
+    ticket_users: &[(UserKey, TicketMembership)],
     connection: &mut PgConnection,
 ) -> Result<(), CommitError> {
     if ticket_users.is_empty() {
@@ -245,6 +248,21 @@ async fn write_consents(
         .bind(to_column(consents, |(_, consent)| consent.taken_by.map(|taker| Uuid::from_bytes(taker.0))))
         .bind(to_column(consents, |(_, consent)| consent.is_revoked))
         .bind(to_column(consents, |(_, consent)| to_ms(consent.expires_at)));
+    Ok(query.execute(connection).await?.rows_affected())
+}
+
+async fn write_block_lists(
+    statement: &'static str,
+    lists: &[&StoredBlockList],
+    connection: &mut PgConnection,
+) -> Result<u64, CommitError> {
+    if lists.is_empty() {
+        return Ok(0);
+    }
+    let query = sqlx::query(statement)
+        .bind(to_uuids(lists.iter().map(|list| list.user.as_bytes())))
+        .bind(to_column(lists, |list| list.encode_blocked()))
+        .bind(to_column(lists, |list| list.version.cast_signed()));
     Ok(query.execute(connection).await?.rows_affected())
 }
 

@@ -13,7 +13,7 @@ use crate::domain::queue::ticket::{Ticket, TicketEndReason};
 use crate::domain::time::UnixMs;
 use crate::store::queues::queue_rows::{QueueRows, match_purge_at, match_users, queue_key};
 use crate::store::queues::{
-    GrantedConsent, PenaltySchedule, QueueKey, QueueOutcome, QueueWrite, StoredTicket, TicketState, TicketUser,
+    GrantedConsent, PenaltySchedule, QueueKey, QueueOutcome, QueueWrite, StoredTicket, TicketMembership, TicketState,
 };
 
 /// Version of a ticket that was just entered.
@@ -71,6 +71,7 @@ impl QueueRows {
                 Some(spent) => QueueOutcome::ConsentSpent(spent),
             },
             QueueWrite::RevokeConsent { consent } => self.revoke_consent(*consent),
+            QueueWrite::UpdateBlockList { user, change } => self.update_block_list(*user, change),
             QueueWrite::Heartbeat { ticket_id, expires_at, .. } => {
                 let Some(stored) = self.tickets.get_mut(ticket_id) else { return QueueOutcome::TicketNotFound };
                 if stored.is_open() && stored.expires_at < *expires_at {
@@ -91,6 +92,7 @@ impl QueueRows {
                 QueueOutcome::CurrentTicket(stored.clone())
             }
             QueueWrite::ProposeMatch { proposed, now } => self.propose_match(proposed, *now),
+            QueueWrite::StartMatch { .. } => self.start_match(write),
             QueueWrite::TransitionMatch { .. } => self.transition_match(write),
             QueueWrite::ImportRatings { rows } => self.import_ratings(rows),
             QueueWrite::RecordResult { .. } => self.record_result(write),
@@ -98,7 +100,7 @@ impl QueueRows {
             QueueWrite::RemoveRatings { ratings, last_match_before } => {
                 self.remove_ratings(ratings, *last_match_before)
             }
-            QueueWrite::RecordFeedback { match_id, user, stars, rating, now } => {
+            QueueWrite::RecordFeedback { match_id, user, stars, rating, now, .. } => {
                 self.record_feedback(*match_id, *user, *stars, rating.as_ref(), *now)
             }
         }
@@ -131,7 +133,7 @@ impl QueueRows {
         }
         self.take_consents(ticket.id.into(), consents);
         for user in users {
-            self.add_ticket_user(user, TicketUser { queue, ticket_id: ticket.id, exclusive: ticket.exclusive });
+            self.add_ticket_user(user, TicketMembership { queue, ticket_id: ticket.id, exclusive: ticket.exclusive });
         }
         let stored = StoredTicket {
             ticket: Arc::clone(ticket),
@@ -169,7 +171,7 @@ impl QueueRows {
             Some(QueueOutcome::AlreadyQueued { user: *user, other_ticket })
         };
         let on_cooldown = |user: &UserKey| {
-            let until = self.penalties.get(&(*user, ticket.set_id))?.active_cooldown(now)?;
+            let until = self.penalties.get(&(*user, ticket.set_id))?.active_cooldown_end(now)?;
             Some(QueueOutcome::OnCooldown { user: *user, until })
         };
         let too_many = |user: &UserKey| {
@@ -195,7 +197,7 @@ impl QueueRows {
     }
 
     /// Sets the state and, if given, the expiry. Returns the ticket as it is then.
-    fn set_ticket_state(
+    pub(super) fn set_ticket_state(
         &mut self,
         id: TicketId,
         state: TicketState,
@@ -276,7 +278,7 @@ impl QueueRows {
         if stored.version.checked_add(1) != Some(updated_match.version) {
             return QueueOutcome::StaleMatchVersion(Some(Arc::clone(stored)));
         }
-        let ratings = self.count_leavers(&Arc::clone(stored), updated_match, leaver_rating.as_ref(), *now);
+        let ratings = self.add_abandoned_matches(&Arc::clone(stored), updated_match, leaver_rating.as_ref(), *now);
         let mut changed = BTreeMap::new();
         let mut leaving = BTreeSet::new();
         let drop_requeued = drops_requeued_tickets();

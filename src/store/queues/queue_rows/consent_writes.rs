@@ -2,12 +2,16 @@
 
 use crate::domain::id::ConsentId;
 use crate::store::queues::QueueOutcome;
-use crate::store::queues::consents::{ConsentTaker, GrantedConsent, StoredConsent};
+use crate::store::queues::consents::{ConsentConsumer, GrantedConsent, StoredConsent};
 use crate::store::queues::queue_rows::QueueRows;
 
 impl QueueRows {
     /// First consent that `taken_by` cannot have: it was revoked, or taken by something else.
-    pub(super) fn find_spent_consent(&self, taken_by: ConsentTaker, consents: &[GrantedConsent]) -> Option<ConsentId> {
+    pub(super) fn find_spent_consent(
+        &self,
+        taken_by: ConsentConsumer,
+        consents: &[GrantedConsent],
+    ) -> Option<ConsentId> {
         let is_spent = |consent: &&GrantedConsent| {
             let stored = self.consents.get(&consent.id);
             stored.is_some_and(|stored| stored.is_revoked || stored.taken_by.is_some_and(|taker| taker != taken_by))
@@ -16,7 +20,7 @@ impl QueueRows {
     }
 
     /// Takes consents of which none is spent.
-    pub(super) fn take_consents(&mut self, taken_by: ConsentTaker, consents: &[GrantedConsent]) {
+    pub(super) fn take_consents(&mut self, taken_by: ConsentConsumer, consents: &[GrantedConsent]) {
         for GrantedConsent { id, expires_at } in consents {
             let taken = StoredConsent { taken_by: Some(taken_by), is_revoked: false, expires_at: *expires_at };
             self.consents.entry(*id).or_insert(taken);

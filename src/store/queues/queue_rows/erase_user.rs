@@ -7,7 +7,7 @@ use crate::domain::id::{MatchId, RatingKey, TicketId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::time::UnixMs;
 use crate::store::queues::queue_rows::QueueRows;
-use crate::store::queues::{QueueOutcome, RatingRow, StoredTicket, TicketState, UserErasure};
+use crate::store::queues::{QueueOutcome, RatingRow, StoredBlockList, StoredTicket, TicketState, UserErasure};
 
 impl QueueRows {
     /// Applies [`QueueWrite::EraseUser`](crate::store::queues::QueueWrite::EraseUser).
@@ -32,6 +32,9 @@ impl QueueRows {
                 self.feedback.insert((*id, UserKey::of_erased(&erasure.seed, id.as_bytes())), given);
             }
         }
+        let of_users = erasure.block_lists.iter();
+        let mut block_lists: Vec<StoredBlockList> =
+            of_users.filter_map(|user| self.erase_from_block_list(*user, erasure.user)).collect();
         if erasure.is_last {
             is_member |=
                 self.ticket_users.contains_key(&erasure.user) || self.match_by_user.contains_key(&erasure.user);
@@ -41,12 +44,14 @@ impl QueueRows {
             self.rating_changes.retain(|(user, ..), _| *user != erasure.user);
             self.penalties.retain(|(user, _), _| *user != erasure.user);
             self.feedback.retain(|(_, user), _| *user != erasure.user);
+            self.block_lists.remove(&erasure.user);
             self.log_names.remove(&erasure.user);
             self.erased_users.insert(erasure.user);
         }
         tickets.sort_unstable_by_key(|stored| stored.ticket.id);
         matches.sort_unstable_by_key(|found| found.id);
-        QueueOutcome::UserErased { tickets, matches, results, is_member }
+        block_lists.sort_unstable_by_key(|list| list.user);
+        QueueOutcome::UserErased { tickets, matches, block_lists, results, is_member }
     }
 
     /// Applies [`QueueWrite::RemoveRatings`](crate::store::queues::QueueWrite::RemoveRatings).

@@ -51,10 +51,12 @@ impl QueueRows {
             Some(QueueOutcome::MatchWritten { tickets, .. }) => tickets,
             Some(rejected) => return rejected,
         };
+        let categories = rating.as_ref().and_then(|rating| rating.spec.categories);
         let updates = new_skills.iter().map(|(user, before, after)| RatingUpdate {
             user: *user,
             before: before.estimate,
             after: after.estimate,
+            category: categories.map(|categories| categories.category_of(after.estimate.rating)),
         });
         let result = Arc::new(MatchResult {
             report: (**report).clone(),
@@ -147,7 +149,7 @@ impl QueueRows {
 
     /// Counts an abandoned match for each user who leaves between `before` and `after`, if the set has ratings. Returns the
     /// changed rows, in user order.
-    pub(super) fn count_leavers(
+    pub(super) fn add_abandoned_matches(
         &mut self,
         before: &Match,
         after: &Match,

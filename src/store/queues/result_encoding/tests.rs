@@ -53,6 +53,7 @@ fn any_result() -> impl Strategy<Value = MatchResult> {
         user,
         before,
         after,
+        category: None,
     });
     let unrated_reason = prop::sample::select(vec![
         UnratedReason::NoRatingSystem,
@@ -64,12 +65,13 @@ fn any_result() -> impl Strategy<Value = MatchResult> {
     let times = (any_time(), any_time(), any::<Option<u64>>());
     let special_users = (users(), users(), users());
     let lists = (prop::collection::vec(side, 0..3), special_users, prop::collection::vec(change, 0..3));
-    (columns, times, lists, prop::option::of(unrated_reason), any_expectation()).prop_map(
+    let reasons = (prop::option::of(unrated_reason), any::<Option<u16>>());
+    (columns, times, lists, reasons, any_expectation()).prop_map(
         |(
             (id, set_id, silo, ruleset_hash, report_digest),
             (started_at, reported_at, duration_ms),
-            (sides, (left_early, left_by_call, disputing_users), rating_updates),
-            unrated_reason,
+            (sides, (left_early, left_by_call, disputing_users), mut rating_updates),
+            (unrated_reason, category),
             forecast,
         )| {
             let report = ResultReport {
@@ -85,6 +87,7 @@ fn any_result() -> impl Strategy<Value = MatchResult> {
                 duration_ms,
                 forecast,
             };
+            rating_updates.iter_mut().for_each(|update| update.category = category);
             MatchResult { report, report_digest, reported_at, rating_updates, unrated_reason }
         },
     )

@@ -3,8 +3,10 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::domain::chosen_value::ChosenValue;
 use crate::domain::id::{AdvertisementId, RatingKey, ReservationId, RulesetHash, UserKey};
-use crate::domain::lifecycle::side_reports::{ReportOutcome, ResultClaim, SeatReport, SideReports};
+use crate::domain::lifecycle::session_start::SessionMatchStart;
+use crate::domain::lifecycle::side_reports::{PlayerReport, ResultClaim, SideReports, SideReportsOutcome};
 use crate::domain::lifecycle::{
     Assignment, KeptSkillOfErasedUser, MatchEndReason, MatchPlayer, MatchStage, MatchTicket,
 };
@@ -71,13 +73,12 @@ fn any_ticket_state() -> impl Strategy<Value = TicketState> {
 }
 
 fn any_stage() -> impl Strategy<Value = MatchStage> {
-    let game_server = (any::<[u8; 16]>(), any::<[u8; 16]>(), prop::collection::vec(any::<u8>(), 0..20)).prop_map(
-        |(advertisement, reservation, connect_data)| Assignment::GameServer {
+    let game_server = (any::<[u8; 16]>(), any::<Option<[u8; 16]>>(), prop::collection::vec(any::<u8>(), 0..20))
+        .prop_map(|(advertisement, reservation, connect_data)| Assignment::GameServer {
             advertisement: AdvertisementId::from_bytes(advertisement),
-            reservation: ReservationId::from_bytes(reservation),
+            reservation: reservation.map(ReservationId::from_bytes),
             connect_data,
-        },
-    );
+        });
     let hosted = prop_oneof![game_server.clone(), any_user_key().prop_map(|host| Assignment::PeerHost { host })];
     let assignment = prop_oneof![
         game_server,
@@ -140,14 +141,14 @@ fn any_match() -> impl Strategy<Value = Match> {
     let columns = (any::<[u8; 16]>(), any::<u32>(), any::<u64>(), any::<u32>(), any_time(), any::<u64>());
     let unconfirmed_servers = prop::collection::vec(any::<[u8; 16]>().prop_map(AdvertisementId::from_bytes), 0..3);
     let erased_skills = prop::collection::vec(any_erased_skill(), 0..3);
-    let servers_and_reports = (unconfirmed_servers, any_side_reports(), erased_skills);
+    let servers_and_reports = (unconfirmed_servers, any_side_reports(), erased_skills, any_session_start());
     let rest = (number_or_nan(), prop::option::of(any_text()), any::<Option<[u8; 16]>>(), servers_and_reports);
     (columns, any_stage(), prop::collection::vec(match_ticket, 0..4), rest).prop_map(
         |(
             (id, set_id, silo, ruleset_hash, proposed_at, version),
             stage,
             tickets,
-            (quality, region, backfilled_session, (unconfirmed_servers, side_reports, erased_skills)),
+            (quality, region, backfilled_session, (unconfirmed_servers, side_reports, erased_skills, session_start)),
         )| Match {
             id: MatchId::from_bytes(id),
             set_id: SetId(set_id),
@@ -160,11 +161,24 @@ fn any_match() -> impl Strategy<Value = Match> {
             quality,
             region,
             backfilled_session: backfilled_session.map(AdvertisementId::from_bytes),
+            chosen: [ChosenValue { attribute: "maps".into(), value: "bay".into() }].into(),
+            bots_by_team: [0, 3].into(),
+            session_start,
             unconfirmed_servers,
             side_reports,
             erased_skills,
         },
     )
+}
+
+fn any_session_start() -> impl Strategy<Value = Option<SessionMatchStart>> {
+    let reservation = any::<Option<[u8; 16]>>().prop_map(|id| id.map(ReservationId::from_bytes));
+    let start = (any::<[u8; 16]>(), prop::collection::vec(reservation, 0..4), any::<[u8; 16]>());
+    prop::option::of(start.prop_map(|(advertisement, reservations, request_digest)| SessionMatchStart {
+        advertisement: AdvertisementId::from_bytes(advertisement),
+        reservations,
+        request_digest,
+    }))
 }
 
 fn any_erased_skill() -> impl Strategy<Value = KeptSkillOfErasedUser> {
@@ -186,11 +200,16 @@ fn any_erased_skill() -> impl Strategy<Value = KeptSkillOfErasedUser> {
 fn any_side_reports() -> impl Strategy<Value = SideReports> {
     let user = || any::<[u8; 16]>().prop_map(UserKey::from_bytes);
     let claim = (prop::collection::vec(any::<u32>(), 0..4), prop::collection::vec(user(), 0..3), any::<Option<u64>>());
-    let report = (user(), claim).prop_map(|(user, (ranks, disconnected, duration_ms))| SeatReport {
+    let report = (user(), claim).prop_map(|(user, (ranks, disconnected, duration_ms))| PlayerReport {
         user,
         claim: ResultClaim { ranks, disconnected, duration_ms },
     });
-    let outcomes = [ReportOutcome::Settled, ReportOutcome::Held, ReportOutcome::Disputed, ReportOutcome::Unreported];
+    let outcomes = [
+        SideReportsOutcome::Settled,
+        SideReportsOutcome::Held,
+        SideReportsOutcome::Disputed,
+        SideReportsOutcome::Unreported,
+    ];
     let heard = prop::collection::vec(any::<[u8; 16]>().prop_map(TicketId::from_bytes), 0..3);
     let outcome = prop::option::of(prop::sample::select(outcomes.to_vec()));
     (prop::collection::vec(report, 0..4), heard, prop::option::of(any_time()), outcome).prop_map(
@@ -262,6 +281,9 @@ fn sample_match() -> Match {
         quality: 0.5,
         region: None,
         backfilled_session: None,
+        chosen: Box::default(),
+        bots_by_team: Box::default(),
+        session_start: None,
         unconfirmed_servers: Vec::new(),
         side_reports: SideReports::default(),
         erased_skills: Vec::new(),

@@ -115,7 +115,7 @@ impl LoadedRows {
     fn add_page(&mut self, page: &SqliteRow, now: UnixMs, unknown_rows: &UnknownRows) -> Result<(), StoreError> {
         for row in AdvertPage::from_row(page)? {
             let (row, heartbeat_expires_at) = row?;
-            let expires_at = heartbeat_expires_at.unwrap_or(row.published_expiry());
+            let expires_at = heartbeat_expires_at.unwrap_or(row.expiry_at_publication());
             let id = AdvertisementId::from_bytes(row.id);
             let decoded = unknown_rows.filter(RowKey::Advertisement(id), row.decode())?;
             let Some(advertisement) = decoded.map(Arc::new) else { continue };

@@ -40,7 +40,7 @@ pub(super) async fn read_advertisements(
     let is_empty = page.try_get::<Option<&str>, _>(1).map_err(to_store_error)?.is_none();
     for row in if is_empty { None } else { Some(AdvertPage::from_row(&page)?) }.into_iter().flatten() {
         let (row, heartbeat_expires_at) = row?;
-        let expires_at = heartbeat_expires_at.unwrap_or(row.published_expiry());
+        let expires_at = heartbeat_expires_at.unwrap_or(row.expiry_at_publication());
         let id = AdvertisementId::from_bytes(row.id);
         let decoded = unknown_rows.filter(RowKey::Advertisement(id), row.decode())?;
         let Some(advertisement) = decoded.map(Arc::new) else { continue };

@@ -51,7 +51,7 @@ pub(super) const READ_ADVERTISEMENTS: &str = select_page!(
 /// Reservations in those advertisements, in id order.
 pub(super) const READ_RESERVATIONS: &str = "
     select r.reservation_id, r.advertisement_id, r.seats, r.users, r.request_digest, r.state, r.deadline_ms, r.checksum,
-           r.owner, r.party
+           r.owner, r.party, r.joined
       from json_each($1) requested
       join reservation r on r.advertisement_id = unhex(requested.value)
      order by r.reservation_id
@@ -63,7 +63,8 @@ pub(super) const LIST_ADVERTISEMENT_IDS: &str =
 
 /// All reservations, in id order.
 pub(super) const LOAD_RESERVATIONS: &str = "
-    select reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms, checksum, owner, party
+    select reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms, checksum, owner, party,
+           joined
       from reservation
      order by reservation_id
 ";
@@ -74,7 +75,7 @@ macro_rules! select_reservations {
         concat!(
             "
     select r.reservation_id, r.advertisement_id, r.seats, r.users, r.request_digest, r.state, r.deadline_ms, r.checksum,
-           r.owner, r.party",
+           r.owner, r.party, r.joined",
             $source
         )
     };
@@ -181,14 +182,14 @@ pub(super) const PURGE_RESERVATIONS: &str = "
 pub(super) const PURGE_DUE_ROWS: [&str; 2] = [PURGE_TOMBSTONES, PURGE_RESERVATIONS];
 
 /// Publishes advertisements: inserts a row if `n` is null, otherwise updates the row `n` except `advertisement_id`,
-/// `since_ms` and `owner`. Lookup by `n` is faster than by id. The conflict clause has no target, because a padded new row
+/// `since_ms`, `owner` and `create_digest`. Lookup by `n` is faster than by id. The conflict clause has no target, because a padded new row
 /// conflicts on its id.
 pub(super) const UPSERT_ADVERTISEMENTS: MultiRowTemplate = MultiRowTemplate {
     head: "
     insert into advertisement (n, advertisement_id, silo_id, set_id, kind, since_ms, expires_ms, join_seats, ttl_ms,
-                               body, connect_data, checksum, owner)
+                               body, connect_data, checksum, owner, create_digest)
     values ",
-    row_placeholders: "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    row_placeholders: "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     tail: "
         on conflict do update
        set silo_id = excluded.silo_id, set_id = excluded.set_id, kind = excluded.kind,
@@ -197,11 +198,24 @@ pub(super) const UPSERT_ADVERTISEMENTS: MultiRowTemplate = MultiRowTemplate {
     is_narrow: false,
 };
 
-/// Removes the owners of advertisements.
-pub(super) const CLEAR_OWNERS: MultiRowTemplate = MultiRowTemplate {
-    head: "update advertisement set owner = null where advertisement_id in (",
-    row_placeholders: "?",
-    tail: ")",
+/// Digests of the requests that created the advertisements in `$1`, a JSON array of ids. Most have none.
+pub(super) const READ_CREATE_DIGESTS: &str = "
+    select a.advertisement_id, a.create_digest
+      from json_each($1) requested
+      join advertisement a on a.advertisement_id = unhex(requested.value)
+     where a.create_digest is not null
+";
+
+/// Replaces the digest of the request that created an advertisement, `$1`, by `$2` if it has one.
+pub(super) const REPLACE_CREATE_DIGEST: MultiRowTemplate = MultiRowTemplate {
+    head: "
+    with replaced (advertisement_id, create_digest) as (values ",
+    row_placeholders: "(?, ?)",
+    tail: ")
+    update advertisement as a set create_digest = replaced.create_digest
+      from replaced
+     where a.advertisement_id = replaced.advertisement_id
+       and a.create_digest is not null",
     is_narrow: true,
 };
 
@@ -229,13 +243,13 @@ pub(super) const DELETE_HEARTBEATS: MultiRowTemplate =
 pub(super) const UPSERT_RESERVATIONS: MultiRowTemplate = MultiRowTemplate {
     head: "
     insert into reservation (reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms,
-                             checksum, owner, party)
+                             checksum, owner, party, joined)
     values ",
-    row_placeholders: "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    row_placeholders: "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     tail: "
         on conflict (reservation_id) do update
        set seats = excluded.seats, users = excluded.users, state = excluded.state, deadline_ms = excluded.deadline_ms,
-           checksum = excluded.checksum",
+           checksum = excluded.checksum, joined = excluded.joined",
     is_narrow: false,
 };
 
@@ -247,7 +261,7 @@ pub(super) const REWRITE_RESERVATIONS: MultiRowTemplate = MultiRowTemplate {
         on conflict (reservation_id) do update
        set seats = excluded.seats, users = excluded.users, request_digest = excluded.request_digest,
            state = excluded.state, deadline_ms = excluded.deadline_ms, checksum = excluded.checksum,
-           owner = excluded.owner, party = excluded.party",
+           owner = excluded.owner, party = excluded.party, joined = excluded.joined",
     is_narrow: false,
 };
 
@@ -284,11 +298,12 @@ mod tests {
             PURGE_RESERVATIONS,
             READ_OWNED_ADVERTISEMENTS,
             READ_USER_RESERVATIONS,
+            READ_CREATE_DIGESTS,
         ];
         let multi_row = [
             UPSERT_ADVERTISEMENTS,
             DELETE_ADVERTISEMENTS,
-            CLEAR_OWNERS,
+            REPLACE_CREATE_DIGEST,
             UPSERT_HEARTBEATS,
             DELETE_HEARTBEATS,
             UPSERT_RESERVATIONS,

@@ -16,7 +16,7 @@ use crate::store::adverts::apply_writes::{AdvertRowState, AdvertRows};
 use crate::store::adverts::touched_keys::TouchedAdvertKeys;
 use crate::store::adverts::{AdvertVersion, AdvertWrite, OwnerKey, PartyKey, Reservation, UserTraces, WriteOutcome};
 use crate::store::error::StoreError;
-use crate::store::rows::{self, AdvertLookup, AdvertisementRow, ReservationRow};
+use crate::store::rows::{self, AdvertisementRow, FoundAdvert, ReservationRow};
 use crate::store::sqlite::adverts::page_decode::AdvertPage;
 use crate::store::sqlite::adverts::statements as sql;
 use crate::store::sqlite::connection::error::to_store_error;
@@ -40,6 +40,7 @@ impl BatchableWrite for AdvertWrite {
         let mut before = before?;
         before.read_owned_adverts(connection, batch).await?;
         before.read_erased(connection, &keys, unknown_rows).await?;
+        before.read_create_digests(connection, batch).await?;
         let mut after = before.to_advert_rows();
         let outcomes = batch.iter().map(|write| after.apply_write(write)).collect();
         let script = AdvertRowChanges::between(&before, &after, encoded).to_script();
@@ -51,13 +52,15 @@ impl BatchableWrite for AdvertWrite {
 /// Stored rows for the ids of a batch.
 #[derive(Default)]
 struct AdvertRowsBefore {
-    advertisements: HashMap<AdvertisementId, AdvertLookup>,
+    advertisements: HashMap<AdvertisementId, FoundAdvert>,
     reservations: BTreeMap<ReservationId, Reservation>,
     tombstones: HashMap<AdvertisementId, UnixMs, BuildIdHasher>,
     /// Owners of the advertisements of the owners who publish a new one.
     owners: HashMap<AdvertisementId, OwnerKey, BuildIdHasher>,
     /// Advertisements to erase users from.
     erased_adverts: HashMap<AdvertisementId, Arc<Advertisement>, BuildIdHasher>,
+    /// Digests of the requests that created advertisements which the batch creates again, or erases a user from.
+    create_digests: HashMap<AdvertisementId, [u8; 16], BuildIdHasher>,
 }
 
 impl AdvertRowsBefore {
@@ -155,6 +158,28 @@ impl AdvertRowsBefore {
         Ok(())
     }
 
+    /// Reads the digests of the requests that created advertisements, for those that the batch creates again or erases a user
+    /// from. Other writes need none.
+    async fn read_create_digests(
+        &mut self,
+        connection: &mut SqliteConnection,
+        batch: &[AdvertWrite],
+    ) -> Result<(), StoreError> {
+        let ids = batch.iter().filter(|write| write.compares_create_digest()).map(AdvertWrite::advertisement_id);
+        let ids: BTreeSet<AdvertisementId> = ids.filter(|id| self.advertisements.contains_key(id)).collect();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let ids = hex_json_array(ids.iter().map(AdvertisementId::as_bytes));
+        let rows =
+            sqlx::query(sql::READ_CREATE_DIGESTS).bind(ids).fetch_all(connection).await.map_err(to_store_error)?;
+        for row in rows {
+            let (id, digest) = rows::decode_create_digest(&row)?;
+            self.create_digests.insert(id, digest);
+        }
+        Ok(())
+    }
+
     /// The rows that the writes are applied to.
     fn to_advert_rows(&self) -> AdvertRows {
         let mut advert_rows = AdvertRows { tombstones: self.tombstones.clone(), ..AdvertRows::default() };
@@ -170,6 +195,11 @@ impl AdvertRowsBefore {
         for (id, advertisement) in &self.erased_adverts {
             if let Some(row) = advert_rows.advertisements.get_mut(id) {
                 row.stored_advertisement = Some(Arc::clone(advertisement));
+            }
+        }
+        for (id, digest) in &self.create_digests {
+            if let Some(row) = advert_rows.advertisements.get_mut(id) {
+                row.create_digest = Some(*digest);
             }
         }
         self.reservations.values().for_each(|reservation| advert_rows.add_reservation(reservation.clone()));
@@ -218,14 +248,15 @@ struct AdvertPublication<'a> {
     row_number: Option<i64>,
     row: AdvertisementRow<'a>,
     checksum: i64,
-    /// Stored with a new row.
+    /// Stored with a new row, as the digest is.
     owner: Option<OwnerKey>,
+    create_digest: Option<[u8; 16]>,
 }
 
 impl<'a> AdvertPublication<'a> {
     fn encode(advertisement: &'a Advertisement, expires_at: UnixMs) -> Self {
         let row = AdvertisementRow::encode(advertisement, expires_at);
-        Self { row_number: None, checksum: row.checksum(), row, owner: None }
+        Self { row_number: None, checksum: row.checksum(), row, owner: None, create_digest: None }
     }
 
     fn with_row_state(mut self, row_number: Option<i64>, row_state: &AdvertRowState) -> Self {
@@ -234,7 +265,7 @@ impl<'a> AdvertPublication<'a> {
             (self.row.since_ms, self.row.expires_ms) = (since_ms, expires_ms);
             self.checksum = self.row.checksum();
         }
-        Self { row_number, owner: row_state.owner, ..self }
+        Self { row_number, owner: row_state.owner, create_digest: row_state.create_digest, ..self }
     }
 }
 
@@ -244,8 +275,8 @@ struct AdvertRowChanges<'a> {
     /// Removed, or removed and published again.
     deleted: Vec<AdvertisementId>,
     published: Vec<AdvertPublication<'a>>,
-    /// Advertisements whose owner was erased.
-    cleared_owners: Vec<AdvertisementId>,
+    /// Digests in the place of those that an erased user was part of.
+    replaced_digests: Vec<(AdvertisementId, [u8; 16])>,
     /// Heartbeats of advertisements that were published again.
     deleted_heartbeats: Vec<i64>,
     upserted_heartbeats: Vec<(i64, UnixMs)>,
@@ -279,8 +310,11 @@ impl<'a> AdvertRowChanges<'a> {
             }
         }
         for (id, row_state) in &after.advertisements {
-            if row_state.clears_owner {
-                changes.cleared_owners.push(*id);
+            let stored_digest = before.create_digests.get(id).filter(|_| !row_state.created_in_batch);
+            if let Some((digest, stored)) = row_state.create_digest.zip(stored_digest)
+                && digest != *stored
+            {
+                changes.replaced_digests.push((*id, digest));
             }
             if let Some(advertisement) = &row_state.new_advertisement {
                 let row_number = before
@@ -315,7 +349,7 @@ impl<'a> AdvertRowChanges<'a> {
         let mut script = SqlScript::default();
         script.add_rows(&sql::DELETE_ADVERTISEMENTS, &self.deleted, bind_id);
         script.add_rows(&sql::UPSERT_ADVERTISEMENTS, &self.published, bind_advertisement);
-        script.add_rows(&sql::CLEAR_OWNERS, &self.cleared_owners, bind_id);
+        script.add_rows(&sql::REPLACE_CREATE_DIGEST, &self.replaced_digests, bind_create_digest);
         script.add_rows(&sql::DELETE_HEARTBEATS, &self.deleted_heartbeats, bind_row_number);
         script.add_rows(&sql::UPSERT_HEARTBEATS, &self.upserted_heartbeats, bind_heartbeat);
         script.add_rows(&sql::UPSERT_RESERVATIONS, &self.upserted_reservations, bind_reservation);
@@ -352,7 +386,7 @@ fn bind_tombstone((id, until): &(AdvertisementId, UnixMs), values: &mut BindValu
 }
 
 fn bind_advertisement(
-    AdvertPublication { row_number, row, checksum, owner }: &AdvertPublication<'_>,
+    AdvertPublication { row_number, row, checksum, owner, create_digest }: &AdvertPublication<'_>,
     values: &mut BindValues,
 ) {
     values
@@ -369,7 +403,12 @@ fn bind_advertisement(
         .push(&*row.body)
         .push(&*row.connect_data)
         .push(*checksum)
-        .push(owner.as_ref().map(|owner| owner.as_bytes().as_slice()));
+        .push(owner.as_ref().map(|owner| owner.as_bytes().as_slice()))
+        .push(create_digest.as_ref().map(<[u8; 16]>::as_slice));
+}
+
+fn bind_create_digest((id, digest): &(AdvertisementId, [u8; 16]), values: &mut BindValues) {
+    values.push(id.as_bytes().as_slice()).push(digest.as_slice());
 }
 
 fn bind_reservation(reservation: &&Reservation, values: &mut BindValues) {
@@ -377,4 +416,5 @@ fn bind_reservation(reservation: &&Reservation, values: &mut BindValues) {
     values.push(row.id.as_slice()).push(row.advertisement_id.as_slice()).push(row.seats).push(row.users.as_slice());
     values.push(row.request_digest.as_slice()).push(row.state).push(row.deadline_ms).push(row.checksum());
     values.push(row.owner.as_ref().map(<[u8; 16]>::as_slice)).push(row.party.as_ref().map(<[u8; 16]>::as_slice));
+    values.push(i64::from(row.joined));
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sqlx::sqlite::SqliteRow;
 
-use crate::domain::id::{ConsentId, MatchId, RatingKey, SetId, SiloId, TicketId, UserKey};
+use crate::domain::id::{ConsentId, MatchId, SetId, SiloId, TicketId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry, UserSatisfactionCounts};
@@ -13,14 +13,17 @@ use crate::domain::queue::ticket::PlayerRating;
 use crate::store::column_reader::ColumnReader;
 use crate::store::error::StoreError;
 use crate::store::queues::consents::StoredConsent;
+use crate::store::queues::first_scale::{FirstScale, rating_defaults_from_number};
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::result_encoding::ResultRow;
 use crate::store::queues::row_checksums::{
-    consent_checksum, feedback_checksum, first_scale_checksum, match_user_checksum, penalty_checksum,
-    rating_change_checksum, rating_checksum, ticket_user_checksum,
+    block_list_checksum, consent_checksum, feedback_checksum, first_scale_checksum, match_user_checksum,
+    penalty_checksum, rating_change_checksum, rating_checksum, ticket_user_checksum,
 };
 use crate::store::queues::ticket_match_encoding::{MatchRow, TicketRow, TicketStateRow};
-use crate::store::queues::{ConsentTaker, FinishedMatch, QueueKey, RatingRow, StoredTicket, TicketUser};
+use crate::store::queues::{
+    ConsentConsumer, FinishedMatch, QueueKey, RatingRow, StoredBlockList, StoredTicket, TicketMembership,
+};
 use crate::store::rows::from_ms;
 use crate::store::unknown_rows::RowKey;
 
@@ -89,12 +92,25 @@ pub(super) fn decode_consent(row: &SqliteRow) -> Result<(ConsentId, StoredConsen
     let columns = ColumnReader { table: "consent", row };
     let id = ConsentId::from_bytes(columns.id_bytes(0, "consent_id")?);
     let consent = StoredConsent {
-        taken_by: columns.optional_id(1, "taken_by")?.map(ConsentTaker),
+        taken_by: columns.optional_id(1, "taken_by")?.map(ConsentConsumer),
         is_revoked: columns.int64(2, "is_revoked")? == 1,
         expires_at: from_ms(columns.int64(3, "expires_ms")?),
     };
     columns.verify_checksum("checksum", columns.int64(4, "checksum")?, consent_checksum(id, &consent))?;
     Ok((id, consent))
+}
+
+/// Decodes a row of `statements::READ_BLOCK_LISTS`.
+pub(super) fn decode_block_list(row: &SqliteRow) -> Result<StoredBlockList, StoreError> {
+    let columns = ColumnReader { table: "block_list", row };
+    let blocked = StoredBlockList::decode_blocked(columns.read(1, "blocked")?);
+    let list = StoredBlockList {
+        user: UserKey::from_bytes(columns.id_bytes(0, "user_key")?),
+        blocked: blocked.ok_or_else(|| columns.corrupt_row("blocked", "is not a sorted list of keys".into()))?,
+        version: columns.int64(2, "version")?.cast_unsigned(),
+    };
+    columns.verify_checksum("checksum", columns.int64(3, "checksum")?, block_list_checksum(&list))?;
+    Ok(list)
 }
 
 /// Decodes a row of `statements::READ_USER_ROWS` into `rows`.
@@ -109,7 +125,7 @@ pub(super) fn decode_user_row(row: &SqliteRow, rows: &mut QueueRows) -> Result<(
                 set_id: SetId(columns.uint32(3, "set_id")?),
                 silo: SiloId(columns.int64(4, "silo_id")?.cast_unsigned()),
             };
-            let membership = TicketUser { queue, ticket_id, exclusive: columns.int64(5, "exclusive")? == 1 };
+            let membership = TicketMembership { queue, ticket_id, exclusive: columns.int64(5, "exclusive")? == 1 };
             columns.verify_checksum(
                 "checksum",
                 columns.int64(7, "checksum")?,
@@ -216,12 +232,13 @@ pub(super) fn decode_rating_change(row: &SqliteRow) -> Result<RatingHistoryEntry
 }
 
 /// Decodes a row of `rating_statements::READ_FIRST_SCALE`.
-pub(super) fn decode_first_scale(row: &SqliteRow) -> Result<(SetId, RatingKey), StoreError> {
+pub(super) fn decode_first_scale(row: &SqliteRow) -> Result<FirstScale, StoreError> {
     let columns = ColumnReader { table: "first_rating_scale", row };
     let set_id = SetId(columns.uint32(0, "set_id")?);
     let scale = columns.rating_key(1)?;
     columns.verify_checksum("checksum", columns.int64(2, "checksum")?, first_scale_checksum(set_id, scale))?;
-    Ok((set_id, scale))
+    let defaults = rating_defaults_from_number(columns.int64(3, "rating_defaults")?);
+    Ok(FirstScale { set_id, key: scale, defaults })
 }
 
 /// Decodes a row of `statements::READ_FEEDBACK` into `rows`.

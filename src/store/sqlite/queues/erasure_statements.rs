@@ -53,13 +53,14 @@ pub(super) const DELETE_KEYED_RATING_CHANGES: MultiRowTemplate = MultiRowTemplat
 );
 
 /// Deletes all rows of users that only concern them.
-pub(super) const DELETE_USER_ROWS: [MultiRowTemplate; 7] = [
+pub(super) const DELETE_USER_ROWS: [MultiRowTemplate; 8] = [
     MultiRowTemplate::new("delete from rating where user_key in (", "?", ")", true),
     MultiRowTemplate::new("delete from rating_change where user_key in (", "?", ")", true),
     MultiRowTemplate::new("delete from keyed_rating where user_key in (", "?", ")", true),
     MultiRowTemplate::new("delete from keyed_rating_change where user_key in (", "?", ")", true),
     MultiRowTemplate::new("delete from feedback where user_key in (", "?", ")", true),
     MultiRowTemplate::new("delete from penalty where user_key in (", "?", ")", true),
+    MultiRowTemplate::new("delete from block_list where user_key in (", "?", ")", true),
     MultiRowTemplate::new("delete from user_log_name where user_key in (", "?", ")", true),
 ];
 
@@ -109,6 +110,13 @@ pub(super) const FIND_ADVERTISEMENTS: &str = "
      order by advertisement_id limit $3
 ";
 
+/// Block lists that name the user with the hexadecimal key `$1`, by the user whose list it is.
+pub(super) const FIND_BLOCK_LISTS: &str = "
+    select user_key from block_list
+     where user_key > $2 and instr(blocked, unhex($1)) > 0
+     order by user_key limit $3
+";
+
 /// Feedback of user `$1` on matches above `$2`, in order; at most `$3`.
 pub(super) const READ_GIVEN_FEEDBACK: &str = "
     select match_id, stars, given_ms from feedback where user_key = $1 and match_id > $2 order by match_id limit $3
@@ -143,13 +151,14 @@ mod tests {
     use crate::store::sqlite::SqliteStore;
     use crate::store::sqlite::tests::prepare_statements;
 
-    const SINGLE_STATEMENTS: [&str; 13] = [
+    const SINGLE_STATEMENTS: [&str; 14] = [
         READ_GIVEN_FEEDBACK,
         FIND_TICKETS,
         FIND_MATCHES,
         FIND_RESULTS,
         FIND_FEEDBACK,
         FIND_ADVERTISEMENTS,
+        FIND_BLOCK_LISTS,
         READ_LOG_NAME,
         INSERT_LOG_NAME,
         REQUEST_CLEANUP,

@@ -57,14 +57,25 @@ pub(in crate::store::sqlite) const READ_KEYED_ACTIVITY: &str = select_ratings!(
      limit 1"
 );
 
-/// Records first scale `$2` of set `$1` with checksum `$3`, if none is recorded.
+/// Whether set `$1` has no first scale, and has ratings, results or matches. The latter are not looked for if it has a first scale:
+/// that would read whole tables at each start.
+pub(in crate::store::sqlite) const HAS_SET_PLAYED: &str = "
+    select not exists (select 1 from first_rating_scale where set_id = $1)
+       and (exists (select 1 from rating where set_id = $1)
+            or exists (select 1 from result where set_id = $1)
+            or exists (select 1 from match where set_id = $1))
+";
+
+/// Records first scale `$2` of set `$1` with checksum `$3` and default constants `$4`, if none is recorded.
 pub(in crate::store::sqlite) const INSERT_FIRST_SCALE: &str = "
-    insert into first_rating_scale (set_id, rating_key, checksum) values ($1, $2, $3) on conflict (set_id) do nothing
+    insert into first_rating_scale (set_id, rating_key, checksum, rating_defaults)
+    values ($1, $2, $3, $4)
+        on conflict (set_id) do nothing
 ";
 
 /// First scale of set `$1`.
 pub(in crate::store::sqlite) const READ_FIRST_SCALE: &str = "
-    select set_id, rating_key, checksum from first_rating_scale where set_id = $1
+    select set_id, rating_key, checksum, rating_defaults from first_rating_scale where set_id = $1
 ";
 
 /// History of the rating of user `$1` on the first scale of set `$2`, latest first.
@@ -163,11 +174,12 @@ mod tests {
     use crate::store::sqlite::SqliteStore;
     use crate::store::sqlite::tests::prepare_statements;
 
-    const SINGLE_STATEMENTS: [&str; 10] = [
+    const SINGLE_STATEMENTS: [&str; 11] = [
         READ_RATINGS,
         READ_KEYED_RATINGS,
         READ_SET_ACTIVITY,
         READ_KEYED_ACTIVITY,
+        HAS_SET_PLAYED,
         INSERT_FIRST_SCALE,
         READ_FIRST_SCALE,
         LOAD_ALL_RATINGS,

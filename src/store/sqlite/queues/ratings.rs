@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 
 use sqlx::sqlite::SqliteConnection;
 
-use crate::domain::id::{RatingKey, SetId, UserKey};
+use crate::domain::id::{RatingKey, UserKey};
 use crate::domain::match_result::{RatingHistoryEntry, UserSatisfactionCounts};
 use crate::domain::rating::SetActivity;
+use crate::domain::ruleset::rating::defaults::OwnRatingKeys;
 use crate::store::error::StoreError;
 use crate::store::queues::RatingRow;
+use crate::store::queues::first_scale::{FirstScale, rating_defaults_to_number};
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::queue_rows::record_result::history_slot;
 use crate::store::queues::row_changes::QueueRowChanges;
@@ -64,7 +66,7 @@ pub(super) async fn read_touched(
 }
 
 /// Adds the changed ratings and their history to the script of a batch.
-pub(super) fn add_changes(script: &mut SqlScript, changes: &QueueRowChanges<'_>) {
+pub(super) fn add_ratings_to_script(script: &mut SqlScript, changes: &QueueRowChanges<'_>) {
     let ratings = changes.inserted_ratings.iter().chain(&changes.updated_ratings).copied();
     let (keyed, on_first_scale): (Vec<&RatingRow>, Vec<_>) = ratings.partition(|row| row.key.is_digest());
     script.add_rows(&sql::UPSERT_RATINGS, &on_first_scale, bind_rating);
@@ -86,17 +88,21 @@ pub(super) fn add_changes(script: &mut SqlScript, changes: &QueueRowChanges<'_>)
 /// Records first scales in one transaction; see `QueueStore::record_first_scales`.
 pub(super) async fn record_first_scales(
     connection: &mut SqliteConnection,
-    current: &[(SetId, RatingKey)],
-) -> Result<Vec<(SetId, RatingKey)>, StoreError> {
+    current: &[OwnRatingKeys],
+) -> Result<Vec<FirstScale>, StoreError> {
     let mut recorded = Vec::with_capacity(current.len());
     execute(connection, sqlx::query("begin immediate")).await?;
-    for (set_id, scale) in current {
-        let insert = sqlx::query(sql::INSERT_FIRST_SCALE).bind(i64::from(set_id.0)).bind(scale.to_stored());
-        execute(connection, insert.bind(first_scale_checksum(*set_id, *scale))).await?;
-        let read = sqlx::query(sql::READ_FIRST_SCALE).bind(i64::from(set_id.0));
+    for keys in current {
+        let set_id = i64::from(keys.set_id.0);
+        let has_played = sqlx::query_scalar(sql::HAS_SET_PLAYED).bind(set_id).fetch_one(&mut *connection).await;
+        let new = FirstScale::of_new_set(keys, has_played.map_err(to_store_error)?);
+        let insert = sqlx::query(sql::INSERT_FIRST_SCALE).bind(set_id).bind(new.key.to_stored());
+        let insert = insert.bind(first_scale_checksum(new.set_id, new.key));
+        execute(connection, insert.bind(rating_defaults_to_number(new.defaults))).await?;
+        let read = sqlx::query(sql::READ_FIRST_SCALE).bind(set_id);
         recorded.push(decode::decode_first_scale(&read.fetch_one(&mut *connection).await.map_err(to_store_error)?)?);
     }
-    if recorded != current {
+    if recorded.iter().zip(current).any(|(first, keys)| first.differs_for_older_servers(keys)) {
         let version = writer_version::RATING_SCALES_VERSION;
         execute(connection, sqlx::query(writer_version::RAISE_MIN_WRITER_VERSION).bind(version)).await?;
     }

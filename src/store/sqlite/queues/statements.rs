@@ -187,6 +187,26 @@ pub(in crate::store::sqlite) const UPSERT_CONSENTS: MultiRowTemplate = MultiRowT
     true,
 );
 
+/// Block lists of the users in `$1`, a JSON array of keys.
+pub(in crate::store::sqlite) const READ_BLOCK_LISTS: &str = "
+    select b.user_key, b.blocked, b.version, b.checksum
+      from json_each($1) requested join block_list b on b.user_key = unhex(requested.value)
+";
+
+/// All block lists, in the order of users.
+pub(in crate::store::sqlite) const LOAD_ALL_BLOCK_LISTS: &str =
+    "select user_key, blocked, version, checksum from block_list order by user_key";
+
+/// Inserts or updates block lists.
+pub(in crate::store::sqlite) const UPSERT_BLOCK_LISTS: MultiRowTemplate = MultiRowTemplate::new(
+    "insert into block_list (user_key, blocked, version, checksum) values ",
+    "(?, ?, ?, ?)",
+    "
+        on conflict (user_key) do update
+       set blocked = excluded.blocked, version = excluded.version, checksum = excluded.checksum",
+    true,
+);
+
 /// Inserts results. Fails if a match has another result; a padding row is the same again.
 pub(in crate::store::sqlite) const INSERT_RESULTS: MultiRowTemplate = MultiRowTemplate::new(
     "insert into result (match_id, silo_id, set_id, reported_ms, request_digest, body, checksum) values ",
@@ -245,7 +265,7 @@ mod tests {
     use crate::store::sqlite::SqliteStore;
     use crate::store::sqlite::tests::prepare_statements;
 
-    const SINGLE_STATEMENTS: [&str; 15] = [
+    const SINGLE_STATEMENTS: [&str; 17] = [
         READ_TICKETS,
         READ_MATCHES,
         READ_USER_ROWS,
@@ -261,9 +281,11 @@ mod tests {
         PURGE_DUE_ROWS[4],
         PURGE_DUE_ROWS[5],
         READ_CONSENTS,
+        READ_BLOCK_LISTS,
+        LOAD_ALL_BLOCK_LISTS,
     ];
 
-    const MULTI_ROW_STATEMENTS: [MultiRowTemplate; 11] = [
+    const MULTI_ROW_STATEMENTS: [MultiRowTemplate; 12] = [
         INSERT_TICKETS,
         UPDATE_TICKET_STATES,
         UPSERT_MATCHES,
@@ -273,6 +295,7 @@ mod tests {
         INSERT_MATCH_USERS,
         UPSERT_PENALTIES,
         UPSERT_CONSENTS,
+        UPSERT_BLOCK_LISTS,
         INSERT_RESULTS,
         INSERT_FEEDBACK,
     ];

@@ -16,11 +16,12 @@ use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::result_encoding::ResultRow;
 use crate::store::queues::row_changes::QueueRowChanges;
 use crate::store::queues::row_checksums::{
-    consent_checksum, feedback_checksum, match_user_checksum, penalty_checksum, ticket_user_checksum,
+    block_list_checksum, consent_checksum, feedback_checksum, match_user_checksum, penalty_checksum,
+    ticket_user_checksum,
 };
 use crate::store::queues::ticket_match_encoding::{MatchRow, TicketRow, TicketStateRow};
 use crate::store::queues::touched_keys::TouchedQueueKeys;
-use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite, StoredTicket, TicketUser};
+use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite, StoredBlockList, StoredTicket, TicketMembership};
 use crate::store::rows::to_ms;
 use crate::store::sqlite::connection::error::to_store_error;
 use crate::store::sqlite::connection::hex_json_array::hex_json_array;
@@ -90,6 +91,14 @@ async fn begin_and_read(
             queue_rows.consents.extend([decode::decode_consent(row)?]);
         }
     }
+    if !keys.block_lists.is_empty() {
+        let id_list = hex_json_array(keys.block_lists.iter().map(UserKey::as_bytes));
+        let query = sqlx::query(sql::READ_BLOCK_LISTS).bind(id_list);
+        for row in &query.fetch_all(&mut *connection).await.map_err(to_store_error)? {
+            let list = decode::decode_block_list(row)?;
+            queue_rows.block_lists.insert(list.user, list);
+        }
+    }
     read_results_and_ratings(connection, keys, &mut queue_rows, unknown_rows).await?;
     Ok(queue_rows)
 }
@@ -141,7 +150,9 @@ fn to_script(changes: &QueueRowChanges<'_>) -> SqlScript {
     script.add_rows(&sql::UPSERT_PENALTIES, &changes.updated_penalties, bind_penalty);
     script.add_rows(&sql::UPSERT_CONSENTS, &changes.inserted_consents, bind_consent);
     script.add_rows(&sql::UPSERT_CONSENTS, &changes.updated_consents, bind_consent);
-    ratings::add_changes(&mut script, changes);
+    script.add_rows(&sql::UPSERT_BLOCK_LISTS, &changes.inserted_block_lists, bind_block_list);
+    script.add_rows(&sql::UPSERT_BLOCK_LISTS, &changes.updated_block_lists, bind_block_list);
+    ratings::add_ratings_to_script(&mut script, changes);
     script.add_rows(&sql::INSERT_RESULTS, &changes.inserted_results, bind_result);
     script.add_rows(&erasure::REWRITE_RESULTS, &changes.updated_results, bind_result);
     script.add_rows(&erasure::DELETE_FEEDBACK, &changes.deleted_feedback, bind_feedback_key);
@@ -202,7 +213,7 @@ fn bind_match(found: &&Arc<Match>, values: &mut BindValues) {
     values.push(row.purge_at_ms).push(&*row.body).push(row.checksum());
 }
 
-fn bind_ticket_user((user, membership): &(UserKey, TicketUser), values: &mut BindValues) {
+fn bind_ticket_user((user, membership): &(UserKey, TicketMembership), values: &mut BindValues) {
     bind_user(user, values);
     values.push(i64::from(membership.queue.set_id.0)).push(membership.queue.silo.0.cast_signed());
     values.push(membership.ticket_id.as_bytes().as_slice()).push(i64::from(membership.exclusive));
@@ -228,6 +239,11 @@ fn bind_penalty((key, penalty): &((UserKey, SetId), Penalty), values: &mut BindV
 fn bind_consent((id, consent): &(ConsentId, StoredConsent), values: &mut BindValues) {
     values.push(id.as_bytes().as_slice()).push(consent.taken_by.as_ref().map(|taker| taker.0.as_slice()));
     values.push(i64::from(consent.is_revoked)).push(to_ms(consent.expires_at)).push(consent_checksum(*id, consent));
+}
+
+fn bind_block_list(list: &&StoredBlockList, values: &mut BindValues) {
+    bind_user(&list.user, values);
+    values.push(list.encode_blocked()).push(list.version.cast_signed()).push(block_list_checksum(list));
 }
 
 fn bind_result(result: &&MatchResult, values: &mut BindValues) {

@@ -28,6 +28,7 @@ impl UserDataStore for SqliteStore {
             UserRowKind::Match => sql::FIND_MATCHES,
             UserRowKind::Result => sql::FIND_RESULTS,
             UserRowKind::Feedback => sql::FIND_FEEDBACK,
+            UserRowKind::BlockList => sql::FIND_BLOCK_LISTS,
             UserRowKind::Advertisement => sql::FIND_ADVERTISEMENTS,
         };
         let mut query = sqlx::query(statement)

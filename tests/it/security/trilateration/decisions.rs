@@ -53,7 +53,7 @@ impl Judge {
         let user = UserKey::from_bytes([number; 16]);
         let session = Session {
             party_sizes: vec![1],
-            players: vec![Player { user, client_key: user, stated_skill: None }],
+            players: vec![Player::from_user(user)],
             locality: Some(locality_of(at)),
             ..Session::default()
         };
@@ -237,7 +237,7 @@ fn open_session(judge: &Judge, at: Degrees) -> OpenSession {
         session,
         ttl_ms: NonZeroU32::new(60_000),
         allowed_ranges: Box::default(),
-        connect_data: Vec::new(),
+        connect_data: Box::default(),
         probe: None,
     };
     OpenSession {
@@ -245,9 +245,9 @@ fn open_session(judge: &Judge, at: Degrees) -> OpenSession {
         attribute_values: AttributeValues::empty(),
         expires_at: NOW.plus_ms(60_000),
         open_seats: 1,
-        open_seats_by_team: None,
-        player_ratings: Box::default(),
-        leaderboard_position: None,
+        parties: Box::default(),
+        promised: Box::default(),
+        blocked_users: Vec::new(),
     }
 }
 

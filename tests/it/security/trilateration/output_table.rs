@@ -56,6 +56,7 @@ const OWN_TIMES: Judgement = Independent("times of the caller's own objects, and
 const RATINGS: Judgement = Independent("ratings and results; places do not enter them");
 const TEAMS: Judgement = Independent("teams and roles follow from ratings, roles and party sizes");
 const REPLIES: Judgement = Independent("what players and hosts replied or reported");
+const CHOSEN: Judgement = Independent("entries of lists that the parties state; places do not enter them");
 const PUBLISHED: Judgement = Independent("as the advertiser published it, with its own seats");
 
 /// Fields by message.
@@ -85,9 +86,15 @@ const TABLE: &[Row] = &[
             (&ID, &["advertisement_id"]),
             (&SEARCH, &["score", "terms", "distance_miles", "round_trip_ms"]),
             (&PUBLISHED, &["open_seats", "party_size_composition"]),
+            (&CHOSEN, &["chosen"]),
         ],
     ),
+    ("ChosenValue", &[(&CHOSEN, &["attribute", "value"])]),
     ("ProbeEndpoint", &[(&PUBLISHED, &["address", "port", "probe_key", "hosted"])]),
+    (
+        "MatchmakingUpdateBlockListResponse",
+        &[(&Independent("length of the caller's own list"), &["blocked_user_count"])],
+    ),
     ("MatchmakingRevokeConsentResponse", &[(&Independent("use of the caller's own consent"), &["was_used"])]),
     ("QueueMineResponse", &[(&OWN_TIMES, &["tickets", "cooldowns"])]),
     ("OwnTicket", &[(&ID, &["ticket_token"]), (&ECHO, &["entered_by_another"])]),
@@ -96,8 +103,13 @@ const TABLE: &[Row] = &[
     ("RefusalCount", &[(&SEARCH, &["rule", "count", "kind", "side"])]),
     (
         "MatchmakingReportLatencyResponse",
-        &[(&SEARCH, &["candidates", "ignored_fields"]), (&ECHO, &["involved_phase_may_start"])],
+        &[
+            (&SEARCH, &["candidates", "ignored_fields"]),
+            (&ECHO, &["involved_phase_may_start"]),
+            (&PUBLISHED, &["probes"]),
+        ],
     ),
+    ("CandidateProbe", &[(&ID, &["advertisement_id"])]),
     (
         "MatchmakingUpdateAdvertisementResponse",
         &[
@@ -112,6 +124,14 @@ const TABLE: &[Row] = &[
     (
         "MatchmakingGetConfigurationResponse",
         &[(&RULES, &["matchmaking_set_id", "service_configuration_hash", "not_modified", "ruleset_xml"])],
+    ),
+    (
+        "MatchmakingStartMatchResponse",
+        &[
+            (&ID, &["ticket_id", "ticket_token"]),
+            (&OWN_TIMES, &["next_beat_in_ms"]),
+            (&REPLIES, &["unavailable_reservation_ids"]),
+        ],
     ),
     ("MatchmakingReserveResponse", &[(&PUBLISHED, &["connect_data"])]),
     ("MatchmakingChooseActionResponse", &[(&RULES, &["action", "advertise_percent"])]),
@@ -134,12 +154,15 @@ const TABLE: &[Row] = &[
             (&REGION, &["region"]),
             (&OWN_TIMES, &["confirm_in_ms"]),
             (&MATCHES, &["parties"]),
+            (&CHOSEN, &["chosen"]),
+            (&TEAMS, &["bots_by_team"]),
         ],
     ),
     (
         "HostedParty",
         &[
             (&TEAMS, &["team"]),
+            (&ID, &["reservation_id"]),
             (&MATCHES, &["players"]),
             (&Independent("attributes that the party stated, where the ruleset tells them"), &["attributes"]),
         ],
@@ -151,6 +174,7 @@ const TABLE: &[Row] = &[
             (&TEAMS, &["team_role"]),
             (&REPLIES, &["left"]),
             (&RATINGS, &["rating", "deviation"]),
+            (&Independent("attributes that the party stated, where the ruleset tells them"), &["attributes"]),
         ],
     ),
     (
@@ -169,7 +193,7 @@ const TABLE: &[Row] = &[
         "TicketStatus",
         &[
             (&ID, &["ticket_id", "resume_token"]),
-            (&MATCHES, &["state", "blocking_rule", "end_reason"]),
+            (&MATCHES, &["state", "blocking_rule", "end_reason", "return_reason"]),
             (&RULES, &["matchmaking_set_id", "offered_matchmaking_set_id"]),
             (&OWN_TIMES, &["waited_ms"]),
             (&WAITS, &["position", "estimated_wait_p50_ms", "estimated_wait_p90_ms"]),
@@ -187,6 +211,8 @@ const TABLE: &[Row] = &[
             (&REGION, &["region"]),
             (&QUALITY, &["quality"]),
             (&MATCHES, &["players"]),
+            (&CHOSEN, &["chosen"]),
+            (&TEAMS, &["bots_by_team"]),
         ],
     ),
     ("MatchReports", &[(&REPLIES, &["state", "window_left_ms"])]),
@@ -201,7 +227,7 @@ const TABLE: &[Row] = &[
         "ReportResultResponse",
         &[(&RATINGS, &["rated", "unrated", "changes", "already_reported", "state", "window_left_ms"])],
     ),
-    ("PlayerRatingChange", &[(&ID, &["player_key"])]),
+    ("PlayerRatingChange", &[(&ID, &["player_key"]), (&RATINGS, &["category"])]),
     ("RatingValue", &[(&RATINGS, &["rating", "deviation"])]),
     ("GetRatingsResponse", &[(&RATINGS, &["ratings"])]),
     (
@@ -218,6 +244,7 @@ const TABLE: &[Row] = &[
                     "provisional",
                     "conservative_rating",
                     "leaderboard_rank",
+                    "category",
                 ],
             ),
         ],

@@ -109,7 +109,8 @@ impl Model {
                     if !report.is_user_rated(*user, unrated) {
                         continue;
                     }
-                    changes.push(RatingUpdate { user: *user, before: old.estimate, after: new.estimate });
+                    let category = spec.categories.map(|it| it.category_of(new.estimate.rating));
+                    changes.push(RatingUpdate { user: *user, before: old.estimate, after: new.estimate, category });
                     touched.insert(*user);
                     let row = self.rating(*user, key);
                     self.set_rating(RatingRow {

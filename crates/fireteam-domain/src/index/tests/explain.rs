@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::attribute_values::AttributeValues;
 use crate::expansion::Expansion;
 use crate::filter::explain::explain_search;
-use crate::filter::{AdvertisementView, Searcher, admit};
+use crate::filter::{AdvertisementView, AvoidedAdverts, Searcher, admit};
 use crate::index::IndexEntry;
 use crate::index::tests::random_world::{self, IndexTestRng, NOW_MS, ValueDistribution};
 use crate::time::UnixMs;
@@ -29,15 +29,19 @@ fn search_explanation_agrees_with_admit() {
             })
             .collect();
         let session = random_world::random_session(rng, values);
-        let (attribute_values, users) = (AttributeValues::from_session(&ruleset, &session), session.sorted_users());
+        let attribute_values = AttributeValues::from_session(&ruleset, &session);
+        let (attribute_values, users) =
+            (attribute_values.with_frustration(&ruleset, rng.one_in(3)), session.sorted_users());
         let searcher = Searcher {
             attribute_values: &attribute_values,
             locality: session.locality,
             region_latencies: &session.region_latencies,
+            wishes: session.wishes(),
             seats_needed: 1,
             users: &users,
             caller: None,
             excluded_ids: &[],
+            avoided: AvoidedAdverts::default(),
             waited_ms: rng.pick(&[0, 5_000, 60_000]),
         };
         let now = UnixMs(NOW_MS);

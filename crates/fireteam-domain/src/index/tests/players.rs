@@ -33,20 +33,26 @@ fn rated_ruleset() -> Arc<Ruleset> {
         unit: "".into(),
         party_aggregation: Default::default(),
         trust: Default::default(),
+        wishes: false,
     });
     ruleset.attributes = attributes.into();
     Arc::new(ruleset)
 }
 
 fn standing(rating: f64) -> PlayerStanding {
-    PlayerStanding { rating: PlayerRating { rating, deviation: 0.0 }, match_count: 1, disputed_percent: 0.0 }
+    PlayerStanding {
+        rating: PlayerRating { rating, deviation: 0.0 },
+        match_count: 1,
+        disputed_percent: 0.0,
+        is_frustrated: false,
+    }
 }
 
 fn random_entry(rng: &mut IndexTestRng, ruleset: &Arc<Ruleset>, id: AdvertisementId) -> IndexEntry {
     let mut entry = random_world::random_entry(rng, ruleset, id, FEW_VALUES);
     let session = &mut Arc::make_mut(&mut entry.advertisement).session;
     let players = (0..rng.below(4)).map(|_| user(rng.below(USERS)));
-    session.players = players.map(|user| Player { user, client_key: user, stated_skill: None }).collect();
+    session.players = players.map(Player::from_user).collect();
     entry.attribute_values =
         AttributeValues::of_party(ruleset, session, Some(&vec![standing(0.0); session.players.len()]));
     entry

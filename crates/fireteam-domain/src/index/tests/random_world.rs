@@ -8,15 +8,17 @@ use crate::attribute_values::AttributeValues;
 use crate::expansion::{Expansion, ExpansionStep};
 use crate::id::{AdvertisementId, RulesetHash, SetId, SiloId, UserKey};
 use crate::index::IndexEntry;
+use crate::index::tests::random_wishes::random_wishes;
 use crate::latency::{DEFAULT_LATENCY_MODEL, LatencyModel};
 use crate::limit::NUMBER_MAGNITUDE_MAX;
 use crate::locality::Locality;
 use crate::matchmaking_action::AdvertiseChances;
 use crate::measure::Measure;
-use crate::ruleset::teams::{AllocationSpec, HostData, HostingMode, HostingSpec, ServerChoice};
+use crate::ruleset::queue::SatisfactionSpec;
+use crate::ruleset::teams::{AllocationSpec, HostingMode, HostingSpec, PlayerDataForHost, ServerChoice};
 use crate::ruleset::{
-    DistanceCurve, HandlePolicy, HardFilter, HardMissingPolicy, HardRule, InFilterList, PartyConsentPolicy, Ruleset,
-    SearchLimits, ServedSilos, SoftFilter, SoftFilterMode, SoftMissingPolicy,
+    AdvertisementHandlePolicy, ComparedList, DistanceCurve, HardFilter, HardMissingPolicy, HardRule,
+    PartyConsentPolicy, Ruleset, SearchLimits, ServedSilos, SoftFilter, SoftFilterMode, SoftMissingPolicy,
 };
 use crate::session::{Player, RegionLatency, Session};
 use crate::time::UnixMs;
@@ -91,10 +93,14 @@ pub(super) fn random_ruleset(rng: &mut IndexTestRng) -> Ruleset {
         advertise_chances: AdvertiseChances::from_game_size(12),
         search_limits: SearchLimits { max_results: 50, max_evaluated: u32::MAX },
         clients_per_account: 1,
-        handles: HandlePolicy::Ids,
+        handles: AdvertisementHandlePolicy::Ids,
         latency_model: if rng.one_in(2) { DEFAULT_LATENCY_MODEL } else { latency_model },
         involved_phase_percent: 50.0,
+        probed_players: None,
+        latency_wishes: true,
         consent: PartyConsentPolicy::Assumed,
+        avoid: Box::default(),
+        satisfaction: rng.one_in(3).then(|| random_satisfaction(rng)),
         teams: None,
         queue: None,
         ready_check: None,
@@ -108,12 +114,19 @@ pub(super) fn random_ruleset(rng: &mut IndexTestRng) -> Ruleset {
             choice: ServerChoice::BestScore,
             max_round_trip_ms: None,
             allocation: AllocationSpec::DEFAULT,
-            host_data: HostData::default(),
+            host_data: PlayerDataForHost::default(),
         },
         rating: None,
+        former_rating: None,
         rating_pool: None,
+        statistics_regions: Box::default(),
         source_xml: "".into(),
     }
+}
+
+/// Rule of which only the factor matters: each entry draws whether it is frustrated.
+fn random_satisfaction(rng: &mut IndexTestRng) -> SatisfactionSpec {
+    SatisfactionSpec { widen_limits: rng.pick(&[1.001, 2.0, 100.0]), ..SatisfactionSpec::default() }
 }
 
 fn random_attribute(rng: &mut IndexTestRng, index: usize) -> Attribute {
@@ -132,6 +145,7 @@ fn random_attribute(rng: &mut IndexTestRng, index: usize) -> Attribute {
         unit: "".into(),
         party_aggregation: PartyAggregation::Mean,
         trust: Trust::Client,
+        wishes: true,
     }
 }
 
@@ -177,9 +191,9 @@ fn random_hard_filter(rng: &mut IndexTestRng, expansions: &[Expansion]) -> HardF
         2 => {
             let use_attribute = rng.one_in(2);
             let list = if use_attribute {
-                InFilterList::OwnAttribute(rng.pick(&LIST_ATTRIBUTES))
+                ComparedList::OwnAttribute(rng.pick(&LIST_ATTRIBUTES))
             } else {
-                InFilterList::Strings(strings(rng))
+                ComparedList::Strings(strings(rng))
             };
             HardRule::In { attribute: rng.pick(&STRING_ATTRIBUTES), list, mutual: rng.one_in(2) }
         }
@@ -188,7 +202,7 @@ fn random_hard_filter(rng: &mut IndexTestRng, expansions: &[Expansion]) -> HardF
             let (min, max) = rng.pick(&[(min, max), (f64::NEG_INFINITY, max), (min, f64::INFINITY), (0.25, 0.75)]);
             HardRule::Range { attribute: rng.below(NUMBER_ATTRIBUTES), min, max }
         }
-        4 => HardRule::Overlap { attribute: rng.pick(&LIST_ATTRIBUTES) },
+        4 => HardRule::Overlap { attribute: rng.pick(&LIST_ATTRIBUTES), choose: None },
         5 => {
             let pair = |rng: &mut IndexTestRng| {
                 let (one, other) = (rng.below(4) as i32, rng.below(4) as i32);
@@ -277,7 +291,7 @@ fn random_locality(rng: &mut IndexTestRng, distribution: ValueDistribution) -> O
 pub(super) fn random_session(rng: &mut IndexTestRng, distribution: ValueDistribution) -> Session {
     let players: Vec<Player> = (0..1 + rng.below(3))
         .map(|_| UserKey::from_bytes([rng.below(distribution.user_count) as u8; 16]))
-        .map(|user| Player { user, client_key: user, stated_skill: None })
+        .map(Player::from_user)
         .collect();
     let attribute = |rng: &mut IndexTestRng, index: usize| {
         Some((format!("a{index}").into(), random_value(rng, index, distribution)?))
@@ -300,6 +314,7 @@ pub(super) fn random_session(rng: &mut IndexTestRng, distribution: ValueDistribu
         attributes,
         region_latencies: region_latencies.into(),
         origin: ValueOrigin::Client,
+        wish_list: random_wishes(rng),
         ..Session::default()
     }
 }
@@ -349,10 +364,11 @@ pub(super) fn random_entry(
         session,
         ttl_ms: None,
         allowed_ranges: allowed_ranges.into(),
-        connect_data: Vec::new(),
+        connect_data: Box::default(),
         probe: None,
     };
     let attribute_values = AttributeValues::from_session(ruleset, &advertisement.session);
+    let attribute_values = attribute_values.with_frustration(ruleset, rng.one_in(3));
     let expires_at = random_expiry(rng);
     let open_seats = rng.below(5) as u16;
     IndexEntry {

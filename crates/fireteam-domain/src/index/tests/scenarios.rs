@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::advertisement::AdvertisementKind;
 use crate::attribute_values::AttributeValues;
-use crate::filter::{Refusal, Searcher};
+use crate::filter::{AvoidedAdverts, Refusal, Searcher};
 use crate::id::{AdvertisementId, SiloId};
 use crate::index::tests::random_world::{self, IndexTestRng, NOW_MS, ValueDistribution};
 use crate::index::{AdvertisementIndex, IndexEntry, SearchQuery, SearchResult, oracle};
@@ -44,6 +44,7 @@ fn index_with_entries(ruleset: &Arc<Ruleset>, count: u32, same_location: bool) -
         (advertisement.kind, advertisement.publisher, advertisement.session.silo) =
             (AdvertisementKind::Session, None, SiloId(0));
         advertisement.allowed_ranges = Box::default();
+        advertisement.session.wish_list = None;
         if same_location {
             advertisement.session.locality = shared_locality;
         }
@@ -76,10 +77,12 @@ fn search_and_check(
         attribute_values: &attribute_values,
         locality: session.locality,
         region_latencies: &[],
+        wishes: &[],
         seats_needed,
         users: &[],
         caller: None,
         excluded_ids: &[],
+        avoided: AvoidedAdverts::default(),
         waited_ms: 0,
     };
     let limits = SearchLimits { max_results, max_evaluated };

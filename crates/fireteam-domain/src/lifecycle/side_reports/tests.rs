@@ -90,10 +90,10 @@ fn three_sides_need_two_alike_and_none_against() {
 #[test]
 fn leaver_is_last_only_if_all_reports_say_so() {
     let claims: [&[u32]; 2] = [&[1, 2, 3], &[2, 1, 3]];
-    assert!(all_rank_last(claims, 2));
-    assert!(!all_rank_last(claims, 1) && !all_rank_last(claims, 0));
-    assert!(!all_rank_last([], 0), "without a report no side is last");
-    assert!(!all_rank_last([&[1, 1][..]], 0), "in a draw no side is last");
+    assert!(ranked_last_by_all_claims(claims, 2));
+    assert!(!ranked_last_by_all_claims(claims, 1) && !ranked_last_by_all_claims(claims, 0));
+    assert!(!ranked_last_by_all_claims([], 0), "without a report no side is last");
+    assert!(!ranked_last_by_all_claims([&[1, 1][..]], 0), "in a draw no side is last");
 }
 
 /// The rules in the order and the words of their description, without shared helpers.

@@ -51,10 +51,10 @@ pub(super) fn end_match(
         .tickets
         .iter()
         .filter(is_in_match)
-        .map(|ticket| (ticket.ticket_id, ticket_fate(ticket, end_reason, was_playing)))
+        .map(|ticket| (ticket.ticket_id, fate_in_match(current, ticket_fate(ticket, end_reason, was_playing))))
         .collect();
     let released = current.stage.named_host().filter(|_| current.stage.end_reason().is_none());
-    let effects = released.and_then(release_reservation).into_iter().collect();
+    let effects = released.and_then(reservation_release_effect).into_iter().collect();
     let (started_at, assignment) = match &current.stage {
         MatchStage::Playing { assignment, started_at, .. } => {
             // A match that its game server gave up does not count as played together. A cancelled one does, but it has
@@ -111,11 +111,19 @@ fn ticket_fate(ticket: &MatchTicket, end_reason: MatchEndReason, was_playing: bo
     }
 }
 
-pub(super) fn release_reservation(assignment: &Assignment) -> Option<MatchEffect> {
+/// Fate of a ticket of `current`: the tickets of a session's match never waited, so they do not wait again.
+fn fate_in_match(current: &Match, fate: TicketFate) -> TicketFate {
+    match fate {
+        TicketFate::Requeued if current.session_start.is_some() => TicketFate::Ended(TicketEndReason::Cancelled),
+        fate => fate,
+    }
+}
+
+pub(super) fn reservation_release_effect(assignment: &Assignment) -> Option<MatchEffect> {
     match assignment {
-        Assignment::GameServer { advertisement, reservation, .. } => {
+        Assignment::GameServer { advertisement, reservation: Some(reservation), .. } => {
             Some(MatchEffect::ReleaseReservation { advertisement: *advertisement, reservation: *reservation })
         }
-        Assignment::PeerHost { .. } | Assignment::Unhosted => None,
+        Assignment::GameServer { reservation: None, .. } | Assignment::PeerHost { .. } | Assignment::Unhosted => None,
     }
 }

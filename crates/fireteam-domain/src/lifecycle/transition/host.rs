@@ -5,7 +5,8 @@ use crate::lifecycle::deadline::{placing_deadline, times_out_at};
 use crate::lifecycle::event::{EventResult, MatchEffect, Transition};
 use crate::lifecycle::rules::LifecycleRules;
 use crate::lifecycle::ticket_facts::TicketFacts;
-use crate::lifecycle::transition::end::{end_match, release_reservation};
+use crate::lifecycle::transition::end::{end_match, reservation_release_effect};
+use crate::lifecycle::transition::session_match::penalizes_leavers;
 use crate::lifecycle::transition::withdraw::withdraw_expired_tickets;
 use crate::lifecycle::{Assignment, Match, MatchEndReason, MatchStage, MatchTicket, TicketFate};
 use crate::queue::ticket::TicketEndReason;
@@ -76,7 +77,7 @@ fn start_play(
 ) -> Transition {
     if let Some(withdrawal) = withdraw_expired_tickets(rules, current, tickets, now) {
         // The stage does not have the reservation of this assignment yet.
-        let effects = release_reservation(&assignment).into_iter().chain(withdrawal.effects.clone()).collect();
+        let effects = reservation_release_effect(&assignment).into_iter().chain(withdrawal.effects.clone()).collect();
         return Transition { effects: deduplicated(effects), ..withdrawal };
     }
     let host_lost_at = match &assignment {
@@ -108,7 +109,7 @@ pub(super) fn apply_server_found(
             Transition::unchanged(EventResult::AlreadyApplied)
         }
         _ => {
-            let effects = release_reservation(&found).into_iter().collect();
+            let effects = reservation_release_effect(&found).into_iter().collect();
             Transition { effects, ..Transition::unchanged(EventResult::WrongStage) }
         }
     }
@@ -168,7 +169,7 @@ pub(super) fn apply_server_failed(
 }
 
 /// The deadline of a stage with a host has passed: it did not confirm, it was lost, or the match timed out.
-pub(super) fn host_deadline_passed(
+pub(super) fn apply_host_deadline(
     rules: &LifecycleRules,
     current: &Match,
     tickets: &dyn TicketFacts,
@@ -204,7 +205,7 @@ fn host_not_confirmed(rules: &LifecycleRules, current: &Match, tickets: &dyn Tic
         Some(server) => {
             let mut updated = current.clone();
             updated.unconfirmed_servers.push(server);
-            let effects = release_reservation(assignment).into_iter().chain([MatchEffect::FindServer]).collect();
+            let effects = reservation_release_effect(assignment).into_iter().chain([MatchEffect::FindServer]).collect();
             Transition::to_stage(&updated, MatchStage::Placing { deadline: *deadline }, effects)
         }
     }
@@ -216,7 +217,7 @@ fn lose_host(rules: &LifecycleRules, current: &Match, assignment: &Assignment, n
         return end_match(rules, current, MatchEndReason::HostLost, now);
     };
     let (updated, left) = with_host_left(current, *host, now);
-    let penalized_users = if rules.ready_check_ms.is_some() { left } else { Vec::new() };
+    let penalized_users = if penalizes_leavers(rules, current) { left } else { Vec::new() };
     let transition = end_match(rules, &updated, MatchEndReason::HostLost, now);
     let mut ticket_fates = transition.ticket_fates;
     let was_in_match = |ticket: &&MatchTicket| ticket.players.iter().any(|player| player.left_at.is_none());

@@ -4,6 +4,7 @@ use crate::id::{TicketId, UserKey};
 use crate::lifecycle::event::{EventResult, Transition};
 use crate::lifecycle::rules::LifecycleRules;
 use crate::lifecycle::transition::end::end_match;
+use crate::lifecycle::transition::session_match::penalizes_leavers;
 use crate::lifecycle::transition::withdraw::withdraw;
 use crate::lifecycle::{Assignment, Match, MatchEndReason, MatchStage, TicketFate};
 use crate::queue::ticket::TicketEndReason;
@@ -57,7 +58,7 @@ fn leave_during_play(
     }
     let has_players_left = updated.present_players().next().is_some();
     let has_ticket_left = updated.tickets[index].players.iter().all(|player| player.left_at.is_some());
-    let penalized_users = if rules.ready_check_ms.is_some() { leaving } else { Vec::new() };
+    let penalized_users = if penalizes_leavers(rules, current) { leaving } else { Vec::new() };
     let transition = match (has_players_left, is_host_leaving) {
         (false, _) => end_match(rules, &updated, MatchEndReason::Abandoned, now),
         (true, true) => end_match(rules, &updated, MatchEndReason::HostLost, now),
@@ -88,7 +89,7 @@ fn is_leaving_penalized(rules: &LifecycleRules, current: &Match, now: UnixMs) ->
 
 /// Whether `users` of the ticket include the player who hosts.
 fn include_peer_host(current: &Match, ticket_id: TicketId, users: &[UserKey]) -> bool {
-    let Some(Assignment::PeerHost { host }) = current.stage.assignment() else { return false };
+    let Some(Assignment::PeerHost { host }) = current.stage.assignment_in_play() else { return false };
     let ticket = current.tickets.iter().find(|ticket| ticket.ticket_id == ticket_id);
     ticket.is_some_and(|ticket| {
         ticket.players.iter().any(|player| player.client == *host && users.contains(&player.user))

@@ -7,9 +7,11 @@ use crate::lifecycle::deadline::reports_due_at;
 use crate::lifecycle::event::{EventResult, Transition};
 use crate::lifecycle::rules::{ENDED_MATCH_RETENTION_MS, LifecycleRules};
 use crate::lifecycle::side_reports::{
-    ReportDecision, ReportOutcome, ReportingSide, ResultClaim, SeatReport, all_rank_last, decide_reports,
+    PlayerReport, ReportDecision, ReportingSide, ResultClaim, SideReportsOutcome, decide_reports,
+    ranked_last_by_all_claims,
 };
 use crate::lifecycle::transition::end::{apply_end_report, end_match};
+use crate::lifecycle::transition::session_match::is_quorum_heard;
 use crate::lifecycle::{Assignment, Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket};
 use crate::time::UnixMs;
 
@@ -37,7 +39,7 @@ pub fn apply_side_report(
     }
     let mut updated = with_heard_tickets(current, was_heard);
     for user in reporters {
-        let report = SeatReport { user: *user, claim: claim.clone() };
+        let report = PlayerReport { user: *user, claim: claim.clone() };
         updated.side_reports.reports.push(report);
     }
     let ticket_of_reporters = players(&updated).find(|(_, player)| reporters.contains(&player.user));
@@ -47,7 +49,7 @@ pub fn apply_side_report(
     let window_ends_at = now.plus_ms(u64::from(rules.hosting.report_window_ms));
     updated.side_reports.window_ends_at.get_or_insert(window_ends_at);
     let sides = reporting_sides(&updated);
-    let decision = decide_reports(&sides, false);
+    let decision = decide_heard_reports(&updated, &sides, false);
     let sides_with_opinion = sides.iter().filter(|side| side.opinion().is_some()).count();
     let ends_play = 2 * sides_with_opinion > sides.len() || include_host(&updated, reporters);
     (decided(rules, &updated, outcome_of(&decision), ends_play, now), decision)
@@ -65,7 +67,7 @@ pub fn apply_report_window_end(
         return (Transition::unchanged(EventResult::TooEarly), ReportDecision::Wait);
     }
     let updated = with_heard_tickets(current, was_heard);
-    let decision = decide_reports(&reporting_sides(&updated), true);
+    let decision = decide_heard_reports(&updated, &reporting_sides(&updated), true);
     (decided(rules, &updated, outcome_of(&decision), true, now), decision)
 }
 
@@ -78,27 +80,27 @@ pub fn apply_authoritative_report(
     now: UnixMs,
 ) -> Transition {
     let may_be_reported = matches!(current.stage.last_assignment(), Some(Assignment::PeerHost { .. }))
-        && current.side_reports.outcome != Some(ReportOutcome::Settled);
+        && current.side_reports.outcome != Some(SideReportsOutcome::Settled);
     let mut transition = match current.stage {
         MatchStage::Ended { .. } if may_be_reported => Transition::to_stage(current, current.stage.clone(), Vec::new()),
         MatchStage::Ended { .. } => Transition::unchanged(EventResult::AlreadyApplied),
         _ => apply_end_report(rules, current, reported_by, now),
     };
     if let Some(next) = transition.next_match.as_mut().filter(|_| may_be_reported) {
-        next.side_reports.outcome = Some(ReportOutcome::Settled);
+        next.side_reports.outcome = Some(SideReportsOutcome::Settled);
     }
     transition
 }
 
 /// Players who left during play, and whose side all players who stayed and reported rank last.
-pub fn leavers_ranked_last(match_: &Match) -> Vec<UserKey> {
+pub fn leavers_of_sides_ranked_last(match_: &Match) -> Vec<UserKey> {
     let has_left = |user: UserKey| players(match_).any(|(_, player)| player.user == user && player.left_at.is_some());
     let claims = || {
         let of_others = match_.side_reports.reports.iter().filter(|report| !has_left(report.user));
         of_others.map(|report| report.claim.ranks.as_slice())
     };
     let sides = match_.sides();
-    let last_sides = sides.iter().enumerate().filter(|(index, _)| all_rank_last(claims(), *index));
+    let last_sides = sides.iter().enumerate().filter(|(index, _)| ranked_last_by_all_claims(claims(), *index));
     last_sides.flat_map(|(_, (_, users))| users.iter().copied()).filter(|user| has_left(*user)).collect()
 }
 
@@ -128,7 +130,7 @@ pub fn users_of_reporting_sides(match_: &Match) -> Vec<UserKey> {
 fn decided(
     rules: &LifecycleRules,
     updated: &Match,
-    outcome: Option<ReportOutcome>,
+    outcome: Option<SideReportsOutcome>,
     ends_play: bool,
     now: UnixMs,
 ) -> Transition {
@@ -143,7 +145,7 @@ fn decided(
         let window_ends_at = next.side_reports.window_ends_at.unwrap_or(now);
         if let MatchStage::Ended { purge_at, .. } = &mut next.stage {
             let kept_until = match outcome {
-                Some(ReportOutcome::Held) => now.plus_ms(HELD_MATCH_RETENTION_MS),
+                Some(SideReportsOutcome::Held) => now.plus_ms(HELD_MATCH_RETENTION_MS),
                 _ => window_ends_at.plus_ms(ENDED_MATCH_RETENTION_MS),
             };
             *purge_at = (*purge_at).max(kept_until);
@@ -152,17 +154,27 @@ fn decided(
     transition
 }
 
-fn outcome_of(decision: &ReportDecision) -> Option<ReportOutcome> {
+fn outcome_of(decision: &ReportDecision) -> Option<SideReportsOutcome> {
     match decision {
         ReportDecision::Wait => None,
-        ReportDecision::Result(_) => Some(ReportOutcome::Settled),
-        ReportDecision::Held(_) => Some(ReportOutcome::Held),
-        ReportDecision::Disputed => Some(ReportOutcome::Disputed),
-        ReportDecision::Unreported => Some(ReportOutcome::Unreported),
+        ReportDecision::Result(_) => Some(SideReportsOutcome::Settled),
+        ReportDecision::Held(_) => Some(SideReportsOutcome::Held),
+        ReportDecision::Disputed => Some(SideReportsOutcome::Disputed),
+        ReportDecision::Unreported => Some(SideReportsOutcome::Unreported),
     }
 }
 
-/// Sides with the reports of their members. A side of which a player left was heard: leaving is a call.
+/// Decides about the reports. In a match of a session, no result counts against players who were not heard.
+fn decide_heard_reports(match_: &Match, sides: &[ReportingSide], is_window_over: bool) -> ReportDecision {
+    match decide_reports(sides, is_window_over) {
+        ReportDecision::Result(_) if !is_quorum_heard(match_, sides) && !is_window_over => ReportDecision::Wait,
+        ReportDecision::Result(ranks) if !is_quorum_heard(match_, sides) => ReportDecision::Held(ranks),
+        decision => decision,
+    }
+}
+
+/// Sides with the reports of their members. A side of which a player left was heard: leaving is a call. Not in a match of a
+/// session, which its players have not accepted: there, who leaves at once has declined it.
 fn reporting_sides(match_: &Match) -> Vec<ReportingSide> {
     let claim_of = |user: UserKey| match_.side_reports.claim_of(user).map(|claim| &claim.ranks);
     let side = |(_, users): (u16, Vec<UserKey>)| {
@@ -171,7 +183,8 @@ fn reporting_sides(match_: &Match) -> Vec<ReportingSide> {
             claims: users.iter().filter_map(|user| claim_of(*user).cloned()).collect(),
             may_report_more: members().any(|(_, player)| player.left_at.is_none() && claim_of(player.user).is_none()),
             was_heard: members().any(|(ticket, player)| {
-                player.left_at.is_some() || match_.side_reports.heard_tickets.contains(&ticket.ticket_id)
+                let has_left_queue_match = player.left_at.is_some() && match_.session_start.is_none();
+                has_left_queue_match || match_.side_reports.heard_tickets.contains(&ticket.ticket_id)
             }),
         }
     };

@@ -6,6 +6,7 @@ mod leave;
 mod outages;
 mod random_walk;
 mod report;
+mod session_match;
 
 use super::*;
 use crate::available_time::OutageTimes;
@@ -14,7 +15,7 @@ use crate::lifecycle::event::MatchEffect;
 use crate::lifecycle::rules::ENDED_MATCH_RETENTION_MS;
 use crate::lifecycle::{Assignment, MatchTicket, TicketFate};
 use crate::queue::ticket::TicketEndReason;
-use crate::ruleset::teams::{AllocationSpec, HostData, HostingMode, HostingSpec, ServerChoice};
+use crate::ruleset::teams::{AllocationSpec, HostingMode, HostingSpec, PlayerDataForHost, ServerChoice};
 
 const READY_CHECK_MS: u64 = 30_000;
 const ALLOCATION_TIMEOUT_MS: u64 = 20_000;
@@ -37,7 +38,7 @@ fn lifecycle_rules(ready_check_ms: Option<u32>, mode: HostingMode) -> LifecycleR
         choice: ServerChoice::BestScore,
         max_round_trip_ms: None,
         allocation: AllocationSpec::DEFAULT,
-        host_data: HostData::default(),
+        host_data: PlayerDataForHost::default(),
     };
     LifecycleRules { ready_check_ms, hosting, hosts_confirm: true, past_match_retention_ms: 0 }
 }
@@ -80,6 +81,8 @@ fn new_match(tickets: Vec<MatchTicket>) -> NewMatch {
         quality: 0.0,
         region: None,
         backfilled_session: None,
+        chosen: Box::default(),
+        bots_by_team: Box::default(),
     }
 }
 
@@ -136,7 +139,7 @@ fn response(n: u8, users: &[u8], accepted: bool) -> MatchEvent {
 fn game_server(n: u8) -> Assignment {
     Assignment::GameServer {
         advertisement: AdvertisementId::from_bytes([n; 16]),
-        reservation: ReservationId::from_bytes([n; 16]),
+        reservation: Some(ReservationId::from_bytes([n; 16])),
         connect_data: vec![n],
     }
 }

@@ -15,6 +15,8 @@ pub struct Explanation {
     pub candidate_count: u32,
     /// Evaluated tickets by the first rule that refuses them, in the order of `Refusal::counter_index`.
     pub refusal_counts: Vec<(Refusal, u32)>,
+    /// Rule that a pass over the same tickets reports for this one. `None` if that pass matches it.
+    pub blocking_refusal: Option<Refusal>,
     /// Evaluated tickets that no rule refuses. There may be too few of them, or other matches take them.
     pub compatible_count: u32,
     /// Closest non-matching tickets, closest first: fewest failed rules, then smallest excess over the limit.
@@ -47,6 +49,8 @@ pub struct TicketSituation {
     pub bucket_and_range: Option<(i64, u32)>,
     /// Factor on the window range from the satisfaction rule.
     pub range_factor: Option<f64>,
+    /// Factor by which the satisfaction rule of the ruleset widens `expansion_limits`, if it applies.
+    pub limit_factor: Option<f64>,
     /// Rating points by which the satisfaction rule lowers the window center.
     pub rating_shift: Option<f64>,
     /// Current limits, in the order of `Ruleset::expansions`.
@@ -63,12 +67,12 @@ pub struct NearMissTicket {
     /// Number of rules that refuse.
     pub failed_rule_count: u16,
     /// Measured value and limit of the first rule. `None` for rules without a measure.
-    pub margin: Option<RuleMargin>,
+    pub margin: Option<MeasuredAndLimit>,
 }
 
 /// Measured value of a rule, and its limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RuleMargin {
+pub struct MeasuredAndLimit {
     /// Measured value: filter measure, buckets, groups or quality.
     pub measured: f64,
     /// Limit of the rule: a maximum, or for quality a minimum.

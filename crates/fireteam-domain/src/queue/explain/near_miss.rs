@@ -1,8 +1,8 @@
 //! Near misses: all rules that refuse a pair of tickets, with measured values and limits.
 
-use crate::filter::{Refusal, admit_mutually_by_filter, measure_between};
+use crate::filter::{Refusal, admit_mutually_by_filter, measure_between, unmet_wishes};
 use crate::queue::avoidance::have_common_user;
-use crate::queue::explain::explanation::{NearMissTicket, RuleMargin};
+use crate::queue::explain::explanation::{MeasuredAndLimit, NearMissTicket};
 use crate::queue::pass_state::PassState;
 use crate::queue::quality;
 use crate::queue::rating_group;
@@ -15,14 +15,14 @@ use crate::ruleset::queue::{RatingWindow, WindowMatchRule};
 #[derive(Clone, Debug)]
 pub(super) struct FailedRules {
     pub(super) near_miss: NearMissTicket,
-    pub(super) refusals_with_margins: Vec<(Refusal, Option<RuleMargin>)>,
+    pub(super) refusals_with_margins: Vec<(Refusal, Option<MeasuredAndLimit>)>,
 }
 
 impl FailedRules {
     /// Sort key: number of failed rules, then relative excess over the limit. Rules without a measure sort last.
     pub(super) fn closeness_key(&self) -> f64 {
         let excess = match self.near_miss.margin {
-            Some(RuleMargin { measured, limit }) => {
+            Some(MeasuredAndLimit { measured, limit }) => {
                 let share = (measured - limit).abs() / limit.abs().max(1e-9);
                 share / (1.0 + share)
             }
@@ -43,7 +43,7 @@ pub(super) fn failed_rules_between(pass_state: &PassState<'_>, one: u32, other: 
     })
 }
 
-fn all_refusals(pass_state: &PassState<'_>, one: u32, other: u32) -> Vec<(Refusal, Option<RuleMargin>)> {
+fn all_refusals(pass_state: &PassState<'_>, one: u32, other: u32) -> Vec<(Refusal, Option<MeasuredAndLimit>)> {
     let (input, queue) = (pass_state.input, pass_state.input.queue);
     let (ours, theirs) = (&pass_state.tickets[one as usize], &pass_state.tickets[other as usize]);
     let mut refusals = Vec::new();
@@ -57,6 +57,8 @@ fn all_refusals(pass_state: &PassState<'_>, one: u32, other: u32) -> Vec<(Refusa
             refusals.push((refusal, limit_margin(pass_state, filter_index, one, other)));
         }
     }
+    let unmet = unmet_wishes(input.ruleset, &ours.waiting_session, &theirs.waiting_session, None);
+    refusals.extend(unmet.map(|refusal| (refusal, None)));
     if queue.groups.is_some() {
         let distance = ours.prepared.rating_group.abs_diff(theirs.prepared.rating_group);
         let reach = ours.extra_groups.min(theirs.extra_groups);
@@ -64,7 +66,10 @@ fn all_refusals(pass_state: &PassState<'_>, one: u32, other: u32) -> Vec<(Refusa
             (ours.prepared.rating_group, ours.extra_groups),
             (theirs.prepared.rating_group, theirs.extra_groups),
         ) {
-            refusals.push((Refusal::RatingGroup, Some(RuleMargin { measured: distance.into(), limit: reach.into() })));
+            refusals.push((
+                Refusal::RatingGroup,
+                Some(MeasuredAndLimit { measured: distance.into(), limit: reach.into() }),
+            ));
         }
     }
     if queue
@@ -93,7 +98,7 @@ fn all_refusals(pass_state: &PassState<'_>, one: u32, other: u32) -> Vec<(Refusa
             let threshold = quality::quality_threshold(&queue.quality);
             refusals.push((
                 Refusal::LowQuality,
-                threshold.map(|threshold| RuleMargin { measured: quality.quality, limit: threshold.minimum }),
+                threshold.map(|threshold| MeasuredAndLimit { measured: quality.quality, limit: threshold.minimum }),
             ));
         }
     }
@@ -101,8 +106,8 @@ fn all_refusals(pass_state: &PassState<'_>, one: u32, other: u32) -> Vec<(Refusa
 }
 
 /// Distance and limit of two windows, from the side with the larger excess.
-fn window_margin(window: &RatingWindow, ours: BucketRange, theirs: BucketRange) -> RuleMargin {
-    let from = |one: BucketRange, other: BucketRange| RuleMargin {
+fn window_margin(window: &RatingWindow, ours: BucketRange, theirs: BucketRange) -> MeasuredAndLimit {
+    let from = |one: BucketRange, other: BucketRange| MeasuredAndLimit {
         measured: one.center.abs_diff(other.bucket) as f64,
         limit: f64::from(one.range),
     };
@@ -111,7 +116,7 @@ fn window_margin(window: &RatingWindow, ours: BucketRange, theirs: BucketRange) 
             let (here, there) = (from(ours, theirs), from(theirs, ours));
             if there.measured - there.limit <= here.measured - here.limit { here } else { there }
         }
-        WindowMatchRule::Overlap => RuleMargin {
+        WindowMatchRule::Overlap => MeasuredAndLimit {
             measured: ours.center.abs_diff(theirs.center) as f64,
             limit: f64::from(ours.range) + f64::from(theirs.range),
         },
@@ -119,12 +124,12 @@ fn window_margin(window: &RatingWindow, ours: BucketRange, theirs: BucketRange) 
 }
 
 /// Measured value of a `Within` filter, and the lower limit of both tickets.
-fn limit_margin(pass_state: &PassState<'_>, filter_index: usize, one: u32, other: u32) -> Option<RuleMargin> {
+fn limit_margin(pass_state: &PassState<'_>, filter_index: usize, one: u32, other: u32) -> Option<MeasuredAndLimit> {
     let ruleset = pass_state.input.ruleset;
     let HardRule::Within { measure, expansion, .. } = ruleset.hard_filters[filter_index].rule else { return None };
     let (ours, theirs) =
         (&pass_state.tickets[one as usize].waiting_session, &pass_state.tickets[other as usize].waiting_session);
     let measured = measure_between(ruleset, measure, &ours.session, &theirs.session, None)?;
-    let limit = |waited_ms| ruleset.expansions[expansion].limit_at(waited_ms);
-    Some(RuleMargin { measured, limit: limit(ours.waited_ms).min(limit(theirs.waited_ms)) })
+    let expansion = &ruleset.expansions[expansion];
+    Some(MeasuredAndLimit { measured, limit: ours.limit_of(expansion).min(theirs.limit_of(expansion)) })
 }

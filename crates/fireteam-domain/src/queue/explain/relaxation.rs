@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::expansion::{Expansion, ExpansionStep};
 use crate::filter::Refusal;
 use crate::id::{TicketId, UserKey};
-use crate::queue::explain::explanation::{Relaxation, RuleMargin};
+use crate::queue::explain::explanation::{MeasuredAndLimit, Relaxation};
 use crate::queue::explain::near_miss::FailedRules;
 use crate::queue::input::PassInput;
 use crate::queue::pass_progress::PassProgress;
@@ -101,8 +101,7 @@ impl<'t> RelaxationSearch<'t> {
         };
         let pools = pass_state.partition_into_pools();
         let mut waiting_list = WaitingList::new(&pass_state, &pools);
-        let mut progress =
-            PassProgress::new(pass_state.tickets.len(), ruleset.hard_filters.len(), self.pair_checks_left);
+        let mut progress = PassProgress::new(pass_state.tickets.len(), ruleset, self.pair_checks_left);
         let mut rng = SplitMix64(input.rng_seed);
         let (waiting_list, progress) = (&mut waiting_list, &mut progress);
         let mut selector = Selector {
@@ -142,6 +141,9 @@ impl<'t> RelaxationSearch<'t> {
         let mut limits = self.limits_to_try(expansion, refused);
         let own = self.tickets.last()?;
         let current = input.ruleset.expansions[expansion].limit_at(input.now.ms_since(own.ticket.entered_at));
+        // The limits of a frustrated party are wider than those of the ruleset.
+        let of_ruleset: Vec<f64> = limits.iter().map(|limit| limit / own.attribute_values.limit_factor()).collect();
+        limits.extend(of_ruleset);
         limits.retain(|limit| current < *limit);
         limits.sort_by(f64::total_cmp);
         limits.dedup();
@@ -167,7 +169,7 @@ impl<'t> RelaxationSearch<'t> {
             .flat_map(|failed| &failed.refusals_with_margins)
             .filter(|(refusal, _)| uses_expansion(*refusal));
         let mut limits: Vec<f64> =
-            margins.filter_map(|(_, margin)| margin.map(|RuleMargin { measured, .. }| measured)).collect();
+            margins.filter_map(|(_, margin)| margin.map(|MeasuredAndLimit { measured, .. }| measured)).collect();
         if let Some(RegionMode::Filter { expansion: region_expansion }) = self.input.queue.regions
             && region_expansion == expansion
         {
@@ -203,7 +205,7 @@ impl<'t> RelaxationSearch<'t> {
             refused.iter().flat_map(|failed| &failed.refusals_with_margins).filter(|(refusal, _)| *refusal == rule);
         let mut excess: Vec<u32> = margins
             .filter_map(|(_, margin)| {
-                margin.map(|RuleMargin { measured, limit }| (measured - limit).ceil().max(1.0) as u32)
+                margin.map(|MeasuredAndLimit { measured, limit }| (measured - limit).ceil().max(1.0) as u32)
             })
             .collect();
         excess.sort_unstable();

@@ -34,7 +34,7 @@ impl AvoidanceTable {
         let mut table = Self {
             may_forbid_match: rules.iter().any(|rule| rule.how == AvoidStrictness::Never),
             may_forbid_team: rules.iter().any(|rule| rule.how == AvoidStrictness::NotSameTeam),
-            has_blocks: uses_blocks && tickets.clone().any(|ticket| !ticket.ticket.blocked_users.is_empty()),
+            has_blocks: uses_blocks && tickets.clone().any(|ticket| !ticket.blocked_users.is_empty()),
             ..Self::default()
         };
         let uses_meetings = rules.iter().any(|rule| rule.whom != AvoidTarget::Blocked);
@@ -133,7 +133,7 @@ impl RowsByUser {
 /// Whether a user of `one` has blocked a user of `other`.
 fn has_blocked(one: &PreparedTicket, other: &PreparedTicket) -> bool {
     let is_blocked =
-        |user: &UserKey| one.blocked_filter.may_contain(*user) && one.ticket.blocked_users.binary_search(user).is_ok();
+        |user: &UserKey| one.blocked_filter.may_contain(*user) && one.blocked_users.binary_search(user).is_ok();
     other.users.iter().any(is_blocked)
 }
 
@@ -171,7 +171,7 @@ mod tests {
             fixture.with_input(&prepared, |input| {
                 let table = AvoidanceTable::new(input, prepared.iter());
                 let side = |of: &'_ PreparedTicket| {
-                    (of.users.clone(), if seed % 2 == 0 { of.ticket.blocked_users.clone() } else { Vec::new() })
+                    (of.users.clone(), if seed % 2 == 0 { of.blocked_users.to_vec() } else { Vec::new() })
                 };
                 let mut is_empty = true;
                 for (one, ours) in (0..).zip(&prepared) {

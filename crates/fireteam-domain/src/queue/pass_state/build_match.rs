@@ -1,19 +1,26 @@
 //! Match building: splits compatible parties into teams, chooses a region and checks the quality.
 
+use crate::chosen_value::ChosenValue;
 use crate::filter::Refusal;
+use crate::id::{AdvertisementId, UserKey};
 use crate::queue::candidate_match::CandidateMatch;
+use crate::queue::input::OpenSession;
 use crate::queue::pass_progress::PassProgress;
 use crate::queue::pass_state::PassState;
-use crate::queue::quality::{self, MatchQuality, QualityInput};
+use crate::queue::quality::{self, MatchQuality, PartyQualityInput};
 use crate::queue::region::{self, ReachableRegions, RegionChoice};
+use crate::queue::ticket::PlayerRating;
 use crate::ruleset::queue::{AvoidStrictness, QualitySpec};
+use crate::ruleset::teams::TeamsSpec;
 use crate::team;
+use crate::value_choice::{ChoiceInput, choose_values, seed_of_id};
 
 /// Tickets of one team: ticket index, and one role per player.
 type TeamRows = Vec<(u32, Vec<u16>)>;
 
 impl<'a> PassState<'a> {
-    /// Builds a match from tickets that may all meet and fill the teams exactly. Returns the first rule that fails.
+    /// Builds a match from tickets that may all meet and fill the teams exactly, or leave seats to bots. Returns the first rule that
+    /// fails.
     pub(in crate::queue) fn build_match(
         &self,
         rows: &[u32],
@@ -22,9 +29,11 @@ impl<'a> PassState<'a> {
         if let &[one, other] = rows
             && self.input.teams.team_sizes.len() == 2
             && self.input.teams.roles.is_empty()
+            && self.input.teams.bots.is_none()
         {
             return self.build_two_ticket_match(one, other, progress);
         }
+        self.choose_values(rows, None)?;
         let region = match self.input.queue.regions {
             None => RegionChoice::Unrestricted,
             Some(_) => self.choose_region(&rows.iter().map(|&row| self.reachable_regions(row)).collect::<Vec<_>>())?,
@@ -39,13 +48,47 @@ impl<'a> PassState<'a> {
         if !needs_teams {
             quality = self.passing_quality(rows, &[], region, progress)?;
         }
-        let teams = self.split_into_teams(rows).ok_or(Refusal::TeamsNotFilled)?;
+        let teams = self.split_into_teams(rows, self.input.teams).ok_or_else(|| self.refusal_of_split(rows))?;
         if needs_teams {
             let tickets = teams.iter().zip(0_u16..).flat_map(|(team, place)| team.iter().map(move |it| (it.0, place)));
             let (rows, teams): (Vec<u32>, Vec<u16>) = tickets.unzip();
             quality = self.passing_quality(&rows, &teams, region, progress)?;
         }
         Ok(CandidateMatch { teams, quality, region: region_name(region) })
+    }
+
+    /// Entries chosen for these tickets and the session that they join, or the filter whose lists have nothing in common.
+    pub(in crate::queue) fn choose_values(
+        &self,
+        rows: &[u32],
+        session: Option<AdvertisementId>,
+    ) -> Result<Box<[ChosenValue]>, Refusal> {
+        if !self.chooses_values {
+            return Ok(Box::default());
+        }
+        let session = session.and_then(|id| self.input.open_sessions.iter().find(|open| open.advertisement.id == id));
+        let ticket = |row: &u32| self.tickets[*row as usize].prepared;
+        let first_ticket = rows.iter().map(|row| ticket(row).ticket.id).min();
+        let seed = match (session, first_ticket) {
+            (Some(open), _) => seed_of_id(open.advertisement.id.as_bytes()),
+            (None, first) => first.map_or(0, |id| seed_of_id(id.as_bytes())),
+        };
+        let of_tickets = rows.iter().map(|row| &ticket(row).attribute_values);
+        let sessions = session.iter().map(|open| &open.attribute_values).chain(of_tickets);
+        let users =
+            if self.input.ruleset.recent_plays_ms().is_some() { self.users_of(rows, session) } else { Vec::new() };
+        let past_matches = self.input.past_matches;
+        let promised = session.map_or(&[][..], |open| &open.promised);
+        let choice = ChoiceInput { seed, users: &users, played: &past_matches.played, promised, now: self.input.now };
+        choose_values(self.input.ruleset, sessions, choice)
+    }
+
+    /// Users of these tickets, and of the session that they join.
+    fn users_of(&self, rows: &[u32], session: Option<&OpenSession>) -> Vec<UserKey> {
+        let of_tickets = rows.iter().flat_map(|row| self.tickets[*row as usize].prepared.users.iter().copied());
+        let listed = session.iter().flat_map(|open| &open.advertisement.session.players).map(|player| player.user);
+        let seated = session.iter().flat_map(|open| &open.parties).flat_map(|party| party.users.iter().copied());
+        of_tickets.chain(listed).chain(seated).collect()
     }
 
     /// Quality of a match, or `LowQuality`. `teams` holds the team of each ticket where quality depends on teams.
@@ -145,7 +188,12 @@ impl<'a> PassState<'a> {
             _ => {
                 let team = |index: usize| teams.get(index).copied().unwrap_or(0);
                 let input_of = |(index, &row): (usize, &u32)| self.tickets[row as usize].quality_input(team(index));
-                let members: Vec<QualityInput<'_>> = rows.iter().enumerate().map(input_of).collect();
+                let mut members: Vec<PartyQualityInput<'_>> = rows.iter().enumerate().map(input_of).collect();
+                let bots = if teams.is_empty() { Vec::new() } else { self.bots_of_teams(rows, teams) };
+                members.extend(bots.iter().zip(0_u16..).filter(|(bots, _)| !bots.is_empty()).map(|(bots, team)| {
+                    let first = self.tickets[rows[0] as usize].quality_input(team);
+                    PartyQualityInput { player_ratings: bots, waited_ms: 0, ..first }
+                }));
                 quality::evaluate_quality(input.ruleset, &queue.quality, bonus, &members, costs)
             }
         };
@@ -196,7 +244,7 @@ impl<'a> PassState<'a> {
             let wanted_minutes = quality.shortfall / rule.per_minute + (rule.free_minutes - waited_minutes).max(0.0);
             // All tickets wait at the same time. One extra millisecond, because the comparison may be strict.
             let ms = (wanted_minutes / rows.len() as f64 * 60_000.0).ceil() + 1.0;
-            progress.record_change_at(now.plus_ms(ms as u64));
+            progress.record_next_change_at(now.plus_ms(ms as u64));
         }
         if has_avoidance_cost {
             let half_lives = queue.avoid.iter().filter_map(|it| match it.how {
@@ -204,19 +252,51 @@ impl<'a> PassState<'a> {
                 _ => None,
             });
             // Costs fall continuously, so check again after a sixteenth of a half-life.
-            half_lives.for_each(|half_life_ms| progress.record_change_at(now.plus_ms((half_life_ms / 16).max(1))));
+            half_lives.for_each(|half_life_ms| progress.record_next_change_at(now.plus_ms((half_life_ms / 16).max(1))));
         }
     }
 
-    fn split_into_teams(&self, rows: &[u32]) -> Option<Vec<TeamRows>> {
-        let party = |&row: &u32| {
-            let prepared = self.tickets[row as usize].prepared;
-            team::TeamParty { ratings: &prepared.player_ratings, offered_roles: &prepared.offered_roles }
+    /// Rule that prevents a split: the roles, if there is a split without them.
+    fn refusal_of_split(&self, rows: &[u32]) -> Refusal {
+        let teams = self.input.teams;
+        if teams.roles.is_empty() {
+            return Refusal::TeamsNotFilled;
+        }
+        let without_roles = TeamsSpec { roles: Box::default(), ..teams.clone() };
+        match self.split_into_teams(rows, &without_roles) {
+            Some(_) => Refusal::RolesNotFilled,
+            None => Refusal::TeamsNotFilled,
+        }
+    }
+
+    /// Ratings of the bots of each team: the mean of all players.
+    fn bots_of_teams(&self, rows: &[u32], teams: &[u16]) -> Vec<Vec<PlayerRating>> {
+        let spec = self.input.teams;
+        if spec.bots.is_none() {
+            return Vec::new();
+        }
+        let ratings = || rows.iter().flat_map(|&row| &self.tickets[row as usize].prepared.ticket.player_ratings);
+        let mean =
+            |value: fn(&PlayerRating) -> f64| ratings().map(value).sum::<f64>() / ratings().count().max(1) as f64;
+        let bot = PlayerRating { rating: mean(|player| player.rating), deviation: mean(|player| player.deviation) };
+        let players_in = |team: u16| {
+            let rows = rows.iter().zip(teams).filter(|(_, of_row)| **of_row == team);
+            rows.map(|(&row, _)| self.tickets[row as usize].player_count).sum()
         };
+        let bots = spec.bots_by_team((0..spec.team_sizes.len() as u16).map(players_in));
+        bots.iter().map(|&count| vec![bot; usize::from(count)]).collect()
+    }
+
+    fn split_into_teams(&self, rows: &[u32], teams: &TeamsSpec) -> Option<Vec<TeamRows>> {
+        let party = |&row: &u32| self.tickets[row as usize].prepared.team_party();
         let parties: Vec<team::TeamParty<'_>> = rows.iter().map(party).collect();
-        let split = team::split_into_teams(self.input.teams, &parties, &|one, other| {
-            self.must_be_in_different_teams(rows[one], rows[other])
-        })?;
+        let apart = |one: usize, other: usize| self.must_be_in_different_teams(rows[one], rows[other]);
+        let split = match teams.bots {
+            // Without two parties there would be one side only.
+            Some(_) if rows.len() < 2 => None,
+            Some(_) => team::split_with_bots(teams, &parties, &apart),
+            None => team::split_into_teams(teams, &parties, &apart),
+        }?;
         let with_indices =
             |team: Vec<(usize, Vec<u16>)>| team.into_iter().map(|(position, roles)| (rows[position], roles)).collect();
         Some(split.teams.into_iter().map(with_indices).collect())

@@ -49,10 +49,19 @@ fn playing_match(number: u64, users: &[(u64, u16)], started_at: UnixMs) -> Match
         quality: 0.0,
         region: None,
         backfilled_session: None,
+        chosen: chosen_for(number),
+        bots_by_team: Box::default(),
+        session_start: None,
         unconfirmed_servers: Vec::new(),
         side_reports: SideReports::default(),
         erased_skills: Vec::new(),
     }
+}
+
+/// One of three maps, or none.
+fn chosen_for(number: u64) -> Box<[ChosenValue]> {
+    let map = ["atlas", "bay", "cove"].get((number % 4) as usize);
+    map.map(|&map| ChosenValue { attribute: "maps".into(), value: map.into() }).into_iter().collect()
 }
 
 fn end_match(current: &mut Match, is_played: bool, purge_at: UnixMs) {
@@ -114,14 +123,16 @@ fn past_match_log_equals_a_rebuild_from_all_matches() {
         for step in 0..120 {
             let now = UnixMs(1_000 + step * 3);
             change_at_random(&mut rng, &mut stored, &mut log, now);
-            let expected = PastMatches::latest_of(stored.iter().flat_map(Match::past_matches));
+            let expected = PastMatches::from_latest_of_pairs(stored.iter().flat_map(Match::played_pairs));
             if below(&mut rng, 2) == 0 {
                 waiting = (0..USERS).filter(|_| below(&mut rng, 4) > 0).collect();
             }
             if below(&mut rng, 20) == 0 {
                 rules = self::rules([10, 30, 100][below(&mut rng, 3) as usize]);
             }
-            let actual = log.past_matches_of(waiting.iter().map(|&number| user(number)), &rules, now);
+            let users = || waiting.iter().map(|&number| user(number));
+            assert_eq!(log.played_by(users()), plays_of(&stored, users()), "seed {seed}, step {step}");
+            let actual = log.past_matches_among(waiting.iter().map(|&number| user(number)), &rules, now);
             if below(&mut rng, 3) == 0 {
                 running_pass = Some((actual.clone(), actual.pairs().collect::<Vec<_>>()));
             }
@@ -130,7 +141,7 @@ fn past_match_log_equals_a_rebuild_from_all_matches() {
                 let side = |users| AvoidanceSide { users, blocked_users: &[] };
                 let recent_starts = |past_matches| {
                     let reasons = AvoidanceReasons::between(past_matches, side(&one), side(&other));
-                    rules.map(|rule| reasons.applies(rule.whom, now))
+                    rules.map(|rule| reasons.applicable_reason(rule.whom, now))
                 };
                 assert_eq!(
                     recent_starts(&actual),
@@ -157,6 +168,17 @@ fn past_match_log_equals_a_rebuild_from_all_matches() {
     }
 }
 
+/// Values that `users` played in these matches.
+fn plays_of(stored: &[Match], users: impl Iterator<Item = UserKey>) -> PlayedValues {
+    let users: Vec<UserKey> = users.collect();
+    let started = stored.iter().filter_map(|current| Some((current, current.stage.started_at()?)));
+    let plays = started.flat_map(|(current, started_at)| {
+        let players = current.tickets.iter().flat_map(|ticket| &ticket.players).map(|player| player.user);
+        players.flat_map(move |user| current.chosen.iter().map(move |value| (user, value.clone(), started_at)))
+    });
+    PlayedValues::from_latest_of_pairs(plays.filter(|(user, ..)| users.contains(user)))
+}
+
 fn rules(opponents_recent_ms: u64) -> [AvoidanceRule; 3] {
     [
         AvoidanceRule {
@@ -178,13 +200,13 @@ fn past_match_log_keeps_nothing_of_removed_matches() {
         end_match(&mut played, true, UnixMs(200 + number));
         log.record(&played);
     }
-    let met = log.past_matches_of([user(1), user(2)], &rules(1_000), UnixMs(250));
+    let met = log.past_matches_among([user(1), user(2)], &rules(1_000), UnixMs(250));
     assert!(met.last_started_at(user(1), user(2), true).is_some());
     log.remove_purged(UnixMs(300));
-    assert!(log.past_matches_of([user(1), user(2)], &rules(1_000), UnixMs(300)).is_empty());
-    assert!(log.past_matches_of([], &rules(1_000), UnixMs(300)).is_empty() && log.waiting.is_empty());
+    assert!(log.past_matches_among([user(1), user(2)], &rules(1_000), UnixMs(300)).is_empty());
+    assert!(log.past_matches_among([], &rules(1_000), UnixMs(300)).is_empty() && log.waiting.is_empty());
     assert!(log.matches.is_empty() && log.meetings_by_user.is_empty() && log.purge_order.is_empty());
-    assert!(log.match_counts_by_start.iter().all(BTreeMap::is_empty));
+    assert!(log.match_counts_by_start.iter().all(BTreeMap::is_empty) && log.plays_by_user.is_empty());
 }
 
 /// A running pass reads the state at its start, although a match starts meanwhile.
@@ -193,9 +215,9 @@ fn past_match_log_changes_do_not_reach_a_running_pass() {
     let rules = [AvoidanceRule { whom: AvoidTarget::RecentOpponents { recent_ms: 30 }, how: AvoidStrictness::Never }];
     let mut log = PastMatchLog::default();
     log.record(&playing_match(1, &[(1, 0), (2, 1)], UnixMs(100)));
-    let before = log.past_matches_of([user(1), user(2)], &rules, UnixMs(110));
+    let before = log.past_matches_among([user(1), user(2)], &rules, UnixMs(110));
     log.record(&playing_match(2, &[(1, 0), (2, 1)], UnixMs(105)));
     assert_eq!(before.last_started_at(user(1), user(2), false), Some(UnixMs(100)));
-    let after = log.past_matches_of([user(1), user(2)], &rules, UnixMs(110));
+    let after = log.past_matches_among([user(1), user(2)], &rules, UnixMs(110));
     assert_eq!(after.last_started_at(user(2), user(1), false), Some(UnixMs(105)));
 }

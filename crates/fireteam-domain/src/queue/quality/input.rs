@@ -5,7 +5,7 @@ use crate::queue::ticket::PlayerRating;
 
 /// One party of a match, as input of the quality.
 #[derive(Clone, Copy, Debug)]
-pub struct QualityInput<'a> {
+pub struct PartyQualityInput<'a> {
     /// Input of soft filters.
     pub session: SessionView<'a>,
     /// Ratings of its players; ratings that are not finite are 0.

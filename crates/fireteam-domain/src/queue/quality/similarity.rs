@@ -4,16 +4,10 @@ use crate::ruleset::DistanceCurve;
 use crate::score::apply_curve;
 
 /// Minimum over players of `1 - |rating - mean| / span`; 1 without players.
-pub fn average_similarity(rating_span: f64, ratings: impl Iterator<Item = f64> + Clone) -> f64 {
+pub fn min_similarity_to_mean(rating_span: f64, ratings: impl Iterator<Item = f64> + Clone) -> f64 {
     let (sum, count) = ratings.clone().fold((0.0, 0.0), |(sum, count), rating| (sum + rating, count + 1.0));
     let mean = sum / count;
     ratings.map(|rating| 1.0 - (rating - mean).abs() / rating_span).fold(1.0, f64::min)
-}
-
-/// Category of a rating: `floor(rating / category_width)`, clamped to the existing categories from 0.
-pub fn category_of(categories: u16, category_width: f64, rating: f64) -> u16 {
-    let last = categories.saturating_sub(1);
-    (rating / category_width).floor().clamp(0.0, f64::from(last)) as u16
 }
 
 /// Minimum over players of the mean of `1 - curve(distance in categories / divisor)` to all players; 1 without players.

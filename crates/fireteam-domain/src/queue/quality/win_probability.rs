@@ -1,26 +1,27 @@
 //! Win probability of each team and draw probability of a match, by the rating system of the set. The formulas are in
 //! `rating`.
 
-use crate::queue::quality::input::QualityInput;
+use crate::queue::quality::input::PartyQualityInput;
 use crate::rating::{self, TeamStrength, relative_draw_probability};
 use crate::ruleset::rating::{RatingSpec, RatingSystem};
 
 /// Rating system for rulesets without one.
-const DEFAULT_RATING_SYSTEM: RatingSystem = RatingSystem::Elo { initial: 1500.0, k: 16.0, scale: 400.0 };
+const DEFAULT_RATING: RatingSpec =
+    RatingSpec::with_defaults(RatingSystem::Elo { initial: 1500.0, k: 16.0, scale: 400.0 });
 
 /// Win probability of each team that has players, in team order. They sum to 1.
-pub fn win_probabilities(spec: Option<&RatingSpec>, members: &[QualityInput<'_>]) -> Vec<f64> {
-    rating::win_probabilities(spec.map_or(&DEFAULT_RATING_SYSTEM, |spec| &spec.system), &team_strengths(members))
+pub fn win_probabilities(spec: Option<&RatingSpec>, members: &[PartyQualityInput<'_>]) -> Vec<f64> {
+    rating::win_probabilities(spec.unwrap_or(&DEFAULT_RATING), &team_strengths(members))
 }
 
 /// Draw probability relative to its maximum, 0 to 1. 0 if the rating system has no `beta`.
-pub fn draw_probability(spec: Option<&RatingSpec>, members: &[QualityInput<'_>]) -> f64 {
+pub fn relative_draw_probability_of_match(spec: Option<&RatingSpec>, members: &[PartyQualityInput<'_>]) -> f64 {
     spec.and_then(|spec| spec.system.beta())
         .map_or(0.0, |beta| relative_draw_probability(beta, &team_strengths(members)))
 }
 
 /// Strengths of the teams that have players, in team order.
-fn team_strengths(members: &[QualityInput<'_>]) -> Vec<TeamStrength> {
+fn team_strengths(members: &[PartyQualityInput<'_>]) -> Vec<TeamStrength> {
     let count = members.iter().map(|it| usize::from(it.team) + 1).max().unwrap_or(0);
     let mut teams = vec![TeamStrength::default(); count];
     for member in members {
@@ -46,8 +47,9 @@ mod tests {
         let attribute_values = AttributeValues::empty();
         let player_ratings: Vec<[PlayerRating; 1]> =
             players.iter().map(|&(_, rating, deviation)| [PlayerRating { rating, deviation }]).collect();
-        let session = SessionView { attribute_values: &attribute_values, locality: None, region_latencies: &[] };
-        let input_of = |(index, &(team, _, _)): (usize, &(u16, f64, f64))| QualityInput {
+        let session =
+            SessionView { attribute_values: &attribute_values, locality: None, region_latencies: &[], wishes: &[] };
+        let input_of = |(index, &(team, _, _)): (usize, &(u16, f64, f64))| PartyQualityInput {
             session,
             finite_ratings: &[],
             player_ratings: &player_ratings[index],
@@ -55,7 +57,7 @@ mod tests {
             waited_ms: 0,
             team,
         };
-        let inputs: Vec<QualityInput<'_>> = players.iter().enumerate().map(input_of).collect();
+        let inputs: Vec<PartyQualityInput<'_>> = players.iter().enumerate().map(input_of).collect();
         win_probabilities(Some(&RatingSpec::with_defaults(system)), &inputs)
     }
 

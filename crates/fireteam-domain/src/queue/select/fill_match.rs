@@ -6,6 +6,7 @@ use crate::queue::pass_progress::PassProgress;
 use crate::queue::pass_state::PassState;
 use crate::queue::region::{self, ReachableRegions, RegionChoice};
 use crate::ruleset::queue::QualitySpec;
+use crate::team;
 
 /// Maximum number of steps of the seat check. Beyond that, the team split decides.
 const FIT_STEPS_MAX: u32 = 2_000;
@@ -24,6 +25,10 @@ impl<'g, 'a> PartialMatch<'g, 'a> {
 
     pub(in crate::queue) fn ticket_indices(&self) -> &[u32] {
         &self.ticket_indices
+    }
+
+    pub(in crate::queue) fn player_count(&self) -> u16 {
+        self.player_count
     }
 
     /// The match has all its players.
@@ -67,6 +72,7 @@ impl<'g, 'a> PartialMatch<'g, 'a> {
     /// Checks match rules that can fail before the match is full. A pair is checked when it is built.
     fn check_match_rules(&self, row: u32) -> Result<(), Refusal> {
         let (pass_state, queue) = (self.pass_state, self.pass_state.input.queue);
+        self.roles_can_be_filled_with(row).then_some(()).ok_or(Refusal::RolesNotFilled)?;
         if let [_] = self.ticket_indices[..] {
             return Ok(());
         }
@@ -85,6 +91,18 @@ impl<'g, 'a> PartialMatch<'g, 'a> {
             (!self.ticket_indices.iter().any(is_too_high)).then_some(()).ok_or(Refusal::LowQuality)?;
         }
         Ok(())
+    }
+
+    /// Whether the roles of all teams can still be filled after a ticket is added. The split checks each team.
+    fn roles_can_be_filled_with(&self, row: u32) -> bool {
+        let teams = self.pass_state.input.teams;
+        if teams.roles.is_empty() {
+            return true;
+        }
+        let prepared = |row: u32| self.pass_state.tickets[row as usize].prepared;
+        let seats = self.player_count + self.pass_state.tickets[row as usize].player_count;
+        let parties = self.ticket_indices.iter().copied().chain([row]).map(|row| prepared(row).team_party());
+        team::roles_can_be_filled(teams, parties, teams.players_per_match().saturating_sub(seats))
     }
 
     fn has_room_for_party(&self, size: u16) -> bool {

@@ -39,7 +39,7 @@ impl<'a> Selector<'_, 'a> {
                 break;
             }
             examined += 1;
-            if let Some(refusal) = pass_state.out_of_reach(start, row) {
+            if let Some(refusal) = pass_state.out_of_reach_refusal(start, row) {
                 progress.record_refusal(served, refusal);
                 break;
             }

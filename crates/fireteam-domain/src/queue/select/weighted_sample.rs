@@ -2,7 +2,7 @@
 
 use crate::filter::Refusal;
 use crate::queue::candidate_match::CandidateMatch;
-use crate::queue::quality::{self, QualityInput};
+use crate::queue::quality::{self, PartyQualityInput};
 use crate::queue::select::{PartialMatch, Selector};
 use crate::queue::waiting_list::NearestIter;
 
@@ -74,7 +74,7 @@ impl<'a> Selector<'_, 'a> {
                     reached.map(|reached| quality::selection_weight(&pass_state.input.queue.quality, reached))
                 }
                 Ok(()) if player_count < teams.players_per_match() => {
-                    let pair: [QualityInput<'_>; 2] = [
+                    let pair: [PartyQualityInput<'_>; 2] = [
                         pass_state.tickets[row as usize].quality_input(0),
                         pass_state.tickets[other as usize].quality_input(1),
                     ];

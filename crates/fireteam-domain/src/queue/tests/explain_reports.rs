@@ -3,7 +3,7 @@
 use crate::expansion::{Expansion, ExpansionStep};
 use crate::filter::{Refusal, RefusingSide};
 use crate::measure::Measure;
-use crate::queue::explain::{ExplainQuery, Explanation, Relaxation, RuleMargin, explain_ticket};
+use crate::queue::explain::{ExplainQuery, Explanation, MeasuredAndLimit, Relaxation, explain_ticket};
 use crate::queue::tests::fixture::{GAUSS_QUALITY, NOW, QueueFixture, UNIT_WINDOW, random_queue_fixture, ticket_id};
 use crate::ruleset::queue::{RatingWindow, SatisfactionSpec, WaitBonus, WindowClock};
 use crate::ruleset::{HardFilter, HardMissingPolicy, HardRule};
@@ -23,7 +23,7 @@ fn explain_reports_the_window_margin() {
     let explanation = explanation_of(&fixture, 0);
     assert_eq!((explanation.candidate_count, explanation.compatible_count, explanation.matches_now), (1, 0, false));
     assert_eq!(explanation.refusal_counts, [(Refusal::RatingWindow, 1)]);
-    assert_eq!(explanation.near_misses[0].margin, Some(RuleMargin { measured: 4.0, limit: 2.0 }));
+    assert_eq!(explanation.near_misses[0].margin, Some(MeasuredAndLimit { measured: 4.0, limit: 2.0 }));
     assert_eq!(explanation.situation.bucket_and_range, Some((10, 2)));
     assert_eq!(explanation.smallest_relaxation, Some(Relaxation::Window { more_buckets: 2 }));
     assert!(
@@ -53,7 +53,7 @@ fn explain_reports_the_satisfaction_adjustment() {
     assert_eq!(explanation.situation.bucket_and_range, Some((10, 4)));
     assert_eq!(
         explanation.near_misses[0].margin,
-        Some(RuleMargin { measured: 4.0, limit: 2.0 }),
+        Some(MeasuredAndLimit { measured: 4.0, limit: 2.0 }),
         "the other ticket reaches two buckets up, and the distance is four"
     );
     assert_eq!(explanation.smallest_relaxation, Some(Relaxation::Window { more_buckets: 2 }));
@@ -78,7 +78,7 @@ fn explain_reports_the_limit_margin() {
         explanation.near_misses[0].first_refusal,
         Refusal::HardFilter { filter_index: 0, side: RefusingSide::Searcher }
     );
-    assert_eq!(explanation.near_misses[0].margin, Some(RuleMargin { measured: 210.0, limit: 150.0 }));
+    assert_eq!(explanation.near_misses[0].margin, Some(MeasuredAndLimit { measured: 210.0, limit: 150.0 }));
     let expansion = Relaxation::Expansion { expansion: 0, current: 150.0, required: 210.0 };
     let wait = Relaxation::Wait { more_ms: 20_000 };
     assert!(

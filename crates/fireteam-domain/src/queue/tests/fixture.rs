@@ -10,23 +10,26 @@ use crate::latency::DEFAULT_LATENCY_MODEL;
 use crate::locality::Locality;
 use crate::matchmaking_action::AdvertiseChances;
 use crate::measure::Measure;
-use crate::queue::avoidance::{PastMatch, PastMatches};
+use crate::queue::avoidance::{PastMatches, PlayedPair};
 use crate::queue::backfill::OpenSession;
 use crate::queue::gate::GateInput;
 use crate::queue::pass::{self, PassInput, PassOutcome};
 use crate::queue::prepared_ticket::PreparedTicket;
 use crate::queue::rng::SplitMix64;
+use crate::queue::tests::random_wishes::random_wishes;
 use crate::queue::ticket::{PlayerRating, Ticket};
 use crate::ruleset::queue::{
     AvoidStrictness, AvoidTarget, AvoidanceRule, BucketRounding, Gate, GateRounding, QualitySpec, QueueSpec,
     RatingGroup, RatingGroups, RatingWindow, RegionMode, SatisfactionSpec, SelectionMode, SelectionOrder,
-    SelectionSpec, WaitBonus, WindowBoundChoice, WindowClock, WindowMatchRule,
+    SelectionSpec, WaitBonus, WindowClock, WindowMatchRule, WindowMaxCombination,
 };
 use crate::ruleset::rating::{RatingSpec, RatingSystem};
-use crate::ruleset::teams::{AllocationSpec, HostData, HostingMode, HostingSpec, ServerChoice, TeamsSpec};
+use crate::ruleset::teams::{
+    AllocationSpec, HostingMode, HostingSpec, PlayerDataForHost, ServerChoice, TeamOrder, TeamsSpec,
+};
 use crate::ruleset::{
-    DistanceCurve, HandlePolicy, HardFilter, HardMissingPolicy, HardRule, PartyConsentPolicy, Ruleset, SearchLimits,
-    ServedSilos, SoftFilter, SoftFilterMode, SoftMissingPolicy,
+    AdvertisementHandlePolicy, DistanceCurve, HardFilter, HardMissingPolicy, HardRule, PartyConsentPolicy, Ruleset,
+    SearchLimits, ServedSilos, SoftFilter, SoftFilterMode, SoftMissingPolicy,
 };
 use crate::session::{Player, RegionLatency, Session};
 use crate::time::UnixMs;
@@ -86,10 +89,11 @@ impl QueueFixture {
     pub(in crate::queue) fn prepared_tickets(&self) -> Vec<PreparedTicket> {
         let queue = self.ruleset.queue.as_ref().unwrap();
         let tickets = self.tickets.iter().zip(&self.leaderboard_positions);
-        let prepare = |(ticket, position): (&Arc<Ticket>, &Option<f64>)| PreparedTicket {
+        let prepare = |(ticket, position): (&Arc<Ticket>, &Option<f64>)| {
             // Every third ticket is frustrated, which matters only with a satisfaction rule.
-            frustrated: ticket_number(ticket.id) % 3 == 1,
-            ..PreparedTicket::new(&self.ruleset, queue, Arc::clone(ticket), *position)
+            let frustrated = ticket_number(ticket.id) % 3 == 1;
+            let prepared = PreparedTicket::new(&self.ruleset, queue, Arc::clone(ticket), *position);
+            PreparedTicket { frustrated, ..prepared }.with_limits_if_frustrated(&self.ruleset, frustrated)
         };
         tickets.map(prepare).collect()
     }
@@ -139,9 +143,8 @@ pub(in crate::queue) fn user_key(number: u64, player: usize) -> UserKey {
 
 pub(in crate::queue) fn new_ticket(number: u64, ratings: &[f64], entered_at: UnixMs) -> Ticket {
     let player = |(index, rating): (usize, &f64)| Player {
-        user: user_key(number, index),
-        client_key: user_key(number, index),
         stated_skill: Some(*rating),
+        ..Player::from_user(user_key(number, index))
     };
     Ticket {
         id: ticket_id(number),
@@ -166,6 +169,7 @@ pub(in crate::queue) fn new_ticket(number: u64, ratings: &[f64], entered_at: Uni
 
 /// Teiserver's window (S0-13 to S0-16).
 pub(in crate::queue) const UNIT_WINDOW: RatingWindow = RatingWindow {
+    bucket_bounds: None,
     bucket_width: 1.0,
     rounding: BucketRounding::Round,
     start: 0,
@@ -173,7 +177,7 @@ pub(in crate::queue) const UNIT_WINDOW: RatingWindow = RatingWindow {
     step_every_ms: 20_000,
     max: Some(10),
     max_percent: None,
-    combine: WindowBoundChoice::Smaller,
+    combine: WindowMaxCombination::Smaller,
     reciprocal_percent: 100.0,
     clock: WindowClock::Queue,
     rule: WindowMatchRule::Contain,
@@ -206,6 +210,7 @@ fn default_queue_spec() -> QueueSpec {
             start_with: SelectionOrder::LongestWaiting,
             max_candidates: 256,
             exact_up_to_tickets: 1_000,
+            look: Default::default(),
         },
         wait_bonus: None,
         avoid: Box::default(),
@@ -223,6 +228,7 @@ fn new_ruleset(hard: Vec<HardFilter>, soft: Vec<SoftFilter>, expansions: Vec<Exp
         unit: "".into(),
         party_aggregation: PartyAggregation::Max,
         trust: Trust::GameServer,
+        wishes: true,
     };
     Ruleset {
         name: "queue".into(),
@@ -242,16 +248,22 @@ fn new_ruleset(hard: Vec<HardFilter>, soft: Vec<SoftFilter>, expansions: Vec<Exp
         advertise_chances: AdvertiseChances::from_game_size(2),
         search_limits: SearchLimits { max_results: 50, max_evaluated: u32::MAX },
         clients_per_account: 1,
-        handles: HandlePolicy::Ids,
+        handles: AdvertisementHandlePolicy::Ids,
         latency_model: DEFAULT_LATENCY_MODEL,
         involved_phase_percent: 50.0,
+        probed_players: None,
+        latency_wishes: true,
         consent: PartyConsentPolicy::Assumed,
+        avoid: Box::default(),
+        satisfaction: None,
         teams: Some(TeamsSpec {
             team_sizes: [1, 1].into(),
             max_party_size: 1,
             exact_up_to_size: 5,
             roles: Box::default(),
+            order: TeamOrder::Split,
             role_attribute: None,
+            bots: None,
         }),
         queue: Some(default_queue_spec()),
         ready_check: None,
@@ -265,10 +277,12 @@ fn new_ruleset(hard: Vec<HardFilter>, soft: Vec<SoftFilter>, expansions: Vec<Exp
             choice: ServerChoice::BestScore,
             max_round_trip_ms: None,
             allocation: AllocationSpec::DEFAULT,
-            host_data: HostData::default(),
+            host_data: PlayerDataForHost::default(),
         },
         rating: Some(RatingSpec::with_defaults(RatingSystem::Elo { initial: 0.0, k: 16.0, scale: 40.0 })),
+        former_rating: None,
         rating_pool: None,
+        statistics_regions: Box::default(),
         source_xml: "".into(),
     }
 }
@@ -288,6 +302,7 @@ pub(in crate::queue) fn random_queue_fixture(seed: u64, max_tickets: u64) -> Que
         let waited_ms = random_below(&mut rng, 6) * 17_000 + random_below(&mut rng, 2) * 500;
         let mut ticket = new_ticket(number, &ratings, UnixMs(NOW.0 - waited_ms));
         random_session(&mut rng, &mut ticket.session);
+        ticket.session.wish_list = random_wishes(seed, number);
         // Exact round trips are up to 12 ms less or more than those that others see.
         let own =
             |latency: &RegionLatency| (latency.round_trip_ms + (latency.round_trip_ms * 7.0) % 25.0 - 12.0).max(0.0);
@@ -299,13 +314,15 @@ pub(in crate::queue) fn random_queue_fixture(seed: u64, max_tickets: u64) -> Que
         let position = random_below(&mut rng, 60) as f64;
         fixture.leaderboard_positions.push((!one_in(&mut rng, 12)).then_some(position));
     }
-    let past_match = |_| PastMatch {
+    let past_match = |_| PlayedPair {
         user: user_key(random_below(&mut rng, count), 0),
         other_user: user_key(random_below(&mut rng, count), 0),
         same_team: one_in(&mut rng, 2),
         started_at: UnixMs(NOW.0 - random_below(&mut rng, 10) * 600_000),
     };
-    fixture.past_matches = PastMatches::latest_of((0..count).map(past_match));
+    fixture.past_matches = PastMatches::from_latest_of_pairs((0..count).map(past_match));
+    let wider = |widen_limits| Some(SatisfactionSpec { widen_limits, ..SatisfactionSpec::default() });
+    fixture.ruleset.satisfaction = pick_random(&mut rng, &[None, None, wider(1.4), wider(3.0)]);
     fixture
 }
 
@@ -337,6 +354,7 @@ fn random_ruleset(rng: &mut SplitMix64) -> Ruleset {
     let expansions = vec![
         Expansion::new("skill", Measure::AttributeDifference(0), steps([2.0, 5.0, 12.0])).unwrap(),
         Expansion::new("latency", Measure::Latency, steps([60.0, 110.0, 300.0])).unwrap(),
+        Expansion::new("taste", Measure::AttributeDifference(3), steps([2.0, 4.0, 8.0])).unwrap(),
     ];
     let missing =
         |rng: &mut SplitMix64| if one_in(rng, 3) { HardMissingPolicy::Refuse } else { HardMissingPolicy::Pass };
@@ -347,6 +365,7 @@ fn random_ruleset(rng: &mut SplitMix64) -> Ruleset {
         HardRule::Range { attribute: 3, min: 0.0, max: 8.0 },
         HardRule::Within { measure: Measure::AttributeDifference(0), expansion: 0, reciprocal_percent: 100.0 },
         HardRule::Within { measure: Measure::Latency, expansion: 1, reciprocal_percent: 50.0 },
+        HardRule::Within { measure: Measure::AttributeDifference(3), expansion: 2, reciprocal_percent: 0.0 },
     ];
     for rule in rules {
         if one_in(rng, 4) {
@@ -408,12 +427,15 @@ fn random_queue_spec(rng: &mut SplitMix64, queue: &mut QueueSpec) {
         ],
     );
     if one_in(rng, 2) {
+        let bounds: Option<Arc<[f64]>> =
+            pick_random(rng, &[None, None, Some([-1.0, 0.5, 2.0, 2.25, 6.0])]).map(Into::into);
         queue.window = Some(RatingWindow {
             bucket_width: pick_random(rng, &[1.0, 2.5]),
             start: pick_random(rng, &[0, 1, 3]),
             max: pick_random(rng, &[None, Some(4)]),
-            max_percent: pick_random(rng, &[None, Some(40.0)]),
-            combine: pick_random(rng, &[WindowBoundChoice::Smaller, WindowBoundChoice::Larger]),
+            max_percent: pick_random(rng, &[None, Some(40.0)]).filter(|_| bounds.is_none()),
+            bucket_bounds: bounds,
+            combine: pick_random(rng, &[WindowMaxCombination::Smaller, WindowMaxCombination::Larger]),
             reciprocal_percent: pick_random(rng, &[100.0, 50.0, 0.0]),
             clock: pick_random(rng, &[WindowClock::Queue, WindowClock::Ticket]),
             rule: pick_random(rng, &[WindowMatchRule::Contain, WindowMatchRule::Contain, WindowMatchRule::Overlap]),

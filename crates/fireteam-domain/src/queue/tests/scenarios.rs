@@ -1,19 +1,15 @@
 //! Pass scenarios from the requirements, one by one.
 
-use crate::advertisement::{Advertisement, AdvertisementKind};
-use crate::attribute::{AttributeValue, ValueOrigin};
-use crate::attribute_values::AttributeValues;
+use crate::attribute::AttributeValue;
 use crate::filter::Refusal;
-use crate::id::{AdvertisementId, RulesetHash, SetId, SiloId};
-use crate::queue::backfill::OpenSession;
 use crate::queue::gate::GateInput;
 use crate::queue::rng::SplitMix64;
-use crate::queue::tests::fixture::{GAUSS_QUALITY, NOW, QueueFixture, UNIT_WINDOW, ticket_id, ticket_number, user_key};
+use crate::queue::tests::fixture::{GAUSS_QUALITY, NOW, QueueFixture, UNIT_WINDOW, ticket_number, user_key};
 use crate::ruleset::queue::{
     AvoidStrictness, AvoidTarget, AvoidanceRule, QualitySpec, RatingWindow, RegionMode, SatisfactionSpec,
-    SelectionMode, SelectionOrder, SelectionSpec, WaitBonus, WindowBoundChoice, WindowClock, WindowMatchRule,
+    SelectionMode, SelectionOrder, SelectionSpec, WaitBonus, WindowClock, WindowMatchRule, WindowMaxCombination,
 };
-use crate::session::{Player, RegionLatency, Session};
+use crate::session::RegionLatency;
 use crate::time::UnixMs;
 
 /// A time at which a 20 s step of the queue clock falls.
@@ -68,11 +64,11 @@ fn window_range_stops_at_its_bounds() {
         fixture.add_ticket(&[20.0], 10_000_000);
         fixture.run_pass().report.max_window_reach
     };
-    assert_eq!(widest(Some(10), None, WindowBoundChoice::Smaller), 10);
-    assert_eq!(widest(None, Some(25.0), WindowBoundChoice::Smaller), 5);
-    assert_eq!(widest(Some(10), Some(25.0), WindowBoundChoice::Smaller), 5);
-    assert_eq!(widest(Some(10), Some(25.0), WindowBoundChoice::Larger), 10);
-    assert!(widest(None, None, WindowBoundChoice::Smaller) > 400);
+    assert_eq!(widest(Some(10), None, WindowMaxCombination::Smaller), 10);
+    assert_eq!(widest(None, Some(25.0), WindowMaxCombination::Smaller), 5);
+    assert_eq!(widest(Some(10), Some(25.0), WindowMaxCombination::Smaller), 5);
+    assert_eq!(widest(Some(10), Some(25.0), WindowMaxCombination::Larger), 10);
+    assert!(widest(None, None, WindowMaxCombination::Smaller) > 400);
 }
 
 /// D-3: the overlap rule requires only that the ranges share a bucket.
@@ -370,6 +366,7 @@ fn first_window_takes_the_first_similar_enough_window() {
             start_with: SelectionOrder::HighestRated,
             max_candidates: 256,
             exact_up_to_tickets: 0,
+            look: Default::default(),
         };
         for rating in lobby {
             fixture.add_ticket(&[rating], 0);
@@ -396,54 +393,4 @@ fn same_size_parties_match_first_when_preferred() {
         fixture.add_ticket(&[30.0, 30.0], 1);
         assert_eq!(fixture.matched_ticket_numbers()[0], expected);
     }
-}
-
-/// Open sessions are filled before new matches are made, with whole parties and by the same rules.
-#[test]
-fn backfill_runs_before_new_matches() {
-    let mut fixture = QueueFixture::one_vs_one();
-    fixture.set_team_sizes(&[2, 2]);
-    fixture.queue_mut().backfill = true;
-    fixture.add_ticket(&[10.0, 10.0], 9);
-    fixture.add_ticket(&[10.0], 8);
-    fixture.add_ticket(&[10.0], 7);
-    let session = Session {
-        silo: SiloId(1),
-        party_sizes: vec![1],
-        players: vec![Player { user: user_key(99, 0), client_key: user_key(99, 0), stated_skill: Some(10.0) }],
-        join_seats: 3,
-        origin: ValueOrigin::GameServer,
-        ..Session::default()
-    };
-    let attribute_values = AttributeValues::from_session(&fixture.ruleset, &session);
-    let advertisement = Advertisement {
-        id: AdvertisementId::from_bytes([7; 16]),
-        set_id: SetId(1),
-        kind: AdvertisementKind::Session,
-        publisher: None,
-        advertised_since: UnixMs(NOW.0 - 1_000),
-        ruleset_hash: RulesetHash(1),
-        session,
-        ttl_ms: None,
-        allowed_ranges: Box::default(),
-        connect_data: Vec::new(),
-        probe: None,
-    };
-    fixture.open_sessions = vec![OpenSession {
-        advertisement: advertisement.into(),
-        attribute_values,
-        expires_at: NOW.plus_ms(1_000),
-        open_seats: 3,
-        open_seats_by_team: Some([1, 2].into()),
-        player_ratings: [10.0].into(),
-        leaderboard_position: None,
-    }];
-    let outcome = fixture.run_pass();
-    assert_eq!(outcome.proposals.len(), 1);
-    let filled = &outcome.proposals[0];
-    assert_eq!(filled.backfilled_session, Some(AdvertisementId::from_bytes([7; 16])));
-    let numbers: Vec<Vec<u64>> =
-        filled.teams.iter().map(|team| team.iter().map(|it| ticket_number(it.ticket_id)).collect()).collect();
-    assert_eq!(numbers, [vec![1], vec![0]]);
-    assert_eq!(outcome.report.unmatched[0].ticket_id, ticket_id(2));
 }

@@ -2,10 +2,10 @@
 
 use crate::ruleset::hash::CanonicalWriter;
 use crate::ruleset::queue::{
-    AvoidStrictness, AvoidTarget, AvoidanceRule, QualitySpec, QueueSpec, RegionMode, SatisfactionSpec, SelectionMode,
-    WindowMatchRule,
+    AvoidStrictness, AvoidTarget, AvoidanceRule, DEFAULT_TICKET_TTL_MS, LookDirection, QualitySpec, QueueSpec,
+    RegionMode, SatisfactionSpec, SelectionMode, WindowMatchRule,
 };
-use crate::ruleset::validate::queue::{DEFAULT_SELECTION, DEFAULT_TICKET_TTL_MS};
+use crate::ruleset::validate::queue::DEFAULT_SELECTION;
 
 /// Writes the settings that queues have had since the first hash.
 pub(super) fn write_queue(writer: &mut CanonicalWriter, queue: &QueueSpec) {
@@ -35,6 +35,10 @@ pub(super) fn write_queue(writer: &mut CanonicalWriter, queue: &QueueSpec) {
         writer.option(window.max.as_ref(), |writer, max| writer.integer((*max).into()));
         writer.option(window.max_percent.as_ref(), |writer, max| writer.float(*max));
         writer.variant_name((window.rounding, window.combine, window.clock));
+        if let Some(bounds) = &window.bucket_bounds {
+            writer.string("bucket bounds");
+            writer.list(bounds, |writer, bound| writer.float(*bound));
+        }
     });
     write_quality(writer, measure);
     writer.string(&format!("({}, {:?})", selection_mode_name(selection.mode), selection.start_with));
@@ -65,10 +69,14 @@ pub(super) fn write_queue_additions(writer: &mut CanonicalWriter, queue: &QueueS
     ];
     flags.iter().filter(|(_, value)| *value).for_each(|(label, _)| writer.string(label));
     let integers = [
-        ("ticket lapse", u64::from(*ticket_ttl_ms), DEFAULT_TICKET_TTL_MS),
+        ("ticket lapse", u64::from(*ticket_ttl_ms), u64::from(DEFAULT_TICKET_TTL_MS)),
         ("look at", selection.max_candidates.into(), DEFAULT_SELECTION.max_candidates.into()),
         ("exact up to", selection.exact_up_to_tickets.into(), DEFAULT_SELECTION.exact_up_to_tickets.into()),
     ];
+    if selection.look != LookDirection::Both {
+        writer.string("look");
+        writer.variant_name(selection.look);
+    }
     for (label, value, _) in integers.iter().filter(|(_, value, default)| value != default) {
         writer.string(label);
         writer.integer(*value);
@@ -102,7 +110,7 @@ pub(super) fn write_queue_additions(writer: &mut CanonicalWriter, queue: &QueueS
     }
 }
 
-fn write_satisfaction(writer: &mut CanonicalWriter, rule: &SatisfactionSpec) {
+pub(super) fn write_satisfaction(writer: &mut CanonicalWriter, rule: &SatisfactionSpec) {
     let defaults = SatisfactionSpec::default();
     writer.string("satisfaction");
     // A streak is at least 1, so 0 means no criterion.
@@ -124,7 +132,7 @@ fn write_satisfaction(writer: &mut CanonicalWriter, rule: &SatisfactionSpec) {
     }
 }
 
-fn write_avoidance_rule(writer: &mut CanonicalWriter, avoid: &AvoidanceRule) {
+pub(super) fn write_avoidance_rule(writer: &mut CanonicalWriter, avoid: &AvoidanceRule) {
     match avoid.whom {
         AvoidTarget::Blocked => writer.string("blocked"),
         AvoidTarget::RecentOpponents { recent_ms } => {

@@ -67,7 +67,7 @@ impl RatingSpec {
         validate_sides(sides.iter().map(|players| (&**players, 1)))?;
         let teams: Vec<TeamStrength> =
             sides.iter().map(|side| side.iter().map(|skill| skill.estimate).collect()).collect();
-        Ok(win_probabilities(&self.system, &teams))
+        Ok(win_probabilities(self, &teams))
     }
 
     /// Leaderboard value, higher is better: `rating - z * deviation`.

@@ -89,6 +89,11 @@ impl RatingSpec {
 }
 
 impl RatingScale {
+    /// Constants of the scale with their names in XML.
+    pub fn constants(&self) -> Vec<(&'static str, f64)> {
+        self.parts().1
+    }
+
     /// Name of the rating system in XML, and its constants with their names.
     fn parts(&self) -> (&'static str, Vec<(&'static str, f64)>) {
         match *self {
@@ -145,8 +150,8 @@ impl fmt::Display for RatingScale {
 mod tests {
     use super::*;
     use crate::ruleset::rating::{
-        DecayPeriodFilter, DisconnectPolicy, InactivityDecay, LeaderboardAccess, RatedGameUnit, RatingSpec,
-        StreakMomentum,
+        DecayPeriodFilter, DisconnectPolicy, InactivityDecay, LeaderboardAccess, PredictionForm, RatedGameUnit,
+        RatingCategories, RatingSpec, StreakMomentum,
     };
 
     const SET: RatingPool<'_> = RatingPool::Set(SetId(11));
@@ -267,12 +272,15 @@ mod tests {
         let changed = RatingSpec {
             system,
             z: 3.0,
+            match_z: 1.5,
             decay: Some(decay),
             momentum: Some(StreakMomentum { after: 3, factor: 2.0 }),
             placement_matches: 10,
             on_disconnect: DisconnectPolicy::Ignore,
             games_per: RatedGameUnit::Opponent,
             leaderboard: LeaderboardAccess::Public,
+            categories: Some(RatingCategories { count: 2, width: 1.0, from: 0.0 }),
+            prediction: PredictionForm::Probit,
         };
         assert_eq!(plain.scale(), changed.scale());
     }

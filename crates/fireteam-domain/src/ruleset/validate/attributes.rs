@@ -1,6 +1,8 @@
 //! `<Attributes>`: declares the attributes of sessions, and resolves references to them.
 
-use crate::attribute::{Attribute, AttributeSource, PartyAggregation, Trust, ValueType};
+use crate::attribute::{
+    AggregateFunction, Attribute, AttributeSource, MissingMember, PartyAggregation, PlayerAggregation, Trust, ValueType,
+};
 use crate::limit::{ATTRIBUTES_MAX, NUMBER_MAGNITUDE_MAX};
 use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::number_bounds::NumberBounds;
@@ -22,6 +24,15 @@ pub(super) const PARTY_AGGREGATION_KEYWORDS: [(&str, PartyAggregation); 5] = [
     ("max", PartyAggregation::Max),
     ("sum", PartyAggregation::Sum),
 ];
+
+const BOOL_AGGREGATION_KEYWORDS: [(&str, AggregateFunction); 2] =
+    [("any", AggregateFunction::Any), ("all", AggregateFunction::All)];
+
+const LIST_AGGREGATION_KEYWORDS: [(&str, AggregateFunction); 2] =
+    [("union", AggregateFunction::Union), ("intersection", AggregateFunction::Intersection)];
+
+const MISSING_MEMBER_KEYWORDS: [(&str, MissingMember); 2] =
+    [("missing", MissingMember::Missing), ("skip", MissingMember::Skip)];
 
 const VALUE_KIND_KEYWORDS: [(&str, ValueType); 4] = [
     ("number", ValueType::Number),
@@ -87,6 +98,11 @@ impl DeclaredAttributes {
         Some(index)
     }
 
+    /// Whether each player has a value of its own of the attribute at `index`.
+    pub(super) fn is_of_players(&self, index: usize) -> bool {
+        matches!(self.0[index].0.source, AttributeSource::Players(_))
+    }
+
     /// Declared range of the attribute at `index`.
     pub(super) fn range(&self, index: usize) -> Option<(f64, f64)> {
         self.0[index].0.normalization_range
@@ -128,18 +144,27 @@ fn read_attribute(element: &RawElement, declared: &mut DeclaredAttributes, diagn
     let kind = reader.required_keyword("Type", &VALUE_KIND_KEYWORDS);
     let range = read_value_range(&mut reader, kind);
     let unit = reader.display_text("Unit");
-    let source = name.map_or(AttributeSource::AttributeMap, |name| AttributeSource::of_name(&name.value));
-    let raw_aggregation = reader.attribute("PartyAggregation");
-    if let Some(raw_aggregation) = raw_aggregation.filter(|_| name.is_some() && !source.is_aggregated()) {
-        let problem = format!("<Attribute> {} has `PartyAggregation`", quoted_excerpt(&name_or_empty(name)));
-        reader.report(
-            raw_aggregation.name_span,
-            problem,
-            "remove it: only `skill`, `rating_deviation` and `matches_played` have a value per player",
-        );
+    let mut source = name.map_or(AttributeSource::AttributeMap, |name| AttributeSource::of_name(&name.value));
+    let mut reduction = PartyAggregation::default();
+    match (reader.attribute("PartyAggregation"), source) {
+        (Some(_), AttributeSource::AttributeMap) => {
+            let aggregation = read_player_aggregation(&mut reader, kind);
+            source = aggregation.map_or(source, AttributeSource::Players);
+        }
+        (Some(raw), _) if !source.uses_party_aggregation() => {
+            let problem = format!("<Attribute> {} has `PartyAggregation`", quoted_excerpt(&name_or_empty(name)));
+            reader.report(raw.name_span, problem, "remove it: this built-in attribute has one value for a party");
+            reader.report_without_effect(&["MissingMember"], "this built-in attribute has one value for a party");
+        }
+        _ => {
+            let aggregation = reader.optional_keyword("PartyAggregation", &PARTY_AGGREGATION_KEYWORDS);
+            reduction = aggregation.unwrap_or_default();
+            let reason = "it is for attributes of players, which have `PartyAggregation` and are not built in";
+            reader.report_without_effect(&["MissingMember"], reason);
+        }
     }
-    let reduction = reader.optional_keyword("PartyAggregation", &PARTY_AGGREGATION_KEYWORDS).unwrap_or_default();
     let trust = reader.optional_keyword("Trust", &TRUST_KEYWORDS).unwrap_or_default();
+    let wishes = reader.bool_or("Wishes", false);
     if let Some(name) = name {
         check_attribute_name(&reader, name, source, kind, declared);
         let attribute = Attribute {
@@ -150,10 +175,31 @@ fn read_attribute(element: &RawElement, declared: &mut DeclaredAttributes, diagn
             unit,
             party_aggregation: reduction,
             trust,
+            wishes,
         };
         declared.0.push((attribute, kind));
     }
     reader.report_unread();
+}
+
+/// Reads how the values of players are aggregated; each type has functions of its own. `None` if a problem was reported.
+fn read_player_aggregation(reader: &mut ElementReader<'_>, kind: Option<ValueType>) -> Option<PlayerAggregation> {
+    const NAME: &str = "PartyAggregation";
+    let missing_member = reader.optional_keyword("MissingMember", &MISSING_MEMBER_KEYWORDS).unwrap_or_default();
+    let function = match kind? {
+        ValueType::Number => {
+            reader.optional_keyword(NAME, &PARTY_AGGREGATION_KEYWORDS).map(AggregateFunction::Number)?
+        }
+        ValueType::Bool => reader.optional_keyword(NAME, &BOOL_AGGREGATION_KEYWORDS)?,
+        ValueType::StringList => reader.optional_keyword(NAME, &LIST_AGGREGATION_KEYWORDS)?,
+        ValueType::String => {
+            let raw = reader.attribute(NAME)?;
+            let fix = "write Type=\"string_list\", where a player's list may have one entry";
+            reader.report(raw.name_span, "the strings of several players are not one string", fix);
+            return None;
+        }
+    };
+    Some(PlayerAggregation { function, missing_member })
 }
 
 fn name_or_empty(name: Option<&RawAttribute>) -> String {

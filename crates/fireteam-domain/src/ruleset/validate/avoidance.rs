@@ -32,14 +32,46 @@ const AVOID_STRICTNESS_KEYWORDS: [(&str, AvoidStrictnessName); 3] = [
     ("prefer_not", AvoidStrictnessName::PreferNot),
 ];
 
-/// Reads all `<Avoid>` elements, in file order.
-pub(super) fn read_avoidance_rules(elements: &[&RawElement], diagnostics: &Diagnostics) -> Vec<AvoidanceRule> {
+/// Reads the `<Avoid>` elements of the ruleset, which hold in searches and in the queue.
+pub(super) fn read_common_rules(elements: &[&RawElement], diagnostics: &Diagnostics) -> Vec<AvoidanceRule> {
+    let check = |reader: &ElementReader<'_>, element: &RawElement, rule: &AvoidanceRule| {
+        let problem = match (rule.whom, rule.how) {
+            (_, AvoidStrictness::NotSameTeam) => "searches know no teams, so that `not_same_team` has no meaning here",
+            (AvoidTarget::Blocked, AvoidStrictness::PreferNot { .. }) => {
+                "a cost of blocked players would show a searcher who has blocked whom"
+            }
+            _ => return,
+        };
+        reader.report(element.name_span, problem, "write How=\"never\", or move the element into <Queue>");
+    };
+    read_rules(elements, &[], check, diagnostics)
+}
+
+/// Reads the `<Avoid>` elements of `<Queue>`, and adds the rules of the ruleset.
+pub(super) fn read_queue_rules(
+    elements: &[&RawElement],
+    common: &[AvoidanceRule],
+    diagnostics: &Diagnostics,
+) -> Vec<AvoidanceRule> {
+    let mut rules = read_rules(elements, common, |_, _, _| {}, diagnostics);
+    rules.extend(common);
+    rules
+}
+
+/// Reads `<Avoid>` elements, in file order. `known` are rules that hold beside them.
+fn read_rules(
+    elements: &[&RawElement],
+    known: &[AvoidanceRule],
+    check: impl Fn(&ElementReader<'_>, &RawElement, &AvoidanceRule),
+    diagnostics: &Diagnostics,
+) -> Vec<AvoidanceRule> {
     let mut rules: Vec<AvoidanceRule> = Vec::new();
     for element in elements {
         let mut reader = ElementReader::new(element, diagnostics);
         let rule = read_avoidance_rule(&mut reader);
         if let Some(rule) = rule {
-            let duplicate = rules.iter().any(|existing| {
+            check(&reader, element, &rule);
+            let duplicate = known.iter().chain(&rules).any(|existing| {
                 let same_target = std::mem::discriminant(&existing.whom) == std::mem::discriminant(&rule.whom);
                 let same_strictness = std::mem::discriminant(&existing.how) == std::mem::discriminant(&rule.how);
                 // Blocks have no age: after a `never` rule no other rule about blocked users can apply.

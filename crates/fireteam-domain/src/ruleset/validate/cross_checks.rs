@@ -38,18 +38,20 @@ pub(super) fn check_required_sections(root: &ElementReader<'_>) {
             root.report(name.value_span, problem, "add a <Rating System=\"…\"/>");
         }
     }
+    if let Some(child) = root.element.child("Satisfaction") {
+        report_satisfaction_without_ratings(root, child, has_section("Rating"));
+        if !has_section("ExpansionConfigs") && !limits_measures(root.element) {
+            let fix = "add a <Within> or an <ExpansionConfigs>, or move it into <Queue>";
+            root.report(child.name_span, "<Satisfaction> widens limits, and there are none", fix);
+        }
+    }
     let Some(queue) = root.element.child("Queue") else { return };
     if !has_section("Teams") {
         let problem = "<Queue> needs <Teams>";
         root.report(queue.name_span, problem, "add <Teams Count=\"2\" Size=\"…\"/>");
     }
-    if let Some(child) = queue.child("Satisfaction").filter(|_| !has_section("Rating")) {
-        let fix = "add a <Rating System=\"…\"/>";
-        root.report(
-            child.name_span,
-            "<Satisfaction> depends on match results, which are only recorded with <Rating>",
-            fix,
-        );
+    if let Some(child) = queue.child("Satisfaction") {
+        report_satisfaction_without_ratings(root, child, has_section("Rating"));
     }
     let quality_elements = queue.child("Quality").map_or(&[][..], |quality| &quality.children);
     for quality_element in quality_elements.iter().take(1) {
@@ -74,6 +76,18 @@ pub(super) fn check_required_sections(root: &ElementReader<'_>) {
             );
         }
     }
+}
+
+fn report_satisfaction_without_ratings(root: &ElementReader<'_>, satisfaction: &RawElement, has_rating: bool) {
+    if !has_rating {
+        let problem = "<Satisfaction> depends on match results, which are only recorded with <Rating>";
+        root.report(satisfaction.name_span, problem, "add a <Rating System=\"…\"/>");
+    }
+}
+
+/// Whether a hard filter has a limit of its own.
+fn limits_measures(root: &RawElement) -> bool {
+    root.child("HardFilters").is_some_and(|filters| filters.child("Within").is_some())
 }
 
 /// Checks teams, queue and rating against each other; each must be valid.

@@ -10,7 +10,7 @@ use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::number_bounds::NumberBounds;
 use crate::ruleset::raw::{Diagnostics, RawAttribute, RawElement, quoted_excerpt};
 use crate::ruleset::spelling::{closest_name, suggestion};
-use crate::ruleset::validate::ExpansionFragment;
+use crate::ruleset::validate::StandaloneExpansions;
 use crate::ruleset::validate::attributes::{DeclaredAttributes, MEASURED_BY_SERVER};
 
 /// Limits: non-negative numbers.
@@ -73,7 +73,7 @@ pub(super) fn read_expansions(
 }
 
 /// Reads an `<ExpansionConfigs>` outside a ruleset; it accepts any attribute name.
-pub(super) fn read_expansion_fragment(element: &RawElement, diagnostics: &Diagnostics) -> ExpansionFragment {
+pub(super) fn read_standalone_expansions(element: &RawElement, diagnostics: &Diagnostics) -> StandaloneExpansions {
     let attributes: RefCell<Vec<Box<str>>> = RefCell::default();
     let expansions = read_expansion_configs(element, diagnostics, |reader, raw| match &*raw.value {
         "latency" => Some(Measure::Latency),
@@ -91,7 +91,7 @@ pub(super) fn read_expansion_fragment(element: &RawElement, diagnostics: &Diagno
             })))
         }
     });
-    ExpansionFragment { attribute_names: attributes.take().into(), expansions: expansions.into_expansions() }
+    StandaloneExpansions { attribute_names: attributes.take().into(), expansions: expansions.into_expansions() }
 }
 
 fn read_expansion_configs(

@@ -1,20 +1,29 @@
 //! `<HardFilters>`: rules that must hold exactly.
 
 use crate::attribute::{AttributeValue, ValueType};
-use crate::limit::{STRING_BYTES_MAX, STRING_LIST_ENTRIES_MAX};
+use crate::limit::{RULESET_DURATION_MS_MAX, STRING_BYTES_MAX, STRING_LIST_ENTRIES_MAX};
 use crate::measure::Measure;
 use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::number_bounds::NumberBounds;
 use crate::ruleset::raw::{Diagnostics, RawAttribute, RawElement, Span, quoted_excerpt};
 use crate::ruleset::validate::attributes::{ATTRIBUTE_NUMBER_BOUNDS, DeclaredAttributes};
 use crate::ruleset::validate::expansions::{DeclaredExpansions, LIMIT_BOUNDS};
-use crate::ruleset::{HardFilter, HardMissingPolicy, HardRule, InFilterList};
+use crate::ruleset::{ComparedList, HardFilter, HardMissingPolicy, HardRule, OverlapChoice};
 
 const HARD_FILTER_ELEMENTS: [&str; 8] =
     ["Equal", "NotEqual", "In", "Range", "Overlap", "Compatible", "Within", "SameRuleset"];
 
 const MISSING_POLICY_KEYWORDS: [(&str, HardMissingPolicy); 2] =
     [("pass", HardMissingPolicy::Pass), ("refuse", HardMissingPolicy::Refuse)];
+
+/// Default time for which a played value counts: 7 days.
+const RECENT_PLAYS_MS: u64 = 7 * 24 * 60 * 60 * 1000;
+
+const OVERLAP_CHOICE_KEYWORDS: [(&str, OverlapChoice); 3] = [
+    ("first_common", OverlapChoice::FirstCommon),
+    ("drawn", OverlapChoice::Drawn),
+    ("least_recently_played", OverlapChoice::LeastRecentlyPlayed { recent_ms: RECENT_PLAYS_MS }),
+];
 
 /// Names of built-in refusals; a filter may not use them.
 const RESERVED_REFUSAL_NAMES: [&str; 6] = ["allowed_range", "excluded", "expired", "full", "own", "silo"];
@@ -128,12 +137,26 @@ fn read_attribute_rule(
             let (min, max) = read_open_range(reader)?;
             Some(HardRule::Range { attribute: index?, min, max })
         }
-        "Overlap" => Some(HardRule::Overlap { attribute: index? }),
+        "Overlap" => {
+            let choose = read_overlap_choice(reader);
+            Some(HardRule::Overlap { attribute: index?, choose })
+        }
         _ => {
             let pairs = reader.required_attribute("Pairs").and_then(|raw| parse_compatible_pairs(reader, raw));
             Some(HardRule::Compatible { attribute: index?, pairs: pairs? })
         }
     }
+}
+
+/// Reads `Choose` of `<Overlap>`.
+fn read_overlap_choice(reader: &mut ElementReader<'_>) -> Option<OverlapChoice> {
+    let choice = reader.optional_keyword("Choose", &OVERLAP_CHOICE_KEYWORDS);
+    if let Some(OverlapChoice::LeastRecentlyPlayed { recent_ms }) = choice {
+        let recent_ms = reader.optional_integer("RecentMs", 1, RULESET_DURATION_MS_MAX).unwrap_or(recent_ms);
+        return Some(OverlapChoice::LeastRecentlyPlayed { recent_ms });
+    }
+    reader.report_without_effect(&["RecentMs"], "it only affects Choose=\"least_recently_played\"");
+    choice
 }
 
 /// Reads the constant of `<Equal>` or `<NotEqual>` as a value of the attribute's type.
@@ -156,13 +179,13 @@ fn read_constant(reader: &mut ElementReader<'_>, kind: Option<ValueType>) -> Opt
 }
 
 /// Reads `List`, a string list attribute of the checking side, or `Values`, constant strings.
-fn read_in_list(reader: &mut ElementReader<'_>, declared: &DeclaredAttributes) -> Option<InFilterList> {
+fn read_in_list(reader: &mut ElementReader<'_>, declared: &DeclaredAttributes) -> Option<ComparedList> {
     match (reader.attribute("List"), reader.attribute("Values")) {
         (Some(list), None) => {
-            declared.find_of_kind(reader, list, ValueType::StringList).map(InFilterList::OwnAttribute)
+            declared.find_of_kind(reader, list, ValueType::StringList).map(ComparedList::OwnAttribute)
         }
         (None, Some(values)) => match AttributeValue::string_list(parse_string_list(reader, values)?) {
-            AttributeValue::StringList(strings) => Some(InFilterList::Strings(strings)),
+            AttributeValue::StringList(strings) => Some(ComparedList::Strings(strings)),
             AttributeValue::Number(_) | AttributeValue::String(_) | AttributeValue::Bool(_) => None,
         },
         (Some(list), Some(_)) => {

@@ -4,8 +4,9 @@ use crate::limit::RULESET_DURATION_MS_MAX;
 use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::raw::{Diagnostics, RawAttribute, RawElement};
 use crate::ruleset::teams::{
-    AllocationMode, AllocationSpec, CONFIRM_MS_MIN, DEFAULT_HOST_LOSS_MS, DEFAULT_PENALTY_COOLDOWNS_MS,
-    DEFAULT_REPORT_WINDOW_MS, HostData, HostingMode, HostingSpec, ReadyCheckSpec, ServerChoice, default_confirm_ms,
+    AllocationSpec, CONFIRM_MS_MIN, DEFAULT_HOST_LOSS_MS, DEFAULT_PENALTY_COOLDOWNS_MS, DEFAULT_REPORT_WINDOW_MS,
+    HostingMode, HostingSpec, PlayerDataForHost, ReadyCheckSpec, ServerAllocationMode, ServerChoice,
+    default_confirm_ms,
 };
 
 /// Default time to respond, milliseconds.
@@ -31,7 +32,7 @@ pub(in crate::ruleset) const DEFAULT_HOSTING: HostingSpec = HostingSpec {
     choice: ServerChoice::BestScore,
     max_round_trip_ms: None,
     allocation: AllocationSpec::DEFAULT,
-    host_data: HostData { attributes: false, ratings: false },
+    host_data: PlayerDataForHost { attributes: false, ratings: false },
 };
 
 /// Bounds of `ReportWindowMs`, milliseconds: ten seconds to 30 minutes.
@@ -132,7 +133,7 @@ pub(super) fn read_hosting(element: Option<&RawElement>, diagnostics: &Diagnosti
     if let Some(HostingMode::Peer | HostingMode::None) = mode {
         let without_effect = ["AllocationTimeoutMs", "Choose", "MaxRoundTripMs", "Allocate", "OfferMs", "Tell"];
         reader.report_without_effect(&without_effect, "no game server is allocated");
-    } else if allocation.mode == AllocationMode::Never {
+    } else if allocation.mode == ServerAllocationMode::Never {
         reader.report_without_effect(&["OfferMs"], "matches are offered only with `Allocate`");
     }
     if let Some(HostingMode::None) = mode {
@@ -155,19 +156,22 @@ pub(super) fn read_hosting(element: Option<&RawElement>, diagnostics: &Diagnosti
 
 /// Reads the attributes of `<Hosting>` for offers to allocators.
 fn read_allocation(reader: &mut ElementReader<'_>) -> AllocationSpec {
-    let modes =
-        [("never", AllocationMode::Never), ("fallback", AllocationMode::Fallback), ("always", AllocationMode::Always)];
+    let modes = [
+        ("never", ServerAllocationMode::Never),
+        ("fallback", ServerAllocationMode::Fallback),
+        ("always", ServerAllocationMode::Always),
+    ];
     let mode = reader.optional_keyword("Allocate", &modes).unwrap_or_default();
     let (least_ms, most_ms) = OFFER_MS_RANGE;
     let default_ms = AllocationSpec::DEFAULT.offer_ms;
     let offer_ms = reader.integer_or("OfferMs", least_ms, most_ms, default_ms.into()) as u32;
     // Without offers the time has no effect, and does not change the hash.
-    if mode == AllocationMode::Never { AllocationSpec::DEFAULT } else { AllocationSpec { mode, offer_ms } }
+    if mode == ServerAllocationMode::Never { AllocationSpec::DEFAULT } else { AllocationSpec { mode, offer_ms } }
 }
 
 /// Reads `Tell`: the data that a game server receives with a match, separated by spaces.
-fn read_host_data(reader: &mut ElementReader<'_>) -> HostData {
-    let mut host_data = HostData::default();
+fn read_host_data(reader: &mut ElementReader<'_>) -> PlayerDataForHost {
+    let mut host_data = PlayerDataForHost::default();
     let Some(raw) = reader.attribute("Tell") else { return host_data };
     for name in raw.value.split_whitespace() {
         match name {
@@ -176,12 +180,12 @@ fn read_host_data(reader: &mut ElementReader<'_>) -> HostData {
             _ => return report_host_data(reader, raw),
         }
     }
-    if host_data == HostData::default() { report_host_data(reader, raw) } else { host_data }
+    if host_data == PlayerDataForHost::default() { report_host_data(reader, raw) } else { host_data }
 }
 
-fn report_host_data(reader: &ElementReader<'_>, raw: &RawAttribute) -> HostData {
+fn report_host_data(reader: &ElementReader<'_>, raw: &RawAttribute) -> PlayerDataForHost {
     reader.report_value(raw, "give `attributes`, `ratings` or both, separated by a space");
-    HostData::default()
+    PlayerDataForHost::default()
 }
 
 const _: () = assert!(RULESET_DURATION_MS_MAX <= u32::MAX as u64);

@@ -1,6 +1,6 @@
 //! `<Quality>` and `<WaitBonus>`: match quality measure, its threshold, and the bonus for waiting.
 
-use crate::limit::RULESET_ENTRIES_PER_KIND_MAX;
+use crate::limit::RATING_CATEGORIES_MAX;
 use crate::ruleset::DistanceCurve;
 use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::number_bounds::NumberBounds;
@@ -52,7 +52,7 @@ fn read_quality_measure(element: &RawElement, diagnostics: &Diagnostics) -> Qual
             threshold: reader.required_number("Threshold", DRAW_THRESHOLD_BOUNDS).unwrap_or(1.0),
         },
         _ => {
-            let categories = reader.integer_or("Categories", 2, RULESET_ENTRIES_PER_KIND_MAX as u64, 13);
+            let categories = reader.integer_or("Categories", 2, RATING_CATEGORIES_MAX, 13);
             let by_span = reader.optional_keyword("DivideBy", &[("count", false), ("span", true)]).unwrap_or(false);
             QualitySpec::CategorySimilarity {
                 categories: categories as u16,

@@ -1,4 +1,4 @@
-//! `<Queue>`: pass gate, rating groups, selection, satisfaction and offer; the other steps have their own files.
+//! `<Queue>`: pass gate, rating groups, selection and offer; the other steps have their own files.
 
 use crate::attribute::PartyAggregation;
 use crate::id::SetId;
@@ -6,22 +6,19 @@ use crate::limit::{RULESET_DURATION_MS_MAX, RULESET_ENTRIES_PER_KIND_MAX};
 use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::number_bounds::NumberBounds;
 use crate::ruleset::queue::{
-    AlternativeSetOffer, Gate, GateRounding, QualitySpec, QueueSpec, RatingGroup, RatingGroups, SatisfactionSpec,
-    SelectionMode, SelectionOrder, SelectionSpec,
+    AlternativeSetOffer, AvoidanceRule, DEFAULT_TICKET_TTL_MS, Gate, GateRounding, LookDirection, QualitySpec,
+    QueueSpec, RatingGroup, RatingGroups, SelectionMode, SelectionOrder, SelectionSpec,
 };
 use crate::ruleset::raw::{Diagnostics, RawElement, quoted_excerpt};
 use crate::ruleset::validate::attributes::{ATTRIBUTE_NUMBER_BOUNDS, DeclaredAttributes, PARTY_AGGREGATION_KEYWORDS};
 use crate::ruleset::validate::expansions::DeclaredExpansions;
-use crate::ruleset::validate::{avoidance, quality, regions, window};
+use crate::ruleset::validate::{avoidance, quality, regions, satisfaction, window};
 
 /// Default time between passes, milliseconds.
 const DEFAULT_PASS_INTERVAL_MS: u64 = 250;
 
 /// Maximum number of matches that one queue may run at the same time.
 const CONCURRENT_MATCHES_MAX: u64 = 1_000_000;
-
-/// Default ticket TTL without a heartbeat, milliseconds.
-pub(in crate::ruleset) const DEFAULT_TICKET_TTL_MS: u64 = 60_000;
 
 /// Ticket TTL: minimum, so that a ticket survives one lost heartbeat, and maximum, one hour; milliseconds.
 const TICKET_TTL_MS_RANGE: (u64, u64) = (5_000, 60 * 60 * 1000);
@@ -32,6 +29,7 @@ pub(in crate::ruleset) const DEFAULT_SELECTION: SelectionSpec = SelectionSpec {
     start_with: SelectionOrder::LongestWaiting,
     max_candidates: 256,
     exact_up_to_tickets: 1_000,
+    look: LookDirection::Both,
 };
 
 /// Maximum number of candidates evaluated for one match.
@@ -40,29 +38,18 @@ const CANDIDATES_MAX: u64 = 10_000;
 /// Maximum number of tickets of an exact matching. The cost grows with the cube; beyond this a pass takes a second.
 const EXACT_UP_TO_TICKETS_MAX: u64 = 3_000;
 
-/// Maximum length of the losing streak that makes a player frustrated.
-const LOSING_STREAK_MAX: u64 = 1_000;
-
-/// Share of abandoned matches that makes a player frustrated, percent.
-const ABANDONED_PERCENT_BOUNDS: NumberBounds = NumberBounds::greater_than(0.0, 100.0);
-
-/// Feedback threshold. Feedback is 1 to 5, so no mean is below 1.
-const FEEDBACK_BELOW_BOUNDS: NumberBounds = NumberBounds::greater_than(1.0, 5.0);
-
-/// Maximum of `MinMatches`.
-const SATISFACTION_MIN_MATCHES_MAX: u64 = 1_000;
-
-/// Factor that widens the window of frustrated players.
-const WIDEN_FACTOR_BOUNDS: NumberBounds = NumberBounds::new_inclusive(1.0, 100.0);
+/// Parts of the ruleset that `<Queue>` refers to.
+pub(super) struct QueueContext<'a> {
+    pub(super) declared: &'a DeclaredAttributes,
+    pub(super) expansions: &'a DeclaredExpansions,
+    pub(super) set_id: Option<SetId>,
+    /// Avoidance rules of the ruleset, which hold in the queue too.
+    pub(super) avoid: &'a [AvoidanceRule],
+}
 
 /// Reads `<Queue>`.
-pub(super) fn read_queue(
-    element: &RawElement,
-    declared: &DeclaredAttributes,
-    expansions: &DeclaredExpansions,
-    own_set: Option<SetId>,
-    diagnostics: &Diagnostics,
-) -> QueueSpec {
+pub(super) fn read_queue(element: &RawElement, context: &QueueContext<'_>, diagnostics: &Diagnostics) -> QueueSpec {
+    let &QueueContext { declared, expansions, set_id: own_set, avoid } = context;
     let mut reader = ElementReader::new(element, diagnostics);
     let (ttl_min, ttl_max) = TICKET_TTL_MS_RANGE;
     let queue = QueueSpec {
@@ -73,7 +60,7 @@ pub(super) fn read_queue(
         allow_other_queues: reader.bool_or("AllowOtherQueues", true),
         prefer_same_party_size: reader.bool_or("PreferSamePartySize", false),
         backfill: reader.bool_or("Backfill", false),
-        ticket_ttl_ms: reader.integer_or("TicketTtlMs", ttl_min, ttl_max, DEFAULT_TICKET_TTL_MS) as u32,
+        ticket_ttl_ms: reader.integer_or("TicketTtlMs", ttl_min, ttl_max, DEFAULT_TICKET_TTL_MS.into()) as u32,
         gate: read_gate(reader.single_child("Gate"), diagnostics),
         groups: reader.single_child("RatingGroups").map(|element| read_rating_groups(element, diagnostics)),
         regions: reader
@@ -85,11 +72,13 @@ pub(super) fn read_queue(
             .map_or(QualitySpec::Any, |element| quality::read_quality(element, diagnostics)),
         selection: read_selection(reader.single_child("Selection"), diagnostics),
         wait_bonus: reader.single_child("WaitBonus").map(|element| quality::read_wait_bonus(element, diagnostics)),
-        avoid: avoidance::read_avoidance_rules(&reader.children_named(&["Avoid"]), diagnostics).into(),
+        avoid: avoidance::read_queue_rules(&reader.children_named(&["Avoid"]), avoid, diagnostics).into(),
         offer: reader
             .single_child("Offer")
             .and_then(|element| read_alternative_set_offer(element, own_set, diagnostics)),
-        satisfaction: reader.single_child("Satisfaction").map(|element| read_satisfaction(element, diagnostics)),
+        satisfaction: reader
+            .single_child("Satisfaction")
+            .map(|element| satisfaction::read_window_satisfaction(element, diagnostics)),
     };
     if let (Some(element), None) = (reader.single_child("Satisfaction"), &queue.window) {
         let problem = "<Satisfaction> adjusts a rating window, and there is none";
@@ -198,6 +187,7 @@ fn read_selection(element: Option<&RawElement>, diagnostics: &Diagnostics) -> Se
         ("maximum_weight", SelectionMode::MaximumWeight),
     ];
     let orders = [("longest_waiting", SelectionOrder::LongestWaiting), ("highest_rated", SelectionOrder::HighestRated)];
+    let looks = [("both", LookDirection::Both), ("down", LookDirection::Down), ("up", LookDirection::Up)];
     let mut reader = ElementReader::new(element, diagnostics);
     let mode = reader.required_keyword("Mode", &modes);
     let selection = SelectionSpec {
@@ -210,34 +200,16 @@ fn read_selection(element: Option<&RawElement>, diagnostics: &Diagnostics) -> Se
             EXACT_UP_TO_TICKETS_MAX,
             default.exact_up_to_tickets.into(),
         ) as u32,
+        look: reader.optional_keyword("Look", &looks).unwrap_or(default.look),
     };
     if mode.is_some_and(|mode| mode != SelectionMode::MaximumWeight) {
         reader.report_without_effect(&["ExactUpToTickets"], "it only affects Mode=\"maximum_weight\"");
     }
-    reader.report_unread();
-    selection
-}
-
-/// Reads `<Satisfaction>`: at least one criterion and at least one adjustment.
-fn read_satisfaction(element: &RawElement, diagnostics: &Diagnostics) -> SatisfactionSpec {
-    let defaults = SatisfactionSpec::default();
-    let mut reader = ElementReader::new(element, diagnostics);
-    let satisfaction = SatisfactionSpec {
-        losing_streak: reader.optional_integer("LosingStreak", 1, LOSING_STREAK_MAX).map(|streak| streak as u32),
-        abandoned_percent: reader.optional_number("AbandonedPercent", ABANDONED_PERCENT_BOUNDS),
-        feedback_below: reader.optional_number("FeedbackBelow", FEEDBACK_BELOW_BOUNDS),
-        min_matches: reader.integer_or("MinMatches", 1, SATISFACTION_MIN_MATCHES_MAX, defaults.min_matches.into())
-            as u32,
-        widen: reader.number_or("Widen", WIDEN_FACTOR_BOUNDS, defaults.widen),
-        shift_down: reader.number_or("ShiftDown", NumberBounds::POSITIVE, defaults.shift_down),
-    };
-    reader.require_any_attribute(&["LosingStreak", "AbandonedPercent", "FeedbackBelow"]);
-    reader.require_any_attribute(&["Widen", "ShiftDown"]);
-    if reader.attribute("AbandonedPercent").is_none() && reader.attribute("FeedbackBelow").is_none() {
-        reader.report_without_effect(&["MinMatches"], "it does not affect `LosingStreak`");
+    if mode.is_some_and(|mode| mode != SelectionMode::Nearest) {
+        reader.report_without_effect(&["Look"], "it only affects Mode=\"nearest\"");
     }
     reader.report_unread();
-    satisfaction
+    selection
 }
 
 fn read_alternative_set_offer(

@@ -1,11 +1,15 @@
 //! `<Rating>`: rating system, its constants and the leaderboard order.
 
-use crate::limit::RULESET_DURATION_MS_MAX;
+use crate::limit::{RATING_CATEGORIES_MAX, RATING_PERIOD_MS_MAX, RULESET_DURATION_MS_MAX};
 use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::number_bounds::NumberBounds;
+use crate::ruleset::rating::defaults::{
+    FORMER_GLICKO_PERIOD_MS, FORMER_PLACKETT_LUCE_BETA, FORMER_TAU, FORMER_TRUESKILL_BETA, GLICKO_PERIOD_MS, SIGMA,
+    StatedSystem, default_tau, plackett_luce_beta, trueskill_beta,
+};
 use crate::ruleset::rating::{
-    DecayPeriodFilter, DisconnectPolicy, InactivityDecay, LeaderboardAccess, RatedGameUnit, RatingSpec, RatingSystem,
-    StreakMomentum,
+    DecayPeriodFilter, DisconnectPolicy, InactivityDecay, LeaderboardAccess, PredictionForm, RatedGameUnit,
+    RatingCategories, RatingSpec, RatingSystem, StreakMomentum,
 };
 use crate::ruleset::raw::{Diagnostics, RawElement};
 use crate::ruleset::validate::attributes::ATTRIBUTE_NUMBER_BOUNDS;
@@ -13,8 +17,8 @@ use crate::ruleset::validate::attributes::ATTRIBUTE_NUMBER_BOUNDS;
 /// Constants that may be 0.
 const NON_NEGATIVE_NUMBER: NumberBounds = NumberBounds::new_inclusive(0.0, 1e6);
 
-/// Deviations that a leaderboard may deduct.
-const LEADERBOARD_Z_BOUNDS: NumberBounds = NumberBounds::new_inclusive(0.0, 10.0);
+/// Deviations that a leaderboard, or the matching of players, may deduct.
+const DEDUCTED_DEVIATIONS_BOUNDS: NumberBounds = NumberBounds::new_inclusive(0.0, 10.0);
 
 /// Maximum number of placement matches.
 const PLACEMENT_MATCHES_MAX: u64 = 1_000;
@@ -29,52 +33,62 @@ const MOMENTUM_FACTOR_BOUNDS: NumberBounds = NumberBounds::new_inclusive(0.1, 10
 /// how fast the deviation of inactive players grows.
 const DEFAULT_GLICKO2_PERIOD_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// Default rating period of Glicko: one week, milliseconds. With a daily period its usual c would reset players who
-/// return after a month (docs/RATINGS.md).
-const DEFAULT_GLICKO_PERIOD_MS: u64 = 7 * DEFAULT_GLICKO2_PERIOD_MS;
+/// `<Rating>` as a ruleset states it.
+#[derive(Clone, Debug)]
+pub(super) struct StatedRating {
+    /// Settings with the current default constants.
+    pub(super) current: RatingSpec,
+    /// Settings with the former default constants; `None` if they are the same.
+    pub(super) former: Option<RatingSpec>,
+    /// Name of the pool, if the set shares its ratings.
+    pub(super) pool: Option<Box<str>>,
+}
 
-/// Reads `<Rating>`: its settings, and the name of its pool if it shares its ratings. Defaults are those of each
-/// system's authors unless stated otherwise; z is 1, as in comprl.
-pub(super) fn read_rating(element: &RawElement, diagnostics: &Diagnostics) -> (RatingSpec, Option<Box<str>>) {
-    #[derive(Clone, Copy)]
-    enum RatingSystemName {
-        Elo,
-        Glicko,
-        Glicko2,
-        TrueSkill,
-        PlackettLuce,
-    }
-    let keywords = [
-        ("elo", RatingSystemName::Elo),
-        ("glicko", RatingSystemName::Glicko),
-        ("glicko2", RatingSystemName::Glicko2),
-        ("trueskill", RatingSystemName::TrueSkill),
-        ("plackett_luce", RatingSystemName::PlackettLuce),
-    ];
+/// Value of `System`.
+#[derive(Clone, Copy)]
+enum RatingSystemName {
+    Elo,
+    Glicko,
+    Glicko2,
+    TrueSkill,
+    PlackettLuce,
+}
+
+const SYSTEM_KEYWORDS: [(&str, RatingSystemName); 5] = [
+    ("elo", RatingSystemName::Elo),
+    ("glicko", RatingSystemName::Glicko),
+    ("glicko2", RatingSystemName::Glicko2),
+    ("trueskill", RatingSystemName::TrueSkill),
+    ("plackett_luce", RatingSystemName::PlackettLuce),
+];
+
+/// Reads `<Rating>`. Defaults are those of each system's authors unless stated otherwise; z is 1, as in comprl.
+pub(super) fn read_rating(element: &RawElement, diagnostics: &Diagnostics) -> StatedRating {
     let mut reader = ElementReader::new(element, diagnostics);
-    let Some(system_name) = reader.required_keyword("System", &keywords) else {
+    let Some(system_name) = reader.required_keyword("System", &SYSTEM_KEYWORDS) else {
         // The accepted attributes depend on the system, so nothing else can be checked without it.
         if reader.attribute("System").is_none() {
-            let fix = format!("add System=\"…\" with one of {}", keywords.map(|(keyword, _)| keyword).join(", "));
+            let fix = format!("add System=\"…\" with one of {}", SYSTEM_KEYWORDS.map(|(name, _)| name).join(", "));
             reader.report(element.name_span, "<Rating> has no `System`", fix);
         }
         let placeholder = RatingSystem::Elo { initial: 1500.0, k: 16.0, scale: 400.0 };
-        return (RatingSpec::with_defaults(placeholder), None);
+        return StatedRating { current: RatingSpec::with_defaults(placeholder), former: None, pool: None };
     };
     let system = match system_name {
-        RatingSystemName::Elo => read_elo(&mut reader),
+        RatingSystemName::Elo => StatedSystem::independent_of_defaults(read_elo(&mut reader)),
         RatingSystemName::Glicko => read_glicko(&mut reader),
-        RatingSystemName::Glicko2 => read_glicko2(&mut reader),
+        RatingSystemName::Glicko2 => StatedSystem::independent_of_defaults(read_glicko2(&mut reader)),
         RatingSystemName::TrueSkill => read_trueskill(&mut reader),
         RatingSystemName::PlackettLuce => read_plackett_luce(&mut reader),
     };
-    let (z, decay) = match system_name {
-        RatingSystemName::Elo => (0.0, None),
+    let (z, match_z, decay) = match system_name {
+        RatingSystemName::Elo => (0.0, 0.0, None),
         RatingSystemName::Glicko
         | RatingSystemName::Glicko2
         | RatingSystemName::TrueSkill
         | RatingSystemName::PlackettLuce => (
-            reader.number_or("Z", LEADERBOARD_Z_BOUNDS, 1.0),
+            reader.number_or("Z", DEDUCTED_DEVIATIONS_BOUNDS, 1.0),
+            reader.number_or("MatchZ", DEDUCTED_DEVIATIONS_BOUNDS, 0.0),
             reader.single_child("Decay").map(|element| read_inactivity_decay(element, diagnostics)),
         ),
     };
@@ -90,9 +104,41 @@ pub(super) fn read_rating(element: &RawElement, diagnostics: &Diagnostics) -> (R
     };
     let access = [("private", LeaderboardAccess::Private), ("public", LeaderboardAccess::Public)];
     let leaderboard = reader.optional_keyword("Leaderboard", &access).unwrap_or_default();
+    let forms = [("logistic", PredictionForm::Logistic), ("probit", PredictionForm::Probit)];
+    let prediction = match system_name {
+        RatingSystemName::PlackettLuce => reader.optional_keyword("Prediction", &forms).unwrap_or_default(),
+        _ => PredictionForm::default(),
+    };
+    let categories = reader.single_child("Categories").map(|element| read_rating_categories(element, diagnostics));
     let pool = reader.optional_identifier("Pool").map(|name| name.value.clone());
     reader.report_unread();
-    (RatingSpec { system, z, decay, momentum, placement_matches, on_disconnect, games_per, leaderboard }, pool)
+    let StatedSystem { current: system, former } = system;
+    let current = RatingSpec {
+        system,
+        z,
+        match_z,
+        decay,
+        momentum,
+        placement_matches,
+        on_disconnect,
+        games_per,
+        leaderboard,
+        categories,
+        prediction,
+    };
+    StatedRating { current, former: (former != system).then_some(RatingSpec { system: former, ..current }), pool }
+}
+
+/// Reads `<Categories>`.
+fn read_rating_categories(element: &RawElement, diagnostics: &Diagnostics) -> RatingCategories {
+    let mut reader = ElementReader::new(element, diagnostics);
+    let categories = RatingCategories {
+        count: reader.required_integer("Count", 2, RATING_CATEGORIES_MAX).unwrap_or(2) as u16,
+        width: reader.required_number("Width", NumberBounds::POSITIVE).unwrap_or(1.0),
+        from: reader.number_or("From", ATTRIBUTE_NUMBER_BOUNDS, 0.0),
+    };
+    reader.report_unread();
+    categories
 }
 
 /// K defaults to 16, as in the thesis.
@@ -104,15 +150,18 @@ fn read_elo(reader: &mut ElementReader<'_>) -> RatingSystem {
     }
 }
 
-/// c = 63.2 grows a deviation from 50 to 350 in 30 periods: Glickman's example.
-fn read_glicko(reader: &mut ElementReader<'_>) -> RatingSystem {
-    RatingSystem::Glicko {
-        initial: reader.number_or("Initial", ATTRIBUTE_NUMBER_BOUNDS, 1500.0),
-        deviation: reader.number_or("Deviation", NumberBounds::POSITIVE, 350.0),
-        min_deviation: reader.number_or("MinDeviation", NON_NEGATIVE_NUMBER, 30.0),
-        c: reader.number_or("C", NON_NEGATIVE_NUMBER, 63.2),
-        period_ms: reader.integer_or("PeriodMs", 1, RULESET_DURATION_MS_MAX, DEFAULT_GLICKO_PERIOD_MS),
-    }
+/// Constants of *The Glicko system*: with c = 63.2 a deviation grows from 50 to 350 in 30 periods of two months.
+fn read_glicko(reader: &mut ElementReader<'_>) -> StatedSystem {
+    let initial = reader.number_or("Initial", ATTRIBUTE_NUMBER_BOUNDS, 1500.0);
+    let deviation = reader.number_or("Deviation", NumberBounds::POSITIVE, 350.0);
+    let min_deviation = reader.number_or("MinDeviation", NON_NEGATIVE_NUMBER, 30.0);
+    let c = reader.number_or("C", NON_NEGATIVE_NUMBER, 63.2);
+    let stated_period_ms = reader.optional_integer("PeriodMs", 1, RATING_PERIOD_MS_MAX);
+    let with_period = |default_ms| {
+        let period_ms = stated_period_ms.unwrap_or(default_ms);
+        RatingSystem::Glicko { initial, deviation, min_deviation, c, period_ms }
+    };
+    StatedSystem { current: with_period(GLICKO_PERIOD_MS), former: with_period(FORMER_GLICKO_PERIOD_MS) }
 }
 
 /// Glickman (2013) recommends tau between 0.3 and 1.2.
@@ -122,30 +171,42 @@ fn read_glicko2(reader: &mut ElementReader<'_>) -> RatingSystem {
         deviation: reader.number_or("Deviation", NumberBounds::POSITIVE, 350.0),
         volatility: reader.number_or("Volatility", NumberBounds::POSITIVE, 0.06),
         tau: reader.number_or("Tau", NumberBounds::POSITIVE, 0.5),
-        period_ms: reader.integer_or("PeriodMs", 1, RULESET_DURATION_MS_MAX, DEFAULT_GLICKO2_PERIOD_MS),
+        period_ms: reader.integer_or("PeriodMs", 1, RATING_PERIOD_MS_MAX, DEFAULT_GLICKO2_PERIOD_MS),
     }
 }
 
-/// The paper has beta = sigma / 2. A larger beta predicts better on all data sets tried (docs/RATINGS.md).
-fn read_trueskill(reader: &mut ElementReader<'_>) -> RatingSystem {
-    RatingSystem::TrueSkill {
-        mu: reader.number_or("Mu", ATTRIBUTE_NUMBER_BOUNDS, 25.0),
-        sigma: reader.number_or("Sigma", NumberBounds::POSITIVE, 25.0 / 3.0),
-        beta: reader.number_or("Beta", NumberBounds::POSITIVE, 10.0),
-        tau: reader.number_or("Tau", NON_NEGATIVE_NUMBER, 25.0 / 300.0),
-        draw_percent: reader.number_or("DrawPercent", NumberBounds::new_inclusive(0.0, 99.0), 5.0),
-    }
+/// Herbrich, Minka and Graepel (2006): Tau is a hundredth of the initial deviation. They give no share of draws; most games
+/// have few. Beta: see `trueskill_beta`.
+fn read_trueskill(reader: &mut ElementReader<'_>) -> StatedSystem {
+    let mu = reader.number_or("Mu", ATTRIBUTE_NUMBER_BOUNDS, 25.0);
+    let sigma = reader.number_or("Sigma", NumberBounds::POSITIVE, SIGMA);
+    let (stated_beta, stated_tau) = read_beta_and_tau(reader);
+    let draw_percent = reader.number_or("DrawPercent", NumberBounds::new_inclusive(0.0, 99.0), 5.0);
+    let with = |beta: f64, tau: f64| {
+        let (beta, tau) = (stated_beta.unwrap_or(beta), stated_tau.unwrap_or(tau));
+        RatingSystem::TrueSkill { mu, sigma, beta, tau, draw_percent }
+    };
+    let current = with(trueskill_beta(sigma), default_tau(sigma));
+    StatedSystem { current, former: with(FORMER_TRUESKILL_BETA, FORMER_TAU) }
 }
 
-/// Defaults of OpenSkill.
-fn read_plackett_luce(reader: &mut ElementReader<'_>) -> RatingSystem {
-    RatingSystem::PlackettLuce {
-        mu: reader.number_or("Mu", ATTRIBUTE_NUMBER_BOUNDS, 25.0),
-        sigma: reader.number_or("Sigma", NumberBounds::POSITIVE, 25.0 / 3.0),
-        beta: reader.number_or("Beta", NumberBounds::POSITIVE, 25.0 / 6.0),
-        kappa: reader.number_or("Kappa", NumberBounds::POSITIVE, 1e-4),
-        tau: reader.number_or("Tau", NON_NEGATIVE_NUMBER, 25.0 / 300.0),
-    }
+/// Defaults of OpenSkill, in proportion to the initial deviation.
+fn read_plackett_luce(reader: &mut ElementReader<'_>) -> StatedSystem {
+    let mu = reader.number_or("Mu", ATTRIBUTE_NUMBER_BOUNDS, 25.0);
+    let sigma = reader.number_or("Sigma", NumberBounds::POSITIVE, SIGMA);
+    let (stated_beta, stated_tau) = read_beta_and_tau(reader);
+    let kappa = reader.number_or("Kappa", NumberBounds::POSITIVE, 1e-4);
+    let with = |beta: f64, tau: f64| {
+        let (beta, tau) = (stated_beta.unwrap_or(beta), stated_tau.unwrap_or(tau));
+        RatingSystem::PlackettLuce { mu, sigma, beta, kappa, tau }
+    };
+    let current = with(plackett_luce_beta(sigma), default_tau(sigma));
+    StatedSystem { current, former: with(FORMER_PLACKETT_LUCE_BETA, FORMER_TAU) }
+}
+
+/// `Beta` and `Tau`, if stated.
+fn read_beta_and_tau(reader: &mut ElementReader<'_>) -> (Option<f64>, Option<f64>) {
+    (reader.optional_number("Beta", NumberBounds::POSITIVE), reader.optional_number("Tau", NON_NEGATIVE_NUMBER))
 }
 
 fn read_inactivity_decay(element: &RawElement, diagnostics: &Diagnostics) -> InactivityDecay {

@@ -9,10 +9,10 @@ use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::number_bounds::NumberBounds;
 use crate::ruleset::raw::{Diagnostics, RawElement};
 use crate::ruleset::teams::TeamsSpec;
-use crate::ruleset::{HandlePolicy, PartyConsentPolicy, SearchLimits};
+use crate::ruleset::{AdvertisementHandlePolicy, PartyConsentPolicy, SearchLimits};
 
 /// Largest game size of the rule of thumb: its largest party is half the game.
-const ADVERTISE_GAME_SIZE_MAX: u64 = 2 * PLAYERS_PER_SESSION_MAX as u64;
+const ADVERTISE_GAME_SIZE_MAX: u64 = PLAYERS_PER_SESSION_MAX as u64;
 
 /// Default maximum numbers of candidates in an answer and of evaluated rows.
 const DEFAULT_SEARCH_LIMITS: SearchLimits = SearchLimits { max_results: 50, max_evaluated: 20_000 };
@@ -24,6 +24,12 @@ const CLIENTS_PER_ACCOUNT_MAX: u64 = 64;
 /// round trip.
 const LATENCY_MODEL_MS_MAX: f64 = 1_000.0;
 
+/// Default number of best candidates that get the involved probe.
+const DEFAULT_INVOLVED_PROBE: u64 = 3;
+
+/// Maximum number of best candidates that get the involved probe: each learns the searcher's address.
+const INVOLVED_PROBE_MAX: u64 = 10;
+
 /// Default share of candidates that must answer the quick probe, percent.
 const DEFAULT_INVOLVED_PHASE_PERCENT: f64 = 50.0;
 
@@ -34,11 +40,14 @@ const DEFAULT_ADVERTISE_CHANCE_PERCENT: f64 = 50.0;
 pub(super) struct LimitSettings {
     pub(super) search_limits: SearchLimits,
     pub(super) clients_per_account: u32,
-    pub(super) handles: HandlePolicy,
+    pub(super) handles: AdvertisementHandlePolicy,
 }
 
-const DEFAULT_LIMITS: LimitSettings =
-    LimitSettings { search_limits: DEFAULT_SEARCH_LIMITS, clients_per_account: 1, handles: HandlePolicy::Ids };
+const DEFAULT_LIMITS: LimitSettings = LimitSettings {
+    search_limits: DEFAULT_SEARCH_LIMITS,
+    clients_per_account: 1,
+    handles: AdvertisementHandlePolicy::Ids,
+};
 
 /// Reads `<Limits>`.
 pub(super) fn read_limits(element: Option<&RawElement>, diagnostics: &Diagnostics) -> LimitSettings {
@@ -53,23 +62,54 @@ pub(super) fn read_limits(element: Option<&RawElement>, diagnostics: &Diagnostic
         DEFAULT_SEARCH_LIMITS.max_evaluated.into(),
     ) as u32;
     let clients_per_account = reader.integer_or("ClientsPerAccount", 1, CLIENTS_PER_ACCOUNT_MAX, 1) as u32;
-    let keywords = [("ids", HandlePolicy::Ids), ("per_searcher", HandlePolicy::PerSearcher)];
+    let keywords = [("ids", AdvertisementHandlePolicy::Ids), ("per_searcher", AdvertisementHandlePolicy::PerSearcher)];
     let handles = reader.optional_keyword("Handles", &keywords).unwrap_or_default();
     reader.report_unread();
     LimitSettings { search_limits: SearchLimits { max_results, max_evaluated }, clients_per_account, handles }
 }
 
-/// Reads `<Latency>`: the latency model and the start of the involved phase.
-pub(super) fn read_latency(element: Option<&RawElement>, diagnostics: &Diagnostics) -> (LatencyModel, f64) {
-    let Some(element) = element else { return (DEFAULT_LATENCY_MODEL, DEFAULT_INVOLVED_PHASE_PERCENT) };
+/// Settings of `<Latency>`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LatencySettings {
+    /// Estimates latency from distance.
+    pub(super) model: LatencyModel,
+    /// Share of candidates that must answer the quick probe before the involved phase starts, percent.
+    pub(super) involved_phase_percent: f64,
+    /// Number of best candidates whose players' machines may be probed. `None` if none may.
+    pub(super) probed_players: Option<u8>,
+    /// Parties may state which round trips they accept.
+    pub(super) wishes: bool,
+}
+
+/// Reads `<Latency>`: the latency model, the start of the involved phase, and probes of players' machines.
+pub(super) fn read_latency(element: Option<&RawElement>, diagnostics: &Diagnostics) -> LatencySettings {
+    let Some(element) = element else {
+        return LatencySettings {
+            model: DEFAULT_LATENCY_MODEL,
+            involved_phase_percent: DEFAULT_INVOLVED_PHASE_PERCENT,
+            probed_players: None,
+            wishes: false,
+        };
+    };
     let mut reader = ElementReader::new(element, diagnostics);
     let bounds = NumberBounds::new_inclusive(0.0, LATENCY_MODEL_MS_MAX);
     let intercept_ms = reader.number_or("InterceptMs", bounds, DEFAULT_LATENCY_MODEL.intercept_ms);
     let ms_per_1000_km = reader.number_or("MsPer1000Km", bounds, DEFAULT_LATENCY_MODEL.ms_per_1000_km);
     let involved_phase_percent =
         reader.number_or("InvolvedPhasePercent", NumberBounds::PERCENT, DEFAULT_INVOLVED_PHASE_PERCENT);
+    let may_probe = reader.optional_keyword("ProbePlayers", &[("never", false), ("involved", true)]).unwrap_or(false);
+    let wishes = reader.bool_or("Wishes", false);
+    let count = reader.optional_integer("InvolvedProbe", 1, INVOLVED_PROBE_MAX);
+    if let Some(raw) = reader.attribute("InvolvedProbe").filter(|_| !may_probe) {
+        reader.report_value(raw, "remove it, or add ProbePlayers=\"involved\"");
+    }
     reader.report_unread();
-    (LatencyModel { intercept_ms, ms_per_1000_km }, involved_phase_percent)
+    LatencySettings {
+        model: LatencyModel { intercept_ms, ms_per_1000_km },
+        involved_phase_percent,
+        probed_players: may_probe.then(|| count.unwrap_or(DEFAULT_INVOLVED_PROBE) as u8),
+        wishes,
+    }
 }
 
 /// Reads `<Party>`: whether its members must consent.
@@ -144,5 +184,5 @@ fn read_advertise_chance_table(rows: &[&RawElement], diagnostics: &Diagnostics) 
         percents.extend(percent.and_then(|(_, percent)| percent));
         reader.report_unread();
     }
-    AdvertiseChances::by_party_size(percents)
+    AdvertiseChances::from_percents_by_party_size(percents)
 }

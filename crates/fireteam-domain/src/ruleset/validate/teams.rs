@@ -1,11 +1,11 @@
 //! `<Teams>`: number and size of teams, largest party, and roles.
 
 use crate::attribute::ValueType;
-use crate::limit::PLAYERS_PER_SESSION_MAX;
+use crate::limit::{PLAYERS_PER_SESSION_MAX, PLAYERS_PER_TICKET_MAX, ROLES_PER_RULESET_MAX, RULESET_DURATION_MS_MAX};
 use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::raw::{Diagnostics, RawElement, quoted_excerpt};
 use crate::ruleset::spelling::closest_name;
-use crate::ruleset::teams::{TeamRole, TeamsSpec};
+use crate::ruleset::teams::{BotsSpec, TeamOrder, TeamRole, TeamsSpec};
 use crate::ruleset::validate::attributes::DeclaredAttributes;
 
 /// Default of `ExactUpToSize`: 126 evaluations for ten players.
@@ -13,6 +13,9 @@ const DEFAULT_EXACT_UP_TO_SIZE: u64 = 5;
 
 /// Maximum of `ExactUpToSize`: C(19, 9), about 92,000 evaluations, which is what a pass can afford.
 const EXACT_UP_TO_SIZE_MAX: u64 = 10;
+
+/// Fewest players of a match with bots: a result needs two sides.
+const MIN_PLAYERS_WITH_BOTS: u64 = 2;
 
 /// Reads `<Teams>`.
 pub(super) fn read_teams(element: &RawElement, declared: &DeclaredAttributes, diagnostics: &Diagnostics) -> TeamsSpec {
@@ -26,29 +29,54 @@ pub(super) fn read_teams(element: &RawElement, declared: &DeclaredAttributes, di
     // Invalid sizes were reported already; accept any party size then.
     let largest_team = sizes.iter().copied().max().unwrap_or(PLAYERS_PER_SESSION_MAX as u64);
     let smallest_team = sizes.iter().copied().min().unwrap_or(PLAYERS_PER_SESSION_MAX as u64);
-    let max_party_size = reader.integer_or("MaxPartySize", 1, largest_team, largest_team);
+    let largest_party = largest_team.min(PLAYERS_PER_TICKET_MAX as u64);
+    let max_party_size = reader.integer_or("MaxPartySize", 1, largest_party, largest_party);
     let exact_up_to_size = reader.integer_or("ExactUpToSize", 0, EXACT_UP_TO_SIZE_MAX, DEFAULT_EXACT_UP_TO_SIZE);
+    let orders = [("split", TeamOrder::Split), ("drawn", TeamOrder::Drawn)];
+    let order = reader.optional_keyword("Order", &orders).unwrap_or_default();
     let raw_role_attribute = reader.attribute("RoleAttribute");
     let role_attribute = raw_role_attribute.and_then(|raw| declared.find_of_kind(&reader, raw, ValueType::StringList));
+    if let (Some(index), Some(raw)) = (role_attribute, raw_role_attribute)
+        && declared.is_of_players(index)
+    {
+        let problem = format!("{} is an attribute of each player", quoted_excerpt(&raw.value));
+        let fix = "name one without `PartyAggregation`: players state their roles in `roles`";
+        reader.report(raw.value_span, problem, fix);
+    }
     let children = reader.children_named(&["Role"]);
-    match (raw_role_attribute, children.first()) {
-        (None, Some(first)) => {
-            let fix =
-                "add RoleAttribute=\"…\" with the string_list attribute that holds the roles of a party's players";
-            reader.report(first.name_span, "<Role> needs `RoleAttribute`", fix);
-        }
-        (Some(_), None) => reader.report_without_effect(&["RoleAttribute"], "there is no <Role>"),
-        _ => {}
+    if children.is_empty() {
+        reader.report_without_effect(&["RoleAttribute"], "there is no <Role>");
+    }
+    if let Some(excess) = children.get(ROLES_PER_RULESET_MAX) {
+        let problem = format!("{} roles are declared", children.len());
+        reader.report(excess.name_span, problem, format!("keep at most {ROLES_PER_RULESET_MAX}"));
     }
     let roles = read_team_roles(&reader, &children, smallest_team, diagnostics);
+    let bots = reader.single_child("Bots").and_then(|bots| read_bots(bots, &sizes, diagnostics));
     reader.report_unread();
     TeamsSpec {
         team_sizes: sizes.into_iter().map(|size| size as u16).collect(),
         max_party_size: max_party_size as u16,
         exact_up_to_size: exact_up_to_size as u16,
         roles: roles.into(),
+        order,
         role_attribute,
+        bots,
     }
+}
+
+/// Reads `<Bots>`.
+fn read_bots(element: &RawElement, team_sizes: &[u64], diagnostics: &Diagnostics) -> Option<BotsSpec> {
+    let mut reader = ElementReader::new(element, diagnostics);
+    let after_ms = reader.required_integer("AfterMs", 0, RULESET_DURATION_MS_MAX);
+    let players: u64 = team_sizes.iter().sum();
+    if players == MIN_PLAYERS_WITH_BOTS {
+        reader.report(element.name_span, "a match of two players has no seat for a bot", "remove <Bots>");
+    }
+    let most_players = players.saturating_sub(1).max(MIN_PLAYERS_WITH_BOTS);
+    let min_players = reader.required_integer("MinPlayers", MIN_PLAYERS_WITH_BOTS, most_players);
+    reader.report_unread();
+    Some(BotsSpec { after_ms: after_ms?, min_players: min_players? as u16 })
 }
 
 /// Players in each team, from `Count` and `Size` or from one `<Team>` per team. Empty if a problem was reported.
@@ -56,7 +84,7 @@ fn read_team_sizes(reader: &mut ElementReader<'_>, diagnostics: &Diagnostics) ->
     let players_max = PLAYERS_PER_SESSION_MAX as u64;
     let teams = reader.children_named(&["Team"]);
     let has_misspelt_team =
-        reader.element.children.iter().any(|child| closest_name(&child.name, ["Team", "Role"]) == Some("Team"));
+        reader.element.children.iter().any(|child| closest_name(&child.name, ["Team", "Role", "Bots"]) == Some("Team"));
     if teams.is_empty() && !has_misspelt_team {
         let (count, size) =
             (reader.required_integer("Count", 2, players_max), reader.required_integer("Size", 1, players_max));

@@ -37,11 +37,17 @@ fn is_valid_split(
         players == usize::from(size) && !together && {
             let offers: Vec<&[u16]> = members
                 .iter()
-                .flat_map(|&party| parties[party].ratings.iter().map(move |_| parties[party].offered_roles))
+                .flat_map(|&party| (0..parties[party].ratings.len()).map(move |at| offers_of(&parties[party], at)))
                 .collect();
             spec.roles.is_empty() || can_fill_roles_by_trial(spec, &offers, &mut vec![0; spec.roles.len()])
         }
     })
+}
+
+/// Roles that the player at `index` of a party may play.
+fn offers_of<'a>(party: &TeamParty<'a>, index: usize) -> &'a [u16] {
+    let wanted = party.wanted_roles.get(index).filter(|wanted| !wanted.is_empty());
+    wanted.map_or(party.offered_roles, |wanted| wanted)
 }
 
 /// Tries each role that each player offers.
@@ -87,7 +93,8 @@ pub(super) fn find_violation(
             }
             team_of[*party] = team;
             let expected = if spec.roles.is_empty() { 0 } else { parties[*party].ratings.len() };
-            if roles.len() != expected || roles.iter().any(|role| !parties[*party].offered_roles.contains(role)) {
+            let is_offered = |(at, role): (usize, &u16)| offers_of(&parties[*party], at).contains(role);
+            if roles.len() != expected || !roles.iter().enumerate().all(is_offered) {
                 return Some(format!("party {party} plays {roles:?}"));
             }
         }
@@ -98,7 +105,9 @@ pub(super) fn find_violation(
             }
         }
     }
-    if team_of.contains(&usize::MAX) || !is_valid_split(spec, parties, apart, &team_of) {
+    // The roles that the players have show that they can be filled.
+    let without_roles = TeamsSpec { roles: Box::default(), ..spec.clone() };
+    if team_of.contains(&usize::MAX) || !is_valid_split(&without_roles, parties, apart, &team_of) {
         return Some(format!("not allowed: {team_of:?}"));
     }
     let gap = gap_of_assignment(spec, parties, &team_of);

@@ -57,7 +57,7 @@ impl LifecycleFixture {
 
     fn apply_to_match(&mut self, id: u8, event: MatchEvent) {
         let Some(current) = self.matches.get(&id).cloned() else { return };
-        if let MatchEvent::ServerFound(Assignment::GameServer { reservation, .. }) = &event
+        if let MatchEvent::ServerFound(Assignment::GameServer { reservation: Some(reservation), .. }) = &event
             && !self.held_reservations.contains(reservation)
         {
             self.held_reservations.push(*reservation);

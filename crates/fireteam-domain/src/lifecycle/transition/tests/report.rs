@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::available_time::OutageTimes;
-use crate::lifecycle::side_reports::{ReportDecision, ReportOutcome, ResultClaim};
+use crate::lifecycle::side_reports::{ReportDecision, ResultClaim, SideReportsOutcome};
 use crate::lifecycle::transition::report::{
     apply_authoritative_report, apply_report_window_end, apply_side_report, disconnected_by_agreement,
-    leavers_ranked_last,
+    leavers_of_sides_ranked_last,
 };
 
 const TICKETS: [u8; 3] = [1, 2, 3];
@@ -42,7 +42,7 @@ fn report_ends_play_by_host_or_majority() {
     assert_eq!(stage_name(&by_host), "Played");
     let (agreed, decision) = report(&first, 3, [2, 1, 3], 2_000);
     assert_eq!((stage_name(&agreed).as_str(), decision), ("Played", ReportDecision::Result(vec![2, 1, 3])));
-    assert_eq!((agreed.side_reports.outcome, agreed.reports_due_at()), (Some(ReportOutcome::Settled), None));
+    assert_eq!((agreed.side_reports.outcome, agreed.reports_due_at()), (Some(SideReportsOutcome::Settled), None));
 }
 
 /// The window ends once, at its end; a held match is kept for an operator, whose report settles it.
@@ -55,7 +55,7 @@ fn window_end_decides_and_operator_settles() {
     let (transition, decision) = at(due_at);
     assert_eq!(decision, ReportDecision::Held(vec![2, 1, 3]));
     let held = transition.next_match.unwrap();
-    assert_eq!((stage_name(&held).as_str(), held.side_reports.outcome), ("Played", Some(ReportOutcome::Held)));
+    assert_eq!((stage_name(&held).as_str(), held.side_reports.outcome), ("Played", Some(SideReportsOutcome::Held)));
     assert_eq!(
         apply_report_window_end(&rules(), &held, &|_| false, OutageTimes::NONE, due_at.plus_ms(9)).0.next_match,
         None
@@ -64,7 +64,7 @@ fn window_end_decides_and_operator_settles() {
         apply_side_report(&rules(), &held, &[user_key(30)], &claim([1, 2, 3]), &|_| true, OutageTimes::NONE, due_at);
     assert_eq!(late.next_match, None, "a player's report is too late");
     let settled = apply_authoritative_report(&rules(), &held, None, due_at.plus_ms(9)).next_match.unwrap();
-    assert_eq!(settled.side_reports.outcome, Some(ReportOutcome::Settled));
+    assert_eq!(settled.side_reports.outcome, Some(SideReportsOutcome::Settled));
     assert_eq!(apply_authoritative_report(&rules(), &settled, None, due_at.plus_ms(10)).next_match, None);
     let heard = apply_report_window_end(&rules(), &reported, &|_| true, OutageTimes::NONE, due_at);
     assert_eq!(heard.1, ReportDecision::Result(vec![2, 1, 3]));
@@ -87,9 +87,9 @@ fn host_that_leaves_opens_the_window_and_is_last_by_agreement() {
     assert_eq!(decision, ReportDecision::Wait);
     let (two, decision) = report(&one, 3, [3, 2, 1], 20);
     assert_eq!(decision, ReportDecision::Disputed, "no one else can report");
-    assert_eq!(leavers_ranked_last(&two), [user_key(10)]);
+    assert_eq!(leavers_of_sides_ranked_last(&two), [user_key(10)]);
     let (other, _) = report(&one, 3, [2, 3, 1], 20);
-    assert_eq!(leavers_ranked_last(&other), [], "the reports do not agree about the leaver");
+    assert_eq!(leavers_of_sides_ranked_last(&other), [], "the reports do not agree about the leaver");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use tonic::body::Body;
 use tonic::service::Routes;
 use tower::{Layer, Service};
 
-use crate::api::layer::call_report::RpcObserver;
+use crate::api::layer::call_reporter::RpcObserver;
 use crate::api::layer::response_body::CallResponseBody;
 use crate::api::layer::{CallLayer, CallService, is_grpc};
 
@@ -104,7 +104,7 @@ fn is_same_origin(origin: &[u8], host: Option<&[u8]>) -> bool {
 
 /// Layer that puts an `OperatorRouter` in front of the routes.
 #[derive(Clone)]
-pub(super) struct OperatorRoutingLayer {
+pub(super) struct HostCheckLayer {
     pub(super) calls: CallLayer,
     pub(super) hosts: Arc<OperatorHosts>,
     pub(super) observer: Arc<dyn RpcObserver>,
@@ -118,7 +118,7 @@ pub(super) struct OperatorRouter {
     observer: Arc<dyn RpcObserver>,
 }
 
-impl Layer<Routes> for OperatorRoutingLayer {
+impl Layer<Routes> for HostCheckLayer {
     type Service = OperatorRouter;
 
     fn layer(&self, routes: Routes) -> OperatorRouter {

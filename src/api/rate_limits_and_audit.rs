@@ -10,7 +10,7 @@ use tonic::body::Body;
 use tonic::{Code, Status};
 
 use crate::api::client_address::ClientAddressResolver;
-use crate::api::layer::call_report::status_code_name;
+use crate::api::layer::call_reporter::status_code_name;
 use crate::api::pb::ErrorReason;
 use crate::api::rpc_method::{METHOD_OF_UNKNOWN_PATH, RpcMethod};
 use crate::api::status::Rejection;
@@ -34,7 +34,7 @@ pub enum ServerPort {
 
 /// Rate limits and audit log of a port.
 #[derive(Clone, Debug)]
-pub struct AuditLayer {
+pub struct RateLimitsAndAudit {
     /// The port.
     pub port: ServerPort,
     /// Log of operator actions.
@@ -47,7 +47,7 @@ pub struct AuditLayer {
 
 /// Action of an operator call, which its handler leaves in the response's extensions.
 #[derive(Clone, Debug, Default)]
-pub struct AuditEntry {
+pub struct AuditDetails {
     /// Object of the action, such as a file name.
     pub target: String,
     /// Rulesets that the call has changed.
@@ -57,12 +57,12 @@ pub struct AuditEntry {
 /// Operator call in progress, with its audit record.
 #[derive(Debug)]
 pub struct AuditedCall {
-    layer: AuditLayer,
+    layer: RateLimitsAndAudit,
     record: AuditRecord,
     rate_limit_key: RateLimitKey,
 }
 
-impl AuditLayer {
+impl RateLimitsAndAudit {
     /// Creates the layer of the client port.
     pub fn new(
         audit_log: Arc<AuditLog>,
@@ -95,7 +95,8 @@ impl AuditLayer {
             return Ok(self.rate_limits.consume_in_network(key, network, RateLimitKind::Call, 1)?);
         }
         let is_health_check = method.access == AccessPolicy::Public;
-        let proxy = is_health_check.then(|| self.address_resolver.trusted_peer_itself(headers, extensions)).flatten();
+        let proxy =
+            is_health_check.then(|| self.address_resolver.direct_trusted_peer_address(headers, extensions)).flatten();
         let key = match proxy {
             Some(proxy) => RateLimitKey::HealthCheck(proxy),
             None => RateLimitKey::for_caller(None, self.client_address(request)),
@@ -114,7 +115,7 @@ impl AuditLayer {
 
     /// Charges a request for a page of the client port, or for a path that does not exist there. Pages of the operator port
     /// are free: load balancers and metric scrapers read them.
-    pub fn charge_page(&self, request: &Request<Body>) -> Result<(), Rejection> {
+    pub fn charge_non_grpc_request(&self, request: &Request<Body>) -> Result<(), Rejection> {
         match self.port {
             ServerPort::Client => self.charge_call(None, METHOD_OF_UNKNOWN_PATH, request),
             ServerPort::Operator => Ok(()),
@@ -154,8 +155,8 @@ impl AuditedCall {
 
     /// Writes the audit record, then returns the response. If the record cannot be written, returns an error instead.
     pub async fn write_audit_record(self, mut response: Response<Body>) -> Response<Body> {
-        let Self { layer: AuditLayer { audit_log, .. }, mut record, .. } = self;
-        let AuditEntry { target, ruleset_changes } = response.extensions_mut().remove().unwrap_or_default();
+        let Self { layer: RateLimitsAndAudit { audit_log, .. }, mut record, .. } = self;
+        let AuditDetails { target, ruleset_changes } = response.extensions_mut().remove().unwrap_or_default();
         (record.target, record.ruleset_changes, record.outcome) = (target, ruleset_changes, outcome_of(&response));
         write_before_response(response, move || audit_log.append(&record)).await
     }
@@ -163,7 +164,7 @@ impl AuditedCall {
     /// Records a call that was rejected before its handler ran: the first of each role and outcome in a minute. The others
     /// are counted, and the number is recorded.
     pub async fn record_rejection(self, response: Response<Body>) -> Response<Body> {
-        let Self { layer: AuditLayer { audit_log, .. }, mut record, .. } = self;
+        let Self { layer: RateLimitsAndAudit { audit_log, .. }, mut record, .. } = self;
         record.outcome = outcome_of(&response);
         match audit_log.sample_rejection(record.role, record.outcome) {
             Sampled::Count => response,
@@ -226,10 +227,10 @@ mod tests {
 
     const DRAIN_PATH: &str = "/fireteam.v1.OperatorService/Drain";
 
-    fn audit_layer(file: Option<&std::path::Path>) -> AuditLayer {
+    fn rate_limits_and_audit(file: Option<&std::path::Path>) -> RateLimitsAndAudit {
         let settings =
             file.map(|file| AuditFileSettings { file: file.to_owned(), bytes_max: 1 << 20, full_files_max: 3 });
-        AuditLayer {
+        RateLimitsAndAudit {
             port: ServerPort::Operator,
             audit_log: Arc::new(AuditLog::open(settings.as_ref(), Box::new(|| UnixMs(255))).unwrap()),
             rate_limits: Arc::new(RateLimits::unlimited()),
@@ -243,27 +244,30 @@ mod tests {
         request
     }
 
-    fn start_drain_audit(audit_layer: &AuditLayer, headers: &HeaderMap) -> AuditedCall {
-        audit_layer.start_audit(method_of_path(DRAIN_PATH), &request(headers)).unwrap()
+    fn start_drain_audit(rate_limits_and_audit: &RateLimitsAndAudit, headers: &HeaderMap) -> AuditedCall {
+        rate_limits_and_audit.start_audit(method_of_path(DRAIN_PATH), &request(headers)).unwrap()
     }
 
     /// SEC-19: a well-formed request id is kept, and nothing else enters the audit record.
     #[test]
     fn audit_keeps_a_well_formed_request_id_and_replaces_others() {
-        let (audit_layer, mut headers) = (audit_layer(None), HeaderMap::new());
-        assert_eq!(start_drain_audit(&audit_layer, &headers).record.request_id, "ff-0");
+        let (rate_limits_and_audit, mut headers) = (rate_limits_and_audit(None), HeaderMap::new());
+        assert_eq!(start_drain_audit(&rate_limits_and_audit, &headers).record.request_id, "ff-0");
         headers.insert("x-request-id", "7f.A-b_c:1".parse().unwrap());
-        assert_eq!(start_drain_audit(&audit_layer, &headers).record.request_id, "7f.A-b_c:1");
+        assert_eq!(start_drain_audit(&rate_limits_and_audit, &headers).record.request_id, "7f.A-b_c:1");
         for invalid in ["", "a b", "a\"b", &"x".repeat(65)] {
             headers.insert("x-request-id", invalid.parse().unwrap());
-            assert!(start_drain_audit(&audit_layer, &headers).record.request_id.starts_with("ff-"), "{invalid}");
+            assert!(
+                start_drain_audit(&rate_limits_and_audit, &headers).record.request_id.starts_with("ff-"),
+                "{invalid}"
+            );
         }
         assert!(
-            audit_layer
+            rate_limits_and_audit
                 .start_audit(method_of_path("/fireteam.v1.MatchmakingService/Search"), &request(&headers))
                 .is_none()
         );
-        let client_port = AuditLayer { port: ServerPort::Client, ..audit_layer };
+        let client_port = RateLimitsAndAudit { port: ServerPort::Client, ..rate_limits_and_audit };
         assert!(client_port.start_audit(method_of_path(DRAIN_PATH), &request(&headers)).is_none());
     }
 
@@ -273,16 +277,16 @@ mod tests {
     async fn audit_record_is_written_before_the_response_or_the_call_fails() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.jsonl");
-        let audit_layer = audit_layer(Some(&path));
-        let mut audited = start_drain_audit(&audit_layer, &HeaderMap::new());
+        let rate_limits_and_audit = rate_limits_and_audit(Some(&path));
+        let mut audited = start_drain_audit(&rate_limits_and_audit, &HeaderMap::new());
         audited.set_identity(&Identity::new("studio", "ana", Role::Operator, &[], None));
         let mut response = Response::new(Body::empty());
         let changes = vec![AuditedChange { set_id: 1, before: Some(2), after: Some(3) }];
-        response.extensions_mut().insert(AuditEntry { target: "duel.xml".into(), ruleset_changes: changes });
+        response.extensions_mut().insert(AuditDetails { target: "duel.xml".into(), ruleset_changes: changes });
         assert!(Status::from_header_map(audited.write_audit_record(response).await.headers()).is_none());
         let rejected = Rejection::new(Code::PermissionDenied, ErrorReason::RoleNotAllowed, "no").into_status();
         let rejected = rejected.into_http();
-        finish_rejected_audit(Some(start_drain_audit(&audit_layer, &HeaderMap::new())), rejected).await;
+        finish_rejected_audit(Some(start_drain_audit(&rate_limits_and_audit, &HeaderMap::new())), rejected).await;
         let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
         let text = read("audit.jsonl") + &read("audit.rejected.jsonl");
         let lines: Vec<&str> = text.lines().collect();
@@ -293,8 +297,9 @@ mod tests {
         assert!(lines[1].contains(r#""subject":null"#) && lines[1].contains("PERMISSION_DENIED"), "{}", lines[1]);
         std::fs::remove_file(&path).unwrap();
         std::fs::create_dir(&path).unwrap();
-        let response =
-            start_drain_audit(&audit_layer, &HeaderMap::new()).write_audit_record(Response::new(Body::empty())).await;
+        let response = start_drain_audit(&rate_limits_and_audit, &HeaderMap::new())
+            .write_audit_record(Response::new(Body::empty()))
+            .await;
         assert_eq!(Status::from_header_map(response.headers()).unwrap().code(), Code::Internal);
     }
 }

@@ -40,14 +40,14 @@ pub trait RpcObserver: Send + Sync + 'static {
     }
 }
 
-/// Report of one call; sent once.
-pub struct CallReport {
+/// Reports one call, once: when it is finished, or dropped.
+pub struct CallReporter {
     method: &'static str,
     started_at: Instant,
     observer: Option<Arc<dyn RpcObserver>>,
 }
 
-impl CallReport {
+impl CallReporter {
     /// Starts the report of a call.
     pub fn new(method: &'static str, observer: Arc<dyn RpcObserver>) -> Self {
         Self { method, started_at: Instant::now(), observer: Some(observer) }
@@ -75,7 +75,7 @@ impl CallReport {
         match observer.sample_failed_call(method, code) {
             Sampled::Count => tracing::debug!(method, code = code_name, ms, "call failed, counted only"),
             Sampled::Write { counted } => {
-                log_counted_calls(method, code, counted);
+                log_unlogged_failures(method, code, counted);
                 if names_the_server(code) {
                     tracing::warn!(method, code = code_name, ms, "call failed");
                 } else {
@@ -87,7 +87,7 @@ impl CallReport {
 }
 
 /// Logs the number of failed calls of a kind that were only counted.
-pub fn log_counted_calls(method: &'static str, code: Code, count: u64) {
+pub fn log_unlogged_failures(method: &'static str, code: Code, count: u64) {
     let code_name = status_code_name(code);
     if count == 0 {
         return;
@@ -106,7 +106,7 @@ fn names_the_server(code: Code) -> bool {
 }
 
 /// A call that is dropped before its end was cancelled by its client.
-impl Drop for CallReport {
+impl Drop for CallReporter {
     fn drop(&mut self) {
         self.finish(Code::Cancelled);
     }

@@ -25,7 +25,7 @@ const CORS_MAX_AGE: Duration = Duration::from_secs(60 * 60);
 
 /// Layer that puts a `GrpcOrWebRouter` in front of the routes.
 #[derive(Clone)]
-pub(super) struct ClientRoutingLayer(pub(super) CallLayer);
+pub(super) struct GrpcOrWebLayer(pub(super) CallLayer);
 
 /// Routes behind native gRPC and behind gRPC-Web.
 #[derive(Clone)]
@@ -34,7 +34,7 @@ pub(super) struct GrpcOrWebRouter {
     grpc_web: Arc<Cors<GrpcWebService<CallService<Routes>>>>,
 }
 
-impl Layer<Routes> for ClientRoutingLayer {
+impl Layer<Routes> for GrpcOrWebLayer {
     type Service = GrpcOrWebRouter;
 
     fn layer(&self, routes: Routes) -> GrpcOrWebRouter {

@@ -20,16 +20,16 @@ const SHARDS: usize = 16;
 const GENERATION_PROOFS_MAX: usize = CACHED_PROOFS_MAX / SHARDS / 2;
 
 /// SHA-256 digest of a proof: its key in the cache.
-pub(super) type ProofDigest = [u8; 32];
+pub(super) type CredentialDigest = [u8; 32];
 
 /// Digest of a proof; `kind` separates tokens from certificates.
-pub(super) fn proof_digest(kind: u8, proof: &[u8]) -> ProofDigest {
+pub(super) fn credential_digest(kind: u8, proof: &[u8]) -> CredentialDigest {
     Sha256::new_with_prefix([kind]).chain_update(proof).finalize().into()
 }
 
 /// Cached proofs in shards.
 #[derive(Debug, Default)]
-pub(super) struct ProofCache {
+pub(super) struct VerifiedCredentialCache {
     shards: [RwLock<CacheGenerations>; SHARDS],
 }
 
@@ -37,8 +37,8 @@ pub(super) struct ProofCache {
 /// to be searched for eviction.
 #[derive(Debug, Default)]
 struct CacheGenerations {
-    young: HashMap<ProofDigest, CachedProof>,
-    old: HashMap<ProofDigest, CachedProof>,
+    young: HashMap<CredentialDigest, CachedProof>,
+    old: HashMap<CredentialDigest, CachedProof>,
 }
 
 #[derive(Clone, Debug)]
@@ -47,16 +47,16 @@ struct CachedProof {
     expires_at: UnixMs,
 }
 
-impl ProofCache {
+impl VerifiedCredentialCache {
     /// Identity of a cached proof; `None` if absent or expired.
-    pub(super) fn get(&self, digest: &ProofDigest, now: UnixMs) -> Option<Arc<Identity>> {
+    pub(super) fn get(&self, digest: &CredentialDigest, now: UnixMs) -> Option<Arc<Identity>> {
         let shard = self.shard(digest).read().unwrap_or_else(PoisonError::into_inner);
         let cached = shard.young.get(digest).or_else(|| shard.old.get(digest))?;
         (now < cached.expires_at).then(|| Arc::clone(&cached.identity))
     }
 
     /// Caches a proof for `PROOF_CACHE_TTL_MS`, but never beyond the expiry of the proof itself.
-    pub(super) fn insert(&self, digest: ProofDigest, identity: Arc<Identity>, now: UnixMs) {
+    pub(super) fn insert(&self, digest: CredentialDigest, identity: Arc<Identity>, now: UnixMs) {
         let ttl_end = now.plus_ms(PROOF_CACHE_TTL_MS);
         let expires_at = identity.accepted_until().map_or(ttl_end, |accepted_until| accepted_until.min(ttl_end));
         let mut shard = self.shard(&digest).write().unwrap_or_else(PoisonError::into_inner);
@@ -66,7 +66,7 @@ impl ProofCache {
         shard.young.insert(digest, CachedProof { identity, expires_at });
     }
 
-    fn shard(&self, digest: &ProofDigest) -> &RwLock<CacheGenerations> {
+    fn shard(&self, digest: &CredentialDigest) -> &RwLock<CacheGenerations> {
         &self.shards[usize::from(digest[0]) % SHARDS]
     }
 }
@@ -85,7 +85,7 @@ mod tests {
     fn proof_cache_entry_expires_after_its_ttl_or_with_its_proof() {
         let now = UnixMs(1_000_000);
         let check = |expires_at: Option<UnixMs>, ttl_ms: u64| {
-            let (cache, digest) = (ProofCache::default(), proof_digest(0, b"proof"));
+            let (cache, digest) = (VerifiedCredentialCache::default(), credential_digest(0, b"proof"));
             cache.insert(digest, identity(expires_at), now);
             assert!(cache.get(&digest, now.plus_ms(ttl_ms - 1)).is_some(), "{expires_at:?}");
             assert!(cache.get(&digest, now.plus_ms(ttl_ms)).is_none(), "{expires_at:?}");
@@ -98,9 +98,9 @@ mod tests {
     /// SEC-11: the cache never exceeds its maximum size, and the latest proofs are in it.
     #[test]
     fn proof_cache_size_is_bounded() {
-        let (cache, now) = (ProofCache::default(), UnixMs(5));
+        let (cache, now) = (VerifiedCredentialCache::default(), UnixMs(5));
         for number in 0..3 * CACHED_PROOFS_MAX as u64 {
-            let digest = proof_digest(0, &number.to_be_bytes());
+            let digest = credential_digest(0, &number.to_be_bytes());
             cache.insert(digest, identity(None), now);
             assert!(cache.get(&digest, now).is_some());
         }
@@ -113,6 +113,6 @@ mod tests {
 
     #[test]
     fn proof_digest_depends_on_the_kind() {
-        assert_ne!(proof_digest(0, b"proof"), proof_digest(1, b"proof"));
+        assert_ne!(credential_digest(0, b"proof"), credential_digest(1, b"proof"));
     }
 }

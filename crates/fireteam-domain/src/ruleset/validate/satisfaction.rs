@@ -1,0 +1,66 @@
+//! `<Satisfaction>`: when players count as frustrated, and what changes for them. Within `<Queue>` it adjusts the rating window;
+//! beside it, the limits of expansions, in searches and in the queue.
+
+use crate::ruleset::element_reader::ElementReader;
+use crate::ruleset::number_bounds::NumberBounds;
+use crate::ruleset::queue::SatisfactionSpec;
+use crate::ruleset::raw::{Diagnostics, RawElement};
+
+/// Maximum length of the losing streak that makes a player frustrated.
+const LOSING_STREAK_MAX: u64 = 1_000;
+
+/// Share of abandoned matches that makes a player frustrated, percent.
+const ABANDONED_PERCENT_BOUNDS: NumberBounds = NumberBounds::greater_than(0.0, 100.0);
+
+/// Feedback threshold. Feedback is 1 to 5, so no mean is below 1.
+const FEEDBACK_BELOW_BOUNDS: NumberBounds = NumberBounds::greater_than(1.0, 5.0);
+
+/// Maximum of `MinMatches`.
+const SATISFACTION_MIN_MATCHES_MAX: u64 = 1_000;
+
+/// Factor that widens the window of frustrated players.
+const WIDEN_FACTOR_BOUNDS: NumberBounds = NumberBounds::new_inclusive(1.0, 100.0);
+
+/// Factor that widens the limits of frustrated players. 1 would change nothing.
+const WIDEN_LIMITS_BOUNDS: NumberBounds = NumberBounds::greater_than(1.0, 100.0);
+
+/// Reads the `<Satisfaction>` of `<Queue>`: at least one criterion and at least one adjustment of the window.
+pub(super) fn read_window_satisfaction(element: &RawElement, diagnostics: &Diagnostics) -> SatisfactionSpec {
+    let mut reader = ElementReader::new(element, diagnostics);
+    let criteria = read_criteria(&mut reader);
+    let satisfaction = SatisfactionSpec {
+        widen: reader.number_or("Widen", WIDEN_FACTOR_BOUNDS, criteria.widen),
+        shift_down: reader.number_or("ShiftDown", NumberBounds::POSITIVE, criteria.shift_down),
+        ..criteria
+    };
+    reader.require_any_attribute(&["Widen", "ShiftDown"]);
+    reader.report_unread();
+    satisfaction
+}
+
+/// Reads the `<Satisfaction>` of the ruleset: at least one criterion, and the factor on limits.
+pub(super) fn read_limit_satisfaction(element: &RawElement, diagnostics: &Diagnostics) -> SatisfactionSpec {
+    let mut reader = ElementReader::new(element, diagnostics);
+    let criteria = read_criteria(&mut reader);
+    let widen_limits = reader.required_number("WidenLimits", WIDEN_LIMITS_BOUNDS);
+    reader.report_unread();
+    SatisfactionSpec { widen_limits: widen_limits.unwrap_or(criteria.widen_limits), ..criteria }
+}
+
+/// Reads the criteria, of which there must be one.
+fn read_criteria(reader: &mut ElementReader<'_>) -> SatisfactionSpec {
+    let defaults = SatisfactionSpec::default();
+    let criteria = SatisfactionSpec {
+        losing_streak: reader.optional_integer("LosingStreak", 1, LOSING_STREAK_MAX).map(|streak| streak as u32),
+        abandoned_percent: reader.optional_number("AbandonedPercent", ABANDONED_PERCENT_BOUNDS),
+        feedback_below: reader.optional_number("FeedbackBelow", FEEDBACK_BELOW_BOUNDS),
+        min_matches: reader.integer_or("MinMatches", 1, SATISFACTION_MIN_MATCHES_MAX, defaults.min_matches.into())
+            as u32,
+        ..defaults
+    };
+    reader.require_any_attribute(&["LosingStreak", "AbandonedPercent", "FeedbackBelow"]);
+    if reader.attribute("AbandonedPercent").is_none() && reader.attribute("FeedbackBelow").is_none() {
+        reader.report_without_effect(&["MinMatches"], "it does not affect `LosingStreak`");
+    }
+    criteria
+}

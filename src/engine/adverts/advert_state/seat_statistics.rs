@@ -1,0 +1,28 @@
+//! Statistics of seats that searching parties reserve.
+
+use crate::domain::locality::KM_PER_MILE;
+use crate::domain::statistic::PartySizeClass;
+use crate::domain::time::UnixMs;
+use crate::engine::adverts::advert_state::AdvertState;
+use crate::engine::adverts::writer_command::ReserveSeats;
+use crate::engine::statistics::UnsettledSeat;
+use crate::store::Reservation;
+
+impl AdvertState {
+    /// Keeps a new reservation of a searching party for the statistics; it counts when it is settled.
+    pub(super) fn record_seat_of_search(&self, reserve: &ReserveSeats, reservation: &Reservation, now: UnixMs) {
+        let Some(measures) = reserve.measures else { return };
+        let seat = UnsettledSeat {
+            set_id: reserve.set_id,
+            region: reserve.ruleset.statistics_region_of(&reserve.session).map(Into::into),
+            party_size: PartySizeClass::from_player_count(reserve.session.player_count().into()),
+            waited_ms: now.ms_since(reserve.searching_since),
+            score: measures.score,
+            distance_km: measures.distance_miles.map(|miles| miles * KM_PER_MILE),
+            round_trip_ms: measures.round_trip_ms,
+            at: now,
+            deadline: reservation.deadline,
+        };
+        self.common.statistics.record_reservation(reservation.id, seat);
+    }
+}

@@ -1,0 +1,135 @@
+//! Statistics of matchmaking: events become counts by hour, set, region and party size, in the metrics and in the store.
+//!
+//! Recording an event costs an entry in a list. A task of its own turns the list into counts (`pending_counts.rs`), and adds them
+//! to the store every two seconds (`statistics_task.rs`). Each event is recorded by one server: the one whose commit it was.
+
+mod pending_counts;
+mod sample;
+mod search_refusals;
+mod unsaved_batch;
+mod unsettled_seats;
+
+use parking_lot::Mutex;
+use tokio::sync::Mutex as AsyncMutex;
+
+use crate::clock::Clock;
+use crate::domain::filter::Refusal;
+use crate::domain::id::ReservationId;
+use crate::domain::queue::report::PassReport;
+use crate::domain::ruleset::Ruleset;
+use crate::domain::statistic::StatisticKind;
+use crate::domain::time::UnixMs;
+use crate::engine::statistics::pending_counts::PendingCounts;
+use crate::engine::statistics::search_refusals::SearchRefusals;
+use crate::engine::statistics::unsaved_batch::UnsavedBatch;
+use crate::engine::statistics::unsettled_seats::UnsettledSeats;
+use crate::store::statistics::{StatisticsQuery, StatisticsTotals};
+use crate::store::{Store, StoreError};
+use crate::telemetry::metric::Metrics;
+
+pub(crate) use self::sample::Sample;
+pub(crate) use self::unsettled_seats::UnsettledSeat;
+
+/// Samples that wait to be counted. The recorder of a further one counts all of them.
+const SAMPLES_MAX: usize = 4_096;
+
+/// Recorder of matchmaking statistics.
+#[derive(Debug, Default)]
+pub(crate) struct StatisticsRecorder {
+    samples: Mutex<Vec<Sample>>,
+    search_refusals: SearchRefusals,
+    unsettled_seats: UnsettledSeats,
+    pending: Mutex<PendingCounts>,
+    unsaved: AsyncMutex<UnsavedBatch>,
+    /// Held by the caller who reads the store's counts.
+    read_turn: AsyncMutex<()>,
+}
+
+impl StatisticsRecorder {
+    /// Records samples.
+    pub(crate) fn record(&self, samples: impl IntoIterator<Item = Sample>, metrics: &Metrics) {
+        let mut waiting = self.samples.lock();
+        waiting.extend(samples);
+        if SAMPLES_MAX <= waiting.len() {
+            let full = std::mem::take(&mut *waiting);
+            drop(waiting);
+            self.count(full, metrics);
+        }
+    }
+
+    /// Records the refusals of a search by a party with this number of players.
+    pub(crate) fn record_search_refusals(&self, ruleset: &Ruleset, players: u16, refusals: &[(Refusal, u32)]) {
+        if !refusals.is_empty() {
+            self.search_refusals.record(ruleset, players, refusals);
+        }
+    }
+
+    /// Records the refusals of a pass at `now`.
+    pub(crate) fn record_pass_refusals(&self, ruleset: &Ruleset, report: &PassReport, now: UnixMs, metrics: &Metrics) {
+        let refusals = report.refusal_counts.iter().map(|(refusal, count)| Sample {
+            rule: Some(refusal.rule_name(ruleset).into()),
+            count: *count,
+            ..Sample::new(StatisticKind::PassRefusals, ruleset.set_id, 0.0, now)
+        });
+        self.record(refusals, metrics);
+    }
+
+    /// Keeps a searching party's reservation until it is settled.
+    pub(crate) fn record_reservation(&self, id: ReservationId, seat: UnsettledSeat) {
+        self.unsettled_seats.insert(id, seat);
+    }
+
+    /// Counts a reservation that this server made: its host has confirmed it, or its party has joined. No effect
+    /// for others, and the second time.
+    pub(crate) fn record_settled(&self, id: ReservationId, metrics: &Metrics) {
+        if let Some(seat) = self.unsettled_seats.take(id) {
+            self.record(seat.into_samples(), metrics);
+        }
+    }
+
+    /// Adds all counts to the store. On an error they are kept, and a caller that stops waiting loses none. Without `is_writable`
+    /// they wait.
+    pub(crate) async fn flush(
+        &self,
+        (store, is_writable): (&dyn Store, bool),
+        clock: &dyn Clock,
+        metrics: &Metrics,
+    ) -> Result<(), StoreError> {
+        let mut unsaved = self.unsaved.lock().await;
+        self.count_recorded(clock.now(), metrics);
+        if !is_writable {
+            return Err(StoreError::Unavailable("the last commit failed".into()));
+        }
+        // At most one purge, for which a caller would wait.
+        let mut may_purge = true;
+        while let Some(batch) = unsaved.next(&self.pending, clock, may_purge) {
+            may_purge &= !batch.purges;
+            let must_continue_purge = store.add_statistics(batch).await?;
+            unsaved.mark_saved(must_continue_purge);
+        }
+        Ok(())
+    }
+
+    /// Totals that the store has. Reads take turns: each may take seconds.
+    pub(crate) async fn read(
+        &self,
+        store: &dyn Store,
+        query: &StatisticsQuery,
+    ) -> Result<StatisticsTotals, StoreError> {
+        let _turn = self.read_turn.lock().await;
+        store.read_statistics(query).await
+    }
+
+    /// Turns everything that was recorded into counts.
+    fn count_recorded(&self, now: UnixMs, metrics: &Metrics) {
+        metrics.statistics_dropped.inc_by(self.unsettled_seats.forget_before(now));
+        let refusals = self.search_refusals.take(now);
+        let samples = std::mem::take(&mut *self.samples.lock());
+        self.count(samples.into_iter().chain(refusals), metrics);
+    }
+
+    fn count(&self, samples: impl IntoIterator<Item = Sample>, metrics: &Metrics) {
+        let mut pending = self.pending.lock();
+        samples.into_iter().for_each(|sample| pending.add(sample, metrics));
+    }
+}

@@ -1,0 +1,52 @@
+//! JSON encoding of wishes: a list of attribute, whether missing values are accepted, and steps of start and accepted values.
+//! Accepted values are `"a"` for any, `{"n":[min,max]}` for numbers, `{"s":[…]}` for strings, or `{"f":true}`.
+
+use serde::de::Error;
+use serde::{Deserialize, Serialize};
+
+use crate::domain::wish::{AcceptedValues, Wish, WishList, WishStep};
+
+/// A wish, as encoded.
+#[derive(Serialize, Deserialize)]
+pub(super) struct WishBody(Box<str>, bool, Vec<(u64, AcceptedBody)>);
+
+#[derive(Serialize, Deserialize)]
+enum AcceptedBody {
+    #[serde(rename = "a")]
+    Any,
+    #[serde(rename = "n")]
+    Numbers(Option<f64>, Option<f64>),
+    #[serde(rename = "s")]
+    Strings(Vec<Box<str>>),
+    #[serde(rename = "f")]
+    Flag(bool),
+}
+
+pub(super) fn encode_wish(wish: &Wish) -> WishBody {
+    let accepted = |accepted: &AcceptedValues| match accepted {
+        AcceptedValues::Any => AcceptedBody::Any,
+        AcceptedValues::Numbers { min, max } => AcceptedBody::Numbers(*min, *max),
+        AcceptedValues::Strings(strings) => AcceptedBody::Strings(strings.to_vec()),
+        AcceptedValues::Flag(flag) => AcceptedBody::Flag(*flag),
+    };
+    let steps = wish.steps().iter().map(|step| (step.start_ms, accepted(&step.accepted)));
+    WishBody(wish.attribute.clone(), wish.accepts_missing, steps.collect())
+}
+
+/// Decodes wishes; `None` if there are none.
+pub(super) fn decode_wishes(body: Vec<WishBody>) -> Result<Option<Box<WishList>>, serde_json::Error> {
+    let wishes = body.into_iter().map(decode_wish).collect::<Result<Vec<Wish>, _>>()?;
+    Ok((!wishes.is_empty()).then(|| Box::new(WishList(wishes.into()))))
+}
+
+fn decode_wish(WishBody(attribute, accepts_missing, steps): WishBody) -> Result<Wish, serde_json::Error> {
+    let accepted = |body: AcceptedBody| match body {
+        AcceptedBody::Any => AcceptedValues::Any,
+        AcceptedBody::Numbers(min, max) => AcceptedValues::Numbers { min, max },
+        AcceptedBody::Strings(strings) => AcceptedValues::Strings(strings.into()),
+        AcceptedBody::Flag(flag) => AcceptedValues::Flag(flag),
+    };
+    let steps = steps.into_iter().map(|(start_ms, body)| WishStep { start_ms, accepted: accepted(body) });
+    Wish::new(&attribute, accepts_missing, steps.collect())
+        .map_err(|step| serde_json::Error::custom(format_args!("step {step} of the wish for {attribute} is invalid")))
+}
