@@ -21,6 +21,7 @@ pub(crate) mod hosted_matches;
 pub(crate) mod hosting;
 pub(crate) mod kill_server;
 pub(crate) mod leaving;
+mod newcomers;
 pub(crate) mod operator_actions;
 pub(crate) mod own_region_limits;
 pub(crate) mod party_members;

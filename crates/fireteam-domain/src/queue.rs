@@ -5,6 +5,7 @@ pub mod backfill;
 mod candidate_match;
 mod duel_fast_path;
 pub mod entry;
+pub mod evaluated_queue;
 pub mod explain;
 mod filter_columns;
 pub mod gate;

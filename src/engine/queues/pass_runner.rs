@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::domain::queue::pass::{PassInput, PassOutcome, run_pass};
+use crate::domain::queue::pass::{PassOutcome, run_pass, run_pass_of_newcomers};
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::snapshot::QueueSnapshot;
 use crate::store::queues::QueueKey;
@@ -62,7 +62,7 @@ pub(crate) async fn run_caught_pass(
             let snapshot = Arc::new(snapshot);
             let run = {
                 let (supervisor, snapshot) = (supervisor.clone(), Arc::clone(&snapshot));
-                move || supervisor.catch_blocking(TaskLabel::Pass, || snapshot.with_pass_input(run_pass_or_fail))
+                move || supervisor.catch_blocking(TaskLabel::Pass, || run_pass_or_fail(&snapshot))
             };
             let result = if snapshot.prepared_tickets.len() < BLOCKING_THREAD_MIN_TICKETS {
                 run()
@@ -112,10 +112,15 @@ async fn keep_input(shared: &SharedState, key: QueueKey, snapshot: Arc<QueueSnap
     }
 }
 
-fn run_pass_or_fail(input: &PassInput<'_>) -> PassOutcome {
-    #[cfg(feature = "failpoints")]
-    crate::engine::fail_points::fail_in_pass(input.ruleset.set_id);
-    run_pass(input)
+fn run_pass_or_fail(snapshot: &QueueSnapshot) -> Option<PassOutcome> {
+    snapshot.with_pass_input(|input| {
+        #[cfg(feature = "failpoints")]
+        crate::engine::fail_points::fail_in_pass(input.ruleset.set_id);
+        match snapshot.evaluated() {
+            Some(evaluated) => run_pass_of_newcomers(input, evaluated),
+            None => run_pass(input),
+        }
+    })
 }
 
 #[cfg(test)]

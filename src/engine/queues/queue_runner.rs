@@ -353,6 +353,7 @@ impl QueueRunner {
             next_change_at: report.next_change_at,
             gate_input,
         };
+        self.prepared_tickets.record_pass(ruleset, &report);
         self.waits_for_disconnects = matches!(report.gate_reason, Some(GateReason::TooFewWaiting { .. }));
         if report.truncated {
             let (set_id, pair_checks, duration_ms) = (self.queue_key.set_id, report.pair_checks, elapsed.as_millis());

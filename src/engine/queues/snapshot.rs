@@ -8,7 +8,9 @@ use crate::domain::limit::PAIR_CHECKS_PER_PASS_MAX;
 use crate::domain::played_values::PlayedValues;
 use crate::domain::queue::avoidance::PastMatches;
 use crate::domain::queue::backfill::OpenSession;
+use crate::domain::queue::evaluated_queue::EvaluatedQueue;
 use crate::domain::queue::gate::GateInput;
+use crate::domain::queue::outcome::PassReport;
 use crate::domain::queue::pass::PassInput;
 use crate::domain::queue::prepared_ticket::PreparedTicket;
 use crate::domain::queue::ticket::Ticket;
@@ -26,6 +28,8 @@ pub(crate) struct QueueSnapshot {
     open_sessions: Vec<OpenSession>,
     past_matches: PastMatches,
     pub(crate) gate_input: GateInput,
+    /// The queue at the last pass, if only newcomers have changed it since.
+    evaluated: Option<Arc<EvaluatedQueue>>,
     now: UnixMs,
     seed: u64,
 }
@@ -47,12 +51,18 @@ impl QueueSnapshot {
             // After the tickets: a match that ended before they were read is in the log.
             past_matches: past_matches(shared, key, (ruleset, queue), &tickets, &open_sessions, now),
             prepared_tickets: ticket_cache.prepare_tickets(shared, ruleset, queue, tickets),
+            evaluated: ticket_cache.evaluated.clone(),
             open_sessions,
             gate_input: gate_input(shared, key, &queue.gate, now),
             now,
             seed: seed_from_fraction(shared.common.clock.random_unit_f64()),
             ruleset: Arc::clone(ruleset),
         }
+    }
+
+    /// The queue at the last pass, if only newcomers have changed it since.
+    pub(crate) fn evaluated(&self) -> Option<&EvaluatedQueue> {
+        self.evaluated.as_deref()
     }
 
     /// Calls `use_input` with the snapshot as pass input; `None` if the set has no queue.
@@ -81,6 +91,8 @@ pub(crate) struct PreparedTicketCache {
     ruleset_hash: Option<RulesetHash>,
     /// Number of changes of block lists that the tickets know.
     block_list_changes: u64,
+    /// The queue at the last pass, if none of its tickets has left or changed since.
+    evaluated: Option<Arc<EvaluatedQueue>>,
 }
 
 impl PreparedTicketCache {
@@ -89,9 +101,16 @@ impl PreparedTicketCache {
         let is_changed = self.ruleset_hash != Some(hash);
         if is_changed {
             self.prepared_tickets.clear();
+            self.evaluated = None;
             self.ruleset_hash = Some(hash);
         }
         is_changed
+    }
+
+    /// Records a pass over the prepared tickets.
+    pub(crate) fn record_pass(&mut self, ruleset: &Ruleset, report: &PassReport) {
+        let (Some(queue), Some(teams)) = (&ruleset.queue, &ruleset.teams) else { return };
+        self.evaluated = EvaluatedQueue::after_pass(queue, teams, report).map(Arc::new);
     }
 
     /// Prepared tickets for a pass. Drops those no longer in the queue.
@@ -125,7 +144,7 @@ impl PreparedTicketCache {
         for ((ticket, rank), (is_frustrated, has_wider_limits)) in tickets.into_iter().zip(ranks).zip(flags) {
             let id = ticket.id;
             let known = cached.remove(&id);
-            let is_new = known.is_none();
+            let before = known.clone();
             let mut ticket = match known {
                 Some(ticket) if ticket.leaderboard_position == rank && ticket.frustrated == is_frustrated => ticket,
                 Some(ticket) => Arc::new(PreparedTicket {
@@ -141,14 +160,20 @@ impl PreparedTicketCache {
             if ticket.has_wider_limits() != has_wider_limits {
                 ticket = Arc::new(Arc::unwrap_or_clone(ticket).with_limits_if_frustrated(ruleset, has_wider_limits));
             }
-            if let Some(lists) = block_lists.as_ref().filter(|_| is_new || lists_have_changed) {
+            if let Some(lists) = block_lists.as_ref().filter(|_| before.is_none() || lists_have_changed) {
                 let durable = lists.users_blocked_by(ticket.users.iter().copied());
                 if let Some(blocked) = ticket.blocked_users_if_changed(&durable) {
                     ticket = Arc::new(Arc::unwrap_or_clone(ticket).with_blocked_users(blocked));
                 }
             }
+            if before.is_some_and(|before| !Arc::ptr_eq(&before, &ticket)) {
+                self.evaluated = None;
+            }
             self.prepared_tickets.insert(id, Arc::clone(&ticket));
             prepared.push(ticket);
+        }
+        if !cached.is_empty() {
+            self.evaluated = None;
         }
         prepared
     }

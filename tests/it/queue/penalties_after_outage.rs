@@ -65,10 +65,14 @@ impl Proposed {
         if party.leader_accepts {
             ticket.respond(&match_id, true).await.expect("accept");
         }
-        let mut proposed = Self { party, ticket, opponents, match_id };
-        if party.member_is_told {
-            proposed.seat(site).await.heartbeat().await.expect("heartbeat");
+        // Each server knows who received the match: one of them runs the queue.
+        if !party.leader_accepts {
+            receive_match(site, party.leader).await;
         }
+        if party.member_is_told {
+            receive_match(site, party.member).await;
+        }
+        let mut proposed = Self { party, ticket, opponents, match_id };
         proposed.opponents.respond(&proposed.match_id, true).await.expect("accept");
         proposed
     }
@@ -93,6 +97,15 @@ impl Proposed {
             *count = site.player_elsewhere(name).await.mine().await.expect("mine").1.len();
         }
         counts
+    }
+}
+
+/// The own client of a player receives a proposed match, at each server.
+async fn receive_match(site: &PartySite, name: &str) {
+    for client in [site.player(name).await, site.player_elsewhere(name).await] {
+        let (mut tickets, _) = client.mine().await.expect("mine");
+        assert_eq!(tickets.len(), 1, "{name}");
+        wait_for_state(&mut tickets[0], TicketState::Proposed).await;
     }
 }
 

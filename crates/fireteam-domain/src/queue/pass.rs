@@ -7,6 +7,7 @@ use crate::id::AdvertisementId;
 use crate::queue::backfill;
 use crate::queue::candidate_match::CandidateMatch;
 use crate::queue::duel_fast_path;
+use crate::queue::evaluated_queue::EvaluatedQueue;
 use crate::queue::gate::{self, GateReason};
 use crate::queue::outcome::{PassReport, UnmatchedTicket};
 use crate::queue::pass_progress::PassProgress;
@@ -22,6 +23,16 @@ pub use crate::queue::outcome::PassOutcome;
 
 /// Runs a pass. The result is empty if the gate is closed.
 pub fn run_pass(input: &PassInput<'_>) -> PassOutcome {
+    run_gated_pass(input, None)
+}
+
+/// Runs a pass over a queue of which `evaluated` had no match, and which others have entered since. The tickets in `evaluated` must be in
+/// the input, unchanged. It makes the same matches as [`run_pass`], but examines only windows that the newcomers may have changed.
+pub fn run_pass_of_newcomers(input: &PassInput<'_>, evaluated: &EvaluatedQueue) -> PassOutcome {
+    run_gated_pass(input, Some(evaluated))
+}
+
+fn run_gated_pass(input: &PassInput<'_>, evaluated: Option<&EvaluatedQueue>) -> PassOutcome {
     let players = input.tickets.iter().fold(0_u32, |sum, ticket| sum.saturating_add(ticket.player_count.into()));
     let match_limit = match gate::check_gate(&input.queue.gate, players, input.gate_input) {
         Ok(match_limit) => match_limit.map_or(usize::MAX, |match_limit| match_limit as usize),
@@ -29,15 +40,20 @@ pub fn run_pass(input: &PassInput<'_>) -> PassOutcome {
         Err(reason) => return PassOutcome { proposals: Vec::new(), report: gate_closed_report(input, reason) },
     };
     let fast = if match_limit == usize::MAX { duel_fast_path::try_run(input) } else { None };
-    let mut outcome = fast.unwrap_or_else(|| run_general_pass(input, match_limit));
+    let mut outcome = fast.unwrap_or_else(|| run_general_pass(input, match_limit, evaluated));
     draw_team_order(&mut outcome.proposals, input.teams, input.rng_seed);
     outcome
 }
 
 /// Runs a pass without the fast path. It makes at most `match_limit` matches.
-pub(super) fn run_general_pass(input: &PassInput<'_>, match_limit: usize) -> PassOutcome {
+pub(super) fn run_general_pass(
+    input: &PassInput<'_>,
+    match_limit: usize,
+    evaluated: Option<&EvaluatedQueue>,
+) -> PassOutcome {
     let tickets = input.tickets.len() as u32;
     let pass_state = PassState::new(input);
+    let evaluated = evaluated.filter(|evaluated| evaluated.holds_for(&pass_state));
     let pools = pass_state.partition_into_pools();
     let mut waiting_list = WaitingList::new(&pass_state, &pools);
     let mut progress = PassProgress::new(pass_state.tickets.len(), input.ruleset, input.max_pair_checks);
@@ -47,21 +63,24 @@ pub(super) fn run_general_pass(input: &PassInput<'_>, match_limit: usize) -> Pas
         Vec::new()
     };
     let (matches, match_limit_reached) =
-        select_matches(&pass_state, &pools, &mut waiting_list, &mut progress, match_limit);
+        select_matches(&pass_state, &pools, &mut waiting_list, &mut progress, (match_limit, evaluated));
     let proposed_count =
         backfills.iter().map(|it| &it.1).chain(&matches).flat_map(CandidateMatch::ticket_indices).count() as u32;
     let report = PassReport {
         gate_reason: None,
         ticket_count: tickets,
         proposed_count,
-        unmatched: unmatched_tickets(&pass_state, &waiting_list, &progress, match_limit_reached),
+        unmatched: unmatched_tickets(&pass_state, &waiting_list, &progress, match_limit_reached, evaluated),
         refusal_counts: report::nonzero_refusal_counts(&progress.refusal_counts),
         pair_checks: progress.pair_checks,
         truncated: progress.truncated,
         inexact_selection: progress.inexact_selection,
         candidate_limit_reached: progress.candidate_limit_reached,
         match_limit_reached,
-        next_change_at: report::next_change_at(&pass_state, &waiting_list, &progress),
+        next_change_at: report::next_change_at(&pass_state, &waiting_list, &progress)
+            .into_iter()
+            .chain(evaluated.and_then(EvaluatedQueue::next_change_at))
+            .min(),
         max_window_reach: pass_state.max_window_reach,
     };
     let none: Option<AdvertisementId> = None;
@@ -87,12 +106,12 @@ fn select_matches<'a>(
     pools: &[Vec<u32>],
     waiting_list: &mut WaitingList,
     progress: &mut PassProgress,
-    match_limit: usize,
+    (match_limit, evaluated): (usize, Option<&EvaluatedQueue>),
 ) -> (Vec<CandidateMatch<'a>>, bool) {
     let max_pair_checks = progress.max_pair_checks;
     let mut rng = SplitMix64(pass_state.input.rng_seed);
-    let mut selector =
-        Selector { pass_state, waiting_list, progress, rng: &mut rng, matches_left: match_limit, matches: Vec::new() };
+    let (matches_left, matches) = (match_limit, Vec::new());
+    let mut selector = Selector { pass_state, waiting_list, progress, rng: &mut rng, evaluated, matches_left, matches };
     let (mut tickets_left, mut truncated) = (pass_state.tickets.len() as u64, false);
     for pool in pools {
         let waiting: Vec<u32> = pool.iter().copied().filter(|&row| selector.waiting_list.is_waiting(row)).collect();
@@ -118,6 +137,7 @@ fn unmatched_tickets(
     waiting_list: &WaitingList,
     progress: &PassProgress,
     match_limit_reached: bool,
+    evaluated: Option<&EvaluatedQueue>,
 ) -> Vec<UnmatchedTicket> {
     let default_refusal = if match_limit_reached {
         Refusal::GateClosed
@@ -127,9 +147,10 @@ fn unmatched_tickets(
         Refusal::CandidatesTaken
     };
     let waiting = (0..pass_state.tickets.len() as u32).filter(|&row| waiting_list.is_waiting(row));
-    let unmatched = |row: u32| UnmatchedTicket {
-        ticket_id: pass_state.tickets[row as usize].prepared.ticket.id,
-        refusal: progress.leading_refusal(row).unwrap_or(default_refusal),
+    let unmatched = |row: u32| {
+        let ticket_id = pass_state.tickets[row as usize].prepared.ticket.id;
+        let before = || evaluated.and_then(|evaluated| evaluated.refusal_of(ticket_id));
+        UnmatchedTicket { ticket_id, refusal: progress.leading_refusal(row).or_else(before).unwrap_or(default_refusal) }
     };
     let mut tickets: Vec<UnmatchedTicket> = waiting.map(unmatched).collect();
     tickets.sort_unstable_by_key(|it| it.ticket_id);

@@ -1,5 +1,6 @@
 //! Match selection: nearest, weighted sample, first window or maximum weight.
 
+mod changed_windows;
 mod fill_match;
 mod fill_with_bots;
 mod first_window;
@@ -11,6 +12,7 @@ mod weighted_sample;
 use crate::filter::Refusal;
 use crate::order::ordered_bits;
 use crate::queue::candidate_match::CandidateMatch;
+use crate::queue::evaluated_queue::EvaluatedQueue;
 use crate::queue::pass_progress::PassProgress;
 use crate::queue::pass_state::PassState;
 use crate::queue::rng::SplitMix64;
@@ -26,6 +28,8 @@ pub(super) struct Selector<'w, 'a> {
     pub(super) waiting_list: &'w mut WaitingList,
     pub(super) progress: &'w mut PassProgress,
     pub(super) rng: &'w mut SplitMix64,
+    /// The queue before its newcomers, if only their windows are examined.
+    pub(super) evaluated: Option<&'w EvaluatedQueue>,
     /// Matches that may still be made.
     pub(super) matches_left: usize,
     pub(super) matches: Vec<CandidateMatch<'a>>,
@@ -75,7 +79,11 @@ impl<'a> Selector<'_, 'a> {
     }
 
     /// Serves all waiting tickets in order, each with `serve`.
-    fn match_each_in_turn(&mut self, pool: &[u32], serve: impl Fn(&mut Self, u32) -> Option<CandidateMatch<'a>>) {
+    fn match_each_in_turn(
+        &mut self,
+        pool: &[u32],
+        mut serve: impl FnMut(&mut Self, u32) -> Option<CandidateMatch<'a>>,
+    ) {
         for row in self.serving_order(pool) {
             if self.matches_left == 0 || self.progress.truncated {
                 return;

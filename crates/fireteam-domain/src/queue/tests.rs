@@ -5,6 +5,7 @@ mod bots;
 mod choices;
 mod explain_reports;
 pub(super) mod fixture;
+mod newcomers;
 mod oracle_comparison;
 mod player_details;
 mod random_wishes;

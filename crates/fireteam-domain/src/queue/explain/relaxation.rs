@@ -109,6 +109,7 @@ impl<'t> RelaxationSearch<'t> {
             waiting_list,
             progress,
             rng: &mut rng,
+            evaluated: None,
             matches_left: 1,
             matches: Vec::new(),
         };

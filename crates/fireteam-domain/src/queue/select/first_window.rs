@@ -3,17 +3,27 @@
 
 use crate::filter::Refusal;
 use crate::queue::candidate_match::CandidateMatch;
+use crate::queue::select::changed_windows::ChangedWindows;
 use crate::queue::select::{PartialMatch, Selector};
 use crate::ruleset::queue::SelectionOrder;
 
 impl<'a> Selector<'_, 'a> {
     pub(super) fn select_first_windows(&mut self, pool: &[u32]) {
-        match self.pass_state.input.queue.selection.start_with {
-            SelectionOrder::HighestRated => {
-                self.match_each_in_turn(pool, |selector, row| selector.window_starting_at(row, None))
+        let mut changed = self.evaluated.map(|evaluated| ChangedWindows::new(pool, self.pass_state, evaluated));
+        let start_with = self.pass_state.input.queue.selection.start_with;
+        self.match_each_in_turn(pool, |selector, row| {
+            if changed.as_ref().is_some_and(|changed| !changed.may_change_for(row, selector.pass_state)) {
+                return None;
             }
-            SelectionOrder::LongestWaiting => self.match_each_in_turn(pool, Self::first_window_around),
-        }
+            let found = match start_with {
+                SelectionOrder::HighestRated => selector.window_starting_at(row, None),
+                SelectionOrder::LongestWaiting => selector.first_window_around(row),
+            };
+            if let (Some(changed), Some(candidate)) = (&mut changed, &found) {
+                changed.record_matched(candidate.ticket_indices());
+            }
+            found
+        });
     }
 
     /// First window that contains `row` and is good enough, from the highest start down.

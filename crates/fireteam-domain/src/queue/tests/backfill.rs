@@ -289,7 +289,7 @@ fn backfill_lets_in_whom_a_new_match_would_have() {
             order.sort_by_key(|it| (it.ticket.entered_at, it.ticket.id));
             let mut singles = order.iter().filter(|ticket| ticket.player_count == 1);
             let expected = singles.find(|guest| new_match_passes(input, &seated, open_team, guest));
-            let outcome = pass::run_general_pass(input, 0);
+            let outcome = pass::run_general_pass(input, 0, None);
             let found: Vec<_> = outcome
                 .proposals
                 .iter()

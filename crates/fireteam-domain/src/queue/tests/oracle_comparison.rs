@@ -239,7 +239,7 @@ fn duel_fast_path_agrees_with_the_general_pass() {
             let is_fast = duel_fast_path::try_run(input).is_some();
             fast_passes += usize::from(is_fast);
             assert_eq!(is_fast, !has_wishes || !input.ruleset.allows_wishes(), "seed {seed}");
-            assert_eq!(pass::run_pass(input), pass::run_general_pass(input, usize::MAX), "seed {seed}");
+            assert_eq!(pass::run_pass(input), pass::run_general_pass(input, usize::MAX, None), "seed {seed}");
         });
     }
     assert!(fast_passes > 250, "{fast_passes}");

@@ -1,0 +1,87 @@
+//! Passes over windows examine what newcomers may change, beside many parties that wait. On SQLite and on Postgres.
+
+use fireteam_client::{Client, Ticket, pb};
+use pb::TicketState;
+
+use crate::support::party_site::wait_for_state;
+use crate::support::queue_server::{SET_ID, enter_request, servers_on_each_store, wait_until};
+use crate::support::test_server::TestServer;
+
+/// Duels of the first two neighbours in the list of ratings that suit each other in taste.
+fn ruleset() -> String {
+    format!(
+        r#"<Ruleset Name="Neighbours" SetId="{SET_ID}">
+  <Attributes>
+    <Attribute Name="skill" Type="number" Min="0" Max="3000" Trust="client"/>
+    <Attribute Name="taste" Type="number" Min="0" Max="20" Trust="client"/>
+  </Attributes>
+  <SoftFilters><SoftFilter Attribute="taste" Weight="1" Mode="difference"/></SoftFilters>
+  <Teams Count="2" Size="1"/>
+  <Queue PassIntervalMs="10">
+    <Quality><SoftScore MaxScore="0.3"/></Quality>
+    <Selection Mode="first_window" StartWith="highest_rated" MaxCandidates="8"/>
+  </Queue>
+</Ruleset>"#
+    )
+}
+
+async fn enter(client: &Client, name: &str, skill: f64, taste: f64) -> Ticket {
+    let mut request = enter_request(SET_ID, &[(name, skill)]);
+    let session = request.session_composition.as_mut().expect("a session");
+    let value = pb::AttributeValue { value: Some(pb::attribute_value::Value::NumberValue(taste)) };
+    session.attributes.insert("taste".to_owned(), value);
+    client.enter(request).await.expect("enter")
+}
+
+/// Returns when a pass has kept a ticket of several waiting, or matched it.
+async fn wait_for_pass(ticket: &mut Ticket) {
+    wait_until("a pass has examined the ticket", async || {
+        let status = ticket.heartbeat().await.expect("heartbeat");
+        status.state() != TicketState::Waiting || !["", "no_candidates"].contains(&status.blocking_rule.as_str())
+    })
+    .await;
+}
+
+fn pairs_evaluated(server: &TestServer) -> u64 {
+    server.app.metrics.pass_pairs_evaluated.get()
+}
+
+/// S4-16: a newcomer costs the windows around it, beside sixty who do not match. It is matched as in a pass over all. When the
+/// last ticket between two others leaves, they meet: that pass examines all windows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pass_examines_only_the_windows_of_newcomers() {
+    for (server, _database) in servers_on_each_store("newcomers", &ruleset()).await {
+        let client = server.client().await;
+        // Neighbours differ in taste, and so do those beside any one of them. Those beside any two have the same.
+        let mut tickets = Vec::new();
+        for number in 0..60_u32 {
+            let taste = f64::from(number % 3) * 10.0;
+            tickets.push(enter(&client, &format!("player {number}"), f64::from(number) * 50.0, taste).await);
+        }
+        for ticket in &mut tickets {
+            wait_for_pass(ticket).await;
+        }
+        let before = pairs_evaluated(&server);
+        // Suits 29, whose taste is 20, and not 30, whose taste is 0.
+        let mut newcomer = enter(&client, "newcomer", 1_475.0, 16.0).await;
+        wait_for_pass(&mut newcomer).await;
+        let cost = pairs_evaluated(&server) - before;
+        assert!((1..=12).contains(&cost), "{cost} pairs: the windows of the newcomer");
+        for ticket in [&mut newcomer, &mut tickets[29]] {
+            wait_for_state(ticket, TicketState::Matched).await;
+        }
+
+        // Two have gone between 27 and 30.
+        let before = pairs_evaluated(&server);
+        assert!(tickets[28].leave().await.expect("leave"));
+        for number in [27, 30] {
+            wait_for_state(&mut tickets[number], TicketState::Matched).await;
+        }
+        let cost = pairs_evaluated(&server) - before;
+        assert!(25 <= cost, "{cost} pairs: all windows, from the highest down");
+        for number in [0, 26, 31, 59] {
+            assert_eq!(tickets[number].heartbeat().await.expect("heartbeat").state(), TicketState::Waiting);
+        }
+        server.app.shutdown().await;
+    }
+}
