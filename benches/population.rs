@@ -14,8 +14,8 @@ use fireteam::domain::matchmaking_action::AdvertiseChances;
 use fireteam::domain::measure::Measure;
 use fireteam::domain::ruleset::teams::{AllocationSpec, HostingMode, HostingSpec, PlayerDataForHost, ServerChoice};
 use fireteam::domain::ruleset::{
-    AdvertisementHandlePolicy, ComparedList, DistanceCurve, HardFilter, HardMissingPolicy, HardRule,
-    PartyConsentPolicy, Ruleset, SearchLimits, ServedSilos, SoftFilter, SoftFilterMode, SoftMissingPolicy,
+    AdvertisementIdForm, DistanceCurve, HardFilter, HardMissingPolicy, HardRule, InFilterList, PartyConsentPolicy,
+    Ruleset, RulesetSilos, SearchLimits, SoftFilter, SoftFilterMode, SoftMissingPolicy,
 };
 use fireteam::domain::session::{Player, Session};
 use fireteam::domain::time::UnixMs;
@@ -84,7 +84,7 @@ pub(crate) fn ruleset(rules: RuleOptions) -> Ruleset {
     let steps = [(0, 1e-6), (3_600_000, 5000.0)].map(|(start_ms, value)| ExpansionStep { start_ms, limit: value });
     let within = HardRule::Within { measure: Measure::AttributeDifference(0), expansion: 0, reciprocal_percent: 100.0 };
     let listed =
-        |text: &str| HardRule::In { attribute: 1, list: ComparedList::Strings([text.into()].into()), mutual: false };
+        |text: &str| HardRule::In { attribute: 1, list: InFilterList::Strings([text.into()].into()), mutual: false };
     let equal = HardRule::Equal { attribute: 2, value: None };
     let hard = [
         (rules.limits, within),
@@ -98,7 +98,7 @@ pub(crate) fn ruleset(rules: RuleOptions) -> Ruleset {
         name: "bench".into(),
         set_id: SetId(1),
         hash: RulesetHash(1),
-        silos: ServedSilos::Any,
+        silos: RulesetSilos::Any,
         attributes: [number("skill", Some((0.0, 3000.0))), text("mode"), text("playlist")].into(),
         hard_filters: hard.into_iter().filter(|(used, _)| *used).map(|(_, rule)| filter(rule)).collect(),
         soft_filters: [skill, distance].into_iter().filter(|soft| 0.0 < soft.weight).collect(),
@@ -106,7 +106,7 @@ pub(crate) fn ruleset(rules: RuleOptions) -> Ruleset {
         advertise_chances: AdvertiseChances::from_game_size(12),
         search_limits: SearchLimits { max_results: 50, max_evaluated: u32::MAX },
         clients_per_account: 1,
-        handles: AdvertisementHandlePolicy::Ids,
+        handles: AdvertisementIdForm::Ids,
         latency_model: DEFAULT_LATENCY_MODEL,
         involved_phase_percent: 50.0,
         probed_players: None,

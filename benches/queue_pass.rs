@@ -8,13 +8,13 @@ use fireteam::domain::id::{SetId, TicketId, UserKey};
 use fireteam::domain::matching::maximum_weight_matching;
 use fireteam::domain::measure::Measure;
 use fireteam::domain::queue::avoidance::PastMatches;
-use fireteam::domain::queue::gate::GateInput;
+use fireteam::domain::queue::gate::GateCounts;
 use fireteam::domain::queue::pass::{self, PassInput, PassOutcome};
 use fireteam::domain::queue::prepared_ticket::PreparedTicket;
 use fireteam::domain::queue::ticket::{PlayerRating, Ticket};
 use fireteam::domain::ruleset::queue::{
-    BucketRounding, Gate, GateRounding, QualitySpec, QueueSpec, RatingGroup, RatingGroups, RatingWindow, SelectionMode,
-    SelectionOrder, SelectionSpec, WaitBonus, WindowClock, WindowMatchRule, WindowMaxCombination,
+    AbsoluteOrPercentMax, BucketRounding, Gate, GateRounding, QualitySpec, QueueSpec, RatingGroup, RatingGroups,
+    RatingWindow, SelectionMode, SelectionOrder, SelectionSpec, WaitBonus, WindowClock, WindowPairRule,
 };
 use fireteam::domain::ruleset::teams::{TeamOrder, TeamsSpec};
 use fireteam::domain::ruleset::{HardFilter, HardMissingPolicy, HardRule, Ruleset};
@@ -186,7 +186,7 @@ impl WaitingQueue {
             tickets: &entrants,
             open_sessions: &[],
             past_matches,
-            gate_input: GateInput::default(),
+            gate_counts: GateCounts::default(),
             now: UnixMs(NOW),
             rng_seed: 1,
             max_pair_checks: u64::MAX,
@@ -420,10 +420,10 @@ fn passes(count: u64) {
         step_every_ms: 5_000,
         max: Some(24),
         max_percent: None,
-        combine: WindowMaxCombination::Smaller,
+        combine: AbsoluteOrPercentMax::Smaller,
         reciprocal_percent: 100.0,
         clock: WindowClock::Queue,
-        rule: WindowMatchRule::Contain,
+        rule: WindowPairRule::Contain,
     };
     waiting.under(|queue, _| queue.window = Some(window));
     measure("PQ6", "buckets, nearest", &waiting);

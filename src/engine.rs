@@ -65,11 +65,11 @@ use self::startup_retry::retry_at_startup;
 use self::statistics_task::run_statistics_task;
 use self::write_probe::run_write_probe;
 
-pub use self::adverts::advert_state::EncodeAdvertResponseFn;
-pub use self::adverts::host_events::{HostEvent, HostListener};
+pub use self::adverts::advert_state::EncodeAdvertFn;
+pub use self::adverts::host_events::{HostEvent, HostEventSender};
 pub use self::deps::EngineDeps;
 pub use self::hosted_match::{HostedMatch, HostedMatchDetails, HostedMatchState, HostedParty, HostedPlayer};
-pub use self::user_advert::{Reservation, ReservationState, UserAdvert};
+pub use self::user_advert::{ExportedAdvert, Reservation, ReservationState};
 pub use self::writer_inbox::PendingAnswer;
 
 /// Running matchmaker: advertisements, queues and their background tasks.
@@ -142,7 +142,7 @@ impl Engine {
     }
 
     /// Whether the store accepts writes of this server's store format version.
-    pub fn is_store_writable(&self) -> bool {
+    pub fn is_store_format_writable(&self) -> bool {
         self.common.store.is_writable()
     }
 
@@ -275,7 +275,7 @@ impl Engine {
     pub fn subscribe_to_host_events(
         &self,
         id: AdvertisementId,
-        listener: &HostListener,
+        listener: &HostEventSender,
     ) -> (Vec<ReservationView>, Vec<HostedMatch>) {
         let state = &self.adverts.state;
         state.host_events.subscribe(id, listener);
@@ -283,8 +283,8 @@ impl Engine {
     }
 
     /// Whether a heartbeat that the host of an advertisement was asked for is due. It is then taken.
-    pub fn take_due_beat(&self, id: AdvertisementId) -> bool {
-        self.adverts.state.host_events.take_due_beat(id, self.common.clock.now())
+    pub fn consume_expected_beat(&self, id: AdvertisementId) -> bool {
+        self.adverts.state.host_events.consume_expected_beat(id, self.common.clock.now())
     }
 
     /// Compares memory with the store and with the indexes. Lists up to `max_listed` inconsistencies.

@@ -38,8 +38,8 @@ use crate::store::statistics::StatisticsStore;
 use crate::store::user_data::UserDataStore;
 
 pub use crate::store::adverts::{
-    AdvertFeed, AdvertLimit, AdvertOwner, AdvertVersion, AdvertWrite, ClientAndAccountLimit, CommitResult,
-    ENDED_RESERVATION_RETENTION_MS, FeedBatch, OwnerKey, PartyKey, Reservation, ReservationLimit, ReservationOwner,
+    AdvertFeed, AdvertLimit, AdvertOwner, AdvertVersion, AdvertWrite, ClientAndAccountLimit, CommitResult, FeedBatch,
+    JOINED_RESERVATION_RETENTION_MS, OwnerKey, PartyKey, Reservation, ReservationLimit, ReservationOwner,
     ReservationState, StoredAdvertisement, VersionStep, WriteOutcome, transaction_label,
 };
 pub use crate::store::error::StoreError;

@@ -12,6 +12,7 @@ mod feed;
 mod passes;
 #[path = "../past_matches.rs"]
 mod past_matches;
+mod player_attributes;
 mod population;
 mod queue;
 #[path = "../../tests/it/store/queue_rows.rs"]
@@ -22,6 +23,8 @@ mod server;
 #[path = "../split_mix64.rs"]
 mod split_mix64;
 mod tokens;
+
+use crate::player_attributes::StatedBy;
 
 /// The server's allocator, so that the rows cost what they cost in the server.
 #[global_allocator]
@@ -37,11 +40,22 @@ struct Row {
     run: fn(),
 }
 
-/// All rows. Searches are one hot path, counted for three classes of query.
-const ROWS: [Row; 17] = [
+/// All rows. Searches are one hot path, counted for three classes of query. The rows of attributes have a
+/// pair each: by attributes of parties, and by those of players.
+const ROWS: [Row; 21] = [
     Row { name: "search_plain", function: "AdvertisementIndex::search", run: search::plain },
     Row { name: "search_filtered", function: "AdvertisementIndex::search", run: search::filtered },
     Row { name: "search_refused_by_all", function: "AdvertisementIndex::search", run: search::refused_by_all },
+    Row {
+        name: "search_party_attributes",
+        function: "AdvertisementIndex::search",
+        run: || player_attributes::search(StatedBy::Party),
+    },
+    Row {
+        name: "search_player_attributes",
+        function: "AdvertisementIndex::search",
+        run: || player_attributes::search(StatedBy::Players),
+    },
     Row { name: "upsert_unary", function: "MatchmakingApi::update_advertisement", run: server::upsert_unary },
     Row { name: "upsert_streamed", function: "ConnectResponses::poll_next", run: server::upsert_streamed },
     Row { name: "heartbeat", function: "MatchmakingApi::update_advertisement", run: server::heartbeat },
@@ -54,6 +68,16 @@ const ROWS: [Row; 17] = [
     Row { name: "pass_filtered_6v6", function: "queue::pass::run_pass", run: passes::filtered_6v6 },
     Row { name: "pass_avoiding_6v6", function: "queue::pass::run_pass", run: passes::avoiding_6v6 },
     Row { name: "pass_best_quality", function: "queue::pass::run_pass", run: passes::best_quality },
+    Row {
+        name: "pass_party_attributes",
+        function: "queue::pass::run_pass",
+        run: || player_attributes::pass(StatedBy::Party),
+    },
+    Row {
+        name: "pass_player_attributes",
+        function: "queue::pass::run_pass",
+        run: || player_attributes::pass(StatedBy::Players),
+    },
     Row { name: "feed_record", function: "AdvertState::apply_feed", run: feed::record },
     Row { name: "token_open", function: "HmacTokenSigner::verify", run: tokens::open },
 ];

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fireteam::domain::id::{TicketId, UserKey};
 use fireteam::domain::queue::avoidance::PastMatches;
-use fireteam::domain::queue::gate::GateInput;
+use fireteam::domain::queue::gate::GateCounts;
 use fireteam::domain::queue::pass::{PassInput, PassOutcome, run_pass};
 use fireteam::domain::queue::prepared_ticket::PreparedTicket;
 use fireteam::domain::queue::ticket::{PlayerRating, Ticket};
@@ -110,7 +110,7 @@ fn count_passes(ruleset: &Ruleset, tickets: &[PreparedTicket], mut past_matches:
             tickets: &references,
             open_sessions: &[],
             past_matches: &past_matches(),
-            gate_input: GateInput::default(),
+            gate_counts: GateCounts::default(),
             now: UnixMs(NOW),
             rng_seed: 1,
             max_pair_checks: u64::MAX,
@@ -128,7 +128,7 @@ fn count_passes(ruleset: &Ruleset, tickets: &[PreparedTicket], mut past_matches:
 }
 
 /// Ticket of one player who has waited up to a minute.
-fn ticket(rng: &mut SplitMix64, ruleset: &Ruleset, mean: f64, deviation: f64) -> Ticket {
+pub(crate) fn ticket(rng: &mut SplitMix64, ruleset: &Ruleset, mean: f64, deviation: f64) -> Ticket {
     let mut session = session(rng, mean, deviation);
     session.attributes.clear();
     (session.nat_type, session.game_in_progress) = (Some(rng.below(3) as i32), Some(false));

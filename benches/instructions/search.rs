@@ -91,7 +91,7 @@ fn run(hard_filters: &str, allowed_ranges: &[AllowedRange]) {
     );
 }
 
-fn query<'a>(ruleset: &'a Ruleset, session: &'a Session, values: &'a AttributeValues) -> SearchQuery<'a> {
+pub(crate) fn query<'a>(ruleset: &'a Ruleset, session: &'a Session, values: &'a AttributeValues) -> SearchQuery<'a> {
     let searcher = Searcher {
         attribute_values: values,
         locality: session.locality,
@@ -111,6 +111,16 @@ fn query<'a>(ruleset: &'a Ruleset, session: &'a Session, values: &'a AttributeVa
 fn entry(rng: &mut SplitMix64, ruleset: &Ruleset, allowed_ranges: &[AllowedRange]) -> IndexEntry {
     let mut session = session(rng, 1_500.0, 350.0);
     session.join_seats = 5;
+    entry_of(rng, ruleset, session, allowed_ranges)
+}
+
+/// Entry of an advertised session.
+pub(crate) fn entry_of(
+    rng: &mut SplitMix64,
+    ruleset: &Ruleset,
+    session: Session,
+    allowed_ranges: &[AllowedRange],
+) -> IndexEntry {
     IndexEntry {
         attribute_values: AttributeValues::from_session(ruleset, &session),
         expires_at: UnixMs(NOW + 1_000 + rng.below(60_000)),

@@ -24,7 +24,7 @@ use fireteam::auth::token::HmacTokenSigner;
 use fireteam::clock::ManualClock;
 use fireteam::domain::time::UnixMs;
 use fireteam::engine::settings::EngineSettings;
-use fireteam::engine::{EncodeAdvertResponseFn, Engine, EngineDeps};
+use fireteam::engine::{EncodeAdvertFn, Engine, EngineDeps};
 use fireteam::geo::{LocatorSettings, ReloadableLocator};
 use fireteam::rules::RulesetCatalog;
 use fireteam::store::Store;
@@ -79,7 +79,7 @@ impl InProcessServer {
     }
 
     /// The same with another store, and a function that encodes each published advertisement.
-    pub(crate) fn start_with_store(xml: &str, store: Arc<dyn Store>, encode_advert: EncodeAdvertResponseFn) -> Self {
+    pub(crate) fn start_with_store(xml: &str, store: Arc<dyn Store>, encode_advert: EncodeAdvertFn) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let clock = Arc::new(ManualClock::new(UnixMs(NOW), 1));
         let catalog = Arc::new(RulesetCatalog::default());

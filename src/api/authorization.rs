@@ -94,7 +94,7 @@ impl Authorizer {
             return Err(AuthError::Unauthenticated(CredentialError::Malformed));
         }
         let certificate = extensions.get::<ConnectionPeer>().and_then(|peer| peer.certificate.as_deref());
-        let identity = match authenticator.known_identity(authorization, certificate) {
+        let identity = match authenticator.cached_identity(authorization, certificate) {
             Some(identity) => identity,
             None => {
                 let charge = self.charge_verification(authenticator, authorization, headers, extensions)?;
@@ -118,7 +118,7 @@ impl Authorizer {
         headers: &HeaderMap,
         extensions: &Extensions,
     ) -> Result<VerificationCharge<'_>, AuthError> {
-        let cost = authorization.map_or(0, |header| authenticator.signatures_to_verify(header));
+        let cost = authorization.map_or(0, |header| authenticator.verification_cost(header));
         let Some(limit) = self.verification_rate_limit.as_ref().filter(|_| cost > 0) else {
             return Ok(VerificationCharge(None));
         };

@@ -83,7 +83,7 @@ impl AuthorizedQueues {
         let (metadata, extensions, message) = request.into_parts();
         let caller = AuthorizedCaller::from_checked_request(&self.address_resolver, metadata.as_ref(), &extensions)?;
         if let Some(rate_limits) = self.rate_limits.as_deref() {
-            if self.queues.take_due_host_beat(caller.engine_caller(), &message.advertisement_token) {
+            if self.queues.consume_expected_host_beat(caller.engine_caller(), &message.advertisement_token) {
                 refund_call(Some(rate_limits), &caller);
             } else {
                 let cost = u32::try_from(message.matches.len()).unwrap_or(u32::MAX).max(1);

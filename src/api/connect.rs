@@ -27,7 +27,7 @@ use crate::api::pb::matchmaking_connect_response::Message;
 use crate::api::status::Rejection;
 use crate::auth::rate_limit::StreamPermit;
 use crate::domain::id::AdvertisementId;
-use crate::engine::{HostEvent, HostListener, HostedMatch};
+use crate::engine::{HostEvent, HostEventSender, HostedMatch};
 
 /// Unanswered requests per connection. At the limit, the server stops reading from the connection.
 pub const IN_FLIGHT_REQUESTS_MAX: usize = 256;
@@ -49,7 +49,7 @@ pub struct ConnectResponses {
     /// `None` after the client has closed its side.
     requests: Option<Streaming<pb::ConnectRequest>>,
     pending_responses: FuturesUnordered<AcceptedEnvelope>,
-    event_listener: HostListener,
+    event_listener: HostEventSender,
     host_events: mpsc::Receiver<HostEvent>,
     /// Matches of advertisements that this connection has just subscribed to.
     matches_to_send: VecDeque<HostedMatch>,
@@ -94,7 +94,7 @@ impl ConnectResponses {
             caller,
             requests: Some(requests),
             pending_responses: FuturesUnordered::new(),
-            event_listener: HostListener { event_sender, overflow: overflow.clone() },
+            event_listener: HostEventSender { event_sender, overflow: overflow.clone() },
             host_events,
             matches_to_send: VecDeque::new(),
             subscriptions: BTreeSet::new(),

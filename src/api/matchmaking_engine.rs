@@ -11,7 +11,7 @@ use crate::engine::command::{
 };
 use crate::engine::error::EngineError;
 use crate::engine::queues::start_match_command::{StartMatchAnswer, StartMatchCommand};
-use crate::engine::{Engine, HostListener, HostedMatch, PendingAnswer};
+use crate::engine::{Engine, HostEventSender, HostedMatch, PendingAnswer};
 
 /// Advertisement, search and reservation operations. `Engine` documents each.
 #[expect(missing_docs, reason = "each method is documented at `Engine`")]
@@ -56,8 +56,8 @@ pub trait MatchmakingEngine: Send + Sync + 'static {
         hash: Option<RulesetHash>,
         token: &[u8],
     ) -> Result<Arc<Ruleset>, EngineError>;
-    fn subscribe(&self, id: AdvertisementId, listener: &HostListener) -> (Vec<ReservationView>, Vec<HostedMatch>);
-    fn take_due_beat(&self, id: AdvertisementId) -> bool;
+    fn subscribe(&self, id: AdvertisementId, listener: &HostEventSender) -> (Vec<ReservationView>, Vec<HostedMatch>);
+    fn consume_expected_beat(&self, id: AdvertisementId) -> bool;
 }
 
 impl MatchmakingEngine for Engine {
@@ -140,11 +140,11 @@ impl MatchmakingEngine for Engine {
         Engine::ruleset_of_search(self, set_id, hash, token)
     }
 
-    fn subscribe(&self, id: AdvertisementId, listener: &HostListener) -> (Vec<ReservationView>, Vec<HostedMatch>) {
+    fn subscribe(&self, id: AdvertisementId, listener: &HostEventSender) -> (Vec<ReservationView>, Vec<HostedMatch>) {
         Engine::subscribe_to_host_events(self, id, listener)
     }
 
-    fn take_due_beat(&self, id: AdvertisementId) -> bool {
-        Engine::take_due_beat(self, id)
+    fn consume_expected_beat(&self, id: AdvertisementId) -> bool {
+        Engine::consume_expected_beat(self, id)
     }
 }

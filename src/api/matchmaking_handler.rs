@@ -13,7 +13,7 @@ use crate::auth::policy::RateLimitKind;
 use crate::auth::rate_limit::{RateLimitKey, RateLimits, StreamPermit};
 use crate::domain::id::AdvertisementId;
 use crate::engine::command::{ReservationView, UpdateAdvertAnswer};
-use crate::engine::{HostListener, HostedMatch, PendingAnswer};
+use crate::engine::{HostEventSender, HostedMatch, PendingAnswer};
 
 /// Rows that a search may evaluate for one unit of the search limit: the default evaluation budget of a ruleset, some
 /// milliseconds of work. A ruleset with a larger budget costs its searchers more.
@@ -106,7 +106,7 @@ impl MatchmakingHandler {
     /// one per interval and advertisement, also of callers who do not own it.
     fn is_due_beat(&self, advertisement_id: &str) -> bool {
         self.rate_limits.is_some()
-            && AdvertisementId::parse(advertisement_id).is_some_and(|id| self.engine.take_due_beat(id))
+            && AdvertisementId::parse(advertisement_id).is_some_and(|id| self.engine.consume_expected_beat(id))
     }
 
     /// Submits a deletion; returns the id with the pending answer.
@@ -243,7 +243,7 @@ impl MatchmakingHandler {
         &self,
         _: &AuthorizedCaller<ClientOrGameServer>,
         id: AdvertisementId,
-        listener: &HostListener,
+        listener: &HostEventSender,
     ) -> (Vec<ReservationView>, Vec<HostedMatch>) {
         self.engine.subscribe(id, listener)
     }

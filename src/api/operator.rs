@@ -25,7 +25,7 @@ use crate::domain::id::SetId;
 use crate::engine::error::EngineError;
 use crate::engine::queues::QueueEngine;
 use crate::engine::rulesets::{
-    CheckedRuleset, ReloadReport, RetireSetAnswer, RulesetListing, RulesetProblem, RulesetReloader,
+    CheckRulesetAnswer, ReloadReport, RetireSetAnswer, RulesetListing, RulesetProblem, RulesetReloader,
 };
 use crate::telemetry::audit::AuditedChange;
 
@@ -39,7 +39,7 @@ const FILE_NAME_BYTES_MAX: usize = 256;
 #[tonic::async_trait]
 pub trait RulesetAdmin: Send + Sync + 'static {
     /// Validates a file's text without loading it. Returns its hash and its effect on ratings, or all problems.
-    fn check(&self, file_name: &str, xml: &str) -> Result<CheckedRuleset, Vec<RulesetProblem>>;
+    fn check(&self, file_name: &str, xml: &str) -> Result<CheckRulesetAnswer, Vec<RulesetProblem>>;
     /// Reloads the rulesets from their source.
     async fn reload(&self) -> ReloadReport;
     /// Ends the grace period of a set whose file was removed. With `force` its waiting tickets end too.
@@ -50,7 +50,7 @@ pub trait RulesetAdmin: Send + Sync + 'static {
 
 #[tonic::async_trait]
 impl RulesetAdmin for RulesetReloader {
-    fn check(&self, file_name: &str, xml: &str) -> Result<CheckedRuleset, Vec<RulesetProblem>> {
+    fn check(&self, file_name: &str, xml: &str) -> Result<CheckRulesetAnswer, Vec<RulesetProblem>> {
         RulesetReloader::check(self, file_name, xml)
     }
 
@@ -165,7 +165,7 @@ impl OperatorService for OperatorApi {
         let file_name = if message.file_name.is_empty() { "ruleset.xml" } else { &message.file_name };
         let entry = AuditDetails { target: file_name.to_owned(), ..AuditDetails::default() };
         let response = match self.backend.rulesets(&caller).check(file_name, &message.ruleset_xml) {
-            Ok(CheckedRuleset { hash, rating_change }) => pb::CheckRulesetResponse {
+            Ok(CheckRulesetAnswer { hash, rating_change }) => pb::CheckRulesetResponse {
                 service_configuration_hash: hash.map(|hash| hash.0),
                 rating_change,
                 ..Default::default()
@@ -362,7 +362,7 @@ impl OperatorService for OperatorApi {
         let (caller, message) = self.authorized_request(request)?;
         let queues = self.backend.queue_engine(&caller)?;
         let query = user_data::export_user_query(&message, queues.public_user_keys())?;
-        let log_key = lookup::log_key(queues.user_log_name_of(query.user).await.map_err(Rejection::from)?);
+        let log_key = lookup::log_key(queues.existing_or_new_log_name(query.user).await.map_err(Rejection::from)?);
         let entry = AuditDetails { target: format!("user {log_key}"), ..AuditDetails::default() };
         let export = queues.export_user(query.user, query.after, query.page_size).await.map_err(Rejection::from)?;
         let response = user_data::export_user_response(&export, queues.now(), queues.public_user_keys());

@@ -169,7 +169,7 @@ impl<'a> SearchResponseEncoder<'a> {
         let capacity = ruleset.search_limits.max_results as usize * CANDIDATE_BYTES_TYPICAL + 256;
         let mut terms: Vec<_> =
             ruleset.soft_filters.iter().map(|soft_filter| ScoreTermEncoder::new(ruleset, soft_filter)).collect();
-        terms.extend(ruleset.has_avoidance_costs().then(ScoreTermEncoder::of_avoidance));
+        terms.extend(ruleset.has_search_avoidance_costs().then(ScoreTermEncoder::of_avoidance));
         let term_values = Vec::with_capacity(terms.len());
         Self { bytes: Vec::with_capacity(capacity), term_values, terms, player_probes: Vec::new() }
     }

@@ -72,7 +72,7 @@ impl Authenticator {
     }
 
     /// Identity of a proof that was verified recently, as `authenticate` returns it; `None` if it has to be verified.
-    pub fn known_identity(&self, authorization: Option<&[u8]>, certificate: Option<&[u8]>) -> Option<Arc<Identity>> {
+    pub fn cached_identity(&self, authorization: Option<&[u8]>, certificate: Option<&[u8]>) -> Option<Arc<Identity>> {
         let (kind, proof) = match (authorization, certificate) {
             (Some(header), _) => (PROOF_KIND_JWT, parse_bearer_token(header)?.as_bytes()),
             (None, Some(der)) => (PROOF_KIND_CERTIFICATE, der),
@@ -87,9 +87,9 @@ impl Authenticator {
     }
 
     /// Number of signatures to verify at most for the token in `authorization`; 0 if it is refused without.
-    pub fn signatures_to_verify(&self, authorization: &[u8]) -> u32 {
+    pub fn verification_cost(&self, authorization: &[u8]) -> u32 {
         let token = parse_bearer_token(authorization).filter(|token| token.len() <= jwt::JWT_BYTES_MAX);
-        token.map_or(0, |token| jwt::signatures_to_verify(token, &self.key_ring.load().verifying_keys))
+        token.map_or(0, |token| jwt::verification_cost(token, &self.key_ring.load().verifying_keys))
     }
 
     /// Identity of the caller that sent the header value `authorization` on a connection with this client `certificate`

@@ -172,7 +172,7 @@ impl RateLimits {
         self.consume(key, kind, cost)?;
         let is_limited = self.limit(CallerClass::ClientNetwork, kind).is_some();
         match network.filter(|_| is_limited) {
-            Some(network) => self.consume(RateLimitKey::client_network(network), kind, cost),
+            Some(network) => self.consume(RateLimitKey::all_clients_of_network(network), kind, cost),
             None => Ok(()),
         }
     }
@@ -181,7 +181,7 @@ impl RateLimits {
     pub fn refund_in_network(&self, key: RateLimitKey, network: Option<IpAddr>, kind: RateLimitKind, cost: u32) {
         self.refund(key, kind, cost);
         if let Some(network) = network {
-            self.refund(RateLimitKey::client_network(network), kind, cost);
+            self.refund(RateLimitKey::all_clients_of_network(network), kind, cost);
         }
     }
 

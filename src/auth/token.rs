@@ -26,11 +26,11 @@ use crate::domain::id::{AdvertisementId, MatchId, ReservationId, SetId, TicketId
 use crate::domain::time::UnixMs;
 
 pub use claim::{
-    AdvertisementClaim, Claim, ConsentClaim, ConsentPurpose, OfferClaim, ReservationClaim, ResumeClaim, SearchClaim,
-    SeatClaim, TicketClaim,
+    AdvertisementClaim, AllocationOfferClaim, Claim, ConsentClaim, ConsentPurpose, ReservationClaim, ResumeClaim,
+    SearchClaim, TicketClaim, TicketSeatClaim,
 };
 
-pub use handle::{HANDLE_WINDOW_MS, HandleCipher};
+pub use handle::{ADVERTISEMENT_HANDLE_WINDOW_MS, HandleCipher};
 
 /// Length of a signing key, bytes.
 pub const SIGNING_KEY_BYTES: usize = 32;
@@ -45,9 +45,9 @@ const _: () = assert!(HEADER_BYTES + AdvertisementClaim::ENCODED_BYTES + TRUNCAT
 const _: () = assert!(HEADER_BYTES + SearchClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
 const _: () = assert!(HEADER_BYTES + ReservationClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
 const _: () = assert!(HEADER_BYTES + ConsentClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
-const _: () = assert!(HEADER_BYTES + SeatClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
+const _: () = assert!(HEADER_BYTES + TicketSeatClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
 const _: () = assert!(HEADER_BYTES + TicketClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
-const _: () = assert!(HEADER_BYTES + OfferClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
+const _: () = assert!(HEADER_BYTES + AllocationOfferClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
 const _: () = assert!(HEADER_BYTES + ResumeClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
 
 /// Purpose of a digest. It is part of the signed bytes, so a digest for one purpose is invalid for another.
@@ -141,7 +141,7 @@ impl HmacTokenSigner {
     }
 
     /// Advertisement id as version 0.2.0 derived it: a key in another set was another advertisement.
-    pub fn former_advertisement_id(
+    pub fn legacy_advertisement_id(
         &self,
         caller: Option<UserKey>,
         set_id: SetId,
@@ -169,13 +169,13 @@ impl HmacTokenSigner {
     }
 
     /// Ticket id as version 0.2.0 derived it: a key in another set was another ticket.
-    pub fn former_ticket_id(&self, caller: Option<UserKey>, set_id: SetId, idempotency_key: &str) -> TicketId {
+    pub fn legacy_ticket_id(&self, caller: Option<UserKey>, set_id: SetId, idempotency_key: &str) -> TicketId {
         let parts = [&encode_subject(caller)[..], &set_id.0.to_be_bytes(), idempotency_key.as_bytes()];
         TicketId::from_bytes(self.current.digest(DigestPurpose::TicketId, &parts))
     }
 
     /// Derives the id of a session's match from advertisement and idempotency key, as `derive_advertisement_id` does.
-    pub fn derive_match_id(&self, advertisement_id: AdvertisementId, idempotency_key: &str) -> MatchId {
+    pub fn derive_session_match_id(&self, advertisement_id: AdvertisementId, idempotency_key: &str) -> MatchId {
         let parts = [&advertisement_id.as_bytes()[..], idempotency_key.as_bytes()];
         MatchId::from_bytes(self.current.digest(DigestPurpose::MatchId, &parts))
     }
@@ -205,7 +205,7 @@ impl HmacTokenSigner {
 
     /// Key by which servers of version 0.2.0 name a player of a match. It changes when the signing key rotates, so
     /// [`PublicUserKeys`](crate::auth::public_user_keys::PublicUserKeys) names players now; this key is still accepted.
-    pub fn former_player_key(&self, match_id: MatchId, user: UserKey) -> UserKey {
+    pub fn legacy_match_player_key(&self, match_id: MatchId, user: UserKey) -> UserKey {
         UserKey::from_bytes(self.current.digest(DigestPurpose::MatchPlayer, &[match_id.as_bytes(), user.as_bytes()]))
     }
 
@@ -223,7 +223,7 @@ impl HmacTokenSigner {
     }
 
     /// Ids that a handle for a party may stand for at `now`: one for each key and window. At most one of them exists.
-    pub fn open_handle(
+    pub fn possible_advertisement_ids(
         &self,
         party_digest: [u8; 16],
         handle: AdvertisementId,

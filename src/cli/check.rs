@@ -45,7 +45,7 @@ fn write_check_report(paths: &[PathBuf], out: &mut dyn Write) -> io::Result<bool
 }
 
 fn check_directory(directory: &Path) -> Result<Vec<String>, Vec<FileDiagnostic>> {
-    let loaded = rules::load::load_directory_with_retired_files(directory)?;
+    let loaded = rules::load::load_rulesets_and_retirement_markers(directory)?;
     let rulesets = loaded.rulesets.iter().map(|(path, ruleset)| ruleset_summary(path, ruleset));
     let retired = loaded.retired_files.iter().map(|(set_id, path)| retired_set_summary(path, *set_id));
     Ok(rulesets.chain(retired).collect())

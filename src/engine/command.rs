@@ -293,14 +293,14 @@ pub struct ReserveAnswer {
 #[derive(Clone, Debug)]
 pub enum ReleaseReservationCommand {
     /// The caller's own reservation.
-    Reservation(ReleaseReservation),
+    Reservation(ReservationReference),
     /// The seat that a reservation in this advertisement holds for the caller's user.
     OwnSeat(AdvertisementId),
 }
 
 /// Releases a reservation of the caller.
 #[derive(Clone, Debug)]
-pub struct ReleaseReservation {
+pub struct ReservationReference {
     /// Reservation.
     pub id: ReservationId,
     /// Token that proves ownership.
@@ -319,7 +319,7 @@ pub struct ReportLatencyCommand {
     /// Searching party.
     pub session: Session,
     /// Phase that was measured.
-    pub phase: LatencyTest,
+    pub phase: LatencyTestPhase,
     /// Round trip in milliseconds of every candidate in the last answer; `None` if it did not respond.
     pub measurements: Vec<(AdvertisementId, Option<f32>)>,
 }
@@ -339,7 +339,7 @@ pub struct ReportLatencyAnswer {
 
 /// Latency measurement phases that follow the locality search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LatencyTest {
+pub enum LatencyTestPhase {
     /// A few packets to each candidate.
     Quick,
     /// Longer test that carries game data.

@@ -96,8 +96,8 @@ impl Common {
 
     /// Keys by which a caller may name a player of a match: that of [`player_key`](Self::player_key), and the one that
     /// servers of version 0.2.0 told.
-    pub(crate) fn accepted_player_keys(&self, match_id: MatchId, user: UserKey) -> [UserKey; 2] {
-        [self.player_key(match_id, user), self.token_signer.former_player_key(match_id, user)]
+    pub(crate) fn current_and_legacy_player_keys(&self, match_id: MatchId, user: UserKey) -> [UserKey; 2] {
+        [self.player_key(match_id, user), self.token_signer.legacy_match_player_key(match_id, user)]
     }
 
     /// Records the result of a commit.

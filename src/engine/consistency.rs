@@ -112,7 +112,7 @@ impl ConsistencyCheck<'_> {
     /// Compares a set's records with the store. Iterates over an index, whose slots keep their positions between
     /// batches.
     async fn compare_set(&mut self, set_id: SetId, set: &LockedAdvertSet) -> Result<(), EngineError> {
-        let rulesets = set.read().indexed_rulesets();
+        let rulesets = set.lock_for_read().indexed_rulesets();
         if rulesets.is_empty() {
             return self.compare_unindexed_set(set_id, set).await;
         }
@@ -123,7 +123,7 @@ impl ConsistencyCheck<'_> {
                 let mut states = Vec::with_capacity(COMPARE_BATCH_SIZE);
                 let mut mismatched: Vec<AdvertisementId> = Vec::new();
                 {
-                    let set = set.read();
+                    let set = set.lock_for_read();
                     let Some(index) = set.index_of_ruleset(ruleset.hash) else {
                         // The ruleset was purged meanwhile. The other indexes hold the same advertisements.
                         self.report.is_complete &= index_number != 0;
@@ -162,10 +162,10 @@ impl ConsistencyCheck<'_> {
     /// Compares a set without a ruleset. Such a set has no index and is not searched.
     async fn compare_unindexed_set(&mut self, set_id: SetId, set: &LockedAdvertSet) -> Result<(), EngineError> {
         let cached_rulesets = self.state.common.rulesets.rulesets_to_index();
-        let ids: Vec<AdvertisementId> = set.read().records().map(|record| record.advertisement.id).collect();
+        let ids: Vec<AdvertisementId> = set.lock_for_read().records().map(|record| record.advertisement.id).collect();
         for ids in ids.chunks(COMPARE_BATCH_SIZE) {
             let batch = {
-                let set = set.read();
+                let set = set.lock_for_read();
                 let records = ids.iter().filter_map(|id| set.get(*id));
                 let memory_state = |record: &AdvertRecord| MemoryState {
                     record: Some(record.clone()),
@@ -207,7 +207,7 @@ impl ConsistencyCheck<'_> {
             for ids in page.chunks(COMPARE_BATCH_SIZE) {
                 let mut missing = ids.to_vec();
                 for (_, set) in &sets {
-                    let set = set.read();
+                    let set = set.lock_for_read();
                     missing.retain(|id| set.get(*id).is_none());
                 }
                 for id in missing {
@@ -322,7 +322,7 @@ fn read_memory_states(state: &AdvertState, ids: &[AdvertisementId]) -> Vec<Memor
     let sets = state.advert_sets.all_sets();
     let mut states = vec![MemoryState { record: None, is_index_correct: true }; ids.len()];
     for (set_id, set) in &sets {
-        let set = set.read();
+        let set = set.lock_for_read();
         for (id, memory) in ids.iter().zip(&mut states) {
             match set.get(*id) {
                 Some(record) => {

@@ -10,7 +10,7 @@ use crate::auth::public_user_keys::PublicUserKeys;
 use crate::auth::token::HmacTokenSigner;
 use crate::clock::Clock;
 use crate::domain::id::SiloId;
-use crate::engine::adverts::advert_state::EncodeAdvertResponseFn;
+use crate::engine::adverts::advert_state::EncodeAdvertFn;
 use crate::engine::common::Common;
 use crate::engine::open_session_changes::OpenSessionChanges;
 use crate::engine::open_silos::{OpenSilos, SiloLimits};
@@ -54,12 +54,12 @@ pub struct EngineDeps {
     /// Folder for the inputs of passes that panicked.
     pub pass_failures: PassFailureFolder,
     /// Encodes the part of a search result that does not depend on the search.
-    pub encode_advert: EncodeAdvertResponseFn,
+    pub encode_advert: EncodeAdvertFn,
 }
 
 impl EngineDeps {
     /// Splits the dependencies: those that both halves use, and the encoder of advertisements.
-    pub(crate) fn into_common(self, is_store_shared: bool) -> (Common, EncodeAdvertResponseFn) {
+    pub(crate) fn into_common(self, is_store_shared: bool) -> (Common, EncodeAdvertFn) {
         let Self {
             clock,
             store,

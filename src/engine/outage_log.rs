@@ -16,7 +16,7 @@ use crate::store::outages::{OUTAGES_READ_MAX, StoredOutages};
 
 /// Silence after which another server counts as silent, milliseconds. Servers report every second, those of earlier versions
 /// every two seconds.
-pub(crate) const SILENT_AFTER_MS: u64 = 5_000;
+pub(crate) const SERVER_SILENT_AFTER_MS: u64 = 5_000;
 
 /// Time without a tick after which this process was paused. Ticks come every second or two.
 const PAUSED_AFTER: Duration = Duration::from_secs(10);
@@ -143,7 +143,7 @@ impl OutageLog {
         own.stored = stored.outages.into_iter().filter(|outage| oldest <= outage.to).collect();
         let others = stored.servers.iter().filter(|mark| !mark.is_own && !mark.is_stopped).map(|mark| mark.alive_at);
         let (silent, alive): (Vec<UnixMs>, Vec<UnixMs>) =
-            others.partition(|alive_at| SILENT_AFTER_MS < now.ms_since(*alive_at));
+            others.partition(|alive_at| SERVER_SILENT_AFTER_MS < now.ms_since(*alive_at));
         own.others_alive_at = alive.into_iter().min();
         own.silent_since = silent.into_iter().filter(|alive_at| oldest <= *alive_at).collect();
         own.silent_since.sort_unstable();

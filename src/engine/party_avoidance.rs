@@ -66,14 +66,14 @@ impl<'a> PartyAvoidance<'a> {
     pub(crate) fn avoided_users(&self) -> impl Iterator<Item = UserKey> + '_ {
         let lists = self.block_lists.iter().map(|lists| &**lists);
         let kept_apart = lists.flat_map(|lists| self.users.iter().flat_map(|user| lists.kept_apart_from(*user)));
-        kept_apart.chain(self.past_matches.other_users())
+        kept_apart.chain(self.past_matches.met_users())
     }
 
     /// Number of users that [`avoided_users`](Self::avoided_users) returns, or a little more.
     pub(crate) fn avoided_user_count(&self) -> usize {
         let lists = self.block_lists.iter();
         let kept_apart = lists.flat_map(|lists| self.users.iter().map(|user| lists.kept_apart_count(*user)));
-        kept_apart.sum::<usize>() + self.past_matches.other_users().count()
+        kept_apart.sum::<usize>() + self.past_matches.met_users().count()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Matchmaking queues: tickets enter and leave, passes propose matches, players are notified; the store decides.
 
+mod advertised_session_parties;
 mod allocation;
 mod allocator_stream;
 mod allocators;
@@ -22,7 +23,6 @@ pub(crate) mod queue_engine;
 mod queue_runner;
 mod queue_wakeups;
 mod result_report;
-mod session_roster;
 mod shared_state;
 mod snapshot;
 pub mod start_match_command;
@@ -35,6 +35,6 @@ mod writer;
 mod writer_command;
 
 pub use self::allocator_stream::AllocatorStream;
-pub use self::change_notifier::ChangeNotifier;
+pub use self::change_notifier::TicketChangeNotifier;
 pub use self::queue_engine::QueueEngine;
 pub use self::ticket_watch::TicketWatch;

@@ -183,7 +183,7 @@ impl RatingCache {
     }
 
     /// Whether each ticket has a frustrated player, by losses, abandoned matches or low feedback.
-    pub(crate) fn tickets_with_frustrated_player(
+    pub(crate) fn has_frustrated_player_by_ticket(
         &self,
         ruleset: &Ruleset,
         satisfaction: &SatisfactionSpec,

@@ -18,7 +18,7 @@ use crate::engine::error::EngineError;
 use crate::engine::ratings::first_scales::{record_first_scales, with_rating_defaults};
 use crate::engine::rulesets::activator::RulesetActivator;
 use crate::engine::rulesets::listing::list_rulesets;
-use crate::engine::rulesets::rating_changes::describe_rating_change;
+use crate::engine::rulesets::rating_changes::describe_rating_effect;
 use crate::engine::rulesets::report::{file_name, ruleset_problem};
 use crate::engine::rulesets::store_sync::{RulesetStoreSync, removal_grace_ms};
 use crate::rules;
@@ -29,7 +29,9 @@ use crate::rules::load::LoadedDirectory;
 use crate::rules::parse::DirectoryFile;
 use crate::telemetry::label::LoadOutcome;
 
-pub use self::report::{CheckedRuleset, RatingListing, ReloadReport, RetireSetAnswer, RulesetListing, RulesetProblem};
+pub use self::report::{
+    CheckRulesetAnswer, RatingListing, ReloadReport, RetireSetAnswer, RulesetListing, RulesetProblem,
+};
 
 /// Reloads rulesets from their source into the engine.
 #[derive(Debug)]
@@ -49,7 +51,7 @@ pub type LoadResult = Result<LoadedDirectory, Vec<rules::FileDiagnostic>>;
 /// Reads the rulesets of a directory; the bundled ones if there is none. Blocks on file reads.
 pub fn load_rulesets(directory: Option<&Path>) -> LoadResult {
     match directory {
-        Some(directory) => load::load_directory_with_retired_files(directory),
+        Some(directory) => load::load_rulesets_and_retirement_markers(directory),
         None => bundled::load_bundled().map(|rulesets| LoadedDirectory { rulesets, ..LoadedDirectory::default() }),
     }
 }
@@ -90,14 +92,14 @@ impl RulesetReloader {
 
     /// Validates a file's text without loading it. Returns its hash and the effect on ratings that loading it would
     /// have, or all problems.
-    pub fn check(&self, file_name: &str, xml: &str) -> Result<CheckedRuleset, Vec<RulesetProblem>> {
+    pub fn check(&self, file_name: &str, xml: &str) -> Result<CheckRulesetAnswer, Vec<RulesetProblem>> {
         let file = rules::parse::parse_ruleset_or_retired_set(file_name, xml)
             .map_err(|problems| problems.iter().map(ruleset_problem).collect::<Vec<RulesetProblem>>())?;
-        let DirectoryFile::Ruleset(ruleset) = file else { return Ok(CheckedRuleset::default()) };
+        let DirectoryFile::Ruleset(ruleset) = file else { return Ok(CheckRulesetAnswer::default()) };
         let current = self.common.rulesets.active_ruleset(ruleset.set_id);
         let ruleset = self.as_used_by_its_set(*ruleset);
-        let rating_change = describe_rating_change(&self.common.ratings.lock(), current.as_deref(), &ruleset);
-        Ok(CheckedRuleset { hash: Some(ruleset.hash), rating_change: rating_change.unwrap_or_default() })
+        let rating_change = describe_rating_effect(&self.common.ratings.lock(), current.as_deref(), &ruleset);
+        Ok(CheckRulesetAnswer { hash: Some(ruleset.hash), rating_change: rating_change.unwrap_or_default() })
     }
 
     /// Ruleset with the default constants that its set uses, beside the other active rulesets.
@@ -132,7 +134,7 @@ impl RulesetReloader {
         let rulesets = with_rating_defaults(&ratings, &rulesets);
         let change = |(_, ruleset): &(PathBuf, Arc<Ruleset>)| {
             let current = self.common.rulesets.active_ruleset(ruleset.set_id);
-            Some((ruleset.set_id, describe_rating_change(&ratings, current.as_deref(), ruleset)?))
+            Some((ruleset.set_id, describe_rating_effect(&ratings, current.as_deref(), ruleset)?))
         };
         let changes = rulesets.iter().filter_map(change).collect();
         Ok((rulesets, changes))
@@ -190,7 +192,7 @@ impl RulesetReloader {
         let usage = self.store_sync.usage();
         let now = self.common.clock.now();
         for (set_id, retiring) in after.retiring.iter().filter(|(set_id, _)| !before.retiring.contains_key(set_id)) {
-            let (live_tickets, live_matches) = (usage.tickets_of(*set_id), usage.matches_of(*set_id));
+            let (live_tickets, live_matches) = (usage.tickets_of(*set_id), usage.live_match_count_of(*set_id));
             let (file, ends_in_ms) = (file_name(&retiring.file), retiring.ends_at.ms_since(now));
             tracing::warn!(
                 %set_id, file, ends_in_ms, live_tickets, live_matches,
@@ -206,7 +208,7 @@ impl RulesetReloader {
     fn log_retired_files(&self, files: &BTreeMap<SetId, PathBuf>, before: &CatalogState) {
         let usage = self.store_sync.usage();
         for (set_id, file) in files.iter().filter(|(set_id, _)| !before.retired_files.contains_key(set_id)) {
-            let (live_tickets, live_matches) = (usage.tickets_of(*set_id), usage.matches_of(*set_id));
+            let (live_tickets, live_matches) = (usage.tickets_of(*set_id), usage.live_match_count_of(*set_id));
             if live_tickets > 0 {
                 let file = file_name(file);
                 tracing::warn!(

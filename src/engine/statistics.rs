@@ -75,7 +75,7 @@ impl StatisticsRecorder {
     }
 
     /// Keeps a searching party's reservation until it is settled.
-    pub(crate) fn record_reservation(&self, id: ReservationId, seat: UnsettledSeat) {
+    pub(crate) fn add_unsettled_seat(&self, id: ReservationId, seat: UnsettledSeat) {
         self.unsettled_seats.insert(id, seat);
     }
 
@@ -122,7 +122,7 @@ impl StatisticsRecorder {
 
     /// Turns everything that was recorded into counts.
     fn count_recorded(&self, now: UnixMs, metrics: &Metrics) {
-        metrics.statistics_dropped.inc_by(self.unsettled_seats.forget_before(now));
+        metrics.statistics_dropped.inc_by(self.unsettled_seats.forget_expired(now));
         let refusals = self.search_refusals.take(now);
         let samples = std::mem::take(&mut *self.samples.lock());
         self.count(samples.into_iter().chain(refusals), metrics);

@@ -9,7 +9,7 @@ pub use crate::store::{Reservation, ReservationState};
 
 /// Advertisement that names a user, or that has reservations of the user.
 #[derive(Clone, Debug, PartialEq)]
-pub struct UserAdvert {
+pub struct ExportedAdvert {
     /// Advertisement as published.
     pub advertisement: Arc<Advertisement>,
     /// Expiry.

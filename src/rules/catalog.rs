@@ -24,7 +24,7 @@ pub struct ActiveRuleset {
 
 /// Set whose file was removed. Its ruleset stays in force for its tickets until the grace period ends.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RetiringSet {
+pub struct RetiringRuleset {
     /// Source file, as far as it is known.
     pub file: PathBuf,
     /// Ruleset.
@@ -58,7 +58,7 @@ pub struct CatalogState {
     /// Active rulesets, by set.
     pub active: BTreeMap<SetId, ActiveRuleset>,
     /// Sets whose file was removed, in their grace period.
-    pub retiring: BTreeMap<SetId, RetiringSet>,
+    pub retiring: BTreeMap<SetId, RetiringRuleset>,
     /// Retired rulesets, oldest first.
     pub retired: Vec<RetiredRuleset>,
     /// Rulesets that are kept only for matches that have not ended.
@@ -140,8 +140,8 @@ impl CatalogState {
     }
 
     /// Ends the grace period of a set. Its ruleset can be found by hash until `expires_at`.
-    pub fn move_to_retired(&mut self, set: SetId, now: UnixMs, expires_at: UnixMs) {
-        let Some(RetiringSet { ruleset, loaded_at, .. }) = self.retiring.remove(&set) else { return };
+    pub fn end_grace_period(&mut self, set: SetId, now: UnixMs, expires_at: UnixMs) {
+        let Some(RetiringRuleset { ruleset, loaded_at, .. }) = self.retiring.remove(&set) else { return };
         self.retired.push(RetiredRuleset { ruleset, loaded_at, retired_at: now, expires_at });
         self.prune_retired_rulesets(now);
     }
@@ -218,11 +218,11 @@ impl RulesetCatalog {
         now: UnixMs,
         keep_retired_ms: u64,
     ) -> CatalogChanges {
-        self.replace_all_with_grace(rulesets, now, keep_retired_ms, 0)
+        self.replace_all_with_removal_grace(rulesets, now, keep_retired_ms, 0)
     }
 
     /// As `replace_all`, but removed sets stay in force for `removal_grace_ms`.
-    pub fn replace_all_with_grace(
+    pub fn replace_all_with_removal_grace(
         &self,
         rulesets: Vec<(PathBuf, Arc<Ruleset>)>,
         now: UnixMs,
@@ -248,7 +248,8 @@ impl RulesetCatalog {
             for (set, ActiveRuleset { file, ruleset }) in before {
                 if changes.removed.contains(&set) && removal_grace_ms > 0 {
                     let ends_at = now.plus_ms(removal_grace_ms);
-                    let retiring = RetiringSet { file, ruleset, loaded_at, removed_at: now, noticed_at: now, ends_at };
+                    let retiring =
+                        RetiringRuleset { file, ruleset, loaded_at, removed_at: now, noticed_at: now, ends_at };
                     state.retiring.insert(set, retiring);
                 } else if changes.removed.contains(&set) || changes.changed.contains(&set) {
                     state.retired.push(retired_now(ruleset));
@@ -257,7 +258,7 @@ impl RulesetCatalog {
             let returned: Vec<SetId> =
                 state.retiring.keys().copied().filter(|set| state.active.contains_key(set)).collect();
             for set in returned {
-                state.move_to_retired(set, now, expires_at);
+                state.end_grace_period(set, now, expires_at);
             }
             state.prune_retired_rulesets(now);
             state.rejected_diagnostics = Vec::new();

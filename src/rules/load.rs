@@ -27,11 +27,11 @@ pub struct LoadedDirectory {
 /// Symbolic links are followed. Names that start with a dot are skipped: editors and Kubernetes (`..data`) use them. A
 /// directory without rulesets is an error, so that an empty mount does not remove all sets.
 pub fn load_directory(directory: &Path) -> Result<Vec<(PathBuf, Arc<Ruleset>)>, Vec<FileDiagnostic>> {
-    load_directory_with_retired_files(directory).map(|loaded| loaded.rulesets)
+    load_rulesets_and_retirement_markers(directory).map(|loaded| loaded.rulesets)
 }
 
 /// As `load_directory`, with the files that are marked as retired.
-pub fn load_directory_with_retired_files(directory: &Path) -> Result<LoadedDirectory, Vec<FileDiagnostic>> {
+pub fn load_rulesets_and_retirement_markers(directory: &Path) -> Result<LoadedDirectory, Vec<FileDiagnostic>> {
     let files = list_ruleset_files(directory).map_err(|diagnostic| vec![diagnostic])?;
     let mut loaded = LoadedDirectory::default();
     let mut set_files: BTreeMap<SetId, PathBuf> = BTreeMap::new();

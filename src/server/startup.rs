@@ -222,7 +222,7 @@ impl App {
 fn freshness_check(engine: Arc<Engine>, max_staleness_s: u32) -> HealthCheckFn {
     let max_ms = u64::from(max_staleness_s) * 1_000;
     Arc::new(move || {
-        engine.is_store_writable()
+        engine.is_store_format_writable()
             && !engine.are_commits_failing()
             && engine.store_staleness_ms().is_none_or(|age_ms| age_ms <= max_ms)
     })

@@ -26,7 +26,7 @@ use crate::store::error::StoreError;
 
 /// Retention of a reservation that ended because its party joined: 24 hours, in milliseconds. A retried `Reserve` is
 /// recognized for that long, as for every idempotency key. Removing an advertisement removes its reservations earlier.
-pub const ENDED_RESERVATION_RETENTION_MS: u64 = 24 * 60 * 60 * 1_000;
+pub const JOINED_RESERVATION_RETENTION_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// Seats held in an advertisement for a party.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,7 +54,7 @@ pub struct Reservation {
 impl Reservation {
     /// Whether a user's client made it, for the user or for others.
     pub fn is_made_by(&self, user: UserKey) -> bool {
-        self.owner.is_some_and(|owner| UserTraces::of_user(user).has_reserved(owner.client))
+        self.owner.is_some_and(|owner| UserTraces::of_user(user).includes_reserver(owner.client))
     }
 
     /// Whether its users may play matches of the session: the host confirmed it, or its party joined.
@@ -124,7 +124,7 @@ pub enum AdvertWrite {
         expires_at: UnixMs,
         /// Reservations of this advertisement to confirm, if they are held and have not expired by `now`.
         confirmed_reservations: Vec<ReservationId>,
-        /// Reservations of this advertisement that end with this write; kept for [`ENDED_RESERVATION_RETENTION_MS`].
+        /// Reservations of this advertisement that end with this write; kept for [`JOINED_RESERVATION_RETENTION_MS`].
         joined_reservations: Vec<ReservationId>,
         /// Owner of the advertisement if it is new; `None` if no limit applies to the caller.
         owner: Option<AdvertOwner>,
@@ -142,7 +142,7 @@ pub enum AdvertWrite {
         expires_at: UnixMs,
         /// Reservations of this advertisement to confirm, if they are held and have not expired by `now`.
         confirmed_reservations: Vec<ReservationId>,
-        /// Reservations of this advertisement that end with this write; kept for [`ENDED_RESERVATION_RETENTION_MS`].
+        /// Reservations of this advertisement that end with this write; kept for [`JOINED_RESERVATION_RETENTION_MS`].
         joined_reservations: Vec<ReservationId>,
         /// Digest of a repeated request to create it; as in `Publish`.
         create_digest: Option<[u8; 16]>,

@@ -18,7 +18,7 @@ use crate::store::outages::{LivenessReport, OutageStore, StoredOutages};
 use crate::store::queues::connected_users_report::ConnectedUsersReport;
 use crate::store::queues::first_scale::FirstScale;
 use crate::store::queues::{
-    self, FinishedMatch, LeaseHolders, QueueFeed, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData,
+    self, FinishedMatch, LiveServers, QueueFeed, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData,
     UserQueueState,
 };
 use crate::store::ruleset_copies::{RulesetCopy, RulesetCopyStore, RulesetReport};
@@ -251,7 +251,7 @@ impl<M: StoreObserver> QueueStore for MeteredStore<M> {
         self.inner.open_queue_feed().await
     }
 
-    async fn renew_lease_holder(&self, for_ms: u32) -> Result<LeaseHolders, StoreError> {
+    async fn renew_lease_holder(&self, for_ms: u32) -> Result<LiveServers, StoreError> {
         self.inner.renew_lease_holder(for_ms).await
     }
 

@@ -19,7 +19,7 @@ use crate::domain::chosen_value::ChosenValue;
 use crate::domain::id::{AdvertisementId, SiloId, TicketId, UserKey};
 use crate::domain::played_values::PlayedValues;
 use crate::domain::queue::avoidance::{PastMatches, PlayedPair};
-use crate::domain::queue::gate::GateInput;
+use crate::domain::queue::gate::GateCounts;
 use crate::domain::queue::input::{OpenSession, PassInput};
 use crate::domain::queue::prepared_ticket::PreparedTicket;
 use crate::domain::queue::seated_party::SeatedParty;
@@ -217,8 +217,8 @@ impl PassRecord {
             now_ms: input.now.0,
             rng_seed: input.rng_seed,
             max_pair_checks: input.max_pair_checks,
-            connected_players: input.gate_input.connected_players,
-            active_matches: input.gate_input.active_matches,
+            connected_players: input.gate_counts.connected_players,
+            active_matches: input.gate_counts.active_matches,
             tickets: input.tickets.iter().map(ticket).collect(),
             open_sessions: input.open_sessions.iter().map(|open| numbers.session_record(input.ruleset, open)).collect(),
             past_matches: input.past_matches.pairs().filter_map(past_match).collect(),
@@ -273,7 +273,7 @@ impl PassRecord {
             open_sessions: &sessions?,
             past_matches: &PastMatches::from_latest_of_pairs(self.past_matches.iter().map(past_match))
                 .with_played(played),
-            gate_input: GateInput { connected_players: self.connected_players, active_matches: self.active_matches },
+            gate_counts: GateCounts { connected_players: self.connected_players, active_matches: self.active_matches },
             now: UnixMs(self.now_ms),
             rng_seed: self.rng_seed,
             max_pair_checks: self.max_pair_checks,

@@ -30,7 +30,7 @@ use async_trait::async_trait;
 
 pub use self::block_lists::StoredBlockList;
 pub use self::consents::{CONSENT_RETENTION_MS, ConsentConsumer, GrantedConsent};
-pub use self::lease_holders::LeaseHolders;
+pub use self::lease_holders::LiveServers;
 pub use self::queue_key::QueueKey;
 pub use self::queue_outcome::QueueOutcome;
 pub use self::queue_write::{ERASED_ROWS_MAX, QueueWrite, UserErasure, transaction_label};
@@ -183,9 +183,9 @@ pub trait QueueStore: Send + Sync + 'static {
 
     /// Tells the others for `for_ms` milliseconds, by the store's clock, that this server lives: its leases are in force only
     /// that long.
-    async fn renew_lease_holder(&self, for_ms: u32) -> Result<LeaseHolders, StoreError> {
+    async fn renew_lease_holder(&self, for_ms: u32) -> Result<LiveServers, StoreError> {
         let _ = for_ms;
-        Ok(LeaseHolders::only_this())
+        Ok(LiveServers::of_single_server())
     }
 
     /// Acquires or renews the lease on each of `queues` for `for_ms` milliseconds by the store's clock. Returns, per

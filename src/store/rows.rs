@@ -96,7 +96,7 @@ impl<'a> AdvertisementRow<'a> {
 
 /// Stored advertisement, as far as writes depend on it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct FoundAdvert {
+pub(super) struct AdvertRowSummary {
     /// Value of `n`, the key in table `heartbeat`.
     pub(super) row_number: i64,
     pub(super) advertised_since: UnixMs,
@@ -114,7 +114,7 @@ type FoundRow = (usize, Option<i64>, Option<i64>, Option<i64>, Option<i64>, Opti
 pub(super) struct LookupResult {
     /// Index of the id in the query.
     pub(super) key_index: usize,
-    pub(super) advertisement: Option<FoundAdvert>,
+    pub(super) advertisement: Option<AdvertRowSummary>,
     pub(super) tombstone_until: Option<UnixMs>,
 }
 
@@ -130,7 +130,7 @@ fn decode_lookup(
 ) -> Result<LookupResult, StoreError> {
     let corrupt = |column, reason| StoreError::CorruptRow { table: "advertisement", column, reason };
     let advertisement = match (n, since, expires, seats) {
-        (Some(row_number), Some(since), Some(expires), Some(seats)) => Some(FoundAdvert {
+        (Some(row_number), Some(since), Some(expires), Some(seats)) => Some(AdvertRowSummary {
             row_number,
             advertised_since: from_ms(since),
             expires_at: from_ms(heartbeat.unwrap_or(expires)),
@@ -202,7 +202,7 @@ impl ReservationRow {
     }
 }
 
-/// Advertisement id in a row with the columns of `statements::LOAD_RESERVATIONS`.
+/// Advertisement id in a row with the columns of `statements::LOAD_ALL_RESERVATIONS`.
 pub(super) fn decode_advertisement_id(row: &SqliteRow) -> Result<AdvertisementId, StoreError> {
     ColumnReader { table: "reservation", row }.id_bytes(1, "advertisement_id").map(AdvertisementId::from_bytes)
 }
@@ -214,7 +214,7 @@ pub(super) fn decode_create_digest(row: &SqliteRow) -> Result<(AdvertisementId, 
     Ok((id, columns.id_bytes(1, "create_digest")?))
 }
 
-/// Decodes a row with the columns of `statements::LOAD_RESERVATIONS` and verifies its checksum.
+/// Decodes a row with the columns of `statements::LOAD_ALL_RESERVATIONS` and verifies its checksum.
 pub(super) fn decode_reservation(row: &SqliteRow) -> Result<Reservation, StoreError> {
     let columns = ColumnReader { table: "reservation", row };
     let encoded = ReservationRow {
@@ -248,12 +248,12 @@ pub(super) fn decode_reservation(row: &SqliteRow) -> Result<Reservation, StoreEr
         },
         has_joined: encoded.joined,
         deadline: from_ms(encoded.deadline_ms),
-        owner: reservation_owner(encoded.owner, encoded.party),
+        owner: decode_reservation_owner(encoded.owner, encoded.party),
     })
 }
 
 /// Owner from its two columns; `None` unless both have a value.
-pub(super) fn reservation_owner(owner: Option<[u8; 16]>, party: Option<[u8; 16]>) -> Option<ReservationOwner> {
+pub(super) fn decode_reservation_owner(owner: Option<[u8; 16]>, party: Option<[u8; 16]>) -> Option<ReservationOwner> {
     Some(ReservationOwner { client: OwnerKey::from_bytes(owner?), party: PartyKey::from_bytes(party?) })
 }
 

@@ -93,7 +93,7 @@ impl SqliteStore {
         let (path, checkpointer) = (self.path.clone(), Arc::clone(&self.checkpoint_task.checkpointer));
         let unknown_rows = Arc::clone(&self.unknown_rows);
         self.run_exclusive(move |mut access| async move {
-            let mut connection = access.take_write_connection(&path, &checkpointer).await?;
+            let mut connection = access.limit_wal_and_take_connection(&path, &checkpointer).await?;
             let result = W::commit_batch(&mut connection, &batch, &unknown_rows).await;
             access.return_connection(connection, &result);
             let (outcomes, length) = result?;

@@ -80,7 +80,7 @@ impl UnknownRows {
     }
 
     /// Logs, once per table, that the change feed has records of an unknown kind.
-    pub(super) fn log_unknown_changes(&self, table: &'static str, count: i64) {
+    pub(super) fn log_unknown_feed_records(&self, table: &'static str, count: i64) {
         if count > 0 && self.lock().logged_tables.insert(table) {
             tracing::warn!(table, count, "change of a newer server's kind read; later ones are not logged");
         }
@@ -114,7 +114,7 @@ impl UnknownRows {
     /// Commits a batch without the writes that touch an unknown row; those have the outcome `refused`.
     ///
     /// A transaction that finds an unknown row fails and records it. Then the batch is tried again without its writes.
-    pub(super) async fn commit_known<W, O, F>(
+    pub(super) async fn commit_without_unknown<W, O, F>(
         &self,
         batch: &[W],
         refused: O,

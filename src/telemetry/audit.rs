@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::Serialize;
 
 use crate::domain::time::UnixMs;
-use crate::telemetry::audit_file::{AuditFile, RotatedFile};
+use crate::telemetry::audit_file::{AuditFile, RotatingAuditFile};
 use crate::telemetry::event_sampler::{EventSampler, Sampled};
 
 /// Log target of audit records.
@@ -176,7 +176,7 @@ impl AuditFiles {
         let open = |path: PathBuf, full_files_max| {
             let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
             let bytes_max = settings.bytes_max;
-            AuditFile::open(RotatedFile { path: path.clone(), bytes_max, full_files_max }).map_err(named)
+            AuditFile::open(RotatingAuditFile { path: path.clone(), bytes_max, full_files_max }).map_err(named)
         };
         Ok(Self {
             actions: open(settings.file.clone(), settings.full_files_max)?,

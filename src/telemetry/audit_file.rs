@@ -24,7 +24,7 @@ const LISTED_FILES_MAX: usize = 100_000;
 
 /// Path and limits of a file of audit lines.
 #[derive(Clone, Debug)]
-pub(super) struct RotatedFile {
+pub(super) struct RotatingAuditFile {
     /// Current file. A full one gets a dot and the time in milliseconds at the end of its name.
     pub(super) path: PathBuf,
     /// Size at which a file is full, bytes.
@@ -49,7 +49,7 @@ pub(super) struct AuditFile {
 
 impl AuditFile {
     /// Checks that the file can be written, which creates it, and starts the thread. Blocks until a deadline.
-    pub(super) fn open(file: RotatedFile) -> io::Result<Self> {
+    pub(super) fn open(file: RotatingAuditFile) -> io::Result<Self> {
         let path = file.path.clone();
         let to_open = path.clone();
         files::run_with_deadline(&path, APPEND_DEADLINE, move || open_for_append(&to_open).map(drop))?;
@@ -77,14 +77,14 @@ impl AuditFile {
     }
 }
 
-fn append_lines(file: &RotatedFile, waiting: &Receiver<Append>) {
+fn append_lines(file: &RotatingAuditFile, waiting: &Receiver<Append>) {
     while let Ok(Append { line, now, reply }) = waiting.recv() {
         // Without a receiver, the caller has given up.
         let _ = reply.send(file.append(&line, now));
     }
 }
 
-impl RotatedFile {
+impl RotatingAuditFile {
     fn append(&self, line: &[u8], now: UnixMs) -> io::Result<()> {
         let mut file = open_for_append(&self.path)?;
         let mut length = file.metadata()?.len();
@@ -162,7 +162,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.jsonl");
         fs::write(folder.path().join("audit.jsonl.bak"), "not ours").unwrap();
-        let file = RotatedFile { path: path.clone(), bytes_max: 10, full_files_max: 2 };
+        let file = RotatingAuditFile { path: path.clone(), bytes_max: 10, full_files_max: 2 };
         let audit = AuditFile::open(file.clone()).unwrap();
         for number in 0..8 {
             // The time stands still for two lines, as on a fast machine.
@@ -182,7 +182,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.jsonl");
         assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
-        let error = AuditFile::open(RotatedFile { path, bytes_max: 10, full_files_max: 2 }).unwrap_err();
+        let error = AuditFile::open(RotatingAuditFile { path, bytes_max: 10, full_files_max: 2 }).unwrap_err();
         assert!(error.to_string().contains("a FIFO"), "{error}");
     }
 }

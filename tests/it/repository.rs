@@ -4,6 +4,7 @@ pub(crate) mod coverage;
 pub(crate) mod dependency_floors;
 pub(crate) mod fuzz_corpus;
 pub(crate) mod generated_clients;
+pub(crate) mod instruction_counts;
 pub(crate) mod layering;
 pub(crate) mod structure;
 pub(crate) mod tidy;

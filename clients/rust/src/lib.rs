@@ -56,7 +56,7 @@ pub use error::{Error, FieldViolation, ServerError};
 #[cfg(feature = "credentials")]
 pub use match_credential::{AdmittedPlayer, CredentialError, CredentialVerifier, REMEMBERED_CREDENTIALS_MAX};
 pub use match_host::MatchHost;
-pub use ratings::SideUserIds;
+pub use ratings::UserIdsOfOneSide;
 pub use retry::RetryPolicy;
 pub use search::{Reservation, SearchSession};
 pub use ticket::{Ticket, TicketStream};

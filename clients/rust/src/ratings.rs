@@ -6,7 +6,7 @@ use crate::pb;
 use crate::ticket::Ticket;
 
 /// User ids of one side of a match.
-pub type SideUserIds<'a> = &'a [&'a str];
+pub type UserIdsOfOneSide<'a> = &'a [&'a str];
 
 impl Client {
     /// Reports the result of a match. The request contains the proof of permission. Idempotent: a repeated report changes
@@ -38,8 +38,8 @@ impl Client {
     }
 
     /// Win probability of each side, if they played now.
-    pub async fn predict_outcome(&self, set_id: u32, sides: &[SideUserIds<'_>]) -> Result<Vec<f64>, Error> {
-        let to_side = |user_ids: &SideUserIds<'_>| pb::PredictedSide {
+    pub async fn predict_outcome(&self, set_id: u32, sides: &[UserIdsOfOneSide<'_>]) -> Result<Vec<f64>, Error> {
+        let to_side = |user_ids: &UserIdsOfOneSide<'_>| pb::PredictedSide {
             user_ids: user_ids.iter().map(|&user_id| user_id.to_owned()).collect(),
         };
         let sides = sides.iter().map(to_side).collect();

@@ -35,7 +35,7 @@ pub struct ProbeEndpoint {
     pub address: [u8; 16],
     /// UDP port, at least 1.
     pub port: u16,
-    /// Key that a probe must know, of `limit::PROBE_KEY_BYTES`.
+    /// Key that a probe must know, of `limit::PROBE_KEY_BYTES_RANGE`.
     pub key: Box<[u8]>,
 }
 

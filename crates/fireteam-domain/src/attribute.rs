@@ -86,7 +86,7 @@ pub enum AttributeSource {
 
 impl AttributeSource {
     /// Source of the attribute with this name.
-    pub fn of_name(name: &str) -> AttributeSource {
+    pub fn of_attribute_name(name: &str) -> AttributeSource {
         match name {
             "skill" => AttributeSource::Skill,
             "nat_type" => AttributeSource::NatType,

@@ -17,7 +17,7 @@ use crate::wish::Wish;
 
 pub use crate::filter::pair::{SessionView, WaitingSession, admit_mutually_by_filter, measure_between};
 pub use crate::filter::refusal::{Refusal, RefusingSide};
-pub use crate::filter::wishes::{admit_by_wishes, unmet_wishes};
+pub use crate::filter::wishes::{admit_mutually_by_wishes, refusals_by_wishes};
 
 /// Advertisements with players whom a searcher avoids.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -113,7 +113,7 @@ pub fn admit(
     if searcher.avoided.is_hidden(candidate.advertisement.id) {
         return Err(Refusal::AvoidedPlayer);
     }
-    admit_visible(ruleset, searcher, candidate, round_trip_ms, now)
+    admit_not_hidden(ruleset, searcher, candidate, round_trip_ms, now)
 }
 
 /// Admits two queue parties to each other, or returns the hard filter that refuses. `one` counts as the searcher.
@@ -122,11 +122,11 @@ pub fn admit(
 /// other: the wider limit covers the measure, and the tighter limit covers `reciprocal_percent` of it.
 pub fn admit_mutually(ruleset: &Ruleset, one: &WaitingSession<'_>, other: &WaitingSession<'_>) -> Result<(), Refusal> {
     (0..ruleset.hard_filters.len()).try_for_each(|index| admit_mutually_by_filter(ruleset, index, one, other))?;
-    admit_by_wishes(ruleset, one, other, None)
+    admit_mutually_by_wishes(ruleset, one, other, None)
 }
 
 /// Like `admit`, for a candidate that is known not to be hidden.
-pub(crate) fn admit_visible(
+pub(crate) fn admit_not_hidden(
     ruleset: &Ruleset,
     searcher: &Searcher<'_>,
     candidate: &AdvertisementView<'_>,
@@ -163,7 +163,7 @@ pub(crate) fn admit_visible(
     if advertisement.allowed_ranges.iter().any(is_outside) {
         return Err(Refusal::HardFilter { filter_index: ruleset.hard_filters.len(), side: RefusingSide::Advertiser });
     }
-    admit_by_wishes(ruleset, &pair.searcher, &pair.candidate, round_trip_ms)
+    admit_mutually_by_wishes(ruleset, &pair.searcher, &pair.candidate, round_trip_ms)
 }
 
 /// Whether searcher and advertisement have the same authenticated caller or share a user.

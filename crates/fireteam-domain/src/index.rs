@@ -38,7 +38,7 @@ use crate::id::{AdvertisementId, UserKey};
 use crate::index::interner::Interner;
 use crate::index::layout::{ColumnLayout, RowBuffer, TickScale};
 use crate::index::partition_key::{PartitionKey, WantedKeys};
-use crate::index::player_slots::PlayerSlots;
+use crate::index::player_slots::SlotsByUser;
 use crate::index::slab::EntrySlab;
 use crate::index::tree::{KdTree, RowAddr};
 use crate::player_standing;
@@ -59,7 +59,7 @@ pub struct AdvertisementIndex {
     tick_scale: TickScale,
     slab: EntrySlab,
     /// Slots by player; `None` if the ruleset has no use for them.
-    player_slots: Option<PlayerSlots>,
+    player_slots: Option<SlotsByUser>,
     partition_by_key: BTreeMap<PartitionKey, u32>,
     /// Partitions by number; `None` for a free number.
     partitions: Vec<Option<(PartitionKey, KdTree)>>,
@@ -74,7 +74,7 @@ impl AdvertisementIndex {
         let layout = ColumnLayout::for_ruleset(&ruleset);
         let interner = Interner::new(layout.interned_attributes.len());
         let needs_players = player_standing::uses_standings(&ruleset) || !ruleset.avoid.is_empty();
-        let player_slots = needs_players.then(PlayerSlots::default);
+        let player_slots = needs_players.then(SlotsByUser::default);
         Self {
             ruleset,
             layout,
@@ -145,7 +145,7 @@ impl AdvertisementIndex {
 
     /// Number of players that [`ids_of_user`](Self::ids_of_user) finds; one in several advertisements counts several times.
     pub fn player_count(&self) -> usize {
-        self.player_slots.as_ref().map_or(0, PlayerSlots::len)
+        self.player_slots.as_ref().map_or(0, SlotsByUser::len)
     }
 
     /// Whether a change of what the server keeps about a player may change an advertisement's values.

@@ -53,13 +53,13 @@ pub const FIBER_KM_PER_MS: f64 = 200.0;
 /// Maximum error of a distance between two geolocated sessions, kilometers. Geolocation usually drops positions with an
 /// accuracy radius above 500 km (`geoip_max_accuracy_radius_km`), and there are two positions. The center of a
 /// session's grid cell is up to 250 km away (`location_privacy`).
-pub const LOCATION_ERROR_KM: f64 = 1_250.0;
+pub const DISTANCE_ERROR_KM_MAX: f64 = 1_250.0;
 
 /// Lower bound of the round trip between two positions, milliseconds: the one-way travel time of light in fiber over
-/// the distance less [`LOCATION_ERROR_KM`]. 0 if a position is unknown. Reported round trips below it are implausible.
+/// the distance less [`DISTANCE_ERROR_KM_MAX`]. 0 if a position is unknown. Reported round trips below it are implausible.
 pub fn min_possible_round_trip_ms(one: Option<Locality>, other: Option<Locality>) -> f64 {
     let (Some(one), Some(other)) = (one, other) else { return 0.0 };
-    ((one.chord_miles(other) * KM_PER_MILE - LOCATION_ERROR_KM) / FIBER_KM_PER_MS).max(0.0)
+    ((one.chord_miles(other) * KM_PER_MILE - DISTANCE_ERROR_KM_MAX) / FIBER_KM_PER_MS).max(0.0)
 }
 
 /// Minimum, over the regions in both lists, of the slower side's round trip.

@@ -181,7 +181,7 @@ impl MatchStage {
     }
 
     /// Game server or host that must confirm, that plays the match, or that played it.
-    pub fn named_host(&self) -> Option<&Assignment> {
+    pub fn named_assignment(&self) -> Option<&Assignment> {
         match self {
             MatchStage::Confirming { assignment, .. } => Some(assignment),
             _ => self.last_assignment(),
@@ -247,7 +247,7 @@ impl Match {
 
     /// Whether the reports of players may change the rating of `user`: in a match of a session, only if the user's ticket was
     /// heard since play began.
-    pub fn is_ratable_by_reports(&self, user: UserKey) -> bool {
+    pub fn is_user_ratable_by_reports(&self, user: UserKey) -> bool {
         let is_heard = |ticket: &MatchTicket| self.side_reports.heard_tickets.contains(&ticket.ticket_id);
         let has_user = |ticket: &MatchTicket| ticket.players.iter().any(|player| player.user == user);
         self.session_start.is_none() || self.tickets.iter().any(|ticket| has_user(ticket) && is_heard(ticket))

@@ -29,7 +29,7 @@ pub const WISH_STEPS_MAX: usize = 8;
 /// Bytes of connect data in one advertisement.
 pub const CONNECT_DATA_BYTES_MAX: usize = 512;
 /// Bytes of the key of a probe endpoint.
-pub const PROBE_KEY_BYTES: std::ops::RangeInclusive<usize> = 16..=32;
+pub const PROBE_KEY_BYTES_RANGE: std::ops::RangeInclusive<usize> = 16..=32;
 /// Excluded advertisement ids in one search.
 pub const EXCLUDED_ADVERTISEMENTS_MAX: usize = 256;
 /// Latency measurements in one report.

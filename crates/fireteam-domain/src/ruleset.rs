@@ -33,19 +33,19 @@ pub use crate::ruleset::soft_filter::{DistanceCurve, SoftFilter, SoftFilterMode,
 
 /// Silos that a matchmaking set serves.
 #[derive(Clone, Debug, PartialEq)]
-pub enum ServedSilos {
+pub enum RulesetSilos {
     /// All silos.
     Any,
     /// The listed silos, sorted by id.
     Only(Box<[SiloId]>),
 }
 
-impl ServedSilos {
+impl RulesetSilos {
     /// Whether the set serves `silo`.
     pub fn serves(&self, silo: SiloId) -> bool {
         match self {
-            ServedSilos::Any => true,
-            ServedSilos::Only(silos) => silos.binary_search(&silo).is_ok(),
+            RulesetSilos::Any => true,
+            RulesetSilos::Only(silos) => silos.binary_search(&silo).is_ok(),
         }
     }
 }
@@ -93,7 +93,7 @@ pub enum HardRule {
         /// String attribute.
         attribute: usize,
         /// List of accepted values.
-        list: ComparedList,
+        list: InFilterList,
         /// Both sides check the rule; otherwise only the searcher does.
         mutual: bool,
     },
@@ -150,7 +150,7 @@ pub enum OverlapChoice {
 
 /// List that an `In` filter compares with.
 #[derive(Clone, Debug, PartialEq)]
-pub enum ComparedList {
+pub enum InFilterList {
     /// The checking side's own string list attribute.
     OwnAttribute(usize),
     /// Constant strings, sorted.
@@ -190,7 +190,7 @@ pub struct SearchLimits {
 
 /// Form in which searchers receive advertisement ids.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AdvertisementHandlePolicy {
+pub enum AdvertisementIdForm {
     /// The ids themselves.
     #[default]
     Ids,
@@ -228,7 +228,7 @@ pub struct Ruleset {
     /// Configuration hash; identifies the meaning of the ruleset.
     pub hash: RulesetHash,
     /// Silos that the set serves.
-    pub silos: ServedSilos,
+    pub silos: RulesetSilos,
     /// Declared attributes, in file order.
     pub attributes: Box<[Attribute]>,
     /// Hard filters, in file order.
@@ -244,7 +244,7 @@ pub struct Ruleset {
     /// Clients of one account that may advertise and reserve at the same time, at least 1.
     pub clients_per_account: u32,
     /// Form in which searchers receive advertisement ids.
-    pub handles: AdvertisementHandlePolicy,
+    pub handles: AdvertisementIdForm,
     /// Estimates latency from distance.
     pub latency_model: LatencyModel,
     /// Share of candidates that must answer the quick probe before the involved phase starts, percent.
@@ -335,7 +335,7 @@ impl Ruleset {
     }
 
     /// Whether a search adds costs for avoided players to scores.
-    pub fn has_avoidance_costs(&self) -> bool {
+    pub fn has_search_avoidance_costs(&self) -> bool {
         self.avoid.iter().any(|rule| matches!(rule.how, AvoidStrictness::PreferNot { .. }))
     }
 
@@ -350,14 +350,14 @@ impl Ruleset {
     }
 
     /// `region` if statistics tell it apart.
-    pub fn statistics_region<'a>(&self, region: &'a str) -> Option<&'a str> {
+    pub fn statistics_region_if_listed<'a>(&self, region: &'a str) -> Option<&'a str> {
         self.statistics_regions.binary_search_by(|listed| (**listed).cmp(region)).ok().map(|_| region)
     }
 
     /// Nearest region of a party, if statistics tell it apart.
     pub fn statistics_region_of<'a>(&self, session: &'a Session) -> Option<&'a str> {
         let nearest = if self.statistics_regions.is_empty() { None } else { session.nearest_region() };
-        nearest.and_then(|region| self.statistics_region(region))
+        nearest.and_then(|region| self.statistics_region_if_listed(region))
     }
 
     /// Whether entries of string lists are chosen for those who play together.
@@ -366,7 +366,7 @@ impl Ruleset {
     }
 
     /// Longest time for which values that players have played count, milliseconds; `None` if no choice depends on them.
-    pub fn recent_plays_ms(&self) -> Option<u64> {
+    pub fn played_values_recent_ms(&self) -> Option<u64> {
         let recent_ms = self.hard_filters.iter().filter_map(|filter| match filter.rule {
             HardRule::Overlap { choose: Some(OverlapChoice::LeastRecentlyPlayed { recent_ms }), .. } => Some(recent_ms),
             _ => None,

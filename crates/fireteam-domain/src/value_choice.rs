@@ -16,7 +16,7 @@ pub fn seed_of_id(id: &[u8; 16]) -> u64 {
 
 /// Facts on which a choice among common entries depends.
 #[derive(Clone, Copy, Debug)]
-pub struct ChoiceInput<'a> {
+pub struct ValueChoiceContext<'a> {
     /// Number from which entries are drawn.
     pub seed: u64,
     /// Users who play together.
@@ -34,7 +34,7 @@ pub struct ChoiceInput<'a> {
 pub fn choose_values<'a>(
     ruleset: &Ruleset,
     sessions: impl Iterator<Item = &'a AttributeValues> + Clone,
-    input: ChoiceInput<'_>,
+    input: ValueChoiceContext<'_>,
 ) -> Result<Box<[ChosenValue]>, Refusal> {
     let mut chosen = Vec::new();
     for (filter_index, filter) in ruleset.hard_filters.iter().enumerate() {
@@ -68,7 +68,12 @@ pub fn choose_values<'a>(
 
 /// Index of the entry whose latest match with any of the users is the oldest. One that none of them played recently comes before all
 /// others, and among equals the first.
-fn index_least_recently_played(input: ChoiceInput<'_>, attribute: &str, common: &[&str], recent_ms: u64) -> usize {
+fn index_least_recently_played(
+    input: ValueChoiceContext<'_>,
+    attribute: &str,
+    common: &[&str],
+    recent_ms: u64,
+) -> usize {
     let last_recent = |entry: &str| {
         let played = ChosenValue { attribute: attribute.into(), value: entry.into() };
         let last = input.played.last_started_at(input.users, &played);

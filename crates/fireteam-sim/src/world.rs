@@ -21,7 +21,7 @@ use fireteam_domain::id::{MatchId, TicketId};
 use fireteam_domain::lifecycle::Match;
 use fireteam_domain::lifecycle::rules::LifecycleRules;
 use fireteam_domain::queue::avoidance::{PastMatches, PlayedPair};
-use fireteam_domain::queue::gate::{GateInput, LastPass};
+use fireteam_domain::queue::gate::{GateCounts, LastPass};
 use fireteam_domain::queue::pass::{self, PassInput, PassOutcome};
 use fireteam_domain::queue::prepared_ticket::PreparedTicket;
 use fireteam_domain::rating::SetActivity;
@@ -185,7 +185,7 @@ impl<'a> SimWorld<'a> {
             SimEvent::PassDue => self.run_due_pass(run_pass),
             SimEvent::ReadyCheckResponse(id, ticket) => self.respond_to_ready_check(id, ticket),
             SimEvent::MatchDeadline(id) => self.stage_deadline_passed(id),
-            SimEvent::GameServerFound(id) => self.game_server_found(id),
+            SimEvent::GameServerFound(id) => self.on_game_server_found(id),
             SimEvent::MatchFinished(id) => self.finish_match(id),
         }
     }
@@ -196,8 +196,8 @@ impl<'a> SimWorld<'a> {
     }
 
     /// Counts that the queue's gate compares.
-    fn gate_input(&self) -> GateInput {
-        GateInput { connected_players: self.connected_players, active_matches: self.matches.len() as u32 }
+    fn gate_counts(&self) -> GateCounts {
+        GateCounts { connected_players: self.connected_players, active_matches: self.matches.len() as u32 }
     }
 
     /// True if match quality uses leaderboard ranks.

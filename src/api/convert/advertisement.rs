@@ -97,8 +97,8 @@ fn probe_endpoint(caller: &Caller, wire: pb::ProbeEndpoint, problems: &mut Field
     if port == 0 {
         problems.add("probe.port", format!("is {}; must be from 1 to 65535", wire.port));
     }
-    if !limit::PROBE_KEY_BYTES.contains(&wire.probe_key.len()) {
-        let (min, max) = (limit::PROBE_KEY_BYTES.start(), limit::PROBE_KEY_BYTES.end());
+    if !limit::PROBE_KEY_BYTES_RANGE.contains(&wire.probe_key.len()) {
+        let (min, max) = (limit::PROBE_KEY_BYTES_RANGE.start(), limit::PROBE_KEY_BYTES_RANGE.end());
         problems.add("probe.probe_key", format!("has {} bytes; must have {min} to {max}", wire.probe_key.len()));
     }
     let own = caller.ip_address.map(|address| address.to_canonical());

@@ -9,7 +9,7 @@ use crate::domain::id::MatchId;
 use crate::domain::limit;
 use crate::engine::command::Caller;
 use crate::engine::queues::command::{HostHeartbeatAnswer, HostHeartbeatCommand, HostedMatchBeat};
-use crate::engine::queues::start_match_command::{NamedTeam, StartMatchAnswer, StartMatchCommand};
+use crate::engine::queues::start_match_command::{StartMatchAnswer, StartMatchCommand, StartMatchTeam};
 use crate::engine::{HostedMatch, HostedMatchState, HostedParty, HostedPlayer};
 
 impl EntryPoint {
@@ -72,7 +72,7 @@ impl EntryPoint {
                 let path = format_args!("teams[{team}].reservation_ids[{index}]");
                 field_checks::parse_reservation_id(id, path, &mut problems)
             });
-            teams.push(NamedTeam { has_host_party: wire_team.host_party, reservations: ids.collect() });
+            teams.push(StartMatchTeam { has_host_party: wire_team.host_party, reservations: ids.collect() });
         }
         problems.into_result(StartMatchCommand {
             advertisement_id,

@@ -11,7 +11,7 @@ use crate::domain::queue::ticket::TicketEndReason;
 use crate::engine::command::Caller;
 use crate::engine::queues::command::{
     EndMatchCommand, EndMatchProof, EnterQueueAnswer, EnterQueueCommand, LeaveQueueAnswer, LeaveQueueCommand,
-    MatchView, OwnPlayerView, OwnTicket, OwnTickets, ReadyCheckResponse, TicketHeartbeatCommand, TicketPhase,
+    MatchView, OwnTicket, OwnTickets, ReadyCheckResponse, TicketHeartbeatCommand, TicketPhase, TicketPlayerView,
     TicketReference, TicketStatus,
 };
 
@@ -329,7 +329,7 @@ fn match_status(view: MatchView) -> pb::MatchStatus {
     }
 }
 
-fn ticket_player(player: OwnPlayerView) -> pb::TicketPlayer {
+fn ticket_player(player: TicketPlayerView) -> pb::TicketPlayer {
     let acceptance = match player.accepted {
         None => pb::Acceptance::Unspecified,
         Some(true) => pb::Acceptance::Accepted,

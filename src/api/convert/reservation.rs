@@ -4,7 +4,7 @@ use crate::api::convert::{EntryPoint, field_checks, search, session};
 use crate::api::pb;
 use crate::api::status::Rejection;
 use crate::domain::id::{AdvertisementId, ReservationId};
-use crate::engine::command::{Caller, ReleaseReservation, ReleaseReservationCommand, ReserveCommand};
+use crate::engine::command::{Caller, ReleaseReservationCommand, ReservationReference, ReserveCommand};
 
 impl EntryPoint {
     /// Reads a reservation. If the request lists players, those take the seats; else the players of the session do.
@@ -54,7 +54,7 @@ impl EntryPoint {
         }
         let id = field_checks::parse_reservation_id(&wire.reservation_id, "reservation_id", &mut problems);
         let token = field_checks::size_checked_token(wire.reservation_token, "reservation_token", &mut problems);
-        problems.into_result(ReleaseReservationCommand::Reservation(ReleaseReservation {
+        problems.into_result(ReleaseReservationCommand::Reservation(ReservationReference {
             id: id.unwrap_or(ReservationId::from_bytes([0; 16])),
             reservation_token: token,
         }))

@@ -10,7 +10,7 @@ use crate::auth::token::ConsentPurpose;
 use crate::domain::id::{AdvertisementId, RulesetHash, SetId, UserKey};
 use crate::domain::limit;
 use crate::engine::command::{
-    Caller, GrantConsentCommand, LatencyTest, ReportLatencyCommand, SearchCommand, SearchOverrides,
+    Caller, GrantConsentCommand, LatencyTestPhase, ReportLatencyCommand, SearchCommand, SearchOverrides,
 };
 
 impl EntryPoint {
@@ -37,11 +37,11 @@ impl EntryPoint {
     ) -> Result<ReportLatencyCommand, Rejection> {
         let mut problems = self.new_field_errors();
         let phase = match wire.phase() {
-            pb::LatencyPhase::Quick => LatencyTest::Quick,
-            pb::LatencyPhase::Involved => LatencyTest::Involved,
+            pb::LatencyPhase::Quick => LatencyTestPhase::Quick,
+            pb::LatencyPhase::Involved => LatencyTestPhase::Involved,
             pb::LatencyPhase::Unspecified => {
                 problems.add("phase", "is missing or unknown; set it to LATENCY_PHASE_QUICK or LATENCY_PHASE_INVOLVED");
-                LatencyTest::Quick
+                LatencyTestPhase::Quick
             }
         };
         let search_token = required_search_token(wire.search_token, &mut problems);

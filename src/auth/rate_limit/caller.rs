@@ -52,7 +52,7 @@ impl RateLimitKey {
     }
 
     /// Key of all players' clients that share the network of `address`.
-    pub fn client_network(address: IpAddr) -> Self {
+    pub fn all_clients_of_network(address: IpAddr) -> Self {
         RateLimitKey::ClientNetwork(first_of(address, 32, IPV6_HOUSEHOLD_BITS))
     }
 

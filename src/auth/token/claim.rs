@@ -81,7 +81,7 @@ pub enum ConsentPurpose {
 
 /// Claim of the token of a player's own seat in a ticket that another caller entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SeatClaim {
+pub struct TicketSeatClaim {
     /// Ticket id.
     pub ticket_id: TicketId,
     /// Matchmaking set of the queue.
@@ -114,7 +114,7 @@ pub struct ResumeClaim {
 
 /// Claim of an offer token: its owner may answer the offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OfferClaim {
+pub struct AllocationOfferClaim {
     /// Match on offer.
     pub match_id: MatchId,
     /// Number of the offer.
@@ -297,7 +297,7 @@ impl Claim for ConsentClaim {
     }
 }
 
-impl Claim for SeatClaim {
+impl Claim for TicketSeatClaim {
     const KIND_BYTE: u8 = 10;
     const ENCODED_BYTES: usize = 16 + 4 + 16;
 
@@ -357,7 +357,7 @@ impl Claim for ResumeClaim {
     }
 }
 
-impl Claim for OfferClaim {
+impl Claim for AllocationOfferClaim {
     const KIND_BYTE: u8 = 8;
     const ENCODED_BYTES: usize = 16 + 4 + 16 + 17;
 

@@ -5,11 +5,11 @@ use crate::domain::id::AdvertisementId;
 use crate::domain::time::UnixMs;
 
 /// Length of a window, milliseconds. A handle is good in its window and in the next one.
-pub const HANDLE_WINDOW_MS: u64 = 10 * 60 * 1_000;
+pub const ADVERTISEMENT_HANDLE_WINDOW_MS: u64 = 10 * 60 * 1_000;
 
 /// Number of the window at `now`.
 pub(super) fn window_at(now: UnixMs) -> u64 {
-    now.0 / HANDLE_WINDOW_MS
+    now.0 / ADVERTISEMENT_HANDLE_WINDOW_MS
 }
 
 /// Seals advertisement ids for one party in one window.

@@ -68,18 +68,18 @@ fn consent_claim() -> impl Strategy<Value = ConsentClaim> {
     })
 }
 
-fn seat_claim() -> impl Strategy<Value = SeatClaim> {
-    (any::<[u8; 16]>(), any::<u32>(), any::<[u8; 16]>()).prop_map(|(ticket, set, user)| SeatClaim {
+fn seat_claim() -> impl Strategy<Value = TicketSeatClaim> {
+    (any::<[u8; 16]>(), any::<u32>(), any::<[u8; 16]>()).prop_map(|(ticket, set, user)| TicketSeatClaim {
         ticket_id: TicketId::from_bytes(ticket),
         set_id: SetId(set),
         user: UserKey::from_bytes(user),
     })
 }
 
-fn offer_claim() -> impl Strategy<Value = OfferClaim> {
+fn offer_claim() -> impl Strategy<Value = AllocationOfferClaim> {
     let subject = proptest::option::of(any::<[u8; 16]>());
     (any::<[u8; 16]>(), any::<u32>(), any::<[u8; 16]>(), subject).prop_map(|(id, number, advertisement, subject)| {
-        OfferClaim {
+        AllocationOfferClaim {
             match_id: MatchId::from_bytes(id),
             number,
             advertisement_id: AdvertisementId::from_bytes(advertisement),
@@ -99,8 +99,8 @@ fn assert_token_is_unforgeable<C: Claim + PartialEq + std::fmt::Debug>(claim: &C
         signer.verify::<SearchClaim>(&token).is_some(),
         signer.verify::<ReservationClaim>(&token).is_some(),
         signer.verify::<ConsentClaim>(&token).is_some(),
-        signer.verify::<SeatClaim>(&token).is_some(),
-        signer.verify::<OfferClaim>(&token).is_some(),
+        signer.verify::<TicketSeatClaim>(&token).is_some(),
+        signer.verify::<AllocationOfferClaim>(&token).is_some(),
     ];
     assert_eq!(
         verified.iter().filter(|is_verified| **is_verified).count(),
@@ -153,7 +153,7 @@ proptest! {
         prop_assert!(signer.verify::<SearchClaim>(&bytes).is_none());
         prop_assert!(signer.verify::<ReservationClaim>(&bytes).is_none());
         prop_assert!(signer.verify::<ConsentClaim>(&bytes).is_none());
-        prop_assert!(signer.verify::<SeatClaim>(&bytes).is_none());
+        prop_assert!(signer.verify::<TicketSeatClaim>(&bytes).is_none());
     }
 
     /// A digest of one kind is invalid for another, even with the kind byte changed and the right length.
@@ -162,7 +162,7 @@ proptest! {
         let signer = signer();
         let mut token = signer.sign(&claim);
         token[1] = SearchClaim::KIND_BYTE;
-        let padding = SearchClaim::ENCODED_BYTES - SeatClaim::ENCODED_BYTES;
+        let padding = SearchClaim::ENCODED_BYTES - TicketSeatClaim::ENCODED_BYTES;
         token.splice(HEADER_BYTES..HEADER_BYTES, std::iter::repeat_n(0, padding));
         prop_assert!(signer.verify::<SearchClaim>(&token).is_none());
     }
@@ -200,8 +200,8 @@ fn derived_ids_depend_on_every_input() {
         signer.derive_advertisement_id(other, "k"),
         signer.derive_advertisement_id(None, "k"),
         signer.derive_advertisement_id(Some(UserKey::from_bytes([0; 16])), "k"),
-        signer.former_advertisement_id(one, SetId(1), "k"),
-        signer.former_advertisement_id(one, SetId(2), "k"),
+        signer.legacy_advertisement_id(one, SetId(1), "k"),
+        signer.legacy_advertisement_id(one, SetId(2), "k"),
         signer.derive_advertisement_id(one, "k2"),
         HmacTokenSigner::new([9; SIGNING_KEY_BYTES], None).derive_advertisement_id(one, "k"),
     ]
@@ -261,10 +261,10 @@ fn token_layout_matches_the_golden_bytes() {
 fn handle_opens_for_its_party_in_its_window_and_the_next() {
     let id = AdvertisementId::from_bytes(*b"an advertisement");
     let opens = |signer: &HmacTokenSigner, party: u8, handle, now| {
-        signer.open_handle([party; 16], handle, now).any(|opened| opened == id)
+        signer.possible_advertisement_ids([party; 16], handle, now).any(|opened| opened == id)
     };
     let signer = HmacTokenSigner::new([1; 32], None);
-    let at = |windows: u64| UnixMs(windows * HANDLE_WINDOW_MS);
+    let at = |windows: u64| UnixMs(windows * ADVERTISEMENT_HANDLE_WINDOW_MS);
     let handle = signer.handle_cipher([1; 16], at(5)).seal(id);
     assert_ne!(handle, id);
     assert_eq!(signer.handle_cipher([1; 16], UnixMs(at(6).0 - 1)).seal(id), handle, "the same window");

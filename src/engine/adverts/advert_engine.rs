@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::domain::ruleset::Ruleset;
 use crate::engine::adverts::advert_handle::AdvertHandle;
 use crate::engine::adverts::advert_set::AdvertRecord;
-use crate::engine::adverts::advert_state::{AdvertState, EncodeAdvertResponseFn};
+use crate::engine::adverts::advert_state::{AdvertState, EncodeAdvertFn};
 use crate::engine::adverts::expiry::{run_expiry_sweeps, sweep_expired_adverts, update_gauges};
 use crate::engine::adverts::feed_reader::follow_advert_feed;
 use crate::engine::adverts::replication_state::{LocalChangeLog, ReplicationState};
@@ -40,7 +40,7 @@ impl AdvertEngine {
     /// Loads the stored advertisements and starts the tasks. `feed` is the change feed of a shared store.
     pub(crate) async fn start(
         common: Arc<Common>,
-        encode_advert: EncodeAdvertResponseFn,
+        encode_advert: EncodeAdvertFn,
         feed: Option<Box<dyn AdvertFeed>>,
         shutdown: &CancellationToken,
     ) -> Result<(Self, Vec<JoinHandle<()>>), StoreError> {
@@ -186,14 +186,14 @@ async fn load_adverts(state: &AdvertState) -> Result<(), StoreError> {
             encoded_advert: (state.encode_advert)(&stored.advertisement),
             expires_at: stored.expires_at,
             stored_expires_at: stored.expires_at,
-            ttl_ms: common.settings.stored_ttl_ms(&stored.advertisement),
+            ttl_ms: common.settings.stored_advert_ttl_ms(&stored.advertisement),
             reservations: stored.reservations.into(),
             version: stored.version,
             is_heartbeat_owner: true,
             is_unwritten: false,
             advertisement: stored.advertisement,
         };
-        state.advert_sets.get_or_create(record.advertisement.set_id).write().upsert(record);
+        state.advert_sets.get_or_create(record.advertisement.set_id).lock_for_write().upsert(record);
     }
     Ok(())
 }

@@ -22,7 +22,7 @@ use crate::engine::command::ReserveAnswer;
 use crate::engine::error::EngineError;
 use crate::engine::hosted_match::{HostedMatch, HostedMatchState};
 use crate::engine::party_avoidance::PartyAvoidance;
-use crate::engine::user_advert::UserAdvert;
+use crate::engine::user_advert::ExportedAdvert;
 use crate::store::Reservation;
 
 /// Maximum open sessions that a pass may backfill.
@@ -93,7 +93,7 @@ impl AdvertHandle {
         now: UnixMs,
     ) -> Vec<OpenGameServer> {
         let Some(set) = self.state.advert_sets.get(ruleset.set_id) else { return Vec::new() };
-        let set = set.read();
+        let set = set.lock_for_read();
         let Some(index) = set.index_of_ruleset(ruleset.hash) else { return Vec::new() };
         let query = SearchQuery {
             ruleset: index.ruleset(),
@@ -120,7 +120,7 @@ impl AdvertHandle {
     }
 
     /// Sessions of a set and silo with open seats, oldest first.
-    pub(crate) fn open_backfill_sessions(
+    pub(crate) fn find_backfill_sessions(
         &self,
         set_id: SetId,
         silo: SiloId,
@@ -130,7 +130,7 @@ impl AdvertHandle {
         let Some(set) = self.state.advert_sets.get(set_id) else { return Vec::new() };
         let uses_blocks = ruleset.queue.as_ref().is_some_and(QueueSpec::avoids_blocked_users);
         let block_lists = uses_blocks.then(|| self.state.common.block_lists.read());
-        let set = set.read();
+        let set = set.lock_for_read();
         let is_open = |record: &&AdvertRecord| {
             is_session_of_silo(record, silo) && now < record.expires_at && record.open_seats() > 0
         };
@@ -168,7 +168,7 @@ impl AdvertHandle {
         let (reply, _answer) = oneshot::channel();
         let in_flight = self.state.in_flight_changes.begin_change(advertisement);
         // Do not wait for the advertisement writer: with a full inbox, the hold expires instead.
-        let _ = self.writer.try_send(AdvertWriterCommand::ReleaseReservation(
+        let _ = self.writer.try_send(AdvertWriterCommand::ReservationReference(
             reservation,
             advertisement,
             set_id,
@@ -232,7 +232,7 @@ impl AdvertHandle {
 
     /// Asks the host of an advertisement for its next heartbeat, if the advertisement exists or hosts matches. Returns its
     /// matches.
-    pub(crate) fn ask_for_beat(
+    pub(crate) fn schedule_next_beat(
         &self,
         advertisement: AdvertisementId,
         set_id: SetId,
@@ -243,27 +243,27 @@ impl AdvertHandle {
         if hosted.is_empty() && !self.is_advertised(advertisement, set_id) {
             return hosted;
         }
-        self.state.host_events.ask_for_beat(advertisement, interval_ms, now)
+        self.state.host_events.schedule_next_beat(advertisement, interval_ms, now)
     }
 
     /// Whether a heartbeat that the host of an advertisement was asked for is due. It is then taken.
-    pub(crate) fn take_due_beat(&self, advertisement: AdvertisementId, now: UnixMs) -> bool {
-        self.state.host_events.take_due_beat(advertisement, now)
+    pub(crate) fn consume_expected_beat(&self, advertisement: AdvertisementId, now: UnixMs) -> bool {
+        self.state.host_events.consume_expected_beat(advertisement, now)
     }
 
     /// Caller that published an advertisement; `None` without identity, or if it is not in memory.
     pub(crate) fn publisher_of(&self, id: AdvertisementId, set_id: SetId) -> Option<UserKey> {
-        self.state.advert_sets.get(set_id)?.read().get(id)?.advertisement.publisher
+        self.state.advert_sets.get(set_id)?.lock_for_read().get(id)?.advertisement.publisher
     }
 
     /// Advertisement with the reservations of a user; `None` if it is not in memory.
-    pub(crate) fn advert_of_user(&self, id: AdvertisementId, user: UserKey) -> Option<UserAdvert> {
+    pub(crate) fn advert_with_reservations_of(&self, id: AdvertisementId, user: UserKey) -> Option<ExportedAdvert> {
         let sets = self.state.advert_sets.all_sets();
         sets.iter().find_map(|(_, set)| {
-            let set = set.read();
+            let set = set.lock_for_read();
             let record = set.get(id)?;
             let is_of_user = |held: &&Reservation| held.users.binary_search(&user).is_ok() || held.is_made_by(user);
-            Some(UserAdvert {
+            Some(ExportedAdvert {
                 advertisement: Arc::clone(&record.advertisement),
                 expires_at: record.expires_at,
                 reservations: record.reservations.iter().filter(is_of_user).cloned().collect(),
@@ -275,7 +275,7 @@ impl AdvertHandle {
     pub(crate) async fn delete_sessions_of(&self, user: UserKey, callers: &[UserKey]) -> Result<(), EngineError> {
         let mut ids = Vec::new();
         for (set_id, set) in self.state.advert_sets.all_sets() {
-            let records = set.read();
+            let records = set.lock_for_read();
             let is_own = |record: &&AdvertRecord| {
                 let players = &record.advertisement.session.players;
                 let is_alone = !players.is_empty() && players.iter().all(|player| player.user == user);
@@ -290,7 +290,7 @@ impl AdvertHandle {
     }
 
     /// Deletes an advertisement of any server; durable when it returns.
-    pub(crate) async fn delete_stored(&self, id: AdvertisementId) -> Result<(), EngineError> {
+    pub(crate) async fn delete_by_id(&self, id: AdvertisementId) -> Result<(), EngineError> {
         self.delete_from_set(id, self.set_of(id)).await
     }
 
@@ -305,7 +305,7 @@ impl AdvertHandle {
     /// Set of an advertisement in memory. One that is not there has none: the store finds it by its id.
     fn set_of(&self, id: AdvertisementId) -> SetId {
         let sets = self.state.advert_sets.all_sets();
-        let found = sets.iter().find(|(_, set)| set.read().get(id).is_some());
+        let found = sets.iter().find(|(_, set)| set.lock_for_read().get(id).is_some());
         found.map_or_else(SetId::default, |(set_id, _)| *set_id)
     }
 
@@ -328,7 +328,7 @@ impl AdvertHandle {
 
     /// Whether an advertisement is in memory.
     pub(crate) fn is_advertised(&self, id: AdvertisementId, set_id: SetId) -> bool {
-        self.state.advert_sets.get(set_id).is_some_and(|set| set.read().get(id).is_some())
+        self.state.advert_sets.get(set_id).is_some_and(|set| set.lock_for_read().get(id).is_some())
     }
 
     /// Explains a search of `checked` at age `searching_for_ms`. Evaluates every session of the silo, so it may block
@@ -346,7 +346,7 @@ impl AdvertHandle {
         let avoidance = PartyAvoidance::new(&self.state.common, ruleset, silo, &checked.users, now);
         // Copy the records, so that the locks are not held while a million rows are evaluated.
         let (records, avoided) = {
-            let set = set.read();
+            let set = set.lock_for_read();
             let records: Vec<_> = set.records().filter(|record| is_session_of_silo(record, silo)).cloned().collect();
             let index = set.index_of_ruleset(ruleset.hash);
             let avoided =

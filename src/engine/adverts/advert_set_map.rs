@@ -18,11 +18,11 @@ use crate::engine::party_values::PartyValues;
 pub(crate) struct LockedAdvertSet(FairLock<AdvertSet>);
 
 impl LockedAdvertSet {
-    pub(crate) fn read(&self) -> RwLockReadGuard<'_, AdvertSet> {
+    pub(crate) fn lock_for_read(&self) -> RwLockReadGuard<'_, AdvertSet> {
         self.0.read()
     }
 
-    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, AdvertSet> {
+    pub(crate) fn lock_for_write(&self) -> RwLockWriteGuard<'_, AdvertSet> {
         self.0.write()
     }
 }
@@ -79,14 +79,14 @@ impl AdvertSetMap {
         *self.indexed_rulesets.write().unwrap_or_else(PoisonError::into_inner) = rulesets.clone();
         for (set_id, set) in self.all_sets() {
             for ruleset in rulesets.iter().filter(|ruleset| ruleset.set_id == set_id) {
-                if set.read().index_of_ruleset(ruleset.hash).is_some() {
+                if set.lock_for_read().index_of_ruleset(ruleset.hash).is_some() {
                     continue;
                 }
-                let records = set.write().begin_index_build();
+                let records = set.lock_for_write().begin_index_build();
                 let index = build_index(ruleset, &records, &self.party_values);
-                set.write().finish_index_build(index);
+                set.lock_for_write().finish_index_build(index);
             }
-            set.write().retain_indexes(&rulesets);
+            set.lock_for_write().retain_indexes(&rulesets);
         }
     }
 }

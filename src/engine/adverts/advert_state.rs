@@ -25,12 +25,12 @@ use crate::engine::command::ReservationView;
 use crate::engine::common::Common;
 
 /// Encodes the part of a search result that does not depend on the search; supplied by the wire layer.
-pub type EncodeAdvertResponseFn = fn(&Advertisement) -> Arc<[u8]>;
+pub type EncodeAdvertFn = fn(&Advertisement) -> Arc<[u8]>;
 
 /// State of all advertisements.
 pub(crate) struct AdvertState {
     pub(crate) common: Arc<Common>,
-    pub(crate) encode_advert: EncodeAdvertResponseFn,
+    pub(crate) encode_advert: EncodeAdvertFn,
     pub(crate) advert_sets: AdvertSetMap,
     pub(crate) host_events: HostEventHub,
     pub(crate) in_flight_changes: InFlightChanges,
@@ -40,7 +40,7 @@ pub(crate) struct AdvertState {
 
 impl AdvertState {
     /// State without advertisements, with indexes for the cached rulesets.
-    pub(crate) fn new(common: Arc<Common>, encode_advert: EncodeAdvertResponseFn) -> Self {
+    pub(crate) fn new(common: Arc<Common>, encode_advert: EncodeAdvertFn) -> Self {
         let advert_sets = AdvertSetMap::new(Arc::clone(&common.open_silos), common.party_values.clone());
         advert_sets.set_indexed_rulesets(common.rulesets.rulesets_to_index());
         let replication = common.store_health.clone().map(|health| Arc::new(ReplicationState::new(health)));
@@ -66,7 +66,7 @@ impl AdvertState {
     pub(crate) fn reservation_views_of(&self, id: AdvertisementId) -> Vec<ReservationView> {
         let now = self.common.clock.now();
         let views = |record: &AdvertRecord| UpdateSnapshot::from_record(record, now).reservations;
-        let find = |set: &Arc<LockedAdvertSet>| set.read().get(id).map(views);
+        let find = |set: &Arc<LockedAdvertSet>| set.lock_for_read().get(id).map(views);
         self.advert_sets.all_sets().iter().find_map(|(_, set)| find(set)).unwrap_or_default()
     }
 
@@ -75,7 +75,7 @@ impl AdvertState {
     pub(crate) fn reservation_of_user(&self, id: AdvertisementId, user: UserKey) -> Option<(SetId, ReservationId)> {
         let now = self.common.clock.now();
         self.advert_sets.all_sets().iter().find_map(|(set_id, set)| {
-            let set = set.read();
+            let set = set.lock_for_read();
             let record = set.get(id)?;
             let joined = record.reservations.iter().filter(|reservation| reservation.has_joined);
             let mut reservations = record.valid_reservations(now).chain(joined);
@@ -88,7 +88,7 @@ impl AdvertState {
     pub(crate) fn users_of_advert(&self, id: AdvertisementId, set_id: SetId) -> Vec<UserKey> {
         let mut users = Vec::new();
         if let Some(set) = self.advert_sets.get(set_id) {
-            let set = set.read();
+            let set = set.lock_for_read();
             if let Some(record) = set.get(id) {
                 users.extend(record.advertisement.session.players.iter().map(|player| player.user));
                 users.extend(record.reservations.iter().flat_map(|reservation| reservation.users.iter().copied()));

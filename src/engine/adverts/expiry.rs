@@ -66,7 +66,7 @@ pub(crate) async fn sweep_expired_adverts(state: &AdvertState, advert_writer: &m
             continue;
         }
         let expired_holds = {
-            let set = set.read();
+            let set = set.lock_for_read();
             set.collect_expired(now, EXPIRED_PER_SWEEP_MAX, &mut expired);
             set.expired_holds(now, EXPIRED_PER_SWEEP_MAX)
         };
@@ -80,7 +80,7 @@ pub(crate) async fn sweep_expired_adverts(state: &AdvertState, advert_writer: &m
                 return;
             }
         }
-        set.write().shrink_index_bounds();
+        set.lock_for_write().shrink_index_bounds();
     }
     update_gauges(state);
 }
@@ -92,8 +92,8 @@ pub(crate) async fn sweep_expired_adverts(state: &AdvertState, advert_writer: &m
 fn extend_remote_adverts(set: &LockedAdvertSet, now: UnixMs, expiring: &mut Vec<AdvertisementId>) {
     loop {
         expiring.clear();
-        set.read().collect_expired(now.plus_ms(2 * OUTAGE_EXPIRY_GRACE_MS), EXPIRED_PER_SWEEP_MAX, expiring);
-        let mut set = set.write();
+        set.lock_for_read().collect_expired(now.plus_ms(2 * OUTAGE_EXPIRY_GRACE_MS), EXPIRED_PER_SWEEP_MAX, expiring);
+        let mut set = set.lock_for_write();
         expiring.retain(|&id| set.get(id).is_some_and(|record| !record.is_heartbeat_owner));
         expiring.iter().for_each(|&id| set.extend_expiry(id, now.plus_ms(4 * OUTAGE_EXPIRY_GRACE_MS)));
         if expiring.len() < EXPIRED_PER_SWEEP_MAX {
@@ -106,7 +106,7 @@ fn extend_remote_adverts(set: &LockedAdvertSet, now: UnixMs, expiring: &mut Vec<
 pub(crate) fn update_gauges(state: &AdvertState) {
     let (mut advertisements, mut reservations) = (0, 0);
     for (_, set) in state.advert_sets.all_sets() {
-        let set = set.read();
+        let set = set.lock_for_read();
         advertisements += set.len();
         reservations += set.unended_reservation_count();
     }

@@ -32,14 +32,14 @@ pub enum HostEvent {
 /// Connection that receives the events of hosts. If its buffer overflows, `overflow` is cancelled and the connection must
 /// end.
 #[derive(Clone, Debug)]
-pub struct HostListener {
+pub struct HostEventSender {
     /// Event buffer.
     pub event_sender: mpsc::Sender<HostEvent>,
     /// Cancelled when the buffer overflows.
     pub overflow: CancellationToken,
 }
 
-impl HostListener {
+impl HostEventSender {
     /// Listener, and the receiver for its connection.
     pub fn new() -> (Self, mpsc::Receiver<HostEvent>) {
         let (event_sender, event_receiver) = mpsc::channel(EVENT_BUFFER_CAPACITY);
@@ -68,13 +68,13 @@ struct NextBeat {
 /// Uses std mutexes: they are held for one lookup, never across an await. `hosts` may be locked while `listeners` is not.
 #[derive(Debug, Default)]
 pub(crate) struct HostEventHub {
-    listeners: Mutex<HashMap<AdvertisementId, Vec<HostListener>, BuildIdHasher>>,
+    listeners: Mutex<HashMap<AdvertisementId, Vec<HostEventSender>, BuildIdHasher>>,
     hosts: Mutex<HashMap<AdvertisementId, HostRecord, BuildIdHasher>>,
 }
 
 impl HostEventHub {
     /// Subscribes `listener` to `id`. A repeated subscription has no effect.
-    pub(crate) fn subscribe(&self, id: AdvertisementId, listener: &HostListener) {
+    pub(crate) fn subscribe(&self, id: AdvertisementId, listener: &HostEventSender) {
         let mut listeners = self.lock_listeners();
         let subscribed = listeners.entry(id).or_default();
         subscribed.retain(|existing| !existing.event_sender.is_closed());
@@ -161,7 +161,12 @@ impl HostEventHub {
     }
 
     /// Ids of the matches of a host that is asked for its next heartbeat `interval_ms` after `now`.
-    pub(crate) fn ask_for_beat(&self, advertisement: AdvertisementId, interval_ms: u64, now: UnixMs) -> Vec<MatchId> {
+    pub(crate) fn schedule_next_beat(
+        &self,
+        advertisement: AdvertisementId,
+        interval_ms: u64,
+        now: UnixMs,
+    ) -> Vec<MatchId> {
         let mut hosts = self.lock_hosts();
         let host = hosts.entry(advertisement).or_default();
         host.is_removed = false;
@@ -170,7 +175,7 @@ impl HostEventHub {
     }
 
     /// Whether a heartbeat that the host was asked for is due. It is then taken: the next one is due an interval later.
-    pub(crate) fn take_due_beat(&self, advertisement: AdvertisementId, now: UnixMs) -> bool {
+    pub(crate) fn consume_expected_beat(&self, advertisement: AdvertisementId, now: UnixMs) -> bool {
         let mut hosts = self.lock_hosts();
         let Some(next_beat) = hosts.get_mut(&advertisement).and_then(|host| host.next_beat.as_mut()) else {
             return false;
@@ -197,7 +202,7 @@ impl HostEventHub {
         self.lock_listeners().remove(&id);
     }
 
-    fn lock_listeners(&self) -> MutexGuard<'_, HashMap<AdvertisementId, Vec<HostListener>, BuildIdHasher>> {
+    fn lock_listeners(&self) -> MutexGuard<'_, HashMap<AdvertisementId, Vec<HostEventSender>, BuildIdHasher>> {
         self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

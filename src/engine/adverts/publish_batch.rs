@@ -95,7 +95,7 @@ impl PublishBatch {
         let Some(set_id) = self.set_id.take() else { return };
         let set = state.advert_sets.get_or_create(set_id);
         // Only the writer changes indexes, and it runs here: they cannot change between the two locks.
-        let rulesets = set.read().indexed_rulesets();
+        let rulesets = set.lock_for_read().indexed_rulesets();
         let mut entries: Vec<IndexEntry> = Vec::with_capacity(self.publications.len() * rulesets.len());
         let mut records: Vec<AdvertRecord> = Vec::with_capacity(self.publications.len());
         for publication in &self.publications {
@@ -108,7 +108,7 @@ impl PublishBatch {
         let mut entries = entries.into_iter();
         let fills_sessions = state.common.fills_open_sessions(set_id);
         {
-            let mut set = set.write();
+            let mut set = set.lock_for_write();
             set.prefetch(self.publications.iter().map(|publication| publication.publish.advertisement.id));
             for (publication, mut record) in self.publications.iter().zip(records) {
                 if state.replication.is_some() {

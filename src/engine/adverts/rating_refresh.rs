@@ -86,7 +86,7 @@ fn affected_adverts(
     set: &LockedAdvertSet,
     changes: Option<&BTreeSet<(RatingKey, UserKey)>>,
 ) -> Vec<AdvertisementId> {
-    let set = set.read();
+    let set = set.lock_for_read();
     let mut affected: Vec<AdvertisementId> = Vec::new();
     for index in set.indexes().iter().filter(|index| index.depends_on_standings()) {
         let Some(changes) = changes else { return set.records().map(|record| record.advertisement.id).collect() };
@@ -104,7 +104,7 @@ fn affected_adverts(
 fn refresh_adverts(state: &AdvertState, (set_id, set): (SetId, &LockedAdvertSet), ids: &[AdvertisementId]) {
     // Only the writer changes indexes, and it runs here: they cannot change between the two locks.
     let changed: Vec<ChangedValues> = {
-        let set = set.read();
+        let set = set.lock_for_read();
         let depends = |index: &&AdvertisementIndex| index.depends_on_standings();
         let indexes = set.indexes().iter().filter(depends);
         indexes.flat_map(|index| ids.iter().filter_map(|id| changed_values(state, index, *id))).collect()
@@ -113,7 +113,7 @@ fn refresh_adverts(state: &AdvertState, (set_id, set): (SetId, &LockedAdvertSet)
         return;
     }
     let fills_sessions = state.common.fills_open_sessions(set_id);
-    let mut set = set.write();
+    let mut set = set.lock_for_write();
     for ChangedValues { id, ruleset_hash, values } in changed {
         set.set_attribute_values(ruleset_hash, id, values);
         if let Some(record) = set.get(id).filter(|_| fills_sessions) {

@@ -137,7 +137,7 @@ impl ReplicatedWriter {
 fn advance_version(state: &AdvertState, id: AdvertisementId, set_id: SetId, step: VersionStep) -> bool {
     let Some(set) = state.advert_sets.get(set_id) else { return true };
     let mut is_known = true;
-    set.write().update_unindexed_fields(id, |record| {
+    set.lock_for_write().update_unindexed_fields(id, |record| {
         is_known = record.version == step.before || record.version == step.after;
         if is_known {
             record.version = step.after;

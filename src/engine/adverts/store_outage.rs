@@ -48,7 +48,7 @@ impl UnwrittenAdverts {
             }
             AdvertWriterCommand::Delete(_, _, reply, in_flight) => send_answer(reply, in_flight, Err(unavailable())),
             AdvertWriterCommand::ReserveSeats(_, reply, in_flight) => send_answer(reply, in_flight, Err(unavailable())),
-            AdvertWriterCommand::ReleaseReservation(_, _, _, reply, in_flight) => {
+            AdvertWriterCommand::ReservationReference(_, _, _, reply, in_flight) => {
                 send_answer(reply, in_flight, Err(unavailable()))
             }
             AdvertWriterCommand::ReleaseSeat(_, _, _, _, reply, in_flight) => {
@@ -92,7 +92,7 @@ impl UnwrittenAdverts {
         }
         let (id, set_id) = (advertisement.id, advertisement.set_id);
         let set = state.advert_sets.get(set_id)?;
-        let mut set = set.write();
+        let mut set = set.lock_for_write();
         let existing = set.get(id)?;
         let mut advertisement = advertisement;
         if advertisement.advertised_since != existing.advertisement.advertised_since {
@@ -132,7 +132,7 @@ impl UnwrittenAdverts {
             return None;
         }
         let set = state.advert_sets.get(extend.set_id)?;
-        let mut set = set.write();
+        let mut set = set.lock_for_write();
         let existing = set.get(extend.id)?;
         let ttl_ms = extend.ttl_ms.unwrap_or(existing.ttl_ms);
         set.extend_expiry(extend.id, now.plus_ms(u64::from(ttl_ms)));
@@ -153,7 +153,7 @@ impl UnwrittenAdverts {
         let mut writes = Vec::new();
         for (id, set_id) in self.next_batch() {
             let write = state.advert_sets.get(set_id).and_then(|set| {
-                let set = set.read();
+                let set = set.lock_for_read();
                 let record = set.get(id).filter(|record| record.is_unwritten && now < record.expires_at)?;
                 let expires_at = record.expires_at.plus_ms(u64::from(record.ttl_ms));
                 let advertisement = Arc::clone(&record.advertisement);
@@ -191,18 +191,18 @@ impl UnwrittenAdverts {
             // Another replica deleted it meanwhile, or replaced it with values that this server does not know, or its
             // owner has others in its place.
             WriteOutcome::Tombstoned | WriteOutcome::UnknownRow | WriteOutcome::TooManyAdvertisements => {
-                set.write().remove(id);
+                set.lock_for_write().remove(id);
                 state.host_events.remove_listeners(id);
             }
             // A publish sets the expiry, even to an earlier time than before the outage.
-            _ => set.write().update_unindexed_fields(id, |record| record.stored_expires_at = *expires_at),
+            _ => set.lock_for_write().update_unindexed_fields(id, |record| record.stored_expires_at = *expires_at),
         }
     }
 
     fn clear_unwritten(&mut self, state: &AdvertState, id: AdvertisementId, set_id: SetId) {
         self.0.remove(&id);
         if let Some(set) = state.advert_sets.get(set_id) {
-            set.write().update_unindexed_fields(id, |record| record.is_unwritten = false);
+            set.lock_for_write().update_unindexed_fields(id, |record| record.is_unwritten = false);
         }
     }
 }

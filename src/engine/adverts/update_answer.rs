@@ -76,7 +76,7 @@ impl UpdateSnapshot {
         let next_beat_in_ms = ruleset.and_then(|ruleset| beat_interval_ms(ruleset, claim.kind));
         let hosted_match_ids = next_beat_in_ms.map_or_else(
             || host_events.hosted_match_ids(claim.advertisement_id),
-            |interval_ms| host_events.ask_for_beat(claim.advertisement_id, interval_ms, now),
+            |interval_ms| host_events.schedule_next_beat(claim.advertisement_id, interval_ms, now),
         );
         let advertised_ms = now.ms_since(claim.advertised_since);
         UpdateAdvertAnswer {

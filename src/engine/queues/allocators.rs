@@ -39,7 +39,7 @@ pub(crate) struct Allocators {
 
 /// Identities of an allocator and of its game servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct AllocatorSubjects {
+pub(crate) struct AllocatorIdentities {
     pub(crate) allocator: Option<UserKey>,
     pub(crate) host: Option<UserKey>,
 }
@@ -105,13 +105,13 @@ impl Allocators {
         match_id: MatchId,
         number: u32,
         answer_by: UnixMs,
-    ) -> Option<AllocatorSubjects> {
+    ) -> Option<AllocatorIdentities> {
         self.last_turn += 1;
         let allocator = self.connected.get_mut(&id)?;
         allocator.last_turn = self.last_turn;
         allocator.open_offers.insert(match_id, (number, answer_by));
         let AllocatorRegistration { subject, host_subject, .. } = &allocator.registration;
-        Some(AllocatorSubjects { allocator: *subject, host: *host_subject })
+        Some(AllocatorIdentities { allocator: *subject, host: *host_subject })
     }
 
     /// Sends an offer. Returns false if the allocator has disconnected or does not read.

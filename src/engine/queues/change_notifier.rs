@@ -10,12 +10,12 @@ use crate::domain::id::TicketId;
 /// Changed tickets of one watch stream. Changes coalesce: a slow stream sees only the latest state, so the set is
 /// bounded.
 #[derive(Debug, Default)]
-pub struct ChangeNotifier {
+pub struct TicketChangeNotifier {
     changed_tickets: Mutex<BTreeSet<TicketId>>,
     wakeup: Notify,
 }
 
-impl ChangeNotifier {
+impl TicketChangeNotifier {
     /// Adds a changed ticket and wakes the stream.
     pub(crate) fn notify_changed(&self, id: TicketId) {
         self.changed_tickets.lock().unwrap_or_else(PoisonError::into_inner).insert(id);

@@ -237,7 +237,7 @@ pub struct MatchView {
     /// Milliseconds until the ready check or the allocation times out.
     pub deadline_in_ms: Option<u32>,
     /// The ticket's own players, in entry order.
-    pub own_players: Vec<OwnPlayerView>,
+    pub own_players: Vec<TicketPlayerView>,
     /// All players; empty until the match starts.
     pub players: Vec<MatchPlayerView>,
     /// Team of this ticket.
@@ -252,7 +252,7 @@ pub struct MatchView {
 
 /// One of the ticket's own players in a match.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnPlayerView {
+pub struct TicketPlayerView {
     /// Key of the player in this match.
     pub player_key: UserKey,
     /// Role in the team.

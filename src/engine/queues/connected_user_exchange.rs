@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::domain::id::{SetId, UserKey};
 use crate::engine::queues::shared_state::SharedState;
 use crate::store::queues::QueueKey;
-use crate::store::queues::connected_users_report::{CONNECTED_USERS_PER_REPORT_MAX, ConnectedUsersReport};
+use crate::store::queues::connected_users_report::{ConnectedUsersReport, USER_CHANGES_PER_REPORT_MAX};
 
 /// Shortest interval between reports.
 const INTERVAL_MIN: Duration = Duration::from_secs(2);
@@ -123,10 +123,10 @@ impl ConnectedUserExchange {
             None => self.unsent = all.into_iter().map(|entry| (entry, true)).collect(),
         }
         self.sets = sets;
-        while report.connected.len() + report.disconnected.len() < CONNECTED_USERS_PER_REPORT_MAX
+        while report.connected.len() + report.disconnected.len() < USER_CHANGES_PER_REPORT_MAX
             && let Some(((queue, user), is_connected)) = self.unsent.pop_first()
         {
-            let key = shared.common.public_user_keys.connected_user_key(queue.set_id, queue.silo, user);
+            let key = shared.common.public_user_keys.connected_user_digest(queue.set_id, queue.silo, user);
             let users = if is_connected { &mut report.connected } else { &mut report.disconnected };
             users.push((queue, key));
         }

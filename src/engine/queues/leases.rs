@@ -157,7 +157,7 @@ impl Leases {
         match self.shared.common.store.lowest_lease_format().await {
             Ok(lowest) => {
                 self.has_earlier_servers = lowest < LEASE_HOLDERS_VERSION;
-                self.shared.set_host_confirmation(CONFIRMING_MATCHES_VERSION <= lowest);
+                self.shared.set_host_confirmation_enabled(CONFIRMING_MATCHES_VERSION <= lowest);
             }
             // The last answer stays valid until the store answers again.
             Err(error) => tracing::debug!(%error, "store formats of lease holders not read"),
@@ -272,7 +272,7 @@ fn nonempty_queues(shared: &SharedState) -> Vec<QueueKey> {
 async fn clean_up(shared: &Arc<SharedState>, round: u32) {
     let now = shared.common.clock.now();
     if round.is_multiple_of(ROUNDS_PER_PURGE) {
-        shared.purge_ended(now);
+        shared.purge_ended_from_cache(now);
         shared.forget_stale_placement_problems();
         if let Err(error) = shared.common.store.purge_queues(now).await {
             tracing::warn!(%error, "purge of ended tickets and matches failed");

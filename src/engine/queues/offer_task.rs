@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::auth::token::{AdvertisementClaim, OfferClaim};
+use crate::auth::token::{AdvertisementClaim, AllocationOfferClaim};
 use crate::domain::advertisement::AdvertisementKind;
 use crate::domain::id::{AdvertisementId, BuildIdHasher, MatchId};
 use crate::domain::lifecycle::{Match, MatchStage};
@@ -45,7 +45,7 @@ const ROUND_PAUSE_MS: u64 = 1_000;
 const FALLBACK_AFTER_MS: u64 = 500;
 
 /// Offers matches until stopped.
-pub(crate) async fn run_offer_task(shared: Arc<SharedState>, shutdown: CancellationToken) {
+pub(crate) async fn run_allocation_offer_task(shared: Arc<SharedState>, shutdown: CancellationToken) {
     let mut task = OfferTask { shared, known: HashMap::default(), refreshed_at: None, has_failed: false };
     loop {
         let has_allocators = task.shared.allocators.lock().count() > 0;
@@ -190,7 +190,8 @@ impl OfferTask {
         let subjects = self.shared.allocators.lock().open_offer(allocator, match_.id, number, answer_by)?;
         let advertisement_id = AdvertisementId::from_bytes(self.shared.common.clock.random_bytes());
         let signer = &self.shared.common.token_signer;
-        let offer_claim = OfferClaim { match_id: match_.id, number, advertisement_id, subject: subjects.allocator };
+        let offer_claim =
+            AllocationOfferClaim { match_id: match_.id, number, advertisement_id, subject: subjects.allocator };
         let host_claim = AdvertisementClaim {
             advertisement_id,
             set_id: match_.set_id,

@@ -55,7 +55,7 @@ pub(crate) fn open_sessions(
     queue: &QueueSpec,
     now: UnixMs,
 ) -> Vec<OpenSession> {
-    let advertised = shared.adverts.open_backfill_sessions(key.set_id, key.silo, ruleset, now);
+    let advertised = shared.adverts.find_backfill_sessions(key.set_id, key.silo, ruleset, now);
     if advertised.is_empty() {
         return Vec::new();
     }
@@ -139,11 +139,11 @@ fn joining_guests(cache: &TicketMatchCache, roles: &PlayedRoles<'_>, session: &A
     let listed = session.advertisement.session.sorted_users();
     let matches = cache
         .queue_index(roles.key)
-        .map(|index| index.backfill_matches_of(session.advertisement.id))
+        .map(|index| index.matches_backfilling(session.advertisement.id))
         .unwrap_or_default();
     let (mut guests, mut of_matches) = (JoiningGuests::default(), Vec::new());
     for backfill in matches.into_iter().filter_map(|id| cache.match_by_id(id)) {
-        let reservation = match backfill.stage.named_host() {
+        let reservation = match backfill.stage.named_assignment() {
             Some(Assignment::GameServer { reservation, .. }) => *reservation,
             Some(Assignment::PeerHost { .. } | Assignment::Unhosted) | None => None,
         };

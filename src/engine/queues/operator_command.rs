@@ -11,7 +11,7 @@ use crate::domain::queue::ticket::TicketEndReason;
 use crate::domain::time::UnixMs;
 use crate::engine::open_silos::SiloState;
 use crate::engine::queues::command::TicketStatus;
-use crate::engine::user_advert::UserAdvert;
+use crate::engine::user_advert::ExportedAdvert;
 
 pub use crate::store::queues::{RatingRow, StoredTicket, TicketState};
 pub use crate::store::user_data::GivenFeedback;
@@ -56,16 +56,16 @@ pub struct UserExport {
     pub ratings: Vec<ExportedRating>,
     /// Penalties. Empty after the first page.
     pub penalties: Vec<(SetId, Penalty)>,
-    /// Tickets. Empty after the first page; at most [`EXPORTED_TICKETS_MAX`].
+    /// Tickets. Empty after the first page; at most [`EXPORTED_ROWS_PER_KIND_MAX`].
     pub tickets: Vec<StoredTicket>,
     /// Advertisements that name the user or hold seats of the user. Empty after the first page; at most
-    /// [`EXPORTED_TICKETS_MAX`].
-    pub adverts: Vec<UserAdvert>,
+    /// [`EXPORTED_ROWS_PER_KIND_MAX`].
+    pub adverts: Vec<ExportedAdvert>,
     /// Feedback that the user gave. Empty after the first page; at most [`EXPORTED_FEEDBACK_MAX`].
     pub feedback: Vec<GivenFeedback>,
     /// Users in the durable block list. Empty after the first page.
     pub blocked_users: Vec<UserKey>,
-    /// Matches without a result. Empty after the first page; at most [`EXPORTED_TICKETS_MAX`].
+    /// Matches without a result. Empty after the first page; at most [`EXPORTED_ROWS_PER_KIND_MAX`].
     pub matches: Vec<Arc<Match>>,
     /// Results of this page, in id order, with the entries that were chosen for the match, while it is kept.
     pub results: Vec<(Arc<MatchResult>, Box<[ChosenValue]>)>,
@@ -85,7 +85,7 @@ pub struct ExportedRating {
 }
 
 /// Maximum tickets, advertisements, and matches without a result, of an export.
-pub const EXPORTED_TICKETS_MAX: usize = 1_000;
+pub const EXPORTED_ROWS_PER_KIND_MAX: usize = 1_000;
 
 /// Maximum feedback of an export.
 pub const EXPORTED_FEEDBACK_MAX: usize = 10_000;

@@ -2,7 +2,7 @@
 
 use crate::domain::available_time::Outage;
 use crate::domain::time::UnixMs;
-use crate::engine::outage_log::SILENT_AFTER_MS;
+use crate::engine::outage_log::SERVER_SILENT_AFTER_MS;
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::startup_retry::retry_at_startup;
 use crate::store::StoreError;
@@ -21,7 +21,7 @@ pub(crate) async fn record_restart(shared: &SharedState) -> Result<(), StoreErro
     let mut report = report_of(now);
     report.alive_at = None;
     let stored = report_at_startup(shared, &report).await?;
-    let is_live = |mark: &ServerMark| !mark.is_stopped && now.ms_since(mark.alive_at) <= SILENT_AFTER_MS;
+    let is_live = |mark: &ServerMark| !mark.is_stopped && now.ms_since(mark.alive_at) <= SERVER_SILENT_AFTER_MS;
     let is_other_live = shared.has_replicas && stored.servers.iter().any(is_live);
     let last_alive_at = stored.servers.iter().map(|mark| mark.alive_at).max();
     if let Some(from) = last_alive_at.filter(|from| !is_other_live && *from < now) {

@@ -12,12 +12,12 @@ use crate::store::queues::QueueKey;
 /// Last reports of the queues that run on this replica.
 #[derive(Debug, Default)]
 pub(crate) struct PassReports {
-    reports_by_queue: BTreeMap<QueueKey, StoredReport>,
+    reports_by_queue: BTreeMap<QueueKey, QueuePassReport>,
 }
 
 /// Last pass report of a queue, with blocking rules by ticket.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct StoredReport {
+pub(crate) struct QueuePassReport {
     blocking_rules: HashMap<TicketId, Arc<str>, BuildIdHasher>,
     /// Number of refusals by rule name, in report order.
     pub(crate) refusal_counts: Vec<(Arc<str>, u64)>,
@@ -52,7 +52,7 @@ impl PassReports {
     }
 
     /// Last report of a queue.
-    pub(crate) fn get(&self, key: QueueKey) -> Option<&StoredReport> {
+    pub(crate) fn get(&self, key: QueueKey) -> Option<&QueuePassReport> {
         self.reports_by_queue.get(&key)
     }
 

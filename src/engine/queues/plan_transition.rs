@@ -13,7 +13,7 @@ use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::time::UnixMs;
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::shared_state::host_contact::is_hosted_by_ticket;
-use crate::engine::queues::stored_ticket::ticket_expires_at;
+use crate::engine::queues::stored_ticket::expiry_after_heartbeat;
 use crate::engine::queues::ticket_match_cache::TicketMatchCache;
 use crate::store::queues::{PenaltySchedule, QueueWrite};
 
@@ -38,11 +38,11 @@ pub(crate) fn plan_transition(
     now: UnixMs,
 ) -> Option<PlannedTransition> {
     let mut next_match = transition.next_match?;
-    shared.record_leavers_in_contact(&mut next_match, now);
+    shared.record_heard_tickets_of_leavers(&mut next_match, now);
     let next_match = Arc::new(next_match);
     let starts_now = transition.effects.contains(&MatchEffect::StartPlay);
     let requeued_until =
-        ruleset.and_then(|ruleset| ruleset.queue.as_ref()).map_or(now, |queue| ticket_expires_at(queue, now));
+        ruleset.and_then(|ruleset| ruleset.queue.as_ref()).map_or(now, |queue| expiry_after_heartbeat(queue, now));
     let until = |ticket_id| expiry_of_silent_host(shared, &next_match, ticket_id).unwrap_or(requeued_until);
     let write = QueueWrite::TransitionMatch {
         ticket_fates: transition

@@ -40,7 +40,7 @@ use crate::engine::queues::backfill_wakeups::run_backfill_wakeups;
 use crate::engine::queues::command::{ReadyCheckResponse, TicketHeartbeatCommand, TicketReference, TicketStatus};
 use crate::engine::queues::feed_reader::follow_queue_feed;
 use crate::engine::queues::leases::{purge_ratings, run_lease_task};
-use crate::engine::queues::offer_task::run_offer_task;
+use crate::engine::queues::offer_task::run_allocation_offer_task;
 use crate::engine::queues::outage_sync::record_restart;
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::ticket_holder::TicketHolder;
@@ -95,7 +95,7 @@ impl QueueEngine {
         let start_leases = move || run_lease_task(Arc::clone(&leased), stop.clone());
         tasks.push(supervisor.spawn_restarting(TaskLabel::QueueLeases, shutdown, start_leases));
         let (offering, stop) = (Arc::clone(&shared), shutdown.clone());
-        let start_offers = move || run_offer_task(Arc::clone(&offering), stop.clone());
+        let start_offers = move || run_allocation_offer_task(Arc::clone(&offering), stop.clone());
         tasks.push(supervisor.spawn_restarting(TaskLabel::Allocation, shutdown, start_offers));
         let (filling, stop) = (Arc::clone(&shared), shutdown.clone());
         let start_wakeups = move || run_backfill_wakeups(Arc::clone(&filling), stop.clone());
@@ -105,7 +105,7 @@ impl QueueEngine {
 
     /// Removes ended tickets and matches from memory, as far as their time has come.
     pub(crate) fn purge_ended_from_memory(&self) {
-        self.shared.purge_ended(self.shared.common.clock.now());
+        self.shared.purge_ended_from_cache(self.shared.common.clock.now());
     }
 
     /// Removes ratings whose last rated match was too long ago, as it also happens every ten minutes.
@@ -154,7 +154,7 @@ impl QueueEngine {
     /// TTL that a heartbeat without a watch reports. A player who may be named as host confirms with the next heartbeat.
     fn unary_ttl_ms(&self, stored: &StoredTicket, ttl_ms: u32) -> u32 {
         let ruleset = self.shared.common.rulesets.ruleset_in_force(stored.ticket.set_id);
-        match (self.shared.peer_hosting(stored, ruleset.as_deref()), stored.state) {
+        match (self.shared.peer_hosting_spec(stored, ruleset.as_deref()), stored.state) {
             (None, _) | (_, TicketState::Ended { .. }) => ttl_ms,
             (Some(hosting), TicketState::Waiting) => ttl_ms.min(hosting.confirm_ms.max(CONFIRM_WITHOUT_STREAM_MS_MIN)),
             (Some(hosting), TicketState::InMatch(id)) => {

@@ -15,7 +15,7 @@ use crate::domain::id::{MatchId, TicketId};
 use crate::domain::lifecycle::event::{MatchEffect, MatchEvent, NewMatch};
 use crate::domain::lifecycle::transition::create_match;
 use crate::domain::lifecycle::{Assignment, Match, MatchStage, MatchTicket};
-use crate::domain::queue::gate::{GateReason, LastPass, should_run_pass};
+use crate::domain::queue::gate::{GateReason, LastPass, may_find_new_match};
 use crate::domain::queue::pass::PassOutcome;
 use crate::domain::queue::placement::PlacementProblem;
 use crate::domain::queue::proposal::Proposal;
@@ -28,7 +28,7 @@ use crate::engine::queues::pass_runner::{PassBackoff, run_caught_pass};
 use crate::engine::queues::plan_transition::{CachedTicketFacts, other_waiting_tickets};
 use crate::engine::queues::queue_wakeups::RunnerHandle;
 use crate::engine::queues::shared_state::SharedState;
-use crate::engine::queues::snapshot::{PreparedTicketCache, QueueSnapshot, gate_input};
+use crate::engine::queues::snapshot::{PreparedTicketCache, QueueSnapshot, gate_counts};
 use crate::rules::catalog::MatchRulesetLookup;
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite};
 
@@ -307,7 +307,7 @@ impl QueueRunner {
         };
         self.shared.placement_problems.lock().remove(id);
         let outcome = self.shared.apply_match_event(id, MatchEvent::ServerFound(assignment.clone())).await;
-        let is_used = outcome.is_ok_and(|outcome| outcome.match_after.stage.named_host() == Some(&assignment));
+        let is_used = outcome.is_ok_and(|outcome| outcome.match_after.stage.named_assignment() == Some(&assignment));
         if let Assignment::GameServer { advertisement, reservation: Some(reservation), .. } = assignment
             && !is_used
         {
@@ -326,13 +326,13 @@ impl QueueRunner {
             self.last_pass = LastPass::default();
         }
         let change_count = self.change_count();
-        let gate_input = gate_input(&self.shared, self.queue_key, &queue.gate, now);
+        let gate_counts = gate_counts(&self.shared, self.queue_key, &queue.gate, now);
         self.last_pass_at = Some(Instant::now());
-        if !should_run_pass(
+        if !may_find_new_match(
             &queue.gate,
             &self.last_pass,
             change_count != self.change_count_at_last_pass,
-            gate_input,
+            gate_counts,
             now,
         ) {
             return false;
@@ -351,7 +351,7 @@ impl QueueRunner {
         self.last_pass = LastPass {
             found_nothing: proposals.is_empty() && !report.truncated,
             next_change_at: report.next_change_at,
-            gate_input,
+            gate_counts,
         };
         self.prepared_tickets.record_pass(ruleset, &report);
         self.waits_for_disconnects = matches!(report.gate_reason, Some(GateReason::TooFewWaiting { .. }));

@@ -39,7 +39,9 @@ pub(crate) fn check_report(
             .flat_map(|match_ticket| match_ticket.players.iter().map(|player| (match_ticket.team, player.user)))
     };
     let users_by_key: BTreeMap<UserKey, (u16, UserKey)> = match_players()
-        .flat_map(|(team, user)| shared.common.accepted_player_keys(match_.id, user).map(|key| (key, (team, user))))
+        .flat_map(|(team, user)| {
+            shared.common.current_and_legacy_player_keys(match_.id, user).map(|key| (key, (team, user)))
+        })
         .collect();
     let mut teams: BTreeMap<u16, Vec<UserKey>> = BTreeMap::new();
     match_players().for_each(|(team, user)| teams.entry(team).or_default().push(user));

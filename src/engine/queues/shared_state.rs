@@ -115,7 +115,7 @@ impl SharedState {
 
     /// Settings of the lifecycle for an event. A host without a stream learns of its match with its next heartbeat, so it
     /// has a minimum of time to confirm.
-    pub(crate) fn lifecycle_rules_for(&self, ruleset: &Ruleset, event: &MatchEvent) -> LifecycleRules {
+    pub(crate) fn lifecycle_rules_for_event(&self, ruleset: &Ruleset, event: &MatchEvent) -> LifecycleRules {
         let mut rules = self.lifecycle_rules(ruleset);
         let has_stream = match event {
             MatchEvent::ServerFound(Assignment::GameServer { advertisement, .. }) => {
@@ -135,7 +135,7 @@ impl SharedState {
     }
 
     /// Lets hosts confirm matches, or not: as long as a server that cannot read such matches runs queues.
-    pub(crate) fn set_host_confirmation(&self, hosts_confirm: bool) {
+    pub(crate) fn set_host_confirmation_enabled(&self, hosts_confirm: bool) {
         if self.hosts_confirm.swap(hosts_confirm, Ordering::AcqRel) != hosts_confirm {
             tracing::info!(hosts_confirm, "confirmation of matches by their hosts changed");
         }
@@ -175,11 +175,11 @@ impl SharedState {
 
     /// Writes a change; returns when it is durable. Dropping the future does not cancel the write.
     pub(crate) async fn submit_write(&self, write: QueueWrite) -> Result<QueueOutcome, EngineError> {
-        self.submit_write_in_silo(write, None).await
+        self.submit_write_with_silo_use(write, None).await
     }
 
     /// Writes a change like `submit_write`, and keeps a silo open until the change is in memory.
-    pub(crate) async fn submit_write_in_silo(
+    pub(crate) async fn submit_write_with_silo_use(
         &self,
         write: QueueWrite,
         silo_use: Option<SiloUse>,

@@ -9,7 +9,7 @@ use crate::domain::played_values::PlayedValues;
 use crate::domain::queue::avoidance::PastMatches;
 use crate::domain::queue::backfill::OpenSession;
 use crate::domain::queue::evaluated_queue::EvaluatedQueue;
-use crate::domain::queue::gate::GateInput;
+use crate::domain::queue::gate::GateCounts;
 use crate::domain::queue::outcome::PassReport;
 use crate::domain::queue::pass::PassInput;
 use crate::domain::queue::prepared_ticket::PreparedTicket;
@@ -27,7 +27,7 @@ pub(crate) struct QueueSnapshot {
     pub(crate) prepared_tickets: Vec<Arc<PreparedTicket>>,
     open_sessions: Vec<OpenSession>,
     past_matches: PastMatches,
-    pub(crate) gate_input: GateInput,
+    pub(crate) gate_counts: GateCounts,
     /// The queue at the last pass, if only newcomers have changed it since.
     evaluated: Option<Arc<EvaluatedQueue>>,
     now: UnixMs,
@@ -53,7 +53,7 @@ impl QueueSnapshot {
             prepared_tickets: ticket_cache.prepare_tickets(shared, ruleset, queue, tickets),
             evaluated: ticket_cache.evaluated.clone(),
             open_sessions,
-            gate_input: gate_input(shared, key, &queue.gate, now),
+            gate_counts: gate_counts(shared, key, &queue.gate, now),
             now,
             seed: seed_from_fraction(shared.common.clock.random_unit_f64()),
             ruleset: Arc::clone(ruleset),
@@ -76,7 +76,7 @@ impl QueueSnapshot {
             tickets: &tickets,
             open_sessions: &self.open_sessions,
             past_matches: &self.past_matches,
-            gate_input: self.gate_input,
+            gate_counts: self.gate_counts,
             now: self.now,
             rng_seed: self.seed,
             max_pair_checks: PAIR_CHECKS_PER_PASS_MAX,
@@ -134,7 +134,9 @@ impl PreparedTicketCache {
         let mut cached = std::mem::take(&mut self.prepared_tickets);
         let mut prepared = Vec::with_capacity(tickets.len());
         let flags_of = |satisfaction: &Option<SatisfactionSpec>| match satisfaction {
-            Some(satisfaction) => shared.ratings.lock().tickets_with_frustrated_player(ruleset, satisfaction, &tickets),
+            Some(satisfaction) => {
+                shared.ratings.lock().has_frustrated_player_by_ticket(ruleset, satisfaction, &tickets)
+            }
             None => vec![false; tickets.len()],
         };
         let flags = flags_of(&queue.satisfaction).into_iter().zip(flags_of(&ruleset.satisfaction));
@@ -180,10 +182,10 @@ impl PreparedTicketCache {
 }
 
 /// Counts for the gate. Connected players are counted only for a gate that requires a share of them.
-pub(crate) fn gate_input(shared: &SharedState, key: QueueKey, gate: &Gate, now: UnixMs) -> GateInput {
+pub(crate) fn gate_counts(shared: &SharedState, key: QueueKey, gate: &Gate, now: UnixMs) -> GateCounts {
     let active_matches = shared.cache.read().queue_index(key).map_or(0, |index| index.live_match_count());
     let connected_players = || shared.connected_users.lock().connected_count(key, now);
-    GateInput {
+    GateCounts {
         connected_players: if gate.counts_connected_players() { connected_players() } else { 0 },
         active_matches: u32::try_from(active_matches).unwrap_or(u32::MAX),
     }
@@ -211,7 +213,7 @@ fn past_matches(
     now: UnixMs,
 ) -> PastMatches {
     let needs_meetings = queue.avoid.iter().any(|rule| rule.whom != AvoidTarget::Blocked);
-    let needs_plays = ruleset.recent_plays_ms().is_some();
+    let needs_plays = ruleset.played_values_recent_ms().is_some();
     if !needs_meetings && !needs_plays {
         return PastMatches::default();
     }

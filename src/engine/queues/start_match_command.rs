@@ -19,12 +19,12 @@ pub struct StartMatchCommand {
     /// Their consent tokens.
     pub consents: PartyConsents,
     /// Teams, in their order; at least one.
-    pub teams: Vec<NamedTeam>,
+    pub teams: Vec<StartMatchTeam>,
 }
 
 /// Team of a match, as the host names it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NamedTeam {
+pub struct StartMatchTeam {
     /// The host's own party is in the team.
     pub has_host_party: bool,
     /// Reservations of the other parties.

@@ -11,7 +11,7 @@ pub(crate) fn queue_key_of(ticket: &Ticket) -> QueueKey {
 }
 
 /// Ticket expiry after a heartbeat at `now`.
-pub(crate) fn ticket_expires_at(queue: &QueueSpec, now: UnixMs) -> UnixMs {
+pub(crate) fn expiry_after_heartbeat(queue: &QueueSpec, now: UnixMs) -> UnixMs {
     now.plus_ms(u64::from(queue.ticket_ttl_ms))
 }
 

@@ -1,6 +1,6 @@
 //! Holder of a ticket token: who acts for which players of a ticket.
 
-use crate::auth::token::{HmacTokenSigner, SeatClaim, TicketClaim};
+use crate::auth::token::{HmacTokenSigner, TicketClaim, TicketSeatClaim};
 use crate::domain::id::{SetId, TicketId, UserKey};
 use crate::domain::queue::ticket::Ticket;
 use crate::engine::command::Caller;
@@ -25,7 +25,7 @@ impl TicketHolder {
             let holder = Self { ticket_id, set_id, user: caller.user, is_seat: false };
             return (subject == caller.subject).then_some(holder).ok_or(EngineError::NotOwner);
         }
-        let SeatClaim { ticket_id, set_id, user } = signer.verify(token).ok_or(EngineError::NotOwner)?;
+        let TicketSeatClaim { ticket_id, set_id, user } = signer.verify(token).ok_or(EngineError::NotOwner)?;
         let holder = Self { ticket_id, set_id, user: Some(user), is_seat: true };
         (caller.user == Some(user)).then_some(holder).ok_or(EngineError::NotOwner)
     }

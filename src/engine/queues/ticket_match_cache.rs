@@ -21,7 +21,7 @@ use crate::domain::queue::past_match_log::PastMatchLog;
 use crate::domain::time::UnixMs;
 use crate::engine::open_silos::OpenSilos;
 use crate::engine::past_match_logs::PastMatchLogs;
-use crate::engine::queues::change_notifier::ChangeNotifier;
+use crate::engine::queues::change_notifier::TicketChangeNotifier;
 use crate::engine::queues::stored_ticket::queue_key_of;
 use crate::store::queues::{QueueKey, StoredTicket, TicketState};
 
@@ -55,7 +55,7 @@ pub(crate) struct TicketMatchCache {
     awaited_reports: AwaitedReports,
     /// Outages that extend the deadlines in the indexes.
     extension: DeadlineExtension,
-    watchers: HashMap<TicketId, Vec<Arc<ChangeNotifier>>, BuildIdHasher>,
+    watchers: HashMap<TicketId, Vec<Arc<TicketChangeNotifier>>, BuildIdHasher>,
     /// Counts each queue as one use of its silo.
     open_silos: Arc<OpenSilos>,
 }
@@ -165,7 +165,7 @@ impl TicketMatchCache {
 
     /// Replaces a waiting ticket by one that only expires later. No pass depends on that, so the queue has not changed.
     fn extend_ticket(&mut self, stored: StoredTicket) {
-        let (id, expires_at) = (stored.ticket.id, self.index_expiry_of(&stored));
+        let (id, expires_at) = (stored.ticket.id, self.indexed_expiry_of(&stored));
         let key = queue_key_of(&stored.ticket);
         if let Some(previous) = self.tickets.insert(id, stored)
             && let Some(index) = self.queues.get_mut(&key)
@@ -319,7 +319,7 @@ impl TicketMatchCache {
     }
 
     /// Notifies `notifier` whenever `id` changes.
-    pub(crate) fn subscribe(&mut self, id: TicketId, notifier: &Arc<ChangeNotifier>) {
+    pub(crate) fn subscribe(&mut self, id: TicketId, notifier: &Arc<TicketChangeNotifier>) {
         let notifiers = self.watchers.entry(id).or_default();
         if !notifiers.iter().any(|existing| Arc::ptr_eq(existing, notifier)) {
             notifiers.push(Arc::clone(notifier));
@@ -327,7 +327,7 @@ impl TicketMatchCache {
     }
 
     /// Ends the notifications of `id` to `notifier`.
-    pub(crate) fn unsubscribe(&mut self, id: TicketId, notifier: &Arc<ChangeNotifier>) {
+    pub(crate) fn unsubscribe(&mut self, id: TicketId, notifier: &Arc<TicketChangeNotifier>) {
         let Some(notifiers) = self.watchers.get_mut(&id) else { return };
         notifiers.retain(|existing| !Arc::ptr_eq(existing, notifier));
         if notifiers.is_empty() {
@@ -345,7 +345,7 @@ impl TicketMatchCache {
             self.live_tickets_by_user.entry(player.user).or_default().push(id);
         }
         self.change_count += 1;
-        let (ticket, state, expires_at) = (Arc::clone(&stored.ticket), stored.state, self.index_expiry_of(stored));
+        let (ticket, state, expires_at) = (Arc::clone(&stored.ticket), stored.state, self.indexed_expiry_of(stored));
         let change_count = self.change_count;
         let index = self.queue_or_new(queue_key_of(&ticket), ticket.subject);
         index.change_count = change_count;
@@ -374,7 +374,7 @@ impl TicketMatchCache {
         for player in &previous.ticket.session.players {
             self.remove_live_ticket(player.user, id);
         }
-        let (key, expires_at) = (queue_key_of(&previous.ticket), self.index_expiry_of(previous));
+        let (key, expires_at) = (queue_key_of(&previous.ticket), self.indexed_expiry_of(previous));
         if let Some(index) = self.queues.get_mut(&key) {
             self.change_count += 1;
             index.change_count = self.change_count;

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::auth::token::ResumeClaim;
 use crate::domain::id::TicketId;
 use crate::domain::lifecycle::MatchStage;
-use crate::engine::queues::change_notifier::ChangeNotifier;
+use crate::engine::queues::change_notifier::TicketChangeNotifier;
 use crate::engine::queues::command::TicketStatus;
 use crate::engine::queues::shared_state::heartbeat::REPORTED_TTL_WITHOUT_QUEUE_MS;
 use crate::engine::queues::shared_state::{REPLICATION_DELAY_MAX, SharedState};
@@ -22,7 +22,7 @@ use crate::engine::ratings::command::ReportState;
 #[derive(Debug)]
 pub struct TicketWatch {
     shared: Arc<SharedState>,
-    notifier: Arc<ChangeNotifier>,
+    notifier: Arc<TicketChangeNotifier>,
     /// Ticket version and match version last sent, per ticket.
     sent_versions: BTreeMap<TicketId, Option<(u64, u64)>>,
     /// Holder that watches each ticket.
@@ -40,7 +40,7 @@ impl TicketWatch {
         sent_versions: BTreeMap<TicketId, Option<(u64, u64)>>,
         holders: BTreeMap<TicketId, TicketHolder>,
     ) -> Self {
-        let notifier = Arc::new(ChangeNotifier::default());
+        let notifier = Arc::new(TicketChangeNotifier::default());
         let mut cache = shared.cache.write();
         sent_versions.keys().for_each(|id| cache.subscribe(*id, &notifier));
         drop(cache);

@@ -42,7 +42,7 @@ impl RulesetActivator {
             }
         }
         self.adverts.set_indexed_rulesets(indexed).await?;
-        let changes = self.common.rulesets.replace_all_with_grace(
+        let changes = self.common.rulesets.replace_all_with_removal_grace(
             rulesets,
             self.common.clock.now(),
             self.common.settings.retired_ruleset_retention_ms,

@@ -6,7 +6,7 @@ use crate::engine::ratings::RatingCache;
 
 /// Effect on ratings if `after` replaces `before`: how many are set aside and how many come back. `None` if the same
 /// ratings stay in use, or if there are none.
-pub(super) fn describe_rating_change(
+pub(super) fn describe_rating_effect(
     ratings: &RatingCache,
     before: Option<&Ruleset>,
     after: &Ruleset,

@@ -32,7 +32,7 @@ pub struct ReloadReport {
 
 /// Valid ruleset that was checked, and not loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CheckedRuleset {
+pub struct CheckRulesetAnswer {
     /// Hash of the ruleset's rules; `None` for a file that retires its set.
     pub hash: Option<RulesetHash>,
     /// Effect on ratings if it replaced the set's current ruleset; empty if the same ratings stay in use.

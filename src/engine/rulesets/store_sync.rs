@@ -303,7 +303,7 @@ impl RulesetStoreSync {
         let report = RulesetReport { active, ended_sets: ended_sets.clone(), now, ..RulesetReport::default() };
         self.apply_report(state, &report, usage, &BTreeSet::new()).await?;
         for set_id in ended_sets {
-            let (live_tickets, live_matches) = (usage.tickets_of(set_id), usage.matches_of(set_id));
+            let (live_tickets, live_matches) = (usage.tickets_of(set_id), usage.live_match_count_of(set_id));
             tracing::warn!(%set_id, live_tickets, live_matches, "removal grace period of a set ended");
         }
         Ok(())
@@ -338,7 +338,7 @@ impl RulesetStoreSync {
         self.sync_now().await;
         let mut state = self.state.lock().await;
         let usage = self.queues.ruleset_usage();
-        let (live_tickets, live_matches) = (usage.tickets_of(set_id), usage.matches_of(set_id));
+        let (live_tickets, live_matches) = (usage.tickets_of(set_id), usage.live_match_count_of(set_id));
         let refuse = |obstacle| EngineError::CannotRetireSet { set_id, live_tickets, live_matches, obstacle };
         let catalog = self.common.rulesets.snapshot();
         if catalog.active.contains_key(&set_id) {

@@ -9,7 +9,7 @@ use crate::domain::ruleset::Ruleset;
 use crate::domain::time::UnixMs;
 use crate::engine::rulesets::report::file_name;
 use crate::rules;
-use crate::rules::catalog::{CatalogState, RetiringSet};
+use crate::rules::catalog::{CatalogState, RetiringRuleset};
 use crate::store::ruleset_copies::{ReportedRuleset, RulesetCopy, RulesetKey};
 
 /// Number of unavailable rulesets from which those that are no longer asked for are forgotten.
@@ -152,7 +152,7 @@ fn merge_retiring_sets(
             continue;
         }
         if copy.ended_at.is_some() || retention.removal_grace_ms == 0 {
-            state.move_to_retired(set_id, now, now.plus_ms(retention.keep_retired_ms));
+            state.end_grace_period(set_id, now, now.plus_ms(retention.keep_retired_ms));
             continue;
         }
         let known = state.retiring.get(&set_id);
@@ -160,7 +160,7 @@ fn merge_retiring_sets(
             continue;
         };
         let removed_at = copy.removed_at.unwrap_or(now);
-        let retiring = RetiringSet {
+        let retiring = RetiringRuleset {
             file: known.map_or_else(|| PathBuf::from(&copy.file_name), |known| known.file.clone()),
             ruleset: Arc::clone(ruleset),
             loaded_at: known.map_or(now, |known| known.loaded_at),

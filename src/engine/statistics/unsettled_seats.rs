@@ -57,7 +57,7 @@ pub(super) struct UnsettledSeats {
     seats: Mutex<HashMap<ReservationId, UnsettledSeat, BuildIdHasher>>,
     /// Number of seats, so that servers without any need no lock.
     count: AtomicUsize,
-    /// Reservations that were dropped since the last call of `forget_before`.
+    /// Reservations that were dropped since the last call of `forget_expired`.
     dropped: AtomicU64,
 }
 
@@ -85,7 +85,7 @@ impl UnsettledSeats {
     }
 
     /// Forgets reservations that can no longer be settled. Returns the number of those that were dropped since the last call.
-    pub(super) fn forget_before(&self, now: UnixMs) -> u64 {
+    pub(super) fn forget_expired(&self, now: UnixMs) -> u64 {
         if self.count.load(Ordering::Acquire) == 0 {
             return 0;
         }

@@ -15,7 +15,7 @@ use crate::domain::limit::RESERVATIONS_PER_ADVERTISEMENT_MAX;
 use crate::domain::time::UnixMs;
 use crate::store::adverts::owned_rows::{OwnedRows, oldest_beyond};
 use crate::store::adverts::{
-    AdvertLimit, AdvertOwner, AdvertVersion, AdvertWrite, ENDED_RESERVATION_RETENTION_MS, OwnerKey, Reservation,
+    AdvertLimit, AdvertOwner, AdvertVersion, AdvertWrite, JOINED_RESERVATION_RETENTION_MS, OwnerKey, Reservation,
     ReservationLimit, ReservationState, UserTraces, WriteOutcome,
 };
 
@@ -156,7 +156,7 @@ impl AdvertRows {
     }
 
     /// Adds an advertisement that is in the store.
-    pub(in crate::store) fn add_advertisement(
+    pub(in crate::store) fn add_stored_advertisement(
         &mut self,
         id: AdvertisementId,
         (advertised_since, expires_at): (UnixMs, UnixMs),
@@ -265,7 +265,7 @@ impl AdvertRows {
     ) -> Result<Vec<AdvertisementId>, AdvertRefusal> {
         let live = self.owned.adverts_of_account(owner.key).filter_map(|(id, is_client)| {
             let row = self.advertisements.get(&id);
-            let expires_at = row.map(|row| row.expires_at).or_else(|| self.owned.expiry_of_counted_advert(id))?;
+            let expires_at = row.map(|row| row.expires_at).or_else(|| self.owned.expiry_of_count_only_advert(id))?;
             let advertised_since = row.map_or(UnixMs(0), |row| row.advertised_since);
             (now < expires_at).then_some((advertised_since, id, is_client))
         });
@@ -406,7 +406,7 @@ impl AdvertRows {
             if self.reservations.get(id).is_some_and(|reservation| reservation.has_joined) {
                 continue;
             }
-            self.end_reservation(*id, now.plus_ms(ENDED_RESERVATION_RETENTION_MS));
+            self.end_reservation(*id, now.plus_ms(JOINED_RESERVATION_RETENTION_MS));
             if let Some(reservation) = self.reservations.get_mut(id) {
                 reservation.has_joined = had_seats;
             }

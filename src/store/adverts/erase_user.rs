@@ -8,11 +8,11 @@ impl Reservation {
     /// Whether something in it names the user, or could be computed from the account.
     pub(in crate::store) fn names(&self, traces: &UserTraces) -> bool {
         self.users.contains(&traces.user)
-            || self.owner.is_some_and(|owner| traces.has_reserved(owner.client) || owner.party == traces.party)
+            || self.owner.is_some_and(|owner| traces.includes_reserver(owner.client) || owner.party == traces.party)
     }
 
     /// Whether `after`, a later state of this one, differs in columns that only an erasure changes.
-    pub(in crate::store) fn is_rewritten_by(&self, after: &Self) -> bool {
+    pub(in crate::store) fn differs_in_erased_columns(&self, after: &Self) -> bool {
         (self.request_digest, self.owner) != (after.request_digest, after.owner)
     }
 
@@ -30,7 +30,7 @@ impl Reservation {
         self.request_digest = *key.as_bytes();
         if let Some(owner) = &mut self.owner {
             owner.party = PartyKey::from_bytes(*key.as_bytes());
-            if traces.has_reserved(owner.client) {
+            if traces.includes_reserver(owner.client) {
                 owner.client = OwnerKey::from_bytes(*key.as_bytes());
             }
         }

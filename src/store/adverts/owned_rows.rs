@@ -29,7 +29,7 @@ impl OwnedRows {
     }
 
     /// Adds an advertisement that counts and that this batch cannot change.
-    pub(in crate::store) fn add_counted_advert(&mut self, owner: OwnerKey, id: AdvertisementId, expires_at: UnixMs) {
+    pub(in crate::store) fn add_count_only_advert(&mut self, owner: OwnerKey, id: AdvertisementId, expires_at: UnixMs) {
         self.adverts.insert((owner, id));
         self.counted_adverts.insert(id, expires_at);
     }
@@ -60,7 +60,7 @@ impl OwnedRows {
     }
 
     /// Expiry of an advertisement that only counts.
-    pub(super) fn expiry_of_counted_advert(&self, id: AdvertisementId) -> Option<UnixMs> {
+    pub(super) fn expiry_of_count_only_advert(&self, id: AdvertisementId) -> Option<UnixMs> {
         self.counted_adverts.get(&id).copied()
     }
 

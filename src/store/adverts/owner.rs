@@ -100,7 +100,7 @@ impl UserTraces {
     }
 
     /// Whether the key is one of the user's clients as an owner of reservations.
-    pub(in crate::store) fn has_reserved(&self, owner: OwnerKey) -> bool {
+    pub(in crate::store) fn includes_reserver(&self, owner: OwnerKey) -> bool {
         (self.reserver_range.0..=self.reserver_range.1).contains(&owner)
     }
 }

@@ -56,7 +56,7 @@ impl QueueStore for MemoryStore {
     async fn record_first_scales(&self, current: &[OwnRatingKeys]) -> Result<Vec<FirstScale>, StoreError> {
         let mut rows = self.lock_queues();
         let record = |keys: &OwnRatingKeys| {
-            *rows.first_scales.entry(keys.set_id).or_insert_with(|| FirstScale::of_new_set(keys, false))
+            *rows.first_scales.entry(keys.set_id).or_insert_with(|| FirstScale::of_unrecorded_set(keys, false))
         };
         Ok(current.iter().map(record).collect())
     }

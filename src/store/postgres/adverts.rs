@@ -68,7 +68,7 @@ impl Store for PostgresStore {
             Ok(outcomes.into_iter().zip(version_steps).collect())
         };
         let (outcomes, version_steps) =
-            self.unknown_rows.commit_known(batch, refused, is_unknown, commit).await?.into_iter().unzip();
+            self.unknown_rows.commit_without_unknown(batch, refused, is_unknown, commit).await?.into_iter().unzip();
         Ok(CommitResult { outcomes, version_steps })
     }
 

@@ -37,7 +37,7 @@ use crate::store::queues::first_scale::FirstScale;
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::touched_keys::TouchedQueueKeys;
 use crate::store::queues::{
-    FinishedMatch, LeaseHolders, QueueFeed, QueueFeedBatch, QueueKey, QueueOutcome, QueueStore, QueueWrite,
+    FinishedMatch, LiveServers, QueueFeed, QueueFeedBatch, QueueKey, QueueOutcome, QueueStore, QueueWrite,
     StoredQueueData, UserQueueState,
 };
 use crate::store::rows;
@@ -79,7 +79,7 @@ impl QueueStore for PostgresStore {
                 transaction::commit_batch(&mut session, &batch).await
             })
         };
-        self.unknown_rows.commit_known(batch, QueueOutcome::UnknownRow, is_unknown, commit).await
+        self.unknown_rows.commit_without_unknown(batch, QueueOutcome::UnknownRow, is_unknown, commit).await
     }
 
     async fn read_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError> {
@@ -177,7 +177,7 @@ impl QueueStore for PostgresStore {
         Some(Box::new(self.new_queue_feed()))
     }
 
-    async fn renew_lease_holder(&self, for_ms: u32) -> Result<LeaseHolders, StoreError> {
+    async fn renew_lease_holder(&self, for_ms: u32) -> Result<LiveServers, StoreError> {
         let mut slot = self.lease_connection.lock().await;
         self.check_min_writer_version(&mut slot).await?;
         let own_id = self.replica.id.cast_signed();
@@ -190,7 +190,7 @@ impl QueueStore for PostgresStore {
         })?;
         let was_live = live.contains(&own_id);
         let others = live.into_iter().filter(|replica| *replica != own_id).map(i64::cast_unsigned).collect();
-        Ok(LeaseHolders { was_live, others })
+        Ok(LiveServers { was_live, others })
     }
 
     async fn acquire_leases(&self, queues: &[QueueKey], for_ms: u32) -> Result<Vec<bool>, StoreError> {
@@ -213,7 +213,7 @@ impl QueueStore for PostgresStore {
     async fn lowest_lease_format(&self) -> Result<i64, StoreError> {
         let mut slot = self.lease_connection.lock().await;
         let lowest: Option<i64> = query_within!(slot, OPERATION_TIMEOUT, "reading store formats", |connection| {
-            sqlx::query_scalar(sql::LOWEST_LEASE_FORMAT).fetch_one(&mut *connection)
+            sqlx::query_scalar(sql::READ_LOWEST_STORE_FORMAT).fetch_one(&mut *connection)
         })?;
         Ok(lowest.unwrap_or(STORE_FORMAT_VERSION))
     }

@@ -3,7 +3,7 @@
 use crate::store::queues::queue_key::QueueKey;
 
 /// Maximum users that one report adds to the list of a server, or removes from it.
-pub const CONNECTED_USERS_PER_REPORT_MAX: usize = 5_000;
+pub const USER_CHANGES_PER_REPORT_MAX: usize = 5_000;
 
 /// Connected users of a server, and what has changed since its last report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -16,7 +16,7 @@ pub struct FirstScale {
 
 impl FirstScale {
     /// Scale of a set that has none yet. A set that has played used the former defaults, with a server of version 0.2.0.
-    pub(in crate::store) fn of_new_set(keys: &OwnRatingKeys, has_played: bool) -> Self {
+    pub(in crate::store) fn of_unrecorded_set(keys: &OwnRatingKeys, has_played: bool) -> Self {
         let defaults = if has_played { RatingDefaults::Former } else { RatingDefaults::Current };
         Self { set_id: keys.set_id, key: keys.key_for_defaults(defaults), defaults }
     }

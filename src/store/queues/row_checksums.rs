@@ -101,7 +101,7 @@ pub(in crate::store) fn rating_change_checksum(change: &RatingHistoryEntry) -> i
 }
 
 /// Checksum of a row of `first_rating_scale`.
-pub(in crate::store) fn first_scale_checksum(set_id: SetId, scale: RatingKey) -> i64 {
+pub(in crate::store) fn first_rating_scale_checksum(set_id: SetId, scale: RatingKey) -> i64 {
     let mut sum = RowChecksum::new();
     sum.add_number(i64::from(set_id.0));
     sum.add_number(scale.to_stored());

@@ -13,7 +13,7 @@ use crate::domain::lifecycle::side_reports::{PlayerReport, ResultClaim, SideRepo
 use crate::store::adverts::row_body::HexKey;
 
 /// Report of one player.
-pub(super) type SeatReportBody = (HexKey, Vec<u32>, Vec<HexKey>, Option<u64>);
+pub(super) type PlayerReportBody = (HexKey, Vec<u32>, Vec<HexKey>, Option<u64>);
 
 /// Outcomes of reports, in the order of their stored numbers.
 const REPORT_OUTCOMES: [SideReportsOutcome; 4] = [
@@ -23,7 +23,7 @@ const REPORT_OUTCOMES: [SideReportsOutcome; 4] = [
     SideReportsOutcome::Unreported,
 ];
 
-pub(super) fn encode_seat_reports(side_reports: &SideReports) -> Vec<SeatReportBody> {
+pub(super) fn encode_player_reports(side_reports: &SideReports) -> Vec<PlayerReportBody> {
     let report = |PlayerReport { user, claim }: &PlayerReport| {
         let disconnected = claim.disconnected.iter().copied().map(HexKey::from_user_key).collect();
         (HexKey::from_user_key(*user), claim.ranks.clone(), disconnected, claim.duration_ms)
@@ -31,8 +31,8 @@ pub(super) fn encode_seat_reports(side_reports: &SideReports) -> Vec<SeatReportB
     side_reports.reports.iter().map(report).collect()
 }
 
-pub(super) fn decode_seat_reports(reports: Vec<SeatReportBody>) -> Vec<PlayerReport> {
-    let report = |(user, ranks, disconnected, duration_ms): SeatReportBody| PlayerReport {
+pub(super) fn decode_player_reports(reports: Vec<PlayerReportBody>) -> Vec<PlayerReport> {
+    let report = |(user, ranks, disconnected, duration_ms): PlayerReportBody| PlayerReport {
         user: user.user_key(),
         claim: ResultClaim {
             ranks,
@@ -43,12 +43,12 @@ pub(super) fn decode_seat_reports(reports: Vec<SeatReportBody>) -> Vec<PlayerRep
     reports.into_iter().map(report).collect()
 }
 
-pub(super) fn encode_outcome(outcome: SideReportsOutcome) -> Option<u8> {
+pub(super) fn encode_reports_outcome(outcome: SideReportsOutcome) -> Option<u8> {
     let index = REPORT_OUTCOMES.iter().position(|known| *known == outcome);
     index.and_then(|index| u8::try_from(index).ok())
 }
 
-pub(super) fn decode_outcome(index: u8) -> Result<SideReportsOutcome, serde_json::Error> {
+pub(super) fn decode_reports_outcome(index: u8) -> Result<SideReportsOutcome, serde_json::Error> {
     let known = REPORT_OUTCOMES.get(usize::from(index)).copied();
     known.ok_or_else(|| serde_json::Error::custom(format_args!("unknown report outcome {index}")))
 }

@@ -52,7 +52,7 @@ use crate::domain::rating::Skill;
 use crate::domain::time::UnixMs;
 use crate::store::adverts::row_body::{BodyToRead, BodyToWrite, HexKey, JsonList, to_json_text};
 use crate::store::queues::side_report_body::{
-    SeatReportBody, decode_outcome, decode_seat_reports, encode_outcome, encode_seat_reports,
+    PlayerReportBody, decode_player_reports, decode_reports_outcome, encode_player_reports, encode_reports_outcome,
 };
 
 #[derive(Deserialize)]
@@ -197,7 +197,7 @@ struct MatchBody {
     #[serde(rename = "n", default, skip_serializing_if = "is_false")]
     unhosted: bool,
     #[serde(rename = "sr", default, skip_serializing_if = "Vec::is_empty")]
-    side_reports: Vec<SeatReportBody>,
+    side_reports: Vec<PlayerReportBody>,
     #[serde(rename = "sh", default, skip_serializing_if = "Vec::is_empty")]
     heard_tickets: Vec<HexKey>,
     #[serde(rename = "sw", skip_serializing_if = "Option::is_none")]
@@ -262,10 +262,10 @@ pub(in crate::store) fn encode_match(found: &Match) -> (i64, String) {
         peer_host: None,
         end_reason: None,
         unhosted: false,
-        side_reports: encode_seat_reports(&found.side_reports),
+        side_reports: encode_player_reports(&found.side_reports),
         heard_tickets: found.side_reports.heard_tickets.iter().map(|id| HexKey(*id.as_bytes())).collect(),
         report_window_ends_at_ms: found.side_reports.window_ends_at.map(|ends_at| ends_at.0),
-        report_outcome: found.side_reports.outcome.and_then(encode_outcome),
+        report_outcome: found.side_reports.outcome.and_then(encode_reports_outcome),
         erased_skills: found.erased_skills.iter().map(encode_kept_skill).collect(),
         chosen: found.chosen.iter().map(|chosen| (chosen.attribute.clone(), chosen.value.clone())).collect(),
         bots_by_team: found.bots_by_team.clone(),
@@ -442,10 +442,10 @@ pub(in crate::store) fn decode_match(
         quality: body.quality.unwrap_or(f64::NAN),
         region: body.region,
         side_reports: SideReports {
-            reports: decode_seat_reports(body.side_reports),
+            reports: decode_player_reports(body.side_reports),
             heard_tickets: body.heard_tickets.iter().map(|id| TicketId::from_bytes(id.0)).collect(),
             window_ends_at: body.report_window_ends_at_ms.map(UnixMs),
-            outcome: body.report_outcome.map(decode_outcome).transpose()?,
+            outcome: body.report_outcome.map(decode_reports_outcome).transpose()?,
         },
         erased_skills: body.erased_skills.into_iter().map(decode_kept_skill).collect::<Result<_, _>>()?,
         backfilled_session: body.backfilled_session.map(|id| AdvertisementId::from_bytes(id.0)),

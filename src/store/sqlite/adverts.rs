@@ -48,7 +48,8 @@ impl Store for SqliteStore {
         let is_unknown =
             |write: &AdvertWrite| self.unknown_rows.contains(RowKey::Advertisement(write.advertisement_id()));
         let commit = |batch| self.commit_batch(batch);
-        let outcomes = self.unknown_rows.commit_known(batch, WriteOutcome::UnknownRow, is_unknown, commit).await?;
+        let outcomes =
+            self.unknown_rows.commit_without_unknown(batch, WriteOutcome::UnknownRow, is_unknown, commit).await?;
         Ok(CommitResult { outcomes, version_steps: Vec::new() })
     }
 

@@ -57,7 +57,7 @@ impl QueueStore for SqliteStore {
         self.writer_gate.check_may_write()?;
         let is_unknown = |write: &QueueWrite| TouchedQueueKeys::of_write(write).has_unknown_row(&self.unknown_rows);
         let commit = |batch| self.commit_batch(batch);
-        self.unknown_rows.commit_known(batch, QueueOutcome::UnknownRow, is_unknown, commit).await
+        self.unknown_rows.commit_without_unknown(batch, QueueOutcome::UnknownRow, is_unknown, commit).await
     }
 
     async fn read_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError> {

@@ -14,8 +14,8 @@ use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::connection::error::{to_store_error, with_path};
 use crate::store::sqlite::connection::open;
 use crate::store::statistics::{
-    KeyColumns, LONG_KEPT_KINDS, STATISTICS_PURGED_MAX, STATISTICS_ROWS_READ_MAX, StatisticIncrement, StatisticsBatch,
-    StatisticsQuery, StatisticsStore, StatisticsTotals, TotalsBuilder,
+    KeyColumns, LONG_KEPT_KINDS, STATISTICS_PURGED_MAX, STATISTICS_ROWS_PER_STATEMENT_MAX, StatisticIncrement,
+    StatisticsBatch, StatisticsQuery, StatisticsStore, StatisticsTotals, TotalsBuilder,
 };
 
 /// Records the number of a batch. No row changes if the batch was added before.
@@ -129,7 +129,7 @@ async fn add_totals(
         .bind(to_ms(from))
         .bind(to_ms(until))
         .bind(query.set_id.map(|set_id| i64::from(set_id.0)))
-        .bind(STATISTICS_ROWS_READ_MAX);
+        .bind(STATISTICS_ROWS_PER_STATEMENT_MAX);
     let rows = statement.fetch_all(connection).await?;
     for row in &rows {
         if let Some(key) = decode_key(row)? {

@@ -141,7 +141,7 @@ async fn debug_output_of_each_client_handle_has_no_secret() {
         "Token",
         "FieldViolation",
         "ServerError",
-        "SideUserIds",
+        "UserIdsOfOneSide",
     ];
     let names: BTreeSet<&str> = formatted.outputs.iter().map(|(name, _)| *name).collect();
     for public in public_types() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fireteam::domain::id::{TicketId, UserKey};
 use fireteam::domain::locality::Locality;
 use fireteam::domain::queue::avoidance::PastMatches;
-use fireteam::domain::queue::gate::GateInput;
+use fireteam::domain::queue::gate::GateCounts;
 use fireteam::domain::queue::pass::{PassInput, run_pass};
 use fireteam::domain::queue::prepared_ticket::PreparedTicket;
 use fireteam::domain::queue::ticket::{PlayerRating, Ticket};
@@ -83,7 +83,7 @@ fn matched_sites(ruleset: &Ruleset, localities: &BTreeMap<u32, Locality>, order:
         tickets: &prepared.iter().collect::<Vec<_>>(),
         open_sessions: &[],
         past_matches: &PastMatches::default(),
-        gate_input: GateInput::default(),
+        gate_counts: GateCounts::default(),
         now: NOW,
         rng_seed: u64::from(order),
         max_pair_checks: u64::MAX,

@@ -7,7 +7,7 @@ use fireteam::domain::attribute::AttributeValue;
 use fireteam::domain::id::{TicketId, UserKey};
 use fireteam::domain::locality::Locality;
 use fireteam::domain::queue::avoidance::PastMatches;
-use fireteam::domain::queue::gate::{GateInput, GateReason};
+use fireteam::domain::queue::gate::{GateCounts, GateReason};
 use fireteam::domain::queue::pass::{PassInput, PassOutcome, run_pass};
 use fireteam::domain::queue::prepared_ticket::PreparedTicket;
 use fireteam::domain::queue::rating_group::group_of_rating;
@@ -48,7 +48,7 @@ pub(crate) fn rated(rating: f64) -> ExampleTicket {
 pub(crate) struct ExampleQueue {
     pub(crate) ruleset: Ruleset,
     pub(crate) waiting: BTreeMap<String, ExampleTicket>,
-    counts: GateInput,
+    counts: GateCounts,
 }
 
 /// A match: sorted names per team, and its quality.
@@ -82,7 +82,7 @@ impl ExampleQueue {
     /// A queue of this ruleset.
     pub(crate) fn from_text(name: &str, text: &str) -> Self {
         let ruleset = rules::parse_ruleset(name, text).unwrap_or_else(|problems| panic!("{problems:#?}"));
-        Self { ruleset, waiting: BTreeMap::new(), counts: GateInput::default() }
+        Self { ruleset, waiting: BTreeMap::new(), counts: GateCounts::default() }
     }
 
     pub(crate) fn enter(&mut self, name: &str, example: ExampleTicket) {
@@ -108,7 +108,7 @@ impl ExampleQueue {
             tickets: &tickets,
             open_sessions: &[],
             past_matches: &PastMatches::default(),
-            gate_input: self.counts,
+            gate_counts: self.counts,
             now: START.plus_ms(at_ms),
             rng_seed: seed,
             max_pair_checks: 1_000_000,
@@ -285,7 +285,7 @@ fn gate_needs_a_tenth_waiting_and_fewer_than_100_matches() {
     for place in 0..3_u8 {
         queue.enter(&format!("u{place}"), ExampleTicket { place: Some(place.into()), ..rated(25.0) });
     }
-    queue.counts = GateInput { connected_players: 39, active_matches: 0 };
+    queue.counts = GateCounts { connected_players: 39, active_matches: 0 };
     let (games, outcome) = queue.run_pass_at(0, 1);
     assert_eq!(
         (games.len(), outcome.report.gate_reason),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fireteam::domain::id::{SetId, SiloId, TicketId, UserKey};
 use fireteam::domain::queue::avoidance::{PastMatches, PlayedPair};
-use fireteam::domain::queue::gate::GateInput;
+use fireteam::domain::queue::gate::GateCounts;
 use fireteam::domain::queue::pass::{PassInput, run_pass};
 use fireteam::domain::queue::prepared_ticket::PreparedTicket;
 use fireteam::domain::queue::ticket::{PlayerRating, Ticket};
@@ -78,7 +78,7 @@ fn with_input<T>(ruleset: &Ruleset, count: u32, run: impl FnOnce(&PassInput<'_>)
         tickets: &tickets.iter().collect::<Vec<_>>(),
         open_sessions: &[],
         past_matches: &PastMatches::from_latest_of_pairs((0..count).map(met)),
-        gate_input: GateInput { connected_players: 40, active_matches: 2 },
+        gate_counts: GateCounts { connected_players: 40, active_matches: 2 },
         now: NOW,
         rng_seed: 99,
         max_pair_checks: 1_000_000,

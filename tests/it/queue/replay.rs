@@ -8,7 +8,7 @@ use std::sync::Arc;
 use fireteam::domain::id::{TicketId, UserKey};
 use fireteam::domain::locality::Locality;
 use fireteam::domain::queue::avoidance::{PastMatches, PlayedPair};
-use fireteam::domain::queue::gate::GateInput;
+use fireteam::domain::queue::gate::GateCounts;
 use fireteam::domain::queue::pass::{PassInput, run_pass};
 use fireteam::domain::queue::prepared_ticket::PreparedTicket;
 use fireteam::domain::queue::proposal::Proposal;
@@ -137,7 +137,7 @@ fn replay(log: &[LogLine<'_>], (name, mean, spread): (&str, f64, f64), backwards
             tickets: &tickets,
             open_sessions: &[],
             past_matches: &PastMatches::from_latest_of_pairs(past_matches.clone()),
-            gate_input: GateInput { connected_players: 40, active_matches: 0 },
+            gate_counts: GateCounts { connected_players: 40, active_matches: 0 },
             now: START.plus_ms(at_ms),
             rng_seed: at_ms,
             max_pair_checks: 1_000_000,

@@ -5,14 +5,14 @@ use serde::Deserialize;
 
 use fireteam::domain::queue::gate;
 use fireteam::domain::queue::quality::{
-    bonus_for_waiting, category_similarity, gaussian_quality, min_similarity_to_mean, quality_threshold,
+    bonus_for_waiting, category_similarity, leaderboard_distance_quality, min_similarity_to_mean, quality_threshold,
 };
 use fireteam::domain::queue::rating_group::group_of_rating;
 use fireteam::domain::queue::window::{bucket_of, range_accepts, range_at};
 use fireteam::domain::ruleset::DistanceCurve;
 use fireteam::domain::ruleset::queue::{
-    BucketRounding, Gate, GateRounding, QualitySpec, RatingGroup, RatingGroups, RatingWindow, WaitBonus, WindowClock,
-    WindowMatchRule, WindowMaxCombination,
+    AbsoluteOrPercentMax, BucketRounding, Gate, GateRounding, QualitySpec, RatingGroup, RatingGroups, RatingWindow,
+    WaitBonus, WindowClock, WindowPairRule,
 };
 use fireteam::domain::score::apply_curve;
 use fireteam::domain::time::UnixMs;
@@ -31,10 +31,10 @@ const TEISERVER: RatingWindow = RatingWindow {
     step_every_ms: 20_000,
     max: Some(10),
     max_percent: None,
-    combine: WindowMaxCombination::Smaller,
+    combine: AbsoluteOrPercentMax::Smaller,
     reciprocal_percent: 100.0,
     clock: WindowClock::Queue,
-    rule: WindowMatchRule::Contain,
+    rule: WindowPairRule::Contain,
 };
 
 #[derive(Deserialize)]
@@ -211,14 +211,15 @@ fn leaderboard() -> Leaderboard {
 fn leaderboard_quality_falls_with_distance() {
     let vectors = leaderboard();
     for it in vectors.quality_by_distance {
-        assert_close(gaussian_quality(it.sigma, it.scale, it.distance), it.quality);
+        assert_close(leaderboard_distance_quality(it.sigma, it.scale, it.distance), it.quality);
     }
     let place = |name: &String| vectors.order_mu_minus_sigma.iter().position(|it| it == name).unwrap() as f64;
     for (one, other, quality) in &vectors.pair_quality_sigma2_z1 {
-        assert_close(gaussian_quality(2.0, 0.5, place(one) - place(other)), *quality);
+        assert_close(leaderboard_distance_quality(2.0, 0.5, place(one) - place(other)), *quality);
     }
     for Farthest { sigma, threshold, scale, max_distance } in vectors.max_distance_above_threshold {
-        let above = (0..1_000).take_while(|&it| threshold < gaussian_quality(sigma, scale, f64::from(it))).last();
+        let above =
+            (0..1_000).take_while(|&it| threshold < leaderboard_distance_quality(sigma, scale, f64::from(it))).last();
         assert_eq!(above, max_distance, "sigma {sigma}, threshold {threshold}");
     }
 }
@@ -235,7 +236,8 @@ fn wait_bonus_grows_with_combined_waiting() {
         let rule = WaitBonus { per_minute: it.percental_time_bonus, free_minutes: 1.0 };
         let passes = |wait_s: f64| {
             it.threshold
-                <= gaussian_quality(it.sigma, 0.5, it.distance) + bonus_for_waiting(&rule, (wait_s * 1e3) as u64)
+                <= leaderboard_distance_quality(it.sigma, 0.5, it.distance)
+                    + bonus_for_waiting(&rule, (wait_s * 1e3) as u64)
         };
         assert!(passes(it.combined_wait_s + 0.002), "{}", it.distance);
         assert!(it.combined_wait_s == 0.0 || !passes(it.combined_wait_s - 0.002), "{}", it.distance);

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 
 use fireteam::domain::queue::ticket::PlayerRating;
 use fireteam::domain::rating::{Side, Skill};
-use fireteam::domain::ruleset::rating::{PredictionForm, RatedGameUnit, RatingSpec, RatingSystem};
+use fireteam::domain::ruleset::rating::{PerformanceDistribution, RatedGameUnit, RatingSpec, RatingSystem};
 use fireteam::domain::time::UnixMs;
 
 use crate::rating::vector_files::{
@@ -230,7 +230,7 @@ fn plackett_luce_equals_the_reference() {
 /// that library adds it once per side, so the second value is computed from the formula of docs/RATINGS.md.
 #[test]
 fn plackett_luce_probit_equals_the_reference_for_two_sides() {
-    let probit = RatingSpec { prediction: PredictionForm::Probit, ..plackett_luce(0.0) };
+    let probit = RatingSpec { prediction: PerformanceDistribution::Probit, ..plackett_luce(0.0) };
     let mixed = vec![
         vec![[25.0, 8.333], [30.0, 4.0], [22.0, 6.5], [27.0, 3.0], [18.0, 7.0]],
         vec![[29.0, 5.0], [24.0, 8.0], [26.0, 2.0], [21.0, 4.5], [28.0, 6.0]],

@@ -80,7 +80,7 @@ fn catalog_load_refuses_an_offer_without_a_queue() {
 /// A file with `Retired="true"` only names its set; its other content is not read.
 #[test]
 fn catalog_load_separates_files_that_retire_their_set() {
-    let load = |files: &[(&str, &str)]| rules::load::load_directory_with_retired_files(directory(files).path());
+    let load = |files: &[(&str, &str)]| rules::load::load_rulesets_and_retirement_markers(directory(files).path());
     let two = ruleset(2, 10);
     let loaded = load(&[("a.xml", "<Ruleset SetId='1' Retired='true'><Wrong/></Ruleset>"), ("b.xml", &two)]).unwrap();
     let retired: Vec<u32> = loaded.retired_files.keys().map(|set| set.0).collect();

@@ -7,7 +7,7 @@ use fireteam::domain::id::SetId;
 use fireteam::domain::measure::Measure;
 use fireteam::domain::ruleset::queue::{
     AlternativeSetOffer, AvoidStrictness, AvoidTarget, BucketRounding, Gate, GateRounding, QualitySpec, QueueSpec,
-    RatingWindow, RegionMode, SelectionMode, SelectionOrder, WaitBonus, WindowClock, WindowMatchRule,
+    RatingWindow, RegionMode, SelectionMode, SelectionOrder, WaitBonus, WindowClock, WindowPairRule,
 };
 use fireteam::domain::ruleset::rating::{DisconnectPolicy, RatingSystem};
 use fireteam::domain::ruleset::teams::{HostingMode, TeamsSpec};
@@ -48,7 +48,7 @@ fn teiserver_ruleset_has_the_documented_numbers() {
         max_percent: None,
         reciprocal_percent: 100.0,
         clock: WindowClock::Queue,
-        rule: WindowMatchRule::Contain,
+        rule: WindowPairRule::Contain,
         ..queue.window.clone().expect("a window")
     };
     assert_eq!(queue.window, Some(window));

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use fireteam::cli::check::check_rulesets;
-use fireteam::domain::queue::quality::{bonus_for_waiting, gaussian_quality};
+use fireteam::domain::queue::quality::{bonus_for_waiting, leaderboard_distance_quality};
 use fireteam::domain::queue::window::{bucket_of, range_at, scale_range};
 use fireteam::domain::ruleset::queue::{QualitySpec, QueueSpec};
 use fireteam::domain::time::UnixMs;
@@ -263,11 +263,14 @@ fn guide_table_of_the_ladder_equals_the_code() {
     let distances = [0.0, 10.0, 20.0, 21.0, 30.0, 50.0, 200.0];
     assert_eq!(
         rows("| quality | 0.5")[0].1,
-        distances.map(|distance| format!("{:.3}", gaussian_quality(sigma, scale, distance)))
+        distances.map(|distance| format!("{:.3}", leaderboard_distance_quality(sigma, scale, distance)))
     );
     let together = |distance: f64| {
         let reaches_threshold = |seconds: &u64| {
-            threshold <= gaussian_quality(sigma, scale, distance) + bonus_for_waiting(&rule, seconds * 1_000) + 1e-12
+            threshold
+                <= leaderboard_distance_quality(sigma, scale, distance)
+                    + bonus_for_waiting(&rule, seconds * 1_000)
+                    + 1e-12
         };
         match (0..=600).find(reaches_threshold) {
             Some(0) => "at once".to_owned(),

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use fireteam::auth::token::HANDLE_WINDOW_MS;
+use fireteam::auth::token::ADVERTISEMENT_HANDLE_WINDOW_MS;
 
 /// Sessions at the same time.
 const SESSIONS: u64 = 100_000;
@@ -48,11 +48,12 @@ fn share_seen(max_results: u64, window_ms: u64) -> f64 {
 fn share_of_sessions_that_one_identity_sees_in_a_day() {
     println!("| MaxResults | with ids | with handles |\n|---|---|---|");
     for max_results in [50, 20, 8] {
-        let (with_ids, with_handles) = (share_seen(max_results, DAY_MS), share_seen(max_results, HANDLE_WINDOW_MS));
+        let (with_ids, with_handles) =
+            (share_seen(max_results, DAY_MS), share_seen(max_results, ADVERTISEMENT_HANDLE_WINDOW_MS));
         println!("| {max_results} | {with_ids:.1} % | {with_handles:.1} % |");
         assert!(99.0 < with_ids, "a day is enough to see all: {with_ids}");
-        let told = max_results * SEARCHES_PER_5_MIN * HANDLE_WINDOW_MS / (5 * 60 * 1_000);
+        let told = max_results * SEARCHES_PER_5_MIN * ADVERTISEMENT_HANDLE_WINDOW_MS / (5 * 60 * 1_000);
         assert!(with_handles <= told as f64 * 100.0 / SESSIONS as f64, "{with_handles}");
     }
-    assert!(share_seen(8, HANDLE_WINDOW_MS) <= 5.0);
+    assert!(share_seen(8, ADVERTISEMENT_HANDLE_WINDOW_MS) <= 5.0);
 }

@@ -184,18 +184,19 @@ fn best_fit_location(distances: &DistanceEstimates) -> Degrees {
 
 /// Location with the least `error`, which has one minimum.
 fn location_with_least(error: impl Fn(Locality) -> f64) -> Degrees {
-    let squared_error = |at: Degrees| error(locality_of(at));
+    let with_error = |at: Degrees| (error(locality_of(at)), at);
+    let least = |one: &(f64, Degrees), other: &(f64, Degrees)| one.0.total_cmp(&other.0);
     let grid = (-29..=29).flat_map(|north| (-60..60).map(move |east| (f64::from(north) * 3.0, f64::from(east) * 3.0)));
-    let mut best = grid.min_by(|one, other| squared_error(*one).total_cmp(&squared_error(*other))).unwrap();
+    let (mut least_error, mut best) = grid.map(with_error).min_by(least).unwrap();
     let mut step = 3.0;
     while step > 1e-4 {
         let around = [(step, 0.0), (-step, 0.0), (0.0, step), (0.0, -step)];
         let next = around.map(|(north, east)| {
-            ((best.0 + north).clamp(-90.0, 90.0), (best.1 + east + 180.0).rem_euclid(360.0) - 180.0)
+            with_error(((best.0 + north).clamp(-90.0, 90.0), (best.1 + east + 180.0).rem_euclid(360.0) - 180.0))
         });
-        let next = next.into_iter().min_by(|one, other| squared_error(*one).total_cmp(&squared_error(*other))).unwrap();
-        if squared_error(next) < squared_error(best) {
-            best = next;
+        let next = next.into_iter().min_by(least).unwrap();
+        if next.0 < least_error {
+            (least_error, best) = next;
         } else {
             step /= 2.0;
         }

@@ -9,7 +9,7 @@ use fireteam::store::memory::MemoryStore;
 use fireteam::store::postgres::{PostgresStore, ServerIdentity};
 use fireteam::store::sqlite::SqliteStore;
 use fireteam::store::{
-    AdvertWrite, ENDED_RESERVATION_RETENTION_MS, Reservation, ReservationState, Store, WriteOutcome,
+    AdvertWrite, JOINED_RESERVATION_RETENTION_MS, Reservation, ReservationState, Store, WriteOutcome,
 };
 
 use crate::store::advert_rows::{ad, ad_id, extend, put, reserve, seat_id, seats};
@@ -175,7 +175,7 @@ async fn check_reservations(store: &dyn Store) {
     );
 
     let state = |n, count, until, state| Reservation { state, ..seats(n, 1, count, until) };
-    let joined_until = 150 + ENDED_RESERVATION_RETENTION_MS;
+    let joined_until = 150 + JOINED_RESERVATION_RETENTION_MS;
     let expected = [
         Reservation { has_joined: true, ..state(1, 3, joined_until, ReservationState::Ended) },
         state(2, 1, 100, ReservationState::Held),

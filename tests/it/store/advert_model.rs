@@ -7,7 +7,7 @@ use fireteam::domain::id::{AdvertisementId, ReservationId, UserKey};
 use fireteam::domain::limit::RESERVATIONS_PER_ADVERTISEMENT_MAX;
 use fireteam::domain::time::UnixMs;
 use fireteam::store::{
-    AdvertLimit, AdvertOwner, AdvertVersion, AdvertWrite, ClientAndAccountLimit, ENDED_RESERVATION_RETENTION_MS,
+    AdvertLimit, AdvertOwner, AdvertVersion, AdvertWrite, ClientAndAccountLimit, JOINED_RESERVATION_RETENTION_MS,
     OwnerKey, PartyKey, Reservation, ReservationLimit, ReservationState as State, StoredAdvertisement, WriteOutcome,
 };
 
@@ -323,7 +323,7 @@ impl Model {
             if joined.contains(&reservation.id) && reservation.state != State::Ended {
                 reservation.has_joined = is_live(reservation, now);
                 reservation.state = State::Ended;
-                reservation.deadline = UnixMs(now.0 + ENDED_RESERVATION_RETENTION_MS);
+                reservation.deadline = UnixMs(now.0 + JOINED_RESERVATION_RETENTION_MS);
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use fireteam::domain::id::SetId;
-use fireteam::store::queues::{LeaseHolders, QueueKey, QueueStore};
+use fireteam::store::queues::{LiveServers, QueueKey, QueueStore};
 use fireteam::store::writer_version::STORE_FORMAT_VERSION;
 use sqlx::Executor as _;
 
@@ -19,8 +19,8 @@ async fn lease_of_a_queue_is_held_by_one_replica() {
     let (here, there) = (open_replica(&database, 1).await, open_replica(&database, 2).await);
     let [first, second, other_connection] = [3, 1, 2].map(|set| QueueKey { set_id: SetId(set), silo: SILO });
     let (live, none) = (BTreeSet::from([1]), BTreeSet::new());
-    assert_eq!(here.renew_lease_holder(60_000).await.unwrap(), LeaseHolders { was_live: false, others: none.clone() });
-    assert_eq!(there.renew_lease_holder(60_000).await.unwrap(), LeaseHolders { was_live: false, others: live.clone() });
+    assert_eq!(here.renew_lease_holder(60_000).await.unwrap(), LiveServers { was_live: false, others: none.clone() });
+    assert_eq!(there.renew_lease_holder(60_000).await.unwrap(), LiveServers { was_live: false, others: live.clone() });
     assert_eq!(here.acquire_leases(&[first, second], 60_000).await.unwrap(), [true, true]);
     assert_eq!(there.acquire_leases(&[other_connection, first, second], 60_000).await.unwrap(), [true, false, false]);
     assert_eq!(
@@ -29,7 +29,7 @@ async fn lease_of_a_queue_is_held_by_one_replica() {
         "it keeps its own lease"
     );
     here.release_leases().await.unwrap();
-    assert_eq!(there.renew_lease_holder(60_000).await.unwrap(), LeaseHolders { was_live: true, others: none.clone() });
+    assert_eq!(there.renew_lease_holder(60_000).await.unwrap(), LiveServers { was_live: true, others: none.clone() });
     assert_eq!(
         there.acquire_leases(&[first, other_connection], 60_000).await.unwrap(),
         [true, true],

@@ -3,7 +3,7 @@
 use fireteam::domain::id::{ReservationId, UserKey};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::{
-    AdvertLimit, AdvertOwner, AdvertVersion, AdvertWrite, ClientAndAccountLimit, ENDED_RESERVATION_RETENTION_MS,
+    AdvertLimit, AdvertOwner, AdvertVersion, AdvertWrite, ClientAndAccountLimit, JOINED_RESERVATION_RETENTION_MS,
     OwnerKey, PartyKey, Reservation, ReservationLimit, ReservationOwner, Store,
 };
 use proptest::prelude::*;
@@ -131,7 +131,7 @@ fn reserve_owned(reservation: Reservation, (purge_at, per_account, ..): OwnerCho
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step<AdvertWrite>>> {
-    let moment = prop_oneof![4 => 0..60_u64, 1 => Just(ENDED_RESERVATION_RETENTION_MS + 70)];
+    let moment = prop_oneof![4 => 0..60_u64, 1 => Just(JOINED_RESERVATION_RETENTION_MS + 70)];
     let step = prop_oneof![
         10 => prop::collection::vec(write(), 1..12).prop_map(Step::Commit),
         1 => moment.clone().prop_map(Step::Load),

@@ -15,7 +15,7 @@ use fireteam::domain::matchmaking_action::{AdvertiseChances, MatchmakingAction};
 use fireteam::domain::measure::Measure;
 use fireteam::domain::ruleset::teams::{AllocationSpec, HostingMode, HostingSpec, PlayerDataForHost, ServerChoice};
 use fireteam::domain::ruleset::{
-    AdvertisementHandlePolicy, DistanceCurve, PartyConsentPolicy, Ruleset, SearchLimits, ServedSilos, SoftFilter,
+    AdvertisementIdForm, DistanceCurve, PartyConsentPolicy, Ruleset, RulesetSilos, SearchLimits, SoftFilter,
     SoftFilterMode, SoftMissingPolicy,
 };
 use fireteam::domain::session::Session;
@@ -28,7 +28,7 @@ use fireteam::engine::command::{
 };
 use fireteam::engine::error::EngineError;
 use fireteam::engine::queues::start_match_command::{StartMatchAnswer, StartMatchCommand};
-use fireteam::engine::{HostListener, HostedMatch, PendingAnswer};
+use fireteam::engine::{HostEventSender, HostedMatch, PendingAnswer};
 
 /// The only known matchmaking set.
 pub(crate) const SET_ID: u32 = 42;
@@ -55,7 +55,7 @@ pub(crate) struct ScriptedEngine {
     /// Reservations that `subscribe` returns: made after an update was answered and before the host subscribed.
     pub(crate) reservations_at_subscribe: Mutex<Vec<ReservationView>>,
     /// Subscriptions: advertisement and listener.
-    pub(crate) listeners: Mutex<Vec<(AdvertisementId, HostListener)>>,
+    pub(crate) listeners: Mutex<Vec<(AdvertisementId, HostEventSender)>>,
 }
 
 impl ScriptedEngine {
@@ -107,7 +107,7 @@ pub(crate) fn scripted_ruleset() -> Ruleset {
         name: "scripted".into(),
         set_id: SetId(SET_ID),
         hash: RulesetHash(RULESET_HASH),
-        silos: ServedSilos::Any,
+        silos: RulesetSilos::Any,
         attributes: Box::new([skill]),
         hard_filters: Box::new([]),
         soft_filters: Box::new([soft("skill", Measure::AttributeDifference(0)), soft("latency", Measure::Latency)]),
@@ -115,7 +115,7 @@ pub(crate) fn scripted_ruleset() -> Ruleset {
         advertise_chances: AdvertiseChances::from_game_size(12),
         search_limits: SearchLimits { max_results: 50, max_evaluated: 10_000 },
         clients_per_account: 1,
-        handles: AdvertisementHandlePolicy::Ids,
+        handles: AdvertisementIdForm::Ids,
         latency_model: DEFAULT_LATENCY_MODEL,
         involved_phase_percent: 50.0,
         probed_players: None,
@@ -361,12 +361,12 @@ impl MatchmakingEngine for ScriptedEngine {
         self.ruleset(set_id, hash)
     }
 
-    fn subscribe(&self, id: AdvertisementId, listener: &HostListener) -> (Vec<ReservationView>, Vec<HostedMatch>) {
+    fn subscribe(&self, id: AdvertisementId, listener: &HostEventSender) -> (Vec<ReservationView>, Vec<HostedMatch>) {
         self.listeners.lock().unwrap().push((id, listener.clone()));
         (self.reservations_at_subscribe.lock().unwrap().clone(), Vec::new())
     }
 
-    fn take_due_beat(&self, _: AdvertisementId) -> bool {
+    fn consume_expected_beat(&self, _: AdvertisementId) -> bool {
         false
     }
 }

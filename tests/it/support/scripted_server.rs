@@ -18,7 +18,7 @@ use fireteam::domain::id::{RulesetHash, SetId};
 use fireteam::domain::time::UnixMs;
 use fireteam::engine::command::{ConsistencyReport, Inconsistency, InconsistencyKind};
 use fireteam::engine::error::{EngineError, RetireObstacle};
-use fireteam::engine::rulesets::{CheckedRuleset, ReloadReport, RetireSetAnswer, RulesetListing, RulesetProblem};
+use fireteam::engine::rulesets::{CheckRulesetAnswer, ReloadReport, RetireSetAnswer, RulesetListing, RulesetProblem};
 use fireteam::server::handshake::ProxySettings;
 use fireteam::server::host_check::OperatorHosts;
 use fireteam::server::limits::EdgeLimits;
@@ -113,9 +113,9 @@ struct StubOperatorBackend;
 
 #[tonic::async_trait]
 impl RulesetAdmin for StubOperatorBackend {
-    fn check(&self, file_name: &str, xml: &str) -> Result<CheckedRuleset, Vec<RulesetProblem>> {
+    fn check(&self, file_name: &str, xml: &str) -> Result<CheckRulesetAnswer, Vec<RulesetProblem>> {
         match xml {
-            "<Ruleset/>" => Ok(CheckedRuleset { hash: Some(RulesetHash(5)), rating_change: String::new() }),
+            "<Ruleset/>" => Ok(CheckRulesetAnswer { hash: Some(RulesetHash(5)), rating_change: String::new() }),
             _ => Err(vec![RulesetProblem {
                 file_name: file_name.into(),
                 line: 2,

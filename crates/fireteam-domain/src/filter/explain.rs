@@ -6,7 +6,8 @@
 use crate::advertisement::AllowedRange;
 use crate::filter::pair::{DirectedPair, WaitingSession, measure_between};
 use crate::filter::{
-    AdvertisementView, Refusal, RefusingSide, Searcher, is_own_advertisement, unmet_wishes, value_in_allowed_range,
+    AdvertisementView, Refusal, RefusingSide, Searcher, is_own_advertisement, refusals_by_wishes,
+    value_in_allowed_range,
 };
 use crate::id::AdvertisementId;
 use crate::ruleset::{HardRule, Ruleset};
@@ -150,7 +151,7 @@ fn all_refusals(
         let filter_index = ruleset.hard_filters.len();
         refusals.push((Refusal::HardFilter { filter_index, side: RefusingSide::Advertiser }, None));
     }
-    refusals.extend(unmet_wishes(ruleset, &one, &other, None).map(|refusal| (refusal, None)));
+    refusals.extend(refusals_by_wishes(ruleset, &one, &other, None).map(|refusal| (refusal, None)));
     refusals
 }
 

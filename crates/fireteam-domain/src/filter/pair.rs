@@ -8,7 +8,7 @@ use crate::id::RulesetHash;
 use crate::latency::{LatencyEndpoint, round_trip_by_regions_or_distance};
 use crate::locality::Locality;
 use crate::measure::Measure;
-use crate::ruleset::{ComparedList, HardFilter, HardMissingPolicy, HardRule, Ruleset};
+use crate::ruleset::{HardFilter, HardMissingPolicy, HardRule, InFilterList, Ruleset};
 use crate::session::RegionLatency;
 use crate::wish::Wish;
 
@@ -240,13 +240,13 @@ fn missing_value_verdict(missing: HardMissingPolicy) -> Result<(), RefusingSide>
 fn value_in_list(
     missing: HardMissingPolicy,
     list_owner: &AttributeValues,
-    list: &ComparedList,
+    list: &InFilterList,
     value: Option<&AttributeValue>,
 ) -> bool {
     let Some(AttributeValue::String(string)) = value else { return missing == HardMissingPolicy::Pass };
     match list {
-        ComparedList::Strings(strings) => strings.binary_search(string).is_ok(),
-        ComparedList::OwnAttribute(index) => match list_owner.get(*index) {
+        InFilterList::Strings(strings) => strings.binary_search(string).is_ok(),
+        InFilterList::OwnAttribute(index) => match list_owner.get(*index) {
             Some(AttributeValue::StringList(strings)) => strings.binary_search(string).is_ok(),
             _ => missing == HardMissingPolicy::Pass,
         },

@@ -10,7 +10,7 @@ use crate::wish::{AcceptedValues, Wish, WishSubject};
 
 /// Admits two sessions to each other by their wishes, or returns the first wish that refuses; those of `one` come first.
 #[inline]
-pub fn admit_by_wishes(
+pub fn admit_mutually_by_wishes(
     ruleset: &Ruleset,
     one: &WaitingSession<'_>,
     other: &WaitingSession<'_>,
@@ -19,11 +19,11 @@ pub fn admit_by_wishes(
     if one.session.wishes.is_empty() && other.session.wishes.is_empty() {
         return Ok(());
     }
-    unmet_wishes(ruleset, one, other, measured_round_trip_ms).next().map_or(Ok(()), Err)
+    refusals_by_wishes(ruleset, one, other, measured_round_trip_ms).next().map_or(Ok(()), Err)
 }
 
 /// Refusals of all wishes that are not met, those of `one` first, as the searcher's.
-pub fn unmet_wishes<'a>(
+pub fn refusals_by_wishes<'a>(
     ruleset: &'a Ruleset,
     one: &'a WaitingSession<'a>,
     other: &'a WaitingSession<'a>,

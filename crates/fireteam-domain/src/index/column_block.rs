@@ -79,13 +79,13 @@ impl ColumnBlock for RowBlock<'_> {
 
 /// Leaves `first_leaf..first_leaf + len` of a partition.
 #[derive(Clone, Copy)]
-pub(super) struct LeafBlock<'a> {
+pub(super) struct LeafBoundsBlock<'a> {
     pub(super) leaf_bounds: &'a LeafBounds,
     pub(super) first_leaf: usize,
     pub(super) len: usize,
 }
 
-impl ColumnBlock for LeafBlock<'_> {
+impl ColumnBlock for LeafBoundsBlock<'_> {
     const IS_ROWS: bool = false;
 
     #[inline(always)]

@@ -66,7 +66,7 @@ fn compute_bounds<B: ColumnBlock>(
             searcher_position,
             intercept_ms,
             ms_per_mile,
-            best_region_column,
+            best_region_ms_column,
             searcher_best_region_ms,
         } => {
             if searcher_position[0].is_nan() {
@@ -82,7 +82,7 @@ fn compute_bounds<B: ColumnBlock>(
                 }
             }
             if !searcher_best_region_ms.is_nan() {
-                apply_best_region_bound(block, best_region_column, searcher_best_region_ms, lower);
+                apply_best_region_bound(block, best_region_ms_column, searcher_best_region_ms, lower);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Exact scores of rows, term by term: from columns if they suffice, else from the entry.
 
 use crate::index::leaf::Leaf;
-use crate::index::plan::{ExactTerm, QueryPlan, locality_from_columns};
+use crate::index::plan::{ExactColumnTerm, QueryPlan, locality_from_columns};
 use crate::index::{AdvertisementIndex, SearchQuery};
 use crate::ruleset::SoftFilter;
 use crate::score::{soft_filter_term, weighted_term};
@@ -23,7 +23,7 @@ pub(super) fn exact_score(
         sum += term;
     };
     let layout = &index.layout;
-    let has_region = || layout.best_region_column().is_some_and(|column| !leaf.float_value(column, row).is_nan());
+    let has_region = || layout.best_region_ms_column().is_some_and(|column| !leaf.float_value(column, row).is_nan());
     let Some(exact_terms) = plan.exact_terms.as_ref().filter(|_| !(plan.searcher_has_regions && has_region())) else {
         let candidate = index.entry(leaf.slot(row)).view();
         query
@@ -46,16 +46,16 @@ pub(super) fn exact_score(
     let normalize = |soft: &SoftFilter, value: Option<f64>| value.map(|value| soft.normalize(value));
     for (soft, exact_term) in query.ruleset.soft_filters.iter().zip(exact_terms) {
         let distance = match *exact_term {
-            ExactTerm::Constant(term) => {
+            ExactColumnTerm::Constant(term) => {
                 add(term);
                 continue;
             }
-            ExactTerm::Difference { column, searcher_value } => {
+            ExactColumnTerm::Difference { column, searcher_value } => {
                 normalize(soft, number(column)).map(|row_value| (row_value - searcher_value).abs())
             }
-            ExactTerm::LowerIsBetter { column } => normalize(soft, number(column)),
-            ExactTerm::Distance => normalize(soft, chord()),
-            ExactTerm::Latency => {
+            ExactColumnTerm::LowerIsBetter { column } => normalize(soft, number(column)),
+            ExactColumnTerm::Distance => normalize(soft, chord()),
+            ExactColumnTerm::Latency => {
                 normalize(soft, chord().map(|miles| query.ruleset.latency_model.round_trip_ms(miles)))
             }
         };

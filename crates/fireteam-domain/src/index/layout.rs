@@ -10,7 +10,7 @@ use crate::index::interner::Interner;
 use crate::index::row_rules::{self, PublishedRange, RowOwnerKey};
 use crate::index::word_column;
 use crate::measure::Measure;
-use crate::ruleset::{ComparedList, HardRule, Ruleset, SoftFilter};
+use crate::ruleset::{HardRule, InFilterList, Ruleset, SoftFilter};
 use crate::time::UnixMs;
 
 /// Number of location columns: x, y and z. They follow the number columns.
@@ -33,13 +33,13 @@ pub(super) struct NumberColumn {
 
 impl NumberColumn {
     /// Converts a value to column units, without clamping.
-    pub(super) fn encode_column_units(&self, value: f64) -> f64 {
+    pub(super) fn encode_unclamped(&self, value: f64) -> f64 {
         (value - self.offset) / self.span
     }
 
     /// Converts a value to its stored form.
     pub(super) fn encode_column_value(&self, value: f64) -> f32 {
-        self.encode_column_units(value).clamp(-self.max_magnitude, self.max_magnitude) as f32
+        self.encode_unclamped(value).clamp(-self.max_magnitude, self.max_magnitude) as f32
     }
 
     /// Upper bound of the rounding error in the difference of two stored values: half a unit in the last place of each
@@ -119,10 +119,10 @@ impl ColumnLayout {
             HardRule::In { attribute, list, mutual } => {
                 push_unique(&mut self.interned_attributes, *attribute);
                 match list {
-                    ComparedList::OwnAttribute(list_attribute) if *mutual => {
+                    InFilterList::OwnAttribute(list_attribute) if *mutual => {
                         push_unique(&mut self.bloom_attributes, *list_attribute)
                     }
-                    ComparedList::OwnAttribute(_) | ComparedList::Strings(_) => {}
+                    InFilterList::OwnAttribute(_) | InFilterList::Strings(_) => {}
                 }
             }
             HardRule::Overlap { attribute, .. } => push_unique(&mut self.bloom_attributes, *attribute),
@@ -174,7 +174,7 @@ impl ColumnLayout {
     }
 
     /// Float column of the best region's round trip.
-    pub(super) fn best_region_column(&self) -> Option<usize> {
+    pub(super) fn best_region_ms_column(&self) -> Option<usize> {
         self.has_best_region.then_some(self.number_columns.len() + AXIS_COUNT)
     }
 

@@ -27,7 +27,7 @@ pub(super) enum DistanceBound {
         searcher_position: [f32; 3],
         intercept_ms: f32,
         ms_per_mile: f32,
-        best_region_column: usize,
+        best_region_ms_column: usize,
         searcher_best_region_ms: f32,
     },
 }
@@ -86,7 +86,7 @@ pub(super) struct ColumnTerm {
 
 /// Exact computation of a term in f64 from columns, without the entry.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum ExactTerm {
+pub(super) enum ExactColumnTerm {
     /// Same term for all rows.
     Constant(f64),
     /// Difference to the searcher's normalized value.
@@ -123,7 +123,7 @@ pub(super) struct QueryPlan {
     /// Unit of the score bounds: the largest soft filter weight, or 1.
     pub(super) score_unit: f64,
     /// Exact terms in the order of `Ruleset::soft_filters`; `None` if a column is missing.
-    pub(super) exact_terms: Option<Vec<ExactTerm>>,
+    pub(super) exact_terms: Option<Vec<ExactColumnTerm>>,
     /// Whether columns suffice for the exact score of each row.
     pub(super) exact_from_columns: bool,
     /// Whether rows with region round trips must be scored from their entries.
@@ -202,8 +202,8 @@ fn distance_bound_for(
             if position.is_none() && best_region_ms.is_none() {
                 return Err(NoDistanceBound::SearcherValueMissing);
             }
-            let (x_column, best_region_column) =
-                layout.location_column().zip(layout.best_region_column()).ok_or(NoDistanceBound::NoColumn)?;
+            let (x_column, best_region_ms_column) =
+                layout.location_column().zip(layout.best_region_ms_column()).ok_or(NoDistanceBound::NoColumn)?;
             let model = &query.ruleset.latency_model;
             let (intercept_ms, ms_per_mile) = (model.intercept_ms, model.round_trip_ms(1.0) - model.intercept_ms);
             if !(intercept_ms >= 0.0 && ms_per_mile >= 0.0) {
@@ -214,7 +214,7 @@ fn distance_bound_for(
                 searcher_position: position.unwrap_or([f32::NAN; 3]),
                 intercept_ms: intercept_ms as f32,
                 ms_per_mile: ms_per_mile as f32,
-                best_region_column,
+                best_region_ms_column,
                 searcher_best_region_ms: best_region_ms.unwrap_or(f32::NAN),
             })
         }

@@ -4,7 +4,7 @@
 use crate::filter::{Refusal, RefusingSide};
 use crate::index::interner::Interner;
 use crate::index::layout::{ColumnLayout, TickScale};
-use crate::index::plan::{ColumnTerm, ExactTerm, NoDistanceBound, QueryPlan, TermSource};
+use crate::index::plan::{ColumnTerm, ExactColumnTerm, NoDistanceBound, QueryPlan, TermSource};
 use crate::index::query::SearchQuery;
 use crate::index::row_rules::{RowOwnerKey, value_interval};
 use crate::index::rule_compiler;
@@ -67,12 +67,12 @@ fn compile_term(plan: &mut QueryPlan, query: &SearchQuery<'_>, layout: &ColumnLa
                 (SoftFilterMode::Difference, None) => return plan.constant_terms += missing,
                 // Clamped like the rows, so that the difference never exceeds the true difference.
                 (SoftFilterMode::Difference, Some(value)) => {
-                    let clamped = number.encode_column_units(value).clamp(-number.max_magnitude, number.max_magnitude);
+                    let clamped = number.encode_unclamped(value).clamp(-number.max_magnitude, number.max_magnitude);
                     let normalized = clamped * scale + shift;
                     TermSource::Difference { column, searcher_value: normalized.clamp(0.0, 1.0) as f32 }
                 }
                 // Values clamped from below are stored too high, so no lower bound is possible.
-                (SoftFilterMode::LowerIsBetter, _) if number.encode_column_units(soft.min) < -number.max_magnitude => {
+                (SoftFilterMode::LowerIsBetter, _) if number.encode_unclamped(soft.min) < -number.max_magnitude => {
                     return;
                 }
                 (SoftFilterMode::LowerIsBetter, _) => TermSource::LowerIsBetter { column },
@@ -106,25 +106,25 @@ fn compile_term(plan: &mut QueryPlan, query: &SearchQuery<'_>, layout: &ColumnLa
 }
 
 /// Exact term of a soft filter; `None` if a column is missing.
-fn exact_term_for(query: &SearchQuery<'_>, layout: &ColumnLayout, soft: &SoftFilter) -> Option<ExactTerm> {
+fn exact_term_for(query: &SearchQuery<'_>, layout: &ColumnLayout, soft: &SoftFilter) -> Option<ExactColumnTerm> {
     let searcher = &query.searcher;
     Some(match (soft.measure, soft.mode) {
         (Measure::AttributeDifference(attribute), SoftFilterMode::LowerIsBetter) => {
-            ExactTerm::LowerIsBetter { column: layout.number_column(attribute)? }
+            ExactColumnTerm::LowerIsBetter { column: layout.number_column(attribute)? }
         }
         (Measure::AttributeDifference(attribute), SoftFilterMode::Difference) => {
             match searcher.attribute_values.number(attribute) {
-                None => ExactTerm::Constant(weighted_term(soft, None)),
-                Some(value) => ExactTerm::Difference {
+                None => ExactColumnTerm::Constant(weighted_term(soft, None)),
+                Some(value) => ExactColumnTerm::Difference {
                     column: layout.number_column(attribute)?,
                     searcher_value: soft.normalize(value),
                 },
             }
         }
         (Measure::Distance | Measure::Latency, _) if searcher.locality.is_none() => {
-            ExactTerm::Constant(weighted_term(soft, None))
+            ExactColumnTerm::Constant(weighted_term(soft, None))
         }
-        (Measure::Distance, _) => layout.location_column().map(|_| ExactTerm::Distance)?,
-        (Measure::Latency, _) => layout.location_column().map(|_| ExactTerm::Latency)?,
+        (Measure::Distance, _) => layout.location_column().map(|_| ExactColumnTerm::Distance)?,
+        (Measure::Latency, _) => layout.location_column().map(|_| ExactColumnTerm::Latency)?,
     })
 }

@@ -17,9 +17,9 @@ struct PlayerSlot {
 
 /// Slots by user. It has one pair per player of each entry, and reads the users from the slab.
 #[derive(Debug, Default)]
-pub(super) struct PlayerSlots(HashTable<PlayerSlot>);
+pub(super) struct SlotsByUser(HashTable<PlayerSlot>);
 
-impl PlayerSlots {
+impl SlotsByUser {
     /// Adds the players of the entry in `slot`.
     pub(super) fn insert(&mut self, slab: &EntrySlab, slot: u32) {
         for (player, user) in users_of(slab.entry(slot)).enumerate() {

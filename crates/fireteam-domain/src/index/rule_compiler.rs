@@ -8,7 +8,7 @@ use crate::index::layout::{ColumnLayout, TickScale, bloom_bit, bloom_filter_bits
 use crate::index::plan::{ColumnRefusalCheck, NoDistanceBound, QueryPlan, refuses_missing, round_up_limit, string_of};
 use crate::index::query::SearchQuery;
 use crate::measure::Measure;
-use crate::ruleset::{ComparedList, HardFilter, HardRule};
+use crate::ruleset::{HardFilter, HardRule, InFilterList};
 use crate::time::UnixMs;
 
 /// Maximum number of expansion steps per check. Neighboring steps are merged at the wider limit.
@@ -159,14 +159,14 @@ impl RuleCompiler<'_, '_> {
         filter_index: usize,
         filter: &HardFilter,
         attribute: usize,
-        list: &ComparedList,
+        list: &InFilterList,
         mutual: bool,
     ) {
         let refusal = |side| Refusal::HardFilter { filter_index, side };
         let (refuse_missing, attribute_values) = (refuses_missing(filter), self.query.searcher.attribute_values);
         let strings = match list {
-            ComparedList::Strings(strings) => Some(strings),
-            ComparedList::OwnAttribute(list_attribute) => match attribute_values.get(*list_attribute) {
+            InFilterList::Strings(strings) => Some(strings),
+            InFilterList::OwnAttribute(list_attribute) => match attribute_values.get(*list_attribute) {
                 Some(AttributeValue::StringList(strings)) => Some(strings),
                 Some(AttributeValue::Number(_) | AttributeValue::String(_) | AttributeValue::Bool(_)) | None => None,
             },
@@ -183,11 +183,11 @@ impl RuleCompiler<'_, '_> {
         }
         match (attribute_values.get(attribute).and_then(string_of), list) {
             (None, _) => self.refuse_all_if(refusal(RefusingSide::Advertiser), refuse_missing),
-            (Some(own), ComparedList::Strings(strings)) => {
+            (Some(own), InFilterList::Strings(strings)) => {
                 let refused = strings.binary_search_by(|string| (**string).cmp(own)).is_err();
                 self.refuse_all_if(refusal(RefusingSide::Advertiser), refused);
             }
-            (Some(own), ComparedList::OwnAttribute(list_attribute)) => {
+            (Some(own), InFilterList::OwnAttribute(list_attribute)) => {
                 self.add_bloom_check(refusal(RefusingSide::Advertiser), *list_attribute, bloom_bit(own));
             }
         }

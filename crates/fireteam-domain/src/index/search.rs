@@ -4,8 +4,8 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use crate::filter::{AvoidedAdverts, Refusal, admit, admit_visible};
-use crate::index::column_block::{BLOCK_LEN_MAX, LeafBlock, RowBlock};
+use crate::filter::{AvoidedAdverts, Refusal, admit, admit_not_hidden};
+use crate::index::column_block::{BLOCK_LEN_MAX, LeafBoundsBlock, RowBlock};
 use crate::index::exact_score::exact_score;
 use crate::index::kernel::{InstructionSet, evaluate_block};
 use crate::index::leaf::{Leaf, ROWS_PER_LEAF};
@@ -138,7 +138,7 @@ impl IndexSearch<'_, '_> {
                 evaluate_block(
                     instruction_set,
                     plan,
-                    LeafBlock { leaf_bounds: &tree.leaf_bounds, first_leaf, len },
+                    LeafBoundsBlock { leaf_bounds: &tree.leaf_bounds, first_leaf, len },
                     kernel_buffers,
                     refusal_counts,
                     len,
@@ -403,7 +403,7 @@ impl IndexSearch<'_, '_> {
         };
         // Hidden rows are never offered.
         top_k.merge_pending(compare, |slot| {
-            match admit_visible(query.ruleset, &query.searcher, &index.entry(slot).view(), None, query.now) {
+            match admit_not_hidden(query.ruleset, &query.searcher, &index.entry(slot).view(), None, query.now) {
                 Ok(()) => true,
                 Err(refusal) => {
                     refusal_counts[refusal.counter_index()] += 1;

@@ -1,6 +1,6 @@
 //! Deadlines of a match in effect: extended by the outages since they were set.
 
-use crate::available_time::{HELD_UP_MAX_MS, OutageTimes};
+use crate::available_time::{MATCH_HELD_UP_MAX_MS, OutageTimes};
 use crate::lifecycle::rules::LifecycleRules;
 use crate::lifecycle::{Match, MatchStage};
 use crate::time::UnixMs;
@@ -69,5 +69,5 @@ pub fn before_play_deadline(rules: Option<&LifecycleRules>, current: &Match, out
 pub fn is_held_up_too_long(current: &Match, outages: &OutageTimes, now: UnixMs) -> bool {
     !outages.is_empty()
         && current.stage.is_before_play()
-        && outages.outage_ms_between(current.proposed_at, now) >= HELD_UP_MAX_MS
+        && outages.outage_ms_between(current.proposed_at, now) >= MATCH_HELD_UP_MAX_MS
 }

@@ -106,7 +106,7 @@ impl Transition {
     }
 
     /// The transition, with `user` at fault instead of the users that it penalizes, if there are any.
-    pub(super) fn with_fault_of(mut self, user: Option<UserKey>) -> Self {
+    pub(super) fn with_penalty_moved_to(mut self, user: Option<UserKey>) -> Self {
         if let Some(user) = user.filter(|_| !self.penalized_users.is_empty()) {
             self.penalized_users = vec![user];
         }
@@ -127,7 +127,7 @@ pub enum MatchEffect {
     /// End the other tickets of the match's users, and issue a credential to each player.
     StartPlay,
     /// Release the remaining seats of a reservation. It may already be used up or expired.
-    ReleaseReservation {
+    ReservationReference {
         /// Advertisement of the game server.
         advertisement: AdvertisementId,
         /// Reservation id.

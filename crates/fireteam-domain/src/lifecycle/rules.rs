@@ -50,7 +50,7 @@ impl LifecycleRules {
             ready_check_ms: ruleset.ready_check.as_ref().map(|check| check.timeout_ms),
             hosting: ruleset.hosting,
             hosts_confirm: true,
-            past_match_retention_ms: avoided.chain(ruleset.recent_plays_ms()).max().unwrap_or(0),
+            past_match_retention_ms: avoided.chain(ruleset.played_values_recent_ms()).max().unwrap_or(0),
         }
     }
 }

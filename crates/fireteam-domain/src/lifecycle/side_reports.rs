@@ -77,7 +77,7 @@ pub enum ReportDecision {
 
 /// Side of a match, as far as reports depend on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ReportingSide {
+pub struct SideClaims {
     /// Ranks that its members reported, one entry per member who reported.
     pub claims: Vec<Vec<u32>>,
     /// Whether a member can still report: one who has not left and has not reported.
@@ -100,7 +100,7 @@ impl SideReports {
     }
 }
 
-impl ReportingSide {
+impl SideClaims {
     /// Ranks that more than half of the members who reported say.
     pub fn opinion(&self) -> Option<&[u32]> {
         self.claims.iter().find(|claim| 2 * self.count_of(claim) > self.claims.len()).map(Vec::as_slice)
@@ -121,13 +121,13 @@ impl ReportingSide {
 }
 
 /// Decides about the reports of a match. The order of `sides` is that of the ranks.
-pub fn decide_reports(sides: &[ReportingSide], is_window_over: bool) -> ReportDecision {
+pub fn decide_reports(sides: &[SideClaims], is_window_over: bool) -> ReportDecision {
     let is_complete = is_window_over || sides.iter().all(|side| !side.may_report_more);
-    if sides.iter().all(ReportingSide::is_silent) {
+    if sides.iter().all(SideClaims::is_silent) {
         return if is_window_over { ReportDecision::Unreported } else { ReportDecision::Wait };
     }
     let dispute = if is_complete { ReportDecision::Disputed } else { ReportDecision::Wait };
-    let Some(ranks) = sides.iter().find_map(ReportingSide::opinion) else { return dispute };
+    let Some(ranks) = sides.iter().find_map(SideClaims::opinion) else { return dispute };
     if sides.iter().any(|side| side.is_against(ranks)) {
         return dispute;
     }
@@ -147,7 +147,7 @@ pub fn decide_reports(sides: &[ReportingSide], is_window_over: bool) -> ReportDe
 }
 
 /// Whether a side that reports `ranks` is not ranked below a silent side. A draw can favour the side that lost.
-fn favours_reporter(sides: &[ReportingSide], ranks: &[u32]) -> bool {
+fn favours_reporter(sides: &[SideClaims], ranks: &[u32]) -> bool {
     let rank_of = |index: usize| ranks.get(index).copied().unwrap_or(u32::MAX);
     let reporting = (0..sides.len()).filter(|index| sides[*index].opinion() == Some(ranks)).map(rank_of);
     let best_reporting = reporting.min();
@@ -157,7 +157,7 @@ fn favours_reporter(sides: &[ReportingSide], ranks: &[u32]) -> bool {
 
 /// Whether every report ranks the side at `index` last, with at least one report. Reports of other shapes do not count as
 /// agreeing.
-pub fn ranked_last_by_all_claims<'a>(claims: impl IntoIterator<Item = &'a [u32]>, index: usize) -> bool {
+pub fn is_ranked_last_by_all_claims<'a>(claims: impl IntoIterator<Item = &'a [u32]>, index: usize) -> bool {
     let mut has_claim = false;
     for ranks in claims {
         has_claim = true;

@@ -29,10 +29,10 @@ use crate::lifecycle::side_reports::SideReports;
 use crate::lifecycle::ticket_facts::TicketFacts;
 use crate::lifecycle::transition::end::{apply_end_report, end_match};
 use crate::lifecycle::transition::host::{
-    apply_host_deadline, apply_host_heard, apply_server_failed, apply_server_found, begin_placement,
+    apply_host_heard, apply_hosted_stage_deadline, apply_server_failed, apply_server_found, begin_placement,
 };
 use crate::lifecycle::transition::leave::apply_leave;
-use crate::lifecycle::transition::withdraw::{apply_withdrawal, withdraw_expired_tickets};
+use crate::lifecycle::transition::withdraw::{apply_withdrawal, end_match_if_tickets_expired};
 use crate::lifecycle::{Match, MatchEndReason, MatchPlayer, MatchStage};
 use crate::time::UnixMs;
 
@@ -91,7 +91,7 @@ pub fn apply_event(
     match event {
         MatchEvent::Responded { ticket_id, users, accepted, answered_by } => {
             let transition = apply_response(rules, current, (ticket_id, &users, accepted), tickets, now);
-            transition.with_fault_of(answered_by)
+            transition.with_penalty_moved_to(answered_by)
         }
         MatchEvent::DeadlinePassed => apply_deadline(rules, current, tickets, now),
         MatchEvent::ServerFound(assignment) => apply_server_found(rules, current, assignment, tickets, now),
@@ -107,7 +107,7 @@ pub fn apply_event(
         },
         MatchEvent::TicketWithdrawn { ticket_id, reason } => apply_withdrawal(rules, current, ticket_id, reason, now),
         MatchEvent::PlayersLeft { ticket_id, users, left_by } => {
-            apply_leave(rules, current, (ticket_id, &users), now).with_fault_of(left_by)
+            apply_leave(rules, current, (ticket_id, &users), now).with_penalty_moved_to(left_by)
         }
     }
 }
@@ -191,7 +191,8 @@ fn apply_deadline(rules: &LifecycleRules, current: &Match, tickets: &dyn TicketF
         return end_match(rules, current, MatchEndReason::Cancelled, now);
     }
     if !is_deadline_over(rules, current, tickets, now) && current.stage.end_reason().is_none() {
-        let withdrawal = current.stage.is_before_play().then(|| withdraw_expired_tickets(rules, current, tickets, now));
+        let withdrawal =
+            current.stage.is_before_play().then(|| end_match_if_tickets_expired(rules, current, tickets, now));
         return withdrawal.flatten().unwrap_or_else(|| Transition::unchanged(EventResult::TooEarly));
     }
     match current.stage {
@@ -200,7 +201,9 @@ fn apply_deadline(rules: &LifecycleRules, current: &Match, tickets: &dyn TicketF
             ..end_match(rules, current, MatchEndReason::NotAcceptedInTime, now)
         },
         MatchStage::Placing { .. } => end_match(rules, current, MatchEndReason::NoServer, now),
-        MatchStage::Confirming { .. } | MatchStage::Playing { .. } => apply_host_deadline(rules, current, tickets, now),
+        MatchStage::Confirming { .. } | MatchStage::Playing { .. } => {
+            apply_hosted_stage_deadline(rules, current, tickets, now)
+        }
         MatchStage::Ended { .. } => Transition::unchanged(EventResult::WrongStage),
     }
 }

@@ -246,7 +246,7 @@ impl AlternatingForest {
     }
 
     /// True if the dual of an odd blossom has reached 0.
-    pub(super) fn is_dual_exhausted(&self, blossom: usize) -> bool {
+    pub(super) fn is_odd_blossom_dual_zero(&self, blossom: usize) -> bool {
         let odd = &self.blossoms[blossom];
         odd.parent.is_none()
             && odd.label == BlossomLabel::Odd

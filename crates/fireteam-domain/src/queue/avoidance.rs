@@ -76,7 +76,7 @@ impl UserMeetings {
     }
 
     /// Each user met, once.
-    pub(super) fn other_users(&self) -> impl Iterator<Item = UserKey> + '_ {
+    pub(super) fn met_users(&self) -> impl Iterator<Item = UserKey> + '_ {
         self.0.chunk_by(|one, other| one.other_user == other.other_user).map(|meetings| meetings[0].other_user)
     }
 
@@ -98,13 +98,13 @@ impl UserMeetings {
 }
 
 /// Meetings of each user who has some.
-pub(super) type MeetingMap = HashMap<UserKey, UserMeetings, BuildIdHasher>;
+pub(super) type MeetingsByUser = HashMap<UserKey, UserMeetings, BuildIdHasher>;
 
 /// Recent matches of users, as input of a pass. Older ones than the ruleset's rules need have no effect.
 #[derive(Clone, Debug, Default)]
 pub struct PastMatches {
     /// Meetings of each user. Both users of a pair have the meeting.
-    pub(super) meetings_by_user: Arc<MeetingMap>,
+    pub(super) meetings_by_user: Arc<MeetingsByUser>,
     /// Starts of matches of opponents, and of teammates. Only the next ones to reach the age limit of a rule are needed.
     pub(super) starts: [Vec<UnixMs>; 2],
     /// Values that the users played, where the ruleset chooses by them.
@@ -135,7 +135,7 @@ impl PastMatches {
     }
 
     /// Meetings of the users of one side, with anyone.
-    pub(super) fn from_meetings_by_user(meetings_by_user: MeetingMap) -> Self {
+    pub(super) fn from_meetings_by_user(meetings_by_user: MeetingsByUser) -> Self {
         Self { meetings_by_user: Arc::new(meetings_by_user), ..Self::default() }
     }
 
@@ -145,8 +145,8 @@ impl PastMatches {
     }
 
     /// Users whom the users of these matches have met. A user can occur several times.
-    pub fn other_users(&self) -> impl Iterator<Item = UserKey> + '_ {
-        self.meetings_by_user.values().flat_map(UserMeetings::other_users)
+    pub fn met_users(&self) -> impl Iterator<Item = UserKey> + '_ {
+        self.meetings_by_user.values().flat_map(UserMeetings::met_users)
     }
 
     /// Start of the latest match that two users played as opponents or, with `same_team`, as teammates.
@@ -212,8 +212,8 @@ impl AvoidanceReasons {
     }
 
     /// Adds the meetings of one user with the users of the other party.
-    pub(super) fn add_meetings(&mut self, meetings: &UserMeetings, other_users: &[UserKey]) {
-        for meeting in other_users.iter().flat_map(|&other| meetings.with(other)) {
+    pub(super) fn add_meetings(&mut self, meetings: &UserMeetings, met_users: &[UserKey]) {
+        for meeting in met_users.iter().flat_map(|&other| meetings.with(other)) {
             let last = &mut self.last_started_at[usize::from(meeting.same_team())];
             *last = (*last).max(Some(meeting.started_at()));
         }

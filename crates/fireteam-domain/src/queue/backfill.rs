@@ -13,7 +13,7 @@ use crate::filter::{AdvertisementView, AvoidedAdverts, Refusal, Searcher, Sessio
 use crate::id::{AdvertisementId, UserKey};
 use crate::latency::LatencyEndpoint;
 use crate::queue::avoidance::{self, AvoidanceSide};
-use crate::queue::backfill::open_roles::OpenRoles;
+use crate::queue::backfill::open_roles::SeatedRoles;
 use crate::queue::backfill::seating::{Seating, SeatsToFill};
 use crate::queue::candidate_match::CandidateMatch;
 use crate::queue::pass_progress::PassProgress;
@@ -107,7 +107,7 @@ struct SessionFill<'h, 'a> {
     is_known: bool,
     seating: Seating,
     /// Roles of its players; `None` without roles.
-    open_roles: Option<OpenRoles>,
+    open_roles: Option<SeatedRoles>,
     joining_teams: Vec<Vec<(u32, Vec<u16>)>>,
     /// Quality with the tickets added so far.
     quality: f64,
@@ -120,7 +120,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
         let seats = SeatsToFill { open: session.open_seats, split_evenly: depends_on_teams(&queue.quality) };
         let mut parties = Cow::Borrowed(&*session.parties);
         let (seating, party_teams) = Seating::new(teams, &parties, seats).or_else(|| {
-            parties = Cow::Owned(session.parties.iter().flat_map(SeatedParty::singles).collect());
+            parties = Cow::Owned(session.parties.iter().flat_map(SeatedParty::parties_of_one).collect());
             Seating::new(teams, &parties, seats)
         })?;
         let mut users = session.advertisement.session.sorted_users();
@@ -134,7 +134,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
             region: placement::region_of_server(pass_state.input.ruleset, &session.advertisement.session),
             users,
             party_ratings: parties.iter().filter_map(party_rating).collect(),
-            open_roles: OpenRoles::new(teams, &parties, &party_teams),
+            open_roles: SeatedRoles::new(teams, &parties, &party_teams),
             party_teams,
             is_known: is_quality_known(&queue.quality, &parties),
             parties,
@@ -196,7 +196,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
         let Some(open_roles) = &self.open_roles else { return Some(0) };
         let ticket = self.ticket(row).prepared.team_party();
         let place = (team, self.seating.room(team));
-        open_roles.cost_of_joining(self.pass_state.input.teams, place, &self.guests_in(team), ticket)
+        open_roles.wanted_role_cost(self.pass_state.input.teams, place, &self.guests_in(team), ticket)
     }
 
     /// Tickets added to a team so far.
@@ -210,7 +210,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
         let Some(open_roles) = self.open_roles.take() else { return };
         for team in 0..self.joining_teams.len() as u16 {
             let place = (team, self.seating.room(team));
-            let roles = open_roles.of_guests(self.pass_state.input.teams, place, &self.guests_in(team));
+            let roles = open_roles.roles_of_guests(self.pass_state.input.teams, place, &self.guests_in(team));
             let guests = self.joining_teams[usize::from(team)].iter_mut();
             guests.zip(roles).for_each(|((_, own), roles)| *own = roles);
         }
@@ -226,7 +226,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
     fn avoidance_with(&self, row: u32, users: &[UserKey], blocked_users: &[UserKey]) -> avoidance::AvoidanceVerdict {
         let input = self.pass_state.input;
         let players = AvoidanceSide { users, blocked_users };
-        let side = self.ticket(row).avoidance_view_of();
+        let side = self.ticket(row).avoidance_side();
         avoidance::evaluate_avoidance(&input.queue.avoid, input.past_matches, side, players, input.now)
     }
 
@@ -393,7 +393,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
         let players = AvoidanceSide { users: &self.users, blocked_users: &self.session.blocked_users };
         let cost_of = |rule| {
             let cost = |one, other| avoidance::avoidance_cost(rule, input.past_matches, one, other, input.now);
-            let side = |row: u32| self.ticket(row).avoidance_view_of();
+            let side = |row: u32| self.ticket(row).avoidance_side();
             let with_session = rows.iter().map(|&row| cost(side(row), players));
             let pairs = rows
                 .iter()

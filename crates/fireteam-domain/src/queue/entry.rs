@@ -53,7 +53,7 @@ mod tests {
         Attribute {
             name: name.into(),
             value_type: ValueType::Number,
-            source: AttributeSource::of_name(name),
+            source: AttributeSource::of_attribute_name(name),
             normalization_range: None,
             unit: "".into(),
             party_aggregation,

@@ -62,7 +62,7 @@ pub fn explain_ticket(input: &PassInput<'_>, query: &ExplainQuery) -> Option<Exp
     let players = input.tickets.iter().fold(0_u32, |sum, ticket| sum.saturating_add(ticket.player_count.into()));
     Some(Explanation {
         situation: ticket_situation(input, &pass_state.tickets[index]),
-        gate_reason: gate::check_gate(&input.queue.gate, players, input.gate_input).err(),
+        gate_reason: gate::check_gate(&input.queue.gate, players, input.gate_counts).err(),
         candidate_count: candidates.len() as u32,
         refusal_counts: nonzero.map(|(counter, &count)| (Refusal::from_counter_index(counter), count)).collect(),
         blocking_refusal: blocking_refusal(input, query.ticket_id),

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 
 use crate::attribute::AttributeValue;
 use crate::filter::{
-    Refusal, RefusingSide, WaitingSession, admit_by_wishes, admit_mutually_by_filter, measure_between,
+    Refusal, RefusingSide, WaitingSession, admit_mutually_by_filter, admit_mutually_by_wishes, measure_between,
 };
 use crate::locality::Locality;
 use crate::measure::Measure;
 use crate::order::ordered_bits;
-use crate::ruleset::{ComparedList, HardFilter, HardMissingPolicy, HardRule, Ruleset, SoftFilter, SoftFilterMode};
+use crate::ruleset::{HardFilter, HardMissingPolicy, HardRule, InFilterList, Ruleset, SoftFilter, SoftFilterMode};
 use crate::score::weighted_term;
 
 /// Maximum number of distinct values for a table of all value pairs.
@@ -142,7 +142,7 @@ impl<'a> FilterColumns<'a> {
             }
         }
         if self.has_wishes {
-            admit_by_wishes(self.ruleset, &self.waiting_sessions[here], &self.waiting_sessions[there], None)?;
+            admit_mutually_by_wishes(self.ruleset, &self.waiting_sessions[here], &self.waiting_sessions[there], None)?;
         }
         Ok(())
     }
@@ -220,7 +220,7 @@ fn build_column_rule(
         HardRule::Range { .. }
         | HardRule::Equal { value: Some(_), .. }
         | HardRule::NotEqual { value: Some(_), .. }
-        | HardRule::In { list: ComparedList::Strings(_), .. } => {
+        | HardRule::In { list: InFilterList::Strings(_), .. } => {
             ColumnRule::PerTicket((0..waiting_sessions.len()).map(|index| admits(index, index)).collect())
         }
         HardRule::Equal { attribute, value: None }
@@ -246,7 +246,7 @@ fn build_column_rule(
                 _ => ColumnRule::EvaluatePerPair,
             }
         }
-        HardRule::In { list: ComparedList::OwnAttribute(_), .. } | HardRule::SameRuleset => ColumnRule::EvaluatePerPair,
+        HardRule::In { list: InFilterList::OwnAttribute(_), .. } | HardRule::SameRuleset => ColumnRule::EvaluatePerPair,
     }
 }
 
@@ -391,8 +391,8 @@ mod tests {
         let mutual = one_in(rng, 2);
         vec![
             HardRule::NotEqual { attribute: MODE_ATTRIBUTE, value: None },
-            HardRule::In { attribute: MODE_ATTRIBUTE, list: ComparedList::Strings(texts()), mutual },
-            HardRule::In { attribute: MODE_ATTRIBUTE, list: ComparedList::OwnAttribute(LIKES_ATTRIBUTE), mutual },
+            HardRule::In { attribute: MODE_ATTRIBUTE, list: InFilterList::Strings(texts()), mutual },
+            HardRule::In { attribute: MODE_ATTRIBUTE, list: InFilterList::OwnAttribute(LIKES_ATTRIBUTE), mutual },
             HardRule::Overlap { attribute: LIKES_ATTRIBUTE, choose: None },
             HardRule::Compatible { attribute: TASTE_ATTRIBUTE, pairs: [(0, 0), (0, 3), (1, 4), (2, 2), (3, 9)].into() },
             HardRule::Equal { attribute: LIKES_ATTRIBUTE, value: None },

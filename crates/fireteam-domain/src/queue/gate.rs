@@ -7,7 +7,7 @@ use crate::time::UnixMs;
 
 /// Counts that the gate compares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GateInput {
+pub struct GateCounts {
     /// Players connected to this set and silo, waiting or not. May be 0 if the gate requires no share of them.
     pub connected_players: u32,
     /// Matches of this queue that have not ended.
@@ -44,7 +44,7 @@ pub fn required_waiting_players(gate: &Gate, connected_players: u32) -> u32 {
 }
 
 /// Maximum number of matches for a pass, `None` if unlimited. Fails with the reason if the gate is closed.
-pub fn check_gate(gate: &Gate, waiting_players: u32, counts: GateInput) -> Result<Option<u32>, GateReason> {
+pub fn check_gate(gate: &Gate, waiting_players: u32, counts: GateCounts) -> Result<Option<u32>, GateReason> {
     let required = required_waiting_players(gate, counts.connected_players);
     if waiting_players < required {
         return Err(GateReason::TooFewWaiting { waiting_players, required_players: required });
@@ -64,14 +64,14 @@ pub struct LastPass {
     /// Time of the next change without new events, from its report.
     pub next_change_at: Option<UnixMs>,
     /// Counts at that pass.
-    pub gate_input: GateInput,
+    pub gate_counts: GateCounts,
 }
 
 /// Whether another pass may find a match that the last one did not. `changed`: since then a ticket entered, left,
 /// returned, was paused or resumed, or the ruleset changed.
-pub fn should_run_pass(gate: &Gate, last: &LastPass, changed: bool, counts: GateInput, now: UnixMs) -> bool {
+pub fn may_find_new_match(gate: &Gate, last: &LastPass, changed: bool, counts: GateCounts, now: UnixMs) -> bool {
     let time_has_come = last.next_change_at.is_some_and(|at| at <= now);
-    !gate.skip_unchanged || changed || !last.found_nothing || time_has_come || last.gate_input != counts
+    !gate.skip_unchanged || changed || !last.found_nothing || time_has_come || last.gate_counts != counts
 }
 
 #[cfg(test)]
@@ -85,7 +85,7 @@ mod tests {
     /// S2-7, B-25: with 39 connected players and 10 % required, three are too few, unless fractions are rounded down.
     #[test]
     fn gate_requires_a_share_of_connected_players_to_wait() {
-        let counts = GateInput { connected_players: 39, active_matches: 0 };
+        let counts = GateCounts { connected_players: 39, active_matches: 0 };
         assert_eq!(
             check_gate(&gate(10.0), 3, counts),
             Err(GateReason::TooFewWaiting { waiting_players: 3, required_players: 4 })
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn gate_limits_concurrent_matches() {
         let gate = Gate { max_concurrent_matches: Some(100), ..gate(0.0) };
-        let active = |active_matches| GateInput { connected_players: 0, active_matches };
+        let active = |active_matches| GateCounts { connected_players: 0, active_matches };
         assert_eq!(check_gate(&gate, 2, active(98)), Ok(Some(2)));
         for too_many in [100, 101] {
             assert_eq!(
@@ -112,15 +112,21 @@ mod tests {
     /// S0-23, S0-24, B-2: after a pass that found nothing, the next one runs on a new event or when a range grows.
     #[test]
     fn unchanged_queue_skips_the_next_pass() {
-        let (counts, now) = (GateInput::default(), UnixMs(1_000));
-        let found_nothing = LastPass { found_nothing: true, next_change_at: Some(UnixMs(1_001)), gate_input: counts };
-        assert!(!should_run_pass(&gate(0.0), &found_nothing, false, counts, now));
-        assert!(should_run_pass(&gate(0.0), &found_nothing, true, counts, now), "a ticket entered");
-        assert!(should_run_pass(&gate(0.0), &found_nothing, false, counts, UnixMs(1_001)), "a range grew");
-        assert!(should_run_pass(&gate(0.0), &LastPass { found_nothing: false, ..found_nothing }, false, counts, now));
-        assert!(should_run_pass(&gate(0.0), &found_nothing, false, GateInput { active_matches: 1, ..counts }, now));
+        let (counts, now) = (GateCounts::default(), UnixMs(1_000));
+        let found_nothing = LastPass { found_nothing: true, next_change_at: Some(UnixMs(1_001)), gate_counts: counts };
+        assert!(!may_find_new_match(&gate(0.0), &found_nothing, false, counts, now));
+        assert!(may_find_new_match(&gate(0.0), &found_nothing, true, counts, now), "a ticket entered");
+        assert!(may_find_new_match(&gate(0.0), &found_nothing, false, counts, UnixMs(1_001)), "a range grew");
+        assert!(may_find_new_match(
+            &gate(0.0),
+            &LastPass { found_nothing: false, ..found_nothing },
+            false,
+            counts,
+            now
+        ));
+        assert!(may_find_new_match(&gate(0.0), &found_nothing, false, GateCounts { active_matches: 1, ..counts }, now));
         let always = Gate { skip_unchanged: false, ..gate(0.0) };
-        assert!(should_run_pass(&always, &found_nothing, false, counts, now), "skip_unchanged is off");
-        assert!(should_run_pass(&gate(0.0), &LastPass::default(), false, counts, now), "the first pass always runs");
+        assert!(may_find_new_match(&always, &found_nothing, false, counts, now), "skip_unchanged is off");
+        assert!(may_find_new_match(&gate(0.0), &LastPass::default(), false, counts, now), "the first pass always runs");
     }
 }

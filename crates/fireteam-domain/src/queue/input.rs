@@ -7,7 +7,7 @@ use crate::attribute_values::AttributeValues;
 use crate::chosen_value::ChosenValue;
 use crate::id::UserKey;
 use crate::queue::avoidance::PastMatches;
-use crate::queue::gate::GateInput;
+use crate::queue::gate::GateCounts;
 use crate::queue::prepared_ticket::PreparedTicket;
 use crate::queue::seated_party::SeatedParty;
 use crate::ruleset::Ruleset;
@@ -31,7 +31,7 @@ pub struct PassInput<'a> {
     /// Recent matches of users; used if the queue has avoidance rules.
     pub past_matches: &'a PastMatches,
     /// Counts for the gate.
-    pub gate_input: GateInput,
+    pub gate_counts: GateCounts,
     /// Time of the pass.
     pub now: UnixMs,
     /// Seed of the random number generator.

@@ -11,8 +11,8 @@ use crate::queue::prepared_ticket::PreparedTicket;
 use crate::queue::quality::{self, MatchQuality, PartyQualityInput};
 use crate::queue::ticket::PlayerRating;
 use crate::ruleset::queue::{
-    AvoidStrictness, AvoidTarget, QualitySpec, RatingWindow, RegionMode, SelectionOrder, WindowClock, WindowMatchRule,
-    WindowMaxCombination,
+    AbsoluteOrPercentMax, AvoidStrictness, AvoidTarget, QualitySpec, RatingWindow, RegionMode, SelectionOrder,
+    WindowClock, WindowPairRule,
 };
 
 fn waiting_session<'a>(input: &PassInput<'_>, prepared: &'a PreparedTicket) -> WaitingSession<'a> {
@@ -26,7 +26,7 @@ fn waiting_session<'a>(input: &PassInput<'_>, prepared: &'a PreparedTicket) -> W
     WaitingSession { session: view, waited_ms: input.now.ms_since(prepared.ticket.entered_at) }
 }
 
-fn avoidance_view_of(prepared: &PreparedTicket) -> AvoidanceSide<'_> {
+fn avoidance_side(prepared: &PreparedTicket) -> AvoidanceSide<'_> {
     AvoidanceSide { users: &prepared.users, blocked_users: &prepared.blocked_users }
 }
 
@@ -69,8 +69,8 @@ pub(super) fn windows_may_meet(input: &PassInput<'_>, one: &PreparedTicket, othe
             .map(|percent| (prepared.party_rating * percent / 100.0 / window.bucket_width).floor() as u64);
         let bounds: Vec<u64> = window.max.map(u64::from).into_iter().chain(share).collect();
         let bound = match window.combine {
-            WindowMaxCombination::Smaller => bounds.iter().min(),
-            WindowMaxCombination::Larger => bounds.iter().max(),
+            AbsoluteOrPercentMax::Smaller => bounds.iter().min(),
+            AbsoluteOrPercentMax::Larger => bounds.iter().max(),
         };
         let range = bound.map_or(grown, |bound| grown.min(*bound)) as f64;
         let factor = input.queue.satisfaction.map_or(1.0, |spec| if prepared.frustrated { spec.widen } else { 1.0 });
@@ -86,10 +86,10 @@ pub(super) fn windows_may_meet(input: &PassInput<'_>, one: &PreparedTicket, othe
     let distance = |one: &PreparedTicket, other: &PreparedTicket| center(one).abs_diff(bucket(other)) as f64;
     let (there, back, share) = (distance(one, other), distance(other, one), window.reciprocal_percent / 100.0);
     match window.rule {
-        WindowMatchRule::Contain => {
+        WindowPairRule::Contain => {
             (there <= ours && share * back <= theirs) || (back <= theirs && share * there <= ours)
         }
-        WindowMatchRule::Overlap => center(one).abs_diff(center(other)) as f64 <= ours + theirs,
+        WindowPairRule::Overlap => center(one).abs_diff(center(other)) as f64 <= ours + theirs,
     }
 }
 
@@ -199,13 +199,7 @@ fn avoidance_cost(input: &PassInput<'_>, all: &[&PreparedTicket]) -> f64 {
         let pairs = all.iter().flat_map(|one| all.iter().map(move |other| (*one, *other)));
         let distinct = pairs.filter(|(one, other)| one.ticket.id < other.ticket.id);
         let cost = |(one, other)| {
-            avoidance::avoidance_cost(
-                rule,
-                input.past_matches,
-                avoidance_view_of(one),
-                avoidance_view_of(other),
-                input.now,
-            )
+            avoidance::avoidance_cost(rule, input.past_matches, avoidance_side(one), avoidance_side(other), input.now)
         };
         distinct.map(cost).fold(0.0, f64::max)
     };

@@ -34,7 +34,7 @@ pub fn run_pass_of_newcomers(input: &PassInput<'_>, evaluated: &EvaluatedQueue) 
 
 fn run_gated_pass(input: &PassInput<'_>, evaluated: Option<&EvaluatedQueue>) -> PassOutcome {
     let players = input.tickets.iter().fold(0_u32, |sum, ticket| sum.saturating_add(ticket.player_count.into()));
-    let match_limit = match gate::check_gate(&input.queue.gate, players, input.gate_input) {
+    let match_limit = match gate::check_gate(&input.queue.gate, players, input.gate_counts) {
         Ok(match_limit) => match_limit.map_or(usize::MAX, |match_limit| match_limit as usize),
         Err(GateReason::TooManyMatches { .. }) if has_sessions_to_backfill(input) => 0,
         Err(reason) => return PassOutcome { proposals: Vec::new(), report: gate_closed_report(input, reason) },

@@ -36,10 +36,10 @@ pub(super) struct PassTicket<'a> {
     pub(super) leaderboard_position: Option<f64>,
     /// User of a party of one.
     only_user: Option<UserKey>,
-    /// Buckets to either side of `window_center` that the window covers.
+    /// Buckets to either side of `center_bucket` that the window covers.
     pub(super) window_range: u32,
     /// Center bucket of the window.
-    pub(super) window_center: i64,
+    pub(super) center_bucket: i64,
     /// Rating groups beyond its own that it may meet.
     pub(super) extra_groups: u16,
     /// Regions it may play in.
@@ -61,10 +61,10 @@ impl<'a> PassTicket<'a> {
 
     /// Window in buckets at the time of the pass.
     pub(super) fn bucket_range(&self) -> BucketRange {
-        BucketRange { bucket: self.rating_bucket, center: self.window_center, range: self.window_range }
+        BucketRange { bucket: self.rating_bucket, center: self.center_bucket, range: self.window_range }
     }
 
-    pub(super) fn avoidance_view_of(&self) -> AvoidanceSide<'a> {
+    pub(super) fn avoidance_side(&self) -> AvoidanceSide<'a> {
         AvoidanceSide { users: &self.prepared.users, blocked_users: &self.prepared.blocked_users }
     }
 
@@ -308,7 +308,7 @@ fn prepare_pass_ticket<'a>(
             let range = window::range_at(window, prepared.party_rating, entered_at, input.now);
             prepared.range_factor(queue).map_or(range, |factor| window::scale_range(range, factor))
         }),
-        window_center: prepared.window_center(queue),
+        center_bucket: prepared.center_bucket(queue),
         extra_groups: queue.groups.as_ref().map_or(0, |groups| rating_group::extra_groups(groups, waited_ms)),
         reachable_regions: queue.regions.map_or_else(ReachableRegions::default, reachable),
     }

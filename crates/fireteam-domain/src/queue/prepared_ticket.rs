@@ -122,7 +122,7 @@ impl PreparedTicket {
     }
 
     /// Center bucket of its window.
-    pub fn window_center(&self, queue: &QueueSpec) -> i64 {
+    pub fn center_bucket(&self, queue: &QueueSpec) -> i64 {
         match (&queue.window, self.rating_shift(queue)) {
             (Some(window), Some(points)) => bucket_of(window, self.party_rating - points),
             _ => self.rating_bucket,

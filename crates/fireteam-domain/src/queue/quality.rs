@@ -36,7 +36,7 @@ pub struct QualityThreshold {
 }
 
 /// `scale * exp(-d² / (2 sigma²))` for a distance `d` in leaderboard positions.
-pub fn gaussian_quality(sigma: f64, scale: f64, distance: f64) -> f64 {
+pub fn leaderboard_distance_quality(sigma: f64, scale: f64, distance: f64) -> f64 {
     scale * (-distance * distance / (2.0 * sigma * sigma)).exp()
 }
 
@@ -142,7 +142,7 @@ pub fn leaderboard_quality(sigma: f64, scale: f64, positions: impl IntoIterator<
         let Some(position) = position else { return 0.0 };
         (best, worst) = (best.min(position), worst.max(position));
     }
-    gaussian_quality(sigma, scale, (worst - best).max(0.0))
+    leaderboard_distance_quality(sigma, scale, (worst - best).max(0.0))
 }
 
 fn all_ratings<'m>(members: &[PartyQualityInput<'m>]) -> impl Iterator<Item = f64> + Clone {

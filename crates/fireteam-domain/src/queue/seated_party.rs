@@ -58,7 +58,7 @@ impl SeatedParty {
     }
 
     /// Its players as parties of one, in the same team.
-    pub fn singles(&self) -> impl Iterator<Item = SeatedParty> + '_ {
+    pub fn parties_of_one(&self) -> impl Iterator<Item = SeatedParty> + '_ {
         (0..usize::from(self.player_count)).map(|index| SeatedParty {
             users: self.users.get(index).copied().into_iter().collect(),
             player_count: 1,

@@ -46,12 +46,12 @@ impl WaitingList {
     }
 
     /// Next higher waiting ticket of the pool.
-    pub(super) fn waiting_above(&self, row: u32) -> Option<u32> {
+    pub(super) fn next_waiting_above(&self, row: u32) -> Option<u32> {
         none_if_sentinel(self.next_above[row as usize])
     }
 
     /// Next lower waiting ticket of the pool.
-    pub(super) fn waiting_below(&self, row: u32) -> Option<u32> {
+    pub(super) fn next_waiting_below(&self, row: u32) -> Option<u32> {
         none_if_sentinel(self.next_below[row as usize])
     }
 
@@ -102,7 +102,7 @@ pub(super) struct NearestIter<'n, 'a> {
 impl<'n, 'a> NearestIter<'n, 'a> {
     pub(super) fn new(pass_state: &'n PassState<'a>, waiting_list: &'n WaitingList, from: u32) -> Self {
         let first = waiting_list.first_waiting_with_key(from);
-        let below = |it: u32| waiting_list.waiting_below(it).map(|it| waiting_list.first_waiting_with_key(it));
+        let below = |it: u32| waiting_list.next_waiting_below(it).map(|it| waiting_list.first_waiting_with_key(it));
         let look = pass_state.input.queue.selection.look;
         Self {
             pass_state,
@@ -117,7 +117,7 @@ impl<'n, 'a> NearestIter<'n, 'a> {
     /// Next nearest ticket. `None` if there is none, or if all others are out of reach.
     pub(super) fn next_candidate(&mut self, progress: &mut PassProgress) -> Option<u32> {
         if self.above == Some(self.origin) {
-            self.above = self.waiting_list.waiting_above(self.origin);
+            self.above = self.waiting_list.next_waiting_above(self.origin);
         }
         if self.same_key_above_only {
             let key = |row: u32| self.pass_state.sort_keys[row as usize].to_bits();
@@ -147,7 +147,7 @@ impl<'n, 'a> NearestIter<'n, 'a> {
 
     fn take_above(&mut self) -> Option<u32> {
         let row = self.above?;
-        self.above = self.waiting_list.waiting_above(row);
+        self.above = self.waiting_list.next_waiting_above(row);
         Some(row)
     }
 
@@ -155,11 +155,11 @@ impl<'n, 'a> NearestIter<'n, 'a> {
     fn take_below(&mut self) -> Option<u32> {
         let (row, first) = self.below?;
         let key = |row: u32| self.pass_state.sort_keys[row as usize].to_bits();
-        self.below = match self.waiting_list.waiting_above(row).filter(|&it| key(it) == key(row)) {
+        self.below = match self.waiting_list.next_waiting_above(row).filter(|&it| key(it) == key(row)) {
             Some(next) => Some((next, first)),
             None => self
                 .waiting_list
-                .waiting_below(first)
+                .next_waiting_below(first)
                 .map(|it| self.waiting_list.first_waiting_with_key(it))
                 .map(|it| (it, it)),
         };

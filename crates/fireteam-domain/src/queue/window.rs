@@ -6,7 +6,7 @@
 //! | 20–40 s                                            | 1 either side  |
 //! | 200 s +                                            | 10 either side |
 
-use crate::ruleset::queue::{BucketRounding, RatingWindow, WindowClock, WindowMatchRule, WindowMaxCombination};
+use crate::ruleset::queue::{AbsoluteOrPercentMax, BucketRounding, RatingWindow, WindowClock, WindowPairRule};
 use crate::time::UnixMs;
 
 /// Bucket of a rating, by the window's table or by its width. Half values round away from zero: 2.5 is in 3, -0.5 in -1.
@@ -29,8 +29,8 @@ pub fn max_range_of(window: &RatingWindow, rating: f64) -> Option<u32> {
         window.max_percent.map(|percent| (rating.abs() * percent / 100.0 / window.bucket_width).floor() as u32);
     match (window.max, percent_bound) {
         (Some(max), Some(percent_bound)) => Some(match window.combine {
-            WindowMaxCombination::Smaller => max.min(percent_bound),
-            WindowMaxCombination::Larger => max.max(percent_bound),
+            AbsoluteOrPercentMax::Smaller => max.min(percent_bound),
+            AbsoluteOrPercentMax::Larger => max.max(percent_bound),
         }),
         (max, percent_bound) => max.or(percent_bound),
     }
@@ -95,8 +95,8 @@ impl BucketRange {
 /// `range`, and the other range must cover the reciprocal share.
 pub fn range_accepts(window: &RatingWindow, range: u32, theirs: u32, distance: u64) -> bool {
     match window.rule {
-        WindowMatchRule::Contain => contains_reciprocally(window, (range, distance), (theirs, distance)),
-        WindowMatchRule::Overlap => distance <= u64::from(range) + u64::from(theirs),
+        WindowPairRule::Contain => contains_reciprocally(window, (range, distance), (theirs, distance)),
+        WindowPairRule::Overlap => distance <= u64::from(range) + u64::from(theirs),
     }
 }
 
@@ -110,12 +110,12 @@ fn contains_reciprocally(window: &RatingWindow, (range, distance): (u32, u64), (
 /// measures the distance from its own center.
 pub fn windows_may_meet(window: &RatingWindow, one: BucketRange, other: BucketRange) -> bool {
     match window.rule {
-        WindowMatchRule::Contain => {
+        WindowPairRule::Contain => {
             let here = (one.range, one.center.abs_diff(other.bucket));
             let there = (other.range, other.center.abs_diff(one.bucket));
             contains_reciprocally(window, here, there) || contains_reciprocally(window, there, here)
         }
-        WindowMatchRule::Overlap => one.center.abs_diff(other.center) <= u64::from(one.range) + u64::from(other.range),
+        WindowPairRule::Overlap => one.center.abs_diff(other.center) <= u64::from(one.range) + u64::from(other.range),
     }
 }
 
@@ -123,8 +123,8 @@ pub fn windows_may_meet(window: &RatingWindow, one: BucketRange, other: BucketRa
 /// [`BucketRange::max_distance`] of all tickets.
 pub fn max_search_distance(window: &RatingWindow, own: u32, widest: u32) -> u64 {
     match window.rule {
-        WindowMatchRule::Contain if window.reciprocal_percent >= 100.0 => u64::from(own),
-        WindowMatchRule::Contain => u64::from(own.max(widest)),
-        WindowMatchRule::Overlap => u64::from(own) + u64::from(widest),
+        WindowPairRule::Contain if window.reciprocal_percent >= 100.0 => u64::from(own),
+        WindowPairRule::Contain => u64::from(own.max(widest)),
+        WindowPairRule::Overlap => u64::from(own) + u64::from(widest),
     }
 }

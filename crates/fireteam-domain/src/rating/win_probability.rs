@@ -19,7 +19,7 @@ use crate::queue::ticket::PlayerRating;
 use crate::rating::elo::expected_score;
 use crate::rating::first_place::{NormalPerformance, first_place_probabilities, normal_cdf};
 use crate::rating::glicko::g_factor;
-use crate::ruleset::rating::{PredictionForm, RatingSpec, RatingSystem};
+use crate::ruleset::rating::{PerformanceDistribution, RatingSpec, RatingSystem};
 
 /// Sums over the players of one side. A side without players is invalid.
 #[derive(Clone, Copy, Debug, Default)]
@@ -68,7 +68,7 @@ impl FromIterator<PlayerRating> for TeamStrength {
 /// Win probability of each side, in the order given; the sum is 1.
 pub(crate) fn win_probabilities(spec: &RatingSpec, teams: &[TeamStrength]) -> Vec<f64> {
     match spec.system {
-        RatingSystem::PlackettLuce { beta, .. } if spec.prediction == PredictionForm::Probit => match teams {
+        RatingSystem::PlackettLuce { beta, .. } if spec.prediction == PerformanceDistribution::Probit => match teams {
             [one, other] => {
                 let first = trueskill_win_probability(one, other, beta);
                 vec![first, 1.0 - first]

@@ -9,7 +9,7 @@ use crate::expansion::Expansion;
 use crate::id::RulesetHash;
 use crate::measure::Measure;
 use crate::ruleset::rating::{
-    DecayPeriodFilter, DisconnectPolicy, LeaderboardAccess, PredictionForm, RatedGameUnit, RatingCategories,
+    DecayPeriodFilter, DisconnectPolicy, LeaderboardAccess, PerformanceDistribution, RatedGameUnit, RatingCategories,
     RatingSpec, RatingSystem, StreakMomentum,
 };
 use crate::ruleset::teams::{
@@ -19,8 +19,8 @@ use crate::ruleset::teams::{
 };
 use crate::ruleset::validate::lifecycle::{DEFAULT_HOSTING, DEFAULT_PENALTY_RESET_AFTER_MS};
 use crate::ruleset::{
-    AdvertisementHandlePolicy, ComparedList, HardFilter, HardRule, OverlapChoice, PartyConsentPolicy, Ruleset,
-    ServedSilos, SoftFilter,
+    AdvertisementIdForm, HardFilter, HardRule, InFilterList, OverlapChoice, PartyConsentPolicy, Ruleset, RulesetSilos,
+    SoftFilter,
 };
 
 /// Configuration hash of `ruleset`: the first 32 bits of the SHA-256 of everything that affects matching or statistics. Never 0,
@@ -33,8 +33,8 @@ pub fn ruleset_hash(ruleset: &Ruleset) -> RulesetHash {
     writer.string("fireteam ruleset 1");
     writer.integer(ruleset.set_id.0.into());
     match &ruleset.silos {
-        ServedSilos::Any => writer.string("any"),
-        ServedSilos::Only(silos) => writer.list(silos, |writer, silo| writer.integer(silo.0)),
+        RulesetSilos::Any => writer.string("any"),
+        RulesetSilos::Only(silos) => writer.list(silos, |writer, silo| writer.integer(silo.0)),
     }
     writer.list(&ruleset.attributes, write_attribute);
     writer.list(&ruleset.hard_filters, write_hard_filter);
@@ -83,7 +83,7 @@ fn write_further_additions(writer: &mut CanonicalWriter, ruleset: &Ruleset) {
         writer.string("clients per account");
         writer.integer(ruleset.clients_per_account.into());
     }
-    if ruleset.handles == AdvertisementHandlePolicy::PerSearcher {
+    if ruleset.handles == AdvertisementIdForm::PerSearcher {
         writer.string("handles per searcher");
     }
     if let Some(probed_players) = ruleset.probed_players {
@@ -289,11 +289,11 @@ fn write_hard_filter(writer: &mut CanonicalWriter, filter: &HardFilter) {
             writer.string("in");
             writer.index(*attribute);
             match list {
-                ComparedList::OwnAttribute(index) => {
+                InFilterList::OwnAttribute(index) => {
                     writer.string("attribute");
                     writer.index(*index);
                 }
-                ComparedList::Strings(strings) => {
+                InFilterList::Strings(strings) => {
                     writer.string("texts");
                     writer.list(strings, |writer, text| writer.string(text));
                 }
@@ -465,7 +465,7 @@ fn write_rating_additions(writer: &mut CanonicalWriter, rating: &RatingSpec) {
         writer.string("match z");
         writer.float(*match_z);
     }
-    if *prediction == PredictionForm::Probit {
+    if *prediction == PerformanceDistribution::Probit {
         writer.string("probit prediction");
     }
     if let Some(RatingCategories { count, width, from }) = categories {

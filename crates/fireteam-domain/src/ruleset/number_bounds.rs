@@ -18,7 +18,7 @@ impl NumberBounds {
     }
 
     /// Greater than `min`, at most `max`.
-    pub(super) const fn greater_than(min: f64, max: f64) -> Self {
+    pub(super) const fn new_exclusive_min(min: f64, max: f64) -> Self {
         Self { min, max, min_is_exclusive: true }
     }
 
@@ -26,7 +26,7 @@ impl NumberBounds {
     pub(super) const PERCENT: Self = Self::new_inclusive(0.0, 100.0);
 
     /// Greater than 0, at most 1e6: factors, widths, weights, deviations and scales.
-    pub(super) const POSITIVE: Self = Self::greater_than(0.0, 1e6);
+    pub(super) const POSITIVE: Self = Self::new_exclusive_min(0.0, 1e6);
 
     pub(super) fn contains(self, number: f64) -> bool {
         self.min <= number && number <= self.max && !(self.min_is_exclusive && number == self.min)

@@ -191,18 +191,18 @@ pub struct RatingWindow {
     /// Maximum half-width as a share of the ticket's own rating, percent; `None` for no bound.
     pub max_percent: Option<f64>,
     /// Bound to apply if both `max` and `max_percent` are set.
-    pub combine: WindowMaxCombination,
+    pub combine: AbsoluteOrPercentMax,
     /// Share of the distance that the other ticket's range must cover, percent.
     pub reciprocal_percent: f64,
     /// Clock that widens the window.
     pub clock: WindowClock,
     /// Condition on the ranges of two tickets.
-    pub rule: WindowMatchRule,
+    pub rule: WindowPairRule,
 }
 
 /// Condition on the ranges of two tickets at distance d, so that they may meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WindowMatchRule {
+pub enum WindowPairRule {
     /// Each range covers the other ticket: `d <= own` and `reciprocal_percent of d <= other`.
     Contain,
     /// The ranges share a bucket: `d <= own + other`.
@@ -222,7 +222,7 @@ pub enum BucketRounding {
 
 /// Choice between the absolute and the relative bound of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WindowMaxCombination {
+pub enum AbsoluteOrPercentMax {
     /// The narrower bound.
     Smaller,
     /// The wider bound.

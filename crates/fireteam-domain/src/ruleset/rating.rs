@@ -30,12 +30,12 @@ pub struct RatingSpec {
     /// Classes of ratings that players see; `None` for none.
     pub categories: Option<RatingCategories>,
     /// Form of the win probabilities of Plackett-Luce; the other systems have one form.
-    pub prediction: PredictionForm,
+    pub prediction: PerformanceDistribution,
 }
 
 /// Distribution of performances by which Plackett-Luce predicts results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PredictionForm {
+pub enum PerformanceDistribution {
     /// The model's own: performances have a Gumbel distribution.
     #[default]
     Logistic,
@@ -94,7 +94,7 @@ impl RatingSpec {
             games_per: RatedGameUnit::Match,
             leaderboard: LeaderboardAccess::Private,
             categories: None,
-            prediction: PredictionForm::Logistic,
+            prediction: PerformanceDistribution::Logistic,
         }
     }
 }

@@ -29,7 +29,7 @@ use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::hash::ruleset_hash;
 use crate::ruleset::raw::{Diagnostic, Diagnostics, RawElement, quoted_excerpt};
 use crate::ruleset::spelling::suggestion;
-use crate::ruleset::{Ruleset, ServedSilos};
+use crate::ruleset::{Ruleset, RulesetSilos};
 
 /// Expansions outside a ruleset, in the form that the thesis prints. The meaning of their types is up to a ruleset.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,8 +88,9 @@ fn read_ruleset(root: &RawElement, diagnostics: &Diagnostics, source_xml: Arc<st
     let avoid = avoidance::read_common_rules(&reader.children_named(&["Avoid"]), diagnostics);
     let context = queue::QueueContext { declared: &declared, expansions: &expansions, set_id, avoid: &avoid };
     let queue = reader.single_child("Queue").map(|element| queue::read_queue(element, &context, diagnostics));
-    let satisfaction =
-        reader.single_child("Satisfaction").map(|element| satisfaction::read_limit_satisfaction(element, diagnostics));
+    let satisfaction = reader
+        .single_child("Satisfaction")
+        .map(|element| satisfaction::read_ruleset_satisfaction(element, diagnostics));
     let ready_check =
         reader.single_child("ReadyCheck").map(|element| lifecycle::read_ready_check(element, diagnostics));
     let hosting = lifecycle::read_hosting(reader.single_child("Hosting"), diagnostics);
@@ -135,23 +136,23 @@ fn read_ruleset(root: &RawElement, diagnostics: &Diagnostics, source_xml: Arc<st
 }
 
 /// Reads `Silos`: `any`, the default, or silo ids separated by spaces.
-fn read_silos(reader: &mut ElementReader<'_>) -> ServedSilos {
+fn read_silos(reader: &mut ElementReader<'_>) -> RulesetSilos {
     let Some(raw) = reader.attribute("Silos").filter(|raw| raw.value.trim() != "any") else {
-        return ServedSilos::Any;
+        return RulesetSilos::Any;
     };
     let ids: Option<Vec<SiloId>> = raw.value.split_whitespace().map(|id| id.parse().ok().map(SiloId)).collect();
     match ids {
         Some(mut ids) if (1..=RULESET_ENTRIES_PER_KIND_MAX).contains(&ids.len()) => {
             ids.sort_unstable();
             ids.dedup();
-            ServedSilos::Only(ids.into())
+            RulesetSilos::Only(ids.into())
         }
         _ => {
             reader.report_value(
                 raw,
                 format!("give `any`, or 1 to {RULESET_ENTRIES_PER_KIND_MAX} numbers separated by spaces"),
             );
-            ServedSilos::Any
+            RulesetSilos::Any
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Wait outlook of a queue: when its limits stop growing, how wide they are then, and when waiting makes any match good
 //! enough.
 
-use crate::ruleset::queue::{QualitySpec, QueueSpec, RatingWindow, RegionMode, WindowMaxCombination};
+use crate::ruleset::queue::{AbsoluteOrPercentMax, QualitySpec, QueueSpec, RatingWindow, RegionMode};
 use crate::ruleset::{HardRule, Ruleset, SoftFilter};
 
 /// Effect of waiting in one queue.
@@ -118,7 +118,7 @@ fn window_final_after_ms(window: &RatingWindow) -> Option<u64> {
     if window.step == 0 {
         return Some(0);
     }
-    if window.max_percent.is_some() && (window.max.is_none() || window.combine == WindowMaxCombination::Larger) {
+    if window.max_percent.is_some() && (window.max.is_none() || window.combine == AbsoluteOrPercentMax::Larger) {
         return None;
     }
     let gap = window.max?.saturating_sub(window.start);

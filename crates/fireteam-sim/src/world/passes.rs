@@ -4,7 +4,7 @@ use crate::event_queue::SimEvent;
 use crate::ground_truth;
 use crate::population::UNKNOWN_SKILL;
 use crate::rng::{RngPurpose, generated_id, stream_seed};
-use crate::world::matches::MatchedTicketFacts;
+use crate::world::matches::SimTicketFacts;
 use crate::world::{PassFn, SimMatch, SimWorld};
 use fireteam_domain::id::MatchId;
 use fireteam_domain::lifecycle::MatchTicket;
@@ -12,7 +12,7 @@ use fireteam_domain::lifecycle::event::NewMatch;
 use fireteam_domain::lifecycle::transition::create_match;
 use fireteam_domain::limit::PAIR_CHECKS_PER_PASS_MAX;
 use fireteam_domain::queue::avoidance::PastMatches;
-use fireteam_domain::queue::gate::{LastPass, should_run_pass};
+use fireteam_domain::queue::gate::{LastPass, may_find_new_match};
 use fireteam_domain::queue::pass::{PassInput, PassOutcome};
 use fireteam_domain::queue::prepared_ticket::PreparedTicket;
 use fireteam_domain::queue::proposal::Proposal;
@@ -49,9 +49,9 @@ impl SimWorld<'_> {
         }
         self.runner_state.planned_pass_at = None;
         self.runner_state.last_pass_at = Some(self.now);
-        let gate_input = self.gate_input();
+        let gate_counts = self.gate_counts();
         let changed = self.runner_state.changed_since_pass;
-        if !should_run_pass(&self.queue.gate, &self.runner_state.last_pass, changed, gate_input, self.now) {
+        if !may_find_new_match(&self.queue.gate, &self.runner_state.last_pass, changed, gate_counts, self.now) {
             self.tally.pass_counts[1] += u64::from(self.is_counted(self.now));
             return self.schedule_next_pass(false);
         }
@@ -68,7 +68,7 @@ impl SimWorld<'_> {
             tickets: &tickets,
             open_sessions: &[],
             past_matches: &past_matches,
-            gate_input,
+            gate_counts,
             now: self.now,
             rng_seed: stream_seed(self.seed, RngPurpose::Pass, self.runner_state.pass_count, 0),
             max_pair_checks: PAIR_CHECKS_PER_PASS_MAX,
@@ -78,7 +78,7 @@ impl SimWorld<'_> {
         self.runner_state.last_pass = LastPass {
             found_nothing: proposals.is_empty() && !report.truncated,
             next_change_at: report.next_change_at,
-            gate_input,
+            gate_counts,
         };
         if self.is_counted(self.now) {
             let ruleset = self.ruleset;
@@ -177,7 +177,7 @@ impl SimWorld<'_> {
             chosen: proposal.chosen,
             bots_by_team: proposal.bots_by_team,
         };
-        let tickets = MatchedTicketFacts(&self.matched_tickets);
+        let tickets = SimTicketFacts(&self.matched_tickets);
         let transition = create_match(&self.lifecycle_rules, new_match, &tickets, self.now);
         let match_number = self.proposal_count;
         if let Some(match_state) = transition.next_match.clone() {

@@ -110,7 +110,7 @@ pub(crate) fn match_response(overview: &MatchOverview, keys: &PublicUserKeys) ->
         }
         MatchStage::Ended { .. } => (pb::MatchStage::Ended, None, None),
     };
-    let host = found.stage.named_host();
+    let host = found.stage.named_assignment();
     let player = |player: &MatchPlayer| pb::MatchPlayerDetails {
         user_key: keys.public_key(KeyPurpose::Operator, player.user).to_string(),
         acceptance: match player.accepted {

@@ -7,10 +7,10 @@ use crate::domain::attribute::AttributeValue;
 use crate::domain::id::UserKey;
 use crate::domain::locality::Locality;
 use crate::domain::session::{Player, Session};
-use crate::engine::{Reservation, ReservationState, UserAdvert};
+use crate::engine::{ExportedAdvert, Reservation, ReservationState};
 
 /// Converts an advertisement; `None` if it does not name the user, and only has reservations of the user.
-pub(super) fn exported_advertisement(advert: &UserAdvert, user: UserKey) -> Option<pb::ExportedAdvertisement> {
+pub(super) fn exported_advertisement(advert: &ExportedAdvert, user: UserKey) -> Option<pb::ExportedAdvertisement> {
     let (advertisement, session) = (&advert.advertisement, &advert.advertisement.session);
     if session.players.iter().all(|player| player.user != user) {
         return None;
@@ -40,8 +40,8 @@ pub(super) fn exported_advertisement(advert: &UserAdvert, user: UserKey) -> Opti
 }
 
 /// Converts the reservations of the user in an advertisement.
-pub(super) fn exported_reservations(
-    advert: &UserAdvert,
+pub(super) fn exported_reservations_of_user(
+    advert: &ExportedAdvert,
     user: UserKey,
 ) -> impl Iterator<Item = pb::ExportedReservation> {
     let (advertisement_id, set_id) = (advert.advertisement.id, advert.advertisement.set_id);

@@ -4,7 +4,7 @@ use crate::api::convert::EntryPoint;
 use crate::api::convert::hosting::chosen_values;
 use crate::api::convert::operator::lookup::{check_reason, log_key, required_user};
 use crate::api::convert::operator::user_adverts::{
-    exported_advertisement, exported_attributes, exported_player_attributes, exported_reservations,
+    exported_advertisement, exported_attributes, exported_player_attributes, exported_reservations_of_user,
     exported_wanted_roles,
 };
 use crate::api::convert::rating::{checked_page_size, rating_change, rating_value};
@@ -104,7 +104,7 @@ pub(crate) fn export_user_response(export: &UserExport, now: UnixMs, keys: &Publ
             .map(|stored| exported_ticket(stored, export.user, keys))
             .collect(),
         advertisements: export.adverts.iter().filter_map(|advert| exported_advertisement(advert, user)).collect(),
-        reservations: export.adverts.iter().flat_map(|advert| exported_reservations(advert, user)).collect(),
+        reservations: export.adverts.iter().flat_map(|advert| exported_reservations_of_user(advert, user)).collect(),
         blocked_user_keys: export.blocked_users.iter().map(operator_key).collect(),
         feedback: feedback.collect(),
         matches: matches.chain(results).collect(),

@@ -143,7 +143,7 @@ impl AdvertEngine {
     /// Whether an advertisement is in memory and has not expired.
     fn is_advertised(&self, set_id: SetId, id: AdvertisementId, now: UnixMs) -> bool {
         let set = self.state.advert_sets.get(set_id);
-        set.is_some_and(|set| set.read().get(id).is_some_and(|record| now < record.expires_at))
+        set.is_some_and(|set| set.lock_for_read().get(id).is_some_and(|record| now < record.expires_at))
     }
 
     /// Claim in `token`, if it is for `id` and was issued to this caller.
@@ -189,7 +189,7 @@ impl AdvertEngine {
             }
             Some(key) => {
                 let signer = &self.state.common.token_signer;
-                let former = || signer.former_advertisement_id(caller.subject, set_id, key);
+                let former = || signer.legacy_advertisement_id(caller.subject, set_id, key);
                 let id = signer.derive_advertisement_id(caller.subject, key);
                 let is_unknown = |id: &AdvertisementId| !self.is_advertised(set_id, *id, now);
                 Some(id).filter(is_unknown).map(|_| former()).filter(|former| !is_unknown(former)).unwrap_or(id)
@@ -311,7 +311,7 @@ impl AdvertEngine {
         now: UnixMs,
     ) -> Result<Option<UpdateSnapshot>, EngineError> {
         let set = self.state.advert_sets.get(claim.set_id).ok_or(EngineError::AdvertisementNotFound)?;
-        let mut set = set.write();
+        let mut set = set.lock_for_write();
         let record = set
             .get(claim.advertisement_id)
             .filter(|record| now < record.expires_at)

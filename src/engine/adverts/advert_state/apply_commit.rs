@@ -41,7 +41,7 @@ impl AdvertState {
             AdvertWriterCommand::ExtendTtl(_, reply, in_flight) => send_answer(reply, in_flight, Err(unavailable())),
             AdvertWriterCommand::Delete(_, _, reply, in_flight) => send_answer(reply, in_flight, Err(unavailable())),
             AdvertWriterCommand::ReserveSeats(_, reply, in_flight) => send_answer(reply, in_flight, Err(unavailable())),
-            AdvertWriterCommand::ReleaseReservation(_, _, _, reply, in_flight) => {
+            AdvertWriterCommand::ReservationReference(_, _, _, reply, in_flight) => {
                 send_answer(reply, in_flight, Err(unavailable()))
             }
             AdvertWriterCommand::ReleaseSeat(_, _, _, _, reply, in_flight) => {
@@ -99,7 +99,7 @@ impl AdvertState {
                 let answer = self.apply_reserve(&reserve, outcome, now);
                 send_answer(reply, in_flight, answer);
             }
-            AdvertWriterCommand::ReleaseReservation(id, advertisement_id, set_id, reply, in_flight) => {
+            AdvertWriterCommand::ReservationReference(id, advertisement_id, set_id, reply, in_flight) => {
                 self.apply_reservation_end(id, advertisement_id, set_id, ReservationChange::Released, now);
                 send_answer(reply, in_flight, Ok(()));
             }
@@ -140,7 +140,7 @@ impl AdvertState {
             return Err(unexpected_outcome("extend", outcome));
         };
         let set = self.advert_sets.get(extend.set_id).ok_or(EngineError::AdvertisementNotFound)?;
-        let mut set = set.write();
+        let mut set = set.lock_for_write();
         let record = set.get(extend.id).ok_or(EngineError::AdvertisementNotFound)?;
         let ttl_ms = u64::from(extend.ttl_ms.unwrap_or(record.ttl_ms));
         set.record_stored_expiry(extend.id, *stored_expires_at);
@@ -188,7 +188,7 @@ impl AdvertState {
             return Err(EngineError::ReservationEnded);
         }
         let set = self.advert_sets.get(reserve.set_id).ok_or(EngineError::AdvertisementNotFound)?;
-        let mut set = set.write();
+        let mut set = set.lock_for_write();
         let held = reservation.clone();
         set.update_reservations(reserve.advertisement_id, |reservations| {
             reservations.retain(|existing| existing.state != ReservationState::Ended || now < existing.deadline);
@@ -226,7 +226,7 @@ impl AdvertState {
     /// Removes an advertisement whose place another of its owner took, from the set that has it.
     fn remove_replaced_advert(&self, id: AdvertisementId) {
         self.advert_sets.all_sets().iter().for_each(|(set_id, set)| {
-            if set.read().get(id).is_some() {
+            if set.lock_for_read().get(id).is_some() {
                 self.remove_advert(id, *set_id);
             }
         });
@@ -236,7 +236,7 @@ impl AdvertState {
     /// Ends a reservation whose place another took, and tells the host of its advertisement.
     fn end_replaced_reservation(&self, advertisement_id: AdvertisementId, id: ReservationId, now: UnixMs) {
         let sets = self.advert_sets.all_sets();
-        let holds = sets.iter().filter(|(_, set)| set.read().get(advertisement_id).is_some());
+        let holds = sets.iter().filter(|(_, set)| set.lock_for_read().get(advertisement_id).is_some());
         holds.for_each(|(set_id, _)| {
             self.apply_reservation_end(id, advertisement_id, *set_id, ReservationChange::Released, now);
         });
@@ -244,7 +244,7 @@ impl AdvertState {
 
     fn remove_advert(&self, id: AdvertisementId, set_id: SetId) {
         if let Some(set) = self.advert_sets.get(set_id) {
-            set.write().remove(id);
+            set.lock_for_write().remove(id);
         }
         self.host_events.remove_listeners(id);
     }

@@ -14,7 +14,7 @@ use crate::engine::adverts::advert_state::AdvertState;
 use crate::engine::adverts::replication_state::{LocalChangeLog, ReplicationState};
 use crate::engine::command::ReservationChange;
 use crate::store::{
-    ENDED_RESERVATION_RETENTION_MS, FeedBatch, Reservation, ReservationState as State, StoredAdvertisement,
+    FeedBatch, JOINED_RESERVATION_RETENTION_MS, Reservation, ReservationState as State, StoredAdvertisement,
 };
 
 /// Maximum advertisements applied under one lock of a set.
@@ -68,7 +68,7 @@ impl AdvertState {
         let present: BTreeSet<AdvertisementId> = present.iter().map(|stored| stored.advertisement.id).collect();
         let mut removed = Vec::new();
         for (_, set) in self.advert_sets.all_sets() {
-            let set = set.read();
+            let set = set.lock_for_read();
             let missing =
                 set.records().filter(|record| !record.is_unwritten && !present.contains(&record.advertisement.id));
             removed.extend(missing.map(|record| record.advertisement.id));
@@ -78,9 +78,9 @@ impl AdvertState {
 
     fn remove_advert_from_all_sets(&self, id: AdvertisementId) {
         for (_, set) in self.advert_sets.all_sets() {
-            let is_removable = set.read().get(id).is_some_and(|record| !record.is_unwritten);
+            let is_removable = set.lock_for_read().get(id).is_some_and(|record| !record.is_unwritten);
             if is_removable {
-                set.write().remove(id);
+                set.lock_for_write().remove(id);
             }
         }
         self.host_events.remove_listeners(id);
@@ -95,7 +95,7 @@ impl AdvertState {
     ) {
         // Only the writer changes records and indexes, and it runs here: they cannot change between the two locks.
         let (rulesets, records) = {
-            let set = set.read();
+            let set = set.lock_for_read();
             let records: Vec<AdvertRecord> = batch
                 .into_iter()
                 .filter_map(|stored| self.record_from_feed(&set, stored, expiry_grace_until))
@@ -109,7 +109,7 @@ impl AdvertState {
         let mut replaced = ReplacedRecords::with_capacity(records.len(), entries.len());
         let mut events_by_advert: Vec<(AdvertisementId, Vec<ReservationDelta>)> = Vec::new();
         {
-            let mut set = set.write();
+            let mut set = set.lock_for_write();
             set.prefetch(records.iter().map(|record| record.advertisement.id));
             let mut entries = entries.into_iter();
             for mut record in records {
@@ -167,7 +167,7 @@ impl AdvertState {
                 .map_or_else(|| (self.encode_advert)(&advertisement), |existing| Arc::clone(&existing.encoded_advert)),
             expires_at: acknowledged.map_or(expires_at.max(grace_expires_at), |existing| existing.expires_at),
             stored_expires_at: expires_at,
-            ttl_ms: self.common.settings.stored_ttl_ms(&advertisement),
+            ttl_ms: self.common.settings.stored_advert_ttl_ms(&advertisement),
             reservations: reservations.into(),
             version,
             is_heartbeat_owner,
@@ -188,7 +188,7 @@ fn reservation_deltas(before: &[Reservation], after: &[Reservation], now: UnixMs
             (Some(State::Held | State::Confirmed), State::Ended) => {
                 // The host itself reported that the party joined. Those reservations have the longest retention: version 0.2.0
                 // does not say that they joined.
-                if reservation.has_joined || reservation.deadline.ms_since(now) > ENDED_RESERVATION_RETENTION_MS / 2 {
+                if reservation.has_joined || reservation.deadline.ms_since(now) > JOINED_RESERVATION_RETENTION_MS / 2 {
                     continue;
                 }
                 let was_expired =
@@ -227,7 +227,7 @@ mod tests {
             owner: None,
         };
         let now = UnixMs(1_000);
-        let joined_until = 1_000 + ENDED_RESERVATION_RETENTION_MS;
+        let joined_until = 1_000 + JOINED_RESERVATION_RETENTION_MS;
         let joined = |n: u8, users: &[u8]| Reservation {
             users: users.iter().map(|n| UserKey::from_bytes([*n; 16])).collect(),
             has_joined: true,

@@ -61,9 +61,9 @@ impl AdvertState {
                     }
                 }
             }
-            AdvertWriterCommand::ReleaseReservation(id, advertisement_id, set_id, reply, in_flight) => {
+            AdvertWriterCommand::ReservationReference(id, advertisement_id, set_id, reply, in_flight) => {
                 let write = self.build_end_reservation_write(id, advertisement_id, now);
-                Some((AdvertWriterCommand::ReleaseReservation(id, advertisement_id, set_id, reply, in_flight), write))
+                Some((AdvertWriterCommand::ReservationReference(id, advertisement_id, set_id, reply, in_flight), write))
             }
             AdvertWriterCommand::ReleaseSeat(user, id, advertisement_id, set_id, reply, in_flight) => {
                 let purge_at = now.plus_ms(self.common.settings.ended_reservation_retention_ms);
@@ -98,7 +98,7 @@ impl AdvertState {
 
     fn build_extend_write(&self, extend: &ExtendAdvertTtl, now: UnixMs) -> Result<AdvertWrite, EngineError> {
         let set = self.advert_sets.get(extend.set_id).ok_or(EngineError::AdvertisementNotFound)?;
-        let set = set.read();
+        let set = set.lock_for_read();
         let record =
             set.get(extend.id).filter(|record| now < record.expires_at).ok_or(EngineError::AdvertisementNotFound)?;
         let ttl_ms = u64::from(extend.ttl_ms.unwrap_or(record.ttl_ms));
@@ -122,7 +122,7 @@ impl AdvertState {
         let mut measures = None;
         let avoidance = PartyAvoidance::new(&self.common, ruleset, *silo, users, now);
         let set = self.advert_sets.get(reserve.set_id).ok_or(EngineError::AdvertisementNotFound)?;
-        let set = set.read();
+        let set = set.lock_for_read();
         let record = set.get(reserve.advertisement_id).ok_or(EngineError::AdvertisementNotFound)?;
         if !record.reservations.iter().any(|existing| existing.id == reserve.reservation_id) {
             if avoidance.is_some_and(|avoidance| is_hidden(record, &avoidance)) {
@@ -162,7 +162,7 @@ impl AdvertState {
     /// Time at which this replica ends a hold: its deadline, plus a head start for another heartbeat owner.
     fn hold_expires_at(&self, set_id: SetId, id: AdvertisementId, reservation: ReservationId) -> Option<UnixMs> {
         let set = self.advert_sets.get(set_id)?;
-        let set = set.read();
+        let set = set.lock_for_read();
         let record = set.get(id)?;
         let held = record.reservations.iter().find(|existing| existing.id == reservation)?;
         let expires_at = if record.is_heartbeat_owner {
@@ -184,7 +184,7 @@ impl AdvertState {
         now: UnixMs,
     ) -> Option<(AdvertRecord, AdvertWrite)> {
         let set = self.advert_sets.get(set_id)?;
-        let mut set = set.write();
+        let mut set = set.lock_for_write();
         set.get(id).filter(|record| record.expires_at <= now)?;
         let record = set.remove(id)?;
         let expected_version = self.replication.is_some().then_some(record.version);
@@ -199,7 +199,7 @@ impl AdvertState {
     /// Restores an expired record whose write failed. It stays invisible, and the next sweep retries.
     pub(crate) fn restore_after_failed_expiry(&self, set_id: SetId, record: AdvertRecord) {
         let set = self.advert_sets.get_or_create(set_id);
-        let mut set = set.write();
+        let mut set = set.lock_for_write();
         if set.get(record.advertisement.id).is_none() {
             set.upsert(record);
         }

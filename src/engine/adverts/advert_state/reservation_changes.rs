@@ -7,7 +7,7 @@ use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_state::AdvertState;
 use crate::engine::adverts::reservation_view;
 use crate::engine::command::{ReservationChange, ReservationEvent};
-use crate::store::{ENDED_RESERVATION_RETENTION_MS, Reservation, ReservationState};
+use crate::store::{JOINED_RESERVATION_RETENTION_MS, Reservation, ReservationState};
 
 impl AdvertState {
     /// Ends a reservation and notifies listeners, if it has not ended before.
@@ -21,7 +21,7 @@ impl AdvertState {
     ) {
         let Some(set) = self.advert_sets.get(set_id) else { return };
         let purge_at = now.plus_ms(self.common.settings.ended_reservation_retention_ms);
-        let mut set = set.write();
+        let mut set = set.lock_for_write();
         let ended_reservation = set.update_reservations(advertisement_id, |reservations| {
             let is_unended = |existing: &&mut Reservation| {
                 existing.id == id && (existing.state != ReservationState::Ended || existing.has_joined)
@@ -49,7 +49,7 @@ impl AdvertState {
     ) {
         let Some(set) = self.advert_sets.get(set_id) else { return };
         let purge_at = now.plus_ms(self.common.settings.ended_reservation_retention_ms);
-        let mut set = set.write();
+        let mut set = set.lock_for_write();
         let changed = set.update_reservations(advertisement_id, |reservations| {
             let reservation = reservations.iter_mut().find(|existing| existing.id == id)?;
             reservation.release_seat(user, purge_at).then(|| reservation.clone())
@@ -73,7 +73,7 @@ impl AdvertState {
         joined: &[ReservationId],
         now: UnixMs,
     ) -> Vec<(Reservation, ReservationChange)> {
-        let joined_until = now.plus_ms(ENDED_RESERVATION_RETENTION_MS);
+        let joined_until = now.plus_ms(JOINED_RESERVATION_RETENTION_MS);
         let mut events = Vec::new();
         for reservation in reservations.iter_mut() {
             let held = reservation.state == ReservationState::Held && now < reservation.deadline;

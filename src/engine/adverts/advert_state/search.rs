@@ -14,10 +14,10 @@ use crate::domain::index::{SearchHit, SearchQuery, SearchResult};
 use crate::domain::latency::min_possible_round_trip_ms;
 use crate::domain::measure::Measure;
 use crate::domain::queue::past_match_log::PastMatchLog;
-use crate::domain::ruleset::{AdvertisementHandlePolicy, Ruleset};
+use crate::domain::ruleset::{AdvertisementIdForm, Ruleset};
 use crate::domain::score::{score, soft_filter_term};
 use crate::domain::time::UnixMs;
-use crate::domain::value_choice::{ChoiceInput, choose_values, seed_of_id};
+use crate::domain::value_choice::{ValueChoiceContext, choose_values, seed_of_id};
 use crate::domain::wish::{Wish, allowed_wishes};
 use crate::engine::adverts::advert_set::candidate_from_record;
 use crate::engine::adverts::advert_state::AdvertState;
@@ -26,7 +26,7 @@ use crate::engine::adverts::search_claim::{renew_search_claim, ruleset_of_search
 use crate::engine::adverts::search_overrides::apply_overrides;
 use crate::engine::checked_session::CheckedSession;
 use crate::engine::command::{
-    Caller, CandidateView, LatencyTest, ReportLatencyAnswer, ReportLatencyCommand, RoundTrip, SearchAnswer,
+    Caller, CandidateView, LatencyTestPhase, ReportLatencyAnswer, ReportLatencyCommand, RoundTrip, SearchAnswer,
     SearchCommand,
 };
 use crate::engine::error::{EngineError, field_error};
@@ -115,7 +115,7 @@ impl AdvertState {
         each: &mut dyn FnMut(CandidateView<'_>),
     ) -> usize {
         let Some(set) = self.advert_sets.get(query.ruleset.set_id) else { return 0 };
-        let set = set.read();
+        let set = set.lock_for_read();
         let Some(index) = set.index_of_ruleset(query.ruleset.hash) else { return 0 };
         let avoided = avoidance.map(|avoidance| AvoidedAdvertIds::in_set(&set, index, &avoidance)).unwrap_or_default();
         let query = &SearchQuery { searcher: Searcher { avoided: avoided.view(), ..query.searcher }, ..query };
@@ -183,8 +183,8 @@ impl AdvertState {
         let probed = report.measurements.len() - not_probed;
         let enough_responded = responded as f64 >= ruleset.involved_phase_percent * probed as f64 / 100.0;
         let involved_phase_may_start = match phase {
-            LatencyTest::Quick => responded + not_probed > 0 && enough_responded,
-            LatencyTest::Involved => false,
+            LatencyTestPhase::Quick => responded + not_probed > 0 && enough_responded,
+            LatencyTestPhase::Involved => false,
         };
         Ok(ReportLatencyAnswer {
             ruleset,
@@ -197,15 +197,15 @@ impl AdvertState {
     /// Facts for choices of entries of string lists; `None` if the ruleset chooses none.
     fn choices(&self, ruleset: &Ruleset, silo: SiloId, now: UnixMs) -> Option<Choices> {
         let key = QueueKey { set_id: ruleset.set_id, silo };
-        let log = || ruleset.recent_plays_ms().and_then(|_| self.common.past_matches.get(key));
+        let log = || ruleset.played_values_recent_ms().and_then(|_| self.common.past_matches.get(key));
         ruleset.chooses_values().then(|| Choices { log: log(), now })
     }
 
     /// Cipher for the ids that a party receives; `None` where it receives the ids themselves.
     fn handle_cipher(&self, ruleset: &Ruleset, party_digest: [u8; 16], now: UnixMs) -> Option<HandleCipher> {
         match ruleset.handles {
-            AdvertisementHandlePolicy::Ids => None,
-            AdvertisementHandlePolicy::PerSearcher => Some(self.common.token_signer.handle_cipher(party_digest, now)),
+            AdvertisementIdForm::Ids => None,
+            AdvertisementIdForm::PerSearcher => Some(self.common.token_signer.handle_cipher(party_digest, now)),
         }
     }
 
@@ -218,12 +218,12 @@ impl AdvertState {
         handle: AdvertisementId,
         now: UnixMs,
     ) -> Option<AdvertisementId> {
-        if ruleset.handles == AdvertisementHandlePolicy::Ids {
+        if ruleset.handles == AdvertisementIdForm::Ids {
             return Some(handle);
         }
         let set = self.advert_sets.get(ruleset.set_id)?;
-        let set = set.read();
-        self.common.token_signer.open_handle(party_digest, handle, now).find(|id| set.get(*id).is_some())
+        let set = set.lock_for_read();
+        self.common.token_signer.possible_advertisement_ids(party_digest, handle, now).find(|id| set.get(*id).is_some())
     }
 
     /// Calls `each` per ranked candidate. Replaces measurements below the speed-of-light minimum by that minimum.
@@ -235,7 +235,7 @@ impl AdvertState {
     ) -> RankedCandidates {
         let mut result = RankedCandidates::default();
         let Some(set) = self.advert_sets.get(ruleset.set_id) else { return result };
-        let set = set.read();
+        let set = set.lock_for_read();
         let records = measurements.iter().filter_map(|(id, _)| set.get(*id));
         let avoided = avoidance.map(|avoidance| AvoidedAdvertIds::among(records, &avoidance)).unwrap_or_default();
         let searcher = &Searcher { avoided: avoided.view(), ..searcher };
@@ -247,7 +247,7 @@ impl AdvertState {
         };
         // No search tells the endpoint of a player's machine, so a quick probe cannot reach it.
         let is_not_probed =
-            |advertisement: &Advertisement| phase == LatencyTest::Quick && advertisement.player_probe().is_some();
+            |advertisement: &Advertisement| phase == LatencyTestPhase::Quick && advertisement.player_probe().is_some();
         let mut ranked: Vec<_> = measurements
             .iter()
             .enumerate()
@@ -282,7 +282,7 @@ impl AdvertState {
         ranked.dedup_by_key(|candidate| candidate.1);
         // With handles, endpoints would tell which advertisements of two searchers are the same.
         let told_probes = match (phase, cipher) {
-            (LatencyTest::Quick, None) => ruleset.probed_players.map_or(0, usize::from),
+            (LatencyTestPhase::Quick, None) => ruleset.probed_players.map_or(0, usize::from),
             _ => 0,
         };
         let mut score_terms = Vec::new();
@@ -318,7 +318,7 @@ struct Ranking<'a> {
     avoidance: Option<PartyAvoidance<'a>>,
     silo: SiloId,
     cipher: Option<&'a HandleCipher>,
-    phase: LatencyTest,
+    phase: LatencyTestPhase,
     now: UnixMs,
 }
 
@@ -359,7 +359,7 @@ impl CandidateViewBuilder<'_> {
         let listed = advertisement.advertisement.session.players.iter().map(|player| player.user);
         let users: Vec<UserKey> = listed.chain(self.searcher.users.iter().copied()).collect();
         let played = &choices.log.as_ref().map(|log| log.lock().played_by(users.iter().copied())).unwrap_or_default();
-        let input = ChoiceInput { seed, users: &users, played, promised: &[], now: choices.now };
+        let input = ValueChoiceContext { seed, users: &users, played, promised: &[], now: choices.now };
         choose_values(self.ruleset, sides.into_iter(), input).unwrap_or_default()
     }
 

@@ -23,6 +23,6 @@ impl AdvertState {
             at: now,
             deadline: reservation.deadline,
         };
-        self.common.statistics.record_reservation(reservation.id, seat);
+        self.common.statistics.add_unsettled_seat(reservation.id, seat);
     }
 }

@@ -31,7 +31,7 @@ impl AdvertState {
         };
         let was_named = was_in_advertisement || !erased.is_empty();
         let Some(set) = self.advert_sets.get(erase.set_id) else { return Ok(was_named) };
-        let mut set = set.write();
+        let mut set = set.lock_for_write();
         if let Some(record) = set.get(erase.advertisement_id).and_then(|record| self.erase_from_record(erase, record)) {
             set.upsert(record);
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::auth::token::OfferClaim;
+use crate::auth::token::AllocationOfferClaim;
 use crate::domain::lifecycle::event::MatchEvent;
 use crate::domain::lifecycle::{Assignment, Match, MatchStage};
 use crate::engine::command::Caller;
@@ -24,7 +24,7 @@ impl QueueEngine {
     /// place that was accepted stays so while the match is on it.
     pub async fn answer_offer(&self, caller: &Caller, answer: OfferAnswer) -> Result<bool, EngineError> {
         let signer = &self.shared.common.token_signer;
-        let claim = signer.verify::<OfferClaim>(&answer.offer_token).ok_or(EngineError::NotOwner)?;
+        let claim = signer.verify::<AllocationOfferClaim>(&answer.offer_token).ok_or(EngineError::NotOwner)?;
         if claim.subject != caller.subject {
             return Err(EngineError::NotOwner);
         }
@@ -35,7 +35,7 @@ impl QueueEngine {
                 false => (false, OfferEvent::NotWanted),
             },
             None => {
-                let OfferClaim { match_id, number, .. } = claim;
+                let AllocationOfferClaim { match_id, number, .. } = claim;
                 let reason = answer.refusal_reason;
                 tracing::debug!(%match_id, number, reason, "allocation offer refused");
                 self.write_offer(OfferWrite::Close { match_id, number }).await?;
@@ -51,13 +51,13 @@ impl QueueEngine {
     }
 
     /// Places the match, if the offer is still open. Returns whether the match is on this place.
-    async fn place_match(&self, claim: &OfferClaim, connect_data: Vec<u8>) -> Result<bool, EngineError> {
+    async fn place_match(&self, claim: &AllocationOfferClaim, connect_data: Vec<u8>) -> Result<bool, EngineError> {
         // On another server than the one that made the offer, the match may not be visible in its stage yet.
         let is_agreed = |match_: &&Arc<Match>| !matches!(match_.stage, MatchStage::ReadyCheck { .. });
         let find = |id| self.shared.wait_for_cached(move |cache| cache.match_by_id(id).filter(is_agreed).cloned());
         let Some(match_) = find(claim.match_id).await else { return Ok(false) };
         let is_on_place = |match_: &Match| {
-            match_.stage.named_host().is_some_and(|host| host.is_on_game_server(claim.advertisement_id))
+            match_.stage.named_assignment().is_some_and(|host| host.is_on_game_server(claim.advertisement_id))
         };
         let is_rejected = match_.unconfirmed_servers.contains(&claim.advertisement_id);
         if is_on_place(&match_) || is_rejected || match_.stage.end_reason().is_some() {

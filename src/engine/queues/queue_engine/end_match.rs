@@ -69,7 +69,7 @@ impl QueueEngine {
                 return Err(EngineError::MatchNotStarted);
             }
         };
-        let failed_host = match_.stage.named_host().filter(|_| end.server_failed && is_recent).cloned();
+        let failed_host = match_.stage.named_assignment().filter(|_| end.server_failed && is_recent).cloned();
         Ok(MatchEndCheck::Event(match failed_host {
             Some(host) => MatchEvent::ServerFailed { host },
             None => MatchEvent::EndReported { reported_by },
@@ -89,7 +89,7 @@ impl QueueEngine {
                 let claim = signer.verify::<AdvertisementClaim>(token).ok_or(EngineError::NotOwner)?;
                 let is_hosted_here = match_
                     .stage
-                    .named_host()
+                    .named_assignment()
                     .is_some_and(|assignment| assignment.is_on_game_server(claim.advertisement_id));
                 (claim.subject == caller.subject && is_hosted_here).then_some(None).ok_or(EngineError::NotOwner)
             }

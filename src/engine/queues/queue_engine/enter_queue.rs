@@ -20,7 +20,7 @@ use crate::engine::error::{EngineError, field_error};
 use crate::engine::party_consent::check_party_consents;
 use crate::engine::queues::command::{EnterQueueAnswer, EnterQueueCommand};
 use crate::engine::queues::queue_engine::QueueEngine;
-use crate::engine::queues::stored_ticket::{queue_key_of, ticket_expires_at};
+use crate::engine::queues::stored_ticket::{expiry_after_heartbeat, queue_key_of};
 use crate::engine::queues::ticket_holder::TicketHolder;
 use crate::engine::request_digest;
 use crate::store::queues::{QueueOutcome, QueueWrite, StoredTicket};
@@ -79,7 +79,7 @@ impl QueueEngine {
         let silo_use = Some(self.shared.common.open_silos.use_silo(ticket.session.silo, caller)?);
         let write = QueueWrite::EnterQueue {
             ticket,
-            expires_at: ticket_expires_at(queue, now),
+            expires_at: expiry_after_heartbeat(queue, now),
             request_digest,
             caller_user: caller.user,
             consents: consents.granted_consents(),
@@ -87,7 +87,7 @@ impl QueueEngine {
             max_tickets_per_user: caller.user.map(|_| self.shared.common.settings.max_tickets_per_user),
             now,
         };
-        match self.shared.submit_write_in_silo(write, silo_use).await? {
+        match self.shared.submit_write_with_silo_use(write, silo_use).await? {
             QueueOutcome::Entered { ticket: stored, .. } => {
                 self.shared.connected_users.lock().record_connected(key, users, now);
                 Ok(self.enter_answer(caller, &stored, (queue.ticket_ttl_ms, ignored_fields), now))
@@ -144,7 +144,7 @@ impl QueueEngine {
             Some(stored) => (stored, request_digest),
             None => {
                 let (signer, key) = (&self.shared.common.token_signer, &enter.idempotency_key);
-                let former_id = signer.former_ticket_id(caller.subject, enter.set_id, key);
+                let former_id = signer.legacy_ticket_id(caller.subject, enter.set_id, key);
                 let Some(stored) = cache.ticket(former_id) else { return Ok(None) };
                 let session = &enter.session;
                 let digest =

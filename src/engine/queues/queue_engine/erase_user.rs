@@ -87,11 +87,11 @@ impl QueueEngine {
         for caller in callers {
             let mut after = [0; 16];
             loop {
-                let ids = self.rows_naming(*caller, UserRowKind::Advertisement, after, ERASED_ROWS_MAX).await?;
+                let ids = self.user_row_ids(*caller, UserRowKind::Advertisement, after, ERASED_ROWS_MAX).await?;
                 let Some(last) = ids.last() else { break };
                 (were_any, after) = (true, *last);
                 for id in ids {
-                    self.shared.adverts.delete_stored(AdvertisementId::from_bytes(id)).await?;
+                    self.shared.adverts.delete_by_id(AdvertisementId::from_bytes(id)).await?;
                 }
             }
         }
@@ -103,7 +103,7 @@ impl QueueEngine {
     async fn erase_from_advertisements(&self, user: UserKey, seed: [u8; 16]) -> Result<bool, EngineError> {
         let (mut was_named, mut after) = (false, [0; 16]);
         loop {
-            let ids = self.rows_naming(user, UserRowKind::Advertisement, after, ERASED_ROWS_MAX).await?;
+            let ids = self.user_row_ids(user, UserRowKind::Advertisement, after, ERASED_ROWS_MAX).await?;
             let Some(last) = ids.last() else { return Ok(was_named) };
             after = *last;
             for id in ids.into_iter().map(AdvertisementId::from_bytes) {
@@ -118,7 +118,7 @@ impl QueueEngine {
         for kind in [Match, Result, Feedback, Ticket, BlockList] {
             let mut after = [0; 16];
             loop {
-                let ids = self.rows_naming(erasure.user, kind, after, ERASED_ROWS_MAX).await?;
+                let ids = self.user_row_ids(erasure.user, kind, after, ERASED_ROWS_MAX).await?;
                 let Some(last) = ids.last() else { break };
                 after = *last;
                 let mut write = erasure.clone();
@@ -138,7 +138,7 @@ impl QueueEngine {
     }
 
     /// Ids of rows that name the user.
-    pub(super) async fn rows_naming(
+    pub(super) async fn user_row_ids(
         &self,
         user: UserKey,
         kind: UserRowKind,

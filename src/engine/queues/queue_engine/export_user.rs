@@ -4,7 +4,7 @@ use crate::domain::id::{AdvertisementId, MatchId, RatingKey, SetId, TicketId, Us
 use crate::domain::time::UnixMs;
 use crate::engine::error::EngineError;
 use crate::engine::queues::operator_command::{
-    EXPORTED_FEEDBACK_MAX, EXPORTED_TICKETS_MAX, ExportedRating, UserExport,
+    EXPORTED_FEEDBACK_MAX, EXPORTED_ROWS_PER_KIND_MAX, ExportedRating, UserExport,
 };
 use crate::engine::queues::queue_engine::QueueEngine;
 use crate::engine::queues::queue_engine::match_results::store_unavailable;
@@ -29,7 +29,7 @@ impl QueueEngine {
         let store = &self.shared.common.store;
         let first = [0; 16];
         let from = after.map_or(first, |id| *id.as_bytes());
-        let mut ids = self.rows_naming(user, UserRowKind::Result, from, max + 1).await?;
+        let mut ids = self.user_row_ids(user, UserRowKind::Result, from, max + 1).await?;
         let has_more = ids.len() > max;
         ids.truncate(max);
         let mut export = UserExport {
@@ -64,13 +64,15 @@ impl QueueEngine {
             let earliest = MatchId::from_bytes(first);
             let feedback = store.read_given_feedback(user, earliest, EXPORTED_FEEDBACK_MAX).await;
             export.feedback = feedback.map_err(unavailable)?;
-            for id in self.rows_naming(user, UserRowKind::Ticket, first, EXPORTED_TICKETS_MAX).await? {
+            for id in self.user_row_ids(user, UserRowKind::Ticket, first, EXPORTED_ROWS_PER_KIND_MAX).await? {
                 export.tickets.extend(self.shared.cache.read().ticket(TicketId::from_bytes(id)).cloned());
             }
-            for id in self.rows_naming(user, UserRowKind::Advertisement, first, EXPORTED_TICKETS_MAX).await? {
-                export.adverts.extend(self.shared.adverts.advert_of_user(AdvertisementId::from_bytes(id), user));
+            for id in self.user_row_ids(user, UserRowKind::Advertisement, first, EXPORTED_ROWS_PER_KIND_MAX).await? {
+                export
+                    .adverts
+                    .extend(self.shared.adverts.advert_with_reservations_of(AdvertisementId::from_bytes(id), user));
             }
-            for id in self.rows_naming(user, UserRowKind::Match, first, EXPORTED_TICKETS_MAX).await? {
+            for id in self.user_row_ids(user, UserRowKind::Match, first, EXPORTED_ROWS_PER_KIND_MAX).await? {
                 let id = MatchId::from_bytes(id);
                 if store.read_match_result(id).await.map_err(unavailable)?.is_none() {
                     export.matches.extend(store.read_match(id).await.map_err(unavailable)?);
@@ -95,7 +97,7 @@ impl QueueEngine {
     }
 
     /// Name of a user in logs. A user without one gets one; it is not kept if nothing else about the user is.
-    pub async fn user_log_name_of(&self, user: UserKey) -> Result<[u8; 16], EngineError> {
+    pub async fn existing_or_new_log_name(&self, user: UserKey) -> Result<[u8; 16], EngineError> {
         let (store, new_name) = (&self.shared.common.store, self.shared.common.clock.random_bytes());
         let has_ratings = !self.shared.ratings.lock().ratings_of(user).is_empty();
         let has_block_list = self.shared.common.block_lists.read().list_of(user).is_some();

@@ -24,7 +24,7 @@ impl QueueEngine {
         caller: &Caller,
         heartbeat: HostHeartbeatCommand,
     ) -> Result<HostHeartbeatAnswer, EngineError> {
-        let claim = self.verify_host_token(caller, &heartbeat.advertisement_token)?;
+        let claim = self.verify_host_advertisement_token(caller, &heartbeat.advertisement_token)?;
         let beats = heartbeat.matches.iter();
         let token = &heartbeat.advertisement_token;
         let answers = join_all(beats.map(|beat| self.host_match(caller, claim.advertisement_id, token, *beat))).await;
@@ -45,15 +45,15 @@ impl QueueEngine {
             |ruleset| interval_ms(&ruleset.hosting),
         );
         let hosted_match_ids =
-            self.shared.adverts.ask_for_beat(claim.advertisement_id, claim.set_id, next_beat_in_ms, now);
+            self.shared.adverts.schedule_next_beat(claim.advertisement_id, claim.set_id, next_beat_in_ms, now);
         let matches = matches.into_iter().map(|hosted| hosted.with_time_left_at(now)).collect();
         Ok(HostHeartbeatAnswer { matches, hosted_match_ids, next_beat_in_ms })
     }
 
     /// Whether a heartbeat with this token was asked for and is due, so that it is not charged. It is then taken.
-    pub fn take_due_host_beat(&self, caller: &Caller, advertisement_token: &[u8]) -> bool {
-        self.verify_host_token(caller, advertisement_token).is_ok_and(|claim| {
-            self.shared.adverts.take_due_beat(claim.advertisement_id, self.shared.common.clock.now())
+    pub fn consume_expected_host_beat(&self, caller: &Caller, advertisement_token: &[u8]) -> bool {
+        self.verify_host_advertisement_token(caller, advertisement_token).is_ok_and(|claim| {
+            self.shared.adverts.consume_expected_beat(claim.advertisement_id, self.shared.common.clock.now())
         })
     }
 
@@ -63,7 +63,7 @@ impl QueueEngine {
         caller: &Caller,
         advertisement_token: &[u8],
     ) -> Result<MatchId, EngineError> {
-        let claim = self.verify_host_token(caller, advertisement_token)?;
+        let claim = self.verify_host_advertisement_token(caller, advertisement_token)?;
         let hosted = self.shared.adverts.hosted_match_ids(claim.advertisement_id);
         match &*hosted {
             [only] => Ok(*only),
@@ -72,7 +72,11 @@ impl QueueEngine {
     }
 
     /// Claim of an advertisement token that was issued to this caller.
-    pub(super) fn verify_host_token(&self, caller: &Caller, token: &[u8]) -> Result<AdvertisementClaim, EngineError> {
+    pub(super) fn verify_host_advertisement_token(
+        &self,
+        caller: &Caller,
+        token: &[u8],
+    ) -> Result<AdvertisementClaim, EngineError> {
         let claim = self.shared.common.token_signer.verify::<AdvertisementClaim>(token);
         claim.filter(|claim| claim.subject == caller.subject).ok_or(EngineError::NotOwner)
     }
@@ -89,12 +93,12 @@ impl QueueEngine {
         let found = self.shared.wait_for_cached(|cache| cache.match_by_id(beat.match_id).cloned()).await;
         let is_host = |host: Option<&Assignment>| host.is_some_and(|host| host.is_on_game_server(advertisement));
         let Some(mut match_) = found else { return Ok(not_hosted) };
-        if !is_host(match_.stage.named_host())
+        if !is_host(match_.stage.named_assignment())
             && let Some(newer) = self.shared.load_newer_match(&match_).await?
         {
             match_ = newer;
         }
-        if !is_host(match_.stage.named_host()) {
+        if !is_host(match_.stage.named_assignment()) {
             return Ok(not_hosted);
         }
         if beat.gives_up {
@@ -112,7 +116,8 @@ impl QueueEngine {
             }
         }
         let after = self.shared.cache.read().match_by_id(beat.match_id).cloned();
-        let after = after.filter(|match_| is_host(match_.stage.named_host()) || match_.stage.end_reason().is_some());
+        let after =
+            after.filter(|match_| is_host(match_.stage.named_assignment()) || match_.stage.end_reason().is_some());
         Ok(after.map_or(not_hosted, |match_| self.shared.hosted_match(&match_)))
     }
 }

@@ -16,7 +16,7 @@ use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::queues::plan_transition::{PlannedTransition, plan_transition};
 use crate::engine::queues::queue_engine::QueueEngine;
-use crate::engine::queues::queue_engine::seat_reports::SeatReportOutcome;
+use crate::engine::queues::queue_engine::seat_reports::PlayerReportAttempt;
 use crate::engine::queues::result_report::{check_report, complete_report};
 use crate::engine::queues::ticket_holder::TicketHolder;
 use crate::engine::ratings::command::{
@@ -60,8 +60,8 @@ impl QueueEngine {
                 ReporterAuthority::Alone { visible_ticket, reported_by } => (visible_ticket, reported_by),
                 ReporterAuthority::Seats { ticket_id, users } => {
                     match self.report_for_users(&match_, (ticket_id, &users), checked, command).await? {
-                        SeatReportOutcome::Answer(answer) => return Ok(*answer),
-                        SeatReportOutcome::Stale(current) => match_ = current,
+                        PlayerReportAttempt::Answer(answer) => return Ok(*answer),
+                        PlayerReportAttempt::Stale(current) => match_ = current,
                     }
                     continue;
                 }
@@ -133,9 +133,10 @@ impl QueueEngine {
         let match_ticket = held_ticket_in_match(&match_, &holder)?;
         let users: Vec<UserKey> = match_ticket.players.iter().map(|player| player.user).collect();
         let user = match (command.player_key, &*users) {
-            (Some(key), _) => {
-                users.iter().copied().find(|user| shared.common.accepted_player_keys(match_.id, *user).contains(&key))
-            }
+            (Some(key), _) => users
+                .iter()
+                .copied()
+                .find(|user| shared.common.current_and_legacy_player_keys(match_.id, *user).contains(&key)),
             (None, [only_user]) => Some(*only_user),
             (None, ticket_users) => caller.user.filter(|own_user| ticket_users.contains(own_user)),
         };

@@ -1,6 +1,6 @@
 //! Tickets and cooldowns of a player, for the player's own client; others may have entered the tickets.
 
-use crate::auth::token::{SeatClaim, TicketClaim};
+use crate::auth::token::{TicketClaim, TicketSeatClaim};
 use crate::engine::command::Caller;
 use crate::engine::error::EngineError;
 use crate::engine::queues::command::{OwnTicket, OwnTickets};
@@ -41,7 +41,7 @@ impl QueueEngine {
             let (ticket_id, set_id) = (found.ticket.id, found.ticket.set_id);
             let is_seat = found.ticket.subject != caller.subject;
             let ticket_token = match is_seat {
-                true => common.token_signer.sign(&SeatClaim { ticket_id, set_id, user }),
+                true => common.token_signer.sign(&TicketSeatClaim { ticket_id, set_id, user }),
                 false => common.token_signer.sign(&TicketClaim { ticket_id, set_id, subject: caller.subject }),
             };
             let holder = TicketHolder { ticket_id, set_id, user: Some(user), is_seat };

@@ -68,7 +68,7 @@ impl QueueEngine {
         let overview = |set_id| self.set_overview(&query, set_id, &catalog, &stored, &silo);
         Ok(PlayerOverview {
             user: query.user,
-            log_name: self.user_log_name_of(query.user).await?,
+            log_name: self.existing_or_new_log_name(query.user).await?,
             sets: set_ids.into_iter().map(overview).collect(),
             penalties: stored.penalties.clone(),
             tickets,

@@ -26,7 +26,7 @@ impl RulesetUsage {
     }
 
     /// Matches of a set that have not ended.
-    pub(crate) fn matches_of(&self, set_id: SetId) -> u32 {
+    pub(crate) fn live_match_count_of(&self, set_id: SetId) -> u32 {
         self.live_matches.iter().filter(|((set, _), _)| *set == set_id).map(|(_, count)| count).sum()
     }
 }

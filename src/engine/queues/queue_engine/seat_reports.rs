@@ -10,11 +10,11 @@ use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::queues::queue_engine::QueueEngine;
 use crate::engine::queues::result_report::CheckedReport;
-use crate::engine::queues::shared_state::side_reports::ReportWritten;
+use crate::engine::queues::shared_state::side_reports::ReportWriteOutcome;
 use crate::engine::ratings::command::{ReportResultAnswer, ReportResultCommand, ReportState};
 
 /// Outcome of one attempt to record a report.
-pub(super) enum SeatReportOutcome {
+pub(super) enum PlayerReportAttempt {
     /// Answer for the caller.
     Answer(Box<ReportResultAnswer>),
     /// The match has changed; try again.
@@ -29,7 +29,7 @@ impl QueueEngine {
         (ticket_id, users): (TicketId, &[UserKey]),
         checked: CheckedReport,
         command: &ReportResultCommand,
-    ) -> Result<SeatReportOutcome, EngineError> {
+    ) -> Result<PlayerReportAttempt, EngineError> {
         let shared = &self.shared;
         let ranks: Vec<u32> = checked.sides.iter().map(|side| side.rank).collect();
         let reports = &match_.side_reports;
@@ -44,7 +44,7 @@ impl QueueEngine {
             // The report is too late. What the earlier ones are worth is decided now.
             shared.settle_due_reports(match_.id).await;
             let current = shared.cache.read().match_by_id(match_.id).cloned().ok_or(EngineError::MatchNotFound)?;
-            return Ok(SeatReportOutcome::Stale(current));
+            return Ok(PlayerReportAttempt::Stale(current));
         }
         match reports.outcome {
             Some(SideReportsOutcome::Disputed) if !new_users.is_empty() => return Err(EngineError::ReportWindowEnded),
@@ -67,17 +67,17 @@ impl QueueEngine {
         }
         let claim = ResultClaim { ranks, disconnected: checked.disconnected, duration_ms: command.duration_ms };
         match shared.write_side_report(match_, &new_users, &claim).await? {
-            ReportWritten::Written(after, None) => Ok(self.answer_with_state(&after, false)),
-            ReportWritten::Written(after, Some(result)) => {
+            ReportWriteOutcome::Written(after, None) => Ok(self.answer_with_state(&after, false)),
+            ReportWriteOutcome::Written(after, Some(result)) => {
                 Ok(self.answer_with_result(&after, result, false, ticket_id))
             }
-            ReportWritten::Stale(current) => Ok(SeatReportOutcome::Stale(current)),
-            ReportWritten::HasResult(result) if has_ranks(&result, &claim.ranks) => {
+            ReportWriteOutcome::Stale(current) => Ok(PlayerReportAttempt::Stale(current)),
+            ReportWriteOutcome::HasResult(result) if has_ranks(&result, &claim.ranks) => {
                 Ok(self.answer_with_result(match_, result, true, ticket_id))
             }
             // Another server may have recorded these very reports as a dispute.
-            ReportWritten::HasResult(result) => match shared.load_newer_match(match_).await? {
-                Some(newer) => Ok(SeatReportOutcome::Stale(newer)),
+            ReportWriteOutcome::HasResult(result) => match shared.load_newer_match(match_).await? {
+                Some(newer) => Ok(PlayerReportAttempt::Stale(newer)),
                 None => Err(EngineError::AlreadyReported { first_report: result.report.summary() }),
             },
         }
@@ -95,7 +95,7 @@ impl QueueEngine {
         let present = match_ticket.players.iter().filter(|player| player.left_at.is_none());
         let mut users: Vec<UserKey> = present.map(|player| player.user).collect();
         if let Some(key) = player_key {
-            users.retain(|user| self.shared.common.accepted_player_keys(match_.id, *user).contains(&key));
+            users.retain(|user| self.shared.common.current_and_legacy_player_keys(match_.id, *user).contains(&key));
             if users.is_empty() {
                 let problem = "is not one of the ticket's players who are still in the match";
                 return Err(field_error("player_key", problem));
@@ -111,16 +111,16 @@ impl QueueEngine {
         result: Arc<MatchResult>,
         is_replay: bool,
         ticket_id: TicketId,
-    ) -> SeatReportOutcome {
-        SeatReportOutcome::Answer(Box::new(self.result_answer(match_, result, is_replay, Some(ticket_id))))
+    ) -> PlayerReportAttempt {
+        PlayerReportAttempt::Answer(Box::new(self.result_answer(match_, result, is_replay, Some(ticket_id))))
     }
 
-    fn answer_with_state(&self, match_: &Match, is_replay: bool) -> SeatReportOutcome {
+    fn answer_with_state(&self, match_: &Match, is_replay: bool) -> PlayerReportAttempt {
         let now = self.shared.common.clock.now();
         let due_at = self.shared.reports_due_at(match_);
         let state = ReportState::of_match(match_, due_at, now).unwrap_or(ReportState::Unreported);
         let answer = ReportResultAnswer { result: None, state, is_replay, rating_changes: Vec::new() };
-        SeatReportOutcome::Answer(Box::new(answer))
+        PlayerReportAttempt::Answer(Box::new(answer))
     }
 }
 

@@ -18,14 +18,14 @@ use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::teams::DEFAULT_HOST_LOSS_MS;
 use crate::domain::session::{Player, Session};
 use crate::domain::time::UnixMs;
-use crate::domain::value_choice::{ChoiceInput, choose_values, seed_of_id};
+use crate::domain::value_choice::{ValueChoiceContext, choose_values, seed_of_id};
 use crate::engine::command::{Caller, PartyConsents};
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::party_consent::{CheckedConsents, check_party_consents};
+use crate::engine::queues::advertised_session_parties::{AdvertisedSessionParties, StartMatchParty};
 use crate::engine::queues::plan_transition::other_waiting_tickets;
 use crate::engine::queues::queue_engine::QueueEngine;
-use crate::engine::queues::session_roster::{NamedParty, SessionRoster};
-use crate::engine::queues::start_match_command::{NamedTeam, StartMatchAnswer, StartMatchCommand};
+use crate::engine::queues::start_match_command::{StartMatchAnswer, StartMatchCommand, StartMatchTeam};
 use crate::engine::writer_inbox::{PendingAnswer, RETRY_AFTER_MS};
 use crate::store::StoredAdvertisement;
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite};
@@ -38,7 +38,7 @@ struct MatchStart<'a> {
     caller: &'a Caller,
     claim: AdvertisementClaim,
     id: MatchId,
-    teams: &'a [NamedTeam],
+    teams: &'a [StartMatchTeam],
     /// Players of the host's own party, the host last; none for a game server.
     host_party: Vec<Player>,
     consents: &'a PartyConsents,
@@ -53,7 +53,7 @@ impl QueueEngine {
         caller: &Caller,
         command: StartMatchCommand,
     ) -> Result<PendingAnswer<StartMatchAnswer>, EngineError> {
-        let claim = self.verify_host_token(caller, &command.advertisement_token)?;
+        let claim = self.verify_host_advertisement_token(caller, &command.advertisement_token)?;
         if command.advertisement_id != Some(claim.advertisement_id) {
             return Err(EngineError::NotOwner);
         }
@@ -72,7 +72,7 @@ impl QueueEngine {
             let start = MatchStart {
                 caller: &caller,
                 claim,
-                id: signer.derive_match_id(claim.advertisement_id, &command.idempotency_key),
+                id: signer.derive_session_match_id(claim.advertisement_id, &command.idempotency_key),
                 teams: &command.teams,
                 request_digest: HmacTokenSigner::start_match_digest(&host_users, teams),
                 host_party,
@@ -97,7 +97,7 @@ impl QueueEngine {
         common.check_ruleset_is_durable(&ruleset)?;
         let stored = self.stored_session(&start.claim).await?;
         let consents = self.host_party_consents(start, &ruleset)?;
-        let mut parties = SessionRoster::new(&stored).parties(start.teams, &start.host_party)?;
+        let mut parties = AdvertisedSessionParties::new(&stored).parties(start.teams, &start.host_party)?;
         for _ in 0..ATTEMPTS_MAX {
             check_teams(start.teams, &parties)?;
             let write = self.plan_start(start, &ruleset, &stored, (&parties, &consents));
@@ -155,7 +155,7 @@ impl QueueEngine {
         start: &MatchStart<'_>,
         ruleset: &Ruleset,
         stored: &StoredAdvertisement,
-        (parties, consents): (&[NamedParty], &CheckedConsents),
+        (parties, consents): (&[StartMatchParty], &CheckedConsents),
     ) -> QueueWrite {
         let common = &self.shared.common;
         let now = common.clock.now();
@@ -220,11 +220,11 @@ impl QueueEngine {
         let session = &stored.advertisement.session;
         let users: Vec<UserKey> = tickets.iter().flat_map(|ticket| &ticket.players).map(|player| player.user).collect();
         let log = common.past_matches.get(QueueKey { set_id: ruleset.set_id, silo: session.silo });
-        let log = log.filter(|_| ruleset.recent_plays_ms().is_some());
+        let log = log.filter(|_| ruleset.played_values_recent_ms().is_some());
         let played = &log.map(|log| log.lock().played_by(users.iter().copied())).unwrap_or_default();
         let seed = seed_of_id(stored.advertisement.id.as_bytes());
         let values = common.party_values.attribute_values(ruleset, session);
-        let choice = ChoiceInput { seed, users: &users, played, promised: &[], now };
+        let choice = ValueChoiceContext { seed, users: &users, played, promised: &[], now };
         choose_values(ruleset, std::iter::once(&values), choice).unwrap_or_default()
     }
 
@@ -235,7 +235,7 @@ impl QueueEngine {
         start: &MatchStart<'_>,
         ruleset: &Ruleset,
         stored: &StoredAdvertisement,
-        party: &NamedParty,
+        party: &StartMatchParty,
         now: UnixMs,
     ) -> Ticket {
         let common = &self.shared.common;
@@ -284,7 +284,7 @@ impl QueueEngine {
         let next_beat_in_ms =
             ruleset.map_or(default_interval_ms, |ruleset| ruleset.hosting.play_heartbeat_interval_ms());
         let AdvertisementClaim { advertisement_id, set_id, .. } = start.claim;
-        self.shared.adverts.ask_for_beat(advertisement_id, set_id, next_beat_in_ms, common.clock.now());
+        self.shared.adverts.schedule_next_beat(advertisement_id, set_id, next_beat_in_ms, common.clock.now());
         Ok(StartMatchAnswer { hosted: self.shared.hosted_match(started), unavailable, own_ticket, next_beat_in_ms })
     }
 }
@@ -309,7 +309,7 @@ fn host_party(command: &StartMatchCommand, caller: &Caller) -> Result<Vec<Player
 }
 
 /// A player who hosts plays, so its party is in one team. A game server has no party.
-fn check_host_team(teams: &[NamedTeam], caller: &Caller) -> Result<(), EngineError> {
+fn check_host_team(teams: &[StartMatchTeam], caller: &Caller) -> Result<(), EngineError> {
     let mut with_host = (0..).zip(teams).filter(|(_, team)| team.has_host_party).map(|(index, _): (usize, _)| index);
     match (caller.user, with_host.next(), with_host.next()) {
         (Some(_), None, _) => Err(field_error("teams", "must have the host's own party in one; set its host_party")),
@@ -325,7 +325,7 @@ fn check_host_team(teams: &[NamedTeam], caller: &Caller) -> Result<(), EngineErr
 }
 
 /// Fails with the first team without a player who can play.
-fn check_teams(teams: &[NamedTeam], parties: &[NamedParty]) -> Result<(), EngineError> {
+fn check_teams(teams: &[StartMatchTeam], parties: &[StartMatchParty]) -> Result<(), EngineError> {
     let has_player =
         |index: usize| parties.iter().any(|party| usize::from(party.team) == index && !party.players.is_empty());
     match (0..teams.len()).find(|index| !has_player(*index)) {
@@ -335,7 +335,7 @@ fn check_teams(teams: &[NamedTeam], parties: &[NamedParty]) -> Result<(), Engine
 }
 
 /// Leaves out the parties of which a player is in another match. Fails for the host's own party.
-fn leave_out(parties: &mut [NamedParty], busy: &[UserKey]) -> Result<(), EngineError> {
+fn leave_out(parties: &mut [StartMatchParty], busy: &[UserKey]) -> Result<(), EngineError> {
     for party in parties {
         if party.players.iter().any(|player| busy.contains(&player.user)) {
             if party.reservation.is_none() {

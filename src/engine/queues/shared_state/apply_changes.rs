@@ -56,7 +56,7 @@ impl SharedState {
                 QueueOutcome::ResultRecorded { tickets, ratings, is_replay, .. },
             ) => {
                 if !is_replay {
-                    self.record_match_result(report, now);
+                    self.record_result_statistic(report, now);
                 }
                 self.apply_own_ratings(ratings, now, changed_queues);
                 if let Some(QueueWrite::TransitionMatch { updated_match: next_match, .. }) = end_transition.as_deref() {
@@ -85,7 +85,7 @@ impl SharedState {
                 self.apply_tickets_and_matches(tickets.iter().cloned(), [Arc::clone(started)], now, changed_queues);
             }
             // The feed brings the ticket together with its match, so that watchers see the reason of the end.
-            (_, QueueOutcome::CurrentTicket(stored)) if self.match_ended_only_in_store(stored).is_some() => {}
+            (_, QueueOutcome::CurrentTicket(stored)) if self.running_match_of_ended_ticket(stored).is_some() => {}
             (_, QueueOutcome::Entered { ticket: stored, .. } | QueueOutcome::CurrentTicket(stored)) => {
                 self.apply_tickets_and_matches([stored.clone()], [], now, changed_queues);
             }
@@ -229,7 +229,7 @@ impl SharedState {
 
     /// Removes ended tickets and matches from memory once watchers have had time to see them. The store keeps them
     /// longer.
-    pub(crate) fn purge_ended(&self, now: UnixMs) {
+    pub(crate) fn purge_ended_from_cache(&self, now: UnixMs) {
         let retention_ms = self.common.settings.ended_ticket_retention_ms.saturating_sub(ENDED_TICKET_VISIBLE_MS);
         self.cache.write().remove_ended(now.plus_ms(retention_ms), now);
     }
@@ -245,7 +245,7 @@ impl SharedState {
     /// Releases seats that a match no longer needs. If the release fails, the hold expires.
     pub(crate) fn release_unneeded_seats(&self, match_: &Match, effects: &[MatchEffect]) {
         for effect in effects {
-            if let MatchEffect::ReleaseReservation { advertisement, reservation } = effect {
+            if let MatchEffect::ReservationReference { advertisement, reservation } = effect {
                 self.adverts.release_seats(*advertisement, match_.set_id, *reservation);
             }
         }

@@ -59,7 +59,7 @@ impl SharedState {
 
     /// Waits until the match that has ended a ticket is in memory as it has ended.
     async fn wait_for_end_of_match(&self, stored: &StoredTicket) {
-        if let Some(known) = self.match_ended_only_in_store(stored) {
+        if let Some(known) = self.running_match_of_ended_ticket(stored) {
             // Without the match the status still says that the ticket has ended.
             let _ = self.load_newer_match(&known).await;
         }
@@ -67,7 +67,7 @@ impl SharedState {
 
     /// Match that has ended the ticket in the store and is running in memory: another server has ended it, and the store has
     /// answered before the feed. A status of the ticket would have no reason of the end, and its receiver looks no more.
-    pub(super) fn match_ended_only_in_store(&self, stored: &StoredTicket) -> Option<Arc<Match>> {
+    pub(super) fn running_match_of_ended_ticket(&self, stored: &StoredTicket) -> Option<Arc<Match>> {
         let TicketState::Ended { match_id: Some(id), .. } = stored.state else { return None };
         if !self.has_replicas {
             return None;
@@ -85,7 +85,7 @@ impl SharedState {
         let Some(stored) = self.wait_for_cached(|cache| cache.ticket(id).cloned()).await else { return Ok(None) };
         let has_host = match stored.state {
             TicketState::InMatch(match_id) => {
-                self.cache.read().match_by_id(match_id).is_some_and(|found| found.stage.named_host().is_some())
+                self.cache.read().match_by_id(match_id).is_some_and(|found| found.stage.named_assignment().is_some())
             }
             TicketState::Waiting | TicketState::Ended { .. } => false,
         };
@@ -101,24 +101,24 @@ impl SharedState {
     /// depends on that, so the first heartbeat is written.
     fn is_unheard_in_match(&self, match_id: MatchId, stored: &StoredTicket) -> bool {
         let cache = self.cache.read();
-        cache.match_by_id(match_id).is_some_and(|match_| !self.was_in_contact_in_match(match_, stored))
+        cache.match_by_id(match_id).is_some_and(|match_| !self.was_ticket_heard_since_start(match_, stored))
     }
 
     /// TTL that a heartbeat reports: a ticket whose player may host a match is heard often enough to keep it.
     fn reported_ttl_ms(&self, stored: &StoredTicket, ruleset: Option<&Ruleset>, ttl_ms: u32) -> u32 {
-        match (self.peer_hosting(stored, ruleset), stored.state) {
+        match (self.peer_hosting_spec(stored, ruleset), stored.state) {
             (Some(hosting), TicketState::InMatch(_)) => ttl_ms.min(hosting.host_loss_ms),
             _ => ttl_ms,
         }
     }
 
     /// Hosting of a ticket of which a player may host a match: by the ruleset, or because a player hosts its session.
-    pub(crate) fn peer_hosting(&self, stored: &StoredTicket, ruleset: Option<&Ruleset>) -> Option<HostingSpec> {
+    pub(crate) fn peer_hosting_spec(&self, stored: &StoredTicket, ruleset: Option<&Ruleset>) -> Option<HostingSpec> {
         let hosting = ruleset?.hosting;
         let is_hosted_by_player = || {
             let TicketState::InMatch(id) = stored.state else { return false };
             let cache = self.cache.read();
-            let host = cache.match_by_id(id).and_then(|match_| match_.stage.named_host());
+            let host = cache.match_by_id(id).and_then(|match_| match_.stage.named_assignment());
             matches!(host, Some(Assignment::PeerHost { .. }))
         };
         (hosting.mode == HostingMode::Peer || is_hosted_by_player()).then_some(hosting)

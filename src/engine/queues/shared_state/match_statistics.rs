@@ -42,7 +42,7 @@ impl SharedState {
     }
 
     /// Records a match with a result.
-    pub(super) fn record_match_result(&self, report: &ResultReport, now: UnixMs) {
+    pub(super) fn record_result_statistic(&self, report: &ResultReport, now: UnixMs) {
         if report.disputing_users.is_empty() {
             self.record_by_ruleset(StatisticKind::Results, (report.set_id, report.ruleset_hash), 0.0, now);
         }
@@ -81,8 +81,10 @@ impl<'a> MatchSamples<'a> {
             MatchRulesetLookup::Known(ruleset) => Some(ruleset),
             MatchRulesetLookup::NotLoaded | MatchRulesetLookup::Unavailable => None,
         };
-        let region_of_match =
-            ruleset.as_ref().and_then(|ruleset| ruleset.statistics_region(match_.region.as_deref()?)).map(Arc::from);
+        let region_of_match = ruleset
+            .as_ref()
+            .and_then(|ruleset| ruleset.statistics_region_if_listed(match_.region.as_deref()?))
+            .map(Arc::from);
         let nearest = |stored: Option<&StoredTicket>| {
             let ruleset = ruleset.as_ref().filter(|_| match_.region.is_none())?;
             ruleset.statistics_region_of(&stored?.ticket.session).map(Arc::from)

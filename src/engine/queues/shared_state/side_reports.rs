@@ -29,7 +29,7 @@ use crate::store::queues::{QueueOutcome, QueueWrite, StoredTicket};
 const SETTLE_ATTEMPTS_MAX: usize = 4;
 
 /// Outcome of writing a report or the end of a report window.
-pub(crate) enum ReportWritten {
+pub(crate) enum ReportWriteOutcome {
     /// The match as it is now, and its result if there is one.
     Written(Arc<Match>, Option<Arc<MatchResult>>),
     /// Nothing was written: the match has changed to this.
@@ -45,7 +45,7 @@ impl SharedState {
         match_: &Match,
         reporters: &[UserKey],
         claim: &ResultClaim,
-    ) -> Result<ReportWritten, EngineError> {
+    ) -> Result<ReportWriteOutcome, EngineError> {
         let now = self.common.clock.now();
         let ruleset = self.known_ruleset_of(match_);
         let rules = lifecycle_rules(ruleset.as_deref());
@@ -76,9 +76,11 @@ impl SharedState {
                 return;
             }
             match self.write_decision(&match_, ruleset.as_deref(), decided, now).await {
-                Ok(ReportWritten::Written(after, _)) => return log_outcome(&after),
-                Ok(ReportWritten::Stale(_)) => {}
-                Ok(ReportWritten::HasResult(_)) => self.write_outcome(&match_, SideReportsOutcome::Settled, now).await,
+                Ok(ReportWriteOutcome::Written(after, _)) => return log_outcome(&after),
+                Ok(ReportWriteOutcome::Stale(_)) => {}
+                Ok(ReportWriteOutcome::HasResult(_)) => {
+                    self.write_outcome(&match_, SideReportsOutcome::Settled, now).await
+                }
                 // An operator decides about a match that cannot be rated.
                 Err(EngineError::Internal) => self.write_outcome(&match_, SideReportsOutcome::Held, now).await,
                 Err(error) => {
@@ -96,7 +98,7 @@ impl SharedState {
         ruleset: Option<&Ruleset>,
         (transition, decision): (Transition, ReportDecision),
         now: UnixMs,
-    ) -> Result<ReportWritten, EngineError> {
+    ) -> Result<ReportWriteOutcome, EngineError> {
         let Some(PlannedTransition { next_match, write, .. }) = plan_transition(self, ruleset, transition, now) else {
             return Err(EngineError::MatchNotPlayed);
         };
@@ -119,14 +121,14 @@ impl SharedState {
             },
         };
         match self.submit_write(write).await? {
-            QueueOutcome::MatchWritten { .. } => Ok(ReportWritten::Written(next_match, None)),
+            QueueOutcome::MatchWritten { .. } => Ok(ReportWriteOutcome::Written(next_match, None)),
             QueueOutcome::ResultRecorded { result, is_replay: false, .. } => {
-                Ok(ReportWritten::Written(next_match, Some(result)))
+                Ok(ReportWriteOutcome::Written(next_match, Some(result)))
             }
             QueueOutcome::ResultRecorded { result, .. } | QueueOutcome::ConflictingResult(result) => {
-                Ok(ReportWritten::HasResult(result))
+                Ok(ReportWriteOutcome::HasResult(result))
             }
-            QueueOutcome::StaleMatchVersion(Some(current)) => Ok(ReportWritten::Stale(current)),
+            QueueOutcome::StaleMatchVersion(Some(current)) => Ok(ReportWriteOutcome::Stale(current)),
             QueueOutcome::RatingFailed(reason) => {
                 tracing::error!(reason, match_id = %match_.id, "rating update failed");
                 Err(EngineError::Internal)
@@ -178,7 +180,7 @@ impl SharedState {
         now: UnixMs,
     ) -> Result<ResultReport, EngineError> {
         let mut leavers = leavers_of_sides_ranked_last(match_);
-        leavers.retain(|user| match_.is_ratable_by_reports(*user));
+        leavers.retain(|user| match_.is_user_ratable_by_reports(*user));
         let mut sides = Vec::new();
         for (team_index, mut users) in match_.sides() {
             users.retain(|user| !leavers.contains(user));
@@ -202,7 +204,7 @@ impl SharedState {
 
     /// Notes in a session's match that a ticket was heard of which a player leaves at `now`: the ticket may be forgotten before
     /// the result is reported.
-    pub(crate) fn record_leavers_in_contact(&self, next_match: &mut Match, now: UnixMs) {
+    pub(crate) fn record_heard_tickets_of_leavers(&self, next_match: &mut Match, now: UnixMs) {
         if next_match.session_start.is_none() {
             return;
         }
@@ -218,12 +220,12 @@ impl SharedState {
     /// Whether a ticket was heard since its match started: the first sign of life after that is written.
     fn was_heard_since_start(&self, match_: &Match, id: TicketId) -> bool {
         let cache = self.cache.read();
-        cache.ticket(id).is_some_and(|stored| self.was_in_contact_in_match(match_, stored))
+        cache.ticket(id).is_some_and(|stored| self.was_ticket_heard_since_start(match_, stored))
     }
 
     /// Whether the stored expiry of a ticket shows a sign of life after the start of its match. Always `true` for a match
     /// whose result does not depend on it.
-    pub(crate) fn was_in_contact_in_match(&self, match_: &Match, stored: &StoredTicket) -> bool {
+    pub(crate) fn was_ticket_heard_since_start(&self, match_: &Match, stored: &StoredTicket) -> bool {
         let (started_at, assignment) = match &match_.stage {
             MatchStage::Playing { started_at, assignment, .. } => (*started_at, assignment),
             MatchStage::Ended { started_at: Some(started_at), assignment: Some(assignment), .. } => {
@@ -284,7 +286,7 @@ fn sides_with_ranks(match_: &Match, ranks: &[u32]) -> Vec<SideRank> {
 /// The sides with the players whose ratings reports may change.
 fn ratable_sides(match_: &Match, mut sides: Vec<SideRank>) -> Vec<SideRank> {
     for side in &mut sides {
-        side.users.retain(|user| match_.is_ratable_by_reports(*user));
+        side.users.retain(|user| match_.is_user_ratable_by_reports(*user));
     }
     sides
 }

@@ -11,7 +11,7 @@ use crate::domain::lifecycle::rules::LifecycleRules;
 use crate::domain::lifecycle::{Assignment, Match, MatchStage};
 use crate::domain::ruleset::queue::QueueSpec;
 use crate::domain::time::UnixMs;
-use crate::engine::queues::command::{MatchPlayerView, MatchView, OwnPlayerView, TicketPhase, TicketStatus};
+use crate::engine::queues::command::{MatchPlayerView, MatchView, TicketPhase, TicketPlayerView, TicketStatus};
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::stored_ticket::nearest_region;
 use crate::engine::queues::ticket_holder::TicketHolder;
@@ -145,7 +145,7 @@ impl SharedState {
         let team = own_ticket.map_or(0, |match_ticket| match_ticket.team);
         let own_players = own_ticket.into_iter().flat_map(|match_ticket| &match_ticket.players).map(|player| {
             let player_key = self.common.player_key(match_.id, player.user);
-            OwnPlayerView {
+            TicketPlayerView {
                 player_key,
                 team_role: player.role.and_then(|role| Some(roles?.get(usize::from(role))?.name.clone())),
                 accepted: player.accepted,

@@ -27,7 +27,7 @@ impl TicketMatchCache {
         self.extension = DeadlineExtension::new(Arc::clone(outages), Arc::clone(rulesets));
         let waiting = self.tickets.values().filter(|stored| stored.state == TicketState::Waiting);
         let expiries: Vec<(QueueKey, UnixMs, TicketId)> = waiting
-            .map(|stored| (queue_key_of(&stored.ticket), self.index_expiry_of(stored), stored.ticket.id))
+            .map(|stored| (queue_key_of(&stored.ticket), self.indexed_expiry_of(stored), stored.ticket.id))
             .collect();
         for (key, expires_at, id) in expiries {
             if let Some(index) = self.queues.get_mut(&key) {
@@ -66,11 +66,11 @@ impl TicketMatchCache {
     /// Whether outages do not extend a ticket. An extended ticket is only matched after its next heartbeat, so that is a
     /// change of its queue.
     pub(super) fn is_not_extended(&self, stored: &StoredTicket) -> bool {
-        self.index_expiry_of(stored) == stored.expires_at
+        self.indexed_expiry_of(stored) == stored.expires_at
     }
 
     /// Expiry of a ticket in the indexes.
-    pub(super) fn index_expiry_of(&self, stored: &StoredTicket) -> UnixMs {
+    pub(super) fn indexed_expiry_of(&self, stored: &StoredTicket) -> UnixMs {
         self.expiry_of(stored, &self.extension.outages)
     }
 
@@ -84,7 +84,7 @@ impl TicketMatchCache {
     pub(super) fn match_deadline(&self, match_: &Match) -> Option<UnixMs> {
         let outages = &self.extension.outages;
         let expiry =
-            |match_ticket: &MatchTicket| Some(self.index_expiry_of(self.tickets.get(&match_ticket.ticket_id)?));
+            |match_ticket: &MatchTicket| Some(self.indexed_expiry_of(self.tickets.get(&match_ticket.ticket_id)?));
         let first_expiry = match_.tickets.iter().filter_map(expiry).min().filter(|_| match_.stage.is_before_play());
         let stage_deadline = if outages.is_empty() {
             match_.stage.deadline()

@@ -61,7 +61,7 @@ impl QueueTicketsAndMatches {
     }
 
     /// Matches that have not ended and fill open seats of the session with this advertisement.
-    pub(crate) fn backfill_matches_of(&self, session: AdvertisementId) -> Vec<MatchId> {
+    pub(crate) fn matches_backfilling(&self, session: AdvertisementId) -> Vec<MatchId> {
         let from = (session, MatchId::from_bytes([0; 16]));
         self.backfills.range(from..).take_while(|(id, _)| *id == session).map(|(_, id)| *id).collect()
     }

@@ -48,7 +48,7 @@ pub(super) fn decode_locked_advert_row(row: &PgRow) -> Result<LockedAdvertRow, S
     })
 }
 
-/// Decodes a row of `READ_OWNED`: id, and owner and expiry if it is there because of its own owner.
+/// Decodes a row of `READ_ADVERTISEMENTS_OF_OWNERS`: id, and owner and expiry if it is there because of its own owner.
 pub(super) fn decode_owned_advert(row: &PgRow) -> Result<(AdvertisementId, Option<OwnerKey>, UnixMs), StoreError> {
     let columns = ColumnReader { table: "advertisement", row };
     let id = AdvertisementId::from_bytes(columns.id_bytes(0, "advertisement_id")?);
@@ -118,7 +118,7 @@ pub(super) fn decode_reservation(row: &PgRow, first: usize) -> Result<Option<Res
             other => return Err(rows::unknown_row("reservation", "state", format!("unknown state {other}"))),
         },
         deadline: rows::from_ms(columns.read(first + 6, "deadline_ms")?),
-        owner: rows::reservation_owner(
+        owner: rows::decode_reservation_owner(
             columns.read::<Option<Uuid>>(first + 7, "owner")?.map(Uuid::into_bytes),
             columns.read::<Option<Uuid>>(first + 8, "party")?.map(Uuid::into_bytes),
         ),

@@ -17,7 +17,7 @@ use crate::domain::time::UnixMs;
 use crate::store::adverts::{AdvertVersion, AdvertWrite, CommitResult, OwnerKey, VersionStep, WriteOutcome};
 use crate::store::error::StoreError;
 use crate::store::postgres::adverts::statements as sql;
-use crate::store::postgres::adverts::write_rows::{digest_column, owner_column};
+use crate::store::postgres::adverts::write_rows::{digests_to_column, owners_to_column};
 use crate::store::postgres::connection::commit::{CommitAttempt, CommitError};
 use crate::store::postgres::connection::slot::{OPERATION_TIMEOUT, query_within, to_store_error};
 use crate::store::postgres::connection::write_session::WriteSession;
@@ -117,8 +117,8 @@ impl<'a> FastPathBatch<'a> {
             .bind(self.ttl_extensions.iter().map(|(_, expires_at)| to_ms(*expires_at)).collect::<Vec<i64>>())
             .bind(attempt.batch_id)
             .bind(attempt.notify)
-            .bind(owner_column(self.publications.iter().map(|publication| publication.owner)))
-            .bind(digest_column(self.publications.iter().map(|publication| publication.create_digest)));
+            .bind(owners_to_column(self.publications.iter().map(|publication| publication.owner)))
+            .bind(digests_to_column(self.publications.iter().map(|publication| publication.create_digest)));
         // Reads to the end of the stream: rows are sent before the commit, and its failure after them.
         let result_rows = query.fetch_all(connection).await.map_err(CommitError::from_single_statement)?;
         let result = result_rows
@@ -139,7 +139,7 @@ pub(super) async fn read_committed_result(
 ) -> Result<CommitResult, StoreError> {
     let result_rows: Vec<PgRow> =
         query_within!(session.connection, OPERATION_TIMEOUT, "reading a batch result", |connection| {
-            sqlx::query(sql::READ_COMMITTED_BATCH).bind(batch_id).fetch_all(&mut *connection)
+            sqlx::query(sql::READ_FAST_PATH_RESULT).bind(batch_id).fetch_all(&mut *connection)
         })?;
     let result = result_rows.first().map(FastPathResult::from_row).transpose().map_err(to_store_error)?;
     Ok(result.unwrap_or_default().to_commit_result(batch))

@@ -13,7 +13,7 @@ use crate::domain::id::{AdvertisementId, BuildIdHasher};
 use crate::store::adverts::{AdvertFeed, FeedBatch, Reservation, StoredAdvertisement};
 use crate::store::error::StoreError;
 use crate::store::postgres::adverts::{copy_decode, decode, statements as sql};
-use crate::store::postgres::connection::change_feed::{BatchHeader, ChangeFeed, FeedPosition, FeedSource};
+use crate::store::postgres::connection::change_feed::{ChangeFeed, FeedBatchHeader, FeedPosition, FeedSource};
 use crate::store::postgres::connection::cursor::{READ_TIMEOUT, SNAPSHOT_TIMEOUT};
 use crate::store::postgres::connection::listen;
 use crate::store::postgres::connection::slot::{ConnectionSlot, query_within, to_store_error};
@@ -58,7 +58,7 @@ impl FeedSource for AdvertFeedSource {
     async fn decode_changes(&self, _: &mut ConnectionSlot, rows: Vec<PgRow>) -> Result<FeedBatch, StoreError> {
         let (first, rows) = rows.split_first().ok_or_else(|| to_store_error(sqlx::Error::RowNotFound))?;
         let unknown_changes = first.try_get(ADVERTISEMENT_COLUMN + 1).map_err(to_store_error)?;
-        self.unknown_rows.log_unknown_changes("advertisement_change", unknown_changes);
+        self.unknown_rows.log_unknown_feed_records("advertisement_change", unknown_changes);
         let (changed, removed) = decode_changes(rows, ADVERTISEMENT_COLUMN, self.replica_id, &self.unknown_rows)?;
         Ok(FeedBatch { changed, removed, ..FeedBatch::default() })
     }
@@ -93,7 +93,7 @@ impl FeedSource for AdvertFeedSource {
                 .extend(decoded.unwrap_or_else(|_| Err(StoreError::Unavailable("a decoding task panicked".into())))?);
         }
         let rows = query_within!(slot, SNAPSHOT_TIMEOUT, "reading a snapshot", |connection| {
-            sqlx::query(sql::LOAD_RESERVATIONS).fetch_all(&mut *connection)
+            sqlx::query(sql::LOAD_ALL_RESERVATIONS).fetch_all(&mut *connection)
         })?;
         let mut reservations: HashMap<AdvertisementId, Vec<Reservation>, BuildIdHasher> = HashMap::default();
         for row in &rows {
@@ -111,7 +111,7 @@ impl FeedSource for AdvertFeedSource {
         Ok(FeedBatch { changed, ..FeedBatch::default() })
     }
 
-    fn set_header(batch: &mut FeedBatch, BatchHeader { read_at, is_snapshot, has_more }: BatchHeader) {
+    fn set_header(batch: &mut FeedBatch, FeedBatchHeader { read_at, is_snapshot, has_more }: FeedBatchHeader) {
         (batch.read_at, batch.is_snapshot, batch.has_more) = (read_at, is_snapshot, has_more);
     }
 }

@@ -96,7 +96,7 @@ impl AdvertRowsBefore {
         }
         for (id, user) in &keys.erased_users {
             let traces = UserTraces::of_user(*user);
-            let query = sqlx::query(sql::READ_USER_RESERVATIONS)
+            let query = sqlx::query(sql::READ_RESERVATIONS_NAMING_USER)
                 .bind(Uuid::from_bytes(*id.as_bytes()))
                 .bind(user.as_bytes().to_vec())
                 .bind(Uuid::from_bytes(*traces.reserver_range.0.as_bytes()))
@@ -124,7 +124,7 @@ impl AdvertRowsBefore {
         let lock_numbers = owners.chain(keys.parties.iter().map(PartyKey::as_bytes)).map(|key| key[0]).collect();
         let begin = sql::begin_with_owner_locks_sql(&lock_numbers);
         sqlx::raw_sql(AssertSqlSafe(begin)).execute(&mut *connection).await?;
-        let query = sqlx::query(sql::READ_OWNED)
+        let query = sqlx::query(sql::READ_ADVERTISEMENTS_OF_OWNERS)
             .bind(first_owners(keys.advertisers.keys()))
             .bind(last_owners(keys.advertisers.keys()))
             .bind(first_owners(&keys.reservers))
@@ -158,7 +158,7 @@ impl AdvertRowsBefore {
         for (id, found) in &self.advertisements {
             rows.tombstones.extend(found.deleted_until.map(|until| (*id, until)));
             if found.is_advertised {
-                rows.add_advertisement(
+                rows.add_stored_advertisement(
                     *id,
                     (found.advertised_since, found.expires_at),
                     found.join_seats,
@@ -176,7 +176,7 @@ impl AdvertRowsBefore {
             }
         }
         for (owner, id, expires_at) in &self.counted_adverts {
-            rows.owned.add_counted_advert(*owner, *id, *expires_at);
+            rows.owned.add_count_only_advert(*owner, *id, *expires_at);
         }
         self.reservations.values().for_each(|reservation| rows.add_reservation(reservation.clone()));
         rows

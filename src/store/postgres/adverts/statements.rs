@@ -33,7 +33,7 @@ const OWNER_LOCK_CLASS: i32 = 0x6674_6f77;
 /// Advertisements of the accounts whose owner keys are between `$1` and `$2`. Then the advertisements, without an owner,
 /// that have a reservation that has not ended of an account between `$3` and `$4`, or of a party in `$5`. A separate
 /// statement: it must see rows that were committed while the advisory locks were waited for.
-pub(super) const READ_OWNED: &str = "
+pub(super) const READ_ADVERTISEMENTS_OF_OWNERS: &str = "
     select a.advertisement_id, a.owner, a.expires_ms
       from unnest($1::uuid[], $2::uuid[]) as u (first_owner, last_owner)
       join advertisement a on a.owner >= u.first_owner and a.owner <= u.last_owner
@@ -80,7 +80,7 @@ pub(super) const READ_RESERVATIONS: &str = "
 
 /// Reservations of advertisement `$1` that name the user `$2`: among the users, by an owner between `$3` and `$4`, or by the
 /// party `$5`.
-pub(super) const READ_USER_RESERVATIONS: &str = "
+pub(super) const READ_RESERVATIONS_NAMING_USER: &str = "
     select reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms, owner, party,
            joined
       from reservation
@@ -151,7 +151,7 @@ pub(super) const WRITE_FAST_PATH_BATCH: &str = "
 ";
 
 /// Deletes the reservations of advertisements that are removed or made again.
-pub(super) const DELETE_RESERVATIONS: &str = "delete from reservation where advertisement_id = any($1)";
+pub(super) const DELETE_ADVERTISEMENT_RESERVATIONS: &str = "delete from reservation where advertisement_id = any($1)";
 
 /// Deletes advertisement rows, including tombstones.
 pub(super) const DELETE_ADVERTISEMENTS: &str = "delete from advertisement where advertisement_id = any($1)";
@@ -268,7 +268,7 @@ pub(in crate::store::postgres) const ABANDON_BATCH: &str = "
 ";
 
 /// The result of `WRITE_FAST_PATH_BATCH` for the committed batch `$1`.
-pub(super) const READ_COMMITTED_BATCH: &str = "
+pub(super) const READ_FAST_PATH_RESULT: &str = "
     select c.version, array_agg(u.advertisement_id), array_agg(coalesce(a.since_ms, 0)),
            array_agg(case when a.version = c.version then a.version_before else -1 end)
       from advertisement_change c
@@ -333,7 +333,7 @@ pub(super) fn copy_advertisements_sql(silos: Option<&[i64]>) -> String {
 }
 
 /// All reservations.
-pub(super) const LOAD_RESERVATIONS: &str = "
+pub(super) const LOAD_ALL_RESERVATIONS: &str = "
     select reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms, owner, party,
            joined
       from reservation
@@ -381,7 +381,7 @@ pub(super) const PURGE_RESERVATIONS: &str = "
 ";
 
 /// Clears at most 1,000 ended tombstones of ids that are in use again.
-pub(super) const CLEAR_EXPIRED_DELETIONS: &str = "
+pub(super) const CLEAR_ENDED_TOMBSTONES: &str = "
     update advertisement
        set deleted_until_ms = null
      where advertisement_id in (select advertisement_id from advertisement
@@ -404,4 +404,4 @@ pub(super) const PURGE_CHANGES: &str = "
 ";
 
 /// Statements that purge rows that are due at a given time.
-pub(super) const PURGE_DUE_ROWS: [&str; 3] = [PURGE_RESERVATIONS, CLEAR_EXPIRED_DELETIONS, PURGE_TOMBSTONES];
+pub(super) const PURGE_DUE_ROWS: [&str; 3] = [PURGE_RESERVATIONS, CLEAR_ENDED_TOMBSTONES, PURGE_TOMBSTONES];

@@ -27,7 +27,7 @@ pub(super) async fn commit_batch(
     session: &mut WriteSession,
     batch: &[AdvertWrite],
 ) -> Result<CommitResult, StoreError> {
-    let fast_path = FastPathBatch::from_batch(batch).filter(|_| !commit::acknowledges_before_commit());
+    let fast_path = FastPathBatch::from_batch(batch).filter(|_| !commit::fail_point_acknowledges_early());
     let unknown_rows = &*Arc::clone(&session.unknown_rows);
     let reads_owners = touched_keys::adds_owned_rows(batch);
     commit::commit_with_retries(session, AdvertTransaction { batch, fast_path, reads_owners, unknown_rows }).await

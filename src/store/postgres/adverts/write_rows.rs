@@ -122,7 +122,7 @@ impl<'a> AdvertRowChanges<'a> {
             let remains = |stored: &&Reservation| !self.clear_reservations_of.contains(&stored.advertisement_id);
             match before.reservations.get(&reservation.id).filter(remains) {
                 Some(stored) if stored == reservation => continue,
-                Some(stored) if stored.is_rewritten_by(reservation) => {
+                Some(stored) if stored.differs_in_erased_columns(reservation) => {
                     self.rewritten_reservations.push(ReservationRow::encode(reservation))
                 }
                 Some(_) => self.updated_reservations.push(ReservationRow::encode(reservation)),
@@ -150,7 +150,7 @@ impl<'a> AdvertRowChanges<'a> {
             connection.execute("begin").await?;
         }
         if !self.clear_reservations_of.is_empty() {
-            sqlx::query(sql::DELETE_RESERVATIONS)
+            sqlx::query(sql::DELETE_ADVERTISEMENT_RESERVATIONS)
                 .bind(advertisement_uuids(&self.clear_reservations_of))
                 .execute(&mut *connection)
                 .await?;
@@ -202,8 +202,8 @@ impl<'a> AdvertRowChanges<'a> {
             let query = sqlx::query(sql::REWRITE_ADVERTISEMENTS)
                 .bind(self.erased.iter().map(|erased| Uuid::from_bytes(erased.row.id)).collect::<Vec<_>>())
                 .bind(self.erased.iter().map(|erased| &*erased.row.body).collect::<Vec<&str>>())
-                .bind(owner_column(self.erased.iter().map(|erased| erased.owner)))
-                .bind(digest_column(self.erased.iter().map(|erased| erased.create_digest)));
+                .bind(owners_to_column(self.erased.iter().map(|erased| erased.owner)))
+                .bind(digests_to_column(self.erased.iter().map(|erased| erased.create_digest)));
             query.execute(&mut *connection).await?;
         }
         if !self.rewritten_reservations.is_empty() {
@@ -249,8 +249,8 @@ impl<'a> AdvertRowChanges<'a> {
                     .collect::<Vec<Option<i64>>>(),
             )
             .bind(rows().map(|row| row.ttl_ms.map(|ttl_ms| ttl_ms as i32)).collect::<Vec<_>>())
-            .bind(owner_column(publications.iter().map(|publication| publication.owner)))
-            .bind(digest_column(publications.iter().map(|publication| publication.create_digest)));
+            .bind(owners_to_column(publications.iter().map(|publication| publication.owner)))
+            .bind(digests_to_column(publications.iter().map(|publication| publication.create_digest)));
         Ok(query.execute(connection).await?.rows_affected())
     }
 
@@ -294,12 +294,12 @@ fn deleted_until_column(tombstones: &[(AdvertisementId, UnixMs)]) -> Vec<i64> {
 }
 
 /// Column of owners, null for those that are not counted.
-pub(super) fn owner_column(owners: impl Iterator<Item = Option<OwnerKey>>) -> Vec<Option<Uuid>> {
+pub(super) fn owners_to_column(owners: impl Iterator<Item = Option<OwnerKey>>) -> Vec<Option<Uuid>> {
     owners.map(|owner| owner.map(|owner| Uuid::from_bytes(*owner.as_bytes()))).collect()
 }
 
 /// Column of digests of requests, null where there is none.
-pub(super) fn digest_column(digests: impl Iterator<Item = Option<[u8; 16]>>) -> Vec<Option<Uuid>> {
+pub(super) fn digests_to_column(digests: impl Iterator<Item = Option<[u8; 16]>>) -> Vec<Option<Uuid>> {
     digests.map(|digest| digest.map(Uuid::from_bytes)).collect()
 }
 

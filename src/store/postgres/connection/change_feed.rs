@@ -12,7 +12,7 @@ use sqlx::types::Uuid;
 use crate::domain::time::UnixMs;
 use crate::store::error::StoreError;
 use crate::store::postgres::connection::cursor::{
-    CHANGES_PER_READ_MAX, FeedCursor, FeedRead, POLL_INTERVAL, READ_TIMEOUT,
+    CHANGES_PER_READ_MAX, FeedCursor, FeedReadHeader, POLL_INTERVAL, READ_TIMEOUT,
 };
 use crate::store::postgres::connection::listen::ListenTask;
 use crate::store::postgres::connection::open;
@@ -52,11 +52,11 @@ pub(in crate::store::postgres) trait FeedSource: Send + Sync {
     fn read_all(&self, slot: &mut ConnectionSlot) -> impl Future<Output = Result<Self::Output, StoreError>> + Send;
 
     /// Sets the header of a batch.
-    fn set_header(batch: &mut Self::Output, header: BatchHeader);
+    fn set_header(batch: &mut Self::Output, header: FeedBatchHeader);
 }
 
 /// Header of a batch, as in `FeedBatch` and `QueueFeedBatch`.
-pub(in crate::store::postgres) struct BatchHeader {
+pub(in crate::store::postgres) struct FeedBatchHeader {
     pub(in crate::store::postgres) read_at: UnixMs,
     pub(in crate::store::postgres) is_snapshot: bool,
     pub(in crate::store::postgres) has_more: bool,
@@ -143,7 +143,7 @@ impl<T: FeedSource> ChangeFeed<T> {
         let mut batch = self.rows.read_all(slot).await?;
         let read_at = from_ms(now_ms);
         self.cursor = Some(FeedCursor::new(oldest_running, read_at));
-        T::set_header(&mut batch, BatchHeader { read_at, is_snapshot: true, has_more: false });
+        T::set_header(&mut batch, FeedBatchHeader { read_at, is_snapshot: true, has_more: false });
         Ok(batch)
     }
 
@@ -159,14 +159,14 @@ impl<T: FeedSource> ChangeFeed<T> {
         };
         let changes = self.rows.fetch_changes(slot, position, also).await?;
         let first = changes.first().ok_or_else(|| to_store_error(sqlx::Error::RowNotFound))?;
-        let read = FeedRead::from_row(first).map_err(to_store_error)?;
+        let read = FeedReadHeader::from_row(first).map_err(to_store_error)?;
         if !cursor.can_continue(&read) {
             return Ok(None);
         }
         let mut batch = self.rows.decode_changes(slot, changes).await?;
         let read_at = read.read_at;
         let has_more = cursor.advance(read);
-        T::set_header(&mut batch, BatchHeader { read_at, is_snapshot: false, has_more });
+        T::set_header(&mut batch, FeedBatchHeader { read_at, is_snapshot: false, has_more });
         Ok(Some(batch))
     }
 }

@@ -114,7 +114,7 @@ pub(in crate::store::postgres) trait RetryableTransaction: Send {
 }
 
 /// Whether the fail point is on that answers a client before the commit.
-pub(in crate::store::postgres) fn acknowledges_before_commit() -> bool {
+pub(in crate::store::postgres) fn fail_point_acknowledges_early() -> bool {
     fail::fail_point!("acknowledge_before_commit", |_| true);
     false
 }
@@ -133,7 +133,8 @@ pub(in crate::store::postgres) async fn commit_with_retries<W: RetryableTransact
         #[cfg_attr(feature = "failpoints", expect(unused_mut, reason = "the connection is wrapped below"))]
         let mut connection = session.connection.take_connection().await?;
         #[cfg(feature = "failpoints")]
-        let mut connection = crate::store::postgres::connection::fail_points::PooledConnection(Some(connection));
+        let mut connection =
+            crate::store::postgres::connection::fail_points::UncheckedPooledConnection(Some(connection));
         let is_single_statement = work.is_single_statement();
         let written = tokio::time::timeout_at(deadline, work.write(&mut connection, &attempt)).await;
         let written = written.unwrap_or_else(|_| Err(attempt_timeout(is_single_statement)));
@@ -141,7 +142,7 @@ pub(in crate::store::postgres) async fn commit_with_retries<W: RetryableTransact
         let mut connection = connection.into_inner();
         let (output, failure) = match written {
             #[cfg(feature = "failpoints")]
-            Ok(output) if acknowledges_before_commit() => {
+            Ok(output) if fail_point_acknowledges_early() => {
                 crate::store::postgres::connection::fail_points::commit_later(connection);
                 return Ok(output);
             }

@@ -47,7 +47,7 @@ pub(in crate::store::postgres) struct FeedCursor {
 }
 
 /// Header of a read: position and time, without the changes themselves.
-pub(in crate::store::postgres) struct FeedRead {
+pub(in crate::store::postgres) struct FeedReadHeader {
     /// Oldest transaction that was still running.
     oldest_running: i64,
     /// Time of the read, by the database's clock.
@@ -56,7 +56,7 @@ pub(in crate::store::postgres) struct FeedRead {
     versions: Vec<i64>,
 }
 
-impl FeedRead {
+impl FeedReadHeader {
     /// Decodes the first three columns of a row.
     pub(in crate::store::postgres) fn from_row(row: &PgRow) -> Result<Self, sqlx::Error> {
         let versions: Option<Vec<i64>> = row.try_get(2)?;
@@ -85,7 +85,7 @@ impl FeedCursor {
     }
 
     /// Whether the reader can know that it missed no change.
-    pub(in crate::store::postgres) fn can_continue(&self, read: &FeedRead) -> bool {
+    pub(in crate::store::postgres) fn can_continue(&self, read: &FeedReadHeader) -> bool {
         let gap_ms = read.read_at.ms_since(self.last_read_at);
         let skip_running = skips_running_transactions();
         let can_continue = gap_ms <= READ_GAP_MAX_MS
@@ -99,7 +99,7 @@ impl FeedCursor {
 
     /// Records that all changes of a read were processed; after a failure they are read again. Returns whether more can
     /// be read at once.
-    pub(in crate::store::postgres) fn advance(&mut self, read: FeedRead) -> bool {
+    pub(in crate::store::postgres) fn advance(&mut self, read: FeedReadHeader) -> bool {
         let has_more = read.versions.len() == CHANGES_PER_READ_MAX as usize;
         self.read_versions.extend(read.versions);
         if !has_more {

@@ -18,9 +18,9 @@ pub(in crate::store::postgres) fn cancels_commit_with_client() -> bool {
 }
 
 /// Connection that returns to the pool even if its user was cancelled.
-pub(in crate::store::postgres) struct PooledConnection(pub(super) Option<PgConnection>);
+pub(in crate::store::postgres) struct UncheckedPooledConnection(pub(super) Option<PgConnection>);
 
-impl PooledConnection {
+impl UncheckedPooledConnection {
     /// Takes the connection after a complete use.
     pub(in crate::store::postgres) fn into_inner(mut self) -> PgConnection {
         match self.0.take() {
@@ -30,7 +30,7 @@ impl PooledConnection {
     }
 }
 
-impl Deref for PooledConnection {
+impl Deref for UncheckedPooledConnection {
     type Target = PgConnection;
 
     fn deref(&self) -> &PgConnection {
@@ -41,7 +41,7 @@ impl Deref for PooledConnection {
     }
 }
 
-impl DerefMut for PooledConnection {
+impl DerefMut for UncheckedPooledConnection {
     fn deref_mut(&mut self) -> &mut PgConnection {
         match &mut self.0 {
             Some(connection) => connection,
@@ -50,14 +50,14 @@ impl DerefMut for PooledConnection {
     }
 }
 
-impl Drop for PooledConnection {
+impl Drop for UncheckedPooledConnection {
     fn drop(&mut self) {
         POOL.lock().unwrap_or_else(PoisonError::into_inner).extend(self.0.take());
     }
 }
 
 /// Takes a connection whose user was cancelled, if there is one.
-pub(in crate::store::postgres) fn take_pooled() -> Option<PgConnection> {
+pub(in crate::store::postgres) fn take_cancelled_connection() -> Option<PgConnection> {
     POOL.lock().unwrap_or_else(PoisonError::into_inner).pop()
 }
 

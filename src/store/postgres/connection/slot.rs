@@ -32,7 +32,7 @@ impl ConnectionSlot {
     /// Takes the connection, or opens one.
     pub(in crate::store::postgres) async fn take_connection(&mut self) -> Result<PgConnection, StoreError> {
         #[cfg(feature = "failpoints")]
-        if let Some(connection) = crate::store::postgres::connection::fail_points::take_pooled() {
+        if let Some(connection) = crate::store::postgres::connection::fail_points::take_cancelled_connection() {
             return Ok(connection);
         }
         if let Some(connection) = self.connection.take() {

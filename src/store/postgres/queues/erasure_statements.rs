@@ -142,7 +142,7 @@ pub(super) const READ_DUE_CLEANUPS: &str =
     "select cleanup_id from erasure_cleanup where requested_at < clock_timestamp() - interval '15 seconds'";
 
 /// Replaces the users of changes that each server has read by a mark. Who reads the mark reads all ratings.
-pub(super) const MARK_RATED_USERS: &str = "
+pub(super) const REDACT_RATED_USERS: &str = "
     update queue_change
        set rated_users = array['00000000-0000-0000-0000-000000000000'::uuid]
      where committed_at < clock_timestamp() - interval '10 seconds' and cardinality(rated_users) > 0
@@ -157,8 +157,8 @@ pub(super) const VACUUM_USER_TABLES: &str = "vacuum (analyze) ticket, ticket_use
 pub(super) const FINISH_CLEANUPS: &str = "delete from erasure_cleanup where cleanup_id = any($1)";
 
 /// Records the id `$1` of the secret of public user keys, if none is recorded.
-pub(super) const INSERT_USER_KEY_SECRET: &str =
+pub(super) const INSERT_USER_KEY_SECRET_ID: &str =
     "insert into store_setting (name, value) values ('user_key_secret', $1) on conflict (name) do nothing";
 
 /// Recorded id of the secret of public user keys.
-pub(super) const READ_USER_KEY_SECRET: &str = "select value from store_setting where name = 'user_key_secret'";
+pub(super) const READ_USER_KEY_SECRET_ID: &str = "select value from store_setting where name = 'user_key_secret'";

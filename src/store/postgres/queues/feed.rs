@@ -9,7 +9,7 @@ use sqlx::{Executor, Row};
 
 use crate::domain::id::{MatchId, TicketId, UserKey};
 use crate::store::error::StoreError;
-use crate::store::postgres::connection::change_feed::{BatchHeader, ChangeFeed, FeedPosition, FeedSource};
+use crate::store::postgres::connection::change_feed::{ChangeFeed, FeedBatchHeader, FeedPosition, FeedSource};
 use crate::store::postgres::connection::cursor::{READ_TIMEOUT, SNAPSHOT_TIMEOUT};
 use crate::store::postgres::connection::listen;
 use crate::store::postgres::connection::slot::{ConnectionSlot, query_within, to_store_error};
@@ -52,7 +52,7 @@ impl FeedSource for QueueFeedSource {
         let row = rows.first().ok_or_else(|| to_store_error(sqlx::Error::RowNotFound))?;
         let keys = ChangedKeys::from_row(row).map_err(to_store_error)?;
         let unknown_changes = row.try_get(UNKNOWN_CHANGES_COLUMN).map_err(to_store_error)?;
-        self.unknown_rows.log_unknown_changes("queue_change", unknown_changes);
+        self.unknown_rows.log_unknown_feed_records("queue_change", unknown_changes);
         if keys.is_empty() {
             return Ok(QueueFeedBatch::default());
         }
@@ -76,7 +76,7 @@ impl FeedSource for QueueFeedSource {
         Ok(QueueFeedBatch { has_all_ratings: true, ..decode_rows(&fetched, &self.unknown_rows)? })
     }
 
-    fn set_header(batch: &mut QueueFeedBatch, BatchHeader { read_at, is_snapshot, has_more }: BatchHeader) {
+    fn set_header(batch: &mut QueueFeedBatch, FeedBatchHeader { read_at, is_snapshot, has_more }: FeedBatchHeader) {
         (batch.read_at, batch.is_snapshot, batch.has_more) = (read_at, is_snapshot, has_more);
     }
 }
@@ -103,7 +103,7 @@ struct ChangedKeys {
 }
 
 impl ChangedKeys {
-    /// Decodes the columns of `READ_CHANGES` after those of `FeedRead`.
+    /// Decodes the columns of `READ_CHANGES` after those of `FeedReadHeader`.
     fn from_row(row: &PgRow) -> Result<Self, sqlx::Error> {
         Ok(Self { ticket_ids: row.try_get(3)?, match_ids: row.try_get(4)?, rated_users: row.try_get(5)? })
     }

@@ -29,7 +29,7 @@ pub(super) const LOCK_KEYED_RATINGS: &str = select_ratings!(
 
 /// Rating with the highest count of played periods on the first scale of set `$1`, among users who are not in `$2`. Not
 /// locked: two matches that end at once count the same period, and the next match sees both.
-pub(super) const READ_SET_ACTIVITY: &str = select_ratings!(
+pub(super) const READ_MOST_ACTIVE_RATING: &str = select_ratings!(
     "set_id",
     " from rating r
      where r.set_id = $1 and 0 < r.active_periods and 0 < r.match_count and r.user_key <> all($2)
@@ -37,8 +37,8 @@ pub(super) const READ_SET_ACTIVITY: &str = select_ratings!(
      limit 1"
 );
 
-/// Same as `READ_SET_ACTIVITY`, of the ratings with digest key `$1`.
-pub(super) const READ_KEYED_ACTIVITY: &str = select_ratings!(
+/// Same as `READ_MOST_ACTIVE_RATING`, of the ratings with digest key `$1`.
+pub(super) const READ_MOST_ACTIVE_KEYED_RATING: &str = select_ratings!(
     "rating_key",
     " from keyed_rating r
      where r.rating_key = $1 and 0 < r.active_periods and 0 < r.match_count and r.user_key <> all($2)
@@ -60,7 +60,7 @@ pub(super) const LOAD_ALL_RATINGS: [&str; 2] = [
 
 /// Those of the sets `$1` without a first scale that have ratings, results or matches. The others are not looked for: that would
 /// read whole tables at each start.
-pub(super) const READ_PLAYED_SETS: &str = "
+pub(super) const READ_PLAYED_SETS_WITHOUT_SCALE: &str = "
     select set_id
       from unnest($1::bigint[]) as sets (set_id)
      where not exists (select 1 from first_rating_scale where first_rating_scale.set_id = sets.set_id)

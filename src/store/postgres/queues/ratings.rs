@@ -40,7 +40,7 @@ pub(super) async fn lock_touched(
         }
     }
     for key in &keys.activity_keys {
-        let statement = if key.is_digest() { sql::READ_KEYED_ACTIVITY } else { sql::READ_SET_ACTIVITY };
+        let statement = if key.is_digest() { sql::READ_MOST_ACTIVE_KEYED_RATING } else { sql::READ_MOST_ACTIVE_RATING };
         let query = sqlx::query(statement).bind(key.to_stored()).bind(&users);
         if let Some(row) = query.fetch_optional(&mut *connection).await? {
             let skill = decode::decode_rating(&row)?.skill();
@@ -106,9 +106,13 @@ pub(super) async fn record_first_scales(
 ) -> Result<Vec<(i64, i64, i64)>, sqlx::Error> {
     let sets = to_column(current, |keys| i64::from(keys.set_id.0));
     connection.execute("begin").await?;
-    let played: Vec<i64> = sqlx::query_scalar(sql::READ_PLAYED_SETS).bind(&sets).fetch_all(&mut *connection).await?;
-    let new: Vec<FirstScale> =
-        current.iter().zip(&sets).map(|(keys, set_id)| FirstScale::of_new_set(keys, played.contains(set_id))).collect();
+    let played: Vec<i64> =
+        sqlx::query_scalar(sql::READ_PLAYED_SETS_WITHOUT_SCALE).bind(&sets).fetch_all(&mut *connection).await?;
+    let new: Vec<FirstScale> = current
+        .iter()
+        .zip(&sets)
+        .map(|(keys, set_id)| FirstScale::of_unrecorded_set(keys, played.contains(set_id)))
+        .collect();
     sqlx::query(sql::INSERT_FIRST_SCALES)
         .bind(&sets)
         .bind(to_column(&new, |first| first.key.to_stored()))

@@ -36,7 +36,7 @@ macro_rules! select_results {
 ///
 /// `entry_locks` are lock numbers with a flag for exclusive, in order, each once. All locks must fit the database's
 /// lock table.
-pub(super) fn begin_with_entry_locks_sql(entry_locks: &[(u8, bool)]) -> String {
+pub(super) fn begin_with_user_locks_sql(entry_locks: &[(u8, bool)]) -> String {
     if entry_locks.is_empty() {
         return "begin".to_owned();
     }
@@ -52,7 +52,7 @@ pub(super) fn begin_with_entry_locks_sql(entry_locks: &[(u8, bool)]) -> String {
     )
 }
 
-/// First number of the advisory locks of `begin_with_entry_locks_sql`: `ftqu` in ASCII. All users of the database share the
+/// First number of the advisory locks of `begin_with_user_locks_sql`: `ftqu` in ASCII. All users of the database share the
 /// numbers.
 const ENTRY_LOCK_CLASS: i32 = 0x6674_7175;
 
@@ -442,7 +442,7 @@ pub(super) const ACQUIRE_LEASES: &str = "
 
 /// Lowest store format version of the live servers; null without any. A server that does not write its version has version 1.
 /// Such a server is known by a lease, or by the `connected_users` that only earlier versions write.
-pub(super) const LOWEST_LEASE_FORMAT: &str = "
+pub(super) const READ_LOWEST_STORE_FORMAT: &str = "
     select min(store_format)
       from (select store_format from lease_holder where expires_at > clock_timestamp()
              union all

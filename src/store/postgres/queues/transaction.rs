@@ -80,7 +80,7 @@ impl QueueTransaction<'_> {
     async fn lock_and_read(&self, connection: &mut PgConnection) -> Result<QueueRows, CommitError> {
         let keys = &self.touched_keys;
         let mut rows = QueueRows::default();
-        let begin = sql::begin_with_entry_locks_sql(&entry_locks(&keys.entering_users));
+        let begin = sql::begin_with_user_locks_sql(&entry_locks(&keys.entering_users));
         sqlx::raw_sql(AssertSqlSafe(begin)).execute(&mut *connection).await?;
         if !keys.tickets.is_empty() {
             let ids = to_uuids(keys.tickets.iter().map(TicketId::as_bytes));

@@ -143,7 +143,7 @@ async fn read_log_name(
 /// Other servers have read the changes by now, or will read all ratings because of the marks that replace them.
 async fn clean_up(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     let due: Vec<Uuid> = sqlx::query_scalar(sql::READ_DUE_CLEANUPS).fetch_all(&mut *connection).await?;
-    sqlx::query(sql::MARK_RATED_USERS).execute(&mut *connection).await?;
+    sqlx::query(sql::REDACT_RATED_USERS).execute(&mut *connection).await?;
     // A vacuum cannot run within a transaction.
     connection.execute(sql::VACUUM_USER_TABLES).await?;
     sqlx::query(sql::FINISH_CLEANUPS).bind(due).execute(&mut *connection).await?;
@@ -151,6 +151,6 @@ async fn clean_up(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
 }
 
 async fn record_secret(connection: &mut PgConnection, secret_id: i64) -> Result<i64, sqlx::Error> {
-    sqlx::query(sql::INSERT_USER_KEY_SECRET).bind(secret_id).execute(&mut *connection).await?;
-    sqlx::query_scalar(sql::READ_USER_KEY_SECRET).fetch_one(connection).await
+    sqlx::query(sql::INSERT_USER_KEY_SECRET_ID).bind(secret_id).execute(&mut *connection).await?;
+    sqlx::query_scalar(sql::READ_USER_KEY_SECRET_ID).fetch_one(connection).await
 }

@@ -278,7 +278,8 @@ impl QueueRows {
         if stored.version.checked_add(1) != Some(updated_match.version) {
             return QueueOutcome::StaleMatchVersion(Some(Arc::clone(stored)));
         }
-        let ratings = self.add_abandoned_matches(&Arc::clone(stored), updated_match, leaver_rating.as_ref(), *now);
+        let ratings =
+            self.increment_abandoned_matches(&Arc::clone(stored), updated_match, leaver_rating.as_ref(), *now);
         let mut changed = BTreeMap::new();
         let mut leaving = BTreeSet::new();
         let drop_requeued = drops_requeued_tickets();

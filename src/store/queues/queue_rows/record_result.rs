@@ -149,7 +149,7 @@ impl QueueRows {
 
     /// Counts an abandoned match for each user who leaves between `before` and `after`, if the set has ratings. Returns the
     /// changed rows, in user order.
-    pub(super) fn add_abandoned_matches(
+    pub(super) fn increment_abandoned_matches(
         &mut self,
         before: &Match,
         after: &Match,

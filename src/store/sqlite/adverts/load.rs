@@ -68,7 +68,7 @@ pub(super) async fn load_advertisements(
     purge_rows(connection, &sql::PURGE_DUE_ROWS, now).await?;
 
     let mut reservations: HashMap<AdvertisementId, Vec<Reservation>> = HashMap::new();
-    for row in sqlx::query(sql::LOAD_RESERVATIONS).fetch_all(connection).await.map_err(to_store_error)? {
+    for row in sqlx::query(sql::LOAD_ALL_RESERVATIONS).fetch_all(connection).await.map_err(to_store_error)? {
         let id = rows::decode_advertisement_id(&row)?;
         let decoded = unknown_rows.filter(RowKey::Advertisement(id), rows::decode_reservation(&row))?;
         let Some(reservation) = decoded else { continue };

@@ -62,7 +62,7 @@ pub(super) const LIST_ADVERTISEMENT_IDS: &str =
     "select advertisement_id from advertisement where advertisement_id >= $1 order by advertisement_id limit $2";
 
 /// All reservations, in id order.
-pub(super) const LOAD_RESERVATIONS: &str = "
+pub(super) const LOAD_ALL_RESERVATIONS: &str = "
     select reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms, checksum, owner, party,
            joined
       from reservation
@@ -123,7 +123,7 @@ pub(super) const BEGIN_AND_READ: &str = begin_and_read!();
 
 /// The same, and the reservations that have not ended of the accounts in `$4`, a JSON array of their first owner keys,
 /// and of the parties in `$5`. `cross join` keeps the order: few keys, each with its rows.
-pub(super) const BEGIN_AND_READ_OWNED: &str = concat!(
+pub(super) const BEGIN_AND_READ_OWNED_RESERVATIONS: &str = concat!(
     begin_and_read!(),
     "
      union all",
@@ -158,7 +158,7 @@ pub(super) const READ_OWNED_ADVERTISEMENTS: &str = "
 
 /// Reservations of advertisement `$1` that name the user `$2`: among the users, by an owner between `$3` and `$4`, or by the
 /// party `$5`.
-pub(super) const READ_USER_RESERVATIONS: &str = select_reservations!(
+pub(super) const READ_RESERVATIONS_NAMING_USER: &str = select_reservations!(
     "
       from reservation r
      where r.advertisement_id = $1
@@ -288,7 +288,7 @@ mod tests {
             HAS_MORE_THAN,
             LOAD_PAGE_END,
             LOAD_PAGE,
-            LOAD_RESERVATIONS,
+            LOAD_ALL_RESERVATIONS,
             READ_ADVERTISEMENTS,
             READ_RESERVATIONS,
             LIST_ADVERTISEMENT_IDS,
@@ -297,7 +297,7 @@ mod tests {
             PURGE_TOMBSTONES,
             PURGE_RESERVATIONS,
             READ_OWNED_ADVERTISEMENTS,
-            READ_USER_RESERVATIONS,
+            READ_RESERVATIONS_NAMING_USER,
             READ_CREATE_DIGESTS,
         ];
         let multi_row = [
@@ -316,7 +316,8 @@ mod tests {
         let connection = guard.as_mut().unwrap();
         sqlx::query(BEGIN_AND_READ).bind("[]").bind("[]").bind("[]").execute(&mut *connection).await.unwrap();
         sqlx::query(COMMIT_AND_MEASURE_WAL).execute(&mut *connection).await.unwrap();
-        let owned = sqlx::query(BEGIN_AND_READ_OWNED).bind("[]").bind("[]").bind("[]").bind("[]").bind("[]");
+        let owned =
+            sqlx::query(BEGIN_AND_READ_OWNED_RESERVATIONS).bind("[]").bind("[]").bind("[]").bind("[]").bind("[]");
         owned.execute(&mut *connection).await.unwrap();
         sqlx::query(COMMIT_AND_MEASURE_WAL).execute(&mut *connection).await.unwrap();
     }

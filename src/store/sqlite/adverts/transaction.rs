@@ -16,7 +16,7 @@ use crate::store::adverts::apply_writes::{AdvertRowState, AdvertRows};
 use crate::store::adverts::touched_keys::TouchedAdvertKeys;
 use crate::store::adverts::{AdvertVersion, AdvertWrite, OwnerKey, PartyKey, Reservation, UserTraces, WriteOutcome};
 use crate::store::error::StoreError;
-use crate::store::rows::{self, AdvertisementRow, FoundAdvert, ReservationRow};
+use crate::store::rows::{self, AdvertRowSummary, AdvertisementRow, ReservationRow};
 use crate::store::sqlite::adverts::page_decode::AdvertPage;
 use crate::store::sqlite::adverts::statements as sql;
 use crate::store::sqlite::connection::error::to_store_error;
@@ -52,7 +52,7 @@ impl BatchableWrite for AdvertWrite {
 /// Stored rows for the ids of a batch.
 #[derive(Default)]
 struct AdvertRowsBefore {
-    advertisements: HashMap<AdvertisementId, FoundAdvert>,
+    advertisements: HashMap<AdvertisementId, AdvertRowSummary>,
     reservations: BTreeMap<ReservationId, Reservation>,
     tombstones: HashMap<AdvertisementId, UnixMs, BuildIdHasher>,
     /// Owners of the advertisements of the owners who publish a new one.
@@ -71,10 +71,11 @@ impl AdvertRowsBefore {
     ) -> Result<Self, StoreError> {
         let mut before = Self::default();
         let reads_owned = !keys.reservers.is_empty();
-        let mut query = sqlx::query(if reads_owned { sql::BEGIN_AND_READ_OWNED } else { sql::BEGIN_AND_READ })
-            .bind(hex_json_array(keys.advertisements.iter().map(AdvertisementId::as_bytes)))
-            .bind(hex_json_array(keys.reservations.iter().map(ReservationId::as_bytes)))
-            .bind(hex_json_array(keys.seat_counted_advertisements.iter().map(AdvertisementId::as_bytes)));
+        let mut query =
+            sqlx::query(if reads_owned { sql::BEGIN_AND_READ_OWNED_RESERVATIONS } else { sql::BEGIN_AND_READ })
+                .bind(hex_json_array(keys.advertisements.iter().map(AdvertisementId::as_bytes)))
+                .bind(hex_json_array(keys.reservations.iter().map(ReservationId::as_bytes)))
+                .bind(hex_json_array(keys.seat_counted_advertisements.iter().map(AdvertisementId::as_bytes)));
         if reads_owned {
             query = query
                 .bind(hex_json_array(keys.reservers.iter().map(OwnerKey::as_bytes)))
@@ -143,7 +144,7 @@ impl AdvertRowsBefore {
         }
         for (id, user) in &keys.erased_users {
             let traces = UserTraces::of_user(*user);
-            let query = sqlx::query(sql::READ_USER_RESERVATIONS)
+            let query = sqlx::query(sql::READ_RESERVATIONS_NAMING_USER)
                 .bind(id.as_bytes().to_vec())
                 .bind(user.as_bytes().to_vec())
                 .bind(traces.reserver_range.0.as_bytes().to_vec())
@@ -184,7 +185,7 @@ impl AdvertRowsBefore {
     fn to_advert_rows(&self) -> AdvertRows {
         let mut advert_rows = AdvertRows { tombstones: self.tombstones.clone(), ..AdvertRows::default() };
         for (id, stored) in &self.advertisements {
-            advert_rows.add_advertisement(
+            advert_rows.add_stored_advertisement(
                 *id,
                 (stored.advertised_since, stored.expires_at),
                 stored.join_seats,
@@ -334,7 +335,9 @@ impl<'a> AdvertRowChanges<'a> {
             let remaining = stored.filter(|stored| !removed.contains(&stored.advertisement_id));
             match remaining {
                 Some(stored) if stored == reservation => {}
-                Some(stored) if stored.is_rewritten_by(reservation) => changes.rewritten_reservations.push(reservation),
+                Some(stored) if stored.differs_in_erased_columns(reservation) => {
+                    changes.rewritten_reservations.push(reservation)
+                }
                 _ => changes.upserted_reservations.push(reservation),
             }
         }

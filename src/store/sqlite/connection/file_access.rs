@@ -42,7 +42,7 @@ impl FileAccess {
     }
 
     /// Takes the connection for a write. Checkpoints first if the write-ahead log is too long.
-    pub(in crate::store::sqlite) async fn take_write_connection(
+    pub(in crate::store::sqlite) async fn limit_wal_and_take_connection(
         &mut self,
         path: &Path,
         checkpointer: &WalCheckpointer,

@@ -17,7 +17,7 @@ use crate::store::queues::first_scale::{FirstScale, rating_defaults_from_number}
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::result_encoding::ResultRow;
 use crate::store::queues::row_checksums::{
-    block_list_checksum, consent_checksum, feedback_checksum, first_scale_checksum, match_user_checksum,
+    block_list_checksum, consent_checksum, feedback_checksum, first_rating_scale_checksum, match_user_checksum,
     penalty_checksum, rating_change_checksum, rating_checksum, ticket_user_checksum,
 };
 use crate::store::queues::ticket_match_encoding::{MatchRow, TicketRow, TicketStateRow};
@@ -236,7 +236,7 @@ pub(super) fn decode_first_scale(row: &SqliteRow) -> Result<FirstScale, StoreErr
     let columns = ColumnReader { table: "first_rating_scale", row };
     let set_id = SetId(columns.uint32(0, "set_id")?);
     let scale = columns.rating_key(1)?;
-    columns.verify_checksum("checksum", columns.int64(2, "checksum")?, first_scale_checksum(set_id, scale))?;
+    columns.verify_checksum("checksum", columns.int64(2, "checksum")?, first_rating_scale_checksum(set_id, scale))?;
     let defaults = rating_defaults_from_number(columns.int64(3, "rating_defaults")?);
     Ok(FirstScale { set_id, key: scale, defaults })
 }

@@ -139,11 +139,11 @@ pub(super) const COUNT_CLEANUPS: &str = "select count(*) from erasure_cleanup";
 pub(super) const FINISH_CLEANUP: &str = "delete from erasure_cleanup";
 
 /// Records the id `$1` of the secret of public user keys, if none is recorded.
-pub(super) const INSERT_USER_KEY_SECRET: &str =
+pub(super) const INSERT_USER_KEY_SECRET_ID: &str =
     "insert into store_setting (name, value) values ('user_key_secret', $1) on conflict (name) do nothing";
 
 /// Recorded id of the secret of public user keys.
-pub(super) const READ_USER_KEY_SECRET: &str = "select value from store_setting where name = 'user_key_secret'";
+pub(super) const READ_USER_KEY_SECRET_ID: &str = "select value from store_setting where name = 'user_key_secret'";
 
 #[cfg(test)]
 mod tests {
@@ -164,8 +164,8 @@ mod tests {
         REQUEST_CLEANUP,
         COUNT_CLEANUPS,
         FINISH_CLEANUP,
-        INSERT_USER_KEY_SECRET,
-        READ_USER_KEY_SECRET,
+        INSERT_USER_KEY_SECRET_ID,
+        READ_USER_KEY_SECRET_ID,
     ];
 
     #[tokio::test]

@@ -38,7 +38,7 @@ pub(in crate::store::sqlite) const READ_KEYED_RATINGS: &str = select_ratings!(
 
 /// Rating with the highest count of played periods on the first scale of set `$1`, among users who are not in `$2`, a
 /// JSON array of keys.
-pub(in crate::store::sqlite) const READ_SET_ACTIVITY: &str = select_ratings!(
+pub(in crate::store::sqlite) const READ_MOST_ACTIVE_RATING: &str = select_ratings!(
     "set_id",
     " from rating r
      where r.set_id = $1 and 0 < r.active_periods and 0 < r.match_count
@@ -47,8 +47,8 @@ pub(in crate::store::sqlite) const READ_SET_ACTIVITY: &str = select_ratings!(
      limit 1"
 );
 
-/// Same as `READ_SET_ACTIVITY`, of the ratings with digest key `$1`.
-pub(in crate::store::sqlite) const READ_KEYED_ACTIVITY: &str = select_ratings!(
+/// Same as `READ_MOST_ACTIVE_RATING`, of the ratings with digest key `$1`.
+pub(in crate::store::sqlite) const READ_MOST_ACTIVE_KEYED_RATING: &str = select_ratings!(
     "rating_key",
     " from keyed_rating r
      where r.rating_key = $1 and 0 < r.active_periods and 0 < r.match_count
@@ -59,7 +59,7 @@ pub(in crate::store::sqlite) const READ_KEYED_ACTIVITY: &str = select_ratings!(
 
 /// Whether set `$1` has no first scale, and has ratings, results or matches. The latter are not looked for if it has a first scale:
 /// that would read whole tables at each start.
-pub(in crate::store::sqlite) const HAS_SET_PLAYED: &str = "
+pub(in crate::store::sqlite) const HAS_PLAYED_WITHOUT_FIRST_SCALE: &str = "
     select not exists (select 1 from first_rating_scale where set_id = $1)
        and (exists (select 1 from rating where set_id = $1)
             or exists (select 1 from result where set_id = $1)
@@ -177,9 +177,9 @@ mod tests {
     const SINGLE_STATEMENTS: [&str; 11] = [
         READ_RATINGS,
         READ_KEYED_RATINGS,
-        READ_SET_ACTIVITY,
-        READ_KEYED_ACTIVITY,
-        HAS_SET_PLAYED,
+        READ_MOST_ACTIVE_RATING,
+        READ_MOST_ACTIVE_KEYED_RATING,
+        HAS_PLAYED_WITHOUT_FIRST_SCALE,
         INSERT_FIRST_SCALE,
         READ_FIRST_SCALE,
         LOAD_ALL_RATINGS,

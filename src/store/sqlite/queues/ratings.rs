@@ -14,7 +14,7 @@ use crate::store::queues::first_scale::{FirstScale, rating_defaults_to_number};
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::queue_rows::record_result::history_slot;
 use crate::store::queues::row_changes::QueueRowChanges;
-use crate::store::queues::row_checksums::{first_scale_checksum, rating_change_checksum, rating_checksum};
+use crate::store::queues::row_checksums::{first_rating_scale_checksum, rating_change_checksum, rating_checksum};
 use crate::store::queues::touched_keys::TouchedQueueKeys;
 use crate::store::rows::to_ms;
 use crate::store::sqlite::connection::error::to_store_error;
@@ -55,7 +55,7 @@ pub(super) async fn read_touched(
         }
     }
     for key in &keys.activity_keys {
-        let statement = if key.is_digest() { sql::READ_KEYED_ACTIVITY } else { sql::READ_SET_ACTIVITY };
+        let statement = if key.is_digest() { sql::READ_MOST_ACTIVE_KEYED_RATING } else { sql::READ_MOST_ACTIVE_RATING };
         let query = sqlx::query(statement).bind(key.to_stored()).bind(&id_list);
         if let Some(row) = query.fetch_optional(&mut *connection).await.map_err(to_store_error)? {
             let skill = decode::decode_rating(&row)?.skill();
@@ -94,10 +94,11 @@ pub(super) async fn record_first_scales(
     execute(connection, sqlx::query("begin immediate")).await?;
     for keys in current {
         let set_id = i64::from(keys.set_id.0);
-        let has_played = sqlx::query_scalar(sql::HAS_SET_PLAYED).bind(set_id).fetch_one(&mut *connection).await;
-        let new = FirstScale::of_new_set(keys, has_played.map_err(to_store_error)?);
+        let has_played =
+            sqlx::query_scalar(sql::HAS_PLAYED_WITHOUT_FIRST_SCALE).bind(set_id).fetch_one(&mut *connection).await;
+        let new = FirstScale::of_unrecorded_set(keys, has_played.map_err(to_store_error)?);
         let insert = sqlx::query(sql::INSERT_FIRST_SCALE).bind(set_id).bind(new.key.to_stored());
-        let insert = insert.bind(first_scale_checksum(new.set_id, new.key));
+        let insert = insert.bind(first_rating_scale_checksum(new.set_id, new.key));
         execute(connection, insert.bind(rating_defaults_to_number(new.defaults))).await?;
         let read = sqlx::query(sql::READ_FIRST_SCALE).bind(set_id);
         recorded.push(decode::decode_first_scale(&read.fetch_one(&mut *connection).await.map_err(to_store_error)?)?);

@@ -132,9 +132,9 @@ impl UserDataStore for SqliteStore {
         self.run_exclusive(move |mut access| async move {
             let mut connection = access.take_connection(&path).await?;
             let result = async {
-                let insert = sqlx::query(sql::INSERT_USER_KEY_SECRET).bind(secret_id);
+                let insert = sqlx::query(sql::INSERT_USER_KEY_SECRET_ID).bind(secret_id);
                 insert.execute(&mut connection).await.map_err(to_store_error)?;
-                let read = sqlx::query_scalar(sql::READ_USER_KEY_SECRET);
+                let read = sqlx::query_scalar(sql::READ_USER_KEY_SECRET_ID);
                 read.fetch_one(&mut connection).await.map_err(to_store_error)
             }
             .await;

@@ -14,7 +14,7 @@ use fireteam::domain::locality::{KM_PER_MILE, Locality};
 use fireteam::domain::location_privacy::RegionPlaces;
 use fireteam::domain::measure::Measure;
 use fireteam::domain::queue::avoidance::PastMatches;
-use fireteam::domain::queue::gate::GateInput;
+use fireteam::domain::queue::gate::GateCounts;
 use fireteam::domain::queue::input::OpenSession;
 use fireteam::domain::queue::pass::{PassInput, PassOutcome, run_pass};
 use fireteam::domain::queue::placement::{MatchToPlace, ServerCandidate, rank_servers};
@@ -99,7 +99,7 @@ fn pass(ruleset: &Ruleset, tickets: &[Arc<Ticket>], open_sessions: &[OpenSession
         tickets: &prepared.iter().collect::<Vec<_>>(),
         open_sessions,
         past_matches: &PastMatches::default(),
-        gate_input: GateInput::default(),
+        gate_counts: GateCounts::default(),
         now: NOW,
         rng_seed: 1,
         max_pair_checks: u64::MAX,

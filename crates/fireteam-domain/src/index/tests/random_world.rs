@@ -17,8 +17,8 @@ use crate::measure::Measure;
 use crate::ruleset::queue::SatisfactionSpec;
 use crate::ruleset::teams::{AllocationSpec, HostingMode, HostingSpec, PlayerDataForHost, ServerChoice};
 use crate::ruleset::{
-    AdvertisementHandlePolicy, ComparedList, DistanceCurve, HardFilter, HardMissingPolicy, HardRule,
-    PartyConsentPolicy, Ruleset, SearchLimits, ServedSilos, SoftFilter, SoftFilterMode, SoftMissingPolicy,
+    AdvertisementIdForm, DistanceCurve, HardFilter, HardMissingPolicy, HardRule, InFilterList, PartyConsentPolicy,
+    Ruleset, RulesetSilos, SearchLimits, SoftFilter, SoftFilterMode, SoftMissingPolicy,
 };
 use crate::session::{Player, RegionLatency, Session};
 use crate::time::UnixMs;
@@ -85,7 +85,7 @@ pub(super) fn random_ruleset(rng: &mut IndexTestRng) -> Ruleset {
         name: "control".into(),
         set_id: SetId(1),
         hash: RulesetHash(rng.below(2) as u32),
-        silos: ServedSilos::Any,
+        silos: RulesetSilos::Any,
         attributes: attributes.into(),
         hard_filters: hard.into(),
         soft_filters: soft.into(),
@@ -93,7 +93,7 @@ pub(super) fn random_ruleset(rng: &mut IndexTestRng) -> Ruleset {
         advertise_chances: AdvertiseChances::from_game_size(12),
         search_limits: SearchLimits { max_results: 50, max_evaluated: u32::MAX },
         clients_per_account: 1,
-        handles: AdvertisementHandlePolicy::Ids,
+        handles: AdvertisementIdForm::Ids,
         latency_model: if rng.one_in(2) { DEFAULT_LATENCY_MODEL } else { latency_model },
         involved_phase_percent: 50.0,
         probed_players: None,
@@ -191,9 +191,9 @@ fn random_hard_filter(rng: &mut IndexTestRng, expansions: &[Expansion]) -> HardF
         2 => {
             let use_attribute = rng.one_in(2);
             let list = if use_attribute {
-                ComparedList::OwnAttribute(rng.pick(&LIST_ATTRIBUTES))
+                InFilterList::OwnAttribute(rng.pick(&LIST_ATTRIBUTES))
             } else {
-                ComparedList::Strings(strings(rng))
+                InFilterList::Strings(strings(rng))
             };
             HardRule::In { attribute: rng.pick(&STRING_ATTRIBUTES), list, mutual: rng.one_in(2) }
         }

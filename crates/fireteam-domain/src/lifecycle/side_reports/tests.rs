@@ -9,24 +9,24 @@ const LOSS: [u32; 2] = [2, 1];
 const DRAW: [u32; 2] = [1, 1];
 
 /// Side whose members reported `claims`, and that was heard.
-fn side(claims: &[&[u32]]) -> ReportingSide {
-    ReportingSide {
+fn side(claims: &[&[u32]]) -> SideClaims {
+    SideClaims {
         claims: claims.iter().map(|claim| claim.to_vec()).collect(),
         may_report_more: claims.is_empty(),
         was_heard: true,
     }
 }
 
-fn unheard() -> ReportingSide {
-    ReportingSide { was_heard: false, ..side(&[]) }
+fn unheard() -> SideClaims {
+    SideClaims { was_heard: false, ..side(&[]) }
 }
 
-fn open(side: ReportingSide) -> ReportingSide {
-    ReportingSide { may_report_more: true, ..side }
+fn open(side: SideClaims) -> SideClaims {
+    SideClaims { may_report_more: true, ..side }
 }
 
 /// Decisions before and after the end of the window.
-fn decisions(sides: &[ReportingSide]) -> [ReportDecision; 2] {
+fn decisions(sides: &[SideClaims]) -> [ReportDecision; 2] {
     [decide_reports(sides, false), decide_reports(sides, true)]
 }
 
@@ -90,22 +90,22 @@ fn three_sides_need_two_alike_and_none_against() {
 #[test]
 fn leaver_is_last_only_if_all_reports_say_so() {
     let claims: [&[u32]; 2] = [&[1, 2, 3], &[2, 1, 3]];
-    assert!(ranked_last_by_all_claims(claims, 2));
-    assert!(!ranked_last_by_all_claims(claims, 1) && !ranked_last_by_all_claims(claims, 0));
-    assert!(!ranked_last_by_all_claims([], 0), "without a report no side is last");
-    assert!(!ranked_last_by_all_claims([&[1, 1][..]], 0), "in a draw no side is last");
+    assert!(is_ranked_last_by_all_claims(claims, 2));
+    assert!(!is_ranked_last_by_all_claims(claims, 1) && !is_ranked_last_by_all_claims(claims, 0));
+    assert!(!is_ranked_last_by_all_claims([], 0), "without a report no side is last");
+    assert!(!is_ranked_last_by_all_claims([&[1, 1][..]], 0), "in a draw no side is last");
 }
 
 /// The rules in the order and the words of their description, without shared helpers.
-fn slow_decision(sides: &[ReportingSide], is_window_over: bool) -> ReportDecision {
+fn slow_decision(sides: &[SideClaims], is_window_over: bool) -> ReportDecision {
     let mut all: Vec<Vec<u32>> = sides.iter().flat_map(|side| side.claims.clone()).collect();
     all.sort();
     all.dedup();
-    let says = |side: &ReportingSide, ranks: &Vec<u32>| {
+    let says = |side: &SideClaims, ranks: &Vec<u32>| {
         let same = side.claims.iter().filter(|claim| *claim == ranks).count() as f64;
         !side.claims.is_empty() && same > side.claims.len() as f64 / 2.0
     };
-    let against = |side: &ReportingSide, ranks: &Vec<u32>| {
+    let against = |side: &SideClaims, ranks: &Vec<u32>| {
         let different = side.claims.iter().filter(|claim| *claim != ranks).count() as f64;
         !side.claims.is_empty() && different > side.claims.len() as f64 / 2.0
     };
@@ -139,11 +139,11 @@ fn slow_decision(sides: &[ReportingSide], is_window_over: bool) -> ReportDecisio
     if favoured && unheard { ReportDecision::Held((*ranks).clone()) } else { ReportDecision::Result((*ranks).clone()) }
 }
 
-fn any_sides() -> impl Strategy<Value = Vec<ReportingSide>> {
+fn any_sides() -> impl Strategy<Value = Vec<SideClaims>> {
     (1_usize..=5).prop_flat_map(|count| {
         let claim = proptest::collection::vec(1_u32..=2, count);
         let side = (proptest::collection::vec(claim, 0..=4), any::<bool>(), any::<bool>())
-            .prop_map(|(claims, may_report_more, was_heard)| ReportingSide { claims, may_report_more, was_heard });
+            .prop_map(|(claims, may_report_more, was_heard)| SideClaims { claims, may_report_more, was_heard });
         proptest::collection::vec(side, count)
     })
 }

@@ -53,7 +53,7 @@ pub(super) fn end_match(
         .filter(is_in_match)
         .map(|ticket| (ticket.ticket_id, fate_in_match(current, ticket_fate(ticket, end_reason, was_playing))))
         .collect();
-    let released = current.stage.named_host().filter(|_| current.stage.end_reason().is_none());
+    let released = current.stage.named_assignment().filter(|_| current.stage.end_reason().is_none());
     let effects = released.and_then(reservation_release_effect).into_iter().collect();
     let (started_at, assignment) = match &current.stage {
         MatchStage::Playing { assignment, started_at, .. } => {
@@ -122,7 +122,7 @@ fn fate_in_match(current: &Match, fate: TicketFate) -> TicketFate {
 pub(super) fn reservation_release_effect(assignment: &Assignment) -> Option<MatchEffect> {
     match assignment {
         Assignment::GameServer { advertisement, reservation: Some(reservation), .. } => {
-            Some(MatchEffect::ReleaseReservation { advertisement: *advertisement, reservation: *reservation })
+            Some(MatchEffect::ReservationReference { advertisement: *advertisement, reservation: *reservation })
         }
         Assignment::GameServer { reservation: None, .. } | Assignment::PeerHost { .. } | Assignment::Unhosted => None,
     }

@@ -7,7 +7,7 @@ use crate::lifecycle::rules::LifecycleRules;
 use crate::lifecycle::ticket_facts::TicketFacts;
 use crate::lifecycle::transition::end::{end_match, reservation_release_effect};
 use crate::lifecycle::transition::session_match::penalizes_leavers;
-use crate::lifecycle::transition::withdraw::withdraw_expired_tickets;
+use crate::lifecycle::transition::withdraw::end_match_if_tickets_expired;
 use crate::lifecycle::{Assignment, Match, MatchEndReason, MatchStage, MatchTicket, TicketFate};
 use crate::queue::ticket::TicketEndReason;
 use crate::ruleset::teams::HostingMode;
@@ -34,7 +34,7 @@ pub(super) fn begin_placement(
         }
         None => {
             let deadline = now.plus_ms(u64::from(rules.hosting.allocation_timeout_ms));
-            withdraw_expired_tickets(rules, current, tickets, now).unwrap_or_else(|| {
+            end_match_if_tickets_expired(rules, current, tickets, now).unwrap_or_else(|| {
                 Transition::to_stage(current, MatchStage::Placing { deadline }, vec![MatchEffect::FindServer])
             })
         }
@@ -75,7 +75,7 @@ fn start_play(
     tickets: &dyn TicketFacts,
     now: UnixMs,
 ) -> Transition {
-    if let Some(withdrawal) = withdraw_expired_tickets(rules, current, tickets, now) {
+    if let Some(withdrawal) = end_match_if_tickets_expired(rules, current, tickets, now) {
         // The stage does not have the reservation of this assignment yet.
         let effects = reservation_release_effect(&assignment).into_iter().chain(withdrawal.effects.clone()).collect();
         return Transition { effects: deduplicated(effects), ..withdrawal };
@@ -105,7 +105,7 @@ pub(super) fn apply_server_found(
 ) -> Transition {
     match &current.stage {
         MatchStage::Placing { deadline } => name_host(rules, current, found, *deadline, tickets, now),
-        stage if stage.named_host() == Some(&found) && stage.end_reason().is_none() => {
+        stage if stage.named_assignment() == Some(&found) && stage.end_reason().is_none() => {
             Transition::unchanged(EventResult::AlreadyApplied)
         }
         _ => {
@@ -169,7 +169,7 @@ pub(super) fn apply_server_failed(
 }
 
 /// The deadline of a stage with a host has passed: it did not confirm, it was lost, or the match timed out.
-pub(super) fn apply_host_deadline(
+pub(super) fn apply_hosted_stage_deadline(
     rules: &LifecycleRules,
     current: &Match,
     tickets: &dyn TicketFacts,

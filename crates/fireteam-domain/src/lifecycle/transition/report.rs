@@ -7,8 +7,8 @@ use crate::lifecycle::deadline::reports_due_at;
 use crate::lifecycle::event::{EventResult, Transition};
 use crate::lifecycle::rules::{ENDED_MATCH_RETENTION_MS, LifecycleRules};
 use crate::lifecycle::side_reports::{
-    PlayerReport, ReportDecision, ReportingSide, ResultClaim, SideReportsOutcome, decide_reports,
-    ranked_last_by_all_claims,
+    PlayerReport, ReportDecision, ResultClaim, SideClaims, SideReportsOutcome, decide_reports,
+    is_ranked_last_by_all_claims,
 };
 use crate::lifecycle::transition::end::{apply_end_report, end_match};
 use crate::lifecycle::transition::session_match::is_quorum_heard;
@@ -100,7 +100,7 @@ pub fn leavers_of_sides_ranked_last(match_: &Match) -> Vec<UserKey> {
         of_others.map(|report| report.claim.ranks.as_slice())
     };
     let sides = match_.sides();
-    let last_sides = sides.iter().enumerate().filter(|(index, _)| ranked_last_by_all_claims(claims(), *index));
+    let last_sides = sides.iter().enumerate().filter(|(index, _)| is_ranked_last_by_all_claims(claims(), *index));
     last_sides.flat_map(|(_, (_, users))| users.iter().copied()).filter(|user| has_left(*user)).collect()
 }
 
@@ -165,7 +165,7 @@ fn outcome_of(decision: &ReportDecision) -> Option<SideReportsOutcome> {
 }
 
 /// Decides about the reports. In a match of a session, no result counts against players who were not heard.
-fn decide_heard_reports(match_: &Match, sides: &[ReportingSide], is_window_over: bool) -> ReportDecision {
+fn decide_heard_reports(match_: &Match, sides: &[SideClaims], is_window_over: bool) -> ReportDecision {
     match decide_reports(sides, is_window_over) {
         ReportDecision::Result(_) if !is_quorum_heard(match_, sides) && !is_window_over => ReportDecision::Wait,
         ReportDecision::Result(ranks) if !is_quorum_heard(match_, sides) => ReportDecision::Held(ranks),
@@ -175,11 +175,11 @@ fn decide_heard_reports(match_: &Match, sides: &[ReportingSide], is_window_over:
 
 /// Sides with the reports of their members. A side of which a player left was heard: leaving is a call. Not in a match of a
 /// session, which its players have not accepted: there, who leaves at once has declined it.
-fn reporting_sides(match_: &Match) -> Vec<ReportingSide> {
+fn reporting_sides(match_: &Match) -> Vec<SideClaims> {
     let claim_of = |user: UserKey| match_.side_reports.claim_of(user).map(|claim| &claim.ranks);
     let side = |(_, users): (u16, Vec<UserKey>)| {
         let members = || players(match_).filter(|(_, player)| users.contains(&player.user));
-        ReportingSide {
+        SideClaims {
             claims: users.iter().filter_map(|user| claim_of(*user).cloned()).collect(),
             may_report_more: members().any(|(_, player)| player.left_at.is_none() && claim_of(player.user).is_none()),
             was_heard: members().any(|(ticket, player)| {

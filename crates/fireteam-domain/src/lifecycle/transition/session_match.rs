@@ -8,7 +8,7 @@ use crate::chosen_value::ChosenValue;
 use crate::id::{MatchId, RulesetHash, SetId, SiloId};
 use crate::lifecycle::rules::LifecycleRules;
 use crate::lifecycle::session_start::SessionMatchStart;
-use crate::lifecycle::side_reports::{ReportingSide, SideReports};
+use crate::lifecycle::side_reports::{SideClaims, SideReports};
 use crate::lifecycle::{Assignment, Match, MatchStage, MatchTicket};
 use crate::time::UnixMs;
 
@@ -65,7 +65,7 @@ pub fn begin_session_match(rules: &LifecycleRules, new_match: NewSessionMatch, n
 
 /// Whether the reports of `sides` may be a result. In a match of a session, more than half of the players must have been heard
 /// since play began, and a member of each side that did not report.
-pub(super) fn is_quorum_heard(match_: &Match, sides: &[ReportingSide]) -> bool {
+pub(super) fn is_quorum_heard(match_: &Match, sides: &[SideClaims]) -> bool {
     if match_.session_start.is_none() {
         return true;
     }

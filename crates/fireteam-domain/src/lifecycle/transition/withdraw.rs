@@ -27,7 +27,7 @@ pub(super) fn apply_withdrawal(
 }
 
 /// Withdraws the tickets that were silent for longer than their TTL; `None` if there are none.
-pub(super) fn withdraw_expired_tickets(
+pub(super) fn end_match_if_tickets_expired(
     rules: &LifecycleRules,
     current: &Match,
     tickets: &dyn TicketFacts,

@@ -15,7 +15,7 @@ impl AlternatingForest {
         while let Some(Reverse((elapsed, event))) = self.event_queue.pop() {
             self.elapsed_dual = elapsed;
             match event {
-                ForestEvent::OddBlossomDualZero(blossom) if self.is_dual_exhausted(blossom) => {
+                ForestEvent::OddBlossomDualZero(blossom) if self.is_odd_blossom_dual_zero(blossom) => {
                     self.expand_blossom(blossom)
                 }
                 ForestEvent::OddBlossomDualZero(_) => {}

@@ -12,13 +12,13 @@ const NO_RATINGS: [f64; PLAYERS_PER_SESSION_MAX] = [0.0; PLAYERS_PER_SESSION_MAX
 
 /// Roles of the players in a session.
 #[derive(Debug)]
-pub(super) struct OpenRoles {
+pub(super) struct SeatedRoles {
     all_roles: Box<[u16]>,
     /// Roles that each seated player may play, by team; empty if unknown.
     seated: Vec<Vec<Box<[u16]>>>,
 }
 
-impl OpenRoles {
+impl SeatedRoles {
     /// `None` without roles.
     pub(super) fn new(spec: &TeamsSpec, parties: &[SeatedParty], party_teams: &[u16]) -> Option<Self> {
         if spec.roles.is_empty() {
@@ -34,7 +34,7 @@ impl OpenRoles {
 
     /// Sum of the positions of a ticket's roles in its players' lists, if it joins `guests` in `team`, which has `room` for it.
     /// `None` if a role would stay open that other players in these seats could fill, or one of its players offers none.
-    pub(super) fn cost_of_joining(
+    pub(super) fn wanted_role_cost(
         &self,
         spec: &TeamsSpec,
         (team, room): (u16, u16),
@@ -49,20 +49,20 @@ impl OpenRoles {
         if team::fillable_places(spec, &parties, room)? < before {
             return None;
         }
-        let roles = team::assign_guests(spec, seated, &parties[1..], room).pop()?;
+        let roles = team::assign_guest_roles(spec, seated, &parties[1..], room).pop()?;
         let positions =
             roles.iter().zip(ticket.wanted_roles).map(|(role, wanted)| wanted.iter().position(|own| own == role));
         Some(positions.map(Option::unwrap_or_default).sum())
     }
 
     /// Roles of the players of each of `guests` in `team`, which has `room` for more.
-    pub(super) fn of_guests(
+    pub(super) fn roles_of_guests(
         &self,
         spec: &TeamsSpec,
         (team, room): (u16, u16),
         guests: &[TeamParty<'_>],
     ) -> Vec<Vec<u16>> {
-        team::assign_guests(spec, self.seated_in(team), guests, room)
+        team::assign_guest_roles(spec, self.seated_in(team), guests, room)
     }
 
     /// The players seated in a team, as one party.

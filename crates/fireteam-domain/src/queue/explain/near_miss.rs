@@ -1,6 +1,6 @@
 //! Near misses: all rules that refuse a pair of tickets, with measured values and limits.
 
-use crate::filter::{Refusal, admit_mutually_by_filter, measure_between, unmet_wishes};
+use crate::filter::{Refusal, admit_mutually_by_filter, measure_between, refusals_by_wishes};
 use crate::queue::avoidance::have_common_user;
 use crate::queue::explain::explanation::{MeasuredAndLimit, NearMissTicket};
 use crate::queue::pass_state::PassState;
@@ -9,7 +9,7 @@ use crate::queue::rating_group;
 use crate::queue::region;
 use crate::queue::window::{self, BucketRange};
 use crate::ruleset::HardRule;
-use crate::ruleset::queue::{RatingWindow, WindowMatchRule};
+use crate::ruleset::queue::{RatingWindow, WindowPairRule};
 
 /// Candidate and all rules that refuse it.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ fn all_refusals(pass_state: &PassState<'_>, one: u32, other: u32) -> Vec<(Refusa
             refusals.push((refusal, limit_margin(pass_state, filter_index, one, other)));
         }
     }
-    let unmet = unmet_wishes(input.ruleset, &ours.waiting_session, &theirs.waiting_session, None);
+    let unmet = refusals_by_wishes(input.ruleset, &ours.waiting_session, &theirs.waiting_session, None);
     refusals.extend(unmet.map(|refusal| (refusal, None)));
     if queue.groups.is_some() {
         let distance = ours.prepared.rating_group.abs_diff(theirs.prepared.rating_group);
@@ -112,11 +112,11 @@ fn window_margin(window: &RatingWindow, ours: BucketRange, theirs: BucketRange) 
         limit: f64::from(one.range),
     };
     match window.rule {
-        WindowMatchRule::Contain => {
+        WindowPairRule::Contain => {
             let (here, there) = (from(ours, theirs), from(theirs, ours));
             if there.measured - there.limit <= here.measured - here.limit { here } else { there }
         }
-        WindowMatchRule::Overlap => MeasuredAndLimit {
+        WindowPairRule::Overlap => MeasuredAndLimit {
             measured: ours.center.abs_diff(theirs.center) as f64,
             limit: f64::from(ours.range) + f64::from(theirs.range),
         },

@@ -13,7 +13,7 @@ use crate::queue::ticket::PlayerRating;
 use crate::ruleset::queue::{AvoidStrictness, QualitySpec};
 use crate::ruleset::teams::TeamsSpec;
 use crate::team;
-use crate::value_choice::{ChoiceInput, choose_values, seed_of_id};
+use crate::value_choice::{ValueChoiceContext, choose_values, seed_of_id};
 
 /// Tickets of one team: ticket index, and one role per player.
 type TeamRows = Vec<(u32, Vec<u16>)>;
@@ -75,11 +75,15 @@ impl<'a> PassState<'a> {
         };
         let of_tickets = rows.iter().map(|row| &ticket(row).attribute_values);
         let sessions = session.iter().map(|open| &open.attribute_values).chain(of_tickets);
-        let users =
-            if self.input.ruleset.recent_plays_ms().is_some() { self.users_of(rows, session) } else { Vec::new() };
+        let users = if self.input.ruleset.played_values_recent_ms().is_some() {
+            self.users_of(rows, session)
+        } else {
+            Vec::new()
+        };
         let past_matches = self.input.past_matches;
         let promised = session.map_or(&[][..], |open| &open.promised);
-        let choice = ChoiceInput { seed, users: &users, played: &past_matches.played, promised, now: self.input.now };
+        let choice =
+            ValueChoiceContext { seed, users: &users, played: &past_matches.played, promised, now: self.input.now };
         choose_values(self.input.ruleset, sessions, choice)
     }
 

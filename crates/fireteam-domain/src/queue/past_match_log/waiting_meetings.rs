@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use crate::id::{BuildIdHasher, UserKey};
-use crate::queue::avoidance::{Meeting, MeetingMap, UserMeetings};
+use crate::queue::avoidance::{Meeting, MeetingsByUser, UserMeetings};
 use crate::time::UnixMs;
 
 /// Recent meetings of the users of the last pass with each other.
@@ -14,7 +14,7 @@ pub(super) struct WaitingMeetings {
     /// Users of the last pass.
     users: HashMap<UserKey, WaitingUser, BuildIdHasher>,
     /// Shared with running passes; copied only if it changes while one runs.
-    meetings_by_user: Arc<MeetingMap>,
+    meetings_by_user: Arc<MeetingsByUser>,
     /// Age up to which a match was recent in the last pass, milliseconds.
     recent_ms: u64,
     /// Number of passes.
@@ -39,7 +39,7 @@ impl WaitingMeetings {
         recent_ms: u64,
         now: UnixMs,
         all_meetings: impl Fn(UserKey) -> &'a [Meeting],
-    ) -> Arc<MeetingMap> {
+    ) -> Arc<MeetingsByUser> {
         if self.recent_ms < recent_ms {
             // Older matches have an effect now.
             self.users.values_mut().for_each(|user| user.read_in_pass = None);
@@ -108,9 +108,9 @@ impl WaitingMeetings {
 }
 
 /// Removes a user's meetings, at both users.
-fn remove_user(meetings_by_user: &mut MeetingMap, user: UserKey) {
+fn remove_user(meetings_by_user: &mut MeetingsByUser, user: UserKey) {
     let Some(removed) = meetings_by_user.remove(&user) else { return };
-    for other in removed.other_users() {
+    for other in removed.met_users() {
         if let Some(meetings) = meetings_by_user.get_mut(&other) {
             meetings.remove_all_with(user);
             if meetings.len() == 0 {

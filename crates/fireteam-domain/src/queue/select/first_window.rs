@@ -30,7 +30,7 @@ impl<'a> Selector<'_, 'a> {
     pub(super) fn first_window_around(&mut self, row: u32) -> Option<CandidateMatch<'a>> {
         let mut starts = vec![row];
         for _ in 1..self.pass_state.input.teams.players_per_match() {
-            let Some(above) = starts.last().and_then(|&it| self.waiting_list.waiting_above(it)) else { break };
+            let Some(above) = starts.last().and_then(|&it| self.waiting_list.next_waiting_above(it)) else { break };
             starts.push(above);
         }
         starts.into_iter().rev().find_map(|start| self.window_starting_at(start, Some(row)))
@@ -41,7 +41,7 @@ impl<'a> Selector<'_, 'a> {
         let (pass_state, progress) = (self.pass_state, &mut *self.progress);
         let served = required.unwrap_or(start);
         let mut partial_match = PartialMatch::new(pass_state, start);
-        let mut next = self.waiting_list.waiting_below(start);
+        let mut next = self.waiting_list.next_waiting_below(start);
         let mut examined = 0;
         while let Some(row) = next.filter(|_| !partial_match.is_full()) {
             if examined == pass_state.input.queue.selection.max_candidates.max(1) {
@@ -59,7 +59,7 @@ impl<'a> Selector<'_, 'a> {
                     return None;
                 }
             }
-            next = self.waiting_list.waiting_below(row);
+            next = self.waiting_list.next_waiting_below(row);
         }
         let has_required = required.is_none_or(|required| partial_match.ticket_indices().contains(&required));
         if !partial_match.is_full() || !has_required {

@@ -287,8 +287,8 @@ fn backfill_lets_in_whom_a_new_match_would_have() {
         fixture.with_input(&fixture.prepared_tickets(), |input| {
             let mut order: Vec<&PreparedTicket> = input.tickets.to_vec();
             order.sort_by_key(|it| (it.ticket.entered_at, it.ticket.id));
-            let mut singles = order.iter().filter(|ticket| ticket.player_count == 1);
-            let expected = singles.find(|guest| new_match_passes(input, &seated, open_team, guest));
+            let mut parties_of_one = order.iter().filter(|ticket| ticket.player_count == 1);
+            let expected = parties_of_one.find(|guest| new_match_passes(input, &seated, open_team, guest));
             let outcome = pass::run_general_pass(input, 0, None);
             let found: Vec<_> = outcome
                 .proposals

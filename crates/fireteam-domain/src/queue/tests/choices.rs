@@ -11,7 +11,7 @@ use crate::queue::rng::SplitMix64;
 use crate::queue::tests::fixture::{QueueFixture, one_in, random_below};
 use crate::ruleset::{HardFilter, HardMissingPolicy, HardRule, OverlapChoice};
 use crate::time::UnixMs;
-use crate::value_choice::{ChoiceInput, choose_values};
+use crate::value_choice::{ValueChoiceContext, choose_values};
 
 /// A free-for-all of three, in which one of the common maps is chosen; a party for each of `lists`.
 fn three_players(choice: OverlapChoice, lists: &[&[&str]]) -> QueueFixture {
@@ -85,7 +85,7 @@ fn chosen_value_is_in_the_list_of_each_party() {
                 not_first += usize::from(!is_first);
                 let values = members.iter().map(|it| &it.attribute_values);
                 let played = &PlayedValues::default();
-                let choice = ChoiceInput { seed: 7, users: &[], played, promised: &[], now: UnixMs(1) };
+                let choice = ValueChoiceContext { seed: 7, users: &[], played, promised: &[], now: UnixMs(1) };
                 assert!(choose_values(&fixture.ruleset, values, choice).is_ok());
             }
         }

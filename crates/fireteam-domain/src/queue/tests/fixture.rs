@@ -12,24 +12,24 @@ use crate::matchmaking_action::AdvertiseChances;
 use crate::measure::Measure;
 use crate::queue::avoidance::{PastMatches, PlayedPair};
 use crate::queue::backfill::OpenSession;
-use crate::queue::gate::GateInput;
+use crate::queue::gate::GateCounts;
 use crate::queue::pass::{self, PassInput, PassOutcome};
 use crate::queue::prepared_ticket::PreparedTicket;
 use crate::queue::rng::SplitMix64;
 use crate::queue::tests::random_wishes::random_wishes;
 use crate::queue::ticket::{PlayerRating, Ticket};
 use crate::ruleset::queue::{
-    AvoidStrictness, AvoidTarget, AvoidanceRule, BucketRounding, Gate, GateRounding, QualitySpec, QueueSpec,
-    RatingGroup, RatingGroups, RatingWindow, RegionMode, SatisfactionSpec, SelectionMode, SelectionOrder,
-    SelectionSpec, WaitBonus, WindowClock, WindowMatchRule, WindowMaxCombination,
+    AbsoluteOrPercentMax, AvoidStrictness, AvoidTarget, AvoidanceRule, BucketRounding, Gate, GateRounding, QualitySpec,
+    QueueSpec, RatingGroup, RatingGroups, RatingWindow, RegionMode, SatisfactionSpec, SelectionMode, SelectionOrder,
+    SelectionSpec, WaitBonus, WindowClock, WindowPairRule,
 };
 use crate::ruleset::rating::{RatingSpec, RatingSystem};
 use crate::ruleset::teams::{
     AllocationSpec, HostingMode, HostingSpec, PlayerDataForHost, ServerChoice, TeamOrder, TeamsSpec,
 };
 use crate::ruleset::{
-    AdvertisementHandlePolicy, DistanceCurve, HardFilter, HardMissingPolicy, HardRule, PartyConsentPolicy, Ruleset,
-    SearchLimits, ServedSilos, SoftFilter, SoftFilterMode, SoftMissingPolicy,
+    AdvertisementIdForm, DistanceCurve, HardFilter, HardMissingPolicy, HardRule, PartyConsentPolicy, Ruleset,
+    RulesetSilos, SearchLimits, SoftFilter, SoftFilterMode, SoftMissingPolicy,
 };
 use crate::session::{Player, RegionLatency, Session};
 use crate::time::UnixMs;
@@ -44,7 +44,7 @@ pub(in crate::queue) struct QueueFixture {
     pub(in crate::queue) leaderboard_positions: Vec<Option<f64>>,
     pub(in crate::queue) open_sessions: Vec<OpenSession>,
     pub(in crate::queue) past_matches: PastMatches,
-    pub(in crate::queue) gate_input: GateInput,
+    pub(in crate::queue) gate_counts: GateCounts,
     pub(in crate::queue) now: UnixMs,
     pub(in crate::queue) rng_seed: u64,
     pub(in crate::queue) max_pair_checks: u64,
@@ -59,7 +59,7 @@ impl QueueFixture {
             leaderboard_positions: Vec::new(),
             open_sessions: Vec::new(),
             past_matches: PastMatches::default(),
-            gate_input: GateInput::default(),
+            gate_counts: GateCounts::default(),
             now: NOW,
             rng_seed: 1,
             max_pair_checks: u64::MAX,
@@ -107,7 +107,7 @@ impl QueueFixture {
             tickets: &tickets,
             open_sessions: &self.open_sessions,
             past_matches: &self.past_matches,
-            gate_input: self.gate_input,
+            gate_counts: self.gate_counts,
             now: self.now,
             rng_seed: self.rng_seed,
             max_pair_checks: self.max_pair_checks,
@@ -177,10 +177,10 @@ pub(in crate::queue) const UNIT_WINDOW: RatingWindow = RatingWindow {
     step_every_ms: 20_000,
     max: Some(10),
     max_percent: None,
-    combine: WindowMaxCombination::Smaller,
+    combine: AbsoluteOrPercentMax::Smaller,
     reciprocal_percent: 100.0,
     clock: WindowClock::Queue,
-    rule: WindowMatchRule::Contain,
+    rule: WindowPairRule::Contain,
 };
 
 /// comprl's quality (S2-9, S2-12, B-27).
@@ -234,7 +234,7 @@ fn new_ruleset(hard: Vec<HardFilter>, soft: Vec<SoftFilter>, expansions: Vec<Exp
         name: "queue".into(),
         set_id: SetId(1),
         hash: RulesetHash(1),
-        silos: ServedSilos::Any,
+        silos: RulesetSilos::Any,
         attributes: [
             attribute("skill", ValueType::Number, AttributeSource::Skill),
             attribute("mode", ValueType::String, AttributeSource::AttributeMap),
@@ -248,7 +248,7 @@ fn new_ruleset(hard: Vec<HardFilter>, soft: Vec<SoftFilter>, expansions: Vec<Exp
         advertise_chances: AdvertiseChances::from_game_size(2),
         search_limits: SearchLimits { max_results: 50, max_evaluated: u32::MAX },
         clients_per_account: 1,
-        handles: AdvertisementHandlePolicy::Ids,
+        handles: AdvertisementIdForm::Ids,
         latency_model: DEFAULT_LATENCY_MODEL,
         involved_phase_percent: 50.0,
         probed_players: None,
@@ -435,10 +435,10 @@ fn random_queue_spec(rng: &mut SplitMix64, queue: &mut QueueSpec) {
             max: pick_random(rng, &[None, Some(4)]),
             max_percent: pick_random(rng, &[None, Some(40.0)]).filter(|_| bounds.is_none()),
             bucket_bounds: bounds,
-            combine: pick_random(rng, &[WindowMaxCombination::Smaller, WindowMaxCombination::Larger]),
+            combine: pick_random(rng, &[AbsoluteOrPercentMax::Smaller, AbsoluteOrPercentMax::Larger]),
             reciprocal_percent: pick_random(rng, &[100.0, 50.0, 0.0]),
             clock: pick_random(rng, &[WindowClock::Queue, WindowClock::Ticket]),
-            rule: pick_random(rng, &[WindowMatchRule::Contain, WindowMatchRule::Contain, WindowMatchRule::Overlap]),
+            rule: pick_random(rng, &[WindowPairRule::Contain, WindowPairRule::Contain, WindowPairRule::Overlap]),
             ..UNIT_WINDOW
         });
     }

@@ -2,12 +2,12 @@
 
 use crate::attribute::AttributeValue;
 use crate::filter::Refusal;
-use crate::queue::gate::GateInput;
+use crate::queue::gate::GateCounts;
 use crate::queue::rng::SplitMix64;
 use crate::queue::tests::fixture::{GAUSS_QUALITY, NOW, QueueFixture, UNIT_WINDOW, ticket_number, user_key};
 use crate::ruleset::queue::{
-    AvoidStrictness, AvoidTarget, AvoidanceRule, QualitySpec, RatingWindow, RegionMode, SatisfactionSpec,
-    SelectionMode, SelectionOrder, SelectionSpec, WaitBonus, WindowClock, WindowMatchRule, WindowMaxCombination,
+    AbsoluteOrPercentMax, AvoidStrictness, AvoidTarget, AvoidanceRule, QualitySpec, RatingWindow, RegionMode,
+    SatisfactionSpec, SelectionMode, SelectionOrder, SelectionSpec, WaitBonus, WindowClock, WindowPairRule,
 };
 use crate::session::RegionLatency;
 use crate::time::UnixMs;
@@ -64,17 +64,17 @@ fn window_range_stops_at_its_bounds() {
         fixture.add_ticket(&[20.0], 10_000_000);
         fixture.run_pass().report.max_window_reach
     };
-    assert_eq!(widest(Some(10), None, WindowMaxCombination::Smaller), 10);
-    assert_eq!(widest(None, Some(25.0), WindowMaxCombination::Smaller), 5);
-    assert_eq!(widest(Some(10), Some(25.0), WindowMaxCombination::Smaller), 5);
-    assert_eq!(widest(Some(10), Some(25.0), WindowMaxCombination::Larger), 10);
-    assert!(widest(None, None, WindowMaxCombination::Smaller) > 400);
+    assert_eq!(widest(Some(10), None, AbsoluteOrPercentMax::Smaller), 10);
+    assert_eq!(widest(None, Some(25.0), AbsoluteOrPercentMax::Smaller), 5);
+    assert_eq!(widest(Some(10), Some(25.0), AbsoluteOrPercentMax::Smaller), 5);
+    assert_eq!(widest(Some(10), Some(25.0), AbsoluteOrPercentMax::Larger), 10);
+    assert!(widest(None, None, AbsoluteOrPercentMax::Smaller) > 400);
 }
 
 /// D-3: the overlap rule requires only that the ranges share a bucket.
 #[test]
 fn window_overlap_rule_matches_overlapping_ranges() {
-    for (rule, expected) in [(WindowMatchRule::Contain, 0), (WindowMatchRule::Overlap, 1)] {
+    for (rule, expected) in [(WindowPairRule::Contain, 0), (WindowPairRule::Overlap, 1)] {
         let mut fixture = QueueFixture::one_vs_one();
         fixture.queue_mut().window = Some(RatingWindow { rule, start: 2, step: 0, ..UNIT_WINDOW });
         fixture.add_ticket(&[10.0], 0);
@@ -195,11 +195,11 @@ fn closed_gate_proposes_no_match() {
     fixture.add_ticket(&[1.0], 0);
     fixture.add_ticket(&[1.0], 0);
     fixture.queue_mut().gate.min_waiting_percent = 10.0;
-    fixture.gate_input = GateInput { connected_players: 21, active_matches: 0 };
+    fixture.gate_counts = GateCounts { connected_players: 21, active_matches: 0 };
     let outcome = fixture.run_pass();
     assert!(outcome.proposals.is_empty() && outcome.report.gate_reason.is_some());
     assert!(outcome.report.unmatched.iter().all(|it| it.refusal == Refusal::GateClosed));
-    fixture.gate_input.connected_players = 20;
+    fixture.gate_counts.connected_players = 20;
     assert_eq!(fixture.matched_ticket_numbers().len(), 1);
     fixture.queue_mut().gate.max_concurrent_matches = Some(1);
     for number in 0..4 {

@@ -3,7 +3,7 @@
 use crate::ruleset::hash::CanonicalWriter;
 use crate::ruleset::queue::{
     AvoidStrictness, AvoidTarget, AvoidanceRule, DEFAULT_TICKET_TTL_MS, LookDirection, QualitySpec, QueueSpec,
-    RegionMode, SatisfactionSpec, SelectionMode, WindowMatchRule,
+    RegionMode, SatisfactionSpec, SelectionMode, WindowPairRule,
 };
 use crate::ruleset::validate::queue::DEFAULT_SELECTION;
 
@@ -65,7 +65,7 @@ pub(super) fn write_queue_additions(writer: &mut CanonicalWriter, queue: &QueueS
         ("one queue", !allow_other_queues),
         ("like parties first", *prefer_same_party_size),
         ("backfill", *backfill),
-        ("overlap", window.as_ref().is_some_and(|window| window.rule == WindowMatchRule::Overlap)),
+        ("overlap", window.as_ref().is_some_and(|window| window.rule == WindowPairRule::Overlap)),
     ];
     flags.iter().filter(|(_, value)| *value).for_each(|(label, _)| writer.string(label));
     let integers = [

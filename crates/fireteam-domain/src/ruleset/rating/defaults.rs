@@ -36,28 +36,28 @@ pub enum RatingDefaults {
 
 /// Rating system as a ruleset states it, under both default constants.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct StatedSystem {
+pub(crate) struct SystemByDefaults {
     /// Under `RatingDefaults::Current`.
     pub(crate) current: RatingSystem,
     /// Under `RatingDefaults::Former`.
     pub(crate) former: RatingSystem,
 }
 
-impl StatedSystem {
+impl SystemByDefaults {
     /// System whose constants do not depend on the defaults.
-    pub(crate) fn independent_of_defaults(system: RatingSystem) -> Self {
+    pub(crate) fn new_same_for_both(system: RatingSystem) -> Self {
         Self { current: system, former: system }
     }
 }
 
 /// TrueSkill's default performance deviation: three quarters of the initial deviation. The paper (Herbrich, Minka and Graepel
 /// 2006) has a half; three quarters predict better on each data set of docs/RATINGS.md.
-pub(crate) fn trueskill_beta(sigma: f64) -> f64 {
+pub(crate) fn default_trueskill_beta(sigma: f64) -> f64 {
     0.75 * sigma
 }
 
 /// Default performance deviation of Plackett-Luce: half of the initial deviation, as in OpenSkill.
-pub(crate) fn plackett_luce_beta(sigma: f64) -> f64 {
+pub(crate) fn default_plackett_luce_beta(sigma: f64) -> f64 {
     sigma / 2.0
 }
 
@@ -143,9 +143,9 @@ mod tests {
     /// The paper's Tau, and the same numbers as OpenSkill's for the default initial deviation.
     #[test]
     fn default_beta_and_tau_follow_the_initial_deviation() {
-        assert_eq!((trueskill_beta(SIGMA), default_tau(SIGMA)), (6.25, 25.0 / 300.0));
-        assert_eq!((trueskill_beta(400.0), default_tau(400.0)), (300.0, 4.0));
-        assert_eq!((plackett_luce_beta(SIGMA), plackett_luce_beta(400.0)), (25.0 / 6.0, 200.0));
+        assert_eq!((default_trueskill_beta(SIGMA), default_tau(SIGMA)), (6.25, 25.0 / 300.0));
+        assert_eq!((default_trueskill_beta(400.0), default_tau(400.0)), (300.0, 4.0));
+        assert_eq!((default_plackett_luce_beta(SIGMA), default_plackett_luce_beta(400.0)), (25.0 / 6.0, 200.0));
     }
 
     /// In Glickman's example a deviation of 50 grows to 350 in five years of two-month periods.

@@ -49,7 +49,7 @@ impl RatingSpec {
     }
 
     /// Number of the active period in which a match ends at `at`, if the decay counts active periods.
-    pub(super) fn active_period_number(&self, at: UnixMs, activity: SetActivity) -> Option<u32> {
+    pub(super) fn active_period_number_of_match_at(&self, at: UnixMs, activity: SetActivity) -> Option<u32> {
         let decay = self.decay.filter(|decay| decay.periods == DecayPeriodFilter::Played)?;
         Some(activity.period_number_of_match_at(decay.every_ms.max(1), at))
     }

@@ -46,7 +46,7 @@ impl RatingSpec {
         };
         let before: Vec<Side> = sides.iter().map(with_inactivity).collect();
         let after = rate_sides(self, &before);
-        let period_number = self.active_period_number(at, activity);
+        let period_number = self.active_period_number_of_match_at(at, activity);
         let finalize_side = |(side, skills): (usize, Vec<Skill>)| {
             let result = overall_result(&before, side);
             let pairs = before[side].players.iter().zip(skills);

@@ -150,8 +150,8 @@ impl fmt::Display for RatingScale {
 mod tests {
     use super::*;
     use crate::ruleset::rating::{
-        DecayPeriodFilter, DisconnectPolicy, InactivityDecay, LeaderboardAccess, PredictionForm, RatedGameUnit,
-        RatingCategories, RatingSpec, StreakMomentum,
+        DecayPeriodFilter, DisconnectPolicy, InactivityDecay, LeaderboardAccess, PerformanceDistribution,
+        RatedGameUnit, RatingCategories, RatingSpec, StreakMomentum,
     };
 
     const SET: RatingPool<'_> = RatingPool::Set(SetId(11));
@@ -280,7 +280,7 @@ mod tests {
             games_per: RatedGameUnit::Opponent,
             leaderboard: LeaderboardAccess::Public,
             categories: Some(RatingCategories { count: 2, width: 1.0, from: 0.0 }),
-            prediction: PredictionForm::Probit,
+            prediction: PerformanceDistribution::Probit,
         };
         assert_eq!(plain.scale(), changed.scale());
     }

@@ -51,11 +51,11 @@ pub(super) struct DeclaredAttributes(Vec<(Attribute, Option<ValueType>)>);
 impl DeclaredAttributes {
     /// Index of the attribute that `raw` names, and its type if the declaration is valid. Reports an unknown name.
     pub(super) fn find(&self, reader: &ElementReader<'_>, raw: &RawAttribute) -> Option<(usize, Option<ValueType>)> {
-        self.find_with_suggestions(reader, raw, &[])
+        self.find_with_extra_suggestions(reader, raw, &[])
     }
 
     /// As `find`; the names in `also_valid` are suggested too.
-    pub(super) fn find_with_suggestions(
+    pub(super) fn find_with_extra_suggestions(
         &self,
         reader: &ElementReader<'_>,
         raw: &RawAttribute,
@@ -144,7 +144,7 @@ fn read_attribute(element: &RawElement, declared: &mut DeclaredAttributes, diagn
     let kind = reader.required_keyword("Type", &VALUE_KIND_KEYWORDS);
     let range = read_value_range(&mut reader, kind);
     let unit = reader.display_text("Unit");
-    let mut source = name.map_or(AttributeSource::AttributeMap, |name| AttributeSource::of_name(&name.value));
+    let mut source = name.map_or(AttributeSource::AttributeMap, |name| AttributeSource::of_attribute_name(&name.value));
     let mut reduction = PartyAggregation::default();
     match (reader.attribute("PartyAggregation"), source) {
         (Some(_), AttributeSource::AttributeMap) => {

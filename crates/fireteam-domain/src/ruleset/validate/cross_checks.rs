@@ -29,7 +29,7 @@ pub(super) fn check_required_sections(root: &ElementReader<'_>) {
         let name = attribute.attribute("Name").filter(|_| !has_section("Rating"));
         let needs_ratings = |name: &&RawAttribute| {
             matches!(
-                AttributeSource::of_name(&name.value),
+                AttributeSource::of_attribute_name(&name.value),
                 AttributeSource::RatingDeviation | AttributeSource::MatchesPlayed
             )
         };

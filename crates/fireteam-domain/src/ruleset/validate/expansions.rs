@@ -61,7 +61,7 @@ pub(super) fn read_expansions(
         "latency" => Some(Measure::Latency),
         "distance" => Some(Measure::Distance),
         _ => {
-            let (index, kind) = declared.find_with_suggestions(reader, raw, &MEASURED_BY_SERVER)?;
+            let (index, kind) = declared.find_with_extra_suggestions(reader, raw, &MEASURED_BY_SERVER)?;
             if kind? != ValueType::Number {
                 let problem = format!("{} is a {}", quoted_excerpt(&raw.value), kind?.as_str());
                 reader.report(raw.value_span, problem, "a limit needs a number attribute, `latency` or `distance`");

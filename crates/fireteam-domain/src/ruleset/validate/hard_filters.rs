@@ -8,7 +8,7 @@ use crate::ruleset::number_bounds::NumberBounds;
 use crate::ruleset::raw::{Diagnostics, RawAttribute, RawElement, Span, quoted_excerpt};
 use crate::ruleset::validate::attributes::{ATTRIBUTE_NUMBER_BOUNDS, DeclaredAttributes};
 use crate::ruleset::validate::expansions::{DeclaredExpansions, LIMIT_BOUNDS};
-use crate::ruleset::{ComparedList, HardFilter, HardMissingPolicy, HardRule, OverlapChoice};
+use crate::ruleset::{HardFilter, HardMissingPolicy, HardRule, InFilterList, OverlapChoice};
 
 const HARD_FILTER_ELEMENTS: [&str; 8] =
     ["Equal", "NotEqual", "In", "Range", "Overlap", "Compatible", "Within", "SameRuleset"];
@@ -179,13 +179,13 @@ fn read_constant(reader: &mut ElementReader<'_>, kind: Option<ValueType>) -> Opt
 }
 
 /// Reads `List`, a string list attribute of the checking side, or `Values`, constant strings.
-fn read_in_list(reader: &mut ElementReader<'_>, declared: &DeclaredAttributes) -> Option<ComparedList> {
+fn read_in_list(reader: &mut ElementReader<'_>, declared: &DeclaredAttributes) -> Option<InFilterList> {
     match (reader.attribute("List"), reader.attribute("Values")) {
         (Some(list), None) => {
-            declared.find_of_kind(reader, list, ValueType::StringList).map(ComparedList::OwnAttribute)
+            declared.find_of_kind(reader, list, ValueType::StringList).map(InFilterList::OwnAttribute)
         }
         (None, Some(values)) => match AttributeValue::string_list(parse_string_list(reader, values)?) {
-            AttributeValue::StringList(strings) => Some(ComparedList::Strings(strings)),
+            AttributeValue::StringList(strings) => Some(InFilterList::Strings(strings)),
             AttributeValue::Number(_) | AttributeValue::String(_) | AttributeValue::Bool(_) => None,
         },
         (Some(list), Some(_)) => {

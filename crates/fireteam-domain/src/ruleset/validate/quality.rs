@@ -12,7 +12,7 @@ const QUALITY_ELEMENTS: [&str; 6] =
     ["SoftScore", "LeaderboardGauss", "AverageSimilarity", "CategorySimilarity", "WinProbability", "DrawProbability"];
 
 /// Threshold of `<DrawProbability>`: a share of the maximum draw probability.
-const DRAW_THRESHOLD_BOUNDS: NumberBounds = NumberBounds::greater_than(0.0, 1.0);
+const DRAW_THRESHOLD_BOUNDS: NumberBounds = NumberBounds::new_exclusive_min(0.0, 1.0);
 
 /// Free minutes of a wait bonus: at most one day.
 const FREE_MINUTES_BOUNDS: NumberBounds = NumberBounds::new_inclusive(0.0, 1_440.0);

@@ -78,7 +78,7 @@ pub(super) fn read_queue(element: &RawElement, context: &QueueContext<'_>, diagn
             .and_then(|element| read_alternative_set_offer(element, own_set, diagnostics)),
         satisfaction: reader
             .single_child("Satisfaction")
-            .map(|element| satisfaction::read_window_satisfaction(element, diagnostics)),
+            .map(|element| satisfaction::read_queue_satisfaction(element, diagnostics)),
     };
     if let (Some(element), None) = (reader.single_child("Satisfaction"), &queue.window) {
         let problem = "<Satisfaction> adjusts a rating window, and there is none";

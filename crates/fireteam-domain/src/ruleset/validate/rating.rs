@@ -5,10 +5,10 @@ use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::number_bounds::NumberBounds;
 use crate::ruleset::rating::defaults::{
     FORMER_GLICKO_PERIOD_MS, FORMER_PLACKETT_LUCE_BETA, FORMER_TAU, FORMER_TRUESKILL_BETA, GLICKO_PERIOD_MS, SIGMA,
-    StatedSystem, default_tau, plackett_luce_beta, trueskill_beta,
+    SystemByDefaults, default_plackett_luce_beta, default_tau, default_trueskill_beta,
 };
 use crate::ruleset::rating::{
-    DecayPeriodFilter, DisconnectPolicy, InactivityDecay, LeaderboardAccess, PredictionForm, RatedGameUnit,
+    DecayPeriodFilter, DisconnectPolicy, InactivityDecay, LeaderboardAccess, PerformanceDistribution, RatedGameUnit,
     RatingCategories, RatingSpec, RatingSystem, StreakMomentum,
 };
 use crate::ruleset::raw::{Diagnostics, RawElement};
@@ -35,7 +35,7 @@ const DEFAULT_GLICKO2_PERIOD_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// `<Rating>` as a ruleset states it.
 #[derive(Clone, Debug)]
-pub(super) struct StatedRating {
+pub(super) struct RatingSettings {
     /// Settings with the current default constants.
     pub(super) current: RatingSpec,
     /// Settings with the former default constants; `None` if they are the same.
@@ -63,7 +63,7 @@ const SYSTEM_KEYWORDS: [(&str, RatingSystemName); 5] = [
 ];
 
 /// Reads `<Rating>`. Defaults are those of each system's authors unless stated otherwise; z is 1, as in comprl.
-pub(super) fn read_rating(element: &RawElement, diagnostics: &Diagnostics) -> StatedRating {
+pub(super) fn read_rating(element: &RawElement, diagnostics: &Diagnostics) -> RatingSettings {
     let mut reader = ElementReader::new(element, diagnostics);
     let Some(system_name) = reader.required_keyword("System", &SYSTEM_KEYWORDS) else {
         // The accepted attributes depend on the system, so nothing else can be checked without it.
@@ -72,12 +72,12 @@ pub(super) fn read_rating(element: &RawElement, diagnostics: &Diagnostics) -> St
             reader.report(element.name_span, "<Rating> has no `System`", fix);
         }
         let placeholder = RatingSystem::Elo { initial: 1500.0, k: 16.0, scale: 400.0 };
-        return StatedRating { current: RatingSpec::with_defaults(placeholder), former: None, pool: None };
+        return RatingSettings { current: RatingSpec::with_defaults(placeholder), former: None, pool: None };
     };
     let system = match system_name {
-        RatingSystemName::Elo => StatedSystem::independent_of_defaults(read_elo(&mut reader)),
+        RatingSystemName::Elo => SystemByDefaults::new_same_for_both(read_elo(&mut reader)),
         RatingSystemName::Glicko => read_glicko(&mut reader),
-        RatingSystemName::Glicko2 => StatedSystem::independent_of_defaults(read_glicko2(&mut reader)),
+        RatingSystemName::Glicko2 => SystemByDefaults::new_same_for_both(read_glicko2(&mut reader)),
         RatingSystemName::TrueSkill => read_trueskill(&mut reader),
         RatingSystemName::PlackettLuce => read_plackett_luce(&mut reader),
     };
@@ -104,15 +104,15 @@ pub(super) fn read_rating(element: &RawElement, diagnostics: &Diagnostics) -> St
     };
     let access = [("private", LeaderboardAccess::Private), ("public", LeaderboardAccess::Public)];
     let leaderboard = reader.optional_keyword("Leaderboard", &access).unwrap_or_default();
-    let forms = [("logistic", PredictionForm::Logistic), ("probit", PredictionForm::Probit)];
+    let forms = [("logistic", PerformanceDistribution::Logistic), ("probit", PerformanceDistribution::Probit)];
     let prediction = match system_name {
         RatingSystemName::PlackettLuce => reader.optional_keyword("Prediction", &forms).unwrap_or_default(),
-        _ => PredictionForm::default(),
+        _ => PerformanceDistribution::default(),
     };
     let categories = reader.single_child("Categories").map(|element| read_rating_categories(element, diagnostics));
     let pool = reader.optional_identifier("Pool").map(|name| name.value.clone());
     reader.report_unread();
-    let StatedSystem { current: system, former } = system;
+    let SystemByDefaults { current: system, former } = system;
     let current = RatingSpec {
         system,
         z,
@@ -126,7 +126,7 @@ pub(super) fn read_rating(element: &RawElement, diagnostics: &Diagnostics) -> St
         categories,
         prediction,
     };
-    StatedRating { current, former: (former != system).then_some(RatingSpec { system: former, ..current }), pool }
+    RatingSettings { current, former: (former != system).then_some(RatingSpec { system: former, ..current }), pool }
 }
 
 /// Reads `<Categories>`.
@@ -151,7 +151,7 @@ fn read_elo(reader: &mut ElementReader<'_>) -> RatingSystem {
 }
 
 /// Constants of *The Glicko system*: with c = 63.2 a deviation grows from 50 to 350 in 30 periods of two months.
-fn read_glicko(reader: &mut ElementReader<'_>) -> StatedSystem {
+fn read_glicko(reader: &mut ElementReader<'_>) -> SystemByDefaults {
     let initial = reader.number_or("Initial", ATTRIBUTE_NUMBER_BOUNDS, 1500.0);
     let deviation = reader.number_or("Deviation", NumberBounds::POSITIVE, 350.0);
     let min_deviation = reader.number_or("MinDeviation", NON_NEGATIVE_NUMBER, 30.0);
@@ -161,7 +161,7 @@ fn read_glicko(reader: &mut ElementReader<'_>) -> StatedSystem {
         let period_ms = stated_period_ms.unwrap_or(default_ms);
         RatingSystem::Glicko { initial, deviation, min_deviation, c, period_ms }
     };
-    StatedSystem { current: with_period(GLICKO_PERIOD_MS), former: with_period(FORMER_GLICKO_PERIOD_MS) }
+    SystemByDefaults { current: with_period(GLICKO_PERIOD_MS), former: with_period(FORMER_GLICKO_PERIOD_MS) }
 }
 
 /// Glickman (2013) recommends tau between 0.3 and 1.2.
@@ -176,8 +176,8 @@ fn read_glicko2(reader: &mut ElementReader<'_>) -> RatingSystem {
 }
 
 /// Herbrich, Minka and Graepel (2006): Tau is a hundredth of the initial deviation. They give no share of draws; most games
-/// have few. Beta: see `trueskill_beta`.
-fn read_trueskill(reader: &mut ElementReader<'_>) -> StatedSystem {
+/// have few. Beta: see `default_trueskill_beta`.
+fn read_trueskill(reader: &mut ElementReader<'_>) -> SystemByDefaults {
     let mu = reader.number_or("Mu", ATTRIBUTE_NUMBER_BOUNDS, 25.0);
     let sigma = reader.number_or("Sigma", NumberBounds::POSITIVE, SIGMA);
     let (stated_beta, stated_tau) = read_beta_and_tau(reader);
@@ -186,12 +186,12 @@ fn read_trueskill(reader: &mut ElementReader<'_>) -> StatedSystem {
         let (beta, tau) = (stated_beta.unwrap_or(beta), stated_tau.unwrap_or(tau));
         RatingSystem::TrueSkill { mu, sigma, beta, tau, draw_percent }
     };
-    let current = with(trueskill_beta(sigma), default_tau(sigma));
-    StatedSystem { current, former: with(FORMER_TRUESKILL_BETA, FORMER_TAU) }
+    let current = with(default_trueskill_beta(sigma), default_tau(sigma));
+    SystemByDefaults { current, former: with(FORMER_TRUESKILL_BETA, FORMER_TAU) }
 }
 
 /// Defaults of OpenSkill, in proportion to the initial deviation.
-fn read_plackett_luce(reader: &mut ElementReader<'_>) -> StatedSystem {
+fn read_plackett_luce(reader: &mut ElementReader<'_>) -> SystemByDefaults {
     let mu = reader.number_or("Mu", ATTRIBUTE_NUMBER_BOUNDS, 25.0);
     let sigma = reader.number_or("Sigma", NumberBounds::POSITIVE, SIGMA);
     let (stated_beta, stated_tau) = read_beta_and_tau(reader);
@@ -200,8 +200,8 @@ fn read_plackett_luce(reader: &mut ElementReader<'_>) -> StatedSystem {
         let (beta, tau) = (stated_beta.unwrap_or(beta), stated_tau.unwrap_or(tau));
         RatingSystem::PlackettLuce { mu, sigma, beta, kappa, tau }
     };
-    let current = with(plackett_luce_beta(sigma), default_tau(sigma));
-    StatedSystem { current, former: with(FORMER_PLACKETT_LUCE_BETA, FORMER_TAU) }
+    let current = with(default_plackett_luce_beta(sigma), default_tau(sigma));
+    SystemByDefaults { current, former: with(FORMER_PLACKETT_LUCE_BETA, FORMER_TAU) }
 }
 
 /// `Beta` and `Tau`, if stated.

@@ -53,9 +53,9 @@ pub(super) fn read_regions(
             read_latency_expansion(&mut reader, expansions).map(|expansion| RegionMode::Filter { expansion })
         }
         RegionModeName::Quality => {
-            let weight = reader.required_number("Weight", NumberBounds::greater_than(0.0, SOFT_FILTER_WEIGHT_MAX));
+            let weight = reader.required_number("Weight", NumberBounds::new_exclusive_min(0.0, SOFT_FILTER_WEIGHT_MAX));
             let span_ms =
-                reader.number_or("SpanMs", NumberBounds::greater_than(0.0, 60_000.0), DEFAULT_ROUND_TRIP_SPAN_MS);
+                reader.number_or("SpanMs", NumberBounds::new_exclusive_min(0.0, 60_000.0), DEFAULT_ROUND_TRIP_SPAN_MS);
             weight.map(|weight| RegionMode::Quality { weight, span_ms })
         }
     };

@@ -10,10 +10,10 @@ use crate::ruleset::raw::{Diagnostics, RawElement};
 const LOSING_STREAK_MAX: u64 = 1_000;
 
 /// Share of abandoned matches that makes a player frustrated, percent.
-const ABANDONED_PERCENT_BOUNDS: NumberBounds = NumberBounds::greater_than(0.0, 100.0);
+const ABANDONED_PERCENT_BOUNDS: NumberBounds = NumberBounds::new_exclusive_min(0.0, 100.0);
 
 /// Feedback threshold. Feedback is 1 to 5, so no mean is below 1.
-const FEEDBACK_BELOW_BOUNDS: NumberBounds = NumberBounds::greater_than(1.0, 5.0);
+const FEEDBACK_BELOW_BOUNDS: NumberBounds = NumberBounds::new_exclusive_min(1.0, 5.0);
 
 /// Maximum of `MinMatches`.
 const SATISFACTION_MIN_MATCHES_MAX: u64 = 1_000;
@@ -22,10 +22,10 @@ const SATISFACTION_MIN_MATCHES_MAX: u64 = 1_000;
 const WIDEN_FACTOR_BOUNDS: NumberBounds = NumberBounds::new_inclusive(1.0, 100.0);
 
 /// Factor that widens the limits of frustrated players. 1 would change nothing.
-const WIDEN_LIMITS_BOUNDS: NumberBounds = NumberBounds::greater_than(1.0, 100.0);
+const WIDEN_LIMITS_BOUNDS: NumberBounds = NumberBounds::new_exclusive_min(1.0, 100.0);
 
 /// Reads the `<Satisfaction>` of `<Queue>`: at least one criterion and at least one adjustment of the window.
-pub(super) fn read_window_satisfaction(element: &RawElement, diagnostics: &Diagnostics) -> SatisfactionSpec {
+pub(super) fn read_queue_satisfaction(element: &RawElement, diagnostics: &Diagnostics) -> SatisfactionSpec {
     let mut reader = ElementReader::new(element, diagnostics);
     let criteria = read_criteria(&mut reader);
     let satisfaction = SatisfactionSpec {
@@ -39,7 +39,7 @@ pub(super) fn read_window_satisfaction(element: &RawElement, diagnostics: &Diagn
 }
 
 /// Reads the `<Satisfaction>` of the ruleset: at least one criterion, and the factor on limits.
-pub(super) fn read_limit_satisfaction(element: &RawElement, diagnostics: &Diagnostics) -> SatisfactionSpec {
+pub(super) fn read_ruleset_satisfaction(element: &RawElement, diagnostics: &Diagnostics) -> SatisfactionSpec {
     let mut reader = ElementReader::new(element, diagnostics);
     let criteria = read_criteria(&mut reader);
     let widen_limits = reader.required_number("WidenLimits", WIDEN_LIMITS_BOUNDS);

@@ -9,7 +9,7 @@ use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::number_bounds::NumberBounds;
 use crate::ruleset::raw::{Diagnostics, RawElement};
 use crate::ruleset::teams::TeamsSpec;
-use crate::ruleset::{AdvertisementHandlePolicy, PartyConsentPolicy, SearchLimits};
+use crate::ruleset::{AdvertisementIdForm, PartyConsentPolicy, SearchLimits};
 
 /// Largest game size of the rule of thumb: its largest party is half the game.
 const ADVERTISE_GAME_SIZE_MAX: u64 = PLAYERS_PER_SESSION_MAX as u64;
@@ -40,14 +40,11 @@ const DEFAULT_ADVERTISE_CHANCE_PERCENT: f64 = 50.0;
 pub(super) struct LimitSettings {
     pub(super) search_limits: SearchLimits,
     pub(super) clients_per_account: u32,
-    pub(super) handles: AdvertisementHandlePolicy,
+    pub(super) handles: AdvertisementIdForm,
 }
 
-const DEFAULT_LIMITS: LimitSettings = LimitSettings {
-    search_limits: DEFAULT_SEARCH_LIMITS,
-    clients_per_account: 1,
-    handles: AdvertisementHandlePolicy::Ids,
-};
+const DEFAULT_LIMITS: LimitSettings =
+    LimitSettings { search_limits: DEFAULT_SEARCH_LIMITS, clients_per_account: 1, handles: AdvertisementIdForm::Ids };
 
 /// Reads `<Limits>`.
 pub(super) fn read_limits(element: Option<&RawElement>, diagnostics: &Diagnostics) -> LimitSettings {
@@ -62,7 +59,7 @@ pub(super) fn read_limits(element: Option<&RawElement>, diagnostics: &Diagnostic
         DEFAULT_SEARCH_LIMITS.max_evaluated.into(),
     ) as u32;
     let clients_per_account = reader.integer_or("ClientsPerAccount", 1, CLIENTS_PER_ACCOUNT_MAX, 1) as u32;
-    let keywords = [("ids", AdvertisementHandlePolicy::Ids), ("per_searcher", AdvertisementHandlePolicy::PerSearcher)];
+    let keywords = [("ids", AdvertisementIdForm::Ids), ("per_searcher", AdvertisementIdForm::PerSearcher)];
     let handles = reader.optional_keyword("Handles", &keywords).unwrap_or_default();
     reader.report_unread();
     LimitSettings { search_limits: SearchLimits { max_results, max_evaluated }, clients_per_account, handles }

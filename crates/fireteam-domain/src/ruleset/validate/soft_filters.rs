@@ -70,7 +70,7 @@ fn read_soft_filter(reader: &mut ElementReader<'_>, declared: &DeclaredAttribute
         "latency" => (Measure::Latency, Some(DEFAULT_LATENCY_RANGE_MS), SoftFilterMode::LowerIsBetter),
         "distance" => (Measure::Distance, Some(DEFAULT_DISTANCE_RANGE_MILES), SoftFilterMode::LowerIsBetter),
         _ => {
-            let (index, kind) = declared.find_with_suggestions(reader, attribute, &MEASURED_BY_SERVER)?;
+            let (index, kind) = declared.find_with_extra_suggestions(reader, attribute, &MEASURED_BY_SERVER)?;
             let kind = kind?;
             if kind != ValueType::Number {
                 let problem = format!("{} is a {}", quoted_excerpt(&attribute.value), kind.as_str());

@@ -68,7 +68,7 @@ impl LifecycleFixture {
 
     fn apply_transition(&mut self, id: u8, version: u64, transition: Transition) {
         for effect in &transition.effects {
-            if let MatchEffect::ReleaseReservation { reservation, .. } = effect {
+            if let MatchEffect::ReservationReference { reservation, .. } = effect {
                 self.held_reservations.retain(|held| held != reservation);
             }
         }
@@ -167,7 +167,7 @@ impl LifecycleFixture {
             (13 | 14, _) => self.apply_to_match(match_id, MatchEvent::ServerFound(game_server(detail))),
             (15, _) => {
                 let current = self.matches.get(&match_id);
-                let host = current.and_then(|current| current.stage.named_host()).cloned();
+                let host = current.and_then(|current| current.stage.named_assignment()).cloned();
                 let host = host.unwrap_or_else(|| game_server(detail));
                 self.apply_to_match(match_id, MatchEvent::ServerFailed { host });
             }

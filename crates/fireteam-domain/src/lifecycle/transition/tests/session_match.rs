@@ -145,8 +145,8 @@ fn leaving_at_once_is_no_sign_of_life_in_a_session_match() {
 fn reports_of_a_session_match_rate_only_players_who_were_heard() {
     let mut current = of_peer();
     current.side_reports.add_heard_ticket(ticket_id(2));
-    let ratable = [10, 20, 21, 30].map(|n| current.is_ratable_by_reports(user_key(n)));
+    let ratable = [10, 20, 21, 30].map(|n| current.is_user_ratable_by_reports(user_key(n)));
     assert_eq!(ratable, [false, true, true, false]);
     current.session_start = None;
-    assert!(current.is_ratable_by_reports(user_key(10)));
+    assert!(current.is_user_ratable_by_reports(user_key(10)));
 }

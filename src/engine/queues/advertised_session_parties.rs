@@ -10,12 +10,12 @@ use crate::domain::id::ReservationId;
 use crate::domain::limit::PLAYERS_PER_SESSION_MATCH_MAX;
 use crate::domain::session::{Player, Session};
 use crate::engine::error::{EngineError, field_error};
-use crate::engine::queues::start_match_command::NamedTeam;
+use crate::engine::queues::start_match_command::StartMatchTeam;
 use crate::store::{Reservation, ReservationState, StoredAdvertisement};
 
 /// Party of a session, named for a match.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct NamedParty {
+pub(crate) struct StartMatchParty {
     /// Team, an index into the named teams.
     pub(crate) team: u16,
     /// Reservation; `None` for the host's own party.
@@ -26,12 +26,12 @@ pub(crate) struct NamedParty {
 
 /// Players of an advertised session.
 #[derive(Debug)]
-pub(crate) struct SessionRoster<'a> {
+pub(crate) struct AdvertisedSessionParties<'a> {
     session: &'a Session,
     reservations: &'a [Reservation],
 }
 
-impl<'a> SessionRoster<'a> {
+impl<'a> AdvertisedSessionParties<'a> {
     /// Roster of a session as it is in the store.
     pub(crate) fn new(stored: &'a StoredAdvertisement) -> Self {
         Self { session: &stored.advertisement.session, reservations: &stored.reservations }
@@ -39,13 +39,17 @@ impl<'a> SessionRoster<'a> {
 
     /// The parties of the named teams, with the host's own party, which has no player for a game server. Fails with each
     /// reservation that is not a settled one of this session, and with each player who is named twice.
-    pub(crate) fn parties(&self, teams: &[NamedTeam], host_party: &[Player]) -> Result<Vec<NamedParty>, EngineError> {
+    pub(crate) fn parties(
+        &self,
+        teams: &[StartMatchTeam],
+        host_party: &[Player],
+    ) -> Result<Vec<StartMatchParty>, EngineError> {
         let (mut parties, mut problems) = (Vec::new(), Vec::new());
         let (mut named, mut users) = (BTreeSet::new(), BTreeSet::new());
         for (team, index) in teams.iter().zip(0_u16..) {
             if team.has_host_party {
                 users.extend(host_party.iter().map(|player| player.user));
-                parties.push(NamedParty { team: index, reservation: None, players: host_party.to_vec() });
+                parties.push(StartMatchParty { team: index, reservation: None, players: host_party.to_vec() });
             }
         }
         for (team, index) in teams.iter().zip(0_u16..) {
@@ -67,7 +71,7 @@ impl<'a> SessionRoster<'a> {
                     add_problem("has a player of another party of the match; name the party that the player is in now");
                     continue;
                 }
-                parties.push(NamedParty { team: index, reservation: Some(*id), players });
+                parties.push(StartMatchParty { team: index, reservation: Some(*id), players });
             }
         }
         if !problems.is_empty() {
@@ -167,18 +171,18 @@ mod tests {
         }
     }
 
-    fn team(has_host_party: bool, reservations: &[u8]) -> NamedTeam {
-        NamedTeam { has_host_party, reservations: reservations.iter().map(|n| id(*n)).collect() }
+    fn team(has_host_party: bool, reservations: &[u8]) -> StartMatchTeam {
+        StartMatchTeam { has_host_party, reservations: reservations.iter().map(|n| id(*n)).collect() }
     }
 
-    fn users_of(party: &NamedParty) -> Vec<UserKey> {
+    fn users_of(party: &StartMatchParty) -> Vec<UserKey> {
         party.players.iter().map(|player| player.user).collect()
     }
 
     #[test]
     fn session_roster_has_players_of_settled_reservations_only() {
         let stored = stored();
-        let roster = SessionRoster::new(&stored);
+        let roster = AdvertisedSessionParties::new(&stored);
         let teams = [team(false, &[20, 40]), team(true, &[10])];
         let parties = roster.parties(&teams, &[player(1), player(2)]).unwrap();
         let summary: Vec<_> = parties.iter().map(|party| (party.team, party.reservation, users_of(party))).collect();
@@ -196,7 +200,7 @@ mod tests {
     #[test]
     fn session_roster_of_a_game_server_has_no_own_party() {
         let stored = stored();
-        let parties = SessionRoster::new(&stored).parties(&[team(false, &[10])], &[]).unwrap();
+        let parties = AdvertisedSessionParties::new(&stored).parties(&[team(false, &[10])], &[]).unwrap();
         assert_eq!(parties.iter().map(users_of).collect::<Vec<_>>(), [vec![user(10)]]);
     }
 
@@ -204,8 +208,8 @@ mod tests {
     fn session_roster_refuses_unsettled_unknown_and_repeated_reservations() {
         let mut stored = stored();
         stored.reservations.push(reservation(50, &[20], ReservationState::Confirmed, false));
-        let roster = SessionRoster::new(&stored);
-        let refused = |teams: &[NamedTeam]| match roster.parties(teams, &[player(1)]) {
+        let roster = AdvertisedSessionParties::new(&stored);
+        let refused = |teams: &[StartMatchTeam]| match roster.parties(teams, &[player(1)]) {
             Err(EngineError::InvalidFields(problems)) => {
                 problems.into_iter().map(|problem| problem.path).collect::<Vec<_>>()
             }
