@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fireteam::api::response_encoder::encode_static_candidate_fields;
-use fireteam::auth::issuing_key::IssuingKey;
+use fireteam::auth::jwt_signing_key::JwtSigningKey;
 use fireteam::auth::match_credential::MatchCredentialKeys;
 use fireteam::auth::public_user_keys::PublicUserKeys;
 use fireteam::auth::token::HmacTokenSigner;
@@ -104,7 +104,7 @@ impl Hosts {
             token_signer: Arc::new(HmacTokenSigner::new([7; 32], None)),
             public_user_keys: Arc::new(PublicUserKeys::new([7; 32])),
             match_credential_keys: Arc::new(MatchCredentialKeys::new(
-                IssuingKey::from_seed(&[8; 32]).expect("a key"),
+                JwtSigningKey::from_seed(&[8; 32]).expect("a key"),
                 None,
             )),
             metrics: Arc::new(Metrics::new()),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fireteam::api::response_encoder::encode_static_candidate_fields;
-use fireteam::auth::issuing_key::IssuingKey;
+use fireteam::auth::jwt_signing_key::JwtSigningKey;
 use fireteam::auth::match_credential::MatchCredentialKeys;
 use fireteam::auth::public_user_keys::PublicUserKeys;
 use fireteam::auth::token::HmacTokenSigner;
@@ -93,7 +93,7 @@ async fn start_engine(store: Arc<dyn Store>) -> Engine {
     let ruleset = Arc::new(rules::parse_ruleset("idle.xml", RULES).expect("valid rules"));
     let now = fireteam::clock::Clock::now(&*clock);
     catalog.replace_all(vec![("idle.xml".into(), ruleset)], now, 0);
-    let issuing_key = IssuingKey::from_seed(&[8; 32]).expect("a key");
+    let jwt_signing_key = JwtSigningKey::from_seed(&[8; 32]).expect("a key");
     let parts = EngineDeps {
         clock,
         store,
@@ -101,7 +101,7 @@ async fn start_engine(store: Arc<dyn Store>) -> Engine {
         geo_locator: Arc::new(ReloadableLocator::new(Vec::new(), LocatorSettings::default())),
         token_signer: Arc::new(HmacTokenSigner::new([7; 32], None)),
         public_user_keys: Arc::new(PublicUserKeys::new([7; 32])),
-        match_credential_keys: Arc::new(MatchCredentialKeys::new(issuing_key, None)),
+        match_credential_keys: Arc::new(MatchCredentialKeys::new(jwt_signing_key, None)),
         metrics: Arc::new(Metrics::new()),
         settings: EngineSettings { max_silos: 100_000, max_silos_per_user: 100_000, ..EngineSettings::default() },
         served_silos: None,

@@ -12,7 +12,7 @@ use fireteam::api::convert::EntryPoint;
 use fireteam::api::pb;
 use fireteam::auth::authenticator::Authenticator;
 use fireteam::auth::forwarded_for::client_address;
-use fireteam::auth::issuing_key::IssuingKey;
+use fireteam::auth::jwt_signing_key::JwtSigningKey;
 use fireteam::auth::token::{AdvertisementClaim, Claim, HmacTokenSigner, ReservationClaim, SearchClaim};
 use fireteam::clock::SystemClock;
 use fireteam::config::{Config, JwtSettings};
@@ -21,6 +21,10 @@ use fireteam::engine::command::Caller;
 use fireteam::geo::{GeoIpLocator, LocatorSettings};
 use fireteam::rules;
 use fireteam::server::proxy_header;
+use fireteam_probe::{
+    ArrivalTime, BeaconCookieKey, BeaconResponder, Challenge, EchoReply, FleetKey, HostCookieKey, HostResponder,
+    INVOLVED_BYTES_MAX, InvolvedReply, ProbeKey, Receipt, Verdict,
+};
 use ipnet::IpNet;
 use prost::Message;
 
@@ -28,7 +32,7 @@ use prost::Message;
 pub(crate) type Target = fn(&[u8]);
 
 /// All targets, by the names of their corpora.
-pub(crate) const TARGETS: [(&str, Target); 8] = [
+pub(crate) const TARGETS: [(&str, Target); 9] = [
     ("requests", requests),
     ("rulesets", rulesets),
     ("tokens", tokens),
@@ -37,6 +41,7 @@ pub(crate) const TARGETS: [(&str, Target); 8] = [
     ("forwarded", forwarded),
     ("localities", localities),
     ("settings", settings),
+    ("probes", probes),
 ];
 
 /// Any request, from its bytes to domain types: the first byte selects the request and the origin of its values.
@@ -112,8 +117,8 @@ pub(crate) fn credentials(bytes: &[u8]) {
 }
 
 /// Issuer of the tokens that the authenticator accepts; not a secret.
-pub(crate) fn issuer() -> IssuingKey {
-    IssuingKey::from_seed(&[7; 32]).expect("a key")
+pub(crate) fn issuer() -> JwtSigningKey {
+    JwtSigningKey::from_seed(&[7; 32]).expect("a key")
 }
 
 fn authenticator() -> Authenticator {
@@ -170,6 +175,45 @@ pub(crate) fn forwarded(bytes: &[u8]) {
         IpAddr::from([2, 2, 2, 2]),
         "no byte hides the address that the proxy appends"
     );
+}
+
+/// UDP packets to a host, to a beacon, and to a client. An answer is one packet, never longer than the question, which is never a question
+/// itself; what is read is what was written.
+pub(crate) fn probes(bytes: &[u8]) {
+    let key = probe_key();
+    let from = (IpAddr::from([192, 0, 2, 77]), 50_123).into();
+    let time = ArrivalTime { arrived_us: 1_000_000, now_us: 1_000_000 };
+    let mut host = HostResponder::new(HostCookieKey([0x77; 32]));
+    host.advertise([0xa5; 16], key.clone());
+    let answer = host.handle(bytes, from, time, |data, answer| {
+        answer.extend(data.iter().chain(&[1; 64]));
+        Verdict::Fits
+    });
+    if let Some(answer) = answer {
+        assert!(answer.len() <= bytes.len() && host.handle(&answer, from, time, |_, _| Verdict::Full).is_none());
+        assert!(EchoReply::decode(&answer, &key).is_ok() || InvolvedReply::decode(&answer, &key).is_ok());
+    }
+    let beacon_key = FleetKey([1; 32]).beacon_key(7);
+    let mut beacon = BeaconResponder::new(7, beacon_key.clone(), BeaconCookieKey([0x55; 32]), 1_000);
+    if let Some(answer) = beacon.handle(bytes, from, 1_023_456, 1_700_000_000) {
+        assert!(answer.len() == bytes.len() && beacon.handle(&answer, from, 1_023_456, 1).is_none());
+        let is_receipt = |receipt: Receipt| receipt.is_signed_by(&beacon_key) && 0 < receipt.claims.round_trip_us;
+        assert!(Challenge::decode(&answer).is_ok() || Receipt::decode(&answer).is_ok_and(is_receipt));
+    }
+    if let Ok(receipt) = Receipt::decode(bytes) {
+        assert!(!receipt.is_signed_by(&beacon_key) || receipt.claims.sign(&beacon_key) == *bytes);
+    }
+    if let Ok(reply) = InvolvedReply::decode(bytes, &key) {
+        assert_eq!(reply.encode(&key, INVOLVED_BYTES_MAX).as_deref(), Some(bytes));
+    }
+    if let Ok(reply) = EchoReply::decode(bytes, &key) {
+        assert_eq!(reply.encode(&key), *bytes);
+    }
+}
+
+/// Key of the corpus.
+pub(crate) fn probe_key() -> ProbeKey {
+    ProbeKey::new(&[0x10; 32]).expect("a length that is allowed")
 }
 
 /// A geolocation file: rejected, or used for lookups.

@@ -17,7 +17,7 @@ use fireteam::api::rate_limits_and_audit::RateLimitsAndAudit;
 use fireteam::auth::authenticator::Authenticator;
 use fireteam::auth::forwarded_for::client_address;
 use fireteam::auth::identity::Role;
-use fireteam::auth::issuing_key::{CallerTokenClaims, IssuingKey};
+use fireteam::auth::jwt_signing_key::{CallerTokenClaims, JwtSigningKey};
 use fireteam::auth::rate_limit::RateLimits;
 use fireteam::clock::ManualClock;
 use fireteam::config::{DEFAULT_RATE_LIMITS, JwtSettings};
@@ -64,14 +64,14 @@ struct CallingPlayer {
 struct ClientPort {
     server: InProcessServer,
     service: CallService<Routes>,
-    key: IssuingKey,
+    key: JwtSigningKey,
 }
 
 impl ClientPort {
     fn start() -> Self {
         let server = InProcessServer::start(ADVERT_RULESET);
         let clock = Arc::new(ManualClock::new(UnixMs(NOW), 2));
-        let key = IssuingKey::from_seed(&[9; 32]).expect("a key");
+        let key = JwtSigningKey::from_seed(&[9; 32]).expect("a key");
         let resolver = ClientAddressResolver::new(Arc::new(|peer, forwarded| {
             client_address(peer, forwarded.iter().copied(), &[])
         }));
@@ -145,7 +145,7 @@ impl ClientPort {
 }
 
 /// Authenticator of tokens that `key` signs. Its key file is deleted once it was read.
-fn authenticator(key: &IssuingKey, clock: Arc<ManualClock>) -> Authenticator {
+fn authenticator(key: &JwtSigningKey, clock: Arc<ManualClock>) -> Authenticator {
     let folder = tempfile::tempdir().expect("a folder");
     let file: &Path = &folder.path().join("jwks.json");
     std::fs::write(file, key.public_key_set()).expect("a file");

@@ -16,7 +16,7 @@ use fireteam::api::pb::matchmaking_service_server::MatchmakingServiceServer;
 use fireteam::api::pb::queue_service_server::QueueServiceServer;
 use fireteam::api::queue::QueueApi;
 use fireteam::api::response_encoder::encode_static_candidate_fields;
-use fireteam::auth::issuing_key::IssuingKey;
+use fireteam::auth::jwt_signing_key::JwtSigningKey;
 use fireteam::auth::match_credential::MatchCredentialKeys;
 use fireteam::auth::policy::CLIENTS_AND_GAME_SERVERS;
 use fireteam::auth::public_user_keys::PublicUserKeys;
@@ -92,7 +92,7 @@ impl InProcessServer {
             token_signer: Arc::new(HmacTokenSigner::new([7; 32], None)),
             public_user_keys: Arc::new(PublicUserKeys::new([7; 32])),
             match_credential_keys: Arc::new(MatchCredentialKeys::new(
-                IssuingKey::from_seed(&[8; 32]).expect("a key"),
+                JwtSigningKey::from_seed(&[8; 32]).expect("a key"),
                 None,
             )),
             metrics: Arc::new(Metrics::new()),

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use fireteam::auth::identity::Role;
-use fireteam::auth::issuing_key::{CallerTokenClaims, IssuingKey};
+use fireteam::auth::jwt_signing_key::{CallerTokenClaims, JwtSigningKey};
 use fireteam::clock::{Clock as _, SystemClock};
 use fireteam::config::{
     Config, JwtSettings, ListenAddress, LogFormat, PostgresUrl, RateLimitRules, RulesetSource, StoreTarget,
@@ -54,8 +54,8 @@ const QUEUE_RULESET: &str = r#"<Ruleset Name="bench queue" SetId="2">
 /// Name of a server that requires authentication.
 pub(crate) const AUTHENTICATED: &str = "fireteam-authenticated";
 
-fn issuer() -> IssuingKey {
-    IssuingKey::from_seed(&[7; 32]).expect("a key")
+fn issuer() -> JwtSigningKey {
+    JwtSigningKey::from_seed(&[7; 32]).expect("a key")
 }
 
 /// `authorization` header of a game server for an `AUTHENTICATED` server.

@@ -19,7 +19,7 @@ use tonic::{Code, Status, Streaming};
 use crate::api::authorization::{AuthorizedCaller, ClientOrGameServer, token_expired_rejection};
 use crate::api::convert::{EntryPoint, hosting, to_proto};
 use crate::api::drain::Drain;
-use crate::api::envelope::{AcceptedEnvelope, EnvelopeHeader, SubResponse};
+use crate::api::envelope::{EnvelopeHeader, PendingEnvelope, SubResponse};
 use crate::api::matchmaking_handler::MatchmakingHandler;
 use crate::api::pb;
 use crate::api::pb::ErrorReason;
@@ -48,7 +48,7 @@ pub struct ConnectResponses {
     caller: AuthorizedCaller<ClientOrGameServer>,
     /// `None` after the client has closed its side.
     requests: Option<Streaming<pb::ConnectRequest>>,
-    pending_responses: FuturesUnordered<AcceptedEnvelope>,
+    pending_responses: FuturesUnordered<PendingEnvelope>,
     event_listener: HostEventSender,
     host_events: mpsc::Receiver<HostEvent>,
     /// Matches of advertisements that this connection has just subscribed to.
@@ -112,18 +112,18 @@ impl ConnectResponses {
         Self { stream_permit, ..self }
     }
 
-    fn accept_request(&mut self, request: pb::ConnectRequest) -> AcceptedEnvelope {
+    fn accept_request(&mut self, request: pb::ConnectRequest) -> PendingEnvelope {
         let envelope = request.core.unwrap_or_default();
         if envelope.request_nonce.is_none() {
             let mut errors = EntryPoint::default().new_field_errors();
             errors.add("request_nonce", "is missing; choose a nonce, which the response repeats");
             let header = EnvelopeHeader::from_request(&envelope);
             return match errors.into_result(()) {
-                Err(rejection) => AcceptedEnvelope::new_rejected(header, rejection),
-                Ok(()) => AcceptedEnvelope::start(&self.handler, &self.caller, envelope),
+                Err(rejection) => PendingEnvelope::new_rejected(header, rejection),
+                Ok(()) => PendingEnvelope::start(&self.handler, &self.caller, envelope),
             };
         }
-        AcceptedEnvelope::start(&self.handler, &self.caller, envelope)
+        PendingEnvelope::start(&self.handler, &self.caller, envelope)
     }
 
     /// Wraps a response in its envelope. An update subscribes the connection to the advertisement's events.

@@ -42,7 +42,7 @@ pub enum SubResponse {
 
 /// Envelope whose sub-request the engine has accepted: answered, or waiting for the store.
 #[derive(Debug)]
-pub struct AcceptedEnvelope {
+pub struct PendingEnvelope {
     /// Fields that the response repeats.
     pub header: EnvelopeHeader,
     entry_point: EntryPoint,
@@ -110,7 +110,7 @@ impl EnvelopeHeader {
     }
 }
 
-impl AcceptedEnvelope {
+impl PendingEnvelope {
     /// Starts an envelope's sub-request. Requests take effect in the order of these calls.
     pub fn start(
         handler: &MatchmakingHandler,
@@ -167,7 +167,7 @@ fn start_sub_request(
 }
 
 /// Resolves to the response, with the fields that it repeats.
-impl Future for AcceptedEnvelope {
+impl Future for PendingEnvelope {
     type Output = (EnvelopeHeader, Result<SubResponse, Rejection>);
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {

@@ -8,7 +8,7 @@ use crate::api::client_address::ClientAddressResolver;
 use crate::api::connect::ConnectResponses;
 use crate::api::convert::{EntryPoint, to_proto};
 use crate::api::drain::Drain;
-use crate::api::envelope::AcceptedEnvelope;
+use crate::api::envelope::PendingEnvelope;
 use crate::api::matchmaking_handler::MatchmakingHandler;
 use crate::api::pb;
 use crate::api::pb::matchmaking_service_server::MatchmakingService;
@@ -39,7 +39,7 @@ impl MatchmakingApi {
 impl MatchmakingService for MatchmakingApi {
     async fn core(&self, request: Request<pb::CoreRequest>) -> ServiceResult<pb::CoreResponse> {
         let (caller, envelope) = self.authorized_request(request)?;
-        let (header, response) = AcceptedEnvelope::start(&self.handler, &caller, envelope).await;
+        let (header, response) = PendingEnvelope::start(&self.handler, &caller, envelope).await;
         Ok(Response::new(header.wrap_response(response?)))
     }
 

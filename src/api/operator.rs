@@ -27,7 +27,7 @@ use crate::engine::queues::QueueEngine;
 use crate::engine::rulesets::{
     CheckRulesetAnswer, ReloadReport, RetireSetAnswer, RulesetListing, RulesetProblem, RulesetReloader,
 };
-use crate::telemetry::audit::AuditedChange;
+use crate::telemetry::audit::AuditedRulesetChange;
 
 /// Limit of a ruleset file in CheckRuleset, bytes.
 const RULESET_BYTES_MAX: usize = 256 * 1024;
@@ -391,7 +391,7 @@ const AUDITED_FILES_MAX: usize = 8;
 
 /// Audit entry of a ruleset reload.
 pub fn audit_details_of_reload(report: &ReloadReport) -> AuditDetails {
-    let changes = report.changes.iter().map(|&(set, before, after)| AuditedChange {
+    let changes = report.changes.iter().map(|&(set, before, after)| AuditedRulesetChange {
         set_id: set.0,
         before: before.map(|hash| hash.0),
         after: after.map(|hash| hash.0),

@@ -17,7 +17,7 @@ use crate::api::status::Rejection;
 use crate::auth::identity::{Identity, Role};
 use crate::auth::policy::{AccessPolicy, OPERATORS_ONLY, RateLimitKind};
 use crate::auth::rate_limit::{RateLimitKey, RateLimits};
-use crate::telemetry::audit::{AuditLog, AuditRecord, AuditedChange};
+use crate::telemetry::audit::{AuditLog, AuditRecord, AuditedRulesetChange};
 use crate::telemetry::event_sampler::Sampled;
 
 /// Limit of an `x-request-id` that the audit record repeats, bytes.
@@ -51,7 +51,7 @@ pub struct AuditDetails {
     /// Object of the action, such as a file name.
     pub target: String,
     /// Rulesets that the call has changed.
-    pub ruleset_changes: Vec<AuditedChange>,
+    pub ruleset_changes: Vec<AuditedRulesetChange>,
 }
 
 /// Operator call in progress, with its audit record.
@@ -281,7 +281,7 @@ mod tests {
         let mut audited = start_drain_audit(&rate_limits_and_audit, &HeaderMap::new());
         audited.set_identity(&Identity::new("studio", "ana", Role::Operator, &[], None));
         let mut response = Response::new(Body::empty());
-        let changes = vec![AuditedChange { set_id: 1, before: Some(2), after: Some(3) }];
+        let changes = vec![AuditedRulesetChange { set_id: 1, before: Some(2), after: Some(3) }];
         response.extensions_mut().insert(AuditDetails { target: "duel.xml".into(), ruleset_changes: changes });
         assert!(Status::from_header_map(audited.write_audit_record(response).await.headers()).is_none());
         let rejected = Rejection::new(Code::PermissionDenied, ErrorReason::RoleNotAllowed, "no").into_status();

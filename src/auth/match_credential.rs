@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::auth::issuing_key::{InvalidIssuingKey, IssuingKey, encode_public_key_set};
+use crate::auth::jwt_signing_key::{InvalidIssuingKey, JwtSigningKey, encode_public_key_set};
 use crate::auth::key_file::{KeyFileError, read_or_create_private_file};
 use crate::domain::id::{AdvertisementId, MatchId, UserKey};
 use crate::domain::time::UnixMs;
@@ -75,13 +75,13 @@ struct MatchCredentialClaims {
 /// Signing key of match credentials, and the public key set that verifies them.
 #[derive(Debug)]
 pub struct MatchCredentialKeys {
-    signing_key: IssuingKey,
+    signing_key: JwtSigningKey,
     jwks: String,
 }
 
 impl MatchCredentialKeys {
     /// Signs with `current`; the key set also lists `previous`, for credentials that have not expired yet.
-    pub fn new(current: IssuingKey, previous: Option<&IssuingKey>) -> Self {
+    pub fn new(current: JwtSigningKey, previous: Option<&JwtSigningKey>) -> Self {
         let jwks = encode_public_key_set(std::iter::once(&current).chain(previous));
         Self { signing_key: current, jwks }
     }
@@ -133,11 +133,11 @@ impl MatchCredentialKeys {
 /// To rotate: insert a new key at the top, remove the third, restart the server.
 pub fn load_or_create_match_keys(path: &Path, seed: &[u8; 32]) -> Result<MatchCredentialKeys, KeyFileError> {
     let malformed = |_| KeyFileError::MalformedPem { file: path.into() };
-    let new_key = IssuingKey::from_seed(seed).map_err(malformed)?;
+    let new_key = JwtSigningKey::from_seed(seed).map_err(malformed)?;
     let Some(pem) = read_or_create_private_file(path, &new_key.private_key_pem())? else {
         return Ok(MatchCredentialKeys::new(new_key, None));
     };
-    let mut keys = IssuingKey::all_from_pem(pem.as_bytes()).map_err(malformed)?;
+    let mut keys = JwtSigningKey::all_from_pem(pem.as_bytes()).map_err(malformed)?;
     if keys.len() > MATCH_KEYS_PER_FILE_MAX {
         return Err(malformed(InvalidIssuingKey));
     }

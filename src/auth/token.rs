@@ -26,7 +26,7 @@ use crate::domain::id::{AdvertisementId, MatchId, ReservationId, SetId, TicketId
 use crate::domain::time::UnixMs;
 
 pub use claim::{
-    AdvertisementClaim, AllocationOfferClaim, Claim, ConsentClaim, ConsentPurpose, ReservationClaim, ResumeClaim,
+    AdvertisementClaim, AllocationOfferClaim, Claim, ConsentClaim, ConsentPurpose, LastStatusClaim, ReservationClaim,
     SearchClaim, TicketClaim, TicketSeatClaim,
 };
 
@@ -48,7 +48,7 @@ const _: () = assert!(HEADER_BYTES + ConsentClaim::ENCODED_BYTES + TRUNCATED_MAC
 const _: () = assert!(HEADER_BYTES + TicketSeatClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
 const _: () = assert!(HEADER_BYTES + TicketClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
 const _: () = assert!(HEADER_BYTES + AllocationOfferClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
-const _: () = assert!(HEADER_BYTES + ResumeClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
+const _: () = assert!(HEADER_BYTES + LastStatusClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
 
 /// Purpose of a digest. It is part of the signed bytes, so a digest for one purpose is invalid for another.
 #[derive(Clone, Copy)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
-use crate::auth::issuing_key::IssuingKey;
+use crate::auth::jwt_signing_key::JwtSigningKey;
 use crate::auth::key_file::secret_line;
 use crate::clock::Clock;
 
@@ -20,7 +20,7 @@ pub fn generate_issuing_key(out: &Path, clock: &dyn Clock, printed: &mut dyn Wri
         );
     }
     let [seed, user_key_secret] = [(); 2].map(|()| random_secret(clock));
-    let key = IssuingKey::from_seed(&seed).context("generate a key")?;
+    let key = JwtSigningKey::from_seed(&seed).context("generate a key")?;
     let files = [
         (key_file_path(out, "key.pem"), key.private_key_pem(), 0o600),
         (key_file_path(out, "pub.pem"), key.public_key_pem(), 0o644),
@@ -82,7 +82,7 @@ mod tests {
         generate_issuing_key(folder.path(), &clock, &mut printed).unwrap();
         let private = folder.path().join("issuer.key.pem");
         let original = std::fs::read(&private).unwrap();
-        assert!(IssuingKey::from_pem(&original).is_ok());
+        assert!(JwtSigningKey::from_pem(&original).is_ok());
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;

@@ -9,8 +9,8 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 
 use crate::auth::identity::Role;
-use crate::auth::issuing_key::{CallerTokenClaims, IssuingKey};
 use crate::auth::jwt::{JWT_LIFETIME_MS_MAX, SCOPES_MAX, SUBJECT_BYTES_MAX};
+use crate::auth::jwt_signing_key::{CallerTokenClaims, JwtSigningKey};
 use crate::domain::time::UnixMs;
 
 /// Maximum size of a key file in bytes.
@@ -66,11 +66,11 @@ pub fn sign_token(flags: TokenFlags, now: UnixMs) -> anyhow::Result<String> {
     key.sign_jwt(&issued).context("sign the token")
 }
 
-fn read_key(file: &Path) -> anyhow::Result<IssuingKey> {
+fn read_key(file: &Path) -> anyhow::Result<JwtSigningKey> {
     let mut pem = Vec::new();
     let opened = File::open(file).with_context(|| format!("open {}", file.display()))?;
     opened.take(KEY_FILE_BYTES_MAX).read_to_end(&mut pem).with_context(|| format!("read {}", file.display()))?;
-    IssuingKey::from_pem(&pem).with_context(|| file.display().to_string())
+    JwtSigningKey::from_pem(&pem).with_context(|| file.display().to_string())
 }
 
 fn parse_role(word: &str) -> Result<Role, String> {

@@ -35,7 +35,7 @@ impl PastMatchLogs {
     }
 
     /// Removes a match that is no longer in the store.
-    pub(crate) fn remove(&self, id: MatchId) {
+    pub(crate) fn remove_match(&self, id: MatchId) {
         self.0.read().values().for_each(|log| log.lock().remove(id));
     }
 

@@ -93,7 +93,7 @@ impl RulesetReloader {
     /// Validates a file's text without loading it. Returns its hash and the effect on ratings that loading it would
     /// have, or all problems.
     pub fn check(&self, file_name: &str, xml: &str) -> Result<CheckRulesetAnswer, Vec<RulesetProblem>> {
-        let file = rules::parse::parse_ruleset_or_retired_set(file_name, xml)
+        let file = rules::parse::parse_directory_file(file_name, xml)
             .map_err(|problems| problems.iter().map(ruleset_problem).collect::<Vec<RulesetProblem>>())?;
         let DirectoryFile::Ruleset(ruleset) = file else { return Ok(CheckRulesetAnswer::default()) };
         let current = self.common.rulesets.active_ruleset(ruleset.set_id);

@@ -54,7 +54,7 @@ pub fn parse_ruleset(file: &str, text: &str) -> Result<Ruleset, Vec<FileDiagnost
 }
 
 /// Parses a file of a ruleset directory: a ruleset, or a set that is marked as retired.
-pub fn parse_ruleset_or_retired_set(file: &str, text: &str) -> Result<DirectoryFile, Vec<FileDiagnostic>> {
+pub fn parse_directory_file(file: &str, text: &str) -> Result<DirectoryFile, Vec<FileDiagnostic>> {
     match read_retired_set_id(file, text, &mut parse_xml(file, text)?)? {
         Some(set_id) => Ok(DirectoryFile::RetiredSet(set_id)),
         None => parse_ruleset(file, text).map(|ruleset| DirectoryFile::Ruleset(ruleset.into())),
@@ -97,7 +97,7 @@ pub fn parse_ruleset_or_expansions(file: &str, text: &str) -> Result<RulesetFile
     if parse_xml(file, text)?.name.as_ref() == FRAGMENT_ROOT {
         return parse_standalone_expansions(file, text).map(RulesetFile::StandaloneExpansions);
     }
-    Ok(match parse_ruleset_or_retired_set(file, text)? {
+    Ok(match parse_directory_file(file, text)? {
         DirectoryFile::Ruleset(ruleset) => RulesetFile::Ruleset(ruleset),
         DirectoryFile::RetiredSet(set_id) => RulesetFile::RetiredSet(set_id),
     })

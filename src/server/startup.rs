@@ -12,7 +12,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::api::response_encoder::encode_static_candidate_fields;
 use crate::auth::authenticator::Authenticator;
 use crate::auth::forwarded_for::{client_address, is_trusted_proxy};
-use crate::auth::issuing_key::IssuingKey;
+use crate::auth::jwt_signing_key::JwtSigningKey;
 use crate::auth::key_file;
 use crate::auth::match_credential::{self, MatchCredentialKeys};
 use crate::auth::policy::RateLimitKind;
@@ -301,7 +301,7 @@ fn load_match_keys(config: &Config, clock: &dyn Clock) -> anyhow::Result<MatchCr
     let new_key = random_key_bytes(clock);
     match &config.match_key_file {
         Some(path) => match_credential::load_or_create_match_keys(path, &new_key).context("load match keys"),
-        None => Ok(MatchCredentialKeys::new(IssuingKey::from_seed(&new_key).context("make a match key")?, None)),
+        None => Ok(MatchCredentialKeys::new(JwtSigningKey::from_seed(&new_key).context("make a match key")?, None)),
     }
 }
 

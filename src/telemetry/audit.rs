@@ -43,7 +43,7 @@ pub struct AuditRecord {
     /// Target of the action: a file, or the problems per file; may be empty.
     pub target: String,
     /// Rulesets that the action changed.
-    pub ruleset_changes: Vec<AuditedChange>,
+    pub ruleset_changes: Vec<AuditedRulesetChange>,
     /// Result: the name of a gRPC code.
     pub outcome: &'static str,
     /// Number of calls, in a record of calls that were only counted.
@@ -55,7 +55,7 @@ pub struct AuditRecord {
 
 /// Change of one set's ruleset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct AuditedChange {
+pub struct AuditedRulesetChange {
     /// Matchmaking set id.
     pub set_id: u32,
     /// Ruleset hash before; `None` if the set had no ruleset.
@@ -228,7 +228,7 @@ mod tests {
         std::fs::write(&path, "before\n").unwrap();
         let log = AuditLog::open(Some(&settings(&path)), Box::new(|| UnixMs(7))).unwrap();
         log.append(&audit_record("a\n{\"forged\":1}")).unwrap();
-        let changes = vec![AuditedChange { set_id: 1, before: Some(2), after: None }];
+        let changes = vec![AuditedRulesetChange { set_id: 1, before: Some(2), after: None }];
         log.append(&AuditRecord { ruleset_changes: changes, subject: Some("ana".into()), ..audit_record("b") })
             .unwrap();
         let text = read();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use fireteam::auth::identity::Role;
-use fireteam::auth::issuing_key::{CallerTokenClaims, IssuingKey};
+use fireteam::auth::jwt_signing_key::{CallerTokenClaims, JwtSigningKey};
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -53,8 +53,8 @@ fn rounds() -> usize {
     if scale() == 1 { 1 } else { 5 }
 }
 
-pub(crate) fn issuer() -> IssuingKey {
-    IssuingKey::from_seed(&[11; 32]).unwrap()
+pub(crate) fn issuer() -> JwtSigningKey {
+    JwtSigningKey::from_seed(&[11; 32]).unwrap()
 }
 
 pub(crate) fn bearer(role: Role, name: &str) -> MetadataValue<tonic::metadata::Ascii> {

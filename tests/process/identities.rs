@@ -1,7 +1,7 @@
 //! Identities of players: tokens of an issuer whose key the servers of a cluster are given.
 
 use fireteam::auth::identity::Role;
-use fireteam::auth::issuing_key::{CallerTokenClaims, IssuingKey};
+use fireteam::auth::jwt_signing_key::{CallerTokenClaims, JwtSigningKey};
 use fireteam::clock::{Clock, SystemClock};
 use fireteam_client::{Client, TokenSource};
 
@@ -11,14 +11,14 @@ const AUDIENCE: &str = "fireteam";
 /// Issuer of tokens, and the folder with its public key.
 pub(crate) struct Identities {
     folder: tempfile::TempDir,
-    key: IssuingKey,
+    key: JwtSigningKey,
 }
 
 impl Identities {
     /// Issuer with a key of its own.
     pub(crate) fn create() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let key = IssuingKey::from_seed(&[7; 32]).expect("a key");
+        let key = JwtSigningKey::from_seed(&[7; 32]).expect("a key");
         std::fs::write(folder.path().join("jwks.json"), key.public_key_set()).expect("write");
         Self { folder, key }
     }

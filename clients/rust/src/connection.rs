@@ -118,7 +118,7 @@ impl ReservationEvents {
 
 /// Response to a request in flight. Dropping it does not cancel the request.
 #[derive(Debug)]
-pub struct ResponseHandle {
+pub struct PendingResponse {
     nonce: u64,
     inbox: oneshot::Receiver<Result<pb::MatchmakingCoreResponse, Error>>,
     deadline: Duration,
@@ -126,7 +126,7 @@ pub struct ResponseHandle {
     _permit: OwnedSemaphorePermit,
 }
 
-impl ResponseHandle {
+impl PendingResponse {
     /// Waits for the response, at most as long as the client's deadline.
     pub async fn wait(mut self) -> Result<pb::MatchmakingCoreResponse, Error> {
         match tokio::time::timeout(self.deadline, &mut self.inbox).await {
@@ -139,7 +139,7 @@ impl ResponseHandle {
     }
 }
 
-impl Drop for ResponseHandle {
+impl Drop for PendingResponse {
     fn drop(&mut self) {
         self.pending.lock().waiters.remove(&self.nonce);
     }
@@ -222,7 +222,7 @@ impl Connection {
     /// Sends a core request and returns without waiting for the response. The client sets the nonce.
     ///
     /// Requests are sent in the order of these calls. The server applies requests for one advertisement in that order.
-    pub async fn send(&self, mut core: pb::MatchmakingCoreRequest) -> Result<ResponseHandle, Error> {
+    pub async fn send(&self, mut core: pb::MatchmakingCoreRequest) -> Result<PendingResponse, Error> {
         let shared = &self.shared;
         let end_reason = || shared.pending.lock().end_reason.clone().unwrap_or(Error::StreamEnded(None));
         let permit = shared.permits.clone().acquire_owned().await.map_err(|_| end_reason())?;
@@ -238,7 +238,7 @@ impl Connection {
             state.waiters.insert(nonce, waiter);
         }
         let pending = shared.pending.clone();
-        let response = ResponseHandle { nonce, inbox, deadline: shared.deadline, pending, _permit: permit };
+        let response = PendingResponse { nonce, inbox, deadline: shared.deadline, pending, _permit: permit };
         shared.outbox.send(pb::MatchmakingConnectRequest { core: Some(core) }).await.map_err(|_| end_reason())?;
         Ok(response)
     }

@@ -51,7 +51,7 @@ mod token_source;
 
 pub use advertisement::Advertisement;
 pub use client::Client;
-pub use connection::{Connection, HostEvent, ReservationEvents, ResponseHandle};
+pub use connection::{Connection, HostEvent, PendingResponse, ReservationEvents};
 pub use error::{Error, FieldViolation, ServerError};
 #[cfg(feature = "credentials")]
 pub use match_credential::{AdmittedPlayer, CredentialError, CredentialVerifier, REMEMBERED_CREDENTIALS_MAX};

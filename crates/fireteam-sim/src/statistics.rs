@@ -21,7 +21,7 @@ pub struct SimStatistics {
     /// Results of tickets.
     pub tickets: TicketStatistics,
     /// Results of matches.
-    pub matches: MatchStatistics,
+    pub matches: MatchOutcomeCounts,
     /// Time from entering to the start of the match, seconds, per ticket.
     pub waits_s: Percentiles,
     /// Same, by number of players in the party.
@@ -73,7 +73,7 @@ pub struct TicketStatistics {
 
 /// Results of matches.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct MatchStatistics {
+pub struct MatchOutcomeCounts {
     /// Matches that passes proposed.
     pub proposed: u64,
     /// Matches that started.
@@ -224,7 +224,7 @@ impl SimStatistics {
                 unmatched: tally.unmatched_tickets,
                 offered: tally.tickets_offered_another_set,
             },
-            matches: MatchStatistics { proposed, begun: started, played, declined, unanswered, no_server },
+            matches: MatchOutcomeCounts { proposed, begun: started, played, declined, unanswered, no_server },
             waits_s: waits(&|_| true),
             waits_s_by_party: parties.into_iter().map(|size| (size, waits(&|wait| wait.party_size == size))).collect(),
             waits_s_by_region: by_region.filter(|(_, percentiles)| percentiles.count > 0).collect(),

@@ -4,20 +4,20 @@ use std::path::Path;
 
 use super::*;
 use crate::auth::identity::Role;
-use crate::auth::issuing_key::{CallerTokenClaims, IssuingKey};
+use crate::auth::jwt_signing_key::{CallerTokenClaims, JwtSigningKey};
 use crate::clock::ManualClock;
 
 const START: UnixMs = UnixMs(1_700_000_000_000);
 
-fn issuing_key(seed: u8) -> IssuingKey {
-    IssuingKey::from_seed(&[seed; 32]).unwrap()
+fn jwt_signing_key(seed: u8) -> JwtSigningKey {
+    JwtSigningKey::from_seed(&[seed; 32]).unwrap()
 }
 
-fn bearer_header(issuing_key: &IssuingKey, ttl_s: u64) -> String {
+fn bearer_header(jwt_signing_key: &JwtSigningKey, ttl_s: u64) -> String {
     let iat = START.0 / 1000;
     let (iss, sub, aud) = ("game".into(), "ana".into(), "fireteam".into());
     let claims = CallerTokenClaims { iss, sub, aud, iat, exp: iat + ttl_s, ..CallerTokenClaims::default() };
-    format!("Bearer {}", issuing_key.sign_jwt(&claims).unwrap())
+    format!("Bearer {}", jwt_signing_key.sign_jwt(&claims).unwrap())
 }
 
 fn authenticator_for(file: &Path, clock: &Arc<ManualClock>) -> Authenticator {
@@ -37,10 +37,10 @@ fn game_server_certificate() -> Vec<u8> {
 fn authentication_prefers_the_token_to_the_certificate() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("keys");
-    std::fs::write(&file, issuing_key(1).public_key_set()).unwrap();
+    std::fs::write(&file, jwt_signing_key(1).public_key_set()).unwrap();
     let clock = Arc::new(ManualClock::new(START, 1));
     let authenticator = authenticator_for(&file, &clock);
-    let (good, bad) = (bearer_header(&issuing_key(1), 60), bearer_header(&issuing_key(2), 60));
+    let (good, bad) = (bearer_header(&jwt_signing_key(1), 60), bearer_header(&jwt_signing_key(2), 60));
     let check = |header: Option<&str>, certificate: Option<&[u8]>, expected: Result<Role, CredentialError>| {
         for _ in 0..2 {
             let found =
@@ -75,10 +75,10 @@ fn authentication_prefers_the_token_to_the_certificate() {
 fn cached_proof_ends_with_its_token_and_with_its_key() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("keys");
-    std::fs::write(&file, issuing_key(1).public_key_set()).unwrap();
+    std::fs::write(&file, jwt_signing_key(1).public_key_set()).unwrap();
     let clock = Arc::new(ManualClock::new(START, 1));
     let authenticator = authenticator_for(&file, &clock);
-    let (short, long) = (bearer_header(&issuing_key(1), 10), bearer_header(&issuing_key(1), 3_600));
+    let (short, long) = (bearer_header(&jwt_signing_key(1), 10), bearer_header(&jwt_signing_key(1), 3_600));
     let identify = |token: &str| authenticator.authenticate(Some(token.as_bytes()), None);
     assert_eq!(authenticator.identity_expires_in_ms(&identify(&short).unwrap()), Some(40_000));
     clock.advance_ms(39_999);
@@ -90,9 +90,9 @@ fn cached_proof_ends_with_its_token_and_with_its_key() {
     std::fs::write(&file, "no key").unwrap();
     assert!(authenticator.reload().is_err());
     assert!(identify(&long).is_ok(), "the old keys stay when a file is invalid");
-    std::fs::write(&file, issuing_key(2).public_key_set()).unwrap();
+    std::fs::write(&file, jwt_signing_key(2).public_key_set()).unwrap();
     authenticator.reload().unwrap();
     assert_eq!(identify(&long).unwrap_err(), CredentialError::UnknownKey);
-    assert!(identify(&bearer_header(&issuing_key(2), 3_600)).is_ok());
+    assert!(identify(&bearer_header(&jwt_signing_key(2), 3_600)).is_ok());
     assert_eq!(format!("{authenticator:?}"), "Authenticator { keys: 1, .. }");
 }

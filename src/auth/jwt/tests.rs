@@ -4,7 +4,7 @@ use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::auth::issuing_key::IssuingKey;
+use crate::auth::jwt_signing_key::JwtSigningKey;
 use crate::auth::verifying_keys;
 use crate::config::JwtSettings;
 
@@ -15,12 +15,12 @@ fn issuers() -> Vec<TokenIssuer> {
     JwtSettings::of_one_issuer("game", "fireteam", &[]).issuers
 }
 
-fn issuing_key() -> IssuingKey {
-    IssuingKey::from_seed(&[7; 32]).unwrap()
+fn jwt_signing_key() -> JwtSigningKey {
+    JwtSigningKey::from_seed(&[7; 32]).unwrap()
 }
 
 fn verifying_keys() -> Vec<TokenPublicKey> {
-    verifying_keys::parse_key_file(issuing_key().public_key_set().as_bytes()).unwrap()
+    verifying_keys::parse_key_file(jwt_signing_key().public_key_set().as_bytes()).unwrap()
 }
 
 fn valid_claims() -> Value {
@@ -33,7 +33,7 @@ fn verify_with_change(change: Value) -> Result<Identity, CredentialError> {
     for (name, value) in change.as_object().unwrap() {
         claims[name] = value.clone();
     }
-    verify_jwt(&issuing_key().sign_jwt(&claims).unwrap(), &verifying_keys(), &issuers(), NOW)
+    verify_jwt(&jwt_signing_key().sign_jwt(&claims).unwrap(), &verifying_keys(), &issuers(), NOW)
 }
 
 #[test]
@@ -107,19 +107,19 @@ fn jwt_header_cannot_choose_algorithm_or_key() {
     for none in ["none", "None", "NONE", ""] {
         check(&format!("{}.", body(&format!(r#"{{"alg":"{none}"}}"#))), CredentialError::Malformed);
     }
-    for secret in [issuing_key().public_key_pem(), issuing_key().public_key_set()] {
-        for kid in [None, Some(issuing_key().key_id())] {
+    for secret in [jwt_signing_key().public_key_pem(), jwt_signing_key().public_key_set()] {
+        for kid in [None, Some(jwt_signing_key().key_id())] {
             let header = Header { kid, ..Header::new(Algorithm::HS256) };
             let forged = encode(&header, &valid_claims(), &EncodingKey::from_secret(secret.as_bytes())).unwrap();
             check(&forged, CredentialError::AlgorithmNotAllowed);
         }
     }
-    let signature = issuing_key().sign_jwt(&valid_claims()).unwrap().rsplit_once('.').unwrap().1.to_owned();
+    let signature = jwt_signing_key().sign_jwt(&valid_claims()).unwrap().rsplit_once('.').unwrap().1.to_owned();
     check(&format!("{}.{signature}", body(r#"{"alg":"EdDSA","crit":["exp"]}"#)), CredentialError::Malformed);
     check(&format!("{}.{signature}", body(r#"{"alg":"EdDSA"}"#)), CredentialError::BadSignature);
     let named = Header { kid: Some("other".into()), ..Header::new(Algorithm::EdDSA) };
     let key = EncodingKey::from_ed_der(
-        x509_parser::pem::Pem::iter_from_buffer(issuing_key().private_key_pem().as_bytes())
+        x509_parser::pem::Pem::iter_from_buffer(jwt_signing_key().private_key_pem().as_bytes())
             .next()
             .unwrap()
             .unwrap()
@@ -127,7 +127,7 @@ fn jwt_header_cannot_choose_algorithm_or_key() {
             .as_slice(),
     );
     check(&encode(&named, &valid_claims(), &key).unwrap(), CredentialError::UnknownKey);
-    let other_issuer = IssuingKey::from_seed(&[8; 32]).unwrap();
+    let other_issuer = JwtSigningKey::from_seed(&[8; 32]).unwrap();
     check(&other_issuer.sign_jwt(&valid_claims()).unwrap(), CredentialError::UnknownKey);
     check(
         &encode(&Header::new(Algorithm::EdDSA), &valid_claims(), &key).unwrap().replace('.', ".."),
@@ -140,7 +140,7 @@ fn jwt_header_cannot_choose_algorithm_or_key() {
 #[test]
 fn jwt_of_another_type_is_rejected() {
     let of_type = |typ: &str| {
-        let token = issuing_key().sign_jwt_of_type(typ, &valid_claims()).unwrap();
+        let token = jwt_signing_key().sign_jwt_of_type(typ, &valid_claims()).unwrap();
         verify_jwt(&token, &verifying_keys(), &issuers(), NOW).map(|_| ())
     };
     for accepted in ["JWT", "jwt", "at+jwt", "AT+JWT", "application/at+jwt", "Application/JWT"] {
@@ -150,7 +150,7 @@ fn jwt_of_another_type_is_rejected() {
         assert_eq!(of_type(refused), Err(CredentialError::WrongType), "{refused}");
     }
     let without = Header { typ: None, ..Header::new(Algorithm::EdDSA) };
-    let pem = issuing_key().private_key_pem();
+    let pem = jwt_signing_key().private_key_pem();
     let key = EncodingKey::from_ed_pem(pem.as_bytes()).unwrap();
     let token = encode(&without, &valid_claims(), &key).unwrap();
     assert!(verify_jwt(&token, &verifying_keys(), &issuers(), NOW).is_ok(), "no type");
@@ -159,8 +159,8 @@ fn jwt_of_another_type_is_rejected() {
 /// SEC-4: a key signs for its own issuer, for the audience of that issuer, and for the roles that it is limited to.
 #[test]
 fn jwt_key_signs_for_its_issuer_and_roles_only() {
-    let (players, operators) = (issuing_key(), IssuingKey::from_seed(&[8; 32]).unwrap());
-    let keys_of = |key: &IssuingKey, issuer_index, roles: &[Role]| TokenPublicKey {
+    let (players, operators) = (jwt_signing_key(), JwtSigningKey::from_seed(&[8; 32]).unwrap());
+    let keys_of = |key: &JwtSigningKey, issuer_index, roles: &[Role]| TokenPublicKey {
         issuer_index,
         roles: CallerRoles::from_roles(roles),
         ..verifying_keys::parse_key_file(key.public_key_set().as_bytes()).unwrap().remove(0)
@@ -168,7 +168,7 @@ fn jwt_key_signs_for_its_issuer_and_roles_only() {
     let keys = [keys_of(&players, 0, &[Role::Client]), keys_of(&operators, 1, &[Role::Operator, Role::GameServer])];
     let second = TokenIssuer { name: "studio".into(), audience: "ops".into(), keys: Vec::new() };
     let all = [issuers(), vec![second]].concat();
-    let signed = |key: &IssuingKey, iss: &str, aud: &str, role: &str| {
+    let signed = |key: &JwtSigningKey, iss: &str, aud: &str, role: &str| {
         let mut claims = valid_claims();
         (claims["iss"], claims["aud"], claims["role"]) = (json!(iss), json!(aud), json!(role));
         verify_jwt(&key.sign_jwt(&claims).unwrap(), &keys, &all, NOW).map(|identity| identity.role)
@@ -201,7 +201,7 @@ fn signatures_to_verify_counts_the_keys_of_algorithm_and_kid() {
     let keys: Vec<TokenPublicKey> = [7, 8]
         .iter()
         .flat_map(|seed| {
-            let key = IssuingKey::from_seed(&[*seed; 32]).unwrap();
+            let key = JwtSigningKey::from_seed(&[*seed; 32]).unwrap();
             verifying_keys::parse_key_file(key.public_key_set().as_bytes()).unwrap()
         })
         .collect();
@@ -214,7 +214,7 @@ fn signatures_to_verify_counts_the_keys_of_algorithm_and_kid() {
         )
     };
     let count = |token: &str| verification_cost(token, &keys);
-    let good = issuing_key().sign_jwt(&valid_claims()).unwrap();
+    let good = jwt_signing_key().sign_jwt(&valid_claims()).unwrap();
     assert_eq!(count(&good), 1, "its `kid` names one key");
     assert_eq!(count(&header(None, Algorithm::HS256)), 0, "no key has the algorithm");
     assert_eq!((count(""), count("a.b.c"), count(&good.replace('.', ""))), (0, 0, 0), "no token");
@@ -223,7 +223,7 @@ fn signatures_to_verify_counts_the_keys_of_algorithm_and_kid() {
 /// SEC-4: a token with a changed byte or a missing end is rejected.
 #[test]
 fn jwt_with_a_changed_or_missing_byte_is_rejected() {
-    let (token, keys) = (issuing_key().sign_jwt(&valid_claims()).unwrap(), verifying_keys());
+    let (token, keys) = (jwt_signing_key().sign_jwt(&valid_claims()).unwrap(), verifying_keys());
     assert!(verify_jwt(&token, &keys, &issuers(), NOW).is_ok());
     for at in 0..token.len() {
         let mut forged = token.clone().into_bytes();
@@ -246,7 +246,7 @@ fn jwt_verifies_with_ed25519_p256_and_rsa_keys() {
     use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, RsaKeySize};
     let curve = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
     let rsa = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048).unwrap();
-    let pem = [issuing_key().public_key_pem(), curve.public_key_pem(), rsa.public_key_pem()].concat();
+    let pem = [jwt_signing_key().public_key_pem(), curve.public_key_pem(), rsa.public_key_pem()].concat();
     let keys = verifying_keys::parse_key_file(pem.as_bytes()).unwrap();
     assert_eq!(keys.len(), 3);
     let by_curve = EncodingKey::from_ec_pem(curve.serialize_pem().as_bytes()).unwrap();
@@ -259,7 +259,7 @@ fn jwt_verifies_with_ed25519_p256_and_rsa_keys() {
             CredentialError::AlgorithmNotAllowed
         );
     }
-    assert!(verify_jwt(&issuing_key().sign_jwt(&valid_claims()).unwrap(), &keys, &issuers(), NOW).is_ok());
+    assert!(verify_jwt(&jwt_signing_key().sign_jwt(&valid_claims()).unwrap(), &keys, &issuers(), NOW).is_ok());
     // RS512 with the RS256 key: another algorithm of the same family.
     let other = encode(&Header::new(Algorithm::RS512), &valid_claims(), &by_rsa).unwrap();
     assert_eq!(verify_jwt(&other, &keys, &issuers(), NOW).unwrap_err(), CredentialError::AlgorithmNotAllowed);

@@ -103,7 +103,7 @@ pub struct TicketClaim {
 
 /// Claim of a resume token: the last status that a client received, so that a watch does not repeat it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ResumeClaim {
+pub struct LastStatusClaim {
     /// Ticket id.
     pub ticket_id: TicketId,
     /// Version of the ticket.
@@ -337,7 +337,7 @@ impl Claim for TicketClaim {
     }
 }
 
-impl Claim for ResumeClaim {
+impl Claim for LastStatusClaim {
     const KIND_BYTE: u8 = 7;
     const ENCODED_BYTES: usize = 16 + 8 + 8;
 

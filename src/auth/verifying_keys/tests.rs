@@ -3,10 +3,10 @@
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384};
 
 use super::*;
-use crate::auth::issuing_key::IssuingKey;
+use crate::auth::jwt_signing_key::JwtSigningKey;
 
-fn issuing_key(seed: u8) -> IssuingKey {
-    IssuingKey::from_seed(&[seed; 32]).unwrap()
+fn jwt_signing_key(seed: u8) -> JwtSigningKey {
+    JwtSigningKey::from_seed(&[seed; 32]).unwrap()
 }
 
 fn jwks_text(keys: &[&str]) -> String {
@@ -39,7 +39,7 @@ fn key_file_without_public_keys_is_rejected_with_a_reason() {
     };
     let curve = KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384).unwrap();
     check(curve.public_key_pem().as_bytes(), "not on P-256");
-    check(issuing_key(1).private_key_pem().as_bytes(), "contains a private key");
+    check(jwt_signing_key(1).private_key_pem().as_bytes(), "contains a private key");
     check(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "a PEM block that is no public key");
     check(b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "cannot be parsed");
     check(b"", "contains no key");
@@ -70,7 +70,7 @@ fn read_key_files(files: &[PathBuf]) -> Result<Vec<TokenPublicKey>, VerifyingKey
 fn keys_have_the_issuer_and_the_roles_of_their_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("keys.json");
-    std::fs::write(&file, issuing_key(1).public_key_set()).unwrap();
+    std::fs::write(&file, jwt_signing_key(1).public_key_set()).unwrap();
     let limited = KeyFile { file: file.clone(), roles: vec!["client", "operator"] };
     let second = TokenIssuer { keys: vec![limited], ..issuer_with(&[]) };
     let keys = read_issuer_keys(&[issuer_with(&[file]), second]).unwrap();
@@ -87,8 +87,8 @@ fn key_files_load_together_or_not_at_all() {
         std::fs::write(&file, text).unwrap();
         file
     };
-    let one = write("one.json", &issuing_key(1).public_key_set());
-    let two = write("two.pem", &(issuing_key(2).public_key_pem() + &issuing_key(3).public_key_pem()));
+    let one = write("one.json", &jwt_signing_key(1).public_key_set());
+    let two = write("two.pem", &(jwt_signing_key(2).public_key_pem() + &jwt_signing_key(3).public_key_pem()));
     assert_eq!(read_key_files(&[one.clone(), two.clone()]).unwrap().len(), 3);
     let absent = folder.path().join("absent");
     assert!(matches!(read_key_files(&[one.clone(), absent]), Err(VerifyingKeysError::Io { .. })));
@@ -99,7 +99,7 @@ fn key_files_load_together_or_not_at_all() {
         matches!(read_key_files(&[one.clone(), one]), Err(VerifyingKeysError::DuplicateKeyId(_))),
         "a `kid` names one key"
     );
-    let many: String = (0..=VERIFYING_KEYS_MAX as u8).map(|seed| issuing_key(seed).public_key_pem()).collect();
+    let many: String = (0..=VERIFYING_KEYS_MAX as u8).map(|seed| jwt_signing_key(seed).public_key_pem()).collect();
     let many = write("many.pem", &many);
     assert!(
         matches!(read_key_files(&[many]), Err(VerifyingKeysError::TooManyKeys(count)) if count == VERIFYING_KEYS_MAX + 1)

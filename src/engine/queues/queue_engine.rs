@@ -27,7 +27,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::auth::token::ResumeClaim;
+use crate::auth::token::LastStatusClaim;
 use crate::domain::id::TicketId;
 use crate::domain::lifecycle::event::{EventResult, MatchEvent};
 use crate::domain::ruleset::teams::CONFIRM_WITHOUT_STREAM_MS_MIN;
@@ -223,7 +223,7 @@ impl QueueEngine {
                 .shared
                 .common
                 .token_signer
-                .verify::<ResumeClaim>(&ticket.resume_token)
+                .verify::<LastStatusClaim>(&ticket.resume_token)
                 .filter(|resume_claim| resume_claim.ticket_id == holder.ticket_id);
             sent_versions.insert(
                 holder.ticket_id,

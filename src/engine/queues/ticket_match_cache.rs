@@ -249,7 +249,7 @@ impl TicketMatchCache {
 
     /// Removes a match that is no longer in the store. Returns its queue.
     pub(crate) fn remove_match(&mut self, id: MatchId) -> Option<QueueKey> {
-        self.past_matches.remove(id);
+        self.past_matches.remove_match(id);
         self.drop_match(id)
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::{Instant, timeout_at};
 
-use crate::auth::token::ResumeClaim;
+use crate::auth::token::LastStatusClaim;
 use crate::domain::id::TicketId;
 use crate::domain::lifecycle::MatchStage;
 use crate::engine::queues::change_notifier::TicketChangeNotifier;
@@ -109,7 +109,7 @@ impl TicketWatch {
             .shared
             .common
             .token_signer
-            .verify::<ResumeClaim>(&status.resume_token)
+            .verify::<LastStatusClaim>(&status.resume_token)
             .map(|resume_claim| (resume_claim.ticket_version, resume_claim.match_version));
         let sent_versions = self.sent_versions.get_mut(&id)?;
         // While the players report the result, the ticket of an ended match has more to tell.

@@ -26,7 +26,7 @@ const IPV6_HOSTS: usize = 65_536;
 /// Tasks of the attacking process.
 const ATTACKERS: usize = 50;
 
-/// A flood that has to use all of its sources ends after this multiple of its duration in any case.
+/// A flood ends after this multiple of its duration in any case.
 const DURATION_FACTOR_MAX: u32 = 4;
 
 /// Addresses that the connections of a flood come from. Each connection comes from the next one, in turn.
@@ -119,12 +119,13 @@ async fn connect(target: SocketAddr, from: IpAddr) -> std::io::Result<TcpStream>
 }
 
 /// Holds as many connections as one attacker may, each with a valid start, and opens closed ones again from the next of its
-/// `sources`. Ends after `duration`. If all sources have to be used, it ends when they were.
+/// `sources`. Ends after `duration`, and not before the server has closed one. If all sources have to be used, it ends when they were.
 async fn attack(target: SocketAddr, sources: Vec<IpAddr>, duration: Duration, uses_all: bool) -> FloodTotals {
     let (started, mut totals) = (Instant::now(), FloodTotals::default());
     let mut open = VecDeque::new();
     for used in 0.. {
-        let is_complete = started.elapsed() >= duration && (!uses_all || used >= sources.len());
+        let has_flooded = CONNECTIONS / ATTACKERS <= totals.opened && 0 < totals.closed;
+        let is_complete = started.elapsed() >= duration && has_flooded && (!uses_all || used >= sources.len());
         if is_complete || started.elapsed() >= duration * DURATION_FACTOR_MAX {
             totals.unused_sources = sources.len().saturating_sub(used);
             break;

@@ -122,7 +122,7 @@ async fn debug_output_of_each_client_handle_has_no_secret() {
     formatted.format("MatchHost", &MatchHost::new(client.clone(), &advertisement));
     formatted.format("Reservation", &reservation);
     formatted.format("ReservationEvents", &events);
-    formatted.format("ResponseHandle", &pending);
+    formatted.format("PendingResponse", &pending);
     formatted.format("RetryPolicy", &RetryPolicy::default());
     formatted.format("SearchSession", &session);
     formatted.format("TokenSource", &token_source);

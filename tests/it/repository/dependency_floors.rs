@@ -42,7 +42,7 @@ fn dependencies_have_the_minimum_versions() {
 fn dependencies_and_packages_forbid_unsafe_code() {
     let manifest = |path: &str| std::fs::read_to_string(source_tree::repository_root().join(path)).unwrap();
     assert!(manifest("Cargo.toml").contains("unsafe_code = \"forbid\""));
-    for path in ["Cargo.toml", "clients/rust/Cargo.toml"] {
+    for path in ["Cargo.toml", "clients/rust/Cargo.toml", "clients/probe/Cargo.toml"] {
         assert!(manifest(path).contains("[lints]\nworkspace = true"), "{path} does not use the workspace's lints");
     }
 }

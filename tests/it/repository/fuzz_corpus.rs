@@ -7,12 +7,16 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
-use fireteam::auth::issuing_key::CallerTokenClaims;
+use fireteam::auth::jwt_signing_key::CallerTokenClaims;
 use fireteam::auth::token::{AdvertisementClaim, ReservationClaim, SearchClaim};
 use fireteam::config::Config;
 use fireteam::domain::advertisement::AdvertisementKind;
 use fireteam::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId, SiloId, UserKey};
 use fireteam::domain::time::UnixMs;
+use fireteam_probe::{
+    AddressPrefix, AnswerFlags, BeaconCookieKey, Challenge, Echo, EchoReply, FleetKey, Hello, HostCookieKey,
+    INVOLVED_BYTES_MAX, Involved, InvolvedReply, Question, ReceiptClaims, Verdict,
+};
 use prost::Message;
 
 use crate::support::generated_client as pb;
@@ -238,7 +242,44 @@ fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         "wrong",
         "listen = \"0.0.0.0:1\"\nlisten_too = [1, 2]\nlocation_grid_degrees = nan\n".into(),
     ));
+    seeds.extend(probe_packets().into_iter().map(|(name, packet)| ("probes", name, packet)));
     seeds
+}
+
+/// One packet of each type, of conversations that the target's host and beacon accept.
+fn probe_packets() -> Vec<(&'static str, Vec<u8>)> {
+    let (key, from) = (targets::probe_key(), (std::net::IpAddr::from([192, 0, 2, 77]), 50_123).into());
+    let question = Question { sequence: 1, nonce: [2; 8], advertisement: [0xa5; 8], stamp: [3; 8] };
+    let cookie = HostCookieKey([0x77; 32]).cookie(from, &question, 0);
+    let flags = AnswerFlags { full: true, wait: false };
+    let echo_reply = EchoReply { question, flags, wait_10ms: 0, held_10us: 5, cookie };
+    let game_data = b"build 7";
+    let involved = Involved { question, cookie, game_data };
+    let involved_reply =
+        InvolvedReply { question, wait_10ms: 0, held_10us: 5, verdict: Verdict::Incompatible, game_data };
+    let (hello, beacon_id, sent_us) = (Hello { sequence: 1, nonce: [4; 8] }, 7, 1_000_000);
+    let beacon_key = FleetKey([1; 32]).beacon_key(beacon_id);
+    let cookie = BeaconCookieKey([0x55; 32]).cookie(from, &hello, beacon_id, sent_us);
+    let challenge = Challenge { hello, beacon_id, key_id: beacon_key.key_id(), sent_us, cookie, wait_s: Some(30) };
+    let receipt = ReceiptClaims {
+        sequence: 1,
+        beacon_id,
+        key_id: beacon_key.key_id(),
+        issued_unix_s: 1_700_000_000,
+        round_trip_us: 23_456,
+        prefix: AddressPrefix::of([192, 0, 2, 77].into()),
+        binding: [6; 16],
+    };
+    vec![
+        ("echo", Echo(question).encode(&key).into()),
+        ("echo_reply", echo_reply.encode(&key).into()),
+        ("involved", involved.encode(&key).unwrap()),
+        ("involved_reply", involved_reply.encode(&key, INVOLVED_BYTES_MAX).unwrap()),
+        ("hello", hello.encode().into()),
+        ("challenge", challenge.encode().into()),
+        ("proof", challenge.proof([6; 16]).encode().into()),
+        ("receipt", receipt.sign(&beacon_key).into()),
+    ]
 }
 
 fn requests() -> Vec<(&'static str, u8, Vec<u8>)> {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fireteam::auth::identity::Role;
-use fireteam::auth::issuing_key::IssuingKey;
+use fireteam::auth::jwt_signing_key::JwtSigningKey;
 use fireteam::clock::SystemClock;
 use tokio::time::Instant;
 use tonic::transport::{Channel, Endpoint};
@@ -122,7 +122,7 @@ async fn flood(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn strangers_fill_neither_log_nor_audit_log() {
     let flooded = FloodedServer::start(&[]);
-    let other_key = IssuingKey::from_seed(&[9; 32]).unwrap();
+    let other_key = JwtSigningKey::from_seed(&[9; 32]).unwrap();
     let forged = other_key.sign_jwt(&flooded.issuer.claims(Role::Operator, "eve")).unwrap();
     let credentials = vec![
         None,

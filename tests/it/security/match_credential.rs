@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use fireteam::auth::issuing_key::IssuingKey;
+use fireteam::auth::jwt_signing_key::JwtSigningKey;
 use fireteam::auth::match_credential::{
     CredentialHost, MATCH_CREDENTIAL_JWT_TYPE, MATCH_CREDENTIAL_TTL_MS, MatchCredential, MatchCredentialKeys,
     load_or_create_match_keys,
@@ -32,8 +32,8 @@ fn verifier(jwks: &str, audience: impl ToString) -> CredentialVerifier {
     CredentialVerifier::new(jwks, audience.to_string()).unwrap()
 }
 
-fn issuing_key(seed: u8) -> IssuingKey {
-    IssuingKey::from_seed(&[seed; 32]).unwrap()
+fn jwt_signing_key(seed: u8) -> JwtSigningKey {
+    JwtSigningKey::from_seed(&[seed; 32]).unwrap()
 }
 
 fn game_server(n: u8) -> CredentialHost {
@@ -64,7 +64,7 @@ fn good_claims() -> Value {
 /// SEC-21: what a game server reads from a credential with the key set alone.
 #[test]
 fn match_credential_is_verified_with_the_key_set_alone() {
-    let (keys, assignment) = (MatchCredentialKeys::new(issuing_key(1), None), game_server(7));
+    let (keys, assignment) = (MatchCredentialKeys::new(jwt_signing_key(1), None), game_server(7));
     let mut verifier = verifier(keys.public_key_set(), "07".repeat(16));
     let player = verifier.verify(&signed_credential(&keys, assignment, 1), system_time(NOW)).unwrap();
     let expected = AdmittedPlayer {
@@ -83,7 +83,7 @@ fn match_credential_is_verified_with_the_key_set_alone() {
 /// the good one beside them is accepted once.
 #[test]
 fn match_credential_forged_replayed_or_for_another_server_is_refused() {
-    let (keys, assignment) = (MatchCredentialKeys::new(issuing_key(1), None), game_server(7));
+    let (keys, assignment) = (MatchCredentialKeys::new(jwt_signing_key(1), None), game_server(7));
     let mut verifier = verifier(keys.public_key_set(), "07".repeat(16));
     let mut attempts = 0;
     let mut check = |credential: &str, at: UnixMs, expected: CredentialError| {
@@ -91,7 +91,7 @@ fn match_credential_forged_replayed_or_for_another_server_is_refused() {
         assert_eq!(verifier.verify(credential, system_time(at)), Err(expected), "{credential}");
     };
     let good = signed_credential(&keys, assignment, 1);
-    let by_other_key = signed_credential(&MatchCredentialKeys::new(issuing_key(2), None), assignment, 2);
+    let by_other_key = signed_credential(&MatchCredentialKeys::new(jwt_signing_key(2), None), assignment, 2);
     check(&by_other_key, NOW, CredentialError::UnknownKey);
     for host in (0..=255).filter(|host| *host != 7) {
         let elsewhere = signed_credential(&keys, game_server(host), 2);
@@ -106,7 +106,7 @@ fn match_credential_forged_replayed_or_for_another_server_is_refused() {
     check(&good, UnixMs(NOW.0 - 60_000), CredentialError::InvalidTimes);
     // A token of a caller, signed with the match key, and of any other type.
     for typ in ["JWT", "at+jwt", "MATCH+JWT", "", "application/match+jwt"] {
-        let token = issuing_key(1).sign_jwt_of_type(typ, &good_claims()).unwrap();
+        let token = jwt_signing_key(1).sign_jwt_of_type(typ, &good_claims()).unwrap();
         check(&token, NOW, CredentialError::WrongType);
     }
     let other = |change: Value| {
@@ -114,7 +114,7 @@ fn match_credential_forged_replayed_or_for_another_server_is_refused() {
         for (name, value) in change.as_object().unwrap() {
             claims[name] = value.clone();
         }
-        issuing_key(1).sign_jwt_of_type(MATCH_CREDENTIAL_JWT_TYPE, &claims).unwrap()
+        jwt_signing_key(1).sign_jwt_of_type(MATCH_CREDENTIAL_JWT_TYPE, &claims).unwrap()
     };
     check(&other(json!({ "iss": "the-game" })), NOW, CredentialError::WrongIssuer);
     check(&other(json!({ "exp": NOW.0 / 1000 + 601 })), NOW, CredentialError::InvalidTimes);
@@ -125,9 +125,9 @@ fn match_credential_forged_replayed_or_for_another_server_is_refused() {
         check(&other(wrong), NOW, CredentialError::Malformed);
     }
     // The public key as the secret of an HMAC, and no signature at all.
-    for secret in [issuing_key(1).public_key_pem(), keys.public_key_set().to_owned()] {
+    for secret in [jwt_signing_key(1).public_key_pem(), keys.public_key_set().to_owned()] {
         let header = Header {
-            kid: Some(issuing_key(1).key_id()),
+            kid: Some(jwt_signing_key(1).key_id()),
             typ: Some(MATCH_CREDENTIAL_JWT_TYPE.into()),
             ..Header::new(Algorithm::HS256)
         };
@@ -159,7 +159,7 @@ proptest! {
         cut in any::<prop::sample::Index>(),
         serial in 2_u8..9,
     ) {
-        let (keys, assignment) = (MatchCredentialKeys::new(issuing_key(1), None), game_server(7));
+        let (keys, assignment) = (MatchCredentialKeys::new(jwt_signing_key(1), None), game_server(7));
         let mut verifier = verifier(keys.public_key_set(), "07".repeat(16));
         let (good, second) = (signed_credential(&keys, assignment, 1), signed_credential(&keys, assignment, serial));
         let mut changed = good.clone().into_bytes();
@@ -177,7 +177,7 @@ proptest! {
 /// SEC-21: a verifier remembers a bounded number of credentials, refuses more until some expire, and none is accepted twice.
 #[test]
 fn match_credential_verifier_remembers_a_bounded_number() {
-    let (keys, assignment) = (MatchCredentialKeys::new(issuing_key(1), None), game_server(7));
+    let (keys, assignment) = (MatchCredentialKeys::new(jwt_signing_key(1), None), game_server(7));
     let mut verifier = verifier(keys.public_key_set(), "07".repeat(16)).with_remembered_max(3);
     let credentials: Vec<String> = (0..5).map(|serial| signed_credential(&keys, assignment, serial)).collect();
     for credential in &credentials[..3] {
@@ -190,13 +190,15 @@ fn match_credential_verifier_remembers_a_bounded_number() {
     assert!(verifier.verify(&new, system_time(later)).is_ok(), "expired ones are forgotten");
     assert_eq!(verifier.verify(&credentials[0], system_time(later)), Err(CredentialError::Expired));
     assert!(verifier.replace_keys("{}").is_err() && verifier.replace_keys("{\"keys\":[]}").is_err());
-    verifier.replace_keys(MatchCredentialKeys::new(issuing_key(2), Some(&issuing_key(1))).public_key_set()).unwrap();
+    verifier
+        .replace_keys(MatchCredentialKeys::new(jwt_signing_key(2), Some(&jwt_signing_key(1))).public_key_set())
+        .unwrap();
     assert_eq!(verifier.verify(&new, system_time(later)), Err(CredentialError::UsedBefore), "also after a rotation");
 }
 
 #[test]
 fn match_credential_without_a_server_is_for_the_host_or_the_match() {
-    let keys = MatchCredentialKeys::new(issuing_key(1), None);
+    let keys = MatchCredentialKeys::new(jwt_signing_key(1), None);
     let host = UserKey::from_name("ben in this match");
     let at_host = signed_credential(&keys, CredentialHost::Player(host), 1);
     assert!(verifier(keys.public_key_set(), host).verify(&at_host, system_time(NOW)).is_ok());
@@ -217,7 +219,7 @@ fn match_key_rotation_signs_with_the_first_key_and_publishes_both() {
     let path = folder.path().join("match.pem");
     let before = load_or_create_match_keys(&path, &[1; 32]).unwrap();
     let (old, assignment) = (signed_credential(&before, game_server(7), 1), game_server(7));
-    write_private_file(&path, &(issuing_key(2).private_key_pem() + &fs::read_to_string(&path).unwrap()));
+    write_private_file(&path, &(jwt_signing_key(2).private_key_pem() + &fs::read_to_string(&path).unwrap()));
     let after = load_or_create_match_keys(&path, &[9; 32]).unwrap();
     let new = signed_credential(&after, assignment, 2);
     let mut current = verifier(after.public_key_set(), "07".repeat(16));
@@ -230,7 +232,7 @@ fn match_key_rotation_signs_with_the_first_key_and_publishes_both() {
 
     write_private_file(
         &path,
-        &[issuing_key(3), issuing_key(2), issuing_key(1)].map(|key| key.private_key_pem()).concat(),
+        &[jwt_signing_key(3), jwt_signing_key(2), jwt_signing_key(1)].map(|key| key.private_key_pem()).concat(),
     );
     assert!(load_or_create_match_keys(&path, &[9; 32]).is_err(), "three keys");
 }
@@ -254,8 +256,8 @@ fn match_key_file_is_created_once_and_invalid_content_is_refused() {
     for invalid in [
         "",
         "secret",
-        &issuing_key(1).public_key_pem(),
-        &(issuing_key(1).private_key_pem() + &issuing_key(2).public_key_pem()),
+        &jwt_signing_key(1).public_key_pem(),
+        &(jwt_signing_key(1).private_key_pem() + &jwt_signing_key(2).public_key_pem()),
     ] {
         write_private_file(&path, invalid);
         let error = load_or_create_match_keys(&path, &[2; 32]).unwrap_err().to_string();

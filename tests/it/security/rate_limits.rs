@@ -1,7 +1,7 @@
 //! Rate limits over gRPC: per entry point and caller, with a retry delay; and the audit log of operator calls.
 
 use fireteam::auth::identity::Role;
-use fireteam::auth::issuing_key::{CallerTokenClaims, IssuingKey};
+use fireteam::auth::jwt_signing_key::{CallerTokenClaims, JwtSigningKey};
 use fireteam::config::{CallOrStreamLimit, Config, DEFAULT_RATE_LIMITS, RateLimitRule, RateLimitRules};
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
@@ -161,7 +161,7 @@ async fn rate_limit_charges_failed_and_cancelled_calls() {
 async fn rate_limit_of_auth_failures_is_separate() {
     let (server, issuer) = start_authenticated_server().await;
     let mut client = matchmaking_client(&server).await;
-    let mut search_with_token = async |key: &IssuingKey, issued: &CallerTokenClaims| {
+    let mut search_with_token = async |key: &JwtSigningKey, issued: &CallerTokenClaims| {
         let mut request = Request::new(search_request());
         let header = format!("Bearer {}", key.sign_jwt(issued).unwrap());
         request.metadata_mut().insert("authorization", header.parse().unwrap());
@@ -169,7 +169,7 @@ async fn rate_limit_of_auth_failures_is_separate() {
     };
     let good = issuer.claims(Role::Client, "ana");
     let old = CallerTokenClaims { iat: good.iat - 7_200, exp: good.iat - 3_600, ..good.clone() };
-    let unknown_key = IssuingKey::from_seed(&[9; 32]).unwrap();
+    let unknown_key = JwtSigningKey::from_seed(&[9; 32]).unwrap();
     for _ in 0..20 {
         assert_eq!(search_with_token(&issuer.key, &old).await.unwrap().code(), Code::Unauthenticated);
     }

@@ -14,7 +14,7 @@ use tonic_types::StatusExt;
 
 use fireteam::api::{pb, rpc_method};
 use fireteam::auth::identity::Role;
-use fireteam::auth::issuing_key::{CallerTokenClaims, IssuingKey};
+use fireteam::auth::jwt_signing_key::{CallerTokenClaims, JwtSigningKey};
 use fireteam::auth::policy::AccessPolicy;
 use fireteam::config::RateLimitRules;
 
@@ -37,7 +37,7 @@ fn all_credentials(issuer: &TokenIssuer) -> Vec<TestCredential> {
     let (public, good) = (issuer.key.public_key_pem(), issuer.claims(Role::Operator, "ana"));
     let by = |header: Header| encode(&header, &good, &EncodingKey::from_secret(public.as_bytes())).unwrap();
     let hs256 = by(Header { kid: Some(issuer.key.key_id()), ..Header::new(Algorithm::HS256) });
-    let unknown_key = IssuingKey::from_seed(&[9; 32]).unwrap();
+    let unknown_key = JwtSigningKey::from_seed(&[9; 32]).unwrap();
     let (_, rest) =
         issuer.sign_token(Role::Operator, "ana").split_once('.').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
     // {"alg":"none"}

@@ -2,7 +2,7 @@
 //! and the limit of accounts per address.
 
 use fireteam::auth::identity::Role;
-use fireteam::auth::issuing_key::{CallerTokenClaims, IssuingKey};
+use fireteam::auth::jwt_signing_key::{CallerTokenClaims, JwtSigningKey};
 use fireteam::config::{CallOrStreamLimit, DEFAULT_RATE_LIMITS, RateLimitRule, RateLimitRules};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
@@ -80,7 +80,7 @@ async fn token_with_a_misleading_subject_is_refused() {
 #[tokio::test]
 async fn keys_of_two_issuers_sign_for_their_own_roles_only() {
     let folder = tempfile::tempdir().unwrap();
-    let studio = IssuingKey::from_seed(&[8; 32]).unwrap();
+    let studio = JwtSigningKey::from_seed(&[8; 32]).unwrap();
     let file = folder.path().join("studio.json");
     std::fs::write(&file, studio.public_key_set()).unwrap();
     let studio_file = file.clone();
@@ -94,7 +94,7 @@ async fn keys_of_two_issuers_sign_for_their_own_roles_only() {
     .await;
     server.keep_folder(folder);
     let operator = OperatorServiceClient::new(channel_to(server.app.server.operator_address).await);
-    let list = async |key: &IssuingKey, iss: &str, aud: &str, role: Role| {
+    let list = async |key: &JwtSigningKey, iss: &str, aud: &str, role: Role| {
         let base = issuer.claims(role, "ana");
         let claims = CallerTokenClaims { iss: iss.into(), aud: aud.into(), ..base };
         let mut request = Request::new(generated_client::ListRulesetsRequest {});

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Output;
 
 use fireteam::auth::identity::Role;
-use fireteam::auth::issuing_key::IssuingKey;
+use fireteam::auth::jwt_signing_key::JwtSigningKey;
 use fireteam_client::{Client, Code, Error, TokenSource};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -59,7 +59,7 @@ async fn auth_key_reload_invalidates_old_tokens() {
     std::fs::write(file, "no key").unwrap();
     assert!(authenticator.reload().is_err());
     client.search(search_request()).await.expect("the old keys stay");
-    std::fs::write(file, IssuingKey::from_seed(&[8; 32]).unwrap().public_key_set()).unwrap();
+    std::fs::write(file, JwtSigningKey::from_seed(&[8; 32]).unwrap().public_key_set()).unwrap();
     authenticator.reload().unwrap();
     assert_eq!(client.search(search_request()).await.unwrap_err().code(), Some(Code::Unauthenticated));
     std::fs::write(file, issuer.key.public_key_set()).unwrap();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use fireteam::api::response_encoder::encode_static_candidate_fields;
-use fireteam::auth::issuing_key::IssuingKey;
+use fireteam::auth::jwt_signing_key::JwtSigningKey;
 use fireteam::auth::match_credential::MatchCredentialKeys;
 use fireteam::auth::public_user_keys::PublicUserKeys;
 use fireteam::auth::token::HmacTokenSigner;
@@ -37,7 +37,7 @@ pub(crate) async fn start_engine(
         geo_locator: Arc::new(ReloadableLocator::new(Vec::new(), locator_settings)),
         token_signer: Arc::new(HmacTokenSigner::new([1; 32], None)),
         public_user_keys: Arc::new(PublicUserKeys::new([1; 32])),
-        match_credential_keys: Arc::new(MatchCredentialKeys::new(IssuingKey::from_seed(&[2; 32]).unwrap(), None)),
+        match_credential_keys: Arc::new(MatchCredentialKeys::new(JwtSigningKey::from_seed(&[2; 32]).unwrap(), None)),
         metrics: Arc::new(Metrics::new()),
         settings: EngineSettings::default(),
         served_silos: None,

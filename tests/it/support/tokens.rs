@@ -7,7 +7,7 @@ use fireteam::api::authorization::{AuthorizedCaller, Authorizer, ClientOrGameSer
 use fireteam::api::client_address::ClientAddressResolver;
 use fireteam::auth::authenticator::Authenticator;
 use fireteam::auth::identity::Role;
-use fireteam::auth::issuing_key::{CallerTokenClaims, IssuingKey};
+use fireteam::auth::jwt_signing_key::{CallerTokenClaims, JwtSigningKey};
 use fireteam::auth::policy::CLIENTS_AND_GAME_SERVERS;
 use fireteam::clock::Clock;
 use fireteam::config::JwtSettings;
@@ -22,14 +22,14 @@ pub(crate) const AUDIENCE: &str = "fireteam";
 
 /// Token issuer with a signing key and the current time.
 pub(crate) struct TokenIssuer {
-    pub(crate) key: IssuingKey,
+    pub(crate) key: JwtSigningKey,
     pub(crate) now_s: u64,
 }
 
 impl TokenIssuer {
     /// The issuer of all tests.
     pub(crate) fn new(clock: &dyn Clock) -> Self {
-        Self { key: IssuingKey::from_seed(&[7; 32]).unwrap(), now_s: clock.now().0 / 1000 }
+        Self { key: JwtSigningKey::from_seed(&[7; 32]).unwrap(), now_s: clock.now().0 / 1000 }
     }
 
     /// Writes the public key into `folder` and returns the server's JWT settings.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::auth::match_credential::{CredentialHost, MatchCredential};
 use crate::auth::public_user_keys::KeyPurpose;
-use crate::auth::token::ResumeClaim;
+use crate::auth::token::LastStatusClaim;
 use crate::domain::id::{MatchId, UserKey};
 use crate::domain::lifecycle::deadline::{before_play_deadline, reports_due_at};
 use crate::domain::lifecycle::rules::LifecycleRules;
@@ -102,7 +102,7 @@ impl SharedState {
             party_size: ticket.session.player_count(),
         };
         let estimate = self.wait_estimator.lock().estimate(&wait_class, now).filter(|_| is_waiting);
-        let resume_claim = ResumeClaim {
+        let resume_claim = LastStatusClaim {
             ticket_id: ticket.id,
             ticket_version: shown_version(stored),
             match_version: match_version_of_status(phase, match_.as_deref(), returned_from.as_deref()),

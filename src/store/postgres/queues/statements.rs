@@ -116,7 +116,7 @@ pub(super) const READ_BLOCK_LISTS: &str =
 pub(super) const LOAD_ALL_BLOCK_LISTS: &str = "select user_key, blocked, version from block_list order by user_key";
 
 /// Inserts block lists. Fewer rows than users: another server inserted one first.
-pub(super) const INSERT_BLOCK_LISTS: &str = "
+pub(super) const INSERT_MISSING_BLOCK_LISTS: &str = "
     insert into block_list (user_key, blocked, version)
     select *
       from unnest($1::uuid[], $2::bytea[], $3::bigint[])
@@ -180,7 +180,7 @@ pub(super) const DELETE_TICKET_USERS: &str = "
 ";
 
 /// Deletes users of matches.
-pub(super) const DELETE_MATCH_USERS: &str = "delete from match_user where user_key = any($1)";
+pub(super) const DELETE_MATCH_USERS_BY_USER: &str = "delete from match_user where user_key = any($1)";
 
 /// Inserts tickets. Fewer rows than ids: another server inserted one with the same key first.
 pub(super) const INSERT_TICKETS: &str = "

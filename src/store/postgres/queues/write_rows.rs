@@ -41,7 +41,8 @@ pub(super) async fn write_changes(
     let inserted = write_consents(sql::INSERT_CONSENTS, &changes.inserted_consents, connection).await?;
     check_row_count(inserted, changes.inserted_consents.len())?;
     write_consents(sql::UPDATE_CONSENTS, &changes.updated_consents, connection).await?;
-    let inserted = write_block_lists(sql::INSERT_BLOCK_LISTS, &changes.inserted_block_lists, connection).await?;
+    let inserted =
+        write_block_lists(sql::INSERT_MISSING_BLOCK_LISTS, &changes.inserted_block_lists, connection).await?;
     check_row_count(inserted, changes.inserted_block_lists.len())?;
     write_block_lists(sql::UPDATE_BLOCK_LISTS, &changes.updated_block_lists, connection).await?;
     ratings::write_ratings(changes, connection).await?;
@@ -116,7 +117,7 @@ async fn delete_users(
     }
     if !match_users.is_empty() {
         let users = to_uuids(match_users.iter().map(UserKey::as_bytes));
-        sqlx::query(sql::DELETE_MATCH_USERS).bind(users).execute(connection).await?;
+        sqlx::query(sql::DELETE_MATCH_USERS_BY_USER).bind(users).execute(connection).await?;
     }
     Ok(())
 }

@@ -146,7 +146,7 @@ pub(in crate::store::sqlite) const INSERT_TICKET_USERS: MultiRowTemplate = Multi
 );
 
 /// Deletes users of matches.
-pub(in crate::store::sqlite) const DELETE_MATCH_USERS: MultiRowTemplate =
+pub(in crate::store::sqlite) const DELETE_MATCH_USERS_BY_USER: MultiRowTemplate =
     MultiRowTemplate::new("delete from match_user where user_key in (", "?", ")", true);
 
 /// Inserts users of matches. Fails if a user is in another match; a padding row is the same again.
@@ -291,7 +291,7 @@ mod tests {
         UPSERT_MATCHES,
         DELETE_TICKET_USERS,
         INSERT_TICKET_USERS,
-        DELETE_MATCH_USERS,
+        DELETE_MATCH_USERS_BY_USER,
         INSERT_MATCH_USERS,
         UPSERT_PENALTIES,
         UPSERT_CONSENTS,

@@ -138,7 +138,7 @@ async fn read_results_and_ratings(
 fn to_script(changes: &QueueRowChanges<'_>) -> SqlScript {
     let mut script = SqlScript::default();
     script.add_rows(&sql::DELETE_TICKET_USERS, &changes.deleted_ticket_users, bind_ticket_membership);
-    script.add_rows(&sql::DELETE_MATCH_USERS, &changes.deleted_match_users, bind_user);
+    script.add_rows(&sql::DELETE_MATCH_USERS_BY_USER, &changes.deleted_match_users, bind_user);
     script.add_rows(&sql::INSERT_TICKETS, &changes.inserted_tickets, bind_ticket);
     script.add_rows(&sql::UPDATE_TICKET_STATES, &changes.updated_tickets, bind_ticket_state);
     script.add_rows(&erasure::REWRITE_TICKETS, &changes.rewritten_tickets, bind_ticket);

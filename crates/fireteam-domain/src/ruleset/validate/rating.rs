@@ -5,7 +5,7 @@ use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::number_bounds::NumberBounds;
 use crate::ruleset::rating::defaults::{
     FORMER_GLICKO_PERIOD_MS, FORMER_PLACKETT_LUCE_BETA, FORMER_TAU, FORMER_TRUESKILL_BETA, GLICKO_PERIOD_MS, SIGMA,
-    SystemByDefaults, default_plackett_luce_beta, default_tau, default_trueskill_beta,
+    SystemByDefaults, default_plackett_luce_beta, default_trueskill_beta, default_trueskill_tau,
 };
 use crate::ruleset::rating::{
     DecayPeriodFilter, DisconnectPolicy, InactivityDecay, LeaderboardAccess, PerformanceDistribution, RatedGameUnit,
@@ -186,7 +186,7 @@ fn read_trueskill(reader: &mut ElementReader<'_>) -> SystemByDefaults {
         let (beta, tau) = (stated_beta.unwrap_or(beta), stated_tau.unwrap_or(tau));
         RatingSystem::TrueSkill { mu, sigma, beta, tau, draw_percent }
     };
-    let current = with(default_trueskill_beta(sigma), default_tau(sigma));
+    let current = with(default_trueskill_beta(sigma), default_trueskill_tau(sigma));
     SystemByDefaults { current, former: with(FORMER_TRUESKILL_BETA, FORMER_TAU) }
 }
 
@@ -200,7 +200,7 @@ fn read_plackett_luce(reader: &mut ElementReader<'_>) -> SystemByDefaults {
         let (beta, tau) = (stated_beta.unwrap_or(beta), stated_tau.unwrap_or(tau));
         RatingSystem::PlackettLuce { mu, sigma, beta, kappa, tau }
     };
-    let current = with(default_plackett_luce_beta(sigma), default_tau(sigma));
+    let current = with(default_plackett_luce_beta(sigma), default_trueskill_tau(sigma));
     SystemByDefaults { current, former: with(FORMER_PLACKETT_LUCE_BETA, FORMER_TAU) }
 }
 

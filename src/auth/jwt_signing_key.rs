@@ -23,7 +23,7 @@ const ED25519_SPKI_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b,
 pub struct InvalidIssuingKey;
 
 /// Ed25519 private key that signs callers' tokens or match credentials.
-pub struct IssuingKey {
+pub struct JwtSigningKey {
     pkcs8: Vec<u8>,
     public_key: Vec<u8>,
 }
@@ -49,7 +49,7 @@ pub struct CallerTokenClaims {
     pub scope: Option<String>,
 }
 
-impl IssuingKey {
+impl JwtSigningKey {
     /// Derives a key from a random seed.
     pub fn from_seed(seed: &[u8; 32]) -> Result<Self, InvalidIssuingKey> {
         let pair = Ed25519KeyPair::from_seed_unchecked(seed).map_err(|_| InvalidIssuingKey)?;
@@ -112,8 +112,8 @@ impl IssuingKey {
 }
 
 /// Encodes the public keys of `keys` as a JWKS (RFC 7517).
-pub fn encode_public_key_set<'a>(keys: impl IntoIterator<Item = &'a IssuingKey>) -> String {
-    let jwk = |key: &IssuingKey| {
+pub fn encode_public_key_set<'a>(keys: impl IntoIterator<Item = &'a JwtSigningKey>) -> String {
+    let jwk = |key: &JwtSigningKey| {
         let (kid, x) = (key.key_id(), URL_SAFE_NO_PAD.encode(&key.public_key));
         format!(r#"{{"kty":"OKP","crv":"Ed25519","alg":"EdDSA","use":"sig","kid":"{kid}","x":"{x}"}}"#)
     };
@@ -121,10 +121,10 @@ pub fn encode_public_key_set<'a>(keys: impl IntoIterator<Item = &'a IssuingKey>)
     format!("{{\"keys\":[{}]}}\n", keys.join(","))
 }
 
-impl fmt::Debug for IssuingKey {
+impl fmt::Debug for JwtSigningKey {
     /// Prints the key id, never the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IssuingKey").field("key_id", &self.key_id()).finish_non_exhaustive()
+        f.debug_struct("JwtSigningKey").field("key_id", &self.key_id()).finish_non_exhaustive()
     }
 }
 
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn issuing_key_matches_the_rfc_8037_example() {
         let seed = URL_SAFE_NO_PAD.decode("nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A").unwrap();
-        let key = IssuingKey::from_seed(&seed.try_into().unwrap()).unwrap();
+        let key = JwtSigningKey::from_seed(&seed.try_into().unwrap()).unwrap();
         assert!(
             key.public_key_set().contains("11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"),
             "{}",
@@ -154,12 +154,12 @@ mod tests {
 
     #[test]
     fn issuing_key_round_trips_through_pem_and_debug_hides_it() {
-        let key = IssuingKey::from_seed(&[7; 32]).unwrap();
-        let reloaded = IssuingKey::from_pem(key.private_key_pem().as_bytes()).unwrap();
+        let key = JwtSigningKey::from_seed(&[7; 32]).unwrap();
+        let reloaded = JwtSigningKey::from_pem(key.private_key_pem().as_bytes()).unwrap();
         assert_eq!((reloaded.public_key_pem(), reloaded.key_id()), (key.public_key_pem(), key.key_id()));
         let debug = format!("{key:?}");
-        assert!(debug.len() < 80 && debug.starts_with("IssuingKey { key_id: "), "{debug}");
-        assert!(IssuingKey::from_pem(key.public_key_pem().as_bytes()).is_err());
-        assert!(IssuingKey::from_pem(b"").is_err());
+        assert!(debug.len() < 80 && debug.starts_with("JwtSigningKey { key_id: "), "{debug}");
+        assert!(JwtSigningKey::from_pem(key.public_key_pem().as_bytes()).is_err());
+        assert!(JwtSigningKey::from_pem(b"").is_err());
     }
 }

@@ -1,0 +1,39 @@
+//! UDP packets of round trip measurements. Three kinds of conversation, all with integers in big-endian order:
+//!
+//! | conversation | packets |
+//! |---|---|
+//! | quick probe of a host | [`Echo`] → [`EchoReply`] |
+//! | involved probe of a host, with data of the game | [`Involved`] → [`InvolvedReply`] |
+//! | receipt of a beacon | [`Hello`] → [`Challenge`] → [`Proof`] → [`Receipt`] |
+//!
+//! Each packet starts with the same eight bytes: `FTL`, a version, a type, flags, and a sequence number. A packet of another length,
+//! version or type, with unknown flags or with padding that is not zero, is no packet of this protocol: drop it without an answer.
+//! An answer is never longer than its question, and nothing is sent unasked, so that no one is flooded through a host or beacon.
+//!
+//! [`HostResponder`] and [`BeaconResponder`] answer, within limits. The crate has no socket, no clock and no keys of its own: the caller
+//! passes bytes, times and random keys.
+
+mod address;
+mod beacon;
+mod beacon_responder;
+mod echo;
+mod error;
+mod header;
+mod host_responder;
+mod involved;
+mod mac;
+mod rate_limit;
+
+pub use crate::address::AddressPrefix;
+pub use crate::beacon::{
+    BeaconCookieKey, BeaconKey, Challenge, FleetKey, Hello, MAX_ROUND_TRIP_US, Proof, Receipt, ReceiptClaims,
+};
+pub use crate::beacon_responder::BeaconResponder;
+pub use crate::echo::{AnswerFlags, Echo, EchoReply, HostCookieKey, PROBE_KEY_LENGTHS, ProbeKey, Question};
+pub use crate::error::PacketError;
+pub use crate::header::{PACKET_BYTES, is_probe};
+pub use crate::host_responder::{ArrivalTime, HostResponder};
+pub use crate::involved::{GAME_DATA_BYTES_MAX, INVOLVED_BYTES_MAX, Involved, InvolvedReply, Verdict};
+
+#[cfg(test)]
+mod tests;
