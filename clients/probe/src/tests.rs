@@ -1,6 +1,7 @@
 //! Packets against independently computed ones, and against damage.
 
 mod responders;
+mod runs;
 
 use std::net::SocketAddr;
 
