@@ -121,6 +121,7 @@ impl LossInterval {
         let center = share + z2 / (2.0 * count);
         let spread = Z_95 * (share * (1.0 - share) / count + z2 / (4.0 * count * count)).sqrt();
         let end = |at: f64| (at / (1.0 + z2 / count)).clamp(0.0, 1.0);
-        Self { share, low: end(center - spread), high: end(center + spread) }
+        // Rounding may put an end beyond the share itself, where nothing or all was lost.
+        Self { share, low: end(center - spread).min(share), high: end(center + spread).max(share) }
     }
 }
