@@ -100,12 +100,12 @@ async fn pass_runs_after_each_kind_of_change() {
 }
 
 /// Rules with `size` players a team and this quality.
-fn teams(size: u32, quality: &str) -> String {
+fn teams(size: u32, quality: &str, selection: &str) -> String {
     format!(
         r#"<Ruleset Name="Alike" SetId="{SET_ID}">
   <Attributes><Attribute Name="skill" Type="number" Min="0" Max="50" Trust="client"/></Attributes>
   <Teams Count="2" Size="{size}"/>
-  <Queue PassIntervalMs="10"><Quality>{quality}</Quality></Queue>
+  <Queue PassIntervalMs="10"><Quality>{quality}</Quality><Selection Mode="{selection}"/></Queue>
 </Ruleset>"#
     )
 }
@@ -114,13 +114,16 @@ fn similarity(percent: u32) -> String {
     format!(r#"<AverageSimilarity RatingSpan="50" RequiredPercent="{percent}"/>"#)
 }
 
-/// S2-13, S4-3: team size, required similarity and its kind may change while tickets wait; the new ruleset applies to
+/// S2-13, S4-3, S4-16: team size, required similarity and its kind may change while tickets wait; the new ruleset applies to
 /// them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pass_uses_the_reloaded_ruleset_for_waiting_tickets() {
     let category = r#"<CategorySimilarity Categories="2" CategoryWidth="100" RequiredPercent="99"/>"#;
-    for (rules, players) in [(teams(1, &similarity(85)), 2), (teams(2, &similarity(60)), 4), (teams(1, category), 2)] {
-        let directory = RulesetDirectory::with_files(&[("alike.xml", &teams(1, &similarity(95)))]);
+    let changes = [(1, similarity(85)), (2, similarity(60)), (1, category.to_owned())];
+    let changes = changes.iter().flat_map(|change| ["nearest", "first_window"].map(|selection| (change, selection)));
+    for ((size, quality), selection) in changes {
+        let (rules, players) = (teams(*size, quality, selection), 2 * size);
+        let directory = RulesetDirectory::with_files(&[("alike.xml", &teams(1, &similarity(95), selection))]);
         let server = directory.start_server().await;
         let mut all = Vec::new();
         for (name, skill) in [("ann", 10.0), ("bob", 20.0), ("cid", 30.0), ("dan", 40.0)] {
