@@ -61,12 +61,16 @@ async fn pass_examines_only_the_windows_of_newcomers() {
         for ticket in &mut tickets {
             wait_for_pass(ticket).await;
         }
+        // Suits neither 29, whose taste is 20, nor 30, whose taste is 0. Without a match no other pass follows.
         let before = pairs_evaluated(&server);
-        // Suits 29, whose taste is 20, and not 30, whose taste is 0.
-        let mut newcomer = enter(&client, "newcomer", 1_475.0, 16.0).await;
-        wait_for_pass(&mut newcomer).await;
+        let mut unsuited = enter(&client, "unsuited", 1_475.0, 10.0).await;
+        wait_for_pass(&mut unsuited).await;
         let cost = pairs_evaluated(&server) - before;
         assert!((1..=12).contains(&cost), "{cost} pairs: the windows of the newcomer");
+        assert_eq!(unsuited.status.state(), TicketState::Waiting);
+        assert!(unsuited.leave().await.expect("leave"));
+        // Suits 29.
+        let mut newcomer = enter(&client, "newcomer", 1_475.0, 16.0).await;
         for ticket in [&mut newcomer, &mut tickets[29]] {
             wait_for_state(ticket, TicketState::Matched).await;
         }
