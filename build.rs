@@ -18,6 +18,7 @@ const PROTO_FILES_BY_PORT: [(&str, &[&str]); 2] = [
         "matchmaking",
         &[
             "fireteam/v1/matchmaking.proto",
+            "fireteam/v1/latency.proto",
             "fireteam/v1/queue.proto",
             "fireteam/v1/ratings.proto",
             "fireteam/v1/allocation.proto",

@@ -12,6 +12,7 @@ use fireteam::domain::latency::DEFAULT_LATENCY_MODEL;
 use fireteam::domain::locality::Locality;
 use fireteam::domain::matchmaking_action::AdvertiseChances;
 use fireteam::domain::measure::Measure;
+use fireteam::domain::ruleset::probing::DEFAULT_PROBING;
 use fireteam::domain::ruleset::teams::{AllocationSpec, HostingMode, HostingSpec, PlayerDataForHost, ServerChoice};
 use fireteam::domain::ruleset::{
     AdvertisementIdForm, DistanceCurve, HardFilter, HardMissingPolicy, HardRule, InFilterList, PartyConsentPolicy,
@@ -109,7 +110,7 @@ pub(crate) fn ruleset(rules: RuleOptions) -> Ruleset {
         handles: AdvertisementIdForm::Ids,
         latency_model: DEFAULT_LATENCY_MODEL,
         involved_phase_percent: 50.0,
-        probed_players: None,
+        probing: DEFAULT_PROBING,
         latency_wishes: false,
         consent: PartyConsentPolicy::Assumed,
         avoid: Box::default(),

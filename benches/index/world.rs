@@ -92,6 +92,7 @@ impl World {
             caller: None,
             excluded_ids: &[],
             avoided: Default::default(),
+            probes: Default::default(),
             waited_ms: 4_000_000,
         };
         let limits = SearchLimits { max_results: 50, max_evaluated: u32::MAX };

@@ -184,7 +184,7 @@ impl MatchmakingHandler {
         let mut report = EntryPoint::default().report_latency_command(caller, request)?;
         let ruleset = self.engine.ruleset_of_search(report.set_id, report.ruleset_hash, &report.search_token)?;
         report.ruleset_hash = Some(ruleset.hash);
-        let mut encoder = SearchResponseEncoder::new(&ruleset);
+        let mut encoder = SearchResponseEncoder::of_latency_report(&ruleset);
         let answer = self.engine.report_latency(caller, report, &mut |candidate| encoder.push_candidate(&candidate))?;
         Ok(encoder.finish_latency_response(&answer))
     }

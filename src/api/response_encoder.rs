@@ -19,7 +19,8 @@ use crate::domain::filter::{Refusal, RefusingSide};
 use crate::domain::limit;
 use crate::domain::location_privacy::{DISTANCE_ROUNDING_MILES, ROUND_TRIP_ROUNDING_MS, round_to_step};
 use crate::domain::measure::Measure;
-use crate::domain::ruleset::{RefusingRule, Ruleset, SoftFilter};
+use crate::domain::ruleset::probing::{ProbedPlayers, ProbingSpec, QUICK_PROBE_TIMEOUT_MS};
+use crate::domain::ruleset::{AdvertisementIdForm, RefusingRule, Ruleset, SoftFilter};
 use crate::engine::command::{CandidateView, ReportLatencyAnswer, RoundTrip, SearchAnswer};
 
 /// Size limit of one response, bytes.
@@ -46,6 +47,9 @@ const ID_HEX_DIGITS: usize = 32;
 
 /// Encoded id field: key, length and digits.
 const ENCODED_ID_BYTES: usize = 2 + ID_HEX_DIGITS;
+
+/// Encoded source of a round trip: key and value.
+const ROUND_TRIP_SOURCE_FIELD_BYTES: usize = 2;
 
 /// Message in its encoded form. `build.rs` substitutes it for the generated `MatchmakingSearchResponse` and
 /// `MatchmakingReportLatencyResponse`.
@@ -149,6 +153,8 @@ pub struct SearchResponseEncoder<'a> {
     terms: Vec<ScoreTermEncoder<'a>>,
     /// Term values of the current candidate, rounded for sending.
     term_values: Vec<f64>,
+    /// Whether the response is a search's: then candidates tell the probe endpoints of players' machines, and else a list of its own.
+    is_search: bool,
     /// Probe endpoints of players' machines.
     player_probes: Vec<pb::CandidateProbe>,
 }
@@ -164,14 +170,19 @@ struct ScoreTermEncoder<'a> {
 }
 
 impl<'a> SearchResponseEncoder<'a> {
-    /// Creates an encoder for candidates scored by `ruleset`.
+    /// Creates an encoder of a search response, for candidates scored by `ruleset`.
     pub fn new(ruleset: &'a Ruleset) -> Self {
+        Self { is_search: true, ..Self::of_latency_report(ruleset) }
+    }
+
+    /// Creates an encoder of the response to a latency report, for candidates scored by `ruleset`.
+    pub fn of_latency_report(ruleset: &'a Ruleset) -> Self {
         let capacity = ruleset.search_limits.max_results as usize * CANDIDATE_BYTES_TYPICAL + 256;
         let mut terms: Vec<_> =
             ruleset.soft_filters.iter().map(|soft_filter| ScoreTermEncoder::new(ruleset, soft_filter)).collect();
         terms.extend(ruleset.has_search_avoidance_costs().then(ScoreTermEncoder::of_avoidance));
         let term_values = Vec::with_capacity(terms.len());
-        Self { bytes: Vec::with_capacity(capacity), term_values, terms, player_probes: Vec::new() }
+        Self { bytes: Vec::with_capacity(capacity), term_values, terms, is_search: false, player_probes: Vec::new() }
     }
 
     /// Appends a candidate, unless the response would exceed its size limit. Candidates come best first, so only the
@@ -193,6 +204,9 @@ impl<'a> SearchResponseEncoder<'a> {
             Some(handle) => (Some(handle), encoded_party_sizes(candidate.encoded_advert)),
             None => (None, candidate.encoded_advert),
         };
+        let source = candidate.round_trip.map(round_trip_source);
+        let player_probe = candidate.player_probe.map(|probe| probe_to_proto(probe, false));
+        let (player_probe, later_probe) = if self.is_search { (player_probe, None) } else { (None, player_probe) };
         let chosen = chosen_values(candidate.chosen);
         let length = id.map_or(0, |_| ENCODED_ID_BYTES)
             + static_fields.len()
@@ -200,6 +214,8 @@ impl<'a> SearchResponseEncoder<'a> {
             + terms.iter().zip(&*term_values).map(|(term, &value)| term.encoded_len(value)).sum::<usize>()
             + optional_float_field_len(distance_miles)
             + optional_float_field_len(round_trip_ms)
+            + source.map_or(0, |_| ROUND_TRIP_SOURCE_FIELD_BYTES)
+            + player_probe.as_ref().map_or(0, |probe| encoding::message::encoded_len(9, probe))
             + open_seats_field_len(candidate.open_seats)
             + if chosen.is_empty() { 0 } else { encoding::message::encoded_len_repeated(10, &chosen) };
         if self.bytes.len() + length > CANDIDATES_BYTES_MAX {
@@ -222,11 +238,16 @@ impl<'a> SearchResponseEncoder<'a> {
         if candidate.open_seats != 0 {
             encoding::uint32::encode(6, &u32::from(candidate.open_seats), out);
         }
+        if let Some(probe) = &player_probe {
+            encoding::message::encode(9, probe, out);
+        }
         encoding::message::encode_repeated(10, &chosen, out);
-        if let Some(probe) = candidate.player_probe {
+        if let Some(source) = source {
+            encoding::int32::encode(11, &source.into(), out);
+        }
+        if let Some(probe) = later_probe {
             let advertisement_id = candidate.id.to_string();
-            let probe = Some(probe_to_proto(probe, false));
-            self.player_probes.push(pb::CandidateProbe { advertisement_id, probe });
+            self.player_probes.push(pb::CandidateProbe { advertisement_id, probe: Some(probe) });
         }
     }
 
@@ -249,6 +270,9 @@ impl<'a> SearchResponseEncoder<'a> {
             encoding::uint64::encode(9, &ms, out);
         }
         encoding::string::encode_repeated(10, &session_composition_paths(&answer.ignored_fields), out);
+        if answer.ruleset.handles == AdvertisementIdForm::Ids {
+            encoding::message::encode(11, &latency_plan(&answer.ruleset.probing), out);
+        }
         EncodedResponse { bytes }
     }
 
@@ -260,6 +284,9 @@ impl<'a> SearchResponseEncoder<'a> {
         ignored_fields
             .extend(answer.implausible_measurements.iter().map(|index| format!("measurements[{index}].round_trip_ms")));
         encoding::string::encode_repeated(3, &ignored_fields, &mut bytes);
+        encoding::bytes::encode(4, &answer.search_token, &mut bytes);
+        encoding::uint32::encode(5, &(answer.answered as u32), &mut bytes);
+        encoding::uint32::encode(6, &(answer.probed as u32), &mut bytes);
         encoding::message::encode_repeated(7, &self.player_probes, &mut bytes);
         EncodedResponse { bytes }
     }
@@ -314,6 +341,8 @@ fn is_rounded(ruleset: &Ruleset, measure: Measure) -> bool {
             may_be_rating || attribute.trust != Trust::Client
         }
         Measure::Latency | Measure::Distance => true,
+        // The searcher has measured them itself.
+        Measure::PacketLoss | Measure::Jitter => false,
     }
 }
 
@@ -322,11 +351,34 @@ fn session_composition_paths(paths: &[String]) -> Vec<String> {
     paths.iter().map(|path| format!("session_composition.{path}")).collect()
 }
 
+/// How the ruleset wants candidates to be probed.
+fn latency_plan(probing: &ProbingSpec) -> pb::LatencyPlan {
+    let probe_players = match probing.players {
+        ProbedPlayers::Never => pb::ProbePlayers::Never,
+        ProbedPlayers::Involved => pb::ProbePlayers::Involved,
+        ProbedPlayers::Quick => pb::ProbePlayers::Quick,
+    };
+    pb::LatencyPlan {
+        quick: probing.quick_probe.into(),
+        involved: probing.involved_probe.into(),
+        probe_players: probe_players.into(),
+        quick_timeout_ms: QUICK_PROBE_TIMEOUT_MS,
+    }
+}
+
+fn round_trip_source(round_trip: RoundTrip) -> pb::RoundTripSource {
+    match round_trip {
+        RoundTrip::Measured(_) => pb::RoundTripSource::Measured,
+        RoundTrip::ByRegion(_) => pb::RoundTripSource::Region,
+        RoundTrip::ByDistance(_) => pb::RoundTripSource::Distance,
+    }
+}
+
 /// Round trip as the caller may see it: its own measurements exactly, estimates in steps, for location privacy.
 fn disclosed_round_trip_ms(round_trip: RoundTrip) -> f64 {
     match round_trip {
-        RoundTrip::Estimated(ms) => round_to_step(ms, ROUND_TRIP_ROUNDING_MS),
         RoundTrip::Measured(ms) => ms,
+        RoundTrip::ByRegion(ms) | RoundTrip::ByDistance(ms) => round_to_step(ms, ROUND_TRIP_ROUNDING_MS),
     }
 }
 
@@ -367,6 +419,7 @@ fn refusal_count(ruleset: &Ruleset, refusal: Refusal, count: u32) -> pb::Refusal
         Refusal::Excluded => plain(Kind::Excluded),
         Refusal::Expired => plain(Kind::Expired),
         Refusal::NotEnoughSeats => plain(Kind::Full),
+        Refusal::Silent => plain(Kind::Silent),
         Refusal::HardFilter { filter_index: filter, side } => {
             let rule = ruleset.rule_of_filter_index(filter);
             let kind = if matches!(rule, RefusingRule::Wish(_)) { Kind::Wish } else { Kind::Filter };

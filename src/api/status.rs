@@ -236,6 +236,22 @@ impl From<EngineError> for Rejection {
                     .with_metadata("rule", rule)
                     .with_metadata("side", side)
             }
+            EngineError::Silent => Self::new(
+                C::FailedPrecondition,
+                ErrorReason::Silent,
+                "the host did not answer latency probes of this search, or is incompatible; try the next candidate",
+            ),
+            EngineError::NotMeasured => Self::new(
+                C::FailedPrecondition,
+                ErrorReason::NotMeasured,
+                "the ruleset asks for a measured round trip; probe the host, and send the result with ReportLatency",
+            ),
+            EngineError::InvolvedTooEarly => Self::new(
+                C::FailedPrecondition,
+                ErrorReason::InvolvedTooEarly,
+                "too few candidates have answered the quick probe; report quick probes until involved_phase_may_start, \
+                 with the search_token of the last answer",
+            ),
             EngineError::IdempotencyKeyReused => Self::new(
                 C::AlreadyExists,
                 ErrorReason::IdempotencyKeyReused,

@@ -226,6 +226,8 @@ fn describe_limit(ruleset: &Ruleset, limit: &FinalLimit) -> String {
         FinalLimit::Expansion { expansion, value } => match ruleset.expansions[expansion].measure {
             Measure::Latency => format!("{value} ms of round trip"),
             Measure::Distance => format!("{value} miles"),
+            Measure::PacketLoss => format!("{value} % of lost packets"),
+            Measure::Jitter => format!("{value} ms of jitter"),
             Measure::AttributeDifference(index) => format!("{value} of {}", ruleset.attributes[index].name),
         },
         FinalLimit::RatingGroups { extra_groups: 0 } => "its own group".into(),
@@ -258,6 +260,8 @@ fn format_amount(ruleset: &Ruleset, amount: f64, filter: &SoftFilter) -> String 
     let unit = match filter.measure {
         Measure::Latency => "ms of ".into(),
         Measure::Distance => "miles of ".into(),
+        Measure::PacketLoss => "% of ".into(),
+        Measure::Jitter => "ms of ".into(),
         Measure::AttributeDifference(index) => match &*ruleset.attributes[index].unit {
             "" => "of ".into(),
             unit => format!("{unit} of "),

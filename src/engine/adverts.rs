@@ -11,6 +11,7 @@ pub(crate) mod feed_reader;
 pub(crate) mod host_events;
 pub(crate) mod in_flight_changes;
 pub(crate) mod owner_limits;
+mod probe_results;
 pub(crate) mod publish_batch;
 pub(crate) mod rating_refresh;
 mod replicated_writer;

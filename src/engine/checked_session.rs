@@ -3,6 +3,7 @@
 use crate::domain::attribute_values::{self, AttributeValues, FieldProblem};
 use crate::domain::filter::{AvoidedAdverts, Searcher};
 use crate::domain::id::{AdvertisementId, UserKey};
+use crate::domain::probe_result::ProbeResults;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 use crate::domain::wish::allowed_wishes::validate_wishes;
@@ -46,6 +47,7 @@ impl CheckedSession {
         &'a self,
         excluded_ids: &'a [AdvertisementId],
         avoided: AvoidedAdverts<'a>,
+        probes: ProbeResults<'a>,
         waited_ms: u64,
     ) -> Searcher<'a> {
         Searcher {
@@ -58,6 +60,7 @@ impl CheckedSession {
             caller: self.subject,
             excluded_ids,
             avoided,
+            probes,
             waited_ms,
         }
     }

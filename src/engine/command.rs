@@ -114,17 +114,19 @@ pub struct SearchOverrides {
 /// Round trip in milliseconds, and its source.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RoundTrip {
-    /// Estimated from region latencies or distance.
-    Estimated(f64),
     /// Measured by the caller.
     Measured(f64),
+    /// Estimated from both sides' round trips to a common region.
+    ByRegion(f64),
+    /// Estimated from the distance.
+    ByDistance(f64),
 }
 
 impl RoundTrip {
-    /// Milliseconds, from either source.
+    /// Milliseconds, from any source.
     pub fn millis(self) -> f64 {
         match self {
-            Self::Estimated(ms) | Self::Measured(ms) => ms,
+            Self::Measured(ms) | Self::ByRegion(ms) | Self::ByDistance(ms) => ms,
         }
     }
 }
@@ -320,8 +322,36 @@ pub struct ReportLatencyCommand {
     pub session: Session,
     /// Phase that was measured.
     pub phase: LatencyTestPhase,
-    /// Round trip in milliseconds of every candidate in the last answer; `None` if it did not respond.
-    pub measurements: Vec<(AdvertisementId, Option<f32>)>,
+    /// Finding of every candidate in the last answer; `None` if the client states neither an outcome nor a round trip.
+    pub measurements: Vec<(AdvertisementId, Option<ReportedFinding>)>,
+}
+
+/// Finding of a client's latency probe.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ReportedFinding {
+    /// The host answered.
+    Answered(ProbeStatistics),
+    /// The host did not answer.
+    Silent,
+    /// The full test found the host incompatible.
+    Incompatible,
+    /// The host answered that it is full.
+    Full,
+    /// No packet was sent.
+    NotProbed,
+}
+
+/// Round trips of an answered probe.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ProbeStatistics {
+    /// Median, milliseconds.
+    pub p50_ms: f64,
+    /// Minimum, milliseconds.
+    pub floor_ms: f64,
+    /// 90th percentile less the median, milliseconds; `None` if unknown.
+    pub jitter_ms: Option<f64>,
+    /// Packets sent, and of them answered; `None` if unknown.
+    pub packets: Option<(u32, u32)>,
 }
 
 /// Answer to a latency report, without its candidates.
@@ -331,6 +361,12 @@ pub struct ReportLatencyAnswer {
     pub ruleset: Arc<Ruleset>,
     /// Enough candidates responded in the quick phase. Always false after the involved phase.
     pub involved_phase_may_start: bool,
+    /// Token that carries what was measured.
+    pub search_token: Vec<u8>,
+    /// Candidates of the search that have answered.
+    pub answered: usize,
+    /// Candidates of the search that were probed.
+    pub probed: usize,
     /// Paths of ignored fields, relative to the session composition.
     pub ignored_fields: Vec<String>,
     /// Indices of measurements below the speed-of-light minimum.

@@ -60,6 +60,12 @@ pub enum EngineError {
         /// Side whose rule refused.
         side: RefusingSide,
     },
+    /// By the reports of the search, the host did not answer probes, or is incompatible.
+    Silent,
+    /// The ruleset lets parties join only what they have measured.
+    NotMeasured,
+    /// Too few candidates have answered the quick probe for the involved one.
+    InvolvedTooEarly,
     /// The call would open one silo more than allowed.
     TooManySilos {
         /// Silo that it would open.

@@ -66,6 +66,8 @@ label! {
     AllowedRange = "allowed_range",
     /// A wish of the searcher or of the advertisement.
     Wish = "wish",
+    /// The host did not answer the searcher's probes, or is incompatible.
+    Silent = "silent",
 }
 
 impl RefusalKind {
@@ -77,6 +79,7 @@ impl RefusalKind {
             Refusal::Excluded => RefusalKind::Excluded,
             Refusal::Expired => RefusalKind::Expired,
             Refusal::NotEnoughSeats => RefusalKind::Full,
+            Refusal::Silent => RefusalKind::Silent,
             Refusal::HardFilter { filter_index: filter, side: _ } if filter < hard_filters => RefusalKind::HardFilter,
             Refusal::HardFilter { filter_index, .. } if filter_index == hard_filters => RefusalKind::AllowedRange,
             Refusal::HardFilter { .. } => RefusalKind::Wish,

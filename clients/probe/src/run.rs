@@ -112,7 +112,7 @@ impl ProbeRun {
 
 impl LossInterval {
     /// Interval of this many lost packets of `sent`. Of none sent, anything is possible.
-    fn new(lost: u32, sent: u32) -> Self {
+    pub fn new(lost: u32, sent: u32) -> Self {
         if sent == 0 {
             return Self { share: 0.0, low: 0.0, high: 1.0 };
         }

@@ -10,6 +10,7 @@ use crate::attribute_values::AttributeValues;
 use crate::filter::pair::DirectedPair;
 use crate::id::{AdvertisementId, UserKey};
 use crate::locality::Locality;
+use crate::probe_result::{ProbeResults, counted_round_trip};
 use crate::ruleset::Ruleset;
 use crate::session::{Player, RegionLatency};
 use crate::time::UnixMs;
@@ -61,6 +62,8 @@ pub struct Searcher<'a> {
     pub excluded_ids: &'a [AdvertisementId],
     /// Advertisements with players whom it avoids.
     pub avoided: AvoidedAdverts<'a>,
+    /// What it has measured in this search.
+    pub probes: ProbeResults<'a>,
     /// Time spent searching, milliseconds.
     pub waited_ms: u64,
 }
@@ -102,18 +105,17 @@ impl<'a> AdvertisementView<'a> {
 /// Admits `candidate` or returns the first rule that refuses it. The caller must check the silo; index partitions do
 /// that.
 ///
-/// `round_trip_ms` is a measured round trip, if any; it replaces the estimated latency.
+/// What the searcher has measured replaces the estimated latency.
 pub fn admit(
     ruleset: &Ruleset,
     searcher: &Searcher<'_>,
     candidate: &AdvertisementView<'_>,
-    round_trip_ms: Option<f64>,
     now: UnixMs,
 ) -> Result<(), Refusal> {
     if searcher.avoided.is_hidden(candidate.advertisement.id) {
         return Err(Refusal::AvoidedPlayer);
     }
-    admit_not_hidden(ruleset, searcher, candidate, round_trip_ms, now)
+    admit_not_hidden(ruleset, searcher, candidate, now)
 }
 
 /// Admits two queue parties to each other, or returns the hard filter that refuses. `one` counts as the searcher.
@@ -130,7 +132,6 @@ pub(crate) fn admit_not_hidden(
     ruleset: &Ruleset,
     searcher: &Searcher<'_>,
     candidate: &AdvertisementView<'_>,
-    round_trip_ms: Option<f64>,
     now: UnixMs,
 ) -> Result<(), Refusal> {
     let advertisement = candidate.advertisement;
@@ -154,7 +155,7 @@ pub(crate) fn admit_not_hidden(
             waited_ms: now.ms_since(advertisement.advertised_since),
         },
         candidate_ruleset_hash: advertisement.ruleset_hash,
-        measured_round_trip_ms: round_trip_ms,
+        counted: counted_round_trip(ruleset, searcher, candidate),
     };
     for (filter_index, hard_filter) in ruleset.hard_filters.iter().enumerate() {
         pair.evaluate(hard_filter).map_err(|side| Refusal::HardFilter { filter_index, side })?;
@@ -163,7 +164,8 @@ pub(crate) fn admit_not_hidden(
     if advertisement.allowed_ranges.iter().any(is_outside) {
         return Err(Refusal::HardFilter { filter_index: ruleset.hard_filters.len(), side: RefusingSide::Advertiser });
     }
-    admit_mutually_by_wishes(ruleset, &pair.searcher, &pair.candidate, round_trip_ms)
+    admit_mutually_by_wishes(ruleset, &pair.searcher, &pair.candidate, pair.counted)?;
+    if searcher.probes.is_silent(advertisement.id) { Err(Refusal::Silent) } else { Ok(()) }
 }
 
 /// Whether searcher and advertisement have the same authenticated caller or share a user.

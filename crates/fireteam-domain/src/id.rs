@@ -53,6 +53,14 @@ sixteen_byte_id! {
     AdvertisementId
 }
 
+impl AdvertisementId {
+    /// First eight bytes. Ids come from a keyed hash, so two of a set practically never share them.
+    pub fn prefix(&self) -> [u8; 8] {
+        let [a, b, c, d, e, f, g, h, ..] = self.0;
+        [a, b, c, d, e, f, g, h]
+    }
+}
+
 sixteen_byte_id! {
     /// Reservation id: seats reserved in an advertisement.
     ReservationId

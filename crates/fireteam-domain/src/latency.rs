@@ -47,6 +47,11 @@ pub fn round_trip_by_regions_or_distance(
     Some(model.round_trip_ms(one.locality?.chord_miles(other.locality?)))
 }
 
+/// Whether [`round_trip_by_regions_or_distance`] uses a region that both have measured.
+pub fn has_common_region(one: &[RegionLatency], other: &[RegionLatency]) -> bool {
+    best_common_region_ms(one, other).is_some()
+}
+
 /// Distance that light travels in fiber per millisecond, kilometers: two thirds of its speed in vacuum.
 pub const FIBER_KM_PER_MS: f64 = 200.0;
 

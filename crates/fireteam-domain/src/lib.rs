@@ -26,6 +26,7 @@ pub mod played_values;
 pub mod player_aggregation;
 pub mod player_details;
 pub mod player_standing;
+pub mod probe_result;
 pub mod queue;
 pub mod rating;
 pub mod ruleset;

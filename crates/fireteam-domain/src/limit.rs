@@ -30,6 +30,9 @@ pub const WISH_STEPS_MAX: usize = 8;
 pub const CONNECT_DATA_BYTES_MAX: usize = 512;
 /// Bytes of the key of a probe endpoint.
 pub const PROBE_KEY_BYTES_RANGE: std::ops::RangeInclusive<usize> = 16..=32;
+
+/// Maximum packets of one reported latency probe.
+pub const PROBE_PACKETS_MAX: u32 = 1_000;
 /// Excluded advertisement ids in one search.
 pub const EXCLUDED_ADVERTISEMENTS_MAX: usize = 256;
 /// Latency measurements in one report.

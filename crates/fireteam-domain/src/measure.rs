@@ -9,4 +9,8 @@ pub enum Measure {
     Latency,
     /// Chord between the two sides' localities, miles.
     Distance,
+    /// Share of lost packets of the searcher's probe, percent. Unknown without a probe. In soft filters only.
+    PacketLoss,
+    /// Spread of the round trips of the searcher's probe, milliseconds. Unknown without a probe. In soft filters only.
+    Jitter,
 }

@@ -3,6 +3,7 @@
 mod element_reader;
 pub mod hash;
 mod number_bounds;
+pub mod probing;
 pub mod queue;
 pub mod rating;
 pub mod raw;
@@ -22,6 +23,7 @@ use crate::id::{RatingKey, RulesetHash, SetId, SiloId};
 use crate::latency::LatencyModel;
 use crate::matchmaking_action::AdvertiseChances;
 use crate::measure::Measure;
+use crate::ruleset::probing::ProbingSpec;
 use crate::ruleset::queue::{AvoidStrictness, AvoidanceRule, DEFAULT_TICKET_TTL_MS, QueueSpec, SatisfactionSpec};
 use crate::ruleset::rating::RatingSpec;
 use crate::ruleset::rating::scale::RatingPool;
@@ -132,6 +134,16 @@ pub enum HardRule {
     },
     /// The advertisement was published under the ruleset version that the search uses.
     SameRuleset,
+    /// The low end of the interval of the searcher's lost probe packets is at most this. A session that was not probed passes.
+    MaxPacketLoss {
+        /// Percent, 0 to 100.
+        percent: f64,
+    },
+    /// The jitter of the searcher's probe is at most this. A session that was not probed passes.
+    MaxJitter {
+        /// Milliseconds, 0 or more.
+        ms: f64,
+    },
 }
 
 /// Rule by which one of several common entries is chosen.
@@ -249,9 +261,8 @@ pub struct Ruleset {
     pub latency_model: LatencyModel,
     /// Share of candidates that must answer the quick probe before the involved phase starts, percent.
     pub involved_phase_percent: f64,
-    /// Number of best candidates of a quick probe whose endpoints searchers receive although they are players' own machines.
-    /// `None` for no such candidates.
-    pub probed_players: Option<u8>,
+    /// How searchers probe candidates.
+    pub probing: ProbingSpec,
     /// Parties may state which round trips they accept.
     pub latency_wishes: bool,
     /// Whether party members must consent.

@@ -8,21 +8,14 @@
 
 use crate::filter::{AdvertisementView, Searcher, SessionView, measure_between};
 use crate::measure::Measure;
+use crate::probe_result::{MeasuredRoundTrip, counted_round_trip};
 use crate::ruleset::{DistanceCurve, Ruleset, SoftFilter, SoftFilterMode, SoftMissingPolicy};
 
 /// Score of an advertisement for `searcher`: the sum of all soft filter terms, added in file order, and the cost of avoided
 /// players.
-///
-/// `round_trip_ms` is a measured round trip, if any.
-pub fn score(
-    ruleset: &Ruleset,
-    searcher: &Searcher<'_>,
-    candidate: &AdvertisementView<'_>,
-    round_trip_ms: Option<f64>,
-) -> f64 {
+pub fn score(ruleset: &Ruleset, searcher: &Searcher<'_>, candidate: &AdvertisementView<'_>) -> f64 {
     let filters = ruleset.soft_filters.iter();
-    let terms =
-        filters.fold(0.0, |sum, soft| sum + soft_filter_term(ruleset, soft, searcher, candidate, round_trip_ms));
+    let terms = filters.fold(0.0, |sum, soft| sum + soft_filter_term(ruleset, soft, searcher, candidate));
     terms + searcher.avoided.cost(candidate.advertisement.id)
 }
 
@@ -42,15 +35,15 @@ pub fn mutual_score(ruleset: &Ruleset, one: &SessionView<'_>, other: &SessionVie
     if ruleset.soft_filters.iter().any(is_one_sided) { score.max(directed_score(other, one)) } else { score }
 }
 
-/// Term of one soft filter, in [0, weight]. With a measured round trip, the distance term is 0.
+/// Term of one soft filter, in [0, weight]. What the searcher has measured replaces the estimate; then the distance term is 0.
 pub fn soft_filter_term(
     ruleset: &Ruleset,
     soft: &SoftFilter,
     searcher: &Searcher<'_>,
     candidate: &AdvertisementView<'_>,
-    round_trip_ms: Option<f64>,
 ) -> f64 {
-    soft_filter_term_between(ruleset, soft, &searcher.session_view(), &candidate.session_view(), round_trip_ms)
+    let measured = counted_round_trip(ruleset, searcher, candidate).map(|counted| counted.measured);
+    soft_filter_term_between(ruleset, soft, &searcher.session_view(), &candidate.session_view(), measured)
 }
 
 /// Term of one soft filter between two sessions, from the searcher's side.
@@ -59,7 +52,7 @@ pub fn soft_filter_term_between(
     soft: &SoftFilter,
     searcher: &SessionView<'_>,
     candidate: &SessionView<'_>,
-    round_trip_ms: Option<f64>,
+    measured: Option<MeasuredRoundTrip>,
 ) -> f64 {
     let distance = match (soft.mode, soft.measure) {
         (SoftFilterMode::Difference, Measure::AttributeDifference(index)) => {
@@ -70,10 +63,9 @@ pub fn soft_filter_term_between(
             candidate.attribute_values.number(index).map(|value| soft.normalize(value))
         }
         // Distance only estimates latency; a measured round trip replaces it.
-        (_, Measure::Distance) if round_trip_ms.is_some() => Some(0.0),
-        (_, Measure::Latency | Measure::Distance) => {
-            measure_between(ruleset, soft.measure, searcher, candidate, round_trip_ms)
-                .map(|value| soft.normalize(value))
+        (_, Measure::Distance) if measured.is_some() => Some(0.0),
+        (_, Measure::Latency | Measure::Distance | Measure::PacketLoss | Measure::Jitter) => {
+            measure_between(ruleset, soft.measure, searcher, candidate, measured).map(|value| soft.normalize(value))
         }
     };
     weighted_term(soft, distance)

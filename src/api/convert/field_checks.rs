@@ -3,11 +3,9 @@
 use std::fmt::Display;
 
 use crate::api::convert::FieldErrors;
+use crate::auth::token::TOKEN_BYTES_MAX;
 use crate::domain::id::{AdvertisementId, ReservationId, UserKey};
 use crate::domain::limit;
-
-/// Size limit of a token, bytes. Tokens of this server are shorter.
-const TOKEN_BYTES_MAX: usize = 512;
 
 /// Checks a required text: not empty, at most `limit::STRING_BYTES_MAX` bytes.
 pub(crate) fn check_required_text(text: &str, path: impl Display + Copy, problems: &mut FieldErrors) {

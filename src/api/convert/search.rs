@@ -10,7 +10,8 @@ use crate::auth::token::ConsentPurpose;
 use crate::domain::id::{AdvertisementId, RulesetHash, SetId, UserKey};
 use crate::domain::limit;
 use crate::engine::command::{
-    Caller, GrantConsentCommand, LatencyTestPhase, ReportLatencyCommand, SearchCommand, SearchOverrides,
+    Caller, GrantConsentCommand, LatencyTestPhase, ProbeStatistics, ReportLatencyCommand, ReportedFinding,
+    SearchCommand, SearchOverrides,
 };
 
 impl EntryPoint {
@@ -134,7 +135,7 @@ fn excluded_advertisement_ids(wire: &[String], problems: &mut FieldErrors) -> Ve
 fn latency_measurements(
     wire: &[pb::LatencyMeasurement],
     problems: &mut FieldErrors,
-) -> Vec<(AdvertisementId, Option<f32>)> {
+) -> Vec<(AdvertisementId, Option<ReportedFinding>)> {
     if !field_checks::check_list_len(wire.len(), limit::CANDIDATE_MEASUREMENTS_PER_REPORT_MAX, "measurements", problems)
     {
         return Vec::new();
@@ -149,11 +150,81 @@ fn latency_measurements(
         if !seen.insert(id) {
             problems.add(path, "is listed twice; list each candidate once");
         }
-        let path = format_args!("measurements[{index}].round_trip_ms");
-        measured
-            .push((id, measurement.round_trip_ms.map(|ms| field_checks::checked_round_trip_ms(ms, path, problems))));
+        measured.push((id, reported_finding(measurement, index, problems)));
     }
     measured
+}
+
+/// Reads the finding of a probe; `None` if the client states neither an outcome nor a round trip.
+fn reported_finding(
+    wire: &pb::LatencyMeasurement,
+    index: usize,
+    problems: &mut FieldErrors,
+) -> Option<ReportedFinding> {
+    let round_trip_ms = wire.round_trip_ms.map(|ms| {
+        let path = format_args!("measurements[{index}].round_trip_ms");
+        f64::from(field_checks::checked_round_trip_ms(ms, path, problems))
+    });
+    let of_packets = wire.statistics.as_ref().and_then(|statistics| probe_statistics(statistics, index, problems));
+    let of_round_trip =
+        round_trip_ms.map(|ms| ProbeStatistics { p50_ms: ms, floor_ms: ms, jitter_ms: None, packets: None });
+    let answered = of_packets.or(of_round_trip).map(ReportedFinding::Answered);
+    let outcome = pb::ProbeOutcome::try_from(wire.outcome).unwrap_or_else(|_| {
+        problems.add(format_args!("measurements[{index}].outcome"), "is unknown; leave it out, or use a known outcome");
+        pb::ProbeOutcome::Unspecified
+    });
+    let without_answer = match outcome {
+        pb::ProbeOutcome::Unspecified => return answered,
+        pb::ProbeOutcome::Answered => {
+            if answered.is_none() {
+                let path = format_args!("measurements[{index}].round_trip_ms");
+                problems.add(path, "is missing; an answered probe has round_trip_ms, or statistics with an answer");
+            }
+            return answered;
+        }
+        pb::ProbeOutcome::Silent => ReportedFinding::Silent,
+        pb::ProbeOutcome::NotProbed => ReportedFinding::NotProbed,
+        // These hosts have answered, so there may be a round trip.
+        pb::ProbeOutcome::Incompatible => return Some(ReportedFinding::Incompatible),
+        pb::ProbeOutcome::Full => return Some(ReportedFinding::Full),
+    };
+    if answered.is_some() {
+        let path = format_args!("measurements[{index}].outcome");
+        problems.add(path, "is silent or not probed, but there is a round trip; send one of the two");
+    }
+    Some(without_answer)
+}
+
+/// Reads the packets of a probe; `None` if none was answered.
+fn probe_statistics(
+    wire: &pb::RoundTripStatistics,
+    index: usize,
+    problems: &mut FieldErrors,
+) -> Option<ProbeStatistics> {
+    let path = |field: &'static str| format!("measurements[{index}].statistics.{field}");
+    if !(1..=limit::PROBE_PACKETS_MAX).contains(&wire.sent) {
+        problems.add(path("sent"), format!("is {}; must be from 1 to {}", wire.sent, limit::PROBE_PACKETS_MAX));
+    }
+    if wire.sent < wire.answered {
+        problems.add(path("answered"), format!("is {}, more than sent ({})", wire.answered, wire.sent));
+    }
+    let mut read = |ms: Option<f32>, field| {
+        ms.map(|ms| f64::from(field_checks::checked_round_trip_ms(ms, &*path(field), problems)))
+    };
+    let (floor_ms, p50_ms) = (read(wire.floor_ms, "floor_ms"), read(wire.p50_ms, "p50_ms"));
+    let jitter_ms = read(wire.jitter_ms, "jitter_ms");
+    if wire.answered == 0 {
+        return None;
+    }
+    let (Some(floor_ms), Some(p50_ms)) = (floor_ms, p50_ms) else {
+        let field = if floor_ms.is_none() { "floor_ms" } else { "p50_ms" };
+        problems.add(path(field), "is missing; it is required if a packet was answered");
+        return None;
+    };
+    if p50_ms < floor_ms {
+        problems.add(path("p50_ms"), format!("is {p50_ms}, less than floor_ms ({floor_ms})"));
+    }
+    Some(ProbeStatistics { p50_ms, floor_ms, jitter_ms, packets: Some((wire.sent, wire.answered)) })
 }
 
 fn search_config_overrides(wire: pb::MatchmakingSearchConfigOverrides, problems: &mut FieldErrors) -> SearchOverrides {

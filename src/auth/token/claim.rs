@@ -1,9 +1,11 @@
 //! Claims of the signed tokens, and their binary encodings.
 
+use crate::auth::token::probe_record::ProbeRecord;
 use crate::domain::advertisement::AdvertisementKind;
 use crate::domain::id::{
     AdvertisementId, ConsentId, MatchId, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey,
 };
+use crate::domain::probe_result::PROBE_RESULTS_MAX;
 use crate::domain::time::UnixMs;
 
 /// Claim of an advertisement token: its owner may update and delete the advertisement.
@@ -125,14 +127,34 @@ pub struct AllocationOfferClaim {
     pub subject: Option<UserKey>,
 }
 
-/// Claim of one kind of token. Every kind has a fixed length, so a truncated or padded token never verifies.
+/// Claim of a search token after a latency report: the search, and what was measured in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MeasuredSearchClaim {
+    /// The search.
+    pub search: SearchClaim,
+    /// What was measured.
+    pub measured: SearchMeasurements,
+}
+
+/// What was measured in a search.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SearchMeasurements {
+    /// Enough candidates have answered the quick probe for the involved one.
+    pub involved_phase_may_start: bool,
+    /// Results of probes, each advertisement once; at most [`PROBE_RESULTS_MAX`].
+    pub probes: Vec<ProbeRecord>,
+}
+
+/// Claim of one kind of token. Most kinds have a fixed length, so a truncated or padded token never verifies.
 pub trait Claim: Sized {
     /// Identifies the kind; part of the signed bytes.
     const KIND_BYTE: u8;
-    /// Length of the encoded claim, bytes.
+    /// Length of the encoded claim, bytes; the largest one, if it varies.
     const ENCODED_BYTES: usize;
+    /// Smallest length of the encoded claim, bytes. If it is less than `ENCODED_BYTES`, `decode` checks the length.
+    const ENCODED_BYTES_MIN: usize = Self::ENCODED_BYTES;
 
-    /// Appends exactly `ENCODED_BYTES` bytes.
+    /// Appends `ENCODED_BYTES_MIN` to `ENCODED_BYTES` bytes.
     fn encode(&self, bytes: &mut Vec<u8>);
 
     /// Decodes the output of `encode`; `None` for invalid bytes.
@@ -231,6 +253,33 @@ impl Claim for SearchClaim {
             started_at: fields.read_time()?,
             last_issued_at: fields.read_time()?,
         })
+    }
+}
+
+impl Claim for MeasuredSearchClaim {
+    const KIND_BYTE: u8 = 11;
+    const ENCODED_BYTES: usize = Self::ENCODED_BYTES_MIN + PROBE_RESULTS_MAX * ProbeRecord::ENCODED_BYTES;
+    const ENCODED_BYTES_MIN: usize = SearchClaim::ENCODED_BYTES + 1 + 1;
+
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        let SearchMeasurements { involved_phase_may_start, probes } = &self.measured;
+        let probes = &probes[..probes.len().min(PROBE_RESULTS_MAX)];
+        self.search.encode(bytes);
+        bytes.push(u8::from(*involved_phase_may_start));
+        bytes.push(probes.len() as u8);
+        probes.iter().for_each(|probe| probe.encode(bytes));
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (search, rest) = bytes.split_at_checked(SearchClaim::ENCODED_BYTES)?;
+        let ([may_start @ 0..=1, count], records) = rest.split_first_chunk()? else { return None };
+        let (records, []) = records.as_chunks() else { return None };
+        if records.len() != usize::from(*count) || PROBE_RESULTS_MAX < records.len() {
+            return None;
+        }
+        let probes = records.iter().map(ProbeRecord::decode).collect::<Option<_>>()?;
+        let measured = SearchMeasurements { involved_phase_may_start: *may_start == 1, probes };
+        Some(Self { search: SearchClaim::decode(search)?, measured })
     }
 }
 

@@ -39,6 +39,31 @@ fn search_claim() -> impl Strategy<Value = SearchClaim> {
     )
 }
 
+fn probe_record() -> impl Strategy<Value = ProbeRecord> {
+    let answered = (0..=65_533_u16, proptest::option::of(0..255_u8), proptest::option::of((1..200_u32, 0..200_u32)));
+    let finding = prop_oneof![
+        answered.prop_map(|(steps, jitter_ms, packets)| RecordedFinding::Answered {
+            round_trip_ms: f64::from(steps) / 8.0,
+            jitter_ms,
+            packets: packets.and_then(|(sent, answered)| PacketCounts::new(sent, answered.min(sent))),
+        }),
+        Just(RecordedFinding::Silent),
+        Just(RecordedFinding::Incompatible),
+    ];
+    (any::<[u8; 8]>(), finding, any::<bool>(), any::<u32>()).prop_map(|(id_prefix, finding, is_involved, after)| {
+        let reported_after_ms = ProbeRecord::recorded_time(after.into());
+        ProbeRecord { id_prefix, finding, is_involved, reported_after_ms }
+    })
+}
+
+fn measured_search_claim(probes_max: usize) -> impl Strategy<Value = MeasuredSearchClaim> {
+    let probes = proptest::collection::vec(probe_record(), 0..=probes_max);
+    (search_claim(), any::<bool>(), probes).prop_map(|(search, involved_phase_may_start, probes)| MeasuredSearchClaim {
+        search,
+        measured: SearchMeasurements { involved_phase_may_start, probes },
+    })
+}
+
 fn reservation_claim() -> impl Strategy<Value = ReservationClaim> {
     let subject = proptest::option::of(any::<[u8; 16]>());
     (any::<[u8; 16]>(), any::<[u8; 16]>(), any::<u32>(), subject).prop_map(|(id, advertisement, set, subject)| {
@@ -97,6 +122,7 @@ fn assert_token_is_unforgeable<C: Claim + PartialEq + std::fmt::Debug>(claim: &C
     let verified = [
         signer.verify::<AdvertisementClaim>(&token).is_some(),
         signer.verify::<SearchClaim>(&token).is_some(),
+        signer.verify::<MeasuredSearchClaim>(&token).is_some(),
         signer.verify::<ReservationClaim>(&token).is_some(),
         signer.verify::<ConsentClaim>(&token).is_some(),
         signer.verify::<TicketSeatClaim>(&token).is_some(),
@@ -129,6 +155,31 @@ proptest! {
     #[test]
     fn token_of_a_search_is_unforgeable(claim in search_claim()) { assert_token_is_unforgeable(&claim) }
 
+    /// What a search has measured cannot be forged, changed or extended; also with one record less or more.
+    #[test]
+    fn token_of_a_measured_search_is_unforgeable(claim in measured_search_claim(3)) {
+        assert_token_is_unforgeable(&claim);
+    }
+
+    /// A token carries 64 results within its largest size, and each as it was recorded.
+    #[test]
+    fn token_of_a_measured_search_keeps_its_records(claim in measured_search_claim(64)) {
+        let token = signer().sign(&claim);
+        prop_assert!(token.len() <= TOKEN_BYTES_MAX);
+        prop_assert_eq!(signer().verify::<MeasuredSearchClaim>(&token), Some(claim));
+    }
+
+    /// Recorded figures are never less than the reported ones: a host at exactly a limit stays on one side of it.
+    #[test]
+    fn recorded_probes_round_up(ms in 0.0..60_000.0_f64, jitter in 0.0..400.0_f64) {
+        let RecordedFinding::Answered { round_trip_ms, jitter_ms, .. } = RecordedFinding::answered(ms, Some(jitter), None)
+        else { unreachable!() };
+        let (ms, jitter) = (ms.min(65_533.0 / 8.0), jitter.min(254.0));
+        prop_assert!(ms <= round_trip_ms && round_trip_ms < ms + 0.125);
+        let recorded = f64::from(jitter_ms.unwrap());
+        prop_assert!(jitter <= recorded && recorded < jitter + 1.0);
+    }
+
     /// SEC-5: a reservation token cannot be forged, changed or extended.
     #[test]
     fn token_of_a_reservation_is_unforgeable(claim in reservation_claim()) { assert_token_is_unforgeable(&claim) }
@@ -151,6 +202,7 @@ proptest! {
         let signer = signer();
         prop_assert!(signer.verify::<AdvertisementClaim>(&bytes).is_none());
         prop_assert!(signer.verify::<SearchClaim>(&bytes).is_none());
+        prop_assert!(signer.verify::<MeasuredSearchClaim>(&bytes).is_none());
         prop_assert!(signer.verify::<ReservationClaim>(&bytes).is_none());
         prop_assert!(signer.verify::<ConsentClaim>(&bytes).is_none());
         prop_assert!(signer.verify::<TicketSeatClaim>(&bytes).is_none());

@@ -10,6 +10,7 @@ use crate::domain::filter::Searcher;
 use crate::domain::filter::explain::{SearchExplanation, explain_search};
 use crate::domain::id::{AdvertisementId, MatchId, ReservationId, SetId, SiloId, UserKey};
 use crate::domain::index::{SearchHit, SearchQuery, SearchResult};
+use crate::domain::probe_result::ProbeResults;
 use crate::domain::ruleset::queue::QueueSpec;
 use crate::domain::ruleset::{Ruleset, SearchLimits};
 use crate::domain::time::UnixMs;
@@ -353,7 +354,7 @@ impl AdvertHandle {
                 index.zip(avoidance).map(|(index, avoidance)| AvoidedAdvertIds::in_set(&set, index, &avoidance));
             (records, avoided.unwrap_or_default())
         };
-        let searcher = checked.searcher(&[], avoided.view(), searching_for_ms);
+        let searcher = checked.searcher(&[], avoided.view(), ProbeResults::default(), searching_for_ms);
         let values: Vec<AttributeValues> = records
             .iter()
             .map(|record| self.state.common.party_values.attribute_values(ruleset, &record.advertisement.session))

@@ -2,6 +2,7 @@
 
 use crate::domain::filter::{AdvertisementView, Searcher, measure_between};
 use crate::domain::measure::Measure;
+use crate::domain::probe_result::counted_round_trip;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::score::score;
 
@@ -12,18 +13,19 @@ pub(crate) struct SeatMeasures {
     pub(super) score: f64,
     /// Distance; `None` if a place is unknown.
     pub(super) distance_miles: Option<f64>,
-    /// Expected round trip; `None` if it cannot be estimated.
+    /// Measured or expected round trip; `None` if it cannot be estimated.
     pub(super) round_trip_ms: Option<f64>,
 }
 
 impl SeatMeasures {
     /// Measures between a party and a session.
     pub(super) fn new(ruleset: &Ruleset, searcher: &Searcher<'_>, session: &AdvertisementView<'_>) -> Self {
+        let measured = counted_round_trip(ruleset, searcher, session).map(|counted| counted.measured);
         let (one, other) = (searcher.session_view(), session.session_view());
         Self {
-            score: score(ruleset, searcher, session, None),
+            score: score(ruleset, searcher, session),
             distance_miles: measure_between(ruleset, Measure::Distance, &one, &other, None),
-            round_trip_ms: measure_between(ruleset, Measure::Latency, &one, &other, None),
+            round_trip_ms: measure_between(ruleset, Measure::Latency, &one, &other, measured),
         }
     }
 }

@@ -7,6 +7,7 @@ use tokio::sync::oneshot;
 use crate::domain::advertisement::{Advertisement, AdvertisementKind};
 use crate::domain::attribute_values::AttributeValues;
 use crate::domain::id::{AdvertisementId, ReservationId, SetId, SiloId, UserKey};
+use crate::domain::probe_result::ProbeResult;
 use crate::domain::queue::ticket::Ticket;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
@@ -77,6 +78,8 @@ pub(crate) struct ReserveSeats {
     pub(crate) users: Vec<UserKey>,
     pub(crate) subject: Option<UserKey>,
     pub(crate) searching_since: UnixMs,
+    /// What the party has measured in its search.
+    pub(crate) probes: Box<[ProbeResult]>,
     pub(crate) hold_ms: u32,
     pub(crate) request_digest: [u8; 16],
     /// Owner and its limit, if one applies to the caller.

@@ -11,6 +11,7 @@ use crate::domain::latency::LatencyEndpoint;
 use crate::domain::lifecycle::{Assignment, Match, MatchTicket};
 use crate::domain::locality::Locality;
 use crate::domain::player_standing;
+use crate::domain::probe_result::ProbeResults;
 use crate::domain::queue::placement::{MatchToPlace, PlacementProblem, ServerCandidate, rank_servers};
 use crate::domain::queue::ticket::{PlayerRating, Ticket};
 use crate::domain::ruleset::Ruleset;
@@ -145,6 +146,7 @@ impl<'a> HostFinder<'a> {
             attribute_values: players.attribute_values.clone(),
             users: players.users.clone(),
             subject: None,
+            probes: Box::default(),
             searching_since: entered_at.min().unwrap_or(self.now),
             hold_ms: common.settings.max_hold_ms,
             request_digest: *match_.id.as_bytes(),
@@ -227,6 +229,7 @@ impl MatchSession {
             caller: None,
             excluded_ids: &[],
             avoided: AvoidedAdverts::default(),
+            probes: ProbeResults::default(),
             waited_ms: u64::MAX,
         }
     }

@@ -185,7 +185,11 @@ async fn reserve_latency_and_action_requests_reach_the_engine() {
     };
     client.release(release).await.unwrap();
 
-    let measurement = |ms| generated_client::LatencyMeasurement { advertisement_id: id.clone(), round_trip_ms: ms };
+    let measurement = |ms| generated_client::LatencyMeasurement {
+        advertisement_id: id.clone(),
+        round_trip_ms: ms,
+        ..Default::default()
+    };
     let report = generated_client::MatchmakingReportLatencyRequest {
         search_token: vec![1],
         phase: generated_client::LatencyPhase::Quick.into(),

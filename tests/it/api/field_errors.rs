@@ -169,7 +169,8 @@ fn reserve_latency_and_action_errors_name_the_field() {
             ("session_composition.party_size_composition", "adds up to 2, but players has 1"),
         ],
     );
-    let measured = |id: &str, ms| pb::LatencyMeasurement { advertisement_id: id.into(), round_trip_ms: ms };
+    let measured =
+        |id: &str, ms| pb::LatencyMeasurement { advertisement_id: id.into(), round_trip_ms: ms, ..Default::default() };
     let report = pb::ReportLatencyRequest {
         measurements: vec![
             measured(ADVERTISEMENT_ID, Some(-1.0)),

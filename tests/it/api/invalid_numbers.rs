@@ -54,8 +54,11 @@ const NUMBER_FIELDS: [NumberField; 15] = [
     ("AllowedRange.min", "allowed_ranges[0].min", |number| advertise_with_range(Some(number), None)),
     ("AllowedRange.max", "allowed_ranges[0].max", |number| advertise_with_range(None, Some(number))),
     ("LatencyMeasurement.round_trip_ms", "measurements[0].round_trip_ms", |number| {
-        let measured =
-            pb::LatencyMeasurement { advertisement_id: ADVERTISEMENT_ID.into(), round_trip_ms: Some(number as f32) };
+        let measured = pb::LatencyMeasurement {
+            advertisement_id: ADVERTISEMENT_ID.into(),
+            round_trip_ms: Some(number as f32),
+            ..Default::default()
+        };
         let wire = pb::ReportLatencyRequest {
             search_token: vec![1],
             phase: pb::LatencyPhase::Quick.into(),

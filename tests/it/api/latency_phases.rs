@@ -93,7 +93,7 @@ impl LatencyScenario {
     }
 
     async fn report_latency(
-        &self,
+        &mut self,
         phase: pb::LatencyPhase,
         measured: impl Iterator<Item = (&String, Option<f32>)>,
     ) -> pb::MatchmakingReportLatencyResponse {

@@ -59,13 +59,25 @@ fn score_value() -> impl Strategy<Value = f64> {
 }
 
 fn round_trips() -> impl Strategy<Value = RoundTrip> {
-    prop_oneof![(0.0..60_000.0).prop_map(RoundTrip::Estimated), (0.0..60_000.0).prop_map(RoundTrip::Measured)]
+    prop_oneof![
+        (0.0..60_000.0).prop_map(RoundTrip::ByRegion),
+        (0.0..60_000.0).prop_map(RoundTrip::ByDistance),
+        (0.0..60_000.0).prop_map(RoundTrip::Measured)
+    ]
 }
 
 fn reported_round_trip_ms(round_trip: RoundTrip) -> f32 {
     match round_trip {
-        RoundTrip::Estimated(ms) => ((ms / 25.0).round() * 25.0) as f32,
+        RoundTrip::ByRegion(ms) | RoundTrip::ByDistance(ms) => ((ms / 25.0).round() * 25.0) as f32,
         RoundTrip::Measured(ms) => ms as f32,
+    }
+}
+
+fn reported_source(round_trip: RoundTrip) -> generated_client::RoundTripSource {
+    match round_trip {
+        RoundTrip::ByRegion(_) => generated_client::RoundTripSource::Region,
+        RoundTrip::ByDistance(_) => generated_client::RoundTripSource::Distance,
+        RoundTrip::Measured(_) => generated_client::RoundTripSource::Measured,
     }
 }
 
@@ -92,6 +104,7 @@ fn generated_candidates(ruleset: &Ruleset, hits: &[Hit]) -> Vec<generated_client
             .distance_miles
             .map(|miles| ((miles * 1.609_344 / 500.0).round() * 500.0 / 1.609_344) as f32),
         round_trip_ms: hit.round_trip.map(reported_round_trip_ms),
+        round_trip_source: hit.round_trip.map_or(0, |round_trip| reported_source(round_trip).into()),
         open_seats: u32::from(hit.open_seats),
         party_size_composition: hit.party_sizes.iter().map(|&size| i32::from(size)).collect(),
         probe: hit.probe.clone().filter(|_| !hit.is_sealed).map(|(address, port, probe_key)| {
@@ -232,17 +245,27 @@ fn search_and_latency_responses_encode_all_fields() {
         next_expansion_in_ms: Some(0),
         stale_for_ms: Some(5),
         ignored_fields: vec!["session_composition.nat_type".into()],
+        latency_plan: Some(generated_client::LatencyPlan {
+            quick: 8,
+            involved: 3,
+            probe_players: generated_client::ProbePlayers::Never.into(),
+            quick_timeout_ms: 3_000,
+        }),
     };
     assert_eq!(decoded, expected);
     let report = ReportLatencyAnswer {
         ruleset: rules.clone().into(),
         involved_phase_may_start: true,
+        search_token: vec![7; 900],
+        answered: 3,
+        probed: 5,
         ignored_fields: vec!["players[0].skill".into()],
         implausible_measurements: vec![3],
     };
     let bytes = SearchResponseEncoder::new(&rules).finish_latency_response(&report).encode_to_vec();
     let decoded = generated_client::MatchmakingReportLatencyResponse::decode(&*bytes).unwrap();
     assert!(decoded.involved_phase_may_start && decoded.candidates.is_empty());
+    assert_eq!((decoded.search_token, decoded.answered, decoded.probed), (vec![7; 900], 3, 5));
     assert_eq!(decoded.ignored_fields, ["session_composition.players[0].skill", "measurements[3].round_trip_ms"]);
 }
 

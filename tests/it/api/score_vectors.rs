@@ -158,6 +158,7 @@ fn search_ranked(
         caller: None,
         excluded_ids: &[],
         avoided: Default::default(),
+        probes: Default::default(),
         waited_ms: 0,
     };
     let (limits, now) = (ruleset.search_limits, UnixMs(1));
@@ -168,11 +169,8 @@ fn search_ranked(
     );
     let rows = found.hits.iter().map(|hit| {
         let entry = index.entry(hit.slot);
-        let terms = ruleset
-            .soft_filters
-            .iter()
-            .map(|soft| soft_filter_term(ruleset, soft, &searcher, &entry.view(), None))
-            .collect();
+        let terms =
+            ruleset.soft_filters.iter().map(|soft| soft_filter_term(ruleset, soft, &searcher, &entry.view())).collect();
         (String::from_utf8(entry.advertisement.connect_data.to_vec()).unwrap(), hit.score, terms)
     });
     rows.collect()

@@ -170,7 +170,11 @@ async fn assert_hidden(client: &Client, searched: &mut fireteam_client::SearchSe
         search_token: search.search_token,
         phase: pb::LatencyPhase::Quick.into(),
         measurements: [id, &unknown]
-            .map(|id| pb::LatencyMeasurement { advertisement_id: id.to_owned(), round_trip_ms: Some(1.0) })
+            .map(|id| pb::LatencyMeasurement {
+                advertisement_id: id.to_owned(),
+                round_trip_ms: Some(1.0),
+                ..Default::default()
+            })
             .to_vec(),
         session_composition: Some(party_session(&[("gus", 20.0)])),
         matchmaking_set_id: Some(SET_ID),

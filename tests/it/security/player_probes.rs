@@ -142,7 +142,9 @@ async fn endpoints_of_the_best_players_are_told_after_the_quick_phase() {
         assert_eq!(ids(&involved.candidates), [ann, &*hosts.private]);
         assert_eq!(involved.probes, []);
 
-        // Without an answer of those that could be probed, they are dropped.
+        // Without an answer of those that could be probed, they are dropped. Another search: in this one, bob is silent.
+        let mut search = searching(&guest, PROBED_SET);
+        search.search().await.expect("a search");
         let silent =
             [(ann.clone(), None), (bob.clone(), None), (hosts.private.clone(), None), (hosts.server.clone(), None)];
         let quick = search.report_latency(pb::LatencyPhase::Quick, silent).await.expect("ranked");

@@ -122,6 +122,7 @@ async fn connect_data_is_told_on_reserve_only() {
         measurements: vec![server_pb::LatencyMeasurement {
             advertisement_id: published.advertisement_id.clone(),
             round_trip_ms: Some(20.0),
+            ..Default::default()
         }],
         session_composition: session(),
         ..Default::default()

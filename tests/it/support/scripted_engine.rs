@@ -13,6 +13,7 @@ use fireteam::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId};
 use fireteam::domain::latency::DEFAULT_LATENCY_MODEL;
 use fireteam::domain::matchmaking_action::{AdvertiseChances, MatchmakingAction};
 use fireteam::domain::measure::Measure;
+use fireteam::domain::ruleset::probing::DEFAULT_PROBING;
 use fireteam::domain::ruleset::teams::{AllocationSpec, HostingMode, HostingSpec, PlayerDataForHost, ServerChoice};
 use fireteam::domain::ruleset::{
     AdvertisementIdForm, DistanceCurve, PartyConsentPolicy, Ruleset, RulesetSilos, SearchLimits, SoftFilter,
@@ -22,9 +23,9 @@ use fireteam::domain::session::Session;
 use fireteam::domain::time::UnixMs;
 use fireteam::engine::command::{
     Caller, CandidateView, ChooseActionAnswer, DeleteAdvertCommand, GrantConsentAnswer, GrantConsentCommand,
-    ReleaseReservationCommand, ReportLatencyAnswer, ReportLatencyCommand, ReservationChange, ReservationEvent,
-    ReservationView, ReserveAnswer, ReserveCommand, RoundTrip, SearchAnswer, SearchCommand, UpdateAdvertAnswer,
-    UpdateAdvertCommand, UpdateBlockListCommand,
+    ReleaseReservationCommand, ReportLatencyAnswer, ReportLatencyCommand, ReportedFinding, ReservationChange,
+    ReservationEvent, ReservationView, ReserveAnswer, ReserveCommand, RoundTrip, SearchAnswer, SearchCommand,
+    UpdateAdvertAnswer, UpdateAdvertCommand, UpdateBlockListCommand,
 };
 use fireteam::engine::error::EngineError;
 use fireteam::engine::queues::start_match_command::{StartMatchAnswer, StartMatchCommand};
@@ -118,7 +119,7 @@ pub(crate) fn scripted_ruleset() -> Ruleset {
         handles: AdvertisementIdForm::Ids,
         latency_model: DEFAULT_LATENCY_MODEL,
         involved_phase_percent: 50.0,
-        probed_players: None,
+        probing: DEFAULT_PROBING,
         latency_wishes: false,
         consent: PartyConsentPolicy::Assumed,
         avoid: Box::default(),
@@ -291,9 +292,12 @@ impl MatchmakingEngine for ScriptedEngine {
         each: &mut dyn FnMut(CandidateView<'_>),
     ) -> Result<ReportLatencyAnswer, EngineError> {
         self.record(caller, &report);
-        for &(id, round_trip_ms) in &report.measurements {
+        for &(id, finding) in &report.measurements {
             let encoded = encode_static_candidate_fields(&Advertisement { id, ..scripted_advertisement(1) });
-            let round_trip = round_trip_ms.map(|ms| RoundTrip::Measured(f64::from(ms)));
+            let round_trip = match finding {
+                Some(ReportedFinding::Answered(statistics)) => Some(RoundTrip::Measured(statistics.p50_ms)),
+                _ => None,
+            };
             each(CandidateView {
                 chosen: &[],
                 player_probe: None,
@@ -311,6 +315,9 @@ impl MatchmakingEngine for ScriptedEngine {
         Ok(ReportLatencyAnswer {
             ruleset: self.ruleset.clone(),
             involved_phase_may_start: true,
+            search_token: Vec::new(),
+            answered: 0,
+            probed: 0,
             ignored_fields: Vec::new(),
             implausible_measurements: Vec::new(),
         })

@@ -10,6 +10,7 @@ use crate::filter::{
     value_in_allowed_range,
 };
 use crate::id::AdvertisementId;
+use crate::probe_result::counted_round_trip;
 use crate::ruleset::{HardRule, Ruleset};
 use crate::time::UnixMs;
 
@@ -129,14 +130,14 @@ fn all_refusals(
         searcher: one,
         candidate: other,
         candidate_ruleset_hash: advertisement.ruleset_hash,
-        measured_round_trip_ms: None,
+        counted: counted_round_trip(ruleset, searcher, candidate),
     };
     for (filter_index, filter) in ruleset.hard_filters.iter().enumerate() {
         let Err(side) = pair.evaluate(filter) else { continue };
         let measured_and_limit = match filter.rule {
             HardRule::Within { measure, expansion, reciprocal_percent } => {
                 let limit = |side: &WaitingSession<'_>| side.limit_of(&ruleset.expansions[expansion]);
-                let measured = measure_between(ruleset, measure, &one.session, &other.session, None);
+                let measured = measure_between(ruleset, measure, &one.session, &other.session, pair.measured());
                 measured.map(|measured| match side {
                     RefusingSide::Searcher => (measured, limit(&one)),
                     RefusingSide::Advertiser => (measured * reciprocal_percent / 100.0, limit(&other)),
@@ -151,7 +152,10 @@ fn all_refusals(
         let filter_index = ruleset.hard_filters.len();
         refusals.push((Refusal::HardFilter { filter_index, side: RefusingSide::Advertiser }, None));
     }
-    refusals.extend(refusals_by_wishes(ruleset, &one, &other, None).map(|refusal| (refusal, None)));
+    refusals.extend(refusals_by_wishes(ruleset, &one, &other, pair.counted).map(|refusal| (refusal, None)));
+    if searcher.probes.is_silent(advertisement.id) {
+        refusals.push((Refusal::Silent, None));
+    }
     refusals
 }
 

@@ -8,6 +8,7 @@ use crate::id::RulesetHash;
 use crate::latency::{LatencyEndpoint, round_trip_by_regions_or_distance};
 use crate::locality::Locality;
 use crate::measure::Measure;
+use crate::probe_result::{CountedRoundTrip, MeasuredRoundTrip};
 use crate::ruleset::{HardFilter, HardMissingPolicy, HardRule, InFilterList, Ruleset};
 use crate::session::RegionLatency;
 use crate::wish::Wish;
@@ -61,7 +62,7 @@ pub fn admit_mutually_by_filter(
         searcher: *one,
         candidate: *other,
         candidate_ruleset_hash: ruleset.hash,
-        measured_round_trip_ms: None,
+        counted: None,
     };
     if let HardRule::Within { measure, expansion, reciprocal_percent } = filter.rule {
         return pair.evaluate_within_mutually(filter.missing, measure, expansion, reciprocal_percent).map_err(refusal);
@@ -71,21 +72,23 @@ pub fn admit_mutually_by_filter(
     reversed.evaluate(filter).map_err(|side| refusal(side.opposite()))
 }
 
-/// Measure between two sessions; `None` if a side lacks a required value. `round_trip_ms` is a measured round trip, if
-/// any; it replaces the estimated latency.
+/// Measure between two sessions; `None` if a side lacks a required value. `measured` is what the party `one` has measured, if
+/// anything; its round trip replaces the estimated one.
 pub fn measure_between(
     ruleset: &Ruleset,
     measure: Measure,
     one: &SessionView<'_>,
     other: &SessionView<'_>,
-    round_trip_ms: Option<f64>,
+    measured: Option<MeasuredRoundTrip>,
 ) -> Option<f64> {
     match measure {
         Measure::AttributeDifference(index) => {
             Some((other.attribute_values.number(index)? - one.attribute_values.number(index)?).abs())
         }
         Measure::Distance => Some(one.locality?.chord_miles(other.locality?)),
-        Measure::Latency => round_trip_ms.or_else(|| {
+        Measure::PacketLoss => Some(measured?.loss?.percent),
+        Measure::Jitter => measured?.jitter_ms,
+        Measure::Latency => measured.map(|measured| measured.round_trip_ms).or_else(|| {
             round_trip_by_regions_or_distance(
                 &ruleset.latency_model,
                 one.as_latency_endpoint(),
@@ -103,10 +106,16 @@ pub(super) struct DirectedPair<'a> {
     pub(super) candidate: WaitingSession<'a>,
     /// Hash of the ruleset of the candidate.
     pub(super) candidate_ruleset_hash: RulesetHash,
-    pub(super) measured_round_trip_ms: Option<f64>,
+    /// What the searcher has measured.
+    pub(super) counted: Option<CountedRoundTrip>,
 }
 
 impl DirectedPair<'_> {
+    /// What the searcher has measured, with the round trip that counts.
+    pub(super) fn measured(&self) -> Option<MeasuredRoundTrip> {
+        self.counted.map(|counted| counted.measured)
+    }
+
     /// Evaluates one hard filter; an error is the side that refuses. A missing value is attributed to the searcher.
     pub(super) fn evaluate(&self, filter: &HardFilter) -> Result<(), RefusingSide> {
         match &filter.rule {
@@ -144,6 +153,15 @@ impl DirectedPair<'_> {
             HardRule::Within { measure, expansion, reciprocal_percent } => {
                 self.evaluate_within(filter.missing, *measure, *expansion, *reciprocal_percent)
             }
+            HardRule::MaxPacketLoss { percent } => {
+                let loss = self.measured().and_then(|measured| measured.loss);
+                let is_lossy = loss.is_some_and(|loss| loss.low_percent > *percent);
+                if is_lossy { Err(RefusingSide::Searcher) } else { Ok(()) }
+            }
+            HardRule::MaxJitter { ms } => {
+                let jitter_ms = self.measured().and_then(|measured| measured.jitter_ms);
+                if jitter_ms.is_some_and(|jitter_ms| jitter_ms > *ms) { Err(RefusingSide::Searcher) } else { Ok(()) }
+            }
             HardRule::SameRuleset => {
                 (self.candidate_ruleset_hash == self.ruleset.hash).then_some(()).ok_or(RefusingSide::Searcher)
             }
@@ -157,13 +175,8 @@ impl DirectedPair<'_> {
         expansion: usize,
         reciprocal_percent: f64,
     ) -> Result<(), RefusingSide> {
-        let measured = measure_between(
-            self.ruleset,
-            measure,
-            &self.searcher.session,
-            &self.candidate.session,
-            self.measured_round_trip_ms,
-        );
+        let measured =
+            measure_between(self.ruleset, measure, &self.searcher.session, &self.candidate.session, self.measured());
         let Some(measured) = measured else { return missing_value_verdict(missing) };
         let expansion = &self.ruleset.expansions[expansion];
         if measured > self.searcher.limit_of(expansion) {
@@ -183,13 +196,8 @@ impl DirectedPair<'_> {
         expansion: usize,
         reciprocal_percent: f64,
     ) -> Result<(), RefusingSide> {
-        let measured = measure_between(
-            self.ruleset,
-            measure,
-            &self.searcher.session,
-            &self.candidate.session,
-            self.measured_round_trip_ms,
-        );
+        let measured =
+            measure_between(self.ruleset, measure, &self.searcher.session, &self.candidate.session, self.measured());
         let Some(measured) = measured else { return missing_value_verdict(missing) };
         let expansion = &self.ruleset.expansions[expansion];
         let (ours, theirs) = (self.searcher.limit_of(expansion), self.candidate.limit_of(expansion));

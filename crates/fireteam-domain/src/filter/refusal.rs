@@ -24,7 +24,7 @@ impl RefusingSide {
 }
 
 /// Reason that an advertisement is not returned to a searcher or that a ticket still waits, in evaluation order.
-/// Searches use the variants up to `HardFilter`; queues use `OwnSession`, `HardFilter` and the variants after it.
+/// Searches use the variants up to `Silent`; queues use `OwnSession`, `HardFilter` and the variants after `Silent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Refusal {
     /// The silos differ.
@@ -45,6 +45,8 @@ pub enum Refusal {
         /// Side whose limit or value refused.
         side: RefusingSide,
     },
+    /// The searcher's probe of the host was not answered, or found it incompatible.
+    Silent,
     /// The rating groups are too far apart for the time that both have waited.
     RatingGroup,
     /// The parties have no region in common.
@@ -93,6 +95,7 @@ impl Refusal {
             Refusal::Expired => "expired",
             Refusal::NotEnoughSeats => "full",
             Refusal::HardFilter { .. } => "filter",
+            Refusal::Silent => "silent",
             Refusal::RatingGroup => "group",
             Refusal::NoCommonRegion => "region",
             Refusal::RatingWindow => "window",
@@ -128,6 +131,7 @@ impl Refusal {
             Refusal::GateClosed => 14,
             Refusal::NotEvaluated => 15,
             Refusal::RolesNotFilled => 16,
+            Refusal::Silent => 17,
             Refusal::HardFilter { filter_index, side: RefusingSide::Searcher } => {
                 Self::NON_FILTER_REFUSALS.len() + 2 * filter_index
             }
@@ -152,7 +156,7 @@ impl Refusal {
     }
 
     /// All variants but `HardFilter`, in `counter_index` order.
-    const NON_FILTER_REFUSALS: [Refusal; 17] = [
+    const NON_FILTER_REFUSALS: [Refusal; 18] = [
         Refusal::Silo,
         Refusal::OwnSession,
         Refusal::Excluded,
@@ -170,6 +174,7 @@ impl Refusal {
         Refusal::GateClosed,
         Refusal::NotEvaluated,
         Refusal::RolesNotFilled,
+        Refusal::Silent,
     ];
 }
 

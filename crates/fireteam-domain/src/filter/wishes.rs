@@ -4,6 +4,7 @@ use crate::filter::pair::{WaitingSession, measure_between};
 use crate::filter::refusal::{Refusal, RefusingSide};
 use crate::location_privacy::{ROUND_TRIP_ROUNDING_MS, round_to_step};
 use crate::measure::Measure;
+use crate::probe_result::CountedRoundTrip;
 use crate::ruleset::Ruleset;
 use crate::wish::allowed_wishes::subject_in_force;
 use crate::wish::{AcceptedValues, Wish, WishSubject};
@@ -14,12 +15,12 @@ pub fn admit_mutually_by_wishes(
     ruleset: &Ruleset,
     one: &WaitingSession<'_>,
     other: &WaitingSession<'_>,
-    measured_round_trip_ms: Option<f64>,
+    counted: Option<CountedRoundTrip>,
 ) -> Result<(), Refusal> {
     if one.session.wishes.is_empty() && other.session.wishes.is_empty() {
         return Ok(());
     }
-    refusals_by_wishes(ruleset, one, other, measured_round_trip_ms).next().map_or(Ok(()), Err)
+    refusals_by_wishes(ruleset, one, other, counted).next().map_or(Ok(()), Err)
 }
 
 /// Refusals of all wishes that are not met, those of `one` first, as the searcher's.
@@ -27,7 +28,7 @@ pub fn refusals_by_wishes<'a>(
     ruleset: &'a Ruleset,
     one: &'a WaitingSession<'a>,
     other: &'a WaitingSession<'a>,
-    measured_round_trip_ms: Option<f64>,
+    counted: Option<CountedRoundTrip>,
 ) -> impl Iterator<Item = Refusal> + 'a {
     let sides = [(one, other, RefusingSide::Searcher), (other, one, RefusingSide::Advertiser)];
     sides.into_iter().flat_map(move |(wishing, wished, side)| {
@@ -38,28 +39,28 @@ pub fn refusals_by_wishes<'a>(
                 WishSubject::Attribute(index) => {
                     wish.accepts_at(wishing.waited_ms, wished.session.attribute_values.get(index))
                 }
-                WishSubject::Latency => accepts_round_trip(
-                    wish,
-                    wishing.waited_ms,
-                    round_trip_ms(ruleset, wishing, wished, measured_round_trip_ms),
-                ),
+                WishSubject::Latency => {
+                    accepts_round_trip(wish, wishing.waited_ms, round_trip_ms(ruleset, wishing, wished, counted))
+                }
             };
             (!is_met).then(|| Refusal::HardFilter { filter_index: ruleset.filter_index_of_wish(subject), side })
         })
     })
 }
 
-/// Round trip between two sessions as answers tell it: measured, or estimated and rounded, so that wishes locate no one.
+/// Round trip between two sessions as answers tell it: as measured, or rounded, so that wishes locate no one.
 fn round_trip_ms(
     ruleset: &Ruleset,
     one: &WaitingSession<'_>,
     other: &WaitingSession<'_>,
-    measured_ms: Option<f64>,
+    counted: Option<CountedRoundTrip>,
 ) -> Option<f64> {
-    measured_ms.or_else(|| {
-        let estimated = measure_between(ruleset, Measure::Latency, &one.session, &other.session, None)?;
-        Some(round_to_step(estimated, ROUND_TRIP_ROUNDING_MS))
-    })
+    let exact_ms = match counted {
+        Some(CountedRoundTrip { measured, is_as_measured: true }) => return Some(measured.round_trip_ms),
+        Some(CountedRoundTrip { measured, .. }) => measured.round_trip_ms,
+        None => measure_between(ruleset, Measure::Latency, &one.session, &other.session, None)?,
+    };
+    Some(round_to_step(exact_ms, ROUND_TRIP_ROUNDING_MS))
 }
 
 fn accepts_round_trip(wish: &Wish, waited_ms: u64, round_trip_ms: Option<f64>) -> bool {

@@ -30,7 +30,7 @@ pub(super) fn exact_score(
             .ruleset
             .soft_filters
             .iter()
-            .for_each(|soft| add(soft_filter_term(query.ruleset, soft, &query.searcher, &candidate, None)));
+            .for_each(|soft| add(soft_filter_term(query.ruleset, soft, &query.searcher, &candidate)));
         return sum;
     };
     let chord = || {

@@ -131,6 +131,7 @@ impl ColumnLayout {
             }
             HardRule::Within { measure, .. } => self.add_measure_columns(ruleset, *measure),
             HardRule::SameRuleset => self.has_ruleset_hash = true,
+            HardRule::MaxPacketLoss { .. } | HardRule::MaxJitter { .. } => {}
         }
     }
 
@@ -141,7 +142,7 @@ impl ColumnLayout {
             Measure::AttributeDifference(attribute) if self.number_column(attribute).is_none() => {
                 self.number_columns.push(number_column_for(ruleset, attribute));
             }
-            Measure::AttributeDifference(_) => {}
+            Measure::AttributeDifference(_) | Measure::PacketLoss | Measure::Jitter => {}
         }
     }
 
@@ -151,7 +152,7 @@ impl ColumnLayout {
         for number in &mut self.number_columns {
             let per_value: f64 = split_weight_per_unit(ruleset, total, |measure| match measure {
                 Measure::AttributeDifference(attribute) => (attribute == number.attribute_index).then_some(1.0),
-                Measure::Latency | Measure::Distance => None,
+                Measure::Latency | Measure::Distance | Measure::PacketLoss | Measure::Jitter => None,
             });
             number.leaf_split_weight = (per_value * number.span) as f32;
         }
@@ -159,7 +160,7 @@ impl ColumnLayout {
         self.location_split_weight = split_weight_per_unit(ruleset, total, |measure| match measure {
             Measure::Distance => Some(1.0),
             Measure::Latency => Some(latency_model.round_trip_ms(1.0) - latency_model.intercept_ms),
-            Measure::AttributeDifference(_) => None,
+            Measure::AttributeDifference(_) | Measure::PacketLoss | Measure::Jitter => None,
         }) as f32;
     }
 

@@ -12,10 +12,8 @@ pub fn search(index: &AdvertisementIndex, query: &SearchQuery<'_>) -> Vec<(Adver
         let advertisement = &entry.advertisement;
         advertisement.session.silo == query.silo && advertisement.kind == query.kind
     });
-    let admitted =
-        candidates.filter(|entry| admit(query.ruleset, &query.searcher, &entry.view(), None, query.now).is_ok());
-    let scored =
-        admitted.map(|entry| (entry.advertisement.id, score(query.ruleset, &query.searcher, &entry.view(), None)));
+    let admitted = candidates.filter(|entry| admit(query.ruleset, &query.searcher, &entry.view(), query.now).is_ok());
+    let scored = admitted.map(|entry| (entry.advertisement.id, score(query.ruleset, &query.searcher, &entry.view())));
     let mut best: Vec<(AdvertisementId, f64)> = scored.collect();
     best.sort_by(|one, other| one.1.total_cmp(&other.1).then(one.0.cmp(&other.0)));
     best.truncate(query.limits.max_results as usize);

@@ -190,6 +190,7 @@ fn distance_bound_for(
                 rounding_error: number.rounding_error(),
             })
         }
+        Measure::PacketLoss | Measure::Jitter => Err(NoDistanceBound::SearcherValueMissing),
         Measure::Distance => {
             let position = position.ok_or(NoDistanceBound::SearcherValueMissing)?;
             Ok(DistanceBound::Chord {

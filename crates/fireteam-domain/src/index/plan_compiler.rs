@@ -79,6 +79,8 @@ fn compile_term(plan: &mut QueryPlan, query: &SearchQuery<'_>, layout: &ColumnLa
             };
             (source, scale, shift, (scale * number.max_magnitude + shift.abs() + 2.0) * 4.0 * f64::from(f32::EPSILON))
         }
+        // Known only of rows with probe results, which are judged without columns.
+        (Measure::PacketLoss | Measure::Jitter, _) => return plan.constant_terms += missing,
         (measure @ (Measure::Distance | Measure::Latency), _) => {
             match plan.distance_bound_index(query, layout, measure) {
                 Ok(bound_index) => {
@@ -121,6 +123,7 @@ fn exact_term_for(query: &SearchQuery<'_>, layout: &ColumnLayout, soft: &SoftFil
                 },
             }
         }
+        (Measure::PacketLoss | Measure::Jitter, _) => ExactColumnTerm::Constant(weighted_term(soft, None)),
         (Measure::Distance | Measure::Latency, _) if searcher.locality.is_none() => {
             ExactColumnTerm::Constant(weighted_term(soft, None))
         }

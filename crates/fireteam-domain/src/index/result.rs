@@ -55,8 +55,10 @@ pub(super) struct SearchBuffers {
     pub(super) leaf_order: Vec<u64>,
     pub(super) refusal_counts: Vec<u32>,
     pub(super) excluded_rows: Vec<RowAddr>,
-    /// Rows that do not exist for the searcher, sorted.
-    pub(super) hidden_rows: Vec<RowAddr>,
+    /// Rows that their leaves skip, sorted: they do not exist for the searcher, or are judged one by one.
+    pub(super) skipped_rows: Vec<RowAddr>,
+    /// Slots of rows that the searcher has probed, sorted.
+    pub(super) probed_slots: Vec<u32>,
     /// Slots with a cost, and the cost, sorted by slot.
     pub(super) slot_costs: Vec<(u32, f64)>,
     pub(super) surviving_rows: Vec<(f32, u32)>,

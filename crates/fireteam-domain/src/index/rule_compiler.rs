@@ -82,6 +82,8 @@ impl RuleCompiler<'_, '_> {
                 let expansion = &self.query.ruleset.expansions[*expansion];
                 self.compile_within_rule(filter_index, refuse_missing, *measure, expansion, *reciprocal_percent);
             }
+            // Rows with probe results are judged without columns; all others pass.
+            HardRule::MaxPacketLoss { .. } | HardRule::MaxJitter { .. } => {}
             HardRule::SameRuleset => {
                 let Some(column) = self.layout.ruleset_hash_column() else { return };
                 self.plan.add_rule(
@@ -213,7 +215,7 @@ impl RuleCompiler<'_, '_> {
             Measure::AttributeDifference(attribute) => {
                 self.layout.number_column(attribute).map_or(1.0, |column| self.layout.number_columns[column].span)
             }
-            Measure::Latency | Measure::Distance => 1.0,
+            Measure::Latency | Measure::Distance | Measure::PacketLoss | Measure::Jitter => 1.0,
         };
         let searcher = &self.query.searcher;
         let limit = round_up_limit(searcher.attribute_values.limit_of(expansion, searcher.waited_ms) / span);

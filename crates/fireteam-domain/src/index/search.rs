@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use crate::filter::{AvoidedAdverts, Refusal, admit, admit_not_hidden};
+use crate::filter::{Refusal, Searcher, admit, admit_not_hidden};
 use crate::index::column_block::{BLOCK_LEN_MAX, LeafBoundsBlock, RowBlock};
 use crate::index::exact_score::exact_score;
 use crate::index::kernel::{InstructionSet, evaluate_block};
@@ -15,6 +15,7 @@ use crate::index::result::SearchBuffers;
 use crate::index::top_k::ScoredRow;
 use crate::index::tree::RowAddr;
 use crate::index::{AdvertisementIndex, SearchHit, SearchQuery, SearchResult};
+use crate::score::{score, soft_filter_term};
 
 /// Number of leaves visited one by one, best first, before the remaining leaves are collected.
 const BEST_FIRST_LEAVES: usize = 16;
@@ -73,9 +74,11 @@ fn run_search(
     buffers.excluded_rows.extend(slots.map(|slot| index.slab.row_addr(slot)));
     // Removes duplicate ids.
     buffers.excluded_rows.dedup();
-    find_avoided_rows(index, query.searcher.avoided, buffers);
+    find_avoided_rows(index, &query.searcher, buffers);
+    find_probed_rows(index, query, buffers);
     let rows_left = query.limits.max_evaluated;
     let mut search = IndexSearch { index, query, instruction_set, plan, buffers, rows_left, truncated: false };
+    search.judge_probed_rows();
     search.compute_leaf_bounds();
     search.visit_leaves();
     search.merge_pending_rows();
@@ -88,8 +91,9 @@ fn run_search(
 }
 
 /// Finds the rows of advertisements with players whom the searcher avoids.
-fn find_avoided_rows(index: &AdvertisementIndex, avoided: AvoidedAdverts<'_>, buffers: &mut SearchBuffers) {
-    let SearchBuffers { hidden_rows, slot_costs, .. } = buffers;
+fn find_avoided_rows(index: &AdvertisementIndex, searcher: &Searcher<'_>, buffers: &mut SearchBuffers) {
+    let avoided = searcher.avoided;
+    let SearchBuffers { skipped_rows: hidden_rows, slot_costs, .. } = buffers;
     hidden_rows.clear();
     slot_costs.clear();
     let slot_of = |id| index.slab.slot_of(id);
@@ -98,6 +102,26 @@ fn find_avoided_rows(index: &AdvertisementIndex, avoided: AvoidedAdverts<'_>, bu
     hidden_rows.dedup();
     slot_costs.extend(avoided.costs.iter().filter_map(|&(id, cost)| Some((slot_of(id)?, cost))));
     slot_costs.sort_unstable_by_key(|(slot, _)| *slot);
+}
+
+/// Finds the rows that the searcher has probed. They are judged one by one, and their leaves skip them.
+fn find_probed_rows(index: &AdvertisementIndex, query: &SearchQuery<'_>, buffers: &mut SearchBuffers) {
+    let SearchBuffers { skipped_rows, excluded_rows, probed_slots, .. } = buffers;
+    probed_slots.clear();
+    let prefixes = query.searcher.probes.all().iter().map(|result| result.id_prefix);
+    for slot in prefixes.flat_map(|prefix| index.slab.slots_of_prefix(prefix)) {
+        let advertisement = &index.entry(slot).advertisement;
+        let row = index.slab.row_addr(slot);
+        let is_searched = advertisement.session.silo == query.silo && advertisement.kind == query.kind;
+        if is_searched && !excluded_rows.contains(&row) && skipped_rows.binary_search(&row).is_err() {
+            probed_slots.push(slot);
+        }
+    }
+    if !probed_slots.is_empty() {
+        skipped_rows.extend(probed_slots.iter().map(|&slot| index.slab.row_addr(slot)));
+        skipped_rows.sort_unstable();
+        probed_slots.sort_unstable();
+    }
 }
 
 /// State of a running search.
@@ -113,6 +137,29 @@ struct IndexSearch<'a, 'q> {
 }
 
 impl IndexSearch<'_, '_> {
+    /// Judges the rows that the searcher has probed, before all others: no bound of a leaf knows their round trips.
+    fn judge_probed_rows(&mut self) {
+        for index in 0..self.buffers.probed_slots.len() {
+            if self.rows_left == 0 {
+                self.truncated = true;
+                return;
+            }
+            self.rows_left -= 1;
+            let slot = self.buffers.probed_slots[index];
+            let view = self.index.entry(slot).view();
+            match admit_not_hidden(self.query.ruleset, &self.query.searcher, &view, self.query.now) {
+                Ok(()) => {
+                    let score = score(self.query.ruleset, &self.query.searcher, &view);
+                    let [a, b, c, d, ..] = *view.advertisement.id.as_bytes();
+                    let id_prefix = u32::from_be_bytes([a, b, c, d]);
+                    self.buffers.top_k.offer(ScoredRow { score, id_prefix, slot });
+                }
+                Err(refusal) => self.buffers.refusal_counts[refusal.counter_index()] += 1,
+            }
+        }
+        self.merge_pending_rows();
+    }
+
     /// Computes the score bounds of all leaves in the matching partitions.
     fn compute_leaf_bounds(&mut self) {
         let SearchBuffers { leaf_bounds, partition_starts, kernel_buffers, refusal_counts, .. } = &mut *self.buffers;
@@ -278,8 +325,8 @@ impl IndexSearch<'_, '_> {
                 self.buffers.kernel_buffers.score_bounds[hole - first_row] = f32::INFINITY;
             }
         }
-        for index in self.hidden_rows_in(first_addr, len) {
-            let row = self.buffers.hidden_rows[index].row as usize;
+        for index in self.skipped_rows_in(first_addr, len) {
+            let row = self.buffers.skipped_rows[index].row as usize;
             self.buffers.kernel_buffers.score_bounds[row - first_row] = f32::INFINITY;
         }
         self.refuse_excluded_rows(first_addr, len);
@@ -301,19 +348,19 @@ impl IndexSearch<'_, '_> {
         self.score_surviving_rows(leaf);
     }
 
-    /// Number of rows of a block that exist for the searcher.
+    /// Number of rows of a block that are evaluated with it.
     fn row_count(&self, leaf: &Leaf, first_addr: RowAddr, len: usize) -> u32 {
-        row_count_between(leaf, first_addr.row as usize, len) - self.hidden_rows_in(first_addr, len).len() as u32
+        row_count_between(leaf, first_addr.row as usize, len) - self.skipped_rows_in(first_addr, len).len() as u32
     }
 
-    /// Indexes in `hidden_rows` of the rows in a block.
-    fn hidden_rows_in(&self, first_addr: RowAddr, len: usize) -> Range<usize> {
-        let hidden = &self.buffers.hidden_rows;
-        if hidden.is_empty() {
+    /// Indexes in `skipped_rows` of the rows in a block.
+    fn skipped_rows_in(&self, first_addr: RowAddr, len: usize) -> Range<usize> {
+        let skipped = &self.buffers.skipped_rows;
+        if skipped.is_empty() {
             return 0..0;
         }
         let end = RowAddr { row: first_addr.row + len as u32, ..first_addr };
-        hidden.partition_point(|addr| *addr < first_addr)..hidden.partition_point(|addr| *addr < end)
+        skipped.partition_point(|addr| *addr < first_addr)..skipped.partition_point(|addr| *addr < end)
     }
 
     /// Marks excluded rows of this block as refused, and counts each under the first rule that refuses it.
@@ -326,13 +373,8 @@ impl IndexSearch<'_, '_> {
             if same_leaf && rows.contains(&excluded.row) {
                 self.buffers.kernel_buffers.score_bounds[(excluded.row - first_addr.row) as usize] = f32::INFINITY;
                 let slot = leaf.slot(excluded.row as usize);
-                let verdict = admit(
-                    self.query.ruleset,
-                    &self.query.searcher,
-                    &self.index.entry(slot).view(),
-                    None,
-                    self.query.now,
-                );
+                let verdict =
+                    admit(self.query.ruleset, &self.query.searcher, &self.index.entry(slot).view(), self.query.now);
                 if let Err(refusal) = verdict {
                     self.buffers.refusal_counts[refusal.counter_index()] += 1;
                 }
@@ -382,11 +424,17 @@ impl IndexSearch<'_, '_> {
 
     /// Computes the terms of the hits. Computing them again for the few hits is cheaper than storing them for all rows.
     fn compute_hit_terms(&mut self) {
-        let SearchBuffers { top_k, hit_terms, .. } = &mut *self.buffers;
+        let SearchBuffers { top_k, hit_terms, probed_slots, .. } = &mut *self.buffers;
         hit_terms.clear();
         for row in top_k.best_rows() {
             let addr = self.index.slab.row_addr(row.slot);
             let leaf = &self.index.partition_tree(addr.partition).leaves[addr.leaf as usize];
+            if probed_slots.binary_search(&row.slot).is_ok() {
+                let (searcher, view) = (&self.query.searcher, self.index.entry(row.slot).view());
+                let filters = self.query.ruleset.soft_filters.iter();
+                hit_terms.extend(filters.map(|soft| soft_filter_term(self.query.ruleset, soft, searcher, &view)));
+                continue;
+            }
             exact_score(self.index, self.query, &self.plan, leaf, addr.row as usize, |term| hit_terms.push(term));
         }
     }
@@ -403,7 +451,7 @@ impl IndexSearch<'_, '_> {
         };
         // Hidden rows are never offered.
         top_k.merge_pending(compare, |slot| {
-            match admit_not_hidden(query.ruleset, &query.searcher, &index.entry(slot).view(), None, query.now) {
+            match admit_not_hidden(query.ruleset, &query.searcher, &index.entry(slot).view(), query.now) {
                 Ok(()) => true,
                 Err(refusal) => {
                     refusal_counts[refusal.counter_index()] += 1;

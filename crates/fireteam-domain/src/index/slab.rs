@@ -27,8 +27,7 @@ pub(super) struct EntrySlab {
 
 /// Hash of an id: its first eight bytes. Ids come from a keyed hash, so callers cannot choose them.
 fn hash_id(id: AdvertisementId) -> u64 {
-    let [a, b, c, d, e, f, g, h, ..] = *id.as_bytes();
-    u64::from_le_bytes([a, b, c, d, e, f, g, h])
+    u64::from_le_bytes(id.prefix())
 }
 
 impl EntrySlab {
@@ -40,6 +39,12 @@ impl EntrySlab {
     /// Slot of an id.
     pub(super) fn slot_of(&self, id: AdvertisementId) -> Option<u32> {
         self.slot_by_id.find(hash_id(id), |&slot| self.slots[slot as usize].id == id).copied()
+    }
+
+    /// Slots of the ids that start with `prefix`: practically one.
+    pub(super) fn slots_of_prefix(&self, prefix: [u8; 8]) -> impl Iterator<Item = u32> {
+        let slots = self.slot_by_id.iter_hash(u64::from_le_bytes(prefix)).copied();
+        slots.filter(move |&slot| self.slots[slot as usize].id.prefix() == prefix)
     }
 
     /// Inserts an entry with a new id and returns its slot.

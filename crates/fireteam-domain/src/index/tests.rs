@@ -14,6 +14,7 @@ use crate::filter::{AvoidedAdverts, Refusal, Searcher, admit};
 use crate::id::{AdvertisementId, UserKey};
 use crate::index::tree::RowAddr;
 use crate::index::{AdvertisementIndex, InstructionSet, SearchQuery, SearchResult, oracle};
+use crate::probe_result::{MeasuredRoundTrip, PROBE_RESULTS_MAX, PacketLoss, ProbeFinding, ProbeResult, ProbeResults};
 use crate::ruleset::{Ruleset, SearchLimits};
 use crate::score::{score, soft_filter_term};
 use crate::session::Session;
@@ -169,6 +170,7 @@ fn search_randomly(
         (0..rng.below(4)).filter(|_| !ids.is_empty()).map(|_| rng.pick(ids)).collect();
     excluded_ids.sort_unstable();
     let (hidden, costs) = random_avoidance(rng, ids);
+    let probes = random_probes(rng, ids);
     let searcher = Searcher {
         attribute_values: &attribute_values,
         locality: session.locality,
@@ -179,6 +181,7 @@ fn search_randomly(
         caller: rng.one_in(3).then(|| UserKey::from_bytes([rng.below(30) as u8; 16])),
         excluded_ids: &excluded_ids,
         avoided: AvoidedAdverts { hidden: &hidden, costs: &costs },
+        probes: ProbeResults::from_sorted(&probes),
         waited_ms: rng.pick(&[0, 5_000, 60_000, 10_000_000]),
     };
     let max_evaluated = if rng.one_in(4) { rng.below(700) as u32 } else { u32::MAX };
@@ -216,6 +219,32 @@ fn random_avoidance(
     (hidden, costs.collect())
 }
 
+/// Probe results of none, a few or up to 64 advertisements, also of unknown ones: answered, silent and incompatible, fresh and old.
+fn random_probes(rng: &mut IndexTestRng, ids: &[AdvertisementId]) -> Vec<ProbeResult> {
+    let count = rng.pick(&[0, 0, 1, 5, PROBE_RESULTS_MAX]);
+    let mut results: Vec<ProbeResult> = Vec::new();
+    for _ in 0..count {
+        let id = if ids.is_empty() || rng.one_in(10) { random_world::random_id(rng) } else { rng.pick(ids) };
+        let loss = |rng: &mut IndexTestRng| {
+            let percent = 30.0 * rng.unit_f64();
+            PacketLoss { percent, low_percent: percent * rng.unit_f64() }
+        };
+        let finding = match rng.below(8) {
+            0 => ProbeFinding::Silent,
+            1 => ProbeFinding::Incompatible,
+            _ => ProbeFinding::Answered(MeasuredRoundTrip {
+                round_trip_ms: rng.pick(&[0.0, 30.0, 90.0, 400.0]) * rng.unit_f64(),
+                jitter_ms: (!rng.one_in(3)).then(|| 120.0 * rng.unit_f64()),
+                loss: (!rng.one_in(3)).then(|| loss(rng)),
+            }),
+        };
+        results.push(ProbeResult { id_prefix: id.prefix(), finding, is_old: rng.one_in(3) });
+    }
+    results.sort_by_key(|result| result.id_prefix);
+    results.dedup_by_key(|result| result.id_prefix);
+    results
+}
+
 fn assert_matches_oracle(seed: u64, index: &AdvertisementIndex, query: &SearchQuery<'_>, result: &SearchResult) {
     let hits: Vec<(AdvertisementId, u64)> =
         result.hits.iter().map(|hit| (index.entry(hit.slot).advertisement.id, hit.score.to_bits())).collect();
@@ -225,7 +254,7 @@ fn assert_matches_oracle(seed: u64, index: &AdvertisementIndex, query: &SearchQu
             .ruleset
             .soft_filters
             .iter()
-            .map(|soft| soft_filter_term(query.ruleset, soft, &query.searcher, &candidate, None).to_bits());
+            .map(|soft| soft_filter_term(query.ruleset, soft, &query.searcher, &candidate).to_bits());
         assert!(result.hit_terms(hit_index).iter().map(|term| term.to_bits()).eq(expected_terms), "seed {seed}");
     }
     assert!(result.evaluated_rows <= query.limits.max_evaluated);
@@ -242,11 +271,7 @@ fn assert_matches_oracle(seed: u64, index: &AdvertisementIndex, query: &SearchQu
     assert_eq!(result.evaluated_rows, query.limits.max_evaluated, "seed {seed}: limit not used up");
     for hit in &result.hits {
         let candidate = index.entry(hit.slot).view();
-        assert!(admit(query.ruleset, &query.searcher, &candidate, None, query.now).is_ok(), "seed {seed}");
-        assert_eq!(
-            hit.score.to_bits(),
-            score(query.ruleset, &query.searcher, &candidate, None).to_bits(),
-            "seed {seed}"
-        );
+        assert!(admit(query.ruleset, &query.searcher, &candidate, query.now).is_ok(), "seed {seed}");
+        assert_eq!(hit.score.to_bits(), score(query.ruleset, &query.searcher, &candidate).to_bits(), "seed {seed}");
     }
 }

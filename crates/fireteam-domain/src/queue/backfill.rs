@@ -12,6 +12,7 @@ use std::borrow::Cow;
 use crate::filter::{AdvertisementView, AvoidedAdverts, Refusal, Searcher, SessionView, admit};
 use crate::id::{AdvertisementId, UserKey};
 use crate::latency::LatencyEndpoint;
+use crate::probe_result::ProbeResults;
 use crate::queue::avoidance::{self, AvoidanceSide};
 use crate::queue::backfill::open_roles::SeatedRoles;
 use crate::queue::backfill::seating::{Seating, SeatsToFill};
@@ -246,12 +247,13 @@ impl<'h, 'a> SessionFill<'h, 'a> {
             caller: None,
             excluded_ids: &[],
             avoided: AvoidedAdverts::default(),
+            probes: ProbeResults::default(),
             waited_ms,
         };
         let OpenSession { advertisement, attribute_values, expires_at, open_seats, .. } = self.session;
         let advertised =
             AdvertisementView { advertisement, attribute_values, expires_at: *expires_at, open_seats: *open_seats };
-        admit(input.ruleset, &searcher, &advertised, None, input.now)?;
+        admit(input.ruleset, &searcher, &advertised, input.now)?;
         if let Some(RegionMode::Partition { attribute }) = queue.regions {
             let same = attribute_values.get(attribute).is_some()
                 && attribute_values.get(attribute) == view.attribute_values.get(attribute);

@@ -72,8 +72,11 @@ enum PairMeasure {
 impl<'a> FilterColumns<'a> {
     pub(super) fn new(ruleset: &'a Ruleset, waiting_sessions: Vec<WaitingSession<'a>>) -> Self {
         // All tickets use this ruleset, so `SameRuleset` always passes.
-        let evaluated =
-            ruleset.hard_filters.iter().enumerate().filter(|(_, filter)| filter.rule != HardRule::SameRuleset);
+        // Tickets send no probes to each other, so limits on lost packets and jitter pass too.
+        let always_passes = |filter: &HardFilter| {
+            matches!(filter.rule, HardRule::SameRuleset | HardRule::MaxPacketLoss { .. } | HardRule::MaxJitter { .. })
+        };
+        let evaluated = ruleset.hard_filters.iter().enumerate().filter(|(_, filter)| !always_passes(filter));
         let hard_columns = evaluated
             .map(|(index, filter)| HardFilterColumn {
                 filter_index: index,
@@ -177,7 +180,7 @@ impl PairMeasure {
             Measure::Latency if rows.iter().all(|row| row.session.region_latencies.is_empty()) => {
                 Self::EstimatedLatencyMs(places())
             }
-            Measure::Latency => Self::EvaluatePerPair(measure),
+            Measure::Latency | Measure::PacketLoss | Measure::Jitter => Self::EvaluatePerPair(measure),
         }
     }
 
@@ -246,7 +249,10 @@ fn build_column_rule(
                 _ => ColumnRule::EvaluatePerPair,
             }
         }
-        HardRule::In { list: InFilterList::OwnAttribute(_), .. } | HardRule::SameRuleset => ColumnRule::EvaluatePerPair,
+        HardRule::In { list: InFilterList::OwnAttribute(_), .. }
+        | HardRule::SameRuleset
+        | HardRule::MaxPacketLoss { .. }
+        | HardRule::MaxJitter { .. } => ColumnRule::EvaluatePerPair,
     }
 }
 

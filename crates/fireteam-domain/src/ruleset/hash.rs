@@ -8,6 +8,7 @@ use crate::attribute::{Attribute, AttributeSource, AttributeValue, PlayerAggrega
 use crate::expansion::Expansion;
 use crate::id::RulesetHash;
 use crate::measure::Measure;
+use crate::ruleset::probing::{DEFAULT_PROBING, ProbedPlayers, ProbingSpec};
 use crate::ruleset::rating::{
     DecayPeriodFilter, DisconnectPolicy, LeaderboardAccess, PerformanceDistribution, RatedGameUnit, RatingCategories,
     RatingSpec, RatingSystem, StreakMomentum,
@@ -86,10 +87,7 @@ fn write_further_additions(writer: &mut CanonicalWriter, ruleset: &Ruleset) {
     if ruleset.handles == AdvertisementIdForm::PerSearcher {
         writer.string("handles per searcher");
     }
-    if let Some(probed_players) = ruleset.probed_players {
-        writer.string("probed players");
-        writer.integer(probed_players.into());
-    }
+    write_probing(writer, &ruleset.probing);
     if ruleset.allows_wishes() {
         writer.string("wishes");
         writer.integer(ruleset.latency_wishes.into());
@@ -111,6 +109,26 @@ fn write_further_additions(writer: &mut CanonicalWriter, ruleset: &Ruleset) {
     if !ruleset.statistics_regions.is_empty() {
         writer.string("statistics regions");
         writer.list(&ruleset.statistics_regions, |writer, region| writer.string(region));
+    }
+}
+
+/// Writes how candidates are probed; defaults are left out.
+fn write_probing(writer: &mut CanonicalWriter, probing: &ProbingSpec) {
+    let ProbingSpec { quick_probe, involved_probe, players, figure, must_measure } = *probing;
+    let mut others = *probing;
+    if players == ProbedPlayers::Involved {
+        // As it was written before there were other settings.
+        writer.string("probed players");
+        writer.integer(involved_probe.into());
+        (others.players, others.involved_probe) = (DEFAULT_PROBING.players, DEFAULT_PROBING.involved_probe);
+    }
+    if others != DEFAULT_PROBING {
+        writer.string("probing");
+        writer.integer(quick_probe.into());
+        writer.integer(involved_probe.into());
+        writer.variant_name(players);
+        writer.variant_name(figure);
+        writer.integer(must_measure.into());
     }
 }
 
@@ -268,6 +286,8 @@ fn write_measure(writer: &mut CanonicalWriter, measure: Measure) {
         Measure::AttributeDifference(index) => writer.index(index),
         Measure::Latency => writer.string("latency"),
         Measure::Distance => writer.string("distance"),
+        Measure::PacketLoss => writer.string("packet_loss"),
+        Measure::Jitter => writer.string("jitter"),
     }
 }
 
@@ -331,6 +351,14 @@ fn write_hard_filter(writer: &mut CanonicalWriter, filter: &HardFilter) {
             writer.float(*reciprocal_percent);
         }
         HardRule::SameRuleset => writer.string("same_hash"),
+        HardRule::MaxPacketLoss { percent } => {
+            writer.string("max_packet_loss");
+            writer.float(*percent);
+        }
+        HardRule::MaxJitter { ms } => {
+            writer.string("max_jitter");
+            writer.float(*ms);
+        }
     }
 }
 

@@ -75,12 +75,13 @@ fn read_ruleset(root: &RawElement, diagnostics: &Diagnostics, source_xml: Arc<st
     let hard_filters = reader.single_child("HardFilters");
     let soft_filters = reader.single_child("SoftFilters");
     let mut expansions = expansions::read_expansions(reader.single_child("ExpansionConfigs"), &declared, diagnostics);
-    let hard = hard_filters::read_hard_filters(hard_filters, &declared, &mut expansions, diagnostics);
+    let mut hard = hard_filters::read_hard_filters(hard_filters, &declared, &mut expansions, diagnostics);
     let soft = soft_filters::read_soft_filters(soft_filters, &declared, diagnostics);
     let chances = reader.single_child("AdvertiseChances");
     let search::LimitSettings { search_limits, clients_per_account, handles } =
         search::read_limits(reader.single_child("Limits"), diagnostics);
-    let latency = search::read_latency(reader.single_child("Latency"), diagnostics);
+    let mut latency = search::read_latency(reader.single_child("Latency"), diagnostics);
+    hard.append(&mut latency.hard_filters);
     let consent = search::read_party_consent(reader.single_child("Party"), diagnostics);
     let problems_before = diagnostics.count();
     let teams = reader.single_child("Teams").map(|element| teams::read_teams(element, &declared, diagnostics));
@@ -118,7 +119,7 @@ fn read_ruleset(root: &RawElement, diagnostics: &Diagnostics, source_xml: Arc<st
         handles,
         latency_model: latency.model,
         involved_phase_percent: latency.involved_phase_percent,
-        probed_players: latency.probed_players,
+        probing: latency.probing,
         latency_wishes: latency.wishes,
         consent,
         avoid: avoid.into(),

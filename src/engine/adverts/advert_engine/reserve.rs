@@ -2,12 +2,13 @@
 
 use tokio::sync::oneshot;
 
-use crate::auth::token::{ConsentPurpose, HmacTokenSigner, ReservationClaim, SearchClaim};
+use crate::auth::token::{ConsentPurpose, HmacTokenSigner, MeasuredSearchClaim, ReservationClaim};
 use crate::domain::advertisement::AdvertisementKind;
 use crate::domain::id::{AdvertisementId, SetId};
 use crate::engine::adverts::advert_engine::AdvertEngine;
 use crate::engine::adverts::owner_limits;
-use crate::engine::adverts::search_claim::renew_search_claim;
+use crate::engine::adverts::probe_results::probe_results_at;
+use crate::engine::adverts::search_claim::{renew_search_claim, verify_search_token};
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, ReserveSeats};
 use crate::engine::checked_session::CheckedSession;
 use crate::engine::command::{Caller, ReleaseReservationCommand, ReserveAnswer, ReserveCommand};
@@ -31,9 +32,10 @@ impl AdvertEngine {
                 "is required; send the token of the search that found the session",
             ));
         }
-        let Some(search) = self.state.common.token_signer.verify::<SearchClaim>(&reserve.search_token) else {
+        let Some(searched) = verify_search_token(&self.state.common, &reserve.search_token) else {
             return Err(field_error("search_token", "is not valid on this server; search again"));
         };
+        let search = searched.search;
         if reserve.set_id.is_some_and(|set_id| set_id != search.set_id) {
             let problem = format!("must be {}, the set of the search", search.set_id);
             return Err(field_error("matchmaking_set_id", problem));
@@ -42,10 +44,10 @@ impl AdvertEngine {
         let ruleset = self.state.common.ruleset(set_id, Some(search.ruleset_hash))?;
         let (party, purpose) = (&reserve.session, (&*ruleset, ConsentPurpose::Search));
         let consents = check_party_consents(&self.state.common, caller, purpose, party, &reserve.consents, now)?;
-        let searched = search;
         let (session, ignored) = self.state.common.with_resolved_locality(caller, reserve.session)?;
         let checked = CheckedSession::new(&self.state.common.party_values, &ruleset, caller, session, ignored)?;
-        let search = renew_search_claim(&self.state.common, &ruleset, &checked, &reserve.search_token, now)?;
+        let MeasuredSearchClaim { search, measured } =
+            renew_search_claim(&self.state.common, &ruleset, &checked, &reserve.search_token, now)?;
         let advertisement_id = self
             .state
             .advert_id_of_handle(&ruleset, search.party_digest, reserve.advertisement_id, now)
@@ -64,6 +66,7 @@ impl AdvertEngine {
             silo: checked.session.silo,
             ruleset,
             searching_since: search.started_at,
+            probes: probe_results_at(&measured, search.started_at, now).into(),
             hold_ms: settings.granted_hold_ms(reserve.hold_for_ms),
             request_digest,
             session: checked.session,
@@ -82,7 +85,7 @@ impl AdvertEngine {
             self.state.in_flight_changes.begin_change(advertisement_id),
         );
         self.submit_with_consents(
-            (|| ConsentConsumer(HmacTokenSigner::search_id(&searched)), consents),
+            (|| ConsentConsumer(HmacTokenSigner::search_id(&searched.search)), consents),
             command,
             answer,
         )

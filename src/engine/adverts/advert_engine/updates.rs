@@ -12,6 +12,7 @@ use crate::domain::attribute_values::{self, FieldProblem};
 use crate::domain::id::{AdvertisementId, SetId};
 use crate::domain::limit;
 use crate::domain::ruleset::Ruleset;
+use crate::domain::ruleset::probing::ProbedPlayers;
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_engine::AdvertEngine;
@@ -225,7 +226,7 @@ impl AdvertEngine {
         check_allowed_ranges(&ruleset, &update.allowed_ranges)?;
         ignored_fields.extend(attribute_values::untrusted_fields(&ruleset, &session));
         // A probe of a player's own machine shows its address to strangers, so the ruleset must want it too.
-        let may_be_probed = caller.origin == ValueOrigin::GameServer || ruleset.probed_players.is_some();
+        let may_be_probed = caller.origin == ValueOrigin::GameServer || ruleset.probing.players != ProbedPlayers::Never;
         ignored_fields.extend(update.probe.as_ref().filter(|_| !may_be_probed).map(|_| "probe".to_owned()));
         let probe = update.probe.filter(|_| may_be_probed);
         // A live advertisement keeps its silo open, so repeating or updating it is not refused.

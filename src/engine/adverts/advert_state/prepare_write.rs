@@ -7,6 +7,7 @@ use crate::domain::attribute_values::AttributeValues;
 use crate::domain::filter::{AdvertisementView, AvoidedAdverts, Refusal, RefusingSide, Searcher, admit};
 use crate::domain::id::{AdvertisementId, ReservationId, SetId, UserKey};
 use crate::domain::limit;
+use crate::domain::probe_result::ProbeResults;
 use crate::domain::queue::ticket::Ticket;
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::{AdvertRecord, candidate_from_record};
@@ -255,9 +256,16 @@ fn check_admission(
         caller: reserve.subject,
         excluded_ids: &[],
         avoided: AvoidedAdverts::default(),
+        probes: ProbeResults::from_sorted(&reserve.probes),
         waited_ms: now.ms_since(reserve.searching_since),
     };
     check_rules(reserve, &searcher, &candidate, now)?;
+    if reserve.is_of_search
+        && reserve.ruleset.probing.must_measure
+        && searcher.probes.of_advert(advertisement.id).is_none()
+    {
+        return Err(EngineError::NotMeasured);
+    }
     Ok(reserve.is_of_search.then(|| SeatMeasures::new(&reserve.ruleset, &searcher, &candidate)))
 }
 
@@ -278,6 +286,7 @@ fn ticket_searcher<'a>(
         caller: None,
         excluded_ids: &[],
         avoided: AvoidedAdverts::default(),
+        probes: ProbeResults::default(),
         waited_ms: now.ms_since(ticket.entered_at),
     }
 }
@@ -290,11 +299,11 @@ fn check_rules(
     now: UnixMs,
 ) -> Result<(), EngineError> {
     let refuse = |rule: &str, side| Err(EngineError::RefusedByRule { rule: rule.into(), side });
-    let admission = match admit(&reserve.ruleset, searcher, candidate, None, now) {
+    let admission = match admit(&reserve.ruleset, searcher, candidate, now) {
         // The store counts the seats, of which the reservation may replace some. The other rules hold in any case.
         Err(Refusal::NotEnoughSeats) => {
             let with_seats = AdvertisementView { open_seats: u16::MAX, ..*candidate };
-            admit(&reserve.ruleset, searcher, &with_seats, None, now)
+            admit(&reserve.ruleset, searcher, &with_seats, now)
         }
         judged => judged,
     };
@@ -304,6 +313,7 @@ fn check_rules(
         Err(Refusal::HardFilter { filter_index, side }) => {
             refuse(&reserve.ruleset.rule_of_filter_index(filter_index).name(), side)
         }
+        Err(Refusal::Silent) => Err(EngineError::Silent),
         Err(Refusal::Silo) => refuse("silo", RefusingSide::Searcher),
         Err(Refusal::OwnSession | Refusal::Excluded) => refuse("own", RefusingSide::Searcher),
         // The remaining refusals occur only in queues.

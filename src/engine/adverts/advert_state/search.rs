@@ -11,9 +11,11 @@ use crate::domain::chosen_value::ChosenValue;
 use crate::domain::filter::{AdvertisementView, AvoidedAdverts, Searcher, admit, measure_between};
 use crate::domain::id::{AdvertisementId, SiloId, UserKey};
 use crate::domain::index::{SearchHit, SearchQuery, SearchResult};
-use crate::domain::latency::min_possible_round_trip_ms;
+use crate::domain::latency::has_common_region;
 use crate::domain::measure::Measure;
+use crate::domain::probe_result::{CountedRoundTrip, ProbeResults, counted_round_trip};
 use crate::domain::queue::past_match_log::PastMatchLog;
+use crate::domain::ruleset::probing::ProbedPlayers;
 use crate::domain::ruleset::{AdvertisementIdForm, Ruleset};
 use crate::domain::score::{score, soft_filter_term};
 use crate::domain::time::UnixMs;
@@ -22,12 +24,13 @@ use crate::domain::wish::{Wish, allowed_wishes};
 use crate::engine::adverts::advert_set::candidate_from_record;
 use crate::engine::adverts::advert_state::AdvertState;
 use crate::engine::adverts::avoided_advert_ids::AvoidedAdvertIds;
-use crate::engine::adverts::search_claim::{renew_search_claim, ruleset_of_search};
+use crate::engine::adverts::probe_results::{count_answered, merge_records, probe_results_at, record_of_report};
+use crate::engine::adverts::search_claim::{renew_search_claim, ruleset_of_search, sign_search_token};
 use crate::engine::adverts::search_overrides::apply_overrides;
 use crate::engine::checked_session::CheckedSession;
 use crate::engine::command::{
-    Caller, CandidateView, LatencyTestPhase, ReportLatencyAnswer, ReportLatencyCommand, RoundTrip, SearchAnswer,
-    SearchCommand,
+    Caller, CandidateView, LatencyTestPhase, ReportLatencyAnswer, ReportLatencyCommand, ReportedFinding, RoundTrip,
+    SearchAnswer, SearchCommand,
 };
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::party_avoidance::PartyAvoidance;
@@ -58,7 +61,9 @@ impl AdvertState {
         check_party_consents(&self.common, caller, purpose, &search.session, &search.consents, now)?;
         let (session, ignored) = self.common.with_resolved_locality(caller, search.session)?;
         let checked = CheckedSession::new(&self.common.party_values, &effective, caller, session, ignored)?;
-        let claim = renew_search_claim(&self.common, &ruleset, &checked, &search.search_token, now)?;
+        let measured_claim = renew_search_claim(&self.common, &ruleset, &checked, &search.search_token, now)?;
+        let claim = &measured_claim.search;
+        let probes = probe_results_at(&measured_claim.measured, claim.started_at, now);
         let overridden_ms = search.overrides.as_ref().and_then(|overrides| overrides.searching_for_ms);
         let waited_ms = overridden_ms.unwrap_or_else(|| now.ms_since(claim.started_at));
 
@@ -69,7 +74,12 @@ impl AdvertState {
         excluded.sort_unstable();
         let query = SearchQuery {
             ruleset: &effective,
-            searcher: checked.searcher(&excluded, AvoidedAdverts::default(), waited_ms),
+            searcher: checked.searcher(
+                &excluded,
+                AvoidedAdverts::default(),
+                ProbeResults::from_sorted(&probes),
+                waited_ms,
+            ),
             silo: checked.session.silo,
             kind: AdvertisementKind::Session,
             limits: effective.search_limits,
@@ -80,7 +90,7 @@ impl AdvertState {
             evaluated_rows: 0,
             truncated: false,
             refusal_counts: Vec::new(),
-            search_token: self.common.token_signer.sign(&claim),
+            search_token: sign_search_token(&self.common, &measured_claim),
             searching_for_ms: waited_ms,
             next_expansion_in_ms: ms_until_limits_relax(&effective, query.searcher.wishes, waited_ms),
             store_staleness_ms: self.common.store_staleness_ms(now),
@@ -129,6 +139,8 @@ impl AdvertState {
                 |hit: &SearchHit| index.entry(hit.slot).encoded_response.first().copied().map_or(0, usize::from);
             std::hint::black_box(results.hits.iter().map(first_byte).sum::<usize>());
             let choices = self.choices(query.ruleset, query.silo, query.now);
+            // With handles, endpoints would tell which advertisements of two searchers are the same.
+            let told_probes = if cipher.is_none() { query.ruleset.probing.players_in_search() } else { 0 };
             for (hit_index, hit) in results.hits.iter().enumerate() {
                 let entry = index.entry(hit.slot);
                 let builder = CandidateViewBuilder {
@@ -136,18 +148,18 @@ impl AdvertState {
                     searcher: &query.searcher,
                     cipher,
                     choices: choices.as_ref(),
-                    round_trip: None,
                 };
+                let player_probe = entry.advertisement.player_probe().filter(|_| hit_index < told_probes);
                 let chosen = builder.chosen(&entry.view());
                 let view =
                     builder.build(&entry.view(), &entry.encoded_response, hit.score, results.hit_terms(hit_index));
-                each(CandidateView { chosen: &chosen, ..view });
+                each(CandidateView { player_probe, chosen: &chosen, ..view });
             }
             results.hits.len()
         })
     }
 
-    /// Ranks candidates by measured round trip instead of locality; ties by latency.
+    /// Ranks candidates by measured round trip instead of locality; ties by latency. The answer's token keeps what was measured.
     ///
     /// Drops candidates that did not respond, are gone or full, or are refused at the measured round trip. Players' machines
     /// that no quick probe can reach are kept by their estimate; the answer has the endpoints of the best of them.
@@ -167,28 +179,49 @@ impl AdvertState {
                 "is required; send the token of the search that found the candidates",
             ));
         }
-        let claim = renew_search_claim(&self.common, &ruleset, &checked, &report.search_token, now)?;
-        let searcher = checked.searcher(&[], AvoidedAdverts::default(), now.ms_since(claim.started_at));
-        let cipher = self.handle_cipher(&ruleset, claim.party_digest, now);
-        let to_id = |(handle, round_trip_ms): &(AdvertisementId, Option<f32>)| {
-            (self.advert_id_of_handle(&ruleset, claim.party_digest, *handle, now).unwrap_or(*handle), *round_trip_ms)
-        };
-        let measurements: Vec<_> = report.measurements.iter().map(to_id).collect();
-        let (phase, silo) = (report.phase, checked.session.silo);
+        let mut claim = renew_search_claim(&self.common, &ruleset, &checked, &report.search_token, now)?;
+        let (search, phase) = (claim.search, report.phase);
+        if phase == LatencyTestPhase::Involved && !claim.measured.involved_phase_may_start {
+            return Err(EngineError::InvolvedTooEarly);
+        }
+        let party = search.party_digest;
+        let to_id = |handle| self.advert_id_of_handle(&ruleset, party, handle, now).unwrap_or(handle);
+        let stated: Vec<_> = report.measurements.iter().map(|&(handle, finding)| (to_id(handle), finding)).collect();
+        let silo = checked.session.silo;
+        let findings = self.findings(&ruleset, phase, stated);
+        let (answered, probed) = count_answered(&claim.measured.probes, &findings);
+        let since_start_ms = now.ms_since(search.started_at);
+        let records = findings
+            .iter()
+            .filter_map(|&(id, finding)| record_of_report(id, finding, ruleset.probing.figure, phase, since_start_ms));
+        merge_records(&mut claim.measured.probes, records);
+        let probes = probe_results_at(&claim.measured, search.started_at, now);
+        let probes = ProbeResults::from_sorted(&probes);
+        let searcher = checked.searcher(&[], AvoidedAdverts::default(), probes, since_start_ms);
+        let cipher = self.handle_cipher(&ruleset, party, now);
         let avoidance = PartyAvoidance::new(&self.common, &ruleset, silo, &checked.users, now);
         let cipher = cipher.as_ref();
         let ranking = Ranking { ruleset: &ruleset, searcher, avoidance, silo, cipher, phase, now };
-        let RankedCandidates { implausible, not_probed } = self.rank_by_measured_latency(ranking, &measurements, each);
-        let responded = report.measurements.iter().filter(|(_, round_trip_ms)| round_trip_ms.is_some()).count();
-        let probed = report.measurements.len() - not_probed;
-        let enough_responded = responded as f64 >= ruleset.involved_phase_percent * probed as f64 / 100.0;
+        let implausible = self.rank_by_measured_latency(ranking, &findings, each);
+        let not_probed = findings.iter().filter(|(_, finding)| *finding == ReportedFinding::NotProbed).count();
+        let enough_answered = answered as f64 >= ruleset.involved_phase_percent * probed as f64 / 100.0;
         let involved_phase_may_start = match phase {
-            LatencyTestPhase::Quick => responded + not_probed > 0 && enough_responded,
+            LatencyTestPhase::Quick => answered + not_probed > 0 && enough_answered,
             LatencyTestPhase::Involved => false,
         };
+        if phase == LatencyTestPhase::Quick {
+            claim.measured.involved_phase_may_start = involved_phase_may_start;
+        }
+        if ruleset.handles == AdvertisementIdForm::PerSearcher {
+            // The token would tell which advertisements of two searchers are the same.
+            claim.measured.probes.clear();
+        }
         Ok(ReportLatencyAnswer {
+            search_token: sign_search_token(&self.common, &claim),
             ruleset,
             involved_phase_may_start,
+            answered,
+            probed,
             ignored_fields: checked.ignored_fields,
             implausible_measurements: implausible,
         })
@@ -226,17 +259,40 @@ impl AdvertState {
         self.common.token_signer.possible_advertisement_ids(party_digest, handle, now).find(|id| set.get(*id).is_some())
     }
 
-    /// Calls `each` per ranked candidate. Replaces measurements below the speed-of-light minimum by that minimum.
+    /// Findings of a report, with those that the client leaves to the server: a player's machine whose endpoint no search tells was
+    /// not probed in the quick phase; any other host is silent.
+    fn findings(
+        &self,
+        ruleset: &Ruleset,
+        phase: LatencyTestPhase,
+        stated: Vec<(AdvertisementId, Option<ReportedFinding>)>,
+    ) -> Vec<(AdvertisementId, ReportedFinding)> {
+        let set = self.advert_sets.get(ruleset.set_id);
+        let set = set.as_ref().map(|set| set.lock_for_read());
+        let is_untold = |id| {
+            let record = set.as_ref().and_then(|set| set.get(id));
+            let players = ruleset.probing.players;
+            record.is_some_and(|record| record.advertisement.player_probe().is_some())
+                && players != ProbedPlayers::Quick
+        };
+        let unstated = |id| match phase {
+            LatencyTestPhase::Quick if is_untold(id) => ReportedFinding::NotProbed,
+            LatencyTestPhase::Quick | LatencyTestPhase::Involved => ReportedFinding::Silent,
+        };
+        stated.into_iter().map(|(id, finding)| (id, finding.unwrap_or_else(|| unstated(id)))).collect()
+    }
+
+    /// Calls `each` per ranked candidate. Returns the indices of measurements that are faster than light: they count as what light
+    /// would take.
     fn rank_by_measured_latency(
         &self,
         Ranking { ruleset, searcher, avoidance, silo, cipher, phase, now }: Ranking<'_>,
-        measurements: &[(AdvertisementId, Option<f32>)],
+        findings: &[(AdvertisementId, ReportedFinding)],
         each: &mut dyn FnMut(CandidateView<'_>),
-    ) -> RankedCandidates {
-        let mut result = RankedCandidates::default();
-        let Some(set) = self.advert_sets.get(ruleset.set_id) else { return result };
+    ) -> Vec<usize> {
+        let Some(set) = self.advert_sets.get(ruleset.set_id) else { return Vec::new() };
         let set = set.lock_for_read();
-        let records = measurements.iter().filter_map(|(id, _)| set.get(*id));
+        let records = findings.iter().filter_map(|(id, _)| set.get(*id));
         let avoided = avoidance.map(|avoidance| AvoidedAdvertIds::among(records, &avoidance)).unwrap_or_default();
         let searcher = &Searcher { avoided: avoided.view(), ..searcher };
         // As in a search: a client may name any id.
@@ -245,63 +301,51 @@ impl AdvertState {
                 && advertisement.session.silo == silo
                 && !searcher.avoided.is_hidden(advertisement.id)
         };
-        // No search tells the endpoint of a player's machine, so a quick probe cannot reach it.
-        let is_not_probed =
-            |advertisement: &Advertisement| phase == LatencyTestPhase::Quick && advertisement.player_probe().is_some();
-        let mut ranked: Vec<_> = measurements
+        let mut implausible = Vec::new();
+        let mut ranked: Vec<_> = findings
             .iter()
             .enumerate()
-            .filter_map(|(position, &(id, measured_ms))| {
+            .filter_map(|(position, &(id, finding))| {
                 let record = set.get(id).filter(|record| is_searched(&record.advertisement))?;
-                let min_ms = min_possible_round_trip_ms(searcher.locality, record.advertisement.session.locality);
-                let round_trip = match measured_ms.map(f64::from) {
-                    Some(measured_ms) if measured_ms < min_ms => {
-                        result.implausible.push(position);
-                        Some(RoundTrip::Estimated(min_ms))
-                    }
-                    Some(measured_ms) => Some(RoundTrip::Measured(measured_ms)),
-                    None if is_not_probed(&record.advertisement) => {
-                        result.not_probed += 1;
-                        None
-                    }
-                    None => return None,
-                };
                 let attribute_values =
                     self.common.party_values.attribute_values(ruleset, &record.advertisement.session);
                 let candidate = candidate_from_record(record, &attribute_values);
-                let round_trip_ms = round_trip.map(RoundTrip::millis);
-                admit(ruleset, searcher, &candidate, round_trip_ms, now).ok()?;
-                let score = score(ruleset, searcher, &candidate, round_trip_ms);
-                Some((score, id, round_trip, record, attribute_values))
+                let counted = match finding {
+                    ReportedFinding::Answered(_) => counted_round_trip(ruleset, searcher, &candidate),
+                    ReportedFinding::NotProbed => None,
+                    ReportedFinding::Silent | ReportedFinding::Incompatible | ReportedFinding::Full => return None,
+                };
+                implausible.extend(counted.filter(|counted| !counted.is_as_measured).map(|_| position));
+                admit(ruleset, searcher, &candidate, now).ok()?;
+                let score = score(ruleset, searcher, &candidate);
+                Some((score, id, counted.map(|counted| counted.measured.round_trip_ms), record, attribute_values))
             })
             .collect();
-        let millis = |round_trip: &Option<RoundTrip>| round_trip.map_or(f64::INFINITY, RoundTrip::millis);
+        let millis = |round_trip_ms: &Option<f64>| round_trip_ms.unwrap_or(f64::INFINITY);
         ranked.sort_by(|left, right| {
             left.0.total_cmp(&right.0).then(millis(&left.2).total_cmp(&millis(&right.2))).then(left.1.cmp(&right.1))
         });
         ranked.dedup_by_key(|candidate| candidate.1);
         // With handles, endpoints would tell which advertisements of two searchers are the same.
         let told_probes = match (phase, cipher) {
-            (LatencyTestPhase::Quick, None) => ruleset.probed_players.map_or(0, usize::from),
+            (LatencyTestPhase::Quick, None) => ruleset.probing.players_after_quick_probe(),
             _ => 0,
         };
         let mut score_terms = Vec::new();
         let choices = self.choices(ruleset, silo, now);
-        for (place, (score, _, round_trip, record, attribute_values)) in ranked.iter().enumerate() {
+        for (place, (score, _, _, record, attribute_values)) in ranked.iter().enumerate() {
             let choices = choices.as_ref();
-            let builder = CandidateViewBuilder { ruleset, searcher, cipher, choices, round_trip: *round_trip };
+            let builder = CandidateViewBuilder { ruleset, searcher, cipher, choices };
             let candidate = candidate_from_record(record, attribute_values);
             let filters = ruleset.soft_filters.iter();
-            let round_trip_ms = round_trip.map(RoundTrip::millis);
             score_terms.clear();
-            score_terms
-                .extend(filters.map(|filter| soft_filter_term(ruleset, filter, searcher, &candidate, round_trip_ms)));
+            score_terms.extend(filters.map(|filter| soft_filter_term(ruleset, filter, searcher, &candidate)));
             let player_probe = record.advertisement.player_probe().filter(|_| place < told_probes);
             let view = builder.build(&candidate, &record.encoded_advert, *score, &score_terms);
             let chosen = builder.chosen(&candidate);
             each(CandidateView { player_probe, chosen: &chosen, ..view });
         }
-        result
+        implausible
     }
 }
 
@@ -322,15 +366,6 @@ struct Ranking<'a> {
     now: UnixMs,
 }
 
-/// Remarks about a ranking.
-#[derive(Default)]
-struct RankedCandidates {
-    /// Indices of measurements that are faster than light.
-    implausible: Vec<usize>,
-    /// Number of candidates without a measurement that no quick probe can reach.
-    not_probed: usize,
-}
-
 /// Facts for choices of entries of string lists.
 struct Choices {
     /// Past matches of the set and silo, if the ruleset chooses by what was played.
@@ -346,8 +381,6 @@ struct CandidateViewBuilder<'a> {
     cipher: Option<&'a HandleCipher>,
     /// Facts for choices of entries of string lists; `None` if the ruleset chooses none.
     choices: Option<&'a Choices>,
-    /// Measured round trip; `None` for a plain search.
-    round_trip: Option<RoundTrip>,
 }
 
 impl CandidateViewBuilder<'_> {
@@ -372,6 +405,17 @@ impl CandidateViewBuilder<'_> {
     ) -> CandidateView<'v> {
         let (searcher_view, candidate_view) = (self.searcher.session_view(), advertisement.session_view());
         let between = |measure| measure_between(self.ruleset, measure, &searcher_view, &candidate_view, None);
+        let estimated = |ms| match has_common_region(searcher_view.region_latencies, candidate_view.region_latencies) {
+            true => RoundTrip::ByRegion(ms),
+            false => RoundTrip::ByDistance(ms),
+        };
+        let round_trip = match counted_round_trip(self.ruleset, self.searcher, advertisement) {
+            Some(CountedRoundTrip { measured, is_as_measured: true }) => {
+                Some(RoundTrip::Measured(measured.round_trip_ms))
+            }
+            Some(CountedRoundTrip { measured, .. }) => Some(estimated(measured.round_trip_ms)),
+            None => between(Measure::Latency).map(estimated),
+        };
         CandidateView {
             id: advertisement.advertisement.id,
             handle: self.cipher.map(|cipher| cipher.seal(advertisement.advertisement.id)),
@@ -380,7 +424,7 @@ impl CandidateViewBuilder<'_> {
             score_terms,
             avoidance_cost: self.searcher.avoided.cost(advertisement.advertisement.id),
             distance_miles: between(Measure::Distance),
-            round_trip: self.round_trip.or_else(|| between(Measure::Latency).map(RoundTrip::Estimated)),
+            round_trip,
             open_seats: advertisement.open_seats,
             chosen: &[],
             player_probe: None,

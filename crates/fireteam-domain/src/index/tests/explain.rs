@@ -8,6 +8,7 @@ use crate::filter::explain::explain_search;
 use crate::filter::{AdvertisementView, AvoidedAdverts, Searcher, admit};
 use crate::index::IndexEntry;
 use crate::index::tests::random_world::{self, IndexTestRng, NOW_MS, ValueDistribution};
+use crate::probe_result::ProbeResults;
 use crate::time::UnixMs;
 
 /// Refusal counts match the results of `admit`, and applying the relaxation admits a candidate.
@@ -42,13 +43,13 @@ fn search_explanation_agrees_with_admit() {
             caller: None,
             excluded_ids: &[],
             avoided: AvoidedAdverts::default(),
+            probes: ProbeResults::default(),
             waited_ms: rng.pick(&[0, 5_000, 60_000]),
         };
         let now = UnixMs(NOW_MS);
         let candidates: Vec<AdvertisementView<'_>> = entries.iter().map(IndexEntry::view).collect();
         let explanation = explain_search(&ruleset, &searcher, candidates.iter().copied(), 5, now);
-        let verdicts: Vec<_> =
-            candidates.iter().map(|candidate| admit(&ruleset, &searcher, candidate, None, now)).collect();
+        let verdicts: Vec<_> = candidates.iter().map(|candidate| admit(&ruleset, &searcher, candidate, now)).collect();
         assert_eq!(explanation.candidate_count as usize, verdicts.len());
         assert_eq!(explanation.compatible_count as usize, verdicts.iter().filter(|verdict| verdict.is_ok()).count());
         let counted: u32 = explanation.refusal_counts.iter().map(|(_, count)| count).sum();
@@ -69,7 +70,7 @@ fn search_explanation_agrees_with_admit() {
         let limit = expansion.steps().iter().map(|step| step.limit).fold(relaxation.required_limit, f64::max);
         relaxed.expansions[relaxation.expansion_index] =
             Expansion::constant(&expansion.name, expansion.measure, limit).unwrap();
-        let is_admitted = |candidate: &AdvertisementView<'_>| admit(&relaxed, &searcher, candidate, None, now).is_ok();
+        let is_admitted = |candidate: &AdvertisementView<'_>| admit(&relaxed, &searcher, candidate, now).is_ok();
         assert!(candidates.iter().any(is_admitted), "seed {seed}: {relaxation:?} admits no candidate");
     }
     assert!(relaxations > 20, "only {relaxations} relaxations tested");

@@ -14,6 +14,7 @@ use crate::limit::NUMBER_MAGNITUDE_MAX;
 use crate::locality::Locality;
 use crate::matchmaking_action::AdvertiseChances;
 use crate::measure::Measure;
+use crate::ruleset::probing::DEFAULT_PROBING;
 use crate::ruleset::queue::SatisfactionSpec;
 use crate::ruleset::teams::{AllocationSpec, HostingMode, HostingSpec, PlayerDataForHost, ServerChoice};
 use crate::ruleset::{
@@ -96,7 +97,7 @@ pub(super) fn random_ruleset(rng: &mut IndexTestRng) -> Ruleset {
         handles: AdvertisementIdForm::Ids,
         latency_model: if rng.one_in(2) { DEFAULT_LATENCY_MODEL } else { latency_model },
         involved_phase_percent: 50.0,
-        probed_players: None,
+        probing: DEFAULT_PROBING,
         latency_wishes: true,
         consent: PartyConsentPolicy::Assumed,
         avoid: Box::default(),
@@ -214,6 +215,8 @@ fn random_hard_filter(rng: &mut IndexTestRng, expansions: &[Expansion]) -> HardF
             HardRule::Compatible { attribute: rng.below(NUMBER_ATTRIBUTES), pairs: pairs.into() }
         }
         6 if rng.one_in(3) => HardRule::SameRuleset,
+        7 if rng.one_in(4) => HardRule::MaxPacketLoss { percent: 30.0 * rng.unit_f64() },
+        7 if rng.one_in(3) => HardRule::MaxJitter { ms: 120.0 * rng.unit_f64() },
         _ => {
             let expansion = rng.below(expansions.len());
             let reciprocal_percent = rng.pick(&[0.0, 50.0, 100.0, 100.0, 33.3]);
@@ -225,12 +228,15 @@ fn random_hard_filter(rng: &mut IndexTestRng, expansions: &[Expansion]) -> HardF
 }
 
 fn random_soft_filter(rng: &mut IndexTestRng, index: usize) -> SoftFilter {
+    let by_probes = rng.pick(&[Measure::PacketLoss, Measure::Jitter]);
     let measure = rng.pick(&[
         Measure::AttributeDifference(0),
         Measure::AttributeDifference(1),
         Measure::AttributeDifference(2),
         Measure::Latency,
+        Measure::Latency,
         Measure::Distance,
+        by_probes,
     ]);
     let (min, max) = match measure {
         Measure::AttributeDifference(_) => {
@@ -238,6 +244,8 @@ fn random_soft_filter(rng: &mut IndexTestRng, index: usize) -> SoftFilter {
         }
         Measure::Latency => rng.pick(&[(0.0, 300.0), (50.0, 100.0), (0.0, 60_000.0)]),
         Measure::Distance => rng.pick(&[(0.0, 8000.0), (10.0, 500.0)]),
+        Measure::PacketLoss => (0.0, 20.0),
+        Measure::Jitter => (5.0, 100.0),
     };
     let by_difference = matches!(measure, Measure::AttributeDifference(_)) && !rng.one_in(3);
     SoftFilter {

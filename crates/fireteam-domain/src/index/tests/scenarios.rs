@@ -9,6 +9,7 @@ use crate::id::{AdvertisementId, SiloId};
 use crate::index::tests::random_world::{self, IndexTestRng, NOW_MS, ValueDistribution};
 use crate::index::{AdvertisementIndex, IndexEntry, SearchQuery, SearchResult, oracle};
 use crate::measure::Measure;
+use crate::probe_result::ProbeResults;
 use crate::ruleset::{DistanceCurve, Ruleset, SearchLimits, SoftFilter, SoftFilterMode, SoftMissingPolicy};
 use crate::session::Session;
 use crate::time::UnixMs;
@@ -83,6 +84,7 @@ fn search_and_check(
         caller: None,
         excluded_ids: &[],
         avoided: AvoidedAdverts::default(),
+        probes: ProbeResults::default(),
         waited_ms: 0,
     };
     let limits = SearchLimits { max_results, max_evaluated };

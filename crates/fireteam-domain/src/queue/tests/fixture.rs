@@ -18,6 +18,7 @@ use crate::queue::prepared_ticket::PreparedTicket;
 use crate::queue::rng::SplitMix64;
 use crate::queue::tests::random_wishes::random_wishes;
 use crate::queue::ticket::{PlayerRating, Ticket};
+use crate::ruleset::probing::DEFAULT_PROBING;
 use crate::ruleset::queue::{
     AbsoluteOrPercentMax, AvoidStrictness, AvoidTarget, AvoidanceRule, BucketRounding, Gate, GateRounding, QualitySpec,
     QueueSpec, RatingGroup, RatingGroups, RatingWindow, RegionMode, SatisfactionSpec, SelectionMode, SelectionOrder,
@@ -251,7 +252,7 @@ fn new_ruleset(hard: Vec<HardFilter>, soft: Vec<SoftFilter>, expansions: Vec<Exp
         handles: AdvertisementIdForm::Ids,
         latency_model: DEFAULT_LATENCY_MODEL,
         involved_phase_percent: 50.0,
-        probed_players: None,
+        probing: DEFAULT_PROBING,
         latency_wishes: true,
         consent: PartyConsentPolicy::Assumed,
         avoid: Box::default(),

@@ -7,6 +7,7 @@ use crate::advertisement::{Advertisement, AdvertisementKind};
 use crate::filter::{AvoidedAdverts, Searcher};
 use crate::id::{AdvertisementId, UserKey};
 use crate::index::{AdvertisementIndex, IndexEntry, SearchQuery, SearchResult, oracle as search_oracle};
+use crate::probe_result::ProbeResults;
 use crate::queue::input::PassInput;
 use crate::queue::oracle;
 use crate::queue::pass;
@@ -67,6 +68,7 @@ fn find(input: &PassInput<'_>, index: &AdvertisementIndex, party: &PreparedTicke
             caller: None,
             excluded_ids: &[],
             avoided: AvoidedAdverts::default(),
+            probes: ProbeResults::default(),
             waited_ms: input.now.ms_since(party.ticket.entered_at),
         },
         silo: session.silo,

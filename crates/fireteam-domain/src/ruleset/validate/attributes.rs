@@ -12,6 +12,9 @@ use crate::ruleset::spelling::suggestion;
 /// Measures that need no declaration.
 pub(super) const MEASURED_BY_SERVER: [&str; 2] = ["latency", "distance"];
 
+/// Measures that only the probes of a searching client know; in soft filters.
+pub(super) const MEASURED_BY_PROBES: [&str; 2] = ["packet_loss", "jitter"];
+
 /// Numbers that a session may have.
 pub(super) const ATTRIBUTE_NUMBER_BOUNDS: NumberBounds =
     NumberBounds::new_inclusive(-NUMBER_MAGNITUDE_MAX, NUMBER_MAGNITUDE_MAX);
@@ -63,7 +66,11 @@ impl DeclaredAttributes {
     ) -> Option<(usize, Option<ValueType>)> {
         let position = self.0.iter().position(|(attribute, _)| attribute.name == raw.value);
         let Some(index) = position else {
-            if MEASURED_BY_SERVER.contains(&&*raw.value) {
+            if MEASURED_BY_PROBES.contains(&&*raw.value) {
+                let problem = format!("{} is measured by the searcher's probes", quoted_excerpt(&raw.value));
+                let fix = "use it in <SoftFilter>; <Latency MaxLossPercent MaxJitterMs> limit it";
+                reader.report(raw.value_span, problem, fix);
+            } else if MEASURED_BY_SERVER.contains(&&*raw.value) {
                 let fix = "use it in <Within> or <SoftFilter>";
                 reader.report(
                     raw.value_span,
@@ -215,6 +222,10 @@ fn check_attribute_name(
 ) {
     if MEASURED_BY_SERVER.contains(&&*name.value) {
         let fix = "choose another name: the server measures it without a declaration";
+        reader.report(name.value_span, format!("{} is reserved", quoted_excerpt(&name.value)), fix);
+    }
+    if MEASURED_BY_PROBES.contains(&&*name.value) {
+        let fix = "choose another name: clients measure it by probes";
         reader.report(name.value_span, format!("{} is reserved", quoted_excerpt(&name.value)), fix);
     }
     if declared.0.iter().any(|(known, _)| known.name == name.value) {

@@ -26,7 +26,8 @@ const OVERLAP_CHOICE_KEYWORDS: [(&str, OverlapChoice); 3] = [
 ];
 
 /// Names of built-in refusals; a filter may not use them.
-const RESERVED_REFUSAL_NAMES: [&str; 6] = ["allowed_range", "excluded", "expired", "full", "own", "silo"];
+const RESERVED_REFUSAL_NAMES: [&str; 9] =
+    ["allowed_range", "excluded", "expired", "full", "max_jitter", "max_packet_loss", "own", "silent", "silo"];
 
 /// Reads `<HardFilters>`. Without it every candidate passes.
 pub(super) fn read_hard_filters(
@@ -324,5 +325,7 @@ fn measure_name(measure: Measure, declared: &DeclaredAttributes) -> &str {
         Measure::AttributeDifference(index) => declared.name(index),
         Measure::Latency => "latency",
         Measure::Distance => "distance",
+        Measure::PacketLoss => "packet_loss",
+        Measure::Jitter => "jitter",
     }
 }

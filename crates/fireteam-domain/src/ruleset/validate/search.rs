@@ -7,9 +7,10 @@ use crate::limit::{
 use crate::matchmaking_action::{ADVERTISE_PERCENT_MAX, AdvertiseChances};
 use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::number_bounds::NumberBounds;
+use crate::ruleset::probing::{DEFAULT_PROBING, ProbedPlayers, ProbingSpec, RoundTripFigure};
 use crate::ruleset::raw::{Diagnostics, RawElement};
 use crate::ruleset::teams::TeamsSpec;
-use crate::ruleset::{AdvertisementIdForm, PartyConsentPolicy, SearchLimits};
+use crate::ruleset::{AdvertisementIdForm, HardFilter, HardMissingPolicy, HardRule, PartyConsentPolicy, SearchLimits};
 
 /// Largest game size of the rule of thumb: its largest party is half the game.
 const ADVERTISE_GAME_SIZE_MAX: u64 = PLAYERS_PER_SESSION_MAX as u64;
@@ -24,11 +25,14 @@ const CLIENTS_PER_ACCOUNT_MAX: u64 = 64;
 /// round trip.
 const LATENCY_MODEL_MS_MAX: f64 = 1_000.0;
 
-/// Default number of best candidates that get the involved probe.
-const DEFAULT_INVOLVED_PROBE: u64 = 3;
+/// Maximum number of best candidates that get the quick probe.
+const QUICK_PROBE_MAX: u64 = 50;
 
 /// Maximum number of best candidates that get the involved probe: each learns the searcher's address.
 const INVOLVED_PROBE_MAX: u64 = 10;
+
+/// Maximum of `MaxJitterMs`, milliseconds: the longest round trip that a client may report.
+const JITTER_MS_MAX: f64 = 60_000.0;
 
 /// Default share of candidates that must answer the quick probe, percent.
 const DEFAULT_INVOLVED_PHASE_PERCENT: f64 = 50.0;
@@ -66,14 +70,16 @@ pub(super) fn read_limits(element: Option<&RawElement>, diagnostics: &Diagnostic
 }
 
 /// Settings of `<Latency>`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct LatencySettings {
     /// Estimates latency from distance.
     pub(super) model: LatencyModel,
     /// Share of candidates that must answer the quick probe before the involved phase starts, percent.
     pub(super) involved_phase_percent: f64,
-    /// Number of best candidates whose players' machines may be probed. `None` if none may.
-    pub(super) probed_players: Option<u8>,
+    /// How searchers probe candidates.
+    pub(super) probing: ProbingSpec,
+    /// Limits on lost packets and jitter, which follow the hard filters of the file.
+    pub(super) hard_filters: Vec<HardFilter>,
     /// Parties may state which round trips they accept.
     pub(super) wishes: bool,
 }
@@ -84,7 +90,8 @@ pub(super) fn read_latency(element: Option<&RawElement>, diagnostics: &Diagnosti
         return LatencySettings {
             model: DEFAULT_LATENCY_MODEL,
             involved_phase_percent: DEFAULT_INVOLVED_PHASE_PERCENT,
-            probed_players: None,
+            probing: DEFAULT_PROBING,
+            hard_filters: Vec::new(),
             wishes: false,
         };
     };
@@ -94,17 +101,35 @@ pub(super) fn read_latency(element: Option<&RawElement>, diagnostics: &Diagnosti
     let ms_per_1000_km = reader.number_or("MsPer1000Km", bounds, DEFAULT_LATENCY_MODEL.ms_per_1000_km);
     let involved_phase_percent =
         reader.number_or("InvolvedPhasePercent", NumberBounds::PERCENT, DEFAULT_INVOLVED_PHASE_PERCENT);
-    let may_probe = reader.optional_keyword("ProbePlayers", &[("never", false), ("involved", true)]).unwrap_or(false);
     let wishes = reader.bool_or("Wishes", false);
-    let count = reader.optional_integer("InvolvedProbe", 1, INVOLVED_PROBE_MAX);
-    if let Some(raw) = reader.attribute("InvolvedProbe").filter(|_| !may_probe) {
-        reader.report_value(raw, "remove it, or add ProbePlayers=\"involved\"");
+    let players =
+        [("never", ProbedPlayers::Never), ("involved", ProbedPlayers::Involved), ("quick", ProbedPlayers::Quick)];
+    let figures = [("p50", RoundTripFigure::Median), ("floor", RoundTripFigure::Floor)];
+    let probing = ProbingSpec {
+        quick_probe: reader.integer_or("QuickProbe", 1, QUICK_PROBE_MAX, DEFAULT_PROBING.quick_probe.into()) as u8,
+        involved_probe: reader.integer_or("InvolvedProbe", 0, INVOLVED_PROBE_MAX, DEFAULT_PROBING.involved_probe.into())
+            as u8,
+        players: reader.optional_keyword("ProbePlayers", &players).unwrap_or_default(),
+        figure: reader.optional_keyword("Figure", &figures).unwrap_or_default(),
+        must_measure: reader.optional_keyword("Join", &[("any", false), ("measured", true)]).unwrap_or(false),
+    };
+    if let Some(raw) = reader
+        .attribute("InvolvedProbe")
+        .filter(|_| probing.players == ProbedPlayers::Involved && probing.involved_probe == 0)
+    {
+        reader.report_value(raw, "with ProbePlayers=\"involved\" at least 1");
     }
+    let max_loss = reader.optional_number("MaxLossPercent", NumberBounds::PERCENT);
+    let max_jitter = reader.optional_number("MaxJitterMs", NumberBounds::new_inclusive(0.0, JITTER_MS_MAX));
+    let limit = |name: &str, rule| HardFilter { name: name.into(), rule, missing: HardMissingPolicy::Pass };
+    let max_loss = max_loss.map(|percent| limit("max_packet_loss", HardRule::MaxPacketLoss { percent }));
+    let max_jitter = max_jitter.map(|ms| limit("max_jitter", HardRule::MaxJitter { ms }));
     reader.report_unread();
     LatencySettings {
         model: LatencyModel { intercept_ms, ms_per_1000_km },
         involved_phase_percent,
-        probed_players: may_probe.then(|| count.unwrap_or(DEFAULT_INVOLVED_PROBE) as u8),
+        probing,
+        hard_filters: max_loss.into_iter().chain(max_jitter).collect(),
         wishes,
     }
 }

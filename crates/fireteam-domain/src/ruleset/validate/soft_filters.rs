@@ -14,6 +14,12 @@ const DEFAULT_LATENCY_RANGE_MS: (f64, f64) = (0.0, 300.0);
 /// Default range of distance, miles: 0 to the diameter of the Earth, because distance is the chord.
 const DEFAULT_DISTANCE_RANGE_MILES: (f64, f64) = (0.0, 8000.0);
 
+/// Default range of lost packets, percent: more is hardly playable.
+const DEFAULT_PACKET_LOSS_RANGE_PERCENT: (f64, f64) = (0.0, 20.0);
+
+/// Default range of jitter, milliseconds.
+const DEFAULT_JITTER_RANGE_MS: (f64, f64) = (0.0, 100.0);
+
 /// Curves of a normalized distance.
 pub(super) const DISTANCE_CURVE_KEYWORDS: [(&str, DistanceCurve); 3] = [
     ("linear", DistanceCurve::Linear),
@@ -69,6 +75,8 @@ fn read_soft_filter(reader: &mut ElementReader<'_>, declared: &DeclaredAttribute
     let (measure, default_range, default_mode) = match &*attribute.value {
         "latency" => (Measure::Latency, Some(DEFAULT_LATENCY_RANGE_MS), SoftFilterMode::LowerIsBetter),
         "distance" => (Measure::Distance, Some(DEFAULT_DISTANCE_RANGE_MILES), SoftFilterMode::LowerIsBetter),
+        "packet_loss" => (Measure::PacketLoss, Some(DEFAULT_PACKET_LOSS_RANGE_PERCENT), SoftFilterMode::LowerIsBetter),
+        "jitter" => (Measure::Jitter, Some(DEFAULT_JITTER_RANGE_MS), SoftFilterMode::LowerIsBetter),
         _ => {
             let (index, kind) = declared.find_with_extra_suggestions(reader, attribute, &MEASURED_BY_SERVER)?;
             let kind = kind?;

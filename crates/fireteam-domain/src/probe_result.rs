@@ -1,0 +1,116 @@
+//! Results of the latency probes of a searching party. They live as long as its search, and count in no other.
+
+use crate::filter::{AdvertisementView, Searcher, measure_between};
+use crate::id::AdvertisementId;
+use crate::latency::min_possible_round_trip_ms;
+use crate::measure::Measure;
+use crate::ruleset::Ruleset;
+
+/// Maximum number of probe results of a search.
+pub const PROBE_RESULTS_MAX: usize = 64;
+
+/// Age from which a measured round trip counts only where it is longer than the estimated one, milliseconds.
+pub const FRESH_MEASUREMENT_MS: u64 = 60_000;
+
+/// Result of probing the host of one advertisement.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ProbeResult {
+    /// First eight bytes of the advertisement id.
+    pub id_prefix: [u8; 8],
+    /// What the probe found.
+    pub finding: ProbeFinding,
+    /// The result is older than [`FRESH_MEASUREMENT_MS`].
+    pub is_old: bool,
+}
+
+/// Finding of a probe.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ProbeFinding {
+    /// The host answered.
+    Answered(MeasuredRoundTrip),
+    /// The host did not answer.
+    Silent,
+    /// The host answered that the games are incompatible.
+    Incompatible,
+}
+
+/// Round trip that a party measured, with the spread of its packets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MeasuredRoundTrip {
+    /// Median or least round trip, as the ruleset says, milliseconds.
+    pub round_trip_ms: f64,
+    /// 90th percentile of the round trips less their median, milliseconds; `None` if unknown.
+    pub jitter_ms: Option<f64>,
+    /// Lost packets; `None` if unknown.
+    pub loss: Option<PacketLoss>,
+}
+
+/// Share of the packets that were lost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PacketLoss {
+    /// Lost share, percent.
+    pub percent: f64,
+    /// Low end of its 95 % interval, percent.
+    pub low_percent: f64,
+}
+
+/// Measured round trip as it counts between a party and one advertisement.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CountedRoundTrip {
+    /// The measurement, with the round trip that counts.
+    pub measured: MeasuredRoundTrip,
+    /// The round trip is the measured one. Otherwise it is longer: what light would take, or the estimate if the measurement is
+    /// old. Then it is told rounded, as estimates are.
+    pub is_as_measured: bool,
+}
+
+/// Probe results of a search, each advertisement at most once.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ProbeResults<'a>(&'a [ProbeResult]);
+
+impl<'a> ProbeResults<'a> {
+    /// Takes results that are sorted by `id_prefix`.
+    pub fn from_sorted(results: &'a [ProbeResult]) -> Self {
+        debug_assert!(results.is_sorted_by(|one, other| one.id_prefix < other.id_prefix));
+        Self(results)
+    }
+
+    /// All results.
+    pub fn all(&self) -> &'a [ProbeResult] {
+        self.0
+    }
+
+    /// Result of an advertisement.
+    #[inline]
+    pub fn of_advert(&self, id: AdvertisementId) -> Option<&'a ProbeResult> {
+        if self.0.is_empty() {
+            return None;
+        }
+        self.0.binary_search_by_key(&id.prefix(), |result| result.id_prefix).ok().map(|at| &self.0[at])
+    }
+
+    /// Whether the host of an advertisement did not answer, or is incompatible.
+    pub fn is_silent(&self, id: AdvertisementId) -> bool {
+        self.of_advert(id).is_some_and(|result| !matches!(result.finding, ProbeFinding::Answered(_)))
+    }
+}
+
+/// Measured round trip that counts between `searcher` and `candidate`; `None` if none was measured. It is at least what light
+/// takes. An old one is at least the estimate.
+#[inline]
+pub fn counted_round_trip(
+    ruleset: &Ruleset,
+    searcher: &Searcher<'_>,
+    candidate: &AdvertisementView<'_>,
+) -> Option<CountedRoundTrip> {
+    let result = searcher.probes.of_advert(candidate.advertisement.id)?;
+    let ProbeFinding::Answered(reported) = result.finding else { return None };
+    let (one, other) = (searcher.session_view(), candidate.session_view());
+    let mut round_trip_ms = reported.round_trip_ms.max(min_possible_round_trip_ms(one.locality, other.locality));
+    if result.is_old {
+        let estimated = measure_between(ruleset, Measure::Latency, &one, &other, None);
+        round_trip_ms = estimated.map_or(round_trip_ms, |estimated| round_trip_ms.max(estimated));
+    }
+    let is_as_measured = round_trip_ms == reported.round_trip_ms;
+    Some(CountedRoundTrip { measured: MeasuredRoundTrip { round_trip_ms, ..reported }, is_as_measured })
+}
