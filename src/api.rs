@@ -10,6 +10,7 @@ pub mod convert;
 pub mod drain;
 pub mod envelope;
 pub mod health;
+mod latency;
 pub mod layer;
 pub mod matchmaking;
 pub mod matchmaking_engine;
@@ -30,6 +31,7 @@ use tonic::service::{Routes, RoutesBuilder};
 
 use crate::auth::authenticator::Authenticator;
 use crate::auth::rate_limit::RateLimits;
+use crate::engine::beacons::BeaconEngine;
 use crate::engine::error::EngineError;
 use crate::engine::queues::QueueEngine;
 
@@ -38,11 +40,13 @@ use client_address::ClientAddressResolver;
 use consistency::ConsistencyChecker;
 use drain::Drain;
 use health::HealthState;
+use latency::LatencyApi;
 use matchmaking::MatchmakingApi;
 use matchmaking_engine::MatchmakingEngine;
 use matchmaking_handler::MatchmakingHandler;
 use operator::{OperatorApi, RulesetAdmin};
 use pb::allocation_service_server::AllocationServiceServer;
+use pb::latency_service_server::LatencyServiceServer;
 use pb::matchmaking_service_server::MatchmakingServiceServer;
 use pb::operator_service_server::OperatorServiceServer;
 use pb::queue_service_server::QueueServiceServer;
@@ -66,12 +70,13 @@ pub const QUEUE_RESPONSE_MESSAGE_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Size limit of a request message on the operator port, bytes: a ruleset file of 256 KiB and its name.
 pub const OPERATOR_REQUEST_MESSAGE_BYTES_MAX: usize = 260 * 1024;
 
-/// Routes of the client port: Matchmaking, Queue, Rating and Allocation services, health, reflection.
+/// Routes of the client port: Matchmaking, Latency, Queue, Rating and Allocation services, health, reflection.
 ///
-/// Without `queues` the Queue, Rating and Allocation services are left out. Fails if the reflection descriptors cannot be decoded.
+/// Without `queues` the Queue, Rating and Allocation services are left out, without `beacons` the Latency service. Fails if the reflection descriptors cannot be decoded.
 pub fn client_routes(
     engine: Arc<dyn MatchmakingEngine>,
     queues: Option<QueueEngine>,
+    beacons: Option<BeaconEngine>,
     address_resolver: ClientAddressResolver,
     rate_limits: Arc<RateLimits>,
     health: &HealthState,
@@ -84,6 +89,14 @@ pub fn client_routes(
         .max_encoding_message_size(RESPONSE_MESSAGE_BYTES_MAX);
     let mut routes = RoutesBuilder::default();
     routes.add_service(service);
+    if let Some(beacons) = beacons {
+        let latency = LatencyApi::new(beacons, address_resolver.clone(), Some(rate_limits.clone()));
+        routes.add_service(
+            LatencyServiceServer::new(latency)
+                .max_decoding_message_size(REQUEST_MESSAGE_BYTES_MAX)
+                .max_encoding_message_size(RESPONSE_MESSAGE_BYTES_MAX),
+        );
+    }
     if let Some(queues) = queues {
         let ratings = RatingsApi::new(queues.clone(), address_resolver.clone(), Some(rate_limits.clone()));
         routes.add_service(

@@ -13,6 +13,7 @@ pub mod match_credential;
 pub mod policy;
 pub mod public_user_keys;
 pub mod rate_limit;
+pub mod receipt_check;
 pub mod token;
 mod verified_credential_cache;
 pub mod verifying_keys;

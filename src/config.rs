@@ -118,6 +118,10 @@ pub struct Config {
     pub match_key_file: Option<PathBuf>,
     /// File with the secret of the keys by which answers name users. `None` with the memory store, as for `token_key_file`.
     pub user_key_file: Option<PathBuf>,
+    /// File with the keys of beacons' receipts. `None`: the server knows no beacons.
+    pub beacon_fleet_key_file: Option<PathBuf>,
+    /// When a receipt counts as measured at the caller's own network.
+    pub receipt_prefix: ReceiptPrefix,
     /// Time after the last rated match for which ratings are kept, days; `None` to keep them until the user is erased.
     pub rating_retention_days: Option<u32>,
     /// Folder for the inputs of passes that failed; `None` to discard them.
@@ -177,6 +181,17 @@ pub enum RulesetSource {
     Directory(PathBuf),
     /// `bundled:`: the bundled rulesets.
     Bundled,
+}
+
+/// When a receipt counts as measured at the caller's own network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReceiptPrefix {
+    /// The same /24 or /56.
+    Strict,
+    /// Also a network that is located at most 300 km away.
+    #[default]
+    Place,
 }
 
 /// Format of log lines.

@@ -1,6 +1,7 @@
 //! Matchmaking engine: takes commands, decides from memory, commits through the store and notifies listeners.
 
 mod adverts;
+pub mod beacons;
 mod block_lists;
 mod checked_session;
 pub mod command;
@@ -41,6 +42,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::domain::id::{AdvertisementId, RulesetHash, SetId};
 use crate::domain::ruleset::Ruleset;
+use crate::engine::beacons::{BeaconEngine, run_beacon_refresh};
 use crate::store::StoreError;
 use crate::supervisor::TaskSupervisor;
 use crate::telemetry::label::TaskLabel;
@@ -111,6 +113,9 @@ impl Engine {
         let (counted, stop) = (Arc::clone(&common), shutdown.clone());
         let start_statistics = move || run_statistics_task(Arc::clone(&counted), stop.clone());
         tasks.push(common.supervisor.spawn_restarting(TaskLabel::Statistics, &shutdown, start_statistics));
+        let (refreshed, stop) = (Arc::clone(&common), shutdown.clone());
+        let start_refresh = move || run_beacon_refresh(Arc::clone(&refreshed), stop.clone());
+        tasks.push(common.supervisor.spawn_restarting(TaskLabel::Beacons, &shutdown, start_refresh));
         let adverts = Arc::new(adverts);
         let ruleset_activator = Arc::new(RulesetActivator::new(Arc::clone(&common), Arc::clone(&adverts)));
         let activator = Arc::clone(&ruleset_activator);
@@ -129,6 +134,11 @@ impl Engine {
             shutdown,
             background_tasks: Mutex::new(tasks),
         })
+    }
+
+    /// Beacons and their receipts.
+    pub fn beacons(&self) -> BeaconEngine {
+        BeaconEngine::new(Arc::clone(&self.common))
     }
 
     /// Queue operations.

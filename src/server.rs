@@ -42,6 +42,7 @@ use crate::auth::authenticator::Authenticator;
 use crate::auth::rate_limit::RateLimits;
 use crate::clock::Clock;
 use crate::console::{self, PageAccess};
+use crate::engine::beacons::BeaconEngine;
 use crate::engine::queues::QueueEngine;
 use crate::supervisor::TaskSupervisor;
 use crate::telemetry::audit::AuditLog;
@@ -64,6 +65,8 @@ pub struct ServerDeps {
     pub engine: Arc<dyn MatchmakingEngine>,
     /// Queues and ratings; `None` in tests that replace the engine.
     pub queues: Option<QueueEngine>,
+    /// Beacons and receipts; `None` in tests that replace the engine.
+    pub beacons: Option<BeaconEngine>,
     /// Ruleset administration for the Operator service.
     pub rulesets: Arc<dyn RulesetAdmin>,
     /// Compares memory with the store.
@@ -148,9 +151,16 @@ impl Server {
         let (address, operator_address) = (clients.address(), operators.address());
         let address_resolver = ClientAddressResolver::new(deps.resolve_client_address);
         let (queues, rate_limits) = (deps.queues.clone(), deps.rate_limits.clone());
-        let client_routes =
-            api::client_routes(deps.engine, queues, address_resolver.clone(), rate_limits, &health, &drain)
-                .context("register reflection of the client port")?;
+        let client_routes = api::client_routes(
+            deps.engine,
+            queues,
+            deps.beacons,
+            address_resolver.clone(),
+            rate_limits,
+            &health,
+            &drain,
+        )
+        .context("register reflection of the client port")?;
         let (rulesets, consistency_checker, authenticator) =
             (deps.rulesets, deps.consistency_checker, deps.authenticator.clone());
         let operator_routes =

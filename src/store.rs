@@ -8,6 +8,7 @@
 
 mod adverts;
 pub mod allocation_offers;
+pub mod beacons;
 mod column_reader;
 mod error;
 pub mod memory;
@@ -31,6 +32,7 @@ use async_trait::async_trait;
 use crate::domain::id::AdvertisementId;
 use crate::domain::time::UnixMs;
 use crate::store::allocation_offers::OfferStore;
+use crate::store::beacons::BeaconStore;
 use crate::store::outages::OutageStore;
 use crate::store::queues::QueueStore;
 use crate::store::ruleset_copies::RulesetCopyStore;
@@ -46,7 +48,9 @@ pub use crate::store::error::StoreError;
 
 /// Store of advertisements, queues, ruleset copies, offers to allocators, outages, data of users and statistics.
 #[async_trait]
-pub trait Store: QueueStore + RulesetCopyStore + OfferStore + OutageStore + UserDataStore + StatisticsStore {
+pub trait Store:
+    QueueStore + RulesetCopyStore + OfferStore + OutageStore + UserDataStore + StatisticsStore + BeaconStore
+{
     /// Loads all advertisements that have not expired by `now`, in id order. Removes expired ones, and purges due
     /// reservations and tombstones.
     async fn load_advertisements(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError>;

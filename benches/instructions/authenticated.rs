@@ -83,7 +83,8 @@ impl ClientPort {
         let drain = Drain::new(health.clone());
         let engine = server.engine();
         let queues = Some(engine.queues().clone());
-        let routes = client_routes(engine.clone(), queues, resolver.clone(), rate_limits.clone(), &health, &drain);
+        let routes =
+            client_routes(engine.clone(), queues, None, resolver.clone(), rate_limits.clone(), &health, &drain);
         let rate_limits_and_audit =
             RateLimitsAndAudit::new(Arc::new(audit_log.expect("a log without files")), rate_limits, resolver);
         let calls = CallLayer::new(Arc::new(NoObserver), authorizer, UNARY_DEADLINE, &drain);

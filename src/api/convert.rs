@@ -3,6 +3,7 @@
 
 pub mod advertisement;
 pub mod allocation;
+pub mod beacons;
 pub mod block_list;
 pub mod field_checks;
 pub(super) mod hosting;

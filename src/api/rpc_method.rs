@@ -34,7 +34,7 @@ pub(super) const METHOD_OF_UNKNOWN_PATH: RpcMethod =
     RpcMethod { name: "other", kind: RpcKind::Unary, access: ALL_AUTHENTICATED };
 
 /// All methods on both ports, the most frequent first.
-const RPC_METHODS: [RpcMethod; 50] = [
+const RPC_METHODS: [RpcMethod; 53] = [
     unary_method("fireteam.v1.MatchmakingService/UpdateAdvertisement", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.MatchmakingService/Search", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.MatchmakingService/Core", CLIENTS_AND_GAME_SERVERS),
@@ -52,6 +52,9 @@ const RPC_METHODS: [RpcMethod; 50] = [
     unary_method("fireteam.v1.MatchmakingService/GrantConsent", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.MatchmakingService/RevokeConsent", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.MatchmakingService/UpdateBlockList", CLIENTS_AND_GAME_SERVERS),
+    unary_method("fireteam.v1.LatencyService/GetBeacons", CLIENTS_AND_GAME_SERVERS),
+    unary_method("fireteam.v1.LatencyService/ReportTrips", CLIENTS_AND_GAME_SERVERS),
+    unary_method("fireteam.v1.LatencyService/AnnounceBeacon", GAME_SERVERS_ONLY),
     unary_method("fireteam.v1.QueueService/Heartbeat", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.QueueService/HostHeartbeat", CLIENTS_AND_GAME_SERVERS),
     unary_method("fireteam.v1.QueueService/Enter", CLIENTS_AND_GAME_SERVERS),

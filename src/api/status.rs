@@ -246,6 +246,11 @@ impl From<EngineError> for Rejection {
                 ErrorReason::NotMeasured,
                 "the ruleset asks for a measured round trip; probe the host, and send the result with ReportLatency",
             ),
+            EngineError::NoBeacons => Self::new(
+                C::FailedPrecondition,
+                ErrorReason::NoBeacons,
+                "the server knows no beacons; start it with --beacon-fleet-key-file",
+            ),
             EngineError::InvolvedTooEarly => Self::new(
                 C::FailedPrecondition,
                 ErrorReason::InvolvedTooEarly,

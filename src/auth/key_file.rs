@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use crate::auth::public_user_keys::PublicUserKeys;
+use crate::auth::receipt_check::FleetKeys;
 use crate::auth::token::{HmacTokenSigner, SIGNING_KEY_BYTES};
 use crate::files::{READ_DEADLINE, read_start, run_with_deadline, with_regular_file};
 
@@ -74,6 +75,19 @@ pub fn load_or_create_signer(path: &Path, new_key: [u8; SIGNING_KEY_BYTES]) -> R
     }
 }
 
+/// Loads the fleet keys of beacons: one line, and the one before a rotation. If the file does not exist, creates it with `new_key`,
+/// readable by its owner only.
+pub fn load_or_create_fleet_keys(path: &Path, new_key: [u8; SIGNING_KEY_BYTES]) -> Result<FleetKeys, KeyFileError> {
+    match read_or_create_private_file(path, &secret_line(new_key))? {
+        None => Ok(FleetKeys::new(new_key, None)),
+        Some(text) => {
+            let (current, previous) =
+                parse_keys(&text).ok_or_else(|| KeyFileError::MalformedHex { file: path.into() })?;
+            Ok(FleetKeys::new(current, previous))
+        }
+    }
+}
+
 /// Loads the secret of public user keys: one line. If the file does not exist, creates it with `new_secret`, readable by its
 /// owner only.
 pub fn load_or_create_user_keys(
@@ -113,13 +127,18 @@ pub(super) fn read_or_create_private_file(path: &Path, new_content: &str) -> Res
 }
 
 fn parse_signer(text: &str) -> Option<HmacTokenSigner> {
+    parse_keys(text).map(|(current, previous)| HmacTokenSigner::new(current, previous))
+}
+
+/// Keys of a file with one or two lines: the current one, and the previous one.
+fn parse_keys(text: &str) -> Option<([u8; SIGNING_KEY_BYTES], Option<[u8; SIGNING_KEY_BYTES]>)> {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let current = parse_hex_key(lines.next()?)?;
     let previous = match lines.next() {
         Some(line) => Some(parse_hex_key(line)?),
         None => None,
     };
-    lines.next().is_none().then(|| HmacTokenSigner::new(current, previous))
+    lines.next().is_none().then_some((current, previous))
 }
 
 fn parse_hex_key(line: &str) -> Option<[u8; SIGNING_KEY_BYTES]> {

@@ -12,6 +12,7 @@
 
 mod claim;
 mod handle;
+mod latency_claim;
 mod probe_record;
 
 use std::fmt;
@@ -30,6 +31,7 @@ pub use claim::{
     AdvertisementClaim, AllocationOfferClaim, Claim, ConsentClaim, ConsentPurpose, LastStatusClaim,
     MeasuredSearchClaim, ReservationClaim, SearchClaim, SearchMeasurements, TicketClaim, TicketSeatClaim,
 };
+pub use latency_claim::{BeaconRoundTrip, FloorSource, LATENCY_ENTRIES_MAX, LatencyClaim};
 pub use probe_record::{PacketCounts, ProbeRecord, RecordedFinding};
 
 pub use handle::{ADVERTISEMENT_HANDLE_WINDOW_MS, HandleCipher};
@@ -46,6 +48,7 @@ const TRUNCATED_MAC_BYTES: usize = 16;
 const _: () = assert!(HEADER_BYTES + AdvertisementClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
 const _: () = assert!(HEADER_BYTES + SearchClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
 const _: () = assert!(HEADER_BYTES + MeasuredSearchClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
+const _: () = assert!(HEADER_BYTES + LatencyClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
 const _: () = assert!(HEADER_BYTES + ReservationClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
 const _: () = assert!(HEADER_BYTES + ConsentClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
 const _: () = assert!(HEADER_BYTES + TicketSeatClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);

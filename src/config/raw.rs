@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::config::postgres_url::{StoreSetting, hide_credentials};
-use crate::config::{ConfigError, ListenAddress, LogFormat};
+use crate::config::{ConfigError, ListenAddress, LogFormat, ReceiptPrefix};
 use crate::domain::ruleset::spelling::closest_name;
 use crate::files;
 
@@ -129,6 +129,12 @@ pub struct RawSettings {
     /// Secret of the keys by which answers name users, created if missing [default: beside the token keys; the same on all servers].
     #[arg(long, env = "FIRETEAM_USER_KEY_FILE", value_name = "FILE")]
     pub user_key_file: Option<PathBuf>,
+    /// Keys of beacons' receipts, created if missing, the same on all servers; without them the server knows no beacons [default: none].
+    #[arg(long, env = "FIRETEAM_BEACON_FLEET_KEY_FILE", value_name = "FILE")]
+    pub beacon_fleet_key_file: Option<PathBuf>,
+    /// When a receipt counts as measured at the caller's own network: `strict` for the same /24 or /56, `place` also for one that is located at most 300 km away [default: place].
+    #[arg(long, env = "FIRETEAM_RECEIPT_PREFIX", value_name = "RULE", value_enum)]
+    pub receipt_prefix: Option<ReceiptPrefix>,
     /// Time after a user's last rated match for which ratings are kept, days, 30 to 3650 [default: until the user is erased].
     #[arg(long, env = "FIRETEAM_RATING_RETENTION_DAYS", value_name = "DAYS")]
     pub rating_retention_days: Option<u32>,
@@ -229,6 +235,8 @@ impl RawSettings {
             token_key_file: self.token_key_file.or(fallback.token_key_file),
             match_key_file: self.match_key_file.or(fallback.match_key_file),
             user_key_file: self.user_key_file.or(fallback.user_key_file),
+            beacon_fleet_key_file: self.beacon_fleet_key_file.or(fallback.beacon_fleet_key_file),
+            receipt_prefix: self.receipt_prefix.or(fallback.receipt_prefix),
             rating_retention_days: self.rating_retention_days.or(fallback.rating_retention_days),
             pass_failure_dir: self.pass_failure_dir.or(fallback.pass_failure_dir),
             allow_client_locality: self.allow_client_locality.or(fallback.allow_client_locality),

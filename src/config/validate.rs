@@ -116,6 +116,8 @@ pub(super) fn validate_settings(
         token_key_file,
         match_key_file,
         user_key_file,
+        beacon_fleet_key_file: settings.beacon_fleet_key_file,
+        receipt_prefix: settings.receipt_prefix.unwrap_or_default(),
         rating_retention_days: settings
             .rating_retention_days
             .map(|days| errors.check_range("rating_retention_days", days, RATING_RETENTION_RANGE_DAYS)),
@@ -226,6 +228,8 @@ pub(super) fn to_raw_settings(config: &Config) -> RawSettings {
         token_key_file: config.token_key_file.clone(),
         match_key_file: config.match_key_file.clone(),
         user_key_file: config.user_key_file.clone(),
+        beacon_fleet_key_file: config.beacon_fleet_key_file.clone(),
+        receipt_prefix: Some(config.receipt_prefix),
         rating_retention_days: config.rating_retention_days,
         pass_failure_dir: config.pass_failure_dir.clone(),
         allow_client_locality: Some(config.allow_client_locality),

@@ -13,6 +13,7 @@ use crate::domain::id::{AdvertisementId, MatchId, ReservationId, RulesetHash, Se
 use crate::domain::matchmaking_action::MatchmakingAction;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
+use crate::engine::beacons::LatencyTokens;
 
 /// Authenticated caller of a command.
 #[derive(Clone, Copy, Debug, Default)]
@@ -82,6 +83,8 @@ pub struct GrantConsentAnswer {
 pub struct SearchCommand {
     /// Matchmaking set.
     pub set_id: SetId,
+    /// Latency tokens of the party.
+    pub latency_tokens: LatencyTokens,
     /// Ruleset that the client has; `None` for the current one.
     pub ruleset_hash: Option<RulesetHash>,
     /// Searching party.
@@ -188,6 +191,8 @@ pub struct UpdateAdvertCommand {
     pub existing_advert: Option<(AdvertisementId, Vec<u8>)>,
     /// Complete session; `None` for a heartbeat.
     pub session: Option<Session>,
+    /// Latency tokens of the party.
+    pub latency_tokens: LatencyTokens,
     /// Consent tokens of its players.
     pub consents: PartyConsents,
     /// Matchmaking set; required for a new advertisement.
@@ -270,6 +275,8 @@ pub struct ReserveCommand {
     pub advertisement_id: AdvertisementId,
     /// Expected matchmaking set, if given; must be that of the search.
     pub set_id: Option<SetId>,
+    /// Latency tokens of the party.
+    pub latency_tokens: LatencyTokens,
     /// Party to seat: `players` of the request if given, else those of its composition.
     pub session: Session,
     /// Consent tokens of its players.
@@ -314,6 +321,8 @@ pub struct ReservationReference {
 pub struct ReportLatencyCommand {
     /// Matchmaking set.
     pub set_id: SetId,
+    /// Latency tokens of the party.
+    pub latency_tokens: LatencyTokens,
     /// Ruleset that the search used.
     pub ruleset_hash: Option<RulesetHash>,
     /// Token of the search; required.

@@ -18,6 +18,7 @@ use crate::domain::location_privacy::coarsen_region_latencies;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
+use crate::engine::beacons::BeaconDirectory;
 use crate::engine::block_lists::BlockLists;
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
@@ -49,6 +50,8 @@ pub(crate) struct Common {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) rulesets: Arc<RulesetCatalog>,
     pub(crate) geo_locator: Arc<ReloadableLocator>,
+    /// Beacons, and the keys of their receipts.
+    pub(crate) beacons: BeaconDirectory,
     pub(crate) token_signer: Arc<HmacTokenSigner>,
     pub(crate) match_credential_keys: Arc<MatchCredentialKeys>,
     pub(crate) public_user_keys: Arc<PublicUserKeys>,
@@ -211,7 +214,12 @@ impl Common {
             session.locality = place.map(|place| locator.session_cell_center(place));
         }
         let place_and_center = place.zip(session.locality);
-        coarsen_region_latencies(&mut session.region_latencies, place_and_center, locator.region_places());
+        let beacons = self.beacons.all();
+        let region_place = |region: &str| {
+            let configured = locator.region_places().place_of(region);
+            configured.or_else(|| beacons.iter().find(|beacon| beacon.body.region == region)?.body.place())
+        };
+        coarsen_region_latencies(&mut session.region_latencies, place_and_center, region_place);
         Ok((session, ignored_fields))
     }
 

@@ -11,6 +11,7 @@ use crate::auth::token::HmacTokenSigner;
 use crate::clock::Clock;
 use crate::domain::id::SiloId;
 use crate::engine::adverts::advert_state::EncodeAdvertFn;
+use crate::engine::beacons::{BeaconDirectory, BeaconSettings};
 use crate::engine::common::Common;
 use crate::engine::open_session_changes::OpenSessionChanges;
 use crate::engine::open_silos::{OpenSilos, SiloLimits};
@@ -53,6 +54,8 @@ pub struct EngineDeps {
     pub supervisor: TaskSupervisor,
     /// Folder for the inputs of passes that panicked.
     pub pass_failures: PassFailureFolder,
+    /// Keys of the beacons' receipts.
+    pub beacons: BeaconSettings,
     /// Encodes the part of a search result that does not depend on the search.
     pub encode_advert: EncodeAdvertFn,
 }
@@ -73,6 +76,7 @@ impl EngineDeps {
             served_silos,
             supervisor,
             pass_failures,
+            beacons,
             encode_advert,
         } = self;
         let EngineSettings { max_silos, max_silos_per_user, .. } = settings;
@@ -84,6 +88,7 @@ impl EngineDeps {
             store,
             rulesets,
             geo_locator,
+            beacons: BeaconDirectory::new(beacons),
             token_signer,
             match_credential_keys,
             public_user_keys,

@@ -64,6 +64,8 @@ pub enum EngineError {
     Silent,
     /// The ruleset lets parties join only what they have measured.
     NotMeasured,
+    /// The server has no fleet keys, so it knows no beacons.
+    NoBeacons,
     /// Too few candidates have answered the quick probe for the involved one.
     InvolvedTooEarly,
     /// The call would open one silo more than allowed.

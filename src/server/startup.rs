@@ -20,9 +20,10 @@ use crate::auth::public_user_keys::PublicUserKeys;
 use crate::auth::rate_limit::{CallerClass, RateLimits};
 use crate::auth::token::{HmacTokenSigner, SIGNING_KEY_BYTES};
 use crate::clock::Clock;
-use crate::config::{Config, RulesetSource, StoreTarget};
+use crate::config::{Config, ReceiptPrefix, RulesetSource, StoreTarget};
 use crate::domain::id::SiloId;
 use crate::domain::location_privacy::RegionPlaces;
+use crate::engine::beacons::{BeaconSettings, ReceiptPrefixRule};
 use crate::engine::rulesets::{RulesetReloader, load_rulesets};
 use crate::engine::settings::EngineSettings;
 use crate::engine::startup_retry::retry_at_startup;
@@ -105,7 +106,8 @@ pub(super) async fn start_supervised_app(
 ) -> anyhow::Result<App> {
     let settings = engine_settings(config);
     let files = StartupFiles::load_on_thread(config, &clock, &metrics).await?;
-    let StartupFiles { catalog, signer, match_keys, user_keys, tls, locator, authenticator, audit_log } = files;
+    let StartupFiles { catalog, signer, match_keys, user_keys, beacons, tls, locator, authenticator, audit_log } =
+        files;
     let store = open_store(config, &*clock, &metrics, &supervisor).await.context("open store")?;
     check_user_keys(config, &*store, &user_keys).await?;
     let deps = EngineDeps {
@@ -121,6 +123,7 @@ pub(super) async fn start_supervised_app(
         served_silos: config.silos.as_ref().map(|silos| silos.iter().copied().map(SiloId).collect()),
         supervisor: supervisor.clone(),
         pass_failures: PassFailureFolder::new(config.pass_failure_dir.clone()),
+        beacons,
         encode_advert: encode_static_candidate_fields,
     };
     let engine = Arc::new(Engine::start(deps).await.context("load advertisements")?);
@@ -135,6 +138,7 @@ pub(super) async fn start_supervised_app(
         operator_listen: config.operator_listen.addresses().to_vec(),
         engine: engine.clone(),
         queues: Some(engine.queues().clone()),
+        beacons: Some(engine.beacons()),
         rulesets: ruleset_reloader.clone(),
         consistency_checker: engine.clone(),
         render_metrics: Arc::new(move || metrics_source.render()),
@@ -170,6 +174,7 @@ struct StartupFiles {
     signer: Arc<HmacTokenSigner>,
     match_keys: Arc<MatchCredentialKeys>,
     user_keys: Arc<PublicUserKeys>,
+    beacons: BeaconSettings,
     tls: Option<Arc<ReloadableTlsConfig>>,
     locator: Arc<ReloadableLocator>,
     authenticator: Option<Arc<Authenticator>>,
@@ -199,6 +204,7 @@ impl StartupFiles {
             signer: Arc::new(load_token_signer(config, &**clock)?),
             match_keys: Arc::new(load_match_keys(config, &**clock)?),
             user_keys: Arc::new(load_user_keys(config, &**clock)?),
+            beacons: load_beacon_settings(config, &**clock)?,
             tls: load_tls(config, metrics)?,
             locator: Arc::new(load_locator(config, metrics)?),
             authenticator: load_authenticator(config, clock.clone(), metrics)?,
@@ -312,6 +318,16 @@ fn load_user_keys(config: &Config, clock: &dyn Clock) -> anyhow::Result<PublicUs
         Some(path) => key_file::load_or_create_user_keys(path, new_secret).context("load user keys"),
         None => Ok(PublicUserKeys::new(new_secret)),
     }
+}
+
+/// Keys of beacons' receipts from their file, which is created on first use; without a file there are no beacons.
+fn load_beacon_settings(config: &Config, clock: &dyn Clock) -> anyhow::Result<BeaconSettings> {
+    let load = |path| key_file::load_or_create_fleet_keys(path, random_key_bytes(clock)).context("load fleet keys");
+    let prefix_rule = match config.receipt_prefix {
+        ReceiptPrefix::Strict => ReceiptPrefixRule::Strict,
+        ReceiptPrefix::Place => ReceiptPrefixRule::Place,
+    };
+    Ok(BeaconSettings { fleet_keys: config.beacon_fleet_key_file.as_deref().map(load).transpose()?, prefix_rule })
 }
 
 /// Fails if the servers of a database name users by another secret: a player would have two keys in one match.

@@ -2,6 +2,7 @@
 
 mod adverts;
 mod allocation_offers;
+mod beacons;
 mod outages;
 mod queues;
 mod ruleset_copies;
@@ -16,6 +17,7 @@ use std::sync::PoisonError;
 use crate::domain::id::MatchId;
 use crate::store::adverts::apply_writes::AdvertRows;
 use crate::store::allocation_offers::StoredOffer;
+use crate::store::beacons::StoredBeacon;
 use crate::store::outages::StoredOutages;
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::ruleset_copies::RulesetCopyRows;
@@ -26,6 +28,7 @@ use crate::store::statistics::count_rows::CountRows;
 pub struct MemoryStore {
     adverts: Mutex<AdvertRows>,
     queues: Mutex<QueueRows>,
+    beacons: Mutex<BTreeMap<u32, StoredBeacon>>,
     ruleset_copies: Mutex<RulesetCopyRows>,
     allocation_offers: Mutex<BTreeMap<MatchId, StoredOffer>>,
     outages: Mutex<StoredOutages>,

@@ -13,6 +13,7 @@ use crate::domain::time::UnixMs;
 use crate::store::Store;
 use crate::store::adverts::{AdvertFeed, AdvertWrite, CommitResult, StoredAdvertisement, transaction_label};
 use crate::store::allocation_offers::{OfferStore, OfferWrite, StoredOffer};
+use crate::store::beacons::{BeaconAnnouncement, BeaconStore, StoredBeacon};
 use crate::store::error::StoreError;
 use crate::store::outages::{LivenessReport, OutageStore, StoredOutages};
 use crate::store::queues::connected_users_report::ConnectedUsersReport;
@@ -178,6 +179,18 @@ impl<M: StoreObserver> UserDataStore for MeteredStore<M> {
 impl<M: StoreObserver> OutageStore for MeteredStore<M> {
     async fn report_outages(&self, report: &LivenessReport) -> Result<StoredOutages, StoreError> {
         self.inner.report_outages(report).await
+    }
+}
+
+/// Forwarded without a report: no player waits for it.
+#[async_trait]
+impl<M: StoreObserver> BeaconStore for MeteredStore<M> {
+    async fn announce_beacon(&self, announcement: &BeaconAnnouncement) -> Result<Vec<StoredBeacon>, StoreError> {
+        self.inner.announce_beacon(announcement).await
+    }
+
+    async fn read_beacons(&self) -> Result<Vec<StoredBeacon>, StoreError> {
+        self.inner.read_beacons().await
     }
 }
 

@@ -8,6 +8,7 @@
 
 mod adverts;
 mod allocation_offers;
+mod beacons;
 mod connection;
 mod outages;
 mod queues;

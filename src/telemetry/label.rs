@@ -90,6 +90,40 @@ impl RefusalKind {
 }
 
 label! {
+    /// Verdict on a receipt.
+    ReceiptLabel, "verdict",
+    /// It counts.
+    Proven = "proven",
+    /// Not a receipt packet.
+    Malformed = "malformed",
+    /// No live beacon has its id.
+    UnknownBeacon = "unknown_beacon",
+    /// Its key is not the fleet's.
+    UnknownKey = "unknown_key",
+    /// Not what a beacon signed.
+    BadMac = "bad_mac",
+    /// Another user's, or of an earlier day.
+    ForeignBinding = "foreign_binding",
+    /// Too old.
+    Stale = "stale",
+    /// From the future.
+    Future = "future",
+    /// Impossible round trip.
+    OutOfRange = "out_of_range",
+    /// Of another network.
+    ForeignPrefix = "foreign_prefix",
+}
+
+label! {
+    /// Outcome of a packet to a beacon.
+    BeaconPacketOutcome, "outcome",
+    /// A challenge or a receipt was sent.
+    Answered = "answered",
+    /// Invalid, or over a limit: dropped without an answer.
+    Dropped = "dropped",
+}
+
+label! {
     /// Store operation.
     StoreOperation, "operation",
     /// Load all advertisements at startup.
@@ -291,6 +325,8 @@ label! {
     Health = "health",
     /// Reload of rulesets, certificates, keys or geolocation files.
     Reload = "reload",
+    /// Reads of the beacons of the store.
+    Beacons = "beacons",
     /// Comparison of rulesets with their copies in the store.
     RulesetCopies = "ruleset_copies",
     /// Purge of retired rulesets.
@@ -385,6 +421,7 @@ mod tests {
             ("QueueService", include_str!("../../proto/fireteam/v1/queue.proto")),
             ("RatingService", include_str!("../../proto/fireteam/v1/ratings.proto")),
             ("AllocationService", include_str!("../../proto/fireteam/v1/allocation.proto")),
+            ("LatencyService", include_str!("../../proto/fireteam/v1/latency.proto")),
         ];
         let calls = proto_files.iter().flat_map(|(service, proto)| {
             let names = proto.lines().filter_map(|line| line.trim().strip_prefix("rpc ")?.split('(').next());

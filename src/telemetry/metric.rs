@@ -17,8 +17,9 @@ use prometheus_client::registry::{Metric, Registry};
 use crate::domain::filter::Refusal;
 use crate::domain::queue::report::PassReport;
 use crate::telemetry::label::{
-    AuthFailure, ConnectionRejection, DiskFolder, GrpcCode, LoadOutcome, LookupOutcome, Method, OfferEvent,
-    RateLimitLabel, RateLimitRole, RefusalKind, StatisticLabels, StoreOperation, TaskLabel, TransactionKind,
+    AuthFailure, BeaconPacketOutcome, ConnectionRejection, DiskFolder, GrpcCode, LoadOutcome, LookupOutcome, Method,
+    OfferEvent, RateLimitLabel, RateLimitRole, ReceiptLabel, RefusalKind, StatisticLabels, StoreOperation, TaskLabel,
+    TransactionKind,
 };
 use crate::telemetry::metric::statistic_buckets::{
     distance_histogram, quality_histogram, round_trip_histogram, star_histogram, wait_histogram,
@@ -97,6 +98,12 @@ metrics! {
     tls_loads: CounterBy<LoadOutcome> = Family::default(), "counter" "fireteam_tls_loads_total" [LoadOutcome::KEY];
     /// Open Connect streams.
     streams: Gauge = Gauge::default(), "gauge" "fireteam_streams" [];
+    /// Receipts of beacons, by verdict.
+    receipts: CounterBy<ReceiptLabel> = Family::default(), "counter" "fireteam_receipts_total" [ReceiptLabel::KEY];
+    /// Live beacons that this server knows.
+    beacons: Gauge = Gauge::default(), "gauge" "fireteam_beacons" [];
+    /// Packets that the beacon of this process has received.
+    beacon_packets: CounterBy<BeaconPacketOutcome> = Family::default(), "counter" "fireteam_beacon_packets_total" [BeaconPacketOutcome::KEY];
     /// Rows evaluated by a search.
     search_evaluated_rows: Histogram = powers_of_four_histogram(), "histogram" "fireteam_search_evaluated_rows" [];
     /// Candidates returned by a search.

@@ -12,6 +12,7 @@ use fireteam::domain::match_result::{MatchResult, RatingHistoryEntry};
 use fireteam::domain::ruleset::rating::defaults::OwnRatingKeys;
 use fireteam::domain::time::UnixMs;
 use fireteam::store::allocation_offers::{OfferStore, OfferWrite, StoredOffer};
+use fireteam::store::beacons::{BeaconAnnouncement, BeaconStore, StoredBeacon};
 use fireteam::store::memory::MemoryStore;
 use fireteam::store::outages::{LivenessReport, OutageStore, StoredOutages};
 use fireteam::store::queues::first_scale::FirstScale;
@@ -230,6 +231,17 @@ impl StatisticsStore for FaultyStore {
 
     async fn read_statistics(&self, query: &StatisticsQuery) -> Result<StatisticsTotals, StoreError> {
         self.inner.read_statistics(query).await
+    }
+}
+
+#[async_trait]
+impl BeaconStore for FaultyStore {
+    async fn announce_beacon(&self, announcement: &BeaconAnnouncement) -> Result<Vec<StoredBeacon>, StoreError> {
+        self.inner.announce_beacon(announcement).await
+    }
+
+    async fn read_beacons(&self) -> Result<Vec<StoredBeacon>, StoreError> {
+        self.inner.read_beacons().await
     }
 }
 

@@ -23,8 +23,16 @@ impl AddressPrefix {
         }
     }
 
+    /// First address of the network.
+    pub fn first_address(self) -> IpAddr {
+        match self {
+            Self::V4([a, b, c]) => IpAddr::from([a, b, c, 0]),
+            Self::V6([a, b, c, d, e, f, g]) => IpAddr::from([a, b, c, d, e, f, g, 0, 0, 0, 0, 0, 0, 0, 0, 0]),
+        }
+    }
+
     /// Number of the address family in packets.
-    pub(crate) fn family(self) -> u8 {
+    pub fn family(self) -> u8 {
         match self {
             Self::V4(_) => 4,
             Self::V6(_) => 6,
@@ -32,7 +40,7 @@ impl AddressPrefix {
     }
 
     /// The prefix in eight bytes, padded with zeros.
-    pub(crate) fn padded_bytes(self) -> [u8; 8] {
+    pub fn padded_bytes(self) -> [u8; 8] {
         let mut bytes = [0; 8];
         match self {
             Self::V4(prefix) => bytes[..3].copy_from_slice(&prefix),
@@ -42,7 +50,7 @@ impl AddressPrefix {
     }
 
     /// Reverse of [`Self::padded_bytes`]. `None` if the family is unknown or the padding is not zero.
-    pub(crate) fn from_padded_bytes(family: u8, bytes: [u8; 8]) -> Option<Self> {
+    pub fn from_padded_bytes(family: u8, bytes: [u8; 8]) -> Option<Self> {
         let prefix = match family {
             4 => Self::V4(*bytes.first_chunk()?),
             6 => Self::V6(*bytes.first_chunk()?),

@@ -9,8 +9,10 @@ use crate::advertisement::{Advertisement, AllowedRange};
 use crate::attribute_values::AttributeValues;
 use crate::filter::pair::DirectedPair;
 use crate::id::{AdvertisementId, UserKey};
+use crate::latency::min_possible_round_trip_ms;
 use crate::locality::Locality;
-use crate::probe_result::{ProbeResults, counted_round_trip};
+use crate::measure::Measure;
+use crate::probe_result::{CountedRoundTrip, MeasuredRoundTrip, ProbeFinding, ProbeResults};
 use crate::ruleset::Ruleset;
 use crate::session::{Player, RegionLatency};
 use crate::time::UnixMs;
@@ -62,7 +64,7 @@ pub struct Searcher<'a> {
     pub excluded_ids: &'a [AdvertisementId],
     /// Advertisements with players whom it avoids.
     pub avoided: AvoidedAdverts<'a>,
-    /// What it has measured in this search.
+    /// Results of its probes in this search.
     pub probes: ProbeResults<'a>,
     /// Time spent searching, milliseconds.
     pub waited_ms: u64,
@@ -166,6 +168,26 @@ pub(crate) fn admit_not_hidden(
     }
     admit_mutually_by_wishes(ruleset, &pair.searcher, &pair.candidate, pair.counted)?;
     if searcher.probes.is_silent(advertisement.id) { Err(Refusal::Silent) } else { Ok(()) }
+}
+
+/// Measured round trip that counts between `searcher` and `candidate`; `None` if none was measured. It is at least what light
+/// takes. An old one is at least the estimate.
+#[inline]
+pub fn counted_round_trip(
+    ruleset: &Ruleset,
+    searcher: &Searcher<'_>,
+    candidate: &AdvertisementView<'_>,
+) -> Option<CountedRoundTrip> {
+    let result = searcher.probes.of_advert(candidate.advertisement.id)?;
+    let ProbeFinding::Answered(reported) = result.finding else { return None };
+    let (one, other) = (searcher.session_view(), candidate.session_view());
+    let mut round_trip_ms = reported.round_trip_ms.max(min_possible_round_trip_ms(one.locality, other.locality));
+    if result.is_old {
+        let estimated = measure_between(ruleset, Measure::Latency, &one, &other, None);
+        round_trip_ms = estimated.map_or(round_trip_ms, |estimated| round_trip_ms.max(estimated));
+    }
+    let is_as_measured = round_trip_ms == reported.round_trip_ms;
+    Some(CountedRoundTrip { measured: MeasuredRoundTrip { round_trip_ms, ..reported }, is_as_measured })
 }
 
 /// Whether searcher and advertisement have the same authenticated caller or share a user.

@@ -82,11 +82,11 @@ pub fn shared_round_trip_ms(
 pub fn coarsen_region_latencies(
     region_latencies: &mut [RegionLatency],
     place_and_center: Option<(Locality, Locality)>,
-    region_places: &RegionPlaces,
+    region_place: impl Fn(&str) -> Option<Locality>,
 ) {
     for latency in region_latencies {
-        let region_place = region_places.place_of(&latency.region);
-        let shared_ms = shared_round_trip_ms(f64::from(latency.round_trip_ms), place_and_center, region_place);
+        let place = region_place(&latency.region);
+        let shared_ms = shared_round_trip_ms(f64::from(latency.round_trip_ms), place_and_center, place);
         latency.round_trip_ms = shared_ms as f32;
     }
 }

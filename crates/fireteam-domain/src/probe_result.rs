@@ -1,10 +1,6 @@
 //! Results of the latency probes of a searching party. They live as long as its search, and count in no other.
 
-use crate::filter::{AdvertisementView, Searcher, measure_between};
 use crate::id::AdvertisementId;
-use crate::latency::min_possible_round_trip_ms;
-use crate::measure::Measure;
-use crate::ruleset::Ruleset;
 
 /// Maximum number of probe results of a search.
 pub const PROBE_RESULTS_MAX: usize = 64;
@@ -17,7 +13,7 @@ pub const FRESH_MEASUREMENT_MS: u64 = 60_000;
 pub struct ProbeResult {
     /// First eight bytes of the advertisement id.
     pub id_prefix: [u8; 8],
-    /// What the probe found.
+    /// Finding of the probe.
     pub finding: ProbeFinding,
     /// The result is older than [`FRESH_MEASUREMENT_MS`].
     pub is_old: bool,
@@ -60,7 +56,7 @@ pub struct CountedRoundTrip {
     /// The measurement, with the round trip that counts.
     pub measured: MeasuredRoundTrip,
     /// The round trip is the measured one. Otherwise it is longer: what light would take, or the estimate if the measurement is
-    /// old. Then it is told rounded, as estimates are.
+    /// old. Then answers round it, as they round estimates.
     pub is_as_measured: bool,
 }
 
@@ -93,24 +89,4 @@ impl<'a> ProbeResults<'a> {
     pub fn is_silent(&self, id: AdvertisementId) -> bool {
         self.of_advert(id).is_some_and(|result| !matches!(result.finding, ProbeFinding::Answered(_)))
     }
-}
-
-/// Measured round trip that counts between `searcher` and `candidate`; `None` if none was measured. It is at least what light
-/// takes. An old one is at least the estimate.
-#[inline]
-pub fn counted_round_trip(
-    ruleset: &Ruleset,
-    searcher: &Searcher<'_>,
-    candidate: &AdvertisementView<'_>,
-) -> Option<CountedRoundTrip> {
-    let result = searcher.probes.of_advert(candidate.advertisement.id)?;
-    let ProbeFinding::Answered(reported) = result.finding else { return None };
-    let (one, other) = (searcher.session_view(), candidate.session_view());
-    let mut round_trip_ms = reported.round_trip_ms.max(min_possible_round_trip_ms(one.locality, other.locality));
-    if result.is_old {
-        let estimated = measure_between(ruleset, Measure::Latency, &one, &other, None);
-        round_trip_ms = estimated.map_or(round_trip_ms, |estimated| round_trip_ms.max(estimated));
-    }
-    let is_as_measured = round_trip_ms == reported.round_trip_ms;
-    Some(CountedRoundTrip { measured: MeasuredRoundTrip { round_trip_ms, ..reported }, is_as_measured })
 }

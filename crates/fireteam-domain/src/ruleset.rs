@@ -261,7 +261,7 @@ pub struct Ruleset {
     pub latency_model: LatencyModel,
     /// Share of candidates that must answer the quick probe before the involved phase starts, percent.
     pub involved_phase_percent: f64,
-    /// How searchers probe candidates.
+    /// Probes of candidates, and trust in round trips to regions.
     pub probing: ProbingSpec,
     /// Parties may state which round trips they accept.
     pub latency_wishes: bool,

@@ -6,9 +6,9 @@
 //! | 100 points of difference alone                     | 0.02  |
 //! | 10 ms of latency alone, lower is better            | 0.02  |
 
-use crate::filter::{AdvertisementView, Searcher, SessionView, measure_between};
+use crate::filter::{AdvertisementView, Searcher, SessionView, counted_round_trip, measure_between};
 use crate::measure::Measure;
-use crate::probe_result::{MeasuredRoundTrip, counted_round_trip};
+use crate::probe_result::MeasuredRoundTrip;
 use crate::ruleset::{DistanceCurve, Ruleset, SoftFilter, SoftFilterMode, SoftMissingPolicy};
 
 /// Score of an advertisement for `searcher`: the sum of all soft filter terms, added in file order, and the cost of avoided

@@ -210,7 +210,8 @@ fn coarse_round_trips(city: &City, mut round_trips: Box<[RegionLatency]>) -> Box
         .iter()
         .filter_map(|&(name, latitude, longitude)| Some((name.into(), Locality::from_degrees(latitude, longitude)?)));
     let place_and_center = city.coarse_location.map(|center| (city.location, center));
-    coarsen_region_latencies(&mut round_trips, place_and_center, &RegionPlaces::new(places));
+    let places = RegionPlaces::new(places);
+    coarsen_region_latencies(&mut round_trips, place_and_center, |region| places.place_of(region));
     round_trips
 }
 

@@ -40,6 +40,7 @@ impl EntryPoint {
         let update = UpdateAdvertCommand {
             existing_advert: existing_advertisement(&wire.advertisement_id, wire.advertisement_token, &mut problems),
             consents: session::take_consent_tokens(composition.as_mut(), &mut problems),
+            latency_tokens: session::take_latency_tokens(composition.as_mut(), &mut problems),
             session: composition.map(|wire| session::advertised_session(wire, caller.origin, &mut problems)),
             set_id,
             ruleset_hash: wire.service_configuration_hash.map(RulesetHash),

@@ -22,6 +22,7 @@ impl EntryPoint {
         let mut composition = wire.session_composition;
         check_player_ids(composition.as_ref(), &mut problems);
         let consents = session::take_consent_tokens(composition.as_mut(), &mut problems);
+        let latency_tokens = session::take_latency_tokens(composition.as_mut(), &mut problems);
         if wire.idempotency_key.is_empty() {
             problems.add("idempotency_key", "is missing; choose a key and repeat it when you retry");
         } else {
@@ -33,6 +34,7 @@ impl EntryPoint {
             );
         }
         let enter = EnterQueueCommand {
+            latency_tokens,
             set_id: self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems),
             ruleset_hash: wire.service_configuration_hash.map(RulesetHash),
             session: session::required_session(composition, caller.origin, &mut problems),

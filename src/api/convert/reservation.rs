@@ -28,7 +28,9 @@ impl EntryPoint {
             copy_missing_skills(&mut composition.players, &searched_players);
         }
         let consents = session::take_player_consent_tokens(&mut composition.players, players_path, &mut problems);
+        let latency_tokens = session::take_latency_tokens(Some(&mut composition), &mut problems);
         let reserve = ReserveCommand {
+            latency_tokens,
             advertisement_id: id.unwrap_or(AdvertisementId::from_bytes([0; 16])),
             set_id: self.resolve_set_id(wire.matchmaking_set_id, &mut problems),
             consents,

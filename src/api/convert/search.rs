@@ -22,6 +22,7 @@ impl EntryPoint {
             set_id: self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems),
             ruleset_hash: wire.service_configuration_hash.map(RulesetHash),
             consents: session::take_consent_tokens(wire.session_composition.as_mut(), &mut problems),
+            latency_tokens: session::take_latency_tokens(wire.session_composition.as_mut(), &mut problems),
             session: session::required_session(wire.session_composition, caller.origin, &mut problems),
             search_token: field_checks::size_checked_token(wire.search_token, "search_token", &mut problems),
             excluded_adverts: excluded_advertisement_ids(&wire.exclude_advertisement_ids, &mut problems),
@@ -34,7 +35,7 @@ impl EntryPoint {
     pub fn report_latency_command(
         &self,
         caller: &Caller,
-        wire: pb::ReportLatencyRequest,
+        mut wire: pb::ReportLatencyRequest,
     ) -> Result<ReportLatencyCommand, Rejection> {
         let mut problems = self.new_field_errors();
         let phase = match wire.phase() {
@@ -46,7 +47,9 @@ impl EntryPoint {
             }
         };
         let search_token = required_search_token(wire.search_token, &mut problems);
+        let latency_tokens = session::take_latency_tokens(wire.session_composition.as_mut(), &mut problems);
         let report = ReportLatencyCommand {
+            latency_tokens,
             set_id: self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems),
             ruleset_hash: wire.service_configuration_hash.map(RulesetHash),
             search_token,

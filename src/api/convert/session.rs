@@ -10,6 +10,7 @@ use crate::domain::id::{SiloId, UserKey};
 use crate::domain::limit;
 use crate::domain::locality::Locality;
 use crate::domain::session::{Player, PlayerDetails, RegionLatency, Session};
+use crate::engine::beacons::LatencyTokens;
 use crate::engine::command::PartyConsents;
 
 /// Name of the field in each request that has a session composition.
@@ -51,6 +52,25 @@ pub(super) fn take_consent_tokens(
 ) -> PartyConsents {
     let players = wire.map_or(&mut [][..], |wire| &mut wire.players);
     take_player_consent_tokens(players, "session_composition.players", problems)
+}
+
+/// Takes the latency tokens out of a composition and its players.
+pub(super) fn take_latency_tokens(
+    wire: Option<&mut pb::SessionCompositionData>,
+    problems: &mut FieldErrors,
+) -> LatencyTokens {
+    let Some(wire) = wire else { return LatencyTokens::default() };
+    let own = std::mem::take(&mut wire.latency_token);
+    let own = field_checks::size_checked_token(own, "session_composition.latency_token", problems);
+    let mut players = Vec::new();
+    for (index, player) in wire.players.iter_mut().enumerate().take(limit::PLAYERS_PER_SESSION_MAX) {
+        if !player.latency_token.is_empty() {
+            let path = format_args!("session_composition.players[{index}].latency_token");
+            players.resize(index, Vec::new());
+            players.push(field_checks::size_checked_token(std::mem::take(&mut player.latency_token), path, problems));
+        }
+    }
+    LatencyTokens { own, players }
 }
 
 /// Takes the consent tokens out of the players at `players_path`.

@@ -172,16 +172,16 @@ pub(super) fn encode_subject(subject: Option<UserKey>) -> [u8; 17] {
 }
 
 /// Reads the fields of an encoded claim, front to back.
-struct ClaimReader<'a>(&'a [u8]);
+pub(super) struct ClaimReader<'a>(pub(super) &'a [u8]);
 
 impl ClaimReader<'_> {
-    fn read_array<const N: usize>(&mut self) -> Option<[u8; N]> {
+    pub(super) fn read_array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (first, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(*first)
     }
 
-    fn read_time(&mut self) -> Option<UnixMs> {
+    pub(super) fn read_time(&mut self) -> Option<UnixMs> {
         self.read_array().map(|bytes| UnixMs(u64::from_be_bytes(bytes)))
     }
 
@@ -190,7 +190,7 @@ impl ClaimReader<'_> {
     }
 
     /// Reads a caller in the form of `encode_subject`; outer `None` for invalid bytes.
-    fn read_subject(&mut self) -> Option<Option<UserKey>> {
+    pub(super) fn read_subject(&mut self) -> Option<Option<UserKey>> {
         match (self.read_array()?, self.read_array()?) {
             ([0], _) => Some(None),
             ([1], subject) => Some(Some(UserKey::from_bytes(subject))),

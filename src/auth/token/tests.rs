@@ -64,6 +64,22 @@ fn measured_search_claim(probes_max: usize) -> impl Strategy<Value = MeasuredSea
     })
 }
 
+fn latency_claim() -> impl Strategy<Value = LatencyClaim> {
+    let source = prop_oneof![Just(FloorSource::Proven), Just(FloorSource::Observed), Just(FloorSource::Claimed)];
+    let entry = (any::<u32>(), 0.0..8_000.0_f64, source, 0..2_000_000_u64)
+        .prop_map(|(id, floor_ms, source, age_ms)| BeaconRoundTrip::new(id, floor_ms, source, age_ms));
+    let prefix = any::<std::net::IpAddr>().prop_map(fireteam_probe::AddressPrefix::of);
+    let entries = proptest::collection::vec(entry, 0..=4);
+    (proptest::option::of(any::<[u8; 16]>()), prefix, any::<u64>(), entries).prop_map(
+        |(subject, prefix, issued_at, entries)| LatencyClaim {
+            subject: subject.map(UserKey::from_bytes),
+            prefix,
+            issued_at: UnixMs(issued_at),
+            entries,
+        },
+    )
+}
+
 fn reservation_claim() -> impl Strategy<Value = ReservationClaim> {
     let subject = proptest::option::of(any::<[u8; 16]>());
     (any::<[u8; 16]>(), any::<[u8; 16]>(), any::<u32>(), subject).prop_map(|(id, advertisement, set, subject)| {
@@ -123,6 +139,7 @@ fn assert_token_is_unforgeable<C: Claim + PartialEq + std::fmt::Debug>(claim: &C
         signer.verify::<AdvertisementClaim>(&token).is_some(),
         signer.verify::<SearchClaim>(&token).is_some(),
         signer.verify::<MeasuredSearchClaim>(&token).is_some(),
+        signer.verify::<LatencyClaim>(&token).is_some(),
         signer.verify::<ReservationClaim>(&token).is_some(),
         signer.verify::<ConsentClaim>(&token).is_some(),
         signer.verify::<TicketSeatClaim>(&token).is_some(),
@@ -160,6 +177,10 @@ proptest! {
     fn token_of_a_measured_search_is_unforgeable(claim in measured_search_claim(3)) {
         assert_token_is_unforgeable(&claim);
     }
+
+    /// LAT-5: round trips to beacons cannot be forged, changed or extended.
+    #[test]
+    fn token_of_latencies_is_unforgeable(claim in latency_claim()) { assert_token_is_unforgeable(&claim) }
 
     /// A token carries 64 results within its largest size, and each as it was recorded.
     #[test]

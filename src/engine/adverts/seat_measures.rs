@@ -1,8 +1,7 @@
 //! Measures between a session and the party that reserves seats in it, for statistics.
 
-use crate::domain::filter::{AdvertisementView, Searcher, measure_between};
+use crate::domain::filter::{AdvertisementView, Searcher, counted_round_trip, measure_between};
 use crate::domain::measure::Measure;
-use crate::domain::probe_result::counted_round_trip;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::score::score;
 

@@ -14,6 +14,7 @@ use crate::domain::session::Session;
 use crate::domain::statistic::StatisticKey;
 use crate::domain::statistic::histogram::BucketCounts;
 use crate::domain::time::UnixMs;
+use crate::engine::beacons::LatencyTokens;
 use crate::engine::command::PartyConsents;
 use crate::engine::hosted_match::HostedMatch;
 use crate::engine::ratings::command::ReportState;
@@ -23,6 +24,8 @@ use crate::engine::ratings::command::ReportState;
 pub struct EnterQueueCommand {
     /// Matchmaking set.
     pub set_id: SetId,
+    /// Latency tokens of the party.
+    pub latency_tokens: LatencyTokens,
     /// Ruleset that the client has; `None` for the current one.
     pub ruleset_hash: Option<RulesetHash>,
     /// Party.

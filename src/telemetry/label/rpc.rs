@@ -65,6 +65,12 @@ label! {
     SubmitFeedback = "submit_feedback",
     /// Stream of offers to an allocator.
     Allocate = "allocate",
+    /// Latency service.
+    GetBeacons = "get_beacons",
+    /// Latency service.
+    ReportTrips = "report_trips",
+    /// Latency service.
+    AnnounceBeacon = "announce_beacon",
     /// Any call to the operator service.
     Operator = "operator",
     /// Health checks, reflection, and unknown methods.
@@ -147,6 +153,9 @@ impl Method {
             ("RatingService", "GetRatingHistory") => Method::GetRatingHistory,
             ("RatingService", "SubmitFeedback") => Method::SubmitFeedback,
             ("AllocationService", "Allocate") => Method::Allocate,
+            ("LatencyService", "GetBeacons") => Method::GetBeacons,
+            ("LatencyService", "ReportTrips") => Method::ReportTrips,
+            ("LatencyService", "AnnounceBeacon") => Method::AnnounceBeacon,
             _ => Method::Other,
         }
     }

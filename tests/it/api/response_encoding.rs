@@ -182,6 +182,7 @@ proptest! {
             evaluated,
             truncated,
             service_configuration_hash: ruleset.hash.0,
+            latency_plan: Some(default_latency_plan()),
             ..Default::default()
         };
         prop_assert_eq!(generated_client::MatchmakingSearchResponse::decode(&*bytes).unwrap(), expected);
@@ -245,12 +246,7 @@ fn search_and_latency_responses_encode_all_fields() {
         next_expansion_in_ms: Some(0),
         stale_for_ms: Some(5),
         ignored_fields: vec!["session_composition.nat_type".into()],
-        latency_plan: Some(generated_client::LatencyPlan {
-            quick: 8,
-            involved: 3,
-            probe_players: generated_client::ProbePlayers::Never.into(),
-            quick_timeout_ms: 3_000,
-        }),
+        latency_plan: Some(default_latency_plan()),
     };
     assert_eq!(decoded, expected);
     let report = ReportLatencyAnswer {
@@ -299,6 +295,16 @@ fn search_response_stays_within_its_size_limit() {
     assert!(encoded.encoded_len() <= RESPONSE_BYTES_MAX, "{} bytes", encoded.encoded_len());
     let decoded = generated_client::MatchmakingSearchResponse::decode(&*encoded.encode_to_vec()).unwrap();
     assert!(70 < decoded.candidates.len(), "{}", decoded.candidates.len());
+}
+
+/// Plan of a ruleset without `<Latency>`.
+fn default_latency_plan() -> generated_client::LatencyPlan {
+    generated_client::LatencyPlan {
+        quick: 8,
+        involved: 3,
+        probe_players: generated_client::ProbePlayers::Never.into(),
+        quick_timeout_ms: 3_000,
+    }
 }
 
 fn default_hit() -> Hit {

@@ -199,6 +199,7 @@ impl ScriptedServer {
             operator_listen: vec![any],
             engine: matchmaker.clone(),
             queues: None,
+            beacons: None,
             rulesets: Arc::new(StubOperatorBackend),
             consistency_checker: Arc::new(StubOperatorBackend),
             render_metrics: Arc::new(|| "# EOF\n".into()),

@@ -8,7 +8,7 @@ use fireteam::api::authorization::{AuthorizedCaller, Authorizer, ClientOrGameSer
 use fireteam::api::client_address::ClientAddressResolver;
 use fireteam::auth::policy::CLIENTS_AND_GAME_SERVERS;
 use fireteam::clock::Clock;
-use fireteam::config::{Config, ListenAddress, RateLimitRules, RulesetSource, StoreTarget};
+use fireteam::config::{Config, ListenAddress, RateLimitRules, ReceiptPrefix, RulesetSource, StoreTarget};
 use fireteam::domain::time::UnixMs;
 use fireteam::domain::{locality, location_privacy};
 use fireteam::server::startup::{self, start_app};
@@ -79,6 +79,8 @@ impl TestServer {
             audit_log_max_mib: 64,
             audit_log_max_files: 100,
             user_key_file: None,
+            beacon_fleet_key_file: None,
+            receipt_prefix: ReceiptPrefix::Place,
             rating_retention_days: None,
             pass_failure_dir: None,
             allow_client_locality: false,

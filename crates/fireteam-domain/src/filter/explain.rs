@@ -6,11 +6,10 @@
 use crate::advertisement::AllowedRange;
 use crate::filter::pair::{DirectedPair, WaitingSession, measure_between};
 use crate::filter::{
-    AdvertisementView, Refusal, RefusingSide, Searcher, is_own_advertisement, refusals_by_wishes,
+    AdvertisementView, Refusal, RefusingSide, Searcher, counted_round_trip, is_own_advertisement, refusals_by_wishes,
     value_in_allowed_range,
 };
 use crate::id::AdvertisementId;
-use crate::probe_result::counted_round_trip;
 use crate::ruleset::{HardRule, Ruleset};
 use crate::time::UnixMs;
 

@@ -106,12 +106,12 @@ pub(super) struct DirectedPair<'a> {
     pub(super) candidate: WaitingSession<'a>,
     /// Hash of the ruleset of the candidate.
     pub(super) candidate_ruleset_hash: RulesetHash,
-    /// What the searcher has measured.
+    /// Measurement of the searcher.
     pub(super) counted: Option<CountedRoundTrip>,
 }
 
 impl DirectedPair<'_> {
-    /// What the searcher has measured, with the round trip that counts.
+    /// Measurement of the searcher, with the round trip that counts.
     pub(super) fn measured(&self) -> Option<MeasuredRoundTrip> {
         self.counted.map(|counted| counted.measured)
     }

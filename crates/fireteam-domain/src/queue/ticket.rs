@@ -65,7 +65,7 @@ impl Ticket {
         if has_exact_round_trips {
             let latencies = &mut ticket.session.region_latencies;
             ticket.own_round_trips_ms = Some(latencies.iter().map(|latency| latency.round_trip_ms).collect());
-            coarsen_region_latencies(latencies, place.zip(center), region_places);
+            coarsen_region_latencies(latencies, place.zip(center), |region| region_places.place_of(region));
         }
         Arc::new(ticket)
     }

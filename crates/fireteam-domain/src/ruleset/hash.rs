@@ -114,7 +114,7 @@ fn write_further_additions(writer: &mut CanonicalWriter, ruleset: &Ruleset) {
 
 /// Writes how candidates are probed; defaults are left out.
 fn write_probing(writer: &mut CanonicalWriter, probing: &ProbingSpec) {
-    let ProbingSpec { quick_probe, involved_probe, players, figure, must_measure } = *probing;
+    let ProbingSpec { quick_probe, involved_probe, players, figure, must_measure, trust } = *probing;
     let mut others = *probing;
     if players == ProbedPlayers::Involved {
         // As it was written before there were other settings.
@@ -129,6 +129,7 @@ fn write_probing(writer: &mut CanonicalWriter, probing: &ProbingSpec) {
         writer.variant_name(players);
         writer.variant_name(figure);
         writer.integer(must_measure.into());
+        writer.variant_name(trust);
     }
 }
 

@@ -1,21 +1,35 @@
 //! `<Latency>`: how searchers probe candidates, and what their measurements do.
 
-/// How searchers probe candidates.
+/// Settings for probes of candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbingSpec {
     /// Number of best candidates for the quick probe, 1 to 50.
     pub quick_probe: u8,
     /// Number of best candidates for the involved probe, 0 to 10.
     pub involved_probe: u8,
-    /// Which players' own machines searchers may probe.
+    /// Players' own machines that searchers may probe.
     pub players: ProbedPlayers,
-    /// Which round trip of a probe filters and scores use.
+    /// Round trip of a probe that filters and scores use.
     pub figure: RoundTripFigure,
     /// Only sessions that the searcher has measured may be reserved.
     pub must_measure: bool,
+    /// Round trips to regions that count.
+    pub trust: LatencyTrust,
 }
 
-/// Which players' own machines searchers may probe. A probe shows the searcher's address to the player.
+/// Round trips to regions that count, the most trusted first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LatencyTrust {
+    /// Only those that a beacon has signed.
+    Proven,
+    /// Also those that the server has observed at the client's connection.
+    Observed,
+    /// Also what clients state.
+    #[default]
+    Claimed,
+}
+
+/// Players' own machines that searchers may probe. A probe shows the searcher's address to the player.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProbedPlayers {
     /// None.
@@ -27,7 +41,7 @@ pub enum ProbedPlayers {
     Quick,
 }
 
-/// Which round trip of a probe counts.
+/// Round trip of a probe that counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RoundTripFigure {
     /// The median: what players feel.
@@ -47,6 +61,7 @@ pub const DEFAULT_PROBING: ProbingSpec = ProbingSpec {
     players: ProbedPlayers::Never,
     figure: RoundTripFigure::Median,
     must_measure: false,
+    trust: LatencyTrust::Claimed,
 };
 
 impl ProbingSpec {

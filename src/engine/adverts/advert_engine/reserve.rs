@@ -44,7 +44,11 @@ impl AdvertEngine {
         let ruleset = self.state.common.ruleset(set_id, Some(search.ruleset_hash))?;
         let (party, purpose) = (&reserve.session, (&*ruleset, ConsentPurpose::Search));
         let consents = check_party_consents(&self.state.common, caller, purpose, party, &reserve.consents, now)?;
-        let (session, ignored) = self.state.common.with_resolved_locality(caller, reserve.session)?;
+        let mut session = reserve.session;
+        let tokens = &reserve.latency_tokens;
+        let mut ignored = self.state.common.apply_latency_tokens(caller, &ruleset, &mut session, tokens, now);
+        let (session, untrusted) = self.state.common.with_resolved_locality(caller, session)?;
+        ignored.extend(untrusted);
         let checked = CheckedSession::new(&self.state.common.party_values, &ruleset, caller, session, ignored)?;
         let MeasuredSearchClaim { search, measured } =
             renew_search_claim(&self.state.common, &ruleset, &checked, &reserve.search_token, now)?;

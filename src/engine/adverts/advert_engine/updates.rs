@@ -218,10 +218,14 @@ impl AdvertEngine {
     ) -> Result<PendingAnswer<UpdateAdvertAnswer>, EngineError> {
         let claim = signed_token.claim;
         // A game server's location needs no rounding: players receive its address.
-        let (session, mut ignored_fields) = match claim.kind {
+        let (mut session, now) = (session, self.state.common.clock.now());
+        let tokens = &update.latency_tokens;
+        let mut ignored_fields = self.state.common.apply_latency_tokens(caller, &ruleset, &mut session, tokens, now);
+        let (session, untrusted) = match claim.kind {
             AdvertisementKind::Session => self.state.common.with_coarse_locality(caller, session)?,
             AdvertisementKind::GameServer => self.state.common.with_resolved_locality(caller, session)?,
         };
+        ignored_fields.extend(untrusted);
         check_session(&ruleset, &session)?;
         check_allowed_ranges(&ruleset, &update.allowed_ranges)?;
         ignored_fields.extend(attribute_values::untrusted_fields(&ruleset, &session));

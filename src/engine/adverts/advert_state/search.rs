@@ -8,12 +8,12 @@ use parking_lot::Mutex;
 use crate::auth::token::{ConsentPurpose, HandleCipher};
 use crate::domain::advertisement::{Advertisement, AdvertisementKind};
 use crate::domain::chosen_value::ChosenValue;
-use crate::domain::filter::{AdvertisementView, AvoidedAdverts, Searcher, admit, measure_between};
+use crate::domain::filter::{AdvertisementView, AvoidedAdverts, Searcher, admit, counted_round_trip, measure_between};
 use crate::domain::id::{AdvertisementId, SiloId, UserKey};
 use crate::domain::index::{SearchHit, SearchQuery, SearchResult};
 use crate::domain::latency::has_common_region;
 use crate::domain::measure::Measure;
-use crate::domain::probe_result::{CountedRoundTrip, ProbeResults, counted_round_trip};
+use crate::domain::probe_result::{CountedRoundTrip, ProbeResults};
 use crate::domain::queue::past_match_log::PastMatchLog;
 use crate::domain::ruleset::probing::ProbedPlayers;
 use crate::domain::ruleset::{AdvertisementIdForm, Ruleset};
@@ -59,7 +59,11 @@ impl AdvertState {
         };
         let purpose = (&*ruleset, ConsentPurpose::Search);
         check_party_consents(&self.common, caller, purpose, &search.session, &search.consents, now)?;
-        let (session, ignored) = self.common.with_resolved_locality(caller, search.session)?;
+        let mut session = search.session;
+        let mut ignored =
+            self.common.apply_latency_tokens(caller, &effective, &mut session, &search.latency_tokens, now);
+        let (session, untrusted) = self.common.with_resolved_locality(caller, session)?;
+        ignored.extend(untrusted);
         let checked = CheckedSession::new(&self.common.party_values, &effective, caller, session, ignored)?;
         let measured_claim = renew_search_claim(&self.common, &ruleset, &checked, &search.search_token, now)?;
         let claim = &measured_claim.search;
@@ -171,7 +175,10 @@ impl AdvertState {
     ) -> Result<ReportLatencyAnswer, EngineError> {
         let now = self.common.clock.now();
         let ruleset = ruleset_of_search(&self.common, report.set_id, report.ruleset_hash, &report.search_token)?;
-        let (session, ignored) = self.common.with_resolved_locality(caller, report.session)?;
+        let mut session = report.session;
+        let mut ignored = self.common.apply_latency_tokens(caller, &ruleset, &mut session, &report.latency_tokens, now);
+        let (session, untrusted) = self.common.with_resolved_locality(caller, session)?;
+        ignored.extend(untrusted);
         let checked = CheckedSession::new(&self.common.party_values, &ruleset, caller, session, ignored)?;
         if report.search_token.is_empty() {
             return Err(field_error(

@@ -54,8 +54,12 @@ impl QueueEngine {
             &enter.consents,
             now,
         )?;
-        let own_round_trips_ms = measured_round_trips_ms(&enter.session);
-        let (session, mut ignored_fields) = self.shared.common.with_coarse_locality(caller, enter.session)?;
+        let (mut session, tokens) = (enter.session, &enter.latency_tokens);
+        let common = &self.shared.common;
+        let mut ignored_fields = common.apply_latency_tokens(caller, &ruleset, &mut session, tokens, now);
+        let own_round_trips_ms = measured_round_trips_ms(&session);
+        let (session, untrusted) = common.with_coarse_locality(caller, session)?;
+        ignored_fields.extend(untrusted);
         check_session(&ruleset, &session)?;
         check_roles(&ruleset, teams, &session)?;
         let party_values = &self.shared.common.party_values;

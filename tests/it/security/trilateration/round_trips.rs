@@ -63,8 +63,10 @@ fn learned_ms(learned: Learned, paths: &[Path], exact_ms: &[f64], place: Localit
     let places = RegionPlaces::new(paths.iter().enumerate().map(|(number, path)| (region(number), path.place)));
     match learned {
         Learned::Exact => return exact_ms.to_vec(),
-        Learned::Stepped => coarsen_region_latencies(&mut latencies, None, &places),
-        Learned::Shared => coarsen_region_latencies(&mut latencies, Some((place, center)), &places),
+        Learned::Stepped => coarsen_region_latencies(&mut latencies, None, |region| places.place_of(region)),
+        Learned::Shared => {
+            coarsen_region_latencies(&mut latencies, Some((place, center)), |region| places.place_of(region))
+        }
     }
     latencies.iter().map(|latency| f64::from(latency.round_trip_ms)).collect()
 }

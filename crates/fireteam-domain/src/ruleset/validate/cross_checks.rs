@@ -9,6 +9,17 @@ use crate::ruleset::raw::{RawAttribute, RawElement, Span, quoted_excerpt};
 use crate::ruleset::spelling::closest_name;
 use crate::ruleset::teams::TeamsSpec;
 
+/// Reports a ruleset that lets parties join only what they have measured, and tells no endpoint that they could probe.
+fn report_join_of_untold_endpoints(root: &ElementReader<'_>) {
+    let attribute = |section: &str, name: &str| root.element.child(section)?.attribute(name);
+    let join = attribute("Latency", "Join").filter(|join| &*join.value == "measured");
+    let handles = attribute("Limits", "Handles").filter(|handles| &*handles.value == "per_searcher");
+    if let (Some(join), Some(_)) = (join, handles) {
+        let problem = "Join=\"measured\" needs probe endpoints, which Handles=\"per_searcher\" tells to no searcher";
+        root.report(join.value_span, problem.to_owned(), "remove one of the two");
+    }
+}
+
 /// Reports sections that need another section that is missing. The sections may themselves be invalid.
 pub(super) fn check_required_sections(root: &ElementReader<'_>) {
     // A misspelt section is reported as such; do not report it as missing too.
@@ -38,6 +49,7 @@ pub(super) fn check_required_sections(root: &ElementReader<'_>) {
             root.report(name.value_span, problem, "add a <Rating System=\"…\"/>");
         }
     }
+    report_join_of_untold_endpoints(root);
     if let Some(child) = root.element.child("Satisfaction") {
         report_satisfaction_without_ratings(root, child, has_section("Rating"));
         if !has_section("ExpansionConfigs") && !limits_measures(root.element) {

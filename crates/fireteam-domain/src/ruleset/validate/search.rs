@@ -7,7 +7,7 @@ use crate::limit::{
 use crate::matchmaking_action::{ADVERTISE_PERCENT_MAX, AdvertiseChances};
 use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::number_bounds::NumberBounds;
-use crate::ruleset::probing::{DEFAULT_PROBING, ProbedPlayers, ProbingSpec, RoundTripFigure};
+use crate::ruleset::probing::{DEFAULT_PROBING, LatencyTrust, ProbedPlayers, ProbingSpec, RoundTripFigure};
 use crate::ruleset::raw::{Diagnostics, RawElement};
 use crate::ruleset::teams::TeamsSpec;
 use crate::ruleset::{AdvertisementIdForm, HardFilter, HardMissingPolicy, HardRule, PartyConsentPolicy, SearchLimits};
@@ -76,7 +76,7 @@ pub(super) struct LatencySettings {
     pub(super) model: LatencyModel,
     /// Share of candidates that must answer the quick probe before the involved phase starts, percent.
     pub(super) involved_phase_percent: f64,
-    /// How searchers probe candidates.
+    /// Probes of candidates.
     pub(super) probing: ProbingSpec,
     /// Limits on lost packets and jitter, which follow the hard filters of the file.
     pub(super) hard_filters: Vec<HardFilter>,
@@ -104,6 +104,8 @@ pub(super) fn read_latency(element: Option<&RawElement>, diagnostics: &Diagnosti
     let wishes = reader.bool_or("Wishes", false);
     let players =
         [("never", ProbedPlayers::Never), ("involved", ProbedPlayers::Involved), ("quick", ProbedPlayers::Quick)];
+    let trusts =
+        [("proven", LatencyTrust::Proven), ("observed", LatencyTrust::Observed), ("claimed", LatencyTrust::Claimed)];
     let figures = [("p50", RoundTripFigure::Median), ("floor", RoundTripFigure::Floor)];
     let probing = ProbingSpec {
         quick_probe: reader.integer_or("QuickProbe", 1, QUICK_PROBE_MAX, DEFAULT_PROBING.quick_probe.into()) as u8,
@@ -111,6 +113,7 @@ pub(super) fn read_latency(element: Option<&RawElement>, diagnostics: &Diagnosti
             as u8,
         players: reader.optional_keyword("ProbePlayers", &players).unwrap_or_default(),
         figure: reader.optional_keyword("Figure", &figures).unwrap_or_default(),
+        trust: reader.optional_keyword("Trust", &trusts).unwrap_or_default(),
         must_measure: reader.optional_keyword("Join", &[("any", false), ("measured", true)]).unwrap_or(false),
     };
     if let Some(raw) = reader

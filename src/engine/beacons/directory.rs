@@ -1,0 +1,54 @@
+//! Beacons in memory: those in the store, as this server last read them, and those announced at this server.
+
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use crate::domain::time::UnixMs;
+use crate::engine::beacons::BeaconSettings;
+use crate::store::beacons::StoredBeacon;
+
+/// Time without an announcement after which a beacon is dead, milliseconds.
+pub(crate) const BEACON_DEAD_AFTER_MS: u64 = 60_000;
+
+/// Beacons, and what they are checked by.
+#[derive(Debug)]
+pub(crate) struct BeaconDirectory {
+    pub(crate) settings: BeaconSettings,
+    /// By id.
+    beacons: RwLock<Arc<[StoredBeacon]>>,
+}
+
+impl BeaconDirectory {
+    pub(crate) fn new(settings: BeaconSettings) -> Self {
+        Self { settings, beacons: RwLock::new(Arc::default()) }
+    }
+
+    /// Takes the rows of the store.
+    pub(crate) fn replace(&self, mut rows: Vec<StoredBeacon>) {
+        rows.sort_by_key(|beacon| beacon.id);
+        *self.beacons.write() = rows.into();
+    }
+
+    /// All beacons, dead ones too, by id.
+    pub(crate) fn all(&self) -> Arc<[StoredBeacon]> {
+        Arc::clone(&self.beacons.read())
+    }
+
+    /// Number of live beacons.
+    pub(crate) fn live_count(&self, now: UnixMs) -> usize {
+        self.all().iter().filter(|beacon| is_live(beacon, now)).count()
+    }
+
+    /// A live beacon.
+    pub(crate) fn live(&self, id: u32, now: UnixMs) -> Option<StoredBeacon> {
+        let beacons = self.all();
+        let at = beacons.binary_search_by_key(&id, |beacon| beacon.id).ok()?;
+        Some(beacons[at].clone()).filter(|beacon| is_live(beacon, now))
+    }
+}
+
+/// Whether a beacon has announced itself lately.
+pub(crate) fn is_live(beacon: &StoredBeacon, now: UnixMs) -> bool {
+    now.ms_since(beacon.announced_at) < BEACON_DEAD_AFTER_MS
+}
