@@ -51,6 +51,7 @@ const GOALS: &[(&str, &str)] = &[
     ("PL2", "leaderboard_page"),
     ("PL3", "leaderboard_move"),
     ("RT1", "rating_update"),
+    ("RP1", "round_trip_prediction"),
     ("PM1", "simulation_speed"),
     ("PM2", "simulation_pass_share"),
     ("SEC14", "ruleset_rejection"),

@@ -11,6 +11,7 @@ mod past_matches;
 mod population;
 mod queue_pass;
 mod rating_update;
+mod round_trip_prediction;
 mod rpc;
 mod ruleset_reject;
 mod simulator;
@@ -45,5 +46,6 @@ fn main() {
     idle_queues::run(&wanted);
     leaderboard::run(&wanted);
     rating_update::run(&wanted);
+    round_trip_prediction::run(&wanted);
     simulator::run(&wanted);
 }

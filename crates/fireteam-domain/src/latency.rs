@@ -1,4 +1,11 @@
-//! Latency model: expected round trip between two sessions, from region measurements or from distance.
+//! Latency model: expected round trip between two sessions, from region measurements, from distance, or predicted from floors
+//! to beacons.
+
+pub mod beacon_fleet;
+pub mod beacon_vector;
+pub mod prediction;
+pub mod prediction_unavailable;
+pub mod predictor_constants;
 
 use crate::locality::{KM_PER_MILE, Locality};
 use crate::session::RegionLatency;

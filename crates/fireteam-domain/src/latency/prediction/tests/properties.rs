@@ -1,0 +1,105 @@
+//! Properties of predictions: finite, ordered, symmetric, within the bounds, monotone in round trips between beacons.
+
+use proptest::prelude::*;
+
+use crate::latency::beacon_vector::VectorPair;
+use crate::latency::min_possible_round_trip_ms;
+use crate::latency::prediction::predict;
+use crate::latency::prediction::tests::{CONDITIONS, FleetExample, PartyExample, any_pair, equal_floors, locality};
+use crate::latency::prediction::{PredictionCondition, model_parts};
+use crate::latency::predictor_constants::{IntervalConstants, PREDICTOR_V1, PredictorConstants};
+
+proptest! {
+    /// LAT-3: a prediction is finite and lies in its interval.
+    #[test]
+    fn prediction_is_finite_and_within_its_interval((fleet, one, other) in any_pair()) {
+        let live = fleet.fleet(PREDICTOR_V1);
+        for condition in CONDITIONS {
+            let found = predict(&live, &one.completed(&live), &other.completed(&live), condition).unwrap();
+            let parts = found.parts;
+            let values = [
+                found.low_ms, found.round_trip_ms, found.high_ms, parts.arc_km, parts.upper_ms, parts.lower_ms,
+                parts.middle_ms, parts.access_ms[0], parts.access_ms[1], parts.far_ms, parts.near_ms, parts.blend,
+            ];
+            prop_assert!(values.iter().all(|value| value.is_finite()), "{found:?}");
+            prop_assert!(0.0 <= found.low_ms && found.low_ms <= found.round_trip_ms, "{found:?}");
+            prop_assert!(1.0 <= found.round_trip_ms && found.round_trip_ms < found.high_ms, "{found:?}");
+        }
+    }
+
+    /// Both orders of a pair have the same prediction, to the bit: a queue judges each side by the other.
+    #[test]
+    fn prediction_is_symmetric((fleet, one, other) in any_pair()) {
+        let live = fleet.fleet(PREDICTOR_V1);
+        let (one, other) = (one.completed(&live), other.completed(&live));
+        for condition in [PredictionCondition::Exact, PredictionCondition::Queue] {
+            let there = predict(&live, &one, &other, condition).unwrap();
+            let mut back = predict(&live, &other, &one, condition).unwrap();
+            back.parts.access_ms.reverse();
+            prop_assert_eq!(there, back);
+        }
+    }
+
+    /// No prediction is above the route through beacons, nor below the difference of floors where that is the lesser bound.
+    #[test]
+    fn prediction_is_within_the_bounds_of_floors((fleet, one, other) in any_pair()) {
+        let live = fleet.fleet(PREDICTOR_V1);
+        for (condition, slack_ms) in CONDITIONS.into_iter().zip([0.0, 12.5, 25.0]) {
+            let found = predict(&live, &one.completed(&live), &other.completed(&live), condition).unwrap();
+            let (upper_ms, lower_ms) = (found.parts.upper_ms + slack_ms, found.parts.lower_ms - slack_ms);
+            prop_assert!(found.round_trip_ms <= upper_ms.max(1.0), "{found:?}");
+            prop_assert!(found.parts.blend < 1.0 || lower_ms.min(upper_ms) <= found.round_trip_ms, "{found:?}");
+        }
+    }
+
+    /// A longer round trip between two beacons never shortens a prediction.
+    #[test]
+    fn prediction_is_monotone_in_round_trips_between_beacons(
+        (fleet, one, other) in any_pair(), at in 0.0..1.0f64, longer_ms in 0.0..500.0f64,
+    ) {
+        let mut longer = fleet.clone();
+        let position = (at * fleet.pairs_ms.len() as f64) as usize;
+        longer.pairs_ms[position] = longer.pairs_ms[position].map(|ms| ms + longer_ms);
+        let [fleet, longer] = [fleet, longer].map(|example| example.fleet(PREDICTOR_V1));
+        for condition in CONDITIONS {
+            let [before, after] =
+                [&fleet, &longer].map(|it| predict(it, &one.completed(it), &other.completed(it), condition).unwrap());
+            prop_assert!(before.parts.upper_ms <= after.parts.upper_ms);
+            prop_assert!(before.round_trip_ms <= after.round_trip_ms + 1e-9, "{before:?} {after:?}");
+        }
+    }
+
+    /// A greater upper estimate alone never shortens either model.
+    #[test]
+    fn prediction_models_are_monotone_in_the_upper_estimate(
+        arc_km in 0.0..20_000.0f64, upper_ms in 0.0..1_000.0f64, more_ms in 0.0..500.0f64, lower_ms in 0.0..500.0f64,
+        middle_ms in -300.0..300.0f64, access_ms in -100.0..100.0f64, slack_ms in 0.0..25.0f64,
+    ) {
+        let parts = |upper_ms| {
+            let pair = VectorPair { upper_ms, lower_ms, middle_ms };
+            model_parts(&PREDICTOR_V1, slack_ms, arc_km, pair, [access_ms, 0.0])
+        };
+        let (before, after) = (parts(upper_ms), parts(upper_ms + more_ms));
+        prop_assert!(before.far_ms <= after.far_ms && before.near_ms <= after.near_ms, "{before:?} {after:?}");
+    }
+}
+
+/// LAT-3: the low end is never below the time that light needs, nor above the prediction.
+#[test]
+fn prediction_low_end_respects_the_speed_of_light() {
+    let wide = IntervalConstants { scale: [1_000.0, 0.0, 0.0], ..PREDICTOR_V1.exact };
+    let fleet = FleetExample::around_the_equator(12).fleet(PredictorConstants { exact: wide, ..PREDICTOR_V1 });
+    let (here, there) = (locality(0.0, 0.0), locality(0.0, 150.0));
+    let light_ms = min_possible_round_trip_ms(Some(here), Some(there));
+    assert!((50.0..60.0).contains(&light_ms), "{light_ms} ms");
+    let predicted = |floor_ms| {
+        let party = |place| PartyExample { place, floors: equal_floors(12, floor_ms) }.completed(&fleet);
+        predict(&fleet, &party(here), &party(there), PredictionCondition::Exact).unwrap()
+    };
+    let plausible = predicted(60.0);
+    assert!(light_ms < plausible.round_trip_ms);
+    assert_eq!(plausible.low_ms, light_ms);
+    let too_fast = predicted(1.0);
+    assert!(too_fast.round_trip_ms < light_ms);
+    assert_eq!(too_fast.low_ms, too_fast.round_trip_ms);
+}
