@@ -1,6 +1,7 @@
 //! Matchmaking engine: takes commands, decides from memory, commits through the store and notifies listeners.
 
 mod adverts;
+mod beacon_directory;
 pub mod beacons;
 mod block_lists;
 mod checked_session;
@@ -13,6 +14,7 @@ pub mod error;
 mod fail_points;
 mod follow_feed;
 mod hosted_match;
+mod latency_tokens;
 mod open_session_changes;
 mod open_silos;
 mod outage_log;
@@ -42,7 +44,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::domain::id::{AdvertisementId, RulesetHash, SetId};
 use crate::domain::ruleset::Ruleset;
-use crate::engine::beacons::{BeaconEngine, run_beacon_refresh};
+pub use crate::engine::beacon_directory::{BeaconSettings, ReceiptPrefixRule};
+use crate::engine::beacons::BeaconEngine;
+use crate::engine::beacons::refresh_task::run_beacon_refresh;
+pub use crate::engine::latency_tokens::LatencyTokens;
 use crate::store::StoreError;
 use crate::supervisor::TaskSupervisor;
 use crate::telemetry::label::TaskLabel;

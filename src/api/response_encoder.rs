@@ -253,6 +253,7 @@ impl<'a> SearchResponseEncoder<'a> {
 
     /// Appends the other fields of a search response.
     pub fn finish_search_response(self, answer: SearchAnswer) -> EncodedResponse {
+        let has_candidates = !self.bytes.is_empty();
         let mut bytes = self.bytes;
         let out = &mut bytes;
         encoding::uint32::encode(2, &answer.evaluated_rows, out);
@@ -270,7 +271,7 @@ impl<'a> SearchResponseEncoder<'a> {
             encoding::uint64::encode(9, &ms, out);
         }
         encoding::string::encode_repeated(10, &session_composition_paths(&answer.ignored_fields), out);
-        if answer.ruleset.handles == AdvertisementIdForm::Ids {
+        if has_candidates && answer.ruleset.handles == AdvertisementIdForm::Ids {
             encoding::message::encode(11, &latency_plan(&answer.ruleset.probing), out);
         }
         EncodedResponse { bytes }
@@ -351,7 +352,7 @@ fn session_composition_paths(paths: &[String]) -> Vec<String> {
     paths.iter().map(|path| format!("session_composition.{path}")).collect()
 }
 
-/// How the ruleset wants candidates to be probed.
+/// Settings of a ruleset for probes of candidates.
 fn latency_plan(probing: &ProbingSpec) -> pb::LatencyPlan {
     let probe_players = match probing.players {
         ProbedPlayers::Never => pb::ProbePlayers::Never,

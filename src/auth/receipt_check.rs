@@ -104,7 +104,7 @@ pub struct MeasuredBeacon {
     pub round_trip_us: u32,
 }
 
-/// Who presents a receipt, and what is known of the beacons.
+/// Circumstances of a receipt: the user who presents it, the time, and the live beacons.
 pub struct ReceiptContext<'a> {
     /// Keys of the fleet.
     pub keys: &'a FleetKeys,

@@ -13,7 +13,7 @@ use crate::domain::id::{AdvertisementId, MatchId, ReservationId, RulesetHash, Se
 use crate::domain::matchmaking_action::MatchmakingAction;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
-use crate::engine::beacons::LatencyTokens;
+use crate::engine::latency_tokens::LatencyTokens;
 
 /// Authenticated caller of a command.
 #[derive(Clone, Copy, Debug, Default)]

@@ -18,7 +18,7 @@ use crate::domain::location_privacy::coarsen_region_latencies;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
-use crate::engine::beacons::BeaconDirectory;
+use crate::engine::beacon_directory::BeaconDirectory;
 use crate::engine::block_lists::BlockLists;
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};

@@ -11,7 +11,7 @@ use crate::auth::token::HmacTokenSigner;
 use crate::clock::Clock;
 use crate::domain::id::SiloId;
 use crate::engine::adverts::advert_state::EncodeAdvertFn;
-use crate::engine::beacons::{BeaconDirectory, BeaconSettings};
+use crate::engine::beacon_directory::{BeaconDirectory, BeaconSettings};
 use crate::engine::common::Common;
 use crate::engine::open_session_changes::OpenSessionChanges;
 use crate::engine::open_silos::{OpenSilos, SiloLimits};

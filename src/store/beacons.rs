@@ -16,11 +16,11 @@ pub struct StoredBeacon {
     pub id: u32,
     /// Last announcement.
     pub announced_at: UnixMs,
-    /// What was announced.
+    /// Content of the announcement.
     pub body: BeaconBody,
 }
 
-/// What a beacon announces, as stored in JSON.
+/// Content of an announcement, as stored in JSON.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct BeaconBody {
     /// Region that it stands for; empty for none.
@@ -40,7 +40,7 @@ pub struct BeaconBody {
 }
 
 impl BeaconBody {
-    /// Where it is; `None` for degrees that are no place.
+    /// Its place; `None` for degrees that are no place.
     pub fn place(&self) -> Option<Locality> {
         Locality::from_degrees(self.latitude, self.longitude)
     }

@@ -1,6 +1,7 @@
 //! Authentication, ownership, limits, privacy, TLS.
 
 pub(crate) mod attribute_trust;
+pub(crate) mod beacon_receipts;
 pub(crate) mod canaries;
 pub(crate) mod claims;
 pub(crate) mod claims_table;

@@ -10,9 +10,8 @@ use crate::domain::limit;
 use crate::domain::locality::Locality;
 use crate::engine::beacons::{
     ANNOUNCE_INTERVAL_MS, AnnounceBeaconCommand, BEACON_LIST_GOOD_FOR_MS, BEACONS_WANTED, BeaconClaim, BeaconList,
-    ReportTripsAnswer, ReportTripsCommand,
+    ListedBeacon, ReportTripsAnswer, ReportTripsCommand,
 };
-use crate::store::beacons::StoredBeacon;
 
 /// Maximum number of receipts in one report: eight rounds of the twelve nearest beacons.
 const RECEIPTS_MAX: usize = 96;
@@ -98,7 +97,7 @@ fn read_address(bytes: &[u8], problems: &mut FieldErrors) -> IpAddr {
 
 /// Answer to GetBeacons.
 pub fn beacons_response(list: BeaconList) -> pb::GetBeaconsResponse {
-    let beacons = list.beacons.into_iter().map(|(beacon, measure_first)| beacon_to_proto(beacon, measure_first));
+    let beacons = list.beacons.into_iter().map(beacon_to_proto);
     pb::GetBeaconsResponse {
         beacons: beacons.collect(),
         binding: list.binding.map(Vec::from).unwrap_or_default(),
@@ -107,19 +106,19 @@ pub fn beacons_response(list: BeaconList) -> pb::GetBeaconsResponse {
     }
 }
 
-fn beacon_to_proto(StoredBeacon { id, body, .. }: StoredBeacon, measure_first: bool) -> pb::Beacon {
-    let address = match body.address {
+fn beacon_to_proto(beacon: ListedBeacon) -> pb::Beacon {
+    let address = match beacon.address {
         IpAddr::V4(address) => address.octets().to_vec(),
         IpAddr::V6(address) => address.octets().to_vec(),
     };
     pb::Beacon {
-        id,
-        region: body.region,
+        id: beacon.id,
+        region: beacon.region,
         address,
-        port: body.port.into(),
-        latitude: body.latitude,
-        longitude: body.longitude,
-        measure_first,
+        port: beacon.port.into(),
+        latitude: beacon.latitude,
+        longitude: beacon.longitude,
+        measure_first: beacon.measure_first,
     }
 }
 

@@ -10,7 +10,7 @@ use crate::domain::id::{SiloId, UserKey};
 use crate::domain::limit;
 use crate::domain::locality::Locality;
 use crate::domain::session::{Player, PlayerDetails, RegionLatency, Session};
-use crate::engine::beacons::LatencyTokens;
+use crate::engine::LatencyTokens;
 use crate::engine::command::PartyConsents;
 
 /// Name of the field in each request that has a session composition.

@@ -2,12 +2,10 @@
 
 use std::net::IpAddr;
 
-use proptest::prelude::*;
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
-
 use super::*;
 use fireteam_probe::ReceiptClaims;
+use proptest::prelude::*;
+use proptest::test_runner::{RngAlgorithm, TestRng};
 
 const NOW: UnixMs = UnixMs(1_800_000_000_000);
 const BEACON: u32 = 7;
@@ -84,7 +82,7 @@ fn receipt_verdict_names_the_first_failed_check() {
     assert_eq!(verdict(|it| it.round_trip_us = MAX_ROUND_TRIP_US + 1), Verdict::OutOfRange);
     assert_eq!(verdict(|it| it.prefix = prefix("192.0.3.9")), Verdict::ForeignPrefix);
     assert_eq!(verdict(|it| it.prefix = prefix("2001:db8::1")), Verdict::ForeignPrefix);
-    // Two failures: the first in the order is told.
+    // Two failures: the first in the order is the verdict.
     assert_eq!(verdict(|it| (it.issued_unix_s, it.round_trip_us) = (0, 0)), Verdict::Stale);
     // A rotated fleet key: receipts of the key before still count, of the one before that not.
     let of_key = |key: [u8; 32]| {
@@ -121,41 +119,42 @@ fn no_forged_receipt_counts_below_the_true_round_trip() {
         })
         .map(|claims| claims.sign(&beacon_key))
         .collect();
-    let mut rng = StdRng::seed_from_u64(17);
+    let mut rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let mut below = |limit: u64| rng.next_u64() % limit;
     let mut counted = 0;
     for round in 0..(1_000_000.0 * scale) as u32 {
-        let mut packet = genuine[rng.random_range(0..genuine.len())];
+        let mut packet = genuine[below(64) as usize];
         let (mut subject, mut now) = (Some(user()), NOW);
+        let nearer_us = 1 + below(u64::from(TRUE_ROUND_TRIP_US) - 1) as u32;
         match round % 6 {
             // Bits flipped anywhere.
             0 => {
-                for _ in 0..rng.random_range(1..4) {
-                    packet[rng.random_range(0..PACKET_BYTES)] ^= 1 << rng.random_range(0..8);
+                for _ in 0..=below(3) {
+                    packet[below(PACKET_BYTES as u64) as usize] ^= 1 << below(8);
                 }
             }
             // A smaller figure, with the code of the genuine one.
-            1 => packet[20..24].copy_from_slice(&rng.random_range(1..TRUE_ROUND_TRIP_US).to_be_bytes()),
+            1 => packet[20..24].copy_from_slice(&nearer_us.to_be_bytes()),
             // A smaller figure, signed with a key of the attacker's own, or of a beacon that it owns.
             2 => {
-                let claims = ReceiptClaims { round_trip_us: rng.random_range(1..TRUE_ROUND_TRIP_US), ..claims() };
-                let own = if rng.random_bool(0.5) { BeaconKey(rng.random()) } else { keys.current_beacon_key(8) };
-                packet = claims.sign(&own);
+                let claims = ReceiptClaims { round_trip_us: nearer_us, ..claims() };
+                let own = BeaconKey(std::array::from_fn(|_| below(256) as u8));
+                packet = claims.sign(&if below(2) == 0 { own } else { keys.current_beacon_key(8) });
             }
             // Of another user, who is nearer.
             3 => {
-                let binding = keys.binding(Some(UserKey::from_bytes(rng.random())), NOW);
+                let binding = keys.binding(Some(UserKey::from_name(&below(1_000).to_string())), NOW);
                 packet = ReceiptClaims { round_trip_us: 1, binding, ..claims() }.sign(&beacon_key);
             }
-            // Of an earlier time, when the user was nearer; or presented by another.
+            // Of an earlier time, when the user was nearer.
             4 => {
-                let age_s = rng.random_range(601..1_000_000);
-                packet = ReceiptClaims { round_trip_us: 1, issued_unix_s: claims().issued_unix_s - age_s, ..claims() }
-                    .sign(&beacon_key);
+                let issued_unix_s = claims().issued_unix_s - 601 - below(1_000_000) as u32;
+                packet = ReceiptClaims { round_trip_us: 1, issued_unix_s, ..claims() }.sign(&beacon_key);
             }
-            // Replayed: by the same user it tells the truth again; by another, or later, nothing.
-            _ => match rng.random_range(0..3) {
-                0 => subject = Some(UserKey::from_bytes(rng.random())),
-                1 => now = NOW.plus_ms(601_000 + rng.random_range(0..DAY_MS)),
+            // Replayed: by the same user it says the same again; by another, or later, nothing.
+            _ => match below(3) {
+                0 => subject = Some(UserKey::from_name(&below(1_000).to_string())),
+                1 => now = NOW.plus_ms(701_000 + below(DAY_MS)),
                 _ => {}
             },
         }

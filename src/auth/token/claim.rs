@@ -132,11 +132,11 @@ pub struct AllocationOfferClaim {
 pub struct MeasuredSearchClaim {
     /// The search.
     pub search: SearchClaim,
-    /// What was measured.
+    /// Its measurements.
     pub measured: SearchMeasurements,
 }
 
-/// What was measured in a search.
+/// Measurements of a search.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SearchMeasurements {
     /// Enough candidates have answered the quick probe for the involved one.

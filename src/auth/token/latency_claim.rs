@@ -29,13 +29,13 @@ pub struct BeaconRoundTrip {
     pub beacon_id: u32,
     /// Milliseconds, rounded up to 1/8.
     pub floor_ms: f64,
-    /// Where it comes from.
+    /// Its source.
     pub source: FloorSource,
     /// Age at the issue of the token, milliseconds, in steps of 4 s; at most 1,020 s.
     pub age_ms: u64,
 }
 
-/// Where a round trip to a beacon comes from, the most trusted first.
+/// Source of a round trip to a beacon, the most trusted first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FloorSource {
     /// A receipt of the beacon.

@@ -172,7 +172,7 @@ proptest! {
     #[test]
     fn token_of_a_search_is_unforgeable(claim in search_claim()) { assert_token_is_unforgeable(&claim) }
 
-    /// What a search has measured cannot be forged, changed or extended; also with one record less or more.
+    /// Measurements of a search cannot be forged, changed or extended; also with one record less or more.
     #[test]
     fn token_of_a_measured_search_is_unforgeable(claim in measured_search_claim(3)) {
         assert_token_is_unforgeable(&claim);

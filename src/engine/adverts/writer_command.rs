@@ -78,7 +78,7 @@ pub(crate) struct ReserveSeats {
     pub(crate) users: Vec<UserKey>,
     pub(crate) subject: Option<UserKey>,
     pub(crate) searching_since: UnixMs,
-    /// What the party has measured in its search.
+    /// Results of the party's probes in its search.
     pub(crate) probes: Box<[ProbeResult]>,
     pub(crate) hold_ms: u32,
     pub(crate) request_digest: [u8; 16],

@@ -1,22 +1,13 @@
 //! Announcements of beacons, and the list that clients measure.
 
 use crate::domain::time::UnixMs;
+use crate::engine::beacon_directory::is_live;
 use crate::engine::beacons::BeaconEngine;
-use crate::engine::beacons::command::{AnnounceBeaconCommand, BeaconList};
-use crate::engine::beacons::directory::is_live;
+use crate::engine::beacons::command::{AnnounceBeaconCommand, BEACONS_WANTED, BeaconList, ListedBeacon};
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::writer_inbox::RETRY_AFTER_MS;
 use crate::store::beacons::{BeaconAnnouncement, BeaconBody, StoredBeacon};
-
-/// Interval of announcements, milliseconds.
-pub const ANNOUNCE_INTERVAL_MS: u32 = 10_000;
-
-/// Number of beacons that a client measures: its nearest. More do not predict better.
-pub const BEACONS_WANTED: usize = 12;
-
-/// Time after which a client asks for the list again, milliseconds.
-pub const BEACON_LIST_GOOD_FOR_MS: u32 = 600_000;
 
 /// Maximum number of beacons.
 const BEACONS_MAX: usize = 1_024;
@@ -42,7 +33,16 @@ impl BeaconEngine {
         by_distance.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
         by_distance.truncate(BEACONS_WANTED);
         let is_near = |id: u32| by_distance.iter().any(|(_, near)| *near == id);
-        let beacons = live.into_iter().map(|beacon| (beacon.clone(), is_near(beacon.id))).collect();
+        let listed = |StoredBeacon { id, body, .. }: StoredBeacon| ListedBeacon {
+            id,
+            region: body.region,
+            address: body.address,
+            port: body.port,
+            latitude: body.latitude,
+            longitude: body.longitude,
+            measure_first: is_near(id),
+        };
+        let beacons = live.into_iter().map(listed).collect();
         BeaconList { beacons, binding: Some(keys.binding(caller.user, now)) }
     }
 

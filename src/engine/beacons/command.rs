@@ -4,25 +4,42 @@ use std::net::IpAddr;
 
 use crate::auth::receipt_check::ReceiptVerdict;
 use crate::domain::time::UnixMs;
-use crate::store::beacons::StoredBeacon;
 
-/// When the network of a receipt counts as the caller's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ReceiptPrefixRule {
-    /// Only if they are the same.
-    Strict,
-    /// Also if both are located at most 300 km apart.
-    #[default]
-    Place,
-}
+/// Interval of announcements, milliseconds.
+pub const ANNOUNCE_INTERVAL_MS: u32 = 10_000;
+
+/// Number of beacons that a client measures: its nearest. More do not predict better.
+pub const BEACONS_WANTED: usize = 12;
+
+/// Time after which a client asks for the list again, milliseconds.
+pub const BEACON_LIST_GOOD_FOR_MS: u32 = 600_000;
 
 /// Live beacons, for a client.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BeaconList {
-    /// Beacons by id, and whether the client should measure them first.
-    pub beacons: Vec<(StoredBeacon, bool)>,
+    /// Beacons by id.
+    pub beacons: Vec<ListedBeacon>,
     /// Binding of the caller's receipts; `None` without fleet keys.
     pub binding: Option<[u8; 16]>,
+}
+
+/// A live beacon, for a client.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListedBeacon {
+    /// Id.
+    pub id: u32,
+    /// Region; empty for none.
+    pub region: String,
+    /// Address at which clients reach it.
+    pub address: IpAddr,
+    /// UDP port.
+    pub port: u16,
+    /// Degrees north.
+    pub latitude: f64,
+    /// Degrees east.
+    pub longitude: f64,
+    /// One of the nearest to the client.
+    pub measure_first: bool,
 }
 
 /// Receipts and claims of a client.
@@ -43,7 +60,7 @@ pub struct BeaconClaim {
     pub floor_ms: f64,
 }
 
-/// What receipts are worth.
+/// Verdicts on receipts, and the token that follows from them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReportTripsAnswer {
     /// Token with the round trips.
@@ -75,20 +92,4 @@ pub struct AnnounceBeaconCommand {
     pub key_id: [u8; 4],
     /// Round trips to other beacons, milliseconds.
     pub round_trips: Vec<(u32, f32)>,
-}
-
-/// Latency tokens of a party.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LatencyTokens {
-    /// The caller's own token; empty for none.
-    pub own: Vec<u8>,
-    /// Tokens of the players, in player order; empty for none. May be shorter than the player list.
-    pub players: Vec<Vec<u8>>,
-}
-
-impl LatencyTokens {
-    /// Whether there is no token.
-    pub fn is_empty(&self) -> bool {
-        self.own.is_empty() && self.players.iter().all(Vec::is_empty)
-    }
 }

@@ -14,9 +14,9 @@ use crate::domain::session::Session;
 use crate::domain::statistic::StatisticKey;
 use crate::domain::statistic::histogram::BucketCounts;
 use crate::domain::time::UnixMs;
-use crate::engine::beacons::LatencyTokens;
 use crate::engine::command::PartyConsents;
 use crate::engine::hosted_match::HostedMatch;
+use crate::engine::latency_tokens::LatencyTokens;
 use crate::engine::ratings::command::ReportState;
 
 /// Enters a party into a queue.

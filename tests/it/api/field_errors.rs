@@ -47,7 +47,7 @@ fn search_errors_name_the_field() {
     check(|_| {}, &[]);
     check(|wire| wire.session_composition = None, &[("session_composition", "is missing")]);
     check(|wire| wire.matchmaking_set_id = None, &[("matchmaking_set_id", "is missing")]);
-    check(|wire| wire.search_token = vec![0; 513], &[("search_token", "513 bytes; at most 512")]);
+    check(|wire| wire.search_token = vec![0; 1_025], &[("search_token", "1025 bytes; at most 1024")]);
     check(|wire| wire.exclude_advertisement_ids = vec![ADVERTISEMENT_ID.into(); 256], &[]);
     check(
         |wire| wire.exclude_advertisement_ids = vec![ADVERTISEMENT_ID.into(); 257],

@@ -1,4 +1,4 @@
-//! What a search has measured counts in all its later calls, at every server: silent hosts are gone, and measured round trips replace
+//! Measurements of a search count in all its later calls, at every server: silent hosts are gone, and measured round trips replace
 //! estimates in filters, scores, order and reservations.
 
 use std::sync::Arc;

@@ -182,7 +182,7 @@ proptest! {
             evaluated,
             truncated,
             service_configuration_hash: ruleset.hash.0,
-            latency_plan: Some(default_latency_plan()),
+            latency_plan: (!hits.is_empty()).then(default_latency_plan),
             ..Default::default()
         };
         prop_assert_eq!(generated_client::MatchmakingSearchResponse::decode(&*bytes).unwrap(), expected);
@@ -246,7 +246,7 @@ fn search_and_latency_responses_encode_all_fields() {
         next_expansion_in_ms: Some(0),
         stale_for_ms: Some(5),
         ignored_fields: vec!["session_composition.nat_type".into()],
-        latency_plan: Some(default_latency_plan()),
+        latency_plan: None,
     };
     assert_eq!(decoded, expected);
     let report = ReportLatencyAnswer {

@@ -21,6 +21,7 @@ const IDS: &[(&str, u32, u32)] = &[
     ("B-", 1, 38),
     ("R", 1, 25),
     ("SEC-", 1, 21),
+    ("LAT-", 1, 6),
 ];
 
 /// Requirements that this release does not promise yet. No other row may say `later`.
@@ -33,6 +34,7 @@ const LATER: &[(&str, u32, u32)] = &[
     ("SEC-", 3, 3),
     ("SEC-", 8, 8),
     ("SEC-", 16, 16),
+    ("LAT-", 4, 4),
 ];
 
 /// Last column of a requirement that is not promised yet but has some tests, such as a file that is read or a limit

@@ -18,7 +18,7 @@ fn protoc_generates_each_built_in_language_without_extra_flags() {
     let folder = proto.join("fireteam/v1");
     let mut files: Vec<PathBuf> = folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
-    assert_eq!(files.len(), 6, "{files:?}");
+    assert_eq!(files.len(), 7, "{files:?}");
     for (flag, expected) in BUILT_IN_LANGUAGES {
         let out = tempfile::tempdir().unwrap();
         let mut command = Command::new("protoc");

@@ -35,6 +35,7 @@ const LAYERS: &[Layer] = &[
         name: "auth",
         ours: &["domain", "config", "clock", "files"],
         theirs: &[
+            "fireteam_probe",
             "aes",
             "arc_swap",
             "aws_lc_rs",
@@ -68,7 +69,17 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "engine",
         ours: &["domain", "clock", "store", "rules", "geo", "auth", "telemetry", "watch", "supervisor"],
-        theirs: &["tokio", "tokio_util", "tracing", "arc_swap", "bytes", "futures_util", "parking_lot", "thin_vec"],
+        theirs: &[
+            "fireteam_probe",
+            "tokio",
+            "tokio_util",
+            "tracing",
+            "arc_swap",
+            "bytes",
+            "futures_util",
+            "parking_lot",
+            "thin_vec",
+        ],
     },
     Layer {
         name: "api",

@@ -86,8 +86,13 @@ const SEATS: Judgement = WithoutAuthority(&[
 const SILO: Judgement =
     Refused(&["silo_limits_apply_per_identity_and_in_all", "search_token_is_bound_to_party_set_and_silo"]);
 const ROUND_TRIP: Judgement = Ignored(&["latency_claim_faster_than_light_is_clamped"]);
-const REGION_ROUND_TRIP: Judgement =
-    Accepted("a player's own measurement: too short a time puts its own matches where its play is slow");
+const REGION_ROUND_TRIP: Judgement = Ignored(&["proven_round_trip_is_the_least_that_counts"]);
+const OWN_PROBES: Judgement = OwnWish("of the packets of the client's own search, which counts in this search only");
+const PACKETS: Judgement = Refused(&["invalid_measurements_are_refused_by_field"]);
+const RECEIPTS: Judgement = Ignored(&["receipts_get_verdicts_and_become_a_token"]);
+const BEACON_CLAIM: Judgement = Ignored(&["proven_round_trip_is_the_least_that_counts"]);
+const LATENCY_TOKEN: Judgement = Ignored(&["proven_round_trip_is_the_least_that_counts"]);
+const BEACON: Judgement = Refused(&["beacons_are_announced_and_listed_while_they_live"]);
 const ROLE: Judgement = Refused(&["game_server_and_client_calls_require_their_role"]);
 const PROBE_ADDRESS: Judgement =
     Refused(&["invalid_probe_endpoint_is_refused", "probe_endpoint_is_told_of_game_servers_only"]);
@@ -235,6 +240,7 @@ const TABLE: &[Row] = &[
             (&ACCOUNT, &["players"]),
             (&ATTRIBUTES, &["attributes"]),
             (&REGION_ROUND_TRIP, &["region_latencies"]),
+            (&LATENCY_TOKEN, &["latency_token"]),
             (&WISHES, &["wishes"]),
         ],
     ),
@@ -249,6 +255,7 @@ const TABLE: &[Row] = &[
             (&CLIENT_NAME, &["player_id"]),
             (&SKILL, &["skill"]),
             (&CONSENT, &["consent_token"]),
+            (&LATENCY_TOKEN, &["latency_token"]),
             (&STATED_TEAM, &["team"]),
             (&PLAYER_ATTRIBUTES, &["attributes"]),
             (&WANTED_ROLES, &["roles"]),
@@ -316,7 +323,23 @@ const TABLE: &[Row] = &[
             (&HASH, &["service_configuration_hash"]),
         ],
     ),
-    ("LatencyMeasurement", &[(&SEARCHED, &["advertisement_id"]), (&ROUND_TRIP, &["round_trip_ms"])]),
+    (
+        "LatencyMeasurement",
+        &[(&SEARCHED, &["advertisement_id"]), (&ROUND_TRIP, &["round_trip_ms"]), (&OWN_PROBES, &["outcome"])],
+    ),
+    (
+        "RoundTripStatistics",
+        &[
+            (&ROUND_TRIP, &["floor_ms", "p50_ms"]),
+            (&PACKETS, &["sent", "answered"]),
+            (&OWN_PROBES, &["jitter_ms", "age_ms"]),
+        ],
+    ),
+    ("ReportTripsRequest", &[(&RECEIPTS, &["receipts"]), (&BEACON_CLAIM, &["claims"])]),
+    ("BeaconClaim", &[(&BEACON_CLAIM, &["beacon_id"])]),
+    ("AnnounceBeaconRequest", &[(&BEACON, &["key_id", "trips"])]),
+    ("Beacon", &[(&BEACON, &["id", "region", "address", "port", "latitude", "longitude", "measure_first"])]),
+    ("BeaconTrip", &[(&BEACON, &["beacon_id", "floor_ms", "age_ms"])]),
     ("MatchmakingChooseActionRequest", &[(&SET, &["matchmaking_set_id"]), (&PARTY_SIZE, &["party_size"])]),
     (
         "MatchmakingGrantConsentRequest",

@@ -11,6 +11,7 @@ use fireteam::auth::token::HmacTokenSigner;
 use fireteam::clock::Clock as _;
 use fireteam::domain::ruleset::Ruleset;
 use fireteam::engine::settings::EngineSettings;
+use fireteam::engine::{BeaconSettings, ReceiptPrefixRule};
 use fireteam::engine::{Engine, EngineDeps};
 use fireteam::geo::{LocatorSettings, ReloadableLocator};
 use fireteam::rules::RulesetCatalog;
@@ -42,6 +43,7 @@ pub(crate) async fn start_engine(
         settings: EngineSettings::default(),
         served_silos: None,
         supervisor: TaskSupervisor::default(),
+        beacons: BeaconSettings { fleet_keys: None, prefix_rule: ReceiptPrefixRule::Place },
         pass_failures: PassFailureFolder::default(),
         encode_advert: encode_static_candidate_fields,
     };

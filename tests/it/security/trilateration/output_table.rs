@@ -59,6 +59,9 @@ const REPLIES: Judgement = Independent("what players and hosts replied or report
 const CHOSEN: Judgement = Independent("entries of lists that the parties state; places do not enter them");
 const PUBLISHED: Judgement = Independent("as the advertiser published it, with its own seats");
 
+const BEACONS: Judgement = Independent("machines of the operator, at places that it publishes");
+const OWN_RECEIPTS: Judgement = Independent("measured by the caller itself, and told to it alone");
+
 /// Fields by message.
 type Row = (&'static str, &'static [(&'static Judgement, &'static [&'static str])]);
 
@@ -84,11 +87,29 @@ const TABLE: &[Row] = &[
         "Candidate",
         &[
             (&ID, &["advertisement_id"]),
-            (&SEARCH, &["score", "terms", "distance_miles", "round_trip_ms"]),
+            (&SEARCH, &["score", "terms", "distance_miles", "round_trip_ms", "round_trip_source"]),
             (&PUBLISHED, &["open_seats", "party_size_composition"]),
             (&CHOSEN, &["chosen"]),
         ],
     ),
+    ("LatencyPlan", &[(&RULES, &["quick", "involved", "probe_players", "quick_timeout_ms"])]),
+    (
+        "GetBeaconsResponse",
+        &[(&BEACONS, &["beacons", "beacons_wanted"]), (&OWN_RECEIPTS, &["binding"]), (&OWN_TIMES, &["good_for_ms"])],
+    ),
+    (
+        "Beacon",
+        &[
+            (&BEACONS, &["id", "region", "address", "port", "latitude", "longitude"]),
+            (&OWN_RECEIPTS, &["measure_first"]),
+        ],
+    ),
+    (
+        "ReportTripsResponse",
+        &[(&OWN_RECEIPTS, &["latency_token", "verdicts", "regions"]), (&OWN_TIMES, &["good_for_ms", "fresh_until_ms"])],
+    ),
+    ("RegionRoundTrip", &[(&OWN_RECEIPTS, &["region", "round_trip_ms", "claimed"])]),
+    ("AnnounceBeaconResponse", &[(&OWN_TIMES, &["announce_again_in_ms"])]),
     ("ChosenValue", &[(&CHOSEN, &["attribute", "value"])]),
     ("ProbeEndpoint", &[(&PUBLISHED, &["address", "port", "probe_key", "hosted"])]),
     (
@@ -105,7 +126,7 @@ const TABLE: &[Row] = &[
         "MatchmakingReportLatencyResponse",
         &[
             (&SEARCH, &["candidates", "ignored_fields"]),
-            (&ECHO, &["involved_phase_may_start"]),
+            (&ECHO, &["involved_phase_may_start", "search_token", "answered", "probed"]),
             (&PUBLISHED, &["probes"]),
         ],
     ),

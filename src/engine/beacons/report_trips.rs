@@ -1,15 +1,13 @@
-//! Receipts and claims of a client become a latency token; tokens of a party become its round trips to beacons.
+//! Receipts and claims of a client become a latency token.
 
 use fireteam_probe::AddressPrefix;
 
 use crate::auth::receipt_check::{RECEIPT_LIFETIME_MS, ReceiptContext, ReceiptVerdict, check_receipt};
 use crate::auth::token::{BeaconRoundTrip, FloorSource, LATENCY_ENTRIES_MAX, LatencyClaim};
-use crate::domain::id::UserKey;
-use crate::domain::time::UnixMs;
 use crate::engine::beacons::BeaconEngine;
-use crate::engine::beacons::command::{LatencyTokens, ReportTripsAnswer, ReportTripsCommand};
+use crate::engine::beacons::caller_prefix::is_prefix_of_caller;
+use crate::engine::beacons::command::{ReportTripsAnswer, ReportTripsCommand};
 use crate::engine::command::Caller;
-use crate::engine::common::Common;
 use crate::engine::error::EngineError;
 use crate::telemetry::label::ReceiptLabel;
 
@@ -24,7 +22,7 @@ impl BeaconEngine {
             subject: caller.user,
             now,
             is_live: &|id| common.beacons.live(id, now).is_some(),
-            is_callers_prefix: &|prefix| common.is_prefix_of_caller(prefix, caller.ip_address),
+            is_callers_prefix: &|prefix| is_prefix_of_caller(common, prefix, caller.ip_address),
         };
         let (mut verdicts, mut entries) = (Vec::new(), Vec::new());
         for packet in &report.receipts {
@@ -87,84 +85,4 @@ fn best_of_each_beacon(mut entries: Vec<BeaconRoundTrip>) -> Vec<BeaconRoundTrip
         entries.sort_by_key(|entry| entry.beacon_id);
     }
     entries
-}
-
-/// Round trips of a party, and which of its tokens are ignored.
-#[derive(Debug, Default, PartialEq)]
-pub(crate) struct PartyRoundTrips {
-    /// Of each beacon the longest of the members', by the weakest source; by beacon id.
-    pub(crate) entries: Vec<BeaconRoundTrip>,
-    /// Paths of ignored tokens, within the session composition.
-    pub(crate) ignored: Vec<String>,
-}
-
-impl Common {
-    /// Round trips to beacons that the tokens of a party prove or claim. Ignored are tokens that are old, forged, another user's, or from
-    /// a place that is not the caller's.
-    pub(crate) fn party_round_trips(
-        &self,
-        caller: &Caller,
-        players: &[UserKey],
-        tokens: &LatencyTokens,
-        now: UnixMs,
-    ) -> PartyRoundTrips {
-        let mut party = PartyRoundTrips::default();
-        if !tokens.own.is_empty() {
-            let is_own = |claim: &LatencyClaim| {
-                claim.subject == caller.user && self.is_prefix_of_caller(claim.prefix, caller.ip_address)
-            };
-            match self.fresh_entries(&tokens.own, now, is_own) {
-                Some(entries) => party.add_member(&entries),
-                None => party.ignored.push("latency_token".into()),
-            }
-        }
-        for (index, token) in tokens.players.iter().enumerate().filter(|(_, token)| !token.is_empty()) {
-            // A member's own address is not known here. Where callers are anonymous, no token names a user.
-            let user = players.get(index).copied();
-            let is_members = |claim: &LatencyClaim| match claim.subject {
-                Some(subject) => Some(subject) == user,
-                None => caller.user.is_none(),
-            };
-            match self.fresh_entries(token, now, is_members) {
-                Some(entries) => party.add_member(&entries),
-                None => party.ignored.push(format!("players[{index}].latency_token")),
-            }
-        }
-        party
-    }
-
-    /// Entries of a token that are younger than ten minutes and whose beacon lives; `None` if the token does not count.
-    fn fresh_entries(
-        &self,
-        token: &[u8],
-        now: UnixMs,
-        is_members: impl Fn(&LatencyClaim) -> bool,
-    ) -> Option<Vec<BeaconRoundTrip>> {
-        let claim = self.token_signer.verify::<LatencyClaim>(token).filter(is_members)?;
-        let age_ms = now.ms_since(claim.issued_at);
-        if RECEIPT_LIFETIME_MS <= age_ms {
-            return None;
-        }
-        let is_fresh = |entry: &BeaconRoundTrip| {
-            entry.age_ms + age_ms < RECEIPT_LIFETIME_MS && self.beacons.live(entry.beacon_id, now).is_some()
-        };
-        let aged = |entry: BeaconRoundTrip| BeaconRoundTrip { age_ms: entry.age_ms + age_ms, ..entry };
-        Some(claim.entries.into_iter().filter(is_fresh).map(aged).collect())
-    }
-}
-
-impl PartyRoundTrips {
-    fn add_member(&mut self, entries: &[BeaconRoundTrip]) {
-        for entry in entries {
-            match self.entries.binary_search_by_key(&entry.beacon_id, |known| known.beacon_id) {
-                Ok(at) => {
-                    let known = &mut self.entries[at];
-                    known.floor_ms = known.floor_ms.max(entry.floor_ms);
-                    known.source = known.source.max(entry.source);
-                    known.age_ms = known.age_ms.max(entry.age_ms);
-                }
-                Err(at) => self.entries.insert(at, *entry),
-            }
-        }
-    }
 }

@@ -4,14 +4,33 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
+use crate::auth::receipt_check::FleetKeys;
 use crate::domain::time::UnixMs;
-use crate::engine::beacons::BeaconSettings;
 use crate::store::beacons::StoredBeacon;
 
 /// Time without an announcement after which a beacon is dead, milliseconds.
 pub(crate) const BEACON_DEAD_AFTER_MS: u64 = 60_000;
 
-/// Beacons, and what they are checked by.
+/// Keys of the fleet, and the rule for networks.
+#[derive(Clone, Debug)]
+pub struct BeaconSettings {
+    /// Keys; `None`: the server knows no beacons.
+    pub fleet_keys: Option<FleetKeys>,
+    /// Rule by which a network counts as the caller's.
+    pub prefix_rule: ReceiptPrefixRule,
+}
+
+/// Rule by which the network of a receipt counts as the caller's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReceiptPrefixRule {
+    /// Only if they are the same.
+    Strict,
+    /// Also if both are located at most 300 km apart.
+    #[default]
+    Place,
+}
+
+/// Beacons with the settings of their checks.
 #[derive(Debug)]
 pub(crate) struct BeaconDirectory {
     pub(crate) settings: BeaconSettings,
