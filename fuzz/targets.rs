@@ -91,8 +91,8 @@ fn check_rejection(rejection: fireteam::api::status::Rejection) {
 
 /// A ruleset file or a fragment file.
 pub(crate) fn rulesets(bytes: &[u8]) {
-    let read =
-        rules::decode_utf8("fuzz.xml", bytes).and_then(|text| rules::parse_ruleset_or_expansions("fuzz.xml", text));
+    let read = rules::decode_utf8("fuzz.xml", bytes)
+        .and_then(|text| rules::parse_ruleset_or_expansion_fragment("fuzz.xml", text));
     if let Err(problems) = read {
         assert!(!problems.is_empty() && problems.iter().all(|problem| !problem.to_string().contains('\n')));
     }

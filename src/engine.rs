@@ -247,7 +247,7 @@ impl Engine {
     }
 
     /// Issues a consent token that lets `leader` include the caller in a party. Anonymous callers get an empty token.
-    pub fn grant_consent(
+    pub fn grant_party_consent(
         &self,
         caller: &Caller,
         grant: &GrantConsentCommand,

@@ -11,4 +11,6 @@ pub mod xml;
 pub use catalog::RulesetCatalog;
 pub use diagnostic::FileDiagnostic;
 pub use load::load_directory;
-pub use parse::{RulesetFile, decode_utf8, parse_ruleset, parse_ruleset_or_expansions, parse_standalone_expansions};
+pub use parse::{
+    RulesetFile, decode_utf8, parse_ruleset, parse_ruleset_or_expansion_fragment, parse_standalone_expansions,
+};

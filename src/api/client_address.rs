@@ -86,7 +86,11 @@ impl ClientAddressResolver {
     }
 
     /// Address of a trusted peer that calls for itself, as the health checks of a load balancer do; `None` for all others.
-    pub fn direct_trusted_peer_address(&self, headers: &HeaderMap, extensions: &Extensions) -> Option<IpAddr> {
+    pub fn address_of_trusted_peer_calling_for_itself(
+        &self,
+        headers: &HeaderMap,
+        extensions: &Extensions,
+    ) -> Option<IpAddr> {
         let peer = extensions.get::<ConnectionPeer>().filter(|peer| peer.is_trusted)?;
         (!headers.contains_key(&FORWARDED_FOR)).then(|| peer.address.to_canonical())
     }
@@ -150,10 +154,10 @@ mod tests {
             _ => peer,
         }));
         let proxy: IpAddr = "10.0.0.1".parse().unwrap();
-        assert_eq!(resolver.direct_trusted_peer_address(&headers(&[]), &peer(true)), Some(proxy));
-        assert_eq!(resolver.direct_trusted_peer_address(&headers(&[b"1.1.1.1"]), &peer(true)), None);
-        assert_eq!(resolver.direct_trusted_peer_address(&headers(&[b"junk"]), &peer(true)), None);
-        assert_eq!(resolver.direct_trusted_peer_address(&headers(&[]), &peer(false)), None);
+        assert_eq!(resolver.address_of_trusted_peer_calling_for_itself(&headers(&[]), &peer(true)), Some(proxy));
+        assert_eq!(resolver.address_of_trusted_peer_calling_for_itself(&headers(&[b"1.1.1.1"]), &peer(true)), None);
+        assert_eq!(resolver.address_of_trusted_peer_calling_for_itself(&headers(&[b"junk"]), &peer(true)), None);
+        assert_eq!(resolver.address_of_trusted_peer_calling_for_itself(&headers(&[]), &peer(false)), None);
         assert_eq!(
             resolver.known_client_address(&headers(&[b"1.1.1.1"]), &peer(true)),
             Some("1.1.1.1".parse().unwrap())

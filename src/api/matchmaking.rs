@@ -118,7 +118,7 @@ impl MatchmakingService for MatchmakingApi {
         request: Request<pb::GrantConsentRequest>,
     ) -> ServiceResult<pb::GrantConsentResponse> {
         let (caller, message) = self.authorized_request(request)?;
-        Ok(Response::new(self.handler.grant_consent(&caller, message)?))
+        Ok(Response::new(self.handler.grant_party_consent(&caller, message)?))
     }
 
     async fn revoke_consent(

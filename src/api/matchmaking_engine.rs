@@ -42,7 +42,11 @@ pub trait MatchmakingEngine: Send + Sync + 'static {
         on_candidate: &mut dyn FnMut(CandidateView<'_>),
     ) -> Result<ReportLatencyAnswer, EngineError>;
     fn choose_action(&self, set_id: SetId, party_size: u16) -> Result<ChooseActionAnswer, EngineError>;
-    fn grant_consent(&self, caller: &Caller, grant: &GrantConsentCommand) -> Result<GrantConsentAnswer, EngineError>;
+    fn grant_party_consent(
+        &self,
+        caller: &Caller,
+        grant: &GrantConsentCommand,
+    ) -> Result<GrantConsentAnswer, EngineError>;
     fn revoke_consent(&self, caller: &Caller, consent_token: &[u8]) -> Result<PendingAnswer<bool>, EngineError>;
     fn update_block_list(
         &self,
@@ -111,8 +115,12 @@ impl MatchmakingEngine for Engine {
         Engine::choose_action(self, set_id, party_size)
     }
 
-    fn grant_consent(&self, caller: &Caller, grant: &GrantConsentCommand) -> Result<GrantConsentAnswer, EngineError> {
-        Engine::grant_consent(self, caller, grant)
+    fn grant_party_consent(
+        &self,
+        caller: &Caller,
+        grant: &GrantConsentCommand,
+    ) -> Result<GrantConsentAnswer, EngineError> {
+        Engine::grant_party_consent(self, caller, grant)
     }
 
     fn revoke_consent(&self, caller: &Caller, consent_token: &[u8]) -> Result<PendingAnswer<bool>, EngineError> {

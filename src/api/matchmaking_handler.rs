@@ -202,14 +202,14 @@ impl MatchmakingHandler {
     }
 
     /// Issues a consent token with which another player may include the caller in a party.
-    pub fn grant_consent(
+    pub fn grant_party_consent(
         &self,
         caller: &AuthorizedCaller<ClientOrGameServer>,
         request: pb::GrantConsentRequest,
     ) -> Result<pb::GrantConsentResponse, Rejection> {
         self.charge_rate_limit(caller, RateLimitKind::Search, 1)?;
         let grant = EntryPoint::default().grant_party_consent_command(request)?;
-        let answer = self.engine.grant_consent(caller.engine_caller(), &grant)?;
+        let answer = self.engine.grant_party_consent(caller.engine_caller(), &grant)?;
         Ok(pb::GrantConsentResponse { consent_token: answer.consent_token, expires_in_ms: answer.expires_in_ms.into() })
     }
 
@@ -257,14 +257,24 @@ pub(super) fn charge_rate_limit<P: CallerKind>(
     cost: u32,
 ) -> Result<(), Rejection> {
     rate_limits.map_or(Ok(()), |rate_limits| {
-        Ok(rate_limits.consume_in_network(rate_limit_key(caller), caller.shared_limit_address(), kind, cost)?)
+        Ok(rate_limits.consume_for_caller_and_network(
+            rate_limit_key(caller),
+            caller.shared_limit_address(),
+            kind,
+            cost,
+        )?)
     })
 }
 
 /// Gives back the charge of a call that the server has asked for. Requests within an envelope are no calls of their own.
 pub(super) fn refund_call<P: CallerKind>(rate_limits: Option<&RateLimits>, caller: &AuthorizedCaller<P>) {
     if let Some(rate_limits) = rate_limits {
-        rate_limits.refund_in_network(rate_limit_key(caller), caller.shared_limit_address(), RateLimitKind::Call, 1);
+        rate_limits.refund_to_caller_and_network(
+            rate_limit_key(caller),
+            caller.shared_limit_address(),
+            RateLimitKind::Call,
+            1,
+        );
     }
 }
 

@@ -139,7 +139,7 @@ mod authorized {
             self.queues.as_ref().ok_or_else(|| EngineError::Draining.into())
         }
 
-        pub(super) fn rulesets(&self, _: &AuthorizedCaller<OperatorOnly>) -> &dyn RulesetAdmin {
+        pub(super) fn ruleset_admin(&self, _: &AuthorizedCaller<OperatorOnly>) -> &dyn RulesetAdmin {
             &*self.rulesets
         }
 
@@ -164,7 +164,7 @@ impl OperatorService for OperatorApi {
         check_field_bytes("ruleset_xml", message.ruleset_xml.len(), RULESET_BYTES_MAX)?;
         let file_name = if message.file_name.is_empty() { "ruleset.xml" } else { &message.file_name };
         let entry = AuditDetails { target: file_name.to_owned(), ..AuditDetails::default() };
-        let response = match self.backend.rulesets(&caller).check(file_name, &message.ruleset_xml) {
+        let response = match self.backend.ruleset_admin(&caller).check(file_name, &message.ruleset_xml) {
             Ok(CheckRulesetAnswer { hash, rating_change }) => pb::CheckRulesetResponse {
                 service_configuration_hash: hash.map(|hash| hash.0),
                 rating_change,
@@ -180,7 +180,7 @@ impl OperatorService for OperatorApi {
         request: Request<pb::ReloadRulesetsRequest>,
     ) -> ServiceResult<pb::ReloadRulesetsResponse> {
         let (caller, _) = self.authorized_request(request)?;
-        let report = self.backend.rulesets(&caller).reload().await;
+        let report = self.backend.ruleset_admin(&caller).reload().await;
         let entry = audit_details_of_reload(&report);
         let mut rating_changes: BTreeMap<SetId, String> = report.rating_changes.into_iter().collect();
         let changes = report.changes.into_iter().map(|(set, previous, current)| pb::RulesetChange {
@@ -198,7 +198,7 @@ impl OperatorService for OperatorApi {
         request: Request<pb::ListRulesetsRequest>,
     ) -> ServiceResult<pb::ListRulesetsResponse> {
         let (caller, _) = self.authorized_request(request)?;
-        let rulesets = self.backend.rulesets(&caller).list_rulesets().into_iter().map(ruleset_status).collect();
+        let rulesets = self.backend.ruleset_admin(&caller).list_rulesets().into_iter().map(ruleset_status).collect();
         Ok(Response::new(pb::ListRulesetsResponse { rulesets }))
     }
 
@@ -213,7 +213,7 @@ impl OperatorService for OperatorApi {
         };
         let force = if message.force { ", with its waiting tickets" } else { "" };
         let entry = AuditDetails { target: format!("set {set_id}{force}"), ..AuditDetails::default() };
-        let retired = self.backend.rulesets(&caller).retire_set(SetId(set_id), message.force).await;
+        let retired = self.backend.ruleset_admin(&caller).retire_set(SetId(set_id), message.force).await;
         let RetireSetAnswer { ended_tickets, live_matches } = retired.map_err(Rejection::from)?;
         Ok(with_audit_details(entry, pb::RetireSetResponse { ended_tickets, live_matches }))
     }

@@ -92,11 +92,12 @@ impl RateLimitsAndAudit {
                 .then(|| self.address_resolver.known_client_address(headers, extensions))
                 .flatten();
             let key = RateLimitKey::for_caller(Some((identity.role, identity.caller_key)), None);
-            return Ok(self.rate_limits.consume_in_network(key, network, RateLimitKind::Call, 1)?);
+            return Ok(self.rate_limits.consume_for_caller_and_network(key, network, RateLimitKind::Call, 1)?);
         }
         let is_health_check = method.access == AccessPolicy::Public;
-        let proxy =
-            is_health_check.then(|| self.address_resolver.direct_trusted_peer_address(headers, extensions)).flatten();
+        let proxy = is_health_check
+            .then(|| self.address_resolver.address_of_trusted_peer_calling_for_itself(headers, extensions))
+            .flatten();
         let key = match proxy {
             Some(proxy) => RateLimitKey::HealthCheck(proxy),
             None => RateLimitKey::for_caller(None, self.client_address(request)),

@@ -85,7 +85,7 @@ impl PublicUserKeys {
     }
 
     /// Number that is the same for the same secret, and does not reveal it.
-    pub fn secret_id(&self) -> i64 {
+    pub fn secret_fingerprint(&self) -> i64 {
         let digest = digest(&self.hmac, &[&[SECRET_ID_TAG]]);
         i64::from_be_bytes(std::array::from_fn(|at| digest[at]))
     }
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(distinct.len(), 5);
         assert_eq!(connected(&keys, 1, 1, "ann"), connected(&PublicUserKeys::new([1; SIGNING_KEY_BYTES]), 1, 1, "ann"));
         assert_eq!(seen.len(), 100 * (1 + 2 * purposes.len() + 2), "no two keys are equal");
-        assert_ne!(keys.secret_id(), others.secret_id());
+        assert_ne!(keys.secret_fingerprint(), others.secret_fingerprint());
         assert!(!format!("{keys:?}").contains("01"), "{keys:?}");
     }
 }

@@ -162,7 +162,7 @@ impl RateLimits {
 
     /// Consumes `cost` for an authenticated caller, and then for all clients of its `network`. The caller's own limit comes
     /// first, so that a caller above it spends nothing of its neighbors.
-    pub fn consume_in_network(
+    pub fn consume_for_caller_and_network(
         &self,
         key: RateLimitKey,
         network: Option<IpAddr>,
@@ -177,8 +177,14 @@ impl RateLimits {
         }
     }
 
-    /// Gives back what `consume_in_network` has taken with the same arguments.
-    pub fn refund_in_network(&self, key: RateLimitKey, network: Option<IpAddr>, kind: RateLimitKind, cost: u32) {
+    /// Gives back what `consume_for_caller_and_network` has taken with the same arguments.
+    pub fn refund_to_caller_and_network(
+        &self,
+        key: RateLimitKey,
+        network: Option<IpAddr>,
+        kind: RateLimitKind,
+        cost: u32,
+    ) {
         self.refund(key, kind, cost);
         if let Some(network) = network {
             self.refund(RateLimitKey::all_clients_of_network(network), kind, cost);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::domain::id::SetId;
 use crate::domain::measure::Measure;
-use crate::domain::ruleset::queue::{QualitySpec, QueueSpec, SatisfactionSpec};
+use crate::domain::ruleset::queue::{FrustratedPlayerSpec, QualitySpec, QueueSpec};
 use crate::domain::ruleset::rating::defaults::ChangedConstant;
 use crate::domain::ruleset::teams::{CONFIRM_WITHOUT_STREAM_MS_MIN, HostingMode, HostingSpec, TeamsSpec};
 use crate::domain::ruleset::tradeoff::soft_filter_tradeoffs;
@@ -53,7 +53,7 @@ fn check_directory(directory: &Path) -> Result<Vec<String>, Vec<FileDiagnostic>>
 
 fn check_file(path: &Path) -> Result<Vec<String>, Vec<FileDiagnostic>> {
     let text = rules::load::read_file(path)?;
-    Ok(vec![match rules::parse_ruleset_or_expansions(&path.to_string_lossy(), &text)? {
+    Ok(vec![match rules::parse_ruleset_or_expansion_fragment(&path.to_string_lossy(), &text)? {
         RulesetFile::Ruleset(ruleset) => ruleset_summary(path, &ruleset),
         RulesetFile::StandaloneExpansions(fragment) => {
             format!("{}: a fragment of {}", path.display(), format_count(fragment.expansions.len(), "expansion"))
@@ -192,7 +192,7 @@ fn describe_draw_threshold(ruleset: &Ruleset, queue: &QueueSpec, teams: &TeamsSp
 }
 
 /// `a player who lost 3 in a row searches 2 times as far, around a rating 50 points lower`.
-fn describe_frustrated_player_rule(rule: &SatisfactionSpec) -> String {
+fn describe_frustrated_player_rule(rule: &FrustratedPlayerSpec) -> String {
     let min_matches = rule.min_matches;
     let conditions = [
         rule.losing_streak.map(|lost| format!("lost {lost} in a row")),

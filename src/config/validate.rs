@@ -40,7 +40,7 @@ pub(super) fn validate_settings(
     let mut errors = ConfigErrors(Vec::new());
     let store = settings.store.as_ref().map_or("sqlite:fireteam.db", |store| store.expose_password());
     let store = errors.parse_store(store);
-    let tls = errors.check_tls_files(settings.tls_certificate, settings.tls_key, settings.tls_client_ca);
+    let tls = errors.require_certificate_with_key(settings.tls_certificate, settings.tls_key, settings.tls_client_ca);
     let auth =
         errors.check_auth(settings.auth_keys, settings.auth_issuer, settings.auth_audience, settings.auth_issuers);
     let rate_limits = errors.parse_rate_limits(settings.rate_limits);

@@ -19,7 +19,7 @@ use crate::domain::queue::ticket::{PlayerRating, Ticket};
 use crate::domain::rating::leaderboard::{Leaderboard, LeaderboardEntry};
 use crate::domain::rating::{SetActivity, Skill};
 use crate::domain::ruleset::Ruleset;
-use crate::domain::ruleset::queue::SatisfactionSpec;
+use crate::domain::ruleset::queue::FrustratedPlayerSpec;
 use crate::domain::ruleset::rating::RatingSpec;
 use crate::domain::ruleset::rating::defaults::OwnRatingKeys;
 use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
@@ -134,7 +134,7 @@ impl RatingCache {
         now: UnixMs,
     ) -> PlayerStanding {
         let row = self.rating_row(rating.key, user);
-        let is_frustrated = |(rule, row): (&SatisfactionSpec, &RatingRow)| {
+        let is_frustrated = |(rule, row): (&FrustratedPlayerSpec, &RatingRow)| {
             rule.is_frustrated(row.streak, row.match_count, &row.satisfaction)
         };
         let Skill { estimate, match_count, .. } = self.skill_at(rating, user, now);
@@ -186,7 +186,7 @@ impl RatingCache {
     pub(crate) fn has_frustrated_player_by_ticket(
         &self,
         ruleset: &Ruleset,
-        satisfaction: &SatisfactionSpec,
+        satisfaction: &FrustratedPlayerSpec,
         tickets: &[Arc<Ticket>],
     ) -> Vec<bool> {
         let Some(KeyedRatingSpec { key, .. }) = self.rating_spec_of(ruleset) else { return vec![false; tickets.len()] };

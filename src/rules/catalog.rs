@@ -140,14 +140,14 @@ impl CatalogState {
     }
 
     /// Ends the grace period of a set. Its ruleset can be found by hash until `expires_at`.
-    pub fn end_grace_period(&mut self, set: SetId, now: UnixMs, expires_at: UnixMs) {
+    pub fn retire_after_grace_period(&mut self, set: SetId, now: UnixMs, expires_at: UnixMs) {
         let Some(RetiringRuleset { ruleset, loaded_at, .. }) = self.retiring.remove(&set) else { return };
         self.retired.push(RetiredRuleset { ruleset, loaded_at, retired_at: now, expires_at });
-        self.prune_retired_rulesets(now);
+        self.prune_expired_rulesets(now);
     }
 
     /// Drops retired rulesets that have expired, that are in force again, or that are too many.
-    pub fn prune_retired_rulesets(&mut self, now: UnixMs) {
+    pub fn prune_expired_rulesets(&mut self, now: UnixMs) {
         let mut retired = std::mem::take(&mut self.retired);
         retired.retain(|previous| {
             let in_force = self.ruleset_in_force(previous.ruleset.set_id);
@@ -258,9 +258,9 @@ impl RulesetCatalog {
             let returned: Vec<SetId> =
                 state.retiring.keys().copied().filter(|set| state.active.contains_key(set)).collect();
             for set in returned {
-                state.end_grace_period(set, now, expires_at);
+                state.retire_after_grace_period(set, now, expires_at);
             }
-            state.prune_retired_rulesets(now);
+            state.prune_expired_rulesets(now);
             state.rejected_diagnostics = Vec::new();
             state.loaded_at = Some(now);
             changes
@@ -282,9 +282,9 @@ impl RulesetCatalog {
     }
 
     /// Removes retired rulesets that have expired at `now`.
-    pub fn prune_retired_rulesets(&self, now: UnixMs) {
+    pub fn prune_expired_rulesets(&self, now: UnixMs) {
         if self.state.load().retired.iter().any(|previous| previous.expires_at <= now) {
-            self.update_state(|state| state.prune_retired_rulesets(now));
+            self.update_state(|state| state.prune_expired_rulesets(now));
         }
     }
 }

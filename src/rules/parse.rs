@@ -93,7 +93,7 @@ pub fn parse_standalone_expansions(file: &str, text: &str) -> Result<StandaloneE
 }
 
 /// Parses and validates a ruleset or an expansion fragment.
-pub fn parse_ruleset_or_expansions(file: &str, text: &str) -> Result<RulesetFile, Vec<FileDiagnostic>> {
+pub fn parse_ruleset_or_expansion_fragment(file: &str, text: &str) -> Result<RulesetFile, Vec<FileDiagnostic>> {
     if parse_xml(file, text)?.name.as_ref() == FRAGMENT_ROOT {
         return parse_standalone_expansions(file, text).map(RulesetFile::StandaloneExpansions);
     }

@@ -29,7 +29,7 @@ use crate::engine::startup_retry::retry_at_startup;
 use crate::engine::{BeaconSettings, Engine, EngineDeps, ReceiptPrefixRule};
 use crate::geo::{LocatorSettings, ReloadableLocator};
 use crate::rules::RulesetCatalog;
-use crate::server::counted_events::CountedEventWriter;
+use crate::server::counted_events::CountedRejectionReporter;
 use crate::server::disk_space::DiskMonitor;
 use crate::server::handshake::ProxySettings;
 use crate::server::host_check::OperatorHosts;
@@ -76,12 +76,16 @@ pub struct App {
 #[derive(Debug)]
 struct Reports {
     /// Rejected calls that were only counted.
-    counted_events: CountedEventWriter,
+    counted_events: CountedRejectionReporter,
     _stop: DropGuard,
 }
 
 impl Reports {
-    fn start(counted_events: CountedEventWriter, disk_monitor: &Arc<DiskMonitor>, supervisor: &TaskSupervisor) -> Self {
+    fn start(
+        counted_events: CountedRejectionReporter,
+        disk_monitor: &Arc<DiskMonitor>,
+        supervisor: &TaskSupervisor,
+    ) -> Self {
         let stop = CancellationToken::new();
         disk_monitor.spawn(supervisor, &stop);
         counted_events.spawn(supervisor, &stop);
@@ -128,7 +132,7 @@ pub(super) async fn start_supervised_app(
     let engine = Arc::new(Engine::start(deps).await.context("load advertisements")?);
     let ruleset_reloader = Arc::new(engine.ruleset_reloader(ruleset_directory(config)));
     let rpc_metrics = Arc::new(RpcMetrics::new(metrics.clone()));
-    let counted_events = CountedEventWriter { calls: rpc_metrics.clone(), audit_log: audit_log.clone() };
+    let counted_events = CountedRejectionReporter { calls: rpc_metrics.clone(), audit_log: audit_log.clone() };
     let disk_monitor = DiskMonitor::new(config, metrics.clone());
     let monitor_of_notes = disk_monitor.clone();
     let (trusted_proxies, metrics_source) = (config.trusted_proxies.clone(), metrics.clone());
@@ -334,7 +338,7 @@ async fn check_user_keys(config: &Config, store: &dyn Store, user_keys: &PublicU
     let Some(path) = config.user_key_file.as_ref().filter(|_| matches!(config.store, StoreTarget::Postgres(_))) else {
         return Ok(());
     };
-    let secret_id = user_keys.secret_id();
+    let secret_id = user_keys.secret_fingerprint();
     let recorded =
         retry_at_startup("record the user key", async || store.record_user_key_secret(secret_id).await).await;
     if recorded.context("record the user key")? == secret_id {

@@ -14,7 +14,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
 use crate::telemetry::audit::{AUDIT_LOG_TARGET, NowFn};
-use crate::telemetry::log_budget::{Admission, LineImportance, LogBudget};
+use crate::telemetry::log_budget::{Admission, LineImportance, LogByteBudget};
 
 /// Maximum length of a log line, bytes.
 pub const LOG_LINE_BYTES_MAX: usize = 1024;
@@ -43,7 +43,7 @@ pub fn check_level(level: &str) -> Result<(), LogError> {
 /// `bytes_per_minute_max` bytes a minute. Audit records and the levels debug and trace are not limited.
 pub fn init_logging(json: bool, level: &str, bytes_per_minute_max: u64, now: NowFn) -> Result<(), LogError> {
     let filter = parse_level_filter(level)?;
-    let budget = Arc::new((LogBudget::new(bytes_per_minute_max), now));
+    let budget = Arc::new((LogByteBudget::new(bytes_per_minute_max), now));
     let line_writers = LogLineWriterFactory { json, budget };
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -65,7 +65,7 @@ fn parse_level_filter(level: &str) -> Result<EnvFilter, LogError> {
 }
 
 /// Budget of the log and the clock that it uses.
-type TimedBudget = Arc<(LogBudget, NowFn)>;
+type TimedBudget = Arc<(LogByteBudget, NowFn)>;
 
 #[derive(Clone)]
 struct LogLineWriterFactory {

@@ -40,12 +40,12 @@ struct Window {
 
 /// Budget of log bytes per minute.
 #[derive(Debug)]
-pub(super) struct LogBudget {
+pub(super) struct LogByteBudget {
     bytes_max: u64,
     window: Mutex<Window>,
 }
 
-impl LogBudget {
+impl LogByteBudget {
     /// Creates a budget of `bytes_max` bytes a minute.
     pub(super) fn new(bytes_max: u64) -> Self {
         Self { bytes_max, window: Mutex::default() }
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn log_budget_drops_information_first_and_tells_the_number() {
-        let budget = LogBudget::new(1_000);
+        let budget = LogByteBudget::new(1_000);
         let write = Admission::Write { dropped_before: 0 };
         let (problem, information) = (LineImportance::Problem, LineImportance::Information);
         assert_eq!(budget.admit(information, 400, 5), write);

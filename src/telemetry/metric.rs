@@ -22,7 +22,7 @@ use crate::telemetry::label::{
     TransactionKind,
 };
 use crate::telemetry::metric::statistic_buckets::{
-    distance_histogram, quality_histogram, round_trip_histogram, star_histogram, wait_histogram,
+    distance_histogram, quality_histogram, round_trip_seconds_histogram, star_histogram, wait_histogram,
 };
 
 /// Content type of the text that `render` returns.
@@ -151,7 +151,7 @@ metrics! {
     /// Distance of a searching party to the session in which it has a seat.
     seat_distance_meters: HistogramBy<StatisticLabels> = Family::new_with_constructor(distance_histogram), "histogram" "fireteam_seat_distance_meters" ["set", "region", "party_size"];
     /// Expected round trip of a searching party to the session in which it has a seat.
-    seat_round_trip_seconds: HistogramBy<StatisticLabels> = Family::new_with_constructor(round_trip_histogram), "histogram" "fireteam_seat_round_trip_seconds" ["set", "region", "party_size"];
+    seat_round_trip_seconds: HistogramBy<StatisticLabels> = Family::new_with_constructor(round_trip_seconds_histogram), "histogram" "fireteam_seat_round_trip_seconds" ["set", "region", "party_size"];
     /// Time from entering a queue until a match was proposed, for each party of each proposal.
     enter_to_match_seconds: HistogramBy<StatisticLabels> = Family::new_with_constructor(wait_histogram), "histogram" "fireteam_enter_to_match_seconds" ["set", "region", "party_size"];
     /// Time from entering a queue until play began, for each party.
@@ -161,7 +161,7 @@ metrics! {
     /// Largest distance between two parties of a match that began in play.
     match_distance_meters: HistogramBy<StatisticLabels> = Family::new_with_constructor(distance_histogram), "histogram" "fireteam_match_distance_meters" ["set", "region", "party_size"];
     /// Round trip of a party to the region of its match that began in play.
-    match_round_trip_seconds: HistogramBy<StatisticLabels> = Family::new_with_constructor(round_trip_histogram), "histogram" "fireteam_match_round_trip_seconds" ["set", "region", "party_size"];
+    match_round_trip_seconds: HistogramBy<StatisticLabels> = Family::new_with_constructor(round_trip_seconds_histogram), "histogram" "fireteam_match_round_trip_seconds" ["set", "region", "party_size"];
     /// Sessions that a rule refused in searches, by rule.
     search_rule_refusals: CounterBy<StatisticLabels> = Family::default(), "counter" "fireteam_search_rule_refusals_total" ["set", "party_size", "rule"];
     /// Pairs of parties that a rule refused in passes, by rule.

@@ -24,7 +24,7 @@ use crate::latency::LatencyModel;
 use crate::matchmaking_action::AdvertiseChances;
 use crate::measure::Measure;
 use crate::ruleset::probing::ProbingSpec;
-use crate::ruleset::queue::{AvoidStrictness, AvoidanceRule, DEFAULT_TICKET_TTL_MS, QueueSpec, SatisfactionSpec};
+use crate::ruleset::queue::{AvoidStrictness, AvoidanceRule, DEFAULT_TICKET_TTL_MS, FrustratedPlayerSpec, QueueSpec};
 use crate::ruleset::rating::RatingSpec;
 use crate::ruleset::rating::scale::RatingPool;
 use crate::ruleset::teams::{HostingSpec, ReadyCheckSpec, TeamsSpec};
@@ -270,7 +270,7 @@ pub struct Ruleset {
     /// Players whom a player does not meet, or rather not, in searched sessions as in the queue; `never` and `prefer_not` only.
     pub avoid: Box<[AvoidanceRule]>,
     /// Wider limits for frustrated players, in searches and in the queue; `None` for none.
-    pub satisfaction: Option<SatisfactionSpec>,
+    pub satisfaction: Option<FrustratedPlayerSpec>,
     /// Teams of a match. `None` for sets that only advertise and search.
     pub teams: Option<TeamsSpec>,
     /// Queue settings. `None` for sets without a queue.

@@ -137,13 +137,13 @@ pub fn fillable_places(spec: &TeamsSpec, parties: &[TeamParty<'_>], open_seats: 
 /// Roles of the players of each of `guests`, who join `seated` in a team with open seats, which any players may take: as many places
 /// as possible are filled, at the smallest sum of positions in the guests' lists. The seated players play any of their roles.
 /// Each player offers a role.
-pub fn assign_guest_roles(
+pub fn assign_roles_to_joining_parties(
     spec: &TeamsSpec,
     seated: TeamParty<'_>,
     guests: &[TeamParty<'_>],
     open_seats: u16,
 ) -> Vec<Vec<u16>> {
-    split_problem::assign_guest_roles(spec, seated, guests, open_seats.into())
+    split_problem::assign_roles_to_joining_parties(spec, seated, guests, open_seats.into())
 }
 
 /// Whether the players of a party can be in one team with the roles that they offer, with any players in its other seats.

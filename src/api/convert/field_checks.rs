@@ -116,7 +116,7 @@ pub(crate) fn parse_advertisement_id(
 ) -> Option<AdvertisementId> {
     let id = AdvertisementId::parse(text);
     if id.is_none() {
-        problems.add(path, invalid_id_message(text, ADVERTISEMENT_ID_SOURCE));
+        problems.add(path, invalid_id_message(text, ADVERTISEMENT_ID_OBTAINED_FROM));
     }
     id
 }
@@ -129,17 +129,17 @@ pub(crate) fn parse_reservation_id(
 ) -> Option<ReservationId> {
     let id = ReservationId::parse(text);
     if id.is_none() {
-        problems.add(path, invalid_id_message(text, RESERVATION_ID_SOURCE));
+        problems.add(path, invalid_id_message(text, RESERVATION_ID_OBTAINED_FROM));
     }
     id
 }
 
 /// Responses that contain the ids, for error messages.
-pub(crate) const ADVERTISEMENT_ID_SOURCE: &str = "the response to Search or UpdateAdvertisement";
-pub(crate) const RESERVATION_ID_SOURCE: &str = "the response to Reserve, or from the reservation event";
-pub(crate) const TICKET_ID_SOURCE: &str = "the response to Enter";
-pub(crate) const MATCH_ID_SOURCE: &str = "the status of the ticket";
-pub(crate) const PLAYER_KEY_SOURCE: &str = "the players of the match";
+pub(crate) const ADVERTISEMENT_ID_OBTAINED_FROM: &str = "the response to Search or UpdateAdvertisement";
+pub(crate) const RESERVATION_ID_OBTAINED_FROM: &str = "the response to Reserve, or from the reservation event";
+pub(crate) const TICKET_ID_OBTAINED_FROM: &str = "the response to Enter";
+pub(crate) const MATCH_ID_OBTAINED_FROM: &str = "the status of the ticket";
+pub(crate) const PLAYER_KEY_OBTAINED_FROM: &str = "the players of the match";
 
 /// Problem of a text that is not an id. `source` is the response that contains the id.
 pub(crate) fn invalid_id_message(text: &str, source: &str) -> String {

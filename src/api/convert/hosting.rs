@@ -29,7 +29,7 @@ impl EntryPoint {
         let named = wire.matches.into_iter().enumerate().filter(|_| fits);
         let matches = named.map(|(index, beat)| HostedMatchBeat {
             match_id: MatchId::parse(&beat.match_id).unwrap_or_else(|| {
-                let message = field_checks::invalid_id_message(&beat.match_id, field_checks::MATCH_ID_SOURCE);
+                let message = field_checks::invalid_id_message(&beat.match_id, field_checks::MATCH_ID_OBTAINED_FROM);
                 problems.add(format!("matches[{index}].match_id"), message);
                 MatchId::from_bytes([0; 16])
             }),

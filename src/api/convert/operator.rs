@@ -56,8 +56,10 @@ pub(crate) fn explain_query(wire: pb::ExplainRequest) -> Result<(ExplainSubject,
             ExplainSubject::Search(set_id, Box::new(session), search.searching_for_ms)
         }
         None => ExplainSubject::Ticket(TicketId::parse(&wire.ticket_id).unwrap_or_else(|| {
-            problems
-                .add("ticket_id", field_checks::invalid_id_message(&wire.ticket_id, field_checks::TICKET_ID_SOURCE));
+            problems.add(
+                "ticket_id",
+                field_checks::invalid_id_message(&wire.ticket_id, field_checks::TICKET_ID_OBTAINED_FROM),
+            );
             TicketId::from_bytes([0; 16])
         })),
     };

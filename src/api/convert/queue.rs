@@ -130,14 +130,14 @@ impl EntryPoint {
 
 fn parse_ticket_id(text: &str, path: &str, problems: &mut FieldErrors) -> TicketId {
     TicketId::parse(text).unwrap_or_else(|| {
-        problems.add(path, field_checks::invalid_id_message(text, field_checks::TICKET_ID_SOURCE));
+        problems.add(path, field_checks::invalid_id_message(text, field_checks::TICKET_ID_OBTAINED_FROM));
         TicketId::from_bytes([0; 16])
     })
 }
 
 fn parse_match_id(text: &str, problems: &mut FieldErrors) -> MatchId {
     MatchId::parse(text).unwrap_or_else(|| {
-        problems.add("match_id", field_checks::invalid_id_message(text, field_checks::MATCH_ID_SOURCE));
+        problems.add("match_id", field_checks::invalid_id_message(text, field_checks::MATCH_ID_OBTAINED_FROM));
         MatchId::from_bytes([0; 16])
     })
 }

@@ -310,14 +310,14 @@ pub(super) fn checked_page_size(size: Option<u32>, default: usize, problems: &mu
 
 fn parse_match_id(text: &str, problems: &mut FieldErrors) -> MatchId {
     MatchId::parse(text).unwrap_or_else(|| {
-        problems.add("match_id", field_checks::invalid_id_message(text, field_checks::MATCH_ID_SOURCE));
+        problems.add("match_id", field_checks::invalid_id_message(text, field_checks::MATCH_ID_OBTAINED_FROM));
         MatchId::from_bytes([0; 16])
     })
 }
 
 fn parse_player_key(text: &str, path: &str, problems: &mut FieldErrors) -> UserKey {
     UserKey::parse(text).unwrap_or_else(|| {
-        problems.add(path, field_checks::invalid_id_message(text, field_checks::PLAYER_KEY_SOURCE));
+        problems.add(path, field_checks::invalid_id_message(text, field_checks::PLAYER_KEY_OBTAINED_FROM));
         UserKey::from_bytes([0; 16])
     })
 }

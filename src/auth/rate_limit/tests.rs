@@ -181,7 +181,7 @@ fn rate_limit_of_one_address_holds_many_accounts_together() {
     let RateLimitFixture { rate_limits, .. } = fixture();
     let search = |name: &str, address: &str| {
         let key = authenticated_key(Role::Client, name);
-        rate_limits.consume_in_network(key, Some(address.parse().unwrap()), RateLimitKind::Search, 1)
+        rate_limits.consume_for_caller_and_network(key, Some(address.parse().unwrap()), RateLimitKind::Search, 1)
     };
     for number in 0..1_000 {
         let is_served = search("greedy", "203.0.113.7").is_ok();
@@ -199,7 +199,7 @@ fn rate_limit_of_one_address_holds_many_accounts_together() {
     assert!(search("six 200", "2001:db8:0:ff::1").is_err(), "the same /56");
     assert_eq!(search("six 201", "2001:db8:0:100::1"), Ok(()));
     let server = authenticated_key(Role::GameServer, "eu-1");
-    assert_eq!(rate_limits.consume_in_network(server, None, RateLimitKind::Search, 1), Ok(()));
+    assert_eq!(rate_limits.consume_for_caller_and_network(server, None, RateLimitKind::Search, 1), Ok(()));
 }
 
 /// A refund can be consumed again, and no more.

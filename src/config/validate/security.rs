@@ -18,7 +18,7 @@ const HOST_NAME_BYTES_MAX: usize = 253;
 
 impl ConfigErrors {
     /// Requires both a certificate and its key, or neither.
-    pub(super) fn check_tls_files(
+    pub(super) fn require_certificate_with_key(
         &mut self,
         certificate: Option<PathBuf>,
         key: Option<PathBuf>,

@@ -15,7 +15,7 @@ use crate::domain::queue::pass::PassInput;
 use crate::domain::queue::prepared_ticket::PreparedTicket;
 use crate::domain::queue::ticket::Ticket;
 use crate::domain::ruleset::Ruleset;
-use crate::domain::ruleset::queue::{AvoidTarget, Gate, QualitySpec, QueueSpec, SatisfactionSpec};
+use crate::domain::ruleset::queue::{AvoidTarget, FrustratedPlayerSpec, Gate, QualitySpec, QueueSpec};
 use crate::domain::time::UnixMs;
 use crate::engine::queues::open_sessions;
 use crate::engine::queues::shared_state::SharedState;
@@ -133,7 +133,7 @@ impl PreparedTicketCache {
         };
         let mut cached = std::mem::take(&mut self.prepared_tickets);
         let mut prepared = Vec::with_capacity(tickets.len());
-        let flags_of = |satisfaction: &Option<SatisfactionSpec>| match satisfaction {
+        let flags_of = |satisfaction: &Option<FrustratedPlayerSpec>| match satisfaction {
             Some(satisfaction) => {
                 shared.ratings.lock().has_frustrated_player_by_ticket(ruleset, satisfaction, &tickets)
             }

@@ -324,7 +324,7 @@ impl RulesetStoreSync {
         self.activator
             .change_catalog(|catalog| {
                 let before: Vec<Arc<Ruleset>> = catalog.retired.iter().map(|old| Arc::clone(&old.ruleset)).collect();
-                catalog.prune_retired_rulesets(now);
+                catalog.prune_expired_rulesets(now);
                 let used = before.into_iter().map(|ruleset| ((ruleset.set_id, ruleset.hash), ruleset));
                 let used = used.filter(|(key, _)| live.contains(key));
                 let stored = catalog.copies.clone().into_iter().chain(catalog.copies_without_index.clone());

@@ -152,7 +152,7 @@ fn merge_retiring_sets(
             continue;
         }
         if copy.ended_at.is_some() || retention.removal_grace_ms == 0 {
-            state.end_grace_period(set_id, now, now.plus_ms(retention.keep_retired_ms));
+            state.retire_after_grace_period(set_id, now, now.plus_ms(retention.keep_retired_ms));
             continue;
         }
         let known = state.retiring.get(&set_id);

@@ -34,7 +34,7 @@ pub(super) fn distance_histogram() -> Histogram {
     histogram_of(StatisticKind::MatchDistance)
 }
 
-pub(super) fn round_trip_histogram() -> Histogram {
+pub(super) fn round_trip_seconds_histogram() -> Histogram {
     histogram_of(StatisticKind::MatchRoundTrip)
 }
 

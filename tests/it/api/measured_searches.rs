@@ -134,7 +134,8 @@ async fn measurements_count_in_later_calls_at_every_server() {
         assert_eq!(reason(&error), Some("SILENT"));
         let error = elsewhere.reserve(&slow).await.expect_err("too slow");
         assert_eq!(reason(&error), Some("REFUSED_BY_RULE"));
-        let mut new = searching(&client, 1);
+        // Another player, whose seat the other server may know longer than it lasts.
+        let mut new = client.search_session(1, located(party_session(&[("another searcher", 0.0)]), 25.0));
         assert_eq!(new.search().await.expect("a search").candidates.len(), 4);
         assert!(new.reserve(&silent).await.expect("another search").release().await.is_ok());
     };

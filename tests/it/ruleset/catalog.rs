@@ -148,9 +148,9 @@ fn catalog_reload_replaces_all_and_retires_the_old() {
     assert!(catalog.active_ruleset(two).is_none());
     assert_eq!(catalog.snapshot().retired.iter().map(|old| old.retired_at).collect::<Vec<_>>(), [UnixMs(2_000); 2]);
 
-    catalog.prune_retired_rulesets(UnixMs(2_499));
+    catalog.prune_expired_rulesets(UnixMs(2_499));
     assert!(catalog.find_by_hash(one, old).is_some());
-    catalog.prune_retired_rulesets(UnixMs(2_500));
+    catalog.prune_expired_rulesets(UnixMs(2_500));
     assert!(catalog.find_by_hash(one, old).is_none());
 }
 

@@ -123,7 +123,7 @@ fn shipped_rulesets_name_their_schema() {
         let (name, text) = (path.display().to_string(), std::fs::read_to_string(&path).unwrap());
         let root_element = text.lines().find(|line| line.starts_with("<Ruleset ")).unwrap();
         assert!(root_element.contains(SCHEMA), "{name}: {root_element}");
-        let parse = |text: &str| match rules::parse_ruleset_or_expansions(&name, text) {
+        let parse = |text: &str| match rules::parse_ruleset_or_expansion_fragment(&name, text) {
             Ok(rules::RulesetFile::Ruleset(ruleset)) => ruleset.hash,
             other => panic!("{name}: {other:?}"),
         };

@@ -104,7 +104,7 @@ proptest! {
     ) {
         let text = damaged(BUNDLED_FILES[file].1, &damage);
         compare(&text);
-        if let Err(problems) = fireteam::rules::parse_ruleset_or_expansions("damaged.xml", &text) {
+        if let Err(problems) = fireteam::rules::parse_ruleset_or_expansion_fragment("damaged.xml", &text) {
             for problem in problems {
                 prop_assert!(0 < problem.line && !problem.problem.is_empty() && !problem.fix.is_empty());
                 prop_assert!(!problem.render_snippet().is_empty());

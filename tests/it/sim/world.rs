@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use fireteam::domain::latency::LatencyModel;
 use fireteam::domain::queue::pass::{self, PassInput};
 use fireteam::domain::ruleset::Ruleset;
-use fireteam::domain::ruleset::queue::SatisfactionSpec;
+use fireteam::domain::ruleset::queue::FrustratedPlayerSpec;
 use fireteam::sim::city_map::CityMap;
 use fireteam::sim::latency_matrix::LatencyMatrix;
 use fireteam::sim::scenario::Scenario;
@@ -103,7 +103,7 @@ fn world_marks_losing_streaks_as_frustrated() {
     let map = build_city_map(&scenario, &base_ruleset, None).unwrap();
     let frustrated = |losing_streak| {
         let mut ruleset = base_ruleset.clone();
-        let rule = SatisfactionSpec { losing_streak, widen: 2.0, ..SatisfactionSpec::default() };
+        let rule = FrustratedPlayerSpec { losing_streak, widen: 2.0, ..FrustratedPlayerSpec::default() };
         ruleset.queue.as_mut().unwrap().satisfaction = Some(rule);
         let world = SimWorld::new(&scenario, &ruleset, &map, 3).unwrap();
         let (mut frustrated_ids, mut all_ids) = (BTreeSet::new(), BTreeSet::new());

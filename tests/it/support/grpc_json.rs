@@ -147,7 +147,7 @@ fn describe_method(method: &MethodDescriptor) -> String {
     let service = method.parent_service();
     let file = service.parent_file();
     // Within its file: the index of a service counts those of imported files too.
-    let service_index = file.services().position(|other| other == service).expect("a service of its file");
+    let service_index = file.services().position(|other| other == *service).expect("a service of its file");
     let path = [6, service_index as i32, 2, method.index() as i32];
     let locations = file.file_descriptor_proto().source_code_info.iter().flat_map(|info| &info.location);
     let comments: String =

@@ -328,7 +328,11 @@ impl MatchmakingEngine for ScriptedEngine {
         Ok(ChooseActionAnswer { action: MatchmakingAction::Advertise, advertise_percent: 50.0 })
     }
 
-    fn grant_consent(&self, caller: &Caller, grant: &GrantConsentCommand) -> Result<GrantConsentAnswer, EngineError> {
+    fn grant_party_consent(
+        &self,
+        caller: &Caller,
+        grant: &GrantConsentCommand,
+    ) -> Result<GrantConsentAnswer, EngineError> {
         self.record(caller, grant);
         Ok(GrantConsentAnswer { consent_token: vec![7], expires_in_ms: 300_000 })
     }

@@ -66,7 +66,7 @@ pub fn before_play_deadline(rules: Option<&LifecycleRules>, current: &Match, out
 }
 
 /// Whether outages have held up a match before play for so long that it is cancelled.
-pub fn is_held_up_too_long(current: &Match, outages: &OutageTimes, now: UnixMs) -> bool {
+pub fn is_held_up_too_long_by_outages(current: &Match, outages: &OutageTimes, now: UnixMs) -> bool {
     !outages.is_empty()
         && current.stage.is_before_play()
         && outages.outage_ms_between(current.proposed_at, now) >= MATCH_HELD_UP_MAX_MS

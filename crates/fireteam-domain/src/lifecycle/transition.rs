@@ -22,7 +22,7 @@ pub mod session_match;
 mod withdraw;
 
 use crate::id::{TicketId, UserKey};
-use crate::lifecycle::deadline::{effective_deadline, is_held_up_too_long};
+use crate::lifecycle::deadline::{effective_deadline, is_held_up_too_long_by_outages};
 use crate::lifecycle::event::{EventResult, MatchEvent, NewMatch, Transition};
 use crate::lifecycle::rules::LifecycleRules;
 use crate::lifecycle::side_reports::SideReports;
@@ -187,7 +187,7 @@ fn is_deadline_over(rules: &LifecycleRules, current: &Match, tickets: &dyn Ticke
 
 /// Applies the deadline of the stage. Before it, tickets that were silent for longer than their TTL are withdrawn.
 fn apply_deadline(rules: &LifecycleRules, current: &Match, tickets: &dyn TicketFacts, now: UnixMs) -> Transition {
-    if is_held_up_too_long(current, tickets.outages(), now) {
+    if is_held_up_too_long_by_outages(current, tickets.outages(), now) {
         return end_match(rules, current, MatchEndReason::Cancelled, now);
     }
     if !is_deadline_over(rules, current, tickets, now) && current.stage.end_reason().is_none() {

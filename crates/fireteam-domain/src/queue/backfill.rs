@@ -271,7 +271,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
         if let Some(groups) = &queue.groups {
             let party_side = (
                 rating_group::group_of_rating(groups, rating),
-                rating_group::extra_groups(groups, now.ms_since(since)),
+                rating_group::extra_group_count(groups, now.ms_since(since)),
             );
             let ticket_side = (ticket.rating_group, ticket.extra_groups);
             rating_group::groups_may_meet(party_side, ticket_side).then_some(()).ok_or(Refusal::RatingGroup)?;

@@ -309,7 +309,7 @@ fn prepare_pass_ticket<'a>(
             prepared.range_factor(queue).map_or(range, |factor| window::scale_range(range, factor))
         }),
         center_bucket: prepared.center_bucket(queue),
-        extra_groups: queue.groups.as_ref().map_or(0, |groups| rating_group::extra_groups(groups, waited_ms)),
+        extra_groups: queue.groups.as_ref().map_or(0, |groups| rating_group::extra_group_count(groups, waited_ms)),
         reachable_regions: queue.regions.map_or_else(ReachableRegions::default, reachable),
     }
 }

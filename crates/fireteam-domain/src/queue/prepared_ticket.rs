@@ -11,7 +11,7 @@ use crate::queue::ticket::Ticket;
 use crate::queue::user_filter::UserFilter;
 use crate::queue::window::bucket_of;
 use crate::ruleset::Ruleset;
-use crate::ruleset::queue::{QueueSpec, SatisfactionSpec};
+use crate::ruleset::queue::{FrustratedPlayerSpec, QueueSpec};
 use crate::team::{self, TeamParty};
 
 /// Waiting ticket with derived values. Prepared when the ticket enters and when the ruleset changes.
@@ -28,7 +28,7 @@ pub struct PreparedTicket {
     /// Leaderboard position, 0 for the best; for a party the mean of its players. `None` if unknown. The engine sets it
     /// before each pass that uses positions.
     pub leaderboard_position: Option<f64>,
-    /// One of its players counts as frustrated by `SatisfactionSpec`. The engine sets it before each pass that uses it.
+    /// One of its players counts as frustrated by `FrustratedPlayerSpec`. The engine sets it before each pass that uses it.
     pub frustrated: bool,
     /// Number of players.
     pub player_count: u16,
@@ -129,7 +129,7 @@ impl PreparedTicket {
         }
     }
 
-    fn satisfaction_rule<'q>(&self, queue: &'q QueueSpec) -> Option<&'q SatisfactionSpec> {
+    fn satisfaction_rule<'q>(&self, queue: &'q QueueSpec) -> Option<&'q FrustratedPlayerSpec> {
         queue.satisfaction.as_ref().filter(|_| self.frustrated)
     }
 }

@@ -10,7 +10,7 @@ pub fn group_of_rating(groups: &RatingGroups, rating: f64) -> u16 {
 }
 
 /// Number of groups beyond its own that a ticket may meet after `waited_ms`.
-pub fn extra_groups(groups: &RatingGroups, waited_ms: u64) -> u16 {
+pub fn extra_group_count(groups: &RatingGroups, waited_ms: u64) -> u16 {
     let Some(every_ms) = groups.widen_every_ms else { return 0 };
     u16::try_from(waited_ms / every_ms.max(1)).unwrap_or(u16::MAX).min(groups.max_extra_groups)
 }
@@ -20,7 +20,7 @@ pub fn extra_groups(groups: &RatingGroups, waited_ms: u64) -> u16 {
 pub fn ms_until_next_group(groups: &RatingGroups, waited_ms: u64) -> Option<u64> {
     let every_ms = groups.widen_every_ms?.max(1);
     let last = (groups.groups.len() as u16).saturating_sub(1).min(groups.max_extra_groups);
-    (extra_groups(groups, waited_ms) < last).then(|| every_ms - waited_ms % every_ms)
+    (extra_group_count(groups, waited_ms) < last).then(|| every_ms - waited_ms % every_ms)
 }
 
 /// Whether two tickets may meet, each given as (group, extra groups). Both must reach the other's group.
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn neighboring_groups_meet_after_both_have_waited() {
         let groups = league_groups();
-        let at = |rating, waited_ms| (group_of_rating(&groups, rating), extra_groups(&groups, waited_ms));
+        let at = |rating, waited_ms| (group_of_rating(&groups, rating), extra_group_count(&groups, waited_ms));
         assert!(!groups_may_meet(at(1499.0, 29_999), at(1501.0, 29_999)));
         assert!(!groups_may_meet(at(1499.0, 30_000), at(1501.0, 0)), "the second ticket has not waited");
         assert!(groups_may_meet(at(1499.0, 30_000), at(1501.0, 30_000)));
@@ -63,6 +63,6 @@ mod tests {
         assert_eq!(ms_until_next_group(&groups, 59_999), Some(1));
         assert_eq!(ms_until_next_group(&groups, 60_000), None);
         groups.widen_every_ms = None;
-        assert_eq!((extra_groups(&groups, u64::MAX), ms_until_next_group(&groups, 0)), (0, None));
+        assert_eq!((extra_group_count(&groups, u64::MAX), ms_until_next_group(&groups, 0)), (0, None));
     }
 }

@@ -46,7 +46,7 @@ pub struct QueueSpec {
     /// Alternative set offered after a long wait.
     pub offer: Option<AlternativeSetOffer>,
     /// Adjustments for frustrated players; `None` for none.
-    pub satisfaction: Option<SatisfactionSpec>,
+    pub satisfaction: Option<FrustratedPlayerSpec>,
 }
 
 impl QueueSpec {
@@ -59,7 +59,7 @@ impl QueueSpec {
 /// Adjustments for frustrated players: a wider rating window, or a window shifted to lower ratings. It trades match
 /// balance for shorter waits or easier matches.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SatisfactionSpec {
+pub struct FrustratedPlayerSpec {
     /// Losses in a row from which a player counts as frustrated; `None` to ignore streaks. One frustrated player makes
     /// the party frustrated, by any criterion.
     pub losing_streak: Option<u32>,
@@ -79,7 +79,7 @@ pub struct SatisfactionSpec {
     pub widen_limits: f64,
 }
 
-impl Default for SatisfactionSpec {
+impl Default for FrustratedPlayerSpec {
     /// No criterion and no adjustment.
     fn default() -> Self {
         Self {

@@ -175,7 +175,7 @@ pub(super) fn fillable_places(spec: &TeamsSpec, parties: &[TeamParty<'_>], open_
 }
 
 /// Roles of the players of each of `guests` beside those of `seated`, and any players in `open_seats` more.
-pub(super) fn assign_guest_roles(
+pub(super) fn assign_roles_to_joining_parties(
     spec: &TeamsSpec,
     seated: TeamParty<'_>,
     guests: &[TeamParty<'_>],

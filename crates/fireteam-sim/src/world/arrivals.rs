@@ -17,8 +17,8 @@ use fireteam_domain::queue::entry::{EnteredSession, build_entered_session};
 use fireteam_domain::queue::prepared_ticket::PreparedTicket;
 use fireteam_domain::queue::ticket::{PlayerRating, Ticket};
 use fireteam_domain::rating::leaderboard::LeaderboardEntry;
+use fireteam_domain::ruleset::queue::FrustratedPlayerSpec;
 use fireteam_domain::ruleset::queue::RegionMode;
-use fireteam_domain::ruleset::queue::SatisfactionSpec;
 use fireteam_domain::session::{Player, Session};
 use fireteam_domain::time::UnixMs;
 
@@ -131,7 +131,7 @@ impl SimWorld<'_> {
 
     /// True if a satisfaction rule applies to a player of the party. Simulated players do not leave matches or give
     /// feedback, so only losing streaks count.
-    fn is_frustrated(&self, party: usize, rule: Option<SatisfactionSpec>) -> bool {
+    fn is_frustrated(&self, party: usize, rule: Option<FrustratedPlayerSpec>) -> bool {
         let Some(rule) = rule else { return false };
         let players = &self.population.players[self.population.parties[party].players.clone()];
         let no_feedback = UserSatisfactionCounts::default();

@@ -27,7 +27,8 @@ pub(crate) fn cancel_match_command(wire: pb::CancelMatchRequest) -> Result<(Matc
 pub(crate) fn dismiss_ticket_command(wire: pb::DismissTicketRequest) -> Result<(TicketId, String), Rejection> {
     let mut problems = EntryPoint::default().new_field_errors();
     let id = TicketId::parse(&wire.ticket_id).unwrap_or_else(|| {
-        problems.add("ticket_id", field_checks::invalid_id_message(&wire.ticket_id, field_checks::TICKET_ID_SOURCE));
+        problems
+            .add("ticket_id", field_checks::invalid_id_message(&wire.ticket_id, field_checks::TICKET_ID_OBTAINED_FROM));
         TicketId::from_bytes([0; 16])
     });
     check_reason(&wire.reason, &mut problems);
@@ -81,7 +82,7 @@ pub(super) fn required_user(
 
 fn required_match_id(text: &str, problems: &mut FieldErrors) -> MatchId {
     MatchId::parse(text).unwrap_or_else(|| {
-        problems.add("match_id", field_checks::invalid_id_message(text, field_checks::MATCH_ID_SOURCE));
+        problems.add("match_id", field_checks::invalid_id_message(text, field_checks::MATCH_ID_OBTAINED_FROM));
         MatchId::from_bytes([0; 16])
     })
 }

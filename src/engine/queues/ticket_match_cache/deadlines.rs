@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::domain::available_time::OutageTimes;
 use crate::domain::id::{MatchId, TicketId};
-use crate::domain::lifecycle::deadline::{effective_deadline, is_held_up_too_long, reports_due_at};
+use crate::domain::lifecycle::deadline::{effective_deadline, is_held_up_too_long_by_outages, reports_due_at};
 use crate::domain::lifecycle::{Match, MatchTicket};
 use crate::domain::time::UnixMs;
 use crate::engine::queues::stored_ticket::queue_key_of;
@@ -88,7 +88,7 @@ impl TicketMatchCache {
         let first_expiry = match_.tickets.iter().filter_map(expiry).min().filter(|_| match_.stage.is_before_play());
         let stage_deadline = if outages.is_empty() {
             match_.stage.deadline()
-        } else if is_held_up_too_long(match_, outages, UnixMs(u64::MAX)) {
+        } else if is_held_up_too_long_by_outages(match_, outages, UnixMs(u64::MAX)) {
             // Held up for too long: it is cancelled at once.
             Some(match_.proposed_at)
         } else {

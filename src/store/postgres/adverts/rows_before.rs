@@ -124,7 +124,7 @@ impl AdvertRowsBefore {
         let lock_numbers = owners.chain(keys.parties.iter().map(PartyKey::as_bytes)).map(|key| key[0]).collect();
         let begin = sql::begin_with_owner_locks_sql(&lock_numbers);
         sqlx::raw_sql(AssertSqlSafe(begin)).execute(&mut *connection).await?;
-        let query = sqlx::query(sql::READ_ADVERTISEMENTS_OF_OWNERS)
+        let query = sqlx::query(sql::FIND_ADVERTISEMENTS_OWNED_OR_RESERVED_BY)
             .bind(first_owners(keys.advertisers.keys()))
             .bind(last_owners(keys.advertisers.keys()))
             .bind(first_owners(&keys.reservers))

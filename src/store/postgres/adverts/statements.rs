@@ -33,7 +33,7 @@ const OWNER_LOCK_CLASS: i32 = 0x6674_6f77;
 /// Advertisements of the accounts whose owner keys are between `$1` and `$2`. Then the advertisements, without an owner,
 /// that have a reservation that has not ended of an account between `$3` and `$4`, or of a party in `$5`. A separate
 /// statement: it must see rows that were committed while the advisory locks were waited for.
-pub(super) const READ_ADVERTISEMENTS_OF_OWNERS: &str = "
+pub(super) const FIND_ADVERTISEMENTS_OWNED_OR_RESERVED_BY: &str = "
     select a.advertisement_id, a.owner, a.expires_ms
       from unnest($1::uuid[], $2::uuid[]) as u (first_owner, last_owner)
       join advertisement a on a.owner >= u.first_owner and a.owner <= u.last_owner

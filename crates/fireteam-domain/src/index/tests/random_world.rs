@@ -15,7 +15,7 @@ use crate::locality::Locality;
 use crate::matchmaking_action::AdvertiseChances;
 use crate::measure::Measure;
 use crate::ruleset::probing::DEFAULT_PROBING;
-use crate::ruleset::queue::SatisfactionSpec;
+use crate::ruleset::queue::FrustratedPlayerSpec;
 use crate::ruleset::teams::{AllocationSpec, HostingMode, HostingSpec, PlayerDataForHost, ServerChoice};
 use crate::ruleset::{
     AdvertisementIdForm, DistanceCurve, HardFilter, HardMissingPolicy, HardRule, InFilterList, PartyConsentPolicy,
@@ -126,8 +126,8 @@ pub(super) fn random_ruleset(rng: &mut IndexTestRng) -> Ruleset {
 }
 
 /// Rule of which only the factor matters: each entry draws whether it is frustrated.
-fn random_satisfaction(rng: &mut IndexTestRng) -> SatisfactionSpec {
-    SatisfactionSpec { widen_limits: rng.pick(&[1.001, 2.0, 100.0]), ..SatisfactionSpec::default() }
+fn random_satisfaction(rng: &mut IndexTestRng) -> FrustratedPlayerSpec {
+    FrustratedPlayerSpec { widen_limits: rng.pick(&[1.001, 2.0, 100.0]), ..FrustratedPlayerSpec::default() }
 }
 
 fn random_attribute(rng: &mut IndexTestRng, index: usize) -> Attribute {

@@ -49,7 +49,7 @@ impl SeatedRoles {
         if team::fillable_places(spec, &parties, room)? < before {
             return None;
         }
-        let roles = team::assign_guest_roles(spec, seated, &parties[1..], room).pop()?;
+        let roles = team::assign_roles_to_joining_parties(spec, seated, &parties[1..], room).pop()?;
         let positions =
             roles.iter().zip(ticket.wanted_roles).map(|(role, wanted)| wanted.iter().position(|own| own == role));
         Some(positions.map(Option::unwrap_or_default).sum())
@@ -62,7 +62,7 @@ impl SeatedRoles {
         (team, room): (u16, u16),
         guests: &[TeamParty<'_>],
     ) -> Vec<Vec<u16>> {
-        team::assign_guest_roles(spec, self.seated_in(team), guests, room)
+        team::assign_roles_to_joining_parties(spec, self.seated_in(team), guests, room)
     }
 
     /// The players seated in a team, as one party.

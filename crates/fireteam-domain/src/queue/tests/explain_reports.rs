@@ -5,7 +5,7 @@ use crate::filter::{Refusal, RefusingSide};
 use crate::measure::Measure;
 use crate::queue::explain::{ExplainQuery, Explanation, MeasuredAndLimit, Relaxation, explain_ticket};
 use crate::queue::tests::fixture::{GAUSS_QUALITY, NOW, QueueFixture, UNIT_WINDOW, random_queue_fixture, ticket_id};
-use crate::ruleset::queue::{RatingWindow, SatisfactionSpec, WaitBonus, WindowClock};
+use crate::ruleset::queue::{FrustratedPlayerSpec, RatingWindow, WaitBonus, WindowClock};
 use crate::ruleset::{HardFilter, HardMissingPolicy, HardRule};
 
 fn explanation_of(fixture: &QueueFixture, number: u64) -> Explanation {
@@ -44,7 +44,7 @@ fn explain_reports_the_satisfaction_adjustment() {
     let mut fixture = QueueFixture::one_vs_one();
     fixture.queue_mut().window = Some(RatingWindow { start: 2, step: 0, max: Some(2), ..UNIT_WINDOW });
     fixture.queue_mut().satisfaction =
-        Some(SatisfactionSpec { widen: 2.0, shift_down: 3.0, ..SatisfactionSpec::default() });
+        Some(FrustratedPlayerSpec { widen: 2.0, shift_down: 3.0, ..FrustratedPlayerSpec::default() });
     fixture.add_ticket(&[6.0], 0);
     // The second ticket is frustrated: its window covers four buckets to either side of 7.
     fixture.add_ticket(&[10.0], 0);

@@ -20,9 +20,9 @@ use crate::queue::tests::random_wishes::random_wishes;
 use crate::queue::ticket::{PlayerRating, Ticket};
 use crate::ruleset::probing::DEFAULT_PROBING;
 use crate::ruleset::queue::{
-    AbsoluteOrPercentMax, AvoidStrictness, AvoidTarget, AvoidanceRule, BucketRounding, Gate, GateRounding, QualitySpec,
-    QueueSpec, RatingGroup, RatingGroups, RatingWindow, RegionMode, SatisfactionSpec, SelectionMode, SelectionOrder,
-    SelectionSpec, WaitBonus, WindowClock, WindowPairRule,
+    AbsoluteOrPercentMax, AvoidStrictness, AvoidTarget, AvoidanceRule, BucketRounding, FrustratedPlayerSpec, Gate,
+    GateRounding, QualitySpec, QueueSpec, RatingGroup, RatingGroups, RatingWindow, RegionMode, SelectionMode,
+    SelectionOrder, SelectionSpec, WaitBonus, WindowClock, WindowPairRule,
 };
 use crate::ruleset::rating::{RatingSpec, RatingSystem};
 use crate::ruleset::teams::{
@@ -322,7 +322,7 @@ pub(in crate::queue) fn random_queue_fixture(seed: u64, max_tickets: u64) -> Que
         started_at: UnixMs(NOW.0 - random_below(&mut rng, 10) * 600_000),
     };
     fixture.past_matches = PastMatches::from_latest_of_pairs((0..count).map(past_match));
-    let wider = |widen_limits| Some(SatisfactionSpec { widen_limits, ..SatisfactionSpec::default() });
+    let wider = |widen_limits| Some(FrustratedPlayerSpec { widen_limits, ..FrustratedPlayerSpec::default() });
     fixture.ruleset.satisfaction = pick_random(&mut rng, &[None, None, wider(1.4), wider(3.0)]);
     fixture
 }
@@ -444,8 +444,8 @@ fn random_queue_spec(rng: &mut SplitMix64, queue: &mut QueueSpec) {
         });
     }
     if queue.window.is_some() {
-        let plain = SatisfactionSpec::default();
-        let rule = |widen, shift_down| Some(SatisfactionSpec { widen, shift_down, ..plain });
+        let plain = FrustratedPlayerSpec::default();
+        let rule = |widen, shift_down| Some(FrustratedPlayerSpec { widen, shift_down, ..plain });
         queue.satisfaction = pick_random(rng, &[None, rule(1.5, 0.0), rule(1.0, 2.4), rule(2.0, 1.0)]);
     }
     queue.quality = pick_random(

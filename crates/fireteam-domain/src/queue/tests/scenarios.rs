@@ -6,8 +6,8 @@ use crate::queue::gate::GateCounts;
 use crate::queue::rng::SplitMix64;
 use crate::queue::tests::fixture::{GAUSS_QUALITY, NOW, QueueFixture, UNIT_WINDOW, ticket_number, user_key};
 use crate::ruleset::queue::{
-    AbsoluteOrPercentMax, AvoidStrictness, AvoidTarget, AvoidanceRule, QualitySpec, RatingWindow, RegionMode,
-    SatisfactionSpec, SelectionMode, SelectionOrder, SelectionSpec, WaitBonus, WindowClock, WindowPairRule,
+    AbsoluteOrPercentMax, AvoidStrictness, AvoidTarget, AvoidanceRule, FrustratedPlayerSpec, QualitySpec, RatingWindow,
+    RegionMode, SelectionMode, SelectionOrder, SelectionSpec, WaitBonus, WindowClock, WindowPairRule,
 };
 use crate::session::RegionLatency;
 use crate::time::UnixMs;
@@ -91,7 +91,7 @@ fn satisfaction_widens_the_window_of_a_frustrated_player() {
         let mut fixture = QueueFixture::one_vs_one();
         fixture.queue_mut().window =
             Some(RatingWindow { start: 2, step: 0, max: Some(2), reciprocal_percent, ..UNIT_WINDOW });
-        fixture.queue_mut().satisfaction = Some(SatisfactionSpec { widen, ..SatisfactionSpec::default() });
+        fixture.queue_mut().satisfaction = Some(FrustratedPlayerSpec { widen, ..FrustratedPlayerSpec::default() });
         fixture.add_ticket(&[10.0], 0);
         // Every third ticket is frustrated, starting with the second.
         fixture.add_ticket(&[14.0], 0);
@@ -152,7 +152,8 @@ fn satisfaction_shifts_the_window_of_a_frustrated_player_down() {
         let mut fixture = QueueFixture::one_vs_one();
         fixture.queue_mut().window =
             Some(RatingWindow { start: 2, step: 0, max: Some(2), reciprocal_percent, ..UNIT_WINDOW });
-        fixture.queue_mut().satisfaction = Some(SatisfactionSpec { shift_down: 1.4, ..SatisfactionSpec::default() });
+        fixture.queue_mut().satisfaction =
+            Some(FrustratedPlayerSpec { shift_down: 1.4, ..FrustratedPlayerSpec::default() });
         fixture.add_ticket(&[rating], 0);
         // Every third ticket is frustrated, starting with the second. 10.4 less 1.4 is 9.
         fixture.add_ticket(&[10.4], 0);

@@ -2,8 +2,8 @@
 
 use crate::ruleset::hash::CanonicalWriter;
 use crate::ruleset::queue::{
-    AvoidStrictness, AvoidTarget, AvoidanceRule, DEFAULT_TICKET_TTL_MS, LookDirection, QualitySpec, QueueSpec,
-    RegionMode, SatisfactionSpec, SelectionMode, WindowPairRule,
+    AvoidStrictness, AvoidTarget, AvoidanceRule, DEFAULT_TICKET_TTL_MS, FrustratedPlayerSpec, LookDirection,
+    QualitySpec, QueueSpec, RegionMode, SelectionMode, WindowPairRule,
 };
 use crate::ruleset::validate::queue::DEFAULT_SELECTION;
 
@@ -110,8 +110,8 @@ pub(super) fn write_queue_additions(writer: &mut CanonicalWriter, queue: &QueueS
     }
 }
 
-pub(super) fn write_satisfaction(writer: &mut CanonicalWriter, rule: &SatisfactionSpec) {
-    let defaults = SatisfactionSpec::default();
+pub(super) fn write_satisfaction(writer: &mut CanonicalWriter, rule: &FrustratedPlayerSpec) {
+    let defaults = FrustratedPlayerSpec::default();
     writer.string("satisfaction");
     // A streak is at least 1, so 0 means no criterion.
     writer.integer(rule.losing_streak.unwrap_or(0).into());

@@ -1,9 +1,9 @@
 //! Satisfaction rule: decides whether a user counts as frustrated, from losses, abandoned matches and feedback.
 
 use crate::match_result;
-use crate::ruleset::queue::SatisfactionSpec;
+use crate::ruleset::queue::FrustratedPlayerSpec;
 
-impl SatisfactionSpec {
+impl FrustratedPlayerSpec {
     /// Whether a user with this losing streak, number of rated matches and statistics is frustrated. One sign is
     /// enough.
     pub fn is_frustrated(&self, streak: i32, rated_matches: u32, stats: &match_result::UserSatisfactionCounts) -> bool {
@@ -36,10 +36,10 @@ mod tests {
     /// S1-97: each sign by itself, at its exact threshold.
     #[test]
     fn frustration_needs_one_sign_and_the_minimum_number_of_matches() {
-        let no_sign = SatisfactionSpec { min_matches: 4, ..SatisfactionSpec::default() };
-        let by_losses = SatisfactionSpec { losing_streak: Some(3), ..no_sign };
-        let by_abandonment = SatisfactionSpec { abandoned_percent: Some(25.0), ..no_sign };
-        let by_feedback = SatisfactionSpec { feedback_below: Some(2.5), ..no_sign };
+        let no_sign = FrustratedPlayerSpec { min_matches: 4, ..FrustratedPlayerSpec::default() };
+        let by_losses = FrustratedPlayerSpec { losing_streak: Some(3), ..no_sign };
+        let by_abandonment = FrustratedPlayerSpec { abandoned_percent: Some(25.0), ..no_sign };
+        let by_feedback = FrustratedPlayerSpec { feedback_below: Some(2.5), ..no_sign };
         let bad_stats = satisfaction_stats(9, 9, 9);
         for (rule, streak, matches, stats, expected) in [
             (by_losses, -3, 3, satisfaction_stats(0, 0, 0), true),
@@ -59,7 +59,7 @@ mod tests {
         ] {
             assert_eq!(rule.is_frustrated(streak, matches, &stats), expected, "{rule:?} {streak} {matches} {stats:?}");
         }
-        let all = SatisfactionSpec { losing_streak: Some(3), abandoned_percent: Some(25.0), ..by_feedback };
+        let all = FrustratedPlayerSpec { losing_streak: Some(3), abandoned_percent: Some(25.0), ..by_feedback };
         assert!(
             all.is_frustrated(-3, 0, &satisfaction_stats(0, 0, 0))
                 && all.is_frustrated(1, 4, &satisfaction_stats(1, 0, 0))
@@ -73,11 +73,11 @@ mod tests {
     /// With a minimum of 0 matches, a user without matches is not frustrated.
     #[test]
     fn frustration_is_never_derived_from_zero_matches() {
-        let rule = SatisfactionSpec {
+        let rule = FrustratedPlayerSpec {
             abandoned_percent: Some(1.0),
             feedback_below: Some(5.0),
             min_matches: 0,
-            ..SatisfactionSpec::default()
+            ..FrustratedPlayerSpec::default()
         };
         assert!(!rule.is_frustrated(0, 0, &satisfaction_stats(0, 0, 0)));
     }

@@ -3,7 +3,7 @@
 
 use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::number_bounds::NumberBounds;
-use crate::ruleset::queue::SatisfactionSpec;
+use crate::ruleset::queue::FrustratedPlayerSpec;
 use crate::ruleset::raw::{Diagnostics, RawElement};
 
 /// Maximum length of the losing streak that makes a player frustrated.
@@ -25,10 +25,10 @@ const WIDEN_FACTOR_BOUNDS: NumberBounds = NumberBounds::new_inclusive(1.0, 100.0
 const WIDEN_LIMITS_BOUNDS: NumberBounds = NumberBounds::new_exclusive_min(1.0, 100.0);
 
 /// Reads the `<Satisfaction>` of `<Queue>`: at least one criterion and at least one adjustment of the window.
-pub(super) fn read_queue_satisfaction(element: &RawElement, diagnostics: &Diagnostics) -> SatisfactionSpec {
+pub(super) fn read_queue_satisfaction(element: &RawElement, diagnostics: &Diagnostics) -> FrustratedPlayerSpec {
     let mut reader = ElementReader::new(element, diagnostics);
     let criteria = read_criteria(&mut reader);
-    let satisfaction = SatisfactionSpec {
+    let satisfaction = FrustratedPlayerSpec {
         widen: reader.number_or("Widen", WIDEN_FACTOR_BOUNDS, criteria.widen),
         shift_down: reader.number_or("ShiftDown", NumberBounds::POSITIVE, criteria.shift_down),
         ..criteria
@@ -39,18 +39,18 @@ pub(super) fn read_queue_satisfaction(element: &RawElement, diagnostics: &Diagno
 }
 
 /// Reads the `<Satisfaction>` of the ruleset: at least one criterion, and the factor on limits.
-pub(super) fn read_ruleset_satisfaction(element: &RawElement, diagnostics: &Diagnostics) -> SatisfactionSpec {
+pub(super) fn read_ruleset_satisfaction(element: &RawElement, diagnostics: &Diagnostics) -> FrustratedPlayerSpec {
     let mut reader = ElementReader::new(element, diagnostics);
     let criteria = read_criteria(&mut reader);
     let widen_limits = reader.required_number("WidenLimits", WIDEN_LIMITS_BOUNDS);
     reader.report_unread();
-    SatisfactionSpec { widen_limits: widen_limits.unwrap_or(criteria.widen_limits), ..criteria }
+    FrustratedPlayerSpec { widen_limits: widen_limits.unwrap_or(criteria.widen_limits), ..criteria }
 }
 
 /// Reads the criteria, of which there must be one.
-fn read_criteria(reader: &mut ElementReader<'_>) -> SatisfactionSpec {
-    let defaults = SatisfactionSpec::default();
-    let criteria = SatisfactionSpec {
+fn read_criteria(reader: &mut ElementReader<'_>) -> FrustratedPlayerSpec {
+    let defaults = FrustratedPlayerSpec::default();
+    let criteria = FrustratedPlayerSpec {
         losing_streak: reader.optional_integer("LosingStreak", 1, LOSING_STREAK_MAX).map(|streak| streak as u32),
         abandoned_percent: reader.optional_number("AbandonedPercent", ABANDONED_PERCENT_BOUNDS),
         feedback_below: reader.optional_number("FeedbackBelow", FEEDBACK_BELOW_BOUNDS),
