@@ -49,14 +49,19 @@ impl SearchSession {
         Ok(response)
     }
 
-    /// Reports measured round trips to the last candidates, by advertisement id, milliseconds; `None` if there was no reply.
+    /// Reports measured round trips to the last candidates, by advertisement id, milliseconds; `None` if there was no reply. The search
+    /// goes on with the token of the answer, which carries the measurements.
     pub async fn report_latency(
-        &self,
+        &mut self,
         phase: pb::LatencyPhase,
         round_trips_ms: impl IntoIterator<Item = (String, Option<f32>)>,
     ) -> Result<pb::MatchmakingReportLatencyResponse, Error> {
         let to_measurement =
-            |(advertisement_id, round_trip_ms)| pb::LatencyMeasurement { advertisement_id, round_trip_ms };
+            |(advertisement_id, round_trip_ms)| pb::LatencyMeasurement {
+                advertisement_id,
+                round_trip_ms,
+                ..Default::default()
+            };
         let request = pb::MatchmakingReportLatencyRequest {
             search_token: self.request.search_token.clone(),
             phase: phase.into(),
@@ -65,9 +70,15 @@ impl SearchSession {
             matchmaking_set_id: self.request.matchmaking_set_id,
             service_configuration_hash: self.request.service_configuration_hash,
         };
-        self.channel
+        let response = self
+            .channel
             .call_matchmaking(request, |mut stub, request| async move { stub.report_latency(request).await })
-            .await
+            .await?;
+        // A server of version 0.2.0 has no measurements in tokens, and returns none.
+        if !response.search_token.is_empty() {
+            self.request.search_token = response.search_token.clone();
+        }
+        Ok(response)
     }
 
     /// Reserves seats for the whole party in one of the last candidates.
