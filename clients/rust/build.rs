@@ -43,7 +43,8 @@ fn is_secret(field: &FieldDescriptorProto) -> bool {
     let name = field.name();
     let is_text = matches!(field.r#type(), Type::Bytes | Type::String);
     is_text
-        && (name.ends_with("_token") && !name.ends_with("page_token") || ["connect_data", "credential", "probe_key"].contains(&name))
+        && (name.ends_with("_token") && !name.ends_with("page_token")
+            || ["connect_data", "credential", "probe_key"].contains(&name))
 }
 
 /// Source of a message's `Debug`, which prints the lengths of secrets.

@@ -200,6 +200,11 @@ impl HostProber {
         (0 < self.run.statistics().answered).then_some(ProbeFinding::Answered)
     }
 
+    /// Address and port of the host.
+    pub fn endpoint(&self) -> SocketAddr {
+        self.target.endpoint
+    }
+
     /// Statistics of the run so far.
     pub fn statistics(&self) -> RoundTripStatistics {
         self.run.statistics()

@@ -38,7 +38,9 @@ mod hidden;
 #[cfg(feature = "credentials")]
 mod match_credential;
 mod match_host;
+pub mod matching;
 pub mod pb;
+pub mod probe;
 mod random;
 mod ratings;
 mod retry;

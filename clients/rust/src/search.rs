@@ -56,12 +56,11 @@ impl SearchSession {
         phase: pb::LatencyPhase,
         round_trips_ms: impl IntoIterator<Item = (String, Option<f32>)>,
     ) -> Result<pb::MatchmakingReportLatencyResponse, Error> {
-        let to_measurement =
-            |(advertisement_id, round_trip_ms)| pb::LatencyMeasurement {
-                advertisement_id,
-                round_trip_ms,
-                ..Default::default()
-            };
+        let to_measurement = |(advertisement_id, round_trip_ms)| pb::LatencyMeasurement {
+            advertisement_id,
+            round_trip_ms,
+            ..Default::default()
+        };
         let request = pb::MatchmakingReportLatencyRequest {
             search_token: self.request.search_token.clone(),
             phase: phase.into(),
