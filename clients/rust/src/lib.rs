@@ -9,6 +9,7 @@
 //!   object. [`TicketStream`] receives ticket updates and reconnects after a failure.
 //! - [`Client::matching`] runs the whole search loop: search, latency probes, reports, reservations, connects, and advertising.
 //!   [`matching`] is the same loop without a runtime, and [`probe`] answers the probes of others.
+//!   [`Client::queueing`] and [`queueing`] are the loop of a queue.
 //!
 //! ```no_run
 //! use fireteam_client::{Client, pb};
@@ -44,6 +45,8 @@ pub mod matching;
 mod matching_run;
 pub mod pb;
 pub mod probe;
+pub mod queueing;
+mod queueing_run;
 mod random;
 mod ratings;
 mod retry;
@@ -62,6 +65,7 @@ pub use error::{Error, FieldViolation, ServerError};
 pub use match_credential::{AdmittedPlayer, CredentialError, CredentialVerifier, REMEMBERED_CREDENTIALS_MAX};
 pub use match_host::MatchHost;
 pub use matching_run::{GameConnection, MatchingHandle, MatchingRun, RunEnd};
+pub use queueing_run::{QueueGame, QueueingHandle, QueueingRun};
 pub use ratings::UserIdsOfOneSide;
 pub use retry::RetryPolicy;
 pub use search::{Reservation, SearchSession};

@@ -11,7 +11,7 @@
 
 mod advertising;
 mod call;
-mod call_table;
+pub(crate) mod call_table;
 mod effects;
 mod event;
 mod exclusions;
@@ -22,6 +22,7 @@ mod options;
 mod outcome;
 mod packet_budget;
 mod probe_phase;
+mod repetition;
 mod round;
 mod search_memory;
 mod stage;

@@ -39,22 +39,6 @@ pub enum Request {
     DeleteAdvertisement(pb::MatchmakingDeleteAdvertisementRequest),
 }
 
-impl Request {
-    /// Whether an answer is one to this kind of request.
-    pub(super) fn is_answered_by(&self, answer: &Answer) -> bool {
-        match self {
-            Request::ChooseAction(_) => matches!(answer, Answer::ChooseAction(_)),
-            Request::GetConfiguration(_) => matches!(answer, Answer::GetConfiguration(_)),
-            Request::Search(_) => matches!(answer, Answer::Search(_)),
-            Request::ReportLatency(_) => matches!(answer, Answer::ReportLatency(_)),
-            Request::Reserve(_) => matches!(answer, Answer::Reserve(_)),
-            Request::Release(_) => matches!(answer, Answer::Release),
-            Request::UpdateAdvertisement(_) => matches!(answer, Answer::UpdateAdvertisement(_)),
-            Request::DeleteAdvertisement(_) => matches!(answer, Answer::DeleteAdvertisement),
-        }
-    }
-}
-
 /// Answer to a [`Request`]: the variant of the same name.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
@@ -91,19 +75,19 @@ pub struct CallError {
 
 impl CallError {
     /// Failure without an answer.
-    pub(super) fn unanswered() -> Self {
+    pub(crate) fn unanswered() -> Self {
         let message = "no answer in time".to_owned();
         Self { code: Code::DeadlineExceeded, reason: pb::ErrorReason::Unspecified, retry_after_ms: None, message }
     }
 
     /// An answer to another kind of request.
-    pub(super) fn wrong_answer() -> Self {
+    pub(crate) fn wrong_answer() -> Self {
         let message = "the answer is to another kind of request".to_owned();
         Self { code: Code::Internal, reason: pb::ErrorReason::Unspecified, retry_after_ms: None, message }
     }
 
     /// Whether another attempt of the same call may succeed.
-    pub(super) fn is_transient(&self) -> bool {
+    pub(crate) fn is_transient(&self) -> bool {
         match self.code {
             Code::Unavailable | Code::DeadlineExceeded => true,
             Code::ResourceExhausted => {
@@ -114,7 +98,7 @@ impl CallError {
     }
 
     /// Whether the server may have carried the call out.
-    pub(super) fn is_outcome_unknown(&self) -> bool {
+    pub(crate) fn is_outcome_unknown(&self) -> bool {
         matches!(
             self.code,
             Code::Unavailable | Code::DeadlineExceeded | Code::Unknown | Code::Cancelled | Code::Internal
@@ -122,7 +106,7 @@ impl CallError {
     }
 
     /// Whether no later call of this client can succeed either: the request is invalid, or the caller may not make it.
-    pub(super) fn is_final(&self) -> bool {
+    pub(crate) fn is_final(&self) -> bool {
         match self.code {
             Code::InvalidArgument | Code::Unauthenticated | Code::PermissionDenied | Code::Unimplemented => true,
             _ => {

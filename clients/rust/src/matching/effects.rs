@@ -16,7 +16,7 @@ use crate::pb;
 /// Effects that the caller has not carried out yet.
 #[derive(Debug)]
 pub(super) struct Effects {
-    pub(super) calls: CallTable,
+    pub(super) calls: CallTable<Request>,
     pub(super) transmits: VecDeque<Transmit>,
     pub(super) outcomes: VecDeque<Outcome>,
     pub(super) budget: PacketBudget,

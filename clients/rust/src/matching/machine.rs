@@ -108,7 +108,7 @@ impl Matching {
 
     /// Call to make; `None` if there is none.
     pub fn poll_call(&mut self) -> Option<Call> {
-        self.effects.calls.poll()
+        self.effects.calls.poll().map(|(id, request)| Call { id, request })
     }
 
     /// Datagram to send; `None` if there is none.
@@ -178,7 +178,7 @@ impl Matching {
     }
 
     /// Handles a call that is over.
-    fn on_settled(&mut self, call: SettledCall, now: MonotonicTime) {
+    fn on_settled(&mut self, call: SettledCall<Request>, now: MonotonicTime) {
         let SettledCall { id, request, result } = call;
         let is_awaited = self.stage.awaited_call() == Some(id);
         match result {

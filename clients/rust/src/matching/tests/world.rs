@@ -241,8 +241,10 @@ impl World {
     /// Runs until a state is reached, for at most 120 s.
     pub(super) fn run_to(&mut self, state: MatchingState) {
         let until_us = self.now_us + 120_000_000;
+        let mut steps = 0;
         while self.state() != state {
-            assert!(self.step(until_us), "{state:?} is not reached, but {:?}", self.states);
+            steps += 1;
+            assert!(self.step(until_us) && steps < 500_000, "{state:?} is not reached, but {:?}", self.states);
         }
     }
 
