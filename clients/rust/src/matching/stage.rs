@@ -1,5 +1,7 @@
 //! States of a search loop, and what each of them waits for.
 
+use std::fmt;
+
 use crate::matching::advertising::Advertising;
 use crate::matching::call::CallId;
 use crate::matching::monotonic_time::MonotonicTime;
@@ -93,12 +95,22 @@ pub(super) enum JoinStep {
 }
 
 /// Reserved seats.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Seat {
     pub(super) advertisement_id: String,
     pub(super) reservation: pb::Reservation,
     pub(super) connect_data: Vec<u8>,
     pub(super) round_trip_ms: Option<f32>,
+}
+
+impl fmt::Debug for Seat {
+    /// Prints no connect data.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seat")
+            .field("advertisement_id", &self.advertisement_id)
+            .field("reservation", &self.reservation)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Stage {

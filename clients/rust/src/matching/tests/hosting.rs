@@ -96,7 +96,55 @@ fn host_confirms_and_settles_its_guests() {
     assert!(!world.outcomes.iter().any(|outcome| matches!(outcome, Outcome::PartyGone { .. })));
     assert_eq!(world.outcomes.iter().filter(|it| matches!(it, Outcome::PartyComing { .. })).count(), 1);
     world.run_for(Duration::from_secs(60));
-    assert_eq!(world.state(), MatchingState::Advertising, "guests are there: no other draw");
+    assert!(!world.outcomes.contains(&Outcome::Withdrawn), "guests are there: no other draw");
+}
+
+/// A party that the stream told while an update was underway is not gone because the answer lacks it, and one that joined meanwhile does
+/// not come again because the answer has it.
+#[test]
+fn host_is_not_misled_by_an_update_underway() {
+    let mut world = host_world(hosting(2));
+    let id = advertised_id(&world);
+    world.server.guests.insert("one".into(), 0);
+    let count = world.updates().len();
+    while world.updates().len() == count {
+        world.step(u64::MAX);
+    }
+    let reservation =
+        pb::Reservation { reservation_id: "two".into(), seats: 1, expires_in_ms: 9, ..Default::default() };
+    let event = pb::ReservationEvent {
+        advertisement_id: id,
+        reservation: Some(reservation),
+        state: pb::ReservationState::Held.into(),
+    };
+    world.now_us += 1;
+    world.handle(Event::Reservation(event));
+    world.handle(Event::SessionChanged { session: session(1), joined_reservation_ids: vec!["one".into()] });
+    world.server.guests.insert("two".into(), 9_000);
+    world.run_for(Duration::from_secs(10));
+    let told: Vec<_> = world.outcomes.iter().skip(1).cloned().collect();
+    assert_eq!(told, [Outcome::PartyComing { reservation_id: "two".into(), seats: 1 }]);
+}
+
+/// A create whose first answer comes late, after the game cancelled or before: the advertisement is deleted in the end.
+#[test]
+fn cancel_deletes_an_advertisement_whose_create_was_answered_late() {
+    let mut world = World::new(0, None);
+    world.scripted = (0..4).map(|_| Err(failure(Code::Unavailable, pb::ErrorReason::Draining))).collect();
+    world.handle(Event::BecomeHost(Box::new(hosting(1))));
+    let (create, call) = (world.requests[0].1.clone(), world.call_ids[0]);
+    while !world.scripted.is_empty() {
+        world.step(u64::MAX);
+    }
+    world.run_for(Duration::from_millis(100));
+    let result = world.server.answer(&create);
+    world.scripted = (0..8).map(|_| Err(failure(Code::Unavailable, pb::ErrorReason::Draining))).collect();
+    world.handle(Event::Answer { id: call, result });
+    assert!(world.outcomes.is_empty() && world.server.adverts.len() == 1);
+    world.handle(Event::Cancel);
+    world.scripted.clear();
+    world.run_for(Duration::from_secs(20));
+    assert!(world.server.adverts.is_empty());
 }
 
 /// A guest that does not come is gone, by the list of the next heartbeat or by an event of the stream.

@@ -6,7 +6,7 @@ use tonic::Code;
 
 use crate::matching::tests::server::failure;
 use crate::matching::tests::world::{World, id, plan};
-use crate::matching::{EndReason, Event, MatchingState, MonotonicTime, Outcome, Request};
+use crate::matching::{Answer, EndReason, Event, MatchingState, MonotonicTime, Outcome, Request};
 use crate::pb;
 
 fn releases(world: &World) -> Vec<pb::MatchmakingReleaseRequest> {
@@ -94,6 +94,51 @@ fn connect_that_fails_releases_the_seats() {
     let Some(Outcome::Connect(last)) = world.outcomes.iter().rev().nth(1) else { panic!("an invitation") };
     assert_eq!((last.connect_data.as_slice(), last.seats, last.round_trip_ms), (id(2).as_bytes(), 1, Some(40.0)));
     assert!(format!("{last:?}").contains("connect_data: hidden"));
+}
+
+/// Seats that expire sooner than the game may take to connect set its time.
+#[test]
+fn connect_ends_when_the_seats_expire() {
+    let mut world = World::new(1, None);
+    world.connects.insert(id(0), None);
+    world.start();
+    world.run_to(MatchingState::Joining);
+    let Some((_, request)) = world.requests.last().cloned() else { panic!("a reservation") };
+    let Ok(Answer::Reserve(mut reserved)) = world.server.answer(&request) else { panic!("seats") };
+    reserved.reservation.as_mut().unwrap().expires_in_ms = 3_000;
+    let call = *world.call_ids.last().unwrap();
+    world.handle(Event::Answer { id: call, result: Ok(Answer::Reserve(reserved)) });
+    let since_us = world.now_us;
+    world.run_to(MatchingState::Waiting);
+    assert_eq!(world.now_us - since_us, 3_000_000);
+}
+
+/// A session that has just refused the party is not reserved again because an answer names it.
+#[test]
+fn reserve_leaves_out_what_has_just_refused() {
+    let mut world = World::new(3, Some(plan(1, 0)));
+    world.server.sessions[0].refuses = Some(pb::ErrorReason::SeatsTaken);
+    world.server.sessions[1].refuses = Some(pb::ErrorReason::NotMeasured);
+    world.start();
+    world.run_to(MatchingState::Joining);
+    world.run_to(MatchingState::Quick);
+    let candidates = [0, 2].map(|number| pb::Candidate { advertisement_id: id(number), ..Default::default() });
+    let report = pb::MatchmakingReportLatencyResponse { candidates: candidates.into(), ..Default::default() };
+    world.scripted.push_back(Ok(Answer::ReportLatency(Box::new(report))));
+    world.run_to(MatchingState::Joined);
+    assert_eq!(world.reserved(), [id(0), id(1), id(2)]);
+}
+
+/// Debug output has no connect data and no token.
+#[test]
+fn debug_output_of_a_search_loop_has_no_secret() {
+    let mut world = World::new(1, Some(plan(8, 0)));
+    world.start();
+    world.run_to(MatchingState::Joined);
+    let text = format!("{:?} {:?} {:?} {:?}", world.matching, world.requests, world.outcomes, world.received);
+    for secret in [id(0).into_bytes(), b"token 1".to_vec(), vec![1; 16]] {
+        assert!(!text.contains(&format!("{secret:?}")), "{text}");
+    }
 }
 
 /// A connect that ends after its time changes nothing: its seats are released.

@@ -245,6 +245,35 @@ fn report_that_fails_twice_is_dropped() {
     assert_eq!(world.searches()[1].1.search_token, b"", "the search begins again");
 }
 
+/// Silence counts in the whole search, also where the report of it was lost. That a host was full does not.
+#[test]
+fn quick_probe_remembers_silence_without_a_report() {
+    let mut world = World::new(2, Some(plan(8, 0)));
+    world.hosts[0].is_silent = true;
+    world.hosts[1].responder.set_full(true);
+    world.start();
+    world.run_to(MatchingState::Quick);
+    world.scripted = (0..2).map(|_| Err(failure(Code::Unavailable, pb::ErrorReason::StoreUnavailable))).collect();
+    world.run_to(MatchingState::Waiting);
+    world.run_for(Duration::from_secs(11));
+    world.server.sessions[1].probe = None;
+    world.run_to(MatchingState::Joined);
+    assert_eq!((world.packets_to(0), world.reserved()), (3, vec![id(1)]));
+    let last = world.reports().pop().unwrap();
+    assert!(!outcomes(&last).contains(&pb::ProbeOutcome::Silent), "it is no candidate any longer");
+
+    let mut world = World::new(2, Some(plan(1, 0)));
+    world.hosts[0].responder.set_full(true);
+    world.server.sessions[1].refuses = Some(pb::ErrorReason::SeatsTaken);
+    world.start();
+    world.run_for(Duration::from_secs(11));
+    world.server.sessions.swap(0, 1);
+    world.run_for(Duration::from_secs(4));
+    let last = world.reports().pop().unwrap();
+    let of_full = last.measurements.iter().find(|measurement| measurement.advertisement_id == id(0));
+    assert!(of_full.is_none_or(|measurement| measurement.outcome() == pb::ProbeOutcome::NotProbed), "{last:?}");
+}
+
 /// A host that says that it is full leaves the round, and is left out for 10 s.
 #[test]
 fn quick_probe_of_a_full_host_leaves_it_out() {
