@@ -2,5 +2,6 @@
 
 mod calls;
 mod matching_run;
+mod queueing_run;
 mod scripted_server;
 mod stream;

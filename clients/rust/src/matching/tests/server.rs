@@ -12,7 +12,7 @@ use crate::pb;
 pub(super) struct Session {
     pub(super) id: String,
     pub(super) probe: Option<pb::ProbeEndpoint>,
-    /// The endpoint is told after the quick phase only, as that of a player's machine.
+    /// Only the report of the quick phase has the endpoint, as that of a player's machine.
     pub(super) is_told_later: bool,
     pub(super) estimate_ms: Option<f32>,
     /// Failure of each reservation.
