@@ -37,12 +37,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Whether a field holds a secret: a token that proves a permission, a player's credential, or the address of a host.
+/// Whether a field holds a secret: a token that proves a permission, a player's credential, the address of a host, or the key of
+/// its probes.
 fn is_secret(field: &FieldDescriptorProto) -> bool {
     let name = field.name();
     let is_text = matches!(field.r#type(), Type::Bytes | Type::String);
     is_text
-        && (name.ends_with("_token") && !name.ends_with("page_token") || ["connect_data", "credential"].contains(&name))
+        && (name.ends_with("_token") && !name.ends_with("page_token")
+            || ["connect_data", "credential", "probe_key"].contains(&name))
 }
 
 /// Source of a message's `Debug`, which prints the lengths of secrets.

@@ -10,7 +10,7 @@
 //! version or type, with unknown flags or with padding that is not zero, is no packet of this protocol: drop it without an answer.
 //! An answer is never longer than its question, and nothing is sent unasked, so that no one is flooded through a host or beacon.
 //!
-//! [`HostResponder`] and [`BeaconResponder`] answer, within limits; [`ProbeRun`] counts what a prober
+//! [`HostResponder`] and [`BeaconResponder`] answer, within limits; [`HostProber`] asks one host, and [`ProbeRun`] counts what it
 //! measures, and says when it is enough. The crate has no socket, no clock and no keys of its own: the caller
 //! passes bytes, times and random keys.
 
@@ -23,6 +23,7 @@ mod header;
 mod host_responder;
 mod involved;
 mod mac;
+mod prober;
 mod rate_limit;
 mod run;
 
@@ -36,6 +37,7 @@ pub use crate::error::PacketError;
 pub use crate::header::{PACKET_BYTES, is_probe};
 pub use crate::host_responder::{ArrivalTime, HostResponder};
 pub use crate::involved::{GAME_DATA_BYTES_MAX, INVOLVED_BYTES_MAX, Involved, InvolvedReply, Verdict};
+pub use crate::prober::{HostProber, ProbeFinding, ProbeTarget};
 pub use crate::run::{
     INVOLVED_PACKETS_MAX, LossInterval, ProbeRun, QUICK_PACKETS_MAX, RoundTripStatistics, UNANSWERED_MAX,
     answer_timeout_ms,

@@ -1,5 +1,6 @@
 //! Packets against independently computed ones, and against damage.
 
+mod prober;
 mod responders;
 mod runs;
 

@@ -11,9 +11,13 @@ use tonic::transport::{Channel, Endpoint};
 use crate::advertisement::{Advertisement, UpdateChannel};
 use crate::connection::{Connection, ReservationEvents};
 use crate::error::Error;
+use crate::matching::MatchingOptions;
+use crate::matching_run::MatchingRun;
 use crate::pb;
 use crate::pb::matchmaking_service_client::MatchmakingServiceClient;
 use crate::pb::queue_service_client::QueueServiceClient;
+use crate::queueing::Queueing;
+use crate::queueing_run::QueueingRun;
 use crate::random::{self, ensure_idempotency_key};
 use crate::retry::RetryPolicy;
 use crate::retrying_channel::RetryingChannel;
@@ -123,6 +127,26 @@ impl Client {
     /// Creates a search of `set_id` for `party`. Sends no request yet.
     pub fn search_session(&self, set_id: u32, party: pb::SessionCompositionData) -> SearchSession {
         SearchSession::new(self.channel.clone(), set_id, party)
+    }
+
+    /// Search loop of `party` in `set_id`, with the default options. Nothing happens before [`MatchingRun::run`].
+    pub fn matching(&self, set_id: u32, party: pb::SessionCompositionData) -> MatchingRun {
+        self.matching_with(MatchingOptions::new(set_id, party))
+    }
+
+    /// Search loop with options.
+    pub fn matching_with(&self, options: MatchingOptions) -> MatchingRun {
+        MatchingRun::new(self.channel.clone(), options)
+    }
+
+    /// Queue loop of a party. Nothing happens before [`QueueingRun::run`].
+    pub fn queueing(&self, request: pb::QueueEnterRequest) -> QueueingRun {
+        QueueingRun::new(self.channel.clone(), Queueing::new(request, random::bytes()))
+    }
+
+    /// Queue loop that goes on where [`QueueingRun::save`] was called, also in another process. `None` if the bytes are of another version.
+    pub fn restored_queueing(&self, saved: &[u8]) -> Option<QueueingRun> {
+        Some(QueueingRun::new(self.channel.clone(), Queueing::restore(saved, random::bytes())?))
     }
 
     /// Opens a stream with many requests in flight, which also receives reservation events.

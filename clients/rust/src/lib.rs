@@ -1,12 +1,15 @@
 //! Rust client for fireteam: typed calls over the generated stubs, and a long-lived stream.
 //!
-//! Three layers; use the lowest one that is sufficient:
+//! Layers; use the lowest one that is sufficient:
 //!
 //! - [`pb`] contains the generated messages and stubs.
 //! - [`Client`] makes single calls and retries them while the server is unavailable. [`Connection`] keeps many requests in
 //!   flight on one stream and receives reservation events.
 //! - [`Advertisement`], [`SearchSession`], [`Reservation`] and [`Ticket`] are handles that keep the id and token of one
 //!   object. [`TicketStream`] receives ticket updates and reconnects after a failure.
+//! - [`Client::matching`] runs the whole search loop: search, latency probes, reports, reservations, connects, and advertising.
+//!   [`matching`] is the same loop without a runtime, and [`probe`] answers the probes of others.
+//!   [`Client::queueing`] and [`queueing`] are the loop of a queue.
 //!
 //! ```no_run
 //! use fireteam_client::{Client, pb};
@@ -38,7 +41,12 @@ mod hidden;
 #[cfg(feature = "credentials")]
 mod match_credential;
 mod match_host;
+pub mod matching;
+mod matching_run;
 pub mod pb;
+pub mod probe;
+pub mod queueing;
+mod queueing_run;
 mod random;
 mod ratings;
 mod retry;
@@ -56,6 +64,8 @@ pub use error::{Error, FieldViolation, ServerError};
 #[cfg(feature = "credentials")]
 pub use match_credential::{AdmittedPlayer, CredentialError, CredentialVerifier, REMEMBERED_CREDENTIALS_MAX};
 pub use match_host::MatchHost;
+pub use matching_run::{GameConnection, MatchingHandle, MatchingRun, RunEnd};
+pub use queueing_run::{QueueGame, QueueingHandle, QueueingRun};
 pub use ratings::UserIdsOfOneSide;
 pub use retry::RetryPolicy;
 pub use search::{Reservation, SearchSession};

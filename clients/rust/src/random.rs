@@ -1,4 +1,4 @@
-//! Random numbers: retry jitter and idempotency keys. No other file generates random numbers.
+//! Random numbers: retry jitter, idempotency keys, and seeds. No other file generates random numbers.
 
 use std::fmt::Write;
 
@@ -12,14 +12,20 @@ pub(crate) fn jitter() -> f64 {
     rand::rng().random()
 }
 
+/// Random bytes that no one can guess.
+#[expect(clippy::disallowed_methods, reason = "the only file that generates random numbers")]
+pub(crate) fn bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    rand::rng().fill(&mut bytes[..]);
+    bytes
+}
+
 /// Idempotency key: 128 random bits as 32 hexadecimal digits.
 ///
 /// For anonymous callers only this key distinguishes one caller's requests from another's, so it comes from the thread's
 /// cryptographic generator.
-#[expect(clippy::disallowed_methods, reason = "the only file that generates random numbers")]
 pub(crate) fn idempotency_key() -> String {
-    let bytes: [u8; 16] = rand::rng().random();
-    bytes.iter().fold(String::with_capacity(32), |mut text, byte| {
+    bytes::<16>().iter().fold(String::with_capacity(32), |mut text, byte| {
         // Writing to a string cannot fail.
         let _ = write!(text, "{byte:02x}");
         text

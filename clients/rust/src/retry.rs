@@ -38,14 +38,21 @@ impl RetryPolicy {
     /// Otherwise it lies between half and all of the doubled backoff. The jitter spreads clients that failed together.
     pub(crate) fn backoff_after(&self, attempt: u32, error: &Error, jitter: f64) -> Option<Duration> {
         let Error::CallFailed(failure) = error else { return None };
-        if failure.code != Code::Unavailable || failure.retry_forbidden || attempt >= self.max_attempts {
+        if failure.code != Code::Unavailable || failure.retry_forbidden {
             return None;
         }
-        match failure.retry_after {
+        self.pause(attempt, failure.retry_after, jitter)
+    }
+
+    /// Pause after attempt number `attempt` (from 1) failed in a way that another may change; `None` after the last one, and if the
+    /// server asks for more than `max_backoff`.
+    pub(crate) fn pause(&self, attempt: u32, retry_after: Option<Duration>, jitter: f64) -> Option<Duration> {
+        match retry_after {
+            _ if attempt >= self.max_attempts => None,
             Some(delay) if delay > self.max_backoff => None,
             Some(delay) => Some(delay.mul_f64(1.0 + jitter / 4.0)),
             None => {
-                let doubled = self.initial_backoff.saturating_mul(1 << (attempt - 1).min(16));
+                let doubled = self.initial_backoff.saturating_mul(1 << attempt.saturating_sub(1).min(16));
                 Some(doubled.min(self.max_backoff).mul_f64(0.5 + jitter / 2.0))
             }
         }

@@ -49,8 +49,8 @@ impl SearchSession {
         Ok(response)
     }
 
-    /// Reports measured round trips to the last candidates, by advertisement id, milliseconds; `None` if there was no reply. The server
-    /// counts them in later calls of this search.
+    /// Reports measured round trips to the last candidates, by advertisement id, milliseconds; `None` if there was no reply. The search
+    /// goes on with the token of the answer, which carries the measurements.
     pub async fn report_latency(
         &mut self,
         phase: pb::LatencyPhase,
@@ -73,8 +73,9 @@ impl SearchSession {
             .channel
             .call_matchmaking(request, |mut stub, request| async move { stub.report_latency(request).await })
             .await?;
+        // A server of version 0.2.0 has no measurements in tokens, and returns none.
         if !response.search_token.is_empty() {
-            self.request.search_token.clone_from(&response.search_token);
+            self.request.search_token = response.search_token.clone();
         }
         Ok(response)
     }

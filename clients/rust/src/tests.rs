@@ -1,5 +1,7 @@
 //! Tests of the client against a scripted server over TCP.
 
 mod calls;
+mod matching_run;
+mod queueing_run;
 mod scripted_server;
 mod stream;

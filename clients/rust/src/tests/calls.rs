@@ -146,7 +146,7 @@ async fn search_session_sends_the_latest_search_token() {
     assert_eq!(searches[1].search_token, b"+");
     assert_eq!(searches[1].exclude_advertisement_ids, ["gone"]);
     assert_eq!(script.reports.lock().unwrap()[0].search_token, b"++");
-    assert_eq!(script.reserves.lock().unwrap()[0].search_token, b"++");
+    assert_eq!(script.reserves.lock().unwrap()[0].search_token, b"++!", "the token of the report");
     let releases = script.releases.lock().unwrap();
     assert_eq!((releases[0].reservation_id.as_str(), releases[0].reservation_token.as_slice()), ("seat", &b"ours"[..]));
 }

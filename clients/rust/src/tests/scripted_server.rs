@@ -1,5 +1,6 @@
 //! Scripted server: implements the generated service trait, answers from a script and records the requests.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::net::TcpListener;
@@ -27,6 +28,12 @@ pub(crate) struct ServerScript {
     pub(crate) reserves: RecordedRequests<pb::MatchmakingReserveRequest>,
     pub(crate) releases: RecordedRequests<pb::MatchmakingReleaseRequest>,
     pub(crate) reports: RecordedRequests<pb::MatchmakingReportLatencyRequest>,
+    /// Answer to searches, instead of one candidate without a plan.
+    pub(crate) found: Mutex<Option<pb::MatchmakingSearchResponse>>,
+    /// Id of the client's advertisement, instead of "ad".
+    pub(crate) advertisement_id: Mutex<Option<String>>,
+    /// Parties advertise.
+    pub(crate) advertises: AtomicBool,
     /// Server's ends of the open streams: received requests, and the sender of responses.
     pub(crate) streams: Mutex<Vec<(Streaming<pb::MatchmakingConnectRequest>, ResponseSender)>>,
 }
@@ -93,6 +100,9 @@ impl MatchmakingService for ScriptedServer {
         let (metadata, _, search) = request.into_parts();
         let search_token = [search.search_token.as_slice(), b"+"].concat();
         self.0.record_request(&metadata, &self.0.searches, search)?;
+        if let Some(found) = self.0.found.lock().unwrap().clone() {
+            return Ok(Response::new(pb::MatchmakingSearchResponse { search_token, ..found }));
+        }
         let answer = pb::MatchmakingSearchResponse {
             search_token,
             next_expansion_in_ms: Some(10_000),
@@ -110,7 +120,7 @@ impl MatchmakingService for ScriptedServer {
         let created = update.advertisement_id.is_empty();
         self.0.record_request(&metadata, &self.0.updates, update)?;
         let answer = pb::MatchmakingUpdateAdvertisementResponse {
-            advertisement_id: "ad".into(),
+            advertisement_id: self.0.advertisement_id.lock().unwrap().clone().unwrap_or_else(|| "ad".into()),
             advertisement_token: b"mine".to_vec(),
             created,
             expires_in_ms: 30_000,
@@ -165,15 +175,30 @@ impl MatchmakingService for ScriptedServer {
         request: Request<pb::MatchmakingReportLatencyRequest>,
     ) -> Result<Response<pb::MatchmakingReportLatencyResponse>, Status> {
         let (metadata, _, report) = request.into_parts();
-        self.0.record_request(&metadata, &self.0.reports, report)?;
-        Ok(Response::new(Default::default()))
+        self.0.record_request(&metadata, &self.0.reports, report.clone())?;
+        let mut answered = report.measurements;
+        answered.retain(|measurement| measurement.outcome() == pb::ProbeOutcome::Answered);
+        answered.sort_by(|left, right| left.round_trip_ms().total_cmp(&right.round_trip_ms()));
+        let candidate = |measurement: pb::LatencyMeasurement| pb::Candidate {
+            advertisement_id: measurement.advertisement_id,
+            round_trip_ms: measurement.round_trip_ms,
+            ..Default::default()
+        };
+        Ok(Response::new(pb::MatchmakingReportLatencyResponse {
+            candidates: answered.into_iter().map(candidate).collect(),
+            involved_phase_may_start: report.phase == pb::LatencyPhase::Quick as i32,
+            search_token: [report.search_token.as_slice(), b"!"].concat(),
+            ..Default::default()
+        }))
     }
 
     async fn choose_action(
         &self,
         _: Request<pb::MatchmakingChooseActionRequest>,
     ) -> Result<Response<pb::MatchmakingChooseActionResponse>, Status> {
-        Ok(Response::new(Default::default()))
+        let advertises = self.0.advertises.load(Ordering::SeqCst);
+        let action = if advertises { pb::MatchmakingAction::Advertise } else { pb::MatchmakingAction::Search };
+        Ok(Response::new(pb::MatchmakingChooseActionResponse { action: action.into(), ..Default::default() }))
     }
 
     async fn start_match(

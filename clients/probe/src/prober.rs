@@ -1,0 +1,258 @@
+//! Prober of one host: makes the packets of its run, matches the answers, and says when the host has been probed enough.
+//!
+//! It has no socket and no clock. Times are microseconds of one monotonic clock of the caller.
+
+use std::net::SocketAddr;
+
+use crate::echo::{Echo, EchoReply, ProbeKey, Question};
+use crate::involved::{GAME_DATA_BYTES_MAX, Involved, InvolvedReply, Verdict};
+use crate::run::{ProbeRun, QUICK_PACKETS_MAX, RoundTripStatistics, UNANSWERED_MAX, answer_timeout_ms};
+
+/// Time between two packets to one host, microseconds.
+const PACKET_INTERVAL_US: u64 = 50_000;
+/// Age up to which a cookie is used, microseconds. The host accepts it for at least 30 s.
+const COOKIE_AGE_MAX_US: u64 = 25_000_000;
+/// Answers that a run needs at least. Until then this number of packets may be underway.
+const ANSWERS_MIN: u32 = 4;
+
+/// Host to probe.
+#[derive(Clone, Debug)]
+pub struct ProbeTarget {
+    /// Address and port at which the host answers.
+    pub endpoint: SocketAddr,
+    /// Key of the advertisement's probes.
+    pub key: ProbeKey,
+    /// First eight bytes of the advertisement's id.
+    pub advertisement: [u8; 8],
+}
+
+/// Result of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbeFinding {
+    /// The host answered.
+    Answered,
+    /// Three packets were sent, and none was answered.
+    Silent,
+    /// The host's game refuses the client's data.
+    Incompatible,
+    /// The host said that it has no open seat.
+    Full,
+}
+
+/// Prober of one host. It starts with a quick run; [`Self::start_involved`] starts the involved one.
+#[derive(Clone, Debug)]
+pub struct HostProber {
+    target: ProbeTarget,
+    nonce: [u8; 8],
+    answer_timeout_us: u64,
+    /// Data of the game; `None` in the quick run.
+    game_data: Option<Vec<u8>>,
+    run: ProbeRun,
+    sent: u32,
+    underway: Vec<UnansweredPacket>,
+    next_sequence: u16,
+    may_send_at_us: u64,
+    cookie: Option<ReceivedCookie>,
+    refusal: Option<ProbeFinding>,
+    last_answer_us: Option<u64>,
+}
+
+/// Packet whose answer is awaited.
+#[derive(Clone, Copy, Debug)]
+struct UnansweredPacket {
+    sequence: u16,
+    sent_us: u64,
+    is_involved: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct ReceivedCookie {
+    bytes: [u8; 16],
+    received_us: u64,
+}
+
+impl HostProber {
+    /// Prober of a quick run. The nonce is random. `estimated_high_ms` is the estimated round trip at its high end, which sets the time
+    /// in which an answer counts; infinite if it is not known.
+    pub fn new(target: ProbeTarget, nonce: [u8; 8], estimated_high_ms: f64) -> Self {
+        Self {
+            target,
+            nonce,
+            answer_timeout_us: (answer_timeout_ms(estimated_high_ms) * 1_000.0) as u64,
+            game_data: None,
+            run: ProbeRun::default(),
+            sent: 0,
+            underway: Vec::new(),
+            next_sequence: 0,
+            may_send_at_us: 0,
+            cookie: None,
+            refusal: None,
+            last_answer_us: None,
+        }
+    }
+
+    /// Starts an involved run with data of the game, of which at most [`GAME_DATA_BYTES_MAX`] bytes are sent. A cookie of the quick run is
+    /// used while it is fresh; otherwise the run gets one first.
+    pub fn start_involved(&mut self, mut game_data: Vec<u8>) {
+        game_data.truncate(GAME_DATA_BYTES_MAX);
+        self.game_data = Some(game_data);
+        self.run = ProbeRun::default();
+        self.sent = 0;
+        self.underway.clear();
+        self.refusal = None;
+    }
+
+    /// Time from which the next packet may be sent; `None` while an answer is awaited, and after the run is complete.
+    pub fn next_send_us(&self) -> Option<u64> {
+        (self.finding().is_none() && self.sent < QUICK_PACKETS_MAX && self.underway.len() < self.underway_max())
+            .then_some(self.may_send_at_us)
+    }
+
+    /// Next packet, if one may be sent now.
+    pub fn send(&mut self, now_us: u64) -> Option<Vec<u8>> {
+        self.next_send_us().filter(|at_us| *at_us <= now_us)?;
+        let sequence = self.next_sequence;
+        let ProbeTarget { key, advertisement, .. } = &self.target;
+        let question = Question { sequence, nonce: self.nonce, advertisement: *advertisement, stamp: [0; 8] };
+        let cookie = self.cookie.filter(|cookie| now_us.saturating_sub(cookie.received_us) <= COOKIE_AGE_MAX_US);
+        let (packet, is_involved) = match (&self.game_data, cookie) {
+            (Some(game_data), Some(cookie)) => {
+                (Involved { question, cookie: cookie.bytes, game_data }.encode(key)?, true)
+            }
+            (Some(_), None) | (None, _) => (Echo(question).encode(key).to_vec(), false),
+        };
+        self.next_sequence = self.next_sequence.wrapping_add(1);
+        self.sent += 1;
+        self.underway.push(UnansweredPacket { sequence, sent_us: now_us, is_involved });
+        self.may_send_at_us = now_us.saturating_add(PACKET_INTERVAL_US);
+        Some(packet)
+    }
+
+    /// Takes a packet that arrived. Returns whether it is the first answer to a packet of this run, in time and from the host.
+    pub fn handle(&mut self, packet: &[u8], from: SocketAddr, now_us: u64) -> bool {
+        self.expire(now_us);
+        let is_from_host =
+            from.port() == self.target.endpoint.port() && canonical(from) == canonical(self.target.endpoint);
+        if !is_from_host || packet.get(8..16) != Some(&self.nonce) || self.finding().is_some() {
+            return false;
+        }
+        if let Ok(reply) = EchoReply::decode(packet, &self.target.key) {
+            let Some(sent_us) = self.take_underway(&reply.question, false) else { return false };
+            self.cookie = Some(ReceivedCookie { bytes: reply.cookie, received_us: now_us });
+            self.pause(reply.wait_10ms, now_us);
+            if reply.flags.full {
+                self.refusal = Some(ProbeFinding::Full);
+            }
+            if self.game_data.is_some() {
+                // Only packets with data are measured; those that asked for a cookie are done.
+                self.run = ProbeRun::default();
+                self.underway.retain(|packet| packet.is_involved);
+                self.last_answer_us = Some(now_us);
+            } else {
+                self.record_answer(sent_us, now_us);
+            }
+            return true;
+        }
+        let Ok(reply) = InvolvedReply::decode(packet, &self.target.key) else { return false };
+        let Some(sent_us) = self.take_underway(&reply.question, true) else { return false };
+        self.pause(reply.wait_10ms, now_us);
+        self.record_answer(sent_us, now_us);
+        self.refusal = match reply.verdict {
+            Verdict::Fits => None,
+            Verdict::Incompatible => Some(ProbeFinding::Incompatible),
+            Verdict::Full => Some(ProbeFinding::Full),
+        };
+        true
+    }
+
+    /// Counts packets as lost whose answers are late.
+    pub fn expire(&mut self, now_us: u64) {
+        let timeout_us = self.answer_timeout_us;
+        let before = self.underway.len();
+        self.underway.retain(|packet| now_us < packet.sent_us.saturating_add(timeout_us));
+        (self.underway.len()..before).for_each(|_| self.run.record(None));
+    }
+
+    /// Time at which the next packet counts as lost.
+    pub fn next_expiry_us(&self) -> Option<u64> {
+        let first = self.underway.iter().map(|packet| packet.sent_us).min()?;
+        self.finding().is_none().then(|| first.saturating_add(self.answer_timeout_us))
+    }
+
+    /// Result of the run; `None` while it goes on.
+    pub fn finding(&self) -> Option<ProbeFinding> {
+        if self.refusal.is_some() {
+            return self.refusal;
+        }
+        if self.run.is_silent() {
+            return Some(ProbeFinding::Silent);
+        }
+        let is_used_up = QUICK_PACKETS_MAX <= self.sent && self.underway.is_empty();
+        (is_used_up || self.run.is_complete(QUICK_PACKETS_MAX)).then(|| self.answered_or_silent())
+    }
+
+    /// Ends the run early, without the packets that are underway. `None` if it is not known whether the host answers.
+    pub fn end(&mut self) -> Option<ProbeFinding> {
+        if let Some(finding) = self.finding() {
+            return Some(finding);
+        }
+        self.underway.clear();
+        (0 < self.run.statistics().answered).then_some(ProbeFinding::Answered)
+    }
+
+    /// Address and port of the host.
+    pub fn endpoint(&self) -> SocketAddr {
+        self.target.endpoint
+    }
+
+    /// Statistics of the run so far.
+    pub fn statistics(&self) -> RoundTripStatistics {
+        self.run.statistics()
+    }
+
+    /// Time of the last answer.
+    pub fn last_answer_us(&self) -> Option<u64> {
+        self.last_answer_us
+    }
+
+    fn answered_or_silent(&self) -> ProbeFinding {
+        if self.run.statistics().answered == 0 { ProbeFinding::Silent } else { ProbeFinding::Answered }
+    }
+
+    /// Number of packets that may be underway: few, so that a run sends no more than it needs and a silent host gets three.
+    fn underway_max(&self) -> usize {
+        let found = self.run.statistics();
+        let most = if found.answered == 0 {
+            UNANSWERED_MAX.saturating_sub(found.sent)
+        } else {
+            ANSWERS_MIN.saturating_sub(found.answered).clamp(1, UNANSWERED_MAX)
+        };
+        most as usize
+    }
+
+    /// Removes the packet that this question is from, and returns its time.
+    fn take_underway(&mut self, question: &Question, is_involved: bool) -> Option<u64> {
+        if question.nonce != self.nonce || question.advertisement != self.target.advertisement {
+            return None;
+        }
+        let is_asked =
+            |packet: &UnansweredPacket| packet.sequence == question.sequence && packet.is_involved == is_involved;
+        let at = self.underway.iter().position(is_asked)?;
+        Some(self.underway.swap_remove(at).sent_us)
+    }
+
+    fn record_answer(&mut self, sent_us: u64, now_us: u64) {
+        self.run.record(Some(now_us.saturating_sub(sent_us) as f64 / 1_000.0));
+        self.last_answer_us = Some(now_us);
+    }
+
+    /// Leaves the host alone for as long as it asks.
+    fn pause(&mut self, wait_10ms: u16, now_us: u64) {
+        self.may_send_at_us = self.may_send_at_us.max(now_us.saturating_add(u64::from(wait_10ms) * 10_000));
+    }
+}
+
+/// Address without the IPv6 form of an IPv4 address, which a socket of both families has.
+fn canonical(endpoint: SocketAddr) -> std::net::IpAddr {
+    endpoint.ip().to_canonical()
+}

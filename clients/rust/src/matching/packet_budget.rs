@@ -1,0 +1,26 @@
+//! Limit of the probes that one client sends in all.
+
+use std::time::Duration;
+
+use crate::matching::monotonic_time::MonotonicTime;
+
+/// Interval of packets: at most 40 a second.
+const PACKET_INTERVAL: Duration = Duration::from_millis(25);
+
+/// Probes that may still be sent. Spacing them evenly, instead of granting bursts, also keeps them from delaying each other.
+#[derive(Debug, Default)]
+pub(super) struct PacketBudget {
+    next_at: MonotonicTime,
+}
+
+impl PacketBudget {
+    /// Time from which the next packet may be sent.
+    pub(super) fn next_at(&self) -> MonotonicTime {
+        self.next_at
+    }
+
+    /// Records a packet that is sent now.
+    pub(super) fn spend(&mut self, now: MonotonicTime) {
+        self.next_at = now + PACKET_INTERVAL;
+    }
+}

@@ -1,0 +1,279 @@
+//! Search loop on a tokio runtime: makes the calls, sends and receives the probes, and waits.
+
+use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::time::Duration;
+
+use tokio::net::UdpSocket;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::error::Error;
+use crate::matching::{
+    Answer, Call, CallError, CallId, EndReason, Event, Hosting, Invitation, Judge, Matching, MatchingOptions,
+    MatchingState, MonotonicTime, Outcome, Request,
+};
+use crate::pb;
+use crate::probe::is_probe;
+use crate::random;
+use crate::retry::RetryPolicy;
+use crate::retrying_channel::RetryingChannel;
+
+/// Events of the game that may wait for the loop.
+const EVENTS_MAX: usize = 64;
+/// Longest datagram that is received.
+const DATAGRAM_BYTES_MAX: usize = 2_048;
+/// Pause after the socket failed.
+const SOCKET_PAUSE: Duration = Duration::from_millis(20);
+
+/// The game, as a search loop needs it.
+pub trait GameConnection {
+    /// Connects to a host. Returns whether the party is in its session. The loop drops the future when its time is over.
+    fn connect(&self, invitation: Invitation) -> impl Future<Output = bool> + Send;
+
+    /// News that need no answer: all outcomes but [`Outcome::Connect`] and [`Outcome::AbandonConnect`].
+    fn notice(&self, outcome: &Outcome) {
+        let _ = outcome;
+    }
+
+    /// Datagram on the socket that is no probe: one of the game, if it shares the socket.
+    fn receive(&self, packet: &[u8], from: SocketAddr) {
+        let _ = (packet, from);
+    }
+}
+
+/// Result of [`MatchingRun::run`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunEnd {
+    /// The party is in a session, as a guest or as its host.
+    Joined,
+    /// The loop has ended.
+    Ended(EndReason),
+}
+
+/// Search loop of one party. Dropping it releases nothing: seats and advertisements expire. Use [`MatchingHandle::cancel`].
+#[derive(Debug)]
+pub struct MatchingRun {
+    channel: RetryingChannel,
+    matching: Matching,
+    start: Instant,
+    calls: JoinSet<(CallId, Result<Answer, CallError>)>,
+    events: mpsc::Receiver<Event>,
+    handle: MatchingHandle,
+}
+
+/// Sends events of the game to a loop, from any task. Events after the loop has been dropped are lost.
+#[derive(Clone, Debug)]
+pub struct MatchingHandle(mpsc::Sender<Event>);
+
+impl MatchingHandle {
+    /// The player does not want to play any longer, or leaves the session.
+    pub async fn cancel(&self) {
+        self.send(Event::Cancel).await;
+    }
+
+    /// The joined session lost its connection.
+    pub async fn connection_lost(&self) {
+        self.send(Event::ConnectionLost).await;
+    }
+
+    /// This client hosts a session from now on.
+    pub async fn become_host(&self, hosting: Hosting) {
+        self.send(Event::BecomeHost(Box::new(hosting))).await;
+    }
+
+    /// Another client hosts the session from now on.
+    pub async fn host_moved(&self) {
+        self.send(Event::HostMoved).await;
+    }
+
+    /// The hosted session has other players or seats now. Name the reservations of the parties that have joined.
+    pub async fn session_changed(&self, session: pb::SessionCompositionData, joined_reservation_ids: Vec<String>) {
+        self.send(Event::SessionChanged { session: Box::new(session), joined_reservation_ids }).await;
+    }
+
+    /// A reservation of the hosted session changed, from [`ReservationEvents`](crate::ReservationEvents).
+    pub async fn reservation(&self, event: pb::ReservationEvent) {
+        self.send(Event::Reservation(event)).await;
+    }
+
+    async fn send(&self, event: Event) {
+        // Sending fails if the loop was dropped, which has ended it.
+        let _ = self.0.send(event).await;
+    }
+}
+
+/// Attempt of the game to connect: the reservation, and whether it succeeded.
+type Connecting<'game> = Pin<Box<dyn Future<Output = (String, bool)> + Send + 'game>>;
+
+impl MatchingRun {
+    pub(crate) fn new(mut channel: RetryingChannel, options: MatchingOptions) -> Self {
+        // The state machine repeats calls itself.
+        channel.retry_policy = RetryPolicy::NEVER;
+        let (sender, events) = mpsc::channel(EVENTS_MAX);
+        Self {
+            channel,
+            matching: Matching::new(options, random::bytes()),
+            start: Instant::now(),
+            calls: JoinSet::new(),
+            events,
+            handle: MatchingHandle(sender),
+        }
+    }
+
+    /// Sets the game's judgement on the data of involved probes, while this client hosts.
+    pub fn with_judge(mut self, judge: Judge) -> Self {
+        self.matching.set_judge(judge);
+        self
+    }
+
+    /// Handle for events of the game.
+    pub fn handle(&self) -> MatchingHandle {
+        self.handle.clone()
+    }
+
+    /// State.
+    pub fn state(&self) -> MatchingState {
+        self.matching.state()
+    }
+
+    /// Runs until the party is in a session, or the loop has ended. Probes are sent and answered on the socket.
+    ///
+    /// Called again in a session, it waits for an event of the [`MatchingHandle`], and runs until the party is in a session again or the
+    /// loop has ended. A client that hosts calls it again, and so does one that wants its seats released when it leaves.
+    pub async fn run<Game: GameConnection + Sync>(&mut self, socket: &UdpSocket, game: &Game) -> RunEnd {
+        let mut connecting: Option<Connecting<'_>> = None;
+        let mut packet = [0; DATAGRAM_BYTES_MAX];
+        let mut ended = None;
+        // A session in which the loop was before is no result.
+        let mut was_joined = self.matching.state() == MatchingState::Joined;
+        self.matching.handle(Event::Start, self.now());
+        loop {
+            while let Some(call) = self.matching.poll_call() {
+                let channel = self.channel.clone();
+                self.calls.spawn(async move { (call.id, answer(&channel, call).await) });
+            }
+            while let Some(transmit) = self.matching.poll_transmit() {
+                // A packet that cannot be sent counts as lost.
+                let _ = socket.send_to(&transmit.packet, for_socket(socket, transmit.to)).await;
+            }
+            while let Some(outcome) = self.matching.poll_outcome() {
+                match outcome {
+                    Outcome::Connect(invitation) => {
+                        let id = invitation.reservation_id.clone();
+                        connecting = Some(Box::pin(async move { (id, game.connect(invitation).await) }));
+                    }
+                    Outcome::AbandonConnect { .. } => connecting = None,
+                    outcome => {
+                        game.notice(&outcome);
+                        if let Outcome::Ended(reason) = outcome {
+                            ended = Some(reason);
+                        }
+                    }
+                }
+            }
+            let is_joined = self.matching.state() == MatchingState::Joined;
+            if let Some(reason) = ended {
+                return RunEnd::Ended(reason);
+            }
+            if is_joined && !was_joined {
+                return RunEnd::Joined;
+            }
+            was_joined = is_joined;
+            let timeout = self.matching.poll_timeout().map(|at| self.start + at.since(MonotonicTime::default()));
+            let event = tokio::select! {
+                Some(Ok((id, result))) = self.calls.join_next() => Event::Answer { id, result },
+                Some(event) = self.events.recv() => event,
+                (reservation_id, is_connected) = when_some(&mut connecting) => {
+                    connecting = None;
+                    if is_connected { Event::Connected { reservation_id } } else { Event::ConnectFailed { reservation_id } }
+                }
+                received = socket.recv_from(&mut packet) => match received {
+                    Ok((length, from)) => match packet.get(..length) {
+                        Some(packet) if is_probe(packet) => Event::Datagram { from, packet: packet.to_vec() },
+                        Some(packet) => {
+                            game.receive(packet, from);
+                            continue;
+                        }
+                        None => continue,
+                    },
+                    Err(_) => {
+                        tokio::time::sleep(SOCKET_PAUSE).await;
+                        Event::Timeout
+                    }
+                },
+                () = sleep_until(timeout) => Event::Timeout,
+            };
+            self.matching.handle(event, self.now());
+        }
+    }
+
+    fn now(&self) -> MonotonicTime {
+        MonotonicTime::default() + self.start.elapsed()
+    }
+}
+
+/// Waits for a future, or for ever without one.
+async fn when_some<Output>(future: &mut Option<Pin<Box<dyn Future<Output = Output> + Send + '_>>>) -> Output {
+    match future {
+        Some(future) => future.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until a time, or for ever without one.
+async fn sleep_until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Address as the socket takes it: a socket of both families takes IPv4 addresses in their IPv6 form.
+fn for_socket(socket: &UdpSocket, to: SocketAddr) -> SocketAddr {
+    match (socket.local_addr(), to.ip()) {
+        (Ok(SocketAddr::V6(_)), IpAddr::V4(address)) => SocketAddr::new(address.to_ipv6_mapped().into(), to.port()),
+        _ => to,
+    }
+}
+
+/// Makes a call.
+async fn answer(channel: &RetryingChannel, call: Call) -> Result<Answer, CallError> {
+    match call.request {
+        Request::ChooseAction(request) => channel
+            .call_matchmaking(request, |mut stub, request| async move { stub.choose_action(request).await })
+            .await
+            .map(Answer::ChooseAction),
+        Request::GetConfiguration(request) => channel
+            .call_matchmaking(request, |mut stub, request| async move { stub.get_configuration(request).await })
+            .await
+            .map(Answer::GetConfiguration),
+        Request::Search(request) => channel
+            .call_matchmaking(*request, |mut stub, request| async move { stub.search(request).await })
+            .await
+            .map(|found| Answer::Search(Box::new(found))),
+        Request::ReportLatency(request) => channel
+            .call_matchmaking(*request, |mut stub, request| async move { stub.report_latency(request).await })
+            .await
+            .map(|report| Answer::ReportLatency(Box::new(report))),
+        Request::Reserve(request) => channel
+            .call_matchmaking(*request, |mut stub, request| async move { stub.reserve(request).await })
+            .await
+            .map(|reserved| Answer::Reserve(Box::new(reserved))),
+        Request::Release(request) => channel
+            .call_matchmaking(request, |mut stub, request| async move { stub.release(request).await })
+            .await
+            .map(|_| Answer::Release),
+        Request::UpdateAdvertisement(request) => channel
+            .call_matchmaking(*request, |mut stub, request| async move { stub.update_advertisement(request).await })
+            .await
+            .map(|updated| Answer::UpdateAdvertisement(Box::new(updated))),
+        Request::DeleteAdvertisement(request) => channel
+            .call_matchmaking(request, |mut stub, request| async move { stub.delete_advertisement(request).await })
+            .await
+            .map(|_| Answer::DeleteAdvertisement),
+    }
+    .map_err(|error: Error| CallError::from(&error))
+}

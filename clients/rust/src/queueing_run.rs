@@ -1,0 +1,222 @@
+//! Queue loop on a tokio runtime: makes the calls, watches the ticket, and asks the game.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::error::Error;
+use crate::matching::{CallError, CallId, MonotonicTime};
+use crate::pb;
+use crate::queueing::{
+    QueueAnswer, QueueCall, QueueEnd, QueueEvent, QueueOutcome, QueueRequest, Queueing, QueueingState,
+};
+use crate::retry::RetryPolicy;
+use crate::retrying_channel::RetryingChannel;
+
+/// Events of the game, and statuses, that may wait for the loop.
+const EVENTS_MAX: usize = 64;
+
+/// The game, as a queue loop needs it.
+pub trait QueueGame {
+    /// Asks the players whether they accept a match. Dropped when the ready check is over.
+    fn ready(&self, found: pb::MatchStatus) -> impl Future<Output = bool> + Send;
+
+    /// Connects to the host of a match, as its `assignment` says. Returns whether the party is in.
+    fn connect(&self, found: pb::MatchStatus) -> impl Future<Output = bool> + Send;
+
+    /// News that need no answer: each status, and the end.
+    fn notice(&self, outcome: &QueueOutcome) {
+        let _ = outcome;
+    }
+}
+
+/// Queue loop of one party. Dropping it leaves nothing: the ticket expires. Use [`QueueingHandle::cancel`].
+#[derive(Debug)]
+pub struct QueueingRun {
+    channel: RetryingChannel,
+    queueing: Queueing,
+    start: Instant,
+    calls: JoinSet<(CallId, Result<QueueAnswer, CallError>)>,
+    watch: Option<OpenWatch>,
+    events: mpsc::Receiver<QueueEvent>,
+    handle: QueueingHandle,
+}
+
+/// Task that watches the ticket, and what it received.
+#[derive(Debug)]
+struct OpenWatch {
+    events: mpsc::Receiver<QueueEvent>,
+    /// Aborts the task when it is dropped.
+    _task: JoinSet<()>,
+}
+
+/// Sends events of the game to a queue loop, from any task.
+#[derive(Clone, Debug)]
+pub struct QueueingHandle(mpsc::Sender<QueueEvent>);
+
+impl QueueingHandle {
+    /// The player does not want to play any longer, or leaves the match.
+    pub async fn cancel(&self) {
+        self.send(QueueEvent::Cancel).await;
+    }
+
+    /// The match was played; team and rank, 1 for the best. Only where players report.
+    pub async fn report(&self, ranks: &[(u32, i32)]) {
+        let ranks = ranks.iter().map(|&(team, rank)| pb::TeamRank { team, rank });
+        self.send(QueueEvent::Report(ranks.collect())).await;
+    }
+
+    async fn send(&self, event: QueueEvent) {
+        // Sending fails if the loop was dropped, which has ended it.
+        let _ = self.0.send(event).await;
+    }
+}
+
+/// Question to the game: its answer becomes an event.
+type Asking<'game> = Pin<Box<dyn Future<Output = QueueEvent> + Send + 'game>>;
+
+impl QueueingRun {
+    pub(crate) fn new(mut channel: RetryingChannel, queueing: Queueing) -> Self {
+        // The state machine repeats calls itself.
+        channel.retry_policy = RetryPolicy::NEVER;
+        let (sender, events) = mpsc::channel(EVENTS_MAX);
+        let (start, calls, handle) = (Instant::now(), JoinSet::new(), QueueingHandle(sender));
+        Self { channel, queueing, start, calls, watch: None, events, handle }
+    }
+
+    /// Handle for events of the game.
+    pub fn handle(&self) -> QueueingHandle {
+        self.handle.clone()
+    }
+
+    /// State.
+    pub fn state(&self) -> QueueingState {
+        self.queueing.state()
+    }
+
+    /// Bytes for [`Client::restored_queueing`](crate::Client::restored_queueing). They contain the ticket's token: keep them secret.
+    pub fn save(&self) -> Vec<u8> {
+        self.queueing.save()
+    }
+
+    /// Runs until the ticket has ended. `saves` receives the bytes of [`Self::save`] each time that they may have changed.
+    pub async fn run<Game: QueueGame + Sync>(&mut self, game: &Game, mut saves: impl FnMut(&[u8])) -> QueueEnd {
+        let mut asking: Option<Asking<'_>> = None;
+        self.queueing.handle(QueueEvent::Start, self.now());
+        loop {
+            while let Some(call) = self.queueing.poll_call() {
+                let channel = self.channel.clone();
+                self.calls.spawn(async move { (call.id, answer(&channel, call).await) });
+            }
+            if let Some(request) = self.queueing.poll_watch() {
+                self.watch = Some(open_watch(self.channel.clone(), request));
+            }
+            while let Some(outcome) = self.queueing.poll_outcome() {
+                match outcome {
+                    QueueOutcome::ReadyCheck(found) => {
+                        let match_id = found.match_id.clone();
+                        asking = Some(Box::pin(async move {
+                            QueueEvent::Respond { match_id, accept: game.ready(*found).await }
+                        }));
+                    }
+                    QueueOutcome::Connect(found) => {
+                        asking = Some(Box::pin(async move {
+                            if game.connect(*found).await { QueueEvent::Connected } else { QueueEvent::ConnectFailed }
+                        }));
+                    }
+                    outcome => {
+                        saves(&self.queueing.save());
+                        game.notice(&outcome);
+                        if let QueueOutcome::Ended(end) = outcome {
+                            return end;
+                        }
+                    }
+                }
+            }
+            let timeout = self.queueing.poll_timeout().map(|at| self.start + at.since(MonotonicTime::default()));
+            let event = tokio::select! {
+                Some(Ok((id, result))) = self.calls.join_next() => QueueEvent::Answer { id, result },
+                Some(event) = self.events.recv() => event,
+                event = next_of_watch(&mut self.watch) => event,
+                event = async { match &mut asking { Some(future) => future.await, None => std::future::pending().await } } => {
+                    asking = None;
+                    event
+                }
+                () = async { match timeout { Some(at) => tokio::time::sleep_until(at).await, None => std::future::pending().await } } => {
+                    QueueEvent::Timeout
+                }
+            };
+            self.queueing.handle(event, self.now());
+        }
+    }
+
+    fn now(&self) -> MonotonicTime {
+        MonotonicTime::default() + self.start.elapsed()
+    }
+}
+
+/// Next event of the watch, or none for ever.
+async fn next_of_watch(watch: &mut Option<OpenWatch>) -> QueueEvent {
+    let Some(open) = watch else { return std::future::pending().await };
+    match open.events.recv().await {
+        Some(event) => event,
+        None => {
+            *watch = None;
+            QueueEvent::WatchEnded(None)
+        }
+    }
+}
+
+/// Opens a watch in a task of its own.
+fn open_watch(channel: RetryingChannel, request: pb::QueueWatchRequest) -> OpenWatch {
+    let (sender, events) = mpsc::channel(EVENTS_MAX);
+    let mut task = JoinSet::new();
+    task.spawn(async move {
+        let end = match tokio::time::timeout(channel.deadline, channel.open_watch_stream_once(request)).await {
+            Err(_) => Some(CallError::unanswered()),
+            Ok(Err(error)) => Some(CallError::from(&error)),
+            Ok(Ok(mut stream)) => loop {
+                match stream.message().await {
+                    Ok(None) => break None,
+                    Err(status) => break Some(CallError::from(&Error::from(status))),
+                    Ok(Some(update)) => {
+                        if let Some(status) = update.status
+                            && sender.send(QueueEvent::Status(Box::new(status))).await.is_err()
+                        {
+                            return;
+                        }
+                    }
+                }
+            },
+        };
+        // Sending fails if the loop has opened another watch.
+        let _ = sender.send(QueueEvent::WatchEnded(end)).await;
+    });
+    OpenWatch { events, _task: task }
+}
+
+/// Makes a call.
+async fn answer(channel: &RetryingChannel, call: QueueCall) -> Result<QueueAnswer, CallError> {
+    match call.request {
+        QueueRequest::Enter(request) => channel
+            .call_queue(*request, |mut stub, request| async move { stub.enter(request).await })
+            .await
+            .map(|entered| QueueAnswer::Enter(Box::new(entered))),
+        QueueRequest::Respond(request) => channel
+            .call_queue(request, |mut stub, request| async move { stub.respond(request).await })
+            .await
+            .map(|response| QueueAnswer::Respond(Box::new(response))),
+        QueueRequest::Leave(request) => channel
+            .call_queue(request, |mut stub, request| async move { stub.leave(request).await })
+            .await
+            .map(|left| QueueAnswer::Leave(Box::new(left))),
+        QueueRequest::ReportResult(request) => channel
+            .call_ratings(request, |mut stub, request| async move { stub.report_result(request).await })
+            .await
+            .map(|reported| QueueAnswer::ReportResult(Box::new(reported))),
+    }
+    .map_err(|error| CallError::from(&error))
+}

@@ -1,0 +1,169 @@
+//! Queue loop on a runtime, against a scripted queue over TCP.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tonic::{Request, Response, Status};
+
+use crate::client::Client;
+use crate::pb;
+use crate::pb::queue_service_server::{QueueService, QueueServiceServer};
+use crate::queueing::{QueueEnd, QueueOutcome};
+use crate::queueing_run::QueueGame;
+
+/// Longest time of a test.
+const TEST_TIME: Duration = Duration::from_secs(30);
+
+type WatchSender = mpsc::Sender<Result<pb::QueueWatchResponse, Status>>;
+
+/// Queue of one ticket. Its first watch breaks; the second one tells the match.
+#[derive(Debug, Default)]
+struct ScriptedQueue {
+    enters: Mutex<Vec<pb::QueueEnterRequest>>,
+    responds: Mutex<Vec<pb::QueueRespondRequest>>,
+    leaves: Mutex<Vec<pb::QueueLeaveRequest>>,
+    watches: Mutex<Vec<(pb::QueueWatchRequest, WatchSender)>>,
+}
+
+fn status(state: pb::TicketState) -> pb::TicketStatus {
+    let found = pb::MatchStatus { match_id: "match".into(), ..Default::default() };
+    let end_reason =
+        if state == pb::TicketState::Ended { pb::TicketEndReason::Played } else { pb::TicketEndReason::Unspecified };
+    pb::TicketStatus {
+        ticket_id: "ticket".into(),
+        state: state.into(),
+        found_match: (state != pb::TicketState::Waiting).then_some(found),
+        end_reason: end_reason.into(),
+        ..Default::default()
+    }
+}
+
+fn update(state: pb::TicketState) -> Result<pb::QueueWatchResponse, Status> {
+    Ok(pb::QueueWatchResponse { status: Some(status(state)) })
+}
+
+/// Server's side of the queue.
+struct QueueServer(Arc<ScriptedQueue>);
+
+#[tonic::async_trait]
+impl QueueService for QueueServer {
+    async fn enter(&self, request: Request<pb::QueueEnterRequest>) -> Result<Response<pb::QueueEnterResponse>, Status> {
+        self.0.enters.lock().unwrap().push(request.into_inner());
+        Ok(Response::new(pb::QueueEnterResponse {
+            status: Some(status(pb::TicketState::Waiting)),
+            ticket_token: b"mine".to_vec(),
+            expires_in_ms: 30_000,
+            ..Default::default()
+        }))
+    }
+
+    async fn leave(&self, request: Request<pb::QueueLeaveRequest>) -> Result<Response<pb::QueueLeaveResponse>, Status> {
+        self.0.leaves.lock().unwrap().push(request.into_inner());
+        Ok(Response::new(Default::default()))
+    }
+
+    async fn mine(&self, _: Request<pb::QueueMineRequest>) -> Result<Response<pb::QueueMineResponse>, Status> {
+        Ok(Response::new(Default::default()))
+    }
+
+    type WatchStream = ReceiverStream<Result<pb::QueueWatchResponse, Status>>;
+
+    async fn watch(&self, request: Request<pb::QueueWatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        let (sender, statuses) = mpsc::channel(16);
+        let mut watches = self.0.watches.lock().unwrap();
+        let first =
+            if watches.is_empty() { Err(Status::unavailable("draining")) } else { update(pb::TicketState::Proposed) };
+        sender.try_send(first).map_err(|_| Status::internal("the stream is full"))?;
+        watches.push((request.into_inner(), sender));
+        Ok(Response::new(ReceiverStream::new(statuses)))
+    }
+
+    async fn heartbeat(
+        &self,
+        _: Request<pb::QueueHeartbeatRequest>,
+    ) -> Result<Response<pb::QueueHeartbeatResponse>, Status> {
+        Ok(Response::new(Default::default()))
+    }
+
+    async fn respond(
+        &self,
+        request: Request<pb::QueueRespondRequest>,
+    ) -> Result<Response<pb::QueueRespondResponse>, Status> {
+        self.0.responds.lock().unwrap().push(request.into_inner());
+        Ok(Response::new(pb::QueueRespondResponse { status: Some(status(pb::TicketState::Matched)) }))
+    }
+
+    async fn end_match(
+        &self,
+        _: Request<pb::QueueEndMatchRequest>,
+    ) -> Result<Response<pb::QueueEndMatchResponse>, Status> {
+        Ok(Response::new(Default::default()))
+    }
+
+    async fn host_heartbeat(
+        &self,
+        _: Request<pb::QueueHostHeartbeatRequest>,
+    ) -> Result<Response<pb::QueueHostHeartbeatResponse>, Status> {
+        Ok(Response::new(Default::default()))
+    }
+}
+
+async fn start_queue() -> (Arc<ScriptedQueue>, Client) {
+    let queue = Arc::new(ScriptedQueue::default());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let uri = format!("http://{}", listener.local_addr().unwrap());
+    let server = tonic::transport::Server::builder().add_service(QueueServiceServer::new(QueueServer(queue.clone())));
+    tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+    (queue, Client::connect(uri).await.unwrap())
+}
+
+/// Players who accept and connect. Once connected, the server says that the match was played.
+struct Players {
+    queue: Arc<ScriptedQueue>,
+    news: Mutex<Vec<QueueOutcome>>,
+}
+
+impl QueueGame for Players {
+    async fn ready(&self, found: pb::MatchStatus) -> bool {
+        found.match_id == "match"
+    }
+
+    async fn connect(&self, _: pb::MatchStatus) -> bool {
+        let sender = self.queue.watches.lock().unwrap().last().map(|(_, sender)| sender.clone()).unwrap();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            sender.send(update(pb::TicketState::Ended)).await
+        });
+        true
+    }
+
+    fn notice(&self, outcome: &QueueOutcome) {
+        self.news.lock().unwrap().push(outcome.clone());
+    }
+}
+
+/// The whole loop over TCP: enter, a watch that breaks, another one, the ready check, the match, and its end.
+#[tokio::test]
+async fn queueing_run_plays_a_match_through_an_outage() {
+    let (queue, client) = start_queue().await;
+    let game = Players { queue: queue.clone(), news: Mutex::default() };
+    let mut run = client.queueing(pb::QueueEnterRequest { matchmaking_set_id: Some(7), ..Default::default() });
+    let mut saved = Vec::new();
+    let end = tokio::time::timeout(TEST_TIME, run.run(&game, |bytes| saved.push(bytes.to_vec()))).await.unwrap();
+    assert_eq!(end, QueueEnd::Ticket(pb::TicketEndReason::Played));
+    assert_eq!((queue.enters.lock().unwrap().len(), queue.watches.lock().unwrap().len()), (1, 2));
+    let respond = queue.responds.lock().unwrap()[0].clone();
+    assert_eq!((respond.accept, respond.ticket_token.as_slice()), (true, b"mine".as_slice()));
+    assert_eq!(game.news.lock().unwrap().last(), Some(&QueueOutcome::Ended(end)));
+
+    // The first saved bytes are those of the waiting ticket: another process goes on with them, without another enter.
+    let mut restored = client.restored_queueing(&saved[0]).unwrap();
+    let handle = restored.handle();
+    handle.cancel().await;
+    let end = tokio::time::timeout(TEST_TIME, restored.run(&game, |_| ())).await.unwrap();
+    assert_eq!((end, queue.enters.lock().unwrap().len()), (QueueEnd::Cancelled, 1));
+    assert_eq!(queue.leaves.lock().unwrap()[0].ticket_token, b"mine");
+}
