@@ -13,7 +13,9 @@ use fireteam::api::pb;
 use fireteam::auth::authenticator::Authenticator;
 use fireteam::auth::forwarded_for::client_address;
 use fireteam::auth::jwt_signing_key::JwtSigningKey;
-use fireteam::auth::token::{AdvertisementClaim, Claim, HmacTokenSigner, ReservationClaim, SearchClaim};
+use fireteam::auth::token::{
+    AdvertisementClaim, Claim, HmacTokenSigner, LatencyClaim, MeasuredSearchClaim, ReservationClaim, SearchClaim,
+};
 use fireteam::clock::SystemClock;
 use fireteam::config::{Config, JwtSettings};
 use fireteam::domain::attribute::ValueOrigin;
@@ -103,7 +105,9 @@ pub(crate) fn tokens(bytes: &[u8]) {
     let signer = signer();
     check_round_trip::<AdvertisementClaim>(&signer, bytes);
     check_round_trip::<SearchClaim>(&signer, bytes);
+    check_round_trip::<MeasuredSearchClaim>(&signer, bytes);
     check_round_trip::<ReservationClaim>(&signer, bytes);
+    check_round_trip::<LatencyClaim>(&signer, bytes);
 }
 
 /// An `authorization` header, and a certificate. A caller that is authenticated has a token in three parts.

@@ -90,6 +90,30 @@ impl RefusalKind {
 }
 
 label! {
+    /// Phase of a latency probe.
+    ProbePhase, "phase",
+    /// A few packets to each candidate.
+    Quick = "quick",
+    /// A full test with game data.
+    Involved = "involved",
+}
+
+label! {
+    /// Outcome of a latency probe, as a client reports it.
+    ProbeOutcome, "outcome",
+    /// The host answered.
+    Answered = "answered",
+    /// The host did not answer.
+    Silent = "silent",
+    /// The host is incompatible.
+    Incompatible = "incompatible",
+    /// The host is full.
+    Full = "full",
+    /// No packet was sent.
+    NotProbed = "not_probed",
+}
+
+label! {
     /// Verdict on a receipt.
     ReceiptLabel, "verdict",
     /// It counts.

@@ -18,8 +18,8 @@ use crate::domain::filter::Refusal;
 use crate::domain::queue::report::PassReport;
 use crate::telemetry::label::{
     AuthFailure, BeaconPacketOutcome, ConnectionRejection, DiskFolder, GrpcCode, LoadOutcome, LookupOutcome, Method,
-    OfferEvent, RateLimitLabel, RateLimitRole, ReceiptLabel, RefusalKind, StatisticLabels, StoreOperation, TaskLabel,
-    TransactionKind,
+    OfferEvent, ProbeOutcome, ProbePhase, RateLimitLabel, RateLimitRole, ReceiptLabel, RefusalKind, StatisticLabels,
+    StoreOperation, TaskLabel, TransactionKind,
 };
 use crate::telemetry::metric::statistic_buckets::{
     distance_histogram, quality_histogram, round_trip_seconds_histogram, star_histogram, wait_histogram,
@@ -98,6 +98,8 @@ metrics! {
     tls_loads: CounterBy<LoadOutcome> = Family::default(), "counter" "fireteam_tls_loads_total" [LoadOutcome::KEY];
     /// Open Connect streams.
     streams: Gauge = Gauge::default(), "gauge" "fireteam_streams" [];
+    /// Reported latency probes.
+    probe_reports: CounterBy<(ProbePhase, ProbeOutcome)> = Family::default(), "counter" "fireteam_probe_reports_total" [ProbePhase::KEY, ProbeOutcome::KEY];
     /// Receipts of beacons, by verdict.
     receipts: CounterBy<ReceiptLabel> = Family::default(), "counter" "fireteam_receipts_total" [ReceiptLabel::KEY];
     /// Live beacons that this server knows.

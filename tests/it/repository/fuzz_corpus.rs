@@ -8,7 +8,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
 use fireteam::auth::jwt_signing_key::CallerTokenClaims;
-use fireteam::auth::token::{AdvertisementClaim, ReservationClaim, SearchClaim};
+use fireteam::auth::token::{
+    AdvertisementClaim, BeaconRoundTrip, FloorSource, LatencyClaim, MeasuredSearchClaim, PacketCounts, ProbeRecord,
+    RecordedFinding, ReservationClaim, SearchClaim, SearchMeasurements,
+};
 use fireteam::config::Config;
 use fireteam::domain::advertisement::AdvertisementKind;
 use fireteam::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId, SiloId, UserKey};
@@ -201,6 +204,20 @@ fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         last_issued_at: used,
     };
     seeds.push(("tokens", "search", signer.sign(&claim)));
+    let packets = PacketCounts::new(10, 9);
+    let record = |finding| ProbeRecord { id_prefix: [9; 8], finding, is_involved: true, reported_after_ms: 40_000 };
+    let answered = RecordedFinding::answered(20.5, Some(3.0), packets);
+    let findings = [answered, RecordedFinding::Silent, RecordedFinding::Incompatible];
+    let probes = findings.map(record).to_vec();
+    let measured = SearchMeasurements { involved_phase_may_start: true, probes };
+    seeds.push(("tokens", "measured_search", signer.sign(&MeasuredSearchClaim { search: claim, measured })));
+    let claim = LatencyClaim {
+        subject,
+        prefix: AddressPrefix::of([192, 0, 2, 77].into()),
+        issued_at: since,
+        entries: vec![BeaconRoundTrip::new(7, 20.5, FloorSource::Proven, 8_000)],
+    };
+    seeds.push(("tokens", "latency", signer.sign(&claim)));
     let claim = ReservationClaim {
         reservation_id: ReservationId::from_bytes([4; 16]),
         advertisement_id: id,

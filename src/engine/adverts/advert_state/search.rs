@@ -37,6 +37,7 @@ use crate::engine::error::{EngineError, field_error};
 use crate::engine::party_avoidance::PartyAvoidance;
 use crate::engine::party_consent::check_party_consents;
 use crate::store::queues::QueueKey;
+use crate::telemetry::label::{ProbeOutcome, ProbePhase};
 
 thread_local! {
     /// Result buffer of each thread, reused so that a search does not allocate per candidate.
@@ -199,6 +200,7 @@ impl AdvertState {
         let silo = checked.session.silo;
         let findings = self.findings(&ruleset, phase, stated);
         let (answered, probed) = count_answered(&claim.measured.probes, &findings);
+        self.record_probes(phase, &findings);
         let since_start_ms = now.ms_since(search.started_at);
         let records = findings
             .iter()
@@ -289,6 +291,24 @@ impl AdvertState {
             LatencyTestPhase::Quick | LatencyTestPhase::Involved => ReportedFinding::Silent,
         };
         stated.into_iter().map(|(id, finding)| (id, finding.unwrap_or_else(|| unstated(id)))).collect()
+    }
+
+    /// Counts reported probes in the metrics.
+    fn record_probes(&self, phase: LatencyTestPhase, findings: &[(AdvertisementId, ReportedFinding)]) {
+        let phase = match phase {
+            LatencyTestPhase::Quick => ProbePhase::Quick,
+            LatencyTestPhase::Involved => ProbePhase::Involved,
+        };
+        for (_, finding) in findings {
+            let outcome = match finding {
+                ReportedFinding::Answered(_) => ProbeOutcome::Answered,
+                ReportedFinding::Silent => ProbeOutcome::Silent,
+                ReportedFinding::Incompatible => ProbeOutcome::Incompatible,
+                ReportedFinding::Full => ProbeOutcome::Full,
+                ReportedFinding::NotProbed => ProbeOutcome::NotProbed,
+            };
+            self.common.metrics.probe_reports.get_or_create(&(phase, outcome)).inc();
+        }
     }
 
     /// Calls `each` per ranked candidate. Returns the indices of measurements that are faster than light: they count as what light
