@@ -104,6 +104,11 @@ impl Advertising {
         self.update.as_ref().map(|update| update.call)
     }
 
+    /// Advertisement id; empty before the server has told it.
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
     /// Session as the game described it last.
     pub(super) fn hosting(&self) -> &Hosting {
         &self.hosting

@@ -46,7 +46,13 @@ impl Matching {
                 self.effects.release(&seat.reservation, now);
             }
             Stage::JoinedAsGuest(seat) => self.effects.release(&seat.reservation, now),
-            Stage::Advertising(advertising) => advertising.withdraw(&mut self.effects, now),
+            Stage::Advertising(advertising) => {
+                if !advertising.id().is_empty() {
+                    // Another server may show it until it hears of the deletion.
+                    self.exclusions.add(advertising.id(), now);
+                }
+                advertising.withdraw(&mut self.effects, now);
+            }
             _ => {}
         }
         self.effects.calls.forget(|_, request| {

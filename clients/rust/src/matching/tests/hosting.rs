@@ -199,6 +199,7 @@ fn host_that_stays_alone_draws_again() {
     world.run_to(MatchingState::Searching);
     assert!(has_deleted(&world, &id) && world.server.adverts.is_empty());
     assert!(world.outcomes.contains(&Outcome::Withdrawn));
+    assert_eq!(world.searches()[0].1.exclude_advertisement_ids, [id], "the own session");
 }
 
 /// A full session is not advertised any longer, unless the game wants to keep it; a free seat opens it again.
