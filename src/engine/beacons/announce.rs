@@ -1,5 +1,7 @@
 //! Announcements of beacons, and the list that clients measure.
 
+use std::net::SocketAddr;
+
 use crate::domain::time::UnixMs;
 use crate::engine::beacons::BeaconEngine;
 use crate::engine::beacons::command::{AnnounceBeaconCommand, BeaconList};
@@ -44,6 +46,13 @@ impl BeaconEngine {
         let is_near = |id: u32| by_distance.iter().any(|(_, near)| *near == id);
         let beacons = live.into_iter().map(|beacon| (beacon.clone(), is_near(beacon.id))).collect();
         BeaconList { beacons, binding: Some(keys.binding(caller.user, now)) }
+    }
+
+    /// Id and endpoint of each live beacon, by id.
+    pub fn live_endpoints(&self) -> Vec<(u32, SocketAddr)> {
+        let (now, beacons) = (self.common.clock.now(), self.common.beacons.all());
+        let live = beacons.iter().filter(|beacon| is_live(beacon, now));
+        live.map(|beacon| (beacon.id, SocketAddr::new(beacon.body.address, beacon.body.port))).collect()
     }
 
     /// Takes the sign of life of a beacon. Durable on return.
