@@ -53,6 +53,7 @@ const GOALS: &[(&str, &str)] = &[
     ("RT1", "rating_update"),
     ("PM1", "simulation_speed"),
     ("PM2", "simulation_pass_share"),
+    ("LAT4", "beacon"),
     ("SEC14", "ruleset_rejection"),
 ];
 

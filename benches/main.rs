@@ -1,6 +1,7 @@
 //! Benchmarks of docs/BENCHMARKS.md. `cargo bench -- PS1 index_update` runs the goals with these codes or words, and
 //! `cargo bench` runs all.
 
+mod beacon;
 mod engine_heartbeats;
 mod goals;
 mod harness;
@@ -46,4 +47,5 @@ fn main() {
     leaderboard::run(&wanted);
     rating_update::run(&wanted);
     simulator::run(&wanted);
+    beacon::run(&wanted);
 }
