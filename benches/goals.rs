@@ -54,6 +54,7 @@ const GOALS: &[(&str, &str)] = &[
     ("RP1", "round_trip_prediction"),
     ("PM1", "simulation_speed"),
     ("PM2", "simulation_pass_share"),
+    ("LAT4", "beacon"),
     ("SEC14", "ruleset_rejection"),
 ];
 

@@ -1,6 +1,7 @@
 //! Benchmarks of docs/BENCHMARKS.md. `cargo bench -- PS1 index_update` runs the goals with these codes or words, and
 //! `cargo bench` runs all.
 
+mod beacon;
 mod engine_heartbeats;
 mod goals;
 mod harness;
@@ -48,4 +49,5 @@ fn main() {
     rating_update::run(&wanted);
     round_trip_prediction::run(&wanted);
     simulator::run(&wanted);
+    beacon::run(&wanted);
 }

@@ -1,6 +1,7 @@
 //! Command line: subcommands and the exit status of each.
 
 pub mod backtest;
+pub mod beacon;
 pub mod check;
 mod error_text;
 pub mod export_matches;
@@ -11,6 +12,7 @@ pub mod operator_client;
 pub mod serve;
 pub mod simulate;
 pub mod token;
+mod unary_client;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -86,6 +88,10 @@ enum Command {
     ExportMatches(Box<export_matches::ExportMatchesFlags>),
     /// Backtest a rating system on a file of matches: prediction quality and leaderboard.
     Backtest(backtest::BacktestFlags),
+    /// Run a beacon: measures round trips to players, and announces itself to a server.
+    Beacon(Box<beacon::BeaconFlags>),
+    /// Write the key of one beacon, from the fleet key of the servers.
+    BeaconKey(beacon::BeaconKeyFlags),
     /// Simulate a queue with a generated population, and print its statistics.
     Simulate(Box<simulate::SimulateFlags>),
     /// Sign and print a token, for operators and for testing.
@@ -113,6 +119,8 @@ pub fn run() -> ExitCode {
         Some(Command::ImportRatings(flags)) => import_ratings::import_ratings(&flags, &mut io::stdout().lock()),
         Some(Command::ExportMatches(flags)) => report_result(export_matches::export_matches(&flags)),
         Some(Command::Backtest(flags)) => report_result(backtest::backtest(&flags, &mut io::stdout().lock())),
+        Some(Command::Beacon(flags)) => report_result(beacon::run_beacon(&flags)),
+        Some(Command::BeaconKey(flags)) => report_result(beacon::write_beacon_key(&flags, &mut io::stdout().lock())),
         Some(Command::Simulate(flags)) => simulate::simulate(&flags),
         Some(Command::Token(flags)) => {
             let token = token::sign_token(*flags, SystemClock::start().now());

@@ -16,11 +16,26 @@ pub trait Clock: Send + Sync + 'static {
     /// Current time. Never runs backwards within one process.
     fn now(&self) -> UnixMs;
 
+    /// Time since a fixed moment of this process, microseconds, for measuring durations. Never runs backwards, and no sync changes it.
+    /// By default that of [`Self::now`], so that it stands still on a manual clock.
+    fn monotonic_us(&self) -> u64 {
+        self.now().0.saturating_mul(1_000)
+    }
+
     /// Random number, uniform in [0, 1).
     fn random_unit_f64(&self) -> f64;
 
     /// Sixteen random bytes from a cryptographic generator.
     fn random_bytes(&self) -> [u8; 16];
+
+    /// Random key of 32 bytes.
+    fn random_key(&self) -> [u8; 32] {
+        let mut key = [0; 32];
+        for half in key.chunks_mut(16) {
+            half.copy_from_slice(&self.random_bytes()[..half.len()]);
+        }
+        key
+    }
 
     /// Adjusts this clock to the store's clock. `store_time` is the store's answer to a request sent at `requested_at` of
     /// this clock.
@@ -86,6 +101,10 @@ impl Clock for SystemClock {
             return now;
         }
         UnixMs(now.0.max(self.last_returned_ms.fetch_max(now.0, Ordering::Relaxed)))
+    }
+
+    fn monotonic_us(&self) -> u64 {
+        u64::try_from(self.started_instant.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
     fn sync_to_store_clock(&self, store_time: UnixMs, requested_at: UnixMs) {
@@ -181,6 +200,8 @@ mod tests {
         assert!(times.is_sorted());
         // 2020-09-13; an earlier time means that the machine's clock is not set.
         assert!(times[0] > UnixMs(1_600_000_000_000));
+        let readings: Vec<u64> = (0..1_000).map(|_| clock.monotonic_us()).collect();
+        assert!(readings.is_sorted());
     }
 
     /// R10: servers of one store agree on the time for any wall clock, and no clock runs backwards.
@@ -231,7 +252,7 @@ mod tests {
         clock.set(UnixMs(7));
         assert_eq!(clock.now(), UnixMs(15));
         clock.set(UnixMs(100));
-        assert_eq!(clock.now(), UnixMs(100));
+        assert_eq!((clock.now(), clock.monotonic_us()), (UnixMs(100), 100_000));
     }
 
     #[test]

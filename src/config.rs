@@ -3,6 +3,7 @@
 //! Flags override variables, variables override the file, the file overrides defaults. All invalid values are reported
 //! at once, before anything is opened. A `Config` that exists is valid.
 
+mod beacon;
 mod error;
 mod listen_address;
 mod load;
@@ -18,6 +19,10 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 
+pub use beacon::{
+    BEACON_PACKETS_PER_SECOND_RANGE, BeaconPlace, DEFAULT_BEACON_PACKETS_PER_SECOND, OwnBeacon,
+    check_announced_address, check_beacon_region,
+};
 pub use error::ConfigError;
 pub use listen_address::ListenAddress;
 pub use postgres_url::{PostgresUrl, StoreSetting, hide_credentials};
@@ -122,6 +127,8 @@ pub struct Config {
     pub beacon_fleet_key_file: Option<PathBuf>,
     /// When a receipt counts as measured at the caller's own network.
     pub receipt_prefix: ReceiptPrefix,
+    /// Beacon that this server runs itself; `None` for none.
+    pub beacon: Option<OwnBeacon>,
     /// Time after the last rated match for which ratings are kept, days; `None` to keep them until the user is erased.
     pub rating_retention_days: Option<u32>,
     /// Folder for the inputs of passes that failed; `None` to discard them.

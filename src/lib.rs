@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod auth;
+pub mod beacon;
 pub mod cli;
 pub mod clock;
 pub mod config;

@@ -10,6 +10,7 @@ pub mod handshake;
 pub mod host_check;
 pub mod limits;
 mod metric_recorders;
+mod own_beacon;
 pub mod port_server;
 pub mod proxy_header;
 pub mod run;

@@ -10,7 +10,7 @@
 //! | `queue_runner` | restart | its state is rebuilt from memory |
 //! | `allocation` | restart | offers are in the store, allocators in the shared state |
 //! | `pass` | the queue's passes wait, with backing off; its deadlines continue | a pass changes nothing by itself |
-//! | `write_probe`, `health`, `ruleset_copies`, `beacons` | restart | no state, or state that the next round reads again |
+//! | `write_probe`, `health`, `ruleset_copies`, `beacons`, `own_beacon` | restart | no state, or state that the next round reads again |
 //! | `reload`, `ruleset_purge` | continues | a failed reload leaves the former files in use |
 //! | `file_watcher` | continues | the next change, or the next poll, is noticed |
 //! | `wal_checkpoint`, `change_listener` | restart | no state; the feed polls without a listener |

@@ -5,6 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use fireteam_probe::BeaconKey;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
@@ -52,6 +53,12 @@ pub enum KeyFileError {
         /// Path of the key file.
         file: PathBuf,
     },
+    /// The file is not the key of a beacon. The message never contains the file's content.
+    #[error("key file {} is not one line of 64 hexadecimal digits; make it with `fireteam beacon-key`", file.display())]
+    MalformedBeaconKey {
+        /// Path of the key file.
+        file: PathBuf,
+    },
     /// The file is not in PEM format. The message never contains the file's content.
     #[error(
         "key file {} is not one or two Ed25519 private keys in PEM (PKCS #8); create keys with `fireteam keygen`, \
@@ -80,12 +87,29 @@ pub fn load_or_create_signer(path: &Path, new_key: [u8; SIGNING_KEY_BYTES]) -> R
 pub fn load_or_create_fleet_keys(path: &Path, new_key: [u8; SIGNING_KEY_BYTES]) -> Result<FleetKeys, KeyFileError> {
     match read_or_create_private_file(path, &secret_line(new_key))? {
         None => Ok(FleetKeys::new(new_key, None)),
-        Some(text) => {
-            let (current, previous) =
-                parse_keys(&text).ok_or_else(|| KeyFileError::MalformedHex { file: path.into() })?;
-            Ok(FleetKeys::new(current, previous))
-        }
+        Some(text) => parse_fleet_keys(&text, path),
     }
+}
+
+/// Loads the fleet keys of beacons from a file that exists.
+pub fn load_fleet_keys(path: &Path) -> Result<FleetKeys, KeyFileError> {
+    parse_fleet_keys(&read_private_file(path)?, path)
+}
+
+fn parse_fleet_keys(text: &str, path: &Path) -> Result<FleetKeys, KeyFileError> {
+    let (current, previous) = parse_keys(text).ok_or_else(|| KeyFileError::MalformedHex { file: path.into() })?;
+    Ok(FleetKeys::new(current, previous))
+}
+
+/// Loads the key of one beacon: one line.
+pub fn load_beacon_key(path: &Path) -> Result<BeaconKey, KeyFileError> {
+    let key = parse_hex_key(read_private_file(path)?.trim());
+    key.map(BeaconKey).ok_or_else(|| KeyFileError::MalformedBeaconKey { file: path.into() })
+}
+
+/// Creates a file with one secret, readable by its owner only. Fails with `AlreadyExists` if the file exists.
+pub fn create_secret_file(path: &Path, secret: [u8; SIGNING_KEY_BYTES]) -> io::Result<()> {
+    create_private_file(path, &secret_line(secret))
 }
 
 /// Loads the secret of public user keys: one line. If the file does not exist, creates it with `new_secret`, readable by its
@@ -117,13 +141,19 @@ pub(super) fn read_or_create_private_file(path: &Path, new_content: &str) -> Res
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(io_error(error)),
     }
+    read_private_file(path).map(Some)
+}
+
+/// Reads a private file.
+fn read_private_file(path: &Path) -> Result<String, KeyFileError> {
+    let io_error = |error| KeyFileError::Io { file: path.into(), error };
     let text = with_regular_file(path, READ_DEADLINE, |file| {
         let is_exposed = is_readable_by_others(&file)?;
         Ok((!is_exposed).then_some(read_start(&file, SIGNING_KEY_FILE_BYTES_MAX)?))
     });
     let bytes = text.map_err(io_error)?.ok_or_else(|| KeyFileError::ReadableByOthers { file: path.into() })?;
     let invalid = |error| io_error(io::Error::new(io::ErrorKind::InvalidData, error));
-    Ok(Some(String::from_utf8(bytes).map_err(invalid)?))
+    String::from_utf8(bytes).map_err(invalid)
 }
 
 fn parse_signer(text: &str) -> Option<HmacTokenSigner> {

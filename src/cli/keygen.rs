@@ -19,7 +19,7 @@ pub fn generate_issuing_key(out: &Path, clock: &dyn Clock, printed: &mut dyn Wri
             out.display()
         );
     }
-    let [seed, user_key_secret] = [(); 2].map(|()| random_secret(clock));
+    let [seed, user_key_secret] = [(); 2].map(|()| clock.random_key());
     let key = JwtSigningKey::from_seed(&seed).context("generate a key")?;
     let files = [
         (key_file_path(out, "key.pem"), key.private_key_pem(), 0o600),
@@ -38,14 +38,6 @@ pub fn generate_issuing_key(out: &Path, clock: &dyn Clock, printed: &mut dyn Wri
     writeln!(printed, "  one of the last two is for the server: --auth-keys {set}\n{user_key}")?;
     writeln!(printed, "  names users in answers; for all servers, never another one: --user-key-file {user_key}")?;
     Ok(())
-}
-
-fn random_secret(clock: &dyn Clock) -> [u8; 32] {
-    let mut secret = [0; 32];
-    for half in secret.chunks_mut(16) {
-        half.copy_from_slice(&clock.random_bytes());
-    }
-    secret
 }
 
 fn key_file_path(out: &Path, extension: &str) -> PathBuf {

@@ -135,6 +135,24 @@ pub struct RawSettings {
     /// When a receipt counts as measured at the caller's own network: `strict` for the same /24 or /56, `place` also for one that is located at most 300 km away [default: place].
     #[arg(long, env = "FIRETEAM_RECEIPT_PREFIX", value_name = "RULE", value_enum)]
     pub receipt_prefix: Option<ReceiptPrefix>,
+    /// UDP address of the server's own beacon, `HOST:PORT`; needs the other beacon settings [default: no beacon].
+    #[arg(long, env = "FIRETEAM_BEACON_LISTEN", value_name = "ADDRESS")]
+    pub beacon_listen: Option<ListenAddress>,
+    /// Id of the server's own beacon, number, 1 to 4294967295; for ever: a beacon that moves gets a new one.
+    #[arg(long, env = "FIRETEAM_BEACON_ID", value_name = "ID")]
+    pub beacon_id: Option<u32>,
+    /// Region of the game that the server's own beacon stands for, 1 to 64 bytes [default: none].
+    #[arg(long, env = "FIRETEAM_BEACON_REGION", value_name = "NAME")]
+    pub beacon_region: Option<String>,
+    /// Place of the server's own beacon, `LATITUDE/LONGITUDE` in degrees, -90 to 90 and -180 to 180.
+    #[arg(long, env = "FIRETEAM_BEACON_PLACE", value_name = "PLACE", allow_hyphen_values = true)]
+    pub beacon_place: Option<String>,
+    /// IP address at which clients reach the server's own beacon.
+    #[arg(long, env = "FIRETEAM_BEACON_ANNOUNCE_ADDRESS", value_name = "IP")]
+    pub beacon_announce_address: Option<String>,
+    /// Maximum packets that the server's own beacon answers, of all senders together, number per second, 100 to 1000000 [default: 50000].
+    #[arg(long, env = "FIRETEAM_BEACON_PACKETS_PER_SECOND", value_name = "COUNT")]
+    pub beacon_packets_per_second: Option<u32>,
     /// Time after a user's last rated match for which ratings are kept, days, 30 to 3650 [default: until the user is erased].
     #[arg(long, env = "FIRETEAM_RATING_RETENTION_DAYS", value_name = "DAYS")]
     pub rating_retention_days: Option<u32>,
@@ -237,6 +255,12 @@ impl RawSettings {
             user_key_file: self.user_key_file.or(fallback.user_key_file),
             beacon_fleet_key_file: self.beacon_fleet_key_file.or(fallback.beacon_fleet_key_file),
             receipt_prefix: self.receipt_prefix.or(fallback.receipt_prefix),
+            beacon_listen: self.beacon_listen.or(fallback.beacon_listen),
+            beacon_id: self.beacon_id.or(fallback.beacon_id),
+            beacon_region: self.beacon_region.or(fallback.beacon_region),
+            beacon_place: self.beacon_place.or(fallback.beacon_place),
+            beacon_announce_address: self.beacon_announce_address.or(fallback.beacon_announce_address),
+            beacon_packets_per_second: self.beacon_packets_per_second.or(fallback.beacon_packets_per_second),
             rating_retention_days: self.rating_retention_days.or(fallback.rating_retention_days),
             pass_failure_dir: self.pass_failure_dir.or(fallback.pass_failure_dir),
             allow_client_locality: self.allow_client_locality.or(fallback.allow_client_locality),

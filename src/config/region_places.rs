@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::config::beacon::parse_degrees;
 use crate::domain::locality::Locality;
 
 /// Maximum number of places.
@@ -22,10 +23,8 @@ impl RegionPlace {
     /// Parses one place. The error says how to write it.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let place = text.rsplit_once('=').and_then(|(region, degrees)| {
-            let (latitude, longitude) = degrees.split_once('/')?;
-            let (latitude, longitude) = (latitude.trim().parse().ok()?, longitude.trim().parse().ok()?);
-            let region = region.trim().to_owned();
-            Locality::from_degrees(latitude, longitude).filter(|_| !region.is_empty())?;
+            let (latitude, longitude) = parse_degrees(degrees)?;
+            let region = Some(region.trim().to_owned()).filter(|region| !region.is_empty())?;
             Some(Self { region, latitude, longitude })
         });
         place.ok_or_else(|| {

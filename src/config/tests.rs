@@ -60,6 +60,7 @@ audit_log_max_files = 100
 token_key_file = "fireteam.token-key"
 match_key_file = "fireteam.match-key.pem"
 user_key_file = "fireteam.user-key"
+receipt_prefix = "place"
 allow_client_locality = false
 allow_search_overrides = false
 insecure_allow_plaintext = false
@@ -105,6 +106,14 @@ fn printed_config_loads_as_the_same_config() {
         "--audit-log-file=audit.jsonl",
         "--token-key-file=keys",
         "--user-key-file=secret",
+        "--beacon-fleet-key-file=fleet keys",
+        "--receipt-prefix=strict",
+        "--beacon-listen=[::]:7777",
+        "--beacon-id=4294967295",
+        "--beacon-region=us east",
+        "--beacon-place=-33.9/-151.25",
+        "--beacon-announce-address=2001:db8::7",
+        "--beacon-packets-per-second=1000000",
         "--rating-retention-days=365",
         "--pass-failure-dir=failed passes",
         "--allow-client-locality",

@@ -1,5 +1,6 @@
 //! Configuration validation: fills in defaults, checks ranges and combinations, and converts back for printing.
 
+mod beacon;
 mod rate_limits;
 mod region_places;
 mod security;
@@ -38,6 +39,7 @@ pub(super) fn validate_settings(
     exists: impl Fn(&Path) -> bool,
 ) -> Result<Config, Vec<ConfigError>> {
     let mut errors = ConfigErrors(Vec::new());
+    let beacon = errors.check_own_beacon(&settings);
     let store = settings.store.as_ref().map_or("sqlite:fireteam.db", |store| store.expose_password());
     let store = errors.parse_store(store);
     let tls = errors.require_certificate_with_key(settings.tls_certificate, settings.tls_key, settings.tls_client_ca);
@@ -118,6 +120,7 @@ pub(super) fn validate_settings(
         user_key_file,
         beacon_fleet_key_file: settings.beacon_fleet_key_file,
         receipt_prefix: settings.receipt_prefix.unwrap_or_default(),
+        beacon,
         rating_retention_days: settings
             .rating_retention_days
             .map(|days| errors.check_range("rating_retention_days", days, RATING_RETENTION_RANGE_DAYS)),
@@ -190,6 +193,7 @@ pub(super) fn validate_settings(
 
 /// Settings that produce `config`, all of them explicit.
 pub(super) fn to_raw_settings(config: &Config) -> RawSettings {
+    let beacon = config.beacon.as_ref();
     RawSettings {
         listen: Some(config.listen.clone()),
         operator_listen: Some(config.operator_listen.clone()),
@@ -230,6 +234,12 @@ pub(super) fn to_raw_settings(config: &Config) -> RawSettings {
         user_key_file: config.user_key_file.clone(),
         beacon_fleet_key_file: config.beacon_fleet_key_file.clone(),
         receipt_prefix: Some(config.receipt_prefix),
+        beacon_listen: beacon.map(|beacon| beacon.listen.clone()),
+        beacon_id: beacon.map(|beacon| beacon.id),
+        beacon_region: beacon.map(|beacon| beacon.region.clone()).filter(|region| !region.is_empty()),
+        beacon_place: beacon.map(|beacon| beacon.place.to_string()),
+        beacon_announce_address: beacon.map(|beacon| beacon.announce_address.to_string()),
+        beacon_packets_per_second: beacon.map(|beacon| beacon.packets_per_second),
         rating_retention_days: config.rating_retention_days,
         pass_failure_dir: config.pass_failure_dir.clone(),
         allow_client_locality: Some(config.allow_client_locality),

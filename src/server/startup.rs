@@ -18,7 +18,7 @@ use crate::auth::match_credential::{self, MatchCredentialKeys};
 use crate::auth::policy::RateLimitKind;
 use crate::auth::public_user_keys::PublicUserKeys;
 use crate::auth::rate_limit::{CallerClass, RateLimits};
-use crate::auth::token::{HmacTokenSigner, SIGNING_KEY_BYTES};
+use crate::auth::token::HmacTokenSigner;
 use crate::clock::Clock;
 use crate::config::{Config, ReceiptPrefix, RulesetSource, StoreTarget};
 use crate::domain::id::SiloId;
@@ -35,6 +35,7 @@ use crate::server::handshake::ProxySettings;
 use crate::server::host_check::OperatorHosts;
 use crate::server::limits::EdgeLimits;
 use crate::server::metric_recorders::{RpcMetrics, StoreMeter};
+use crate::server::own_beacon::{self, BoundBeacon, RunningBeacon};
 use crate::server::tls::ReloadableTlsConfig;
 use crate::server::{self, HealthCheckFn, RunningServer, Server};
 use crate::store::memory::MemoryStore;
@@ -69,6 +70,7 @@ pub struct App {
     pub audit_log: Arc<AuditLog>,
     /// Supervisor of all tasks.
     pub supervisor: TaskSupervisor,
+    beacon: Option<RunningBeacon>,
     reports: Reports,
 }
 
@@ -113,6 +115,7 @@ pub(super) async fn start_supervised_app(
         files;
     let store = open_store(config, &*clock, &metrics, &supervisor).await.context("open store")?;
     check_user_keys(config, &*store, &user_keys).await?;
+    let own_beacon = bind_own_beacon(config, &beacons, &clock, &metrics)?;
     let deps = EngineDeps {
         clock: clock.clone(),
         store,
@@ -167,8 +170,9 @@ pub(super) async fn start_supervised_app(
     })
     .await?;
     let rulesets = ruleset_reloader;
+    let beacon = own_beacon.map(|beacon| beacon.start(engine.beacons(), &supervisor)).transpose()?;
     let reports = Reports::start(counted_events, &disk_monitor, &supervisor);
-    Ok(App { server, engine, rulesets, locator, authenticator, metrics, tls, audit_log, supervisor, reports })
+    Ok(App { server, engine, rulesets, locator, authenticator, metrics, tls, audit_log, supervisor, beacon, reports })
 }
 
 /// Content of the files that a server needs before it starts.
@@ -219,7 +223,9 @@ impl StartupFiles {
 impl App {
     /// Stops in reverse order: drains, closes the ports, writes pending changes, closes the store.
     pub async fn shutdown(self) {
-        let Self { server, engine, reports, .. } = self;
+        let Self { server, engine, beacon, reports, .. } = self;
+        // Waits for its thread, 100 ms at most.
+        drop(beacon);
         server.shutdown().await;
         // Bounded by the deadline of an audit record.
         tokio::join!(reports.counted_events.write(true), engine.close());
@@ -297,7 +303,7 @@ fn check_store_folder_exists(store: &StoreTarget) -> anyhow::Result<()> {
 
 /// Token keys from the key file, which is created on first use; without a file, random keys for this process.
 fn load_token_signer(config: &Config, clock: &dyn Clock) -> anyhow::Result<HmacTokenSigner> {
-    let new_key = random_key_bytes(clock);
+    let new_key = clock.random_key();
     match &config.token_key_file {
         Some(path) => key_file::load_or_create_signer(path, new_key).context("load token keys"),
         None => Ok(HmacTokenSigner::new(new_key, None)),
@@ -307,7 +313,7 @@ fn load_token_signer(config: &Config, clock: &dyn Clock) -> anyhow::Result<HmacT
 /// Match credential keys from the key file, which is created on first use; without a file, random keys for this
 /// process.
 fn load_match_keys(config: &Config, clock: &dyn Clock) -> anyhow::Result<MatchCredentialKeys> {
-    let new_key = random_key_bytes(clock);
+    let new_key = clock.random_key();
     match &config.match_key_file {
         Some(path) => match_credential::load_or_create_match_keys(path, &new_key).context("load match keys"),
         None => Ok(MatchCredentialKeys::new(JwtSigningKey::from_seed(&new_key).context("make a match key")?, None)),
@@ -316,7 +322,7 @@ fn load_match_keys(config: &Config, clock: &dyn Clock) -> anyhow::Result<MatchCr
 
 /// Secret of public user keys from its file, which is created on first use; without a file, a random one for this process.
 fn load_user_keys(config: &Config, clock: &dyn Clock) -> anyhow::Result<PublicUserKeys> {
-    let new_secret = random_key_bytes(clock);
+    let new_secret = clock.random_key();
     match &config.user_key_file {
         Some(path) => key_file::load_or_create_user_keys(path, new_secret).context("load user keys"),
         None => Ok(PublicUserKeys::new(new_secret)),
@@ -325,12 +331,23 @@ fn load_user_keys(config: &Config, clock: &dyn Clock) -> anyhow::Result<PublicUs
 
 /// Keys of beacons' receipts from their file, which is created on first use; without a file there are no beacons.
 fn load_beacon_settings(config: &Config, clock: &dyn Clock) -> anyhow::Result<BeaconSettings> {
-    let load = |path| key_file::load_or_create_fleet_keys(path, random_key_bytes(clock)).context("load fleet keys");
+    let load = |path| key_file::load_or_create_fleet_keys(path, clock.random_key()).context("load fleet keys");
     let prefix_rule = match config.receipt_prefix {
         ReceiptPrefix::Strict => ReceiptPrefixRule::Strict,
         ReceiptPrefix::Place => ReceiptPrefixRule::Place,
     };
     Ok(BeaconSettings { fleet_keys: config.beacon_fleet_key_file.as_deref().map(load).transpose()?, prefix_rule })
+}
+
+/// Socket of the server's own beacon, if it has one.
+fn bind_own_beacon(
+    config: &Config,
+    settings: &BeaconSettings,
+    clock: &Arc<dyn Clock>,
+    metrics: &Metrics,
+) -> anyhow::Result<Option<BoundBeacon>> {
+    let bind = |beacon| own_beacon::bind_beacon(beacon, settings.fleet_keys.as_ref(), clock.clone(), metrics);
+    config.beacon.as_ref().map(bind).transpose()
 }
 
 /// Fails if the servers of a database name users by another secret: a player would have two keys in one match.
@@ -349,15 +366,6 @@ async fn check_user_keys(config: &Config, store: &dyn Store, user_keys: &PublicU
          --user-key-file",
         path.display()
     ))
-}
-
-/// Random bytes for a new key.
-fn random_key_bytes(clock: &dyn Clock) -> [u8; SIGNING_KEY_BYTES] {
-    let mut key = [0; SIGNING_KEY_BYTES];
-    for half in key.chunks_mut(16) {
-        half.copy_from_slice(&clock.random_bytes()[..half.len()]);
-    }
-    key
 }
 
 /// Loads the keys for verifying callers' tokens; `None` if authentication is off.

@@ -351,6 +351,8 @@ label! {
     Reload = "reload",
     /// Reads of the beacons of the store.
     Beacons = "beacons",
+    /// The beacon of this process: its socket, and its announcements.
+    OwnBeacon = "own_beacon",
     /// Comparison of rulesets with their copies in the store.
     RulesetCopies = "ruleset_copies",
     /// Purge of retired rulesets.

@@ -1,5 +1,6 @@
 //! Table of all metrics. The registry is built from it, and a test compares docs/METRICS.md with it.
 
+mod beacon_packets;
 mod statistic_buckets;
 mod statistics;
 
@@ -24,6 +25,8 @@ use crate::telemetry::label::{
 use crate::telemetry::metric::statistic_buckets::{
     distance_histogram, quality_histogram, round_trip_seconds_histogram, star_histogram, wait_histogram,
 };
+
+pub use self::beacon_packets::BeaconPacketCounters;
 
 /// Content type of the text that `render` returns.
 pub const OPENMETRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -313,6 +316,8 @@ impl Metrics {
         for role in RateLimitRole::ALL {
             RateLimitLabel::ALL.iter().for_each(|limit| drop(self.rate_limited.get_or_create(&(*role, *limit))));
         }
+        BeaconPacketOutcome::ALL.iter().for_each(|outcome| drop(self.beacon_packets.get_or_create(outcome)));
+        ReceiptLabel::ALL.iter().for_each(|verdict| drop(self.receipts.get_or_create(verdict)));
         OfferEvent::ALL.iter().for_each(|event| drop(self.allocation_offers.get_or_create(event)));
         LookupOutcome::ALL.iter().for_each(|outcome| drop(self.locality_lookups.get_or_create(outcome)));
         Method::ALL.iter().for_each(|method| drop(self.rpc_duration_seconds.get_or_create(method)));

@@ -1,5 +1,6 @@
 //! The server process: start, configuration, reload of files, stop.
 
+pub(crate) mod beacon;
 pub(crate) mod config_command;
 pub(crate) mod error_messages;
 pub(crate) mod file_reload;

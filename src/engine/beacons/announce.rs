@@ -1,5 +1,7 @@
 //! Announcements of beacons, and the list that clients measure.
 
+use std::net::SocketAddr;
+
 use crate::domain::time::UnixMs;
 use crate::engine::beacon_directory::is_live;
 use crate::engine::beacons::BeaconEngine;
@@ -44,6 +46,13 @@ impl BeaconEngine {
         };
         let beacons = live.into_iter().map(listed).collect();
         BeaconList { beacons, binding: Some(keys.binding(caller.user, now)) }
+    }
+
+    /// Id and endpoint of each live beacon, by id.
+    pub fn live_endpoints(&self) -> Vec<(u32, SocketAddr)> {
+        let (now, beacons) = (self.common.clock.now(), self.common.beacons.all());
+        let live = beacons.iter().filter(|beacon| is_live(beacon, now));
+        live.map(|beacon| (beacon.id, SocketAddr::new(beacon.body.address, beacon.body.port))).collect()
     }
 
     /// Takes the sign of life of a beacon. Durable on return.

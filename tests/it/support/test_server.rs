@@ -7,7 +7,7 @@ use std::time::Duration;
 use fireteam::api::authorization::{AuthorizedCaller, Authorizer, ClientOrGameServer};
 use fireteam::api::client_address::ClientAddressResolver;
 use fireteam::auth::policy::CLIENTS_AND_GAME_SERVERS;
-use fireteam::clock::Clock;
+use fireteam::clock::{Clock, SystemClock};
 use fireteam::config::{Config, ListenAddress, RateLimitRules, ReceiptPrefix, RulesetSource, StoreTarget};
 use fireteam::domain::time::UnixMs;
 use fireteam::domain::{locality, location_privacy};
@@ -81,6 +81,7 @@ impl TestServer {
             user_key_file: None,
             beacon_fleet_key_file: None,
             receipt_prefix: ReceiptPrefix::Place,
+            beacon: None,
             rating_retention_days: None,
             pass_failure_dir: None,
             allow_client_locality: false,
@@ -183,7 +184,7 @@ pub(crate) fn anonymous_caller() -> AuthorizedCaller<ClientOrGameServer> {
 }
 
 /// Manual clock with preset randomness: time stands still until advanced, random numbers are preset, random bytes are a
-/// counter.
+/// counter. Only the monotonic time, by which a beacon measures, passes.
 #[derive(Debug)]
 pub(crate) struct TestClock {
     now_ms: AtomicU64,
@@ -191,6 +192,7 @@ pub(crate) struct TestClock {
     random_bytes_count: AtomicU64,
     /// Number of the next random numbers whose request panics.
     panics_left: AtomicU64,
+    system: SystemClock,
 }
 
 impl TestClock {
@@ -204,6 +206,7 @@ impl TestClock {
             // Servers that share a database draw their ids from it.
             random_bytes_count: AtomicU64::new(CLOCKS.fetch_add(1, Ordering::SeqCst) << 32),
             panics_left: AtomicU64::new(0),
+            system: SystemClock::start(),
         }
     }
 
@@ -227,6 +230,10 @@ impl TestClock {
 impl Clock for TestClock {
     fn now(&self) -> UnixMs {
         UnixMs(self.now_ms.load(Ordering::SeqCst))
+    }
+
+    fn monotonic_us(&self) -> u64 {
+        self.system.monotonic_us()
     }
 
     fn random_unit_f64(&self) -> f64 {
