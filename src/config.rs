@@ -127,6 +127,8 @@ pub struct Config {
     pub beacon_fleet_key_file: Option<PathBuf>,
     /// When a receipt counts as measured at the caller's own network.
     pub receipt_prefix: ReceiptPrefix,
+    /// The least round trips of clients' connections count as round trips to the server's beacon.
+    pub observe_tcp: bool,
     /// Beacon that this server runs itself; `None` for none.
     pub beacon: Option<OwnBeacon>,
     /// Time after the last rated match for which ratings are kept, days; `None` to keep them until the user is erased.

@@ -16,6 +16,7 @@ pub mod proxy_header;
 pub mod run;
 pub mod signal;
 pub mod startup;
+mod tcp_round_trip;
 pub mod timeouts;
 pub mod tls;
 pub mod token_bucket;
@@ -68,6 +69,8 @@ pub struct ServerDeps {
     pub queues: Option<QueueEngine>,
     /// Beacons and receipts; `None` in tests that replace the engine.
     pub beacons: Option<BeaconEngine>,
+    /// Samples the least round trips of connections of clients.
+    pub observes_tcp_floor: bool,
     /// Ruleset administration for the Operator service.
     pub rulesets: Arc<dyn RulesetAdmin>,
     /// Compares memory with the store.
@@ -139,16 +142,17 @@ impl Server {
         let health = HealthState::new_not_serving().await;
         let drain = Drain::new(health.clone());
         let (stop_accepting, hard_stop) = (CancellationToken::new(), CancellationToken::new());
-        let bind = |listen: &[SocketAddr], proxies, port_name: &'static str| {
+        let bind = |listen: &[SocketAddr], proxies, port_name: &'static str, observes_tcp_floor| {
             let (clock, observer, tls) = (deps.clock.clone(), deps.rpc_observer.clone(), deps.tls.clone());
             let (limits, hard_stop) = (limits.clone(), hard_stop.clone());
-            let handshaker = ConnectionHandshaker::new(limits, clock, observer, hard_stop, tls, proxies);
+            let handshaker = ConnectionHandshaker::new(limits, clock, observer, hard_stop, tls, proxies)
+                .with_tcp_floors(observes_tcp_floor);
             IncomingConnections::bind(listen, handshaker)
                 .with_context(|| format!("bind the {port_name} port at {}", join_addresses(listen)))
         };
         let operator_proxies = ProxySettings { require_proxy_header: false, ..deps.proxies.clone() };
-        let clients = bind(&deps.listen, deps.proxies, "client")?;
-        let operators = bind(&deps.operator_listen, operator_proxies, "operator")?;
+        let clients = bind(&deps.listen, deps.proxies, "client", deps.observes_tcp_floor)?;
+        let operators = bind(&deps.operator_listen, operator_proxies, "operator", false)?;
         let (address, operator_address) = (clients.address(), operators.address());
         let address_resolver = ClientAddressResolver::new(deps.resolve_client_address);
         let (queues, rate_limits) = (deps.queues.clone(), deps.rate_limits.clone());

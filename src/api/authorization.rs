@@ -319,7 +319,8 @@ impl<P: CallerKind> AuthorizedCaller<P> {
         let auth = auth.ok_or(AuthError::Unauthenticated(CredentialError::Missing))?.clone();
         let resolved = address_resolver.resolve(headers, extensions);
         let ip_address = resolved.map(|resolved| resolved.address);
-        let engine_caller = command::Caller { ip_address, ..engine_caller_of(auth.identity()) };
+        let tcp_floor_us = extensions.get::<ConnectionPeer>().and_then(|peer| peer.tcp_floor.known_us());
+        let engine_caller = command::Caller { ip_address, tcp_floor_us, ..engine_caller_of(auth.identity()) };
         let is_client = auth.identity().is_some_and(|identity| identity.role == Role::Client);
         let shared_limit_address = resolved.filter(|resolved| is_client && resolved.is_of_client);
         let shared_limit_address = shared_limit_address.map(|resolved| resolved.address);
@@ -360,5 +361,6 @@ fn engine_caller_of(identity: Option<&Arc<Identity>>) -> command::Caller {
         is_operator: identity.role == Role::Operator,
         origin,
         ip_address: None,
+        tcp_floor_us: None,
     }
 }

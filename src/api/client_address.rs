@@ -27,13 +27,34 @@ pub struct ConnectionPeer {
     pub is_trusted: bool,
     /// Whether an identity was accepted on this connection. If places run out, connections without one are closed first.
     pub has_identity: Arc<AtomicBool>,
+    /// Least round trip of the connection, if the client's own host is at its other end.
+    pub tcp_floor: TcpFloor,
+}
+
+/// Least round trip of a connection, as the kernel has measured it so far; clones share it.
+#[derive(Clone, Debug)]
+pub struct TcpFloor(pub Arc<AtomicU32>);
+
+impl Default for TcpFloor {
+    /// Unknown.
+    fn default() -> Self {
+        Self(Arc::new(AtomicU32::new(u32::MAX)))
+    }
+}
+
+impl TcpFloor {
+    /// Microseconds; `None` if unknown.
+    pub fn known_us(&self) -> Option<u32> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|us| *us != u32::MAX)
+    }
 }
 
 impl ConnectionPeer {
     /// Peer without streams, certificate and identity.
     pub fn new(address: IpAddr, streams_max: u32) -> Self {
         let (open_streams, has_identity) = (Arc::default(), Arc::default());
-        Self { address, open_streams, streams_max, certificate: None, is_trusted: false, has_identity }
+        let tcp_floor = TcpFloor::default();
+        Self { address, open_streams, streams_max, certificate: None, is_trusted: false, has_identity, tcp_floor }
     }
 
     /// Records that a call on this connection was authenticated, or admitted if authentication is off.

@@ -153,6 +153,9 @@ pub struct RawSettings {
     /// Maximum packets that the server's own beacon answers, of all senders together, number per second, 100 to 1000000 [default: 50000].
     #[arg(long, env = "FIRETEAM_BEACON_PACKETS_PER_SECOND", value_name = "COUNT")]
     pub beacon_packets_per_second: Option<u32>,
+    /// Use the least round trip of clients' own connections as round trip to the server's beacon, where no receipt is better; with --beacon-listen only [default: true].
+    #[arg(long, env = "FIRETEAM_OBSERVE_TCP", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub observe_tcp: Option<bool>,
     /// Time after a user's last rated match for which ratings are kept, days, 30 to 3650 [default: until the user is erased].
     #[arg(long, env = "FIRETEAM_RATING_RETENTION_DAYS", value_name = "DAYS")]
     pub rating_retention_days: Option<u32>,
@@ -255,6 +258,7 @@ impl RawSettings {
             user_key_file: self.user_key_file.or(fallback.user_key_file),
             beacon_fleet_key_file: self.beacon_fleet_key_file.or(fallback.beacon_fleet_key_file),
             receipt_prefix: self.receipt_prefix.or(fallback.receipt_prefix),
+            observe_tcp: self.observe_tcp.or(fallback.observe_tcp),
             beacon_listen: self.beacon_listen.or(fallback.beacon_listen),
             beacon_id: self.beacon_id.or(fallback.beacon_id),
             beacon_region: self.beacon_region.or(fallback.beacon_region),

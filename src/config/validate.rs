@@ -120,6 +120,7 @@ pub(super) fn validate_settings(
         user_key_file,
         beacon_fleet_key_file: settings.beacon_fleet_key_file,
         receipt_prefix: settings.receipt_prefix.unwrap_or_default(),
+        observe_tcp: settings.observe_tcp.unwrap_or(true),
         beacon,
         rating_retention_days: settings
             .rating_retention_days
@@ -234,6 +235,7 @@ pub(super) fn to_raw_settings(config: &Config) -> RawSettings {
         user_key_file: config.user_key_file.clone(),
         beacon_fleet_key_file: config.beacon_fleet_key_file.clone(),
         receipt_prefix: Some(config.receipt_prefix),
+        observe_tcp: Some(config.observe_tcp),
         beacon_listen: beacon.map(|beacon| beacon.listen.clone()),
         beacon_id: beacon.map(|beacon| beacon.id),
         beacon_region: beacon.map(|beacon| beacon.region.clone()).filter(|region| !region.is_empty()),

@@ -18,6 +18,8 @@ pub struct BeaconSettings {
     pub fleet_keys: Option<FleetKeys>,
     /// Rule by which a network counts as the caller's.
     pub prefix_rule: ReceiptPrefixRule,
+    /// Beacon of this server, whose place the round trips of its connections are from; `None` for none.
+    pub own_beacon_id: Option<u32>,
 }
 
 /// Rule by which the network of a receipt counts as the caller's.

@@ -29,6 +29,9 @@ pub struct Caller {
     /// Client IP address, used for geolocation. Never logged, and stored only as the probe endpoint that the
     /// caller publishes.
     pub ip_address: Option<IpAddr>,
+    /// Least round trip of the caller's connection, microseconds, as the server's kernel has measured it; `None` if it is not known, or that of a
+    /// proxy.
+    pub tcp_floor_us: Option<u32>,
 }
 
 /// Consent tokens of party members, sent by the party leader.

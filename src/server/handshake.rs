@@ -17,6 +17,7 @@ use crate::server::conn_limit::{
 use crate::server::h2_frame_limit::FrameLimiter;
 use crate::server::limits::EdgeLimits;
 use crate::server::proxy_header;
+use crate::server::tcp_round_trip::FloorObserver;
 use crate::server::timeouts::{ConnectionTimeouts, TimedConnection};
 use crate::server::tls::ReloadableTlsConfig;
 use crate::server::transport::Transport;
@@ -51,6 +52,8 @@ pub struct ConnectionHandshaker {
     /// Proxies in front of the port.
     pub proxies: ProxySettings,
     connection_limiter: Arc<ConnectionLimiter>,
+    /// The least round trips of connections are sampled.
+    observes_tcp_floor: bool,
 }
 
 /// Accepted connection: ready for HTTP, or with a pending handshake.
@@ -92,7 +95,12 @@ impl ConnectionHandshaker {
             unidentified_age_max: limits.unidentified_age_max,
         };
         let connection_limiter = ConnectionLimiter::new(connection_limits, hard_stop);
-        Self { limits, clock, observer, tls, proxies, connection_limiter }
+        Self { limits, clock, observer, tls, proxies, connection_limiter, observes_tcp_floor: false }
+    }
+
+    /// Samples the least round trips of connections that come from clients themselves.
+    pub fn with_tcp_floors(self, observes_tcp_floor: bool) -> Self {
+        Self { observes_tcp_floor, ..self }
     }
 
     /// If few places are free, closes the connections without an identity that are too old. Returns the time at which the
@@ -201,6 +209,12 @@ impl ConnectionHandshaker {
         let frame_limiter = permit
             .prefix_frame_bucket()
             .map(|bucket| FrameLimiter::new(self.limits.control_frame_rate, bucket, Instant::now()));
-        TimedConnection::new(transport, peer, timeouts, permit).with_frame_limiter(frame_limiter)
+        // At the other end of a proxy's connection is the proxy.
+        let is_of_client = !is_trusted && !self.proxies.require_proxy_header;
+        let floor_observer =
+            (self.observes_tcp_floor && is_of_client).then(|| FloorObserver::new(peer.tcp_floor.clone(), &transport));
+        TimedConnection::new(transport, peer, timeouts, permit)
+            .with_frame_limiter(frame_limiter)
+            .with_floor_observer(floor_observer)
     }
 }

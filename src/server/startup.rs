@@ -36,6 +36,7 @@ use crate::server::host_check::OperatorHosts;
 use crate::server::limits::EdgeLimits;
 use crate::server::metric_recorders::{RpcMetrics, StoreMeter};
 use crate::server::own_beacon::{self, BoundBeacon, RunningBeacon};
+use crate::server::tcp_round_trip;
 use crate::server::tls::ReloadableTlsConfig;
 use crate::server::{self, HealthCheckFn, RunningServer, Server};
 use crate::store::memory::MemoryStore;
@@ -115,6 +116,8 @@ pub(super) async fn start_supervised_app(
         files;
     let store = open_store(config, &*clock, &metrics, &supervisor).await.context("open store")?;
     check_user_keys(config, &*store, &user_keys).await?;
+    // Used for the place of the own beacon alone.
+    let observes_tcp_floor = config.observe_tcp && config.beacon.is_some() && tcp_round_trip::is_supported().await;
     let own_beacon = bind_own_beacon(config, &beacons, &clock, &metrics)?;
     let deps = EngineDeps {
         clock: clock.clone(),
@@ -145,6 +148,7 @@ pub(super) async fn start_supervised_app(
         engine: engine.clone(),
         queues: Some(engine.queues().clone()),
         beacons: Some(engine.beacons()),
+        observes_tcp_floor,
         rulesets: ruleset_reloader.clone(),
         consistency_checker: engine.clone(),
         render_metrics: Arc::new(move || metrics_source.render()),
@@ -336,7 +340,11 @@ fn load_beacon_settings(config: &Config, clock: &dyn Clock) -> anyhow::Result<Be
         ReceiptPrefix::Strict => ReceiptPrefixRule::Strict,
         ReceiptPrefix::Place => ReceiptPrefixRule::Place,
     };
-    Ok(BeaconSettings { fleet_keys: config.beacon_fleet_key_file.as_deref().map(load).transpose()?, prefix_rule })
+    Ok(BeaconSettings {
+        fleet_keys: config.beacon_fleet_key_file.as_deref().map(load).transpose()?,
+        prefix_rule,
+        own_beacon_id: config.beacon.as_ref().map(|beacon| beacon.id),
+    })
 }
 
 /// Socket of the server's own beacon, if it has one.

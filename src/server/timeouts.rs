@@ -16,6 +16,7 @@ use tonic::transport::server::Connected;
 use crate::api::client_address::ConnectionPeer;
 use crate::server::conn_limit::ConnectionPermit;
 use crate::server::h2_frame_limit::FrameLimiter;
+use crate::server::tcp_round_trip::{FloorObserver, ObservedStream};
 use crate::telemetry::label::ConnectionRejection;
 
 /// Bytes that a client must send within the first timeout: the length of the HTTP/2 preface.
@@ -54,6 +55,8 @@ pub struct TimedConnection<S> {
     stop: Pin<Box<WaitForCancellationFutureOwned>>,
     /// Control frame limiter; `None`: a trusted peer, not limited.
     frame_limiter: Option<Box<FrameLimiter>>,
+    /// Samples of the least round trip; `None` where they are not used.
+    floor_observer: Option<FloorObserver>,
     permit: ConnectionPermit,
 }
 
@@ -71,6 +74,7 @@ impl<S> TimedConnection<S> {
             write_stall: None,
             stop: Box::pin(permit.stop_token().clone().cancelled_owned()),
             frame_limiter: None,
+            floor_observer: None,
             permit,
         }
     }
@@ -78,6 +82,11 @@ impl<S> TimedConnection<S> {
     /// Closes the connection when `frame_limiter` rejects its frames.
     pub fn with_frame_limiter(self, frame_limiter: Option<FrameLimiter>) -> Self {
         Self { frame_limiter: frame_limiter.map(Box::new), ..self }
+    }
+
+    /// Samples the least round trip of the connection while it is written to.
+    pub fn with_floor_observer(self, floor_observer: Option<FloorObserver>) -> Self {
+        Self { floor_observer, ..self }
     }
 
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
@@ -145,7 +154,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimedConnection<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for TimedConnection<S> {
+impl<S: AsyncWrite + ObservedStream + Unpin> AsyncWrite for TimedConnection<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = &mut *self;
         let written = Pin::new(&mut this.stream).poll_write(cx, buf);
@@ -180,6 +189,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimedConnection<S> {
     /// TLS buffers data until it is flushed, so a client that does not read can also stall a flush.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
+        if let Some(observer) = &mut this.floor_observer {
+            observer.sample_if_due(&this.stream);
+        }
         let flushed = Pin::new(&mut this.stream).poll_flush(cx);
         this.check_write_progress(cx, flushed)
     }

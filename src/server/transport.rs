@@ -8,6 +8,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
+use crate::server::tcp_round_trip::ObservedStream;
+
 /// Connection that is ready for HTTP.
 #[derive(Debug)]
 pub enum Transport {
@@ -31,6 +33,15 @@ macro_rules! with_stream {
             }
         }
     };
+}
+
+impl ObservedStream for Transport {
+    fn min_round_trip_us(&self) -> Option<u32> {
+        match self {
+            Self::Plain(stream) => stream.min_round_trip_us(),
+            Self::Tls(stream) => stream.get_ref().0.min_round_trip_us(),
+        }
+    }
 }
 
 impl AsyncRead for Transport {

@@ -38,6 +38,13 @@ impl BeaconEngine {
         entries.extend(
             live_claims.map(|claim| BeaconRoundTrip::new(claim.beacon_id, claim.floor_ms, FloorSource::Claimed, 0)),
         );
+        // The round trip of the call's own connection, which ends at this server.
+        let own_beacon = common.beacons.settings.own_beacon_id.filter(|id| common.beacons.live(*id, now).is_some());
+        entries.extend(
+            own_beacon.zip(caller.tcp_floor_us).map(|(id, floor_us)| {
+                BeaconRoundTrip::new(id, f64::from(floor_us) / 1_000.0, FloorSource::Observed, 0)
+            }),
+        );
         let entries = best_of_each_beacon(entries);
         let prefix = caller.ip_address.map_or(AddressPrefix::V4([0; 3]), AddressPrefix::of);
         let regions = entries.iter().filter_map(|entry| {

@@ -43,7 +43,7 @@ pub(crate) async fn start_engine(
         settings: EngineSettings::default(),
         served_silos: None,
         supervisor: TaskSupervisor::default(),
-        beacons: BeaconSettings { fleet_keys: None, prefix_rule: ReceiptPrefixRule::Place },
+        beacons: BeaconSettings { fleet_keys: None, prefix_rule: ReceiptPrefixRule::Place, own_beacon_id: None },
         pass_failures: PassFailureFolder::default(),
         encode_advert: encode_static_candidate_fields,
     };

@@ -200,6 +200,7 @@ impl ScriptedServer {
             engine: matchmaker.clone(),
             queues: None,
             beacons: None,
+            observes_tcp_floor: false,
             rulesets: Arc::new(StubOperatorBackend),
             consistency_checker: Arc::new(StubOperatorBackend),
             render_metrics: Arc::new(|| "# EOF\n".into()),

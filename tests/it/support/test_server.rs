@@ -81,6 +81,7 @@ impl TestServer {
             user_key_file: None,
             beacon_fleet_key_file: None,
             receipt_prefix: ReceiptPrefix::Place,
+            observe_tcp: true,
             beacon: None,
             rating_retention_days: None,
             pass_failure_dir: None,
