@@ -9,7 +9,7 @@ use std::time::Duration;
 use fireteam::beacon::BeaconUdp;
 use fireteam::clock::{Clock, SystemClock};
 use fireteam::domain::time::UnixMs;
-use fireteam::telemetry::metric::BeaconPacketCounters;
+use fireteam::telemetry::metric::beacon_packets::BeaconPacketCounters;
 use fireteam_probe::{BeaconCookieKey, BeaconResponder, Challenge, FleetKey, Hello, PACKET_BYTES};
 
 use crate::harness::{Timing, clock, compare, machine, resident_bytes};

@@ -12,7 +12,7 @@ use fireteam_probe::{BeaconCookieKey, BeaconKey, BeaconResponder, PACKET_BYTES};
 use crate::clock::Clock;
 use crate::supervisor::TaskSupervisor;
 use crate::telemetry::label::TaskLabel;
-use crate::telemetry::metric::BeaconPacketCounters;
+use crate::telemetry::metric::beacon_packets::BeaconPacketCounters;
 
 /// Time after which the cookie key is replaced, microseconds. The one before stays good for as long again.
 const COOKIE_KEY_LIFETIME_US: u64 = 60_000_000;

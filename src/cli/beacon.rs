@@ -22,7 +22,7 @@ use crate::config::{
 use crate::server::signal::shutdown_signal;
 use crate::supervisor::TaskSupervisor;
 use crate::telemetry::log;
-use crate::telemetry::metric::BeaconPacketCounters;
+use crate::telemetry::metric::beacon_packets::BeaconPacketCounters;
 
 /// Size of the log per minute, bytes.
 const LOG_BYTES_PER_MINUTE_MAX: u64 = 256 << 10;
@@ -43,7 +43,7 @@ pub struct BeaconFlags {
     #[arg(long, value_name = "NAME", value_parser = check_beacon_region)]
     pub region: Option<String>,
     /// Place of the machine, `LATITUDE/LONGITUDE` in degrees, -90 to 90 and -180 to 180, such as 50.1/8.7.
-    #[arg(long, value_name = "PLACE", allow_hyphen_values = true)]
+    #[arg(long, value_name = "PLACE", allow_hyphen_values = true, value_parser = BeaconPlace::parse)]
     pub place: BeaconPlace,
     /// Key of the beacon, file from `fireteam beacon-key`, readable by its owner only.
     #[arg(long, value_name = "FILE")]

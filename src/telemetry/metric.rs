@@ -1,6 +1,6 @@
 //! Table of all metrics. The registry is built from it, and a test compares docs/METRICS.md with it.
 
-mod beacon_packets;
+pub mod beacon_packets;
 mod statistic_buckets;
 mod statistics;
 
@@ -25,8 +25,6 @@ use crate::telemetry::label::{
 use crate::telemetry::metric::statistic_buckets::{
     distance_histogram, quality_histogram, round_trip_seconds_histogram, star_histogram, wait_histogram,
 };
-
-pub use self::beacon_packets::BeaconPacketCounters;
 
 /// Content type of the text that `render` returns.
 pub const OPENMETRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

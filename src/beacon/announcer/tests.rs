@@ -11,7 +11,7 @@ use crate::beacon::registry::PeerTrip;
 use crate::beacon::udp::BeaconUdp;
 use crate::clock::SystemClock;
 use crate::supervisor::TaskSupervisor;
-use crate::telemetry::metric::BeaconPacketCounters;
+use crate::telemetry::metric::beacon_packets::BeaconPacketCounters;
 
 /// Registry that refuses the first announcement, and sends the trips of all to the test.
 struct ScriptedRegistry {

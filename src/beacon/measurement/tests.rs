@@ -8,7 +8,7 @@ use super::*;
 use crate::beacon::udp::{BeaconThread, BeaconUdp};
 use crate::clock::SystemClock;
 use crate::supervisor::TaskSupervisor;
-use crate::telemetry::metric::BeaconPacketCounters;
+use crate::telemetry::metric::beacon_packets::BeaconPacketCounters;
 
 fn start_beacon(id: u32, packets_per_second: u32) -> (BeaconThread, PeerBeacon) {
     let (key, clock) = (FleetKey([1; 32]).beacon_key(id), Arc::new(SystemClock::start()));

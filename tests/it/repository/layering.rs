@@ -137,6 +137,8 @@ const LAYERS: &[Layer] = &[
             "console",
         ],
         theirs: &[
+            "libc",
+            "nix",
             "anyhow",
             "arc_swap",
             "aws_lc_rs",

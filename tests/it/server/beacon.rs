@@ -9,7 +9,7 @@ use std::time::Duration;
 use fireteam::beacon::BeaconUdp;
 use fireteam::clock::{Clock, SystemClock};
 use fireteam::config::{BeaconPlace, Config, OwnBeacon};
-use fireteam::telemetry::metric::BeaconPacketCounters;
+use fireteam::telemetry::metric::beacon_packets::BeaconPacketCounters;
 use fireteam_probe::{Challenge, FleetKey, Hello, PACKET_BYTES, Receipt};
 use tonic::transport::{Channel, Endpoint};
 
