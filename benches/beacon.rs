@@ -106,9 +106,8 @@ impl BeaconLoop {
         let hellos = vec![HELLO.encode(); self.senders.len()];
         for _ in 0..BATCHES {
             let (of_hellos, challenges) = time_batch(&self.senders, &hellos, &mut answer);
-            let proof = |packet: &[u8; PACKET_BYTES]| {
-                Challenge::decode(packet).expect("a challenge").proof([5; 16]).encode()
-            };
+            let proof =
+                |packet: &[u8; PACKET_BYTES]| Challenge::decode(packet).expect("a challenge").proof([5; 16]).encode();
             let proofs: Vec<_> = challenges.iter().map(proof).collect();
             let (of_proofs, _) = time_batch(&self.senders, &proofs, &mut answer);
             time += of_hellos + of_proofs;

@@ -24,8 +24,8 @@ pub use self::command::{
 pub(crate) use self::directory::BeaconDirectory;
 pub(crate) use self::refresh_task::run_beacon_refresh;
 
-/// Keys of the fleet, and how near a receipt's network must be.
-#[derive(Clone, Debug)]
+/// Keys of the fleet, and how near a receipt's network must be. By default there are no beacons.
+#[derive(Clone, Debug, Default)]
 pub struct BeaconSettings {
     /// Keys; `None`: the server knows no beacons.
     pub fleet_keys: Option<FleetKeys>,

@@ -10,6 +10,7 @@ use fireteam::auth::public_user_keys::PublicUserKeys;
 use fireteam::auth::token::HmacTokenSigner;
 use fireteam::clock::Clock as _;
 use fireteam::domain::ruleset::Ruleset;
+use fireteam::engine::beacons::BeaconSettings;
 use fireteam::engine::settings::EngineSettings;
 use fireteam::engine::{Engine, EngineDeps};
 use fireteam::geo::{LocatorSettings, ReloadableLocator};
@@ -43,6 +44,7 @@ pub(crate) async fn start_engine(
         served_silos: None,
         supervisor: TaskSupervisor::default(),
         pass_failures: PassFailureFolder::default(),
+        beacons: BeaconSettings::default(),
         encode_advert: encode_static_candidate_fields,
     };
     Engine::start(deps).await.expect("the engine starts")
