@@ -43,7 +43,7 @@ pub struct BeaconFlags {
     #[arg(long, value_name = "NAME", value_parser = check_beacon_region)]
     pub region: Option<String>,
     /// Place of the machine, `LATITUDE/LONGITUDE` in degrees, -90 to 90 and -180 to 180, such as 50.1/8.7.
-    #[arg(long, value_name = "PLACE", allow_hyphen_values = true)]
+    #[arg(long, value_name = "PLACE", allow_hyphen_values = true, value_parser = BeaconPlace::parse)]
     pub place: BeaconPlace,
     /// Key of the beacon, file from `fireteam beacon-key`, readable by its owner only.
     #[arg(long, value_name = "FILE")]

@@ -3,9 +3,8 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
-use std::str::FromStr;
 
-use crate::config::ListenAddress;
+use crate::config::listen_address::ListenAddress;
 use crate::domain::limit;
 use crate::domain::locality::Locality;
 
@@ -41,11 +40,9 @@ pub struct BeaconPlace {
     pub longitude: f64,
 }
 
-impl FromStr for BeaconPlace {
-    type Err = String;
-
+impl BeaconPlace {
     /// Parses `LATITUDE/LONGITUDE`. The error says how to write it.
-    fn from_str(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         let place = parse_degrees(text).map(|(latitude, longitude)| Self { latitude, longitude });
         place.ok_or_else(|| {
             format!(

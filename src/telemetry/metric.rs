@@ -295,6 +295,13 @@ impl Metrics {
         }
     }
 
+    /// Counters of this process's beacon.
+    pub fn beacon_packet_counters(&self) -> BeaconPacketCounters {
+        let counter = |outcome| self.beacon_packets.get_or_create(&outcome).clone();
+        let [answered, dropped] = [BeaconPacketOutcome::Answered, BeaconPacketOutcome::Dropped].map(counter);
+        BeaconPacketCounters { answered, dropped }
+    }
+
     /// Records a finished pass over a queue. `hard_filters` is the number of hard filters in its ruleset.
     pub fn record_pass(&self, seconds: f64, report: &PassReport, hard_filters: usize) {
         self.pass_duration_seconds.observe(seconds);

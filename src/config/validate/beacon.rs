@@ -1,8 +1,8 @@
 //! Validation of the settings of the server's own beacon.
 
 use crate::config::beacon::{
-    BEACON_PACKETS_PER_SECOND_RANGE, DEFAULT_BEACON_PACKETS_PER_SECOND, OwnBeacon, check_announced_address,
-    check_beacon_region,
+    BEACON_PACKETS_PER_SECOND_RANGE, BeaconPlace, DEFAULT_BEACON_PACKETS_PER_SECOND, OwnBeacon,
+    check_announced_address, check_beacon_region,
 };
 use crate::config::raw::RawSettings;
 use crate::config::validate::ConfigErrors;
@@ -27,7 +27,7 @@ impl ConfigErrors {
         let id = self.require_for_beacon("beacon_id", id, "give it a number of its own with --beacon-id");
         let region = Some(settings.beacon_region.as_deref().map_or(Ok(String::new()), check_beacon_region));
         let region = self.require_for_beacon("beacon_region", region, "");
-        let place = settings.beacon_place.as_deref().map(str::parse);
+        let place = settings.beacon_place.as_deref().map(BeaconPlace::parse);
         let how = "give the place of the machine with --beacon-place LATITUDE/LONGITUDE";
         let place = self.require_for_beacon("beacon_place", place, how);
         let address = settings.beacon_announce_address.as_deref().map(check_announced_address);
