@@ -12,6 +12,7 @@ use fireteam::auth::token::HmacTokenSigner;
 use fireteam::clock::{Clock, ManualClock};
 use fireteam::domain::id::{AdvertisementId, SetId};
 use fireteam::domain::time::UnixMs;
+use fireteam::engine::BeaconSettings;
 use fireteam::engine::command::{Caller, UpdateAdvertCommand};
 use fireteam::engine::settings::EngineSettings;
 use fireteam::engine::{Engine, EngineDeps, PendingAnswer};
@@ -112,6 +113,7 @@ impl Hosts {
             served_silos: None,
             supervisor: fireteam::supervisor::TaskSupervisor::default(),
             pass_failures: fireteam::store::pass_failure::PassFailureFolder::default(),
+            beacons: BeaconSettings::default(),
             encode_advert: encode_static_candidate_fields,
         };
         let engine = Engine::start(parts).await.expect("an empty store loads");

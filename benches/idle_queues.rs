@@ -13,6 +13,7 @@ use fireteam::auth::token::HmacTokenSigner;
 use fireteam::clock::SystemClock;
 use fireteam::domain::id::{SetId, SiloId, UserKey};
 use fireteam::domain::session::{Player, Session};
+use fireteam::engine::BeaconSettings;
 use fireteam::engine::command::Caller;
 use fireteam::engine::queues::command::EnterQueueCommand;
 use fireteam::engine::settings::EngineSettings;
@@ -107,6 +108,7 @@ async fn start_engine(store: Arc<dyn Store>) -> Engine {
         served_silos: None,
         supervisor: fireteam::supervisor::TaskSupervisor::default(),
         pass_failures: fireteam::store::pass_failure::PassFailureFolder::default(),
+        beacons: BeaconSettings::default(),
         encode_advert: encode_static_candidate_fields,
     };
     Engine::start(parts).await.expect("an empty store loads")

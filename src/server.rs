@@ -155,17 +155,10 @@ impl Server {
         let operators = bind(&deps.operator_listen, operator_proxies, "operator", false)?;
         let (address, operator_address) = (clients.address(), operators.address());
         let address_resolver = ClientAddressResolver::new(deps.resolve_client_address);
-        let (queues, rate_limits) = (deps.queues.clone(), deps.rate_limits.clone());
-        let client_routes = api::client_routes(
-            deps.engine,
-            queues,
-            deps.beacons,
-            address_resolver.clone(),
-            rate_limits,
-            &health,
-            &drain,
-        )
-        .context("register reflection of the client port")?;
+        let (engine, queues, rates) = (deps.engine, deps.queues.clone(), deps.rate_limits.clone());
+        let client_routes =
+            api::client_routes(engine, queues, deps.beacons, address_resolver.clone(), rates, &health, &drain)
+                .context("register reflection of the client port")?;
         let (rulesets, consistency_checker, authenticator) =
             (deps.rulesets, deps.consistency_checker, deps.authenticator.clone());
         let operator_routes =

@@ -23,6 +23,7 @@ use fireteam::auth::public_user_keys::PublicUserKeys;
 use fireteam::auth::token::HmacTokenSigner;
 use fireteam::clock::ManualClock;
 use fireteam::domain::time::UnixMs;
+use fireteam::engine::BeaconSettings;
 use fireteam::engine::settings::EngineSettings;
 use fireteam::engine::{EncodeAdvertFn, Engine, EngineDeps};
 use fireteam::geo::{LocatorSettings, ReloadableLocator};
@@ -100,6 +101,7 @@ impl InProcessServer {
             served_silos: None,
             supervisor: fireteam::supervisor::TaskSupervisor::default(),
             pass_failures: fireteam::store::pass_failure::PassFailureFolder::default(),
+            beacons: BeaconSettings::default(),
             encode_advert,
         };
         let engine = Arc::new(runtime.block_on(Engine::start(deps)).expect("an empty store loads"));

@@ -11,8 +11,8 @@ use crate::store::beacons::StoredBeacon;
 /// Time without an announcement after which a beacon is dead, milliseconds.
 pub(crate) const BEACON_DEAD_AFTER_MS: u64 = 60_000;
 
-/// Keys of the fleet, and the rule for networks.
-#[derive(Clone, Debug)]
+/// Keys of the fleet, and the rule for networks. By default there are no beacons.
+#[derive(Clone, Debug, Default)]
 pub struct BeaconSettings {
     /// Keys; `None`: the server knows no beacons.
     pub fleet_keys: Option<FleetKeys>,

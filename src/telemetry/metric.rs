@@ -22,6 +22,7 @@ use crate::telemetry::label::{
     OfferEvent, ProbeOutcome, ProbePhase, RateLimitLabel, RateLimitRole, ReceiptLabel, RefusalKind, StatisticLabels,
     StoreOperation, TaskLabel, TransactionKind,
 };
+use crate::telemetry::metric::beacon_packets::BeaconPacketCounters;
 use crate::telemetry::metric::statistic_buckets::{
     distance_histogram, quality_histogram, round_trip_seconds_histogram, star_histogram, wait_histogram,
 };
@@ -293,6 +294,13 @@ impl Metrics {
             let kind = RefusalKind::from_refusal(refusal, hard_filters);
             self.search_refusals.get_or_create(&kind).inc_by(u64::from(count));
         }
+    }
+
+    /// Counters of this process's beacon.
+    pub fn beacon_packet_counters(&self) -> BeaconPacketCounters {
+        let counter = |outcome| self.beacon_packets.get_or_create(&outcome).clone();
+        let [answered, dropped] = [BeaconPacketOutcome::Answered, BeaconPacketOutcome::Dropped].map(counter);
+        BeaconPacketCounters { answered, dropped }
     }
 
     /// Records a finished pass over a queue. `hard_filters` is the number of hard filters in its ruleset.

@@ -10,8 +10,9 @@ use fireteam::auth::public_user_keys::PublicUserKeys;
 use fireteam::auth::token::HmacTokenSigner;
 use fireteam::clock::Clock as _;
 use fireteam::domain::ruleset::Ruleset;
+use fireteam::engine::BeaconSettings;
 use fireteam::engine::settings::EngineSettings;
-use fireteam::engine::{BeaconSettings, ReceiptPrefixRule};
+
 use fireteam::engine::{Engine, EngineDeps};
 use fireteam::geo::{LocatorSettings, ReloadableLocator};
 use fireteam::rules::RulesetCatalog;
@@ -43,8 +44,8 @@ pub(crate) async fn start_engine(
         settings: EngineSettings::default(),
         served_silos: None,
         supervisor: TaskSupervisor::default(),
-        beacons: BeaconSettings { fleet_keys: None, prefix_rule: ReceiptPrefixRule::Place, own_beacon_id: None },
         pass_failures: PassFailureFolder::default(),
+        beacons: BeaconSettings::default(),
         encode_advert: encode_static_candidate_fields,
     };
     Engine::start(deps).await.expect("the engine starts")
