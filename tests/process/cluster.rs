@@ -53,7 +53,12 @@ impl Cluster {
 
     /// `count` empty slots, whose servers have one ruleset.
     pub(crate) fn new_with_ruleset(url: &str, count: usize, ruleset: &str) -> Self {
-        let mut cluster = Self::new(url, count);
+        Self::new_with_ruleset_and(url, count, ruleset, &[])
+    }
+
+    /// The same, whose servers get `more` arguments.
+    fn new_with_ruleset_and(url: &str, count: usize, ruleset: &str, more: &[&str]) -> Self {
+        let mut cluster = Self::new_with(url, count, more);
         let rules = cluster.folder.path().join("rules");
         std::fs::create_dir(&rules).expect("a folder");
         std::fs::write(rules.join("rules.xml"), ruleset).expect("a ruleset");
@@ -64,6 +69,11 @@ impl Cluster {
     /// `count` servers with one ruleset, all serving.
     pub(crate) fn start_with_ruleset(url: &str, count: usize, ruleset: &str) -> Self {
         Self::new_with_ruleset(url, count, ruleset).filled()
+    }
+
+    /// The same, each with `more` arguments.
+    pub(crate) fn start_with_ruleset_and(url: &str, count: usize, ruleset: &str, more: &[&str]) -> Self {
+        Self::new_with_ruleset_and(url, count, ruleset, more).filled()
     }
 
     /// `count` servers, all serving.

@@ -1,4 +1,4 @@
-//! Identities of players: tokens of an issuer whose key the servers of a cluster are given.
+//! Identities of players and game servers: tokens of an issuer whose key the servers of a cluster are given.
 
 use fireteam::auth::identity::Role;
 use fireteam::auth::jwt_signing_key::{CallerTokenClaims, JwtSigningKey};
@@ -32,6 +32,11 @@ impl Identities {
 
     /// The client with the identity of a player, valid for an hour.
     pub(crate) fn client_of(&self, client: &Client, name: &str) -> Client {
+        self.client_as(client, Role::Client, name)
+    }
+
+    /// The client with an identity of this role, valid for an hour.
+    pub(crate) fn client_as(&self, client: &Client, role: Role, name: &str) -> Client {
         let now_s = SystemClock::start().now().0 / 1_000;
         let claims = CallerTokenClaims {
             iss: ISSUER.into(),
@@ -39,7 +44,7 @@ impl Identities {
             aud: AUDIENCE.into(),
             iat: now_s,
             exp: now_s + 3_600,
-            role: Some(Role::Client.as_str().into()),
+            role: Some(role.as_str().into()),
             scope: None,
         };
         let token = self.key.sign_jwt(&claims).expect("a token");

@@ -40,6 +40,8 @@ mod match_life;
 #[cfg(test)]
 mod matches;
 #[cfg(test)]
+mod measured_latency;
+#[cfg(test)]
 mod netns;
 #[cfg(test)]
 mod outages;
@@ -71,6 +73,8 @@ mod table_checks;
 #[path = "../it/support"]
 mod support {
     pub(crate) mod database;
+    #[path = "../../common/delay_line.rs"]
+    pub(crate) mod delay_line;
     pub(crate) mod generated_client;
     #[path = "../../common/network_namespace.rs"]
     pub(crate) mod network_namespace;

@@ -66,6 +66,11 @@ impl TestReport {
         Self { name, seed, values: Vec::new(), violations: Vec::new(), _machine_lock: machine_lock }
     }
 
+    /// Seed of this run, for generators of its own.
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
+    }
+
     /// Random number generator of stream `number`, derived from the seed.
     pub(crate) fn rng(&self, number: u64) -> TestRng {
         TestRng::of_seed(self.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
