@@ -5,8 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::support::source_tree::{self, SourceFile, assert_exact_violations, assert_no_violations};
 
 /// Source folders of the library crates, with the files that the rules hold for.
-const CRATES: &[&str] =
-    &["src/", "crates/fireteam-domain/src/", "crates/fireteam-sim/src/", "clients/rust/src/", "clients/probe/src/"];
+const CRATES: &[&str] = &[
+    "src/",
+    "crates/fireteam-domain/src/",
+    "crates/fireteam-sim/src/",
+    "clients/c/src/",
+    "clients/rust/src/",
+    "clients/probe/src/",
+];
 
 /// Definitions of one type name that are allowed in `src` and `crates`.
 const DEFINITIONS_MAX: usize = 2;

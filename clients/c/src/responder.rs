@@ -1,0 +1,78 @@
+//! Answers to latency probes as an object of the interface.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use fireteam_client::matching::Judge;
+use fireteam_client::pb;
+use fireteam_client::probe::{ArrivalTime, HostCookieKey, HostResponder, ProbeKey, Verdict};
+use prost::Message;
+
+use crate::matching::judge;
+use crate::status::{FT_ERROR_PANIC, FT_ERROR_VALUE};
+
+/// Host that answers the probes of one advertisement. One thread at a time may use it.
+pub struct FtResponder {
+    responder: HostResponder,
+    key: [u8; 32],
+    judge: Judge,
+    /// A function runs, or has ended by a panic.
+    is_running: bool,
+}
+
+impl FtResponder {
+    pub(crate) fn new(cookie_key: [u8; 32], key: [u8; 32]) -> Self {
+        let responder = HostResponder::new(HostCookieKey(cookie_key));
+        Self { responder, key, judge: Box::new(|_, _| Verdict::Fits), is_running: false }
+    }
+
+    /// Runs a function, unless an earlier one has ended by a panic.
+    pub(crate) fn run<T>(&mut self, function: impl FnOnce(&mut Self) -> Result<T, i32>) -> Result<T, i32> {
+        if std::mem::replace(&mut self.is_running, true) {
+            return Err(FT_ERROR_PANIC);
+        }
+        let result = function(self);
+        self.is_running = false;
+        result
+    }
+
+    /// Endpoint to publish, as bytes.
+    pub(crate) fn endpoint(&self, port: u16) -> Vec<u8> {
+        let probe_key = self.key.to_vec();
+        pb::ProbeEndpoint { address: Vec::new(), port: port.into(), probe_key, hosted: false }.encode_to_vec()
+    }
+
+    /// Answers the probes of this advertisement.
+    pub(crate) fn advertise(&mut self, advertisement_id: &str) -> Result<i32, i32> {
+        let is_id = advertisement_id.len() == 32 && advertisement_id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let id = u128::from_str_radix(advertisement_id, 16).ok().filter(|_| is_id).ok_or(FT_ERROR_VALUE)?;
+        let key = ProbeKey::new(&self.key).ok_or(FT_ERROR_VALUE)?;
+        self.responder.advertise(id.to_be_bytes(), key);
+        Ok(0)
+    }
+
+    pub(crate) fn withdraw(&mut self) {
+        self.responder.withdraw();
+    }
+
+    pub(crate) fn set_full(&mut self, full: bool) {
+        self.responder.set_full(full);
+    }
+
+    /// Takes equal data only.
+    pub(crate) fn set_game_data(&mut self, own: Vec<u8>) {
+        self.judge = judge(own);
+    }
+
+    /// Answer to a packet.
+    pub(crate) fn handle(&mut self, packet: &[u8], from: SocketAddr, time: ArrivalTime) -> Option<Vec<u8>> {
+        self.responder.handle(packet, from, time, &mut self.judge)
+    }
+}
+
+impl fmt::Debug for FtResponder {
+    /// Prints no key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FtResponder").finish_non_exhaustive()
+    }
+}
