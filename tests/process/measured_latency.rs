@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use fireteam::auth::identity::Role;
 use fireteam_client::matching::Invitation;
-use fireteam_client::{Client, Error, GameConnection, RunEnd, SearchSession, pb};
+use fireteam_client::matching_run::{GameConnection, RunEnd};
+use fireteam_client::{Client, Error, SearchSession, pb};
 use fireteam_probe::{QUICK_PACKETS_MAX, UNANSWERED_MAX};
 use tokio::net::UdpSocket;
 use tokio::time::{Instant, timeout};
