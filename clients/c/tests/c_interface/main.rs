@@ -1,11 +1,24 @@
 //! Tests of the C interface: the exported functions as C calls them, and the C program compiled and run.
 #![expect(unsafe_code, reason = "the tests call the interface as C does")]
 
+// `cfg(test)` tells clippy that helper functions here are tests too.
+#[cfg(test)]
+mod compilers;
+#[cfg(test)]
 mod functions;
+#[cfg(test)]
 mod hosting;
+#[cfg(test)]
 mod joining;
+#[cfg(test)]
 mod misuse;
+#[cfg(test)]
 mod random_bytes;
+#[cfg(test)]
 mod script;
-
+#[cfg(all(test, feature = "client"))]
+mod served;
+#[cfg(all(test, feature = "client"))]
+mod server;
+#[cfg(test)]
 mod world;
