@@ -1,5 +1,6 @@
 //! Tests of the C interface: the exported functions as C calls them, and the C program compiled and run.
 #![expect(unsafe_code, reason = "the tests call the interface as C does")]
+#![expect(clippy::indexing_slicing, reason = "a missing entry fails the test")]
 
 // `cfg(test)` tells clippy that helper functions here are tests too.
 #[cfg(test)]
@@ -16,9 +17,11 @@ mod misuse;
 mod random_bytes;
 #[cfg(test)]
 mod script;
-#[cfg(all(test, feature = "client"))]
+#[cfg(feature = "client")]
+#[cfg(test)]
 mod served;
-#[cfg(all(test, feature = "client"))]
+#[cfg(feature = "client")]
+#[cfg(test)]
 mod server;
 #[cfg(test)]
 mod world;

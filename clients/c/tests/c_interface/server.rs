@@ -6,7 +6,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fireteam_c::responder_exports::ft_responder_advertise;
 use fireteam_c::types::{FT_IPV4, FtAddress};
@@ -14,6 +14,7 @@ use fireteam_client::pb;
 use prost::bytes::{Buf, BufMut};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
+use tokio::time::Instant;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::body::Body;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
@@ -25,10 +26,13 @@ use tonic::{Request, Response, Status};
 use crate::functions::{answer_probe, c, endpoint, new_host};
 use crate::script::{Script, id};
 
+/// Paths of the calls, and their `authorization`.
+type RecordedCalls = Arc<Mutex<Vec<(String, Option<String>)>>>;
+
 /// Running server.
 pub(crate) struct Served {
     pub(crate) address: SocketAddr,
-    pub(crate) calls: Arc<Mutex<Vec<(String, Option<String>)>>>,
+    pub(crate) calls: RecordedCalls,
     /// Certificate, PEM, if the server uses TLS.
     pub(crate) certificate: Option<String>,
     _runtime: Runtime,
@@ -37,7 +41,7 @@ pub(crate) struct Served {
 #[derive(Clone)]
 struct ScriptedServer {
     script: Script,
-    calls: Arc<Mutex<Vec<(String, Option<String>)>>>,
+    calls: RecordedCalls,
 }
 
 /// Starts a server.
