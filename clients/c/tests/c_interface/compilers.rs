@@ -40,7 +40,7 @@ fn root() -> &'static Path {
 
 /// Static library, which cargo builds beside the test.
 #[cfg(feature = "client")]
-fn static_library() -> PathBuf {
+pub(crate) fn static_library() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let library = test.parent().unwrap().join("libfireteam_c.a");
     assert!(library.exists(), "{} does not exist", library.display());

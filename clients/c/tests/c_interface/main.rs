@@ -3,6 +3,9 @@
 #![expect(clippy::indexing_slicing, reason = "a missing entry fails the test")]
 
 // `cfg(test)` tells clippy that helper functions here are tests too.
+#[cfg(feature = "client")]
+#[cfg(test)]
+mod cmake_package;
 #[cfg(test)]
 mod compilers;
 #[cfg(test)]
