@@ -4,8 +4,9 @@
 //
 // - A result of 0 or more is a success, often a number of bytes. A negative one is FT_NONE or FT_ERROR_*.
 // - Objects are made by ft_*_new and freed by ft_*_free. One thread at a time may use an object; an ft_client may be in many calls.
-// - The library makes no threads and no callbacks, and reads no clock. It writes into buffers of the caller only, and keeps no pointer to
-//   memory of the caller after a function has returned. A buffer may be null if its capacity is 0; bytes may be null if their length is 0.
+// - There are no callbacks. Search loops and responders make no threads, and read no clock. An ft_client has a thread while it resolves a name.
+// - Functions write into buffers of the caller, and keep no pointer to memory of the caller after they have returned. A buffer may be null if
+//   its capacity is 0; bytes may be null if their length is 0.
 // - Times are microseconds of a clock of the caller that never goes back, such as CLOCK_MONOTONIC, since any start.
 // - Text ends with a zero byte, and is UTF-8. Messages are protobuf, from proto/fireteam/v1. A message has at most 4 MiB.
 // - A flag is 0 or 1. Set structures to zero before filling them.
@@ -235,7 +236,7 @@ typedef struct ft_call {
   uint32_t timeout_ms;
 } ft_call;
 
-// Request to the game, or news for it. Fields that an outcome does not have are zero.
+// Request to the game, or news for it. Fields that an outcome does not have are zero, and `round_trip_ms` is negative.
 typedef struct ft_outcome {
   // One of `FT_OUTCOME_*`.
   uint32_t kind;

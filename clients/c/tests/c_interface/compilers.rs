@@ -1,0 +1,91 @@
+//! C and C++ compilers: the example is built with all warnings as errors, and the header with those for other systems. A compiler that is
+//! missing is a notice on stderr; with `REQUIRE_C=1` in the environment, a missing gcc or g++ is a failure.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Compiler: its command, its flags, and whether the tests may need it.
+pub(crate) struct Compiler {
+    command: &'static str,
+    flags: &'static [&'static str],
+    is_required: bool,
+}
+
+pub(crate) const GCC: Compiler =
+    Compiler { command: "gcc", flags: &["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"], is_required: true };
+pub(crate) const GXX: Compiler = Compiler {
+    command: "g++",
+    flags: &["-x", "c++", "-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror"],
+    is_required: true,
+};
+pub(crate) const CLANG: Compiler = Compiler {
+    command: "clang",
+    flags: &["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"],
+    is_required: false,
+};
+/// Windows. Its programs cannot run here, and the example needs POSIX sockets: only the header is compiled.
+const MINGW: Compiler = Compiler {
+    command: "x86_64-w64-mingw32-gcc",
+    flags: &["-std=c11", "-Wall", "-Wextra", "-Werror"],
+    is_required: false,
+};
+
+/// Libraries of the system that the static library needs, as `rustc --print native-static-libs` lists them.
+const SYSTEM_LIBRARIES: &[&str] = &["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl", "-lc"];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Static library, which cargo builds beside the test.
+#[cfg(feature = "client")]
+pub(crate) fn static_library() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let library = test.parent().unwrap().join("libfireteam_c.a");
+    assert!(library.exists(), "{} does not exist", library.display());
+    library
+}
+
+/// Runs a compiler. `None` if it is not installed.
+fn run(compiler: &Compiler, arguments: &mut dyn FnMut(&mut Command)) -> Option<()> {
+    let mut command = Command::new(compiler.command);
+    command.args(compiler.flags).arg("-I").arg(root().join("include"));
+    arguments(&mut command);
+    let Ok(output) = command.output() else {
+        let name = compiler.command;
+        assert!(
+            !compiler.is_required || std::env::var_os("REQUIRE_C").is_none(),
+            "REQUIRE_C is set, but {name} is missing"
+        );
+        // Not with eprintln, because the output of a passing test is hidden.
+        let notice = format!("SKIPPED: {name} is not installed, so the C interface was NOT compiled with it\n");
+        std::io::stderr().write_all(notice.as_bytes()).unwrap();
+        return None;
+    };
+    assert!(output.status.success(), "{command:?}:\n{}", String::from_utf8_lossy(&output.stderr));
+    Some(())
+}
+
+/// The example as a program. `None` if the compiler is not installed.
+#[cfg(feature = "client")]
+pub(crate) fn build_program(compiler: &Compiler) -> Option<PathBuf> {
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("search-{}", compiler.command));
+    run(compiler, &mut |command| {
+        command.arg(root().join("examples/search.c")).args(["-x", "none"]).arg(static_library());
+        command.args(SYSTEM_LIBRARIES).arg("-o").arg(&program);
+    })?;
+    Some(program)
+}
+
+/// Each compiler takes the header by itself, as C11 or C++17.
+#[test]
+fn header_compiles_alone() {
+    for compiler in [&GCC, &GXX, &CLANG, &MINGW] {
+        run(compiler, &mut |command| {
+            let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("header-{}.c", compiler.command));
+            std::fs::write(&source, "#include <fireteam.h>\nint fireteam_version(void);\nint fireteam_version(void) { return FT_INTERFACE_VERSION; }\n").unwrap();
+            command.arg("-c").arg(source).arg("-o").arg(Path::new(env!("CARGO_TARGET_TMPDIR")).join("header.o"));
+        });
+    }
+}
