@@ -2,7 +2,9 @@
 //! missing is a notice on stderr; with `REQUIRE_C=1` in the environment, a missing gcc or g++ is a failure.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+#[cfg(feature = "client")]
+use std::path::PathBuf;
 use std::process::Command;
 
 /// Compiler: its command, its flags, and whether the tests may need it.
@@ -32,6 +34,7 @@ const MINGW: Compiler = Compiler {
 };
 
 /// Libraries of the system that the static library needs, as `rustc --print native-static-libs` lists them.
+#[cfg(feature = "client")]
 const SYSTEM_LIBRARIES: &[&str] = &["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl", "-lc"];
 
 fn root() -> &'static Path {
