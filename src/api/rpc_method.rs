@@ -169,7 +169,7 @@ mod tests {
                         assert_eq!(streams, method.server_streaming(), "{path}");
                         let expected = match (service.name(), method.name()) {
                             ("OperatorService", _) => OPERATORS_ONLY,
-                            ("AllocationService", _) => GAME_SERVERS_ONLY,
+                            ("AllocationService", _) | ("LatencyService", "AnnounceBeacon") => GAME_SERVERS_ONLY,
                             ("RatingService", "ReportResult" | "SubmitFeedback") => CLIENTS_AND_GAME_SERVERS,
                             ("RatingService", _) => ALL_AUTHENTICATED,
                             _ => CLIENTS_AND_GAME_SERVERS,

@@ -61,6 +61,7 @@ token_key_file = "fireteam.token-key"
 match_key_file = "fireteam.match-key.pem"
 user_key_file = "fireteam.user-key"
 receipt_prefix = "place"
+observe_tcp = true
 allow_client_locality = false
 allow_search_overrides = false
 insecure_allow_plaintext = false

@@ -323,6 +323,9 @@ impl Metrics {
             RateLimitLabel::ALL.iter().for_each(|limit| drop(self.rate_limited.get_or_create(&(*role, *limit))));
         }
         BeaconPacketOutcome::ALL.iter().for_each(|outcome| drop(self.beacon_packets.get_or_create(outcome)));
+        for phase in ProbePhase::ALL {
+            ProbeOutcome::ALL.iter().for_each(|outcome| drop(self.probe_reports.get_or_create(&(*phase, *outcome))));
+        }
         ReceiptLabel::ALL.iter().for_each(|verdict| drop(self.receipts.get_or_create(verdict)));
         OfferEvent::ALL.iter().for_each(|event| drop(self.allocation_offers.get_or_create(event)));
         LookupOutcome::ALL.iter().for_each(|outcome| drop(self.locality_lookups.get_or_create(outcome)));
