@@ -9,7 +9,8 @@ use fireteam::auth::identity::Role;
 use fireteam::auth::jwt_signing_key::{CallerTokenClaims, JwtSigningKey};
 use fireteam::clock::{Clock as _, SystemClock};
 use fireteam::config::{
-    Config, JwtSettings, ListenAddress, LogFormat, PostgresUrl, RateLimitRules, RulesetSource, StoreTarget,
+    Config, JwtSettings, ListenAddress, LogFormat, PostgresUrl, RateLimitRules, ReceiptPrefix, RulesetSource,
+    StoreTarget,
 };
 use fireteam::domain::id::SetId;
 use fireteam::domain::{locality, location_privacy};
@@ -196,6 +197,10 @@ fn config(rulesets: RulesetSource, store: StoreTarget) -> Config {
         audit_log_max_mib: 64,
         audit_log_max_files: 100,
         user_key_file: None,
+        beacon_fleet_key_file: None,
+        receipt_prefix: ReceiptPrefix::Place,
+        observe_tcp: false,
+        beacon: None,
         rating_retention_days: None,
         pass_failure_dir: None,
         allow_client_locality: true,
