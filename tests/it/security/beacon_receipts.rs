@@ -13,7 +13,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
 
 use crate::security::session_privacy::{configure, servers_on_one_postgres};
-use crate::support::database::create_test_database;
+use crate::support::database::{TestDatabase, create_test_database};
 use crate::support::queue_server::wait_until;
 use crate::support::ruleset_dir::RulesetDirectory;
 use crate::support::test_server::{TestClock, TestServer, advertise_request, party_session};
@@ -246,75 +246,122 @@ async fn receipts_get_verdicts_and_become_a_token() {
     assert_eq!(verdicts(&replayed)[0], Verdict::ForeignBinding, "another user presents it");
 }
 
-/// LAT-5, SEC-6: where the ruleset trusts receipts only, a claimed round trip without one is ignored, and one below the proven round trip
-/// counts as that; where it trusts clients, they can still look no nearer than what is proven. So it is in a search, in a queue and for a
-/// party, whose slowest member counts; at another server, and after ten minutes no longer.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn proven_round_trip_is_the_least_that_counts() {
-    let Some(database) = create_test_database("beacon_receipts").await else { return };
-    let (folder, clock) = (rulesets(), Arc::new(TestClock::new()));
-    let issuer = TokenIssuer::new(&*clock);
-    let (one, two) =
-        servers_on_one_postgres(&database.url, &clock, |config| configure_beacons(config, &folder, &issuer)).await;
-    let fleet = LatencyCaller::new(&one, &issuer, Role::GameServer, "fleet", "198.51.100.1").await;
-    let ada = LatencyCaller::new(&one, &issuer, Role::Client, "ada", HOME).await;
-    let bob = LatencyCaller::new(&one, &issuer, Role::Client, "bob", "203.0.113.99").await;
-    let mut beacon = TestBeacon::new(7, "frankfurt");
-    fleet.announce(beacon.announcement(50.1)).await.expect("announced");
-    let at_two = LatencyCaller::new(&two, &issuer, Role::Client, "ada", HOME).await;
-    wait_until("the other server knows the beacon", async || at_two.beacons().await.beacons.len() == 1).await;
-    let now = now_s(&one);
-    let adas = ada.report(vec![beacon.receipt(HOME, 90, &ada.binding().await, now)]).await.latency_token;
-    let bobs = bob.report(vec![beacon.receipt("203.0.113.99", 160, &bob.binding().await, now)]).await.latency_token;
+/// Two servers on one Postgres, a beacon, and the latency tokens of two players: ada is 90 ms from the beacon, bob 160 ms.
+struct TokenSite {
+    issuer: TokenIssuer,
+    clock: Arc<TestClock>,
+    one: TestServer,
+    two: TestServer,
+    fleet: LatencyCaller,
+    beacon: TestBeacon,
+    adas: Vec<u8>,
+    bobs: Vec<u8>,
+    _folder: RulesetDirectory,
+    _database: TestDatabase,
+}
 
-    // A host without receipts, at 0 ms of the region where clients are trusted; of a game server's word both sets hear.
-    let host = issuer.client_with_token(&one, Role::GameServer, "host").await;
-    for set_id in [TRUST_SET, CLAIM_SET] {
-        let mut request = advertise_request(&[], 8);
-        let mut session = with_latency(party_session(&[]), &[], &[("frankfurt", 0.0), ("tokyo", 0.0)]);
-        session.party_size_composition = vec![1];
-        session.max_allowed_join_reservation_count = Some(8);
-        request.session_composition = Some(session);
-        request.matchmaking_set_id = Some(set_id);
-        host.update_advertisement(request).await.expect("published");
+impl TokenSite {
+    /// Starts the site; `None` without Postgres.
+    async fn start(test: &str) -> Option<Self> {
+        let database = create_test_database(test).await?;
+        let (folder, clock) = (rulesets(), Arc::new(TestClock::new()));
+        let issuer = TokenIssuer::new(&*clock);
+        let (one, two) =
+            servers_on_one_postgres(&database.url, &clock, |config| configure_beacons(config, &folder, &issuer)).await;
+        let fleet = LatencyCaller::new(&one, &issuer, Role::GameServer, "fleet", "198.51.100.1").await;
+        let ada = LatencyCaller::new(&one, &issuer, Role::Client, "ada", HOME).await;
+        let bob = LatencyCaller::new(&one, &issuer, Role::Client, "bob", "203.0.113.99").await;
+        let mut beacon = TestBeacon::new(7, "frankfurt");
+        fleet.announce(beacon.announcement(50.1)).await.expect("announced");
+        let at_two = LatencyCaller::new(&two, &issuer, Role::Client, "ada", HOME).await;
+        wait_until("the other server knows the beacon", async || at_two.beacons().await.beacons.len() == 1).await;
+        let now = now_s(&one);
+        let adas = ada.report(vec![beacon.receipt(HOME, 90, &ada.binding().await, now)]).await.latency_token;
+        let bobs = bob.report(vec![beacon.receipt("203.0.113.99", 160, &bob.binding().await, now)]).await.latency_token;
+        let site = Self { issuer, clock, one, two, fleet, beacon, adas, bobs, _folder: folder, _database: database };
+        site.advertise().await;
+        Some(site)
     }
-    let check = async |server: &TestServer, set_id: u32, token: &[u8], regions: &[(&str, f32)]| {
-        let client = issuer.client_with_token(server, Role::Client, "ada").await;
+
+    /// Advertises a session of a game server in each set, at 0 ms of both regions, and waits until both servers know it.
+    async fn advertise(&self) {
+        let host = self.issuer.client_with_token(&self.one, Role::GameServer, "host").await;
+        for set_id in [TRUST_SET, CLAIM_SET] {
+            let mut request = advertise_request(&[], 8);
+            let mut session = with_latency(party_session(&[]), &[], &[("frankfurt", 0.0), ("tokyo", 0.0)]);
+            session.party_size_composition = vec![1];
+            session.max_allowed_join_reservation_count = Some(8);
+            request.session_composition = Some(session);
+            request.matchmaking_set_id = Some(set_id);
+            host.update_advertisement(request).await.expect("published");
+        }
+        for server in [&self.one, &self.two] {
+            wait_until("the server knows the session", async || {
+                self.search(server, CLAIM_SET, &[], &[("frankfurt", 10.0)]).await.0.is_some()
+            })
+            .await;
+        }
+    }
+
+    /// Round trip to the session in a search of ada, and the ignored fields.
+    async fn search(
+        &self,
+        server: &TestServer,
+        set_id: u32,
+        token: &[u8],
+        regions: &[(&str, f32)],
+    ) -> (Option<f32>, Vec<String>) {
+        let client = self.issuer.client_with_token(server, Role::Client, "ada").await;
         let client = client.with_metadata("x-forwarded-for", HOME).expect("a header");
         let session = with_latency(party_session(&[("ada", 0.0)]), token, regions);
         let found = client.search_session(set_id, session).search().await.expect("a search");
         (found.candidates.first().and_then(|candidate| candidate.round_trip_ms), found.ignored_fields)
-    };
-    let none = Vec::<String>::new();
-    let no_token = vec!["session_composition.latency_token".to_owned()];
-    for server in [&one, &two] {
-        wait_until("the server knows the session", async || {
-            check(server, CLAIM_SET, &[], &[("frankfurt", 10.0)]).await.0.is_some()
-        })
-        .await;
-        // Where clients are trusted.
-        assert_eq!(check(server, CLAIM_SET, &[], &[("frankfurt", 25.0)]).await, (Some(25.0), none.clone()));
-        assert_eq!(check(server, CLAIM_SET, &adas, &[("frankfurt", 25.0)]).await, (Some(100.0), none.clone()));
-        assert_eq!(check(server, CLAIM_SET, &adas, &[("frankfurt", 150.0)]).await, (Some(150.0), none.clone()));
-        assert_eq!(check(server, CLAIM_SET, &adas, &[]).await, (Some(100.0), none.clone()), "proven, not stated");
-        // Another user's token, and one that was altered.
-        assert_eq!(check(server, CLAIM_SET, &bobs, &[("frankfurt", 25.0)]).await, (Some(25.0), no_token.clone()));
+    }
+}
+
+fn paths(fields: &[&str]) -> Vec<String> {
+    fields.iter().map(|field| format!("session_composition.{field}")).collect()
+}
+
+/// LAT-5, SEC-6: where the ruleset trusts receipts only, a claimed round trip without one is ignored, and one below the proven round trip
+/// counts as that; where it trusts clients, they can still look no nearer than what is proven. So it is at another server, and after ten
+/// minutes no longer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn proven_round_trip_is_the_least_that_counts() {
+    let Some(site) = TokenSite::start("beacon_receipts").await else { return };
+    let TokenSite { adas, bobs, .. } = &site;
+    let (none, no_token) = (paths(&[]), paths(&["latency_token"]));
+    for server in [&site.one, &site.two] {
+        let claimed =
+            async |token: &[u8], regions: &[(&str, f32)]| site.search(server, CLAIM_SET, token, regions).await;
+        assert_eq!(claimed(&[], &[("frankfurt", 25.0)]).await, (Some(25.0), none.clone()));
+        assert_eq!(claimed(adas, &[("frankfurt", 25.0)]).await, (Some(100.0), none.clone()));
+        assert_eq!(claimed(adas, &[("frankfurt", 150.0)]).await, (Some(150.0), none.clone()));
+        assert_eq!(claimed(adas, &[]).await, (Some(100.0), none.clone()), "proven, not stated");
+        assert_eq!(claimed(bobs, &[("frankfurt", 25.0)]).await, (Some(25.0), no_token.clone()), "another user's");
         let mut altered = adas.clone();
         altered[50] ^= 1;
-        assert_eq!(check(server, CLAIM_SET, &altered, &[("frankfurt", 25.0)]).await, (Some(25.0), no_token.clone()));
-        // Where only receipts are trusted: the claim of the other region is ignored.
+        assert_eq!(claimed(&altered, &[("frankfurt", 25.0)]).await, (Some(25.0), no_token.clone()));
+        // Where only receipts are trusted.
         let stated = [("frankfurt", 25.0), ("tokyo", 1.0)];
-        let ignored = vec!["session_composition.region_latencies[1]".to_owned()];
-        assert_eq!(check(server, TRUST_SET, &adas, &stated).await.1, ignored);
-        let both = vec![
-            "session_composition.region_latencies[0]".to_owned(),
-            "session_composition.region_latencies[1]".to_owned(),
-        ];
-        assert_eq!(check(server, TRUST_SET, &[], &stated).await.1, both);
+        let proven = async |token: &[u8]| site.search(server, TRUST_SET, token, &stated).await.1;
+        assert_eq!(proven(adas).await, paths(&["region_latencies[1]"]));
+        assert_eq!(proven(&[]).await, paths(&["region_latencies[0]", "region_latencies[1]"]));
     }
+    for _ in 0..11 {
+        site.clock.advance_ms(54_546);
+        site.fleet.announce(site.beacon.announcement(50.1)).await.expect("announced");
+    }
+    assert_eq!(site.search(&site.one, CLAIM_SET, adas, &[]).await.1, no_token, "ten minutes later");
+}
 
-    // A party: the slower member counts, and a member's token is good for that member alone.
-    let client = issuer.client_with_token(&one, Role::GameServer, "backend").await;
+/// LAT-5, SEC-6: of a party the slowest member counts, by tokens that are each good for one member alone. In a queue, a liar whose receipt
+/// says 90 ms does not enter with 1 ms.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn token_of_each_member_counts_for_that_member() {
+    let Some(site) = TokenSite::start("beacon_members").await else { return };
+    let TokenSite { adas, bobs, .. } = &site;
+    let client = site.issuer.client_with_token(&site.one, Role::GameServer, "backend").await;
     let search = async |tokens: [&[u8]; 2]| {
         let mut session = with_latency(party_session(&[("ada", 0.0), ("bob", 0.0)]), &[], &[]);
         for (player, token) in session.players.iter_mut().zip(tokens) {
@@ -323,34 +370,18 @@ async fn proven_round_trip_is_the_least_that_counts() {
         let found = client.search_session(CLAIM_SET, session).search().await.expect("a search");
         (found.candidates.first().and_then(|candidate| candidate.round_trip_ms), found.ignored_fields)
     };
-    assert_eq!(search([&adas, &bobs]).await, (Some(150.0), none.clone()), "160 ms, rounded to 25");
-    assert_eq!(search([&adas, &[]]).await, (Some(100.0), none.clone()));
-    let swapped = vec![
-        "session_composition.players[0].latency_token".to_owned(),
-        "session_composition.players[1].latency_token".to_owned(),
-    ];
-    assert_eq!(search([&bobs, &adas]).await.1, swapped);
+    assert_eq!(search([adas, bobs]).await, (Some(150.0), paths(&[])), "160 ms, rounded to 25");
+    assert_eq!(search([adas, &[]]).await, (Some(100.0), paths(&[])));
+    assert_eq!(search([bobs, adas]).await.1, paths(&["players[0].latency_token", "players[1].latency_token"]));
 
-    // In a queue: a liar whose receipt says 90 ms cannot enter with 1 ms.
-    let ticket_of = async |token: &[u8], regions: &[(&str, f32)], key: &str| {
-        let client = issuer.client_with_token(&two, Role::Client, "ada").await;
-        let client = client.with_metadata("x-forwarded-for", HOME).expect("a header");
-        let request = pb::QueueEnterRequest {
-            matchmaking_set_id: Some(TRUST_SET),
-            session_composition: Some(with_latency(party_session(&[("ada", 0.0)]), token, regions)),
-            idempotency_key: key.into(),
-            ..Default::default()
-        };
-        let ticket = client.enter(request).await;
-        ticket.map(|ticket| ticket.ignored_fields)
+    let liar = site.issuer.client_with_token(&site.two, Role::Client, "ada").await;
+    let liar = liar.with_metadata("x-forwarded-for", HOME).expect("a header");
+    let stated = [("frankfurt", 1.0), ("tokyo", 1.0)];
+    let request = pb::QueueEnterRequest {
+        matchmaking_set_id: Some(TRUST_SET),
+        session_composition: Some(with_latency(party_session(&[("ada", 0.0)]), adas, &stated)),
+        ..Default::default()
     };
-    let liar = ticket_of(&adas, &[("frankfurt", 1.0), ("tokyo", 1.0)], "liar's key of sixteen").await;
-    assert_eq!(liar.expect("entered"), ["session_composition.region_latencies[1]"]);
-
-    // Ten minutes later the token is worth nothing.
-    for _ in 0..11 {
-        clock.advance_ms(54_546);
-        fleet.announce(beacon.announcement(50.1)).await.expect("announced");
-    }
-    assert_eq!(check(&one, CLAIM_SET, &adas, &[]).await.1, no_token);
+    let ticket = liar.enter(request).await.expect("entered");
+    assert_eq!(ticket.ignored_fields, paths(&["region_latencies[1]"]));
 }
