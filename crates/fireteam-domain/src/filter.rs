@@ -130,6 +130,7 @@ pub fn admit_mutually(ruleset: &Ruleset, one: &WaitingSession<'_>, other: &Waiti
 }
 
 /// Like `admit`, for a candidate that is known not to be hidden.
+#[inline]
 pub(crate) fn admit_not_hidden(
     ruleset: &Ruleset,
     searcher: &Searcher<'_>,
@@ -167,13 +168,29 @@ pub(crate) fn admit_not_hidden(
         return Err(Refusal::HardFilter { filter_index: ruleset.hard_filters.len(), side: RefusingSide::Advertiser });
     }
     admit_mutually_by_wishes(ruleset, &pair.searcher, &pair.candidate, pair.counted)?;
-    if searcher.probes.is_silent(advertisement.id) { Err(Refusal::Silent) } else { Ok(()) }
+    if !searcher.probes.is_empty() && searcher.probes.is_silent(advertisement.id) {
+        return Err(Refusal::Silent);
+    }
+    Ok(())
 }
 
 /// Measured round trip that counts between `searcher` and `candidate`; `None` if none was measured. It is at least what light
 /// takes. An old one is at least the estimate.
 #[inline]
 pub fn counted_round_trip(
+    ruleset: &Ruleset,
+    searcher: &Searcher<'_>,
+    candidate: &AdvertisementView<'_>,
+) -> Option<CountedRoundTrip> {
+    if searcher.probes.is_empty() {
+        return None;
+    }
+    counted_probe(ruleset, searcher, candidate)
+}
+
+/// Result of [`counted_round_trip`] for a searcher that has probed. Few have, so it is kept out of the path of the others.
+#[cold]
+fn counted_probe(
     ruleset: &Ruleset,
     searcher: &Searcher<'_>,
     candidate: &AdvertisementView<'_>,

@@ -76,12 +76,14 @@ impl<'a> ProbeResults<'a> {
         self.0
     }
 
-    /// Result of an advertisement.
+    /// Whether there are none.
     #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Result of an advertisement.
     pub fn of_advert(&self, id: AdvertisementId) -> Option<&'a ProbeResult> {
-        if self.0.is_empty() {
-            return None;
-        }
         self.0.binary_search_by_key(&id.prefix(), |result| result.id_prefix).ok().map(|at| &self.0[at])
     }
 

@@ -70,7 +70,7 @@ pub(super) fn take_latency_tokens(
             players.push(field_checks::size_checked_token(std::mem::take(&mut player.latency_token), path, problems));
         }
     }
-    LatencyTokens { own, players }
+    LatencyTokens::new(own, players)
 }
 
 /// Takes the consent tokens out of the players at `players_path`.

@@ -4,6 +4,7 @@ use crate::auth::receipt_check::RECEIPT_LIFETIME_MS;
 use crate::auth::token::{BeaconRoundTrip, LatencyClaim};
 use crate::domain::id::UserKey;
 use crate::domain::ruleset::Ruleset;
+use crate::domain::ruleset::probing::LatencyTrust;
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
 use crate::engine::beacons::caller_prefix::is_prefix_of_caller;
@@ -22,9 +23,12 @@ pub(crate) fn apply_latency_tokens(
     tokens: &LatencyTokens,
     now: UnixMs,
 ) -> Vec<String> {
+    let trust = ruleset.probing.trust;
+    if tokens.is_empty() && trust == LatencyTrust::Claimed {
+        return Vec::new();
+    }
     let users: Vec<UserKey> = session.players.iter().map(|player| player.user).collect();
     let party = party_round_trips(common, caller, &users, tokens, now);
-    let trust = ruleset.probing.trust;
     let mut ignored = party.ignored;
     ignored.extend(apply_beacon_round_trips(common, &mut session.region_latencies, &party.entries, trust, now));
     ignored
@@ -49,16 +53,16 @@ fn party_round_trips(
     now: UnixMs,
 ) -> PartyRoundTrips {
     let mut party = PartyRoundTrips::default();
-    if !tokens.own.is_empty() {
+    if !tokens.own().is_empty() {
         let is_own = |claim: &LatencyClaim| {
             claim.subject == caller.user && is_prefix_of_caller(common, claim.prefix, caller.ip_address)
         };
-        match fresh_entries(common, &tokens.own, now, is_own) {
+        match fresh_entries(common, tokens.own(), now, is_own) {
             Some(entries) => party.add_member(&entries),
             None => party.ignored.push("latency_token".into()),
         }
     }
-    for (index, token) in tokens.players.iter().enumerate().filter(|(_, token)| !token.is_empty()) {
+    for (index, token) in tokens.players().iter().enumerate().filter(|(_, token)| !token.is_empty()) {
         // A member's own address is not known here. Where callers are anonymous, no token names a user.
         let user = players.get(index).copied();
         let is_members = |claim: &LatencyClaim| match claim.subject {

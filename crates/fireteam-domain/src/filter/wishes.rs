@@ -10,7 +10,7 @@ use crate::wish::allowed_wishes::subject_in_force;
 use crate::wish::{AcceptedValues, Wish, WishSubject};
 
 /// Admits two sessions to each other by their wishes, or returns the first wish that refuses; those of `one` come first.
-#[inline]
+#[inline(always)]
 pub fn admit_mutually_by_wishes(
     ruleset: &Ruleset,
     one: &WaitingSession<'_>,
