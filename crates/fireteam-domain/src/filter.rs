@@ -18,7 +18,9 @@ use crate::session::{Player, RegionLatency};
 use crate::time::UnixMs;
 use crate::wish::Wish;
 
-pub use crate::filter::pair::{SessionView, WaitingSession, admit_mutually_by_filter, measure_between};
+pub use crate::filter::pair::{
+    SessionView, WaitingSession, admit_mutually_by_filter, estimate_between, measure_between,
+};
 pub use crate::filter::refusal::{Refusal, RefusingSide};
 pub use crate::filter::wishes::{admit_mutually_by_wishes, refusals_by_wishes};
 
@@ -74,7 +76,7 @@ impl<'a> Searcher<'a> {
     /// The part that filters and scores read.
     pub fn session_view(&self) -> SessionView<'a> {
         let Self { attribute_values, locality, region_latencies, wishes, .. } = *self;
-        SessionView { attribute_values, locality, region_latencies, wishes }
+        SessionView { attribute_values, locality, region_latencies, wishes, prediction: None }
     }
 }
 
@@ -100,6 +102,7 @@ impl<'a> AdvertisementView<'a> {
             locality: session.locality,
             region_latencies: &session.region_latencies,
             wishes: session.wishes(),
+            prediction: None,
         }
     }
 }

@@ -31,6 +31,7 @@ mod team_order;
 #[cfg(test)]
 mod tests;
 pub mod ticket;
+pub mod ticket_vector;
 pub mod user_filter;
 mod waiting_list;
 pub mod window;

@@ -109,6 +109,7 @@ impl<'a> HostFinder<'a> {
             .map(|ticket| LatencyEndpoint {
                 locality: ticket.session.locality,
                 region_latencies: &ticket.session.region_latencies,
+                prediction: None,
             })
             .collect();
         let to_place = MatchToPlace {

@@ -5,7 +5,10 @@ use crate::attribute_values::AttributeValues;
 use crate::expansion::Expansion;
 use crate::filter::refusal::{Refusal, RefusingSide};
 use crate::id::RulesetHash;
-use crate::latency::{LatencyEndpoint, round_trip_by_regions_or_distance};
+use crate::latency::LatencyEndpoint;
+use crate::latency::round_trip_estimate::{
+    PredictionEnd, RoundTripEstimate, estimate_round_trip, estimated_round_trip_ms,
+};
 use crate::locality::Locality;
 use crate::measure::Measure;
 use crate::probe_result::{CountedRoundTrip, MeasuredRoundTrip};
@@ -24,11 +27,15 @@ pub struct SessionView<'a> {
     pub region_latencies: &'a [RegionLatency],
     /// Its wishes for the other side.
     pub wishes: &'a [Wish],
+    /// Its vector; `None`: nothing is predicted.
+    pub prediction: Option<PredictionEnd<'a>>,
 }
 
 impl<'a> SessionView<'a> {
-    fn as_latency_endpoint(&self) -> LatencyEndpoint<'a> {
-        LatencyEndpoint { locality: self.locality, region_latencies: self.region_latencies }
+    /// The part that estimates of round trips read.
+    pub fn as_latency_endpoint(&self) -> LatencyEndpoint<'a> {
+        let Self { locality, region_latencies, prediction, .. } = *self;
+        LatencyEndpoint { locality, region_latencies, prediction }
     }
 }
 
@@ -89,13 +96,18 @@ pub fn measure_between(
         Measure::PacketLoss => Some(measured?.loss?.percent),
         Measure::Jitter => measured?.jitter_ms,
         Measure::Latency => measured.map(|measured| measured.round_trip_ms).or_else(|| {
-            round_trip_by_regions_or_distance(
-                &ruleset.latency_model,
-                one.as_latency_endpoint(),
-                other.as_latency_endpoint(),
-            )
+            estimated_round_trip_ms(&ruleset.latency_model, one.as_latency_endpoint(), other.as_latency_endpoint())
         }),
     }
+}
+
+/// Estimated round trip between two sessions, with its source; `None` if it is unknown.
+pub fn estimate_between(
+    ruleset: &Ruleset,
+    one: &SessionView<'_>,
+    other: &SessionView<'_>,
+) -> Option<RoundTripEstimate> {
+    estimate_round_trip(&ruleset.latency_model, one.as_latency_endpoint(), other.as_latency_endpoint())
 }
 
 /// Ordered pair of sessions: the searcher's limits and lists apply first.

@@ -9,6 +9,12 @@ pub trait TicketFacts {
     /// Whether the players of a ticket have an open NAT, as reported by their clients.
     fn has_open_nat(&self, id: TicketId) -> bool;
 
+    /// High end of the estimated round trip between players of two tickets, milliseconds. `None` if it is unknown, or if the ruleset
+    /// predicts no round trips: then hosts are chosen without them.
+    fn high_round_trip_ms(&self, _one: TicketId, _other: TicketId) -> Option<f64> {
+        None
+    }
+
     /// Whether the ticket was silent for longer than its TTL; outages do not count.
     fn has_expired(&self, id: TicketId) -> bool;
 

@@ -11,7 +11,6 @@ use std::borrow::Cow;
 
 use crate::filter::{AdvertisementView, AvoidedAdverts, Refusal, Searcher, SessionView, admit};
 use crate::id::{AdvertisementId, UserKey};
-use crate::latency::LatencyEndpoint;
 use crate::probe_result::ProbeResults;
 use crate::queue::avoidance::{self, AvoidanceSide};
 use crate::queue::backfill::open_roles::SeatedRoles;
@@ -292,7 +291,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
         let input = self.pass_state.input;
         let ticket = self.ticket(row);
         let view = ticket.waiting_session.session;
-        let party = LatencyEndpoint { locality: view.locality, region_latencies: view.region_latencies };
+        let party = view.as_latency_endpoint();
         if placement::is_too_far(input.ruleset, party, &self.session.advertisement.session) {
             return Err(Refusal::NoCommonRegion);
         }
@@ -378,6 +377,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
                 locality: session.locality,
                 region_latencies: &session.region_latencies,
                 wishes: session.wishes(),
+                prediction: None,
             },
             finite_ratings: &[],
             player_ratings: &[],

@@ -63,7 +63,7 @@ enum PairMeasure {
     /// Numbers; NaN if missing.
     NumberDifference(Vec<f64>),
     DistanceMiles(Vec<Option<Locality>>),
-    /// Latency estimated from distance, if no ticket has measured round trips.
+    /// Latency estimated from distance, if no ticket has measured round trips or a vector.
     EstimatedLatencyMs(Vec<Option<Locality>>),
     /// Evaluated per pair by `filter`.
     EvaluatePerPair(Measure),
@@ -92,6 +92,11 @@ impl<'a> FilterColumns<'a> {
             Self { ruleset, waiting_sessions, hard_columns, soft_columns, scores_are_symmetric: true, has_wishes };
         columns.scores_are_symmetric = !columns.soft_columns.iter().any(one_sided);
         columns
+    }
+
+    /// Whether a ticket has wishes, and the ruleset allows them.
+    pub(super) fn has_wishes(&self) -> bool {
+        self.has_wishes
     }
 
     /// Same result as `filter::admit_mutually`.
@@ -177,7 +182,11 @@ impl PairMeasure {
         match measure {
             Measure::AttributeDifference(index) => Self::NumberDifference(number_column(rows, index, |it| it)),
             Measure::Distance => Self::DistanceMiles(places()),
-            Measure::Latency if rows.iter().all(|row| row.session.region_latencies.is_empty()) => {
+            Measure::Latency
+                if rows
+                    .iter()
+                    .all(|row| row.session.region_latencies.is_empty() && row.session.prediction.is_none()) =>
+            {
                 Self::EstimatedLatencyMs(places())
             }
             Measure::Latency | Measure::PacketLoss | Measure::Jitter => Self::EvaluatePerPair(measure),

@@ -22,6 +22,7 @@ fn waiting_session<'a>(input: &PassInput<'_>, prepared: &'a PreparedTicket) -> W
         locality: session.locality,
         region_latencies: &session.region_latencies,
         wishes: session.wishes(),
+        prediction: prepared.prediction_end_at(input.now),
     };
     WaitingSession { session: view, waited_ms: input.now.ms_since(prepared.ticket.entered_at) }
 }

@@ -285,6 +285,7 @@ fn prepare_pass_ticket<'a>(
         locality: session.locality,
         region_latencies: &session.region_latencies,
         wishes: session.wishes(),
+        prediction: prepared.prediction_end_at(input.now),
     };
     let reachable = |rule| {
         region::reachable_regions(

@@ -155,7 +155,8 @@ pub(super) fn region_of_server<'a>(ruleset: &Ruleset, session: &'a Session) -> O
 
 /// Longest expected round trip of a party to the server, milliseconds; `None` if none is known.
 fn slowest_round_trip_ms(model: &LatencyModel, parties: &[LatencyEndpoint<'_>], server: &Session) -> Option<f64> {
-    let server = LatencyEndpoint { locality: server.locality, region_latencies: &server.region_latencies };
+    let server =
+        LatencyEndpoint { locality: server.locality, region_latencies: &server.region_latencies, prediction: None };
     let known = parties.iter().filter_map(|party| round_trip_by_regions_or_distance(model, *party, server));
     known.max_by(f64::total_cmp)
 }

@@ -5,14 +5,17 @@ use std::sync::Arc;
 use crate::attribute::AttributeValue;
 use crate::attribute_values::AttributeValues;
 use crate::id::UserKey;
+use crate::latency::round_trip_estimate::PredictionEnd;
 use crate::player_details;
 use crate::queue::rating_group::group_of_rating;
 use crate::queue::ticket::Ticket;
+use crate::queue::ticket_vector::TicketVector;
 use crate::queue::user_filter::UserFilter;
 use crate::queue::window::bucket_of;
 use crate::ruleset::Ruleset;
 use crate::ruleset::queue::{FrustratedPlayerSpec, QueueSpec};
 use crate::team::{self, TeamParty};
+use crate::time::UnixMs;
 
 /// Waiting ticket with derived values. Prepared when the ticket enters and when the ruleset changes.
 #[derive(Clone, Debug)]
@@ -30,6 +33,9 @@ pub struct PreparedTicket {
     pub leaderboard_position: Option<f64>,
     /// One of its players counts as frustrated by `FrustratedPlayerSpec`. The engine sets it before each pass that uses it.
     pub frustrated: bool,
+    /// Its completed beacon vector, if the ruleset predicts round trips and the ticket has a vector that counts. The engine sets it
+    /// before each pass.
+    pub vector: Option<Arc<TicketVector>>,
     /// Number of players.
     pub player_count: u16,
     /// Its users, sorted.
@@ -59,6 +65,7 @@ impl PreparedTicket {
             party_rating,
             leaderboard_position: leaderboard_position.filter(|it| it.is_finite()),
             frustrated: false,
+            vector: None,
             player_count: ticket.session.player_count(),
             blocked_users: ticket.blocked_users.as_slice().into(),
             blocked_filter: UserFilter::new(&ticket.blocked_users),
@@ -82,6 +89,11 @@ impl PreparedTicket {
             offered_roles: &self.offered_roles,
             wanted_roles: &self.wanted_roles,
         }
+    }
+
+    /// The party as one end of a prediction, unless its vector has expired by `now`.
+    pub fn prediction_end_at(&self, now: UnixMs) -> Option<PredictionEnd<'_>> {
+        self.vector.as_ref().filter(|vector| now < vector.expires_at).map(|vector| vector.prediction_end())
     }
 
     /// Users whom its players have blocked, if `durable` are those in their durable block lists, sorted; `None` if they have not

@@ -1,14 +1,16 @@
 //! Parts of a pass report: counters per rule, and the next time at which a match may become possible.
 
 use crate::filter::Refusal;
+use crate::measure::Measure;
 use crate::queue::avoidance;
+use crate::queue::input::PassInput;
 use crate::queue::pass_progress::PassProgress;
 use crate::queue::pass_state::{PassState, PassTicket};
 use crate::queue::rating_group;
 use crate::queue::waiting_list::WaitingList;
 use crate::queue::window;
 use crate::ruleset::HardRule;
-use crate::ruleset::queue::RegionMode;
+use crate::ruleset::queue::{QualitySpec, RegionMode};
 use crate::time::UnixMs;
 use crate::wish::allowed_wishes;
 
@@ -41,6 +43,7 @@ pub(super) fn next_change_at(
     }
     limits.sort_unstable();
     limits.dedup();
+    let reads_latency = reads_latency(pass_state);
     let change_of = |ticket: &PassTicket<'_>| {
         let (waited_ms, entered_at) = (ticket.waiting_session.waited_ms, ticket.prepared.ticket.entered_at);
         let growth = input.queue.window.as_ref();
@@ -53,7 +56,10 @@ pub(super) fn next_change_at(
             allowed_wishes::ms_until_next_step(input.ruleset, ticket.waiting_session.session.wishes, waited_ms);
         let bots = input.teams.bots.and_then(|bots| bots.after_ms.checked_sub(waited_ms)).filter(|ms| 0 < *ms);
         let in_ms = limits.chain(groups).chain(wishes).chain(bots).min().map(|ms| input.now.plus_ms(ms));
-        growth.into_iter().chain(in_ms).min()
+        // Without its vector, it is matched by regions or distance.
+        let vector_end = ticket.prepared.vector.as_ref().map(|vector| vector.expires_at);
+        let vector_end = vector_end.filter(|at| reads_latency && input.now < *at);
+        growth.into_iter().chain(in_ms).chain(vector_end).min()
     };
     let waiting = pass_state.tickets.iter().zip(0_u32..).filter(|(_, row)| waiting_list.is_waiting(*row));
     let of_tickets = waiting.filter_map(|(ticket, _)| change_of(ticket)).min();
@@ -77,4 +83,17 @@ pub(super) fn next_change_at(
     });
     let of_avoidance = avoidance::next_avoidance_end(&input.queue.avoid, input.past_matches, input.now);
     of_tickets.into_iter().chain(of_sessions.min()).chain(of_avoidance).chain(progress.next_change_at).min()
+}
+
+/// Whether a rule or the quality of the pass depends on round trips between tickets.
+fn reads_latency(pass_state: &PassState<'_>) -> bool {
+    let PassInput { ruleset, queue, .. } = *pass_state.input;
+    let limits = || ruleset.hard_filters.iter().any(|filter| measures_latency(&filter.rule));
+    let scores = || ruleset.soft_filters.iter().any(|filter| filter.measure == Measure::Latency);
+    let is_score = matches!(queue.quality, QualitySpec::SoftScore { .. });
+    limits() || (is_score && scores()) || pass_state.filter_columns.has_wishes()
+}
+
+fn measures_latency(rule: &HardRule) -> bool {
+    matches!(rule, HardRule::Within { measure: Measure::Latency, .. })
 }

@@ -8,6 +8,8 @@ pub(super) mod fixture;
 mod newcomers;
 mod oracle_comparison;
 mod player_details;
+mod predictions;
+mod random_vectors;
 mod random_wishes;
 mod scenarios;
 mod search_agreement;

@@ -263,8 +263,11 @@ fn first_server(ruleset: &Ruleset, ticket: &Ticket, places: &[Degrees]) -> Optio
         is_silent: false,
     };
     let candidates: Vec<ServerCandidate<'_>> = (0_u8..).zip(&sessions).map(candidate).collect();
-    let party =
-        LatencyEndpoint { locality: ticket.session.locality, region_latencies: &ticket.session.region_latencies };
+    let party = LatencyEndpoint {
+        locality: ticket.session.locality,
+        region_latencies: &ticket.session.region_latencies,
+        prediction: None,
+    };
     let to_place =
         MatchToPlace { id: MatchId::from_bytes([1; 16]), region: None, parties: &[party], unconfirmed_servers: &[] };
     Some(rank_servers(ruleset, &to_place, &candidates).ok()?[0].as_bytes()[0])

@@ -1,6 +1,6 @@
 //! Host of a match: it is found, confirms, is heard during play, fails, or is lost.
 
-use crate::id::{AdvertisementId, UserKey};
+use crate::id::{AdvertisementId, TicketId, UserKey};
 use crate::lifecycle::deadline::{placing_deadline, times_out_at};
 use crate::lifecycle::event::{EventResult, MatchEffect, Transition};
 use crate::lifecycle::rules::LifecycleRules;
@@ -9,6 +9,7 @@ use crate::lifecycle::transition::end::{end_match, reservation_release_effect};
 use crate::lifecycle::transition::session_match::penalizes_leavers;
 use crate::lifecycle::transition::withdraw::end_match_if_tickets_expired;
 use crate::lifecycle::{Assignment, Match, MatchEndReason, MatchStage, MatchTicket, TicketFate};
+use crate::order::ordered_bits;
 use crate::queue::ticket::TicketEndReason;
 use crate::ruleset::teams::HostingMode;
 use crate::time::UnixMs;
@@ -41,10 +42,17 @@ pub(super) fn begin_placement(
     }
 }
 
-/// Player who hosts the match: open NAT first, then longest wait, then lowest client key.
+/// Player who hosts the match: open NAT first, then the shortest round trip to the farthest other party, then longest wait, then
+/// lowest client key. A round trip that is unknown is longer than any other.
 fn choose_peer_host(match_tickets: &[MatchTicket], tickets: &dyn TicketFacts) -> Option<UserKey> {
+    let farthest_ms = |host: TicketId| {
+        let others = match_tickets.iter().map(|ticket| ticket.ticket_id).filter(|other| *other != host);
+        let round_trips_ms = others.map(|other| tickets.high_round_trip_ms(host, other).unwrap_or(f64::INFINITY));
+        round_trips_ms.fold(0.0, f64::max)
+    };
     let candidates = match_tickets.iter().flat_map(|ticket| {
-        let rank = (!tickets.has_open_nat(ticket.ticket_id), ticket.entered_at);
+        let id = ticket.ticket_id;
+        let rank = (!tickets.has_open_nat(id), ordered_bits(farthest_ms(id)), ticket.entered_at);
         ticket.players.iter().map(move |player| (rank, player.client))
     });
     candidates.min().map(|(_, player)| player)

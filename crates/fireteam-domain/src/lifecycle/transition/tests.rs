@@ -96,6 +96,8 @@ fn two_tickets() -> NewMatch {
 struct Facts {
     open_nat: Vec<TicketId>,
     expired: Vec<TicketId>,
+    /// Two tickets and the round trip between them, milliseconds.
+    round_trips: Vec<(TicketId, TicketId, f64)>,
     outages: Option<OutageTimes>,
     /// Users whose clients were not told of the match.
     untold: Vec<UserKey>,
@@ -104,6 +106,11 @@ struct Facts {
 impl TicketFacts for Facts {
     fn has_open_nat(&self, id: TicketId) -> bool {
         self.open_nat.contains(&id)
+    }
+
+    fn high_round_trip_ms(&self, one: TicketId, other: TicketId) -> Option<f64> {
+        let is_pair = |it: &&(TicketId, TicketId, f64)| (it.0, it.1) == (one, other) || (it.0, it.1) == (other, one);
+        self.round_trips.iter().find(is_pair).map(|it| it.2)
     }
 
     fn has_expired(&self, id: TicketId) -> bool {
@@ -120,7 +127,8 @@ impl TicketFacts for Facts {
 }
 
 /// No open NAT, and no ticket expired.
-const NO_FACTS: Facts = Facts { open_nat: Vec::new(), expired: Vec::new(), outages: None, untold: Vec::new() };
+const NO_FACTS: Facts =
+    Facts { open_nat: Vec::new(), expired: Vec::new(), round_trips: Vec::new(), outages: None, untold: Vec::new() };
 
 /// The named host confirms, or is heard again.
 fn heard(at: UnixMs) -> MatchEvent {

@@ -31,7 +31,7 @@ fn rank(
 ) -> Result<Vec<u8>, PlacementProblem> {
     let mut ruleset = QueueFixture::one_vs_one().ruleset;
     hosting(&mut ruleset.hosting);
-    let parties = [LatencyEndpoint { locality: None, region_latencies: &party.region_latencies }];
+    let parties = [LatencyEndpoint { locality: None, region_latencies: &party.region_latencies, prediction: None }];
     let to_place = MatchToPlace { id: MATCH, region, parties: &parties, unconfirmed_servers: &[server_id(99)] };
     rank_servers(&ruleset, &to_place, candidates).map(|ids| ids.iter().map(|id| id.as_bytes()[0]).collect())
 }

@@ -47,8 +47,13 @@ mod tests {
         let attribute_values = AttributeValues::empty();
         let player_ratings: Vec<[PlayerRating; 1]> =
             players.iter().map(|&(_, rating, deviation)| [PlayerRating { rating, deviation }]).collect();
-        let session =
-            SessionView { attribute_values: &attribute_values, locality: None, region_latencies: &[], wishes: &[] };
+        let session = SessionView {
+            attribute_values: &attribute_values,
+            locality: None,
+            region_latencies: &[],
+            wishes: &[],
+            prediction: None,
+        };
         let input_of = |(index, &(team, _, _)): (usize, &(u16, f64, f64))| PartyQualityInput {
             session,
             finite_ratings: &[],

@@ -2,7 +2,7 @@
 //!
 //! Tree: Bentley 1975; bounds per node: Friedman, Bentley and Finkel 1977. A node gives a lower bound of the score of
 //! its tickets, and nodes above the worst kept score are skipped. Terms that a node cannot bound, as missing values and
-//! measured round trips, count as 0. So the bound is never too high.
+//! measured and predicted round trips, count as 0. So the bound is never too high.
 
 use crate::measure::Measure;
 use crate::queue::pass_state::PassState;
@@ -59,7 +59,8 @@ impl<'t, 'a> SoftKdTree<'t, 'a> {
         let ruleset = pass_state.input.ruleset;
         let session = |row: u32| &pass_state.tickets[row as usize].waiting_session.session;
         let all_located = pool.iter().all(|&row| session(row).locality.is_some());
-        let no_regions = pool.iter().all(|&row| session(row).region_latencies.is_empty());
+        let by_distance_only =
+            pool.iter().all(|&row| session(row).region_latencies.is_empty() && session(row).prediction.is_none());
         let (mut axis_count, mut filter_terms, mut axis_weights) = (0, Vec::new(), Vec::new());
         let mut location_axis = None;
         for soft in &ruleset.soft_filters {
@@ -81,7 +82,7 @@ impl<'t, 'a> SoftKdTree<'t, 'a> {
                     }
                     match soft.measure {
                         Measure::Distance => filter_terms.push((AxisTerm::Distance(axis), soft)),
-                        _ if no_regions => filter_terms.push((AxisTerm::Latency(axis), soft)),
+                        _ if by_distance_only => filter_terms.push((AxisTerm::Latency(axis), soft)),
                         _ => continue,
                     }
                     axis_weights[axis..axis + 3].iter_mut().for_each(|it| *it += unit);
@@ -307,6 +308,7 @@ mod tests {
         for seed in 0..60 {
             let mut fixture = random_queue_fixture(seed, 120);
             if seed % 2 == 0 {
+                fixture.vectors.clear();
                 // No value is missing, so that points determine the scores.
                 fixture.ruleset.soft_filters =
                     fixture.ruleset.soft_filters.iter().filter(|it| &*it.name != "taste").cloned().collect();

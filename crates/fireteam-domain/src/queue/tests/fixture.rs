@@ -1,6 +1,7 @@
 //! Queue fixtures for tests: plain ones for scenarios, random ones for the comparison with the reference
 //! implementation.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::attribute::{Attribute, AttributeSource, AttributeValue, PartyAggregation, Trust, ValueOrigin, ValueType};
@@ -16,8 +17,10 @@ use crate::queue::gate::GateCounts;
 use crate::queue::pass::{self, PassInput, PassOutcome};
 use crate::queue::prepared_ticket::PreparedTicket;
 use crate::queue::rng::SplitMix64;
+use crate::queue::tests::random_vectors::random_vectors;
 use crate::queue::tests::random_wishes::random_wishes;
 use crate::queue::ticket::{PlayerRating, Ticket};
+use crate::queue::ticket_vector::TicketVector;
 use crate::ruleset::probing::DEFAULT_PROBING;
 use crate::ruleset::queue::{
     AbsoluteOrPercentMax, AvoidStrictness, AvoidTarget, AvoidanceRule, BucketRounding, FrustratedPlayerSpec, Gate,
@@ -43,6 +46,8 @@ pub(in crate::queue) struct QueueFixture {
     pub(in crate::queue) ruleset: Ruleset,
     pub(in crate::queue) tickets: Vec<Arc<Ticket>>,
     pub(in crate::queue) leaderboard_positions: Vec<Option<f64>>,
+    /// Vectors of tickets that have one.
+    pub(in crate::queue) vectors: BTreeMap<TicketId, Arc<TicketVector>>,
     pub(in crate::queue) open_sessions: Vec<OpenSession>,
     pub(in crate::queue) past_matches: PastMatches,
     pub(in crate::queue) gate_counts: GateCounts,
@@ -58,6 +63,7 @@ impl QueueFixture {
             ruleset: new_ruleset(Vec::new(), Vec::new(), Vec::new()),
             tickets: Vec::new(),
             leaderboard_positions: Vec::new(),
+            vectors: BTreeMap::new(),
             open_sessions: Vec::new(),
             past_matches: PastMatches::default(),
             gate_counts: GateCounts::default(),
@@ -94,7 +100,8 @@ impl QueueFixture {
             // Every third ticket is frustrated, which matters only with a satisfaction rule.
             let frustrated = ticket_number(ticket.id) % 3 == 1;
             let prepared = PreparedTicket::new(&self.ruleset, queue, Arc::clone(ticket), *position);
-            PreparedTicket { frustrated, ..prepared }.with_limits_if_frustrated(&self.ruleset, frustrated)
+            let vector = self.vectors.get(&ticket.id).cloned();
+            PreparedTicket { frustrated, vector, ..prepared }.with_limits_if_frustrated(&self.ruleset, frustrated)
         };
         tickets.map(prepare).collect()
     }
@@ -322,6 +329,7 @@ pub(in crate::queue) fn random_queue_fixture(seed: u64, max_tickets: u64) -> Que
         started_at: UnixMs(NOW.0 - random_below(&mut rng, 10) * 600_000),
     };
     fixture.past_matches = PastMatches::from_latest_of_pairs((0..count).map(past_match));
+    fixture.vectors = random_vectors(seed, &fixture.tickets, NOW);
     let wider = |widen_limits| Some(FrustratedPlayerSpec { widen_limits, ..FrustratedPlayerSpec::default() });
     fixture.ruleset.satisfaction = pick_random(&mut rng, &[None, None, wider(1.4), wider(3.0)]);
     fixture

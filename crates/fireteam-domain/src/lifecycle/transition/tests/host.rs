@@ -125,25 +125,47 @@ fn silent_host_is_lost() {
     assert_eq!(lost.penalized_users, [user_key(21)]);
 }
 
+/// Host of a match of `tickets`, of which those in `open` have an open NAT, with round trips between them.
+fn host_of(tickets: &[MatchTicket], open: &[u8], round_trips: &[(u8, u8, f64)]) -> UserKey {
+    let facts = Facts {
+        open_nat: open.iter().map(|n| ticket_id(*n)).collect(),
+        round_trips: round_trips.iter().map(|&(one, other, ms)| (ticket_id(one), ticket_id(other), ms)).collect(),
+        ..Facts::default()
+    };
+    let rules = lifecycle_rules(None, HostingMode::Peer);
+    let transition = create_match(&rules, new_match(tickets.to_vec()), &facts, START);
+    let MatchStage::Confirming { assignment: Assignment::PeerHost { host }, .. } = transition.next_match.unwrap().stage
+    else {
+        panic!()
+    };
+    host
+}
+
 /// The host has an open NAT, then the longest wait; ties by client key.
 #[test]
 fn peer_host_is_reachable_or_has_waited_longest() {
-    let host = |tickets: &[MatchTicket], open: &[u8]| {
-        let transition = create_match(
-            &lifecycle_rules(None, HostingMode::Peer),
-            new_match(tickets.to_vec()),
-            &Facts { open_nat: open.iter().map(|n| ticket_id(*n)).collect(), ..Facts::default() },
-            START,
-        );
-        let MatchStage::Confirming { assignment: Assignment::PeerHost { host }, .. } =
-            transition.next_match.unwrap().stage
-        else {
-            panic!()
-        };
-        host
-    };
+    let host = |tickets: &[MatchTicket], open: &[u8]| host_of(tickets, open, &[]);
     let tickets = [match_ticket(1, 500, &[11, 10]), match_ticket(2, 400, &[21]), match_ticket(3, 400, &[20])];
     assert_eq!(host(&tickets, &[]), client_key(20), "longest wait, lower client key");
     assert_eq!(host(&tickets, &[1, 2]), client_key(21), "longest wait of those with an open NAT");
     assert_eq!(host(&tickets, &[1]), client_key(10), "lowest client key of the party");
+}
+
+/// Among hosts that are equally reachable, the one whose farthest player is nearest, before the longest wait. An unknown round
+/// trip is the farthest.
+#[test]
+fn peer_host_is_nearest_to_its_farthest_player() {
+    let tickets = [match_ticket(1, 300, &[10]), match_ticket(2, 500, &[20]), match_ticket(3, 400, &[30])];
+    let round_trips = [(1, 2, 90.0), (1, 3, 150.0), (2, 3, 60.0)];
+    assert_eq!(host_of(&tickets, &[], &[]), client_key(10), "longest wait");
+    assert_eq!(host_of(&tickets, &[], &round_trips), client_key(20), "90 ms to the farthest");
+    assert_eq!(
+        host_of(&tickets, &[1, 3], &round_trips),
+        client_key(10),
+        "an open NAT comes first, then the wait: both 150 ms"
+    );
+    let shorter = [(1, 2, 90.0), (1, 3, 50.0), (2, 3, 60.0)];
+    assert_eq!(host_of(&tickets, &[], &shorter), client_key(30), "60 ms to the farthest");
+    assert_eq!(host_of(&tickets, &[], &shorter[1..]), client_key(30), "unknown between the others");
+    assert_eq!(host_of(&tickets, &[], &shorter[..1]), client_key(10), "one unknown for each");
 }

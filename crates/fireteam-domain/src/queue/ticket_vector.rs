@@ -1,0 +1,27 @@
+//! Beacon vector of a waiting ticket, completed once, by which round trips to other tickets are predicted.
+
+use std::sync::Arc;
+
+use crate::latency::beacon_fleet::BeaconFleet;
+use crate::latency::beacon_vector::CompletedVector;
+use crate::latency::prediction::PredictionCondition;
+use crate::latency::round_trip_estimate::PredictionEnd;
+use crate::time::UnixMs;
+
+/// Completed vector of a party's published floors.
+#[derive(Clone, Debug)]
+pub struct TicketVector {
+    /// Fleet with which it was completed.
+    pub fleet: Arc<BeaconFleet>,
+    /// Floors, completed.
+    pub completed: CompletedVector,
+    /// Time at which it expires: from then on the ticket is matched by another vector, or by none.
+    pub expires_at: UnixMs,
+}
+
+impl TicketVector {
+    /// The party as one end of a prediction for a queue.
+    pub fn prediction_end(&self) -> PredictionEnd<'_> {
+        PredictionEnd { fleet: &self.fleet, vector: &self.completed, condition: PredictionCondition::Queue }
+    }
+}
