@@ -6,6 +6,7 @@ pub mod beacon_vector;
 pub mod prediction;
 pub mod prediction_unavailable;
 pub mod predictor_constants;
+pub mod published_vector;
 
 use crate::locality::{KM_PER_MILE, Locality};
 use crate::session::RegionLatency;
