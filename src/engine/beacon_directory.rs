@@ -2,14 +2,20 @@
 
 use std::sync::Arc;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::auth::receipt_check::FleetKeys;
+use crate::domain::latency::beacon_fleet::{Beacon, BeaconFleet, BeaconRoundTrip};
+use crate::domain::latency::predictor_constants::PREDICTOR_V1;
 use crate::domain::time::UnixMs;
 use crate::store::beacons::StoredBeacon;
 
 /// Time without an announcement after which a beacon is dead, milliseconds.
 pub(crate) const BEACON_DEAD_AFTER_MS: u64 = 60_000;
+
+/// Age of the round trips between beacons from which a fleet is made again, milliseconds. It takes time to complete the vectors
+/// of all advertisements with the new ones.
+const FLEET_REFRESH_MS: u64 = 600_000;
 
 /// Keys of the fleet, and the rule for networks. By default there are no beacons.
 #[derive(Clone, Debug, Default)]
@@ -38,11 +44,25 @@ pub(crate) struct BeaconDirectory {
     pub(crate) settings: BeaconSettings,
     /// By id.
     beacons: RwLock<Arc<[StoredBeacon]>>,
+    /// Fleet of the live beacons, and the time of its round trips.
+    fleet: Mutex<Option<FleetSnapshot>>,
+}
+
+/// Fleet that predictions use, until its beacons change or its round trips are old.
+#[derive(Debug)]
+struct FleetSnapshot {
+    fleet: Arc<BeaconFleet>,
+    /// Time at which the round trips between its beacons were taken.
+    taken_at: UnixMs,
+    /// Ids of its beacons, in order. An id is of one place, for ever.
+    ids: Vec<u32>,
+    /// Announcements that it was made from.
+    rows: Arc<[StoredBeacon]>,
 }
 
 impl BeaconDirectory {
     pub(crate) fn new(settings: BeaconSettings) -> Self {
-        Self { settings, beacons: RwLock::new(Arc::default()) }
+        Self { settings, beacons: RwLock::new(Arc::default()), fleet: Mutex::new(None) }
     }
 
     /// Takes the rows of the store.
@@ -61,6 +81,29 @@ impl BeaconDirectory {
         self.all().iter().filter(|beacon| is_live(beacon, now)).count()
     }
 
+    /// Fleet of the live beacons; `None` if they are too few, or too few of their round trips are known. The same fleet is given
+    /// until beacons come or go, or for ten minutes: vectors that were completed with it remain good.
+    pub(crate) fn fleet(&self, now: UnixMs) -> Option<Arc<BeaconFleet>> {
+        let beacons = self.all();
+        let is_member = |beacon: &&StoredBeacon| is_live(beacon, now) && beacon.body.place().is_some();
+        let ids = beacons.iter().filter(is_member).map(|beacon| beacon.id);
+        let mut snapshot = self.fleet.lock();
+        let is_current = |snapshot: &FleetSnapshot| {
+            // A fleet that cannot predict yet is made again with each round of announcements.
+            let is_fresh = match snapshot.fleet.check() {
+                Ok(()) => now.ms_since(snapshot.taken_at) < FLEET_REFRESH_MS,
+                Err(_) => Arc::ptr_eq(&snapshot.rows, &beacons),
+            };
+            is_fresh && ids.clone().eq(snapshot.ids.iter().copied())
+        };
+        if !snapshot.as_ref().is_some_and(is_current) {
+            let live: Vec<&StoredBeacon> = beacons.iter().filter(is_member).collect();
+            let fleet = Arc::new(fleet_of(&live));
+            *snapshot = Some(FleetSnapshot { fleet, taken_at: now, ids: ids.collect(), rows: Arc::clone(&beacons) });
+        }
+        snapshot.as_ref().map(|snapshot| Arc::clone(&snapshot.fleet)).filter(|fleet| fleet.check().is_ok())
+    }
+
     /// A live beacon.
     pub(crate) fn live(&self, id: u32, now: UnixMs) -> Option<StoredBeacon> {
         let beacons = self.all();
@@ -69,7 +112,61 @@ impl BeaconDirectory {
     }
 }
 
+/// Fleet of these beacons, with what they have measured of each other.
+fn fleet_of(live: &[&StoredBeacon]) -> BeaconFleet {
+    let members = live.iter().filter_map(|beacon| Some(Beacon { id: beacon.id, place: beacon.body.place()? }));
+    let measured = live.iter().flat_map(|beacon| {
+        let trips = beacon.body.round_trips.iter();
+        trips.map(|&(to, ms)| BeaconRoundTrip { from: beacon.id, to, round_trip_ms: f64::from(ms) })
+    });
+    BeaconFleet::new(&members.collect::<Vec<_>>(), &measured.collect::<Vec<_>>(), PREDICTOR_V1)
+}
+
 /// Whether a beacon has announced itself lately.
 pub(crate) fn is_live(beacon: &StoredBeacon, now: UnixMs) -> bool {
     now.ms_since(beacon.announced_at) < BEACON_DEAD_AFTER_MS
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use super::*;
+    use crate::store::beacons::BeaconBody;
+
+    fn beacons(count: u32, announced_at: UnixMs, round_trip_ms: Option<f32>) -> Vec<StoredBeacon> {
+        let beacon = |id: u32| StoredBeacon {
+            id,
+            announced_at,
+            body: BeaconBody {
+                region: String::new(),
+                address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+                port: 1,
+                latitude: f64::from(id),
+                longitude: 0.0,
+                key_id: [0; 4],
+                round_trips: round_trip_ms.iter().flat_map(|ms| (1..id).map(move |to| (to, *ms))).collect(),
+            },
+        };
+        (1..=count).map(beacon).collect()
+    }
+
+    #[test]
+    fn fleet_is_the_same_until_beacons_change_or_round_trips_are_old() {
+        let directory = BeaconDirectory::new(BeaconSettings::default());
+        assert!(directory.fleet(UnixMs(1)).is_none(), "no beacons");
+        directory.replace(beacons(12, UnixMs(1), None));
+        assert!(directory.fleet(UnixMs(1)).is_none(), "no round trips");
+        directory.replace(beacons(12, UnixMs(1), Some(20.0)));
+        let fleet = directory.fleet(UnixMs(1)).unwrap();
+        directory.replace(beacons(12, UnixMs(590_000), Some(21.0)));
+        assert!(Arc::ptr_eq(&fleet, &directory.fleet(UnixMs(590_000)).unwrap()));
+        assert!(!Arc::ptr_eq(&fleet, &directory.fleet(UnixMs(600_001)).unwrap()), "old round trips");
+        directory.replace(beacons(13, UnixMs(600_001), Some(21.0)));
+        assert_eq!(directory.fleet(UnixMs(600_001)).unwrap().beacons().len(), 13);
+        directory.replace(beacons(11, UnixMs(600_001), Some(21.0)));
+        assert!(directory.fleet(UnixMs(600_001)).is_none(), "too few");
+        directory.replace(beacons(12, UnixMs(600_001), Some(21.0)));
+        assert!(directory.fleet(UnixMs(660_000)).is_some() && directory.fleet(UnixMs(660_001)).is_none(), "dead");
+    }
 }

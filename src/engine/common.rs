@@ -19,6 +19,7 @@ use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
 use crate::engine::beacon_directory::BeaconDirectory;
+use crate::engine::beacons::party_latency::PartyFloors;
 use crate::engine::block_lists::BlockLists;
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
@@ -194,11 +195,13 @@ impl Common {
     }
 
     /// Session as others may judge it, to publish or to match: with the center of a grid cell as locality, and rounded
-    /// latencies, so that neither searches nor matches reveal where its players are. Also the paths of ignored fields.
+    /// latencies, so that neither searches nor matches reveal where its players are. With the vector that follows from `floors`. Also
+    /// the paths of ignored fields.
     pub(crate) fn with_coarse_locality(
         &self,
         caller: &Caller,
         session: Session,
+        floors: &PartyFloors,
     ) -> Result<(Session, Vec<String>), EngineError> {
         let mut found_place = None;
         let locate = |locator: &ReloadableLocator, address| {
@@ -220,6 +223,7 @@ impl Common {
             configured.or_else(|| beacons.iter().find(|beacon| beacon.body.region == region)?.body.place())
         };
         coarsen_region_latencies(&mut session.region_latencies, place_and_center, region_place);
+        session.set_published_vector(floors.published(self, place_and_center));
         Ok((session, ignored_fields))
     }
 

@@ -8,7 +8,7 @@ use crate::domain::advertisement::AdvertisementKind;
 use crate::domain::attribute::AttributeValue;
 use crate::domain::id::UserKey;
 use crate::domain::session::{PlayerDetails, Session};
-use crate::domain::wish::{AcceptedValues, WishList};
+use crate::domain::wish::{AcceptedValues, Wish};
 use crate::engine::command::UpdateAdvertCommand;
 use crate::engine::queues::command::EnterQueueCommand;
 
@@ -96,7 +96,7 @@ impl AskedValues {
             attributes,
             region_latencies: _,
             origin: _,
-            wish_list,
+            details: _,
         } = session;
         self.number(silo.0);
         self.bytes(party_sizes);
@@ -122,7 +122,7 @@ impl AskedValues {
         self.option(big_party_count.map(|count| i64::from(count).cast_unsigned()));
         self.number((*join_seats).into());
         self.attributes(attributes);
-        wish_list.iter().for_each(|list| self.wishes(list));
+        self.wishes(session.wishes());
     }
 
     fn player_details(&mut self, details: &PlayerDetails) {
@@ -141,7 +141,10 @@ impl AskedValues {
     }
 
     /// Only of a request with wishes, so that others keep their digests; nothing else after a session begins like this.
-    fn wishes(&mut self, WishList(wishes): &WishList) {
+    fn wishes(&mut self, wishes: &[Wish]) {
+        if wishes.is_empty() {
+            return;
+        }
         self.number(u64::MAX);
         self.number(wishes.len() as u64);
         for wish in wishes {

@@ -6,6 +6,7 @@ pub mod beacon_vector;
 pub mod prediction;
 pub mod prediction_unavailable;
 pub mod predictor_constants;
+pub mod published_vector;
 pub mod round_trip_estimate;
 
 use crate::latency::round_trip_estimate::PredictionEnd;

@@ -2,8 +2,9 @@
 
 use crate::attribute::{AttributeValue, ValueOrigin};
 use crate::id::{SiloId, UserKey};
+use crate::latency::published_vector::PublishedVector;
 use crate::locality::Locality;
-use crate::wish::{Wish, WishList};
+use crate::wish::Wish;
 
 /// Player of a session.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,8 +82,24 @@ pub struct Session {
     pub region_latencies: Box<[RegionLatency]>,
     /// Kind of caller that sent the values.
     pub origin: ValueOrigin,
-    /// Wishes for the other side; `None` for none.
-    pub wish_list: Option<Box<WishList>>,
+    /// Wishes, and round trips to beacons. Boxed: most sessions have none.
+    pub details: Option<Box<SessionDetails>>,
+}
+
+/// Parts that most sessions lack.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SessionDetails {
+    /// Wishes for the other side, in the order of the request.
+    pub wishes: Box<[Wish]>,
+    /// Round trips to beacons by which others are matched with an advertisement or a ticket. They expire.
+    pub published_vector: Option<PublishedVector>,
+}
+
+impl SessionDetails {
+    /// Details with wishes; `None` for none.
+    pub fn from_wishes(wishes: Vec<Wish>) -> Option<Box<Self>> {
+        (!wishes.is_empty()).then(|| Box::new(Self { wishes: wishes.into(), published_vector: None }))
+    }
 }
 
 impl Session {
@@ -106,7 +123,22 @@ impl Session {
     /// Its wishes, in the order of the request.
     #[inline]
     pub fn wishes(&self) -> &[Wish] {
-        self.wish_list.as_ref().map_or(&[], |list| &list.0)
+        self.details.as_ref().map_or(&[], |details| &details.wishes)
+    }
+
+    /// Round trips to beacons by which others are matched with it, if it has published any. They may have expired.
+    #[inline]
+    pub fn published_vector(&self) -> Option<&PublishedVector> {
+        self.details.as_ref()?.published_vector.as_ref()
+    }
+
+    /// Replaces the published round trips to beacons.
+    pub fn set_published_vector(&mut self, vector: Option<PublishedVector>) {
+        if vector.is_none() && self.wishes().is_empty() {
+            self.details = None;
+        } else {
+            self.details.get_or_insert_default().published_vector = vector;
+        }
     }
 
     /// User keys of the players, sorted, without duplicates.

@@ -145,10 +145,6 @@ impl Wish {
     }
 }
 
-/// Wishes of a session. Boxed in it as a whole, since most sessions have none.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct WishList(pub Box<[Wish]>);
-
 /// Subject of a wish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WishSubject {

@@ -129,7 +129,7 @@ pub(super) fn session_from_proto(
         locality: wire.locality_info.and_then(|wire| locality(wire, problems)),
         attributes: attributes(wire.attributes, format_args!("{SESSION_COMPOSITION_FIELD}.attributes"), problems),
         region_latencies: region_latencies(wire.region_latencies, problems),
-        wish_list: wishes::wish_list(wire.wishes, format_args!("{SESSION_COMPOSITION_FIELD}.wishes"), problems),
+        details: wishes::details_of_wishes(wire.wishes, format_args!("{SESSION_COMPOSITION_FIELD}.wishes"), problems),
         origin,
     }
 }

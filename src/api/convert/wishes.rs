@@ -5,14 +5,15 @@ use std::fmt::Display;
 use crate::api::convert::{FieldErrors, field_checks};
 use crate::api::pb;
 use crate::domain::limit;
-use crate::domain::wish::{AcceptedValues, Wish, WishList, WishStep};
+use crate::domain::session::SessionDetails;
+use crate::domain::wish::{AcceptedValues, Wish, WishStep};
 
-/// Reads the wishes at `path`; `None` without any.
-pub(super) fn wish_list(
+/// Reads the wishes at `path` as details of a session; `None` without any.
+pub(super) fn details_of_wishes(
     wire: Vec<pb::Wish>,
     path: impl Display + Copy,
     problems: &mut FieldErrors,
-) -> Option<Box<WishList>> {
+) -> Option<Box<SessionDetails>> {
     if wire.is_empty() || !field_checks::check_list_len(wire.len(), limit::WISHES_PER_SESSION_MAX, path, problems) {
         return None;
     }
@@ -25,7 +26,7 @@ pub(super) fn wish_list(
         }
         wishes.extend(wish(wire, path, problems));
     }
-    Some(Box::new(WishList(wishes.into())))
+    SessionDetails::from_wishes(wishes)
 }
 
 fn wish(wire: pb::Wish, path: impl Display + Copy, problems: &mut FieldErrors) -> Option<Wish> {

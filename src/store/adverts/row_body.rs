@@ -29,7 +29,7 @@ use crate::domain::advertisement::{Advertisement, AdvertisementKind, AllowedRang
 use crate::domain::attribute::{AttributeValue, ValueOrigin};
 use crate::domain::id::{AdvertisementId, RulesetHash, SetId, SiloId, UserKey};
 use crate::domain::locality::Locality;
-use crate::domain::session::{Player, PlayerDetails, RegionLatency, Session};
+use crate::domain::session::{Player, PlayerDetails, RegionLatency, Session, SessionDetails};
 use crate::domain::time::UnixMs;
 use crate::domain::wish::Wish;
 use crate::store::adverts::wish_body::{WishBody, decode_wishes, encode_wish};
@@ -265,7 +265,7 @@ impl BodyToRead {
                 1 => ValueOrigin::GameServer,
                 other => return Err(serde_json::Error::custom(format_args!("unknown origin {other}"))),
             },
-            wish_list: decode_wishes(self.wishes)?,
+            details: SessionDetails::from_wishes(decode_wishes(self.wishes)?),
         })
     }
 }

@@ -4,7 +4,7 @@
 use serde::de::Error;
 use serde::{Deserialize, Serialize};
 
-use crate::domain::wish::{AcceptedValues, Wish, WishList, WishStep};
+use crate::domain::wish::{AcceptedValues, Wish, WishStep};
 
 /// A wish, as encoded.
 #[derive(Serialize, Deserialize)]
@@ -33,10 +33,9 @@ pub(super) fn encode_wish(wish: &Wish) -> WishBody {
     WishBody(wish.attribute.clone(), wish.accepts_missing, steps.collect())
 }
 
-/// Decodes wishes; `None` if there are none.
-pub(super) fn decode_wishes(body: Vec<WishBody>) -> Result<Option<Box<WishList>>, serde_json::Error> {
-    let wishes = body.into_iter().map(decode_wish).collect::<Result<Vec<Wish>, _>>()?;
-    Ok((!wishes.is_empty()).then(|| Box::new(WishList(wishes.into()))))
+/// Decodes wishes.
+pub(super) fn decode_wishes(body: Vec<WishBody>) -> Result<Vec<Wish>, serde_json::Error> {
+    body.into_iter().map(decode_wish).collect()
 }
 
 fn decode_wish(WishBody(attribute, accepts_missing, steps): WishBody) -> Result<Wish, serde_json::Error> {

@@ -7,8 +7,8 @@ use crate::domain::advertisement::{AllowedRange, ProbeEndpoint};
 use crate::domain::attribute::{AttributeValue, ValueOrigin};
 use crate::domain::id::RulesetHash;
 use crate::domain::locality::Locality;
-use crate::domain::session::{Player, PlayerDetails, RegionLatency, Session};
-use crate::domain::wish::{AcceptedValues, Wish, WishList, WishStep};
+use crate::domain::session::{Player, PlayerDetails, RegionLatency, Session, SessionDetails};
+use crate::domain::wish::{AcceptedValues, Wish, WishStep};
 
 pub(in crate::store) fn any_user_key() -> impl Strategy<Value = UserKey> {
     any::<[u8; 16]>().prop_map(UserKey::from_bytes)
@@ -49,7 +49,7 @@ pub(in crate::store) fn any_session() -> impl Strategy<Value = Session> {
     let locality = prop::option::of((any::<f32>(), -4000.0_f32..4000.0, -4000.0_f32..4000.0));
     let options = (any::<Option<i32>>(), any::<Option<bool>>(), any::<Option<i32>>(), any::<u16>(), any::<bool>());
     let sizes = prop::collection::vec(any::<u8>(), 0..4);
-    (any::<u64>(), sizes, players, attributes, latencies, locality, options, any_wish_list()).prop_map(
+    (any::<u64>(), sizes, players, attributes, latencies, locality, options, any_details()).prop_map(
         |(
             silo,
             party_sizes,
@@ -58,7 +58,7 @@ pub(in crate::store) fn any_session() -> impl Strategy<Value = Session> {
             latencies,
             locality,
             (nat_type, game_in_progress, big_party_count, join_seats, is_game_server),
-            wish_list,
+            details,
         )| Session {
             silo: SiloId(silo),
             party_sizes,
@@ -83,12 +83,12 @@ pub(in crate::store) fn any_session() -> impl Strategy<Value = Session> {
                 .map(|(region, ms)| RegionLatency { region, round_trip_ms: ms })
                 .collect(),
             origin: if is_game_server { ValueOrigin::GameServer } else { ValueOrigin::Client },
-            wish_list,
+            details,
         },
     )
 }
 
-fn any_wish_list() -> impl Strategy<Value = Option<Box<WishList>>> {
+fn any_details() -> impl Strategy<Value = Option<Box<SessionDetails>>> {
     let bound = || prop::option::of(finite_number());
     let strings = prop::collection::vec(any_text(), 1..3);
     let accepted = prop_oneof![
@@ -101,7 +101,7 @@ fn any_wish_list() -> impl Strategy<Value = Option<Box<WishList>>> {
         Wish::new(&name, missing, vec![WishStep { start_ms: 0, accepted }, any]).unwrap()
     });
     let wishes = prop::option::of(prop::collection::vec(wish, 1..3));
-    wishes.prop_map(|wishes| wishes.map(|wishes| Box::new(WishList(wishes.into()))))
+    wishes.prop_map(|wishes| SessionDetails::from_wishes(wishes.unwrap_or_default()))
 }
 
 fn any_advertisement() -> impl Strategy<Value = Advertisement> {

@@ -15,9 +15,9 @@ use fireteam::domain::lifecycle::{
 use fireteam::domain::locality::Locality;
 use fireteam::domain::match_result::UserSatisfactionStatistics;
 use fireteam::domain::queue::ticket::{PlayerRating, Ticket, TicketEndReason};
-use fireteam::domain::session::{Player, RegionLatency, Session};
+use fireteam::domain::session::{Player, RegionLatency, Session, SessionDetails};
 use fireteam::domain::time::UnixMs;
-use fireteam::domain::wish::{AcceptedValues, Wish, WishList, WishStep};
+use fireteam::domain::wish::{AcceptedValues, Wish, WishStep};
 use fireteam::store::queues::{PenaltySchedule, QueueWrite, RatingRow, StoredTicket, TicketState};
 
 /// A silo id whose signed form is negative.
@@ -68,7 +68,7 @@ pub(crate) fn ticket(n: u32, set: u32, users: &[u32]) -> Ticket {
         attributes: vec![("mode".into(), AttributeValue::string_list(vec!["b".into(), "a".into()]))],
         region_latencies: vec![RegionLatency { region: "eu".into(), round_trip_ms: 12.3 }].into(),
         origin: ValueOrigin::GameServer,
-        wish_list: Some(Box::new(WishList([wish].into()))),
+        details: SessionDetails::from_wishes(vec![wish]),
     };
     Ticket {
         id: ticket_id(n),

@@ -3,8 +3,11 @@
 
 use crate::latency::beacon_fleet::{BeaconFleet, is_valid_round_trip};
 use crate::latency::prediction_unavailable::PredictionUnavailable;
+use crate::latency::published_vector::{PUBLISHED_FLOORS_MAX, PublishedFloor, PublishedVector};
 use crate::locality::Locality;
-use crate::location_privacy::{arc_km, shared_round_trip_ms};
+use crate::location_privacy::{ROUND_TRIP_ROUNDING_MS, arc_km, shared_round_trip_ms};
+use crate::ruleset::probing::LatencyTrust;
+use crate::time::UnixMs;
 
 /// Least round trip that a party measured to one beacon.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,6 +35,35 @@ pub fn published_floors(
         BeaconFloor { beacon_id: beacon.id, floor_ms }
     };
     floors_by_index(fleet, floors).into_iter().map(published).collect()
+}
+
+/// Vector by which others may be matched with a party ([`published_floors`]), measured at `measured_at` or later, whose weakest
+/// source is `source`. `None` without a floor to a beacon of the fleet.
+pub fn published_vector(
+    fleet: &BeaconFleet,
+    floors: &[BeaconFloor],
+    (place, center): (Locality, Locality),
+    measured_at: UnixMs,
+    source: LatencyTrust,
+) -> Option<PublishedVector> {
+    let steps = |floor: BeaconFloor| PublishedFloor {
+        beacon_id: floor.beacon_id,
+        // At most 60,000 ms.
+        steps: (floor.floor_ms / ROUND_TRIP_ROUNDING_MS).round() as u16,
+    };
+    let mut published: Vec<PublishedFloor> =
+        published_floors(fleet, floors, place, center).into_iter().map(steps).collect();
+    published.truncate(PUBLISHED_FLOORS_MAX);
+    PublishedVector::new(published, measured_at, source)
+}
+
+/// Floors of a published vector, milliseconds.
+pub fn floors_of_published(vector: &PublishedVector) -> Vec<BeaconFloor> {
+    let floor = |floor: &PublishedFloor| BeaconFloor {
+        beacon_id: floor.beacon_id,
+        floor_ms: f64::from(floor.steps) * ROUND_TRIP_ROUNDING_MS,
+    };
+    vector.floors().iter().map(floor).collect()
 }
 
 /// Valid floors to beacons of the fleet by their position in it, of each beacon the least.

@@ -114,8 +114,10 @@ fn write_further_additions(writer: &mut CanonicalWriter, ruleset: &Ruleset) {
 
 /// Writes how candidates are probed; defaults are left out.
 fn write_probing(writer: &mut CanonicalWriter, probing: &ProbingSpec) {
-    let ProbingSpec { quick_probe, involved_probe, players, figure, must_measure, trust } = *probing;
-    let mut others = *probing;
+    let ProbingSpec { quick_probe, involved_probe, players, figure, must_measure, trust, source, is_cautious } =
+        *probing;
+    let without_source = ProbingSpec { source: DEFAULT_PROBING.source, is_cautious: false, ..*probing };
+    let mut others = without_source;
     if players == ProbedPlayers::Involved {
         // As it was written before there were other settings.
         writer.string("probed players");
@@ -130,6 +132,11 @@ fn write_probing(writer: &mut CanonicalWriter, probing: &ProbingSpec) {
         writer.variant_name(figure);
         writer.integer(must_measure.into());
         writer.variant_name(trust);
+    }
+    if *probing != without_source {
+        writer.string("latency source");
+        writer.variant_name(source);
+        writer.integer(is_cautious.into());
     }
 }
 

@@ -13,12 +13,29 @@ pub struct ProbingSpec {
     pub figure: RoundTripFigure,
     /// Only sessions that the searcher has measured may be reserved.
     pub must_measure: bool,
-    /// Round trips to regions that count.
+    /// Round trips to regions and beacons that count.
     pub trust: LatencyTrust,
+    /// Estimate of round trips that were not measured.
+    pub source: LatencySource,
+    /// Hard filters compare the high end of a predicted round trip's interval with limits.
+    pub is_cautious: bool,
+}
+
+/// Estimate of the round trip between two parties that have not measured it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LatencySource {
+    /// By regions that both have measured, or by distance.
+    #[default]
+    Distance,
+    /// Predicted from both parties' round trips to beacons, by version 1 of the predictor; where that is not possible, by regions
+    /// or distance.
+    PredictedV1,
+    /// As by distance, but an estimate never passes a hard filter of a search: the round trip counts as missing.
+    Measured,
 }
 
 /// Round trips to regions that count, the most trusted first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LatencyTrust {
     /// Only those that a beacon has signed.
     Proven,
@@ -62,6 +79,8 @@ pub const DEFAULT_PROBING: ProbingSpec = ProbingSpec {
     figure: RoundTripFigure::Median,
     must_measure: false,
     trust: LatencyTrust::Claimed,
+    source: LatencySource::Distance,
+    is_cautious: false,
 };
 
 impl ProbingSpec {

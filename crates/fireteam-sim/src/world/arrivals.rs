@@ -185,7 +185,7 @@ impl SimWorld<'_> {
                 Box::default()
             },
             origin: ValueOrigin::GameServer,
-            wish_list: None,
+            details: None,
         };
         let EnteredSession { session, player_ratings } =
             build_entered_session(self.ruleset, session, standings.as_deref());

@@ -10,7 +10,7 @@ use crate::engine::adverts::owner_limits;
 use crate::engine::adverts::probe_results::probe_results_at;
 use crate::engine::adverts::search_claim::{renew_search_claim, verify_search_token};
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, ReserveSeats};
-use crate::engine::beacons::party_latency::apply_latency_tokens;
+use crate::engine::beacons::party_latency::{PartyLatency, apply_latency_tokens};
 use crate::engine::checked_session::CheckedSession;
 use crate::engine::command::{Caller, ReleaseReservationCommand, ReserveAnswer, ReserveCommand};
 use crate::engine::error::{EngineError, field_error};
@@ -47,7 +47,8 @@ impl AdvertEngine {
         let consents = check_party_consents(&self.state.common, caller, purpose, party, &reserve.consents, now)?;
         let mut session = reserve.session;
         let tokens = &reserve.latency_tokens;
-        let mut ignored = apply_latency_tokens(&self.state.common, caller, &ruleset, &mut session, tokens, now);
+        let PartyLatency { ignored_fields: mut ignored, floors: _ } =
+            apply_latency_tokens(&self.state.common, caller, &ruleset, &mut session, tokens, now);
         let (session, untrusted) = self.state.common.with_resolved_locality(caller, session)?;
         ignored.extend(untrusted);
         let checked = CheckedSession::new(&self.state.common.party_values, &ruleset, caller, session, ignored)?;

@@ -19,7 +19,7 @@ use crate::engine::adverts::advert_engine::AdvertEngine;
 use crate::engine::adverts::owner_limits::{self, AdvertOwnerInput};
 use crate::engine::adverts::update_answer::{SignedToken, UpdateSnapshot};
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, ExtendAdvertTtl, PublishAdvert};
-use crate::engine::beacons::party_latency::apply_latency_tokens;
+use crate::engine::beacons::party_latency::{PartyLatency, apply_latency_tokens};
 use crate::engine::checked_session::check_session;
 use crate::engine::command::{Caller, DeleteAdvertCommand, UpdateAdvertAnswer, UpdateAdvertCommand};
 use crate::engine::error::{EngineError, field_error};
@@ -221,9 +221,10 @@ impl AdvertEngine {
         // A game server's location needs no rounding: players receive its address.
         let (mut session, now) = (session, self.state.common.clock.now());
         let tokens = &update.latency_tokens;
-        let mut ignored_fields = apply_latency_tokens(&self.state.common, caller, &ruleset, &mut session, tokens, now);
+        let PartyLatency { mut ignored_fields, floors } =
+            apply_latency_tokens(&self.state.common, caller, &ruleset, &mut session, tokens, now);
         let (session, untrusted) = match claim.kind {
-            AdvertisementKind::Session => self.state.common.with_coarse_locality(caller, session)?,
+            AdvertisementKind::Session => self.state.common.with_coarse_locality(caller, session, &floors)?,
             AdvertisementKind::GameServer => self.state.common.with_resolved_locality(caller, session)?,
         };
         ignored_fields.extend(untrusted);

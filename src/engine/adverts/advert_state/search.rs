@@ -27,7 +27,7 @@ use crate::engine::adverts::avoided_advert_ids::AvoidedAdvertIds;
 use crate::engine::adverts::probe_results::{count_answered, merge_records, probe_results_at, record_of_report};
 use crate::engine::adverts::search_claim::{renew_search_claim, ruleset_of_search, sign_search_token};
 use crate::engine::adverts::search_overrides::apply_overrides;
-use crate::engine::beacons::party_latency::apply_latency_tokens;
+use crate::engine::beacons::party_latency::{PartyLatency, apply_latency_tokens};
 use crate::engine::checked_session::CheckedSession;
 use crate::engine::command::{
     Caller, CandidateView, LatencyTestPhase, ReportLatencyAnswer, ReportLatencyCommand, ReportedFinding, RoundTrip,
@@ -62,7 +62,7 @@ impl AdvertState {
         let purpose = (&*ruleset, ConsentPurpose::Search);
         check_party_consents(&self.common, caller, purpose, &search.session, &search.consents, now)?;
         let mut session = search.session;
-        let mut ignored =
+        let PartyLatency { ignored_fields: mut ignored, floors: _ } =
             apply_latency_tokens(&self.common, caller, &effective, &mut session, &search.latency_tokens, now);
         let (session, untrusted) = self.common.with_resolved_locality(caller, session)?;
         ignored.extend(untrusted);
@@ -178,7 +178,7 @@ impl AdvertState {
         let now = self.common.clock.now();
         let ruleset = ruleset_of_search(&self.common, report.set_id, report.ruleset_hash, &report.search_token)?;
         let mut session = report.session;
-        let mut ignored =
+        let PartyLatency { ignored_fields: mut ignored, floors: _ } =
             apply_latency_tokens(&self.common, caller, &ruleset, &mut session, &report.latency_tokens, now);
         let (session, untrusted) = self.common.with_resolved_locality(caller, session)?;
         ignored.extend(untrusted);

@@ -14,7 +14,7 @@ use crate::domain::ruleset::teams::TeamsSpec;
 use crate::domain::session::Session;
 use crate::domain::team::{self, TeamParty};
 use crate::domain::time::UnixMs;
-use crate::engine::beacons::party_latency::apply_latency_tokens;
+use crate::engine::beacons::party_latency::{PartyLatency, apply_latency_tokens};
 use crate::engine::checked_session::check_session;
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
@@ -57,9 +57,10 @@ impl QueueEngine {
         )?;
         let (mut session, tokens) = (enter.session, &enter.latency_tokens);
         let common = &self.shared.common;
-        let mut ignored_fields = apply_latency_tokens(common, caller, &ruleset, &mut session, tokens, now);
+        let PartyLatency { mut ignored_fields, floors } =
+            apply_latency_tokens(common, caller, &ruleset, &mut session, tokens, now);
         let own_round_trips_ms = measured_round_trips_ms(&session);
-        let (session, untrusted) = common.with_coarse_locality(caller, session)?;
+        let (session, untrusted) = common.with_coarse_locality(caller, session, &floors)?;
         ignored_fields.extend(untrusted);
         check_session(&ruleset, &session)?;
         check_roles(&ruleset, teams, &session)?;

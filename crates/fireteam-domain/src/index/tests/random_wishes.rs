@@ -1,16 +1,17 @@
 //! Random wishes of advertisements and searchers.
 
 use crate::index::tests::random_world::IndexTestRng;
-use crate::wish::{AcceptedValues, Wish, WishList, WishStep};
+use crate::session::SessionDetails;
+use crate::wish::{AcceptedValues, Wish, WishStep};
 
 /// Wishes for attributes `a0` to `a8` of the random world, of which the last is unknown, and for the round trip.
-pub(super) fn random_wishes(rng: &mut IndexTestRng) -> Option<Box<WishList>> {
+pub(super) fn random_wishes(rng: &mut IndexTestRng) -> Option<Box<SessionDetails>> {
     if !rng.one_in(3) {
         return None;
     }
     let subjects: Vec<usize> = (0..10).filter(|_| rng.one_in(8)).collect();
     let wishes: Vec<Wish> = subjects.into_iter().map(|index| random_wish(rng, index)).collect();
-    (!wishes.is_empty()).then(|| Box::new(WishList(wishes.into())))
+    SessionDetails::from_wishes(wishes)
 }
 
 fn random_wish(rng: &mut IndexTestRng, index: usize) -> Wish {

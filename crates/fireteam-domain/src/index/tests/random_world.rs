@@ -322,7 +322,7 @@ pub(super) fn random_session(rng: &mut IndexTestRng, distribution: ValueDistribu
         attributes,
         region_latencies: region_latencies.into(),
         origin: ValueOrigin::Client,
-        wish_list: random_wishes(rng),
+        details: random_wishes(rng),
         ..Session::default()
     }
 }

@@ -45,7 +45,7 @@ fn index_with_entries(ruleset: &Arc<Ruleset>, count: u32, same_location: bool) -
         (advertisement.kind, advertisement.publisher, advertisement.session.silo) =
             (AdvertisementKind::Session, None, SiloId(0));
         advertisement.allowed_ranges = Box::default();
-        advertisement.session.wish_list = None;
+        advertisement.session.details = None;
         if same_location {
             advertisement.session.locality = shared_locality;
         }

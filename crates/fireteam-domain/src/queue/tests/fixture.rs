@@ -310,7 +310,7 @@ pub(in crate::queue) fn random_queue_fixture(seed: u64, max_tickets: u64) -> Que
         let waited_ms = random_below(&mut rng, 6) * 17_000 + random_below(&mut rng, 2) * 500;
         let mut ticket = new_ticket(number, &ratings, UnixMs(NOW.0 - waited_ms));
         random_session(&mut rng, &mut ticket.session);
-        ticket.session.wish_list = random_wishes(seed, number);
+        ticket.session.details = random_wishes(seed, number);
         // Exact round trips are up to 12 ms less or more than those that others see.
         let own =
             |latency: &RegionLatency| (latency.round_trip_ms + (latency.round_trip_ms * 7.0) % 25.0 - 12.0).max(0.0);

@@ -228,7 +228,7 @@ fn duel_fast_path_agrees_with_the_general_pass() {
     for seed in 0..400 {
         let mut fixture = random_one_vs_one(seed, 24, SelectionMode::FirstWindow);
         fixture.ruleset.hard_filters = Box::default();
-        let has_wishes = fixture.tickets.iter().any(|ticket| ticket.session.wish_list.is_some());
+        let has_wishes = fixture.tickets.iter().any(|ticket| ticket.session.details.is_some());
         if seed % 4 == 1 {
             forbid_wishes(&mut fixture);
         }

@@ -2,17 +2,18 @@
 
 use crate::queue::rng::SplitMix64;
 use crate::queue::tests::fixture::{QueueFixture, one_in, random_below};
-use crate::wish::{AcceptedValues, Wish, WishList, WishStep};
+use crate::session::SessionDetails;
+use crate::wish::{AcceptedValues, Wish, WishStep};
 
 /// Wishes of the ticket `number` in the random fixture of `seed`. No ticket of every other fixture has any.
-pub(in crate::queue) fn random_wishes(seed: u64, number: u64) -> Option<Box<WishList>> {
+pub(in crate::queue) fn random_wishes(seed: u64, number: u64) -> Option<Box<SessionDetails>> {
     let mut rng = SplitMix64(seed << 32 | number);
     if seed.is_multiple_of(2) || !one_in(&mut rng, 3) {
         return None;
     }
     let subjects = ["skill", "mode", "taste", "latency", "unknown"].into_iter().filter(|_| one_in(&mut rng, 3));
     let wishes: Vec<Wish> = subjects.collect::<Vec<_>>().into_iter().map(|name| random_wish(&mut rng, name)).collect();
-    (!wishes.is_empty()).then(|| Box::new(WishList(wishes.into())))
+    SessionDetails::from_wishes(wishes)
 }
 
 fn random_wish(rng: &mut SplitMix64, name: &str) -> Wish {

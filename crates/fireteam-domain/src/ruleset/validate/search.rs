@@ -7,7 +7,9 @@ use crate::limit::{
 use crate::matchmaking_action::{ADVERTISE_PERCENT_MAX, AdvertiseChances};
 use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::number_bounds::NumberBounds;
-use crate::ruleset::probing::{DEFAULT_PROBING, LatencyTrust, ProbedPlayers, ProbingSpec, RoundTripFigure};
+use crate::ruleset::probing::{
+    DEFAULT_PROBING, LatencySource, LatencyTrust, ProbedPlayers, ProbingSpec, RoundTripFigure,
+};
 use crate::ruleset::raw::{Diagnostics, RawElement};
 use crate::ruleset::teams::TeamsSpec;
 use crate::ruleset::{AdvertisementIdForm, HardFilter, HardMissingPolicy, HardRule, PartyConsentPolicy, SearchLimits};
@@ -33,6 +35,9 @@ const INVOLVED_PROBE_MAX: u64 = 10;
 
 /// Maximum of `MaxJitterMs`, milliseconds: the longest round trip that a client may report.
 const JITTER_MS_MAX: f64 = 60_000.0;
+
+/// Newest version of the round trip predictor.
+const PREDICTOR_VERSION_MAX: u64 = 1;
 
 /// Default share of candidates that must answer the quick probe, percent.
 const DEFAULT_INVOLVED_PHASE_PERCENT: f64 = 50.0;
@@ -107,13 +112,30 @@ pub(super) fn read_latency(element: Option<&RawElement>, diagnostics: &Diagnosti
     let trusts =
         [("proven", LatencyTrust::Proven), ("observed", LatencyTrust::Observed), ("claimed", LatencyTrust::Claimed)];
     let figures = [("p50", RoundTripFigure::Median), ("floor", RoundTripFigure::Floor)];
+    let sources = [
+        ("distance", LatencySource::Distance),
+        ("predicted", LatencySource::PredictedV1),
+        ("measured", LatencySource::Measured),
+    ];
+    let source = reader.optional_keyword("Source", &sources).unwrap_or_default();
+    let predictor = reader.optional_integer("Predictor", 1, PREDICTOR_VERSION_MAX);
+    let is_cautious = reader.optional_keyword("Cautious", &[("false", false), ("true", true)]);
+    for (name, is_given) in [("Predictor", predictor.is_some()), ("Cautious", is_cautious.is_some())] {
+        if let Some(raw) = reader.attribute(name).filter(|_| is_given && source != LatencySource::PredictedV1) {
+            reader.report(raw.name_span, format!("`{name}` has no effect"), "remove it, or set Source=\"predicted\"");
+        }
+    }
+    // Estimates that others depend on need proof, unless the file says otherwise.
+    let default_trust = if source == LatencySource::Distance { DEFAULT_PROBING.trust } else { LatencyTrust::Proven };
     let probing = ProbingSpec {
         quick_probe: reader.integer_or("QuickProbe", 1, QUICK_PROBE_MAX, DEFAULT_PROBING.quick_probe.into()) as u8,
         involved_probe: reader.integer_or("InvolvedProbe", 0, INVOLVED_PROBE_MAX, DEFAULT_PROBING.involved_probe.into())
             as u8,
         players: reader.optional_keyword("ProbePlayers", &players).unwrap_or_default(),
         figure: reader.optional_keyword("Figure", &figures).unwrap_or_default(),
-        trust: reader.optional_keyword("Trust", &trusts).unwrap_or_default(),
+        trust: reader.optional_keyword("Trust", &trusts).unwrap_or(default_trust),
+        source,
+        is_cautious: is_cautious.unwrap_or(false),
         must_measure: reader.optional_keyword("Join", &[("any", false), ("measured", true)]).unwrap_or(false),
     };
     if let Some(raw) = reader
