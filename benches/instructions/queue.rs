@@ -61,7 +61,7 @@ async fn enter_all(server: &InProcessServer, requests: &[Bytes]) -> Vec<pb::Tick
 /// Watches tickets and reads their first statuses.
 async fn watch(server: &InProcessServer, tickets: Vec<pb::TicketReference>) -> Responses {
     let count = tickets.len();
-    let request = encoded(&pb::QueueWatchRequest { tickets });
+    let request = encoded(&pb::QueueWatchRequest { tickets, ..Default::default() });
     let mut statuses = server.call(WATCH, Body::new(Messages::one(request))).await;
     for _ in 0..count {
         statuses.next().await.expect("a status");

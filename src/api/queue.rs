@@ -70,10 +70,11 @@ impl QueueService for QueueApi {
 
     async fn watch(&self, request: Request<pb::QueueWatchRequest>) -> ServiceResult<TicketUpdates> {
         let (caller, message) = self.authorized.charged_request(request, RateLimitKind::Search, |_| 1)?;
-        let tickets = EntryPoint::default().tickets_to_watch(message)?;
+        let (tickets, latency_token) = EntryPoint::default().tickets_to_watch(message)?;
         let stream_permit = self.authorized.acquire_stream_permit(&caller)?;
-        let watch =
-            self.authorized.queues(&caller).watch_tickets(caller.engine_caller(), &tickets).map_err(rejection_from)?;
+        let queues = self.authorized.queues(&caller);
+        let watch = queues.watch_tickets(caller.engine_caller(), &tickets).map_err(rejection_from)?;
+        queues.renew_vectors(caller.engine_caller(), &tickets, &latency_token).await.map_err(rejection_from)?;
         Ok(Response::new(ticket_updates(watch, stream_permit)))
     }
 

@@ -203,6 +203,18 @@ impl Common {
         session: Session,
         floors: &PartyFloors,
     ) -> Result<(Session, Vec<String>), EngineError> {
+        let (mut session, place_and_center, ignored_fields) = self.with_coarse_place(caller, session)?;
+        session.set_published_vector(floors.published(self, place_and_center));
+        Ok((session, ignored_fields))
+    }
+
+    /// Session as [`Common::with_coarse_locality`] gives it, without a vector; its place with the center of its grid cell; and the
+    /// paths of ignored fields.
+    pub(crate) fn with_coarse_place(
+        &self,
+        caller: &Caller,
+        session: Session,
+    ) -> Result<(Session, Option<(Locality, Locality)>, Vec<String>), EngineError> {
         let mut found_place = None;
         let locate = |locator: &ReloadableLocator, address| {
             let found = locator.locate_in_session_cell(address)?;
@@ -223,8 +235,13 @@ impl Common {
             configured.or_else(|| beacons.iter().find(|beacon| beacon.body.region == region)?.body.place())
         };
         coarsen_region_latencies(&mut session.region_latencies, place_and_center, region_place);
-        session.set_published_vector(floors.published(self, place_and_center));
-        Ok((session, ignored_fields))
+        Ok((session, place_and_center, ignored_fields))
+    }
+
+    /// Place of a caller with the center of its grid cell, by its address; `None` if it has none.
+    pub(crate) fn place_and_center_of(&self, caller: &Caller) -> Option<(Locality, Locality)> {
+        let found = self.geo_locator.locate_in_session_cell(caller.ip_address?)?;
+        Some((found.place, found.center))
     }
 
     fn with_locality_from(

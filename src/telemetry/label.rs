@@ -187,6 +187,8 @@ label! {
     Enter = "enter",
     /// TTL of tickets extended.
     TicketHeartbeat = "ticket_heartbeat",
+    /// Round trips of tickets' players to beacons renewed.
+    RenewVector = "renew_vector",
     /// Ready checks acknowledged by players.
     Acknowledge = "acknowledge",
     /// Consents taken or revoked.

@@ -31,6 +31,7 @@ pub(crate) mod passes_on_two_servers;
 pub(crate) mod past_match_retention;
 pub(crate) mod penalties_after_outage;
 pub(crate) mod placement;
+mod predictions;
 pub(crate) mod preferences;
 pub(crate) mod recent_meetings;
 pub(crate) mod repeated_enters;

@@ -207,7 +207,8 @@ impl TicketStream {
     async fn receive(&mut self) -> Result<Option<pb::TicketStatus>, Error> {
         if self.stream.is_none() {
             let tickets = self.tickets.values().cloned().collect();
-            self.stream = Some(self.channel.open_watch_stream_once(pb::QueueWatchRequest { tickets }).await?);
+            let request = pb::QueueWatchRequest { tickets, ..Default::default() };
+            self.stream = Some(self.channel.open_watch_stream_once(request).await?);
         }
         let Some(stream) = &mut self.stream else { return Ok(None) };
         match stream.message().await? {

@@ -19,7 +19,7 @@ use crate::time::UnixMs;
 use crate::wish::Wish;
 
 pub use crate::filter::pair::{
-    SessionView, WaitingSession, admit_mutually_by_filter, estimate_between, measure_between,
+    SessionView, WaitingSession, admit_mutually_by_filter, estimate_between, measure_between, measure_for_limit,
 };
 pub use crate::filter::refusal::{Refusal, RefusingSide};
 pub use crate::filter::wishes::{admit_mutually_by_wishes, refusals_by_wishes};

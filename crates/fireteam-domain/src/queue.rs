@@ -25,6 +25,7 @@ pub mod rating_group;
 mod region;
 pub mod report;
 mod rng;
+pub mod seat_vectors;
 pub mod seated_party;
 mod select;
 mod team_order;

@@ -14,6 +14,7 @@ use crate::domain::expansion::Expansion;
 use crate::domain::filter::Refusal;
 use crate::domain::filter::explain::NearMiss;
 use crate::domain::id::{SetId, TicketId, UserKey};
+use crate::domain::latency::round_trip_estimate::EstimateSource;
 use crate::domain::limit;
 use crate::domain::queue::explain::{NearMissTicket, Relaxation};
 use crate::domain::queue::gate::GateReason;
@@ -170,7 +171,16 @@ fn near_miss(ruleset: &Ruleset, near: &NearMissTicket) -> pb::NearMiss {
         failed_rules: near.failed_rule_count.into(),
         measured: near.margin.map(|margin| margin.measured),
         limit: near.margin.map(|margin| margin.limit),
+        round_trip_source: near.round_trip_source.map_or(pb::RoundTripSource::Unspecified, round_trip_source).into(),
         ..pb::NearMiss::default()
+    }
+}
+
+fn round_trip_source(source: EstimateSource) -> pb::RoundTripSource {
+    match source {
+        EstimateSource::Predicted => pb::RoundTripSource::Predicted,
+        EstimateSource::Region => pb::RoundTripSource::Region,
+        EstimateSource::Distance => pb::RoundTripSource::Distance,
     }
 }
 

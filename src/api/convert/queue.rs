@@ -62,14 +62,15 @@ impl EntryPoint {
         problems.into_result(leave)
     }
 
-    /// Reads the tickets to watch.
-    pub fn tickets_to_watch(&self, wire: pb::QueueWatchRequest) -> Result<Vec<TicketReference>, Rejection> {
+    /// Reads the tickets to watch, and the latency token of the caller's own player; empty for none.
+    pub fn tickets_to_watch(&self, wire: pb::QueueWatchRequest) -> Result<(Vec<TicketReference>, Vec<u8>), Rejection> {
         let mut problems = self.new_field_errors();
         if wire.tickets.is_empty() {
             problems.add("tickets", "is empty; name at least one ticket");
         }
         let tickets = ticket_references(wire.tickets, &mut problems);
-        problems.into_result(tickets)
+        let token = field_checks::size_checked_token(wire.latency_token, "latency_token", &mut problems);
+        problems.into_result((tickets, token))
     }
 
     /// Reads heartbeats and connected users.
@@ -85,6 +86,7 @@ impl EntryPoint {
             ),
             connected_sets: connected_sets(wire.connected_matchmaking_set_ids, &mut problems),
             silo: SiloId(wire.silo_id.unwrap_or(0)),
+            latency_token: field_checks::size_checked_token(wire.latency_token, "latency_token", &mut problems),
         };
         problems.into_result(heartbeat)
     }

@@ -1,5 +1,7 @@
 //! Latency tokens of a party, applied to its session.
 
+use std::collections::BTreeMap;
+
 use crate::auth::receipt_check::RECEIPT_LIFETIME_MS;
 use crate::auth::token::{BeaconRoundTrip, FloorSource, LatencyClaim};
 use crate::domain::id::UserKey;
@@ -7,6 +9,7 @@ use crate::domain::latency::beacon_fleet::BeaconFleet;
 use crate::domain::latency::beacon_vector::{BeaconFloor, CompletedVector, published_vector};
 use crate::domain::latency::published_vector::PublishedVector;
 use crate::domain::locality::Locality;
+use crate::domain::queue::seat_vectors::{Seat, SeatVectors};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::probing::{LatencySource, LatencyTrust};
 use crate::domain::session::Session;
@@ -125,13 +128,27 @@ fn party_round_trips(
     now: UnixMs,
 ) -> PartyRoundTrips {
     let mut party = PartyRoundTrips::default();
+    for (_, entries) in member_round_trips(common, caller, players, tokens, now, &mut party.ignored) {
+        party.add_member(&entries);
+    }
+    party
+}
+
+/// Round trips that each token of a party proves or claims, with the index of its player; `None` for the caller's own. Adds the paths
+/// of ignored tokens to `ignored`.
+fn member_round_trips(
+    common: &Common,
+    caller: &Caller,
+    players: &[UserKey],
+    tokens: &LatencyTokens,
+    now: UnixMs,
+    ignored: &mut Vec<String>,
+) -> Vec<(Option<usize>, Vec<BeaconRoundTrip>)> {
+    let mut members = Vec::new();
     if !tokens.own().is_empty() {
-        let is_own = |claim: &LatencyClaim| {
-            claim.subject == caller.user && is_prefix_of_caller(common, claim.prefix, caller.ip_address)
-        };
-        match fresh_entries(common, tokens.own(), now, is_own) {
-            Some(entries) => party.add_member(&entries),
-            None => party.ignored.push("latency_token".into()),
+        match own_round_trips(common, caller, tokens.own(), now) {
+            Some(entries) => members.push((None, entries)),
+            None => ignored.push("latency_token".into()),
         }
     }
     for (index, token) in tokens.players().iter().enumerate().filter(|(_, token)| !token.is_empty()) {
@@ -142,11 +159,60 @@ fn party_round_trips(
             None => caller.user.is_none(),
         };
         match fresh_entries(common, token, now, is_members) {
-            Some(entries) => party.add_member(&entries),
-            None => party.ignored.push(format!("players[{index}].latency_token")),
+            Some(entries) => members.push((Some(index), entries)),
+            None => ignored.push(format!("players[{index}].latency_token")),
         }
     }
-    party
+    members
+}
+
+/// Round trips that a caller's own token proves or claims; `None` if it is old, forged, another user's, or from a place that is not the
+/// caller's.
+fn own_round_trips(common: &Common, caller: &Caller, token: &[u8], now: UnixMs) -> Option<Vec<BeaconRoundTrip>> {
+    let is_own = |claim: &LatencyClaim| {
+        claim.subject == caller.user && is_prefix_of_caller(common, claim.prefix, caller.ip_address)
+    };
+    fresh_entries(common, token, now, is_own)
+}
+
+/// Published vectors of the players of a party that enters a queue, by the tokens that came with it. The caller's own token is of its
+/// player; of the first one, if the caller is none. None unless the ruleset predicts round trips.
+pub(crate) fn published_seat_vectors(
+    common: &Common,
+    caller: &Caller,
+    ruleset: &Ruleset,
+    (players, tokens): (&[UserKey], &LatencyTokens),
+    place_and_center: Option<(Locality, Locality)>,
+    now: UnixMs,
+) -> SeatVectors {
+    if tokens.is_empty() || ruleset.probing.source != LatencySource::PredictedV1 {
+        return SeatVectors::default();
+    }
+    let caller_index = || players.iter().position(|user| Some(*user) == caller.user).unwrap_or(0);
+    let mut by_player: BTreeMap<usize, PartyRoundTrips> = BTreeMap::new();
+    for (index, entries) in member_round_trips(common, caller, players, tokens, now, &mut Vec::new()) {
+        by_player.entry(index.unwrap_or_else(caller_index)).or_default().add_member(&entries);
+    }
+    SeatVectors::new(by_player.into_iter().filter_map(|(index, player)| {
+        let floors = PartyFloors::new(&player.entries, ruleset.probing.trust, now);
+        Some((Seat(u8::try_from(index).ok()?), floors.published(common, place_and_center)?))
+    }))
+}
+
+/// Published vector of a caller's own token, as if measured from the center of the grid cell of the caller's address. `None` if the token
+/// does not count, the caller has no place, or the ruleset predicts no round trips.
+pub(crate) fn published_own_vector(
+    common: &Common,
+    caller: &Caller,
+    ruleset: &Ruleset,
+    token: &[u8],
+    now: UnixMs,
+) -> Option<PublishedVector> {
+    if ruleset.probing.source != LatencySource::PredictedV1 {
+        return None;
+    }
+    let entries = own_round_trips(common, caller, token, now)?;
+    PartyFloors::new(&entries, ruleset.probing.trust, now).published(common, common.place_and_center_of(caller))
 }
 
 /// Entries of a token that are younger than ten minutes and whose beacon lives; `None` if the token does not count.

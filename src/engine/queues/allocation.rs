@@ -14,6 +14,7 @@ use crate::domain::player_standing;
 use crate::domain::probe_result::ProbeResults;
 use crate::domain::queue::placement::{MatchToPlace, PlacementProblem, ServerCandidate, rank_servers};
 use crate::domain::queue::ticket::{PlayerRating, Ticket};
+use crate::domain::queue::ticket_vector::TicketVector;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::queue::RegionMode;
 use crate::domain::ruleset::teams::ServerAllocationMode;
@@ -21,6 +22,7 @@ use crate::domain::session::{Player, RegionLatency, Session};
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::writer_command::ReserveSeats;
 use crate::engine::error::EngineError;
+use crate::engine::queues::queue_predictions::QueuePredictions;
 use crate::engine::queues::shared_state::SharedState;
 
 /// Maximum servers tried per allocation. Each may have been taken since the search.
@@ -93,23 +95,38 @@ impl<'a> HostFinder<'a> {
         let servers =
             self.state.adverts.find_game_servers(self.ruleset, players.searcher(), players.session.silo, self.now);
         let confirm_ms = u64::from(self.ruleset.hosting.confirm_ms);
+        let predictions = QueuePredictions::of_ruleset(&self.state.common, self.ruleset, self.now);
+        let predictions = predictions.as_ref();
+        let server_vectors: Vec<Option<TicketVector>> =
+            servers.iter().map(|server| predictions?.complete_session(&server.advertisement.session)).collect();
         let candidates: Vec<ServerCandidate<'_>> = servers
             .iter()
-            .map(|server| ServerCandidate {
+            .zip(&server_vectors)
+            .map(|(server, vector)| ServerCandidate {
                 id: server.advertisement.id,
                 session: &server.advertisement.session,
                 open_seats: server.open_seats,
+                prediction: vector.as_ref().map(TicketVector::prediction_end),
                 score: server.score,
                 is_silent: server.last_beat_at.is_some_and(|at| confirm_ms < self.now.ms_since(at)),
+            })
+            .collect();
+        let vectors: Vec<Option<TicketVector>> = self
+            .tickets
+            .iter()
+            .map(|ticket| {
+                let cache = self.state.cache.read();
+                predictions?.complete(ticket, &cache.ticket(ticket.id)?.seat_vectors)
             })
             .collect();
         let parties: Vec<LatencyEndpoint<'_>> = self
             .tickets
             .iter()
-            .map(|ticket| LatencyEndpoint {
+            .zip(&vectors)
+            .map(|(ticket, vector)| LatencyEndpoint {
                 locality: ticket.session.locality,
                 region_latencies: &ticket.session.region_latencies,
-                prediction: None,
+                prediction: vector.as_ref().map(TicketVector::prediction_end),
             })
             .collect();
         let to_place = MatchToPlace {

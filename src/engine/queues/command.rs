@@ -124,6 +124,8 @@ pub struct TicketHeartbeatCommand {
     pub connected_sets: Vec<SetId>,
     /// Silo of the users.
     pub silo: SiloId,
+    /// Latency token of the caller's own player in the tickets; empty for none.
+    pub latency_token: Vec<u8>,
 }
 
 /// Ends a match.

@@ -11,6 +11,7 @@ use crate::domain::lifecycle::{Match, MatchEndReason, MatchStage};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::time::UnixMs;
+use crate::engine::queues::match_round_trips::MatchRoundTrips;
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::shared_state::host_contact::is_hosted_by_ticket;
 use crate::engine::queues::stored_ticket::expiry_after_heartbeat;
@@ -91,18 +92,29 @@ pub(crate) struct CachedTicketFacts<'a> {
     cache: &'a TicketMatchCache,
     outages: &'a OutageTimes,
     enforced_until: UnixMs,
+    round_trips: Option<MatchRoundTrips>,
 }
 
 impl<'a> CachedTicketFacts<'a> {
     /// Facts with deadlines extended by `outages`, and enforced up to `enforced_until`.
     pub(crate) fn new(cache: &'a TicketMatchCache, outages: &'a OutageTimes, enforced_until: UnixMs) -> Self {
-        Self { cache, outages, enforced_until }
+        Self { cache, outages, enforced_until, round_trips: None }
+    }
+
+    /// Facts with estimates of round trips, if a ruleset predicts them.
+    pub(crate) fn with_round_trips(self, round_trips: Option<MatchRoundTrips>) -> Self {
+        Self { round_trips, ..self }
     }
 }
 
 impl TicketFacts for CachedTicketFacts<'_> {
     fn has_open_nat(&self, id: TicketId) -> bool {
         self.cache.ticket(id).is_some_and(|stored| stored.ticket.session.nat_type == Some(OPEN_NAT_TYPE))
+    }
+
+    fn high_round_trip_ms(&self, one: TicketId, other: TicketId) -> Option<f64> {
+        let estimate = self.round_trips.as_ref()?.between(self.cache, one, other)?;
+        Some(estimate.high_ms())
     }
 
     fn has_expired(&self, id: TicketId) -> bool {

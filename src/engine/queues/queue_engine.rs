@@ -14,6 +14,7 @@ mod operator_actions;
 mod own_tickets;
 mod player_lookup;
 mod rating_reads;
+mod renew_vectors;
 pub(crate) mod ruleset_use;
 mod seat_reports;
 mod start_match;
@@ -129,6 +130,7 @@ impl QueueEngine {
             heartbeat.tickets.iter().map(|ticket| self.verify_ticket_token(caller, ticket)).collect();
         let holders = holders?;
         self.record_connected_users(&heartbeat, now);
+        self.renew_vectors_as(caller, &holders, &heartbeat.latency_token).await?;
         let extended = join_all(holders.iter().map(|holder| self.heartbeat_as(holder))).await;
         let extended: Result<Vec<_>, EngineError> = extended.into_iter().collect();
         let extended = extended?;

@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use crate::domain::id::{MatchId, TicketId};
+use crate::domain::latency::beacon_fleet::BeaconFleet;
 use crate::domain::lifecycle::event::{MatchEffect, MatchEvent, NewMatch};
 use crate::domain::lifecycle::transition::create_match;
 use crate::domain::lifecycle::{Assignment, Match, MatchStage, MatchTicket};
@@ -24,8 +25,10 @@ use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::queue::QueueSpec;
 use crate::domain::time::UnixMs;
 use crate::engine::queues::allocation::{HostFinder, is_placed_only_by_allocators};
+use crate::engine::queues::match_round_trips::MatchRoundTrips;
 use crate::engine::queues::pass_runner::{PassBackoff, run_caught_pass};
 use crate::engine::queues::plan_transition::{CachedTicketFacts, other_waiting_tickets};
+use crate::engine::queues::queue_predictions::QueuePredictions;
 use crate::engine::queues::queue_wakeups::RunnerHandle;
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::snapshot::{PreparedTicketCache, QueueSnapshot, gate_counts};
@@ -62,6 +65,8 @@ struct QueueRunner {
     last_pass_at: Option<Instant>,
     pass_backoff: PassBackoff,
     change_count_at_last_pass: u64,
+    /// Beacons by which the last pass predicted round trips.
+    fleet_at_last_pass: Option<Arc<BeaconFleet>>,
     last_allocation_at: Option<Instant>,
     /// Matches with an allocation attempt since `last_allocation_at`.
     attempted_matches: BTreeSet<MatchId>,
@@ -80,6 +85,7 @@ pub(crate) async fn run_queue(shared: Arc<SharedState>, handle: RunnerHandle, sh
         last_pass_at: None,
         pass_backoff: PassBackoff::default(),
         change_count_at_last_pass: 0,
+        fleet_at_last_pass: None,
         last_allocation_at: None,
         attempted_matches: BTreeSet::new(),
     };
@@ -326,18 +332,21 @@ impl QueueRunner {
             self.last_pass = LastPass::default();
         }
         let change_count = self.change_count();
+        let fleet = QueuePredictions::of_ruleset(&self.shared.common, ruleset, now).map(|it| Arc::clone(it.fleet()));
+        let has_fleet_changed = fleet.as_ref().map(Arc::as_ptr) != self.fleet_at_last_pass.as_ref().map(Arc::as_ptr);
         let gate_counts = gate_counts(&self.shared, self.queue_key, &queue.gate, now);
         self.last_pass_at = Some(Instant::now());
         if !may_find_new_match(
             &queue.gate,
             &self.last_pass,
-            change_count != self.change_count_at_last_pass,
+            change_count != self.change_count_at_last_pass || has_fleet_changed,
             gate_counts,
             now,
         ) {
             return false;
         }
         self.change_count_at_last_pass = change_count;
+        self.fleet_at_last_pass = fleet;
         let (key, prepared_tickets) = (self.queue_key, &mut self.prepared_tickets);
         let take = || QueueSnapshot::take(&self.shared, key, ruleset, queue, prepared_tickets, now);
         let started_at = Instant::now();
@@ -406,7 +415,8 @@ impl QueueRunner {
             create_match(
                 &self.shared.lifecycle_rules(ruleset),
                 new_match,
-                &CachedTicketFacts::new(&cache, &outages, self.shared.common.outages.enforced_until(now)),
+                &CachedTicketFacts::new(&cache, &outages, self.shared.common.outages.enforced_until(now))
+                    .with_round_trips(MatchRoundTrips::of_ruleset(&self.shared.common, ruleset, now)),
                 now,
             )
         };

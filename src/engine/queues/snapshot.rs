@@ -13,11 +13,14 @@ use crate::domain::queue::gate::GateCounts;
 use crate::domain::queue::outcome::PassReport;
 use crate::domain::queue::pass::PassInput;
 use crate::domain::queue::prepared_ticket::PreparedTicket;
+use crate::domain::queue::seat_vectors::SeatVectors;
 use crate::domain::queue::ticket::Ticket;
+use crate::domain::queue::ticket_vector::TicketVector;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::queue::{AvoidTarget, FrustratedPlayerSpec, Gate, QualitySpec, QueueSpec};
 use crate::domain::time::UnixMs;
 use crate::engine::queues::open_sessions;
+use crate::engine::queues::queue_predictions::QueuePredictions;
 use crate::engine::queues::shared_state::SharedState;
 use crate::store::queues::QueueKey;
 
@@ -44,13 +47,21 @@ impl QueueSnapshot {
         ticket_cache: &mut PreparedTicketCache,
         now: UnixMs,
     ) -> Self {
-        let tickets = matchable_tickets(shared, key, now);
+        let (tickets, seat_vectors): (Vec<Arc<Ticket>>, Vec<SeatVectors>) =
+            matchable_tickets(shared, key, now).into_iter().unzip();
+        let predictions = QueuePredictions::of_ruleset(&shared.common, ruleset, now);
         let open_sessions =
             if queue.backfill { open_sessions::open_sessions(shared, key, ruleset, queue, now) } else { Vec::new() };
         Self {
             // After the tickets: a match that ended before they were read is in the log.
             past_matches: past_matches(shared, key, (ruleset, queue), &tickets, &open_sessions, now),
-            prepared_tickets: ticket_cache.prepare_tickets(shared, ruleset, queue, tickets),
+            prepared_tickets: ticket_cache.prepare_tickets(
+                shared,
+                ruleset,
+                queue,
+                tickets,
+                (&seat_vectors, predictions.as_ref()),
+            ),
             evaluated: ticket_cache.evaluated.clone(),
             open_sessions,
             gate_counts: gate_counts(shared, key, &queue.gate, now),
@@ -120,6 +131,7 @@ impl PreparedTicketCache {
         ruleset: &Ruleset,
         queue: &QueueSpec,
         tickets: Vec<Arc<Ticket>>,
+        (seat_vectors, predictions): (&[SeatVectors], Option<&QueuePredictions>),
     ) -> Vec<Arc<PreparedTicket>> {
         let party_values = &shared.common.party_values;
         let scale = party_values.rating_digest_key(ruleset);
@@ -143,7 +155,8 @@ impl PreparedTicketCache {
         let block_lists = queue.avoids_blocked_users().then(|| shared.common.block_lists.read());
         let list_changes = block_lists.as_ref().map_or(0, |lists| lists.change_count());
         let lists_have_changed = std::mem::replace(&mut self.block_list_changes, list_changes) != list_changes;
-        for ((ticket, rank), (is_frustrated, has_wider_limits)) in tickets.into_iter().zip(ranks).zip(flags) {
+        let tickets = tickets.into_iter().zip(seat_vectors);
+        for (((ticket, seat_vectors), rank), (is_frustrated, has_wider_limits)) in tickets.zip(ranks).zip(flags) {
             let id = ticket.id;
             let known = cached.remove(&id);
             let before = known.clone();
@@ -168,6 +181,9 @@ impl PreparedTicketCache {
                     ticket = Arc::new(Arc::unwrap_or_clone(ticket).with_blocked_users(blocked));
                 }
             }
+            if let Some(vector) = vector_if_changed(predictions, &ticket, seat_vectors) {
+                ticket = Arc::new(PreparedTicket { vector, ..Arc::unwrap_or_clone(ticket) });
+            }
             if before.is_some_and(|before| !Arc::ptr_eq(&before, &ticket)) {
                 self.evaluated = None;
             }
@@ -181,6 +197,20 @@ impl PreparedTicketCache {
     }
 }
 
+/// Completed vector of a ticket, or none, if it is not the one that the ticket has: its players' vectors have changed or ended, or the
+/// fleet has.
+fn vector_if_changed(
+    predictions: Option<&QueuePredictions>,
+    ticket: &PreparedTicket,
+    seat_vectors: &SeatVectors,
+) -> Option<Option<Arc<TicketVector>>> {
+    if predictions.is_some_and(|predictions| predictions.is_current(ticket.vector.as_deref(), seat_vectors)) {
+        return None;
+    }
+    let completed = predictions.and_then(|predictions| predictions.complete(&ticket.ticket, seat_vectors));
+    (completed.is_some() || ticket.vector.is_some()).then(|| completed.map(Arc::new))
+}
+
 /// Counts for the gate. Connected players are counted only for a gate that requires a share of them.
 pub(crate) fn gate_counts(shared: &SharedState, key: QueueKey, gate: &Gate, now: UnixMs) -> GateCounts {
     let active_matches = shared.cache.read().queue_index(key).map_or(0, |index| index.live_match_count());
@@ -192,13 +222,14 @@ pub(crate) fn gate_counts(shared: &SharedState, key: QueueKey, gate: &Gate, now:
 }
 
 /// Tickets that may be matched: none of their players is in a match.
-fn matchable_tickets(shared: &SharedState, key: QueueKey, now: UnixMs) -> Vec<Arc<Ticket>> {
+fn matchable_tickets(shared: &SharedState, key: QueueKey, now: UnixMs) -> Vec<(Arc<Ticket>, SeatVectors)> {
     let cache = shared.cache.read();
     let Some(index) = cache.queue_index(key) else { return Vec::new() };
     let tickets = index.waiting_tickets().filter_map(|(_, id)| {
         let stored = cache.ticket(id)?;
         let users = stored.ticket.session.players.iter().map(|player| player.user);
-        (now < stored.expires_at && cache.live_match_of(users).is_none()).then(|| Arc::clone(&stored.ticket))
+        let ticket = || (Arc::clone(&stored.ticket), stored.seat_vectors.clone());
+        (now < stored.expires_at && cache.live_match_of(users).is_none()).then(ticket)
     });
     tickets.collect()
 }

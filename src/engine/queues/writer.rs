@@ -17,6 +17,7 @@ use crate::domain::lifecycle::transition::apply_event;
 use crate::domain::lifecycle::{Match, MatchEndReason};
 use crate::engine::error::EngineError;
 use crate::engine::open_silos::SiloUse;
+use crate::engine::queues::match_round_trips::MatchRoundTrips;
 use crate::engine::queues::plan_transition::{CachedTicketFacts, PlannedTransition, plan_transition};
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::writer_command::{EventOutcome, PendingEvent, QueueWriterCommand};
@@ -224,7 +225,10 @@ impl QueueBatch {
         let enforced_until = shared.common.outages.enforced_until(now);
         let transition = {
             let cache = shared.cache.read();
-            apply_event(&rules, &match_, event, &CachedTicketFacts::new(&cache, &outages, enforced_until), now)
+            let round_trips =
+                ruleset.as_ref().and_then(|ruleset| MatchRoundTrips::of_ruleset(&shared.common, ruleset, now));
+            let facts = CachedTicketFacts::new(&cache, &outages, enforced_until).with_round_trips(round_trips);
+            apply_event(&rules, &match_, event, &facts, now)
         };
         let result = transition.result;
         let Some(PlannedTransition { next_match, write, effects }) =

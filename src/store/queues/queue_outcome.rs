@@ -61,9 +61,9 @@ pub enum QueueOutcome {
     BlockListUpdated(StoredBlockList),
     /// `UpdateBlockList` was not applied: the list would be too long.
     BlockListFull,
-    /// `Heartbeat` or `Acknowledge` was applied, or `EndTicket` was applied now or earlier: the ticket as it is now.
+    /// `Heartbeat`, `RenewVector` or `Acknowledge` was applied, or `EndTicket` was applied now or earlier: the ticket as it is now.
     CurrentTicket(StoredTicket),
-    /// `Heartbeat`, `Acknowledge` or `EndTicket`: the ticket does not exist.
+    /// `Heartbeat`, `RenewVector`, `Acknowledge` or `EndTicket`: the ticket does not exist.
     TicketNotFound,
     /// `ProposeMatch` or `TransitionMatch` was applied.
     MatchWritten {

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use crate::domain::block_list::BlockListChange;
 use crate::domain::id::{MatchId, RatingKey, RulesetHash, SetId, TicketId, UserKey};
+use crate::domain::latency::published_vector::PublishedVector;
 use crate::domain::lifecycle::{Match, TicketFate};
 use crate::domain::match_result::ResultReport;
+use crate::domain::queue::seat_vectors::{Seat, SeatVectors};
 use crate::domain::queue::ticket::{Ticket, TicketEndReason};
 use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::time::UnixMs;
@@ -19,6 +21,8 @@ pub enum QueueWrite {
     EnterQueue {
         /// Ticket to enter.
         ticket: Arc<Ticket>,
+        /// Round trips of its players to beacons.
+        seat_vectors: SeatVectors,
         /// Expiry without a heartbeat.
         expires_at: UnixMs,
         /// Digest of the request, as in [`StoredTicket`].
@@ -41,6 +45,15 @@ pub enum QueueWrite {
         expires_at: UnixMs,
         /// Time of the decision.
         now: UnixMs,
+    },
+    /// Replaces the round trips of a player of a ticket to beacons, if the ticket has not ended.
+    RenewVector {
+        /// Ticket id.
+        ticket_id: TicketId,
+        /// Player.
+        seat: Seat,
+        /// Round trips.
+        vector: PublishedVector,
     },
     /// Records that players of a ticket had the chance to answer the ready check of its match.
     Acknowledge {
@@ -201,6 +214,7 @@ impl QueueWrite {
         match self {
             QueueWrite::EnterQueue { .. } => "enter",
             QueueWrite::Heartbeat { .. } => "ticket_heartbeat",
+            QueueWrite::RenewVector { .. } => "renew_vector",
             QueueWrite::Acknowledge { .. } => "acknowledge",
             QueueWrite::TakeConsents { .. } | QueueWrite::RevokeConsent { .. } => "consent",
             QueueWrite::UpdateBlockList { .. } => "block_list",

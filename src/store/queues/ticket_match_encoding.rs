@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::domain::id::{MatchId, SetId, SiloId, TicketId};
 use crate::domain::lifecycle::Match;
+use crate::domain::queue::seat_vectors::SeatVectors;
 use crate::domain::queue::ticket::{Ticket, TicketEndReason};
 use crate::domain::time::UnixMs;
 use crate::store::error::StoreError;
@@ -26,7 +27,7 @@ pub(in crate::store) struct TicketRow<'a> {
 }
 
 /// State columns of a row of `ticket`.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(in crate::store) struct TicketStateRow {
     /// 0: waiting. 1: in `match_id`. 2: ended.
     pub(in crate::store) state: i64,
@@ -38,6 +39,8 @@ pub(in crate::store) struct TicketStateRow {
     pub(in crate::store) version: i64,
     /// A bit per player. No checksum covers it: an older server leaves it as it is.
     pub(in crate::store) acknowledged: i64,
+    /// `SeatVectors`; null without any. No checksum covers it either.
+    pub(in crate::store) seat_vectors: Option<Vec<u8>>,
 }
 
 /// End reasons of tickets, in the order of their stored numbers.
@@ -89,6 +92,7 @@ impl TicketRow<'_> {
             version: state_row.version.cast_unsigned(),
             request_digest: self.request_digest,
             acknowledged: state_row.acknowledged.cast_unsigned(),
+            seat_vectors: state_row.seat_vectors.as_deref().map(SeatVectors::decode).unwrap_or_default(),
         })
     }
 }
@@ -110,6 +114,7 @@ impl TicketStateRow {
             purge_at_ms: stored.purge_at().map(to_ms),
             version: stored.version.cast_signed(),
             acknowledged: stored.acknowledged.cast_signed(),
+            seat_vectors: stored.seat_vectors.encode(),
         }
     }
 

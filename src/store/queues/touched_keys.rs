@@ -70,6 +70,7 @@ impl TouchedQueueKeys {
                 self.add_entering_ticket(ticket, max_tickets_per_user.is_some());
             }
             QueueWrite::Heartbeat { ticket_id, .. }
+            | QueueWrite::RenewVector { ticket_id, .. }
             | QueueWrite::Acknowledge { ticket_id, .. }
             | QueueWrite::EndTicket { ticket_id, .. } => {
                 self.tickets.insert(*ticket_id);

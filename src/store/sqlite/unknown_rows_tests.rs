@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sqlx::sqlite::SqliteConnection;
 
 use crate::domain::id::{AdvertisementId, MatchId, SetId, SiloId, TicketId, UserKey};
+use crate::domain::queue::seat_vectors::SeatVectors;
 use crate::domain::queue::ticket::Ticket;
 use crate::domain::time::UnixMs;
 use crate::store::queues::TicketMembership;
@@ -47,7 +48,16 @@ fn ticket_row(n: u8, body: &'static str) -> TicketRow<'static> {
 
 fn state_row(state: i64, purge_at_ms: Option<i64>) -> TicketStateRow {
     let (match_id, end_reason, expires_ms) = (None, None, 5_000);
-    TicketStateRow { state, match_id, end_reason, expires_ms, purge_at_ms, version: 1, acknowledged: 0 }
+    TicketStateRow {
+        state,
+        match_id,
+        end_reason,
+        expires_ms,
+        purge_at_ms,
+        version: 1,
+        acknowledged: 0,
+        seat_vectors: None,
+    }
 }
 
 fn match_row(n: u8, stage: i64, purge_at_ms: Option<i64>, body: &'static str) -> MatchRow<'static> {
@@ -172,6 +182,7 @@ fn queue_writes() -> [QueueWrite; 4] {
     other.session.players = vec![crate::domain::session::Player::from_user(user(2))];
     let enters = QueueWrite::EnterQueue {
         ticket: Arc::new(other),
+        seat_vectors: SeatVectors::default(),
         expires_at: UnixMs(6_000),
         request_digest: [9; 16],
         caller_user: None,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fireteam::config::StoreTarget;
 use fireteam::domain::id::{SetId, TicketId, UserKey};
 use fireteam::domain::locality::Locality;
+use fireteam::domain::queue::seat_vectors::SeatVectors;
 use fireteam::domain::queue::ticket::{PlayerRating, Ticket};
 use fireteam::domain::session::{Player, RegionLatency, Session};
 use fireteam::domain::time::UnixMs;
@@ -108,6 +109,7 @@ async fn ticket_of_an_earlier_version_is_matched_by_its_cell() {
     let store = SqliteStore::open(&path).await.expect("a new database");
     let write = QueueWrite::EnterQueue {
         ticket: Arc::new(ticket_of_an_earlier_version(entered_at, place)),
+        seat_vectors: SeatVectors::default(),
         expires_at: entered_at.plus_ms(600_000),
         request_digest: [1; 16],
         caller_user: None,

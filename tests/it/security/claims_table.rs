@@ -360,7 +360,7 @@ const TABLE: &[Row] = &[
         ],
     ),
     ("QueueLeaveRequest", &[(&TICKET, &["ticket_id", "ticket_token"]), (&OTHERS_OF_THE_TICKET, &["user_ids"])]),
-    ("QueueWatchRequest", &[(&TICKET, &["tickets"])]),
+    ("QueueWatchRequest", &[(&TICKET, &["tickets"]), (&LATENCY_TOKEN, &["latency_token"])]),
     ("TicketReference", &[(&TICKET, &["ticket_id", "ticket_token"]), (&RESUME, &["resume_token"])]),
     (
         "QueueHeartbeatRequest",
@@ -368,6 +368,7 @@ const TABLE: &[Row] = &[
             (&TICKET, &["tickets"]),
             (&CONNECTED, &["connected_user_ids"]),
             (&CONNECTED_IN, &["silo_id", "connected_matchmaking_set_ids"]),
+            (&LATENCY_TOKEN, &["latency_token"]),
         ],
     ),
     (

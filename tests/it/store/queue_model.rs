@@ -10,6 +10,7 @@ use fireteam::domain::id::{ConsentId, MatchId, SetId, TicketId, UserKey};
 use fireteam::domain::lifecycle::penalty::{Penalty, next_penalty};
 use fireteam::domain::lifecycle::{Match, MatchStage, TicketFate};
 use fireteam::domain::match_result::{MatchResult, RatingHistoryEntry};
+use fireteam::domain::queue::seat_vectors::SeatVectors;
 use fireteam::domain::queue::ticket::{Ticket, TicketEndReason};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::queues::TicketState as State;
@@ -77,6 +78,9 @@ impl Model {
         let ticket = self.ticket(id).expect("the ticket exists");
         (ticket.state, ticket.acknowledged) = (state, 0);
         ticket.version += 1;
+        if let State::Ended { .. } = state {
+            ticket.seat_vectors = SeatVectors::default();
+        }
         ticket.clone()
     }
 
@@ -86,13 +90,14 @@ impl Model {
         match write {
             QueueWrite::EnterQueue {
                 ticket,
+                seat_vectors,
                 expires_at: expires,
                 request_digest: digest,
                 caller_user,
                 consents,
                 max_tickets_per_user: max,
                 now,
-            } => self.enter(ticket, (expires, digest), (caller_user, &consents, max), now),
+            } => self.enter((ticket, seat_vectors), (expires, digest), (caller_user, &consents, max), now),
             QueueWrite::Acknowledge { ticket_id: id, match_id, acknowledged } => match self.ticket(id) {
                 None => Out::TicketNotFound,
                 Some(ticket) => {
@@ -122,6 +127,19 @@ impl Model {
                 Some(ticket) => {
                     if !matches!(ticket.state, State::Ended { .. }) && ticket.expires_at < expires {
                         (ticket.expires_at, ticket.version) = (expires, ticket.version + 1);
+                    }
+                    Out::CurrentTicket(ticket.clone())
+                }
+            },
+            QueueWrite::RenewVector { ticket_id: id, seat, vector } => match self.ticket(id) {
+                None => Out::TicketNotFound,
+                Some(ticket) => {
+                    let mut vectors = ticket.seat_vectors.vectors().to_vec();
+                    let is_new = !vectors.contains(&(seat, vector.clone()));
+                    if !matches!(ticket.state, State::Ended { .. }) && is_new {
+                        vectors.retain(|(own, _)| *own != seat);
+                        vectors.push((seat, vector));
+                        (ticket.seat_vectors, ticket.version) = (SeatVectors::new(vectors), ticket.version + 1);
                     }
                     Out::CurrentTicket(ticket.clone())
                 }
@@ -233,7 +251,7 @@ impl Model {
 
     fn enter(
         &mut self,
-        ticket: Arc<Ticket>,
+        (ticket, seat_vectors): (Arc<Ticket>, SeatVectors),
         (expires, digest): (UnixMs, [u8; 16]),
         (caller_user, consents, max): (Option<UserKey>, &[GrantedConsent], Option<u32>),
         now: UnixMs,
@@ -259,7 +277,8 @@ impl Model {
         // The sequences use ids again after their tickets were purged.
         self.left.retain(|(_, id)| *id != ticket.id);
         let (state, expires_at, request_digest) = (State::Waiting, expires, digest);
-        let stored = StoredTicket { ticket, state, expires_at, version: 1, request_digest, acknowledged: 0 };
+        let stored =
+            StoredTicket { ticket, state, expires_at, version: 1, request_digest, acknowledged: 0, seat_vectors };
         self.tickets.push(stored.clone());
         Out::Entered { ticket: stored, is_replay: false }
     }
@@ -393,7 +412,15 @@ impl Model {
         for ticket in new {
             self.left.retain(|(_, id)| *id != ticket.id);
             let (state, request_digest) = (State::InMatch(started.id), [7; 16]);
-            let stored = StoredTicket { ticket, state, expires_at, version: 1, request_digest, acknowledged: 0 };
+            let stored = StoredTicket {
+                ticket,
+                state,
+                expires_at,
+                version: 1,
+                request_digest,
+                acknowledged: 0,
+                seat_vectors: SeatVectors::default(),
+            };
             self.tickets.push(stored.clone());
             changed.push(stored);
         }

@@ -7,6 +7,7 @@ use fireteam::domain::chosen_value::ChosenValue;
 use fireteam::domain::id::{
     AdvertisementId, MatchId, RatingKey, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey,
 };
+use fireteam::domain::latency::published_vector::{PublishedFloor, PublishedVector};
 use fireteam::domain::lifecycle::session_start::SessionMatchStart;
 use fireteam::domain::lifecycle::side_reports::SideReports;
 use fireteam::domain::lifecycle::{
@@ -14,7 +15,9 @@ use fireteam::domain::lifecycle::{
 };
 use fireteam::domain::locality::Locality;
 use fireteam::domain::match_result::UserSatisfactionStatistics;
+use fireteam::domain::queue::seat_vectors::SeatVectors;
 use fireteam::domain::queue::ticket::{PlayerRating, Ticket, TicketEndReason};
+use fireteam::domain::ruleset::probing::LatencyTrust;
 use fireteam::domain::session::{Player, RegionLatency, Session, SessionDetails};
 use fireteam::domain::time::UnixMs;
 use fireteam::domain::wish::{AcceptedValues, Wish, WishStep};
@@ -98,6 +101,7 @@ pub(crate) fn enter_limited(ticket: Ticket, max_tickets_per_user: Option<u32>, e
     let digest = [(ticket.session.players.len() as u32 + 16 * ticket.set_id.0) as u8; 16];
     QueueWrite::EnterQueue {
         ticket: Arc::new(ticket),
+        seat_vectors: SeatVectors::default(),
         expires_at: UnixMs(expires),
         request_digest: digest,
         max_tickets_per_user,
@@ -105,6 +109,12 @@ pub(crate) fn enter_limited(ticket: Ticket, max_tickets_per_user: Option<u32>, e
         consents: Vec::new(),
         now: UnixMs(now),
     }
+}
+
+/// Vector with one floor of `steps` to beacon 7.
+pub(crate) fn published_vector(steps: u16) -> PublishedVector {
+    let floors = vec![PublishedFloor { beacon_id: 7, steps }];
+    PublishedVector::new(floors, UnixMs(5), LatencyTrust::Proven).expect("one floor")
 }
 
 /// A heartbeat of ticket `n`.
@@ -240,10 +250,11 @@ pub(crate) fn rating(n: u32, set: u32, rating: f64) -> RatingRow {
 
 /// The stored form of a ticket that has just entered.
 pub(crate) fn stored_ticket(entered: &QueueWrite) -> StoredTicket {
-    let QueueWrite::EnterQueue { ticket, expires_at: expires, request_digest: digest, .. } = entered else {
+    let QueueWrite::EnterQueue { ticket, seat_vectors, expires_at: expires, request_digest: digest, .. } = entered
+    else {
         panic!("an EnterQueue write")
     };
-    let ticket = Arc::clone(ticket);
+    let (ticket, seat_vectors) = (Arc::clone(ticket), seat_vectors.clone());
     let (state, expires_at, request_digest) = (TicketState::Waiting, *expires, *digest);
-    StoredTicket { ticket, state, expires_at, version: 1, request_digest, acknowledged: 0 }
+    StoredTicket { ticket, state, expires_at, version: 1, request_digest, acknowledged: 0, seat_vectors }
 }

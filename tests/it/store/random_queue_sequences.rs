@@ -9,6 +9,7 @@ use fireteam::domain::lifecycle::{
     Assignment, Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket, TicketFate,
 };
 use fireteam::domain::match_result::{MatchForecast, ResultReport, SideRank};
+use fireteam::domain::queue::seat_vectors::{Seat, SeatVectors};
 use fireteam::domain::queue::ticket::{Ticket, TicketEndReason};
 use fireteam::domain::ruleset::rating::scale::KeyedRatingSpec;
 use fireteam::domain::ruleset::rating::{
@@ -23,8 +24,8 @@ use proptest::prelude::*;
 
 use crate::store::queue_model::Model;
 use crate::store::queue_rows::{
-    end_ticket, enter_limited, heartbeat, match_id, new_match, next_version, propose, rating, start_match, ticket,
-    ticket_id, user,
+    end_ticket, enter_limited, heartbeat, match_id, new_match, next_version, propose, published_vector, rating,
+    start_match, ticket, ticket_id, user,
 };
 use crate::store::sequence_runner::{Step, StoreModel, compare_memory, compare_postgres, compare_sqlite};
 
@@ -156,9 +157,16 @@ fn random_write() -> impl Strategy<Value = RandomWrite> {
                     *caller_user = Some(user(users[0]));
                     consents.extend(users.get(1).map(|other| consent((*other % 3) as u8)));
                 }
+                if let QueueWrite::EnterQueue { seat_vectors, .. } = &mut write && n % 3 == 0 {
+                    *seat_vectors = SeatVectors::new([(Seat(0), published_vector(1))]);
+                }
                 RandomWrite::Complete(write)
             }),
         2 => (n.clone(), now.clone()).prop_map(|(n, expires)| RandomWrite::Complete(heartbeat(n, expires))),
+        2 => (n.clone(), 0..2_u8, 0..3_u16).prop_map(|(n, seat, steps)| {
+            let (ticket_id, seat, vector) = (ticket_id(n), Seat(seat), published_vector(steps));
+            RandomWrite::Complete(QueueWrite::RenewVector { ticket_id, seat, vector })
+        }),
         2 => (n.clone(), 0..5_u32, 0..8_u64).prop_map(|(n, m, acknowledged)| {
             let (ticket_id, match_id) = (ticket_id(n), match_id(m));
             RandomWrite::Complete(QueueWrite::Acknowledge { ticket_id, match_id, acknowledged })

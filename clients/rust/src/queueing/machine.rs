@@ -171,7 +171,7 @@ impl Queueing {
             return None;
         }
         self.watch = Watch::Open { until: self.now + self.ttl() };
-        Some(pb::QueueWatchRequest { tickets: vec![self.saved.ticket.clone()] })
+        Some(pb::QueueWatchRequest { tickets: vec![self.saved.ticket.clone()], ..Default::default() })
     }
 
     /// Request to the game, or news for it; `None` if there is none.

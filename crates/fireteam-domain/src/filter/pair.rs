@@ -101,6 +101,19 @@ pub fn measure_between(
     }
 }
 
+/// Measure between two queue parties as limits compare it: of a cautious ruleset, the high end of a predicted round trip.
+pub fn measure_for_limit(
+    ruleset: &Ruleset,
+    measure: Measure,
+    one: &SessionView<'_>,
+    other: &SessionView<'_>,
+) -> Option<f64> {
+    if measure == Measure::Latency && ruleset.probing.is_cautious {
+        return estimate_between(ruleset, one, other).map(|estimate| estimate.high_ms());
+    }
+    measure_between(ruleset, measure, one, other, None)
+}
+
 /// Estimated round trip between two sessions, with its source; `None` if it is unknown.
 pub fn estimate_between(
     ruleset: &Ruleset,
@@ -208,8 +221,7 @@ impl DirectedPair<'_> {
         expansion: usize,
         reciprocal_percent: f64,
     ) -> Result<(), RefusingSide> {
-        let measured =
-            measure_between(self.ruleset, measure, &self.searcher.session, &self.candidate.session, self.measured());
+        let measured = measure_for_limit(self.ruleset, measure, &self.searcher.session, &self.candidate.session);
         let Some(measured) = measured else { return missing_value_verdict(missing) };
         let expansion = &self.ruleset.expansions[expansion];
         let (ours, theirs) = (self.searcher.limit_of(expansion), self.candidate.limit_of(expansion));

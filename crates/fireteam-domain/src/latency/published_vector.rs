@@ -53,6 +53,11 @@ impl PublishedVector {
         now.ms_since(self.measured_at) < PUBLISHED_VECTOR_LIFETIME_MS && self.source <= trust
     }
 
+    /// Time from which it no longer counts.
+    pub fn expires_at(&self) -> UnixMs {
+        self.measured_at.plus_ms(PUBLISHED_VECTOR_LIFETIME_MS)
+    }
+
     /// Bytes of the vector in a store.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + self.floors.len() * FLOOR_BYTES);

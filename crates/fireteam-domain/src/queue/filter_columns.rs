@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use crate::attribute::AttributeValue;
 use crate::filter::{
     Refusal, RefusingSide, WaitingSession, admit_mutually_by_filter, admit_mutually_by_wishes, measure_between,
+    measure_for_limit,
 };
 use crate::locality::Locality;
 use crate::measure::Measure;
@@ -67,6 +68,8 @@ enum PairMeasure {
     EstimatedLatencyMs(Vec<Option<Locality>>),
     /// Evaluated per pair by `filter`.
     EvaluatePerPair(Measure),
+    /// Evaluated per pair by `filter`, as limits compare it.
+    EvaluateLimitPerPair(Measure),
 }
 
 impl<'a> FilterColumns<'a> {
@@ -193,6 +196,13 @@ impl PairMeasure {
         }
     }
 
+    fn for_limit(measure: Measure, rows: &[WaitingSession<'_>]) -> Self {
+        match Self::new(measure, rows) {
+            Self::EvaluatePerPair(measure) => Self::EvaluateLimitPerPair(measure),
+            by_column => by_column,
+        }
+    }
+
     fn measure_pair(&self, columns: &FilterColumns<'_>, here: usize, there: usize) -> Option<f64> {
         let miles = |places: &[Option<Locality>]| Some(places[here]?.chord_miles(places[there]?));
         match self {
@@ -202,6 +212,10 @@ impl PairMeasure {
             Self::EvaluatePerPair(measure) => {
                 let (here, there) = (&columns.waiting_sessions[here].session, &columns.waiting_sessions[there].session);
                 measure_between(columns.ruleset, *measure, here, there, None)
+            }
+            Self::EvaluateLimitPerPair(measure) => {
+                let (here, there) = (&columns.waiting_sessions[here].session, &columns.waiting_sessions[there].session);
+                measure_for_limit(columns.ruleset, *measure, here, there)
             }
         }
     }
@@ -223,7 +237,7 @@ fn build_column_rule(
                 .map(|waiting_session| waiting_session.limit_of(&ruleset.expansions[expansion]))
                 .collect();
             ColumnRule::Within {
-                pair_measure: PairMeasure::new(measure, waiting_sessions),
+                pair_measure: PairMeasure::for_limit(measure, waiting_sessions),
                 expanded_limits,
                 reciprocal_percent,
                 missing: hard.missing,

@@ -7,8 +7,10 @@ use std::hash::{Hash, Hasher};
 
 use crate::attribute::AttributeValue;
 use crate::id::{AdvertisementId, MatchId};
-use crate::latency::{LatencyEndpoint, LatencyModel, round_trip_by_regions_or_distance};
+use crate::latency::LatencyEndpoint;
+use crate::latency::round_trip_estimate::{PredictionEnd, estimated_round_trip_ms};
 use crate::ruleset::Ruleset;
+use crate::ruleset::probing::LatencySource;
 use crate::ruleset::queue::RegionMode;
 use crate::ruleset::teams::ServerChoice;
 use crate::session::{RegionLatency, Session};
@@ -22,6 +24,8 @@ pub struct ServerCandidate<'a> {
     pub session: &'a Session,
     /// Seats that are neither taken nor reserved.
     pub open_seats: u16,
+    /// Its vector; `None`: nothing is predicted.
+    pub prediction: Option<PredictionEnd<'a>>,
     /// Score by the ruleset; lower is better.
     pub score: f64,
     /// Whether the server was not heard for longer than it may take to confirm a match.
@@ -114,7 +118,7 @@ fn sort_key(
     {
         return Err(PlacementProblem::OtherRegion);
     }
-    let slowest_ms = slowest_round_trip_ms(&ruleset.latency_model, to_place.parties, candidate.session);
+    let slowest_ms = slowest_round_trip_ms(ruleset, to_place.parties, candidate.session, candidate.prediction);
     if exceeds_limit(ruleset, slowest_ms) {
         return Err(PlacementProblem::TooFar);
     }
@@ -131,7 +135,7 @@ fn sort_key(
 
 /// Whether a session is farther from a party than the ruleset allows, as far as the round trip is known.
 pub(super) fn is_too_far(ruleset: &Ruleset, party: LatencyEndpoint<'_>, session: &Session) -> bool {
-    exceeds_limit(ruleset, slowest_round_trip_ms(&ruleset.latency_model, &[party], session))
+    exceeds_limit(ruleset, slowest_round_trip_ms(ruleset, &[party], session, None))
 }
 
 fn exceeds_limit(ruleset: &Ruleset, round_trip_ms: Option<f64>) -> bool {
@@ -154,11 +158,25 @@ pub(super) fn region_of_server<'a>(ruleset: &Ruleset, session: &'a Session) -> O
 }
 
 /// Longest expected round trip of a party to the server, milliseconds; `None` if none is known.
-fn slowest_round_trip_ms(model: &LatencyModel, parties: &[LatencyEndpoint<'_>], server: &Session) -> Option<f64> {
+fn slowest_round_trip_ms(
+    ruleset: &Ruleset,
+    parties: &[LatencyEndpoint<'_>],
+    session: &Session,
+    prediction: Option<PredictionEnd<'_>>,
+) -> Option<f64> {
+    let predicts = ruleset.probing.source == LatencySource::PredictedV1;
+    let region = region_of_server(ruleset, session).filter(|_| predicts);
     let server =
-        LatencyEndpoint { locality: server.locality, region_latencies: &server.region_latencies, prediction: None };
-    let known = parties.iter().filter_map(|party| round_trip_by_regions_or_distance(model, *party, server));
-    known.max_by(f64::total_cmp)
+        LatencyEndpoint { locality: session.locality, region_latencies: &session.region_latencies, prediction };
+    let expected_ms = |party: &LatencyEndpoint<'_>| {
+        // A measured round trip to the server's region is better than a prediction.
+        let to_region = party.region_latencies.iter().find(|latency| Some(&*latency.region) == region);
+        match to_region {
+            Some(latency) => Some(f64::from(latency.round_trip_ms)),
+            None => estimated_round_trip_ms(&ruleset.latency_model, *party, server),
+        }
+    };
+    parties.iter().filter_map(expected_ms).max_by(f64::total_cmp)
 }
 
 /// Order of servers of equal rank: another one for each match, and the same at each attempt.

@@ -6,6 +6,7 @@ use crate::latency::beacon_fleet::BeaconFleet;
 use crate::latency::beacon_vector::CompletedVector;
 use crate::latency::prediction::PredictionCondition;
 use crate::latency::round_trip_estimate::PredictionEnd;
+use crate::queue::seat_vectors::SeatVectors;
 use crate::time::UnixMs;
 
 /// Completed vector of a party's published floors.
@@ -13,6 +14,8 @@ use crate::time::UnixMs;
 pub struct TicketVector {
     /// Fleet with which it was completed.
     pub fleet: Arc<BeaconFleet>,
+    /// Published vectors that it was made from.
+    pub source: SeatVectors,
     /// Floors, completed.
     pub completed: CompletedVector,
     /// Time at which it expires: from then on the ticket is matched by another vector, or by none.

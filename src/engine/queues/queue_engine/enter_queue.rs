@@ -14,7 +14,7 @@ use crate::domain::ruleset::teams::TeamsSpec;
 use crate::domain::session::Session;
 use crate::domain::team::{self, TeamParty};
 use crate::domain::time::UnixMs;
-use crate::engine::beacons::party_latency::{PartyLatency, apply_latency_tokens};
+use crate::engine::beacons::party_latency::{PartyLatency, apply_latency_tokens, published_seat_vectors};
 use crate::engine::checked_session::check_session;
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
@@ -57,10 +57,10 @@ impl QueueEngine {
         )?;
         let (mut session, tokens) = (enter.session, &enter.latency_tokens);
         let common = &self.shared.common;
-        let PartyLatency { mut ignored_fields, floors } =
+        let PartyLatency { mut ignored_fields, floors: _ } =
             apply_latency_tokens(common, caller, &ruleset, &mut session, tokens, now);
         let own_round_trips_ms = measured_round_trips_ms(&session);
-        let (session, untrusted) = common.with_coarse_locality(caller, session, &floors)?;
+        let (session, place_and_center, untrusted) = common.with_coarse_place(caller, session)?;
         ignored_fields.extend(untrusted);
         check_session(&ruleset, &session)?;
         check_roles(&ruleset, teams, &session)?;
@@ -81,10 +81,12 @@ impl QueueEngine {
             self_answering: consents.self_answering.clone(),
         });
         let users: Vec<UserKey> = ticket.session.players.iter().map(|player| player.user).collect();
+        let seat_vectors = published_seat_vectors(common, caller, &ruleset, (&users, tokens), place_and_center, now);
         let key = queue_key_of(&ticket);
         let silo_use = Some(self.shared.common.open_silos.use_silo(ticket.session.silo, caller)?);
         let write = QueueWrite::EnterQueue {
             ticket,
+            seat_vectors,
             expires_at: expiry_after_heartbeat(queue, now),
             request_digest,
             caller_user: caller.user,

@@ -60,6 +60,7 @@ pub(super) fn decode_ticket(row: &PgRow) -> Result<StoredTicket, StoreError> {
         purge_at_ms: columns.read(10, "purge_at_ms")?,
         version: columns.read(11, "version")?,
         acknowledged: columns.read(12, "acknowledged")?,
+        seat_vectors: columns.read(13, "seat_vectors")?,
     })
 }
 

@@ -7,7 +7,8 @@ macro_rules! select_tickets {
         concat!(
             "
     select t.ticket_id, t.silo_id, t.set_id, t.entered_ms, t.request_digest, t.body,
-           t.state, t.match_id, t.end_reason, t.expires_ms, t.purge_at_ms, t.version, t.acknowledged",
+           t.state, t.match_id, t.end_reason, t.expires_ms, t.purge_at_ms, t.version, t.acknowledged,
+           t.seat_vectors",
             $source
         )
     };
@@ -185,10 +186,11 @@ pub(super) const DELETE_MATCH_USERS_BY_USER: &str = "delete from match_user wher
 /// Inserts tickets. Fewer rows than ids: another server inserted one with the same key first.
 pub(super) const INSERT_TICKETS: &str = "
     insert into ticket (ticket_id, silo_id, set_id, entered_ms, request_digest, body, state, match_id,
-                        end_reason, expires_ms, purge_at_ms, version, acknowledged)
+                        end_reason, expires_ms, purge_at_ms, version, acknowledged, seat_vectors)
     select *
       from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::uuid[], $6::text[], $7::smallint[],
-                  $8::uuid[], $9::smallint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[])
+                  $8::uuid[], $9::smallint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[],
+                  $14::bytea[])
         on conflict (ticket_id) do nothing
 ";
 
@@ -196,10 +198,11 @@ pub(super) const INSERT_TICKETS: &str = "
 pub(super) const UPDATE_TICKET_STATES: &str = "
     update ticket t
        set state = u.state, match_id = u.match_id, end_reason = u.end_reason, expires_ms = u.expires_ms,
-           purge_at_ms = u.purge_at_ms, version = u.version, acknowledged = u.acknowledged
+           purge_at_ms = u.purge_at_ms, version = u.version, acknowledged = u.acknowledged,
+           seat_vectors = u.seat_vectors
       from unnest($1::uuid[], $2::smallint[], $3::uuid[], $4::smallint[], $5::bigint[], $6::bigint[], $7::bigint[],
-                  $8::bigint[])
-        as u (ticket_id, state, match_id, end_reason, expires_ms, purge_at_ms, version, acknowledged)
+                  $8::bigint[], $9::bytea[])
+        as u (ticket_id, state, match_id, end_reason, expires_ms, purge_at_ms, version, acknowledged, seat_vectors)
      where t.ticket_id = u.ticket_id
 ";
 

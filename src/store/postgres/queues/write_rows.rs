@@ -147,7 +147,8 @@ async fn insert_tickets(tickets: &[&StoredTicket], connection: &mut PgConnection
         .bind(to_column(&state_rows, |row| row.expires_ms))
         .bind(to_column(&state_rows, |row| row.purge_at_ms))
         .bind(to_column(&state_rows, |row| row.version))
-        .bind(to_column(&state_rows, |row| row.acknowledged));
+        .bind(to_column(&state_rows, |row| row.acknowledged))
+        .bind(to_column(&state_rows, |row| row.seat_vectors.as_deref()));
     check_row_count(query.execute(connection).await?.rows_affected(), rows.len())
 }
 
@@ -164,7 +165,8 @@ async fn update_ticket_states(tickets: &[&StoredTicket], connection: &mut PgConn
         .bind(to_column(&state_rows, |row| row.expires_ms))
         .bind(to_column(&state_rows, |row| row.purge_at_ms))
         .bind(to_column(&state_rows, |row| row.version))
-        .bind(to_column(&state_rows, |row| row.acknowledged));
+        .bind(to_column(&state_rows, |row| row.acknowledged))
+        .bind(to_column(&state_rows, |row| row.seat_vectors.as_deref()));
     query.execute(connection).await?;
     Ok(())
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::domain::id::{MatchId, TicketId, UserKey};
 use crate::domain::lifecycle::penalty::next_penalty;
 use crate::domain::lifecycle::{Match, TicketFate};
+use crate::domain::queue::seat_vectors::SeatVectors;
 use crate::domain::queue::ticket::{Ticket, TicketEndReason};
 use crate::domain::time::UnixMs;
 use crate::store::queues::queue_rows::{QueueRows, match_purge_at, match_users, queue_key};
@@ -50,6 +51,7 @@ impl QueueRows {
         match write {
             QueueWrite::EnterQueue {
                 ticket,
+                seat_vectors,
                 expires_at,
                 request_digest,
                 caller_user,
@@ -58,7 +60,7 @@ impl QueueRows {
                 now,
             } => {
                 let caller = (*caller_user, &**consents, *max_tickets_per_user);
-                self.enter_queue(ticket, (*expires_at, *request_digest), caller, *now)
+                self.enter_queue((ticket, seat_vectors), (*expires_at, *request_digest), caller, *now)
             }
             QueueWrite::Acknowledge { ticket_id, match_id, acknowledged } => {
                 self.acknowledge(*ticket_id, *match_id, *acknowledged)
@@ -76,6 +78,14 @@ impl QueueRows {
                 let Some(stored) = self.tickets.get_mut(ticket_id) else { return QueueOutcome::TicketNotFound };
                 if stored.is_open() && stored.expires_at < *expires_at {
                     stored.expires_at = *expires_at;
+                    stored.version += 1;
+                }
+                QueueOutcome::CurrentTicket(stored.clone())
+            }
+            QueueWrite::RenewVector { ticket_id, seat, vector } => {
+                let Some(stored) = self.tickets.get_mut(ticket_id) else { return QueueOutcome::TicketNotFound };
+                if stored.is_open() && stored.seat_vectors.of_seat(*seat) != Some(vector) {
+                    stored.seat_vectors = stored.seat_vectors.with(*seat, vector.clone());
                     stored.version += 1;
                 }
                 QueueOutcome::CurrentTicket(stored.clone())
@@ -108,7 +118,7 @@ impl QueueRows {
 
     fn enter_queue(
         &mut self,
-        ticket: &Arc<Ticket>,
+        (ticket, seat_vectors): (&Arc<Ticket>, &SeatVectors),
         (expires_at, request_digest): (UnixMs, [u8; 16]),
         (caller_user, consents, max_tickets_per_user): (Option<UserKey>, &[GrantedConsent], Option<u32>),
         now: UnixMs,
@@ -142,6 +152,7 @@ impl QueueRows {
             version: FIRST_VERSION,
             request_digest,
             acknowledged: 0,
+            seat_vectors: seat_vectors.clone(),
         };
         self.tickets.insert(stored.ticket.id, stored.clone());
         QueueOutcome::Entered { ticket: stored, is_replay: false }
@@ -208,6 +219,9 @@ impl QueueRows {
         stored.expires_at = expires_at.unwrap_or(stored.expires_at);
         stored.acknowledged = 0;
         stored.version += 1;
+        if !stored.is_open() {
+            stored.seat_vectors = SeatVectors::default();
+        }
         let stored = stored.clone();
         if !stored.is_open() {
             self.remove_ticket_users(&stored.ticket);

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::domain::id::{TicketId, UserKey};
+use crate::domain::queue::seat_vectors::SeatVectors;
 use crate::domain::queue::ticket::{Ticket, TicketEndReason};
 use crate::store::queues::queue_rows::{QueueRows, match_users, queue_key};
 use crate::store::queues::{QueueOutcome, QueueWrite, StoredTicket, TicketMembership, TicketState};
@@ -59,6 +60,7 @@ impl QueueRows {
                 version: FIRST_VERSION,
                 request_digest,
                 acknowledged: 0,
+                seat_vectors: SeatVectors::default(),
             };
             self.tickets.insert(ticket.id, stored.clone());
             changed.insert(ticket.id, stored);

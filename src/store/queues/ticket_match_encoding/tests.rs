@@ -5,14 +5,17 @@ use proptest::prelude::*;
 use super::*;
 use crate::domain::chosen_value::ChosenValue;
 use crate::domain::id::{AdvertisementId, RatingKey, ReservationId, RulesetHash, UserKey};
+use crate::domain::latency::published_vector::{PublishedFloor, PublishedVector};
 use crate::domain::lifecycle::session_start::SessionMatchStart;
 use crate::domain::lifecycle::side_reports::{PlayerReport, ResultClaim, SideReports, SideReportsOutcome};
 use crate::domain::lifecycle::{
     Assignment, KeptSkillOfErasedUser, MatchEndReason, MatchPlayer, MatchStage, MatchTicket,
 };
 use crate::domain::match_result::UserSatisfactionStatistics;
+use crate::domain::queue::seat_vectors::Seat;
 use crate::domain::queue::ticket::PlayerRating;
 use crate::domain::rating::Skill;
+use crate::domain::ruleset::probing::LatencyTrust;
 use crate::domain::session::Session;
 use crate::store::queues::RatingRow;
 use crate::store::queues::row_checksums::rating_checksum;
@@ -231,9 +234,15 @@ proptest! {
         expires_at in any_time(),
         version: u64,
         acknowledged: u64,
+        steps in prop::collection::vec(0..9_u16, 0..3),
     ) {
+        let vector = |(seat, steps): (u8, u16)| {
+            let floors = vec![PublishedFloor { beacon_id: 7, steps }];
+            (Seat(seat), PublishedVector::new(floors, UnixMs(1), LatencyTrust::Observed).unwrap())
+        };
+        let seat_vectors = SeatVectors::new((0..).zip(steps).map(vector));
         let request_digest = *ticket.id.as_bytes();
-        let stored = StoredTicket { ticket: Arc::new(ticket), state, expires_at, version, request_digest, acknowledged };
+        let stored = StoredTicket { ticket: Arc::new(ticket), state, expires_at, version, request_digest, acknowledged, seat_vectors };
         let row = TicketRow::encode(&stored.ticket, stored.request_digest);
         let decoded = row.decode(TicketStateRow::encode(&stored)).unwrap();
         prop_assert_eq!(format!("{decoded:?}"), format!("{stored:?}"));
@@ -318,8 +327,16 @@ fn queue_values_of_a_newer_server_name_the_column() {
         let mut row = TicketRow::encode(&sample_ticket(), [0; 16]);
         let (match_id, end_reason, purge_at_ms) = (None, None, None);
         let (expires_ms, acknowledged) = (0, 0);
-        let mut state_row =
-            TicketStateRow { state: 0, match_id, end_reason, expires_ms, purge_at_ms, version: 1, acknowledged };
+        let mut state_row = TicketStateRow {
+            state: 0,
+            match_id,
+            end_reason,
+            expires_ms,
+            purge_at_ms,
+            version: 1,
+            acknowledged,
+            seat_vectors: None,
+        };
         change(&mut row, &mut state_row);
         match row.decode(state_row) {
             Err(StoreError::UnknownRow { table: "ticket", column, .. }) => assert_eq!(column, expected),
@@ -364,8 +381,16 @@ fn queue_row_corruption_names_the_column() {
         let mut row = TicketRow::encode(&sample_ticket(), [0; 16]);
         let (match_id, end_reason, purge_at_ms) = (None, None, None);
         let (expires_ms, acknowledged) = (0, 0);
-        let mut state_row =
-            TicketStateRow { state: 0, match_id, end_reason, expires_ms, purge_at_ms, version: 1, acknowledged };
+        let mut state_row = TicketStateRow {
+            state: 0,
+            match_id,
+            end_reason,
+            expires_ms,
+            purge_at_ms,
+            version: 1,
+            acknowledged,
+            seat_vectors: None,
+        };
         corrupt(&mut row, &mut state_row);
         assert_eq!(
             column(row.decode(state_row).map_or_else(Ok, |decoded| Err(format!("{decoded:?}")))),
@@ -406,6 +431,7 @@ fn queue_checksums_cover_every_column() {
         purge_at_ms: Some(6),
         version: 7,
         acknowledged: 0,
+        seat_vectors: None,
     };
     let corruptions: [fn(&mut TicketStateRow); 8] = [
         |row| row.state -= 1,

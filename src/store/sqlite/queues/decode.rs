@@ -65,6 +65,7 @@ pub(super) fn decode_ticket(row: &SqliteRow) -> Result<StoredTicket, StoreError>
         purge_at_ms: columns.read(11, "purge_at_ms")?,
         version: columns.int64(12, "version")?,
         acknowledged: columns.int64(14, "acknowledged")?,
+        seat_vectors: columns.read(15, "seat_vectors")?,
     };
     columns.verify_checksum("state_checksum", columns.int64(13, "state_checksum")?, state_row.checksum(&ticket.id))?;
     ticket.decode(state_row)

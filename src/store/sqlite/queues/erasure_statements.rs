@@ -6,15 +6,17 @@ use crate::store::sqlite::connection::sql_script::MultiRowTemplate;
 pub(super) const REWRITE_TICKETS: MultiRowTemplate = MultiRowTemplate::new(
     "
     insert into ticket (ticket_id, silo_id, set_id, entered_ms, request_digest, body, checksum,
-                        state, match_id, end_reason, expires_ms, purge_at_ms, version, state_checksum, acknowledged)
+                        state, match_id, end_reason, expires_ms, purge_at_ms, version, state_checksum, acknowledged,
+                        seat_vectors)
     values ",
-    "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     "
         on conflict (ticket_id) do update
        set request_digest = excluded.request_digest, body = excluded.body, checksum = excluded.checksum,
            state = excluded.state, match_id = excluded.match_id, end_reason = excluded.end_reason,
            expires_ms = excluded.expires_ms, purge_at_ms = excluded.purge_at_ms, version = excluded.version,
-           state_checksum = excluded.state_checksum, acknowledged = excluded.acknowledged",
+           state_checksum = excluded.state_checksum, acknowledged = excluded.acknowledged,
+           seat_vectors = excluded.seat_vectors",
     false,
 );
 

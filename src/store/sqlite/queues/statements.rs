@@ -9,7 +9,8 @@ macro_rules! select_tickets {
         concat!(
             "
     select t.ticket_id, t.silo_id, t.set_id, t.entered_ms, t.request_digest, t.body, t.checksum,
-           t.state, t.match_id, t.end_reason, t.expires_ms, t.purge_at_ms, t.version, t.state_checksum, t.acknowledged",
+           t.state, t.match_id, t.end_reason, t.expires_ms, t.purge_at_ms, t.version, t.state_checksum, t.acknowledged,
+           t.seat_vectors",
             $source
         )
     };
@@ -92,9 +93,10 @@ pub(in crate::store::sqlite) const LIST_FINISHED_MATCHES: &str = select_results!
 pub(in crate::store::sqlite) const INSERT_TICKETS: MultiRowTemplate = MultiRowTemplate::new(
     "
     insert into ticket (ticket_id, silo_id, set_id, entered_ms, request_digest, body, checksum,
-                        state, match_id, end_reason, expires_ms, purge_at_ms, version, state_checksum, acknowledged)
+                        state, match_id, end_reason, expires_ms, purge_at_ms, version, state_checksum, acknowledged,
+                        seat_vectors)
     values ",
-    "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     // A padding row exists already and is the same.
     " on conflict (ticket_id) do nothing",
     false,
@@ -105,9 +107,10 @@ pub(in crate::store::sqlite) const UPDATE_TICKET_STATES: MultiRowTemplate = Mult
     "
     update ticket
        set state = v.column2, match_id = v.column3, end_reason = v.column4, expires_ms = v.column5,
-           purge_at_ms = v.column6, version = v.column7, state_checksum = v.column8, acknowledged = v.column9
+           purge_at_ms = v.column6, version = v.column7, state_checksum = v.column8, acknowledged = v.column9,
+           seat_vectors = v.column10
       from (values ",
-    "(?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     ") v
      where ticket.ticket_id = v.column1",
     true,

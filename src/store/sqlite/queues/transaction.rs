@@ -199,6 +199,7 @@ fn bind_ticket_state_columns(stored: &StoredTicket, values: &mut BindValues) {
     values.push(state_row.state).push(state_row.match_id.as_ref().map(<[u8; 16]>::as_slice)).push(state_row.end_reason);
     values.push(state_row.expires_ms).push(state_row.purge_at_ms).push(state_row.version);
     values.push(state_row.checksum(stored.ticket.id.as_bytes())).push(state_row.acknowledged);
+    values.push(state_row.seat_vectors);
 }
 
 fn bind_match(found: &&Arc<Match>, values: &mut BindValues) {

@@ -259,6 +259,7 @@ fn first_server(ruleset: &Ruleset, ticket: &Ticket, places: &[Degrees]) -> Optio
         id: AdvertisementId::from_bytes([number; 16]),
         session,
         open_seats: 2,
+        prediction: None,
         score: 0.0,
         is_silent: false,
     };

@@ -1,6 +1,7 @@
 //! Near misses: all rules that refuse a pair of tickets, with measured values and limits.
 
-use crate::filter::{Refusal, admit_mutually_by_filter, measure_between, refusals_by_wishes};
+use crate::filter::{Refusal, admit_mutually_by_filter, estimate_between, measure_for_limit, refusals_by_wishes};
+use crate::latency::round_trip_estimate::EstimateSource;
 use crate::queue::avoidance::have_common_user;
 use crate::queue::explain::explanation::{MeasuredAndLimit, NearMissTicket};
 use crate::queue::pass_state::PassState;
@@ -9,6 +10,7 @@ use crate::queue::rating_group;
 use crate::queue::region;
 use crate::queue::window::{self, BucketRange};
 use crate::ruleset::HardRule;
+use crate::ruleset::probing::LatencySource;
 use crate::ruleset::queue::{RatingWindow, WindowPairRule};
 
 /// Candidate and all rules that refuse it.
@@ -37,10 +39,22 @@ pub(super) fn failed_rules_between(pass_state: &PassState<'_>, one: u32, other: 
     let refusals = all_refusals(pass_state, one, other);
     let &(first_refusal, margin) = refusals.first()?;
     let ticket_id = pass_state.tickets[other as usize].prepared.ticket.id;
+    let failed_rule_count = refusals.len() as u16;
+    let round_trip_source = round_trip_source(pass_state, one, other);
     Some(FailedRules {
-        near_miss: NearMissTicket { ticket_id, first_refusal, failed_rule_count: refusals.len() as u16, margin },
+        near_miss: NearMissTicket { ticket_id, first_refusal, failed_rule_count, margin, round_trip_source },
         refusals_with_margins: refusals,
     })
+}
+
+/// Source of the round trip between two tickets, if the ruleset predicts round trips.
+fn round_trip_source(pass_state: &PassState<'_>, one: u32, other: u32) -> Option<EstimateSource> {
+    let ruleset = pass_state.input.ruleset;
+    if ruleset.probing.source != LatencySource::PredictedV1 {
+        return None;
+    }
+    let view = |row: u32| &pass_state.tickets[row as usize].waiting_session.session;
+    estimate_between(ruleset, view(one), view(other)).map(|estimate| estimate.source)
 }
 
 fn all_refusals(pass_state: &PassState<'_>, one: u32, other: u32) -> Vec<(Refusal, Option<MeasuredAndLimit>)> {
@@ -129,7 +143,7 @@ fn limit_margin(pass_state: &PassState<'_>, filter_index: usize, one: u32, other
     let HardRule::Within { measure, expansion, .. } = ruleset.hard_filters[filter_index].rule else { return None };
     let (ours, theirs) =
         (&pass_state.tickets[one as usize].waiting_session, &pass_state.tickets[other as usize].waiting_session);
-    let measured = measure_between(ruleset, measure, &ours.session, &theirs.session, None)?;
+    let measured = measure_for_limit(ruleset, measure, &ours.session, &theirs.session)?;
     let expansion = &ruleset.expansions[expansion];
     Some(MeasuredAndLimit { measured, limit: ours.limit_of(expansion).min(theirs.limit_of(expansion)) })
 }

@@ -20,7 +20,7 @@ fn server_id(n: u8) -> AdvertisementId {
 }
 
 fn candidate(n: u8, session: &Session, open_seats: u16, score: f64) -> ServerCandidate<'_> {
-    ServerCandidate { id: server_id(n), session, open_seats, score, is_silent: false }
+    ServerCandidate { id: server_id(n), session, open_seats, prediction: None, score, is_silent: false }
 }
 
 fn rank(
@@ -103,4 +103,27 @@ fn placement_tries_silent_servers_last() {
     let party = server_session(&[("eu", 20.0)]);
     let all = [silent, candidate(2, &near, 9, 1.0), candidate(3, &near, 9, 2.0)];
     assert_eq!(rank(|_| {}, None, &party, &all), Ok(vec![2, 3, 1]));
+}
+
+/// Where the ruleset predicts round trips, the measured one to the server's own region counts, and not the best region that party and
+/// server have in common.
+#[test]
+fn closest_server_is_by_its_own_region_where_round_trips_are_predicted() {
+    let (eu, us) = (server_session(&[("eu", 5.0), ("us", 90.0)]), server_session(&[("eu", 70.0), ("us", 8.0)]));
+    let party = server_session(&[("eu", 60.0), ("us", 80.0)]);
+    let mut ruleset = QueueFixture::one_vs_one().ruleset;
+    ruleset.hosting.choice = ServerChoice::Closest;
+    let choose = |ruleset: &Ruleset, party: &Session| {
+        let parties = [LatencyEndpoint { locality: None, region_latencies: &party.region_latencies, prediction: None }];
+        let to_place = MatchToPlace { id: MATCH, region: None, parties: &parties, unconfirmed_servers: &[] };
+        let candidates = [candidate(1, &us, 9, 0.0), candidate(2, &eu, 9, 0.0)];
+        rank_servers(ruleset, &to_place, &candidates).map(|ids| ids[0])
+    };
+    assert_eq!(choose(&ruleset, &party), Ok(server_id(2)), "60 ms by the common region eu, 70 ms to the other");
+    let farther = server_session(&[("eu", 95.0), ("us", 85.0)]);
+    assert_eq!(choose(&ruleset, &farther), Ok(server_id(1)), "85 ms by us, 90 ms to the other");
+    ruleset.probing.source = LatencySource::PredictedV1;
+    assert_eq!(choose(&ruleset, &party), Ok(server_id(2)), "60 ms to eu, 80 ms to us");
+    let no_eu = server_session(&[("us", 88.0)]);
+    assert_eq!(choose(&ruleset, &no_eu), Ok(server_id(1)), "88 ms to us; 90 ms to eu by the common region");
 }

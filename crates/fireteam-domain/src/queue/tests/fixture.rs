@@ -329,6 +329,8 @@ pub(in crate::queue) fn random_queue_fixture(seed: u64, max_tickets: u64) -> Que
         started_at: UnixMs(NOW.0 - random_below(&mut rng, 10) * 600_000),
     };
     fixture.past_matches = PastMatches::from_latest_of_pairs((0..count).map(past_match));
+    // Without vectors it changes nothing.
+    fixture.ruleset.probing.is_cautious = seed.is_multiple_of(2);
     fixture.vectors = random_vectors(seed, &fixture.tickets, NOW);
     let wider = |widen_limits| Some(FrustratedPlayerSpec { widen_limits, ..FrustratedPlayerSpec::default() });
     fixture.ruleset.satisfaction = pick_random(&mut rng, &[None, None, wider(1.4), wider(3.0)]);

@@ -13,6 +13,7 @@ use crate::latency::{LatencyEndpoint, round_trip_by_regions_or_distance};
 use crate::locality::Locality;
 use crate::measure::Measure;
 use crate::queue::pass_state::PassState;
+use crate::queue::seat_vectors::SeatVectors;
 use crate::queue::tests::fixture::{NOW, QueueFixture, random_queue_fixture};
 use crate::queue::ticket_vector::TicketVector;
 use crate::ruleset::{HardFilter, HardMissingPolicy, HardRule};
@@ -36,7 +37,12 @@ fn vector(fleet: &Arc<BeaconFleet>, network: u32, longitude: f64) -> Arc<TicketV
     let floors: Vec<BeaconFloor> =
         (0..8).map(|number| BeaconFloor { beacon_id: 2 * number + network, floor_ms: 25.0 }).collect();
     let completed = CompletedVector::new(fleet, Locality::from_degrees(0.0, longitude), &floors).unwrap();
-    Arc::new(TicketVector { fleet: Arc::clone(fleet), completed, expires_at: NOW.plus_ms(5_000) })
+    Arc::new(TicketVector {
+        fleet: Arc::clone(fleet),
+        source: SeatVectors::default(),
+        completed,
+        expires_at: NOW.plus_ms(5_000),
+    })
 }
 
 /// 1v1 queue with a limit of 100 ms, and three tickets 40 degrees apart: the first and the last are of one network.

@@ -10,6 +10,7 @@ use crate::latency::predictor_constants::PREDICTOR_V1;
 use crate::locality::Locality;
 use crate::location_privacy::arc_km;
 use crate::queue::rng::SplitMix64;
+use crate::queue::seat_vectors::SeatVectors;
 use crate::queue::tests::fixture::{one_in, pick_random, random_below};
 use crate::queue::ticket::Ticket;
 use crate::queue::ticket_vector::TicketVector;
@@ -36,7 +37,12 @@ pub(in crate::queue) fn random_vectors(
         let place = ticket.session.locality.filter(|_| !one_in(&mut rng, 4));
         let Some(place) = place else { continue };
         let completed = random_vector(&mut rng, &fleet, place);
-        let vector = TicketVector { fleet: Arc::clone(&fleet), completed, expires_at: now.plus_ms(expires_in) };
+        let vector = TicketVector {
+            fleet: Arc::clone(&fleet),
+            source: SeatVectors::default(),
+            completed,
+            expires_at: now.plus_ms(expires_in),
+        };
         vectors.insert(ticket.id, Arc::new(vector));
     }
     vectors

@@ -1,0 +1,174 @@
+//! Beacon vectors of the players of a ticket, and the vector of their party: of each beacon the longest of the players' floors.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::latency::beacon_fleet::BeaconFleet;
+use crate::latency::beacon_vector::{BeaconFloor, CompletedVector};
+use crate::latency::published_vector::PublishedVector;
+use crate::locality::Locality;
+use crate::location_privacy::ROUND_TRIP_ROUNDING_MS;
+use crate::queue::ticket_vector::TicketVector;
+use crate::ruleset::probing::LatencyTrust;
+use crate::time::UnixMs;
+
+/// Player whose vector it is: an index in the session of the ticket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Seat(pub u8);
+
+/// Vectors by seat, each seat at most once. A player without one is not counted. Clones share them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SeatVectors(Option<Arc<[(Seat, PublishedVector)]>>);
+
+impl SeatVectors {
+    /// Takes vectors of different seats, in any order; of one seat the last counts.
+    pub fn new(vectors: impl IntoIterator<Item = (Seat, PublishedVector)>) -> Self {
+        let by_seat: BTreeMap<Seat, PublishedVector> = vectors.into_iter().collect();
+        Self((!by_seat.is_empty()).then(|| by_seat.into_iter().collect()))
+    }
+
+    /// Vectors in the order of seats.
+    pub fn vectors(&self) -> &[(Seat, PublishedVector)] {
+        self.0.as_deref().unwrap_or_default()
+    }
+
+    /// Vector of one seat.
+    pub fn of_seat(&self, seat: Seat) -> Option<&PublishedVector> {
+        self.vectors().iter().find(|(own, _)| *own == seat).map(|(_, vector)| vector)
+    }
+
+    /// The vectors with another one for `seat`.
+    #[must_use]
+    pub fn with(&self, seat: Seat, vector: PublishedVector) -> Self {
+        Self::new(self.vectors().iter().cloned().chain([(seat, vector)]))
+    }
+
+    /// Vector of the party at `now`, completed for `fleet`, by the players' vectors that count for rules that trust floors of
+    /// `trust`. Its place is `center`, the center of the party's grid cell. `None` if there are too few floors, or no place.
+    pub fn completed(
+        &self,
+        fleet: &Arc<BeaconFleet>,
+        center: Option<Locality>,
+        trust: LatencyTrust,
+        now: UnixMs,
+    ) -> Option<TicketVector> {
+        let counting = || self.vectors().iter().map(|(_, vector)| vector).filter(|it| it.counts_at(now, trust));
+        // The party's vector changes when the first of them ends.
+        let expires_at = counting().map(PublishedVector::expires_at).min()?;
+        let mut steps: BTreeMap<u32, u16> = BTreeMap::new();
+        for floor in counting().flat_map(PublishedVector::floors) {
+            let longest = steps.entry(floor.beacon_id).or_default();
+            *longest = floor.steps.max(*longest);
+        }
+        let floor = |(beacon_id, steps)| BeaconFloor { beacon_id, floor_ms: f64::from(steps) * ROUND_TRIP_ROUNDING_MS };
+        let floors: Vec<BeaconFloor> = steps.into_iter().map(floor).collect();
+        let completed = CompletedVector::new(fleet, center, &floors).ok()?;
+        Some(TicketVector { fleet: Arc::clone(fleet), source: self.clone(), completed, expires_at })
+    }
+
+    /// Bytes of the vectors in a store; `None` without any.
+    pub fn encode(&self) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        for (Seat(seat), vector) in self.vectors() {
+            let vector = vector.encode();
+            bytes.extend([*seat, u8::try_from(vector.len()).ok()?]);
+            bytes.extend(vector);
+        }
+        self.0.is_some().then_some(bytes)
+    }
+
+    /// Reads the bytes of a store. Vectors that a newer server has written, and damaged ones, are left out: the ticket is then
+    /// matched without them.
+    pub fn decode(mut bytes: &[u8]) -> Self {
+        let mut vectors = Vec::new();
+        while let &[seat, len, ref rest @ ..] = bytes {
+            let Some((vector, rest)) = rest.split_at_checked(usize::from(len)) else { break };
+            vectors.extend(PublishedVector::decode(vector).map(|vector| (Seat(seat), vector)));
+            bytes = rest;
+        }
+        Self::new(vectors)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::latency::beacon_fleet::Beacon;
+    use crate::latency::predictor_constants::{PREDICTOR_V1, PredictorConstants};
+    use crate::latency::published_vector::PublishedFloor;
+
+    fn any_vector() -> impl Strategy<Value = PublishedVector> {
+        let floors = prop::collection::btree_map(0..40_u32, 0..50_u16, 1..=32);
+        let trust = prop::sample::select(vec![LatencyTrust::Proven, LatencyTrust::Observed, LatencyTrust::Claimed]);
+        (floors, 0..1_000_000_u64, trust).prop_map(|(floors, measured_at, trust)| {
+            let floors = floors.into_iter().map(|(beacon_id, steps)| PublishedFloor { beacon_id, steps });
+            PublishedVector::new(floors.collect(), UnixMs(measured_at), trust).unwrap()
+        })
+    }
+
+    fn any_vectors() -> impl Strategy<Value = Vec<(Seat, PublishedVector)>> {
+        prop::collection::vec(((0..5_u8).prop_map(Seat), any_vector()), 0..6)
+    }
+
+    /// Fleet of 40 beacons of which one floor is enough.
+    fn fleet() -> Arc<BeaconFleet> {
+        let constants =
+            PredictorConstants { beacons_min: 1, known_pairs_percent_min: 0, floors_min: 1, ..PREDICTOR_V1 };
+        let place = |id| Locality::from_degrees(f64::from(id), 2.0 * f64::from(id)).unwrap();
+        let beacons: Vec<Beacon> = (0..40).map(|id| Beacon { id, place: place(id) }).collect();
+        Arc::new(BeaconFleet::new(&beacons, &[], constants))
+    }
+
+    proptest! {
+        #[test]
+        fn seat_vectors_round_trip(vectors in any_vectors()) {
+            let vectors = SeatVectors::new(vectors);
+            let decoded = vectors.encode().map_or_else(SeatVectors::default, |bytes| SeatVectors::decode(&bytes));
+            prop_assert_eq!(decoded, vectors);
+        }
+
+        #[test]
+        fn seat_vectors_decoder_takes_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..250)) {
+            SeatVectors::decode(&bytes);
+        }
+
+        /// The party's vector has, of each beacon, the longest floor of the players whose vector counts; it ends with the first
+        /// of these.
+        #[test]
+        fn party_is_as_far_as_its_farthest_player(vectors in any_vectors(), now in 0..1_600_000_u64) {
+            let (vectors, fleet, trust, now) =
+                (SeatVectors::new(vectors), fleet(), LatencyTrust::Observed, UnixMs(now));
+            let center = Locality::from_degrees(10.0, 10.0);
+            let party = vectors.completed(&fleet, center, trust, now);
+            let counting: Vec<&PublishedVector> =
+                vectors.vectors().iter().map(|(_, vector)| vector).filter(|it| it.counts_at(now, trust)).collect();
+            prop_assert_eq!(party.is_some(), !counting.is_empty());
+            let Some(party) = party else { return Ok(()) };
+            let mut floors = Vec::new();
+            for beacon_id in 0..40 {
+                let of_players = counting.iter().flat_map(|vector| vector.floors()).filter(|it| it.beacon_id == beacon_id);
+                if let Some(steps) = of_players.map(|floor| floor.steps).max() {
+                    floors.push(BeaconFloor { beacon_id, floor_ms: 25.0 * f64::from(steps) });
+                }
+            }
+            let expected = CompletedVector::new(&fleet, center, &floors).unwrap();
+            prop_assert_eq!(format!("{:?}", party.completed), format!("{expected:?}"));
+            prop_assert!(counting.iter().any(|vector| !vector.counts_at(party.expires_at, trust)));
+            let before = UnixMs(party.expires_at.0 - 1);
+            prop_assert!(counting.iter().all(|vector| vector.counts_at(before, trust)));
+        }
+    }
+
+    #[test]
+    fn newer_vector_of_a_seat_replaces_the_older_one() {
+        let vector = |steps| {
+            let floor = PublishedFloor { beacon_id: 1, steps };
+            PublishedVector::new(vec![floor], UnixMs(1), LatencyTrust::Proven).unwrap()
+        };
+        let vectors = SeatVectors::new([(Seat(1), vector(1)), (Seat(0), vector(2))]).with(Seat(1), vector(3));
+        let steps: Vec<u16> = vectors.vectors().iter().map(|(_, vector)| vector.floors()[0].steps).collect();
+        assert_eq!((steps, vectors.of_seat(Seat(2))), (vec![2, 3], None));
+    }
+}
