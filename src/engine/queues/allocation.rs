@@ -147,6 +147,7 @@ impl<'a> HostFinder<'a> {
             users: players.users.clone(),
             subject: None,
             probes: Box::default(),
+            predictor: None,
             searching_since: entered_at.min().unwrap_or(self.now),
             hold_ms: common.settings.max_hold_ms,
             request_digest: *match_.id.as_bytes(),
@@ -230,6 +231,7 @@ impl MatchSession {
             excluded_ids: &[],
             avoided: AvoidedAdverts::default(),
             probes: ProbeResults::default(),
+            predictor: None,
             waited_ms: u64::MAX,
         }
     }

@@ -248,11 +248,17 @@ impl<'h, 'a> SessionFill<'h, 'a> {
             excluded_ids: &[],
             avoided: AvoidedAdverts::default(),
             probes: ProbeResults::default(),
+            predictor: None,
             waited_ms,
         };
         let OpenSession { advertisement, attribute_values, expires_at, open_seats, .. } = self.session;
-        let advertised =
-            AdvertisementView { advertisement, attribute_values, expires_at: *expires_at, open_seats: *open_seats };
+        let advertised = AdvertisementView {
+            advertisement,
+            attribute_values,
+            expires_at: *expires_at,
+            open_seats: *open_seats,
+            completed_vector: None,
+        };
         admit(input.ruleset, &searcher, &advertised, input.now)?;
         if let Some(RegionMode::Partition { attribute }) = queue.regions {
             let same = attribute_values.get(attribute).is_some()
