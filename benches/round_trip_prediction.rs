@@ -39,7 +39,7 @@ struct Party {
 
 impl Party {
     fn endpoint(&self) -> LatencyEndpoint<'_> {
-        LatencyEndpoint { locality: Some(self.vector.place()), region_latencies: &self.regions, prediction: None }
+        LatencyEndpoint { locality: Some(self.vector.place()), region_latencies: &self.regions }
     }
 }
 

@@ -46,7 +46,7 @@ use crate::domain::id::{AdvertisementId, RulesetHash, SetId};
 use crate::domain::ruleset::Ruleset;
 pub use crate::engine::beacon_directory::{BeaconSettings, ReceiptPrefixRule};
 use crate::engine::beacons::BeaconEngine;
-use crate::engine::beacons::refresh_task::run_beacon_refresh;
+use crate::engine::beacons::refresh_task::{read_beacons, run_beacon_refresh};
 pub use crate::engine::latency_tokens::LatencyTokens;
 use crate::store::StoreError;
 use crate::supervisor::TaskSupervisor;
@@ -107,6 +107,8 @@ impl Engine {
         let rulesets = common.rulesets.rulesets_to_index();
         let record_scales = async || record_first_scales(&*common.store, &common.ratings, &rulesets).await;
         retry_at_startup("record rating scales of rulesets without a file", record_scales).await?;
+        // Before the queues: without beacons a pass would pair by distance whom it pairs by predictions.
+        retry_at_startup("read beacons", async || read_beacons(&common).await).await?;
         let (adverts, mut tasks) = AdvertEngine::start(Arc::clone(&common), encode_advert, feed, &shutdown).await?;
         let (queue_engine, queue_tasks) = QueueEngine::start(Arc::clone(&common), adverts.handle(), &shutdown).await?;
         tasks.extend(queue_tasks);

@@ -93,6 +93,7 @@ impl World {
             excluded_ids: &[],
             avoided: Default::default(),
             probes: Default::default(),
+            predictor: None,
             waited_ms: 4_000_000,
         };
         let limits = SearchLimits { max_results: 50, max_evaluated: u32::MAX };

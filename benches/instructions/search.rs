@@ -103,6 +103,7 @@ pub(crate) fn query<'a>(ruleset: &'a Ruleset, session: &'a Session, values: &'a 
         excluded_ids: &[],
         avoided: Default::default(),
         probes: Default::default(),
+        predictor: None,
         waited_ms: 0,
     };
     let limits = SearchLimits { max_results: 50, max_evaluated: u32::MAX };

@@ -205,6 +205,7 @@ impl<'a> SearchResponseEncoder<'a> {
             None => (None, candidate.encoded_advert),
         };
         let source = candidate.round_trip.map(round_trip_source);
+        let interval = candidate.round_trip.and_then(disclosed_interval_ms);
         let player_probe = candidate.player_probe.map(|probe| probe_to_proto(probe, false));
         let (player_probe, later_probe) = if self.is_search { (player_probe, None) } else { (None, player_probe) };
         let chosen = chosen_values(candidate.chosen);
@@ -215,6 +216,9 @@ impl<'a> SearchResponseEncoder<'a> {
             + optional_float_field_len(distance_miles)
             + optional_float_field_len(round_trip_ms)
             + source.map_or(0, |_| ROUND_TRIP_SOURCE_FIELD_BYTES)
+            + interval.map_or(0, |[low_ms, high_ms]| {
+                optional_float_field_len(Some(low_ms)) + optional_float_field_len(Some(high_ms))
+            })
             + player_probe.as_ref().map_or(0, |probe| encoding::message::encoded_len(9, probe))
             + open_seats_field_len(candidate.open_seats)
             + if chosen.is_empty() { 0 } else { encoding::message::encoded_len_repeated(10, &chosen) };
@@ -244,6 +248,10 @@ impl<'a> SearchResponseEncoder<'a> {
         encoding::message::encode_repeated(10, &chosen, out);
         if let Some(source) = source {
             encoding::int32::encode(11, &source.into(), out);
+        }
+        if let Some([low_ms, high_ms]) = interval {
+            put_optional_float_field(12, Some(low_ms), out);
+            put_optional_float_field(13, Some(high_ms), out);
         }
         if let Some(probe) = later_probe {
             let advertisement_id = candidate.id.to_string();
@@ -370,15 +378,24 @@ fn latency_plan(probing: &ProbingSpec) -> pb::LatencyPlan {
 fn round_trip_source(round_trip: RoundTrip) -> pb::RoundTripSource {
     match round_trip {
         RoundTrip::Measured(_) => pb::RoundTripSource::Measured,
+        RoundTrip::Predicted(_) => pb::RoundTripSource::Predicted,
         RoundTrip::ByRegion(_) => pb::RoundTripSource::Region,
         RoundTrip::ByDistance(_) => pb::RoundTripSource::Distance,
     }
+}
+
+/// Interval of a predicted round trip as the caller may see it: outward to steps, so that it still holds nine of ten.
+fn disclosed_interval_ms(round_trip: RoundTrip) -> Option<[f64; 2]> {
+    let RoundTrip::Predicted(predicted) = round_trip else { return None };
+    let step = ROUND_TRIP_ROUNDING_MS;
+    Some([(predicted.low_ms / step).floor() * step, (predicted.high_ms / step).ceil() * step])
 }
 
 /// Round trip as the caller may see it: its own measurements exactly, estimates in steps, for location privacy.
 fn disclosed_round_trip_ms(round_trip: RoundTrip) -> f64 {
     match round_trip {
         RoundTrip::Measured(ms) => ms,
+        RoundTrip::Predicted(predicted) => round_to_step(predicted.round_trip_ms, ROUND_TRIP_ROUNDING_MS),
         RoundTrip::ByRegion(ms) | RoundTrip::ByDistance(ms) => round_to_step(ms, ROUND_TRIP_ROUNDING_MS),
     }
 }

@@ -1,7 +1,7 @@
 //! Session of a caller, validated against a ruleset.
 
 use crate::domain::attribute_values::{self, AttributeValues, FieldProblem};
-use crate::domain::filter::{AvoidedAdverts, Searcher};
+use crate::domain::filter::{AvoidedAdverts, SearchPredictor, Searcher};
 use crate::domain::id::{AdvertisementId, UserKey};
 use crate::domain::probe_result::ProbeResults;
 use crate::domain::ruleset::Ruleset;
@@ -48,6 +48,7 @@ impl CheckedSession {
         excluded_ids: &'a [AdvertisementId],
         avoided: AvoidedAdverts<'a>,
         probes: ProbeResults<'a>,
+        predictor: Option<SearchPredictor<'a>>,
         waited_ms: u64,
     ) -> Searcher<'a> {
         Searcher {
@@ -61,6 +62,7 @@ impl CheckedSession {
             excluded_ids,
             avoided,
             probes,
+            predictor,
             waited_ms,
         }
     }

@@ -11,6 +11,7 @@ use crate::domain::chosen_value::ChosenValue;
 use crate::domain::filter::Refusal;
 use crate::domain::id::{AdvertisementId, MatchId, ReservationId, RulesetHash, SetId, UserKey};
 use crate::domain::matchmaking_action::MatchmakingAction;
+use crate::domain::probe_result::PredictedRoundTrip;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 use crate::engine::latency_tokens::LatencyTokens;
@@ -122,6 +123,8 @@ pub struct SearchOverrides {
 pub enum RoundTrip {
     /// Measured by the caller.
     Measured(f64),
+    /// Predicted from both sides' round trips to beacons.
+    Predicted(PredictedRoundTrip),
     /// Estimated from both sides' round trips to a common region.
     ByRegion(f64),
     /// Estimated from the distance.
@@ -132,6 +135,7 @@ impl RoundTrip {
     /// Milliseconds, from any source.
     pub fn millis(self) -> f64 {
         match self {
+            Self::Predicted(predicted) => predicted.round_trip_ms,
             Self::Measured(ms) | Self::ByRegion(ms) | Self::ByDistance(ms) => ms,
         }
     }

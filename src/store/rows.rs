@@ -11,6 +11,7 @@ use sqlx::sqlite::SqliteRow;
 
 use crate::domain::advertisement::{Advertisement, AdvertisementKind};
 use crate::domain::id::{AdvertisementId, ReservationId, SetId, SiloId, UserKey};
+use crate::domain::latency::published_vector::PublishedVector;
 use crate::domain::time::UnixMs;
 use crate::store::adverts::row_body;
 use crate::store::adverts::{OwnerKey, PartyKey, Reservation, ReservationOwner, ReservationState};
@@ -29,6 +30,8 @@ pub(super) struct AdvertisementRow<'a> {
     pub(super) join_seats: i64,
     /// Not covered by the checksum: version 0.2.0 leaves it as it is when it writes the row again.
     pub(super) ttl_ms: Option<i64>,
+    /// Published beacon vector. Not covered by the checksum: older versions leave it as it is.
+    pub(super) beacon_vector: Option<Vec<u8>>,
     pub(super) body: Cow<'a, str>,
     pub(super) connect_data: Cow<'a, [u8]>,
 }
@@ -47,6 +50,7 @@ impl<'a> AdvertisementRow<'a> {
             expires_ms: to_ms(expires_at),
             join_seats: i64::from(advertisement.session.join_seats),
             ttl_ms: advertisement.ttl_ms.map(|ttl_ms| i64::from(ttl_ms.get())),
+            beacon_vector: advertisement.session.published_vector().map(PublishedVector::encode),
             body: row_body::encode_advertisement(advertisement).into(),
             connect_data: (&*advertisement.connect_data).into(),
         }
@@ -57,7 +61,7 @@ impl<'a> AdvertisementRow<'a> {
         from_ms(self.expires_ms)
     }
 
-    /// First 8 bytes of a SHA-256 over all columns but `ttl_ms`: numbers big-endian, each text and blob after its length.
+    /// First 8 bytes of a SHA-256 over all columns but `ttl_ms` and `beacon_vector`: numbers big-endian, each text and blob after its length.
     pub(super) fn checksum(&self) -> i64 {
         let mut sum = RowChecksum::new();
         sum.add_bytes(&self.id);
@@ -89,6 +93,9 @@ impl<'a> AdvertisementRow<'a> {
         advertisement.session.silo = SiloId(self.silo_id.cast_unsigned());
         advertisement.session.join_seats = join_seats;
         advertisement.ttl_ms = ttl_ms;
+        // One that cannot be read counts as none, as an expired one does.
+        let vector = self.beacon_vector.as_deref().and_then(PublishedVector::decode);
+        advertisement.session.set_published_vector(vector);
         advertisement.connect_data = self.connect_data.into();
         Ok(advertisement)
     }

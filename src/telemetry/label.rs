@@ -114,6 +114,30 @@ label! {
 }
 
 label! {
+    /// Source of a candidate's round trip.
+    RoundTripLabel, "source",
+    /// Measured in the search.
+    Measured = "measured",
+    /// Predicted from round trips to beacons.
+    Predicted = "predicted",
+    /// Round trips of both sides to a common region.
+    Region = "region",
+    /// Distance.
+    Distance = "distance",
+    /// None is known.
+    Unknown = "unknown",
+}
+
+label! {
+    /// Side of a predicted interval.
+    PredictionSide, "side",
+    /// The measured round trip is less than its low end.
+    Low = "low",
+    /// The measured round trip is more than its high end.
+    High = "high",
+}
+
+label! {
     /// Verdict on a receipt.
     ReceiptLabel, "verdict",
     /// It counts.

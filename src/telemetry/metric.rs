@@ -19,8 +19,8 @@ use crate::domain::filter::Refusal;
 use crate::domain::queue::report::PassReport;
 use crate::telemetry::label::{
     AuthFailure, BeaconPacketOutcome, ConnectionRejection, DiskFolder, GrpcCode, LoadOutcome, LookupOutcome, Method,
-    OfferEvent, ProbeOutcome, ProbePhase, RateLimitLabel, RateLimitRole, ReceiptLabel, RefusalKind, StatisticLabels,
-    StoreOperation, TaskLabel, TransactionKind,
+    OfferEvent, PredictionSide, ProbeOutcome, ProbePhase, RateLimitLabel, RateLimitRole, ReceiptLabel, RefusalKind,
+    RoundTripLabel, StatisticLabels, StoreOperation, TaskLabel, TransactionKind,
 };
 use crate::telemetry::metric::beacon_packets::BeaconPacketCounters;
 use crate::telemetry::metric::statistic_buckets::{
@@ -103,6 +103,12 @@ metrics! {
     streams: Gauge = Gauge::default(), "gauge" "fireteam_streams" [];
     /// Reported latency probes.
     probe_reports: CounterBy<(ProbePhase, ProbeOutcome)> = Family::default(), "counter" "fireteam_probe_reports_total" [ProbePhase::KEY, ProbeOutcome::KEY];
+    /// Round trips of candidates in answers to searches, by source.
+    round_trip_sources: CounterBy<RoundTripLabel> = Family::default(), "counter" "fireteam_round_trip_sources_total" [RoundTripLabel::KEY];
+    /// Difference of a predicted round trip and the least one that a client then measured.
+    prediction_error_seconds: Histogram = Histogram::new(exponential_buckets(1e-3, 2.0, 11)), "histogram" "fireteam_prediction_error_seconds" [];
+    /// Measured round trips outside the interval that was predicted to hold nine of ten, by side.
+    prediction_outside: CounterBy<PredictionSide> = Family::default(), "counter" "fireteam_prediction_outside_total" [PredictionSide::KEY];
     /// Receipts of beacons, by verdict.
     receipts: CounterBy<ReceiptLabel> = Family::default(), "counter" "fireteam_receipts_total" [ReceiptLabel::KEY];
     /// Live beacons that this server knows.
@@ -297,6 +303,13 @@ impl Metrics {
         }
     }
 
+    /// Records the sources of the candidates' round trips, by `RoundTripLabel`.
+    pub fn record_round_trip_sources(&self, counts: [u64; RoundTripLabel::ALL.len()]) {
+        for (source, count) in RoundTripLabel::ALL.iter().zip(counts).filter(|(_, count)| *count != 0) {
+            self.round_trip_sources.get_or_create(source).inc_by(count);
+        }
+    }
+
     /// Counters of this process's beacon.
     pub fn beacon_packet_counters(&self) -> BeaconPacketCounters {
         let counter = |outcome| self.beacon_packets.get_or_create(&outcome).clone();
@@ -327,6 +340,8 @@ impl Metrics {
         for phase in ProbePhase::ALL {
             ProbeOutcome::ALL.iter().for_each(|outcome| drop(self.probe_reports.get_or_create(&(*phase, *outcome))));
         }
+        RoundTripLabel::ALL.iter().for_each(|source| drop(self.round_trip_sources.get_or_create(source)));
+        PredictionSide::ALL.iter().for_each(|side| drop(self.prediction_outside.get_or_create(side)));
         ReceiptLabel::ALL.iter().for_each(|verdict| drop(self.receipts.get_or_create(verdict)));
         OfferEvent::ALL.iter().for_each(|event| drop(self.allocation_offers.get_or_create(event)));
         LookupOutcome::ALL.iter().for_each(|outcome| drop(self.locality_lookups.get_or_create(outcome)));

@@ -114,6 +114,8 @@ impl Replacement {
             return None;
         }
         let mut erased = advertisement.clone();
+        // The longest round trips of all players, also of this one.
+        erased.session.set_published_vector(None);
         self.replace_in_players(&mut erased.session);
         Some(erased)
     }

@@ -3,12 +3,14 @@
 pub mod explain;
 mod pair;
 mod refusal;
+mod search_predictor;
 mod wishes;
 
 use crate::advertisement::{Advertisement, AllowedRange};
 use crate::attribute_values::AttributeValues;
 use crate::filter::pair::DirectedPair;
 use crate::id::{AdvertisementId, UserKey};
+use crate::latency::beacon_vector::CompletedVector;
 use crate::latency::min_possible_round_trip_ms;
 use crate::locality::Locality;
 use crate::measure::Measure;
@@ -22,6 +24,7 @@ pub use crate::filter::pair::{
     SessionView, WaitingSession, admit_mutually_by_filter, estimate_between, measure_between, measure_for_limit,
 };
 pub use crate::filter::refusal::{Refusal, RefusingSide};
+pub use crate::filter::search_predictor::SearchPredictor;
 pub use crate::filter::wishes::{admit_mutually_by_wishes, refusals_by_wishes};
 
 /// Advertisements with players whom a searcher avoids.
@@ -68,6 +71,8 @@ pub struct Searcher<'a> {
     pub avoided: AvoidedAdverts<'a>,
     /// Results of its probes in this search.
     pub probes: ProbeResults<'a>,
+    /// Predictor of round trips; `None` if the ruleset does not predict them, or the party has too few floors to beacons.
+    pub predictor: Option<SearchPredictor<'a>>,
     /// Time spent searching, milliseconds.
     pub waited_ms: u64,
 }
@@ -91,6 +96,8 @@ pub struct AdvertisementView<'a> {
     pub expires_at: UnixMs,
     /// Seats that are neither taken nor reserved.
     pub open_seats: u16,
+    /// Its published vector, completed before; predictions that use another fleet complete it again.
+    pub completed_vector: Option<&'a CompletedVector>,
 }
 
 impl<'a> AdvertisementView<'a> {
@@ -177,18 +184,21 @@ pub(crate) fn admit_not_hidden(
     Ok(())
 }
 
-/// Measured round trip that counts between `searcher` and `candidate`; `None` if none was measured. It is at least what light
-/// takes. An old one is at least the estimate.
+/// Round trip that counts between `searcher` and `candidate` in place of the estimate from regions or distance: the measured one,
+/// or the predicted one. A measured one is at least what light takes; an old one is at least the estimate.
 #[inline]
 pub fn counted_round_trip(
     ruleset: &Ruleset,
     searcher: &Searcher<'_>,
     candidate: &AdvertisementView<'_>,
 ) -> Option<CountedRoundTrip> {
-    if searcher.probes.is_empty() {
-        return None;
+    if !searcher.probes.is_empty()
+        && let Some(counted) = counted_probe(ruleset, searcher, candidate)
+    {
+        return Some(counted);
     }
-    counted_probe(ruleset, searcher, candidate)
+    let predictor = searcher.predictor.as_ref()?;
+    predictor.round_trip(ruleset, candidate).map(CountedRoundTrip::Predicted)
 }
 
 /// Result of [`counted_round_trip`] for a searcher that has probed. Few have, so it is kept out of the path of the others.
@@ -203,11 +213,13 @@ fn counted_probe(
     let (one, other) = (searcher.session_view(), candidate.session_view());
     let mut round_trip_ms = reported.round_trip_ms.max(min_possible_round_trip_ms(one.locality, other.locality));
     if result.is_old {
-        let estimated = measure_between(ruleset, Measure::Latency, &one, &other, None);
+        let predicted = searcher.predictor.as_ref().and_then(|predictor| predictor.round_trip(ruleset, candidate));
+        let predicted = predicted.map(CountedRoundTrip::Predicted);
+        let estimated = measure_between(ruleset, Measure::Latency, &one, &other, predicted);
         round_trip_ms = estimated.map_or(round_trip_ms, |estimated| round_trip_ms.max(estimated));
     }
     let is_as_measured = round_trip_ms == reported.round_trip_ms;
-    Some(CountedRoundTrip { measured: MeasuredRoundTrip { round_trip_ms, ..reported }, is_as_measured })
+    Some(CountedRoundTrip::Measured { measured: MeasuredRoundTrip { round_trip_ms, ..reported }, is_as_measured })
 }
 
 /// Whether searcher and advertisement have the same authenticated caller or share a user.

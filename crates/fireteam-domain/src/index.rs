@@ -18,6 +18,7 @@ mod partition_key;
 mod plan;
 mod plan_compiler;
 mod player_slots;
+mod prediction_bound;
 mod query;
 mod result;
 mod row_rules;
@@ -28,12 +29,14 @@ mod slab;
 mod tests;
 mod top_k;
 mod tree;
+mod vector_cache;
 mod word_column;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::attribute_values::AttributeValues;
+use crate::filter::AdvertisementView;
 use crate::id::{AdvertisementId, UserKey};
 use crate::index::interner::Interner;
 use crate::index::layout::{ColumnLayout, RowBuffer, TickScale};
@@ -41,8 +44,11 @@ use crate::index::partition_key::{PartitionKey, WantedKeys};
 use crate::index::player_slots::SlotsByUser;
 use crate::index::slab::EntrySlab;
 use crate::index::tree::{KdTree, RowAddr};
+use crate::index::vector_cache::VectorCache;
+use crate::latency::beacon_fleet::BeaconFleet;
 use crate::player_standing;
 use crate::ruleset::Ruleset;
+use crate::ruleset::probing::LatencySource;
 use crate::time::UnixMs;
 
 pub use crate::index::entry::IndexEntry;
@@ -65,6 +71,8 @@ pub struct AdvertisementIndex {
     partitions: Vec<Option<(PartitionKey, KdTree)>>,
     free_partitions: Vec<u32>,
     row_buffer: RowBuffer,
+    /// Completed beacon vectors; `None` if the ruleset predicts no round trips.
+    vector_cache: Option<VectorCache>,
     next_maintained_partition: usize,
 }
 
@@ -74,6 +82,7 @@ impl AdvertisementIndex {
         let layout = ColumnLayout::for_ruleset(&ruleset);
         let interner = Interner::new(layout.interned_attributes.len());
         let needs_players = player_standing::uses_standings(&ruleset) || !ruleset.avoid.is_empty();
+        let vector_cache = (ruleset.probing.source == LatencySource::PredictedV1).then(VectorCache::default);
         let player_slots = needs_players.then(SlotsByUser::default);
         Self {
             ruleset,
@@ -86,6 +95,7 @@ impl AdvertisementIndex {
             partitions: Vec::new(),
             free_partitions: Vec::new(),
             row_buffer: RowBuffer::default(),
+            vector_cache,
             next_maintained_partition: 0,
         }
     }
@@ -112,6 +122,9 @@ impl AdvertisementIndex {
         let Some(slot) = self.slab.slot_of(entry.advertisement.id) else {
             let partition = self.find_or_create_partition(&entry);
             let slot = self.slab.insert_entry(entry);
+            if let Some(cache) = &mut self.vector_cache {
+                cache.insert(slot, self.slab.entry(slot));
+            }
             if let Some(player_slots) = &mut self.player_slots {
                 player_slots.insert(&self.slab, slot);
             }
@@ -121,6 +134,9 @@ impl AdvertisementIndex {
             return None;
         };
         self.layout.write_row(&self.ruleset, &entry, slot, &self.tick_scale, &mut self.interner, &mut self.row_buffer);
+        if let Some(cache) = &mut self.vector_cache {
+            cache.insert(slot, &entry);
+        }
         let row_addr = self.slab.row_addr(slot);
         let (key, tree) = self.partitions[row_addr.partition as usize].as_mut().expect("a row's partition exists");
         let (silo, kind) = (entry.advertisement.session.silo, entry.advertisement.kind);
@@ -174,6 +190,9 @@ impl AdvertisementIndex {
         if let Some(player_slots) = &mut self.player_slots {
             player_slots.remove(&entry, slot);
         }
+        if let Some(cache) = &mut self.vector_cache {
+            cache.remove(slot);
+        }
         self.remove_row(row_addr);
         if self.slab.len() == 0 {
             self.interner.clear();
@@ -184,6 +203,24 @@ impl AdvertisementIndex {
     /// Entry with this id; `None` if the id is unknown.
     pub fn get(&self, id: AdvertisementId) -> Option<&IndexEntry> {
         self.slab.slot_of(id).map(|slot| self.slab.entry(slot))
+    }
+
+    /// Completes beacon vectors with `fleet` from now on, where the ruleset predicts round trips. No result depends on it, but
+    /// searches with another fleet take longer. Completes up to `max_slots` of those that it has with another fleet.
+    pub fn complete_vectors(&mut self, fleet: Option<&Arc<BeaconFleet>>, max_slots: usize) {
+        let Some(cache) = &mut self.vector_cache else { return };
+        cache.set_fleet(fleet.cloned());
+        for slot in cache.take_stale_slots(self.slab.slot_count(), max_slots) {
+            if let Some(entry) = self.slab.entry_at(slot) {
+                cache.insert(slot as u32, entry);
+            }
+        }
+    }
+
+    /// Entry of a slot as filters and scores read it, with its completed vector.
+    pub fn view(&self, slot: u32) -> AdvertisementView<'_> {
+        let completed_vector = self.vector_cache.as_ref().and_then(|cache| cache.get(slot));
+        AdvertisementView { completed_vector, ..self.entry(slot).view() }
     }
 
     /// Entry of a hit.

@@ -9,7 +9,6 @@ pub mod predictor_constants;
 pub mod published_vector;
 pub mod round_trip_estimate;
 
-use crate::latency::round_trip_estimate::PredictionEnd;
 use crate::locality::{KM_PER_MILE, Locality};
 use crate::session::RegionLatency;
 
@@ -42,8 +41,6 @@ pub struct LatencyEndpoint<'a> {
     pub locality: Option<Locality>,
     /// Measured round trips to regions, in name order.
     pub region_latencies: &'a [RegionLatency],
-    /// Its vector; `None`: nothing is predicted.
-    pub prediction: Option<PredictionEnd<'a>>,
 }
 
 /// Expected round trip between two endpoints, milliseconds. Uses the regions that both have measured: the minimum over

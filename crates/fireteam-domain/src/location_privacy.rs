@@ -56,6 +56,9 @@ const EARTH_RADIUS_KM: f64 = 6_371.0;
 /// Milliseconds of round trip per kilometer along the surface, fitted to measured round trips between hosts.
 const MS_PER_ARC_KM: f64 = 0.016_567;
 
+/// Kilometers along the surface per mile of chord, at least.
+pub(crate) const ARC_KM_PER_CHORD_MILE_MIN: f64 = EARTH_RADIUS_KM / EARTH_RADIUS_MILES;
+
 /// Distance along the surface, kilometers.
 pub fn arc_km(one: Locality, other: Locality) -> f64 {
     2.0 * EARTH_RADIUS_KM * (one.chord_miles(other) / (2.0 * EARTH_RADIUS_MILES)).min(1.0).asin()

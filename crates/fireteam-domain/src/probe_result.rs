@@ -50,14 +50,48 @@ pub struct PacketLoss {
     pub low_percent: f64,
 }
 
-/// Measured round trip as it counts between a party and one advertisement.
+/// Round trip that counts between two parties in place of the estimate from regions or distance.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CountedRoundTrip {
-    /// The measurement, with the round trip that counts.
-    pub measured: MeasuredRoundTrip,
-    /// The round trip is the measured one. Otherwise it is longer: what light would take, or the estimate if the measurement is
-    /// old. Then answers round it, as they round estimates.
-    pub is_as_measured: bool,
+pub enum CountedRoundTrip {
+    /// Measured by a searching party.
+    Measured {
+        /// The measurement, with the round trip that counts.
+        measured: MeasuredRoundTrip,
+        /// The round trip is the measured one. Otherwise it is longer: what light would take, or the estimate if the measurement
+        /// is old. Then answers round it, as they round estimates.
+        is_as_measured: bool,
+    },
+    /// Predicted from both parties' round trips to beacons.
+    Predicted(PredictedRoundTrip),
+}
+
+/// Round trip that was predicted, and the interval that holds nine of ten measured ones, milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PredictedRoundTrip {
+    /// Expected round trip.
+    pub round_trip_ms: f64,
+    /// Low end of the interval.
+    pub low_ms: f64,
+    /// High end of the interval.
+    pub high_ms: f64,
+}
+
+impl CountedRoundTrip {
+    /// The round trip, milliseconds.
+    pub fn round_trip_ms(&self) -> f64 {
+        match self {
+            Self::Measured { measured, .. } => measured.round_trip_ms,
+            Self::Predicted(predicted) => predicted.round_trip_ms,
+        }
+    }
+
+    /// The measurement; `None` if the round trip was predicted.
+    pub fn measured(&self) -> Option<MeasuredRoundTrip> {
+        match self {
+            Self::Measured { measured, .. } => Some(*measured),
+            Self::Predicted(_) => None,
+        }
+    }
 }
 
 /// Probe results of a search, each advertisement at most once.

@@ -8,14 +8,14 @@
 
 use crate::filter::{AdvertisementView, Searcher, SessionView, counted_round_trip, measure_between};
 use crate::measure::Measure;
-use crate::probe_result::MeasuredRoundTrip;
+use crate::probe_result::CountedRoundTrip;
 use crate::ruleset::{DistanceCurve, Ruleset, SoftFilter, SoftFilterMode, SoftMissingPolicy};
 
 /// Score of an advertisement for `searcher`: the sum of all soft filter terms, added in file order, and the cost of avoided
 /// players.
 pub fn score(ruleset: &Ruleset, searcher: &Searcher<'_>, candidate: &AdvertisementView<'_>) -> f64 {
-    let filters = ruleset.soft_filters.iter();
-    let terms = filters.fold(0.0, |sum, soft| sum + soft_filter_term(ruleset, soft, searcher, candidate));
+    let mut terms = 0.0;
+    soft_filter_terms(ruleset, searcher, candidate, |term| terms += term);
     terms + searcher.avoided.cost(candidate.advertisement.id)
 }
 
@@ -35,6 +35,21 @@ pub fn mutual_score(ruleset: &Ruleset, one: &SessionView<'_>, other: &SessionVie
     if ruleset.soft_filters.iter().any(is_one_sided) { score.max(directed_score(other, one)) } else { score }
 }
 
+/// Calls `on_term` with the term of each soft filter, in file order.
+pub(crate) fn soft_filter_terms(
+    ruleset: &Ruleset,
+    searcher: &Searcher<'_>,
+    candidate: &AdvertisementView<'_>,
+    mut on_term: impl FnMut(f64),
+) {
+    // Costs more than all terms if it is predicted.
+    let counted = counted_round_trip(ruleset, searcher, candidate);
+    let (searcher, candidate) = (searcher.session_view(), candidate.session_view());
+    for soft in &ruleset.soft_filters {
+        on_term(soft_filter_term_between(ruleset, soft, &searcher, &candidate, counted));
+    }
+}
+
 /// Term of one soft filter, in [0, weight]. What the searcher has measured replaces the estimate; then the distance term is 0.
 pub fn soft_filter_term(
     ruleset: &Ruleset,
@@ -42,8 +57,8 @@ pub fn soft_filter_term(
     searcher: &Searcher<'_>,
     candidate: &AdvertisementView<'_>,
 ) -> f64 {
-    let measured = counted_round_trip(ruleset, searcher, candidate).map(|counted| counted.measured);
-    soft_filter_term_between(ruleset, soft, &searcher.session_view(), &candidate.session_view(), measured)
+    let counted = counted_round_trip(ruleset, searcher, candidate);
+    soft_filter_term_between(ruleset, soft, &searcher.session_view(), &candidate.session_view(), counted)
 }
 
 /// Term of one soft filter between two sessions, from the searcher's side.
@@ -52,7 +67,7 @@ pub fn soft_filter_term_between(
     soft: &SoftFilter,
     searcher: &SessionView<'_>,
     candidate: &SessionView<'_>,
-    measured: Option<MeasuredRoundTrip>,
+    counted: Option<CountedRoundTrip>,
 ) -> f64 {
     let distance = match (soft.mode, soft.measure) {
         (SoftFilterMode::Difference, Measure::AttributeDifference(index)) => {
@@ -63,9 +78,9 @@ pub fn soft_filter_term_between(
             candidate.attribute_values.number(index).map(|value| soft.normalize(value))
         }
         // Distance only estimates latency; a measured round trip replaces it.
-        (_, Measure::Distance) if measured.is_some() => Some(0.0),
+        (_, Measure::Distance) if matches!(counted, Some(CountedRoundTrip::Measured { .. })) => Some(0.0),
         (_, Measure::Latency | Measure::Distance | Measure::PacketLoss | Measure::Jitter) => {
-            measure_between(ruleset, soft.measure, searcher, candidate, measured).map(|value| soft.normalize(value))
+            measure_between(ruleset, soft.measure, searcher, candidate, counted).map(|value| soft.normalize(value))
         }
     };
     weighted_term(soft, distance)

@@ -354,7 +354,7 @@ impl AdvertHandle {
                 index.zip(avoidance).map(|(index, avoidance)| AvoidedAdvertIds::in_set(&set, index, &avoidance));
             (records, avoided.unwrap_or_default())
         };
-        let searcher = checked.searcher(&[], avoided.view(), ProbeResults::default(), searching_for_ms);
+        let searcher = checked.searcher(&[], avoided.view(), ProbeResults::default(), None, searching_for_ms);
         let values: Vec<AttributeValues> = records
             .iter()
             .map(|record| self.state.common.party_values.attribute_values(ruleset, &record.advertisement.session))

@@ -11,12 +11,16 @@ use crate::domain::attribute_values::AttributeValues;
 use crate::domain::filter::AdvertisementView;
 use crate::domain::id::{AdvertisementId, BuildIdHasher, ReservationId, RulesetHash, UserKey};
 use crate::domain::index::{AdvertisementIndex, IndexEntry};
+use crate::domain::latency::beacon_fleet::BeaconFleet;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::reserved_user_index::ReservedUserIndex;
 use crate::engine::open_silos::OpenSilos;
 use crate::engine::party_values::PartyValues;
 use crate::store::{AdvertVersion, Reservation, ReservationState};
+
+/// Beacon vectors that a sweep completes at most, in each set: a few milliseconds.
+const COMPLETED_VECTORS_PER_SWEEP_MAX: usize = 2_000;
 
 /// Advertisement and its state.
 #[derive(Clone, Debug)]
@@ -313,9 +317,12 @@ impl AdvertSet {
         expired.map(|&(_, advertisement, reservation)| (advertisement, reservation)).collect()
     }
 
-    /// Shrinks some of the index bounds that removals left too wide.
-    pub(crate) fn shrink_index_bounds(&mut self) {
-        self.indexes.iter_mut().for_each(AdvertisementIndex::maintain);
+    /// Shrinks some of the index bounds that removals left too wide, and completes some beacon vectors with the current fleet.
+    pub(crate) fn maintain_indexes(&mut self, fleet: Option<&Arc<BeaconFleet>>) {
+        for index in &mut self.indexes {
+            index.maintain();
+            index.complete_vectors(fleet, COMPLETED_VECTORS_PER_SWEEP_MAX);
+        }
     }
 
     /// Drops the indexes of rulesets that are not in `cached`.
@@ -363,6 +370,7 @@ pub(crate) fn candidate_from_record<'a>(
         attribute_values,
         expires_at: record.expires_at,
         open_seats: record.open_seats(),
+        completed_vector: None,
     }
 }
 

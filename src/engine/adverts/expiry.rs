@@ -55,6 +55,7 @@ pub(crate) async fn run_expiry_sweeps(
 pub(crate) async fn sweep_expired_adverts(state: &AdvertState, advert_writer: &mpsc::Sender<AdvertWriterCommand>) {
     let now = state.common.clock.now();
     let mut expired = Vec::new();
+    let fleet = state.common.beacons.fleet(now);
     let is_stale = state.common.store_staleness_ms(now).is_some();
     if let Some(replication) = state.replication.as_ref().filter(|_| is_stale) {
         replication.extend_expiry_grace(now.plus_ms(4 * OUTAGE_EXPIRY_GRACE_MS));
@@ -80,7 +81,7 @@ pub(crate) async fn sweep_expired_adverts(state: &AdvertState, advert_writer: &m
                 return;
             }
         }
-        set.lock_for_write().shrink_index_bounds();
+        set.lock_for_write().maintain_indexes(fleet.as_ref());
     }
     update_gauges(state);
 }

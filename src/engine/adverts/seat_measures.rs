@@ -19,12 +19,12 @@ pub(crate) struct SeatMeasures {
 impl SeatMeasures {
     /// Measures between a party and a session.
     pub(super) fn new(ruleset: &Ruleset, searcher: &Searcher<'_>, session: &AdvertisementView<'_>) -> Self {
-        let measured = counted_round_trip(ruleset, searcher, session).map(|counted| counted.measured);
+        let counted = counted_round_trip(ruleset, searcher, session);
         let (one, other) = (searcher.session_view(), session.session_view());
         Self {
             score: score(ruleset, searcher, session),
             distance_miles: measure_between(ruleset, Measure::Distance, &one, &other, None),
-            round_trip_ms: measure_between(ruleset, Measure::Latency, &one, &other, measured),
+            round_trip_ms: measure_between(ruleset, Measure::Latency, &one, &other, counted),
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::engine::adverts::advert_set::AdvertRecord;
 use crate::engine::adverts::in_flight_changes::InFlightGuard;
 use crate::engine::adverts::seat_measures::SeatMeasures;
 use crate::engine::adverts::update_answer::SignedToken;
+use crate::engine::beacons::party_latency::PartyPredictor;
 use crate::engine::command::{ReserveAnswer, UpdateAdvertAnswer};
 use crate::engine::open_silos::SiloUse;
 use crate::engine::writer_inbox::ReplySender;
@@ -80,6 +81,8 @@ pub(crate) struct ReserveSeats {
     pub(crate) searching_since: UnixMs,
     /// Results of the party's probes in its search.
     pub(crate) probes: Box<[ProbeResult]>,
+    /// Predictor of the party's round trips.
+    pub(crate) predictor: Option<Box<PartyPredictor>>,
     pub(crate) hold_ms: u32,
     pub(crate) request_digest: [u8; 16],
     /// Owner and its limit, if one applies to the caller.

@@ -1,9 +1,11 @@
 //! Latency tokens of a party, applied to its session.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::auth::receipt_check::RECEIPT_LIFETIME_MS;
 use crate::auth::token::{BeaconRoundTrip, FloorSource, LatencyClaim};
+use crate::domain::filter::SearchPredictor;
 use crate::domain::id::UserKey;
 use crate::domain::latency::beacon_fleet::BeaconFleet;
 use crate::domain::latency::beacon_vector::{BeaconFloor, CompletedVector, published_vector};
@@ -68,13 +70,30 @@ impl PartyFloors {
         published_vector(&fleet, &self.floors, place_and_center?, self.measured_at, self.source)
     }
 
-    /// Completed vector of the floors as they are, for the party's own search from its 1 degree cell at `place`. `None` if too few
-    /// floors are to beacons of the fleet, or the place is unknown.
-    pub(crate) fn completed(&self, fleet: &BeaconFleet, place: Option<Locality>) -> Option<CompletedVector> {
+    /// Predictor of the party's own search from its 1 degree cell at `place`, by the floors as they are. `None` if the fleet is too
+    /// small to predict, too few floors are to its beacons, or the place is unknown.
+    pub(crate) fn predictor(&self, common: &Common, place: Option<Locality>, now: UnixMs) -> Option<PartyPredictor> {
         if self.floors.is_empty() {
             return None;
         }
-        CompletedVector::new(fleet, place, &self.floors).ok()
+        let fleet = common.beacons.fleet(now)?;
+        let own = CompletedVector::new(&fleet, place, &self.floors).ok()?;
+        Some(PartyPredictor { fleet, own, now })
+    }
+}
+
+/// Predictor of a searching party, with the beacons that it uses.
+#[derive(Debug)]
+pub(crate) struct PartyPredictor {
+    fleet: Arc<BeaconFleet>,
+    own: CompletedVector,
+    now: UnixMs,
+}
+
+impl PartyPredictor {
+    /// The predictor as filters and scores use it.
+    pub(crate) fn view(&self) -> SearchPredictor<'_> {
+        SearchPredictor { fleet: &self.fleet, own: &self.own, now: self.now }
     }
 }
 

@@ -6,9 +6,25 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::common::Common;
+use crate::store::StoreError;
 
 /// Interval of reads. A beacon is dead a minute after its last announcement.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Reads the beacons once. Without fleet keys there are none.
+///
+/// # Errors
+///
+/// The store cannot be read.
+pub(crate) async fn read_beacons(common: &Common) -> Result<(), StoreError> {
+    if common.beacons.settings.fleet_keys.is_none() {
+        return Ok(());
+    }
+    common.beacons.replace(common.store.read_beacons().await?);
+    let live = common.beacons.live_count(common.clock.now());
+    common.metrics.beacons.set(i64::try_from(live).unwrap_or(i64::MAX));
+    Ok(())
+}
 
 /// Reads the beacons until stopped. Without fleet keys there are none.
 pub(crate) async fn run_beacon_refresh(common: Arc<Common>, shutdown: CancellationToken) {
@@ -16,13 +32,8 @@ pub(crate) async fn run_beacon_refresh(common: Arc<Common>, shutdown: Cancellati
         return shutdown.cancelled().await;
     }
     loop {
-        match common.store.read_beacons().await {
-            Ok(rows) => {
-                common.beacons.replace(rows);
-                let live = common.beacons.live_count(common.clock.now());
-                common.metrics.beacons.set(i64::try_from(live).unwrap_or(i64::MAX));
-            }
-            Err(error) => tracing::debug!(%error, "failed to read beacons"),
+        if let Err(error) = read_beacons(&common).await {
+            tracing::debug!(%error, "failed to read beacons");
         }
         tokio::select! {
             () = shutdown.cancelled() => return,

@@ -8,6 +8,7 @@ use crate::domain::attribute_values::AttributeValues;
 use crate::domain::filter::{AvoidedAdverts, Searcher};
 use crate::domain::id::{AdvertisementId, UserKey};
 use crate::domain::latency::LatencyEndpoint;
+use crate::domain::latency::round_trip_estimate::EstimateEnd;
 use crate::domain::lifecycle::{Assignment, Match, MatchTicket};
 use crate::domain::locality::Locality;
 use crate::domain::player_standing;
@@ -119,13 +120,15 @@ impl<'a> HostFinder<'a> {
                 predictions?.complete(ticket, &cache.ticket(ticket.id)?.seat_vectors)
             })
             .collect();
-        let parties: Vec<LatencyEndpoint<'_>> = self
+        let parties: Vec<EstimateEnd<'_>> = self
             .tickets
             .iter()
             .zip(&vectors)
-            .map(|(ticket, vector)| LatencyEndpoint {
-                locality: ticket.session.locality,
-                region_latencies: &ticket.session.region_latencies,
+            .map(|(ticket, vector)| EstimateEnd {
+                endpoint: LatencyEndpoint {
+                    locality: ticket.session.locality,
+                    region_latencies: &ticket.session.region_latencies,
+                },
                 prediction: vector.as_ref().map(TicketVector::prediction_end),
             })
             .collect();
@@ -165,6 +168,7 @@ impl<'a> HostFinder<'a> {
             users: players.users.clone(),
             subject: None,
             probes: Box::default(),
+            predictor: None,
             searching_since: entered_at.min().unwrap_or(self.now),
             hold_ms: common.settings.max_hold_ms,
             request_digest: *match_.id.as_bytes(),
@@ -248,6 +252,7 @@ impl MatchSession {
             excluded_ids: &[],
             avoided: AvoidedAdverts::default(),
             probes: ProbeResults::default(),
+            predictor: None,
             waited_ms: u64::MAX,
         }
     }

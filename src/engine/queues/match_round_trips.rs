@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::domain::id::{BuildIdHasher, TicketId};
-use crate::domain::latency::round_trip_estimate::{RoundTripEstimate, estimate_round_trip};
+use crate::domain::latency::round_trip_estimate::{EstimateEnd, RoundTripEstimate, estimate_round_trip};
 use crate::domain::latency::{LatencyEndpoint, LatencyModel};
 use crate::domain::queue::ticket_vector::TicketVector;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::probing::LatencySource;
+use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
 use crate::engine::common::Common;
 use crate::engine::queues::queue_predictions::QueuePredictions;
@@ -45,11 +46,9 @@ impl MatchRoundTrips {
         let vectors = [self.vector_of(cache, one), self.vector_of(cache, other)];
         let end = |id: TicketId, index: usize| {
             let session = &cache.ticket(id)?.ticket.session;
-            Some(LatencyEndpoint {
-                locality: session.locality,
-                region_latencies: &session.region_latencies,
-                prediction: vectors[index].as_ref().map(|vector| vector.prediction_end()),
-            })
+            let Session { locality, region_latencies, .. } = session;
+            let endpoint = LatencyEndpoint { locality: *locality, region_latencies };
+            Some(EstimateEnd { endpoint, prediction: vectors[index].as_ref().map(|vector| vector.prediction_end()) })
         };
         estimate_round_trip(&self.model, end(one, 0)?, end(other, 1)?)
     }

@@ -36,13 +36,14 @@ impl QueuePredictions {
 
     /// Vector of a ticket; `None` if too few of its players' floors count, or it has no place.
     pub(crate) fn complete(&self, ticket: &Ticket, seat_vectors: &SeatVectors) -> Option<TicketVector> {
-        seat_vectors.completed(&self.fleet, ticket.session.locality, self.trust, self.now)
+        TicketVector::new(&self.fleet, seat_vectors, ticket.session.locality, self.trust, self.now)
     }
 
     /// Vector of a published session, as of a ticket with this vector alone.
     pub(crate) fn complete_session(&self, session: &Session) -> Option<TicketVector> {
         let vector = session.published_vector()?.clone();
-        SeatVectors::new([(Seat(0), vector)]).completed(&self.fleet, session.locality, self.trust, self.now)
+        let alone = SeatVectors::new([(Seat(0), vector)]);
+        TicketVector::new(&self.fleet, &alone, session.locality, self.trust, self.now)
     }
 
     /// Whether a completed vector is the one that [`QueuePredictions::complete`] gives.

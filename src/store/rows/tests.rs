@@ -6,7 +6,9 @@ use super::*;
 use crate::domain::advertisement::{AllowedRange, ProbeEndpoint};
 use crate::domain::attribute::{AttributeValue, ValueOrigin};
 use crate::domain::id::RulesetHash;
+use crate::domain::latency::published_vector::{PathExcess, PublishedFloor, PublishedVector};
 use crate::domain::locality::Locality;
+use crate::domain::ruleset::probing::LatencyTrust;
 use crate::domain::session::{Player, PlayerDetails, RegionLatency, Session, SessionDetails};
 use crate::domain::wish::{AcceptedValues, Wish, WishStep};
 
@@ -110,28 +112,40 @@ fn any_advertisement() -> impl Strategy<Value = Advertisement> {
         prop::collection::vec((any_text(), prop::option::of(finite_number()), prop::option::of(finite_number())), 0..3);
     let connect_data = prop::collection::vec(any::<u8>(), 0..40);
     let probe = prop::option::of((any::<[u8; 16]>(), 1_u16.., prop::collection::vec(any::<u8>(), 16..33)));
-    (columns, (0_u64..1 << 60, any::<u32>()), any_session(), allowed_ranges, (connect_data, probe)).prop_map(
+    let vector = prop::option::of((any::<u16>(), any::<u64>()));
+    (columns, (0_u64..1 << 60, any::<u32>()), (any_session(), vector), allowed_ranges, (connect_data, probe)).prop_map(
         |(
             (id, set_id, is_game_server, publisher, ruleset_hash),
             (advertised_since_ms, ttl_ms),
-            session,
+            (mut session, vector),
             allowed_ranges,
             (connect_data, probe),
-        )| Advertisement {
-            id: AdvertisementId::from_bytes(id),
-            set_id: SetId(set_id),
-            kind: if is_game_server { AdvertisementKind::GameServer } else { AdvertisementKind::Session },
-            publisher,
-            advertised_since: UnixMs(advertised_since_ms),
-            ruleset_hash: RulesetHash(ruleset_hash),
-            session,
-            ttl_ms: NonZeroU32::new(ttl_ms),
-            allowed_ranges: allowed_ranges
-                .into_iter()
-                .map(|(attribute, min, max)| AllowedRange { attribute, min, max })
-                .collect(),
-            connect_data: connect_data.into(),
-            probe: probe.map(|(address, port, key)| Box::new(ProbeEndpoint { address, port, key: key.into() })),
+        )| {
+            session.set_published_vector(vector.and_then(|(steps, measured_ms)| {
+                let floors = vec![PublishedFloor { beacon_id: 1, steps }];
+                PublishedVector::new(
+                    floors,
+                    UnixMs(measured_ms),
+                    LatencyTrust::Observed,
+                    PathExcess { near_ms: -1.5, light_ms: 0.25 },
+                )
+            }));
+            Advertisement {
+                id: AdvertisementId::from_bytes(id),
+                set_id: SetId(set_id),
+                kind: if is_game_server { AdvertisementKind::GameServer } else { AdvertisementKind::Session },
+                publisher,
+                advertised_since: UnixMs(advertised_since_ms),
+                ruleset_hash: RulesetHash(ruleset_hash),
+                session,
+                ttl_ms: NonZeroU32::new(ttl_ms),
+                allowed_ranges: allowed_ranges
+                    .into_iter()
+                    .map(|(attribute, min, max)| AllowedRange { attribute, min, max })
+                    .collect(),
+                connect_data: connect_data.into(),
+                probe: probe.map(|(address, port, key)| Box::new(ProbeEndpoint { address, port, key: key.into() })),
+            }
         },
     )
 }

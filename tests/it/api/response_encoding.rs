@@ -13,6 +13,7 @@ use fireteam::domain::attribute::{Trust, ValueOrigin};
 use fireteam::domain::chosen_value::ChosenValue;
 use fireteam::domain::filter::{Refusal, RefusingSide};
 use fireteam::domain::id::AdvertisementId;
+use fireteam::domain::probe_result::PredictedRoundTrip;
 use fireteam::domain::ruleset::Ruleset;
 use fireteam::engine::command::{CandidateView, ReportLatencyAnswer, RoundTrip, SearchAnswer};
 
@@ -62,6 +63,10 @@ fn round_trips() -> impl Strategy<Value = RoundTrip> {
     prop_oneof![
         (0.0..60_000.0).prop_map(RoundTrip::ByRegion),
         (0.0..60_000.0).prop_map(RoundTrip::ByDistance),
+        (0.0..60_000.0, 0.0..100.0, 0.0..100.0).prop_map(|(round_trip_ms, less, more)| {
+            let (low_ms, high_ms) = (f64::max(round_trip_ms - less, 0.0), round_trip_ms + more);
+            RoundTrip::Predicted(PredictedRoundTrip { round_trip_ms, low_ms, high_ms })
+        }),
         (0.0..60_000.0).prop_map(RoundTrip::Measured)
     ]
 }
@@ -69,7 +74,18 @@ fn round_trips() -> impl Strategy<Value = RoundTrip> {
 fn reported_round_trip_ms(round_trip: RoundTrip) -> f32 {
     match round_trip {
         RoundTrip::ByRegion(ms) | RoundTrip::ByDistance(ms) => ((ms / 25.0).round() * 25.0) as f32,
+        RoundTrip::Predicted(predicted) => ((predicted.round_trip_ms / 25.0).round() * 25.0) as f32,
         RoundTrip::Measured(ms) => ms as f32,
+    }
+}
+
+fn reported_interval_ms(round_trip: Option<RoundTrip>) -> [Option<f32>; 2] {
+    match round_trip {
+        Some(RoundTrip::Predicted(predicted)) => {
+            let (low, high) = ((predicted.low_ms / 25.0).floor() * 25.0, (predicted.high_ms / 25.0).ceil() * 25.0);
+            [Some(low as f32), Some(high as f32)]
+        }
+        _ => [None, None],
     }
 }
 
@@ -78,6 +94,7 @@ fn reported_source(round_trip: RoundTrip) -> generated_client::RoundTripSource {
         RoundTrip::ByRegion(_) => generated_client::RoundTripSource::Region,
         RoundTrip::ByDistance(_) => generated_client::RoundTripSource::Distance,
         RoundTrip::Measured(_) => generated_client::RoundTripSource::Measured,
+        RoundTrip::Predicted(_) => generated_client::RoundTripSource::Predicted,
     }
 }
 
@@ -105,6 +122,8 @@ fn generated_candidates(ruleset: &Ruleset, hits: &[Hit]) -> Vec<generated_client
             .map(|miles| ((miles * 1.609_344 / 500.0).round() * 500.0 / 1.609_344) as f32),
         round_trip_ms: hit.round_trip.map(reported_round_trip_ms),
         round_trip_source: hit.round_trip.map_or(0, |round_trip| reported_source(round_trip).into()),
+        round_trip_low_ms: reported_interval_ms(hit.round_trip)[0],
+        round_trip_high_ms: reported_interval_ms(hit.round_trip)[1],
         open_seats: u32::from(hit.open_seats),
         party_size_composition: hit.party_sizes.iter().map(|&size| i32::from(size)).collect(),
         probe: hit.probe.clone().filter(|_| !hit.is_sealed).map(|(address, port, probe_key)| {

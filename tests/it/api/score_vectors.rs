@@ -159,6 +159,7 @@ fn search_ranked(
         excluded_ids: &[],
         avoided: Default::default(),
         probes: Default::default(),
+        predictor: None,
         waited_ms: 0,
     };
     let (limits, now) = (ruleset.search_limits, UnixMs(1));

@@ -21,7 +21,7 @@ use crate::support::ruleset_dir::RulesetDirectory;
 use crate::support::test_server::{TestClock, TestServer, party_session};
 use crate::support::tokens::TokenIssuer;
 
-/// Players, 40 degrees apart on the equator: about 90 ms to the next by distance.
+/// Players, 40 degrees apart, 1 degree north of the equator: about 90 ms to the next by distance.
 const ANN: (&str, &str, f64) = ("ann", "203.0.113.7", 0.0);
 const BOB: (&str, &str, f64) = ("bob", "198.51.100.7", 40.0);
 const CAI: (&str, &str, f64) = ("cai", "192.0.2.7", 80.0);
@@ -55,7 +55,7 @@ fn configure_site(config: &mut Config, folder: &RulesetDirectory, issuer: &Token
     configure_beacons(config, folder, issuer);
     let mut places = Writer::builder("Test-City").ip_version(IpVersion::V4).build();
     for (_, address, longitude) in [ANN, BOB, CAI, EVE] {
-        let degrees = Value::map([("latitude", Value::Double(0.0)), ("longitude", Value::Double(longitude))]);
+        let degrees = Value::map([("latitude", Value::Double(1.0)), ("longitude", Value::Double(longitude))]);
         let network = format!("{address}/32").parse::<ipnet::IpNet>().expect("a network");
         places.insert_value(network, Value::map([("location", degrees)])).expect("a place");
     }
@@ -215,7 +215,7 @@ async fn queue_limits_follow_predictions_until_they_expire() {
     assert_eq!(site.beat(BOB, &bob, &[]).await.state(), TicketState::Matched);
 }
 
-/// LAT-1, SEC-5: servers that share a store predict alike, a party that has left is nobody's opponent, and round trips that a player
+/// LAT-1, SEC-5: servers that share a store predict alike, a party that has left is no one's opponent, and round trips that a player
 /// only claims count for no pair. The players of one network meet, though others are nearer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_servers_pair_players_of_one_network() {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use fireteam::domain::advertisement::{Advertisement, AdvertisementKind};
 use fireteam::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId, SiloId, UserKey};
-use fireteam::domain::session::{Player, Session};
+use fireteam::domain::latency::published_vector::{PathExcess, PublishedFloor, PublishedVector};
+use fireteam::domain::ruleset::probing::LatencyTrust;
+use fireteam::domain::session::{Player, Session, SessionDetails};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::{AdvertOwner, AdvertWrite, Reservation, ReservationState};
 
@@ -33,6 +35,9 @@ pub(crate) fn ad(n: u32, join_seats: u16, since: u64, text: &str) -> Arc<Adverti
         party_sizes: vec![1],
         players: vec![Player { stated_skill: Some(0.1 + f64::from(n)), ..Player::from_user(user) }],
         join_seats,
+        // Without one for every third.
+        details: (n % 3 != 1)
+            .then(|| Box::new(SessionDetails { published_vector: vector(n), ..SessionDetails::default() })),
         ..Session::default()
     };
     Arc::new(Advertisement {
@@ -49,6 +54,13 @@ pub(crate) fn ad(n: u32, join_seats: u16, since: u64, text: &str) -> Arc<Adverti
         connect_data: text.as_bytes().into(),
         probe: None,
     })
+}
+
+/// Beacon vector that was measured at `n` milliseconds.
+fn vector(n: u32) -> Option<PublishedVector> {
+    let floors =
+        vec![PublishedFloor { beacon_id: 7, steps: 2 }, PublishedFloor { beacon_id: u32::MAX, steps: u16::MAX }];
+    PublishedVector::new(floors, UnixMs(n.into()), LatencyTrust::Observed, PathExcess { near_ms: -1.5, light_ms: 0.25 })
 }
 
 /// A publish without an owner that confirms and joins no reservation.

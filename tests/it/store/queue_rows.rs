@@ -7,7 +7,7 @@ use fireteam::domain::chosen_value::ChosenValue;
 use fireteam::domain::id::{
     AdvertisementId, MatchId, RatingKey, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey,
 };
-use fireteam::domain::latency::published_vector::{PublishedFloor, PublishedVector};
+use fireteam::domain::latency::published_vector::{PathExcess, PublishedFloor, PublishedVector};
 use fireteam::domain::lifecycle::session_start::SessionMatchStart;
 use fireteam::domain::lifecycle::side_reports::SideReports;
 use fireteam::domain::lifecycle::{
@@ -114,7 +114,8 @@ pub(crate) fn enter_limited(ticket: Ticket, max_tickets_per_user: Option<u32>, e
 /// Vector with one floor of `steps` to beacon 7.
 pub(crate) fn published_vector(steps: u16) -> PublishedVector {
     let floors = vec![PublishedFloor { beacon_id: 7, steps }];
-    PublishedVector::new(floors, UnixMs(5), LatencyTrust::Proven).expect("one floor")
+    let excess = PathExcess { near_ms: 1.5, light_ms: 2.5 };
+    PublishedVector::new(floors, UnixMs(5), LatencyTrust::Proven, excess).expect("one floor")
 }
 
 /// A heartbeat of ticket `n`.

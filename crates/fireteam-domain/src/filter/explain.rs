@@ -4,7 +4,7 @@
 //! searches.
 
 use crate::advertisement::AllowedRange;
-use crate::filter::pair::{DirectedPair, WaitingSession, measure_between};
+use crate::filter::pair::{DirectedPair, WaitingSession};
 use crate::filter::{
     AdvertisementView, Refusal, RefusingSide, Searcher, counted_round_trip, is_own_advertisement, refusals_by_wishes,
     value_in_allowed_range,
@@ -136,7 +136,7 @@ fn all_refusals(
         let measured_and_limit = match filter.rule {
             HardRule::Within { measure, expansion, reciprocal_percent } => {
                 let limit = |side: &WaitingSession<'_>| side.limit_of(&ruleset.expansions[expansion]);
-                let measured = measure_between(ruleset, measure, &one.session, &other.session, pair.measured());
+                let measured = pair.limited_value(measure);
                 measured.map(|measured| match side {
                     RefusingSide::Searcher => (measured, limit(&one)),
                     RefusingSide::Advertiser => (measured * reciprocal_percent / 100.0, limit(&other)),

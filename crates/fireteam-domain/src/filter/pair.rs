@@ -7,11 +7,12 @@ use crate::filter::refusal::{Refusal, RefusingSide};
 use crate::id::RulesetHash;
 use crate::latency::LatencyEndpoint;
 use crate::latency::round_trip_estimate::{
-    PredictionEnd, RoundTripEstimate, estimate_round_trip, estimated_round_trip_ms,
+    EstimateEnd, PredictionEnd, RoundTripEstimate, estimate_round_trip, estimated_round_trip_ms,
 };
 use crate::locality::Locality;
 use crate::measure::Measure;
-use crate::probe_result::{CountedRoundTrip, MeasuredRoundTrip};
+use crate::probe_result::CountedRoundTrip;
+use crate::ruleset::probing::LatencySource;
 use crate::ruleset::{HardFilter, HardMissingPolicy, HardRule, InFilterList, Ruleset};
 use crate::session::RegionLatency;
 use crate::wish::Wish;
@@ -33,9 +34,9 @@ pub struct SessionView<'a> {
 
 impl<'a> SessionView<'a> {
     /// The part that estimates of round trips read.
-    pub fn as_latency_endpoint(&self) -> LatencyEndpoint<'a> {
+    pub fn as_estimate_end(&self) -> EstimateEnd<'a> {
         let Self { locality, region_latencies, prediction, .. } = *self;
-        LatencyEndpoint { locality, region_latencies, prediction }
+        EstimateEnd { endpoint: LatencyEndpoint { locality, region_latencies }, prediction }
     }
 }
 
@@ -79,24 +80,24 @@ pub fn admit_mutually_by_filter(
     reversed.evaluate(filter).map_err(|side| refusal(side.opposite()))
 }
 
-/// Measure between two sessions; `None` if a side lacks a required value. `measured` is what the party `one` has measured, if
-/// anything; its round trip replaces the estimated one.
+/// Measure between two sessions; `None` if a side lacks a required value. A `counted` round trip replaces the estimate from regions
+/// or distance.
 pub fn measure_between(
     ruleset: &Ruleset,
     measure: Measure,
     one: &SessionView<'_>,
     other: &SessionView<'_>,
-    measured: Option<MeasuredRoundTrip>,
+    counted: Option<CountedRoundTrip>,
 ) -> Option<f64> {
     match measure {
         Measure::AttributeDifference(index) => {
             Some((other.attribute_values.number(index)? - one.attribute_values.number(index)?).abs())
         }
         Measure::Distance => Some(one.locality?.chord_miles(other.locality?)),
-        Measure::PacketLoss => Some(measured?.loss?.percent),
-        Measure::Jitter => measured?.jitter_ms,
-        Measure::Latency => measured.map(|measured| measured.round_trip_ms).or_else(|| {
-            estimated_round_trip_ms(&ruleset.latency_model, one.as_latency_endpoint(), other.as_latency_endpoint())
+        Measure::PacketLoss => Some(counted?.measured()?.loss?.percent),
+        Measure::Jitter => counted?.measured()?.jitter_ms,
+        Measure::Latency => counted.map(|counted| counted.round_trip_ms()).or_else(|| {
+            estimated_round_trip_ms(&ruleset.latency_model, one.as_estimate_end(), other.as_estimate_end())
         }),
     }
 }
@@ -120,7 +121,7 @@ pub fn estimate_between(
     one: &SessionView<'_>,
     other: &SessionView<'_>,
 ) -> Option<RoundTripEstimate> {
-    estimate_round_trip(&ruleset.latency_model, one.as_latency_endpoint(), other.as_latency_endpoint())
+    estimate_round_trip(&ruleset.latency_model, one.as_estimate_end(), other.as_estimate_end())
 }
 
 /// Ordered pair of sessions: the searcher's limits and lists apply first.
@@ -131,14 +132,22 @@ pub(super) struct DirectedPair<'a> {
     pub(super) candidate: WaitingSession<'a>,
     /// Hash of the ruleset of the candidate.
     pub(super) candidate_ruleset_hash: RulesetHash,
-    /// Measurement of the searcher.
+    /// Round trip that replaces the estimate.
     pub(super) counted: Option<CountedRoundTrip>,
 }
 
 impl DirectedPair<'_> {
-    /// Measurement of the searcher, with the round trip that counts.
-    pub(super) fn measured(&self) -> Option<MeasuredRoundTrip> {
-        self.counted.map(|counted| counted.measured)
+    /// Value of a measure that a limit of a search is compared with; `None` if it is missing.
+    pub(super) fn limited_value(&self, measure: Measure) -> Option<f64> {
+        let probing = &self.ruleset.probing;
+        match (measure, self.counted) {
+            (Measure::Latency, Some(CountedRoundTrip::Predicted(predicted))) if probing.is_cautious => {
+                Some(predicted.high_ms)
+            }
+            // Estimates do not pass.
+            (Measure::Latency, None) if probing.source == LatencySource::Measured => None,
+            _ => measure_between(self.ruleset, measure, &self.searcher.session, &self.candidate.session, self.counted),
+        }
     }
 
     /// Evaluates one hard filter; an error is the side that refuses. A missing value is attributed to the searcher.
@@ -179,12 +188,12 @@ impl DirectedPair<'_> {
                 self.evaluate_within(filter.missing, *measure, *expansion, *reciprocal_percent)
             }
             HardRule::MaxPacketLoss { percent } => {
-                let loss = self.measured().and_then(|measured| measured.loss);
+                let loss = self.counted.and_then(|counted| counted.measured()?.loss);
                 let is_lossy = loss.is_some_and(|loss| loss.low_percent > *percent);
                 if is_lossy { Err(RefusingSide::Searcher) } else { Ok(()) }
             }
             HardRule::MaxJitter { ms } => {
-                let jitter_ms = self.measured().and_then(|measured| measured.jitter_ms);
+                let jitter_ms = self.counted.and_then(|counted| counted.measured()?.jitter_ms);
                 if jitter_ms.is_some_and(|jitter_ms| jitter_ms > *ms) { Err(RefusingSide::Searcher) } else { Ok(()) }
             }
             HardRule::SameRuleset => {
@@ -200,9 +209,7 @@ impl DirectedPair<'_> {
         expansion: usize,
         reciprocal_percent: f64,
     ) -> Result<(), RefusingSide> {
-        let measured =
-            measure_between(self.ruleset, measure, &self.searcher.session, &self.candidate.session, self.measured());
-        let Some(measured) = measured else { return missing_value_verdict(missing) };
+        let Some(measured) = self.limited_value(measure) else { return missing_value_verdict(missing) };
         let expansion = &self.ruleset.expansions[expansion];
         if measured > self.searcher.limit_of(expansion) {
             return Err(RefusingSide::Searcher);

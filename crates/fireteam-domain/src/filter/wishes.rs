@@ -56,8 +56,8 @@ fn round_trip_ms(
     counted: Option<CountedRoundTrip>,
 ) -> Option<f64> {
     let exact_ms = match counted {
-        Some(CountedRoundTrip { measured, is_as_measured: true }) => return Some(measured.round_trip_ms),
-        Some(CountedRoundTrip { measured, .. }) => measured.round_trip_ms,
+        Some(CountedRoundTrip::Measured { measured, is_as_measured: true }) => return Some(measured.round_trip_ms),
+        Some(counted) => counted.round_trip_ms(),
         None => measure_between(ruleset, Measure::Latency, &one.session, &other.session, None)?,
     };
     Some(round_to_step(exact_ms, ROUND_TRIP_ROUNDING_MS))

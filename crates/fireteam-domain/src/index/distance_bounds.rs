@@ -2,7 +2,8 @@
 //! once per block, and only if a rule or a term needs them.
 
 use crate::index::column_block::{BLOCK_LEN_MAX, ColumnBlock};
-use crate::index::plan::DistanceBound;
+use crate::index::plan::{DistanceBound, PredictionColumns};
+use crate::index::prediction_bound::BoundPlane;
 
 /// Lower bounds of one distance, for each row or leaf of a block.
 #[derive(Debug)]
@@ -68,6 +69,7 @@ fn compute_bounds<B: ColumnBlock>(
             ms_per_mile,
             best_region_ms_column,
             searcher_best_region_ms,
+            prediction,
         } => {
             if searcher_position[0].is_nan() {
                 lower.fill(f32::INFINITY);
@@ -77,8 +79,18 @@ fn compute_bounds<B: ColumnBlock>(
                 // Infinity must stay infinite, even with a slope of 0.
                 let round_trip =
                     |miles: f32| if miles < f32::INFINITY { intercept_ms + ms_per_mile * miles } else { miles };
-                for bound in &mut *lower {
-                    *bound = round_trip(*bound);
+                if let Some(PredictionColumns { vector_column, planes }) = prediction {
+                    let excesses = block.lower_values(vector_column).iter().zip(block.lower_values(vector_column + 1));
+                    for (bound, (&near_ms, &light_ms)) in lower.iter_mut().zip(excesses) {
+                        // Not less than the estimate by distance, which counts for vectors that have expired.
+                        let estimated = round_trip(*bound);
+                        let predicted = least_of_planes(&planes, *bound, near_ms, light_ms);
+                        *bound = if predicted < estimated { predicted } else { estimated };
+                    }
+                } else {
+                    for bound in &mut *lower {
+                        *bound = round_trip(*bound);
+                    }
                 }
             }
             if !searcher_best_region_ms.is_nan() {
@@ -86,6 +98,17 @@ fn compute_bounds<B: ColumnBlock>(
             }
         }
     }
+}
+
+/// Least value of the planes. NaN for a row without a vector, infinite or NaN for a leaf without any.
+#[inline(always)]
+fn least_of_planes(planes: &[BoundPlane; 3], miles: f32, near_ms: f32, light_ms: f32) -> f32 {
+    let value = |plane: &BoundPlane| {
+        plane.constant + plane.per_mile * miles + plane.of_near * near_ms + plane.of_light * light_ms
+    };
+    let [near, upper, far] = [value(&planes[0]), value(&planes[1]), value(&planes[2])];
+    let least = if upper < near { upper } else { near };
+    if far < least { far } else { least }
 }
 
 /// Applies the bound from region round trips: in a common region, the slower side's round trip is at least the higher

@@ -30,6 +30,7 @@ impl IndexEntry {
             attribute_values: &self.attribute_values,
             expires_at: self.expires_at,
             open_seats: self.open_seats,
+            completed_vector: None,
         }
     }
 }

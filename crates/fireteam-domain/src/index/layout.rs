@@ -9,7 +9,9 @@ use crate::index::entry::IndexEntry;
 use crate::index::interner::Interner;
 use crate::index::row_rules::{self, PublishedRange, RowOwnerKey};
 use crate::index::word_column;
+use crate::latency::published_vector::PublishedVector;
 use crate::measure::Measure;
+use crate::ruleset::probing::LatencySource;
 use crate::ruleset::{HardRule, InFilterList, Ruleset, SoftFilter};
 use crate::time::UnixMs;
 
@@ -60,6 +62,8 @@ pub(super) struct ColumnLayout {
     pub(super) location_split_weight: f32,
     /// Whether there is a column with each row's lowest region round trip.
     pub(super) has_best_region: bool,
+    /// Whether there are columns with the lower bounds of each row's beacon vector.
+    pub(super) has_vector: bool,
     /// Attributes with interned values, one word column each.
     pub(super) interned_attributes: Vec<usize>,
     /// String list attributes, two word columns with a Bloom filter each.
@@ -86,6 +90,7 @@ impl ColumnLayout {
             has_location: false,
             location_split_weight: 0.0,
             has_best_region: false,
+            has_vector: false,
             interned_attributes: Vec::new(),
             bloom_attributes: Vec::new(),
             has_ruleset_hash: false,
@@ -138,7 +143,10 @@ impl ColumnLayout {
     fn add_measure_columns(&mut self, ruleset: &Ruleset, measure: Measure) {
         match measure {
             Measure::Distance => self.has_location = true,
-            Measure::Latency => (self.has_location, self.has_best_region) = (true, true),
+            Measure::Latency => {
+                (self.has_location, self.has_best_region) = (true, true);
+                self.has_vector = ruleset.probing.source == LatencySource::PredictedV1;
+            }
             Measure::AttributeDifference(attribute) if self.number_column(attribute).is_none() => {
                 self.number_columns.push(number_column_for(ruleset, attribute));
             }
@@ -179,6 +187,11 @@ impl ColumnLayout {
         self.has_best_region.then_some(self.number_columns.len() + AXIS_COUNT)
     }
 
+    /// First of the two float columns of beacon vectors: the excesses of `PathExcess`.
+    pub(super) fn vector_column(&self) -> Option<usize> {
+        self.has_vector.then_some(self.number_columns.len() + AXIS_COUNT + 1)
+    }
+
     /// Number of float columns that the tree splits along: numbers and axes.
     pub(super) fn split_dimension_count(&self) -> usize {
         self.number_columns.len() + if self.has_location { AXIS_COUNT } else { 0 }
@@ -186,7 +199,7 @@ impl ColumnLayout {
 
     /// Number of float columns.
     pub(super) fn float_column_count(&self) -> usize {
-        self.split_dimension_count() + usize::from(self.has_best_region)
+        self.split_dimension_count() + usize::from(self.has_best_region) + 2 * usize::from(self.has_vector)
     }
 
     /// Word column of an interned attribute.
@@ -247,6 +260,10 @@ impl ColumnLayout {
             let best_region_ms =
                 advertisement.session.region_latencies.iter().map(|region| region.round_trip_ms).reduce(f32::min);
             row.float_columns.push(best_region_ms.unwrap_or(f32::NAN));
+        }
+        if self.has_vector {
+            let excess = advertisement.session.published_vector().map(PublishedVector::excess);
+            row.float_columns.extend(excess.map_or([f32::NAN; 2], |excess| [excess.near_ms, excess.light_ms]));
         }
         let [a, b, c, d, ..] = *advertisement.id.as_bytes();
         let (expires, since) =

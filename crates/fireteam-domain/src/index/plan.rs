@@ -8,6 +8,7 @@
 use crate::attribute::AttributeValue;
 use crate::filter::Refusal;
 use crate::index::layout::ColumnLayout;
+use crate::index::prediction_bound::{BoundPlane, bound_planes};
 use crate::index::query::SearchQuery;
 use crate::index::row_rules::RowOwnerKey;
 use crate::locality::Locality;
@@ -29,7 +30,16 @@ pub(super) enum DistanceBound {
         ms_per_mile: f32,
         best_region_ms_column: usize,
         searcher_best_region_ms: f32,
+        prediction: Option<PredictionColumns>,
     },
+}
+
+/// Columns and planes that bound predicted round trips.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct PredictionColumns {
+    /// First of the two columns of beacon vectors.
+    pub(super) vector_column: usize,
+    pub(super) planes: [BoundPlane; 3],
 }
 
 /// Column check: the condition under which a row is certainly refused.
@@ -205,6 +215,14 @@ fn distance_bound_for(
             }
             let (x_column, best_region_ms_column) =
                 layout.location_column().zip(layout.best_region_ms_column()).ok_or(NoDistanceBound::NoColumn)?;
+            let prediction = match &searcher.predictor {
+                None => None,
+                Some(predictor) => {
+                    let vector_column = layout.vector_column().ok_or(NoDistanceBound::NoColumn)?;
+                    let planes = bound_planes(predictor).ok_or(NoDistanceBound::NoColumn)?;
+                    Some(PredictionColumns { vector_column, planes })
+                }
+            };
             let model = &query.ruleset.latency_model;
             let (intercept_ms, ms_per_mile) = (model.intercept_ms, model.round_trip_ms(1.0) - model.intercept_ms);
             if !(intercept_ms >= 0.0 && ms_per_mile >= 0.0) {
@@ -217,6 +235,7 @@ fn distance_bound_for(
                 ms_per_mile: ms_per_mile as f32,
                 best_region_ms_column,
                 searcher_best_region_ms: best_region_ms.unwrap_or(f32::NAN),
+                prediction,
             })
         }
     }

@@ -128,6 +128,8 @@ fn exact_term_for(query: &SearchQuery<'_>, layout: &ColumnLayout, soft: &SoftFil
             ExactColumnTerm::Constant(weighted_term(soft, None))
         }
         (Measure::Distance, _) => layout.location_column().map(|_| ExactColumnTerm::Distance)?,
+        // Predictions need the entries.
+        (Measure::Latency, _) if searcher.predictor.is_some() => None?,
         (Measure::Latency, _) => layout.location_column().map(|_| ExactColumnTerm::Latency)?,
     })
 }

@@ -8,6 +8,7 @@ use crate::index::layout::{ColumnLayout, TickScale, bloom_bit, bloom_filter_bits
 use crate::index::plan::{ColumnRefusalCheck, NoDistanceBound, QueryPlan, refuses_missing, round_up_limit, string_of};
 use crate::index::query::SearchQuery;
 use crate::measure::Measure;
+use crate::ruleset::probing::LatencySource;
 use crate::ruleset::{HardFilter, HardRule, InFilterList};
 use crate::time::UnixMs;
 
@@ -204,6 +205,10 @@ impl RuleCompiler<'_, '_> {
         reciprocal_percent: f64,
     ) {
         let refusal = |side| Refusal::HardFilter { filter_index, side };
+        if measure == Measure::Latency && self.query.ruleset.probing.source == LatencySource::Measured {
+            // Rows with probe results are judged without columns; of all others the round trip is missing.
+            return self.refuse_all_if(refusal(RefusingSide::Searcher), refuse_missing);
+        }
         let bound_index = match self.plan.distance_bound_index(self.query, self.layout, measure) {
             Ok(index) => index,
             Err(NoDistanceBound::SearcherValueMissing) => {

@@ -15,7 +15,7 @@ use crate::index::result::SearchBuffers;
 use crate::index::top_k::ScoredRow;
 use crate::index::tree::RowAddr;
 use crate::index::{AdvertisementIndex, SearchHit, SearchQuery, SearchResult};
-use crate::score::{score, soft_filter_term};
+use crate::score::{score, soft_filter_terms};
 
 /// Number of leaves visited one by one, best first, before the remaining leaves are collected.
 const BEST_FIRST_LEAVES: usize = 16;
@@ -146,7 +146,7 @@ impl IndexSearch<'_, '_> {
             }
             self.rows_left -= 1;
             let slot = self.buffers.probed_slots[index];
-            let view = self.index.entry(slot).view();
+            let view = self.index.view(slot);
             match admit_not_hidden(self.query.ruleset, &self.query.searcher, &view, self.query.now) {
                 Ok(()) => {
                     let score = score(self.query.ruleset, &self.query.searcher, &view);
@@ -373,8 +373,7 @@ impl IndexSearch<'_, '_> {
             if same_leaf && rows.contains(&excluded.row) {
                 self.buffers.kernel_buffers.score_bounds[(excluded.row - first_addr.row) as usize] = f32::INFINITY;
                 let slot = leaf.slot(excluded.row as usize);
-                let verdict =
-                    admit(self.query.ruleset, &self.query.searcher, &self.index.entry(slot).view(), self.query.now);
+                let verdict = admit(self.query.ruleset, &self.query.searcher, &self.index.view(slot), self.query.now);
                 if let Err(refusal) = verdict {
                     self.buffers.refusal_counts[refusal.counter_index()] += 1;
                 }
@@ -430,9 +429,8 @@ impl IndexSearch<'_, '_> {
             let addr = self.index.slab.row_addr(row.slot);
             let leaf = &self.index.partition_tree(addr.partition).leaves[addr.leaf as usize];
             if probed_slots.binary_search(&row.slot).is_ok() {
-                let (searcher, view) = (&self.query.searcher, self.index.entry(row.slot).view());
-                let filters = self.query.ruleset.soft_filters.iter();
-                hit_terms.extend(filters.map(|soft| soft_filter_term(self.query.ruleset, soft, searcher, &view)));
+                let (searcher, view) = (&self.query.searcher, self.index.view(row.slot));
+                soft_filter_terms(self.query.ruleset, searcher, &view, |term| hit_terms.push(term));
                 continue;
             }
             exact_score(self.index, self.query, &self.plan, leaf, addr.row as usize, |term| hit_terms.push(term));
@@ -451,7 +449,7 @@ impl IndexSearch<'_, '_> {
         };
         // Hidden rows are never offered.
         top_k.merge_pending(compare, |slot| {
-            match admit_not_hidden(query.ruleset, &query.searcher, &index.entry(slot).view(), query.now) {
+            match admit_not_hidden(query.ruleset, &query.searcher, &index.view(slot), query.now) {
                 Ok(()) => true,
                 Err(refusal) => {
                     refusal_counts[refusal.counter_index()] += 1;

@@ -91,6 +91,16 @@ impl EntrySlab {
         self.slots[slot as usize].entry.as_mut()
     }
 
+    /// Number of slots, occupied or free.
+    pub(super) fn slot_count(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Entry of a slot, if it is occupied.
+    pub(super) fn entry_at(&self, slot: usize) -> Option<&IndexEntry> {
+        self.slots.get(slot)?.entry.as_ref()
+    }
+
     /// All entries, in no particular order.
     pub(super) fn entries(&self) -> impl Iterator<Item = &IndexEntry> {
         self.slots.iter().filter_map(|slot| slot.entry.as_ref())

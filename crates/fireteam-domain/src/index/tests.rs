@@ -2,6 +2,7 @@
 
 mod explain;
 mod players;
+mod random_vectors;
 mod random_wishes;
 mod random_world;
 mod scenarios;
@@ -10,11 +11,14 @@ use std::sync::Arc;
 
 use crate::advertisement::AdvertisementKind;
 use crate::attribute_values::AttributeValues;
-use crate::filter::{AvoidedAdverts, Refusal, Searcher, admit};
+use crate::filter::{AvoidedAdverts, Refusal, SearchPredictor, Searcher, admit};
 use crate::id::{AdvertisementId, UserKey};
 use crate::index::tree::RowAddr;
 use crate::index::{AdvertisementIndex, InstructionSet, SearchQuery, SearchResult, oracle};
+use crate::latency::beacon_fleet::BeaconFleet;
+use crate::latency::beacon_vector::CompletedVector;
 use crate::probe_result::{MeasuredRoundTrip, PROBE_RESULTS_MAX, PacketLoss, ProbeFinding, ProbeResult, ProbeResults};
+use crate::ruleset::probing::LatencySource;
 use crate::ruleset::{Ruleset, SearchLimits};
 use crate::score::{score, soft_filter_term};
 use crate::session::Session;
@@ -50,6 +54,8 @@ fn test_random_index(seed: u64) {
         _ => rng.below(50),
     };
     let mut index = AdvertisementIndex::new(Arc::clone(&ruleset));
+    let fleet = Arc::new(random_vectors::random_fleet(rng));
+    index.complete_vectors(rng.one_in(2).then_some(&fleet), 0);
     let mut ids: Vec<AdvertisementId> = Vec::new();
     for _ in 0..size {
         ids.push(random_world::random_id(rng));
@@ -58,8 +64,11 @@ fn test_random_index(seed: u64) {
     let mut result = SearchResult::default();
     for round in 0..3 {
         for _ in 0..3 {
-            search_randomly(seed, rng, &index, &ids, values, &mut result);
+            search_randomly(seed, rng, &index, &fleet, &ids, values, &mut result);
         }
+        // Some vectors are completed with another fleet than that of the searches.
+        let cached = if rng.one_in(2) { Arc::clone(&fleet) } else { Arc::new(random_vectors::random_fleet(rng)) };
+        index.complete_vectors(Some(&cached), rng.below(2 * size + 1));
         mutate_randomly(rng, &mut index, &mut ids, values, round);
     }
     assert!(ids.iter().all(|id| index.is_consistent(*id) == index.get(*id).is_some()), "seed {seed}");
@@ -155,6 +164,7 @@ fn search_randomly(
     seed: u64,
     rng: &mut IndexTestRng,
     index: &AdvertisementIndex,
+    fleet: &BeaconFleet,
     ids: &[AdvertisementId],
     values: ValueDistribution,
     result: &mut SearchResult,
@@ -171,6 +181,12 @@ fn search_randomly(
     excluded_ids.sort_unstable();
     let (hidden, costs) = random_avoidance(rng, ids);
     let probes = random_probes(rng, ids);
+    let predicts = ruleset.probing.source == LatencySource::PredictedV1;
+    let own = session
+        .locality
+        .filter(|_| predicts)
+        .and_then(|place| CompletedVector::new(fleet, Some(place), &random_vectors::random_floors(rng, place)).ok());
+    let now = UnixMs(rng.pick(&[NOW_MS, NOW_MS, NOW_MS + 40_000]));
     let searcher = Searcher {
         attribute_values: &attribute_values,
         locality: session.locality,
@@ -182,12 +198,12 @@ fn search_randomly(
         excluded_ids: &excluded_ids,
         avoided: AvoidedAdverts { hidden: &hidden, costs: &costs },
         probes: ProbeResults::from_sorted(&probes),
+        predictor: own.as_ref().map(|own| SearchPredictor { fleet, own, now }),
         waited_ms: rng.pick(&[0, 5_000, 60_000, 10_000_000]),
     };
     let max_evaluated = if rng.one_in(4) { rng.below(700) as u32 } else { u32::MAX };
     let limits = SearchLimits { max_results: rng.pick(&[0, 1, 3, 10, 50, 200]), max_evaluated };
     let kind = if rng.one_in(8) { AdvertisementKind::GameServer } else { AdvertisementKind::Session };
-    let now = UnixMs(rng.pick(&[NOW_MS, NOW_MS, NOW_MS + 40_000]));
     let query = SearchQuery { ruleset: &ruleset, searcher, silo: session.silo, kind, limits, now };
     index.search(&query, result);
     assert_matches_oracle(seed, index, &query, result);

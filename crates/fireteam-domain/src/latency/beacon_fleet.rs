@@ -2,6 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
+use crate::latency::FIBER_KM_PER_MS;
 use crate::latency::prediction_unavailable::PredictionUnavailable;
 use crate::latency::predictor_constants::PredictorConstants;
 use crate::limit::ROUND_TRIP_MS_MAX;
@@ -13,6 +14,9 @@ pub const FLEET_BEACONS_MAX: usize = 256;
 
 /// Round trip that stands for an unknown one between two beacons, milliseconds: longer than any route through others.
 pub const UNKNOWN_BEACON_ROUND_TRIP_MS: f64 = 10_000.0;
+
+/// Round trip of light in fiber, milliseconds per kilometer.
+pub(crate) const LIGHT_MS_PER_KM: f64 = 2.0 / FIBER_KM_PER_MS;
 
 /// Live beacon.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,6 +49,10 @@ pub struct BeaconFleet {
     /// Pairs of beacons whose round trip is known.
     known_pair_count: usize,
     fingerprint: u64,
+    revision: u64,
+    /// Largest amount by which a round trip between two beacons is less than light takes, milliseconds; 0 where their places
+    /// are right.
+    light_shortfall_ms: f64,
 }
 
 impl BeaconFleet {
@@ -81,9 +89,17 @@ impl BeaconFleet {
                 round_trips_ms[other * count + one] = round_trip_ms;
             }
         }
+        let mut light_shortfall_ms: f64 = 0.0;
+        for (index, beacon) in beacons.iter().enumerate() {
+            for (other, round_trip_ms) in beacons.iter().zip(&round_trips_ms[index * count..]) {
+                let light_ms = LIGHT_MS_PER_KM * arc_km(beacon.place, other.place);
+                light_shortfall_ms = light_shortfall_ms.max(light_ms - round_trip_ms);
+            }
+        }
         let fingerprint = fingerprint(&beacons, &constants);
+        let revision = revision(fingerprint, &round_trips_ms);
         let (beacons, round_trips_ms) = (beacons.into(), round_trips_ms.into());
-        Self { constants, beacons, round_trips_ms, known_pair_count, fingerprint }
+        Self { constants, beacons, round_trips_ms, known_pair_count, fingerprint, revision, light_shortfall_ms }
     }
 
     /// Constants with which this fleet predicts.
@@ -111,6 +127,16 @@ impl BeaconFleet {
     /// between the same beacons do not change it: vectors that were completed before them remain good.
     pub(crate) fn fingerprint(&self) -> u64 {
         self.fingerprint
+    }
+
+    /// Number that differs for fleets by which vectors are completed to other values: also for other round trips.
+    pub(crate) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Largest amount by which a round trip between two beacons is less than light takes, milliseconds.
+    pub(crate) fn light_shortfall_ms(&self) -> f64 {
+        self.light_shortfall_ms
     }
 
     /// Checks that predictions of this fleet are better than distance alone.
@@ -153,6 +179,18 @@ fn fingerprint(beacons: &[Beacon], constants: &PredictorConstants) -> u64 {
         [place.x, place.y, place.z].iter().for_each(|axis| hash.update(axis.to_bits().to_be_bytes()));
     }
     constants.line.iter().for_each(|constant| hash.update(constant.to_bits().to_be_bytes()));
+    first_64_bits(hash)
+}
+
+/// First 8 bytes of SHA-256 over a fingerprint and the round trips.
+fn revision(fingerprint: u64, round_trips_ms: &[f64]) -> u64 {
+    let mut hash = Sha256::new();
+    hash.update(fingerprint.to_be_bytes());
+    round_trips_ms.iter().for_each(|ms| hash.update(ms.to_bits().to_be_bytes()));
+    first_64_bits(hash)
+}
+
+fn first_64_bits(hash: Sha256) -> u64 {
     let digest: [u8; 32] = hash.finalize().into();
     digest[..8].iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }

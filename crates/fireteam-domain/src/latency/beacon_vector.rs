@@ -1,9 +1,9 @@
 //! Beacon vectors: floors of one party to beacons, the form in which others may be matched by them, and their completion to
 //! all beacons of a fleet.
 
-use crate::latency::beacon_fleet::{BeaconFleet, is_valid_round_trip};
+use crate::latency::beacon_fleet::{BeaconFleet, LIGHT_MS_PER_KM, is_valid_round_trip};
 use crate::latency::prediction_unavailable::PredictionUnavailable;
-use crate::latency::published_vector::{PUBLISHED_FLOORS_MAX, PublishedFloor, PublishedVector};
+use crate::latency::published_vector::{PUBLISHED_FLOORS_MAX, PathExcess, PublishedFloor, PublishedVector};
 use crate::locality::Locality;
 use crate::location_privacy::{ROUND_TRIP_ROUNDING_MS, arc_km, shared_round_trip_ms};
 use crate::ruleset::probing::LatencyTrust;
@@ -51,10 +51,36 @@ pub fn published_vector(
         // At most 60,000 ms.
         steps: (floor.floor_ms / ROUND_TRIP_ROUNDING_MS).round() as u16,
     };
-    let mut published: Vec<PublishedFloor> =
-        published_floors(fleet, floors, place, center).into_iter().map(steps).collect();
+    let mut published = published_floors(fleet, floors, place, center);
     published.truncate(PUBLISHED_FLOORS_MAX);
-    PublishedVector::new(published, measured_at, source)
+    let [_, near_ms_per_km] = fleet.constants().line;
+    let excess = PathExcess {
+        near_ms: (least_excess_ms(fleet, center, &published, near_ms_per_km) as f32).next_down(),
+        light_ms: (least_excess_ms(fleet, center, &published, LIGHT_MS_PER_KM) as f32).next_down(),
+    };
+    PublishedVector::new(published.into_iter().map(steps).collect(), measured_at, source, excess)
+}
+
+/// Least excess of floors to beacons of the fleet over straight paths from `place`, milliseconds.
+fn least_excess_ms(fleet: &BeaconFleet, place: Locality, floors: &[BeaconFloor], ms_per_km: f64) -> f64 {
+    let excess = |floor: &BeaconFloor| {
+        let beacon = fleet.beacons()[fleet.index_of(floor.beacon_id)?];
+        Some(floor.floor_ms - ms_per_km * arc_km(place, beacon.place))
+    };
+    floors.iter().filter_map(excess).fold(f64::INFINITY, f64::min)
+}
+
+/// Completes the floors of a published vector of a party whose cell has its center at `center`.
+///
+/// # Errors
+///
+/// As [`CompletedVector::new`].
+pub fn complete_published(
+    fleet: &BeaconFleet,
+    center: Option<Locality>,
+    vector: &PublishedVector,
+) -> Result<CompletedVector, PredictionUnavailable> {
+    CompletedVector::new(fleet, center, &floors_of_published(vector))
 }
 
 /// Floors of a published vector, milliseconds.
@@ -110,6 +136,10 @@ pub struct CompletedVector {
     place: Locality,
     /// Fingerprint of the fleet.
     fleet: u64,
+    /// Revision of the fleet.
+    revision: u64,
+    /// Least excess of a floor over what light takes, milliseconds.
+    light_excess_ms: f64,
     /// Least excess of a floor over the straight path, milliseconds; negative where a floor is rounded.
     access_ms: f64,
     blocks: Box<[BeaconBlock]>,
@@ -157,12 +187,14 @@ impl CompletedVector {
             block.weights[lane] = weight / weight_sum;
             block.residuals_ms[lane] = block.completed_ms[lane] - (intercept_ms + ms_per_km * km);
         }
-        let mut access_ms = f64::INFINITY;
+        let (mut access_ms, mut light_excess_ms) = (f64::INFINITY, f64::INFINITY);
         for (index, floor_ms) in floors {
             blocks[index / LANES].floors_ms[index % LANES] = floor_ms;
             access_ms = access_ms.min(floor_ms - ms_per_km * arcs_km[index]);
+            light_excess_ms = light_excess_ms.min(floor_ms - LIGHT_MS_PER_KM * arcs_km[index]);
         }
-        Ok(Self { place, fleet: fleet.fingerprint(), access_ms, blocks: blocks.into() })
+        let (identity, revision) = (fleet.fingerprint(), fleet.revision());
+        Ok(Self { place, fleet: identity, revision, light_excess_ms, access_ms, blocks: blocks.into() })
     }
 
     /// Place of the party.
@@ -174,6 +206,28 @@ impl CompletedVector {
     /// the party, as the floors are.
     pub(crate) fn access_ms(&self) -> f64 {
         self.access_ms
+    }
+
+    /// Least excess of a floor over what light takes in fiber, milliseconds.
+    pub(crate) fn light_excess_ms(&self) -> f64 {
+        self.light_excess_ms
+    }
+
+    /// Least residual, and the mean distance to the beacons around the party's place, kilometers: what the middle residual of a
+    /// pair is bounded by.
+    pub(crate) fn residual_bounds(&self, fleet: &BeaconFleet) -> (f64, f64) {
+        let (mut least_residual_ms, mut mean_km) = (f64::INFINITY, 0.0);
+        for (index, beacon) in fleet.beacons().iter().enumerate() {
+            let (block, lane) = (&self.blocks[index / LANES], index % LANES);
+            least_residual_ms = least_residual_ms.min(block.residuals_ms[lane]);
+            mean_km += block.weights[lane] * arc_km(self.place, beacon.place);
+        }
+        (least_residual_ms, mean_km)
+    }
+
+    /// Whether completing the floors with `fleet` gives this vector, to the bit.
+    pub(crate) fn is_exactly_of(&self, fleet: &BeaconFleet) -> bool {
+        self.revision == fleet.revision()
     }
 
     /// Whether the vector was completed with the beacons and the line of `fleet`.

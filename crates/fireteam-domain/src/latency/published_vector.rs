@@ -20,7 +20,7 @@ pub struct PublishedFloor {
 }
 
 /// Floors of a party as others are matched by them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PublishedVector {
     /// By beacon id, each beacon once; at most [`PUBLISHED_FLOORS_MAX`].
     floors: Box<[PublishedFloor]>,
@@ -28,24 +28,48 @@ pub struct PublishedVector {
     measured_at: UnixMs,
     /// The weakest source of a floor.
     source: LatencyTrust,
+    /// Lower bounds of its floors over straight paths.
+    excess: PathExcess,
+}
+
+/// Lower bounds of the floors of a vector, which let searches skip parties that are too far. Each is the least excess over a
+/// straight path, rounded down; finite.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PathExcess {
+    /// Over the line that predictions use for near parties, milliseconds.
+    pub near_ms: f32,
+    /// Over what light takes in fiber, milliseconds.
+    pub light_ms: f32,
 }
 
 /// First byte of the encoding.
 const FORMAT: u8 = 1;
-const HEADER_BYTES: usize = 10;
+const HEADER_BYTES: usize = 18;
 const FLOOR_BYTES: usize = 6;
 
 impl PublishedVector {
     /// Takes floors in the order of beacon ids, each beacon once. `None` if there are none, too many, or in another order.
-    pub fn new(floors: Vec<PublishedFloor>, measured_at: UnixMs, source: LatencyTrust) -> Option<Self> {
+    pub fn new(
+        floors: Vec<PublishedFloor>,
+        measured_at: UnixMs,
+        source: LatencyTrust,
+        excess: PathExcess,
+    ) -> Option<Self> {
         let is_valid = (1..=PUBLISHED_FLOORS_MAX).contains(&floors.len())
+            && excess.near_ms.is_finite()
+            && excess.light_ms.is_finite()
             && floors.is_sorted_by(|one, other| one.beacon_id < other.beacon_id);
-        is_valid.then(|| Self { floors: floors.into(), measured_at, source })
+        is_valid.then(|| Self { floors: floors.into(), measured_at, source, excess })
     }
 
     /// Floors by beacon id.
     pub fn floors(&self) -> &[PublishedFloor] {
         &self.floors
+    }
+
+    /// Lower bounds of its floors.
+    pub fn excess(&self) -> PathExcess {
+        self.excess
     }
 
     /// Whether it counts at `now`, for rules that trust floors of `trust`: it expires ten minutes after its oldest measurement.
@@ -68,6 +92,8 @@ impl PublishedVector {
             LatencyTrust::Claimed => 3,
         });
         bytes.extend(self.measured_at.0.to_be_bytes());
+        bytes.extend(self.excess.near_ms.to_be_bytes());
+        bytes.extend(self.excess.light_ms.to_be_bytes());
         for floor in &self.floors {
             bytes.extend(floor.beacon_id.to_be_bytes());
             bytes.extend(floor.steps.to_be_bytes());
@@ -78,7 +104,13 @@ impl PublishedVector {
     /// Reads the bytes of a store. `None` for those of a newer server, and for damaged ones: then there is no vector.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (header, floors) = bytes.split_first_chunk::<HEADER_BYTES>()?;
-        let [FORMAT, source, a, b, c, d, e, f, g, h] = *header else { return None };
+        let (&[FORMAT, source], times) = header.split_first_chunk::<2>()? else { return None };
+        let (measured_at, excess) = times.split_first_chunk::<8>()?;
+        let (near_ms, light_ms) = excess.split_first_chunk::<4>()?;
+        let excess = PathExcess {
+            near_ms: f32::from_be_bytes(*near_ms),
+            light_ms: f32::from_be_bytes(light_ms.try_into().ok()?),
+        };
         let source = match source {
             1 => LatencyTrust::Proven,
             2 => LatencyTrust::Observed,
@@ -90,7 +122,8 @@ impl PublishedVector {
             beacon_id: u32::from_be_bytes([a, b, c, d]),
             steps: u16::from_be_bytes([high, low]),
         };
-        Self::new(floors.iter().map(floor).collect(), UnixMs(u64::from_be_bytes([a, b, c, d, e, f, g, h])), source)
+        let measured_at = UnixMs(u64::from_be_bytes(*measured_at));
+        Self::new(floors.iter().map(floor).collect(), measured_at, source, excess)
     }
 }
 
@@ -100,12 +133,14 @@ mod tests {
 
     use super::*;
 
+    const EXCESS: PathExcess = PathExcess { near_ms: -3.5, light_ms: 4.25 };
+
     fn any_vector() -> impl Strategy<Value = PublishedVector> {
         let floors = prop::collection::btree_map(any::<u32>(), any::<u16>(), 1..=PUBLISHED_FLOORS_MAX);
         let trust = prop::sample::select(vec![LatencyTrust::Proven, LatencyTrust::Observed, LatencyTrust::Claimed]);
         (floors, any::<u64>(), trust).prop_map(|(floors, measured_at, trust)| {
             let floors = floors.into_iter().map(|(beacon_id, steps)| PublishedFloor { beacon_id, steps });
-            PublishedVector::new(floors.collect(), UnixMs(measured_at), trust).unwrap()
+            PublishedVector::new(floors.collect(), UnixMs(measured_at), trust, EXCESS).unwrap()
         })
     }
 
@@ -128,7 +163,7 @@ mod tests {
     #[test]
     fn published_vector_expires_ten_minutes_after_its_oldest_measurement() {
         let floors = vec![PublishedFloor { beacon_id: 1, steps: 3 }];
-        let vector = PublishedVector::new(floors, UnixMs(1_000), LatencyTrust::Observed).unwrap();
+        let vector = PublishedVector::new(floors, UnixMs(1_000), LatencyTrust::Observed, EXCESS).unwrap();
         let counts = |now_ms, trust| vector.counts_at(UnixMs(now_ms), trust);
         assert!(counts(600_999, LatencyTrust::Observed) && !counts(601_000, LatencyTrust::Observed));
         assert!(counts(1_000, LatencyTrust::Claimed) && !counts(1_000, LatencyTrust::Proven));
@@ -137,7 +172,8 @@ mod tests {
     #[test]
     fn published_vector_without_order_or_floors_does_not_exist() {
         let floor = |beacon_id| PublishedFloor { beacon_id, steps: 1 };
-        let vector = |floors: Vec<PublishedFloor>| PublishedVector::new(floors, UnixMs(1), LatencyTrust::Proven);
+        let vector =
+            |floors: Vec<PublishedFloor>| PublishedVector::new(floors, UnixMs(1), LatencyTrust::Proven, EXCESS);
         assert!(vector(vec![floor(1), floor(2)]).is_some());
         assert_eq!(
             [vector(vec![]), vector(vec![floor(2), floor(1)]), vector(vec![floor(1), floor(1)])],

@@ -17,6 +17,15 @@ pub struct PredictionEnd<'a> {
     pub condition: PredictionCondition,
 }
 
+/// Party as one end of an estimate.
+#[derive(Clone, Copy, Debug)]
+pub struct EstimateEnd<'a> {
+    /// Place and round trips to regions.
+    pub endpoint: LatencyEndpoint<'a>,
+    /// Its vector; `None`: nothing is predicted.
+    pub prediction: Option<PredictionEnd<'a>>,
+}
+
 /// Source of an estimate, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EstimateSource {
@@ -52,14 +61,15 @@ impl RoundTripEstimate {
 #[inline]
 pub fn estimate_round_trip(
     model: &LatencyModel,
-    one: LatencyEndpoint<'_>,
-    other: LatencyEndpoint<'_>,
+    one: EstimateEnd<'_>,
+    other: EstimateEnd<'_>,
 ) -> Option<RoundTripEstimate> {
     if let Some(predicted) = predicted_round_trip(one, other) {
         let Prediction { round_trip_ms, low_ms, high_ms, .. } = predicted;
         let source = EstimateSource::Predicted;
         return Some(RoundTripEstimate { round_trip_ms, interval_ms: [low_ms, high_ms], source });
     }
+    let (one, other) = (one.endpoint, other.endpoint);
     let round_trip_ms = round_trip_by_regions_or_distance(model, one, other)?;
     let source = match has_common_region(one.region_latencies, other.region_latencies) {
         true => EstimateSource::Region,
@@ -70,20 +80,16 @@ pub fn estimate_round_trip(
 
 /// Expected round trip of [`estimate_round_trip`], milliseconds.
 #[inline]
-pub fn estimated_round_trip_ms(
-    model: &LatencyModel,
-    one: LatencyEndpoint<'_>,
-    other: LatencyEndpoint<'_>,
-) -> Option<f64> {
+pub fn estimated_round_trip_ms(model: &LatencyModel, one: EstimateEnd<'_>, other: EstimateEnd<'_>) -> Option<f64> {
     match predicted_round_trip(one, other) {
         Some(predicted) => Some(predicted.round_trip_ms),
-        None => round_trip_by_regions_or_distance(model, one, other),
+        None => round_trip_by_regions_or_distance(model, one.endpoint, other.endpoint),
     }
 }
 
 /// Prediction between two parties; `None` if one of them has no vector.
 #[inline]
-fn predicted_round_trip(one: LatencyEndpoint<'_>, other: LatencyEndpoint<'_>) -> Option<Prediction> {
+fn predicted_round_trip(one: EstimateEnd<'_>, other: EstimateEnd<'_>) -> Option<Prediction> {
     let (ours, theirs) = (one.prediction?, other.prediction?);
     predict(ours.fleet, ours.vector, theirs.vector, ours.condition).ok()
 }

@@ -247,11 +247,17 @@ impl<'h, 'a> SessionFill<'h, 'a> {
             excluded_ids: &[],
             avoided: AvoidedAdverts::default(),
             probes: ProbeResults::default(),
+            predictor: None,
             waited_ms,
         };
         let OpenSession { advertisement, attribute_values, expires_at, open_seats, .. } = self.session;
-        let advertised =
-            AdvertisementView { advertisement, attribute_values, expires_at: *expires_at, open_seats: *open_seats };
+        let advertised = AdvertisementView {
+            advertisement,
+            attribute_values,
+            expires_at: *expires_at,
+            open_seats: *open_seats,
+            completed_vector: None,
+        };
         admit(input.ruleset, &searcher, &advertised, input.now)?;
         if let Some(RegionMode::Partition { attribute }) = queue.regions {
             let same = attribute_values.get(attribute).is_some()
@@ -291,7 +297,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
         let input = self.pass_state.input;
         let ticket = self.ticket(row);
         let view = ticket.waiting_session.session;
-        let party = view.as_latency_endpoint();
+        let party = view.as_estimate_end();
         if placement::is_too_far(input.ruleset, party, &self.session.advertisement.session) {
             return Err(Refusal::NoCommonRegion);
         }

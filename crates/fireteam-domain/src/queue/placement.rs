@@ -8,7 +8,7 @@ use std::hash::{Hash, Hasher};
 use crate::attribute::AttributeValue;
 use crate::id::{AdvertisementId, MatchId};
 use crate::latency::LatencyEndpoint;
-use crate::latency::round_trip_estimate::{PredictionEnd, estimated_round_trip_ms};
+use crate::latency::round_trip_estimate::{EstimateEnd, PredictionEnd, estimated_round_trip_ms};
 use crate::ruleset::Ruleset;
 use crate::ruleset::probing::LatencySource;
 use crate::ruleset::queue::RegionMode;
@@ -40,7 +40,7 @@ pub struct MatchToPlace<'a> {
     /// Region that the players agreed on, if any.
     pub region: Option<&'a str>,
     /// Parties of the match, as ends of network paths.
-    pub parties: &'a [LatencyEndpoint<'a>],
+    pub parties: &'a [EstimateEnd<'a>],
     /// Game servers that did not confirm this match.
     pub unconfirmed_servers: &'a [AdvertisementId],
 }
@@ -134,7 +134,7 @@ fn sort_key(
 }
 
 /// Whether a session is farther from a party than the ruleset allows, as far as the round trip is known.
-pub(super) fn is_too_far(ruleset: &Ruleset, party: LatencyEndpoint<'_>, session: &Session) -> bool {
+pub(super) fn is_too_far(ruleset: &Ruleset, party: EstimateEnd<'_>, session: &Session) -> bool {
     exceeds_limit(ruleset, slowest_round_trip_ms(ruleset, &[party], session, None))
 }
 
@@ -160,17 +160,17 @@ pub(super) fn region_of_server<'a>(ruleset: &Ruleset, session: &'a Session) -> O
 /// Longest expected round trip of a party to the server, milliseconds; `None` if none is known.
 fn slowest_round_trip_ms(
     ruleset: &Ruleset,
-    parties: &[LatencyEndpoint<'_>],
+    parties: &[EstimateEnd<'_>],
     session: &Session,
     prediction: Option<PredictionEnd<'_>>,
 ) -> Option<f64> {
     let predicts = ruleset.probing.source == LatencySource::PredictedV1;
     let region = region_of_server(ruleset, session).filter(|_| predicts);
-    let server =
-        LatencyEndpoint { locality: session.locality, region_latencies: &session.region_latencies, prediction };
-    let expected_ms = |party: &LatencyEndpoint<'_>| {
+    let endpoint = LatencyEndpoint { locality: session.locality, region_latencies: &session.region_latencies };
+    let server = EstimateEnd { endpoint, prediction };
+    let expected_ms = |party: &EstimateEnd<'_>| {
         // A measured round trip to the server's region is better than a prediction.
-        let to_region = party.region_latencies.iter().find(|latency| Some(&*latency.region) == region);
+        let to_region = party.endpoint.region_latencies.iter().find(|latency| Some(&*latency.region) == region);
         match to_region {
             Some(latency) => Some(f64::from(latency.round_trip_ms)),
             None => estimated_round_trip_ms(&ruleset.latency_model, *party, server),

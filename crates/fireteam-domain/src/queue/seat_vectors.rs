@@ -3,12 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::latency::beacon_fleet::BeaconFleet;
-use crate::latency::beacon_vector::{BeaconFloor, CompletedVector};
+use crate::latency::beacon_vector::BeaconFloor;
 use crate::latency::published_vector::PublishedVector;
-use crate::locality::Locality;
 use crate::location_privacy::ROUND_TRIP_ROUNDING_MS;
-use crate::queue::ticket_vector::TicketVector;
 use crate::ruleset::probing::LatencyTrust;
 use crate::time::UnixMs;
 
@@ -43,27 +40,18 @@ impl SeatVectors {
         Self::new(self.vectors().iter().cloned().chain([(seat, vector)]))
     }
 
-    /// Vector of the party at `now`, completed for `fleet`, by the players' vectors that count for rules that trust floors of
-    /// `trust`. Its place is `center`, the center of the party's grid cell. `None` if there are too few floors, or no place.
-    pub fn completed(
-        &self,
-        fleet: &Arc<BeaconFleet>,
-        center: Option<Locality>,
-        trust: LatencyTrust,
-        now: UnixMs,
-    ) -> Option<TicketVector> {
+    /// Floors of the party at `now`: of each beacon the longest of the players' whose vector counts for rules that trust floors of
+    /// `trust`; and the time at which the first of these vectors ends. `None` if none counts.
+    pub fn party_floors(&self, trust: LatencyTrust, now: UnixMs) -> Option<(Vec<BeaconFloor>, UnixMs)> {
         let counting = || self.vectors().iter().map(|(_, vector)| vector).filter(|it| it.counts_at(now, trust));
-        // The party's vector changes when the first of them ends.
-        let expires_at = counting().map(PublishedVector::expires_at).min()?;
+        let ends_at = counting().map(PublishedVector::expires_at).min()?;
         let mut steps: BTreeMap<u32, u16> = BTreeMap::new();
         for floor in counting().flat_map(PublishedVector::floors) {
             let longest = steps.entry(floor.beacon_id).or_default();
             *longest = floor.steps.max(*longest);
         }
         let floor = |(beacon_id, steps)| BeaconFloor { beacon_id, floor_ms: f64::from(steps) * ROUND_TRIP_ROUNDING_MS };
-        let floors: Vec<BeaconFloor> = steps.into_iter().map(floor).collect();
-        let completed = CompletedVector::new(fleet, center, &floors).ok()?;
-        Some(TicketVector { fleet: Arc::clone(fleet), source: self.clone(), completed, expires_at })
+        Some((steps.into_iter().map(floor).collect(), ends_at))
     }
 
     /// Bytes of the vectors in a store; `None` without any.
@@ -95,30 +83,21 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::latency::beacon_fleet::Beacon;
-    use crate::latency::predictor_constants::{PREDICTOR_V1, PredictorConstants};
-    use crate::latency::published_vector::PublishedFloor;
+    use crate::latency::published_vector::{PathExcess, PublishedFloor};
+
+    const EXCESS: PathExcess = PathExcess { near_ms: 1.5, light_ms: 2.5 };
 
     fn any_vector() -> impl Strategy<Value = PublishedVector> {
         let floors = prop::collection::btree_map(0..40_u32, 0..50_u16, 1..=32);
         let trust = prop::sample::select(vec![LatencyTrust::Proven, LatencyTrust::Observed, LatencyTrust::Claimed]);
         (floors, 0..1_000_000_u64, trust).prop_map(|(floors, measured_at, trust)| {
             let floors = floors.into_iter().map(|(beacon_id, steps)| PublishedFloor { beacon_id, steps });
-            PublishedVector::new(floors.collect(), UnixMs(measured_at), trust).unwrap()
+            PublishedVector::new(floors.collect(), UnixMs(measured_at), trust, EXCESS).unwrap()
         })
     }
 
     fn any_vectors() -> impl Strategy<Value = Vec<(Seat, PublishedVector)>> {
         prop::collection::vec(((0..5_u8).prop_map(Seat), any_vector()), 0..6)
-    }
-
-    /// Fleet of 40 beacons of which one floor is enough.
-    fn fleet() -> Arc<BeaconFleet> {
-        let constants =
-            PredictorConstants { beacons_min: 1, known_pairs_percent_min: 0, floors_min: 1, ..PREDICTOR_V1 };
-        let place = |id| Locality::from_degrees(f64::from(id), 2.0 * f64::from(id)).unwrap();
-        let beacons: Vec<Beacon> = (0..40).map(|id| Beacon { id, place: place(id) }).collect();
-        Arc::new(BeaconFleet::new(&beacons, &[], constants))
     }
 
     proptest! {
@@ -134,29 +113,26 @@ mod tests {
             SeatVectors::decode(&bytes);
         }
 
-        /// The party's vector has, of each beacon, the longest floor of the players whose vector counts; it ends with the first
-        /// of these.
+        /// The party has, of each beacon, the longest floor of the players whose vector counts, until the first of these ends.
         #[test]
         fn party_is_as_far_as_its_farthest_player(vectors in any_vectors(), now in 0..1_600_000_u64) {
-            let (vectors, fleet, trust, now) =
-                (SeatVectors::new(vectors), fleet(), LatencyTrust::Observed, UnixMs(now));
-            let center = Locality::from_degrees(10.0, 10.0);
-            let party = vectors.completed(&fleet, center, trust, now);
+            let (vectors, trust, now) = (SeatVectors::new(vectors), LatencyTrust::Observed, UnixMs(now));
+            let party = vectors.party_floors(trust, now);
             let counting: Vec<&PublishedVector> =
                 vectors.vectors().iter().map(|(_, vector)| vector).filter(|it| it.counts_at(now, trust)).collect();
             prop_assert_eq!(party.is_some(), !counting.is_empty());
-            let Some(party) = party else { return Ok(()) };
-            let mut floors = Vec::new();
+            let Some((floors, ends_at)) = party else { return Ok(()) };
+            let mut expected = Vec::new();
             for beacon_id in 0..40 {
-                let of_players = counting.iter().flat_map(|vector| vector.floors()).filter(|it| it.beacon_id == beacon_id);
+                let of_players =
+                    counting.iter().flat_map(|vector| vector.floors()).filter(|it| it.beacon_id == beacon_id);
                 if let Some(steps) = of_players.map(|floor| floor.steps).max() {
-                    floors.push(BeaconFloor { beacon_id, floor_ms: 25.0 * f64::from(steps) });
+                    expected.push(BeaconFloor { beacon_id, floor_ms: 25.0 * f64::from(steps) });
                 }
             }
-            let expected = CompletedVector::new(&fleet, center, &floors).unwrap();
-            prop_assert_eq!(format!("{:?}", party.completed), format!("{expected:?}"));
-            prop_assert!(counting.iter().any(|vector| !vector.counts_at(party.expires_at, trust)));
-            let before = UnixMs(party.expires_at.0 - 1);
+            prop_assert_eq!(floors, expected);
+            prop_assert!(counting.iter().any(|vector| !vector.counts_at(ends_at, trust)));
+            let before = UnixMs(ends_at.0 - 1);
             prop_assert!(counting.iter().all(|vector| vector.counts_at(before, trust)));
         }
     }
@@ -165,7 +141,7 @@ mod tests {
     fn newer_vector_of_a_seat_replaces_the_older_one() {
         let vector = |steps| {
             let floor = PublishedFloor { beacon_id: 1, steps };
-            PublishedVector::new(vec![floor], UnixMs(1), LatencyTrust::Proven).unwrap()
+            PublishedVector::new(vec![floor], UnixMs(1), LatencyTrust::Proven, EXCESS).unwrap()
         };
         let vectors = SeatVectors::new([(Seat(1), vector(1)), (Seat(0), vector(2))]).with(Seat(1), vector(3));
         let steps: Vec<u16> = vectors.vectors().iter().map(|(_, vector)| vector.floors()[0].steps).collect();

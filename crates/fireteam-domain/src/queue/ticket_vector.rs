@@ -6,7 +6,9 @@ use crate::latency::beacon_fleet::BeaconFleet;
 use crate::latency::beacon_vector::CompletedVector;
 use crate::latency::prediction::PredictionCondition;
 use crate::latency::round_trip_estimate::PredictionEnd;
+use crate::locality::Locality;
 use crate::queue::seat_vectors::SeatVectors;
+use crate::ruleset::probing::LatencyTrust;
 use crate::time::UnixMs;
 
 /// Completed vector of a party's published floors.
@@ -23,6 +25,20 @@ pub struct TicketVector {
 }
 
 impl TicketVector {
+    /// Vector of a party whose grid cell has its center at `center`, by its players' vectors that count at `now` for rules that trust
+    /// floors of `trust`. `None` if there are too few floors, or no place.
+    pub fn new(
+        fleet: &Arc<BeaconFleet>,
+        seat_vectors: &SeatVectors,
+        center: Option<Locality>,
+        trust: LatencyTrust,
+        now: UnixMs,
+    ) -> Option<Self> {
+        let (floors, expires_at) = seat_vectors.party_floors(trust, now)?;
+        let completed = CompletedVector::new(fleet, center, &floors).ok()?;
+        Some(Self { fleet: Arc::clone(fleet), source: seat_vectors.clone(), completed, expires_at })
+    }
+
     /// The party as one end of a prediction for a queue.
     pub fn prediction_end(&self) -> PredictionEnd<'_> {
         PredictionEnd { fleet: &self.fleet, vector: &self.completed, condition: PredictionCondition::Queue }

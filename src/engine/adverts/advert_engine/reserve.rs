@@ -47,7 +47,7 @@ impl AdvertEngine {
         let consents = check_party_consents(&self.state.common, caller, purpose, party, &reserve.consents, now)?;
         let mut session = reserve.session;
         let tokens = &reserve.latency_tokens;
-        let PartyLatency { ignored_fields: mut ignored, floors: _ } =
+        let PartyLatency { ignored_fields: mut ignored, floors } =
             apply_latency_tokens(&self.state.common, caller, &ruleset, &mut session, tokens, now);
         let (session, untrusted) = self.state.common.with_resolved_locality(caller, session)?;
         ignored.extend(untrusted);
@@ -73,6 +73,7 @@ impl AdvertEngine {
             ruleset,
             searching_since: search.started_at,
             probes: probe_results_at(&measured, search.started_at, now).into(),
+            predictor: floors.predictor(&self.state.common, checked.session.locality, now).map(Box::new),
             hold_ms: settings.granted_hold_ms(reserve.hold_for_ms),
             request_digest,
             session: checked.session,

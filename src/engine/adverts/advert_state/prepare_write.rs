@@ -257,6 +257,7 @@ fn check_admission(
         excluded_ids: &[],
         avoided: AvoidedAdverts::default(),
         probes: ProbeResults::from_sorted(&reserve.probes),
+        predictor: reserve.predictor.as_ref().map(|predictor| predictor.view()),
         waited_ms: now.ms_since(reserve.searching_since),
     };
     check_rules(reserve, &searcher, &candidate, now)?;
@@ -287,6 +288,7 @@ fn ticket_searcher<'a>(
         excluded_ids: &[],
         avoided: AvoidedAdverts::default(),
         probes: ProbeResults::default(),
+        predictor: None,
         waited_ms: now.ms_since(ticket.entered_at),
     }
 }

@@ -27,7 +27,7 @@ use crate::engine::adverts::avoided_advert_ids::AvoidedAdvertIds;
 use crate::engine::adverts::probe_results::{count_answered, merge_records, probe_results_at, record_of_report};
 use crate::engine::adverts::search_claim::{renew_search_claim, ruleset_of_search, sign_search_token};
 use crate::engine::adverts::search_overrides::apply_overrides;
-use crate::engine::beacons::party_latency::{PartyLatency, apply_latency_tokens};
+use crate::engine::beacons::party_latency::{PartyLatency, PartyPredictor, apply_latency_tokens};
 use crate::engine::checked_session::CheckedSession;
 use crate::engine::command::{
     Caller, CandidateView, LatencyTestPhase, ReportLatencyAnswer, ReportLatencyCommand, ReportedFinding, RoundTrip,
@@ -37,7 +37,7 @@ use crate::engine::error::{EngineError, field_error};
 use crate::engine::party_avoidance::PartyAvoidance;
 use crate::engine::party_consent::check_party_consents;
 use crate::store::queues::QueueKey;
-use crate::telemetry::label::{ProbeOutcome, ProbePhase};
+use crate::telemetry::label::{PredictionSide, ProbeOutcome, ProbePhase, RoundTripLabel};
 
 thread_local! {
     /// Result buffer of each thread, reused so that a search does not allocate per candidate.
@@ -62,11 +62,12 @@ impl AdvertState {
         let purpose = (&*ruleset, ConsentPurpose::Search);
         check_party_consents(&self.common, caller, purpose, &search.session, &search.consents, now)?;
         let mut session = search.session;
-        let PartyLatency { ignored_fields: mut ignored, floors: _ } =
+        let PartyLatency { ignored_fields: mut ignored, floors } =
             apply_latency_tokens(&self.common, caller, &effective, &mut session, &search.latency_tokens, now);
         let (session, untrusted) = self.common.with_resolved_locality(caller, session)?;
         ignored.extend(untrusted);
         let checked = CheckedSession::new(&self.common.party_values, &effective, caller, session, ignored)?;
+        let predictor = floors.predictor(&self.common, checked.session.locality, now);
         let measured_claim = renew_search_claim(&self.common, &ruleset, &checked, &search.search_token, now)?;
         let claim = &measured_claim.search;
         let probes = probe_results_at(&measured_claim.measured, claim.started_at, now);
@@ -84,6 +85,7 @@ impl AdvertState {
                 &excluded,
                 AvoidedAdverts::default(),
                 ProbeResults::from_sorted(&probes),
+                predictor.as_ref().map(PartyPredictor::view),
                 waited_ms,
             ),
             silo: checked.session.silo,
@@ -147,6 +149,7 @@ impl AdvertState {
             let choices = self.choices(query.ruleset, query.silo, query.now);
             // With handles, endpoints would tell which advertisements of two searchers are the same.
             let told_probes = if cipher.is_none() { query.ruleset.probing.players_in_search() } else { 0 };
+            let mut sources = [0; RoundTripLabel::ALL.len()];
             for (hit_index, hit) in results.hits.iter().enumerate() {
                 let entry = index.entry(hit.slot);
                 let builder = CandidateViewBuilder {
@@ -157,10 +160,12 @@ impl AdvertState {
                 };
                 let player_probe = entry.advertisement.player_probe().filter(|_| hit_index < told_probes);
                 let chosen = builder.chosen(&entry.view());
-                let view =
-                    builder.build(&entry.view(), &entry.encoded_response, hit.score, results.hit_terms(hit_index));
+                let candidate = index.view(hit.slot);
+                let view = builder.build(&candidate, &entry.encoded_response, hit.score, results.hit_terms(hit_index));
+                sources[source_of(view.round_trip) as usize] += 1;
                 each(CandidateView { player_probe, chosen: &chosen, ..view });
             }
+            self.common.metrics.record_round_trip_sources(sources);
             results.hits.len()
         })
     }
@@ -178,7 +183,7 @@ impl AdvertState {
         let now = self.common.clock.now();
         let ruleset = ruleset_of_search(&self.common, report.set_id, report.ruleset_hash, &report.search_token)?;
         let mut session = report.session;
-        let PartyLatency { ignored_fields: mut ignored, floors: _ } =
+        let PartyLatency { ignored_fields: mut ignored, floors } =
             apply_latency_tokens(&self.common, caller, &ruleset, &mut session, &report.latency_tokens, now);
         let (session, untrusted) = self.common.with_resolved_locality(caller, session)?;
         ignored.extend(untrusted);
@@ -208,7 +213,9 @@ impl AdvertState {
         merge_records(&mut claim.measured.probes, records);
         let probes = probe_results_at(&claim.measured, search.started_at, now);
         let probes = ProbeResults::from_sorted(&probes);
-        let searcher = checked.searcher(&[], AvoidedAdverts::default(), probes, since_start_ms);
+        let predictor = floors.predictor(&self.common, checked.session.locality, now);
+        let predictor = predictor.as_ref().map(PartyPredictor::view);
+        let searcher = checked.searcher(&[], AvoidedAdverts::default(), probes, predictor, since_start_ms);
         let cipher = self.handle_cipher(&ruleset, party, now);
         let avoidance = PartyAvoidance::new(&self.common, &ruleset, silo, &checked.users, now);
         let cipher = cipher.as_ref();
@@ -311,6 +318,28 @@ impl AdvertState {
         }
     }
 
+    /// Records how far a measured round trip is from the predicted one.
+    fn compare_with_prediction(
+        &self,
+        ruleset: &Ruleset,
+        searcher: &Searcher<'_>,
+        candidate: &AdvertisementView<'_>,
+        measured_ms: f64,
+    ) {
+        let predicted = searcher.predictor.as_ref().and_then(|predictor| predictor.predict(ruleset, candidate));
+        let Some(predicted) = predicted else { return };
+        let metrics = &self.common.metrics;
+        metrics.prediction_error_seconds.observe((measured_ms - predicted.round_trip_ms).abs() / 1_000.0);
+        let side = if measured_ms < predicted.low_ms {
+            Some(PredictionSide::Low)
+        } else {
+            (predicted.high_ms < measured_ms).then_some(PredictionSide::High)
+        };
+        if let Some(side) = side {
+            metrics.prediction_outside.get_or_create(&side).inc();
+        }
+    }
+
     /// Calls `each` per ranked candidate. Returns the indices of measurements that are faster than light: they count as what light
     /// would take.
     fn rank_by_measured_latency(
@@ -340,14 +369,18 @@ impl AdvertState {
                     self.common.party_values.attribute_values(ruleset, &record.advertisement.session);
                 let candidate = candidate_from_record(record, &attribute_values);
                 let counted = match finding {
-                    ReportedFinding::Answered(_) => counted_round_trip(ruleset, searcher, &candidate),
+                    ReportedFinding::Answered(statistics) => {
+                        self.compare_with_prediction(ruleset, searcher, &candidate, statistics.floor_ms);
+                        counted_round_trip(ruleset, searcher, &candidate)
+                    }
                     ReportedFinding::NotProbed => None,
                     ReportedFinding::Silent | ReportedFinding::Incompatible | ReportedFinding::Full => return None,
                 };
-                implausible.extend(counted.filter(|counted| !counted.is_as_measured).map(|_| position));
+                let is_raised = matches!(counted, Some(CountedRoundTrip::Measured { is_as_measured: false, .. }));
+                implausible.extend(is_raised.then_some(position));
                 admit(ruleset, searcher, &candidate, now).ok()?;
                 let score = score(ruleset, searcher, &candidate);
-                Some((score, id, counted.map(|counted| counted.measured.round_trip_ms), record, attribute_values))
+                Some((score, id, counted.map(|counted| counted.round_trip_ms()), record, attribute_values))
             })
             .collect();
         let millis = |round_trip_ms: &Option<f64>| round_trip_ms.unwrap_or(f64::INFINITY);
@@ -375,6 +408,16 @@ impl AdvertState {
             each(CandidateView { player_probe, chosen: &chosen, ..view });
         }
         implausible
+    }
+}
+
+fn source_of(round_trip: Option<RoundTrip>) -> RoundTripLabel {
+    match round_trip {
+        Some(RoundTrip::Measured(_)) => RoundTripLabel::Measured,
+        Some(RoundTrip::Predicted(_)) => RoundTripLabel::Predicted,
+        Some(RoundTrip::ByRegion(_)) => RoundTripLabel::Region,
+        Some(RoundTrip::ByDistance(_)) => RoundTripLabel::Distance,
+        None => RoundTripLabel::Unknown,
     }
 }
 
@@ -440,10 +483,11 @@ impl CandidateViewBuilder<'_> {
             false => RoundTrip::ByDistance(ms),
         };
         let round_trip = match counted_round_trip(self.ruleset, self.searcher, advertisement) {
-            Some(CountedRoundTrip { measured, is_as_measured: true }) => {
+            Some(CountedRoundTrip::Measured { measured, is_as_measured: true }) => {
                 Some(RoundTrip::Measured(measured.round_trip_ms))
             }
-            Some(CountedRoundTrip { measured, .. }) => Some(estimated(measured.round_trip_ms)),
+            Some(CountedRoundTrip::Measured { measured, .. }) => Some(estimated(measured.round_trip_ms)),
+            Some(CountedRoundTrip::Predicted(predicted)) => Some(RoundTrip::Predicted(predicted)),
             None => between(Measure::Latency).map(estimated),
         };
         CandidateView {

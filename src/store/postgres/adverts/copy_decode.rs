@@ -18,7 +18,7 @@ const COPY_SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
 const END_OF_COPY: i16 = -1;
 
 /// Number of columns of `statements::copy_advertisements_sql`.
-const COLUMN_COUNT: i16 = 12;
+const COLUMN_COUNT: i16 = 13;
 
 /// Decodes the advertisement in a message; `None` for the last message and for a row of a newer server. `replica_id` is
 /// this server.
@@ -56,6 +56,7 @@ pub(super) fn decode_advertisement(
         body: Cow::Borrowed(fields.field_text("body")?),
         connect_data: Cow::Borrowed(fields.field_bytes("connect_data")?),
         ttl_ms: fields.nullable_int32("ttl_ms")?.map(i64::from),
+        beacon_vector: fields.nullable_bytes("beacon_vector")?.map(<[u8]>::to_vec),
     };
     let expires_at = row.expiry_at_publication();
     let key = RowKey::Advertisement(AdvertisementId::from_bytes(id));
@@ -132,7 +133,7 @@ mod tests {
     fn copy_decode_reports_the_corrupt_column() {
         let [id, int64, int16, int32] = [&[1; 16][..], &[0; 8], &[0; 2], &[0; 4]];
         let body = br#"{"h":1,"z":[1]}"#;
-        let row = [id, int64, int64, int64, int64, int16, int64, int64, int32, body, b"data", &[0, 0, 1, 0]];
+        let row = [id, int64, int64, int64, int64, int16, int64, int64, int32, body, b"data", &[0, 0, 1, 0], b""];
         let decode = |fields: &[&[u8]]| decode_advertisement(&message(fields), 0, &UnknownRows::default());
         let stored = decode(&row).unwrap().unwrap();
         assert_eq!((&*stored.advertisement.connect_data, stored.is_heartbeat_owner), (&b"data"[..], true));
@@ -144,8 +145,8 @@ mod tests {
             let error = decode(&fields).unwrap_err().to_string();
             assert!(error.contains(&format!("column {name}")), "{error}");
         }
-        assert!(decode(&row[..11]).is_err(), "too few columns");
-        let (short, null) = (message(&row), [&12_i16.to_be_bytes()[..], &[255; 4]].concat());
+        assert!(decode(&row[..12]).is_err(), "too few columns");
+        let (short, null) = (message(&row), [&13_i16.to_be_bytes()[..], &[255; 4]].concat());
         let unknown_rows = UnknownRows::default();
         assert!(decode_advertisement(&short[..short.len() - 1], 0, &unknown_rows).is_err());
         assert!(decode_advertisement(&null, 0, &unknown_rows).is_err());

@@ -59,7 +59,7 @@ pub(super) fn decode_owned_advert(row: &PgRow) -> Result<(AdvertisementId, Optio
 }
 
 /// Number of columns of an advertisement, with its id first.
-pub(super) const ADVERTISEMENT_COLUMN_COUNT: usize = 12;
+pub(super) const ADVERTISEMENT_COLUMN_COUNT: usize = 13;
 
 /// Decodes the advertisement from column `first` on; `None` if there is only an id. `replica_id` is this server.
 pub(super) fn decode_advertisement(
@@ -81,6 +81,7 @@ pub(super) fn decode_advertisement(
         body: Cow::Borrowed(columns.read(first + 9, "body")?),
         connect_data: Cow::Borrowed(columns.read(first + 10, "connect_data")?),
         ttl_ms: columns.read::<Option<i32>>(first + 11, "ttl_ms")?.map(i64::from),
+        beacon_vector: columns.read(first + 12, "beacon_vector")?,
     };
     let expires_at = row.expiry_at_publication();
     let advertisement = row.decode()?.into();

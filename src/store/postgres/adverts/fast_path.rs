@@ -118,7 +118,8 @@ impl<'a> FastPathBatch<'a> {
             .bind(attempt.batch_id)
             .bind(attempt.notify)
             .bind(owners_to_column(self.publications.iter().map(|publication| publication.owner)))
-            .bind(digests_to_column(self.publications.iter().map(|publication| publication.create_digest)));
+            .bind(digests_to_column(self.publications.iter().map(|publication| publication.create_digest)))
+            .bind(rows.iter().map(|row| row.beacon_vector.as_deref()).collect::<Vec<_>>());
         // Reads to the end of the stream: rows are sent before the commit, and its failure after them.
         let result_rows = query.fetch_all(connection).await.map_err(CommitError::from_single_statement)?;
         let result = result_rows

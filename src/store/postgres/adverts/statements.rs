@@ -93,7 +93,7 @@ pub(super) const READ_RESERVATIONS_NAMING_USER: &str = "
 ///
 /// Publishes the advertisements in `$2` to `$11`, new or existing; an existing one keeps its `since_ms`, `owner` and `create_digest`.
 /// Extends the expiry of the advertisements in `$12` to `$13`, if they exist, and never shortens it. `$1` is the replica
-/// id, `$14` the batch id, `$16` the owners and `$17` the digests of the requests that create them; `$15` says whether to notify. Returns the transaction id and, for the changed advertisements:
+/// id, `$14` the batch id, `$16` the owners and `$17` the digests of the requests that create them, `$18` the beacon vectors; `$15` says whether to notify. Returns the transaction id and, for the changed advertisements:
 /// ids, start of advertising, versions before.
 ///
 /// Arrays are unnested in the select list: in a `from` clause each is first copied to a temporary table, which costs
@@ -104,20 +104,21 @@ pub(super) const READ_RESERVATIONS_NAMING_USER: &str = "
 pub(super) const WRITE_FAST_PATH_BATCH: &str = "
     with published as (
         insert into advertisement as a (advertisement_id, version, heartbeat_owner, silo_id, set_id, kind, since_ms,
-                                        expires_ms, join_seats, body, connect_data, ttl_ms, owner, create_digest)
+                                        expires_ms, join_seats, body, connect_data, ttl_ms, beacon_vector, owner, create_digest)
         select u.advertisement_id, (select pg_current_xact_id()::text::bigint), $1, u.silo_id, u.set_id, u.kind,
-               u.since_ms, u.expires_ms, u.join_seats, u.body, u.connect_data, u.ttl_ms, u.owner, u.create_digest
+               u.since_ms, u.expires_ms, u.join_seats, u.body, u.connect_data, u.ttl_ms, u.beacon_vector, u.owner,
+               u.create_digest
           from (select unnest($2::uuid[]) as advertisement_id, unnest($3::bigint[]) as silo_id,
                        unnest($4::bigint[]) as set_id, unnest($5::smallint[]) as kind, unnest($6::bigint[]) as since_ms,
                        unnest($7::bigint[]) as expires_ms, unnest($8::integer[]) as join_seats,
                        unnest($9::text[]) as body, unnest($10::bytea[]) as connect_data,
                        unnest($11::integer[]) as ttl_ms, unnest($16::uuid[]) as owner,
-                       unnest($17::uuid[]) as create_digest) as u
+                       unnest($17::uuid[]) as create_digest, unnest($18::bytea[]) as beacon_vector) as u
             on conflict (advertisement_id) do update
            set version = excluded.version, heartbeat_owner = excluded.heartbeat_owner, silo_id = excluded.silo_id,
                set_id = excluded.set_id, kind = excluded.kind, expires_ms = excluded.expires_ms,
                join_seats = excluded.join_seats, body = excluded.body, connect_data = excluded.connect_data,
-               ttl_ms = excluded.ttl_ms, version_before = a.version
+               ttl_ms = excluded.ttl_ms, beacon_vector = excluded.beacon_vector, version_before = a.version
          where a.deleted_until_ms is null
            and (excluded.create_digest is null or a.create_digest is null or a.create_digest = excluded.create_digest)
         returning advertisement_id, since_ms, version_before,
@@ -159,7 +160,7 @@ pub(super) const DELETE_ADVERTISEMENTS: &str = "delete from advertisement where 
 /// Turns advertisements into tombstones that end at the times in `$2`.
 pub(super) const UPDATE_TO_TOMBSTONES: &str = "
     update advertisement a
-       set body = null, connect_data = '', deleted_until_ms = u.until_ms, owner = null, create_digest = null,
+       set body = null, connect_data = '', beacon_vector = null, deleted_until_ms = u.until_ms, owner = null, create_digest = null,
            version = pg_current_xact_id()::text::bigint
       from unnest($1::uuid[], $2::bigint[]) as u (advertisement_id, until_ms)
      where a.advertisement_id = u.advertisement_id
@@ -180,18 +181,20 @@ pub(super) const UPDATE_ADVERTISEMENTS: &str = "
        set version = pg_current_xact_id()::text::bigint, heartbeat_owner = $2, silo_id = u.silo_id, set_id = u.set_id,
            kind = u.kind, since_ms = u.since_ms, expires_ms = u.expires_ms, join_seats = u.join_seats, body = u.body,
            connect_data = u.connect_data, deleted_until_ms = u.deleted_until_ms, ttl_ms = u.ttl_ms, owner = u.owner,
-           create_digest = u.create_digest
+           create_digest = u.create_digest, beacon_vector = u.beacon_vector
       from unnest($1::uuid[], $3::bigint[], $4::bigint[], $5::smallint[], $6::bigint[], $7::bigint[], $8::integer[],
-                  $9::text[], $10::bytea[], $11::bigint[], $12::integer[], $13::uuid[], $14::uuid[])
+                  $9::text[], $10::bytea[], $11::bigint[], $12::integer[], $13::uuid[], $14::uuid[],
+                  $15::bytea[])
         as u (advertisement_id, silo_id, set_id, kind, since_ms, expires_ms, join_seats, body, connect_data,
-              deleted_until_ms, ttl_ms, owner, create_digest)
+              deleted_until_ms, ttl_ms, owner, create_digest, beacon_vector)
      where a.advertisement_id = u.advertisement_id
 ";
 
 /// Replaces what names users in advertisements from which a user was erased.
 pub(super) const REWRITE_ADVERTISEMENTS: &str = "
     update advertisement a
-       set version = pg_current_xact_id()::text::bigint, body = u.body, owner = u.owner, create_digest = u.create_digest
+       set version = pg_current_xact_id()::text::bigint, body = u.body, owner = u.owner, create_digest = u.create_digest,
+           beacon_vector = null
       from unnest($1::uuid[], $2::text[], $3::uuid[], $4::uuid[]) as u (advertisement_id, body, owner, create_digest)
      where a.advertisement_id = u.advertisement_id
 ";
@@ -199,13 +202,16 @@ pub(super) const REWRITE_ADVERTISEMENTS: &str = "
 /// Inserts advertisements. Fewer rows than ids: another server inserted one first.
 pub(super) const INSERT_ADVERTISEMENTS: &str = "
     insert into advertisement (advertisement_id, version, heartbeat_owner, silo_id, set_id, kind, since_ms, expires_ms,
-                               join_seats, body, connect_data, deleted_until_ms, ttl_ms, owner, create_digest)
+                               join_seats, body, connect_data, deleted_until_ms, ttl_ms, owner, create_digest,
+                               beacon_vector)
     select u.advertisement_id, pg_current_xact_id()::text::bigint, $2, u.silo_id, u.set_id, u.kind, u.since_ms,
-           u.expires_ms, u.join_seats, u.body, u.connect_data, u.deleted_until_ms, u.ttl_ms, u.owner, u.create_digest
+           u.expires_ms, u.join_seats, u.body, u.connect_data, u.deleted_until_ms, u.ttl_ms, u.owner, u.create_digest,
+           u.beacon_vector
       from unnest($1::uuid[], $3::bigint[], $4::bigint[], $5::smallint[], $6::bigint[], $7::bigint[], $8::integer[],
-                  $9::text[], $10::bytea[], $11::bigint[], $12::integer[], $13::uuid[], $14::uuid[])
+                  $9::text[], $10::bytea[], $11::bigint[], $12::integer[], $13::uuid[], $14::uuid[],
+                  $15::bytea[])
         as u (advertisement_id, silo_id, set_id, kind, since_ms, expires_ms, join_seats, body, connect_data,
-              deleted_until_ms, ttl_ms, owner, create_digest)
+              deleted_until_ms, ttl_ms, owner, create_digest, beacon_vector)
         on conflict (advertisement_id) do nothing
 ";
 
@@ -302,12 +308,12 @@ pub(super) const READ_CHANGES: &str = "
            (select array_agg(version) from new_changes),
            null::uuid, (select count(*) from new_changes where kind <> 0), null::bigint, null::bigint, null::bigint,
            null::smallint, null::bigint, null::bigint, null::integer, null::text, null::bytea, null::integer,
-           null::uuid, null::uuid, null::integer, null::bytea, null::bytea, null::smallint, null::bigint, null::uuid,
+           null::bytea, null::uuid, null::uuid, null::integer, null::bytea, null::bytea, null::smallint, null::bigint, null::uuid,
            null::uuid, null::boolean
      union all
     select null, null, null,
            requested.advertisement_id, a.version, a.heartbeat_owner, a.silo_id, a.set_id, a.kind, a.since_ms,
-           a.expires_ms, a.join_seats, a.body, a.connect_data, a.ttl_ms,
+           a.expires_ms, a.join_seats, a.body, a.connect_data, a.ttl_ms, a.beacon_vector,
            r.reservation_id, r.advertisement_id, r.seats, r.users, r.request_digest, r.state, r.deadline_ms, r.owner,
            r.party, r.joined
       from requested
@@ -327,7 +333,7 @@ pub(super) fn copy_advertisements_sql(silos: Option<&[i64]>) -> String {
     });
     format!(
         "copy (select advertisement_id, version, heartbeat_owner, silo_id, set_id, kind, since_ms, expires_ms, \
-         join_seats, body, connect_data, ttl_ms from advertisement where body is not null{}) to stdout with (format binary)",
+         join_seats, body, connect_data, ttl_ms, beacon_vector from advertisement where body is not null{}) to stdout with (format binary)",
         silo_filter.unwrap_or_default()
     )
 }
@@ -343,8 +349,8 @@ pub(super) const LOAD_ALL_RESERVATIONS: &str = "
 /// all rows are of one snapshot; one row per reservation, or one without any.
 pub(super) const READ_ADVERTISEMENTS: &str = "
     select a.advertisement_id, a.version, a.heartbeat_owner, a.silo_id, a.set_id, a.kind, a.since_ms, a.expires_ms,
-           a.join_seats, a.body, a.connect_data, a.ttl_ms, r.reservation_id, r.advertisement_id, r.seats, r.users,
-           r.request_digest, r.state, r.deadline_ms, r.owner, r.party,
+           a.join_seats, a.body, a.connect_data, a.ttl_ms, a.beacon_vector, r.reservation_id, r.advertisement_id, r.seats,
+           r.users, r.request_digest, r.state, r.deadline_ms, r.owner, r.party,
            r.joined
       from advertisement a
       left join reservation r on r.advertisement_id = a.advertisement_id

@@ -250,7 +250,8 @@ impl<'a> AdvertRowChanges<'a> {
             )
             .bind(rows().map(|row| row.ttl_ms.map(|ttl_ms| ttl_ms as i32)).collect::<Vec<_>>())
             .bind(owners_to_column(publications.iter().map(|publication| publication.owner)))
-            .bind(digests_to_column(publications.iter().map(|publication| publication.create_digest)));
+            .bind(digests_to_column(publications.iter().map(|publication| publication.create_digest)))
+            .bind(rows().map(|row| row.beacon_vector.as_deref()).collect::<Vec<_>>());
         Ok(query.execute(connection).await?.rows_affected())
     }
 

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::domain::chosen_value::ChosenValue;
 use crate::domain::id::{AdvertisementId, RatingKey, ReservationId, RulesetHash, UserKey};
-use crate::domain::latency::published_vector::{PublishedFloor, PublishedVector};
+use crate::domain::latency::published_vector::{PathExcess, PublishedFloor, PublishedVector};
 use crate::domain::lifecycle::session_start::SessionMatchStart;
 use crate::domain::lifecycle::side_reports::{PlayerReport, ResultClaim, SideReports, SideReportsOutcome};
 use crate::domain::lifecycle::{
@@ -238,7 +238,8 @@ proptest! {
     ) {
         let vector = |(seat, steps): (u8, u16)| {
             let floors = vec![PublishedFloor { beacon_id: 7, steps }];
-            (Seat(seat), PublishedVector::new(floors, UnixMs(1), LatencyTrust::Observed).unwrap())
+            let excess = PathExcess { near_ms: 1.5, light_ms: 2.5 };
+            (Seat(seat), PublishedVector::new(floors, UnixMs(1), LatencyTrust::Observed, excess).unwrap())
         };
         let seat_vectors = SeatVectors::new((0..).zip(steps).map(vector));
         let request_digest = *ticket.id.as_bytes();

@@ -15,12 +15,13 @@ use crate::store::rows::{AdvertisementRow, from_ms};
 #[derive(Debug)]
 pub(super) struct AdvertPage<'a> {
     /// One line per row, separated by spaces: `silo_id`, `set_id`, `kind`, `since_ms`, `expires_ms`, `join_seats`, `ttl_ms` or 0,
-    /// the bytes of `body` and of `connect_data`, `checksum`, and the heartbeat's `expires_ms` or nothing.
+    /// the bytes of `body`, of `connect_data` and of `beacon_vector`, `checksum`, and the heartbeat's `expires_ms` or nothing.
     number_lines: Lines<'a>,
     /// `advertisement_id`, 32 hexadecimal digits each.
     hex_ids: &'a str,
     bodies: &'a str,
     hex_connect_data: &'a str,
+    hex_beacon_vectors: &'a str,
 }
 
 impl<'a> AdvertPage<'a> {
@@ -33,6 +34,7 @@ impl<'a> AdvertPage<'a> {
             hex_ids: text(1, "advertisement_id")?,
             bodies: text(2, "body")?,
             hex_connect_data: text(3, "connect_data")?,
+            hex_beacon_vectors: text(4, "beacon_vector")?,
         })
     }
 
@@ -43,6 +45,7 @@ impl<'a> AdvertPage<'a> {
         let (expires_ms, join_seats) = (numbers.next_number("expires_ms")?, numbers.next_number("join_seats")?);
         let ttl_ms = Some(numbers.next_number("ttl_ms")?).filter(|ttl_ms| *ttl_ms != 0);
         let (body_bytes, connect_bytes) = (numbers.next_length("body")?, numbers.next_length("connect_data")?);
+        let vector_bytes = numbers.next_length("beacon_vector")?;
         let checksum = numbers.next_number("checksum")?;
         let heartbeat = numbers.0.next().map(|text| parse_number("checksum", text)).transpose()?;
 
@@ -54,6 +57,10 @@ impl<'a> AdvertPage<'a> {
         decode_hex(take_prefix(&mut self.hex_connect_data, 2 * connect_bytes, "connect_data")?, &mut connect_data)
             .ok_or_else(|| corrupt_row("connect_data", "not hexadecimal"))?;
 
+        let mut beacon_vector = vec![0; vector_bytes];
+        decode_hex(take_prefix(&mut self.hex_beacon_vectors, 2 * vector_bytes, "beacon_vector")?, &mut beacon_vector)
+            .ok_or_else(|| corrupt_row("beacon_vector", "not hexadecimal"))?;
+
         let (body, connect_data) = (Cow::Borrowed(body), Cow::Owned(connect_data));
         let row = AdvertisementRow {
             id,
@@ -64,6 +71,7 @@ impl<'a> AdvertPage<'a> {
             expires_ms,
             join_seats,
             ttl_ms,
+            beacon_vector: Some(beacon_vector).filter(|vector| !vector.is_empty()),
             body,
             connect_data,
         };

@@ -20,11 +20,13 @@ macro_rules! select_page {
         concat!(
             "
     select group_concat(concat_ws(' ', a.silo_id, a.set_id, a.kind, a.since_ms, a.expires_ms, a.join_seats,
-                                  coalesce(a.ttl_ms, 0), octet_length(a.body), length(a.connect_data), a.checksum,
+                                  coalesce(a.ttl_ms, 0), octet_length(a.body), length(a.connect_data),
+                                  coalesce(length(a.beacon_vector), 0), a.checksum,
                                   h.expires_ms), x'0a'),
            group_concat(hex(a.advertisement_id), ''),
            group_concat(a.body, ''),
-           group_concat(hex(a.connect_data), '')",
+           group_concat(hex(a.connect_data), ''),
+           group_concat(hex(a.beacon_vector), '')",
             $source
         )
     };
@@ -187,14 +189,14 @@ pub(super) const PURGE_DUE_ROWS: [&str; 2] = [PURGE_TOMBSTONES, PURGE_RESERVATIO
 pub(super) const UPSERT_ADVERTISEMENTS: MultiRowTemplate = MultiRowTemplate {
     head: "
     insert into advertisement (n, advertisement_id, silo_id, set_id, kind, since_ms, expires_ms, join_seats, ttl_ms,
-                               body, connect_data, checksum, owner, create_digest)
+                               beacon_vector, body, connect_data, checksum, owner, create_digest)
     values ",
-    row_placeholders: "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    row_placeholders: "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     tail: "
         on conflict do update
        set silo_id = excluded.silo_id, set_id = excluded.set_id, kind = excluded.kind,
            expires_ms = excluded.expires_ms, join_seats = excluded.join_seats, ttl_ms = excluded.ttl_ms,
-           body = excluded.body, connect_data = excluded.connect_data, checksum = excluded.checksum",
+           beacon_vector = excluded.beacon_vector, body = excluded.body, connect_data = excluded.connect_data, checksum = excluded.checksum",
     is_narrow: false,
 };
 

@@ -403,6 +403,7 @@ fn bind_advertisement(
         .push(row.expires_ms)
         .push(row.join_seats)
         .push(row.ttl_ms)
+        .push(row.beacon_vector.as_deref())
         .push(&*row.body)
         .push(&*row.connect_data)
         .push(*checksum)

@@ -10,6 +10,7 @@ use fireteam::domain::expansion::Expansion;
 use fireteam::domain::filter::Refusal;
 use fireteam::domain::id::{AdvertisementId, MatchId, TicketId, UserKey};
 use fireteam::domain::latency::LatencyEndpoint;
+use fireteam::domain::latency::round_trip_estimate::EstimateEnd;
 use fireteam::domain::locality::{KM_PER_MILE, Locality};
 use fireteam::domain::location_privacy::RegionPlaces;
 use fireteam::domain::measure::Measure;
@@ -264,11 +265,9 @@ fn first_server(ruleset: &Ruleset, ticket: &Ticket, places: &[Degrees]) -> Optio
         is_silent: false,
     };
     let candidates: Vec<ServerCandidate<'_>> = (0_u8..).zip(&sessions).map(candidate).collect();
-    let party = LatencyEndpoint {
-        locality: ticket.session.locality,
-        region_latencies: &ticket.session.region_latencies,
-        prediction: None,
-    };
+    let endpoint =
+        LatencyEndpoint { locality: ticket.session.locality, region_latencies: &ticket.session.region_latencies };
+    let party = EstimateEnd { endpoint, prediction: None };
     let to_place =
         MatchToPlace { id: MatchId::from_bytes([1; 16]), region: None, parties: &[party], unconfirmed_servers: &[] };
     Some(rank_servers(ruleset, &to_place, &candidates).ok()?[0].as_bytes()[0])

@@ -87,7 +87,18 @@ const TABLE: &[Row] = &[
         "Candidate",
         &[
             (&ID, &["advertisement_id"]),
-            (&SEARCH, &["score", "terms", "distance_miles", "round_trip_ms", "round_trip_source"]),
+            (
+                &SEARCH,
+                &[
+                    "score",
+                    "terms",
+                    "distance_miles",
+                    "round_trip_ms",
+                    "round_trip_source",
+                    "round_trip_low_ms",
+                    "round_trip_high_ms",
+                ],
+            ),
             (&PUBLISHED, &["open_seats", "party_size_composition"]),
             (&CHOSEN, &["chosen"]),
         ],

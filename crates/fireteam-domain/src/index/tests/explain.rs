@@ -44,6 +44,7 @@ fn search_explanation_agrees_with_admit() {
             excluded_ids: &[],
             avoided: AvoidedAdverts::default(),
             probes: ProbeResults::default(),
+            predictor: None,
             waited_ms: rng.pick(&[0, 5_000, 60_000]),
         };
         let now = UnixMs(NOW_MS);

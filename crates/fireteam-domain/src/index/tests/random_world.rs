@@ -8,13 +8,14 @@ use crate::attribute_values::AttributeValues;
 use crate::expansion::{Expansion, ExpansionStep};
 use crate::id::{AdvertisementId, RulesetHash, SetId, SiloId, UserKey};
 use crate::index::IndexEntry;
+use crate::index::tests::random_vectors::random_published_vector;
 use crate::index::tests::random_wishes::random_wishes;
 use crate::latency::{DEFAULT_LATENCY_MODEL, LatencyModel};
 use crate::limit::NUMBER_MAGNITUDE_MAX;
 use crate::locality::Locality;
 use crate::matchmaking_action::AdvertiseChances;
 use crate::measure::Measure;
-use crate::ruleset::probing::DEFAULT_PROBING;
+use crate::ruleset::probing::{DEFAULT_PROBING, LatencySource, LatencyTrust, ProbingSpec};
 use crate::ruleset::queue::FrustratedPlayerSpec;
 use crate::ruleset::teams::{AllocationSpec, HostingMode, HostingSpec, PlayerDataForHost, ServerChoice};
 use crate::ruleset::{
@@ -75,6 +76,17 @@ pub(super) struct ValueDistribution {
     pub(super) user_count: usize,
 }
 
+/// Settings of the estimate: most often the default.
+fn random_probing(rng: &mut IndexTestRng) -> ProbingSpec {
+    let distance = LatencySource::Distance;
+    ProbingSpec {
+        source: rng.pick(&[distance, distance, distance, LatencySource::PredictedV1, LatencySource::Measured]),
+        is_cautious: rng.one_in(3),
+        trust: rng.pick(&[LatencyTrust::Proven, LatencyTrust::Claimed]),
+        ..DEFAULT_PROBING
+    }
+}
+
 pub(super) fn random_ruleset(rng: &mut IndexTestRng) -> Ruleset {
     let attributes: Vec<Attribute> = (0..8).map(|index| random_attribute(rng, index)).collect();
     let expansions: Vec<Expansion> = (0..4).map(|index| random_expansion(rng, index)).collect();
@@ -97,7 +109,7 @@ pub(super) fn random_ruleset(rng: &mut IndexTestRng) -> Ruleset {
         handles: AdvertisementIdForm::Ids,
         latency_model: if rng.one_in(2) { DEFAULT_LATENCY_MODEL } else { latency_model },
         involved_phase_percent: 50.0,
-        probing: DEFAULT_PROBING,
+        probing: random_probing(rng),
         latency_wishes: true,
         consent: PartyConsentPolicy::Assumed,
         avoid: Box::default(),
@@ -346,7 +358,10 @@ pub(super) fn random_entry(
     id: AdvertisementId,
     distribution: ValueDistribution,
 ) -> IndexEntry {
-    let session = random_session(rng, distribution);
+    let mut session = random_session(rng, distribution);
+    if ruleset.probing.source == LatencySource::PredictedV1 {
+        session.set_published_vector(session.locality.and_then(|center| random_published_vector(rng, center)));
+    }
     let range = |rng: &mut IndexTestRng| AllowedRange {
         attribute: format!("a{}", rng.below(9)).into(),
         min: (!rng.one_in(3)).then(|| rng.unit_f64() * 2000.0 - 1500.0),

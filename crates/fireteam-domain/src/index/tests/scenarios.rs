@@ -85,6 +85,7 @@ fn search_and_check(
         excluded_ids: &[],
         avoided: AvoidedAdverts::default(),
         probes: ProbeResults::default(),
+        predictor: None,
         waited_ms: 0,
     };
     let limits = SearchLimits { max_results, max_evaluated };

@@ -15,6 +15,12 @@ fn server_session(round_trips: &[(&str, f32)]) -> Session {
     Session { region_latencies: round_trips.iter().map(latency).collect(), ..Session::default() }
 }
 
+/// Party with the round trips of `session`, without a place.
+fn end_of(session: &Session) -> EstimateEnd<'_> {
+    let endpoint = LatencyEndpoint { locality: None, region_latencies: &session.region_latencies };
+    EstimateEnd { endpoint, prediction: None }
+}
+
 fn server_id(n: u8) -> AdvertisementId {
     AdvertisementId::from_bytes([n; 16])
 }
@@ -31,7 +37,7 @@ fn rank(
 ) -> Result<Vec<u8>, PlacementProblem> {
     let mut ruleset = QueueFixture::one_vs_one().ruleset;
     hosting(&mut ruleset.hosting);
-    let parties = [LatencyEndpoint { locality: None, region_latencies: &party.region_latencies, prediction: None }];
+    let parties = [end_of(party)];
     let to_place = MatchToPlace { id: MATCH, region, parties: &parties, unconfirmed_servers: &[server_id(99)] };
     rank_servers(&ruleset, &to_place, candidates).map(|ids| ids.iter().map(|id| id.as_bytes()[0]).collect())
 }
@@ -105,8 +111,8 @@ fn placement_tries_silent_servers_last() {
     assert_eq!(rank(|_| {}, None, &party, &all), Ok(vec![2, 3, 1]));
 }
 
-/// Where the ruleset predicts round trips, the measured one to the server's own region counts, and not the best region that party and
-/// server have in common.
+/// Round trips to the server's own region count where the ruleset predicts round trips, and not the best region that party and server
+/// have in common.
 #[test]
 fn closest_server_is_by_its_own_region_where_round_trips_are_predicted() {
     let (eu, us) = (server_session(&[("eu", 5.0), ("us", 90.0)]), server_session(&[("eu", 70.0), ("us", 8.0)]));
@@ -114,7 +120,7 @@ fn closest_server_is_by_its_own_region_where_round_trips_are_predicted() {
     let mut ruleset = QueueFixture::one_vs_one().ruleset;
     ruleset.hosting.choice = ServerChoice::Closest;
     let choose = |ruleset: &Ruleset, party: &Session| {
-        let parties = [LatencyEndpoint { locality: None, region_latencies: &party.region_latencies, prediction: None }];
+        let parties = [end_of(party)];
         let to_place = MatchToPlace { id: MATCH, region: None, parties: &parties, unconfirmed_servers: &[] };
         let candidates = [candidate(1, &us, 9, 0.0), candidate(2, &eu, 9, 0.0)];
         rank_servers(ruleset, &to_place, &candidates).map(|ids| ids[0])

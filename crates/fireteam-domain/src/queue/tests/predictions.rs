@@ -8,8 +8,8 @@ use crate::latency::beacon_fleet::{Beacon, BeaconFleet, BeaconRoundTrip};
 use crate::latency::beacon_vector::{BeaconFloor, CompletedVector};
 use crate::latency::prediction::{PredictionCondition, predict};
 use crate::latency::predictor_constants::PREDICTOR_V1;
+use crate::latency::round_trip_by_regions_or_distance;
 use crate::latency::round_trip_estimate::EstimateSource;
-use crate::latency::{LatencyEndpoint, round_trip_by_regions_or_distance};
 use crate::locality::Locality;
 use crate::measure::Measure;
 use crate::queue::pass_state::PassState;
@@ -113,7 +113,7 @@ fn estimates_of_pairs_follow_the_ladder() {
                         assert_eq!(estimate.unwrap().interval_ms, [predicted.low_ms, predicted.high_ms]);
                         (Some(predicted.round_trip_ms), EstimateSource::Predicted)
                     } else {
-                        let ends = views.map(|view| LatencyEndpoint { prediction: None, ..view.as_latency_endpoint() });
+                        let ends = views.map(|view| view.as_estimate_end().endpoint);
                         let names = |index: usize| views[index].region_latencies.iter().map(|latency| &latency.region);
                         let has_region = names(0).any(|one| names(1).any(|other| one == other));
                         let by_place =

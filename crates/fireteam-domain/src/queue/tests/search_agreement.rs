@@ -69,6 +69,7 @@ fn find(input: &PassInput<'_>, index: &AdvertisementIndex, party: &PreparedTicke
             excluded_ids: &[],
             avoided: AvoidedAdverts::default(),
             probes: ProbeResults::default(),
+            predictor: None,
             waited_ms: input.now.ms_since(party.ticket.entered_at),
         },
         silo: session.silo,

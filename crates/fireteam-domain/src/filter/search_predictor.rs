@@ -1,0 +1,44 @@
+//! Predictor of a searching party: round trips to advertisements, from its own floors to beacons and their published vectors.
+
+use crate::filter::AdvertisementView;
+use crate::latency::beacon_fleet::BeaconFleet;
+use crate::latency::beacon_vector::{CompletedVector, complete_published};
+use crate::latency::prediction::{Prediction, PredictionCondition, predict};
+use crate::probe_result::PredictedRoundTrip;
+use crate::ruleset::Ruleset;
+use crate::time::UnixMs;
+
+/// Predictor of a searching party.
+#[derive(Clone, Copy, Debug)]
+pub struct SearchPredictor<'a> {
+    /// Live beacons.
+    pub fleet: &'a BeaconFleet,
+    /// The party's own exact floors, completed with `fleet` from its 1 degree cell.
+    pub own: &'a CompletedVector,
+    /// Time at which published vectors must be fresh.
+    pub now: UnixMs,
+}
+
+impl SearchPredictor<'_> {
+    /// Predicts the round trip to an advertisement, with all quantities. `None` if its vector is missing, old, not trusted by the
+    /// ruleset, or has too few floors to live beacons.
+    pub fn predict(&self, ruleset: &Ruleset, candidate: &AdvertisementView<'_>) -> Option<Prediction> {
+        let session = &candidate.advertisement.session;
+        let vector = session.published_vector().filter(|vector| vector.counts_at(self.now, ruleset.probing.trust))?;
+        let predict_to = |other| predict(self.fleet, self.own, other, PredictionCondition::Search).ok();
+        match candidate.completed_vector.filter(|completed| completed.is_exactly_of(self.fleet)) {
+            Some(completed) => predict_to(completed),
+            None => predict_to(&complete_published(self.fleet, session.locality, vector).ok()?),
+        }
+    }
+
+    /// Predicted round trip to an advertisement, as filters and scores use it.
+    pub(super) fn round_trip(
+        &self,
+        ruleset: &Ruleset,
+        candidate: &AdvertisementView<'_>,
+    ) -> Option<PredictedRoundTrip> {
+        let Prediction { round_trip_ms, low_ms, high_ms, .. } = self.predict(ruleset, candidate)?;
+        Some(PredictedRoundTrip { round_trip_ms, low_ms, high_ms })
+    }
+}

@@ -1,0 +1,59 @@
+//! Cache of completed beacon vectors, by slot: completing a vector takes ten times as long as a prediction with it.
+
+use std::sync::Arc;
+
+use crate::index::entry::IndexEntry;
+use crate::latency::beacon_fleet::BeaconFleet;
+use crate::latency::beacon_vector::{CompletedVector, complete_published};
+
+/// Completed vectors of the entries. Those of another fleet are of no use, and are replaced bit by bit.
+#[derive(Debug, Default)]
+pub(super) struct VectorCache {
+    /// Fleet with which vectors are completed; `None` completes none.
+    fleet: Option<Arc<BeaconFleet>>,
+    by_slot: Vec<Option<Box<CompletedVector>>>,
+    /// First slot that may have a vector of another fleet.
+    next_stale_slot: usize,
+}
+
+impl VectorCache {
+    /// Completes vectors with `fleet` from now on.
+    pub(super) fn set_fleet(&mut self, fleet: Option<Arc<BeaconFleet>>) {
+        let revision = |fleet: &Option<Arc<BeaconFleet>>| fleet.as_ref().map(|fleet| fleet.revision());
+        if revision(&self.fleet) != revision(&fleet) {
+            (self.fleet, self.next_stale_slot) = (fleet, 0);
+        }
+    }
+
+    /// Vector of the entry in a slot.
+    pub(super) fn get(&self, slot: u32) -> Option<&CompletedVector> {
+        self.by_slot.get(slot as usize)?.as_deref()
+    }
+
+    /// Completes the vector of an entry.
+    pub(super) fn insert(&mut self, slot: u32, entry: &IndexEntry) {
+        let completed = self.fleet.as_ref().and_then(|fleet| {
+            let session = &entry.advertisement.session;
+            complete_published(fleet, session.locality, session.published_vector()?).ok()
+        });
+        let slot = slot as usize;
+        if completed.is_some() && self.by_slot.len() <= slot {
+            self.by_slot.resize_with(slot + 1, || None);
+        }
+        if let Some(place) = self.by_slot.get_mut(slot) {
+            *place = completed.map(Box::new);
+        }
+    }
+
+    /// Forgets the vector of a slot.
+    pub(super) fn remove(&mut self, slot: u32) {
+        self.by_slot.get_mut(slot as usize).into_iter().for_each(|place| *place = None);
+    }
+
+    /// Takes the next slots, at most `max_slots` of `slot_count`, whose vectors may be of another fleet.
+    pub(super) fn take_stale_slots(&mut self, slot_count: usize, max_slots: usize) -> std::ops::Range<usize> {
+        let first = self.next_stale_slot.min(slot_count);
+        self.next_stale_slot = (first + max_slots).min(slot_count);
+        first..self.next_stale_slot
+    }
+}
