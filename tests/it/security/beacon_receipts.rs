@@ -48,15 +48,15 @@ fn rulesets() -> RulesetDirectory {
 }
 
 /// A beacon without a socket: the packets go through `BeaconResponder`, and the time of the path is given.
-struct TestBeacon {
-    id: u32,
+pub(crate) struct TestBeacon {
+    pub(crate) id: u32,
     region: &'static str,
     responder: BeaconResponder,
-    key_id: [u8; 4],
+    pub(crate) key_id: [u8; 4],
 }
 
 impl TestBeacon {
-    fn new(id: u32, region: &'static str) -> Self {
+    pub(crate) fn new(id: u32, region: &'static str) -> Self {
         let key = FleetKey(FLEET_KEY).beacon_key(id);
         let key_id = key.key_id();
         let responder = BeaconResponder::new(id, key, BeaconCookieKey([id as u8; 32]), 50_000);
@@ -77,7 +77,7 @@ impl TestBeacon {
     }
 
     /// Receipt of a client at `address` that is this far away.
-    fn receipt(&mut self, address: &str, round_trip_ms: u64, binding: &[u8], unix_s: u64) -> Vec<u8> {
+    pub(crate) fn receipt(&mut self, address: &str, round_trip_ms: u64, binding: &[u8], unix_s: u64) -> Vec<u8> {
         let from = SocketAddr::from((address.parse::<IpAddr>().unwrap(), 50_000));
         let (hello, unix_s) = (Hello { sequence: 1, nonce: [5; 8] }, u32::try_from(unix_s).unwrap());
         let challenge = self.responder.handle(&hello.encode(), from, 1_000_000, unix_s).expect("a challenge");
@@ -89,27 +89,27 @@ impl TestBeacon {
 
 /// Calls of one caller to the Latency service.
 #[derive(Clone)]
-struct LatencyCaller {
+pub(crate) struct LatencyCaller {
     channel: Channel,
     authorization: String,
-    address: &'static str,
+    address: String,
 }
 
 impl LatencyCaller {
-    async fn new(server: &TestServer, issuer: &TokenIssuer, role: Role, user: &str, address: &'static str) -> Self {
+    pub(crate) async fn new(server: &TestServer, issuer: &TokenIssuer, role: Role, user: &str, address: &str) -> Self {
         let endpoint = Endpoint::from_shared(format!("http://{}", server.app.server.address)).expect("an address");
         let channel = endpoint.connect().await.expect("connect");
-        Self { channel, authorization: issuer.authorization_header(role, user), address }
+        Self { channel, authorization: issuer.authorization_header(role, user), address: address.to_owned() }
     }
 
-    fn request<T>(&self, message: T) -> Request<T> {
+    pub(crate) fn request<T>(&self, message: T) -> Request<T> {
         let mut request = Request::new(message);
         request.metadata_mut().insert("authorization", self.authorization.parse().expect("a header"));
         request.metadata_mut().insert("x-forwarded-for", self.address.parse().expect("a header"));
         request
     }
 
-    async fn announce(&self, announcement: pb::AnnounceBeaconRequest) -> Result<u32, Status> {
+    pub(crate) async fn announce(&self, announcement: pb::AnnounceBeaconRequest) -> Result<u32, Status> {
         let mut stub = LatencyServiceClient::new(self.channel.clone());
         let answer = stub.announce_beacon(self.request(announcement)).await?;
         Ok(answer.into_inner().announce_again_in_ms)
@@ -120,18 +120,34 @@ impl LatencyCaller {
         stub.get_beacons(self.request(pb::GetBeaconsRequest {})).await.expect("a list").into_inner()
     }
 
-    async fn report(&self, receipts: Vec<Vec<u8>>) -> pb::ReportTripsResponse {
+    pub(crate) async fn report(&self, receipts: Vec<Vec<u8>>) -> pb::ReportTripsResponse {
         let mut stub = LatencyServiceClient::new(self.channel.clone());
         let request = pb::ReportTripsRequest { receipts, claims: Vec::new() };
         stub.report_trips(self.request(request)).await.expect("a report").into_inner()
     }
 
-    async fn binding(&self) -> Vec<u8> {
+    /// Token for round trips that the client only claims.
+    pub(crate) async fn claim(&self, floors: &[(u32, f32)]) -> Vec<u8> {
+        let mut stub = LatencyServiceClient::new(self.channel.clone());
+        let claim = |&(beacon_id, floor_ms): &(u32, f32)| {
+            let (floor_ms, p50_ms) = (Some(floor_ms), Some(floor_ms));
+            let statistics = pb::RoundTripStatistics { sent: 5, answered: 5, floor_ms, p50_ms, ..Default::default() };
+            pb::BeaconClaim { beacon_id, statistics: Some(statistics) }
+        };
+        let request = pb::ReportTripsRequest { receipts: Vec::new(), claims: floors.iter().map(claim).collect() };
+        stub.report_trips(self.request(request)).await.expect("a report").into_inner().latency_token
+    }
+
+    pub(crate) async fn binding(&self) -> Vec<u8> {
         self.beacons().await.binding
     }
 }
 
-fn configure_beacons(config: &mut fireteam::config::Config, folder: &RulesetDirectory, issuer: &TokenIssuer) {
+pub(crate) fn configure_beacons(
+    config: &mut fireteam::config::Config,
+    folder: &RulesetDirectory,
+    issuer: &TokenIssuer,
+) {
     configure(config, folder, issuer);
     let file = folder.path().join("fleet-key");
     let digits: String = FLEET_KEY.iter().map(|byte| format!("{byte:02x}")).collect();
