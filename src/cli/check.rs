@@ -5,7 +5,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::domain::id::SetId;
+use crate::domain::latency::predictor_constants::{PREDICTOR_V1, PredictorConstants};
 use crate::domain::measure::Measure;
+use crate::domain::ruleset::probing::{LatencySource, ProbedPlayers};
 use crate::domain::ruleset::queue::{FrustratedPlayerSpec, QualitySpec, QueueSpec};
 use crate::domain::ruleset::rating::defaults::ChangedConstant;
 use crate::domain::ruleset::teams::{CONFIRM_WITHOUT_STREAM_MS_MIN, HostingMode, HostingSpec, TeamsSpec};
@@ -110,6 +112,21 @@ fn ruleset_warnings(ruleset: &Ruleset) -> Vec<String> {
              give at least {}, so that a second server can be asked",
             needed_ms.saturating_mul(2)
         ));
+    }
+    let probing = &ruleset.probing;
+    if probing.source == LatencySource::PredictedV1 {
+        let PredictorConstants { beacons_min, floors_min, .. } = PREDICTOR_V1;
+        warnings.push(format!(
+            "it predicts round trips only with at least {beacons_min} live beacons, between parties with round trips to at \
+             least {floors_min} of them; otherwise it uses regions or distance"
+        ));
+    }
+    if probing.source == LatencySource::Measured && probing.players == ProbedPlayers::Never {
+        warnings.push(
+            "Source is measured, and players' machines are never probed; sessions without a probe endpoint of a game server \
+             have no round trip in hard filters"
+                .to_owned(),
+        );
     }
     warnings
 }

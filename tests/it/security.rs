@@ -17,6 +17,7 @@ pub(crate) mod metric_cardinality;
 pub(crate) mod operator_access;
 pub(crate) mod ownership;
 pub(crate) mod player_probes;
+pub(crate) mod predicted_searches;
 pub(crate) mod proxy_protocol;
 pub(crate) mod rate_limits;
 pub(crate) mod role_matrix;

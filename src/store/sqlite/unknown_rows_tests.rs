@@ -37,6 +37,7 @@ fn advertisement_row(n: u8, kind: i64, expires_ms: i64, body: &'static str) -> A
         expires_ms,
         join_seats: 4,
         ttl_ms: None,
+        beacon_vector: None,
         body,
         connect_data,
     }

@@ -237,19 +237,8 @@ async fn two_servers_pair_players_of_one_network() {
     }
     // A liar: 1 ms from each beacon, without a receipt.
     let liar = LatencyCaller::new(one.server, &issuer, Role::Client, EVE.0, EVE.1).await;
-    let claim = |beacon_id: u32| {
-        let statistics = pb::RoundTripStatistics {
-            sent: 4,
-            answered: 4,
-            floor_ms: Some(1.0),
-            p50_ms: Some(1.0),
-            ..Default::default()
-        };
-        pb::BeaconClaim { beacon_id, statistics: Some(statistics) }
-    };
-    let claims = pb::ReportTripsRequest { receipts: Vec::new(), claims: (1..=BEACONS).map(claim).collect() };
-    let mut stub = pb::latency_service_client::LatencyServiceClient::new(liar.channel.clone());
-    let claimed = stub.report_trips(liar.request(claims)).await.expect("a report").into_inner().latency_token;
+    let claims: Vec<(u32, f32)> = (1..=BEACONS).map(|id| (id, 1.0)).collect();
+    let claimed = liar.claim(&claims).await;
     assert!(!claimed.is_empty());
     let _eve = one.enter(EVE, claimed).await;
     let expected = [wire::RoundTripSource::Predicted, wire::RoundTripSource::Distance];

@@ -361,3 +361,26 @@ fn hash_differs_between_shipped_files() {
     assert_eq!(hashes.len(), BUNDLED_FILES.len());
     assert!(!hashes.contains(&RulesetHash(0)));
 }
+
+/// LAT-1: the source of round trips, and whether limits compare the high end, are part of the hash; the defaults are not.
+#[test]
+fn hash_depends_on_the_source_of_round_trips() {
+    let hash_of = |latency: &str| hash(&format!(r#"<Ruleset Name="a" SetId="1"><Latency {latency}/></Ruleset>"#));
+    let different = [
+        "",
+        r#"Trust="proven""#,
+        r#"Source="predicted""#,
+        r#"Source="predicted" Cautious="true""#,
+        r#"Source="predicted" Trust="claimed""#,
+        r#"Source="measured""#,
+    ];
+    let hashes: BTreeSet<u32> = different.iter().map(|latency| hash_of(latency).0).collect();
+    assert_eq!(hashes.len(), different.len());
+    assert_eq!(hash_of(r#"Source="distance""#), hash_of(""));
+    let spelled = r#"Source="predicted" Predictor="1" Cautious="false" Trust="proven""#;
+    assert_eq!(hash_of(spelled), hash_of(r#"Source="predicted""#));
+    for problem in [r#"Predictor="1""#, r#"Cautious="true" Source="measured""#, r#"Source="predicted" Predictor="2""#] {
+        let text = format!(r#"<Ruleset Name="a" SetId="1"><Latency {problem}/></Ruleset>"#);
+        assert!(rules::parse_ruleset("hash.xml", &text).is_err(), "{problem}");
+    }
+}

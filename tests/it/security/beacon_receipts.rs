@@ -52,7 +52,7 @@ pub(crate) struct TestBeacon {
     pub(crate) id: u32,
     region: &'static str,
     responder: BeaconResponder,
-    key_id: [u8; 4],
+    pub(crate) key_id: [u8; 4],
 }
 
 impl TestBeacon {
@@ -92,20 +92,14 @@ impl TestBeacon {
 pub(crate) struct LatencyCaller {
     pub(crate) channel: Channel,
     authorization: String,
-    address: &'static str,
+    address: String,
 }
 
 impl LatencyCaller {
-    pub(crate) async fn new(
-        server: &TestServer,
-        issuer: &TokenIssuer,
-        role: Role,
-        user: &str,
-        address: &'static str,
-    ) -> Self {
+    pub(crate) async fn new(server: &TestServer, issuer: &TokenIssuer, role: Role, user: &str, address: &str) -> Self {
         let endpoint = Endpoint::from_shared(format!("http://{}", server.app.server.address)).expect("an address");
         let channel = endpoint.connect().await.expect("connect");
-        Self { channel, authorization: issuer.authorization_header(role, user), address }
+        Self { channel, authorization: issuer.authorization_header(role, user), address: address.to_owned() }
     }
 
     pub(crate) fn request<T>(&self, message: T) -> Request<T> {
@@ -130,6 +124,18 @@ impl LatencyCaller {
         let mut stub = LatencyServiceClient::new(self.channel.clone());
         let request = pb::ReportTripsRequest { receipts, claims: Vec::new() };
         stub.report_trips(self.request(request)).await.expect("a report").into_inner()
+    }
+
+    /// Token for round trips that the client only claims.
+    pub(crate) async fn claim(&self, floors: &[(u32, f32)]) -> Vec<u8> {
+        let mut stub = LatencyServiceClient::new(self.channel.clone());
+        let claim = |&(beacon_id, floor_ms): &(u32, f32)| {
+            let (floor_ms, p50_ms) = (Some(floor_ms), Some(floor_ms));
+            let statistics = pb::RoundTripStatistics { sent: 5, answered: 5, floor_ms, p50_ms, ..Default::default() };
+            pb::BeaconClaim { beacon_id, statistics: Some(statistics) }
+        };
+        let request = pb::ReportTripsRequest { receipts: Vec::new(), claims: floors.iter().map(claim).collect() };
+        stub.report_trips(self.request(request)).await.expect("a report").into_inner().latency_token
     }
 
     pub(crate) async fn binding(&self) -> Vec<u8> {

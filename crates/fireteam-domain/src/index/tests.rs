@@ -2,6 +2,7 @@
 
 mod explain;
 mod players;
+mod predictions;
 mod random_vectors;
 mod random_wishes;
 mod random_world;

@@ -13,7 +13,7 @@ use crate::time::UnixMs;
 /// Ids of all beacons that ever were.
 const IDS: std::ops::RangeInclusive<u32> = 1..=30;
 
-fn beacon(id: u32) -> Beacon {
+pub(super) fn beacon(id: u32) -> Beacon {
     let rng = &mut IndexTestRng(u64::from(id));
     let place = Locality::from_degrees(rng.unit_f64() * 180.0 - 90.0, rng.unit_f64() * 360.0 - 180.0).unwrap();
     Beacon { id, place }
@@ -25,6 +25,16 @@ fn random_round_trip_ms(rng: &mut IndexTestRng, one: Locality, other: Locality) 
         return rng.pick(&[0.0, 5.0, 700.0, 60_000.0]);
     }
     arc_km(one, other) * LIGHT_MS_PER_KM * (1.0 + 1.5 * rng.unit_f64()) + 40.0 * rng.unit_f64()
+}
+
+/// Round trip over a path with a detour of at most 80 %, and this last mile.
+pub(super) fn realistic_round_trip_ms(
+    rng: &mut IndexTestRng,
+    one: Locality,
+    other: Locality,
+    last_mile_ms: f64,
+) -> f64 {
+    arc_km(one, other) * LIGHT_MS_PER_KM * (1.2 + 0.6 * rng.unit_f64()) + last_mile_ms
 }
 
 /// Fleet of about half of all beacons, or of too few.

@@ -339,6 +339,11 @@ pub(super) fn random_session(rng: &mut IndexTestRng, distribution: ValueDistribu
     }
 }
 
+/// Values of a session without any.
+pub(super) fn no_values(ruleset: &Ruleset) -> AttributeValues {
+    AttributeValues::from_session(ruleset, &Session::default())
+}
+
 /// Random id; some share their first bytes.
 pub(super) fn random_id(rng: &mut IndexTestRng) -> AdvertisementId {
     let mut bytes = [0; 16];

@@ -1,0 +1,141 @@
+//! Searches that predict, over a population whose routes are as long as real ones.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::advertisement::AdvertisementKind;
+use crate::filter::{AvoidedAdverts, SearchPredictor, Searcher};
+use crate::id::{AdvertisementId, SiloId, UserKey};
+use crate::index::tests::random_vectors::{beacon, realistic_round_trip_ms};
+use crate::index::tests::random_world::{self, IndexTestRng, NOW_MS, ValueDistribution};
+use crate::index::{AdvertisementIndex, IndexEntry, SearchQuery, SearchResult, oracle};
+use crate::latency::beacon_fleet::{Beacon, BeaconFleet, BeaconRoundTrip};
+use crate::latency::beacon_vector::{BeaconFloor, CompletedVector, published_vector};
+use crate::latency::predictor_constants::PREDICTOR_V1;
+use crate::locality::Locality;
+use crate::measure::Measure;
+use crate::probe_result::ProbeResults;
+use crate::ruleset::probing::{DEFAULT_PROBING, LatencySource, LatencyTrust, ProbingSpec};
+use crate::ruleset::{DistanceCurve, Ruleset, SearchLimits, SoftFilter, SoftFilterMode, SoftMissingPolicy};
+use crate::time::UnixMs;
+
+const BEACONS: u32 = 24;
+const ROWS: usize = 20_000;
+const SEARCHES: usize = 40;
+
+fn realistic_fleet(rng: &mut IndexTestRng) -> BeaconFleet {
+    let beacons: Vec<Beacon> = (1..=BEACONS).map(beacon).collect();
+    let mut round_trips = Vec::new();
+    for one in &beacons {
+        for other in beacons.iter().filter(|other| one.id < other.id) {
+            let round_trip_ms = realistic_round_trip_ms(rng, one.place, other.place, 2.0);
+            round_trips.push(BeaconRoundTrip { from: one.id, to: other.id, round_trip_ms });
+        }
+    }
+    BeaconFleet::new(&beacons, &round_trips, PREDICTOR_V1)
+}
+
+/// Floors to the twelve nearest beacons, with one last mile.
+fn realistic_floors(rng: &mut IndexTestRng, fleet: &BeaconFleet, place: Locality) -> Vec<BeaconFloor> {
+    let last_mile_ms = 2.0 + 20.0 * rng.unit_f64();
+    let floor = |id| BeaconFloor {
+        beacon_id: id,
+        floor_ms: realistic_round_trip_ms(rng, place, beacon(id).place, last_mile_ms),
+    };
+    fleet.nearest_ids(place, 12).into_iter().map(floor).collect()
+}
+
+fn random_place(rng: &mut IndexTestRng) -> Locality {
+    Locality::from_degrees(rng.unit_f64() * 140.0 - 70.0, rng.unit_f64() * 360.0 - 180.0).unwrap()
+}
+
+/// Rules with nothing but the round trip.
+fn ruleset_by_latency(rng: &mut IndexTestRng, source: LatencySource) -> Ruleset {
+    let by_latency = SoftFilter {
+        name: "latency".into(),
+        measure: Measure::Latency,
+        weight: 1.0,
+        mode: SoftFilterMode::LowerIsBetter,
+        curve: DistanceCurve::Linear,
+        missing: SoftMissingPolicy::Worst,
+        min: 0.0,
+        max: 1_000.0,
+    };
+    let mut ruleset = random_world::random_ruleset(rng);
+    (ruleset.hard_filters, ruleset.soft_filters, ruleset.satisfaction) = (Box::default(), [by_latency].into(), None);
+    ruleset.probing = ProbingSpec { source, trust: LatencyTrust::Proven, ..DEFAULT_PROBING };
+    ruleset.latency_model = crate::latency::DEFAULT_LATENCY_MODEL;
+    ruleset
+}
+
+fn realistic_entry(rng: &mut IndexTestRng, ruleset: &Ruleset, fleet: &BeaconFleet, number: u64) -> IndexEntry {
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
+    let values = ValueDistribution { common_one_in: 1_000, missing_one_in: 1_000_000, user_count: 200 };
+    let mut entry = random_world::random_entry(rng, ruleset, AdvertisementId::from_bytes(id), values);
+    let center = random_place(rng);
+    let floors = realistic_floors(rng, fleet, center);
+    let advertisement = Arc::make_mut(&mut entry.advertisement);
+    (advertisement.kind, advertisement.publisher) = (AdvertisementKind::Session, None);
+    advertisement.allowed_ranges = Box::default();
+    let session = &mut advertisement.session;
+    (session.silo, session.details, session.locality) = (SiloId(0), None, Some(center));
+    session.region_latencies = Box::default();
+    let source = LatencyTrust::Proven;
+    session.set_published_vector(published_vector(fleet, &floors, (center, center), UnixMs(NOW_MS), source));
+    (entry.expires_at, entry.open_seats) = (UnixMs(u64::MAX), 4);
+    entry
+}
+
+/// The bound of predictions is worth its columns: a search judges the minority of the rows that may be near enough, and finds what the
+/// oracle finds.
+#[test]
+fn predicted_search_skips_rows_that_are_too_far() {
+    let rng = &mut IndexTestRng(5);
+    let fleet = Arc::new(realistic_fleet(rng));
+    let mut judged = Vec::new();
+    for source in [LatencySource::Distance, LatencySource::PredictedV1] {
+        let ruleset = Arc::new(ruleset_by_latency(rng, source));
+        let mut index = AdvertisementIndex::new(Arc::clone(&ruleset));
+        index.complete_vectors(Some(&fleet), 0);
+        for number in 0..ROWS as u64 {
+            index.upsert(realistic_entry(rng, &ruleset, &fleet, number));
+        }
+        let (mut result, mut evaluated, mut elapsed) = (SearchResult::default(), 0, 0);
+        for search in 0..SEARCHES {
+            let place = random_place(rng);
+            let own = CompletedVector::new(&fleet, Some(place), &realistic_floors(rng, &fleet, place)).unwrap();
+            let values = random_world::no_values(&ruleset);
+            let predicts = source == LatencySource::PredictedV1;
+            let searcher = Searcher {
+                attribute_values: &values,
+                locality: Some(place),
+                region_latencies: &[],
+                wishes: &[],
+                seats_needed: 1,
+                users: &[UserKey::from_bytes([255; 16])],
+                caller: None,
+                excluded_ids: &[],
+                avoided: AvoidedAdverts::default(),
+                probes: ProbeResults::default(),
+                predictor: predicts.then_some(SearchPredictor { fleet: &fleet, own: &own, now: UnixMs(NOW_MS) }),
+                waited_ms: 0,
+            };
+            let limits = SearchLimits { max_results: 50, max_evaluated: u32::MAX };
+            let (silo, kind, now) = (SiloId(0), AdvertisementKind::Session, UnixMs(NOW_MS));
+            let query = SearchQuery { ruleset: &ruleset, searcher, silo, kind, limits, now };
+            let started = Instant::now();
+            index.search(&query, &mut result);
+            elapsed += started.elapsed().as_micros();
+            evaluated += result.evaluated_rows as usize;
+            if search < 3 {
+                let found: Vec<_> =
+                    result.hits.iter().map(|hit| (index.entry(hit.slot).advertisement.id, hit.score)).collect();
+                assert_eq!(found, oracle::search(&index, &query));
+            }
+        }
+        println!("{source:?}: {} of {ROWS} rows, {} us", evaluated / SEARCHES, elapsed / SEARCHES as u128);
+        judged.push(evaluated / SEARCHES);
+    }
+    assert!(judged[1] * 2 < ROWS, "{judged:?} of {ROWS} rows");
+}
