@@ -92,6 +92,9 @@ pub(crate) struct Common {
     pub(crate) pass_failures: PassFailureFolder,
 }
 
+/// Place with the center of its grid cell, if it is known.
+type PlaceAndCenter = Option<(Locality, Locality)>;
+
 impl Common {
     /// Key by which a match names one of its players.
     pub(crate) fn player_key(&self, match_id: MatchId, user: UserKey) -> UserKey {
@@ -214,7 +217,7 @@ impl Common {
         &self,
         caller: &Caller,
         session: Session,
-    ) -> Result<(Session, Option<(Locality, Locality)>, Vec<String>), EngineError> {
+    ) -> Result<(Session, PlaceAndCenter, Vec<String>), EngineError> {
         let mut found_place = None;
         let locate = |locator: &ReloadableLocator, address| {
             let found = locator.locate_in_session_cell(address)?;
@@ -239,7 +242,7 @@ impl Common {
     }
 
     /// Place of a caller with the center of its grid cell, by its address; `None` if it has none.
-    pub(crate) fn place_and_center_of(&self, caller: &Caller) -> Option<(Locality, Locality)> {
+    pub(crate) fn place_and_center_of(&self, caller: &Caller) -> PlaceAndCenter {
         let found = self.geo_locator.locate_in_session_cell(caller.ip_address?)?;
         Some((found.place, found.center))
     }

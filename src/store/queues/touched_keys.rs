@@ -63,6 +63,12 @@ impl TouchedQueueKeys {
         tickets.chain(matches).chain(results).any(|key| unknown_rows.contains(key))
     }
 
+    fn add_proposed_match(&mut self, proposed: &Match) {
+        self.tickets.extend(proposed.tickets.iter().map(|match_ticket| match_ticket.ticket_id));
+        self.matches.insert(proposed.id);
+        self.users.extend(match_users(proposed));
+    }
+
     fn add_write(&mut self, write: &QueueWrite) {
         match write {
             QueueWrite::EnterQueue { ticket, consents, max_tickets_per_user, .. } => {
@@ -84,11 +90,7 @@ impl TouchedQueueKeys {
             QueueWrite::UpdateBlockList { user, .. } => {
                 self.block_lists.insert(*user);
             }
-            QueueWrite::ProposeMatch { proposed, .. } => {
-                self.tickets.extend(proposed.tickets.iter().map(|match_ticket| match_ticket.ticket_id));
-                self.matches.insert(proposed.id);
-                self.users.extend(match_users(proposed));
-            }
+            QueueWrite::ProposeMatch { proposed, .. } => self.add_proposed_match(proposed),
             QueueWrite::StartMatch { started, tickets, other_tickets, consents, .. } => {
                 self.consents.extend(consents.iter().map(|consent| consent.id));
                 self.add_started_match(started, tickets, other_tickets)
