@@ -3,6 +3,7 @@
 mod announce;
 mod caller_prefix;
 mod command;
+pub(crate) mod party_floors;
 pub(crate) mod party_latency;
 mod proven_regions;
 pub(crate) mod refresh_task;

@@ -19,7 +19,7 @@ use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
 use crate::engine::beacon_directory::BeaconDirectory;
-use crate::engine::beacons::party_latency::PartyFloors;
+use crate::engine::beacons::party_floors::PartyFloors;
 use crate::engine::block_lists::BlockLists;
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
@@ -207,7 +207,7 @@ impl Common {
         floors: &PartyFloors,
     ) -> Result<(Session, Vec<String>), EngineError> {
         let (mut session, place_and_center, ignored_fields) = self.with_coarse_place(caller, session)?;
-        session.set_published_vector(floors.published(self, place_and_center));
+        session.set_published_vector(floors.published(&self.beacons, place_and_center, self.clock.now()));
         Ok((session, ignored_fields))
     }
 

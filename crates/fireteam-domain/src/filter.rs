@@ -197,8 +197,17 @@ pub fn counted_round_trip(
     {
         return Some(counted);
     }
+    predicted_round_trip(ruleset, searcher, candidate)
+}
+
+fn predicted_round_trip(
+    ruleset: &Ruleset,
+    searcher: &Searcher<'_>,
+    candidate: &AdvertisementView<'_>,
+) -> Option<CountedRoundTrip> {
     let predictor = searcher.predictor.as_ref()?;
-    predictor.round_trip(ruleset, candidate).map(CountedRoundTrip::Predicted)
+    let predicted = predictor.round_trip(ruleset, &candidate.advertisement.session, candidate.completed_vector);
+    predicted.map(CountedRoundTrip::Predicted)
 }
 
 /// Result of [`counted_round_trip`] for a searcher that has probed. Few have, so it is kept out of the path of the others.
@@ -213,8 +222,7 @@ fn counted_probe(
     let (one, other) = (searcher.session_view(), candidate.session_view());
     let mut round_trip_ms = reported.round_trip_ms.max(min_possible_round_trip_ms(one.locality, other.locality));
     if result.is_old {
-        let predicted = searcher.predictor.as_ref().and_then(|predictor| predictor.round_trip(ruleset, candidate));
-        let predicted = predicted.map(CountedRoundTrip::Predicted);
+        let predicted = predicted_round_trip(ruleset, searcher, candidate);
         let estimated = measure_between(ruleset, Measure::Latency, &one, &other, predicted);
         round_trip_ms = estimated.map_or(round_trip_ms, |estimated| round_trip_ms.max(estimated));
     }

@@ -16,7 +16,7 @@ use crate::engine::adverts::advert_set::AdvertRecord;
 use crate::engine::adverts::in_flight_changes::InFlightGuard;
 use crate::engine::adverts::seat_measures::SeatMeasures;
 use crate::engine::adverts::update_answer::SignedToken;
-use crate::engine::beacons::party_latency::PartyPredictor;
+use crate::engine::beacons::party_floors::PartyPredictor;
 use crate::engine::command::{ReserveAnswer, UpdateAdvertAnswer};
 use crate::engine::open_silos::SiloUse;
 use crate::engine::writer_inbox::ReplySender;

@@ -1,14 +1,10 @@
 //! Latency tokens of a party, applied to its session.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use crate::auth::receipt_check::RECEIPT_LIFETIME_MS;
-use crate::auth::token::{BeaconRoundTrip, FloorSource, LatencyClaim};
-use crate::domain::filter::SearchPredictor;
+use crate::auth::token::{BeaconRoundTrip, LatencyClaim};
 use crate::domain::id::UserKey;
-use crate::domain::latency::beacon_fleet::BeaconFleet;
-use crate::domain::latency::beacon_vector::{BeaconFloor, CompletedVector, published_vector};
 use crate::domain::latency::published_vector::PublishedVector;
 use crate::domain::locality::Locality;
 use crate::domain::queue::seat_vectors::{Seat, SeatVectors};
@@ -17,6 +13,7 @@ use crate::domain::ruleset::probing::{LatencySource, LatencyTrust};
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
 use crate::engine::beacons::caller_prefix::is_prefix_of_caller;
+use crate::engine::beacons::party_floors::PartyFloors;
 use crate::engine::beacons::proven_regions::apply_beacon_round_trips;
 use crate::engine::command::Caller;
 use crate::engine::common::Common;
@@ -29,81 +26,6 @@ pub(crate) struct PartyLatency {
     pub(crate) ignored_fields: Vec<String>,
     /// Floors; none unless the ruleset predicts round trips.
     pub(crate) floors: PartyFloors,
-}
-
-/// Floors of a party to beacons: of each beacon the longest of its members'.
-#[derive(Debug, Default)]
-pub(crate) struct PartyFloors {
-    /// By beacon id.
-    pub(crate) floors: Vec<BeaconFloor>,
-    /// Time of the oldest measurement.
-    measured_at: UnixMs,
-    /// The weakest source.
-    source: LatencyTrust,
-}
-
-impl PartyFloors {
-    fn new(entries: &[BeaconRoundTrip], trust: LatencyTrust, now: UnixMs) -> Self {
-        let mut party = Self { floors: Vec::new(), measured_at: now, source: LatencyTrust::Proven };
-        for entry in entries {
-            let source = trust_of(entry.source);
-            if source <= trust {
-                party.floors.push(BeaconFloor { beacon_id: entry.beacon_id, floor_ms: entry.floor_ms });
-                party.measured_at = party.measured_at.min(UnixMs(now.0.saturating_sub(entry.age_ms)));
-                party.source = party.source.max(source);
-            }
-        }
-        party
-    }
-
-    /// Vector by which others may be matched with the party at `place`, as if it were at `center` of its cell. `None` if no floor
-    /// is to a beacon of the fleet, or the fleet is too small to predict.
-    pub(crate) fn published(
-        &self,
-        common: &Common,
-        place_and_center: Option<(Locality, Locality)>,
-    ) -> Option<PublishedVector> {
-        if self.floors.is_empty() {
-            return None;
-        }
-        let fleet = common.beacons.fleet(common.clock.now())?;
-        published_vector(&fleet, &self.floors, place_and_center?, self.measured_at, self.source)
-    }
-
-    /// Predictor of the party's own search from its 1 degree cell at `place`, by the floors as they are. `None` if the fleet is too
-    /// small to predict, too few floors are to its beacons, or the place is unknown.
-    pub(crate) fn predictor(&self, common: &Common, place: Option<Locality>, now: UnixMs) -> Option<PartyPredictor> {
-        if self.floors.is_empty() {
-            return None;
-        }
-        let fleet = common.beacons.fleet(now)?;
-        let own = CompletedVector::new(&fleet, place, &self.floors).ok()?;
-        Some(PartyPredictor { fleet, own, now })
-    }
-}
-
-/// Predictor of a searching party, with the beacons that it uses.
-#[derive(Debug)]
-pub(crate) struct PartyPredictor {
-    fleet: Arc<BeaconFleet>,
-    own: CompletedVector,
-    now: UnixMs,
-}
-
-impl PartyPredictor {
-    /// The predictor as filters and scores use it.
-    pub(crate) fn view(&self) -> SearchPredictor<'_> {
-        SearchPredictor { fleet: &self.fleet, own: &self.own, now: self.now }
-    }
-}
-
-/// Trust that a ruleset must have for round trips of a source.
-fn trust_of(source: FloorSource) -> LatencyTrust {
-    match source {
-        FloorSource::Proven => LatencyTrust::Proven,
-        FloorSource::Observed => LatencyTrust::Observed,
-        FloorSource::Claimed => LatencyTrust::Claimed,
-    }
 }
 
 /// Applies the latency tokens of a party to its round trips to regions, as the ruleset trusts them.
@@ -214,7 +136,7 @@ pub(crate) fn published_seat_vectors(
     }
     SeatVectors::new(by_player.into_iter().filter_map(|(index, player)| {
         let floors = PartyFloors::new(&player.entries, ruleset.probing.trust, now);
-        Some((Seat(u8::try_from(index).ok()?), floors.published(common, place_and_center)?))
+        Some((Seat(u8::try_from(index).ok()?), floors.published(&common.beacons, place_and_center, now)?))
     }))
 }
 
@@ -231,7 +153,11 @@ pub(crate) fn published_own_vector(
         return None;
     }
     let entries = own_round_trips(common, caller, token, now)?;
-    PartyFloors::new(&entries, ruleset.probing.trust, now).published(common, common.place_and_center_of(caller))
+    PartyFloors::new(&entries, ruleset.probing.trust, now).published(
+        &common.beacons,
+        common.place_and_center_of(caller),
+        now,
+    )
 }
 
 /// Entries of a token that are younger than ten minutes and whose beacon lives; `None` if the token does not count.
@@ -266,27 +192,5 @@ impl PartyRoundTrips {
                 Err(at) => self.entries.insert(at, *entry),
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn party_floors_keep_trusted_sources_and_the_oldest_age() {
-        let entry = |beacon_id, source, age_ms| BeaconRoundTrip::new(beacon_id, 30.0, source, age_ms);
-        let entries = [
-            entry(1, FloorSource::Proven, 8_000),
-            entry(2, FloorSource::Observed, 4_000),
-            entry(3, FloorSource::Claimed, 40_000),
-        ];
-        let floors = |trust| {
-            let party = PartyFloors::new(&entries, trust, UnixMs(100_000));
-            (party.floors.iter().map(|floor| floor.beacon_id).collect::<Vec<u32>>(), party.measured_at, party.source)
-        };
-        assert_eq!(floors(LatencyTrust::Proven), (vec![1], UnixMs(92_000), LatencyTrust::Proven));
-        assert_eq!(floors(LatencyTrust::Observed), (vec![1, 2], UnixMs(92_000), LatencyTrust::Observed));
-        assert_eq!(floors(LatencyTrust::Claimed), (vec![1, 2, 3], UnixMs(60_000), LatencyTrust::Claimed));
     }
 }

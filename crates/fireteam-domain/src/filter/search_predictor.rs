@@ -1,11 +1,11 @@
 //! Predictor of a searching party: round trips to advertisements, from its own floors to beacons and their published vectors.
 
-use crate::filter::AdvertisementView;
 use crate::latency::beacon_fleet::BeaconFleet;
 use crate::latency::beacon_vector::{CompletedVector, complete_published};
 use crate::latency::prediction::{Prediction, PredictionCondition, predict};
 use crate::probe_result::PredictedRoundTrip;
 use crate::ruleset::Ruleset;
+use crate::session::Session;
 use crate::time::UnixMs;
 
 /// Predictor of a searching party.
@@ -20,25 +20,30 @@ pub struct SearchPredictor<'a> {
 }
 
 impl SearchPredictor<'_> {
-    /// Predicts the round trip to an advertisement, with all quantities. `None` if its vector is missing, old, not trusted by the
-    /// ruleset, or has too few floors to live beacons.
-    pub fn predict(&self, ruleset: &Ruleset, candidate: &AdvertisementView<'_>) -> Option<Prediction> {
-        let session = &candidate.advertisement.session;
+    /// Predicts the round trip to an advertised session, with all quantities. `completed` is its vector if it was completed before.
+    /// `None` if the vector is missing, old, not trusted by the ruleset, or has too few floors to live beacons.
+    pub fn predict(
+        &self,
+        ruleset: &Ruleset,
+        session: &Session,
+        completed: Option<&CompletedVector>,
+    ) -> Option<Prediction> {
         let vector = session.published_vector().filter(|vector| vector.counts_at(self.now, ruleset.probing.trust))?;
         let predict_to = |other| predict(self.fleet, self.own, other, PredictionCondition::Search).ok();
-        match candidate.completed_vector.filter(|completed| completed.is_exactly_of(self.fleet)) {
+        match completed.filter(|completed| completed.is_exactly_of(self.fleet)) {
             Some(completed) => predict_to(completed),
             None => predict_to(&complete_published(self.fleet, session.locality, vector).ok()?),
         }
     }
 
-    /// Predicted round trip to an advertisement, as filters and scores use it.
+    /// Predicted round trip, as filters and scores use it.
     pub(super) fn round_trip(
         &self,
         ruleset: &Ruleset,
-        candidate: &AdvertisementView<'_>,
+        session: &Session,
+        completed: Option<&CompletedVector>,
     ) -> Option<PredictedRoundTrip> {
-        let Prediction { round_trip_ms, low_ms, high_ms, .. } = self.predict(ruleset, candidate)?;
+        let Prediction { round_trip_ms, low_ms, high_ms, .. } = self.predict(ruleset, session, completed)?;
         Some(PredictedRoundTrip { round_trip_ms, low_ms, high_ms })
     }
 }

@@ -129,7 +129,7 @@ fn exact_term_for(query: &SearchQuery<'_>, layout: &ColumnLayout, soft: &SoftFil
         }
         (Measure::Distance, _) => layout.location_column().map(|_| ExactColumnTerm::Distance)?,
         // Predictions need the entries.
-        (Measure::Latency, _) if searcher.predictor.is_some() => None?,
+        (Measure::Latency, _) if searcher.predictor.is_some() => return None,
         (Measure::Latency, _) => layout.location_column().map(|_| ExactColumnTerm::Latency)?,
     })
 }

@@ -73,7 +73,7 @@ impl AdvertEngine {
             ruleset,
             searching_since: search.started_at,
             probes: probe_results_at(&measured, search.started_at, now).into(),
-            predictor: floors.predictor(&self.state.common, checked.session.locality, now).map(Box::new),
+            predictor: floors.predictor(&self.state.common.beacons, checked.session.locality, now).map(Box::new),
             hold_ms: settings.granted_hold_ms(reserve.hold_for_ms),
             request_digest,
             session: checked.session,

@@ -27,7 +27,8 @@ use crate::engine::adverts::avoided_advert_ids::AvoidedAdvertIds;
 use crate::engine::adverts::probe_results::{count_answered, merge_records, probe_results_at, record_of_report};
 use crate::engine::adverts::search_claim::{renew_search_claim, ruleset_of_search, sign_search_token};
 use crate::engine::adverts::search_overrides::apply_overrides;
-use crate::engine::beacons::party_latency::{PartyLatency, PartyPredictor, apply_latency_tokens};
+use crate::engine::beacons::party_floors::PartyPredictor;
+use crate::engine::beacons::party_latency::{PartyLatency, apply_latency_tokens};
 use crate::engine::checked_session::CheckedSession;
 use crate::engine::command::{
     Caller, CandidateView, LatencyTestPhase, ReportLatencyAnswer, ReportLatencyCommand, ReportedFinding, RoundTrip,
@@ -67,7 +68,7 @@ impl AdvertState {
         let (session, untrusted) = self.common.with_resolved_locality(caller, session)?;
         ignored.extend(untrusted);
         let checked = CheckedSession::new(&self.common.party_values, &effective, caller, session, ignored)?;
-        let predictor = floors.predictor(&self.common, checked.session.locality, now);
+        let predictor = floors.predictor(&self.common.beacons, checked.session.locality, now);
         let measured_claim = renew_search_claim(&self.common, &ruleset, &checked, &search.search_token, now)?;
         let claim = &measured_claim.search;
         let probes = probe_results_at(&measured_claim.measured, claim.started_at, now);
@@ -213,7 +214,7 @@ impl AdvertState {
         merge_records(&mut claim.measured.probes, records);
         let probes = probe_results_at(&claim.measured, search.started_at, now);
         let probes = ProbeResults::from_sorted(&probes);
-        let predictor = floors.predictor(&self.common, checked.session.locality, now);
+        let predictor = floors.predictor(&self.common.beacons, checked.session.locality, now);
         let predictor = predictor.as_ref().map(PartyPredictor::view);
         let searcher = checked.searcher(&[], AvoidedAdverts::default(), probes, predictor, since_start_ms);
         let cipher = self.handle_cipher(&ruleset, party, now);
@@ -326,7 +327,9 @@ impl AdvertState {
         candidate: &AdvertisementView<'_>,
         measured_ms: f64,
     ) {
-        let predicted = searcher.predictor.as_ref().and_then(|predictor| predictor.predict(ruleset, candidate));
+        let predicted = searcher.predictor.as_ref().and_then(|predictor| {
+            predictor.predict(ruleset, &candidate.advertisement.session, candidate.completed_vector)
+        });
         let Some(predicted) = predicted else { return };
         let metrics = &self.common.metrics;
         metrics.prediction_error_seconds.observe((measured_ms - predicted.round_trip_ms).abs() / 1_000.0);

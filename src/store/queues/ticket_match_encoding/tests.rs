@@ -445,7 +445,7 @@ fn queue_checksums_cover_every_column() {
         |row| (row.end_reason, row.purge_at_ms) = (row.purge_at_ms, row.end_reason),
     ];
     for (index, corrupt) in corruptions.into_iter().enumerate() {
-        let mut row = state_row;
+        let mut row = state_row.clone();
         corrupt(&mut row);
         assert_ne!(row.checksum(&[9; 16]), state_row.checksum(&[9; 16]), "state {index}");
     }

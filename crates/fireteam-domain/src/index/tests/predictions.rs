@@ -90,6 +90,7 @@ fn realistic_entry(rng: &mut IndexTestRng, ruleset: &Ruleset, fleet: &BeaconFlee
 /// The bound of predictions is worth its columns: a search judges the minority of the rows that may be near enough, and finds what the
 /// oracle finds.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "only prints the time")]
 fn predicted_search_skips_rows_that_are_too_far() {
     let rng = &mut IndexTestRng(5);
     let fleet = Arc::new(realistic_fleet(rng));

@@ -1,0 +1,116 @@
+//! Floors of a party to beacons: as others are matched by them, and for its own searches.
+
+use std::sync::Arc;
+
+use crate::auth::token::{BeaconRoundTrip, FloorSource};
+use crate::domain::filter::SearchPredictor;
+use crate::domain::latency::beacon_fleet::BeaconFleet;
+use crate::domain::latency::beacon_vector::{BeaconFloor, CompletedVector, published_vector};
+use crate::domain::latency::published_vector::PublishedVector;
+use crate::domain::locality::Locality;
+use crate::domain::ruleset::probing::LatencyTrust;
+use crate::domain::time::UnixMs;
+use crate::engine::beacon_directory::BeaconDirectory;
+
+/// Floors of a party to beacons: of each beacon the longest of its members'.
+#[derive(Debug, Default)]
+pub(crate) struct PartyFloors {
+    /// By beacon id.
+    pub(crate) floors: Vec<BeaconFloor>,
+    /// Time of the oldest measurement.
+    measured_at: UnixMs,
+    /// The weakest source.
+    source: LatencyTrust,
+}
+
+impl PartyFloors {
+    pub(super) fn new(entries: &[BeaconRoundTrip], trust: LatencyTrust, now: UnixMs) -> Self {
+        let mut party = Self { floors: Vec::new(), measured_at: now, source: LatencyTrust::Proven };
+        for entry in entries {
+            let source = trust_of(entry.source);
+            if source <= trust {
+                party.floors.push(BeaconFloor { beacon_id: entry.beacon_id, floor_ms: entry.floor_ms });
+                party.measured_at = party.measured_at.min(UnixMs(now.0.saturating_sub(entry.age_ms)));
+                party.source = party.source.max(source);
+            }
+        }
+        party
+    }
+
+    /// Vector by which others may be matched with the party at `place`, as if it were at `center` of its cell. `None` if no floor
+    /// is to a beacon of the fleet, or the fleet is too small to predict.
+    pub(crate) fn published(
+        &self,
+        beacons: &BeaconDirectory,
+        place_and_center: Option<(Locality, Locality)>,
+        now: UnixMs,
+    ) -> Option<PublishedVector> {
+        if self.floors.is_empty() {
+            return None;
+        }
+        let fleet = beacons.fleet(now)?;
+        published_vector(&fleet, &self.floors, place_and_center?, self.measured_at, self.source)
+    }
+
+    /// Predictor of the party's own search from its 1 degree cell at `place`, by the floors as they are. `None` if the fleet is too
+    /// small to predict, too few floors are to its beacons, or the place is unknown.
+    pub(crate) fn predictor(
+        &self,
+        beacons: &BeaconDirectory,
+        place: Option<Locality>,
+        now: UnixMs,
+    ) -> Option<PartyPredictor> {
+        if self.floors.is_empty() {
+            return None;
+        }
+        let fleet = beacons.fleet(now)?;
+        let own = CompletedVector::new(&fleet, place, &self.floors).ok()?;
+        Some(PartyPredictor { fleet, own, now })
+    }
+}
+
+/// Predictor of a searching party, with the beacons that it uses.
+#[derive(Debug)]
+pub(crate) struct PartyPredictor {
+    fleet: Arc<BeaconFleet>,
+    own: CompletedVector,
+    now: UnixMs,
+}
+
+impl PartyPredictor {
+    /// The predictor as filters and scores use it.
+    pub(crate) fn view(&self) -> SearchPredictor<'_> {
+        SearchPredictor { fleet: &self.fleet, own: &self.own, now: self.now }
+    }
+}
+
+/// Trust that a ruleset must have for round trips of a source.
+fn trust_of(source: FloorSource) -> LatencyTrust {
+    match source {
+        FloorSource::Proven => LatencyTrust::Proven,
+        FloorSource::Observed => LatencyTrust::Observed,
+        FloorSource::Claimed => LatencyTrust::Claimed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn party_floors_keep_trusted_sources_and_the_oldest_age() {
+        let entry = |beacon_id, source, age_ms| BeaconRoundTrip::new(beacon_id, 30.0, source, age_ms);
+        let entries = [
+            entry(1, FloorSource::Proven, 8_000),
+            entry(2, FloorSource::Observed, 4_000),
+            entry(3, FloorSource::Claimed, 40_000),
+        ];
+        let floors = |trust| {
+            let party = PartyFloors::new(&entries, trust, UnixMs(100_000));
+            (party.floors.iter().map(|floor| floor.beacon_id).collect::<Vec<u32>>(), party.measured_at, party.source)
+        };
+        assert_eq!(floors(LatencyTrust::Proven), (vec![1], UnixMs(92_000), LatencyTrust::Proven));
+        assert_eq!(floors(LatencyTrust::Observed), (vec![1, 2], UnixMs(92_000), LatencyTrust::Observed));
+        assert_eq!(floors(LatencyTrust::Claimed), (vec![1, 2, 3], UnixMs(60_000), LatencyTrust::Claimed));
+    }
+}
