@@ -9,6 +9,7 @@ use crate::id::{AdvertisementId, SiloId, UserKey};
 use crate::index::tests::random_vectors::{beacon, realistic_round_trip_ms};
 use crate::index::tests::random_world::{self, IndexTestRng, NOW_MS, ValueDistribution};
 use crate::index::{AdvertisementIndex, IndexEntry, SearchQuery, SearchResult, oracle};
+use crate::latency::LatencyModel;
 use crate::latency::beacon_fleet::{Beacon, BeaconFleet, BeaconRoundTrip};
 use crate::latency::beacon_vector::{BeaconFloor, CompletedVector, published_vector};
 use crate::latency::predictor_constants::PREDICTOR_V1;
@@ -64,7 +65,9 @@ fn ruleset_by_latency(rng: &mut IndexTestRng, source: LatencySource) -> Ruleset 
     let mut ruleset = random_world::random_ruleset(rng);
     (ruleset.hard_filters, ruleset.soft_filters, ruleset.satisfaction) = (Box::default(), [by_latency].into(), None);
     ruleset.probing = ProbingSpec { source, trust: LatencyTrust::Proven, ..DEFAULT_PROBING };
-    ruleset.latency_model = crate::latency::DEFAULT_LATENCY_MODEL;
+    // Where the estimate by distance is high, only the bound of predictions lets rows through.
+    let intercept_ms = if source == LatencySource::Distance { 20.0 } else { 500.0 };
+    ruleset.latency_model = LatencyModel { intercept_ms, ms_per_1000_km: 16.0 };
     ruleset
 }
 

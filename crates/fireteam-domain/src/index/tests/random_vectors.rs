@@ -61,7 +61,8 @@ pub(super) fn random_floors(rng: &mut IndexTestRng, place: Locality) -> Vec<Beac
         beacon_id: id,
         floor_ms: random_round_trip_ms(rng, place, beacon(id).place),
     };
-    IDS.filter_map(|id| (!rng.one_in(skip_one_in)).then(|| floor(rng, id))).collect()
+    let ids: Vec<u32> = IDS.filter(|_| !rng.one_in(skip_one_in)).collect();
+    ids.into_iter().map(|id| floor(rng, id)).collect()
 }
 
 /// Published vector of a party in the cell around `center`: fresh or old, of any source, or none.
