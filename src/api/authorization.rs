@@ -118,7 +118,7 @@ impl Authorizer {
         headers: &HeaderMap,
         extensions: &Extensions,
     ) -> Result<VerificationCharge<'_>, AuthError> {
-        let cost = authorization.map_or(0, |header| authenticator.verification_cost(header));
+        let cost = authorization.map_or(0, |header| authenticator.signatures_to_verify_max(header));
         let Some(limit) = self.verification_rate_limit.as_ref().filter(|_| cost > 0) else {
             return Ok(VerificationCharge(None));
         };
@@ -302,7 +302,7 @@ mod sealed {
 pub struct AuthorizedCaller<P> {
     engine_caller: command::Caller,
     /// Address that the caller shares a rate limit with; `None` for callers other than players' clients.
-    shared_limit_address: Option<IpAddr>,
+    address_limited_besides_caller: Option<IpAddr>,
     auth: PassedAuthCheck,
     _kind: PhantomData<P>,
 }
@@ -319,12 +319,12 @@ impl<P: CallerKind> AuthorizedCaller<P> {
         let auth = auth.ok_or(AuthError::Unauthenticated(CredentialError::Missing))?.clone();
         let resolved = address_resolver.resolve(headers, extensions);
         let ip_address = resolved.map(|resolved| resolved.address);
-        let tcp_floor_us = extensions.get::<ConnectionPeer>().and_then(|peer| peer.tcp_floor.known_us());
+        let tcp_floor_us = extensions.get::<ConnectionPeer>().and_then(|peer| peer.tcp_floor.known_floor_us());
         let engine_caller = command::Caller { ip_address, tcp_floor_us, ..engine_caller_of(auth.identity()) };
         let is_client = auth.identity().is_some_and(|identity| identity.role == Role::Client);
-        let shared_limit_address = resolved.filter(|resolved| is_client && resolved.is_of_client);
-        let shared_limit_address = shared_limit_address.map(|resolved| resolved.address);
-        Ok(Self { engine_caller, shared_limit_address, auth, _kind: PhantomData })
+        let address_limited_besides_caller = resolved.filter(|resolved| is_client && resolved.is_of_client);
+        let address_limited_besides_caller = address_limited_besides_caller.map(|resolved| resolved.address);
+        Ok(Self { engine_caller, address_limited_besides_caller, auth, _kind: PhantomData })
     }
 
     /// The caller as the engine's type.
@@ -338,8 +338,8 @@ impl<P: CallerKind> AuthorizedCaller<P> {
     }
 
     /// Address that a player's client shares a rate limit with; `None` for all others, and if it is unknown.
-    pub fn shared_limit_address(&self) -> Option<IpAddr> {
-        self.shared_limit_address
+    pub fn address_limited_besides_caller(&self) -> Option<IpAddr> {
+        self.address_limited_besides_caller
     }
 
     /// Remaining validity of the credentials; `None` if they do not expire.
@@ -357,7 +357,7 @@ fn engine_caller_of(identity: Option<&Arc<Identity>>) -> command::Caller {
     };
     command::Caller {
         subject: Some(identity.caller_key),
-        user: identity.user_key(),
+        user: identity.player_account_key(),
         is_operator: identity.role == Role::Operator,
         origin,
         ip_address: None,

@@ -164,7 +164,7 @@ impl AuditedCall {
 
     /// Records a call that was rejected before its handler ran: the first of each role and outcome in a minute. The others
     /// are counted, and the number is recorded.
-    pub async fn record_rejection(self, response: Response<Body>) -> Response<Body> {
+    pub async fn record_sampled_rejection(self, response: Response<Body>) -> Response<Body> {
         let Self { layer: RateLimitsAndAudit { audit_log, .. }, mut record, .. } = self;
         record.outcome = outcome_of(&response);
         match audit_log.sample_rejection(record.role, record.outcome) {
@@ -207,7 +207,7 @@ pub async fn finish_audit(audited: Option<AuditedCall>, response: Response<Body>
 /// Finishes the audit of a call that was rejected before its handler ran, if there is one.
 pub async fn finish_rejected_audit(audited: Option<AuditedCall>, response: Response<Body>) -> Response<Body> {
     match audited {
-        Some(audited) => audited.record_rejection(response).await,
+        Some(audited) => audited.record_sampled_rejection(response).await,
         None => response,
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 
 use crate::auth::receipt_check::FleetKeys;
-use crate::domain::latency::beacon_fleet::{Beacon, BeaconFleet, BeaconRoundTrip};
+use crate::domain::latency::beacon_fleet::{Beacon, BeaconFleet, BeaconPairRoundTrip};
 use crate::domain::latency::predictor_constants::PREDICTOR_V1;
 use crate::domain::time::UnixMs;
 use crate::store::beacons::StoredBeacon;
@@ -90,7 +90,7 @@ impl BeaconDirectory {
         let mut snapshot = self.fleet.lock();
         let is_current = |snapshot: &FleetSnapshot| {
             // A fleet that cannot predict yet is made again with each round of announcements.
-            let is_fresh = match snapshot.fleet.check() {
+            let is_fresh = match snapshot.fleet.check_can_predict() {
                 Ok(()) => now.ms_since(snapshot.taken_at) < FLEET_REFRESH_MS,
                 Err(_) => Arc::ptr_eq(&snapshot.rows, &beacons),
             };
@@ -101,11 +101,11 @@ impl BeaconDirectory {
             let fleet = Arc::new(fleet_of(&live));
             *snapshot = Some(FleetSnapshot { fleet, taken_at: now, ids: ids.collect(), rows: Arc::clone(&beacons) });
         }
-        snapshot.as_ref().map(|snapshot| Arc::clone(&snapshot.fleet)).filter(|fleet| fleet.check().is_ok())
+        snapshot.as_ref().map(|snapshot| Arc::clone(&snapshot.fleet)).filter(|fleet| fleet.check_can_predict().is_ok())
     }
 
     /// A live beacon.
-    pub(crate) fn live(&self, id: u32, now: UnixMs) -> Option<StoredBeacon> {
+    pub(crate) fn live_beacon(&self, id: u32, now: UnixMs) -> Option<StoredBeacon> {
         let beacons = self.all();
         let at = beacons.binary_search_by_key(&id, |beacon| beacon.id).ok()?;
         Some(beacons[at].clone()).filter(|beacon| is_live(beacon, now))
@@ -117,7 +117,7 @@ fn fleet_of(live: &[&StoredBeacon]) -> BeaconFleet {
     let members = live.iter().filter_map(|beacon| Some(Beacon { id: beacon.id, place: beacon.body.place()? }));
     let measured = live.iter().flat_map(|beacon| {
         let trips = beacon.body.round_trips.iter();
-        trips.map(|&(to, ms)| BeaconRoundTrip { from: beacon.id, to, round_trip_ms: f64::from(ms) })
+        trips.map(|&(to, ms)| BeaconPairRoundTrip { from: beacon.id, to, round_trip_ms: f64::from(ms) })
     });
     BeaconFleet::new(&members.collect::<Vec<_>>(), &measured.collect::<Vec<_>>(), PREDICTOR_V1)
 }
@@ -132,13 +132,13 @@ mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
     use super::*;
-    use crate::store::beacons::BeaconBody;
+    use crate::store::beacons::BeaconJson;
 
     fn beacons(count: u32, announced_at: UnixMs, round_trip_ms: Option<f32>) -> Vec<StoredBeacon> {
         let beacon = |id: u32| StoredBeacon {
             id,
             announced_at,
-            body: BeaconBody {
+            body: BeaconJson {
                 region: String::new(),
                 address: IpAddr::V4(Ipv4Addr::LOCALHOST),
                 port: 1,

@@ -105,7 +105,7 @@ impl Advertisement {
 
     /// Replaces the published session, connect data, ranges and TTL. Id, token, set and kind stay; their values in
     /// `request` are ignored.
-    pub async fn update(
+    pub async fn replace_published(
         &mut self,
         mut request: pb::MatchmakingUpdateAdvertisementRequest,
     ) -> Result<pb::MatchmakingUpdateAdvertisementResponse, Error> {

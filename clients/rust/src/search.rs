@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::error::Error;
-use crate::hidden::hidden;
+use crate::hidden::debug_secret_length;
 use crate::pb;
 use crate::random;
 use crate::retrying_channel::RetryingChannel;
@@ -141,10 +141,10 @@ impl fmt::Debug for Reservation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reservation")
             .field("id", &self.id)
-            .field("token", &hidden(&self.token))
+            .field("token", &debug_secret_length(&self.token))
             .field("seats", &self.seats)
             .field("expires_in_ms", &self.expires_in_ms)
-            .field("connect_data", &hidden(&self.connect_data))
+            .field("connect_data", &debug_secret_length(&self.connect_data))
             .finish_non_exhaustive()
     }
 }

@@ -6,7 +6,7 @@ mod to_proto;
 pub use self::paging::RatingHistoryQuery;
 pub use self::to_proto::{
     export_matches_response, leaderboard_response, rating_history_response, ratings_response, report_result_response,
-    report_state,
+    report_state_and_time_left,
 };
 pub(super) use self::to_proto::{rating_change, rating_value};
 
@@ -32,7 +32,10 @@ const EXPORT_PAGE_SIZE_DEFAULT: usize = 100;
 
 impl EntryPoint {
     /// Reads a match result reported by its host: a game server or a peer.
-    pub fn report_result_command(&self, mut wire: pb::ReportResultRequest) -> Result<ReportResultCommand, Rejection> {
+    pub fn host_report_result_command(
+        &self,
+        mut wire: pb::ReportResultRequest,
+    ) -> Result<ReportResultCommand, Rejection> {
         let mut problems = self.new_field_errors();
         let advertisement_token = field_checks::size_checked_token(
             std::mem::take(&mut wire.advertisement_token),

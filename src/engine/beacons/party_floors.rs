@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::auth::token::{BeaconRoundTrip, FloorSource};
 use crate::domain::filter::SearchPredictor;
 use crate::domain::latency::beacon_fleet::BeaconFleet;
-use crate::domain::latency::beacon_vector::{BeaconFloor, CompletedVector, published_vector};
+use crate::domain::latency::beacon_vector::{CompletedVector, MeasuredBeaconFloor, published_vector};
 use crate::domain::latency::published_vector::PublishedVector;
 use crate::domain::locality::Locality;
 use crate::domain::ruleset::probing::LatencyTrust;
@@ -16,7 +16,7 @@ use crate::engine::beacon_directory::BeaconDirectory;
 #[derive(Debug, Default)]
 pub(crate) struct PartyFloors {
     /// By beacon id.
-    pub(crate) floors: Vec<BeaconFloor>,
+    pub(crate) floors: Vec<MeasuredBeaconFloor>,
     /// Time of the oldest measurement.
     measured_at: UnixMs,
     /// The weakest source.
@@ -29,7 +29,7 @@ impl PartyFloors {
         for entry in entries {
             let source = trust_of(entry.source);
             if source <= trust {
-                party.floors.push(BeaconFloor { beacon_id: entry.beacon_id, floor_ms: entry.floor_ms });
+                party.floors.push(MeasuredBeaconFloor { beacon_id: entry.beacon_id, floor_ms: entry.floor_ms });
                 party.measured_at = party.measured_at.min(UnixMs(now.0.saturating_sub(entry.age_ms)));
                 party.source = party.source.max(source);
             }

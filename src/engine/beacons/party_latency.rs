@@ -12,7 +12,7 @@ use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::probing::{LatencySource, LatencyTrust};
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
-use crate::engine::beacons::caller_prefix::is_prefix_of_caller;
+use crate::engine::beacons::caller_prefix::receipt_counts_for_caller;
 use crate::engine::beacons::party_floors::PartyFloors;
 use crate::engine::beacons::proven_regions::apply_beacon_round_trips;
 use crate::engine::command::Caller;
@@ -111,7 +111,7 @@ fn member_round_trips(
 /// caller's.
 fn own_round_trips(common: &Common, caller: &Caller, token: &[u8], now: UnixMs) -> Option<Vec<BeaconRoundTrip>> {
     let is_own = |claim: &LatencyClaim| {
-        claim.subject == caller.user && is_prefix_of_caller(common, claim.prefix, caller.ip_address)
+        claim.subject == caller.user && receipt_counts_for_caller(common, claim.prefix, caller.ip_address)
     };
     fresh_entries(common, token, now, is_own)
 }
@@ -173,7 +173,7 @@ fn fresh_entries(
         return None;
     }
     let is_fresh = |entry: &BeaconRoundTrip| {
-        entry.age_ms + age_ms < RECEIPT_LIFETIME_MS && common.beacons.live(entry.beacon_id, now).is_some()
+        entry.age_ms + age_ms < RECEIPT_LIFETIME_MS && common.beacons.live_beacon(entry.beacon_id, now).is_some()
     };
     let aged = |entry: BeaconRoundTrip| BeaconRoundTrip { age_ms: entry.age_ms + age_ms, ..entry };
     Some(claim.entries.into_iter().filter(is_fresh).map(aged).collect())

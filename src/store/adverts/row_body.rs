@@ -32,7 +32,7 @@ use crate::domain::locality::Locality;
 use crate::domain::session::{Player, PlayerDetails, RegionLatency, Session, SessionDetails};
 use crate::domain::time::UnixMs;
 use crate::domain::wish::Wish;
-use crate::store::adverts::wish_body::{WishBody, decode_wishes, encode_wish};
+use crate::store::adverts::wish_body::{WishJson, decode_wishes, encode_wish};
 
 /// Body as decoded.
 #[derive(Deserialize)]
@@ -67,7 +67,7 @@ pub(in crate::store) struct BodyToRead {
     #[serde(rename = "t", default)]
     player_teams: Vec<Option<u16>>,
     #[serde(rename = "i", default)]
-    wishes: Vec<WishBody>,
+    wishes: Vec<WishJson>,
     #[serde(rename = "pa", default)]
     player_attributes: Vec<Vec<(Box<str>, JsonValue)>>,
     #[serde(rename = "pr", default)]
@@ -106,7 +106,7 @@ pub(in crate::store) struct BodyToWrite<'a> {
     #[serde(rename = "t", skip_serializing_if = "JsonList::is_empty")]
     player_teams: JsonList<'a, Player, Option<u16>>,
     #[serde(rename = "i", skip_serializing_if = "JsonList::is_empty")]
-    wishes: JsonList<'a, Wish, WishBody>,
+    wishes: JsonList<'a, Wish, WishJson>,
     #[serde(rename = "pa", skip_serializing_if = "JsonList::is_empty")]
     player_attributes: JsonList<'a, Player, JsonList<'a, NamedValue, (&'a str, JsonValueToWrite<'a>)>>,
     #[serde(rename = "pr", skip_serializing_if = "JsonList::is_empty")]

@@ -88,7 +88,7 @@ async fn retiring_set_refuses_new_entries_and_keeps_its_time_over_a_restart() {
     assert_eq!((&*metadata["matchmaking_set_id"], &*metadata["ends_in_ms"]), ("11", "540000"));
     let error = client.advertise(request(SET_ID, "another")).await.expect_err("retiring");
     assert_eq!(reason(&error), "SET_RETIRED", "{error}");
-    advertised.update(request(SET_ID, "host")).await.expect("an update of an existing advertisement");
+    advertised.replace_published(request(SET_ID, "host")).await.expect("an update of an existing advertisement");
     let mut search = client.search_session(SET_ID, crate::support::test_server::party_session(&[("guest", 20.0)]));
     assert_eq!(search.search().await.expect("search").candidates.len(), 1);
 
@@ -211,7 +211,7 @@ async fn retired_file_ends_its_set_when_no_ticket_waits() {
         ticket_token: ann.reference().ticket_token,
         ..Default::default()
     };
-    fixture.server.client().await.leave(leave).await.expect("leave");
+    fixture.server.client().await.leave_queue(leave).await.expect("leave");
     wait_until("the set is retired", async || {
         listed(&fixture, SET_ID).await.is_none_or(|status| status.state() == RulesetState::Retired)
     })
@@ -340,7 +340,7 @@ async fn removed_ruleset_on_one_of_two_servers_dismisses_nothing() {
             ticket_token: ann.reference().ticket_token,
             ..Default::default()
         };
-        here.leave(leave).await.expect("leave");
+        here.leave_queue(leave).await.expect("leave");
         std::fs::write(&file, checked_ruleset()).expect("the file returns");
         TwoServers::reload(server).await;
         assert!(!TwoServers::is_retired(server).await);

@@ -301,7 +301,7 @@ async fn update(host: &mut Advertisement, token: &[u8]) {
     let mut request = advertise_request(&[], 4);
     request.session_composition =
         Some(pb::SessionCompositionData { max_allowed_join_reservation_count: Some(4), ..session(FAR, token) });
-    host.update(request).await.expect("updated");
+    host.replace_published(request).await.expect("updated");
 }
 
 /// LAT-5, SEC-6: where the ruleset trusts receipts, a claimed vector is none; and a party is as far as its farthest member.

@@ -105,7 +105,8 @@ fn prober_ignores_forged_late_and_repeated_answers() {
     let (mut prober, mut host) = (prober(0.0), host());
     let packet = prober.send(MS).unwrap();
     let good = answer(&mut host, &packet, MS, Verdict::Fits).unwrap();
-    let other = Echo(Question { sequence: 0, nonce: [9; 8], advertisement: [3; 8], stamp: [0; 8] }).encode(&key());
+    let other =
+        Echo(RepeatedQuestion { sequence: 0, nonce: [9; 8], advertisement: [3; 8], stamp: [0; 8] }).encode(&key());
     let other = answer(&mut host, &other, MS, Verdict::Fits).unwrap();
     let mut forged = good.clone();
     forged[33] ^= 1;
@@ -134,11 +135,11 @@ fn prober_obeys_the_flags_of_the_host() {
     };
     let mut busy = prober(100.0);
     let packet = busy.send(MS).unwrap();
-    let wait = reply(&packet, AnswerFlags { full: false, wait: true }, 25);
+    let wait = reply(&packet, HostStateFlags { full: false, wait: true }, 25);
     assert!(busy.handle(&wait, endpoint(), 10 * MS));
     assert_eq!(busy.next_send_us(), Some(260 * MS));
     let packet = busy.send(260 * MS).unwrap();
-    assert!(busy.handle(&reply(&packet, AnswerFlags { full: true, wait: false }, 0), endpoint(), 270 * MS));
+    assert!(busy.handle(&reply(&packet, HostStateFlags { full: true, wait: false }, 0), endpoint(), 270 * MS));
     assert_eq!(busy.finding(), Some(ProbeFinding::Full));
     assert_eq!(busy.send(500 * MS), None);
 }
@@ -151,19 +152,19 @@ fn prober_of_an_involved_run_has_a_cookie() {
         |packet: &[u8]| Involved::decode(packet, &key()).is_ok_and(|packet| packet.game_data == b"build 7");
     let (mut probed, mut host) = (prober(100.0), host());
     run(&mut probed, &mut host, MS, |_| Some(20));
-    probed.start_involved(b"build 7".to_vec());
+    probed.start_run_with_game_data(b"build 7".to_vec());
     assert!(is_involved(&probed.clone().send(5_000 * MS).unwrap()));
     assert_eq!(run(&mut probed, &mut host, 5_000 * MS, |_| Some(30)).len(), 4);
     assert_eq!((probed.statistics().sent, probed.statistics().floor_ms), (4, Some(30.0)));
 
-    probed.start_involved(b"build 7".to_vec());
+    probed.start_run_with_game_data(b"build 7".to_vec());
     let late = probed.clone().send(31_000 * MS).unwrap();
     assert!(Echo::decode(&late, &key()).is_ok(), "the cookie is too old");
     assert_eq!(run(&mut probed, &mut host, 31_000 * MS, |_| Some(30)).len(), 5, "one packet asked for a cookie");
     assert_eq!(probed.statistics().sent, 4);
 
     let mut silent = prober(100.0);
-    silent.start_involved(Vec::new());
+    silent.start_run_with_game_data(Vec::new());
     assert_eq!(run(&mut silent, &mut host, MS, |_| None).len(), 3);
     assert_eq!(silent.finding(), Some(ProbeFinding::Silent));
 }
@@ -175,7 +176,7 @@ fn prober_of_an_involved_run_ends_with_a_refusal() {
     {
         let (mut probed, mut host) = (prober(100.0), host());
         run(&mut probed, &mut host, MS, |_| Some(20));
-        probed.start_involved(vec![1; 2_000]);
+        probed.start_run_with_game_data(vec![1; 2_000]);
         let packet = probed.send(1_000 * MS).unwrap();
         assert_eq!(packet.len(), INVOLVED_BYTES_MAX, "no more data than a packet has room for");
         let reply = answer(&mut host, &packet, 1_000 * MS, verdict).unwrap();

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::pb;
 
 impl MatchmakingStream {
-    /// Publishes a session. The handle sends its updates on this connection, and [`ReservationEvents`] receives its
+    /// Publishes a session. The handle sends its updates on this connection, and [`HostEvents`] receives its
     /// reservation events.
     pub async fn advertise(&self, request: pb::MatchmakingUpdateAdvertisementRequest) -> Result<Advertisement, Error> {
         Advertisement::publish(UpdateChannel::Stream(self.clone()), request).await

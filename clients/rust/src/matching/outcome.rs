@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use crate::hidden::hidden;
+use crate::hidden::debug_secret_length;
 use crate::matching::call::CallError;
 
 /// Request to the game, or news for it.
@@ -81,7 +81,7 @@ impl fmt::Debug for Invitation {
             .field("advertisement_id", &self.advertisement_id)
             .field("reservation_id", &self.reservation_id)
             .field("seats", &self.seats)
-            .field("connect_data", &hidden(&self.connect_data))
+            .field("connect_data", &debug_secret_length(&self.connect_data))
             .field("round_trip_ms", &self.round_trip_ms)
             .field("again", &self.again)
             .finish()
@@ -102,7 +102,7 @@ impl fmt::Debug for AdvertisedSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AdvertisedSession")
             .field("advertisement_id", &self.advertisement_id)
-            .field("advertisement_token", &hidden(&self.advertisement_token))
+            .field("advertisement_token", &debug_secret_length(&self.advertisement_token))
             .finish()
     }
 }

@@ -11,9 +11,9 @@ use crate::latency::round_trip_estimate::{
 };
 use crate::locality::Locality;
 use crate::measure::Measure;
-use crate::probe_result::CountedRoundTrip;
+use crate::probe_result::CorrectedMeasuredRoundTrip;
 use crate::ruleset::probing::LatencySource;
-use crate::ruleset::{HardFilter, HardMissingPolicy, HardRule, InFilterList, Ruleset};
+use crate::ruleset::{HardFilter, HardMissingPolicy, HardRule, InFilterListSource, Ruleset};
 use crate::session::RegionLatency;
 use crate::wish::Wish;
 
@@ -56,8 +56,8 @@ impl WaitingSession<'_> {
     }
 }
 
-/// Like `filter::admit_mutually`, for the one hard filter at `filter_index` in `Ruleset::hard_filters`.
-pub fn admit_mutually_by_filter(
+/// Like `filter::admit_queue_parties`, for the one hard filter at `filter_index` in `Ruleset::hard_filters`.
+pub fn admit_queue_parties_by_filter(
     ruleset: &Ruleset,
     filter_index: usize,
     one: &WaitingSession<'_>,
@@ -65,7 +65,7 @@ pub fn admit_mutually_by_filter(
 ) -> Result<(), Refusal> {
     let filter = &ruleset.hard_filters[filter_index];
     let refusal = |side| Refusal::HardFilter { filter_index, side };
-    let pair = DirectedPair {
+    let pair = SearcherCandidatePair {
         ruleset,
         searcher: *one,
         candidate: *other,
@@ -75,9 +75,9 @@ pub fn admit_mutually_by_filter(
     if let HardRule::Within { measure, expansion, reciprocal_percent } = filter.rule {
         return pair.evaluate_within_mutually(filter.missing, measure, expansion, reciprocal_percent).map_err(refusal);
     }
-    pair.evaluate(filter).map_err(refusal)?;
-    let reversed = DirectedPair { searcher: *other, candidate: *one, ..pair };
-    reversed.evaluate(filter).map_err(|side| refusal(side.opposite()))
+    pair.evaluate_filter(filter).map_err(refusal)?;
+    let reversed = SearcherCandidatePair { searcher: *other, candidate: *one, ..pair };
+    reversed.evaluate_filter(filter).map_err(|side| refusal(side.opposite()))
 }
 
 /// Measure between two sessions; `None` if a side lacks a required value. A `counted` round trip replaces the estimate from regions
@@ -87,7 +87,7 @@ pub fn measure_between(
     measure: Measure,
     one: &SessionView<'_>,
     other: &SessionView<'_>,
-    counted: Option<CountedRoundTrip>,
+    counted: Option<CorrectedMeasuredRoundTrip>,
 ) -> Option<f64> {
     match measure {
         Measure::AttributeDifference(index) => {
@@ -126,22 +126,22 @@ pub fn estimate_between(
 
 /// Ordered pair of sessions: the searcher's limits and lists apply first.
 #[derive(Clone, Copy)]
-pub(super) struct DirectedPair<'a> {
+pub(super) struct SearcherCandidatePair<'a> {
     pub(super) ruleset: &'a Ruleset,
     pub(super) searcher: WaitingSession<'a>,
     pub(super) candidate: WaitingSession<'a>,
     /// Hash of the ruleset of the candidate.
     pub(super) candidate_ruleset_hash: RulesetHash,
     /// Round trip that replaces the estimate.
-    pub(super) counted: Option<CountedRoundTrip>,
+    pub(super) counted: Option<CorrectedMeasuredRoundTrip>,
 }
 
-impl DirectedPair<'_> {
+impl SearcherCandidatePair<'_> {
     /// Value of a measure that a limit of a search is compared with; `None` if it is missing.
     pub(super) fn limited_value(&self, measure: Measure) -> Option<f64> {
         let probing = &self.ruleset.probing;
         match (measure, self.counted) {
-            (Measure::Latency, Some(CountedRoundTrip::Predicted(predicted))) if probing.is_cautious => {
+            (Measure::Latency, Some(CorrectedMeasuredRoundTrip::Predicted(predicted))) if probing.is_cautious => {
                 Some(predicted.high_ms)
             }
             // Estimates do not pass.
@@ -151,7 +151,7 @@ impl DirectedPair<'_> {
     }
 
     /// Evaluates one hard filter; an error is the side that refuses. A missing value is attributed to the searcher.
-    pub(super) fn evaluate(&self, filter: &HardFilter) -> Result<(), RefusingSide> {
+    pub(super) fn evaluate_filter(&self, filter: &HardFilter) -> Result<(), RefusingSide> {
         match &filter.rule {
             HardRule::Equal { attribute, value: None } => {
                 self.evaluate_both_values(filter, *attribute, |one, other| one == other)
@@ -279,13 +279,13 @@ fn missing_value_verdict(missing: HardMissingPolicy) -> Result<(), RefusingSide>
 fn value_in_list(
     missing: HardMissingPolicy,
     list_owner: &AttributeValues,
-    list: &InFilterList,
+    list: &InFilterListSource,
     value: Option<&AttributeValue>,
 ) -> bool {
     let Some(AttributeValue::String(string)) = value else { return missing == HardMissingPolicy::Pass };
     match list {
-        InFilterList::Strings(strings) => strings.binary_search(string).is_ok(),
-        InFilterList::OwnAttribute(index) => match list_owner.get(*index) {
+        InFilterListSource::Strings(strings) => strings.binary_search(string).is_ok(),
+        InFilterListSource::OwnAttribute(index) => match list_owner.get(*index) {
             Some(AttributeValue::StringList(strings)) => strings.binary_search(string).is_ok(),
             _ => missing == HardMissingPolicy::Pass,
         },

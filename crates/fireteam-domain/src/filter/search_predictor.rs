@@ -2,7 +2,7 @@
 
 use crate::latency::beacon_fleet::BeaconFleet;
 use crate::latency::beacon_vector::{CompletedVector, complete_published};
-use crate::latency::prediction::{Prediction, PredictionCondition, predict};
+use crate::latency::prediction::{PlacePrecision, Prediction, predict};
 use crate::probe_result::PredictedRoundTrip;
 use crate::ruleset::Ruleset;
 use crate::session::Session;
@@ -29,7 +29,7 @@ impl SearchPredictor<'_> {
         completed: Option<&CompletedVector>,
     ) -> Option<Prediction> {
         let vector = session.published_vector().filter(|vector| vector.counts_at(self.now, ruleset.probing.trust))?;
-        let predict_to = |other| predict(self.fleet, self.own, other, PredictionCondition::Search).ok();
+        let predict_to = |other| predict(self.fleet, self.own, other, PlacePrecision::Search).ok();
         match completed.filter(|completed| completed.is_exactly_of(self.fleet)) {
             Some(completed) => predict_to(completed),
             None => predict_to(&complete_published(self.fleet, session.locality, vector).ok()?),

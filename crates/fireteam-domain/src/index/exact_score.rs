@@ -4,7 +4,7 @@ use crate::index::leaf::Leaf;
 use crate::index::plan::{ExactColumnTerm, QueryPlan, locality_from_columns};
 use crate::index::{AdvertisementIndex, SearchQuery};
 use crate::ruleset::SoftFilter;
-use crate::score::{soft_filter_terms, weighted_term};
+use crate::score::{soft_filter_terms, term_of_distance};
 
 /// Exact score of a row. Calls `on_term` with each term, in the order of `Ruleset::soft_filters`. Terms are
 /// bit-identical to `score::soft_filter_term`.
@@ -54,7 +54,7 @@ pub(super) fn exact_score(
                 normalize(soft, chord().map(|miles| query.ruleset.latency_model.round_trip_ms(miles)))
             }
         };
-        add(weighted_term(soft, distance));
+        add(term_of_distance(soft, distance));
     }
     sum
 }

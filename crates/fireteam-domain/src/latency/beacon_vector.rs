@@ -5,13 +5,13 @@ use crate::latency::beacon_fleet::{BeaconFleet, LIGHT_MS_PER_KM, is_valid_round_
 use crate::latency::prediction_unavailable::PredictionUnavailable;
 use crate::latency::published_vector::{PUBLISHED_FLOORS_MAX, PathExcess, PublishedFloor, PublishedVector};
 use crate::locality::Locality;
-use crate::location_privacy::{ROUND_TRIP_ROUNDING_MS, arc_km, shared_round_trip_ms};
+use crate::location_privacy::{ROUND_TRIP_ROUNDING_MS, arc_km, shared_region_round_trip_ms};
 use crate::ruleset::probing::LatencyTrust;
 use crate::time::UnixMs;
 
 /// Least round trip that a party measured to one beacon.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct BeaconFloor {
+pub struct MeasuredBeaconFloor {
     /// Beacon id.
     pub beacon_id: u32,
     /// Milliseconds, in [0, `limit::ROUND_TRIP_MS_MAX`].
@@ -25,14 +25,14 @@ pub struct BeaconFloor {
 /// the fleet are left out, because they cannot be moved.
 pub fn published_floors(
     fleet: &BeaconFleet,
-    floors: &[BeaconFloor],
+    floors: &[MeasuredBeaconFloor],
     place: Locality,
     center: Locality,
-) -> Vec<BeaconFloor> {
+) -> Vec<MeasuredBeaconFloor> {
     let published = |(index, floor_ms): (usize, f64)| {
         let beacon = fleet.beacons()[index];
-        let floor_ms = shared_round_trip_ms(floor_ms, Some((place, center)), Some(beacon.place));
-        BeaconFloor { beacon_id: beacon.id, floor_ms }
+        let floor_ms = shared_region_round_trip_ms(floor_ms, Some((place, center)), Some(beacon.place));
+        MeasuredBeaconFloor { beacon_id: beacon.id, floor_ms }
     };
     floors_by_index(fleet, floors).into_iter().map(published).collect()
 }
@@ -41,12 +41,12 @@ pub fn published_floors(
 /// source is `source`. `None` without a floor to a beacon of the fleet.
 pub fn published_vector(
     fleet: &BeaconFleet,
-    floors: &[BeaconFloor],
+    floors: &[MeasuredBeaconFloor],
     (place, center): (Locality, Locality),
     measured_at: UnixMs,
     source: LatencyTrust,
 ) -> Option<PublishedVector> {
-    let steps = |floor: BeaconFloor| PublishedFloor {
+    let steps = |floor: MeasuredBeaconFloor| PublishedFloor {
         beacon_id: floor.beacon_id,
         // At most 60,000 ms.
         steps: (floor.floor_ms / ROUND_TRIP_ROUNDING_MS).round() as u16,
@@ -62,8 +62,8 @@ pub fn published_vector(
 }
 
 /// Least excess of floors to beacons of the fleet over straight paths from `place`, milliseconds.
-fn least_excess_ms(fleet: &BeaconFleet, place: Locality, floors: &[BeaconFloor], ms_per_km: f64) -> f64 {
-    let excess = |floor: &BeaconFloor| {
+fn least_excess_ms(fleet: &BeaconFleet, place: Locality, floors: &[MeasuredBeaconFloor], ms_per_km: f64) -> f64 {
+    let excess = |floor: &MeasuredBeaconFloor| {
         let beacon = fleet.beacons()[fleet.index_of(floor.beacon_id)?];
         Some(floor.floor_ms - ms_per_km * arc_km(place, beacon.place))
     };
@@ -84,8 +84,8 @@ pub fn complete_published(
 }
 
 /// Floors of a published vector, milliseconds.
-pub fn floors_of_published(vector: &PublishedVector) -> Vec<BeaconFloor> {
-    let floor = |floor: &PublishedFloor| BeaconFloor {
+pub fn floors_of_published(vector: &PublishedVector) -> Vec<MeasuredBeaconFloor> {
+    let floor = |floor: &PublishedFloor| MeasuredBeaconFloor {
         beacon_id: floor.beacon_id,
         floor_ms: f64::from(floor.steps) * ROUND_TRIP_ROUNDING_MS,
     };
@@ -93,7 +93,7 @@ pub fn floors_of_published(vector: &PublishedVector) -> Vec<BeaconFloor> {
 }
 
 /// Valid floors to beacons of the fleet by their position in it, of each beacon the least.
-fn floors_by_index(fleet: &BeaconFleet, floors: &[BeaconFloor]) -> Vec<(usize, f64)> {
+fn floors_by_index(fleet: &BeaconFleet, floors: &[MeasuredBeaconFloor]) -> Vec<(usize, f64)> {
     let valid = floors.iter().filter(|floor| is_valid_round_trip(floor.floor_ms));
     let mut by_index: Vec<(usize, f64)> =
         valid.filter_map(|floor| Some((fleet.index_of(floor.beacon_id)?, floor.floor_ms))).collect();
@@ -147,7 +147,7 @@ pub struct CompletedVector {
 
 /// Relation of two completed vectors. Equal, to the bit, for the two orders of a pair.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct VectorPair {
+pub(crate) struct VectorPairBounds {
     /// Least round trip through beacons, milliseconds.
     pub(crate) upper_ms: f64,
     /// Largest difference of two floors to one beacon, milliseconds; 0 without a common beacon.
@@ -163,13 +163,13 @@ impl CompletedVector {
     ///
     /// # Errors
     ///
-    /// The fleet is not good enough ([`BeaconFleet::check`]), the party has no place, or it has floors to too few beacons.
+    /// The fleet is not good enough ([`BeaconFleet::check_can_predict`]), the party has no place, or it has floors to too few beacons.
     pub fn new(
         fleet: &BeaconFleet,
         place: Option<Locality>,
-        floors: &[BeaconFloor],
+        floors: &[MeasuredBeaconFloor],
     ) -> Result<Self, PredictionUnavailable> {
-        fleet.check()?;
+        fleet.check_can_predict()?;
         let place = place.ok_or(PredictionUnavailable::NoPlace)?;
         let floors = floors_by_index(fleet, floors);
         if floors.len() < fleet.constants().floors_min.max(1) {
@@ -182,7 +182,7 @@ impl CompletedVector {
         let mut blocks = vec![EMPTY_BLOCK; arcs_km.len().div_ceil(LANES)];
         for (index, (km, weight)) in arcs_km.iter().zip(weights).enumerate() {
             let (block, lane) = (&mut blocks[index / LANES], index % LANES);
-            let through = floors.iter().map(|(via, floor_ms)| floor_ms + fleet.round_trips_from_ms(*via)[index]);
+            let through = floors.iter().map(|(via, floor_ms)| floor_ms + fleet.round_trips_from_beacon_ms(*via)[index]);
             block.completed_ms[lane] = through.fold(f64::INFINITY, f64::min);
             block.weights[lane] = weight / weight_sum;
             block.residuals_ms[lane] = block.completed_ms[lane] - (intercept_ms + ms_per_km * km);
@@ -193,7 +193,7 @@ impl CompletedVector {
             access_ms = access_ms.min(floor_ms - ms_per_km * arcs_km[index]);
             light_excess_ms = light_excess_ms.min(floor_ms - LIGHT_MS_PER_KM * arcs_km[index]);
         }
-        let (identity, revision) = (fleet.fingerprint(), fleet.revision());
+        let (identity, revision) = (fleet.fingerprint_without_round_trips(), fleet.revision());
         Ok(Self { place, fleet: identity, revision, light_excess_ms, access_ms, blocks: blocks.into() })
     }
 
@@ -232,12 +232,12 @@ impl CompletedVector {
 
     /// Whether the vector was completed with the beacons and the line of `fleet`.
     pub(crate) fn is_of(&self, fleet: &BeaconFleet) -> bool {
-        self.fleet == fleet.fingerprint()
+        self.fleet == fleet.fingerprint_without_round_trips()
     }
 
     /// Relation to another vector of the same fleet.
     #[inline]
-    pub(crate) fn pair_with(&self, other: &Self) -> VectorPair {
+    pub(crate) fn bounds_with(&self, other: &Self) -> VectorPairBounds {
         let mut uppers_ms = [f64::INFINITY; LANES];
         let mut lowers_ms = [0.0; LANES];
         let (mut ours_ms, mut theirs_ms) = ([0.0; LANES], [0.0; LANES]);
@@ -251,7 +251,7 @@ impl CompletedVector {
                 theirs_ms[lane] += one.weights[lane] * two.residuals_ms[lane];
             }
         }
-        VectorPair {
+        VectorPairBounds {
             upper_ms: uppers_ms.into_iter().fold(f64::INFINITY, least),
             lower_ms: lowers_ms.into_iter().fold(0.0, largest),
             middle_ms: (sum(ours_ms) + sum(theirs_ms)) / 2.0,

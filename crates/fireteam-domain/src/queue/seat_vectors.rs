@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::latency::beacon_vector::BeaconFloor;
+use crate::latency::beacon_vector::MeasuredBeaconFloor;
 use crate::latency::published_vector::PublishedVector;
 use crate::location_privacy::ROUND_TRIP_ROUNDING_MS;
 use crate::ruleset::probing::LatencyTrust;
@@ -42,7 +42,7 @@ impl SeatVectors {
 
     /// Floors of the party at `now`: of each beacon the longest of the players' whose vector counts for rules that trust floors of
     /// `trust`; and the time at which the first of these vectors ends. `None` if none counts.
-    pub fn party_floors(&self, trust: LatencyTrust, now: UnixMs) -> Option<(Vec<BeaconFloor>, UnixMs)> {
+    pub fn party_floors(&self, trust: LatencyTrust, now: UnixMs) -> Option<(Vec<MeasuredBeaconFloor>, UnixMs)> {
         let counting = || self.vectors().iter().map(|(_, vector)| vector).filter(|it| it.counts_at(now, trust));
         let ends_at = counting().map(PublishedVector::expires_at).min()?;
         let mut steps: BTreeMap<u32, u16> = BTreeMap::new();
@@ -50,7 +50,8 @@ impl SeatVectors {
             let longest = steps.entry(floor.beacon_id).or_default();
             *longest = floor.steps.max(*longest);
         }
-        let floor = |(beacon_id, steps)| BeaconFloor { beacon_id, floor_ms: f64::from(steps) * ROUND_TRIP_ROUNDING_MS };
+        let floor =
+            |(beacon_id, steps)| MeasuredBeaconFloor { beacon_id, floor_ms: f64::from(steps) * ROUND_TRIP_ROUNDING_MS };
         Some((steps.into_iter().map(floor).collect(), ends_at))
     }
 
@@ -127,7 +128,7 @@ mod tests {
                 let of_players =
                     counting.iter().flat_map(|vector| vector.floors()).filter(|it| it.beacon_id == beacon_id);
                 if let Some(steps) = of_players.map(|floor| floor.steps).max() {
-                    expected.push(BeaconFloor { beacon_id, floor_ms: 25.0 * f64::from(steps) });
+                    expected.push(MeasuredBeaconFloor { beacon_id, floor_ms: 25.0 * f64::from(steps) });
                 }
             }
             prop_assert_eq!(floors, expected);

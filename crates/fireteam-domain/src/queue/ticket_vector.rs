@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::latency::beacon_fleet::BeaconFleet;
 use crate::latency::beacon_vector::CompletedVector;
-use crate::latency::prediction::PredictionCondition;
+use crate::latency::prediction::PlacePrecision;
 use crate::latency::round_trip_estimate::PredictionEnd;
 use crate::locality::Locality;
 use crate::queue::seat_vectors::SeatVectors;
@@ -41,6 +41,6 @@ impl TicketVector {
 
     /// The party as one end of a prediction for a queue.
     pub fn prediction_end(&self) -> PredictionEnd<'_> {
-        PredictionEnd { fleet: &self.fleet, vector: &self.completed, condition: PredictionCondition::Queue }
+        PredictionEnd { fleet: &self.fleet, vector: &self.completed, condition: PlacePrecision::Queue }
     }
 }

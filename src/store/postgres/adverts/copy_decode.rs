@@ -17,7 +17,7 @@ const COPY_SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
 /// Field count of the last message.
 const END_OF_COPY: i16 = -1;
 
-/// Number of columns of `statements::copy_advertisements_sql`.
+/// Number of columns of `statements::copy_advertisements_out_sql`.
 const COLUMN_COUNT: i16 = 13;
 
 /// Decodes the advertisement in a message; `None` for the last message and for a row of a newer server. `replica_id` is
@@ -60,7 +60,7 @@ pub(super) fn decode_advertisement(
     };
     let expires_at = row.expiry_at_publication();
     let key = RowKey::Advertisement(AdvertisementId::from_bytes(id));
-    let Some(advertisement) = unknown_rows.filter(key, row.decode())?.map(Arc::new) else { return Ok(None) };
+    let Some(advertisement) = unknown_rows.none_if_unknown(key, row.decode())?.map(Arc::new) else { return Ok(None) };
     Ok(Some(StoredAdvertisement { advertisement, expires_at, reservations: Vec::new(), version, is_heartbeat_owner }))
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 
 use fireteam::config::RegionPlace;
 use fireteam::domain::latency::beacon_fleet::{Beacon, BeaconFleet};
-use fireteam::domain::latency::beacon_vector::{BeaconFloor, floors_of_published, published_vector};
+use fireteam::domain::latency::beacon_vector::{MeasuredBeaconFloor, floors_of_published, published_vector};
 use fireteam::domain::latency::predictor_constants::PREDICTOR_V1;
 use fireteam::domain::latency::published_vector::PublishedVector;
 use fireteam::domain::locality::{KM_PER_MILE, Locality};
@@ -85,8 +85,8 @@ fn published_ms(paths: &[Path], exact_ms: &[f64], place: Locality, center: Local
     let beacon = |(id, path): (usize, &Path)| Beacon { id: id as u32, place: path.place };
     let beacons: Vec<Beacon> = paths.iter().enumerate().map(beacon).collect();
     let fleet = BeaconFleet::new(&beacons, &[], PREDICTOR_V1);
-    let floor = |(id, floor_ms): (usize, &f64)| BeaconFloor { beacon_id: id as u32, floor_ms: *floor_ms };
-    let floors: Vec<BeaconFloor> = exact_ms.iter().enumerate().map(floor).collect();
+    let floor = |(id, floor_ms): (usize, &f64)| MeasuredBeaconFloor { beacon_id: id as u32, floor_ms: *floor_ms };
+    let floors: Vec<MeasuredBeaconFloor> = exact_ms.iter().enumerate().map(floor).collect();
     let vector = published_vector(&fleet, &floors, (place, center), UnixMs(1), LatencyTrust::Proven).expect("floors");
     // As it is in the store.
     let stored = PublishedVector::decode(&vector.encode()).expect("a vector");

@@ -10,14 +10,14 @@ use crate::index::tests::random_vectors::{beacon, realistic_round_trip_ms};
 use crate::index::tests::random_world::{self, IndexTestRng, NOW_MS, ValueDistribution};
 use crate::index::{AdvertisementIndex, IndexEntry, SearchQuery, SearchResult, oracle};
 use crate::latency::LatencyModel;
-use crate::latency::beacon_fleet::{Beacon, BeaconFleet, BeaconRoundTrip};
-use crate::latency::beacon_vector::{BeaconFloor, CompletedVector, published_vector};
+use crate::latency::beacon_fleet::{Beacon, BeaconFleet, BeaconPairRoundTrip};
+use crate::latency::beacon_vector::{CompletedVector, MeasuredBeaconFloor, published_vector};
 use crate::latency::predictor_constants::PREDICTOR_V1;
 use crate::locality::Locality;
 use crate::measure::Measure;
 use crate::probe_result::ProbeResults;
 use crate::ruleset::probing::{DEFAULT_PROBING, LatencySource, LatencyTrust, ProbingSpec};
-use crate::ruleset::{DistanceCurve, Ruleset, SearchLimits, SoftFilter, SoftFilterMode, SoftMissingPolicy};
+use crate::ruleset::{DistanceCurve, Ruleset, SearchLimits, SoftFilter, SoftFilterDistance, SoftMissingPolicy};
 use crate::time::UnixMs;
 
 const BEACONS: u32 = 24;
@@ -30,16 +30,16 @@ fn realistic_fleet(rng: &mut IndexTestRng) -> BeaconFleet {
     for one in &beacons {
         for other in beacons.iter().filter(|other| one.id < other.id) {
             let round_trip_ms = realistic_round_trip_ms(rng, one.place, other.place, 2.0);
-            round_trips.push(BeaconRoundTrip { from: one.id, to: other.id, round_trip_ms });
+            round_trips.push(BeaconPairRoundTrip { from: one.id, to: other.id, round_trip_ms });
         }
     }
     BeaconFleet::new(&beacons, &round_trips, PREDICTOR_V1)
 }
 
 /// Floors to the twelve nearest beacons, with one last mile.
-fn realistic_floors(rng: &mut IndexTestRng, fleet: &BeaconFleet, place: Locality) -> Vec<BeaconFloor> {
+fn realistic_floors(rng: &mut IndexTestRng, fleet: &BeaconFleet, place: Locality) -> Vec<MeasuredBeaconFloor> {
     let last_mile_ms = 2.0 + 20.0 * rng.unit_f64();
-    let floor = |id| BeaconFloor {
+    let floor = |id| MeasuredBeaconFloor {
         beacon_id: id,
         floor_ms: realistic_round_trip_ms(rng, place, beacon(id).place, last_mile_ms),
     };
@@ -56,7 +56,7 @@ fn ruleset_by_latency(rng: &mut IndexTestRng, source: LatencySource) -> Ruleset 
         name: "latency".into(),
         measure: Measure::Latency,
         weight: 1.0,
-        mode: SoftFilterMode::LowerIsBetter,
+        mode: SoftFilterDistance::LowerIsBetter,
         curve: DistanceCurve::Linear,
         missing: SoftMissingPolicy::Worst,
         min: 0.0,

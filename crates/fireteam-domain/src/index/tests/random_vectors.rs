@@ -1,8 +1,8 @@
 //! Random beacons, beacon vectors and predictors. A beacon's place follows from its id, as in a real fleet.
 
 use crate::index::tests::random_world::{IndexTestRng, NOW_MS};
-use crate::latency::beacon_fleet::{Beacon, BeaconFleet, BeaconRoundTrip, LIGHT_MS_PER_KM};
-use crate::latency::beacon_vector::{BeaconFloor, published_vector};
+use crate::latency::beacon_fleet::{Beacon, BeaconFleet, BeaconPairRoundTrip, LIGHT_MS_PER_KM};
+use crate::latency::beacon_vector::{MeasuredBeaconFloor, published_vector};
 use crate::latency::predictor_constants::PREDICTOR_V1;
 use crate::latency::published_vector::PublishedVector;
 use crate::locality::Locality;
@@ -47,7 +47,7 @@ pub(super) fn random_fleet(rng: &mut IndexTestRng) -> BeaconFleet {
         for other in beacons.iter().filter(|other| one.id < other.id) {
             let round_trip_ms = random_round_trip_ms(rng, one.place, other.place);
             if !rng.one_in(unknown_one_in) {
-                round_trips.push(BeaconRoundTrip { from: one.id, to: other.id, round_trip_ms });
+                round_trips.push(BeaconPairRoundTrip { from: one.id, to: other.id, round_trip_ms });
             }
         }
     }
@@ -55,9 +55,9 @@ pub(super) fn random_fleet(rng: &mut IndexTestRng) -> BeaconFleet {
 }
 
 /// Floors from a place to most beacons, the party's own.
-pub(super) fn random_floors(rng: &mut IndexTestRng, place: Locality) -> Vec<BeaconFloor> {
+pub(super) fn random_floors(rng: &mut IndexTestRng, place: Locality) -> Vec<MeasuredBeaconFloor> {
     let skip_one_in = rng.pick(&[2, 5]);
-    let floor = |rng: &mut IndexTestRng, id| BeaconFloor {
+    let floor = |rng: &mut IndexTestRng, id| MeasuredBeaconFloor {
         beacon_id: id,
         floor_ms: random_round_trip_ms(rng, place, beacon(id).place),
     };

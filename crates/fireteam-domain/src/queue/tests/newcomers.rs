@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::filter::Refusal;
-use crate::queue::evaluated_queue::EvaluatedQueue;
+use crate::queue::evaluated_queue::QueueWithoutMatches;
 use crate::queue::pass::{self, PassOutcome};
 use crate::queue::rng::SplitMix64;
 use crate::queue::tests::fixture::{QueueFixture, one_in, pick_random, random_below, random_queue_fixture};
@@ -12,9 +12,9 @@ use crate::ruleset::queue::{QualitySpec, SelectionMode, SelectionOrder, Selectio
 use crate::ruleset::{HardMissingPolicy, HardRule};
 use crate::time::UnixMs;
 
-fn evaluated_queue(fixture: &QueueFixture, outcome: &PassOutcome) -> Option<EvaluatedQueue> {
+fn evaluated_queue(fixture: &QueueFixture, outcome: &PassOutcome) -> Option<QueueWithoutMatches> {
     let (queue, teams) = (fixture.ruleset.queue.as_ref().unwrap(), fixture.ruleset.teams.as_ref().unwrap());
-    EvaluatedQueue::after_pass(queue, teams, &outcome.report)
+    QueueWithoutMatches::reusable_after_pass(queue, teams, &outcome.report)
 }
 
 /// Random queue that selects windows, without rules for which the next pass must examine all.

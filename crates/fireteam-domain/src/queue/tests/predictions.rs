@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::expansion::Expansion;
 use crate::filter::{Refusal, RefusingSide, estimate_between};
-use crate::latency::beacon_fleet::{Beacon, BeaconFleet, BeaconRoundTrip};
-use crate::latency::beacon_vector::{BeaconFloor, CompletedVector};
-use crate::latency::prediction::{PredictionCondition, predict};
+use crate::latency::beacon_fleet::{Beacon, BeaconFleet, BeaconPairRoundTrip};
+use crate::latency::beacon_vector::{CompletedVector, MeasuredBeaconFloor};
+use crate::latency::prediction::{PlacePrecision, predict};
 use crate::latency::predictor_constants::PREDICTOR_V1;
 use crate::latency::round_trip_by_regions_or_distance;
 use crate::latency::round_trip_estimate::EstimateSource;
@@ -23,10 +23,10 @@ fn two_networks() -> Arc<BeaconFleet> {
     let place = |id: u32| Locality::from_degrees(f64::from(id % 7) * 2.0, f64::from(id) * 3.0).unwrap();
     let beacons: Vec<Beacon> = (0..16).map(|id| Beacon { id, place: place(id) }).collect();
     let pairs = (0..16_u32).flat_map(|from| (0..from).map(move |to| (from, to)));
-    let round_trips: Vec<BeaconRoundTrip> = pairs
+    let round_trips: Vec<BeaconPairRoundTrip> = pairs
         .map(|(from, to)| {
             let round_trip_ms = if from % 2 == to % 2 { 20.0 } else { 200.0 };
-            BeaconRoundTrip { from, to, round_trip_ms }
+            BeaconPairRoundTrip { from, to, round_trip_ms }
         })
         .collect();
     Arc::new(BeaconFleet::new(&beacons, &round_trips, PREDICTOR_V1))
@@ -34,8 +34,8 @@ fn two_networks() -> Arc<BeaconFleet> {
 
 /// Vector of a party at the equator that is 25 ms from the beacons of one network.
 fn vector(fleet: &Arc<BeaconFleet>, network: u32, longitude: f64) -> Arc<TicketVector> {
-    let floors: Vec<BeaconFloor> =
-        (0..8).map(|number| BeaconFloor { beacon_id: 2 * number + network, floor_ms: 25.0 }).collect();
+    let floors: Vec<MeasuredBeaconFloor> =
+        (0..8).map(|number| MeasuredBeaconFloor { beacon_id: 2 * number + network, floor_ms: 25.0 }).collect();
     let completed = CompletedVector::new(fleet, Locality::from_degrees(0.0, longitude), &floors).unwrap();
     Arc::new(TicketVector {
         fleet: Arc::clone(fleet),
@@ -108,7 +108,7 @@ fn estimates_of_pairs_follow_the_ladder() {
                         (fixture.now < vector.expires_at).then_some(vector)
                     });
                     let (expected_ms, source) = if let [Some(one), Some(other)] = vectors {
-                        let queue = PredictionCondition::Queue;
+                        let queue = PlacePrecision::Queue;
                         let predicted = predict(&one.fleet, &one.completed, &other.completed, queue).unwrap();
                         assert_eq!(estimate.unwrap().interval_ms, [predicted.low_ms, predicted.high_ms]);
                         (Some(predicted.round_trip_ms), EstimateSource::Predicted)

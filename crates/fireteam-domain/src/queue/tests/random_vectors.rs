@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::id::TicketId;
-use crate::latency::beacon_fleet::{Beacon, BeaconFleet, BeaconRoundTrip};
-use crate::latency::beacon_vector::{BeaconFloor, CompletedVector};
+use crate::latency::beacon_fleet::{Beacon, BeaconFleet, BeaconPairRoundTrip};
+use crate::latency::beacon_vector::{CompletedVector, MeasuredBeaconFloor};
 use crate::latency::predictor_constants::PREDICTOR_V1;
 use crate::locality::Locality;
 use crate::location_privacy::arc_km;
@@ -63,7 +63,7 @@ fn random_fleet(rng: &mut SplitMix64) -> BeaconFleet {
     for one in &beacons {
         for other in &beacons[..one.id as usize] {
             let round_trip_ms = random_round_trip_ms(rng, arc_km(one.place, other.place), 80);
-            round_trips.push(BeaconRoundTrip { from: one.id, to: other.id, round_trip_ms });
+            round_trips.push(BeaconPairRoundTrip { from: one.id, to: other.id, round_trip_ms });
         }
     }
     BeaconFleet::new(&beacons, &round_trips, PREDICTOR_V1)
@@ -72,8 +72,8 @@ fn random_fleet(rng: &mut SplitMix64) -> BeaconFleet {
 fn random_vector(rng: &mut SplitMix64, fleet: &BeaconFleet, place: Locality) -> CompletedVector {
     let floor = |beacon: &Beacon| {
         let floor_ms = random_round_trip_ms(rng, arc_km(place, beacon.place), 40);
-        BeaconFloor { beacon_id: beacon.id, floor_ms: (floor_ms / 25.0).round() * 25.0 }
+        MeasuredBeaconFloor { beacon_id: beacon.id, floor_ms: (floor_ms / 25.0).round() * 25.0 }
     };
-    let floors: Vec<BeaconFloor> = fleet.beacons().iter().take(10).map(floor).collect();
+    let floors: Vec<MeasuredBeaconFloor> = fleet.beacons().iter().take(10).map(floor).collect();
     CompletedVector::new(fleet, Some(place), &floors).unwrap()
 }
