@@ -33,41 +33,62 @@
 //! All calls run on the caller's tokio runtime. The client keeps no global state, writes no logs, and reads no environment
 //! variables.
 
+#[cfg(feature = "runtime")]
 mod advertisement;
+#[cfg(feature = "runtime")]
 mod client;
+#[cfg(feature = "runtime")]
 mod connection;
 mod error;
 mod hidden;
 #[cfg(feature = "credentials")]
 mod match_credential;
+#[cfg(feature = "runtime")]
 mod match_host;
 pub mod matching;
+#[cfg(feature = "runtime")]
 pub mod matching_run;
 pub mod pb;
 pub mod probe;
 pub mod queueing;
+#[cfg(feature = "runtime")]
 pub mod queueing_run;
+#[cfg(feature = "runtime")]
 mod random;
+#[cfg(feature = "runtime")]
 mod ratings;
 mod retry;
+#[cfg(feature = "runtime")]
 mod retrying_channel;
+#[cfg(feature = "runtime")]
 mod search;
+#[cfg(feature = "runtime")]
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "runtime")]
 mod ticket;
+#[cfg(feature = "runtime")]
 mod token_source;
 
+#[cfg(feature = "runtime")]
 pub use advertisement::Advertisement;
+#[cfg(feature = "runtime")]
 pub use client::Client;
+#[cfg(feature = "runtime")]
 pub use connection::{Connection, HostEvent, PendingResponse, ReservationEvents};
 pub use error::{Error, FieldViolation, ServerError};
 #[cfg(feature = "credentials")]
 pub use match_credential::{AdmittedPlayer, CredentialError, CredentialVerifier, REMEMBERED_CREDENTIALS_MAX};
+#[cfg(feature = "runtime")]
 pub use match_host::MatchHost;
+#[cfg(feature = "runtime")]
 pub use ratings::UserIdsOfOneSide;
 pub use retry::RetryPolicy;
+#[cfg(feature = "runtime")]
 pub use search::{Reservation, SearchSession};
+#[cfg(feature = "runtime")]
 pub use ticket::{Ticket, TicketStream};
+#[cfg(feature = "runtime")]
 pub use token_source::{Token, TokenSource};
 /// gRPC status code of a failed call.
 pub use tonic::Code;
