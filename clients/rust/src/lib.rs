@@ -3,7 +3,7 @@
 //! Layers; use the lowest one that is sufficient:
 //!
 //! - [`pb`] contains the generated messages and stubs.
-//! - [`Client`] makes single calls and retries them while the server is unavailable. [`Connection`] keeps many requests in
+//! - [`Client`] makes single calls and retries them while the server is unavailable. [`MatchmakingStream`] keeps many requests in
 //!   flight on one stream and receives reservation events.
 //! - [`Advertisement`], [`SearchSession`], [`Reservation`] and [`Ticket`] are handles that keep the id and token of one
 //!   object. [`TicketStream`] receives ticket updates and reconnects after a failure.
@@ -75,7 +75,7 @@ pub use advertisement::Advertisement;
 #[cfg(feature = "runtime")]
 pub use client::Client;
 #[cfg(feature = "runtime")]
-pub use connection::{Connection, HostEvent, PendingResponse, ReservationEvents};
+pub use connection::{HostEvent, MatchmakingStream, PendingResponse, ReservationEvents};
 pub use error::{Error, FieldViolation, ServerError};
 #[cfg(feature = "credentials")]
 pub use match_credential::{AdmittedPlayer, CredentialError, CredentialVerifier, REMEMBERED_CREDENTIALS_MAX};
