@@ -29,7 +29,8 @@ pub fn mutual_score(ruleset: &Ruleset, one: &SessionView<'_>, other: &SessionVie
     };
     // Only terms that read one side's value differ between the directions.
     let is_one_sided = |soft: &SoftFilter| {
-        soft.mode == SoftFilterMode::LowerIsBetter && matches!(soft.measure, Measure::AttributeDifference(_))
+        soft.mode == SoftFilterMode::LowerIsBetter
+            && matches!(soft.measure, Measure::AttributeDifference(_) | Measure::DeltaPing)
     };
     let score: f64 = directed_score(one, other);
     if ruleset.soft_filters.iter().any(is_one_sided) { score.max(directed_score(other, one)) } else { score }
@@ -64,7 +65,7 @@ pub fn soft_filter_term_between(
         }
         // Distance only estimates latency; a measured round trip replaces it.
         (_, Measure::Distance) if measured.is_some() => Some(0.0),
-        (_, Measure::Latency | Measure::Distance | Measure::PacketLoss | Measure::Jitter) => {
+        (_, Measure::Latency | Measure::DeltaPing | Measure::Distance | Measure::PacketLoss | Measure::Jitter) => {
             measure_between(ruleset, soft.measure, searcher, candidate, measured).map(|value| soft.normalize(value))
         }
     };

@@ -27,6 +27,11 @@ pub struct SessionView<'a> {
 }
 
 impl<'a> SessionView<'a> {
+    /// Least round trip to a region, milliseconds.
+    pub fn best_region_round_trip_ms(&self) -> Option<f64> {
+        self.region_latencies.iter().map(|region| f64::from(region.round_trip_ms)).reduce(f64::min)
+    }
+
     fn as_latency_endpoint(&self) -> LatencyEndpoint<'a> {
         LatencyEndpoint { locality: self.locality, region_latencies: self.region_latencies }
     }
@@ -88,6 +93,10 @@ pub fn measure_between(
         Measure::Distance => Some(one.locality?.chord_miles(other.locality?)),
         Measure::PacketLoss => Some(measured?.loss?.percent),
         Measure::Jitter => measured?.jitter_ms,
+        Measure::DeltaPing => {
+            let best_region_ms = one.best_region_round_trip_ms()?;
+            Some(measure_between(ruleset, Measure::Latency, one, other, measured)? - best_region_ms)
+        }
         Measure::Latency => measured.map(|measured| measured.round_trip_ms).or_else(|| {
             round_trip_by_regions_or_distance(
                 &ruleset.latency_model,

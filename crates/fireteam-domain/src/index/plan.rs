@@ -97,6 +97,8 @@ pub(super) enum ExactColumnTerm {
     Distance,
     /// Round trip by the latency model.
     Latency,
+    /// Round trip by the latency model, less the searcher's least to a region.
+    DeltaPing { best_region_ms: f64 },
 }
 
 /// Plan of one search on columns.
@@ -190,7 +192,7 @@ fn distance_bound_for(
                 rounding_error: number.rounding_error(),
             })
         }
-        Measure::PacketLoss | Measure::Jitter => Err(NoDistanceBound::SearcherValueMissing),
+        Measure::PacketLoss | Measure::Jitter | Measure::DeltaPing => Err(NoDistanceBound::SearcherValueMissing),
         Measure::Distance => {
             let position = position.ok_or(NoDistanceBound::SearcherValueMissing)?;
             Ok(DistanceBound::Chord {

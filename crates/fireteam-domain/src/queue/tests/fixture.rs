@@ -388,6 +388,7 @@ fn random_ruleset(rng: &mut SplitMix64) -> Ruleset {
         soft("skill", 0.6, Measure::AttributeDifference(0), SoftFilterMode::Difference, curve, 15.0),
         soft("distance", 0.4, Measure::Distance, SoftFilterMode::LowerIsBetter, DistanceCurve::Linear, 8_000.0),
         soft("latency", 0.2, Measure::Latency, SoftFilterMode::LowerIsBetter, DistanceCurve::Linear, 300.0),
+        soft("delta_ping", 0.3, Measure::DeltaPing, SoftFilterMode::LowerIsBetter, DistanceCurve::Linear, 100.0),
         soft("taste", 0.1, Measure::AttributeDifference(3), SoftFilterMode::LowerIsBetter, DistanceCurve::Linear, 10.0),
     ];
     let soft = soft.into_iter().filter(|_| !one_in(rng, 3)).collect();
