@@ -118,7 +118,7 @@ async fn measurements_count_in_later_calls_at_every_server() {
     assert_eq!(ids(&ranked.candidates), [&*fast, &*near]);
     assert_eq!((ranked.answered, ranked.probed, ranked.involved_phase_may_start), (3, 4, true));
 
-    let check = async |server: &TestServer| {
+    let check = async |server: &TestServer, another: &str| {
         let client = server.client().await;
         let mut elsewhere = searching(&client, 1);
         elsewhere.request_mut().search_token.clone_from(&search.clone().request_mut().search_token);
@@ -134,20 +134,20 @@ async fn measurements_count_in_later_calls_at_every_server() {
         assert_eq!(reason(&error), Some("SILENT"));
         let error = elsewhere.reserve(&slow).await.expect_err("too slow");
         assert_eq!(reason(&error), Some("REFUSED_BY_RULE"));
-        // Another player, whose seat the other server may know longer than it lasts.
-        let mut new = client.search_session(1, located(party_session(&[("another searcher", 0.0)]), 25.0));
+        // Another player for each server: a server may know a seat of another one longer than it lasts.
+        let mut new = client.search_session(1, located(party_session(&[(another, 0.0)]), 25.0));
         assert_eq!(new.search().await.expect("a search").candidates.len(), 4);
         assert!(new.reserve(&silent).await.expect("another search").release().await.is_ok());
     };
-    check(&one).await;
+    check(&one, "second").await;
     let follower = other.client().await;
     wait_until("the other server knows all sessions", async || {
         searching(&follower, 1).search().await.is_ok_and(|found| found.candidates.len() == 4)
     })
     .await;
-    check(&other).await;
+    check(&other, "third").await;
     let one = one.restart().await;
-    check(&one).await;
+    check(&one, "fourth").await;
 }
 
 /// S1-29: the involved phase starts only after enough quick probes of the same search.
