@@ -4,7 +4,7 @@ use crate::index::leaf::Leaf;
 use crate::index::plan::{ExactColumnTerm, QueryPlan, locality_from_columns};
 use crate::index::{AdvertisementIndex, SearchQuery};
 use crate::ruleset::SoftFilter;
-use crate::score::{soft_filter_term, weighted_term};
+use crate::score::{soft_filter_term, term_of_distance};
 
 /// Exact score of a row. Calls `on_term` with each term, in the order of `Ruleset::soft_filters`. Terms are
 /// bit-identical to `score::soft_filter_term`.
@@ -61,7 +61,7 @@ pub(super) fn exact_score(
                 normalize(soft, round_trip_ms().map(|round_trip_ms| round_trip_ms - best_region_ms))
             }
         };
-        add(weighted_term(soft, distance));
+        add(term_of_distance(soft, distance));
     }
     sum
 }

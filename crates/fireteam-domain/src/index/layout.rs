@@ -2,15 +2,15 @@
 //!
 //! Columns only prefilter. A number is normalized in f64, `(value - offset) / span`, clamped to a wide range and
 //! rounded once to f32. Clamping never increases the distance of two values. A distance between column values therefore
-//! exceeds the true distance at most by the rounding, which `NumberColumn::rounding_error` bounds.
+//! exceeds the true distance at most by the rounding, which `NumberColumn::difference_rounding_error` bounds.
 
 use crate::attribute::{AttributeValue, ValueType};
 use crate::index::entry::IndexEntry;
-use crate::index::interner::Interner;
+use crate::index::interner::ValueInterner;
 use crate::index::row_rules::{self, PublishedRange, RowOwnerKey};
 use crate::index::word_column;
 use crate::measure::Measure;
-use crate::ruleset::{HardRule, InFilterList, Ruleset, SoftFilter};
+use crate::ruleset::{HardRule, InFilterListSource, Ruleset, SoftFilter};
 use crate::time::UnixMs;
 
 /// Number of location columns: x, y and z. They follow the number columns.
@@ -44,7 +44,7 @@ impl NumberColumn {
 
     /// Upper bound of the rounding error in the difference of two stored values: half a unit in the last place of each
     /// value and of the difference. Errors of f64 are far smaller.
-    pub(super) fn rounding_error(&self) -> f32 {
+    pub(super) fn difference_rounding_error(&self) -> f32 {
         (self.max_magnitude * 4.0 * f64::from(f32::EPSILON)) as f32
     }
 }
@@ -119,10 +119,10 @@ impl ColumnLayout {
             HardRule::In { attribute, list, mutual } => {
                 push_unique(&mut self.interned_attributes, *attribute);
                 match list {
-                    InFilterList::OwnAttribute(list_attribute) if *mutual => {
+                    InFilterListSource::OwnAttribute(list_attribute) if *mutual => {
                         push_unique(&mut self.bloom_attributes, *list_attribute)
                     }
-                    InFilterList::OwnAttribute(_) | InFilterList::Strings(_) => {}
+                    InFilterListSource::OwnAttribute(_) | InFilterListSource::Strings(_) => {}
                 }
             }
             HardRule::Overlap { attribute, .. } => push_unique(&mut self.bloom_attributes, *attribute),
@@ -230,7 +230,7 @@ impl ColumnLayout {
         entry: &IndexEntry,
         slot: u32,
         tick_scale: &TickScale,
-        interner: &mut Interner,
+        interner: &mut ValueInterner,
         row: &mut RowBuffer,
     ) {
         let advertisement = &entry.advertisement;

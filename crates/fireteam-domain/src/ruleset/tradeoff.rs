@@ -20,7 +20,7 @@ pub struct SoftFilterTradeoff<'a> {
 
 /// Tradeoffs of latency, or else of the first soft filter, against each other soft filter, in file order. Empty with
 /// fewer than two filters.
-pub fn soft_filter_tradeoffs(ruleset: &Ruleset) -> Vec<SoftFilterTradeoff<'_>> {
+pub fn tradeoffs_with_latency_or_first_filter(ruleset: &Ruleset) -> Vec<SoftFilterTradeoff<'_>> {
     let latency_index = ruleset.soft_filters.iter().position(|filter| filter.measure == Measure::Latency);
     let base_index = latency_index.unwrap_or(0);
     let Some(base_filter) = ruleset.soft_filters.get(base_index) else { return Vec::new() };

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use crate::filter::Refusal;
-use crate::queue::evaluated_queue::EvaluatedQueue;
 use crate::queue::pass::{self, PassOutcome};
+use crate::queue::queue_without_matches::QueueWithoutMatches;
 use crate::queue::rng::SplitMix64;
 use crate::queue::tests::fixture::{QueueFixture, one_in, pick_random, random_below, random_queue_fixture};
 use crate::queue::ticket::Ticket;
 use crate::ruleset::queue::{QualitySpec, SelectionMode, SelectionOrder, SelectionSpec};
 use crate::ruleset::{HardMissingPolicy, HardRule};
 
-fn evaluated_queue(fixture: &QueueFixture, outcome: &PassOutcome) -> Option<EvaluatedQueue> {
+fn evaluated_queue(fixture: &QueueFixture, outcome: &PassOutcome) -> Option<QueueWithoutMatches> {
     let (queue, teams) = (fixture.ruleset.queue.as_ref().unwrap(), fixture.ruleset.teams.as_ref().unwrap());
-    EvaluatedQueue::after_pass(queue, teams, &outcome.report)
+    QueueWithoutMatches::reusable_after_pass(queue, teams, &outcome.report)
 }
 
 /// Random queue that selects windows, without rules for which the next pass must examine all.
