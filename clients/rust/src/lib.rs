@@ -7,9 +7,9 @@
 //!   flight on one stream and receives reservation events.
 //! - [`Advertisement`], [`SearchSession`], [`Reservation`] and [`Ticket`] are handles that keep the id and token of one
 //!   object. [`TicketStream`] receives ticket updates and reconnects after a failure.
-//! - [`Client::matching`] runs the whole search loop: search, latency probes, reports, reservations, connects, and advertising.
+//! - [`Client::matching_run`] runs the whole search loop: search, latency probes, reports, reservations, connects, and advertising.
 //!   [`matching`] is the same loop without a runtime, and [`probe`] answers the probes of others.
-//!   [`Client::queueing`] and [`queueing`] are the loop of a queue.
+//!   [`Client::queueing_run`] and [`queueing`] are the loop of a queue.
 //!
 //! ```no_run
 //! use fireteam_client::{Client, pb};
@@ -37,10 +37,7 @@
 mod advertisement;
 #[cfg(feature = "runtime")]
 mod client;
-#[cfg(feature = "runtime")]
-mod connection;
 mod error;
-mod hidden;
 #[cfg(feature = "credentials")]
 mod match_credential;
 #[cfg(feature = "runtime")]
@@ -48,6 +45,8 @@ mod match_host;
 pub mod matching;
 #[cfg(feature = "runtime")]
 pub mod matching_run;
+#[cfg(feature = "runtime")]
+mod matchmaking_stream;
 pub mod pb;
 pub mod probe;
 pub mod queueing;
@@ -62,6 +61,7 @@ mod retry;
 mod retrying_channel;
 #[cfg(feature = "runtime")]
 mod search;
+mod secret_length;
 #[cfg(feature = "runtime")]
 #[cfg(test)]
 mod tests;
@@ -74,13 +74,13 @@ mod token_source;
 pub use advertisement::Advertisement;
 #[cfg(feature = "runtime")]
 pub use client::Client;
-#[cfg(feature = "runtime")]
-pub use connection::{HostEvent, MatchmakingStream, PendingResponse, ReservationEvents};
 pub use error::{Error, FieldViolation, ServerError};
 #[cfg(feature = "credentials")]
-pub use match_credential::{AdmittedPlayer, CredentialError, CredentialVerifier, REMEMBERED_CREDENTIALS_MAX};
+pub use match_credential::{AdmittedPlayer, CredentialError, CredentialVerifier, DEFAULT_REMEMBERED_CREDENTIALS_MAX};
 #[cfg(feature = "runtime")]
 pub use match_host::MatchHost;
+#[cfg(feature = "runtime")]
+pub use matchmaking_stream::{HostEvent, HostEvents, MatchmakingStream, PendingResponse};
 #[cfg(feature = "runtime")]
 pub use ratings::UserIdsOfOneSide;
 pub use retry::RetryPolicy;

@@ -4,9 +4,9 @@
 //! sessions run on game servers at the other sites. Players are at cities.
 
 use fireteam_domain::latency::LatencyModel;
-use fireteam_domain::latency::beacon_fleet::{Beacon, BeaconFleet, BeaconRoundTrip};
-use fireteam_domain::latency::beacon_vector::{BeaconFloor, CompletedVector, published_floors};
-use fireteam_domain::latency::prediction::{PredictionCondition, predict};
+use fireteam_domain::latency::beacon_fleet::{Beacon, BeaconFleet, BeaconPairRoundTrip};
+use fireteam_domain::latency::beacon_vector::{CompletedVector, MeasuredBeaconFloor, published_floors};
+use fireteam_domain::latency::prediction::{PlacePrecision, predict};
 use fireteam_domain::latency::predictor_constants::PREDICTOR_V1;
 use fireteam_domain::locality::{DEFAULT_LOCATION_GRID_DEGREES, Locality};
 use fireteam_domain::location_privacy::snap_to_equal_width_grid;
@@ -65,10 +65,13 @@ impl SearchMap {
             (0..sites.len()).filter(|site| !beacons.contains(site)).map(|site| sites[site]).collect();
         let beacons: Vec<RouteEndpoint> = beacons.into_iter().map(|site| sites[site]).collect();
         let fleet = fleet_of(&of_servers, &beacons);
-        let floors_of = |round_trips: &RoundTrips<'_>, endpoint: &RouteEndpoint, place: Locality| -> Vec<BeaconFloor> {
+        let floors_of = |round_trips: &RoundTrips<'_>,
+                         endpoint: &RouteEndpoint,
+                         place: Locality|
+         -> Vec<MeasuredBeaconFloor> {
             let ids = fleet.nearest_ids(place, settings.floors as usize);
             let floor_ms = |id: u32| round_trips.round_trip_between_ms(endpoint, &beacons[id as usize]);
-            ids.into_iter().map(|beacon_id| BeaconFloor { beacon_id, floor_ms: floor_ms(beacon_id) }).collect()
+            ids.into_iter().map(|beacon_id| MeasuredBeaconFloor { beacon_id, floor_ms: floor_ms(beacon_id) }).collect()
         };
         let players = cities.iter().map(|city| {
             let endpoint = of_players.endpoint_at(city.location);
@@ -111,7 +114,7 @@ struct SearchParty {
 
 fn predicted_ms(fleet: &BeaconFleet, player: &SearchParty, session: &SearchParty) -> Option<f64> {
     let (own, theirs) = (player.vector.as_ref()?, session.vector.as_ref()?);
-    predict(fleet, own, theirs, PredictionCondition::Search).ok().map(|prediction| prediction.round_trip_ms)
+    predict(fleet, own, theirs, PlacePrecision::Search).ok().map(|prediction| prediction.round_trip_ms)
 }
 
 fn site_of_matrix((site, location): (usize, &Locality)) -> RouteEndpoint {
@@ -159,7 +162,7 @@ fn fleet_of(round_trips: &RoundTrips<'_>, beacons: &[RouteEndpoint]) -> BeaconFl
     let mut known = Vec::new();
     for (from, one) in (0..).zip(beacons) {
         for (to, other) in (0..).zip(beacons).filter(|(to, _)| *to != from) {
-            known.push(BeaconRoundTrip { from, to, round_trip_ms: round_trips.round_trip_between_ms(one, other) });
+            known.push(BeaconPairRoundTrip { from, to, round_trip_ms: round_trips.round_trip_between_ms(one, other) });
         }
     }
     BeaconFleet::new(&live, &known, PREDICTOR_V1)

@@ -20,7 +20,7 @@ impl PacketBudget {
     }
 
     /// Records a packet that is sent now.
-    pub(super) fn spend(&mut self, now: MonotonicTime) {
+    pub(super) fn record_sent_packet(&mut self, now: MonotonicTime) {
         self.next_at = now + PACKET_INTERVAL;
     }
 }

@@ -150,7 +150,7 @@ impl QueueGame for Players {
 async fn queueing_run_plays_a_match_through_an_outage() {
     let (queue, client) = start_queue().await;
     let game = Players { queue: queue.clone(), news: Mutex::default() };
-    let mut run = client.queueing(pb::QueueEnterRequest { matchmaking_set_id: Some(7), ..Default::default() });
+    let mut run = client.queueing_run(pb::QueueEnterRequest { matchmaking_set_id: Some(7), ..Default::default() });
     let mut saved = Vec::new();
     let end = tokio::time::timeout(TEST_TIME, run.run(&game, |bytes| saved.push(bytes.to_vec()))).await.unwrap();
     assert_eq!(end, QueueEnd::Ticket(pb::TicketEndReason::Played));
@@ -160,7 +160,7 @@ async fn queueing_run_plays_a_match_through_an_outage() {
     assert_eq!(game.news.lock().unwrap().last(), Some(&QueueOutcome::Ended(end)));
 
     // The first saved bytes are those of the waiting ticket: another process goes on with them, without another enter.
-    let mut restored = client.restored_queueing(&saved[0]).unwrap();
+    let mut restored = client.restored_queueing_run(&saved[0]).unwrap();
     let handle = restored.handle();
     handle.cancel().await;
     let end = tokio::time::timeout(TEST_TIME, restored.run(&game, |_| ())).await.unwrap();
