@@ -302,7 +302,7 @@ mod sealed {
 pub struct AuthorizedCaller<P> {
     engine_caller: command::Caller,
     /// Address that the caller shares a rate limit with; `None` for callers other than players' clients.
-    shared_limit_address: Option<IpAddr>,
+    address_limited_besides_caller: Option<IpAddr>,
     auth: PassedAuthCheck,
     _kind: PhantomData<P>,
 }
@@ -322,9 +322,9 @@ impl<P: CallerKind> AuthorizedCaller<P> {
         let tcp_floor_us = extensions.get::<ConnectionPeer>().and_then(|peer| peer.tcp_floor.known_floor_us());
         let engine_caller = command::Caller { ip_address, tcp_floor_us, ..engine_caller_of(auth.identity()) };
         let is_client = auth.identity().is_some_and(|identity| identity.role == Role::Client);
-        let shared_limit_address = resolved.filter(|resolved| is_client && resolved.is_of_client);
-        let shared_limit_address = shared_limit_address.map(|resolved| resolved.address);
-        Ok(Self { engine_caller, shared_limit_address, auth, _kind: PhantomData })
+        let address_limited_besides_caller = resolved.filter(|resolved| is_client && resolved.is_of_client);
+        let address_limited_besides_caller = address_limited_besides_caller.map(|resolved| resolved.address);
+        Ok(Self { engine_caller, address_limited_besides_caller, auth, _kind: PhantomData })
     }
 
     /// The caller as the engine's type.
@@ -338,8 +338,8 @@ impl<P: CallerKind> AuthorizedCaller<P> {
     }
 
     /// Address that a player's client shares a rate limit with; `None` for all others, and if it is unknown.
-    pub fn shared_limit_address(&self) -> Option<IpAddr> {
-        self.shared_limit_address
+    pub fn address_limited_besides_caller(&self) -> Option<IpAddr> {
+        self.address_limited_besides_caller
     }
 
     /// Remaining validity of the credentials; `None` if they do not expire.

@@ -39,7 +39,7 @@ const CONSECUTIVE_READS_MAX: u8 = 16;
 pub const BUFFERED_EVENTS_MAX: usize = 64;
 
 /// Advertisements whose reservation events one connection receives. A host with more opens another connection.
-pub const SUBSCRIPTIONS_MAX: usize = 4_096;
+pub const SUBSCRIBED_ADVERTISEMENTS_MAX: usize = 4_096;
 
 /// Response stream of one connection.
 #[derive(Debug)]
@@ -141,7 +141,7 @@ impl ConnectResponses {
     fn update_subscriptions(&mut self, mut response: SubResponse) -> SubResponse {
         match &mut response {
             SubResponse::Update(update) => {
-                let has_room = self.subscriptions.len() < SUBSCRIPTIONS_MAX;
+                let has_room = self.subscriptions.len() < SUBSCRIBED_ADVERTISEMENTS_MAX;
                 let is_new = has_room && self.subscriptions.insert(update.id);
                 if is_new || update.created && self.subscriptions.contains(&update.id) {
                     let (reservations, hosted_matches) =

@@ -220,7 +220,7 @@ impl MatchmakingHandler {
         request: pb::RevokeConsentRequest,
     ) -> Result<pb::RevokeConsentResponse, Rejection> {
         self.charge_rate_limit(caller, RateLimitKind::Update, 1)?;
-        let token = EntryPoint::default().consent_token_to_revoke(request)?;
+        let token = EntryPoint::default().unverified_consent_token_to_revoke(request)?;
         let was_used = self.engine.revoke_consent(caller.engine_caller(), &token)?.wait().await?;
         Ok(pb::RevokeConsentResponse { was_used })
     }
@@ -259,7 +259,7 @@ pub(super) fn charge_rate_limit<P: CallerKind>(
     rate_limits.map_or(Ok(()), |rate_limits| {
         Ok(rate_limits.consume_for_caller_and_network(
             rate_limit_key(caller),
-            caller.shared_limit_address(),
+            caller.address_limited_besides_caller(),
             kind,
             cost,
         )?)
@@ -274,7 +274,7 @@ pub(super) fn refund_call_asked_for_by_server<P: CallerKind>(
     if let Some(rate_limits) = rate_limits {
         rate_limits.refund_to_caller_and_network(
             rate_limit_key(caller),
-            caller.shared_limit_address(),
+            caller.address_limited_besides_caller(),
             RateLimitKind::Call,
             1,
         );

@@ -25,7 +25,7 @@ use crate::domain::id::SetId;
 use crate::engine::error::EngineError;
 use crate::engine::queues::QueueEngine;
 use crate::engine::rulesets::{
-    CheckRulesetAnswer, ReloadReport, RetireSetAnswer, RulesetListing, RulesetProblem, RulesetReloader,
+    CheckRulesetAnswer, ReloadReport, RetiredSetCounts, RulesetListing, RulesetProblem, RulesetReloader,
 };
 use crate::telemetry::audit::AuditedRulesetChange;
 
@@ -43,7 +43,7 @@ pub trait RulesetAdmin: Send + Sync + 'static {
     /// Reloads the rulesets from their source.
     async fn reload(&self) -> ReloadReport;
     /// Ends the grace period of a set whose file was removed. With `force` its waiting tickets end too.
-    async fn retire_set(&self, set_id: SetId, force: bool) -> Result<RetireSetAnswer, EngineError>;
+    async fn retire_set(&self, set_id: SetId, force: bool) -> Result<RetiredSetCounts, EngineError>;
     /// Lists rulesets by set: the current one first, then retired ones, latest first.
     fn list_rulesets(&self) -> Vec<RulesetListing>;
 }
@@ -58,7 +58,7 @@ impl RulesetAdmin for RulesetReloader {
         RulesetReloader::reload(self).await
     }
 
-    async fn retire_set(&self, set_id: SetId, force: bool) -> Result<RetireSetAnswer, EngineError> {
+    async fn retire_set(&self, set_id: SetId, force: bool) -> Result<RetiredSetCounts, EngineError> {
         RulesetReloader::retire_set(self, set_id, force).await
     }
 
@@ -214,7 +214,7 @@ impl OperatorService for OperatorApi {
         let force = if message.force { ", with its waiting tickets" } else { "" };
         let entry = AuditDetails { target: format!("set {set_id}{force}"), ..AuditDetails::default() };
         let retired = self.backend.ruleset_admin(&caller).retire_set(SetId(set_id), message.force).await;
-        let RetireSetAnswer { ended_tickets, live_matches } = retired.map_err(Rejection::from)?;
+        let RetiredSetCounts { ended_tickets, live_matches } = retired.map_err(Rejection::from)?;
         Ok(with_audit_details(entry, pb::RetireSetResponse { ended_tickets, live_matches }))
     }
 
@@ -264,7 +264,7 @@ impl OperatorService for OperatorApi {
         let period = statistics::statistics_period(&message)?;
         let engine = self.backend.queue_engine(&caller)?;
         let counted = match period {
-            Some(period) => Some(engine.counted_statistics(period).await.map_err(Rejection::from)?),
+            Some(period) => Some(engine.statistics_of_period(period).await.map_err(Rejection::from)?),
             None => None,
         };
         let (mut queues, mut sets) = engine.statistics();

@@ -22,7 +22,7 @@ use governor::{Quota, RateLimiter};
 
 use crate::auth::policy::RateLimitKind;
 use crate::clock::{Clock, SystemClock};
-use crate::config::{CallOrStreamLimit, RateLimitRule};
+use crate::config::{CallRateOrOpenStreamsMax, RateLimitRule};
 use crate::domain::time::UnixMs;
 
 pub use caller::{CallerClass, RateLimitKey, address_prefix};
@@ -122,10 +122,10 @@ impl RateLimits {
             let kind = RateLimitKind::ALL.into_iter().find(|kind| kind.as_str() == rule.limit);
             let (Some(class), Some(kind)) = (class, kind) else { continue };
             match rule.allowance {
-                CallOrStreamLimit::OpenStreams(max) => {
+                CallRateOrOpenStreamsMax::OpenStreams(max) => {
                     stream_limits.insert(class, max);
                 }
-                CallOrStreamLimit::Calls { per_second, burst, per_5_min } => {
+                CallRateOrOpenStreamsMax::Calls { per_second, burst, per_5_min } => {
                     let budget = match class {
                         CallerClass::Authenticated(_) => &authenticated,
                         CallerClass::ClientNetwork => &client_networks,

@@ -196,7 +196,7 @@ impl HmacTokenSigner {
 
     /// Digest of a request to start a session's match: the users of the host's own party, and for each team, whether that party
     /// is in it, and its reservations. It depends on no key, so it survives a key rotation.
-    pub fn start_match_digest<'a>(
+    pub fn keyless_start_match_digest<'a>(
         host_party: &[UserKey],
         teams: impl IntoIterator<Item = (bool, &'a [ReservationId])>,
     ) -> [u8; 16] {

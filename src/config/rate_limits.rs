@@ -34,12 +34,12 @@ pub struct RateLimitRule {
     /// Kind of call.
     pub limit: &'static str,
     /// Allowed rate.
-    pub allowance: CallOrStreamLimit,
+    pub allowance: CallRateOrOpenStreamsMax,
 }
 
 /// Allowed rate of calls, or number of open streams.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum CallOrStreamLimit {
+pub enum CallRateOrOpenStreamsMax {
     /// Calls.
     Calls {
         /// Calls per second, sustained over fifteen seconds.
@@ -96,11 +96,11 @@ const fn call_limit(
     burst: u32,
     per_5_min: u32,
 ) -> RateLimitRule {
-    RateLimitRule { role, limit: charge, allowance: CallOrStreamLimit::Calls { per_second, burst, per_5_min } }
+    RateLimitRule { role, limit: charge, allowance: CallRateOrOpenStreamsMax::Calls { per_second, burst, per_5_min } }
 }
 
 const fn stream_limit(role: &'static str, streams: u32) -> RateLimitRule {
-    RateLimitRule { role, limit: "stream", allowance: CallOrStreamLimit::OpenStreams(streams) }
+    RateLimitRule { role, limit: "stream", allowance: CallRateOrOpenStreamsMax::OpenStreams(streams) }
 }
 
 impl RateLimitRule {
@@ -113,14 +113,14 @@ impl RateLimitRule {
             return Err(format!("`{name}` is not a rate limit; use one of {}", known.join(", ")));
         };
         let allowance = match default.allowance {
-            CallOrStreamLimit::OpenStreams(_) => {
+            CallRateOrOpenStreamsMax::OpenStreams(_) => {
                 let streams = value.trim().parse().ok().filter(|count| OPEN_STREAMS_RANGE.contains(count));
-                CallOrStreamLimit::OpenStreams(streams.ok_or_else(|| {
+                CallRateOrOpenStreamsMax::OpenStreams(streams.ok_or_else(|| {
                     let (least, most) = (OPEN_STREAMS_RANGE.start(), OPEN_STREAMS_RANGE.end());
                     format!("`{value}` is not a number of streams for {name}; use {least} to {most}")
                 })?)
             }
-            CallOrStreamLimit::Calls { .. } => Self::parse_call_rate(value).ok_or_else(|| {
+            CallRateOrOpenStreamsMax::Calls { .. } => Self::parse_call_rate(value).ok_or_else(|| {
                 format!(
                     "`{value}` is not a rate for {name}; write PER_SECOND/BURST/PER_5_MIN, such as 2/10/300, with \
                      {} to {} calls per second and at least 1 for the others",
@@ -132,12 +132,12 @@ impl RateLimitRule {
         Ok(Self { allowance, ..*default })
     }
 
-    fn parse_call_rate(value: &str) -> Option<CallOrStreamLimit> {
+    fn parse_call_rate(value: &str) -> Option<CallRateOrOpenStreamsMax> {
         let mut parts = value.split('/').map(str::trim);
         let per_second = parts.next()?.parse().ok().filter(|rate| CALLS_PER_SECOND_RANGE.contains(rate))?;
         let burst = parts.next()?.parse().ok().filter(|count| CALL_COUNT_RANGE.contains(count))?;
         let per_5_min = parts.next()?.parse().ok().filter(|count| CALL_COUNT_RANGE.contains(count))?;
-        parts.next().is_none().then_some(CallOrStreamLimit::Calls { per_second, burst, per_5_min })
+        parts.next().is_none().then_some(CallRateOrOpenStreamsMax::Calls { per_second, burst, per_5_min })
     }
 
     /// Name in settings, errors and documents; for example, `client.search`.
@@ -149,8 +149,8 @@ impl RateLimitRule {
 impl fmt::Display for RateLimitRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.allowance {
-            CallOrStreamLimit::OpenStreams(streams) => write!(f, "{}={streams}", self.name()),
-            CallOrStreamLimit::Calls { per_second, burst, per_5_min } => {
+            CallRateOrOpenStreamsMax::OpenStreams(streams) => write!(f, "{}={streams}", self.name()),
+            CallRateOrOpenStreamsMax::Calls { per_second, burst, per_5_min } => {
                 write!(f, "{}={per_second}/{burst}/{per_5_min}", self.name())
             }
         }
@@ -178,10 +178,10 @@ mod tests {
         let calls = |role: &str, counts: fn(&str) -> bool| {
             let of_role = DEFAULT_RATE_LIMITS.iter().filter(|rule| rule.role == role && counts(rule.limit));
             of_role.fold((0.0, 0, 0), |sum, rule| match rule.allowance {
-                CallOrStreamLimit::Calls { per_second, burst, per_5_min } => {
+                CallRateOrOpenStreamsMax::Calls { per_second, burst, per_5_min } => {
                     (sum.0 + per_second, sum.1 + burst, sum.2 + per_5_min)
                 }
-                CallOrStreamLimit::OpenStreams(_) => sum,
+                CallRateOrOpenStreamsMax::OpenStreams(_) => sum,
             })
         };
         for role in ["client", "client_address", "game_server", "operator", "anonymous"] {

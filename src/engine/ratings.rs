@@ -77,7 +77,7 @@ impl LeaderboardRanks<'_> {
 impl RatingCache {
     /// Rating settings of a ruleset, with the key of the ratings that they apply to; `None` without a rating system.
     pub(crate) fn keyed_spec_of_ruleset(&self, ruleset: &Ruleset) -> Option<KeyedRatingSpec> {
-        let (spec, digest_key) = (ruleset.rating?, ruleset.rating_key_of_pool_and_scale()?);
+        let (spec, digest_key) = (ruleset.rating?, ruleset.own_pool_and_scale_rating_key()?);
         // The key of a named pool differs from the recorded one, which is that of the set's own ratings.
         let is_first_scale = self.first_scales.get(&ruleset.set_id).is_some_and(|first| first.key == digest_key);
         let key = if is_first_scale { RatingKey::of_set_on_first_scale(ruleset.set_id) } else { digest_key };

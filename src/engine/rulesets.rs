@@ -30,7 +30,7 @@ use crate::rules::parse::RulesetOrRetiredSet;
 use crate::telemetry::label::LoadOutcome;
 
 pub use self::report::{
-    CheckRulesetAnswer, RatingListing, ReloadReport, RetireSetAnswer, RulesetListing, RulesetProblem,
+    CheckRulesetAnswer, RatingListing, ReloadReport, RetiredSetCounts, RulesetListing, RulesetProblem,
 };
 
 /// Reloads rulesets from their source into the engine.
@@ -94,7 +94,7 @@ impl RulesetReloader {
     /// Validates a file's text without loading it. Returns its hash and the effect on ratings that loading it would
     /// have, or all problems.
     pub fn check(&self, file_name: &str, xml: &str) -> Result<CheckRulesetAnswer, Vec<RulesetProblem>> {
-        let file = rules::parse::parse_directory_file(file_name, xml)
+        let file = rules::parse::parse_ruleset_or_retirement_marker(file_name, xml)
             .map_err(|problems| problems.iter().map(ruleset_problem).collect::<Vec<RulesetProblem>>())?;
         let RulesetOrRetiredSet::Ruleset(ruleset) = file else { return Ok(CheckRulesetAnswer::default()) };
         let current = self.common.rulesets.active_ruleset(ruleset.set_id);
@@ -225,7 +225,7 @@ impl RulesetReloader {
     /// Ends the grace period of a set whose file was removed. With `force` its waiting tickets end too.
     ///
     /// Fails if the set is active on a server, or if tickets wait and `force` is not set.
-    pub async fn retire_set(&self, set_id: SetId, force: bool) -> Result<RetireSetAnswer, EngineError> {
+    pub async fn retire_set(&self, set_id: SetId, force: bool) -> Result<RetiredSetCounts, EngineError> {
         let _guard = self.reload_lock.lock().await;
         self.store_sync.retire_set(set_id, force).await
     }

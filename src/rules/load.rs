@@ -10,7 +10,7 @@ use crate::domain::limit::{RULESET_FILE_BYTES_MAX, RULESET_FILES_MAX};
 use crate::domain::ruleset::Ruleset;
 use crate::files::{READ_DEADLINE, read_file_start, run_with_deadline};
 use crate::rules::diagnostic::FileDiagnostic;
-use crate::rules::parse::{RulesetOrRetiredSet, decode_utf8, parse_directory_file};
+use crate::rules::parse::{RulesetOrRetiredSet, decode_utf8, parse_ruleset_or_retirement_marker};
 
 /// Content of a ruleset directory.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -44,7 +44,7 @@ pub fn load_rulesets_and_retirement_markers(
             Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(vec![unreadable_file(&path, &error)]),
             read => text_of_file(&path, read),
         };
-        let parsed = text.and_then(|text| parse_directory_file(&path.to_string_lossy(), &text));
+        let parsed = text.and_then(|text| parse_ruleset_or_retirement_marker(&path.to_string_lossy(), &text));
         let set_id = match &parsed {
             Ok(RulesetOrRetiredSet::Ruleset(ruleset)) => ruleset.set_id,
             Ok(RulesetOrRetiredSet::RetiredSet(set_id)) => *set_id,

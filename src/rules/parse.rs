@@ -54,7 +54,7 @@ pub fn parse_ruleset(file: &str, text: &str) -> Result<Ruleset, Vec<FileDiagnost
 }
 
 /// Parses a file of a ruleset directory: a ruleset, or a set that is marked as retired.
-pub fn parse_directory_file(file: &str, text: &str) -> Result<RulesetOrRetiredSet, Vec<FileDiagnostic>> {
+pub fn parse_ruleset_or_retirement_marker(file: &str, text: &str) -> Result<RulesetOrRetiredSet, Vec<FileDiagnostic>> {
     match read_retired_set_id(file, text, &mut parse_xml(file, text)?)? {
         Some(set_id) => Ok(RulesetOrRetiredSet::RetiredSet(set_id)),
         None => parse_ruleset(file, text).map(|ruleset| RulesetOrRetiredSet::Ruleset(ruleset.into())),
@@ -97,7 +97,7 @@ pub fn parse_ruleset_or_expansion_fragment(file: &str, text: &str) -> Result<Rul
     if parse_xml(file, text)?.name.as_ref() == FRAGMENT_ROOT {
         return parse_standalone_expansions(file, text).map(RulesetFile::StandaloneExpansions);
     }
-    Ok(match parse_directory_file(file, text)? {
+    Ok(match parse_ruleset_or_retirement_marker(file, text)? {
         RulesetOrRetiredSet::Ruleset(ruleset) => RulesetFile::Ruleset(ruleset),
         RulesetOrRetiredSet::RetiredSet(set_id) => RulesetFile::RetiredSet(set_id),
     })

@@ -14,7 +14,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Sleep;
 use tokio_stream::Stream;
 
-use crate::server::handshake::{ConnectionHandshaker, HandshakeState};
+use crate::server::handshake::{AcceptedConnection, ConnectionHandshaker};
 use crate::server::timeouts::TimedConnection;
 use crate::server::transport::Transport;
 use crate::telemetry::label::ConnectionRejection;
@@ -97,10 +97,10 @@ impl IncomingConnections {
 
     /// Starts a handshake, unless none is needed. At the limit, aborts the oldest handshake: clients complete theirs
     /// long before, and idle connections cannot block new ones.
-    fn start_handshake(&mut self, state: HandshakeState) -> Option<TimedConnection<Transport>> {
+    fn start_handshake(&mut self, state: AcceptedConnection) -> Option<TimedConnection<Transport>> {
         let pending = match state {
-            HandshakeState::Ready(connection) => return Some(connection),
-            HandshakeState::Pending(pending) => pending,
+            AcceptedConnection::Ready(connection) => return Some(connection),
+            AcceptedConnection::Pending(pending) => pending,
         };
         if self.oldest_handshakes.len() >= self.handshaker.limits.handshakes_max {
             self.oldest_handshakes.retain(|handshake| !handshake.is_finished());

@@ -57,7 +57,7 @@ pub struct ConnectionHandshaker {
 }
 
 /// Accepted connection: ready for HTTP, or with a pending handshake.
-pub(super) enum HandshakeState {
+pub(super) enum AcceptedConnection {
     /// Plaintext connection without a PROXY header.
     Ready(TimedConnection<Transport>),
     /// Connection that must send a PROXY header or complete TLS first.
@@ -110,21 +110,21 @@ impl ConnectionHandshaker {
     }
 
     /// Starts a connection accepted from `peer`. Fails with the limit that it exceeds.
-    pub(super) fn start(&self, stream: TcpStream, peer: IpAddr) -> Result<HandshakeState, ConnectionRejection> {
+    pub(super) fn start(&self, stream: TcpStream, peer: IpAddr) -> Result<AcceptedConnection, ConnectionRejection> {
         let address = peer.to_canonical();
         // Fails only on a closed connection, which is noticed when it is read.
         let _ = stream.set_nodelay(true);
         if self.proxies.require_proxy_header {
             return if (self.proxies.is_trusted)(address) {
-                Ok(HandshakeState::Pending(PendingHandshake { stream, address, permit: None }))
+                Ok(AcceptedConnection::Pending(PendingHandshake { stream, address, permit: None }))
             } else {
                 Err(ConnectionRejection::UntrustedPeer)
             };
         }
         let permit = self.acquire_permit(address)?;
         Ok(match self.tls {
-            None => HandshakeState::Ready(self.timed_connection(Transport::Plain(stream), address, None, permit)),
-            Some(_) => HandshakeState::Pending(PendingHandshake { stream, address, permit: Some(permit) }),
+            None => AcceptedConnection::Ready(self.timed_connection(Transport::Plain(stream), address, None, permit)),
+            Some(_) => AcceptedConnection::Pending(PendingHandshake { stream, address, permit: Some(permit) }),
         })
     }
 

@@ -254,7 +254,7 @@ impl Player {
             ticket_token: ticket.ticket_token.clone(),
             ..Default::default()
         };
-        let left = self.call(leave, async |server, leave| server.leave(leave).await).await;
+        let left = self.call(leave, async |server, leave| server.leave_queue(leave).await).await;
         match left {
             Some(Ok(answer)) => {
                 self.world.left.fetch_add(1, Ordering::SeqCst);

@@ -148,7 +148,7 @@ impl Player {
             ticket_token: ticket.ticket_token.clone(),
             ..Default::default()
         };
-        let left = self.call_until_answered(stop, leave, async |server, leave| server.leave(leave).await).await;
+        let left = self.call_until_answered(stop, leave, async |server, leave| server.leave_queue(leave).await).await;
         let Some(pb::queue_leave_response::Result::Ended(status)) = left.and_then(Result::ok).and_then(|it| it.result)
         else {
             return false;

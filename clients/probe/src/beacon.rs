@@ -99,15 +99,15 @@ impl Challenge {
     }
 
     /// The client's second question. `binding` is from the server, and says for whom the receipt is.
-    pub fn proof(&self, binding: [u8; 16]) -> Proof {
+    pub fn proof(&self, binding: [u8; 16]) -> ChallengeProof {
         let Self { hello, beacon_id, sent_us, cookie, .. } = *self;
-        Proof { hello, beacon_id, sent_us, cookie, binding }
+        ChallengeProof { hello, beacon_id, sent_us, cookie, binding }
     }
 }
 
 /// Second question of a client: it has received the challenge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Proof {
+pub struct ChallengeProof {
     /// Sequence number and nonce of the first question.
     pub hello: Hello,
     /// Id of the beacon.
@@ -120,7 +120,7 @@ pub struct Proof {
     pub binding: [u8; 16],
 }
 
-impl Proof {
+impl ChallengeProof {
     /// The packet.
     pub fn encode(&self) -> [u8; FIXED_PACKET_BYTES] {
         let mut packet = self.hello.encode();
@@ -271,7 +271,7 @@ impl BeaconCookieKey {
     }
 
     /// Whether this key made the cookie of a proof from an endpoint.
-    pub fn has_made_cookie_of(&self, proof: &Proof, from: SocketAddr) -> bool {
+    pub fn has_made_cookie_of(&self, proof: &ChallengeProof, from: SocketAddr) -> bool {
         is_mac(&self.0, &[&signed_bytes(from, &proof.hello, proof.beacon_id, proof.sent_us)], &proof.cookie)
     }
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::address::AddressPrefix;
-use crate::beacon::{BeaconCookieKey, BeaconKey, Challenge, Hello, Proof, ReceiptClaims};
+use crate::beacon::{BeaconCookieKey, BeaconKey, Challenge, ChallengeProof, Hello, ReceiptClaims};
 use crate::header::FIXED_PACKET_BYTES;
 use crate::rate_limit::{PrefixRateLimit, TotalRateLimit};
 
@@ -65,7 +65,7 @@ impl BeaconResponder {
             let wait_s = self.packets.is_nearly_used(now_us).then_some(BUSY_WAIT_S);
             return Some(Challenge { hello, beacon_id, key_id, sent_us, cookie, wait_s }.encode());
         }
-        let proof = Proof::decode(packet).ok().filter(|proof| proof.beacon_id == self.beacon_id)?;
+        let proof = ChallengeProof::decode(packet).ok().filter(|proof| proof.beacon_id == self.beacon_id)?;
         if !self.cookie_keys.iter().any(|key| key.has_made_cookie_of(&proof, from)) {
             return None;
         }

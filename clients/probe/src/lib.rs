@@ -29,7 +29,8 @@ mod run;
 
 pub use crate::address::AddressPrefix;
 pub use crate::beacon::{
-    BeaconCookieKey, BeaconKey, Challenge, FleetKey, Hello, Proof, RECEIPT_ROUND_TRIP_US_MAX, Receipt, ReceiptClaims,
+    BeaconCookieKey, BeaconKey, Challenge, ChallengeProof, FleetKey, Hello, RECEIPT_ROUND_TRIP_US_MAX, Receipt,
+    ReceiptClaims,
 };
 pub use crate::beacon_responder::BeaconResponder;
 pub use crate::echo::{Echo, EchoReply, HostCookieKey, HostStateFlags, PROBE_KEY_LENGTHS, ProbeKey, RepeatedQuestion};

@@ -39,7 +39,7 @@ pub enum ProbeFinding {
     Full,
 }
 
-/// Prober of one host. It starts with a quick run; [`Self::start_involved`] starts the involved one.
+/// Prober of one host. It starts with a quick run; [`Self::start_run_with_game_data`] starts the involved one.
 #[derive(Clone, Debug)]
 pub struct HostProber {
     target: ProbeTarget,
@@ -93,7 +93,7 @@ impl HostProber {
 
     /// Starts an involved run with data of the game, of which at most [`GAME_DATA_BYTES_MAX`] bytes are sent. A cookie of the quick run is
     /// used while it is fresh; otherwise the run gets one first.
-    pub fn start_involved(&mut self, mut game_data: Vec<u8>) {
+    pub fn start_run_with_game_data(&mut self, mut game_data: Vec<u8>) {
         game_data.truncate(GAME_DATA_BYTES_MAX);
         self.game_data = Some(game_data);
         self.run = ProbeRun::default();

@@ -155,7 +155,7 @@ fn beacon_packets_equal_the_computed_ones() {
 
         let proof = challenge.proof(binding);
         assert_eq!(proof.encode().to_vec(), bytes(&case.proof));
-        assert_eq!(Proof::decode(&bytes(&case.proof)), Ok(proof));
+        assert_eq!(ChallengeProof::decode(&bytes(&case.proof)), Ok(proof));
         assert!(cookies.has_made_cookie_of(&proof, endpoint));
         assert_eq!(proof.round_trip_us(case.arrived_us), Some(case.round_trip_us));
 
@@ -203,12 +203,12 @@ fn damaged_packets_are_refused() {
                     || Hello::decode(damaged).is_err()
             );
         });
-        let good = Proof::decode(&bytes(&case.proof)).unwrap();
+        let good = ChallengeProof::decode(&bytes(&case.proof)).unwrap();
         damage(&bytes(&case.proof), |damaged| {
-            let read = Proof::decode(damaged);
+            let read = ChallengeProof::decode(damaged);
             // The binding is not under the cookie: the server refuses the receipt.
             let is_harmless =
-                |proof: &Proof| !cookies.has_made_cookie_of(proof, endpoint) || proof.binding != good.binding;
+                |proof: &ChallengeProof| !cookies.has_made_cookie_of(proof, endpoint) || proof.binding != good.binding;
             assert!(read.is_err() || read.as_ref().is_ok_and(is_harmless), "{read:?}");
         });
         damage(&bytes(&case.receipt), |damaged| {
@@ -323,7 +323,7 @@ proptest! {
         if let Ok(challenge) = Challenge::decode(&packet) {
             prop_assert_eq!(challenge.encode().to_vec(), packet.clone());
         }
-        if let Ok(proof) = Proof::decode(&packet) {
+        if let Ok(proof) = ChallengeProof::decode(&packet) {
             prop_assert_eq!(proof.encode().to_vec(), packet);
         }
     }

@@ -308,7 +308,7 @@ impl Client {
     }
 
     /// Removes a ticket from its queue, or returns the match that it already has.
-    pub async fn leave(&self, request: pb::QueueLeaveRequest) -> Result<pb::QueueLeaveResponse, Error> {
+    pub async fn leave_queue(&self, request: pb::QueueLeaveRequest) -> Result<pb::QueueLeaveResponse, Error> {
         self.channel.call_queue(request, |mut stub, request| async move { stub.leave(request).await }).await
     }
 

@@ -176,7 +176,7 @@ fn open_watch(channel: RetryingChannel, request: pb::QueueWatchRequest) -> OpenW
     let mut task = JoinSet::new();
     task.spawn(async move {
         let end = match tokio::time::timeout(channel.deadline, channel.open_watch_stream_once(request)).await {
-            Err(_) => Some(CallError::unanswered()),
+            Err(_) => Some(CallError::new_unanswered()),
             Ok(Err(error)) => Some(CallError::from(&error)),
             Ok(Ok(mut stream)) => loop {
                 match stream.message().await {

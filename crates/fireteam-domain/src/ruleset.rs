@@ -401,7 +401,7 @@ impl Ruleset {
     }
 
     /// Digest key of the ratings of pool and scale; `None` without a rating system.
-    pub fn rating_key_of_pool_and_scale(&self) -> Option<RatingKey> {
+    pub fn own_pool_and_scale_rating_key(&self) -> Option<RatingKey> {
         Some(self.rating.as_ref()?.scale().rating_key_of_pool(self.rating_pool()))
     }
 }

@@ -106,7 +106,7 @@ pub(crate) fn explain_search_response(
         refusals: explanation.refusal_counts.iter().map(count).collect(),
         near_misses: explanation.near_misses.iter().map(miss).collect(),
         matches_now: explanation.compatible_count > 0,
-        blocking_rule: rule_name(explanation.blocking_refusal()),
+        blocking_rule: rule_name(explanation.most_frequent_refusal_if_none_compatible()),
         smallest_relaxation: smallest.map(|remedy| relaxation(ruleset, remedy)),
         limit_factor: Some(*limit_factor).filter(|factor| *factor != 1.0),
         ..pb::ExplainResponse::default()

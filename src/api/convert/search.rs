@@ -97,7 +97,7 @@ impl EntryPoint {
     }
 
     /// Reads the consent token to revoke.
-    pub fn consent_token_to_revoke(&self, wire: pb::RevokeConsentRequest) -> Result<Vec<u8>, Rejection> {
+    pub fn unverified_consent_token_to_revoke(&self, wire: pb::RevokeConsentRequest) -> Result<Vec<u8>, Rejection> {
         let mut problems = self.new_field_errors();
         if wire.consent_token.is_empty() {
             problems.add("consent_token", "is missing; send the token that GrantConsent returned");

@@ -79,7 +79,7 @@ pub struct RulesetListing {
 
 /// Result of retiring a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RetireSetAnswer {
+pub struct RetiredSetCounts {
     /// Waiting tickets that ended.
     pub ended_tickets: u32,
     /// Matches of the set that have not ended; they continue.

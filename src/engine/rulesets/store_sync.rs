@@ -18,7 +18,7 @@ use crate::engine::error::{EngineError, RetireObstacle};
 use crate::engine::queues::QueueEngine;
 use crate::engine::queues::queue_engine::ruleset_use::RulesetUsage;
 use crate::engine::rulesets::activator::RulesetActivator;
-use crate::engine::rulesets::report::RetireSetAnswer;
+use crate::engine::rulesets::report::RetiredSetCounts;
 use crate::engine::rulesets::stored_copies::{
     CopyRetention, ParsedCopies, keep_rulesets_of_matches, merge_copies, reported_ruleset, reported_rulesets,
 };
@@ -337,7 +337,7 @@ impl RulesetStoreSync {
     }
 
     /// Ends the grace period of a retiring set now. With `force` its waiting tickets end too.
-    pub(crate) async fn retire_set(&self, set_id: SetId, force: bool) -> Result<RetireSetAnswer, EngineError> {
+    pub(crate) async fn retire_set(&self, set_id: SetId, force: bool) -> Result<RetiredSetCounts, EngineError> {
         self.sync_now().await;
         let mut state = self.state.lock().await;
         let usage = self.queues.ruleset_usage();
@@ -370,7 +370,7 @@ impl RulesetStoreSync {
             }
         }
         self.queues.notify_rulesets_changed();
-        Ok(RetireSetAnswer { ended_tickets, live_matches })
+        Ok(RetiredSetCounts { ended_tickets, live_matches })
     }
 
     /// Waiting tickets and live matches of every set.

@@ -45,7 +45,7 @@ impl PendingCounts {
         let Sample { kind, value, count, .. } = sample;
         let key = self.key_of(sample);
         let series = within_limit(&mut self.series, &key, SERIES_MAX);
-        metrics.record_statistic(&series, value, count);
+        metrics.record_statistic_events(&series, value, count);
         let key = within_limit(&mut self.keys_of_hour, &key, KEYS_PER_HOUR_MAX);
         let row = (hour, key, kind.bucket(value));
         if PENDING_ROWS_MAX <= self.rows.len() && !self.rows.contains_key(&row) {

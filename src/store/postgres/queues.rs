@@ -134,7 +134,7 @@ impl QueueStore for PostgresStore {
     async fn read_rating_changes(&self, user: UserKey, key: RatingKey) -> Result<Vec<RatingHistoryEntry>, StoreError> {
         let statement = match key.is_pool_and_scale_digest() {
             false => rating_statements::READ_RATING_CHANGES_ON_FIRST_SCALE,
-            true => rating_statements::READ_RATING_CHANGES_WITH_DIGEST_KEY,
+            true => rating_statements::READ_POOL_AND_SCALE_RATING_CHANGES,
         };
         let mut slot = self.background_connection.lock().await;
         let rows = query_within!(slot, OPERATION_TIMEOUT, "reading rating changes", |connection| {

@@ -99,7 +99,7 @@ impl QueueStore for SqliteStore {
     async fn read_rating_changes(&self, user: UserKey, key: RatingKey) -> Result<Vec<RatingHistoryEntry>, StoreError> {
         let statement = match key.is_pool_and_scale_digest() {
             false => rating_statements::READ_RATING_CHANGES_ON_FIRST_SCALE,
-            true => rating_statements::READ_RATING_CHANGES_WITH_DIGEST_KEY,
+            true => rating_statements::READ_POOL_AND_SCALE_RATING_CHANGES,
         };
         let query = sqlx::query(statement).bind(user.as_bytes().to_vec()).bind(key.to_stored());
         let rows = fetch_rows(&self.path, query).await.map_err(|error| with_path(&self.path, error))?;

@@ -7,7 +7,7 @@ use crate::telemetry::metric::statistic_buckets::to_base_unit;
 
 impl Metrics {
     /// Records `count` events with a value in the unit of its kind.
-    pub fn record_statistic(&self, key: &StatisticKey, value: f64, count: u64) {
+    pub fn record_statistic_events(&self, key: &StatisticKey, value: f64, count: u64) {
         let labels = StatisticLabels::new(key);
         let histogram = match key.kind {
             StatisticKind::SearchRefusals => {

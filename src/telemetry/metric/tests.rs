@@ -27,7 +27,7 @@ fn metric_table_equals_the_scrape() {
     metrics.record_call(Method::Search, GrpcCode::Ok, 0.001);
     metrics.record_store(StoreOperation::Commit, 3, 0.001, false);
     metrics.disk_free_bytes.get_or_create(&DiskFolder::Store).set(1);
-    StatisticKind::ALL.iter().for_each(|kind| metrics.record_statistic(&StatisticKey::for_overflow(*kind), 1.0, 1));
+    StatisticKind::ALL.iter().for_each(|kind| metrics.record_statistic_events(&StatisticKey::for_overflow(*kind), 1.0, 1));
     let table = METRIC_ROWS.iter().map(|row| (row.name.to_owned(), row.kind.to_owned())).collect();
     assert_eq!(metric_names_and_kinds(&metrics.render()), table);
 }
@@ -134,13 +134,13 @@ fn metrics_record_statistics_in_base_units() {
     let key = |kind| StatisticKey::of_set(kind, SetId(7));
     let of_pair =
         StatisticKey { party_size: PartySizeClass::Two, region: "eu".into(), ..key(StatisticKind::SearchToSeat) };
-    metrics.record_statistic(&of_pair, 1_500.0, 1);
-    metrics.record_statistic(&key(StatisticKind::MatchDistance), 2.5, 1);
+    metrics.record_statistic_events(&of_pair, 1_500.0, 1);
+    metrics.record_statistic_events(&key(StatisticKind::MatchDistance), 2.5, 1);
     let refusal = StatisticKey { rule: "ping".into(), ..key(StatisticKind::SearchRefusals) };
-    metrics.record_statistic(&refusal, 0.0, 5);
+    metrics.record_statistic_events(&refusal, 0.0, 5);
     let stars = StatisticKey { ruleset_hash: Some(RulesetHash(9)), ..key(StatisticKind::Feedback) };
-    metrics.record_statistic(&stars, 4.0, 1);
-    metrics.record_statistic(&StatisticKey::for_overflow(StatisticKind::Results), 0.0, 1);
+    metrics.record_statistic_events(&stars, 4.0, 1);
+    metrics.record_statistic_events(&StatisticKey::for_overflow(StatisticKind::Results), 0.0, 1);
     let text = metrics.render();
     for line in [
         "fireteam_search_to_seat_seconds_sum{set=\"7\",region=\"eu\",party_size=\"2\"} 1.5",

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fireteam::config::{CallOrStreamLimit, DEFAULT_RATE_LIMITS, RateLimitRule, RateLimitRules};
+use fireteam::config::{CallRateOrOpenStreamsMax, DEFAULT_RATE_LIMITS, RateLimitRule, RateLimitRules};
 use fireteam_client::{HostEvent, HostEvents, MatchHost, RetryPolicy, pb};
 use pb::{HostedMatchState, TicketState};
 use tonic::Code;
@@ -191,7 +191,7 @@ async fn host_heartbeats_that_were_asked_for_are_not_charged() {
     let server = start_queue_server_with_config(&[&hosted("")], |config| {
         let rule = |limit: &str, burst| {
             let known = DEFAULT_RATE_LIMITS.iter().find(|rule| rule.role == "anonymous" && rule.limit == limit);
-            let allowance = CallOrStreamLimit::Calls { per_second: 0.01, burst, per_5_min: burst };
+            let allowance = CallRateOrOpenStreamsMax::Calls { per_second: 0.01, burst, per_5_min: burst };
             RateLimitRule { allowance, ..*known.expect("a default rate limit") }
         };
         config.rate_limits = RateLimitRules::Overrides(vec![rule("heartbeat", 2), rule("call", 6)]);

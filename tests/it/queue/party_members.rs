@@ -84,7 +84,7 @@ async fn member_leaves_by_its_own_token(site: PartySite) {
             ticket_token: own.reference().ticket_token,
             user_ids: Vec::new(),
         };
-        let error = site.player(stranger).await.leave(request).await.expect_err("the token is of another player");
+        let error = site.player(stranger).await.leave_queue(request).await.expect_err("the token is of another player");
         assert_eq!(reason(&error), "NOT_OWNER");
     }
     let (tickets, cooldowns) = site.player("eve").await.own_tickets_and_cooldowns().await.expect("mine");

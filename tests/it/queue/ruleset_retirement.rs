@@ -211,7 +211,7 @@ async fn retired_file_ends_its_set_when_no_ticket_waits() {
         ticket_token: ann.reference().ticket_token,
         ..Default::default()
     };
-    fixture.server.client().await.leave(leave).await.expect("leave");
+    fixture.server.client().await.leave_queue(leave).await.expect("leave");
     wait_until("the set is retired", async || {
         listed(&fixture, SET_ID).await.is_none_or(|status| status.state() == RulesetState::Retired)
     })
@@ -340,7 +340,7 @@ async fn removed_ruleset_on_one_of_two_servers_dismisses_nothing() {
             ticket_token: ann.reference().ticket_token,
             ..Default::default()
         };
-        here.leave(leave).await.expect("leave");
+        here.leave_queue(leave).await.expect("leave");
         std::fs::write(&file, checked_ruleset()).expect("the file returns");
         TwoServers::reload(server).await;
         assert!(!TwoServers::is_retired(server).await);

@@ -232,7 +232,7 @@ async fn seat_that_has_left_ends_no_match(mut site: PartySite) {
     let ben = seat(&site, "ben").await;
     let (ticket_id, ticket_token) = (ben.ticket_id.clone(), ben.token.clone());
     let leave = pb::QueueLeaveRequest { ticket_id, ticket_token, user_ids: Vec::new() };
-    let left = site.player_elsewhere("ben").await.leave(leave).await.expect("leave").result;
+    let left = site.player_elsewhere("ben").await.leave_queue(leave).await.expect("leave").result;
     assert!(matches!(left, Some(pb::queue_leave_response::Result::Matched(_))), "ana still plays: {left:?}");
     site.restart_first().await;
     for client in at_each_server(&site, "ben").await {

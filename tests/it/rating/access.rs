@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use fireteam::auth::identity::Role;
-use fireteam::config::{CallOrStreamLimit, PostgresUrl, RateLimitRule, RateLimitRules, RulesetSource, StoreTarget};
+use fireteam::config::{
+    CallRateOrOpenStreamsMax, PostgresUrl, RateLimitRule, RateLimitRules, RulesetSource, StoreTarget,
+};
 use fireteam_client::{Client, Code, Error, RetryPolicy, pb};
 use pb::TicketState;
 
@@ -163,7 +165,7 @@ async fn reads_of_an_operator_are_charged_as_its_calls() {
     let limit = |role: &'static str, limit: &'static str| RateLimitRule {
         role,
         limit,
-        allowance: CallOrStreamLimit::Calls { per_second: 0.01, burst: 2, per_5_min: 2 },
+        allowance: CallRateOrOpenStreamsMax::Calls { per_second: 0.01, burst: 2, per_5_min: 2 },
     };
     let rules = RateLimitRules::Overrides(vec![limit("operator", "operator"), limit("game_server", "search")]);
     let (server, issuer) = start_with_limits(&rated_duel("").replace(PRIVATE, PUBLIC), rules).await;

@@ -2,7 +2,7 @@
 
 use fireteam::auth::identity::Role;
 use fireteam::auth::jwt_signing_key::{CallerTokenClaims, JwtSigningKey};
-use fireteam::config::{CallOrStreamLimit, Config, DEFAULT_RATE_LIMITS, RateLimitRule, RateLimitRules};
+use fireteam::config::{CallRateOrOpenStreamsMax, Config, DEFAULT_RATE_LIMITS, RateLimitRule, RateLimitRules};
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
@@ -31,9 +31,11 @@ fn set_small_rate_limits(config: &mut Config) {
         let known = DEFAULT_RATE_LIMITS.iter().find(|rule| rule.role == "anonymous" && rule.limit == limit);
         RateLimitRule { allowance, ..*known.expect("a default rate limit") }
     };
-    let search = CallOrStreamLimit::Calls { per_second: 1.0, burst: 3, per_5_min: 300 };
-    config.rate_limits =
-        RateLimitRules::Overrides(vec![rule("search", search), rule("stream", CallOrStreamLimit::OpenStreams(1))]);
+    let search = CallRateOrOpenStreamsMax::Calls { per_second: 1.0, burst: 3, per_5_min: 300 };
+    config.rate_limits = RateLimitRules::Overrides(vec![
+        rule("search", search),
+        rule("stream", CallRateOrOpenStreamsMax::OpenStreams(1)),
+    ]);
 }
 
 async fn matchmaking_client(server: &TestServer) -> MatchmakingServiceClient<Channel> {
@@ -197,7 +199,7 @@ async fn rate_limit_charges_unreadable_and_unknown_calls() {
             .iter()
             .find(|rule| rule.role == "anonymous" && rule.limit == "call")
             .expect("a default rate limit");
-        let allowance = CallOrStreamLimit::Calls { per_second: 1.0, burst: 3, per_5_min: 300 };
+        let allowance = CallRateOrOpenStreamsMax::Calls { per_second: 1.0, burst: 3, per_5_min: 300 };
         config.rate_limits = RateLimitRules::Overrides(vec![RateLimitRule { allowance, ..*known }]);
     };
     let server = TestServer::start_with_config(three_calls).await;

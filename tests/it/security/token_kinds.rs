@@ -3,7 +3,7 @@
 
 use fireteam::auth::identity::Role;
 use fireteam::auth::jwt_signing_key::{CallerTokenClaims, JwtSigningKey};
-use fireteam::config::{CallOrStreamLimit, DEFAULT_RATE_LIMITS, RateLimitRule, RateLimitRules};
+use fireteam::config::{CallRateOrOpenStreamsMax, DEFAULT_RATE_LIMITS, RateLimitRule, RateLimitRules};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 use tonic_types::StatusExt;
@@ -161,7 +161,7 @@ async fn signatures_are_charged_to_the_address_before_they_are_verified() {
 async fn many_accounts_of_one_address_share_a_limit() {
     let (server, issuer) = start_authenticated_server_with_config(|config| {
         let known = DEFAULT_RATE_LIMITS.iter().find(|rule| rule.name() == "client_address.search");
-        let allowance = CallOrStreamLimit::Calls { per_second: 1.0, burst: 5, per_5_min: 300 };
+        let allowance = CallRateOrOpenStreamsMax::Calls { per_second: 1.0, burst: 5, per_5_min: 300 };
         let rule = RateLimitRule { allowance, ..*known.expect("a default rate limit") };
         config.rate_limits = RateLimitRules::Overrides(vec![rule]);
     })

@@ -18,7 +18,7 @@ use fireteam::domain::id::{RulesetHash, SetId};
 use fireteam::domain::time::UnixMs;
 use fireteam::engine::command::{ConsistencyReport, Inconsistency, InconsistencyKind};
 use fireteam::engine::error::{EngineError, RetireObstacle};
-use fireteam::engine::rulesets::{CheckRulesetAnswer, ReloadReport, RetireSetAnswer, RulesetListing, RulesetProblem};
+use fireteam::engine::rulesets::{CheckRulesetAnswer, ReloadReport, RetiredSetCounts, RulesetListing, RulesetProblem};
 use fireteam::server::handshake::ProxySettings;
 use fireteam::server::host_check::OperatorHosts;
 use fireteam::server::limits::EdgeLimits;
@@ -146,12 +146,12 @@ impl RulesetAdmin for StubOperatorBackend {
         }]
     }
 
-    async fn retire_set(&self, set_id: SetId, force: bool) -> Result<RetireSetAnswer, EngineError> {
+    async fn retire_set(&self, set_id: SetId, force: bool) -> Result<RetiredSetCounts, EngineError> {
         if !force {
             let obstacle = RetireObstacle::WaitingTickets;
             return Err(EngineError::CannotRetireSet { set_id, live_tickets: 3, live_matches: 4, obstacle });
         }
-        Ok(RetireSetAnswer { ended_tickets: 3, live_matches: 4 })
+        Ok(RetiredSetCounts { ended_tickets: 3, live_matches: 4 })
     }
 }
 

@@ -152,19 +152,19 @@ fn prober_of_an_involved_run_has_a_cookie() {
         |packet: &[u8]| Involved::decode(packet, &key()).is_ok_and(|packet| packet.game_data == b"build 7");
     let (mut probed, mut host) = (prober(100.0), host());
     run(&mut probed, &mut host, MS, |_| Some(20));
-    probed.start_involved(b"build 7".to_vec());
+    probed.start_run_with_game_data(b"build 7".to_vec());
     assert!(is_involved(&probed.clone().send(5_000 * MS).unwrap()));
     assert_eq!(run(&mut probed, &mut host, 5_000 * MS, |_| Some(30)).len(), 4);
     assert_eq!((probed.statistics().sent, probed.statistics().floor_ms), (4, Some(30.0)));
 
-    probed.start_involved(b"build 7".to_vec());
+    probed.start_run_with_game_data(b"build 7".to_vec());
     let late = probed.clone().send(31_000 * MS).unwrap();
     assert!(Echo::decode(&late, &key()).is_ok(), "the cookie is too old");
     assert_eq!(run(&mut probed, &mut host, 31_000 * MS, |_| Some(30)).len(), 5, "one packet asked for a cookie");
     assert_eq!(probed.statistics().sent, 4);
 
     let mut silent = prober(100.0);
-    silent.start_involved(Vec::new());
+    silent.start_run_with_game_data(Vec::new());
     assert_eq!(run(&mut silent, &mut host, MS, |_| None).len(), 3);
     assert_eq!(silent.finding(), Some(ProbeFinding::Silent));
 }
@@ -176,7 +176,7 @@ fn prober_of_an_involved_run_ends_with_a_refusal() {
     {
         let (mut probed, mut host) = (prober(100.0), host());
         run(&mut probed, &mut host, MS, |_| Some(20));
-        probed.start_involved(vec![1; 2_000]);
+        probed.start_run_with_game_data(vec![1; 2_000]);
         let packet = probed.send(1_000 * MS).unwrap();
         assert_eq!(packet.len(), INVOLVED_BYTES_MAX, "no more data than a packet has room for");
         let reply = answer(&mut host, &packet, 1_000 * MS, verdict).unwrap();

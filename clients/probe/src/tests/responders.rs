@@ -120,7 +120,7 @@ fn beacon_signs_only_what_it_measured() {
     let (mut beacon, key) = beacon(50_000);
     let challenge = beacon.handle(&HELLO.encode(), endpoint(1), SECOND_US, 100).unwrap();
     let proof = Challenge::decode(&challenge).unwrap().proof([9; 16]);
-    let receipt = |beacon: &mut BeaconResponder, proof: &Proof, from, after_us| {
+    let receipt = |beacon: &mut BeaconResponder, proof: &ChallengeProof, from, after_us| {
         let packet = beacon.handle(&proof.encode(), endpoint(from), SECOND_US + after_us, 101)?;
         let receipt = Receipt::decode(&packet).unwrap();
         receipt.is_signed_by(&key).then_some(receipt.claims)
@@ -130,9 +130,9 @@ fn beacon_signs_only_what_it_measured() {
     assert_eq!(claims.prefix, AddressPrefix::of(endpoint(1).ip()));
     assert!(receipt(&mut beacon, &proof, 1, 40_000).is_some(), "later is farther");
     assert_eq!(receipt(&mut beacon, &proof, 2, 30_000), None, "another address");
-    let sooner = Proof { sent_us: proof.sent_us + 20_000, ..proof };
+    let sooner = ChallengeProof { sent_us: proof.sent_us + 20_000, ..proof };
     assert_eq!(receipt(&mut beacon, &sooner, 1, 30_000), None, "another time");
-    assert_eq!(receipt(&mut beacon, &Proof { beacon_id: 8, ..proof }, 1, 30_000), None, "another beacon");
+    assert_eq!(receipt(&mut beacon, &ChallengeProof { beacon_id: 8, ..proof }, 1, 30_000), None, "another beacon");
     beacon.rotate_cookie_key(BeaconCookieKey([4; 32]));
     assert!(receipt(&mut beacon, &proof, 1, 50_000).is_some());
     beacon.rotate_cookie_key(BeaconCookieKey([5; 32]));

@@ -75,7 +75,7 @@ pub struct CallError {
 
 impl CallError {
     /// Failure without an answer.
-    pub(crate) fn unanswered() -> Self {
+    pub(crate) fn new_unanswered() -> Self {
         let message = "no answer in time".to_owned();
         Self { code: Code::DeadlineExceeded, reason: pb::ErrorReason::Unspecified, retry_after_ms: None, message }
     }

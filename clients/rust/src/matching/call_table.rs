@@ -113,7 +113,7 @@ impl<Request: IdempotentRequest> CallTable<Request> {
         let lost: Vec<CallId> = self.pending.iter().filter(|(_, call)| is_lost(call)).map(|(id, _)| *id).collect();
         lost.into_iter().find_map(|id| {
             self.outbox.retain(|(other, _)| *other != id);
-            self.settle(id, Err(CallError::unanswered()), now, jitter).ok().flatten()
+            self.settle(id, Err(CallError::new_unanswered()), now, jitter).ok().flatten()
         })
     }
 

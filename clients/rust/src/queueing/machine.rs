@@ -228,7 +228,7 @@ impl Queueing {
                 true
             }
             (_, Watch::Open { until }) if *until <= self.now => {
-                self.on_watch_ended(Some(CallError::unanswered()));
+                self.on_watch_ended(Some(CallError::new_unanswered()));
                 true
             }
             (_, Watch::Backoff { until }) if *until <= self.now => {

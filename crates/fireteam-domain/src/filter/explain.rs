@@ -31,7 +31,7 @@ pub struct SearchExplanation {
 
 impl SearchExplanation {
     /// Rule with the most refusals, of equal ones the first. `None` if an advertisement is compatible, or there is none.
-    pub fn blocking_refusal(&self) -> Option<Refusal> {
+    pub fn most_frequent_refusal_if_none_compatible(&self) -> Option<Refusal> {
         let counts = self.refusal_counts.iter().rev().filter(|_| self.compatible_count == 0);
         counts.max_by_key(|(_, count)| *count).map(|(refusal, _)| *refusal)
     }

@@ -74,7 +74,7 @@ impl QueueEngine {
                 claim,
                 id: signer.derive_session_match_id(claim.advertisement_id, &command.idempotency_key),
                 teams: &command.teams,
-                request_digest: HmacTokenSigner::start_match_digest(&host_users, teams),
+                request_digest: HmacTokenSigner::keyless_start_match_digest(&host_users, teams),
                 host_party,
                 consents: &command.consents,
             };

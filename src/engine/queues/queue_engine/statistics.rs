@@ -14,7 +14,10 @@ use crate::store::statistics::{STATISTICS_HOUR_MS, StatisticsQuery};
 
 impl QueueEngine {
     /// Counts of all servers in a period: of this one until now.
-    pub async fn counted_statistics(&self, period: StatisticsPeriodAndSplit) -> Result<CountedStatistics, EngineError> {
+    pub async fn statistics_of_period(
+        &self,
+        period: StatisticsPeriodAndSplit,
+    ) -> Result<CountedStatistics, EngineError> {
         let common = &self.shared.common;
         if let Err(error) = common.flush_statistics().await {
             tracing::warn!(%error, "statistics not written before they were read");

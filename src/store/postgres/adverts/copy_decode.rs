@@ -17,7 +17,7 @@ const COPY_SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
 /// Field count of the last message.
 const END_OF_COPY: i16 = -1;
 
-/// Number of columns of `statements::copy_advertisements_sql`.
+/// Number of columns of `statements::copy_advertisements_out_sql`.
 const COLUMN_COUNT: i16 = 12;
 
 /// Decodes the advertisement in a message; `None` for the last message and for a row of a newer server. `replica_id` is

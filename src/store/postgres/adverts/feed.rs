@@ -64,7 +64,7 @@ impl FeedSource for AdvertFeedSource {
     }
 
     async fn read_all(&self, slot: &mut ConnectionSlot) -> Result<FeedBatch, StoreError> {
-        let (copy, replica_id) = (sql::copy_advertisements_sql(self.silos.as_deref()), self.replica_id);
+        let (copy, replica_id) = (sql::copy_advertisements_out_sql(self.silos.as_deref()), self.replica_id);
         let unknown_rows = &self.unknown_rows;
         unknown_rows.forget_keys_where(|key| matches!(key, RowKey::Advertisement(_)));
         let decode = |rows: Vec<_>| {

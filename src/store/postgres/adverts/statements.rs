@@ -320,7 +320,7 @@ pub(super) const READ_CHANGES_WITH_CURRENT_ROWS: &str = "
 /// COPY statement for all advertisements, in no order. It returns the rows of a select without its protocol cost per
 /// row, which equals the cost of decoding. `silos` limits the rows; a copy takes no parameters, and numbers are safe in
 /// the text.
-pub(super) fn copy_advertisements_sql(silos: Option<&[i64]>) -> String {
+pub(super) fn copy_advertisements_out_sql(silos: Option<&[i64]>) -> String {
     let silo_filter = silos.map(|silos| {
         let silos: Vec<String> = silos.iter().map(i64::to_string).collect();
         format!(" and silo_id = any('{{{}}}'::bigint[])", silos.join(","))

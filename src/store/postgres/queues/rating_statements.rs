@@ -22,7 +22,7 @@ pub(super) const LOCK_RATINGS_ON_FIRST_SCALE: &str =
     select_ratings!("set_id", " from rating r where r.user_key = any($1) order by r.user_key, r.set_id for update");
 
 /// Locks and reads the ratings with digest keys of the users in `$1`; after those on first scales.
-pub(super) const LOCK_RATINGS_WITH_DIGEST_KEY: &str = select_ratings!(
+pub(super) const LOCK_POOL_AND_SCALE_RATINGS: &str = select_ratings!(
     "rating_key",
     " from keyed_rating r where r.user_key = any($1) order by r.user_key, r.rating_key for update"
 );
@@ -38,7 +38,7 @@ pub(super) const READ_RATING_OF_MOST_PERIODS_ON_FIRST_SCALE: &str = select_ratin
 );
 
 /// Same as `READ_RATING_OF_MOST_PERIODS_ON_FIRST_SCALE`, of the ratings with digest key `$1`.
-pub(super) const READ_RATING_OF_MOST_PERIODS_WITH_DIGEST_KEY: &str = select_ratings!(
+pub(super) const READ_POOL_AND_SCALE_RATING_OF_MOST_PERIODS: &str = select_ratings!(
     "rating_key",
     " from keyed_rating r
      where r.rating_key = $1 and 0 < r.active_periods and 0 < r.match_count and r.user_key <> all($2)
@@ -95,7 +95,7 @@ pub(super) const READ_RATING_CHANGES_ON_FIRST_SCALE: &str = "
 ";
 
 /// Same as `READ_RATING_CHANGES_ON_FIRST_SCALE`, of the rating with digest key `$2`.
-pub(super) const READ_RATING_CHANGES_WITH_DIGEST_KEY: &str = "
+pub(super) const READ_POOL_AND_SCALE_RATING_CHANGES: &str = "
     select user_key, rating_key, rated_match_number, match_id, reported_ms, rank, side_count, rating_before,
            deviation_before, rating_after, deviation_after
       from keyed_rating_change
@@ -115,7 +115,7 @@ pub(super) const INSERT_RATINGS_ON_FIRST_SCALE: &str = "
 ";
 
 /// Inserts ratings with digest keys. Fewer rows than users: another server inserted one first.
-pub(super) const INSERT_RATINGS_WITH_DIGEST_KEY: &str = "
+pub(super) const INSERT_POOL_AND_SCALE_RATINGS: &str = "
     insert into keyed_rating (user_key, rating_key, rating, deviation, volatility, match_count, last_match_ms, streak,
                         abandoned_matches, feedback_count, feedback_sum, active_periods, disputed_matches)
     select *
@@ -141,7 +141,7 @@ pub(super) const UPDATE_RATINGS_ON_FIRST_SCALE: &str = "
 ";
 
 /// Updates ratings with digest keys.
-pub(super) const UPDATE_RATINGS_WITH_DIGEST_KEY: &str = "
+pub(super) const UPDATE_POOL_AND_SCALE_RATINGS: &str = "
     update keyed_rating r
        set rating = u.rating, deviation = u.deviation, volatility = u.volatility, match_count = u.match_count,
            last_match_ms = u.last_match_ms, streak = u.streak, abandoned_matches = u.abandoned_matches,
@@ -172,7 +172,7 @@ pub(super) const UPSERT_RATING_CHANGES_ON_FIRST_SCALE: &str = "
 
 /// Stores history entries of ratings with digest keys; each replaces the entry in the same slot. The writer holds the
 /// lock of the rating.
-pub(super) const UPSERT_RATING_CHANGES_WITH_DIGEST_KEY: &str = "
+pub(super) const UPSERT_POOL_AND_SCALE_RATING_CHANGES: &str = "
     insert into keyed_rating_change (user_key, rating_key, slot, rated_match_number, match_id, reported_ms, rank, side_count,
                                rating_before, deviation_before, rating_after, deviation_after)
     select *

@@ -31,7 +31,7 @@ pub(super) async fn lock_touched(
     let mut users: BTreeSet<UserKey> = keys.ratings.iter().map(|(user, _)| *user).collect();
     users.extend(&keys.erased_users);
     let users = to_uuids(users.iter().map(UserKey::as_bytes));
-    for (statement, is_digest) in [(sql::LOCK_RATINGS_ON_FIRST_SCALE, false), (sql::LOCK_RATINGS_WITH_DIGEST_KEY, true)]
+    for (statement, is_digest) in [(sql::LOCK_RATINGS_ON_FIRST_SCALE, false), (sql::LOCK_POOL_AND_SCALE_RATINGS, true)]
     {
         if !keys.erased_users.is_empty()
             || keys.ratings.iter().any(|(_, key)| key.is_pool_and_scale_digest() == is_digest)
@@ -44,7 +44,7 @@ pub(super) async fn lock_touched(
     }
     for key in &keys.activity_keys {
         let statement = if key.is_pool_and_scale_digest() {
-            sql::READ_RATING_OF_MOST_PERIODS_WITH_DIGEST_KEY
+            sql::READ_POOL_AND_SCALE_RATING_OF_MOST_PERIODS
         } else {
             sql::READ_RATING_OF_MOST_PERIODS_ON_FIRST_SCALE
         };
@@ -67,14 +67,14 @@ pub(super) async fn write_ratings(
     };
     let (keyed, on_first_scale) = by_table(&changes.inserted_ratings);
     for (statement, rows) in
-        [(sql::INSERT_RATINGS_ON_FIRST_SCALE, on_first_scale), (sql::INSERT_RATINGS_WITH_DIGEST_KEY, keyed)]
+        [(sql::INSERT_RATINGS_ON_FIRST_SCALE, on_first_scale), (sql::INSERT_POOL_AND_SCALE_RATINGS, keyed)]
     {
         let inserted = write_rows(statement, &rows, connection).await?;
         check_row_count(inserted, rows.len())?;
     }
     let (keyed, on_first_scale) = by_table(&changes.updated_ratings);
     for (statement, rows) in
-        [(sql::UPDATE_RATINGS_ON_FIRST_SCALE, on_first_scale), (sql::UPDATE_RATINGS_WITH_DIGEST_KEY, keyed)]
+        [(sql::UPDATE_RATINGS_ON_FIRST_SCALE, on_first_scale), (sql::UPDATE_POOL_AND_SCALE_RATINGS, keyed)]
     {
         write_rows(statement, &rows, connection).await?;
     }
@@ -90,7 +90,7 @@ pub(super) async fn write_history(
     let (keyed, on_first_scale): (Vec<&RatingHistoryEntry>, Vec<_>) =
         history.partition(|entry| entry.key.is_pool_and_scale_digest());
     upsert_history(sql::UPSERT_RATING_CHANGES_ON_FIRST_SCALE, &on_first_scale, connection).await?;
-    upsert_history(sql::UPSERT_RATING_CHANGES_WITH_DIGEST_KEY, &keyed, connection).await
+    upsert_history(sql::UPSERT_POOL_AND_SCALE_RATING_CHANGES, &keyed, connection).await
 }
 
 /// Deletes ratings with their history.
@@ -101,7 +101,7 @@ pub(super) async fn delete_ratings(
     let (keyed, on_first_scale): (Vec<(UserKey, RatingKey)>, Vec<_>) =
         deleted.iter().copied().partition(|(_, key)| key.is_pool_and_scale_digest());
     for (statements, keys) in
-        [(erasure::DELETE_RATINGS_ON_FIRST_SCALE, on_first_scale), (erasure::DELETE_RATINGS_WITH_DIGEST_KEY, keyed)]
+        [(erasure::DELETE_RATINGS_ON_FIRST_SCALE, on_first_scale), (erasure::DELETE_POOL_AND_SCALE_RATINGS, keyed)]
     {
         for statement in statements.into_iter().filter(|_| !keys.is_empty()) {
             let query = sqlx::query(statement)

@@ -155,7 +155,7 @@ pub(super) fn decode_ticket_match_or_penalty_of_user(row: &SqliteRow, rows: &mut
     Ok(())
 }
 
-/// Decodes a row of `rating_statements::READ_RATINGS` or `READ_RATINGS_WITH_DIGEST_KEY`.
+/// Decodes a row of `rating_statements::READ_RATINGS` or `READ_POOL_AND_SCALE_RATINGS`.
 pub(super) fn decode_rating(row: &SqliteRow) -> Result<RatingRow, StoreError> {
     let key = ColumnReader { table: "rating", row }.rating_key(1)?;
     let table = if key.is_pool_and_scale_digest() { "keyed_rating" } else { "rating" };
@@ -205,7 +205,7 @@ pub(super) fn decode_finished_match(row: &SqliteRow) -> Result<FinishedMatch, St
     })
 }
 
-/// Decodes a row of `rating_statements::READ_RATING_CHANGES_ON_FIRST_SCALE` or `READ_RATING_CHANGES_WITH_DIGEST_KEY`.
+/// Decodes a row of `rating_statements::READ_RATING_CHANGES_ON_FIRST_SCALE` or `READ_POOL_AND_SCALE_RATING_CHANGES`.
 pub(super) fn decode_rating_change(row: &SqliteRow) -> Result<RatingHistoryEntry, StoreError> {
     let key = ColumnReader { table: "rating_change", row }.rating_key(1)?;
     let table = if key.is_pool_and_scale_digest() { "keyed_rating_change" } else { "rating_change" };

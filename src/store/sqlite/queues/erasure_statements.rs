@@ -41,11 +41,11 @@ pub(super) const DELETE_RATING_CHANGES_ON_FIRST_SCALE: MultiRowTemplate =
     MultiRowTemplate::new("delete from rating_change where (user_key, set_id) in (values ", "(?, ?)", ")", true);
 
 /// Deletes ratings with digest keys.
-pub(super) const DELETE_RATINGS_WITH_DIGEST_KEY: MultiRowTemplate =
+pub(super) const DELETE_POOL_AND_SCALE_RATINGS: MultiRowTemplate =
     MultiRowTemplate::new("delete from keyed_rating where (user_key, rating_key) in (values ", "(?, ?)", ")", true);
 
 /// Deletes the history of ratings with digest keys.
-pub(super) const DELETE_RATING_CHANGES_WITH_DIGEST_KEY: MultiRowTemplate = MultiRowTemplate::new(
+pub(super) const DELETE_POOL_AND_SCALE_RATING_CHANGES: MultiRowTemplate = MultiRowTemplate::new(
     "delete from keyed_rating_change where (user_key, rating_key) in (values ",
     "(?, ?)",
     ")",
@@ -176,8 +176,8 @@ mod tests {
         let ratings = [
             DELETE_RATINGS_ON_FIRST_SCALE,
             DELETE_RATING_CHANGES_ON_FIRST_SCALE,
-            DELETE_RATINGS_WITH_DIGEST_KEY,
-            DELETE_RATING_CHANGES_WITH_DIGEST_KEY,
+            DELETE_POOL_AND_SCALE_RATINGS,
+            DELETE_POOL_AND_SCALE_RATING_CHANGES,
         ];
         prepare_statements(&store, &SINGLE_STATEMENTS, &rewrites).await;
         prepare_statements(&store, &[], &ratings).await;

@@ -23,7 +23,7 @@ pub(in crate::store::sqlite) const LOAD_ALL_RATINGS_ON_FIRST_SCALE: &str =
     select_ratings!("set_id", " from rating r order by r.user_key, r.set_id");
 
 /// All ratings with digest keys, in the order of users and keys.
-pub(in crate::store::sqlite) const LOAD_ALL_RATINGS_WITH_DIGEST_KEY: &str =
+pub(in crate::store::sqlite) const LOAD_ALL_POOL_AND_SCALE_RATINGS: &str =
     select_ratings!("rating_key", " from keyed_rating r order by r.user_key, r.rating_key");
 
 /// All ratings on first scales of the users in `$1`, a JSON array of keys.
@@ -31,7 +31,7 @@ pub(in crate::store::sqlite) const READ_RATINGS_ON_FIRST_SCALE: &str =
     select_ratings!("set_id", " from json_each($1) requested join rating r on r.user_key = unhex(requested.value)");
 
 /// All ratings with digest keys of the users in `$1`, a JSON array of keys.
-pub(in crate::store::sqlite) const READ_RATINGS_WITH_DIGEST_KEY: &str = select_ratings!(
+pub(in crate::store::sqlite) const READ_POOL_AND_SCALE_RATINGS: &str = select_ratings!(
     "rating_key",
     " from json_each($1) requested join keyed_rating r on r.user_key = unhex(requested.value)"
 );
@@ -48,7 +48,7 @@ pub(in crate::store::sqlite) const READ_RATING_OF_MOST_PERIODS_ON_FIRST_SCALE: &
 );
 
 /// Same as `READ_RATING_OF_MOST_PERIODS_ON_FIRST_SCALE`, of the ratings with digest key `$1`.
-pub(in crate::store::sqlite) const READ_RATING_OF_MOST_PERIODS_WITH_DIGEST_KEY: &str = select_ratings!(
+pub(in crate::store::sqlite) const READ_POOL_AND_SCALE_RATING_OF_MOST_PERIODS: &str = select_ratings!(
     "rating_key",
     " from keyed_rating r
      where r.rating_key = $1 and 0 < r.active_periods and 0 < r.match_count
@@ -88,7 +88,7 @@ pub(in crate::store::sqlite) const READ_RATING_CHANGES_ON_FIRST_SCALE: &str = "
 ";
 
 /// Same as `READ_RATING_CHANGES_ON_FIRST_SCALE`, of the rating with digest key `$2`.
-pub(in crate::store::sqlite) const READ_RATING_CHANGES_WITH_DIGEST_KEY: &str = "
+pub(in crate::store::sqlite) const READ_POOL_AND_SCALE_RATING_CHANGES: &str = "
     select user_key, rating_key, rated_match_number, match_id, reported_ms, rank, side_count, rating_before,
            deviation_before, rating_after, deviation_after, checksum
       from keyed_rating_change
@@ -116,7 +116,7 @@ pub(in crate::store::sqlite) const UPSERT_RATINGS_ON_FIRST_SCALE: MultiRowTempla
 );
 
 /// Inserts or updates ratings with digest keys.
-pub(in crate::store::sqlite) const UPSERT_RATINGS_WITH_DIGEST_KEY: MultiRowTemplate = MultiRowTemplate::new(
+pub(in crate::store::sqlite) const UPSERT_POOL_AND_SCALE_RATINGS: MultiRowTemplate = MultiRowTemplate::new(
     "
     insert into keyed_rating (user_key, rating_key, rating, deviation, volatility, match_count, last_match_ms, streak,
                         abandoned_matches, feedback_count, feedback_sum, active_periods, disputed_matches,
@@ -152,7 +152,7 @@ pub(in crate::store::sqlite) const UPSERT_RATING_CHANGES_ON_FIRST_SCALE: MultiRo
 );
 
 /// Stores history entries of ratings with digest keys; each replaces the entry in the same slot.
-pub(in crate::store::sqlite) const UPSERT_RATING_CHANGES_WITH_DIGEST_KEY: MultiRowTemplate = MultiRowTemplate::new(
+pub(in crate::store::sqlite) const UPSERT_POOL_AND_SCALE_RATING_CHANGES: MultiRowTemplate = MultiRowTemplate::new(
     "
     insert into keyed_rating_change (user_key, rating_key, slot, rated_match_number, match_id, reported_ms, rank, side_count,
                                rating_before, deviation_before, rating_after, deviation_after, checksum)
@@ -176,23 +176,23 @@ mod tests {
 
     const SINGLE_STATEMENTS: [&str; 11] = [
         READ_RATINGS_ON_FIRST_SCALE,
-        READ_RATINGS_WITH_DIGEST_KEY,
+        READ_POOL_AND_SCALE_RATINGS,
         READ_RATING_OF_MOST_PERIODS_ON_FIRST_SCALE,
-        READ_RATING_OF_MOST_PERIODS_WITH_DIGEST_KEY,
+        READ_POOL_AND_SCALE_RATING_OF_MOST_PERIODS,
         HAS_PLAYED_WITHOUT_FIRST_SCALE,
         INSERT_FIRST_SCALE,
         READ_FIRST_SCALE,
         LOAD_ALL_RATINGS_ON_FIRST_SCALE,
-        LOAD_ALL_RATINGS_WITH_DIGEST_KEY,
+        LOAD_ALL_POOL_AND_SCALE_RATINGS,
         READ_RATING_CHANGES_ON_FIRST_SCALE,
-        READ_RATING_CHANGES_WITH_DIGEST_KEY,
+        READ_POOL_AND_SCALE_RATING_CHANGES,
     ];
 
     const MULTI_ROW_STATEMENTS: [MultiRowTemplate; 4] = [
         UPSERT_RATINGS_ON_FIRST_SCALE,
-        UPSERT_RATINGS_WITH_DIGEST_KEY,
+        UPSERT_POOL_AND_SCALE_RATINGS,
         UPSERT_RATING_CHANGES_ON_FIRST_SCALE,
-        UPSERT_RATING_CHANGES_WITH_DIGEST_KEY,
+        UPSERT_POOL_AND_SCALE_RATING_CHANGES,
     ];
 
     #[tokio::test]

@@ -26,7 +26,7 @@ use crate::store::writer_version;
 /// All ratings, in the order of users and keys.
 pub(super) async fn load_all(connection: &mut SqliteConnection) -> Result<Vec<RatingRow>, StoreError> {
     let mut ratings = Vec::new();
-    for statement in [sql::LOAD_ALL_RATINGS_ON_FIRST_SCALE, sql::LOAD_ALL_RATINGS_WITH_DIGEST_KEY] {
+    for statement in [sql::LOAD_ALL_RATINGS_ON_FIRST_SCALE, sql::LOAD_ALL_POOL_AND_SCALE_RATINGS] {
         for row in sqlx::query(statement).fetch_all(&mut *connection).await.map_err(to_store_error)? {
             ratings.push(decode::decode_rating(&row)?);
         }
@@ -44,7 +44,7 @@ pub(super) async fn read_touched(
     let mut users: BTreeSet<UserKey> = keys.ratings.iter().map(|(user, _)| *user).collect();
     users.extend(&keys.erased_users);
     let id_list = hex_json_array(users.iter().map(UserKey::as_bytes));
-    for (statement, is_digest) in [(sql::READ_RATINGS_ON_FIRST_SCALE, false), (sql::READ_RATINGS_WITH_DIGEST_KEY, true)]
+    for (statement, is_digest) in [(sql::READ_RATINGS_ON_FIRST_SCALE, false), (sql::READ_POOL_AND_SCALE_RATINGS, true)]
     {
         if !keys.erased_users.is_empty()
             || keys.ratings.iter().any(|(_, key)| key.is_pool_and_scale_digest() == is_digest)
@@ -59,7 +59,7 @@ pub(super) async fn read_touched(
     }
     for key in &keys.activity_keys {
         let statement = if key.is_pool_and_scale_digest() {
-            sql::READ_RATING_OF_MOST_PERIODS_WITH_DIGEST_KEY
+            sql::READ_POOL_AND_SCALE_RATING_OF_MOST_PERIODS
         } else {
             sql::READ_RATING_OF_MOST_PERIODS_ON_FIRST_SCALE
         };
@@ -78,19 +78,19 @@ pub(super) fn add_ratings_to_script(script: &mut SqlScript, changes: &QueueRowCh
     let (keyed, on_first_scale): (Vec<&RatingRow>, Vec<_>) =
         ratings.partition(|row| row.key.is_pool_and_scale_digest());
     script.add_rows(&sql::UPSERT_RATINGS_ON_FIRST_SCALE, &on_first_scale, bind_rating);
-    script.add_rows(&sql::UPSERT_RATINGS_WITH_DIGEST_KEY, &keyed, bind_rating);
+    script.add_rows(&sql::UPSERT_POOL_AND_SCALE_RATINGS, &keyed, bind_rating);
     let history = changes.upserted_rating_changes.iter().copied();
     let (keyed, on_first_scale): (Vec<&RatingHistoryEntry>, Vec<_>) =
         history.partition(|entry| entry.key.is_pool_and_scale_digest());
     script.add_rows(&sql::UPSERT_RATING_CHANGES_ON_FIRST_SCALE, &on_first_scale, bind_rating_change);
-    script.add_rows(&sql::UPSERT_RATING_CHANGES_WITH_DIGEST_KEY, &keyed, bind_rating_change);
+    script.add_rows(&sql::UPSERT_POOL_AND_SCALE_RATING_CHANGES, &keyed, bind_rating_change);
     let deleted = changes.deleted_ratings.iter().copied();
     let (keyed, on_first_scale): (Vec<(UserKey, RatingKey)>, Vec<_>) =
         deleted.partition(|(_, key)| key.is_pool_and_scale_digest());
     for statement in [&erasure::DELETE_RATINGS_ON_FIRST_SCALE, &erasure::DELETE_RATING_CHANGES_ON_FIRST_SCALE] {
         script.add_rows(statement, &on_first_scale, bind_rating_key);
     }
-    for statement in [&erasure::DELETE_RATINGS_WITH_DIGEST_KEY, &erasure::DELETE_RATING_CHANGES_WITH_DIGEST_KEY] {
+    for statement in [&erasure::DELETE_POOL_AND_SCALE_RATINGS, &erasure::DELETE_POOL_AND_SCALE_RATING_CHANGES] {
         script.add_rows(statement, &keyed, bind_rating_key);
     }
 }

@@ -82,7 +82,7 @@ impl Matching {
     }
 
     /// Probes the best candidates with data of the game.
-    fn start_involved(&mut self, mut round: Box<Round>, now: MonotonicTime) {
+    fn start_run_with_game_data(&mut self, mut round: Box<Round>, now: MonotonicTime) {
         let mut under_test = Vec::new();
         let best: Vec<String> = round.order().iter().take(round.involved_count()).cloned().collect();
         for id in best {
@@ -96,7 +96,7 @@ impl Matching {
                     HostProber::new(target, self.effects.random_bytes(), round.high_estimate_to_advert_ms(&id))
                 }
             };
-            prober.start_involved(self.options.game_data.clone());
+            prober.start_run_with_game_data(self.options.game_data.clone());
             round.probed.insert(id.clone());
             under_test.push(HostUnderTest { advertisement_id: id, endpoint, prober });
         }
@@ -182,7 +182,7 @@ impl Matching {
             return self.join(round, now);
         }
         if may_start_involved {
-            return self.start_involved(round, now);
+            return self.start_run_with_game_data(round, now);
         }
         let is_any_probed =
             round.probed.iter().any(|id| self.memory.host(id).is_some_and(|host| host.finding.is_some()));
