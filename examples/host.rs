@@ -54,7 +54,7 @@ async fn run_host(
         tokio::time::sleep(Duration::from_secs(1)).await;
         if let Ok((connection, new_events)) = client.open_stream().await {
             *events = new_events;
-            advertisement.use_connection(connection);
+            advertisement.use_stream(connection);
             // Subscribes the new stream to reservation events. After a failure the next iteration tries again.
             let _ = advertisement.heartbeat().await;
         }

@@ -23,7 +23,7 @@ use clap::{Parser, Subcommand};
 use crate::cli::error_text::error_text;
 use crate::clock::{Clock as _, SystemClock};
 use crate::config::raw::ServeFlags;
-use crate::config::{ListenAddress, hide_credentials};
+use crate::config::{ListenAddress, hide_words_that_may_be_urls};
 
 /// Exit status of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +135,7 @@ fn print_usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
         error.exit();
     }
-    eprint!("{}", hide_credentials(&error.to_string()));
+    eprint!("{}", hide_words_that_may_be_urls(&error.to_string()));
     ExitCode::from(ExitStatus::UsageError as u8)
 }
 

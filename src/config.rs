@@ -25,7 +25,7 @@ pub use beacon::{
 };
 pub use error::ConfigError;
 pub use listen_address::ListenAddress;
-pub use postgres_url::{PostgresUrl, StoreSetting, hide_credentials};
+pub use postgres_url::{PostgresUrl, StoreSetting, hide_words_that_may_be_urls};
 pub use rate_limits::{CallOrStreamLimit, DEFAULT_RATE_LIMITS, RateLimitRule, RateLimitRules};
 pub use region_places::RegionPlace;
 pub use security::{JwtSettings, KeyFile, TlsFiles, TokenIssuer};

@@ -40,9 +40,9 @@ use crate::store::statistics::StatisticsStore;
 use crate::store::user_data::UserDataStore;
 
 pub use crate::store::adverts::{
-    AdvertFeed, AdvertLimit, AdvertOwner, AdvertVersion, AdvertWrite, ClientAndAccountLimit, CommitResult, FeedBatch,
-    JOINED_RESERVATION_RETENTION_MS, OwnerKey, PartyKey, Reservation, ReservationLimit, ReservationOwner,
-    ReservationState, StoredAdvertisement, VersionStep, WriteOutcome, transaction_label,
+    AdvertFeed, AdvertLimit, AdvertOwner, AdvertVersion, AdvertWrite, CommitResult, FeedBatch,
+    JOINED_RESERVATION_RETENTION_MS, LimitPerClientAndAccount, OwnerKey, PartyKey, Reservation, ReservationLimit,
+    ReservationOwner, ReservationState, StoredAdvertisement, VersionStep, WriteOutcome, transaction_label,
 };
 pub use crate::store::error::StoreError;
 

@@ -236,7 +236,7 @@ pub enum OperatorOnly {}
 
 /// Marker: callers in any role.
 #[derive(Clone, Copy, Debug)]
-pub enum AnyCaller {}
+pub enum AnyRole {}
 
 impl CallerKind for ClientOrGameServer {
     const ACCESS: AccessPolicy = CLIENTS_AND_GAME_SERVERS;
@@ -250,7 +250,7 @@ impl CallerKind for OperatorOnly {
     const ACCESS: AccessPolicy = OPERATORS_ONLY;
 }
 
-impl CallerKind for AnyCaller {
+impl CallerKind for AnyRole {
     const ACCESS: AccessPolicy = ALL_AUTHENTICATED;
 }
 
@@ -259,7 +259,7 @@ mod sealed {
     impl Sealed for super::ClientOrGameServer {}
     impl Sealed for super::GameServerOnly {}
     impl Sealed for super::OperatorOnly {}
-    impl Sealed for super::AnyCaller {}
+    impl Sealed for super::AnyRole {}
 }
 
 /// Caller that has passed authentication and the role check as kind `P`. Handlers require one, so an unchecked caller

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tonic::{Request, Response, Status};
 
-use crate::api::authorization::{AnyCaller, AuthorizedCaller, CallerKind, ClientOrGameServer};
+use crate::api::authorization::{AnyRole, AuthorizedCaller, CallerKind, ClientOrGameServer};
 use crate::api::client_address::ClientAddressResolver;
 use crate::api::convert::EntryPoint;
 use crate::api::matchmaking_handler::{acquire_stream_permit, charge_rate_limit, refund_call};
@@ -53,8 +53,8 @@ impl AuthorizedQueues {
         &self,
         request: Request<T>,
         cost: impl Fn(&T) -> usize,
-    ) -> Result<(AuthorizedCaller<AnyCaller>, T), Status> {
-        let is_operator = |caller: &AuthorizedCaller<AnyCaller>| {
+    ) -> Result<(AuthorizedCaller<AnyRole>, T), Status> {
+        let is_operator = |caller: &AuthorizedCaller<AnyRole>| {
             caller.identity().is_some_and(|identity| identity.role == Role::Operator)
         };
         let kind = |caller: &_| if is_operator(caller) { RateLimitKind::Operator } else { RateLimitKind::Search };
@@ -107,7 +107,7 @@ impl AuthorizedQueues {
     }
 
     /// The queues, for reads of ratings. The parameter proves that the caller is authorized.
-    pub(super) fn queues_for_rating_reads(&self, _: &AuthorizedCaller<AnyCaller>) -> &QueueEngine {
+    pub(super) fn queues_for_rating_reads(&self, _: &AuthorizedCaller<AnyRole>) -> &QueueEngine {
         &self.queues
     }
 }

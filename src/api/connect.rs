@@ -145,7 +145,7 @@ impl ConnectResponses {
                 let is_new = has_room && self.subscriptions.insert(update.id);
                 if is_new || update.created && self.subscriptions.contains(&update.id) {
                     let (reservations, hosted_matches) =
-                        self.handler.subscribe(&self.caller, update.id, &self.event_listener);
+                        self.handler.subscribe_host_to_advertisement(&self.caller, update.id, &self.event_listener);
                     update.reservations = reservations;
                     self.matches_to_send.extend(hosted_matches);
                 }

@@ -60,7 +60,11 @@ pub trait MatchmakingEngine: Send + Sync + 'static {
         hash: Option<RulesetHash>,
         token: &[u8],
     ) -> Result<Arc<Ruleset>, EngineError>;
-    fn subscribe(&self, id: AdvertisementId, listener: &HostEventSender) -> (Vec<ReservationView>, Vec<HostedMatch>);
+    fn subscribe_host_to_advertisement(
+        &self,
+        id: AdvertisementId,
+        listener: &HostEventSender,
+    ) -> (Vec<ReservationView>, Vec<HostedMatch>);
     fn consume_expected_beat(&self, id: AdvertisementId) -> bool;
 }
 
@@ -148,7 +152,11 @@ impl MatchmakingEngine for Engine {
         Engine::ruleset_of_search(self, set_id, hash, token)
     }
 
-    fn subscribe(&self, id: AdvertisementId, listener: &HostEventSender) -> (Vec<ReservationView>, Vec<HostedMatch>) {
+    fn subscribe_host_to_advertisement(
+        &self,
+        id: AdvertisementId,
+        listener: &HostEventSender,
+    ) -> (Vec<ReservationView>, Vec<HostedMatch>) {
         Engine::subscribe_to_host_events(self, id, listener)
     }
 

@@ -239,13 +239,13 @@ impl MatchmakingHandler {
 
     /// Subscribes a connection to the events of an advertisement that its caller has updated. Returns the current
     /// reservations and matches.
-    pub fn subscribe(
+    pub fn subscribe_host_to_advertisement(
         &self,
         _: &AuthorizedCaller<ClientOrGameServer>,
         id: AdvertisementId,
         listener: &HostEventSender,
     ) -> (Vec<ReservationView>, Vec<HostedMatch>) {
-        self.engine.subscribe(id, listener)
+        self.engine.subscribe_host_to_advertisement(id, listener)
     }
 }
 

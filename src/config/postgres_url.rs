@@ -129,7 +129,7 @@ fn has_invalid_port(address: &str) -> bool {
 }
 
 /// Replaces each word that may be a URL with credentials. For texts that quote a setting with a mistake.
-pub fn hide_credentials(text: &str) -> String {
+pub fn hide_words_that_may_be_urls(text: &str) -> String {
     let is_url = |word: &str| word.contains('@') || word.contains("://");
     let hidden = text.split(' ').map(|word| if is_url(word) { "***" } else { word });
     hidden.collect::<Vec<_>>().join(" ")

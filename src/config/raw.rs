@@ -10,7 +10,7 @@ use clap::{Arg, Args, Command};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::config::postgres_url::{StoreSetting, hide_credentials};
+use crate::config::postgres_url::{StoreSetting, hide_words_that_may_be_urls};
 use crate::config::{ConfigError, ListenAddress, LogFormat, ReceiptPrefix};
 use crate::domain::ruleset::spelling::closest_name;
 use crate::files;
@@ -326,7 +326,10 @@ fn toml_problem(error: &toml::de::Error, text: &str) -> String {
     let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
     let line = before.matches('\n').count() + 1;
     let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-    format!("TOML parse error at line {line}, column {column}: {}", hide_credentials(error.message().trim_end()))
+    format!(
+        "TOML parse error at line {line}, column {column}: {}",
+        hide_words_that_may_be_urls(error.message().trim_end())
+    )
 }
 
 /// Errors for `FIRETEAM_*` variables that are not settings.

@@ -227,7 +227,7 @@ mod tests {
             match_count: 1,
             last_match_at: UnixMs(0),
             streak: 0,
-            satisfaction: match_result::UserSatisfactionCounts::default(),
+            satisfaction: match_result::UserSatisfactionStatistics::default(),
             active_periods: 0,
         }
     }

@@ -41,7 +41,7 @@ pub struct RetiringRuleset {
 
 /// Ruleset that was replaced or removed, and can still be found by its hash until it expires.
 #[derive(Clone, Debug, PartialEq)]
-pub struct RetiredRuleset {
+pub struct SupersededRuleset {
     /// Ruleset.
     pub ruleset: Arc<Ruleset>,
     /// Time of loading.
@@ -60,7 +60,7 @@ pub struct CatalogState {
     /// Sets whose file was removed, in their grace period.
     pub retiring: BTreeMap<SetId, RetiringRuleset>,
     /// Retired rulesets, oldest first.
-    pub retired: Vec<RetiredRuleset>,
+    pub retired: Vec<SupersededRuleset>,
     /// Rulesets that are kept only for matches that have not ended.
     pub copies: BTreeMap<(SetId, RulesetHash), Arc<Ruleset>>,
     /// Further copies in the store. Results of ended matches need them; they have no index.
@@ -142,7 +142,7 @@ impl CatalogState {
     /// Ends the grace period of a set. Its ruleset can be found by hash until `expires_at`.
     pub fn retire_after_grace_period(&mut self, set: SetId, now: UnixMs, expires_at: UnixMs) {
         let Some(RetiringRuleset { ruleset, loaded_at, .. }) = self.retiring.remove(&set) else { return };
-        self.retired.push(RetiredRuleset { ruleset, loaded_at, retired_at: now, expires_at });
+        self.retired.push(SupersededRuleset { ruleset, loaded_at, retired_at: now, expires_at });
         self.prune_expired_rulesets(now);
     }
 
@@ -244,7 +244,7 @@ impl RulesetCatalog {
             }
             changes.removed = before.keys().filter(|set| !state.active.contains_key(set)).copied().collect();
             let expires_at = now.plus_ms(keep_retired_ms);
-            let retired_now = |ruleset| RetiredRuleset { ruleset, loaded_at, retired_at: now, expires_at };
+            let retired_now = |ruleset| SupersededRuleset { ruleset, loaded_at, retired_at: now, expires_at };
             for (set, ActiveRuleset { file, ruleset }) in before {
                 if changes.removed.contains(&set) && removal_grace_ms > 0 {
                     let ends_at = now.plus_ms(removal_grace_ms);

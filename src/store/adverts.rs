@@ -16,7 +16,7 @@ use async_trait::async_trait;
 
 pub(in crate::store) use self::owner::UserTraces;
 pub use self::owner::{
-    AdvertLimit, AdvertOwner, ClientAndAccountLimit, OwnerKey, PartyKey, ReservationLimit, ReservationOwner,
+    AdvertLimit, AdvertOwner, LimitPerClientAndAccount, OwnerKey, PartyKey, ReservationLimit, ReservationOwner,
 };
 
 use crate::domain::advertisement::Advertisement;

@@ -24,7 +24,8 @@ use crate::telemetry::label::{
 };
 use crate::telemetry::metric::beacon_packets::BeaconPacketCounters;
 use crate::telemetry::metric::statistic_buckets::{
-    distance_histogram, quality_histogram, round_trip_seconds_histogram, star_histogram, wait_histogram,
+    empty_distance_meters_histogram, empty_round_trip_seconds_histogram, quality_histogram, star_histogram,
+    wait_histogram,
 };
 
 /// Content type of the text that `render` returns.
@@ -153,9 +154,9 @@ metrics! {
     /// Score of the session in which a searching party has a seat; lower is better.
     seat_score: HistogramBy<StatisticLabels> = Family::new_with_constructor(quality_histogram), "histogram" "fireteam_seat_score" ["set", "region", "party_size"];
     /// Distance of a searching party to the session in which it has a seat.
-    seat_distance_meters: HistogramBy<StatisticLabels> = Family::new_with_constructor(distance_histogram), "histogram" "fireteam_seat_distance_meters" ["set", "region", "party_size"];
+    seat_distance_meters: HistogramBy<StatisticLabels> = Family::new_with_constructor(empty_distance_meters_histogram), "histogram" "fireteam_seat_distance_meters" ["set", "region", "party_size"];
     /// Expected round trip of a searching party to the session in which it has a seat.
-    seat_round_trip_seconds: HistogramBy<StatisticLabels> = Family::new_with_constructor(round_trip_seconds_histogram), "histogram" "fireteam_seat_round_trip_seconds" ["set", "region", "party_size"];
+    seat_round_trip_seconds: HistogramBy<StatisticLabels> = Family::new_with_constructor(empty_round_trip_seconds_histogram), "histogram" "fireteam_seat_round_trip_seconds" ["set", "region", "party_size"];
     /// Time from entering a queue until a match was proposed, for each party of each proposal.
     enter_to_match_seconds: HistogramBy<StatisticLabels> = Family::new_with_constructor(wait_histogram), "histogram" "fireteam_enter_to_match_seconds" ["set", "region", "party_size"];
     /// Time from entering a queue until play began, for each party.
@@ -163,9 +164,9 @@ metrics! {
     /// Quality of matches that began in play; higher is better.
     match_quality: HistogramBy<StatisticLabels> = Family::new_with_constructor(quality_histogram), "histogram" "fireteam_match_quality" ["set", "region", "party_size"];
     /// Largest distance between two parties of a match that began in play.
-    match_distance_meters: HistogramBy<StatisticLabels> = Family::new_with_constructor(distance_histogram), "histogram" "fireteam_match_distance_meters" ["set", "region", "party_size"];
+    match_distance_meters: HistogramBy<StatisticLabels> = Family::new_with_constructor(empty_distance_meters_histogram), "histogram" "fireteam_match_distance_meters" ["set", "region", "party_size"];
     /// Round trip of a party to the region of its match that began in play.
-    match_round_trip_seconds: HistogramBy<StatisticLabels> = Family::new_with_constructor(round_trip_seconds_histogram), "histogram" "fireteam_match_round_trip_seconds" ["set", "region", "party_size"];
+    match_round_trip_seconds: HistogramBy<StatisticLabels> = Family::new_with_constructor(empty_round_trip_seconds_histogram), "histogram" "fireteam_match_round_trip_seconds" ["set", "region", "party_size"];
     /// Sessions that a rule refused in searches, by rule.
     search_rule_refusals: CounterBy<StatisticLabels> = Family::default(), "counter" "fireteam_search_rule_refusals_total" ["set", "party_size", "rule"];
     /// Pairs of parties that a rule refused in passes, by rule.

@@ -40,8 +40,8 @@ const SCALE_OF_KILLS: &str = "0.3";
 /// noticed in the first run; the effect of some depends on a race that a short run may not meet.
 const RUNS_MAX: usize = 4;
 
-/// Faults tried at the same time.
-const AT_ONCE: usize = 2;
+/// Faults tried at the same time for each processor: their tests wait most of the time.
+const AT_ONCE_PER_PROCESSOR: usize = 2;
 
 /// Result of a planted fault.
 enum Detection {
@@ -89,10 +89,11 @@ fn run_with_fault(fault: &str, test: &str) -> Detection {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_planted_fault_is_noticed() {
     let mut report = TestReport::start("failpoints").await;
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let remaining = Mutex::new(PLANTED.iter());
     let detections = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
+        for _ in 0..AT_ONCE_PER_PROCESSOR * processors {
             scope.spawn(|| {
                 loop {
                     let next = remaining.lock().expect("unpoisoned").next();

@@ -73,13 +73,13 @@ struct ReceivedCookie {
 }
 
 impl HostProber {
-    /// Prober of a quick run. The nonce is random. `estimated_high_ms` is the estimated round trip at its high end, which sets the time
+    /// Prober of a quick run. The nonce is random. `high_estimate_to_advert_ms` is the estimated round trip at its high end, which sets the time
     /// in which an answer counts; infinite if it is not known.
-    pub fn new(target: ProbeTarget, nonce: [u8; 8], estimated_high_ms: f64) -> Self {
+    pub fn new(target: ProbeTarget, nonce: [u8; 8], high_estimate_to_advert_ms: f64) -> Self {
         Self {
             target,
             nonce,
-            answer_timeout_us: (answer_timeout_ms(estimated_high_ms) * 1_000.0) as u64,
+            answer_timeout_us: (answer_timeout_ms(high_estimate_to_advert_ms) * 1_000.0) as u64,
             game_data: None,
             run: ProbeRun::default(),
             sent: 0,

@@ -58,9 +58,9 @@ const AGREEMENT_SHARE: f64 = 0.02;
 const TIMEOUT_RANGE_MS: [f64; 2] = [250.0, 1_000.0];
 
 /// Time in which an answer counts, milliseconds: twice the estimated round trip, at its high end, from 250 ms to a second.
-pub fn answer_timeout_ms(estimated_high_ms: f64) -> f64 {
+pub fn answer_timeout_ms(high_estimate_to_advert_ms: f64) -> f64 {
     let [least, most] = TIMEOUT_RANGE_MS;
-    (2.0 * estimated_high_ms).max(least).min(most)
+    (2.0 * high_estimate_to_advert_ms).max(least).min(most)
 }
 
 impl ProbeRun {

@@ -2,7 +2,7 @@
 
 use tonic::Code;
 
-use crate::connection::Connection;
+use crate::connection::MatchmakingStream;
 use crate::error::Error;
 use crate::pb;
 use crate::random::ensure_idempotency_key;
@@ -14,7 +14,7 @@ pub(crate) enum UpdateChannel {
     /// One unary call per update.
     Unary(Box<RetryingChannel>),
     /// A stream, which also receives the advertisement's reservation events.
-    Stream(Connection),
+    Stream(MatchmakingStream),
 }
 
 impl UpdateChannel {
@@ -90,9 +90,9 @@ impl Advertisement {
         &self.published.advertisement_token
     }
 
-    /// Sends further updates on `connection`, which then receives the reservation events. Use it after a stream ended.
-    pub fn use_connection(&mut self, connection: Connection) {
-        self.channel = UpdateChannel::Stream(connection);
+    /// Sends further updates on `stream`, which then receives the reservation events. Use it after a stream ended.
+    pub fn use_stream(&mut self, stream: MatchmakingStream) {
+        self.channel = UpdateChannel::Stream(stream);
     }
 
     /// Extends the TTL. If the server no longer has the advertisement, publishes it again.

@@ -9,7 +9,7 @@ use tonic::transport::ClientTlsConfig;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::advertisement::{Advertisement, UpdateChannel};
-use crate::connection::{Connection, ReservationEvents};
+use crate::connection::{MatchmakingStream, ReservationEvents};
 use crate::error::Error;
 use crate::matching::MatchingOptions;
 use crate::matching_run::MatchingRun;
@@ -103,7 +103,7 @@ impl Client {
         self
     }
 
-    /// Sets the deadline of each attempt, and of each response on a [`Connection`].
+    /// Sets the deadline of each attempt, and of each response on a [`MatchmakingStream`].
     pub fn with_deadline(mut self, deadline: Duration) -> Self {
         self.channel.deadline = deadline;
         self
@@ -150,7 +150,7 @@ impl Client {
     }
 
     /// Opens a stream with many requests in flight, which also receives reservation events.
-    pub async fn open_stream(&self) -> Result<(Connection, ReservationEvents), Error> {
+    pub async fn open_stream(&self) -> Result<(MatchmakingStream, ReservationEvents), Error> {
         self.channel.open_core_stream().await
     }
 

@@ -30,12 +30,12 @@ const EVENTS_MAX: usize = 256;
 
 /// A stream to the server. Clones share it; dropping the last one ends the stream.
 #[derive(Clone, Debug)]
-pub struct Connection {
-    shared: Arc<ConnectionShared>,
+pub struct MatchmakingStream {
+    shared: Arc<StreamShared>,
 }
 
 #[derive(Debug)]
-struct ConnectionShared {
+struct StreamShared {
     outbox: mpsc::Sender<pb::MatchmakingConnectRequest>,
     permits: Arc<Semaphore>,
     next_nonce: AtomicU64,
@@ -44,7 +44,7 @@ struct ConnectionShared {
     reader: AbortHandle,
 }
 
-impl Drop for ConnectionShared {
+impl Drop for StreamShared {
     fn drop(&mut self) {
         self.reader.abort();
     }
@@ -150,7 +150,7 @@ pub(crate) async fn open_core_stream(
     mut stub: MatchmakingServiceClient<Channel>,
     metadata: MetadataMap,
     deadline: Duration,
-) -> Result<(Connection, ReservationEvents), Error> {
+) -> Result<(MatchmakingStream, ReservationEvents), Error> {
     let (outbox, requests) = mpsc::channel(IN_FLIGHT_MAX);
     let mut request = Request::new(ReceiverStream::new(requests));
     *request.metadata_mut() = metadata;
@@ -165,7 +165,7 @@ pub(crate) async fn open_core_stream(
     let (events, inbox) = mpsc::channel(EVENTS_MAX);
     let pending = Arc::new(ResponseWaiters::default());
     let reader = tokio::spawn(read_responses(responses, events, pending.clone())).abort_handle();
-    let shared = ConnectionShared {
+    let shared = StreamShared {
         outbox,
         permits: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
         next_nonce: AtomicU64::new(1),
@@ -173,7 +173,7 @@ pub(crate) async fn open_core_stream(
         pending: pending.clone(),
         reader,
     };
-    Ok((Connection { shared: Arc::new(shared) }, ReservationEvents { inbox, pending }))
+    Ok((MatchmakingStream { shared: Arc::new(shared) }, ReservationEvents { inbox, pending }))
 }
 
 /// Reads the stream until it ends; delivers responses to their callers and queues reservation events.
@@ -218,7 +218,7 @@ fn deliver_response(mut core: pb::MatchmakingCoreResponse, pending: &ResponseWai
     let _ = waiter.send(result);
 }
 
-impl Connection {
+impl MatchmakingStream {
     /// Sends a core request and returns without waiting for the response. The client sets the nonce.
     ///
     /// Requests are sent in the order of these calls. The server applies requests for one advertisement in that order.

@@ -56,10 +56,10 @@ pub struct ServerError {
     /// Machine-readable reason, such as `SEATS_TAKEN`: a value of [`pb::ErrorReason`] without its prefix. `None` if the
     /// server gives none.
     pub reason: Option<String>,
-    /// Details of the reason, such as the current ruleset hash. Empty for an error of one request on a [`Connection`], which
+    /// Details of the reason, such as the current ruleset hash. Empty for an error of one request on a [`MatchmakingStream`], which
     /// has no details.
     ///
-    /// [`Connection`]: crate::Connection
+    /// [`MatchmakingStream`]: crate::MatchmakingStream
     pub metadata: BTreeMap<String, String>,
 }
 

@@ -3,7 +3,7 @@
 //! Layers; use the lowest one that is sufficient:
 //!
 //! - [`pb`] contains the generated messages and stubs.
-//! - [`Client`] makes single calls and retries them while the server is unavailable. [`Connection`] keeps many requests in
+//! - [`Client`] makes single calls and retries them while the server is unavailable. [`MatchmakingStream`] keeps many requests in
 //!   flight on one stream and receives reservation events.
 //! - [`Advertisement`], [`SearchSession`], [`Reservation`] and [`Ticket`] are handles that keep the id and token of one
 //!   object. [`TicketStream`] receives ticket updates and reconnects after a failure.
@@ -59,7 +59,7 @@ mod token_source;
 
 pub use advertisement::Advertisement;
 pub use client::Client;
-pub use connection::{Connection, HostEvent, PendingResponse, ReservationEvents};
+pub use connection::{HostEvent, MatchmakingStream, PendingResponse, ReservationEvents};
 pub use error::{Error, FieldViolation, ServerError};
 #[cfg(feature = "credentials")]
 pub use match_credential::{AdmittedPlayer, CredentialError, CredentialVerifier, REMEMBERED_CREDENTIALS_MAX};

@@ -7,7 +7,7 @@ use tonic::metadata::{AsciiMetadataValue, MetadataMap};
 use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status, Streaming};
 
-use crate::connection::{self, Connection, ReservationEvents};
+use crate::connection::{self, MatchmakingStream, ReservationEvents};
 use crate::error::Error;
 use crate::pb;
 use crate::pb::matchmaking_service_client::MatchmakingServiceClient;
@@ -51,7 +51,7 @@ impl RetryingChannel {
     }
 
     /// Opens a stream of core requests, without retries except for a rejected token.
-    pub(crate) async fn open_core_stream(&self) -> Result<(Connection, ReservationEvents), Error> {
+    pub(crate) async fn open_core_stream(&self) -> Result<(MatchmakingStream, ReservationEvents), Error> {
         let (metadata, sent_token) = self.request_metadata().await?;
         let result = connection::open_core_stream(self.matchmaking_stub(), metadata, self.deadline).await;
         match result {

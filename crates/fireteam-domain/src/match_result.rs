@@ -213,7 +213,7 @@ pub fn dense_ranks(ranks: &[u32]) -> Vec<u32> {
 
 /// Satisfaction statistics of a user, stored with one rating. The losing streak is part of the rating itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UserSatisfactionCounts {
+pub struct UserSatisfactionStatistics {
     /// Matches that the user left before the end.
     pub abandoned_matches: u32,
     /// Matches of the user whose sides reported different results.
@@ -224,7 +224,7 @@ pub struct UserSatisfactionCounts {
     pub feedback_sum: u32,
 }
 
-impl UserSatisfactionCounts {
+impl UserSatisfactionStatistics {
     /// Share of disputed matches among the disputed and the rated ones, percent; 0 without matches.
     pub fn disputed_percent(&self, rated_matches: u32) -> f64 {
         let total = f64::from(self.disputed_matches) + f64::from(rated_matches);
@@ -340,9 +340,9 @@ mod tests {
 
     #[test]
     fn disputed_percent_counts_rated_and_disputed_matches() {
-        let stats = UserSatisfactionCounts { disputed_matches: 1, ..UserSatisfactionCounts::default() };
+        let stats = UserSatisfactionStatistics { disputed_matches: 1, ..UserSatisfactionStatistics::default() };
         assert_eq!((stats.disputed_percent(3), stats.disputed_percent(0)), (25.0, 100.0));
-        assert_eq!(UserSatisfactionCounts::default().disputed_percent(0), 0.0);
+        assert_eq!(UserSatisfactionStatistics::default().disputed_percent(0), 0.0);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //!
 //! TrueSkill and Plackett-Luce define the rating of several sides of several players. Elo and Glicko are defined for
 //! two players only: each player plays each opponent, and the changes are averaged. A team match therefore counts as
-//! one game. Glicko-2 treats each other side as one opponent. With `RatedGameUnit::Opponent`, each opponent is one
+//! one game. Glicko-2 treats each other side as one opponent. With `OpponentsPerRatedGame::Each`, each opponent is one
 //! game.
 
 mod elo;

@@ -161,7 +161,7 @@ impl CityMap {
 
     /// Round trip in milliseconds to the farthest of the `others` nearest players, where `players_by_city[c]` players
     /// are in city c. The player in `city` is one of them. `None` with fewer players.
-    pub fn round_trip_to_nth_nearest_ms(&self, city: u16, players_by_city: &[u32], others: u32) -> Option<f64> {
+    pub fn round_trip_to_nth_nearest_player_ms(&self, city: u16, players_by_city: &[u32], others: u32) -> Option<f64> {
         let mut players = 0;
         for &other_city in &self.cities_by_round_trip[usize::from(city)] {
             players += players_by_city[usize::from(other_city)].saturating_sub(u32::from(other_city == city));
@@ -248,7 +248,7 @@ mod tests {
             assert!((map.round_trip_ms(one, other) - map.round_trip_ms(other, one)).abs() < 1e-3);
         }
         let players_by_city = vec![1; map.cities.len()];
-        let round_trip_to = |others| map.round_trip_to_nth_nearest_ms(0, &players_by_city, others);
+        let round_trip_to = |others| map.round_trip_to_nth_nearest_player_ms(0, &players_by_city, others);
         assert!(round_trip_to(1) <= round_trip_to(5) && round_trip_to(5) <= round_trip_to(u32::from(count) - 1));
         assert_eq!(round_trip_to(u32::from(count)), None, "there are fewer players");
         assert!(map.region_round_trips(0).is_sorted_by(|one, other| one.region < other.region));

@@ -12,7 +12,7 @@ use crate::domain::time::UnixMs;
 use crate::engine::command::Caller;
 use crate::engine::common::Common;
 use crate::engine::settings::EngineSettings;
-use crate::store::{AdvertLimit, AdvertOwner, ClientAndAccountLimit, OwnerKey, PartyKey, ReservationOwner};
+use crate::store::{AdvertLimit, AdvertOwner, LimitPerClientAndAccount, OwnerKey, PartyKey, ReservationOwner};
 
 /// Advertisement to publish, as far as its owner depends on it.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +75,7 @@ pub(crate) fn reservation_owner(
     ruleset: &Ruleset,
     session: &Session,
     users: &[UserKey],
-) -> Option<(ReservationOwner, ClientAndAccountLimit)> {
+) -> Option<(ReservationOwner, LimitPerClientAndAccount)> {
     let user = caller.user?;
     // The key comes from the user, so that an erasure and an export of the user find it.
     let client = OwnerKey::of_reserver(user, client_of(user, ruleset, session));
@@ -91,6 +91,6 @@ fn client_of(user: UserKey, ruleset: &Ruleset, session: &Session) -> Option<User
     session.players.iter().find(|player| player.user == user).map(|player| player.client_key)
 }
 
-fn client_limit(per_client: u32, clients_per_account: u32) -> ClientAndAccountLimit {
-    ClientAndAccountLimit { per_client, per_account: per_client.saturating_mul(clients_per_account) }
+fn client_limit(per_client: u32, clients_per_account: u32) -> LimitPerClientAndAccount {
+    LimitPerClientAndAccount { per_client, per_account: per_client.saturating_mul(clients_per_account) }
 }

@@ -19,7 +19,7 @@ use crate::engine::adverts::update_answer::SignedToken;
 use crate::engine::command::{ReserveAnswer, UpdateAdvertAnswer};
 use crate::engine::open_silos::SiloUse;
 use crate::engine::writer_inbox::ReplySender;
-use crate::store::{AdvertOwner, ClientAndAccountLimit, FeedBatch, ReservationOwner};
+use crate::store::{AdvertOwner, FeedBatch, LimitPerClientAndAccount, ReservationOwner};
 
 /// Publishes or replaces an advertisement.
 #[derive(Debug)]
@@ -83,7 +83,7 @@ pub(crate) struct ReserveSeats {
     pub(crate) hold_ms: u32,
     pub(crate) request_digest: [u8; 16],
     /// Owner and its limit, if one applies to the caller.
-    pub(crate) owner: Option<(ReservationOwner, ClientAndAccountLimit)>,
+    pub(crate) owner: Option<(ReservationOwner, LimitPerClientAndAccount)>,
     /// Whether the party has searched itself. A match that reserves has not.
     pub(crate) is_of_search: bool,
     /// Measures of the session for a party that has searched; set when the writer checks the rules.

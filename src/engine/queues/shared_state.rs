@@ -130,7 +130,7 @@ impl SharedState {
     }
 
     /// Whether each server that runs queues reads matches of sessions. Servers of version 0.2.0 would never end them.
-    pub(crate) fn can_start_session_matches(&self) -> bool {
+    pub(crate) fn all_servers_know_session_matches(&self) -> bool {
         self.hosts_confirm.load(Ordering::Acquire)
     }
 

@@ -222,7 +222,7 @@ fn past_matches(
     let waiting = tickets.iter().flat_map(|ticket| ticket.session.players.iter().map(|player| player.user));
     let users = waiting.chain(seated);
     let mut log = log.lock();
-    let played = if needs_plays { log.played_by(users.clone()) } else { PlayedValues::default() };
+    let played = if needs_plays { log.values_played_by(users.clone()) } else { PlayedValues::default() };
     let met = if needs_meetings { log.past_matches_among(users, &queue.avoid, now) } else { PastMatches::default() };
     met.with_played(played)
 }

@@ -131,7 +131,9 @@ impl TicketMatchCache {
         if previous.is_some_and(|existing| stored.version <= existing.version) {
             return None;
         }
-        if previous.is_some_and(|existing| is_extension(existing, &stored) && self.is_not_extended(existing)) {
+        if previous
+            .is_some_and(|existing| is_extension(existing, &stored) && self.is_expiry_unextended_by_outages(existing))
+        {
             self.extend_ticket(stored);
             return None;
         }

@@ -218,7 +218,7 @@ impl QueueBatch {
         // Without its ruleset a match cannot continue: any event cancels it.
         let (rules, event) = match &ruleset {
             Some(ruleset) => (shared.lifecycle_rules_for_event(ruleset, &pending.event), pending.event.clone()),
-            None => (LifecycleRules::for_cancellation(), MatchEvent::Cancelled),
+            None => (LifecycleRules::without_ruleset(), MatchEvent::Cancelled),
         };
         let outages = shared.common.outages.times();
         let enforced_until = shared.common.outages.enforced_until(now);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::domain::id::{MatchId, SetId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::lifecycle::side_reports::SideReportsOutcome;
-use crate::domain::match_result::{MatchResult, RatingUpdate, UserSatisfactionCounts};
+use crate::domain::match_result::{MatchResult, RatingUpdate, UserSatisfactionStatistics};
 use crate::domain::rating::Skill;
 use crate::domain::rating::leaderboard::LeaderboardEntry;
 use crate::domain::time::UnixMs;
@@ -127,7 +127,7 @@ pub struct RatingView {
     /// Leaderboard rank, 0 for the best; `None` if not ranked.
     pub leaderboard_rank: Option<usize>,
     /// Satisfaction statistics of the user.
-    pub satisfaction: UserSatisfactionCounts,
+    pub satisfaction: UserSatisfactionStatistics,
 }
 
 /// Range of a leaderboard.

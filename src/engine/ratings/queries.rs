@@ -1,7 +1,7 @@
 //! Rating queries: a user's rating, leaderboard pages and skills for predictions.
 
 use crate::domain::id::UserKey;
-use crate::domain::match_result::UserSatisfactionCounts;
+use crate::domain::match_result::UserSatisfactionStatistics;
 use crate::domain::rating::Skill;
 use crate::domain::rating::leaderboard::LeaderboardEntry;
 use crate::domain::ruleset::rating::RatingSpec;
@@ -91,6 +91,6 @@ fn view_of_skill(spec: &RatingSpec, stored: Skill, skill: Skill) -> RatingView {
         is_provisional: spec.is_provisional(&stored),
         category: spec.categories.map(|categories| categories.category_of(stored.estimate.rating)),
         leaderboard_rank: None,
-        satisfaction: UserSatisfactionCounts::default(),
+        satisfaction: UserSatisfactionStatistics::default(),
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use crate::domain::id::{AdvertisementId, BuildIdHasher, ReservationId};
 use crate::domain::time::UnixMs;
-use crate::store::adverts::{ClientAndAccountLimit, OwnerKey, PartyKey, Reservation, ReservationState};
+use crate::store::adverts::{LimitPerClientAndAccount, OwnerKey, PartyKey, Reservation, ReservationState};
 
 const FIRST_ADVERT: AdvertisementId = AdvertisementId::from_bytes([0; 16]);
 const LAST_ADVERT: AdvertisementId = AdvertisementId::from_bytes([u8::MAX; 16]);
@@ -79,7 +79,10 @@ impl OwnedRows {
 
 /// Those of `live` that must go so that one more is within the limit: first the oldest of the client, then the oldest of
 /// the account. `live` is in order of age, each with whether it is of the client.
-pub(super) fn oldest_beyond<Id: Copy>(limit: ClientAndAccountLimit, live: impl Iterator<Item = (Id, bool)>) -> Vec<Id> {
+pub(super) fn oldest_beyond<Id: Copy>(
+    limit: LimitPerClientAndAccount,
+    live: impl Iterator<Item = (Id, bool)>,
+) -> Vec<Id> {
     if keeps_replaced_rows() {
         return Vec::new();
     }
@@ -104,7 +107,7 @@ mod tests {
 
     #[test]
     fn oldest_beyond_takes_the_client_first_and_then_the_account() {
-        let limit = |per_client, per_account| ClientAndAccountLimit { per_client, per_account };
+        let limit = |per_client, per_account| LimitPerClientAndAccount { per_client, per_account };
         let beyond = |limit, live: &[(u8, bool)]| oldest_beyond(limit, live.iter().copied());
         assert_eq!(beyond(limit(1, 1), &[]), [0; 0]);
         assert_eq!(beyond(limit(1, 1), &[(1, true)]), [1]);

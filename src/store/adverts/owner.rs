@@ -107,7 +107,7 @@ impl UserTraces {
 
 /// Maximum numbers of what a client and its account may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClientAndAccountLimit {
+pub struct LimitPerClientAndAccount {
     /// Of one client, at least 1.
     pub per_client: u32,
     /// Of all clients of the account, at least `per_client`.
@@ -131,7 +131,7 @@ pub enum AdvertLimit {
     /// A new one takes the place of the oldest. They get tombstones.
     Replace {
         /// Maximum numbers.
-        limit: ClientAndAccountLimit,
+        limit: LimitPerClientAndAccount,
         /// End of the tombstones.
         tombstone_until: UnixMs,
         /// The write creates an advertisement. An update of one that no longer exists does not replace others.
@@ -157,7 +157,7 @@ pub struct ReservationOwner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReservationLimit {
     /// Maximum numbers.
-    pub limit: ClientAndAccountLimit,
+    pub limit: LimitPerClientAndAccount,
     /// When the replaced ones may be purged.
     pub purge_at: UnixMs,
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::domain::id::{MatchId, RatingKey, UserKey};
-use crate::domain::match_result::UserSatisfactionCounts;
+use crate::domain::match_result::UserSatisfactionStatistics;
 use crate::domain::queue::ticket::{PlayerRating, Ticket, TicketEndReason};
 use crate::domain::rating::Skill;
 use crate::domain::time::UnixMs;
@@ -85,7 +85,7 @@ pub struct RatingRow {
     /// Matches won in a row if positive, lost in a row if negative.
     pub streak: i32,
     /// Satisfaction statistics.
-    pub satisfaction: UserSatisfactionCounts,
+    pub satisfaction: UserSatisfactionStatistics,
     /// Active decay periods of the ratings with this key, up to the user's last match; as in [`Skill`].
     pub active_periods: u32,
 }

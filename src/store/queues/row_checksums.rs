@@ -2,7 +2,7 @@
 
 use crate::domain::id::{ConsentId, MatchId, RatingKey, SetId, UserKey};
 use crate::domain::lifecycle::penalty::Penalty;
-use crate::domain::match_result::{RatingHistoryEntry, UserSatisfactionCounts};
+use crate::domain::match_result::{RatingHistoryEntry, UserSatisfactionStatistics};
 use crate::domain::time::UnixMs;
 use crate::store::queues::RatingRow;
 use crate::store::queues::StoredBlockList;
@@ -71,7 +71,7 @@ pub(in crate::store) fn rating_checksum(row: &RatingRow) -> i64 {
     }
     sum.add_number(i64::from(row.match_count));
     sum.add_number(to_ms(row.last_match_at));
-    let UserSatisfactionCounts { abandoned_matches, disputed_matches: _, feedback_count, feedback_sum } =
+    let UserSatisfactionStatistics { abandoned_matches, disputed_matches: _, feedback_count, feedback_sum } =
         row.satisfaction;
     let later_columns =
         [i64::from(row.streak), i64::from(abandoned_matches), i64::from(feedback_count), i64::from(feedback_sum)];

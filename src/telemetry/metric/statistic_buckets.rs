@@ -30,11 +30,11 @@ pub(super) fn quality_histogram() -> Histogram {
     histogram_of(StatisticKind::MatchQuality)
 }
 
-pub(super) fn distance_histogram() -> Histogram {
+pub(super) fn empty_distance_meters_histogram() -> Histogram {
     histogram_of(StatisticKind::MatchDistance)
 }
 
-pub(super) fn round_trip_seconds_histogram() -> Histogram {
+pub(super) fn empty_round_trip_seconds_histogram() -> Histogram {
     histogram_of(StatisticKind::MatchRoundTrip)
 }
 

@@ -1,6 +1,6 @@
 //! The Connect stream of a complete server: concurrent requests, order of updates, reservation events, reconnect.
 
-use fireteam_client::{Code, Connection, Error, PendingResponse, pb};
+use fireteam_client::{Code, Error, MatchmakingStream, PendingResponse, pb};
 
 use crate::store::replicas::until;
 use crate::support::test_server::{TestServer, advertise_request, party_session};
@@ -26,7 +26,7 @@ fn search_envelope(name: &str) -> pb::MatchmakingCoreRequest {
     }
 }
 
-async fn send(connection: &Connection, core: pb::MatchmakingCoreRequest) -> PendingResponse {
+async fn send(connection: &MatchmakingStream, core: pb::MatchmakingCoreRequest) -> PendingResponse {
     connection.send(core).await.expect("send")
 }
 

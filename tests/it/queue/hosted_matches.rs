@@ -110,7 +110,7 @@ async fn hears_again(server: TestServer) {
     let client = server.client().await;
     for _ in 0..2 {
         let (connection, mut events) = client.open_stream().await.expect("a stream");
-        advertisement.use_connection(connection);
+        advertisement.use_stream(connection);
         advertisement.heartbeat().await.expect("heartbeat");
         assert_eq!(advertisement.hosted_match_ids, std::slice::from_ref(&found.match_id));
         let again = next_match(&mut events).await;

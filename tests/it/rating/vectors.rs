@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 
 use fireteam::domain::queue::ticket::PlayerRating;
 use fireteam::domain::rating::{Side, Skill};
-use fireteam::domain::ruleset::rating::{PerformanceDistribution, RatedGameUnit, RatingSpec, RatingSystem};
+use fireteam::domain::ruleset::rating::{OpponentsPerRatedGame, PerformanceDistribution, RatingSpec, RatingSystem};
 use fireteam::domain::time::UnixMs;
 
 use crate::rating::vector_files::{
@@ -153,7 +153,7 @@ fn glicko_equals_the_thesis_tables_and_the_example() {
         let scores: Vec<f64> = opponents.iter().map(|[_, _, score]| *score).collect();
         let sides: Vec<Vec<[f64; 2]>> =
             std::iter::once(vec![player]).chain(opponents.iter().map(|[rating, rd, _]| vec![[*rating, *rd]])).collect();
-        let spec = RatingSpec { games_per: RatedGameUnit::Opponent, ..glicko(0.0) };
+        let spec = RatingSpec { games_per: OpponentsPerRatedGame::Each, ..glicko(0.0) };
         let found = rate(&spec, &sides, &ranks_against(&scores));
         assert_all_close(&found[..1], &[vec![after]], TOLERANCE, "Glickman's example");
     }
@@ -180,7 +180,7 @@ fn glicko_2_equals_its_examples() {
         players.extend(opponents.iter().map(|[rating, deviation]| skill(*rating, *deviation, 0.06)));
         let side = |(player, rank)| Side { players: vec![player], rank };
         let sides: Vec<Side> = players.into_iter().zip(ranks_against(&scores)).map(side).collect();
-        for games_per in [RatedGameUnit::Match, RatedGameUnit::Opponent] {
+        for games_per in [OpponentsPerRatedGame::All, OpponentsPerRatedGame::Each] {
             let spec = RatingSpec { games_per, ..RatingSpec::with_defaults(system) };
             let after = spec.rate_match(&sides, UnixMs(DAY_MS)).expect("a valid match")[0][0];
             let found = [after.estimate.rating, after.estimate.deviation, after.volatility];

@@ -7,7 +7,7 @@ use fireteam::domain::id::{AdvertisementId, ReservationId, UserKey};
 use fireteam::domain::limit::RESERVATIONS_PER_ADVERTISEMENT_MAX;
 use fireteam::domain::time::UnixMs;
 use fireteam::store::{
-    AdvertLimit, AdvertOwner, AdvertVersion, AdvertWrite, ClientAndAccountLimit, JOINED_RESERVATION_RETENTION_MS,
+    AdvertLimit, AdvertOwner, AdvertVersion, AdvertWrite, JOINED_RESERVATION_RETENTION_MS, LimitPerClientAndAccount,
     OwnerKey, PartyKey, Reservation, ReservationLimit, ReservationState as State, StoredAdvertisement, WriteOutcome,
 };
 
@@ -40,7 +40,7 @@ fn is_live(reservation: &Reservation, now: UnixMs) -> bool {
 }
 
 /// Removes from `live`, which is in order of age, until one more fits: the oldest of the client, then the oldest of all.
-fn beyond<Id: Copy + PartialEq>(limit: ClientAndAccountLimit, mut live: Vec<(Id, bool)>) -> Vec<Id> {
+fn beyond<Id: Copy + PartialEq>(limit: LimitPerClientAndAccount, mut live: Vec<(Id, bool)>) -> Vec<Id> {
     let mut gone = vec![];
     while live.iter().filter(|(_, own)| *own).count() as u32 + 1 > limit.per_client {
         let oldest = live.iter().position(|(_, own)| *own).unwrap();

@@ -13,7 +13,7 @@ use fireteam::domain::lifecycle::{
     Assignment, Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket, TicketFate,
 };
 use fireteam::domain::locality::Locality;
-use fireteam::domain::match_result::UserSatisfactionCounts;
+use fireteam::domain::match_result::UserSatisfactionStatistics;
 use fireteam::domain::queue::ticket::{PlayerRating, Ticket, TicketEndReason};
 use fireteam::domain::session::{Player, RegionLatency, Session};
 use fireteam::domain::time::UnixMs;
@@ -233,7 +233,7 @@ pub(crate) fn rating(n: u32, set: u32, rating: f64) -> RatingRow {
         match_count: n,
         last_match_at: UnixMs(7),
         streak: 0,
-        satisfaction: UserSatisfactionCounts::default(),
+        satisfaction: UserSatisfactionStatistics::default(),
         active_periods: 0,
     }
 }

@@ -3,7 +3,7 @@
 use fireteam::domain::id::{ReservationId, UserKey};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::{
-    AdvertLimit, AdvertOwner, AdvertVersion, AdvertWrite, ClientAndAccountLimit, JOINED_RESERVATION_RETENTION_MS,
+    AdvertLimit, AdvertOwner, AdvertVersion, AdvertWrite, JOINED_RESERVATION_RETENTION_MS, LimitPerClientAndAccount,
     OwnerKey, PartyKey, Reservation, ReservationLimit, ReservationOwner, Store,
 };
 use proptest::prelude::*;
@@ -81,8 +81,8 @@ fn owner_choices() -> impl Strategy<Value = OwnerChoices> {
     (0..60_u64, 1..3_u32, any::<bool>(), any::<bool>(), prop::bool::weighted(0.8))
 }
 
-fn client_limit(per_account: u32) -> ClientAndAccountLimit {
-    ClientAndAccountLimit { per_client: 1, per_account }
+fn client_limit(per_account: u32) -> LimitPerClientAndAccount {
+    LimitPerClientAndAccount { per_client: 1, per_account }
 }
 
 /// Owner `number` of an account, with bytes that differ in the client only for `client`.

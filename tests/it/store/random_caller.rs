@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fireteam::clock::{Clock, ManualClock};
-use fireteam_client::{Client, Code, Connection, Error, pb};
+use fireteam_client::{Client, Code, Error, MatchmakingStream, pb};
 
 use tokio::sync::mpsc;
 
@@ -59,7 +59,7 @@ enum RandomRequest {
 pub(crate) struct CallerConnection {
     client: Client,
     /// Every second caller uses a stream.
-    stream: Option<Connection>,
+    stream: Option<MatchmakingStream>,
     /// One per guest.
     search_tokens: [Vec<u8>; GUESTS],
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use fireteam::domain::id::{RatingKey, RulesetHash, SetId};
-use fireteam::domain::match_result::UserSatisfactionCounts;
+use fireteam::domain::match_result::UserSatisfactionStatistics;
 use fireteam::domain::ruleset::rating::scale::KeyedRatingSpec;
 use fireteam::domain::ruleset::rating::{RatingSpec, RatingSystem};
 use fireteam::domain::time::UnixMs;
@@ -33,7 +33,7 @@ async fn ratings_survive_a_reopened_file() {
     let path = folder.path().join("a.db");
     let store = SqliteStore::open(&path).await.unwrap();
     let known = RatingRow {
-        satisfaction: UserSatisfactionCounts { feedback_count: 1, ..UserSatisfactionCounts::default() },
+        satisfaction: UserSatisfactionStatistics { feedback_count: 1, ..UserSatisfactionStatistics::default() },
         ..rating(1, 1, 1.5)
     };
     store.commit_queues(&[QueueWrite::ImportRatings { rows: vec![known, rating(2, 1, 1.5)] }]).await.unwrap();

@@ -372,7 +372,11 @@ impl MatchmakingEngine for ScriptedEngine {
         self.ruleset(set_id, hash)
     }
 
-    fn subscribe(&self, id: AdvertisementId, listener: &HostEventSender) -> (Vec<ReservationView>, Vec<HostedMatch>) {
+    fn subscribe_host_to_advertisement(
+        &self,
+        id: AdvertisementId,
+        listener: &HostEventSender,
+    ) -> (Vec<ReservationView>, Vec<HostedMatch>) {
         self.listeners.lock().unwrap().push((id, listener.clone()));
         (self.reservations_at_subscribe.lock().unwrap().clone(), Vec::new())
     }

@@ -23,9 +23,9 @@ fn host() -> HostResponder {
     host
 }
 
-fn prober(estimated_high_ms: f64) -> HostProber {
+fn prober(high_estimate_to_advert_ms: f64) -> HostProber {
     let target = ProbeTarget { endpoint: endpoint(), key: key(), advertisement: [3; 8] };
-    HostProber::new(target, NONCE, estimated_high_ms)
+    HostProber::new(target, NONCE, high_estimate_to_advert_ms)
 }
 
 fn answer(host: &mut HostResponder, packet: &[u8], now_us: u64, verdict: Verdict) -> Option<Vec<u8>> {

@@ -1,11 +1,11 @@
 //! Publishing on a connection. A file of its own, because [`Advertisement`] contains the connection of its updates.
 
 use crate::advertisement::{Advertisement, UpdateChannel};
-use crate::connection::Connection;
+use crate::connection::MatchmakingStream;
 use crate::error::Error;
 use crate::pb;
 
-impl Connection {
+impl MatchmakingStream {
     /// Publishes a session. The handle sends its updates on this connection, and [`ReservationEvents`] receives its
     /// reservation events.
     pub async fn advertise(&self, request: pb::MatchmakingUpdateAdvertisementRequest) -> Result<Advertisement, Error> {

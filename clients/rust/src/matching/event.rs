@@ -51,7 +51,7 @@ pub enum Event {
         /// Reservations of the parties that have joined since the last change.
         joined_reservation_ids: Vec<String>,
     },
-    /// A reservation of the hosted session changed, from a [`Connection`](crate::Connection). Without a stream, heartbeats find it.
+    /// A reservation of the hosted session changed, from a [`MatchmakingStream`](crate::MatchmakingStream). Without a stream, heartbeats find it.
     Reservation(pb::ReservationEvent),
     /// The player does not want to play any longer, or leaves the session. Legal in every state.
     Cancel,

@@ -111,7 +111,7 @@ impl Round {
     }
 
     /// Estimated round trip at its high end, milliseconds; infinite if there is no estimate.
-    pub(super) fn estimated_high_ms(&self, advertisement_id: &str) -> f64 {
+    pub(super) fn high_estimate_to_advert_ms(&self, advertisement_id: &str) -> f64 {
         self.round_trip_ms(advertisement_id).map_or(f64::INFINITY, |ms| f64::from(ms) + ESTIMATE_MARGIN_MS)
     }
 

@@ -3,7 +3,7 @@
 use tonic::{Code, Status, Streaming};
 use tonic_types::{ErrorDetails, StatusExt};
 
-use crate::connection::{Connection, ReservationEvents};
+use crate::connection::{MatchmakingStream, ReservationEvents};
 use crate::error::Error;
 use crate::pb;
 use crate::pb::matchmaking_connect_response::Message;
@@ -12,7 +12,7 @@ use super::scripted_server::{ResponseSender, ServerScript};
 
 type RequestStream = Streaming<pb::MatchmakingConnectRequest>;
 
-async fn open_scripted_stream() -> (Connection, ReservationEvents, RequestStream, ResponseSender) {
+async fn open_scripted_stream() -> (MatchmakingStream, ReservationEvents, RequestStream, ResponseSender) {
     let (script, client) = ServerScript::default().start().await;
     let (connection, events) = client.open_stream().await.unwrap();
     let (requests, responses) = script.latest_stream();

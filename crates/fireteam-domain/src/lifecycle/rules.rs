@@ -23,7 +23,7 @@ pub struct LifecycleRules {
 
 impl LifecycleRules {
     /// Settings for ending a match whose ruleset is unavailable. No other event may be applied with them.
-    pub fn for_cancellation() -> Self {
+    pub fn without_ruleset() -> Self {
         let hosting = HostingSpec {
             mode: HostingMode::None,
             allocation_timeout_ms: 0,

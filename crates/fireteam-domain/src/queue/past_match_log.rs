@@ -204,7 +204,7 @@ impl PastMatchLog {
     }
 
     /// Values that `users` have played, each with the start of its latest match.
-    pub fn played_by(&self, users: impl IntoIterator<Item = UserKey>) -> PlayedValues {
+    pub fn values_played_by(&self, users: impl IntoIterator<Item = UserKey>) -> PlayedValues {
         let plays = users.into_iter().filter_map(|user| Some((user, self.plays_by_user.get(&user)?)));
         PlayedValues::from_latest_of_pairs(plays.flat_map(|(user, plays)| {
             let latest = plays.iter().filter_map(|(value, starts)| Some((value.clone(), *starts.last()?)));

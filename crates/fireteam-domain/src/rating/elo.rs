@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 
 use crate::rating::skill::{Side, Skill};
-use crate::ruleset::rating::RatedGameUnit;
+use crate::ruleset::rating::OpponentsPerRatedGame;
 
 /// Expected score of `rating` against `other`, a draw counted as half a win. A difference of `scale` points means odds
 /// of ten to one.
@@ -21,7 +21,7 @@ pub(super) fn actual_score(rank: u32, other: u32) -> f64 {
     }
 }
 
-pub(super) fn rate_match(sides: &[Side], k: f64, scale: f64, games_per: RatedGameUnit) -> Vec<Vec<Skill>> {
+pub(super) fn rate_match(sides: &[Side], k: f64, scale: f64, games_per: OpponentsPerRatedGame) -> Vec<Vec<Skill>> {
     let rated_side = |(side_index, side): (usize, &Side)| {
         let rated_player = |skill: &Skill| {
             let mut after = *skill;
@@ -36,7 +36,13 @@ pub(super) fn rate_match(sides: &[Side], k: f64, scale: f64, games_per: RatedGam
 
 /// Actual less expected score of a player of side `side_index`: the mean over opponents, or the sum with one game per
 /// opponent.
-fn score_above_expected(sides: &[Side], side_index: usize, rating: f64, scale: f64, games_per: RatedGameUnit) -> f64 {
+fn score_above_expected(
+    sides: &[Side],
+    side_index: usize,
+    rating: f64,
+    scale: f64,
+    games_per: OpponentsPerRatedGame,
+) -> f64 {
     let (mut surplus, mut opponents) = (0.0, 0.0);
     for (_, other) in sides.iter().enumerate().filter(|(other, _)| *other != side_index) {
         let score = actual_score(sides[side_index].rank, other.rank);
@@ -48,7 +54,7 @@ fn score_above_expected(sides: &[Side], side_index: usize, rating: f64, scale: f
         opponents += other.players.len() as f64;
     }
     match games_per {
-        RatedGameUnit::Match => surplus / opponents,
-        RatedGameUnit::Opponent => surplus,
+        OpponentsPerRatedGame::All => surplus / opponents,
+        OpponentsPerRatedGame::Each => surplus,
     }
 }

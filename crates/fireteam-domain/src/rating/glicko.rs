@@ -5,7 +5,7 @@ use std::f64::consts::{LN_10, PI};
 
 use crate::rating::elo::{actual_score, expected_score};
 use crate::rating::skill::{Side, Skill};
-use crate::ruleset::rating::RatedGameUnit;
+use crate::ruleset::rating::OpponentsPerRatedGame;
 
 /// Glicko's constant q: one rating point in natural units, `ln 10 / 400`.
 const GLICKO_Q: f64 = LN_10 / 400.0;
@@ -44,12 +44,12 @@ impl GlickoEvidence {
 }
 
 /// Rates a match. A match does not lower a deviation below `min_deviation`, so that ratings keep moving.
-pub(super) fn rate_match(sides: &[Side], min_deviation: f64, games_per: RatedGameUnit) -> Vec<Vec<Skill>> {
+pub(super) fn rate_match(sides: &[Side], min_deviation: f64, games_per: OpponentsPerRatedGame) -> Vec<Vec<Skill>> {
     let player_count: usize = sides.iter().map(|side| side.players.len()).sum();
     let rated_side = |(side_index, side): (usize, &Side)| {
         let weight = match games_per {
-            RatedGameUnit::Match => 1.0 / (player_count - side.players.len()) as f64,
-            RatedGameUnit::Opponent => 1.0,
+            OpponentsPerRatedGame::All => 1.0 / (player_count - side.players.len()) as f64,
+            OpponentsPerRatedGame::Each => 1.0,
         };
         let rated_player = |skill: &Skill| {
             let mut evidence = GlickoEvidence::default();

@@ -6,7 +6,7 @@ use skillratings::Outcomes;
 use skillratings::glicko2::{Glicko2Config, Glicko2Rating, glicko2_rating_period};
 
 use crate::rating::skill::{Side, Skill};
-use crate::ruleset::rating::RatedGameUnit;
+use crate::ruleset::rating::OpponentsPerRatedGame;
 
 /// Convergence tolerance of the volatility iteration. Glickman's value of 1e-6 leaves a visible error.
 const VOLATILITY_TOLERANCE: f64 = 1e-12;
@@ -25,7 +25,7 @@ pub(super) struct Constants {
     /// System constant tau, which limits changes of the volatility.
     pub(super) tau: f64,
     /// Opponent of a rated game: a side, or each of its players.
-    pub(super) games_per: RatedGameUnit,
+    pub(super) games_per: OpponentsPerRatedGame,
 }
 
 pub(super) fn rate_match(sides: &[Side], constants: Constants) -> Vec<Vec<Skill>> {
@@ -33,8 +33,10 @@ pub(super) fn rate_match(sides: &[Side], constants: Constants) -> Vec<Vec<Skill>
     let opponents: Vec<Vec<Glicko2Rating>> = sides
         .iter()
         .map(|side| match constants.games_per {
-            RatedGameUnit::Match => vec![composite_opponent(side)],
-            RatedGameUnit::Opponent => side.players.iter().map(|skill| to_glicko2_rating(skill, constants)).collect(),
+            OpponentsPerRatedGame::All => vec![composite_opponent(side)],
+            OpponentsPerRatedGame::Each => {
+                side.players.iter().map(|skill| to_glicko2_rating(skill, constants)).collect()
+            }
         })
         .collect();
     let mut results = Vec::with_capacity(sides.len());

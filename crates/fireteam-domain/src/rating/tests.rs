@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::queue::ticket::PlayerRating;
-use crate::ruleset::rating::{DecayPeriodFilter, InactivityDecay, RatedGameUnit, StreakMomentum};
+use crate::ruleset::rating::{DecayPeriodFilter, InactivityDecay, OpponentsPerRatedGame, StreakMomentum};
 use crate::time::UnixMs;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
@@ -99,7 +99,7 @@ fn team_match_counts_as_one_game() {
         let team = spec.rate_match(&[side(&[new; 6], 1), side(&[new; 6], 2)], UnixMs(1)).expect("match is valid")[0][3];
         assert!((alone.estimate.rating - team.estimate.rating).abs() < 1e-9, "{system:?} {alone:?} {team:?}");
         assert!((alone.estimate.deviation - team.estimate.deviation).abs() < 1e-9, "{system:?}");
-        let each = RatingSpec { games_per: RatedGameUnit::Opponent, ..spec };
+        let each = RatingSpec { games_per: OpponentsPerRatedGame::Each, ..spec };
         let team = each.rate_match(&[side(&[new; 6], 1), side(&[new; 6], 2)], UnixMs(1)).expect("match is valid")[0][3];
         assert!(alone.estimate.rating < team.estimate.rating, "{system:?}: one game per opponent changes more");
     }
@@ -356,7 +356,7 @@ proptest! {
     #[test]
     fn ratings_stay_finite_and_win_probabilities_sum_to_one(sides in any_sides(), at in 0_u64..u64::MAX, per_opponent in any_bool()) {
         for system in ALL_SYSTEMS {
-            let games_per = if per_opponent { RatedGameUnit::Opponent } else { RatedGameUnit::Match };
+            let games_per = if per_opponent { OpponentsPerRatedGame::Each } else { OpponentsPerRatedGame::All };
             let spec = RatingSpec { games_per, momentum: Some(StreakMomentum { after: 1, factor: 10.0 }), ..RatingSpec::with_defaults(system) };
             let after = spec.rate_match(&sides, UnixMs(at)).expect("match is valid");
             prop_assert_eq!(after.len(), sides.len());

@@ -10,8 +10,8 @@ use crate::id::RulesetHash;
 use crate::measure::Measure;
 use crate::ruleset::probing::{DEFAULT_PROBING, ProbedPlayers, ProbingSpec};
 use crate::ruleset::rating::{
-    DecayPeriodFilter, DisconnectPolicy, LeaderboardAccess, PerformanceDistribution, RatedGameUnit, RatingCategories,
-    RatingSpec, RatingSystem, StreakMomentum,
+    DecayPeriodFilter, DisconnectPolicy, LeaderboardAccess, OpponentsPerRatedGame, PerformanceDistribution,
+    RatingCategories, RatingSpec, RatingSystem, StreakMomentum,
 };
 use crate::ruleset::teams::{
     AllocationSpec, BotsSpec, DEFAULT_HOST_LOSS_MS, DEFAULT_PENALTY_COOLDOWNS_MS, DEFAULT_REPORT_WINDOW_MS,
@@ -483,7 +483,7 @@ fn write_rating_additions(writer: &mut CanonicalWriter, rating: &RatingSpec) {
         writer.string("on disconnect");
         writer.variant_name(on_disconnect);
     }
-    if *games_per != RatedGameUnit::Match {
+    if *games_per != OpponentsPerRatedGame::All {
         writer.string("game per");
         writer.variant_name(games_per);
     }

@@ -24,7 +24,7 @@ pub struct RatingSpec {
     /// Effect of a match that a player left early.
     pub on_disconnect: DisconnectPolicy,
     /// Unit of one rated game with several opponents. Used by Elo, Glicko and Glicko-2 only.
-    pub games_per: RatedGameUnit,
+    pub games_per: OpponentsPerRatedGame,
     /// Callers who may read the leaderboard.
     pub leaderboard: LeaderboardAccess,
     /// Classes of ratings that players see; `None` for none.
@@ -91,7 +91,7 @@ impl RatingSpec {
             momentum: None,
             placement_matches: 0,
             on_disconnect: DisconnectPolicy::Rate,
-            games_per: RatedGameUnit::Match,
+            games_per: OpponentsPerRatedGame::All,
             leaderboard: LeaderboardAccess::Private,
             categories: None,
             prediction: PerformanceDistribution::Logistic,
@@ -207,14 +207,14 @@ pub enum DisconnectPolicy {
     Ignore,
 }
 
-/// Unit of one rated game for a player with several opponents, in systems for two players.
+/// Number of opponents in one rated game of a player, in systems for two players.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RatedGameUnit {
-    /// The match: results against all opponents are averaged. Glicko-2 counts each other side as one opponent.
-    Match,
-    /// Each opponent, as in separate games: the original formulas, for tournaments. Ratings in large teams change a
+pub enum OpponentsPerRatedGame {
+    /// All opponents of the match: results against them are averaged. Glicko-2 counts each other side as one opponent.
+    All,
+    /// Each opponent is a game of its own: the original formulas, for tournaments. Ratings in large teams change a
     /// lot.
-    Opponent,
+    Each,
 }
 
 impl RatingSystem {

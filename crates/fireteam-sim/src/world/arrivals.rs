@@ -11,7 +11,7 @@ use crate::rng::{RngPurpose, SimRng, generated_id, stream_rng};
 use crate::world::{SimTicket, SimWorld};
 use fireteam_domain::attribute::{AttributeSource, AttributeValue, ValueOrigin, ValueType};
 use fireteam_domain::id::{SiloId, TicketId};
-use fireteam_domain::match_result::UserSatisfactionCounts;
+use fireteam_domain::match_result::UserSatisfactionStatistics;
 use fireteam_domain::player_standing::PlayerStanding;
 use fireteam_domain::queue::entry::{EnteredSession, build_entered_session};
 use fireteam_domain::queue::prepared_ticket::PreparedTicket;
@@ -134,7 +134,7 @@ impl SimWorld<'_> {
     fn is_frustrated(&self, party: usize, rule: Option<FrustratedPlayerSpec>) -> bool {
         let Some(rule) = rule else { return false };
         let players = &self.population.players[self.population.parties[party].players.clone()];
-        let no_feedback = UserSatisfactionCounts::default();
+        let no_feedback = UserSatisfactionStatistics::default();
         players
             .iter()
             .filter_map(|player| player.known_skill)

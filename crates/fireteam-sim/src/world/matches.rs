@@ -24,9 +24,9 @@ use fireteam_domain::ruleset::rating::RatingSpec;
 use fireteam_domain::time::UnixMs;
 
 /// Facts about the tickets in matches. Simulated players send heartbeats until they leave.
-pub(super) struct SimTicketFacts<'a>(pub(super) &'a BTreeMap<TicketId, SimTicket>);
+pub(super) struct MatchedTicketFactSource<'a>(pub(super) &'a BTreeMap<TicketId, SimTicket>);
 
-impl TicketFacts for SimTicketFacts<'_> {
+impl TicketFacts for MatchedTicketFactSource<'_> {
     fn has_open_nat(&self, id: TicketId) -> bool {
         self.0.get(&id).is_some_and(|matched| matched.prepared_ticket.ticket.session.nat_type == Some(1))
     }
@@ -44,7 +44,7 @@ impl SimWorld<'_> {
     /// Applies an event to a match.
     fn apply_match_event(&mut self, id: MatchId, event: MatchEvent) {
         let Some(sim_match) = self.matches.get_mut(&id) else { return };
-        let tickets = SimTicketFacts(&self.matched_tickets);
+        let tickets = MatchedTicketFactSource(&self.matched_tickets);
         let transition = apply_event(&self.lifecycle_rules, &sim_match.match_state, event, &tickets, self.now);
         if let Some(match_state) = &transition.next_match {
             sim_match.match_state = match_state.clone();

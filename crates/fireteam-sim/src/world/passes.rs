@@ -4,7 +4,7 @@ use crate::event_queue::SimEvent;
 use crate::ground_truth;
 use crate::population::UNKNOWN_SKILL;
 use crate::rng::{RngPurpose, generated_id, stream_seed};
-use crate::world::matches::SimTicketFacts;
+use crate::world::matches::MatchedTicketFactSource;
 use crate::world::{PassFn, SimMatch, SimWorld};
 use fireteam_domain::id::MatchId;
 use fireteam_domain::lifecycle::MatchTicket;
@@ -177,7 +177,7 @@ impl SimWorld<'_> {
             chosen: proposal.chosen,
             bots_by_team: proposal.bots_by_team,
         };
-        let tickets = SimTicketFacts(&self.matched_tickets);
+        let tickets = MatchedTicketFactSource(&self.matched_tickets);
         let transition = create_match(&self.lifecycle_rules, new_match, &tickets, self.now);
         let match_number = self.proposal_count;
         if let Some(match_state) = transition.next_match.clone() {
@@ -225,7 +225,9 @@ impl SimWorld<'_> {
                         cities.iter().map(|&other| self.map.round_trip_ms(city, other)).fold(0.0, f64::max);
                     (
                         farthest_ms,
-                        self.map.round_trip_to_nth_nearest_ms(city, waiting_by_city, others).unwrap_or(farthest_ms),
+                        self.map
+                            .round_trip_to_nth_nearest_player_ms(city, waiting_by_city, others)
+                            .unwrap_or(farthest_ms),
                     )
                 }
             };

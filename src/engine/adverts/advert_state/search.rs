@@ -420,7 +420,8 @@ impl CandidateViewBuilder<'_> {
         let sides = [advertisement.attribute_values, self.searcher.attribute_values];
         let listed = advertisement.advertisement.session.players.iter().map(|player| player.user);
         let users: Vec<UserKey> = listed.chain(self.searcher.users.iter().copied()).collect();
-        let played = &choices.log.as_ref().map(|log| log.lock().played_by(users.iter().copied())).unwrap_or_default();
+        let played =
+            &choices.log.as_ref().map(|log| log.lock().values_played_by(users.iter().copied())).unwrap_or_default();
         let input = ValueChoiceContext { seed, users: &users, played, promised: &[], now: choices.now };
         choose_values(self.ruleset, sides.into_iter(), input).unwrap_or_default()
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::domain::id::{SetId, TicketId};
 use crate::domain::limit::PAIR_CHECKS_PER_PASS_MAX;
-use crate::domain::match_result::UserSatisfactionCounts;
+use crate::domain::match_result::UserSatisfactionStatistics;
 use crate::domain::queue::explain::{ExplainQuery, Explanation, explain_ticket};
 use crate::domain::queue::ticket::PlayerRating;
 use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
@@ -98,7 +98,7 @@ impl QueueEngine {
             match_count: imported.matches,
             last_match_at: now,
             streak: 0,
-            satisfaction: UserSatisfactionCounts::default(),
+            satisfaction: UserSatisfactionStatistics::default(),
             // An import counts as activity in the current period.
             active_periods,
         };

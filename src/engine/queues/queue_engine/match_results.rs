@@ -207,7 +207,7 @@ impl QueueEngine {
         now: UnixMs,
     ) -> Option<PlannedTransition> {
         let rules =
-            ruleset.map_or_else(LifecycleRules::for_cancellation, |ruleset| self.shared.lifecycle_rules(ruleset));
+            ruleset.map_or_else(LifecycleRules::without_ruleset, |ruleset| self.shared.lifecycle_rules(ruleset));
         let transition = apply_authoritative_report(&rules, match_, reported_by, now);
         plan_transition(&self.shared, ruleset, transition, now)
     }

@@ -90,7 +90,7 @@ impl QueueEngine {
         }
         let set_id = start.claim.set_id;
         common.check_set_not_retiring(set_id)?;
-        if !self.shared.can_start_session_matches() {
+        if !self.shared.all_servers_know_session_matches() {
             return Err(EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS });
         }
         let ruleset = common.ruleset(set_id, None)?;
@@ -221,7 +221,7 @@ impl QueueEngine {
         let users: Vec<UserKey> = tickets.iter().flat_map(|ticket| &ticket.players).map(|player| player.user).collect();
         let log = common.past_matches.get(QueueKey { set_id: ruleset.set_id, silo: session.silo });
         let log = log.filter(|_| ruleset.played_values_recent_ms().is_some());
-        let played = &log.map(|log| log.lock().played_by(users.iter().copied())).unwrap_or_default();
+        let played = &log.map(|log| log.lock().values_played_by(users.iter().copied())).unwrap_or_default();
         let seed = seed_of_id(stored.advertisement.id.as_bytes());
         let values = common.party_values.attribute_values(ruleset, session);
         let choice = ValueChoiceContext { seed, users: &users, played, promised: &[], now };

@@ -269,7 +269,7 @@ impl SharedState {
 }
 
 fn lifecycle_rules(ruleset: Option<&Ruleset>) -> LifecycleRules {
-    ruleset.map_or_else(LifecycleRules::for_cancellation, LifecycleRules::from_ruleset)
+    ruleset.map_or_else(LifecycleRules::without_ruleset, LifecycleRules::from_ruleset)
 }
 
 /// Sides of a match with reported ranks. A single rank is that of a match with one team.

@@ -65,7 +65,7 @@ impl TicketMatchCache {
 
     /// Whether outages do not extend a ticket. An extended ticket is only matched after its next heartbeat, so that is a
     /// change of its queue.
-    pub(super) fn is_not_extended(&self, stored: &StoredTicket) -> bool {
+    pub(super) fn is_expiry_unextended_by_outages(&self, stored: &StoredTicket) -> bool {
         self.indexed_expiry_of(stored) == stored.expires_at
     }
 

@@ -9,7 +9,7 @@ use sqlx::types::Uuid;
 use crate::domain::id::{ConsentId, MatchId, RatingKey, SetId, SiloId, TicketId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::lifecycle::penalty::Penalty;
-use crate::domain::match_result::{MatchResult, RatingHistoryEntry, UserSatisfactionCounts};
+use crate::domain::match_result::{MatchResult, RatingHistoryEntry, UserSatisfactionStatistics};
 use crate::domain::queue::ticket::PlayerRating;
 use crate::store::column_reader::ColumnReader;
 use crate::store::error::StoreError;
@@ -153,7 +153,7 @@ pub(super) fn decode_rating(row: &PgRow) -> Result<RatingRow, StoreError> {
         match_count: columns.uint32(5, "match_count")?,
         last_match_at: from_ms(columns.read(6, "last_match_ms")?),
         streak: columns.read(7, "streak")?,
-        satisfaction: UserSatisfactionCounts {
+        satisfaction: UserSatisfactionStatistics {
             abandoned_matches: columns.uint32(8, "abandoned_matches")?,
             disputed_matches: columns.uint32(12, "disputed_matches")?,
             feedback_count: columns.uint32(9, "feedback_count")?,

@@ -38,7 +38,7 @@ pub(super) const DELETE_RATINGS: [&str; 2] = [
 ];
 
 /// Deletes ratings of the users `$1` with the digest keys `$2`, and their history.
-pub(super) const DELETE_KEYED_RATINGS: [&str; 2] = [
+pub(super) const DELETE_RATINGS_WITH_DIGEST_KEY: [&str; 2] = [
     "
     delete from keyed_rating r
      using unnest($1::uuid[], $2::bigint[]) as u (user_key, rating_key)

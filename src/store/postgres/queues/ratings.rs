@@ -88,7 +88,9 @@ pub(super) async fn delete_ratings(
 ) -> Result<(), CommitError> {
     let (keyed, on_first_scale): (Vec<(UserKey, RatingKey)>, Vec<_>) =
         deleted.iter().copied().partition(|(_, key)| key.is_digest());
-    for (statements, keys) in [(erasure::DELETE_RATINGS, on_first_scale), (erasure::DELETE_KEYED_RATINGS, keyed)] {
+    for (statements, keys) in
+        [(erasure::DELETE_RATINGS, on_first_scale), (erasure::DELETE_RATINGS_WITH_DIGEST_KEY, keyed)]
+    {
         for statement in statements.into_iter().filter(|_| !keys.is_empty()) {
             let query = sqlx::query(statement)
                 .bind(to_uuids(keys.iter().map(|(user, _)| user.as_bytes())))

@@ -7,7 +7,7 @@ use crate::domain::id::{MatchId, RatingKey, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::limit::RATING_HISTORY_ENTRIES_MAX;
 use crate::domain::match_result::{
-    MatchResult, RatingHistoryEntry, RatingUpdate, ResultReport, UserSatisfactionCounts,
+    MatchResult, RatingHistoryEntry, RatingUpdate, ResultReport, UserSatisfactionStatistics,
 };
 use crate::domain::queue::ticket::PlayerRating;
 use crate::domain::rating::{RatingError, SetActivity, Skill};
@@ -128,7 +128,7 @@ impl QueueRows {
             match_count: after.match_count,
             last_match_at: after.last_match_at.unwrap_or(now),
             streak: after.streak,
-            satisfaction: stored.map_or_else(UserSatisfactionCounts::default, |row| row.satisfaction),
+            satisfaction: stored.map_or_else(UserSatisfactionStatistics::default, |row| row.satisfaction),
             active_periods: after.active_periods,
         };
         self.ratings.insert((user, key), row);
@@ -169,7 +169,7 @@ impl QueueRows {
         users: &[UserKey],
         rating: Option<&KeyedRatingSpec>,
         now: UnixMs,
-        count: impl Fn(&mut UserSatisfactionCounts) -> &mut u32,
+        count: impl Fn(&mut UserSatisfactionStatistics) -> &mut u32,
     ) -> Vec<RatingRow> {
         let Some(rating) = rating else { return Vec::new() };
         let mut rows = Vec::with_capacity(users.len());
@@ -208,7 +208,7 @@ impl QueueRows {
         self.feedback.insert((match_id, user), (stars, now));
         let row = rating.filter(|_| !user.is_erased()).map(|rating| {
             let row = self.ratings.entry((user, rating.key)).or_insert_with(|| new_rating_row(rating, user, now));
-            let UserSatisfactionCounts { feedback_count, feedback_sum, .. } = &mut row.satisfaction;
+            let UserSatisfactionStatistics { feedback_count, feedback_sum, .. } = &mut row.satisfaction;
             *feedback_count = feedback_count.saturating_add(1);
             *feedback_sum = feedback_sum.saturating_add(stars.into());
             *row
@@ -249,7 +249,7 @@ fn new_rating_row(rating: &KeyedRatingSpec, user: UserKey, now: UnixMs) -> Ratin
         match_count: 0,
         last_match_at: now,
         streak: 0,
-        satisfaction: UserSatisfactionCounts::default(),
+        satisfaction: UserSatisfactionStatistics::default(),
         active_periods: 0,
     }
 }

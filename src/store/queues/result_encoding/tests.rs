@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::domain::id::{RatingKey, RulesetHash, UserKey};
 use crate::domain::match_result::{
-    MatchForecast, RatingHistoryEntry, RatingUpdate, ResultReport, SideRank, UnratedReason, UserSatisfactionCounts,
+    MatchForecast, RatingHistoryEntry, RatingUpdate, ResultReport, SideRank, UnratedReason, UserSatisfactionStatistics,
 };
 use crate::domain::queue::ticket::PlayerRating;
 use crate::domain::time::UnixMs;
@@ -159,13 +159,13 @@ fn result_checksums_cover_every_column() {
 /// R12: after a rollback, version 0.2.0 writes the row again with its own checksum, and leaves the number as it is.
 #[test]
 fn rating_checksum_does_not_cover_disputed_matches() {
-    let satisfaction = UserSatisfactionCounts { abandoned_matches: 2, ..UserSatisfactionCounts::default() };
+    let satisfaction = UserSatisfactionStatistics { abandoned_matches: 2, ..UserSatisfactionStatistics::default() };
     let row = new_rating(satisfaction);
-    let disputed = new_rating(UserSatisfactionCounts { disputed_matches: 3, ..satisfaction });
+    let disputed = new_rating(UserSatisfactionStatistics { disputed_matches: 3, ..satisfaction });
     assert_eq!(rating_checksum(&disputed), rating_checksum(&row));
 }
 
-fn new_rating(satisfaction: UserSatisfactionCounts) -> RatingRow {
+fn new_rating(satisfaction: UserSatisfactionStatistics) -> RatingRow {
     RatingRow {
         user: UserKey::from_bytes([1; 16]),
         key: RatingKey::of_first_scale(SetId(2)),
@@ -185,14 +185,15 @@ const CHECKSUM_BEFORE_STREAKS: i64 = -4_550_200_178_181_031_199;
 /// R12: rows without a streak keep their old checksum; a value in a later column changes it.
 #[test]
 fn rating_checksum_ignores_later_columns_while_they_are_zero() {
-    let row = new_rating(UserSatisfactionCounts::default());
+    let row = new_rating(UserSatisfactionStatistics::default());
     assert_eq!(rating_checksum(&row), CHECKSUM_BEFORE_STREAKS, "the old checksum");
-    let all = UserSatisfactionCounts { abandoned_matches: 1, disputed_matches: 1, feedback_count: 1, feedback_sum: 1 };
+    let all =
+        UserSatisfactionStatistics { abandoned_matches: 1, disputed_matches: 1, feedback_count: 1, feedback_sum: 1 };
     let others = [
         RatingRow { streak: -1, ..row },
-        RatingRow { satisfaction: UserSatisfactionCounts { abandoned_matches: 1, ..row.satisfaction }, ..row },
-        RatingRow { satisfaction: UserSatisfactionCounts { feedback_count: 1, ..row.satisfaction }, ..row },
-        RatingRow { satisfaction: UserSatisfactionCounts { feedback_sum: 1, ..row.satisfaction }, ..row },
+        RatingRow { satisfaction: UserSatisfactionStatistics { abandoned_matches: 1, ..row.satisfaction }, ..row },
+        RatingRow { satisfaction: UserSatisfactionStatistics { feedback_count: 1, ..row.satisfaction }, ..row },
+        RatingRow { satisfaction: UserSatisfactionStatistics { feedback_sum: 1, ..row.satisfaction }, ..row },
         RatingRow { satisfaction: all, ..row },
         RatingRow { active_periods: 1, ..row },
         RatingRow { active_periods: 1, satisfaction: all, ..row },

@@ -10,7 +10,7 @@ use crate::domain::lifecycle::side_reports::{PlayerReport, ResultClaim, SideRepo
 use crate::domain::lifecycle::{
     Assignment, KeptSkillOfErasedUser, MatchEndReason, MatchPlayer, MatchStage, MatchTicket,
 };
-use crate::domain::match_result::UserSatisfactionCounts;
+use crate::domain::match_result::UserSatisfactionStatistics;
 use crate::domain::queue::ticket::PlayerRating;
 use crate::domain::rating::Skill;
 use crate::domain::session::Session;
@@ -447,7 +447,7 @@ fn queue_checksums_cover_every_column() {
         match_count: 1,
         last_match_at: UnixMs(1),
         streak: 0,
-        satisfaction: UserSatisfactionCounts::default(),
+        satisfaction: UserSatisfactionStatistics::default(),
         active_periods: 0,
     };
     assert_ne!(rating_checksum(&rating(0.1)), rating_checksum(&rating(0.1 + f64::EPSILON / 8.0)));

@@ -8,7 +8,7 @@ use sqlx::sqlite::SqliteRow;
 use crate::domain::id::{ConsentId, MatchId, SetId, SiloId, TicketId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::lifecycle::penalty::Penalty;
-use crate::domain::match_result::{MatchResult, RatingHistoryEntry, UserSatisfactionCounts};
+use crate::domain::match_result::{MatchResult, RatingHistoryEntry, UserSatisfactionStatistics};
 use crate::domain::queue::ticket::PlayerRating;
 use crate::store::column_reader::ColumnReader;
 use crate::store::error::StoreError;
@@ -168,7 +168,7 @@ pub(super) fn decode_rating(row: &SqliteRow) -> Result<RatingRow, StoreError> {
         match_count: columns.uint32(5, "match_count")?,
         last_match_at: from_ms(columns.int64(6, "last_match_ms")?),
         streak: columns.read(8, "streak")?,
-        satisfaction: UserSatisfactionCounts {
+        satisfaction: UserSatisfactionStatistics {
             abandoned_matches: columns.uint32(9, "abandoned_matches")?,
             disputed_matches: columns.uint32(13, "disputed_matches")?,
             feedback_count: columns.uint32(10, "feedback_count")?,

@@ -41,7 +41,7 @@ pub(super) const DELETE_RATING_CHANGES: MultiRowTemplate =
     MultiRowTemplate::new("delete from rating_change where (user_key, set_id) in (values ", "(?, ?)", ")", true);
 
 /// Deletes ratings with digest keys.
-pub(super) const DELETE_KEYED_RATINGS: MultiRowTemplate =
+pub(super) const DELETE_RATINGS_WITH_DIGEST_KEY: MultiRowTemplate =
     MultiRowTemplate::new("delete from keyed_rating where (user_key, rating_key) in (values ", "(?, ?)", ")", true);
 
 /// Deletes the history of ratings with digest keys.
@@ -173,7 +173,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(&folder.path().join("a.db")).await.unwrap();
         let rewrites = [REWRITE_TICKETS, REWRITE_RESULTS, DELETE_FEEDBACK];
-        let ratings = [DELETE_RATINGS, DELETE_RATING_CHANGES, DELETE_KEYED_RATINGS, DELETE_KEYED_RATING_CHANGES];
+        let ratings =
+            [DELETE_RATINGS, DELETE_RATING_CHANGES, DELETE_RATINGS_WITH_DIGEST_KEY, DELETE_KEYED_RATING_CHANGES];
         prepare_statements(&store, &SINGLE_STATEMENTS, &rewrites).await;
         prepare_statements(&store, &[], &ratings).await;
         prepare_statements(&store, &[], &DELETE_USER_ROWS).await;

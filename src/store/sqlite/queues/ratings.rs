@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use sqlx::sqlite::SqliteConnection;
 
 use crate::domain::id::{RatingKey, UserKey};
-use crate::domain::match_result::{RatingHistoryEntry, UserSatisfactionCounts};
+use crate::domain::match_result::{RatingHistoryEntry, UserSatisfactionStatistics};
 use crate::domain::rating::SetActivity;
 use crate::domain::ruleset::rating::defaults::OwnRatingKeys;
 use crate::store::error::StoreError;
@@ -80,7 +80,7 @@ pub(super) fn add_ratings_to_script(script: &mut SqlScript, changes: &QueueRowCh
     for statement in [&erasure::DELETE_RATINGS, &erasure::DELETE_RATING_CHANGES] {
         script.add_rows(statement, &on_first_scale, bind_rating_key);
     }
-    for statement in [&erasure::DELETE_KEYED_RATINGS, &erasure::DELETE_KEYED_RATING_CHANGES] {
+    for statement in [&erasure::DELETE_RATINGS_WITH_DIGEST_KEY, &erasure::DELETE_KEYED_RATING_CHANGES] {
         script.add_rows(statement, &keyed, bind_rating_key);
     }
 }
@@ -126,7 +126,8 @@ fn bind_rating(row: &&RatingRow, values: &mut BindValues) {
     values.push(row.user.as_bytes().as_slice());
     values.push(row.key.to_stored()).push(row.rating.rating).push(row.rating.deviation).push(row.volatility);
     values.push(i64::from(row.match_count)).push(to_ms(row.last_match_at)).push(i64::from(row.streak));
-    let UserSatisfactionCounts { abandoned_matches, disputed_matches, feedback_count, feedback_sum } = row.satisfaction;
+    let UserSatisfactionStatistics { abandoned_matches, disputed_matches, feedback_count, feedback_sum } =
+        row.satisfaction;
     values.push(i64::from(abandoned_matches)).push(i64::from(feedback_count)).push(i64::from(feedback_sum));
     values.push(i64::from(row.active_periods)).push(i64::from(disputed_matches));
     values.push(rating_checksum(row));

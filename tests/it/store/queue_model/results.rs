@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fireteam::domain::id::{MatchId, RatingKey, UserKey};
 use fireteam::domain::limit::RATING_HISTORY_ENTRIES_MAX;
 use fireteam::domain::match_result::{
-    MatchResult, RatingHistoryEntry, RatingUpdate, ResultReport, SideRank, UserSatisfactionCounts,
+    MatchResult, RatingHistoryEntry, RatingUpdate, ResultReport, SideRank, UserSatisfactionStatistics,
 };
 use fireteam::domain::rating::{SetActivity, Side};
 use fireteam::domain::ruleset::rating::scale::KeyedRatingSpec;
@@ -201,7 +201,7 @@ fn new_rating_row(rating: &KeyedRatingSpec, user: UserKey, now: UnixMs) -> Ratin
         match_count: 0,
         last_match_at: now,
         streak: 0,
-        satisfaction: UserSatisfactionCounts::default(),
+        satisfaction: UserSatisfactionStatistics::default(),
         active_periods: 0,
     }
 }

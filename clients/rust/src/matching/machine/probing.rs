@@ -65,7 +65,7 @@ impl Matching {
         for id in hosts {
             let Some(target) = round.target(&id).cloned() else { continue };
             let endpoint = target.endpoint;
-            let prober = HostProber::new(target, self.effects.random(), round.estimated_high_ms(&id));
+            let prober = HostProber::new(target, self.effects.random(), round.high_estimate_to_advert_ms(&id));
             round.probed.insert(id.clone());
             under_test.push(HostUnderTest { advertisement_id: id, endpoint, prober });
         }
@@ -88,7 +88,7 @@ impl Matching {
                 _ if self.memory.probes_left() == 0 => continue,
                 _ => {
                     self.memory.count_probed(1);
-                    HostProber::new(target, self.effects.random(), round.estimated_high_ms(&id))
+                    HostProber::new(target, self.effects.random(), round.high_estimate_to_advert_ms(&id))
                 }
             };
             prober.start_involved(self.options.game_data.clone());

@@ -131,7 +131,7 @@ fn past_match_log_equals_a_rebuild_from_all_matches() {
                 rules = self::rules([10, 30, 100][below(&mut rng, 3) as usize]);
             }
             let users = || waiting.iter().map(|&number| user(number));
-            assert_eq!(log.played_by(users()), plays_of(&stored, users()), "seed {seed}, step {step}");
+            assert_eq!(log.values_played_by(users()), plays_of(&stored, users()), "seed {seed}, step {step}");
             let actual = log.past_matches_among(waiting.iter().map(|&number| user(number)), &rules, now);
             if below(&mut rng, 3) == 0 {
                 running_pass = Some((actual.clone(), actual.pairs().collect::<Vec<_>>()));

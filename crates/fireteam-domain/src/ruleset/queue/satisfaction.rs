@@ -6,7 +6,12 @@ use crate::ruleset::queue::FrustratedPlayerSpec;
 impl FrustratedPlayerSpec {
     /// Whether a user with this losing streak, number of rated matches and statistics is frustrated. One sign is
     /// enough.
-    pub fn is_frustrated(&self, streak: i32, rated_matches: u32, stats: &match_result::UserSatisfactionCounts) -> bool {
+    pub fn is_frustrated(
+        &self,
+        streak: i32,
+        rated_matches: u32,
+        stats: &match_result::UserSatisfactionStatistics,
+    ) -> bool {
         let on_losing_streak = |minimum: u32| streak < 0 && minimum <= streak.unsigned_abs();
         let abandons_matches = |percent: f64| {
             let enough_matches = rated_matches > 0 && self.min_matches <= rated_matches;
@@ -24,8 +29,8 @@ impl FrustratedPlayerSpec {
 mod tests {
     use super::*;
 
-    fn satisfaction_stats(abandoned: u32, scores: u32, score_sum: u32) -> match_result::UserSatisfactionCounts {
-        match_result::UserSatisfactionCounts {
+    fn satisfaction_stats(abandoned: u32, scores: u32, score_sum: u32) -> match_result::UserSatisfactionStatistics {
+        match_result::UserSatisfactionStatistics {
             abandoned_matches: abandoned,
             disputed_matches: 0,
             feedback_count: scores,

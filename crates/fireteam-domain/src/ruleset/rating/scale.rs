@@ -150,8 +150,8 @@ impl fmt::Display for RatingScale {
 mod tests {
     use super::*;
     use crate::ruleset::rating::{
-        DecayPeriodFilter, DisconnectPolicy, InactivityDecay, LeaderboardAccess, PerformanceDistribution,
-        RatedGameUnit, RatingCategories, RatingSpec, StreakMomentum,
+        DecayPeriodFilter, DisconnectPolicy, InactivityDecay, LeaderboardAccess, OpponentsPerRatedGame,
+        PerformanceDistribution, RatingCategories, RatingSpec, StreakMomentum,
     };
 
     const SET: RatingPool<'_> = RatingPool::Set(SetId(11));
@@ -277,7 +277,7 @@ mod tests {
             momentum: Some(StreakMomentum { after: 3, factor: 2.0 }),
             placement_matches: 10,
             on_disconnect: DisconnectPolicy::Ignore,
-            games_per: RatedGameUnit::Opponent,
+            games_per: OpponentsPerRatedGame::Each,
             leaderboard: LeaderboardAccess::Public,
             categories: Some(RatingCategories { count: 2, width: 1.0, from: 0.0 }),
             prediction: PerformanceDistribution::Probit,

@@ -8,8 +8,8 @@ use crate::ruleset::rating::defaults::{
     SystemByDefaults, default_plackett_luce_beta, default_trueskill_beta, default_trueskill_tau,
 };
 use crate::ruleset::rating::{
-    DecayPeriodFilter, DisconnectPolicy, InactivityDecay, LeaderboardAccess, PerformanceDistribution, RatedGameUnit,
-    RatingCategories, RatingSpec, RatingSystem, StreakMomentum,
+    DecayPeriodFilter, DisconnectPolicy, InactivityDecay, LeaderboardAccess, OpponentsPerRatedGame,
+    PerformanceDistribution, RatingCategories, RatingSpec, RatingSystem, StreakMomentum,
 };
 use crate::ruleset::raw::{Diagnostics, RawElement};
 use crate::ruleset::validate::attributes::ATTRIBUTE_NUMBER_BOUNDS;
@@ -98,9 +98,12 @@ pub(super) fn read_rating(element: &RawElement, diagnostics: &Diagnostics) -> Ra
     let on_disconnect = reader.optional_keyword("OnDisconnect", &disconnect_policies).unwrap_or(DisconnectPolicy::Rate);
     let games_per = match system_name {
         RatingSystemName::Elo | RatingSystemName::Glicko | RatingSystemName::Glicko2 => reader
-            .optional_keyword("GamesPer", &[("match", RatedGameUnit::Match), ("opponent", RatedGameUnit::Opponent)])
-            .unwrap_or(RatedGameUnit::Match),
-        RatingSystemName::TrueSkill | RatingSystemName::PlackettLuce => RatedGameUnit::Match,
+            .optional_keyword(
+                "GamesPer",
+                &[("match", OpponentsPerRatedGame::All), ("opponent", OpponentsPerRatedGame::Each)],
+            )
+            .unwrap_or(OpponentsPerRatedGame::All),
+        RatingSystemName::TrueSkill | RatingSystemName::PlackettLuce => OpponentsPerRatedGame::All,
     };
     let access = [("private", LeaderboardAccess::Private), ("public", LeaderboardAccess::Public)];
     let leaderboard = reader.optional_keyword("Leaderboard", &access).unwrap_or_default();
