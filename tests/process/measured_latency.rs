@@ -1,8 +1,10 @@
 //! Measured latency as a whole: server processes, hosts behind delay lines, and the search loop of the Rust client, which probes them
 //! with real packets and joins the nearest.
 
+mod beacon_processes;
 mod delay_line_checks;
 mod hosts;
+mod proven_round_trips;
 mod recorded_calls;
 
 use std::net::IpAddr;

@@ -9,7 +9,7 @@
 //!   object. [`TicketStream`] receives ticket updates and reconnects after a failure.
 //! - [`Client::matching`] runs the whole search loop: search, latency probes, reports, reservations, connects, and advertising.
 //!   [`matching`] is the same loop without a runtime, and [`probe`] answers the probes of others.
-//!   [`Client::queueing`] and [`queueing`] are the loop of a queue.
+//!   [`Client::queueing`] and [`queueing`] are the loop of a queue. [`Client::measure_beacons`] and [`probe::beacons`] prove round trips.
 //!
 //! ```no_run
 //! use fireteam_client::{Client, pb};
@@ -34,8 +34,10 @@
 //! variables.
 
 mod advertisement;
+mod beacons_run;
 mod client;
 mod connection;
+mod datagrams;
 mod error;
 mod hidden;
 #[cfg(feature = "credentials")]
