@@ -20,6 +20,8 @@ mod beacon_prober;
 mod beacon_responder;
 mod echo;
 mod error;
+#[cfg(feature = "failpoints")]
+mod fail_points;
 mod header;
 mod host_responder;
 mod involved;
