@@ -1,6 +1,8 @@
 //! Beacons as processes of their own, each behind a delay line.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::ops::Range;
 use std::path::Path as FilePath;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
@@ -11,8 +13,9 @@ use crate::identities::Identities;
 use crate::support::delay_line::{DelayLine, Direction, Path};
 use crate::support::server_process::{StderrLog, fireteam_command};
 
-/// Types of the packets of a client, and their position.
+/// Types of the packets of a client, and the positions of type and nonce.
 const TYPE_AT: usize = 4;
+const NONCE: Range<usize> = 8..16;
 const HELLO: u8 = 0x11;
 const PROOF: u8 = 0x13;
 
@@ -65,20 +68,26 @@ impl BeaconProcess {
         self.child.wait().expect("it ends");
     }
 
-    /// Hellos and proofs of clients so far. Fails if the beacon has sent more packets than it received, or longer ones.
-    pub(super) fn packets(&self) -> (usize, usize) {
-        let (mut hellos, mut proofs, mut answers) = (0, 0, 0);
+    /// Hellos and proofs of the longest run so far: the packets with one nonce. Beacons measure each other with a nonce for each hello, so it
+    /// is the client's. Fails if the beacon has sent more packets than it received, or longer ones.
+    pub(super) fn longest_run(&self) -> (usize, usize) {
+        let (mut runs, mut received, mut answers) = (BTreeMap::<Vec<u8>, (usize, usize)>::new(), 0, 0);
         for packet in self.line.packets() {
             assert_eq!(packet.bytes.len(), 64, "{}", self.plan.region);
-            match (packet.direction, packet.bytes[TYPE_AT]) {
-                (Direction::ToHost, HELLO) => hellos += 1,
-                (Direction::ToHost, PROOF) => proofs += 1,
-                (Direction::ToHost, other) => panic!("a packet of type {other} to {}", self.plan.region),
-                (Direction::ToClient, _) => answers += 1,
+            if packet.direction == Direction::ToClient {
+                answers += 1;
+                continue;
+            }
+            received += 1;
+            let (hellos, proofs) = runs.entry(packet.bytes[NONCE].to_vec()).or_default();
+            match packet.bytes[TYPE_AT] {
+                HELLO => *hellos += 1,
+                PROOF => *proofs += 1,
+                other => panic!("a packet of type {other} to {}", self.plan.region),
             }
         }
-        assert!(answers <= hellos + proofs, "{}", self.plan.region);
-        (hellos, proofs)
+        assert!(answers <= received, "{}", self.plan.region);
+        runs.into_values().max().unwrap_or_default()
     }
 }
 
