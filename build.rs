@@ -65,7 +65,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         server = server.boxed(field);
     }
     for message in PRE_ENCODED_MESSAGES {
-        server = server.extern_path(message, "crate::api::response_encoder::EncodedResponse");
+        server = server.extern_path(message, "crate::api::response_encoder::EncodedCandidatesResponse");
     }
     server.compile_fds(all_descriptors.clone())?;
 

@@ -10,7 +10,7 @@ use fireteam::beacon::BeaconUdp;
 use fireteam::clock::{Clock, SystemClock};
 use fireteam::domain::time::UnixMs;
 use fireteam::telemetry::metric::beacon_packets::BeaconPacketCounters;
-use fireteam_probe::{BeaconCookieKey, BeaconResponder, Challenge, FleetKey, Hello, PACKET_BYTES};
+use fireteam_probe::{BeaconCookieKey, BeaconResponder, Challenge, FIXED_PACKET_BYTES, FleetKey, Hello};
 
 use crate::harness::{Timing, clock, compare, machine, resident_bytes};
 
@@ -63,9 +63,9 @@ fn senders(to: SocketAddr) -> Vec<UdpSocket> {
 /// Sends one packet of each sender, times the answers of `answer`, and returns what the senders receive.
 fn time_batch(
     senders: &[UdpSocket],
-    packets: &[[u8; PACKET_BYTES]],
+    packets: &[[u8; FIXED_PACKET_BYTES]],
     answer: &mut dyn FnMut(),
-) -> (Duration, Vec<[u8; PACKET_BYTES]>) {
+) -> (Duration, Vec<[u8; FIXED_PACKET_BYTES]>) {
     for (sender, packet) in senders.iter().zip(packets) {
         sender.send(packet).expect("sent");
     }
@@ -73,7 +73,7 @@ fn time_batch(
     senders.iter().for_each(|_| answer());
     let time = begin.elapsed();
     let receive = |sender: &UdpSocket| {
-        let mut packet = [0; PACKET_BYTES];
+        let mut packet = [0; FIXED_PACKET_BYTES];
         sender.recv(&mut packet).expect("an answer");
         packet
     };
@@ -106,8 +106,9 @@ impl BeaconLoop {
         let hellos = vec![HELLO.encode(); self.senders.len()];
         for _ in 0..BATCHES {
             let (of_hellos, challenges) = time_batch(&self.senders, &hellos, &mut answer);
-            let proof =
-                |packet: &[u8; PACKET_BYTES]| Challenge::decode(packet).expect("a challenge").proof([5; 16]).encode();
+            let proof = |packet: &[u8; FIXED_PACKET_BYTES]| {
+                Challenge::decode(packet).expect("a challenge").proof([5; 16]).encode()
+            };
             let proofs: Vec<_> = challenges.iter().map(proof).collect();
             let (of_proofs, _) = time_batch(&self.senders, &proofs, &mut answer);
             time += of_hellos + of_proofs;
@@ -131,7 +132,7 @@ impl BareLoop {
 
     fn time_round(&mut self) -> Timing {
         let mut answer = || {
-            let mut packet = [0; PACKET_BYTES];
+            let mut packet = [0; FIXED_PACKET_BYTES];
             let (length, from) = self.socket.recv_from(&mut packet).expect("a packet");
             self.socket.send_to(&packet[..length], from).expect("sent");
         };

@@ -22,7 +22,7 @@ use fireteam::geo::{LocatorSettings, ReloadableLocator};
 use fireteam::rules::{self, RulesetCatalog};
 use fireteam::store::Store;
 use fireteam::store::memory::MemoryStore;
-use fireteam::store::postgres::{PostgresStore, ServerIdentity};
+use fireteam::store::postgres::{PostgresStore, ReplicaIdentity};
 use fireteam::telemetry::metric::Metrics;
 
 use crate::harness::{clock, machine, quantile_of};
@@ -62,7 +62,7 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
             return;
         };
         runtime.block_on(async {
-            let replica = ServerIdentity { id: 1, silos: None };
+            let replica = ReplicaIdentity { id: 1, silos: None };
             let store = PostgresStore::open(&url, replica).await.expect("a database");
             measure("PGIDLE", Arc::new(store)).await;
         });

@@ -73,7 +73,7 @@ fn even(wanted: &dyn Fn(&str) -> bool, floor: &MemoryFloor) {
                     *value = AttributeValue::Number(1e6);
                 }
             });
-            let facts = AttributeValues::from_session(&ruleset, &session);
+            let facts = AttributeValues::from_session_without_standings(&ruleset, &session);
             (session, facts)
         };
         world.searchers = sessions.into_iter().map(far).collect();

@@ -24,7 +24,7 @@ pub(crate) fn past_match_log(users: &[UserKey], matches: u64, team_size: u16, no
         };
         let started_at = UnixMs(now.0 - rng.below(BEGAN_WITHIN_MS));
         let id = u128::from(rng.next()) << 64 | u128::from(number);
-        log.record(&played_match(id, (0..2 * team_size).map(seat), started_at));
+        log.record_match_state(&played_match(id, (0..2 * team_size).map(seat), started_at));
     }
     log
 }

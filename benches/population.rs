@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fireteam::domain::advertisement::{Advertisement, AdvertisementKind, AllowedRange};
-use fireteam::domain::attribute::{Attribute, AttributeSource, AttributeValue, PartyAggregation, Trust, ValueType};
+use fireteam::domain::attribute::{Attribute, AttributeValue, NumberAggregation, SourceField, Trust, ValueType};
 use fireteam::domain::attribute_values::AttributeValues;
 use fireteam::domain::expansion::{Expansion, ExpansionStep};
 use fireteam::domain::id::{AdvertisementId, RulesetHash, SetId, SiloId, UserKey};
@@ -13,10 +13,10 @@ use fireteam::domain::locality::Locality;
 use fireteam::domain::matchmaking_action::AdvertiseChances;
 use fireteam::domain::measure::Measure;
 use fireteam::domain::ruleset::probing::DEFAULT_PROBING;
-use fireteam::domain::ruleset::teams::{AllocationSpec, HostingMode, HostingSpec, PlayerDataForHost, ServerChoice};
+use fireteam::domain::ruleset::teams::{AllocatorOfferSpec, HostingMode, HostingSpec, PlayerDataForHost, ServerChoice};
 use fireteam::domain::ruleset::{
-    AdvertisementIdForm, DistanceCurve, HardFilter, HardMissingPolicy, HardRule, InFilterList, PartyConsentPolicy,
-    Ruleset, RulesetSilos, SearchLimits, SoftFilter, SoftFilterMode, SoftMissingPolicy,
+    AdvertisementIdDisclosure, DistanceCurve, HardFilter, HardMissingPolicy, HardRule, InFilterListSource,
+    PartyConsentPolicy, Ruleset, RulesetSilos, SearchLimits, SoftFilter, SoftFilterDistance, SoftMissingPolicy,
 };
 use fireteam::domain::session::{Player, Session};
 use fireteam::domain::time::UnixMs;
@@ -40,8 +40,8 @@ pub(crate) enum PopulationKind {
 }
 
 fn number(name: &str, range: Option<(f64, f64)>) -> Attribute {
-    let reduction = PartyAggregation::Mean;
-    let (kind, source, trust, unit) = (ValueType::Number, AttributeSource::AttributeMap, Trust::Client, "".into());
+    let reduction = NumberAggregation::Mean;
+    let (kind, source, trust, unit) = (ValueType::Number, SourceField::AttributeMap, Trust::Client, "".into());
     Attribute {
         name: name.into(),
         value_type: kind,
@@ -80,12 +80,13 @@ pub(crate) fn ruleset(rules: RuleOptions) -> Ruleset {
         min,
         max,
     };
-    let skill = soft("skill", rules.skill, Measure::AttributeDifference(0), SoftFilterMode::Difference, 0.0, 3000.0);
-    let distance = soft("distance", rules.distance, Measure::Distance, SoftFilterMode::LowerIsBetter, 0.0, 8000.0);
+    let skill =
+        soft("skill", rules.skill, Measure::AttributeDifference(0), SoftFilterDistance::Difference, 0.0, 3000.0);
+    let distance = soft("distance", rules.distance, Measure::Distance, SoftFilterDistance::LowerIsBetter, 0.0, 8000.0);
     let steps = [(0, 1e-6), (3_600_000, 5000.0)].map(|(start_ms, value)| ExpansionStep { start_ms, limit: value });
     let within = HardRule::Within { measure: Measure::AttributeDifference(0), expansion: 0, reciprocal_percent: 100.0 };
-    let listed =
-        |text: &str| HardRule::In { attribute: 1, list: InFilterList::Strings([text.into()].into()), mutual: false };
+    let strings = |text: &str| InFilterListSource::Strings([text.into()].into());
+    let listed = |text: &str| HardRule::In { attribute: 1, list: strings(text), mutual: false };
     let equal = HardRule::Equal { attribute: 2, value: None };
     let hard = [
         (rules.limits, within),
@@ -107,7 +108,7 @@ pub(crate) fn ruleset(rules: RuleOptions) -> Ruleset {
         advertise_chances: AdvertiseChances::from_game_size(12),
         search_limits: SearchLimits { max_results: 50, max_evaluated: u32::MAX },
         clients_per_account: 1,
-        handles: AdvertisementIdForm::Ids,
+        handles: AdvertisementIdDisclosure::Ids,
         latency_model: DEFAULT_LATENCY_MODEL,
         involved_phase_percent: 50.0,
         probing: DEFAULT_PROBING,
@@ -126,7 +127,7 @@ pub(crate) fn ruleset(rules: RuleOptions) -> Ruleset {
             host_loss_ms: 0,
             choice: ServerChoice::BestScore,
             max_round_trip_ms: None,
-            allocation: AllocationSpec::DEFAULT,
+            allocation: AllocatorOfferSpec::NO_OFFERS,
             report_window_ms: 0,
             host_data: PlayerDataForHost::default(),
         },
@@ -189,7 +190,7 @@ pub(crate) fn entry(rng: &mut SplitMix64, ruleset: &Ruleset, number: u64, spread
     let session = session(rng, spread);
     let mut ids = SplitMix64(number);
     let id = (u128::from(ids.next()) << 64) | u128::from(ids.next());
-    let facts = AttributeValues::from_session(ruleset, &session);
+    let facts = AttributeValues::from_session_without_standings(ruleset, &session);
     let advertisement = Advertisement {
         id: AdvertisementId::from_bytes(id.to_be_bytes()),
         set_id: SetId(1),

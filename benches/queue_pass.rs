@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fireteam::domain::attribute::{AttributeValue, PartyAggregation};
+use fireteam::domain::attribute::{AttributeValue, NumberAggregation};
 use fireteam::domain::expansion::Expansion;
 use fireteam::domain::id::{SetId, TicketId, UserKey};
 use fireteam::domain::matching::maximum_weight_matching;
@@ -13,7 +13,7 @@ use fireteam::domain::queue::pass::{self, PassInput, PassOutcome};
 use fireteam::domain::queue::prepared_ticket::PreparedTicket;
 use fireteam::domain::queue::ticket::{PlayerRating, Ticket};
 use fireteam::domain::ruleset::queue::{
-    AbsoluteOrPercentMax, BucketRounding, Gate, GateRounding, QualitySpec, QueueSpec, RatingGroup, RatingGroups,
+    BucketRounding, Gate, GateRounding, NarrowerOrWiderBound, QualitySpec, QueueSpec, RatingGroup, RatingGroups,
     RatingWindow, SelectionMode, SelectionOrder, SelectionSpec, WaitBonus, WindowClock, WindowPairRule,
 };
 use fireteam::domain::ruleset::teams::{TeamOrder, TeamsSpec};
@@ -213,7 +213,7 @@ fn duel() -> TeamsSpec {
 fn queue(mode: SelectionMode, quality: QualitySpec) -> QueueSpec {
     QueueSpec {
         pass_interval_ms: 250,
-        party_rating: PartyAggregation::Max,
+        party_rating: NumberAggregation::Max,
         allow_other_queues: true,
         prefer_same_party_size: false,
         backfill: false,
@@ -390,7 +390,7 @@ fn avoiding() {
         let name = format!("6v6, {REMEMBERED_MATCHES} past matches of {}, 10k", 2 * team_size);
         let mut pass = || {
             let passing_by = passing_by.next().expect("a cycle").iter().copied();
-            let past_matches = log.past_matches_among(waiting_users().chain(passing_by), avoid, now);
+            let past_matches = log.recent_meetings_among(waiting_users().chain(passing_by), avoid, now);
             drop(std::hint::black_box(waiting.pass_with(&past_matches)));
         };
         compare("PQ8", &name, "no past match", || time_all(1, |_| pass()), || waiting.time());
@@ -420,7 +420,7 @@ fn passes(count: u64) {
         step_every_ms: 5_000,
         max: Some(24),
         max_percent: None,
-        combine: AbsoluteOrPercentMax::Smaller,
+        combine: NarrowerOrWiderBound::Smaller,
         reciprocal_percent: 100.0,
         clock: WindowClock::Queue,
         rule: WindowPairRule::Contain,

@@ -2,9 +2,9 @@
 
 use std::hint::black_box;
 
-use fireteam::domain::latency::beacon_fleet::{Beacon, BeaconFleet, BeaconRoundTrip};
-use fireteam::domain::latency::beacon_vector::{BeaconFloor, CompletedVector};
-use fireteam::domain::latency::prediction::{PredictionCondition, predict};
+use fireteam::domain::latency::beacon_fleet::{Beacon, BeaconFleet, BeaconPairRoundTrip};
+use fireteam::domain::latency::beacon_vector::{CompletedVector, MeasuredBeaconFloor};
+use fireteam::domain::latency::prediction::{PlacePrecision, predict};
 use fireteam::domain::latency::predictor_constants::PREDICTOR_V1;
 use fireteam::domain::latency::{DEFAULT_LATENCY_MODEL, LatencyEndpoint, round_trip_by_regions_or_distance};
 use fireteam::domain::locality::Locality;
@@ -51,7 +51,7 @@ fn predictions(beacons: u32) {
     let subject = || {
         time_all(PREDICTIONS, |number| {
             let other = &parties[number % PARTIES];
-            let predicted = predict(&fleet, &searcher.vector, &other.vector, PredictionCondition::Search);
+            let predicted = predict(&fleet, &searcher.vector, &other.vector, PlacePrecision::Search);
             black_box(predicted.expect("vectors of one fleet").high_ms);
         })
     };
@@ -68,17 +68,17 @@ fn predictions(beacons: u32) {
 fn random_fleet(count: u32, rng: &mut SplitMix64) -> BeaconFleet {
     let beacons: Vec<Beacon> = (0..count).map(|id| Beacon { id, place: random_place(rng) }).collect();
     let pairs = (0..count).flat_map(|from| (0..from).map(move |to| (from, to)));
-    let round_trips: Vec<BeaconRoundTrip> =
-        pairs.map(|(from, to)| BeaconRoundTrip { from, to, round_trip_ms: rng.below(300) as f64 }).collect();
+    let round_trips: Vec<BeaconPairRoundTrip> =
+        pairs.map(|(from, to)| BeaconPairRoundTrip { from, to, round_trip_ms: rng.below(300) as f64 }).collect();
     BeaconFleet::new(&beacons, &round_trips, PREDICTOR_V1)
 }
 
 fn random_party(fleet: &BeaconFleet, rng: &mut SplitMix64) -> Party {
     let place = random_place(rng);
     let ids = fleet.nearest_ids(place, FLOORS);
-    let floors: Vec<BeaconFloor> =
-        ids.into_iter().map(|beacon_id| BeaconFloor { beacon_id, floor_ms: rng.below(200) as f64 }).collect();
-    let region = |(number, floor): (usize, &BeaconFloor)| RegionLatency {
+    let floors: Vec<MeasuredBeaconFloor> =
+        ids.into_iter().map(|beacon_id| MeasuredBeaconFloor { beacon_id, floor_ms: rng.below(200) as f64 }).collect();
+    let region = |(number, floor): (usize, &MeasuredBeaconFloor)| RegionLatency {
         region: format!("region-{number:02}").into(),
         round_trip_ms: floor.floor_ms as f32,
     };

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use fireteam::domain::time::UnixMs;
-use fireteam::store::postgres::{PostgresStore, ServerIdentity};
+use fireteam::store::postgres::{PostgresStore, ReplicaIdentity};
 use fireteam::store::{AdvertWrite, Store};
 use sqlx::postgres::{PgConnection, PgListener, PgPoolOptions};
 use sqlx::types::Uuid;
@@ -79,7 +79,7 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
 }
 
 async fn open(url: &str, number: u64) -> PostgresStore {
-    PostgresStore::open(url, ServerIdentity { id: number, silos: None }).await.expect("a store")
+    PostgresStore::open(url, ReplicaIdentity { id: number, silos: None }).await.expect("a store")
 }
 
 /// PD2: batches compared with one row per commit, on one connection and on 32.

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use fireteam_client::{Advertisement, Client, Error, HostEvent, MatchHost, ReservationEvents, pb};
+use fireteam_client::{Advertisement, Client, Error, HostEvent, HostEvents, MatchHost, pb};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -26,18 +26,14 @@ async fn main() -> Result<(), Error> {
 }
 
 /// Sends heartbeats and handles reservation events; opens another stream when the current one ends.
-async fn run_host(
-    client: &Client,
-    advertisement: &mut Advertisement,
-    events: &mut ReservationEvents,
-) -> Result<(), Error> {
+async fn run_host(client: &Client, advertisement: &mut Advertisement, events: &mut HostEvents) -> Result<(), Error> {
     // Confirms matches that fill the session, and keeps them alive.
     let mut match_host = MatchHost::new(client.clone(), advertisement);
     loop {
         // Three heartbeats per TTL, so that two may be lost.
         let heartbeat_interval = Duration::from_millis((advertisement.expires_in_ms / 3).max(100));
         let result = tokio::select! {
-            event = events.next_event() => match event {
+            event = events.next_host_event() => match event {
                 Ok(HostEvent::Reservation(event)) => handle_reservation_event(advertisement, event).await,
                 Ok(HostEvent::Match(_)) => confirm_matches(&mut match_host).await,
                 Err(error) => Err(error),
@@ -62,7 +58,7 @@ async fn run_host(
 }
 
 async fn confirm_matches(match_host: &mut MatchHost) -> Result<(), Error> {
-    for hosted in match_host.beat().await? {
+    for hosted in match_host.heartbeat().await? {
         println!("match {}: {}", hosted.match_id, hosted.state().as_str_name());
     }
     Ok(())

@@ -12,8 +12,8 @@ use clap::{Parser, ValueEnum};
 use fireteam::cli::simulate::html_page::render_page;
 use fireteam::cli::simulate::svg_plot::{Series, line_plot};
 use fireteam_sim::rating_study::{
-    CHECKPOINT_MATCHES, EXTENDED_STUDY_MATCHES, RatingHistory, STUDY_MATCH_PLAYERS_MAX, STUDY_MATCHES, STUDY_PLAYERS,
-    StudyResult, StudyScheme, TRUE_SKILL_SD, run_study, studied_systems,
+    CHECKPOINT_MATCHES, EXTENDED_STUDY_TOTAL_MATCHES, RatingHistory, STUDY_MATCH_PLAYERS_MAX, STUDY_MATCHES,
+    STUDY_PLAYERS, StudyResult, StudyScheme, TRUE_SKILL_SD, run_study, studied_systems,
 };
 
 /// Measures how close Elo and Glicko ratings come to known true skill.
@@ -64,7 +64,7 @@ fn main() -> anyhow::Result<()> {
     let (scheme, description) = flags.scheme.scheme_and_description();
     let mut results = Vec::new();
     for (name, spec) in &studied_systems() {
-        results.push(run_study((name, spec), scheme, flags.seed, EXTENDED_STUDY_MATCHES, &mut |_| {})?);
+        results.push(run_study((name, spec), scheme, flags.seed, EXTENDED_STUDY_TOTAL_MATCHES, &mut |_| {})?);
     }
     let header = format!(
         "The thesis's study: {STUDY_PLAYERS} players, true skill normal around 0 with deviation {TRUE_SKILL_SD}, {STUDY_MATCHES} matches\n\

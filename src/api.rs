@@ -56,13 +56,13 @@ use ratings::RatingsApi;
 use status::Rejection;
 
 /// Size limit of a request message on the client port, bytes.
-pub const REQUEST_MESSAGE_BYTES_MAX: usize = 64 * 1024;
+pub const CLIENT_PORT_REQUEST_BYTES_MAX: usize = 64 * 1024;
 
 /// Size limit of an allocator's message, bytes: a registration with 64 sets and 32 regions.
-pub const ALLOCATE_MESSAGE_BYTES_MAX: usize = 8 * 1024;
+pub const ALLOCATOR_MESSAGE_BYTES_MAX: usize = 8 * 1024;
 
 /// Size limit of a response message on the client port, bytes: a ruleset file of 256 KiB and its envelope.
-pub const RESPONSE_MESSAGE_BYTES_MAX: usize = 260 * 1024;
+pub const CLIENT_PORT_RESPONSE_BYTES_MAX: usize = 260 * 1024;
 
 /// Size limit of a response of the Queue service, bytes: the statuses of 256 tickets of one player each, in matches of 128.
 pub const QUEUE_RESPONSE_MESSAGE_BYTES_MAX: usize = 2 * 1024 * 1024;
@@ -85,33 +85,33 @@ pub fn client_routes(
     let handler = MatchmakingHandler::new(engine).with_rate_limits(rate_limits.clone());
     let service = MatchmakingApi::new(handler, address_resolver.clone(), drain.clone());
     let service = MatchmakingServiceServer::new(service)
-        .max_decoding_message_size(REQUEST_MESSAGE_BYTES_MAX)
-        .max_encoding_message_size(RESPONSE_MESSAGE_BYTES_MAX);
+        .max_decoding_message_size(CLIENT_PORT_REQUEST_BYTES_MAX)
+        .max_encoding_message_size(CLIENT_PORT_RESPONSE_BYTES_MAX);
     let mut routes = RoutesBuilder::default();
     routes.add_service(service);
     if let Some(beacons) = beacons {
         let latency = LatencyApi::new(beacons, address_resolver.clone(), Some(rate_limits.clone()));
         routes.add_service(
             LatencyServiceServer::new(latency)
-                .max_decoding_message_size(REQUEST_MESSAGE_BYTES_MAX)
-                .max_encoding_message_size(RESPONSE_MESSAGE_BYTES_MAX),
+                .max_decoding_message_size(CLIENT_PORT_REQUEST_BYTES_MAX)
+                .max_encoding_message_size(CLIENT_PORT_RESPONSE_BYTES_MAX),
         );
     }
     if let Some(queues) = queues {
         let ratings = RatingsApi::new(queues.clone(), address_resolver.clone(), Some(rate_limits.clone()));
         routes.add_service(
             RatingServiceServer::new(ratings)
-                .max_decoding_message_size(REQUEST_MESSAGE_BYTES_MAX)
-                .max_encoding_message_size(RESPONSE_MESSAGE_BYTES_MAX),
+                .max_decoding_message_size(CLIENT_PORT_REQUEST_BYTES_MAX)
+                .max_encoding_message_size(CLIENT_PORT_RESPONSE_BYTES_MAX),
         );
         let allocation = AllocationApi::new(queues.clone(), address_resolver.clone(), Some(rate_limits.clone()));
         routes.add_service(
             AllocationServiceServer::new(allocation)
-                .max_decoding_message_size(ALLOCATE_MESSAGE_BYTES_MAX)
-                .max_encoding_message_size(RESPONSE_MESSAGE_BYTES_MAX),
+                .max_decoding_message_size(ALLOCATOR_MESSAGE_BYTES_MAX)
+                .max_encoding_message_size(CLIENT_PORT_RESPONSE_BYTES_MAX),
         );
         let service = QueueServiceServer::new(QueueApi::new(queues, address_resolver, Some(rate_limits)))
-            .max_decoding_message_size(REQUEST_MESSAGE_BYTES_MAX)
+            .max_decoding_message_size(CLIENT_PORT_REQUEST_BYTES_MAX)
             .max_encoding_message_size(QUEUE_RESPONSE_MESSAGE_BYTES_MAX);
         routes.add_service(service);
     }

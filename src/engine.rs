@@ -56,8 +56,8 @@ use self::adverts::advert_engine::AdvertEngine;
 use self::adverts::search_claim;
 use self::command::{
     Caller, CandidateView, ChooseActionAnswer, ConsistencyReport, DeleteAdvertCommand, GrantConsentAnswer,
-    GrantConsentCommand, ReleaseReservationCommand, ReportLatencyAnswer, ReportLatencyCommand, ReservationView,
-    ReserveAnswer, ReserveCommand, SearchAnswer, SearchCommand, UpdateAdvertAnswer, UpdateAdvertCommand,
+    GrantConsentCommand, LatencyReportSummary, ReleaseReservationOrSeatCommand, ReportLatencyCommand, ReservationView,
+    ReserveAnswer, ReserveCommand, SearchCommand, SearchSummary, UpdateAdvertAnswer, UpdateAdvertCommand,
     UpdateBlockListCommand,
 };
 use self::common::Common;
@@ -97,7 +97,7 @@ impl Engine {
     /// Loads the store's data and starts the background tasks. The engine is ready to serve when this returns.
     pub async fn start(deps: EngineDeps) -> Result<Self, StoreError> {
         let feed = deps.store.open_feed().await;
-        let (common, encode_advert) = deps.into_common(feed.is_some());
+        let (common, encode_advert) = deps.into_common_and_encoder(feed.is_some());
         let common = Arc::new(common);
         let shutdown = CancellationToken::new();
         // Before the rulesets are used or stored: their constants depend on it.
@@ -177,7 +177,7 @@ impl Engine {
         caller: &Caller,
         search: SearchCommand,
         each: &mut dyn FnMut(CandidateView<'_>),
-    ) -> Result<SearchAnswer, EngineError> {
+    ) -> Result<SearchSummary, EngineError> {
         self.adverts.state.search(caller, search, each)
     }
 
@@ -187,13 +187,13 @@ impl Engine {
         caller: &Caller,
         report: ReportLatencyCommand,
         each: &mut dyn FnMut(CandidateView<'_>),
-    ) -> Result<ReportLatencyAnswer, EngineError> {
+    ) -> Result<LatencyReportSummary, EngineError> {
         self.adverts.state.rank_candidates_by_measured_round_trips(caller, report, each)
     }
 
     /// Chooses at random between search and advertise, with the ruleset's probability for this party size.
     pub fn choose_action(&self, set_id: SetId, party_size: u16) -> Result<ChooseActionAnswer, EngineError> {
-        let ruleset = self.common.ruleset(set_id, None)?;
+        let ruleset = self.common.current_or_cached_ruleset(set_id, None)?;
         let action = ruleset.advertise_chances.choose_action(party_size, self.common.clock.random_unit_f64());
         Ok(ChooseActionAnswer { action, advertise_percent: ruleset.advertise_chances.percent_for_party(party_size) })
     }
@@ -232,7 +232,7 @@ impl Engine {
     pub fn release_reservation(
         &self,
         caller: &Caller,
-        release: ReleaseReservationCommand,
+        release: ReleaseReservationOrSeatCommand,
     ) -> Result<PendingAnswer<()>, EngineError> {
         self.adverts.release_reservation(caller, release)
     }
@@ -270,8 +270,12 @@ impl Engine {
     }
 
     /// Current ruleset of a set, or the ruleset with `hash` while it is still cached.
-    pub fn ruleset(&self, set_id: SetId, hash: Option<RulesetHash>) -> Result<Arc<Ruleset>, EngineError> {
-        self.common.ruleset(set_id, hash)
+    pub fn current_or_cached_ruleset(
+        &self,
+        set_id: SetId,
+        hash: Option<RulesetHash>,
+    ) -> Result<Arc<Ruleset>, EngineError> {
+        self.common.current_or_cached_ruleset(set_id, hash)
     }
 
     /// Ruleset that a search used: that of `hash`, else that named in the search token, else the current one.
@@ -333,13 +337,13 @@ impl Engine {
     }
 
     /// Rejects further changes. Searches continue, and changes already submitted are committed.
-    pub fn drain(&self) {
-        self.adverts.drain();
+    pub fn stop_accepting_changes(&self) {
+        self.adverts.stop_accepting_changes();
     }
 
     /// Drains, commits submitted changes, stops the tasks and closes the store.
     pub async fn close(&self) {
-        self.drain();
+        self.stop_accepting_changes();
         self.shutdown.cancel();
         let tasks = std::mem::take(&mut *self.background_tasks.lock().unwrap_or_else(PoisonError::into_inner));
         for task in tasks {

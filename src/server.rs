@@ -193,7 +193,7 @@ impl Server {
             deps.supervisor.spawn_critical(TaskLabel::ClientPort, serve_clients),
             deps.supervisor.spawn_critical(TaskLabel::OperatorPort, serve_operators),
         ];
-        health.set_serving(is_fresh()).await;
+        health.set_serving_status(is_fresh()).await;
         spawn_health_task(is_fresh, health, &drain, &deps.supervisor);
         Ok(RunningServer {
             address,
@@ -265,17 +265,17 @@ async fn follow_freshness_with_health(
     supervisor: TaskSupervisor,
 ) {
     let mut was_fresh = is_fresh();
-    health.set_serving(was_fresh && drain.is_serving()).await;
+    health.set_serving_status(was_fresh && drain.is_serving()).await;
     loop {
         tokio::select! {
-            () = drain.stream_cancellation().cancelled() => return health.set_serving(false).await,
-            () = supervisor.wait_for_failure() => return health.set_serving(false).await,
+            () = drain.stream_cancellation().cancelled() => return health.set_serving_status(false).await,
+            () = supervisor.wait_for_failure() => return health.set_serving_status(false).await,
             () = tokio::time::sleep(FRESHNESS_CHECK_INTERVAL) => {}
         }
         let is_fresh_now = is_fresh();
         if is_fresh_now != std::mem::replace(&mut was_fresh, is_fresh_now) && drain.is_serving() {
             tracing::warn!(is_fresh = is_fresh_now, "health status changed with the store");
-            health.set_serving(is_fresh_now).await;
+            health.set_serving_status(is_fresh_now).await;
         }
     }
 }

@@ -40,7 +40,7 @@ use crate::store::statistics::StatisticsStore;
 use crate::store::user_data::UserDataStore;
 
 pub use crate::store::adverts::{
-    AdvertFeed, AdvertLimit, AdvertOwner, AdvertVersion, AdvertWrite, CommitResult, FeedBatch,
+    AdvertFeed, AdvertLimitPolicy, AdvertOwner, AdvertVersion, AdvertWrite, CommitResult, FeedBatch,
     JOINED_RESERVATION_RETENTION_MS, LimitPerClientAndAccount, OwnerKey, PartyKey, Reservation, ReservationLimit,
     ReservationOwner, ReservationState, StoredAdvertisement, VersionStep, WriteOutcome, transaction_label,
 };

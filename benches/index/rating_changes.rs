@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use fireteam::domain::attribute::AttributeSource;
+use fireteam::domain::attribute::SourceField;
 use fireteam::domain::attribute_values::AttributeValues;
 use fireteam::domain::id::UserKey;
 use fireteam::domain::index::{AdvertisementIndex, SearchResult};
@@ -51,7 +51,7 @@ pub(super) fn run() {
 fn rated_ruleset() -> Ruleset {
     let mut rated = ruleset(RuleOptions { skill: 0.6, distance: 0.4, ..RuleOptions::default() });
     rated.rating = Some(RatingSpec::with_defaults(RatingSystem::Elo { initial: 1500.0, k: 32.0, scale: 400.0 }));
-    rated.attributes[0].source = AttributeSource::Skill;
+    rated.attributes[0].source = SourceField::Skill;
     rated
 }
 
@@ -63,7 +63,7 @@ fn random_rating(rng: &mut SplitMix64) -> f64 {
 fn values(ruleset: &Ruleset, session: &Session, rating: f64) -> AttributeValues {
     let rating = PlayerRating { rating, deviation: 0.0 };
     let standing = PlayerStanding { rating, match_count: 10, disputed_percent: 0.0, is_frustrated: false };
-    AttributeValues::of_party(ruleset, session, Some(&[standing]))
+    AttributeValues::from_session_and_standings(ruleset, session, Some(&[standing]))
 }
 
 /// Searches while another thread replaces values under the engine's lock, all that are due at once.
@@ -88,7 +88,7 @@ fn under_changes(world: World, players: &[UserKey]) {
                 let index = lock.read();
                 for _ in 0..due {
                     let user = players[rng.below(players.len() as u64) as usize];
-                    for id in index.ids_of_user(user) {
+                    for id in index.tracked_ids_of_user(user) {
                         let session = index.get(id).map(|entry| &entry.advertisement.session);
                         let rating = random_rating(&mut rng);
                         replaced.extend(session.map(|session| (id, values(&ruleset, session, rating))));

@@ -92,14 +92,14 @@ async fn fill(connection: &mut SqliteConnection, world: &World) {
 }
 
 fn text(session: &Session, name: &str) -> String {
-    match session.attribute_value(name) {
+    match session.stated_attribute_value(name) {
         Some(AttributeValue::String(text)) => text.to_string(),
         _ => String::new(),
     }
 }
 
 fn skill(session: &Session) -> f64 {
-    match session.attribute_value("skill") {
+    match session.stated_attribute_value("skill") {
         Some(AttributeValue::Number(number)) => *number,
         _ => f64::NAN,
     }

@@ -17,7 +17,7 @@ use crate::split_mix64::SplitMix64;
 const CHUNK: u64 = 256;
 /// Upserts per second while searches are timed (PU3).
 const UPSERTS_PER_S: f64 = 100_000.0;
-/// Calls of `maintain` that cover the whole index; the server makes two per second.
+/// Calls of `tighten_and_join_some_leaves` that cover the whole index; the server makes two per second.
 const TIDY: usize = 110;
 
 pub(super) fn run(mut world: World, wanted: &dyn Fn(&str) -> bool) {
@@ -95,7 +95,7 @@ fn against_fresh(name: &str, rules: RuleOptions, seats: u16) {
             || moved.search(&ruleset, InstructionSet::Widest, 0.5),
             || fresh.search(&ruleset, InstructionSet::Widest, 0.5),
         );
-        (0..TIDY).for_each(|_| moved.index.maintain());
+        (0..TIDY).for_each(|_| moved.index.tighten_and_join_some_leaves());
     }
 }
 

@@ -76,7 +76,8 @@ impl World {
     pub(super) fn of(ruleset: Arc<Ruleset>, index: AdvertisementIndex) -> Self {
         let mut rng = SplitMix64(77);
         let searchers = (0..SEARCHES).map(|_| session(&mut rng, PopulationKind::Uniform));
-        let searchers = searchers.map(|it| (it.clone(), AttributeValues::from_session(&ruleset, &it))).collect();
+        let searchers =
+            searchers.map(|it| (it.clone(), AttributeValues::from_session_without_standings(&ruleset, &it))).collect();
         Self { ruleset, index, searchers, seats: 1, users: Vec::new(), searches: SEARCHES }
     }
 

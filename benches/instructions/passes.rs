@@ -56,7 +56,7 @@ pub(crate) fn avoiding_6v6() {
     let mut passing_by = absent.chunks(100).cycle();
     count_passes(&ruleset, &tickets, || {
         let passing_by = passing_by.next().expect("a cycle").iter().copied();
-        log.past_matches_among(waiting().chain(passing_by), avoid, UnixMs(NOW))
+        log.recent_meetings_among(waiting().chain(passing_by), avoid, UnixMs(NOW))
     });
 }
 

@@ -110,7 +110,7 @@ pub(crate) fn search(stated_by: StatedBy) {
     let searchers: Vec<Session> = (0..SEARCHES).map(|_| party(&mut rng)).collect();
     let search_all = |found: &mut SearchResult| {
         for session in &searchers {
-            let values = AttributeValues::from_session(&ruleset, session);
+            let values = AttributeValues::from_session_without_standings(&ruleset, session);
             index.search_with_instruction_set(InstructionSet::Portable, &query(&ruleset, session, &values), found);
             black_box(&*found);
         }

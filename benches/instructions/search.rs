@@ -68,7 +68,7 @@ fn run(hard_filters: &str, allowed_ranges: &[AllowedRange]) {
     let searchers: Vec<(Session, AttributeValues)> = (0..SEARCHES)
         .map(|_| {
             let session = session(&mut rng, 1_500.0, 350.0);
-            let values = AttributeValues::from_session(&ruleset, &session);
+            let values = AttributeValues::from_session_without_standings(&ruleset, &session);
             (session, values)
         })
         .collect();
@@ -123,7 +123,7 @@ pub(crate) fn entry_of(
     allowed_ranges: &[AllowedRange],
 ) -> IndexEntry {
     IndexEntry {
-        attribute_values: AttributeValues::from_session(ruleset, &session),
+        attribute_values: AttributeValues::from_session_without_standings(ruleset, &session),
         expires_at: UnixMs(NOW + 1_000 + rng.below(60_000)),
         open_seats: rng.below(6) as u16,
         encoded_response: Arc::from([0; 56]),

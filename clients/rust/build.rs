@@ -66,7 +66,7 @@ fn debug_impl(message: &DescriptorProto) -> Result<String, std::fmt::Error> {
         let is_plain_enum =
             field.r#type() == Type::Enum && field.label() != Label::Repeated && !field.proto3_optional();
         let value = match field {
-            _ if oneof.is_none() && is_secret(field) => format!("&hidden(&self.r#{field_name})"),
+            _ if oneof.is_none() && is_secret(field) => format!("&debug_secret_length(&self.r#{field_name})"),
             _ if oneof.is_none() && is_plain_enum => format!("&self.{field_name}()"),
             _ => format!("&self.r#{field_name}"),
         };

@@ -10,7 +10,7 @@ use tokio_stream::Stream;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::api::authorization::{AuthorizedCaller, GameServerOnly};
-use crate::api::authorized::{ServiceResult, rejection_from};
+use crate::api::authorized::{ServiceResult, rejection_outside_envelope};
 use crate::api::client_address::ClientAddressResolver;
 use crate::api::convert::{EntryPoint, allocation as to_proto};
 use crate::api::matchmaking_handler::{acquire_stream_permit, charge_rate_limit};
@@ -129,8 +129,12 @@ impl AllocatorConnection {
             None => return Err(field_rejection("message", "is missing; send place or refuse").into_status()),
         };
         let offer_token = answer.offer_token.clone();
-        let accepted =
-            self.api.queues.answer_offer(self.caller.engine_caller(), answer).await.map_err(rejection_from)?;
+        let accepted = self
+            .api
+            .queues
+            .answer_offer(self.caller.engine_caller(), answer)
+            .await
+            .map_err(rejection_outside_envelope)?;
         let outcome = if accepted { pb::AnswerOutcome::Accepted } else { pb::AnswerOutcome::NotWanted };
         Ok(ResponseMessage::Ack(pb::AnswerAck { offer_token, outcome: outcome.into() }))
     }

@@ -118,7 +118,7 @@ impl Authorizer {
         headers: &HeaderMap,
         extensions: &Extensions,
     ) -> Result<VerificationCharge<'_>, AuthError> {
-        let cost = authorization.map_or(0, |header| authenticator.verification_cost(header));
+        let cost = authorization.map_or(0, |header| authenticator.signatures_to_verify_max(header));
         let Some(limit) = self.verification_rate_limit.as_ref().filter(|_| cost > 0) else {
             return Ok(VerificationCharge(None));
         };
@@ -319,7 +319,7 @@ impl<P: CallerKind> AuthorizedCaller<P> {
         let auth = auth.ok_or(AuthError::Unauthenticated(CredentialError::Missing))?.clone();
         let resolved = address_resolver.resolve(headers, extensions);
         let ip_address = resolved.map(|resolved| resolved.address);
-        let tcp_floor_us = extensions.get::<ConnectionPeer>().and_then(|peer| peer.tcp_floor.known_us());
+        let tcp_floor_us = extensions.get::<ConnectionPeer>().and_then(|peer| peer.tcp_floor.known_floor_us());
         let engine_caller = command::Caller { ip_address, tcp_floor_us, ..engine_caller_of(auth.identity()) };
         let is_client = auth.identity().is_some_and(|identity| identity.role == Role::Client);
         let shared_limit_address = resolved.filter(|resolved| is_client && resolved.is_of_client);
@@ -357,7 +357,7 @@ fn engine_caller_of(identity: Option<&Arc<Identity>>) -> command::Caller {
     };
     command::Caller {
         subject: Some(identity.caller_key),
-        user: identity.user_key(),
+        user: identity.player_account_key(),
         is_operator: identity.role == Role::Operator,
         origin,
         ip_address: None,

@@ -7,7 +7,7 @@ use tonic::{Request, Response, Status};
 use crate::api::authorization::{AnyRole, AuthorizedCaller, CallerKind, ClientOrGameServer};
 use crate::api::client_address::ClientAddressResolver;
 use crate::api::convert::EntryPoint;
-use crate::api::matchmaking_handler::{acquire_stream_permit, charge_rate_limit, refund_call};
+use crate::api::matchmaking_handler::{acquire_stream_permit, charge_rate_limit, refund_call_asked_for_by_server};
 use crate::api::pb;
 use crate::api::status::Rejection;
 use crate::auth::identity::Role;
@@ -38,7 +38,7 @@ impl AuthorizedQueues {
 
     /// Splits a request into its authorized caller and its message, and charges `cost`. Fails if the caller is not
     /// authorized or is over a limit. The charge comes first, so that an invalid request costs as much as a valid one.
-    pub(super) fn charged_request<T>(
+    pub(super) fn split_and_charge_request<T>(
         &self,
         request: Request<T>,
         kind: RateLimitKind,
@@ -49,7 +49,7 @@ impl AuthorizedQueues {
 
     /// The same for a read of ratings, which operators may make too. It costs as much as `cost` searches, or for an operator
     /// as many of its own calls.
-    pub(super) fn charged_rating_read<T>(
+    pub(super) fn split_and_charge_rating_read<T>(
         &self,
         request: Request<T>,
         cost: impl Fn(&T) -> usize,
@@ -76,7 +76,7 @@ impl AuthorizedQueues {
 
     /// Splits the heartbeat of a host into its authorized caller and its message. Charges it unless it was asked for and is
     /// due.
-    pub(super) fn charged_host_heartbeat(
+    pub(super) fn split_and_charge_unexpected_host_heartbeat(
         &self,
         request: Request<pb::QueueHostHeartbeatRequest>,
     ) -> Result<(AuthorizedCaller<ClientOrGameServer>, pb::QueueHostHeartbeatRequest), Status> {
@@ -84,7 +84,7 @@ impl AuthorizedQueues {
         let caller = AuthorizedCaller::from_checked_request(&self.address_resolver, metadata.as_ref(), &extensions)?;
         if let Some(rate_limits) = self.rate_limits.as_deref() {
             if self.queues.consume_expected_host_beat(caller.engine_caller(), &message.advertisement_token) {
-                refund_call(Some(rate_limits), &caller);
+                refund_call_asked_for_by_server(Some(rate_limits), &caller);
             } else {
                 let cost = u32::try_from(message.matches.len()).unwrap_or(u32::MAX).max(1);
                 charge_rate_limit(Some(rate_limits), &caller, RateLimitKind::Heartbeat, cost)?;
@@ -102,17 +102,17 @@ impl AuthorizedQueues {
     }
 
     /// The queues. The parameter proves that the caller is authorized.
-    pub(super) fn queues(&self, _: &AuthorizedCaller<ClientOrGameServer>) -> &QueueEngine {
+    pub(super) fn queue_engine_for_authorized(&self, _: &AuthorizedCaller<ClientOrGameServer>) -> &QueueEngine {
         &self.queues
     }
 
     /// The queues, for reads of ratings. The parameter proves that the caller is authorized.
-    pub(super) fn queues_for_rating_reads(&self, _: &AuthorizedCaller<AnyRole>) -> &QueueEngine {
+    pub(super) fn queue_engine_for_rating_reads(&self, _: &AuthorizedCaller<AnyRole>) -> &QueueEngine {
         &self.queues
     }
 }
 
 /// Converts an engine error of a call outside an envelope.
-pub(super) fn rejection_from(error: EngineError) -> Rejection {
+pub(super) fn rejection_outside_envelope(error: EngineError) -> Rejection {
     EntryPoint::default().rejection_from(error)
 }

@@ -44,7 +44,7 @@ impl Default for TcpFloor {
 
 impl TcpFloor {
     /// Microseconds; `None` if unknown.
-    pub fn known_us(&self) -> Option<u32> {
+    pub fn known_floor_us(&self) -> Option<u32> {
         Some(self.0.load(Ordering::Relaxed)).filter(|us| *us != u32::MAX)
     }
 }

@@ -27,7 +27,7 @@ impl ConsistencyChecker for Engine {
 }
 
 /// Checks `max_differences`: the number of differences to list.
-pub(super) fn max_differences_listed(wire: &pb::CheckConsistencyRequest) -> Result<usize, Rejection> {
+pub(super) fn checked_max_differences(wire: &pb::CheckConsistencyRequest) -> Result<usize, Rejection> {
     let requested = wire
         .max_differences
         .map_or(DIFFERENCES_LISTED_DEFAULT, |requested| usize::try_from(requested).unwrap_or(usize::MAX));

@@ -25,7 +25,7 @@ impl Drain {
     /// that reconnects through a load balancer is not sent here again.
     pub async fn start(&self) -> bool {
         let was_started = self.started.swap(true, Ordering::SeqCst);
-        self.health.set_serving(false).await;
+        self.health.set_serving_status(false).await;
         self.stream_cancellation.cancel();
         was_started
     }

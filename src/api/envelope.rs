@@ -11,7 +11,7 @@ use crate::api::convert::{EntryPoint, to_proto};
 use crate::api::matchmaking_handler::MatchmakingHandler;
 use crate::api::pb;
 use crate::api::pb::CoreRequestType as Type;
-use crate::api::response_encoder::EncodedResponse;
+use crate::api::response_encoder::EncodedCandidatesResponse;
 use crate::api::status::Rejection;
 use crate::domain::attribute_values::FieldProblem;
 use crate::domain::id::AdvertisementId;
@@ -31,7 +31,7 @@ pub struct EnvelopeHeader {
 #[derive(Debug)]
 pub enum SubResponse {
     /// Response to a search.
-    Search(EncodedResponse),
+    Search(EncodedCandidatesResponse),
     /// Answer to an advertisement update.
     Update(UpdateAdvertAnswer),
     /// Id of the deleted advertisement.

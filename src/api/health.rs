@@ -21,12 +21,12 @@ impl HealthState {
     /// Creates the state of a server that is starting: NOT_SERVING under each name.
     pub async fn new_not_serving() -> Self {
         let health = Self::default();
-        health.set_serving(false).await;
+        health.set_serving_status(false).await;
         health
     }
 
     /// Sets SERVING or NOT_SERVING under each name.
-    pub async fn set_serving(&self, serving: bool) {
+    pub async fn set_serving_status(&self, serving: bool) {
         let status = if serving { ServingStatus::Serving } else { ServingStatus::NotServing };
         for name in HEALTH_SERVICE_NAMES {
             self.reporter.set_service_status(name, status).await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tonic::{Request, Response, Status};
 
 use crate::api::authorization::{AuthorizedCaller, CallerKind, ClientOrGameServer, GameServerOnly};
-use crate::api::authorized::{ServiceResult, rejection_from};
+use crate::api::authorized::{ServiceResult, rejection_outside_envelope};
 use crate::api::client_address::ClientAddressResolver;
 use crate::api::convert::{EntryPoint, beacons};
 use crate::api::matchmaking_handler::charge_rate_limit;
@@ -57,7 +57,7 @@ impl LatencyService for LatencyApi {
     async fn report_trips(&self, request: Request<pb::ReportTripsRequest>) -> ServiceResult<pb::ReportTripsResponse> {
         let (caller, message) = self.charged::<ClientOrGameServer, _>(request, RateLimitKind::Search)?;
         let report = EntryPoint::default().report_trips_command(message)?;
-        let answer = self.beacons.report_trips(caller.engine_caller(), &report).map_err(rejection_from)?;
+        let answer = self.beacons.report_trips(caller.engine_caller(), &report).map_err(rejection_outside_envelope)?;
         Ok(Response::new(beacons::report_trips_response(answer)))
     }
 
@@ -67,7 +67,7 @@ impl LatencyService for LatencyApi {
     ) -> ServiceResult<pb::AnnounceBeaconResponse> {
         let (_, message) = self.charged::<GameServerOnly, _>(request, RateLimitKind::Update)?;
         let command = EntryPoint::default().announce_beacon_command(message)?;
-        self.beacons.announce_beacon(command).await.map_err(rejection_from)?;
+        self.beacons.announce_beacon(command).await.map_err(rejection_outside_envelope)?;
         Ok(Response::new(beacons::announce_beacon_response()))
     }
 }

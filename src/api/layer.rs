@@ -35,7 +35,7 @@ use crate::auth::credential_error::CredentialError;
 use crate::auth::policy::AccessPolicy;
 
 use call_reporter::{CallReporter, RpcObserver};
-use response_body::{CallResponseBody, StreamEndConditions, StreamSlot};
+use response_body::{CallResponseBody, ConnectionStreamSlot, StreamEndConditions};
 
 /// Deadline of a long unary call whose client sets none or a longer one.
 const LONG_CALL_DEADLINE: Duration = Duration::from_secs(600);
@@ -153,7 +153,7 @@ where
             slot.map(|slot| StreamEndConditions::new(slot, timeout, self.stream_drain_token(method), valid_for));
         let limits = limits.map(|limits| {
             if method.kind == RpcKind::LayerEndedStream {
-                limits.with_byte_limit(STREAM_RESPONSE_BYTES_MAX)
+                limits.with_response_byte_limit(STREAM_RESPONSE_BYTES_MAX)
             } else {
                 limits
             }
@@ -245,7 +245,11 @@ impl<S> CallService<S> {
 
     /// Slot for a stream; `None` for a unary call. Fails if the connection has too many streams or the server is
     /// draining.
-    fn acquire_stream_slot(&self, method: RpcMethod, request: &Request<Body>) -> Result<Option<StreamSlot>, Rejection> {
+    fn acquire_stream_slot(
+        &self,
+        method: RpcMethod,
+        request: &Request<Body>,
+    ) -> Result<Option<ConnectionStreamSlot>, Rejection> {
         match method.kind {
             RpcKind::Unary | RpcKind::LongUnary => return Ok(None),
             RpcKind::LayerEndedStream => {}
@@ -253,7 +257,7 @@ impl<S> CallService<S> {
             RpcKind::SelfEndedStream => {}
         }
         let Some(peer) = request.extensions().get::<ConnectionPeer>() else {
-            return Ok(Some(StreamSlot::new_without_limit()));
+            return Ok(Some(ConnectionStreamSlot::new_without_limit()));
         };
         if peer.open_streams.fetch_add(1, Ordering::Relaxed) >= peer.streams_max {
             peer.open_streams.fetch_sub(1, Ordering::Relaxed);
@@ -263,7 +267,7 @@ impl<S> CallService<S> {
             );
             return Err(Rejection::new(Code::ResourceExhausted, ErrorReason::TooManyStreams, text));
         }
-        Ok(Some(StreamSlot::new_for_counted_stream(peer.open_streams.clone())))
+        Ok(Some(ConnectionStreamSlot::new_for_already_counted_stream(peer.open_streams.clone())))
     }
 
     /// Token that ends a stream when the server drains. A `SelfEndedStream` ends itself after its last responses.

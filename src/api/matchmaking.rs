@@ -12,7 +12,7 @@ use crate::api::envelope::PendingEnvelope;
 use crate::api::matchmaking_handler::MatchmakingHandler;
 use crate::api::pb;
 use crate::api::pb::matchmaking_service_server::MatchmakingService;
-use crate::api::response_encoder::EncodedResponse;
+use crate::api::response_encoder::EncodedCandidatesResponse;
 
 /// Implementation of the Matchmaking service.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ impl MatchmakingService for MatchmakingApi {
         Ok(Response::new(responses.with_stream_permit(stream_permit)))
     }
 
-    async fn search(&self, request: Request<pb::SearchRequest>) -> ServiceResult<EncodedResponse> {
+    async fn search(&self, request: Request<pb::SearchRequest>) -> ServiceResult<EncodedCandidatesResponse> {
         let (caller, message) = self.authorized_request(request)?;
         Ok(Response::new(self.handler.search(EntryPoint::default(), &caller, message)?))
     }
@@ -100,7 +100,10 @@ impl MatchmakingService for MatchmakingApi {
         Ok(Response::new(self.handler.start_session_match(&caller, message).await?))
     }
 
-    async fn report_latency(&self, request: Request<pb::ReportLatencyRequest>) -> ServiceResult<EncodedResponse> {
+    async fn report_latency(
+        &self,
+        request: Request<pb::ReportLatencyRequest>,
+    ) -> ServiceResult<EncodedCandidatesResponse> {
         let (caller, message) = self.authorized_request(request)?;
         Ok(Response::new(self.handler.report_latency(&caller, message)?))
     }

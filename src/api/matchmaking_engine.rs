@@ -6,8 +6,8 @@ use crate::domain::id::{AdvertisementId, RulesetHash, SetId};
 use crate::domain::ruleset::Ruleset;
 use crate::engine::command::{
     Caller, CandidateView, ChooseActionAnswer, DeleteAdvertCommand, GrantConsentAnswer, GrantConsentCommand,
-    ReleaseReservationCommand, ReportLatencyAnswer, ReportLatencyCommand, ReservationView, ReserveAnswer,
-    ReserveCommand, SearchAnswer, SearchCommand, UpdateAdvertAnswer, UpdateAdvertCommand, UpdateBlockListCommand,
+    LatencyReportSummary, ReleaseReservationOrSeatCommand, ReportLatencyCommand, ReservationView, ReserveAnswer,
+    ReserveCommand, SearchCommand, SearchSummary, UpdateAdvertAnswer, UpdateAdvertCommand, UpdateBlockListCommand,
 };
 use crate::engine::error::EngineError;
 use crate::engine::queues::start_match_command::{StartMatchAnswer, StartMatchCommand};
@@ -21,7 +21,7 @@ pub trait MatchmakingEngine: Send + Sync + 'static {
         caller: &Caller,
         search: SearchCommand,
         on_candidate: &mut dyn FnMut(CandidateView<'_>),
-    ) -> Result<SearchAnswer, EngineError>;
+    ) -> Result<SearchSummary, EngineError>;
     fn update(
         &self,
         caller: &Caller,
@@ -29,7 +29,11 @@ pub trait MatchmakingEngine: Send + Sync + 'static {
     ) -> Result<PendingAnswer<UpdateAdvertAnswer>, EngineError>;
     fn delete(&self, caller: &Caller, delete: DeleteAdvertCommand) -> Result<PendingAnswer<()>, EngineError>;
     fn reserve(&self, caller: &Caller, reserve: ReserveCommand) -> Result<PendingAnswer<ReserveAnswer>, EngineError>;
-    fn release(&self, caller: &Caller, release: ReleaseReservationCommand) -> Result<PendingAnswer<()>, EngineError>;
+    fn release(
+        &self,
+        caller: &Caller,
+        release: ReleaseReservationOrSeatCommand,
+    ) -> Result<PendingAnswer<()>, EngineError>;
     fn start_match(
         &self,
         caller: &Caller,
@@ -40,7 +44,7 @@ pub trait MatchmakingEngine: Send + Sync + 'static {
         caller: &Caller,
         report: ReportLatencyCommand,
         on_candidate: &mut dyn FnMut(CandidateView<'_>),
-    ) -> Result<ReportLatencyAnswer, EngineError>;
+    ) -> Result<LatencyReportSummary, EngineError>;
     fn choose_action(&self, set_id: SetId, party_size: u16) -> Result<ChooseActionAnswer, EngineError>;
     fn grant_party_consent(
         &self,
@@ -74,7 +78,7 @@ impl MatchmakingEngine for Engine {
         caller: &Caller,
         search: SearchCommand,
         on_candidate: &mut dyn FnMut(CandidateView<'_>),
-    ) -> Result<SearchAnswer, EngineError> {
+    ) -> Result<SearchSummary, EngineError> {
         Engine::search(self, caller, search, on_candidate)
     }
 
@@ -94,7 +98,11 @@ impl MatchmakingEngine for Engine {
         Engine::reserve_seats(self, caller, reserve)
     }
 
-    fn release(&self, caller: &Caller, release: ReleaseReservationCommand) -> Result<PendingAnswer<()>, EngineError> {
+    fn release(
+        &self,
+        caller: &Caller,
+        release: ReleaseReservationOrSeatCommand,
+    ) -> Result<PendingAnswer<()>, EngineError> {
         Engine::release_reservation(self, caller, release)
     }
 
@@ -111,7 +119,7 @@ impl MatchmakingEngine for Engine {
         caller: &Caller,
         report: ReportLatencyCommand,
         on_candidate: &mut dyn FnMut(CandidateView<'_>),
-    ) -> Result<ReportLatencyAnswer, EngineError> {
+    ) -> Result<LatencyReportSummary, EngineError> {
         Engine::report_latency(self, caller, report, on_candidate)
     }
 
@@ -140,7 +148,7 @@ impl MatchmakingEngine for Engine {
     }
 
     fn ruleset(&self, set_id: SetId, hash: Option<RulesetHash>) -> Result<Arc<Ruleset>, EngineError> {
-        Engine::ruleset(self, set_id, hash)
+        Engine::current_or_cached_ruleset(self, set_id, hash)
     }
 
     fn ruleset_of_search(

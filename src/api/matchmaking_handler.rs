@@ -7,7 +7,7 @@ use crate::api::authorization::{AuthorizedCaller, CallerKind, ClientOrGameServer
 use crate::api::convert::{EntryPoint, hosting, to_proto};
 use crate::api::matchmaking_engine::MatchmakingEngine;
 use crate::api::pb;
-use crate::api::response_encoder::{EncodedResponse, SearchResponseEncoder};
+use crate::api::response_encoder::{CandidatesResponseEncoder, EncodedCandidatesResponse};
 use crate::api::status::Rejection;
 use crate::auth::policy::RateLimitKind;
 use crate::auth::rate_limit::{RateLimitKey, RateLimits, StreamPermit};
@@ -62,7 +62,7 @@ impl MatchmakingHandler {
         entry_point: EntryPoint,
         caller: &AuthorizedCaller<ClientOrGameServer>,
         request: pb::SearchRequest,
-    ) -> Result<EncodedResponse, Rejection> {
+    ) -> Result<EncodedCandidatesResponse, Rejection> {
         self.charge_rate_limit(caller, RateLimitKind::Search, 1)?;
         let mut search = entry_point.search_command(caller.engine_caller(), request)?;
         let ruleset = self.engine.ruleset(search.set_id, search.ruleset_hash)?;
@@ -76,7 +76,7 @@ impl MatchmakingHandler {
             self.charge_rate_limit(caller, RateLimitKind::Search, extra_charge)?;
         }
         search.ruleset_hash = Some(ruleset.hash);
-        let mut encoder = SearchResponseEncoder::new(&ruleset);
+        let mut encoder = CandidatesResponseEncoder::new(&ruleset);
         let answer =
             self.engine.search(caller.engine_caller(), search, &mut |candidate| encoder.push_candidate(&candidate));
         let answer = answer.map_err(|error| entry_point.rejection_from(error))?;
@@ -95,7 +95,7 @@ impl MatchmakingHandler {
         if !(is_heartbeat && self.is_due_beat(&request.advertisement_id)) {
             self.charge_rate_limit(caller, kind, 1)?;
         } else if entry_point.field_prefix.is_empty() {
-            refund_call(self.rate_limits.as_deref(), caller);
+            refund_call_asked_for_by_server(self.rate_limits.as_deref(), caller);
         }
         let caller = caller.engine_caller();
         let update = entry_point.update_command(caller, request)?;
@@ -178,13 +178,13 @@ impl MatchmakingHandler {
         &self,
         caller: &AuthorizedCaller<ClientOrGameServer>,
         request: pb::ReportLatencyRequest,
-    ) -> Result<EncodedResponse, Rejection> {
+    ) -> Result<EncodedCandidatesResponse, Rejection> {
         self.charge_rate_limit(caller, RateLimitKind::Search, 1)?;
         let caller = caller.engine_caller();
         let mut report = EntryPoint::default().report_latency_command(caller, request)?;
         let ruleset = self.engine.ruleset_of_search(report.set_id, report.ruleset_hash, &report.search_token)?;
         report.ruleset_hash = Some(ruleset.hash);
-        let mut encoder = SearchResponseEncoder::of_latency_report(&ruleset);
+        let mut encoder = CandidatesResponseEncoder::of_latency_report(&ruleset);
         let answer = self.engine.report_latency(caller, report, &mut |candidate| encoder.push_candidate(&candidate))?;
         Ok(encoder.finish_latency_response(&answer))
     }
@@ -267,7 +267,10 @@ pub(super) fn charge_rate_limit<P: CallerKind>(
 }
 
 /// Gives back the charge of a call that the server has asked for. Requests within an envelope are no calls of their own.
-pub(super) fn refund_call<P: CallerKind>(rate_limits: Option<&RateLimits>, caller: &AuthorizedCaller<P>) {
+pub(super) fn refund_call_asked_for_by_server<P: CallerKind>(
+    rate_limits: Option<&RateLimits>,
+    caller: &AuthorizedCaller<P>,
+) {
     if let Some(rate_limits) = rate_limits {
         rate_limits.refund_to_caller_and_network(
             rate_limit_key(caller),

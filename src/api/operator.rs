@@ -228,7 +228,7 @@ impl OperatorService for OperatorApi {
         request: Request<pb::CheckConsistencyRequest>,
     ) -> ServiceResult<pb::CheckConsistencyResponse> {
         let (caller, message) = self.authorized_request(request)?;
-        let max_listed = consistency::max_differences_listed(&message)?;
+        let max_listed = consistency::checked_max_differences(&message)?;
         let report =
             self.backend.consistency_checker(&caller).check_consistency(max_listed).await.map_err(Rejection::from)?;
         Ok(Response::new(consistency::consistency_response(report)))
@@ -243,7 +243,8 @@ impl OperatorService for OperatorApi {
                 queues.explain_ticket(id, near_misses_max).await.map_err(Rejection::from)?,
             ),
             ExplainSubject::Search(set_id, session, searching_for_ms) => {
-                let explanation = queues.explain_search(set_id, *session, searching_for_ms, near_misses_max).await;
+                let explanation =
+                    queues.explain_search_results(set_id, *session, searching_for_ms, near_misses_max).await;
                 let entry_point = EntryPoint { field_prefix: "search.", ..EntryPoint::default() };
                 conversion::explain_search_response(
                     set_id,
@@ -340,7 +341,7 @@ impl OperatorService for OperatorApi {
         let query = lookup::get_player_query(&message, queues.public_user_keys())?;
         let overview = queues.player_overview(query).await.map_err(Rejection::from)?;
         // The audit log names no account, but the key that the user has in logs.
-        let target = format!("user {}", lookup::log_key(overview.log_name));
+        let target = format!("user {}", lookup::user_log_name_text(overview.log_name));
         let entry = AuditDetails { target, ..AuditDetails::default() };
         Ok(with_audit_details(entry, lookup::player_response(&overview, queues.public_user_keys())))
     }
@@ -351,9 +352,10 @@ impl OperatorService for OperatorApi {
         let user_id = message.user_id.clone();
         let (user, reason) = user_data::erase_user_command(message, queues.public_user_keys())?;
         // The last line with this key: the erasure forgets it.
-        let log_key = lookup::log_key(queues.existing_or_random_log_name(user).await.map_err(Rejection::from)?);
+        let log_key =
+            lookup::user_log_name_text(queues.existing_or_random_log_name(user).await.map_err(Rejection::from)?);
         let entry = AuditDetails { target: format!("user {log_key}: {reason}"), ..AuditDetails::default() };
-        let callers = self.authenticator.iter().flat_map(|it| it.caller_keys_of_player(&user_id)).collect();
+        let callers = self.authenticator.iter().flat_map(|it| it.caller_keys_of_user_per_issuer(&user_id)).collect();
         let answer = queues.erase_user(user, callers).await.map_err(Rejection::from)?;
         Ok(with_audit_details(entry, user_data::erase_user_response(answer)))
     }
@@ -362,9 +364,11 @@ impl OperatorService for OperatorApi {
         let (caller, message) = self.authorized_request(request)?;
         let queues = self.backend.queue_engine(&caller)?;
         let query = user_data::export_user_query(&message, queues.public_user_keys())?;
-        let log_key = lookup::log_key(queues.existing_or_new_log_name(query.user).await.map_err(Rejection::from)?);
+        let log_key =
+            lookup::user_log_name_text(queues.existing_or_new_log_name(query.user).await.map_err(Rejection::from)?);
         let entry = AuditDetails { target: format!("user {log_key}"), ..AuditDetails::default() };
-        let export = queues.export_user(query.user, query.after, query.page_size).await.map_err(Rejection::from)?;
+        let export =
+            queues.export_user_page(query.user, query.after, query.page_size).await.map_err(Rejection::from)?;
         let response = user_data::export_user_response(&export, queues.now(), queues.public_user_keys());
         Ok(with_audit_details(entry, response))
     }
@@ -376,7 +380,7 @@ impl OperatorService for OperatorApi {
         let (caller, message) = self.authorized_request(request)?;
         let (after, page_size) = EntryPoint::default().export_matches_query(&message)?;
         let queues = self.backend.queue_engine(&caller)?;
-        let matches = queues.finished_matches(after, page_size + 1).await.map_err(Rejection::from)?;
+        let matches = queues.finished_matches_reported_after(after, page_size + 1).await.map_err(Rejection::from)?;
         let entry = AuditDetails {
             target: format!("{} finished matches", matches.len().min(page_size)),
             ..AuditDetails::default()

@@ -8,7 +8,7 @@ use tokio::time::{Instant, Sleep};
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 
-use crate::api::authorized::{AuthorizedQueues, ServiceResult, rejection_from};
+use crate::api::authorized::{AuthorizedQueues, ServiceResult, rejection_outside_envelope};
 use crate::api::client_address::ClientAddressResolver;
 use crate::api::convert::{EntryPoint, hosting, queue as to_proto};
 use crate::api::pb;
@@ -41,39 +41,51 @@ impl QueueApi {
 #[tonic::async_trait]
 impl QueueService for QueueApi {
     async fn enter(&self, request: Request<pb::QueueEnterRequest>) -> ServiceResult<pb::QueueEnterResponse> {
-        let (caller, message) = self.authorized.charged_request(request, RateLimitKind::Update, |_| 1)?;
+        let (caller, message) = self.authorized.split_and_charge_request(request, RateLimitKind::Update, |_| 1)?;
         let enter = EntryPoint::default().enter_command(caller.engine_caller(), message)?;
-        let answer =
-            self.authorized.queues(&caller).enter_queue(caller.engine_caller(), enter).await.map_err(rejection_from)?;
+        let answer = self
+            .authorized
+            .queue_engine_for_authorized(&caller)
+            .enter_queue(caller.engine_caller(), enter)
+            .await
+            .map_err(rejection_outside_envelope)?;
         Ok(Response::new(to_proto::enter_response(answer)))
     }
 
     async fn leave(&self, request: Request<pb::QueueLeaveRequest>) -> ServiceResult<pb::QueueLeaveResponse> {
-        let (caller, message) = self.authorized.charged_request(request, RateLimitKind::Update, |_| 1)?;
+        let (caller, message) = self.authorized.split_and_charge_request(request, RateLimitKind::Update, |_| 1)?;
         let leave = EntryPoint::default().leave_command(message)?;
         let answer = self
             .authorized
-            .queues(&caller)
+            .queue_engine_for_authorized(&caller)
             .leave_queue(caller.engine_caller(), &leave)
             .await
-            .map_err(rejection_from)?;
+            .map_err(rejection_outside_envelope)?;
         Ok(Response::new(to_proto::leave_response(answer)))
     }
 
     async fn mine(&self, request: Request<pb::QueueMineRequest>) -> ServiceResult<pb::QueueMineResponse> {
-        let (caller, _) = self.authorized.charged_request(request, RateLimitKind::Search, |_| 1)?;
-        let own = self.authorized.queues(&caller).own_tickets(caller.engine_caller()).await.map_err(rejection_from)?;
-        Ok(Response::new(to_proto::mine_response(own)))
+        let (caller, _) = self.authorized.split_and_charge_request(request, RateLimitKind::Search, |_| 1)?;
+        let own = self
+            .authorized
+            .queue_engine_for_authorized(&caller)
+            .own_tickets(caller.engine_caller())
+            .await
+            .map_err(rejection_outside_envelope)?;
+        Ok(Response::new(to_proto::own_tickets_and_cooldowns_response(own)))
     }
 
     type WatchStream = TicketUpdates;
 
     async fn watch(&self, request: Request<pb::QueueWatchRequest>) -> ServiceResult<TicketUpdates> {
-        let (caller, message) = self.authorized.charged_request(request, RateLimitKind::Search, |_| 1)?;
+        let (caller, message) = self.authorized.split_and_charge_request(request, RateLimitKind::Search, |_| 1)?;
         let tickets = EntryPoint::default().tickets_to_watch(message)?;
         let stream_permit = self.authorized.acquire_stream_permit(&caller)?;
-        let watch =
-            self.authorized.queues(&caller).watch_tickets(caller.engine_caller(), &tickets).map_err(rejection_from)?;
+        let watch = self
+            .authorized
+            .queue_engine_for_authorized(&caller)
+            .watch_tickets(caller.engine_caller(), &tickets)
+            .map_err(rejection_outside_envelope)?;
         Ok(Response::new(ticket_updates(watch, stream_permit)))
     }
 
@@ -82,15 +94,16 @@ impl QueueService for QueueApi {
         request: Request<pb::QueueHeartbeatRequest>,
     ) -> ServiceResult<pb::QueueHeartbeatResponse> {
         let (caller, message) =
-            self.authorized.charged_request(request, RateLimitKind::Heartbeat, |message| message.tickets.len())?;
+            self.authorized
+                .split_and_charge_request(request, RateLimitKind::Heartbeat, |message| message.tickets.len())?;
         let heartbeat = EntryPoint::default().heartbeat_command(message)?;
         let ids: Vec<TicketId> = heartbeat.tickets.iter().map(|ticket| ticket.id).collect();
         let (statuses, expires_in_ms) = self
             .authorized
-            .queues(&caller)
+            .queue_engine_for_authorized(&caller)
             .heartbeat_tickets(caller.engine_caller(), heartbeat)
             .await
-            .map_err(rejection_from)?;
+            .map_err(rejection_outside_envelope)?;
         let statuses = ids
             .into_iter()
             .zip(statuses)
@@ -105,34 +118,38 @@ impl QueueService for QueueApi {
         &self,
         request: Request<pb::QueueHostHeartbeatRequest>,
     ) -> ServiceResult<pb::QueueHostHeartbeatResponse> {
-        let (caller, message) = self.authorized.charged_host_heartbeat(request)?;
+        let (caller, message) = self.authorized.split_and_charge_unexpected_host_heartbeat(request)?;
         let heartbeat = EntryPoint::default().host_heartbeat_command(message)?;
         let answer = self
             .authorized
-            .queues(&caller)
+            .queue_engine_for_authorized(&caller)
             .host_heartbeat(caller.engine_caller(), heartbeat)
             .await
-            .map_err(rejection_from)?;
+            .map_err(rejection_outside_envelope)?;
         Ok(Response::new(hosting::host_heartbeat_response(answer)))
     }
 
     async fn respond(&self, request: Request<pb::QueueRespondRequest>) -> ServiceResult<pb::QueueRespondResponse> {
-        let (caller, message) = self.authorized.charged_request(request, RateLimitKind::Update, |_| 1)?;
+        let (caller, message) = self.authorized.split_and_charge_request(request, RateLimitKind::Update, |_| 1)?;
         let respond = EntryPoint::default().respond_command(message)?;
         let status = self
             .authorized
-            .queues(&caller)
+            .queue_engine_for_authorized(&caller)
             .respond_to_ready_check(caller.engine_caller(), respond)
             .await
-            .map_err(rejection_from)?;
+            .map_err(rejection_outside_envelope)?;
         Ok(Response::new(pb::QueueRespondResponse { status: Some(to_proto::ticket_status(status)) }))
     }
 
     async fn end_match(&self, request: Request<pb::QueueEndMatchRequest>) -> ServiceResult<pb::QueueEndMatchResponse> {
-        let (caller, message) = self.authorized.charged_request(request, RateLimitKind::Update, |_| 1)?;
+        let (caller, message) = self.authorized.split_and_charge_request(request, RateLimitKind::Update, |_| 1)?;
         let end = EntryPoint::default().end_match_command(message)?;
-        let end_reason =
-            self.authorized.queues(&caller).end_match(caller.engine_caller(), end).await.map_err(rejection_from)?;
+        let end_reason = self
+            .authorized
+            .queue_engine_for_authorized(&caller)
+            .end_match(caller.engine_caller(), end)
+            .await
+            .map_err(rejection_outside_envelope)?;
         Ok(Response::new(pb::QueueEndMatchResponse { end_reason: to_proto::match_end_reason(end_reason).into() }))
     }
 }

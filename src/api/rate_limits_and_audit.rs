@@ -144,7 +144,7 @@ impl AuditedCall {
         self.rate_limit_key = RateLimitKey::for_caller(Some((identity.role, identity.caller_key)), None);
     }
 
-    /// Records the role of a caller that failed the role check.
+    /// Records the role of the caller, also of one that fails the role check.
     pub fn set_role(&mut self, role: Role) {
         self.record.role = Some(role.as_str());
     }
@@ -164,7 +164,7 @@ impl AuditedCall {
 
     /// Records a call that was rejected before its handler ran: the first of each role and outcome in a minute. The others
     /// are counted, and the number is recorded.
-    pub async fn record_rejection(self, response: Response<Body>) -> Response<Body> {
+    pub async fn record_sampled_rejection(self, response: Response<Body>) -> Response<Body> {
         let Self { layer: RateLimitsAndAudit { audit_log, .. }, mut record, .. } = self;
         record.outcome = outcome_of(&response);
         match audit_log.sample_rejection(record.role, record.outcome) {
@@ -207,7 +207,7 @@ pub async fn finish_audit(audited: Option<AuditedCall>, response: Response<Body>
 /// Finishes the audit of a call that was rejected before its handler ran, if there is one.
 pub async fn finish_rejected_audit(audited: Option<AuditedCall>, response: Response<Body>) -> Response<Body> {
     match audited {
-        Some(audited) => audited.record_rejection(response).await,
+        Some(audited) => audited.record_sampled_rejection(response).await,
         None => response,
     }
 }

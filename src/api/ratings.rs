@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tonic::{Request, Response};
 
-use crate::api::authorized::{AuthorizedQueues, ServiceResult, rejection_from};
+use crate::api::authorized::{AuthorizedQueues, ServiceResult, rejection_outside_envelope};
 use crate::api::client_address::ClientAddressResolver;
 use crate::api::convert::{EntryPoint, rating};
 use crate::api::pb;
@@ -39,24 +39,25 @@ impl RatingService for RatingsApi {
         &self,
         request: Request<pb::ReportResultRequest>,
     ) -> ServiceResult<pb::ReportResultResponse> {
-        let (caller, message) = self.authorized.charged_request(request, RateLimitKind::Update, |_| 1)?;
-        let report = EntryPoint::default().report_result_command(message)?;
+        let (caller, message) = self.authorized.split_and_charge_request(request, RateLimitKind::Update, |_| 1)?;
+        let report = EntryPoint::default().host_report_result_command(message)?;
         let answer = self
             .authorized
-            .queues(&caller)
+            .queue_engine_for_authorized(&caller)
             .report_result(caller.engine_caller(), &report)
             .await
-            .map_err(rejection_from)?;
+            .map_err(rejection_outside_envelope)?;
         Ok(Response::new(rating::report_result_response(answer)))
     }
 
     async fn get_ratings(&self, request: Request<pb::GetRatingsRequest>) -> ServiceResult<pb::GetRatingsResponse> {
-        let (caller, message) = self
-            .authorized
-            .charged_rating_read(request, |message| message.user_ids.len().div_ceil(USERS_PER_SEARCH_CHARGE))?;
+        let (caller, message) = self.authorized.split_and_charge_rating_read(request, |message| {
+            message.user_ids.len().div_ceil(USERS_PER_SEARCH_CHARGE)
+        })?;
         let (set_id, users) = EntryPoint::default().ratings_query(&message)?;
-        let queues = self.authorized.queues_for_rating_reads(&caller);
-        let views = queues.user_ratings(caller.engine_caller(), set_id, &users).await.map_err(rejection_from)?;
+        let queues = self.authorized.queue_engine_for_rating_reads(&caller);
+        let views =
+            queues.user_ratings(caller.engine_caller(), set_id, &users).await.map_err(rejection_outside_envelope)?;
         Ok(Response::new(rating::ratings_response(message.user_ids, &users, views, queues.public_user_keys())))
     }
 
@@ -64,10 +65,10 @@ impl RatingService for RatingsApi {
         &self,
         request: Request<pb::GetLeaderboardRequest>,
     ) -> ServiceResult<pb::GetLeaderboardResponse> {
-        let (caller, message) = self.authorized.charged_rating_read(request, |_| 1)?;
-        let queues = self.authorized.queues_for_rating_reads(&caller);
+        let (caller, message) = self.authorized.split_and_charge_rating_read(request, |_| 1)?;
+        let queues = self.authorized.queue_engine_for_rating_reads(&caller);
         let query = EntryPoint::default().leaderboard_query(&message, queues.public_user_keys())?;
-        let page = queues.leaderboard_page(caller.engine_caller(), query).await.map_err(rejection_from)?;
+        let page = queues.leaderboard_page(caller.engine_caller(), query).await.map_err(rejection_outside_envelope)?;
         Ok(Response::new(rating::leaderboard_response(page, queues.public_user_keys())))
     }
 
@@ -77,11 +78,11 @@ impl RatingService for RatingsApi {
     ) -> ServiceResult<pb::PredictOutcomeResponse> {
         let (caller, message) = self
             .authorized
-            .charged_rating_read(request, |message| message.sides.len().div_ceil(USERS_PER_SEARCH_CHARGE))?;
+            .split_and_charge_rating_read(request, |message| message.sides.len().div_ceil(USERS_PER_SEARCH_CHARGE))?;
         let (set_id, sides) = EntryPoint::default().predict_outcome_query(&message)?;
-        let queues = self.authorized.queues_for_rating_reads(&caller);
+        let queues = self.authorized.queue_engine_for_rating_reads(&caller);
         let predicted = queues.predict_win_probabilities(caller.engine_caller(), set_id, &sides).await;
-        let win_probabilities = predicted.map_err(rejection_from)?;
+        let win_probabilities = predicted.map_err(rejection_outside_envelope)?;
         Ok(Response::new(pb::PredictOutcomeResponse { win_probabilities }))
     }
 
@@ -89,11 +90,11 @@ impl RatingService for RatingsApi {
         &self,
         request: Request<pb::GetRatingHistoryRequest>,
     ) -> ServiceResult<pb::GetRatingHistoryResponse> {
-        let (caller, message) = self.authorized.charged_rating_read(request, |_| 1)?;
+        let (caller, message) = self.authorized.split_and_charge_rating_read(request, |_| 1)?;
         let query = EntryPoint::default().rating_history_query(&message)?;
-        let queues = self.authorized.queues_for_rating_reads(&caller);
+        let queues = self.authorized.queue_engine_for_rating_reads(&caller);
         let changes = queues.rating_history(caller.engine_caller(), query.set_id, query.user).await;
-        let changes = changes.map_err(rejection_from)?;
+        let changes = changes.map_err(rejection_outside_envelope)?;
         Ok(Response::new(rating::rating_history_response(changes, &query)))
     }
 
@@ -101,13 +102,13 @@ impl RatingService for RatingsApi {
         &self,
         request: Request<pb::SubmitFeedbackRequest>,
     ) -> ServiceResult<pb::SubmitFeedbackResponse> {
-        let (caller, message) = self.authorized.charged_request(request, RateLimitKind::Update, |_| 1)?;
+        let (caller, message) = self.authorized.split_and_charge_request(request, RateLimitKind::Update, |_| 1)?;
         let feedback = EntryPoint::default().submit_feedback_command(message)?;
         self.authorized
-            .queues(&caller)
+            .queue_engine_for_authorized(&caller)
             .submit_feedback(caller.engine_caller(), &feedback)
             .await
-            .map_err(rejection_from)?;
+            .map_err(rejection_outside_envelope)?;
         Ok(Response::new(pb::SubmitFeedbackResponse {}))
     }
 }

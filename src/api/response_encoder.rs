@@ -20,17 +20,17 @@ use crate::domain::limit;
 use crate::domain::location_privacy::{DISTANCE_ROUNDING_MILES, ROUND_TRIP_ROUNDING_MS, round_to_step};
 use crate::domain::measure::Measure;
 use crate::domain::ruleset::probing::{ProbedPlayers, ProbingSpec, QUICK_PROBE_TIMEOUT_MS};
-use crate::domain::ruleset::{AdvertisementIdForm, RefusingRule, Ruleset, SoftFilter};
-use crate::engine::command::{CandidateView, ReportLatencyAnswer, RoundTrip, SearchAnswer};
+use crate::domain::ruleset::{AdvertisementIdDisclosure, RefusingRule, Ruleset, SoftFilter};
+use crate::engine::command::{CandidateView, LatencyReportSummary, RoundTrip, SearchSummary};
 
 /// Size limit of one response, bytes.
-pub const RESPONSE_BYTES_MAX: usize = 64 * 1024;
+pub const CANDIDATES_RESPONSE_BYTES_MAX: usize = 64 * 1024;
 
 /// Bytes reserved for fields other than candidates: refusal counts per rule and side, and paths of ignored fields.
 const NON_CANDIDATE_BYTES_MAX: usize = 20 * 1024;
 
 /// Size limit of all candidates in one response, bytes.
-const CANDIDATES_BYTES_MAX: usize = RESPONSE_BYTES_MAX - NON_CANDIDATE_BYTES_MAX;
+const CANDIDATES_BYTES_MAX: usize = CANDIDATES_RESPONSE_BYTES_MAX - NON_CANDIDATE_BYTES_MAX;
 
 /// Size limit of one refusal count, bytes: rule name, two enums and a count, with keys and lengths.
 const REFUSAL_COUNT_BYTES_MAX: usize = limit::STRING_BYTES_MAX + 24;
@@ -54,11 +54,11 @@ const ROUND_TRIP_SOURCE_FIELD_BYTES: usize = 2;
 /// Message in its encoded form. `build.rs` substitutes it for the generated `MatchmakingSearchResponse` and
 /// `MatchmakingReportLatencyResponse`.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct EncodedResponse {
+pub struct EncodedCandidatesResponse {
     bytes: Vec<u8>,
 }
 
-impl Message for EncodedResponse {
+impl Message for EncodedCandidatesResponse {
     fn encode_raw(&self, buf: &mut impl BufMut) {
         buf.put_slice(&self.bytes);
     }
@@ -148,7 +148,7 @@ fn put_length_prefix(tag: u32, length: usize, out: &mut Vec<u8>) {
 
 /// Encoder of a Search or ReportLatency response: candidates, best first, then the other fields.
 #[derive(Debug)]
-pub struct SearchResponseEncoder<'a> {
+pub struct CandidatesResponseEncoder<'a> {
     bytes: Vec<u8>,
     terms: Vec<ScoreTermEncoder<'a>>,
     /// Term values of the current candidate, rounded for sending.
@@ -169,7 +169,7 @@ struct ScoreTermEncoder<'a> {
     name_field_len: usize,
 }
 
-impl<'a> SearchResponseEncoder<'a> {
+impl<'a> CandidatesResponseEncoder<'a> {
     /// Creates an encoder of a search response, for candidates scored by `ruleset`.
     pub fn new(ruleset: &'a Ruleset) -> Self {
         Self { is_search: true, ..Self::of_latency_report(ruleset) }
@@ -252,7 +252,7 @@ impl<'a> SearchResponseEncoder<'a> {
     }
 
     /// Appends the other fields of a search response.
-    pub fn finish_search_response(self, answer: SearchAnswer) -> EncodedResponse {
+    pub fn finish_search_response(self, answer: SearchSummary) -> EncodedCandidatesResponse {
         let has_candidates = !self.bytes.is_empty();
         let mut bytes = self.bytes;
         let out = &mut bytes;
@@ -271,14 +271,14 @@ impl<'a> SearchResponseEncoder<'a> {
             encoding::uint64::encode(9, &ms, out);
         }
         encoding::string::encode_repeated(10, &session_composition_paths(&answer.ignored_fields), out);
-        if has_candidates && answer.ruleset.handles == AdvertisementIdForm::Ids {
+        if has_candidates && answer.ruleset.handles == AdvertisementIdDisclosure::Ids {
             encoding::message::encode(11, &latency_plan(&answer.ruleset.probing), out);
         }
-        EncodedResponse { bytes }
+        EncodedCandidatesResponse { bytes }
     }
 
     /// Appends the other fields of a latency response.
-    pub fn finish_latency_response(self, answer: &ReportLatencyAnswer) -> EncodedResponse {
+    pub fn finish_latency_response(self, answer: &LatencyReportSummary) -> EncodedCandidatesResponse {
         let mut bytes = self.bytes;
         encoding::bool::encode(2, &answer.involved_phase_may_start, &mut bytes);
         let mut ignored_fields = session_composition_paths(&answer.ignored_fields);
@@ -289,7 +289,7 @@ impl<'a> SearchResponseEncoder<'a> {
         encoding::uint32::encode(5, &(answer.answered as u32), &mut bytes);
         encoding::uint32::encode(6, &(answer.probed as u32), &mut bytes);
         encoding::message::encode_repeated(7, &self.player_probes, &mut bytes);
-        EncodedResponse { bytes }
+        EncodedCandidatesResponse { bytes }
     }
 }
 
@@ -341,7 +341,7 @@ fn is_rounded(ruleset: &Ruleset, measure: Measure) -> bool {
             let may_be_rating = ruleset.rating.is_some() && attribute.source.depends_on_standings();
             may_be_rating || attribute.trust != Trust::Client
         }
-        Measure::Latency | Measure::Distance => true,
+        Measure::Latency | Measure::DeltaPing | Measure::Distance => true,
         // The searcher has measured them itself.
         Measure::PacketLoss | Measure::Jitter => false,
     }

@@ -67,7 +67,7 @@ impl Authenticator {
     }
 
     /// Keys of a player's account as a caller, one for each issuer.
-    pub fn caller_keys_of_player(&self, user_id: &str) -> Vec<UserKey> {
+    pub fn caller_keys_of_user_per_issuer(&self, user_id: &str) -> Vec<UserKey> {
         self.issuers.iter().map(|issuer| caller_key_of(&issuer.name, Role::Client, user_id)).collect()
     }
 
@@ -87,9 +87,9 @@ impl Authenticator {
     }
 
     /// Number of signatures to verify at most for the token in `authorization`; 0 if it is refused without.
-    pub fn verification_cost(&self, authorization: &[u8]) -> u32 {
+    pub fn signatures_to_verify_max(&self, authorization: &[u8]) -> u32 {
         let token = parse_bearer_token(authorization).filter(|token| token.len() <= jwt::JWT_BYTES_MAX);
-        token.map_or(0, |token| jwt::verification_cost(token, &self.key_ring.load().verifying_keys))
+        token.map_or(0, |token| jwt::signatures_to_verify_max(token, &self.key_ring.load().verifying_keys))
     }
 
     /// Identity of the caller that sent the header value `authorization` on a connection with this client `certificate`

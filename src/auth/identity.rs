@@ -96,14 +96,14 @@ impl Identity {
     }
 
     /// Key of the player's account, as in session compositions; `None` for game servers and operators.
-    pub fn user_key(&self) -> Option<UserKey> {
+    pub fn player_account_key(&self) -> Option<UserKey> {
         (self.role == Role::Client).then(|| UserKey::from_name(&self.subject))
     }
 }
 
 /// Key of the caller `subject` in a role at an issuer. It owns what the caller creates.
 pub fn caller_key_of(issuer: &str, role: Role, subject: &str) -> UserKey {
-    UserKey::from_parts(&[issuer, role.as_str(), subject])
+    UserKey::from_name_parts(&[issuer, role.as_str(), subject])
 }
 
 impl fmt::Debug for Identity {
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn identity_user_key_exists_for_clients_only() {
-        let user = |role| Identity::new("a", "ana", role, &[], None).user_key();
+        let user = |role| Identity::new("a", "ana", role, &[], None).player_account_key();
         assert_eq!(Role::ALL.map(user), [Some(UserKey::from_name("ana")), None, None]);
     }
 

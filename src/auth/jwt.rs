@@ -74,7 +74,7 @@ pub(super) fn verify_jwt(
 }
 
 /// Number of signatures to verify at most for `token`.
-pub(super) fn verification_cost(token: &str, keys: &[TokenPublicKey]) -> u32 {
+pub(super) fn signatures_to_verify_max(token: &str, keys: &[TokenPublicKey]) -> u32 {
     let Ok(header) = decode_header(token) else { return 0 };
     let matching = keys.iter().filter(|key| matches_kid(key, &header) && key.algorithm == header.alg).count();
     u32::try_from(matching).unwrap_or(u32::MAX)

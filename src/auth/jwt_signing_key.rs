@@ -58,7 +58,7 @@ impl JwtSigningKey {
     }
 
     /// Parses the first key of a PEM file.
-    pub fn from_pem(pem: &[u8]) -> Result<Self, InvalidIssuingKey> {
+    pub fn first_from_pem(pem: &[u8]) -> Result<Self, InvalidIssuingKey> {
         let block = Pem::iter_from_buffer(pem).next().ok_or(InvalidIssuingKey)?.map_err(|_| InvalidIssuingKey)?;
         Self::from_pkcs8(block.contents)
     }
@@ -77,7 +77,7 @@ impl JwtSigningKey {
         Ok(Self { public_key: pair.public_key().as_ref().to_vec(), pkcs8 })
     }
 
-    /// The private key, PEM. Secret: its reader can sign a token for any identity.
+    /// The private key, PEM. SecretWithLength: its reader can sign a token for any identity.
     pub fn private_key_pem(&self) -> String {
         encode_pem("PRIVATE KEY", &self.pkcs8)
     }
@@ -155,11 +155,11 @@ mod tests {
     #[test]
     fn issuing_key_round_trips_through_pem_and_debug_hides_it() {
         let key = JwtSigningKey::from_seed(&[7; 32]).unwrap();
-        let reloaded = JwtSigningKey::from_pem(key.private_key_pem().as_bytes()).unwrap();
+        let reloaded = JwtSigningKey::first_from_pem(key.private_key_pem().as_bytes()).unwrap();
         assert_eq!((reloaded.public_key_pem(), reloaded.key_id()), (key.public_key_pem(), key.key_id()));
         let debug = format!("{key:?}");
         assert!(debug.len() < 80 && debug.starts_with("JwtSigningKey { key_id: "), "{debug}");
-        assert!(JwtSigningKey::from_pem(key.public_key_pem().as_bytes()).is_err());
-        assert!(JwtSigningKey::from_pem(b"").is_err());
+        assert!(JwtSigningKey::first_from_pem(key.public_key_pem().as_bytes()).is_err());
+        assert!(JwtSigningKey::first_from_pem(b"").is_err());
     }
 }

@@ -76,7 +76,7 @@ pub enum KeyFileError {
 ///
 /// To rotate: insert a new line at the top, remove the third.
 pub fn load_or_create_signer(path: &Path, new_key: [u8; SIGNING_KEY_BYTES]) -> Result<HmacTokenSigner, KeyFileError> {
-    match read_or_create_private_file(path, &secret_line(new_key))? {
+    match read_or_create_private_file(path, &secret_file_content(new_key))? {
         None => Ok(HmacTokenSigner::new(new_key, None)),
         Some(text) => parse_signer(&text).ok_or_else(|| KeyFileError::MalformedHex { file: path.into() }),
     }
@@ -85,7 +85,7 @@ pub fn load_or_create_signer(path: &Path, new_key: [u8; SIGNING_KEY_BYTES]) -> R
 /// Loads the fleet keys of beacons: one line, and the one before a rotation. If the file does not exist, creates it with `new_key`,
 /// readable by its owner only.
 pub fn load_or_create_fleet_keys(path: &Path, new_key: [u8; SIGNING_KEY_BYTES]) -> Result<FleetKeys, KeyFileError> {
-    match read_or_create_private_file(path, &secret_line(new_key))? {
+    match read_or_create_private_file(path, &secret_file_content(new_key))? {
         None => Ok(FleetKeys::new(new_key, None)),
         Some(text) => parse_fleet_keys(&text, path),
     }
@@ -102,14 +102,14 @@ fn parse_fleet_keys(text: &str, path: &Path) -> Result<FleetKeys, KeyFileError> 
 }
 
 /// Loads the key of one beacon: one line.
-pub fn load_beacon_key(path: &Path) -> Result<BeaconKey, KeyFileError> {
+pub fn load_single_beacon_key(path: &Path) -> Result<BeaconKey, KeyFileError> {
     let key = parse_hex_key(read_private_file(path)?.trim());
     key.map(BeaconKey).ok_or_else(|| KeyFileError::MalformedBeaconKey { file: path.into() })
 }
 
 /// Creates a file with one secret, readable by its owner only. Fails with `AlreadyExists` if the file exists.
 pub fn create_secret_file(path: &Path, secret: [u8; SIGNING_KEY_BYTES]) -> io::Result<()> {
-    create_private_file(path, &secret_line(secret))
+    create_private_file(path, &secret_file_content(secret))
 }
 
 /// Loads the secret of public user keys: one line. If the file does not exist, creates it with `new_secret`, readable by its
@@ -118,7 +118,7 @@ pub fn load_or_create_user_keys(
     path: &Path,
     new_secret: [u8; SIGNING_KEY_BYTES],
 ) -> Result<PublicUserKeys, KeyFileError> {
-    match read_or_create_private_file(path, &secret_line(new_secret))? {
+    match read_or_create_private_file(path, &secret_file_content(new_secret))? {
         None => Ok(PublicUserKeys::new(new_secret)),
         Some(text) => match parse_hex_key(text.trim()) {
             Some(secret) => Ok(PublicUserKeys::new(secret)),
@@ -128,7 +128,7 @@ pub fn load_or_create_user_keys(
 }
 
 /// Content of a file with one secret.
-pub fn secret_line(secret: [u8; SIGNING_KEY_BYTES]) -> String {
+pub fn secret_file_content(secret: [u8; SIGNING_KEY_BYTES]) -> String {
     secret.iter().map(|byte| format!("{byte:02x}")).chain(["\n".into()]).collect()
 }
 

@@ -25,7 +25,7 @@ const MATCH_KEYS_PER_FILE_MAX: usize = 2;
 
 /// Contents of a match credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MatchCredential {
+pub struct MatchCredentialContent {
     /// Match id.
     pub match_id: MatchId,
     /// The player's key within this match, the `sub` claim.
@@ -97,7 +97,7 @@ impl MatchCredentialKeys {
     /// credential admits one player once.
     pub fn sign_credential(
         &self,
-        credential: &MatchCredential,
+        credential: &MatchCredentialContent,
         serial: [u8; 16],
         now: UnixMs,
     ) -> Result<String, InvalidIssuingKey> {

@@ -34,7 +34,7 @@ pub enum KeyPurpose {
     Operator = 3,
 }
 
-/// Secret of the public keys. All servers of a deployment share it.
+/// SecretWithLength of the public keys. All servers of a deployment share it.
 #[derive(Clone)]
 pub struct PublicUserKeys {
     /// HMAC state after absorbing the secret.
@@ -78,7 +78,7 @@ impl PublicUserKeys {
 
     /// Key of a connected user in a queue, for the servers of a deployment. Of 100,000 users, two have the same key with a probability
     /// below one in a billion.
-    pub fn connected_user_digest(&self, set_id: SetId, silo: SiloId, user: UserKey) -> i64 {
+    pub fn connected_user_digest_in_queue(&self, set_id: SetId, silo: SiloId, user: UserKey) -> i64 {
         let (set_id, silo) = (set_id.0.to_be_bytes(), silo.0.to_be_bytes());
         let digest = digest(&self.hmac, &[&[CONNECTED_USER_TAG], &set_id, &silo, user.as_bytes()]);
         i64::from_be_bytes(std::array::from_fn(|at| digest[at]))
@@ -137,7 +137,7 @@ mod tests {
             seen.extend([of_match(1), of_match(2)]);
         }
         let connected = |keys: &PublicUserKeys, set, silo, name| {
-            keys.connected_user_digest(SetId(set), SiloId(silo), UserKey::from_name(name))
+            keys.connected_user_digest_in_queue(SetId(set), SiloId(silo), UserKey::from_name(name))
         };
         let distinct: BTreeSet<i64> =
             [(&keys, 1, 1, "ann"), (&keys, 2, 1, "ann"), (&keys, 1, 2, "ann"), (&keys, 1, 1, "bob")]

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use fireteam_probe::{AddressPrefix, BeaconKey, FleetKey, MAX_ROUND_TRIP_US, PACKET_BYTES, Receipt};
+use fireteam_probe::{AddressPrefix, BeaconKey, FIXED_PACKET_BYTES, FleetKey, RECEIPT_ROUND_TRIP_US_MAX, Receipt};
 
 use crate::auth::fail_points::leaves_out;
 use crate::domain::id::UserKey;
@@ -54,15 +54,15 @@ impl FleetKeys {
     }
 
     /// Binding of a user's receipts on the day of `now`.
-    pub fn binding(&self, subject: Option<UserKey>, now: UnixMs) -> [u8; 16] {
-        self.current.binding(subject.as_ref().map(|user| user.as_bytes()), day_of(now))
+    pub fn receipt_binding_of_user_and_day(&self, subject: Option<UserKey>, now: UnixMs) -> [u8; 16] {
+        self.current.receipt_binding(subject.as_ref().map(|user| user.as_bytes()), day_of(now))
     }
 
     /// Whether a binding is of this user, and of today or yesterday.
     fn is_binding_of(&self, binding: [u8; 16], subject: Option<UserKey>, now: UnixMs) -> bool {
         let user = subject.as_ref().map(|user| user.as_bytes());
         let days = [day_of(now), day_of(now).saturating_sub(1)];
-        self.all().any(|key| days.iter().any(|day| key.binding(user, *day) == binding))
+        self.all().any(|key| days.iter().any(|day| key.receipt_binding(user, *day) == binding))
     }
 }
 
@@ -123,7 +123,7 @@ pub struct ReceiptContext<'a> {
 pub fn check_receipt(packet: &[u8], context: &ReceiptContext<'_>) -> (ReceiptVerdict, Option<MeasuredBeacon>) {
     use ReceiptVerdict as Verdict;
     let ReceiptContext { keys, subject, now, is_live, is_callers_prefix } = *context;
-    let (PACKET_BYTES, Ok(receipt)) = (packet.len(), Receipt::decode(packet)) else {
+    let (FIXED_PACKET_BYTES, Ok(receipt)) = (packet.len(), Receipt::decode(packet)) else {
         return (Verdict::Malformed, None);
     };
     let claims = receipt.claims;
@@ -146,7 +146,7 @@ pub fn check_receipt(packet: &[u8], context: &ReceiptContext<'_>) -> (ReceiptVer
     if now.plus_ms(CLOCK_TOLERANCE_MS) < issued_at && !leaves_out("skip_receipt_future") {
         return (Verdict::Future, None);
     }
-    if !(1..=MAX_ROUND_TRIP_US).contains(&claims.round_trip_us) && !leaves_out("skip_receipt_range") {
+    if !(1..=RECEIPT_ROUND_TRIP_US_MAX).contains(&claims.round_trip_us) && !leaves_out("skip_receipt_range") {
         return (Verdict::OutOfRange, None);
     }
     let measured = Some(MeasuredBeacon { beacon_id: claims.beacon_id, round_trip_us: claims.round_trip_us });

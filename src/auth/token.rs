@@ -23,13 +23,13 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
 use crate::auth::block_cipher::BlockCipher;
-use crate::auth::token::claim::encode_subject;
+use crate::auth::token::claim::encode_optional_caller;
 use crate::domain::id::{AdvertisementId, MatchId, ReservationId, SetId, TicketId, UserKey};
 use crate::domain::time::UnixMs;
 
 pub use claim::{
-    AdvertisementClaim, AllocationOfferClaim, Claim, ConsentClaim, ConsentPurpose, LastStatusClaim,
-    MeasuredSearchClaim, ReservationClaim, SearchClaim, SearchMeasurements, TicketClaim, TicketSeatClaim,
+    AdvertisementClaim, AllocationOfferClaim, Claim, ConsentClaim, ConsentPurpose, MeasuredSearchClaim,
+    ReservationClaim, SearchClaim, SearchMeasurements, TicketClaim, TicketSeatClaim, WatchResumeClaim,
 };
 pub use latency_claim::{BeaconRoundTrip, FloorSource, LATENCY_ENTRIES_MAX, LatencyClaim};
 pub use probe_record::{PacketCounts, ProbeRecord, RecordedFinding};
@@ -54,7 +54,7 @@ const _: () = assert!(HEADER_BYTES + ConsentClaim::ENCODED_BYTES + TRUNCATED_MAC
 const _: () = assert!(HEADER_BYTES + TicketSeatClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
 const _: () = assert!(HEADER_BYTES + TicketClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
 const _: () = assert!(HEADER_BYTES + AllocationOfferClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
-const _: () = assert!(HEADER_BYTES + LastStatusClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
+const _: () = assert!(HEADER_BYTES + WatchResumeClaim::ENCODED_BYTES + TRUNCATED_MAC_BYTES <= TOKEN_BYTES_MAX);
 
 /// Purpose of a digest. It is part of the signed bytes, so a digest for one purpose is invalid for another.
 #[derive(Clone, Copy)]
@@ -143,7 +143,7 @@ impl HmacTokenSigner {
     /// The same three inputs give the same id on every replica until the current key changes. The id cannot be computed
     /// without the key, so a caller cannot produce the id of another caller.
     pub fn derive_advertisement_id(&self, caller: Option<UserKey>, idempotency_key: &str) -> AdvertisementId {
-        let parts = [&encode_subject(caller)[..], idempotency_key.as_bytes()];
+        let parts = [&encode_optional_caller(caller)[..], idempotency_key.as_bytes()];
         AdvertisementId::from_bytes(self.current.digest(DigestPurpose::AdvertisementId, &parts))
     }
 
@@ -154,7 +154,7 @@ impl HmacTokenSigner {
         set_id: SetId,
         idempotency_key: &str,
     ) -> AdvertisementId {
-        let parts = [&encode_subject(caller)[..], &set_id.0.to_be_bytes(), idempotency_key.as_bytes()];
+        let parts = [&encode_optional_caller(caller)[..], &set_id.0.to_be_bytes(), idempotency_key.as_bytes()];
         AdvertisementId::from_bytes(self.current.digest(DigestPurpose::AdvertisementId, &parts))
     }
 
@@ -165,19 +165,19 @@ impl HmacTokenSigner {
         advertisement_id: AdvertisementId,
         idempotency_key: &str,
     ) -> ReservationId {
-        let parts = [&encode_subject(caller)[..], advertisement_id.as_bytes(), idempotency_key.as_bytes()];
+        let parts = [&encode_optional_caller(caller)[..], advertisement_id.as_bytes(), idempotency_key.as_bytes()];
         ReservationId::from_bytes(self.current.digest(DigestPurpose::ReservationId, &parts))
     }
 
     /// Derives a ticket id from caller and idempotency key, as `derive_advertisement_id` does.
     pub fn derive_ticket_id(&self, caller: Option<UserKey>, idempotency_key: &str) -> TicketId {
-        let parts = [&encode_subject(caller)[..], idempotency_key.as_bytes()];
+        let parts = [&encode_optional_caller(caller)[..], idempotency_key.as_bytes()];
         TicketId::from_bytes(self.current.digest(DigestPurpose::TicketId, &parts))
     }
 
     /// Ticket id as version 0.2.0 derived it: a key in another set was another ticket.
     pub fn legacy_ticket_id(&self, caller: Option<UserKey>, set_id: SetId, idempotency_key: &str) -> TicketId {
-        let parts = [&encode_subject(caller)[..], &set_id.0.to_be_bytes(), idempotency_key.as_bytes()];
+        let parts = [&encode_optional_caller(caller)[..], &set_id.0.to_be_bytes(), idempotency_key.as_bytes()];
         TicketId::from_bytes(self.current.digest(DigestPurpose::TicketId, &parts))
     }
 
@@ -189,7 +189,7 @@ impl HmacTokenSigner {
 
     /// Derives the id of a party's ticket in a session's match from the match and the party's reservation; `None` for the host's
     /// own party.
-    pub fn derive_match_ticket_id(&self, match_id: MatchId, reservation: Option<ReservationId>) -> TicketId {
+    pub fn derive_session_match_ticket_id(&self, match_id: MatchId, reservation: Option<ReservationId>) -> TicketId {
         let reservation = reservation.as_ref().map_or(&[][..], |id| &id.as_bytes()[..]);
         TicketId::from_bytes(self.current.digest(DigestPurpose::TicketId, &[match_id.as_bytes(), reservation]))
     }
@@ -230,7 +230,7 @@ impl HmacTokenSigner {
     }
 
     /// Ids that a handle for a party may stand for at `now`: one for each key and window. At most one of them exists.
-    pub fn possible_advertisement_ids(
+    pub fn advertisement_ids_of_handle(
         &self,
         party_digest: [u8; 16],
         handle: AdvertisementId,
@@ -244,14 +244,14 @@ impl HmacTokenSigner {
 
     /// Digest of a searching party: the caller, the users in order and the size of each party. A search token is valid for
     /// this party only. The digest depends on no key, so it survives a key rotation.
-    pub fn party_digest(caller: Option<UserKey>, users: &[UserKey], party_sizes: &[u8]) -> [u8; 16] {
+    pub fn searching_party_digest(caller: Option<UserKey>, users: &[UserKey], party_sizes: &[u8]) -> [u8; 16] {
         let users: Vec<u8> = users.iter().flat_map(|user| *user.as_bytes()).collect();
-        KEYLESS_DIGEST.digest(DigestPurpose::Party, &[&encode_subject(caller), &users, party_sizes])
+        KEYLESS_DIGEST.digest(DigestPurpose::Party, &[&encode_optional_caller(caller), &users, party_sizes])
     }
 
     /// Digest of the caller and of what a request asks for. It depends on no key, so it survives a key rotation.
     pub fn request_digest(caller: Option<UserKey>, asked_values: &[u8]) -> [u8; 16] {
-        KEYLESS_DIGEST.digest(DigestPurpose::Request, &[&encode_subject(caller), asked_values])
+        KEYLESS_DIGEST.digest(DigestPurpose::Request, &[&encode_optional_caller(caller), asked_values])
     }
 }
 

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use fireteam_probe::{Challenge, Hello, PACKET_BYTES, Receipt};
+use fireteam_probe::{Challenge, FIXED_PACKET_BYTES, Hello, Receipt};
 use tokio::net::UdpSocket;
 
 use crate::beacon::registry::PeerBeacon;
@@ -102,7 +102,7 @@ impl Conversation<'_> {
     /// First answer that `read` takes, and the time of its arrival. `None` if none comes in time.
     async fn receive<T>(&self, read: impl Fn(&[u8]) -> Option<T>) -> Option<(T, u64)> {
         let receiving = async {
-            let mut packet = [0; PACKET_BYTES + 1];
+            let mut packet = [0; FIXED_PACKET_BYTES + 1];
             loop {
                 let length = self.socket.recv(&mut packet).await.ok()?;
                 let arrived_us = self.clock.monotonic_us();

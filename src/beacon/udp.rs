@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use fireteam_probe::{BeaconCookieKey, BeaconKey, BeaconResponder, PACKET_BYTES};
+use fireteam_probe::{BeaconCookieKey, BeaconKey, BeaconResponder, FIXED_PACKET_BYTES};
 
 use crate::clock::Clock;
 use crate::supervisor::TaskSupervisor;
@@ -67,7 +67,7 @@ impl BeaconUdp {
     /// Waits for one packet, 100 ms at most, and answers it. Returns whether an answer was sent; fails if no packet came.
     pub fn answer_next(&mut self) -> io::Result<bool> {
         // One byte more than a packet has: the excess of a longer one is cut off, and must still show.
-        let mut packet = [0; PACKET_BYTES + 1];
+        let mut packet = [0; FIXED_PACKET_BYTES + 1];
         let received = self.socket.recv_from(&mut packet);
         let unix_s = u32::try_from(self.clock.now().0 / 1_000).unwrap_or(u32::MAX);
         // A challenge carries this time under its cookie, so nothing but the cookie comes between this line and the sending.

@@ -111,7 +111,7 @@ pub(super) fn run_beacon(flags: &BeaconFlags) -> anyhow::Result<()> {
 
 async fn run_until_signal(flags: &BeaconFlags) -> anyhow::Result<()> {
     let mut stop = std::pin::pin!(shutdown_signal().context("listen for signals")?);
-    let key = key_file::load_beacon_key(&flags.key_file).context("load the beacon's key")?;
+    let key = key_file::load_single_beacon_key(&flags.key_file).context("load the beacon's key")?;
     let key_id = key.key_id();
     let (clock, counters) = (Arc::new(SystemClock::start()), BeaconPacketCounters::default());
     let addresses = flags.listen.addresses();
@@ -178,7 +178,7 @@ mod tests {
         let keys = key_file::load_or_create_fleet_keys(&flags.fleet_key_file, [9; 32]).unwrap();
         let mut printed = Vec::new();
         write_beacon_key(&flags, &mut printed).unwrap();
-        let key = key_file::load_beacon_key(&flags.out).unwrap();
+        let key = key_file::load_single_beacon_key(&flags.out).unwrap();
         assert_eq!(key.0, keys.current_beacon_key(7).0);
         let (printed, text) = (String::from_utf8(printed).unwrap(), std::fs::read_to_string(&flags.out).unwrap());
         assert!(text.trim().len() == 64 && !printed.contains(text.trim()), "{printed}");
@@ -199,7 +199,7 @@ mod tests {
         write_beacon_key(&flags, &mut Vec::new()).unwrap();
         let two_lines = std::fs::read_to_string(&flags.out).unwrap().repeat(2);
         std::fs::write(&flags.out, two_lines).unwrap();
-        let error = key_file::load_beacon_key(&flags.out).unwrap_err().to_string();
+        let error = key_file::load_single_beacon_key(&flags.out).unwrap_err().to_string();
         assert!(error.contains("make it with `fireteam beacon-key`"), "{error}");
     }
 }

@@ -8,9 +8,9 @@ use crate::domain::id::SetId;
 use crate::domain::measure::Measure;
 use crate::domain::ruleset::queue::{FrustratedPlayerSpec, QualitySpec, QueueSpec};
 use crate::domain::ruleset::rating::defaults::ChangedConstant;
-use crate::domain::ruleset::teams::{CONFIRM_WITHOUT_STREAM_MS_MIN, HostingMode, HostingSpec, TeamsSpec};
-use crate::domain::ruleset::tradeoff::soft_filter_tradeoffs;
-use crate::domain::ruleset::wait_outlook::{FinalLimit, QualityReachedAfter, WaitOutlook, wait_outlook};
+use crate::domain::ruleset::teams::{HOST_CONFIRM_WITHOUT_STREAM_MS_MIN, HostingMode, HostingSpec, TeamsSpec};
+use crate::domain::ruleset::tradeoff::tradeoffs_with_latency_or_first_filter;
+use crate::domain::ruleset::wait_outlook::{AnyMatchSufficesAfter, FinalLimit, WaitOutlook, wait_outlook};
 use crate::domain::ruleset::{Ruleset, SoftFilter};
 use crate::rules::{self, FileDiagnostic, RulesetFile};
 
@@ -34,7 +34,7 @@ fn write_check_report(paths: &[PathBuf], out: &mut dyn Write) -> io::Result<bool
     for problem in &problems {
         // Editors and build logs link to this line.
         writeln!(out, "{problem}")?;
-        writeln!(out, "{}", problem.render_marked_source())?;
+        writeln!(out, "{}", problem.render_marked_lines())?;
     }
     match (problems.len(), valid) {
         (0, 1) => writeln!(out, "1 file is valid")?,
@@ -75,7 +75,7 @@ fn ruleset_summary(path: &Path, ruleset: &Ruleset) -> String {
         format_count(expansions.len(), "expansion"),
     ];
     let mut lines = format!("{}: `{name}` rules set {set_id}, hash {hash}: {}", path.display(), counts.join(", "));
-    for tradeoff in soft_filter_tradeoffs(ruleset) {
+    for tradeoff in tradeoffs_with_latency_or_first_filter(ruleset) {
         let (amount, equivalent) = (
             format_amount(ruleset, tradeoff.base_amount, tradeoff.base_filter),
             format_amount(ruleset, tradeoff.equivalent_amount, tradeoff.other_filter),
@@ -95,7 +95,7 @@ fn ruleset_summary(path: &Path, ruleset: &Ruleset) -> String {
 /// Requirements of a valid ruleset on callers. A warning does not make the file invalid.
 fn ruleset_warnings(ruleset: &Ruleset) -> Vec<String> {
     let mut warnings = Vec::new();
-    if ruleset.queue.as_ref().is_some_and(|queue| queue.gate.counts_connected_players()) {
+    if ruleset.queue.as_ref().is_some_and(|queue| queue.gate.requires_share_of_connected()) {
         warnings.push(format!(
             "its gate counts connected players only if their heartbeat names set {} in connected_matchmaking_set_ids; \
              else it counts only the players of waiting tickets",
@@ -103,7 +103,7 @@ fn ruleset_warnings(ruleset: &Ruleset) -> Vec<String> {
         ));
     }
     let HostingSpec { mode, allocation_timeout_ms, confirm_ms, .. } = ruleset.hosting;
-    let needed_ms = confirm_ms.max(CONFIRM_WITHOUT_STREAM_MS_MIN);
+    let needed_ms = confirm_ms.max(HOST_CONFIRM_WITHOUT_STREAM_MS_MIN);
     if mode == HostingMode::GameServer && allocation_timeout_ms < needed_ms {
         warnings.push(format!(
             "AllocationTimeoutMs is {allocation_timeout_ms}, and a game server has up to {needed_ms} ms to confirm a match; \
@@ -147,7 +147,7 @@ fn queue_summary_lines(ruleset: &Ruleset, queue: &QueueSpec, teams: &TeamsSpec) 
     let mut lines = vec![format!("its queue makes matches of {}, every {interval}", describe_teams(teams))];
     let widest = final_limits.iter().map(|limit| describe_limit(ruleset, limit)).collect::<Vec<_>>().join(", ");
     match (final_after_ms, &*widest, quality_reached) {
-        (Some(_), "", QualityReachedAfter::Immediately) => lines.push("any two tickets may meet at once".into()),
+        (Some(_), "", AnyMatchSufficesAfter::Immediately) => lines.push("any two tickets may meet at once".into()),
         (Some(_), "", _) => {}
         (Some(0), widest, _) => lines.push(format!("its limits never grow: {widest}")),
         (Some(ms), widest, _) => {
@@ -160,14 +160,14 @@ fn queue_summary_lines(ruleset: &Ruleset, queue: &QueueSpec, teams: &TeamsSpec) 
         (None, widest, _) => lines.push(format!("its limits grow without end, or by a party's own rating: {widest}")),
     }
     match quality_reached {
-        QualityReachedAfter::Immediately => {}
-        QualityReachedAfter::AfterCombinedWaitMs(ms) => {
+        AnyMatchSufficesAfter::Immediately => {}
+        AnyMatchSufficesAfter::AfterCombinedWaitMs(ms) => {
             lines.push(format!(
                 "when its parties have waited {} together, any match is good enough",
                 format_duration(ms)
             ));
         }
-        QualityReachedAfter::Never => {
+        AnyMatchSufficesAfter::Never => {
             lines.push("a match that is not good enough does not become so by waiting".into())
         }
     }
@@ -225,6 +225,7 @@ fn describe_limit(ruleset: &Ruleset, limit: &FinalLimit) -> String {
     match *limit {
         FinalLimit::Expansion { expansion, value } => match ruleset.expansions[expansion].measure {
             Measure::Latency => format!("{value} ms of round trip"),
+            Measure::DeltaPing => format!("{value} ms of delta ping"),
             Measure::Distance => format!("{value} miles"),
             Measure::PacketLoss => format!("{value} % of lost packets"),
             Measure::Jitter => format!("{value} ms of jitter"),
@@ -261,7 +262,7 @@ fn format_amount(ruleset: &Ruleset, amount: f64, filter: &SoftFilter) -> String 
         Measure::Latency => "ms of ".into(),
         Measure::Distance => "miles of ".into(),
         Measure::PacketLoss => "% of ".into(),
-        Measure::Jitter => "ms of ".into(),
+        Measure::Jitter | Measure::DeltaPing => "ms of ".into(),
         Measure::AttributeDifference(index) => match &*ruleset.attributes[index].unit {
             "" => "of ".into(),
             unit => format!("{unit} of "),

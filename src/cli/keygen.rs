@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 
 use crate::auth::jwt_signing_key::JwtSigningKey;
-use crate::auth::key_file::secret_line;
+use crate::auth::key_file::secret_file_content;
 use crate::clock::Clock;
 
 /// Writes four files: the private key (mode 0600), the public key, the public key as JWKS, and the secret of public user keys
@@ -25,7 +25,7 @@ pub fn generate_issuing_key(out: &Path, clock: &dyn Clock, printed: &mut dyn Wri
         (key_file_path(out, "key.pem"), key.private_key_pem(), 0o600),
         (key_file_path(out, "pub.pem"), key.public_key_pem(), 0o644),
         (key_file_path(out, "jwks.json"), key.public_key_set(), 0o644),
-        (key_file_path(out, "user-key"), secret_line(user_key_secret), 0o600),
+        (key_file_path(out, "user-key"), secret_file_content(user_key_secret), 0o600),
     ];
     if let Some((existing, ..)) = files.iter().find(|(file, ..)| file.exists()) {
         bail!("{} already exists; use another --out", existing.display());
@@ -74,7 +74,7 @@ mod tests {
         generate_issuing_key(folder.path(), &clock, &mut printed).unwrap();
         let private = folder.path().join("issuer.key.pem");
         let original = std::fs::read(&private).unwrap();
-        assert!(JwtSigningKey::from_pem(&original).is_ok());
+        assert!(JwtSigningKey::first_from_pem(&original).is_ok());
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;

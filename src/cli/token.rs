@@ -70,7 +70,7 @@ fn read_key(file: &Path) -> anyhow::Result<JwtSigningKey> {
     let mut pem = Vec::new();
     let opened = File::open(file).with_context(|| format!("open {}", file.display()))?;
     opened.take(KEY_FILE_BYTES_MAX).read_to_end(&mut pem).with_context(|| format!("read {}", file.display()))?;
-    JwtSigningKey::from_pem(&pem).with_context(|| file.display().to_string())
+    JwtSigningKey::first_from_pem(&pem).with_context(|| file.display().to_string())
 }
 
 fn parse_role(word: &str) -> Result<Role, String> {

@@ -62,7 +62,7 @@ impl BeaconDirectory {
     }
 
     /// A live beacon.
-    pub(crate) fn live(&self, id: u32, now: UnixMs) -> Option<StoredBeacon> {
+    pub(crate) fn live_beacon(&self, id: u32, now: UnixMs) -> Option<StoredBeacon> {
         let beacons = self.all();
         let at = beacons.binary_search_by_key(&id, |beacon| beacon.id).ok()?;
         Some(beacons[at].clone()).filter(|beacon| is_live(beacon, now))

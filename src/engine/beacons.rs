@@ -14,8 +14,8 @@ use std::sync::Arc;
 use crate::engine::common::Common;
 
 pub use self::command::{
-    ANNOUNCE_INTERVAL_MS, AnnounceBeaconCommand, BEACON_LIST_GOOD_FOR_MS, BEACONS_WANTED, BeaconClaim, BeaconList,
-    ListedBeacon, ReportTripsAnswer, ReportTripsCommand,
+    ANNOUNCE_INTERVAL_MS, AnnounceBeaconCommand, BEACON_LIST_GOOD_FOR_MS, BEACONS_WANTED, BeaconList,
+    ClaimedBeaconRoundTrip, ListedBeacon, ReportTripsAnswer, ReportTripsCommand,
 };
 
 /// Commands about beacons. Clones share their state.

@@ -55,7 +55,11 @@ impl BlockLists {
 
     /// Forgets the lists that are not among `stored`, all lists as of some time, and that this server has not written since
     /// `newer_than`. Returns the users.
-    pub(crate) fn remove_unlisted(&mut self, stored: &[StoredBlockList], newer_than: UnixMs) -> Vec<UserKey> {
+    pub(crate) fn remove_unlisted_older_than(
+        &mut self,
+        stored: &[StoredBlockList],
+        newer_than: UnixMs,
+    ) -> Vec<UserKey> {
         let listed: HashSet<UserKey, BuildIdHasher> = stored.iter().map(|list| list.user).collect();
         let is_old = |list: &CachedBlockList| list.written_at.is_none_or(|at| at < newer_than);
         let old = self.lists.iter().filter(|(user, list)| !listed.contains(*user) && is_old(list));
@@ -167,7 +171,7 @@ mod tests {
         let mut lists = BlockLists::default();
         assert!(lists.apply(&stored(1, &[2], 1), Some(UnixMs(1_000))));
         assert!(lists.apply(&stored(3, &[2], 1), None));
-        assert_eq!(lists.remove_unlisted(&[], UnixMs(1_000)), [user(3)]);
-        assert_eq!(lists.remove_unlisted(&[], UnixMs(1_001)), [user(1)]);
+        assert_eq!(lists.remove_unlisted_older_than(&[], UnixMs(1_000)), [user(3)]);
+        assert_eq!(lists.remove_unlisted_older_than(&[], UnixMs(1_001)), [user(1)]);
     }
 }

@@ -30,8 +30,8 @@ impl CheckedSession {
         session: Session,
         mut ignored_fields: Vec<String>,
     ) -> Result<Self, EngineError> {
-        check_session(ruleset, &session)?;
-        ignored_fields.extend(attribute_values::untrusted_fields(ruleset, &session));
+        validate_session_for_ruleset(ruleset, &session)?;
+        ignored_fields.extend(attribute_values::ignored_untrusted_field_paths(ruleset, &session));
         let values = party_values.attribute_values(ruleset, &session);
         Ok(Self {
             attribute_values: values,
@@ -67,7 +67,7 @@ impl CheckedSession {
 }
 
 /// Checks a session against the ruleset. Returns all invalid fields, as request paths.
-pub(crate) fn check_session(ruleset: &Ruleset, session: &Session) -> Result<(), EngineError> {
+pub(crate) fn validate_session_for_ruleset(ruleset: &Ruleset, session: &Session) -> Result<(), EngineError> {
     let mut problems = attribute_values::validate_attributes(ruleset, session);
     if !ruleset.silos.serves(session.silo) {
         let message =

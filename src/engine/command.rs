@@ -166,7 +166,7 @@ pub struct CandidateView<'a> {
 
 /// Result of a search, without its candidates: those went to the caller's closure.
 #[derive(Clone, Debug)]
-pub struct SearchAnswer {
+pub struct SearchSummary {
     /// Ruleset that was applied.
     pub ruleset: Arc<Ruleset>,
     /// Index rows evaluated.
@@ -303,7 +303,7 @@ pub struct ReserveAnswer {
 
 /// Releases a reservation, or the caller's seat in one.
 #[derive(Clone, Debug)]
-pub enum ReleaseReservationCommand {
+pub enum ReleaseReservationOrSeatCommand {
     /// The caller's own reservation.
     Reservation(ReservationReference),
     /// The seat that a reservation in this advertisement holds for the caller's user.
@@ -368,7 +368,7 @@ pub struct ProbeStatistics {
 
 /// Answer to a latency report, without its candidates.
 #[derive(Clone, Debug)]
-pub struct ReportLatencyAnswer {
+pub struct LatencyReportSummary {
     /// Ruleset that was applied.
     pub ruleset: Arc<Ruleset>,
     /// Enough candidates responded in the quick phase. Always false after the involved phase.

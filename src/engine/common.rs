@@ -106,7 +106,7 @@ impl Common {
     /// Records the result of a commit.
     pub(crate) fn record_commit<T>(&self, result: &Result<T, StoreError>) {
         self.write_health.record(result);
-        self.outages.record(result, self.clock.now());
+        self.outages.record_commit_result(result, self.clock.now());
     }
 
     /// Adds all counts of statistics to the store. On an error they wait for the next call, and while commits fail: an attempt
@@ -130,8 +130,12 @@ impl Common {
     }
 
     /// Current ruleset of a set, or the ruleset with `hash` while it is cached, even if the set's file was removed.
-    pub(crate) fn ruleset(&self, set_id: SetId, hash: Option<RulesetHash>) -> Result<Arc<Ruleset>, EngineError> {
-        let cached = hash.and_then(|requested| self.rulesets.find_by_hash(set_id, requested));
+    pub(crate) fn current_or_cached_ruleset(
+        &self,
+        set_id: SetId,
+        hash: Option<RulesetHash>,
+    ) -> Result<Arc<Ruleset>, EngineError> {
+        let cached = hash.and_then(|requested| self.rulesets.find_indexed_by_hash(set_id, requested));
         if let Some(cached) = cached {
             return Ok(cached);
         }

@@ -22,7 +22,7 @@ use crate::engine::error::EngineError;
 use crate::engine::writer_inbox::RETRY_AFTER_MS;
 use crate::store::StoreError;
 
-use self::compare::{MemoryState, StoredState, are_indexes_correct, inconsistency_kinds, is_unchanged};
+use self::compare::{MemoryAdvertState, StoredAdvertState, are_indexes_correct, inconsistency_kinds, is_unchanged};
 
 /// Advertisements compared under one lock and in one store query.
 const COMPARE_BATCH_SIZE: usize = 500;
@@ -84,8 +84,8 @@ struct ConsistencyCheck<'a> {
 
 /// Result of one recheck of a suspect.
 struct Recheck {
-    memory: MemoryState,
-    stored: Option<StoredState>,
+    memory: MemoryAdvertState,
+    stored: Option<StoredAdvertState>,
     /// Number of identical rechecks directly before this one.
     identical_before: u32,
 }
@@ -139,7 +139,10 @@ impl ConsistencyCheck<'_> {
                             None => mismatched.push(id),
                             Some(record) if index_number == 0 => {
                                 let indexed = are_indexes_correct(&set, record, set_id, &cached_rulesets);
-                                states.push(MemoryState { record: Some(record.clone()), is_index_correct: indexed });
+                                states.push(MemoryAdvertState {
+                                    record: Some(record.clone()),
+                                    is_index_correct: indexed,
+                                });
                             }
                             Some(_) => {}
                         }
@@ -167,7 +170,7 @@ impl ConsistencyCheck<'_> {
             let batch = {
                 let set = set.lock_for_read();
                 let records = ids.iter().filter_map(|id| set.get(*id));
-                let memory_state = |record: &AdvertRecord| MemoryState {
+                let memory_state = |record: &AdvertRecord| MemoryAdvertState {
                     record: Some(record.clone()),
                     is_index_correct: are_indexes_correct(&set, record, set_id, &cached_rulesets),
                 };
@@ -179,7 +182,7 @@ impl ConsistencyCheck<'_> {
     }
 
     /// Compares a batch of memory with the store.
-    async fn compare_with_store(&mut self, batch: Vec<MemoryState>) -> Result<(), EngineError> {
+    async fn compare_with_store(&mut self, batch: Vec<MemoryAdvertState>) -> Result<(), EngineError> {
         let records = batch.iter().filter_map(|memory| memory.record.as_ref());
         let ids: Vec<AdvertisementId> = records.clone().map(|record| record.advertisement.id).collect();
         self.report.advertisement_count += ids.len() as u64;
@@ -252,8 +255,8 @@ impl ConsistencyCheck<'_> {
     fn evaluate_suspect(
         &mut self,
         id: AdvertisementId,
-        [before, after]: [MemoryState; 2],
-        stored: Option<StoredState>,
+        [before, after]: [MemoryAdvertState; 2],
+        stored: Option<StoredAdvertState>,
         unresolved: &mut BTreeMap<AdvertisementId, Option<Recheck>>,
     ) {
         let (is_shared_store, now) = (self.state.replication.is_some(), self.state.common.clock.now());
@@ -294,17 +297,19 @@ impl ConsistencyCheck<'_> {
     async fn read_stored(
         &self,
         ids: &[AdvertisementId],
-    ) -> Result<BTreeMap<AdvertisementId, StoredState>, EngineError> {
+    ) -> Result<BTreeMap<AdvertisementId, StoredAdvertState>, EngineError> {
         let mut stored_states = BTreeMap::new();
         let mut queries = vec![ids];
         while let Some(ids) = queries.pop() {
             match (self.state.common.store.read_advertisements(ids).await, ids) {
                 (Ok(stored), _) => {
                     stored_states.extend(
-                        stored.into_iter().map(|stored| (stored.advertisement.id, StoredState::Present(stored))),
+                        stored.into_iter().map(|stored| (stored.advertisement.id, StoredAdvertState::Present(stored))),
                     );
                 }
-                (Err(StoreError::CorruptRow { .. }), [id]) => drop(stored_states.insert(*id, StoredState::Unreadable)),
+                (Err(StoreError::CorruptRow { .. }), [id]) => {
+                    drop(stored_states.insert(*id, StoredAdvertState::Unreadable))
+                }
                 (Err(StoreError::CorruptRow { .. }), ids) => {
                     let (left, right) = ids.split_at(ids.len() / 2);
                     queries.extend([left, right]);
@@ -317,10 +322,10 @@ impl ConsistencyCheck<'_> {
 }
 
 /// Memory state of each of `ids`.
-fn read_memory_states(state: &AdvertState, ids: &[AdvertisementId]) -> Vec<MemoryState> {
+fn read_memory_states(state: &AdvertState, ids: &[AdvertisementId]) -> Vec<MemoryAdvertState> {
     let cached_rulesets: Vec<Arc<Ruleset>> = state.common.rulesets.rulesets_to_index();
     let sets = state.advert_sets.all_sets();
-    let mut states = vec![MemoryState { record: None, is_index_correct: true }; ids.len()];
+    let mut states = vec![MemoryAdvertState { record: None, is_index_correct: true }; ids.len()];
     for (set_id, set) in &sets {
         let set = set.lock_for_read();
         for (id, memory) in ids.iter().zip(&mut states) {

@@ -62,7 +62,7 @@ pub struct EngineDeps {
 
 impl EngineDeps {
     /// Splits the dependencies: those that both halves use, and the encoder of advertisements.
-    pub(crate) fn into_common(self, is_store_shared: bool) -> (Common, EncodeAdvertFn) {
+    pub(crate) fn into_common_and_encoder(self, is_store_shared: bool) -> (Common, EncodeAdvertFn) {
         let Self {
             clock,
             store,

@@ -23,7 +23,7 @@ impl OpenSessionChanges {
     }
 
     /// Waits for changes and takes them. Cancel-safe.
-    pub(crate) async fn take_next(&self) -> BTreeSet<(SetId, SiloId)> {
+    pub(crate) async fn wait_and_take_all(&self) -> BTreeSet<(SetId, SiloId)> {
         loop {
             let changed = std::mem::take(&mut *self.changed.lock());
             if !changed.is_empty() {

@@ -26,7 +26,7 @@ pub struct SiloLimits {
 
 /// A silo and the limits on opening it, for operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SiloState {
+pub struct SiloAndOpeningLimits {
     /// It has a live ticket or advertisement.
     pub is_open: bool,
     /// Number of open silos.
@@ -90,10 +90,10 @@ impl OpenSilos {
     }
 
     /// State of `silo`, and the number of silos that the authenticated caller `account` has opened.
-    pub(crate) fn silo_state(&self, silo: SiloId, account: Option<UserKey>) -> SiloState {
+    pub(crate) fn silo_and_opening_limits(&self, silo: SiloId, account: Option<UserKey>) -> SiloAndOpeningLimits {
         let state = self.state.lock();
         let opened = account.and_then(|account| state.opened_counts.get(&SiloOpener::Account(account)));
-        SiloState {
+        SiloAndOpeningLimits {
             is_open: state.silos.contains_key(&silo),
             open_silos: u32::try_from(state.silos.len()).unwrap_or(u32::MAX),
             opened_by_account: opened.copied().unwrap_or(0),

@@ -47,7 +47,7 @@ struct OwnOutages {
 
 impl OutageLog {
     /// Outages that extend deadlines.
-    pub(crate) fn times(&self) -> Arc<OutageTimes> {
+    pub(crate) fn outages_extending_deadlines(&self) -> Arc<OutageTimes> {
         #[cfg(feature = "failpoints")]
         if counts_outages() {
             return Arc::default();
@@ -78,7 +78,7 @@ impl OutageLog {
     }
 
     /// Records the result of a commit at `now`. An error of one row does not count.
-    pub(crate) fn record<T>(&self, result: &Result<T, StoreError>, now: UnixMs) {
+    pub(crate) fn record_commit_result<T>(&self, result: &Result<T, StoreError>, now: UnixMs) {
         match result {
             Ok(_) => self.record_success(now),
             Err(error) if error.is_of_one_row() => {}
@@ -111,7 +111,7 @@ impl OutageLog {
     }
 
     /// Records that this process runs at `now`. If it was paused, for example with its machine, that was an outage.
-    pub(crate) fn tick(&self, now: UnixMs) {
+    pub(crate) fn record_process_alive(&self, now: UnixMs) {
         let mut own = self.own.lock();
         let Some((tick, from)) = own.last_tick.replace((Instant::now(), now)) else { return };
         if PAUSED_AFTER <= tick.elapsed() && from < now {
@@ -137,7 +137,7 @@ impl OutageLog {
     /// Applies what the store has at `now`, after `saved` was saved. Outages that ended before `oldest` concern no
     /// deadline any more. Returns whether the outages changed.
     pub(crate) fn apply_stored(&self, stored: StoredOutages, saved: &[Outage], oldest: UnixMs, now: UnixMs) -> bool {
-        let before = self.times();
+        let before = self.outages_extending_deadlines();
         let mut own = self.own.lock();
         own.unsaved.retain(|outage| !saved.contains(outage));
         own.stored = stored.outages.into_iter().filter(|outage| oldest <= outage.to).collect();
@@ -186,25 +186,25 @@ fn counts_outages() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::outages::ServerMark;
+    use crate::store::outages::ServerSignOfLife;
 
     fn failed() -> Result<(), StoreError> {
         Err(StoreError::Unavailable("down".into()))
     }
 
     fn effective(log: &OutageLog, set_at: u64, deadline: u64) -> UnixMs {
-        log.times().effective_deadline(UnixMs(set_at), UnixMs(deadline))
+        log.outages_extending_deadlines().effective_deadline(UnixMs(set_at), UnixMs(deadline))
     }
 
     #[test]
     fn outage_lasts_from_the_last_success_to_the_next() {
         let log = OutageLog::default();
-        log.record(&Ok(()), UnixMs(10_000));
-        log.record(&failed(), UnixMs(12_000));
-        log.record(&failed(), UnixMs(13_000));
+        log.record_commit_result(&Ok(()), UnixMs(10_000));
+        log.record_commit_result(&failed(), UnixMs(12_000));
+        log.record_commit_result(&failed(), UnixMs(13_000));
         assert!(log.is_open());
         assert_eq!(effective(&log, 9_000, 15_000), UnixMs(u64::MAX), "no deadline passes during an outage");
-        log.record(&Ok(()), UnixMs(40_000));
+        log.record_commit_result(&Ok(()), UnixMs(40_000));
         assert!(!log.is_open());
         assert_eq!(effective(&log, 9_000, 15_000), UnixMs(45_000));
         assert_eq!(log.unsaved(), [Outage { from: UnixMs(10_000), to: UnixMs(40_000) }]);
@@ -214,13 +214,13 @@ mod tests {
     #[test]
     fn outage_without_duration_is_not_saved() {
         let log = OutageLog::default();
-        log.record(&Ok(()), UnixMs(10_000));
-        log.record(&failed(), UnixMs(10_000));
-        log.record(&Ok(()), UnixMs(10_000));
+        log.record_commit_result(&Ok(()), UnixMs(10_000));
+        log.record_commit_result(&failed(), UnixMs(10_000));
+        log.record_commit_result(&Ok(()), UnixMs(10_000));
         assert!(!log.is_open());
         assert_eq!(log.unsaved(), []);
-        log.record(&failed(), UnixMs(9_000));
-        log.record(&Ok(()), UnixMs(8_000));
+        log.record_commit_result(&failed(), UnixMs(9_000));
+        log.record_commit_result(&Ok(()), UnixMs(8_000));
         assert!(!log.is_open(), "the clock was set back");
         assert_eq!(log.unsaved(), []);
     }
@@ -228,12 +228,12 @@ mod tests {
     #[test]
     fn outage_begins_at_most_the_tolerance_before_its_first_failure() {
         let log = OutageLog::default();
-        log.record(&Ok(()), UnixMs(10_000));
-        log.record(&failed(), UnixMs(100_000));
-        log.record(&Ok(()), UnixMs(101_000));
+        log.record_commit_result(&Ok(()), UnixMs(10_000));
+        log.record_commit_result(&failed(), UnixMs(100_000));
+        log.record_commit_result(&Ok(()), UnixMs(101_000));
         assert_eq!(log.unsaved(), [Outage { from: UnixMs(95_000), to: UnixMs(101_000) }]);
         let corrupt: Result<(), _> = Err(StoreError::CorruptRow { table: "t", column: "c", reason: "r".into() });
-        log.record(&corrupt, UnixMs(102_000));
+        log.record_commit_result(&corrupt, UnixMs(102_000));
         assert!(!log.is_open(), "an error of one row is no outage");
     }
 
@@ -243,7 +243,7 @@ mod tests {
         let saved = Outage { from: UnixMs(1_000), to: UnixMs(2_000) };
         let other = Outage { from: UnixMs(5_000), to: UnixMs(6_000) };
         log.add_ended(saved);
-        let mark = |is_own, alive_ms, is_stopped| ServerMark { is_own, alive_at: UnixMs(alive_ms), is_stopped };
+        let mark = |is_own, alive_ms, is_stopped| ServerSignOfLife { is_own, alive_at: UnixMs(alive_ms), is_stopped };
         let silent = [mark(false, 94_999, false), mark(false, 10, false)];
         let alive = [mark(true, 0, false), mark(false, 95_000, false)];
         let stopped = [mark(false, 94_000, true), mark(false, 95_001, true), mark(false, 99_000, true)];
@@ -251,7 +251,7 @@ mod tests {
         let stored = StoredOutages { outages: vec![saved, other], servers };
         assert!(log.apply_stored(stored.clone(), &[saved], UnixMs(3_000), UnixMs(100_000)));
         assert!(log.unsaved().is_empty());
-        assert_eq!(*log.times(), OutageTimes::new(vec![other], vec![UnixMs(94_999)]));
+        assert_eq!(*log.outages_extending_deadlines(), OutageTimes::new(vec![other], vec![UnixMs(94_999)]));
         assert_eq!(log.enforced_until(UnixMs(100_001)), UnixMs(95_000), "the server that is not silent lived then");
         assert_eq!(log.enforced_until(UnixMs(94_000)), UnixMs(94_000));
         assert!(!log.apply_stored(stored, &[saved], UnixMs(3_000), UnixMs(100_000)));

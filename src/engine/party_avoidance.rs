@@ -55,10 +55,10 @@ impl<'a> PartyAvoidance<'a> {
             self.block_lists.as_ref().map_or_else(Vec::new, |lists| lists.users_blocked_by(players.iter().copied()));
         let party = AvoidanceSide { users: self.users, blocked_users: &self.blocked };
         let session = AvoidanceSide { users: players, blocked_users: &blocked };
-        if avoidance::evaluate_avoidance(self.rules, &self.past_matches, party, session, self.now).never_meet {
+        if avoidance::meeting_restriction_between(self.rules, &self.past_matches, party, session, self.now).never_meet {
             return SessionAvoidanceVerdict::Hidden;
         }
-        let cost = |rule| avoidance::avoidance_cost(rule, &self.past_matches, party, session, self.now);
+        let cost = |rule| avoidance::avoidance_rule_cost(rule, &self.past_matches, party, session, self.now);
         SessionAvoidanceVerdict::Cost(self.rules.iter().map(cost).sum())
     }
 
@@ -66,14 +66,14 @@ impl<'a> PartyAvoidance<'a> {
     pub(crate) fn avoided_users(&self) -> impl Iterator<Item = UserKey> + '_ {
         let lists = self.block_lists.iter().map(|lists| &**lists);
         let kept_apart = lists.flat_map(|lists| self.users.iter().flat_map(|user| lists.kept_apart_from(*user)));
-        kept_apart.chain(self.past_matches.met_users())
+        kept_apart.chain(self.past_matches.all_met_users())
     }
 
     /// Number of users that [`avoided_users`](Self::avoided_users) returns, or a little more.
     pub(crate) fn avoided_user_count(&self) -> usize {
         let lists = self.block_lists.iter();
         let kept_apart = lists.flat_map(|lists| self.users.iter().map(|user| lists.kept_apart_count(*user)));
-        kept_apart.sum::<usize>() + self.past_matches.met_users().count()
+        kept_apart.sum::<usize>() + self.past_matches.all_met_users().count()
     }
 }
 

@@ -14,7 +14,7 @@ use crate::domain::queue::entry::{EnteredSession, build_entered_session};
 use crate::domain::queue::ticket::{PlayerRating, Ticket};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
-use crate::engine::ratings::{RatingCache, digest_key};
+use crate::engine::ratings::{RatingCache, key_if_digest};
 
 /// Reads the attribute values and ratings of parties.
 #[derive(Clone)]
@@ -31,9 +31,9 @@ impl PartyValues {
     /// Attribute values of a party under `ruleset`.
     pub(crate) fn attribute_values(&self, ruleset: &Ruleset, session: &Session) -> AttributeValues {
         if !player_standing::uses_standings(ruleset) || session.players.is_empty() {
-            return AttributeValues::from_session(ruleset, session);
+            return AttributeValues::from_session_without_standings(ruleset, session);
         }
-        AttributeValues::of_party(ruleset, session, self.standings(ruleset, session).as_deref())
+        AttributeValues::from_session_and_standings(ruleset, session, self.standings(ruleset, session).as_deref())
     }
 
     /// Attribute values of a waiting ticket under `ruleset`, with the limits that its pass gives it.
@@ -60,7 +60,7 @@ impl PartyValues {
 
     /// Pool and scale of a ruleset's ratings, as tickets are stored with.
     pub(crate) fn rating_digest_key(&self, ruleset: &Ruleset) -> Option<RatingKey> {
-        self.ratings.lock().rating_spec_of(ruleset).and_then(digest_key)
+        self.ratings.lock().keyed_spec_of_ruleset(ruleset).and_then(key_if_digest)
     }
 
     /// Session of a party that enters a queue, with the ratings of its players.
@@ -93,7 +93,7 @@ impl PartyValues {
         ruleset.rating.as_ref()?;
         let now = self.clock.now();
         let ratings = self.ratings.lock();
-        let rating = ratings.rating_spec_of(ruleset)?;
+        let rating = ratings.keyed_spec_of_ruleset(ruleset)?;
         Some(users.map(|user| ratings.player_standing(ruleset, &rating, user, now)).collect())
     }
 }

@@ -31,7 +31,7 @@ impl PastMatchLogs {
     /// Takes over the current state of a match.
     pub(crate) fn record(&self, key: QueueKey, current: &Match) {
         let known = self.get(key);
-        known.unwrap_or_else(|| Arc::clone(self.0.write().entry(key).or_default())).lock().record(current);
+        known.unwrap_or_else(|| Arc::clone(self.0.write().entry(key).or_default())).lock().record_match_state(current);
     }
 
     /// Removes a match that is no longer in the store.
@@ -40,15 +40,15 @@ impl PastMatchLogs {
     }
 
     /// Removes matches that started before `newer_than` and are not listed.
-    pub(crate) fn remove_unlisted(&self, listed: &BTreeSet<MatchId>, newer_than: UnixMs) {
-        self.0.read().values().for_each(|log| log.lock().remove_unlisted(listed, newer_than));
+    pub(crate) fn remove_unlisted_older_than(&self, listed: &BTreeSet<MatchId>, newer_than: UnixMs) {
+        self.0.read().values().for_each(|log| log.lock().remove_unlisted_older_than(listed, newer_than));
     }
 
     /// Removes ended matches that may be purged at `before`, and logs without matches.
-    pub(crate) fn remove_purged(&self, before: UnixMs) {
+    pub(crate) fn remove_matches_due_for_purge(&self, before: UnixMs) {
         self.0.write().retain(|_, log| {
             let mut log = log.lock();
-            log.remove_purged(before);
+            log.remove_matches_due_for_purge(before);
             !log.is_empty()
         });
     }

@@ -26,14 +26,14 @@ use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::time::UnixMs;
 use crate::engine::ratings::rating_changes::RatingChanges;
 use crate::store::queues::RatingRow;
-use crate::store::queues::first_scale::FirstScale;
+use crate::store::queues::first_scale::FirstRatingScaleOfSet;
 
 /// Ratings of all pools and scales.
 #[derive(Debug, Default)]
 pub(crate) struct RatingCache {
     groups: HashMap<RatingKey, RatingGroup>,
     /// First scale of each set that has had a rating system.
-    first_scales: HashMap<SetId, FirstScale>,
+    first_scales: HashMap<SetId, FirstRatingScaleOfSet>,
     /// Scales of sets that the store has compared with the first ones.
     compared_scales: HashSet<OwnRatingKeys>,
     /// Latest ratings that this server has written, with the time. A read of all ratings may be older than they are.
@@ -76,11 +76,11 @@ impl LeaderboardRanks<'_> {
 
 impl RatingCache {
     /// Rating settings of a ruleset, with the key of the ratings that they apply to; `None` without a rating system.
-    pub(crate) fn rating_spec_of(&self, ruleset: &Ruleset) -> Option<KeyedRatingSpec> {
-        let (spec, digest_key) = (ruleset.rating?, ruleset.rating_digest_key()?);
+    pub(crate) fn keyed_spec_of_ruleset(&self, ruleset: &Ruleset) -> Option<KeyedRatingSpec> {
+        let (spec, digest_key) = (ruleset.rating?, ruleset.rating_key_of_pool_and_scale()?);
         // The key of a named pool differs from the recorded one, which is that of the set's own ratings.
         let is_first_scale = self.first_scales.get(&ruleset.set_id).is_some_and(|first| first.key == digest_key);
-        let key = if is_first_scale { RatingKey::of_first_scale(ruleset.set_id) } else { digest_key };
+        let key = if is_first_scale { RatingKey::of_set_on_first_scale(ruleset.set_id) } else { digest_key };
         Some(KeyedRatingSpec { key, spec })
     }
 
@@ -147,7 +147,7 @@ impl RatingCache {
     }
 
     /// Log of changes.
-    pub(crate) fn changes(&self) -> &RatingChanges {
+    pub(crate) fn rating_change_log(&self) -> &RatingChanges {
         &self.changes
     }
 
@@ -176,7 +176,7 @@ impl RatingCache {
 
     /// Leaderboard ranks of a set's users; `None` without a rating system.
     pub(crate) fn leaderboard_ranks(&mut self, ruleset: &Ruleset) -> Option<LeaderboardRanks<'_>> {
-        let rating = self.rating_spec_of(ruleset)?;
+        let rating = self.keyed_spec_of_ruleset(ruleset)?;
         self.leaderboard(&rating);
         let group = self.groups.get(&rating.key)?;
         Some(LeaderboardRanks { spec: rating.spec, group, leaderboard: &group.leaderboard.as_ref()?.1 })
@@ -189,7 +189,9 @@ impl RatingCache {
         satisfaction: &FrustratedPlayerSpec,
         tickets: &[Arc<Ticket>],
     ) -> Vec<bool> {
-        let Some(KeyedRatingSpec { key, .. }) = self.rating_spec_of(ruleset) else { return vec![false; tickets.len()] };
+        let Some(KeyedRatingSpec { key, .. }) = self.keyed_spec_of_ruleset(ruleset) else {
+            return vec![false; tickets.len()];
+        };
         let is_frustrated =
             |row: &RatingRow| satisfaction.is_frustrated(row.streak, row.match_count, &row.satisfaction);
         let user_is_frustrated = |user: UserKey| self.rating_row(key, user).is_some_and(is_frustrated);
@@ -201,8 +203,8 @@ impl RatingCache {
 }
 
 /// Key of ratings, if it is a digest; as in [`Ticket::rating_digest_key`].
-pub(crate) fn digest_key(rating: KeyedRatingSpec) -> Option<RatingKey> {
-    Some(rating.key).filter(|key| key.is_digest())
+pub(crate) fn key_if_digest(rating: KeyedRatingSpec) -> Option<RatingKey> {
+    Some(rating.key).filter(|key| key.is_pool_and_scale_digest())
 }
 
 /// Leaderboard entry of a row.
@@ -216,7 +218,7 @@ mod tests {
     use crate::domain::match_result;
     use crate::domain::ruleset::rating::RatingSystem;
 
-    const KEY: RatingKey = RatingKey::of_first_scale(SetId(1));
+    const KEY: RatingKey = RatingKey::of_set_on_first_scale(SetId(1));
 
     fn test_rating_row(user: u8, rating: f64) -> RatingRow {
         RatingRow {

@@ -25,8 +25,8 @@ use crate::rules;
 use crate::rules::bundled;
 use crate::rules::catalog::CatalogState;
 use crate::rules::load;
-use crate::rules::load::LoadedDirectory;
-use crate::rules::parse::DirectoryFile;
+use crate::rules::load::RulesetsAndRetirementMarkers;
+use crate::rules::parse::RulesetOrRetiredSet;
 use crate::telemetry::label::LoadOutcome;
 
 pub use self::report::{
@@ -46,13 +46,14 @@ pub struct RulesetReloader {
 }
 
 /// Rulesets and retired sets with their files, or all problems.
-pub type LoadResult = Result<LoadedDirectory, Vec<rules::FileDiagnostic>>;
+pub type LoadResult = Result<RulesetsAndRetirementMarkers, Vec<rules::FileDiagnostic>>;
 
 /// Reads the rulesets of a directory; the bundled ones if there is none. Blocks on file reads.
 pub fn load_rulesets(directory: Option<&Path>) -> LoadResult {
     match directory {
         Some(directory) => load::load_rulesets_and_retirement_markers(directory),
-        None => bundled::load_bundled().map(|rulesets| LoadedDirectory { rulesets, ..LoadedDirectory::default() }),
+        None => bundled::load_bundled()
+            .map(|rulesets| RulesetsAndRetirementMarkers { rulesets, ..RulesetsAndRetirementMarkers::default() }),
     }
 }
 
@@ -95,7 +96,7 @@ impl RulesetReloader {
     pub fn check(&self, file_name: &str, xml: &str) -> Result<CheckRulesetAnswer, Vec<RulesetProblem>> {
         let file = rules::parse::parse_directory_file(file_name, xml)
             .map_err(|problems| problems.iter().map(ruleset_problem).collect::<Vec<RulesetProblem>>())?;
-        let DirectoryFile::Ruleset(ruleset) = file else { return Ok(CheckRulesetAnswer::default()) };
+        let RulesetOrRetiredSet::Ruleset(ruleset) = file else { return Ok(CheckRulesetAnswer::default()) };
         let current = self.common.rulesets.active_ruleset(ruleset.set_id);
         let ruleset = self.as_used_by_its_set(*ruleset);
         let rating_change = describe_rating_effect(&self.common.ratings.lock(), current.as_deref(), &ruleset);
@@ -150,7 +151,7 @@ impl RulesetReloader {
                 ..Default::default()
             };
         };
-        let LoadedDirectory { rulesets, retired_files } = match loaded {
+        let RulesetsAndRetirementMarkers { rulesets, retired_files } = match loaded {
             Ok(loaded) => loaded,
             Err(problems) => return self.reject(problems),
         };
@@ -192,7 +193,8 @@ impl RulesetReloader {
         let usage = self.store_sync.usage();
         let now = self.common.clock.now();
         for (set_id, retiring) in after.retiring.iter().filter(|(set_id, _)| !before.retiring.contains_key(set_id)) {
-            let (live_tickets, live_matches) = (usage.tickets_of(*set_id), usage.live_match_count_of(*set_id));
+            let (live_tickets, live_matches) =
+                (usage.waiting_ticket_count_of_set(*set_id), usage.live_match_count_of_set(*set_id));
             let (file, ends_in_ms) = (file_name(&retiring.file), retiring.ends_at.ms_since(now));
             tracing::warn!(
                 %set_id, file, ends_in_ms, live_tickets, live_matches,
@@ -208,7 +210,8 @@ impl RulesetReloader {
     fn log_retired_files(&self, files: &BTreeMap<SetId, PathBuf>, before: &CatalogState) {
         let usage = self.store_sync.usage();
         for (set_id, file) in files.iter().filter(|(set_id, _)| !before.retired_files.contains_key(set_id)) {
-            let (live_tickets, live_matches) = (usage.tickets_of(*set_id), usage.live_match_count_of(*set_id));
+            let (live_tickets, live_matches) =
+                (usage.waiting_ticket_count_of_set(*set_id), usage.live_match_count_of_set(*set_id));
             if live_tickets > 0 {
                 let file = file_name(file);
                 tracing::warn!(
@@ -236,7 +239,7 @@ impl RulesetReloader {
     /// Ratings that a ruleset uses, or would use again; `None` without a rating system.
     fn rating_listing(&self, ruleset: &Ruleset) -> Option<RatingListing> {
         let ratings = self.common.ratings.lock();
-        let rating = ratings.rating_spec_of(ruleset)?;
+        let rating = ratings.keyed_spec_of_ruleset(ruleset)?;
         Some(RatingListing {
             scale: rating.spec.scale().to_string(),
             pool: ruleset.rating_pool.as_deref().unwrap_or_default().to_owned(),

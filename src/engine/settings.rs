@@ -84,7 +84,7 @@ impl EngineSettings {
     }
 
     /// TTL of a stored advertisement: its own, within today's limits, or the default if it was not kept.
-    pub fn stored_advert_ttl_ms(&self, advertisement: &Advertisement) -> u32 {
+    pub fn ttl_ms_of_loaded_advert(&self, advertisement: &Advertisement) -> u32 {
         self.granted_ttl_ms(advertisement.ttl_ms.map(NonZeroU32::get))
     }
 

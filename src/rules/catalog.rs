@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 
 use crate::domain::id::{RulesetHash, SetId};
-use crate::domain::limit::RETIRED_RULESETS_MAX;
+use crate::domain::limit::SUPERSEDED_RULESETS_IN_CATALOG_MAX;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::time::UnixMs;
 use crate::rules::diagnostic::FileDiagnostic;
@@ -114,7 +114,7 @@ impl CatalogState {
     }
 
     /// Ruleset of `set` with `hash` that has an index.
-    pub fn find_by_hash(&self, set: SetId, hash: RulesetHash) -> Option<&Arc<Ruleset>> {
+    pub fn find_indexed_by_hash(&self, set: SetId, hash: RulesetHash) -> Option<&Arc<Ruleset>> {
         let retired = || self.retired.iter().map(|retired| &retired.ruleset).filter(|ruleset| ruleset.set_id == set);
         let in_force = [
             self.active.get(&set).map(|active| &active.ruleset),
@@ -126,7 +126,7 @@ impl CatalogState {
 
     /// Ruleset of `set` with `hash`, wherever it is kept.
     pub fn find_for_match(&self, set: SetId, hash: RulesetHash) -> Option<&Arc<Ruleset>> {
-        self.find_by_hash(set, hash).or_else(|| self.copies_without_index.get(&(set, hash)))
+        self.find_indexed_by_hash(set, hash).or_else(|| self.copies_without_index.get(&(set, hash)))
     }
 
     /// All rulesets that have an index, each once.
@@ -140,7 +140,7 @@ impl CatalogState {
     }
 
     /// Ends the grace period of a set. Its ruleset can be found by hash until `expires_at`.
-    pub fn retire_after_grace_period(&mut self, set: SetId, now: UnixMs, expires_at: UnixMs) {
+    pub fn end_grace_period(&mut self, set: SetId, now: UnixMs, expires_at: UnixMs) {
         let Some(RetiringRuleset { ruleset, loaded_at, .. }) = self.retiring.remove(&set) else { return };
         self.retired.push(SupersededRuleset { ruleset, loaded_at, retired_at: now, expires_at });
         self.prune_expired_rulesets(now);
@@ -153,7 +153,7 @@ impl CatalogState {
             let in_force = self.ruleset_in_force(previous.ruleset.set_id);
             previous.expires_at > now && in_force.is_none_or(|ruleset| ruleset.hash != previous.ruleset.hash)
         });
-        let excess = retired.len().saturating_sub(RETIRED_RULESETS_MAX);
+        let excess = retired.len().saturating_sub(SUPERSEDED_RULESETS_IN_CATALOG_MAX);
         retired.drain(..excess);
         self.retired = retired;
     }
@@ -183,8 +183,8 @@ impl RulesetCatalog {
     }
 
     /// Ruleset of `set` with `hash`: active, of a retiring set, retired, or a copy for matches that have not ended.
-    pub fn find_by_hash(&self, set: SetId, hash: RulesetHash) -> Option<Arc<Ruleset>> {
-        self.state.load().find_by_hash(set, hash).cloned()
+    pub fn find_indexed_by_hash(&self, set: SetId, hash: RulesetHash) -> Option<Arc<Ruleset>> {
+        self.state.load().find_indexed_by_hash(set, hash).cloned()
     }
 
     /// Ruleset of a match that was made under `hash`.
@@ -258,7 +258,7 @@ impl RulesetCatalog {
             let returned: Vec<SetId> =
                 state.retiring.keys().copied().filter(|set| state.active.contains_key(set)).collect();
             for set in returned {
-                state.retire_after_grace_period(set, now, expires_at);
+                state.end_grace_period(set, now, expires_at);
             }
             state.prune_expired_rulesets(now);
             state.rejected_diagnostics = Vec::new();

@@ -64,7 +64,7 @@ impl FileDiagnostic {
 
     /// Marked source lines, each with a line end, for printing below the problem's own line. Empty for a problem with the
     /// whole file.
-    pub fn render_marked_source(&self) -> String {
+    pub fn render_marked_lines(&self) -> String {
         match self.source {
             None => String::new(),
             Some(_) => source_lines(&self.render_snippet()).into_iter().flat_map(|line| [line, "\n"]).collect(),

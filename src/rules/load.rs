@@ -10,11 +10,11 @@ use crate::domain::limit::{RULESET_FILE_BYTES_MAX, RULESET_FILES_MAX};
 use crate::domain::ruleset::Ruleset;
 use crate::files::{READ_DEADLINE, read_file_start, run_with_deadline};
 use crate::rules::diagnostic::FileDiagnostic;
-use crate::rules::parse::{DirectoryFile, decode_utf8, parse_directory_file};
+use crate::rules::parse::{RulesetOrRetiredSet, decode_utf8, parse_directory_file};
 
 /// Content of a ruleset directory.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct LoadedDirectory {
+pub struct RulesetsAndRetirementMarkers {
     /// Rulesets with their files, in name order.
     pub rulesets: Vec<(PathBuf, Arc<Ruleset>)>,
     /// Files that are marked with `Retired="true"`, by set.
@@ -31,9 +31,11 @@ pub fn load_directory(directory: &Path) -> Result<Vec<(PathBuf, Arc<Ruleset>)>, 
 }
 
 /// As `load_directory`, with the files that are marked as retired.
-pub fn load_rulesets_and_retirement_markers(directory: &Path) -> Result<LoadedDirectory, Vec<FileDiagnostic>> {
+pub fn load_rulesets_and_retirement_markers(
+    directory: &Path,
+) -> Result<RulesetsAndRetirementMarkers, Vec<FileDiagnostic>> {
     let files = list_ruleset_files(directory).map_err(|diagnostic| vec![diagnostic])?;
-    let mut loaded = LoadedDirectory::default();
+    let mut loaded = RulesetsAndRetirementMarkers::default();
     let mut set_files: BTreeMap<SetId, PathBuf> = BTreeMap::new();
     let mut diagnostics = Vec::new();
     for path in files {
@@ -44,8 +46,8 @@ pub fn load_rulesets_and_retirement_markers(directory: &Path) -> Result<LoadedDi
         };
         let parsed = text.and_then(|text| parse_directory_file(&path.to_string_lossy(), &text));
         let set_id = match &parsed {
-            Ok(DirectoryFile::Ruleset(ruleset)) => ruleset.set_id,
-            Ok(DirectoryFile::RetiredSet(set_id)) => *set_id,
+            Ok(RulesetOrRetiredSet::Ruleset(ruleset)) => ruleset.set_id,
+            Ok(RulesetOrRetiredSet::RetiredSet(set_id)) => *set_id,
             Err(_) => {
                 diagnostics.extend(parsed.err().into_iter().flatten());
                 continue;
@@ -57,8 +59,8 @@ pub fn load_rulesets_and_retirement_markers(directory: &Path) -> Result<LoadedDi
         }
         set_files.insert(set_id, path.clone());
         match parsed {
-            Ok(DirectoryFile::Ruleset(ruleset)) => loaded.rulesets.push((path, Arc::new(*ruleset))),
-            Ok(DirectoryFile::RetiredSet(set_id)) => drop(loaded.retired_files.insert(set_id, path)),
+            Ok(RulesetOrRetiredSet::Ruleset(ruleset)) => loaded.rulesets.push((path, Arc::new(*ruleset))),
+            Ok(RulesetOrRetiredSet::RetiredSet(set_id)) => drop(loaded.retired_files.insert(set_id, path)),
             Err(_) => {}
         }
     }

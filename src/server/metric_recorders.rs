@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tonic::Code;
 
-use crate::api::layer::call_reporter::{RpcObserver, log_unlogged_failures};
+use crate::api::layer::call_reporter::{RpcObserver, log_unlogged_failure_count};
 use crate::store::metered::StoreObserver;
 use crate::telemetry::event_sampler::{EventSampler, Sampled};
 use crate::telemetry::label::{AuthFailure, ConnectionRejection, GrpcCode, Method, StoreOperation, TransactionKind};
@@ -51,7 +51,7 @@ impl RpcMetrics {
     pub(super) fn log_unlogged_failures(&self, all: bool) {
         let counted = if all { self.failed_calls.take_all() } else { self.failed_calls.take_ended(self.elapsed_ms()) };
         for ((method, code), count) in counted {
-            log_unlogged_failures(method, Code::from(code), count);
+            log_unlogged_failure_count(method, Code::from(code), count);
         }
     }
 

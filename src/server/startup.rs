@@ -42,7 +42,7 @@ use crate::server::{self, HealthCheckFn, RunningServer, Server};
 use crate::store::memory::MemoryStore;
 use crate::store::metered::MeteredStore;
 use crate::store::pass_failure::PassFailureFolder;
-use crate::store::postgres::{PostgresStore, ServerIdentity};
+use crate::store::postgres::{PostgresStore, ReplicaIdentity};
 use crate::store::sqlite::SqliteStore;
 use crate::store::{Store, StoreError};
 use crate::supervisor::TaskSupervisor;
@@ -324,7 +324,7 @@ fn load_match_keys(config: &Config, clock: &dyn Clock) -> anyhow::Result<MatchCr
     }
 }
 
-/// Secret of public user keys from its file, which is created on first use; without a file, a random one for this process.
+/// SecretWithLength of public user keys from its file, which is created on first use; without a file, a random one for this process.
 fn load_user_keys(config: &Config, clock: &dyn Clock) -> anyhow::Result<PublicUserKeys> {
     let new_secret = clock.random_key();
     match &config.user_key_file {
@@ -456,7 +456,7 @@ async fn open_store(
         StoreTarget::Postgres(url) => {
             let [replica_id, _] = u64_halves(clock.random_bytes());
             let silos = config.silos.as_ref().map(|silos| silos.iter().copied().map(SiloId).collect());
-            let replica = ServerIdentity { id: replica_id, silos };
+            let replica = ReplicaIdentity { id: replica_id, silos };
             let unknown_parameters = url.unknown_parameter_count();
             if unknown_parameters > 0 {
                 tracing::warn!(

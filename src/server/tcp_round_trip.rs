@@ -119,9 +119,9 @@ mod tests {
         let (connected, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
         let (_connected, (stream, _)) = (connected.unwrap(), accepted.unwrap());
         let floor = TcpFloor::default();
-        assert_eq!(floor.known_us(), None);
+        assert_eq!(floor.known_floor_us(), None);
         let _observer = FloorObserver::new(floor.clone(), &stream);
-        let us = floor.known_us().expect("a sample of the handshake");
+        let us = floor.known_floor_us().expect("a sample of the handshake");
         assert!((1..1_000_000).contains(&us), "{us} us");
     }
 
@@ -139,9 +139,9 @@ mod tests {
         for (sample, expected) in [(30_000, 30_000), (20_000, 20_000), (40_000, 20_000), (0, 20_000)] {
             observer.next_sample_at = Instant::now();
             observer.sample_if_due(&Fixed(sample));
-            assert_eq!(floor.known_us(), Some(expected));
+            assert_eq!(floor.known_floor_us(), Some(expected));
         }
         observer.sample_if_due(&Fixed(1));
-        assert_eq!(floor.known_us(), Some(20_000), "not due yet");
+        assert_eq!(floor.known_floor_us(), Some(20_000), "not due yet");
     }
 }

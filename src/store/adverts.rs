@@ -8,7 +8,7 @@ pub(super) mod owned_rows;
 mod owner;
 pub(super) mod row_body;
 pub(super) mod touched_keys;
-mod wish_body;
+mod wish_json;
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use async_trait::async_trait;
 
 pub(in crate::store) use self::owner::UserTraces;
 pub use self::owner::{
-    AdvertLimit, AdvertOwner, LimitPerClientAndAccount, OwnerKey, PartyKey, ReservationLimit, ReservationOwner,
+    AdvertLimitPolicy, AdvertOwner, LimitPerClientAndAccount, OwnerKey, PartyKey, ReservationLimit, ReservationOwner,
 };
 
 use crate::domain::advertisement::Advertisement;

@@ -17,12 +17,12 @@ pub struct StoredBeacon {
     /// Last announcement.
     pub announced_at: UnixMs,
     /// Content of the announcement.
-    pub body: BeaconBody,
+    pub body: BeaconJson,
 }
 
 /// Content of an announcement, as stored in JSON.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-pub struct BeaconBody {
+pub struct BeaconJson {
     /// Region that it stands for; empty for none.
     pub region: String,
     /// Address at which clients reach it.
@@ -39,7 +39,7 @@ pub struct BeaconBody {
     pub round_trips: Vec<(u32, f32)>,
 }
 
-impl BeaconBody {
+impl BeaconJson {
     /// Its place; `None` for degrees that are no place.
     pub fn place(&self) -> Option<Locality> {
         Locality::from_degrees(self.latitude, self.longitude)
@@ -82,7 +82,7 @@ pub(super) fn decode_beacon(id: i64, announced_at_ms: i64, body: &str) -> Option
 }
 
 /// Text of the body.
-pub(super) fn encode_body(body: &BeaconBody) -> Result<String, StoreError> {
+pub(super) fn encode_beacon_json(body: &BeaconJson) -> Result<String, StoreError> {
     serde_json::to_string(body).map_err(|error| StoreError::Unavailable(format!("encode a beacon: {error}")))
 }
 

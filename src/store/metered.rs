@@ -17,10 +17,10 @@ use crate::store::beacons::{BeaconAnnouncement, BeaconStore, StoredBeacon};
 use crate::store::error::StoreError;
 use crate::store::outages::{LivenessReport, OutageStore, StoredOutages};
 use crate::store::queues::connected_users_report::ConnectedUsersReport;
-use crate::store::queues::first_scale::FirstScale;
+use crate::store::queues::first_scale::FirstRatingScaleOfSet;
 use crate::store::queues::{
     self, FinishedMatch, LiveServers, QueueFeed, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData,
-    UserQueueState,
+    UserTicketsMatchAndPenalties,
 };
 use crate::store::ruleset_copies::{RulesetCopy, RulesetCopyStore, RulesetReport};
 use crate::store::statistics::{StatisticsBatch, StatisticsQuery, StatisticsStore, StatisticsTotals};
@@ -233,7 +233,7 @@ impl<M: StoreObserver> QueueStore for MeteredStore<M> {
         self.inner.read_match_result(id).await
     }
 
-    async fn read_user(&self, user: UserKey) -> Result<UserQueueState, StoreError> {
+    async fn read_user(&self, user: UserKey) -> Result<UserTicketsMatchAndPenalties, StoreError> {
         self.inner.read_user(user).await
     }
 
@@ -241,7 +241,7 @@ impl<M: StoreObserver> QueueStore for MeteredStore<M> {
         self.inner.read_rating_changes(user, key).await
     }
 
-    async fn record_first_scales(&self, current: &[OwnRatingKeys]) -> Result<Vec<FirstScale>, StoreError> {
+    async fn record_first_scales(&self, current: &[OwnRatingKeys]) -> Result<Vec<FirstRatingScaleOfSet>, StoreError> {
         self.inner.record_first_scales(current).await
     }
 

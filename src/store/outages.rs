@@ -29,7 +29,7 @@ pub struct LivenessReport {
 
 /// Last sign of life of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ServerMark {
+pub struct ServerSignOfLife {
     /// Whether the server is the one that reads.
     pub is_own: bool,
     /// Time of the sign of life.
@@ -38,7 +38,7 @@ pub struct ServerMark {
     pub is_stopped: bool,
 }
 
-impl ServerMark {
+impl ServerSignOfLife {
     /// Mark of the only server of a store.
     pub(super) fn mark_of_only_server(alive_at: UnixMs) -> Self {
         Self { is_own: true, alive_at, is_stopped: false }
@@ -51,7 +51,7 @@ pub struct StoredOutages {
     /// Outages.
     pub outages: Vec<Outage>,
     /// Signs of life.
-    pub servers: Vec<ServerMark>,
+    pub servers: Vec<ServerSignOfLife>,
 }
 
 /// Store of outages.

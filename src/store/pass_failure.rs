@@ -241,7 +241,7 @@ impl PassRecord {
 
     /// Calls `run` with the input of the pass. `ruleset` is that of `ruleset_xml`. Fails if a ticket or session cannot be
     /// decoded, or if the ruleset has no queue.
-    pub fn with_pass_input<T>(&self, ruleset: &Ruleset, run: impl FnOnce(&PassInput<'_>) -> T) -> io::Result<T> {
+    pub fn call_with_pass_input<T>(&self, ruleset: &Ruleset, run: impl FnOnce(&PassInput<'_>) -> T) -> io::Result<T> {
         let (Some(queue), Some(teams)) = (&ruleset.queue, &ruleset.teams) else {
             return Err(io::Error::other("the ruleset has no queue"));
         };
@@ -264,15 +264,15 @@ impl PassRecord {
             let played = ChosenValue { attribute: attribute.clone(), value: value.clone() };
             (numbered_key(*user), played, UnixMs(*started_ms))
         };
-        let played = PlayedValues::from_latest_of_pairs(self.plays.iter().map(play));
+        let played = PlayedValues::from_plays_keeping_latest(self.plays.iter().map(play));
         Ok(run(&PassInput {
             ruleset,
             queue,
             teams,
             tickets: &tickets.iter().collect::<Vec<_>>(),
             open_sessions: &sessions?,
-            past_matches: &PastMatches::from_latest_of_pairs(self.past_matches.iter().map(past_match))
-                .with_played(played),
+            past_matches: &PastMatches::from_pairs_keeping_latest(self.past_matches.iter().map(past_match))
+                .with_played_values(played),
             gate_counts: GateCounts { connected_players: self.connected_players, active_matches: self.active_matches },
             now: UnixMs(self.now_ms),
             rng_seed: self.rng_seed,
@@ -296,7 +296,7 @@ impl PassRecord {
             (AdvertisementKind::Session, UnixMs(record.advertised_ms));
         (advertisement.session.silo, advertisement.session.join_seats) = (SiloId(self.silo), record.join_seats);
         Ok(OpenSession {
-            attribute_values: AttributeValues::from_session(ruleset, &advertisement.session)
+            attribute_values: AttributeValues::from_session_without_standings(ruleset, &advertisement.session)
                 .with_standing_numbers(ruleset, &record.standing_numbers)
                 .with_frustration(ruleset, record.wider_limits),
             advertisement: Arc::new(advertisement),

@@ -12,7 +12,7 @@ mod beacons;
 mod connection;
 mod outages;
 mod queues;
-mod replica;
+mod replica_identity;
 mod ruleset_copies;
 mod statistics;
 
@@ -31,7 +31,7 @@ use crate::store::postgres::connection::statements::READ_DATABASE_TIME;
 use crate::store::postgres::connection::unresolved_commits::UnresolvedCommits;
 use crate::store::postgres::connection::write_session::{WriteSession, run_exclusive_on};
 use crate::store::postgres::queues::statements::ABANDON_BATCH as ABANDON_QUEUE_BATCH;
-pub use crate::store::postgres::replica::ServerIdentity;
+pub use crate::store::postgres::replica_identity::ReplicaIdentity;
 use crate::store::rows;
 use crate::store::unknown_rows::UnknownRows;
 use crate::store::writer_version::WriterGate;
@@ -41,7 +41,7 @@ use crate::supervisor::TaskSupervisor;
 #[derive(Debug)]
 pub struct PostgresStore {
     options: PgConnectOptions,
-    replica: ServerIdentity,
+    replica: ReplicaIdentity,
     advert_session: Arc<Mutex<WriteSession>>,
     /// Session for queue batches, so that they do not wait for advertisement batches.
     queue_session: Arc<Mutex<WriteSession>>,
@@ -61,14 +61,14 @@ impl PostgresStore {
     ///
     /// Errors, each with the remedy: `Unavailable` if the database does not answer. `Incompatible` if a newer server
     /// changed the schema, or if the database would acknowledge a commit before it is durable.
-    pub async fn open(url: &str, replica: ServerIdentity) -> Result<Self, StoreError> {
+    pub async fn open(url: &str, replica: ReplicaIdentity) -> Result<Self, StoreError> {
         Self::open_supervised(url, replica, &TaskSupervisor::default()).await
     }
 
     /// Connects as `open` does. `supervisor` restarts the listeners after a panic.
     pub async fn open_supervised(
         url: &str,
-        replica: ServerIdentity,
+        replica: ReplicaIdentity,
         supervisor: &TaskSupervisor,
     ) -> Result<Self, StoreError> {
         let options = open::connect_options(url)?;

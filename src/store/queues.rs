@@ -19,7 +19,7 @@ mod result_body;
 pub(super) mod result_encoding;
 pub(super) mod row_changes;
 pub(super) mod row_checksums;
-mod side_report_body;
+mod side_report_json;
 pub(super) mod ticket_match_body;
 pub(super) mod ticket_match_encoding;
 pub(super) mod touched_keys;
@@ -29,12 +29,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 pub use self::block_lists::StoredBlockList;
-pub use self::consents::{CONSENT_RETENTION_MS, ConsentConsumer, GrantedConsent};
+pub use self::consents::{CONSENT_RETENTION_AFTER_EXPIRY_MS, ConsentConsumer, GrantedConsent};
 pub use self::lease_holders::LiveServers;
 pub use self::queue_key::QueueKey;
 pub use self::queue_outcome::QueueOutcome;
 pub use self::queue_write::{ERASED_ROWS_MAX, QueueWrite, UserErasure, transaction_label};
-pub use self::records::{PenaltySchedule, RatingRow, StoredTicket, TicketState};
+pub use self::records::{RatingRow, ReadyCheckCooldowns, StoredTicket, TicketState};
 
 use crate::domain::id::{MatchId, RatingKey, SetId, TicketId, UserKey};
 use crate::domain::lifecycle::Match;
@@ -44,7 +44,7 @@ use crate::domain::ruleset::rating::defaults::OwnRatingKeys;
 use crate::domain::time::UnixMs;
 use crate::store::error::StoreError;
 use crate::store::queues::connected_users_report::ConnectedUsersReport;
-use crate::store::queues::first_scale::FirstScale;
+use crate::store::queues::first_scale::FirstRatingScaleOfSet;
 use crate::store::writer_version::STORE_FORMAT_VERSION;
 
 /// Finished match for export: its result and the feedback on it.
@@ -74,7 +74,7 @@ pub struct TicketMembership {
 
 /// Rows that keep a user from entering queues.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UserQueueState {
+pub struct UserTicketsMatchAndPenalties {
     /// Tickets of the user that have not ended, by ticket id.
     pub tickets: Vec<TicketMembership>,
     /// Match that has not ended and that the user has not left.
@@ -150,7 +150,7 @@ pub trait QueueStore: Send + Sync + 'static {
     async fn read_match_result(&self, id: MatchId) -> Result<Option<Arc<MatchResult>>, StoreError>;
 
     /// Reads a user's tickets, match and penalties. Takes no locks and delays no write.
-    async fn read_user(&self, user: UserKey) -> Result<UserQueueState, StoreError>;
+    async fn read_user(&self, user: UserKey) -> Result<UserTicketsMatchAndPenalties, StoreError>;
 
     /// Latest changes of a user's rating with `key`, at most `limit::RATING_HISTORY_ENTRIES_MAX`, latest first.
     async fn read_rating_changes(&self, user: UserKey, key: RatingKey) -> Result<Vec<RatingHistoryEntry>, StoreError>;
@@ -161,7 +161,7 @@ pub trait QueueStore: Send + Sync + 'static {
     ///
     /// If a set is on another scale now, servers from before [`RatingKey`] would continue the ratings of the first scale
     /// on the other one, so they may no longer write. The same if a set does not use the former default constants.
-    async fn record_first_scales(&self, current: &[OwnRatingKeys]) -> Result<Vec<FirstScale>, StoreError>;
+    async fn record_first_scales(&self, current: &[OwnRatingKeys]) -> Result<Vec<FirstRatingScaleOfSet>, StoreError>;
 
     /// Lists at most `limit` finished matches, ordered by time of report and match id, starting after `after`. For
     /// exports: takes no locks and delays no write.

@@ -96,7 +96,7 @@ impl<'a> AdvertisementRow<'a> {
 
 /// Stored advertisement, as far as writes depend on it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct AdvertRowSummary {
+pub(super) struct AdvertRowForWrites {
     /// Value of `n`, the key in table `heartbeat`.
     pub(super) row_number: i64,
     pub(super) advertised_since: UnixMs,
@@ -111,15 +111,15 @@ pub(super) struct AdvertRowSummary {
 type FoundRow = (usize, Option<i64>, Option<i64>, Option<i64>, Option<i64>, Option<i64>, Option<i64>);
 
 /// Advertisement or tombstone found for an id.
-pub(super) struct LookupResult {
+pub(super) struct AdvertOrTombstone {
     /// Index of the id in the query.
     pub(super) key_index: usize,
-    pub(super) advertisement: Option<AdvertRowSummary>,
+    pub(super) advertisement: Option<AdvertRowForWrites>,
     pub(super) tombstone_until: Option<UnixMs>,
 }
 
 /// Decodes the first row of `statements::BEGIN_AND_READ`.
-pub(super) fn decode_lookup_results(json: &str) -> Result<Vec<LookupResult>, StoreError> {
+pub(super) fn decode_adverts_and_tombstones(json: &str) -> Result<Vec<AdvertOrTombstone>, StoreError> {
     let corrupt = |column, reason| StoreError::CorruptRow { table: "advertisement", column, reason };
     let rows: Vec<FoundRow> = serde_json::from_str(json).map_err(|error| corrupt("n", error.to_string()))?;
     rows.into_iter().map(decode_lookup).collect()
@@ -127,10 +127,10 @@ pub(super) fn decode_lookup_results(json: &str) -> Result<Vec<LookupResult>, Sto
 
 fn decode_lookup(
     (key_index, n, since, expires, seats, heartbeat, until): FoundRow,
-) -> Result<LookupResult, StoreError> {
+) -> Result<AdvertOrTombstone, StoreError> {
     let corrupt = |column, reason| StoreError::CorruptRow { table: "advertisement", column, reason };
     let advertisement = match (n, since, expires, seats) {
-        (Some(row_number), Some(since), Some(expires), Some(seats)) => Some(AdvertRowSummary {
+        (Some(row_number), Some(since), Some(expires), Some(seats)) => Some(AdvertRowForWrites {
             row_number,
             advertised_since: from_ms(since),
             expires_at: from_ms(heartbeat.unwrap_or(expires)),
@@ -139,11 +139,13 @@ fn decode_lookup(
         }),
         _ => None,
     };
-    Ok(LookupResult { key_index, advertisement, tombstone_until: until.map(from_ms) })
+    Ok(AdvertOrTombstone { key_index, advertisement, tombstone_until: until.map(from_ms) })
 }
 
 /// Decodes the row of `statements::READ_OWNED_ADVERTISEMENTS`: id, owner and row of each advertisement.
-pub(super) fn decode_owned_adverts(json: &str) -> Result<Vec<(AdvertisementId, OwnerKey, LookupResult)>, StoreError> {
+pub(super) fn decode_owned_adverts(
+    json: &str,
+) -> Result<Vec<(AdvertisementId, OwnerKey, AdvertOrTombstone)>, StoreError> {
     let corrupt = |column, reason| StoreError::CorruptRow { table: "advertisement", column, reason };
     let rows: Vec<(FoundRow, &str, &str)> =
         serde_json::from_str(json).map_err(|error| corrupt("owner", error.to_string()))?;
@@ -203,7 +205,7 @@ impl ReservationRow {
 }
 
 /// Advertisement id in a row with the columns of `statements::LOAD_ALL_RESERVATIONS`.
-pub(super) fn decode_advertisement_id(row: &SqliteRow) -> Result<AdvertisementId, StoreError> {
+pub(super) fn decode_advertisement_id_of_reservation(row: &SqliteRow) -> Result<AdvertisementId, StoreError> {
     ColumnReader { table: "reservation", row }.id_bytes(1, "advertisement_id").map(AdvertisementId::from_bytes)
 }
 

@@ -152,7 +152,7 @@ impl TotalsBuilder {
     /// Adds a row.
     pub(super) fn add(&mut self, key: StatisticKey, bucket: i64, count: i64, sum: f64) {
         let counts = self.totals.entry(key).or_insert_with_key(|key| BucketCounts::new(key.kind));
-        counts.add(usize::try_from(bucket).unwrap_or(usize::MAX), u64::try_from(count).unwrap_or(0), sum);
+        counts.add_to_bucket(usize::try_from(bucket).unwrap_or(usize::MAX), u64::try_from(count).unwrap_or(0), sum);
         if STATISTICS_KEYS_READ_MAX < self.totals.len() {
             // The keys before it stay, so that it is left out of each further part.
             self.totals.pop_last();

@@ -50,7 +50,11 @@ struct State {
 
 impl UnknownRows {
     /// Returns the decoded row; `None` if a newer server wrote it. Other errors are returned.
-    pub(super) fn filter<T>(&self, key: RowKey, decoded: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+    pub(super) fn none_if_unknown<T>(
+        &self,
+        key: RowKey,
+        decoded: Result<T, StoreError>,
+    ) -> Result<Option<T>, StoreError> {
         match decoded {
             Ok(row) => Ok(Some(row)),
             Err(error @ StoreError::UnknownRow { .. }) => {
@@ -62,7 +66,7 @@ impl UnknownRows {
     }
 
     /// As [`filter`](Self::filter), for a row that a write depends on: returns the error also for an unknown row.
-    pub(super) fn require<T>(&self, key: RowKey, decoded: Result<T, StoreError>) -> Result<T, StoreError> {
+    pub(super) fn error_if_unknown<T>(&self, key: RowKey, decoded: Result<T, StoreError>) -> Result<T, StoreError> {
         decoded.inspect_err(|error| {
             if matches!(error, StoreError::UnknownRow { .. }) {
                 self.record(key, error);
@@ -87,7 +91,7 @@ impl UnknownRows {
     }
 
     /// Forgets the keys that `is_stale` selects: their rows are read again, or are gone.
-    pub(super) fn forget(&self, is_stale: impl Fn(&RowKey) -> bool) {
+    pub(super) fn forget_keys_where(&self, is_stale: impl Fn(&RowKey) -> bool) {
         if !self.is_empty() {
             let mut state = self.lock();
             state.keys.retain(|key| !is_stale(key));

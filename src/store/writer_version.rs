@@ -12,13 +12,13 @@ use crate::store::error::StoreError;
 pub const STORE_FORMAT_VERSION: i64 = 2;
 
 /// First version whose servers know that a set's ratings can be on another scale than the rows in `rating`.
-pub(super) const RATING_SCALES_VERSION: i64 = 2;
+pub(super) const RATING_SCALES_MIN_VERSION: i64 = 2;
 
 /// First version whose servers read matches whose host has not confirmed.
-pub const CONFIRMING_MATCHES_VERSION: i64 = 2;
+pub const CONFIRMING_MATCHES_MIN_VERSION: i64 = 2;
 
 /// First version whose servers hold leases only while they say that they live, in `lease_holder`.
-pub const LEASE_HOLDERS_VERSION: i64 = 2;
+pub const LEASE_HOLDERS_MIN_VERSION: i64 = 2;
 
 /// Lowest version that may write; one row. The same text for both databases.
 pub(super) const READ_MIN_WRITER_VERSION: &str = "select value from store_setting where name = 'min_writer_version'";

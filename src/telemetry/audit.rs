@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::Serialize;
 
 use crate::domain::time::UnixMs;
-use crate::telemetry::audit_file::{AuditFile, RotatingAuditFile};
+use crate::telemetry::audit_file::{AuditFileWriter, RotatingAuditFile};
 use crate::telemetry::event_sampler::{EventSampler, Sampled};
 
 /// Log target of audit records.
@@ -89,8 +89,8 @@ pub struct AuditFileSettings {
 /// Files of operators' actions and of rejected calls.
 #[derive(Debug)]
 struct AuditFiles {
-    actions: AuditFile,
-    rejections: AuditFile,
+    actions: AuditFileWriter,
+    rejections: AuditFileWriter,
 }
 
 /// Audit log, to the log and to files.
@@ -161,7 +161,7 @@ impl AuditLog {
         self.write(&record, self.files.as_ref().map(|files| &files.rejections))
     }
 
-    fn write(&self, record: &AuditRecord, file: Option<&AuditFile>) -> io::Result<()> {
+    fn write(&self, record: &AuditRecord, file: Option<&AuditFileWriter>) -> io::Result<()> {
         let now = (self.now)();
         let mut line = serde_json::to_string(&AuditLine { time_unix_ms: now.0, record })?;
         tracing::info!(target: AUDIT_LOG_TARGET, "{line}");
@@ -176,7 +176,7 @@ impl AuditFiles {
         let open = |path: PathBuf, full_files_max| {
             let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
             let bytes_max = settings.bytes_max;
-            AuditFile::open(RotatingAuditFile { path: path.clone(), bytes_max, full_files_max }).map_err(named)
+            AuditFileWriter::open(RotatingAuditFile { path: path.clone(), bytes_max, full_files_max }).map_err(named)
         };
         Ok(Self {
             actions: open(settings.file.clone(), settings.full_files_max)?,

@@ -42,12 +42,12 @@ struct Append {
 
 /// Handle of the thread that appends to a file. The thread ends when the handle is dropped.
 #[derive(Debug)]
-pub(super) struct AuditFile {
+pub(super) struct AuditFileWriter {
     path: PathBuf,
     appends: SyncSender<Append>,
 }
 
-impl AuditFile {
+impl AuditFileWriter {
     /// Checks that the file can be written, which creates it, and starts the thread. Blocks until a deadline.
     pub(super) fn open(file: RotatingAuditFile) -> io::Result<Self> {
         let path = file.path.clone();
@@ -163,7 +163,7 @@ mod tests {
         let path = folder.path().join("audit.jsonl");
         fs::write(folder.path().join("audit.jsonl.bak"), "not ours").unwrap();
         let file = RotatingAuditFile { path: path.clone(), bytes_max: 10, full_files_max: 2 };
-        let audit = AuditFile::open(file.clone()).unwrap();
+        let audit = AuditFileWriter::open(file.clone()).unwrap();
         for number in 0..8 {
             // The time stands still for two lines, as on a fast machine.
             audit.append(format!("line{number}\n").into_bytes(), UnixMs(1_000 + number / 2)).unwrap();
@@ -182,7 +182,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.jsonl");
         assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
-        let error = AuditFile::open(RotatingAuditFile { path, bytes_max: 10, full_files_max: 2 }).unwrap_err();
+        let error = AuditFileWriter::open(RotatingAuditFile { path, bytes_max: 10, full_files_max: 2 }).unwrap_err();
         assert!(error.to_string().contains("a FIFO"), "{error}");
     }
 }

@@ -24,8 +24,8 @@ use crate::telemetry::label::{
 };
 use crate::telemetry::metric::beacon_packets::BeaconPacketCounters;
 use crate::telemetry::metric::statistic_buckets::{
-    empty_distance_meters_histogram, empty_round_trip_seconds_histogram, quality_histogram, star_histogram,
-    wait_histogram,
+    empty_distance_meters_histogram, empty_quality_histogram, empty_round_trip_seconds_histogram,
+    empty_stars_histogram, empty_wait_seconds_histogram,
 };
 
 /// Content type of the text that `render` returns.
@@ -150,19 +150,19 @@ metrics! {
     /// Passes that exhausted their budget of pair evaluations before the last ticket.
     passes_truncated: Counter = Counter::default(), "counter" "fireteam_passes_truncated_total" [];
     /// Time from a party's first search until its seats were reserved; counted when they are confirmed.
-    search_to_seat_seconds: HistogramBy<StatisticLabels> = Family::new_with_constructor(wait_histogram), "histogram" "fireteam_search_to_seat_seconds" ["set", "region", "party_size"];
+    search_to_seat_seconds: HistogramBy<StatisticLabels> = Family::new_with_constructor(empty_wait_seconds_histogram), "histogram" "fireteam_search_to_seat_seconds" ["set", "region", "party_size"];
     /// Score of the session in which a searching party has a seat; lower is better.
-    seat_score: HistogramBy<StatisticLabels> = Family::new_with_constructor(quality_histogram), "histogram" "fireteam_seat_score" ["set", "region", "party_size"];
+    seat_score: HistogramBy<StatisticLabels> = Family::new_with_constructor(empty_quality_histogram), "histogram" "fireteam_seat_score" ["set", "region", "party_size"];
     /// Distance of a searching party to the session in which it has a seat.
     seat_distance_meters: HistogramBy<StatisticLabels> = Family::new_with_constructor(empty_distance_meters_histogram), "histogram" "fireteam_seat_distance_meters" ["set", "region", "party_size"];
     /// Expected round trip of a searching party to the session in which it has a seat.
     seat_round_trip_seconds: HistogramBy<StatisticLabels> = Family::new_with_constructor(empty_round_trip_seconds_histogram), "histogram" "fireteam_seat_round_trip_seconds" ["set", "region", "party_size"];
     /// Time from entering a queue until a match was proposed, for each party of each proposal.
-    enter_to_match_seconds: HistogramBy<StatisticLabels> = Family::new_with_constructor(wait_histogram), "histogram" "fireteam_enter_to_match_seconds" ["set", "region", "party_size"];
+    enter_to_match_seconds: HistogramBy<StatisticLabels> = Family::new_with_constructor(empty_wait_seconds_histogram), "histogram" "fireteam_enter_to_match_seconds" ["set", "region", "party_size"];
     /// Time from entering a queue until play began, for each party.
-    enter_to_play_seconds: HistogramBy<StatisticLabels> = Family::new_with_constructor(wait_histogram), "histogram" "fireteam_enter_to_play_seconds" ["set", "region", "party_size"];
+    enter_to_play_seconds: HistogramBy<StatisticLabels> = Family::new_with_constructor(empty_wait_seconds_histogram), "histogram" "fireteam_enter_to_play_seconds" ["set", "region", "party_size"];
     /// Quality of matches that began in play; higher is better.
-    match_quality: HistogramBy<StatisticLabels> = Family::new_with_constructor(quality_histogram), "histogram" "fireteam_match_quality" ["set", "region", "party_size"];
+    match_quality: HistogramBy<StatisticLabels> = Family::new_with_constructor(empty_quality_histogram), "histogram" "fireteam_match_quality" ["set", "region", "party_size"];
     /// Largest distance between two parties of a match that began in play.
     match_distance_meters: HistogramBy<StatisticLabels> = Family::new_with_constructor(empty_distance_meters_histogram), "histogram" "fireteam_match_distance_meters" ["set", "region", "party_size"];
     /// Round trip of a party to the region of its match that began in play.
@@ -172,7 +172,7 @@ metrics! {
     /// Pairs of parties that a rule refused in passes, by rule.
     pass_rule_refusals: CounterBy<StatisticLabels> = Family::default(), "counter" "fireteam_pass_rule_refusals_total" ["set", "party_size", "rule"];
     /// Feedback of players on matches.
-    feedback_stars: HistogramBy<StatisticLabels> = Family::new_with_constructor(star_histogram), "histogram" "fireteam_feedback_stars" ["set", "ruleset"];
+    feedback_stars: HistogramBy<StatisticLabels> = Family::new_with_constructor(empty_stars_histogram), "histogram" "fireteam_feedback_stars" ["set", "ruleset"];
     /// Matches with a result.
     match_results: CounterBy<StatisticLabels> = Family::default(), "counter" "fireteam_match_results_total" ["set", "ruleset"];
     /// Values that were not counted because too many counts wait for the store, and reservations because too many wait for their hosts.

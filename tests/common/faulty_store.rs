@@ -15,9 +15,9 @@ use fireteam::store::allocation_offers::{OfferStore, OfferWrite, StoredOffer};
 use fireteam::store::beacons::{BeaconAnnouncement, BeaconStore, StoredBeacon};
 use fireteam::store::memory::MemoryStore;
 use fireteam::store::outages::{LivenessReport, OutageStore, StoredOutages};
-use fireteam::store::queues::first_scale::FirstScale;
+use fireteam::store::queues::first_scale::FirstRatingScaleOfSet;
 use fireteam::store::queues::{
-    FinishedMatch, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData, UserQueueState,
+    FinishedMatch, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData, UserTicketsMatchAndPenalties,
 };
 use fireteam::store::ruleset_copies::{RulesetCopy, RulesetCopyStore, RulesetReport};
 use fireteam::store::statistics::{StatisticsBatch, StatisticsQuery, StatisticsStore, StatisticsTotals};
@@ -133,7 +133,7 @@ impl QueueStore for FaultyStore {
         self.inner.read_match_result(id).await
     }
 
-    async fn read_user(&self, user: UserKey) -> Result<UserQueueState, StoreError> {
+    async fn read_user(&self, user: UserKey) -> Result<UserTicketsMatchAndPenalties, StoreError> {
         self.inner.read_user(user).await
     }
 
@@ -141,7 +141,7 @@ impl QueueStore for FaultyStore {
         self.inner.read_rating_changes(user, key).await
     }
 
-    async fn record_first_scales(&self, current: &[OwnRatingKeys]) -> Result<Vec<FirstScale>, StoreError> {
+    async fn record_first_scales(&self, current: &[OwnRatingKeys]) -> Result<Vec<FirstRatingScaleOfSet>, StoreError> {
         self.inner.record_first_scales(current).await
     }
 

@@ -179,5 +179,5 @@ impl Cluster {
 pub(crate) fn client(address: &str) -> Client {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address");
     let channel = endpoint.tcp_nodelay(true).connect_timeout(DEADLINE).connect_lazy();
-    Client::from_channel(channel).with_retry_policy(RetryPolicy::NEVER).with_deadline(DEADLINE)
+    Client::from_channel(channel).with_retry_policy(RetryPolicy::NEVER).with_attempt_deadline(DEADLINE)
 }

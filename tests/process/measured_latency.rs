@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use fireteam::auth::identity::Role;
 use fireteam_client::matching::Invitation;
-use fireteam_client::matching_run::{GameConnection, RunEnd};
+use fireteam_client::matching_run::{MatchingGame, RunEnd};
 use fireteam_client::{Client, Error, SearchSession, pb};
 use tokio::net::UdpSocket;
 use tokio::time::{Instant, timeout};
@@ -76,7 +76,7 @@ struct Game {
     invitations: Mutex<Vec<Invitation>>,
 }
 
-impl GameConnection for Game {
+impl MatchingGame for Game {
     async fn connect(&self, invitation: Invitation) -> bool {
         self.invitations.lock().expect("unpoisoned").push(invitation);
         true
@@ -150,7 +150,7 @@ impl Scenario {
         let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a free port");
         let game = Game::default();
         let started_at = Instant::now();
-        let mut matching = client.matching(SET, located_session(SEARCHER, SEARCHER_MS));
+        let mut matching = client.matching_run(SET, located_session(SEARCHER, SEARCHER_MS));
         let end = timeout(TEST_TIMEOUT, matching.run(&socket, &game)).await.expect("the loop ends in time");
         let duration = started_at.elapsed();
         assert_eq!(end, RunEnd::Joined);

@@ -27,7 +27,7 @@ async fn postgres_hang_in_a_transaction_times_out() {
     let cluster = Arc::new(Cluster::new(&database.url, 1));
     let (starting, url) = (Arc::clone(&cluster), proxy.url("fireteam"));
     tokio::task::spawn_blocking(move || starting.fill(0, Some(&url), &[])).await.expect("the server starts");
-    let client = cluster.client(0, 0).expect("a server is running").with_deadline(Duration::from_secs(20));
+    let client = cluster.client(0, 0).expect("a server is running").with_attempt_deadline(Duration::from_secs(20));
 
     for (name, word) in [("commit ms", COMMIT), ("rollback ms", ROLLBACK)] {
         let request = pb::MatchmakingUpdateAdvertisementRequest {

@@ -6,7 +6,7 @@ use fireteam::auth::identity::Role;
 use fireteam::auth::key_file::create_secret_file;
 use fireteam_client::pb::latency_service_client::LatencyServiceClient;
 use fireteam_client::{Client, RetryPolicy, pb};
-use fireteam_probe::{AddressPrefix, Challenge, FleetKey, Hello, PACKET_BYTES, Proof, Receipt, ReceiptClaims};
+use fireteam_probe::{AddressPrefix, Challenge, FIXED_PACKET_BYTES, FleetKey, Hello, Proof, Receipt, ReceiptClaims};
 use pb::ReceiptVerdict as Verdict;
 use tonic::transport::{Channel, Endpoint};
 
@@ -75,9 +75,9 @@ impl BeaconSocket {
         self.socket.local_addr().expect("an address")
     }
 
-    fn receive(&self) -> [u8; PACKET_BYTES] {
-        let mut packet = [0; PACKET_BYTES];
-        assert_eq!(self.socket.recv(&mut packet).expect("an answer"), PACKET_BYTES);
+    fn receive(&self) -> [u8; FIXED_PACKET_BYTES] {
+        let mut packet = [0; FIXED_PACKET_BYTES];
+        assert_eq!(self.socket.recv(&mut packet).expect("an answer"), FIXED_PACKET_BYTES);
         packet
     }
 
@@ -87,7 +87,7 @@ impl BeaconSocket {
         Challenge::decode(&self.receive()).expect("a challenge")
     }
 
-    fn receipt(&mut self, binding: [u8; 16]) -> [u8; PACKET_BYTES] {
+    fn receipt(&mut self, binding: [u8; 16]) -> [u8; FIXED_PACKET_BYTES] {
         let proof = self.challenge().proof(binding);
         self.socket.send(&proof.encode()).expect("sent");
         self.receive()
@@ -135,7 +135,7 @@ fn worthless_receipts(genuine: &ReceiptClaims, foreign_binding: [u8; 16]) -> Vec
     let claims = ReceiptClaims { round_trip_us: 1, ..*genuine };
     let signed = |claims: ReceiptClaims| claims.sign(&key).to_vec();
     let mut other_code = signed(claims);
-    other_code[PACKET_BYTES - 1] ^= 1;
+    other_code[FIXED_PACKET_BYTES - 1] ^= 1;
     let dead = ReceiptClaims { beacon_id: 9, key_id: FleetKey(FLEET_KEY).beacon_key(9).key_id(), ..claims };
     let issued = claims.issued_unix_s;
     vec![
@@ -152,7 +152,7 @@ fn worthless_receipts(genuine: &ReceiptClaims, foreign_binding: [u8; 16]) -> Vec
             signed(ReceiptClaims { prefix: AddressPrefix::V4([203, 0, 113]), ..claims }),
             Verdict::ForeignPrefix,
         ),
-        ("no receipt", vec![0; PACKET_BYTES], Verdict::Malformed),
+        ("no receipt", vec![0; FIXED_PACKET_BYTES], Verdict::Malformed),
     ]
 }
 

@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use fireteam_client::matching::{
-    Call, CallId, Event, Hosting, Judge, Matching, MatchingOptions, MatchingState, MonotonicTime, Outcome, Transmit,
+    Call, CallId, Event, HostedSession, Matching, MatchingOptions, MatchingState, MonotonicTime, Outcome,
+    ProberDataJudge, Transmit,
 };
 use fireteam_client::pb;
 use fireteam_client::probe::Verdict;
@@ -47,7 +48,7 @@ impl FtMatching {
         let own = options.game_data.clone();
         let mut matching = Matching::new(options, seed);
         if compares_game_data {
-            matching.set_judge(judge(own));
+            matching.set_prober_data_judge(judge(own));
         }
         Self {
             matching,
@@ -157,7 +158,7 @@ impl fmt::Debug for FtMatching {
 }
 
 /// Judgement that takes equal data only.
-pub(crate) fn judge(own: Vec<u8>) -> Judge {
+pub(crate) fn judge(own: Vec<u8>) -> ProberDataJudge {
     Box::new(move |data, _| if data == own { Verdict::Fits } else { Verdict::Incompatible })
 }
 
@@ -172,9 +173,9 @@ pub(crate) fn hosting(
     probe_address: Option<IpAddr>,
     probe_port: u16,
     keep_when_full: bool,
-) -> Result<Hosting, i32> {
+) -> Result<HostedSession, i32> {
     let request = update(advertisement)?;
-    Ok(Hosting {
+    Ok(HostedSession {
         session: request.session_composition.ok_or(FT_ERROR_VALUE)?,
         connect_data: request.connect_data,
         allowed_ranges: request.allowed_ranges,

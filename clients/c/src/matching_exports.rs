@@ -5,7 +5,7 @@
 use std::ffi::c_char;
 use std::time::Duration;
 
-use fireteam_client::matching::{CallId, Event, Hosting, MatchingOptions};
+use fireteam_client::matching::{CallId, Event, HostedSession, MatchingOptions};
 use fireteam_client::probe::is_probe;
 
 use crate::matching::{AnswerParts, FtMatching, hosting, party, reservation_event, session_changed};
@@ -298,7 +298,7 @@ fn read_options(caller: &Caller, options: &FtMatchingOptions) -> Result<Matching
     })
 }
 
-fn read_hosting(caller: &Caller, from: *const FtHosting) -> Result<Hosting, i32> {
+fn read_hosting(caller: &Caller, from: *const FtHosting) -> Result<HostedSession, i32> {
     let from = caller.read(from)?;
     let advertisement = caller.bytes(from.advertisement, from.advertisement_length)?;
     hosting(advertisement, from.probe_address.ip()?, from.probe_port, flag(from.keep_when_full)?)

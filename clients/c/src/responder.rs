@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use fireteam_client::matching::Judge;
+use fireteam_client::matching::ProberDataJudge;
 use fireteam_client::pb;
 use fireteam_client::probe::{ArrivalTime, HostCookieKey, HostResponder, ProbeKey, Verdict};
 use prost::Message;
@@ -15,7 +15,7 @@ use crate::status::{FT_ERROR_PANIC, FT_ERROR_VALUE};
 pub struct FtResponder {
     responder: HostResponder,
     key: [u8; 32],
-    judge: Judge,
+    judge: ProberDataJudge,
     /// A function runs, or has ended by a panic.
     is_running: bool,
 }

@@ -8,11 +8,13 @@ use std::net::SocketAddr;
 
 use crate::address::{AddressPrefix, endpoint_bytes};
 use crate::error::PacketError;
-use crate::header::{PACKET_BYTES, PacketType, bytes_at, check_padding, fixed_packet, read_header, write_header};
+use crate::header::{
+    FIXED_PACKET_BYTES, PacketType, bytes_at, check_padding, fixed_packet, read_flags_and_sequence, write_header,
+};
 use crate::mac::{is_mac, mac};
 
 /// Longest round trip of a receipt, microseconds.
-pub const MAX_ROUND_TRIP_US: u32 = 2_000_000;
+pub const RECEIPT_ROUND_TRIP_US_MAX: u32 = 2_000_000;
 
 /// First question of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +27,8 @@ pub struct Hello {
 
 impl Hello {
     /// The packet.
-    pub fn encode(&self) -> [u8; PACKET_BYTES] {
-        let mut packet = [0; PACKET_BYTES];
+    pub fn encode(&self) -> [u8; FIXED_PACKET_BYTES] {
+        let mut packet = [0; FIXED_PACKET_BYTES];
         write_header(&mut packet, PacketType::Hello, 0, self.sequence);
         packet[8..16].copy_from_slice(&self.nonce);
         packet
@@ -35,7 +37,7 @@ impl Hello {
     /// Reads a packet.
     pub fn decode(packet: &[u8]) -> Result<Self, PacketError> {
         let packet = fixed_packet(packet)?;
-        let (flags, sequence) = read_header(packet, PacketType::Hello)?;
+        let (flags, sequence) = read_flags_and_sequence(packet, PacketType::Hello)?;
         if flags != 0 {
             return Err(PacketError::Flags);
         }
@@ -63,7 +65,7 @@ pub struct Challenge {
 
 impl Challenge {
     /// The packet.
-    pub fn encode(&self) -> [u8; PACKET_BYTES] {
+    pub fn encode(&self) -> [u8; FIXED_PACKET_BYTES] {
         let mut packet = self.hello.encode();
         write_header(&mut packet, PacketType::Challenge, self.wait_s.is_some().into(), self.hello.sequence);
         packet[16..20].copy_from_slice(&self.beacon_id.to_be_bytes());
@@ -77,7 +79,7 @@ impl Challenge {
     /// Reads a packet. A client cannot verify it, and need not.
     pub fn decode(packet: &[u8]) -> Result<Self, PacketError> {
         let packet = fixed_packet(packet)?;
-        let (flags, sequence) = read_header(packet, PacketType::Challenge)?;
+        let (flags, sequence) = read_flags_and_sequence(packet, PacketType::Challenge)?;
         let wait_s = u16::from_be_bytes(bytes_at(packet, 48));
         let wait_s = match flags {
             0 if wait_s == 0 => None,
@@ -120,7 +122,7 @@ pub struct Proof {
 
 impl Proof {
     /// The packet.
-    pub fn encode(&self) -> [u8; PACKET_BYTES] {
+    pub fn encode(&self) -> [u8; FIXED_PACKET_BYTES] {
         let mut packet = self.hello.encode();
         write_header(&mut packet, PacketType::Proof, 0, self.hello.sequence);
         packet[16..20].copy_from_slice(&self.beacon_id.to_be_bytes());
@@ -133,7 +135,7 @@ impl Proof {
     /// Reads a packet. The beacon checks the cookie.
     pub fn decode(packet: &[u8]) -> Result<Self, PacketError> {
         let packet = fixed_packet(packet)?;
-        let (flags, sequence) = read_header(packet, PacketType::Proof)?;
+        let (flags, sequence) = read_flags_and_sequence(packet, PacketType::Proof)?;
         if flags != 0 {
             return Err(PacketError::Flags);
         }
@@ -150,7 +152,7 @@ impl Proof {
     /// Round trip of a proof that arrived at this time by the beacon's clock, microseconds. `None` unless it is 1 µs to 2 s.
     pub fn round_trip_us(&self, arrived_us: u64) -> Option<u32> {
         let elapsed_us = u32::try_from(arrived_us.checked_sub(self.sent_us)?).ok()?;
-        (1..=MAX_ROUND_TRIP_US).contains(&elapsed_us).then_some(elapsed_us)
+        (1..=RECEIPT_ROUND_TRIP_US_MAX).contains(&elapsed_us).then_some(elapsed_us)
     }
 }
 
@@ -175,8 +177,8 @@ pub struct ReceiptClaims {
 
 impl ReceiptClaims {
     /// The signed packet.
-    pub fn sign(&self, key: &BeaconKey) -> [u8; PACKET_BYTES] {
-        let mut packet = [0; PACKET_BYTES];
+    pub fn sign(&self, key: &BeaconKey) -> [u8; FIXED_PACKET_BYTES] {
+        let mut packet = [0; FIXED_PACKET_BYTES];
         write_header(&mut packet, PacketType::Receipt, self.prefix.family(), self.sequence);
         packet[8..12].copy_from_slice(&self.beacon_id.to_be_bytes());
         packet[12..16].copy_from_slice(&self.key_id);
@@ -195,14 +197,14 @@ impl ReceiptClaims {
 pub struct Receipt {
     /// Its content.
     pub claims: ReceiptClaims,
-    packet: [u8; PACKET_BYTES],
+    packet: [u8; FIXED_PACKET_BYTES],
 }
 
 impl Receipt {
     /// Reads a packet. Whether its key signed it is for [`Self::is_signed_by`].
     pub fn decode(packet: &[u8]) -> Result<Self, PacketError> {
         let packet = fixed_packet(packet)?;
-        let (family, sequence) = read_header(packet, PacketType::Receipt)?;
+        let (family, sequence) = read_flags_and_sequence(packet, PacketType::Receipt)?;
         let prefix = AddressPrefix::from_padded_bytes(family, bytes_at(packet, 24)).ok_or(PacketError::Field)?;
         let [beacon_id, issued_unix_s, round_trip_us] = [8, 16, 20].map(|at| u32::from_be_bytes(bytes_at(packet, at)));
         let (key_id, binding) = (bytes_at(packet, 12), bytes_at(packet, 32));
@@ -227,7 +229,7 @@ impl FleetKey {
     }
 
     /// Binding of a user's receipts on a day, counted from 1970; `None` is a caller without identity. Beacons see it, and no account.
-    pub fn binding(&self, user: Option<&[u8; 16]>, day: u32) -> [u8; 16] {
+    pub fn receipt_binding(&self, user: Option<&[u8; 16]>, day: u32) -> [u8; 16] {
         let none = [0; 16];
         let parts: [&[u8]; 4] =
             [b"fireteam beacon binding v1", &[user.is_some().into()], user.unwrap_or(&none), &day.to_be_bytes()];
@@ -269,7 +271,7 @@ impl BeaconCookieKey {
     }
 
     /// Whether this key made the cookie of a proof from an endpoint.
-    pub fn is_good(&self, proof: &Proof, from: SocketAddr) -> bool {
+    pub fn has_made_cookie_of(&self, proof: &Proof, from: SocketAddr) -> bool {
         is_mac(&self.0, &[&signed_bytes(from, &proof.hello, proof.beacon_id, proof.sent_us)], &proof.cookie)
     }
 }

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 
 use crate::address::is_same_endpoint;
 use crate::beacon::{Challenge, Hello, Receipt};
-use crate::header::PACKET_BYTES;
-use crate::run::{ProbeRun, RoundTripStatistics, answer_timeout_ms};
+use crate::header::FIXED_PACKET_BYTES;
+use crate::run::{ProbeRun, RoundTripStatistics, answer_timeout_from_estimate_ms};
 
 /// Most conversations with one beacon in a measurement. Sixteen beacons then have no more receipts than one report may contain.
 pub const CONVERSATIONS_MAX: u32 = 6;
@@ -32,7 +32,7 @@ pub struct BeaconTarget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BeaconAnswer {
     /// A challenge. Send this proof at once: the beacon measures until it arrives.
-    Challenge([u8; PACKET_BYTES]),
+    Challenge([u8; FIXED_PACKET_BYTES]),
     /// A receipt, which ends the conversation.
     Receipt,
     /// The beacon is to be left alone for this number of seconds, which ends the measurement.
@@ -60,7 +60,7 @@ pub struct BeaconProber {
     conversation: Option<Conversation>,
     may_start_at_us: u64,
     is_busy: bool,
-    receipts: Vec<[u8; PACKET_BYTES]>,
+    receipts: Vec<[u8; FIXED_PACKET_BYTES]>,
     longest_ms: f64,
 }
 
@@ -101,7 +101,7 @@ impl BeaconProber {
     }
 
     /// Starts the next conversation, if it may start now. Returns its hello.
-    pub fn start(&mut self, now_us: u64) -> Option<[u8; PACKET_BYTES]> {
+    pub fn start(&mut self, now_us: u64) -> Option<[u8; FIXED_PACKET_BYTES]> {
         self.next_start_us().filter(|at_us| *at_us <= now_us)?;
         self.started += 1;
         let hello = Hello { sequence: self.started, nonce: self.nonce };
@@ -124,7 +124,7 @@ impl BeaconProber {
     pub fn expire(&mut self, now_us: u64) {
         if self.conversation.is_some_and(|conversation| conversation.until_us <= now_us) {
             self.conversation = None;
-            self.run.record(None);
+            self.run.record_answer_or_loss(None);
         }
     }
 
@@ -141,11 +141,11 @@ impl BeaconProber {
         if self.run.is_silent() {
             return Some(BeaconFinding::Silent);
         }
-        self.run.is_complete(CONVERSATIONS_MAX).then_some(BeaconFinding::Answered)
+        self.run.has_sent_enough(CONVERSATIONS_MAX).then_some(BeaconFinding::Answered)
     }
 
     /// Receipts so far.
-    pub fn receipts(&self) -> &[[u8; PACKET_BYTES]] {
+    pub fn receipts(&self) -> &[[u8; FIXED_PACKET_BYTES]] {
         &self.receipts
     }
 
@@ -184,12 +184,12 @@ impl BeaconProber {
         self.longest_ms = if self.receipts.is_empty() { round_trip_ms } else { self.longest_ms.max(round_trip_ms) };
         self.receipts.extend(packet.first_chunk());
         self.conversation = None;
-        self.run.record(Some(round_trip_ms));
+        self.run.record_answer_or_loss(Some(round_trip_ms));
         Some(BeaconAnswer::Receipt)
     }
 
     /// Time at which the answer to a packet that is sent now is too late.
     fn answer_until_us(&self, now_us: u64) -> u64 {
-        now_us.saturating_add((answer_timeout_ms(self.longest_ms) * 1_000.0) as u64)
+        now_us.saturating_add((answer_timeout_from_estimate_ms(self.longest_ms) * 1_000.0) as u64)
     }
 }

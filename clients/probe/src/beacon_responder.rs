@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use crate::address::AddressPrefix;
 use crate::beacon::{BeaconCookieKey, BeaconKey, Challenge, Hello, Proof, ReceiptClaims};
-use crate::header::PACKET_BYTES;
-use crate::rate_limit::{PrefixRateLimit, RateLimit};
+use crate::header::FIXED_PACKET_BYTES;
+use crate::rate_limit::{PrefixRateLimit, TotalRateLimit};
 
 /// Packets from one network that are answered, per second, and in a burst.
 const PER_PREFIX_PER_S: u32 = 20;
@@ -23,7 +23,7 @@ pub struct BeaconResponder {
     key_id: [u8; 4],
     cookie_keys: [BeaconCookieKey; 2],
     per_prefix: PrefixRateLimit,
-    packets: RateLimit,
+    packets: TotalRateLimit,
 }
 
 impl BeaconResponder {
@@ -35,7 +35,7 @@ impl BeaconResponder {
             key,
             cookie_keys: [cookie_key.clone(), cookie_key],
             per_prefix: PrefixRateLimit::new(PREFIX_ENTRIES, PER_PREFIX_PER_S, PER_PREFIX_BURST),
-            packets: RateLimit::new(packets_per_s, packets_per_s),
+            packets: TotalRateLimit::new(packets_per_s, packets_per_s),
         }
     }
 
@@ -47,9 +47,16 @@ impl BeaconResponder {
 
     /// Answer to a packet that arrived now, by a clock that never goes back, microseconds, and in Unix seconds. `None` for what is
     /// not answered. Send it at once: its time of sending is `now_us`.
-    pub fn handle(&mut self, packet: &[u8], from: SocketAddr, now_us: u64, unix_s: u32) -> Option<[u8; PACKET_BYTES]> {
+    pub fn handle(
+        &mut self,
+        packet: &[u8],
+        from: SocketAddr,
+        now_us: u64,
+        unix_s: u32,
+    ) -> Option<[u8; FIXED_PACKET_BYTES]> {
         // Before any code is computed, so that a flood costs little.
-        if packet.len() != PACKET_BYTES || !self.per_prefix.take(from.ip(), now_us) || !self.packets.take(now_us) {
+        if packet.len() != FIXED_PACKET_BYTES || !self.per_prefix.take(from.ip(), now_us) || !self.packets.take(now_us)
+        {
             return None;
         }
         if let Ok(hello) = Hello::decode(packet) {
@@ -59,7 +66,7 @@ impl BeaconResponder {
             return Some(Challenge { hello, beacon_id, key_id, sent_us, cookie, wait_s }.encode());
         }
         let proof = Proof::decode(packet).ok().filter(|proof| proof.beacon_id == self.beacon_id)?;
-        if !self.cookie_keys.iter().any(|key| key.is_good(&proof, from)) {
+        if !self.cookie_keys.iter().any(|key| key.has_made_cookie_of(&proof, from)) {
             return None;
         }
         let claims = ReceiptClaims {

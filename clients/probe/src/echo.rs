@@ -6,7 +6,9 @@ use std::ops::RangeInclusive;
 
 use crate::address::endpoint_bytes;
 use crate::error::PacketError;
-use crate::header::{PACKET_BYTES, PacketType, bytes_at, check_padding, fixed_packet, read_header, write_header};
+use crate::header::{
+    FIXED_PACKET_BYTES, PacketType, bytes_at, check_padding, fixed_packet, read_flags_and_sequence, write_header,
+};
 use crate::mac::{is_mac, mac};
 
 /// Permitted lengths of a [`ProbeKey`], bytes.
@@ -35,7 +37,7 @@ impl fmt::Debug for ProbeKey {
 
 /// Part of a question to a host that its answer repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Question {
+pub struct RepeatedQuestion {
     /// Number of the packet within its run.
     pub sequence: u16,
     /// Random number of the run.
@@ -46,7 +48,7 @@ pub struct Question {
     pub stamp: [u8; 8],
 }
 
-impl Question {
+impl RepeatedQuestion {
     pub(crate) fn write(&self, packet: &mut [u8], packet_type: PacketType, flags: u8) {
         write_header(packet, packet_type, flags, self.sequence);
         packet[8..16].copy_from_slice(&self.nonce);
@@ -56,20 +58,20 @@ impl Question {
 
     /// Flags and question of a packet of at least 32 bytes.
     pub(crate) fn read(packet: &[u8], packet_type: PacketType) -> Result<(u8, Self), PacketError> {
-        let (flags, sequence) = read_header(packet, packet_type)?;
+        let (flags, sequence) = read_flags_and_sequence(packet, packet_type)?;
         let (nonce, advertisement) = (bytes_at(packet, 8), bytes_at(packet, 16));
         Ok((flags, Self { sequence, nonce, advertisement, stamp: bytes_at(packet, 24) }))
     }
 }
 
-/// Question of a quick probe.
+/// RepeatedQuestion of a quick probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Echo(pub Question);
+pub struct Echo(pub RepeatedQuestion);
 
 impl Echo {
     /// The packet.
-    pub fn encode(&self, key: &ProbeKey) -> [u8; PACKET_BYTES] {
-        let mut packet = [0; PACKET_BYTES];
+    pub fn encode(&self, key: &ProbeKey) -> [u8; FIXED_PACKET_BYTES] {
+        let mut packet = [0; FIXED_PACKET_BYTES];
         self.0.write(&mut packet, PacketType::Echo, 0);
         let code: [u8; 16] = mac(key.bytes(), &[&packet[..32]]);
         packet[32..48].copy_from_slice(&code);
@@ -79,7 +81,7 @@ impl Echo {
     /// Reads a packet that was written with the key.
     pub fn decode(packet: &[u8], key: &ProbeKey) -> Result<Self, PacketError> {
         let packet = fixed_packet(packet)?;
-        let (flags, question) = Question::read(packet, PacketType::Echo)?;
+        let (flags, question) = RepeatedQuestion::read(packet, PacketType::Echo)?;
         if flags != 0 {
             return Err(PacketError::Flags);
         }
@@ -92,14 +94,14 @@ impl Echo {
 
 /// State of a host, told with each answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AnswerFlags {
+pub struct HostStateFlags {
     /// The session has no open seat.
     pub full: bool,
     /// The client leaves this host alone for the time of the answer.
     pub wait: bool,
 }
 
-impl AnswerFlags {
+impl HostStateFlags {
     fn bits(self) -> u8 {
         u8::from(self.full) | u8::from(self.wait) << 1
     }
@@ -113,9 +115,9 @@ impl AnswerFlags {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EchoReply {
     /// The question, as it arrived.
-    pub question: Question,
+    pub question: RepeatedQuestion,
     /// State of the host.
-    pub flags: AnswerFlags,
+    pub flags: HostStateFlags,
     /// Time for which the client leaves this host alone, in units of 10 ms.
     pub wait_10ms: u16,
     /// Time from the arrival of the question to this answer, in units of 10 µs. For diagnosis: a client does not subtract it.
@@ -126,8 +128,8 @@ pub struct EchoReply {
 
 impl EchoReply {
     /// The packet.
-    pub fn encode(&self, key: &ProbeKey) -> [u8; PACKET_BYTES] {
-        let mut packet = [0; PACKET_BYTES];
+    pub fn encode(&self, key: &ProbeKey) -> [u8; FIXED_PACKET_BYTES] {
+        let mut packet = [0; FIXED_PACKET_BYTES];
         self.question.write(&mut packet, PacketType::EchoReply, self.flags.bits());
         packet[32..34].copy_from_slice(&self.wait_10ms.to_be_bytes());
         packet[34..36].copy_from_slice(&self.held_10us.to_be_bytes());
@@ -140,8 +142,8 @@ impl EchoReply {
     /// Reads a packet that was written with the key.
     pub fn decode(packet: &[u8], key: &ProbeKey) -> Result<Self, PacketError> {
         let packet = fixed_packet(packet)?;
-        let (flags, question) = Question::read(packet, PacketType::EchoReply)?;
-        let flags = AnswerFlags::from_bits(flags)?;
+        let (flags, question) = RepeatedQuestion::read(packet, PacketType::EchoReply)?;
+        let flags = HostStateFlags::from_bits(flags)?;
         check_padding(&packet[36..40])?;
         if !is_mac::<8>(key.bytes(), &[&packet[..56]], &bytes_at(packet, 56)) {
             return Err(PacketError::Mac);
@@ -166,18 +168,18 @@ impl HostCookieKey {
     pub const SLOT_S: u64 = 30;
 
     /// Cookie of a question from an endpoint, in a slot: the host's seconds divided by [`Self::SLOT_S`].
-    pub fn cookie(&self, from: SocketAddr, question: &Question, slot: u32) -> [u8; 16] {
+    pub fn cookie(&self, from: SocketAddr, question: &RepeatedQuestion, slot: u32) -> [u8; 16] {
         mac(&self.0, &[&signed_bytes(from, question, slot)])
     }
 
     /// Whether a cookie was given to this endpoint for this question's nonce and advertisement, in this slot or the one before.
-    pub fn is_good(&self, cookie: &[u8; 16], from: SocketAddr, question: &Question, slot: u32) -> bool {
+    pub fn is_good(&self, cookie: &[u8; 16], from: SocketAddr, question: &RepeatedQuestion, slot: u32) -> bool {
         [slot, slot.wrapping_sub(1)].iter().any(|slot| is_mac(&self.0, &[&signed_bytes(from, question, *slot)], cookie))
     }
 }
 
 /// Bytes under a cookie: type, address, port, nonce, advertisement and slot.
-fn signed_bytes(endpoint: SocketAddr, question: &Question, slot: u32) -> [u8; 39] {
+fn signed_bytes(endpoint: SocketAddr, question: &RepeatedQuestion, slot: u32) -> [u8; 39] {
     let mut bytes = [0; 39];
     bytes[0] = PacketType::EchoReply as u8;
     bytes[1..19].copy_from_slice(&endpoint_bytes(endpoint));

@@ -3,7 +3,7 @@
 use crate::error::PacketError;
 
 /// Length of packets without data of a game, bytes.
-pub const PACKET_BYTES: usize = 64;
+pub const FIXED_PACKET_BYTES: usize = 64;
 
 /// First bytes of each packet: the protocol and its version.
 const MAGIC: [u8; 4] = *b"FTL\x01";
@@ -38,7 +38,7 @@ pub(crate) fn write_header(packet: &mut [u8], packet_type: PacketType, flags: u8
 }
 
 /// Flags and sequence number of a packet of this type.
-pub(crate) fn read_header(packet: &[u8], packet_type: PacketType) -> Result<(u8, u16), PacketError> {
+pub(crate) fn read_flags_and_sequence(packet: &[u8], packet_type: PacketType) -> Result<(u8, u16), PacketError> {
     if !is_probe(packet) || packet[4] != packet_type as u8 {
         return Err(PacketError::OtherType);
     }
@@ -46,7 +46,7 @@ pub(crate) fn read_header(packet: &[u8], packet_type: PacketType) -> Result<(u8,
 }
 
 /// A packet of 64 bytes.
-pub(crate) fn fixed_packet(packet: &[u8]) -> Result<&[u8; PACKET_BYTES], PacketError> {
+pub(crate) fn fixed_packet(packet: &[u8]) -> Result<&[u8; FIXED_PACKET_BYTES], PacketError> {
     packet.try_into().map_err(|_| PacketError::Length)
 }
 

@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 
-use crate::echo::{AnswerFlags, Echo, EchoReply, HostCookieKey, ProbeKey};
+use crate::echo::{Echo, EchoReply, HostCookieKey, HostStateFlags, ProbeKey};
 use crate::header::is_probe;
 use crate::involved::{Involved, InvolvedReply, Verdict};
-use crate::rate_limit::{PrefixRateLimit, RateLimit};
+use crate::rate_limit::{PrefixRateLimit, TotalRateLimit};
 
 /// Packets from one network that are read, per second.
 const PER_PREFIX_PER_S: u32 = 20;
@@ -27,8 +27,8 @@ pub struct HostResponder {
     advertisement: Option<([u8; 8], ProbeKey)>,
     full: bool,
     per_prefix: PrefixRateLimit,
-    answers: RateLimit,
-    judged: RateLimit,
+    answers: TotalRateLimit,
+    judged: TotalRateLimit,
 }
 
 /// Time at which a packet arrived.
@@ -48,8 +48,8 @@ impl HostResponder {
             advertisement: None,
             full: false,
             per_prefix: PrefixRateLimit::new(PREFIX_ENTRIES, PER_PREFIX_PER_S, PER_PREFIX_PER_S),
-            answers: RateLimit::new(ANSWERS_PER_S, ANSWERS_PER_S),
-            judged: RateLimit::new(JUDGED_PER_S, JUDGED_PER_S),
+            answers: TotalRateLimit::new(ANSWERS_PER_S, ANSWERS_PER_S),
+            judged: TotalRateLimit::new(JUDGED_PER_S, JUDGED_PER_S),
         }
     }
 
@@ -89,7 +89,7 @@ impl HostResponder {
                 return None;
             }
             let wait_10ms = wait_10ms(&self.answers, time);
-            let flags = AnswerFlags { full: self.full, wait: 0 < wait_10ms };
+            let flags = HostStateFlags { full: self.full, wait: 0 < wait_10ms };
             let cookie = self.cookie_key.cookie(from, &question, slot);
             return Some(EchoReply { question, flags, wait_10ms, held_10us, cookie }.encode(key).to_vec());
         }
@@ -109,6 +109,6 @@ impl HostResponder {
 }
 
 /// Time for which the client leaves this host alone: 0 unless it is busy.
-fn wait_10ms(answers: &RateLimit, time: ArrivalTime) -> u16 {
+fn wait_10ms(answers: &TotalRateLimit, time: ArrivalTime) -> u16 {
     if answers.is_nearly_used(time.now_us) { BUSY_WAIT_10MS } else { 0 }
 }

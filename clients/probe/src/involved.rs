@@ -1,6 +1,6 @@
 //! Involved probe: a packet with data of the game, which the host's game judges. It needs the cookie of a quick probe's answer.
 
-use crate::echo::{ProbeKey, Question};
+use crate::echo::{ProbeKey, RepeatedQuestion};
 use crate::error::PacketError;
 use crate::header::{PacketType, bytes_at, check_padding};
 use crate::mac::{is_mac, mac};
@@ -20,11 +20,11 @@ const ANSWER_BYTES: usize = 40;
 /// Bytes of an answer after its data.
 const ANSWER_MAC_BYTES: usize = 8;
 
-/// Question of an involved probe.
+/// RepeatedQuestion of an involved probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Involved<'a> {
     /// Number, nonce, advertisement and stamp.
-    pub question: Question,
+    pub question: RepeatedQuestion,
     /// Cookie of the answer to a quick probe of the same run.
     pub cookie: [u8; 16],
     /// Data for the host's game, such as its build: at most [`GAME_DATA_BYTES_MAX`].
@@ -50,7 +50,7 @@ impl<'a> Involved<'a> {
     /// Reads a packet that was written with the key. The caller checks the cookie.
     pub fn decode(packet: &'a [u8], key: &ProbeKey) -> Result<Self, PacketError> {
         let (signed, code) = split_code::<QUESTION_MAC_BYTES>(packet, QUESTION_BYTES)?;
-        let (flags, question) = Question::read(signed, PacketType::Involved)?;
+        let (flags, question) = RepeatedQuestion::read(signed, PacketType::Involved)?;
         if flags != 0 {
             return Err(PacketError::Flags);
         }
@@ -78,7 +78,7 @@ pub enum Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvolvedReply<'a> {
     /// The question, as it arrived.
-    pub question: Question,
+    pub question: RepeatedQuestion,
     /// Time for which the client leaves this host alone, in units of 10 ms.
     pub wait_10ms: u16,
     /// Time from the arrival of the question to this answer, in units of 10 µs.
@@ -113,7 +113,7 @@ impl<'a> InvolvedReply<'a> {
     /// Reads a packet that was written with the key.
     pub fn decode(packet: &'a [u8], key: &ProbeKey) -> Result<Self, PacketError> {
         let (signed, code) = split_code::<ANSWER_MAC_BYTES>(packet, ANSWER_BYTES)?;
-        let (flags, question) = Question::read(signed, PacketType::InvolvedReply)?;
+        let (flags, question) = RepeatedQuestion::read(signed, PacketType::InvolvedReply)?;
         if flags != 0 {
             return Err(PacketError::Flags);
         }

@@ -32,19 +32,19 @@ mod run;
 
 pub use crate::address::AddressPrefix;
 pub use crate::beacon::{
-    BeaconCookieKey, BeaconKey, Challenge, FleetKey, Hello, MAX_ROUND_TRIP_US, Proof, Receipt, ReceiptClaims,
+    BeaconCookieKey, BeaconKey, Challenge, FleetKey, Hello, Proof, RECEIPT_ROUND_TRIP_US_MAX, Receipt, ReceiptClaims,
 };
 pub use crate::beacon_prober::{BeaconAnswer, BeaconFinding, BeaconProber, BeaconTarget, CONVERSATIONS_MAX};
 pub use crate::beacon_responder::BeaconResponder;
-pub use crate::echo::{AnswerFlags, Echo, EchoReply, HostCookieKey, PROBE_KEY_LENGTHS, ProbeKey, Question};
+pub use crate::echo::{Echo, EchoReply, HostCookieKey, HostStateFlags, PROBE_KEY_LENGTHS, ProbeKey, RepeatedQuestion};
 pub use crate::error::PacketError;
-pub use crate::header::{PACKET_BYTES, is_probe};
+pub use crate::header::{FIXED_PACKET_BYTES, is_probe};
 pub use crate::host_responder::{ArrivalTime, HostResponder};
 pub use crate::involved::{GAME_DATA_BYTES_MAX, INVOLVED_BYTES_MAX, Involved, InvolvedReply, Verdict};
 pub use crate::prober::{HostProber, ProbeFinding, ProbeTarget};
 pub use crate::run::{
     INVOLVED_PACKETS_MAX, LossInterval, ProbeRun, QUICK_PACKETS_MAX, RoundTripStatistics, UNANSWERED_MAX,
-    answer_timeout_ms,
+    answer_timeout_from_estimate_ms,
 };
 
 #[cfg(test)]

@@ -5,9 +5,9 @@
 use std::net::SocketAddr;
 
 use crate::address::is_same_endpoint;
-use crate::echo::{Echo, EchoReply, ProbeKey, Question};
+use crate::echo::{Echo, EchoReply, ProbeKey, RepeatedQuestion};
 use crate::involved::{GAME_DATA_BYTES_MAX, Involved, InvolvedReply, Verdict};
-use crate::run::{ProbeRun, QUICK_PACKETS_MAX, RoundTripStatistics, UNANSWERED_MAX, answer_timeout_ms};
+use crate::run::{ProbeRun, QUICK_PACKETS_MAX, RoundTripStatistics, UNANSWERED_MAX, answer_timeout_from_estimate_ms};
 
 /// Time between two packets to one host, microseconds.
 const PACKET_INTERVAL_US: u64 = 50_000;
@@ -79,7 +79,7 @@ impl HostProber {
         Self {
             target,
             nonce,
-            answer_timeout_us: (answer_timeout_ms(high_estimate_to_advert_ms) * 1_000.0) as u64,
+            answer_timeout_us: (answer_timeout_from_estimate_ms(high_estimate_to_advert_ms) * 1_000.0) as u64,
             game_data: None,
             run: ProbeRun::default(),
             sent: 0,
@@ -114,7 +114,7 @@ impl HostProber {
         self.next_send_us().filter(|at_us| *at_us <= now_us)?;
         let sequence = self.next_sequence;
         let ProbeTarget { key, advertisement, .. } = &self.target;
-        let question = Question { sequence, nonce: self.nonce, advertisement: *advertisement, stamp: [0; 8] };
+        let question = RepeatedQuestion { sequence, nonce: self.nonce, advertisement: *advertisement, stamp: [0; 8] };
         let cookie = self.cookie.filter(|cookie| now_us.saturating_sub(cookie.received_us) <= COOKIE_AGE_MAX_US);
         let (packet, is_involved) = match (&self.game_data, cookie) {
             (Some(game_data), Some(cookie)) => {
@@ -172,7 +172,7 @@ impl HostProber {
         let timeout_us = self.answer_timeout_us;
         let before = self.underway.len();
         self.underway.retain(|packet| now_us < packet.sent_us.saturating_add(timeout_us));
-        (self.underway.len()..before).for_each(|_| self.run.record(None));
+        (self.underway.len()..before).for_each(|_| self.run.record_answer_or_loss(None));
     }
 
     /// Time at which the next packet counts as lost.
@@ -190,7 +190,7 @@ impl HostProber {
             return Some(ProbeFinding::Silent);
         }
         let is_used_up = QUICK_PACKETS_MAX <= self.sent && self.underway.is_empty();
-        (is_used_up || self.run.is_complete(QUICK_PACKETS_MAX)).then(|| self.answered_or_silent())
+        (is_used_up || self.run.has_sent_enough(QUICK_PACKETS_MAX)).then(|| self.answered_or_silent())
     }
 
     /// Ends the run early, without the packets that are underway. `None` if it is not known whether the host answers.
@@ -233,7 +233,7 @@ impl HostProber {
     }
 
     /// Removes the packet that this question is from, and returns its time.
-    fn take_underway(&mut self, question: &Question, is_involved: bool) -> Option<u64> {
+    fn take_underway(&mut self, question: &RepeatedQuestion, is_involved: bool) -> Option<u64> {
         if question.nonce != self.nonce || question.advertisement != self.target.advertisement {
             return None;
         }
@@ -244,7 +244,7 @@ impl HostProber {
     }
 
     fn record_answer(&mut self, sent_us: u64, now_us: u64) {
-        self.run.record(Some(now_us.saturating_sub(sent_us) as f64 / 1_000.0));
+        self.run.record_answer_or_loss(Some(now_us.saturating_sub(sent_us) as f64 / 1_000.0));
         self.last_answer_us = Some(now_us);
     }
 

@@ -35,12 +35,12 @@ impl Rate {
 
 /// Limit over all senders.
 #[derive(Debug)]
-pub(crate) struct RateLimit {
+pub(crate) struct TotalRateLimit {
     rate: Rate,
     paid_at_us: u64,
 }
 
-impl RateLimit {
+impl TotalRateLimit {
     pub(crate) fn new(per_second: u32, burst: u32) -> Self {
         Self { rate: Rate::new(per_second, burst), paid_at_us: 0 }
     }
@@ -83,8 +83,8 @@ mod tests {
     /// A burst is granted at once, and then one in each interval. A pause gives the burst again, and no more.
     #[test]
     fn rate_limit_grants_its_rate_and_its_burst() {
-        let mut limit = RateLimit::new(20, 5);
-        let granted = |limit: &mut RateLimit, at_us: u64| (0..100).filter(|_| limit.take(at_us)).count();
+        let mut limit = TotalRateLimit::new(20, 5);
+        let granted = |limit: &mut TotalRateLimit, at_us: u64| (0..100).filter(|_| limit.take(at_us)).count();
         assert_eq!(granted(&mut limit, 1_000_000), 5);
         assert!(limit.is_nearly_used(1_000_000));
         assert_eq!((1..=20).map(|step| granted(&mut limit, 1_000_000 + step * 50_000)).sum::<usize>(), 20);

@@ -58,14 +58,14 @@ const AGREEMENT_SHARE: f64 = 0.02;
 const TIMEOUT_RANGE_MS: [f64; 2] = [250.0, 1_000.0];
 
 /// Time in which an answer counts, milliseconds: twice the estimated round trip, at its high end, from 250 ms to a second.
-pub fn answer_timeout_ms(high_estimate_to_advert_ms: f64) -> f64 {
+pub fn answer_timeout_from_estimate_ms(high_estimate_to_advert_ms: f64) -> f64 {
     let [least, most] = TIMEOUT_RANGE_MS;
     (2.0 * high_estimate_to_advert_ms).max(least).min(most)
 }
 
 impl ProbeRun {
     /// Records a packet whose answer came in time, or was not awaited any longer. Leave out duplicates, and answers after the timeout.
-    pub fn record(&mut self, round_trip_ms: Option<f64>) {
+    pub fn record_answer_or_loss(&mut self, round_trip_ms: Option<f64>) {
         self.sent += 1;
         if let Some(ms) = round_trip_ms.filter(|ms| ms.is_finite()) {
             let at = self.answers_ms.partition_point(|known| *known <= ms);
@@ -75,7 +75,7 @@ impl ProbeRun {
 
     /// Whether enough packets were sent, of at most `packets_max`: three without any answer, or four and more answers of which the two
     /// least agree within a millisecond or 2 %.
-    pub fn is_complete(&self, packets_max: u32) -> bool {
+    pub fn has_sent_enough(&self, packets_max: u32) -> bool {
         let agrees = match self.answers_ms[..] {
             [least, next, ..] if ANSWERS_MIN <= self.answers_ms.len() => {
                 next - least <= AGREEMENT_MS.max(AGREEMENT_SHARE * least)

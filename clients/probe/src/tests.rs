@@ -85,8 +85,8 @@ impl HostConversation {
         ProbeKey::new(&bytes(&self.probe_key)).unwrap()
     }
 
-    fn question(&self) -> Question {
-        Question {
+    fn question(&self) -> RepeatedQuestion {
+        RepeatedQuestion {
             sequence: self.seq,
             nonce: array(&self.nonce),
             advertisement: array(&self.advertisement_id[..16]),
@@ -108,12 +108,12 @@ fn host_packets_equal_the_computed_ones() {
         assert_eq!(Echo::decode(&bytes(&case.echo), &key), Ok(Echo(question)));
 
         let cookie = HostCookieKey(array(&case.cookie_key)).cookie(case.endpoint(), &question, case.slot);
-        let flags = AnswerFlags { full: case.flags & 1 != 0, wait: case.flags & 2 != 0 };
+        let flags = HostStateFlags { full: case.flags & 1 != 0, wait: case.flags & 2 != 0 };
         let reply = EchoReply { question, flags, wait_10ms: case.wait, held_10us: case.held, cookie };
         assert_eq!(reply.encode(&key).to_vec(), bytes(&case.echo_reply));
         assert_eq!(EchoReply::decode(&bytes(&case.echo_reply), &key), Ok(reply));
 
-        let (payload, question) = (bytes(&case.payload), Question { sequence: case.seq + 1, ..question });
+        let (payload, question) = (bytes(&case.payload), RepeatedQuestion { sequence: case.seq + 1, ..question });
         let involved = Involved { question, cookie, game_data: &payload };
         assert_eq!(involved.encode(&key).unwrap(), bytes(&case.involved));
         assert_eq!(Involved::decode(&bytes(&case.involved), &key), Ok(involved));
@@ -135,7 +135,7 @@ fn beacon_packets_equal_the_computed_ones() {
         let fleet = FleetKey(array(&case.fleet_key));
         let key = fleet.beacon_key(case.beacon_id);
         assert_eq!((key.0.to_vec(), key.key_id()), (bytes(&case.beacon_key), array(&case.key_id)));
-        let binding = fleet.binding(case.subject.as_deref().map(array).as_ref(), case.day);
+        let binding = fleet.receipt_binding(case.subject.as_deref().map(array).as_ref(), case.day);
         assert_eq!(binding, array(&case.binding));
 
         let hello = Hello { sequence: case.seq, nonce: array(&case.nonce) };
@@ -157,7 +157,7 @@ fn beacon_packets_equal_the_computed_ones() {
         let proof = challenge.proof(binding);
         assert_eq!(proof.encode().to_vec(), bytes(&case.proof));
         assert_eq!(Proof::decode(&bytes(&case.proof)), Ok(proof));
-        assert!(cookies.is_good(&proof, endpoint));
+        assert!(cookies.has_made_cookie_of(&proof, endpoint));
         assert_eq!(proof.round_trip_us(case.arrived_us), Some(case.round_trip_us));
 
         let claims = ReceiptClaims {
@@ -199,7 +199,8 @@ fn damaged_packets_are_refused() {
         let (cookies, key) = (BeaconCookieKey(array(&case.cookie_key)), BeaconKey(array(&case.beacon_key)));
         damage(&bytes(&case.hello), |damaged| {
             assert!(
-                Hello::decode(damaged).is_ok_and(|hello| damaged.len() == PACKET_BYTES && hello.encode() == damaged)
+                Hello::decode(damaged)
+                    .is_ok_and(|hello| damaged.len() == FIXED_PACKET_BYTES && hello.encode() == damaged)
                     || Hello::decode(damaged).is_err()
             );
         });
@@ -207,7 +208,8 @@ fn damaged_packets_are_refused() {
         damage(&bytes(&case.proof), |damaged| {
             let read = Proof::decode(damaged);
             // The binding is not under the cookie: the server refuses the receipt.
-            let is_harmless = |proof: &Proof| !cookies.is_good(proof, endpoint) || proof.binding != good.binding;
+            let is_harmless =
+                |proof: &Proof| !cookies.has_made_cookie_of(proof, endpoint) || proof.binding != good.binding;
             assert!(read.is_err() || read.as_ref().is_ok_and(is_harmless), "{read:?}");
         });
         damage(&bytes(&case.receipt), |damaged| {
@@ -231,10 +233,10 @@ fn damage(packet: &[u8], mut check: impl FnMut(&[u8])) {
 #[test]
 fn host_cookie_is_good_for_its_receiver_only() {
     let key = HostCookieKey([7; 32]);
-    let question = Question { sequence: 1, nonce: [2; 8], advertisement: [3; 8], stamp: [4; 8] };
+    let question = RepeatedQuestion { sequence: 1, nonce: [2; 8], advertisement: [3; 8], stamp: [4; 8] };
     let from: SocketAddr = "198.51.100.20:40000".parse().unwrap();
     let cookie = key.cookie(from, &question, 1_000);
-    let later = Question { sequence: 9, stamp: [0; 8], ..question };
+    let later = RepeatedQuestion { sequence: 9, stamp: [0; 8], ..question };
     assert!(key.is_good(&cookie, from, &later, 1_000) && key.is_good(&cookie, from, &later, 1_001));
     assert!(!key.is_good(&cookie, from, &question, 1_002) && !key.is_good(&cookie, from, &question, 999));
     for other in ["198.51.100.21:40000", "198.51.100.20:40001", "[2001:db8::1]:40000"] {
@@ -242,7 +244,9 @@ fn host_cookie_is_good_for_its_receiver_only() {
     }
     let mapped: SocketAddr = "[::ffff:198.51.100.20]:40000".parse().unwrap();
     assert!(key.is_good(&cookie, mapped, &question, 1_000), "the same address on a socket of both families");
-    for other in [Question { nonce: [0; 8], ..question }, Question { advertisement: [0; 8], ..question }] {
+    for other in
+        [RepeatedQuestion { nonce: [0; 8], ..question }, RepeatedQuestion { advertisement: [0; 8], ..question }]
+    {
         assert!(!key.is_good(&cookie, from, &other, 1_000), "{other:?}");
     }
 }
@@ -260,7 +264,7 @@ fn beacon_measures_one_microsecond_to_two_seconds() {
 #[test]
 fn involved_answer_is_never_longer_than_its_question() {
     let key = ProbeKey::new(&[1; 16]).unwrap();
-    let question = Question { sequence: 1, nonce: [2; 8], advertisement: [3; 8], stamp: [4; 8] };
+    let question = RepeatedQuestion { sequence: 1, nonce: [2; 8], advertisement: [3; 8], stamp: [4; 8] };
     let data = [5; 2_000];
     for asked in [0, 1, 100, GAME_DATA_BYTES_MAX] {
         let packet = Involved { question, cookie: [6; 16], game_data: &data[..asked] }.encode(&key).unwrap();
@@ -301,7 +305,7 @@ proptest! {
         is_fixed in any::<bool>(),
     ) {
         if is_fixed {
-            packet.resize(PACKET_BYTES, 0);
+            packet.resize(FIXED_PACKET_BYTES, 0);
         }
         if 5 <= packet.len() {
             packet[..4].copy_from_slice(b"FTL\x01");

@@ -2,8 +2,8 @@
 
 use tonic::Code;
 
-use crate::connection::MatchmakingStream;
 use crate::error::Error;
+use crate::matchmaking_stream::MatchmakingStream;
 use crate::pb;
 use crate::random::ensure_idempotency_key;
 use crate::retrying_channel::RetryingChannel;
@@ -105,7 +105,7 @@ impl Advertisement {
 
     /// Replaces the published session, connect data, ranges and TTL. Id, token, set and kind stay; their values in
     /// `request` are ignored.
-    pub async fn update(
+    pub async fn replace_published(
         &mut self,
         mut request: pb::MatchmakingUpdateAdvertisementRequest,
     ) -> Result<pb::MatchmakingUpdateAdvertisementResponse, Error> {

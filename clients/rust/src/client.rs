@@ -11,10 +11,10 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::advertisement::{Advertisement, UpdateChannel};
 use crate::beacons_run;
-use crate::connection::{MatchmakingStream, ReservationEvents};
 use crate::error::Error;
 use crate::matching::MatchingOptions;
 use crate::matching_run::MatchingRun;
+use crate::matchmaking_stream::{HostEvents, MatchmakingStream};
 use crate::pb;
 use crate::pb::matchmaking_service_client::MatchmakingServiceClient;
 use crate::pb::queue_service_client::QueueServiceClient;
@@ -27,7 +27,7 @@ use crate::search::SearchSession;
 use crate::ticket::{Ticket, TicketStream};
 use crate::token_source::TokenSource;
 
-/// Default deadline of one attempt; [`Client::with_deadline`] changes it.
+/// Default deadline of one attempt; [`Client::with_attempt_deadline`] changes it.
 const DEFAULT_DEADLINE: Duration = Duration::from_secs(5);
 /// Timeout for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -106,7 +106,7 @@ impl Client {
     }
 
     /// Sets the deadline of each attempt, and of each response on a [`MatchmakingStream`].
-    pub fn with_deadline(mut self, deadline: Duration) -> Self {
+    pub fn with_attempt_deadline(mut self, deadline: Duration) -> Self {
         self.channel.deadline = deadline;
         self
     }
@@ -132,23 +132,23 @@ impl Client {
     }
 
     /// Search loop of `party` in `set_id`, with the default options. Nothing happens before [`MatchingRun::run`].
-    pub fn matching(&self, set_id: u32, party: pb::SessionCompositionData) -> MatchingRun {
-        self.matching_with(MatchingOptions::new(set_id, party))
+    pub fn matching_run(&self, set_id: u32, party: pb::SessionCompositionData) -> MatchingRun {
+        self.matching_run_with_options(MatchingOptions::new(set_id, party))
     }
 
     /// Search loop with options.
-    pub fn matching_with(&self, options: MatchingOptions) -> MatchingRun {
+    pub fn matching_run_with_options(&self, options: MatchingOptions) -> MatchingRun {
         MatchingRun::new(self.channel.clone(), options)
     }
 
     /// Queue loop of a party. Nothing happens before [`QueueingRun::run`].
-    pub fn queueing(&self, request: pb::QueueEnterRequest) -> QueueingRun {
+    pub fn queueing_run(&self, request: pb::QueueEnterRequest) -> QueueingRun {
         QueueingRun::new(self.channel.clone(), Queueing::new(request, random::bytes()))
     }
 
-    /// Queue loop that goes on where [`QueueingRun::save`] was called, also in another process. `None` if the bytes are of another version.
-    pub fn restored_queueing(&self, saved: &[u8]) -> Option<QueueingRun> {
-        Some(QueueingRun::new(self.channel.clone(), Queueing::restore(saved, random::bytes())?))
+    /// Queue loop that goes on where [`QueueingRun::saved_bytes`] was called, also in another process. `None` if the bytes are of another version.
+    pub fn restored_queueing_run(&self, saved: &[u8]) -> Option<QueueingRun> {
+        Some(QueueingRun::new(self.channel.clone(), Queueing::from_saved_bytes(saved, random::bytes())?))
     }
 
     /// Measures the round trips to the nearest beacons once, and reports the receipts. Send the token of the answer as
@@ -159,12 +159,15 @@ impl Client {
     }
 
     /// Opens a stream with many requests in flight, which also receives reservation events.
-    pub async fn open_stream(&self) -> Result<(MatchmakingStream, ReservationEvents), Error> {
-        self.channel.open_core_stream().await
+    pub async fn open_stream(&self) -> Result<(MatchmakingStream, HostEvents), Error> {
+        self.channel.open_core_stream_once().await
     }
 
     /// Sends a core request: an envelope with one of four requests.
-    pub async fn core(&self, mut request: pb::MatchmakingCoreRequest) -> Result<pb::MatchmakingCoreResponse, Error> {
+    pub async fn send_core_request(
+        &self,
+        mut request: pb::MatchmakingCoreRequest,
+    ) -> Result<pb::MatchmakingCoreResponse, Error> {
         if let Some(update) = request.update_advertisement_request.as_mut() {
             ensure_idempotency_key(update);
         }
@@ -296,7 +299,7 @@ impl Client {
 
     /// Cooldowns of this client's player, and the tickets that the player is in, also those that others entered. A ticket that
     /// another client entered acts for the own seat alone.
-    pub async fn mine(&self) -> Result<(Vec<Ticket>, Vec<pb::QueueCooldown>), Error> {
+    pub async fn own_tickets_and_cooldowns(&self) -> Result<(Vec<Ticket>, Vec<pb::QueueCooldown>), Error> {
         let request = pb::QueueMineRequest {};
         let own = self.channel.call_queue(request, |mut stub, request| async move { stub.mine(request).await }).await?;
         let tickets = own.tickets.into_iter().map(|ticket| Ticket::from_own_ticket(self.channel.clone(), ticket));

@@ -7,9 +7,9 @@
 //!   flight on one stream and receives reservation events.
 //! - [`Advertisement`], [`SearchSession`], [`Reservation`] and [`Ticket`] are handles that keep the id and token of one
 //!   object. [`TicketStream`] receives ticket updates and reconnects after a failure.
-//! - [`Client::matching`] runs the whole search loop: search, latency probes, reports, reservations, connects, and advertising.
+//! - [`Client::matching_run`] runs the whole search loop: search, latency probes, reports, reservations, connects, and advertising.
 //!   [`matching`] is the same loop without a runtime, and [`probe`] answers the probes of others.
-//!   [`Client::queueing`] and [`queueing`] are the loop of a queue. [`Client::measure_beacons`] and [`probe::beacons`] prove round trips.
+//!   [`Client::queueing_run`] and [`queueing`] are the loop of a queue. [`Client::measure_beacons`] and [`probe::beacons`] prove round trips.
 //!
 //! ```no_run
 //! use fireteam_client::{Client, pb};
@@ -36,15 +36,14 @@
 mod advertisement;
 mod beacons_run;
 mod client;
-mod connection;
 mod datagrams;
 mod error;
-mod hidden;
 #[cfg(feature = "credentials")]
 mod match_credential;
 mod match_host;
 pub mod matching;
 pub mod matching_run;
+mod matchmaking_stream;
 pub mod pb;
 pub mod probe;
 pub mod queueing;
@@ -54,6 +53,7 @@ mod ratings;
 mod retry;
 mod retrying_channel;
 mod search;
+mod secret_length;
 #[cfg(test)]
 mod tests;
 mod ticket;
@@ -61,11 +61,11 @@ mod token_source;
 
 pub use advertisement::Advertisement;
 pub use client::Client;
-pub use connection::{HostEvent, MatchmakingStream, PendingResponse, ReservationEvents};
 pub use error::{Error, FieldViolation, ServerError};
 #[cfg(feature = "credentials")]
-pub use match_credential::{AdmittedPlayer, CredentialError, CredentialVerifier, REMEMBERED_CREDENTIALS_MAX};
+pub use match_credential::{AdmittedPlayer, CredentialError, CredentialVerifier, DEFAULT_REMEMBERED_CREDENTIALS_MAX};
 pub use match_host::MatchHost;
+pub use matchmaking_stream::{HostEvent, HostEvents, MatchmakingStream, PendingResponse};
 pub use ratings::UserIdsOfOneSide;
 pub use retry::RetryPolicy;
 pub use search::{Reservation, SearchSession};

@@ -31,7 +31,7 @@ const CLOCK_LEEWAY_S: u64 = 30;
 const ED25519_KEY_BYTES: usize = 32;
 
 /// Default limit of remembered credentials: fifty players a second, each with a credential of its own.
-pub const REMEMBERED_CREDENTIALS_MAX: usize = 16_384;
+pub const DEFAULT_REMEMBERED_CREDENTIALS_MAX: usize = 16_384;
 
 /// Reason why a credential or a key set is refused. A player whose credential is refused must not be admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
@@ -156,7 +156,11 @@ impl CredentialVerifier {
     /// for `audience` only: the id of the game server's own advertisement, or the player key of a player who hosts, or the
     /// match id of a match without a host.
     pub fn new(key_set: &str, audience: impl Into<String>) -> Result<Self, CredentialError> {
-        let used = UsedCredentials { ids: HashSet::new(), by_expiry: BTreeSet::new(), max: REMEMBERED_CREDENTIALS_MAX };
+        let used = UsedCredentials {
+            ids: HashSet::new(),
+            by_expiry: BTreeSet::new(),
+            max: DEFAULT_REMEMBERED_CREDENTIALS_MAX,
+        };
         Ok(Self { keys: parse_key_set(key_set)?, audience: audience.into(), used })
     }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::advertisement::Advertisement;
 use crate::client::Client;
 use crate::error::Error;
-use crate::hidden::hidden;
 use crate::pb;
+use crate::secret_length::debug_secret_length;
 
 /// Interval of the heartbeats before the server has named one.
 const FIRST_BEAT_INTERVAL: Duration = Duration::from_secs(1);
@@ -18,7 +18,7 @@ const MATCHES_PER_BEAT_MAX: usize = 256;
 
 /// Host of the matches of one advertisement. The advertisement may be deleted meanwhile.
 ///
-/// Call [`MatchHost::beat`] after each [`crate::HostEvent::Match`], and at the latest after [`MatchHost::time_to_next_heartbeat`].
+/// Call [`MatchHost::heartbeat`] after each [`crate::HostEvent::Match`], and at the latest after [`MatchHost::time_to_next_heartbeat`].
 #[derive(Clone)]
 pub struct MatchHost {
     client: Client,
@@ -41,7 +41,7 @@ impl MatchHost {
     }
 
     /// Matches that this host has confirmed and that have not ended.
-    pub fn hosted(&self) -> impl Iterator<Item = &str> {
+    pub fn hosted_match_ids(&self) -> impl Iterator<Item = &str> {
         self.hosted.iter().map(String::as_str)
     }
 
@@ -57,7 +57,7 @@ impl MatchHost {
 
     /// Confirms new matches and keeps the others alive. Returns all matches that this host has or had until now, as they
     /// are now.
-    pub async fn beat(&mut self) -> Result<Vec<pb::HostedMatch>, Error> {
+    pub async fn heartbeat(&mut self) -> Result<Vec<pb::HostedMatch>, Error> {
         let known: Vec<String> = self.hosted.union(&self.given_up).take(MATCHES_PER_BEAT_MAX).cloned().collect();
         let response = self.send(known).await?;
         let new = response.hosted_match_ids.into_iter().filter(|id| !self.hosted.contains(id));
@@ -94,7 +94,7 @@ impl fmt::Debug for MatchHost {
     /// Prints no token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MatchHost")
-            .field("advertisement_token", &hidden(&self.advertisement_token))
+            .field("advertisement_token", &debug_secret_length(&self.advertisement_token))
             .field("hosted", &self.hosted)
             .field("given_up", &self.given_up)
             .field("time_to_next_heartbeat", &self.time_to_next_heartbeat)

@@ -7,7 +7,7 @@
 //!    it returns `None`.
 //! 3. Wait for the next event, at the latest until [`Matching::poll_timeout`]; then give it [`Event::Timeout`].
 //!
-//! [`Client::matching`](crate::Client::matching) does so on a tokio runtime with a UDP socket. docs/CLIENTS.md describes the states.
+//! [`Client::matching_run`](crate::Client::matching_run) does so on a tokio runtime with a UDP socket. docs/CLIENTS.md describes the states.
 
 mod advertising;
 mod call;
@@ -29,9 +29,9 @@ mod stage;
 
 pub use call::{Answer, Call, CallError, CallId, Request};
 pub use event::Event;
-pub use machine::{Judge, Matching};
+pub use machine::{Matching, ProberDataJudge};
 pub use monotonic_time::MonotonicTime;
-pub use options::{Hosting, MatchingOptions};
+pub use options::{HostedSession, MatchingOptions};
 pub use outcome::{AdvertisedSession, EndReason, Invitation, Outcome, Transmit};
 pub(crate) use packet_budget::PacketBudget;
 pub use stage::MatchingState;

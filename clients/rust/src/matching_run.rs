@@ -14,8 +14,8 @@ use crate::beacons_run::{BeaconsRun, FIRST_TOKEN_TIME_MAX};
 use crate::datagrams::{self, DATAGRAM_BYTES_MAX};
 use crate::error::Error;
 use crate::matching::{
-    Answer, Call, CallError, CallId, EndReason, Event, Hosting, Invitation, Judge, Matching, MatchingOptions,
-    MatchingState, MonotonicTime, Outcome, Request,
+    Answer, Call, CallError, CallId, EndReason, Event, HostedSession, Invitation, Matching, MatchingOptions,
+    MatchingState, MonotonicTime, Outcome, ProberDataJudge, Request,
 };
 use crate::pb;
 use crate::probe::beacons::BeaconsEvent;
@@ -28,7 +28,7 @@ use crate::retrying_channel::RetryingChannel;
 const EVENTS_MAX: usize = 64;
 
 /// The game, as a search loop needs it.
-pub trait GameConnection {
+pub trait MatchingGame {
     /// Connects to a host. Returns whether the party is in its session. The loop drops the future when its time is over.
     fn connect(&self, invitation: Invitation) -> impl Future<Output = bool> + Send;
 
@@ -82,7 +82,7 @@ impl MatchingHandle {
     }
 
     /// This client hosts a session from now on.
-    pub async fn become_host(&self, hosting: Hosting) {
+    pub async fn become_host(&self, hosting: HostedSession) {
         self.send(Event::BecomeHost(Box::new(hosting))).await;
     }
 
@@ -96,7 +96,7 @@ impl MatchingHandle {
         self.send(Event::SessionChanged { session: Box::new(session), joined_reservation_ids }).await;
     }
 
-    /// A reservation of the hosted session changed, from [`ReservationEvents`](crate::ReservationEvents).
+    /// A reservation of the hosted session changed, from [`HostEvents`](crate::HostEvents).
     pub async fn reservation(&self, event: pb::ReservationEvent) {
         self.send(Event::Reservation(event)).await;
     }
@@ -128,8 +128,8 @@ impl MatchingRun {
     }
 
     /// Sets the game's judgement on the data of involved probes, while this client hosts.
-    pub fn with_judge(mut self, judge: Judge) -> Self {
-        self.matching.set_judge(judge);
+    pub fn with_prober_data_judge(mut self, judge: ProberDataJudge) -> Self {
+        self.matching.set_prober_data_judge(judge);
         self
     }
 
@@ -154,7 +154,7 @@ impl MatchingRun {
     ///
     /// Called again in a session, it waits for an event of the [`MatchingHandle`], and runs until the party is in a session again or the
     /// loop has ended. A client that hosts calls it again, and so does one that wants its seats released when it leaves.
-    pub async fn run<Game: GameConnection + Sync>(&mut self, socket: &UdpSocket, game: &Game) -> RunEnd {
+    pub async fn run<Game: MatchingGame + Sync>(&mut self, socket: &UdpSocket, game: &Game) -> RunEnd {
         let mut connecting: Option<Connecting<'_>> = None;
         let mut buffer = [0; DATAGRAM_BYTES_MAX];
         let mut ended = None;

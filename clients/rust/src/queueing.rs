@@ -1,7 +1,7 @@
 //! Queue loop of a client: enter, watch through outages, answer ready checks, connect, and report the result.
 //!
 //! [`Queueing`] is the loop as a state machine without socket, clock or runtime, and is driven like
-//! [`Matching`](crate::matching::Matching). [`Client::queueing`](crate::Client::queueing) drives it on a tokio runtime.
+//! [`Matching`](crate::matching::Matching). [`Client::queueing_run`](crate::Client::queueing_run) drives it on a tokio runtime.
 
 mod call;
 mod event;

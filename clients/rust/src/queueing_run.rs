@@ -109,9 +109,9 @@ impl QueueingRun {
         self.queueing.state()
     }
 
-    /// Bytes for [`Client::restored_queueing`](crate::Client::restored_queueing). They contain the ticket's token: keep them secret.
-    pub fn save(&self) -> Vec<u8> {
-        self.queueing.save()
+    /// Bytes for [`Client::restored_queueing_run`](crate::Client::restored_queueing_run). They contain the ticket's token: keep them secret.
+    pub fn saved_bytes(&self) -> Vec<u8> {
+        self.queueing.saved_bytes()
     }
 
     /// Runs until the ticket has ended. `saves` receives the bytes of [`Self::save`] each time that they may have changed.
@@ -141,7 +141,7 @@ impl QueueingRun {
                         }));
                     }
                     outcome => {
-                        saves(&self.queueing.save());
+                        saves(&self.queueing.saved_bytes());
                         game.notice(&outcome);
                         if let QueueOutcome::Ended(end) = outcome {
                             return end;

@@ -8,7 +8,7 @@ use crate::pb;
 
 /// Random number, uniform in [0, 1), that spreads the retries of many clients.
 #[expect(clippy::disallowed_methods, reason = "the only file that generates random numbers")]
-pub(crate) fn jitter() -> f64 {
+pub(crate) fn jitter_fraction() -> f64 {
     rand::rng().random()
 }
 

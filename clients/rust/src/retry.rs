@@ -36,7 +36,7 @@ impl RetryPolicy {
     ///
     /// `jitter` is uniform in [0, 1). With a retry delay from the server, the wait is that delay plus up to a quarter.
     /// Otherwise it lies between half and all of the doubled backoff. The jitter spreads clients that failed together.
-    pub(crate) fn backoff_after(&self, attempt: u32, error: &Error, jitter: f64) -> Option<Duration> {
+    pub(crate) fn pause_after_error(&self, attempt: u32, error: &Error, jitter: f64) -> Option<Duration> {
         let Error::CallFailed(failure) = error else { return None };
         if failure.code != Code::Unavailable || failure.retry_forbidden {
             return None;
@@ -72,7 +72,7 @@ mod tests {
     };
 
     fn assert_backoff(attempt: u32, status: Status, jitter: f64, expected_ms: Option<u64>) {
-        let backoff = RETRY_POLICY.backoff_after(attempt, &Error::from(status), jitter);
+        let backoff = RETRY_POLICY.pause_after_error(attempt, &Error::from(status), jitter);
         assert_eq!(backoff, expected_ms.map(Duration::from_millis), "after attempt {attempt} with jitter {jitter}");
     }
 
@@ -105,6 +105,6 @@ mod tests {
         let mut forbidden = Status::unavailable("");
         forbidden.metadata_mut().insert("grpc-retry-pushback-ms", "-1".parse().unwrap());
         assert_backoff(1, forbidden, 0.0, None);
-        assert_eq!(RetryPolicy::NEVER.backoff_after(1, &Error::from(Status::unavailable("")), 0.0), None);
+        assert_eq!(RetryPolicy::NEVER.pause_after_error(1, &Error::from(Status::unavailable("")), 0.0), None);
     }
 }

@@ -7,8 +7,8 @@ use tonic::metadata::{AsciiMetadataValue, MetadataMap};
 use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status, Streaming};
 
-use crate::connection::{self, MatchmakingStream, ReservationEvents};
 use crate::error::Error;
+use crate::matchmaking_stream::{self, HostEvents, MatchmakingStream};
 use crate::pb;
 use crate::pb::latency_service_client::LatencyServiceClient;
 use crate::pb::matchmaking_service_client::MatchmakingServiceClient;
@@ -52,13 +52,13 @@ impl RetryingChannel {
     }
 
     /// Opens a stream of core requests, without retries except for a rejected token.
-    pub(crate) async fn open_core_stream(&self) -> Result<(MatchmakingStream, ReservationEvents), Error> {
+    pub(crate) async fn open_core_stream_once(&self) -> Result<(MatchmakingStream, HostEvents), Error> {
         let (metadata, sent_token) = self.request_metadata().await?;
-        let result = connection::open_core_stream(self.matchmaking_stub(), metadata, self.deadline).await;
+        let result = matchmaking_stream::open_core_stream(self.matchmaking_stub(), metadata, self.deadline).await;
         match result {
             Err(error) if self.can_renew_token(&error, sent_token.as_ref()).await => {
                 let (metadata, _) = self.request_metadata().await?;
-                connection::open_core_stream(self.matchmaking_stub(), metadata, self.deadline).await
+                matchmaking_stream::open_core_stream(self.matchmaking_stub(), metadata, self.deadline).await
             }
             result => result,
         }
@@ -174,7 +174,7 @@ impl RetryingChannel {
                 continue;
             }
             attempts += 1;
-            match self.retry_policy.backoff_after(attempts, &error, random::jitter()) {
+            match self.retry_policy.pause_after_error(attempts, &error, random::jitter_fraction()) {
                 Some(backoff) => tokio::time::sleep(backoff).await,
                 None => return Err(error),
             }

@@ -3,10 +3,10 @@
 use std::fmt;
 
 use crate::error::Error;
-use crate::hidden::hidden;
 use crate::pb;
 use crate::random;
 use crate::retrying_channel::RetryingChannel;
+use crate::secret_length::debug_secret_length;
 
 /// Repeated search of one party. Its limits relax with the time since the first search. The server reads that time from
 /// the search token, which this handle keeps.
@@ -141,10 +141,10 @@ impl fmt::Debug for Reservation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reservation")
             .field("id", &self.id)
-            .field("token", &hidden(&self.token))
+            .field("token", &debug_secret_length(&self.token))
             .field("seats", &self.seats)
             .field("expires_in_ms", &self.expires_in_ms)
-            .field("connect_data", &hidden(&self.connect_data))
+            .field("connect_data", &debug_secret_length(&self.connect_data))
             .finish_non_exhaustive()
     }
 }

@@ -6,10 +6,10 @@ use std::fmt;
 use tonic::Streaming;
 
 use crate::error::Error;
-use crate::hidden::hidden;
 use crate::pb;
 use crate::random;
 use crate::retrying_channel::RetryingChannel;
+use crate::secret_length::debug_secret_length;
 
 /// Ticket of a party in a queue. Dropping it does not leave the queue: the ticket expires, unless a stream watches it.
 #[derive(Clone)]
@@ -35,7 +35,7 @@ impl Ticket {
         })
     }
 
-    /// Ticket from `Client::mine`. `expires_in_ms` is 0 until the first heartbeat.
+    /// Ticket from `Client::own_tickets_and_cooldowns`. `expires_in_ms` is 0 until the first heartbeat.
     pub(crate) fn from_own_ticket(channel: RetryingChannel, own: pb::OwnTicket) -> Result<Self, Error> {
         Ok(Self {
             channel,
@@ -81,11 +81,11 @@ impl Ticket {
 
     /// Accepts or declines the match `match_id` for all players whom this client acts for.
     pub async fn respond(&mut self, match_id: &str, accept: bool) -> Result<&pb::TicketStatus, Error> {
-        self.respond_with(match_id, accept, Vec::new()).await
+        self.respond_for_players(match_id, accept, Vec::new()).await
     }
 
     /// Accepts or declines the match `match_id` for some players.
-    pub async fn respond_with(
+    pub async fn respond_for_players(
         &mut self,
         match_id: &str,
         accept: bool,
@@ -110,12 +110,12 @@ impl Ticket {
     /// Takes the party out of the queue or of its match, in every stage. Returns whether the ticket has ended, which is
     /// always so for a whole party.
     pub async fn leave(&mut self) -> Result<bool, Error> {
-        self.leave_with(Vec::new()).await
+        self.leave_for_players(Vec::new()).await
     }
 
     /// Takes some players out of the match that is being played. Before play, the ticket ends for the whole party.
     /// Returns whether the ticket has ended.
-    pub async fn leave_with(&mut self, user_ids: Vec<String>) -> Result<bool, Error> {
+    pub async fn leave_for_players(&mut self, user_ids: Vec<String>) -> Result<bool, Error> {
         use pb::queue_leave_response::Result as LeaveResult;
         let request = pb::QueueLeaveRequest {
             ticket_id: self.status.ticket_id.clone(),
@@ -156,7 +156,7 @@ impl fmt::Debug for Ticket {
     /// Prints no token and no credential.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ticket")
-            .field("token", &hidden(&self.token))
+            .field("token", &debug_secret_length(&self.token))
             .field("status", &self.status)
             .field("expires_in_ms", &self.expires_in_ms)
             .field("ignored_fields", &self.ignored_fields)
@@ -196,7 +196,7 @@ impl TicketStream {
             };
             self.stream = None;
             self.failed_attempts += 1;
-            match self.channel.retry_policy.backoff_after(self.failed_attempts, &error, random::jitter()) {
+            match self.channel.retry_policy.pause_after_error(self.failed_attempts, &error, random::jitter_fraction()) {
                 Some(backoff) => tokio::time::sleep(backoff).await,
                 None => return Err(error),
             }

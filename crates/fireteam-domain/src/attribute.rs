@@ -59,7 +59,7 @@ impl ValueType {
 
 /// Session field that holds an attribute's value. A name with its own request field is read only from that field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AttributeSource {
+pub enum SourceField {
     /// The session's attribute map, under the attribute's name.
     AttributeMap,
     /// `skill`: the players' skills, aggregated to one number.
@@ -84,61 +84,61 @@ pub enum AttributeSource {
     Players(PlayerAggregation),
 }
 
-impl AttributeSource {
+impl SourceField {
     /// Source of the attribute with this name.
-    pub fn of_attribute_name(name: &str) -> AttributeSource {
+    pub fn of_attribute_name(name: &str) -> SourceField {
         match name {
-            "skill" => AttributeSource::Skill,
-            "nat_type" => AttributeSource::NatType,
-            "game_in_progress" => AttributeSource::GameInProgress,
-            "big_party_count" => AttributeSource::BigPartyCount,
-            "player_count" => AttributeSource::PlayerCount,
-            "disputed_percent" => AttributeSource::DisputedPercent,
-            "rating_deviation" => AttributeSource::RatingDeviation,
-            "matches_played" => AttributeSource::MatchesPlayed,
-            _ => AttributeSource::AttributeMap,
+            "skill" => SourceField::Skill,
+            "nat_type" => SourceField::NatType,
+            "game_in_progress" => SourceField::GameInProgress,
+            "big_party_count" => SourceField::BigPartyCount,
+            "player_count" => SourceField::PlayerCount,
+            "disputed_percent" => SourceField::DisputedPercent,
+            "rating_deviation" => SourceField::RatingDeviation,
+            "matches_played" => SourceField::MatchesPlayed,
+            _ => SourceField::AttributeMap,
         }
     }
 
     /// Type that a built-in attribute must be declared with; `None` if any type is allowed.
     pub fn required_type(self) -> Option<ValueType> {
         match self {
-            AttributeSource::AttributeMap | AttributeSource::Players(_) => None,
-            AttributeSource::GameInProgress => Some(ValueType::Bool),
-            AttributeSource::Skill
-            | AttributeSource::NatType
-            | AttributeSource::BigPartyCount
-            | AttributeSource::PlayerCount
-            | AttributeSource::DisputedPercent
-            | AttributeSource::RatingDeviation
-            | AttributeSource::MatchesPlayed => Some(ValueType::Number),
+            SourceField::AttributeMap | SourceField::Players(_) => None,
+            SourceField::GameInProgress => Some(ValueType::Bool),
+            SourceField::Skill
+            | SourceField::NatType
+            | SourceField::BigPartyCount
+            | SourceField::PlayerCount
+            | SourceField::DisputedPercent
+            | SourceField::RatingDeviation
+            | SourceField::MatchesPlayed => Some(ValueType::Number),
         }
     }
 
     /// Whether the server counts the value from matches. A ticket is stored with it.
     pub fn is_counted_from_matches(self) -> bool {
-        matches!(self, AttributeSource::DisputedPercent | AttributeSource::MatchesPlayed)
+        matches!(self, SourceField::DisputedPercent | SourceField::MatchesPlayed)
     }
 
     /// Whether only the server knows the value: requests may not state it.
     pub fn is_kept_by_server(self) -> bool {
-        self.is_counted_from_matches() || self == AttributeSource::RatingDeviation
+        self.is_counted_from_matches() || self == SourceField::RatingDeviation
     }
 
     /// Whether the value may come from the standing of the players.
     pub fn depends_on_standings(self) -> bool {
-        self == AttributeSource::Skill || self.is_kept_by_server()
+        self == SourceField::Skill || self.is_kept_by_server()
     }
 
     /// Whether the value is an aggregate of one number per player that has a field of its own or is kept by the server.
     pub fn uses_party_aggregation(self) -> bool {
-        matches!(self, AttributeSource::Skill | AttributeSource::RatingDeviation | AttributeSource::MatchesPlayed)
+        matches!(self, SourceField::Skill | SourceField::RatingDeviation | SourceField::MatchesPlayed)
     }
 }
 
 /// Aggregation of the players' numbers into one number for the party.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PartyAggregation {
+pub enum NumberAggregation {
     /// Arithmetic mean. For a single player it is that player's value.
     #[default]
     Mean,
@@ -152,7 +152,7 @@ pub enum PartyAggregation {
     Sum,
 }
 
-impl PartyAggregation {
+impl NumberAggregation {
     /// Aggregates `values`; `None` if there are none.
     pub fn aggregate(self, values: &[f64]) -> Option<f64> {
         if values.is_empty() {
@@ -160,11 +160,11 @@ impl PartyAggregation {
         }
         let count = values.len() as f64;
         Some(match self {
-            PartyAggregation::Mean => values.iter().sum::<f64>() / count,
-            PartyAggregation::Sum => values.iter().sum(),
-            PartyAggregation::Min => values.iter().copied().fold(f64::INFINITY, f64::min),
-            PartyAggregation::Max => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-            PartyAggregation::Median => {
+            NumberAggregation::Mean => values.iter().sum::<f64>() / count,
+            NumberAggregation::Sum => values.iter().sum(),
+            NumberAggregation::Min => values.iter().copied().fold(f64::INFINITY, f64::min),
+            NumberAggregation::Max => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            NumberAggregation::Median => {
                 let mut sorted = values.to_vec();
                 sorted.sort_by(f64::total_cmp);
                 let (low, high) = (sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
@@ -187,7 +187,7 @@ pub struct PlayerAggregation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AggregateFunction {
     /// Of numbers.
-    Number(PartyAggregation),
+    Number(NumberAggregation),
     /// Of bools: true if one player's value is.
     Any,
     /// Of bools: true if every player's value is.
@@ -248,14 +248,14 @@ pub struct Attribute {
     /// Type of its values.
     pub value_type: ValueType,
     /// Session field that holds its value.
-    pub source: AttributeSource,
+    pub source: SourceField,
     /// For numbers: the range over which soft filters normalize. Soft filters clamp values to it; the value itself is
     /// not changed.
     pub normalization_range: Option<(f64, f64)>,
     /// Unit of the number, for display only.
     pub unit: Box<str>,
     /// Aggregation of the players' values.
-    pub party_aggregation: PartyAggregation,
+    pub party_aggregation: NumberAggregation,
     /// Origins whose values are accepted.
     pub trust: Trust,
     /// Parties may state which values they accept on the other side.

@@ -1,9 +1,9 @@
 //! Attribute values of a session under one ruleset: one trusted value, or none, per declared attribute.
 
-use crate::attribute::{Attribute, AttributeSource, AttributeValue};
+use crate::attribute::{Attribute, AttributeValue, SourceField};
 use crate::expansion::Expansion;
 use crate::field_problem::{unknown_attribute_message, wrong_type_message};
-use crate::player_aggregation::aggregate_players;
+use crate::player_aggregation::aggregate_attribute_of_players;
 use crate::player_details;
 use crate::player_standing::{self, PlayerStanding};
 use crate::queue::ticket::{PlayerRating, Ticket};
@@ -24,17 +24,21 @@ pub struct AttributeValues {
 impl AttributeValues {
     /// Reads the values of a party: what `ruleset` declares, trusts, and the server keeps. `standings` are those of the
     /// session's players, in their order; `None` if the ruleset has no rating system or does not use them.
-    pub fn of_party(ruleset: &Ruleset, session: &Session, standings: Option<&[PlayerStanding]>) -> Self {
+    pub fn from_session_and_standings(
+        ruleset: &Ruleset,
+        session: &Session,
+        standings: Option<&[PlayerStanding]>,
+    ) -> Self {
         let is_frustrated = standings.is_some_and(|standings| standings.iter().any(|player| player.is_frustrated));
         let limit_factor = if is_frustrated { limit_factor_of_frustrated(ruleset) } else { 1.0 };
         Self::read(ruleset, session, limit_factor, |attribute| {
             let number = match attribute.source {
-                AttributeSource::Skill | AttributeSource::RatingDeviation => rating_number(
+                SourceField::Skill | SourceField::RatingDeviation => rating_number(
                     ruleset,
                     attribute,
                     player_standing::session_ratings(ruleset, session, standings).flatten(),
                 ),
-                _ => counted_number(attribute, standings?),
+                _ => number_counted_from_matches(attribute, standings?),
             };
             number.map(AttributeValue::Number)
         })
@@ -56,10 +60,10 @@ impl AttributeValues {
     }
 
     /// Values of a party of whose players the server keeps nothing.
-    pub fn from_session(ruleset: &Ruleset, session: &Session) -> Self {
+    pub fn from_session_without_standings(ruleset: &Ruleset, session: &Session) -> Self {
         // As `of_party` without standings; most advertisements are read here.
         Self::read(ruleset, session, 1.0, |attribute| match attribute.source {
-            AttributeSource::Skill | AttributeSource::RatingDeviation => {
+            SourceField::Skill | SourceField::RatingDeviation => {
                 let ratings = player_standing::session_ratings(ruleset, session, None).flatten();
                 rating_number(ruleset, attribute, ratings).map(AttributeValue::Number)
             }
@@ -69,20 +73,20 @@ impl AttributeValues {
 
     /// Reads the values of players whose ratings were chosen before, as in [`player_standing::player_rating`]. What the
     /// server counts is read from the session's attributes, where it was put at the entry.
-    pub fn of_rated_players(ruleset: &Ruleset, session: &Session, ratings: &[PlayerRating]) -> Self {
+    pub fn from_session_and_ratings(ruleset: &Ruleset, session: &Session, ratings: &[PlayerRating]) -> Self {
         Self::read(ruleset, session, 1.0, |attribute| match attribute.source {
-            AttributeSource::Skill | AttributeSource::RatingDeviation => {
+            SourceField::Skill | SourceField::RatingDeviation => {
                 rating_number(ruleset, attribute, ratings.iter().copied()).map(AttributeValue::Number)
             }
-            _ => session.attribute_value(&attribute.name).cloned(),
+            _ => session.stated_attribute_value(&attribute.name).cloned(),
         })
     }
 
     /// Reads the values of a queue ticket. With a rating system, its players' ratings were chosen when it entered.
     pub fn from_ticket(ruleset: &Ruleset, ticket: &Ticket) -> Self {
         match ruleset.rating {
-            Some(_) => Self::of_rated_players(ruleset, &ticket.session, &ticket.player_ratings),
-            None => Self::from_session(ruleset, &ticket.session),
+            Some(_) => Self::from_session_and_ratings(ruleset, &ticket.session, &ticket.player_ratings),
+            None => Self::from_session_without_standings(ruleset, &ticket.session),
         }
     }
 
@@ -125,7 +129,7 @@ impl AttributeValues {
     }
 
     /// No values, for a ruleset without attributes.
-    pub fn empty() -> Self {
+    pub fn of_no_attributes() -> Self {
         Self { values: Box::default(), limit_factor: 1.0 }
     }
 
@@ -150,11 +154,11 @@ pub fn validate_attributes(ruleset: &Ruleset, session: &Session) -> Vec<FieldPro
         let path = || format!("attributes[\"{name}\"]");
         match ruleset.attribute_index(name).map(|index| &ruleset.attributes[index]) {
             None => {
-                let is_known = |source: AttributeSource| source == AttributeSource::AttributeMap;
+                let is_known = |source: SourceField| source == SourceField::AttributeMap;
                 let message = unknown_attribute_message(ruleset, name, "custom attributes", is_known);
                 problems.push(FieldProblem { path: path(), message });
             }
-            Some(Attribute { source: AttributeSource::Players(_), .. }) => {
+            Some(Attribute { source: SourceField::Players(_), .. }) => {
                 let message = format!("`{name}` is an attribute of each player; set it in players[].attributes");
                 problems.push(FieldProblem { path: path(), message });
             }
@@ -162,7 +166,7 @@ pub fn validate_attributes(ruleset: &Ruleset, session: &Session) -> Vec<FieldPro
                 let message = format!("`{name}` is counted by the server; remove it from the attributes");
                 problems.push(FieldProblem { path: path(), message });
             }
-            Some(attribute) if attribute.source != AttributeSource::AttributeMap => {
+            Some(attribute) if attribute.source != SourceField::AttributeMap => {
                 let message =
                     format!("`{name}` has its own request field; remove it from the attributes and set that field");
                 problems.push(FieldProblem { path: path(), message });
@@ -178,26 +182,24 @@ pub fn validate_attributes(ruleset: &Ruleset, session: &Session) -> Vec<FieldPro
 }
 
 /// Paths of the fields of `session` that are set but ignored, because `ruleset` does not trust their origin.
-pub fn untrusted_fields(ruleset: &Ruleset, session: &Session) -> Vec<String> {
+pub fn ignored_untrusted_field_paths(ruleset: &Ruleset, session: &Session) -> Vec<String> {
     let mut paths = Vec::new();
     for attribute in ruleset.attributes.iter().filter(|attribute| !attribute.trust.accepts(session.origin)) {
         match attribute.source {
-            AttributeSource::AttributeMap if session.attribute_value(&attribute.name).is_some() => {
+            SourceField::AttributeMap if session.stated_attribute_value(&attribute.name).is_some() => {
                 paths.push(format!("attributes[\"{}\"]", attribute.name));
             }
-            AttributeSource::Skill => {
+            SourceField::Skill => {
                 let given = session.players.iter().enumerate().filter(|(_, player)| player.stated_skill.is_some());
                 paths.extend(given.map(|(index, _)| format!("players[{index}].skill")));
             }
-            AttributeSource::NatType if session.nat_type.is_some() => paths.push("nat_type".into()),
-            AttributeSource::GameInProgress if session.game_in_progress.is_some() => {
-                paths.push("game_in_progress".into())
-            }
-            AttributeSource::BigPartyCount if session.big_party_count.is_some() => paths.push("big_party_count".into()),
+            SourceField::NatType if session.nat_type.is_some() => paths.push("nat_type".into()),
+            SourceField::GameInProgress if session.game_in_progress.is_some() => paths.push("game_in_progress".into()),
+            SourceField::BigPartyCount if session.big_party_count.is_some() => paths.push("big_party_count".into()),
             _ => {}
         }
     }
-    paths.extend(player_details::untrusted_player_fields(ruleset, session));
+    paths.extend(player_details::ignored_untrusted_player_field_paths(ruleset, session));
     paths
 }
 
@@ -207,12 +209,12 @@ fn limit_factor_of_frustrated(ruleset: &Ruleset) -> f64 {
 }
 
 /// Number that the server counts for a party; `None` if the attribute is not counted, or there are no players.
-pub fn counted_number(attribute: &Attribute, standings: &[PlayerStanding]) -> Option<f64> {
+pub fn number_counted_from_matches(attribute: &Attribute, standings: &[PlayerStanding]) -> Option<f64> {
     match attribute.source {
-        AttributeSource::MatchesPlayed => {
+        SourceField::MatchesPlayed => {
             aggregate(attribute, standings.iter().map(|player| f64::from(player.match_count)))
         }
-        AttributeSource::DisputedPercent => standings.iter().map(|player| player.disputed_percent).reduce(f64::max),
+        SourceField::DisputedPercent => standings.iter().map(|player| player.disputed_percent).reduce(f64::max),
         _ => None,
     }
 }
@@ -220,7 +222,7 @@ pub fn counted_number(attribute: &Attribute, standings: &[PlayerStanding]) -> Op
 /// Number that an attribute takes from the ratings of players: the rating less `match_z` deviations, or the deviation.
 #[inline]
 fn rating_number(ruleset: &Ruleset, attribute: &Attribute, ratings: impl Iterator<Item = PlayerRating>) -> Option<f64> {
-    let (match_z, is_deviation) = (ruleset.match_z(), attribute.source == AttributeSource::RatingDeviation);
+    let (match_z, is_deviation) = (ruleset.match_z(), attribute.source == SourceField::RatingDeviation);
     let number = |it: PlayerRating| if is_deviation { it.deviation } else { it.matching_rating(match_z) };
     aggregate(attribute, ratings.map(number))
 }
@@ -231,20 +233,25 @@ fn aggregate(attribute: &Attribute, values: impl Iterator<Item = f64>) -> Option
 
 /// Value that the session states, if the ruleset trusts its origin.
 fn trusted_value(attribute: &Attribute, session: &Session) -> Option<AttributeValue> {
-    if attribute.source == AttributeSource::PlayerCount {
+    if attribute.source == SourceField::PlayerCount {
         return Some(AttributeValue::Number(f64::from(session.player_count())));
     }
     if !attribute.trust.accepts(session.origin) {
         return None;
     }
     let value = match attribute.source {
-        AttributeSource::NatType => AttributeValue::Number(f64::from(session.nat_type?)),
-        AttributeSource::GameInProgress => AttributeValue::Bool(session.game_in_progress?),
-        AttributeSource::BigPartyCount => AttributeValue::Number(f64::from(session.big_party_count?)),
-        AttributeSource::Players(aggregation) => {
-            return aggregate_players(aggregation, &attribute.name, attribute.value_type, &session.players);
+        SourceField::NatType => AttributeValue::Number(f64::from(session.nat_type?)),
+        SourceField::GameInProgress => AttributeValue::Bool(session.game_in_progress?),
+        SourceField::BigPartyCount => AttributeValue::Number(f64::from(session.big_party_count?)),
+        SourceField::Players(aggregation) => {
+            return aggregate_attribute_of_players(
+                aggregation,
+                &attribute.name,
+                attribute.value_type,
+                &session.players,
+            );
         }
-        _ => session.attribute_value(&attribute.name)?.clone(),
+        _ => session.stated_attribute_value(&attribute.name)?.clone(),
     };
     (value.value_type() == attribute.value_type).then_some(value)
 }

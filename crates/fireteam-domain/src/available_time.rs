@@ -11,7 +11,7 @@ use crate::time::UnixMs;
 pub const OUTAGE_START_TOLERANCE_MS: u64 = 5_000;
 
 /// Time for which outages may hold up a match before play, in all, milliseconds. Then it is cancelled.
-pub const MATCH_HELD_UP_MAX_MS: u64 = 600_000;
+pub const MATCH_START_DELAY_BY_OUTAGES_MAX_MS: u64 = 600_000;
 
 /// Interval in which a server refused writes: from `from` up to, but not including, `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

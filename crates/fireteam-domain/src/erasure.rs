@@ -13,14 +13,14 @@ use crate::session::Session;
 
 /// User to erase, and the key that takes the user's place.
 #[derive(Clone, Copy, Debug)]
-pub struct Replacement {
+pub struct UserKeyReplacement {
     /// User.
     pub user: UserKey,
     /// Key that takes the user's place.
     pub key: UserKey,
 }
 
-impl Replacement {
+impl UserKeyReplacement {
     /// Replaces the user in a list. Returns whether it was there.
     fn replace_in<'k>(&self, keys: impl IntoIterator<Item = &'k mut UserKey>) -> bool {
         let mut is_changed = false;
@@ -176,11 +176,15 @@ mod tests {
     fn erasure_replaces_the_user_in_every_list_of_a_ticket() {
         let ticket = party(&["ann", "bob", "cid"], &["bob", "cid"]);
         let erased = UserKey::of_erased(&[7; 16], &[1; 16]);
-        let after = Replacement { user: UserKey::from_name("bob"), key: erased }.erase_from_ticket(&ticket).unwrap();
+        let after =
+            UserKeyReplacement { user: UserKey::from_name("bob"), key: erased }.erase_from_ticket(&ticket).unwrap();
         assert!(!format!("{after:?}").contains(&format!("{:?}", UserKey::from_name("bob"))), "{after:?}");
         assert!(after.self_answering.is_sorted() && after.self_answering.contains(&erased), "{after:?}");
         assert!(after.own_round_trips_ms.is_some() && after.session.locality.is_some(), "others are still in it");
-        assert_eq!(Replacement { user: UserKey::from_name("dan"), key: erased }.erase_from_ticket(&ticket), None);
+        assert_eq!(
+            UserKeyReplacement { user: UserKey::from_name("dan"), key: erased }.erase_from_ticket(&ticket),
+            None
+        );
     }
 
     #[test]
@@ -201,7 +205,8 @@ mod tests {
         };
         let key = UserKey::of_erased(&[7; 16], &[1; 16]);
         let erase = |name: &str| {
-            let erased = Replacement { user: UserKey::from_name(name), key }.erase_from_advertisement(&advertisement);
+            let erased =
+                UserKeyReplacement { user: UserKey::from_name(name), key }.erase_from_advertisement(&advertisement);
             erased.map(|erased| {
                 let players = &erased.session.players;
                 (erased.publisher == advertisement.publisher, players[0].user == key, players[1].client_key == key)
@@ -216,7 +221,8 @@ mod tests {
     fn erasure_of_the_last_player_removes_places_and_round_trips() {
         let ticket = party(&["ann"], &[]);
         let erased = UserKey::of_erased(&[7; 16], &[1; 16]);
-        let after = Replacement { user: UserKey::from_name("ann"), key: erased }.erase_from_ticket(&ticket).unwrap();
+        let after =
+            UserKeyReplacement { user: UserKey::from_name("ann"), key: erased }.erase_from_ticket(&ticket).unwrap();
         let places = (after.own_round_trips_ms, after.session.locality, after.session.region_latencies.len());
         assert_eq!(places, (None, None, 0));
     }

@@ -1,6 +1,6 @@
 //! Invalid field of a session, and messages about its attributes.
 
-use crate::attribute::{Attribute, AttributeSource, AttributeValue};
+use crate::attribute::{Attribute, AttributeValue, SourceField};
 use crate::ruleset::Ruleset;
 
 /// Invalid field of a session. Paths are relative to the session composition.
@@ -24,7 +24,7 @@ pub(crate) fn unknown_attribute_message(
     ruleset: &Ruleset,
     name: &str,
     kind: &str,
-    is_known: impl Fn(AttributeSource) -> bool,
+    is_known: impl Fn(SourceField) -> bool,
 ) -> String {
     let known = ruleset.attributes.iter().filter(|attribute| is_known(attribute.source));
     let known: Vec<&str> = known.map(|attribute| &*attribute.name).collect();

@@ -7,18 +7,18 @@ mod wishes;
 
 use crate::advertisement::{Advertisement, AllowedRange};
 use crate::attribute_values::AttributeValues;
-use crate::filter::pair::DirectedPair;
+use crate::filter::pair::SearcherCandidatePair;
 use crate::id::{AdvertisementId, UserKey};
 use crate::latency::min_possible_round_trip_ms;
 use crate::locality::Locality;
 use crate::measure::Measure;
-use crate::probe_result::{CountedRoundTrip, MeasuredRoundTrip, ProbeFinding, ProbeResults};
+use crate::probe_result::{CorrectedMeasuredRoundTrip, MeasuredRoundTrip, ProbeFinding, ProbeResults};
 use crate::ruleset::Ruleset;
 use crate::session::{Player, RegionLatency};
 use crate::time::UnixMs;
 use crate::wish::Wish;
 
-pub use crate::filter::pair::{SessionView, WaitingSession, admit_mutually_by_filter, measure_between};
+pub use crate::filter::pair::{SessionView, WaitingSession, admit_queue_parties_by_filter, measure_between};
 pub use crate::filter::refusal::{Refusal, RefusingSide};
 pub use crate::filter::wishes::{admit_mutually_by_wishes, refusals_by_wishes};
 
@@ -108,7 +108,7 @@ impl<'a> AdvertisementView<'a> {
 /// that.
 ///
 /// What the searcher has measured replaces the estimated latency.
-pub fn admit(
+pub fn admit_advertisement(
     ruleset: &Ruleset,
     searcher: &Searcher<'_>,
     candidate: &AdvertisementView<'_>,
@@ -124,8 +124,12 @@ pub fn admit(
 ///
 /// Each rule must hold in both directions, and so must the wishes. A limit with partial reciprocity holds if either side could have found the
 /// other: the wider limit covers the measure, and the tighter limit covers `reciprocal_percent` of it.
-pub fn admit_mutually(ruleset: &Ruleset, one: &WaitingSession<'_>, other: &WaitingSession<'_>) -> Result<(), Refusal> {
-    (0..ruleset.hard_filters.len()).try_for_each(|index| admit_mutually_by_filter(ruleset, index, one, other))?;
+pub fn admit_queue_parties(
+    ruleset: &Ruleset,
+    one: &WaitingSession<'_>,
+    other: &WaitingSession<'_>,
+) -> Result<(), Refusal> {
+    (0..ruleset.hard_filters.len()).try_for_each(|index| admit_queue_parties_by_filter(ruleset, index, one, other))?;
     admit_mutually_by_wishes(ruleset, one, other, None)
 }
 
@@ -150,7 +154,7 @@ pub(crate) fn admit_not_hidden(
     if candidate.open_seats < searcher.seats_needed {
         return Err(Refusal::NotEnoughSeats);
     }
-    let pair = DirectedPair {
+    let pair = SearcherCandidatePair {
         ruleset,
         searcher: WaitingSession { session: searcher.session_view(), waited_ms: searcher.waited_ms },
         candidate: WaitingSession {
@@ -158,17 +162,17 @@ pub(crate) fn admit_not_hidden(
             waited_ms: now.ms_since(advertisement.advertised_since),
         },
         candidate_ruleset_hash: advertisement.ruleset_hash,
-        counted: counted_round_trip(ruleset, searcher, candidate),
+        counted: corrected_measured_round_trip(ruleset, searcher, candidate),
     };
     for (filter_index, hard_filter) in ruleset.hard_filters.iter().enumerate() {
-        pair.evaluate(hard_filter).map_err(|side| Refusal::HardFilter { filter_index, side })?;
+        pair.evaluate_filter(hard_filter).map_err(|side| Refusal::HardFilter { filter_index, side })?;
     }
     let is_outside = |range: &AllowedRange| !value_in_allowed_range(ruleset, searcher.attribute_values, range);
     if advertisement.allowed_ranges.iter().any(is_outside) {
         return Err(Refusal::HardFilter { filter_index: ruleset.hard_filters.len(), side: RefusingSide::Advertiser });
     }
     admit_mutually_by_wishes(ruleset, &pair.searcher, &pair.candidate, pair.counted)?;
-    if !searcher.probes.is_empty() && searcher.probes.is_silent(advertisement.id) {
+    if !searcher.probes.is_empty() && searcher.probes.is_silent_or_incompatible(advertisement.id) {
         return Err(Refusal::Silent);
     }
     Ok(())
@@ -177,24 +181,24 @@ pub(crate) fn admit_not_hidden(
 /// Measured round trip that counts between `searcher` and `candidate`; `None` if none was measured. It is at least what light
 /// takes. An old one is at least the estimate.
 #[inline]
-pub fn counted_round_trip(
+pub fn corrected_measured_round_trip(
     ruleset: &Ruleset,
     searcher: &Searcher<'_>,
     candidate: &AdvertisementView<'_>,
-) -> Option<CountedRoundTrip> {
+) -> Option<CorrectedMeasuredRoundTrip> {
     if searcher.probes.is_empty() {
         return None;
     }
     counted_probe(ruleset, searcher, candidate)
 }
 
-/// Result of [`counted_round_trip`] for a searcher that has probed. Few have, so it is kept out of the path of the others.
+/// Result of [`corrected_measured_round_trip`] for a searcher that has probed. Few have, so it is kept out of the path of the others.
 #[cold]
 fn counted_probe(
     ruleset: &Ruleset,
     searcher: &Searcher<'_>,
     candidate: &AdvertisementView<'_>,
-) -> Option<CountedRoundTrip> {
+) -> Option<CorrectedMeasuredRoundTrip> {
     let result = searcher.probes.of_advert(candidate.advertisement.id)?;
     let ProbeFinding::Answered(reported) = result.finding else { return None };
     let (one, other) = (searcher.session_view(), candidate.session_view());
@@ -204,7 +208,7 @@ fn counted_probe(
         round_trip_ms = estimated.map_or(round_trip_ms, |estimated| round_trip_ms.max(estimated));
     }
     let is_as_measured = round_trip_ms == reported.round_trip_ms;
-    Some(CountedRoundTrip { measured: MeasuredRoundTrip { round_trip_ms, ..reported }, is_as_measured })
+    Some(CorrectedMeasuredRoundTrip { measured: MeasuredRoundTrip { round_trip_ms, ..reported }, is_as_measured })
 }
 
 /// Whether searcher and advertisement have the same authenticated caller or share a user.

@@ -55,7 +55,7 @@ sixteen_byte_id! {
 
 impl AdvertisementId {
     /// First eight bytes. Ids come from a keyed hash, so two of a set practically never share them.
-    pub fn prefix(&self) -> [u8; 8] {
+    pub fn first_eight_bytes(&self) -> [u8; 8] {
         let [a, b, c, d, e, f, g, h, ..] = self.0;
         [a, b, c, d, e, f, g, h]
     }
@@ -97,7 +97,7 @@ impl UserKey {
 
     /// Like `from_name`, for a name of several parts. Digest inputs of part lists and of single names are always
     /// distinct: the input starts with 0xFF, which no UTF-8 text contains, and each part follows its length.
-    pub fn from_parts(parts: &[&str]) -> Self {
+    pub fn from_name_parts(parts: &[&str]) -> Self {
         let mut digest = Sha256::new_with_prefix([0xFF]);
         for part in parts {
             digest.update((part.len() as u64).to_be_bytes());
@@ -107,7 +107,7 @@ impl UserKey {
     }
 
     /// Key of a client of `user`. Equal only for the same user and the same client.
-    pub fn from_user_and_client(user: UserKey, client: UserKey) -> Self {
+    pub fn of_client_of_user(user: UserKey, client: UserKey) -> Self {
         let mut digest = Sha256::new_with_prefix([0xFF, 0xFE]);
         digest.update(user.as_bytes());
         digest.update(client.as_bytes());
@@ -216,17 +216,17 @@ impl RatingKey {
     const DIGEST_BIT: u64 = 1 << 63;
 
     /// Key of a set's own ratings on the first scale that the set had.
-    pub const fn of_first_scale(set_id: SetId) -> Self {
+    pub const fn of_set_on_first_scale(set_id: SetId) -> Self {
         Self(set_id.0 as u64)
     }
 
     /// Key from the first 64 bits of a digest of pool and scale.
-    pub const fn from_digest(first_bits: u64) -> Self {
+    pub const fn of_pool_and_scale_digest(first_bits: u64) -> Self {
         Self(first_bits | Self::DIGEST_BIT)
     }
 
     /// Whether the key is a digest of pool and scale, and not the set of a first scale.
-    pub const fn is_digest(self) -> bool {
+    pub const fn is_pool_and_scale_digest(self) -> bool {
         self.0 & Self::DIGEST_BIT != 0
     }
 
@@ -244,7 +244,7 @@ impl RatingKey {
 
 impl fmt::Debug for RatingKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.is_digest() {
+        match self.is_pool_and_scale_digest() {
             false => write!(f, "RatingKey(first scale of set {})", self.0),
             true => write!(f, "RatingKey({:016x})", self.0),
         }
@@ -276,13 +276,13 @@ mod tests {
     #[test]
     fn rating_key_of_a_first_scale_is_the_set_id_and_of_a_digest_is_negative() {
         for set_id in [SetId(0), SetId(11), SetId(u32::MAX)] {
-            let key = RatingKey::of_first_scale(set_id);
-            assert_eq!((key.to_stored(), key.is_digest()), (i64::from(set_id.0), false));
+            let key = RatingKey::of_set_on_first_scale(set_id);
+            assert_eq!((key.to_stored(), key.is_pool_and_scale_digest()), (i64::from(set_id.0), false));
             assert_eq!(RatingKey::from_stored(key.to_stored()), Some(key));
         }
         for first_bits in [0, 11, u64::MAX] {
-            let key = RatingKey::from_digest(first_bits);
-            assert!(key.to_stored() < 0 && key.is_digest(), "{key:?}");
+            let key = RatingKey::of_pool_and_scale_digest(first_bits);
+            assert!(key.to_stored() < 0 && key.is_pool_and_scale_digest(), "{key:?}");
             assert_eq!(RatingKey::from_stored(key.to_stored()), Some(key));
         }
         assert_eq!(RatingKey::from_stored(1 << 32), None);

@@ -35,7 +35,7 @@ use std::sync::Arc;
 
 use crate::attribute_values::AttributeValues;
 use crate::id::{AdvertisementId, UserKey};
-use crate::index::interner::Interner;
+use crate::index::interner::ValueInterner;
 use crate::index::layout::{ColumnLayout, RowBuffer, TickScale};
 use crate::index::partition_key::{PartitionKey, WantedKeys};
 use crate::index::player_slots::SlotsByUser;
@@ -55,7 +55,7 @@ pub use crate::index::result::{SearchHit, SearchResult};
 pub struct AdvertisementIndex {
     ruleset: Arc<Ruleset>,
     layout: ColumnLayout,
-    interner: Interner,
+    interner: ValueInterner,
     tick_scale: TickScale,
     slab: EntrySlab,
     /// Slots by player; `None` if the ruleset has no use for them.
@@ -72,7 +72,7 @@ impl AdvertisementIndex {
     /// Empty index for `ruleset`.
     pub fn new(ruleset: Arc<Ruleset>) -> Self {
         let layout = ColumnLayout::for_ruleset(&ruleset);
-        let interner = Interner::new(layout.interned_attributes.len());
+        let interner = ValueInterner::new(layout.interned_attributes.len());
         let needs_players = player_standing::uses_standings(&ruleset) || !ruleset.avoid.is_empty();
         let player_slots = needs_players.then(SlotsByUser::default);
         Self {
@@ -138,19 +138,19 @@ impl AdvertisementIndex {
 
     /// Ids of the advertisements of which `user` is a player. None if neither the values under the ruleset depend on what the
     /// server keeps about players, nor players avoid each other by it.
-    pub fn ids_of_user(&self, user: UserKey) -> Vec<AdvertisementId> {
+    pub fn tracked_ids_of_user(&self, user: UserKey) -> Vec<AdvertisementId> {
         let slots = self.player_slots.as_ref().map(|player_slots| player_slots.slots_of(&self.slab, user));
         slots.into_iter().flatten().map(|slot| self.slab.entry(slot).advertisement.id).collect()
     }
 
     /// Number of players that [`ids_of_user`](Self::ids_of_user) finds; one in several advertisements counts several times.
-    pub fn player_count(&self) -> usize {
-        self.player_slots.as_ref().map_or(0, SlotsByUser::len)
+    pub fn tracked_player_count(&self) -> usize {
+        self.player_slots.as_ref().map_or(0, SlotsByUser::player_slot_pair_count)
     }
 
     /// Whether a change of what the server keeps about a player may change an advertisement's values.
     pub fn depends_on_standings(&self) -> bool {
-        self.player_count() != 0 && player_standing::uses_standings(&self.ruleset)
+        self.tracked_player_count() != 0 && player_standing::uses_standings(&self.ruleset)
     }
 
     /// Replaces the attribute values of an advertisement. `false` if they are equal, or the id is unknown.
@@ -204,7 +204,7 @@ impl AdvertisementIndex {
 
     /// Whether columns and entry of `id` agree on partition, expiry and open seats. Searches read the columns first.
     /// `false` if the id is unknown.
-    pub fn is_consistent(&self, id: AdvertisementId) -> bool {
+    pub fn is_entry_consistent(&self, id: AdvertisementId) -> bool {
         let Some(slot) = self.slab.slot_of(id) else { return false };
         let (row_addr, entry) = (self.slab.row_addr(slot), self.slab.entry(slot));
         let tick = self.tick_scale.tick_of(entry.expires_at);
@@ -239,7 +239,7 @@ impl AdvertisementIndex {
                 .iter()
                 .enumerate()
                 .filter(move |&(_, &expiry_tick)| expiry_tick <= tick);
-            rows.filter(|&(row, _)| !leaf.holes().contains(&(row as u32))).map(|(row, _)| leaf.slot(row))
+            rows.filter(|&(row, _)| !leaf.hole_positions().contains(&(row as u32))).map(|(row, _)| leaf.slot(row))
         });
         let expired = candidates.map(|slot| self.entry(slot)).filter(|entry| entry.expires_at <= now);
         out.extend(expired.map(|entry| entry.advertisement.id).take(max_ids));
@@ -247,7 +247,7 @@ impl AdvertisementIndex {
 
     /// Tightens the bounds of some leaves and joins small ones, which removals leave behind. Call it regularly: one
     /// call covers about one leaf in a hundred, at least one.
-    pub fn maintain(&mut self) {
+    pub fn tighten_and_join_some_leaves(&mut self) {
         let slab = &mut self.slab;
         let partition_count = self.partitions.len().div_ceil(100).max(1);
         for _ in 0..partition_count.min(self.partitions.len()) {
@@ -255,7 +255,7 @@ impl AdvertisementIndex {
             self.next_maintained_partition = partition + 1;
             if let Some((_, tree)) = &mut self.partitions[partition] {
                 let leaves = if partition_count == 1 { tree.leaves.len().div_ceil(100) } else { tree.leaves.len() };
-                tree.maintain_leaves(leaves, |slot, leaf, row| {
+                tree.tighten_and_join_next_leaves(leaves, |slot, leaf, row| {
                     slab.set_row_addr(slot, RowAddr { partition: partition as u32, leaf, row })
                 });
             }
@@ -308,7 +308,7 @@ impl AdvertisementIndex {
 
     fn replace_entry(&mut self, slot: u32, entry: IndexEntry) -> Option<IndexEntry> {
         let Some(player_slots) = &mut self.player_slots else { return self.slab.replace_entry(slot, entry) };
-        if player_slots::have_same_users(self.slab.entry(slot), &entry) {
+        if player_slots::have_same_users_in_order(self.slab.entry(slot), &entry) {
             return self.slab.replace_entry(slot, entry);
         }
         player_slots.remove(self.slab.entry(slot), slot);

@@ -60,18 +60,18 @@ pub fn has_common_region(one: &[RegionLatency], other: &[RegionLatency]) -> bool
 }
 
 /// Distance that light travels in fiber per millisecond, kilometers: two thirds of its speed in vacuum.
-pub const FIBER_KM_PER_MS: f64 = 200.0;
+pub const FIBER_ONE_WAY_KM_PER_MS: f64 = 200.0;
 
 /// Maximum error of a distance between two geolocated sessions, kilometers. Geolocation usually drops positions with an
 /// accuracy radius above 500 km (`geoip_max_accuracy_radius_km`), and there are two positions. The center of a
 /// session's grid cell is up to 250 km away (`location_privacy`).
-pub const DISTANCE_ERROR_KM_MAX: f64 = 1_250.0;
+pub const GEOLOCATED_DISTANCE_ERROR_KM_MAX: f64 = 1_250.0;
 
 /// Lower bound of the round trip between two positions, milliseconds: the one-way travel time of light in fiber over
-/// the distance less [`DISTANCE_ERROR_KM_MAX`]. 0 if a position is unknown. Reported round trips below it are implausible.
+/// the distance less [`GEOLOCATED_DISTANCE_ERROR_KM_MAX`]. 0 if a position is unknown. Reported round trips below it are implausible.
 pub fn min_possible_round_trip_ms(one: Option<Locality>, other: Option<Locality>) -> f64 {
     let (Some(one), Some(other)) = (one, other) else { return 0.0 };
-    ((one.chord_miles(other) * KM_PER_MILE - DISTANCE_ERROR_KM_MAX) / FIBER_KM_PER_MS).max(0.0)
+    ((one.chord_miles(other) * KM_PER_MILE - GEOLOCATED_DISTANCE_ERROR_KM_MAX) / FIBER_ONE_WAY_KM_PER_MS).max(0.0)
 }
 
 /// Minimum, over the regions in both lists, of the slower side's round trip.

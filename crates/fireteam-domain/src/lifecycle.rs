@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use crate::chosen_value::ChosenValue;
 use crate::id::{AdvertisementId, MatchId, RatingKey, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey};
-use crate::lifecycle::session_start::SessionMatchStart;
+use crate::lifecycle::session_start::SessionMatchStartByHost;
 use crate::lifecycle::side_reports::SideReports;
 use crate::queue::avoidance::PlayedPair;
 use crate::queue::ticket::TicketEndReason;
@@ -52,7 +52,7 @@ pub struct Match {
     /// Bots of each team, which the host adds. Empty if there are none. A match with bots is not rated.
     pub bots_by_team: Box<[u16]>,
     /// Start by the host of a searched session. `None` for a match of a queue.
-    pub session_start: Option<SessionMatchStart>,
+    pub session_start: Option<SessionMatchStartByHost>,
     /// Game servers that did not confirm this match. They are not asked again.
     pub unconfirmed_servers: Vec<AdvertisementId>,
     /// Results that its players reported.
@@ -181,10 +181,10 @@ impl MatchStage {
     }
 
     /// Game server or host that must confirm, that plays the match, or that played it.
-    pub fn named_assignment(&self) -> Option<&Assignment> {
+    pub fn assignment_since_confirming(&self) -> Option<&Assignment> {
         match self {
             MatchStage::Confirming { assignment, .. } => Some(assignment),
-            _ => self.last_assignment(),
+            _ => self.assignment_since_play_start(),
         }
     }
 
@@ -255,7 +255,7 @@ impl Match {
 
     /// Time at which the report window ends, if no outcome is known.
     pub fn reports_due_at(&self) -> Option<UnixMs> {
-        let may_have_result = self.stage.last_assignment().is_some() && self.side_reports.outcome.is_none();
+        let may_have_result = self.stage.assignment_since_play_start().is_some() && self.side_reports.outcome.is_none();
         self.side_reports.window_ends_at.filter(|_| may_have_result)
     }
 
@@ -281,7 +281,7 @@ impl Match {
 
 impl MatchStage {
     /// Game server or host of a match that is being played or was played.
-    pub fn last_assignment(&self) -> Option<&Assignment> {
+    pub fn assignment_since_play_start(&self) -> Option<&Assignment> {
         match self {
             MatchStage::Playing { assignment, .. } | MatchStage::Ended { assignment: Some(assignment), .. } => {
                 Some(assignment)
@@ -307,7 +307,7 @@ impl MatchStage {
 
 impl Assignment {
     /// Whether the match is on the game server with advertisement `id`.
-    pub fn is_on_game_server(&self, id: AdvertisementId) -> bool {
+    pub fn is_on_game_server_with_id(&self, id: AdvertisementId) -> bool {
         matches!(self, Assignment::GameServer { advertisement, .. } if *advertisement == id)
     }
 }

@@ -32,7 +32,7 @@ pub const CONNECT_DATA_BYTES_MAX: usize = 512;
 pub const PROBE_KEY_BYTES_RANGE: std::ops::RangeInclusive<usize> = 16..=32;
 
 /// Maximum packets of one reported latency probe.
-pub const PROBE_PACKETS_MAX: u32 = 1_000;
+pub const PACKETS_PER_REPORTED_PROBE_MAX: u32 = 1_000;
 /// Excluded advertisement ids in one search.
 pub const EXCLUDED_ADVERTISEMENTS_MAX: usize = 256;
 /// Latency measurements in one report.
@@ -102,7 +102,7 @@ pub const RULESET_XML_ELEMENTS_MAX: usize = 10_000;
 /// Ruleset files in one directory.
 pub const RULESET_FILES_MAX: usize = 256;
 /// Retired rulesets that can still be found by hash; the oldest are dropped first.
-pub const RETIRED_RULESETS_MAX: usize = 256;
+pub const SUPERSEDED_RULESETS_IN_CATALOG_MAX: usize = 256;
 /// Pair checks in one queue pass: at most about two seconds of work, and enough for 100,000 tickets.
 pub const PAIR_CHECKS_PER_PASS_MAX: u64 = 20_000_000;
 

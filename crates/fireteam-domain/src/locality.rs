@@ -12,7 +12,7 @@ pub const EARTH_RADIUS_MILES: f64 = 4000.0;
 pub const KM_PER_MILE: f64 = 1.609_344;
 
 /// Maximum distance of two localities: the diameter of the sphere, miles.
-pub const DISTANCE_MILES_MAX: f64 = 2.0 * EARTH_RADIUS_MILES;
+pub const CHORD_MILES_MAX: f64 = 2.0 * EARTH_RADIUS_MILES;
 
 /// Default grid cell size for geolocated positions, degrees. Compared with measured round trips, the rounding costs
 /// almost no accuracy (docs/BENCHMARKS.md).
@@ -48,7 +48,7 @@ impl Locality {
 
     /// Accepts a point computed elsewhere if it is within 5 miles of the sphere's surface; `None` otherwise. The
     /// example printed in the thesis is off by a third of a mile.
-    pub fn from_xyz(x: f32, y: f32, z: f32) -> Option<Self> {
+    pub fn from_xyz_miles(x: f32, y: f32, z: f32) -> Option<Self> {
         let norm = (f64::from(x).powi(2) + f64::from(y).powi(2) + f64::from(z).powi(2)).sqrt();
         ((norm - EARTH_RADIUS_MILES).abs() <= 5.0).then_some(Self { x, y, z })
     }
@@ -120,7 +120,7 @@ mod tests {
             (3990.0, 0.0, 0.0),
         ];
         for (x, y, z) in invalid {
-            assert_eq!(Locality::from_xyz(x, y, z), None);
+            assert_eq!(Locality::from_xyz_miles(x, y, z), None);
         }
     }
 
@@ -138,7 +138,7 @@ mod tests {
         let place = |latitude, longitude| Locality::from_degrees(latitude, longitude).unwrap();
         let (seattle, los_angeles) = (place(47.61, -122.33), place(34.05, -118.24));
         let midpoint = Locality::midpoint([seattle, los_angeles]).unwrap();
-        assert!(Locality::from_xyz(midpoint.x, midpoint.y, midpoint.z).is_some(), "not on the sphere");
+        assert!(Locality::from_xyz_miles(midpoint.x, midpoint.y, midpoint.z).is_some(), "not on the sphere");
         assert!((midpoint.chord_miles(seattle) - midpoint.chord_miles(los_angeles)).abs() < 0.01);
         assert!(midpoint.chord_miles(seattle) < 500.0);
         assert_eq!(Locality::midpoint([place(0.0, 0.0), place(0.0, 180.0)]), None);

@@ -160,7 +160,7 @@ impl ResultReport {
     }
 
     /// Rank of a user's side; `None` if the user is not in the match.
-    pub fn rank_of(&self, user: UserKey) -> Option<u32> {
+    pub fn rank_of_user(&self, user: UserKey) -> Option<u32> {
         self.sides.iter().find(|side| side.users.contains(&user)).map(|side| side.rank)
     }
 
@@ -184,7 +184,7 @@ impl ResultReport {
     }
 
     /// Text for the error about a different second report: `team 0 has rank 1, team 1 has rank 2`.
-    pub fn summary(&self) -> String {
+    pub fn describe_ranks(&self) -> String {
         let side = |side: &SideRank| format!("team {} has rank {}", side.team_index, side.rank);
         let mut summary = self.sides.iter().take(SUMMARY_SIDES_MAX).map(side).collect::<Vec<_>>().join(", ");
         if self.sides.len() > SUMMARY_SIDES_MAX {
@@ -358,6 +358,6 @@ mod tests {
         digests.sort_unstable();
         digests.dedup();
         assert_eq!(digests.len(), 5);
-        assert_eq!(other.summary(), "team 0 has rank 1, team 1 has rank 2; 1 player left early");
+        assert_eq!(other.describe_ranks(), "team 0 has rank 1, team 1 has rank 2; 1 player left early");
     }
 }

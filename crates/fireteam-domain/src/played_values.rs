@@ -14,7 +14,7 @@ pub struct PlayedValues(HashMap<UserKey, BTreeMap<ChosenValue, UnixMs>, BuildIdH
 
 impl PlayedValues {
     /// Keeps the latest start for each user and value.
-    pub fn from_latest_of_pairs(plays: impl IntoIterator<Item = (UserKey, ChosenValue, UnixMs)>) -> Self {
+    pub fn from_plays_keeping_latest(plays: impl IntoIterator<Item = (UserKey, ChosenValue, UnixMs)>) -> Self {
         let mut by_user: HashMap<UserKey, BTreeMap<ChosenValue, UnixMs>, BuildIdHasher> = HashMap::default();
         for (user, value, started_at) in plays {
             let latest = by_user.entry(user).or_default().entry(value).or_insert(started_at);

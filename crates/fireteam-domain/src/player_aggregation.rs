@@ -6,7 +6,7 @@ use crate::session::Player;
 
 /// Value of the party of these players for the attribute `name`. A value of another type counts as missing. `None` for a
 /// session that does not list its players.
-pub fn aggregate_players(
+pub fn aggregate_attribute_of_players(
     aggregation: PlayerAggregation,
     name: &str,
     value_type: ValueType,

@@ -1,6 +1,6 @@
 //! Attributes and wanted roles of players: which a ruleset knows, and which it trusts.
 
-use crate::attribute::{AggregateFunction, Attribute, AttributeSource};
+use crate::attribute::{AggregateFunction, Attribute, SourceField};
 use crate::field_problem::{FieldProblem, unknown_attribute_message, wrong_type_message};
 use crate::limit::STRING_LIST_ENTRIES_MAX;
 use crate::player_aggregation::union_entry_count;
@@ -19,11 +19,11 @@ pub(crate) fn validate_player_details(ruleset: &Ruleset, session: &Session) -> V
         };
         for (name, value) in &details.attributes {
             let message = match ruleset.attribute_index(name).map(|index| &ruleset.attributes[index]) {
-                Some(attribute @ Attribute { source: AttributeSource::Players(_), .. }) => {
+                Some(attribute @ Attribute { source: SourceField::Players(_), .. }) => {
                     let is_wrong = attribute.value_type != value.value_type();
                     is_wrong.then(|| wrong_type_message(attribute, value))
                 }
-                Some(Attribute { source: AttributeSource::AttributeMap, .. }) => {
+                Some(Attribute { source: SourceField::AttributeMap, .. }) => {
                     Some(format!("`{name}` is an attribute of the party; set it in session_composition.attributes"))
                 }
                 Some(attribute) if attribute.source.is_kept_by_server() => {
@@ -31,7 +31,7 @@ pub(crate) fn validate_player_details(ruleset: &Ruleset, session: &Session) -> V
                 }
                 Some(_) => Some(format!("`{name}` has its own request field; remove it and set that field")),
                 None => {
-                    let is_known = |source: AttributeSource| matches!(source, AttributeSource::Players(_));
+                    let is_known = |source: SourceField| matches!(source, SourceField::Players(_));
                     Some(unknown_attribute_message(ruleset, name, "attributes of players", is_known))
                 }
             };
@@ -47,7 +47,7 @@ pub(crate) fn validate_player_details(ruleset: &Ruleset, session: &Session) -> V
 }
 
 /// Paths of the players' attributes and roles that are set but ignored, because `ruleset` does not trust their origin.
-pub(crate) fn untrusted_player_fields(ruleset: &Ruleset, session: &Session) -> Vec<String> {
+pub(crate) fn ignored_untrusted_player_field_paths(ruleset: &Ruleset, session: &Session) -> Vec<String> {
     let mut paths = Vec::new();
     for (index, details) in players_with_details(session) {
         for (name, _) in &details.attributes {
@@ -65,7 +65,7 @@ pub(crate) fn untrusted_player_fields(ruleset: &Ruleset, session: &Session) -> V
 
 /// Roles that each player wants, the most wanted first, as indexes into `TeamsSpec::roles`. Empty if no player wants any. A
 /// player's list is empty if the player wants none, or none that the ruleset has now.
-pub fn wanted_roles(ruleset: &Ruleset, session: &Session) -> Box<[Box<[u16]>]> {
+pub fn wanted_roles_by_player(ruleset: &Ruleset, session: &Session) -> Box<[Box<[u16]>]> {
     let wants_any = session.players.iter().any(|player| !player.wanted_roles().is_empty());
     let Some(teams) = ruleset.teams.as_ref().filter(|_| wants_any && trusts_wanted_roles(ruleset, session)) else {
         return Box::default();
@@ -102,7 +102,7 @@ fn unknown_role_message(ruleset: &Ruleset, role: &str) -> Option<String> {
 
 /// Lists that would be too long when the players' lists are joined.
 fn long_unions(ruleset: &Ruleset, session: &Session) -> Vec<FieldProblem> {
-    let is_union = |attribute: &&Attribute| matches!(attribute.source, AttributeSource::Players(it) if it.function == AggregateFunction::Union);
+    let is_union = |attribute: &&Attribute| matches!(attribute.source, SourceField::Players(it) if it.function == AggregateFunction::Union);
     let counts = ruleset.attributes.iter().filter(is_union).map(|attribute| {
         let name = &*attribute.name;
         (name, union_entry_count(name, &session.players))

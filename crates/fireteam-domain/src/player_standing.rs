@@ -1,7 +1,7 @@
 //! Standing of players: what the server keeps about them in one pool and on one scale of ratings. And the rating of a player
 //! that rules use, the same for searches and queues.
 
-use crate::attribute::{AttributeSource, ValueOrigin};
+use crate::attribute::{SourceField, ValueOrigin};
 use crate::queue::ticket::PlayerRating;
 use crate::ruleset::Ruleset;
 use crate::session::{Player, Session};
@@ -23,7 +23,7 @@ pub struct PlayerStanding {
 ///
 /// The skill that the request states, if the ruleset trusts its origin; otherwise the rating of the player's standing.
 /// `standing` is `None` for a ruleset without a rating system. `None` if there is neither.
-pub fn player_rating(
+pub fn stated_or_standing_rating(
     ruleset: &Ruleset,
     standing: Option<&PlayerStanding>,
     player: &Player,
@@ -42,7 +42,7 @@ pub fn session_ratings<'a>(
 ) -> impl Iterator<Item = Option<PlayerRating>> + 'a {
     let standing_of = move |index: usize| standings.and_then(|standings| standings.get(index));
     let players = session.players.iter().enumerate();
-    players.map(move |(index, player)| player_rating(ruleset, standing_of(index), player, session.origin))
+    players.map(move |(index, player)| stated_or_standing_rating(ruleset, standing_of(index), player, session.origin))
 }
 
 /// Whether a ruleset has attributes or limits that the standing of players may decide.
@@ -52,6 +52,6 @@ pub fn uses_standings(ruleset: &Ruleset) -> bool {
 }
 
 fn trusts_stated_skill(ruleset: &Ruleset, origin: ValueOrigin) -> bool {
-    let skill = ruleset.attributes.iter().find(|attribute| attribute.source == AttributeSource::Skill);
+    let skill = ruleset.attributes.iter().find(|attribute| attribute.source == SourceField::Skill);
     skill.is_some_and(|attribute| attribute.trust.accepts(origin))
 }

@@ -38,12 +38,12 @@ pub struct MeasuredRoundTrip {
     /// 90th percentile of the round trips less their median, milliseconds; `None` if unknown.
     pub jitter_ms: Option<f64>,
     /// Lost packets; `None` if unknown.
-    pub loss: Option<PacketLoss>,
+    pub loss: Option<PacketLossPercent>,
 }
 
 /// Share of the packets that were lost.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PacketLoss {
+pub struct PacketLossPercent {
     /// Lost share, percent.
     pub percent: f64,
     /// Low end of its 95 % interval, percent.
@@ -52,7 +52,7 @@ pub struct PacketLoss {
 
 /// Measured round trip as it counts between a party and one advertisement.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CountedRoundTrip {
+pub struct CorrectedMeasuredRoundTrip {
     /// The measurement, with the round trip that counts.
     pub measured: MeasuredRoundTrip,
     /// The round trip is the measured one. Otherwise it is longer: what light would take, or the estimate if the measurement is
@@ -84,11 +84,11 @@ impl<'a> ProbeResults<'a> {
 
     /// Result of an advertisement.
     pub fn of_advert(&self, id: AdvertisementId) -> Option<&'a ProbeResult> {
-        self.0.binary_search_by_key(&id.prefix(), |result| result.id_prefix).ok().map(|at| &self.0[at])
+        self.0.binary_search_by_key(&id.first_eight_bytes(), |result| result.id_prefix).ok().map(|at| &self.0[at])
     }
 
     /// Whether the host of an advertisement did not answer, or is incompatible.
-    pub fn is_silent(&self, id: AdvertisementId) -> bool {
+    pub fn is_silent_or_incompatible(&self, id: AdvertisementId) -> bool {
         self.of_advert(id).is_some_and(|result| !matches!(result.finding, ProbeFinding::Answered(_)))
     }
 }

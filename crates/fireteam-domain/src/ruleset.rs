@@ -31,7 +31,7 @@ use crate::ruleset::teams::{HostingSpec, ReadyCheckSpec, TeamsSpec};
 use crate::session::Session;
 use crate::wish::{LATENCY_WISH, WishSubject};
 
-pub use crate::ruleset::soft_filter::{DistanceCurve, SoftFilter, SoftFilterMode, SoftMissingPolicy};
+pub use crate::ruleset::soft_filter::{DistanceCurve, SoftFilter, SoftFilterDistance, SoftMissingPolicy};
 
 /// Silos that a matchmaking set serves.
 #[derive(Clone, Debug, PartialEq)]
@@ -95,7 +95,7 @@ pub enum HardRule {
         /// String attribute.
         attribute: usize,
         /// List of accepted values.
-        list: InFilterList,
+        list: InFilterListSource,
         /// Both sides check the rule; otherwise only the searcher does.
         mutual: bool,
     },
@@ -162,7 +162,7 @@ pub enum OverlapChoice {
 
 /// List that an `In` filter compares with.
 #[derive(Clone, Debug, PartialEq)]
-pub enum InFilterList {
+pub enum InFilterListSource {
     /// The checking side's own string list attribute.
     OwnAttribute(usize),
     /// Constant strings, sorted.
@@ -202,7 +202,7 @@ pub struct SearchLimits {
 
 /// Form in which searchers receive advertisement ids.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum AdvertisementIdForm {
+pub enum AdvertisementIdDisclosure {
     /// The ids themselves.
     #[default]
     Ids,
@@ -256,7 +256,7 @@ pub struct Ruleset {
     /// Clients of one account that may advertise and reserve at the same time, at least 1.
     pub clients_per_account: u32,
     /// Form in which searchers receive advertisement ids.
-    pub handles: AdvertisementIdForm,
+    pub handles: AdvertisementIdDisclosure,
     /// Estimates latency from distance.
     pub latency_model: LatencyModel,
     /// Share of candidates that must answer the quick probe before the involved phase starts, percent.
@@ -299,7 +299,7 @@ impl Ruleset {
 
     /// Whether the value of the attribute `name` of a session from `origin` counts: the ruleset trusts its callers, or the server
     /// counts it.
-    pub fn trusts_attribute(&self, name: &str, origin: ValueOrigin) -> bool {
+    pub fn trusts_attribute_from_origin(&self, name: &str, origin: ValueOrigin) -> bool {
         let attribute = self.attribute_index(name).map(|index| &self.attributes[index]);
         attribute.is_some_and(|attribute| attribute.source.is_counted_from_matches() || attribute.trust.accepts(origin))
     }
@@ -319,7 +319,7 @@ impl Ruleset {
     }
 
     /// Number of different `filter_index` values of refusals: hard filters, allowed ranges, and wishes if any are allowed.
-    pub fn filter_index_count(&self) -> usize {
+    pub fn refusing_rule_count(&self) -> usize {
         let wishes = if self.allows_wishes() { 1 + self.attributes.len() } else { 0 };
         self.hard_filters.len() + 1 + wishes
     }
@@ -366,7 +366,7 @@ impl Ruleset {
     }
 
     /// Nearest region of a party, if statistics tell it apart.
-    pub fn statistics_region_of<'a>(&self, session: &'a Session) -> Option<&'a str> {
+    pub fn nearest_region_if_in_statistics<'a>(&self, session: &'a Session) -> Option<&'a str> {
         let nearest = if self.statistics_regions.is_empty() { None } else { session.nearest_region() };
         nearest.and_then(|region| self.statistics_region_if_listed(region))
     }
@@ -401,7 +401,7 @@ impl Ruleset {
     }
 
     /// Digest key of the ratings of pool and scale; `None` without a rating system.
-    pub fn rating_digest_key(&self) -> Option<RatingKey> {
-        Some(self.rating.as_ref()?.scale().digest_key(self.rating_pool()))
+    pub fn rating_key_of_pool_and_scale(&self) -> Option<RatingKey> {
+        Some(self.rating.as_ref()?.scale().rating_key_of_pool(self.rating_pool()))
     }
 }

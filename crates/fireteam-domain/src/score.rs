@@ -6,10 +6,10 @@
 //! | 100 points of difference alone                     | 0.02  |
 //! | 10 ms of latency alone, lower is better            | 0.02  |
 
-use crate::filter::{AdvertisementView, Searcher, SessionView, counted_round_trip, measure_between};
+use crate::filter::{AdvertisementView, Searcher, SessionView, corrected_measured_round_trip, measure_between};
 use crate::measure::Measure;
 use crate::probe_result::MeasuredRoundTrip;
-use crate::ruleset::{DistanceCurve, Ruleset, SoftFilter, SoftFilterMode, SoftMissingPolicy};
+use crate::ruleset::{DistanceCurve, Ruleset, SoftFilter, SoftFilterDistance, SoftMissingPolicy};
 
 /// Score of an advertisement for `searcher`: the sum of all soft filter terms, added in file order, and the cost of avoided
 /// players.
@@ -20,16 +20,17 @@ pub fn score(ruleset: &Ruleset, searcher: &Searcher<'_>, candidate: &Advertiseme
 }
 
 /// Score of two queue parties for each other: the higher (worse) of the scores in both directions.
-pub fn mutual_score(ruleset: &Ruleset, one: &SessionView<'_>, other: &SessionView<'_>) -> f64 {
+pub fn worse_of_both_scores(ruleset: &Ruleset, one: &SessionView<'_>, other: &SessionView<'_>) -> f64 {
     let directed_score = |searcher, candidate| {
         ruleset
             .soft_filters
             .iter()
-            .fold(0.0, |sum, soft| sum + soft_filter_term_between(ruleset, soft, searcher, candidate, None))
+            .fold(0.0, |sum, soft| sum + soft_filter_term_of_sessions(ruleset, soft, searcher, candidate, None))
     };
     // Only terms that read one side's value differ between the directions.
     let is_one_sided = |soft: &SoftFilter| {
-        soft.mode == SoftFilterMode::LowerIsBetter && matches!(soft.measure, Measure::AttributeDifference(_))
+        soft.mode == SoftFilterDistance::LowerIsBetter
+            && matches!(soft.measure, Measure::AttributeDifference(_) | Measure::DeltaPing)
     };
     let score: f64 = directed_score(one, other);
     if ruleset.soft_filters.iter().any(is_one_sided) { score.max(directed_score(other, one)) } else { score }
@@ -42,12 +43,12 @@ pub fn soft_filter_term(
     searcher: &Searcher<'_>,
     candidate: &AdvertisementView<'_>,
 ) -> f64 {
-    let measured = counted_round_trip(ruleset, searcher, candidate).map(|counted| counted.measured);
-    soft_filter_term_between(ruleset, soft, &searcher.session_view(), &candidate.session_view(), measured)
+    let measured = corrected_measured_round_trip(ruleset, searcher, candidate).map(|counted| counted.measured);
+    soft_filter_term_of_sessions(ruleset, soft, &searcher.session_view(), &candidate.session_view(), measured)
 }
 
 /// Term of one soft filter between two sessions, from the searcher's side.
-pub fn soft_filter_term_between(
+pub fn soft_filter_term_of_sessions(
     ruleset: &Ruleset,
     soft: &SoftFilter,
     searcher: &SessionView<'_>,
@@ -55,24 +56,24 @@ pub fn soft_filter_term_between(
     measured: Option<MeasuredRoundTrip>,
 ) -> f64 {
     let distance = match (soft.mode, soft.measure) {
-        (SoftFilterMode::Difference, Measure::AttributeDifference(index)) => {
+        (SoftFilterDistance::Difference, Measure::AttributeDifference(index)) => {
             let (theirs, ours) = (candidate.attribute_values.number(index), searcher.attribute_values.number(index));
             theirs.zip(ours).map(|(theirs, ours)| (soft.normalize(theirs) - soft.normalize(ours)).abs())
         }
-        (SoftFilterMode::LowerIsBetter, Measure::AttributeDifference(index)) => {
+        (SoftFilterDistance::LowerIsBetter, Measure::AttributeDifference(index)) => {
             candidate.attribute_values.number(index).map(|value| soft.normalize(value))
         }
         // Distance only estimates latency; a measured round trip replaces it.
         (_, Measure::Distance) if measured.is_some() => Some(0.0),
-        (_, Measure::Latency | Measure::Distance | Measure::PacketLoss | Measure::Jitter) => {
+        (_, Measure::Latency | Measure::DeltaPing | Measure::Distance | Measure::PacketLoss | Measure::Jitter) => {
             measure_between(ruleset, soft.measure, searcher, candidate, measured).map(|value| soft.normalize(value))
         }
     };
-    weighted_term(soft, distance)
+    term_of_distance(soft, distance)
 }
 
 /// Term for a normalized distance in [0, 1]; a `distance` of `None` means that a value is missing.
-pub fn weighted_term(soft: &SoftFilter, distance: Option<f64>) -> f64 {
+pub fn term_of_distance(soft: &SoftFilter, distance: Option<f64>) -> f64 {
     match distance {
         Some(distance) => soft.weight * apply_curve(soft.curve, distance),
         None => missing_value_term(soft),

@@ -92,7 +92,7 @@ impl Session {
     }
 
     /// Value of a custom attribute; `None` if it is not set.
-    pub fn attribute_value(&self, name: &str) -> Option<&AttributeValue> {
+    pub fn stated_attribute_value(&self, name: &str) -> Option<&AttributeValue> {
         find_attribute(&self.attributes, name)
     }
 

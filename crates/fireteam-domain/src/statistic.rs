@@ -118,7 +118,7 @@ impl StatisticKind {
     }
 
     /// Whether it tells one version of a ruleset from another, and is kept longer than the others.
-    pub fn is_by_ruleset(self) -> bool {
+    pub fn is_by_ruleset_version(self) -> bool {
         matches!(self, Self::Feedback | Self::Results)
     }
 }

@@ -12,7 +12,7 @@ mod split_search;
 use crate::limit::PLAYERS_PER_SESSION_MAX;
 use crate::ruleset::teams::TeamsSpec;
 use crate::team::split_problem::{PartialTeam, SplitProblem};
-use crate::team::split_search::{SplitResult, search_best_split};
+use crate::team::split_search::{SplitWithOptimality, search_split};
 
 pub use crate::team::party::TeamParty;
 
@@ -48,7 +48,7 @@ pub fn split_into_teams(
     apart: &dyn Fn(usize, usize) -> bool,
 ) -> Option<TeamSplit> {
     let exact = spec.largest_team_size() <= spec.exact_up_to_size;
-    solve_split(spec, parties, parties.len(), apart, |problem| search_best_split(problem, exact))
+    solve_split(spec, parties, parties.len(), apart, |problem| search_split(problem, exact))
 }
 
 /// Split of a match in which bots take the seats that `parties` leave. Bots count with the mean rating of the players, and may play
@@ -62,7 +62,7 @@ pub fn split_with_bots(
     let ratings = || parties.iter().flat_map(|party| party.ratings);
     let player_count = ratings().count();
     let mean = [ratings().sum::<f64>() / player_count.max(1) as f64];
-    let all_roles = offered_roles(spec, None);
+    let all_roles = role_indexes_offered_by_party(spec, None);
     let bot = TeamParty { ratings: &mean, offered_roles: &all_roles, wanted_roles: &[] };
     let bot_count = usize::from(spec.players_per_match()).checked_sub(player_count)?;
     let with_bots: Vec<TeamParty<'_>> = parties.iter().copied().chain(std::iter::repeat_n(bot, bot_count)).collect();
@@ -70,7 +70,7 @@ pub fn split_with_bots(
     let first_bot = if is_alone { with_bots.len() } else { parties.len() };
     let exact = spec.largest_team_size() <= spec.exact_up_to_size;
     let apart = |one: usize, other: usize| one.max(other) < parties.len() && (is_alone || apart(one, other));
-    let mut split = solve_split(spec, &with_bots, first_bot, &apart, |problem| search_best_split(problem, exact))?;
+    let mut split = solve_split(spec, &with_bots, first_bot, &apart, |problem| search_split(problem, exact))?;
     split.teams.iter_mut().for_each(|team| team.retain(|(party, _)| *party < parties.len()));
     Some(split)
 }
@@ -91,7 +91,7 @@ fn solve_split(
     parties: &[TeamParty<'_>],
     first_bot: usize,
     apart: &dyn Fn(usize, usize) -> bool,
-    search: impl Fn(&SplitProblem<'_>) -> Option<SplitResult>,
+    search: impl Fn(&SplitProblem<'_>) -> Option<SplitWithOptimality>,
 ) -> Option<TeamSplit> {
     if usize::from(spec.players_per_match()) > PLAYERS_PER_SESSION_MAX {
         return None;
@@ -130,8 +130,8 @@ pub fn roles_can_be_filled<'p>(
 
 /// Number of places of roles in one team that these parties, and any players in its open seats, can fill. `None` if one of the
 /// players offers no role.
-pub fn fillable_places(spec: &TeamsSpec, parties: &[TeamParty<'_>], open_seats: u16) -> Option<usize> {
-    split_problem::fillable_places(spec, parties, open_seats.into())
+pub fn fillable_role_places(spec: &TeamsSpec, parties: &[TeamParty<'_>], open_seats: u16) -> Option<usize> {
+    split_problem::fillable_role_places(spec, parties, open_seats.into())
 }
 
 /// Roles of the players of each of `guests`, who join `seated` in a team with open seats, which any players may take: as many places
@@ -153,7 +153,7 @@ pub fn party_fits_into_a_team(spec: &TeamsSpec, party: &TeamParty<'_>) -> bool {
 
 /// Roles that a party offers, as ascending indexes into `spec.roles`. `declared` is the session's value of the
 /// attribute `spec.role_attribute`. Without a value, the party offers all roles. Unknown names are ignored.
-pub fn offered_roles(spec: &TeamsSpec, declared: Option<&[Box<str>]>) -> Vec<u16> {
+pub fn role_indexes_offered_by_party(spec: &TeamsSpec, declared: Option<&[Box<str>]>) -> Vec<u16> {
     let indexes = 0..spec.roles.len() as u16;
     indexes.filter(|&index| declared.is_none_or(|names| names.contains(&spec.roles[usize::from(index)].name))).collect()
 }

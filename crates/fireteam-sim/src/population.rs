@@ -11,7 +11,7 @@ use crate::city_map::CityMap;
 use crate::ground_truth;
 use crate::rng::{RngPurpose, SimRng, generated_id, stream_rng};
 use crate::scenario::Scenario;
-use fireteam_domain::attribute::AttributeSource;
+use fireteam_domain::attribute::SourceField;
 use fireteam_domain::id::UserKey;
 use fireteam_domain::lifecycle::penalty::Penalty;
 use fireteam_domain::queue::ticket::PlayerRating;
@@ -193,14 +193,14 @@ impl Population {
 
     /// Skill that a player declares: the true skill on the ruleset's scale, six standard deviations wide.
     pub fn declared_skill(&self, player: usize, ruleset: &Ruleset) -> Option<f64> {
-        let attribute = ruleset.attributes.iter().find(|attribute| attribute.source == AttributeSource::Skill)?;
+        let attribute = ruleset.attributes.iter().find(|attribute| attribute.source == SourceField::Skill)?;
         let (lowest, highest) = attribute.normalization_range?;
         let middle = f64::midpoint(lowest, highest);
         Some((middle + self.players[player].true_skill * (highest - lowest) / 1_800.0).clamp(lowest, highest))
     }
 
     /// End of the party's queue cooldown, if any.
-    pub fn cooldown_until(&self, party: usize, now: UnixMs) -> Option<UnixMs> {
+    pub fn party_cooldown_until(&self, party: usize, now: UnixMs) -> Option<UnixMs> {
         let players = &self.players[self.parties[party].players.clone()];
         players.iter().filter_map(|player| player.penalty?.active_cooldown_end(now)).max()
     }

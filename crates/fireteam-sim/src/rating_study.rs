@@ -30,7 +30,7 @@ pub const TRUE_SKILL_SD: f64 = 180.0;
 /// True skills are clamped to plus or minus this value.
 const TRUE_SKILL_MAX: f64 = 1_000.0;
 /// Number of matches after which nearly all players have played 200.
-pub const EXTENDED_STUDY_MATCHES: usize = 40_000;
+pub const EXTENDED_STUDY_TOTAL_MATCHES: usize = 40_000;
 /// Width of a histogram bin in points.
 pub const HISTOGRAM_BIN_POINTS: f64 = 50.0;
 

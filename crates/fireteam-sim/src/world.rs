@@ -26,7 +26,7 @@ use fireteam_domain::queue::pass::{self, PassInput, PassOutcome};
 use fireteam_domain::queue::prepared_ticket::PreparedTicket;
 use fireteam_domain::rating::SetActivity;
 use fireteam_domain::rating::leaderboard::Leaderboard;
-use fireteam_domain::ruleset::queue::{QualitySpec, QueueSpec, RegionMode};
+use fireteam_domain::ruleset::queue::{QualitySpec, QueueSpec, RegionUse};
 use fireteam_domain::ruleset::teams::TeamsSpec;
 use fireteam_domain::ruleset::{HardRule, Ruleset};
 use fireteam_domain::time::UnixMs;
@@ -207,7 +207,7 @@ impl<'a> SimWorld<'a> {
 
     /// True if clients measure round trips to regions.
     fn uses_region_latencies(&self) -> bool {
-        matches!(self.queue.regions, Some(RegionMode::Filter { .. } | RegionMode::Quality { .. }))
+        matches!(self.queue.regions, Some(RegionUse::Filter { .. } | RegionUse::Quality { .. }))
     }
 
     /// Display name of a refusal.

@@ -9,8 +9,8 @@ use crate::auth::receipt_check::{RECEIPT_LIFETIME_MS, ReceiptVerdict};
 use crate::domain::limit;
 use crate::domain::locality::Locality;
 use crate::engine::beacons::{
-    ANNOUNCE_INTERVAL_MS, AnnounceBeaconCommand, BEACON_LIST_GOOD_FOR_MS, BEACONS_WANTED, BeaconClaim, BeaconList,
-    ListedBeacon, ReportTripsAnswer, ReportTripsCommand,
+    ANNOUNCE_INTERVAL_MS, AnnounceBeaconCommand, BEACON_LIST_GOOD_FOR_MS, BEACONS_WANTED, BeaconList,
+    ClaimedBeaconRoundTrip, ListedBeacon, ReportTripsAnswer, ReportTripsCommand,
 };
 
 /// Maximum number of receipts in one report: eight rounds of the twelve nearest beacons.
@@ -35,7 +35,7 @@ impl EntryPoint {
             match floor_ms {
                 Some(ms) => {
                     let ms = field_checks::checked_round_trip_ms(ms, &*path, &mut problems);
-                    claims.push(BeaconClaim { beacon_id: claim.beacon_id, floor_ms: ms.into() });
+                    claims.push(ClaimedBeaconRoundTrip { beacon_id: claim.beacon_id, floor_ms: ms.into() });
                 }
                 None => problems.add(path, "is missing; send the least round trip"),
             }

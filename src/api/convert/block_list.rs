@@ -21,8 +21,13 @@ impl EntryPoint {
         let max = limit::BLOCKED_USERS_PER_LIST_MAX;
         let change = BlockListChange {
             replace: wire.replace,
-            add: field_checks::user_keys(&wire.add_user_ids, max, "add_user_ids", &mut problems),
-            remove: field_checks::user_keys(&wire.remove_user_ids, max, "remove_user_ids", &mut problems),
+            add: field_checks::checked_user_keys_from_ids(&wire.add_user_ids, max, "add_user_ids", &mut problems),
+            remove: field_checks::checked_user_keys_from_ids(
+                &wire.remove_user_ids,
+                max,
+                "remove_user_ids",
+                &mut problems,
+            ),
         };
         let added: BTreeSet<&UserKey> = change.add.iter().collect();
         if let Some(index) = change.remove.iter().position(|user| added.contains(user)) {

@@ -54,7 +54,7 @@ pub(crate) fn checked_round_trip_ms(ms: f32, path: impl Display + Copy, problems
 }
 
 /// Checks an integer in the range `min` to `max`; returns it clamped.
-pub(crate) fn checked_integer(
+pub(crate) fn check_and_clamp_integer(
     value: i32,
     min: i32,
     max: i32,
@@ -156,7 +156,12 @@ pub(super) fn saturating_u32_ms(ms: u64) -> u32 {
 }
 
 /// Reads at most `max` users, in the order of the request.
-pub(super) fn user_keys(wire: &[String], max: usize, path: &str, problems: &mut FieldErrors) -> Vec<UserKey> {
+pub(super) fn checked_user_keys_from_ids(
+    wire: &[String],
+    max: usize,
+    path: &str,
+    problems: &mut FieldErrors,
+) -> Vec<UserKey> {
     if !check_list_len(wire.len(), max, path, problems) {
         return Vec::new();
     }

@@ -11,7 +11,7 @@ use crate::domain::queue::ticket::TicketEndReason;
 use crate::engine::command::Caller;
 use crate::engine::queues::command::{
     EndMatchCommand, EndMatchProof, EnterQueueAnswer, EnterQueueCommand, LeaveQueueAnswer, LeaveQueueCommand,
-    MatchView, OwnTicket, OwnTickets, ReadyCheckResponse, TicketHeartbeatCommand, TicketPhase, TicketPlayerView,
+    MatchView, OwnTicket, OwnTickets, ReadyCheckResponse, TicketAndUserHeartbeatCommand, TicketPhase, TicketPlayerView,
     TicketReference, TicketStatus,
 };
 
@@ -73,9 +73,12 @@ impl EntryPoint {
     }
 
     /// Reads heartbeats and connected users.
-    pub fn heartbeat_command(&self, wire: pb::QueueHeartbeatRequest) -> Result<TicketHeartbeatCommand, Rejection> {
+    pub fn heartbeat_command(
+        &self,
+        wire: pb::QueueHeartbeatRequest,
+    ) -> Result<TicketAndUserHeartbeatCommand, Rejection> {
         let mut problems = self.new_field_errors();
-        let heartbeat = TicketHeartbeatCommand {
+        let heartbeat = TicketAndUserHeartbeatCommand {
             tickets: ticket_references(wire.tickets, &mut problems),
             connected_users: sorted_user_keys(
                 &wire.connected_user_ids,
@@ -176,7 +179,7 @@ fn connected_sets(wire: Vec<u32>, problems: &mut FieldErrors) -> Vec<SetId> {
 
 /// Reads user keys, sorted and without duplicates.
 fn sorted_user_keys(wire: &[String], max: usize, path: &str, problems: &mut FieldErrors) -> Vec<UserKey> {
-    let mut users = field_checks::user_keys(wire, max, path, problems);
+    let mut users = field_checks::checked_user_keys_from_ids(wire, max, path, problems);
     users.sort_unstable();
     users.dedup();
     users
@@ -205,7 +208,7 @@ fn told_rule(status: &TicketStatus) -> &str {
 }
 
 /// Converts a player's own tickets and cooldowns.
-pub fn mine_response(own: OwnTickets) -> pb::QueueMineResponse {
+pub fn own_tickets_and_cooldowns_response(own: OwnTickets) -> pb::QueueMineResponse {
     let ticket = |ticket: OwnTicket| pb::OwnTicket {
         status: Some(ticket_status(ticket.status)),
         ticket_token: ticket.ticket_token,
@@ -325,7 +328,7 @@ fn match_status(view: MatchView) -> pb::MatchStatus {
             .collect(),
         own_players: view.own_players.into_iter().map(ticket_player).collect(),
         reports: view.reports.map(|state| {
-            let (state, window_left_ms) = rating::report_state(state);
+            let (state, window_left_ms) = rating::report_state_and_time_left(state);
             pb::MatchReports { state: state.into(), window_left_ms }
         }),
     }

@@ -4,7 +4,7 @@ use crate::api::convert::{EntryPoint, field_checks, search, session};
 use crate::api::pb;
 use crate::api::status::Rejection;
 use crate::domain::id::{AdvertisementId, ReservationId};
-use crate::engine::command::{Caller, ReleaseReservationCommand, ReservationReference, ReserveCommand};
+use crate::engine::command::{Caller, ReleaseReservationOrSeatCommand, ReservationReference, ReserveCommand};
 
 impl EntryPoint {
     /// Reads a reservation. If the request lists players, those take the seats; else the players of the session do.
@@ -43,7 +43,7 @@ impl EntryPoint {
     }
 
     /// Reads a release of a reservation.
-    pub fn release_command(&self, wire: pb::ReleaseRequest) -> Result<ReleaseReservationCommand, Rejection> {
+    pub fn release_command(&self, wire: pb::ReleaseRequest) -> Result<ReleaseReservationOrSeatCommand, Rejection> {
         let mut problems = self.new_field_errors();
         if !wire.advertisement_id.is_empty() {
             let path = "advertisement_id";
@@ -52,11 +52,11 @@ impl EntryPoint {
                 problems.add(path, "is set together with reservation_id or reservation_token; send one of the two");
             }
             let id = id.unwrap_or(AdvertisementId::from_bytes([0; 16]));
-            return problems.into_result(ReleaseReservationCommand::OwnSeat(id));
+            return problems.into_result(ReleaseReservationOrSeatCommand::OwnSeat(id));
         }
         let id = field_checks::parse_reservation_id(&wire.reservation_id, "reservation_id", &mut problems);
         let token = field_checks::size_checked_token(wire.reservation_token, "reservation_token", &mut problems);
-        problems.into_result(ReleaseReservationCommand::Reservation(ReservationReference {
+        problems.into_result(ReleaseReservationOrSeatCommand::Reservation(ReservationReference {
             id: id.unwrap_or(ReservationId::from_bytes([0; 16])),
             reservation_token: token,
         }))

@@ -65,8 +65,13 @@ impl EntryPoint {
         let mut problems = self.new_field_errors();
         let set_id = self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems);
         let size = i32::try_from(wire.party_size).unwrap_or(i32::MAX);
-        let size =
-            field_checks::checked_integer(size, 1, limit::PLAYERS_PER_TICKET_MAX as i32, "party_size", &mut problems);
+        let size = field_checks::check_and_clamp_integer(
+            size,
+            1,
+            limit::PLAYERS_PER_TICKET_MAX as i32,
+            "party_size",
+            &mut problems,
+        );
         problems.into_result((set_id, u16::try_from(size).unwrap_or(1)))
     }
 
@@ -205,8 +210,11 @@ fn probe_statistics(
     problems: &mut FieldErrors,
 ) -> Option<ProbeStatistics> {
     let path = |field: &'static str| format!("measurements[{index}].statistics.{field}");
-    if !(1..=limit::PROBE_PACKETS_MAX).contains(&wire.sent) {
-        problems.add(path("sent"), format!("is {}; must be from 1 to {}", wire.sent, limit::PROBE_PACKETS_MAX));
+    if !(1..=limit::PACKETS_PER_REPORTED_PROBE_MAX).contains(&wire.sent) {
+        problems.add(
+            path("sent"),
+            format!("is {}; must be from 1 to {}", wire.sent, limit::PACKETS_PER_REPORTED_PROBE_MAX),
+        );
     }
     if wire.sent < wire.answered {
         problems.add(path("answered"), format!("is {}, more than sent ({})", wire.answered, wire.sent));

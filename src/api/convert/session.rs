@@ -106,7 +106,7 @@ pub(super) fn session_from_proto(
     let party_sizes = party_sizes(&wire.party_size_composition, player_count, players_path, problems);
     let non_negative = |value: Option<i32>, name: &str, problems: &mut FieldErrors| {
         value.map(|value| {
-            field_checks::checked_integer(
+            field_checks::check_and_clamp_integer(
                 value,
                 0,
                 i32::MAX,
@@ -117,7 +117,7 @@ pub(super) fn session_from_proto(
     };
     let seats_path = format_args!("{SESSION_COMPOSITION_FIELD}.max_allowed_join_reservation_count");
     let seats = wire.max_allowed_join_reservation_count.unwrap_or(0);
-    let seats = field_checks::checked_integer(seats, 0, i32::from(limit::OPEN_SEATS_MAX), seats_path, problems);
+    let seats = field_checks::check_and_clamp_integer(seats, 0, i32::from(limit::OPEN_SEATS_MAX), seats_path, problems);
     Session {
         silo: SiloId(wire.silo_id.unwrap_or(0)),
         party_sizes,
@@ -129,7 +129,7 @@ pub(super) fn session_from_proto(
         locality: wire.locality_info.and_then(|wire| locality(wire, problems)),
         attributes: attributes(wire.attributes, format_args!("{SESSION_COMPOSITION_FIELD}.attributes"), problems),
         region_latencies: region_latencies(wire.region_latencies, problems),
-        wish_list: wishes::wish_list(wire.wishes, format_args!("{SESSION_COMPOSITION_FIELD}.wishes"), problems),
+        wish_list: wishes::wishes_from_proto(wire.wishes, format_args!("{SESSION_COMPOSITION_FIELD}.wishes"), problems),
         origin,
     }
 }
@@ -152,7 +152,7 @@ fn party_sizes(
     }
     let max = limit::PLAYERS_PER_SESSION_MAX as i32;
     for (index, &size) in wire.iter().enumerate() {
-        field_checks::checked_integer(size, 1, max, format_args!("{path}[{index}]"), problems);
+        field_checks::check_and_clamp_integer(size, 1, max, format_args!("{path}[{index}]"), problems);
     }
     let sum: i64 = wire.iter().map(|&size| i64::from(size)).sum();
     if sum > i64::from(max) {
@@ -228,7 +228,7 @@ fn locality(wire: pb::LocalityData, problems: &mut FieldErrors) -> Option<Locali
             return None;
         }
     };
-    let locality = Locality::from_xyz(x, y, z);
+    let locality = Locality::from_xyz_miles(x, y, z);
     if locality.is_none() {
         problems.add(path, "is not on the sphere of radius 4000 miles, give or take 5");
     }

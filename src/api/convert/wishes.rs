@@ -8,7 +8,7 @@ use crate::domain::limit;
 use crate::domain::wish::{AcceptedValues, Wish, WishList, WishStep};
 
 /// Reads the wishes at `path`; `None` without any.
-pub(super) fn wish_list(
+pub(super) fn wishes_from_proto(
     wire: Vec<pb::Wish>,
     path: impl Display + Copy,
     problems: &mut FieldErrors,

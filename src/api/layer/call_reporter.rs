@@ -75,7 +75,7 @@ impl CallReporter {
         match observer.sample_failed_call(method, code) {
             Sampled::Count => tracing::debug!(method, code = code_name, ms, "call failed, counted only"),
             Sampled::Write { counted } => {
-                log_unlogged_failures(method, code, counted);
+                log_unlogged_failure_count(method, code, counted);
                 if names_the_server(code) {
                     tracing::warn!(method, code = code_name, ms, "call failed");
                 } else {
@@ -87,7 +87,7 @@ impl CallReporter {
 }
 
 /// Logs the number of failed calls of a kind that were only counted.
-pub fn log_unlogged_failures(method: &'static str, code: Code, count: u64) {
+pub fn log_unlogged_failure_count(method: &'static str, code: Code, count: u64) {
     let code_name = status_code_name(code);
     if count == 0 {
         return;

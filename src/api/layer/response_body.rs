@@ -35,7 +35,7 @@ pub struct CallResponseBody {
 
 /// Conditions that end a stream early.
 pub struct StreamEndConditions {
-    _slot: StreamSlot,
+    _slot: ConnectionStreamSlot,
     deadline: Option<Pin<Box<Sleep>>>,
     draining: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     token_expiry: Option<Pin<Box<Sleep>>>,
@@ -45,19 +45,19 @@ pub struct StreamEndConditions {
 
 /// Slot of a stream in its connection's stream limit; released on drop.
 #[derive(Default)]
-pub struct StreamSlot {
+pub struct ConnectionStreamSlot {
     open_streams: Option<Arc<AtomicU32>>,
     observer: Option<Arc<dyn RpcObserver>>,
 }
 
-impl StreamSlot {
+impl ConnectionStreamSlot {
     /// Creates a slot without a limit.
     pub fn new_without_limit() -> Self {
         Self::default()
     }
 
     /// Creates a slot that its caller has already counted in `open_streams`.
-    pub fn new_for_counted_stream(open_streams: Arc<AtomicU32>) -> Self {
+    pub fn new_for_already_counted_stream(open_streams: Arc<AtomicU32>) -> Self {
         Self { open_streams: Some(open_streams), observer: None }
     }
 
@@ -69,7 +69,7 @@ impl StreamSlot {
     }
 }
 
-impl Drop for StreamSlot {
+impl Drop for ConnectionStreamSlot {
     fn drop(&mut self) {
         if let Some(open_streams) = &self.open_streams {
             open_streams.fetch_sub(1, Ordering::Relaxed);
@@ -84,7 +84,7 @@ impl StreamEndConditions {
     /// Ends the stream after the client's `timeout`, when `draining` is cancelled, or after `valid_for`, when the
     /// caller's credentials expire.
     pub fn new(
-        slot: StreamSlot,
+        slot: ConnectionStreamSlot,
         timeout: Option<Duration>,
         draining: Option<CancellationToken>,
         valid_for: Option<Duration>,
@@ -99,7 +99,7 @@ impl StreamEndConditions {
     }
 
     /// Also ends the stream after `bytes` response bytes.
-    pub fn with_byte_limit(self, bytes: usize) -> Self {
+    pub fn with_response_byte_limit(self, bytes: usize) -> Self {
         Self { bytes_left: bytes, ..self }
     }
 

@@ -31,7 +31,7 @@ fn claims() -> ReceiptClaims {
         issued_unix_s: u32::try_from(NOW.0 / 1_000).unwrap(),
         round_trip_us: TRUE_ROUND_TRIP_US,
         prefix: prefix("192.0.2.9"),
-        binding: keys().binding(Some(user()), NOW),
+        binding: keys().receipt_binding_of_user_and_day(Some(user()), NOW),
     }
 }
 
@@ -70,16 +70,22 @@ fn receipt_verdict_names_the_first_failed_check() {
     assert_eq!(verdict_at(&foreign_key, Some(user()), NOW).0, Verdict::BadMac);
     assert_eq!(verdict_at(&signed, Some(UserKey::from_name("bob")), NOW).0, Verdict::ForeignBinding);
     assert_eq!(verdict_at(&signed, None, NOW).0, Verdict::ForeignBinding);
-    assert_eq!(verdict(|it| it.binding = keys().binding(None, NOW)), Verdict::ForeignBinding);
+    assert_eq!(verdict(|it| it.binding = keys().receipt_binding_of_user_and_day(None, NOW)), Verdict::ForeignBinding);
     let day = |days: u64| UnixMs(NOW.0 - days * DAY_MS);
-    assert_eq!(verdict(|it| it.binding = keys().binding(Some(user()), day(1))), Verdict::Proven);
-    assert_eq!(verdict(|it| it.binding = keys().binding(Some(user()), day(2))), Verdict::ForeignBinding);
+    assert_eq!(
+        verdict(|it| it.binding = keys().receipt_binding_of_user_and_day(Some(user()), day(1))),
+        Verdict::Proven
+    );
+    assert_eq!(
+        verdict(|it| it.binding = keys().receipt_binding_of_user_and_day(Some(user()), day(2))),
+        Verdict::ForeignBinding
+    );
     assert_eq!(verdict(|it| it.issued_unix_s = seconds(it) - 600), Verdict::Proven);
     assert_eq!(verdict(|it| it.issued_unix_s = seconds(it) - 601), Verdict::Stale);
     assert_eq!(verdict(|it| it.issued_unix_s = seconds(it) + 5), Verdict::Proven);
     assert_eq!(verdict(|it| it.issued_unix_s = seconds(it) + 6), Verdict::Future);
     assert_eq!(verdict(|it| it.round_trip_us = 0), Verdict::OutOfRange);
-    assert_eq!(verdict(|it| it.round_trip_us = MAX_ROUND_TRIP_US + 1), Verdict::OutOfRange);
+    assert_eq!(verdict(|it| it.round_trip_us = RECEIPT_ROUND_TRIP_US_MAX + 1), Verdict::OutOfRange);
     assert_eq!(verdict(|it| it.prefix = prefix("192.0.3.9")), Verdict::ForeignPrefix);
     assert_eq!(verdict(|it| it.prefix = prefix("2001:db8::1")), Verdict::ForeignPrefix);
     // Two failures: the first in the order is the verdict.
@@ -88,8 +94,11 @@ fn receipt_verdict_names_the_first_failed_check() {
     let of_key = |key: [u8; 32]| {
         let keys = FleetKeys::new(key, None);
         let beacon_key = keys.current_beacon_key(BEACON);
-        let claims =
-            ReceiptClaims { key_id: beacon_key.key_id(), binding: keys.binding(Some(user()), NOW), ..claims() };
+        let claims = ReceiptClaims {
+            key_id: beacon_key.key_id(),
+            binding: keys.receipt_binding_of_user_and_day(Some(user()), NOW),
+            ..claims()
+        };
         verdict_at(&claims.sign(&beacon_key), Some(user()), NOW).0
     };
     assert_eq!(
@@ -111,7 +120,7 @@ fn no_forged_receipt_counts_below_the_true_round_trip() {
     let scale = scale();
     let keys = keys();
     let beacon_key = keys.current_beacon_key(BEACON);
-    let genuine: Vec<[u8; PACKET_BYTES]> = (0..64)
+    let genuine: Vec<[u8; FIXED_PACKET_BYTES]> = (0..64)
         .map(|index| ReceiptClaims {
             sequence: index,
             round_trip_us: TRUE_ROUND_TRIP_US + u32::from(index),
@@ -130,7 +139,7 @@ fn no_forged_receipt_counts_below_the_true_round_trip() {
             // Bits flipped anywhere.
             0 => {
                 for _ in 0..=below(3) {
-                    packet[below(PACKET_BYTES as u64) as usize] ^= 1 << below(8);
+                    packet[below(FIXED_PACKET_BYTES as u64) as usize] ^= 1 << below(8);
                 }
             }
             // A smaller figure, with the code of the genuine one.
@@ -143,7 +152,8 @@ fn no_forged_receipt_counts_below_the_true_round_trip() {
             }
             // Of another user, who is nearer.
             3 => {
-                let binding = keys.binding(Some(UserKey::from_name(&below(1_000).to_string())), NOW);
+                let binding =
+                    keys.receipt_binding_of_user_and_day(Some(UserKey::from_name(&below(1_000).to_string())), NOW);
                 packet = ReceiptClaims { round_trip_us: 1, binding, ..claims() }.sign(&beacon_key);
             }
             // Of an earlier time, when the user was nearer.

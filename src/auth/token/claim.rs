@@ -105,7 +105,7 @@ pub struct TicketClaim {
 
 /// Claim of a resume token: the last status that a client received, so that a watch does not repeat it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LastStatusClaim {
+pub struct WatchResumeClaim {
     /// Ticket id.
     pub ticket_id: TicketId,
     /// Version of the ticket.
@@ -162,7 +162,7 @@ pub trait Claim: Sized {
 }
 
 /// Encodes an optional caller in 17 bytes; no caller and a key of zeros differ in the first byte.
-pub(super) fn encode_subject(subject: Option<UserKey>) -> [u8; 17] {
+pub(super) fn encode_optional_caller(subject: Option<UserKey>) -> [u8; 17] {
     let mut bytes = [0; 17];
     if let Some(subject) = subject {
         bytes[0] = 1;
@@ -189,8 +189,8 @@ impl ClaimReader<'_> {
         self.read_array().map(|bytes| SetId(u32::from_be_bytes(bytes)))
     }
 
-    /// Reads a caller in the form of `encode_subject`; outer `None` for invalid bytes.
-    pub(super) fn read_subject(&mut self) -> Option<Option<UserKey>> {
+    /// Reads a caller in the form of `encode_optional_caller`; outer `None` for invalid bytes.
+    pub(super) fn read_optional_caller(&mut self) -> Option<Option<UserKey>> {
         match (self.read_array()?, self.read_array()?) {
             ([0], _) => Some(None),
             ([1], subject) => Some(Some(UserKey::from_bytes(subject))),
@@ -210,7 +210,7 @@ impl Claim for AdvertisementClaim {
             AdvertisementKind::Session => 0,
             AdvertisementKind::GameServer => 1,
         });
-        bytes.extend(encode_subject(self.subject));
+        bytes.extend(encode_optional_caller(self.subject));
         bytes.extend(self.advertised_since.0.to_be_bytes());
     }
 
@@ -224,7 +224,7 @@ impl Claim for AdvertisementClaim {
                 [1] => AdvertisementKind::GameServer,
                 _ => return None,
             },
-            subject: fields.read_subject()?,
+            subject: fields.read_optional_caller()?,
             advertised_since: fields.read_time()?,
         })
     }
@@ -292,7 +292,7 @@ impl Claim for ReservationClaim {
         bytes.extend(self.reservation_id.as_bytes());
         bytes.extend(self.advertisement_id.as_bytes());
         bytes.extend(self.set_id.0.to_be_bytes());
-        bytes.extend(encode_subject(self.subject));
+        bytes.extend(encode_optional_caller(self.subject));
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
@@ -301,7 +301,7 @@ impl Claim for ReservationClaim {
             reservation_id: ReservationId::from_bytes(fields.read_array()?),
             advertisement_id: AdvertisementId::from_bytes(fields.read_array()?),
             set_id: fields.read_set_id()?,
-            subject: fields.read_subject()?,
+            subject: fields.read_optional_caller()?,
         })
     }
 }
@@ -373,7 +373,7 @@ impl Claim for TicketClaim {
     fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.extend(self.ticket_id.as_bytes());
         bytes.extend(self.set_id.0.to_be_bytes());
-        bytes.extend(encode_subject(self.subject));
+        bytes.extend(encode_optional_caller(self.subject));
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
@@ -381,12 +381,12 @@ impl Claim for TicketClaim {
         Some(Self {
             ticket_id: TicketId::from_bytes(fields.read_array()?),
             set_id: fields.read_set_id()?,
-            subject: fields.read_subject()?,
+            subject: fields.read_optional_caller()?,
         })
     }
 }
 
-impl Claim for LastStatusClaim {
+impl Claim for WatchResumeClaim {
     const KIND_BYTE: u8 = 7;
     const ENCODED_BYTES: usize = 16 + 8 + 8;
 
@@ -414,7 +414,7 @@ impl Claim for AllocationOfferClaim {
         bytes.extend(self.match_id.as_bytes());
         bytes.extend(self.number.to_be_bytes());
         bytes.extend(self.advertisement_id.as_bytes());
-        bytes.extend(encode_subject(self.subject));
+        bytes.extend(encode_optional_caller(self.subject));
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
@@ -423,7 +423,7 @@ impl Claim for AllocationOfferClaim {
             match_id: MatchId::from_bytes(fields.read_array()?),
             number: u32::from_be_bytes(fields.read_array()?),
             advertisement_id: AdvertisementId::from_bytes(fields.read_array()?),
-            subject: fields.read_subject()?,
+            subject: fields.read_optional_caller()?,
         })
     }
 }

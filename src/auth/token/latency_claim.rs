@@ -2,7 +2,7 @@
 
 use fireteam_probe::AddressPrefix;
 
-use crate::auth::token::claim::{Claim, ClaimReader, encode_subject};
+use crate::auth::token::claim::{Claim, ClaimReader, encode_optional_caller};
 use crate::domain::id::UserKey;
 use crate::domain::time::UnixMs;
 
@@ -92,7 +92,7 @@ impl Claim for LatencyClaim {
 
     fn encode(&self, bytes: &mut Vec<u8>) {
         let entries = &self.entries[..self.entries.len().min(LATENCY_ENTRIES_MAX)];
-        bytes.extend(encode_subject(self.subject));
+        bytes.extend(encode_optional_caller(self.subject));
         bytes.push(self.prefix.family());
         bytes.extend(self.prefix.padded_bytes());
         bytes.extend(self.issued_at.0.to_be_bytes());
@@ -102,7 +102,7 @@ impl Claim for LatencyClaim {
 
     fn decode(bytes: &[u8]) -> Option<Self> {
         let mut fields = ClaimReader(bytes);
-        let subject = fields.read_subject()?;
+        let subject = fields.read_optional_caller()?;
         let [family] = fields.read_array()?;
         let prefix = AddressPrefix::from_padded_bytes(family, fields.read_array()?)?;
         let issued_at = fields.read_time()?;

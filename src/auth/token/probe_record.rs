@@ -79,7 +79,7 @@ impl PacketCounts {
 
 impl RecordedFinding {
     /// An answer; the figures are rounded as they are recorded.
-    pub fn answered(round_trip_ms: f64, jitter_ms: Option<f64>, packets: Option<PacketCounts>) -> Self {
+    pub fn new_answered(round_trip_ms: f64, jitter_ms: Option<f64>, packets: Option<PacketCounts>) -> Self {
         let steps = (round_trip_ms * STEPS_PER_MS).ceil().clamp(0.0, ROUND_TRIP_STEPS_MAX.into());
         let jitter_ms = jitter_ms.map(|jitter| jitter.ceil().clamp(0.0, f64::from(JITTER_UNKNOWN - 1)) as u8);
         Self::Answered { round_trip_ms: steps / STEPS_PER_MS, jitter_ms, packets }
@@ -91,7 +91,7 @@ impl ProbeRecord {
     pub const ENCODED_BYTES: usize = 14;
 
     /// Time of a report so long after the start of the search, as it is recorded.
-    pub fn recorded_time(since_start_ms: u64) -> u64 {
+    pub fn rounded_reported_after_ms(since_start_ms: u64) -> u64 {
         (since_start_ms / TIME_STEP_MS).min(TIME_STEPS_MAX.into()) * TIME_STEP_MS
     }
 

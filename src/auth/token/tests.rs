@@ -51,7 +51,7 @@ fn probe_record() -> impl Strategy<Value = ProbeRecord> {
         Just(RecordedFinding::Incompatible),
     ];
     (any::<[u8; 8]>(), finding, any::<bool>(), any::<u32>()).prop_map(|(id_prefix, finding, is_involved, after)| {
-        let reported_after_ms = ProbeRecord::recorded_time(after.into());
+        let reported_after_ms = ProbeRecord::rounded_reported_after_ms(after.into());
         ProbeRecord { id_prefix, finding, is_involved, reported_after_ms }
     })
 }
@@ -193,7 +193,7 @@ proptest! {
     /// Recorded figures are never less than the reported ones: a host at exactly a limit stays on one side of it.
     #[test]
     fn recorded_probes_round_up(ms in 0.0..60_000.0_f64, jitter in 0.0..400.0_f64) {
-        let RecordedFinding::Answered { round_trip_ms, jitter_ms, .. } = RecordedFinding::answered(ms, Some(jitter), None)
+        let RecordedFinding::Answered { round_trip_ms, jitter_ms, .. } = RecordedFinding::new_answered(ms, Some(jitter), None)
         else { unreachable!() };
         let (ms, jitter) = (ms.min(65_533.0 / 8.0), jitter.min(254.0));
         prop_assert!(ms <= round_trip_ms && round_trip_ms < ms + 0.125);
@@ -292,15 +292,18 @@ fn derived_ids_depend_on_every_input() {
 fn party_digest_depends_on_caller_users_and_sizes() {
     let [a, b] = [UserKey::from_name("a"), UserKey::from_name("b")];
     let digests: BTreeSet<[u8; 16]> = [
-        HmacTokenSigner::party_digest(None, &[a, b], &[2]),
-        HmacTokenSigner::party_digest(Some(a), &[a, b], &[2]),
-        HmacTokenSigner::party_digest(None, &[a], &[2]),
-        HmacTokenSigner::party_digest(None, &[a, b], &[1, 1]),
-        HmacTokenSigner::party_digest(None, &[], &[2]),
+        HmacTokenSigner::searching_party_digest(None, &[a, b], &[2]),
+        HmacTokenSigner::searching_party_digest(Some(a), &[a, b], &[2]),
+        HmacTokenSigner::searching_party_digest(None, &[a], &[2]),
+        HmacTokenSigner::searching_party_digest(None, &[a, b], &[1, 1]),
+        HmacTokenSigner::searching_party_digest(None, &[], &[2]),
     ]
     .into();
     assert_eq!(digests.len(), 5);
-    assert_eq!(HmacTokenSigner::party_digest(None, &[a, b], &[2]), HmacTokenSigner::party_digest(None, &[a, b], &[2]));
+    assert_eq!(
+        HmacTokenSigner::searching_party_digest(None, &[a, b], &[2]),
+        HmacTokenSigner::searching_party_digest(None, &[a, b], &[2])
+    );
 }
 
 /// SEC-9: a key must not reach a log through `{:?}`.
@@ -334,7 +337,7 @@ fn token_layout_matches_the_golden_bytes() {
 fn handle_opens_for_its_party_in_its_window_and_the_next() {
     let id = AdvertisementId::from_bytes(*b"an advertisement");
     let opens = |signer: &HmacTokenSigner, party: u8, handle, now| {
-        signer.possible_advertisement_ids([party; 16], handle, now).any(|opened| opened == id)
+        signer.advertisement_ids_of_handle([party; 16], handle, now).any(|opened| opened == id)
     };
     let signer = HmacTokenSigner::new([1; 32], None);
     let at = |windows: u64| UnixMs(windows * ADVERTISEMENT_HANDLE_WINDOW_MS);

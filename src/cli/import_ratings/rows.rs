@@ -8,7 +8,7 @@ use csv::{Reader, ReaderBuilder, StringRecord, Trim};
 
 use crate::domain::limit::STRING_BYTES_MAX;
 use crate::domain::rating::RATING_MAX;
-use crate::domain::rating::percentile::rating_from_win_loss_record;
+use crate::domain::rating::percentile::rating_and_category_from_record;
 
 /// Row that can be imported.
 #[derive(Clone, Debug, PartialEq)]
@@ -128,7 +128,7 @@ fn rating_from_wins_and_losses(wins: &str, losses: &str) -> (f64, Option<f64>, u
         Ok((wins, losses)) => (wins, losses, None),
         Err(reason) => (1.0, 1.0, Some(reason)),
     };
-    let (rating, _category) = rating_from_win_loss_record(wins, losses);
+    let (rating, _category) = rating_and_category_from_record(wins, losses);
     let match_count = if replacement_reason.is_none() { (wins + losses).min(f64::from(u32::MAX)) as u32 } else { 0 };
     (f64::from(rating), None, match_count, replacement_reason)
 }

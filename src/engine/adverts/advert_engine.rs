@@ -16,7 +16,7 @@ use crate::engine::adverts::advert_set::AdvertRecord;
 use crate::engine::adverts::advert_state::{AdvertState, EncodeAdvertFn};
 use crate::engine::adverts::expiry::{run_expiry_sweeps, sweep_expired_adverts, update_gauges};
 use crate::engine::adverts::feed_reader::follow_advert_feed;
-use crate::engine::adverts::replication_state::{LocalChangeLog, ReplicationState};
+use crate::engine::adverts::replication_state::{LastLocalBatchByAdvert, ReplicationState};
 use crate::engine::adverts::writer::run_advert_writer;
 use crate::engine::adverts::writer_command::AdvertWriterCommand;
 use crate::engine::common::Common;
@@ -71,7 +71,7 @@ impl AdvertEngine {
     }
 
     /// Rejects further changes. Changes already submitted are committed.
-    pub(crate) fn drain(&self) {
+    pub(crate) fn stop_accepting_changes(&self) {
         self.is_draining.store(true, Ordering::Release);
     }
 
@@ -174,7 +174,7 @@ async fn load_from_feed(
     .await?;
     clock.sync_to_store_clock(feed_batch.read_at, read_started_at);
     replication.store_health.record_success(clock.now());
-    state.apply_feed(feed_batch, 0, &mut LocalChangeLog::default(), replication);
+    state.apply_feed(feed_batch, 0, &mut LastLocalBatchByAdvert::default(), replication);
     Ok(())
 }
 
@@ -186,7 +186,7 @@ async fn load_adverts(state: &AdvertState) -> Result<(), StoreError> {
             encoded_advert: (state.encode_advert)(&stored.advertisement),
             expires_at: stored.expires_at,
             stored_expires_at: stored.expires_at,
-            ttl_ms: common.settings.stored_advert_ttl_ms(&stored.advertisement),
+            ttl_ms: common.settings.ttl_ms_of_loaded_advert(&stored.advertisement),
             reservations: stored.reservations.into(),
             version: stored.version,
             is_heartbeat_owner: true,

@@ -180,7 +180,12 @@ impl AdvertHandle {
 
     /// Confirms a reservation and extends its advertisement, because its host was heard. Without the advertisement, nothing
     /// changes.
-    pub(crate) fn confirm_seats(&self, advertisement: AdvertisementId, set_id: SetId, reservation: ReservationId) {
+    pub(crate) fn confirm_seats_and_extend_advert(
+        &self,
+        advertisement: AdvertisementId,
+        set_id: SetId,
+        reservation: ReservationId,
+    ) {
         let extend = ExtendAdvertTtl {
             id: advertisement,
             owner_token: None,
@@ -222,8 +227,13 @@ impl AdvertHandle {
     }
 
     /// Removes a match of an advertisement, and sends its host the reason.
-    pub(crate) fn remove_hosted_match(&self, advertisement: AdvertisementId, id: MatchId, state: HostedMatchState) {
-        self.state.host_events.remove_hosted_match(advertisement, id, state);
+    pub(crate) fn remove_hosted_match_and_notify(
+        &self,
+        advertisement: AdvertisementId,
+        id: MatchId,
+        state: HostedMatchState,
+    ) {
+        self.state.host_events.remove_hosted_match_and_notify(advertisement, id, state);
     }
 
     /// Matches that an advertisement hosts or must confirm.
@@ -233,7 +243,7 @@ impl AdvertHandle {
 
     /// Asks the host of an advertisement for its next heartbeat, if the advertisement exists or hosts matches. Returns its
     /// matches.
-    pub(crate) fn schedule_next_beat(
+    pub(crate) fn schedule_beat_and_list_matches(
         &self,
         advertisement: AdvertisementId,
         set_id: SetId,
@@ -241,10 +251,10 @@ impl AdvertHandle {
         now: UnixMs,
     ) -> Vec<MatchId> {
         let hosted = self.state.host_events.hosted_match_ids(advertisement);
-        if hosted.is_empty() && !self.is_advertised(advertisement, set_id) {
+        if hosted.is_empty() && !self.is_advert_in_memory(advertisement, set_id) {
             return hosted;
         }
-        self.state.host_events.schedule_next_beat(advertisement, interval_ms, now)
+        self.state.host_events.schedule_beat_and_list_matches(advertisement, interval_ms, now)
     }
 
     /// Whether a heartbeat that the host of an advertisement was asked for is due. It is then taken.
@@ -273,7 +283,11 @@ impl AdvertHandle {
     }
 
     /// Deletes the advertised sessions in memory in which `user` is alone, and those of `callers`; durable when it returns.
-    pub(crate) async fn delete_sessions_of(&self, user: UserKey, callers: &[UserKey]) -> Result<(), EngineError> {
+    pub(crate) async fn delete_sessions_of_erased_user(
+        &self,
+        user: UserKey,
+        callers: &[UserKey],
+    ) -> Result<(), EngineError> {
         let mut ids = Vec::new();
         for (set_id, set) in self.state.advert_sets.all_sets() {
             let records = set.lock_for_read();
@@ -328,13 +342,13 @@ impl AdvertHandle {
     }
 
     /// Whether an advertisement is in memory.
-    pub(crate) fn is_advertised(&self, id: AdvertisementId, set_id: SetId) -> bool {
+    pub(crate) fn is_advert_in_memory(&self, id: AdvertisementId, set_id: SetId) -> bool {
         self.state.advert_sets.get(set_id).is_some_and(|set| set.lock_for_read().get(id).is_some())
     }
 
     /// Explains a search of `checked` at age `searching_for_ms`. Evaluates every session of the silo, so it may block
     /// for long.
-    pub(crate) fn explain_search(
+    pub(crate) fn explain_search_results(
         &self,
         ruleset: &Ruleset,
         checked: &CheckedSession,

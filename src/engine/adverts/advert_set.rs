@@ -315,7 +315,7 @@ impl AdvertSet {
 
     /// Shrinks some of the index bounds that removals left too wide.
     pub(crate) fn shrink_index_bounds(&mut self) {
-        self.indexes.iter_mut().for_each(AdvertisementIndex::maintain);
+        self.indexes.iter_mut().for_each(AdvertisementIndex::tighten_and_join_some_leaves);
     }
 
     /// Drops the indexes of rulesets that are not in `cached`.
@@ -324,12 +324,12 @@ impl AdvertSet {
     }
 
     /// Starts an index build: returns a copy of the records, and tracks expiry changes until the build ends.
-    pub(crate) fn begin_index_build(&mut self) -> Vec<AdvertRecord> {
+    pub(crate) fn copy_records_for_index_build(&mut self) -> Vec<AdvertRecord> {
         self.expiry_changes_during_build = Some(Vec::new());
         self.records.values().cloned().collect()
     }
 
-    /// Adds a built index. Only expiries may have changed since `begin_index_build`.
+    /// Adds a built index. Only expiries may have changed since `copy_records_for_index_build`.
     pub(crate) fn finish_index_build(&mut self, mut index: AdvertisementIndex) {
         for id in self.expiry_changes_during_build.take().unwrap_or_default() {
             if let Some(record) = self.records.get(&id) {

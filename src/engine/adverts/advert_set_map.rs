@@ -82,7 +82,7 @@ impl AdvertSetMap {
                 if set.lock_for_read().index_of_ruleset(ruleset.hash).is_some() {
                     continue;
                 }
-                let records = set.lock_for_write().begin_index_build();
+                let records = set.lock_for_write().copy_records_for_index_build();
                 let index = build_index(ruleset, &records, &self.party_values);
                 set.lock_for_write().finish_index_build(index);
             }

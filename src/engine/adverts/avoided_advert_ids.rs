@@ -34,11 +34,11 @@ impl AvoidedAdvertIds {
     /// Those in a set. `index` is that of the ruleset with the rules.
     pub(crate) fn in_set(set: &AdvertSet, index: &AdvertisementIndex, avoidance: &PartyAvoidance<'_>) -> Self {
         // Of a user whom many have blocked, few advertise: then it is cheaper to ask for each advertisement.
-        if index.player_count() < avoidance.avoided_user_count() {
+        if index.tracked_player_count() < avoidance.avoided_user_count() {
             return Self::among(set.records(), avoidance);
         }
         let ids_of_user = |user: UserKey| {
-            let as_player = index.ids_of_user(user);
+            let as_player = index.tracked_ids_of_user(user);
             as_player.into_iter().chain(set.reserved_user_index().advert_ids_of_user(user).iter().copied())
         };
         let mut ids: Vec<AdvertisementId> = avoidance.avoided_users().flat_map(ids_of_user).collect();

@@ -69,7 +69,7 @@ impl FollowedFeed for AdvertFeedReader {
     async fn read_batch(&mut self) -> Result<AdvertFeedRead, StoreError> {
         let (clock, replication) = (&self.common.clock, &self.replication);
         // Read the batch number first: all batches in memory were in the store before this read begins.
-        let as_of = replication.last_applied_batch();
+        let as_of = replication.applied_batch_count();
         let reread_ids = replication.take_reread_requests();
         let read_started_at = clock.now();
         match self.feed.read_batch(&reread_ids).await {

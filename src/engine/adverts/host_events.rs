@@ -127,7 +127,12 @@ impl HostEventHub {
     }
 
     /// Removes a match of an advertisement, and tells its listeners.
-    pub(crate) fn remove_hosted_match(&self, advertisement: AdvertisementId, id: MatchId, state: HostedMatchState) {
+    pub(crate) fn remove_hosted_match_and_notify(
+        &self,
+        advertisement: AdvertisementId,
+        id: MatchId,
+        state: HostedMatchState,
+    ) {
         let is_forgotten = {
             let mut hosts = self.lock_hosts();
             let Some(host) = hosts.get_mut(&advertisement) else { return };
@@ -161,7 +166,7 @@ impl HostEventHub {
     }
 
     /// Ids of the matches of a host that is asked for its next heartbeat `interval_ms` after `now`.
-    pub(crate) fn schedule_next_beat(
+    pub(crate) fn schedule_beat_and_list_matches(
         &self,
         advertisement: AdvertisementId,
         interval_ms: u64,
@@ -188,7 +193,7 @@ impl HostEventHub {
     }
 
     /// Removes all listeners of an advertisement that no longer exists, unless it hosts a match.
-    pub(crate) fn remove_listeners(&self, id: AdvertisementId) {
+    pub(crate) fn remove_listeners_unless_hosting(&self, id: AdvertisementId) {
         {
             let mut hosts = self.lock_hosts();
             if let Some(host) = hosts.get_mut(&id) {

@@ -12,7 +12,7 @@ use crate::domain::time::UnixMs;
 use crate::engine::command::Caller;
 use crate::engine::common::Common;
 use crate::engine::settings::EngineSettings;
-use crate::store::{AdvertLimit, AdvertOwner, LimitPerClientAndAccount, OwnerKey, PartyKey, ReservationOwner};
+use crate::store::{AdvertLimitPolicy, AdvertOwner, LimitPerClientAndAccount, OwnerKey, PartyKey, ReservationOwner};
 
 /// Advertisement to publish, as far as its owner depends on it.
 #[derive(Clone, Copy, Debug)]
@@ -38,11 +38,11 @@ pub(crate) fn advert_owner(
             let limit = client_limit(settings.max_advertisements_per_client, ruleset.clients_per_account);
             let tombstone_until = settings.tombstone_until(now);
             let key = OwnerKey::of_advertiser(account, kind, client_of(user, ruleset, session));
-            (key, AdvertLimit::Replace { limit, tombstone_until, is_create })
+            (key, AdvertLimitPolicy::Replace { limit, tombstone_until, is_create })
         }
         None => {
             let max = settings.max_advertisements_per_server;
-            (OwnerKey::of_advertiser(account, kind, None), AdvertLimit::Refuse { max })
+            (OwnerKey::of_advertiser(account, kind, None), AdvertLimitPolicy::Refuse { max })
         }
     };
     Some(AdvertOwner { key, limit, is_new: is_create })
@@ -55,14 +55,15 @@ pub(crate) fn advert_owner_from_memory(
     now: UnixMs,
 ) -> Option<AdvertOwner> {
     let settings = &common.settings;
-    let clients = common.ruleset(advertisement.set_id, None).map_or(1, |ruleset| ruleset.clients_per_account);
+    let clients =
+        common.current_or_cached_ruleset(advertisement.set_id, None).map_or(1, |ruleset| ruleset.clients_per_account);
     let limit = match advertisement.session.origin {
-        ValueOrigin::Client => AdvertLimit::Replace {
+        ValueOrigin::Client => AdvertLimitPolicy::Replace {
             limit: client_limit(settings.max_advertisements_per_client, clients),
             tombstone_until: settings.tombstone_until(now),
             is_create: false,
         },
-        ValueOrigin::GameServer => AdvertLimit::Refuse { max: settings.max_advertisements_per_server },
+        ValueOrigin::GameServer => AdvertLimitPolicy::Refuse { max: settings.max_advertisements_per_server },
     };
     let key = OwnerKey::of_advertiser(advertisement.publisher?, advertisement.kind, None);
     Some(AdvertOwner { key, limit, is_new: false })

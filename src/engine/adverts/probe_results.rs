@@ -3,7 +3,7 @@
 use crate::auth::token::{PacketCounts, ProbeRecord, RecordedFinding, SearchMeasurements};
 use crate::domain::id::AdvertisementId;
 use crate::domain::probe_result::{
-    FRESH_MEASUREMENT_MS, MeasuredRoundTrip, PROBE_RESULTS_MAX, PacketLoss, ProbeFinding, ProbeResult,
+    FRESH_MEASUREMENT_MS, MeasuredRoundTrip, PROBE_RESULTS_MAX, PacketLossPercent, ProbeFinding, ProbeResult,
 };
 use crate::domain::ruleset::probing::RoundTripFigure;
 use crate::domain::time::UnixMs;
@@ -39,9 +39,9 @@ fn counted_finding(finding: RecordedFinding) -> ProbeFinding {
     }
 }
 
-fn packet_loss(packets: PacketCounts) -> PacketLoss {
+fn packet_loss(packets: PacketCounts) -> PacketLossPercent {
     let interval = fireteam_probe::LossInterval::new(packets.lost(), packets.sent());
-    PacketLoss { percent: 100.0 * interval.share, low_percent: 100.0 * interval.low }
+    PacketLossPercent { percent: 100.0 * interval.share, low_percent: 100.0 * interval.low }
 }
 
 /// Record of a reported finding; `None` for findings that a search does not keep.
@@ -59,17 +59,17 @@ pub(super) fn record_of_report(
                 RoundTripFigure::Floor => floor_ms,
             };
             let packets = packets.and_then(|(sent, answered)| PacketCounts::new(sent, answered));
-            RecordedFinding::answered(round_trip_ms, jitter_ms, packets)
+            RecordedFinding::new_answered(round_trip_ms, jitter_ms, packets)
         }
         ReportedFinding::Silent => RecordedFinding::Silent,
         ReportedFinding::Incompatible => RecordedFinding::Incompatible,
         ReportedFinding::Full | ReportedFinding::NotProbed => return None,
     };
     Some(ProbeRecord {
-        id_prefix: id.prefix(),
+        id_prefix: id.first_eight_bytes(),
         finding,
         is_involved: phase == LatencyTestPhase::Involved,
-        reported_after_ms: ProbeRecord::recorded_time(since_start_ms),
+        reported_after_ms: ProbeRecord::rounded_reported_after_ms(since_start_ms),
     })
 }
 
@@ -89,8 +89,11 @@ pub(super) fn merge_records(known: &mut Vec<ProbeRecord>, reported: impl IntoIte
 
 /// Numbers of candidates of a search that have answered, and that were probed: those of a report, and those that are `known` and not
 /// in it.
-pub(super) fn count_answered(known: &[ProbeRecord], findings: &[(AdvertisementId, ReportedFinding)]) -> (usize, usize) {
-    let mut reported: Vec<[u8; 8]> = findings.iter().map(|(id, _)| id.prefix()).collect();
+pub(super) fn count_answered_and_probed(
+    known: &[ProbeRecord],
+    findings: &[(AdvertisementId, ReportedFinding)],
+) -> (usize, usize) {
+    let mut reported: Vec<[u8; 8]> = findings.iter().map(|(id, _)| id.first_eight_bytes()).collect();
     reported.sort_unstable();
     let is_other = |record: &&ProbeRecord| reported.binary_search(&record.id_prefix).is_err();
     let others = known.iter().filter(is_other).map(|record| record.finding != RecordedFinding::Silent);

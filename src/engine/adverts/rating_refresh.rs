@@ -41,7 +41,7 @@ struct ChangedValues {
 impl RatingRefresh {
     /// Reader of all changes from the first one.
     pub(crate) fn new(state: &AdvertState) -> Self {
-        let changed = state.common.ratings.lock().changes().notify_handle();
+        let changed = state.common.ratings.lock().rating_change_log().notify_handle();
         Self { position: 0, changed, is_due: true, not_before: Instant::now() }
     }
 
@@ -60,8 +60,8 @@ impl RatingRefresh {
         self.not_before = Instant::now() + REFRESH_INTERVAL;
         let changes = {
             let ratings = state.common.ratings.lock();
-            let changes = ratings.changes().since(self.position);
-            self.position = ratings.changes().position();
+            let changes = ratings.rating_change_log().since(self.position);
+            self.position = ratings.rating_change_log().position();
             match changes {
                 ChangesSince::Ratings(changed) => Some(changed.into_iter().collect::<BTreeSet<_>>()),
                 ChangesSince::All => None,
@@ -90,10 +90,10 @@ fn affected_adverts(
     let mut affected: Vec<AdvertisementId> = Vec::new();
     for index in set.indexes().iter().filter(|index| index.depends_on_standings()) {
         let Some(changes) = changes else { return set.records().map(|record| record.advertisement.id).collect() };
-        let Some(rating) = state.common.ratings.lock().rating_spec_of(index.ruleset()) else { continue };
+        let Some(rating) = state.common.ratings.lock().keyed_spec_of_ruleset(index.ruleset()) else { continue };
         let from = (rating.key, UserKey::from_bytes([0; 16]));
         let to = (rating.key, UserKey::from_bytes([u8::MAX; 16]));
-        affected.extend(changes.range(from..=to).flat_map(|(_, user)| index.ids_of_user(*user)));
+        affected.extend(changes.range(from..=to).flat_map(|(_, user)| index.tracked_ids_of_user(*user)));
     }
     affected.sort_unstable();
     affected.dedup();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::domain::id::{AdvertisementId, SetId};
 use crate::engine::adverts::advert_state::AdvertState;
-use crate::engine::adverts::replication_state::{LocalChangeLog, ReplicationState};
+use crate::engine::adverts::replication_state::{LastLocalBatchByAdvert, ReplicationState};
 use crate::engine::adverts::store_outage::UnwrittenAdverts;
 use crate::engine::adverts::writer_command::AdvertWriterCommand;
 #[cfg(feature = "failpoints")]
@@ -15,24 +15,24 @@ use crate::store::{AdvertWrite, FeedBatch, VersionStep, WriteOutcome};
 #[derive(Debug)]
 pub(crate) struct ReplicatedWriter {
     replication: Arc<ReplicationState>,
-    local_changes: LocalChangeLog,
+    local_changes: LastLocalBatchByAdvert,
     unwritten: UnwrittenAdverts,
 }
 
 impl ReplicatedWriter {
     pub(crate) fn new(replication: Arc<ReplicationState>) -> Self {
-        Self { replication, local_changes: LocalChangeLog::default(), unwritten: UnwrittenAdverts::default() }
+        Self { replication, local_changes: LastLocalBatchByAdvert::default(), unwritten: UnwrittenAdverts::default() }
     }
 
     /// Commits a batch and applies it to memory. Handles it in memory, as far as possible, if the store is down.
-    pub(crate) async fn commit(
+    pub(crate) async fn commit_or_handle_without_store(
         &mut self,
         state: &AdvertState,
         commands: Vec<AdvertWriterCommand>,
         writes: &[AdvertWrite],
     ) {
         if !state.common.store.is_writable() {
-            return commands.into_iter().for_each(|command| state.refuse_command(command));
+            return commands.into_iter().for_each(|command| state.answer_store_unavailable(command));
         }
         if self.replication.store_health.is_down() {
             state.common.outages.record_failure(state.common.clock.now());
@@ -48,7 +48,7 @@ impl ReplicatedWriter {
                 let targets: Vec<_> = commands.iter().map(AdvertWriterCommand::advert_and_set_id).collect();
                 let others: Vec<_> = committed.outcomes.iter().flat_map(WriteOutcome::other_advertisements).collect();
                 state.apply_committed_batch(commands, writes, committed.outcomes);
-                let batch = self.replication.record_applied_batch();
+                let batch = self.replication.count_applied_batch();
                 self.reread_after_commit(others, batch);
                 for (target, step) in targets.into_iter().zip(committed.version_steps) {
                     let Some((id, set_id)) = target else { continue };
@@ -82,7 +82,7 @@ impl ReplicatedWriter {
             state.common.record_commit(&result);
             match result {
                 Ok(committed) => {
-                    let batch = self.replication.record_applied_batch();
+                    let batch = self.replication.count_applied_batch();
                     let others = committed.outcomes.iter().flat_map(WriteOutcome::other_advertisements);
                     self.reread_after_commit(others.collect(), batch);
                     let results = writes.iter().zip(&committed.outcomes).zip(committed.version_steps).zip(sets);

@@ -44,12 +44,12 @@ impl ReplicationState {
     }
 
     /// Number of the last batch applied to memory.
-    pub(crate) fn last_applied_batch(&self) -> u64 {
+    pub(crate) fn applied_batch_count(&self) -> u64 {
         self.applied_batches.load(Ordering::Acquire)
     }
 
     /// Counts an applied batch and returns its number.
-    pub(crate) fn record_applied_batch(&self) -> u64 {
+    pub(crate) fn count_applied_batch(&self) -> u64 {
         self.applied_batches.fetch_add(1, Ordering::AcqRel) + 1
     }
 
@@ -94,15 +94,15 @@ impl ReplicationState {
 /// A read shows an advertisement at some moment after batch `as_of`. If a later local batch changed it, the order of
 /// the two is unknown, and it is read again.
 #[derive(Debug, Default)]
-pub(crate) struct LocalChangeLog(HashMap<AdvertisementId, u64, BuildIdHasher>);
+pub(crate) struct LastLocalBatchByAdvert(HashMap<AdvertisementId, u64, BuildIdHasher>);
 
-impl LocalChangeLog {
+impl LastLocalBatchByAdvert {
     pub(crate) fn record_change(&mut self, id: AdvertisementId, batch: u64) {
         self.0.insert(id, batch);
     }
 
     /// Whether a batch after `as_of` changed `id`.
-    pub(crate) fn changed_after(&self, id: AdvertisementId, as_of: u64) -> bool {
+    pub(crate) fn has_changed_after(&self, id: AdvertisementId, as_of: u64) -> bool {
         self.0.get(&id).is_some_and(|batch| *batch > as_of)
     }
 
@@ -119,14 +119,14 @@ mod tests {
     #[test]
     fn local_change_log_reports_changes_after_a_batch() {
         let (changed, unchanged) = (AdvertisementId::from_bytes([1; 16]), AdvertisementId::from_bytes([2; 16]));
-        let mut local_changes = LocalChangeLog::default();
+        let mut local_changes = LastLocalBatchByAdvert::default();
         local_changes.record_change(changed, 5);
         assert!(
-            local_changes.changed_after(changed, 4)
-                && !local_changes.changed_after(changed, 5)
-                && !local_changes.changed_after(unchanged, 0)
+            local_changes.has_changed_after(changed, 4)
+                && !local_changes.has_changed_after(changed, 5)
+                && !local_changes.has_changed_after(unchanged, 0)
         );
         local_changes.purge_through(5);
-        assert!(!local_changes.changed_after(changed, 4));
+        assert!(!local_changes.has_changed_after(changed, 4));
     }
 }

@@ -18,7 +18,7 @@ pub(crate) fn ruleset_of_search(
     token: &[u8],
 ) -> Result<Arc<Ruleset>, EngineError> {
     let named_by_token = || verify_search_token(common, token).filter(|claim| claim.search.set_id == set_id);
-    common.ruleset(set_id, hash.or_else(|| named_by_token().map(|claim| claim.search.ruleset_hash)))
+    common.current_or_cached_ruleset(set_id, hash.or_else(|| named_by_token().map(|claim| claim.search.ruleset_hash)))
 }
 
 /// Verifies a search token, with or without measurements; `None` for any other bytes.
@@ -36,14 +36,15 @@ pub(crate) fn sign_search_token(common: &Common, claim: &MeasuredSearchClaim) ->
 
 /// Claim for the next search token: the token's, refreshed, or a new one if the token is empty or idle too long. A new one has no
 /// measurements.
-pub(crate) fn renew_search_claim(
+pub(crate) fn renew_or_start_search_claim(
     common: &Common,
     ruleset: &Ruleset,
     checked: &CheckedSession,
     token: &[u8],
     now: UnixMs,
 ) -> Result<MeasuredSearchClaim, EngineError> {
-    let party_digest = HmacTokenSigner::party_digest(checked.subject, &checked.users, &checked.session.party_sizes);
+    let party_digest =
+        HmacTokenSigner::searching_party_digest(checked.subject, &checked.users, &checked.session.party_sizes);
     let Ruleset { set_id, hash, .. } = *ruleset;
     let silo = checked.session.silo;
     let search = SearchClaim { set_id, ruleset_hash: hash, silo, party_digest, started_at: now, last_issued_at: now };

@@ -1,6 +1,6 @@
 //! Measures between a session and the party that reserves seats in it, for statistics.
 
-use crate::domain::filter::{AdvertisementView, Searcher, counted_round_trip, measure_between};
+use crate::domain::filter::{AdvertisementView, Searcher, corrected_measured_round_trip, measure_between};
 use crate::domain::measure::Measure;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::score::score;
@@ -19,7 +19,7 @@ pub(crate) struct SeatMeasures {
 impl SeatMeasures {
     /// Measures between a party and a session.
     pub(super) fn new(ruleset: &Ruleset, searcher: &Searcher<'_>, session: &AdvertisementView<'_>) -> Self {
-        let measured = counted_round_trip(ruleset, searcher, session).map(|counted| counted.measured);
+        let measured = corrected_measured_round_trip(ruleset, searcher, session).map(|counted| counted.measured);
         let (one, other) = (searcher.session_view(), session.session_view());
         Self {
             score: score(ruleset, searcher, session),

@@ -192,7 +192,7 @@ impl UnwrittenAdverts {
             // owner has others in its place.
             WriteOutcome::Tombstoned | WriteOutcome::UnknownRow | WriteOutcome::TooManyAdvertisements => {
                 set.lock_for_write().remove(id);
-                state.host_events.remove_listeners(id);
+                state.host_events.remove_listeners_unless_hosting(id);
             }
             // A publish sets the expiry, even to an earlier time than before the outage.
             _ => set.lock_for_write().update_unindexed_fields(id, |record| record.stored_expires_at = *expires_at),

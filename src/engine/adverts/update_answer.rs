@@ -14,7 +14,7 @@ use crate::engine::common::Common;
 
 /// Token for `claim`, signed with the current key, so that it need not be signed again while the claim is unchanged.
 #[derive(Clone, Debug)]
-pub(crate) struct SignedToken {
+pub(crate) struct TokenWithClaim {
     pub(crate) claim: AdvertisementClaim,
     pub(crate) token: Vec<u8>,
 }
@@ -52,10 +52,10 @@ impl UpdateSnapshot {
         self,
         common: &Common,
         host_events: &HostEventHub,
-        signed_token: Option<SignedToken>,
+        signed_token: Option<TokenWithClaim>,
         now: UnixMs,
     ) -> UpdateAdvertAnswer {
-        let ruleset = common.ruleset(self.claim.set_id, Some(self.ruleset_hash)).ok();
+        let ruleset = common.current_or_cached_ruleset(self.claim.set_id, Some(self.ruleset_hash)).ok();
         self.into_answer_with_ruleset(common, host_events, ruleset.as_deref(), signed_token, now)
     }
 
@@ -65,7 +65,7 @@ impl UpdateSnapshot {
         common: &Common,
         host_events: &HostEventHub,
         ruleset: Option<&Ruleset>,
-        signed_token: Option<SignedToken>,
+        signed_token: Option<TokenWithClaim>,
         now: UnixMs,
     ) -> UpdateAdvertAnswer {
         let claim = self.claim;
@@ -76,7 +76,7 @@ impl UpdateSnapshot {
         let next_beat_in_ms = ruleset.and_then(|ruleset| beat_interval_ms(ruleset, claim.kind));
         let hosted_match_ids = next_beat_in_ms.map_or_else(
             || host_events.hosted_match_ids(claim.advertisement_id),
-            |interval_ms| host_events.schedule_next_beat(claim.advertisement_id, interval_ms, now),
+            |interval_ms| host_events.schedule_beat_and_list_matches(claim.advertisement_id, interval_ms, now),
         );
         let advertised_ms = now.ms_since(claim.advertised_since);
         UpdateAdvertAnswer {

@@ -114,7 +114,7 @@ impl AdvertBatch {
     /// Adds a command, unless it was answered from memory.
     fn add_command(&mut self, state: &AdvertState, command: AdvertWriterCommand) {
         let now = state.common.clock.now();
-        if let Some((command, write)) = state.prepare_write(command, now) {
+        if let Some((command, write)) = state.prepare_write_or_answer(command, now) {
             self.changed_adverts.insert(write.advertisement_id());
             self.commands.push(command);
             self.writes.push(write);
@@ -128,7 +128,7 @@ impl AdvertBatch {
         let (commands, writes) = (std::mem::take(&mut self.commands), std::mem::take(&mut self.writes));
         self.changed_adverts.clear();
         if let Some(replicated_writer) = replicated_writer {
-            return replicated_writer.commit(state, commands, &writes).await;
+            return replicated_writer.commit_or_handle_without_store(state, commands, &writes).await;
         }
         let result = state.common.store.commit(&writes).await;
         state.common.record_commit(&result);
@@ -142,5 +142,5 @@ impl AdvertBatch {
 /// Rejects a batch whose commit failed. Clients may retry, and the next sweep repeats its own commands.
 fn fail_batch(state: &AdvertState, commands: Vec<AdvertWriterCommand>, error: &StoreError, now: UnixMs) {
     tracing::error!(%error, commands = commands.len(), at_ms = now.0, "batch commit failed");
-    commands.into_iter().for_each(|command| state.refuse_command(command));
+    commands.into_iter().for_each(|command| state.answer_store_unavailable(command));
 }

@@ -15,7 +15,7 @@ use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::AdvertRecord;
 use crate::engine::adverts::in_flight_changes::InFlightGuard;
 use crate::engine::adverts::seat_measures::SeatMeasures;
-use crate::engine::adverts::update_answer::SignedToken;
+use crate::engine::adverts::update_answer::TokenWithClaim;
 use crate::engine::command::{ReserveAnswer, UpdateAdvertAnswer};
 use crate::engine::open_silos::SiloUse;
 use crate::engine::writer_inbox::ReplySender;
@@ -30,7 +30,7 @@ pub(crate) struct PublishAdvert {
     /// Ruleset under which it is published.
     pub(crate) ruleset: Arc<Ruleset>,
     /// Signed before the command is queued. Discarded if the store has another `since`.
-    pub(crate) owner_token: SignedToken,
+    pub(crate) owner_token: TokenWithClaim,
     pub(crate) ttl_ms: u32,
     pub(crate) confirmed_reservations: Vec<ReservationId>,
     pub(crate) joined_reservations: Vec<ReservationId>,
@@ -48,7 +48,7 @@ pub(crate) struct PublishAdvert {
 pub(crate) struct ExtendAdvertTtl {
     pub(crate) id: AdvertisementId,
     /// Token that the host sent, if it can be returned unchanged.
-    pub(crate) owner_token: Option<SignedToken>,
+    pub(crate) owner_token: Option<TokenWithClaim>,
     pub(crate) set_id: SetId,
     /// `None` keeps the current TTL.
     pub(crate) ttl_ms: Option<u32>,

@@ -9,7 +9,7 @@ use crate::engine::beacons::command::{AnnounceBeaconCommand, BEACONS_WANTED, Bea
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::writer_inbox::RETRY_AFTER_MS;
-use crate::store::beacons::{BeaconAnnouncement, BeaconBody, StoredBeacon};
+use crate::store::beacons::{BeaconAnnouncement, BeaconJson, StoredBeacon};
 
 /// Maximum number of beacons.
 const BEACONS_MAX: usize = 1_024;
@@ -45,7 +45,7 @@ impl BeaconEngine {
             measure_first: is_near(id),
         };
         let beacons = live.into_iter().map(listed).collect();
-        BeaconList { beacons, binding: Some(keys.binding(caller.user, now)) }
+        BeaconList { beacons, binding: Some(keys.receipt_binding_of_user_and_day(caller.user, now)) }
     }
 
     /// Id and endpoint of each live beacon, by id.
@@ -67,7 +67,7 @@ impl BeaconEngine {
         }
         let now = common.clock.now();
         let AnnounceBeaconCommand { id, region, address, port, latitude, longitude, key_id, round_trips } = command;
-        let body = BeaconBody { region, address, port, latitude, longitude, key_id, round_trips };
+        let body = BeaconJson { region, address, port, latitude, longitude, key_id, round_trips };
         let known = common.beacons.all();
         if BEACONS_MAX <= known.len() && !known.iter().any(|beacon| beacon.id == id) {
             return Err(field_error("beacon.id", format!("would be one of more than {BEACONS_MAX} beacons")));

@@ -48,12 +48,12 @@ pub struct ReportTripsCommand {
     /// Receipt packets.
     pub receipts: Vec<Vec<u8>>,
     /// The client's own measurements.
-    pub claims: Vec<BeaconClaim>,
+    pub claims: Vec<ClaimedBeaconRoundTrip>,
 }
 
 /// A client's own measurement of a beacon.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct BeaconClaim {
+pub struct ClaimedBeaconRoundTrip {
     /// Id of the beacon.
     pub beacon_id: u32,
     /// Least round trip, milliseconds.

@@ -8,7 +8,7 @@ use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::probing::LatencyTrust;
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
-use crate::engine::beacons::caller_prefix::is_prefix_of_caller;
+use crate::engine::beacons::caller_prefix::receipt_counts_for_caller;
 use crate::engine::beacons::proven_regions::apply_beacon_round_trips;
 use crate::engine::command::Caller;
 use crate::engine::common::Common;
@@ -57,8 +57,8 @@ fn party_round_trips(
     if !tokens.own().is_empty() {
         let is_own = |claim: &LatencyClaim| {
             let is_subject = claim.subject == caller.user || leaves_out("skip_token_subject");
-            is_subject
-                && (is_prefix_of_caller(common, claim.prefix, caller.ip_address) || leaves_out("skip_token_prefix"))
+            let is_callers = receipt_counts_for_caller(common, claim.prefix, caller.ip_address);
+            is_subject && (is_callers || leaves_out("skip_token_prefix"))
         };
         match fresh_entries(common, tokens.own(), now, is_own) {
             Some(entries) => party.add_member(&entries),
@@ -93,7 +93,7 @@ fn fresh_entries(
         return None;
     }
     let is_fresh = |entry: &BeaconRoundTrip| {
-        entry.age_ms + age_ms < RECEIPT_LIFETIME_MS && common.beacons.live(entry.beacon_id, now).is_some()
+        entry.age_ms + age_ms < RECEIPT_LIFETIME_MS && common.beacons.live_beacon(entry.beacon_id, now).is_some()
     };
     let aged = |entry: BeaconRoundTrip| BeaconRoundTrip { age_ms: entry.age_ms + age_ms, ..entry };
     Some(claim.entries.into_iter().filter(is_fresh).map(aged).collect())

@@ -25,7 +25,7 @@ pub(super) fn apply_beacon_round_trips(
     };
     let mut proven: Vec<(String, f32)> = Vec::new();
     for entry in entries.iter().filter(|entry| accepted(entry.source)) {
-        let Some(beacon) = common.beacons.live(entry.beacon_id, now) else { continue };
+        let Some(beacon) = common.beacons.live_beacon(entry.beacon_id, now) else { continue };
         let region = beacon.body.region;
         if region.is_empty() {
             continue;

@@ -5,7 +5,7 @@ use fireteam_probe::AddressPrefix;
 use crate::auth::receipt_check::{RECEIPT_LIFETIME_MS, ReceiptContext, ReceiptVerdict, check_receipt};
 use crate::auth::token::{BeaconRoundTrip, FloorSource, LATENCY_ENTRIES_MAX, LatencyClaim};
 use crate::engine::beacons::BeaconEngine;
-use crate::engine::beacons::caller_prefix::is_prefix_of_caller;
+use crate::engine::beacons::caller_prefix::receipt_counts_for_caller;
 use crate::engine::beacons::command::{ReportTripsAnswer, ReportTripsCommand};
 use crate::engine::command::Caller;
 use crate::engine::error::EngineError;
@@ -21,8 +21,8 @@ impl BeaconEngine {
             keys,
             subject: caller.user,
             now,
-            is_live: &|id| common.beacons.live(id, now).is_some(),
-            is_callers_prefix: &|prefix| is_prefix_of_caller(common, prefix, caller.ip_address),
+            is_live: &|id| common.beacons.live_beacon(id, now).is_some(),
+            is_callers_prefix: &|prefix| receipt_counts_for_caller(common, prefix, caller.ip_address),
         };
         let (mut verdicts, mut entries) = (Vec::new(), Vec::new());
         for packet in &report.receipts {
@@ -34,12 +34,14 @@ impl BeaconEngine {
                 BeaconRoundTrip::new(measured.beacon_id, f64::from(measured.round_trip_us) / 1_000.0, source, 0)
             }));
         }
-        let live_claims = report.claims.iter().filter(|claim| common.beacons.live(claim.beacon_id, now).is_some());
+        let live_claims =
+            report.claims.iter().filter(|claim| common.beacons.live_beacon(claim.beacon_id, now).is_some());
         entries.extend(
             live_claims.map(|claim| BeaconRoundTrip::new(claim.beacon_id, claim.floor_ms, FloorSource::Claimed, 0)),
         );
         // The round trip of the call's own connection, which ends at this server.
-        let own_beacon = common.beacons.settings.own_beacon_id.filter(|id| common.beacons.live(*id, now).is_some());
+        let own_beacon =
+            common.beacons.settings.own_beacon_id.filter(|id| common.beacons.live_beacon(*id, now).is_some());
         entries.extend(
             own_beacon.zip(caller.tcp_floor_us).map(|(id, floor_us)| {
                 BeaconRoundTrip::new(id, f64::from(floor_us) / 1_000.0, FloorSource::Observed, 0)
@@ -48,7 +50,7 @@ impl BeaconEngine {
         let entries = best_of_each_beacon(entries);
         let prefix = caller.ip_address.map_or(AddressPrefix::V4([0; 3]), AddressPrefix::of);
         let regions = entries.iter().filter_map(|entry| {
-            let region = common.beacons.live(entry.beacon_id, now)?.body.region;
+            let region = common.beacons.live_beacon(entry.beacon_id, now)?.body.region;
             (!region.is_empty()).then_some((region, entry.floor_ms, entry.source == FloorSource::Claimed))
         });
         let mut regions: Vec<(String, f64, bool)> = regions.collect();

@@ -13,7 +13,7 @@ use crate::store::{Reservation, ReservationState, StoredAdvertisement};
 
 /// State of one advertisement id in memory.
 #[derive(Clone, Debug)]
-pub(crate) struct MemoryState {
+pub(crate) struct MemoryAdvertState {
     /// Record, if any.
     pub(crate) record: Option<AdvertRecord>,
     /// Every index matches the record, and no index has an entry without a record.
@@ -22,7 +22,7 @@ pub(crate) struct MemoryState {
 
 /// State of one advertisement id in the store.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum StoredState {
+pub(crate) enum StoredAdvertState {
     /// Decoded row.
     Present(StoredAdvertisement),
     /// Row that cannot be decoded.
@@ -34,8 +34,8 @@ pub(crate) enum StoredState {
 /// An expired advertisement may exist on one side only. Unwritten records are not compared with the store. Versions and
 /// heartbeat owners are compared only if replicas share the store.
 pub(crate) fn inconsistency_kinds(
-    memory: &MemoryState,
-    stored: Option<&StoredState>,
+    memory: &MemoryAdvertState,
+    stored: Option<&StoredAdvertState>,
     is_shared_store: bool,
     now: UnixMs,
 ) -> Vec<InconsistencyKind> {
@@ -43,13 +43,13 @@ pub(crate) fn inconsistency_kinds(
     let mut kinds = Vec::new();
     match (&memory.record, stored) {
         (Some(record), _) if record.is_unwritten => {}
-        (_, Some(StoredState::Unreadable)) => kinds.push(Kind::Unreadable),
+        (_, Some(StoredAdvertState::Unreadable)) => kinds.push(Kind::Unreadable),
         (None, None) => {}
-        (None, Some(StoredState::Present(stored))) if stored.expires_at <= now => {}
-        (None, Some(StoredState::Present(_))) => kinds.push(Kind::MissingInMemory),
+        (None, Some(StoredAdvertState::Present(stored))) if stored.expires_at <= now => {}
+        (None, Some(StoredAdvertState::Present(_))) => kinds.push(Kind::MissingInMemory),
         (Some(record), None) if record.expires_at <= now => {}
         (Some(_), None) => kinds.push(Kind::MissingInStore),
-        (Some(record), Some(StoredState::Present(stored))) => {
+        (Some(record), Some(StoredAdvertState::Present(stored))) => {
             let is_too_early = record.is_heartbeat_owner && stored.expires_at < record.expires_at;
             let comparisons = [
                 (Kind::Version, is_shared_store && record.version != stored.version),
@@ -77,7 +77,7 @@ fn unended_reservations(reservations: &[Reservation]) -> BTreeMap<ReservationId,
 }
 
 /// Whether an advertisement is unchanged between two reads of memory. Heartbeats that need no write do not count.
-pub(crate) fn is_unchanged(before: &MemoryState, after: &MemoryState) -> bool {
+pub(crate) fn is_unchanged(before: &MemoryAdvertState, after: &MemoryAdvertState) -> bool {
     before.is_index_correct == after.is_index_correct
         && match (&before.record, &after.record) {
             (Some(before), Some(after)) => {
@@ -105,7 +105,7 @@ pub(crate) fn are_indexes_correct(
             // Values that depend on the standing of players follow it with a delay, and are not compared.
             let expected = set.index_entry(record, index.ruleset());
             let is_same = |actual: &IndexEntry| is_same_entry(actual, &expected, index.ruleset());
-            index.get(id).is_some_and(is_same) && index.is_consistent(id)
+            index.get(id).is_some_and(is_same) && index.is_entry_consistent(id)
         })
 }
 
@@ -185,8 +185,8 @@ mod tests {
     }
 
     fn check_kinds(record: Option<AdvertRecord>, stored: Option<StoredAdvertisement>, expected: &[InconsistencyKind]) {
-        let memory = MemoryState { record, is_index_correct: true };
-        let stored = stored.map(StoredState::Present);
+        let memory = MemoryAdvertState { record, is_index_correct: true };
+        let stored = stored.map(StoredAdvertState::Present);
         assert_eq!(inconsistency_kinds(&memory, stored.as_ref(), true, NOW), expected, "{memory:?} {stored:?}");
     }
 
@@ -246,13 +246,13 @@ mod tests {
         check_kinds(None, stored_with(|stored| stored.expires_at = NOW), &[]);
         check_kinds(Some(AdvertRecord { expires_at: NOW, ..test_record() }), None, &[]);
 
-        let orphan = MemoryState { record: None, is_index_correct: false };
+        let orphan = MemoryAdvertState { record: None, is_index_correct: false };
         assert_eq!(inconsistency_kinds(&orphan, None, true, NOW), [Kind::Index]);
-        let present = MemoryState { record: Some(test_record()), is_index_correct: true };
-        assert_eq!(inconsistency_kinds(&present, Some(&StoredState::Unreadable), true, NOW), [Kind::Unreadable]);
+        let present = MemoryAdvertState { record: Some(test_record()), is_index_correct: true };
+        assert_eq!(inconsistency_kinds(&present, Some(&StoredAdvertState::Unreadable), true, NOW), [Kind::Unreadable]);
         let unshared =
             stored_with(|stored| (stored.version, stored.is_heartbeat_owner) = (AdvertVersion::default(), false));
-        assert_eq!(inconsistency_kinds(&present, unshared.map(StoredState::Present).as_ref(), false, NOW), []);
+        assert_eq!(inconsistency_kinds(&present, unshared.map(StoredAdvertState::Present).as_ref(), false, NOW), []);
     }
 
     /// R9: an index that differs from memory, or is missing, is detected.

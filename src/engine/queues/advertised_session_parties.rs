@@ -39,7 +39,7 @@ impl<'a> AdvertisedSessionParties<'a> {
 
     /// The parties of the named teams, with the host's own party, which has no player for a game server. Fails with each
     /// reservation that is not a settled one of this session, and with each player who is named twice.
-    pub(crate) fn parties(
+    pub(crate) fn parties_of_named_teams(
         &self,
         teams: &[StartMatchTeam],
         host_party: &[Player],
@@ -184,7 +184,7 @@ mod tests {
         let stored = stored();
         let roster = AdvertisedSessionParties::new(&stored);
         let teams = [team(false, &[20, 40]), team(true, &[10])];
-        let parties = roster.parties(&teams, &[player(1), player(2)]).unwrap();
+        let parties = roster.parties_of_named_teams(&teams, &[player(1), player(2)]).unwrap();
         let summary: Vec<_> = parties.iter().map(|party| (party.team, party.reservation, users_of(party))).collect();
         let expected = [
             (0, Some(id(20)), vec![user(20)]),
@@ -200,7 +200,8 @@ mod tests {
     #[test]
     fn session_roster_of_a_game_server_has_no_own_party() {
         let stored = stored();
-        let parties = AdvertisedSessionParties::new(&stored).parties(&[team(false, &[10])], &[]).unwrap();
+        let parties =
+            AdvertisedSessionParties::new(&stored).parties_of_named_teams(&[team(false, &[10])], &[]).unwrap();
         assert_eq!(parties.iter().map(users_of).collect::<Vec<_>>(), [vec![user(10)]]);
     }
 
@@ -209,7 +210,7 @@ mod tests {
         let mut stored = stored();
         stored.reservations.push(reservation(50, &[20], ReservationState::Confirmed, false));
         let roster = AdvertisedSessionParties::new(&stored);
-        let refused = |teams: &[StartMatchTeam]| match roster.parties(teams, &[player(1)]) {
+        let refused = |teams: &[StartMatchTeam]| match roster.parties_of_named_teams(teams, &[player(1)]) {
             Err(EngineError::InvalidFields(problems)) => {
                 problems.into_iter().map(|problem| problem.path).collect::<Vec<_>>()
             }

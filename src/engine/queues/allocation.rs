@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::domain::advertisement::AdvertisementKind;
-use crate::domain::attribute::{AttributeSource, AttributeValue, ValueOrigin};
+use crate::domain::attribute::{AttributeValue, SourceField, ValueOrigin};
 use crate::domain::attribute_values::AttributeValues;
 use crate::domain::filter::{AvoidedAdverts, Searcher};
 use crate::domain::id::{AdvertisementId, UserKey};
@@ -15,8 +15,8 @@ use crate::domain::probe_result::ProbeResults;
 use crate::domain::queue::placement::{MatchToPlace, PlacementProblem, ServerCandidate, rank_servers};
 use crate::domain::queue::ticket::{PlayerRating, Ticket};
 use crate::domain::ruleset::Ruleset;
-use crate::domain::ruleset::queue::RegionMode;
-use crate::domain::ruleset::teams::ServerAllocationMode;
+use crate::domain::ruleset::queue::RegionUse;
+use crate::domain::ruleset::teams::MatchesOfferedToAllocators;
 use crate::domain::session::{Player, RegionLatency, Session};
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::writer_command::ReserveSeats;
@@ -166,13 +166,13 @@ impl<'a> HostFinder<'a> {
 
 /// Whether only allocators place the match: it is not a backfill, and its ruleset offers each match.
 pub(crate) fn is_placed_only_by_allocators(match_: &Match, ruleset: &Ruleset) -> bool {
-    match_.backfilled_session.is_none() && ruleset.hosting.allocation.mode == ServerAllocationMode::Always
+    match_.backfilled_session.is_none() && ruleset.hosting.allocation.mode == MatchesOfferedToAllocators::Always
 }
 
 /// Region that all parties have in common, if the ruleset partitions its queue by it.
 fn shared_region<'a>(ruleset: &Ruleset, session: &'a Session) -> Option<&'a str> {
-    let Some(RegionMode::Partition { attribute }) = ruleset.queue.as_ref()?.regions else { return None };
-    match session.attribute_value(&ruleset.attributes.get(attribute)?.name)? {
+    let Some(RegionUse::Partition { attribute }) = ruleset.queue.as_ref()?.regions else { return None };
+    match session.stated_attribute_value(&ruleset.attributes.get(attribute)?.name)? {
         AttributeValue::String(region) => Some(region),
         _ => None,
     }
@@ -197,8 +197,8 @@ impl MatchSession {
         let first_attributes = tickets.first().map_or(&[][..], |first| &first.session.attributes);
         let is_shared_by_all = |(name, value): &&(Box<str>, AttributeValue)| {
             tickets.iter().all(|ticket| {
-                ticket.session.attribute_value(name) == Some(value)
-                    && ruleset.trusts_attribute(name, ticket.session.origin)
+                ticket.session.stated_attribute_value(name) == Some(value)
+                    && ruleset.trusts_attribute_from_origin(name, ticket.session.origin)
             })
         };
         let session = Session {
@@ -212,7 +212,7 @@ impl MatchSession {
             ..Session::default()
         };
         let attribute_values =
-            AttributeValues::of_rated_players(ruleset, &session, &ratings_of(ruleset, tickets, &users));
+            AttributeValues::from_session_and_ratings(ruleset, &session, &ratings_of(ruleset, tickets, &users));
         Self { attribute_values, session, users }
     }
 
@@ -238,11 +238,11 @@ impl MatchSession {
 /// Players of the tickets who are among `users` (sorted), with the attributes that the ruleset trusts their callers with. None
 /// if the ruleset has no attributes of players.
 fn trusted_players(ruleset: &Ruleset, tickets: &[Arc<Ticket>], users: &[UserKey]) -> Vec<Player> {
-    if !ruleset.attributes.iter().any(|attribute| matches!(attribute.source, AttributeSource::Players(_))) {
+    if !ruleset.attributes.iter().any(|attribute| matches!(attribute.source, SourceField::Players(_))) {
         return Vec::new();
     }
     let trusted = |ticket: &Arc<Ticket>| -> Vec<Player> {
-        let is_trusted = |name: &str| ruleset.trusts_attribute(name, ticket.session.origin);
+        let is_trusted = |name: &str| ruleset.trusts_attribute_from_origin(name, ticket.session.origin);
         let present = ticket.session.players.iter().filter(|player| users.binary_search(&player.user).is_ok());
         let with_trusted = |player: &Player| {
             let mut details = player.details.clone();

@@ -12,7 +12,7 @@ use crate::engine::queues::command::{AllocatorRegistration, MatchOffer};
 pub(crate) const ALLOCATORS_MAX: usize = 64;
 
 /// Maximum offers that an allocator answers at the same time.
-pub(crate) const OPEN_OFFERS_MAX: usize = 64;
+pub(crate) const OPEN_OFFERS_PER_ALLOCATOR_MAX: usize = 64;
 
 /// Connection of one allocator; another one after a reconnect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,7 +39,7 @@ pub(crate) struct Allocators {
 
 /// Identities of an allocator and of its game servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct AllocatorIdentities {
+pub(crate) struct AllocatorAndHostIdentities {
     pub(crate) allocator: Option<UserKey>,
     pub(crate) host: Option<UserKey>,
 }
@@ -54,7 +54,8 @@ impl Allocators {
             return None;
         }
         self.last_id += 1;
-        let (id, (offers, receiver)) = (AllocatorConnectionId(self.last_id), mpsc::channel(OPEN_OFFERS_MAX));
+        let (id, (offers, receiver)) =
+            (AllocatorConnectionId(self.last_id), mpsc::channel(OPEN_OFFERS_PER_ALLOCATOR_MAX));
         let allocator = Allocator { registration, open_offers: BTreeMap::new(), last_turn: 0, offers };
         self.connected.insert(id, allocator);
         Some((id, receiver))
@@ -105,13 +106,13 @@ impl Allocators {
         match_id: MatchId,
         number: u32,
         answer_by: UnixMs,
-    ) -> Option<AllocatorIdentities> {
+    ) -> Option<AllocatorAndHostIdentities> {
         self.last_turn += 1;
         let allocator = self.connected.get_mut(&id)?;
         allocator.last_turn = self.last_turn;
         allocator.open_offers.insert(match_id, (number, answer_by));
         let AllocatorRegistration { subject, host_subject, .. } = &allocator.registration;
-        Some(AllocatorIdentities { allocator: *subject, host: *host_subject })
+        Some(AllocatorAndHostIdentities { allocator: *subject, host: *host_subject })
     }
 
     /// Sends an offer. Returns false if the allocator has disconnected or does not read.

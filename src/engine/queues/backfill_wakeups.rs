@@ -16,12 +16,12 @@ pub(crate) async fn run_backfill_wakeups(shared: Arc<SharedState>, shutdown: Can
     loop {
         let changed = tokio::select! {
             () = shutdown.cancelled() => return,
-            changed = shared.common.open_session_changes.take_next() => changed,
+            changed = shared.common.open_session_changes.wait_and_take_all() => changed,
         };
         let keys = changed.into_iter().map(|(set_id, silo)| QueueKey { set_id, silo });
         let waiting: Vec<QueueKey> = {
             let mut cache = shared.cache.write();
-            keys.filter(|key| cache.mark_waiting_queue_changed(*key)).collect()
+            keys.filter(|key| cache.mark_queue_changed_if_waiting(*key)).collect()
         };
         if !waiting.is_empty() {
             shared.notify_queues_changed(waiting);

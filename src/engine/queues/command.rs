@@ -115,7 +115,7 @@ pub struct ReadyCheckResponse {
 
 /// Heartbeat of tickets and connected users.
 #[derive(Clone, Debug, Default)]
-pub struct TicketHeartbeatCommand {
+pub struct TicketAndUserHeartbeatCommand {
     /// Tickets to extend.
     pub tickets: Vec<TicketReference>,
     /// Connected users.
@@ -267,7 +267,7 @@ pub struct TicketPlayerView {
 }
 
 /// End reason of a match.
-pub type EndMatchAnswer = Option<MatchEndReason>;
+pub type EndedMatchReason = Option<MatchEndReason>;
 
 /// Queue statistics for operators.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -303,7 +303,7 @@ pub struct QueueStatistics {
 
 /// Period of statistics, and how they are split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StatisticsPeriod {
+pub struct StatisticsPeriodAndSplit {
     /// Hours before the current one.
     pub hours_before: u64,
     /// Matchmaking set; `None` for all.

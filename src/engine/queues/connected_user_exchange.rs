@@ -36,7 +36,7 @@ pub(super) struct ConnectedUserTask {
 
 impl ConnectedUserTask {
     /// Starts a report if one is due and none is in progress. `own_queues`: those whose passes this server runs.
-    pub(super) async fn run_if_due(&mut self, shared: &Arc<SharedState>, own_queues: impl FnOnce() -> Vec<QueueKey>) {
+    pub(super) async fn start_if_due(&mut self, shared: &Arc<SharedState>, own_queues: impl FnOnce() -> Vec<QueueKey>) {
         if let Some(task) = self.task.take_if(|task| task.is_finished()) {
             // After a panic all users are listed again.
             self.exchange = task.await.unwrap_or_default();
@@ -126,7 +126,7 @@ impl ConnectedUserExchange {
         while report.connected.len() + report.disconnected.len() < USER_CHANGES_PER_REPORT_MAX
             && let Some(((queue, user), is_connected)) = self.unsent.pop_first()
         {
-            let key = shared.common.public_user_keys.connected_user_digest(queue.set_id, queue.silo, user);
+            let key = shared.common.public_user_keys.connected_user_digest_in_queue(queue.set_id, queue.silo, user);
             let users = if is_connected { &mut report.connected } else { &mut report.disconnected };
             users.push((queue, key));
         }
@@ -140,7 +140,7 @@ fn sets_with_gates(shared: &SharedState) -> BTreeSet<SetId> {
     let catalog = shared.common.rulesets.snapshot();
     let counts_connected = |set_id: &SetId| {
         let queue = catalog.active.get(set_id).and_then(|active| active.ruleset.queue.as_ref());
-        queue.is_some_and(|queue| queue.gate.counts_connected_players())
+        queue.is_some_and(|queue| queue.gate.requires_share_of_connected())
     };
     catalog.active.keys().copied().filter(counts_connected).collect()
 }

@@ -17,7 +17,7 @@ use crate::engine::queues::queue_runner;
 use crate::engine::queues::shared_state::SharedState;
 use crate::rules::catalog::CatalogState;
 use crate::store::queues::{QueueKey, QueueWrite};
-use crate::store::writer_version::{CONFIRMING_MATCHES_VERSION, LEASE_HOLDERS_VERSION};
+use crate::store::writer_version::{CONFIRMING_MATCHES_MIN_VERSION, LEASE_HOLDERS_MIN_VERSION};
 use crate::telemetry::label::TaskLabel;
 
 /// Time for which a server counts as alive. After a crash, queues are unowned for at most this plus `LEASE_RENEW_INTERVAL`.
@@ -80,7 +80,7 @@ pub(crate) async fn run_lease_task(shared: Arc<SharedState>, shutdown: Cancellat
         } else {
             leases.acquire_new().await;
         }
-        connected_users.run_if_due(&leases.shared, || leases.running.keys().copied().collect()).await;
+        connected_users.start_if_due(&leases.shared, || leases.running.keys().copied().collect()).await;
         if cleaned_at.is_none_or(|at| at + ROUND_INTERVAL <= Instant::now()) {
             cleaned_at = Some(Instant::now());
             rounds = rounds.wrapping_add(1);
@@ -156,8 +156,8 @@ impl Leases {
     async fn read_lowest_format(&mut self) {
         match self.shared.common.store.lowest_lease_format().await {
             Ok(lowest) => {
-                self.has_earlier_servers = lowest < LEASE_HOLDERS_VERSION;
-                self.shared.set_host_confirmation_enabled(CONFIRMING_MATCHES_VERSION <= lowest);
+                self.has_earlier_servers = lowest < LEASE_HOLDERS_MIN_VERSION;
+                self.shared.set_host_confirmation_enabled(CONFIRMING_MATCHES_MIN_VERSION <= lowest);
             }
             // The last answer stays valid until the store answers again.
             Err(error) => tracing::debug!(%error, "store formats of lease holders not read"),
@@ -223,7 +223,9 @@ impl Leases {
             let task = tokio::spawn(async move {
                 // After a panic, the runner has ended its registration: the next renewal starts another one.
                 let supervisor = shared.common.supervisor.clone();
-                let _ = supervisor.catch(TaskLabel::QueueRunner, queue_runner::run_queue(shared, handle, stop)).await;
+                let _ = supervisor
+                    .catch(TaskLabel::QueueRunner, queue_runner::run_queue_until_empty(shared, handle, stop))
+                    .await;
             });
             let _stop_with_lease_task = shutdown.clone().drop_guard();
             self.running.insert(key, QueueTask { runner_id, shutdown, _stop_with_lease_task, task });

@@ -16,7 +16,7 @@ use crate::domain::advertisement::AdvertisementKind;
 use crate::domain::id::{AdvertisementId, BuildIdHasher, MatchId};
 use crate::domain::lifecycle::{Match, MatchStage};
 use crate::domain::ruleset::Ruleset;
-use crate::domain::ruleset::teams::ServerAllocationMode;
+use crate::domain::ruleset::teams::MatchesOfferedToAllocators;
 use crate::domain::time::UnixMs;
 use crate::engine::queues::allocation::HostFinder;
 use crate::engine::queues::allocators::AllocatorConnectionId;
@@ -45,7 +45,7 @@ const ROUND_PAUSE_MS: u64 = 1_000;
 const FALLBACK_AFTER_MS: u64 = 500;
 
 /// Offers matches until stopped.
-pub(crate) async fn run_allocation_offer_task(shared: Arc<SharedState>, shutdown: CancellationToken) {
+pub(crate) async fn offer_matches_to_allocators(shared: Arc<SharedState>, shutdown: CancellationToken) {
     let mut task = OfferTask { shared, known: HashMap::default(), refreshed_at: None, has_failed: false };
     loop {
         let has_allocators = task.shared.allocators.lock().count() > 0;
@@ -144,9 +144,9 @@ impl OfferTask {
                 return None;
             };
             let is_offered = match ruleset.hosting.allocation.mode {
-                ServerAllocationMode::Never => false,
-                ServerAllocationMode::Always => true,
-                ServerAllocationMode::Fallback => {
+                MatchesOfferedToAllocators::Never => false,
+                MatchesOfferedToAllocators::Always => true,
+                MatchesOfferedToAllocators::Fallback => {
                     let deadline = placing_deadline(&match_)?;
                     let left_ms = deadline.ms_since(now);
                     left_ms + FALLBACK_AFTER_MS <= u64::from(ruleset.hosting.allocation_timeout_ms)
@@ -180,7 +180,7 @@ impl OfferTask {
                 return None;
             }
         };
-        let is_fallback = ruleset.hosting.allocation.mode == ServerAllocationMode::Fallback;
+        let is_fallback = ruleset.hosting.allocation.mode == MatchesOfferedToAllocators::Fallback;
         if is_fallback && finder.has_advertised_server() {
             return None;
         }

@@ -139,11 +139,11 @@ fn joining_guests(cache: &TicketMatchCache, roles: &PlayedRoles<'_>, session: &A
     let listed = session.advertisement.session.sorted_users();
     let matches = cache
         .queue_index(roles.key)
-        .map(|index| index.matches_backfilling(session.advertisement.id))
+        .map(|index| index.matches_filling_session(session.advertisement.id))
         .unwrap_or_default();
     let (mut guests, mut of_matches) = (JoiningGuests::default(), Vec::new());
     for backfill in matches.into_iter().filter_map(|id| cache.match_by_id(id)) {
-        let reservation = match backfill.stage.named_assignment() {
+        let reservation = match backfill.stage.assignment_since_confirming() {
             Some(Assignment::GameServer { reservation, .. }) => *reservation,
             Some(Assignment::PeerHost { .. } | Assignment::Unhosted) | None => None,
         };
@@ -225,7 +225,7 @@ fn listed_parties(
     played_roles: &BTreeMap<UserKey, u16>,
 ) -> Vec<Party> {
     let ratings = party_values.player_ratings(ruleset, session);
-    let stated_roles = player_details::wanted_roles(ruleset, session);
+    let stated_roles = player_details::wanted_roles_by_player(ruleset, session);
     let roles_of = |index: usize, user: UserKey| match stated_roles.get(index).filter(|roles| !roles.is_empty()) {
         Some(stated) => stated.clone(),
         None => played_roles.get(&user).copied().into_iter().collect(),

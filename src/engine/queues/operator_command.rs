@@ -9,7 +9,7 @@ use crate::domain::lifecycle::{Match, MatchEndReason};
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::queue::ticket::TicketEndReason;
 use crate::domain::time::UnixMs;
-use crate::engine::open_silos::SiloState;
+use crate::engine::open_silos::SiloAndOpeningLimits;
 use crate::engine::queues::command::TicketStatus;
 use crate::engine::user_advert::ExportedAdvert;
 
@@ -36,7 +36,7 @@ pub struct DismissTicketAnswer {
 
 /// Answer to the erasure of a user: the records of others that named the user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EraseUserAnswer {
+pub struct EraseUserChangedRecords {
     /// Changed tickets.
     pub tickets: u32,
     /// Changed matches.
@@ -47,7 +47,7 @@ pub struct EraseUserAnswer {
 
 /// Page of what is kept about a user.
 #[derive(Clone, Debug, PartialEq)]
-pub struct UserExport {
+pub struct UserExportPage {
     /// User.
     pub user: UserKey,
     /// Name in logs, if an operator has named the user before.
@@ -103,7 +103,7 @@ pub struct MatchOverview {
 
 /// Question why a user cannot queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PlayerQuery {
+pub struct PlayerEntryQuery {
     /// User.
     pub user: UserKey,
     /// Set to check; `None` for all sets with a loaded ruleset.
@@ -126,7 +126,7 @@ pub struct PlayerOverview {
     /// Penalties after failed ready checks, by set. A cooldown may have passed.
     pub penalties: Vec<(SetId, Penalty)>,
     /// Silo of the query. The counted account is the caller that entered the user's first ticket.
-    pub silo: SiloState,
+    pub silo: SiloAndOpeningLimits,
     /// Sets, in id order.
     pub sets: Vec<SetEntryOverview>,
     /// Time at which it was read.

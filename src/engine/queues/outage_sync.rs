@@ -6,7 +6,7 @@ use crate::engine::outage_log::SERVER_SILENT_AFTER_MS;
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::startup_retry::retry_at_startup;
 use crate::store::StoreError;
-use crate::store::outages::{LivenessReport, ServerMark, StoredOutages};
+use crate::store::outages::{LivenessReport, ServerSignOfLife, StoredOutages};
 
 /// Retention of outages in the store, milliseconds: two days, longer than a match can take.
 const OUTAGE_RETENTION_MS: u64 = 2 * 24 * 60 * 60 * 1_000;
@@ -21,7 +21,7 @@ pub(crate) async fn record_restart(shared: &SharedState) -> Result<(), StoreErro
     let mut report = report_of(now);
     report.alive_at = None;
     let stored = report_at_startup(shared, &report).await?;
-    let is_live = |mark: &ServerMark| !mark.is_stopped && now.ms_since(mark.alive_at) <= SERVER_SILENT_AFTER_MS;
+    let is_live = |mark: &ServerSignOfLife| !mark.is_stopped && now.ms_since(mark.alive_at) <= SERVER_SILENT_AFTER_MS;
     let is_other_live = shared.has_replicas && stored.servers.iter().any(is_live);
     let last_alive_at = stored.servers.iter().map(|mark| mark.alive_at).max();
     if let Some(from) = last_alive_at.filter(|from| !is_other_live && *from < now) {
@@ -57,7 +57,7 @@ pub(crate) async fn report_stop(shared: &SharedState) {
 }
 
 async fn report_life(shared: &SharedState, stops: bool) {
-    shared.common.outages.tick(shared.common.clock.now());
+    shared.common.outages.record_process_alive(shared.common.clock.now());
     let saved = shared.common.outages.unsaved();
     if !shared.has_replicas && saved.is_empty() && shared.cache.read().queues().next().is_none() {
         return;
@@ -65,7 +65,7 @@ async fn report_life(shared: &SharedState, stops: bool) {
     let now = shared.common.clock.now();
     let report = LivenessReport { ended: saved.clone(), stops, ..report_of(now) };
     let result = shared.common.store.report_outages(&report).await;
-    shared.common.outages.record(&result, shared.common.clock.now());
+    shared.common.outages.record_commit_result(&result, shared.common.clock.now());
     match result {
         Ok(stored) => apply_outages(shared, stored, &saved, now),
         Err(error) => tracing::warn!(%error, "report of outages failed"),

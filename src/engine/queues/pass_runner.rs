@@ -116,7 +116,7 @@ fn run_pass_or_fail(snapshot: &QueueSnapshot) -> Option<PassOutcome> {
     snapshot.with_pass_input(|input| {
         #[cfg(feature = "failpoints")]
         crate::engine::fail_points::fail_in_pass(input.ruleset.set_id);
-        match snapshot.evaluated() {
+        match snapshot.evaluated_before_newcomers() {
             Some(evaluated) => run_pass_of_newcomers(input, evaluated),
             None => run_pass(input),
         }

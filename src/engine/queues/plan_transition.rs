@@ -15,7 +15,7 @@ use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::shared_state::host_contact::is_hosted_by_ticket;
 use crate::engine::queues::stored_ticket::expiry_after_heartbeat;
 use crate::engine::queues::ticket_match_cache::TicketMatchCache;
-use crate::store::queues::{PenaltySchedule, QueueWrite};
+use crate::store::queues::{QueueWrite, ReadyCheckCooldowns};
 
 /// Wire value of an open NAT.
 const OPEN_NAT_TYPE: i32 = 1;
@@ -38,7 +38,7 @@ pub(crate) fn plan_transition(
     now: UnixMs,
 ) -> Option<PlannedTransition> {
     let mut next_match = transition.next_match?;
-    shared.record_heard_tickets_of_leavers(&mut next_match, now);
+    shared.note_leaver_tickets_as_heard(&mut next_match, now);
     let next_match = Arc::new(next_match);
     let starts_now = transition.effects.contains(&MatchEffect::StartPlay);
     let requeued_until =
@@ -53,7 +53,7 @@ pub(crate) fn plan_transition(
         other_tickets: if starts_now { other_waiting_tickets(shared, &next_match) } else { Vec::new() },
         penalized_users: penalized_users(&next_match, transition.penalized_users),
         leaver_rating: leaver_rating(shared, ruleset, &next_match, now),
-        penalty_schedule: ruleset.map_or_else(PenaltySchedule::default, penalty_schedule),
+        penalty_schedule: ruleset.map_or_else(ReadyCheckCooldowns::default, penalty_schedule),
         purge_at: now.plus_ms(shared.common.settings.ended_ticket_retention_ms),
         updated_match: Arc::clone(&next_match),
         now,
@@ -143,11 +143,11 @@ fn leaver_rating(
 ) -> Option<KeyedRatingSpec> {
     let mut players = next_match.tickets.iter().flat_map(|match_ticket| &match_ticket.players);
     let has_leaver = players.any(|player| player.left_at == Some(now));
-    ruleset.filter(|_| has_leaver).and_then(|ruleset| shared.ratings.lock().rating_spec_of(ruleset))
+    ruleset.filter(|_| has_leaver).and_then(|ruleset| shared.ratings.lock().keyed_spec_of_ruleset(ruleset))
 }
 
-fn penalty_schedule(ruleset: &Ruleset) -> PenaltySchedule {
-    ruleset.ready_check.as_ref().map_or_else(PenaltySchedule::default, |check| PenaltySchedule {
+fn penalty_schedule(ruleset: &Ruleset) -> ReadyCheckCooldowns {
+    ruleset.ready_check.as_ref().map_or_else(ReadyCheckCooldowns::default, |check| ReadyCheckCooldowns {
         cooldowns_ms: check.penalty_cooldowns_ms.clone(),
         reset_after_ms: check.reset_after_ms,
     })

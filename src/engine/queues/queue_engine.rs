@@ -13,9 +13,9 @@ mod match_results;
 mod operator_actions;
 mod own_tickets;
 mod player_lookup;
+mod player_reports;
 mod rating_reads;
 pub(crate) mod ruleset_use;
-mod seat_reports;
 mod start_match;
 mod statistics;
 
@@ -27,20 +27,22 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::auth::token::LastStatusClaim;
+use crate::auth::token::WatchResumeClaim;
 use crate::domain::id::TicketId;
 use crate::domain::lifecycle::event::{EventResult, MatchEvent};
-use crate::domain::ruleset::teams::CONFIRM_WITHOUT_STREAM_MS_MIN;
+use crate::domain::ruleset::teams::HOST_CONFIRM_WITHOUT_STREAM_MS_MIN;
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_handle::AdvertHandle;
 use crate::engine::command::Caller;
 use crate::engine::common::Common;
 use crate::engine::error::EngineError;
 use crate::engine::queues::backfill_wakeups::run_backfill_wakeups;
-use crate::engine::queues::command::{ReadyCheckResponse, TicketHeartbeatCommand, TicketReference, TicketStatus};
+use crate::engine::queues::command::{
+    ReadyCheckResponse, TicketAndUserHeartbeatCommand, TicketReference, TicketStatus,
+};
 use crate::engine::queues::feed_reader::follow_queue_feed;
 use crate::engine::queues::leases::{purge_ratings, run_lease_task};
-use crate::engine::queues::offer_task::run_allocation_offer_task;
+use crate::engine::queues::offer_task::offer_matches_to_allocators;
 use crate::engine::queues::outage_sync::record_restart;
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::ticket_holder::TicketHolder;
@@ -87,7 +89,7 @@ impl QueueEngine {
         let sets = catalog.active.keys().chain(catalog.retiring.keys());
         for ruleset in sets.filter_map(|set_id| catalog.ruleset_in_force(*set_id)) {
             let mut ratings = shared.ratings.lock();
-            if let Some(rating) = ratings.rating_spec_of(ruleset) {
+            if let Some(rating) = ratings.keyed_spec_of_ruleset(ruleset) {
                 ratings.leaderboard(&rating);
             }
         }
@@ -95,7 +97,7 @@ impl QueueEngine {
         let start_leases = move || run_lease_task(Arc::clone(&leased), stop.clone());
         tasks.push(supervisor.spawn_restarting(TaskLabel::QueueLeases, shutdown, start_leases));
         let (offering, stop) = (Arc::clone(&shared), shutdown.clone());
-        let start_offers = move || run_allocation_offer_task(Arc::clone(&offering), stop.clone());
+        let start_offers = move || offer_matches_to_allocators(Arc::clone(&offering), stop.clone());
         tasks.push(supervisor.spawn_restarting(TaskLabel::Allocation, shutdown, start_offers));
         let (filling, stop) = (Arc::clone(&shared), shutdown.clone());
         let start_wakeups = move || run_backfill_wakeups(Arc::clone(&filling), stop.clone());
@@ -117,7 +119,7 @@ impl QueueEngine {
     pub async fn heartbeat_tickets(
         &self,
         caller: &Caller,
-        heartbeat: TicketHeartbeatCommand,
+        heartbeat: TicketAndUserHeartbeatCommand,
     ) -> Result<(Vec<Option<TicketStatus>>, u32), EngineError> {
         let now = self.shared.common.clock.now();
         if let Some(own_user) = caller.user
@@ -145,7 +147,7 @@ impl QueueEngine {
     async fn heartbeat_as(&self, holder: &TicketHolder) -> Result<Option<(StoredTicket, u32)>, EngineError> {
         let extended = match holder.is_seat {
             false => self.shared.heartbeat_ticket(holder.ticket_id).await?,
-            true => self.shared.heartbeat_ticket_by_seat(holder.ticket_id).await?,
+            true => self.shared.record_seat_heartbeat(holder.ticket_id).await?,
         };
         let Some((stored, ttl_ms)) = extended else { return Ok(None) };
         Ok(Some((self.shared.acknowledge_ready_check(stored, holder).await, ttl_ms)))
@@ -154,20 +156,22 @@ impl QueueEngine {
     /// TTL that a heartbeat without a watch reports. A player who may be named as host confirms with the next heartbeat.
     fn unary_ttl_ms(&self, stored: &StoredTicket, ttl_ms: u32) -> u32 {
         let ruleset = self.shared.common.rulesets.ruleset_in_force(stored.ticket.set_id);
-        match (self.shared.peer_hosting_spec(stored, ruleset.as_deref()), stored.state) {
+        match (self.shared.hosting_spec_if_player_may_host(stored, ruleset.as_deref()), stored.state) {
             (None, _) | (_, TicketState::Ended { .. }) => ttl_ms,
-            (Some(hosting), TicketState::Waiting) => ttl_ms.min(hosting.confirm_ms.max(CONFIRM_WITHOUT_STREAM_MS_MIN)),
+            (Some(hosting), TicketState::Waiting) => {
+                ttl_ms.min(hosting.confirm_ms.max(HOST_CONFIRM_WITHOUT_STREAM_MS_MIN))
+            }
             (Some(hosting), TicketState::InMatch(id)) => {
                 let cache = self.shared.cache.read();
                 let is_playing = cache.match_by_id(id).is_some_and(|found| !found.stage.is_before_play());
                 let limit_ms = if is_playing { hosting.host_loss_ms } else { hosting.confirm_ms };
-                ttl_ms.min(limit_ms.max(CONFIRM_WITHOUT_STREAM_MS_MIN))
+                ttl_ms.min(limit_ms.max(HOST_CONFIRM_WITHOUT_STREAM_MS_MIN))
             }
         }
     }
 
     /// Counts the connected users of a heartbeat in each set that it names and that has a queue.
-    fn record_connected_users(&self, heartbeat: &TicketHeartbeatCommand, now: UnixMs) {
+    fn record_connected_users(&self, heartbeat: &TicketAndUserHeartbeatCommand, now: UnixMs) {
         if heartbeat.connected_users.is_empty() {
             return;
         }
@@ -191,7 +195,7 @@ impl QueueEngine {
         let stored = self.wait_for_cached_ticket(holder.ticket_id).await?;
         let event = MatchEvent::Responded {
             ticket_id: holder.ticket_id,
-            users: holder.users_to_act_for(&stored.ticket, &response.users)?,
+            users: holder.named_or_all_users(&stored.ticket, &response.users)?,
             accepted: response.accept,
             answered_by: holder.user,
         };
@@ -223,7 +227,7 @@ impl QueueEngine {
                 .shared
                 .common
                 .token_signer
-                .verify::<LastStatusClaim>(&ticket.resume_token)
+                .verify::<WatchResumeClaim>(&ticket.resume_token)
                 .filter(|resume_claim| resume_claim.ticket_id == holder.ticket_id);
             sent_versions.insert(
                 holder.ticket_id,

@@ -15,7 +15,7 @@ use crate::domain::id::{MatchId, TicketId};
 use crate::domain::lifecycle::event::{MatchEffect, MatchEvent, NewMatch};
 use crate::domain::lifecycle::transition::create_match;
 use crate::domain::lifecycle::{Assignment, Match, MatchStage, MatchTicket};
-use crate::domain::queue::gate::{GateReason, LastPass, may_find_new_match};
+use crate::domain::queue::gate::{GateReason, LastPass, next_pass_may_find_match};
 use crate::domain::queue::pass::PassOutcome;
 use crate::domain::queue::placement::PlacementProblem;
 use crate::domain::queue::proposal::Proposal;
@@ -68,7 +68,7 @@ struct QueueRunner {
 }
 
 /// Runs a queue until stopped or empty.
-pub(crate) async fn run_queue(shared: Arc<SharedState>, handle: RunnerHandle, shutdown: CancellationToken) {
+pub(crate) async fn run_queue_until_empty(shared: Arc<SharedState>, handle: RunnerHandle, shutdown: CancellationToken) {
     let (queue_key, wakeup) = (handle.key, Arc::clone(&handle.wakeup));
     let mut runner = QueueRunner {
         shared,
@@ -217,17 +217,17 @@ impl QueueRunner {
             return;
         }
         let now = self.shared.common.clock.now();
-        let outages = self.shared.common.outages.times();
+        let outages = self.shared.common.outages.outages_extending_deadlines();
         self.shared.apply_outages_to_cache(&outages);
-        let (expired, mut due_matches, matches_with_due_reports) = {
+        let (expired, mut due_matches, matches_with_ended_report_window) = {
             let cache = self.shared.cache.read();
             let Some(index) = cache.queue_index(self.queue_key) else { return };
             let until = self.shared.common.outages.enforced_until(now);
-            let matches_with_due_reports = index.matches_with_due_reports(until, DUE_PER_ROUND_MAX);
+            let matches_with_ended_report_window = index.matches_with_ended_report_window(until, DUE_PER_ROUND_MAX);
             (
                 index.expired_tickets(until, DUE_PER_ROUND_MAX),
                 index.due_matches(until, DUE_PER_ROUND_MAX),
-                matches_with_due_reports,
+                matches_with_ended_report_window,
             )
         };
         let ends = expired.into_iter().map(|id| self.end_ticket(id, TicketEndReason::Expired, now));
@@ -241,7 +241,7 @@ impl QueueRunner {
         // Failed writes are retried in the next round.
         join_all(ends).await;
         join_all(transitions).await;
-        join_all(matches_with_due_reports.into_iter().map(|id| self.shared.settle_due_reports(id))).await;
+        join_all(matches_with_ended_report_window.into_iter().map(|id| self.shared.settle_due_reports(id))).await;
     }
 
     async fn end_ticket(&self, id: TicketId, end_reason: TicketEndReason, now: UnixMs) {
@@ -307,7 +307,8 @@ impl QueueRunner {
         };
         self.shared.placement_problems.lock().remove(id);
         let outcome = self.shared.apply_match_event(id, MatchEvent::ServerFound(assignment.clone())).await;
-        let is_used = outcome.is_ok_and(|outcome| outcome.match_after.stage.named_assignment() == Some(&assignment));
+        let is_used =
+            outcome.is_ok_and(|outcome| outcome.match_after.stage.assignment_since_confirming() == Some(&assignment));
         if let Assignment::GameServer { advertisement, reservation: Some(reservation), .. } = assignment
             && !is_used
         {
@@ -328,7 +329,7 @@ impl QueueRunner {
         let change_count = self.change_count();
         let gate_counts = gate_counts(&self.shared, self.queue_key, &queue.gate, now);
         self.last_pass_at = Some(Instant::now());
-        if !may_find_new_match(
+        if !next_pass_may_find_match(
             &queue.gate,
             &self.last_pass,
             change_count != self.change_count_at_last_pass,
@@ -378,7 +379,7 @@ impl QueueRunner {
     /// Creates a match from a proposal. If a ticket is gone, the next pass handles the rest.
     async fn propose_match(&self, ruleset: &Ruleset, proposal: Proposal, now: UnixMs) {
         let id = MatchId::from_bytes(self.shared.common.clock.random_bytes());
-        let outages = self.shared.common.outages.times();
+        let outages = self.shared.common.outages.outages_extending_deadlines();
         let transition = {
             let cache = self.shared.cache.read();
             let mut match_tickets = Vec::new();

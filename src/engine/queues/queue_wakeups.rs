@@ -45,7 +45,7 @@ pub(crate) struct RunnerHandle {
 
 impl QueueWakeups {
     /// Wakes the runners of changed queues. Returns whether a queue is new, so that the lease task must be woken.
-    pub(crate) fn wake(&mut self, changed: impl IntoIterator<Item = QueueKey>) -> bool {
+    pub(crate) fn wake_changed_queues(&mut self, changed: impl IntoIterator<Item = QueueKey>) -> bool {
         let mut has_new = false;
         for key in changed {
             if let Some(runner) = self.runners.get(&key) {
@@ -151,7 +151,7 @@ mod tests {
     fn queue_wakeup_reaches_the_changed_queue_only() {
         let mut wakeups = QueueWakeups::default();
         let [first, second] = [FIRST, SECOND].map(|key| wakeups.register_runner(key).unwrap());
-        assert!(!wakeups.wake([SECOND]));
+        assert!(!wakeups.wake_changed_queues([SECOND]));
         assert_eq!([is_woken(&first), is_woken(&second)], [false, true]);
         wakeups.wake_sets(|set_id| set_id == FIRST.set_id);
         assert_eq!([is_woken(&first), is_woken(&second)], [true, false]);
@@ -160,16 +160,16 @@ mod tests {
     #[test]
     fn queue_wakeup_of_a_queue_without_runner_lists_it_once() {
         let mut wakeups = QueueWakeups::default();
-        assert!(wakeups.wake([FIRST]));
-        assert!(!wakeups.wake([FIRST]), "it is listed already");
+        assert!(wakeups.wake_changed_queues([FIRST]));
+        assert!(!wakeups.wake_changed_queues([FIRST]), "it is listed already");
         assert_eq!(wakeups.take_new_queues(), BTreeSet::from([FIRST]));
         wakeups.mark_held_elsewhere(FIRST);
-        assert!(!wakeups.wake([FIRST]));
+        assert!(!wakeups.wake_changed_queues([FIRST]));
         let runner = wakeups.register_runner(FIRST).unwrap();
         assert!(wakeups.register_runner(FIRST).is_none());
         assert!(wakeups.remove_runner(&runner) && !wakeups.remove_runner(&runner));
         assert_eq!(wakeups.take_ended_runners(), [(FIRST, runner.id)]);
-        assert!(wakeups.wake([FIRST]), "an ended runner does not hide later changes");
+        assert!(wakeups.wake_changed_queues([FIRST]), "an ended runner does not hide later changes");
     }
 
     #[test]

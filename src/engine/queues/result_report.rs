@@ -13,7 +13,7 @@ use crate::domain::time::UnixMs;
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::ratings::command::{ReportResultCommand, ReportedRanks};
-use crate::engine::ratings::digest_key;
+use crate::engine::ratings::key_if_digest;
 
 /// Error text for an unknown player key.
 const UNKNOWN_PLAYER_KEY: &str = "is not a player of this match; use a player_key from its status";
@@ -60,7 +60,7 @@ pub(crate) fn check_report(
 }
 
 /// Report with the players who left by the call, the duration, and the forecast at the start of the match.
-pub(crate) fn complete_report(
+pub(crate) fn with_leavers_duration_and_forecast(
     shared: &SharedState,
     match_: &Match,
     rating: Option<&KeyedRatingSpec>,
@@ -118,7 +118,7 @@ fn forecast_at_match_start(
         match_.tickets.iter().map(ticket).collect()
     };
     // A ticket that waited during a change of the scale has entry ratings on another one.
-    let is_on_scale = |ticket: &&Arc<Ticket>| ticket.rating_digest_key == rating.copied().and_then(digest_key);
+    let is_on_scale = |ticket: &&Arc<Ticket>| ticket.rating_digest_key == rating.copied().and_then(key_if_digest);
     let entry_ratings: BTreeMap<UserKey, PlayerRating> = tickets
         .iter()
         .flatten()

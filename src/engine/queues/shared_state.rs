@@ -24,7 +24,7 @@ use crate::domain::lifecycle::event::MatchEvent;
 use crate::domain::lifecycle::rules::LifecycleRules;
 use crate::domain::lifecycle::{Assignment, Match};
 use crate::domain::ruleset::Ruleset;
-use crate::domain::ruleset::teams::CONFIRM_WITHOUT_STREAM_MS_MIN;
+use crate::domain::ruleset::teams::HOST_CONFIRM_WITHOUT_STREAM_MS_MIN;
 use crate::engine::adverts::advert_handle::AdvertHandle;
 use crate::engine::common::Common;
 use crate::engine::error::EngineError;
@@ -124,7 +124,7 @@ impl SharedState {
             _ => false,
         };
         if !has_stream {
-            rules.hosting.confirm_ms = rules.hosting.confirm_ms.max(CONFIRM_WITHOUT_STREAM_MS_MIN);
+            rules.hosting.confirm_ms = rules.hosting.confirm_ms.max(HOST_CONFIRM_WITHOUT_STREAM_MS_MIN);
         }
         rules
     }
@@ -233,7 +233,7 @@ impl SharedState {
 
     /// Wakes the runners of changed queues, the callers that wait for a change, and the lease task if a queue is new.
     pub(crate) fn notify_queues_changed(&self, keys: impl IntoIterator<Item = QueueKey>) {
-        let has_new = self.queue_wakeups.lock().wake(keys);
+        let has_new = self.queue_wakeups.lock().wake_changed_queues(keys);
         self.cache_changes.send_modify(|count| *count = count.wrapping_add(1));
         if has_new {
             self.lease_wakeup.notify_one();
@@ -248,7 +248,7 @@ impl SharedState {
         if !was_registered || self.cache.read().queue_index(handle.key).is_none() {
             return;
         }
-        let has_new = self.queue_wakeups.lock().wake([handle.key]);
+        let has_new = self.queue_wakeups.lock().wake_changed_queues([handle.key]);
         if has_new && !has_panicked {
             self.lease_wakeup.notify_one();
         }

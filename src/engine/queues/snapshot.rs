@@ -8,11 +8,11 @@ use crate::domain::limit::PAIR_CHECKS_PER_PASS_MAX;
 use crate::domain::played_values::PlayedValues;
 use crate::domain::queue::avoidance::PastMatches;
 use crate::domain::queue::backfill::OpenSession;
-use crate::domain::queue::evaluated_queue::EvaluatedQueue;
 use crate::domain::queue::gate::GateCounts;
 use crate::domain::queue::outcome::PassReport;
 use crate::domain::queue::pass::PassInput;
 use crate::domain::queue::prepared_ticket::PreparedTicket;
+use crate::domain::queue::queue_without_matches::QueueWithoutMatches;
 use crate::domain::queue::ticket::Ticket;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::queue::{AvoidTarget, FrustratedPlayerSpec, Gate, QualitySpec, QueueSpec};
@@ -29,7 +29,7 @@ pub(crate) struct QueueSnapshot {
     past_matches: PastMatches,
     pub(crate) gate_counts: GateCounts,
     /// The queue at the last pass, if only newcomers have changed it since.
-    evaluated: Option<Arc<EvaluatedQueue>>,
+    evaluated: Option<Arc<QueueWithoutMatches>>,
     now: UnixMs,
     seed: u64,
 }
@@ -61,7 +61,7 @@ impl QueueSnapshot {
     }
 
     /// The queue at the last pass, if only newcomers have changed it since.
-    pub(crate) fn evaluated(&self) -> Option<&EvaluatedQueue> {
+    pub(crate) fn evaluated_before_newcomers(&self) -> Option<&QueueWithoutMatches> {
         self.evaluated.as_deref()
     }
 
@@ -92,7 +92,7 @@ pub(crate) struct PreparedTicketCache {
     /// Number of changes of block lists that the tickets know.
     block_list_changes: u64,
     /// The queue at the last pass, if none of its tickets has left or changed since.
-    evaluated: Option<Arc<EvaluatedQueue>>,
+    evaluated: Option<Arc<QueueWithoutMatches>>,
 }
 
 impl PreparedTicketCache {
@@ -110,7 +110,7 @@ impl PreparedTicketCache {
     /// Records a pass over the prepared tickets.
     pub(crate) fn record_pass(&mut self, ruleset: &Ruleset, report: &PassReport) {
         let (Some(queue), Some(teams)) = (&ruleset.queue, &ruleset.teams) else { return };
-        self.evaluated = EvaluatedQueue::after_pass(queue, teams, report).map(Arc::new);
+        self.evaluated = QueueWithoutMatches::reusable_after_pass(queue, teams, report).map(Arc::new);
     }
 
     /// Prepared tickets for a pass. Drops those no longer in the queue.
@@ -186,7 +186,7 @@ pub(crate) fn gate_counts(shared: &SharedState, key: QueueKey, gate: &Gate, now:
     let active_matches = shared.cache.read().queue_index(key).map_or(0, |index| index.live_match_count());
     let connected_players = || shared.connected_users.lock().connected_count(key, now);
     GateCounts {
-        connected_players: if gate.counts_connected_players() { connected_players() } else { 0 },
+        connected_players: if gate.requires_share_of_connected() { connected_players() } else { 0 },
         active_matches: u32::try_from(active_matches).unwrap_or(u32::MAX),
     }
 }
@@ -223,8 +223,8 @@ fn past_matches(
     let users = waiting.chain(seated);
     let mut log = log.lock();
     let played = if needs_plays { log.values_played_by(users.clone()) } else { PlayedValues::default() };
-    let met = if needs_meetings { log.past_matches_among(users, &queue.avoid, now) } else { PastMatches::default() };
-    met.with_played(played)
+    let met = if needs_meetings { log.recent_meetings_among(users, &queue.avoid, now) } else { PastMatches::default() };
+    met.with_played_values(played)
 }
 
 /// Seed from the 53 random bits of a fraction in [0, 1).

@@ -53,7 +53,7 @@ impl TicketHolder {
     }
 
     /// `named` players, or all whom the holder acts for if none is named. Fails if one answers for themselves.
-    pub(crate) fn users_to_act_for(&self, ticket: &Ticket, named: &[UserKey]) -> Result<Vec<UserKey>, EngineError> {
+    pub(crate) fn named_or_all_users(&self, ticket: &Ticket, named: &[UserKey]) -> Result<Vec<UserKey>, EngineError> {
         if named.is_empty() {
             return Ok(self.users(ticket));
         }

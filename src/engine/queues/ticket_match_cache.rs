@@ -4,8 +4,8 @@
 //! version, and the higher version wins.
 
 mod awaited_reports;
-mod deadline_extension;
 mod deadlines;
+mod indexed_deadline_inputs;
 mod queue_index;
 mod returned_tickets;
 
@@ -26,9 +26,9 @@ use crate::engine::queues::stored_ticket::queue_key_of;
 use crate::store::queues::{QueueKey, StoredTicket, TicketState};
 
 use self::awaited_reports::AwaitedReports;
-use self::deadline_extension::DeadlineExtension;
+use self::indexed_deadline_inputs::IndexedDeadlineInputs;
 pub(crate) use self::queue_index::QueueTicketsAndMatches;
-use self::returned_tickets::ReturnedTickets;
+use self::returned_tickets::LastUnplayedMatches;
 
 /// Time for which an ended match stays in memory, milliseconds. After a restart it counts from the restart, because the
 /// store has no time of the end.
@@ -51,10 +51,10 @@ pub(crate) struct TicketMatchCache {
     /// Time at which `remove_ended` first saw an ended match.
     ended_since: HashMap<MatchId, UnixMs, BuildIdHasher>,
     /// Matches after which tickets wait again.
-    returned: ReturnedTickets,
+    returned: LastUnplayedMatches,
     awaited_reports: AwaitedReports,
     /// Outages that extend the deadlines in the indexes.
-    extension: DeadlineExtension,
+    extension: IndexedDeadlineInputs,
     watchers: HashMap<TicketId, Vec<Arc<TicketChangeNotifier>>, BuildIdHasher>,
     /// Counts each queue as one use of its silo.
     open_silos: Arc<OpenSilos>,
@@ -160,7 +160,7 @@ impl TicketMatchCache {
         let Some(match_) = self.matches.get(&match_id).cloned().filter(|match_| match_.stage.is_before_play()) else {
             return;
         };
-        let deadline = self.match_deadline(&match_);
+        let deadline = self.next_timed_event_of_match(&match_);
         let key = QueueKey { set_id: match_.set_id, silo: match_.silo };
         self.queue_or_new(key, None).set_match_deadline(match_id, deadline);
     }
@@ -193,7 +193,7 @@ impl TicketMatchCache {
         self.returned.record(&match_);
         self.awaited_reports.record(&match_);
         self.matches.insert(match_.id, Arc::clone(&match_));
-        let (deadline, reports_due_at) = (self.match_deadline(&match_), self.reports_due_at(&match_));
+        let (deadline, reports_due_at) = (self.next_timed_event_of_match(&match_), self.report_window_ends_at(&match_));
         self.change_count += 1;
         let change_count = self.change_count;
         let index = self.queue_or_new(key, None);
@@ -300,11 +300,11 @@ impl TicketMatchCache {
         for id in ids {
             self.drop_match(id);
         }
-        self.past_matches.remove_purged(before);
+        self.past_matches.remove_matches_due_for_purge(before);
     }
 
     /// Removes tickets and matches that are older than `newer_than` and not listed. Returns their queues.
-    pub(crate) fn remove_unlisted(
+    pub(crate) fn remove_unlisted_older_than(
         &mut self,
         tickets: &BTreeSet<TicketId>,
         matches: &BTreeSet<MatchId>,
@@ -316,7 +316,7 @@ impl TicketMatchCache {
         let older = self.matches.values().filter(|match_| match_.proposed_at < newer_than);
         let ids: Vec<MatchId> = older.map(|match_| match_.id).filter(|id| !matches.contains(id)).collect();
         changed_queues.extend(ids.into_iter().filter_map(|id| self.remove_match(id)));
-        self.past_matches.remove_unlisted(matches, newer_than);
+        self.past_matches.remove_unlisted_older_than(matches, newer_than);
         changed_queues
     }
 
@@ -404,7 +404,7 @@ impl TicketMatchCache {
     }
 
     /// Marks a queue as changed if tickets wait in it. Returns whether they do.
-    pub(crate) fn mark_waiting_queue_changed(&mut self, key: QueueKey) -> bool {
+    pub(crate) fn mark_queue_changed_if_waiting(&mut self, key: QueueKey) -> bool {
         let Some(index) = self.queues.get_mut(&key).filter(|index| !index.waiting_tickets.is_empty()) else {
             return false;
         };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::{Instant, timeout_at};
 
-use crate::auth::token::LastStatusClaim;
+use crate::auth::token::WatchResumeClaim;
 use crate::domain::id::TicketId;
 use crate::domain::lifecycle::MatchStage;
 use crate::engine::queues::change_notifier::TicketChangeNotifier;
@@ -87,8 +87,7 @@ impl TicketWatch {
         let watched = self.holders.values().filter(|holder| self.sent_versions.contains_key(&holder.ticket_id));
         let (seats, tickets): (Vec<&TicketHolder>, Vec<&TicketHolder>) = watched.partition(|holder| holder.is_seat);
         let mut extended = join_all(tickets.iter().map(|holder| self.shared.heartbeat_ticket(holder.ticket_id))).await;
-        extended
-            .extend(join_all(seats.iter().map(|holder| self.shared.heartbeat_ticket_by_seat(holder.ticket_id))).await);
+        extended.extend(join_all(seats.iter().map(|holder| self.shared.record_seat_heartbeat(holder.ticket_id))).await);
         let ttls_ms = extended.into_iter().flatten().flatten().map(|(_, ttl_ms)| ttl_ms);
         ttls_ms.min().unwrap_or(REPORTED_TTL_WITHOUT_QUEUE_MS) / 3
     }
@@ -109,7 +108,7 @@ impl TicketWatch {
             .shared
             .common
             .token_signer
-            .verify::<LastStatusClaim>(&status.resume_token)
+            .verify::<WatchResumeClaim>(&status.resume_token)
             .map(|resume_claim| (resume_claim.ticket_version, resume_claim.match_version));
         let sent_versions = self.sent_versions.get_mut(&id)?;
         // While the players report the result, the ticket of an ended match has more to tell.
@@ -120,7 +119,7 @@ impl TicketWatch {
         }
         *sent_versions = versions;
         // The status tells of a ready check.
-        self.shared.acknowledge_ready_check_later(&stored, &holder);
+        self.shared.acknowledge_ready_check_in_background(&stored, &holder);
         if is_final {
             self.stop_watching(id);
         }

@@ -220,7 +220,7 @@ impl QueueBatch {
             Some(ruleset) => (shared.lifecycle_rules_for_event(ruleset, &pending.event), pending.event.clone()),
             None => (LifecycleRules::without_ruleset(), MatchEvent::Cancelled),
         };
-        let outages = shared.common.outages.times();
+        let outages = shared.common.outages.outages_extending_deadlines();
         let enforced_until = shared.common.outages.enforced_until(now);
         let transition = {
             let cache = shared.cache.read();

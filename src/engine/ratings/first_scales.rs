@@ -74,7 +74,8 @@ pub(crate) fn with_rating_defaults<F: Clone>(
         }
     }
     let is_former_pool = |members: &[&Arc<Ruleset>]| {
-        let keys: BTreeSet<_> = members.iter().filter_map(|ruleset| former_of(ruleset).rating_digest_key()).collect();
+        let keys: BTreeSet<_> =
+            members.iter().filter_map(|ruleset| former_of(ruleset).rating_key_of_pool_and_scale()).collect();
         members.iter().any(|ruleset| keeps_former(ruleset.set_id)) && keys.len() == 1
     };
     let former_pools: BTreeSet<Box<str>> =

@@ -44,7 +44,7 @@ impl RatingCache {
 
     /// Removes the ratings that are not among `rows`, all ratings as of some time, and that this server has not written since
     /// `newer_than`.
-    pub(crate) fn remove_unlisted(&mut self, rows: &[RatingRow], newer_than: UnixMs) {
+    pub(crate) fn remove_unlisted_older_than(&mut self, rows: &[RatingRow], newer_than: UnixMs) {
         let known: usize = self.groups.values().map(|group| group.rows.len()).sum();
         if known == rows.len() {
             return;

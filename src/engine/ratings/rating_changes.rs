@@ -63,7 +63,7 @@ mod tests {
     use super::*;
     use crate::domain::id::SetId;
 
-    const KEY: RatingKey = RatingKey::of_first_scale(SetId(1));
+    const KEY: RatingKey = RatingKey::of_set_on_first_scale(SetId(1));
 
     fn user(number: usize) -> UserKey {
         UserKey::from_name(&number.to_string())

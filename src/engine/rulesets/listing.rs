@@ -47,7 +47,7 @@ pub(super) fn list_rulesets(
                 problems: problems.map(ruleset_problem).collect(),
                 file_name: file,
                 is_current: true,
-                live_tickets: usage.tickets_of(set_id),
+                live_tickets: usage.waiting_ticket_count_of_set(set_id),
                 ..listing(&current.ruleset, loaded_at)
             });
         } else if let Some(retiring) = state.retiring.get(&set_id) {
@@ -55,7 +55,7 @@ pub(super) fn list_rulesets(
                 file_name: file_name(&retiring.file),
                 is_current: true,
                 ends_in_ms: Some(retiring.ends_at.ms_since(now)),
-                live_tickets: usage.tickets_of(set_id),
+                live_tickets: usage.waiting_ticket_count_of_set(set_id),
                 ..listing(&retiring.ruleset, retiring.loaded_at)
             });
         }

@@ -11,8 +11,8 @@ pub(super) fn describe_rating_effect(
     before: Option<&Ruleset>,
     after: &Ruleset,
 ) -> Option<String> {
-    let used_before = before.and_then(|ruleset| ratings.rating_spec_of(ruleset));
-    let used_after = ratings.rating_spec_of(after);
+    let used_before = before.and_then(|ruleset| ratings.keyed_spec_of_ruleset(ruleset));
+    let used_after = ratings.keyed_spec_of_ruleset(after);
     if used_before.map(|rating| rating.key) == used_after.map(|rating| rating.key) {
         return None;
     }

@@ -20,13 +20,13 @@ use crate::engine::queues::queue_engine::ruleset_use::RulesetUsage;
 use crate::engine::rulesets::activator::RulesetActivator;
 use crate::engine::rulesets::report::RetireSetAnswer;
 use crate::engine::rulesets::stored_copies::{
-    CopyRetention, ParsedCopies, keep_copies, merge_copies, reported_ruleset, reported_rulesets,
+    CopyRetention, ParsedCopies, keep_rulesets_of_matches, merge_copies, reported_ruleset, reported_rulesets,
 };
 use crate::engine::startup_retry::retry_at_startup;
 use crate::engine::writer_inbox::RETRY_AFTER_MS;
 use crate::rules::catalog::CatalogState;
 use crate::store::StoreError;
-use crate::store::ruleset_copies::{RulesetCopy, RulesetKey, RulesetReport};
+use crate::store::ruleset_copies::{RulesetCopy, RulesetReport, SetAndRulesetHash};
 
 /// Interval at which deadlines of retiring sets are checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -244,11 +244,11 @@ impl RulesetStoreSync {
         state: &mut SyncState,
         report: &RulesetReport,
         usage: &RulesetUsage,
-        wanted: &BTreeSet<RulesetKey>,
+        wanted: &BTreeSet<SetAndRulesetHash>,
     ) -> Result<(), StoreError> {
         let copies = self.common.store.apply_ruleset_report(report).await?;
         state.parsed.update(&copies, &self.common.rulesets.snapshot());
-        let live: BTreeSet<RulesetKey> = usage.live_matches.keys().copied().collect();
+        let live: BTreeSet<SetAndRulesetHash> = usage.live_matches.keys().copied().collect();
         let retention = copy_retention(&self.common);
         let merge = |catalog: &mut CatalogState| {
             merge_copies(catalog, &copies, &state.parsed, (Some(&live), wanted), retention, report.now);
@@ -284,7 +284,9 @@ impl RulesetStoreSync {
                     .any(|copy| copy.set_id == set_id && now.ms_since(copy.active_at) < SHARED_REMOVAL_GRACE_MIN_MS)
         };
         let has_retired_file = |set_id: SetId| {
-            catalog.retired_files.contains_key(&set_id) && usage.tickets_of(set_id) == 0 && !is_reported(set_id)
+            catalog.retired_files.contains_key(&set_id)
+                && usage.waiting_ticket_count_of_set(set_id) == 0
+                && !is_reported(set_id)
         };
         let over =
             catalog.retiring.iter().filter(|(set_id, retiring)| retiring.ends_at <= now || has_retired_file(**set_id));
@@ -303,7 +305,8 @@ impl RulesetStoreSync {
         let report = RulesetReport { active, ended_sets: ended_sets.clone(), now, ..RulesetReport::default() };
         self.apply_report(state, &report, usage, &BTreeSet::new()).await?;
         for set_id in ended_sets {
-            let (live_tickets, live_matches) = (usage.tickets_of(set_id), usage.live_match_count_of(set_id));
+            let (live_tickets, live_matches) =
+                (usage.waiting_ticket_count_of_set(set_id), usage.live_match_count_of_set(set_id));
             tracing::warn!(%set_id, live_tickets, live_matches, "removal grace period of a set ended");
         }
         Ok(())
@@ -320,7 +323,7 @@ impl RulesetStoreSync {
     /// Purges retired rulesets past their retention. Those that matches still use are kept as copies.
     pub(crate) async fn purge_retired_rulesets(&self) -> Result<(), EngineError> {
         let now = self.common.clock.now();
-        let live: BTreeSet<RulesetKey> = self.queues.ruleset_usage().live_matches.into_keys().collect();
+        let live: BTreeSet<SetAndRulesetHash> = self.queues.ruleset_usage().live_matches.into_keys().collect();
         self.activator
             .change_catalog(|catalog| {
                 let before: Vec<Arc<Ruleset>> = catalog.retired.iter().map(|old| Arc::clone(&old.ruleset)).collect();
@@ -328,7 +331,7 @@ impl RulesetStoreSync {
                 let used = before.into_iter().map(|ruleset| ((ruleset.set_id, ruleset.hash), ruleset));
                 let used = used.filter(|(key, _)| live.contains(key));
                 let stored = catalog.copies.clone().into_iter().chain(catalog.copies_without_index.clone());
-                keep_copies(catalog, &stored.chain(used).collect(), Some(&live));
+                keep_rulesets_of_matches(catalog, &stored.chain(used).collect(), Some(&live));
             })
             .await
     }
@@ -338,7 +341,8 @@ impl RulesetStoreSync {
         self.sync_now().await;
         let mut state = self.state.lock().await;
         let usage = self.queues.ruleset_usage();
-        let (live_tickets, live_matches) = (usage.tickets_of(set_id), usage.live_match_count_of(set_id));
+        let (live_tickets, live_matches) =
+            (usage.waiting_ticket_count_of_set(set_id), usage.live_match_count_of_set(set_id));
         let refuse = |obstacle| EngineError::CannotRetireSet { set_id, live_tickets, live_matches, obstacle };
         let catalog = self.common.rulesets.snapshot();
         if catalog.active.contains_key(&set_id) {

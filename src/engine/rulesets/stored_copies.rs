@@ -10,7 +10,7 @@ use crate::domain::time::UnixMs;
 use crate::engine::rulesets::report::file_name;
 use crate::rules;
 use crate::rules::catalog::{CatalogState, RetiringRuleset};
-use crate::store::ruleset_copies::{ReportedRuleset, RulesetCopy, RulesetKey};
+use crate::store::ruleset_copies::{ReportedRuleset, RulesetCopy, SetAndRulesetHash};
 
 /// Number of unavailable rulesets from which those that are no longer asked for are forgotten.
 const UNAVAILABLE_RULESETS_MAX: usize = 1_024;
@@ -27,14 +27,14 @@ pub(crate) struct CopyRetention {
 /// Rulesets of copies that this server parsed, and the keys of those whose text is invalid.
 #[derive(Debug, Default)]
 pub(crate) struct ParsedCopies {
-    valid: BTreeMap<RulesetKey, Arc<Ruleset>>,
-    invalid: BTreeSet<RulesetKey>,
+    valid: BTreeMap<SetAndRulesetHash, Arc<Ruleset>>,
+    invalid: BTreeSet<SetAndRulesetHash>,
 }
 
 impl ParsedCopies {
     /// Parses new copies, and forgets those that the store no longer has. Logs each invalid copy once.
     pub(crate) fn update(&mut self, copies: &[RulesetCopy], known: &CatalogState) {
-        let stored: BTreeSet<RulesetKey> = copies.iter().map(RulesetCopy::key).collect();
+        let stored: BTreeSet<SetAndRulesetHash> = copies.iter().map(RulesetCopy::key).collect();
         self.valid.retain(|key, _| stored.contains(key));
         self.invalid.retain(|key| stored.contains(key));
         for copy in copies {
@@ -42,7 +42,7 @@ impl ParsedCopies {
             if self.valid.contains_key(&key) || self.invalid.contains(&key) {
                 continue;
             }
-            if let Some(ruleset) = known.find_by_hash(copy.set_id, copy.hash) {
+            if let Some(ruleset) = known.find_indexed_by_hash(copy.set_id, copy.hash) {
                 self.valid.insert(key, Arc::clone(ruleset));
                 continue;
             }
@@ -93,14 +93,14 @@ pub(crate) fn merge_copies(
     state: &mut CatalogState,
     copies: &[RulesetCopy],
     parsed: &ParsedCopies,
-    (live, wanted): (Option<&BTreeSet<RulesetKey>>, &BTreeSet<RulesetKey>),
+    (live, wanted): (Option<&BTreeSet<SetAndRulesetHash>>, &BTreeSet<SetAndRulesetHash>),
     retention: CopyRetention,
     now: UnixMs,
 ) {
     state.durable = copies.iter().map(RulesetCopy::key).collect();
     merge_retiring_sets(state, copies, parsed, retention, now);
-    keep_copies(state, &parsed.valid, live);
-    let mut unavailable: BTreeSet<RulesetKey> = live.into_iter().flatten().chain(wanted).copied().collect();
+    keep_rulesets_of_matches(state, &parsed.valid, live);
+    let mut unavailable: BTreeSet<SetAndRulesetHash> = live.into_iter().flatten().chain(wanted).copied().collect();
     if state.unavailable.len() < UNAVAILABLE_RULESETS_MAX {
         unavailable.append(&mut state.unavailable);
     }
@@ -109,10 +109,10 @@ pub(crate) fn merge_copies(
 }
 
 /// Keeps the rulesets that only matches use: with an index if a match has not ended.
-pub(crate) fn keep_copies(
+pub(crate) fn keep_rulesets_of_matches(
     state: &mut CatalogState,
-    stored: &BTreeMap<RulesetKey, Arc<Ruleset>>,
-    live: Option<&BTreeSet<RulesetKey>>,
+    stored: &BTreeMap<SetAndRulesetHash, Arc<Ruleset>>,
+    live: Option<&BTreeSet<SetAndRulesetHash>>,
 ) {
     let mut kept = stored.clone();
     // The store purges a copy only if nothing uses it. Another server's clock may be ahead, so keep what matches use here.
@@ -122,7 +122,7 @@ pub(crate) fn keep_copies(
             kept.entry(key).or_insert(ruleset);
         }
     }
-    kept.retain(|(set_id, hash), _| state.find_by_hash(*set_id, *hash).is_none());
+    kept.retain(|(set_id, hash), _| state.find_indexed_by_hash(*set_id, *hash).is_none());
     let (indexed, others) = kept.into_iter().partition(|(key, _)| live.is_none_or(|live| live.contains(key)));
     (state.copies, state.copies_without_index) = (indexed, others);
 }
@@ -152,7 +152,7 @@ fn merge_retiring_sets(
             continue;
         }
         if copy.ended_at.is_some() || retention.removal_grace_ms == 0 {
-            state.retire_after_grace_period(set_id, now, now.plus_ms(retention.keep_retired_ms));
+            state.end_grace_period(set_id, now, now.plus_ms(retention.keep_retired_ms));
             continue;
         }
         let known = state.retiring.get(&set_id);

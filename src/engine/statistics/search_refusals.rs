@@ -54,7 +54,7 @@ impl SearchRefusals {
 
 impl RulesetCounters {
     fn new(ruleset: &Ruleset) -> Self {
-        let rule_count = Refusal::counter_count(ruleset.filter_index_count());
+        let rule_count = Refusal::counter_count(ruleset.refusing_rule_count());
         let rule = |counter| Refusal::from_counter_index(counter).rule_name(ruleset).into();
         Self {
             rules: (0..rule_count).map(rule).collect(),

@@ -9,13 +9,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::domain::advertisement::Advertisement;
-use crate::domain::erasure::Replacement;
+use crate::domain::erasure::UserKeyReplacement;
 use crate::domain::id::{AdvertisementId, BuildIdHasher, ReservationId, UserKey};
 use crate::domain::limit::RESERVATIONS_PER_ADVERTISEMENT_MAX;
 use crate::domain::time::UnixMs;
-use crate::store::adverts::owned_rows::{OwnedRows, oldest_beyond};
+use crate::store::adverts::owned_rows::{OwnedRows, oldest_to_make_room_for_one};
 use crate::store::adverts::{
-    AdvertLimit, AdvertOwner, AdvertVersion, AdvertWrite, JOINED_RESERVATION_RETENTION_MS, OwnerKey, Reservation,
+    AdvertLimitPolicy, AdvertOwner, AdvertVersion, AdvertWrite, JOINED_RESERVATION_RETENTION_MS, OwnerKey, Reservation,
     ReservationLimit, ReservationState, UserTraces, WriteOutcome,
 };
 
@@ -265,17 +265,18 @@ impl AdvertRows {
     ) -> Result<Vec<AdvertisementId>, AdvertRefusal> {
         let live = self.owned.adverts_of_account(owner.key).filter_map(|(id, is_client)| {
             let row = self.advertisements.get(&id);
-            let expires_at = row.map(|row| row.expires_at).or_else(|| self.owned.expiry_of_count_only_advert(id))?;
+            let expires_at = row.map(|row| row.expires_at).or_else(|| self.owned.expiry_of_unchangeable_advert(id))?;
             let advertised_since = row.map_or(UnixMs(0), |row| row.advertised_since);
             (now < expires_at).then_some((advertised_since, id, is_client))
         });
         let mut live: Vec<_> = live.collect();
         match owner.limit {
-            AdvertLimit::Refuse { max } if live.len() >= max as usize => Err(AdvertRefusal::LimitReached),
-            AdvertLimit::Refuse { .. } => Ok(Vec::new()),
-            AdvertLimit::Replace { limit, tombstone_until, is_create } => {
+            AdvertLimitPolicy::Refuse { max } if live.len() >= max as usize => Err(AdvertRefusal::LimitReached),
+            AdvertLimitPolicy::Refuse { .. } => Ok(Vec::new()),
+            AdvertLimitPolicy::Replace { limit, tombstone_until, is_create } => {
                 live.sort_unstable();
-                let replaced = oldest_beyond(limit, live.into_iter().map(|(_, id, is_client)| (id, is_client)));
+                let replaced =
+                    oldest_to_make_room_for_one(limit, live.into_iter().map(|(_, id, is_client)| (id, is_client)));
                 if !replaced.is_empty() && !is_create {
                     return Err(AdvertRefusal::Replaced);
                 }
@@ -307,7 +308,7 @@ impl AdvertRows {
         let all = self.owned.reservations_of_account(owner.client);
         let mut live: Vec<_> = all.filter_map(|(id, is_client)| Some((is_live(id)?.deadline, id, is_client))).collect();
         live.sort_unstable();
-        let replaced = oldest_beyond(limit, live.into_iter().map(|(_, id, is_client)| (id, is_client)));
+        let replaced = oldest_to_make_room_for_one(limit, live.into_iter().map(|(_, id, is_client)| (id, is_client)));
         let of_party = self.owned.reservations_of_party(owner.party).filter(|id| is_live(*id).is_some());
         replaced.into_iter().chain(of_party).collect()
     }
@@ -352,7 +353,7 @@ impl AdvertRows {
         purge_at: UnixMs,
     ) -> WriteOutcome {
         let Some(row) = self.advertisements.get_mut(&advertisement_id) else { return WriteOutcome::NotFound };
-        let replacement = Replacement { user, key: UserKey::of_erased(seed, advertisement_id.as_bytes()) };
+        let replacement = UserKeyReplacement { user, key: UserKey::of_erased(seed, advertisement_id.as_bytes()) };
         let known = row.new_advertisement.as_ref().or(row.stored_advertisement.as_ref());
         let erased = known.and_then(|known| replacement.erase_from_advertisement(known));
         let was_in_advertisement = erased.is_some();
@@ -367,7 +368,7 @@ impl AdvertRows {
         for id in &row.reservation_ids {
             let Some(reservation) = self.reservations.get_mut(id) else { continue };
             let before = reservation.clone();
-            if reservation.replace_erased_user(&traces, UserKey::of_erased(seed, id.as_bytes()), purge_at) {
+            if reservation.erase_user_and_release_seat(&traces, UserKey::of_erased(seed, id.as_bytes()), purge_at) {
                 self.owned.remove_reservation(&before);
                 self.owned.add_reservation(reservation);
                 reservations.push(reservation.clone());

@@ -18,7 +18,7 @@ impl Reservation {
 
     /// Replaces what names the user by `key`, and releases the user's seat unless the reservation has ended. Returns whether
     /// it named the user.
-    pub(super) fn replace_erased_user(&mut self, traces: &UserTraces, key: UserKey, purge_at: UnixMs) -> bool {
+    pub(super) fn erase_user_and_release_seat(&mut self, traces: &UserTraces, key: UserKey, purge_at: UnixMs) -> bool {
         if !self.names(traces) {
             return false;
         }

@@ -60,7 +60,7 @@ impl OwnedRows {
     }
 
     /// Expiry of an advertisement that only counts.
-    pub(super) fn expiry_of_count_only_advert(&self, id: AdvertisementId) -> Option<UnixMs> {
+    pub(super) fn expiry_of_unchangeable_advert(&self, id: AdvertisementId) -> Option<UnixMs> {
         self.counted_adverts.get(&id).copied()
     }
 
@@ -79,7 +79,7 @@ impl OwnedRows {
 
 /// Those of `live` that must go so that one more is within the limit: first the oldest of the client, then the oldest of
 /// the account. `live` is in order of age, each with whether it is of the client.
-pub(super) fn oldest_beyond<Id: Copy>(
+pub(super) fn oldest_to_make_room_for_one<Id: Copy>(
     limit: LimitPerClientAndAccount,
     live: impl Iterator<Item = (Id, bool)>,
 ) -> Vec<Id> {
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn oldest_beyond_takes_the_client_first_and_then_the_account() {
         let limit = |per_client, per_account| LimitPerClientAndAccount { per_client, per_account };
-        let beyond = |limit, live: &[(u8, bool)]| oldest_beyond(limit, live.iter().copied());
+        let beyond = |limit, live: &[(u8, bool)]| oldest_to_make_room_for_one(limit, live.iter().copied());
         assert_eq!(beyond(limit(1, 1), &[]), [0; 0]);
         assert_eq!(beyond(limit(1, 1), &[(1, true)]), [1]);
         assert_eq!(beyond(limit(1, 2), &[(1, false), (2, true)]), [2]);

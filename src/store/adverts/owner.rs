@@ -120,14 +120,14 @@ pub struct AdvertOwner {
     /// Owner.
     pub key: OwnerKey,
     /// Limit that applies.
-    pub limit: AdvertLimit,
+    pub limit: AdvertLimitPolicy,
     /// This server does not know the advertisement yet. A hint: it selects the statements, never the outcome.
     pub is_new: bool,
 }
 
 /// Limit on the live advertisements of an owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AdvertLimit {
+pub enum AdvertLimitPolicy {
     /// A new one takes the place of the oldest. They get tombstones.
     Replace {
         /// Maximum numbers.
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn owner_keys_of_one_account_are_adjacent_and_differ_by_purpose() {
         let (account, other) = (UserKey::from_name("a"), UserKey::from_name("b"));
-        let client = |name: &str| Some(UserKey::from_user_and_client(account, UserKey::from_name(name)));
+        let client = |name: &str| Some(UserKey::of_client_of_user(account, UserKey::from_name(name)));
         let session = |client| OwnerKey::of_advertiser(account, AdvertisementKind::Session, client);
         let (first, last) = session(None).account_range();
         for key in [session(None), session(client("pc")), session(client("phone"))] {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::id::{AdvertisementId, ReservationId, UserKey};
-use crate::store::adverts::{AdvertLimit, AdvertWrite, OwnerKey, PartyKey};
+use crate::store::adverts::{AdvertLimitPolicy, AdvertWrite, OwnerKey, PartyKey};
 
 /// Ids in a batch, each once.
 #[derive(Default)]
@@ -33,7 +33,7 @@ impl TouchedAdvertKeys {
                 AdvertWrite::Publish { advertisement, confirmed_reservations, joined_reservations, owner, .. } => {
                     keys.advertisements.insert(advertisement.id);
                     if let Some(owner) = owner {
-                        let replaces = matches!(owner.limit, AdvertLimit::Replace { .. });
+                        let replaces = matches!(owner.limit, AdvertLimitPolicy::Replace { .. });
                         *keys.advertisers.entry(owner.key.account_range().0).or_default() |= replaces;
                     }
                     keys.reservations.extend(confirmed_reservations.iter().chain(joined_reservations));

@@ -11,9 +11,11 @@ use crate::domain::ruleset::rating::defaults::OwnRatingKeys;
 use crate::domain::time::UnixMs;
 use crate::store::error::StoreError;
 use crate::store::memory::MemoryStore;
-use crate::store::queues::first_scale::FirstScale;
+use crate::store::queues::first_scale::FirstRatingScaleOfSet;
 use crate::store::queues::queue_rows::QueueRows;
-use crate::store::queues::{FinishedMatch, QueueOutcome, QueueStore, QueueWrite, StoredQueueData, UserQueueState};
+use crate::store::queues::{
+    FinishedMatch, QueueOutcome, QueueStore, QueueWrite, StoredQueueData, UserTicketsMatchAndPenalties,
+};
 
 /// Smallest possible user key.
 const MIN_USER_KEY: UserKey = UserKey::from_bytes([0; 16]);
@@ -53,15 +55,18 @@ impl QueueStore for MemoryStore {
         Ok(self.lock_queues().results.get(&id).cloned())
     }
 
-    async fn record_first_scales(&self, current: &[OwnRatingKeys]) -> Result<Vec<FirstScale>, StoreError> {
+    async fn record_first_scales(&self, current: &[OwnRatingKeys]) -> Result<Vec<FirstRatingScaleOfSet>, StoreError> {
         let mut rows = self.lock_queues();
         let record = |keys: &OwnRatingKeys| {
-            *rows.first_scales.entry(keys.set_id).or_insert_with(|| FirstScale::of_unrecorded_set(keys, false))
+            *rows
+                .first_scales
+                .entry(keys.set_id)
+                .or_insert_with(|| FirstRatingScaleOfSet::of_unrecorded_set(keys, false))
         };
         Ok(current.iter().map(record).collect())
     }
 
-    async fn read_user(&self, user: UserKey) -> Result<UserQueueState, StoreError> {
+    async fn read_user(&self, user: UserKey) -> Result<UserTicketsMatchAndPenalties, StoreError> {
         Ok(self.lock_queues().user(user))
     }
 

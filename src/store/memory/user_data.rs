@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 
-use crate::domain::erasure::Replacement;
+use crate::domain::erasure::UserKeyReplacement;
 use crate::domain::id::{MatchId, UserKey};
 use crate::domain::time::UnixMs;
 use crate::store::adverts::UserTraces;
@@ -27,7 +27,7 @@ impl UserDataStore for MemoryStore {
             let rows = self.lock_adverts();
             let named = rows.reservations.values().filter(|reservation| reservation.names(&traces));
             let mut ids: BTreeSet<_> = named.map(|reservation| *reservation.advertisement_id.as_bytes()).collect();
-            let names = Replacement { user, key: UserKey::of_erased(&[0; 16], &[0; 16]) };
+            let names = UserKeyReplacement { user, key: UserKey::of_erased(&[0; 16], &[0; 16]) };
             let adverts = rows.advertisements.iter();
             let named = adverts.filter(|(_, row)| {
                 row.new_advertisement.as_ref().is_some_and(|known| {
@@ -87,7 +87,7 @@ impl UserDataStore for MemoryStore {
 
 /// Ids of the rows of a kind that name `user`.
 fn ids_naming(rows: &QueueRows, kind: UserRowKind, user: UserKey) -> Vec<[u8; 16]> {
-    let names = Replacement { user, key: UserKey::of_erased(&[0; 16], &[0; 16]) };
+    let names = UserKeyReplacement { user, key: UserKey::of_erased(&[0; 16], &[0; 16]) };
     match kind {
         UserRowKind::Ticket => {
             let named = rows.tickets.values().filter(|stored| names.erase_from_ticket(&stored.ticket).is_some());

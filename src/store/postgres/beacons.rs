@@ -4,7 +4,9 @@ use async_trait::async_trait;
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 
-use crate::store::beacons::{BeaconAnnouncement, BeaconStore, StoredBeacon, decode_beacon, encode_body, may_replace};
+use crate::store::beacons::{
+    BeaconAnnouncement, BeaconStore, StoredBeacon, decode_beacon, encode_beacon_json, may_replace,
+};
 use crate::store::error::StoreError;
 use crate::store::postgres::PostgresStore;
 use crate::store::postgres::connection::slot::{OPERATION_TIMEOUT, query_within};
@@ -24,7 +26,7 @@ const PURGE_BEACONS: &str = "delete from beacon where announced_at_ms < $1";
 impl BeaconStore for PostgresStore {
     async fn announce_beacon(&self, announcement: &BeaconAnnouncement) -> Result<Vec<StoredBeacon>, StoreError> {
         self.writer_gate.check_may_write()?;
-        let body = encode_body(&announcement.beacon.body)?;
+        let body = encode_beacon_json(&announcement.beacon.body)?;
         let mut slot = self.background_connection.lock().await;
         query_within!(slot, OPERATION_TIMEOUT, "announcing a beacon", |connection| {
             announce(connection, announcement, &body)

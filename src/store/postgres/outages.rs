@@ -7,7 +7,7 @@ use sqlx::postgres::PgConnection;
 use crate::domain::available_time::Outage;
 use crate::store::error::StoreError;
 use crate::store::outages::{
-    LivenessReport, OUTAGES_READ_MAX, OutageStore, SERVERS_READ_MAX, ServerMark, StoredOutages,
+    LivenessReport, OUTAGES_READ_MAX, OutageStore, SERVERS_READ_MAX, ServerSignOfLife, StoredOutages,
 };
 use crate::store::postgres::PostgresStore;
 use crate::store::postgres::connection::slot::{OPERATION_TIMEOUT, query_within};
@@ -65,7 +65,7 @@ async fn apply_report(
         sqlx::query_as(READ_OUTAGES).bind(limit(OUTAGES_READ_MAX)).fetch_all(&mut *connection).await?;
     let servers: Vec<(i64, i64, bool)> =
         sqlx::query_as(READ_ALIVE).bind(limit(SERVERS_READ_MAX)).fetch_all(connection).await?;
-    let mark = |(replica, alive_ms, is_stopped): (i64, i64, bool)| ServerMark {
+    let mark = |(replica, alive_ms, is_stopped): (i64, i64, bool)| ServerSignOfLife {
         is_own: replica == replica_id,
         alive_at: from_ms(alive_ms),
         is_stopped,

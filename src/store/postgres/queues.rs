@@ -33,12 +33,12 @@ use crate::store::postgres::connection::write_session::run_exclusive_on;
 use crate::store::postgres::queues::feed::QueueFeedSource;
 use crate::store::postgres::queues::statements as sql;
 use crate::store::queues::connected_users_report::ConnectedUsersReport;
-use crate::store::queues::first_scale::FirstScale;
+use crate::store::queues::first_scale::FirstRatingScaleOfSet;
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::touched_keys::TouchedQueueKeys;
 use crate::store::queues::{
     FinishedMatch, LiveServers, QueueFeed, QueueFeedBatch, QueueKey, QueueOutcome, QueueStore, QueueWrite,
-    StoredQueueData, UserQueueState,
+    StoredQueueData, UserTicketsMatchAndPenalties,
 };
 use crate::store::rows;
 use crate::store::writer_version::STORE_FORMAT_VERSION;
@@ -102,7 +102,7 @@ impl QueueStore for PostgresStore {
         row.as_ref().map(decode::decode_result).transpose()
     }
 
-    async fn record_first_scales(&self, current: &[OwnRatingKeys]) -> Result<Vec<FirstScale>, StoreError> {
+    async fn record_first_scales(&self, current: &[OwnRatingKeys]) -> Result<Vec<FirstRatingScaleOfSet>, StoreError> {
         self.writer_gate.check_may_write()?;
         let mut slot = self.background_connection.lock().await;
         let recorded = query_within!(slot, OPERATION_TIMEOUT, "recording rating scales", |connection| {
@@ -116,25 +116,25 @@ impl QueueStore for PostgresStore {
         recorded.into_iter().map(|row| decode::decode_first_scale(row).ok_or_else(|| corrupt(row))).collect()
     }
 
-    async fn read_user(&self, user: UserKey) -> Result<UserQueueState, StoreError> {
+    async fn read_user(&self, user: UserKey) -> Result<UserTicketsMatchAndPenalties, StoreError> {
         let mut slot = self.background_connection.lock().await;
         let rows = query_within!(slot, OPERATION_TIMEOUT, "reading a user", |connection| {
-            sqlx::query(sql::READ_USER_ROWS)
+            sqlx::query(sql::READ_TICKETS_MATCHES_PENALTIES_OF_USERS)
                 .bind(vec![Uuid::from_bytes(*user.as_bytes())])
                 .bind(Vec::<Uuid>::new())
                 .fetch_all(&mut *connection)
         })?;
         let mut user_rows = QueueRows::default();
         for row in &rows {
-            decode::decode_user_row(row, &mut user_rows)?;
+            decode::decode_ticket_match_or_penalty_of_user(row, &mut user_rows)?;
         }
         Ok(user_rows.user(user))
     }
 
     async fn read_rating_changes(&self, user: UserKey, key: RatingKey) -> Result<Vec<RatingHistoryEntry>, StoreError> {
-        let statement = match key.is_digest() {
-            false => rating_statements::READ_RATING_CHANGES,
-            true => rating_statements::READ_KEYED_RATING_CHANGES,
+        let statement = match key.is_pool_and_scale_digest() {
+            false => rating_statements::READ_RATING_CHANGES_ON_FIRST_SCALE,
+            true => rating_statements::READ_RATING_CHANGES_WITH_DIGEST_KEY,
         };
         let mut slot = self.background_connection.lock().await;
         let rows = query_within!(slot, OPERATION_TIMEOUT, "reading rating changes", |connection| {
@@ -160,7 +160,8 @@ impl QueueStore for PostgresStore {
                 .bind(limit)
                 .fetch_all(&mut *connection)
         })?;
-        let decode_known = |row| self.unknown_rows.filter(decode::result_key(row)?, decode::decode_finished_match(row));
+        let decode_known =
+            |row| self.unknown_rows.none_if_unknown(decode::result_key(row)?, decode::decode_finished_match(row));
         rows.iter().filter_map(|row| decode_known(row).transpose()).collect()
     }
 
@@ -234,7 +235,7 @@ impl QueueStore for PostgresStore {
         let replica = self.replica.id.cast_signed();
         let mut slot = self.background_connection.lock().await;
         let totals = query_within!(slot, OPERATION_TIMEOUT, "reporting connected users", |connection| {
-            connected_users::exchange(connection, replica, report)
+            connected_users::store_report_and_read_totals(connection, replica, report)
         })?;
         let to_count = |(set, silo, users): (i64, i64, i64)| {
             (queue_key_from_columns(set, silo), u32::try_from(users).unwrap_or(u32::MAX))

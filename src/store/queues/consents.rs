@@ -4,7 +4,7 @@ use crate::domain::id::{AdvertisementId, ConsentId, MatchId, TicketId};
 use crate::domain::time::UnixMs;
 
 /// Retention of a row after its consent has expired, milliseconds: the clocks of servers differ by less.
-pub const CONSENT_RETENTION_MS: u64 = 10 * 60 * 1_000;
+pub const CONSENT_RETENTION_AFTER_EXPIRY_MS: u64 = 10 * 60 * 1_000;
 
 /// Consent that a player granted, as its token says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

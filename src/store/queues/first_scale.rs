@@ -5,7 +5,7 @@ use crate::domain::ruleset::rating::defaults::{OwnRatingKeys, RatingDefaults};
 
 /// First scale of a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FirstScale {
+pub struct FirstRatingScaleOfSet {
     /// The set.
     pub set_id: SetId,
     /// Key of the set's own ratings on its first scale.
@@ -14,7 +14,7 @@ pub struct FirstScale {
     pub defaults: RatingDefaults,
 }
 
-impl FirstScale {
+impl FirstRatingScaleOfSet {
     /// Scale of a set that has none yet. A set that has played used the former defaults, with a server of version 0.2.0.
     pub(in crate::store) fn of_unrecorded_set(keys: &OwnRatingKeys, has_played: bool) -> Self {
         let defaults = if has_played { RatingDefaults::Former } else { RatingDefaults::Current };

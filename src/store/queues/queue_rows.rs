@@ -17,10 +17,11 @@ use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::queue::ticket::Ticket;
 use crate::domain::rating::SetActivity;
 use crate::domain::time::UnixMs;
-use crate::store::queues::consents::{CONSENT_RETENTION_MS, StoredConsent};
-use crate::store::queues::first_scale::FirstScale;
+use crate::store::queues::consents::{CONSENT_RETENTION_AFTER_EXPIRY_MS, StoredConsent};
+use crate::store::queues::first_scale::FirstRatingScaleOfSet;
 use crate::store::queues::{
-    QueueKey, RESULT_RETENTION_MS, RatingRow, StoredBlockList, StoredTicket, TicketMembership, UserQueueState,
+    QueueKey, RESULT_RETENTION_MS, RatingRow, StoredBlockList, StoredTicket, TicketMembership,
+    UserTicketsMatchAndPenalties,
 };
 
 /// Rows by key.
@@ -47,7 +48,7 @@ pub(in crate::store) struct QueueRows {
     /// Rating history entries by slot. If only part of the rows was read: the entries that the batch writes.
     pub(in crate::store) rating_changes: BTreeMap<(UserKey, RatingKey, u32), RatingHistoryEntry>,
     /// First scale of each set. Not read for a batch.
-    pub(in crate::store) first_scales: BTreeMap<SetId, FirstScale>,
+    pub(in crate::store) first_scales: BTreeMap<SetId, FirstRatingScaleOfSet>,
     /// Names of users in logs. Not read for a batch.
     pub(in crate::store) log_names: BTreeMap<UserKey, [u8; 16]>,
     /// Users whose remaining rows are to be deleted.
@@ -101,11 +102,11 @@ impl QueueRows {
     }
 
     /// Tickets, match and penalties of a user.
-    pub(in crate::store) fn user(&self, user: UserKey) -> UserQueueState {
+    pub(in crate::store) fn user(&self, user: UserKey) -> UserTicketsMatchAndPenalties {
         let mut tickets = self.ticket_users.get(&user).cloned().unwrap_or_default();
         tickets.sort_unstable_by_key(|membership| membership.ticket_id);
         let penalties = self.penalties.range((user, SetId(0))..=(user, SetId(u32::MAX)));
-        UserQueueState {
+        UserTicketsMatchAndPenalties {
             tickets,
             match_id: self.match_by_user.get(&user).copied(),
             penalties: penalties.map(|((_, set_id), penalty)| (*set_id, *penalty)).collect(),
@@ -117,7 +118,7 @@ impl QueueRows {
         self.tickets.retain(|_, stored| stored.purge_at().is_none_or(|purge_at| now < purge_at));
         self.matches.retain(|_, found| match_purge_at(found).is_none_or(|purge_at| now < purge_at));
         self.penalties.retain(|_, penalty| now < penalty.expires_at());
-        self.consents.retain(|_, consent| now < consent.expires_at.plus_ms(CONSENT_RETENTION_MS));
+        self.consents.retain(|_, consent| now < consent.expires_at.plus_ms(CONSENT_RETENTION_AFTER_EXPIRY_MS));
         self.results.retain(|_, result| now < result.reported_at.plus_ms(RESULT_RETENTION_MS));
         self.feedback.retain(|_, (_, given_at)| now < given_at.plus_ms(RESULT_RETENTION_MS));
     }

@@ -10,7 +10,7 @@ use crate::domain::queue::ticket::{Ticket, TicketEndReason};
 use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::time::UnixMs;
 use crate::store::queues::consents::{ConsentConsumer, GrantedConsent};
-use crate::store::queues::records::{PenaltySchedule, RatingRow};
+use crate::store::queues::records::{RatingRow, ReadyCheckCooldowns};
 
 /// One write to the queues. `now` is the time of the decision by the server's clock.
 #[derive(Clone, Debug)]
@@ -119,7 +119,7 @@ pub enum QueueWrite {
         /// Users to penalize for a failed ready check.
         penalized_users: Vec<UserKey>,
         /// Penalty schedule of the ruleset; required if a user is penalized.
-        penalty_schedule: PenaltySchedule,
+        penalty_schedule: ReadyCheckCooldowns,
         /// Ratings of the set, in which each user who leaves with this transition has one more abandoned match. `None` if
         /// no user leaves or the set has no ratings.
         leaver_rating: Option<KeyedRatingSpec>,

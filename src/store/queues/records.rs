@@ -60,7 +60,7 @@ pub enum TicketState {
 
 /// Cooldowns after failed ready checks, from the ruleset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PenaltySchedule {
+pub struct ReadyCheckCooldowns {
     /// Cooldown after the first, second, ... failed check, milliseconds. The last one applies to all further checks.
     pub cooldowns_ms: Box<[u32]>,
     /// Time without a failed check after which the count starts again from zero, milliseconds.

@@ -26,7 +26,7 @@
 //! | | | | `o` | end reason, as index in `MATCH_END_REASONS` |
 //! | | | | `n` | ended, and was not hosted by fireteam |
 //!
-//! The reports of a match's players have keys of two letters, as in `side_report_body.rs`. So have the skills of players who were
+//! The reports of a match's players have keys of two letters, as in `side_report_json.rs`. So have the skills of players who were
 //! erased before the result: `es`.
 //!
 //! Absent and empty values have no key. A row with an unknown key is left to newer servers, as in
@@ -42,7 +42,7 @@ use crate::domain::chosen_value::ChosenValue;
 use crate::domain::id::{
     AdvertisementId, MatchId, RatingKey, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey,
 };
-use crate::domain::lifecycle::session_start::SessionMatchStart;
+use crate::domain::lifecycle::session_start::SessionMatchStartByHost;
 use crate::domain::lifecycle::side_reports::SideReports;
 use crate::domain::lifecycle::{
     Assignment, KeptSkillOfErasedUser, Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket,
@@ -51,8 +51,8 @@ use crate::domain::queue::ticket::{PlayerRating, Ticket};
 use crate::domain::rating::Skill;
 use crate::domain::time::UnixMs;
 use crate::store::adverts::row_body::{BodyToRead, BodyToWrite, HexKey, JsonList, to_json_text};
-use crate::store::queues::side_report_body::{
-    PlayerReportBody, decode_player_reports, decode_reports_outcome, encode_player_reports, encode_reports_outcome,
+use crate::store::queues::side_report_json::{
+    PlayerReportJson, decode_player_reports, decode_reports_outcome, encode_player_reports, encode_reports_outcome,
 };
 
 #[derive(Deserialize)]
@@ -134,7 +134,7 @@ pub(in crate::store) fn decode_ticket(text: &str) -> Result<Ticket, serde_json::
         deviation: deviation.unwrap_or(f64::NAN),
     };
     let rating_key = |number| {
-        let key = RatingKey::from_stored(number).filter(|key| key.is_digest());
+        let key = RatingKey::from_stored(number).filter(|key| key.is_pool_and_scale_digest());
         key.ok_or_else(|| serde_json::Error::custom(format_args!("{number} is not a digest key")))
     };
     if body.own_round_trips_ms.as_ref().is_some_and(|own| own.len() != session.region_latencies.len()) {
@@ -197,7 +197,7 @@ struct MatchBody {
     #[serde(rename = "n", default, skip_serializing_if = "is_false")]
     unhosted: bool,
     #[serde(rename = "sr", default, skip_serializing_if = "Vec::is_empty")]
-    side_reports: Vec<PlayerReportBody>,
+    side_reports: Vec<PlayerReportJson>,
     #[serde(rename = "sh", default, skip_serializing_if = "Vec::is_empty")]
     heard_tickets: Vec<HexKey>,
     #[serde(rename = "sw", skip_serializing_if = "Option::is_none")]
@@ -330,15 +330,15 @@ fn decode_kept_skill(body: ErasedSkillBody) -> Result<KeptSkillOfErasedUser, ser
     })
 }
 
-fn encode_session_start(start: &SessionMatchStart) -> SessionStartBody {
-    let SessionMatchStart { advertisement, reservations, request_digest } = start;
+fn encode_session_start(start: &SessionMatchStartByHost) -> SessionStartBody {
+    let SessionMatchStartByHost { advertisement, reservations, request_digest } = start;
     let reservation = |id: &Option<ReservationId>| id.map(|id| HexKey(*id.as_bytes()));
     (HexKey(*advertisement.as_bytes()), reservations.iter().map(reservation).collect(), HexKey(*request_digest))
 }
 
-fn decode_session_start((advertisement, reservations, digest): SessionStartBody) -> SessionMatchStart {
+fn decode_session_start((advertisement, reservations, digest): SessionStartBody) -> SessionMatchStartByHost {
     let reservation = |id: Option<HexKey>| id.map(|id| ReservationId::from_bytes(id.0));
-    SessionMatchStart {
+    SessionMatchStartByHost {
         advertisement: AdvertisementId::from_bytes(advertisement.0),
         reservations: reservations.into_iter().map(reservation).collect(),
         request_digest: digest.0,

@@ -3,7 +3,9 @@
 use async_trait::async_trait;
 use sqlx::sqlite::SqliteConnection;
 
-use crate::store::beacons::{BeaconAnnouncement, BeaconStore, StoredBeacon, decode_beacon, encode_body, may_replace};
+use crate::store::beacons::{
+    BeaconAnnouncement, BeaconStore, StoredBeacon, decode_beacon, encode_beacon_json, may_replace,
+};
 use crate::store::error::StoreError;
 use crate::store::rows::to_ms;
 use crate::store::sqlite::SqliteStore;
@@ -21,7 +23,7 @@ impl BeaconStore for SqliteStore {
     async fn announce_beacon(&self, announcement: &BeaconAnnouncement) -> Result<Vec<StoredBeacon>, StoreError> {
         self.writer_gate.check_may_write()?;
         let (path, announcement) = (self.path.clone(), announcement.clone());
-        let body = encode_body(&announcement.beacon.body)?;
+        let body = encode_beacon_json(&announcement.beacon.body)?;
         self.run_exclusive(move |mut access| async move {
             let mut connection = access.take_connection(&path).await?;
             let result = announce(&mut connection, &announcement, &body).await.map_err(to_store_error);

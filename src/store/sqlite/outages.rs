@@ -5,7 +5,7 @@ use sqlx::sqlite::SqliteConnection;
 
 use crate::domain::available_time::Outage;
 use crate::store::error::StoreError;
-use crate::store::outages::{LivenessReport, OUTAGES_READ_MAX, OutageStore, ServerMark, StoredOutages};
+use crate::store::outages::{LivenessReport, OUTAGES_READ_MAX, OutageStore, ServerSignOfLife, StoredOutages};
 use crate::store::rows::{from_ms, to_ms};
 use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::connection::error::to_store_error;
@@ -58,6 +58,9 @@ async fn apply_report(
     let servers: Vec<(i64,)> = sqlx::query_as(READ_ALIVE).fetch_all(connection).await?;
     Ok(StoredOutages {
         outages: outages.into_iter().map(|(from, to)| Outage { from: from_ms(from), to: from_ms(to) }).collect(),
-        servers: servers.into_iter().map(|(alive_at,)| ServerMark::mark_of_only_server(from_ms(alive_at))).collect(),
+        servers: servers
+            .into_iter()
+            .map(|(alive_at,)| ServerSignOfLife::mark_of_only_server(from_ms(alive_at)))
+            .collect(),
     })
 }

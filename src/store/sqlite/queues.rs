@@ -21,11 +21,11 @@ use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::ruleset::rating::defaults::OwnRatingKeys;
 use crate::domain::time::UnixMs;
 use crate::store::error::StoreError;
-use crate::store::queues::first_scale::FirstScale;
+use crate::store::queues::first_scale::FirstRatingScaleOfSet;
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::touched_keys::TouchedQueueKeys;
 use crate::store::queues::{
-    FinishedMatch, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData, UserQueueState,
+    FinishedMatch, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData, UserTicketsMatchAndPenalties,
 };
 use crate::store::rows;
 use crate::store::sqlite::SqliteStore;
@@ -74,7 +74,7 @@ impl QueueStore for SqliteStore {
         rows.first().map(decode::decode_result).transpose()
     }
 
-    async fn record_first_scales(&self, current: &[OwnRatingKeys]) -> Result<Vec<FirstScale>, StoreError> {
+    async fn record_first_scales(&self, current: &[OwnRatingKeys]) -> Result<Vec<FirstRatingScaleOfSet>, StoreError> {
         self.writer_gate.check_may_write()?;
         let (path, current) = (self.path.clone(), current.to_vec());
         self.run_exclusive(move |mut access| async move {
@@ -86,20 +86,20 @@ impl QueueStore for SqliteStore {
         .await
     }
 
-    async fn read_user(&self, user: UserKey) -> Result<UserQueueState, StoreError> {
+    async fn read_user(&self, user: UserKey) -> Result<UserTicketsMatchAndPenalties, StoreError> {
         let (users, no_matches) = (hex_json_array([user.as_bytes()].into_iter()), hex_json_array([].into_iter()));
-        let query = sqlx::query(sql::READ_USER_ROWS).bind(users).bind(no_matches);
+        let query = sqlx::query(sql::READ_TICKETS_MATCHES_PENALTIES_OF_USERS).bind(users).bind(no_matches);
         let mut user_rows = QueueRows::default();
         for row in &fetch_rows(&self.path, query).await.map_err(|error| with_path(&self.path, error))? {
-            decode::decode_user_row(row, &mut user_rows)?;
+            decode::decode_ticket_match_or_penalty_of_user(row, &mut user_rows)?;
         }
         Ok(user_rows.user(user))
     }
 
     async fn read_rating_changes(&self, user: UserKey, key: RatingKey) -> Result<Vec<RatingHistoryEntry>, StoreError> {
-        let statement = match key.is_digest() {
-            false => rating_statements::READ_RATING_CHANGES,
-            true => rating_statements::READ_KEYED_RATING_CHANGES,
+        let statement = match key.is_pool_and_scale_digest() {
+            false => rating_statements::READ_RATING_CHANGES_ON_FIRST_SCALE,
+            true => rating_statements::READ_RATING_CHANGES_WITH_DIGEST_KEY,
         };
         let query = sqlx::query(statement).bind(user.as_bytes().to_vec()).bind(key.to_stored());
         let rows = fetch_rows(&self.path, query).await.map_err(|error| with_path(&self.path, error))?;
@@ -117,7 +117,8 @@ impl QueueStore for SqliteStore {
             .bind(id.as_bytes().to_vec())
             .bind(limit);
         let rows = fetch_rows(&self.path, query).await.map_err(|error| with_path(&self.path, error))?;
-        let decode_known = |row| self.unknown_rows.filter(decode::result_key(row)?, decode::decode_finished_match(row));
+        let decode_known =
+            |row| self.unknown_rows.none_if_unknown(decode::result_key(row)?, decode::decode_finished_match(row));
         rows.iter().filter_map(|row| decode_known(row).transpose()).collect()
     }
 
@@ -159,14 +160,14 @@ async fn load_rows(
     now: UnixMs,
     unknown_rows: &UnknownRows,
 ) -> Result<StoredQueueData, StoreError> {
-    unknown_rows.forget(|key| !matches!(key, RowKey::Advertisement(_)));
+    unknown_rows.forget_keys_where(|key| !matches!(key, RowKey::Advertisement(_)));
     purge_rows(connection, &sql::PURGE_DUE_ROWS, now).await?;
     let mut data = StoredQueueData::default();
     for row in sqlx::query(sql::LOAD_ALL_TICKETS).fetch_all(&mut *connection).await.map_err(to_store_error)? {
-        data.tickets.extend(unknown_rows.filter(decode::ticket_key(&row)?, decode::decode_ticket(&row))?);
+        data.tickets.extend(unknown_rows.none_if_unknown(decode::ticket_key(&row)?, decode::decode_ticket(&row))?);
     }
     for row in sqlx::query(sql::LOAD_ALL_MATCHES).fetch_all(&mut *connection).await.map_err(to_store_error)? {
-        data.matches.extend(unknown_rows.filter(decode::match_key(&row)?, decode::decode_match(&row))?);
+        data.matches.extend(unknown_rows.none_if_unknown(decode::match_key(&row)?, decode::decode_match(&row))?);
     }
     data.ratings = ratings::load_all(connection).await?;
     for row in sqlx::query(sql::LOAD_ALL_BLOCK_LISTS).fetch_all(&mut *connection).await.map_err(to_store_error)? {

@@ -28,7 +28,9 @@ impl CountRows {
         }
         if batch.purges {
             let (all, most) = (batch.long_retention_cutoff(), batch.short_retention_cutoff());
-            self.counts.retain(|(hour, key, _), _| if key.kind.is_by_ruleset() { all <= *hour } else { most <= *hour });
+            self.counts.retain(
+                |(hour, key, _), _| if key.kind.is_by_ruleset_version() { all <= *hour } else { most <= *hour },
+            );
         }
     }
 

@@ -22,11 +22,11 @@ fn histogram_of(kind: StatisticKind) -> Histogram {
     Histogram::new(kind.bounds().iter().map(|bound| to_base_unit(kind, *bound)))
 }
 
-pub(super) fn wait_histogram() -> Histogram {
+pub(super) fn empty_wait_seconds_histogram() -> Histogram {
     histogram_of(StatisticKind::SearchToSeat)
 }
 
-pub(super) fn quality_histogram() -> Histogram {
+pub(super) fn empty_quality_histogram() -> Histogram {
     histogram_of(StatisticKind::MatchQuality)
 }
 
@@ -38,6 +38,6 @@ pub(super) fn empty_round_trip_seconds_histogram() -> Histogram {
     histogram_of(StatisticKind::MatchRoundTrip)
 }
 
-pub(super) fn star_histogram() -> Histogram {
+pub(super) fn empty_stars_histogram() -> Histogram {
     histogram_of(StatisticKind::Feedback)
 }

@@ -72,7 +72,7 @@ impl PartyClient {
         let mut update = advertise_request(&self.players, i32::try_from(open).expect("few"));
         update.joined_reservation_ids =
             answer.reservations.into_iter().map(|reservation| reservation.reservation_id).collect();
-        advertised.update(update).await.expect("update");
+        advertised.replace_published(update).await.expect("update");
         if open > 0 {
             return ClientState::Advertising;
         }
@@ -148,7 +148,7 @@ async fn expired_advertisement_leaves_memory_and_store() {
         connect_data: b"host:8888".to_vec(),
         ..advertise_request(&[("host", 0.0)], 4)
     };
-    advertised.update(changed).await.expect("update");
+    advertised.replace_published(changed).await.expect("update");
     let mut searching = other.search_session(1, party_session(&[("guest", 0.0)]));
     let found = searching.search().await.expect("search");
     assert_eq!(found.candidates[0].open_seats, 4);

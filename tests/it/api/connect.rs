@@ -158,7 +158,7 @@ async fn reconnect_returns_all_reservations() {
         searching.reserve(advertised.id()).await.expect("reserve")
     };
     let first = reserve_as("first").await;
-    let event = events.next().await.expect("an event");
+    let event = events.next_reservation_event().await.expect("an event");
     assert_eq!((&*event.advertisement_id, event.state()), (advertised.id(), pb::ReservationState::Held));
     let reservation = event.reservation.expect("a reservation");
     assert_eq!((&*reservation.reservation_id, reservation.seats), (&*first.id, 1));
@@ -180,12 +180,12 @@ async fn reconnect_returns_all_reservations() {
     expected.sort_unstable();
     assert_eq!(known, expected);
     first.release().await.expect("release");
-    let event = events.next().await.expect("an event");
+    let event = events.next_reservation_event().await.expect("an event");
     assert_eq!(event.state(), pb::ReservationState::Released);
     connection.update_advertisement(heartbeat).await.expect("heartbeat");
     reserve_as("third").await;
     assert_eq!(
-        events.next().await.expect("an event").state(),
+        events.next_reservation_event().await.expect("an event").state(),
         pb::ReservationState::Held,
         "one event after two updates"
     );
@@ -234,7 +234,7 @@ async fn reserve_uses_the_skill_of_the_search() {
         session_composition: Some(guest),
         ..Default::default()
     };
-    advertised.update(advertise_request(&[("host", 300.0)], 2)).await.expect("update");
+    advertised.replace_published(advertise_request(&[("host", 300.0)], 2)).await.expect("update");
     let error = client.reserve(request.clone()).await.expect_err("200 points apart");
     assert_eq!(error.server_error().expect("a status").metadata["rule"], "skill", "{error}");
     let other = pb::MatchmakingReserveRequest {
@@ -243,7 +243,7 @@ async fn reserve_uses_the_skill_of_the_search() {
     };
     let error = client.reserve(other).await.expect_err("another party searched");
     assert_eq!(error.fields()[0].field, "search_token", "{error}");
-    advertised.update(advertise_request(&[("host", 0.0)], 2)).await.expect("update");
+    advertised.replace_published(advertise_request(&[("host", 0.0)], 2)).await.expect("update");
     let without_session = pb::MatchmakingReserveRequest { session_composition: None, ..request };
     assert_eq!(
         client.reserve(without_session).await.expect("players without a session").reservation.expect("seats").seats,
@@ -268,7 +268,7 @@ async fn update_of_an_expired_advertisement_keeps_its_waiting_time() {
         }
         let mut searching = client.search_session(1, party_session(&[("guest", 0.0)]));
         assert!(searching.search().await.expect("search").candidates.is_empty());
-        let answer = advertised.update(request).await.expect("update");
+        let answer = advertised.replace_published(request).await.expect("update");
         assert_eq!((answer.advertisement_id.as_str(), answer.expires_in_ms), (advertised.id(), 12_000));
         // Skill is in its second step, which started after 10 s. The next latency step starts in 3 s.
         assert_eq!(answer.next_expansion_in_ms, Some(3_000), "swept: {is_swept}");
@@ -293,7 +293,7 @@ async fn slow_reader_loses_its_connection_but_no_reservation() {
     }
     let last = searching.reserve(advertised.id()).await.expect("reserve");
     let end_error = loop {
-        match events.next().await {
+        match events.next_reservation_event().await {
             Ok(_) => {}
             Err(error) => break error,
         }

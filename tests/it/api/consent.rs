@@ -86,7 +86,7 @@ async fn client_requests_must_include_the_callers_own_user() {
         search_request: Some(search_request(party_session(&[("ana", 0.0)]))),
         ..Default::default()
     };
-    let error = eve.core(envelope).await.unwrap_err();
+    let error = eve.send_core_request(envelope).await.unwrap_err();
     assert_eq!(error_fields(&error), ["search_request.session_composition.players"]);
 
     let token = eve.search(search_request(party_session(&[("eve", 0.0)]))).await.expect("own user").search_token;

@@ -48,11 +48,11 @@ async fn run_all_operations(client: &Client) -> Vec<String> {
         taken.push(searching.reserve(hosted.id()).await.expect("reserve"));
     }
     all[0].confirm(vec![taken[0].id.clone()]).await.expect("confirm");
-    all[4].update(advertise_request(&[("host 4", 9.0)], 2)).await.expect("update");
+    all[4].replace_published(advertise_request(&[("host 4", 9.0)], 2)).await.expect("update");
     all[5].heartbeat().await.expect("heartbeat");
     let mut joined = advertise_request(&[("host 3", 0.0), ("guest 3", 0.0)], 3);
     joined.joined_reservation_ids = vec![taken.pop().expect("four").id];
-    all[3].update(joined).await.expect("join");
+    all[3].replace_published(joined).await.expect("join");
     taken.pop().expect("three").release().await.expect("release");
     all.pop().expect("eight").delete().await.expect("delete");
     all.iter().map(|advertisement| advertisement.id().to_owned()).collect()
@@ -212,7 +212,7 @@ async fn change_until_stopped(client: Client, number: usize, stop: Arc<AtomicBoo
         {
             let _ = reserved.release().await;
         }
-        let _ = advertised.update(advertise_request(&[(&name, 1.0)], 3)).await;
+        let _ = advertised.replace_published(advertise_request(&[(&name, 1.0)], 3)).await;
         let _ = advertised.heartbeat().await;
         let _ = advertised.delete().await;
         changes.fetch_add(1, Ordering::SeqCst);

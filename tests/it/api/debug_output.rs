@@ -98,7 +98,7 @@ async fn debug_output_of_each_client_handle_has_no_secret() {
     formatted.add_secret("the search token", &found.search_token);
     let reservation = session.reserve(&found.candidates[0].advertisement_id).await.unwrap();
     assert_eq!(reservation.connect_data, CONNECT_DATA);
-    let event = events.next_event().await.unwrap();
+    let event = events.next_host_event().await.unwrap();
     let consent =
         pb::MatchmakingGrantConsentResponse { consent_token: b"consent-canary".to_vec(), ..Default::default() };
     formatted.add_secret("the consent token", &consent.consent_token);
@@ -116,12 +116,12 @@ async fn debug_output_of_each_client_handle_has_no_secret() {
     formatted.format("MatchmakingSearchResponse", &found);
     formatted.format("Advertisement", &advertisement);
     formatted.format("Client", &client);
-    formatted.format("Connection", &connection);
+    formatted.format("MatchmakingStream", &connection);
     formatted.format("HostEvent", &event);
     formatted.format("HostEvent", &HostEvent::Match(Box::default()));
     formatted.format("MatchHost", &MatchHost::new(client.clone(), &advertisement));
     formatted.format("Reservation", &reservation);
-    formatted.format("ReservationEvents", &events);
+    formatted.format("HostEvents", &events);
     formatted.format("PendingResponse", &pending);
     formatted.format("RetryPolicy", &RetryPolicy::default());
     formatted.format("SearchSession", &session);
@@ -137,7 +137,7 @@ async fn debug_output_of_each_client_handle_has_no_secret() {
         "AdmittedPlayer",
         "CredentialError",
         "CredentialVerifier",
-        "REMEMBERED_CREDENTIALS_MAX",
+        "DEFAULT_REMEMBERED_CREDENTIALS_MAX",
         "Token",
         "FieldViolation",
         "ServerError",

@@ -20,7 +20,7 @@ async fn send_by_core_and_connect(
     client: &Client,
     core: pb::MatchmakingCoreRequest,
 ) -> [pb::MatchmakingCoreResponse; 2] {
-    let called = client.core(core.clone()).await.expect("core");
+    let called = client.send_core_request(core.clone()).await.expect("core");
     assert_eq!((called.request_nonce, called.managed_session_index), (Some(u64::MAX), Some(-1)));
     assert_eq!(called.request_type, core.request_type);
     let (connection, _events) = client.open_stream().await.expect("open");

@@ -128,18 +128,18 @@ async fn unconfirmed_reservation_expires_and_confirmed_one_stays() {
         let mut searching = client.search_session(1, party_session(&[(name, 0.0)]));
         searching.search().await.expect("search");
         ids.push(searching.reserve(advertised.id()).await.expect("reserve").id);
-        let event = events.next().await.expect("an event");
+        let event = events.next_reservation_event().await.expect("an event");
         assert_eq!(event.state(), pb::ReservationState::Held);
     }
     advertised.confirm(vec![ids[0].clone()]).await.expect("confirm");
-    assert_eq!(events.next().await.expect("an event").state(), pb::ReservationState::Confirmed);
+    assert_eq!(events.next_reservation_event().await.expect("an event").state(), pb::ReservationState::Confirmed);
 
     server.clock.advance_ms(29_999);
     server.sweep_expired().await;
     assert_eq!(advertised.heartbeat().await.expect("heartbeat").reservations.len(), 2, "before the deadline");
     server.clock.advance_ms(1);
     server.sweep_expired().await;
-    let expired = events.next().await.expect("an event");
+    let expired = events.next_reservation_event().await.expect("an event");
     assert_eq!(expired.state(), pb::ReservationState::Expired);
     assert_eq!(expired.reservation.expect("a reservation").reservation_id, ids[1]);
     let left = advertised.heartbeat().await.expect("heartbeat").reservations;
@@ -159,7 +159,7 @@ async fn joined_reservation_ends_when_its_players_are_added() {
     let reserved = searching.reserve(advertised.id()).await.expect("reserve");
     let mut update = advertise_request(&[("host", 0.0), ("guest", 0.0)], 2);
     update.joined_reservation_ids = vec![reserved.id.clone()];
-    let answer = advertised.update(update).await.expect("update");
+    let answer = advertised.replace_published(update).await.expect("update");
     assert!(answer.reservations.is_empty());
     let mut third = client.search_session(1, party_session(&[("third", 0.0)]));
     assert_eq!(third.search().await.expect("search").candidates[0].open_seats, 2);
@@ -172,7 +172,7 @@ async fn reserve_checks_the_hard_filters_again() {
     let client = server.client().await;
     let mut searching = client.search_session(1, party_session(&[("guest", 0.0)]));
     assert_eq!(searching.search().await.expect("search").candidates.len(), 1);
-    advertised.update(advertise_request(&[("host", 900.0)], 4)).await.expect("update");
+    advertised.replace_published(advertise_request(&[("host", 900.0)], 4)).await.expect("update");
     let error = searching.reserve(advertised.id()).await.expect_err("the skill difference is now too large");
     assert_eq!(error.code(), Some(Code::FailedPrecondition), "{error}");
     assert!(error.to_string().contains("skill"), "the error names the rule: {error}");

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use prost::Message;
 
 use fireteam::api::response_encoder::{
-    EncodedResponse, RESPONSE_BYTES_MAX, SearchResponseEncoder, encode_static_candidate_fields,
+    CANDIDATES_RESPONSE_BYTES_MAX, CandidatesResponseEncoder, EncodedCandidatesResponse, encode_static_candidate_fields,
 };
 use fireteam::domain::advertisement::ProbeEndpoint;
 use fireteam::domain::attribute::{Trust, ValueOrigin};
@@ -14,7 +14,7 @@ use fireteam::domain::chosen_value::ChosenValue;
 use fireteam::domain::filter::{Refusal, RefusingSide};
 use fireteam::domain::id::AdvertisementId;
 use fireteam::domain::ruleset::Ruleset;
-use fireteam::engine::command::{CandidateView, ReportLatencyAnswer, RoundTrip, SearchAnswer};
+use fireteam::engine::command::{CandidateView, LatencyReportSummary, RoundTrip, SearchSummary};
 
 use crate::support::generated_client;
 use crate::support::scripted_engine::{scripted_advertisement, scripted_ruleset};
@@ -125,8 +125,8 @@ fn mapped(address: IpAddr) -> [u8; 16] {
     }
 }
 
-fn encode_candidates<'a>(ruleset: &'a Ruleset, hits: &[Hit]) -> SearchResponseEncoder<'a> {
-    let mut writer = SearchResponseEncoder::new(ruleset);
+fn encode_candidates<'a>(ruleset: &'a Ruleset, hits: &[Hit]) -> CandidatesResponseEncoder<'a> {
+    let mut writer = CandidatesResponseEncoder::new(ruleset);
     for hit in hits {
         let mut published = scripted_advertisement(hit.byte);
         published.session.party_sizes.clone_from(&hit.party_sizes);
@@ -153,8 +153,8 @@ fn encode_candidates<'a>(ruleset: &'a Ruleset, hits: &[Hit]) -> SearchResponseEn
     writer
 }
 
-fn empty_search_answer(ruleset: Ruleset) -> SearchAnswer {
-    SearchAnswer {
+fn empty_search_answer(ruleset: Ruleset) -> SearchSummary {
+    SearchSummary {
         ruleset: ruleset.into(),
         evaluated_rows: 0,
         truncated: false,
@@ -173,7 +173,7 @@ proptest! {
     #[test]
     fn spliced_response_equals_the_generated_response(hits in hits(), evaluated in any::<u32>(), truncated: bool) {
         let ruleset = scripted_ruleset();
-        let found = SearchAnswer { evaluated_rows: evaluated, truncated, ..empty_search_answer(ruleset.clone()) };
+        let found = SearchSummary { evaluated_rows: evaluated, truncated, ..empty_search_answer(ruleset.clone()) };
         let encoded = encode_candidates(&ruleset, &hits).finish_search_response(found);
         let bytes = encoded.encode_to_vec();
         prop_assert_eq!(bytes.len(), encoded.encoded_len());
@@ -186,10 +186,10 @@ proptest! {
             ..Default::default()
         };
         prop_assert_eq!(generated_client::MatchmakingSearchResponse::decode(&*bytes).unwrap(), expected);
-        prop_assert_eq!(EncodedResponse::decode(&*bytes).unwrap(), encoded);
+        prop_assert_eq!(EncodedCandidatesResponse::decode(&*bytes).unwrap(), encoded);
     }
 
-    /// Any message survives encoding to `EncodedResponse` and back.
+    /// Any message survives encoding to `EncodedCandidatesResponse` and back.
     #[test]
     fn encoded_response_round_trips(score in any::<f64>(), miles in any::<f32>(), text in ".{0,20}", count: u32) {
         prop_assume!(!score.is_nan() && !miles.is_nan());
@@ -200,7 +200,7 @@ proptest! {
             open_seats: count,
             ..Default::default()
         };
-        let encoded = EncodedResponse::decode(&*message.encode_to_vec()).unwrap();
+        let encoded = EncodedCandidatesResponse::decode(&*message.encode_to_vec()).unwrap();
         prop_assert_eq!(generated_client::Candidate::decode(&*encoded.encode_to_vec()).unwrap(), message);
     }
 }
@@ -208,7 +208,7 @@ proptest! {
 #[test]
 fn search_and_latency_responses_encode_all_fields() {
     let rules = scripted_ruleset();
-    let found = SearchAnswer {
+    let found = SearchSummary {
         evaluated_rows: 7,
         truncated: true,
         refusal_counts: vec![
@@ -222,7 +222,7 @@ fn search_and_latency_responses_encode_all_fields() {
         ignored_fields: vec!["nat_type".into()],
         ..empty_search_answer(rules.clone())
     };
-    let bytes = SearchResponseEncoder::new(&rules).finish_search_response(found).encode_to_vec();
+    let bytes = CandidatesResponseEncoder::new(&rules).finish_search_response(found).encode_to_vec();
     let decoded = generated_client::MatchmakingSearchResponse::decode(&*bytes).unwrap();
     let own = generated_client::RefusalCount {
         count: 1,
@@ -249,7 +249,7 @@ fn search_and_latency_responses_encode_all_fields() {
         latency_plan: None,
     };
     assert_eq!(decoded, expected);
-    let report = ReportLatencyAnswer {
+    let report = LatencyReportSummary {
         ruleset: rules.clone().into(),
         involved_phase_may_start: true,
         search_token: vec![7; 900],
@@ -258,7 +258,7 @@ fn search_and_latency_responses_encode_all_fields() {
         ignored_fields: vec!["players[0].skill".into()],
         implausible_measurements: vec![3],
     };
-    let bytes = SearchResponseEncoder::new(&rules).finish_latency_response(&report).encode_to_vec();
+    let bytes = CandidatesResponseEncoder::new(&rules).finish_latency_response(&report).encode_to_vec();
     let decoded = generated_client::MatchmakingReportLatencyResponse::decode(&*bytes).unwrap();
     assert!(decoded.involved_phase_may_start && decoded.candidates.is_empty());
     assert_eq!((decoded.search_token, decoded.answered, decoded.probed), (vec![7; 900], 3, 5));
@@ -292,7 +292,7 @@ fn search_response_stays_within_its_size_limit() {
     let hits: Vec<Hit> =
         (0..1_000).map(|_| Hit { probe: probe.clone(), party_sizes: vec![1; 32], ..default_hit() }).collect();
     let encoded = encode_candidates(&rules, &hits).finish_search_response(empty_search_answer(rules.clone()));
-    assert!(encoded.encoded_len() <= RESPONSE_BYTES_MAX, "{} bytes", encoded.encoded_len());
+    assert!(encoded.encoded_len() <= CANDIDATES_RESPONSE_BYTES_MAX, "{} bytes", encoded.encoded_len());
     let decoded = generated_client::MatchmakingSearchResponse::decode(&*encoded.encode_to_vec()).unwrap();
     assert!(70 < decoded.candidates.len(), "{}", decoded.candidates.len());
 }

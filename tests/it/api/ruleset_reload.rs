@@ -155,7 +155,7 @@ async fn same_ruleset_filter_splits_the_pool_after_a_reload() {
     assert_eq!(candidate_count(&client, Some(old)).await, 1, "found with the old hash");
     advertised.heartbeat().await.expect("a heartbeat does not change the ruleset");
     assert_eq!(candidate_count(&client, None).await, 0);
-    advertised.update(advertise_request(&[("host", 50.0)], 5)).await.expect("update");
+    advertised.replace_published(advertise_request(&[("host", 50.0)], 5)).await.expect("update");
     assert_eq!([candidate_count(&client, None).await, candidate_count(&client, Some(old)).await], [1, 0]);
 }
 

@@ -121,7 +121,7 @@ fn search_ranked(
     let mut index = AdvertisementIndex::new(Arc::clone(ruleset));
     for (name, raw) in candidates {
         let session = session(name, *raw);
-        let attribute_values = AttributeValues::from_session(ruleset, &session);
+        let attribute_values = AttributeValues::from_session_without_standings(ruleset, &session);
         let mut id = [0; 16];
         id[0] = name.as_bytes()[0];
         let advertisement = Advertisement {
@@ -147,7 +147,8 @@ fn search_ranked(
         });
     }
     let session = session("the searcher", client);
-    let (attribute_values, users) = (AttributeValues::from_session(ruleset, &session), session.sorted_users());
+    let (attribute_values, users) =
+        (AttributeValues::from_session_without_standings(ruleset, &session), session.sorted_users());
     let searcher = Searcher {
         attribute_values: &attribute_values,
         locality: None,

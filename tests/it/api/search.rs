@@ -234,7 +234,7 @@ async fn allowed_range_includes_its_ends() {
     let mut without_skill = party_session(&[("guest", 0.0)]);
     without_skill.players[0].skill = None;
     assert!(client.search_session(1, without_skill).search().await.expect("search").candidates.is_empty());
-    advertised.update(request(vec![range(None, Some(10.0))])).await.expect("update");
+    advertised.replace_published(request(vec![range(None, Some(10.0))])).await.expect("update");
     let found = client.search_session(1, party_session(&[("guest", -90.0)])).search().await.expect("search");
     assert_eq!(found.candidates.len(), 1);
     let wrong = [

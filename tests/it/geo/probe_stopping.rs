@@ -74,8 +74,8 @@ fn replay(pairs: &[MeasuredPair], home_jitter_ms: f64) -> (f64, u32) {
             .collect();
         let mut run = ProbeRun::default();
         for packet in &packets {
-            run.record(*packet);
-            if run.is_complete(QUICK_PACKETS_MAX) {
+            run.record_answer_or_loss(*packet);
+            if run.has_sent_enough(QUICK_PACKETS_MAX) {
                 break;
             }
         }

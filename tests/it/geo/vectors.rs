@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use fireteam::domain::locality::{DISTANCE_MILES_MAX, Locality};
+use fireteam::domain::locality::{CHORD_MILES_MAX, Locality};
 
 #[derive(Deserialize)]
 struct Vectors {
@@ -64,7 +64,7 @@ fn distance_is_the_chord_length() {
         let (a, b) = (vectors.locality(one), vectors.locality(other));
         assert!((a.chord_miles(b) - expected).abs() <= 0.01, "{one} to {other}: {}", a.chord_miles(b));
         assert_eq!(a.chord_miles(b), b.chord_miles(a));
-        assert!(a.chord_miles(b) <= DISTANCE_MILES_MAX + 0.001);
+        assert!(a.chord_miles(b) <= CHORD_MILES_MAX + 0.001);
     }
 }
 
@@ -90,7 +90,7 @@ fn printed_localities_are_close_to_the_formula() {
         let tolerance = if player == "MikeLA" { 0.001 } else { 0.3 };
         assert!(x < 0.001 && y < tolerance && z < tolerance, "{player}: {x} {y} {z}");
         let [x, y, z] = printed.map(|miles| miles as f32);
-        assert!(Locality::from_xyz(x, y, z).is_some());
+        assert!(Locality::from_xyz_miles(x, y, z).is_some());
     }
     let chord = vectors.locality("BobSeattle").chord_miles(vectors.locality("MikeLA"));
     assert!((chord - 967.834).abs() <= 0.01);

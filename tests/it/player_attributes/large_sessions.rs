@@ -58,9 +58,9 @@ async fn session_of_120_seats_is_filled_by_searches(mut site: PartySite) {
     let session = listed.session_composition.as_mut().expect("a session");
     session.party_size_composition = [vec![1], vec![4; 30]].concat();
     listed.confirmed_reservation_ids = reservations.clone();
-    hosted.update(listed.clone()).await.expect("confirm");
+    hosted.replace_published(listed.clone()).await.expect("confirm");
     listed.joined_reservation_ids = std::mem::take(&mut listed.confirmed_reservation_ids);
-    hosted.update(listed).await.expect("list");
+    hosted.replace_published(listed).await.expect("list");
     drop((hosted, backend, searcher));
     site.restart_first().await;
     let searcher = other_backend(&site).await;

@@ -109,7 +109,7 @@ async fn untrusted_attribute_of_a_waiting_player_is_ignored(site: PartySite) {
     let cheaters = [player("eve", &[("characters", list(&["monk"])), ("cheater", flag(true))]), player("fay", &[])];
     let mut cheaters_alone = backend.enter(enter(&cheaters)).await.expect("enter");
     assert!(cheaters_alone.ignored_fields.is_empty());
-    assert!(cheaters_alone.leave_with(vec!["fay".to_owned()]).await.expect("leave"), "the ticket ends");
+    assert!(cheaters_alone.leave_for_players(vec!["fay".to_owned()]).await.expect("leave"), "the ticket ends");
     let mut again = backend.enter(enter(&cheaters[..1])).await.expect("eve alone has other values");
     assert_eq!(again.heartbeat().await.expect("heartbeat").state(), TicketState::Waiting);
     site.shut_down().await;

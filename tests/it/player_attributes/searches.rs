@@ -63,17 +63,17 @@ async fn value_of_a_session_follows_its_players(mut site: PartySite) {
     let pair = [fighter("sam", 200.0), fighter("eve", 500.0)];
     wait_for_found(&searcher, &pair, (0, &["damage"])).await;
 
-    session.update(advertise(&both[..1], 5)).await.expect("ann leaves");
+    session.replace_published(advertise(&both[..1], 5)).await.expect("ann leaves");
     wait_for_found(&searcher, &[fighter("sam", 290.0)], (0, &["damage"])).await;
     let guest = [fighter("hal", 100.0), fighter("gus", 400.0)];
-    session.update(advertise(&guest, 4)).await.expect("gus joins");
+    session.replace_published(advertise(&guest, 4)).await.expect("gus joins");
     wait_for_found(&searcher, &pair, (1, &[])).await;
 
     // A player without the attribute makes the session's value missing, which this filter refuses.
     let unknown = [fighter("hal", 100.0), player("gus", &[])];
-    session.update(advertise(&unknown, 4)).await.expect("update");
+    session.replace_published(advertise(&unknown, 4)).await.expect("update");
     wait_for_found(&searcher, &pair, (0, &["damage"])).await;
-    session.update(advertise(&guest, 4)).await.expect("update");
+    session.replace_published(advertise(&guest, 4)).await.expect("update");
     wait_for_found(&searcher, &pair, (1, &[])).await;
 
     drop((session, host, searcher));

@@ -89,7 +89,7 @@ async fn backfill_refuses_a_guest_who_makes_the_teams_uneven() {
         assert!(asked.backfill);
         let teams: Vec<u32> = asked.parties.iter().map(|party| party.team).collect();
         assert_eq!(teams, [0], "the team of four has room");
-        MatchHost::new(host_client.clone(), &advertisement).beat().await.expect("beat");
+        MatchHost::new(host_client.clone(), &advertisement).heartbeat().await.expect("beat");
         let found = even.wait_for_state(TicketState::Matched).await.found_match.expect("a match");
         assert_eq!((found.team, &found.match_id), (0, &asked.match_id));
         assert_eq!(claims_of(&found.own_players[0].credential)["team"], 0);
@@ -186,7 +186,7 @@ async fn backfill_judges_a_session_of_another_server() {
 async fn keep_hosting(client: Client, advertisement_token: Vec<u8>) {
     let mut host = MatchHost::with_token(client, advertisement_token);
     loop {
-        let _ = host.beat().await;
+        let _ = host.heartbeat().await;
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
 }

@@ -68,7 +68,7 @@ async fn bots_take_the_seats_for_which_no_player_is_found(mut site: PartySite) {
         wait_for_state(ticket, TicketState::Matched).await;
     }
     site.restart_first().await;
-    let found = site.player_elsewhere("cid").await.mine().await.expect("mine").0;
+    let found = site.player_elsewhere("cid").await.own_tickets_and_cooldowns().await.expect("mine").0;
     let found = found[0].status.found_match.clone().expect("a match");
     assert_eq!((&found.match_id, &found.bots_by_team), (&proposed.match_id, &proposed.bots_by_team));
     let backend = site.backend().await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fireteam::config::{CallOrStreamLimit, DEFAULT_RATE_LIMITS, RateLimitRule, RateLimitRules};
-use fireteam_client::{HostEvent, MatchHost, ReservationEvents, RetryPolicy, pb};
+use fireteam_client::{HostEvent, HostEvents, MatchHost, RetryPolicy, pb};
 use pb::{HostedMatchState, TicketState};
 use tonic::Code;
 
@@ -35,9 +35,9 @@ async fn enter_with_mode(server: &TestServer, name: &str) -> QueuedParty {
 }
 
 /// Next event of a match.
-pub(crate) async fn next_match(events: &mut ReservationEvents) -> pb::HostedMatch {
+pub(crate) async fn next_match(events: &mut HostEvents) -> pb::HostedMatch {
     loop {
-        let event = tokio::time::timeout(TEST_TIMEOUT, events.next_event()).await.expect("an event in time");
+        let event = tokio::time::timeout(TEST_TIMEOUT, events.next_host_event()).await.expect("an event in time");
         if let HostEvent::Match(hosted) = event.expect("the stream is open") {
             return *hosted;
         }
@@ -61,7 +61,7 @@ async fn game_server_hears_of_its_match_and_its_changes() {
         assert_eq!((asked.matchmaking_set_id, &*asked.advertisement_id), (SET_ID, advertisement.id()));
         assert_eq!((asked.confirm_in_ms, asked.backfill, asked.parties.len()), (Some(5_000), false, 2));
         let mut host = MatchHost::new(host_client.clone(), &advertisement);
-        host.beat().await.expect("beat");
+        host.heartbeat().await.expect("beat");
         let playing = next_match(&mut events).await;
         assert_eq!((playing.state(), playing.confirm_in_ms), (HostedMatchState::Playing, None));
         for (waiting, party) in [&mut ann, &mut bob].into_iter().zip(&playing.parties) {
@@ -85,7 +85,7 @@ async fn game_server_hears_of_its_match_and_its_changes() {
         host_client.end_match(end).await.expect("end");
         let ended = next_match(&mut events).await;
         assert_eq!((&ended.match_id, ended.state()), (&playing.match_id, HostedMatchState::Ended));
-        assert!(host.hosted().next().is_some(), "until its next heartbeat");
+        assert!(host.hosted_match_ids().next().is_some(), "until its next heartbeat");
     }
 }
 
@@ -103,7 +103,7 @@ async fn hears_again(server: TestServer) {
     let mut host = MatchHost::new(client, &advertisement);
     let mut ann = QueuedParty::enter(&server, SET_ID, &[("ann", 20.0)]).await;
     let bob = QueuedParty::enter(&server, SET_ID, &[("bob", 20.0)]).await;
-    wait_until("a match is confirmed", async || !host.beat().await.expect("beat").is_empty()).await;
+    wait_until("a match is confirmed", async || !host.heartbeat().await.expect("beat").is_empty()).await;
     let found = ann.wait_for_state(TicketState::Matched).await.found_match.expect("a match");
     drop((ann, bob));
     let server = server.restart().await;
@@ -142,8 +142,8 @@ async fn one_process_hosts_matches_of_several_sets() {
         players.push(QueuedParty::enter(&server, set, &[(name, 20.0)]).await);
     }
     wait_until("all matches are confirmed", async || {
-        let first_count = first_host.beat().await.expect("beat").len();
-        first_count + second_host.beat().await.expect("beat").len() == 3
+        let first_count = first_host.heartbeat().await.expect("beat").len();
+        first_count + second_host.heartbeat().await.expect("beat").len() == 3
     })
     .await;
     let mut matches = Vec::new();
@@ -204,11 +204,11 @@ async fn host_heartbeats_that_were_asked_for_are_not_charged() {
         server.clock.advance_ms(advertisement.next_beat_in_ms.expect("an open game server"));
         advertisement.heartbeat().await.expect("asked for");
         server.clock.advance_ms(2_500);
-        host.beat().await.expect("asked for");
+        host.heartbeat().await.expect("asked for");
     }
     advertisement.heartbeat().await.expect("the first of two");
-    host.beat().await.expect("the second");
-    for refused in [advertisement.heartbeat().await.map(|_| ()), host.beat().await.map(|_| ())] {
+    host.heartbeat().await.expect("the second");
+    for refused in [advertisement.heartbeat().await.map(|_| ()), host.heartbeat().await.map(|_| ())] {
         assert_eq!(refused.expect_err("too early").code(), Some(Code::ResourceExhausted));
     }
 }

@@ -102,11 +102,11 @@ async fn game_server_that_dies_during_play_frees_its_players() {
         let [mut ann, mut bob] = enter_two(&server).await;
         let match_id = game_server.wait_for_match().await;
         assert_eq!(ann.current_status().await.state(), TicketState::Placing, "MATCHED comes after confirmation");
-        assert_eq!(game_server.host.beat().await.expect("beat").len(), 1);
+        assert_eq!(game_server.host.heartbeat().await.expect("beat").len(), 1);
         ann.wait_for_state(TicketState::Matched).await;
         bob.wait_for_state(TicketState::Matched).await;
         server.clock.advance_ms(40_000);
-        assert_eq!(game_server.host.beat().await.expect("beat")[0].state(), HostedMatchState::Playing);
+        assert_eq!(game_server.host.heartbeat().await.expect("beat")[0].state(), HostedMatchState::Playing);
         server.clock.advance_ms(59_000);
         assert_eq!(bob.current_status().await.state(), TicketState::Matched, "it was heard 59 s ago");
         server.clock.advance_ms(1_001);
@@ -133,7 +133,7 @@ async fn result_of_a_lost_host_is_rated_within_an_hour() {
         let mut game_server = GameServer::advertise(&server, "one").await;
         let [mut ann, _bob] = enter_two(&server).await;
         let match_id = game_server.wait_for_match().await;
-        game_server.host.beat().await.expect("beat");
+        game_server.host.heartbeat().await.expect("beat");
         ann.wait_for_state(TicketState::Matched).await;
         server.clock.advance_ms(60_001);
         let lost = ann.wait_for_end().await.found_match.expect("its match");
@@ -158,7 +158,7 @@ async fn game_server_that_does_not_confirm_is_replaced() {
         server.clock.advance_ms(5_001);
         assert_eq!(next.wait_for_match().await, match_id);
         assert_eq!(dead.beat(&match_id, false).await.state(), HostedMatchState::NotHosted, "its seats went back");
-        let confirmed = next.host.beat().await.expect("beat").remove(0);
+        let confirmed = next.host.heartbeat().await.expect("beat").remove(0);
         assert_eq!((confirmed.match_id.clone(), confirmed.state()), (match_id.clone(), HostedMatchState::Playing));
         for player in [&mut ann, &mut bob] {
             let found = player.wait_for_state(TicketState::Matched).await.found_match.expect("a match");
@@ -210,7 +210,7 @@ async fn match_goes_on_after_its_advertisement_is_deleted() {
         let mut game_server = GameServer::advertise(&server, "one").await;
         let [mut ann, _bob] = enter_two(&server).await;
         let match_id = game_server.wait_for_match().await;
-        game_server.host.beat().await.expect("beat");
+        game_server.host.heartbeat().await.expect("beat");
         ann.wait_for_state(TicketState::Matched).await;
         let delete = pb::MatchmakingDeleteAdvertisementRequest {
             advertisement_id: game_server.advertised.advertisement_id.clone(),
@@ -220,7 +220,7 @@ async fn match_goes_on_after_its_advertisement_is_deleted() {
         for _ in 0..4 {
             server.clock.advance_ms(40_000);
             server.sweep_expired().await;
-            let beaten = game_server.host.beat().await.expect("beat").remove(0);
+            let beaten = game_server.host.heartbeat().await.expect("beat").remove(0);
             assert_eq!((beaten.match_id.clone(), beaten.state()), (match_id.clone(), HostedMatchState::Playing));
         }
         assert_eq!(ann.current_status().await.state(), TicketState::Matched);
@@ -323,14 +323,14 @@ async fn game_server_keeps_its_match_at_another_server() {
     let match_id = game_server.wait_for_match().await;
     game_server.client = second.client().await;
     game_server.host = MatchHost::with_token(game_server.client.clone(), game_server.token());
-    wait_until("confirmed at the other server", async || !game_server.host.beat().await.expect("beat").is_empty())
+    wait_until("confirmed at the other server", async || !game_server.host.heartbeat().await.expect("beat").is_empty())
         .await;
     ann.wait_for_state(TicketState::Matched).await;
     bob.wait_for_state(TicketState::Matched).await;
     for _ in 0..3 {
         first.clock.advance_ms(40_000);
         second.clock.advance_ms(40_000);
-        let beaten = game_server.host.beat().await.expect("beat").remove(0);
+        let beaten = game_server.host.heartbeat().await.expect("beat").remove(0);
         assert_eq!((&beaten.match_id, beaten.state()), (&match_id, HostedMatchState::Playing));
     }
     assert_eq!(ann.current_status().await.state(), TicketState::Matched);

@@ -17,13 +17,13 @@ fn fields(error: &Error) -> Vec<&str> {
 
 /// Cooldowns of a player, by its own client.
 async fn cooldowns_ms(site: &PartySite, name: &str) -> Vec<u64> {
-    let (_, cooldowns) = site.player_elsewhere(name).await.mine().await.expect("mine");
+    let (_, cooldowns) = site.player_elsewhere(name).await.own_tickets_and_cooldowns().await.expect("mine");
     cooldowns.iter().map(|cooldown| cooldown.ends_in_ms).collect()
 }
 
 /// The only ticket of a player, through the last server.
 async fn own_ticket(site: &PartySite, name: &str) -> Ticket {
-    let (mut tickets, _) = site.player_elsewhere(name).await.mine().await.expect("mine");
+    let (mut tickets, _) = site.player_elsewhere(name).await.own_tickets_and_cooldowns().await.expect("mine");
     assert_eq!(tickets.len(), 1, "{name}");
     tickets.remove(0)
 }
@@ -87,7 +87,7 @@ async fn member_leaves_by_its_own_token(site: PartySite) {
         let error = site.player(stranger).await.leave(request).await.expect_err("the token is of another player");
         assert_eq!(reason(&error), "NOT_OWNER");
     }
-    let (tickets, cooldowns) = site.player("eve").await.mine().await.expect("mine");
+    let (tickets, cooldowns) = site.player("eve").await.own_tickets_and_cooldowns().await.expect("mine");
     assert_eq!((tickets.len(), cooldowns.len()), (0, 0));
     assert!(own.leave().await.expect("leave"));
     wait_for_state(&mut entered, TicketState::Ended).await;
@@ -104,9 +104,10 @@ async fn members_answer_for_themselves(site: PartySite) {
     let mut opponents = site.enter_opponents().await;
     let mut leader = site.enter_pair("ana", "ben", false).await;
     let id = proposed_match(&mut leader).await;
-    let error = leader.respond_with(&id, true, vec!["ben".into()]).await.expect_err("ben answers alone");
+    let error = leader.respond_for_players(&id, true, vec!["ben".into()]).await.expect_err("ben answers alone");
     assert_eq!(fields(&error), ["user_ids"], "{error}");
-    let error = leader.respond_with(&id, false, vec!["ana".into(), "ben".into()]).await.expect_err("ben answers alone");
+    let error =
+        leader.respond_for_players(&id, false, vec!["ana".into(), "ben".into()]).await.expect_err("ben answers alone");
     assert_eq!(fields(&error), ["user_ids"], "{error}");
     let acceptances = |status: &pb::TicketStatus| -> Vec<Acceptance> {
         status.found_match.iter().flat_map(|found| &found.own_players).map(pb::TicketPlayer::acceptance).collect()
@@ -114,7 +115,7 @@ async fn members_answer_for_themselves(site: PartySite) {
     let accepted = leader.respond(&id, true).await.expect("accept");
     assert_eq!(acceptances(accepted), [Acceptance::Accepted, Acceptance::Unspecified]);
     let mut seat = own_ticket(&site, "ben").await;
-    let error = seat.respond_with(&id, false, vec!["ana".into()]).await.expect_err("ana answers for herself");
+    let error = seat.respond_for_players(&id, false, vec!["ana".into()]).await.expect_err("ana answers for herself");
     assert_eq!(fields(&error), ["user_ids"], "{error}");
     assert_eq!(acceptances(seat.respond(&id, true).await.expect("accept")), [Acceptance::Accepted; 2]);
     opponents.respond(&id, true).await.expect("accept");
@@ -141,7 +142,7 @@ async fn leader_who_declines_is_barred_alone(site: PartySite) {
         let id = proposed_match(&mut ticket).await;
         opponents.respond(&id, true).await.expect("accept");
         let named = if may_answer { vec![member.to_owned()] } else { Vec::new() };
-        ticket.respond_with(&id, false, named).await.expect("decline");
+        ticket.respond_for_players(&id, false, named).await.expect("decline");
         assert_eq!(cooldowns_ms(&site, leader).await, [30_000]);
         assert_eq!(cooldowns_ms(&site, member).await, [] as [u64; 0]);
         let waiting = wait_for_state(&mut opponents, TicketState::Waiting).await;
@@ -177,7 +178,7 @@ async fn silence_is_a_fault_of_players_with_the_match(mut site: PartySite) {
         site.restart_first().await;
         site.clock.advance_ms(20_000);
         wait_until("the ready check has failed", async || {
-            let (tickets, _) = site.player_elsewhere(&member).await.mine().await.expect("mine");
+            let (tickets, _) = site.player_elsewhere(&member).await.own_tickets_and_cooldowns().await.expect("mine");
             tickets.is_empty()
         })
         .await;

@@ -77,7 +77,7 @@ fn with_input<T>(ruleset: &Ruleset, count: u32, run: impl FnOnce(&PassInput<'_>)
         teams,
         tickets: &tickets.iter().collect::<Vec<_>>(),
         open_sessions: &[],
-        past_matches: &PastMatches::from_latest_of_pairs((0..count).map(met)),
+        past_matches: &PastMatches::from_pairs_keeping_latest((0..count).map(met)),
         gate_counts: GateCounts { connected_players: 40, active_matches: 2 },
         now: NOW,
         rng_seed: 99,
@@ -99,7 +99,7 @@ fn pass_failure_file_runs_the_same_pass_again() {
     let record = PassRecord::decode(&text).unwrap();
     assert_eq!(record.panic, "index out of bounds");
     let replayed_ruleset = parse_ruleset("replay.xml", &record.ruleset_xml).unwrap();
-    assert_eq!(record.with_pass_input(&replayed_ruleset, run_pass).unwrap(), expected);
+    assert_eq!(record.call_with_pass_input(&replayed_ruleset, run_pass).unwrap(), expected);
     for secret in [user(1), user(2), user(500), user(1_001)] {
         assert!(!text.contains(std::str::from_utf8(&secret.to_hex()).unwrap()), "a user key is in the file");
     }

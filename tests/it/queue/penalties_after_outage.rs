@@ -79,7 +79,8 @@ impl Proposed {
 
     /// The member's seat, at the last server.
     async fn seat(&self, site: &PartySite) -> Ticket {
-        let (mut tickets, _) = site.player_elsewhere(self.party.member).await.mine().await.expect("mine");
+        let (mut tickets, _) =
+            site.player_elsewhere(self.party.member).await.own_tickets_and_cooldowns().await.expect("mine");
         assert_eq!(tickets.len(), 1, "{}", self.party.member);
         tickets.remove(0)
     }
@@ -87,14 +88,17 @@ impl Proposed {
     /// Waits until the ready check has failed, without a sign of life of the party.
     async fn wait_for_failure(&self, site: &PartySite) {
         let client = site.player_elsewhere(self.party.member).await;
-        wait_until("the ready check has failed", async || client.mine().await.expect("mine").0.is_empty()).await;
+        wait_until("the ready check has failed", async || {
+            client.own_tickets_and_cooldowns().await.expect("mine").0.is_empty()
+        })
+        .await;
     }
 
     /// Number of cooldowns of the leader and of the member.
     async fn cooldowns(&self, site: &PartySite) -> [usize; 2] {
         let mut counts = [0; 2];
         for (name, count) in [self.party.leader, self.party.member].into_iter().zip(&mut counts) {
-            *count = site.player_elsewhere(name).await.mine().await.expect("mine").1.len();
+            *count = site.player_elsewhere(name).await.own_tickets_and_cooldowns().await.expect("mine").1.len();
         }
         counts
     }
@@ -103,7 +107,7 @@ impl Proposed {
 /// The own client of a player receives a proposed match, at each server.
 async fn receive_match(site: &PartySite, name: &str) {
     for client in [site.player(name).await, site.player_elsewhere(name).await] {
-        let (mut tickets, _) = client.mine().await.expect("mine");
+        let (mut tickets, _) = client.own_tickets_and_cooldowns().await.expect("mine");
         assert_eq!(tickets.len(), 1, "{name}");
         wait_for_state(&mut tickets[0], TicketState::Proposed).await;
     }

@@ -136,7 +136,7 @@ fn replay(log: &[LogLine<'_>], (name, mean, spread): (&str, f64, f64), backwards
             teams,
             tickets: &tickets,
             open_sessions: &[],
-            past_matches: &PastMatches::from_latest_of_pairs(past_matches.clone()),
+            past_matches: &PastMatches::from_pairs_keeping_latest(past_matches.clone()),
             gate_counts: GateCounts { connected_players: 40, active_matches: 0 },
             now: START.plus_ms(at_ms),
             rng_seed: at_ms,

@@ -88,7 +88,7 @@ async fn retiring_set_refuses_new_entries_and_keeps_its_time_over_a_restart() {
     assert_eq!((&*metadata["matchmaking_set_id"], &*metadata["ends_in_ms"]), ("11", "540000"));
     let error = client.advertise(request(SET_ID, "another")).await.expect_err("retiring");
     assert_eq!(reason(&error), "SET_RETIRED", "{error}");
-    advertised.update(request(SET_ID, "host")).await.expect("an update of an existing advertisement");
+    advertised.replace_published(request(SET_ID, "host")).await.expect("an update of an existing advertisement");
     let mut search = client.search_session(SET_ID, crate::support::test_server::party_session(&[("guest", 20.0)]));
     assert_eq!(search.search().await.expect("search").candidates.len(), 1);
 

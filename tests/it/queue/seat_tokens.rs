@@ -114,7 +114,7 @@ async fn seat(site: &PartySite, name: &str) -> Holder {
     let client = site.player_elsewhere(name).await;
     let mut own = None;
     wait_until("the seat has its match", async || {
-        let (tickets, _) = client.mine().await.expect("mine");
+        let (tickets, _) = client.own_tickets_and_cooldowns().await.expect("mine");
         own = tickets.into_iter().next().filter(|ticket| ticket.status.found_match.is_some());
         own.is_some()
     })
@@ -195,7 +195,7 @@ async fn seats_of_two_sides_settle_a_result(mut site: PartySite) {
 fn leader_and_hosting_member<'a>(one: &'a str, other: &'a str) -> (&'a str, &'a str) {
     let client = |name: &str| {
         let user = UserKey::from_name(name);
-        UserKey::from_user_and_client(user, user)
+        UserKey::of_client_of_user(user, user)
     };
     if client(one) < client(other) { (other, one) } else { (one, other) }
 }

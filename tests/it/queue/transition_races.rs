@@ -15,7 +15,7 @@ use fireteam::engine::queues::command::{
     EnterQueueCommand, ReadyCheckResponse, TicketPhase, TicketReference, TicketStatus,
 };
 use fireteam::rules::parse_ruleset;
-use fireteam::store::queues::{PenaltySchedule, QueueOutcome, QueueStore as _, QueueWrite};
+use fireteam::store::queues::{QueueOutcome, QueueStore as _, QueueWrite, ReadyCheckCooldowns};
 
 use crate::support::faulty_engine::start_engine;
 use crate::support::faulty_store::FaultyStore;
@@ -119,7 +119,7 @@ async fn transition_based_on_a_stale_one_is_stale() {
         ticket_fates: vec![(ready_check.tickets[0].id, TicketFate::Requeued, now.plus_ms(60_000)), ends(1)],
         other_tickets: Vec::new(),
         penalized_users: Vec::new(),
-        penalty_schedule: PenaltySchedule::default(),
+        penalty_schedule: ReadyCheckCooldowns::default(),
         leaver_rating: None,
         purge_at: now.plus_ms(60_000),
         now,

@@ -5,13 +5,14 @@ use serde::Deserialize;
 
 use fireteam::domain::queue::gate;
 use fireteam::domain::queue::quality::{
-    bonus_for_waiting, category_similarity, leaderboard_distance_quality, min_similarity_to_mean, quality_threshold,
+    bonus_for_waiting, leaderboard_distance_quality, min_mean_category_similarity, min_similarity_to_mean,
+    minimum_quality,
 };
 use fireteam::domain::queue::rating_group::group_of_rating;
 use fireteam::domain::queue::window::{bucket_of, range_accepts, range_at};
 use fireteam::domain::ruleset::DistanceCurve;
 use fireteam::domain::ruleset::queue::{
-    AbsoluteOrPercentMax, BucketRounding, Gate, GateRounding, QualitySpec, RatingGroup, RatingGroups, RatingWindow,
+    BucketRounding, Gate, GateRounding, NarrowerOrWiderBound, QualitySpec, RatingGroup, RatingGroups, RatingWindow,
     WaitBonus, WindowClock, WindowPairRule,
 };
 use fireteam::domain::score::apply_curve;
@@ -31,7 +32,7 @@ const TEISERVER: RatingWindow = RatingWindow {
     step_every_ms: 20_000,
     max: Some(10),
     max_percent: None,
-    combine: AbsoluteOrPercentMax::Smaller,
+    combine: NarrowerOrWiderBound::Smaller,
     reciprocal_percent: 100.0,
     clock: WindowClock::Queue,
     rule: WindowPairRule::Contain,
@@ -265,7 +266,7 @@ fn gate_rounds_required_players() {
 fn quality_threshold_includes_its_value() {
     for Sampling { qualities, threshold, kept_ge } in leaderboard().sampling {
         let threshold_spec =
-            quality_threshold(&QualitySpec::LeaderboardGauss { sigma: 20.0, scale: 0.5, threshold }).unwrap();
+            minimum_quality(&QualitySpec::LeaderboardGauss { sigma: 20.0, scale: 0.5, threshold }).unwrap();
         let kept: Vec<f64> = qualities.into_iter().filter(|it| threshold_spec.minimum <= *it).collect();
         assert_eq!((kept, threshold_spec.exclusive), (kept_ge, false));
     }
@@ -366,7 +367,7 @@ fn category_similarity_equals_the_vectors() {
     let vectors = similarity();
     let count = vectors.max_category;
     for it in vectors.by_category {
-        let of = |divisor, curve| category_similarity(divisor, curve, it.categories.iter().copied());
+        let of = |divisor, curve| min_mean_category_similarity(divisor, curve, it.categories.iter().copied());
         assert_close(of(count, DistanceCurve::Linear), it.linear_div);
         assert_close(of(count - 1, DistanceCurve::Linear), it.linear_minus1);
         assert_close(of(count, DistanceCurve::Quadratic), it.quadratic_div);

@@ -17,8 +17,8 @@ use fireteam::domain::advertisement::AdvertisementKind;
 use fireteam::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId, SiloId, UserKey};
 use fireteam::domain::time::UnixMs;
 use fireteam_probe::{
-    AddressPrefix, AnswerFlags, BeaconCookieKey, Challenge, Echo, EchoReply, FleetKey, Hello, HostCookieKey,
-    INVOLVED_BYTES_MAX, Involved, InvolvedReply, Question, ReceiptClaims, Verdict,
+    AddressPrefix, BeaconCookieKey, Challenge, Echo, EchoReply, FleetKey, Hello, HostCookieKey, HostStateFlags,
+    INVOLVED_BYTES_MAX, Involved, InvolvedReply, ReceiptClaims, RepeatedQuestion, Verdict,
 };
 use prost::Message;
 
@@ -206,7 +206,7 @@ fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     seeds.push(("tokens", "search", signer.sign(&claim)));
     let packets = PacketCounts::new(10, 9);
     let record = |finding| ProbeRecord { id_prefix: [9; 8], finding, is_involved: true, reported_after_ms: 40_000 };
-    let answered = RecordedFinding::answered(20.5, Some(3.0), packets);
+    let answered = RecordedFinding::new_answered(20.5, Some(3.0), packets);
     let findings = [answered, RecordedFinding::Silent, RecordedFinding::Incompatible];
     let probes = findings.map(record).to_vec();
     let measured = SearchMeasurements { involved_phase_may_start: true, probes };
@@ -266,9 +266,9 @@ fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
 /// One packet of each type, of conversations that the target's host and beacon accept.
 fn probe_packets() -> Vec<(&'static str, Vec<u8>)> {
     let (key, from) = (targets::probe_key(), (std::net::IpAddr::from([192, 0, 2, 77]), 50_123).into());
-    let question = Question { sequence: 1, nonce: [2; 8], advertisement: [0xa5; 8], stamp: [3; 8] };
+    let question = RepeatedQuestion { sequence: 1, nonce: [2; 8], advertisement: [0xa5; 8], stamp: [3; 8] };
     let cookie = HostCookieKey([0x77; 32]).cookie(from, &question, 0);
-    let flags = AnswerFlags { full: true, wait: false };
+    let flags = HostStateFlags { full: true, wait: false };
     let echo_reply = EchoReply { question, flags, wait_10ms: 0, held_10us: 5, cookie };
     let game_data = b"build 7";
     let involved = Involved { question, cookie, game_data };

@@ -1,7 +1,7 @@
 //! `<Hosting Allocate OfferMs>`: values, hash, and attributes without effect.
 
 use fireteam::domain::ruleset::Ruleset;
-use fireteam::domain::ruleset::teams::{AllocationSpec, ServerAllocationMode};
+use fireteam::domain::ruleset::teams::{AllocatorOfferSpec, MatchesOfferedToAllocators};
 use fireteam::rules;
 
 fn parse(hosting: &str) -> Result<Ruleset, String> {
@@ -13,12 +13,18 @@ fn parse(hosting: &str) -> Result<Ruleset, String> {
 #[test]
 fn allocation_attributes_have_their_values_and_change_the_hash() {
     let without = parse("Mode='game_server'").unwrap();
-    assert_eq!(without.hosting.allocation, AllocationSpec::DEFAULT);
+    assert_eq!(without.hosting.allocation, AllocatorOfferSpec::NO_OFFERS);
     assert_eq!(parse("Mode='game_server' Allocate='never'").unwrap().hash, without.hash);
     let fallback = parse("Mode='game_server' Allocate='fallback'").unwrap();
-    assert_eq!(fallback.hosting.allocation, AllocationSpec { mode: ServerAllocationMode::Fallback, offer_ms: 5_000 });
+    assert_eq!(
+        fallback.hosting.allocation,
+        AllocatorOfferSpec { mode: MatchesOfferedToAllocators::Fallback, offer_ms: 5_000 }
+    );
     let always = parse("Mode='game_server' Allocate='always' OfferMs='500'").unwrap();
-    assert_eq!(always.hosting.allocation, AllocationSpec { mode: ServerAllocationMode::Always, offer_ms: 500 });
+    assert_eq!(
+        always.hosting.allocation,
+        AllocatorOfferSpec { mode: MatchesOfferedToAllocators::Always, offer_ms: 500 }
+    );
     let slower = parse("Mode='game_server' Allocate='always' OfferMs='60000'").unwrap();
     let mut hashes = [without.hash, fallback.hash, always.hash, slower.hash];
     hashes.sort_unstable();

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use fireteam::domain::attribute::PartyAggregation;
+use fireteam::domain::attribute::NumberAggregation;
 use fireteam::domain::id::SetId;
 use fireteam::domain::measure::Measure;
 use fireteam::domain::ruleset::queue::{
     AlternativeSetOffer, AvoidStrictness, AvoidTarget, BucketRounding, Gate, GateRounding, QualitySpec, QueueSpec,
-    RatingWindow, RegionMode, SelectionMode, SelectionOrder, WaitBonus, WindowClock, WindowPairRule,
+    RatingWindow, RegionUse, SelectionMode, SelectionOrder, WaitBonus, WindowClock, WindowPairRule,
 };
 use fireteam::domain::ruleset::rating::{DisconnectPolicy, RatingSystem};
 use fireteam::domain::ruleset::teams::{HostingMode, TeamsSpec};
@@ -54,7 +54,7 @@ fn teiserver_ruleset_has_the_documented_numbers() {
     assert_eq!(queue.window, Some(window));
     assert_eq!(
         (queue.pass_interval_ms, queue.party_rating, queue.allow_other_queues),
-        (250, PartyAggregation::Max, true)
+        (250, NumberAggregation::Max, true)
     );
     assert_eq!((queue.gate, queue.quality, &queue.groups), (OPEN_GATE, QualitySpec::Any, &None));
     assert_eq!(
@@ -74,7 +74,7 @@ fn queue_defaults_have_the_documented_numbers() {
     let text = "<Ruleset Name='little' SetId='5'><Teams Count='2' Size='1'/><Queue><RatingWindow/></Queue></Ruleset>";
     let ruleset = fireteam::rules::parse_ruleset("little.xml", text).unwrap_or_else(|problems| panic!("{problems:#?}"));
     let queue = queue(&ruleset);
-    assert_eq!((queue.pass_interval_ms, queue.party_rating, queue.gate), (250, PartyAggregation::Max, OPEN_GATE));
+    assert_eq!((queue.pass_interval_ms, queue.party_rating, queue.gate), (250, NumberAggregation::Max, OPEN_GATE));
     let window = queue.window.clone().expect("a window");
     assert_eq!((window.rounding, window.bucket_width, window.start), (BucketRounding::Round, 1.0, 0));
     assert_eq!((window.step, window.step_every_ms, window.reciprocal_percent), (1, 20_000, 100.0));
@@ -117,7 +117,7 @@ fn openmatchmaking_ruleset_has_the_documented_numbers() {
         .collect();
     assert_eq!(found, expected);
     assert_eq!((groups.widen_every_ms, groups.max_extra_groups), (Some(60_000), 1));
-    let Some(RegionMode::Filter { expansion }) = queue.regions else { panic!("{:?}", queue.regions) };
+    let Some(RegionUse::Filter { expansion }) = queue.regions else { panic!("{:?}", queue.regions) };
     assert_eq!(ruleset.expansions[expansion].measure, Measure::Latency);
     // D-13: teams with means 25 points apart may play, 26 points apart may not.
     let QualitySpec::WinProbability { min_percent, max_percent } = queue.quality else { panic!("{:?}", queue.quality) };
@@ -130,7 +130,7 @@ fn openmatchmaking_ruleset_has_the_documented_numbers() {
         !(min_percent..=max_percent).contains(&win_percent(-26.0))
             && !(min_percent..=max_percent).contains(&win_percent(26.0))
     );
-    assert_eq!((queue.party_rating, queue.selection.mode), (PartyAggregation::Mean, SelectionMode::Nearest));
+    assert_eq!((queue.party_rating, queue.selection.mode), (NumberAggregation::Mean, SelectionMode::Nearest));
     assert_eq!((&*teams(&ruleset).team_sizes, ruleset.hosting.mode), (&[5, 5][..], HostingMode::GameServer));
     assert!(matches!(ruleset.rating.expect("Elo").system, RatingSystem::Elo { initial: 1_000.0, scale: 400.0, .. }));
 }

@@ -185,7 +185,7 @@ async fn run_all_calls(client: Client, guest: Client, name: &str) -> Vec<String>
     let measured = found.candidates.iter().map(|candidate| (candidate.advertisement_id.clone(), Some(12.5)));
     search.report_latency(pb::LatencyPhase::Quick, measured).await.unwrap();
     let held = search.reserve(advertised.id()).await.unwrap();
-    events.next().await.unwrap();
+    events.next_reservation_event().await.unwrap();
     held.release().await.unwrap();
     client.choose_action(1, 1).await.unwrap();
     let configuration = pb::MatchmakingGetConfigurationRequest { matchmaking_set_id: Some(1), ..Default::default() };

@@ -109,11 +109,11 @@ impl Site {
         let joined = reserve(&client, &hosted, &[(VICTIM, 20.0)]).await;
         let mut update = session(&[("fay", 20.0)]);
         update.joined_reservation_ids = vec![joined];
-        hosted.update(update).await.expect("update");
+        hosted.replace_published(update).await.expect("update");
         let held = reserve(&client, &hosted, &[(VICTIM, 20.0), ("gus", 20.0)]).await;
         let mut update = session(&[("fay", 20.0), (VICTIM, 20.0)]);
         update.confirmed_reservation_ids = vec![held];
-        let seats = hosted.update(update).await.expect("update").reservations;
+        let seats = hosted.replace_published(update).await.expect("update").reservations;
         assert_eq!(seats.iter().map(|held| held.seats).collect::<Vec<_>>(), [2]);
         self.wait_for_sessions("hal", 2).await;
         self.wait_for_sessions(VICTIM, 0).await;
@@ -223,7 +223,7 @@ fn patterns_of(player: &wire::GetPlayerResponse) -> Vec<(String, Vec<u8>)> {
     ];
     let user = UserKey::from_name(VICTIM);
     patterns.extend(key_patterns("the digest of the account", user));
-    let client = UserKey::from_user_and_client(user, UserKey::from_name(VICTIM_CLIENT));
+    let client = UserKey::of_client_of_user(user, UserKey::from_name(VICTIM_CLIENT));
     patterns.extend(key_patterns("the digest of the client", client));
     for (purpose, key) in [
         ("operators", &player.user_key),

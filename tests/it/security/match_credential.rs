@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use fireteam::auth::jwt_signing_key::JwtSigningKey;
 use fireteam::auth::match_credential::{
-    CredentialHost, MATCH_CREDENTIAL_JWT_TYPE, MATCH_CREDENTIAL_TTL_MS, MatchCredential, MatchCredentialKeys,
+    CredentialHost, MATCH_CREDENTIAL_JWT_TYPE, MATCH_CREDENTIAL_TTL_MS, MatchCredentialContent, MatchCredentialKeys,
     load_or_create_match_keys,
 };
 use fireteam::domain::id::{AdvertisementId, MatchId, UserKey};
@@ -43,9 +43,9 @@ fn game_server(n: u8) -> CredentialHost {
     }
 }
 
-fn credential(host: CredentialHost) -> MatchCredential {
+fn credential(host: CredentialHost) -> MatchCredentialContent {
     let (match_id, player_key) = (MatchId::from_bytes([1; 16]), UserKey::from_name("ana in this match"));
-    MatchCredential { match_id, player_key, team: 1, host }
+    MatchCredentialContent { match_id, player_key, team: 1, host }
 }
 
 fn signed_credential(keys: &MatchCredentialKeys, host: CredentialHost, serial: u8) -> String {

@@ -1,6 +1,6 @@
 //! Search cost: the number of evaluated rows and the response size stay within their limits for any request.
 
-use fireteam::api::response_encoder::RESPONSE_BYTES_MAX;
+use fireteam::api::response_encoder::CANDIDATES_RESPONSE_BYTES_MAX;
 use fireteam::domain::advertisement::ProbeEndpoint;
 use fireteam::domain::attribute::ValueOrigin;
 use fireteam::domain::id::{SetId, UserKey};
@@ -164,7 +164,7 @@ async fn search_cost_stays_within_its_row_and_byte_limits() {
             let found = found.into_inner();
             let (rows, bytes) = (found.evaluated, found.encoded_len());
             assert!(rows <= EVALUATED_ROWS_MAX, "{rows} rows for {search:?}");
-            assert!(bytes <= RESPONSE_BYTES_MAX, "{bytes} bytes for {search:?}");
+            assert!(bytes <= CANDIDATES_RESPONSE_BYTES_MAX, "{bytes} bytes for {search:?}");
             (most_rows, most_bytes) = (most_rows.max(rows), most_bytes.max(bytes));
             let cost = if wants_rows { rows as usize } else { bytes };
             if best_cost <= cost {
@@ -174,6 +174,6 @@ async fn search_cost_stays_within_its_row_and_byte_limits() {
         }
     }
     println!("at most {most_rows} rows, {most_bytes} bytes; the longest call took {longest:?}");
-    assert!(RESPONSE_BYTES_MAX / 3 < most_bytes, "{most_bytes} bytes are far below the limit");
+    assert!(CANDIDATES_RESPONSE_BYTES_MAX / 3 < most_bytes, "{most_bytes} bytes are far below the limit");
     assert_eq!(most_rows, EVALUATED_ROWS_MAX, "the climb reaches the row limit");
 }

@@ -23,7 +23,7 @@ async fn stream_ends_when_its_token_expires() {
     let client = server.client().await.with_token_source(TokenSource::fixed(&token).unwrap());
     let (connection, mut events) = client.open_stream().await.expect("open");
     connection.advertise(advertise_request(&[("ana", 0.0)], 2)).await.expect("the token is still valid");
-    let end = tokio::time::timeout(TEST_TIMEOUT, events.next())
+    let end = tokio::time::timeout(TEST_TIMEOUT, events.next_reservation_event())
         .await
         .expect("in time")
         .expect_err("the stream ends with an error");

@@ -92,7 +92,7 @@ async fn export_has_advertisements_and_reservations(mut site: PartySite) {
         player.consent_token = site.consent("ben", "hal", false, ConsentUse::Search).await;
     }
     update.confirmed_reservation_ids = vec![held];
-    hosted.update(update).await.expect("update");
+    hosted.replace_published(update).await.expect("update");
     let of_ben = wait_for_export(&site, "ben", [1, 1]).await;
     let listing = &of_ben.advertisements[0];
     assert_eq!((&*listing.advertisement_id, listing.player_count), (hosted.id(), 2));

@@ -98,7 +98,7 @@ async fn credential_for_a_hosting_player_has_keys_of_the_match_only() {
         for name in ["ann", "bob"] {
             assert!(!names_account(claims.to_string().as_bytes(), name), "{claims}");
             let user = UserKey::from_name(name);
-            let client = UserKey::from_user_and_client(user, user);
+            let client = UserKey::of_client_of_user(user, user);
             assert!(!claims.to_string().contains(&client.to_string()), "{claims}");
         }
     }

@@ -10,7 +10,7 @@ use fireteam::beacon::BeaconUdp;
 use fireteam::clock::{Clock, SystemClock};
 use fireteam::config::{BeaconPlace, Config, OwnBeacon};
 use fireteam::telemetry::metric::beacon_packets::BeaconPacketCounters;
-use fireteam_probe::{Challenge, FleetKey, Hello, PACKET_BYTES, Receipt};
+use fireteam_probe::{Challenge, FIXED_PACKET_BYTES, FleetKey, Hello, Receipt};
 use tonic::transport::{Channel, Endpoint};
 
 use crate::support::generated_client::latency_service_client::LatencyServiceClient;
@@ -45,7 +45,7 @@ fn measure(beacon: &Beacon, binding: &[u8]) -> Vec<Vec<u8>> {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(SocketAddr::from(([a, b, c, d], beacon.port as u16))).unwrap();
     socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
-    let ask = |packet: [u8; PACKET_BYTES]| {
+    let ask = |packet: [u8; FIXED_PACKET_BYTES]| {
         socket.send(&packet).unwrap();
         let mut answer = [0; 2_000];
         let length = socket.recv(&mut answer).expect("an answer");
@@ -156,7 +156,7 @@ fn flood(networks: u8, rounds: u16, packets_per_second: u32, packet: impl Fn(u16
     flood.answered = counters.answered.get();
     let received = u64::from(networks) * u64::from(rounds);
     assert_eq!(flood.answered + counters.dropped.get(), received);
-    assert_eq!(flood.bytes_out as u64, flood.answered * PACKET_BYTES as u64);
+    assert_eq!(flood.bytes_out as u64, flood.answered * FIXED_PACKET_BYTES as u64);
     flood
 }
 
@@ -183,7 +183,7 @@ fn beacon_drops_random_bytes_and_keeps_nothing() {
     let clock = SystemClock::start();
     let random = |round: u16| {
         let bytes: Vec<u8> = (0..8).flat_map(|_| clock.random_bytes()).collect();
-        let length = if round.is_multiple_of(2) { PACKET_BYTES } else { usize::from(round) % 129 };
+        let length = if round.is_multiple_of(2) { FIXED_PACKET_BYTES } else { usize::from(round) % 129 };
         let mut packet = bytes[..length].to_vec();
         // Every fourth begins as a packet of this protocol.
         if round.is_multiple_of(4) {

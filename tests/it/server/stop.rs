@@ -42,8 +42,10 @@ async fn sigterm_ends_streams_and_exits_with_code_0() {
     server.terminate();
     let update = tokio::time::timeout(TEST_TIMEOUT, watch.next()).await.expect("a health update in time");
     assert_eq!(update.unwrap().unwrap().status(), ServingStatus::NotServing);
-    let end_error =
-        tokio::time::timeout(TEST_TIMEOUT, events.next()).await.expect("the stream ends in time").unwrap_err();
+    let end_error = tokio::time::timeout(TEST_TIMEOUT, events.next_reservation_event())
+        .await
+        .expect("the stream ends in time")
+        .unwrap_err();
     assert_eq!(end_error.code(), Some(Code::Unavailable), "{end_error}");
     let watch_error =
         tokio::time::timeout(TEST_TIMEOUT, ticket_stream.next()).await.expect("the watch ends in time").unwrap_err();

@@ -195,7 +195,7 @@ pub(crate) async fn own_ticket(site: &PartySite, name: &str, match_id: &str) -> 
     let client = site.player_elsewhere(name).await;
     let mut own = None;
     wait_until("the player finds the match", async || {
-        let tickets = client.mine().await.expect("mine").0;
+        let tickets = client.own_tickets_and_cooldowns().await.expect("mine").0;
         own = tickets.into_iter().find(|ticket| match_of(ticket) == match_id);
         own.is_some()
     })
@@ -210,7 +210,7 @@ pub(crate) fn match_of(ticket: &Ticket) -> &str {
 
 /// Whether a player finds no match that is being played.
 pub(crate) async fn has_no_match(client: &Client) -> bool {
-    let tickets = client.mine().await.expect("mine").0;
+    let tickets = client.own_tickets_and_cooldowns().await.expect("mine").0;
     tickets.iter().all(|ticket| ticket.status.state() != pb::TicketState::Matched)
 }
 

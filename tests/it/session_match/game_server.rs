@@ -49,7 +49,7 @@ async fn game_server_reports_each_match_of_a_session_once(mut site: PartySite) {
     site.restart_first().await;
     host.client = site.backend().await;
     let mut beats = MatchHost::with_token(host.client.clone(), host.token());
-    assert_eq!(beats.beat().await.expect("beat")[0].state(), HostedMatchState::Playing);
+    assert_eq!(beats.heartbeat().await.expect("beat")[0].state(), HostedMatchState::Playing);
     let reported = report(&host, &first, 1).await.expect("report");
     assert_eq!((reported.rated, reported.changes.len()), (true, 3));
     assert!(report(&host, &first, 1).await.expect("the same report").rated);
@@ -105,7 +105,8 @@ async fn players_are_free_after_their_game_server_is_lost_or_gives_up(site: Part
     }
     for name in ["bob", "cat"] {
         let client = site.player_elsewhere(name).await;
-        wait_until("no ticket is left", async || client.mine().await.expect("mine").0.is_empty()).await;
+        wait_until("no ticket is left", async || client.own_tickets_and_cooldowns().await.expect("mine").0.is_empty())
+            .await;
     }
     assert_reason(report(&host, &failed, 0).await, "NOT_OWNER");
     site.shut_down().await;

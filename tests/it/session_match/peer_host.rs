@@ -67,7 +67,10 @@ async fn late_player_finds_the_match_and_reports(mut site: PartySite) {
     assert_eq!(answer.state(), ReportState::Waiting);
     let has_nothing = async |site: &PartySite, name: &str| {
         let client = site.player_elsewhere(name).await;
-        wait_until("the other server has the report", async || client.mine().await.expect("mine").0.is_empty()).await;
+        wait_until("the other server has the report", async || {
+            client.own_tickets_and_cooldowns().await.expect("mine").0.is_empty()
+        })
+        .await;
     };
     has_nothing(&site, "ann").await;
     has_nothing(&site, "cat").await;
@@ -78,7 +81,10 @@ async fn late_player_finds_the_match_and_reports(mut site: PartySite) {
     assert_eq!(elsewhere.status.state(), TicketState::Ended);
     site.restart_first().await;
     site.servers.iter().for_each(|server| server.app.engine.purge_ended_from_memory());
-    assert_eq!(site.player("bob").await.mine().await.expect("mine").0[0].status.state(), TicketState::Ended);
+    assert_eq!(
+        site.player("bob").await.own_tickets_and_cooldowns().await.expect("mine").0[0].status.state(),
+        TicketState::Ended
+    );
     let late = own_ticket(&site, "bob", started.id()).await;
     let answer = late.report_result(started.id(), &win_of(1)).await.expect("report");
     assert_eq!((answer.rated, answer.state()), (true, ReportState::Settled));

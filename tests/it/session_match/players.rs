@@ -40,15 +40,15 @@ async fn player_leaves_without_a_cooldown(site: PartySite) {
     host.seat(&["ann", "bob", "cat", "dan"], &[&bob, &pair]).await;
     let started = host.start(&[team(true, &[&bob]), team(false, &[&pair])]).await;
     let mut cat = own_ticket(&site, "cat", started.id()).await;
-    assert!(cat.leave_with(vec!["dan".into()]).await.is_err(), "dan has a seat of its own");
+    assert!(cat.leave_for_players(vec!["dan".into()]).await.is_err(), "dan has a seat of its own");
     assert!(!cat.leave().await.expect("leave"), "the ticket goes on for dan");
     let dan = own_ticket(&site, "dan", started.id()).await;
     let left: Vec<bool> =
         dan.status.found_match.as_ref().expect("the match").players.iter().map(|player| player.left).collect();
     assert_eq!(left.iter().filter(|left| **left).count(), 1);
     let client = site.player_elsewhere("cat").await;
-    wait_until("cat is free", async || client.mine().await.expect("mine").0.is_empty()).await;
-    assert!(client.mine().await.expect("mine").1.is_empty(), "no cooldown");
+    wait_until("cat is free", async || client.own_tickets_and_cooldowns().await.expect("mine").0.is_empty()).await;
+    assert!(client.own_tickets_and_cooldowns().await.expect("mine").1.is_empty(), "no cooldown");
     enter(&client, "cat", 0).await;
     // Who has left the match has left the session: the host cannot name cat again.
     let mut dan = dan;
@@ -114,14 +114,14 @@ async fn player_who_takes_the_consent_back_leaves_by_the_own_seat(site: PartySit
     assert_eq!(players, [1, 1]);
     own_ticket(&site, "cat", started.id()).await;
     let dan = site.player_elsewhere("dan").await;
-    assert!(dan.mine().await.expect("mine").0.is_empty());
+    assert!(dan.own_tickets_and_cooldowns().await.expect("mine").0.is_empty());
 
     // The peer host leaves: the match is over, and the others may report.
     let mut ann = own_ticket(&site, "ann", started.id()).await;
     assert!(ann.leave().await.expect("leave"));
     let client = site.player_elsewhere("cat").await;
     wait_until("the match has ended for cat", async || {
-        let own = client.mine().await.expect("mine").0;
+        let own = client.own_tickets_and_cooldowns().await.expect("mine").0;
         assert_eq!(own.len(), 1, "the ticket stays in the list while its report is awaited");
         own[0].status.state() == TicketState::Ended
     })
@@ -154,7 +154,7 @@ async fn friend_of_the_host_consents_to_each_match(site: PartySite) {
     assert_eq!(Started::new(host.client.start_match(request).await.expect("retry")).id(), started.id());
     let mut ann = own_ticket(&site, "ann", started.id()).await;
     assert!(
-        ann.leave_with(vec!["fay".into()]).await.is_err(),
+        ann.leave_for_players(vec!["fay".into()]).await.is_err(),
         "fay answers alone, although the consent says may_answer"
     );
     fay.leave().await.expect("leave");

@@ -3,7 +3,7 @@
 use clap::Parser as _;
 use fireteam::domain::ruleset::rating::{RatingSpec, RatingSystem};
 use fireteam::sim::rating_study::{
-    ConvergencePoint, EXTENDED_STUDY_MATCHES, HISTOGRAM_BIN_POINTS, STUDY_MATCHES, STUDY_PLAYERS, StudyResult,
+    ConvergencePoint, EXTENDED_STUDY_TOTAL_MATCHES, HISTOGRAM_BIN_POINTS, STUDY_MATCHES, STUDY_PLAYERS, StudyResult,
     StudyScheme, TRUE_SKILL_SD, run_study, studied_systems,
 };
 
@@ -67,7 +67,7 @@ fn distance_from_normal(players: impl Iterator<Item = (f64, u32)>, sd: f64) -> f
 #[test]
 fn rating_study_converges_as_published() {
     let run = |(name, spec): (&'static str, RatingSpec)| {
-        run_study((name, &spec), StudyScheme::AllAgainstAll, 1, EXTENDED_STUDY_MATCHES, &mut |_| {}).unwrap()
+        run_study((name, &spec), StudyScheme::AllAgainstAll, 1, EXTENDED_STUDY_TOTAL_MATCHES, &mut |_| {}).unwrap()
     };
     let [elo, glicko] = studied_systems().map(run);
     let high_k = run(("elo", RatingSpec::with_defaults(RatingSystem::Elo { initial: 0.0, k: 64.0, scale: 400.0 })));

@@ -5,7 +5,7 @@ use fireteam::domain::statistic::{PartySizeClass, StatisticKey, StatisticKind};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::Store;
 use fireteam::store::memory::MemoryStore;
-use fireteam::store::postgres::{PostgresStore, ServerIdentity};
+use fireteam::store::postgres::{PostgresStore, ReplicaIdentity};
 use fireteam::store::sqlite::SqliteStore;
 use fireteam::store::statistics::{
     RULESET_STATISTICS_RETENTION_MS, STATISTICS_HOUR_MS, STATISTICS_RETENTION_MS, StatisticIncrement, StatisticsBatch,
@@ -136,7 +136,7 @@ async fn check_truncation(store: &dyn Store) {
     }
     let found = store.read_statistics(&StatisticsQuery { set_id: Some(SetId(5)), ..query() }).await.expect("read");
     assert!(found.truncated);
-    let counts: Vec<u64> = found.counts.iter().map(|(_, counts)| counts.total()).collect();
+    let counts: Vec<u64> = found.counts.iter().map(|(_, counts)| counts.value_count()).collect();
     assert_eq!(counts, [vec![4; 3_000], vec![2; 1_096]].concat());
     assert!(found.counts.iter().map(|(key, _)| key).eq(&keys[..4_096]));
 }
@@ -169,7 +169,7 @@ async fn statistics_add_up_in_sqlite() {
 #[tokio::test]
 async fn statistics_add_up_in_postgres() {
     let Some(database) = create_test_database("statistics_add_up_in_postgres").await else { return };
-    let store = PostgresStore::open(&database.url, ServerIdentity { id: 1, silos: None }).await.unwrap();
+    let store = PostgresStore::open(&database.url, ReplicaIdentity { id: 1, silos: None }).await.unwrap();
     check_store(&store).await;
     check_purge(&store).await;
     check_parts(&store).await;

@@ -6,7 +6,7 @@ use fireteam::domain::advertisement::Advertisement;
 use fireteam::domain::limit::RESERVATIONS_PER_ADVERTISEMENT_MAX;
 use fireteam::domain::time::UnixMs;
 use fireteam::store::memory::MemoryStore;
-use fireteam::store::postgres::{PostgresStore, ServerIdentity};
+use fireteam::store::postgres::{PostgresStore, ReplicaIdentity};
 use fireteam::store::sqlite::SqliteStore;
 use fireteam::store::{
     AdvertWrite, JOINED_RESERVATION_RETENTION_MS, Reservation, ReservationState, Store, WriteOutcome,
@@ -366,7 +366,7 @@ async fn postgres_advert_store_meets_the_contract() {
     run_all(async || {
         let TestDatabase { url } = create_test_database("part of the advert store contract").await.unwrap();
         let number = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        PostgresStore::open(&url, ServerIdentity { id: number, silos: None }).await.unwrap()
+        PostgresStore::open(&url, ReplicaIdentity { id: number, silos: None }).await.unwrap()
     })
     .await;
 }

@@ -7,8 +7,9 @@ use fireteam::domain::id::{AdvertisementId, ReservationId, UserKey};
 use fireteam::domain::limit::RESERVATIONS_PER_ADVERTISEMENT_MAX;
 use fireteam::domain::time::UnixMs;
 use fireteam::store::{
-    AdvertLimit, AdvertOwner, AdvertVersion, AdvertWrite, JOINED_RESERVATION_RETENTION_MS, LimitPerClientAndAccount,
-    OwnerKey, PartyKey, Reservation, ReservationLimit, ReservationState as State, StoredAdvertisement, WriteOutcome,
+    AdvertLimitPolicy, AdvertOwner, AdvertVersion, AdvertWrite, JOINED_RESERVATION_RETENTION_MS,
+    LimitPerClientAndAccount, OwnerKey, PartyKey, Reservation, ReservationLimit, ReservationState as State,
+    StoredAdvertisement, WriteOutcome,
 };
 
 fn stored(advertisement: Arc<Advertisement>, expires: UnixMs) -> StoredAdvertisement {
@@ -238,9 +239,9 @@ impl Model {
     fn make_room(&mut self, owner: &AdvertOwner, now: UnixMs) -> Result<Vec<AdvertisementId>, bool> {
         let live = self.of_account(owner.key, now);
         match owner.limit {
-            AdvertLimit::Refuse { max } if (live.len() as u32) < max => Ok(vec![]),
-            AdvertLimit::Refuse { .. } => Err(true),
-            AdvertLimit::Replace { limit, tombstone_until, is_create } => {
+            AdvertLimitPolicy::Refuse { max } if (live.len() as u32) < max => Ok(vec![]),
+            AdvertLimitPolicy::Refuse { .. } => Err(true),
+            AdvertLimitPolicy::Replace { limit, tombstone_until, is_create } => {
                 let gone = beyond(limit, live);
                 if !is_create && !gone.is_empty() {
                     return Err(false);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fireteam::domain::id::{AdvertisementId, SiloId};
 use fireteam::domain::time::UnixMs;
-use fireteam::store::postgres::{PostgresStore, ServerIdentity};
+use fireteam::store::postgres::{PostgresStore, ReplicaIdentity};
 use fireteam::store::{AdvertFeed, AdvertVersion, AdvertWrite, FeedBatch, Store, WriteOutcome};
 use sqlx::{Connection as _, Executor as _};
 
@@ -13,7 +13,7 @@ use crate::store::advert_rows::{ad, ad_id, extend, put, reserve, seat_id, seats}
 use crate::support::database::{TestDatabase, create_test_database};
 
 async fn open_replica(database: &TestDatabase, number: u64) -> PostgresStore {
-    PostgresStore::open(&database.url, ServerIdentity { id: number, silos: None }).await.unwrap()
+    PostgresStore::open(&database.url, ReplicaIdentity { id: number, silos: None }).await.unwrap()
 }
 
 /// A feed that has been read to its end.
@@ -135,7 +135,7 @@ async fn change_feed_is_limited_to_the_replicas_silos() {
     let Some(database) = create_test_database("change_feed_is_limited_to_the_replicas_silos").await else { return };
     let here = open_replica(&database, 1).await;
     let mine = SiloId(u64::MAX - 1);
-    let replica_of_silo = |number, silo| ServerIdentity { id: number, silos: Some(vec![silo]) };
+    let replica_of_silo = |number, silo| ReplicaIdentity { id: number, silos: Some(vec![silo]) };
     let same_silo = PostgresStore::open(&database.url, replica_of_silo(2, mine)).await.unwrap();
     let other = PostgresStore::open(&database.url, replica_of_silo(3, SiloId(5))).await.unwrap();
     here.commit(&[put(ad(1, 4, 10, "a"), 5_000, 10)]).await.unwrap();

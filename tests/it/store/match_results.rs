@@ -8,10 +8,10 @@ use fireteam::domain::match_result::{MatchForecast, ResultReport, SideRank};
 use fireteam::domain::queue::ticket::TicketEndReason;
 use fireteam::domain::rating::{SetActivity, Skill};
 use fireteam::domain::ruleset::rating::scale::KeyedRatingSpec;
-use fireteam::domain::ruleset::rating::{DecayPeriodFilter, InactivityDecay, RatingSpec, RatingSystem};
+use fireteam::domain::ruleset::rating::{DecayPeriodFilter, InactiveDeviationGrowth, RatingSpec, RatingSystem};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::memory::MemoryStore;
-use fireteam::store::postgres::{PostgresStore, ServerIdentity};
+use fireteam::store::postgres::{PostgresStore, ReplicaIdentity};
 use fireteam::store::queues::{
     QueueOutcome as Out, QueueStore, QueueWrite, RESULT_RETENTION_MS, RatingRow, TicketState,
 };
@@ -26,7 +26,7 @@ use crate::store::queue_rows::{
 use crate::support::database::{TestDatabase, create_test_database};
 
 async fn open_replica(database: &TestDatabase, number: u64) -> Arc<PostgresStore> {
-    Arc::new(PostgresStore::open(&database.url, ServerIdentity { id: number, silos: None }).await.unwrap())
+    Arc::new(PostgresStore::open(&database.url, ReplicaIdentity { id: number, silos: None }).await.unwrap())
 }
 
 fn elo() -> RatingSpec {
@@ -208,8 +208,12 @@ async fn check_feedback_before_result(store: &dyn Store) {
 
 /// S2-14: active periods of a set follow from all its matches, in one batch or in several.
 async fn check_active_periods(store: &dyn Store) {
-    let decay =
-        InactivityDecay { every_ms: 1_000, deviation: 0.5, max_deviation: 20.0, periods: DecayPeriodFilter::Played };
+    let decay = InactiveDeviationGrowth {
+        every_ms: 1_000,
+        deviation: 0.5,
+        max_deviation: 20.0,
+        periods: DecayPeriodFilter::Played,
+    };
     let system = RatingSystem::PlackettLuce { mu: 25.0, sigma: 8.0, beta: 25.0 / 6.0, kappa: 1e-4, tau: 25.0 / 300.0 };
     let counted = RatingSpec { decay: Some(decay), ..RatingSpec::with_defaults(system) };
     let at = |n: u32, users: [u32; 2], ms: u64| match result(n, users, [1, 2]) {

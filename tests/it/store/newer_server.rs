@@ -5,7 +5,7 @@ use std::path::Path;
 use fireteam::config::StoreTarget;
 use fireteam::domain::id::SetId;
 use fireteam::domain::time::UnixMs;
-use fireteam::store::postgres::{PostgresStore, ServerIdentity};
+use fireteam::store::postgres::{PostgresStore, ReplicaIdentity};
 use fireteam::store::queues::{QueueKey, QueueOutcome, QueueStore};
 use fireteam::store::sqlite::SqliteStore;
 use fireteam::store::writer_version::STORE_FORMAT_VERSION;
@@ -99,7 +99,7 @@ async fn sqlite_server_below_the_minimum_version_does_not_write() {
 }
 
 async fn open_postgres(database: &TestDatabase, number: u64) -> Result<PostgresStore, StoreError> {
-    PostgresStore::open(&database.url, ServerIdentity { id: number, silos: None }).await
+    PostgresStore::open(&database.url, ReplicaIdentity { id: number, silos: None }).await
 }
 
 /// R12: a server below the store's minimum version stops writing, and does not start again.

@@ -14,7 +14,7 @@ use fireteam::domain::queue::ticket::{Ticket, TicketEndReason};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::queues::TicketState as State;
 use fireteam::store::queues::{
-    ConsentConsumer, GrantedConsent, PenaltySchedule, QueueOutcome as Out, QueueWrite, RatingRow, StoredBlockList,
+    ConsentConsumer, GrantedConsent, QueueOutcome as Out, QueueWrite, RatingRow, ReadyCheckCooldowns, StoredBlockList,
     StoredQueueData, StoredTicket,
 };
 
@@ -439,7 +439,7 @@ impl Model {
         changed
     }
 
-    fn penalize(&mut self, user: UserKey, set_id: SetId, schedule: &PenaltySchedule, now: UnixMs) {
+    fn penalize(&mut self, user: UserKey, set_id: SetId, schedule: &ReadyCheckCooldowns, now: UnixMs) {
         let known = self.penalties.iter().position(|(player, set, _)| *player == user && *set == set_id);
         let before = known.map(|at| self.penalties.remove(at).2);
         self.penalties.push((user, set_id, next_penalty(&schedule.cooldowns_ms, schedule.reset_after_ms, before, now)));

@@ -7,7 +7,7 @@ use fireteam::domain::chosen_value::ChosenValue;
 use fireteam::domain::id::{
     AdvertisementId, MatchId, RatingKey, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey,
 };
-use fireteam::domain::lifecycle::session_start::SessionMatchStart;
+use fireteam::domain::lifecycle::session_start::SessionMatchStartByHost;
 use fireteam::domain::lifecycle::side_reports::SideReports;
 use fireteam::domain::lifecycle::{
     Assignment, Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket, TicketFate,
@@ -18,7 +18,7 @@ use fireteam::domain::queue::ticket::{PlayerRating, Ticket, TicketEndReason};
 use fireteam::domain::session::{Player, RegionLatency, Session};
 use fireteam::domain::time::UnixMs;
 use fireteam::domain::wish::{AcceptedValues, Wish, WishList, WishStep};
-use fireteam::store::queues::{PenaltySchedule, QueueWrite, RatingRow, StoredTicket, TicketState};
+use fireteam::store::queues::{QueueWrite, RatingRow, ReadyCheckCooldowns, StoredTicket, TicketState};
 
 /// A silo id whose signed form is negative.
 pub(crate) const SILO: SiloId = SiloId(u64::MAX - 1);
@@ -155,7 +155,7 @@ pub(crate) fn propose(found: Match, now: u64) -> QueueWrite {
 
 /// Starts match `n` of a session, with these tickets of set 1; it ends these other tickets.
 pub(crate) fn start_match(n: u32, members: &[(u32, &[u32])], other_tickets: &[u32]) -> QueueWrite {
-    let session_start = SessionMatchStart {
+    let session_start = SessionMatchStartByHost {
         advertisement: AdvertisementId::from_bytes([8; 16]),
         reservations: members.iter().map(|(n, _)| (n % 2 == 0).then_some(ReservationId::from_bytes([9; 16]))).collect(),
         request_digest: [7; 16],
@@ -211,7 +211,7 @@ pub(crate) fn transition(next: Match, fates: &TransitionEffects) -> QueueWrite {
         ticket_fates: requeued.chain(ends).collect(),
         other_tickets: fates.matched_elsewhere.iter().copied().map(ticket_id).collect(),
         penalized_users: fates.penalized.iter().copied().map(user).collect(),
-        penalty_schedule: PenaltySchedule { cooldowns_ms: [10, 20].into(), reset_after_ms: 30 },
+        penalty_schedule: ReadyCheckCooldowns { cooldowns_ms: [10, 20].into(), reset_after_ms: 30 },
         leaver_rating: None,
         purge_at: UnixMs(80),
         now: UnixMs(fates.now),
@@ -220,7 +220,7 @@ pub(crate) fn transition(next: Match, fates: &TransitionEffects) -> QueueWrite {
 
 /// Key of the ratings of set `set` on its first scale.
 pub(crate) fn first_scale(set: u32) -> RatingKey {
-    RatingKey::of_first_scale(SetId(set))
+    RatingKey::of_set_on_first_scale(SetId(set))
 }
 
 /// A rating of user `n` on the first scale of set `set`.

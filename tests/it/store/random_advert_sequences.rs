@@ -3,8 +3,8 @@
 use fireteam::domain::id::{ReservationId, UserKey};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::{
-    AdvertLimit, AdvertOwner, AdvertVersion, AdvertWrite, JOINED_RESERVATION_RETENTION_MS, LimitPerClientAndAccount,
-    OwnerKey, PartyKey, Reservation, ReservationLimit, ReservationOwner, Store,
+    AdvertLimitPolicy, AdvertOwner, AdvertVersion, AdvertWrite, JOINED_RESERVATION_RETENTION_MS,
+    LimitPerClientAndAccount, OwnerKey, PartyKey, Reservation, ReservationLimit, ReservationOwner, Store,
 };
 use proptest::prelude::*;
 
@@ -96,11 +96,11 @@ fn owner_key(account: u8, client: u8) -> OwnerKey {
 /// of an older version have none.
 fn advert_owner(n: u32, (until, per_account, is_create, is_new, is_counted): OwnerChoices) -> Option<AdvertOwner> {
     let tombstone_until = UnixMs(until);
-    let replace = AdvertLimit::Replace { limit: client_limit(per_account), tombstone_until, is_create };
+    let replace = AdvertLimitPolicy::Replace { limit: client_limit(per_account), tombstone_until, is_create };
     let (key, limit) = match n {
         0 | 1 => (owner_key(1, 1), replace),
         2 => (owner_key(1, 2), replace),
-        3 | 4 => (owner_key(2, 0), AdvertLimit::Refuse { max: 1 }),
+        3 | 4 => (owner_key(2, 0), AdvertLimitPolicy::Refuse { max: 1 }),
         _ => return None,
     };
     is_counted.then_some(AdvertOwner { key, limit, is_new })

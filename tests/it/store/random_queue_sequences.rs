@@ -12,12 +12,12 @@ use fireteam::domain::match_result::{MatchForecast, ResultReport, SideRank};
 use fireteam::domain::queue::ticket::{Ticket, TicketEndReason};
 use fireteam::domain::ruleset::rating::scale::KeyedRatingSpec;
 use fireteam::domain::ruleset::rating::{
-    DecayPeriodFilter, DisconnectPolicy, InactivityDecay, RatingSpec, RatingSystem,
+    DecayPeriodFilter, DisconnectPolicy, InactiveDeviationGrowth, RatingSpec, RatingSystem,
 };
 use fireteam::domain::time::UnixMs;
 use fireteam::store::Store;
 use fireteam::store::queues::{
-    ConsentConsumer, GrantedConsent, PenaltySchedule, QueueWrite, RatingRow, StoredTicket, TicketState,
+    ConsentConsumer, GrantedConsent, QueueWrite, RatingRow, ReadyCheckCooldowns, StoredTicket, TicketState,
 };
 use proptest::prelude::*;
 
@@ -253,7 +253,7 @@ impl RandomTransition {
             ticket_fates: fates,
             other_tickets: self.other_tickets.into_iter().map(ticket_id).collect(),
             penalized_users: self.penalized.into_iter().map(user).collect(),
-            penalty_schedule: PenaltySchedule { cooldowns_ms: [10, 20].into(), reset_after_ms: 30 },
+            penalty_schedule: ReadyCheckCooldowns { cooldowns_ms: [10, 20].into(), reset_after_ms: 30 },
             leaver_rating: rating_of((self.now % 6) as u8),
             purge_at: UnixMs(self.now + 10),
             now: UnixMs(self.now),
@@ -263,10 +263,10 @@ impl RandomTransition {
 
 /// Keys of ratings: the first scales of two sets, and two digests.
 const KEYS: [RatingKey; 4] = [
-    RatingKey::of_first_scale(SetId(1)),
-    RatingKey::of_first_scale(SetId(2)),
-    RatingKey::from_digest(3),
-    RatingKey::from_digest(4),
+    RatingKey::of_set_on_first_scale(SetId(1)),
+    RatingKey::of_set_on_first_scale(SetId(2)),
+    RatingKey::of_pool_and_scale_digest(3),
+    RatingKey::of_pool_and_scale_digest(4),
 ];
 
 /// One of six: no rating; Elo that ignores disconnects; Elo; Plackett-Luce with decay in periods with matches only; the
@@ -286,7 +286,7 @@ fn rating_spec(system: u8) -> Option<RatingSpec> {
         2 => Some(elo),
         _ => {
             let periods = DecayPeriodFilter::Played;
-            let decay = Some(InactivityDecay { every_ms: 10, deviation: 0.5, max_deviation: 9.0, periods });
+            let decay = Some(InactiveDeviationGrowth { every_ms: 10, deviation: 0.5, max_deviation: 9.0, periods });
             Some(RatingSpec { decay, ..RatingSpec::with_defaults(drawn) })
         }
     }
@@ -348,7 +348,7 @@ impl RandomResult {
             updated_match: Arc::new(next),
             other_tickets: vec![],
             penalized_users: vec![],
-            penalty_schedule: PenaltySchedule::default(),
+            penalty_schedule: ReadyCheckCooldowns::default(),
             leaver_rating: None,
             purge_at: UnixMs(self.now + 10),
             now: UnixMs(self.now),

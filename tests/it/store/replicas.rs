@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use fireteam_client::{Code, ReservationEvents, pb};
+use fireteam_client::{Code, HostEvents, pb};
 use tokio::time::Instant;
 
 use crate::support::certs::write_private_file;
@@ -64,8 +64,8 @@ pub(crate) async fn found(server: &ServerProcess, name: &str) -> Vec<(String, u3
     answer.candidates.into_iter().map(seen).collect()
 }
 
-async fn next(events: &mut ReservationEvents) -> pb::ReservationEvent {
-    tokio::time::timeout(TEST_TIMEOUT, events.next()).await.expect("in time").expect("an event")
+async fn next(events: &mut HostEvents) -> pb::ReservationEvent {
+    tokio::time::timeout(TEST_TIMEOUT, events.next_reservation_event()).await.expect("in time").expect("an event")
 }
 
 /// R5, R9: an advertisement on one server is found, reserved, extended and deleted on the other; the host receives the

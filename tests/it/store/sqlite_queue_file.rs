@@ -88,7 +88,10 @@ async fn queue_row_corruption_names_table_and_column() {
             propose(second, 1),
             failed,
             QueueWrite::ImportRatings {
-                rows: vec![rating(1, 1, 1.5), RatingRow { key: RatingKey::from_digest(7), ..rating(1, 1, 1.5) }],
+                rows: vec![
+                    rating(1, 1, 1.5),
+                    RatingRow { key: RatingKey::of_pool_and_scale_digest(7), ..rating(1, 1, 1.5) },
+                ],
             },
         ];
         store.commit_queues(&all).await.unwrap();

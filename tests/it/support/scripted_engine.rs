@@ -7,24 +7,24 @@ use tokio::sync::oneshot;
 use fireteam::api::matchmaking_engine::MatchmakingEngine;
 use fireteam::api::response_encoder::encode_static_candidate_fields;
 use fireteam::domain::advertisement::{Advertisement, AdvertisementKind};
-use fireteam::domain::attribute::{Attribute, AttributeSource, PartyAggregation, Trust, ValueType};
+use fireteam::domain::attribute::{Attribute, NumberAggregation, SourceField, Trust, ValueType};
 use fireteam::domain::filter::{Refusal, RefusingSide};
 use fireteam::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId};
 use fireteam::domain::latency::DEFAULT_LATENCY_MODEL;
 use fireteam::domain::matchmaking_action::{AdvertiseChances, MatchmakingAction};
 use fireteam::domain::measure::Measure;
 use fireteam::domain::ruleset::probing::DEFAULT_PROBING;
-use fireteam::domain::ruleset::teams::{AllocationSpec, HostingMode, HostingSpec, PlayerDataForHost, ServerChoice};
+use fireteam::domain::ruleset::teams::{AllocatorOfferSpec, HostingMode, HostingSpec, PlayerDataForHost, ServerChoice};
 use fireteam::domain::ruleset::{
-    AdvertisementIdForm, DistanceCurve, PartyConsentPolicy, Ruleset, RulesetSilos, SearchLimits, SoftFilter,
-    SoftFilterMode, SoftMissingPolicy,
+    AdvertisementIdDisclosure, DistanceCurve, PartyConsentPolicy, Ruleset, RulesetSilos, SearchLimits, SoftFilter,
+    SoftFilterDistance, SoftMissingPolicy,
 };
 use fireteam::domain::session::Session;
 use fireteam::domain::time::UnixMs;
 use fireteam::engine::command::{
     Caller, CandidateView, ChooseActionAnswer, DeleteAdvertCommand, GrantConsentAnswer, GrantConsentCommand,
-    ReleaseReservationCommand, ReportLatencyAnswer, ReportLatencyCommand, ReportedFinding, ReservationChange,
-    ReservationEvent, ReservationView, ReserveAnswer, ReserveCommand, RoundTrip, SearchAnswer, SearchCommand,
+    LatencyReportSummary, ReleaseReservationOrSeatCommand, ReportLatencyCommand, ReportedFinding, ReservationChange,
+    ReservationEvent, ReservationView, ReserveAnswer, ReserveCommand, RoundTrip, SearchCommand, SearchSummary,
     UpdateAdvertAnswer, UpdateAdvertCommand, UpdateBlockListCommand,
 };
 use fireteam::engine::error::EngineError;
@@ -87,10 +87,10 @@ pub(crate) fn scripted_ruleset() -> Ruleset {
     let skill = Attribute {
         name: "skill".into(),
         value_type: ValueType::Number,
-        source: AttributeSource::Skill,
+        source: SourceField::Skill,
         normalization_range: Some((-1000.0, 1000.0)),
         unit: "points".into(),
-        party_aggregation: PartyAggregation::Mean,
+        party_aggregation: NumberAggregation::Mean,
         trust: Trust::Client,
         wishes: false,
     };
@@ -98,7 +98,7 @@ pub(crate) fn scripted_ruleset() -> Ruleset {
         name: name.into(),
         weight: 0.5,
         measure,
-        mode: SoftFilterMode::LowerIsBetter,
+        mode: SoftFilterDistance::LowerIsBetter,
         curve: DistanceCurve::Linear,
         missing: SoftMissingPolicy::Worst,
         min: 0.0,
@@ -116,7 +116,7 @@ pub(crate) fn scripted_ruleset() -> Ruleset {
         advertise_chances: AdvertiseChances::from_game_size(12),
         search_limits: SearchLimits { max_results: 50, max_evaluated: 10_000 },
         clients_per_account: 1,
-        handles: AdvertisementIdForm::Ids,
+        handles: AdvertisementIdDisclosure::Ids,
         latency_model: DEFAULT_LATENCY_MODEL,
         involved_phase_percent: 50.0,
         probing: DEFAULT_PROBING,
@@ -136,7 +136,7 @@ pub(crate) fn scripted_ruleset() -> Ruleset {
             report_window_ms: 0,
             choice: ServerChoice::BestScore,
             max_round_trip_ms: None,
-            allocation: AllocationSpec::DEFAULT,
+            allocation: AllocatorOfferSpec::NO_OFFERS,
             host_data: PlayerDataForHost::default(),
         },
         rating: None,
@@ -198,7 +198,7 @@ impl MatchmakingEngine for ScriptedEngine {
         caller: &Caller,
         search: SearchCommand,
         each: &mut dyn FnMut(CandidateView<'_>),
-    ) -> Result<SearchAnswer, EngineError> {
+    ) -> Result<SearchSummary, EngineError> {
         assert!(search.session.silo.0 != PANIC_SILO, "scripted panic");
         self.record(caller, &search);
         for (byte, score) in [(1, 0.123_456), (2, 0.5)] {
@@ -219,7 +219,7 @@ impl MatchmakingEngine for ScriptedEngine {
         }
         let own = (Refusal::OwnSession, 1);
         let allowed = (Refusal::HardFilter { filter_index: 0, side: RefusingSide::Advertiser }, 2);
-        Ok(SearchAnswer {
+        Ok(SearchSummary {
             ruleset: self.ruleset.clone(),
             evaluated_rows: 5,
             truncated: false,
@@ -271,7 +271,11 @@ impl MatchmakingEngine for ScriptedEngine {
         Ok(PendingAnswer::Ready(ReserveAnswer { reservation, connect_data: vec![1, 2, 3] }))
     }
 
-    fn release(&self, caller: &Caller, release: ReleaseReservationCommand) -> Result<PendingAnswer<()>, EngineError> {
+    fn release(
+        &self,
+        caller: &Caller,
+        release: ReleaseReservationOrSeatCommand,
+    ) -> Result<PendingAnswer<()>, EngineError> {
         self.record(caller, &release);
         Ok(PendingAnswer::Ready(()))
     }
@@ -290,7 +294,7 @@ impl MatchmakingEngine for ScriptedEngine {
         caller: &Caller,
         report: ReportLatencyCommand,
         each: &mut dyn FnMut(CandidateView<'_>),
-    ) -> Result<ReportLatencyAnswer, EngineError> {
+    ) -> Result<LatencyReportSummary, EngineError> {
         self.record(caller, &report);
         for &(id, finding) in &report.measurements {
             let encoded = encode_static_candidate_fields(&Advertisement { id, ..scripted_advertisement(1) });
@@ -312,7 +316,7 @@ impl MatchmakingEngine for ScriptedEngine {
                 open_seats: 0,
             });
         }
-        Ok(ReportLatencyAnswer {
+        Ok(LatencyReportSummary {
             ruleset: self.ruleset.clone(),
             involved_phase_may_start: true,
             search_token: Vec::new(),

@@ -152,7 +152,7 @@ impl TestServer {
         self.hosts.lock().unwrap().spawn(async move {
             loop {
                 // Fails while the test takes the store or the server away.
-                let _ = host.beat().await;
+                let _ = host.heartbeat().await;
                 tokio::time::sleep(HOST_POLL_INTERVAL).await;
             }
         });

@@ -52,7 +52,7 @@ async fn match_is_told_the_map_that_all_have(mut site: PartySite) {
     let told = map(&found.chosen).to_owned();
     assert!(["bay", "cove"].contains(&&*told), "{found:?}");
     site.restart_first().await;
-    let (own, _) = site.player("dan").await.mine().await.expect("mine");
+    let (own, _) = site.player("dan").await.own_tickets_and_cooldowns().await.expect("mine");
     let again = own[0].status.found_match.as_ref().expect("a match");
     assert_eq!((&again.match_id, map(&again.chosen)), (&found.match_id, &*told), "after a restart");
     site.shut_down().await;

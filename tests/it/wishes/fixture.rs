@@ -99,7 +99,7 @@ pub(crate) async fn wait_for_rule(site: &PartySite, user: &str, rule: &str) {
     wait_until("a pass has refused the ticket", async || {
         let mut is_refused = false;
         for client in &clients {
-            let (own, _) = client.mine().await.expect("mine");
+            let (own, _) = client.own_tickets_and_cooldowns().await.expect("mine");
             // The other server may not know the ticket yet.
             let Some(ticket) = own.first() else { continue };
             assert_eq!(ticket.status.state(), pb::TicketState::Waiting, "{:?}", ticket.status);

@@ -34,7 +34,7 @@ async fn wishes_hold_between_tickets(mut site: PartySite) {
 
 /// The ticket of a player, as its own client finds it after a restart.
 async fn mine(site: &PartySite, user: &str) -> Ticket {
-    let (mut own, _) = site.player_elsewhere(user).await.mine().await.expect("mine");
+    let (mut own, _) = site.player_elsewhere(user).await.own_tickets_and_cooldowns().await.expect("mine");
     own.pop().expect("a ticket")
 }
 
@@ -53,7 +53,7 @@ async fn wishes_hold_between_a_session_and_its_guests(site: PartySite) {
     site.clock.advance_ms(5_000);
     let asked = crate::queue::hosted_matches::next_match(&mut events).await;
     assert!(asked.backfill);
-    fireteam_client::MatchHost::new(host.clone(), &advertisement).beat().await.expect("beat");
+    fireteam_client::MatchHost::new(host.clone(), &advertisement).heartbeat().await.expect("beat");
     wait_for_state(&mut ana, TicketState::Matched).await;
     site.shut_down().await;
 }

@@ -116,7 +116,7 @@ impl Host {
         let endpoint = Endpoint::from_shared(format!("http://{server}")).expect("an address");
         let channel = endpoint.local_address(Some(address)).connect().await.expect("connect");
         let client = Client::from_channel(channel).with_retry_policy(RetryPolicy::NEVER);
-        let client = identities.client_as(&client, role, plan.name).with_deadline(Duration::from_secs(20));
+        let client = identities.client_as(&client, role, plan.name).with_attempt_deadline(Duration::from_secs(20));
         let answer = client.update_advertisement(request).await.expect("published");
         assert_eq!(answer.ignored_fields, [""; 0], "{}", plan.name);
         assert!(responder.advertise(&answer.advertisement_id));

@@ -92,7 +92,7 @@ async fn search_loop_proves_its_round_trips_by_beacons() {
     let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a free port");
     let mut party = located_session(SEARCHER, 0.0);
     party.region_latencies.clear();
-    let mut matching = searcher.matching(SET, party.clone()).measure_beacons();
+    let mut matching = searcher.matching_run(SET, party.clone()).measure_beacons();
     let game = Game::default();
     let end = timeout(TEST_TIMEOUT, matching.run(&socket, &game)).await.expect("the loop ends in time");
     assert_eq!(end, RunEnd::Joined);

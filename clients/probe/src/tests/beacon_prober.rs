@@ -32,13 +32,13 @@ fn prober() -> BeaconProber {
 }
 
 /// Challenge of a sender that does not know the nonce.
-fn forged_challenge(random: [u8; 16], sequence: u16) -> [u8; PACKET_BYTES] {
+fn forged_challenge(random: [u8; 16], sequence: u16) -> [u8; FIXED_PACKET_BYTES] {
     let hello = Hello { sequence, nonce: *random.first_chunk().unwrap() };
     Challenge { hello, beacon_id: BEACON_ID, key_id: [0; 4], sent_us: 0, cookie: random, wait_s: Some(9) }.encode()
 }
 
 /// Receipt of a sender that does not know the binding.
-fn forged_receipt(random: [u8; 16], sequence: u16) -> [u8; PACKET_BYTES] {
+fn forged_receipt(random: [u8; 16], sequence: u16) -> [u8; FIXED_PACKET_BYTES] {
     let (key, prefix) = (BeaconKey([3; 32]), AddressPrefix::of(client().ip()));
     let claims = ReceiptClaims {
         sequence,
@@ -58,12 +58,12 @@ fn run(
     beacon: &mut BeaconResponder,
     times_ms: &[Option<u64>],
     mut extra: impl FnMut(&mut BeaconProber, u64),
-) -> Vec<(u64, [u8; PACKET_BYTES])> {
-    let mut sent: Vec<(u64, [u8; PACKET_BYTES])> = Vec::new();
-    let mut answers: Vec<(u64, [u8; PACKET_BYTES])> = Vec::new();
+) -> Vec<(u64, [u8; FIXED_PACKET_BYTES])> {
+    let mut sent: Vec<(u64, [u8; FIXED_PACKET_BYTES])> = Vec::new();
+    let mut answers: Vec<(u64, [u8; FIXED_PACKET_BYTES])> = Vec::new();
     for now_us in (0..20_000 * MS).step_by(1_000) {
         prober.expire(now_us);
-        let mut questions: Vec<[u8; PACKET_BYTES]> = Vec::new();
+        let mut questions: Vec<[u8; FIXED_PACKET_BYTES]> = Vec::new();
         let due: Vec<_> = answers.extract_if(.., |(at_us, _)| *at_us == now_us).collect();
         for (_, answer) in due {
             if let Some(BeaconAnswer::Challenge(proof)) = prober.handle(&answer, endpoint(), now_us) {

@@ -105,7 +105,8 @@ fn prober_ignores_forged_late_and_repeated_answers() {
     let (mut prober, mut host) = (prober(0.0), host());
     let packet = prober.send(MS).unwrap();
     let good = answer(&mut host, &packet, MS, Verdict::Fits).unwrap();
-    let other = Echo(Question { sequence: 0, nonce: [9; 8], advertisement: [3; 8], stamp: [0; 8] }).encode(&key());
+    let other =
+        Echo(RepeatedQuestion { sequence: 0, nonce: [9; 8], advertisement: [3; 8], stamp: [0; 8] }).encode(&key());
     let other = answer(&mut host, &other, MS, Verdict::Fits).unwrap();
     let mut forged = good.clone();
     forged[33] ^= 1;
@@ -134,11 +135,11 @@ fn prober_obeys_the_flags_of_the_host() {
     };
     let mut busy = prober(100.0);
     let packet = busy.send(MS).unwrap();
-    let wait = reply(&packet, AnswerFlags { full: false, wait: true }, 25);
+    let wait = reply(&packet, HostStateFlags { full: false, wait: true }, 25);
     assert!(busy.handle(&wait, endpoint(), 10 * MS));
     assert_eq!(busy.next_send_us(), Some(260 * MS));
     let packet = busy.send(260 * MS).unwrap();
-    assert!(busy.handle(&reply(&packet, AnswerFlags { full: true, wait: false }, 0), endpoint(), 270 * MS));
+    assert!(busy.handle(&reply(&packet, HostStateFlags { full: true, wait: false }, 0), endpoint(), 270 * MS));
     assert_eq!(busy.finding(), Some(ProbeFinding::Full));
     assert_eq!(busy.send(500 * MS), None);
 }

@@ -21,8 +21,8 @@ fn host() -> (HostResponder, ProbeKey) {
     (host, key)
 }
 
-fn question(sequence: u16) -> Question {
-    Question { sequence, nonce: [4; 8], advertisement: [3; 8], stamp: [5; 8] }
+fn question(sequence: u16) -> RepeatedQuestion {
+    RepeatedQuestion { sequence, nonce: [4; 8], advertisement: [3; 8], stamp: [5; 8] }
 }
 
 fn no_judge(_: &[u8], _: &mut Vec<u8>) -> Verdict {
@@ -35,13 +35,13 @@ fn host_answers_only_who_knows_its_key() {
     let (mut host, key) = host();
     let other_key = ProbeKey::new(&[9; 16]).unwrap();
     let (good, foreign) = (Echo(question(1)).encode(&key), Echo(question(1)).encode(&other_key));
-    let elsewhere = Echo(Question { advertisement: [8; 8], ..question(1) }).encode(&key);
+    let elsewhere = Echo(RepeatedQuestion { advertisement: [8; 8], ..question(1) }).encode(&key);
     let answer = |host: &mut HostResponder, packet: &[u8]| host.handle(packet, endpoint(1), at(SECOND_US), no_judge);
     assert_eq!(answer(&mut host, &foreign), None);
     assert_eq!(answer(&mut host, &elsewhere), None);
     assert_eq!(answer(&mut host, b"a packet of the game"), None);
     let reply = EchoReply::decode(&answer(&mut host, &good).unwrap(), &key).unwrap();
-    assert_eq!((reply.question, reply.flags, reply.held_10us), (question(1), AnswerFlags::default(), 0));
+    assert_eq!((reply.question, reply.flags, reply.held_10us), (question(1), HostStateFlags::default(), 0));
     host.set_full(true);
     let reply = EchoReply::decode(&answer(&mut host, &good).unwrap(), &key).unwrap();
     assert!(reply.flags.full);

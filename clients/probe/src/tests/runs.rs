@@ -47,7 +47,7 @@ fn run_statistics_equal_the_computed_ones() {
     for case in vectors().statistics {
         let mut run = ProbeRun::default();
         for number in 0..case.sent {
-            run.record(case.answers_ms.get(number as usize).copied());
+            run.record_answer_or_loss(case.answers_ms.get(number as usize).copied());
         }
         let found = run.statistics();
         assert_eq!((found.sent, found.answered), (case.sent, case.answers_ms.len() as u32));
@@ -67,10 +67,10 @@ fn run_ends_when_it_has_been_probed_enough() {
     for case in vectors().stopping {
         let mut run = ProbeRun::default();
         for probe in &case.probes {
-            if run.is_complete(QUICK_PACKETS_MAX) {
+            if run.has_sent_enough(QUICK_PACKETS_MAX) {
                 break;
             }
-            run.record(*probe);
+            run.record_answer_or_loss(*probe);
         }
         let found = run.statistics();
         assert_eq!((found.sent, run.is_silent()), (case.stopped_after, case.silent), "{:?}", case.probes);
@@ -85,8 +85,11 @@ fn run_without_packets_knows_nothing() {
     let found = none.statistics();
     assert_eq!((found.floor_ms, found.p50_ms, found.jitter_ms), (None, None, None));
     assert_eq!(found.loss, LossInterval { share: 0.0, low: 0.0, high: 1.0 });
-    assert!(!none.is_complete(QUICK_PACKETS_MAX) && !none.is_silent());
-    assert_eq!([0.0, 100.0, 300.0, 600.0, f64::NAN].map(answer_timeout_ms), [250.0, 250.0, 600.0, 1_000.0, 250.0]);
+    assert!(!none.has_sent_enough(QUICK_PACKETS_MAX) && !none.is_silent());
+    assert_eq!(
+        [0.0, 100.0, 300.0, 600.0, f64::NAN].map(answer_timeout_from_estimate_ms),
+        [250.0, 250.0, 600.0, 1_000.0, 250.0]
+    );
 }
 
 proptest! {
@@ -94,7 +97,7 @@ proptest! {
     #[test]
     fn run_statistics_equal_the_definition(probes in proptest::collection::vec(proptest::option::of(0.0..2_000.0_f64), 1..40)) {
         let mut run = ProbeRun::default();
-        probes.iter().for_each(|probe| run.record(*probe));
+        probes.iter().for_each(|probe| run.record_answer_or_loss(*probe));
         let mut answers: Vec<f64> = probes.iter().flatten().copied().collect();
         answers.sort_by(f64::total_cmp);
         let nearest = |share: f64| {
@@ -108,6 +111,6 @@ proptest! {
         prop_assert_eq!(found.jitter_ms, jitter);
         let loss = found.loss;
         prop_assert!((0.0..=loss.share).contains(&loss.low) && (loss.share..=1.0).contains(&loss.high));
-        prop_assert!(run.is_complete(probes.len() as u32));
+        prop_assert!(run.has_sent_enough(probes.len() as u32));
     }
 }

@@ -12,9 +12,9 @@ use crate::matching::advertising::guests::Guests;
 use crate::matching::call::{CallError, CallId, Request};
 use crate::matching::effects::Effects;
 use crate::matching::monotonic_time::MonotonicTime;
-use crate::matching::options::{Hosting, MatchingOptions, with_latency_token};
+use crate::matching::options::{HostedSession, MatchingOptions, with_latency_token};
 use crate::matching::outcome::{AdvertisedSession, Outcome, Transmit};
-use crate::matching::round::id_bytes;
+use crate::matching::round::id_bytes_from_hex;
 use crate::pb;
 
 /// Shortest and longest time between two heartbeats.
@@ -26,7 +26,7 @@ const RESERVATIONS_PER_UPDATE_MAX: usize = 256;
 
 /// Advertisement of the own session.
 pub(super) struct Advertising {
-    hosting: Hosting,
+    hosting: HostedSession,
     /// Hash that the client sends with the session; `None` after the server called it stale.
     service_configuration_hash: Option<u32>,
     /// Latency token of the client; empty for none.
@@ -75,7 +75,7 @@ pub(super) enum AdvertisingEnd {
 impl Advertising {
     /// Advertisement that the next [`Self::poll`] publishes. `is_drawn`: it ends if no party comes.
     pub(super) fn new(
-        hosting: Hosting,
+        hosting: HostedSession,
         options: &MatchingOptions,
         is_drawn: bool,
         effects: &mut Effects,
@@ -88,8 +88,8 @@ impl Advertising {
             id: String::new(),
             token: Vec::new(),
             idempotency_key: effects.idempotency_key(),
-            probe_key: effects.random(),
-            responder: HostResponder::new(HostCookieKey(effects.random())),
+            probe_key: effects.random_bytes(),
+            responder: HostResponder::new(HostCookieKey(effects.random_bytes())),
             guests: Guests::default(),
             update: None,
             publishes: true,
@@ -113,13 +113,13 @@ impl Advertising {
     }
 
     /// Session as the game described it last.
-    pub(super) fn hosting(&self) -> &Hosting {
+    pub(super) fn hosting(&self) -> &HostedSession {
         &self.hosting
     }
 
     /// Takes the answer to an earlier update, which came late. Returns whether it is about this advertisement: by its id, or since the call
     /// was to create it.
-    pub(super) fn take_late_answer(
+    pub(super) fn take_late_update_answer(
         &mut self,
         call: CallId,
         answer: &pb::MatchmakingUpdateAdvertisementResponse,
@@ -138,7 +138,7 @@ impl Advertising {
     }
 
     /// Sends the update that is due. Returns the reason if the session is not advertised any longer.
-    pub(super) fn poll(
+    pub(super) fn send_due_update(
         &mut self,
         options: &MatchingOptions,
         effects: &mut Effects,
@@ -160,7 +160,7 @@ impl Advertising {
     }
 
     /// Takes the answer to an update. Returns the reason if the session is not advertised any longer.
-    pub(super) fn take_answer(
+    pub(super) fn take_update_answer(
         &mut self,
         answer: &pb::MatchmakingUpdateAdvertisementResponse,
         effects: &mut Effects,
@@ -172,7 +172,7 @@ impl Advertising {
         self.token.clone_from(&answer.advertisement_token);
         self.is_published = true;
         self.has_failed = false;
-        if let (Some(id), Some(key)) = (id_bytes(&self.id), ProbeKey::new(&self.probe_key))
+        if let (Some(id), Some(key)) = (id_bytes_from_hex(&self.id), ProbeKey::new(&self.probe_key))
             && is_new
             && self.hosting.probe_port.is_some()
         {
@@ -195,7 +195,7 @@ impl Advertising {
     }
 
     /// Takes the failure of an update. Returns the reason if the session is not advertised any longer.
-    pub(super) fn take_error(
+    pub(super) fn take_update_failure(
         &mut self,
         error: CallError,
         effects: &mut Effects,
@@ -280,7 +280,7 @@ impl Advertising {
     /// Deletes the advertisement. A create whose answer is still awaited is deleted when it arrives.
     pub(super) fn withdraw(self, effects: &mut Effects, now: MonotonicTime) {
         if let Some(update) = self.update.filter(|update| !update.is_create) {
-            effects.calls.forget(|id, _| id == update.call);
+            effects.calls.forget_unwanted(|id, _| id == update.call);
         }
         if !self.id.is_empty() {
             effects.delete(&self.id, &self.token, now);
@@ -292,7 +292,7 @@ impl Advertising {
 
     /// Whether the game or a guest's reservation needs an update before the next heartbeat.
     fn has_news(&self) -> bool {
-        self.is_published && !self.has_failed && (self.publishes || self.guests.has_news())
+        self.is_published && !self.has_failed && (self.publishes || self.guests.has_changes_to_send())
     }
 
     fn alone_until(&self, options: &MatchingOptions) -> Option<MonotonicTime> {

@@ -11,7 +11,7 @@ use crate::retry::RetryPolicy;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// Request that may be sent again, because a second one has no other effect.
-pub(crate) trait RepeatableRequest: Clone {
+pub(crate) trait IdempotentRequest: Clone {
     /// Its answer.
     type Answer;
 
@@ -44,7 +44,7 @@ enum Wait {
 }
 
 /// Call that is over.
-pub(crate) struct SettledCall<Request: RepeatableRequest> {
+pub(crate) struct SettledCall<Request: IdempotentRequest> {
     pub(crate) id: CallId,
     pub(crate) request: Request,
     pub(crate) result: Result<Request::Answer, CallError>,
@@ -56,7 +56,7 @@ impl<Request> Default for CallTable<Request> {
     }
 }
 
-impl<Request: RepeatableRequest> CallTable<Request> {
+impl<Request: IdempotentRequest> CallTable<Request> {
     /// Asks for a call.
     pub(crate) fn start(&mut self, request: Request, now: MonotonicTime) -> CallId {
         let id = CallId(self.next_id);
@@ -99,7 +99,7 @@ impl<Request: RepeatableRequest> CallTable<Request> {
     }
 
     /// Starts due attempts, and counts those as lost that were not answered. Returns a call that is over by that; call again until `None`.
-    pub(crate) fn expire(&mut self, now: MonotonicTime, jitter: f64) -> Option<SettledCall<Request>> {
+    pub(crate) fn handle_due_attempts(&mut self, now: MonotonicTime, jitter: f64) -> Option<SettledCall<Request>> {
         for (id, call) in &mut self.pending {
             if let Wait::Backoff { until } = call.wait
                 && until <= now
@@ -118,7 +118,7 @@ impl<Request: RepeatableRequest> CallTable<Request> {
     }
 
     /// Drops the calls whose result nothing depends on any longer.
-    pub(crate) fn forget(&mut self, is_unwanted: impl Fn(CallId, &Request) -> bool) {
+    pub(crate) fn forget_unwanted(&mut self, is_unwanted: impl Fn(CallId, &Request) -> bool) {
         self.pending.retain(|id, call| !is_unwanted(*id, &call.request));
         let pending = &self.pending;
         self.outbox.retain(|(id, _)| pending.contains_key(id));
@@ -140,7 +140,7 @@ impl<Request: RepeatableRequest> CallTable<Request> {
 
 /// Pause before the next attempt; `None` if there is none.
 fn pause_before_retry(
-    request: &impl RepeatableRequest,
+    request: &impl IdempotentRequest,
     attempts: u32,
     error: &CallError,
     jitter: f64,

@@ -36,20 +36,20 @@ impl Effects {
     }
 
     /// Random bytes.
-    pub(super) fn random<const N: usize>(&mut self) -> [u8; N] {
+    pub(super) fn random_bytes<const N: usize>(&mut self) -> [u8; N] {
         let mut bytes = [0; N];
         self.rng.fill(&mut bytes[..]);
         bytes
     }
 
     /// Random number, uniform in [0, 1).
-    pub(super) fn jitter(&mut self) -> f64 {
+    pub(super) fn jitter_fraction(&mut self) -> f64 {
         self.rng.random()
     }
 
     /// Idempotency key: 128 random bits in hexadecimal.
     pub(super) fn idempotency_key(&mut self) -> String {
-        self.random::<16>().iter().fold(String::with_capacity(32), |mut text, byte| {
+        self.random_bytes::<16>().iter().fold(String::with_capacity(32), |mut text, byte| {
             // Writing to a string cannot fail.
             let _ = write!(text, "{byte:02x}");
             text

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::matching::call::{Answer, CallError, CallId};
-use crate::matching::options::Hosting;
+use crate::matching::options::HostedSession;
 use crate::pb;
 
 /// Event for [`Matching::handle`](crate::matching::Matching::handle).
@@ -13,7 +13,7 @@ pub enum Event {
     Start,
     /// This client hosts a session from now on: at the start, or after the host of the joined session has left and the game chose this
     /// client. The loop advertises it.
-    BecomeHost(Box<Hosting>),
+    BecomeHost(Box<HostedSession>),
     /// Another client hosts the session from now on, and this client stays in it: its advertisement is deleted.
     HostMoved,
     /// A call was answered, or failed.

@@ -12,11 +12,11 @@ const EXCLUDED_MAX: usize = 256;
 
 /// Sessions that are left out, each until its time is over.
 #[derive(Debug, Default)]
-pub(super) struct Exclusions {
+pub(super) struct TimedExclusions {
     until: BTreeMap<String, MonotonicTime>,
 }
 
-impl Exclusions {
+impl TimedExclusions {
     /// Leaves a session out from now on.
     pub(super) fn add(&mut self, advertisement_id: &str, now: MonotonicTime) {
         self.until.retain(|_, until| now < *until);

@@ -48,7 +48,7 @@ fn known_host<'a>(round: &Round, memory: &'a SearchMemory, id: &str) -> Option<(
 
 fn measured(id: &str, host: &ProbedHost, finding: ProbeFinding, now: MonotonicTime) -> pb::LatencyMeasurement {
     let found = host.prober.statistics();
-    let age_ms = host.age(now).map(|age| u32::try_from(age.as_millis()).unwrap_or(u32::MAX));
+    let age_ms = host.time_since_last_answer(now).map(|age| u32::try_from(age.as_millis()).unwrap_or(u32::MAX));
     let outcome = match finding {
         ProbeFinding::Answered => pb::ProbeOutcome::Answered,
         ProbeFinding::Silent => pb::ProbeOutcome::Silent,

@@ -15,7 +15,7 @@ use crate::matching::call::{Answer, Call, CallError, Request};
 use crate::matching::call_table::SettledCall;
 use crate::matching::effects::Effects;
 use crate::matching::event::Event;
-use crate::matching::exclusions::Exclusions;
+use crate::matching::exclusions::TimedExclusions;
 use crate::matching::monotonic_time::MonotonicTime;
 use crate::matching::options::{MatchingOptions, with_latency_token};
 use crate::matching::outcome::{EndReason, Outcome, Transmit};
@@ -24,7 +24,7 @@ use crate::matching::stage::{JoinStep, MatchingState, ProbeStep, Stage};
 use crate::pb;
 
 /// Judgement of a host's game on the data of an involved probe: it may write data of its own for the answer, as long as the client's.
-pub type Judge = Box<dyn FnMut(&[u8], &mut Vec<u8>) -> Verdict + Send>;
+pub type ProberDataJudge = Box<dyn FnMut(&[u8], &mut Vec<u8>) -> Verdict + Send>;
 
 /// Transitions that one call of `handle` may make; more would be an endless loop.
 const TRANSITIONS_MAX: usize = 64;
@@ -34,9 +34,9 @@ pub struct Matching {
     options: MatchingOptions,
     effects: Effects,
     memory: SearchMemory,
-    exclusions: Exclusions,
+    exclusions: TimedExclusions,
     stage: Stage,
-    judge: Option<Judge>,
+    judge: Option<ProberDataJudge>,
     /// Latency token of the client; empty for none.
     latency_token: Vec<u8>,
     now: MonotonicTime,
@@ -57,7 +57,7 @@ impl Matching {
             options,
             effects: Effects::new(seed),
             memory: SearchMemory::default(),
-            exclusions: Exclusions::default(),
+            exclusions: TimedExclusions::default(),
             stage: Stage::Idle,
             judge: None,
             latency_token: Vec::new(),
@@ -71,11 +71,11 @@ impl Matching {
 
     /// Counts a packet of another loop of this client in the limit of 40 packets a second.
     pub fn note_packet(&mut self, now: MonotonicTime) {
-        self.effects.budget.spend(now);
+        self.effects.budget.record_sent_packet(now);
     }
 
     /// Sets the game's judgement on the data of involved probes, while this client hosts. Without it, all data fits.
-    pub fn set_judge(&mut self, judge: Judge) {
+    pub fn set_prober_data_judge(&mut self, judge: ProberDataJudge) {
         self.judge = Some(judge);
     }
 
@@ -93,7 +93,7 @@ impl Matching {
             Event::BecomeHost(hosting) => self.become_host(*hosting, now),
             Event::HostMoved => self.host_moved(now),
             Event::Answer { id, result } => {
-                let jitter = self.effects.jitter();
+                let jitter = self.effects.jitter_fraction();
                 match self.effects.calls.settle(id, result, now, jitter) {
                     Ok(Some(call)) => self.on_settled(call, now),
                     Ok(None) => {}
@@ -106,7 +106,7 @@ impl Matching {
             Event::ConnectFailed { reservation_id } => self.on_connect_failed(&reservation_id, now),
             Event::ConnectionLost => self.on_connection_lost(now),
             Event::SessionChanged { session, joined_reservation_ids } => {
-                self.change_session(*session, joined_reservation_ids, now);
+                self.change_hosted_session(*session, joined_reservation_ids, now);
             }
             Event::Reservation(event) => self.on_reservation(&event, now),
             Event::LatencyToken(token) => self.take_latency_token(token),
@@ -160,8 +160,8 @@ impl Matching {
     /// Makes the transitions that are due.
     fn run(&mut self, now: MonotonicTime) {
         for _ in 0..TRANSITIONS_MAX {
-            let jitter = self.effects.jitter();
-            if let Some(call) = self.effects.calls.expire(now, jitter) {
+            let jitter = self.effects.jitter_fraction();
+            if let Some(call) = self.effects.calls.handle_due_attempts(now, jitter) {
                 self.on_settled(call, now);
                 continue;
             }
@@ -233,7 +233,7 @@ impl Matching {
         match request {
             Request::UpdateAdvertisement(_) => self.on_update_failed(error, now),
             Request::GetConfiguration(_) => self.on_configuration_failed(error, now),
-            _ if is_stale => self.configure(now),
+            _ if is_stale => self.fetch_current_ruleset(now),
             Request::ChooseAction(_) => self.on_action_failed(error, now),
             Request::Search(search) => self.on_search_failed(search.search_token.is_empty(), error, now),
             Request::ReportLatency(_) => self.on_report_dropped(now),

@@ -4,8 +4,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::hidden::hidden;
 use crate::pb;
+use crate::secret_length::debug_secret_length;
 
 /// Default of [`MatchingOptions::connect_timeout`].
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -24,7 +24,7 @@ pub struct MatchingOptions {
     /// Data for the host's game in involved probes, such as build and map; at most 1134 bytes are sent.
     pub game_data: Vec<u8>,
     /// Session that this client may host. `None`: the loop only searches.
-    pub hosting: Option<Hosting>,
+    pub hosting: Option<HostedSession>,
     /// Time for the game to connect to a host, 1 ms or more. Seats that expire sooner shorten it.
     pub connect_timeout: Duration,
     /// Time of searches without a join, or of an advertisement without guests, after which the loop draws its action again.
@@ -67,7 +67,7 @@ pub(super) fn with_latency_token(session: &pb::SessionCompositionData, token: &[
 
 /// Session that this client hosts, or would host.
 #[derive(Clone, Default, PartialEq)]
-pub struct Hosting {
+pub struct HostedSession {
     /// Players in the session, and its open seats in `max_allowed_join_reservation_count`.
     pub session: pb::SessionCompositionData,
     /// Told to parties that have reserved seats, such as the address; at most 512 bytes.
@@ -84,19 +84,19 @@ pub struct Hosting {
     pub keep_when_full: bool,
 }
 
-impl Hosting {
+impl HostedSession {
     /// Number of seats that the session leaves open.
     pub(super) fn open_seats(&self) -> u32 {
         self.session.max_allowed_join_reservation_count.map_or(0, |seats| u32::try_from(seats).unwrap_or(0))
     }
 }
 
-impl fmt::Debug for Hosting {
+impl fmt::Debug for HostedSession {
     /// Prints no connect data.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hosting")
             .field("session", &self.session)
-            .field("connect_data", &hidden(&self.connect_data))
+            .field("connect_data", &debug_secret_length(&self.connect_data))
             .field("allowed_ranges", &self.allowed_ranges)
             .field("time_to_live", &self.time_to_live)
             .field("probe_port", &self.probe_port)

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use crate::hidden::hidden;
 use crate::matching::call::CallError;
+use crate::secret_length::debug_secret_length;
 
 /// Request to the game, or news for it.
 #[derive(Clone, Debug, PartialEq)]
@@ -81,7 +81,7 @@ impl fmt::Debug for Invitation {
             .field("advertisement_id", &self.advertisement_id)
             .field("reservation_id", &self.reservation_id)
             .field("seats", &self.seats)
-            .field("connect_data", &hidden(&self.connect_data))
+            .field("connect_data", &debug_secret_length(&self.connect_data))
             .field("round_trip_ms", &self.round_trip_ms)
             .field("again", &self.again)
             .finish()
@@ -102,7 +102,7 @@ impl fmt::Debug for AdvertisedSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AdvertisedSession")
             .field("advertisement_id", &self.advertisement_id)
-            .field("advertisement_token", &hidden(&self.advertisement_token))
+            .field("advertisement_token", &debug_secret_length(&self.advertisement_token))
             .finish()
     }
 }

@@ -20,7 +20,7 @@ impl PacketBudget {
     }
 
     /// Records a packet that is sent now. One that could not wait for its time delays the next.
-    pub(crate) fn spend(&mut self, now: MonotonicTime) {
+    pub(crate) fn record_sent_packet(&mut self, now: MonotonicTime) {
         self.next_at = self.next_at.max(now) + PACKET_INTERVAL;
     }
 }

@@ -40,7 +40,7 @@ impl ProbePhase {
     }
 
     /// Sends what may be sent now. Returns whether the phase is over.
-    pub(super) fn poll(&mut self, effects: &mut Effects, now: MonotonicTime) -> bool {
+    pub(super) fn send_due_probes(&mut self, effects: &mut Effects, now: MonotonicTime) -> bool {
         if self.ends_at <= now {
             return true;
         }
@@ -52,7 +52,7 @@ impl ProbePhase {
             && let Some(packet) = host.prober.send(now.as_micros())
         {
             effects.transmits.push_back(Transmit { to: host.endpoint, packet });
-            effects.budget.spend(now);
+            effects.budget.record_sent_packet(now);
         }
         self.hosts.iter().all(|host| host.prober.finding().is_some())
     }

@@ -1,12 +1,12 @@
 //! Requests of the matchmaking service that may be repeated, and how often.
 
 use crate::matching::call::{Answer, Request};
-use crate::matching::call_table::RepeatableRequest;
+use crate::matching::call_table::IdempotentRequest;
 
 /// Attempts of a report, after which it is dropped, and of a draw.
 const ATTEMPTS_OF_A_REPORT: u32 = 2;
 
-impl RepeatableRequest for Request {
+impl IdempotentRequest for Request {
     type Answer = Answer;
 
     fn is_answered_by(&self, answer: &Answer) -> bool {

@@ -47,7 +47,7 @@ impl Round {
     }
 
     /// Takes the order and endpoints of an answer to a report.
-    pub(super) fn take_report(&mut self, report: &pb::MatchmakingReportLatencyResponse) {
+    pub(super) fn apply_report_answer(&mut self, report: &pb::MatchmakingReportLatencyResponse) {
         self.take_order(&report.candidates);
         for pb::CandidateProbe { advertisement_id, probe } in &report.probes {
             self.take_target(advertisement_id, probe.as_ref());
@@ -75,7 +75,7 @@ impl Round {
     }
 
     /// Whether the ruleset allows probes.
-    pub(super) fn has_plan(&self) -> bool {
+    pub(super) fn allows_probes(&self) -> bool {
         self.plan.is_some()
     }
 
@@ -106,13 +106,13 @@ impl Round {
     }
 
     /// Round trip as the last answer tells it, milliseconds.
-    pub(super) fn round_trip_ms(&self, advertisement_id: &str) -> Option<f32> {
+    pub(super) fn round_trip_from_server_ms(&self, advertisement_id: &str) -> Option<f32> {
         self.round_trips_ms.get(advertisement_id).copied()
     }
 
     /// Estimated round trip at its high end, milliseconds; infinite if there is no estimate.
     pub(super) fn high_estimate_to_advert_ms(&self, advertisement_id: &str) -> f64 {
-        self.round_trip_ms(advertisement_id).map_or(f64::INFINITY, |ms| f64::from(ms) + ESTIMATE_MARGIN_MS)
+        self.round_trip_from_server_ms(advertisement_id).map_or(f64::INFINITY, |ms| f64::from(ms) + ESTIMATE_MARGIN_MS)
     }
 
     fn take_order(&mut self, candidates: &[pb::Candidate]) {
@@ -146,12 +146,12 @@ fn probe_target(advertisement_id: &str, probe: &pb::ProbeEndpoint) -> Option<Pro
         ref address => IpAddr::from(<[u8; 16]>::try_from(address).ok()?),
     };
     let port = u16::try_from(probe.port).ok().filter(|port| *port != 0)?;
-    let [advertisement, ..] = *id_bytes(advertisement_id)?.as_chunks::<8>().0 else { return None };
+    let [advertisement, ..] = *id_bytes_from_hex(advertisement_id)?.as_chunks::<8>().0 else { return None };
     Some(ProbeTarget { endpoint: SocketAddr::new(address, port), key: ProbeKey::new(&probe.probe_key)?, advertisement })
 }
 
 /// The 16 bytes of an advertisement id of 32 hexadecimal digits.
-pub(super) fn id_bytes(advertisement_id: &str) -> Option<[u8; 16]> {
+pub(super) fn id_bytes_from_hex(advertisement_id: &str) -> Option<[u8; 16]> {
     let is_hexadecimal = advertisement_id.len() == 32 && advertisement_id.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_hexadecimal.then(|| u128::from_str_radix(advertisement_id, 16).ok()).flatten().map(u128::to_be_bytes)
 }

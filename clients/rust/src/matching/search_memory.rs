@@ -34,7 +34,7 @@ pub(super) struct ProbedHost {
 
 impl ProbedHost {
     /// Time since the host's last answer.
-    pub(super) fn age(&self, now: MonotonicTime) -> Option<Duration> {
+    pub(super) fn time_since_last_answer(&self, now: MonotonicTime) -> Option<Duration> {
         self.prober.last_answer_us().map(|at_us| now.since(MonotonicTime::from_micros(at_us)))
     }
 }
@@ -63,7 +63,7 @@ impl SearchMemory {
 
     /// Whether a round of this search has waited before, because too few hosts answered. Silent hosts count for the whole search, so
     /// that waiting longer need not help.
-    pub(super) fn wait_for_hosts(&mut self) -> bool {
+    pub(super) fn mark_waited_for_hosts(&mut self) -> bool {
         std::mem::replace(&mut self.has_waited_for_hosts, true)
     }
 
@@ -88,7 +88,7 @@ impl SearchMemory {
     }
 
     /// Whether a host did not answer in this search, or is incompatible. The server knows it too, unless the report was lost.
-    pub(super) fn is_refused(&self, advertisement_id: &str) -> bool {
+    pub(super) fn is_silent_or_incompatible(&self, advertisement_id: &str) -> bool {
         let finding = self.host(advertisement_id).and_then(|host| host.finding);
         matches!(finding, Some(ProbeFinding::Silent | ProbeFinding::Incompatible))
     }
@@ -96,7 +96,8 @@ impl SearchMemory {
     /// Whether a host needs no probe now.
     pub(super) fn is_measured(&self, advertisement_id: &str, now: MonotonicTime) -> bool {
         self.host(advertisement_id).is_some_and(|host| {
-            host.finding == Some(ProbeFinding::Answered) && host.age(now).is_some_and(|age| age <= MEASUREMENT_AGE_MAX)
+            host.finding == Some(ProbeFinding::Answered)
+                && host.time_since_last_answer(now).is_some_and(|age| age <= MEASUREMENT_AGE_MAX)
         })
     }
 }

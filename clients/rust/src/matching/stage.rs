@@ -5,7 +5,7 @@ use std::fmt;
 use crate::matching::advertising::Advertising;
 use crate::matching::call::CallId;
 use crate::matching::monotonic_time::MonotonicTime;
-use crate::matching::options::Hosting;
+use crate::matching::options::HostedSession;
 use crate::matching::outcome::EndReason;
 use crate::matching::probe_phase::ProbePhase;
 use crate::matching::round::Round;
@@ -70,7 +70,7 @@ pub(super) enum Stage {
     },
     Advertising(Box<Advertising>),
     JoinedAsGuest(Box<Seat>),
-    JoinedAsHost(Box<Hosting>),
+    JoinedAsHost(Box<HostedSession>),
     /// Without seats of its own on the server: another client hosts now.
     JoinedAsMember,
     Ending {

@@ -39,7 +39,7 @@ impl Default for Responder {
 }
 
 impl Responder {
-    /// Responder with keys of its own. All involved probes fit, until [`Responder::on_involved`] sets another judgement.
+    /// Responder with keys of its own. All involved probes fit, until [`Responder::with_prober_data_judge`] sets another judgement.
     pub fn new() -> Self {
         let responder = HostResponder::new(HostCookieKey(random::bytes()));
         let host = JudgedHost { responder, on_involved: Box::new(|_, _| Verdict::Fits) };
@@ -48,7 +48,7 @@ impl Responder {
 
     /// Sets the judgement of the game on the data of involved probes, such as build and map. It may write data of its own for the
     /// answer, as long as the client's and 18 bytes more. It is asked at most 20 times a second.
-    pub fn on_involved(self, judge: impl FnMut(&[u8], &mut Vec<u8>) -> Verdict + Send + 'static) -> Self {
+    pub fn with_prober_data_judge(self, judge: impl FnMut(&[u8], &mut Vec<u8>) -> Verdict + Send + 'static) -> Self {
         self.host().on_involved = Box::new(judge);
         self
     }

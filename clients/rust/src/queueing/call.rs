@@ -1,7 +1,7 @@
 //! Calls that a queue loop asks for, and their answers.
 
 use crate::matching::CallId;
-use crate::matching::call_table::RepeatableRequest;
+use crate::matching::call_table::IdempotentRequest;
 use crate::pb;
 
 /// Call to make now, once: the state machine repeats it where that helps. Its attempt has a deadline of 5 s.
@@ -39,7 +39,7 @@ pub enum QueueAnswer {
     ReportResult(Box<pb::ReportResultResponse>),
 }
 
-impl RepeatableRequest for QueueRequest {
+impl IdempotentRequest for QueueRequest {
     type Answer = QueueAnswer;
 
     fn is_answered_by(&self, answer: &QueueAnswer) -> bool {

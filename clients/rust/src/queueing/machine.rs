@@ -87,7 +87,7 @@ impl Queueing {
     }
 
     /// Loop that goes on where [`Self::save`] was called, also in another process. `None` if the bytes are of another version.
-    pub fn restore(saved: &[u8], seed: [u8; 32]) -> Option<Self> {
+    pub fn from_saved_bytes(saved: &[u8], seed: [u8; 32]) -> Option<Self> {
         Some(Self::from_saved(SavedTicket::decode(saved)?, StdRng::from_seed(seed)))
     }
 
@@ -109,7 +109,7 @@ impl Queueing {
     }
 
     /// Bytes for [`Self::restore`]. Save them when the game has a new status. They contain the ticket's token: keep them secret.
-    pub fn save(&self) -> Vec<u8> {
+    pub fn saved_bytes(&self) -> Vec<u8> {
         self.saved.encode()
     }
 
@@ -224,7 +224,7 @@ impl Queueing {
     /// Makes one transition that is due. Returns whether there was one.
     fn step(&mut self) -> bool {
         let jitter = self.rng.random();
-        if let Some(call) = self.calls.expire(self.now, jitter) {
+        if let Some(call) = self.calls.handle_due_attempts(self.now, jitter) {
             self.on_settled(call);
             return true;
         }
@@ -427,7 +427,7 @@ impl Queueing {
     /// Ends when the calls underway are over: an enter whose answer says what to leave, and the leave itself.
     fn end(&mut self, end: QueueEnd) {
         self.watch = Watch::Closed;
-        self.calls.forget(|_, request| matches!(request, QueueRequest::Respond(_)));
+        self.calls.forget_unwanted(|_, request| matches!(request, QueueRequest::Respond(_)));
         self.state = State::Ending { end, until: self.now + ENDING_TIME };
     }
 

@@ -319,13 +319,13 @@ fn enter_that_fails_is_repeated_or_ends() {
 #[test]
 fn saved_loop_goes_on() {
     let entering = Scene::new();
-    let restored = Scene::of(Queueing::restore(&entering.queueing.save(), [9; 32]).unwrap());
+    let restored = Scene::of(Queueing::from_saved_bytes(&entering.queueing.saved_bytes(), [9; 32]).unwrap());
     assert_eq!(restored.calls[0].request, entering.calls[0].request, "the same idempotency key");
 
     let mut waiting = Scene::waiting();
     waiting.status(pb::TicketState::Waiting);
-    let bytes = waiting.queueing.save();
-    let mut restored = Scene::of(Queueing::restore(&bytes, [9; 32]).unwrap());
+    let bytes = waiting.queueing.saved_bytes();
+    let mut restored = Scene::of(Queueing::from_saved_bytes(&bytes, [9; 32]).unwrap());
     assert!(restored.calls.is_empty());
     assert_eq!(restored.watches[0].tickets[0].ticket_token, b"secret token");
     assert!(restored.watches[0].tickets[0].resume_token.is_empty(), "the status itself is needed");
@@ -333,10 +333,10 @@ fn saved_loop_goes_on() {
     assert_eq!(restored.queueing.state(), QueueingState::Connecting);
 
     for length in 0..bytes.len() {
-        assert!(Queueing::restore(&bytes[..length], [9; 32]).is_none(), "{length}");
+        assert!(Queueing::from_saved_bytes(&bytes[..length], [9; 32]).is_none(), "{length}");
     }
-    assert!(Queueing::restore(&[bytes.as_slice(), b"x"].concat(), [9; 32]).is_none());
-    assert!(Queueing::restore(&[b"FTQ\x02", &bytes[4..]].concat(), [9; 32]).is_none());
+    assert!(Queueing::from_saved_bytes(&[bytes.as_slice(), b"x"].concat(), [9; 32]).is_none());
+    assert!(Queueing::from_saved_bytes(&[b"FTQ\x02", &bytes[4..]].concat(), [9; 32]).is_none());
 }
 
 /// Debug output has no token.
@@ -416,9 +416,9 @@ fn latency_token_is_entered_with_the_ticket() {
     let QueueRequest::Enter(enter) = &scene.calls[0].request else { panic!("{:?}", scene.calls) };
     assert_eq!(enter.session_composition.as_ref().unwrap().latency_token, b"first");
     assert!(!scene.queueing.is_entered());
-    let saved = scene.queueing.save();
+    let saved = scene.queueing.saved_bytes();
     scene.answer(Ok(entered()));
     assert!(scene.queueing.is_entered());
-    let repeated = Scene::of(Queueing::restore(&saved, [4; 32]).unwrap());
+    let repeated = Scene::of(Queueing::from_saved_bytes(&saved, [4; 32]).unwrap());
     assert_eq!(repeated.calls[0].request, scene.calls[0].request);
 }

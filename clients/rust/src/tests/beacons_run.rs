@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::net::UdpSocket;
 
-use crate::matching::{EndReason, Hosting, Invitation, MatchingOptions, Outcome};
-use crate::matching_run::{GameConnection, MatchingHandle, RunEnd};
+use crate::matching::{EndReason, HostedSession, Invitation, MatchingOptions, Outcome};
+use crate::matching_run::{MatchingGame, MatchingHandle, RunEnd};
 use crate::pb;
 
 use super::scripted_beacon::{LATENCY_TOKEN, ScriptedBeacon};
@@ -21,7 +21,7 @@ struct Game {
     cancels: Option<MatchingHandle>,
 }
 
-impl GameConnection for Game {
+impl MatchingGame for Game {
     async fn connect(&self, _: Invitation) -> bool {
         true
     }
@@ -62,7 +62,7 @@ async fn beacons_run_measures_once() {
 async fn beacons_run_gives_its_token_to_a_search_loop() {
     let beacon = ScriptedBeacon::start(false).await;
     let (script, client) = ServerScript::default().start_with(Some(beacon)).await;
-    let mut run = client.matching(7, party()).measure_beacons();
+    let mut run = client.matching_run(7, party()).measure_beacons();
     assert_eq!(in_time(run.run(&socket().await, &Game::default())).await, RunEnd::Joined);
     let searches = script.searches.lock().unwrap();
     let tokens: Vec<_> = searches.iter().map(|it| &*it.session_composition.as_ref().unwrap().latency_token).collect();
@@ -78,9 +78,10 @@ async fn beacons_run_gives_its_token_to_an_advertisement() {
     let (script, client) = ServerScript::default().start_with(Some(beacon)).await;
     script.advertises.store(true, Ordering::SeqCst);
     let session = pb::SessionCompositionData { max_allowed_join_reservation_count: Some(3), ..party() };
-    let hosting = Some(Hosting { session, ..Default::default() });
-    let mut run =
-        client.matching_with(MatchingOptions { hosting, ..MatchingOptions::new(7, party()) }).measure_beacons();
+    let hosting = Some(HostedSession { session, ..Default::default() });
+    let mut run = client
+        .matching_run_with_options(MatchingOptions { hosting, ..MatchingOptions::new(7, party()) })
+        .measure_beacons();
     let game = Game { cancels: Some(run.handle()) };
     assert_eq!(in_time(run.run(&socket().await, &game)).await, RunEnd::Ended(EndReason::Cancelled));
     let updates = script.updates.lock().unwrap();
@@ -93,7 +94,7 @@ async fn beacons_run_holds_no_loop_up() {
     let silent = ScriptedBeacon::start(true).await;
     for beacon in [None, Some(silent)] {
         let (script, client) = ServerScript::default().start_with(beacon).await;
-        let mut run = client.matching(7, party()).measure_beacons();
+        let mut run = client.matching_run(7, party()).measure_beacons();
         assert_eq!(in_time(run.run(&socket().await, &Game::default())).await, RunEnd::Joined);
         let searches = script.searches.lock().unwrap();
         assert_eq!(searches[0].session_composition.as_ref().unwrap().latency_token, b"");
@@ -105,7 +106,7 @@ async fn beacons_run_holds_no_loop_up() {
 async fn beacons_run_can_be_cancelled_before_the_first_search() {
     let silent = ScriptedBeacon::start(true).await;
     let (script, client) = ServerScript::default().start_with(Some(silent)).await;
-    let mut run = client.matching(7, party()).measure_beacons();
+    let mut run = client.matching_run(7, party()).measure_beacons();
     run.handle().cancel().await;
     assert_eq!(in_time(run.run(&socket().await, &Game::default())).await, RunEnd::Ended(EndReason::Cancelled));
     assert_eq!(script.searches.lock().unwrap().len(), 0);

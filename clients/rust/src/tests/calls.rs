@@ -175,7 +175,7 @@ async fn update_sends_joined_reservations_once() {
     advertisement.confirm(vec!["seat".into()]).await.unwrap();
     let request =
         pb::MatchmakingUpdateAdvertisementRequest { joined_reservation_ids: vec!["seat".into()], ..publish_request() };
-    advertisement.update(request).await.unwrap();
+    advertisement.replace_published(request).await.unwrap();
     script.failures.lock().unwrap().push(Status::not_found(""));
     advertisement.heartbeat().await.unwrap();
 

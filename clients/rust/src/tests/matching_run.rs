@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::net::UdpSocket;
 
-use crate::matching::{EndReason, Hosting, Invitation, MatchingOptions, MatchingState, Outcome};
-use crate::matching_run::{GameConnection, RunEnd};
+use crate::matching::{EndReason, HostedSession, Invitation, MatchingOptions, MatchingState, Outcome};
+use crate::matching_run::{MatchingGame, RunEnd};
 use crate::pb;
 use crate::probe::{HostProber, ProbeKey, ProbeTarget, Responder, Verdict};
 
@@ -27,7 +27,7 @@ struct Game {
     hangs: bool,
 }
 
-impl GameConnection for Game {
+impl MatchingGame for Game {
     async fn connect(&self, invitation: Invitation) -> bool {
         self.invitations.lock().unwrap().push(invitation);
         if self.hangs {
@@ -56,7 +56,7 @@ async fn socket() -> UdpSocket {
 /// Candidate whose host answers on a socket of its own. `None` as a verdict: the host is silent.
 async fn candidate(id: &str, verdict: Option<Verdict>) -> pb::Candidate {
     let socket = socket().await;
-    let responder = Responder::new().on_involved(move |data, answer| {
+    let responder = Responder::new().with_prober_data_judge(move |data, answer| {
         answer.extend(b"map");
         if data == b"build 7" { verdict.unwrap_or(Verdict::Fits) } else { Verdict::Incompatible }
     });
@@ -89,7 +89,7 @@ async fn matching_run_probes_real_hosts_and_joins_one() {
     let found = pb::MatchmakingSearchResponse { candidates, latency_plan: Some(plan), ..Default::default() };
     let (script, client) = ServerScript { found: Mutex::new(Some(found)), ..Default::default() }.start().await;
     let options = MatchingOptions { game_data: b"build 7".to_vec(), ..MatchingOptions::new(7, party()) };
-    let (socket, game, mut run) = (socket().await, Game::default(), client.matching_with(options));
+    let (socket, game, mut run) = (socket().await, Game::default(), client.matching_run_with_options(options));
     let own = socket.local_addr().unwrap();
     socket.send_to(b"a packet of the game", own).await.unwrap();
 
@@ -123,7 +123,7 @@ async fn matching_run_probes_real_hosts_and_joins_one() {
 async fn matching_run_that_is_cancelled_drops_the_connect() {
     let (script, client) = ServerScript::default().start().await;
     let (socket, game, mut run) =
-        (socket().await, Game { hangs: true, ..Default::default() }, client.matching(7, party()));
+        (socket().await, Game { hangs: true, ..Default::default() }, client.matching_run(7, party()));
     let handle = run.handle();
     let cancel = async {
         while game.invitations.lock().unwrap().is_empty() {
@@ -148,9 +148,9 @@ async fn matching_run_of_a_host_answers_probes_and_deletes_its_advertisement() {
     let (socket, game) = (socket().await, Arc::new(Game::default()));
     let session = pb::SessionCompositionData { max_allowed_join_reservation_count: Some(3), ..party() };
     let port = socket.local_addr().unwrap().port();
-    let hosting = Hosting { session, probe_port: Some(port), ..Default::default() };
+    let hosting = HostedSession { session, probe_port: Some(port), ..Default::default() };
     let options = MatchingOptions { hosting: Some(hosting), ..MatchingOptions::new(7, party()) };
-    let mut run = client.matching_with(options);
+    let mut run = client.matching_run_with_options(options);
     let handle = run.handle();
     let hosted = game.clone();
     let host = tokio::spawn(async move { run.run(&socket, &*hosted).await });

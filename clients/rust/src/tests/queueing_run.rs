@@ -158,7 +158,7 @@ async fn queueing_run_plays_a_match_through_an_outage() {
     let game = Players { queue: queue.clone(), news: Mutex::default() };
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let request = pb::QueueEnterRequest { matchmaking_set_id: Some(7), ..Default::default() };
-    let mut run = client.queueing(request).measure_beacons(socket);
+    let mut run = client.queueing_run(request).measure_beacons(socket);
     let mut saved = Vec::new();
     let end = tokio::time::timeout(TEST_TIME, run.run(&game, |bytes| saved.push(bytes.to_vec()))).await.unwrap();
     assert_eq!(end, QueueEnd::Ticket(pb::TicketEndReason::Played));
@@ -171,7 +171,7 @@ async fn queueing_run_plays_a_match_through_an_outage() {
 
     // The first saved bytes are those of the waiting ticket: another process goes on with them, without another enter.
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-    let mut restored = client.restored_queueing(&saved[0]).unwrap().measure_beacons(socket);
+    let mut restored = client.restored_queueing_run(&saved[0]).unwrap().measure_beacons(socket);
     let handle = restored.handle();
     handle.cancel().await;
     let end = tokio::time::timeout(TEST_TIME, restored.run(&game, |_| ())).await.unwrap();

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use fireteam_probe::{BeaconCookieKey, BeaconKey, BeaconResponder, PACKET_BYTES, Receipt};
+use fireteam_probe::{BeaconCookieKey, BeaconKey, BeaconResponder, FIXED_PACKET_BYTES, Receipt};
 use tokio::net::UdpSocket;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
@@ -37,7 +37,7 @@ impl ScriptedBeacon {
             }
             let (mut responder, start) =
                 (BeaconResponder::new(BEACON_ID, KEY, BeaconCookieKey([2; 32]), 50_000), Instant::now());
-            let mut packet = [0; PACKET_BYTES + 1];
+            let mut packet = [0; FIXED_PACKET_BYTES + 1];
             while let Ok((length, from)) = socket.recv_from(&mut packet).await {
                 let now_us = u64::try_from(start.elapsed().as_micros()).unwrap();
                 if let Some(answer) = responder.handle(&packet[..length], from, now_us, 1_000) {

@@ -3,8 +3,8 @@
 use tonic::{Code, Status, Streaming};
 use tonic_types::{ErrorDetails, StatusExt};
 
-use crate::connection::{MatchmakingStream, ReservationEvents};
 use crate::error::Error;
+use crate::matchmaking_stream::{HostEvents, MatchmakingStream};
 use crate::pb;
 use crate::pb::matchmaking_connect_response::Message;
 
@@ -12,7 +12,7 @@ use super::scripted_server::{ResponseSender, ServerScript};
 
 type RequestStream = Streaming<pb::MatchmakingConnectRequest>;
 
-async fn open_scripted_stream() -> (MatchmakingStream, ReservationEvents, RequestStream, ResponseSender) {
+async fn open_scripted_stream() -> (MatchmakingStream, HostEvents, RequestStream, ResponseSender) {
     let (script, client) = ServerScript::default().start().await;
     let (connection, events) = client.open_stream().await.unwrap();
     let (requests, responses) = script.latest_stream();
@@ -120,8 +120,12 @@ async fn stream_end_is_reported_to_every_caller() {
     };
     assert_stream_ended(waiting.unwrap_err());
     assert_stream_ended(connection.search(Default::default()).await.unwrap_err());
-    assert_eq!(events.next().await.unwrap().advertisement_id, "ad", "events before the end are not lost");
-    assert_stream_ended(events.next().await.unwrap_err());
+    assert_eq!(
+        events.next_reservation_event().await.unwrap().advertisement_id,
+        "ad",
+        "events before the end are not lost"
+    );
+    assert_stream_ended(events.next_reservation_event().await.unwrap_err());
 }
 
 #[tokio::test]
@@ -133,9 +137,9 @@ async fn stream_ends_when_the_event_buffer_overflows() {
     let error = connection.search(Default::default()).await.unwrap_err();
     assert!(matches!(error, Error::EventBufferOverflow), "{error}");
     for _ in 0..256 {
-        events.next().await.unwrap();
+        events.next_reservation_event().await.unwrap();
     }
-    assert!(matches!(events.next().await, Err(Error::EventBufferOverflow)));
+    assert!(matches!(events.next_reservation_event().await, Err(Error::EventBufferOverflow)));
 }
 
 #[tokio::test]

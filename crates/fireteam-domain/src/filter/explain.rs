@@ -4,10 +4,10 @@
 //! searches.
 
 use crate::advertisement::AllowedRange;
-use crate::filter::pair::{DirectedPair, WaitingSession, measure_between};
+use crate::filter::pair::{SearcherCandidatePair, WaitingSession, measure_between};
 use crate::filter::{
-    AdvertisementView, Refusal, RefusingSide, Searcher, counted_round_trip, is_own_advertisement, refusals_by_wishes,
-    value_in_allowed_range,
+    AdvertisementView, Refusal, RefusingSide, Searcher, corrected_measured_round_trip, is_own_advertisement,
+    refusals_by_wishes, value_in_allowed_range,
 };
 use crate::id::AdvertisementId;
 use crate::ruleset::{HardRule, Ruleset};
@@ -71,7 +71,7 @@ pub fn explain_search<'a>(
     now: UnixMs,
 ) -> SearchExplanation {
     let mut explanation = SearchExplanation::default();
-    let mut counts = vec![0_u32; Refusal::counter_count(ruleset.filter_index_count())];
+    let mut counts = vec![0_u32; Refusal::counter_count(ruleset.refusing_rule_count())];
     for candidate in candidates {
         explanation.candidate_count += 1;
         let refusals = all_refusals(ruleset, searcher, &candidate, now);
@@ -124,19 +124,25 @@ fn all_refusals(
     let one = WaitingSession { session: searcher.session_view(), waited_ms: searcher.waited_ms };
     let other =
         WaitingSession { session: candidate.session_view(), waited_ms: now.ms_since(advertisement.advertised_since) };
-    let pair = DirectedPair {
+    let pair = SearcherCandidatePair {
         ruleset,
         searcher: one,
         candidate: other,
         candidate_ruleset_hash: advertisement.ruleset_hash,
-        counted: counted_round_trip(ruleset, searcher, candidate),
+        counted: corrected_measured_round_trip(ruleset, searcher, candidate),
     };
     for (filter_index, filter) in ruleset.hard_filters.iter().enumerate() {
-        let Err(side) = pair.evaluate(filter) else { continue };
+        let Err(side) = pair.evaluate_filter(filter) else { continue };
         let measured_and_limit = match filter.rule {
             HardRule::Within { measure, expansion, reciprocal_percent } => {
                 let limit = |side: &WaitingSession<'_>| side.limit_of(&ruleset.expansions[expansion]);
-                let measured = measure_between(ruleset, measure, &one.session, &other.session, pair.measured());
+                let measured = measure_between(
+                    ruleset,
+                    measure,
+                    &one.session,
+                    &other.session,
+                    pair.corrected_measured_round_trip(),
+                );
                 measured.map(|measured| match side {
                     RefusingSide::Searcher => (measured, limit(&one)),
                     RefusingSide::Advertiser => (measured * reciprocal_percent / 100.0, limit(&other)),
@@ -152,7 +158,7 @@ fn all_refusals(
         refusals.push((Refusal::HardFilter { filter_index, side: RefusingSide::Advertiser }, None));
     }
     refusals.extend(refusals_by_wishes(ruleset, &one, &other, pair.counted).map(|refusal| (refusal, None)));
-    if searcher.probes.is_silent(advertisement.id) {
+    if searcher.probes.is_silent_or_incompatible(advertisement.id) {
         refusals.push((Refusal::Silent, None));
     }
     refusals

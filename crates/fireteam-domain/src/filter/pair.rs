@@ -8,8 +8,8 @@ use crate::id::RulesetHash;
 use crate::latency::{LatencyEndpoint, round_trip_by_regions_or_distance};
 use crate::locality::Locality;
 use crate::measure::Measure;
-use crate::probe_result::{CountedRoundTrip, MeasuredRoundTrip};
-use crate::ruleset::{HardFilter, HardMissingPolicy, HardRule, InFilterList, Ruleset};
+use crate::probe_result::{CorrectedMeasuredRoundTrip, MeasuredRoundTrip};
+use crate::ruleset::{HardFilter, HardMissingPolicy, HardRule, InFilterListSource, Ruleset};
 use crate::session::RegionLatency;
 use crate::wish::Wish;
 
@@ -27,6 +27,11 @@ pub struct SessionView<'a> {
 }
 
 impl<'a> SessionView<'a> {
+    /// Least round trip to a region, milliseconds.
+    pub fn best_region_round_trip_ms(&self) -> Option<f64> {
+        self.region_latencies.iter().map(|region| f64::from(region.round_trip_ms)).reduce(f64::min)
+    }
+
     fn as_latency_endpoint(&self) -> LatencyEndpoint<'a> {
         LatencyEndpoint { locality: self.locality, region_latencies: self.region_latencies }
     }
@@ -48,8 +53,8 @@ impl WaitingSession<'_> {
     }
 }
 
-/// Like `filter::admit_mutually`, for the one hard filter at `filter_index` in `Ruleset::hard_filters`.
-pub fn admit_mutually_by_filter(
+/// Like `filter::admit_queue_parties`, for the one hard filter at `filter_index` in `Ruleset::hard_filters`.
+pub fn admit_queue_parties_by_filter(
     ruleset: &Ruleset,
     filter_index: usize,
     one: &WaitingSession<'_>,
@@ -57,7 +62,7 @@ pub fn admit_mutually_by_filter(
 ) -> Result<(), Refusal> {
     let filter = &ruleset.hard_filters[filter_index];
     let refusal = |side| Refusal::HardFilter { filter_index, side };
-    let pair = DirectedPair {
+    let pair = SearcherCandidatePair {
         ruleset,
         searcher: *one,
         candidate: *other,
@@ -67,9 +72,9 @@ pub fn admit_mutually_by_filter(
     if let HardRule::Within { measure, expansion, reciprocal_percent } = filter.rule {
         return pair.evaluate_within_mutually(filter.missing, measure, expansion, reciprocal_percent).map_err(refusal);
     }
-    pair.evaluate(filter).map_err(refusal)?;
-    let reversed = DirectedPair { searcher: *other, candidate: *one, ..pair };
-    reversed.evaluate(filter).map_err(|side| refusal(side.opposite()))
+    pair.evaluate_filter(filter).map_err(refusal)?;
+    let reversed = SearcherCandidatePair { searcher: *other, candidate: *one, ..pair };
+    reversed.evaluate_filter(filter).map_err(|side| refusal(side.opposite()))
 }
 
 /// Measure between two sessions; `None` if a side lacks a required value. `measured` is what the party `one` has measured, if
@@ -88,6 +93,10 @@ pub fn measure_between(
         Measure::Distance => Some(one.locality?.chord_miles(other.locality?)),
         Measure::PacketLoss => Some(measured?.loss?.percent),
         Measure::Jitter => measured?.jitter_ms,
+        Measure::DeltaPing => {
+            let best_region_ms = one.best_region_round_trip_ms()?;
+            Some(measure_between(ruleset, Measure::Latency, one, other, measured)? - best_region_ms)
+        }
         Measure::Latency => measured.map(|measured| measured.round_trip_ms).or_else(|| {
             round_trip_by_regions_or_distance(
                 &ruleset.latency_model,
@@ -100,24 +109,24 @@ pub fn measure_between(
 
 /// Ordered pair of sessions: the searcher's limits and lists apply first.
 #[derive(Clone, Copy)]
-pub(super) struct DirectedPair<'a> {
+pub(super) struct SearcherCandidatePair<'a> {
     pub(super) ruleset: &'a Ruleset,
     pub(super) searcher: WaitingSession<'a>,
     pub(super) candidate: WaitingSession<'a>,
     /// Hash of the ruleset of the candidate.
     pub(super) candidate_ruleset_hash: RulesetHash,
     /// Measurement of the searcher.
-    pub(super) counted: Option<CountedRoundTrip>,
+    pub(super) counted: Option<CorrectedMeasuredRoundTrip>,
 }
 
-impl DirectedPair<'_> {
+impl SearcherCandidatePair<'_> {
     /// Measurement of the searcher, with the round trip that counts.
-    pub(super) fn measured(&self) -> Option<MeasuredRoundTrip> {
+    pub(super) fn corrected_measured_round_trip(&self) -> Option<MeasuredRoundTrip> {
         self.counted.map(|counted| counted.measured)
     }
 
     /// Evaluates one hard filter; an error is the side that refuses. A missing value is attributed to the searcher.
-    pub(super) fn evaluate(&self, filter: &HardFilter) -> Result<(), RefusingSide> {
+    pub(super) fn evaluate_filter(&self, filter: &HardFilter) -> Result<(), RefusingSide> {
         match &filter.rule {
             HardRule::Equal { attribute, value: None } => {
                 self.evaluate_both_values(filter, *attribute, |one, other| one == other)
@@ -154,12 +163,12 @@ impl DirectedPair<'_> {
                 self.evaluate_within(filter.missing, *measure, *expansion, *reciprocal_percent)
             }
             HardRule::MaxPacketLoss { percent } => {
-                let loss = self.measured().and_then(|measured| measured.loss);
+                let loss = self.corrected_measured_round_trip().and_then(|measured| measured.loss);
                 let is_lossy = loss.is_some_and(|loss| loss.low_percent > *percent);
                 if is_lossy { Err(RefusingSide::Searcher) } else { Ok(()) }
             }
             HardRule::MaxJitter { ms } => {
-                let jitter_ms = self.measured().and_then(|measured| measured.jitter_ms);
+                let jitter_ms = self.corrected_measured_round_trip().and_then(|measured| measured.jitter_ms);
                 if jitter_ms.is_some_and(|jitter_ms| jitter_ms > *ms) { Err(RefusingSide::Searcher) } else { Ok(()) }
             }
             HardRule::SameRuleset => {
@@ -175,8 +184,13 @@ impl DirectedPair<'_> {
         expansion: usize,
         reciprocal_percent: f64,
     ) -> Result<(), RefusingSide> {
-        let measured =
-            measure_between(self.ruleset, measure, &self.searcher.session, &self.candidate.session, self.measured());
+        let measured = measure_between(
+            self.ruleset,
+            measure,
+            &self.searcher.session,
+            &self.candidate.session,
+            self.corrected_measured_round_trip(),
+        );
         let Some(measured) = measured else { return missing_value_verdict(missing) };
         let expansion = &self.ruleset.expansions[expansion];
         if measured > self.searcher.limit_of(expansion) {
@@ -196,8 +210,13 @@ impl DirectedPair<'_> {
         expansion: usize,
         reciprocal_percent: f64,
     ) -> Result<(), RefusingSide> {
-        let measured =
-            measure_between(self.ruleset, measure, &self.searcher.session, &self.candidate.session, self.measured());
+        let measured = measure_between(
+            self.ruleset,
+            measure,
+            &self.searcher.session,
+            &self.candidate.session,
+            self.corrected_measured_round_trip(),
+        );
         let Some(measured) = measured else { return missing_value_verdict(missing) };
         let expansion = &self.ruleset.expansions[expansion];
         let (ours, theirs) = (self.searcher.limit_of(expansion), self.candidate.limit_of(expansion));
@@ -248,13 +267,13 @@ fn missing_value_verdict(missing: HardMissingPolicy) -> Result<(), RefusingSide>
 fn value_in_list(
     missing: HardMissingPolicy,
     list_owner: &AttributeValues,
-    list: &InFilterList,
+    list: &InFilterListSource,
     value: Option<&AttributeValue>,
 ) -> bool {
     let Some(AttributeValue::String(string)) = value else { return missing == HardMissingPolicy::Pass };
     match list {
-        InFilterList::Strings(strings) => strings.binary_search(string).is_ok(),
-        InFilterList::OwnAttribute(index) => match list_owner.get(*index) {
+        InFilterListSource::Strings(strings) => strings.binary_search(string).is_ok(),
+        InFilterListSource::OwnAttribute(index) => match list_owner.get(*index) {
             Some(AttributeValue::StringList(strings)) => strings.binary_search(string).is_ok(),
             _ => missing == HardMissingPolicy::Pass,
         },

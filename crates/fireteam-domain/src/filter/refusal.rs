@@ -150,7 +150,7 @@ impl Refusal {
         Refusal::HardFilter { filter_index: filter_counter / 2, side }
     }
 
-    /// Number of counters for a ruleset with `filter_indexes` values of `filter_index`: `Ruleset::filter_index_count`.
+    /// Number of counters for a ruleset with `filter_indexes` values of `filter_index`: `Ruleset::refusing_rule_count`.
     pub fn counter_count(filter_indexes: usize) -> usize {
         Self::NON_FILTER_REFUSALS.len() + 2 * filter_indexes
     }

@@ -6,7 +6,7 @@ use crate::index::plan::DistanceBound;
 
 /// Lower bounds of one distance, for each row or leaf of a block.
 #[derive(Debug)]
-pub(super) struct BoundValues {
+pub(super) struct BlockDistanceBounds {
     /// Lower bound; infinite if there is no value.
     pub(super) lower: [f32; BLOCK_LEN_MAX],
     /// 1 if the value may be missing.
@@ -14,9 +14,9 @@ pub(super) struct BoundValues {
     is_computed: bool,
 }
 
-impl BoundValues {
+impl BlockDistanceBounds {
     /// Invalidates the values of the previous block and provides `count` buffers.
-    pub(super) fn reset_all(all_values: &mut Vec<Self>, count: usize) {
+    pub(super) fn reset_for_next_block(all_values: &mut Vec<Self>, count: usize) {
         while all_values.len() < count {
             all_values.push(Self {
                 lower: [0.0; BLOCK_LEN_MAX],

@@ -4,7 +4,7 @@ use crate::index::leaf::Leaf;
 use crate::index::plan::{ExactColumnTerm, QueryPlan, locality_from_columns};
 use crate::index::{AdvertisementIndex, SearchQuery};
 use crate::ruleset::SoftFilter;
-use crate::score::{soft_filter_term, weighted_term};
+use crate::score::{soft_filter_term, term_of_distance};
 
 /// Exact score of a row. Calls `on_term` with each term, in the order of `Ruleset::soft_filters`. Terms are
 /// bit-identical to `score::soft_filter_term`.
@@ -42,6 +42,7 @@ pub(super) fn exact_score(
         ])?;
         Some(query.searcher.locality?.chord_miles(row_locality))
     };
+    let round_trip_ms = || chord().map(|miles| query.ruleset.latency_model.round_trip_ms(miles));
     let number = |column| Some(leaf.exact_number(column, row)).filter(|value| !value.is_nan());
     let normalize = |soft: &SoftFilter, value: Option<f64>| value.map(|value| soft.normalize(value));
     for (soft, exact_term) in query.ruleset.soft_filters.iter().zip(exact_terms) {
@@ -55,11 +56,12 @@ pub(super) fn exact_score(
             }
             ExactColumnTerm::LowerIsBetter { column } => normalize(soft, number(column)),
             ExactColumnTerm::Distance => normalize(soft, chord()),
-            ExactColumnTerm::Latency => {
-                normalize(soft, chord().map(|miles| query.ruleset.latency_model.round_trip_ms(miles)))
+            ExactColumnTerm::Latency => normalize(soft, round_trip_ms()),
+            ExactColumnTerm::DeltaPing { best_region_ms } => {
+                normalize(soft, round_trip_ms().map(|round_trip_ms| round_trip_ms - best_region_ms))
             }
         };
-        add(weighted_term(soft, distance));
+        add(term_of_distance(soft, distance));
     }
     sum
 }

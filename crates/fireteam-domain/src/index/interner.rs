@@ -1,4 +1,4 @@
-//! Interner: maps attribute values to small integer codes, so that columns can compare them for equality.
+//! ValueInterner: maps attribute values to small integer codes, so that columns can compare them for equality.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ pub(super) fn code_bit(code: u32) -> u32 {
 
 /// Interned values, one table per interned attribute. Codes are not reused until the index is empty.
 #[derive(Debug, Default)]
-pub(super) struct Interner {
+pub(super) struct ValueInterner {
     columns: Vec<InternedColumn>,
 }
 
@@ -34,7 +34,7 @@ struct InternedColumn {
     numbers: BTreeMap<u64, u32>,
 }
 
-impl Interner {
+impl ValueInterner {
     /// Empty tables for `columns` attributes.
     pub(super) fn new(columns: usize) -> Self {
         Self { columns: (0..columns).map(|_| InternedColumn::default()).collect() }

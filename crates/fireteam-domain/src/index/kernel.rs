@@ -5,7 +5,7 @@
 
 use crate::filter::Refusal;
 use crate::index::column_block::{BLOCK_LEN_MAX, ColumnBlock};
-use crate::index::distance_bounds::{BoundValues, fast_max};
+use crate::index::distance_bounds::{BlockDistanceBounds, fast_max};
 use crate::index::interner::{MISSING_CODE, OVERFLOW_CODE};
 use crate::index::plan::{ColumnRefusalCheck, ColumnTerm, QueryPlan, TermSource};
 use crate::index::row_rules::{RowOwnerKey, SEATS_MASK};
@@ -21,7 +21,7 @@ const SPARSE_RATIO: usize = 32;
 pub(super) struct KernelBuffers {
     /// Lower bound of each row's score; infinite for refused rows.
     pub(super) score_bounds: [f32; BLOCK_LEN_MAX],
-    bound_values: Vec<BoundValues>,
+    bound_values: Vec<BlockDistanceBounds>,
     row_limits: [f32; BLOCK_LEN_MAX],
     row_matches: [u32; BLOCK_LEN_MAX],
 }
@@ -86,7 +86,7 @@ impl<B: ColumnBlock> pulp::NullaryFnOnce for EvaluateBlock<'_, B> {
         let Self { plan, block, buffers, refusal_counts: counts, len } = self;
         let KernelBuffers { score_bounds, bound_values, row_limits, row_matches } = buffers;
         let score_bounds = &mut score_bounds[..len];
-        BoundValues::reset_all(bound_values, plan.distance_bounds.len());
+        BlockDistanceBounds::reset_for_next_block(bound_values, plan.distance_bounds.len());
         let [expired, full, present] = refuse_expired_and_full(&block, plan, score_bounds);
         counts[Refusal::Expired.counter_index()] += expired;
         counts[Refusal::NotEnoughSeats.counter_index()] += full;
@@ -189,7 +189,7 @@ fn apply_check<B: ColumnBlock>(
     block: &B,
     plan: &QueryPlan,
     check: &ColumnRefusalCheck,
-    bound_values: &mut [BoundValues],
+    bound_values: &mut [BlockDistanceBounds],
     score_bounds: &mut [f32],
     limits: &mut [f32],
     matches: &mut [u32],
@@ -298,7 +298,7 @@ fn add_term<B: ColumnBlock>(
     block: &B,
     plan: &QueryPlan,
     term: &ColumnTerm,
-    bound_values: &mut [BoundValues],
+    bound_values: &mut [BlockDistanceBounds],
     score_bounds: &mut [f32],
 ) {
     let (scale, shift, len) = (term.scale, term.shift, score_bounds.len());

@@ -2,15 +2,15 @@
 //!
 //! Columns only prefilter. A number is normalized in f64, `(value - offset) / span`, clamped to a wide range and
 //! rounded once to f32. Clamping never increases the distance of two values. A distance between column values therefore
-//! exceeds the true distance at most by the rounding, which `NumberColumn::rounding_error` bounds.
+//! exceeds the true distance at most by the rounding, which `NumberColumn::difference_rounding_error` bounds.
 
 use crate::attribute::{AttributeValue, ValueType};
 use crate::index::entry::IndexEntry;
-use crate::index::interner::Interner;
+use crate::index::interner::ValueInterner;
 use crate::index::row_rules::{self, PublishedRange, RowOwnerKey};
 use crate::index::word_column;
 use crate::measure::Measure;
-use crate::ruleset::{HardRule, InFilterList, Ruleset, SoftFilter};
+use crate::ruleset::{HardRule, InFilterListSource, Ruleset, SoftFilter};
 use crate::time::UnixMs;
 
 /// Number of location columns: x, y and z. They follow the number columns.
@@ -44,7 +44,7 @@ impl NumberColumn {
 
     /// Upper bound of the rounding error in the difference of two stored values: half a unit in the last place of each
     /// value and of the difference. Errors of f64 are far smaller.
-    pub(super) fn rounding_error(&self) -> f32 {
+    pub(super) fn difference_rounding_error(&self) -> f32 {
         (self.max_magnitude * 4.0 * f64::from(f32::EPSILON)) as f32
     }
 }
@@ -119,10 +119,10 @@ impl ColumnLayout {
             HardRule::In { attribute, list, mutual } => {
                 push_unique(&mut self.interned_attributes, *attribute);
                 match list {
-                    InFilterList::OwnAttribute(list_attribute) if *mutual => {
+                    InFilterListSource::OwnAttribute(list_attribute) if *mutual => {
                         push_unique(&mut self.bloom_attributes, *list_attribute)
                     }
-                    InFilterList::OwnAttribute(_) | InFilterList::Strings(_) => {}
+                    InFilterListSource::OwnAttribute(_) | InFilterListSource::Strings(_) => {}
                 }
             }
             HardRule::Overlap { attribute, .. } => push_unique(&mut self.bloom_attributes, *attribute),
@@ -138,7 +138,7 @@ impl ColumnLayout {
     fn add_measure_columns(&mut self, ruleset: &Ruleset, measure: Measure) {
         match measure {
             Measure::Distance => self.has_location = true,
-            Measure::Latency => (self.has_location, self.has_best_region) = (true, true),
+            Measure::Latency | Measure::DeltaPing => (self.has_location, self.has_best_region) = (true, true),
             Measure::AttributeDifference(attribute) if self.number_column(attribute).is_none() => {
                 self.number_columns.push(number_column_for(ruleset, attribute));
             }
@@ -152,14 +152,18 @@ impl ColumnLayout {
         for number in &mut self.number_columns {
             let per_value: f64 = split_weight_per_unit(ruleset, total, |measure| match measure {
                 Measure::AttributeDifference(attribute) => (attribute == number.attribute_index).then_some(1.0),
-                Measure::Latency | Measure::Distance | Measure::PacketLoss | Measure::Jitter => None,
+                Measure::Latency | Measure::DeltaPing | Measure::Distance | Measure::PacketLoss | Measure::Jitter => {
+                    None
+                }
             });
             number.leaf_split_weight = (per_value * number.span) as f32;
         }
         let latency_model = &ruleset.latency_model;
         self.location_split_weight = split_weight_per_unit(ruleset, total, |measure| match measure {
             Measure::Distance => Some(1.0),
-            Measure::Latency => Some(latency_model.round_trip_ms(1.0) - latency_model.intercept_ms),
+            Measure::Latency | Measure::DeltaPing => {
+                Some(latency_model.round_trip_ms(1.0) - latency_model.intercept_ms)
+            }
             Measure::AttributeDifference(_) | Measure::PacketLoss | Measure::Jitter => None,
         }) as f32;
     }
@@ -226,7 +230,7 @@ impl ColumnLayout {
         entry: &IndexEntry,
         slot: u32,
         tick_scale: &TickScale,
-        interner: &mut Interner,
+        interner: &mut ValueInterner,
         row: &mut RowBuffer,
     ) {
         let advertisement = &entry.advertisement;

@@ -51,7 +51,7 @@ impl Leaf {
     }
 
     /// Positions without a row, in any order.
-    pub(super) fn holes(&self) -> &[u32] {
+    pub(super) fn hole_positions(&self) -> &[u32] {
         &self.holes
     }
 
@@ -86,7 +86,7 @@ impl Leaf {
     }
 
     /// First four bytes of a row's id, big-endian.
-    pub(super) fn id_prefix(&self, row: usize) -> u32 {
+    pub(super) fn id_first_four_bytes(&self, row: usize) -> u32 {
         (self.row_data[row * self.row_data_stride] >> 32) as u32
     }
 
@@ -147,7 +147,7 @@ impl Leaf {
         row.clear();
         row.float_columns.extend(self.float_columns.chunks_exact(self.capacity).map(|column| column[row_index]));
         row.word_columns.extend(self.word_columns.chunks_exact(self.capacity).map(|column| column[row_index]));
-        (row.slot, row.id_prefix) = (self.slot(row_index), self.id_prefix(row_index));
+        (row.slot, row.id_prefix) = (self.slot(row_index), self.id_first_four_bytes(row_index));
         row.exact_numbers.extend((0..self.row_data_stride - 1).map(|column| self.exact_number(column, row_index)));
         row.owner_key = self.owner_keys[row_index];
         row.published_ranges.extend(self.published_ranges.iter().filter_map(|ranges| ranges.row_range(row_index)));

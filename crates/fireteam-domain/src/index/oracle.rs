@@ -1,6 +1,6 @@
 //! Oracle for index searches: filters all entries, scores them and sorts. Slow; tests compare the index with it.
 
-use crate::filter::admit;
+use crate::filter::admit_advertisement;
 use crate::id::AdvertisementId;
 use crate::index::{AdvertisementIndex, SearchQuery};
 use crate::score::score;
@@ -12,7 +12,8 @@ pub fn search(index: &AdvertisementIndex, query: &SearchQuery<'_>) -> Vec<(Adver
         let advertisement = &entry.advertisement;
         advertisement.session.silo == query.silo && advertisement.kind == query.kind
     });
-    let admitted = candidates.filter(|entry| admit(query.ruleset, &query.searcher, &entry.view(), query.now).is_ok());
+    let admitted = candidates
+        .filter(|entry| admit_advertisement(query.ruleset, &query.searcher, &entry.view(), query.now).is_ok());
     let scored = admitted.map(|entry| (entry.advertisement.id, score(query.ruleset, &query.searcher, &entry.view())));
     let mut best: Vec<(AdvertisementId, f64)> = scored.collect();
     best.sort_by(|one, other| one.1.total_cmp(&other.1).then(one.0.cmp(&other.0)));

@@ -9,7 +9,7 @@ use crate::ruleset::{HardMissingPolicy, HardRule, Ruleset};
 
 /// Part of a partition key for one attribute.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum KeyPart {
+pub(super) enum AttributeKeyPart {
     /// No value, or a value of another type.
     Missing,
     /// Bool value.
@@ -26,7 +26,7 @@ pub(super) struct PartitionKey {
     /// 0 for sessions, 1 for game servers.
     pub(super) kind_number: u8,
     /// One part per partition attribute.
-    pub(super) parts: Vec<KeyPart>,
+    pub(super) parts: Vec<AttributeKeyPart>,
 }
 
 impl PartitionKey {
@@ -52,29 +52,30 @@ impl PartitionKey {
         partition_attributes: &[usize],
         attribute_values: &AttributeValues,
     ) -> bool {
-        let matches = |(part, &attribute): (&KeyPart, &usize)| part.matches_value(attribute_values.get(attribute));
+        let matches =
+            |(part, &attribute): (&AttributeKeyPart, &usize)| part.matches_value(attribute_values.get(attribute));
         self.silo == silo
             && self.kind_number == kind_number(kind)
             && self.parts.iter().zip(partition_attributes).all(matches)
     }
 }
 
-impl KeyPart {
+impl AttributeKeyPart {
     fn matches_value(&self, value: Option<&AttributeValue>) -> bool {
         match (self, value) {
-            (KeyPart::Bool(one), Some(AttributeValue::Bool(other))) => one == other,
-            (KeyPart::String(one), Some(AttributeValue::String(other))) => one == other,
-            (KeyPart::Missing, Some(AttributeValue::Number(_) | AttributeValue::StringList(_)) | None) => true,
-            (KeyPart::Missing | KeyPart::Bool(_) | KeyPart::String(_), _) => false,
+            (AttributeKeyPart::Bool(one), Some(AttributeValue::Bool(other))) => one == other,
+            (AttributeKeyPart::String(one), Some(AttributeValue::String(other))) => one == other,
+            (AttributeKeyPart::Missing, Some(AttributeValue::Number(_) | AttributeValue::StringList(_)) | None) => true,
+            (AttributeKeyPart::Missing | AttributeKeyPart::Bool(_) | AttributeKeyPart::String(_), _) => false,
         }
     }
 }
 
-fn key_part(value: Option<&AttributeValue>) -> KeyPart {
+fn key_part(value: Option<&AttributeValue>) -> AttributeKeyPart {
     match value {
-        Some(AttributeValue::Bool(boolean)) => KeyPart::Bool(*boolean),
-        Some(AttributeValue::String(string)) => KeyPart::String(string.clone()),
-        Some(AttributeValue::Number(_) | AttributeValue::StringList(_)) | None => KeyPart::Missing,
+        Some(AttributeValue::Bool(boolean)) => AttributeKeyPart::Bool(*boolean),
+        Some(AttributeValue::String(string)) => AttributeKeyPart::String(string.clone()),
+        Some(AttributeValue::Number(_) | AttributeValue::StringList(_)) | None => AttributeKeyPart::Missing,
     }
 }
 
@@ -91,7 +92,7 @@ enum WantedValue {
     /// Any value.
     Any,
     /// One of these values.
-    OneOf(Vec<KeyPart>),
+    OneOf(Vec<AttributeKeyPart>),
 }
 
 /// Partition keys that a search visits: those that no `Equal` filter refuses.
@@ -168,12 +169,16 @@ fn wanted_value(ruleset: &Ruleset, searcher: &AttributeValues, partition_attribu
             (None, None) if missing_passes => continue,
             (None, None) => None,
         };
-        let passes =
-            |part: &KeyPart| Some(part) == wanted_part.as_ref() || (missing_passes && *part == KeyPart::Missing);
+        let passes = |part: &AttributeKeyPart| {
+            Some(part) == wanted_part.as_ref() || (missing_passes && *part == AttributeKeyPart::Missing)
+        };
         wanted = match wanted {
             WantedValue::Any => {
-                let mut parts: Vec<KeyPart> =
-                    wanted_part.clone().into_iter().chain(missing_passes.then_some(KeyPart::Missing)).collect();
+                let mut parts: Vec<AttributeKeyPart> = wanted_part
+                    .clone()
+                    .into_iter()
+                    .chain(missing_passes.then_some(AttributeKeyPart::Missing))
+                    .collect();
                 parts.dedup();
                 WantedValue::OneOf(parts)
             }

@@ -97,6 +97,8 @@ pub(super) enum ExactColumnTerm {
     Distance,
     /// Round trip by the latency model.
     Latency,
+    /// Round trip by the latency model, less the searcher's least to a region.
+    DeltaPing { best_region_ms: f64 },
 }
 
 /// Plan of one search on columns.
@@ -153,7 +155,7 @@ impl QueryPlan {
         query: &SearchQuery<'_>,
         layout: &ColumnLayout,
         measure: Measure,
-    ) -> Result<usize, NoDistanceBound> {
+    ) -> Result<usize, DistanceBoundUnavailable> {
         let bound = distance_bound_for(query, layout, measure)?;
         if let Some(index) = self.distance_bounds.iter().position(|known| *known == bound) {
             return Ok(index);
@@ -165,7 +167,7 @@ impl QueryPlan {
 
 /// Reason that no distance bound is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoDistanceBound {
+pub(super) enum DistanceBoundUnavailable {
     /// The searcher lacks the value, so the measure is missing for all rows.
     SearcherValueMissing,
     /// The index has no column for the measure.
@@ -176,39 +178,44 @@ fn distance_bound_for(
     query: &SearchQuery<'_>,
     layout: &ColumnLayout,
     measure: Measure,
-) -> Result<DistanceBound, NoDistanceBound> {
+) -> Result<DistanceBound, DistanceBoundUnavailable> {
     let searcher = &query.searcher;
     let position = searcher.locality.map(|locality| [locality.x, locality.y, locality.z]);
     match measure {
         Measure::AttributeDifference(attribute) => {
-            let value = searcher.attribute_values.number(attribute).ok_or(NoDistanceBound::SearcherValueMissing)?;
-            let column = layout.number_column(attribute).ok_or(NoDistanceBound::NoColumn)?;
+            let value =
+                searcher.attribute_values.number(attribute).ok_or(DistanceBoundUnavailable::SearcherValueMissing)?;
+            let column = layout.number_column(attribute).ok_or(DistanceBoundUnavailable::NoColumn)?;
             let number = layout.number_columns[column];
             Ok(DistanceBound::NumberDifference {
                 column,
                 searcher_value: number.encode_column_value(value),
-                rounding_error: number.rounding_error(),
+                rounding_error: number.difference_rounding_error(),
             })
         }
-        Measure::PacketLoss | Measure::Jitter => Err(NoDistanceBound::SearcherValueMissing),
+        Measure::PacketLoss | Measure::Jitter | Measure::DeltaPing => {
+            Err(DistanceBoundUnavailable::SearcherValueMissing)
+        }
         Measure::Distance => {
-            let position = position.ok_or(NoDistanceBound::SearcherValueMissing)?;
+            let position = position.ok_or(DistanceBoundUnavailable::SearcherValueMissing)?;
             Ok(DistanceBound::Chord {
-                x_column: layout.location_column().ok_or(NoDistanceBound::NoColumn)?,
+                x_column: layout.location_column().ok_or(DistanceBoundUnavailable::NoColumn)?,
                 searcher_position: position,
             })
         }
         Measure::Latency => {
             let best_region_ms = searcher.region_latencies.iter().map(|region| region.round_trip_ms).reduce(f32::min);
             if position.is_none() && best_region_ms.is_none() {
-                return Err(NoDistanceBound::SearcherValueMissing);
+                return Err(DistanceBoundUnavailable::SearcherValueMissing);
             }
-            let (x_column, best_region_ms_column) =
-                layout.location_column().zip(layout.best_region_ms_column()).ok_or(NoDistanceBound::NoColumn)?;
+            let (x_column, best_region_ms_column) = layout
+                .location_column()
+                .zip(layout.best_region_ms_column())
+                .ok_or(DistanceBoundUnavailable::NoColumn)?;
             let model = &query.ruleset.latency_model;
             let (intercept_ms, ms_per_mile) = (model.intercept_ms, model.round_trip_ms(1.0) - model.intercept_ms);
             if !(intercept_ms >= 0.0 && ms_per_mile >= 0.0) {
-                return Err(NoDistanceBound::NoColumn);
+                return Err(DistanceBoundUnavailable::NoColumn);
             }
             Ok(DistanceBound::RoundTrip {
                 x_column,

@@ -2,21 +2,21 @@
 //! exact terms.
 
 use crate::filter::{Refusal, RefusingSide};
-use crate::index::interner::Interner;
+use crate::index::interner::ValueInterner;
 use crate::index::layout::{ColumnLayout, TickScale};
-use crate::index::plan::{ColumnTerm, ExactColumnTerm, NoDistanceBound, QueryPlan, TermSource};
+use crate::index::plan::{ColumnTerm, DistanceBoundUnavailable, ExactColumnTerm, QueryPlan, TermSource};
 use crate::index::query::SearchQuery;
-use crate::index::row_rules::{RowOwnerKey, value_interval};
+use crate::index::row_rules::{RowOwnerKey, interval_around_value};
 use crate::index::rule_compiler;
 use crate::measure::Measure;
-use crate::ruleset::{SoftFilter, SoftFilterMode};
-use crate::score::{missing_value_term, weighted_term};
+use crate::ruleset::{SoftFilter, SoftFilterDistance};
+use crate::score::{missing_value_term, term_of_distance};
 
 /// Compiles the plan of `query` for an index with this layout.
 pub(super) fn compile_plan(
     query: &SearchQuery<'_>,
     layout: &ColumnLayout,
-    interner: &Interner,
+    interner: &ValueInterner,
     tick_scale: &TickScale,
 ) -> QueryPlan {
     let weights = query.ruleset.soft_filters.iter().map(|soft| soft.weight);
@@ -27,7 +27,7 @@ pub(super) fn compile_plan(
         own_keys: RowOwnerKey::owner_keys_of_searcher(&query.searcher).collect(),
         check_owner_column: false,
         searcher_intervals: (0..query.ruleset.attributes.len())
-            .map(|attribute| value_interval(query.searcher.attribute_values.number(attribute)))
+            .map(|attribute| interval_around_value(query.searcher.attribute_values.number(attribute)))
             .collect(),
         allowed_range_counter: Refusal::HardFilter {
             filter_index: query.ruleset.hard_filters.len(),
@@ -64,31 +64,37 @@ fn compile_term(plan: &mut QueryPlan, query: &SearchQuery<'_>, layout: &ColumnLa
             let number = layout.number_columns[column];
             let (scale, shift) = (number.span / width, (number.offset - soft.min) / width);
             let source = match (mode, query.searcher.attribute_values.number(attribute)) {
-                (SoftFilterMode::Difference, None) => return plan.constant_terms += missing,
+                (SoftFilterDistance::Difference, None) => return plan.constant_terms += missing,
                 // Clamped like the rows, so that the difference never exceeds the true difference.
-                (SoftFilterMode::Difference, Some(value)) => {
+                (SoftFilterDistance::Difference, Some(value)) => {
                     let clamped = number.encode_unclamped(value).clamp(-number.max_magnitude, number.max_magnitude);
                     let normalized = clamped * scale + shift;
                     TermSource::Difference { column, searcher_value: normalized.clamp(0.0, 1.0) as f32 }
                 }
                 // Values clamped from below are stored too high, so no lower bound is possible.
-                (SoftFilterMode::LowerIsBetter, _) if number.encode_unclamped(soft.min) < -number.max_magnitude => {
+                (SoftFilterDistance::LowerIsBetter, _) if number.encode_unclamped(soft.min) < -number.max_magnitude => {
                     return;
                 }
-                (SoftFilterMode::LowerIsBetter, _) => TermSource::LowerIsBetter { column },
+                (SoftFilterDistance::LowerIsBetter, _) => TermSource::LowerIsBetter { column },
             };
             (source, scale, shift, (scale * number.max_magnitude + shift.abs() + 2.0) * 4.0 * f64::from(f32::EPSILON))
         }
         // Known only of rows with probe results, which are judged without columns.
         (Measure::PacketLoss | Measure::Jitter, _) => return plan.constant_terms += missing,
-        (measure @ (Measure::Distance | Measure::Latency), _) => {
+        (measure @ (Measure::Distance | Measure::Latency | Measure::DeltaPing), _) => {
+            // Delta ping is latency, less the same value for all rows.
+            let (measure, subtracted) = match (measure, query.searcher.session_view().best_region_round_trip_ms()) {
+                (Measure::DeltaPing, None) => return plan.constant_terms += missing,
+                (Measure::DeltaPing, Some(best_region_ms)) => (Measure::Latency, best_region_ms),
+                (measure, _) => (measure, 0.0),
+            };
             match plan.distance_bound_index(query, layout, measure) {
                 Ok(bound_index) => {
-                    let (scale, shift) = (width.recip(), -soft.min / width);
+                    let (scale, shift) = (width.recip(), -(soft.min + subtracted) / width);
                     (TermSource::DistanceBound { bound_index }, scale, shift, (shift.abs() + 2.0) / 262_144.0)
                 }
-                Err(NoDistanceBound::SearcherValueMissing) => return plan.constant_terms += missing,
-                Err(NoDistanceBound::NoColumn) => return,
+                Err(DistanceBoundUnavailable::SearcherValueMissing) => return plan.constant_terms += missing,
+                Err(DistanceBoundUnavailable::NoColumn) => return,
             }
         }
     };
@@ -111,22 +117,26 @@ fn compile_term(plan: &mut QueryPlan, query: &SearchQuery<'_>, layout: &ColumnLa
 fn exact_term_for(query: &SearchQuery<'_>, layout: &ColumnLayout, soft: &SoftFilter) -> Option<ExactColumnTerm> {
     let searcher = &query.searcher;
     Some(match (soft.measure, soft.mode) {
-        (Measure::AttributeDifference(attribute), SoftFilterMode::LowerIsBetter) => {
+        (Measure::AttributeDifference(attribute), SoftFilterDistance::LowerIsBetter) => {
             ExactColumnTerm::LowerIsBetter { column: layout.number_column(attribute)? }
         }
-        (Measure::AttributeDifference(attribute), SoftFilterMode::Difference) => {
+        (Measure::AttributeDifference(attribute), SoftFilterDistance::Difference) => {
             match searcher.attribute_values.number(attribute) {
-                None => ExactColumnTerm::Constant(weighted_term(soft, None)),
+                None => ExactColumnTerm::Constant(term_of_distance(soft, None)),
                 Some(value) => ExactColumnTerm::Difference {
                     column: layout.number_column(attribute)?,
                     searcher_value: soft.normalize(value),
                 },
             }
         }
-        (Measure::PacketLoss | Measure::Jitter, _) => ExactColumnTerm::Constant(weighted_term(soft, None)),
-        (Measure::Distance | Measure::Latency, _) if searcher.locality.is_none() => {
-            ExactColumnTerm::Constant(weighted_term(soft, None))
+        (Measure::PacketLoss | Measure::Jitter, _) => ExactColumnTerm::Constant(term_of_distance(soft, None)),
+        (Measure::Distance | Measure::Latency | Measure::DeltaPing, _) if searcher.locality.is_none() => {
+            ExactColumnTerm::Constant(term_of_distance(soft, None))
         }
+        (Measure::DeltaPing, _) => match searcher.session_view().best_region_round_trip_ms() {
+            None => ExactColumnTerm::Constant(term_of_distance(soft, None)),
+            Some(best_region_ms) => layout.location_column().map(|_| ExactColumnTerm::DeltaPing { best_region_ms })?,
+        },
         (Measure::Distance, _) => layout.location_column().map(|_| ExactColumnTerm::Distance)?,
         (Measure::Latency, _) => layout.location_column().map(|_| ExactColumnTerm::Latency)?,
     })

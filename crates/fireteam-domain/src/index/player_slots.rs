@@ -49,13 +49,13 @@ impl SlotsByUser {
     }
 
     /// Number of players of all entries.
-    pub(super) fn len(&self) -> usize {
+    pub(super) fn player_slot_pair_count(&self) -> usize {
         self.0.len()
     }
 }
 
 /// Whether two entries have the same players, in the same order.
-pub(super) fn have_same_users(one: &IndexEntry, other: &IndexEntry) -> bool {
+pub(super) fn have_same_users_in_order(one: &IndexEntry, other: &IndexEntry) -> bool {
     users_of(one).eq(users_of(other))
 }
 

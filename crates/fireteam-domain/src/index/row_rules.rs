@@ -73,7 +73,7 @@ pub(super) fn append_published_ranges(ruleset: &Ruleset, advertisement: &Adverti
 
 /// Interval around a searcher's value, rounded outward, for comparison with ranges. Without a value, an interval
 /// outside all ranges.
-pub(super) fn value_interval(value: Option<f64>) -> [f32; 2] {
+pub(super) fn interval_around_value(value: Option<f64>) -> [f32; 2] {
     value.map_or([f32::NEG_INFINITY; 2], |value| [round_down(value), round_up(value)])
 }
 

@@ -3,12 +3,14 @@
 use crate::attribute::{AttributeValue, ValueType};
 use crate::expansion::Expansion;
 use crate::filter::{Refusal, RefusingSide};
-use crate::index::interner::{self, Interner};
+use crate::index::interner::{self, ValueInterner};
 use crate::index::layout::{ColumnLayout, TickScale, bloom_bit, bloom_filter_bits};
-use crate::index::plan::{ColumnRefusalCheck, NoDistanceBound, QueryPlan, refuses_missing, round_up_limit, string_of};
+use crate::index::plan::{
+    ColumnRefusalCheck, DistanceBoundUnavailable, QueryPlan, refuses_missing, round_up_limit, string_of,
+};
 use crate::index::query::SearchQuery;
 use crate::measure::Measure;
-use crate::ruleset::{HardFilter, HardRule, InFilterList};
+use crate::ruleset::{HardFilter, HardRule, InFilterListSource};
 use crate::time::UnixMs;
 
 /// Maximum number of expansion steps per check. Neighboring steps are merged at the wider limit.
@@ -19,7 +21,7 @@ pub(super) fn compile_hard_filters(
     plan: &mut QueryPlan,
     query: &SearchQuery<'_>,
     layout: &ColumnLayout,
-    interner: &Interner,
+    interner: &ValueInterner,
     tick_scale: &TickScale,
 ) {
     let mut compiler = RuleCompiler { plan, query, layout, interner, tick_scale };
@@ -32,7 +34,7 @@ struct RuleCompiler<'a, 'q> {
     plan: &'a mut QueryPlan,
     query: &'a SearchQuery<'q>,
     layout: &'a ColumnLayout,
-    interner: &'a Interner,
+    interner: &'a ValueInterner,
     tick_scale: &'a TickScale,
 }
 
@@ -73,8 +75,8 @@ impl RuleCompiler<'_, '_> {
                 let Some(column) = self.layout.number_column(*attribute) else { return };
                 let number = self.layout.number_columns[column];
                 let (lower, upper) = (
-                    number.encode_column_value(*min) - number.rounding_error(),
-                    number.encode_column_value(*max) + number.rounding_error(),
+                    number.encode_column_value(*min) - number.difference_rounding_error(),
+                    number.encode_column_value(*max) + number.difference_rounding_error(),
                 );
                 self.plan.add_rule(refusal, ColumnRefusalCheck::OutsideRange { column, lower, upper, refuse_missing });
             }
@@ -161,14 +163,14 @@ impl RuleCompiler<'_, '_> {
         filter_index: usize,
         filter: &HardFilter,
         attribute: usize,
-        list: &InFilterList,
+        list: &InFilterListSource,
         mutual: bool,
     ) {
         let refusal = |side| Refusal::HardFilter { filter_index, side };
         let (refuse_missing, attribute_values) = (refuses_missing(filter), self.query.searcher.attribute_values);
         let strings = match list {
-            InFilterList::Strings(strings) => Some(strings),
-            InFilterList::OwnAttribute(list_attribute) => match attribute_values.get(*list_attribute) {
+            InFilterListSource::Strings(strings) => Some(strings),
+            InFilterListSource::OwnAttribute(list_attribute) => match attribute_values.get(*list_attribute) {
                 Some(AttributeValue::StringList(strings)) => Some(strings),
                 Some(AttributeValue::Number(_) | AttributeValue::String(_) | AttributeValue::Bool(_)) | None => None,
             },
@@ -185,11 +187,11 @@ impl RuleCompiler<'_, '_> {
         }
         match (attribute_values.get(attribute).and_then(string_of), list) {
             (None, _) => self.refuse_all_if(refusal(RefusingSide::Advertiser), refuse_missing),
-            (Some(own), InFilterList::Strings(strings)) => {
+            (Some(own), InFilterListSource::Strings(strings)) => {
                 let refused = strings.binary_search_by(|string| (**string).cmp(own)).is_err();
                 self.refuse_all_if(refusal(RefusingSide::Advertiser), refused);
             }
-            (Some(own), InFilterList::OwnAttribute(list_attribute)) => {
+            (Some(own), InFilterListSource::OwnAttribute(list_attribute)) => {
                 self.add_bloom_check(refusal(RefusingSide::Advertiser), *list_attribute, bloom_bit(own));
             }
         }
@@ -206,16 +208,16 @@ impl RuleCompiler<'_, '_> {
         let refusal = |side| Refusal::HardFilter { filter_index, side };
         let bound_index = match self.plan.distance_bound_index(self.query, self.layout, measure) {
             Ok(index) => index,
-            Err(NoDistanceBound::SearcherValueMissing) => {
+            Err(DistanceBoundUnavailable::SearcherValueMissing) => {
                 return self.refuse_all_if(refusal(RefusingSide::Searcher), refuse_missing);
             }
-            Err(NoDistanceBound::NoColumn) => return,
+            Err(DistanceBoundUnavailable::NoColumn) => return,
         };
         let span = match measure {
             Measure::AttributeDifference(attribute) => {
                 self.layout.number_column(attribute).map_or(1.0, |column| self.layout.number_columns[column].span)
             }
-            Measure::Latency | Measure::Distance | Measure::PacketLoss | Measure::Jitter => 1.0,
+            Measure::Latency | Measure::DeltaPing | Measure::Distance | Measure::PacketLoss | Measure::Jitter => 1.0,
         };
         let searcher = &self.query.searcher;
         let limit = round_up_limit(searcher.attribute_values.limit_of(expansion, searcher.waited_ms) / span);

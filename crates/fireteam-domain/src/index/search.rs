@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use crate::filter::{Refusal, Searcher, admit, admit_not_hidden};
+use crate::filter::{Refusal, Searcher, admit_advertisement, admit_not_hidden};
 use crate::index::column_block::{BLOCK_LEN_MAX, LeafBoundsBlock, RowBlock};
 use crate::index::exact_score::exact_score;
 use crate::index::kernel::{InstructionSet, evaluate_block};
@@ -12,7 +12,7 @@ use crate::index::leaf::{Leaf, ROWS_PER_LEAF};
 use crate::index::plan::QueryPlan;
 use crate::index::plan_compiler::compile_plan;
 use crate::index::result::SearchBuffers;
-use crate::index::top_k::ScoredRow;
+use crate::index::top_k::ExactlyScoredRow;
 use crate::index::tree::RowAddr;
 use crate::index::{AdvertisementIndex, SearchHit, SearchQuery, SearchResult};
 use crate::score::{score, soft_filter_term};
@@ -67,7 +67,7 @@ fn run_search(
     let plan = compile_plan(query, &index.layout, &index.interner, &index.tick_scale);
     buffers.top_k.reset(query.limits.max_results as usize);
     buffers.refusal_counts.clear();
-    buffers.refusal_counts.resize(Refusal::counter_count(query.ruleset.filter_index_count()), 0);
+    buffers.refusal_counts.resize(Refusal::counter_count(query.ruleset.refusing_rule_count()), 0);
     buffers.excluded_rows.clear();
     let excluded_ids = query.searcher.excluded_ids.iter().filter(|&&id| !query.searcher.avoided.is_hidden(id));
     let slots = excluded_ids.filter_map(|&id| index.slab.slot_of(id));
@@ -152,7 +152,7 @@ impl IndexSearch<'_, '_> {
                     let score = score(self.query.ruleset, &self.query.searcher, &view);
                     let [a, b, c, d, ..] = *view.advertisement.id.as_bytes();
                     let id_prefix = u32::from_be_bytes([a, b, c, d]);
-                    self.buffers.top_k.offer(ScoredRow { score, id_prefix, slot });
+                    self.buffers.top_k.offer(ExactlyScoredRow { score, id_prefix, slot });
                 }
                 Err(refusal) => self.buffers.refusal_counts[refusal.counter_index()] += 1,
             }
@@ -200,7 +200,7 @@ impl IndexSearch<'_, '_> {
     /// Visits leaves until no other leaf can contain a better row.
     fn visit_leaves(&mut self) {
         for _ in 0..BEST_FIRST_LEAVES {
-            if self.buffers.top_k.kth_best().is_some() {
+            if self.buffers.top_k.kth_best_row().is_some() {
                 break;
             }
             let Some(position) = self.leaf_with_lowest_bound() else { return };
@@ -229,7 +229,7 @@ impl IndexSearch<'_, '_> {
     fn count_refusals_in_skipped_leaves(&mut self) {
         let mut budget = EXPLAINED_ROWS_MAX;
         for position in 0..self.buffers.leaf_bounds.len() {
-            if self.buffers.top_k.kth_best().is_some() || self.truncated {
+            if self.buffers.top_k.kth_best_row().is_some() || self.truncated {
                 return;
             }
             let rows = self.leaf_at(position).len();
@@ -285,7 +285,7 @@ impl IndexSearch<'_, '_> {
 
     /// Score bound above which a row cannot be a hit; infinite until there are enough hits.
     fn bound_cutoff(&self) -> f32 {
-        self.buffers.top_k.kth_best().map_or(f32::INFINITY, |kth| self.plan.bound_cutoff(kth.score))
+        self.buffers.top_k.kth_best_row().map_or(f32::INFINITY, |kth| self.plan.bound_cutoff(kth.score))
     }
 
     /// Evaluates the leaf at `position`. Returns `false` if its bound exceeds the cutoff, so that leaves with higher
@@ -320,7 +320,7 @@ impl IndexSearch<'_, '_> {
     fn evaluate_rows(&mut self, leaf: &Leaf, first_addr: RowAddr, len: usize) {
         let first_row = first_addr.row as usize;
         self.buffers.kernel_buffers.score_bounds[..len].fill(self.plan.constant_terms);
-        for hole in leaf.holes().iter().map(|&hole| hole as usize) {
+        for hole in leaf.hole_positions().iter().map(|&hole| hole as usize) {
             if first_row <= hole && hole < first_row + len {
                 self.buffers.kernel_buffers.score_bounds[hole - first_row] = f32::INFINITY;
             }
@@ -373,8 +373,12 @@ impl IndexSearch<'_, '_> {
             if same_leaf && rows.contains(&excluded.row) {
                 self.buffers.kernel_buffers.score_bounds[(excluded.row - first_addr.row) as usize] = f32::INFINITY;
                 let slot = leaf.slot(excluded.row as usize);
-                let verdict =
-                    admit(self.query.ruleset, &self.query.searcher, &self.index.entry(slot).view(), self.query.now);
+                let verdict = admit_advertisement(
+                    self.query.ruleset,
+                    &self.query.searcher,
+                    &self.index.entry(slot).view(),
+                    self.query.now,
+                );
                 if let Err(refusal) = verdict {
                     self.buffers.refusal_counts[refusal.counter_index()] += 1;
                 }
@@ -390,7 +394,7 @@ impl IndexSearch<'_, '_> {
         while !rest.is_empty() {
             let k = self.query.limits.max_results as usize;
             let mut batch_len = rest.len();
-            if self.buffers.top_k.kth_best().is_none() && rest.len() > 2 * k {
+            if self.buffers.top_k.kth_best_row().is_none() && rest.len() > 2 * k {
                 batch_len = k + k / 8;
                 rest.select_nth_unstable_by(batch_len, |one, other| one.0.total_cmp(&other.0));
             }
@@ -411,9 +415,9 @@ impl IndexSearch<'_, '_> {
 
     /// Scores a row exactly and offers it to the top k.
     fn offer_row(&mut self, leaf: &Leaf, row: usize) {
-        let (slot, id_prefix) = (leaf.slot(row), leaf.id_prefix(row));
+        let (slot, id_prefix) = (leaf.slot(row), leaf.id_first_four_bytes(row));
         let score = exact_score(self.index, self.query, &self.plan, leaf, row, |_| {}) + self.cost_of(slot);
-        self.buffers.top_k.offer(ScoredRow { score, id_prefix, slot });
+        self.buffers.top_k.offer(ExactlyScoredRow { score, id_prefix, slot });
     }
 
     /// Cost of avoided players that is added to the score of a row.
@@ -445,7 +449,7 @@ impl IndexSearch<'_, '_> {
         let SearchBuffers { top_k, refusal_counts, .. } = &mut *self.buffers;
         prefetch_entries(index, top_k.pending_rows());
         let id = |slot: u32| index.entry(slot).advertisement.id;
-        let compare = |one: &ScoredRow, other: &ScoredRow| {
+        let compare = |one: &ExactlyScoredRow, other: &ExactlyScoredRow| {
             let by_score = one.score.total_cmp(&other.score).then(one.id_prefix.cmp(&other.id_prefix));
             if by_score == Ordering::Equal { id(one.slot).cmp(&id(other.slot)) } else { by_score }
         };
@@ -465,13 +469,14 @@ impl IndexSearch<'_, '_> {
 
 /// Number of rows, without holes, at positions `first_row..first_row + len` of a leaf.
 fn row_count_between(leaf: &Leaf, first_row: usize, len: usize) -> u32 {
-    let holes = leaf.holes().iter().filter(|&&hole| (first_row..first_row + len).contains(&(hole as usize))).count();
+    let holes =
+        leaf.hole_positions().iter().filter(|&&hole| (first_row..first_row + len).contains(&(hole as usize))).count();
     (len - holes) as u32
 }
 
 /// Prefetches the entries that are about to be admitted: reads a few bytes of each, one level of indirection at a time,
 /// so that the cache misses overlap.
-fn prefetch_entries(index: &AdvertisementIndex, rows: &[ScoredRow]) {
+fn prefetch_entries(index: &AdvertisementIndex, rows: &[ExactlyScoredRow]) {
     let entries = || rows.iter().map(|row| index.entry(row.slot));
     let seats: usize = entries().map(|entry| usize::from(entry.open_seats)).sum();
     let players: usize = entries().map(|entry| entry.advertisement.session.players.len()).sum();

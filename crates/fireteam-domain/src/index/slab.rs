@@ -27,7 +27,7 @@ pub(super) struct EntrySlab {
 
 /// Hash of an id: its first eight bytes. Ids come from a keyed hash, so callers cannot choose them.
 fn hash_id(id: AdvertisementId) -> u64 {
-    u64::from_le_bytes(id.prefix())
+    u64::from_le_bytes(id.first_eight_bytes())
 }
 
 impl EntrySlab {
@@ -44,7 +44,7 @@ impl EntrySlab {
     /// Slots of the ids that start with `prefix`: practically one.
     pub(super) fn slots_of_prefix(&self, prefix: [u8; 8]) -> impl Iterator<Item = u32> {
         let slots = self.slot_by_id.iter_hash(u64::from_le_bytes(prefix)).copied();
-        slots.filter(move |&slot| self.slots[slot as usize].id.prefix() == prefix)
+        slots.filter(move |&slot| self.slots[slot as usize].id.first_eight_bytes() == prefix)
     }
 
     /// Inserts an entry with a new id and returns its slot.

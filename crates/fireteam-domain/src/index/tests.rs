@@ -10,11 +10,13 @@ use std::sync::Arc;
 
 use crate::advertisement::AdvertisementKind;
 use crate::attribute_values::AttributeValues;
-use crate::filter::{AvoidedAdverts, Refusal, Searcher, admit};
+use crate::filter::{AvoidedAdverts, Refusal, Searcher, admit_advertisement};
 use crate::id::{AdvertisementId, UserKey};
 use crate::index::tree::RowAddr;
 use crate::index::{AdvertisementIndex, InstructionSet, SearchQuery, SearchResult, oracle};
-use crate::probe_result::{MeasuredRoundTrip, PROBE_RESULTS_MAX, PacketLoss, ProbeFinding, ProbeResult, ProbeResults};
+use crate::probe_result::{
+    MeasuredRoundTrip, PROBE_RESULTS_MAX, PacketLossPercent, ProbeFinding, ProbeResult, ProbeResults,
+};
 use crate::ruleset::{Ruleset, SearchLimits};
 use crate::score::{score, soft_filter_term};
 use crate::session::Session;
@@ -62,7 +64,7 @@ fn test_random_index(seed: u64) {
         }
         mutate_randomly(rng, &mut index, &mut ids, values, round);
     }
-    assert!(ids.iter().all(|id| index.is_consistent(*id) == index.get(*id).is_some()), "seed {seed}");
+    assert!(ids.iter().all(|id| index.is_entry_consistent(*id) == index.get(*id).is_some()), "seed {seed}");
     assert_eq!(count_by_pages(&index, 1 + rng.below(100) as u32), index.len(), "seed {seed}");
 }
 
@@ -87,7 +89,7 @@ fn is_consistent_detects_a_wrong_or_missing_row() {
     let new_index = |rng: &mut IndexTestRng| {
         let mut index = AdvertisementIndex::new(Arc::clone(&ruleset));
         index.upsert(random_world::random_entry(rng, &ruleset, id, values));
-        assert!(index.is_consistent(id));
+        assert!(index.is_entry_consistent(id));
         index
     };
     let mut index = new_index(rng);
@@ -100,17 +102,17 @@ fn is_consistent_detects_a_wrong_or_missing_row() {
         row_addr.row,
         u32::from(seats) + 1,
     );
-    assert!(!index.is_consistent(id), "wrong seats");
+    assert!(!index.is_entry_consistent(id), "wrong seats");
     let mut index = new_index(rng);
     index.slab.entry_mut(slot).unwrap().expires_at = UnixMs(1 << 20);
-    assert!(!index.is_consistent(id), "wrong expiry");
+    assert!(!index.is_entry_consistent(id), "wrong expiry");
     let mut index = new_index(rng);
     index.slab.set_row_addr(slot, RowAddr { row: 7, ..row_addr });
-    assert!(!index.is_consistent(id), "wrong row address");
+    assert!(!index.is_entry_consistent(id), "wrong row address");
     let mut index = new_index(rng);
     index.remove_row(row_addr);
-    assert!(!index.is_consistent(id), "no row");
-    assert!(!index.is_consistent(AdvertisementId::from_bytes([0; 16])), "unknown id");
+    assert!(!index.is_entry_consistent(id), "no row");
+    assert!(!index.is_entry_consistent(AdvertisementId::from_bytes([0; 16])), "unknown id");
 }
 
 fn mutate_randomly(
@@ -139,7 +141,7 @@ fn mutate_randomly(
             }
             4 => assert!(index.set_expires_at(id, random_world::random_expiry(rng))),
             5 => assert!(index.set_open_seats(id, rng.below(5) as u16)),
-            6 => index.maintain(),
+            6 => index.tighten_and_join_some_leaves(),
             7 => assert!(index.get(id).is_some_and(|entry| entry.advertisement.id == id)),
             _ => {
                 assert!(index.remove(id).is_some_and(|entry| entry.advertisement.id == id));
@@ -163,7 +165,7 @@ fn search_randomly(
     let ruleset: Ruleset =
         if rng.one_in(3) { random_world::with_random_overrides(rng, &index_ruleset) } else { (*index_ruleset).clone() };
     let session: Session = random_world::random_session(rng, values);
-    let attribute_values = AttributeValues::from_session(&ruleset, &session);
+    let attribute_values = AttributeValues::from_session_without_standings(&ruleset, &session);
     let (attribute_values, users) =
         (attribute_values.with_frustration(&ruleset, rng.one_in(3)), session.sorted_users());
     let mut excluded_ids: Vec<AdvertisementId> =
@@ -227,7 +229,7 @@ fn random_probes(rng: &mut IndexTestRng, ids: &[AdvertisementId]) -> Vec<ProbeRe
         let id = if ids.is_empty() || rng.one_in(10) { random_world::random_id(rng) } else { rng.pick(ids) };
         let loss = |rng: &mut IndexTestRng| {
             let percent = 30.0 * rng.unit_f64();
-            PacketLoss { percent, low_percent: percent * rng.unit_f64() }
+            PacketLossPercent { percent, low_percent: percent * rng.unit_f64() }
         };
         let finding = match rng.below(8) {
             0 => ProbeFinding::Silent,
@@ -238,7 +240,7 @@ fn random_probes(rng: &mut IndexTestRng, ids: &[AdvertisementId]) -> Vec<ProbeRe
                 loss: (!rng.one_in(3)).then(|| loss(rng)),
             }),
         };
-        results.push(ProbeResult { id_prefix: id.prefix(), finding, is_old: rng.one_in(3) });
+        results.push(ProbeResult { id_prefix: id.first_eight_bytes(), finding, is_old: rng.one_in(3) });
     }
     results.sort_by_key(|result| result.id_prefix);
     results.dedup_by_key(|result| result.id_prefix);
@@ -271,7 +273,7 @@ fn assert_matches_oracle(seed: u64, index: &AdvertisementIndex, query: &SearchQu
     assert_eq!(result.evaluated_rows, query.limits.max_evaluated, "seed {seed}: limit not used up");
     for hit in &result.hits {
         let candidate = index.entry(hit.slot).view();
-        assert!(admit(query.ruleset, &query.searcher, &candidate, query.now).is_ok(), "seed {seed}");
+        assert!(admit_advertisement(query.ruleset, &query.searcher, &candidate, query.now).is_ok(), "seed {seed}");
         assert_eq!(hit.score.to_bits(), score(query.ruleset, &query.searcher, &candidate).to_bits(), "seed {seed}");
     }
 }

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 /// Row with its exact score.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ScoredRow {
+pub(super) struct ExactlyScoredRow {
     pub(super) score: f64,
     /// First four bytes of the advertisement id, big-endian.
     pub(super) id_prefix: u32,
@@ -15,9 +15,9 @@ pub(super) struct ScoredRow {
 #[derive(Debug, Default)]
 pub(super) struct TopK {
     k: usize,
-    admitted: Vec<ScoredRow>,
-    pending: Vec<ScoredRow>,
-    merge_buffer: Vec<ScoredRow>,
+    admitted: Vec<ExactlyScoredRow>,
+    pending: Vec<ExactlyScoredRow>,
+    merge_buffer: Vec<ExactlyScoredRow>,
 }
 
 /// Minimum number of buffered rows before a merge.
@@ -32,7 +32,7 @@ impl TopK {
     }
 
     /// The k-th best admitted row; `None` while fewer are admitted.
-    pub(super) fn kth_best(&self) -> Option<&ScoredRow> {
+    pub(super) fn kth_best_row(&self) -> Option<&ExactlyScoredRow> {
         self.admitted.get(self.k - 1)
     }
 
@@ -43,12 +43,12 @@ impl TopK {
 
     /// Whether the buffered rows could complete the top k, if all were admitted.
     pub(super) fn merge_could_complete_k(&self) -> bool {
-        self.kth_best().is_none() && self.k <= self.admitted.len() + self.pending.len()
+        self.kth_best_row().is_none() && self.k <= self.admitted.len() + self.pending.len()
     }
 
     /// Offers a row; ignored if it is certainly worse than the k-th best.
-    pub(super) fn offer(&mut self, row: ScoredRow) {
-        let is_worse = self.kth_best().is_some_and(|kth| match row.score.total_cmp(&kth.score) {
+    pub(super) fn offer(&mut self, row: ExactlyScoredRow) {
+        let is_worse = self.kth_best_row().is_some_and(|kth| match row.score.total_cmp(&kth.score) {
             Ordering::Less => false,
             Ordering::Equal => row.id_prefix > kth.id_prefix,
             Ordering::Greater => true,
@@ -59,14 +59,14 @@ impl TopK {
     }
 
     /// Buffered rows that are not merged yet.
-    pub(super) fn pending_rows(&self) -> &[ScoredRow] {
+    pub(super) fn pending_rows(&self) -> &[ExactlyScoredRow] {
         &self.pending
     }
 
     /// Merges the buffered rows, best first, and admits each until there are k.
     pub(super) fn merge_pending(
         &mut self,
-        compare: impl Fn(&ScoredRow, &ScoredRow) -> Ordering,
+        compare: impl Fn(&ExactlyScoredRow, &ExactlyScoredRow) -> Ordering,
         mut admit: impl FnMut(u32) -> bool,
     ) {
         self.pending.sort_unstable_by(&compare);
@@ -87,7 +87,7 @@ impl TopK {
     }
 
     /// Admitted rows, best first.
-    pub(super) fn best_rows(&self) -> &[ScoredRow] {
+    pub(super) fn best_rows(&self) -> &[ExactlyScoredRow] {
         &self.admitted
     }
 }

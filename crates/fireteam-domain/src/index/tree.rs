@@ -153,8 +153,10 @@ impl KdTree {
     /// include them.
     pub(super) fn row_matches(&self, row_addr: RowAddr, slot: u32, expiry_tick: u32, seats: u32) -> bool {
         let (leaf_index, row) = (row_addr.leaf as usize, row_addr.row as usize);
-        let Some(leaf) =
-            self.leaves.get(leaf_index).filter(|leaf| row < leaf.used_len() && !leaf.holes().contains(&row_addr.row))
+        let Some(leaf) = self
+            .leaves
+            .get(leaf_index)
+            .filter(|leaf| row < leaf.used_len() && !leaf.hole_positions().contains(&row_addr.row))
         else {
             return false;
         };
@@ -166,7 +168,7 @@ impl KdTree {
     }
 
     /// Tightens the bounds of the next `count` leaves and joins small siblings.
-    pub(super) fn maintain_leaves(&mut self, count: usize, mut on_move: impl FnMut(u32, u32, u32)) {
+    pub(super) fn tighten_and_join_next_leaves(&mut self, count: usize, mut on_move: impl FnMut(u32, u32, u32)) {
         for _ in 0..count {
             let leaf = self.next_maintained_leaf % self.leaves.len();
             self.next_maintained_leaf = leaf + 1;

@@ -12,7 +12,7 @@ use crate::location_privacy::arc_km;
 pub const FLEET_BEACONS_MAX: usize = 256;
 
 /// Round trip that stands for an unknown one between two beacons, milliseconds: longer than any route through others.
-pub const UNKNOWN_BEACON_ROUND_TRIP_MS: f64 = 10_000.0;
+pub const UNKNOWN_BEACON_PAIR_ROUND_TRIP_MS: f64 = 10_000.0;
 
 /// Live beacon.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,7 +25,7 @@ pub struct Beacon {
 
 /// Round trip that one beacon measured to another.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct BeaconRoundTrip {
+pub struct BeaconPairRoundTrip {
     /// Id of the beacon that measured.
     pub from: u32,
     /// Id of the beacon that answered.
@@ -51,7 +51,7 @@ impl BeaconFleet {
     /// Fleet of these beacons. Of several with one id the first counts; of more than [`FLEET_BEACONS_MAX`] those with the
     /// smallest ids. Between two beacons the mean of both directions counts, of several in one direction the least. A
     /// value out of range or of an unknown beacon is ignored.
-    pub fn new(beacons: &[Beacon], round_trips: &[BeaconRoundTrip], constants: PredictorConstants) -> Self {
+    pub fn new(beacons: &[Beacon], round_trips: &[BeaconPairRoundTrip], constants: PredictorConstants) -> Self {
         let mut beacons = beacons.to_vec();
         beacons.sort_by_key(|beacon| beacon.id);
         beacons.dedup_by_key(|beacon| beacon.id);
@@ -59,7 +59,7 @@ impl BeaconFleet {
         let count = beacons.len();
         let index_of = |id: u32| beacons.binary_search_by_key(&id, |beacon| beacon.id).ok();
         let mut directed_ms: Vec<Option<f64>> = vec![None; count * count];
-        for BeaconRoundTrip { from, to, round_trip_ms } in round_trips {
+        for BeaconPairRoundTrip { from, to, round_trip_ms } in round_trips {
             let (Some(from), Some(to)) = (index_of(*from), index_of(*to)) else { continue };
             if is_valid_round_trip(*round_trip_ms) {
                 let known_ms = &mut directed_ms[from * count + to];
@@ -76,7 +76,7 @@ impl BeaconFleet {
                     [there, back] => there.or(back),
                 };
                 known_pair_count += usize::from(mean_ms.is_some());
-                let round_trip_ms = mean_ms.unwrap_or(UNKNOWN_BEACON_ROUND_TRIP_MS);
+                let round_trip_ms = mean_ms.unwrap_or(UNKNOWN_BEACON_PAIR_ROUND_TRIP_MS);
                 round_trips_ms[one * count + other] = round_trip_ms;
                 round_trips_ms[other * count + one] = round_trip_ms;
             }
@@ -102,14 +102,14 @@ impl BeaconFleet {
     }
 
     /// Round trips of the beacon at `index` to all beacons, milliseconds, in the order of [`BeaconFleet::beacons`].
-    pub(crate) fn round_trips_from_ms(&self, index: usize) -> &[f64] {
+    pub(crate) fn round_trips_from_beacon_ms(&self, index: usize) -> &[f64] {
         let count = self.beacons.len();
         &self.round_trips_ms[index * count..(index + 1) * count]
     }
 
     /// Number that differs for fleets of other beacons, other places or another line over the distance. New round trips
     /// between the same beacons do not change it: vectors that were completed before them remain good.
-    pub(crate) fn fingerprint(&self) -> u64 {
+    pub(crate) fn fingerprint_without_round_trips(&self) -> u64 {
         self.fingerprint
     }
 
@@ -118,7 +118,7 @@ impl BeaconFleet {
     /// # Errors
     ///
     /// Too few beacons, or too few known round trips between them.
-    pub fn check(&self) -> Result<(), PredictionUnavailable> {
+    pub fn check_can_predict(&self) -> Result<(), PredictionUnavailable> {
         let count = self.beacons.len();
         if count < self.constants.beacons_min {
             return Err(PredictionUnavailable::TooFewBeacons);

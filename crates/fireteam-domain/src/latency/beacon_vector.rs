@@ -4,11 +4,11 @@
 use crate::latency::beacon_fleet::{BeaconFleet, is_valid_round_trip};
 use crate::latency::prediction_unavailable::PredictionUnavailable;
 use crate::locality::Locality;
-use crate::location_privacy::{arc_km, shared_round_trip_ms};
+use crate::location_privacy::{arc_km, shared_region_round_trip_ms};
 
 /// Least round trip that a party measured to one beacon.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct BeaconFloor {
+pub struct MeasuredBeaconFloor {
     /// Beacon id.
     pub beacon_id: u32,
     /// Milliseconds, in [0, `limit::ROUND_TRIP_MS_MAX`].
@@ -22,20 +22,20 @@ pub struct BeaconFloor {
 /// the fleet are left out, because they cannot be moved.
 pub fn published_floors(
     fleet: &BeaconFleet,
-    floors: &[BeaconFloor],
+    floors: &[MeasuredBeaconFloor],
     place: Locality,
     center: Locality,
-) -> Vec<BeaconFloor> {
+) -> Vec<MeasuredBeaconFloor> {
     let published = |(index, floor_ms): (usize, f64)| {
         let beacon = fleet.beacons()[index];
-        let floor_ms = shared_round_trip_ms(floor_ms, Some((place, center)), Some(beacon.place));
-        BeaconFloor { beacon_id: beacon.id, floor_ms }
+        let floor_ms = shared_region_round_trip_ms(floor_ms, Some((place, center)), Some(beacon.place));
+        MeasuredBeaconFloor { beacon_id: beacon.id, floor_ms }
     };
     floors_by_index(fleet, floors).into_iter().map(published).collect()
 }
 
 /// Valid floors to beacons of the fleet by their position in it, of each beacon the least.
-fn floors_by_index(fleet: &BeaconFleet, floors: &[BeaconFloor]) -> Vec<(usize, f64)> {
+fn floors_by_index(fleet: &BeaconFleet, floors: &[MeasuredBeaconFloor]) -> Vec<(usize, f64)> {
     let valid = floors.iter().filter(|floor| is_valid_round_trip(floor.floor_ms));
     let mut by_index: Vec<(usize, f64)> =
         valid.filter_map(|floor| Some((fleet.index_of(floor.beacon_id)?, floor.floor_ms))).collect();
@@ -85,7 +85,7 @@ pub struct CompletedVector {
 
 /// Relation of two completed vectors. Equal, to the bit, for the two orders of a pair.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct VectorPair {
+pub(crate) struct VectorPairBounds {
     /// Least round trip through beacons, milliseconds.
     pub(crate) upper_ms: f64,
     /// Largest difference of two floors to one beacon, milliseconds; 0 without a common beacon.
@@ -101,13 +101,13 @@ impl CompletedVector {
     ///
     /// # Errors
     ///
-    /// The fleet is not good enough ([`BeaconFleet::check`]), the party has no place, or it has floors to too few beacons.
+    /// The fleet is not good enough ([`BeaconFleet::check_can_predict`]), the party has no place, or it has floors to too few beacons.
     pub fn new(
         fleet: &BeaconFleet,
         place: Option<Locality>,
-        floors: &[BeaconFloor],
+        floors: &[MeasuredBeaconFloor],
     ) -> Result<Self, PredictionUnavailable> {
-        fleet.check()?;
+        fleet.check_can_predict()?;
         let place = place.ok_or(PredictionUnavailable::NoPlace)?;
         let floors = floors_by_index(fleet, floors);
         if floors.len() < fleet.constants().floors_min.max(1) {
@@ -120,7 +120,7 @@ impl CompletedVector {
         let mut blocks = vec![EMPTY_BLOCK; arcs_km.len().div_ceil(LANES)];
         for (index, (km, weight)) in arcs_km.iter().zip(weights).enumerate() {
             let (block, lane) = (&mut blocks[index / LANES], index % LANES);
-            let through = floors.iter().map(|(via, floor_ms)| floor_ms + fleet.round_trips_from_ms(*via)[index]);
+            let through = floors.iter().map(|(via, floor_ms)| floor_ms + fleet.round_trips_from_beacon_ms(*via)[index]);
             block.completed_ms[lane] = through.fold(f64::INFINITY, f64::min);
             block.weights[lane] = weight / weight_sum;
             block.residuals_ms[lane] = block.completed_ms[lane] - (intercept_ms + ms_per_km * km);
@@ -130,7 +130,7 @@ impl CompletedVector {
             blocks[index / LANES].floors_ms[index % LANES] = floor_ms;
             access_ms = access_ms.min(floor_ms - ms_per_km * arcs_km[index]);
         }
-        Ok(Self { place, fleet: fleet.fingerprint(), access_ms, blocks: blocks.into() })
+        Ok(Self { place, fleet: fleet.fingerprint_without_round_trips(), access_ms, blocks: blocks.into() })
     }
 
     /// Place of the party.
@@ -146,12 +146,12 @@ impl CompletedVector {
 
     /// Whether the vector was completed with the beacons and the line of `fleet`.
     pub(crate) fn is_of(&self, fleet: &BeaconFleet) -> bool {
-        self.fleet == fleet.fingerprint()
+        self.fleet == fleet.fingerprint_without_round_trips()
     }
 
     /// Relation to another vector of the same fleet.
     #[inline]
-    pub(crate) fn pair_with(&self, other: &Self) -> VectorPair {
+    pub(crate) fn bounds_with(&self, other: &Self) -> VectorPairBounds {
         let mut uppers_ms = [f64::INFINITY; LANES];
         let mut lowers_ms = [0.0; LANES];
         let (mut ours_ms, mut theirs_ms) = ([0.0; LANES], [0.0; LANES]);
@@ -165,7 +165,7 @@ impl CompletedVector {
                 theirs_ms[lane] += one.weights[lane] * two.residuals_ms[lane];
             }
         }
-        VectorPair {
+        VectorPairBounds {
             upper_ms: uppers_ms.into_iter().fold(f64::INFINITY, least),
             lower_ms: lowers_ms.into_iter().fold(0.0, largest),
             middle_ms: (sum(ours_ms) + sum(theirs_ms)) / 2.0,

@@ -5,7 +5,7 @@
 //! distance. A vector without a place is never used.
 
 use crate::latency::beacon_fleet::BeaconFleet;
-use crate::latency::beacon_vector::{CompletedVector, VectorPair};
+use crate::latency::beacon_vector::{CompletedVector, VectorPairBounds};
 use crate::latency::min_possible_round_trip_ms;
 use crate::latency::prediction_unavailable::PredictionUnavailable;
 use crate::latency::predictor_constants::{ERROR_SCALE_MS_MIN, IntervalConstants, PredictorConstants};
@@ -13,7 +13,7 @@ use crate::location_privacy::arc_km;
 
 /// Exactness of the two sides of a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PredictionCondition {
+pub enum PlacePrecision {
     /// Exact places and floors on both sides: game servers, whose places are public.
     Exact,
     /// The searcher's own floors, with its cell of 1 degree, and published floors of the other side.
@@ -74,7 +74,7 @@ pub fn predict(
     fleet: &BeaconFleet,
     one: &CompletedVector,
     other: &CompletedVector,
-    condition: PredictionCondition,
+    condition: PlacePrecision,
 ) -> Result<Prediction, PredictionUnavailable> {
     if !one.is_of(fleet) || !other.is_of(fleet) {
         return Err(PredictionUnavailable::OtherFleet);
@@ -83,7 +83,7 @@ pub fn predict(
     let interval = interval_constants(constants, condition);
     let arc_km = arc_km(one.place(), other.place());
     let access_ms = [one.access_ms(), other.access_ms()];
-    let parts = model_parts(constants, interval.slack_ms, arc_km, one.pair_with(other), access_ms);
+    let parts = model_parts(constants, interval.slack_ms, arc_km, one.bounds_with(other), access_ms);
     let blended_ms = (1.0 - parts.blend) * parts.near_ms + parts.blend * parts.far_ms;
     let round_trip_ms = blended_ms.max(ROUND_TRIP_MS_MIN);
 
@@ -99,11 +99,11 @@ pub fn predict(
 }
 
 /// Constants of the interval in a condition.
-fn interval_constants(constants: &PredictorConstants, condition: PredictionCondition) -> &IntervalConstants {
+fn interval_constants(constants: &PredictorConstants, condition: PlacePrecision) -> &IntervalConstants {
     match condition {
-        PredictionCondition::Exact => &constants.exact,
-        PredictionCondition::Search => &constants.search,
-        PredictionCondition::Queue => &constants.queue,
+        PlacePrecision::Exact => &constants.exact,
+        PlacePrecision::Search => &constants.search,
+        PlacePrecision::Queue => &constants.queue,
     }
 }
 
@@ -113,10 +113,10 @@ fn model_parts(
     constants: &PredictorConstants,
     slack_ms: f64,
     arc_km: f64,
-    pair: VectorPair,
+    pair: VectorPairBounds,
     access_ms: [f64; 2],
 ) -> PredictionParts {
-    let VectorPair { upper_ms, lower_ms, middle_ms } = pair;
+    let VectorPairBounds { upper_ms, lower_ms, middle_ms } = pair;
     let upper_bound_ms = upper_ms + slack_ms;
     let lower_bound_ms = (lower_ms - slack_ms).max(0.0);
     // The upper bound wins: rounded floors may put the lower one above it.

@@ -1,6 +1,6 @@
 //! Deadlines of a match in effect: extended by the outages since they were set.
 
-use crate::available_time::{MATCH_HELD_UP_MAX_MS, OutageTimes};
+use crate::available_time::{MATCH_START_DELAY_BY_OUTAGES_MAX_MS, OutageTimes};
 use crate::lifecycle::rules::LifecycleRules;
 use crate::lifecycle::{Match, MatchStage};
 use crate::time::UnixMs;
@@ -66,8 +66,8 @@ pub fn before_play_deadline(rules: Option<&LifecycleRules>, current: &Match, out
 }
 
 /// Whether outages have held up a match before play for so long that it is cancelled.
-pub fn is_held_up_too_long_by_outages(current: &Match, outages: &OutageTimes, now: UnixMs) -> bool {
+pub fn is_start_delayed_too_long_by_outages(current: &Match, outages: &OutageTimes, now: UnixMs) -> bool {
     !outages.is_empty()
         && current.stage.is_before_play()
-        && outages.outage_ms_between(current.proposed_at, now) >= MATCH_HELD_UP_MAX_MS
+        && outages.outage_ms_between(current.proposed_at, now) >= MATCH_START_DELAY_BY_OUTAGES_MAX_MS
 }

@@ -167,7 +167,7 @@ impl MatchTicket {
         let players = ticket.session.players.iter().zip(roles);
         let players = players.map(|(player, role)| MatchPlayer {
             user: player.user,
-            client: UserKey::from_user_and_client(player.user, player.client_key),
+            client: UserKey::of_client_of_user(player.user, player.client_key),
             role,
             accepted: None,
             left_at: None,

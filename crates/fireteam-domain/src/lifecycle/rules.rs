@@ -2,7 +2,7 @@
 
 use crate::ruleset::Ruleset;
 use crate::ruleset::queue::AvoidTarget;
-use crate::ruleset::teams::{AllocationSpec, HostingMode, HostingSpec, PlayerDataForHost, ServerChoice};
+use crate::ruleset::teams::{AllocatorOfferSpec, HostingMode, HostingSpec, PlayerDataForHost, ServerChoice};
 
 /// Minimum retention of an ended match, milliseconds: one hour. Clients that missed the end can still read it.
 pub const ENDED_MATCH_RETENTION_MS: u64 = 60 * 60 * 1000;
@@ -33,7 +33,7 @@ impl LifecycleRules {
             report_window_ms: 0,
             choice: ServerChoice::BestScore,
             max_round_trip_ms: None,
-            allocation: AllocationSpec::DEFAULT,
+            allocation: AllocatorOfferSpec::NO_OFFERS,
             host_data: PlayerDataForHost::default(),
         };
         Self { ready_check_ms: None, hosting, hosts_confirm: false, past_match_retention_ms: 0 }

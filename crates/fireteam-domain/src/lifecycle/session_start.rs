@@ -4,7 +4,7 @@ use crate::id::{AdvertisementId, ReservationId};
 
 /// Start of a match by the host of a searched session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SessionMatchStart {
+pub struct SessionMatchStartByHost {
     /// Advertisement of the session.
     pub advertisement: AdvertisementId,
     /// Reservation of each ticket, in the order of the match's tickets. `None` for the host's own party.

@@ -32,12 +32,12 @@ pub struct PlayerReport {
     /// The player.
     pub user: UserKey,
     /// Reported result.
-    pub claim: ResultClaim,
+    pub claim: PlayerResultClaim,
 }
 
 /// Result of a match as a player reports it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ResultClaim {
+pub struct PlayerResultClaim {
     /// Dense ranks of the sides, in the order of [`Match::sides`](crate::lifecycle::Match::sides). Two reports are alike if
     /// their ranks are equal.
     pub ranks: Vec<u32>,
@@ -88,21 +88,21 @@ pub struct SideClaims {
 
 impl SideReports {
     /// Remembers that a ticket was heard since play began.
-    pub fn add_heard_ticket(&mut self, id: TicketId) {
+    pub fn add_ticket_heard_in_play(&mut self, id: TicketId) {
         if !self.heard_tickets.contains(&id) {
             self.heard_tickets.push(id);
         }
     }
 
     /// Report of a player.
-    pub fn claim_of(&self, user: UserKey) -> Option<&ResultClaim> {
+    pub fn claim_of_user(&self, user: UserKey) -> Option<&PlayerResultClaim> {
         self.reports.iter().find(|report| report.user == user).map(|report| &report.claim)
     }
 }
 
 impl SideClaims {
     /// Ranks that more than half of the members who reported say.
-    pub fn opinion(&self) -> Option<&[u32]> {
+    pub fn majority_ranks(&self) -> Option<&[u32]> {
         self.claims.iter().find(|claim| 2 * self.count_of(claim) > self.claims.len()).map(Vec::as_slice)
     }
 
@@ -127,11 +127,11 @@ pub fn decide_reports(sides: &[SideClaims], is_window_over: bool) -> ReportDecis
         return if is_window_over { ReportDecision::Unreported } else { ReportDecision::Wait };
     }
     let dispute = if is_complete { ReportDecision::Disputed } else { ReportDecision::Wait };
-    let Some(ranks) = sides.iter().find_map(SideClaims::opinion) else { return dispute };
+    let Some(ranks) = sides.iter().find_map(SideClaims::majority_ranks) else { return dispute };
     if sides.iter().any(|side| side.is_against(ranks)) {
         return dispute;
     }
-    let supporters = sides.iter().filter(|side| side.opinion() == Some(ranks)).count();
+    let supporters = sides.iter().filter(|side| side.majority_ranks() == Some(ranks)).count();
     if 2 * supporters > sides.len() {
         return ReportDecision::Result(ranks.to_vec());
     }
@@ -149,7 +149,7 @@ pub fn decide_reports(sides: &[SideClaims], is_window_over: bool) -> ReportDecis
 /// Whether a side that reports `ranks` is not ranked below a silent side. A draw can favour the side that lost.
 fn favours_reporter(sides: &[SideClaims], ranks: &[u32]) -> bool {
     let rank_of = |index: usize| ranks.get(index).copied().unwrap_or(u32::MAX);
-    let reporting = (0..sides.len()).filter(|index| sides[*index].opinion() == Some(ranks)).map(rank_of);
+    let reporting = (0..sides.len()).filter(|index| sides[*index].majority_ranks() == Some(ranks)).map(rank_of);
     let best_reporting = reporting.min();
     let mut silent = (0..sides.len()).filter(|index| sides[*index].is_silent()).map(rank_of);
     best_reporting.is_some_and(|best| silent.any(|rank| best <= rank))

@@ -22,14 +22,14 @@ pub mod session_match;
 mod withdraw;
 
 use crate::id::{TicketId, UserKey};
-use crate::lifecycle::deadline::{effective_deadline, is_held_up_too_long_by_outages};
+use crate::lifecycle::deadline::{effective_deadline, is_start_delayed_too_long_by_outages};
 use crate::lifecycle::event::{EventResult, MatchEvent, NewMatch, Transition};
 use crate::lifecycle::rules::LifecycleRules;
 use crate::lifecycle::side_reports::SideReports;
 use crate::lifecycle::ticket_facts::TicketFacts;
 use crate::lifecycle::transition::end::{apply_end_report, end_match};
 use crate::lifecycle::transition::host::{
-    apply_host_heard, apply_hosted_stage_deadline, apply_server_failed, apply_server_found, begin_placement,
+    apply_host_gave_up, apply_host_heard, apply_hosted_stage_deadline, apply_server_found, begin_placement_or_play,
 };
 use crate::lifecycle::transition::leave::apply_leave;
 use crate::lifecycle::transition::withdraw::{apply_withdrawal, end_match_if_tickets_expired};
@@ -76,7 +76,7 @@ pub fn create_match(rules: &LifecycleRules, new_match: NewMatch, tickets: &dyn T
         Some(ms) => {
             Transition::to_stage(&draft, MatchStage::ReadyCheck { deadline: now.plus_ms(u64::from(ms)) }, Vec::new())
         }
-        None => begin_placement(rules, &draft, tickets, now),
+        None => begin_placement_or_play(rules, &draft, tickets, now),
     }
 }
 
@@ -96,7 +96,7 @@ pub fn apply_event(
         MatchEvent::DeadlinePassed => apply_deadline(rules, current, tickets, now),
         MatchEvent::ServerFound(assignment) => apply_server_found(rules, current, assignment, tickets, now),
         MatchEvent::HostHeard { lost_at } => apply_host_heard(rules, current, lost_at, tickets, now),
-        MatchEvent::ServerFailed { host } => apply_server_failed(rules, current, &host, tickets, now),
+        MatchEvent::ServerFailed { host } => apply_host_gave_up(rules, current, &host, tickets, now),
         MatchEvent::EndReported { reported_by } => apply_end_report(rules, current, reported_by, now),
         MatchEvent::Cancelled => match current.stage {
             MatchStage::Ended { end_reason: MatchEndReason::Cancelled, .. } => {
@@ -160,7 +160,7 @@ fn apply_response(
         return end_match(rules, &updated, MatchEndReason::Declined, now);
     }
     if players().all(|player| player.accepted == Some(true)) {
-        return begin_placement(rules, &updated, tickets, now);
+        return begin_placement_or_play(rules, &updated, tickets, now);
     }
     let stage = updated.stage.clone();
     Transition::to_stage(&updated, stage, Vec::new())
@@ -187,7 +187,7 @@ fn is_deadline_over(rules: &LifecycleRules, current: &Match, tickets: &dyn Ticke
 
 /// Applies the deadline of the stage. Before it, tickets that were silent for longer than their TTL are withdrawn.
 fn apply_deadline(rules: &LifecycleRules, current: &Match, tickets: &dyn TicketFacts, now: UnixMs) -> Transition {
-    if is_held_up_too_long_by_outages(current, tickets.outages(), now) {
+    if is_start_delayed_too_long_by_outages(current, tickets.outages(), now) {
         return end_match(rules, current, MatchEndReason::Cancelled, now);
     }
     if !is_deadline_over(rules, current, tickets, now) && current.stage.end_reason().is_none() {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::attribute::PartyAggregation;
+use crate::attribute::NumberAggregation;
 use crate::id::UserKey;
 use crate::session::PlayerDetails;
 
@@ -31,7 +31,7 @@ fn aggregate(
     values: &[Option<AttributeValue>],
 ) -> Option<AttributeValue> {
     let missing_member = if skips { MissingMember::Skip } else { MissingMember::Missing };
-    aggregate_players(PlayerAggregation { function, missing_member }, NAME, value_type, &party(values))
+    aggregate_attribute_of_players(PlayerAggregation { function, missing_member }, NAME, value_type, &party(values))
 }
 
 /// Values that count, by the definition: all of them, or none if one is missing and missing members do not skip.
@@ -57,10 +57,10 @@ proptest! {
         let counted = counted(&values, skips);
         let sum: i32 = counted.iter().sum();
         let expected = [
-            (PartyAggregation::Min, counted.iter().min().map(|min| f64::from(*min))),
-            (PartyAggregation::Max, counted.iter().max().map(|max| f64::from(*max))),
-            (PartyAggregation::Sum, (!counted.is_empty()).then(|| f64::from(sum))),
-            (PartyAggregation::Mean, (!counted.is_empty()).then(|| f64::from(sum) / counted.len() as f64)),
+            (NumberAggregation::Min, counted.iter().min().map(|min| f64::from(*min))),
+            (NumberAggregation::Max, counted.iter().max().map(|max| f64::from(*max))),
+            (NumberAggregation::Sum, (!counted.is_empty()).then(|| f64::from(sum))),
+            (NumberAggregation::Mean, (!counted.is_empty()).then(|| f64::from(sum) / counted.len() as f64)),
         ];
         for (function, expected) in expected {
             let function = AggregateFunction::Number(function);
@@ -106,7 +106,7 @@ proptest! {
 #[test]
 fn value_of_another_type_counts_as_missing() {
     let values = [Some(AttributeValue::Number(3.0)), Some(AttributeValue::Bool(true))];
-    let max = AggregateFunction::Number(PartyAggregation::Max);
+    let max = AggregateFunction::Number(NumberAggregation::Max);
     assert_eq!(aggregate(max, false, ValueType::Number, &values), None);
     assert_eq!(aggregate(max, true, ValueType::Number, &values), Some(AttributeValue::Number(3.0)));
 }

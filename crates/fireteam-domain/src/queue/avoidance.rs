@@ -113,7 +113,7 @@ pub struct PastMatches {
 
 impl PastMatches {
     /// Keeps only the latest match of each pair, as opponents and as teammates.
-    pub fn from_latest_of_pairs(past_matches: impl IntoIterator<Item = PlayedPair>) -> Self {
+    pub fn from_pairs_keeping_latest(past_matches: impl IntoIterator<Item = PlayedPair>) -> Self {
         let ordered = |it: PlayedPair| PlayedPair {
             user: it.user.min(it.other_user),
             other_user: it.user.max(it.other_user),
@@ -140,12 +140,12 @@ impl PastMatches {
     }
 
     /// The same matches, with the values that the users played.
-    pub fn with_played(self, played: PlayedValues) -> Self {
+    pub fn with_played_values(self, played: PlayedValues) -> Self {
         Self { played, ..self }
     }
 
     /// Users whom the users of these matches have met. A user can occur several times.
-    pub fn met_users(&self) -> impl Iterator<Item = UserKey> + '_ {
+    pub fn all_met_users(&self) -> impl Iterator<Item = UserKey> + '_ {
         self.meetings_by_user.values().flat_map(UserMeetings::met_users)
     }
 
@@ -174,12 +174,12 @@ impl PastMatches {
     }
 
     /// Meetings of a user, sorted; `None` for a user without any.
-    pub(super) fn known_meetings_of(&self, user: UserKey) -> Option<&UserMeetings> {
+    pub(super) fn meetings_of_user(&self, user: UserKey) -> Option<&UserMeetings> {
         self.meetings_by_user.get(&user)
     }
 
     fn meetings_of(&self, user: UserKey) -> &UserMeetings {
-        self.known_meetings_of(user).unwrap_or(&NO_MEETINGS)
+        self.meetings_of_user(user).unwrap_or(&NO_MEETINGS)
     }
 
     /// Whether there are no recent matches.
@@ -220,23 +220,23 @@ impl AvoidanceReasons {
     }
 
     /// Applies the rules at `now`.
-    pub(super) fn verdict(&self, rules: &[AvoidanceRule], now: UnixMs) -> AvoidanceVerdict {
-        let mut verdict = AvoidanceVerdict::default();
+    pub(super) fn meeting_restriction(&self, rules: &[AvoidanceRule], now: UnixMs) -> MeetingRestriction {
+        let mut verdict = MeetingRestriction::default();
         for rule in rules {
             let flag = match rule.how {
                 AvoidStrictness::Never => &mut verdict.never_meet,
                 AvoidStrictness::NotSameTeam => &mut verdict.separate_teams,
                 AvoidStrictness::PreferNot { .. } => continue,
             };
-            *flag = *flag || self.applicable_reason(rule.whom, now).is_some();
+            *flag = *flag || self.applicable_reason_of_kind(rule.whom, now).is_some();
         }
         verdict
     }
 
     /// Quality cost of one rule; 0 for rules without a cost.
-    pub(super) fn cost(&self, rule: &AvoidanceRule, now: UnixMs) -> f64 {
+    pub(super) fn rule_cost(&self, rule: &AvoidanceRule, now: UnixMs) -> f64 {
         let AvoidStrictness::PreferNot { cost, half_life_ms } = rule.how else { return 0.0 };
-        match self.applicable_reason(rule.whom, now) {
+        match self.applicable_reason_of_kind(rule.whom, now) {
             Some(Some(started_at)) => cost * 0.5_f64.powf(now.ms_since(started_at) as f64 / half_life_ms.max(1) as f64),
             Some(None) => cost,
             None => 0.0,
@@ -244,7 +244,7 @@ impl AvoidanceReasons {
     }
 
     /// Reason of one kind, with its time if it has one. `None` if there is none, or if it is too old.
-    pub(super) fn applicable_reason(&self, whom: AvoidTarget, now: UnixMs) -> Option<Option<UnixMs>> {
+    pub(super) fn applicable_reason_of_kind(&self, whom: AvoidTarget, now: UnixMs) -> Option<Option<UnixMs>> {
         let (recent_ms, same_team) = match whom {
             AvoidTarget::Blocked => return self.blocked.then_some(None),
             AvoidTarget::RecentOpponents { recent_ms } => (recent_ms, false),
@@ -257,7 +257,7 @@ impl AvoidanceReasons {
 
 /// Result of the avoidance rules for two parties.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct AvoidanceVerdict {
+pub struct MeetingRestriction {
     /// They must not meet.
     pub never_meet: bool,
     /// They must not be in the same team.
@@ -274,29 +274,29 @@ pub struct AvoidanceSide<'a> {
 }
 
 /// Evaluates `rules` for two parties at `now`.
-pub fn evaluate_avoidance(
+pub fn meeting_restriction_between(
     rules: &[AvoidanceRule],
     past_matches: &PastMatches,
     one: AvoidanceSide<'_>,
     other: AvoidanceSide<'_>,
     now: UnixMs,
-) -> AvoidanceVerdict {
+) -> MeetingRestriction {
     if rules.is_empty() {
-        return AvoidanceVerdict::default();
+        return MeetingRestriction::default();
     }
-    AvoidanceReasons::between(past_matches, one, other).verdict(rules, now)
+    AvoidanceReasons::between(past_matches, one, other).meeting_restriction(rules, now)
 }
 
 /// Quality cost of one rule for a match with both parties: the cost for the latest match of any two of their users. It
 /// halves every half-life. 0 for rules without a cost.
-pub fn avoidance_cost(
+pub fn avoidance_rule_cost(
     rule: &AvoidanceRule,
     past_matches: &PastMatches,
     one: AvoidanceSide<'_>,
     other: AvoidanceSide<'_>,
     now: UnixMs,
 ) -> f64 {
-    AvoidanceReasons::between(past_matches, one, other).cost(rule, now)
+    AvoidanceReasons::between(past_matches, one, other).rule_cost(rule, now)
 }
 
 /// Whether two sorted lists have a common entry. Looks up the shorter list in the longer.
@@ -319,7 +319,7 @@ pub(super) fn recency_limit_of(rule: &AvoidanceRule) -> Option<(u64, usize)> {
 }
 
 /// Next time at which a past match is no longer recent for one of the rules. `None` if no match is recent.
-pub(super) fn next_avoidance_end(rules: &[AvoidanceRule], past_matches: &PastMatches, now: UnixMs) -> Option<UnixMs> {
+pub(super) fn next_recency_end(rules: &[AvoidanceRule], past_matches: &PastMatches, now: UnixMs) -> Option<UnixMs> {
     let of_rule = |rule: &AvoidanceRule| {
         let (recent_ms, team) = recency_limit_of(rule)?;
         let ends = past_matches.starts[team].iter().map(|started_at| started_at.plus_ms(recent_ms));
@@ -352,7 +352,7 @@ mod tests {
             same_team,
             started_at,
         };
-        let past_matches = PastMatches::from_latest_of_pairs([
+        let past_matches = PastMatches::from_pairs_keeping_latest([
             past_match(2, 1, false, UnixMs(0)),
             past_match(1, 2, false, started_at),
             past_match(1, 3, true, started_at),
@@ -360,16 +360,16 @@ mod tests {
         let (one, two, three) = ([user(1)], [user(2)], [user(3)]);
         let side = |users| AvoidanceSide { users, blocked_users: &[] };
         let verdict = |rules: &[AvoidanceRule], other, now| {
-            evaluate_avoidance(rules, &past_matches, side(&one), side(other), UnixMs(now))
+            meeting_restriction_between(rules, &past_matches, side(&one), side(other), UnixMs(now))
         };
         let opponents = [avoid_rule(AvoidTarget::RecentOpponents { recent_ms: HOUR }, AvoidStrictness::Never)];
         assert!(verdict(&opponents, &two, 1_000 + HOUR - 1).never_meet);
         assert!(!verdict(&opponents, &two, 1_000 + HOUR).never_meet, "an hour later");
         assert!(!verdict(&opponents, &three, 1_000).never_meet, "they were teammates");
         let teammates = [avoid_rule(AvoidTarget::RecentTeammates { recent_ms: HOUR }, AvoidStrictness::NotSameTeam)];
-        assert_eq!(verdict(&teammates, &three, 1_000), AvoidanceVerdict { never_meet: false, separate_teams: true });
-        assert_eq!(next_avoidance_end(&opponents, &past_matches, UnixMs(2_000)), Some(UnixMs(1_000 + HOUR)));
-        assert_eq!(next_avoidance_end(&opponents, &past_matches, UnixMs(1_000 + HOUR)), None);
+        assert_eq!(verdict(&teammates, &three, 1_000), MeetingRestriction { never_meet: false, separate_teams: true });
+        assert_eq!(next_recency_end(&opponents, &past_matches, UnixMs(2_000)), Some(UnixMs(1_000 + HOUR)));
+        assert_eq!(next_recency_end(&opponents, &past_matches, UnixMs(1_000 + HOUR)), None);
     }
 
     #[test]
@@ -379,20 +379,21 @@ mod tests {
         let (blocker, blocked) =
             (AvoidanceSide { users: &one, blocked_users: &two }, AvoidanceSide { users: &two, blocked_users: &[] });
         for (here, there) in [(blocker, blocked), (blocked, blocker)] {
-            assert!(evaluate_avoidance(&rules, &PastMatches::default(), here, there, UnixMs(0)).never_meet);
+            assert!(meeting_restriction_between(&rules, &PastMatches::default(), here, there, UnixMs(0)).never_meet);
         }
         let neutral = AvoidanceSide { users: &one, blocked_users: &[] };
-        assert!(!evaluate_avoidance(&rules, &PastMatches::default(), neutral, blocked, UnixMs(0)).never_meet);
+        assert!(!meeting_restriction_between(&rules, &PastMatches::default(), neutral, blocked, UnixMs(0)).never_meet);
     }
 
     #[test]
     fn avoidance_cost_halves_every_half_life() {
         let past_match = PlayedPair { user: user(1), other_user: user(2), same_team: false, started_at: UnixMs(0) };
-        let past_matches = PastMatches::from_latest_of_pairs([past_match]);
+        let past_matches = PastMatches::from_pairs_keeping_latest([past_match]);
         let how = AvoidStrictness::PreferNot { cost: 0.4, half_life_ms: HOUR };
         let (one, two) = ([user(1)], [user(2)]);
         let side = |users| AvoidanceSide { users, blocked_users: &[] };
-        let at = |whom, now| avoidance_cost(&avoid_rule(whom, how), &past_matches, side(&one), side(&two), UnixMs(now));
+        let at =
+            |whom, now| avoidance_rule_cost(&avoid_rule(whom, how), &past_matches, side(&one), side(&two), UnixMs(now));
         let opponents = AvoidTarget::RecentOpponents { recent_ms: 10 * HOUR };
         assert_eq!([at(opponents, 0), at(opponents, HOUR), at(opponents, 2 * HOUR)], [0.4, 0.2, 0.1]);
         assert_eq!(at(opponents, 10 * HOUR), 0.0, "no longer recent");

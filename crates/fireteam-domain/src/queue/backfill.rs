@@ -9,13 +9,13 @@ mod seating;
 
 use std::borrow::Cow;
 
-use crate::filter::{AdvertisementView, AvoidedAdverts, Refusal, Searcher, SessionView, admit};
+use crate::filter::{AdvertisementView, AvoidedAdverts, Refusal, Searcher, SessionView, admit_advertisement};
 use crate::id::{AdvertisementId, UserKey};
 use crate::latency::LatencyEndpoint;
 use crate::probe_result::ProbeResults;
 use crate::queue::avoidance::{self, AvoidanceSide};
 use crate::queue::backfill::open_roles::SeatedRoles;
-use crate::queue::backfill::seating::{Seating, SeatsToFill};
+use crate::queue::backfill::seating::{OpenSeatsOfSession, Seating};
 use crate::queue::candidate_match::CandidateMatch;
 use crate::queue::pass_progress::PassProgress;
 use crate::queue::pass_state::{PassState, PassTicket};
@@ -26,7 +26,7 @@ use crate::queue::region::{self, RegionChoice};
 use crate::queue::ticket::PlayerRating;
 use crate::queue::waiting_list::WaitingList;
 use crate::queue::window::{self, BucketRange};
-use crate::ruleset::queue::{QualitySpec, RegionMode};
+use crate::ruleset::queue::{QualitySpec, RegionUse};
 use crate::team::TeamParty;
 
 pub use crate::queue::input::OpenSession;
@@ -118,7 +118,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
     /// `None` if the teams of the ruleset have no room for the players of the session.
     fn new(pass_state: &'h PassState<'a>, session: &'a OpenSession) -> Option<Self> {
         let (teams, queue) = (pass_state.input.teams, pass_state.input.queue);
-        let seats = SeatsToFill { open: session.open_seats, split_evenly: depends_on_teams(&queue.quality) };
+        let seats = OpenSeatsOfSession { open: session.open_seats, split_evenly: depends_on_teams(&queue.quality) };
         let mut parties = Cow::Borrowed(&*session.parties);
         let (seating, party_teams) = Seating::new(teams, &parties, seats).or_else(|| {
             parties = Cow::Owned(session.parties.iter().flat_map(SeatedParty::parties_of_one).collect());
@@ -179,8 +179,8 @@ impl<'h, 'a> SessionFill<'h, 'a> {
                 refusal = Refusal::RolesNotFilled;
                 continue;
             };
-            let gap = self.seating.gap_with(team, &prepared.player_ratings);
-            let joined = JoinedTeam { team, quality, role_cost, gap, room: self.seating.room(team) };
+            let gap = self.seating.rating_gap_if_guests_join(team, &prepared.player_ratings);
+            let joined = JoinedTeam { team, quality, role_cost, gap, room: self.seating.open_seats_in_team(team) };
             if best.is_none_or(|best| joined.is_better_than(&best)) {
                 best = Some(joined);
             }
@@ -196,8 +196,8 @@ impl<'h, 'a> SessionFill<'h, 'a> {
     fn role_cost(&self, row: u32, team: u16) -> Option<usize> {
         let Some(open_roles) = &self.open_roles else { return Some(0) };
         let ticket = self.ticket(row).prepared.team_party();
-        let place = (team, self.seating.room(team));
-        open_roles.wanted_role_cost(self.pass_state.input.teams, place, &self.guests_in(team), ticket)
+        let place = (team, self.seating.open_seats_in_team(team));
+        open_roles.wanted_role_position_sum(self.pass_state.input.teams, place, &self.guests_in(team), ticket)
     }
 
     /// Tickets added to a team so far.
@@ -210,7 +210,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
     fn assign_roles(&mut self) {
         let Some(open_roles) = self.open_roles.take() else { return };
         for team in 0..self.joining_teams.len() as u16 {
-            let place = (team, self.seating.room(team));
+            let place = (team, self.seating.open_seats_in_team(team));
             let roles = open_roles.roles_of_guests(self.pass_state.input.teams, place, &self.guests_in(team));
             let guests = self.joining_teams[usize::from(team)].iter_mut();
             guests.zip(roles).for_each(|((_, own), roles)| *own = roles);
@@ -224,11 +224,11 @@ impl<'h, 'a> SessionFill<'h, 'a> {
             || self.avoidance_with(row, self.seating.users_in(team), &[]).separate_teams
     }
 
-    fn avoidance_with(&self, row: u32, users: &[UserKey], blocked_users: &[UserKey]) -> avoidance::AvoidanceVerdict {
+    fn avoidance_with(&self, row: u32, users: &[UserKey], blocked_users: &[UserKey]) -> avoidance::MeetingRestriction {
         let input = self.pass_state.input;
         let players = AvoidanceSide { users, blocked_users };
         let side = self.ticket(row).avoidance_side();
-        avoidance::evaluate_avoidance(&input.queue.avoid, input.past_matches, side, players, input.now)
+        avoidance::meeting_restriction_between(&input.queue.avoid, input.past_matches, side, players, input.now)
     }
 
     /// Checks the rules between the session and a ticket: those of a search by the ticket, and those of the queue against
@@ -253,8 +253,8 @@ impl<'h, 'a> SessionFill<'h, 'a> {
         let OpenSession { advertisement, attribute_values, expires_at, open_seats, .. } = self.session;
         let advertised =
             AdvertisementView { advertisement, attribute_values, expires_at: *expires_at, open_seats: *open_seats };
-        admit(input.ruleset, &searcher, &advertised, input.now)?;
-        if let Some(RegionMode::Partition { attribute }) = queue.regions {
+        admit_advertisement(input.ruleset, &searcher, &advertised, input.now)?;
+        if let Some(RegionUse::Partition { attribute }) = queue.regions {
             let same = attribute_values.get(attribute).is_some()
                 && attribute_values.get(attribute) == view.attribute_values.get(attribute);
             same.then_some(()).ok_or(Refusal::NoCommonRegion)?;
@@ -293,19 +293,19 @@ impl<'h, 'a> SessionFill<'h, 'a> {
         let ticket = self.ticket(row);
         let view = ticket.waiting_session.session;
         let party = LatencyEndpoint { locality: view.locality, region_latencies: view.region_latencies };
-        if placement::is_too_far(input.ruleset, party, &self.session.advertisement.session) {
+        if placement::session_exceeds_round_trip_limit(input.ruleset, party, &self.session.advertisement.session) {
             return Err(Refusal::NoCommonRegion);
         }
         let (Some(mode), Some(own)) = (input.queue.regions, self.region) else { return Ok(()) };
         let names = &self.pass_state.region_names;
         let is_allowed = match mode {
             // Compared by attribute, in `check_rules`.
-            RegionMode::Partition { .. } => true,
-            RegionMode::Filter { .. } => {
+            RegionUse::Partition { .. } => true,
+            RegionUse::Filter { .. } => {
                 let regions = &ticket.reachable_regions;
                 !regions.has_measurements || regions.round_trips.iter().any(|trip| names.name(trip.0) == own)
             }
-            RegionMode::Quality { .. } => match self.region_with(mode, row) {
+            RegionUse::Quality { .. } => match self.region_with(mode, row) {
                 RegionChoice::Chosen(agreed, _) => agreed == own,
                 RegionChoice::NoCommonRegion | RegionChoice::Unrestricted => true,
             },
@@ -314,7 +314,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
     }
 
     /// Region that the joining tickets and one more agree on.
-    fn region_with(&self, mode: RegionMode, row: u32) -> RegionChoice<'a> {
+    fn region_with(&self, mode: RegionUse, row: u32) -> RegionChoice<'a> {
         let members: Vec<_> = self.rows_with(row).map(|row| &self.ticket(row).reachable_regions).collect();
         region::choose_region(mode, &self.pass_state.region_names, &members)
     }
@@ -329,7 +329,8 @@ impl<'h, 'a> SessionFill<'h, 'a> {
             return Some(0.0);
         }
         let (input, queue) = (self.pass_state.input, self.pass_state.input.queue);
-        let (stand_ins, rating) = self.seating.stand_ins(team, &self.ticket(row).prepared.ticket.player_ratings);
+        let (stand_ins, rating) =
+            self.seating.placeholders_for_open_seats(team, &self.ticket(row).prepared.ticket.player_ratings);
         let stand_ins: Vec<Vec<PlayerRating>> =
             stand_ins.iter().map(|&count| vec![rating; usize::from(count)]).collect();
         let mut members: Vec<PartyQualityInput<'_>> = self.seated_members();
@@ -394,7 +395,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
         let rows: Vec<u32> = self.rows_with(row).collect();
         let players = AvoidanceSide { users: &self.users, blocked_users: &self.session.blocked_users };
         let cost_of = |rule| {
-            let cost = |one, other| avoidance::avoidance_cost(rule, input.past_matches, one, other, input.now);
+            let cost = |one, other| avoidance::avoidance_rule_cost(rule, input.past_matches, one, other, input.now);
             let side = |row: u32| self.ticket(row).avoidance_side();
             let with_session = rows.iter().map(|&row| cost(side(row), players));
             let pairs = rows
@@ -408,7 +409,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
 
     /// Quality cost of the round trips of the guests.
     fn region_cost(&self, row: u32) -> f64 {
-        let Some(mode @ RegionMode::Quality { .. }) = self.pass_state.input.queue.regions else { return 0.0 };
+        let Some(mode @ RegionUse::Quality { .. }) = self.pass_state.input.queue.regions else { return 0.0 };
         let members: Vec<_> = self.rows_with(row).map(|row| &self.ticket(row).reachable_regions).collect();
         region::region_cost(mode, self.region_with(mode, row), &members)
     }

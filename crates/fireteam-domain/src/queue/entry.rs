@@ -1,7 +1,7 @@
 //! Entry of a party into a queue: the ratings and counted values that its ticket is stored with.
 
 use crate::attribute::AttributeValue;
-use crate::attribute_values::counted_number;
+use crate::attribute_values::number_counted_from_matches;
 use crate::player_standing::{self, PlayerStanding};
 use crate::queue::ticket::PlayerRating;
 use crate::ruleset::Ruleset;
@@ -26,7 +26,9 @@ pub fn build_entered_session(
     let ratings = player_standing::session_ratings(ruleset, &session, standings);
     let player_ratings = ratings.map(Option::unwrap_or_default).collect();
     for attribute in ruleset.attributes.iter().filter(|attribute| attribute.source.is_counted_from_matches()) {
-        let Some(counted) = standings.and_then(|standings| counted_number(attribute, standings)) else { continue };
+        let Some(counted) = standings.and_then(|standings| number_counted_from_matches(attribute, standings)) else {
+            continue;
+        };
         let value = AttributeValue::Number(counted);
         match session.attributes.binary_search_by(|(name, _)| name.cmp(&attribute.name)) {
             Ok(position) => session.attributes[position].1 = value,
@@ -43,17 +45,17 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::attribute::{Attribute, AttributeSource, PartyAggregation, Trust, ValueOrigin, ValueType};
+    use crate::attribute::{Attribute, NumberAggregation, SourceField, Trust, ValueOrigin, ValueType};
     use crate::attribute_values::AttributeValues;
     use crate::queue::tests::fixture::{QueueFixture, new_ticket};
     use crate::ruleset::rating::{RatingSpec, RatingSystem};
     use crate::time::UnixMs;
 
-    fn attribute(name: &str, trust: Trust, party_aggregation: PartyAggregation) -> Attribute {
+    fn attribute(name: &str, trust: Trust, party_aggregation: NumberAggregation) -> Attribute {
         Attribute {
             name: name.into(),
             value_type: ValueType::Number,
-            source: AttributeSource::of_attribute_name(name),
+            source: SourceField::of_attribute_name(name),
             normalization_range: None,
             unit: "".into(),
             party_aggregation,
@@ -69,7 +71,7 @@ mod tests {
             players in prop::collection::vec((prop::option::of(-9.0..9.0), -9.0..9.0, 0.0..9.0, 0u32..99, 0.0..100.0), 1..5),
             trust in prop::sample::select(vec![Trust::Client, Trust::GameServer, Trust::TokenClaim]),
             origin in prop::sample::select(vec![ValueOrigin::Client, ValueOrigin::GameServer]),
-            aggregation in prop::sample::select(vec![PartyAggregation::Mean, PartyAggregation::Min, PartyAggregation::Sum]),
+            aggregation in prop::sample::select(vec![NumberAggregation::Mean, NumberAggregation::Min, NumberAggregation::Sum]),
         ) {
             let mut ruleset = QueueFixture::one_vs_one().ruleset;
             let elo = RatingSystem::Elo { initial: 0.0, k: 32.0, scale: 400.0 };
@@ -90,7 +92,7 @@ mod tests {
                 }
             };
             let standings: Vec<PlayerStanding> = players.iter().map(standing).collect();
-            let searched = AttributeValues::of_party(&ruleset, &ticket.session, Some(&standings));
+            let searched = AttributeValues::from_session_and_standings(&ruleset, &ticket.session, Some(&standings));
             let entered = build_entered_session(&ruleset, ticket.session.clone(), Some(&standings));
             (ticket.session, ticket.player_ratings) = (entered.session, entered.player_ratings);
             prop_assert_eq!(AttributeValues::from_ticket(&ruleset, &Arc::new(ticket)), searched.clone());

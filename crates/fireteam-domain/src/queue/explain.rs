@@ -7,7 +7,7 @@ mod relaxation;
 
 use crate::filter::Refusal;
 use crate::id::TicketId;
-use crate::queue::explain::relaxation::RelaxationSearch;
+use crate::queue::explain::relaxation::SingleRelaxationSearch;
 use crate::queue::gate;
 use crate::queue::input::PassInput;
 use crate::queue::pass::run_pass;
@@ -20,7 +20,7 @@ pub use crate::queue::explain::explanation::{
 
 /// Ticket to explain, with limits.
 #[derive(Clone, Copy, Debug)]
-pub struct ExplainQuery {
+pub struct TicketToExplain {
     /// Ticket to explain; one of the tickets of the pass.
     pub ticket_id: TicketId,
     /// Maximum number of near misses in the answer.
@@ -33,13 +33,13 @@ pub struct ExplainQuery {
 const CANDIDATES_MAX: usize = 512;
 
 /// Explains a ticket. Returns `None` if it is not among the tickets of the pass.
-pub fn explain_ticket(input: &PassInput<'_>, query: &ExplainQuery) -> Option<Explanation> {
+pub fn explain_ticket(input: &PassInput<'_>, query: &TicketToExplain) -> Option<Explanation> {
     let pass_state = PassState::new(input);
     let index = pass_state.tickets.iter().position(|ticket| ticket.prepared.ticket.id == query.ticket_id)?;
     let row = index as u32;
     let max_candidates = CANDIDATES_MAX.min(usize::try_from(query.max_pair_checks).unwrap_or(usize::MAX));
     let candidates = nearest_tickets(&pass_state, row, max_candidates);
-    let mut counts = vec![0; Refusal::counter_count(input.ruleset.filter_index_count())];
+    let mut counts = vec![0; Refusal::counter_count(input.ruleset.refusing_rule_count())];
     let mut refused = Vec::new();
     let mut compatible_count = 0;
     for &other in &candidates {
@@ -56,13 +56,14 @@ pub fn explain_ticket(input: &PassInput<'_>, query: &ExplainQuery) -> Option<Exp
     let pair_checks_left = query.max_pair_checks.saturating_sub(candidates.len() as u64);
     let tickets: Vec<&PreparedTicket> =
         candidates.iter().chain([&row]).map(|&row| pass_state.tickets[row as usize].prepared).collect();
-    let mut trial = RelaxationSearch::new(input, &tickets, query.ticket_id, pair_checks_left);
+    let mut trial = SingleRelaxationSearch::new(input, &tickets, query.ticket_id, pair_checks_left);
     let matches_now = trial.matches_at_baseline();
-    let mut relaxations = if matches_now { Vec::new() } else { trial.smallest_relaxations(&refused) }.into_iter();
+    let mut relaxations =
+        if matches_now { Vec::new() } else { trial.smallest_relaxation_of_each_kind(&refused) }.into_iter();
     let players = input.tickets.iter().fold(0_u32, |sum, ticket| sum.saturating_add(ticket.player_count.into()));
     Some(Explanation {
         situation: ticket_situation(input, &pass_state.tickets[index]),
-        gate_reason: gate::check_gate(&input.queue.gate, players, input.gate_counts).err(),
+        gate_reason: gate::match_limit_if_gate_open(&input.queue.gate, players, input.gate_counts).err(),
         candidate_count: candidates.len() as u32,
         refusal_counts: nonzero.map(|(counter, &count)| (Refusal::from_counter_index(counter), count)).collect(),
         blocking_refusal: blocking_refusal(input, query.ticket_id),
@@ -88,7 +89,7 @@ fn nearest_tickets(pass_state: &PassState<'_>, row: u32, max_count: usize) -> Ve
         (row.checked_sub(1), Some(row + 1).filter(|&it| (it as usize) < pass_state.tickets.len()));
     let mut nearest = Vec::new();
     while nearest.len() < max_count {
-        let distance = |side: Option<u32>| side.map_or(f64::INFINITY, |it| pass_state.key_distance(row, it));
+        let distance = |side: Option<u32>| side.map_or(f64::INFINITY, |it| pass_state.sort_key_distance(row, it));
         let goes_down = match (below, above) {
             (None, None) => break,
             (Some(_), None) => true,
@@ -116,7 +117,7 @@ fn ticket_situation(input: &PassInput<'_>, ticket: &PassTicket<'_>) -> TicketSit
         group_and_extra_groups: input.queue.groups.as_ref().map(|_| (prepared.rating_group, ticket.extra_groups)),
         bucket_and_range: input.queue.window.as_ref().map(|_| (prepared.rating_bucket, ticket.window_range)),
         range_factor: prepared.range_factor(input.queue),
-        rating_shift: prepared.rating_shift(input.queue),
+        rating_shift: prepared.window_center_lowered_by(input.queue),
         limit_factor: Some(prepared.attribute_values.limit_factor()).filter(|factor| *factor != 1.0),
         expansion_limits: input
             .ruleset

@@ -1,18 +1,20 @@
 //! Hard and soft filter inputs in columns, one entry per ticket of a pass, for fast evaluation of pairs.
 //!
-//! Results equal `filter::admit_mutually` and `score::mutual_score` bit for bit.
+//! Results equal `filter::admit_queue_parties` and `score::worse_of_both_scores` bit for bit.
 
 use std::collections::BTreeMap;
 
 use crate::attribute::AttributeValue;
 use crate::filter::{
-    Refusal, RefusingSide, WaitingSession, admit_mutually_by_filter, admit_mutually_by_wishes, measure_between,
+    Refusal, RefusingSide, WaitingSession, admit_mutually_by_wishes, admit_queue_parties_by_filter, measure_between,
 };
 use crate::locality::Locality;
 use crate::measure::Measure;
 use crate::order::ordered_bits;
-use crate::ruleset::{HardFilter, HardMissingPolicy, HardRule, InFilterList, Ruleset, SoftFilter, SoftFilterMode};
-use crate::score::weighted_term;
+use crate::ruleset::{
+    HardFilter, HardMissingPolicy, HardRule, InFilterListSource, Ruleset, SoftFilter, SoftFilterDistance,
+};
+use crate::score::term_of_distance;
 
 /// Maximum number of distinct values for a table of all value pairs.
 const PAIR_TABLE_CODES_MAX: usize = 32;
@@ -85,7 +87,9 @@ impl<'a> FilterColumns<'a> {
             .collect();
         let soft_columns =
             ruleset.soft_filters.iter().map(|filter| (build_soft_column(filter, &waiting_sessions), filter)).collect();
-        let one_sided = |it: &(SoftFilterColumn, &SoftFilter)| matches!(it.0, SoftFilterColumn::CandidateValue(_));
+        let one_sided = |(column, filter): &(SoftFilterColumn, &SoftFilter)| {
+            matches!(column, SoftFilterColumn::CandidateValue(_)) || filter.measure == Measure::DeltaPing
+        };
         let has_wishes =
             ruleset.allows_wishes() && waiting_sessions.iter().any(|waiting| !waiting.session.wishes.is_empty());
         let mut columns =
@@ -94,7 +98,7 @@ impl<'a> FilterColumns<'a> {
         columns
     }
 
-    /// Same result as `filter::admit_mutually`.
+    /// Same result as `filter::admit_queue_parties`.
     pub(super) fn check_pair(&self, one: u32, other: u32) -> Result<(), Refusal> {
         let (here, there) = (one as usize, other as usize);
         for HardFilterColumn { filter_index, column_rule } in &self.hard_columns {
@@ -136,7 +140,7 @@ impl<'a> FilterColumns<'a> {
                         return refuse(side);
                     }
                 }
-                ColumnRule::EvaluatePerPair => admit_mutually_by_filter(
+                ColumnRule::EvaluatePerPair => admit_queue_parties_by_filter(
                     self.ruleset,
                     *filter_index,
                     &self.waiting_sessions[here],
@@ -150,7 +154,7 @@ impl<'a> FilterColumns<'a> {
         Ok(())
     }
 
-    /// Same result as `score::mutual_score`.
+    /// Same result as `score::worse_of_both_scores`.
     pub(super) fn pair_score(&self, one: u32, other: u32) -> f64 {
         let (one, other) = (one as usize, other as usize);
         let score = self.one_sided_score(one, other);
@@ -166,7 +170,7 @@ impl<'a> FilterColumns<'a> {
                     pair_measure.measure_pair(self, here, there).map(|measured| soft.normalize(measured))
                 }
             };
-            sum + weighted_term(soft, distance)
+            sum + term_of_distance(soft, distance)
         })
     }
 }
@@ -180,7 +184,9 @@ impl PairMeasure {
             Measure::Latency if rows.iter().all(|row| row.session.region_latencies.is_empty()) => {
                 Self::EstimatedLatencyMs(places())
             }
-            Measure::Latency | Measure::PacketLoss | Measure::Jitter => Self::EvaluatePerPair(measure),
+            Measure::Latency | Measure::DeltaPing | Measure::PacketLoss | Measure::Jitter => {
+                Self::EvaluatePerPair(measure)
+            }
         }
     }
 
@@ -205,7 +211,7 @@ fn build_column_rule(
     waiting_sessions: &[WaitingSession<'_>],
 ) -> ColumnRule {
     let admits = |one: usize, other: usize| {
-        admit_mutually_by_filter(ruleset, filter_index, &waiting_sessions[one], &waiting_sessions[other]).is_ok()
+        admit_queue_parties_by_filter(ruleset, filter_index, &waiting_sessions[one], &waiting_sessions[other]).is_ok()
     };
     match hard.rule {
         HardRule::Within { measure, expansion, reciprocal_percent } => {
@@ -223,7 +229,7 @@ fn build_column_rule(
         HardRule::Range { .. }
         | HardRule::Equal { value: Some(_), .. }
         | HardRule::NotEqual { value: Some(_), .. }
-        | HardRule::In { list: InFilterList::Strings(_), .. } => {
+        | HardRule::In { list: InFilterListSource::Strings(_), .. } => {
             ColumnRule::PerTicket((0..waiting_sessions.len()).map(|index| admits(index, index)).collect())
         }
         HardRule::Equal { attribute, value: None }
@@ -249,7 +255,7 @@ fn build_column_rule(
                 _ => ColumnRule::EvaluatePerPair,
             }
         }
-        HardRule::In { list: InFilterList::OwnAttribute(_), .. }
+        HardRule::In { list: InFilterListSource::OwnAttribute(_), .. }
         | HardRule::SameRuleset
         | HardRule::MaxPacketLoss { .. }
         | HardRule::MaxJitter { .. } => ColumnRule::EvaluatePerPair,
@@ -258,10 +264,10 @@ fn build_column_rule(
 
 fn build_soft_column(filter: &SoftFilter, waiting_sessions: &[WaitingSession<'_>]) -> SoftFilterColumn {
     match (filter.mode, filter.measure) {
-        (SoftFilterMode::Difference, Measure::AttributeDifference(index)) => {
+        (SoftFilterDistance::Difference, Measure::AttributeDifference(index)) => {
             SoftFilterColumn::Difference(number_column(waiting_sessions, index, |it| filter.normalize(it)))
         }
-        (SoftFilterMode::LowerIsBetter, Measure::AttributeDifference(index)) => {
+        (SoftFilterDistance::LowerIsBetter, Measure::AttributeDifference(index)) => {
             SoftFilterColumn::CandidateValue(number_column(waiting_sessions, index, |it| filter.normalize(it)))
         }
         (_, measure) => SoftFilterColumn::PairMeasure(PairMeasure::new(measure, waiting_sessions)),
@@ -316,11 +322,11 @@ mod tests {
 
     use super::*;
     use crate::attribute::{Attribute, ValueType};
-    use crate::filter::admit_mutually;
+    use crate::filter::admit_queue_parties;
     use crate::queue::pass_state::PassState;
     use crate::queue::rng::SplitMix64;
     use crate::queue::tests::fixture::{QueueFixture, one_in, pick_random, random_queue_fixture};
-    use crate::score::mutual_score;
+    use crate::score::worse_of_both_scores;
 
     /// Attribute indices in `random_queue_fixture`, and one more.
     const MODE_ATTRIBUTE: usize = 1;
@@ -376,10 +382,10 @@ mod tests {
         let (mut admitted, mut refused) = (0, 0);
         for (one, ours) in (0_u32..).zip(&columns.waiting_sessions) {
             for (other, theirs) in (0_u32..).zip(&columns.waiting_sessions).filter(|it| it.0 != one) {
-                let verdict = admit_mutually(ruleset, ours, theirs);
+                let verdict = admit_queue_parties(ruleset, ours, theirs);
                 assert_eq!(columns.check_pair(one, other), verdict, "{one} and {other}: {:?}", ruleset.hard_filters);
                 *if verdict.is_ok() { &mut admitted } else { &mut refused } += 1;
-                let score = mutual_score(ruleset, &ours.session, &theirs.session);
+                let score = worse_of_both_scores(ruleset, &ours.session, &theirs.session);
                 assert_eq!(
                     columns.pair_score(one, other).to_bits(),
                     score.to_bits(),
@@ -397,8 +403,8 @@ mod tests {
         let mutual = one_in(rng, 2);
         vec![
             HardRule::NotEqual { attribute: MODE_ATTRIBUTE, value: None },
-            HardRule::In { attribute: MODE_ATTRIBUTE, list: InFilterList::Strings(texts()), mutual },
-            HardRule::In { attribute: MODE_ATTRIBUTE, list: InFilterList::OwnAttribute(LIKES_ATTRIBUTE), mutual },
+            HardRule::In { attribute: MODE_ATTRIBUTE, list: InFilterListSource::Strings(texts()), mutual },
+            HardRule::In { attribute: MODE_ATTRIBUTE, list: InFilterListSource::OwnAttribute(LIKES_ATTRIBUTE), mutual },
             HardRule::Overlap { attribute: LIKES_ATTRIBUTE, choose: None },
             HardRule::Compatible { attribute: TASTE_ATTRIBUTE, pairs: [(0, 0), (0, 3), (1, 4), (2, 2), (3, 9)].into() },
             HardRule::Equal { attribute: LIKES_ATTRIBUTE, value: None },

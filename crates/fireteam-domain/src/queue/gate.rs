@@ -44,7 +44,11 @@ pub fn required_waiting_players(gate: &Gate, connected_players: u32) -> u32 {
 }
 
 /// Maximum number of matches for a pass, `None` if unlimited. Fails with the reason if the gate is closed.
-pub fn check_gate(gate: &Gate, waiting_players: u32, counts: GateCounts) -> Result<Option<u32>, GateReason> {
+pub fn match_limit_if_gate_open(
+    gate: &Gate,
+    waiting_players: u32,
+    counts: GateCounts,
+) -> Result<Option<u32>, GateReason> {
     let required = required_waiting_players(gate, counts.connected_players);
     if waiting_players < required {
         return Err(GateReason::TooFewWaiting { waiting_players, required_players: required });
@@ -69,7 +73,7 @@ pub struct LastPass {
 
 /// Whether another pass may find a match that the last one did not. `changed`: since then a ticket entered, left,
 /// returned, was paused or resumed, or the ruleset changed.
-pub fn may_find_new_match(gate: &Gate, last: &LastPass, changed: bool, counts: GateCounts, now: UnixMs) -> bool {
+pub fn next_pass_may_find_match(gate: &Gate, last: &LastPass, changed: bool, counts: GateCounts, now: UnixMs) -> bool {
     let time_has_come = last.next_change_at.is_some_and(|at| at <= now);
     !gate.skip_unchanged || changed || !last.found_nothing || time_has_come || last.gate_counts != counts
 }
@@ -87,12 +91,12 @@ mod tests {
     fn gate_requires_a_share_of_connected_players_to_wait() {
         let counts = GateCounts { connected_players: 39, active_matches: 0 };
         assert_eq!(
-            check_gate(&gate(10.0), 3, counts),
+            match_limit_if_gate_open(&gate(10.0), 3, counts),
             Err(GateReason::TooFewWaiting { waiting_players: 3, required_players: 4 })
         );
-        assert_eq!(check_gate(&gate(10.0), 4, counts), Ok(None));
-        assert_eq!(check_gate(&Gate { rounding: GateRounding::Down, ..gate(10.0) }, 3, counts), Ok(None));
-        assert_eq!(check_gate(&gate(0.0), 0, counts), Ok(None));
+        assert_eq!(match_limit_if_gate_open(&gate(10.0), 4, counts), Ok(None));
+        assert_eq!(match_limit_if_gate_open(&Gate { rounding: GateRounding::Down, ..gate(10.0) }, 3, counts), Ok(None));
+        assert_eq!(match_limit_if_gate_open(&gate(0.0), 0, counts), Ok(None));
     }
 
     /// S2-12: the limit of concurrent matches includes those of this pass.
@@ -100,10 +104,10 @@ mod tests {
     fn gate_limits_concurrent_matches() {
         let gate = Gate { max_concurrent_matches: Some(100), ..gate(0.0) };
         let active = |active_matches| GateCounts { connected_players: 0, active_matches };
-        assert_eq!(check_gate(&gate, 2, active(98)), Ok(Some(2)));
+        assert_eq!(match_limit_if_gate_open(&gate, 2, active(98)), Ok(Some(2)));
         for too_many in [100, 101] {
             assert_eq!(
-                check_gate(&gate, 2, active(too_many)),
+                match_limit_if_gate_open(&gate, 2, active(too_many)),
                 Err(GateReason::TooManyMatches { active_matches: too_many, max_matches: 100 })
             );
         }
@@ -114,19 +118,28 @@ mod tests {
     fn unchanged_queue_skips_the_next_pass() {
         let (counts, now) = (GateCounts::default(), UnixMs(1_000));
         let found_nothing = LastPass { found_nothing: true, next_change_at: Some(UnixMs(1_001)), gate_counts: counts };
-        assert!(!may_find_new_match(&gate(0.0), &found_nothing, false, counts, now));
-        assert!(may_find_new_match(&gate(0.0), &found_nothing, true, counts, now), "a ticket entered");
-        assert!(may_find_new_match(&gate(0.0), &found_nothing, false, counts, UnixMs(1_001)), "a range grew");
-        assert!(may_find_new_match(
+        assert!(!next_pass_may_find_match(&gate(0.0), &found_nothing, false, counts, now));
+        assert!(next_pass_may_find_match(&gate(0.0), &found_nothing, true, counts, now), "a ticket entered");
+        assert!(next_pass_may_find_match(&gate(0.0), &found_nothing, false, counts, UnixMs(1_001)), "a range grew");
+        assert!(next_pass_may_find_match(
             &gate(0.0),
             &LastPass { found_nothing: false, ..found_nothing },
             false,
             counts,
             now
         ));
-        assert!(may_find_new_match(&gate(0.0), &found_nothing, false, GateCounts { active_matches: 1, ..counts }, now));
+        assert!(next_pass_may_find_match(
+            &gate(0.0),
+            &found_nothing,
+            false,
+            GateCounts { active_matches: 1, ..counts },
+            now
+        ));
         let always = Gate { skip_unchanged: false, ..gate(0.0) };
-        assert!(may_find_new_match(&always, &found_nothing, false, counts, now), "skip_unchanged is off");
-        assert!(may_find_new_match(&gate(0.0), &LastPass::default(), false, counts, now), "the first pass always runs");
+        assert!(next_pass_may_find_match(&always, &found_nothing, false, counts, now), "skip_unchanged is off");
+        assert!(
+            next_pass_may_find_match(&gate(0.0), &LastPass::default(), false, counts, now),
+            "the first pass always runs"
+        );
     }
 }

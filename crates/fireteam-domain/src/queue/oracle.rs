@@ -3,15 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use crate::filter::{SessionView, WaitingSession, admit_mutually};
+use crate::filter::{SessionView, WaitingSession, admit_queue_parties};
 use crate::id::TicketId;
 use crate::queue::avoidance::{self, AvoidanceSide};
 use crate::queue::pass::{PassInput, PassOutcome};
 use crate::queue::prepared_ticket::PreparedTicket;
-use crate::queue::quality::{self, MatchQuality, PartyQualityInput};
+use crate::queue::quality::{self, PartyQualityInput, QualityVerdict};
 use crate::queue::ticket::PlayerRating;
 use crate::ruleset::queue::{
-    AbsoluteOrPercentMax, AvoidStrictness, AvoidTarget, QualitySpec, RatingWindow, RegionMode, SelectionOrder,
+    AvoidStrictness, AvoidTarget, NarrowerOrWiderBound, QualitySpec, RatingWindow, RegionUse, SelectionOrder,
     WindowClock, WindowPairRule,
 };
 
@@ -34,7 +34,7 @@ fn avoidance_side(prepared: &PreparedTicket) -> AvoidanceSide<'_> {
 pub(super) fn pair_may_meet(input: &PassInput<'_>, one: &PreparedTicket, other: &PreparedTicket) -> bool {
     let no_common_user = !one.users.iter().any(|user| other.users.contains(user));
     let filters_pass =
-        admit_mutually(input.ruleset, &waiting_session(input, one), &waiting_session(input, other)).is_ok();
+        admit_queue_parties(input.ruleset, &waiting_session(input, one), &waiting_session(input, other)).is_ok();
     let rules_pass =
         no_common_user && filters_pass && groups_may_meet(input, one, other) && windows_may_meet(input, one, other);
     rules_pass && regions_may_meet(input, &[one, other]) && !is_avoided(input, one, other, AvoidStrictness::Never)
@@ -69,8 +69,8 @@ pub(super) fn windows_may_meet(input: &PassInput<'_>, one: &PreparedTicket, othe
             .map(|percent| (prepared.party_rating * percent / 100.0 / window.bucket_width).floor() as u64);
         let bounds: Vec<u64> = window.max.map(u64::from).into_iter().chain(share).collect();
         let bound = match window.combine {
-            AbsoluteOrPercentMax::Smaller => bounds.iter().min(),
-            AbsoluteOrPercentMax::Larger => bounds.iter().max(),
+            NarrowerOrWiderBound::Smaller => bounds.iter().min(),
+            NarrowerOrWiderBound::Larger => bounds.iter().max(),
         };
         let range = bound.map_or(grown, |bound| grown.min(*bound)) as f64;
         let factor = input.queue.satisfaction.map_or(1.0, |spec| if prepared.frustrated { spec.widen } else { 1.0 });
@@ -103,13 +103,13 @@ fn bucket_of_rating(window: &RatingWindow, rating: f64) -> f64 {
 /// Whether the tickets have a region in common, where the rule requires one.
 fn regions_may_meet(input: &PassInput<'_>, members: &[&PreparedTicket]) -> bool {
     match input.queue.regions {
-        None | Some(RegionMode::Quality { .. }) => true,
-        Some(RegionMode::Partition { attribute }) => {
+        None | Some(RegionUse::Quality { .. }) => true,
+        Some(RegionUse::Partition { attribute }) => {
             let named_region = members[0].attribute_values.get(attribute);
             named_region.is_some()
                 && members.iter().all(|prepared| prepared.attribute_values.get(attribute) == named_region)
         }
-        Some(RegionMode::Filter { expansion }) => {
+        Some(RegionUse::Filter { expansion }) => {
             let measured: Vec<&&PreparedTicket> =
                 members.iter().filter(|prepared| !prepared.ticket.session.region_latencies.is_empty()).collect();
             let within_limit = |prepared: &PreparedTicket, region: &str| {
@@ -118,7 +118,8 @@ fn regions_may_meet(input: &PassInput<'_>, members: &[&PreparedTicket]) -> bool 
                     * prepared.attribute_values.limit_factor();
                 let latencies = &prepared.ticket.session.region_latencies;
                 latencies.iter().enumerate().any(|(index, latency)| {
-                    &*latency.region == region && f64::from(prepared.ticket.own_round_trip_ms(index)) <= limit
+                    &*latency.region == region
+                        && f64::from(prepared.ticket.measured_round_trip_to_region_ms(index)) <= limit
                 })
             };
             measured.is_empty()
@@ -150,7 +151,7 @@ pub(super) fn is_avoided(
 }
 
 /// Quality of a match with these teams.
-pub(super) fn match_quality(input: &PassInput<'_>, teams: &[Vec<&PreparedTicket>]) -> MatchQuality {
+pub(super) fn match_quality(input: &PassInput<'_>, teams: &[Vec<&PreparedTicket>]) -> QualityVerdict {
     let all: Vec<&PreparedTicket> = teams.iter().flatten().copied().collect();
     let with_teams =
         teams.iter().zip(0_u16..).flat_map(|(team, index)| team.iter().map(move |prepared| (*prepared, index)));
@@ -199,7 +200,13 @@ fn avoidance_cost(input: &PassInput<'_>, all: &[&PreparedTicket]) -> f64 {
         let pairs = all.iter().flat_map(|one| all.iter().map(move |other| (*one, *other)));
         let distinct = pairs.filter(|(one, other)| one.ticket.id < other.ticket.id);
         let cost = |(one, other)| {
-            avoidance::avoidance_cost(rule, input.past_matches, avoidance_side(one), avoidance_side(other), input.now)
+            avoidance::avoidance_rule_cost(
+                rule,
+                input.past_matches,
+                avoidance_side(one),
+                avoidance_side(other),
+                input.now,
+            )
         };
         distinct.map(cost).fold(0.0, f64::max)
     };
@@ -207,7 +214,7 @@ fn avoidance_cost(input: &PassInput<'_>, all: &[&PreparedTicket]) -> f64 {
 }
 
 fn region_cost(input: &PassInput<'_>, all: &[&PreparedTicket]) -> f64 {
-    let Some(RegionMode::Quality { weight, span_ms }) = input.queue.regions else { return 0.0 };
+    let Some(RegionUse::Quality { weight, span_ms }) = input.queue.regions else { return 0.0 };
     let round_trip = |it: &PreparedTicket, region: &str| {
         it.ticket
             .session
@@ -229,7 +236,7 @@ fn region_cost(input: &PassInput<'_>, all: &[&PreparedTicket]) -> f64 {
 }
 
 /// Quality of a match of two tickets, if it passes all rules.
-fn two_ticket_quality(input: &PassInput<'_>, one: &PreparedTicket, other: &PreparedTicket) -> Option<MatchQuality> {
+fn two_ticket_quality(input: &PassInput<'_>, one: &PreparedTicket, other: &PreparedTicket) -> Option<QualityVerdict> {
     let fits = pair_may_meet(input, one, other);
     Some(match_quality(input, &[vec![one], vec![other]])).filter(|quality| fits && quality.passes)
 }
@@ -320,7 +327,7 @@ pub(super) fn pair_weight(input: &PassInput<'_>, one: &PreparedTicket, other: &P
 
 /// Checks all guarantees of a pass: tickets of a match may all meet, teams are full and parties whole. No ticket is in
 /// two matches, the quality passes, and each ticket is matched or listed as unmatched.
-pub(super) fn check_outcome(input: &PassInput<'_>, outcome: &PassOutcome) {
+pub(super) fn assert_outcome_is_valid(input: &PassInput<'_>, outcome: &PassOutcome) {
     let by_id: BTreeMap<TicketId, &PreparedTicket> = input.tickets.iter().map(|it| (it.ticket.id, *it)).collect();
     let mut listed: Vec<TicketId> = Vec::new();
     for proposal in &outcome.proposals {

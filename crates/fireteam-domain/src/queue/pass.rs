@@ -7,11 +7,11 @@ use crate::id::AdvertisementId;
 use crate::queue::backfill;
 use crate::queue::candidate_match::CandidateMatch;
 use crate::queue::duel_fast_path;
-use crate::queue::evaluated_queue::EvaluatedQueue;
 use crate::queue::gate::{self, GateReason};
 use crate::queue::outcome::{PassReport, UnmatchedTicket};
 use crate::queue::pass_progress::PassProgress;
 use crate::queue::pass_state::PassState;
+use crate::queue::queue_without_matches::QueueWithoutMatches;
 use crate::queue::report;
 use crate::queue::rng::SplitMix64;
 use crate::queue::select::Selector;
@@ -28,13 +28,13 @@ pub fn run_pass(input: &PassInput<'_>) -> PassOutcome {
 
 /// Runs a pass over a queue of which `evaluated` had no match, and which others have entered since. The tickets in `evaluated` must be in
 /// the input, unchanged. It makes the same matches as [`run_pass`], but examines only windows that the newcomers may have changed.
-pub fn run_pass_of_newcomers(input: &PassInput<'_>, evaluated: &EvaluatedQueue) -> PassOutcome {
+pub fn run_pass_of_newcomers(input: &PassInput<'_>, evaluated: &QueueWithoutMatches) -> PassOutcome {
     run_gated_pass(input, Some(evaluated))
 }
 
-fn run_gated_pass(input: &PassInput<'_>, evaluated: Option<&EvaluatedQueue>) -> PassOutcome {
+fn run_gated_pass(input: &PassInput<'_>, evaluated: Option<&QueueWithoutMatches>) -> PassOutcome {
     let players = input.tickets.iter().fold(0_u32, |sum, ticket| sum.saturating_add(ticket.player_count.into()));
-    let match_limit = match gate::check_gate(&input.queue.gate, players, input.gate_counts) {
+    let match_limit = match gate::match_limit_if_gate_open(&input.queue.gate, players, input.gate_counts) {
         Ok(match_limit) => match_limit.map_or(usize::MAX, |match_limit| match_limit as usize),
         Err(GateReason::TooManyMatches { .. }) if has_sessions_to_backfill(input) => 0,
         Err(reason) => return PassOutcome { proposals: Vec::new(), report: gate_closed_report(input, reason) },
@@ -49,12 +49,12 @@ fn run_gated_pass(input: &PassInput<'_>, evaluated: Option<&EvaluatedQueue>) -> 
 pub(super) fn run_general_pass(
     input: &PassInput<'_>,
     match_limit: usize,
-    evaluated: Option<&EvaluatedQueue>,
+    evaluated: Option<&QueueWithoutMatches>,
 ) -> PassOutcome {
     let tickets = input.tickets.len() as u32;
     let pass_state = PassState::new(input);
     let evaluated = evaluated.filter(|evaluated| evaluated.holds_for(&pass_state));
-    let pools = pass_state.partition_into_pools();
+    let pools = pass_state.partition_by_region_and_equal_values();
     let mut waiting_list = WaitingList::new(&pass_state, &pools);
     let mut progress = PassProgress::new(pass_state.tickets.len(), input.ruleset, input.max_pair_checks);
     let backfills = if has_sessions_to_backfill(input) {
@@ -79,7 +79,7 @@ pub(super) fn run_general_pass(
         match_limit_reached,
         next_change_at: report::next_change_at(&pass_state, &waiting_list, &progress)
             .into_iter()
-            .chain(evaluated.and_then(EvaluatedQueue::next_change_at))
+            .chain(evaluated.and_then(QueueWithoutMatches::next_change_at))
             .min(),
         max_window_reach: pass_state.max_window_reach,
     };
@@ -106,7 +106,7 @@ fn select_matches<'a>(
     pools: &[Vec<u32>],
     waiting_list: &mut WaitingList,
     progress: &mut PassProgress,
-    (match_limit, evaluated): (usize, Option<&EvaluatedQueue>),
+    (match_limit, evaluated): (usize, Option<&QueueWithoutMatches>),
 ) -> (Vec<CandidateMatch<'a>>, bool) {
     let max_pair_checks = progress.max_pair_checks;
     let mut rng = SplitMix64(pass_state.input.rng_seed);
@@ -137,7 +137,7 @@ fn unmatched_tickets(
     waiting_list: &WaitingList,
     progress: &PassProgress,
     match_limit_reached: bool,
-    evaluated: Option<&EvaluatedQueue>,
+    evaluated: Option<&QueueWithoutMatches>,
 ) -> Vec<UnmatchedTicket> {
     let default_refusal = if match_limit_reached {
         Refusal::GateClosed

@@ -37,7 +37,7 @@ impl PassProgress {
         Self {
             pair_checks: 0,
             max_pair_checks,
-            refusal_counts: vec![0; Refusal::counter_count(ruleset.filter_index_count())],
+            refusal_counts: vec![0; Refusal::counter_count(ruleset.refusing_rule_count())],
             refusal_majorities: vec![RefusalMajority::default(); ticket_count],
             next_change_at: None,
             candidate_limit_reached: false,

@@ -11,7 +11,7 @@ use crate::attribute::AttributeValue;
 use crate::filter::{Refusal, SessionView, WaitingSession};
 use crate::id::UserKey;
 use crate::order::ordered_bits;
-use crate::queue::avoidance::{AvoidanceReasons, AvoidanceSide, AvoidanceVerdict, have_common_user};
+use crate::queue::avoidance::{AvoidanceReasons, AvoidanceSide, MeetingRestriction, have_common_user};
 use crate::queue::filter_columns::FilterColumns;
 use crate::queue::input::PassInput;
 use crate::queue::pass_state::avoidance_table::AvoidanceTable;
@@ -20,7 +20,7 @@ use crate::queue::quality::PartyQualityInput;
 use crate::queue::rating_group;
 use crate::queue::region::{self, ReachableRegions, RegionNames};
 use crate::queue::window::{self, BucketRange};
-use crate::ruleset::queue::{QualitySpec, RegionMode, SelectionMode};
+use crate::ruleset::queue::{QualitySpec, RegionUse, SelectionMode};
 use crate::ruleset::{HardMissingPolicy, HardRule};
 
 /// Ticket at the time of a pass.
@@ -124,7 +124,7 @@ impl<'a> PassState<'a> {
             (one.0, one.1).cmp(&(other.0, other.1)).then_with(by_id)
         });
         let region_names = match queue.regions {
-            Some(RegionMode::Filter { .. } | RegionMode::Quality { .. }) => RegionNames::from_measurements(
+            Some(RegionUse::Filter { .. } | RegionUse::Quality { .. }) => RegionNames::from_measurements(
                 input.tickets.iter().map(|prepared| &*prepared.ticket.session.region_latencies),
             ),
             _ => RegionNames::default(),
@@ -198,9 +198,9 @@ impl<'a> PassState<'a> {
         self.avoidance.may_forbid_team && self.avoidance_verdict(one, other).separate_teams
     }
 
-    fn avoidance_verdict(&self, one: u32, other: u32) -> AvoidanceVerdict {
+    fn avoidance_verdict(&self, one: u32, other: u32) -> MeetingRestriction {
         let reasons = self.avoidance_reasons(one, other);
-        reasons.map(|reasons| reasons.verdict(&self.input.queue.avoid, self.input.now)).unwrap_or_default()
+        reasons.map(|reasons| reasons.meeting_restriction(&self.input.queue.avoid, self.input.now)).unwrap_or_default()
     }
 
     /// Whether no two tickets avoid each other.
@@ -210,13 +210,13 @@ impl<'a> PassState<'a> {
 
     /// Distance of two tickets by sort key, in buckets, rating points or leaderboard positions. NaN if neither has a
     /// leaderboard position, which sorts last.
-    pub(super) fn key_distance(&self, one: u32, other: u32) -> f64 {
+    pub(super) fn sort_key_distance(&self, one: u32, other: u32) -> f64 {
         (self.sort_keys[one as usize] - self.sort_keys[other as usize]).abs()
     }
 
     /// Refusal if `other` and all tickets beyond it are too far from `one` by group or window. Always `None` unless
     /// sorted by rating, because other orders do not sort groups and buckets.
-    pub(super) fn out_of_reach_refusal(&self, one: u32, other: u32) -> Option<Refusal> {
+    pub(super) fn refusal_of_all_beyond(&self, one: u32, other: u32) -> Option<Refusal> {
         if !self.sorted_by_rating {
             return None;
         }
@@ -230,13 +230,14 @@ impl<'a> PassState<'a> {
         }
         let window = self.input.queue.window.as_ref()?;
         let distance = one.rating_bucket.abs_diff(other.rating_bucket);
-        (window::max_search_distance(window, one.bucket_range().max_distance(), self.max_window_reach) < distance)
+        (window::max_bucket_distance_to_compare(window, one.bucket_range().max_distance(), self.max_window_reach)
+            < distance)
             .then_some(Refusal::RatingWindow)
     }
 
     /// Splits tickets into pools that never meet: by region where regions are separate, and by attributes that must be
     /// equal. Each pool keeps the ticket order. Pools are sorted by value.
-    pub(super) fn partition_into_pools(&self) -> Vec<Vec<u32>> {
+    pub(super) fn partition_by_region_and_equal_values(&self) -> Vec<Vec<u32>> {
         let attributes = self.partition_attributes();
         let mut order: Vec<u32> = (0..self.tickets.len() as u32).collect();
         if attributes.is_empty() {
@@ -265,7 +266,7 @@ impl<'a> PassState<'a> {
             _ => None,
         });
         let region = match self.input.queue.regions {
-            Some(RegionMode::Partition { attribute }) => Some(attribute),
+            Some(RegionUse::Partition { attribute }) => Some(attribute),
             _ => None,
         };
         region.into_iter().chain(equal).collect()

@@ -66,7 +66,7 @@ impl LoggedMatch {
 
 impl PastMatchLog {
     /// Takes over the current state of a match. A match that was not played is not kept.
-    pub fn record(&mut self, current: &Match) {
+    pub fn record_match_state(&mut self, current: &Match) {
         let Some(started_at) = current.stage.started_at() else { return self.remove(current.id) };
         let purge_at = match current.stage {
             MatchStage::Ended { purge_at, .. } => Some(purge_at),
@@ -139,7 +139,7 @@ impl PastMatchLog {
     }
 
     /// Removes ended matches that may be purged at `before`.
-    pub fn remove_purged(&mut self, before: UnixMs) {
+    pub fn remove_matches_due_for_purge(&mut self, before: UnixMs) {
         while let Some(&(purge_at, id)) = self.purge_order.first()
             && purge_at <= before
         {
@@ -148,7 +148,7 @@ impl PastMatchLog {
     }
 
     /// Removes matches that started before `newer_than` and are not listed.
-    pub fn remove_unlisted(&mut self, listed: &BTreeSet<MatchId>, newer_than: UnixMs) {
+    pub fn remove_unlisted_older_than(&mut self, listed: &BTreeSet<MatchId>, newer_than: UnixMs) {
         let older = self.matches.iter().filter(|(_, logged)| logged.started_at < newer_than);
         let ids: Vec<MatchId> = older.map(|(id, _)| *id).filter(|id| !listed.contains(id)).collect();
         ids.into_iter().for_each(|id| self.remove(id));
@@ -168,7 +168,7 @@ impl PastMatchLog {
 
     /// Past matches of `users` with each other, as input of a pass under `rules` at `now`. It leaves out matches that are too
     /// old to have an effect. It costs little if these are almost the users of the last pass.
-    pub fn past_matches_among(
+    pub fn recent_meetings_among(
         &mut self,
         users: impl IntoIterator<Item = UserKey>,
         rules: &[AvoidanceRule],
@@ -206,7 +206,7 @@ impl PastMatchLog {
     /// Values that `users` have played, each with the start of its latest match.
     pub fn values_played_by(&self, users: impl IntoIterator<Item = UserKey>) -> PlayedValues {
         let plays = users.into_iter().filter_map(|user| Some((user, self.plays_by_user.get(&user)?)));
-        PlayedValues::from_latest_of_pairs(plays.flat_map(|(user, plays)| {
+        PlayedValues::from_plays_keeping_latest(plays.flat_map(|(user, plays)| {
             let latest = plays.iter().filter_map(|(value, starts)| Some((value.clone(), *starts.last()?)));
             latest.map(move |(value, started_at)| (user, value, started_at))
         }))

@@ -9,7 +9,7 @@ use crate::attribute::AttributeValue;
 use crate::id::{AdvertisementId, MatchId};
 use crate::latency::{LatencyEndpoint, LatencyModel, round_trip_by_regions_or_distance};
 use crate::ruleset::Ruleset;
-use crate::ruleset::queue::RegionMode;
+use crate::ruleset::queue::RegionUse;
 use crate::ruleset::teams::ServerChoice;
 use crate::session::{RegionLatency, Session};
 
@@ -130,7 +130,11 @@ fn sort_key(
 }
 
 /// Whether a session is farther from a party than the ruleset allows, as far as the round trip is known.
-pub(super) fn is_too_far(ruleset: &Ruleset, party: LatencyEndpoint<'_>, session: &Session) -> bool {
+pub(super) fn session_exceeds_round_trip_limit(
+    ruleset: &Ruleset,
+    party: LatencyEndpoint<'_>,
+    session: &Session,
+) -> bool {
     exceeds_limit(ruleset, slowest_round_trip_ms(&ruleset.latency_model, &[party], session))
 }
 
@@ -142,9 +146,9 @@ fn exceeds_limit(ruleset: &Ruleset, round_trip_ms: Option<f64>) -> bool {
 /// Region of a game server or session: the one that it published as attribute if the ruleset partitions by it, otherwise the one
 /// with the shortest round trip. `None` if it published neither.
 pub(super) fn region_of_server<'a>(ruleset: &Ruleset, session: &'a Session) -> Option<&'a str> {
-    if let Some(RegionMode::Partition { attribute }) = ruleset.queue.as_ref().and_then(|queue| queue.regions.as_ref())
+    if let Some(RegionUse::Partition { attribute }) = ruleset.queue.as_ref().and_then(|queue| queue.regions.as_ref())
         && let Some(definition) = ruleset.attributes.get(*attribute)
-        && let Some(AttributeValue::String(region)) = session.attribute_value(&definition.name)
+        && let Some(AttributeValue::String(region)) = session.stated_attribute_value(&definition.name)
     {
         return Some(region);
     }

@@ -65,8 +65,8 @@ impl PreparedTicket {
             users: ticket.session.sorted_users().into(),
             rating_group: queue.groups.as_ref().map_or(0, |groups| group_of_rating(groups, party_rating)),
             rating_bucket: queue.window.as_ref().map_or(0, |window| bucket_of(window, party_rating)),
-            offered_roles: offered_roles(ruleset, &attribute_values),
-            wanted_roles: player_details::wanted_roles(ruleset, &ticket.session),
+            offered_roles: default_offered_roles(ruleset, &attribute_values),
+            wanted_roles: player_details::wanted_roles_by_player(ruleset, &ticket.session),
             player_ratings,
             attribute_values,
             ticket,
@@ -117,13 +117,13 @@ impl PreparedTicket {
     }
 
     /// Rating points by which the window center is lower. `None` unless the satisfaction rule applies and changes it.
-    pub fn rating_shift(&self, queue: &QueueSpec) -> Option<f64> {
+    pub fn window_center_lowered_by(&self, queue: &QueueSpec) -> Option<f64> {
         self.satisfaction_rule(queue).map(|rule| rule.shift_down).filter(|points| *points != 0.0)
     }
 
     /// Center bucket of its window.
     pub fn center_bucket(&self, queue: &QueueSpec) -> i64 {
-        match (&queue.window, self.rating_shift(queue)) {
+        match (&queue.window, self.window_center_lowered_by(queue)) {
             (Some(window), Some(points)) => bucket_of(window, self.party_rating - points),
             _ => self.rating_bucket,
         }
@@ -135,11 +135,11 @@ impl PreparedTicket {
 }
 
 /// Roles that each player of a party offers who wants none: those that its attribute names, or all.
-pub fn offered_roles(ruleset: &Ruleset, attribute_values: &AttributeValues) -> Box<[u16]> {
+pub fn default_offered_roles(ruleset: &Ruleset, attribute_values: &AttributeValues) -> Box<[u16]> {
     let Some(teams) = &ruleset.teams else { return Box::default() };
     let named_roles = match teams.role_attribute.and_then(|attribute| attribute_values.get(attribute)) {
         Some(AttributeValue::StringList(named_roles)) => Some(&**named_roles),
         _ => None,
     };
-    team::offered_roles(teams, named_roles).into()
+    team::role_indexes_offered_by_party(teams, named_roles).into()
 }

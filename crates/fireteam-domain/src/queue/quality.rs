@@ -8,16 +8,16 @@ mod win_probability;
 
 use crate::ruleset::Ruleset;
 use crate::ruleset::queue::{QualitySpec, WaitBonus};
-use crate::ruleset::rating::RatingCategories;
-use crate::score::mutual_score;
+use crate::ruleset::rating::EqualWidthRatingCategories;
+use crate::score::worse_of_both_scores;
 
 pub use crate::queue::quality::input::PartyQualityInput;
-pub use crate::queue::quality::similarity::{category_similarity, min_similarity_to_mean};
+pub use crate::queue::quality::similarity::{min_mean_category_similarity, min_similarity_to_mean};
 pub use crate::queue::quality::win_probability::{relative_draw_probability_of_match, win_probabilities};
 
 /// Quality of a match, and whether it suffices.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct MatchQuality {
+pub struct QualityVerdict {
     /// Quality by the ruleset, with bonus and costs; higher is better.
     pub quality: f64,
     /// The quality reaches the threshold.
@@ -28,7 +28,7 @@ pub struct MatchQuality {
 
 /// Threshold of a quality.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct QualityThreshold {
+pub struct MinimumQuality {
     /// Minimum quality.
     pub minimum: f64,
     /// The quality must be greater than `minimum`, not equal.
@@ -46,16 +46,16 @@ pub fn bonus_for_waiting(rule: &WaitBonus, combined_ms: u64) -> f64 {
 }
 
 /// Threshold of a quality. `None` for `Any`, and for `WinProbability`, which has a minimum and a maximum.
-pub fn quality_threshold(quality: &QualitySpec) -> Option<QualityThreshold> {
+pub fn minimum_quality(quality: &QualitySpec) -> Option<MinimumQuality> {
     match *quality {
         QualitySpec::Any | QualitySpec::WinProbability { .. } => None,
-        QualitySpec::SoftScore { max_score } => Some(QualityThreshold { minimum: -max_score, exclusive: false }),
+        QualitySpec::SoftScore { max_score } => Some(MinimumQuality { minimum: -max_score, exclusive: false }),
         QualitySpec::LeaderboardGauss { threshold, .. } | QualitySpec::DrawProbability { threshold } => {
-            Some(QualityThreshold { minimum: threshold, exclusive: false })
+            Some(MinimumQuality { minimum: threshold, exclusive: false })
         }
         QualitySpec::AverageSimilarity { required_percent, .. }
         | QualitySpec::CategorySimilarity { required_percent, .. } => {
-            Some(QualityThreshold { minimum: required_percent / 100.0, exclusive: true })
+            Some(MinimumQuality { minimum: required_percent / 100.0, exclusive: true })
         }
     }
 }
@@ -70,8 +70,12 @@ pub fn base_quality<'m>(ruleset: &Ruleset, quality: &QualitySpec, members: &[Par
         }
         QualitySpec::AverageSimilarity { rating_span, .. } => min_similarity_to_mean(rating_span, all_ratings(members)),
         QualitySpec::CategorySimilarity { categories, category_width, divisor, curve, .. } => {
-            let of_queue = RatingCategories { count: categories, width: category_width, from: 0.0 };
-            category_similarity(divisor, curve, all_ratings(members).map(|rating| of_queue.index_of(rating)))
+            let of_queue = EqualWidthRatingCategories { count: categories, width: category_width, from: 0.0 };
+            min_mean_category_similarity(
+                divisor,
+                curve,
+                all_ratings(members).map(|rating| of_queue.category_index_of_rating(rating)),
+            )
         }
         QualitySpec::DrawProbability { .. } => relative_draw_probability_of_match(ruleset.rating.as_ref(), members),
         QualitySpec::WinProbability { .. } => {
@@ -88,32 +92,32 @@ pub fn evaluate_quality(
     wait_bonus: Option<&WaitBonus>,
     members: &[PartyQualityInput<'_>],
     costs: f64,
-) -> MatchQuality {
+) -> QualityVerdict {
     let combined_ms = members.iter().fold(0_u64, |sum, it| sum.saturating_add(it.waited_ms));
     if let QualitySpec::WinProbability { min_percent, max_percent } = *quality {
         let bonus_less_costs = wait_bonus.map_or(0.0, |rule| bonus_for_waiting(rule, combined_ms)) - costs;
         let (least, greatest) = min_and_max(&win_probabilities(ruleset.rating.as_ref(), members));
         let passes = least >= min_percent / 100.0 && greatest <= max_percent / 100.0;
         let shortfall = if passes { 0.0 } else { f64::INFINITY };
-        return MatchQuality { quality: 1.0 - (greatest - least) + bonus_less_costs, passes, shortfall };
+        return QualityVerdict { quality: 1.0 - (greatest - least) + bonus_less_costs, passes, shortfall };
     }
-    apply_bonus_and_costs(quality, wait_bonus, base_quality(ruleset, quality, members), combined_ms, costs)
+    evaluate_from_base_quality(quality, wait_bonus, base_quality(ruleset, quality, members), combined_ms, costs)
 }
 
 /// Evaluates a match with known base quality. Not for `WinProbability`, whose limits do not depend on the base quality.
-pub fn apply_bonus_and_costs(
+pub fn evaluate_from_base_quality(
     quality: &QualitySpec,
     wait_bonus: Option<&WaitBonus>,
     base: f64,
     combined_ms: u64,
     costs: f64,
-) -> MatchQuality {
+) -> QualityVerdict {
     let reached = base + (wait_bonus.map_or(0.0, |rule| bonus_for_waiting(rule, combined_ms)) - costs);
-    let Some(threshold) = quality_threshold(quality) else {
-        return MatchQuality { quality: reached, passes: true, shortfall: 0.0 };
+    let Some(threshold) = minimum_quality(quality) else {
+        return QualityVerdict { quality: reached, passes: true, shortfall: 0.0 };
     };
     let passes = if threshold.exclusive { threshold.minimum < reached } else { threshold.minimum <= reached };
-    MatchQuality { quality: reached, passes, shortfall: if passes { 0.0 } else { threshold.minimum - reached } }
+    QualityVerdict { quality: reached, passes, shortfall: if passes { 0.0 } else { threshold.minimum - reached } }
 }
 
 /// Weight of a match in the selection, never negative. Soft scores count by their distance below `max_score`.
@@ -128,7 +132,7 @@ fn worst_pair_score(ruleset: &Ruleset, members: &[PartyQualityInput<'_>]) -> f64
     let mut worst: f64 = 0.0;
     for (index, one) in members.iter().enumerate() {
         for other in &members[index + 1..] {
-            worst = worst.max(mutual_score(ruleset, &one.session, &other.session));
+            worst = worst.max(worse_of_both_scores(ruleset, &one.session, &other.session));
         }
     }
     worst

@@ -4,7 +4,7 @@ use crate::attribute::AttributeValue;
 use crate::attribute_values::AttributeValues;
 use crate::queue::ticket::Ticket;
 use crate::ruleset::Ruleset;
-use crate::ruleset::queue::RegionMode;
+use crate::ruleset::queue::RegionUse;
 use crate::session::RegionLatency;
 
 /// Region index and round trip time in milliseconds. The index refers to `RegionNames`.
@@ -57,43 +57,45 @@ impl<'a> RegionNames<'a> {
 /// trips; the rest of the pass sees the rounded ones.
 pub(super) fn reachable_regions<'a>(
     ruleset: &Ruleset,
-    mode: RegionMode,
+    mode: RegionUse,
     region_names: &RegionNames<'_>,
     attribute_values: &'a AttributeValues,
     ticket: &Ticket,
     waited_ms: u64,
 ) -> ReachableRegions<'a> {
     let limit_ms = match mode {
-        RegionMode::Partition { attribute } => {
+        RegionUse::Partition { attribute } => {
             let named = match attribute_values.get(attribute) {
                 Some(AttributeValue::String(name)) => Some(&**name),
                 _ => None,
             };
             return ReachableRegions { named_region: named, ..ReachableRegions::default() };
         }
-        RegionMode::Filter { expansion } => attribute_values.limit_of(&ruleset.expansions[expansion], waited_ms),
-        RegionMode::Quality { .. } => f64::INFINITY,
+        RegionUse::Filter { expansion } => attribute_values.limit_of(&ruleset.expansions[expansion], waited_ms),
+        RegionUse::Quality { .. } => f64::INFINITY,
     };
     let measured = &ticket.session.region_latencies;
-    let within_limit =
-        measured.iter().enumerate().filter(|(index, _)| f64::from(ticket.own_round_trip_ms(*index)) <= limit_ms);
+    let within_limit = measured
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| f64::from(ticket.measured_round_trip_to_region_ms(*index)) <= limit_ms);
     let round_trips =
         within_limit.filter_map(|(_, trip)| Some((region_names.index_of(&trip.region)?, trip.round_trip_ms)));
     ReachableRegions { named_region: None, has_measurements: !measured.is_empty(), round_trips: round_trips.collect() }
 }
 
 /// Whether the region rule lets two parties meet.
-pub(super) fn regions_may_meet(mode: RegionMode, one: &ReachableRegions<'_>, other: &ReachableRegions<'_>) -> bool {
+pub(super) fn regions_may_meet(mode: RegionUse, one: &ReachableRegions<'_>, other: &ReachableRegions<'_>) -> bool {
     match mode {
-        RegionMode::Partition { .. } => one.named_region.is_some() && one.named_region == other.named_region,
-        RegionMode::Filter { .. } => match (one.has_measurements, other.has_measurements) {
+        RegionUse::Partition { .. } => one.named_region.is_some() && one.named_region == other.named_region,
+        RegionUse::Filter { .. } => match (one.has_measurements, other.has_measurements) {
             (true, true) => common_regions(&one.round_trips, &other.round_trips).next().is_some(),
             // A party without measurements fits all regions of the other, if there are any.
             (true, false) => !one.round_trips.is_empty(),
             (false, true) => !other.round_trips.is_empty(),
             (false, false) => true,
         },
-        RegionMode::Quality { .. } => true,
+        RegionUse::Quality { .. } => true,
     }
 }
 
@@ -111,11 +113,11 @@ pub(super) enum RegionChoice<'a> {
 /// Chooses the region of a match from those that all tickets share. A latency filter minimizes the slowest round trip,
 /// a quality rule the mean. Ties by name.
 pub(super) fn choose_region<'a>(
-    mode: RegionMode,
+    mode: RegionUse,
     region_names: &RegionNames<'a>,
     members: &[&ReachableRegions<'a>],
 ) -> RegionChoice<'a> {
-    if let RegionMode::Partition { .. } = mode {
+    if let RegionUse::Partition { .. } = mode {
         let named = members.first().and_then(|it| it.named_region);
         let same = members.iter().all(|it| it.named_region == named);
         return named.filter(|_| same).map_or(RegionChoice::NoCommonRegion, |name| RegionChoice::Chosen(name, 0.0));
@@ -134,7 +136,7 @@ pub(super) fn choose_region<'a>(
             true
         });
     }
-    let is_filter = matches!(mode, RegionMode::Filter { .. });
+    let is_filter = matches!(mode, RegionUse::Filter { .. });
     let key = |it: &CommonRegion| if is_filter { f64::from(it.worst_ms) } else { it.sum_ms };
     let best = common.iter().min_by(|one, other| key(one).total_cmp(&key(other)).then(one.region.cmp(&other.region)));
     match best {
@@ -146,8 +148,8 @@ pub(super) fn choose_region<'a>(
 
 /// Quality cost of the round trips, 0 to `weight`. Tickets without measurements count as `span_ms`, and so do all if no
 /// region is shared.
-pub(super) fn region_cost(mode: RegionMode, choice: RegionChoice<'_>, members: &[&ReachableRegions<'_>]) -> f64 {
-    let RegionMode::Quality { weight, span_ms } = mode else { return 0.0 };
+pub(super) fn region_cost(mode: RegionUse, choice: RegionChoice<'_>, members: &[&ReachableRegions<'_>]) -> f64 {
+    let RegionUse::Quality { weight, span_ms } = mode else { return 0.0 };
     let measured = members.iter().filter(|it| it.has_measurements).count() as f64;
     let mean_ms = match choice {
         RegionChoice::Chosen(_, mean_ms) => {

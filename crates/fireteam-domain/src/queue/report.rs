@@ -8,7 +8,7 @@ use crate::queue::rating_group;
 use crate::queue::waiting_list::WaitingList;
 use crate::queue::window;
 use crate::ruleset::HardRule;
-use crate::ruleset::queue::RegionMode;
+use crate::ruleset::queue::RegionUse;
 use crate::time::UnixMs;
 use crate::wish::allowed_wishes;
 
@@ -36,7 +36,7 @@ pub(super) fn next_change_at(
             _ => None,
         })
         .collect();
-    if let Some(RegionMode::Filter { expansion }) = input.queue.regions {
+    if let Some(RegionUse::Filter { expansion }) = input.queue.regions {
         limits.push(expansion);
     }
     limits.sort_unstable();
@@ -75,6 +75,6 @@ pub(super) fn next_change_at(
         let in_ms = limits.chain(groups).chain(wishes).min().map(|ms| input.now.plus_ms(ms));
         growth.into_iter().chain(in_ms).min()
     });
-    let of_avoidance = avoidance::next_avoidance_end(&input.queue.avoid, input.past_matches, input.now);
+    let of_avoidance = avoidance::next_recency_end(&input.queue.avoid, input.past_matches, input.now);
     of_tickets.into_iter().chain(of_sessions.min()).chain(of_avoidance).chain(progress.next_change_at).min()
 }

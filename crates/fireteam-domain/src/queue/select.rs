@@ -12,9 +12,9 @@ mod weighted_sample;
 use crate::filter::Refusal;
 use crate::order::ordered_bits;
 use crate::queue::candidate_match::CandidateMatch;
-use crate::queue::evaluated_queue::EvaluatedQueue;
 use crate::queue::pass_progress::PassProgress;
 use crate::queue::pass_state::PassState;
+use crate::queue::queue_without_matches::QueueWithoutMatches;
 use crate::queue::rng::SplitMix64;
 use crate::queue::waiting_list::WaitingList;
 use crate::ruleset::queue::{SelectionMode, SelectionOrder};
@@ -29,7 +29,7 @@ pub(super) struct Selector<'w, 'a> {
     pub(super) progress: &'w mut PassProgress,
     pub(super) rng: &'w mut SplitMix64,
     /// The queue before its newcomers, if only their windows are examined.
-    pub(super) evaluated: Option<&'w EvaluatedQueue>,
+    pub(super) evaluated: Option<&'w QueueWithoutMatches>,
     /// Matches that may still be made.
     pub(super) matches_left: usize,
     pub(super) matches: Vec<CandidateMatch<'a>>,

@@ -42,7 +42,7 @@ pub struct Ticket {
 
 impl Ticket {
     /// Measured round trip to the region at `index` of `session.region_latencies`, milliseconds.
-    pub fn own_round_trip_ms(&self, index: usize) -> f32 {
+    pub fn measured_round_trip_to_region_ms(&self, index: usize) -> f32 {
         let own = self.own_round_trips_ms.as_ref().and_then(|own| own.get(index));
         own.copied().unwrap_or_else(|| self.session.region_latencies[index].round_trip_ms)
     }

@@ -123,7 +123,7 @@ impl<'n, 'a> NearestIter<'n, 'a> {
             let key = |row: u32| self.pass_state.sort_keys[row as usize].to_bits();
             self.above = self.above.filter(|&row| key(row) == key(self.origin));
         }
-        let beyond = |row: u32| self.pass_state.out_of_reach_refusal(self.origin, row);
+        let beyond = |row: u32| self.pass_state.refusal_of_all_beyond(self.origin, row);
         if let Some(refusal) = self.below.and_then(|(row, _)| beyond(row)) {
             progress.record_refusal(self.origin, refusal);
             self.below = None;
@@ -138,7 +138,7 @@ impl<'n, 'a> NearestIter<'n, 'a> {
             (None, Some(_)) => return self.take_above(),
             (Some((low, _)), Some(high)) => (low, high),
         };
-        let distance = |row: u32| self.pass_state.key_distance(self.origin, row);
+        let distance = |row: u32| self.pass_state.sort_key_distance(self.origin, row);
         let rows = &self.pass_state.tickets;
         let seniority = || rows[low as usize].compare_seniority(&rows[high as usize]);
         let goes_down = distance(low).total_cmp(&distance(high)).then_with(seniority).is_lt();

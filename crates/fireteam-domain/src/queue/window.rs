@@ -6,7 +6,7 @@
 //! | 20–40 s                                            | 1 either side  |
 //! | 200 s +                                            | 10 either side |
 
-use crate::ruleset::queue::{AbsoluteOrPercentMax, BucketRounding, RatingWindow, WindowClock, WindowPairRule};
+use crate::ruleset::queue::{BucketRounding, NarrowerOrWiderBound, RatingWindow, WindowClock, WindowPairRule};
 use crate::time::UnixMs;
 
 /// Bucket of a rating, by the window's table or by its width. Half values round away from zero: 2.5 is in 3, -0.5 in -1.
@@ -29,8 +29,8 @@ pub fn max_range_of(window: &RatingWindow, rating: f64) -> Option<u32> {
         window.max_percent.map(|percent| (rating.abs() * percent / 100.0 / window.bucket_width).floor() as u32);
     match (window.max, percent_bound) {
         (Some(max), Some(percent_bound)) => Some(match window.combine {
-            AbsoluteOrPercentMax::Smaller => max.min(percent_bound),
-            AbsoluteOrPercentMax::Larger => max.max(percent_bound),
+            NarrowerOrWiderBound::Smaller => max.min(percent_bound),
+            NarrowerOrWiderBound::Larger => max.max(percent_bound),
         }),
         (max, percent_bound) => max.or(percent_bound),
     }
@@ -121,7 +121,7 @@ pub fn windows_may_meet(window: &RatingWindow, one: BucketRange, other: BucketRa
 
 /// Distance in buckets up to which a ticket with reach `own` must be compared. `widest` is the maximum
 /// [`BucketRange::max_distance`] of all tickets.
-pub fn max_search_distance(window: &RatingWindow, own: u32, widest: u32) -> u64 {
+pub fn max_bucket_distance_to_compare(window: &RatingWindow, own: u32, widest: u32) -> u64 {
     match window.rule {
         WindowPairRule::Contain if window.reciprocal_percent >= 100.0 => u64::from(own),
         WindowPairRule::Contain => u64::from(own.max(widest)),

@@ -30,7 +30,7 @@ const USCF_PERCENTILE_BANDS: [PercentileBand; 28] = [
 ///
 /// The share of wins is the percentile. Within a band, the rating is interpolated and rounded. A player without losses
 /// gets 2800, because the last band has no upper end.
-pub fn rating_from_win_loss_record(wins: f64, losses: f64) -> (u32, u8) {
+pub fn rating_and_category_from_record(wins: f64, losses: f64) -> (u32, u8) {
     let is_count = |count: f64| count.is_finite() && count >= 0.0;
     let is_possible = is_count(wins) && is_count(losses) && wins + losses > 0.0 && (wins + losses).is_finite();
     let share = if is_possible { wins / (wins + losses) } else { 0.5 };
@@ -59,7 +59,7 @@ mod tests {
             (9_999.0, 1.0, (2750, 13)),
             (7.0, 0.0, (2800, 13)),
         ] {
-            assert_eq!(rating_from_win_loss_record(wins, losses), expected, "{wins} wins, {losses} losses");
+            assert_eq!(rating_and_category_from_record(wins, losses), expected, "{wins} wins, {losses} losses");
         }
     }
 
@@ -70,8 +70,8 @@ mod tests {
             [(0.0, 0.0), (-1.0, 5.0), (5.0, -1.0), (f64::NAN, 1.0), (f64::INFINITY, 1.0), (f64::MAX, f64::MAX)]
         {
             assert_eq!(
-                rating_from_win_loss_record(wins, losses),
-                rating_from_win_loss_record(1.0, 1.0),
+                rating_and_category_from_record(wins, losses),
+                rating_and_category_from_record(1.0, 1.0),
                 "{wins} wins, {losses} losses"
             );
         }
@@ -79,8 +79,9 @@ mod tests {
 
     #[test]
     fn percentile_rating_never_falls_with_more_wins() {
-        let rated: Vec<u32> =
-            (0..=1_000).map(|wins| rating_from_win_loss_record(f64::from(wins), f64::from(1_000 - wins)).0).collect();
+        let rated: Vec<u32> = (0..=1_000)
+            .map(|wins| rating_and_category_from_record(f64::from(wins), f64::from(1_000 - wins)).0)
+            .collect();
         assert!(rated.is_sorted() && rated[0] == 0 && rated[1_000] == 2_800, "{rated:?}");
     }
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::queue::ticket::PlayerRating;
-use crate::ruleset::rating::{DecayPeriodFilter, InactivityDecay, OpponentsPerRatedGame, StreakMomentum};
+use crate::ruleset::rating::{DecayPeriodFilter, InactiveDeviationGrowth, OpponentsPerRatedGame, StreakChangeFactor};
 use crate::time::UnixMs;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
@@ -19,8 +19,8 @@ const TRUESKILL: RatingSystem =
 const PLACKETT_LUCE: RatingSystem =
     RatingSystem::PlackettLuce { mu: 25.0, sigma: 25.0 / 3.0, beta: 25.0 / 6.0, kappa: 1e-4, tau: 25.0 / 300.0 };
 /// comprl's decay, per second instead of per day (S2-14).
-const DECAY: InactivityDecay =
-    InactivityDecay { every_ms: 1_000, deviation: 0.5, max_deviation: 8.333, periods: DecayPeriodFilter::All };
+const DECAY: InactiveDeviationGrowth =
+    InactiveDeviationGrowth { every_ms: 1_000, deviation: 0.5, max_deviation: 8.333, periods: DecayPeriodFilter::All };
 const ALL_SYSTEMS: [RatingSystem; 5] = [ELO, GLICKO, GLICKO2, TRUESKILL, PLACKETT_LUCE];
 
 fn side(players: &[Skill], rank: u32) -> Side {
@@ -139,7 +139,7 @@ fn deviation_grows_while_a_player_is_inactive() {
 /// affect a player who played in it, and it does not count before its end.
 #[test]
 fn decay_by_active_periods_stops_while_no_match_is_played() {
-    let decay = Some(InactivityDecay { periods: DecayPeriodFilter::Played, ..DECAY });
+    let decay = Some(InactiveDeviationGrowth { periods: DecayPeriodFilter::Played, ..DECAY });
     let spec = RatingSpec { decay, ..RatingSpec::with_defaults(PLACKETT_LUCE) };
     let mut players = [spec.initial_skill(); 4];
     let mut activity_so_far = SetActivity::default();
@@ -222,7 +222,7 @@ fn match_rating_includes_the_inactivity_before_it() {
 /// once.
 #[test]
 fn momentum_multiplies_rating_changes_in_a_streak() {
-    let momentum = Some(StreakMomentum { after: 2, factor: 1.5 });
+    let momentum = Some(StreakChangeFactor { after: 2, factor: 1.5 });
     let (without_momentum, with_momentum) =
         (RatingSpec::with_defaults(ELO), RatingSpec { momentum, ..RatingSpec::with_defaults(ELO) });
     for (streak, rank, factor) in
@@ -357,7 +357,7 @@ proptest! {
     fn ratings_stay_finite_and_win_probabilities_sum_to_one(sides in any_sides(), at in 0_u64..u64::MAX, per_opponent in any_bool()) {
         for system in ALL_SYSTEMS {
             let games_per = if per_opponent { OpponentsPerRatedGame::Each } else { OpponentsPerRatedGame::All };
-            let spec = RatingSpec { games_per, momentum: Some(StreakMomentum { after: 1, factor: 10.0 }), ..RatingSpec::with_defaults(system) };
+            let spec = RatingSpec { games_per, momentum: Some(StreakChangeFactor { after: 1, factor: 10.0 }), ..RatingSpec::with_defaults(system) };
             let after = spec.rate_match(&sides, UnixMs(at)).expect("match is valid");
             prop_assert_eq!(after.len(), sides.len());
             for (side, skills) in sides.iter().zip(&after) {

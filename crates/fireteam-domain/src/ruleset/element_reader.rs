@@ -7,7 +7,7 @@ use crate::ruleset::number_bounds::NumberBounds;
 use crate::ruleset::raw::{Diagnostics, RawAttribute, RawElement, Span, quoted_excerpt};
 use crate::ruleset::spelling::{closest_name, suggestion};
 
-/// Reads one element. `report_unread` must be the last call.
+/// Reads one element. `report_unread_and_missing` must be the last call.
 pub(super) struct ElementReader<'a> {
     /// Element to read.
     pub(super) element: &'a RawElement,
@@ -31,7 +31,7 @@ impl<'a> ElementReader<'a> {
     }
 
     /// Reports a problem at any position of the file.
-    pub(super) fn report(&self, span: Span, problem: impl Into<String>, fix: impl Into<String>) {
+    pub(super) fn report_at(&self, span: Span, problem: impl Into<String>, fix: impl Into<String>) {
         self.diagnostics.report(span, problem, fix);
     }
 
@@ -64,14 +64,18 @@ impl<'a> ElementReader<'a> {
 
     /// Reports an invalid attribute value.
     pub(super) fn report_value(&self, attribute: &RawAttribute, fix: impl Into<String>) {
-        self.report(attribute.value_span, format!("`{}` is {}", attribute.name, quoted_excerpt(&attribute.value)), fix);
+        self.report_at(
+            attribute.value_span,
+            format!("`{}` is {}", attribute.name, quoted_excerpt(&attribute.value)),
+            fix,
+        );
     }
 
     /// Reports each present attribute of `names` as having no effect. `reason` is a clause.
     pub(super) fn report_without_effect(&mut self, names: &[&'static str], reason: &str) {
         for name in names {
             if let Some(attribute) = self.attribute(name) {
-                self.report(
+                self.report_at(
                     attribute.name_span,
                     format!("`{name}` has no effect here"),
                     format!("remove it: {reason}"),
@@ -208,7 +212,7 @@ impl<'a> ElementReader<'a> {
         let mut named = self.element.children.iter().filter(|child| &*child.name == name);
         let first = named.next();
         for duplicate in named {
-            self.report(duplicate.name_span, format!("<{name}> appears a second time"), "merge it into the first");
+            self.report_at(duplicate.name_span, format!("<{name}> appears a second time"), "merge it into the first");
         }
         first
     }
@@ -221,14 +225,14 @@ impl<'a> ElementReader<'a> {
             self.element.children.iter().filter(|child| names.contains(&&*child.name)).collect();
         if let Some(excess) = matched.get(RULESET_ENTRIES_PER_KIND_MAX) {
             let problem = format!("<{}> has {} child elements", self.element.name, matched.len());
-            self.report(excess.name_span, problem, format!("keep at most {RULESET_ENTRIES_PER_KIND_MAX}"));
+            self.report_at(excess.name_span, problem, format!("keep at most {RULESET_ENTRIES_PER_KIND_MAX}"));
         }
         matched.truncate(RULESET_ENTRIES_PER_KIND_MAX);
         matched
     }
 
     /// Reports the attributes, elements and text that were not read, and missing attributes.
-    pub(super) fn report_unread(mut self) {
+    pub(super) fn report_unread_and_missing(mut self) {
         let element = self.element;
         let tag = &element.name;
         // Suggestions take time. Compute them only for problems that will be reported.
@@ -241,7 +245,7 @@ impl<'a> ElementReader<'a> {
                 [] => "remove it".into(),
                 known => suggestion(&attribute.name, known.iter().copied()),
             };
-            self.report(
+            self.report_at(
                 attribute.name_span,
                 format!("<{tag}> has no attribute {}", quoted_excerpt(&attribute.name)),
                 fix,
@@ -253,13 +257,17 @@ impl<'a> ElementReader<'a> {
                 [] => "remove it".into(),
                 known => suggestion(&child.name, known.iter().copied()),
             };
-            self.report(child.name_span, format!("<{tag}> has no child element {}", quoted_excerpt(&child.name)), fix);
+            self.report_at(
+                child.name_span,
+                format!("<{tag}> has no child element {}", quoted_excerpt(&child.name)),
+                fix,
+            );
         }
         if let Some(text) = element.text_span {
-            self.report(text, format!("<{tag}> contains text"), "use an attribute or a <!-- comment -->");
+            self.report_at(text, format!("<{tag}> contains text"), "use an attribute or a <!-- comment -->");
         }
         for (name, fix) in &self.missing_attributes {
-            self.report(element.name_span, format!("<{tag}> has no `{name}`"), fix.as_str());
+            self.report_at(element.name_span, format!("<{tag}> has no `{name}`"), fix.as_str());
         }
     }
 }

@@ -4,24 +4,24 @@ mod queue;
 
 use sha2::{Digest, Sha256};
 
-use crate::attribute::{Attribute, AttributeSource, AttributeValue, PlayerAggregation, Trust, ValueType};
+use crate::attribute::{Attribute, AttributeValue, PlayerAggregation, SourceField, Trust, ValueType};
 use crate::expansion::Expansion;
 use crate::id::RulesetHash;
 use crate::measure::Measure;
 use crate::ruleset::probing::{DEFAULT_PROBING, ProbedPlayers, ProbingSpec};
 use crate::ruleset::rating::{
-    DecayPeriodFilter, DisconnectPolicy, LeaderboardAccess, OpponentsPerRatedGame, PerformanceDistribution,
-    RatingCategories, RatingSpec, RatingSystem, StreakMomentum,
+    DecayPeriodFilter, DisconnectPolicy, EqualWidthRatingCategories, LeaderboardAccess, OpponentsPerRatedGame,
+    PerformanceDistribution, RatingSpec, RatingSystem, StreakChangeFactor,
 };
 use crate::ruleset::teams::{
-    AllocationSpec, BotsSpec, DEFAULT_HOST_LOSS_MS, DEFAULT_PENALTY_COOLDOWNS_MS, DEFAULT_REPORT_WINDOW_MS,
+    AllocatorOfferSpec, BotsSpec, DEFAULT_HOST_LOSS_MS, DEFAULT_OTHER_SIDES_REPORT_MS, DEFAULT_PENALTY_COOLDOWNS_MS,
     HostingMode, HostingSpec, PlayerDataForHost, ReadyCheckSpec, ServerChoice, TeamOrder, TeamsSpec,
-    default_confirm_ms,
+    default_host_confirm_ms,
 };
 use crate::ruleset::validate::lifecycle::{DEFAULT_HOSTING, DEFAULT_PENALTY_RESET_AFTER_MS};
 use crate::ruleset::{
-    AdvertisementIdForm, HardFilter, HardRule, InFilterList, OverlapChoice, PartyConsentPolicy, Ruleset, RulesetSilos,
-    SoftFilter,
+    AdvertisementIdDisclosure, HardFilter, HardRule, InFilterListSource, OverlapChoice, PartyConsentPolicy, Ruleset,
+    RulesetSilos, SoftFilter,
 };
 
 /// Configuration hash of `ruleset`: the first 32 bits of the SHA-256 of everything that affects matching or statistics. Never 0,
@@ -84,7 +84,7 @@ fn write_further_additions(writer: &mut CanonicalWriter, ruleset: &Ruleset) {
         writer.string("clients per account");
         writer.integer(ruleset.clients_per_account.into());
     }
-    if ruleset.handles == AdvertisementIdForm::PerSearcher {
+    if ruleset.handles == AdvertisementIdDisclosure::PerSearcher {
         writer.string("handles per searcher");
     }
     write_probing(writer, &ruleset.probing);
@@ -151,12 +151,12 @@ fn write_hosting(writer: &mut CanonicalWriter, hosting: &HostingSpec) {
     writer.string(hosting_mode_name(mode));
     writer.integer(allocation_timeout_ms.into());
     writer.integer(max_match_ms);
-    if confirm_ms != default_confirm_ms(allocation_timeout_ms) || host_loss_ms != DEFAULT_HOST_LOSS_MS {
+    if confirm_ms != default_host_confirm_ms(allocation_timeout_ms) || host_loss_ms != DEFAULT_HOST_LOSS_MS {
         writer.string("host liveness");
         writer.integer(confirm_ms.into());
         writer.integer(host_loss_ms.into());
     }
-    if report_window_ms != DEFAULT_REPORT_WINDOW_MS {
+    if report_window_ms != DEFAULT_OTHER_SIDES_REPORT_MS {
         writer.string("report window");
         writer.integer(report_window_ms.into());
     }
@@ -165,7 +165,7 @@ fn write_hosting(writer: &mut CanonicalWriter, hosting: &HostingSpec) {
         writer.variant_name(choice);
         writer.option(max_round_trip_ms.as_ref(), |writer, ms| writer.integer(u64::from(*ms)));
     }
-    if allocation != AllocationSpec::DEFAULT {
+    if allocation != AllocatorOfferSpec::NO_OFFERS {
         writer.string("allocation");
         writer.variant_name(allocation.mode);
         writer.integer(allocation.offer_ms.into());
@@ -265,7 +265,7 @@ fn write_attribute(writer: &mut CanonicalWriter, attribute: &Attribute) {
     writer.variant_name(party_aggregation);
     writer.string(trust_name(*trust));
     // No type of an attribute that might follow has this name.
-    if let AttributeSource::Players(PlayerAggregation { function, missing_member }) = source {
+    if let SourceField::Players(PlayerAggregation { function, missing_member }) = source {
         writer.string("of players");
         writer.variant_name(function);
         writer.variant_name(missing_member);
@@ -286,6 +286,7 @@ fn write_measure(writer: &mut CanonicalWriter, measure: Measure) {
     match measure {
         Measure::AttributeDifference(index) => writer.index(index),
         Measure::Latency => writer.string("latency"),
+        Measure::DeltaPing => writer.string("delta_ping"),
         Measure::Distance => writer.string("distance"),
         Measure::PacketLoss => writer.string("packet_loss"),
         Measure::Jitter => writer.string("jitter"),
@@ -310,11 +311,11 @@ fn write_hard_filter(writer: &mut CanonicalWriter, filter: &HardFilter) {
             writer.string("in");
             writer.index(*attribute);
             match list {
-                InFilterList::OwnAttribute(index) => {
+                InFilterListSource::OwnAttribute(index) => {
                     writer.string("attribute");
                     writer.index(*index);
                 }
-                InFilterList::Strings(strings) => {
+                InFilterListSource::Strings(strings) => {
                     writer.string("texts");
                     writer.list(strings, |writer, text| writer.string(text));
                 }
@@ -470,7 +471,7 @@ fn write_rating_additions(writer: &mut CanonicalWriter, rating: &RatingSpec) {
     if decay.is_some_and(|decay| decay.periods == DecayPeriodFilter::Played) {
         writer.string("decay while played");
     }
-    if let Some(StreakMomentum { after, factor }) = momentum {
+    if let Some(StreakChangeFactor { after, factor }) = momentum {
         writer.string("momentum");
         writer.integer((*after).into());
         writer.float(*factor);
@@ -497,7 +498,7 @@ fn write_rating_additions(writer: &mut CanonicalWriter, rating: &RatingSpec) {
     if *prediction == PerformanceDistribution::Probit {
         writer.string("probit prediction");
     }
-    if let Some(RatingCategories { count, width, from }) = categories {
+    if let Some(EqualWidthRatingCategories { count, width, from }) = categories {
         writer.string("rating categories");
         writer.integer((*count).into());
         writer.floats(&[*width, *from]);

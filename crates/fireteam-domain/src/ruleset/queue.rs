@@ -5,7 +5,7 @@ mod satisfaction;
 
 use std::sync::Arc;
 
-use crate::attribute::PartyAggregation;
+use crate::attribute::NumberAggregation;
 use crate::id::SetId;
 use crate::ruleset::soft_filter::DistanceCurve;
 
@@ -18,7 +18,7 @@ pub struct QueueSpec {
     /// Time between passes, milliseconds.
     pub pass_interval_ms: u32,
     /// Aggregation of the players' ratings into the party's rating.
-    pub party_rating: PartyAggregation,
+    pub party_rating: NumberAggregation,
     /// Whether a user may wait in this queue and in another queue at the same time.
     pub allow_other_queues: bool,
     /// Whether parties are matched with parties of equal size first.
@@ -32,7 +32,7 @@ pub struct QueueSpec {
     /// Rating groups, lowest first; `None` for one group.
     pub groups: Option<RatingGroups>,
     /// Use of the players' regions; `None` to ignore regions.
-    pub regions: Option<RegionMode>,
+    pub regions: Option<RegionUse>,
     /// Rating window of a ticket; `None` for no window.
     pub window: Option<RatingWindow>,
     /// Match quality measure and threshold.
@@ -109,7 +109,7 @@ pub struct Gate {
 
 impl Gate {
     /// Whether the gate requires a share of the connected players to wait.
-    pub fn counts_connected_players(&self) -> bool {
+    pub fn requires_share_of_connected(&self) -> bool {
         self.min_waiting_percent > 0.0
     }
 }
@@ -148,7 +148,7 @@ pub struct RatingGroup {
 
 /// Use of the players' regions in a queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum RegionMode {
+pub enum RegionUse {
     /// Separate pools: only tickets with the same region value meet.
     Partition {
         /// String attribute with the region: an index into `Ruleset::attributes`.
@@ -191,7 +191,7 @@ pub struct RatingWindow {
     /// Maximum half-width as a share of the ticket's own rating, percent; `None` for no bound.
     pub max_percent: Option<f64>,
     /// Bound to apply if both `max` and `max_percent` are set.
-    pub combine: AbsoluteOrPercentMax,
+    pub combine: NarrowerOrWiderBound,
     /// Share of the distance that the other ticket's range must cover, percent.
     pub reciprocal_percent: f64,
     /// Clock that widens the window.
@@ -222,7 +222,7 @@ pub enum BucketRounding {
 
 /// Choice between the absolute and the relative bound of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AbsoluteOrPercentMax {
+pub enum NarrowerOrWiderBound {
     /// The narrower bound.
     Smaller,
     /// The wider bound.

@@ -16,9 +16,9 @@ pub struct RatingSpec {
     /// Deviations deducted from a rating when players are matched, so that newcomers are matched low; 0 for none.
     pub match_z: f64,
     /// Growth of the deviation of inactive players; `None` for no growth.
-    pub decay: Option<InactivityDecay>,
+    pub decay: Option<InactiveDeviationGrowth>,
     /// Effect of a win or loss streak on the next rating change; `None` for no effect.
-    pub momentum: Option<StreakMomentum>,
+    pub momentum: Option<StreakChangeFactor>,
     /// First matches of a user during which the rating is provisional; 0 for none.
     pub placement_matches: u32,
     /// Effect of a match that a player left early.
@@ -28,7 +28,7 @@ pub struct RatingSpec {
     /// Callers who may read the leaderboard.
     pub leaderboard: LeaderboardAccess,
     /// Classes of ratings that players see; `None` for none.
-    pub categories: Option<RatingCategories>,
+    pub categories: Option<EqualWidthRatingCategories>,
     /// Form of the win probabilities of Plackett-Luce; the other systems have one form.
     pub prediction: PerformanceDistribution,
 }
@@ -45,7 +45,7 @@ pub enum PerformanceDistribution {
 
 /// Classes of ratings, from 1 up, of equal width. The first also has all ratings below it, the last all above it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RatingCategories {
+pub struct EqualWidthRatingCategories {
     /// Number of categories, at least 2.
     pub count: u16,
     /// Rating points per category, above 0.
@@ -54,15 +54,15 @@ pub struct RatingCategories {
     pub from: f64,
 }
 
-impl RatingCategories {
+impl EqualWidthRatingCategories {
     /// Category of a rating, from 1 to `count`: `1 + floor((rating - from) / width)`, within the limits.
     pub fn category_of(&self, rating: f64) -> u16 {
-        1 + self.index_of(rating)
+        1 + self.category_index_of_rating(rating)
     }
 
     /// Category of a rating, counted from 0.
     #[inline]
-    pub fn index_of(&self, rating: f64) -> u16 {
+    pub fn category_index_of_rating(&self, rating: f64) -> u16 {
         let last = f64::from(self.count.saturating_sub(1));
         ((rating - self.from) / self.width).floor().clamp(0.0, last) as u16
     }
@@ -167,7 +167,7 @@ pub enum RatingSystem {
 
 /// Growth of the deviation of inactive players.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct InactivityDecay {
+pub struct InactiveDeviationGrowth {
     /// Period, milliseconds.
     pub every_ms: u64,
     /// Added to the deviation each period.
@@ -191,7 +191,7 @@ pub enum DecayPeriodFilter {
 /// Multiplier on the rating change of a player who extends a streak of at least `after` wins or losses. The match that
 /// ends a streak counts once. Deviations do not change.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct StreakMomentum {
+pub struct StreakChangeFactor {
     /// Matches in a row; at least 1.
     pub after: u32,
     /// Multiplier of the change. Above 1 it amplifies streaks, below 1 it damps them.

@@ -105,18 +105,18 @@ pub struct HostingSpec {
     /// Data about its players that a game server receives with a match.
     pub host_data: PlayerDataForHost,
     /// Offers of matches to allocators.
-    pub allocation: AllocationSpec,
+    pub allocation: AllocatorOfferSpec,
 }
 
 impl HostingSpec {
     /// Interval of the heartbeats of a host that may have to confirm a match, milliseconds.
     pub fn confirm_heartbeat_interval_ms(&self) -> u64 {
-        u64::from((self.confirm_ms / 2).max(CONFIRM_MS_MIN))
+        u64::from((self.confirm_ms / 2).max(HOST_CONFIRM_MS_MIN))
     }
 
     /// Interval of the heartbeats of a host during play, milliseconds: two may be lost.
     pub fn play_heartbeat_interval_ms(&self) -> u64 {
-        u64::from((self.host_loss_ms / 3).max(CONFIRM_MS_MIN))
+        u64::from((self.host_loss_ms / 3).max(HOST_CONFIRM_MS_MIN))
     }
 }
 
@@ -131,21 +131,21 @@ pub struct PlayerDataForHost {
 
 /// Offers of matches to allocators, which start game servers on demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AllocationSpec {
+pub struct AllocatorOfferSpec {
     /// Matches that are offered.
-    pub mode: ServerAllocationMode,
+    pub mode: MatchesOfferedToAllocators,
     /// Time for an allocator to answer an offer, milliseconds.
     pub offer_ms: u32,
 }
 
-impl AllocationSpec {
+impl AllocatorOfferSpec {
     /// No offers.
-    pub const DEFAULT: Self = Self { mode: ServerAllocationMode::Never, offer_ms: 5_000 };
+    pub const NO_OFFERS: Self = Self { mode: MatchesOfferedToAllocators::Never, offer_ms: 5_000 };
 }
 
 /// Matches that are offered to allocators.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ServerAllocationMode {
+pub enum MatchesOfferedToAllocators {
     /// No match: only advertised game servers host.
     #[default]
     Never,
@@ -173,21 +173,21 @@ pub enum ServerChoice {
 pub const DEFAULT_HOST_LOSS_MS: u32 = 90_000;
 
 /// Default time for the other sides to report a result: five minutes, milliseconds.
-pub const DEFAULT_REPORT_WINDOW_MS: u32 = 5 * 60 * 1000;
+pub const DEFAULT_OTHER_SIDES_REPORT_MS: u32 = 5 * 60 * 1000;
 
 /// Highest default time for a host to confirm, milliseconds.
 const DEFAULT_CONFIRM_MS_MAX: u32 = 10_000;
 
 /// Lowest time for a host to confirm, milliseconds.
-pub const CONFIRM_MS_MIN: u32 = 1_000;
+pub const HOST_CONFIRM_MS_MIN: u32 = 1_000;
 
 /// Lowest time for a host without a stream to confirm, milliseconds: it learns of a match with its next heartbeat.
-pub const CONFIRM_WITHOUT_STREAM_MS_MIN: u32 = 3_000;
+pub const HOST_CONFIRM_WITHOUT_STREAM_MS_MIN: u32 = 3_000;
 
 /// Default time for a host to confirm, milliseconds: a third of the allocation timeout, so that two other servers can be
 /// asked, and at most ten seconds.
-pub fn default_confirm_ms(allocation_timeout_ms: u32) -> u32 {
-    (allocation_timeout_ms / 3).clamp(CONFIRM_MS_MIN, DEFAULT_CONFIRM_MS_MAX)
+pub fn default_host_confirm_ms(allocation_timeout_ms: u32) -> u32 {
+    (allocation_timeout_ms / 3).clamp(HOST_CONFIRM_MS_MIN, DEFAULT_CONFIRM_MS_MAX)
 }
 
 /// Host of a match.

@@ -20,7 +20,7 @@ pub struct SoftFilterTradeoff<'a> {
 
 /// Tradeoffs of latency, or else of the first soft filter, against each other soft filter, in file order. Empty with
 /// fewer than two filters.
-pub fn soft_filter_tradeoffs(ruleset: &Ruleset) -> Vec<SoftFilterTradeoff<'_>> {
+pub fn tradeoffs_with_latency_or_first_filter(ruleset: &Ruleset) -> Vec<SoftFilterTradeoff<'_>> {
     let latency_index = ruleset.soft_filters.iter().position(|filter| filter.measure == Measure::Latency);
     let base_index = latency_index.unwrap_or(0);
     let Some(base_filter) = ruleset.soft_filters.get(base_index) else { return Vec::new() };
@@ -45,7 +45,7 @@ fn score_per_unit(filter: &SoftFilter) -> f64 {
 /// Example amount for people: 10 ms, 100 miles, or a twentieth of the range.
 fn example_amount(filter: &SoftFilter) -> f64 {
     match filter.measure {
-        Measure::Latency | Measure::Jitter => 10.0,
+        Measure::Latency | Measure::DeltaPing | Measure::Jitter => 10.0,
         Measure::PacketLoss => 1.0,
         Measure::Distance => 100.0,
         Measure::AttributeDifference(_) => (filter.max - filter.min) / 20.0,

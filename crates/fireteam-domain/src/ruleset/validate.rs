@@ -103,7 +103,7 @@ fn read_ruleset(root: &RawElement, diagnostics: &Diagnostics, source_xml: Arc<st
         cross_checks::check_sections_agree(&reader, teams.as_ref(), queue.as_ref(), rating.as_ref());
     }
     cross_checks::check_required_sections(&reader);
-    reader.report_unread();
+    reader.report_unread_and_missing();
     Ruleset {
         name,
         set_id: set_id.unwrap_or(SetId(0)),

@@ -1,7 +1,7 @@
 //! Wait outlook of a queue: when its limits stop growing, how wide they are then, and when waiting makes any match good
 //! enough.
 
-use crate::ruleset::queue::{AbsoluteOrPercentMax, QualitySpec, QueueSpec, RatingWindow, RegionMode};
+use crate::ruleset::queue::{NarrowerOrWiderBound, QualitySpec, QueueSpec, RatingWindow, RegionUse};
 use crate::ruleset::{HardRule, Ruleset, SoftFilter};
 
 /// Effect of waiting in one queue.
@@ -13,12 +13,12 @@ pub struct WaitOutlook {
     /// Limits at their widest, in the order in which a pass checks them. Empty if any two tickets may meet.
     pub final_limits: Vec<FinalLimit>,
     /// Time at which the worst allowed match is good enough.
-    pub quality_reached: QualityReachedAfter,
+    pub quality_reached: AnyMatchSufficesAfter,
 }
 
 /// Time at which any match within the limits is good enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QualityReachedAfter {
+pub enum AnyMatchSufficesAfter {
     /// Without waiting.
     Immediately,
     /// After this combined waiting time of its parties, milliseconds.
@@ -83,13 +83,13 @@ pub fn wait_outlook(ruleset: &Ruleset, queue: &QueueSpec) -> WaitOutlook {
         }
     }
     match queue.regions {
-        Some(RegionMode::Partition { .. }) => final_limits.push(FinalLimit::SameRegion),
-        Some(RegionMode::Filter { expansion }) => {
+        Some(RegionUse::Partition { .. }) => final_limits.push(FinalLimit::SameRegion),
+        Some(RegionUse::Filter { expansion }) => {
             let (start_ms, max_round_trip_ms) = widest(expansion);
             final_limits.push(FinalLimit::CommonRegion { max_round_trip_ms });
             final_after(Some(start_ms));
         }
-        Some(RegionMode::Quality { .. }) | None => {}
+        Some(RegionUse::Quality { .. }) | None => {}
     }
     if let Some(groups) = &queue.groups {
         let all_other_groups = (groups.groups.len() as u16).saturating_sub(1);
@@ -118,7 +118,7 @@ fn window_final_after_ms(window: &RatingWindow) -> Option<u64> {
     if window.step == 0 {
         return Some(0);
     }
-    if window.max_percent.is_some() && (window.max.is_none() || window.combine == AbsoluteOrPercentMax::Larger) {
+    if window.max_percent.is_some() && (window.max.is_none() || window.combine == NarrowerOrWiderBound::Larger) {
         return None;
     }
     let gap = window.max?.saturating_sub(window.start);
@@ -126,20 +126,20 @@ fn window_final_after_ms(window: &RatingWindow) -> Option<u64> {
 }
 
 /// Time at which the wait bonus alone reaches the quality threshold.
-fn quality_reached(ruleset: &Ruleset, queue: &QueueSpec) -> QualityReachedAfter {
+fn quality_reached(ruleset: &Ruleset, queue: &QueueSpec) -> AnyMatchSufficesAfter {
     let gap = match queue.quality {
         QualitySpec::Any => 0.0,
         QualitySpec::WinProbability { min_percent, max_percent } if min_percent <= 0.0 && max_percent >= 100.0 => 0.0,
-        QualitySpec::WinProbability { .. } => return QualityReachedAfter::Never,
+        QualitySpec::WinProbability { .. } => return AnyMatchSufficesAfter::Never,
         QualitySpec::SoftScore { max_score } => max_soft_score(&ruleset.soft_filters) - max_score,
         QualitySpec::LeaderboardGauss { threshold, .. } | QualitySpec::DrawProbability { threshold } => threshold,
         QualitySpec::AverageSimilarity { required_percent, .. }
         | QualitySpec::CategorySimilarity { required_percent, .. } => required_percent / 100.0,
     };
     match queue.wait_bonus {
-        _ if gap <= 0.0 => QualityReachedAfter::Immediately,
-        None => QualityReachedAfter::Never,
-        Some(bonus) => QualityReachedAfter::AfterCombinedWaitMs(
+        _ if gap <= 0.0 => AnyMatchSufficesAfter::Immediately,
+        None => AnyMatchSufficesAfter::Never,
+        Some(bonus) => AnyMatchSufficesAfter::AfterCombinedWaitMs(
             ((bonus.free_minutes + gap / bonus.per_minute) * 60_000.0).round() as u64,
         ),
     }

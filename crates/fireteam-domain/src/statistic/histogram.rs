@@ -20,7 +20,7 @@ impl BucketCounts {
     }
 
     /// Adds `count` values of a bucket with their sum. A bucket that the kind does not have counts as the last one.
-    pub fn add(&mut self, bucket: usize, count: u64, sum: f64) {
+    pub fn add_to_bucket(&mut self, bucket: usize, count: u64, sum: f64) {
         let bucket = bucket.min(self.counts.len() - 1);
         self.counts[bucket] = self.counts[bucket].saturating_add(count);
         self.sum += sum;
@@ -35,7 +35,7 @@ impl BucketCounts {
     }
 
     /// Number of values.
-    pub fn total(&self) -> u64 {
+    pub fn value_count(&self) -> u64 {
         self.counts.iter().fold(0, |total, count| total.saturating_add(*count))
     }
 
@@ -43,7 +43,7 @@ impl BucketCounts {
     /// the first bucket it is at least 0, or its bound if that is negative; above the last bound, it is that bound. `None`
     /// without values or bounds.
     pub fn quantile(&self, share: f64) -> Option<f64> {
-        let (bounds, total) = (self.kind.bounds(), self.total());
+        let (bounds, total) = (self.kind.bounds(), self.value_count());
         let last = *bounds.last()?;
         if total == 0 {
             return None;
@@ -68,7 +68,7 @@ mod tests {
 
     fn histogram(values: &[f64]) -> BucketCounts {
         let mut counts = BucketCounts::new(StatisticKind::SeatRoundTrip);
-        values.iter().for_each(|value| counts.add(counts.kind.bucket(*value), 1, *value));
+        values.iter().for_each(|value| counts.add_to_bucket(counts.kind.bucket(*value), 1, *value));
         counts
     }
 
@@ -98,7 +98,7 @@ mod tests {
             first.merge(&second);
             let all = histogram(&values);
             assert_eq!(first.counts, all.counts);
-            assert_eq!((first.sum, first.total()), (values.iter().sum(), values.len() as u64));
+            assert_eq!((first.sum, first.value_count()), (values.iter().sum(), values.len() as u64));
             values.sort_by(f64::total_cmp);
             for percent in [1, 50, 90, 99, 100] {
                 let exact = values[(values.len() * percent).div_ceil(100).max(1) - 1];

@@ -16,7 +16,7 @@ pub struct TeamParty<'a> {
 
 impl TeamParty<'_> {
     /// Roles that the player at `index` wants; empty for one who offers the party's.
-    pub(super) fn wanted_by(&self, index: usize) -> &[u16] {
+    pub(super) fn wanted_roles_of_player(&self, index: usize) -> &[u16] {
         self.wanted_roles.get(index).map_or(&[], |roles| roles)
     }
 }

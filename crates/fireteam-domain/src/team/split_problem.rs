@@ -128,7 +128,8 @@ impl<'a> SplitProblem<'a> {
 
     /// Roles that the players of these parties want, in their order.
     pub(super) fn wanted_roles(&self, parties: &[usize]) -> Vec<&[u16]> {
-        let wanted_in = |&party: &usize| (0..self.party_size(party)).map(move |at| self.parties[party].wanted_by(at));
+        let wanted_in =
+            |&party: &usize| (0..self.party_size(party)).map(move |at| self.parties[party].wanted_roles_of_player(at));
         parties.iter().flat_map(wanted_in).collect()
     }
 
@@ -169,7 +170,7 @@ pub(super) fn party_fits_into_a_team(spec: &TeamsSpec, party: &TeamParty<'_>) ->
 
 /// Number of places of roles in a team that these parties, and any players in `open_seats` more, can fill. `None` if one of the
 /// players offers no role.
-pub(super) fn fillable_places(spec: &TeamsSpec, parties: &[TeamParty<'_>], open_seats: usize) -> Option<usize> {
+pub(super) fn fillable_role_places(spec: &TeamsSpec, parties: &[TeamParty<'_>], open_seats: usize) -> Option<usize> {
     let sets = role_sets_of(spec, parties);
     sets.iter().all(|offers| *offers != 0).then(|| filled_places(&spec.roles, &sets, open_seats))
 }
@@ -185,7 +186,7 @@ pub(super) fn assign_roles_to_joining_parties(
     let seated_count = sets.len();
     sets.extend(role_sets_of(spec, guests));
     let mut wanted: Vec<&[u16]> = vec![&[]; seated_count];
-    wanted.extend(guests.iter().flat_map(|party| (0..party.ratings.len()).map(|at| party.wanted_by(at))));
+    wanted.extend(guests.iter().flat_map(|party| (0..party.ratings.len()).map(|at| party.wanted_roles_of_player(at))));
     let mut roles = assign_with_open_seats(&spec.roles, &sets, &wanted, open_seats).into_iter().skip(seated_count);
     guests.iter().map(|party| roles.by_ref().take(party.ratings.len()).collect()).collect()
 }
@@ -202,7 +203,7 @@ fn player_role_sets<'p>(
     party: &'p TeamParty<'_>,
     offered: RoleSet,
 ) -> impl Iterator<Item = RoleSet> + 'p {
-    (0..party.ratings.len()).map(move |at| match party.wanted_by(at) {
+    (0..party.ratings.len()).map(move |at| match party.wanted_roles_of_player(at) {
         [] => offered,
         wanted => role_set(&spec.roles, wanted),
     })

@@ -25,15 +25,15 @@ const EXHAUSTIVE_SPLITS_MAX: f64 = 1e7;
 const GREEDY_PLACEMENTS_MAX: u32 = 20_000;
 
 /// Result of a search.
-pub(super) struct SplitResult {
+pub(super) struct SplitWithOptimality {
     pub(super) teams: Vec<PartialTeam>,
     /// No split is better.
     pub(super) is_optimal: bool,
 }
 
 /// Best split if `exhaustive`, within the work limits; otherwise a good one.
-pub(super) fn search_best_split(problem: &SplitProblem<'_>, exhaustive: bool) -> Option<SplitResult> {
-    let exhaustive = exhaustive && count_splits(problem) <= EXHAUSTIVE_SPLITS_MAX;
+pub(super) fn search_split(problem: &SplitProblem<'_>, exhaustive: bool) -> Option<SplitWithOptimality> {
+    let exhaustive = exhaustive && count_splits_of_single_players(problem) <= EXHAUSTIVE_SPLITS_MAX;
     let mut search = SplitSearch::new(problem, exhaustive);
     search.place_party(0, &mut problem.empty_teams());
     let is_optimal = search.is_perfectly_even() || exhaustive && search.placement_count < search.placement_limit();
@@ -41,11 +41,11 @@ pub(super) fn search_best_split(problem: &SplitProblem<'_>, exhaustive: bool) ->
     if !is_optimal {
         improve_by_exchanges(problem, &mut teams);
     }
-    Some(SplitResult { teams, is_optimal })
+    Some(SplitWithOptimality { teams, is_optimal })
 }
 
 /// Number of splits of single players, where teams of equal size are interchangeable. Parties only reduce it.
-pub(super) fn count_splits(problem: &SplitProblem<'_>) -> f64 {
+pub(super) fn count_splits_of_single_players(problem: &SplitProblem<'_>) -> f64 {
     let sizes = &problem.spec.team_sizes;
     let (mut splits, mut players) = (1.0, 0_u16);
     for (index, &size) in sizes.iter().enumerate() {
@@ -60,11 +60,11 @@ pub(super) fn count_splits(problem: &SplitProblem<'_>) -> f64 {
 }
 
 /// First descent, without improvement.
-pub(super) fn search_greedy_split(problem: &SplitProblem<'_>) -> Option<SplitResult> {
+pub(super) fn search_greedy_split(problem: &SplitProblem<'_>) -> Option<SplitWithOptimality> {
     let mut search = SplitSearch::new(problem, false);
     search.place_party(0, &mut problem.empty_teams());
     let is_optimal = search.is_perfectly_even();
-    search.best_teams.map(|teams| SplitResult { teams, is_optimal })
+    search.best_teams.map(|teams| SplitWithOptimality { teams, is_optimal })
 }
 
 struct SplitSearch<'a> {

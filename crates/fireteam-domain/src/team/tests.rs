@@ -142,9 +142,10 @@ fn split_is_none_when_no_split_is_valid() {
 #[test]
 fn offered_roles_are_all_without_an_attribute_and_none_for_unknown_names() {
     let spec = teams_spec(&[2, 2], 5, &[1, 1]);
-    let offered_for =
-        |names: &[&str]| offered_roles(&spec, Some(&names.iter().map(|&name| name.into()).collect::<Vec<Box<str>>>()));
-    assert_eq!(offered_roles(&spec, None), [0, 1]);
+    let offered_for = |names: &[&str]| {
+        role_indexes_offered_by_party(&spec, Some(&names.iter().map(|&name| name.into()).collect::<Vec<Box<str>>>()))
+    };
+    assert_eq!(role_indexes_offered_by_party(&spec, None), [0, 1]);
     assert_eq!(offered_for(&["role1"]), [1]);
     assert_eq!(offered_for(&["cook"]), [] as [u16; 0]);
 }
@@ -185,7 +186,10 @@ fn split_count_counts_each_split_once() {
     let count = |sizes: &[u16]| {
         let ratings = vec![0.0; usize::from(sizes.iter().sum::<u16>())];
         let (spec, parties) = (teams_spec(sizes, 5, &[]), solo_parties(&ratings));
-        split_search::count_splits(&SplitProblem::new(&spec, &as_team_parties(&parties), &none_apart).unwrap()).round()
+        split_search::count_splits_of_single_players(
+            &SplitProblem::new(&spec, &as_team_parties(&parties), &none_apart).unwrap(),
+        )
+        .round()
     };
     assert_eq!([3, 4, 5, 6].map(|half| count(&[half, half])), [10.0, 35.0, 126.0, 462.0]);
     assert_eq!(count(&[2, 3]), 10.0);

@@ -9,7 +9,7 @@ use crate::event_queue::SimEvent;
 use crate::population::SimPlayer;
 use crate::rng::{RngPurpose, SimRng, generated_id, stream_rng};
 use crate::world::{SimTicket, SimWorld};
-use fireteam_domain::attribute::{AttributeSource, AttributeValue, ValueOrigin, ValueType};
+use fireteam_domain::attribute::{AttributeValue, SourceField, ValueOrigin, ValueType};
 use fireteam_domain::id::{SiloId, TicketId};
 use fireteam_domain::match_result::UserSatisfactionStatistics;
 use fireteam_domain::player_standing::PlayerStanding;
@@ -18,7 +18,7 @@ use fireteam_domain::queue::prepared_ticket::PreparedTicket;
 use fireteam_domain::queue::ticket::{PlayerRating, Ticket};
 use fireteam_domain::rating::leaderboard::LeaderboardEntry;
 use fireteam_domain::ruleset::queue::FrustratedPlayerSpec;
-use fireteam_domain::ruleset::queue::RegionMode;
+use fireteam_domain::ruleset::queue::RegionUse;
 use fireteam_domain::session::{Player, Session};
 use fireteam_domain::time::UnixMs;
 
@@ -95,7 +95,7 @@ impl SimWorld<'_> {
 
     /// Enters a party into the queue, or schedules it for the end of its cooldown.
     pub(super) fn enter_queue(&mut self, party: usize) {
-        if let Some(until) = self.population.cooldown_until(party, self.now) {
+        if let Some(until) = self.population.party_cooldown_until(party, self.now) {
             return self.event_queue.schedule(until, SimEvent::PartyEntersQueue(party));
         }
         self.population.parties[party].queue_visits += 1;
@@ -209,9 +209,9 @@ impl SimWorld<'_> {
     /// Attribute values of a session: the region of the party's city if the ruleset partitions by region, otherwise
     /// none.
     fn city_region_attribute_of_party(&self, party: usize) -> Vec<(Box<str>, AttributeValue)> {
-        let Some(RegionMode::Partition { attribute }) = self.queue.regions else { return Vec::new() };
+        let Some(RegionUse::Partition { attribute }) = self.queue.regions else { return Vec::new() };
         let attribute = &self.ruleset.attributes[attribute];
-        if attribute.source != AttributeSource::AttributeMap || attribute.value_type != ValueType::String {
+        if attribute.source != SourceField::AttributeMap || attribute.value_type != ValueType::String {
             return Vec::new();
         }
         let region = &self.map.cities[usize::from(self.population.parties[party].city)].region;

@@ -189,7 +189,7 @@ impl SimWorld<'_> {
             (sim_match.match_number, sim_match.players_by_team.clone(), sim_match.win_probabilities.clone());
         let has_bots = !sim_match.match_state.bots_by_team.is_empty();
         let ranks = ground_truth::draw_ranks(
-            &self.true_team_skills(&teams),
+            &self.mean_true_skill_by_team(&teams),
             &mut stream_rng(self.seed, RngPurpose::MatchPlay, match_number, 1),
         );
         if let Some(probabilities) = probabilities.filter(|_| self.is_counted(self.now)) {

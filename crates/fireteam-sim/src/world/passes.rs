@@ -12,7 +12,7 @@ use fireteam_domain::lifecycle::event::NewMatch;
 use fireteam_domain::lifecycle::transition::create_match;
 use fireteam_domain::limit::PAIR_CHECKS_PER_PASS_MAX;
 use fireteam_domain::queue::avoidance::PastMatches;
-use fireteam_domain::queue::gate::{LastPass, may_find_new_match};
+use fireteam_domain::queue::gate::{LastPass, next_pass_may_find_match};
 use fireteam_domain::queue::pass::{PassInput, PassOutcome};
 use fireteam_domain::queue::prepared_ticket::PreparedTicket;
 use fireteam_domain::queue::proposal::Proposal;
@@ -51,7 +51,7 @@ impl SimWorld<'_> {
         self.runner_state.last_pass_at = Some(self.now);
         let gate_counts = self.gate_counts();
         let changed = self.runner_state.changed_since_pass;
-        if !may_find_new_match(&self.queue.gate, &self.runner_state.last_pass, changed, gate_counts, self.now) {
+        if !next_pass_may_find_match(&self.queue.gate, &self.runner_state.last_pass, changed, gate_counts, self.now) {
             self.tally.pass_counts[1] += u64::from(self.is_counted(self.now));
             return self.schedule_next_pass(false);
         }
@@ -132,7 +132,7 @@ impl SimWorld<'_> {
         {
             self.past_matches.pop_front();
         }
-        PastMatches::from_latest_of_pairs(self.past_matches.iter().copied())
+        PastMatches::from_pairs_keeping_latest(self.past_matches.iter().copied())
     }
 
     /// Number of waiting players in each city.
@@ -237,7 +237,7 @@ impl SimWorld<'_> {
     }
 
     /// Mean true skill of each team.
-    pub(super) fn true_team_skills(&self, teams: &[Vec<usize>]) -> Vec<f64> {
+    pub(super) fn mean_true_skill_by_team(&self, teams: &[Vec<usize>]) -> Vec<f64> {
         let mean = |team: &Vec<usize>| {
             team.iter().map(|&player| self.population.players[player].true_skill).sum::<f64>()
                 / team.len().max(1) as f64
@@ -256,7 +256,8 @@ impl SimWorld<'_> {
         let mean = |team: &Vec<f64>| team.iter().sum::<f64>() / team.len().max(1) as f64;
         self.tally.rating_gaps.push(range(&mut ratings.iter().flatten().copied()));
         self.tally.team_mean_gaps.push(range(&mut ratings.iter().map(mean)));
-        let favorite = ground_truth::win_probabilities(&self.true_team_skills(teams)).into_iter().fold(0.0, f64::max);
+        let favorite =
+            ground_truth::win_probabilities(&self.mean_true_skill_by_team(teams)).into_iter().fold(0.0, f64::max);
         self.tally.true_favorite_probabilities.push(favorite);
     }
 }

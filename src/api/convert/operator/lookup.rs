@@ -9,7 +9,7 @@ use crate::domain::id::{MatchId, SetId, SiloId, TicketId, UserKey};
 use crate::domain::lifecycle::{Assignment, MatchPlayer, MatchStage};
 use crate::domain::time::UnixMs;
 use crate::engine::queues::operator_command::{
-    EntryObstacle, MatchOverview, PlayerOverview, PlayerQuery, PlayerTicket, SetEntryOverview,
+    EntryObstacle, MatchOverview, PlayerEntryQuery, PlayerOverview, PlayerTicket, SetEntryOverview,
 };
 
 /// Limit of the reason that an operator gives, bytes.
@@ -43,10 +43,13 @@ pub(crate) fn get_match_query(wire: &pb::GetMatchRequest) -> Result<MatchId, Rej
 }
 
 /// Reads a GetPlayer request.
-pub(crate) fn get_player_query(wire: &pb::GetPlayerRequest, keys: &PublicUserKeys) -> Result<PlayerQuery, Rejection> {
+pub(crate) fn get_player_query(
+    wire: &pb::GetPlayerRequest,
+    keys: &PublicUserKeys,
+) -> Result<PlayerEntryQuery, Rejection> {
     let mut problems = EntryPoint::default().new_field_errors();
     let user = required_user(&wire.user_id, &wire.user_key, keys, &mut problems);
-    let query = PlayerQuery { user, set_id: wire.matchmaking_set_id.map(SetId), silo: SiloId(wire.silo_id) };
+    let query = PlayerEntryQuery { user, set_id: wire.matchmaking_set_id.map(SetId), silo: SiloId(wire.silo_id) };
     problems.into_result(query)
 }
 
@@ -95,7 +98,7 @@ pub(super) fn check_reason(reason: &str, problems: &mut FieldErrors) {
 }
 
 /// Name of a user in logs, as text.
-pub(crate) fn log_key(name: [u8; 16]) -> String {
+pub(crate) fn user_log_name_text(name: [u8; 16]) -> String {
     UserKey::from_bytes(name).to_string()
 }
 
@@ -111,7 +114,7 @@ pub(crate) fn match_response(overview: &MatchOverview, keys: &PublicUserKeys) ->
         }
         MatchStage::Ended { .. } => (pb::MatchStage::Ended, None, None),
     };
-    let host = found.stage.named_assignment();
+    let host = found.stage.assignment_since_confirming();
     let player = |player: &MatchPlayer| pb::MatchPlayerDetails {
         user_key: keys.public_key(KeyPurpose::Operator, player.user).to_string(),
         acceptance: match player.accepted {
@@ -175,7 +178,7 @@ pub(crate) fn player_response(overview: &PlayerOverview, keys: &PublicUserKeys) 
             opened_by_caller: silo.opened_by_account,
             max_silos_per_user: silo.limits.map(|limits| limits.max_silos_per_user),
         }),
-        log_key: log_key(overview.log_name),
+        log_key: user_log_name_text(overview.log_name),
         leaderboard_user_key: keys.public_key(KeyPurpose::Leaderboard, overview.user).to_string(),
         credential_user_key: keys.public_key(KeyPurpose::Credential, overview.user).to_string(),
     }

@@ -8,10 +8,12 @@ use crate::api::status::Rejection;
 use crate::domain::id::{RulesetHash, SetId};
 use crate::domain::statistic::histogram::BucketCounts;
 use crate::domain::statistic::{StatisticKey, StatisticKind};
-use crate::engine::queues::command::{CountedStatistics, QueueStatistics, SetStatistics, StatisticsPeriod};
+use crate::engine::queues::command::{CountedStatistics, QueueStatistics, SetStatistics, StatisticsPeriodAndSplit};
 
 /// Reads the period; `None` if none is asked for.
-pub(crate) fn statistics_period(wire: &pb::GetStatisticsRequest) -> Result<Option<StatisticsPeriod>, Rejection> {
+pub(crate) fn statistics_period(
+    wire: &pb::GetStatisticsRequest,
+) -> Result<Option<StatisticsPeriodAndSplit>, Rejection> {
     let mut problems = EntryPoint::default().new_field_errors();
     let hours_before = match pb::StatisticsPeriod::try_from(wire.period) {
         Ok(pb::StatisticsPeriod::Unspecified) => None,
@@ -24,7 +26,7 @@ pub(crate) fn statistics_period(wire: &pb::GetStatisticsRequest) -> Result<Optio
             None
         }
     };
-    problems.into_result(hours_before.map(|hours_before| StatisticsPeriod {
+    problems.into_result(hours_before.map(|hours_before| StatisticsPeriodAndSplit {
         hours_before,
         set_id: wire.matchmaking_set_id.map(SetId),
         by_region: wire.by_region,
@@ -108,7 +110,7 @@ fn with_counts(
             matchmaking_set_id: set_id,
             party_size: key.party_size.as_str().to_owned(),
             rule: key.rule.into(),
-            count: counts.total(),
+            count: counts.value_count(),
         });
     }
     response.ruleset_feedback = feedback.into_values().collect();
@@ -117,10 +119,10 @@ fn with_counts(
 
 fn add_feedback(row: &mut pb::RulesetFeedback, counts: &BucketCounts) {
     if counts.kind == StatisticKind::Results {
-        row.match_results = counts.total();
+        row.match_results = counts.value_count();
         return;
     }
-    row.feedback_count = counts.total();
+    row.feedback_count = counts.value_count();
     row.mean_stars = (row.feedback_count > 0).then(|| counts.sum / row.feedback_count as f64);
     row.star_counts = counts.counts[..StatisticKind::Feedback.bounds().len()].to_vec();
 }
@@ -151,7 +153,7 @@ fn distribution(kind: pb::DistributionKind, key: &StatisticKey, counts: BucketCo
         matchmaking_set_id: key.set_id.map(|set_id| set_id.0),
         region: key.region.to_string(),
         party_size: key.party_size.as_str().to_owned(),
-        count: counts.total(),
+        count: counts.value_count(),
         sum: counts.sum,
         p50: quantile(0.5),
         p90: quantile(0.9),

@@ -31,9 +31,9 @@ pub(super) fn exported_advertisement(advert: &ExportedAdvert, user: UserKey) -> 
         player_count: session.player_count().into(),
         latitude: position.map(|(latitude, _)| latitude as f32),
         longitude: position.map(|(_, longitude)| longitude as f32),
-        attributes: exported_attributes(session),
+        attributes: exported_session_attributes(session),
         player_attributes: exported_player_attributes(session, user),
-        wanted_roles: exported_wanted_roles(session, user),
+        wanted_roles: exported_wanted_roles_of_user(session, user),
         wishes: wishes_to_proto(session.wishes()),
         connect_data: if is_alone { advertisement.connect_data.to_vec() } else { Vec::new() },
     })
@@ -66,7 +66,7 @@ pub(super) fn exported_reservations_of_user(
 }
 
 /// Attributes of a session, each as `name=value`.
-pub(super) fn exported_attributes(session: &Session) -> Vec<String> {
+pub(super) fn exported_session_attributes(session: &Session) -> Vec<String> {
     session.attributes.iter().map(exported_attribute).collect()
 }
 
@@ -77,7 +77,7 @@ pub(super) fn exported_player_attributes(session: &Session, user: UserKey) -> Ve
 }
 
 /// Roles that the user wants as a player of a session.
-pub(super) fn exported_wanted_roles(session: &Session, user: UserKey) -> Vec<String> {
+pub(super) fn exported_wanted_roles_of_user(session: &Session, user: UserKey) -> Vec<String> {
     let players = session.players.iter().filter(|player| player.user == user);
     players.flat_map(Player::wanted_roles).map(ToString::to_string).collect()
 }

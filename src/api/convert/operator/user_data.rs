@@ -2,10 +2,10 @@
 
 use crate::api::convert::EntryPoint;
 use crate::api::convert::hosting::chosen_values;
-use crate::api::convert::operator::lookup::{check_reason, log_key, required_user};
+use crate::api::convert::operator::lookup::{check_reason, required_user, user_log_name_text};
 use crate::api::convert::operator::user_adverts::{
-    exported_advertisement, exported_attributes, exported_player_attributes, exported_reservations_of_user,
-    exported_wanted_roles,
+    exported_advertisement, exported_player_attributes, exported_reservations_of_user, exported_session_attributes,
+    exported_wanted_roles_of_user,
 };
 use crate::api::convert::rating::{checked_page_size, rating_change, rating_value};
 use crate::api::convert::wishes::wishes_to_proto;
@@ -18,7 +18,9 @@ use crate::domain::lifecycle::Match;
 use crate::domain::locality::Locality;
 use crate::domain::match_result::MatchResult;
 use crate::domain::time::UnixMs;
-use crate::engine::queues::operator_command::{EraseUserAnswer, ExportedRating, StoredTicket, TicketState, UserExport};
+use crate::engine::queues::operator_command::{
+    EraseUserChangedRecords, ExportedRating, StoredTicket, TicketState, UserExportPage,
+};
 
 /// Default page size of ExportUser.
 const EXPORT_PAGE_SIZE_DEFAULT: usize = 100;
@@ -47,8 +49,8 @@ pub(crate) fn erase_user_command(
 }
 
 /// Converts the answer to an erasure.
-pub(crate) fn erase_user_response(answer: EraseUserAnswer) -> pb::EraseUserResponse {
-    let EraseUserAnswer { tickets, matches, results } = answer;
+pub(crate) fn erase_user_response(answer: EraseUserChangedRecords) -> pb::EraseUserResponse {
+    let EraseUserChangedRecords { tickets, matches, results } = answer;
     pb::EraseUserResponse { tickets, matches, results }
 }
 
@@ -74,7 +76,11 @@ pub(crate) fn export_user_query(
 }
 
 /// Converts a page of an export.
-pub(crate) fn export_user_response(export: &UserExport, now: UnixMs, keys: &PublicUserKeys) -> pb::ExportUserResponse {
+pub(crate) fn export_user_response(
+    export: &UserExportPage,
+    now: UnixMs,
+    keys: &PublicUserKeys,
+) -> pb::ExportUserResponse {
     let user = export.user;
     let last = export.results.last().filter(|_| export.has_more);
     let penalties = export.penalties.iter().map(|(set_id, penalty)| pb::PlayerPenalty {
@@ -94,7 +100,7 @@ pub(crate) fn export_user_response(export: &UserExport, now: UnixMs, keys: &Publ
     let operator_key = |user: &UserKey| keys.public_key(KeyPurpose::Operator, *user).to_string();
     pb::ExportUserResponse {
         user_key: keys.public_key(KeyPurpose::Operator, user).to_string(),
-        log_key: export.log_name.map_or_else(String::new, log_key),
+        log_key: export.log_name.map_or_else(String::new, user_log_name_text),
         ratings: export.ratings.iter().map(exported_rating).collect(),
         penalties: penalties.collect(),
         tickets: export
@@ -147,9 +153,9 @@ fn exported_ticket(stored: &StoredTicket, user: UserKey, keys: &PublicUserKeys) 
         has_ended: matches!(stored.state, TicketState::Ended { .. }),
         latitude: position.map(|(latitude, _)| latitude as f32),
         longitude: position.map(|(_, longitude)| longitude as f32),
-        attributes: exported_attributes(session),
+        attributes: exported_session_attributes(session),
         player_attributes: exported_player_attributes(session, user),
-        wanted_roles: exported_wanted_roles(session, user),
+        wanted_roles: exported_wanted_roles_of_user(session, user),
         wishes: wishes_to_proto(session.wishes()),
         region_latencies: session
             .region_latencies

@@ -18,7 +18,7 @@ pub fn report_result_response(answer: ReportResultAnswer) -> pb::ReportResultRes
         after: Some(rating_value(change.after)),
         category: change.category.map(u32::from),
     };
-    let (state, window_left_ms) = report_state(answer.state);
+    let (state, window_left_ms) = report_state_and_time_left(answer.state);
     let unrated = answer.result.as_ref().and_then(|result| result.unrated_reason);
     pb::ReportResultResponse {
         rated: answer.result.is_some() && unrated.is_none(),
@@ -31,7 +31,7 @@ pub fn report_result_response(answer: ReportResultAnswer) -> pb::ReportResultRes
 }
 
 /// State of a match's reports, and the time left to report.
-pub fn report_state(state: ReportState) -> (pb::ReportState, Option<u64>) {
+pub fn report_state_and_time_left(state: ReportState) -> (pb::ReportState, Option<u64>) {
     match state {
         ReportState::Waiting { window_left_ms } => (pb::ReportState::Waiting, Some(window_left_ms)),
         ReportState::Settled => (pb::ReportState::Settled, None),

@@ -8,11 +8,11 @@ use crate::domain::id::{AdvertisementId, SetId};
 use crate::engine::adverts::advert_engine::AdvertEngine;
 use crate::engine::adverts::owner_limits;
 use crate::engine::adverts::probe_results::probe_results_at;
-use crate::engine::adverts::search_claim::{renew_search_claim, verify_search_token};
+use crate::engine::adverts::search_claim::{renew_or_start_search_claim, verify_search_token};
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, ReserveSeats};
 use crate::engine::beacons::party_latency::apply_latency_tokens;
 use crate::engine::checked_session::CheckedSession;
-use crate::engine::command::{Caller, ReleaseReservationCommand, ReserveAnswer, ReserveCommand};
+use crate::engine::command::{Caller, ReleaseReservationOrSeatCommand, ReserveAnswer, ReserveCommand};
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::party_consent::check_party_consents;
 use crate::engine::writer_inbox::PendingAnswer;
@@ -42,7 +42,7 @@ impl AdvertEngine {
             return Err(field_error("matchmaking_set_id", problem));
         }
         let set_id: SetId = search.set_id;
-        let ruleset = self.state.common.ruleset(set_id, Some(search.ruleset_hash))?;
+        let ruleset = self.state.common.current_or_cached_ruleset(set_id, Some(search.ruleset_hash))?;
         let (party, purpose) = (&reserve.session, (&*ruleset, ConsentPurpose::Search));
         let consents = check_party_consents(&self.state.common, caller, purpose, party, &reserve.consents, now)?;
         let mut session = reserve.session;
@@ -52,7 +52,7 @@ impl AdvertEngine {
         ignored.extend(untrusted);
         let checked = CheckedSession::new(&self.state.common.party_values, &ruleset, caller, session, ignored)?;
         let MeasuredSearchClaim { search, measured } =
-            renew_search_claim(&self.state.common, &ruleset, &checked, &reserve.search_token, now)?;
+            renew_or_start_search_claim(&self.state.common, &ruleset, &checked, &reserve.search_token, now)?;
         let advertisement_id = self
             .state
             .advert_id_of_handle(&ruleset, search.party_digest, reserve.advertisement_id, now)
@@ -60,7 +60,7 @@ impl AdvertEngine {
         let key = &reserve.idempotency_key;
         let id = self.state.common.token_signer.derive_reservation_id(caller.subject, advertisement_id, key);
         let request_digest =
-            HmacTokenSigner::party_digest(checked.subject, &checked.users, &checked.session.party_sizes);
+            HmacTokenSigner::searching_party_digest(checked.subject, &checked.users, &checked.session.party_sizes);
         let settings = &self.state.common.settings;
         let owner = owner_limits::reservation_owner(settings, caller, &ruleset, &checked.session, &checked.users);
         let command = ReserveSeats {
@@ -100,13 +100,13 @@ impl AdvertEngine {
     pub(crate) fn release_reservation(
         &self,
         caller: &Caller,
-        release: ReleaseReservationCommand,
+        release: ReleaseReservationOrSeatCommand,
     ) -> Result<PendingAnswer<()>, EngineError> {
         let release = match release {
-            ReleaseReservationCommand::OwnSeat(advertisement_id) => {
+            ReleaseReservationOrSeatCommand::OwnSeat(advertisement_id) => {
                 return self.release_own_seat(caller, advertisement_id);
             }
-            ReleaseReservationCommand::Reservation(release) => release,
+            ReleaseReservationOrSeatCommand::Reservation(release) => release,
         };
         let claim = self
             .state

@@ -17,10 +17,10 @@ use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_engine::AdvertEngine;
 use crate::engine::adverts::owner_limits::{self, AdvertOwnerInput};
-use crate::engine::adverts::update_answer::{SignedToken, UpdateSnapshot};
+use crate::engine::adverts::update_answer::{TokenWithClaim, UpdateSnapshot};
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, ExtendAdvertTtl, PublishAdvert};
 use crate::engine::beacons::party_latency::apply_latency_tokens;
-use crate::engine::checked_session::check_session;
+use crate::engine::checked_session::validate_session_for_ruleset;
 use crate::engine::command::{Caller, DeleteAdvertCommand, UpdateAdvertAnswer, UpdateAdvertCommand};
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::party_consent::{CheckedConsents, check_new_players_consents, check_party_consents};
@@ -48,7 +48,7 @@ impl AdvertEngine {
                         .common
                         .token_signer
                         .is_signed_with_current_key(&token)
-                        .then_some(SignedToken { claim, token }),
+                        .then_some(TokenWithClaim { claim, token }),
                 )
             }
             None => {
@@ -72,8 +72,8 @@ impl AdvertEngine {
         match update.session.take() {
             Some(session) => {
                 let signed_token = signed_token
-                    .unwrap_or_else(|| SignedToken { claim, token: self.state.common.token_signer.sign(&claim) });
-                let ruleset = self.state.common.ruleset(claim.set_id, update.ruleset_hash)?;
+                    .unwrap_or_else(|| TokenWithClaim { claim, token: self.state.common.token_signer.sign(&claim) });
+                let ruleset = self.state.common.current_or_cached_ruleset(claim.set_id, update.ruleset_hash)?;
                 let (common, consents) = (&self.state.common, &update.consents);
                 let consents = if is_create {
                     let purpose = (&*ruleset, ConsentPurpose::Search);
@@ -105,7 +105,8 @@ impl AdvertEngine {
     ) -> Result<PendingAnswer<UpdateAdvertAnswer>, EngineError> {
         let ruleset = self.state.common.rulesets.ruleset_in_force(claim.set_id);
         let ignored = ruleset.zip(update.session.as_ref());
-        let ignored_fields = ignored.map(|(ruleset, session)| attribute_values::untrusted_fields(&ruleset, session));
+        let ignored_fields =
+            ignored.map(|(ruleset, session)| attribute_values::ignored_untrusted_field_paths(&ruleset, session));
         self.submit_extend(ExtendAdvertTtl {
             id: claim.advertisement_id,
             owner_token: None,
@@ -211,7 +212,7 @@ impl AdvertEngine {
     fn submit_publish(
         &self,
         caller: &Caller,
-        signed_token: SignedToken,
+        signed_token: TokenWithClaim,
         ruleset: Arc<Ruleset>,
         session: Session,
         update: UpdateAdvertCommand,
@@ -227,9 +228,9 @@ impl AdvertEngine {
             AdvertisementKind::GameServer => self.state.common.with_resolved_locality(caller, session)?,
         };
         ignored_fields.extend(untrusted);
-        check_session(&ruleset, &session)?;
+        validate_session_for_ruleset(&ruleset, &session)?;
         check_allowed_ranges(&ruleset, &update.allowed_ranges)?;
-        ignored_fields.extend(attribute_values::untrusted_fields(&ruleset, &session));
+        ignored_fields.extend(attribute_values::ignored_untrusted_field_paths(&ruleset, &session));
         // A probe of a player's own machine shows its address to strangers, so the ruleset must want it too.
         let may_be_probed = caller.origin == ValueOrigin::GameServer || ruleset.probing.players != ProbedPlayers::Never;
         ignored_fields.extend(update.probe.as_ref().filter(|_| !may_be_probed).map(|_| "probe".to_owned()));
@@ -280,7 +281,7 @@ impl AdvertEngine {
     fn heartbeat_advertisement(
         &self,
         claim: AdvertisementClaim,
-        signed_token: Option<SignedToken>,
+        signed_token: Option<TokenWithClaim>,
         update: UpdateAdvertCommand,
         now: UnixMs,
     ) -> Result<PendingAnswer<UpdateAdvertAnswer>, EngineError> {

@@ -34,7 +34,7 @@ impl AdvertState {
     }
 
     /// Answers a command whose write was not applied with [`EngineError::StoreUnavailable`].
-    pub(crate) fn refuse_command(&self, command: AdvertWriterCommand) {
+    pub(crate) fn answer_store_unavailable(&self, command: AdvertWriterCommand) {
         let unavailable = || EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS };
         match command {
             AdvertWriterCommand::Publish(_, reply, in_flight) => send_answer(reply, in_flight, Err(unavailable())),
@@ -75,7 +75,7 @@ impl AdvertState {
             batch.apply(self, now);
         }
         if is_unknown_row {
-            return self.refuse_command(command);
+            return self.answer_store_unavailable(command);
         }
         match command {
             AdvertWriterCommand::Publish(publish, reply, in_flight) => {
@@ -100,21 +100,21 @@ impl AdvertState {
                 send_answer(reply, in_flight, answer);
             }
             AdvertWriterCommand::ReservationReference(id, advertisement_id, set_id, reply, in_flight) => {
-                self.apply_reservation_end(id, advertisement_id, set_id, ReservationChange::Released, now);
+                self.end_reservation_in_memory(id, advertisement_id, set_id, ReservationChange::Released, now);
                 send_answer(reply, in_flight, Ok(()));
             }
             AdvertWriterCommand::ReleaseSeat(user, id, advertisement_id, set_id, reply, in_flight) => {
-                self.apply_seat_release((user, id), advertisement_id, set_id, now);
+                self.release_seat_in_memory((user, id), advertisement_id, set_id, now);
                 send_answer(reply, in_flight, Ok(()));
             }
             AdvertWriterCommand::EraseUser(erase, reply, in_flight) => {
                 send_answer(reply, in_flight, self.apply_user_erasure(&erase, outcome, now));
             }
             AdvertWriterCommand::ExpireHold(id, advertisement_id, set_id) => {
-                self.apply_reservation_end(id, advertisement_id, set_id, ReservationChange::Expired, now);
+                self.end_reservation_in_memory(id, advertisement_id, set_id, ReservationChange::Expired, now);
             }
             AdvertWriterCommand::ExpireAdvert(id, ..) => {
-                self.host_events.remove_listeners(id);
+                self.host_events.remove_listeners_unless_hosting(id);
                 self.common.metrics.advertisements_expired.inc();
             }
             AdvertWriterCommand::ApplyFeed(..)
@@ -200,7 +200,7 @@ impl AdvertState {
         let connect_data = record.advertisement.connect_data.to_vec();
         drop(set);
         if !is_replay {
-            self.record_seat_of_search(reserve, &reservation, now);
+            self.keep_unsettled_seat_of_search(reserve, &reservation, now);
         }
         let claim = ReservationClaim {
             reservation_id: reservation.id,
@@ -230,7 +230,7 @@ impl AdvertState {
                 self.remove_advert(id, *set_id);
             }
         });
-        self.host_events.remove_listeners(id);
+        self.host_events.remove_listeners_unless_hosting(id);
     }
 
     /// Ends a reservation whose place another took, and tells the host of its advertisement.
@@ -238,7 +238,7 @@ impl AdvertState {
         let sets = self.advert_sets.all_sets();
         let holds = sets.iter().filter(|(_, set)| set.lock_for_read().get(advertisement_id).is_some());
         holds.for_each(|(set_id, _)| {
-            self.apply_reservation_end(id, advertisement_id, *set_id, ReservationChange::Released, now);
+            self.end_reservation_in_memory(id, advertisement_id, *set_id, ReservationChange::Released, now);
         });
     }
 
@@ -246,6 +246,6 @@ impl AdvertState {
         if let Some(set) = self.advert_sets.get(set_id) {
             set.lock_for_write().remove(id);
         }
-        self.host_events.remove_listeners(id);
+        self.host_events.remove_listeners_unless_hosting(id);
     }
 }

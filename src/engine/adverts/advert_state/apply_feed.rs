@@ -11,7 +11,7 @@ use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::{AdvertRecord, AdvertSet, ReplacedRecords, index_entry};
 use crate::engine::adverts::advert_set_map::LockedAdvertSet;
 use crate::engine::adverts::advert_state::AdvertState;
-use crate::engine::adverts::replication_state::{LocalChangeLog, ReplicationState};
+use crate::engine::adverts::replication_state::{LastLocalBatchByAdvert, ReplicationState};
 use crate::engine::command::ReservationChange;
 use crate::store::{
     FeedBatch, JOINED_RESERVATION_RETENTION_MS, Reservation, ReservationState as State, StoredAdvertisement,
@@ -29,7 +29,7 @@ impl AdvertState {
         &self,
         feed_batch: FeedBatch,
         as_of: u64,
-        local_changes: &mut LocalChangeLog,
+        local_changes: &mut LastLocalBatchByAdvert,
         replication: &ReplicationState,
     ) {
         let now = self.common.clock.now();
@@ -38,7 +38,7 @@ impl AdvertState {
             removed = self.adverts_missing_from(&feed_batch.changed);
         }
         for id in removed {
-            if local_changes.changed_after(id, as_of) {
+            if local_changes.has_changed_after(id, as_of) {
                 replication.request_reread([id]);
             } else {
                 self.remove_advert_from_all_sets(id);
@@ -46,7 +46,7 @@ impl AdvertState {
         }
         let mut sets: BTreeMap<SetId, Vec<StoredAdvertisement>> = BTreeMap::new();
         for stored in feed_batch.changed {
-            if local_changes.changed_after(stored.advertisement.id, as_of) {
+            if local_changes.has_changed_after(stored.advertisement.id, as_of) {
                 replication.request_reread([stored.advertisement.id]);
             } else {
                 sets.entry(stored.advertisement.set_id).or_default().push(stored);
@@ -83,7 +83,7 @@ impl AdvertState {
                 set.lock_for_write().remove(id);
             }
         }
-        self.host_events.remove_listeners(id);
+        self.host_events.remove_listeners_unless_hosting(id);
     }
 
     fn apply_feed_batch(
@@ -167,7 +167,7 @@ impl AdvertState {
                 .map_or_else(|| (self.encode_advert)(&advertisement), |existing| Arc::clone(&existing.encoded_advert)),
             expires_at: acknowledged.map_or(expires_at.max(grace_expires_at), |existing| existing.expires_at),
             stored_expires_at: expires_at,
-            ttl_ms: self.common.settings.stored_advert_ttl_ms(&advertisement),
+            ttl_ms: self.common.settings.ttl_ms_of_loaded_advert(&advertisement),
             reservations: reservations.into(),
             version,
             is_heartbeat_owner,

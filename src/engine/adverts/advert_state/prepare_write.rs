@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::domain::advertisement::AdvertisementKind;
 use crate::domain::attribute_values::AttributeValues;
-use crate::domain::filter::{AdvertisementView, AvoidedAdverts, Refusal, RefusingSide, Searcher, admit};
+use crate::domain::filter::{AdvertisementView, AvoidedAdverts, Refusal, RefusingSide, Searcher, admit_advertisement};
 use crate::domain::id::{AdvertisementId, ReservationId, SetId, UserKey};
 use crate::domain::limit;
 use crate::domain::probe_result::ProbeResults;
@@ -26,7 +26,7 @@ const HEARTBEAT_OWNER_HEAD_START_MS: u64 = 1_000;
 
 impl AdvertState {
     /// Store write for `command`. `None` if the command was answered without one.
-    pub(crate) fn prepare_write(
+    pub(crate) fn prepare_write_or_answer(
         &self,
         command: AdvertWriterCommand,
         now: UnixMs,
@@ -299,11 +299,11 @@ fn check_rules(
     now: UnixMs,
 ) -> Result<(), EngineError> {
     let refuse = |rule: &str, side| Err(EngineError::RefusedByRule { rule: rule.into(), side });
-    let admission = match admit(&reserve.ruleset, searcher, candidate, now) {
+    let admission = match admit_advertisement(&reserve.ruleset, searcher, candidate, now) {
         // The store counts the seats, of which the reservation may replace some. The other rules hold in any case.
         Err(Refusal::NotEnoughSeats) => {
             let with_seats = AdvertisementView { open_seats: u16::MAX, ..*candidate };
-            admit(&reserve.ruleset, searcher, &with_seats, now)
+            admit_advertisement(&reserve.ruleset, searcher, &with_seats, now)
         }
         judged => judged,
     };

@@ -11,7 +11,7 @@ use crate::store::{JOINED_RESERVATION_RETENTION_MS, Reservation, ReservationStat
 
 impl AdvertState {
     /// Ends a reservation and notifies listeners, if it has not ended before.
-    pub(crate) fn apply_reservation_end(
+    pub(crate) fn end_reservation_in_memory(
         &self,
         id: ReservationId,
         advertisement_id: AdvertisementId,
@@ -40,7 +40,7 @@ impl AdvertState {
     }
 
     /// Releases the seat of a user in a reservation and notifies listeners, if the user still has it.
-    pub(crate) fn apply_seat_release(
+    pub(crate) fn release_seat_in_memory(
         &self,
         (user, id): (UserKey, ReservationId),
         advertisement_id: AdvertisementId,
@@ -61,7 +61,7 @@ impl AdvertState {
             self.record_open_session(record);
         }
         drop(set);
-        let change = change_of_released_seat(reservation.state);
+        let change = host_change_of_released_seat(reservation.state);
         self.publish_reservation_events(advertisement_id, vec![(reservation, change)], now);
     }
 
@@ -110,7 +110,7 @@ impl AdvertState {
 }
 
 /// Change to tell the host, which receives the number of seats that are left.
-pub(super) fn change_of_released_seat(state: ReservationState) -> ReservationChange {
+pub(super) fn host_change_of_released_seat(state: ReservationState) -> ReservationChange {
     match state {
         ReservationState::Held => ReservationChange::Held,
         ReservationState::Confirmed => ReservationChange::Confirmed,

@@ -8,15 +8,17 @@ use parking_lot::Mutex;
 use crate::auth::token::{ConsentPurpose, HandleCipher};
 use crate::domain::advertisement::{Advertisement, AdvertisementKind};
 use crate::domain::chosen_value::ChosenValue;
-use crate::domain::filter::{AdvertisementView, AvoidedAdverts, Searcher, admit, counted_round_trip, measure_between};
+use crate::domain::filter::{
+    AdvertisementView, AvoidedAdverts, Searcher, admit_advertisement, corrected_measured_round_trip, measure_between,
+};
 use crate::domain::id::{AdvertisementId, SiloId, UserKey};
 use crate::domain::index::{SearchHit, SearchQuery, SearchResult};
 use crate::domain::latency::has_common_region;
 use crate::domain::measure::Measure;
-use crate::domain::probe_result::{CountedRoundTrip, ProbeResults};
+use crate::domain::probe_result::{CorrectedMeasuredRoundTrip, ProbeResults};
 use crate::domain::queue::past_match_log::PastMatchLog;
 use crate::domain::ruleset::probing::ProbedPlayers;
-use crate::domain::ruleset::{AdvertisementIdForm, Ruleset};
+use crate::domain::ruleset::{AdvertisementIdDisclosure, Ruleset};
 use crate::domain::score::{score, soft_filter_term};
 use crate::domain::time::UnixMs;
 use crate::domain::value_choice::{ValueChoiceContext, choose_values, seed_of_id};
@@ -24,14 +26,16 @@ use crate::domain::wish::{Wish, allowed_wishes};
 use crate::engine::adverts::advert_set::candidate_from_record;
 use crate::engine::adverts::advert_state::AdvertState;
 use crate::engine::adverts::avoided_advert_ids::AvoidedAdvertIds;
-use crate::engine::adverts::probe_results::{count_answered, merge_records, probe_results_at, record_of_report};
-use crate::engine::adverts::search_claim::{renew_search_claim, ruleset_of_search, sign_search_token};
+use crate::engine::adverts::probe_results::{
+    count_answered_and_probed, merge_records, probe_results_at, record_of_report,
+};
+use crate::engine::adverts::search_claim::{renew_or_start_search_claim, ruleset_of_search, sign_search_token};
 use crate::engine::adverts::search_overrides::apply_overrides;
 use crate::engine::beacons::party_latency::apply_latency_tokens;
 use crate::engine::checked_session::CheckedSession;
 use crate::engine::command::{
-    Caller, CandidateView, LatencyTestPhase, ReportLatencyAnswer, ReportLatencyCommand, ReportedFinding, RoundTrip,
-    SearchAnswer, SearchCommand,
+    Caller, CandidateView, LatencyReportSummary, LatencyTestPhase, ReportLatencyCommand, ReportedFinding, RoundTrip,
+    SearchCommand, SearchSummary,
 };
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::party_avoidance::PartyAvoidance;
@@ -51,9 +55,9 @@ impl AdvertState {
         caller: &Caller,
         search: SearchCommand,
         each: &mut dyn FnMut(CandidateView<'_>),
-    ) -> Result<SearchAnswer, EngineError> {
+    ) -> Result<SearchSummary, EngineError> {
         let now = self.common.clock.now();
-        let ruleset = self.common.ruleset(search.set_id, search.ruleset_hash)?;
+        let ruleset = self.common.current_or_cached_ruleset(search.set_id, search.ruleset_hash)?;
         let effective = match &search.overrides {
             None => Arc::clone(&ruleset),
             Some(_) if !self.common.settings.allow_search_overrides => return Err(EngineError::OverridesForbidden),
@@ -67,7 +71,7 @@ impl AdvertState {
         let (session, untrusted) = self.common.with_resolved_locality(caller, session)?;
         ignored.extend(untrusted);
         let checked = CheckedSession::new(&self.common.party_values, &effective, caller, session, ignored)?;
-        let measured_claim = renew_search_claim(&self.common, &ruleset, &checked, &search.search_token, now)?;
+        let measured_claim = renew_or_start_search_claim(&self.common, &ruleset, &checked, &search.search_token, now)?;
         let claim = &measured_claim.search;
         let probes = probe_results_at(&measured_claim.measured, claim.started_at, now);
         let overridden_ms = search.overrides.as_ref().and_then(|overrides| overrides.searching_for_ms);
@@ -91,7 +95,7 @@ impl AdvertState {
             limits: effective.search_limits,
             now,
         };
-        let mut answer = SearchAnswer {
+        let mut answer = SearchSummary {
             ruleset: Arc::clone(&effective),
             evaluated_rows: 0,
             truncated: false,
@@ -127,7 +131,7 @@ impl AdvertState {
         query: SearchQuery<'_>,
         avoidance: Option<PartyAvoidance<'_>>,
         cipher: Option<&HandleCipher>,
-        answer: &mut SearchAnswer,
+        answer: &mut SearchSummary,
         each: &mut dyn FnMut(CandidateView<'_>),
     ) -> usize {
         let Some(set) = self.advert_sets.get(query.ruleset.set_id) else { return 0 };
@@ -174,7 +178,7 @@ impl AdvertState {
         caller: &Caller,
         report: ReportLatencyCommand,
         each: &mut dyn FnMut(CandidateView<'_>),
-    ) -> Result<ReportLatencyAnswer, EngineError> {
+    ) -> Result<LatencyReportSummary, EngineError> {
         let now = self.common.clock.now();
         let ruleset = ruleset_of_search(&self.common, report.set_id, report.ruleset_hash, &report.search_token)?;
         let mut session = report.session;
@@ -189,7 +193,7 @@ impl AdvertState {
                 "is required; send the token of the search that found the candidates",
             ));
         }
-        let mut claim = renew_search_claim(&self.common, &ruleset, &checked, &report.search_token, now)?;
+        let mut claim = renew_or_start_search_claim(&self.common, &ruleset, &checked, &report.search_token, now)?;
         let (search, phase) = (claim.search, report.phase);
         if phase == LatencyTestPhase::Involved && !claim.measured.involved_phase_may_start {
             return Err(EngineError::InvolvedTooEarly);
@@ -199,7 +203,7 @@ impl AdvertState {
         let stated: Vec<_> = report.measurements.iter().map(|&(handle, finding)| (to_id(handle), finding)).collect();
         let silo = checked.session.silo;
         let findings = self.findings(&ruleset, phase, stated);
-        let (answered, probed) = count_answered(&claim.measured.probes, &findings);
+        let (answered, probed) = count_answered_and_probed(&claim.measured.probes, &findings);
         self.record_probes(phase, &findings);
         let since_start_ms = now.ms_since(search.started_at);
         let records = findings
@@ -223,11 +227,11 @@ impl AdvertState {
         if phase == LatencyTestPhase::Quick {
             claim.measured.involved_phase_may_start = involved_phase_may_start;
         }
-        if ruleset.handles == AdvertisementIdForm::PerSearcher {
+        if ruleset.handles == AdvertisementIdDisclosure::PerSearcher {
             // The token would tell which advertisements of two searchers are the same.
             claim.measured.probes.clear();
         }
-        Ok(ReportLatencyAnswer {
+        Ok(LatencyReportSummary {
             search_token: sign_search_token(&self.common, &claim),
             ruleset,
             involved_phase_may_start,
@@ -248,8 +252,8 @@ impl AdvertState {
     /// Cipher for the ids that a party receives; `None` where it receives the ids themselves.
     fn handle_cipher(&self, ruleset: &Ruleset, party_digest: [u8; 16], now: UnixMs) -> Option<HandleCipher> {
         match ruleset.handles {
-            AdvertisementIdForm::Ids => None,
-            AdvertisementIdForm::PerSearcher => Some(self.common.token_signer.handle_cipher(party_digest, now)),
+            AdvertisementIdDisclosure::Ids => None,
+            AdvertisementIdDisclosure::PerSearcher => Some(self.common.token_signer.handle_cipher(party_digest, now)),
         }
     }
 
@@ -262,12 +266,15 @@ impl AdvertState {
         handle: AdvertisementId,
         now: UnixMs,
     ) -> Option<AdvertisementId> {
-        if ruleset.handles == AdvertisementIdForm::Ids {
+        if ruleset.handles == AdvertisementIdDisclosure::Ids {
             return Some(handle);
         }
         let set = self.advert_sets.get(ruleset.set_id)?;
         let set = set.lock_for_read();
-        self.common.token_signer.possible_advertisement_ids(party_digest, handle, now).find(|id| set.get(*id).is_some())
+        self.common
+            .token_signer
+            .advertisement_ids_of_handle(party_digest, handle, now)
+            .find(|id| set.get(*id).is_some())
     }
 
     /// Findings of a report, with those that the client leaves to the server: a player's machine whose endpoint no search tells was
@@ -340,12 +347,12 @@ impl AdvertState {
                     self.common.party_values.attribute_values(ruleset, &record.advertisement.session);
                 let candidate = candidate_from_record(record, &attribute_values);
                 let counted = match finding {
-                    ReportedFinding::Answered(_) => counted_round_trip(ruleset, searcher, &candidate),
+                    ReportedFinding::Answered(_) => corrected_measured_round_trip(ruleset, searcher, &candidate),
                     ReportedFinding::NotProbed => None,
                     ReportedFinding::Silent | ReportedFinding::Incompatible | ReportedFinding::Full => return None,
                 };
                 implausible.extend(counted.filter(|counted| !counted.is_as_measured).map(|_| position));
-                admit(ruleset, searcher, &candidate, now).ok()?;
+                admit_advertisement(ruleset, searcher, &candidate, now).ok()?;
                 let score = score(ruleset, searcher, &candidate);
                 Some((score, id, counted.map(|counted| counted.measured.round_trip_ms), record, attribute_values))
             })
@@ -439,11 +446,11 @@ impl CandidateViewBuilder<'_> {
             true => RoundTrip::ByRegion(ms),
             false => RoundTrip::ByDistance(ms),
         };
-        let round_trip = match counted_round_trip(self.ruleset, self.searcher, advertisement) {
-            Some(CountedRoundTrip { measured, is_as_measured: true }) => {
+        let round_trip = match corrected_measured_round_trip(self.ruleset, self.searcher, advertisement) {
+            Some(CorrectedMeasuredRoundTrip { measured, is_as_measured: true }) => {
                 Some(RoundTrip::Measured(measured.round_trip_ms))
             }
-            Some(CountedRoundTrip { measured, .. }) => Some(estimated(measured.round_trip_ms)),
+            Some(CorrectedMeasuredRoundTrip { measured, .. }) => Some(estimated(measured.round_trip_ms)),
             None => between(Measure::Latency).map(estimated),
         };
         CandidateView {

@@ -10,11 +10,11 @@ use crate::store::Reservation;
 
 impl AdvertState {
     /// Keeps a new reservation of a searching party for the statistics; it counts when it is settled.
-    pub(super) fn record_seat_of_search(&self, reserve: &ReserveSeats, reservation: &Reservation, now: UnixMs) {
+    pub(super) fn keep_unsettled_seat_of_search(&self, reserve: &ReserveSeats, reservation: &Reservation, now: UnixMs) {
         let Some(measures) = reserve.measures else { return };
         let seat = UnsettledSeat {
             set_id: reserve.set_id,
-            region: reserve.ruleset.statistics_region_of(&reserve.session).map(Into::into),
+            region: reserve.ruleset.nearest_region_if_in_statistics(&reserve.session).map(Into::into),
             party_size: PartySizeClass::from_player_count(reserve.session.player_count().into()),
             waited_ms: now.ms_since(reserve.searching_since),
             score: measures.score,

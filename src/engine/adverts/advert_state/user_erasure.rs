@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use thin_vec::ThinVec;
 
-use crate::domain::erasure::Replacement;
+use crate::domain::erasure::UserKeyReplacement;
 use crate::domain::id::UserKey;
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::AdvertRecord;
 use crate::engine::adverts::advert_state::AdvertState;
-use crate::engine::adverts::advert_state::reservation_changes::change_of_released_seat;
+use crate::engine::adverts::advert_state::reservation_changes::host_change_of_released_seat;
 use crate::engine::adverts::publish_batch::unexpected_outcome;
 use crate::engine::adverts::writer_command::EraseAdvertUser;
 use crate::engine::error::EngineError;
@@ -42,7 +42,7 @@ impl AdvertState {
                     continue;
                 };
                 if existing.seats != reservation.seats {
-                    events.push((reservation.clone(), change_of_released_seat(reservation.state)));
+                    events.push((reservation.clone(), host_change_of_released_seat(reservation.state)));
                 }
                 *existing = reservation;
             }
@@ -62,7 +62,7 @@ impl AdvertState {
     /// Record without the user; `None` if its advertisement does not name the user.
     fn erase_from_record(&self, erase: &EraseAdvertUser, record: &AdvertRecord) -> Option<AdvertRecord> {
         let key = UserKey::of_erased(&erase.seed, erase.advertisement_id.as_bytes());
-        let replacement = Replacement { user: erase.user, key };
+        let replacement = UserKeyReplacement { user: erase.user, key };
         let advertisement = Arc::new(replacement.erase_from_advertisement(&record.advertisement)?);
         let encoded_advert = (self.encode_advert)(&advertisement);
         Some(AdvertRecord { encoded_advert, advertisement, ..record.clone() })

@@ -57,7 +57,10 @@ impl QueueEngine {
         let find = |id| self.shared.wait_for_cached(move |cache| cache.match_by_id(id).filter(is_agreed).cloned());
         let Some(match_) = find(claim.match_id).await else { return Ok(false) };
         let is_on_place = |match_: &Match| {
-            match_.stage.named_assignment().is_some_and(|host| host.is_on_game_server(claim.advertisement_id))
+            match_
+                .stage
+                .assignment_since_confirming()
+                .is_some_and(|host| host.is_on_game_server_with_id(claim.advertisement_id))
         };
         let is_rejected = match_.unconfirmed_servers.contains(&claim.advertisement_id);
         if is_on_place(&match_) || is_rejected || match_.stage.end_reason().is_some() {

@@ -6,7 +6,7 @@ use crate::domain::lifecycle::event::MatchEvent;
 use crate::domain::lifecycle::{Assignment, Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket};
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
-use crate::engine::queues::command::{EndMatchAnswer, EndMatchCommand, EndMatchProof};
+use crate::engine::queues::command::{EndMatchCommand, EndMatchProof, EndedMatchReason};
 use crate::engine::queues::queue_engine::QueueEngine;
 use crate::engine::queues::ticket_holder::TicketHolder;
 
@@ -23,7 +23,7 @@ enum MatchEndCheck {
 
 impl QueueEngine {
     /// Ends a match, or reports that its server failed. Idempotent: afterwards returns the end reason.
-    pub async fn end_match(&self, caller: &Caller, end: EndMatchCommand) -> Result<EndMatchAnswer, EngineError> {
+    pub async fn end_match(&self, caller: &Caller, end: EndMatchCommand) -> Result<EndedMatchReason, EngineError> {
         let match_id = match (end.match_id, &end.proof) {
             (Some(match_id), _) => match_id,
             (None, EndMatchProof::GameServer(token)) => self.only_match_of_host(caller, token)?,
@@ -69,7 +69,8 @@ impl QueueEngine {
                 return Err(EngineError::MatchNotStarted);
             }
         };
-        let failed_host = match_.stage.named_assignment().filter(|_| end.server_failed && is_recent).cloned();
+        let failed_host =
+            match_.stage.assignment_since_confirming().filter(|_| end.server_failed && is_recent).cloned();
         Ok(MatchEndCheck::Event(match failed_host {
             Some(host) => MatchEvent::ServerFailed { host },
             None => MatchEvent::EndReported { reported_by },
@@ -89,8 +90,8 @@ impl QueueEngine {
                 let claim = signer.verify::<AdvertisementClaim>(token).ok_or(EngineError::NotOwner)?;
                 let is_hosted_here = match_
                     .stage
-                    .named_assignment()
-                    .is_some_and(|assignment| assignment.is_on_game_server(claim.advertisement_id));
+                    .assignment_since_confirming()
+                    .is_some_and(|assignment| assignment.is_on_game_server_with_id(claim.advertisement_id));
                 (claim.subject == caller.subject && is_hosted_here).then_some(None).ok_or(EngineError::NotOwner)
             }
             EndMatchProof::Ticket(token) => {
@@ -99,7 +100,7 @@ impl QueueEngine {
                     match_.tickets.iter().find(|match_ticket| match_ticket.ticket_id == holder.ticket_id);
                 let match_ticket = match_ticket.ok_or(EngineError::NotOwner)?;
                 let mut players = self.ending_players(&holder, match_, match_ticket);
-                match match_.stage.last_assignment() {
+                match match_.stage.assignment_since_play_start() {
                     Some(Assignment::GameServer { .. }) => Err(EngineError::NotOwner),
                     Some(Assignment::PeerHost { host }) => {
                         let host_player = players.find(|player| player.client == *host);

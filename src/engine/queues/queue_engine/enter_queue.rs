@@ -7,7 +7,7 @@ use crate::domain::attribute_values::{self, AttributeValues};
 use crate::domain::id::{TicketId, UserKey};
 use crate::domain::player_details;
 use crate::domain::queue::entry::EnteredSession;
-use crate::domain::queue::prepared_ticket::offered_roles;
+use crate::domain::queue::prepared_ticket::default_offered_roles;
 use crate::domain::queue::ticket::Ticket;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::teams::TeamsSpec;
@@ -15,7 +15,7 @@ use crate::domain::session::Session;
 use crate::domain::team::{self, TeamParty};
 use crate::domain::time::UnixMs;
 use crate::engine::beacons::party_latency::apply_latency_tokens;
-use crate::engine::checked_session::check_session;
+use crate::engine::checked_session::validate_session_for_ruleset;
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::party_consent::check_party_consents;
@@ -40,7 +40,7 @@ impl QueueEngine {
         if let Some(stored) = self.entered_before(caller, &enter, (id, request_digest))? {
             return Ok(self.answer_for_repeated_enter(caller, &enter, &stored, now));
         }
-        let ruleset = self.shared.common.ruleset(enter.set_id, enter.ruleset_hash)?;
+        let ruleset = self.shared.common.current_or_cached_ruleset(enter.set_id, enter.ruleset_hash)?;
         let (Some(queue), Some(teams)) = (&ruleset.queue, &ruleset.teams) else {
             return Err(EngineError::NoQueue(enter.set_id));
         };
@@ -61,10 +61,10 @@ impl QueueEngine {
         let own_round_trips_ms = measured_round_trips_ms(&session);
         let (session, untrusted) = common.with_coarse_locality(caller, session)?;
         ignored_fields.extend(untrusted);
-        check_session(&ruleset, &session)?;
+        validate_session_for_ruleset(&ruleset, &session)?;
         check_roles(&ruleset, teams, &session)?;
         let party_values = &self.shared.common.party_values;
-        ignored_fields.extend(attribute_values::untrusted_fields(&ruleset, &session));
+        ignored_fields.extend(attribute_values::ignored_untrusted_field_paths(&ruleset, &session));
         let EnteredSession { session, player_ratings } = party_values.build_entered_session(&ruleset, session);
         let ticket = Arc::new(Ticket {
             id,
@@ -152,8 +152,11 @@ impl QueueEngine {
                 let former_id = signer.legacy_ticket_id(caller.subject, enter.set_id, key);
                 let Some(stored) = cache.ticket(former_id) else { return Ok(None) };
                 let session = &enter.session;
-                let digest =
-                    HmacTokenSigner::party_digest(caller.subject, &session.sorted_users(), &session.party_sizes);
+                let digest = HmacTokenSigner::searching_party_digest(
+                    caller.subject,
+                    &session.sorted_users(),
+                    &session.party_sizes,
+                );
                 (stored, digest)
             }
         };
@@ -170,7 +173,8 @@ impl QueueEngine {
         let ruleset = self.shared.common.rulesets.ruleset_in_force(enter.set_id);
         let ttl_ms = ruleset.as_ref().and_then(|ruleset| Some(ruleset.queue.as_ref()?.ticket_ttl_ms));
         let left_ms = || u32::try_from(stored.expires_at.ms_since(now)).unwrap_or(u32::MAX);
-        let ignored_fields = ruleset.map(|ruleset| attribute_values::untrusted_fields(&ruleset, &enter.session));
+        let ignored_fields =
+            ruleset.map(|ruleset| attribute_values::ignored_untrusted_field_paths(&ruleset, &enter.session));
         self.enter_answer(caller, stored, (ttl_ms.unwrap_or_else(left_ms), ignored_fields.unwrap_or_default()), now)
     }
 
@@ -211,8 +215,9 @@ fn check_roles(ruleset: &Ruleset, teams: &TeamsSpec, session: &Session) -> Resul
     if teams.roles.is_empty() {
         return Ok(());
     }
-    let wanted_roles = player_details::wanted_roles(ruleset, session);
-    let offered_roles = offered_roles(ruleset, &AttributeValues::from_session(ruleset, session));
+    let wanted_roles = player_details::wanted_roles_by_player(ruleset, session);
+    let offered_roles =
+        default_offered_roles(ruleset, &AttributeValues::from_session_without_standings(ruleset, session));
     let ratings = vec![0.0; session.players.len()];
     let party = TeamParty { ratings: &ratings, offered_roles: &offered_roles, wanted_roles: &wanted_roles };
     if team::party_fits_into_a_team(teams, &party) {

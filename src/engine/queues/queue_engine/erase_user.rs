@@ -3,7 +3,7 @@
 
 use crate::domain::id::{AdvertisementId, MatchId, RatingKey, TicketId, UserKey};
 use crate::engine::error::EngineError;
-use crate::engine::queues::operator_command::EraseUserAnswer;
+use crate::engine::queues::operator_command::EraseUserChangedRecords;
 use crate::engine::queues::queue_engine::QueueEngine;
 use crate::engine::queues::queue_engine::match_results::store_unavailable;
 use crate::engine::writer_inbox::RETRY_AFTER_MS;
@@ -15,13 +15,21 @@ const ROUNDS_MAX: usize = 4;
 
 impl QueueEngine {
     /// Erases a user, who is known to advertisements as `callers`. Idempotent. Continues if the caller stops waiting.
-    pub async fn erase_user(&self, user: UserKey, callers: Vec<UserKey>) -> Result<EraseUserAnswer, EngineError> {
+    pub async fn erase_user(
+        &self,
+        user: UserKey,
+        callers: Vec<UserKey>,
+    ) -> Result<EraseUserChangedRecords, EngineError> {
         let engine = self.clone();
         let task = tokio::spawn(async move { engine.erase_user_to_the_end(user, &callers).await });
         task.await.unwrap_or(Err(EngineError::Internal))
     }
 
-    async fn erase_user_to_the_end(&self, user: UserKey, callers: &[UserKey]) -> Result<EraseUserAnswer, EngineError> {
+    async fn erase_user_to_the_end(
+        &self,
+        user: UserKey,
+        callers: &[UserKey],
+    ) -> Result<EraseUserChangedRecords, EngineError> {
         let shared = &self.shared;
         let _one_at_a_time = shared.user_data_scan.lock().await;
         let store = &shared.common.store;
@@ -36,12 +44,12 @@ impl QueueEngine {
             block_lists: Vec::new(),
             is_last: false,
         };
-        let mut answer = EraseUserAnswer::default();
+        let mut answer = EraseUserChangedRecords::default();
         let mut is_quiet = false;
         for _ in 0..ROUNDS_MAX {
             let before = answer;
             let has_left_all = self.leave_everything(user).await?;
-            shared.adverts.delete_sessions_of(user, callers).await?;
+            shared.adverts.delete_sessions_of_erased_user(user, callers).await?;
             let has_published = self.delete_published_by(callers).await?;
             let was_in_advertisements = self.erase_from_advertisements(user, seed).await?;
             self.erase_from_rows(&erasure, &mut answer).await?;
@@ -66,7 +74,7 @@ impl QueueEngine {
     async fn leave_everything(&self, user: UserKey) -> Result<bool, EngineError> {
         let stored = self.shared.common.store.read_user(user).await.map_err(|error| store_unavailable(&error))?;
         for membership in &stored.tickets {
-            match self.leave_ticket(membership.ticket_id, &[user], Some(user)).await {
+            match self.end_ticket_or_leave_match(membership.ticket_id, &[user], Some(user)).await {
                 // It has ended and was forgotten since the read.
                 Ok(_) | Err(EngineError::TicketNotFound | EngineError::MatchNotFound) => {}
                 Err(error) => return Err(error),
@@ -113,7 +121,11 @@ impl QueueEngine {
     }
 
     /// Replaces the user in the tickets, matches, results and feedback that name it, and removes it from block lists.
-    async fn erase_from_rows(&self, erasure: &UserErasure, answer: &mut EraseUserAnswer) -> Result<(), EngineError> {
+    async fn erase_from_rows(
+        &self,
+        erasure: &UserErasure,
+        answer: &mut EraseUserChangedRecords,
+    ) -> Result<(), EngineError> {
         use UserRowKind::{BlockList, Feedback, Match, Result, Ticket};
         for kind in [Match, Result, Feedback, Ticket, BlockList] {
             let mut after = [0; 16];
@@ -158,7 +170,11 @@ impl QueueEngine {
     }
 
     /// Writes one part of an erasure. Returns whether the user is a member of one of its rows.
-    async fn write_erasure(&self, erasure: UserErasure, answer: &mut EraseUserAnswer) -> Result<bool, EngineError> {
+    async fn write_erasure(
+        &self,
+        erasure: UserErasure,
+        answer: &mut EraseUserChangedRecords,
+    ) -> Result<bool, EngineError> {
         match self.shared.submit_write(QueueWrite::EraseUser(erasure)).await? {
             QueueOutcome::UserErased { tickets, matches, results, is_member, .. } => {
                 let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);

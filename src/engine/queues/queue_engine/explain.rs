@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::domain::id::{SetId, TicketId};
 use crate::domain::limit::PAIR_CHECKS_PER_PASS_MAX;
 use crate::domain::match_result::UserSatisfactionStatistics;
-use crate::domain::queue::explain::{ExplainQuery, Explanation, explain_ticket};
+use crate::domain::queue::explain::{Explanation, TicketToExplain, explain_ticket};
 use crate::domain::queue::ticket::PlayerRating;
 use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::session::Session;
@@ -31,12 +31,12 @@ impl QueueEngine {
             return Err(EngineError::TicketNotWaiting);
         }
         let key = QueueKey { set_id: stored.ticket.set_id, silo: stored.ticket.session.silo };
-        let ruleset = shared.common.ruleset(key.set_id, None)?;
+        let ruleset = shared.common.current_or_cached_ruleset(key.set_id, None)?;
         if ruleset.queue.is_none() {
             return Err(EngineError::NoQueue(key.set_id));
         }
         let (shared, snapshot_ruleset) = (Arc::clone(shared), Arc::clone(&ruleset));
-        let query = ExplainQuery { ticket_id: id, max_near_misses, max_pair_checks: PAIR_CHECKS_PER_PASS_MAX };
+        let query = TicketToExplain { ticket_id: id, max_near_misses, max_pair_checks: PAIR_CHECKS_PER_PASS_MAX };
         let result = tokio::task::spawn_blocking(move || {
             let queue = snapshot_ruleset.queue.as_ref()?;
             let snapshot = QueueSnapshot::take(
@@ -58,7 +58,7 @@ impl QueueEngine {
     /// Explains the results of a search by `session` at age `searching_for_ms`.
     ///
     /// Evaluates every advertisement of the set and silo, on a blocking thread.
-    pub async fn explain_search(
+    pub async fn explain_search_results(
         &self,
         set_id: SetId,
         session: Session,
@@ -66,12 +66,12 @@ impl QueueEngine {
         max_near_misses: usize,
     ) -> Result<ExplainSearchAnswer, EngineError> {
         let common = &self.shared.common;
-        let ruleset = common.ruleset(set_id, None)?;
+        let ruleset = common.current_or_cached_ruleset(set_id, None)?;
         let (session, ignored_fields) = common.with_resolved_locality(&Caller::default(), session)?;
         let checked = CheckedSession::new(&common.party_values, &ruleset, &Caller::default(), session, ignored_fields)?;
         let adverts = self.shared.adverts.clone();
         let result = tokio::task::spawn_blocking(move || {
-            let explanation = adverts.explain_search(&ruleset, &checked, searching_for_ms, max_near_misses);
+            let explanation = adverts.explain_search_results(&ruleset, &checked, searching_for_ms, max_near_misses);
             ExplainSearchAnswer { ruleset, explanation, limit_factor: checked.attribute_values.limit_factor() }
         });
         result.await.map_err(|_| EngineError::Internal)
@@ -79,8 +79,8 @@ impl QueueEngine {
 
     /// Sets users' ratings in a set; durable when it returns.
     pub async fn import_ratings(&self, set_id: SetId, imported: Vec<ImportedRating>) -> Result<u32, EngineError> {
-        let ruleset = self.shared.common.ruleset(set_id, None)?;
-        let Some(KeyedRatingSpec { key, spec }) = self.shared.ratings.lock().rating_spec_of(&ruleset) else {
+        let ruleset = self.shared.common.current_or_cached_ruleset(set_id, None)?;
+        let Some(KeyedRatingSpec { key, spec }) = self.shared.ratings.lock().keyed_spec_of_ruleset(&ruleset) else {
             let problem = format!("ruleset `{}` has no rating system; add a <Rating> element", ruleset.name);
             return Err(field_error("matchmaking_set_id", problem));
         };

@@ -4,11 +4,11 @@ use crate::domain::id::{AdvertisementId, MatchId, RatingKey, SetId, TicketId, Us
 use crate::domain::time::UnixMs;
 use crate::engine::error::EngineError;
 use crate::engine::queues::operator_command::{
-    EXPORTED_FEEDBACK_MAX, EXPORTED_ROWS_PER_KIND_MAX, ExportedRating, UserExport,
+    EXPORTED_FEEDBACK_MAX, EXPORTED_ROWS_PER_KIND_MAX, ExportedRating, UserExportPage,
 };
 use crate::engine::queues::queue_engine::QueueEngine;
 use crate::engine::queues::queue_engine::match_results::store_unavailable;
-use crate::store::queues::UserQueueState;
+use crate::store::queues::UserTicketsMatchAndPenalties;
 use crate::store::user_data::UserRowKind;
 
 impl QueueEngine {
@@ -18,12 +18,12 @@ impl QueueEngine {
     }
 
     /// Page of what is kept about a user: everything but results on the first page, and at most `max` results after `after`.
-    pub async fn export_user(
+    pub async fn export_user_page(
         &self,
         user: UserKey,
         after: Option<MatchId>,
         max: usize,
-    ) -> Result<UserExport, EngineError> {
+    ) -> Result<UserExportPage, EngineError> {
         let _one_at_a_time = self.shared.user_data_scan.lock().await;
         let unavailable = |error: crate::store::StoreError| store_unavailable(&error);
         let store = &self.shared.common.store;
@@ -32,7 +32,7 @@ impl QueueEngine {
         let mut ids = self.user_row_ids(user, UserRowKind::Result, from, max + 1).await?;
         let has_more = ids.len() > max;
         ids.truncate(max);
-        let mut export = UserExport {
+        let mut export = UserExportPage {
             user,
             log_name: store.user_log_name(user, None).await.map_err(unavailable)?,
             ratings: Vec::new(),
@@ -90,7 +90,7 @@ impl QueueEngine {
         sets.dedup();
         let ratings = self.shared.ratings.lock();
         sets.retain(|set_id| {
-            let rating = catalog.ruleset_in_force(*set_id).and_then(|ruleset| ratings.rating_spec_of(ruleset));
+            let rating = catalog.ruleset_in_force(*set_id).and_then(|ruleset| ratings.keyed_spec_of_ruleset(ruleset));
             rating.is_some_and(|rating| rating.key == key)
         });
         sets
@@ -103,7 +103,8 @@ impl QueueEngine {
         let has_block_list = self.shared.common.block_lists.read().list_of(user).is_some();
         let is_known = has_ratings
             || has_block_list
-            || store.read_user(user).await.map_err(|error| store_unavailable(&error))? != UserQueueState::default();
+            || store.read_user(user).await.map_err(|error| store_unavailable(&error))?
+                != UserTicketsMatchAndPenalties::default();
         let name = store.user_log_name(user, is_known.then_some(new_name)).await;
         Ok(name.map_err(|error| store_unavailable(&error))?.unwrap_or(new_name))
     }

@@ -5,7 +5,7 @@ use futures_util::future::join_all;
 use crate::auth::token::AdvertisementClaim;
 use crate::domain::id::{AdvertisementId, MatchId};
 use crate::domain::lifecycle::{Assignment, MatchStage};
-use crate::domain::ruleset::teams::{HostingSpec, default_confirm_ms};
+use crate::domain::ruleset::teams::{HostingSpec, default_host_confirm_ms};
 use crate::engine::command::Caller;
 use crate::engine::error::EngineError;
 use crate::engine::hosted_match::{HostedMatch, HostedMatchState};
@@ -31,7 +31,7 @@ impl QueueEngine {
         let matches = answers.into_iter().collect::<Result<Vec<_>, EngineError>>()?;
         let now = self.shared.common.clock.now();
         let ruleset = self.shared.common.rulesets.ruleset_in_force(claim.set_id);
-        let may_have_to_confirm = self.shared.adverts.is_advertised(claim.advertisement_id, claim.set_id)
+        let may_have_to_confirm = self.shared.adverts.is_advert_in_memory(claim.advertisement_id, claim.set_id)
             || matches.iter().any(|hosted| matches!(hosted.state, HostedMatchState::Confirming(_)));
         let interval_ms = |hosting: &HostingSpec| {
             if may_have_to_confirm {
@@ -41,11 +41,15 @@ impl QueueEngine {
             }
         };
         let next_beat_in_ms = ruleset.as_ref().map_or_else(
-            || u64::from(default_confirm_ms(CONFIRM_MS_WITHOUT_RULESET)),
+            || u64::from(default_host_confirm_ms(CONFIRM_MS_WITHOUT_RULESET)),
             |ruleset| interval_ms(&ruleset.hosting),
         );
-        let hosted_match_ids =
-            self.shared.adverts.schedule_next_beat(claim.advertisement_id, claim.set_id, next_beat_in_ms, now);
+        let hosted_match_ids = self.shared.adverts.schedule_beat_and_list_matches(
+            claim.advertisement_id,
+            claim.set_id,
+            next_beat_in_ms,
+            now,
+        );
         let matches = matches.into_iter().map(|hosted| hosted.with_time_left_at(now)).collect();
         Ok(HostHeartbeatAnswer { matches, hosted_match_ids, next_beat_in_ms })
     }
@@ -91,14 +95,15 @@ impl QueueEngine {
     ) -> Result<HostedMatch, EngineError> {
         let not_hosted = HostedMatch::new_without_details(beat.match_id, HostedMatchState::NotHosted);
         let found = self.shared.wait_for_cached(|cache| cache.match_by_id(beat.match_id).cloned()).await;
-        let is_host = |host: Option<&Assignment>| host.is_some_and(|host| host.is_on_game_server(advertisement));
+        let is_host =
+            |host: Option<&Assignment>| host.is_some_and(|host| host.is_on_game_server_with_id(advertisement));
         let Some(mut match_) = found else { return Ok(not_hosted) };
-        if !is_host(match_.stage.named_assignment())
+        if !is_host(match_.stage.assignment_since_confirming())
             && let Some(newer) = self.shared.load_newer_match(&match_).await?
         {
             match_ = newer;
         }
-        if !is_host(match_.stage.named_assignment()) {
+        if !is_host(match_.stage.assignment_since_confirming()) {
             return Ok(not_hosted);
         }
         if beat.gives_up {
@@ -112,12 +117,13 @@ impl QueueEngine {
                 (&match_.stage, &after.stage)
                 && let Assignment::GameServer { advertisement, reservation: Some(reservation), .. } = assignment
             {
-                self.shared.adverts.confirm_seats(*advertisement, match_.set_id, *reservation);
+                self.shared.adverts.confirm_seats_and_extend_advert(*advertisement, match_.set_id, *reservation);
             }
         }
         let after = self.shared.cache.read().match_by_id(beat.match_id).cloned();
-        let after =
-            after.filter(|match_| is_host(match_.stage.named_assignment()) || match_.stage.end_reason().is_some());
+        let after = after.filter(|match_| {
+            is_host(match_.stage.assignment_since_confirming()) || match_.stage.end_reason().is_some()
+        });
         Ok(after.map_or(not_hosted, |match_| self.shared.hosted_match(&match_)))
     }
 }

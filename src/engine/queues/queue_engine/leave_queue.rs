@@ -26,17 +26,17 @@ impl QueueEngine {
         let holder = self.verify_ticket_token(caller, &command.ticket)?;
         let ticket = self.wait_for_cached_ticket(holder.ticket_id).await?.ticket;
         check_players(&ticket, &command.users)?;
-        let mut users = holder.users_to_act_for(&ticket, &command.users)?;
+        let mut users = holder.named_or_all_users(&ticket, &command.users)?;
         if users.len() == ticket.session.players.len() {
             // All of them, also those who have left before.
             users.clear();
         }
-        let stored = self.leave_ticket(holder.ticket_id, &users, holder.user).await?;
+        let stored = self.end_ticket_or_leave_match(holder.ticket_id, &users, holder.user).await?;
         Ok(self.leave_answer(&holder, &stored))
     }
 
     /// Ends a waiting ticket, or takes `users`, by default all, out of its match, for `left_by`. Returns the ticket afterwards.
-    pub(super) async fn leave_ticket(
+    pub(super) async fn end_ticket_or_leave_match(
         &self,
         ticket_id: TicketId,
         users: &[UserKey],

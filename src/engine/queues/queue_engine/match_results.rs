@@ -16,8 +16,8 @@ use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::queues::plan_transition::{PlannedTransition, plan_transition};
 use crate::engine::queues::queue_engine::QueueEngine;
-use crate::engine::queues::queue_engine::seat_reports::PlayerReportAttempt;
-use crate::engine::queues::result_report::{check_report, complete_report};
+use crate::engine::queues::queue_engine::player_reports::PlayerReportOutcome;
+use crate::engine::queues::result_report::{check_report, with_leavers_duration_and_forecast};
 use crate::engine::queues::ticket_holder::TicketHolder;
 use crate::engine::ratings::command::{
     ReportResultAnswer, ReportResultCommand, ReportState, ResultReporter, SubmitFeedbackCommand,
@@ -38,13 +38,7 @@ impl QueueEngine {
     ) -> Result<ReportResultAnswer, EngineError> {
         let shared = &self.shared;
         let by_operator = matches!(command.reporter, ResultReporter::Operator);
-        let match_id = match (command.match_id, &command.reporter) {
-            (Some(match_id), _) => match_id,
-            (None, ResultReporter::GameServer(token)) => self.only_match_of_host(caller, token)?,
-            (None, ResultReporter::Ticket(_)) => return Err(EngineError::NotOwner),
-            (None, ResultReporter::Operator) => return Err(EngineError::MatchNotFound),
-        };
-        let match_ = self.find_match(match_id).await?;
+        let match_ = self.find_match(self.reported_match_id(caller, command)?).await?;
         let mut match_ = match_.ok_or(if by_operator { EngineError::MatchNotFound } else { EngineError::NotOwner })?;
         for _ in 0..WRITE_ATTEMPTS_MAX {
             let authority = match self.authorize_reporter(caller, &match_, command) {
@@ -60,15 +54,22 @@ impl QueueEngine {
                 ReporterAuthority::Alone { visible_ticket, reported_by } => (visible_ticket, reported_by),
                 ReporterAuthority::Seats { ticket_id, users } => {
                     match self.report_for_users(&match_, (ticket_id, &users), checked, command).await? {
-                        PlayerReportAttempt::Answer(answer) => return Ok(*answer),
-                        PlayerReportAttempt::Stale(current) => match_ = current,
+                        PlayerReportOutcome::Answer(answer) => return Ok(*answer),
+                        PlayerReportOutcome::Stale(current) => match_ = current,
                     }
                     continue;
                 }
             };
             let rating = self.rating_spec_for_match(&match_).filter(|_| match_.bots_by_team.is_empty());
             let now = shared.common.clock.now();
-            let report = complete_report(shared, &match_, rating.as_ref(), checked, command.duration_ms, now)?;
+            let report = with_leavers_duration_and_forecast(
+                shared,
+                &match_,
+                rating.as_ref(),
+                checked,
+                command.duration_ms,
+                now,
+            )?;
             let report = Arc::new(report);
             let end_transition = self.plan_match_end(&match_, ruleset.as_deref(), reported_by, now);
             let effects: Vec<MatchEffect> =
@@ -89,7 +90,7 @@ impl QueueEngine {
                     return Ok(self.result_answer(&match_, result, is_replay, visible_ticket));
                 }
                 QueueOutcome::ConflictingResult(first) => {
-                    return Err(EngineError::AlreadyReported { first_report: first.report.summary() });
+                    return Err(EngineError::AlreadyReported { first_report: first.report.describe_ranks() });
                 }
                 QueueOutcome::StaleMatchVersion(Some(current)) => match_ = current,
                 QueueOutcome::RatingFailed(reason) => {
@@ -100,6 +101,16 @@ impl QueueEngine {
             }
         }
         Err(EngineError::Overloaded { retry_after_ms: RETRY_AFTER_MS })
+    }
+
+    /// Match that a report is about: the one that it names, or the only one of the reporting host.
+    fn reported_match_id(&self, caller: &Caller, command: &ReportResultCommand) -> Result<MatchId, EngineError> {
+        match (command.match_id, &command.reporter) {
+            (Some(match_id), _) => Ok(match_id),
+            (None, ResultReporter::GameServer(token)) => self.only_match_of_host(caller, token),
+            (None, ResultReporter::Ticket(_)) => Err(EngineError::NotOwner),
+            (None, ResultReporter::Operator) => Err(EngineError::MatchNotFound),
+        }
     }
 
     /// Answer with the result of a match.
@@ -125,7 +136,7 @@ impl QueueEngine {
         let shared = &self.shared;
         let holder = TicketHolder::verify(&shared.common.token_signer, caller, &command.ticket_token)?;
         let mut match_ = self.find_match(command.match_id).await?.ok_or(EngineError::NotOwner)?;
-        if match_.stage.last_assignment().is_none()
+        if match_.stage.assignment_since_play_start().is_none()
             && let Some(newer) = shared.load_newer_match(&match_).await?
         {
             match_ = newer;
@@ -147,7 +158,7 @@ impl QueueEngine {
         if caller.user.is_some_and(|own_user| own_user != user) {
             return Err(EngineError::NotOwner);
         }
-        if match_.stage.last_assignment().is_none() {
+        if match_.stage.assignment_since_play_start().is_none() {
             return Err(EngineError::MatchNotPlayed);
         }
         let (rating, now) = (self.rating_spec_for_match(&match_), shared.common.clock.now());
@@ -162,7 +173,7 @@ impl QueueEngine {
     }
 
     /// Finished matches after `after`, in report order.
-    pub async fn finished_matches(
+    pub async fn finished_matches_reported_after(
         &self,
         after: (UnixMs, MatchId),
         max: usize,
@@ -183,7 +194,7 @@ impl QueueEngine {
     /// matched by them, also if the set has another scale or pool now.
     pub(super) fn rating_spec_for_match(&self, match_: &Match) -> Option<KeyedRatingSpec> {
         match self.shared.common.ruleset_of_match(match_.set_id, match_.ruleset_hash) {
-            MatchRulesetLookup::Known(ruleset) => self.shared.ratings.lock().rating_spec_of(&ruleset),
+            MatchRulesetLookup::Known(ruleset) => self.shared.ratings.lock().keyed_spec_of_ruleset(&ruleset),
             MatchRulesetLookup::NotLoaded | MatchRulesetLookup::Unavailable => None,
         }
     }
@@ -226,8 +237,8 @@ impl QueueEngine {
                 let claim = signer.verify::<AdvertisementClaim>(token).ok_or(EngineError::NotOwner)?;
                 let is_hosted_here = match_
                     .stage
-                    .last_assignment()
-                    .is_some_and(|assignment| assignment.is_on_game_server(claim.advertisement_id));
+                    .assignment_since_play_start()
+                    .is_some_and(|assignment| assignment.is_on_game_server_with_id(claim.advertisement_id));
                 if claim.subject != caller.subject || !is_hosted_here {
                     return Err(EngineError::NotOwner);
                 }
@@ -240,11 +251,11 @@ impl QueueEngine {
             ResultReporter::Ticket(token) => {
                 let holder = TicketHolder::verify(signer, caller, token)?;
                 let match_ticket = held_ticket_in_match(match_, &holder)?;
-                match match_.stage.last_assignment() {
+                match match_.stage.assignment_since_play_start() {
                     Some(Assignment::GameServer { .. }) => return Err(EngineError::NotOwner),
                     Some(Assignment::PeerHost { .. }) => ReporterAuthority::Seats {
                         ticket_id: match_ticket.ticket_id,
-                        users: self.reporting_users(caller, match_, match_ticket, command.player_key)?,
+                        users: self.users_reported_for(caller, match_, match_ticket, command.player_key)?,
                     },
                     // An unhosted match is reported by the backend that entered the ticket, not by a player's game.
                     Some(Assignment::Unhosted) if caller.user.is_some() => return Err(EngineError::NotOwner),

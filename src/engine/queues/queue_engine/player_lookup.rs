@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use crate::domain::id::{MatchId, SetId};
 use crate::engine::error::EngineError;
-use crate::engine::open_silos::SiloState;
+use crate::engine::open_silos::SiloAndOpeningLimits;
 use crate::engine::queues::operator_command::{
-    EntryObstacle, MatchOverview, PlayerOverview, PlayerQuery, PlayerTicket, SetEntryOverview,
+    EntryObstacle, MatchOverview, PlayerEntryQuery, PlayerOverview, PlayerTicket, SetEntryOverview,
 };
 use crate::engine::queues::queue_engine::QueueEngine;
 use crate::engine::writer_inbox::RETRY_AFTER_MS;
 use crate::rules::catalog::CatalogState;
-use crate::store::queues::{QueueKey, TicketState, UserQueueState};
+use crate::store::queues::{QueueKey, TicketState, UserTicketsMatchAndPenalties};
 
 impl QueueEngine {
     /// State of a match. With several servers, any of them knows it.
@@ -26,7 +26,7 @@ impl QueueEngine {
     }
 
     /// State of a user. The store's rows decide, as they do for Enter, so each server gives the same answer.
-    pub async fn player_overview(&self, query: PlayerQuery) -> Result<PlayerOverview, EngineError> {
+    pub async fn player_overview(&self, query: PlayerEntryQuery) -> Result<PlayerOverview, EngineError> {
         let common = &self.shared.common;
         let stored = common.store.read_user(query.user).await.map_err(|error| {
             tracing::warn!(%error, "read of a user failed");
@@ -44,7 +44,7 @@ impl QueueEngine {
             let Some(found) = found else { continue };
             account = account.or(found.ticket.subject);
             tickets.push(PlayerTicket {
-                status: self.shared.ticket_status(&found, common.clock.now()),
+                status: self.shared.ticket_status_without_credentials(&found, common.clock.now()),
                 silo: found.ticket.session.silo,
                 expires_at: found.expires_at,
                 match_id: match found.state {
@@ -54,7 +54,7 @@ impl QueueEngine {
                 },
             });
         }
-        let silo = common.open_silos.silo_state(query.silo, account);
+        let silo = common.open_silos.silo_and_opening_limits(query.silo, account);
         let catalog = common.rulesets.snapshot();
         let set_ids = match query.set_id {
             Some(set_id) => vec![set_id],
@@ -80,11 +80,11 @@ impl QueueEngine {
 
     fn set_overview(
         &self,
-        query: &PlayerQuery,
+        query: &PlayerEntryQuery,
         set_id: SetId,
         catalog: &Arc<CatalogState>,
-        stored: &UserQueueState,
-        silo: &SiloState,
+        stored: &UserTicketsMatchAndPenalties,
+        silo: &SiloAndOpeningLimits,
     ) -> SetEntryOverview {
         let ruleset = catalog.ruleset_in_force(set_id);
         let queue = ruleset.and_then(|ruleset| ruleset.queue.as_ref());

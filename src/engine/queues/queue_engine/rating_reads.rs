@@ -93,8 +93,8 @@ impl QueueEngine {
 
     /// Rating system of a set's current ruleset, and its ratings.
     pub(super) fn rating_spec_of_set(&self, set_id: SetId) -> Result<KeyedRatingSpec, EngineError> {
-        let ruleset = self.shared.common.ruleset(set_id, None)?;
-        self.shared.ratings.lock().rating_spec_of(&ruleset).ok_or(EngineError::NoRatingSystem(set_id))
+        let ruleset = self.shared.common.current_or_cached_ruleset(set_id, None)?;
+        self.shared.ratings.lock().keyed_spec_of_ruleset(&ruleset).ok_or(EngineError::NoRatingSystem(set_id))
     }
 
     /// Fails unless the caller may use the ratings of all `users`. With replicas, waits for a match that another server has

@@ -21,12 +21,12 @@ pub(crate) struct RulesetUsage {
 
 impl RulesetUsage {
     /// Waiting tickets of a set.
-    pub(crate) fn tickets_of(&self, set_id: SetId) -> u32 {
+    pub(crate) fn waiting_ticket_count_of_set(&self, set_id: SetId) -> u32 {
         self.waiting_tickets.get(&set_id).copied().unwrap_or(0)
     }
 
     /// Matches of a set that have not ended.
-    pub(crate) fn live_match_count_of(&self, set_id: SetId) -> u32 {
+    pub(crate) fn live_match_count_of_set(&self, set_id: SetId) -> u32 {
         self.live_matches.iter().filter(|((set, _), _)| *set == set_id).map(|(_, count)| count).sum()
     }
 }

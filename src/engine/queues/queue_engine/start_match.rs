@@ -8,8 +8,8 @@ use crate::auth::token::{AdvertisementClaim, ConsentPurpose, HmacTokenSigner, Ti
 use crate::domain::advertisement::AdvertisementKind;
 use crate::domain::chosen_value::ChosenValue;
 use crate::domain::id::{MatchId, ReservationId, UserKey};
-use crate::domain::lifecycle::session_start::SessionMatchStart;
-use crate::domain::lifecycle::transition::session_match::{NewSessionMatch, begin_session_match};
+use crate::domain::lifecycle::session_start::SessionMatchStartByHost;
+use crate::domain::lifecycle::transition::session_match::{NewMatchStartedByHost, begin_match_started_by_host};
 use crate::domain::lifecycle::{Assignment, Match, MatchTicket};
 use crate::domain::limit::PLAYERS_PER_TICKET_MAX;
 use crate::domain::queue::entry::EnteredSession;
@@ -93,11 +93,12 @@ impl QueueEngine {
         if !self.shared.all_servers_know_session_matches() {
             return Err(EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS });
         }
-        let ruleset = common.ruleset(set_id, None)?;
+        let ruleset = common.current_or_cached_ruleset(set_id, None)?;
         common.check_ruleset_is_durable(&ruleset)?;
         let stored = self.stored_session(&start.claim).await?;
         let consents = self.host_party_consents(start, &ruleset)?;
-        let mut parties = AdvertisedSessionParties::new(&stored).parties(start.teams, &start.host_party)?;
+        let mut parties =
+            AdvertisedSessionParties::new(&stored).parties_of_named_teams(start.teams, &start.host_party)?;
         for _ in 0..ATTEMPTS_MAX {
             check_teams(start.teams, &parties)?;
             let write = self.plan_start(start, &ruleset, &stored, (&parties, &consents));
@@ -180,7 +181,7 @@ impl QueueEngine {
             },
         };
         let chosen = self.choose_values(ruleset, stored, &match_tickets, now);
-        let new_match = NewSessionMatch {
+        let new_match = NewMatchStartedByHost {
             id: start.id,
             set_id: start.claim.set_id,
             silo: stored.advertisement.session.silo,
@@ -188,13 +189,13 @@ impl QueueEngine {
             tickets: match_tickets,
             assignment,
             chosen,
-            session_start: SessionMatchStart {
+            session_start: SessionMatchStartByHost {
                 advertisement: start.claim.advertisement_id,
                 reservations: playing().map(|party| party.reservation).collect(),
                 request_digest: start.request_digest,
             },
         };
-        let started = Arc::new(begin_session_match(&self.shared.lifecycle_rules(ruleset), new_match, now));
+        let started = Arc::new(begin_match_started_by_host(&self.shared.lifecycle_rules(ruleset), new_match, now));
         QueueWrite::StartMatch {
             other_tickets: other_waiting_tickets(&self.shared, &started),
             started,
@@ -250,7 +251,7 @@ impl QueueEngine {
         self_answering.sort_unstable();
         let EnteredSession { session, player_ratings } = common.party_values.build_entered_session(ruleset, session);
         Ticket {
-            id: common.token_signer.derive_match_ticket_id(start.id, party.reservation),
+            id: common.token_signer.derive_session_match_ticket_id(start.id, party.reservation),
             set_id: start.claim.set_id,
             subject: start.caller.subject.filter(|_| party.reservation.is_none()),
             entered_at: now,
@@ -272,7 +273,7 @@ impl QueueEngine {
         let common = &self.shared.common;
         let has_own_party = start.caller.user.is_some() && session_start.reservations.contains(&None);
         let own_ticket = has_own_party.then(|| {
-            let ticket_id = common.token_signer.derive_match_ticket_id(started.id, None);
+            let ticket_id = common.token_signer.derive_session_match_ticket_id(started.id, None);
             let claim = TicketClaim { ticket_id, set_id: started.set_id, subject: start.caller.subject };
             (ticket_id, common.token_signer.sign(&claim))
         });
@@ -284,7 +285,12 @@ impl QueueEngine {
         let next_beat_in_ms =
             ruleset.map_or(default_interval_ms, |ruleset| ruleset.hosting.play_heartbeat_interval_ms());
         let AdvertisementClaim { advertisement_id, set_id, .. } = start.claim;
-        self.shared.adverts.schedule_next_beat(advertisement_id, set_id, next_beat_in_ms, common.clock.now());
+        self.shared.adverts.schedule_beat_and_list_matches(
+            advertisement_id,
+            set_id,
+            next_beat_in_ms,
+            common.clock.now(),
+        );
         Ok(StartMatchAnswer { hosted: self.shared.hosted_match(started), unavailable, own_ticket, next_beat_in_ms })
     }
 }

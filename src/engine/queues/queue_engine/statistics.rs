@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::domain::id::SetId;
 use crate::domain::time::UnixMs;
 use crate::engine::error::EngineError;
-use crate::engine::queues::command::{CountedStatistics, QueueStatistics, SetStatistics, StatisticsPeriod};
+use crate::engine::queues::command::{CountedStatistics, QueueStatistics, SetStatistics, StatisticsPeriodAndSplit};
 use crate::engine::queues::queue_engine::QueueEngine;
 use crate::engine::queues::ticket_match_cache::QueueTicketsAndMatches;
 use crate::engine::writer_inbox::RETRY_AFTER_MS;
@@ -14,12 +14,12 @@ use crate::store::statistics::{STATISTICS_HOUR_MS, StatisticsQuery};
 
 impl QueueEngine {
     /// Counts of all servers in a period: of this one until now.
-    pub async fn counted_statistics(&self, period: StatisticsPeriod) -> Result<CountedStatistics, EngineError> {
+    pub async fn counted_statistics(&self, period: StatisticsPeriodAndSplit) -> Result<CountedStatistics, EngineError> {
         let common = &self.shared.common;
         if let Err(error) = common.flush_statistics().await {
             tracing::warn!(%error, "statistics not written before they were read");
         }
-        let StatisticsPeriod { hours_before, set_id, by_region, by_party_size } = period;
+        let StatisticsPeriodAndSplit { hours_before, set_id, by_region, by_party_size } = period;
         let now = common.clock.now().0;
         let since = UnixMs((now - now % STATISTICS_HOUR_MS).saturating_sub(hours_before * STATISTICS_HOUR_MS));
         let until = UnixMs(now).plus_ms(STATISTICS_HOUR_MS);

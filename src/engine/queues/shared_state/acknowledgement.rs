@@ -26,7 +26,7 @@ impl SharedState {
     }
 
     /// Records the same without waiting for the store.
-    pub(crate) fn acknowledge_ready_check_later(&self, stored: &StoredTicket, holder: &TicketHolder) {
+    pub(crate) fn acknowledge_ready_check_in_background(&self, stored: &StoredTicket, holder: &TicketHolder) {
         if let Some(write) = self.acknowledgement(stored, holder) {
             let (reply, _) = oneshot::channel();
             // As above, if the writer has too much to do.
@@ -46,7 +46,9 @@ impl SharedState {
     fn unanswered_players(&self, stored: &StoredTicket, match_id: MatchId) -> Option<u64> {
         let match_ = self.cache.read().match_by_id(match_id).cloned()?;
         let deadline = match match_.stage {
-            MatchStage::ReadyCheck { .. } => effective_deadline(None, &match_, &self.common.outages.times())?,
+            MatchStage::ReadyCheck { .. } => {
+                effective_deadline(None, &match_, &self.common.outages.outages_extending_deadlines())?
+            }
             _ => return None,
         };
         let match_ticket = match_.tickets.iter().find(|match_ticket| match_ticket.ticket_id == stored.ticket.id)?;

@@ -113,7 +113,7 @@ impl SharedState {
         let mut cache = self.cache.write();
         if let Some((tickets, matches)) = listed {
             let newer_than = UnixMs(feed_batch.read_at.0.saturating_sub(FULL_READ_MARGIN_MS));
-            changed_queues.extend(cache.remove_unlisted(&tickets, &matches, newer_than));
+            changed_queues.extend(cache.remove_unlisted_older_than(&tickets, &matches, newer_than));
         }
         changed_queues.extend(feed_batch.removed_tickets.into_iter().filter_map(|id| cache.remove_ticket(id)));
         changed_queues.extend(feed_batch.removed_matches.into_iter().filter_map(|id| cache.remove_match(id)));
@@ -125,7 +125,7 @@ impl SharedState {
     fn forget_removed_ratings(&self, feed_batch: &QueueFeedBatch, changed_queues: &mut BTreeSet<QueueKey>) {
         if feed_batch.has_all_ratings {
             let newer_than = UnixMs(feed_batch.read_at.0.saturating_sub(FULL_READ_MARGIN_MS));
-            self.ratings.lock().remove_unlisted(&feed_batch.ratings, newer_than);
+            self.ratings.lock().remove_unlisted_older_than(&feed_batch.ratings, newer_than);
             return;
         }
         let mut removed_users = feed_batch.rated_users.clone();

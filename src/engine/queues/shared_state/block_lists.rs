@@ -43,7 +43,7 @@ impl SharedState {
             let mut lists = self.common.block_lists.write();
             if feed_batch.has_all_ratings {
                 let newer_than = UnixMs(feed_batch.read_at.0.saturating_sub(FULL_READ_MARGIN_MS));
-                lists.remove_unlisted(&feed_batch.block_lists, newer_than)
+                lists.remove_unlisted_older_than(&feed_batch.block_lists, newer_than)
             } else {
                 let is_listed = |user: &UserKey| feed_batch.block_lists.iter().any(|list| list.user == *user);
                 let unlisted = feed_batch.rated_users.iter().filter(|user| !is_listed(user));

@@ -78,15 +78,14 @@ impl SharedState {
 
     /// Heartbeat of one player's client, in a ticket that another caller keeps alive. It counts as the ticket's heartbeat
     /// once a host is named, since the player may be the host.
-    pub(crate) async fn heartbeat_ticket_by_seat(
-        &self,
-        id: TicketId,
-    ) -> Result<Option<(StoredTicket, u32)>, EngineError> {
+    pub(crate) async fn record_seat_heartbeat(&self, id: TicketId) -> Result<Option<(StoredTicket, u32)>, EngineError> {
         let Some(stored) = self.wait_for_cached(|cache| cache.ticket(id).cloned()).await else { return Ok(None) };
         let has_host = match stored.state {
-            TicketState::InMatch(match_id) => {
-                self.cache.read().match_by_id(match_id).is_some_and(|found| found.stage.named_assignment().is_some())
-            }
+            TicketState::InMatch(match_id) => self
+                .cache
+                .read()
+                .match_by_id(match_id)
+                .is_some_and(|found| found.stage.assignment_since_confirming().is_some()),
             TicketState::Waiting | TicketState::Ended { .. } => false,
         };
         if has_host {
@@ -106,19 +105,23 @@ impl SharedState {
 
     /// TTL that a heartbeat reports: a ticket whose player may host a match is heard often enough to keep it.
     fn reported_ttl_ms(&self, stored: &StoredTicket, ruleset: Option<&Ruleset>, ttl_ms: u32) -> u32 {
-        match (self.peer_hosting_spec(stored, ruleset), stored.state) {
+        match (self.hosting_spec_if_player_may_host(stored, ruleset), stored.state) {
             (Some(hosting), TicketState::InMatch(_)) => ttl_ms.min(hosting.host_loss_ms),
             _ => ttl_ms,
         }
     }
 
     /// Hosting of a ticket of which a player may host a match: by the ruleset, or because a player hosts its session.
-    pub(crate) fn peer_hosting_spec(&self, stored: &StoredTicket, ruleset: Option<&Ruleset>) -> Option<HostingSpec> {
+    pub(crate) fn hosting_spec_if_player_may_host(
+        &self,
+        stored: &StoredTicket,
+        ruleset: Option<&Ruleset>,
+    ) -> Option<HostingSpec> {
         let hosting = ruleset?.hosting;
         let is_hosted_by_player = || {
             let TicketState::InMatch(id) = stored.state else { return false };
             let cache = self.cache.read();
-            let host = cache.match_by_id(id).and_then(|match_| match_.stage.named_assignment());
+            let host = cache.match_by_id(id).and_then(|match_| match_.stage.assignment_since_confirming());
             matches!(host, Some(Assignment::PeerHost { .. }))
         };
         (hosting.mode == HostingMode::Peer || is_hosted_by_player()).then_some(hosting)

@@ -44,7 +44,7 @@ impl SharedState {
 
 /// Whether a player of the ticket, who has not left, is the named host.
 pub(crate) fn is_hosted_by_ticket(match_: &Match, ticket_id: TicketId) -> bool {
-    let Some(Assignment::PeerHost { host }) = match_.stage.named_assignment() else { return false };
+    let Some(Assignment::PeerHost { host }) = match_.stage.assignment_since_confirming() else { return false };
     let mut players = match_.present_players();
     players.any(|(match_ticket, player)| match_ticket.ticket_id == ticket_id && player.client == *host)
 }

@@ -24,7 +24,7 @@ impl SharedState {
             if let Some((advertisement, _)) = host_before.filter(|host| Some(host) != host_after.as_ref()) {
                 let has_ended = matches!(after.stage, MatchStage::Ended { .. });
                 let state = if has_ended { HostedMatchState::Ended } else { HostedMatchState::NotHosted };
-                self.adverts.remove_hosted_match(advertisement, after.id, state);
+                self.adverts.remove_hosted_match_and_notify(advertisement, after.id, state);
             }
             if let Some((advertisement, _)) = host_after {
                 self.adverts.set_hosted_match(advertisement, self.hosted_match(&after), now);
@@ -102,7 +102,7 @@ fn trusted(
     session: &Session,
     attributes: &[(Box<str>, AttributeValue)],
 ) -> Vec<(Box<str>, AttributeValue)> {
-    attributes.iter().filter(|(name, _)| ruleset.trusts_attribute(name, session.origin)).cloned().collect()
+    attributes.iter().filter(|(name, _)| ruleset.trusts_attribute_from_origin(name, session.origin)).cloned().collect()
 }
 
 /// Advertisement and reservation of a match that must be confirmed or is being played, if it has them.

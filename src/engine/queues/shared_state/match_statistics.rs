@@ -87,7 +87,7 @@ impl<'a> MatchSamples<'a> {
             .map(Arc::from);
         let nearest = |stored: Option<&StoredTicket>| {
             let ruleset = ruleset.as_ref().filter(|_| match_.region.is_none())?;
-            ruleset.statistics_region_of(&stored?.ticket.session).map(Arc::from)
+            ruleset.nearest_region_if_in_statistics(&stored?.ticket.session).map(Arc::from)
         };
         Self {
             match_,

@@ -6,7 +6,7 @@ use crate::domain::id::{MatchId, TicketId, UserKey};
 use crate::domain::lifecycle::deadline::reports_due_at;
 use crate::domain::lifecycle::event::Transition;
 use crate::domain::lifecycle::rules::LifecycleRules;
-use crate::domain::lifecycle::side_reports::{ReportDecision, ResultClaim, SideReportsOutcome};
+use crate::domain::lifecycle::side_reports::{PlayerResultClaim, ReportDecision, SideReportsOutcome};
 use crate::domain::lifecycle::transition::report::{
     apply_report_window_end, apply_side_report, disconnected_by_agreement, leavers_of_sides_ranked_last,
     users_of_reporting_sides,
@@ -19,7 +19,7 @@ use crate::domain::ruleset::rating::scale::KeyedRatingSpec;
 use crate::domain::time::UnixMs;
 use crate::engine::error::EngineError;
 use crate::engine::queues::plan_transition::{PlannedTransition, plan_transition};
-use crate::engine::queues::result_report::{CheckedReport, complete_report};
+use crate::engine::queues::result_report::{CheckedReport, with_leavers_duration_and_forecast};
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::writer_inbox::RETRY_AFTER_MS;
 use crate::rules::catalog::MatchRulesetLookup;
@@ -44,13 +44,13 @@ impl SharedState {
         &self,
         match_: &Match,
         reporters: &[UserKey],
-        claim: &ResultClaim,
+        claim: &PlayerResultClaim,
     ) -> Result<ReportWriteOutcome, EngineError> {
         let now = self.common.clock.now();
         let ruleset = self.known_ruleset_of(match_);
         let rules = lifecycle_rules(ruleset.as_deref());
         let was_heard = |id: TicketId| self.was_heard_since_start(match_, id);
-        let outages = self.common.outages.times();
+        let outages = self.common.outages.outages_extending_deadlines();
         let mut decided = apply_side_report(&rules, match_, reporters, claim, &was_heard, &outages, now);
         if trusts_first_report() {
             decided.1 = ReportDecision::Result(claim.ranks.clone());
@@ -70,7 +70,7 @@ impl SharedState {
             let ruleset = self.known_ruleset_of(&match_);
             let rules = lifecycle_rules(ruleset.as_deref());
             let was_heard = |id: TicketId| self.was_heard_since_start(&match_, id);
-            let outages = self.common.outages.times();
+            let outages = self.common.outages.outages_extending_deadlines();
             let decided = apply_report_window_end(&rules, &match_, &was_heard, &outages, now);
             if decided.0.next_match.is_none() {
                 return;
@@ -102,7 +102,7 @@ impl SharedState {
         let Some(PlannedTransition { next_match, write, .. }) = plan_transition(self, ruleset, transition, now) else {
             return Err(EngineError::MatchNotPlayed);
         };
-        let rating = ruleset.and_then(|ruleset| self.ratings.lock().rating_spec_of(ruleset));
+        let rating = ruleset.and_then(|ruleset| self.ratings.lock().keyed_spec_of_ruleset(ruleset));
         let rating = rating.filter(|_| match_.bots_by_team.is_empty());
         let report = match decision {
             ReportDecision::Result(ranks) => Some(self.agreed_report(&next_match, &ranks, rating.as_ref(), now)?),
@@ -169,7 +169,7 @@ impl SharedState {
         };
         let mut agreeing = match_.side_reports.reports.iter().filter(|report| report.claim.ranks == ranks);
         let duration_ms = agreeing.find_map(|report| report.claim.duration_ms);
-        complete_report(self, match_, rating, checked, duration_ms, now)
+        with_leavers_duration_and_forecast(self, match_, rating, checked, duration_ms, now)
     }
 
     /// Result of contradicting reports: only players who left are rated, as last, if all reports rank them last.
@@ -197,14 +197,14 @@ impl SharedState {
             }));
         }
         let checked = CheckedReport { sides, disconnected: Vec::new() };
-        let report = complete_report(self, match_, rating, checked, None, now)?;
+        let report = with_leavers_duration_and_forecast(self, match_, rating, checked, None, now)?;
         let disputing_users = users_of_reporting_sides(match_);
         Ok(ResultReport { left_by_call: leavers, disputing_users, ..report })
     }
 
     /// Notes in a session's match that a ticket was heard of which a player leaves at `now`: the ticket may be forgotten before
     /// the result is reported.
-    pub(crate) fn record_heard_tickets_of_leavers(&self, next_match: &mut Match, now: UnixMs) {
+    pub(crate) fn note_leaver_tickets_as_heard(&self, next_match: &mut Match, now: UnixMs) {
         if next_match.session_start.is_none() {
             return;
         }
@@ -212,7 +212,7 @@ impl SharedState {
         let leaving: Vec<TicketId> = next_match.tickets.iter().filter(leaves).map(|ticket| ticket.ticket_id).collect();
         for id in leaving {
             if self.was_heard_since_start(next_match, id) {
-                next_match.side_reports.add_heard_ticket(id);
+                next_match.side_reports.add_ticket_heard_in_play(id);
             }
         }
     }
@@ -247,9 +247,9 @@ impl SharedState {
     }
 
     /// Time at which the report window of a match ends, if no outcome is known.
-    pub(crate) fn reports_due_at(&self, match_: &Match) -> Option<UnixMs> {
+    pub(crate) fn report_window_ends_at(&self, match_: &Match) -> Option<UnixMs> {
         let rules = self.known_ruleset_of(match_).map(|ruleset| LifecycleRules::from_ruleset(&ruleset));
-        reports_due_at(rules.as_ref(), match_, &self.common.outages.times())
+        reports_due_at(rules.as_ref(), match_, &self.common.outages.outages_extending_deadlines())
     }
 
     fn known_ruleset_of(&self, match_: &Match) -> Option<Arc<Ruleset>> {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::auth::match_credential::{CredentialHost, MatchCredential};
+use crate::auth::match_credential::{CredentialHost, MatchCredentialContent};
 use crate::auth::public_user_keys::KeyPurpose;
-use crate::auth::token::LastStatusClaim;
+use crate::auth::token::WatchResumeClaim;
 use crate::domain::id::{MatchId, UserKey};
 use crate::domain::lifecycle::deadline::{before_play_deadline, reports_due_at};
 use crate::domain::lifecycle::rules::LifecycleRules;
@@ -42,7 +42,7 @@ impl SharedState {
     /// Status of a ticket at `now`, as its holder may see it: with the credentials of the players whom it acts for, and with
     /// the host as its own if it acts for that player.
     pub(crate) fn ticket_status_for(&self, holder: &TicketHolder, stored: &StoredTicket, now: UnixMs) -> TicketStatus {
-        let mut status = self.ticket_status(stored, now);
+        let mut status = self.ticket_status_without_credentials(stored, now);
         if let Some(MatchView { found_match, team, own_players, host, is_own_host, .. }) = &mut status.match_view {
             for (own_player, player) in own_players.iter_mut().zip(&stored.ticket.session.players) {
                 if holder.acts_for(&stored.ticket, player.user) {
@@ -56,7 +56,7 @@ impl SharedState {
     }
 
     /// Status of a ticket at `now`, for no holder: without credentials.
-    pub(crate) fn ticket_status(&self, stored: &StoredTicket, now: UnixMs) -> TicketStatus {
+    pub(crate) fn ticket_status_without_credentials(&self, stored: &StoredTicket, now: UnixMs) -> TicketStatus {
         let ticket = &stored.ticket;
         let cache = self.cache.read();
         let match_ = match stored.state {
@@ -80,7 +80,7 @@ impl SharedState {
         let is_waiting = matches!(phase, TicketPhase::Waiting | TicketPhase::Paused);
         let key = QueueKey { set_id: ticket.set_id, silo: ticket.session.silo };
         let position = is_waiting
-            .then(|| cache.queue_index(key).map_or(0, |index| index.position_of(ticket.entered_at, ticket.id)));
+            .then(|| cache.queue_index(key).map_or(0, |index| index.tickets_ahead_of(ticket.entered_at, ticket.id)));
         let returned_from = cache.returned_from(ticket.id).filter(|_| is_waiting).cloned();
         drop(cache);
         let ruleset = self.common.rulesets.ruleset_in_force(ticket.set_id);
@@ -102,7 +102,7 @@ impl SharedState {
             party_size: ticket.session.player_count(),
         };
         let estimate = self.wait_estimator.lock().estimate(&wait_class, now).filter(|_| is_waiting);
-        let resume_claim = LastStatusClaim {
+        let resume_claim = WatchResumeClaim {
             ticket_id: ticket.id,
             ticket_version: shown_version(stored),
             match_version: match_version_of_status(phase, match_.as_deref(), returned_from.as_deref()),
@@ -160,7 +160,7 @@ impl SharedState {
             })
         });
         let rules = ruleset.as_deref().map(LifecycleRules::from_ruleset);
-        let outages = self.common.outages.times();
+        let outages = self.common.outages.outages_extending_deadlines();
         let deadline = before_play_deadline(rules.as_ref(), match_, &outages);
         let reports_due_at = reports_due_at(rules.as_ref(), match_, &outages);
         MatchView {
@@ -199,7 +199,7 @@ impl SharedState {
             }
             Some(Assignment::Unhosted) => CredentialHost::None,
         };
-        let credential = MatchCredential { match_id: match_.id, player_key, team, host };
+        let credential = MatchCredentialContent { match_id: match_.id, player_key, team, host };
         let token =
             self.common.match_credential_keys.sign_credential(&credential, self.common.clock.random_bytes(), now);
         token.unwrap_or_else(|error| {

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use crate::domain::available_time::OutageTimes;
 use crate::domain::id::{MatchId, TicketId};
-use crate::domain::lifecycle::deadline::{effective_deadline, is_held_up_too_long_by_outages, reports_due_at};
+use crate::domain::lifecycle::deadline::{effective_deadline, is_start_delayed_too_long_by_outages, reports_due_at};
 use crate::domain::lifecycle::{Match, MatchTicket};
 use crate::domain::time::UnixMs;
 use crate::engine::queues::stored_ticket::queue_key_of;
 use crate::engine::queues::ticket_match_cache::TicketMatchCache;
-use crate::engine::queues::ticket_match_cache::deadline_extension::DeadlineExtension;
+use crate::engine::queues::ticket_match_cache::indexed_deadline_inputs::IndexedDeadlineInputs;
 use crate::rules::RulesetCatalog;
 use crate::store::queues::{QueueKey, StoredTicket, TicketState};
 
@@ -24,7 +24,7 @@ impl TicketMatchCache {
         for index in self.queues.values_mut() {
             index.ticket_expiries.clear();
         }
-        self.extension = DeadlineExtension::new(Arc::clone(outages), Arc::clone(rulesets));
+        self.extension = IndexedDeadlineInputs::new(Arc::clone(outages), Arc::clone(rulesets));
         let waiting = self.tickets.values().filter(|stored| stored.state == TicketState::Waiting);
         let expiries: Vec<(QueueKey, UnixMs, TicketId)> = waiting
             .map(|stored| (queue_key_of(&stored.ticket), self.indexed_expiry_of(stored), stored.ticket.id))
@@ -39,7 +39,7 @@ impl TicketMatchCache {
             .values()
             .map(|match_| {
                 let key = QueueKey { set_id: match_.set_id, silo: match_.silo };
-                (key, match_.id, [self.match_deadline(match_), self.reports_due_at(match_)])
+                (key, match_.id, [self.next_timed_event_of_match(match_), self.report_window_ends_at(match_)])
             })
             .collect();
         for (key, id, [deadline, reports_due_at]) in deadlines {
@@ -75,24 +75,24 @@ impl TicketMatchCache {
     }
 
     /// Time at which the report window of a match ends, if no outcome is known.
-    pub(super) fn reports_due_at(&self, match_: &Match) -> Option<UnixMs> {
+    pub(super) fn report_window_ends_at(&self, match_: &Match) -> Option<UnixMs> {
         match_.reports_due_at()?;
-        reports_due_at(self.extension.lifecycle_rules_of(match_).as_ref(), match_, &self.extension.outages)
+        reports_due_at(self.extension.lifecycle_rules_if_loaded(match_).as_ref(), match_, &self.extension.outages)
     }
 
     /// Time of the next event of a match that needs no caller. Before play, that may be the expiry of a ticket.
-    pub(super) fn match_deadline(&self, match_: &Match) -> Option<UnixMs> {
+    pub(super) fn next_timed_event_of_match(&self, match_: &Match) -> Option<UnixMs> {
         let outages = &self.extension.outages;
         let expiry =
             |match_ticket: &MatchTicket| Some(self.indexed_expiry_of(self.tickets.get(&match_ticket.ticket_id)?));
         let first_expiry = match_.tickets.iter().filter_map(expiry).min().filter(|_| match_.stage.is_before_play());
         let stage_deadline = if outages.is_empty() {
             match_.stage.deadline()
-        } else if is_held_up_too_long_by_outages(match_, outages, UnixMs(u64::MAX)) {
+        } else if is_start_delayed_too_long_by_outages(match_, outages, UnixMs(u64::MAX)) {
             // Held up for too long: it is cancelled at once.
             Some(match_.proposed_at)
         } else {
-            effective_deadline(self.extension.lifecycle_rules_of(match_).as_ref(), match_, outages)
+            effective_deadline(self.extension.lifecycle_rules_if_loaded(match_).as_ref(), match_, outages)
         };
         [stage_deadline, first_expiry].into_iter().flatten().min()
     }

@@ -40,7 +40,7 @@ impl QueueTicketsAndMatches {
     }
 
     /// Number of tickets ahead, at most `REPORTED_POSITION_MAX`.
-    pub(crate) fn position_of(&self, entered_at: UnixMs, id: TicketId) -> u32 {
+    pub(crate) fn tickets_ahead_of(&self, entered_at: UnixMs, id: TicketId) -> u32 {
         self.waiting_tickets.range(..(entered_at, id)).zip(0..REPORTED_POSITION_MAX).count() as u32
     }
 
@@ -61,7 +61,7 @@ impl QueueTicketsAndMatches {
     }
 
     /// Matches that have not ended and fill open seats of the session with this advertisement.
-    pub(crate) fn matches_backfilling(&self, session: AdvertisementId) -> Vec<MatchId> {
+    pub(crate) fn matches_filling_session(&self, session: AdvertisementId) -> Vec<MatchId> {
         let from = (session, MatchId::from_bytes([0; 16]));
         self.backfills.range(from..).take_while(|(id, _)| *id == session).map(|(_, id)| *id).collect()
     }
@@ -82,7 +82,7 @@ impl QueueTicketsAndMatches {
     }
 
     /// Matches whose report window has ended at `now`, at most `max`.
-    pub(crate) fn matches_with_due_reports(&self, now: UnixMs, max: usize) -> Vec<MatchId> {
+    pub(crate) fn matches_with_ended_report_window(&self, now: UnixMs, max: usize) -> Vec<MatchId> {
         self.report_deadlines.iter().take_while(|(deadline, _)| *deadline <= now).take(max).map(|(_, id)| *id).collect()
     }
 

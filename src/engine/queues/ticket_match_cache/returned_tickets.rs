@@ -8,9 +8,9 @@ use crate::domain::time::UnixMs;
 
 /// Last match without play of each ticket, as long as the match is in memory.
 #[derive(Debug, Default)]
-pub(super) struct ReturnedTickets(HashMap<TicketId, (UnixMs, MatchId), BuildIdHasher>);
+pub(super) struct LastUnplayedMatches(HashMap<TicketId, (UnixMs, MatchId), BuildIdHasher>);
 
-impl ReturnedTickets {
+impl LastUnplayedMatches {
     /// Records a match, if it has ended without play. Matches may come in any order: the one proposed last counts, and of those
     /// proposed at the same time the one recorded last.
     pub(super) fn record(&mut self, ended: &Match) {

@@ -59,7 +59,7 @@ pub(super) fn decode_advertisement(
     };
     let expires_at = row.expiry_at_publication();
     let key = RowKey::Advertisement(AdvertisementId::from_bytes(id));
-    let Some(advertisement) = unknown_rows.filter(key, row.decode())?.map(Arc::new) else { return Ok(None) };
+    let Some(advertisement) = unknown_rows.none_if_unknown(key, row.decode())?.map(Arc::new) else { return Ok(None) };
     Ok(Some(StoredAdvertisement { advertisement, expires_at, reservations: Vec::new(), version, is_heartbeat_owner }))
 }
 

@@ -48,7 +48,7 @@ pub(super) fn decode_locked_advert_row(row: &PgRow) -> Result<LockedAdvertRow, S
     })
 }
 
-/// Decodes a row of `FIND_ADVERTISEMENTS_OWNED_OR_RESERVED_BY`: id, and owner and expiry if it is there because of its own owner.
+/// Decodes a row of `FIND_ADVERTISEMENTS_OF_OWNERS_OR_RESERVERS`: id, and owner and expiry if it is there because of its own owner.
 pub(super) fn decode_owned_advert(row: &PgRow) -> Result<(AdvertisementId, Option<OwnerKey>, UnixMs), StoreError> {
     let columns = ColumnReader { table: "advertisement", row };
     let id = AdvertisementId::from_bytes(columns.id_bytes(0, "advertisement_id")?);

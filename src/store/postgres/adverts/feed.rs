@@ -17,7 +17,7 @@ use crate::store::postgres::connection::change_feed::{ChangeFeed, FeedBatchHeade
 use crate::store::postgres::connection::cursor::{READ_TIMEOUT, SNAPSHOT_TIMEOUT};
 use crate::store::postgres::connection::listen;
 use crate::store::postgres::connection::slot::{ConnectionSlot, query_within, to_store_error};
-use crate::store::postgres::replica::ServerIdentity;
+use crate::store::postgres::replica_identity::ReplicaIdentity;
 use crate::store::unknown_rows::{RowKey, UnknownRows};
 
 /// Number of rows that are decoded as one unit of work.
@@ -32,7 +32,7 @@ pub(super) struct AdvertFeedSource {
 }
 
 impl AdvertFeedSource {
-    pub(super) fn new(replica: &ServerIdentity, unknown_rows: Arc<UnknownRows>) -> Self {
+    pub(super) fn new(replica: &ReplicaIdentity, unknown_rows: Arc<UnknownRows>) -> Self {
         Self { replica_id: replica.id.cast_signed(), silos: replica.silo_ids(), unknown_rows }
     }
 }
@@ -50,7 +50,7 @@ impl FeedSource for AdvertFeedSource {
         also: &[Uuid],
     ) -> Result<Vec<PgRow>, StoreError> {
         query_within!(slot, READ_TIMEOUT, "polling the feed", |connection| {
-            let query = position.bind_to(sqlx::query(sql::READ_CHANGES));
+            let query = position.bind_to(sqlx::query(sql::READ_CHANGES_WITH_CURRENT_ROWS));
             query.bind(also).bind(&self.silos).fetch_all(&mut *connection)
         })
     }
@@ -66,7 +66,7 @@ impl FeedSource for AdvertFeedSource {
     async fn read_all(&self, slot: &mut ConnectionSlot) -> Result<FeedBatch, StoreError> {
         let (copy, replica_id) = (sql::copy_advertisements_sql(self.silos.as_deref()), self.replica_id);
         let unknown_rows = &self.unknown_rows;
-        unknown_rows.forget(|key| matches!(key, RowKey::Advertisement(_)));
+        unknown_rows.forget_keys_where(|key| matches!(key, RowKey::Advertisement(_)));
         let decode = |rows: Vec<_>| {
             let unknown_rows = Arc::clone(unknown_rows);
             tokio::task::spawn_blocking(move || decode_chunk(&rows, replica_id, &unknown_rows))
@@ -98,7 +98,7 @@ impl FeedSource for AdvertFeedSource {
         let mut reservations: HashMap<AdvertisementId, Vec<Reservation>, BuildIdHasher> = HashMap::default();
         for row in &rows {
             let key = RowKey::Advertisement(decode::decode_advertisement_id(row, 1)?);
-            let Some(Some(reservation)) = unknown_rows.filter(key, decode::decode_reservation(row, 0))? else {
+            let Some(Some(reservation)) = unknown_rows.none_if_unknown(key, decode::decode_reservation(row, 0))? else {
                 continue;
             };
             reservations.entry(reservation.advertisement_id).or_default().push(reservation);
@@ -154,17 +154,17 @@ pub(super) fn decode_changes(
     for row in rows {
         ids.insert(decode::decode_advertisement_id(row, first)?);
     }
-    unknown_rows.forget(|key| matches!(key, RowKey::Advertisement(id) if ids.contains(id)));
+    unknown_rows.forget_keys_where(|key| matches!(key, RowKey::Advertisement(id) if ids.contains(id)));
     let mut changed = Vec::with_capacity(rows.len());
     let mut reservations: HashMap<AdvertisementId, Vec<Reservation>, BuildIdHasher> = HashMap::default();
     for row in rows {
         let id = decode::decode_advertisement_id(row, first)?;
         let key = RowKey::Advertisement(id);
         let reservation = decode::decode_reservation(row, first + decode::ADVERTISEMENT_COLUMN_COUNT);
-        let Some(reservation) = unknown_rows.filter(key, reservation)? else { continue };
+        let Some(reservation) = unknown_rows.none_if_unknown(key, reservation)? else { continue };
         if reservation.is_none() || !reservations.contains_key(&id) {
             let decoded = decode::decode_advertisement(row, first, replica_id);
-            if let Some(Some(stored)) = unknown_rows.filter(key, decoded)? {
+            if let Some(Some(stored)) = unknown_rows.none_if_unknown(key, decoded)? {
                 changed.push(stored);
             }
         }

@@ -69,7 +69,7 @@ impl AdvertRowsBefore {
             .await?
         {
             let key = RowKey::Advertisement(decode::decode_advertisement_id(&row, 1)?);
-            let reservation = unknown_rows.require(key, decode::decode_reservation(&row, 0))?;
+            let reservation = unknown_rows.error_if_unknown(key, decode::decode_reservation(&row, 0))?;
             before.reservations.extend(reservation.map(|reservation| (reservation.id, reservation)));
         }
         Ok(before)
@@ -90,7 +90,7 @@ impl AdvertRowsBefore {
         for row in query.fetch_all(&mut *connection).await? {
             let id = decode::decode_advertisement_id(&row, 0)?;
             let decoded = decode::decode_advertisement(&row, 0, 0);
-            if let Some(stored) = unknown_rows.require(RowKey::Advertisement(id), decoded)? {
+            if let Some(stored) = unknown_rows.error_if_unknown(RowKey::Advertisement(id), decoded)? {
                 self.erased_adverts.insert(id, stored.advertisement);
             }
         }
@@ -104,7 +104,7 @@ impl AdvertRowsBefore {
                 .bind(Uuid::from_bytes(*traces.party.as_bytes()));
             for row in query.fetch_all(&mut *connection).await? {
                 let decoded = decode::decode_reservation(&row, 0);
-                let reservation = unknown_rows.require(RowKey::Advertisement(*id), decoded)?;
+                let reservation = unknown_rows.error_if_unknown(RowKey::Advertisement(*id), decoded)?;
                 self.reservations.extend(reservation.map(|reservation| (reservation.id, reservation)));
             }
         }
@@ -124,7 +124,7 @@ impl AdvertRowsBefore {
         let lock_numbers = owners.chain(keys.parties.iter().map(PartyKey::as_bytes)).map(|key| key[0]).collect();
         let begin = sql::begin_with_owner_locks_sql(&lock_numbers);
         sqlx::raw_sql(AssertSqlSafe(begin)).execute(&mut *connection).await?;
-        let query = sqlx::query(sql::FIND_ADVERTISEMENTS_OWNED_OR_RESERVED_BY)
+        let query = sqlx::query(sql::FIND_ADVERTISEMENTS_OF_OWNERS_OR_RESERVERS)
             .bind(first_owners(keys.advertisers.keys()))
             .bind(last_owners(keys.advertisers.keys()))
             .bind(first_owners(&keys.reservers))

@@ -33,7 +33,7 @@ const OWNER_LOCK_CLASS: i32 = 0x6674_6f77;
 /// Advertisements of the accounts whose owner keys are between `$1` and `$2`. Then the advertisements, without an owner,
 /// that have a reservation that has not ended of an account between `$3` and `$4`, or of a party in `$5`. A separate
 /// statement: it must see rows that were committed while the advisory locks were waited for.
-pub(super) const FIND_ADVERTISEMENTS_OWNED_OR_RESERVED_BY: &str = "
+pub(super) const FIND_ADVERTISEMENTS_OF_OWNERS_OR_RESERVERS: &str = "
     select a.advertisement_id, a.owner, a.expires_ms
       from unnest($1::uuid[], $2::uuid[]) as u (first_owner, last_owner)
       join advertisement a on a.owner >= u.first_owner and a.owner <= u.last_owner
@@ -285,7 +285,7 @@ pub(super) const READ_FAST_PATH_RESULT: &str = "
 /// The first row has the oldest transaction, the clock and the transaction ids of the changes; then a null and the
 /// number of changes of an unknown kind. Every other row begins with three nulls and an id, followed by nulls if there
 /// is no advertisement. There is one row per reservation, or one row without any.
-pub(super) const READ_CHANGES: &str = "
+pub(super) const READ_CHANGES_WITH_CURRENT_ROWS: &str = "
     with new_changes as materialized (
         select version, kind, advertisement_ids
           from advertisement_change
@@ -374,14 +374,14 @@ pub(super) const LIST_EXPIRED_IDS: &str = "
 ";
 
 /// Purges at most 1,000 ended reservations that are due; skips rows that another server has locked.
-pub(super) const PURGE_RESERVATIONS: &str = "
+pub(super) const PURGE_ENDED_RESERVATIONS: &str = "
     delete from reservation
      where reservation_id in (select reservation_id from reservation where state = 2 and deadline_ms <= $1 limit 1000
                                  for update skip locked)
 ";
 
 /// Clears at most 1,000 ended tombstones of ids that are in use again.
-pub(super) const CLEAR_ENDED_TOMBSTONES: &str = "
+pub(super) const CLEAR_ENDED_TOMBSTONES_OF_REUSED_IDS: &str = "
     update advertisement
        set deleted_until_ms = null
      where advertisement_id in (select advertisement_id from advertisement
@@ -404,4 +404,5 @@ pub(super) const PURGE_CHANGES: &str = "
 ";
 
 /// Statements that purge rows that are due at a given time.
-pub(super) const PURGE_DUE_ROWS: [&str; 3] = [PURGE_RESERVATIONS, CLEAR_ENDED_TOMBSTONES, PURGE_TOMBSTONES];
+pub(super) const PURGE_DUE_ROWS: [&str; 3] =
+    [PURGE_ENDED_RESERVATIONS, CLEAR_ENDED_TOMBSTONES_OF_REUSED_IDS, PURGE_TOMBSTONES];

@@ -9,7 +9,7 @@ use crate::store::error::StoreError;
 use crate::store::postgres::connection::notify_throttle::NotifyThrottle;
 use crate::store::postgres::connection::slot::ConnectionSlot;
 use crate::store::postgres::connection::unresolved_commits::UnresolvedCommits;
-use crate::store::postgres::replica::ServerIdentity;
+use crate::store::postgres::replica_identity::ReplicaIdentity;
 use crate::store::unknown_rows::UnknownRows;
 
 /// Connection and state for writing one batch at a time.
@@ -30,7 +30,7 @@ pub(in crate::store::postgres) struct WriteSession {
 impl WriteSession {
     pub(in crate::store::postgres) fn new(
         connection: ConnectionSlot,
-        replica: &ServerIdentity,
+        replica: &ReplicaIdentity,
         abandon_statement: &'static str,
         unresolved_commits: UnresolvedCommits,
         unknown_rows: Arc<UnknownRows>,

@@ -69,7 +69,7 @@ const READ_TOTALS: &str = "
 ";
 
 /// Stores a report of the server `replica` in one transaction, and returns the totals: set, silo and users.
-pub(super) async fn exchange(
+pub(super) async fn store_report_and_read_totals(
     connection: &mut PgConnection,
     replica: i64,
     report: &ConnectedUsersReport,

@@ -14,7 +14,7 @@ use crate::domain::queue::ticket::PlayerRating;
 use crate::store::column_reader::ColumnReader;
 use crate::store::error::StoreError;
 use crate::store::queues::consents::StoredConsent;
-use crate::store::queues::first_scale::{FirstScale, rating_defaults_from_number};
+use crate::store::queues::first_scale::{FirstRatingScaleOfSet, rating_defaults_from_number};
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::result_encoding::ResultRow;
 use crate::store::queues::ticket_match_encoding::{MatchRow, TicketRow, TicketStateRow};
@@ -100,8 +100,8 @@ pub(super) fn decode_match(row: &PgRow) -> Result<Arc<Match>, StoreError> {
     match_row.decode()
 }
 
-/// Decodes a row of `READ_USER_ROWS` into `rows`.
-pub(super) fn decode_user_row(row: &PgRow, rows: &mut QueueRows) -> Result<(), StoreError> {
+/// Decodes a row of `READ_TICKETS_MATCHES_PENALTIES_OF_USERS` into `rows`.
+pub(super) fn decode_ticket_match_or_penalty_of_user(row: &PgRow, rows: &mut QueueRows) -> Result<(), StoreError> {
     let kind: i32 = ColumnReader { table: "ticket_user", row }.read(0, "kind")?;
     let table =
         ["ticket_user", "match_user", "penalty"].get(kind.unsigned_abs() as usize).copied().unwrap_or("penalty");
@@ -133,17 +133,17 @@ pub(super) fn decode_user_row(row: &PgRow, rows: &mut QueueRows) -> Result<(), S
 }
 
 /// Decodes a row of `READ_FIRST_SCALES`; `None` if it is corrupt.
-pub(super) fn decode_first_scale((set_id, key, defaults): (i64, i64, i64)) -> Option<FirstScale> {
-    Some(FirstScale {
+pub(super) fn decode_first_scale((set_id, key, defaults): (i64, i64, i64)) -> Option<FirstRatingScaleOfSet> {
+    Some(FirstRatingScaleOfSet {
         set_id: SetId(u32::try_from(set_id).ok()?),
-        key: RatingKey::from_stored(key).filter(|key| key.is_digest())?,
+        key: RatingKey::from_stored(key).filter(|key| key.is_pool_and_scale_digest())?,
         defaults: rating_defaults_from_number(defaults),
     })
 }
 
 pub(super) fn decode_rating(row: &PgRow) -> Result<RatingRow, StoreError> {
     let key = ColumnReader { table: "rating", row }.rating_key(1)?;
-    let table = if key.is_digest() { "keyed_rating" } else { "rating" };
+    let table = if key.is_pool_and_scale_digest() { "keyed_rating" } else { "rating" };
     let columns = ColumnReader { table, row };
     Ok(RatingRow {
         user: UserKey::from_bytes(columns.id_bytes(0, "user_key")?),
@@ -188,7 +188,7 @@ pub(super) fn decode_finished_match(row: &PgRow) -> Result<FinishedMatch, StoreE
 
 pub(super) fn decode_rating_change(row: &PgRow) -> Result<RatingHistoryEntry, StoreError> {
     let key = ColumnReader { table: "rating_change", row }.rating_key(1)?;
-    let table = if key.is_digest() { "keyed_rating_change" } else { "rating_change" };
+    let table = if key.is_pool_and_scale_digest() { "keyed_rating_change" } else { "rating_change" };
     let columns = ColumnReader { table, row };
     Ok(RatingHistoryEntry {
         user: UserKey::from_bytes(columns.id_bytes(0, "user_key")?),

@@ -24,7 +24,7 @@ pub(super) const DELETE_FEEDBACK: &str = "
 ";
 
 /// Deletes ratings of the users `$1` on the first scales of the sets `$2`, and their history.
-pub(super) const DELETE_RATINGS: [&str; 2] = [
+pub(super) const DELETE_RATINGS_ON_FIRST_SCALE: [&str; 2] = [
     "
     delete from rating r
      using unnest($1::uuid[], $2::bigint[]) as u (user_key, set_id)
@@ -90,7 +90,7 @@ pub(super) const FIND_MATCHES: &str = find_in_bodies!("match", "match_id");
 pub(super) const FIND_RESULTS: &str = find_in_bodies!("result", "match_id");
 
 /// Feedback of the user with the hexadecimal key `$1`, by match.
-pub(super) const FIND_FEEDBACK: &str = "
+pub(super) const FIND_FEEDBACK_GIVEN_BY_USER: &str = "
     select match_id from feedback
      where match_id > $2 and user_key = $1::text::uuid
      order by match_id limit $3
@@ -121,10 +121,10 @@ pub(super) const READ_GIVEN_FEEDBACK: &str = "
 ";
 
 /// Name of user `$1` in logs.
-pub(super) const READ_LOG_NAME: &str = "select log_name from user_log_name where user_key = $1";
+pub(super) const READ_USER_LOG_NAME: &str = "select log_name from user_log_name where user_key = $1";
 
 /// Stores the name `$2` of user `$1` in logs, unless the user has one.
-pub(super) const INSERT_LOG_NAME: &str =
+pub(super) const INSERT_USER_LOG_NAME: &str =
     "insert into user_log_name (user_key, log_name) values ($1, $2) on conflict (user_key) do nothing";
 
 /// Remembers that a user is erased.
@@ -142,7 +142,7 @@ pub(super) const READ_DUE_CLEANUPS: &str =
     "select cleanup_id from erasure_cleanup where requested_at < clock_timestamp() - interval '15 seconds'";
 
 /// Replaces the users of changes that each server has read by a mark. Who reads the mark reads all ratings.
-pub(super) const REDACT_RATED_USERS: &str = "
+pub(super) const REDACT_RATED_USERS_OF_CHANGES: &str = "
     update queue_change
        set rated_users = array['00000000-0000-0000-0000-000000000000'::uuid]
      where committed_at < clock_timestamp() - interval '10 seconds' and cardinality(rated_users) > 0
@@ -154,7 +154,7 @@ pub(super) const VACUUM_USER_TABLES: &str = "vacuum (analyze) ticket, ticket_use
      reservation";
 
 /// Forgets the erasures `$1`.
-pub(super) const FINISH_CLEANUPS: &str = "delete from erasure_cleanup where cleanup_id = any($1)";
+pub(super) const DELETE_FINISHED_CLEANUPS: &str = "delete from erasure_cleanup where cleanup_id = any($1)";
 
 /// Records the id `$1` of the secret of public user keys, if none is recorded.
 pub(super) const INSERT_USER_KEY_SECRET_ID: &str =

@@ -14,7 +14,7 @@ use crate::store::postgres::connection::cursor::{READ_TIMEOUT, SNAPSHOT_TIMEOUT}
 use crate::store::postgres::connection::listen;
 use crate::store::postgres::connection::slot::{ConnectionSlot, query_within, to_store_error};
 use crate::store::postgres::queues::{decode, rating_statements, statements as sql};
-use crate::store::postgres::replica::ServerIdentity;
+use crate::store::postgres::replica_identity::ReplicaIdentity;
 use crate::store::queues::{QueueFeed, QueueFeedBatch, RatingRow};
 use crate::store::unknown_rows::{RowKey, UnknownRows};
 
@@ -26,7 +26,7 @@ pub(super) struct QueueFeedSource {
 }
 
 impl QueueFeedSource {
-    pub(super) fn new(replica: &ServerIdentity, unknown_rows: Arc<UnknownRows>) -> Self {
+    pub(super) fn new(replica: &ReplicaIdentity, unknown_rows: Arc<UnknownRows>) -> Self {
         Self { silos: replica.silo_ids(), unknown_rows }
     }
 }
@@ -44,7 +44,7 @@ impl FeedSource for QueueFeedSource {
         _: &[Uuid],
     ) -> Result<Vec<PgRow>, StoreError> {
         query_within!(slot, READ_TIMEOUT, "polling the feed", |connection| {
-            position.bind_to(sqlx::query(sql::READ_CHANGES)).fetch_all(&mut *connection)
+            position.bind_to(sqlx::query(sql::READ_KEYS_OF_CHANGES)).fetch_all(&mut *connection)
         })
     }
 
@@ -60,7 +60,7 @@ impl FeedSource for QueueFeedSource {
         let fetched = query_within!(slot, timeout, "polling the feed", |connection| {
             fetch_changed_rows(connection, &keys, &self.silos)
         })?;
-        self.unknown_rows.forget(|key| keys.contains(key));
+        self.unknown_rows.forget_keys_where(|key| keys.contains(key));
         let mut batch = decode_rows(&fetched, &self.unknown_rows)?;
         batch.has_all_ratings = keys.needs_all_ratings();
         keys.mark_removed(&mut batch);
@@ -72,7 +72,7 @@ impl FeedSource for QueueFeedSource {
             fetch_all_rows(connection, &self.silos)
         })?;
         slot.close().await;
-        self.unknown_rows.forget(|key| matches!(key, RowKey::Ticket(_) | RowKey::Match(_)));
+        self.unknown_rows.forget_keys_where(|key| matches!(key, RowKey::Ticket(_) | RowKey::Match(_)));
         Ok(QueueFeedBatch { has_all_ratings: true, ..decode_rows(&fetched, &self.unknown_rows)? })
     }
 
@@ -190,8 +190,8 @@ fn decode_rows(
     [tickets, matches, ratings, block_lists]: &FetchedRows,
     unknown_rows: &UnknownRows,
 ) -> Result<QueueFeedBatch, StoreError> {
-    let ticket = |row| unknown_rows.filter(decode::ticket_key(row)?, decode::decode_ticket(row));
-    let match_ = |row| unknown_rows.filter(decode::match_key(row)?, decode::decode_match(row));
+    let ticket = |row| unknown_rows.none_if_unknown(decode::ticket_key(row)?, decode::decode_ticket(row));
+    let match_ = |row| unknown_rows.none_if_unknown(decode::match_key(row)?, decode::decode_match(row));
     let mut ratings: Vec<RatingRow> = ratings.iter().map(decode::decode_rating).collect::<Result<_, _>>()?;
     ratings.sort_by_key(|row| (row.user, row.key));
     Ok(QueueFeedBatch {

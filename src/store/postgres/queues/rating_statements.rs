@@ -18,18 +18,18 @@ macro_rules! select_ratings {
 
 /// Locks and reads the ratings on first scales of the users in `$1`; after the penalties. Two matches of one user that
 /// end at once wait here, and both count.
-pub(super) const LOCK_RATINGS: &str =
+pub(super) const LOCK_RATINGS_ON_FIRST_SCALE: &str =
     select_ratings!("set_id", " from rating r where r.user_key = any($1) order by r.user_key, r.set_id for update");
 
 /// Locks and reads the ratings with digest keys of the users in `$1`; after those on first scales.
-pub(super) const LOCK_KEYED_RATINGS: &str = select_ratings!(
+pub(super) const LOCK_RATINGS_WITH_DIGEST_KEY: &str = select_ratings!(
     "rating_key",
     " from keyed_rating r where r.user_key = any($1) order by r.user_key, r.rating_key for update"
 );
 
 /// Rating with the highest count of played periods on the first scale of set `$1`, among users who are not in `$2`. Not
 /// locked: two matches that end at once count the same period, and the next match sees both.
-pub(super) const READ_MOST_ACTIVE_RATING: &str = select_ratings!(
+pub(super) const READ_RATING_OF_MOST_PERIODS_ON_FIRST_SCALE: &str = select_ratings!(
     "set_id",
     " from rating r
      where r.set_id = $1 and 0 < r.active_periods and 0 < r.match_count and r.user_key <> all($2)
@@ -37,8 +37,8 @@ pub(super) const READ_MOST_ACTIVE_RATING: &str = select_ratings!(
      limit 1"
 );
 
-/// Same as `READ_MOST_ACTIVE_RATING`, of the ratings with digest key `$1`.
-pub(super) const READ_MOST_ACTIVE_KEYED_RATING: &str = select_ratings!(
+/// Same as `READ_RATING_OF_MOST_PERIODS_ON_FIRST_SCALE`, of the ratings with digest key `$1`.
+pub(super) const READ_RATING_OF_MOST_PERIODS_WITH_DIGEST_KEY: &str = select_ratings!(
     "rating_key",
     " from keyed_rating r
      where r.rating_key = $1 and 0 < r.active_periods and 0 < r.match_count and r.user_key <> all($2)
@@ -60,7 +60,7 @@ pub(super) const LOAD_ALL_RATINGS: [&str; 2] = [
 
 /// Those of the sets `$1` without a first scale that have ratings, results or matches. The others are not looked for: that would
 /// read whole tables at each start.
-pub(super) const READ_PLAYED_SETS_WITHOUT_SCALE: &str = "
+pub(super) const READ_SETS_PLAYED_WITHOUT_FIRST_SCALE: &str = "
     select set_id
       from unnest($1::bigint[]) as sets (set_id)
      where not exists (select 1 from first_rating_scale where first_rating_scale.set_id = sets.set_id)
@@ -86,7 +86,7 @@ pub(super) const READ_FIRST_SCALES: &str = "
 ";
 
 /// History of the rating of user `$1` on the first scale of set `$2`, latest first.
-pub(super) const READ_RATING_CHANGES: &str = "
+pub(super) const READ_RATING_CHANGES_ON_FIRST_SCALE: &str = "
     select user_key, set_id, rated_match_number, match_id, reported_ms, rank, side_count, rating_before,
            deviation_before, rating_after, deviation_after
       from rating_change
@@ -94,8 +94,8 @@ pub(super) const READ_RATING_CHANGES: &str = "
      order by reported_ms desc, rated_match_number desc
 ";
 
-/// Same as `READ_RATING_CHANGES`, of the rating with digest key `$2`.
-pub(super) const READ_KEYED_RATING_CHANGES: &str = "
+/// Same as `READ_RATING_CHANGES_ON_FIRST_SCALE`, of the rating with digest key `$2`.
+pub(super) const READ_RATING_CHANGES_WITH_DIGEST_KEY: &str = "
     select user_key, rating_key, rated_match_number, match_id, reported_ms, rank, side_count, rating_before,
            deviation_before, rating_after, deviation_after
       from keyed_rating_change
@@ -104,7 +104,7 @@ pub(super) const READ_KEYED_RATING_CHANGES: &str = "
 ";
 
 /// Inserts ratings. Fewer rows than users: another server inserted one first.
-pub(super) const INSERT_RATINGS: &str = "
+pub(super) const INSERT_RATINGS_ON_FIRST_SCALE: &str = "
     insert into rating (user_key, set_id, rating, deviation, volatility, match_count, last_match_ms, streak,
                         abandoned_matches, feedback_count, feedback_sum, active_periods, disputed_matches)
     select *
@@ -115,7 +115,7 @@ pub(super) const INSERT_RATINGS: &str = "
 ";
 
 /// Inserts ratings with digest keys. Fewer rows than users: another server inserted one first.
-pub(super) const INSERT_KEYED_RATINGS: &str = "
+pub(super) const INSERT_RATINGS_WITH_DIGEST_KEY: &str = "
     insert into keyed_rating (user_key, rating_key, rating, deviation, volatility, match_count, last_match_ms, streak,
                         abandoned_matches, feedback_count, feedback_sum, active_periods, disputed_matches)
     select *
@@ -126,7 +126,7 @@ pub(super) const INSERT_KEYED_RATINGS: &str = "
 ";
 
 /// Updates ratings.
-pub(super) const UPDATE_RATINGS: &str = "
+pub(super) const UPDATE_RATINGS_ON_FIRST_SCALE: &str = "
     update rating r
        set rating = u.rating, deviation = u.deviation, volatility = u.volatility, match_count = u.match_count,
            last_match_ms = u.last_match_ms, streak = u.streak, abandoned_matches = u.abandoned_matches,
@@ -141,7 +141,7 @@ pub(super) const UPDATE_RATINGS: &str = "
 ";
 
 /// Updates ratings with digest keys.
-pub(super) const UPDATE_KEYED_RATINGS: &str = "
+pub(super) const UPDATE_RATINGS_WITH_DIGEST_KEY: &str = "
     update keyed_rating r
        set rating = u.rating, deviation = u.deviation, volatility = u.volatility, match_count = u.match_count,
            last_match_ms = u.last_match_ms, streak = u.streak, abandoned_matches = u.abandoned_matches,
@@ -156,7 +156,7 @@ pub(super) const UPDATE_KEYED_RATINGS: &str = "
 ";
 
 /// Stores rating history entries; each replaces the entry in the same slot. The writer holds the lock of the rating.
-pub(super) const UPSERT_RATING_CHANGES: &str = "
+pub(super) const UPSERT_RATING_CHANGES_ON_FIRST_SCALE: &str = "
     insert into rating_change (user_key, set_id, slot, rated_match_number, match_id, reported_ms, rank, side_count,
                                rating_before, deviation_before, rating_after, deviation_after)
     select *
@@ -172,7 +172,7 @@ pub(super) const UPSERT_RATING_CHANGES: &str = "
 
 /// Stores history entries of ratings with digest keys; each replaces the entry in the same slot. The writer holds the
 /// lock of the rating.
-pub(super) const UPSERT_KEYED_RATING_CHANGES: &str = "
+pub(super) const UPSERT_RATING_CHANGES_WITH_DIGEST_KEY: &str = "
     insert into keyed_rating_change (user_key, rating_key, slot, rated_match_number, match_id, reported_ms, rank, side_count,
                                rating_before, deviation_before, rating_after, deviation_after)
     select *

@@ -14,7 +14,7 @@ use crate::store::postgres::connection::uuid_column::to_uuids;
 use crate::store::postgres::queues::array_column::to_column;
 use crate::store::postgres::queues::{decode, erasure_statements as erasure, rating_statements as sql};
 use crate::store::queues::RatingRow;
-use crate::store::queues::first_scale::{FirstScale, rating_defaults_to_number};
+use crate::store::queues::first_scale::{FirstRatingScaleOfSet, rating_defaults_to_number};
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::queue_rows::record_result::history_slot;
 use crate::store::queues::row_changes::QueueRowChanges;
@@ -31,8 +31,11 @@ pub(super) async fn lock_touched(
     let mut users: BTreeSet<UserKey> = keys.ratings.iter().map(|(user, _)| *user).collect();
     users.extend(&keys.erased_users);
     let users = to_uuids(users.iter().map(UserKey::as_bytes));
-    for (statement, is_digest) in [(sql::LOCK_RATINGS, false), (sql::LOCK_KEYED_RATINGS, true)] {
-        if !keys.erased_users.is_empty() || keys.ratings.iter().any(|(_, key)| key.is_digest() == is_digest) {
+    for (statement, is_digest) in [(sql::LOCK_RATINGS_ON_FIRST_SCALE, false), (sql::LOCK_RATINGS_WITH_DIGEST_KEY, true)]
+    {
+        if !keys.erased_users.is_empty()
+            || keys.ratings.iter().any(|(_, key)| key.is_pool_and_scale_digest() == is_digest)
+        {
             for row in &sqlx::query(statement).bind(&users).fetch_all(&mut *connection).await? {
                 let rating = decode::decode_rating(row)?;
                 rows.ratings.insert((rating.user, rating.key), rating);
@@ -40,7 +43,11 @@ pub(super) async fn lock_touched(
         }
     }
     for key in &keys.activity_keys {
-        let statement = if key.is_digest() { sql::READ_MOST_ACTIVE_KEYED_RATING } else { sql::READ_MOST_ACTIVE_RATING };
+        let statement = if key.is_pool_and_scale_digest() {
+            sql::READ_RATING_OF_MOST_PERIODS_WITH_DIGEST_KEY
+        } else {
+            sql::READ_RATING_OF_MOST_PERIODS_ON_FIRST_SCALE
+        };
         let query = sqlx::query(statement).bind(key.to_stored()).bind(&users);
         if let Some(row) = query.fetch_optional(&mut *connection).await? {
             let skill = decode::decode_rating(&row)?.skill();
@@ -56,15 +63,19 @@ pub(super) async fn write_ratings(
     connection: &mut PgConnection,
 ) -> Result<(), CommitError> {
     let by_table = |rows: &[&'_ RatingRow]| -> (Vec<RatingRow>, Vec<RatingRow>) {
-        rows.iter().map(|row| **row).partition(|row| row.key.is_digest())
+        rows.iter().map(|row| **row).partition(|row| row.key.is_pool_and_scale_digest())
     };
     let (keyed, on_first_scale) = by_table(&changes.inserted_ratings);
-    for (statement, rows) in [(sql::INSERT_RATINGS, on_first_scale), (sql::INSERT_KEYED_RATINGS, keyed)] {
+    for (statement, rows) in
+        [(sql::INSERT_RATINGS_ON_FIRST_SCALE, on_first_scale), (sql::INSERT_RATINGS_WITH_DIGEST_KEY, keyed)]
+    {
         let inserted = write_rows(statement, &rows, connection).await?;
         check_row_count(inserted, rows.len())?;
     }
     let (keyed, on_first_scale) = by_table(&changes.updated_ratings);
-    for (statement, rows) in [(sql::UPDATE_RATINGS, on_first_scale), (sql::UPDATE_KEYED_RATINGS, keyed)] {
+    for (statement, rows) in
+        [(sql::UPDATE_RATINGS_ON_FIRST_SCALE, on_first_scale), (sql::UPDATE_RATINGS_WITH_DIGEST_KEY, keyed)]
+    {
         write_rows(statement, &rows, connection).await?;
     }
     Ok(())
@@ -76,9 +87,10 @@ pub(super) async fn write_history(
     connection: &mut PgConnection,
 ) -> Result<(), CommitError> {
     let history = changes.upserted_rating_changes.iter().copied();
-    let (keyed, on_first_scale): (Vec<&RatingHistoryEntry>, Vec<_>) = history.partition(|entry| entry.key.is_digest());
-    upsert_history(sql::UPSERT_RATING_CHANGES, &on_first_scale, connection).await?;
-    upsert_history(sql::UPSERT_KEYED_RATING_CHANGES, &keyed, connection).await
+    let (keyed, on_first_scale): (Vec<&RatingHistoryEntry>, Vec<_>) =
+        history.partition(|entry| entry.key.is_pool_and_scale_digest());
+    upsert_history(sql::UPSERT_RATING_CHANGES_ON_FIRST_SCALE, &on_first_scale, connection).await?;
+    upsert_history(sql::UPSERT_RATING_CHANGES_WITH_DIGEST_KEY, &keyed, connection).await
 }
 
 /// Deletes ratings with their history.
@@ -87,9 +99,9 @@ pub(super) async fn delete_ratings(
     connection: &mut PgConnection,
 ) -> Result<(), CommitError> {
     let (keyed, on_first_scale): (Vec<(UserKey, RatingKey)>, Vec<_>) =
-        deleted.iter().copied().partition(|(_, key)| key.is_digest());
+        deleted.iter().copied().partition(|(_, key)| key.is_pool_and_scale_digest());
     for (statements, keys) in
-        [(erasure::DELETE_RATINGS, on_first_scale), (erasure::DELETE_RATINGS_WITH_DIGEST_KEY, keyed)]
+        [(erasure::DELETE_RATINGS_ON_FIRST_SCALE, on_first_scale), (erasure::DELETE_RATINGS_WITH_DIGEST_KEY, keyed)]
     {
         for statement in statements.into_iter().filter(|_| !keys.is_empty()) {
             let query = sqlx::query(statement)
@@ -109,11 +121,11 @@ pub(super) async fn record_first_scales(
     let sets = to_column(current, |keys| i64::from(keys.set_id.0));
     connection.execute("begin").await?;
     let played: Vec<i64> =
-        sqlx::query_scalar(sql::READ_PLAYED_SETS_WITHOUT_SCALE).bind(&sets).fetch_all(&mut *connection).await?;
-    let new: Vec<FirstScale> = current
+        sqlx::query_scalar(sql::READ_SETS_PLAYED_WITHOUT_FIRST_SCALE).bind(&sets).fetch_all(&mut *connection).await?;
+    let new: Vec<FirstRatingScaleOfSet> = current
         .iter()
         .zip(&sets)
-        .map(|(keys, set_id)| FirstScale::of_unrecorded_set(keys, played.contains(set_id)))
+        .map(|(keys, set_id)| FirstRatingScaleOfSet::of_unrecorded_set(keys, played.contains(set_id)))
         .collect();
     sqlx::query(sql::INSERT_FIRST_SCALES)
         .bind(&sets)
@@ -123,12 +135,12 @@ pub(super) async fn record_first_scales(
         .await?;
     let recorded: Vec<(i64, i64, i64)> =
         sqlx::query_as(sql::READ_FIRST_SCALES).bind(&sets).fetch_all(&mut *connection).await?;
-    let differs = |first: FirstScale| {
+    let differs = |first: FirstRatingScaleOfSet| {
         current.iter().any(|keys| keys.set_id == first.set_id && first.differs_for_older_servers(keys))
     };
     if recorded.iter().filter_map(|row| decode::decode_first_scale(*row)).any(differs) {
         sqlx::query(writer_version::RAISE_MIN_WRITER_VERSION)
-            .bind(writer_version::RATING_SCALES_VERSION)
+            .bind(writer_version::RATING_SCALES_MIN_VERSION)
             .execute(&mut *connection)
             .await?;
     }

@@ -36,7 +36,7 @@ macro_rules! select_results {
 ///
 /// `entry_locks` are lock numbers with a flag for exclusive, in order, each once. All locks must fit the database's
 /// lock table.
-pub(super) fn begin_with_user_locks_sql(entry_locks: &[(u8, bool)]) -> String {
+pub(super) fn begin_with_entry_locks_sql(entry_locks: &[(u8, bool)]) -> String {
     if entry_locks.is_empty() {
         return "begin".to_owned();
     }
@@ -52,7 +52,7 @@ pub(super) fn begin_with_user_locks_sql(entry_locks: &[(u8, bool)]) -> String {
     )
 }
 
-/// First number of the advisory locks of `begin_with_user_locks_sql`: `ftqu` in ASCII. All users of the database share the
+/// First number of the advisory locks of `begin_with_entry_locks_sql`: `ftqu` in ASCII. All users of the database share the
 /// numbers.
 const ENTRY_LOCK_CLASS: i32 = 0x6674_7175;
 
@@ -116,7 +116,7 @@ pub(super) const READ_BLOCK_LISTS: &str =
 pub(super) const LOAD_ALL_BLOCK_LISTS: &str = "select user_key, blocked, version from block_list order by user_key";
 
 /// Inserts block lists. Fewer rows than users: another server inserted one first.
-pub(super) const INSERT_MISSING_BLOCK_LISTS: &str = "
+pub(super) const INSERT_BLOCK_LISTS: &str = "
     insert into block_list (user_key, blocked, version)
     select *
       from unnest($1::uuid[], $2::bytea[], $3::bigint[])
@@ -154,7 +154,7 @@ pub(super) const LIST_FINISHED_MATCHES: &str = select_results!(
 
 /// Tickets, matches and penalties of the users in `$1`, and users of the matches in `$2`. Columns: kind, user, id, four
 /// numbers. A separate statement: it must see rows that were committed while the locks were waited for.
-pub(super) const READ_USER_ROWS: &str = "
+pub(super) const READ_TICKETS_MATCHES_PENALTIES_OF_USERS: &str = "
     select 0, user_key, ticket_id, set_id, silo_id, exclusive::integer::bigint, null::bigint
       from ticket_user
      where user_key = any($1)
@@ -294,7 +294,7 @@ pub(in crate::store::postgres) const ABANDON_BATCH: &str = "
 /// Oldest running transaction, clock, and the transaction ids of at most `$4` changes from `$1` on, without those in
 /// `$2`. Only changes of other servers than `$3`, or of the batches `$5`. Then all keys of those changes, and
 /// how many have an unknown kind.
-pub(super) const READ_CHANGES: &str = "
+pub(super) const READ_KEYS_OF_CHANGES: &str = "
     with new_changes as materialized (
         select version, kind, ticket_ids, match_ids, rated_users
           from queue_change
@@ -361,7 +361,7 @@ pub(super) const PURGE_DUE_ROWS: [&str; 6] = [
      where (match_id, user_key) in (select match_id, user_key from feedback where given_ms <= $1 - 7948800000
                                      limit 1000 for update skip locked)
 ",
-    // CONSENT_RETENTION_MS
+    // CONSENT_RETENTION_AFTER_EXPIRY_MS
     "
     delete from consent
      where consent_id in (select consent_id from consent where expires_ms <= $1 - 600000 limit 1000
@@ -467,7 +467,7 @@ mod tests {
     fn purge_statements_use_the_result_retention() {
         let due = format!("$1 - {}", crate::store::queues::RESULT_RETENTION_MS);
         assert!(PURGE_DUE_ROWS[3].contains(&due) && PURGE_DUE_ROWS[4].contains(&due), "{due}");
-        let due = format!("$1 - {}", crate::store::queues::CONSENT_RETENTION_MS);
+        let due = format!("$1 - {}", crate::store::queues::CONSENT_RETENTION_AFTER_EXPIRY_MS);
         assert!(PURGE_DUE_ROWS[5].contains(&due), "{due}");
     }
 }

@@ -80,19 +80,20 @@ impl QueueTransaction<'_> {
     async fn lock_and_read(&self, connection: &mut PgConnection) -> Result<QueueRows, CommitError> {
         let keys = &self.touched_keys;
         let mut rows = QueueRows::default();
-        let begin = sql::begin_with_user_locks_sql(&entry_locks(&keys.entering_users));
+        let begin = sql::begin_with_entry_locks_sql(&entry_locks(&keys.entering_users));
         sqlx::raw_sql(AssertSqlSafe(begin)).execute(&mut *connection).await?;
         if !keys.tickets.is_empty() {
             let ids = to_uuids(keys.tickets.iter().map(TicketId::as_bytes));
             for row in &sqlx::query(sql::LOCK_TICKETS).bind(ids).fetch_all(&mut *connection).await? {
-                let stored = self.unknown_rows.require(decode::ticket_key(row)?, decode::decode_ticket(row))?;
+                let stored =
+                    self.unknown_rows.error_if_unknown(decode::ticket_key(row)?, decode::decode_ticket(row))?;
                 rows.tickets.insert(stored.ticket.id, stored);
             }
         }
         let match_ids = to_uuids(keys.matches.iter().map(MatchId::as_bytes));
         if !match_ids.is_empty() {
             for row in &sqlx::query(sql::LOCK_MATCHES).bind(&match_ids).fetch_all(&mut *connection).await? {
-                let found = self.unknown_rows.require(decode::match_key(row)?, decode::decode_match(row))?;
+                let found = self.unknown_rows.error_if_unknown(decode::match_key(row)?, decode::decode_match(row))?;
                 rows.matches.insert(found.id, found);
             }
         }
@@ -115,9 +116,13 @@ impl QueueTransaction<'_> {
         }
         if !keys.users.is_empty() || !match_ids.is_empty() {
             let users = to_uuids(keys.users.iter().map(UserKey::as_bytes));
-            for row in &sqlx::query(sql::READ_USER_ROWS).bind(users).bind(match_ids).fetch_all(&mut *connection).await?
+            for row in &sqlx::query(sql::READ_TICKETS_MATCHES_PENALTIES_OF_USERS)
+                .bind(users)
+                .bind(match_ids)
+                .fetch_all(&mut *connection)
+                .await?
             {
-                decode::decode_user_row(row, &mut rows)?;
+                decode::decode_ticket_match_or_penalty_of_user(row, &mut rows)?;
             }
         }
         self.read_results_and_ratings(connection, &mut rows).await?;
@@ -137,7 +142,8 @@ impl QueueTransaction<'_> {
         if !keys.results.is_empty() {
             let ids = to_uuids(keys.results.iter().map(MatchId::as_bytes));
             for row in &sqlx::query(sql::READ_RESULTS).bind(ids).fetch_all(&mut *connection).await? {
-                let result = self.unknown_rows.require(decode::result_key(row)?, decode::decode_result(row))?;
+                let result =
+                    self.unknown_rows.error_if_unknown(decode::result_key(row)?, decode::decode_result(row))?;
                 rows.results.insert(result.report.match_id, result);
             }
         }

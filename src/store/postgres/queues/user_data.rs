@@ -40,7 +40,7 @@ impl UserDataStore for PostgresStore {
             UserRowKind::Ticket => sql::FIND_TICKETS,
             UserRowKind::Match => sql::FIND_MATCHES,
             UserRowKind::Result => sql::FIND_RESULTS,
-            UserRowKind::Feedback => sql::FIND_FEEDBACK,
+            UserRowKind::Feedback => sql::FIND_FEEDBACK_GIVEN_BY_USER,
             UserRowKind::BlockList => sql::FIND_BLOCK_LISTS,
             UserRowKind::Advertisement => sql::FIND_ADVERTISEMENTS,
         };
@@ -134,19 +134,19 @@ async fn read_log_name(
 ) -> Result<Option<Uuid>, sqlx::Error> {
     let users = to_uuids([user.as_bytes()].into_iter());
     if let Some(new_name) = new_name {
-        let insert = sqlx::query(sql::INSERT_LOG_NAME).bind(users[0]).bind(Uuid::from_bytes(new_name));
+        let insert = sqlx::query(sql::INSERT_USER_LOG_NAME).bind(users[0]).bind(Uuid::from_bytes(new_name));
         insert.execute(&mut *connection).await?;
     }
-    sqlx::query_scalar(sql::READ_LOG_NAME).bind(users[0]).fetch_optional(connection).await
+    sqlx::query_scalar(sql::READ_USER_LOG_NAME).bind(users[0]).fetch_optional(connection).await
 }
 
 /// Other servers have read the changes by now, or will read all ratings because of the marks that replace them.
 async fn clean_up(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     let due: Vec<Uuid> = sqlx::query_scalar(sql::READ_DUE_CLEANUPS).fetch_all(&mut *connection).await?;
-    sqlx::query(sql::REDACT_RATED_USERS).execute(&mut *connection).await?;
+    sqlx::query(sql::REDACT_RATED_USERS_OF_CHANGES).execute(&mut *connection).await?;
     // A vacuum cannot run within a transaction.
     connection.execute(sql::VACUUM_USER_TABLES).await?;
-    sqlx::query(sql::FINISH_CLEANUPS).bind(due).execute(&mut *connection).await?;
+    sqlx::query(sql::DELETE_FINISHED_CLEANUPS).bind(due).execute(&mut *connection).await?;
     Ok(())
 }
 

@@ -41,8 +41,7 @@ pub(super) async fn write_changes(
     let inserted = write_consents(sql::INSERT_CONSENTS, &changes.inserted_consents, connection).await?;
     check_row_count(inserted, changes.inserted_consents.len())?;
     write_consents(sql::UPDATE_CONSENTS, &changes.updated_consents, connection).await?;
-    let inserted =
-        write_block_lists(sql::INSERT_MISSING_BLOCK_LISTS, &changes.inserted_block_lists, connection).await?;
+    let inserted = write_block_lists(sql::INSERT_BLOCK_LISTS, &changes.inserted_block_lists, connection).await?;
     check_row_count(inserted, changes.inserted_block_lists.len())?;
     write_block_lists(sql::UPDATE_BLOCK_LISTS, &changes.updated_block_lists, connection).await?;
     ratings::write_ratings(changes, connection).await?;

@@ -13,7 +13,8 @@ use crate::domain::queue::ticket::{Ticket, TicketEndReason};
 use crate::domain::time::UnixMs;
 use crate::store::queues::queue_rows::{QueueRows, match_purge_at, match_users, queue_key};
 use crate::store::queues::{
-    GrantedConsent, PenaltySchedule, QueueKey, QueueOutcome, QueueWrite, StoredTicket, TicketMembership, TicketState,
+    GrantedConsent, QueueKey, QueueOutcome, QueueWrite, ReadyCheckCooldowns, StoredTicket, TicketMembership,
+    TicketState,
 };
 
 /// Version of a ticket that was just entered.
@@ -63,7 +64,8 @@ impl QueueRows {
             QueueWrite::Acknowledge { ticket_id, match_id, acknowledged } => {
                 self.acknowledge(*ticket_id, *match_id, *acknowledged)
             }
-            QueueWrite::TakeConsents { taken_by, consents } => match self.find_spent_consent(*taken_by, consents) {
+            QueueWrite::TakeConsents { taken_by, consents } => match self.find_unavailable_consent(*taken_by, consents)
+            {
                 None => {
                     self.take_consents(*taken_by, consents);
                     QueueOutcome::ConsentsTaken
@@ -92,13 +94,13 @@ impl QueueRows {
                 QueueOutcome::CurrentTicket(stored.clone())
             }
             QueueWrite::ProposeMatch { proposed, now } => self.propose_match(proposed, *now),
-            QueueWrite::StartMatch { .. } => self.start_match(write),
+            QueueWrite::StartMatch { .. } => self.start_session_match(write),
             QueueWrite::TransitionMatch { .. } => self.transition_match(write),
             QueueWrite::ImportRatings { rows } => self.import_ratings(rows),
             QueueWrite::RecordResult { .. } => self.record_result(write),
             QueueWrite::EraseUser(erasure) => self.erase_user(erasure),
             QueueWrite::RemoveRatings { ratings, last_match_before } => {
-                self.remove_ratings(ratings, *last_match_before)
+                self.remove_ratings_without_later_match(ratings, *last_match_before)
             }
             QueueWrite::RecordFeedback { match_id, user, stars, rating, now, .. } => {
                 self.record_feedback(*match_id, *user, *stars, rating.as_ref(), *now)
@@ -123,7 +125,7 @@ impl QueueRows {
         }
         let (users, queue) = (ticket.session.sorted_users(), queue_key(ticket));
         // A caller whose consents are spent learns nothing about the players.
-        if let Some(spent) = self.find_spent_consent(ticket.id.into(), consents) {
+        if let Some(spent) = self.find_unavailable_consent(ticket.id.into(), consents) {
             return QueueOutcome::ConsentSpent(spent);
         }
         let entry_error = |users: &[UserKey]| self.entry_error(ticket, users, max_tickets_per_user, now);
@@ -325,7 +327,7 @@ impl QueueRows {
         for user in penalized_users.iter().copied().filter(|user| !user.is_erased()).collect::<BTreeSet<_>>() {
             let key = (user, updated_match.set_id);
             let previous = self.penalties.get(&key).copied();
-            let PenaltySchedule { cooldowns_ms, reset_after_ms } = penalty_schedule;
+            let ReadyCheckCooldowns { cooldowns_ms, reset_after_ms } = penalty_schedule;
             self.penalties.insert(key, next_penalty(cooldowns_ms, *reset_after_ms, previous, *now));
         }
         self.matches.insert(updated_match.id, Arc::clone(updated_match));

@@ -17,7 +17,11 @@ impl QueueRows {
     }
 
     /// Removes `erased` from the list of a user. Returns the list if it has changed.
-    pub(super) fn erase_from_block_list(&mut self, user: UserKey, erased: UserKey) -> Option<StoredBlockList> {
+    pub(super) fn remove_erased_from_block_list_of(
+        &mut self,
+        user: UserKey,
+        erased: UserKey,
+    ) -> Option<StoredBlockList> {
         let mut blocked = self.block_lists.get(&user)?.blocked.to_vec();
         let at = blocked.binary_search(&erased).ok()?;
         blocked.remove(at);

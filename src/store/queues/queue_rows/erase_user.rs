@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::domain::erasure::Replacement;
+use crate::domain::erasure::UserKeyReplacement;
 use crate::domain::id::{MatchId, RatingKey, TicketId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::time::UnixMs;
@@ -34,7 +34,7 @@ impl QueueRows {
         }
         let of_users = erasure.block_lists.iter();
         let mut block_lists: Vec<StoredBlockList> =
-            of_users.filter_map(|user| self.erase_from_block_list(*user, erasure.user)).collect();
+            of_users.filter_map(|user| self.remove_erased_from_block_list_of(*user, erasure.user)).collect();
         if erasure.is_last {
             is_member |=
                 self.ticket_users.contains_key(&erasure.user) || self.match_by_user.contains_key(&erasure.user);
@@ -55,7 +55,7 @@ impl QueueRows {
     }
 
     /// Applies [`QueueWrite::RemoveRatings`](crate::store::queues::QueueWrite::RemoveRatings).
-    pub(super) fn remove_ratings(
+    pub(super) fn remove_ratings_without_later_match(
         &mut self,
         ratings: &[(UserKey, RatingKey)],
         last_match_before: UnixMs,
@@ -115,6 +115,6 @@ impl QueueRows {
     }
 }
 
-fn replacement(erasure: &UserErasure, record: &[u8; 16]) -> Replacement {
-    Replacement { user: erasure.user, key: UserKey::of_erased(&erasure.seed, record) }
+fn replacement(erasure: &UserErasure, record: &[u8; 16]) -> UserKeyReplacement {
+    UserKeyReplacement { user: erasure.user, key: UserKey::of_erased(&erasure.seed, record) }
 }

@@ -138,7 +138,7 @@ impl QueueRows {
             rated_match_number: row.match_count,
             match_id: report.match_id,
             reported_at: now,
-            rank: report.rank_of(user).unwrap_or(0),
+            rank: report.rank_of_user(user).unwrap_or(0),
             side_count: u32::try_from(report.sides.len()).unwrap_or(u32::MAX),
             before: without_negative_zero(before.estimate),
             after: row.rating,

@@ -13,14 +13,14 @@ const FIRST_VERSION: u64 = 1;
 
 impl QueueRows {
     /// Applies [`QueueWrite::StartMatch`].
-    pub(super) fn start_match(&mut self, write: &QueueWrite) -> QueueOutcome {
+    pub(super) fn start_session_match(&mut self, write: &QueueWrite) -> QueueOutcome {
         let QueueWrite::StartMatch { started, tickets, other_tickets, consents, expires_at, purge_at } = write else {
             return QueueOutcome::StaleMatchVersion(None);
         };
         if let Some(stored) = self.matches.get(&started.id) {
             return QueueOutcome::MatchStarted { started: Arc::clone(stored), tickets: Vec::new() };
         }
-        if let Some(spent) = self.find_spent_consent(started.id.into(), consents) {
+        if let Some(spent) = self.find_unavailable_consent(started.id.into(), consents) {
             return QueueOutcome::ConsentSpent(spent);
         }
         let users = match_users(started);

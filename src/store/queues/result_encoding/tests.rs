@@ -123,7 +123,7 @@ fn result_checksums_cover_every_column() {
     let estimate = |rating| PlayerRating { rating, deviation: 2.0 };
     let change = RatingHistoryEntry {
         user: UserKey::from_bytes([1; 16]),
-        key: RatingKey::of_first_scale(SetId(2)),
+        key: RatingKey::of_set_on_first_scale(SetId(2)),
         rated_match_number: 3,
         match_id: MatchId::from_bytes([4; 16]),
         reported_at: UnixMs(5),
@@ -134,8 +134,8 @@ fn result_checksums_cover_every_column() {
     };
     let others = [
         RatingHistoryEntry { user: UserKey::from_bytes([9; 16]), ..change },
-        RatingHistoryEntry { key: RatingKey::of_first_scale(SetId(9)), ..change },
-        RatingHistoryEntry { key: RatingKey::from_digest(2), ..change },
+        RatingHistoryEntry { key: RatingKey::of_set_on_first_scale(SetId(9)), ..change },
+        RatingHistoryEntry { key: RatingKey::of_pool_and_scale_digest(2), ..change },
         RatingHistoryEntry { rated_match_number: 9, ..change },
         RatingHistoryEntry { match_id: MatchId::from_bytes([9; 16]), ..change },
         RatingHistoryEntry { reported_at: UnixMs(9), ..change },
@@ -168,7 +168,7 @@ fn rating_checksum_does_not_cover_disputed_matches() {
 fn new_rating(satisfaction: UserSatisfactionStatistics) -> RatingRow {
     RatingRow {
         user: UserKey::from_bytes([1; 16]),
-        key: RatingKey::of_first_scale(SetId(2)),
+        key: RatingKey::of_set_on_first_scale(SetId(2)),
         rating: PlayerRating { rating: 3.0, deviation: 4.0 },
         volatility: 5.0,
         match_count: 6,

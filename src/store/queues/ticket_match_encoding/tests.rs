@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::domain::chosen_value::ChosenValue;
 use crate::domain::id::{AdvertisementId, RatingKey, ReservationId, RulesetHash, UserKey};
-use crate::domain::lifecycle::session_start::SessionMatchStart;
-use crate::domain::lifecycle::side_reports::{PlayerReport, ResultClaim, SideReports, SideReportsOutcome};
+use crate::domain::lifecycle::session_start::SessionMatchStartByHost;
+use crate::domain::lifecycle::side_reports::{PlayerReport, PlayerResultClaim, SideReports, SideReportsOutcome};
 use crate::domain::lifecycle::{
     Assignment, KeptSkillOfErasedUser, MatchEndReason, MatchPlayer, MatchStage, MatchTicket,
 };
@@ -33,7 +33,7 @@ fn any_ticket() -> impl Strategy<Value = Ticket> {
     let columns = (any::<[u8; 16]>(), any::<u32>(), prop::option::of(any_user_key()), any_time());
     let users = || prop::collection::vec(any_user_key(), 0..4);
     let lists = (prop::collection::vec(player_rating, 0..4), users(), users());
-    let rating_key = prop::option::of(any::<u64>().prop_map(RatingKey::from_digest));
+    let rating_key = prop::option::of(any::<u64>().prop_map(RatingKey::of_pool_and_scale_digest));
     (columns, any_session(), lists, rating_key, any::<(bool, bool)>()).prop_map(
         |(
             (id, set_id, subject, entered_at),
@@ -171,10 +171,10 @@ fn any_match() -> impl Strategy<Value = Match> {
     )
 }
 
-fn any_session_start() -> impl Strategy<Value = Option<SessionMatchStart>> {
+fn any_session_start() -> impl Strategy<Value = Option<SessionMatchStartByHost>> {
     let reservation = any::<Option<[u8; 16]>>().prop_map(|id| id.map(ReservationId::from_bytes));
     let start = (any::<[u8; 16]>(), prop::collection::vec(reservation, 0..4), any::<[u8; 16]>());
-    prop::option::of(start.prop_map(|(advertisement, reservations, request_digest)| SessionMatchStart {
+    prop::option::of(start.prop_map(|(advertisement, reservations, request_digest)| SessionMatchStartByHost {
         advertisement: AdvertisementId::from_bytes(advertisement),
         reservations,
         request_digest,
@@ -185,8 +185,8 @@ fn any_erased_skill() -> impl Strategy<Value = KeptSkillOfErasedUser> {
     let numbers = [(); 3].map(|()| -1e9..1e9_f64);
     let counts = (any::<u32>(), prop::option::of(any_time()), any::<i32>(), any::<u32>());
     let key = prop_oneof![
-        any::<u32>().prop_map(|set_id| RatingKey::of_first_scale(SetId(set_id))),
-        any::<u64>().prop_map(RatingKey::from_digest)
+        any::<u32>().prop_map(|set_id| RatingKey::of_set_on_first_scale(SetId(set_id))),
+        any::<u64>().prop_map(RatingKey::of_pool_and_scale_digest)
     ];
     (any_user_key(), key, numbers, counts).prop_map(
         |(user, rating_key, [rating, deviation, volatility], (match_count, last_match_at, streak, active_periods))| {
@@ -202,7 +202,7 @@ fn any_side_reports() -> impl Strategy<Value = SideReports> {
     let claim = (prop::collection::vec(any::<u32>(), 0..4), prop::collection::vec(user(), 0..3), any::<Option<u64>>());
     let report = (user(), claim).prop_map(|(user, (ranks, disconnected, duration_ms))| PlayerReport {
         user,
-        claim: ResultClaim { ranks, disconnected, duration_ms },
+        claim: PlayerResultClaim { ranks, disconnected, duration_ms },
     });
     let outcomes = [
         SideReportsOutcome::Settled,
@@ -294,7 +294,7 @@ fn sample_match() -> Match {
 fn queue_bodies_omit_absent_values() {
     let ticket = TicketRow::encode(&sample_ticket(), [0; 16]);
     assert_eq!(ticket.body, r#"{"q":{"z":[2]},"t":[[1500.5,0.1]],"a":true}"#);
-    let on_digest_key = Ticket { rating_digest_key: Some(RatingKey::from_digest(5)), ..sample_ticket() };
+    let on_digest_key = Ticket { rating_digest_key: Some(RatingKey::of_pool_and_scale_digest(5)), ..sample_ticket() };
     let body = TicketRow::encode(&on_digest_key, [0; 16]).body.into_owned();
     assert_eq!(body, r#"{"q":{"z":[2]},"t":[[1500.5,0.1]],"k":-9223372036854775803,"a":true}"#);
     let (one, ab) = ("01".repeat(16), "ab".repeat(16));
@@ -441,7 +441,7 @@ fn queue_checksums_cover_every_column() {
     }
     let rating = |rating| RatingRow {
         user: UserKey::from_bytes([1; 16]),
-        key: RatingKey::of_first_scale(SetId(1)),
+        key: RatingKey::of_set_on_first_scale(SetId(1)),
         rating: PlayerRating { rating, deviation: 0.0 },
         volatility: 0.0,
         match_count: 1,

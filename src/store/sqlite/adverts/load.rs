@@ -36,8 +36,8 @@ pub(super) async fn load_advertisements(
     now: UnixMs,
     unknown_rows: &Arc<UnknownRows>,
 ) -> Result<Vec<StoredAdvertisement>, StoreError> {
-    unknown_rows.forget(|key| matches!(key, RowKey::Advertisement(_)));
-    let is_large: bool = sqlx::query_scalar(sql::HAS_MORE_THAN)
+    unknown_rows.forget_keys_where(|key| matches!(key, RowKey::Advertisement(_)));
+    let is_large: bool = sqlx::query_scalar(sql::HAS_MORE_ADVERTISEMENTS_THAN)
         .bind(PARALLEL_LOAD_ROWS_MIN)
         .fetch_one(&mut *connection)
         .await
@@ -69,8 +69,8 @@ pub(super) async fn load_advertisements(
 
     let mut reservations: HashMap<AdvertisementId, Vec<Reservation>> = HashMap::new();
     for row in sqlx::query(sql::LOAD_ALL_RESERVATIONS).fetch_all(connection).await.map_err(to_store_error)? {
-        let id = rows::decode_advertisement_id(&row)?;
-        let decoded = unknown_rows.filter(RowKey::Advertisement(id), rows::decode_reservation(&row))?;
+        let id = rows::decode_advertisement_id_of_reservation(&row)?;
+        let decoded = unknown_rows.none_if_unknown(RowKey::Advertisement(id), rows::decode_reservation(&row))?;
         let Some(reservation) = decoded else { continue };
         reservations.entry(reservation.advertisement_id).or_default().push(reservation);
     }
@@ -117,7 +117,7 @@ impl LoadedRows {
             let (row, heartbeat_expires_at) = row?;
             let expires_at = heartbeat_expires_at.unwrap_or(row.expiry_at_publication());
             let id = AdvertisementId::from_bytes(row.id);
-            let decoded = unknown_rows.filter(RowKey::Advertisement(id), row.decode())?;
+            let decoded = unknown_rows.none_if_unknown(RowKey::Advertisement(id), row.decode())?;
             let Some(advertisement) = decoded.map(Arc::new) else { continue };
             if expires_at <= now {
                 self.expired_ids.push(id);

@@ -42,7 +42,7 @@ pub(super) async fn read_advertisements(
         let (row, heartbeat_expires_at) = row?;
         let expires_at = heartbeat_expires_at.unwrap_or(row.expiry_at_publication());
         let id = AdvertisementId::from_bytes(row.id);
-        let decoded = unknown_rows.filter(RowKey::Advertisement(id), row.decode())?;
+        let decoded = unknown_rows.none_if_unknown(RowKey::Advertisement(id), row.decode())?;
         let Some(advertisement) = decoded.map(Arc::new) else { continue };
         let stored = StoredAdvertisement {
             advertisement,
@@ -54,8 +54,8 @@ pub(super) async fn read_advertisements(
         found.insert(stored.advertisement.id, stored);
     }
     for row in &reservation_rows {
-        let id = rows::decode_advertisement_id(row)?;
-        let decoded = unknown_rows.filter(RowKey::Advertisement(id), rows::decode_reservation(row))?;
+        let id = rows::decode_advertisement_id_of_reservation(row)?;
+        let decoded = unknown_rows.none_if_unknown(RowKey::Advertisement(id), rows::decode_reservation(row))?;
         let Some(reservation) = decoded else {
             found.remove(&id);
             continue;

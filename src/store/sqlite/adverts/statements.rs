@@ -8,7 +8,7 @@
 use crate::store::sqlite::connection::sql_script::MultiRowTemplate;
 
 /// Whether there are more advertisements than `$1`.
-pub(super) const HAS_MORE_THAN: &str = "select exists (select 1 from advertisement limit 1 offset $1)";
+pub(super) const HAS_MORE_ADVERTISEMENTS_THAN: &str = "select exists (select 1 from advertisement limit 1 offset $1)";
 
 /// `n` of the last advertisement of the page after `n = $1`; null if there are no more.
 pub(super) const LOAD_PAGE_END: &str =
@@ -123,7 +123,7 @@ pub(super) const BEGIN_AND_READ: &str = begin_and_read!();
 
 /// The same, and the reservations that have not ended of the accounts in `$4`, a JSON array of their first owner keys,
 /// and of the parties in `$5`. `cross join` keeps the order: few keys, each with its rows.
-pub(super) const BEGIN_AND_READ_OWNED_RESERVATIONS: &str = concat!(
+pub(super) const BEGIN_AND_READ_WITH_OWNED_RESERVATIONS: &str = concat!(
     begin_and_read!(),
     "
      union all",
@@ -173,13 +173,13 @@ pub(super) const PURGE_TOMBSTONES: &str = "
 ";
 
 /// Purges at most 1,000 ended reservations that are due.
-pub(super) const PURGE_RESERVATIONS: &str = "
+pub(super) const PURGE_ENDED_RESERVATIONS: &str = "
     delete from reservation
      where reservation_id in (select reservation_id from reservation where state = 2 and deadline_ms <= $1 limit 1000)
 ";
 
 /// Statements that purge rows that are due.
-pub(super) const PURGE_DUE_ROWS: [&str; 2] = [PURGE_TOMBSTONES, PURGE_RESERVATIONS];
+pub(super) const PURGE_DUE_ROWS: [&str; 2] = [PURGE_TOMBSTONES, PURGE_ENDED_RESERVATIONS];
 
 /// Publishes advertisements: inserts a row if `n` is null, otherwise updates the row `n` except `advertisement_id`,
 /// `since_ms`, `owner` and `create_digest`. Lookup by `n` is faster than by id. The conflict clause has no target, because a padded new row
@@ -285,7 +285,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(&folder.path().join("a.db")).await.unwrap();
         let single = [
-            HAS_MORE_THAN,
+            HAS_MORE_ADVERTISEMENTS_THAN,
             LOAD_PAGE_END,
             LOAD_PAGE,
             LOAD_ALL_RESERVATIONS,
@@ -295,7 +295,7 @@ mod tests {
             COMMIT_AND_MEASURE_WAL,
             CHECKPOINT_WAL,
             PURGE_TOMBSTONES,
-            PURGE_RESERVATIONS,
+            PURGE_ENDED_RESERVATIONS,
             READ_OWNED_ADVERTISEMENTS,
             READ_RESERVATIONS_NAMING_USER,
             READ_CREATE_DIGESTS,
@@ -317,7 +317,7 @@ mod tests {
         sqlx::query(BEGIN_AND_READ).bind("[]").bind("[]").bind("[]").execute(&mut *connection).await.unwrap();
         sqlx::query(COMMIT_AND_MEASURE_WAL).execute(&mut *connection).await.unwrap();
         let owned =
-            sqlx::query(BEGIN_AND_READ_OWNED_RESERVATIONS).bind("[]").bind("[]").bind("[]").bind("[]").bind("[]");
+            sqlx::query(BEGIN_AND_READ_WITH_OWNED_RESERVATIONS).bind("[]").bind("[]").bind("[]").bind("[]").bind("[]");
         owned.execute(&mut *connection).await.unwrap();
         sqlx::query(COMMIT_AND_MEASURE_WAL).execute(&mut *connection).await.unwrap();
     }

@@ -16,7 +16,7 @@ use crate::store::adverts::apply_writes::{AdvertRowState, AdvertRows};
 use crate::store::adverts::touched_keys::TouchedAdvertKeys;
 use crate::store::adverts::{AdvertVersion, AdvertWrite, OwnerKey, PartyKey, Reservation, UserTraces, WriteOutcome};
 use crate::store::error::StoreError;
-use crate::store::rows::{self, AdvertRowSummary, AdvertisementRow, ReservationRow};
+use crate::store::rows::{self, AdvertRowForWrites, AdvertisementRow, ReservationRow};
 use crate::store::sqlite::adverts::page_decode::AdvertPage;
 use crate::store::sqlite::adverts::statements as sql;
 use crate::store::sqlite::connection::error::to_store_error;
@@ -52,7 +52,7 @@ impl BatchableWrite for AdvertWrite {
 /// Stored rows for the ids of a batch.
 #[derive(Default)]
 struct AdvertRowsBefore {
-    advertisements: HashMap<AdvertisementId, AdvertRowSummary>,
+    advertisements: HashMap<AdvertisementId, AdvertRowForWrites>,
     reservations: BTreeMap<ReservationId, Reservation>,
     tombstones: HashMap<AdvertisementId, UnixMs, BuildIdHasher>,
     /// Owners of the advertisements of the owners who publish a new one.
@@ -72,7 +72,7 @@ impl AdvertRowsBefore {
         let mut before = Self::default();
         let reads_owned = !keys.reservers.is_empty();
         let mut query =
-            sqlx::query(if reads_owned { sql::BEGIN_AND_READ_OWNED_RESERVATIONS } else { sql::BEGIN_AND_READ })
+            sqlx::query(if reads_owned { sql::BEGIN_AND_READ_WITH_OWNED_RESERVATIONS } else { sql::BEGIN_AND_READ })
                 .bind(hex_json_array(keys.advertisements.iter().map(AdvertisementId::as_bytes)))
                 .bind(hex_json_array(keys.reservations.iter().map(ReservationId::as_bytes)))
                 .bind(hex_json_array(keys.seat_counted_advertisements.iter().map(AdvertisementId::as_bytes)));
@@ -84,14 +84,14 @@ impl AdvertRowsBefore {
         let rows = query.fetch_all(connection).await.map_err(to_store_error)?;
         let (first, reservations) = rows.split_first().ok_or_else(|| to_store_error(sqlx::Error::RowNotFound))?;
         let ids: Vec<AdvertisementId> = keys.advertisements.iter().copied().collect();
-        for found in rows::decode_lookup_results(first.try_get(0).map_err(to_store_error)?)? {
+        for found in rows::decode_adverts_and_tombstones(first.try_get(0).map_err(to_store_error)?)? {
             let Some(&id) = ids.get(found.key_index) else { continue };
             before.advertisements.extend(found.advertisement.map(|stored| (id, stored)));
             before.tombstones.extend(found.tombstone_until.map(|until| (id, until)));
         }
         for row in reservations {
-            let id = RowKey::Advertisement(rows::decode_advertisement_id(row)?);
-            let reservation = unknown_rows.require(id, rows::decode_reservation(row))?;
+            let id = RowKey::Advertisement(rows::decode_advertisement_id_of_reservation(row)?);
+            let reservation = unknown_rows.error_if_unknown(id, rows::decode_reservation(row))?;
             before.reservations.insert(reservation.id, reservation);
         }
         Ok(before)
@@ -139,7 +139,7 @@ impl AdvertRowsBefore {
         for row in if is_empty { None } else { Some(AdvertPage::from_row(&page)?) }.into_iter().flatten() {
             let (row, _) = row?;
             let id = AdvertisementId::from_bytes(row.id);
-            let advertisement = unknown_rows.require(RowKey::Advertisement(id), row.decode())?;
+            let advertisement = unknown_rows.error_if_unknown(RowKey::Advertisement(id), row.decode())?;
             self.erased_adverts.insert(id, Arc::new(advertisement));
         }
         for (id, user) in &keys.erased_users {
@@ -152,7 +152,7 @@ impl AdvertRowsBefore {
                 .bind(traces.party.as_bytes().to_vec());
             for row in query.fetch_all(&mut *connection).await.map_err(to_store_error)? {
                 let decoded = rows::decode_reservation(&row);
-                let reservation = unknown_rows.require(RowKey::Advertisement(*id), decoded)?;
+                let reservation = unknown_rows.error_if_unknown(RowKey::Advertisement(*id), decoded)?;
                 self.reservations.insert(reservation.id, reservation);
             }
         }

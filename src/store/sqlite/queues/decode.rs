@@ -13,7 +13,7 @@ use crate::domain::queue::ticket::PlayerRating;
 use crate::store::column_reader::ColumnReader;
 use crate::store::error::StoreError;
 use crate::store::queues::consents::StoredConsent;
-use crate::store::queues::first_scale::{FirstScale, rating_defaults_from_number};
+use crate::store::queues::first_scale::{FirstRatingScaleOfSet, rating_defaults_from_number};
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::result_encoding::ResultRow;
 use crate::store::queues::row_checksums::{
@@ -113,8 +113,8 @@ pub(super) fn decode_block_list(row: &SqliteRow) -> Result<StoredBlockList, Stor
     Ok(list)
 }
 
-/// Decodes a row of `statements::READ_USER_ROWS` into `rows`.
-pub(super) fn decode_user_row(row: &SqliteRow, rows: &mut QueueRows) -> Result<(), StoreError> {
+/// Decodes a row of `statements::READ_TICKETS_MATCHES_PENALTIES_OF_USERS` into `rows`.
+pub(super) fn decode_ticket_match_or_penalty_of_user(row: &SqliteRow, rows: &mut QueueRows) -> Result<(), StoreError> {
     let kind: i64 = ColumnReader { table: "ticket_user", row }.int64(0, "kind")?;
     match kind {
         0 => {
@@ -155,10 +155,10 @@ pub(super) fn decode_user_row(row: &SqliteRow, rows: &mut QueueRows) -> Result<(
     Ok(())
 }
 
-/// Decodes a row of `rating_statements::READ_RATINGS` or `READ_KEYED_RATINGS`.
+/// Decodes a row of `rating_statements::READ_RATINGS` or `READ_RATINGS_WITH_DIGEST_KEY`.
 pub(super) fn decode_rating(row: &SqliteRow) -> Result<RatingRow, StoreError> {
     let key = ColumnReader { table: "rating", row }.rating_key(1)?;
-    let table = if key.is_digest() { "keyed_rating" } else { "rating" };
+    let table = if key.is_pool_and_scale_digest() { "keyed_rating" } else { "rating" };
     let columns = ColumnReader { table, row };
     let decoded = RatingRow {
         user: UserKey::from_bytes(columns.id_bytes(0, "user_key")?),
@@ -205,10 +205,10 @@ pub(super) fn decode_finished_match(row: &SqliteRow) -> Result<FinishedMatch, St
     })
 }
 
-/// Decodes a row of `rating_statements::READ_RATING_CHANGES` or `READ_KEYED_RATING_CHANGES`.
+/// Decodes a row of `rating_statements::READ_RATING_CHANGES_ON_FIRST_SCALE` or `READ_RATING_CHANGES_WITH_DIGEST_KEY`.
 pub(super) fn decode_rating_change(row: &SqliteRow) -> Result<RatingHistoryEntry, StoreError> {
     let key = ColumnReader { table: "rating_change", row }.rating_key(1)?;
-    let table = if key.is_digest() { "keyed_rating_change" } else { "rating_change" };
+    let table = if key.is_pool_and_scale_digest() { "keyed_rating_change" } else { "rating_change" };
     let columns = ColumnReader { table, row };
     let decoded = RatingHistoryEntry {
         user: UserKey::from_bytes(columns.id_bytes(0, "user_key")?),
@@ -232,13 +232,13 @@ pub(super) fn decode_rating_change(row: &SqliteRow) -> Result<RatingHistoryEntry
 }
 
 /// Decodes a row of `rating_statements::READ_FIRST_SCALE`.
-pub(super) fn decode_first_scale(row: &SqliteRow) -> Result<FirstScale, StoreError> {
+pub(super) fn decode_first_scale(row: &SqliteRow) -> Result<FirstRatingScaleOfSet, StoreError> {
     let columns = ColumnReader { table: "first_rating_scale", row };
     let set_id = SetId(columns.uint32(0, "set_id")?);
     let scale = columns.rating_key(1)?;
     columns.verify_checksum("checksum", columns.int64(2, "checksum")?, first_rating_scale_checksum(set_id, scale))?;
     let defaults = rating_defaults_from_number(columns.int64(3, "rating_defaults")?);
-    Ok(FirstScale { set_id, key: scale, defaults })
+    Ok(FirstRatingScaleOfSet { set_id, key: scale, defaults })
 }
 
 /// Decodes a row of `statements::READ_FEEDBACK` into `rows`.

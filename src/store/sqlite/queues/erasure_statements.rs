@@ -33,11 +33,11 @@ pub(super) const DELETE_FEEDBACK: MultiRowTemplate =
     MultiRowTemplate::new("delete from feedback where (match_id, user_key) in (values ", "(?, ?)", ")", true);
 
 /// Deletes ratings on first scales.
-pub(super) const DELETE_RATINGS: MultiRowTemplate =
+pub(super) const DELETE_RATINGS_ON_FIRST_SCALE: MultiRowTemplate =
     MultiRowTemplate::new("delete from rating where (user_key, set_id) in (values ", "(?, ?)", ")", true);
 
 /// Deletes the history of ratings on first scales.
-pub(super) const DELETE_RATING_CHANGES: MultiRowTemplate =
+pub(super) const DELETE_RATING_CHANGES_ON_FIRST_SCALE: MultiRowTemplate =
     MultiRowTemplate::new("delete from rating_change where (user_key, set_id) in (values ", "(?, ?)", ")", true);
 
 /// Deletes ratings with digest keys.
@@ -45,7 +45,7 @@ pub(super) const DELETE_RATINGS_WITH_DIGEST_KEY: MultiRowTemplate =
     MultiRowTemplate::new("delete from keyed_rating where (user_key, rating_key) in (values ", "(?, ?)", ")", true);
 
 /// Deletes the history of ratings with digest keys.
-pub(super) const DELETE_KEYED_RATING_CHANGES: MultiRowTemplate = MultiRowTemplate::new(
+pub(super) const DELETE_RATING_CHANGES_WITH_DIGEST_KEY: MultiRowTemplate = MultiRowTemplate::new(
     "delete from keyed_rating_change where (user_key, rating_key) in (values ",
     "(?, ?)",
     ")",
@@ -92,7 +92,7 @@ pub(super) const FIND_MATCHES: &str = find_in_bodies!("match", "match_id");
 pub(super) const FIND_RESULTS: &str = find_in_bodies!("result", "match_id");
 
 /// Feedback of the user with the hexadecimal key `$1`, by match.
-pub(super) const FIND_FEEDBACK: &str = "
+pub(super) const FIND_FEEDBACK_GIVEN_BY_USER: &str = "
     select match_id from feedback
      where match_id > $2 and user_key = unhex($1)
      order by match_id limit $3
@@ -123,10 +123,10 @@ pub(super) const READ_GIVEN_FEEDBACK: &str = "
 ";
 
 /// Name of user `$1` in logs.
-pub(super) const READ_LOG_NAME: &str = "select log_name from user_log_name where user_key = $1";
+pub(super) const READ_USER_LOG_NAME: &str = "select log_name from user_log_name where user_key = $1";
 
 /// Stores the name `$2` of user `$1` in logs, unless the user has one.
-pub(super) const INSERT_LOG_NAME: &str =
+pub(super) const INSERT_USER_LOG_NAME: &str =
     "insert into user_log_name (user_key, log_name) values ($1, $2) on conflict (user_key) do nothing";
 
 /// Remembers that a user is erased, at `$1`.
@@ -136,7 +136,7 @@ pub(super) const REQUEST_CLEANUP: &str = "insert or ignore into erasure_cleanup 
 pub(super) const COUNT_CLEANUPS: &str = "select count(*) from erasure_cleanup";
 
 /// Forgets the erasures.
-pub(super) const FINISH_CLEANUP: &str = "delete from erasure_cleanup";
+pub(super) const DELETE_ALL_CLEANUPS: &str = "delete from erasure_cleanup";
 
 /// Records the id `$1` of the secret of public user keys, if none is recorded.
 pub(super) const INSERT_USER_KEY_SECRET_ID: &str =
@@ -156,14 +156,14 @@ mod tests {
         FIND_TICKETS,
         FIND_MATCHES,
         FIND_RESULTS,
-        FIND_FEEDBACK,
+        FIND_FEEDBACK_GIVEN_BY_USER,
         FIND_ADVERTISEMENTS,
         FIND_BLOCK_LISTS,
-        READ_LOG_NAME,
-        INSERT_LOG_NAME,
+        READ_USER_LOG_NAME,
+        INSERT_USER_LOG_NAME,
         REQUEST_CLEANUP,
         COUNT_CLEANUPS,
-        FINISH_CLEANUP,
+        DELETE_ALL_CLEANUPS,
         INSERT_USER_KEY_SECRET_ID,
         READ_USER_KEY_SECRET_ID,
     ];
@@ -173,8 +173,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(&folder.path().join("a.db")).await.unwrap();
         let rewrites = [REWRITE_TICKETS, REWRITE_RESULTS, DELETE_FEEDBACK];
-        let ratings =
-            [DELETE_RATINGS, DELETE_RATING_CHANGES, DELETE_RATINGS_WITH_DIGEST_KEY, DELETE_KEYED_RATING_CHANGES];
+        let ratings = [
+            DELETE_RATINGS_ON_FIRST_SCALE,
+            DELETE_RATING_CHANGES_ON_FIRST_SCALE,
+            DELETE_RATINGS_WITH_DIGEST_KEY,
+            DELETE_RATING_CHANGES_WITH_DIGEST_KEY,
+        ];
         prepare_statements(&store, &SINGLE_STATEMENTS, &rewrites).await;
         prepare_statements(&store, &[], &ratings).await;
         prepare_statements(&store, &[], &DELETE_USER_ROWS).await;

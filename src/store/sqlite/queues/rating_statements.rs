@@ -19,26 +19,26 @@ macro_rules! select_ratings {
 }
 
 /// All ratings on first scales, in the order of users and sets.
-pub(in crate::store::sqlite) const LOAD_ALL_RATINGS: &str =
+pub(in crate::store::sqlite) const LOAD_ALL_RATINGS_ON_FIRST_SCALE: &str =
     select_ratings!("set_id", " from rating r order by r.user_key, r.set_id");
 
 /// All ratings with digest keys, in the order of users and keys.
-pub(in crate::store::sqlite) const LOAD_ALL_KEYED_RATINGS: &str =
+pub(in crate::store::sqlite) const LOAD_ALL_RATINGS_WITH_DIGEST_KEY: &str =
     select_ratings!("rating_key", " from keyed_rating r order by r.user_key, r.rating_key");
 
 /// All ratings on first scales of the users in `$1`, a JSON array of keys.
-pub(in crate::store::sqlite) const READ_RATINGS: &str =
+pub(in crate::store::sqlite) const READ_RATINGS_ON_FIRST_SCALE: &str =
     select_ratings!("set_id", " from json_each($1) requested join rating r on r.user_key = unhex(requested.value)");
 
 /// All ratings with digest keys of the users in `$1`, a JSON array of keys.
-pub(in crate::store::sqlite) const READ_KEYED_RATINGS: &str = select_ratings!(
+pub(in crate::store::sqlite) const READ_RATINGS_WITH_DIGEST_KEY: &str = select_ratings!(
     "rating_key",
     " from json_each($1) requested join keyed_rating r on r.user_key = unhex(requested.value)"
 );
 
 /// Rating with the highest count of played periods on the first scale of set `$1`, among users who are not in `$2`, a
 /// JSON array of keys.
-pub(in crate::store::sqlite) const READ_MOST_ACTIVE_RATING: &str = select_ratings!(
+pub(in crate::store::sqlite) const READ_RATING_OF_MOST_PERIODS_ON_FIRST_SCALE: &str = select_ratings!(
     "set_id",
     " from rating r
      where r.set_id = $1 and 0 < r.active_periods and 0 < r.match_count
@@ -47,8 +47,8 @@ pub(in crate::store::sqlite) const READ_MOST_ACTIVE_RATING: &str = select_rating
      limit 1"
 );
 
-/// Same as `READ_MOST_ACTIVE_RATING`, of the ratings with digest key `$1`.
-pub(in crate::store::sqlite) const READ_MOST_ACTIVE_KEYED_RATING: &str = select_ratings!(
+/// Same as `READ_RATING_OF_MOST_PERIODS_ON_FIRST_SCALE`, of the ratings with digest key `$1`.
+pub(in crate::store::sqlite) const READ_RATING_OF_MOST_PERIODS_WITH_DIGEST_KEY: &str = select_ratings!(
     "rating_key",
     " from keyed_rating r
      where r.rating_key = $1 and 0 < r.active_periods and 0 < r.match_count
@@ -79,7 +79,7 @@ pub(in crate::store::sqlite) const READ_FIRST_SCALE: &str = "
 ";
 
 /// History of the rating of user `$1` on the first scale of set `$2`, latest first.
-pub(in crate::store::sqlite) const READ_RATING_CHANGES: &str = "
+pub(in crate::store::sqlite) const READ_RATING_CHANGES_ON_FIRST_SCALE: &str = "
     select user_key, set_id, rated_match_number, match_id, reported_ms, rank, side_count, rating_before,
            deviation_before, rating_after, deviation_after, checksum
       from rating_change
@@ -87,8 +87,8 @@ pub(in crate::store::sqlite) const READ_RATING_CHANGES: &str = "
      order by reported_ms desc, rated_match_number desc
 ";
 
-/// Same as `READ_RATING_CHANGES`, of the rating with digest key `$2`.
-pub(in crate::store::sqlite) const READ_KEYED_RATING_CHANGES: &str = "
+/// Same as `READ_RATING_CHANGES_ON_FIRST_SCALE`, of the rating with digest key `$2`.
+pub(in crate::store::sqlite) const READ_RATING_CHANGES_WITH_DIGEST_KEY: &str = "
     select user_key, rating_key, rated_match_number, match_id, reported_ms, rank, side_count, rating_before,
            deviation_before, rating_after, deviation_after, checksum
       from keyed_rating_change
@@ -97,7 +97,7 @@ pub(in crate::store::sqlite) const READ_KEYED_RATING_CHANGES: &str = "
 ";
 
 /// Inserts or updates ratings.
-pub(in crate::store::sqlite) const UPSERT_RATINGS: MultiRowTemplate = MultiRowTemplate::new(
+pub(in crate::store::sqlite) const UPSERT_RATINGS_ON_FIRST_SCALE: MultiRowTemplate = MultiRowTemplate::new(
     "
     insert into rating (user_key, set_id, rating, deviation, volatility, match_count, last_match_ms, streak,
                         abandoned_matches, feedback_count, feedback_sum, active_periods, disputed_matches,
@@ -116,7 +116,7 @@ pub(in crate::store::sqlite) const UPSERT_RATINGS: MultiRowTemplate = MultiRowTe
 );
 
 /// Inserts or updates ratings with digest keys.
-pub(in crate::store::sqlite) const UPSERT_KEYED_RATINGS: MultiRowTemplate = MultiRowTemplate::new(
+pub(in crate::store::sqlite) const UPSERT_RATINGS_WITH_DIGEST_KEY: MultiRowTemplate = MultiRowTemplate::new(
     "
     insert into keyed_rating (user_key, rating_key, rating, deviation, volatility, match_count, last_match_ms, streak,
                         abandoned_matches, feedback_count, feedback_sum, active_periods, disputed_matches,
@@ -135,7 +135,7 @@ pub(in crate::store::sqlite) const UPSERT_KEYED_RATINGS: MultiRowTemplate = Mult
 );
 
 /// Stores rating history entries; each replaces the entry in the same slot.
-pub(in crate::store::sqlite) const UPSERT_RATING_CHANGES: MultiRowTemplate = MultiRowTemplate::new(
+pub(in crate::store::sqlite) const UPSERT_RATING_CHANGES_ON_FIRST_SCALE: MultiRowTemplate = MultiRowTemplate::new(
     "
     insert into rating_change (user_key, set_id, slot, rated_match_number, match_id, reported_ms, rank, side_count,
                                rating_before, deviation_before, rating_after, deviation_after, checksum)
@@ -152,7 +152,7 @@ pub(in crate::store::sqlite) const UPSERT_RATING_CHANGES: MultiRowTemplate = Mul
 );
 
 /// Stores history entries of ratings with digest keys; each replaces the entry in the same slot.
-pub(in crate::store::sqlite) const UPSERT_KEYED_RATING_CHANGES: MultiRowTemplate = MultiRowTemplate::new(
+pub(in crate::store::sqlite) const UPSERT_RATING_CHANGES_WITH_DIGEST_KEY: MultiRowTemplate = MultiRowTemplate::new(
     "
     insert into keyed_rating_change (user_key, rating_key, slot, rated_match_number, match_id, reported_ms, rank, side_count,
                                rating_before, deviation_before, rating_after, deviation_after, checksum)
@@ -175,21 +175,25 @@ mod tests {
     use crate::store::sqlite::tests::prepare_statements;
 
     const SINGLE_STATEMENTS: [&str; 11] = [
-        READ_RATINGS,
-        READ_KEYED_RATINGS,
-        READ_MOST_ACTIVE_RATING,
-        READ_MOST_ACTIVE_KEYED_RATING,
+        READ_RATINGS_ON_FIRST_SCALE,
+        READ_RATINGS_WITH_DIGEST_KEY,
+        READ_RATING_OF_MOST_PERIODS_ON_FIRST_SCALE,
+        READ_RATING_OF_MOST_PERIODS_WITH_DIGEST_KEY,
         HAS_PLAYED_WITHOUT_FIRST_SCALE,
         INSERT_FIRST_SCALE,
         READ_FIRST_SCALE,
-        LOAD_ALL_RATINGS,
-        LOAD_ALL_KEYED_RATINGS,
-        READ_RATING_CHANGES,
-        READ_KEYED_RATING_CHANGES,
+        LOAD_ALL_RATINGS_ON_FIRST_SCALE,
+        LOAD_ALL_RATINGS_WITH_DIGEST_KEY,
+        READ_RATING_CHANGES_ON_FIRST_SCALE,
+        READ_RATING_CHANGES_WITH_DIGEST_KEY,
     ];
 
-    const MULTI_ROW_STATEMENTS: [MultiRowTemplate; 4] =
-        [UPSERT_RATINGS, UPSERT_KEYED_RATINGS, UPSERT_RATING_CHANGES, UPSERT_KEYED_RATING_CHANGES];
+    const MULTI_ROW_STATEMENTS: [MultiRowTemplate; 4] = [
+        UPSERT_RATINGS_ON_FIRST_SCALE,
+        UPSERT_RATINGS_WITH_DIGEST_KEY,
+        UPSERT_RATING_CHANGES_ON_FIRST_SCALE,
+        UPSERT_RATING_CHANGES_WITH_DIGEST_KEY,
+    ];
 
     #[tokio::test]
     async fn sqlite_rating_statements_all_prepare() {

@@ -10,7 +10,7 @@ use crate::domain::rating::SetActivity;
 use crate::domain::ruleset::rating::defaults::OwnRatingKeys;
 use crate::store::error::StoreError;
 use crate::store::queues::RatingRow;
-use crate::store::queues::first_scale::{FirstScale, rating_defaults_to_number};
+use crate::store::queues::first_scale::{FirstRatingScaleOfSet, rating_defaults_to_number};
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::queue_rows::record_result::history_slot;
 use crate::store::queues::row_changes::QueueRowChanges;
@@ -26,7 +26,7 @@ use crate::store::writer_version;
 /// All ratings, in the order of users and keys.
 pub(super) async fn load_all(connection: &mut SqliteConnection) -> Result<Vec<RatingRow>, StoreError> {
     let mut ratings = Vec::new();
-    for statement in [sql::LOAD_ALL_RATINGS, sql::LOAD_ALL_KEYED_RATINGS] {
+    for statement in [sql::LOAD_ALL_RATINGS_ON_FIRST_SCALE, sql::LOAD_ALL_RATINGS_WITH_DIGEST_KEY] {
         for row in sqlx::query(statement).fetch_all(&mut *connection).await.map_err(to_store_error)? {
             ratings.push(decode::decode_rating(&row)?);
         }
@@ -44,8 +44,11 @@ pub(super) async fn read_touched(
     let mut users: BTreeSet<UserKey> = keys.ratings.iter().map(|(user, _)| *user).collect();
     users.extend(&keys.erased_users);
     let id_list = hex_json_array(users.iter().map(UserKey::as_bytes));
-    for (statement, is_digest) in [(sql::READ_RATINGS, false), (sql::READ_KEYED_RATINGS, true)] {
-        if !keys.erased_users.is_empty() || keys.ratings.iter().any(|(_, key)| key.is_digest() == is_digest) {
+    for (statement, is_digest) in [(sql::READ_RATINGS_ON_FIRST_SCALE, false), (sql::READ_RATINGS_WITH_DIGEST_KEY, true)]
+    {
+        if !keys.erased_users.is_empty()
+            || keys.ratings.iter().any(|(_, key)| key.is_pool_and_scale_digest() == is_digest)
+        {
             let rows =
                 sqlx::query(statement).bind(&id_list).fetch_all(&mut *connection).await.map_err(to_store_error)?;
             for row in &rows {
@@ -55,7 +58,11 @@ pub(super) async fn read_touched(
         }
     }
     for key in &keys.activity_keys {
-        let statement = if key.is_digest() { sql::READ_MOST_ACTIVE_KEYED_RATING } else { sql::READ_MOST_ACTIVE_RATING };
+        let statement = if key.is_pool_and_scale_digest() {
+            sql::READ_RATING_OF_MOST_PERIODS_WITH_DIGEST_KEY
+        } else {
+            sql::READ_RATING_OF_MOST_PERIODS_ON_FIRST_SCALE
+        };
         let query = sqlx::query(statement).bind(key.to_stored()).bind(&id_list);
         if let Some(row) = query.fetch_optional(&mut *connection).await.map_err(to_store_error)? {
             let skill = decode::decode_rating(&row)?.skill();
@@ -68,19 +75,22 @@ pub(super) async fn read_touched(
 /// Adds the changed ratings and their history to the script of a batch.
 pub(super) fn add_ratings_to_script(script: &mut SqlScript, changes: &QueueRowChanges<'_>) {
     let ratings = changes.inserted_ratings.iter().chain(&changes.updated_ratings).copied();
-    let (keyed, on_first_scale): (Vec<&RatingRow>, Vec<_>) = ratings.partition(|row| row.key.is_digest());
-    script.add_rows(&sql::UPSERT_RATINGS, &on_first_scale, bind_rating);
-    script.add_rows(&sql::UPSERT_KEYED_RATINGS, &keyed, bind_rating);
+    let (keyed, on_first_scale): (Vec<&RatingRow>, Vec<_>) =
+        ratings.partition(|row| row.key.is_pool_and_scale_digest());
+    script.add_rows(&sql::UPSERT_RATINGS_ON_FIRST_SCALE, &on_first_scale, bind_rating);
+    script.add_rows(&sql::UPSERT_RATINGS_WITH_DIGEST_KEY, &keyed, bind_rating);
     let history = changes.upserted_rating_changes.iter().copied();
-    let (keyed, on_first_scale): (Vec<&RatingHistoryEntry>, Vec<_>) = history.partition(|entry| entry.key.is_digest());
-    script.add_rows(&sql::UPSERT_RATING_CHANGES, &on_first_scale, bind_rating_change);
-    script.add_rows(&sql::UPSERT_KEYED_RATING_CHANGES, &keyed, bind_rating_change);
+    let (keyed, on_first_scale): (Vec<&RatingHistoryEntry>, Vec<_>) =
+        history.partition(|entry| entry.key.is_pool_and_scale_digest());
+    script.add_rows(&sql::UPSERT_RATING_CHANGES_ON_FIRST_SCALE, &on_first_scale, bind_rating_change);
+    script.add_rows(&sql::UPSERT_RATING_CHANGES_WITH_DIGEST_KEY, &keyed, bind_rating_change);
     let deleted = changes.deleted_ratings.iter().copied();
-    let (keyed, on_first_scale): (Vec<(UserKey, RatingKey)>, Vec<_>) = deleted.partition(|(_, key)| key.is_digest());
-    for statement in [&erasure::DELETE_RATINGS, &erasure::DELETE_RATING_CHANGES] {
+    let (keyed, on_first_scale): (Vec<(UserKey, RatingKey)>, Vec<_>) =
+        deleted.partition(|(_, key)| key.is_pool_and_scale_digest());
+    for statement in [&erasure::DELETE_RATINGS_ON_FIRST_SCALE, &erasure::DELETE_RATING_CHANGES_ON_FIRST_SCALE] {
         script.add_rows(statement, &on_first_scale, bind_rating_key);
     }
-    for statement in [&erasure::DELETE_RATINGS_WITH_DIGEST_KEY, &erasure::DELETE_KEYED_RATING_CHANGES] {
+    for statement in [&erasure::DELETE_RATINGS_WITH_DIGEST_KEY, &erasure::DELETE_RATING_CHANGES_WITH_DIGEST_KEY] {
         script.add_rows(statement, &keyed, bind_rating_key);
     }
 }
@@ -89,14 +99,14 @@ pub(super) fn add_ratings_to_script(script: &mut SqlScript, changes: &QueueRowCh
 pub(super) async fn record_first_scales(
     connection: &mut SqliteConnection,
     current: &[OwnRatingKeys],
-) -> Result<Vec<FirstScale>, StoreError> {
+) -> Result<Vec<FirstRatingScaleOfSet>, StoreError> {
     let mut recorded = Vec::with_capacity(current.len());
     execute(connection, sqlx::query("begin immediate")).await?;
     for keys in current {
         let set_id = i64::from(keys.set_id.0);
         let has_played =
             sqlx::query_scalar(sql::HAS_PLAYED_WITHOUT_FIRST_SCALE).bind(set_id).fetch_one(&mut *connection).await;
-        let new = FirstScale::of_unrecorded_set(keys, has_played.map_err(to_store_error)?);
+        let new = FirstRatingScaleOfSet::of_unrecorded_set(keys, has_played.map_err(to_store_error)?);
         let insert = sqlx::query(sql::INSERT_FIRST_SCALE).bind(set_id).bind(new.key.to_stored());
         let insert = insert.bind(first_rating_scale_checksum(new.set_id, new.key));
         execute(connection, insert.bind(rating_defaults_to_number(new.defaults))).await?;
@@ -104,7 +114,7 @@ pub(super) async fn record_first_scales(
         recorded.push(decode::decode_first_scale(&read.fetch_one(&mut *connection).await.map_err(to_store_error)?)?);
     }
     if recorded.iter().zip(current).any(|(first, keys)| first.differs_for_older_servers(keys)) {
-        let version = writer_version::RATING_SCALES_VERSION;
+        let version = writer_version::RATING_SCALES_MIN_VERSION;
         execute(connection, sqlx::query(writer_version::RAISE_MIN_WRITER_VERSION).bind(version)).await?;
     }
     execute(connection, sqlx::query("commit")).await?;

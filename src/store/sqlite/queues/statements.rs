@@ -46,7 +46,7 @@ pub(in crate::store::sqlite) const READ_MATCHES: &str =
 
 /// Tickets, matches and penalties of the users in `$1`, and users of the matches in `$2`. Columns: kind, user, id, four
 /// numbers, checksum.
-pub(in crate::store::sqlite) const READ_USER_ROWS: &str = "
+pub(in crate::store::sqlite) const READ_TICKETS_MATCHES_PENALTIES_OF_USERS: &str = "
     with requested (user_key) as materialized (select unhex(value) from json_each($1))
     select 0, u.user_key, u.ticket_id, u.set_id, u.silo_id, u.exclusive, null, u.checksum
       from requested join ticket_user u on u.user_key = requested.user_key
@@ -252,7 +252,7 @@ pub(in crate::store::sqlite) const PURGE_DUE_ROWS: [&str; 6] = [
      where (match_id, user_key) in (select match_id, user_key from feedback
                                      where given_ms <= $1 - 7948800000 limit 1000)
 ",
-    // CONSENT_RETENTION_MS
+    // CONSENT_RETENTION_AFTER_EXPIRY_MS
     "
     delete from consent
      where consent_id in (select consent_id from consent where expires_ms <= $1 - 600000 limit 1000)
@@ -268,7 +268,7 @@ mod tests {
     const SINGLE_STATEMENTS: [&str; 17] = [
         READ_TICKETS,
         READ_MATCHES,
-        READ_USER_ROWS,
+        READ_TICKETS_MATCHES_PENALTIES_OF_USERS,
         READ_RESULTS,
         READ_FEEDBACK,
         LOAD_ALL_TICKETS,
@@ -311,7 +311,7 @@ mod tests {
     fn purge_statements_use_the_result_retention() {
         let due = format!("$1 - {}", crate::store::queues::RESULT_RETENTION_MS);
         assert!(PURGE_DUE_ROWS[3].contains(&due) && PURGE_DUE_ROWS[4].contains(&due), "{due}");
-        let due = format!("$1 - {}", crate::store::queues::CONSENT_RETENTION_MS);
+        let due = format!("$1 - {}", crate::store::queues::CONSENT_RETENTION_AFTER_EXPIRY_MS);
         assert!(PURGE_DUE_ROWS[5].contains(&due), "{due}");
     }
 }

@@ -61,7 +61,7 @@ async fn begin_and_read(
         let rows =
             sqlx::query(sql::READ_TICKETS).bind(id_list).fetch_all(&mut *connection).await.map_err(to_store_error)?;
         for row in &rows {
-            let stored = unknown_rows.require(decode::ticket_key(row)?, decode::decode_ticket(row))?;
+            let stored = unknown_rows.error_if_unknown(decode::ticket_key(row)?, decode::decode_ticket(row))?;
             queue_rows.tickets.insert(stored.ticket.id, stored);
         }
     }
@@ -73,15 +73,15 @@ async fn begin_and_read(
             .await
             .map_err(to_store_error)?;
         for row in &rows {
-            let found = unknown_rows.require(decode::match_key(row)?, decode::decode_match(row))?;
+            let found = unknown_rows.error_if_unknown(decode::match_key(row)?, decode::decode_match(row))?;
             queue_rows.matches.insert(found.id, found);
         }
     }
     if !keys.users.is_empty() || !keys.matches.is_empty() {
         let id_list = hex_json_array(keys.users.iter().map(UserKey::as_bytes));
-        let query = sqlx::query(sql::READ_USER_ROWS).bind(id_list).bind(match_ids);
+        let query = sqlx::query(sql::READ_TICKETS_MATCHES_PENALTIES_OF_USERS).bind(id_list).bind(match_ids);
         for row in &query.fetch_all(&mut *connection).await.map_err(to_store_error)? {
-            decode::decode_user_row(row, &mut queue_rows)?;
+            decode::decode_ticket_match_or_penalty_of_user(row, &mut queue_rows)?;
         }
     }
     if !keys.consents.is_empty() {
@@ -115,7 +115,7 @@ async fn read_results_and_ratings(
         for row in
             &sqlx::query(sql::READ_RESULTS).bind(id_list).fetch_all(&mut *connection).await.map_err(to_store_error)?
         {
-            let result = unknown_rows.require(decode::result_key(row)?, decode::decode_result(row))?;
+            let result = unknown_rows.error_if_unknown(decode::result_key(row)?, decode::decode_result(row))?;
             queue_rows.results.insert(result.report.match_id, result);
         }
     }

@@ -27,7 +27,7 @@ impl UserDataStore for SqliteStore {
             UserRowKind::Ticket => sql::FIND_TICKETS,
             UserRowKind::Match => sql::FIND_MATCHES,
             UserRowKind::Result => sql::FIND_RESULTS,
-            UserRowKind::Feedback => sql::FIND_FEEDBACK,
+            UserRowKind::Feedback => sql::FIND_FEEDBACK_GIVEN_BY_USER,
             UserRowKind::BlockList => sql::FIND_BLOCK_LISTS,
             UserRowKind::Advertisement => sql::FIND_ADVERTISEMENTS,
         };
@@ -74,10 +74,10 @@ impl UserDataStore for SqliteStore {
             let mut connection = access.take_connection(&path).await?;
             let result = async {
                 if let Some(new_name) = new_name {
-                    let insert = sqlx::query(sql::INSERT_LOG_NAME).bind(user.as_bytes().to_vec());
+                    let insert = sqlx::query(sql::INSERT_USER_LOG_NAME).bind(user.as_bytes().to_vec());
                     insert.bind(new_name.to_vec()).execute(&mut connection).await.map_err(to_store_error)?;
                 }
-                let read = sqlx::query_scalar(sql::READ_LOG_NAME).bind(user.as_bytes().to_vec());
+                let read = sqlx::query_scalar(sql::READ_USER_LOG_NAME).bind(user.as_bytes().to_vec());
                 let name: Option<Vec<u8>> = read.fetch_optional(&mut connection).await.map_err(to_store_error)?;
                 name.map(id_bytes).transpose()
             }
@@ -118,7 +118,7 @@ impl UserDataStore for SqliteStore {
             }
             access.wal_length = WalLength::default();
             let mut connection = access.take_connection(&path).await?;
-            let finished = sqlx::query(sql::FINISH_CLEANUP).execute(&mut connection).await;
+            let finished = sqlx::query(sql::DELETE_ALL_CLEANUPS).execute(&mut connection).await;
             let finished = finished.map(|_| true).map_err(to_store_error);
             access.return_connection(connection, &finished);
             finished

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 
-use fireteam::domain::latency::beacon_fleet::{Beacon, BeaconFleet, BeaconRoundTrip, UNKNOWN_BEACON_ROUND_TRIP_MS};
-use fireteam::domain::latency::beacon_vector::{BeaconFloor, CompletedVector, published_floors};
-use fireteam::domain::latency::prediction::PredictionCondition;
+use fireteam::domain::latency::beacon_fleet::{
+    Beacon, BeaconFleet, BeaconPairRoundTrip, UNKNOWN_BEACON_PAIR_ROUND_TRIP_MS,
+};
+use fireteam::domain::latency::beacon_vector::{CompletedVector, MeasuredBeaconFloor, published_floors};
+use fireteam::domain::latency::prediction::PlacePrecision;
 use fireteam::domain::latency::predictor_constants::PredictorConstants;
 use fireteam::domain::locality::{DEFAULT_LOCATION_GRID_DEGREES, Locality};
 use fireteam::domain::location_privacy::{DEFAULT_SESSION_GRID_DEGREES, snap_to_equal_width_grid};
@@ -159,8 +161,8 @@ impl MeasuredHosts {
         let live: Vec<Beacon> = with_ids.map(|(id, degrees)| Beacon { id: *id, place: place(*degrees) }).collect();
         let mut round_trips = Vec::new();
         for (from, row) in layout.site_ids.iter().zip(&layout.round_trips) {
-            let known = layout.site_ids.iter().zip(row).filter(|(_, ms)| **ms < UNKNOWN_BEACON_ROUND_TRIP_MS);
-            round_trips.extend(known.map(|(to, ms)| BeaconRoundTrip { from: *from, to: *to, round_trip_ms: *ms }));
+            let known = layout.site_ids.iter().zip(row).filter(|(_, ms)| **ms < UNKNOWN_BEACON_PAIR_ROUND_TRIP_MS);
+            round_trips.extend(known.map(|(to, ms)| BeaconPairRoundTrip { from: *from, to: *to, round_trip_ms: *ms }));
         }
         BeaconFleet::new(&live, &round_trips, *constants)
     }
@@ -171,13 +173,13 @@ impl MeasuredHosts {
         fleet: &BeaconFleet,
         sites: &[u32],
         floors: usize,
-        condition: PredictionCondition,
+        condition: PlacePrecision,
         last_miles: &LastMiles,
     ) -> [Parties; 2] {
         let sides = match condition {
-            PredictionCondition::Exact => [Knowledge::Exact; 2],
-            PredictionCondition::Search => [Knowledge::Own, Knowledge::Published],
-            PredictionCondition::Queue => [Knowledge::Published; 2],
+            PlacePrecision::Exact => [Knowledge::Exact; 2],
+            PlacePrecision::Search => [Knowledge::Own, Knowledge::Published],
+            PlacePrecision::Queue => [Knowledge::Published; 2],
         };
         sides.map(|knowledge| {
             let party = |site: &u32| Some((*site, self.party(fleet, *site, floors, knowledge, last_miles)?));
@@ -186,11 +188,11 @@ impl MeasuredHosts {
     }
 
     /// Places of a pair in a condition: of the predicting side and of the other.
-    pub(super) fn places(&self, one: u32, other: u32, condition: PredictionCondition) -> [Locality; 2] {
+    pub(super) fn places(&self, one: u32, other: u32, condition: PlacePrecision) -> [Locality; 2] {
         let grids = match condition {
-            PredictionCondition::Exact => [0.0, 0.0],
-            PredictionCondition::Search => [DEFAULT_LOCATION_GRID_DEGREES, DEFAULT_SESSION_GRID_DEGREES],
-            PredictionCondition::Queue => [DEFAULT_SESSION_GRID_DEGREES; 2],
+            PlacePrecision::Exact => [0.0, 0.0],
+            PlacePrecision::Search => [DEFAULT_LOCATION_GRID_DEGREES, DEFAULT_SESSION_GRID_DEGREES],
+            PlacePrecision::Queue => [DEFAULT_SESSION_GRID_DEGREES; 2],
         };
         [self.place(one, grids[0]), self.place(other, grids[1])]
     }
@@ -217,9 +219,10 @@ impl MeasuredHosts {
         };
         let floor = |beacon_id: u32| {
             let floor_ms = self.round_trip_ms(site, beacon_id)? + last_miles.0[site as usize];
-            Some(BeaconFloor { beacon_id, floor_ms })
+            Some(MeasuredBeaconFloor { beacon_id, floor_ms })
         };
-        let mut floors: Vec<BeaconFloor> = fleet.nearest_ids(place, floors).into_iter().filter_map(floor).collect();
+        let mut floors: Vec<MeasuredBeaconFloor> =
+            fleet.nearest_ids(place, floors).into_iter().filter_map(floor).collect();
         if knowledge == Knowledge::Published {
             floors = published_floors(fleet, &floors, exact, place);
         }

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use fireteam::domain::latency::beacon_fleet::{Beacon, BeaconFleet, BeaconRoundTrip, UNKNOWN_BEACON_ROUND_TRIP_MS};
-use fireteam::domain::latency::beacon_vector::{BeaconFloor, CompletedVector};
-use fireteam::domain::latency::prediction::{Prediction, PredictionCondition, predict};
+use fireteam::domain::latency::beacon_fleet::{
+    Beacon, BeaconFleet, BeaconPairRoundTrip, UNKNOWN_BEACON_PAIR_ROUND_TRIP_MS,
+};
+use fireteam::domain::latency::beacon_vector::{CompletedVector, MeasuredBeaconFloor};
+use fireteam::domain::latency::prediction::{PlacePrecision, Prediction, predict};
 use fireteam::domain::latency::prediction_unavailable::PredictionUnavailable;
 use fireteam::domain::latency::predictor_constants::{IntervalConstants, PREDICTOR_V1, PredictorConstants};
 use fireteam::domain::locality::Locality;
@@ -85,8 +87,8 @@ impl Layout {
         let beacons: Vec<Beacon> = with_ids.map(|(id, degrees)| Beacon { id, place: locality(*degrees) }).collect();
         let mut round_trips = Vec::new();
         for (from, row) in ids.clone().zip(&self.round_trips) {
-            let known = ids.clone().zip(row).filter(|(_, ms)| **ms < UNKNOWN_BEACON_ROUND_TRIP_MS);
-            round_trips.extend(known.map(|(to, ms)| BeaconRoundTrip { from, to, round_trip_ms: *ms }));
+            let known = ids.clone().zip(row).filter(|(_, ms)| **ms < UNKNOWN_BEACON_PAIR_ROUND_TRIP_MS);
+            round_trips.extend(known.map(|(to, ms)| BeaconPairRoundTrip { from, to, round_trip_ms: *ms }));
         }
         BeaconFleet::new(&beacons, &round_trips, constants)
     }
@@ -94,17 +96,18 @@ impl Layout {
 
 impl Party {
     fn completed(&self, fleet: &BeaconFleet) -> Result<CompletedVector, PredictionUnavailable> {
-        let floor = |(beacon_id, floor_ms): (&u32, &f64)| BeaconFloor { beacon_id: *beacon_id, floor_ms: *floor_ms };
-        let floors: Vec<BeaconFloor> = self.trips.iter().map(floor).collect();
+        let floor =
+            |(beacon_id, floor_ms): (&u32, &f64)| MeasuredBeaconFloor { beacon_id: *beacon_id, floor_ms: *floor_ms };
+        let floors: Vec<MeasuredBeaconFloor> = self.trips.iter().map(floor).collect();
         CompletedVector::new(fleet, Some(locality(self.place)), &floors)
     }
 }
 
-fn condition_of(name: &str) -> PredictionCondition {
+fn condition_of(name: &str) -> PlacePrecision {
     match name {
-        "exact" => PredictionCondition::Exact,
-        "search" => PredictionCondition::Search,
-        "queue" => PredictionCondition::Queue,
+        "exact" => PlacePrecision::Exact,
+        "search" => PlacePrecision::Search,
+        "queue" => PlacePrecision::Queue,
         _ => panic!("condition {name}"),
     }
 }
@@ -164,7 +167,7 @@ fn prediction_does_not_allocate() {
     let (one, other) = (case.one.completed(&fleet).unwrap(), case.other.completed(&fleet).unwrap());
     let mut predicted = None;
     let counted = allocation_counter::measure(|| {
-        predicted = predict(&fleet, &one, &other, PredictionCondition::Exact).ok();
+        predicted = predict(&fleet, &one, &other, PlacePrecision::Exact).ok();
     });
     assert!(predicted.is_some());
     assert_eq!(counted.count_total, 0);

@@ -69,7 +69,7 @@ async fn newer_reservation_takes_the_place_of_the_older_in_the_same_session() {
     assert_refused(late, Code::FailedPrecondition, "RESERVATION_ENDED");
     let mut told = Vec::new();
     while told.len() < 3 {
-        if let HostEvent::Reservation(event) = events.next_event().await.expect("an event") {
+        if let HostEvent::Reservation(event) = events.next_host_event().await.expect("an event") {
             told.push((event.reservation.expect("it").reservation_id, event.state));
         }
     }

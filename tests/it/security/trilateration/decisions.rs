@@ -242,7 +242,7 @@ fn open_session(judge: &Judge, at: Degrees) -> OpenSession {
     };
     OpenSession {
         advertisement: Arc::new(advertisement),
-        attribute_values: AttributeValues::empty(),
+        attribute_values: AttributeValues::of_no_attributes(),
         expires_at: NOW.plus_ms(60_000),
         open_seats: 1,
         parties: Box::default(),

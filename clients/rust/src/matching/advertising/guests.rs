@@ -35,7 +35,7 @@ impl Guests {
     }
 
     /// Whether a reservation is to be confirmed, or has been joined.
-    pub(super) fn has_news(&self) -> bool {
+    pub(super) fn has_changes_to_send(&self) -> bool {
         !self.joined.is_empty() || self.coming.values().any(|party| !party.is_confirmed)
     }
 

@@ -48,7 +48,7 @@ impl Matching {
     }
 
     /// Fetches the hash of the current ruleset, and begins again with it.
-    pub(super) fn configure(&mut self, now: MonotonicTime) {
+    pub(super) fn fetch_current_ruleset(&mut self, now: MonotonicTime) {
         self.memory.forget_search();
         self.stale_in_a_row += 1;
         if STALE_IN_A_ROW_MAX < self.stale_in_a_row {

@@ -55,7 +55,7 @@ impl Matching {
             }
             _ => {}
         }
-        self.effects.calls.forget(|_, request| {
+        self.effects.calls.forget_unwanted(|_, request| {
             matches!(
                 request,
                 Request::ChooseAction(_)

@@ -1,4 +1,4 @@
-//! Hosting: the own session is open to others, until it is full or no party comes.
+//! HostedSession: the own session is open to others, until it is full or no party comes.
 
 use std::net::SocketAddr;
 
@@ -8,21 +8,21 @@ use crate::matching::advertising::{Advertising, AdvertisingEnd};
 use crate::matching::call::{CallError, CallId};
 use crate::matching::machine::Matching;
 use crate::matching::monotonic_time::MonotonicTime;
-use crate::matching::options::Hosting;
+use crate::matching::options::HostedSession;
 use crate::matching::outcome::EndReason;
 use crate::matching::stage::{ProbeStep, Stage};
 use crate::pb;
 
 impl Matching {
     /// Opens a session to others. `is_drawn`: the loop goes on without it if no party comes.
-    pub(super) fn advertise(&mut self, hosting: Hosting, is_drawn: bool, now: MonotonicTime) {
+    pub(super) fn advertise(&mut self, hosting: HostedSession, is_drawn: bool, now: MonotonicTime) {
         let mut advertising = Advertising::new(hosting, &self.options, is_drawn, &mut self.effects, now);
         advertising.renew_latency_token(self.latency_token.clone());
         self.stage = Stage::Advertising(Box::new(advertising));
     }
 
     /// The game chose this client as the host, at the start or of the session that it is in.
-    pub(super) fn become_host(&mut self, hosting: Hosting, now: MonotonicTime) {
+    pub(super) fn become_host(&mut self, hosting: HostedSession, now: MonotonicTime) {
         if matches!(self.stage, Stage::Ending { .. } | Stage::Ended) {
             return;
         }
@@ -41,7 +41,7 @@ impl Matching {
         }
     }
 
-    pub(super) fn change_session(
+    pub(super) fn change_hosted_session(
         &mut self,
         session: pb::SessionCompositionData,
         joined: Vec<String>,
@@ -89,31 +89,31 @@ impl Matching {
     /// Sends the update that is due. Returns whether the state has changed.
     pub(super) fn step_advertising(&mut self, now: MonotonicTime) -> bool {
         let Stage::Advertising(advertising) = &mut self.stage else { return false };
-        let end = advertising.poll(&self.options, &mut self.effects, now);
+        let end = advertising.send_due_update(&self.options, &mut self.effects, now);
         self.end_advertising(end, now)
     }
 
     pub(super) fn on_updated(&mut self, answer: &pb::MatchmakingUpdateAdvertisementResponse, now: MonotonicTime) {
         let Stage::Advertising(advertising) = &mut self.stage else { return };
-        let end = advertising.take_answer(answer, &mut self.effects, now);
+        let end = advertising.take_update_answer(answer, &mut self.effects, now);
         self.end_advertising(end, now);
     }
 
     pub(super) fn on_update_failed(&mut self, error: CallError, now: MonotonicTime) {
         let Stage::Advertising(advertising) = &mut self.stage else { return };
-        let end = advertising.take_error(error, &mut self.effects, now);
+        let end = advertising.take_update_failure(error, &mut self.effects, now);
         self.end_advertising(end, now);
     }
 
     /// Takes an answer that no state waits for. An advertisement that this client does not keep alive is deleted.
-    pub(super) fn on_late_update(
+    pub(super) fn on_late_update_answer(
         &mut self,
         call: CallId,
         answer: &pb::MatchmakingUpdateAdvertisementResponse,
         now: MonotonicTime,
     ) {
         let is_own = match &mut self.stage {
-            Stage::Advertising(advertising) => advertising.take_late_answer(call, answer),
+            Stage::Advertising(advertising) => advertising.take_late_update_answer(call, answer),
             _ => false,
         };
         if !is_own {

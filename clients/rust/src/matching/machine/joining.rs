@@ -35,7 +35,7 @@ impl Matching {
                 ..Default::default()
             };
             // Otherwise a release of an earlier attempt could end the new reservation.
-            self.effects.calls.forget(
+            self.effects.calls.forget_unwanted(
                 |_, call| matches!(call, Request::Release(release) if release.advertisement_id == advertisement_id),
             );
             let call = self.effects.call(Request::Reserve(Box::new(request)), now);
@@ -56,7 +56,7 @@ impl Matching {
             self.exclusions.add(&advertisement_id, now);
             return self.reserve_next(round, until, now);
         };
-        let round_trip_ms = round.round_trip_ms(&advertisement_id);
+        let round_trip_ms = round.round_trip_from_server_ms(&advertisement_id);
         let seat = Seat { advertisement_id, reservation, connect_data: answer.connect_data, round_trip_ms };
         self.connect(round, seat, false, until, now);
     }
@@ -92,9 +92,9 @@ impl Matching {
             _ => {}
         }
         let can_measure =
-            round.has_plan() && self.needs_probe(&round, advertisement_id, now) && self.memory.probes_left() > 0;
+            round.allows_probes() && self.needs_probe(&round, advertisement_id, now) && self.memory.probes_left() > 0;
         if error.reason == pb::ErrorReason::NotMeasured && can_measure {
-            return self.measure(round, advertisement_id.to_owned(), now);
+            return self.measure_before_reserving(round, advertisement_id.to_owned(), now);
         }
         self.exclusions.add(advertisement_id, now);
         self.reserve_next(round, until, now);
@@ -155,7 +155,7 @@ impl Matching {
                     self.effects.release(&reservation, now);
                 }
             }
-            Answer::UpdateAdvertisement(answer) => self.on_late_update(call, &answer, now),
+            Answer::UpdateAdvertisement(answer) => self.on_late_update_answer(call, &answer, now),
             _ => {}
         }
     }

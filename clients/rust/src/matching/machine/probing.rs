@@ -45,7 +45,12 @@ impl Matching {
     }
 
     /// Probes one candidate that cannot be reserved without a measurement.
-    pub(super) fn measure(&mut self, mut round: Box<Round>, advertisement_id: String, now: MonotonicTime) {
+    pub(super) fn measure_before_reserving(
+        &mut self,
+        mut round: Box<Round>,
+        advertisement_id: String,
+        now: MonotonicTime,
+    ) {
         round.push_best(advertisement_id.clone());
         round.must_measure = Some(advertisement_id.clone());
         self.probe_quickly(round, vec![advertisement_id], now);
@@ -65,7 +70,7 @@ impl Matching {
         for id in hosts {
             let Some(target) = round.target(&id).cloned() else { continue };
             let endpoint = target.endpoint;
-            let prober = HostProber::new(target, self.effects.random(), round.high_estimate_to_advert_ms(&id));
+            let prober = HostProber::new(target, self.effects.random_bytes(), round.high_estimate_to_advert_ms(&id));
             round.probed.insert(id.clone());
             under_test.push(HostUnderTest { advertisement_id: id, endpoint, prober });
         }
@@ -88,7 +93,7 @@ impl Matching {
                 _ if self.memory.probes_left() == 0 => continue,
                 _ => {
                     self.memory.count_probed(1);
-                    HostProber::new(target, self.effects.random(), round.high_estimate_to_advert_ms(&id))
+                    HostProber::new(target, self.effects.random_bytes(), round.high_estimate_to_advert_ms(&id))
                 }
             };
             prober.start_involved(self.options.game_data.clone());
@@ -106,7 +111,7 @@ impl Matching {
     pub(super) fn step_probes(&mut self, now: MonotonicTime) -> bool {
         if let Stage::Quick { step: ProbeStep::Probing(phase), .. }
         | Stage::Involved { step: ProbeStep::Probing(phase), .. } = &mut self.stage
-            && !phase.poll(&mut self.effects, now)
+            && !phase.send_due_probes(&mut self.effects, now)
         {
             return false;
         }
@@ -149,11 +154,11 @@ impl Matching {
         self.memory.keep_token(&report.search_token, now);
         match std::mem::replace(&mut self.stage, Stage::Idle) {
             Stage::Quick { mut round, .. } => {
-                round.take_report(report);
+                round.apply_report_answer(report);
                 self.after_quick(round, report.involved_phase_may_start, now);
             }
             Stage::Involved { mut round, .. } => {
-                round.take_report(report);
+                round.apply_report_answer(report);
                 self.join(round, now);
             }
             other => self.stage = other,
@@ -188,7 +193,7 @@ impl Matching {
         let next = round.order().iter().filter(|id| self.needs_probe(&round, id, now)).take(round.quick_count());
         let next: Vec<String> = next.cloned().collect();
         if round.is_second_try || next.is_empty() || self.memory.probes_left() == 0 {
-            let has_waited = self.memory.wait_for_hosts();
+            let has_waited = self.memory.mark_waited_for_hosts();
             return if has_waited { self.join(round, now) } else { self.wait(0, now) };
         }
         round.is_second_try = true;

@@ -37,7 +37,7 @@ impl Matching {
         self.next_expansion_in_ms = found.next_expansion_in_ms;
         self.stale_in_a_row = 0;
         let mut round = Round::new(found);
-        let is_left_out = |id: &&String| self.exclusions.contains(id, now) || self.memory.is_refused(id);
+        let is_left_out = |id: &&String| self.exclusions.contains(id, now) || self.memory.is_silent_or_incompatible(id);
         let order = round.order().iter().filter(|id| !is_left_out(id)).cloned().collect();
         round.set_order(order);
         self.start_quick(Box::new(round), now);
@@ -59,8 +59,8 @@ impl Matching {
     pub(super) fn wait(&mut self, least_ms: u64, now: MonotonicTime) {
         let [least, most] = WAIT_RANGE_MS;
         let wait_ms = self.next_expansion_in_ms.unwrap_or(most).clamp(least, most);
-        let wait =
-            Duration::from_millis(wait_ms).mul_f64(1.0 - WAIT_JITTER + 2.0 * WAIT_JITTER * self.effects.jitter());
+        let wait = Duration::from_millis(wait_ms)
+            .mul_f64(1.0 - WAIT_JITTER + 2.0 * WAIT_JITTER * self.effects.jitter_fraction());
         let least = Duration::from_millis(least_ms.min(SERVER_WAIT_MAX_MS));
         self.stage = Stage::Waiting { until: now + wait.max(least) };
     }

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use fireteam_probe::{Echo, EchoReply, ProbeKey, Question};
+use fireteam_probe::{Echo, EchoReply, ProbeKey, RepeatedQuestion};
 use tonic::Code;
 
-use crate::matching::round::id_bytes;
+use crate::matching::round::id_bytes_from_hex;
 use crate::matching::tests::server::failure;
 use crate::matching::tests::world::{World, hosting, party};
-use crate::matching::{EndReason, Event, Hosting, MatchingOptions, MatchingState, Outcome, Request};
+use crate::matching::{EndReason, Event, HostedSession, MatchingOptions, MatchingState, Outcome, Request};
 use crate::pb;
 
-fn host_world(hosting: Hosting) -> World {
+fn host_world(hosting: HostedSession) -> World {
     let options = MatchingOptions { hosting: Some(hosting), ..MatchingOptions::new(7, party()) };
     let mut world = World::with_options(options, 0, None);
     world.server.advertises = true;
@@ -82,8 +82,9 @@ fn host_publishes_a_new_latency_token() {
 fn host_answers_probes() {
     let mut world = host_world(hosting(1));
     let key = ProbeKey::new(&world.updates()[0].probe.clone().unwrap().probe_key).unwrap();
-    let id = id_bytes(&advertised_id(&world)).unwrap();
-    let question = Question { sequence: 0, nonce: [1; 8], advertisement: id[..8].try_into().unwrap(), stamp: [0; 8] };
+    let id = id_bytes_from_hex(&advertised_id(&world)).unwrap();
+    let question =
+        RepeatedQuestion { sequence: 0, nonce: [1; 8], advertisement: id[..8].try_into().unwrap(), stamp: [0; 8] };
     let from = "203.0.113.5:9000".parse().unwrap();
     let ask = |world: &mut World| {
         let before = world.packets.len();
@@ -236,7 +237,7 @@ fn host_that_is_full_is_joined() {
     assert_eq!(world.state(), MatchingState::Advertising);
     assert_ne!(advertised_id(&world), id);
 
-    let mut world = host_world(Hosting { keep_when_full: true, ..hosting(1) });
+    let mut world = host_world(HostedSession { keep_when_full: true, ..hosting(1) });
     world.handle(Event::SessionChanged { session: session(0), joined_reservation_ids: vec!["guest".into()] });
     world.run_for(Duration::from_secs(60));
     assert_eq!(world.state(), MatchingState::Advertising);

@@ -9,8 +9,8 @@ use fireteam_probe::{ArrivalTime, HostCookieKey, HostResponder, ProbeKey, Verdic
 use crate::matching::tests::chaos::Chaos;
 use crate::matching::tests::server::{Server, Session};
 use crate::matching::{
-    Answer, Call, CallError, CallId, Event, Hosting, Matching, MatchingOptions, MatchingState, MonotonicTime, Outcome,
-    Request,
+    Answer, Call, CallError, CallId, Event, HostedSession, Matching, MatchingOptions, MatchingState, MonotonicTime,
+    Outcome, Request,
 };
 use crate::pb;
 
@@ -56,9 +56,9 @@ pub(super) fn party() -> pb::SessionCompositionData {
     pb::SessionCompositionData { players: vec![player], ..Default::default() }
 }
 
-pub(super) fn hosting(open_seats: i32) -> Hosting {
+pub(super) fn hosting(open_seats: i32) -> HostedSession {
     let session = pb::SessionCompositionData { max_allowed_join_reservation_count: Some(open_seats), ..party() };
-    Hosting { session, connect_data: b"here".to_vec(), probe_port: Some(4_000), ..Default::default() }
+    HostedSession { session, connect_data: b"here".to_vec(), probe_port: Some(4_000), ..Default::default() }
 }
 
 pub(super) fn plan(quick: u32, involved: u32) -> pb::LatencyPlan {
@@ -99,7 +99,7 @@ impl World {
         let endpoint: SocketAddr = format!("192.0.2.{}:4000", number + 1).parse().unwrap();
         let (id, key) = (id(number), [number as u8 + 1; 16]);
         let mut responder = HostResponder::new(HostCookieKey([9; 32]));
-        responder.advertise(crate::matching::round::id_bytes(&id).unwrap(), ProbeKey::new(&key).unwrap());
+        responder.advertise(crate::matching::round::id_bytes_from_hex(&id).unwrap(), ProbeKey::new(&key).unwrap());
         let round_trip_ms = 20 + 10 * number as u64;
         let address = vec![192, 0, 2, number as u8 + 1];
         let probe = pb::ProbeEndpoint { address, port: 4_000, probe_key: key.to_vec(), hosted: true };

@@ -1,7 +1,7 @@
 //! Calls that the measurement of beacons asks for, and their answers.
 
 use crate::matching::CallId;
-use crate::matching::call_table::RepeatableRequest;
+use crate::matching::call_table::IdempotentRequest;
 use crate::pb;
 
 /// Call to make now, once: the state machine repeats it where that helps. Its attempt has a deadline of 5 s.
@@ -31,7 +31,7 @@ pub enum BeaconsAnswer {
     ReportTrips(pb::ReportTripsResponse),
 }
 
-impl RepeatableRequest for BeaconsRequest {
+impl IdempotentRequest for BeaconsRequest {
     type Answer = BeaconsAnswer;
 
     fn is_answered_by(&self, answer: &BeaconsAnswer) -> bool {

@@ -184,7 +184,7 @@ impl Beacons {
 
     /// Counts a packet of another loop of this client in the limit of 40 packets a second.
     pub fn note_packet(&mut self, now: MonotonicTime) {
-        self.budget.spend(now);
+        self.budget.record_sent_packet(now);
     }
 
     /// Makes one transition that is due. Returns whether there was one.
@@ -193,7 +193,7 @@ impl Beacons {
             self.set_token(Vec::new());
         }
         let jitter = self.rng.random();
-        if let Some(call) = self.calls.expire(self.now, jitter) {
+        if let Some(call) = self.calls.handle_due_attempts(self.now, jitter) {
             self.on_settled(call);
             return true;
         }
@@ -217,7 +217,7 @@ impl Beacons {
     }
 
     fn send(&mut self, packet: Transmit) {
-        self.budget.spend(self.now);
+        self.budget.record_sent_packet(self.now);
         self.transmits.push_back(packet);
     }
 

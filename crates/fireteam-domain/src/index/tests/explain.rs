@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::attribute_values::AttributeValues;
 use crate::expansion::Expansion;
 use crate::filter::explain::explain_search;
-use crate::filter::{AdvertisementView, AvoidedAdverts, Searcher, admit};
+use crate::filter::{AdvertisementView, AvoidedAdverts, Searcher, admit_advertisement};
 use crate::index::IndexEntry;
 use crate::index::tests::random_world::{self, IndexTestRng, NOW_MS, ValueDistribution};
 use crate::probe_result::ProbeResults;
@@ -30,7 +30,7 @@ fn search_explanation_agrees_with_admit() {
             })
             .collect();
         let session = random_world::random_session(rng, values);
-        let attribute_values = AttributeValues::from_session(&ruleset, &session);
+        let attribute_values = AttributeValues::from_session_without_standings(&ruleset, &session);
         let (attribute_values, users) =
             (attribute_values.with_frustration(&ruleset, rng.one_in(3)), session.sorted_users());
         let searcher = Searcher {
@@ -49,7 +49,8 @@ fn search_explanation_agrees_with_admit() {
         let now = UnixMs(NOW_MS);
         let candidates: Vec<AdvertisementView<'_>> = entries.iter().map(IndexEntry::view).collect();
         let explanation = explain_search(&ruleset, &searcher, candidates.iter().copied(), 5, now);
-        let verdicts: Vec<_> = candidates.iter().map(|candidate| admit(&ruleset, &searcher, candidate, now)).collect();
+        let verdicts: Vec<_> =
+            candidates.iter().map(|candidate| admit_advertisement(&ruleset, &searcher, candidate, now)).collect();
         assert_eq!(explanation.candidate_count as usize, verdicts.len());
         assert_eq!(explanation.compatible_count as usize, verdicts.iter().filter(|verdict| verdict.is_ok()).count());
         let counted: u32 = explanation.refusal_counts.iter().map(|(_, count)| count).sum();
@@ -70,7 +71,8 @@ fn search_explanation_agrees_with_admit() {
         let limit = expansion.steps().iter().map(|step| step.limit).fold(relaxation.required_limit, f64::max);
         relaxed.expansions[relaxation.expansion_index] =
             Expansion::constant(&expansion.name, expansion.measure, limit).unwrap();
-        let is_admitted = |candidate: &AdvertisementView<'_>| admit(&relaxed, &searcher, candidate, now).is_ok();
+        let is_admitted =
+            |candidate: &AdvertisementView<'_>| admit_advertisement(&relaxed, &searcher, candidate, now).is_ok();
         assert!(candidates.iter().any(is_admitted), "seed {seed}: {relaxation:?} admits no candidate");
     }
     assert!(relaxations > 20, "only {relaxations} relaxations tested");

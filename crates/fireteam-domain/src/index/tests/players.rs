@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::attribute::{Attribute, AttributeSource, AttributeValue, ValueType};
+use crate::attribute::{Attribute, AttributeValue, SourceField, ValueType};
 use crate::attribute_values::AttributeValues;
 use crate::id::{AdvertisementId, UserKey};
 use crate::index::tests::random_world::{self, IndexTestRng, ValueDistribution};
@@ -28,7 +28,7 @@ fn rated_ruleset() -> Arc<Ruleset> {
     attributes.push(Attribute {
         name: "skill".into(),
         value_type: ValueType::Number,
-        source: AttributeSource::Skill,
+        source: SourceField::Skill,
         normalization_range: None,
         unit: "".into(),
         party_aggregation: Default::default(),
@@ -53,8 +53,11 @@ fn random_entry(rng: &mut IndexTestRng, ruleset: &Arc<Ruleset>, id: Advertisemen
     let session = &mut Arc::make_mut(&mut entry.advertisement).session;
     let players = (0..rng.below(4)).map(|_| user(rng.below(USERS)));
     session.players = players.map(Player::from_user).collect();
-    entry.attribute_values =
-        AttributeValues::of_party(ruleset, session, Some(&vec![standing(0.0); session.players.len()]));
+    entry.attribute_values = AttributeValues::from_session_and_standings(
+        ruleset,
+        session,
+        Some(&vec![standing(0.0); session.players.len()]),
+    );
     entry
 }
 
@@ -73,7 +76,7 @@ fn advertisements_of_a_player_equal_a_scan() {
             index.upsert(random_entry(rng, &ruleset, id));
         }
         let changed = user(rng.below(USERS));
-        let mut found = index.ids_of_user(changed);
+        let mut found = index.tracked_ids_of_user(changed);
         let scan = index
             .entries()
             .filter(|entry| entry.advertisement.session.players.iter().any(|player| player.user == changed));
@@ -84,13 +87,16 @@ fn advertisements_of_a_player_equal_a_scan() {
         for id in found {
             let session = index.get(id).unwrap().advertisement.session.clone();
             let rating = f64::from(step);
-            let values =
-                AttributeValues::of_party(&ruleset, &session, Some(&vec![standing(rating); session.players.len()]));
+            let values = AttributeValues::from_session_and_standings(
+                &ruleset,
+                &session,
+                Some(&vec![standing(rating); session.players.len()]),
+            );
             index.set_attribute_values(id, values.clone());
             assert!(!index.set_attribute_values(id, values), "equal values change nothing");
             let skill = index.get(id).unwrap().attribute_values.get(ruleset.attributes.len() - 1);
             assert_eq!(skill, Some(&AttributeValue::Number(rating)));
-            assert!(index.is_consistent(id), "step {step}");
+            assert!(index.is_entry_consistent(id), "step {step}");
         }
     }
     assert_eq!(

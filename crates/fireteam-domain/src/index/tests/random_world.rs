@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::advertisement::{Advertisement, AdvertisementKind, AllowedRange};
-use crate::attribute::{Attribute, AttributeSource, AttributeValue, PartyAggregation, Trust, ValueOrigin, ValueType};
+use crate::attribute::{Attribute, AttributeValue, NumberAggregation, SourceField, Trust, ValueOrigin, ValueType};
 use crate::attribute_values::AttributeValues;
 use crate::expansion::{Expansion, ExpansionStep};
 use crate::id::{AdvertisementId, RulesetHash, SetId, SiloId, UserKey};
@@ -16,10 +16,10 @@ use crate::matchmaking_action::AdvertiseChances;
 use crate::measure::Measure;
 use crate::ruleset::probing::DEFAULT_PROBING;
 use crate::ruleset::queue::FrustratedPlayerSpec;
-use crate::ruleset::teams::{AllocationSpec, HostingMode, HostingSpec, PlayerDataForHost, ServerChoice};
+use crate::ruleset::teams::{AllocatorOfferSpec, HostingMode, HostingSpec, PlayerDataForHost, ServerChoice};
 use crate::ruleset::{
-    AdvertisementIdForm, DistanceCurve, HardFilter, HardMissingPolicy, HardRule, InFilterList, PartyConsentPolicy,
-    Ruleset, RulesetSilos, SearchLimits, SoftFilter, SoftFilterMode, SoftMissingPolicy,
+    AdvertisementIdDisclosure, DistanceCurve, HardFilter, HardMissingPolicy, HardRule, InFilterListSource,
+    PartyConsentPolicy, Ruleset, RulesetSilos, SearchLimits, SoftFilter, SoftFilterDistance, SoftMissingPolicy,
 };
 use crate::session::{Player, RegionLatency, Session};
 use crate::time::UnixMs;
@@ -94,7 +94,7 @@ pub(super) fn random_ruleset(rng: &mut IndexTestRng) -> Ruleset {
         advertise_chances: AdvertiseChances::from_game_size(12),
         search_limits: SearchLimits { max_results: 50, max_evaluated: u32::MAX },
         clients_per_account: 1,
-        handles: AdvertisementIdForm::Ids,
+        handles: AdvertisementIdDisclosure::Ids,
         latency_model: if rng.one_in(2) { DEFAULT_LATENCY_MODEL } else { latency_model },
         involved_phase_percent: 50.0,
         probing: DEFAULT_PROBING,
@@ -114,7 +114,7 @@ pub(super) fn random_ruleset(rng: &mut IndexTestRng) -> Ruleset {
             report_window_ms: 0,
             choice: ServerChoice::BestScore,
             max_round_trip_ms: None,
-            allocation: AllocationSpec::DEFAULT,
+            allocation: AllocatorOfferSpec::NO_OFFERS,
             host_data: PlayerDataForHost::default(),
         },
         rating: None,
@@ -141,10 +141,10 @@ fn random_attribute(rng: &mut IndexTestRng, index: usize) -> Attribute {
     Attribute {
         name: format!("a{index}").into(),
         value_type,
-        source: AttributeSource::AttributeMap,
+        source: SourceField::AttributeMap,
         normalization_range: range.filter(|_| value_type == ValueType::Number),
         unit: "".into(),
-        party_aggregation: PartyAggregation::Mean,
+        party_aggregation: NumberAggregation::Mean,
         trust: Trust::Client,
         wishes: true,
     }
@@ -192,9 +192,9 @@ fn random_hard_filter(rng: &mut IndexTestRng, expansions: &[Expansion]) -> HardF
         2 => {
             let use_attribute = rng.one_in(2);
             let list = if use_attribute {
-                InFilterList::OwnAttribute(rng.pick(&LIST_ATTRIBUTES))
+                InFilterListSource::OwnAttribute(rng.pick(&LIST_ATTRIBUTES))
             } else {
-                InFilterList::Strings(strings(rng))
+                InFilterListSource::Strings(strings(rng))
             };
             HardRule::In { attribute: rng.pick(&STRING_ATTRIBUTES), list, mutual: rng.one_in(2) }
         }
@@ -235,6 +235,7 @@ fn random_soft_filter(rng: &mut IndexTestRng, index: usize) -> SoftFilter {
         Measure::AttributeDifference(2),
         Measure::Latency,
         Measure::Latency,
+        Measure::DeltaPing,
         Measure::Distance,
         by_probes,
     ]);
@@ -242,6 +243,7 @@ fn random_soft_filter(rng: &mut IndexTestRng, index: usize) -> SoftFilter {
         Measure::AttributeDifference(_) => {
             rng.pick(&[(-1000.0, 1000.0), (0.0, 1.0), (1e11, 1e12), (5.0, 5.5), (100.0, 300.0), (-1e12, 1e12)])
         }
+        Measure::DeltaPing => rng.pick(&[(0.0, 300.0), (0.0, 20.0), (-30.0, 60.0)]),
         Measure::Latency => rng.pick(&[(0.0, 300.0), (50.0, 100.0), (0.0, 60_000.0)]),
         Measure::Distance => rng.pick(&[(0.0, 8000.0), (10.0, 500.0)]),
         Measure::PacketLoss => (0.0, 20.0),
@@ -252,7 +254,7 @@ fn random_soft_filter(rng: &mut IndexTestRng, index: usize) -> SoftFilter {
         name: format!("s{index}").into(),
         weight: rng.pick(&[0.4, 0.6, 20.0, 1.0, 1e-3, 1e9, 0.1 + 0.2]),
         measure,
-        mode: if by_difference { SoftFilterMode::Difference } else { SoftFilterMode::LowerIsBetter },
+        mode: if by_difference { SoftFilterDistance::Difference } else { SoftFilterDistance::LowerIsBetter },
         curve: rng.pick(&[DistanceCurve::Linear, DistanceCurve::Quadratic, DistanceCurve::SquareRoot]),
         missing: rng.pick(&[SoftMissingPolicy::Worst, SoftMissingPolicy::Neutral]),
         min,
@@ -375,7 +377,7 @@ pub(super) fn random_entry(
         connect_data: Box::default(),
         probe: None,
     };
-    let attribute_values = AttributeValues::from_session(ruleset, &advertisement.session);
+    let attribute_values = AttributeValues::from_session_without_standings(ruleset, &advertisement.session);
     let attribute_values = attribute_values.with_frustration(ruleset, rng.one_in(3));
     let expires_at = random_expiry(rng);
     let open_seats = rng.below(5) as u16;

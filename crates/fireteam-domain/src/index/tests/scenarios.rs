@@ -10,7 +10,7 @@ use crate::index::tests::random_world::{self, IndexTestRng, NOW_MS, ValueDistrib
 use crate::index::{AdvertisementIndex, IndexEntry, SearchQuery, SearchResult, oracle};
 use crate::measure::Measure;
 use crate::probe_result::ProbeResults;
-use crate::ruleset::{DistanceCurve, Ruleset, SearchLimits, SoftFilter, SoftFilterMode, SoftMissingPolicy};
+use crate::ruleset::{DistanceCurve, Ruleset, SearchLimits, SoftFilter, SoftFilterDistance, SoftMissingPolicy};
 use crate::session::Session;
 use crate::time::UnixMs;
 
@@ -24,7 +24,7 @@ fn distance_only_ruleset() -> Arc<Ruleset> {
         name: "distance".into(),
         weight: 1.0,
         measure: Measure::Distance,
-        mode: SoftFilterMode::LowerIsBetter,
+        mode: SoftFilterDistance::LowerIsBetter,
         curve: DistanceCurve::Linear,
         missing: SoftMissingPolicy::Worst,
         min: 0.0,
@@ -73,7 +73,7 @@ fn search_and_check(
         locality: random_world::random_session(&mut IndexTestRng(3), SPREAD_VALUES).locality,
         ..Session::default()
     };
-    let attribute_values = AttributeValues::from_session(index.ruleset(), &session);
+    let attribute_values = AttributeValues::from_session_without_standings(index.ruleset(), &session);
     let searcher = Searcher {
         attribute_values: &attribute_values,
         locality: session.locality,
@@ -189,7 +189,7 @@ fn maintenance_after_mass_removal_joins_leaves_and_keeps_results() {
     let mut index = index_with_entries(&distance_only_ruleset(), 20_000, false);
     (0..20_000).filter(|number| number % 100 != 0).for_each(|number| drop(index.remove(id_from_number(number))));
     let before = search_and_check(&index, 1, 50, u32::MAX, NOW_MS);
-    (0..300).for_each(|_| index.maintain());
+    (0..300).for_each(|_| index.tighten_and_join_some_leaves());
     let after = search_and_check(&index, 1, 50, u32::MAX, NOW_MS);
     let scores = |result: &SearchResult| result.hits.iter().map(|hit| hit.score).collect::<Vec<_>>();
     assert_eq!(scores(&before), scores(&after));

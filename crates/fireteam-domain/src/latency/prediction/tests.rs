@@ -8,14 +8,13 @@ mod unavailable;
 
 use proptest::prelude::*;
 
-use crate::latency::beacon_fleet::{Beacon, BeaconFleet, BeaconRoundTrip};
-use crate::latency::beacon_vector::{BeaconFloor, CompletedVector};
-use crate::latency::prediction::PredictionCondition;
+use crate::latency::beacon_fleet::{Beacon, BeaconFleet, BeaconPairRoundTrip};
+use crate::latency::beacon_vector::{CompletedVector, MeasuredBeaconFloor};
+use crate::latency::prediction::PlacePrecision;
 use crate::latency::predictor_constants::PredictorConstants;
 use crate::locality::Locality;
 
-const CONDITIONS: [PredictionCondition; 3] =
-    [PredictionCondition::Exact, PredictionCondition::Search, PredictionCondition::Queue];
+const CONDITIONS: [PlacePrecision; 3] = [PlacePrecision::Exact, PlacePrecision::Search, PlacePrecision::Queue];
 
 /// Plain values of a fleet: beacon ids are the positions.
 #[derive(Clone, Debug)]
@@ -29,7 +28,7 @@ struct FleetExample {
 #[derive(Clone, Debug)]
 struct PartyExample {
     place: Locality,
-    floors: Vec<BeaconFloor>,
+    floors: Vec<MeasuredBeaconFloor>,
 }
 
 fn locality(latitude: f64, longitude: f64) -> Locality {
@@ -53,10 +52,10 @@ impl FleetExample {
         let beacons: Vec<Beacon> =
             self.places.iter().enumerate().map(|(id, place)| Beacon { id: id as u32, place: *place }).collect();
         let pairs = (1..beacons.len()).flat_map(|one| (0..one).map(move |other| (one, other)));
-        let round_trips: Vec<BeaconRoundTrip> = pairs
+        let round_trips: Vec<BeaconPairRoundTrip> = pairs
             .filter_map(|(one, other)| {
                 let round_trip_ms = self.pairs_ms[pair_position(one, other)]?;
-                Some(BeaconRoundTrip { from: one as u32, to: other as u32, round_trip_ms })
+                Some(BeaconPairRoundTrip { from: one as u32, to: other as u32, round_trip_ms })
             })
             .collect();
         BeaconFleet::new(&beacons, &round_trips, constants)
@@ -74,12 +73,12 @@ impl PartyExample {
     }
 }
 
-fn floors(of_beacons: impl IntoIterator<Item = (u32, f64)>) -> Vec<BeaconFloor> {
-    of_beacons.into_iter().map(|(beacon_id, floor_ms)| BeaconFloor { beacon_id, floor_ms }).collect()
+fn floors(of_beacons: impl IntoIterator<Item = (u32, f64)>) -> Vec<MeasuredBeaconFloor> {
+    of_beacons.into_iter().map(|(beacon_id, floor_ms)| MeasuredBeaconFloor { beacon_id, floor_ms }).collect()
 }
 
 /// Floors of `floor_ms` to the first `count` beacons.
-fn equal_floors(count: u32, floor_ms: f64) -> Vec<BeaconFloor> {
+fn equal_floors(count: u32, floor_ms: f64) -> Vec<MeasuredBeaconFloor> {
     floors((0..count).map(|beacon_id| (beacon_id, floor_ms)))
 }
 

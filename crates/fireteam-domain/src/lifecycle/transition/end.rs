@@ -20,7 +20,7 @@ pub(super) fn apply_end_report(
             let mut heard = current.clone();
             let reporter = |ticket: &&MatchTicket| ticket.players.iter().any(|player| Some(player.user) == reported_by);
             if let Some(ticket) = current.tickets.iter().find(reporter) {
-                heard.side_reports.add_heard_ticket(ticket.ticket_id);
+                heard.side_reports.add_ticket_heard_in_play(ticket.ticket_id);
             }
             end_match(rules, &heard, MatchEndReason::Played, now)
         }
@@ -53,7 +53,7 @@ pub(super) fn end_match(
         .filter(is_in_match)
         .map(|ticket| (ticket.ticket_id, fate_in_match(current, ticket_fate(ticket, end_reason, was_playing))))
         .collect();
-    let released = current.stage.named_assignment().filter(|_| current.stage.end_reason().is_none());
+    let released = current.stage.assignment_since_confirming().filter(|_| current.stage.end_reason().is_none());
     let effects = released.and_then(reservation_release_effect).into_iter().collect();
     let (started_at, assignment) = match &current.stage {
         MatchStage::Playing { assignment, started_at, .. } => {

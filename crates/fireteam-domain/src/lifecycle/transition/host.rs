@@ -14,7 +14,7 @@ use crate::ruleset::teams::HostingMode;
 use crate::time::UnixMs;
 
 /// All players have accepted: looks for a host, names one of the players, or starts play if no host is needed.
-pub(super) fn begin_placement(
+pub(super) fn begin_placement_or_play(
     rules: &LifecycleRules,
     current: &Match,
     tickets: &dyn TicketFacts,
@@ -105,7 +105,7 @@ pub(super) fn apply_server_found(
 ) -> Transition {
     match &current.stage {
         MatchStage::Placing { deadline } => name_host(rules, current, found, *deadline, tickets, now),
-        stage if stage.named_assignment() == Some(&found) && stage.end_reason().is_none() => {
+        stage if stage.assignment_since_confirming() == Some(&found) && stage.end_reason().is_none() => {
             Transition::unchanged(EventResult::AlreadyApplied)
         }
         _ => {
@@ -146,7 +146,7 @@ pub(super) fn apply_host_heard(
 }
 
 /// The host gives the match up. Before it has confirmed, the next server is sought.
-pub(super) fn apply_server_failed(
+pub(super) fn apply_host_gave_up(
     rules: &LifecycleRules,
     current: &Match,
     host: &Assignment,

@@ -7,11 +7,11 @@ use crate::lifecycle::deadline::reports_due_at;
 use crate::lifecycle::event::{EventResult, Transition};
 use crate::lifecycle::rules::{ENDED_MATCH_RETENTION_MS, LifecycleRules};
 use crate::lifecycle::side_reports::{
-    PlayerReport, ReportDecision, ResultClaim, SideClaims, SideReportsOutcome, decide_reports,
+    PlayerReport, PlayerResultClaim, ReportDecision, SideClaims, SideReportsOutcome, decide_reports,
     is_ranked_last_by_all_claims,
 };
 use crate::lifecycle::transition::end::{apply_end_report, end_match};
-use crate::lifecycle::transition::session_match::is_quorum_heard;
+use crate::lifecycle::transition::session_match::is_report_quorum_heard;
 use crate::lifecycle::{Assignment, Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket};
 use crate::time::UnixMs;
 
@@ -19,7 +19,7 @@ use crate::time::UnixMs;
 pub const HELD_MATCH_RETENTION_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 
 /// Source of whether a ticket was heard since play began.
-pub type WasHeard<'a> = &'a dyn Fn(TicketId) -> bool;
+pub type TicketWasHeardFn<'a> = &'a dyn Fn(TicketId) -> bool;
 
 /// Records the report of `reporters`, players of one ticket, and decides. The caller has checked that they have not left
 /// and have not reported. Changes nothing if the match was not played, the window is over, or there is an outcome. The
@@ -28,13 +28,13 @@ pub fn apply_side_report(
     rules: &LifecycleRules,
     current: &Match,
     reporters: &[UserKey],
-    claim: &ResultClaim,
-    was_heard: WasHeard<'_>,
+    claim: &PlayerResultClaim,
+    was_heard: TicketWasHeardFn<'_>,
     outages: &OutageTimes,
     now: UnixMs,
 ) -> (Transition, ReportDecision) {
     let is_late = reports_due_at(Some(rules), current, outages).is_some_and(|due_at| due_at <= now);
-    if current.stage.last_assignment().is_none() || current.side_reports.outcome.is_some() || is_late {
+    if current.stage.assignment_since_play_start().is_none() || current.side_reports.outcome.is_some() || is_late {
         return (Transition::unchanged(EventResult::WrongStage), ReportDecision::Wait);
     }
     let mut updated = with_heard_tickets(current, was_heard);
@@ -44,13 +44,13 @@ pub fn apply_side_report(
     }
     let ticket_of_reporters = players(&updated).find(|(_, player)| reporters.contains(&player.user));
     if let Some(ticket_id) = ticket_of_reporters.map(|(ticket, _)| ticket.ticket_id) {
-        updated.side_reports.add_heard_ticket(ticket_id);
+        updated.side_reports.add_ticket_heard_in_play(ticket_id);
     }
     let window_ends_at = now.plus_ms(u64::from(rules.hosting.report_window_ms));
     updated.side_reports.window_ends_at.get_or_insert(window_ends_at);
     let sides = reporting_sides(&updated);
     let decision = decide_heard_reports(&updated, &sides, false);
-    let sides_with_opinion = sides.iter().filter(|side| side.opinion().is_some()).count();
+    let sides_with_opinion = sides.iter().filter(|side| side.majority_ranks().is_some()).count();
     let ends_play = 2 * sides_with_opinion > sides.len() || include_host(&updated, reporters);
     (decided(rules, &updated, outcome_of(&decision), ends_play, now), decision)
 }
@@ -59,7 +59,7 @@ pub fn apply_side_report(
 pub fn apply_report_window_end(
     rules: &LifecycleRules,
     current: &Match,
-    was_heard: WasHeard<'_>,
+    was_heard: TicketWasHeardFn<'_>,
     outages: &OutageTimes,
     now: UnixMs,
 ) -> (Transition, ReportDecision) {
@@ -79,7 +79,7 @@ pub fn apply_authoritative_report(
     reported_by: Option<UserKey>,
     now: UnixMs,
 ) -> Transition {
-    let may_be_reported = matches!(current.stage.last_assignment(), Some(Assignment::PeerHost { .. }))
+    let may_be_reported = matches!(current.stage.assignment_since_play_start(), Some(Assignment::PeerHost { .. }))
         && current.side_reports.outcome != Some(SideReportsOutcome::Settled);
     let mut transition = match current.stage {
         MatchStage::Ended { .. } if may_be_reported => Transition::to_stage(current, current.stage.clone(), Vec::new()),
@@ -167,8 +167,8 @@ fn outcome_of(decision: &ReportDecision) -> Option<SideReportsOutcome> {
 /// Decides about the reports. In a match of a session, no result counts against players who were not heard.
 fn decide_heard_reports(match_: &Match, sides: &[SideClaims], is_window_over: bool) -> ReportDecision {
     match decide_reports(sides, is_window_over) {
-        ReportDecision::Result(_) if !is_quorum_heard(match_, sides) && !is_window_over => ReportDecision::Wait,
-        ReportDecision::Result(ranks) if !is_quorum_heard(match_, sides) => ReportDecision::Held(ranks),
+        ReportDecision::Result(_) if !is_report_quorum_heard(match_, sides) && !is_window_over => ReportDecision::Wait,
+        ReportDecision::Result(ranks) if !is_report_quorum_heard(match_, sides) => ReportDecision::Held(ranks),
         decision => decision,
     }
 }
@@ -176,7 +176,7 @@ fn decide_heard_reports(match_: &Match, sides: &[SideClaims], is_window_over: bo
 /// Sides with the reports of their members. A side of which a player left was heard: leaving is a call. Not in a match of a
 /// session, which its players have not accepted: there, who leaves at once has declined it.
 fn reporting_sides(match_: &Match) -> Vec<SideClaims> {
-    let claim_of = |user: UserKey| match_.side_reports.claim_of(user).map(|claim| &claim.ranks);
+    let claim_of = |user: UserKey| match_.side_reports.claim_of_user(user).map(|claim| &claim.ranks);
     let side = |(_, users): (u16, Vec<UserKey>)| {
         let members = || players(match_).filter(|(_, player)| users.contains(&player.user));
         SideClaims {
@@ -195,15 +195,15 @@ fn players(match_: &Match) -> impl Iterator<Item = (&MatchTicket, &MatchPlayer)>
     match_.tickets.iter().flat_map(|ticket| ticket.players.iter().map(move |player| (ticket, player)))
 }
 
-fn with_heard_tickets(current: &Match, was_heard: WasHeard<'_>) -> Match {
+fn with_heard_tickets(current: &Match, was_heard: TicketWasHeardFn<'_>) -> Match {
     let mut updated = current.clone();
     for ticket in current.tickets.iter().filter(|ticket| was_heard(ticket.ticket_id)) {
-        updated.side_reports.add_heard_ticket(ticket.ticket_id);
+        updated.side_reports.add_ticket_heard_in_play(ticket.ticket_id);
     }
     updated
 }
 
 fn include_host(match_: &Match, users: &[UserKey]) -> bool {
-    let Some(Assignment::PeerHost { host }) = match_.stage.last_assignment() else { return false };
+    let Some(Assignment::PeerHost { host }) = match_.stage.assignment_since_play_start() else { return false };
     players(match_).any(|(_, player)| player.client == *host && users.contains(&player.user))
 }

@@ -7,14 +7,14 @@
 use crate::chosen_value::ChosenValue;
 use crate::id::{MatchId, RulesetHash, SetId, SiloId};
 use crate::lifecycle::rules::LifecycleRules;
-use crate::lifecycle::session_start::SessionMatchStart;
+use crate::lifecycle::session_start::SessionMatchStartByHost;
 use crate::lifecycle::side_reports::{SideClaims, SideReports};
 use crate::lifecycle::{Assignment, Match, MatchStage, MatchTicket};
 use crate::time::UnixMs;
 
 /// Match of a session that is about to begin.
 #[derive(Clone, Debug, PartialEq)]
-pub struct NewSessionMatch {
+pub struct NewMatchStartedByHost {
     /// See [`Match::id`].
     pub id: MatchId,
     /// See [`Match::set_id`].
@@ -28,14 +28,15 @@ pub struct NewSessionMatch {
     /// Host of the session.
     pub assignment: Assignment,
     /// See [`Match::session_start`].
-    pub session_start: SessionMatchStart,
+    pub session_start: SessionMatchStartByHost,
     /// See [`Match::chosen`].
     pub chosen: Box<[ChosenValue]>,
 }
 
 /// The match with version 1, in play since `now`.
-pub fn begin_session_match(rules: &LifecycleRules, new_match: NewSessionMatch, now: UnixMs) -> Match {
-    let NewSessionMatch { id, set_id, silo, ruleset_hash, tickets, assignment, session_start, chosen } = new_match;
+pub fn begin_match_started_by_host(rules: &LifecycleRules, new_match: NewMatchStartedByHost, now: UnixMs) -> Match {
+    let NewMatchStartedByHost { id, set_id, silo, ruleset_hash, tickets, assignment, session_start, chosen } =
+        new_match;
     let stage = MatchStage::Playing {
         assignment,
         started_at: now,
@@ -65,7 +66,7 @@ pub fn begin_session_match(rules: &LifecycleRules, new_match: NewSessionMatch, n
 
 /// Whether the reports of `sides` may be a result. In a match of a session, more than half of the players must have been heard
 /// since play began, and a member of each side that did not report.
-pub(super) fn is_quorum_heard(match_: &Match, sides: &[SideClaims]) -> bool {
+pub(super) fn is_report_quorum_heard(match_: &Match, sides: &[SideClaims]) -> bool {
     if match_.session_start.is_none() {
         return true;
     }

@@ -15,7 +15,7 @@ use crate::lifecycle::event::MatchEffect;
 use crate::lifecycle::rules::ENDED_MATCH_RETENTION_MS;
 use crate::lifecycle::{Assignment, MatchTicket, TicketFate};
 use crate::queue::ticket::TicketEndReason;
-use crate::ruleset::teams::{AllocationSpec, HostingMode, HostingSpec, PlayerDataForHost, ServerChoice};
+use crate::ruleset::teams::{AllocatorOfferSpec, HostingMode, HostingSpec, PlayerDataForHost, ServerChoice};
 
 const READY_CHECK_MS: u64 = 30_000;
 const ALLOCATION_TIMEOUT_MS: u64 = 20_000;
@@ -37,7 +37,7 @@ fn lifecycle_rules(ready_check_ms: Option<u32>, mode: HostingMode) -> LifecycleR
         report_window_ms: REPORT_WINDOW_MS as u32,
         choice: ServerChoice::BestScore,
         max_round_trip_ms: None,
-        allocation: AllocationSpec::DEFAULT,
+        allocation: AllocatorOfferSpec::NO_OFFERS,
         host_data: PlayerDataForHost::default(),
     };
     LifecycleRules { ready_check_ms, hosting, hosts_confirm: true, past_match_retention_ms: 0 }

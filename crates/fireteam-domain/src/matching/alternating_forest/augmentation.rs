@@ -82,12 +82,12 @@ impl AlternatingForest {
         let mut half_edge = half_edge;
         loop {
             let even = self.target_blossom(half_edge);
-            self.set_base(even, self.half_edge_targets[half_edge]);
+            self.rematch_to_base(even, self.half_edge_targets[half_edge]);
             self.mate_edges[self.half_edge_targets[half_edge]] = Some(opposite_half_edge(half_edge));
             let Some(even_edge) = self.blossoms[even].tree_edge else { return };
             let odd = self.target_blossom(opposite_half_edge(even_edge));
             let Some(odd_edge) = self.blossoms[odd].tree_edge else { return };
-            self.set_base(odd, self.half_edge_targets[odd_edge]);
+            self.rematch_to_base(odd, self.half_edge_targets[odd_edge]);
             self.mate_edges[self.half_edge_targets[odd_edge]] = Some(opposite_half_edge(odd_edge));
             half_edge = opposite_half_edge(odd_edge);
         }

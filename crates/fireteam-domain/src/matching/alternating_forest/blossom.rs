@@ -54,7 +54,7 @@ impl AlternatingForest {
     }
 
     /// Rematches the nodes within `blossom`, so that `node` is free for a partner outside.
-    pub(super) fn set_base(&mut self, blossom: usize, node: usize) {
+    pub(super) fn rematch_to_base(&mut self, blossom: usize, node: usize) {
         let mut stack = vec![(blossom, node)];
         while let Some((blossom, node)) = stack.pop() {
             if blossom < self.node_count {

@@ -29,12 +29,12 @@ impl SeatedRoles {
             let known = |index: usize| party.roles.get(index).cloned().unwrap_or_default();
             seated[usize::from(team)].extend((0..usize::from(party.player_count)).map(known));
         }
-        Some(Self { all_roles: team::offered_roles(spec, None).into(), seated })
+        Some(Self { all_roles: team::role_indexes_offered_by_party(spec, None).into(), seated })
     }
 
     /// Sum of the positions of a ticket's roles in its players' lists, if it joins `guests` in `team`, which has `room` for it.
     /// `None` if a role would stay open that other players in these seats could fill, or one of its players offers none.
-    pub(super) fn wanted_role_cost(
+    pub(super) fn wanted_role_position_sum(
         &self,
         spec: &TeamsSpec,
         (team, room): (u16, u16),
@@ -43,10 +43,10 @@ impl SeatedRoles {
     ) -> Option<usize> {
         let seated = self.seated_in(team);
         let mut parties = [&[seated], guests].concat();
-        let before = team::fillable_places(spec, &parties, room)?;
+        let before = team::fillable_role_places(spec, &parties, room)?;
         parties.push(ticket);
         let room = room.checked_sub(ticket.ratings.len() as u16)?;
-        if team::fillable_places(spec, &parties, room)? < before {
+        if team::fillable_role_places(spec, &parties, room)? < before {
             return None;
         }
         let roles = team::assign_roles_to_joining_parties(spec, seated, &parties[1..], room).pop()?;

@@ -14,7 +14,7 @@ const EXACT_SPLIT_SIZE_MAX: u16 = 6;
 
 /// Seats of a session that is to be filled.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SeatsToFill {
+pub(super) struct OpenSeatsOfSession {
     /// Seats that the session offers.
     pub(super) open: u16,
     /// Whether the quality depends on teams, so that players without a team are seated by the best split.
@@ -66,7 +66,11 @@ impl RatingMean {
 
 impl Seating {
     /// Seats `parties`, and returns the team of each. `None` if the teams of the ruleset have no room for them.
-    pub(super) fn new(spec: &TeamsSpec, parties: &[SeatedParty], seats: SeatsToFill) -> Option<(Self, Vec<u16>)> {
+    pub(super) fn new(
+        spec: &TeamsSpec,
+        parties: &[SeatedParty],
+        seats: OpenSeatsOfSession,
+    ) -> Option<(Self, Vec<u16>)> {
         let team = |&size: &u16| SeatedTeam { size, open_seats: size, ..SeatedTeam::default() };
         let mut seating = Self {
             teams: spec.team_sizes.iter().map(team).collect(),
@@ -104,7 +108,9 @@ impl Seating {
             let fitting = (0..self.teams.len() as u16).filter(|&team| self.has_room(team, party.player_count));
             let weakest = fitting.min_by(|&one, &other| {
                 let strength = |team: u16| self.strengths_with(team, 0.0, 0)[usize::from(team)];
-                strength(one).total_cmp(&strength(other)).then(self.room(other).cmp(&self.room(one)))
+                strength(one)
+                    .total_cmp(&strength(other))
+                    .then(self.open_seats_in_team(other).cmp(&self.open_seats_in_team(one)))
             })?;
             self.seat(weakest, party);
             teams[index] = Some(weakest);
@@ -118,7 +124,7 @@ impl Seating {
     }
 
     /// Open seats of a team, for any number of offered seats.
-    pub(super) fn room(&self, team: u16) -> u16 {
+    pub(super) fn open_seats_in_team(&self, team: u16) -> u16 {
         self.teams[usize::from(team)].open_seats
     }
 
@@ -160,7 +166,7 @@ impl Seating {
     }
 
     /// Largest difference between two teams, as a split measures it, if guests with these ratings join `team`.
-    pub(super) fn gap_with(&self, team: u16, matching: &[f64]) -> f64 {
+    pub(super) fn rating_gap_if_guests_join(&self, team: u16, matching: &[f64]) -> f64 {
         let strengths = self.strengths_with(team, matching.iter().sum(), matching.len() as u16);
         let highest = strengths.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         highest - strengths.iter().copied().fold(f64::INFINITY, f64::min)
@@ -180,7 +186,7 @@ impl Seating {
 
     /// Players who stand for the seats that stay open when guests with these ratings join `team`: team, number and
     /// rating. The team with most room gets the first.
-    pub(super) fn stand_ins(&self, team: u16, ratings: &[PlayerRating]) -> (Vec<u16>, PlayerRating) {
+    pub(super) fn placeholders_for_open_seats(&self, team: u16, ratings: &[PlayerRating]) -> (Vec<u16>, PlayerRating) {
         let mut mean = self.mean;
         mean.add(ratings);
         let players = ratings.len() as u16;

@@ -1,6 +1,6 @@
 //! Near misses: all rules that refuse a pair of tickets, with measured values and limits.
 
-use crate::filter::{Refusal, admit_mutually_by_filter, measure_between, refusals_by_wishes};
+use crate::filter::{Refusal, admit_queue_parties_by_filter, measure_between, refusals_by_wishes};
 use crate::queue::avoidance::have_common_user;
 use crate::queue::explain::explanation::{MeasuredAndLimit, NearMissTicket};
 use crate::queue::pass_state::PassState;
@@ -52,7 +52,7 @@ fn all_refusals(pass_state: &PassState<'_>, one: u32, other: u32) -> Vec<(Refusa
     }
     for filter_index in 0..input.ruleset.hard_filters.len() {
         if let Err(refusal) =
-            admit_mutually_by_filter(input.ruleset, filter_index, &ours.waiting_session, &theirs.waiting_session)
+            admit_queue_parties_by_filter(input.ruleset, filter_index, &ours.waiting_session, &theirs.waiting_session)
         {
             refusals.push((refusal, limit_margin(pass_state, filter_index, one, other)));
         }
@@ -95,7 +95,7 @@ fn all_refusals(pass_state: &PassState<'_>, one: u32, other: u32) -> Vec<(Refusa
         let quality =
             quality::evaluate_quality(input.ruleset, &queue.quality, queue.wait_bonus.as_ref(), &members, 0.0);
         if !quality.passes {
-            let threshold = quality::quality_threshold(&queue.quality);
+            let threshold = quality::minimum_quality(&queue.quality);
             refusals.push((
                 Refusal::LowQuality,
                 threshold.map(|threshold| MeasuredAndLimit { measured: quality.quality, limit: threshold.minimum }),

@@ -17,7 +17,7 @@ use crate::queue::select::Selector;
 use crate::queue::waiting_list::WaitingList;
 use crate::ruleset::HardRule;
 use crate::ruleset::Ruleset;
-use crate::ruleset::queue::{QualitySpec, QueueSpec, RegionMode};
+use crate::ruleset::queue::{QualitySpec, QueueSpec, RegionUse};
 use crate::time::UnixMs;
 
 /// Maximum number of wait times tried.
@@ -27,7 +27,7 @@ const WAIT_TRIALS_MAX: usize = 64;
 const BISECTION_STEPS: u32 = 10;
 
 /// Tries changes one after another, on the nearest tickets only.
-pub(super) struct RelaxationSearch<'t> {
+pub(super) struct SingleRelaxationSearch<'t> {
     input: &'t PassInput<'t>,
     tickets: &'t [&'t PreparedTicket],
     ticket_id: TicketId,
@@ -47,7 +47,7 @@ struct TrialChange<'c> {
     extra_groups: u16,
 }
 
-impl<'t> RelaxationSearch<'t> {
+impl<'t> SingleRelaxationSearch<'t> {
     pub(super) fn new(
         input: &'t PassInput<'t>,
         tickets: &'t [&'t PreparedTicket],
@@ -67,7 +67,7 @@ impl<'t> RelaxationSearch<'t> {
     }
 
     /// Smallest sufficient change of each kind, sorted by relative size.
-    pub(super) fn smallest_relaxations(&mut self, refused: &[FailedRules]) -> Vec<Relaxation> {
+    pub(super) fn smallest_relaxation_of_each_kind(&mut self, refused: &[FailedRules]) -> Vec<Relaxation> {
         let next_change_at = self.next_change_at;
         let expansions: Vec<usize> = (0..self.input.ruleset.expansions.len()).collect();
         let mut found: Vec<(f64, Relaxation)> =
@@ -99,7 +99,7 @@ impl<'t> RelaxationSearch<'t> {
         let Some(row) = pass_state.tickets.iter().position(|ticket| ticket.prepared.ticket.id == self.ticket_id) else {
             return false;
         };
-        let pools = pass_state.partition_into_pools();
+        let pools = pass_state.partition_by_region_and_equal_values();
         let mut waiting_list = WaitingList::new(&pass_state, &pools);
         let mut progress = PassProgress::new(pass_state.tickets.len(), ruleset, self.pair_checks_left);
         let mut rng = SplitMix64(input.rng_seed);
@@ -171,12 +171,12 @@ impl<'t> RelaxationSearch<'t> {
             .filter(|(refusal, _)| uses_expansion(*refusal));
         let mut limits: Vec<f64> =
             margins.filter_map(|(_, margin)| margin.map(|MeasuredAndLimit { measured, .. }| measured)).collect();
-        if let Some(RegionMode::Filter { expansion: region_expansion }) = self.input.queue.regions
+        if let Some(RegionUse::Filter { expansion: region_expansion }) = self.input.queue.regions
             && region_expansion == expansion
         {
             for ticket in self.tickets.iter().map(|prepared| &prepared.ticket) {
                 let count = ticket.session.region_latencies.len();
-                limits.extend((0..count).map(|index| f64::from(ticket.own_round_trip_ms(index))));
+                limits.extend((0..count).map(|index| f64::from(ticket.measured_round_trip_to_region_ms(index))));
             }
         }
         limits

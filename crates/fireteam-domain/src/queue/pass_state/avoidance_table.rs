@@ -51,7 +51,7 @@ impl AvoidanceTable {
         let mut met: Vec<(u32, [Option<UnixMs>; 2])> = Vec::new();
         for (row, ticket) in (0..).zip(tickets) {
             self.starts.push(self.met_rows.len() as u32);
-            for meetings in ticket.users.iter().filter_map(|&user| input.past_matches.known_meetings_of(user)) {
+            for meetings in ticket.users.iter().filter_map(|&user| input.past_matches.meetings_of_user(user)) {
                 for meeting in meetings.iter() {
                     let started_at = Some(meeting.started_at());
                     let starts = if meeting.same_team() { [None, started_at] } else { [started_at, None] };
@@ -111,7 +111,7 @@ impl RowsByUser {
     fn new<'a>(input: &PassInput<'a>, tickets: impl Iterator<Item = &'a PreparedTicket>) -> Self {
         let mut rows = Self { first: HashMap::default(), further: Vec::new() };
         for (row, ticket) in (0..).zip(tickets) {
-            let users = ticket.users.iter().filter(|&&user| input.past_matches.known_meetings_of(user).is_some());
+            let users = ticket.users.iter().filter(|&&user| input.past_matches.meetings_of_user(user).is_some());
             for &user in users {
                 if *rows.first.entry(user).or_insert(row) != row {
                     rows.further.push((user, row));

@@ -7,7 +7,7 @@ use crate::queue::candidate_match::CandidateMatch;
 use crate::queue::input::OpenSession;
 use crate::queue::pass_progress::PassProgress;
 use crate::queue::pass_state::PassState;
-use crate::queue::quality::{self, MatchQuality, PartyQualityInput};
+use crate::queue::quality::{self, PartyQualityInput, QualityVerdict};
 use crate::queue::region::{self, ReachableRegions, RegionChoice};
 use crate::queue::ticket::PlayerRating;
 use crate::ruleset::queue::{AvoidStrictness, QualitySpec};
@@ -166,7 +166,7 @@ impl<'a> PassState<'a> {
         teams: &[u16],
         region: RegionChoice<'a>,
         progress: &mut PassProgress,
-    ) -> MatchQuality {
+    ) -> QualityVerdict {
         let (input, queue) = (self.input, self.input.queue);
         let avoidance_cost = self.avoidance_cost(rows);
         let mut costs = avoidance_cost;
@@ -180,7 +180,7 @@ impl<'a> PassState<'a> {
         let bonus = queue.wait_bonus.as_ref();
         let with_bonus = |base: f64| {
             let waits = rows.iter().map(|&row| self.tickets[row as usize].waiting_session.waited_ms);
-            quality::apply_bonus_and_costs(&queue.quality, bonus, base, waits.fold(0, u64::saturating_add), costs)
+            quality::evaluate_from_base_quality(&queue.quality, bonus, base, waits.fold(0, u64::saturating_add), costs)
         };
         let quality = match queue.quality {
             QualitySpec::SoftScore { .. } => with_bonus(-self.worst_pair_score(rows)),
@@ -224,7 +224,7 @@ impl<'a> PassState<'a> {
         for (index, &one) in rows.iter().enumerate() {
             for &other in &rows[index + 1..] {
                 if let Some(reasons) = self.avoidance_reasons(one, other) {
-                    let costs = rules.iter().map(|rule| reasons.cost(rule, self.input.now));
+                    let costs = rules.iter().map(|rule| reasons.rule_cost(rule, self.input.now));
                     max_costs.iter_mut().zip(costs).for_each(|(max_cost, cost)| *max_cost = max_cost.max(cost));
                 }
             }
@@ -236,7 +236,7 @@ impl<'a> PassState<'a> {
     fn record_when_quality_passes(
         &self,
         rows: &[u32],
-        quality: &MatchQuality,
+        quality: &QualityVerdict,
         has_avoidance_cost: bool,
         progress: &mut PassProgress,
     ) {

@@ -4,7 +4,7 @@ use super::*;
 use crate::id::{RulesetHash, SetId, SiloId, TicketId};
 use crate::lifecycle::side_reports::SideReports;
 use crate::lifecycle::{Assignment, MatchEndReason, MatchPlayer, MatchTicket};
-use crate::queue::avoidance::{AvoidanceReasons, AvoidanceSide, next_avoidance_end};
+use crate::queue::avoidance::{AvoidanceReasons, AvoidanceSide, next_recency_end};
 use crate::queue::rng::SplitMix64;
 use crate::ruleset::queue::{AvoidStrictness, AvoidTarget};
 
@@ -83,29 +83,29 @@ fn change_at_random(rng: &mut SplitMix64, stored: &mut Vec<Match>, log: &mut Pas
             let users: Vec<(u64, u16)> =
                 (0..size).map(|offset| ((first + offset * 5) % USERS, below(rng, 2) as u16)).collect();
             let started = playing_match(rng.next_u64(), &users, UnixMs(now.0 - below(rng, 3)));
-            log.record(&started);
+            log.record_match_state(&started);
             stored.push(started);
         }
         4 | 5 => {
             if let Some(current) = stored.get_mut(index) {
                 end_match(current, below(rng, 4) > 0, now.plus_ms(below(rng, 50)));
-                log.record(current);
+                log.record_match_state(current);
                 // A change is delivered twice.
-                log.record(current);
+                log.record_match_state(current);
             }
         }
         6 => {
             let is_purged =
                 |current: &Match| matches!(current.stage, MatchStage::Ended { purge_at, .. } if purge_at <= now);
             stored.retain(|current| !is_purged(current));
-            log.remove_purged(now);
+            log.remove_matches_due_for_purge(now);
         }
         _ => {
             let newer_than = UnixMs(now.0 - below(rng, 20));
             let listed: BTreeSet<MatchId> =
                 stored.iter().filter(|_| below(rng, 3) > 0).map(|current| current.id).collect();
             stored.retain(|current| newer_than <= current.proposed_at || listed.contains(&current.id));
-            log.remove_unlisted(&listed, newer_than);
+            log.remove_unlisted_older_than(&listed, newer_than);
         }
     }
 }
@@ -123,7 +123,7 @@ fn past_match_log_equals_a_rebuild_from_all_matches() {
         for step in 0..120 {
             let now = UnixMs(1_000 + step * 3);
             change_at_random(&mut rng, &mut stored, &mut log, now);
-            let expected = PastMatches::from_latest_of_pairs(stored.iter().flat_map(Match::played_pairs));
+            let expected = PastMatches::from_pairs_keeping_latest(stored.iter().flat_map(Match::played_pairs));
             if below(&mut rng, 2) == 0 {
                 waiting = (0..USERS).filter(|_| below(&mut rng, 4) > 0).collect();
             }
@@ -132,7 +132,7 @@ fn past_match_log_equals_a_rebuild_from_all_matches() {
             }
             let users = || waiting.iter().map(|&number| user(number));
             assert_eq!(log.values_played_by(users()), plays_of(&stored, users()), "seed {seed}, step {step}");
-            let actual = log.past_matches_among(waiting.iter().map(|&number| user(number)), &rules, now);
+            let actual = log.recent_meetings_among(waiting.iter().map(|&number| user(number)), &rules, now);
             if below(&mut rng, 3) == 0 {
                 running_pass = Some((actual.clone(), actual.pairs().collect::<Vec<_>>()));
             }
@@ -141,7 +141,7 @@ fn past_match_log_equals_a_rebuild_from_all_matches() {
                 let side = |users| AvoidanceSide { users, blocked_users: &[] };
                 let recent_starts = |past_matches| {
                     let reasons = AvoidanceReasons::between(past_matches, side(&one), side(&other));
-                    rules.map(|rule| reasons.applicable_reason(rule.whom, now))
+                    rules.map(|rule| reasons.applicable_reason_of_kind(rule.whom, now))
                 };
                 assert_eq!(
                     recent_starts(&actual),
@@ -157,8 +157,7 @@ fn past_match_log_equals_a_rebuild_from_all_matches() {
             if let Some((past_matches, pairs)) = &running_pass {
                 assert_eq!(&past_matches.pairs().collect::<Vec<_>>(), pairs, "seed {seed}, step {step}");
             }
-            let (actual, expected) =
-                (next_avoidance_end(&rules, &actual, now), next_avoidance_end(&rules, &expected, now));
+            let (actual, expected) = (next_recency_end(&rules, &actual, now), next_recency_end(&rules, &expected, now));
             // An earlier match of a pair may end the wait for nothing; the latest is never missed.
             assert_eq!(actual.is_some(), expected.is_some(), "seed {seed}, step {step}");
             assert!(actual <= expected, "seed {seed}, step {step}: {actual:?}, {expected:?}");
@@ -176,7 +175,7 @@ fn plays_of(stored: &[Match], users: impl Iterator<Item = UserKey>) -> PlayedVal
         let players = current.tickets.iter().flat_map(|ticket| &ticket.players).map(|player| player.user);
         players.flat_map(move |user| current.chosen.iter().map(move |value| (user, value.clone(), started_at)))
     });
-    PlayedValues::from_latest_of_pairs(plays.filter(|(user, ..)| users.contains(user)))
+    PlayedValues::from_plays_keeping_latest(plays.filter(|(user, ..)| users.contains(user)))
 }
 
 fn rules(opponents_recent_ms: u64) -> [AvoidanceRule; 3] {
@@ -196,15 +195,15 @@ fn past_match_log_keeps_nothing_of_removed_matches() {
     let mut log = PastMatchLog::default();
     for number in 0..20 {
         let mut played = playing_match(number, &[(number, 0), (number + 1, 0), (number + 2, 1)], UnixMs(100 + number));
-        log.record(&played);
+        log.record_match_state(&played);
         end_match(&mut played, true, UnixMs(200 + number));
-        log.record(&played);
+        log.record_match_state(&played);
     }
-    let met = log.past_matches_among([user(1), user(2)], &rules(1_000), UnixMs(250));
+    let met = log.recent_meetings_among([user(1), user(2)], &rules(1_000), UnixMs(250));
     assert!(met.last_started_at(user(1), user(2), true).is_some());
-    log.remove_purged(UnixMs(300));
-    assert!(log.past_matches_among([user(1), user(2)], &rules(1_000), UnixMs(300)).is_empty());
-    assert!(log.past_matches_among([], &rules(1_000), UnixMs(300)).is_empty() && log.waiting.is_empty());
+    log.remove_matches_due_for_purge(UnixMs(300));
+    assert!(log.recent_meetings_among([user(1), user(2)], &rules(1_000), UnixMs(300)).is_empty());
+    assert!(log.recent_meetings_among([], &rules(1_000), UnixMs(300)).is_empty() && log.waiting.is_empty());
     assert!(log.matches.is_empty() && log.meetings_by_user.is_empty() && log.purge_order.is_empty());
     assert!(log.match_counts_by_start.iter().all(BTreeMap::is_empty) && log.plays_by_user.is_empty());
 }
@@ -214,10 +213,10 @@ fn past_match_log_keeps_nothing_of_removed_matches() {
 fn past_match_log_changes_do_not_reach_a_running_pass() {
     let rules = [AvoidanceRule { whom: AvoidTarget::RecentOpponents { recent_ms: 30 }, how: AvoidStrictness::Never }];
     let mut log = PastMatchLog::default();
-    log.record(&playing_match(1, &[(1, 0), (2, 1)], UnixMs(100)));
-    let before = log.past_matches_among([user(1), user(2)], &rules, UnixMs(110));
-    log.record(&playing_match(2, &[(1, 0), (2, 1)], UnixMs(105)));
+    log.record_match_state(&playing_match(1, &[(1, 0), (2, 1)], UnixMs(100)));
+    let before = log.recent_meetings_among([user(1), user(2)], &rules, UnixMs(110));
+    log.record_match_state(&playing_match(2, &[(1, 0), (2, 1)], UnixMs(105)));
     assert_eq!(before.last_started_at(user(1), user(2), false), Some(UnixMs(100)));
-    let after = log.past_matches_among([user(1), user(2)], &rules, UnixMs(110));
+    let after = log.recent_meetings_among([user(1), user(2)], &rules, UnixMs(110));
     assert_eq!(after.last_started_at(user(2), user(1), false), Some(UnixMs(105)));
 }

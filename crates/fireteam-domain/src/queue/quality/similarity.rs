@@ -11,7 +11,11 @@ pub fn min_similarity_to_mean(rating_span: f64, ratings: impl Iterator<Item = f6
 }
 
 /// Minimum over players of the mean of `1 - curve(distance in categories / divisor)` to all players; 1 without players.
-pub fn category_similarity(divisor: u16, curve: DistanceCurve, categories: impl Iterator<Item = u16> + Clone) -> f64 {
+pub fn min_mean_category_similarity(
+    divisor: u16,
+    curve: DistanceCurve,
+    categories: impl Iterator<Item = u16> + Clone,
+) -> f64 {
     let count = categories.clone().count() as f64;
     let similar = |one: u16, other: u16| {
         let distance = f64::from(one.abs_diff(other)) / f64::from(divisor.max(1));

@@ -44,7 +44,7 @@ mod tests {
     use crate::queue::ticket::PlayerRating;
 
     fn probabilities_of(system: RatingSystem, players: &[(u16, f64, f64)]) -> Vec<f64> {
-        let attribute_values = AttributeValues::empty();
+        let attribute_values = AttributeValues::of_no_attributes();
         let player_ratings: Vec<[PlayerRating; 1]> =
             players.iter().map(|&(_, rating, deviation)| [PlayerRating { rating, deviation }]).collect();
         let session =

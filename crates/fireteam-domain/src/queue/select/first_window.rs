@@ -3,16 +3,16 @@
 
 use crate::filter::Refusal;
 use crate::queue::candidate_match::CandidateMatch;
-use crate::queue::select::changed_windows::ChangedWindows;
+use crate::queue::select::changed_windows::ChangedTickets;
 use crate::queue::select::{PartialMatch, Selector};
 use crate::ruleset::queue::SelectionOrder;
 
 impl<'a> Selector<'_, 'a> {
     pub(super) fn select_first_windows(&mut self, pool: &[u32]) {
-        let mut changed = self.evaluated.map(|evaluated| ChangedWindows::new(pool, self.pass_state, evaluated));
+        let mut changed = self.evaluated.map(|evaluated| ChangedTickets::new(pool, self.pass_state, evaluated));
         let start_with = self.pass_state.input.queue.selection.start_with;
         self.match_each_in_turn(pool, |selector, row| {
-            if changed.as_ref().is_some_and(|changed| !changed.may_change_for(row, selector.pass_state)) {
+            if changed.as_ref().is_some_and(|changed| !changed.may_be_in_window_of(row, selector.pass_state)) {
                 return None;
             }
             let found = match start_with {
@@ -49,7 +49,7 @@ impl<'a> Selector<'_, 'a> {
                 break;
             }
             examined += 1;
-            if let Some(refusal) = pass_state.out_of_reach_refusal(start, row) {
+            if let Some(refusal) = pass_state.refusal_of_all_beyond(start, row) {
                 progress.record_refusal(served, refusal);
                 break;
             }

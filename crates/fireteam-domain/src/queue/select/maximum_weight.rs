@@ -34,12 +34,12 @@ const LEFTOVER_PAIRING_ROUNDS: usize = 8;
 const INTEGER_WEIGHT_MAX: f64 = 1e9;
 
 /// Candidates of each ticket with their pair weights. Positions refer to the pool.
-pub(super) struct NeighborLists {
+pub(super) struct WeightedCandidateLists {
     list_starts: Vec<u32>,
     weighted_neighbors: Vec<(u32, f64)>,
 }
 
-impl NeighborLists {
+impl WeightedCandidateLists {
     /// Keeps the `most` heaviest entries of each list.
     fn from_lists(lists: &mut [Vec<(u32, f64)>], most: usize) -> Self {
         let mut merged = Self { list_starts: vec![0], weighted_neighbors: Vec::new() };
@@ -53,15 +53,15 @@ impl NeighborLists {
     }
 
     /// Candidates of `one`, heaviest first.
-    pub(super) fn neighbors_of(&self, one: u32) -> &[(u32, f64)] {
+    pub(super) fn candidates_by_weight_of(&self, one: u32) -> &[(u32, f64)] {
         &self.weighted_neighbors[self.list_starts[one as usize] as usize..self.list_starts[one as usize + 1] as usize]
     }
 
     /// All pairs, each once.
     fn distinct_pairs(&self) -> impl Iterator<Item = (u32, u32, f64)> + '_ {
         let all = (0..self.list_starts.len() as u32 - 1)
-            .flat_map(|one| self.neighbors_of(one).iter().map(move |it| (one, it.0, it.1)));
-        all.filter(|&(one, other, _)| one < other || self.neighbors_of(other).iter().all(|it| it.0 != one))
+            .flat_map(|one| self.candidates_by_weight_of(one).iter().map(move |it| (one, it.0, it.1)));
+        all.filter(|&(one, other, _)| one < other || self.candidates_by_weight_of(other).iter().all(|it| it.0 != one))
     }
 }
 
@@ -98,7 +98,7 @@ impl<'a> Selector<'_, 'a> {
         one == other && teams.roles.is_empty() && pool.iter().all(fills_a_team)
     }
 
-    fn build_neighbor_lists(&mut self, pool: &[u32]) -> NeighborLists {
+    fn build_neighbor_lists(&mut self, pool: &[u32]) -> WeightedCandidateLists {
         let most = (NEIGHBOR_PAIRS_TOTAL / pool.len().max(1))
             .clamp(NEIGHBORS_PER_TICKET, pool.len().max(NEIGHBORS_PER_TICKET));
         let by_score = matches!(self.pass_state.input.queue.quality, QualitySpec::SoftScore { .. });
@@ -108,7 +108,7 @@ impl<'a> Selector<'_, 'a> {
             let all = pool.len() <= ALL_PAIRS_POOL_MAX;
             pool.iter().map(|&row| self.neighbors_by_key(pool, row, if all { usize::MAX } else { 2 * most })).collect()
         };
-        NeighborLists::from_lists(&mut lists, most)
+        WeightedCandidateLists::from_lists(&mut lists, most)
     }
 
     /// Pairs tickets whose candidates are all taken, by new candidate lists among themselves. Otherwise 2-opt could not
@@ -124,7 +124,7 @@ impl<'a> Selector<'_, 'a> {
                 return;
             }
             let unpaired_rows: Vec<u32> = unpaired.iter().map(|&position| pool[position as usize]).collect();
-            let neighbor_lists = NeighborLists::from_lists(
+            let neighbor_lists = WeightedCandidateLists::from_lists(
                 &mut self.neighbors_by_kd_tree(&unpaired_rows, NEIGHBORS_PER_TICKET),
                 NEIGHBORS_PER_TICKET,
             );
@@ -160,7 +160,7 @@ impl<'a> Selector<'_, 'a> {
                         self::pair_weight(
                             &pass_state.input.queue.quality,
                             reached,
-                            pass_state.key_distance(row, other),
+                            pass_state.sort_key_distance(row, other),
                         ),
                     ));
                 }
@@ -256,7 +256,7 @@ fn position_in_pool(pool: &[u32], row: u32) -> u32 {
     pool.binary_search(&row).map_or(0, |position| position as u32)
 }
 
-fn exact_pairing(nodes: usize, neighbor_lists: &NeighborLists) -> Vec<Option<u32>> {
+fn exact_pairing(nodes: usize, neighbor_lists: &WeightedCandidateLists) -> Vec<Option<u32>> {
     let heaviest = neighbor_lists.weighted_neighbors.iter().map(|it| it.1).fold(0.0, f64::max);
     let scale = if heaviest > 0.0 { INTEGER_WEIGHT_MAX / heaviest } else { 0.0 };
     // Add 1, so that every allowed pair has a positive weight.
@@ -268,7 +268,7 @@ fn exact_pairing(nodes: usize, neighbor_lists: &NeighborLists) -> Vec<Option<u32
 }
 
 /// Takes the heaviest pairs first; ties by position.
-fn greedy_pairing(nodes: usize, neighbor_lists: &NeighborLists) -> Vec<Option<u32>> {
+fn greedy_pairing(nodes: usize, neighbor_lists: &WeightedCandidateLists) -> Vec<Option<u32>> {
     let mut pairs: Vec<(u64, u32, u32)> = neighbor_lists
         .distinct_pairs()
         .map(|(one, other, weight)| (!ordered_bits(weight), one.min(other), one.max(other)))

@@ -6,8 +6,8 @@
 
 use crate::measure::Measure;
 use crate::queue::pass_state::PassState;
-use crate::ruleset::{SoftFilter, SoftFilterMode};
-use crate::score::weighted_term;
+use crate::ruleset::{SoftFilter, SoftFilterDistance};
+use crate::score::term_of_distance;
 
 /// Maximum number of tickets in a leaf.
 const LEAF_TICKETS_MAX: usize = 12;
@@ -52,7 +52,7 @@ struct SoftKdNode {
 }
 
 /// Best candidates, as score and ticket index, best first.
-pub(super) type BestCandidates = Vec<(f64, u32)>;
+pub(super) type ScoredCandidates = Vec<(f64, u32)>;
 
 impl<'t, 'a> SoftKdTree<'t, 'a> {
     pub(super) fn new(pass_state: &'t PassState<'a>, pool: &[u32]) -> Self {
@@ -65,7 +65,7 @@ impl<'t, 'a> SoftKdTree<'t, 'a> {
         for soft in &ruleset.soft_filters {
             let unit = soft.weight / (soft.max - soft.min);
             match (soft.mode, soft.measure) {
-                (SoftFilterMode::Difference, Measure::AttributeDifference(index))
+                (SoftFilterDistance::Difference, Measure::AttributeDifference(index))
                     if axis_count < AXES_MAX
                         && pool.iter().all(|&row| session(row).attribute_values.number(index).is_some()) =>
                 {
@@ -184,7 +184,7 @@ impl<'t, 'a> SoftKdTree<'t, 'a> {
         &self,
         position: usize,
         max_results: usize,
-        best: &mut BestCandidates,
+        best: &mut ScoredCandidates,
         mut admits: impl FnMut(u32) -> Option<bool>,
     ) {
         best.clear();
@@ -222,7 +222,7 @@ impl<'t, 'a> SoftKdTree<'t, 'a> {
                     soft.normalize(self.pass_state.input.ruleset.latency_model.round_trip_ms(chord(axis)))
                 }
             };
-            sum += weighted_term(soft, Some(distance));
+            sum += term_of_distance(soft, Some(distance));
             // Terms are never negative.
             if max_score < sum {
                 return None;
@@ -237,7 +237,7 @@ struct NearestSearch<'s, 't, 'a> {
     query_position: u32,
     query_point: &'s [f64],
     max_results: usize,
-    best: &'s mut BestCandidates,
+    best: &'s mut ScoredCandidates,
 }
 
 impl NearestSearch<'_, '_, '_> {
@@ -298,7 +298,7 @@ mod tests {
     use super::*;
     use crate::locality::Locality;
     use crate::queue::tests::fixture::random_queue_fixture;
-    use crate::score::mutual_score;
+    use crate::score::worse_of_both_scores;
 
     /// The tree finds the same tickets as scoring all pairs, for any filters and missing values.
     #[test]
@@ -308,8 +308,13 @@ mod tests {
             let mut fixture = random_queue_fixture(seed, 120);
             if seed % 2 == 0 {
                 // No value is missing, so that points determine the scores.
-                fixture.ruleset.soft_filters =
-                    fixture.ruleset.soft_filters.iter().filter(|it| &*it.name != "taste").cloned().collect();
+                fixture.ruleset.soft_filters = fixture
+                    .ruleset
+                    .soft_filters
+                    .iter()
+                    .filter(|it| !matches!(&*it.name, "taste" | "delta_ping"))
+                    .cloned()
+                    .collect();
                 for (number, ticket) in fixture.tickets.iter_mut().enumerate() {
                     let session = &mut Arc::make_mut(ticket).session;
                     let number = number as f64;
@@ -330,12 +335,12 @@ mod tests {
                     let others =
                         pool.iter().filter(|&&other| other != row && pass_state.check_pair(row, other).is_ok());
                     let mut expected: Vec<(f64, u32)> = others
-                        .map(|&other| (mutual_score(input.ruleset, session_of(row), session_of(other)), other))
+                        .map(|&other| (worse_of_both_scores(input.ruleset, session_of(row), session_of(other)), other))
                         .collect();
                     expected.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
                     expected.truncate(5);
                     let scores =
-                        |list: &BestCandidates| list.iter().map(|it| (it.0 * 1e9).round()).collect::<Vec<f64>>();
+                        |list: &ScoredCandidates| list.iter().map(|it| (it.0 * 1e9).round()).collect::<Vec<f64>>();
                     assert_eq!(scores(&found), scores(&expected), "seed {seed}, row {row}");
                 }
             });

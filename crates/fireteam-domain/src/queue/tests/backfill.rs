@@ -59,7 +59,7 @@ fn session_of(fixture: &QueueFixture, parties: &[(Option<u16>, &[f64])], open_se
     OpenSession {
         promised: Box::default(),
         blocked_users: Vec::new(),
-        attribute_values: AttributeValues::from_session(&fixture.ruleset, &advertisement.session),
+        attribute_values: AttributeValues::from_session_without_standings(&fixture.ruleset, &advertisement.session),
         advertisement: advertisement.into(),
         expires_at: NOW.plus_ms(1_000),
         open_seats,
@@ -257,7 +257,8 @@ fn random_fill(seed: u64) -> (QueueFixture, Vec<Vec<PreparedTicket>>, u16) {
         same_team: one_in(rng, 2),
         started_at: UnixMs(NOW.0 - random_below(rng, 10) * 600_000),
     };
-    fixture.past_matches = PastMatches::from_latest_of_pairs((0..8).map(|_| past_match(&mut rng)).collect::<Vec<_>>());
+    fixture.past_matches =
+        PastMatches::from_pairs_keeping_latest((0..8).map(|_| past_match(&mut rng)).collect::<Vec<_>>());
     (fixture, seated, open_team)
 }
 

@@ -69,7 +69,7 @@ fn chosen_value_is_in_the_list_of_each_party() {
                 let ids: Vec<_> = proposal.teams.iter().flatten().map(|ticket| ticket.ticket_id).collect();
                 let prepared = fixture.prepared_tickets();
                 let members: Vec<_> = prepared.iter().filter(|it| ids.contains(&it.ticket.id)).collect();
-                let lists = members.iter().map(|it| match it.ticket.session.attribute_value("maps") {
+                let lists = members.iter().map(|it| match it.ticket.session.stated_attribute_value("maps") {
                     Some(AttributeValue::StringList(list)) => list.clone(),
                     _ => panic!("each has a list"),
                 });
@@ -105,7 +105,7 @@ fn least_recently_played_value_is_chosen() {
             let user = fixture.tickets[player].session.players[0].user;
             (user, ChosenValue { attribute: "maps".into(), value: map.into() }, UnixMs(fixture.now.0 - ago_ms))
         };
-        fixture.past_matches.played = PlayedValues::from_latest_of_pairs(plays.iter().map(play));
+        fixture.past_matches.played = PlayedValues::from_plays_keeping_latest(plays.iter().map(play));
         chosen(&fixture.run_pass()).join(" ")
     };
     assert_eq!(choose_after(&[]), "atlas");

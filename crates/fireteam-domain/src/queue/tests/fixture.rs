@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::attribute::{Attribute, AttributeSource, AttributeValue, PartyAggregation, Trust, ValueOrigin, ValueType};
+use crate::attribute::{Attribute, AttributeValue, NumberAggregation, SourceField, Trust, ValueOrigin, ValueType};
 use crate::expansion::{Expansion, ExpansionStep};
 use crate::id::{RulesetHash, SetId, SiloId, TicketId, UserKey};
 use crate::latency::DEFAULT_LATENCY_MODEL;
@@ -20,17 +20,17 @@ use crate::queue::tests::random_wishes::random_wishes;
 use crate::queue::ticket::{PlayerRating, Ticket};
 use crate::ruleset::probing::DEFAULT_PROBING;
 use crate::ruleset::queue::{
-    AbsoluteOrPercentMax, AvoidStrictness, AvoidTarget, AvoidanceRule, BucketRounding, FrustratedPlayerSpec, Gate,
-    GateRounding, QualitySpec, QueueSpec, RatingGroup, RatingGroups, RatingWindow, RegionMode, SelectionMode,
+    AvoidStrictness, AvoidTarget, AvoidanceRule, BucketRounding, FrustratedPlayerSpec, Gate, GateRounding,
+    NarrowerOrWiderBound, QualitySpec, QueueSpec, RatingGroup, RatingGroups, RatingWindow, RegionUse, SelectionMode,
     SelectionOrder, SelectionSpec, WaitBonus, WindowClock, WindowPairRule,
 };
 use crate::ruleset::rating::{RatingSpec, RatingSystem};
 use crate::ruleset::teams::{
-    AllocationSpec, HostingMode, HostingSpec, PlayerDataForHost, ServerChoice, TeamOrder, TeamsSpec,
+    AllocatorOfferSpec, HostingMode, HostingSpec, PlayerDataForHost, ServerChoice, TeamOrder, TeamsSpec,
 };
 use crate::ruleset::{
-    AdvertisementIdForm, DistanceCurve, HardFilter, HardMissingPolicy, HardRule, PartyConsentPolicy, Ruleset,
-    RulesetSilos, SearchLimits, SoftFilter, SoftFilterMode, SoftMissingPolicy,
+    AdvertisementIdDisclosure, DistanceCurve, HardFilter, HardMissingPolicy, HardRule, PartyConsentPolicy, Ruleset,
+    RulesetSilos, SearchLimits, SoftFilter, SoftFilterDistance, SoftMissingPolicy,
 };
 use crate::session::{Player, RegionLatency, Session};
 use crate::time::UnixMs;
@@ -178,7 +178,7 @@ pub(in crate::queue) const UNIT_WINDOW: RatingWindow = RatingWindow {
     step_every_ms: 20_000,
     max: Some(10),
     max_percent: None,
-    combine: AbsoluteOrPercentMax::Smaller,
+    combine: NarrowerOrWiderBound::Smaller,
     reciprocal_percent: 100.0,
     clock: WindowClock::Queue,
     rule: WindowPairRule::Contain,
@@ -191,7 +191,7 @@ pub(in crate::queue) const GAUSS_QUALITY: QualitySpec =
 fn default_queue_spec() -> QueueSpec {
     QueueSpec {
         pass_interval_ms: 250,
-        party_rating: PartyAggregation::Max,
+        party_rating: NumberAggregation::Max,
         allow_other_queues: true,
         prefer_same_party_size: false,
         backfill: false,
@@ -227,7 +227,7 @@ fn new_ruleset(hard: Vec<HardFilter>, soft: Vec<SoftFilter>, expansions: Vec<Exp
         source,
         normalization_range: None,
         unit: "".into(),
-        party_aggregation: PartyAggregation::Max,
+        party_aggregation: NumberAggregation::Max,
         trust: Trust::GameServer,
         wishes: true,
     };
@@ -237,10 +237,10 @@ fn new_ruleset(hard: Vec<HardFilter>, soft: Vec<SoftFilter>, expansions: Vec<Exp
         hash: RulesetHash(1),
         silos: RulesetSilos::Any,
         attributes: [
-            attribute("skill", ValueType::Number, AttributeSource::Skill),
-            attribute("mode", ValueType::String, AttributeSource::AttributeMap),
-            attribute("region", ValueType::String, AttributeSource::AttributeMap),
-            attribute("taste", ValueType::Number, AttributeSource::AttributeMap),
+            attribute("skill", ValueType::Number, SourceField::Skill),
+            attribute("mode", ValueType::String, SourceField::AttributeMap),
+            attribute("region", ValueType::String, SourceField::AttributeMap),
+            attribute("taste", ValueType::Number, SourceField::AttributeMap),
         ]
         .into(),
         hard_filters: hard.into(),
@@ -249,7 +249,7 @@ fn new_ruleset(hard: Vec<HardFilter>, soft: Vec<SoftFilter>, expansions: Vec<Exp
         advertise_chances: AdvertiseChances::from_game_size(2),
         search_limits: SearchLimits { max_results: 50, max_evaluated: u32::MAX },
         clients_per_account: 1,
-        handles: AdvertisementIdForm::Ids,
+        handles: AdvertisementIdDisclosure::Ids,
         latency_model: DEFAULT_LATENCY_MODEL,
         involved_phase_percent: 50.0,
         probing: DEFAULT_PROBING,
@@ -277,7 +277,7 @@ fn new_ruleset(hard: Vec<HardFilter>, soft: Vec<SoftFilter>, expansions: Vec<Exp
             report_window_ms: 0,
             choice: ServerChoice::BestScore,
             max_round_trip_ms: None,
-            allocation: AllocationSpec::DEFAULT,
+            allocation: AllocatorOfferSpec::NO_OFFERS,
             host_data: PlayerDataForHost::default(),
         },
         rating: Some(RatingSpec::with_defaults(RatingSystem::Elo { initial: 0.0, k: 16.0, scale: 40.0 })),
@@ -321,7 +321,7 @@ pub(in crate::queue) fn random_queue_fixture(seed: u64, max_tickets: u64) -> Que
         same_team: one_in(&mut rng, 2),
         started_at: UnixMs(NOW.0 - random_below(&mut rng, 10) * 600_000),
     };
-    fixture.past_matches = PastMatches::from_latest_of_pairs((0..count).map(past_match));
+    fixture.past_matches = PastMatches::from_pairs_keeping_latest((0..count).map(past_match));
     let wider = |widen_limits| Some(FrustratedPlayerSpec { widen_limits, ..FrustratedPlayerSpec::default() });
     fixture.ruleset.satisfaction = pick_random(&mut rng, &[None, None, wider(1.4), wider(3.0)]);
     fixture
@@ -385,10 +385,18 @@ fn random_ruleset(rng: &mut SplitMix64) -> Ruleset {
     };
     let curve = pick_random(rng, &[DistanceCurve::Linear, DistanceCurve::Quadratic, DistanceCurve::SquareRoot]);
     let soft = vec![
-        soft("skill", 0.6, Measure::AttributeDifference(0), SoftFilterMode::Difference, curve, 15.0),
-        soft("distance", 0.4, Measure::Distance, SoftFilterMode::LowerIsBetter, DistanceCurve::Linear, 8_000.0),
-        soft("latency", 0.2, Measure::Latency, SoftFilterMode::LowerIsBetter, DistanceCurve::Linear, 300.0),
-        soft("taste", 0.1, Measure::AttributeDifference(3), SoftFilterMode::LowerIsBetter, DistanceCurve::Linear, 10.0),
+        soft("skill", 0.6, Measure::AttributeDifference(0), SoftFilterDistance::Difference, curve, 15.0),
+        soft("distance", 0.4, Measure::Distance, SoftFilterDistance::LowerIsBetter, DistanceCurve::Linear, 8_000.0),
+        soft("latency", 0.2, Measure::Latency, SoftFilterDistance::LowerIsBetter, DistanceCurve::Linear, 300.0),
+        soft("delta_ping", 0.3, Measure::DeltaPing, SoftFilterDistance::LowerIsBetter, DistanceCurve::Linear, 100.0),
+        soft(
+            "taste",
+            0.1,
+            Measure::AttributeDifference(3),
+            SoftFilterDistance::LowerIsBetter,
+            DistanceCurve::Linear,
+            10.0,
+        ),
     ];
     let soft = soft.into_iter().filter(|_| !one_in(rng, 3)).collect();
     let mut rules = new_ruleset(hard, soft, expansions);
@@ -406,7 +414,7 @@ fn random_ruleset(rng: &mut SplitMix64) -> Ruleset {
 
 #[expect(clippy::too_many_lines, reason = "one random choice per queue setting")]
 fn random_queue_spec(rng: &mut SplitMix64, queue: &mut QueueSpec) {
-    queue.party_rating = pick_random(rng, &[PartyAggregation::Max, PartyAggregation::Mean]);
+    queue.party_rating = pick_random(rng, &[NumberAggregation::Max, NumberAggregation::Mean]);
     queue.prefer_same_party_size = one_in(rng, 3);
     if one_in(rng, 4) {
         let group = |index: u32| RatingGroup {
@@ -422,9 +430,9 @@ fn random_queue_spec(rng: &mut SplitMix64, queue: &mut QueueSpec) {
         &[
             None,
             None,
-            Some(RegionMode::Partition { attribute: 2 }),
-            Some(RegionMode::Filter { expansion: 1 }),
-            Some(RegionMode::Quality { weight: 0.2, span_ms: 100.0 }),
+            Some(RegionUse::Partition { attribute: 2 }),
+            Some(RegionUse::Filter { expansion: 1 }),
+            Some(RegionUse::Quality { weight: 0.2, span_ms: 100.0 }),
         ],
     );
     if one_in(rng, 2) {
@@ -436,7 +444,7 @@ fn random_queue_spec(rng: &mut SplitMix64, queue: &mut QueueSpec) {
             max: pick_random(rng, &[None, Some(4)]),
             max_percent: pick_random(rng, &[None, Some(40.0)]).filter(|_| bounds.is_none()),
             bucket_bounds: bounds,
-            combine: pick_random(rng, &[AbsoluteOrPercentMax::Smaller, AbsoluteOrPercentMax::Larger]),
+            combine: pick_random(rng, &[NarrowerOrWiderBound::Smaller, NarrowerOrWiderBound::Larger]),
             reciprocal_percent: pick_random(rng, &[100.0, 50.0, 0.0]),
             clock: pick_random(rng, &[WindowClock::Queue, WindowClock::Ticket]),
             rule: pick_random(rng, &[WindowPairRule::Contain, WindowPairRule::Contain, WindowPairRule::Overlap]),

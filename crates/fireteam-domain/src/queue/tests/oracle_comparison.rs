@@ -18,7 +18,7 @@ fn pass_proposals_satisfy_all_rules() {
         let fixture = random_queue_fixture(seed, 24);
         fixture.with_input(&fixture.prepared_tickets(), |input| {
             let outcome = pass::run_pass(input);
-            oracle::check_outcome(input, &outcome);
+            oracle::assert_outcome_is_valid(input, &outcome);
             matches += outcome.proposals.len();
         });
     }
@@ -107,7 +107,9 @@ fn looking_one_way_makes_the_same_pairs_with_fewer_checks() {
         down_checks += down.report.pair_checks;
         both_checks += both.report.pair_checks;
         fixture.queue_mut().selection.look = LookDirection::Up;
-        fixture.with_input(&fixture.prepared_tickets(), |input| oracle::check_outcome(input, &pass::run_pass(input)));
+        fixture.with_input(&fixture.prepared_tickets(), |input| {
+            oracle::assert_outcome_is_valid(input, &pass::run_pass(input))
+        });
     }
     assert!(down_checks * 4 < both_checks * 3, "{down_checks} of {both_checks}");
     let mut fixture = QueueFixture::one_vs_one();
@@ -215,7 +217,7 @@ fn pass_stops_at_its_pair_check_budget() {
         fixture.max_pair_checks = random_below(&mut SplitMix64(seed), 40);
         fixture.with_input(&fixture.prepared_tickets(), |input| {
             let outcome = pass::run_pass(input);
-            oracle::check_outcome(input, &outcome);
+            oracle::assert_outcome_is_valid(input, &outcome);
             assert!(outcome.report.pair_checks <= fixture.max_pair_checks, "seed {seed}");
         });
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::attribute::{
-    AggregateFunction, AttributeSource, AttributeValue, MissingMember, PartyAggregation, PlayerAggregation,
+    AggregateFunction, AttributeValue, MissingMember, NumberAggregation, PlayerAggregation, SourceField,
 };
 use crate::filter::Refusal;
 use crate::queue::oracle;
@@ -39,11 +39,11 @@ fn pass_over_aggregates_equals_the_pass_over_values_of_parties() {
         let expected = fixture.run_pass();
         matches += expected.proposals.len();
         let taste = fixture.ruleset.attribute_index("taste").unwrap();
-        let mean = AggregateFunction::Number(PartyAggregation::Mean);
+        let mean = AggregateFunction::Number(NumberAggregation::Mean);
         let aggregation = PlayerAggregation { function: mean, missing_member: MissingMember::Missing };
-        fixture.ruleset.attributes[taste].source = AttributeSource::Players(aggregation);
+        fixture.ruleset.attributes[taste].source = SourceField::Players(aggregation);
         let values: Vec<Option<AttributeValue>> =
-            fixture.tickets.iter().map(|ticket| ticket.session.attribute_value("taste").cloned()).collect();
+            fixture.tickets.iter().map(|ticket| ticket.session.stated_attribute_value("taste").cloned()).collect();
         with_details(&mut fixture, |index, _| PlayerDetails {
             attributes: values[index].iter().map(|value| ("taste".into(), value.clone())).collect(),
             ..PlayerDetails::default()
@@ -84,7 +84,7 @@ fn pass_seats_every_player_in_a_wanted_role() {
         });
         fixture.with_input(&fixture.prepared_tickets(), |input| {
             let outcome = pass::run_pass(input);
-            oracle::check_outcome(input, &outcome);
+            oracle::assert_outcome_is_valid(input, &outcome);
             for team in outcome.proposals.iter().filter(|it| it.backfilled_session.is_none()).flat_map(|it| &it.teams) {
                 let mut counts = [0; NAMES.len()];
                 for member in team {

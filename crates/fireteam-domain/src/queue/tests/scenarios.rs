@@ -6,8 +6,8 @@ use crate::queue::gate::GateCounts;
 use crate::queue::rng::SplitMix64;
 use crate::queue::tests::fixture::{GAUSS_QUALITY, NOW, QueueFixture, UNIT_WINDOW, ticket_number, user_key};
 use crate::ruleset::queue::{
-    AbsoluteOrPercentMax, AvoidStrictness, AvoidTarget, AvoidanceRule, FrustratedPlayerSpec, QualitySpec, RatingWindow,
-    RegionMode, SelectionMode, SelectionOrder, SelectionSpec, WaitBonus, WindowClock, WindowPairRule,
+    AvoidStrictness, AvoidTarget, AvoidanceRule, FrustratedPlayerSpec, NarrowerOrWiderBound, QualitySpec, RatingWindow,
+    RegionUse, SelectionMode, SelectionOrder, SelectionSpec, WaitBonus, WindowClock, WindowPairRule,
 };
 use crate::session::RegionLatency;
 use crate::time::UnixMs;
@@ -64,11 +64,11 @@ fn window_range_stops_at_its_bounds() {
         fixture.add_ticket(&[20.0], 10_000_000);
         fixture.run_pass().report.max_window_reach
     };
-    assert_eq!(widest(Some(10), None, AbsoluteOrPercentMax::Smaller), 10);
-    assert_eq!(widest(None, Some(25.0), AbsoluteOrPercentMax::Smaller), 5);
-    assert_eq!(widest(Some(10), Some(25.0), AbsoluteOrPercentMax::Smaller), 5);
-    assert_eq!(widest(Some(10), Some(25.0), AbsoluteOrPercentMax::Larger), 10);
-    assert!(widest(None, None, AbsoluteOrPercentMax::Smaller) > 400);
+    assert_eq!(widest(Some(10), None, NarrowerOrWiderBound::Smaller), 10);
+    assert_eq!(widest(None, Some(25.0), NarrowerOrWiderBound::Smaller), 5);
+    assert_eq!(widest(Some(10), Some(25.0), NarrowerOrWiderBound::Smaller), 5);
+    assert_eq!(widest(Some(10), Some(25.0), NarrowerOrWiderBound::Larger), 10);
+    assert!(widest(None, None, NarrowerOrWiderBound::Smaller) > 400);
 }
 
 /// D-3: the overlap rule requires only that the ranges share a bucket.
@@ -178,8 +178,8 @@ fn nearest_selection_breaks_ties_by_longest_wait() {
 /// S0-26: a party is in the bucket of its best player's rating, or of the mean.
 #[test]
 fn party_rating_follows_the_ruleset_reduction() {
-    use crate::attribute::PartyAggregation;
-    for (reduction, bucket) in [(PartyAggregation::Max, 20), (PartyAggregation::Mean, 15)] {
+    use crate::attribute::NumberAggregation;
+    for (reduction, bucket) in [(NumberAggregation::Max, 20), (NumberAggregation::Mean, 15)] {
         let mut fixture = QueueFixture::one_vs_one();
         fixture.set_team_sizes(&[2, 2]);
         fixture.queue_mut().party_rating = reduction;
@@ -310,13 +310,13 @@ fn region_modes_partition_filter_and_quality() {
         (vec![vec![0, 1]], None),
         "no region rule: the nearest"
     );
-    fixture.queue_mut().regions = Some(RegionMode::Partition { attribute: 2 });
+    fixture.queue_mut().regions = Some(RegionUse::Partition { attribute: 2 });
     assert_eq!((fixture.matched_ticket_numbers(), region(&fixture).as_deref()), (vec![vec![0, 2]], Some("eu")));
     use crate::expansion::{Expansion, ExpansionStep};
     use crate::measure::Measure;
     let steps = [(0, 60.0), (20_000, 100.0)].map(|(start_ms, value)| ExpansionStep { start_ms, limit: value });
     fixture.ruleset.expansions = [Expansion::new("e", Measure::Latency, steps.to_vec()).unwrap()].into();
-    fixture.queue_mut().regions = Some(RegionMode::Filter { expansion: 0 });
+    fixture.queue_mut().regions = Some(RegionUse::Filter { expansion: 0 });
     assert_eq!(
         (fixture.matched_ticket_numbers(), region(&fixture).as_deref()),
         (vec![vec![0, 2]], Some("eu")),
@@ -329,7 +329,7 @@ fn region_modes_partition_filter_and_quality() {
         (vec![vec![0, 1]], Some("eu")),
         "100 ms, eu before us"
     );
-    fixture.queue_mut().regions = Some(RegionMode::Quality { weight: 1.0, span_ms: 100.0 });
+    fixture.queue_mut().regions = Some(RegionUse::Quality { weight: 1.0, span_ms: 100.0 });
     fixture.queue_mut().quality = QualitySpec::AverageSimilarity { rating_span: 100.0, required_percent: 50.0 };
     let outcome = fixture.run_pass();
     assert_eq!(outcome.proposals.len(), 1);

@@ -3,7 +3,7 @@
 use crate::ruleset::hash::CanonicalWriter;
 use crate::ruleset::queue::{
     AvoidStrictness, AvoidTarget, AvoidanceRule, DEFAULT_TICKET_TTL_MS, FrustratedPlayerSpec, LookDirection,
-    QualitySpec, QueueSpec, RegionMode, SelectionMode, WindowPairRule,
+    QualitySpec, QueueSpec, RegionUse, SelectionMode, WindowPairRule,
 };
 use crate::ruleset::validate::queue::DEFAULT_SELECTION;
 
@@ -83,15 +83,15 @@ pub(super) fn write_queue_additions(writer: &mut CanonicalWriter, queue: &QueueS
     }
     match *regions {
         None => {}
-        Some(RegionMode::Partition { attribute }) => {
+        Some(RegionUse::Partition { attribute }) => {
             writer.string("separate regions");
             writer.index(attribute);
         }
-        Some(RegionMode::Filter { expansion }) => {
+        Some(RegionUse::Filter { expansion }) => {
             writer.string("a stage of regions");
             writer.index(expansion);
         }
-        Some(RegionMode::Quality { weight, span_ms }) => {
+        Some(RegionUse::Quality { weight, span_ms }) => {
             writer.string("regions in quality");
             writer.floats(&[weight, span_ms]);
         }

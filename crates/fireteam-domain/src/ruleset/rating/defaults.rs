@@ -106,7 +106,8 @@ impl Ruleset {
     /// Keys of the set's own ratings on its scale, also if it uses a named pool; `None` without a rating system.
     pub fn own_rating_keys(&self) -> Option<OwnRatingKeys> {
         let rating = self.rating.as_ref()?;
-        let key = |spec: &crate::ruleset::rating::RatingSpec| spec.scale().digest_key(RatingPool::Set(self.set_id));
+        let key =
+            |spec: &crate::ruleset::rating::RatingSpec| spec.scale().rating_key_of_pool(RatingPool::Set(self.set_id));
         let former = self.former_rating.as_ref().unwrap_or(rating);
         Some(OwnRatingKeys { set_id: self.set_id, current: key(rating), former: key(former) })
     }

@@ -2,7 +2,7 @@
 //! Decay may count only the periods in which the set was played.
 
 use crate::rating::{SetActivity, Skill};
-use crate::ruleset::rating::{DecayPeriodFilter, InactivityDecay, RatingSpec, RatingSystem};
+use crate::ruleset::rating::{DecayPeriodFilter, InactiveDeviationGrowth, RatingSpec, RatingSystem};
 use crate::time::UnixMs;
 
 impl RatingSpec {
@@ -65,6 +65,6 @@ fn grow_deviation(deviation: f64, growth: f64, idle_ms: u64, period_ms: u64) -> 
 }
 
 /// Deviation after n steps of decay. A deviation already above the decay's maximum stays.
-fn decay_deviation(deviation: f64, decay: InactivityDecay, steps: u64) -> f64 {
+fn decay_deviation(deviation: f64, decay: InactiveDeviationGrowth, steps: u64) -> f64 {
     (deviation + steps as f64 * decay.deviation).min(decay.max_deviation).max(deviation)
 }

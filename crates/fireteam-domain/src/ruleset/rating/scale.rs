@@ -110,7 +110,7 @@ impl RatingScale {
     }
 
     /// Digest key of the ratings of `pool` on this scale. It is stored, so its input never changes.
-    pub fn digest_key(&self, pool: RatingPool<'_>) -> RatingKey {
+    pub fn rating_key_of_pool(&self, pool: RatingPool<'_>) -> RatingKey {
         let mut digest = Sha256::new();
         let mut write = |text: &str| {
             digest.update((text.len() as u64).to_be_bytes());
@@ -133,7 +133,7 @@ impl RatingScale {
             digest.update((constant + 0.0).to_bits().to_be_bytes());
         }
         let digest: [u8; 32] = digest.finalize().into();
-        RatingKey::from_digest(u64::from_be_bytes(std::array::from_fn(|index| digest[index])))
+        RatingKey::of_pool_and_scale_digest(u64::from_be_bytes(std::array::from_fn(|index| digest[index])))
     }
 }
 
@@ -150,14 +150,14 @@ impl fmt::Display for RatingScale {
 mod tests {
     use super::*;
     use crate::ruleset::rating::{
-        DecayPeriodFilter, DisconnectPolicy, InactivityDecay, LeaderboardAccess, OpponentsPerRatedGame,
-        PerformanceDistribution, RatingCategories, RatingSpec, StreakMomentum,
+        DecayPeriodFilter, DisconnectPolicy, EqualWidthRatingCategories, InactiveDeviationGrowth, LeaderboardAccess,
+        OpponentsPerRatedGame, PerformanceDistribution, RatingSpec, StreakChangeFactor,
     };
 
     const SET: RatingPool<'_> = RatingPool::Set(SetId(11));
 
     fn key(system: RatingSystem) -> RatingKey {
-        RatingSpec::with_defaults(system).scale().digest_key(SET)
+        RatingSpec::with_defaults(system).scale().rating_key_of_pool(SET)
     }
 
     /// Checks that each system of `others` has the key of the first, or that none has.
@@ -267,19 +267,23 @@ mod tests {
     fn scale_does_not_depend_on_settings_that_all_systems_share() {
         let system = RatingSystem::Glicko { initial: 1.0, deviation: 2.0, min_deviation: 1.0, c: 1.0, period_ms: 1 };
         let plain = RatingSpec::with_defaults(system);
-        let decay =
-            InactivityDecay { every_ms: 1, deviation: 1.0, max_deviation: 2.0, periods: DecayPeriodFilter::All };
+        let decay = InactiveDeviationGrowth {
+            every_ms: 1,
+            deviation: 1.0,
+            max_deviation: 2.0,
+            periods: DecayPeriodFilter::All,
+        };
         let changed = RatingSpec {
             system,
             z: 3.0,
             match_z: 1.5,
             decay: Some(decay),
-            momentum: Some(StreakMomentum { after: 3, factor: 2.0 }),
+            momentum: Some(StreakChangeFactor { after: 3, factor: 2.0 }),
             placement_matches: 10,
             on_disconnect: DisconnectPolicy::Ignore,
             games_per: OpponentsPerRatedGame::Each,
             leaderboard: LeaderboardAccess::Public,
-            categories: Some(RatingCategories { count: 2, width: 1.0, from: 0.0 }),
+            categories: Some(EqualWidthRatingCategories { count: 2, width: 1.0, from: 0.0 }),
             prediction: PerformanceDistribution::Probit,
         };
         assert_eq!(plain.scale(), changed.scale());
@@ -289,13 +293,13 @@ mod tests {
     fn key_depends_on_the_pool_and_never_changes() {
         let scale = RatingScale::Elo { initial: 1500.0, scale: 400.0 };
         let pools = [SET, RatingPool::Set(SetId(12)), RatingPool::Named("11"), RatingPool::Named("duels")];
-        let mut keys: Vec<RatingKey> = pools.iter().map(|pool| scale.digest_key(*pool)).collect();
+        let mut keys: Vec<RatingKey> = pools.iter().map(|pool| scale.rating_key_of_pool(*pool)).collect();
         assert_eq!(scale.to_string(), r#"elo Initial="1500" Scale="400""#);
         keys.sort_unstable();
         keys.dedup();
         assert_eq!(keys.len(), pools.len());
         // Stored keys: if this fails, users lose their ratings.
-        assert_eq!(scale.digest_key(SET).to_stored(), STORED_KEY);
+        assert_eq!(scale.rating_key_of_pool(SET).to_stored(), STORED_KEY);
     }
 
     /// Key of `elo Initial="1500" Scale="400"` of set 11 in existing databases.

@@ -1,7 +1,7 @@
 //! `<Attributes>`: declares the attributes of sessions, and resolves references to them.
 
 use crate::attribute::{
-    AggregateFunction, Attribute, AttributeSource, MissingMember, PartyAggregation, PlayerAggregation, Trust, ValueType,
+    AggregateFunction, Attribute, MissingMember, NumberAggregation, PlayerAggregation, SourceField, Trust, ValueType,
 };
 use crate::limit::{ATTRIBUTES_MAX, NUMBER_MAGNITUDE_MAX};
 use crate::ruleset::element_reader::ElementReader;
@@ -10,22 +10,25 @@ use crate::ruleset::raw::{Diagnostics, RawAttribute, RawElement, quoted_excerpt}
 use crate::ruleset::spelling::suggestion;
 
 /// Measures that need no declaration.
-pub(super) const MEASURED_BY_SERVER: [&str; 2] = ["latency", "distance"];
+pub(super) const SERVER_MEASURE_NAMES: [&str; 2] = ["latency", "distance"];
 
 /// Measures that only the probes of a searching client know; in soft filters.
-pub(super) const MEASURED_BY_PROBES: [&str; 2] = ["packet_loss", "jitter"];
+pub(super) const PROBED_MEASURE_NAMES: [&str; 2] = ["packet_loss", "jitter"];
+
+/// Measure of a pair that only soft filters read: the round trip, less the searcher's least to a region.
+pub(super) const DELTA_PING: &str = "delta_ping";
 
 /// Numbers that a session may have.
 pub(super) const ATTRIBUTE_NUMBER_BOUNDS: NumberBounds =
     NumberBounds::new_inclusive(-NUMBER_MAGNITUDE_MAX, NUMBER_MAGNITUDE_MAX);
 
 /// Aggregations of the players' values into the party's value.
-pub(super) const PARTY_AGGREGATION_KEYWORDS: [(&str, PartyAggregation); 5] = [
-    ("mean", PartyAggregation::Mean),
-    ("median", PartyAggregation::Median),
-    ("min", PartyAggregation::Min),
-    ("max", PartyAggregation::Max),
-    ("sum", PartyAggregation::Sum),
+pub(super) const PARTY_AGGREGATION_KEYWORDS: [(&str, NumberAggregation); 5] = [
+    ("mean", NumberAggregation::Mean),
+    ("median", NumberAggregation::Median),
+    ("min", NumberAggregation::Min),
+    ("max", NumberAggregation::Max),
+    ("sum", NumberAggregation::Sum),
 ];
 
 const BOOL_AGGREGATION_KEYWORDS: [(&str, AggregateFunction); 2] =
@@ -66,13 +69,19 @@ impl DeclaredAttributes {
     ) -> Option<(usize, Option<ValueType>)> {
         let position = self.0.iter().position(|(attribute, _)| attribute.name == raw.value);
         let Some(index) = position else {
-            if MEASURED_BY_PROBES.contains(&&*raw.value) {
+            if PROBED_MEASURE_NAMES.contains(&&*raw.value) {
                 let problem = format!("{} is measured by the searcher's probes", quoted_excerpt(&raw.value));
                 let fix = "use it in <SoftFilter>; <Latency MaxLossPercent MaxJitterMs> limit it";
-                reader.report(raw.value_span, problem, fix);
-            } else if MEASURED_BY_SERVER.contains(&&*raw.value) {
+                reader.report_at(raw.value_span, problem, fix);
+            } else if &*raw.value == DELTA_PING {
+                reader.report_at(
+                    raw.value_span,
+                    format!("{} is only for soft filters", quoted_excerpt(&raw.value)),
+                    "use it in <SoftFilter>; limit `latency` in <Within>",
+                );
+            } else if SERVER_MEASURE_NAMES.contains(&&*raw.value) {
                 let fix = "use it in <Within> or <SoftFilter>";
-                reader.report(
+                reader.report_at(
                     raw.value_span,
                     format!("{} is measured by the server, not declared", quoted_excerpt(&raw.value)),
                     fix,
@@ -80,7 +89,7 @@ impl DeclaredAttributes {
             } else {
                 let known = self.0.iter().map(|(attribute, _)| &*attribute.name).chain(also_valid.iter().copied());
                 let problem = format!("no attribute is called {}", quoted_excerpt(&raw.value));
-                reader.report(raw.value_span, problem, suggestion(&raw.value, known));
+                reader.report_at(raw.value_span, problem, suggestion(&raw.value, known));
             }
             return None;
         };
@@ -99,7 +108,7 @@ impl DeclaredAttributes {
         if position != kind {
             let problem = format!("{} is a {}", quoted_excerpt(&raw.value), position.as_str());
             let fix = format!("<{}> needs a {} attribute", reader.element.name, kind.as_str());
-            reader.report(raw.value_span, problem, fix);
+            reader.report_at(raw.value_span, problem, fix);
             return None;
         }
         Some(index)
@@ -107,7 +116,7 @@ impl DeclaredAttributes {
 
     /// Whether each player has a value of its own of the attribute at `index`.
     pub(super) fn is_of_players(&self, index: usize) -> bool {
-        matches!(self.0[index].0.source, AttributeSource::Players(_))
+        matches!(self.0[index].0.source, SourceField::Players(_))
     }
 
     /// Declared range of the attribute at `index`.
@@ -132,7 +141,7 @@ pub(super) fn read_attributes(element: Option<&RawElement>, diagnostics: &Diagno
     let mut reader = ElementReader::new(element, diagnostics);
     let children = reader.children_named(&["Attribute"]);
     if let Some(excess) = children.get(ATTRIBUTES_MAX) {
-        reader.report(
+        reader.report_at(
             excess.name_span,
             format!("{} attributes are declared", children.len()),
             format!("keep at most {ATTRIBUTES_MAX}"),
@@ -141,7 +150,7 @@ pub(super) fn read_attributes(element: Option<&RawElement>, diagnostics: &Diagno
     for child in children {
         read_attribute(child, &mut declared, diagnostics);
     }
-    reader.report_unread();
+    reader.report_unread_and_missing();
     declared
 }
 
@@ -151,16 +160,16 @@ fn read_attribute(element: &RawElement, declared: &mut DeclaredAttributes, diagn
     let kind = reader.required_keyword("Type", &VALUE_KIND_KEYWORDS);
     let range = read_value_range(&mut reader, kind);
     let unit = reader.display_text("Unit");
-    let mut source = name.map_or(AttributeSource::AttributeMap, |name| AttributeSource::of_attribute_name(&name.value));
-    let mut reduction = PartyAggregation::default();
+    let mut source = name.map_or(SourceField::AttributeMap, |name| SourceField::of_attribute_name(&name.value));
+    let mut reduction = NumberAggregation::default();
     match (reader.attribute("PartyAggregation"), source) {
-        (Some(_), AttributeSource::AttributeMap) => {
+        (Some(_), SourceField::AttributeMap) => {
             let aggregation = read_player_aggregation(&mut reader, kind);
-            source = aggregation.map_or(source, AttributeSource::Players);
+            source = aggregation.map_or(source, SourceField::Players);
         }
         (Some(raw), _) if !source.uses_party_aggregation() => {
             let problem = format!("<Attribute> {} has `PartyAggregation`", quoted_excerpt(&name_or_empty(name)));
-            reader.report(raw.name_span, problem, "remove it: this built-in attribute has one value for a party");
+            reader.report_at(raw.name_span, problem, "remove it: this built-in attribute has one value for a party");
             reader.report_without_effect(&["MissingMember"], "this built-in attribute has one value for a party");
         }
         _ => {
@@ -186,7 +195,7 @@ fn read_attribute(element: &RawElement, declared: &mut DeclaredAttributes, diagn
         };
         declared.0.push((attribute, kind));
     }
-    reader.report_unread();
+    reader.report_unread_and_missing();
 }
 
 /// Reads how the values of players are aggregated; each type has functions of its own. `None` if a problem was reported.
@@ -202,7 +211,7 @@ fn read_player_aggregation(reader: &mut ElementReader<'_>, kind: Option<ValueTyp
         ValueType::String => {
             let raw = reader.attribute(NAME)?;
             let fix = "write Type=\"string_list\", where a player's list may have one entry";
-            reader.report(raw.name_span, "the strings of several players are not one string", fix);
+            reader.report_at(raw.name_span, "the strings of several players are not one string", fix);
             return None;
         }
     };
@@ -216,20 +225,20 @@ fn name_or_empty(name: Option<&RawAttribute>) -> String {
 fn check_attribute_name(
     reader: &ElementReader<'_>,
     name: &RawAttribute,
-    source: AttributeSource,
+    source: SourceField,
     kind: Option<ValueType>,
     declared: &DeclaredAttributes,
 ) {
-    if MEASURED_BY_SERVER.contains(&&*name.value) {
+    if SERVER_MEASURE_NAMES.contains(&&*name.value) || &*name.value == DELTA_PING {
         let fix = "choose another name: the server measures it without a declaration";
-        reader.report(name.value_span, format!("{} is reserved", quoted_excerpt(&name.value)), fix);
+        reader.report_at(name.value_span, format!("{} is reserved", quoted_excerpt(&name.value)), fix);
     }
-    if MEASURED_BY_PROBES.contains(&&*name.value) {
+    if PROBED_MEASURE_NAMES.contains(&&*name.value) {
         let fix = "choose another name: clients measure it by probes";
-        reader.report(name.value_span, format!("{} is reserved", quoted_excerpt(&name.value)), fix);
+        reader.report_at(name.value_span, format!("{} is reserved", quoted_excerpt(&name.value)), fix);
     }
     if declared.0.iter().any(|(known, _)| known.name == name.value) {
-        reader.report(
+        reader.report_at(
             name.value_span,
             format!("{} is declared a second time", quoted_excerpt(&name.value)),
             "keep one of them",
@@ -244,7 +253,7 @@ fn check_attribute_name(
             required.as_str(),
             kind.as_str()
         );
-        reader.report(
+        reader.report_at(
             name.value_span,
             problem,
             format!("write Type=\"{}\", or choose another name", required.as_str()),
@@ -257,7 +266,7 @@ fn read_value_range(reader: &mut ElementReader<'_>, kind: Option<ValueType>) -> 
     let raw = reader.attribute("Min").or(reader.attribute("Max"));
     if let (Some(raw), Some(ValueType::String | ValueType::Bool | ValueType::StringList)) = (raw, kind) {
         let problem = format!("`{}` needs a number attribute", raw.name);
-        reader.report(raw.name_span, problem, "remove it, or write Type=\"number\"");
+        reader.report_at(raw.name_span, problem, "remove it, or write Type=\"number\"");
     }
     read_min_and_max(reader)
 }
@@ -270,14 +279,14 @@ pub(super) fn read_min_and_max(reader: &mut ElementReader<'_>) -> Option<(f64, f
         reader.optional_number("Max", ATTRIBUTE_NUMBER_BOUNDS),
     );
     match (raw_min, raw_max) {
-        (Some(only), None) => reader.report(only.name_span, "`Min` has no `Max`", "give both, or neither"),
-        (None, Some(only)) => reader.report(only.name_span, "`Max` has no `Min`", "give both, or neither"),
+        (Some(only), None) => reader.report_at(only.name_span, "`Min` has no `Max`", "give both, or neither"),
+        (None, Some(only)) => reader.report_at(only.name_span, "`Max` has no `Min`", "give both, or neither"),
         _ => {}
     }
     let (min, max) = (min?, max?);
     if max <= min {
         let problem = format!("`Min` is {min} and `Max` is {max}");
-        reader.report(raw_min?.value_span, problem, "`Min` must be less than `Max`");
+        reader.report_at(raw_min?.value_span, problem, "`Min` must be less than `Max`");
         return None;
     }
     Some((min, max))

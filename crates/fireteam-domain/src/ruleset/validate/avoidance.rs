@@ -42,7 +42,7 @@ pub(super) fn read_common_rules(elements: &[&RawElement], diagnostics: &Diagnost
             }
             _ => return,
         };
-        reader.report(element.name_span, problem, "write How=\"never\", or move the element into <Queue>");
+        reader.report_at(element.name_span, problem, "write How=\"never\", or move the element into <Queue>");
     };
     read_rules(elements, &[], check, diagnostics)
 }
@@ -80,11 +80,11 @@ fn read_rules(
             });
             if duplicate {
                 let fix = "keep one of them, or give them different `How`";
-                reader.report(element.name_span, "another <Avoid> has the same `Whom`", fix);
+                reader.report_at(element.name_span, "another <Avoid> has the same `Whom`", fix);
             }
             rules.push(rule);
         }
-        reader.report_unread();
+        reader.report_unread_and_missing();
     }
     rules
 }

@@ -1,9 +1,9 @@
 //! Cross-checks: valid sections of a ruleset that contradict each other, or settings that can never have an effect.
 
-use crate::attribute::AttributeSource;
+use crate::attribute::SourceField;
 use crate::rating::{TeamStrength, relative_draw_probability};
 use crate::ruleset::element_reader::ElementReader;
-use crate::ruleset::queue::{AvoidStrictness, AvoidTarget, QualitySpec, QueueSpec, RegionMode, SelectionMode};
+use crate::ruleset::queue::{AvoidStrictness, AvoidTarget, QualitySpec, QueueSpec, RegionUse, SelectionMode};
 use crate::ruleset::rating::RatingSpec;
 use crate::ruleset::raw::{RawAttribute, RawElement, Span, quoted_excerpt};
 use crate::ruleset::spelling::closest_name;
@@ -16,7 +16,7 @@ fn report_join_of_untold_endpoints(root: &ElementReader<'_>) {
     let handles = attribute("Limits", "Handles").filter(|handles| &*handles.value == "per_searcher");
     if let (Some(join), Some(_)) = (join, handles) {
         let problem = "Join=\"measured\" needs probe endpoints, which Handles=\"per_searcher\" tells to no searcher";
-        root.report(join.value_span, problem.to_owned(), "remove one of the two");
+        root.report_at(join.value_span, problem.to_owned(), "remove one of the two");
     }
 }
 
@@ -32,7 +32,7 @@ pub(super) fn check_required_sections(root: &ElementReader<'_>) {
         for name in ["ReadyCheck", "Hosting"] {
             if let Some(child) = root.element.child(name) {
                 let fix = "add a <Queue>, or remove it";
-                root.report(child.name_span, format!("<{name}> needs matches, but there is no <Queue>"), fix);
+                root.report_at(child.name_span, format!("<{name}> needs matches, but there is no <Queue>"), fix);
             }
         }
     }
@@ -40,13 +40,13 @@ pub(super) fn check_required_sections(root: &ElementReader<'_>) {
         let name = attribute.attribute("Name").filter(|_| !has_section("Rating"));
         let needs_ratings = |name: &&RawAttribute| {
             matches!(
-                AttributeSource::of_attribute_name(&name.value),
-                AttributeSource::RatingDeviation | AttributeSource::MatchesPlayed
+                SourceField::of_attribute_name(&name.value),
+                SourceField::RatingDeviation | SourceField::MatchesPlayed
             )
         };
         if let Some(name) = name.filter(needs_ratings) {
             let problem = format!("{} is kept with ratings, and there are none", quoted_excerpt(&name.value));
-            root.report(name.value_span, problem, "add a <Rating System=\"…\"/>");
+            root.report_at(name.value_span, problem, "add a <Rating System=\"…\"/>");
         }
     }
     report_join_of_untold_endpoints(root);
@@ -54,13 +54,13 @@ pub(super) fn check_required_sections(root: &ElementReader<'_>) {
         report_satisfaction_without_ratings(root, child, has_section("Rating"));
         if !has_section("ExpansionConfigs") && !limits_measures(root.element) {
             let fix = "add a <Within> or an <ExpansionConfigs>, or move it into <Queue>";
-            root.report(child.name_span, "<Satisfaction> widens limits, and there are none", fix);
+            root.report_at(child.name_span, "<Satisfaction> widens limits, and there are none", fix);
         }
     }
     let Some(queue) = root.element.child("Queue") else { return };
     if !has_section("Teams") {
         let problem = "<Queue> needs <Teams>";
-        root.report(queue.name_span, problem, "add <Teams Count=\"2\" Size=\"…\"/>");
+        root.report_at(queue.name_span, problem, "add <Teams Count=\"2\" Size=\"…\"/>");
     }
     if let Some(child) = queue.child("Satisfaction") {
         report_satisfaction_without_ratings(root, child, has_section("Rating"));
@@ -81,7 +81,7 @@ pub(super) fn check_required_sections(root: &ElementReader<'_>) {
             _ => continue,
         };
         if !has_section(required_section) {
-            root.report(
+            root.report_at(
                 quality_element.name_span,
                 format!("<{}> {problem}", quality_element.name),
                 format!("add {fix}"),
@@ -93,7 +93,7 @@ pub(super) fn check_required_sections(root: &ElementReader<'_>) {
 fn report_satisfaction_without_ratings(root: &ElementReader<'_>, satisfaction: &RawElement, has_rating: bool) {
     if !has_rating {
         let problem = "<Satisfaction> depends on match results, which are only recorded with <Rating>";
-        root.report(satisfaction.name_span, problem, "add a <Rating System=\"…\"/>");
+        root.report_at(satisfaction.name_span, problem, "add a <Rating System=\"…\"/>");
     }
 }
 
@@ -131,7 +131,7 @@ struct CrossChecker<'a> {
 
 impl CrossChecker<'_> {
     fn report(&self, span: Span, problem: impl Into<String>, fix: impl Into<String>) {
-        self.root.report(span, problem, fix);
+        self.root.report_at(span, problem, fix);
     }
 
     /// Position of a child of `<Queue>`, or of `<Queue>`.
@@ -223,7 +223,7 @@ impl CrossChecker<'_> {
         if self.queue.wait_bonus.is_some() {
             self.report(self.child_span("WaitBonus"), ignored_without_quality("<WaitBonus>"), fix);
         }
-        if matches!(self.queue.regions, Some(RegionMode::Quality { .. })) {
+        if matches!(self.queue.regions, Some(RegionUse::Quality { .. })) {
             self.report(self.attribute_span("Regions", "Mode"), ignored_without_quality("Mode=\"quality\""), fix);
         }
         let elements = self.queue_element.children.iter().filter(|child| &*child.name == "Avoid");

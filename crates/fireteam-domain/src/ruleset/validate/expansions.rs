@@ -11,7 +11,7 @@ use crate::ruleset::number_bounds::NumberBounds;
 use crate::ruleset::raw::{Diagnostics, RawAttribute, RawElement, quoted_excerpt};
 use crate::ruleset::spelling::{closest_name, suggestion};
 use crate::ruleset::validate::StandaloneExpansions;
-use crate::ruleset::validate::attributes::{DeclaredAttributes, MEASURED_BY_SERVER};
+use crate::ruleset::validate::attributes::{DeclaredAttributes, SERVER_MEASURE_NAMES};
 
 /// Limits: non-negative numbers.
 pub(super) const LIMIT_BOUNDS: NumberBounds = NumberBounds::new_inclusive(0.0, NUMBER_MAGNITUDE_MAX);
@@ -28,7 +28,7 @@ impl DeclaredExpansions {
     pub(super) fn find(&self, reader: &ElementReader<'_>, raw: &RawAttribute) -> Option<(usize, Option<Measure>)> {
         let Some(index) = self.names.iter().position(|name| *name == raw.value) else {
             let problem = format!("no <ExpansionConfig> has the name {}", quoted_excerpt(&raw.value));
-            reader.report(raw.value_span, problem, suggestion(&raw.value, self.names.iter().map(|name| &**name)));
+            reader.report_at(raw.value_span, problem, suggestion(&raw.value, self.names.iter().map(|name| &**name)));
             return None;
         };
         Some((index, self.expansions[index].as_ref().map(|expansion| expansion.measure)))
@@ -61,10 +61,10 @@ pub(super) fn read_expansions(
         "latency" => Some(Measure::Latency),
         "distance" => Some(Measure::Distance),
         _ => {
-            let (index, kind) = declared.find_with_extra_suggestions(reader, raw, &MEASURED_BY_SERVER)?;
+            let (index, kind) = declared.find_with_extra_suggestions(reader, raw, &SERVER_MEASURE_NAMES)?;
             if kind? != ValueType::Number {
                 let problem = format!("{} is a {}", quoted_excerpt(&raw.value), kind?.as_str());
-                reader.report(raw.value_span, problem, "a limit needs a number attribute, `latency` or `distance`");
+                reader.report_at(raw.value_span, problem, "a limit needs a number attribute, `latency` or `distance`");
                 return None;
             }
             Some(Measure::AttributeDifference(index))
@@ -109,16 +109,16 @@ fn read_expansion_configs(
         if let Some(name) = name {
             if expansions.names.contains(&name.value) {
                 let problem = format!("{} appears a second time", quoted_excerpt(&name.value));
-                reader.report(name.value_span, problem, "give each <ExpansionConfig> a unique Name");
+                reader.report_at(name.value_span, problem, "give each <ExpansionConfig> a unique Name");
             }
             expansions.names.push(name.value.clone());
             expansions
                 .expansions
                 .push(measure.zip(steps).and_then(|(measure, steps)| Expansion::new(&name.value, measure, steps)));
         }
-        reader.report_unread();
+        reader.report_unread_and_missing();
     }
-    reader.report_unread();
+    reader.report_unread_and_missing();
     expansions
 }
 
@@ -130,7 +130,7 @@ fn read_expansion_steps(reader: &mut ElementReader<'_>, diagnostics: &Diagnostic
         reader.element.children.iter().any(|child| closest_name(&child.name, ["Expansion"]).is_some());
     if children.is_empty() && !has_misspelt_step {
         let fix = "add an <Expansion ExpansionDurationMs=\"-1\" Value=\"…\"/>";
-        reader.report(reader.element.name_span, "<ExpansionConfig> has no step", fix);
+        reader.report_at(reader.element.name_span, "<ExpansionConfig> has no step", fix);
     }
     let last = children.len().saturating_sub(1);
     let mut steps: Vec<ExpansionStep> = Vec::new();
@@ -144,10 +144,10 @@ fn read_expansion_steps(reader: &mut ElementReader<'_>, diagnostics: &Diagnostic
         {
             let problem = format!("the limit decreases from {} to {value}", previous.limit);
             let span = reader.attribute("Value").map_or(child.name_span, |raw| raw.value_span);
-            reader.report(span, problem, format!("give {} or more: limits must not decrease", previous.limit));
+            reader.report_at(span, problem, format!("give {} or more: limits must not decrease", previous.limit));
             is_valid = false;
         }
-        reader.report_unread();
+        reader.report_unread_and_missing();
         is_valid &= value.is_some() && duration_ms.is_some();
         if let Some(value) = value {
             steps.push(ExpansionStep { start_ms, limit: value });
@@ -164,7 +164,7 @@ fn read_step_duration(reader: &mut ElementReader<'_>, is_last: bool) -> Option<u
     if raw.value.trim() == "-1" {
         if !is_last {
             let fix = format!("give a duration from 1 to {RULESET_DURATION_MS_MAX} ms, or delete the steps after it");
-            reader.report(raw.value_span, "only the last step may last forever", fix);
+            reader.report_at(raw.value_span, "only the last step may last forever", fix);
         }
         return is_last.then_some(1);
     }

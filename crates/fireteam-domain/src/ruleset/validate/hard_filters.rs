@@ -6,9 +6,9 @@ use crate::measure::Measure;
 use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::number_bounds::NumberBounds;
 use crate::ruleset::raw::{Diagnostics, RawAttribute, RawElement, Span, quoted_excerpt};
-use crate::ruleset::validate::attributes::{ATTRIBUTE_NUMBER_BOUNDS, DeclaredAttributes};
+use crate::ruleset::validate::attributes::{ATTRIBUTE_NUMBER_BOUNDS, DELTA_PING, DeclaredAttributes};
 use crate::ruleset::validate::expansions::{DeclaredExpansions, LIMIT_BOUNDS};
-use crate::ruleset::{HardFilter, HardMissingPolicy, HardRule, InFilterList, OverlapChoice};
+use crate::ruleset::{HardFilter, HardMissingPolicy, HardRule, InFilterListSource, OverlapChoice};
 
 const HARD_FILTER_ELEMENTS: [&str; 8] =
     ["Equal", "NotEqual", "In", "Range", "Overlap", "Compatible", "Within", "SameRuleset"];
@@ -46,7 +46,7 @@ pub(super) fn read_hard_filters(
             filters.extend(filter);
         }
     }
-    reader.report_unread();
+    reader.report_unread_and_missing();
     filters
 }
 
@@ -79,7 +79,7 @@ fn read_hard_filter(
     if let Some(name) = &name {
         check_filter_name(&reader, span, name, used_names);
     }
-    reader.report_unread();
+    reader.report_unread_and_missing();
     let name = name?;
     let filter = rule.map(|rule| HardFilter { name: name.as_str().into(), missing: missing.unwrap_or_default(), rule });
     Some((name, filter))
@@ -87,7 +87,7 @@ fn read_hard_filter(
 
 fn check_filter_name(reader: &ElementReader<'_>, span: Span, name: &str, used_names: &[String]) {
     if RESERVED_REFUSAL_NAMES.contains(&name) {
-        reader.report(
+        reader.report_at(
             span,
             format!("{} is the name of a built-in refusal", quoted_excerpt(name)),
             "choose another Name",
@@ -95,7 +95,7 @@ fn check_filter_name(reader: &ElementReader<'_>, span: Span, name: &str, used_na
     }
     if used_names.iter().any(|used_name| used_name == name) {
         let problem = format!("a second hard filter has the name {}", quoted_excerpt(name));
-        reader.report(span, problem, "give it a unique Name");
+        reader.report_at(span, problem, "give it a unique Name");
     }
 }
 
@@ -180,22 +180,22 @@ fn read_constant(reader: &mut ElementReader<'_>, kind: Option<ValueType>) -> Opt
 }
 
 /// Reads `List`, a string list attribute of the checking side, or `Values`, constant strings.
-fn read_in_list(reader: &mut ElementReader<'_>, declared: &DeclaredAttributes) -> Option<InFilterList> {
+fn read_in_list(reader: &mut ElementReader<'_>, declared: &DeclaredAttributes) -> Option<InFilterListSource> {
     match (reader.attribute("List"), reader.attribute("Values")) {
         (Some(list), None) => {
-            declared.find_of_kind(reader, list, ValueType::StringList).map(InFilterList::OwnAttribute)
+            declared.find_of_kind(reader, list, ValueType::StringList).map(InFilterListSource::OwnAttribute)
         }
         (None, Some(values)) => match AttributeValue::string_list(parse_string_list(reader, values)?) {
-            AttributeValue::StringList(strings) => Some(InFilterList::Strings(strings)),
+            AttributeValue::StringList(strings) => Some(InFilterListSource::Strings(strings)),
             AttributeValue::Number(_) | AttributeValue::String(_) | AttributeValue::Bool(_) => None,
         },
         (Some(list), Some(_)) => {
-            reader.report(list.name_span, "<In> has both `List` and `Values`", "keep one of them");
+            reader.report_at(list.name_span, "<In> has both `List` and `Values`", "keep one of them");
             None
         }
         (None, None) => {
             let fix = "add Values=\"one two\", or List=\"…\" with the name of a string_list attribute";
-            reader.report(reader.element.name_span, "<In> has no list", fix);
+            reader.report_at(reader.element.name_span, "<In> has no list", fix);
             None
         }
     }
@@ -223,7 +223,7 @@ fn read_open_range(reader: &mut ElementReader<'_>) -> Option<(f64, f64)> {
         reader.optional_number("Max", ATTRIBUTE_NUMBER_BOUNDS),
     );
     if raw_min.is_none() && raw_max.is_none() {
-        reader.report(
+        reader.report_at(
             reader.element.name_span,
             "<Range> has neither `Min` nor `Max`",
             "add Min=\"…\", Max=\"…\" or both",
@@ -236,7 +236,7 @@ fn read_open_range(reader: &mut ElementReader<'_>) -> Option<(f64, f64)> {
     let (lower, upper) = (min.unwrap_or(f64::NEG_INFINITY), max.unwrap_or(f64::INFINITY));
     if upper < lower {
         let problem = format!("`Min` is {lower} and `Max` is {upper}");
-        reader.report(raw_min?.value_span, problem, "`Min` must not be greater than `Max`");
+        reader.report_at(raw_min?.value_span, problem, "`Min` must not be greater than `Max`");
         return None;
     }
     Some((lower, upper))
@@ -284,14 +284,14 @@ fn read_within(
             {
                 let problem =
                     format!("{} limits `{}`", quoted_excerpt(&expansion.value), measure_name(measure, declared));
-                reader.report(attribute.value_span, problem, "remove `Attribute`, or name another expansion");
+                reader.report_at(attribute.value_span, problem, "remove `Attribute`, or name another expansion");
             }
             Some(HardRule::Within { measure, expansion: index, reciprocal_percent })
         }
         (None, Some(raw_limit)) => {
             let Some(attribute) = attribute else {
                 let fix = "add Attribute=\"…\": a number attribute, `latency` or `distance`";
-                reader.report(raw_limit.name_span, "`Limit` needs `Attribute`", fix);
+                reader.report_at(raw_limit.name_span, "`Limit` needs `Attribute`", fix);
                 return None;
             };
             let measure = match &*attribute.value {
@@ -303,18 +303,18 @@ fn read_within(
             let name = explicit_name.map_or(&*attribute.value, |explicit_name| &*explicit_name.value);
             let Some(index) = expansions.add_constant(name, measure, limit_value?) else {
                 let problem = format!("an <ExpansionConfig> already has the name {}", quoted_excerpt(name));
-                reader.report(raw_limit.name_span, problem, "give this filter another Name");
+                reader.report_at(raw_limit.name_span, problem, "give this filter another Name");
                 return None;
             };
             Some(HardRule::Within { measure, expansion: index, reciprocal_percent })
         }
         (Some(_), Some(limit)) => {
-            reader.report(limit.name_span, "<Within> has both `Expansion` and `Limit`", "keep one of them");
+            reader.report_at(limit.name_span, "<Within> has both `Expansion` and `Limit`", "keep one of them");
             None
         }
         (None, None) => {
             let fix = "add Expansion=\"…\" with the name of an <ExpansionConfig>, or Attribute=\"…\" and Limit=\"…\"";
-            reader.report(reader.element.name_span, "<Within> has no limit", fix);
+            reader.report_at(reader.element.name_span, "<Within> has no limit", fix);
             None
         }
     }
@@ -324,6 +324,7 @@ fn measure_name(measure: Measure, declared: &DeclaredAttributes) -> &str {
     match measure {
         Measure::AttributeDifference(index) => declared.name(index),
         Measure::Latency => "latency",
+        Measure::DeltaPing => DELTA_PING,
         Measure::Distance => "distance",
         Measure::PacketLoss => "packet_loss",
         Measure::Jitter => "jitter",

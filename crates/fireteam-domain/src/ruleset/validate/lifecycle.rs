@@ -4,9 +4,9 @@ use crate::limit::RULESET_DURATION_MS_MAX;
 use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::raw::{Diagnostics, RawAttribute, RawElement};
 use crate::ruleset::teams::{
-    AllocationSpec, CONFIRM_MS_MIN, DEFAULT_HOST_LOSS_MS, DEFAULT_PENALTY_COOLDOWNS_MS, DEFAULT_REPORT_WINDOW_MS,
-    HostingMode, HostingSpec, PlayerDataForHost, ReadyCheckSpec, ServerAllocationMode, ServerChoice,
-    default_confirm_ms,
+    AllocatorOfferSpec, DEFAULT_HOST_LOSS_MS, DEFAULT_OTHER_SIDES_REPORT_MS, DEFAULT_PENALTY_COOLDOWNS_MS,
+    HOST_CONFIRM_MS_MIN, HostingMode, HostingSpec, MatchesOfferedToAllocators, PlayerDataForHost, ReadyCheckSpec,
+    ServerChoice, default_host_confirm_ms,
 };
 
 /// Default time to respond, milliseconds.
@@ -28,10 +28,10 @@ pub(in crate::ruleset) const DEFAULT_HOSTING: HostingSpec = HostingSpec {
     max_match_ms: 4 * 60 * 60 * 1000,
     confirm_ms: 10_000,
     host_loss_ms: DEFAULT_HOST_LOSS_MS,
-    report_window_ms: DEFAULT_REPORT_WINDOW_MS,
+    report_window_ms: DEFAULT_OTHER_SIDES_REPORT_MS,
     choice: ServerChoice::BestScore,
     max_round_trip_ms: None,
-    allocation: AllocationSpec::DEFAULT,
+    allocation: AllocatorOfferSpec::NO_OFFERS,
     host_data: PlayerDataForHost { attributes: false, ratings: false },
 };
 
@@ -62,7 +62,7 @@ pub(super) fn read_ready_check(element: &RawElement, diagnostics: &Diagnostics) 
     let penalties = reader.children_named(&["Penalty"]);
     if let (Some(raw), Some(_)) = (reader.attribute("DeclineCooldownMs"), penalties.first()) {
         let fix = "keep one of them: `DeclineCooldownMs` equals a single <Penalty>";
-        reader.report(raw.name_span, "<ReadyCheck> has both `DeclineCooldownMs` and <Penalty>", fix);
+        reader.report_at(raw.name_span, "<ReadyCheck> has both `DeclineCooldownMs` and <Penalty>", fix);
     }
     let mut penalties_ms = match (penalties.is_empty(), cooldown_ms) {
         (false, _) => read_penalty_schedule(&penalties, diagnostics),
@@ -77,7 +77,7 @@ pub(super) fn read_ready_check(element: &RawElement, diagnostics: &Diagnostics) 
     if penalties_ms.len() < 2 && element.children.is_empty() {
         reader.report_without_effect(&["ResetAfterMs"], "a single penalty does not restart");
     }
-    reader.report_unread();
+    reader.report_unread_and_missing();
     ReadyCheckSpec { timeout_ms, penalty_cooldowns_ms: penalties_ms.into(), reset_after_ms }
 }
 
@@ -92,7 +92,7 @@ fn read_penalty_schedule(penalties: &[&RawElement], diagnostics: &Diagnostics) -
         {
             reader.report_value(raw, format!("give {previous} or more: cooldowns must not decrease"));
         }
-        reader.report_unread();
+        reader.report_unread_and_missing();
         schedule.extend(ms);
     }
     schedule
@@ -122,29 +122,30 @@ pub(super) fn read_hosting(element: Option<&RawElement>, diagnostics: &Diagnosti
     let allocation = read_allocation(&mut reader);
     let (window_min, window_max) = REPORT_WINDOW_MS_BOUNDS;
     let report_window_ms =
-        reader.integer_or("ReportWindowMs", window_min, window_max, DEFAULT_REPORT_WINDOW_MS.into()) as u32;
+        reader.integer_or("ReportWindowMs", window_min, window_max, DEFAULT_OTHER_SIDES_REPORT_MS.into()) as u32;
     if let Some(HostingMode::GameServer | HostingMode::None) = mode {
         reader.report_without_effect(&["ReportWindowMs"], "only players who host report their matches together");
     }
-    let confirm_ms = reader.optional_integer("ConfirmMs", CONFIRM_MS_MIN.into(), CONFIRM_MS_MAX).map(|ms| ms as u32);
+    let confirm_ms =
+        reader.optional_integer("ConfirmMs", HOST_CONFIRM_MS_MIN.into(), CONFIRM_MS_MAX).map(|ms| ms as u32);
     let default_host_loss_ms = DEFAULT_HOST_LOSS_MS.into();
     let host_loss_ms = reader.integer_or("HostLossMs", HOST_LOSS_MS_MIN, HOST_LOSS_MS_MAX, default_host_loss_ms) as u32;
     let host_data = read_host_data(&mut reader);
     if let Some(HostingMode::Peer | HostingMode::None) = mode {
         let without_effect = ["AllocationTimeoutMs", "Choose", "MaxRoundTripMs", "Allocate", "OfferMs", "Tell"];
         reader.report_without_effect(&without_effect, "no game server is allocated");
-    } else if allocation.mode == ServerAllocationMode::Never {
+    } else if allocation.mode == MatchesOfferedToAllocators::Never {
         reader.report_without_effect(&["OfferMs"], "matches are offered only with `Allocate`");
     }
     if let Some(HostingMode::None) = mode {
         reader.report_without_effect(&["ConfirmMs", "HostLossMs"], "the match has no host");
     }
-    reader.report_unread();
+    reader.report_unread_and_missing();
     HostingSpec {
         mode: mode.unwrap_or(DEFAULT_HOSTING.mode),
         allocation_timeout_ms,
         max_match_ms,
-        confirm_ms: confirm_ms.unwrap_or_else(|| default_confirm_ms(allocation_timeout_ms)),
+        confirm_ms: confirm_ms.unwrap_or_else(|| default_host_confirm_ms(allocation_timeout_ms)),
         host_loss_ms,
         choice,
         max_round_trip_ms,
@@ -155,18 +156,22 @@ pub(super) fn read_hosting(element: Option<&RawElement>, diagnostics: &Diagnosti
 }
 
 /// Reads the attributes of `<Hosting>` for offers to allocators.
-fn read_allocation(reader: &mut ElementReader<'_>) -> AllocationSpec {
+fn read_allocation(reader: &mut ElementReader<'_>) -> AllocatorOfferSpec {
     let modes = [
-        ("never", ServerAllocationMode::Never),
-        ("fallback", ServerAllocationMode::Fallback),
-        ("always", ServerAllocationMode::Always),
+        ("never", MatchesOfferedToAllocators::Never),
+        ("fallback", MatchesOfferedToAllocators::Fallback),
+        ("always", MatchesOfferedToAllocators::Always),
     ];
     let mode = reader.optional_keyword("Allocate", &modes).unwrap_or_default();
     let (least_ms, most_ms) = OFFER_MS_RANGE;
-    let default_ms = AllocationSpec::DEFAULT.offer_ms;
+    let default_ms = AllocatorOfferSpec::NO_OFFERS.offer_ms;
     let offer_ms = reader.integer_or("OfferMs", least_ms, most_ms, default_ms.into()) as u32;
     // Without offers the time has no effect, and does not change the hash.
-    if mode == ServerAllocationMode::Never { AllocationSpec::DEFAULT } else { AllocationSpec { mode, offer_ms } }
+    if mode == MatchesOfferedToAllocators::Never {
+        AllocatorOfferSpec::NO_OFFERS
+    } else {
+        AllocatorOfferSpec { mode, offer_ms }
+    }
 }
 
 /// Reads `Tell`: the data that a game server receives with a match, separated by spaces.

@@ -22,13 +22,13 @@ pub(super) fn read_quality(element: &RawElement, diagnostics: &Diagnostics) -> Q
     let mut reader = ElementReader::new(element, diagnostics);
     let children = reader.children_named(&QUALITY_ELEMENTS);
     if let Some(second) = children.get(1) {
-        reader.report(second.name_span, "<Quality> has two measures", "keep one of them");
+        reader.report_at(second.name_span, "<Quality> has two measures", "keep one of them");
     }
     if element.children.is_empty() {
         let fix = format!("add one of <{}>", QUALITY_ELEMENTS.join(">, <"));
-        reader.report(element.name_span, "<Quality> has no measure", fix);
+        reader.report_at(element.name_span, "<Quality> has no measure", fix);
     }
-    reader.report_unread();
+    reader.report_unread_and_missing();
     children.first().map_or(QualitySpec::Any, |element| read_quality_measure(element, diagnostics))
 }
 
@@ -63,7 +63,7 @@ fn read_quality_measure(element: &RawElement, diagnostics: &Diagnostics) -> Qual
             }
         }
     };
-    reader.report_unread();
+    reader.report_unread_and_missing();
     quality
 }
 
@@ -75,7 +75,7 @@ fn read_win_probability(reader: &mut ElementReader<'_>) -> QualitySpec {
         reader.attribute("MinPercent").or(reader.attribute("MaxPercent")).filter(|_| max_percent < min_percent)
     {
         let problem = format!("`MinPercent` is {min_percent} and `MaxPercent` is {max_percent}");
-        reader.report(raw.value_span, problem, "give `MinPercent` less than `MaxPercent`");
+        reader.report_at(raw.value_span, problem, "give `MinPercent` less than `MaxPercent`");
     }
     QualitySpec::WinProbability { min_percent, max_percent }
 }
@@ -85,6 +85,6 @@ pub(super) fn read_wait_bonus(element: &RawElement, diagnostics: &Diagnostics) -
     let mut reader = ElementReader::new(element, diagnostics);
     let per_minute = reader.number_or("PerMinute", NumberBounds::POSITIVE, 0.1);
     let free_minutes = reader.number_or("FreeMinutes", FREE_MINUTES_BOUNDS, 1.0);
-    reader.report_unread();
+    reader.report_unread_and_missing();
     WaitBonus { per_minute, free_minutes }
 }

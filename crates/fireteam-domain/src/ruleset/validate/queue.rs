@@ -1,6 +1,6 @@
 //! `<Queue>`: pass gate, rating groups, selection and offer; the other steps have their own files.
 
-use crate::attribute::PartyAggregation;
+use crate::attribute::NumberAggregation;
 use crate::id::SetId;
 use crate::limit::{RULESET_DURATION_MS_MAX, RULESET_ENTRIES_PER_KIND_MAX};
 use crate::ruleset::element_reader::ElementReader;
@@ -56,7 +56,7 @@ pub(super) fn read_queue(element: &RawElement, context: &QueueContext<'_>, diagn
         pass_interval_ms: reader.integer_or("PassIntervalMs", 10, 60_000, DEFAULT_PASS_INTERVAL_MS) as u32,
         party_rating: reader
             .optional_keyword("PartyRating", &PARTY_AGGREGATION_KEYWORDS)
-            .unwrap_or(PartyAggregation::Max),
+            .unwrap_or(NumberAggregation::Max),
         allow_other_queues: reader.bool_or("AllowOtherQueues", true),
         prefer_same_party_size: reader.bool_or("PreferSamePartySize", false),
         backfill: reader.bool_or("Backfill", false),
@@ -82,9 +82,9 @@ pub(super) fn read_queue(element: &RawElement, context: &QueueContext<'_>, diagn
     };
     if let (Some(element), None) = (reader.single_child("Satisfaction"), &queue.window) {
         let problem = "<Satisfaction> adjusts a rating window, and there is none";
-        reader.report(element.name_span, problem, "add a <RatingWindow>, or remove it");
+        reader.report_at(element.name_span, problem, "add a <RatingWindow>, or remove it");
     }
-    reader.report_unread();
+    reader.report_unread_and_missing();
     queue
 }
 
@@ -107,7 +107,7 @@ fn read_gate(element: Option<&RawElement>, diagnostics: &Diagnostics) -> Gate {
     if reader.attribute("MinWaitingPercent").is_none() {
         reader.report_without_effect(&["Rounding"], "it only affects `MinWaitingPercent`");
     }
-    reader.report_unread();
+    reader.report_unread_and_missing();
     gate
 }
 
@@ -128,7 +128,7 @@ fn read_rating_groups(element: &RawElement, diagnostics: &Diagnostics) -> Rating
     let mut groups: Vec<RatingGroup> = Vec::new();
     let children = reader.children_named(&["RatingGroup"]);
     if children.is_empty() && element.children.is_empty() {
-        reader.report(
+        reader.report_at(
             element.name_span,
             "<RatingGroups> has no group",
             "add a <RatingGroup Name=\"…\" From=\"…\" To=\"…\"/>, or remove it",
@@ -143,14 +143,14 @@ fn read_rating_groups(element: &RawElement, diagnostics: &Diagnostics) -> Rating
         );
         if let (Some(name), Some(from), Some(to)) = (name, from, to) {
             if to <= from {
-                reader.report(
+                reader.report_at(
                     child.name_span,
                     format!("group {} has `To` less than or equal to `From`", quoted_excerpt(&name.value)),
                     "swap them",
                 );
             }
             if groups.iter().any(|group| group.name == name.value) {
-                reader.report(
+                reader.report_at(
                     name.value_span,
                     format!("a second group has the name {}", quoted_excerpt(&name.value)),
                     "rename it",
@@ -163,7 +163,7 @@ fn read_rating_groups(element: &RawElement, diagnostics: &Diagnostics) -> Rating
                     quoted_excerpt(&previous.name),
                     previous.to
                 );
-                reader.report(
+                reader.report_at(
                     child.name_span,
                     problem,
                     format!("write From=\"{}\": groups must be contiguous", previous.to),
@@ -171,9 +171,9 @@ fn read_rating_groups(element: &RawElement, diagnostics: &Diagnostics) -> Rating
             }
             groups.push(RatingGroup { name: name.value.clone(), from, to });
         }
-        reader.report_unread();
+        reader.report_unread_and_missing();
     }
-    reader.report_unread();
+    reader.report_unread_and_missing();
     RatingGroups { groups: groups.into(), widen_every_ms, max_extra_groups }
 }
 
@@ -208,7 +208,7 @@ fn read_selection(element: Option<&RawElement>, diagnostics: &Diagnostics) -> Se
     if mode.is_some_and(|mode| mode != SelectionMode::Nearest) {
         reader.report_without_effect(&["Look"], "it only affects Mode=\"nearest\"");
     }
-    reader.report_unread();
+    reader.report_unread_and_missing();
     selection
 }
 
@@ -223,6 +223,6 @@ fn read_alternative_set_offer(
     if let Some(raw) = reader.attribute("SetId").filter(|_| set_id.is_some() && set_id == own_set) {
         reader.report_value(raw, "name another set: waiting tickets are already in this one");
     }
-    reader.report_unread();
+    reader.report_unread_and_missing();
     Some(AlternativeSetOffer { after_ms: after_ms?, set_id: set_id? })
 }

@@ -8,8 +8,8 @@ use crate::ruleset::rating::defaults::{
     SystemByDefaults, default_plackett_luce_beta, default_trueskill_beta, default_trueskill_tau,
 };
 use crate::ruleset::rating::{
-    DecayPeriodFilter, DisconnectPolicy, InactivityDecay, LeaderboardAccess, OpponentsPerRatedGame,
-    PerformanceDistribution, RatingCategories, RatingSpec, RatingSystem, StreakMomentum,
+    DecayPeriodFilter, DisconnectPolicy, EqualWidthRatingCategories, InactiveDeviationGrowth, LeaderboardAccess,
+    OpponentsPerRatedGame, PerformanceDistribution, RatingSpec, RatingSystem, StreakChangeFactor,
 };
 use crate::ruleset::raw::{Diagnostics, RawElement};
 use crate::ruleset::validate::attributes::ATTRIBUTE_NUMBER_BOUNDS;
@@ -69,7 +69,7 @@ pub(super) fn read_rating(element: &RawElement, diagnostics: &Diagnostics) -> Ra
         // The accepted attributes depend on the system, so nothing else can be checked without it.
         if reader.attribute("System").is_none() {
             let fix = format!("add System=\"…\" with one of {}", SYSTEM_KEYWORDS.map(|(name, _)| name).join(", "));
-            reader.report(element.name_span, "<Rating> has no `System`", fix);
+            reader.report_at(element.name_span, "<Rating> has no `System`", fix);
         }
         let placeholder = RatingSystem::Elo { initial: 1500.0, k: 16.0, scale: 400.0 };
         return RatingSettings { current: RatingSpec::with_defaults(placeholder), former: None, pool: None };
@@ -114,7 +114,7 @@ pub(super) fn read_rating(element: &RawElement, diagnostics: &Diagnostics) -> Ra
     };
     let categories = reader.single_child("Categories").map(|element| read_rating_categories(element, diagnostics));
     let pool = reader.optional_identifier("Pool").map(|name| name.value.clone());
-    reader.report_unread();
+    reader.report_unread_and_missing();
     let SystemByDefaults { current: system, former } = system;
     let current = RatingSpec {
         system,
@@ -133,14 +133,14 @@ pub(super) fn read_rating(element: &RawElement, diagnostics: &Diagnostics) -> Ra
 }
 
 /// Reads `<Categories>`.
-fn read_rating_categories(element: &RawElement, diagnostics: &Diagnostics) -> RatingCategories {
+fn read_rating_categories(element: &RawElement, diagnostics: &Diagnostics) -> EqualWidthRatingCategories {
     let mut reader = ElementReader::new(element, diagnostics);
-    let categories = RatingCategories {
+    let categories = EqualWidthRatingCategories {
         count: reader.required_integer("Count", 2, RATING_CATEGORIES_MAX).unwrap_or(2) as u16,
         width: reader.required_number("Width", NumberBounds::POSITIVE).unwrap_or(1.0),
         from: reader.number_or("From", ATTRIBUTE_NUMBER_BOUNDS, 0.0),
     };
-    reader.report_unread();
+    reader.report_unread_and_missing();
     categories
 }
 
@@ -212,21 +212,21 @@ fn read_beta_and_tau(reader: &mut ElementReader<'_>) -> (Option<f64>, Option<f64
     (reader.optional_number("Beta", NumberBounds::POSITIVE), reader.optional_number("Tau", NON_NEGATIVE_NUMBER))
 }
 
-fn read_inactivity_decay(element: &RawElement, diagnostics: &Diagnostics) -> InactivityDecay {
+fn read_inactivity_decay(element: &RawElement, diagnostics: &Diagnostics) -> InactiveDeviationGrowth {
     let mut reader = ElementReader::new(element, diagnostics);
     let every_ms = reader.required_integer("EveryMs", 1_000, RULESET_DURATION_MS_MAX).unwrap_or(1_000);
     let deviation = reader.required_number("Deviation", NumberBounds::POSITIVE).unwrap_or(0.0);
     let max_deviation = reader.required_number("MaxDeviation", NumberBounds::POSITIVE).unwrap_or(0.0);
     let keywords = [("all", DecayPeriodFilter::All), ("played", DecayPeriodFilter::Played)];
     let periods = reader.optional_keyword("Periods", &keywords).unwrap_or(DecayPeriodFilter::All);
-    reader.report_unread();
-    InactivityDecay { every_ms, deviation, max_deviation, periods }
+    reader.report_unread_and_missing();
+    InactiveDeviationGrowth { every_ms, deviation, max_deviation, periods }
 }
 
-fn read_streak_momentum(element: &RawElement, diagnostics: &Diagnostics) -> StreakMomentum {
+fn read_streak_momentum(element: &RawElement, diagnostics: &Diagnostics) -> StreakChangeFactor {
     let mut reader = ElementReader::new(element, diagnostics);
     let after = reader.required_integer("After", 1, MOMENTUM_STREAK_MAX).unwrap_or(1) as u32;
     let factor = reader.required_number("Factor", MOMENTUM_FACTOR_BOUNDS).unwrap_or(1.0);
-    reader.report_unread();
-    StreakMomentum { after, factor }
+    reader.report_unread_and_missing();
+    StreakChangeFactor { after, factor }
 }

@@ -34,7 +34,7 @@ pub(super) fn read_queue_satisfaction(element: &RawElement, diagnostics: &Diagno
         ..criteria
     };
     reader.require_any_attribute(&["Widen", "ShiftDown"]);
-    reader.report_unread();
+    reader.report_unread_and_missing();
     satisfaction
 }
 
@@ -43,7 +43,7 @@ pub(super) fn read_ruleset_satisfaction(element: &RawElement, diagnostics: &Diag
     let mut reader = ElementReader::new(element, diagnostics);
     let criteria = read_criteria(&mut reader);
     let widen_limits = reader.required_number("WidenLimits", WIDEN_LIMITS_BOUNDS);
-    reader.report_unread();
+    reader.report_unread_and_missing();
     FrustratedPlayerSpec { widen_limits: widen_limits.unwrap_or(criteria.widen_limits), ..criteria }
 }
 

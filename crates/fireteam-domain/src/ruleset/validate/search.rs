@@ -10,7 +10,9 @@ use crate::ruleset::number_bounds::NumberBounds;
 use crate::ruleset::probing::{DEFAULT_PROBING, LatencyTrust, ProbedPlayers, ProbingSpec, RoundTripFigure};
 use crate::ruleset::raw::{Diagnostics, RawElement};
 use crate::ruleset::teams::TeamsSpec;
-use crate::ruleset::{AdvertisementIdForm, HardFilter, HardMissingPolicy, HardRule, PartyConsentPolicy, SearchLimits};
+use crate::ruleset::{
+    AdvertisementIdDisclosure, HardFilter, HardMissingPolicy, HardRule, PartyConsentPolicy, SearchLimits,
+};
 
 /// Largest game size of the rule of thumb: its largest party is half the game.
 const ADVERTISE_GAME_SIZE_MAX: u64 = PLAYERS_PER_SESSION_MAX as u64;
@@ -44,11 +46,14 @@ const DEFAULT_ADVERTISE_CHANCE_PERCENT: f64 = 50.0;
 pub(super) struct LimitSettings {
     pub(super) search_limits: SearchLimits,
     pub(super) clients_per_account: u32,
-    pub(super) handles: AdvertisementIdForm,
+    pub(super) handles: AdvertisementIdDisclosure,
 }
 
-const DEFAULT_LIMITS: LimitSettings =
-    LimitSettings { search_limits: DEFAULT_SEARCH_LIMITS, clients_per_account: 1, handles: AdvertisementIdForm::Ids };
+const DEFAULT_LIMITS: LimitSettings = LimitSettings {
+    search_limits: DEFAULT_SEARCH_LIMITS,
+    clients_per_account: 1,
+    handles: AdvertisementIdDisclosure::Ids,
+};
 
 /// Reads `<Limits>`.
 pub(super) fn read_limits(element: Option<&RawElement>, diagnostics: &Diagnostics) -> LimitSettings {
@@ -63,9 +68,9 @@ pub(super) fn read_limits(element: Option<&RawElement>, diagnostics: &Diagnostic
         DEFAULT_SEARCH_LIMITS.max_evaluated.into(),
     ) as u32;
     let clients_per_account = reader.integer_or("ClientsPerAccount", 1, CLIENTS_PER_ACCOUNT_MAX, 1) as u32;
-    let keywords = [("ids", AdvertisementIdForm::Ids), ("per_searcher", AdvertisementIdForm::PerSearcher)];
+    let keywords = [("ids", AdvertisementIdDisclosure::Ids), ("per_searcher", AdvertisementIdDisclosure::PerSearcher)];
     let handles = reader.optional_keyword("Handles", &keywords).unwrap_or_default();
-    reader.report_unread();
+    reader.report_unread_and_missing();
     LimitSettings { search_limits: SearchLimits { max_results, max_evaluated }, clients_per_account, handles }
 }
 
@@ -127,7 +132,7 @@ pub(super) fn read_latency(element: Option<&RawElement>, diagnostics: &Diagnosti
     let limit = |name: &str, rule| HardFilter { name: name.into(), rule, missing: HardMissingPolicy::Pass };
     let max_loss = max_loss.map(|percent| limit("max_packet_loss", HardRule::MaxPacketLoss { percent }));
     let max_jitter = max_jitter.map(|ms| limit("max_jitter", HardRule::MaxJitter { ms }));
-    reader.report_unread();
+    reader.report_unread_and_missing();
     LatencySettings {
         model: LatencyModel { intercept_ms, ms_per_1000_km },
         involved_phase_percent,
@@ -143,7 +148,7 @@ pub(super) fn read_party_consent(element: Option<&RawElement>, diagnostics: &Dia
     let mut reader = ElementReader::new(element, diagnostics);
     let keywords = [("assumed", PartyConsentPolicy::Assumed), ("required", PartyConsentPolicy::Required)];
     let consent = reader.optional_keyword("Consent", &keywords).unwrap_or_default();
-    reader.report_unread();
+    reader.report_unread_and_missing();
     consent
 }
 
@@ -169,14 +174,14 @@ pub(super) fn read_advertise_chances(
         (None, []) => {
             if element.children.is_empty() {
                 let fix = "add GameSize=\"…\", or a <Chance PartySize=\"1\" Percent=\"…\"/> for each party size";
-                reader.report(element.name_span, "<AdvertiseChances> has no chances", fix);
+                reader.report_at(element.name_span, "<AdvertiseChances> has no chances", fix);
             }
             None
         }
         (Some(_), []) => from_game_size,
         (None, rows) => read_advertise_chance_table(rows, diagnostics),
         (Some(game_size), _) => {
-            reader.report(
+            reader.report_at(
                 game_size.name_span,
                 "<AdvertiseChances> has both `GameSize` and a table",
                 "keep one of them",
@@ -184,7 +189,7 @@ pub(super) fn read_advertise_chances(
             None
         }
     };
-    reader.report_unread();
+    reader.report_unread_and_missing();
     chances.unwrap_or(default)
 }
 
@@ -207,7 +212,7 @@ fn read_advertise_chance_table(rows: &[&RawElement], diagnostics: &Diagnostics) 
             reader.report_value(raw, fix);
         }
         percents.extend(percent.and_then(|(_, percent)| percent));
-        reader.report_unread();
+        reader.report_unread_and_missing();
     }
     AdvertiseChances::from_percents_by_party_size(percents)
 }

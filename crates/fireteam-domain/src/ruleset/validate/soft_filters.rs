@@ -5,11 +5,16 @@ use crate::limit::SOFT_FILTER_WEIGHT_MAX;
 use crate::measure::Measure;
 use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::raw::{Diagnostics, RawElement, quoted_excerpt};
-use crate::ruleset::validate::attributes::{DeclaredAttributes, MEASURED_BY_SERVER, read_min_and_max};
-use crate::ruleset::{DistanceCurve, SoftFilter, SoftFilterMode, SoftMissingPolicy};
+use crate::ruleset::validate::attributes::{
+    DELTA_PING, DeclaredAttributes, PROBED_MEASURE_NAMES, SERVER_MEASURE_NAMES, read_min_and_max,
+};
+use crate::ruleset::{DistanceCurve, SoftFilter, SoftFilterDistance, SoftMissingPolicy};
 
 /// Default range of latency, milliseconds: the thesis's range. Larger round trips count as the maximum.
 const DEFAULT_LATENCY_RANGE_MS: (f64, f64) = (0.0, 300.0);
+
+/// Default range of delta ping, milliseconds: as long as latency's, so that a millisecond of either weighs the same.
+const DEFAULT_DELTA_PING_RANGE_MS: (f64, f64) = (0.0, 300.0);
 
 /// Default range of distance, miles: 0 to the diameter of the Earth, because distance is the chord.
 const DEFAULT_DISTANCE_RANGE_MILES: (f64, f64) = (0.0, 8000.0);
@@ -27,8 +32,8 @@ pub(super) const DISTANCE_CURVE_KEYWORDS: [(&str, DistanceCurve); 3] = [
     ("square_root", DistanceCurve::SquareRoot),
 ];
 
-const SOFT_FILTER_MODE_KEYWORDS: [(&str, SoftFilterMode); 2] =
-    [("difference", SoftFilterMode::Difference), ("lower_is_better", SoftFilterMode::LowerIsBetter)];
+const SOFT_FILTER_MODE_KEYWORDS: [(&str, SoftFilterDistance); 2] =
+    [("difference", SoftFilterDistance::Difference), ("lower_is_better", SoftFilterDistance::LowerIsBetter)];
 
 const MISSING_POLICY_KEYWORDS: [(&str, SoftMissingPolicy); 2] =
     [("worst", SoftMissingPolicy::Worst), ("neutral", SoftMissingPolicy::Neutral)];
@@ -50,14 +55,14 @@ pub(super) fn read_soft_filters(
         if let Some(raw) = raw {
             if names.contains(&raw.value) {
                 let problem = format!("a second soft filter has the name {}", quoted_excerpt(&raw.value));
-                reader.report(raw.value_span, problem, "give it a unique Name");
+                reader.report_at(raw.value_span, problem, "give it a unique Name");
             }
             names.push(raw.value.clone());
             filters.extend(filter.map(|filter| SoftFilter { name: raw.value.clone(), ..filter }));
         }
-        reader.report_unread();
+        reader.report_unread_and_missing();
     }
-    reader.report_unread();
+    reader.report_unread_and_missing();
     filters
 }
 
@@ -73,36 +78,40 @@ fn read_soft_filter(reader: &mut ElementReader<'_>, declared: &DeclaredAttribute
     let own_range = read_min_and_max(reader);
     let attribute = attribute?;
     let (measure, default_range, default_mode) = match &*attribute.value {
-        "latency" => (Measure::Latency, Some(DEFAULT_LATENCY_RANGE_MS), SoftFilterMode::LowerIsBetter),
-        "distance" => (Measure::Distance, Some(DEFAULT_DISTANCE_RANGE_MILES), SoftFilterMode::LowerIsBetter),
-        "packet_loss" => (Measure::PacketLoss, Some(DEFAULT_PACKET_LOSS_RANGE_PERCENT), SoftFilterMode::LowerIsBetter),
-        "jitter" => (Measure::Jitter, Some(DEFAULT_JITTER_RANGE_MS), SoftFilterMode::LowerIsBetter),
+        "latency" => (Measure::Latency, Some(DEFAULT_LATENCY_RANGE_MS), SoftFilterDistance::LowerIsBetter),
+        DELTA_PING => (Measure::DeltaPing, Some(DEFAULT_DELTA_PING_RANGE_MS), SoftFilterDistance::LowerIsBetter),
+        "distance" => (Measure::Distance, Some(DEFAULT_DISTANCE_RANGE_MILES), SoftFilterDistance::LowerIsBetter),
+        "packet_loss" => {
+            (Measure::PacketLoss, Some(DEFAULT_PACKET_LOSS_RANGE_PERCENT), SoftFilterDistance::LowerIsBetter)
+        }
+        "jitter" => (Measure::Jitter, Some(DEFAULT_JITTER_RANGE_MS), SoftFilterDistance::LowerIsBetter),
         _ => {
-            let (index, kind) = declared.find_with_extra_suggestions(reader, attribute, &MEASURED_BY_SERVER)?;
+            let measures = [&SERVER_MEASURE_NAMES[..], &PROBED_MEASURE_NAMES, &[DELTA_PING]].concat();
+            let (index, kind) = declared.find_with_extra_suggestions(reader, attribute, &measures)?;
             let kind = kind?;
             if kind != ValueType::Number {
                 let problem = format!("{} is a {}", quoted_excerpt(&attribute.value), kind.as_str());
-                reader.report(
+                reader.report_at(
                     attribute.value_span,
                     problem,
                     "a soft filter needs a number attribute, `latency` or `distance`",
                 );
                 return None;
             }
-            (Measure::AttributeDifference(index), declared.range(index), SoftFilterMode::Difference)
+            (Measure::AttributeDifference(index), declared.range(index), SoftFilterDistance::Difference)
         }
     };
-    if mode == Some(SoftFilterMode::Difference) && !matches!(measure, Measure::AttributeDifference(_)) {
+    if mode == Some(SoftFilterDistance::Difference) && !matches!(measure, Measure::AttributeDifference(_)) {
         let problem = format!(
             "{} is measured for a pair, so Mode=\"difference\" does not apply",
             quoted_excerpt(&attribute.value)
         );
-        reader.report(raw_mode.unwrap_or(attribute).value_span, problem, "write Mode=\"lower_is_better\"");
+        reader.report_at(raw_mode.unwrap_or(attribute).value_span, problem, "write Mode=\"lower_is_better\"");
     }
     let (min, max) = own_range.or(default_range.filter(|_| !has_range)).or_else(|| {
         if !has_range {
             let problem = format!("{} has no range", quoted_excerpt(&attribute.value));
-            reader.report(attribute.value_span, problem, "give Min and Max, here or in its declaration");
+            reader.report_at(attribute.value_span, problem, "give Min and Max, here or in its declaration");
         }
         None
     })?;

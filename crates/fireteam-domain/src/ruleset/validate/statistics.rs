@@ -10,7 +10,7 @@ pub(super) fn read_regions(element: Option<&RawElement>, diagnostics: &Diagnosti
     let mut reader = ElementReader::new(element, diagnostics);
     let listed = reader.children_named(&["Region"]);
     if listed.is_empty() && element.children.is_empty() {
-        reader.report(
+        reader.report_at(
             element.name_span,
             "<Statistics> lists no region",
             "add <Region Name=\"…\"/>, or remove the element",
@@ -18,7 +18,7 @@ pub(super) fn read_regions(element: Option<&RawElement>, diagnostics: &Diagnosti
     }
     if let Some(first_surplus) = listed.get(STATISTICS_REGIONS_MAX) {
         let problem = format!("<Statistics> lists {} regions", listed.len());
-        reader.report(first_surplus.name_span, problem, format!("list at most {STATISTICS_REGIONS_MAX}"));
+        reader.report_at(first_surplus.name_span, problem, format!("list at most {STATISTICS_REGIONS_MAX}"));
     }
     let mut regions: Vec<Box<str>> = Vec::with_capacity(listed.len());
     for region in listed {
@@ -32,9 +32,9 @@ pub(super) fn read_regions(element: Option<&RawElement>, diagnostics: &Diagnosti
                 regions.push(name.value.clone());
             }
         }
-        region_reader.report_unread();
+        region_reader.report_unread_and_missing();
     }
-    reader.report_unread();
+    reader.report_unread_and_missing();
     regions.sort_unstable();
     regions.into()
 }

@@ -24,7 +24,11 @@ pub(super) fn read_teams(element: &RawElement, declared: &DeclaredAttributes, di
     let players: u64 = sizes.iter().sum();
     if players > PLAYERS_PER_SESSION_MAX as u64 {
         let problem = format!("{} have {players} players", describe_team_sizes(&sizes));
-        reader.report(element.name_span, problem, format!("keep a match to at most {PLAYERS_PER_SESSION_MAX} players"));
+        reader.report_at(
+            element.name_span,
+            problem,
+            format!("keep a match to at most {PLAYERS_PER_SESSION_MAX} players"),
+        );
     }
     // Invalid sizes were reported already; accept any party size then.
     let largest_team = sizes.iter().copied().max().unwrap_or(PLAYERS_PER_SESSION_MAX as u64);
@@ -41,7 +45,7 @@ pub(super) fn read_teams(element: &RawElement, declared: &DeclaredAttributes, di
     {
         let problem = format!("{} is an attribute of each player", quoted_excerpt(&raw.value));
         let fix = "name one without `PartyAggregation`: players state their roles in `roles`";
-        reader.report(raw.value_span, problem, fix);
+        reader.report_at(raw.value_span, problem, fix);
     }
     let children = reader.children_named(&["Role"]);
     if children.is_empty() {
@@ -49,11 +53,11 @@ pub(super) fn read_teams(element: &RawElement, declared: &DeclaredAttributes, di
     }
     if let Some(excess) = children.get(ROLES_PER_RULESET_MAX) {
         let problem = format!("{} roles are declared", children.len());
-        reader.report(excess.name_span, problem, format!("keep at most {ROLES_PER_RULESET_MAX}"));
+        reader.report_at(excess.name_span, problem, format!("keep at most {ROLES_PER_RULESET_MAX}"));
     }
     let roles = read_team_roles(&reader, &children, smallest_team, diagnostics);
     let bots = reader.single_child("Bots").and_then(|bots| read_bots(bots, &sizes, diagnostics));
-    reader.report_unread();
+    reader.report_unread_and_missing();
     TeamsSpec {
         team_sizes: sizes.into_iter().map(|size| size as u16).collect(),
         max_party_size: max_party_size as u16,
@@ -71,11 +75,11 @@ fn read_bots(element: &RawElement, team_sizes: &[u64], diagnostics: &Diagnostics
     let after_ms = reader.required_integer("AfterMs", 0, RULESET_DURATION_MS_MAX);
     let players: u64 = team_sizes.iter().sum();
     if players == MIN_PLAYERS_WITH_BOTS {
-        reader.report(element.name_span, "a match of two players has no seat for a bot", "remove <Bots>");
+        reader.report_at(element.name_span, "a match of two players has no seat for a bot", "remove <Bots>");
     }
     let most_players = players.saturating_sub(1).max(MIN_PLAYERS_WITH_BOTS);
     let min_players = reader.required_integer("MinPlayers", MIN_PLAYERS_WITH_BOTS, most_players);
-    reader.report_unread();
+    reader.report_unread_and_missing();
     Some(BotsSpec { after_ms: after_ms?, min_players: min_players? as u16 })
 }
 
@@ -94,12 +98,12 @@ fn read_team_sizes(reader: &mut ElementReader<'_>, diagnostics: &Diagnostics) ->
     for name in ["Count", "Size"] {
         if let Some(raw) = reader.attribute(name) {
             let problem = format!("`{name}` is combined with a list of teams");
-            reader.report(raw.name_span, problem, "keep either `Count` and `Size`, or one <Team> per team");
+            reader.report_at(raw.name_span, problem, "keep either `Count` and `Size`, or one <Team> per team");
         }
     }
     if let [only_team] = teams.as_slice() {
         let fix = "add a <Team Size=\"…\"/> for each other team";
-        reader.report(only_team.name_span, "a match needs at least two teams and has one", fix);
+        reader.report_at(only_team.name_span, "a match needs at least two teams and has one", fix);
     }
     let sizes: Option<Vec<u64>> = teams.iter().map(|team| read_team_size(team, diagnostics)).collect();
     sizes.unwrap_or_default()
@@ -108,7 +112,7 @@ fn read_team_sizes(reader: &mut ElementReader<'_>, diagnostics: &Diagnostics) ->
 fn read_team_size(team: &RawElement, diagnostics: &Diagnostics) -> Option<u64> {
     let mut reader = ElementReader::new(team, diagnostics);
     let size = reader.required_integer("Size", 1, PLAYERS_PER_SESSION_MAX as u64);
-    reader.report_unread();
+    reader.report_unread_and_missing();
     size
 }
 
@@ -133,7 +137,7 @@ fn read_team_roles(
         let per_team = reader.required_integer("PerTeam", 1, smallest_team).unwrap_or(1) as u16;
         if let Some(name) = name {
             if roles.iter().any(|role| role.name == name.value) {
-                reader.report(
+                reader.report_at(
                     name.value_span,
                     format!("role {} appears a second time", quoted_excerpt(&name.value)),
                     "merge them into one",
@@ -141,12 +145,12 @@ fn read_team_roles(
             }
             roles.push(TeamRole { name: name.value.clone(), per_team });
         }
-        reader.report_unread();
+        reader.report_unread_and_missing();
     }
     let players_needed: u64 = roles.iter().map(|role| u64::from(role.per_team)).sum();
     if players_needed > smallest_team {
         let problem = format!("its roles need {players_needed} players in a team of {smallest_team}");
-        reader.report(reader.element.name_span, problem, "lower `PerTeam`");
+        reader.report_at(reader.element.name_span, problem, "lower `PerTeam`");
     }
     roles
 }

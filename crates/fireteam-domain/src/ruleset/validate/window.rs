@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::limit::{NUMBER_MAGNITUDE_MAX, RULESET_DURATION_MS_MAX, RULESET_ENTRIES_PER_KIND_MAX};
 use crate::ruleset::element_reader::ElementReader;
 use crate::ruleset::number_bounds::NumberBounds;
-use crate::ruleset::queue::{AbsoluteOrPercentMax, BucketRounding, RatingWindow, WindowClock, WindowPairRule};
+use crate::ruleset::queue::{BucketRounding, NarrowerOrWiderBound, RatingWindow, WindowClock, WindowPairRule};
 use crate::ruleset::raw::{Diagnostics, RawElement};
 
 /// Maximum half-width, buckets: enough for any rating scale.
@@ -36,7 +36,7 @@ fn read_bucket_bounds(reader: &mut ElementReader<'_>) -> Option<Arc<[f64]>> {
 pub(super) fn read_rating_window(element: &RawElement, diagnostics: &Diagnostics) -> RatingWindow {
     let roundings =
         [("round", BucketRounding::Round), ("floor", BucketRounding::Floor), ("ceiling", BucketRounding::Ceiling)];
-    let combines = [("smaller", AbsoluteOrPercentMax::Smaller), ("larger", AbsoluteOrPercentMax::Larger)];
+    let combines = [("smaller", NarrowerOrWiderBound::Smaller), ("larger", NarrowerOrWiderBound::Larger)];
     let clocks = [("queue", WindowClock::Queue), ("ticket", WindowClock::Ticket)];
     let rules = [("contain", WindowPairRule::Contain), ("overlap", WindowPairRule::Overlap)];
     let mut reader = ElementReader::new(element, diagnostics);
@@ -50,7 +50,7 @@ pub(super) fn read_rating_window(element: &RawElement, diagnostics: &Diagnostics
         step_every_ms: reader.integer_or("StepEveryMs", 1, RULESET_DURATION_MS_MAX, 20_000),
         max: reader.optional_integer("Max", 0, WINDOW_BUCKETS_MAX).map(|max| max as u32),
         max_percent: reader.optional_number("MaxPercent", MAX_PERCENT_BOUNDS),
-        combine: reader.optional_keyword("Combine", &combines).unwrap_or(AbsoluteOrPercentMax::Smaller),
+        combine: reader.optional_keyword("Combine", &combines).unwrap_or(NarrowerOrWiderBound::Smaller),
         reciprocal_percent: reader.number_or("ReciprocalPercent", NumberBounds::PERCENT, 100.0),
         clock: reader.optional_keyword("Clock", &clocks).unwrap_or(WindowClock::Queue),
         rule: reader.optional_keyword("Rule", &rules).unwrap_or(WindowPairRule::Contain),
@@ -75,6 +75,6 @@ pub(super) fn read_rating_window(element: &RawElement, diagnostics: &Diagnostics
     } else if window.max == Some(window.start) {
         reader.report_without_effect(&["Step", "StepEveryMs", "Clock"], "the range starts at `Max`");
     }
-    reader.report_unread();
+    reader.report_unread_and_missing();
     window
 }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use fireteam_probe::{BeaconCookieKey, BeaconKey, BeaconResponder, FleetKey, Hello, PACKET_BYTES, Proof, Receipt};
+use fireteam_probe::{
+    BeaconCookieKey, BeaconKey, BeaconResponder, FIXED_PACKET_BYTES, FleetKey, Hello, Proof, Receipt,
+};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tonic::Code;
@@ -187,7 +189,7 @@ impl World {
     fn check_packet(&mut self, transmit: &Transmit) {
         assert!(!self.lists.is_empty(), "no packet before the list");
         assert!(self.id_at(transmit.to).is_some(), "{transmit:?}");
-        assert_eq!(transmit.packet.len(), PACKET_BYTES);
+        assert_eq!(transmit.packet.len(), FIXED_PACKET_BYTES);
         if let Ok(proof) = Proof::decode(&transmit.packet) {
             let at = self.challenged.iter().position(|cookie| *cookie == proof.cookie);
             self.challenged.swap_remove(at.expect("a challenge for each proof"));

@@ -1,6 +1,6 @@
 //! Beacon fleets: values that count, and the beacons that a party measures first.
 
-use crate::latency::beacon_fleet::{Beacon, BeaconFleet, BeaconRoundTrip, FLEET_BEACONS_MAX};
+use crate::latency::beacon_fleet::{Beacon, BeaconFleet, BeaconPairRoundTrip, FLEET_BEACONS_MAX};
 use crate::latency::prediction::tests::locality;
 use crate::latency::predictor_constants::PREDICTOR_V1;
 
@@ -11,7 +11,7 @@ fn beacon(id: u32, longitude: f64) -> Beacon {
 #[test]
 fn beacon_round_trip_is_the_mean_of_both_directions() {
     let beacons = [beacon(70, 0.0), beacon(7, 1.0), beacon(u32::MAX, 2.0)];
-    let trip = |from, to, round_trip_ms| BeaconRoundTrip { from, to, round_trip_ms };
+    let trip = |from, to, round_trip_ms| BeaconPairRoundTrip { from, to, round_trip_ms };
     let trips = [
         trip(7, 70, 12.0),
         trip(7, 70, 10.0),
@@ -25,9 +25,9 @@ fn beacon_round_trip_is_the_mean_of_both_directions() {
     let fleet = BeaconFleet::new(&beacons, &trips, PREDICTOR_V1);
     assert_eq!(fleet.beacons().iter().map(|beacon| beacon.id).collect::<Vec<_>>(), [7, 70, u32::MAX]);
     assert_eq!((fleet.index_of(70), fleet.index_of(8)), (Some(1), None));
-    assert_eq!(fleet.round_trips_from_ms(0), [0.0, 12.0, 30.0]);
-    assert_eq!(fleet.round_trips_from_ms(1), [12.0, 0.0, 10_000.0]);
-    assert_eq!(fleet.round_trips_from_ms(2), [30.0, 10_000.0, 0.0]);
+    assert_eq!(fleet.round_trips_from_beacon_ms(0), [0.0, 12.0, 30.0]);
+    assert_eq!(fleet.round_trips_from_beacon_ms(1), [12.0, 0.0, 10_000.0]);
+    assert_eq!(fleet.round_trips_from_beacon_ms(2), [30.0, 10_000.0, 0.0]);
 }
 
 #[test]

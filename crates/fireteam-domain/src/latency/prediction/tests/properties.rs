@@ -2,11 +2,11 @@
 
 use proptest::prelude::*;
 
-use crate::latency::beacon_vector::VectorPair;
+use crate::latency::beacon_vector::VectorPairBounds;
 use crate::latency::min_possible_round_trip_ms;
 use crate::latency::prediction::predict;
 use crate::latency::prediction::tests::{CONDITIONS, FleetExample, PartyExample, any_pair, equal_floors, locality};
-use crate::latency::prediction::{PredictionCondition, model_parts};
+use crate::latency::prediction::{PlacePrecision, model_parts};
 use crate::latency::predictor_constants::{IntervalConstants, PREDICTOR_V1, PredictorConstants};
 
 proptest! {
@@ -32,7 +32,7 @@ proptest! {
     fn prediction_is_symmetric((fleet, one, other) in any_pair()) {
         let live = fleet.fleet(PREDICTOR_V1);
         let (one, other) = (one.completed(&live), other.completed(&live));
-        for condition in [PredictionCondition::Exact, PredictionCondition::Queue] {
+        for condition in [PlacePrecision::Exact, PlacePrecision::Queue] {
             let there = predict(&live, &one, &other, condition).unwrap();
             let mut back = predict(&live, &other, &one, condition).unwrap();
             back.parts.access_ms.reverse();
@@ -76,7 +76,7 @@ proptest! {
         middle_ms in -300.0..300.0f64, access_ms in -100.0..100.0f64, slack_ms in 0.0..25.0f64,
     ) {
         let parts = |upper_ms| {
-            let pair = VectorPair { upper_ms, lower_ms, middle_ms };
+            let pair = VectorPairBounds { upper_ms, lower_ms, middle_ms };
             model_parts(&PREDICTOR_V1, slack_ms, arc_km, pair, [access_ms, 0.0])
         };
         let (before, after) = (parts(upper_ms), parts(upper_ms + more_ms));
@@ -94,7 +94,7 @@ fn prediction_low_end_respects_the_speed_of_light() {
     assert!((50.0..60.0).contains(&light_ms), "{light_ms} ms");
     let predicted = |floor_ms| {
         let party = |place| PartyExample { place, floors: equal_floors(12, floor_ms) }.completed(&fleet);
-        predict(&fleet, &party(here), &party(there), PredictionCondition::Exact).unwrap()
+        predict(&fleet, &party(here), &party(there), PlacePrecision::Exact).unwrap()
     };
     let plausible = predicted(60.0);
     assert!(light_ms < plausible.round_trip_ms);

@@ -1,13 +1,13 @@
 //! Fallback: each condition for a prediction, on both sides of its border.
 
 use crate::latency::beacon_fleet::BeaconFleet;
-use crate::latency::beacon_vector::{BeaconFloor, CompletedVector};
+use crate::latency::beacon_vector::{CompletedVector, MeasuredBeaconFloor};
 use crate::latency::prediction::tests::{FleetExample, equal_floors, floors, locality};
-use crate::latency::prediction::{PredictionCondition, predict};
+use crate::latency::prediction::{PlacePrecision, predict};
 use crate::latency::prediction_unavailable::PredictionUnavailable;
 use crate::latency::predictor_constants::{PREDICTOR_V1, PredictorConstants};
 
-fn completion(fleet: &BeaconFleet, floors: &[BeaconFloor]) -> Result<(), PredictionUnavailable> {
+fn completion(fleet: &BeaconFleet, floors: &[MeasuredBeaconFloor]) -> Result<(), PredictionUnavailable> {
     CompletedVector::new(fleet, Some(locality(0.0, 0.0)), floors).map(|_| ())
 }
 
@@ -77,12 +77,12 @@ fn prediction_needs_vectors_of_the_same_fleet() {
     ];
     for other in &others {
         for (one, two) in [(party(&fleet), party(other)), (party(other), party(&fleet)), (party(other), party(other))] {
-            let predicted = predict(&fleet, &one, &two, PredictionCondition::Queue);
+            let predicted = predict(&fleet, &one, &two, PlacePrecision::Queue);
             assert_eq!(predicted, Err(PredictionUnavailable::OtherFleet));
         }
     }
     let mut slower = FleetExample::around_the_equator(12);
     slower.pairs_ms.fill(Some(30.0));
     let slower = slower.fleet(PREDICTOR_V1);
-    assert!(predict(&fleet, &party(&fleet), &party(&slower), PredictionCondition::Queue).is_ok());
+    assert!(predict(&fleet, &party(&fleet), &party(&slower), PlacePrecision::Queue).is_ok());
 }

@@ -127,7 +127,8 @@ fn events(found: &Match, now: UnixMs) -> Vec<MatchEvent> {
         MatchEvent::EndReported { reported_by: Some(user_key(99)) },
         MatchEvent::PlayersLeft { ticket_id: ticket_id(7), users: Vec::new(), left_by: None },
     ];
-    events.extend(found.stage.named_assignment().map(|host| MatchEvent::ServerFailed { host: host.clone() }));
+    events
+        .extend(found.stage.assignment_since_confirming().map(|host| MatchEvent::ServerFailed { host: host.clone() }));
     events.extend(SERVERS.iter().map(|server| failed_host(*server)));
     for (ticket, users) in [(1, &[11][..]), (1, &[12]), (1, &[11, 12]), (2, &[21]), (2, &[11])] {
         events.extend([true, false].map(|accepted| response(ticket, users, accepted)));

@@ -110,7 +110,10 @@ fn silent_host_is_lost() {
     assert_eq!(lost.ticket_fates, [(ticket_id(1), played), (ticket_id(2), played)]);
     assert_eq!((lost.penalized_users, lost.effects), (vec![], vec![release_of(7)]));
     let lost = lost.next_match.unwrap();
-    assert_eq!((stage_name(&lost), lost.stage.last_assignment()), ("HostLost".to_owned(), Some(&game_server(7))));
+    assert_eq!(
+        (stage_name(&lost), lost.stage.assignment_since_play_start()),
+        ("HostLost".to_owned(), Some(&game_server(7)))
+    );
 
     let rules = lifecycle_rules(Some(READY_CHECK_MS as u32), HostingMode::Peer);
     let (named, _) = apply_all(&rules, &[one.clone(), two.clone()]);

@@ -1,6 +1,6 @@
 //! Deadlines of a match after outages.
 
-use crate::available_time::{MATCH_HELD_UP_MAX_MS, Outage};
+use crate::available_time::{MATCH_START_DELAY_BY_OUTAGES_MAX_MS, Outage};
 
 use super::*;
 
@@ -73,11 +73,11 @@ fn outage_counts_for_the_half_of_the_wait_after_which_leaving_is_free() {
 #[test]
 fn match_before_play_is_cancelled_after_ten_minutes_of_outages() {
     let rules = ready_check_rules();
-    let now = START.plus_ms(MATCH_HELD_UP_MAX_MS + 2_000);
+    let now = START.plus_ms(MATCH_START_DELAY_BY_OUTAGES_MAX_MS + 2_000);
     let current = created_match(&rules);
     let deadline_with = |facts: &Facts| apply_event(&rules, &current, MatchEvent::DeadlinePassed, facts, now);
-    assert_eq!(deadline_with(&outage_of(MATCH_HELD_UP_MAX_MS - 1)).result, EventResult::TooEarly);
-    let cancelled = deadline_with(&outage_of(MATCH_HELD_UP_MAX_MS));
+    assert_eq!(deadline_with(&outage_of(MATCH_START_DELAY_BY_OUTAGES_MAX_MS - 1)).result, EventResult::TooEarly);
+    let cancelled = deadline_with(&outage_of(MATCH_START_DELAY_BY_OUTAGES_MAX_MS));
     assert_eq!(end_reason(&cancelled), Some(MatchEndReason::Cancelled));
     let requeued = vec![(ticket_id(1), TicketFate::Requeued), (ticket_id(2), TicketFate::Requeued)];
     assert_eq!((cancelled.ticket_fates, cancelled.penalized_users), (requeued, Vec::new()));
@@ -86,10 +86,16 @@ fn match_before_play_is_cancelled_after_ten_minutes_of_outages() {
     let playing = created_match(&unhosted);
     let timed_out = |ms| {
         let now = START.plus_ms(MAX_MATCH_MS + ms);
-        apply_event(&unhosted, &playing, MatchEvent::DeadlinePassed, &outage_of(MATCH_HELD_UP_MAX_MS), now)
+        apply_event(
+            &unhosted,
+            &playing,
+            MatchEvent::DeadlinePassed,
+            &outage_of(MATCH_START_DELAY_BY_OUTAGES_MAX_MS),
+            now,
+        )
     };
-    assert_eq!(timed_out(MATCH_HELD_UP_MAX_MS - 1).result, EventResult::TooEarly);
-    assert_eq!(end_reason(&timed_out(MATCH_HELD_UP_MAX_MS)), Some(MatchEndReason::TimedOut));
+    assert_eq!(timed_out(MATCH_START_DELAY_BY_OUTAGES_MAX_MS - 1).result, EventResult::TooEarly);
+    assert_eq!(end_reason(&timed_out(MATCH_START_DELAY_BY_OUTAGES_MAX_MS)), Some(MatchEndReason::TimedOut));
 }
 
 /// The wait for a game server, its confirmation and the silence of a host are extended too.

@@ -167,7 +167,7 @@ impl LifecycleFixture {
             (13 | 14, _) => self.apply_to_match(match_id, MatchEvent::ServerFound(game_server(detail))),
             (15, _) => {
                 let current = self.matches.get(&match_id);
-                let host = current.and_then(|current| current.stage.named_assignment()).cloned();
+                let host = current.and_then(|current| current.stage.assignment_since_confirming()).cloned();
                 let host = host.unwrap_or_else(|| game_server(detail));
                 self.apply_to_match(match_id, MatchEvent::ServerFailed { host });
             }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::available_time::OutageTimes;
-use crate::lifecycle::side_reports::{ReportDecision, ResultClaim, SideReportsOutcome};
+use crate::lifecycle::side_reports::{PlayerResultClaim, ReportDecision, SideReportsOutcome};
 use crate::lifecycle::transition::report::{
     apply_authoritative_report, apply_report_window_end, apply_side_report, disconnected_by_agreement,
     leavers_of_sides_ranked_last,
@@ -21,8 +21,8 @@ fn playing() -> Match {
     create_match(&rules(), new_match(tickets), &NO_FACTS, START).next_match.unwrap()
 }
 
-fn claim(ranks: [u32; 3]) -> ResultClaim {
-    ResultClaim { ranks: ranks.to_vec(), disconnected: Vec::new(), duration_ms: None }
+fn claim(ranks: [u32; 3]) -> PlayerResultClaim {
+    PlayerResultClaim { ranks: ranks.to_vec(), disconnected: Vec::new(), duration_ms: None }
 }
 
 fn report(current: &Match, reporter: u8, ranks: [u32; 3], ms: u64) -> (Match, ReportDecision) {
@@ -97,7 +97,7 @@ fn disconnected_players_need_more_than_half_of_the_sides() {
     let mut current = playing();
     let accused = user_key(30);
     for (reporter, expected) in [(1, vec![]), (2, vec![accused])] {
-        let claim = ResultClaim { disconnected: vec![accused], ..claim([1, 2, 3]) };
+        let claim = PlayerResultClaim { disconnected: vec![accused], ..claim([1, 2, 3]) };
         let (users, now) = ([user_key(10 * reporter)], START);
         current = apply_side_report(&rules(), &current, &users, &claim, &|_| false, OutageTimes::NONE, now)
             .0

@@ -2,10 +2,10 @@
 //! about players who were heard.
 
 use super::*;
-use crate::lifecycle::session_start::SessionMatchStart;
-use crate::lifecycle::side_reports::{ReportDecision, ResultClaim};
+use crate::lifecycle::session_start::SessionMatchStartByHost;
+use crate::lifecycle::side_reports::{PlayerResultClaim, ReportDecision};
 use crate::lifecycle::transition::report::{apply_report_window_end, apply_side_report};
-use crate::lifecycle::transition::session_match::{NewSessionMatch, begin_session_match};
+use crate::lifecycle::transition::session_match::{NewMatchStartedByHost, begin_match_started_by_host};
 
 /// With a ready check and its cooldowns, as a queue of the set has.
 fn rules() -> LifecycleRules {
@@ -15,7 +15,7 @@ fn rules() -> LifecycleRules {
 /// Match of a session: a team of ticket 1 and a team of tickets 2 and 3, with two players each.
 fn begun(assignment: Assignment) -> Match {
     let ticket = |n: u8, team: u16| MatchTicket { team, ..match_ticket(n, START.0, &[10 * n, 10 * n + 1]) };
-    let new_match = NewSessionMatch {
+    let new_match = NewMatchStartedByHost {
         id: MatchId::from_bytes([9; 16]),
         set_id: SetId(1),
         silo: SiloId(1),
@@ -23,7 +23,7 @@ fn begun(assignment: Assignment) -> Match {
         tickets: vec![ticket(1, 0), ticket(2, 1), ticket(3, 1)],
         assignment,
         chosen: Box::default(),
-        session_start: SessionMatchStart {
+        session_start: SessionMatchStartByHost {
             advertisement: AdvertisementId::from_bytes([7; 16]),
             reservations: vec![
                 None,
@@ -33,7 +33,7 @@ fn begun(assignment: Assignment) -> Match {
             request_digest: [1; 16],
         },
     };
-    begin_session_match(&rules(), new_match, START)
+    begin_match_started_by_host(&rules(), new_match, START)
 }
 
 fn of_peer() -> Match {
@@ -90,7 +90,7 @@ fn player_leaves_a_session_match_without_a_cooldown() {
 /// Decision after both sides have reported alike, while the window runs and at its end, if `heard` tickets were heard.
 fn decisions(current: &Match, reporters: [u8; 2], heard: &[u8]) -> [ReportDecision; 2] {
     let was_heard = |id: TicketId| heard.iter().any(|n| ticket_id(*n) == id);
-    let claim = ResultClaim { ranks: vec![1, 2], disconnected: Vec::new(), duration_ms: None };
+    let claim = PlayerResultClaim { ranks: vec![1, 2], disconnected: Vec::new(), duration_ms: None };
     let (mut current, mut open) = (current.clone(), ReportDecision::Wait);
     for reporter in reporters {
         let users = [user_key(reporter)];
@@ -144,7 +144,7 @@ fn leaving_at_once_is_no_sign_of_life_in_a_session_match() {
 #[test]
 fn reports_of_a_session_match_rate_only_players_who_were_heard() {
     let mut current = of_peer();
-    current.side_reports.add_heard_ticket(ticket_id(2));
+    current.side_reports.add_ticket_heard_in_play(ticket_id(2));
     let ratable = [10, 20, 21, 30].map(|n| current.is_user_ratable_by_reports(user_key(n)));
     assert_eq!(ratable, [false, true, true, false]);
     current.session_start = None;

@@ -1,7 +1,7 @@
 //! 2-opt improvement of a pairing: exchanges partners, a–b and c–d to a–c and b–d, while the total weight grows.
 
 use crate::queue::select::Selector;
-use crate::queue::select::maximum_weight::{NeighborLists, pair_weight};
+use crate::queue::select::maximum_weight::{WeightedCandidateLists, pair_weight};
 
 /// Maximum number of sweeps; the first two find nearly all gains.
 const SWEEPS_MAX: usize = 6;
@@ -12,7 +12,7 @@ const GAIN_MIN: f64 = 1e-9;
 /// Current partners of all tickets in a pool.
 struct Pairing<'c> {
     pool: &'c [u32],
-    neighbor_lists: &'c NeighborLists,
+    neighbor_lists: &'c WeightedCandidateLists,
     partners: &'c mut [Option<u32>],
     /// Weight of each ticket's current pair; 0 if unpaired.
     pair_weights: Vec<f64>,
@@ -28,7 +28,7 @@ impl Selector<'_, '_> {
     pub(super) fn improve_by_two_opt(
         &mut self,
         pool: &[u32],
-        neighbor_lists: &NeighborLists,
+        neighbor_lists: &WeightedCandidateLists,
         partners: &mut [Option<u32>],
     ) {
         let pair_weights =
@@ -54,7 +54,7 @@ impl Selector<'_, '_> {
 
     /// Gives `one` a heavier partner if the total weight of the affected pairs grows.
     fn try_exchange(&mut self, pairing: &mut Pairing<'_>, one: u32) -> bool {
-        for &(other, new_weight) in pairing.neighbor_lists.neighbors_of(one) {
+        for &(other, new_weight) in pairing.neighbor_lists.candidates_by_weight_of(one) {
             let current_weight = pairing.pair_weights[one as usize];
             // Every gain has a ticket whose new pair is heavier than its old one, so that ticket finds it.
             if new_weight <= current_weight {
@@ -64,7 +64,8 @@ impl Selector<'_, '_> {
             let old_total = current_weight + pairing.pair_weights[other as usize];
             let rest_weight = match (old_partner, other_partner) {
                 (Some(old_partner), Some(other_partner)) => {
-                    let heaviest_rest = pairing.neighbor_lists.neighbors_of(old_partner).first().map_or(0.0, |it| it.1);
+                    let heaviest_rest =
+                        pairing.neighbor_lists.candidates_by_weight_of(old_partner).first().map_or(0.0, |it| it.1);
                     if new_weight + heaviest_rest <= old_total + GAIN_MIN {
                         continue;
                     }
@@ -89,7 +90,7 @@ impl Selector<'_, '_> {
     }
 
     fn known_or_computed_weight(&mut self, pairing: &Pairing<'_>, one: u32, other: u32) -> f64 {
-        let known = pairing.neighbor_lists.neighbors_of(one).iter().find(|it| it.0 == other).map(|it| it.1);
+        let known = pairing.neighbor_lists.candidates_by_weight_of(one).iter().find(|it| it.0 == other).map(|it| it.1);
         known.unwrap_or_else(|| self.compute_pair_weight(pairing.pool, one, Some(other)))
     }
 
@@ -101,7 +102,7 @@ impl Selector<'_, '_> {
             return 0.0;
         }
         let reached = self.pass_state.pair_quality(one, other, self.progress);
-        let distance = self.pass_state.key_distance(one, other);
+        let distance = self.pass_state.sort_key_distance(one, other);
         reached.map_or(0.0, |reached| pair_weight(&self.pass_state.input.queue.quality, reached, distance))
     }
 }
@@ -110,7 +111,7 @@ impl Pairing<'_> {
     /// Whether `one` found no exchange, and neither it nor its candidates changed partners since then.
     fn is_unchanged_since_failure(&self, one: u32) -> bool {
         let Some(failed_at) = self.last_failed[one as usize] else { return false };
-        let mut affected = self.neighbor_lists.neighbors_of(one).iter().map(|it| it.0).chain([one]);
+        let mut affected = self.neighbor_lists.candidates_by_weight_of(one).iter().map(|it| it.0).chain([one]);
         affected.all(|it| self.last_changed[it as usize] <= failed_at)
     }
 

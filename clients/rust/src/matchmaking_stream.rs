@@ -90,16 +90,16 @@ pub enum HostEvent {
 
 /// Events of all advertisements that were updated on the connection.
 #[derive(Debug)]
-pub struct ReservationEvents {
+pub struct HostEvents {
     inbox: mpsc::Receiver<HostEvent>,
     pending: Arc<ResponseWaiters>,
 }
 
-impl ReservationEvents {
+impl HostEvents {
     /// Waits for the next reservation event, and discards events of matches.
-    pub async fn next(&mut self) -> Result<pb::ReservationEvent, Error> {
+    pub async fn next_reservation_event(&mut self) -> Result<pb::ReservationEvent, Error> {
         loop {
-            if let HostEvent::Reservation(event) = self.next_event().await? {
+            if let HostEvent::Reservation(event) = self.next_host_event().await? {
                 return Ok(event);
             }
         }
@@ -107,8 +107,8 @@ impl ReservationEvents {
 
     /// Waits for the next event. An error means that the stream has ended; no event follows it.
     ///
-    /// Dropping `ReservationEvents` leaves the stream open; events are then discarded.
-    pub async fn next_event(&mut self) -> Result<HostEvent, Error> {
+    /// Dropping `HostEvents` leaves the stream open; events are then discarded.
+    pub async fn next_host_event(&mut self) -> Result<HostEvent, Error> {
         match self.inbox.recv().await {
             Some(event) => Ok(event),
             None => Err(self.pending.lock().end_reason.clone().unwrap_or(Error::StreamEnded(None))),
@@ -150,7 +150,7 @@ pub(crate) async fn open_core_stream(
     mut stub: MatchmakingServiceClient<Channel>,
     metadata: MetadataMap,
     deadline: Duration,
-) -> Result<(MatchmakingStream, ReservationEvents), Error> {
+) -> Result<(MatchmakingStream, HostEvents), Error> {
     let (outbox, requests) = mpsc::channel(IN_FLIGHT_MAX);
     let mut request = Request::new(ReceiverStream::new(requests));
     *request.metadata_mut() = metadata;
@@ -173,7 +173,7 @@ pub(crate) async fn open_core_stream(
         pending: pending.clone(),
         reader,
     };
-    Ok((MatchmakingStream { shared: Arc::new(shared) }, ReservationEvents { inbox, pending }))
+    Ok((MatchmakingStream { shared: Arc::new(shared) }, HostEvents { inbox, pending }))
 }
 
 /// Reads the stream until it ends; delivers responses to their callers and queues reservation events.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::domain::id::{TicketId, UserKey};
-use crate::domain::lifecycle::side_reports::{ResultClaim, SideReportsOutcome};
+use crate::domain::lifecycle::side_reports::{PlayerResultClaim, SideReportsOutcome};
 use crate::domain::lifecycle::{Match, MatchTicket};
 use crate::domain::match_result::MatchResult;
 use crate::engine::command::Caller;
@@ -14,7 +14,7 @@ use crate::engine::queues::shared_state::side_reports::ReportWriteOutcome;
 use crate::engine::ratings::command::{ReportResultAnswer, ReportResultCommand, ReportState};
 
 /// Outcome of one attempt to record a report.
-pub(super) enum PlayerReportAttempt {
+pub(super) enum PlayerReportOutcome {
     /// Answer for the caller.
     Answer(Box<ReportResultAnswer>),
     /// The match has changed; try again.
@@ -29,22 +29,23 @@ impl QueueEngine {
         (ticket_id, users): (TicketId, &[UserKey]),
         checked: CheckedReport,
         command: &ReportResultCommand,
-    ) -> Result<PlayerReportAttempt, EngineError> {
+    ) -> Result<PlayerReportOutcome, EngineError> {
         let shared = &self.shared;
         let ranks: Vec<u32> = checked.sides.iter().map(|side| side.rank).collect();
         let reports = &match_.side_reports;
-        let mut earlier = users.iter().filter_map(|user| reports.claim_of(*user));
+        let mut earlier = users.iter().filter_map(|user| reports.claim_of_user(*user));
         if let Some(first) = earlier.find(|claim| claim.ranks != ranks) {
             return Err(EngineError::AlreadyReported { first_report: summary_of_ranks(&first.ranks) });
         }
-        let new_users: Vec<UserKey> = users.iter().copied().filter(|user| reports.claim_of(*user).is_none()).collect();
-        let due_at = shared.reports_due_at(match_);
+        let new_users: Vec<UserKey> =
+            users.iter().copied().filter(|user| reports.claim_of_user(*user).is_none()).collect();
+        let due_at = shared.report_window_ends_at(match_);
         let is_window_over = due_at.is_some_and(|due_at| due_at <= shared.common.clock.now());
         if is_window_over {
             // The report is too late. What the earlier ones are worth is decided now.
             shared.settle_due_reports(match_.id).await;
             let current = shared.cache.read().match_by_id(match_.id).cloned().ok_or(EngineError::MatchNotFound)?;
-            return Ok(PlayerReportAttempt::Stale(current));
+            return Ok(PlayerReportOutcome::Stale(current));
         }
         match reports.outcome {
             Some(SideReportsOutcome::Disputed) if !new_users.is_empty() => return Err(EngineError::ReportWindowEnded),
@@ -52,7 +53,7 @@ impl QueueEngine {
                 let result = shared.read_result(match_.id).await?.ok_or(EngineError::MatchNotFound)?;
                 let is_replay = new_users.is_empty() || has_ranks(&result, &ranks);
                 if !is_replay {
-                    return Err(EngineError::AlreadyReported { first_report: result.report.summary() });
+                    return Err(EngineError::AlreadyReported { first_report: result.report.describe_ranks() });
                 }
                 return Ok(self.answer_with_result(match_, result, true, ticket_id));
             }
@@ -65,27 +66,27 @@ impl QueueEngine {
             None if new_users.is_empty() => return Ok(self.answer_with_state(match_, true)),
             None => {}
         }
-        let claim = ResultClaim { ranks, disconnected: checked.disconnected, duration_ms: command.duration_ms };
+        let claim = PlayerResultClaim { ranks, disconnected: checked.disconnected, duration_ms: command.duration_ms };
         match shared.write_side_report(match_, &new_users, &claim).await? {
             ReportWriteOutcome::Written(after, None) => Ok(self.answer_with_state(&after, false)),
             ReportWriteOutcome::Written(after, Some(result)) => {
                 Ok(self.answer_with_result(&after, result, false, ticket_id))
             }
-            ReportWriteOutcome::Stale(current) => Ok(PlayerReportAttempt::Stale(current)),
+            ReportWriteOutcome::Stale(current) => Ok(PlayerReportOutcome::Stale(current)),
             ReportWriteOutcome::HasResult(result) if has_ranks(&result, &claim.ranks) => {
                 Ok(self.answer_with_result(match_, result, true, ticket_id))
             }
             // Another server may have recorded these very reports as a dispute.
             ReportWriteOutcome::HasResult(result) => match shared.load_newer_match(match_).await? {
-                Some(newer) => Ok(PlayerReportAttempt::Stale(newer)),
-                None => Err(EngineError::AlreadyReported { first_report: result.report.summary() }),
+                Some(newer) => Ok(PlayerReportOutcome::Stale(newer)),
+                None => Err(EngineError::AlreadyReported { first_report: result.report.describe_ranks() }),
             },
         }
     }
 
     /// Players of a ticket for whom a report counts: the caller's own user, the named one, or for a backend all who have
     /// not left.
-    pub(super) fn reporting_users(
+    pub(super) fn users_reported_for(
         &self,
         caller: &Caller,
         match_: &Match,
@@ -111,16 +112,16 @@ impl QueueEngine {
         result: Arc<MatchResult>,
         is_replay: bool,
         ticket_id: TicketId,
-    ) -> PlayerReportAttempt {
-        PlayerReportAttempt::Answer(Box::new(self.result_answer(match_, result, is_replay, Some(ticket_id))))
+    ) -> PlayerReportOutcome {
+        PlayerReportOutcome::Answer(Box::new(self.result_answer(match_, result, is_replay, Some(ticket_id))))
     }
 
-    fn answer_with_state(&self, match_: &Match, is_replay: bool) -> PlayerReportAttempt {
+    fn answer_with_state(&self, match_: &Match, is_replay: bool) -> PlayerReportOutcome {
         let now = self.shared.common.clock.now();
-        let due_at = self.shared.reports_due_at(match_);
+        let due_at = self.shared.report_window_ends_at(match_);
         let state = ReportState::of_match(match_, due_at, now).unwrap_or(ReportState::Unreported);
         let answer = ReportResultAnswer { result: None, state, is_replay, rating_changes: Vec::new() };
-        PlayerReportAttempt::Answer(Box::new(answer))
+        PlayerReportOutcome::Answer(Box::new(answer))
     }
 }
 

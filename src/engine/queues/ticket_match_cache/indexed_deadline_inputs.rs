@@ -17,14 +17,14 @@ const TTL_WITHOUT_QUEUE_MS: u32 = 60_000;
 
 /// Outages that the deadlines in the indexes were computed with, and the durations of deadlines.
 #[derive(Debug, Default)]
-pub(super) struct DeadlineExtension {
+pub(super) struct IndexedDeadlineInputs {
     pub(super) outages: Arc<OutageTimes>,
     /// TTL of tickets per set. Fixed until the outages change, so that an expiry in the indexes can be computed again.
     ticket_ttl_ms: BTreeMap<SetId, u32>,
     rulesets: Option<Arc<RulesetCatalog>>,
 }
 
-impl DeadlineExtension {
+impl IndexedDeadlineInputs {
     /// Extension by `outages`, with the durations that the rulesets have now.
     pub(super) fn new(outages: Arc<OutageTimes>, rulesets: Arc<RulesetCatalog>) -> Self {
         let catalog = rulesets.snapshot();
@@ -45,7 +45,7 @@ impl DeadlineExtension {
     }
 
     /// Lifecycle settings of a match, if its ruleset is loaded.
-    pub(super) fn lifecycle_rules_of(&self, match_: &Match) -> Option<LifecycleRules> {
+    pub(super) fn lifecycle_rules_if_loaded(&self, match_: &Match) -> Option<LifecycleRules> {
         match self.rulesets.as_ref()?.ruleset_of_match(match_.set_id, match_.ruleset_hash) {
             MatchRulesetLookup::Known(ruleset) => Some(LifecycleRules::from_ruleset(&ruleset)),
             MatchRulesetLookup::NotLoaded | MatchRulesetLookup::Unavailable => None,

@@ -8,7 +8,7 @@ use crate::domain::wish::{AcceptedValues, Wish, WishList, WishStep};
 
 /// A wish, as encoded.
 #[derive(Serialize, Deserialize)]
-pub(super) struct WishBody(Box<str>, bool, Vec<(u64, AcceptedBody)>);
+pub(super) struct WishJson(Box<str>, bool, Vec<(u64, AcceptedBody)>);
 
 #[derive(Serialize, Deserialize)]
 enum AcceptedBody {
@@ -22,7 +22,7 @@ enum AcceptedBody {
     Flag(bool),
 }
 
-pub(super) fn encode_wish(wish: &Wish) -> WishBody {
+pub(super) fn encode_wish(wish: &Wish) -> WishJson {
     let accepted = |accepted: &AcceptedValues| match accepted {
         AcceptedValues::Any => AcceptedBody::Any,
         AcceptedValues::Numbers { min, max } => AcceptedBody::Numbers(*min, *max),
@@ -30,16 +30,16 @@ pub(super) fn encode_wish(wish: &Wish) -> WishBody {
         AcceptedValues::Flag(flag) => AcceptedBody::Flag(*flag),
     };
     let steps = wish.steps().iter().map(|step| (step.start_ms, accepted(&step.accepted)));
-    WishBody(wish.attribute.clone(), wish.accepts_missing, steps.collect())
+    WishJson(wish.attribute.clone(), wish.accepts_missing, steps.collect())
 }
 
 /// Decodes wishes; `None` if there are none.
-pub(super) fn decode_wishes(body: Vec<WishBody>) -> Result<Option<Box<WishList>>, serde_json::Error> {
+pub(super) fn decode_wishes(body: Vec<WishJson>) -> Result<Option<Box<WishList>>, serde_json::Error> {
     let wishes = body.into_iter().map(decode_wish).collect::<Result<Vec<Wish>, _>>()?;
     Ok((!wishes.is_empty()).then(|| Box::new(WishList(wishes.into()))))
 }
 
-fn decode_wish(WishBody(attribute, accepts_missing, steps): WishBody) -> Result<Wish, serde_json::Error> {
+fn decode_wish(WishJson(attribute, accepts_missing, steps): WishJson) -> Result<Wish, serde_json::Error> {
     let accepted = |body: AcceptedBody| match body {
         AcceptedBody::Any => AcceptedValues::Any,
         AcceptedBody::Numbers(min, max) => AcceptedValues::Numbers { min, max },

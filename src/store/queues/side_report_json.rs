@@ -9,11 +9,11 @@
 
 use serde::de::Error;
 
-use crate::domain::lifecycle::side_reports::{PlayerReport, ResultClaim, SideReports, SideReportsOutcome};
+use crate::domain::lifecycle::side_reports::{PlayerReport, PlayerResultClaim, SideReports, SideReportsOutcome};
 use crate::store::adverts::row_body::HexKey;
 
 /// Report of one player.
-pub(super) type PlayerReportBody = (HexKey, Vec<u32>, Vec<HexKey>, Option<u64>);
+pub(super) type PlayerReportJson = (HexKey, Vec<u32>, Vec<HexKey>, Option<u64>);
 
 /// Outcomes of reports, in the order of their stored numbers.
 const REPORT_OUTCOMES: [SideReportsOutcome; 4] = [
@@ -23,7 +23,7 @@ const REPORT_OUTCOMES: [SideReportsOutcome; 4] = [
     SideReportsOutcome::Unreported,
 ];
 
-pub(super) fn encode_player_reports(side_reports: &SideReports) -> Vec<PlayerReportBody> {
+pub(super) fn encode_player_reports(side_reports: &SideReports) -> Vec<PlayerReportJson> {
     let report = |PlayerReport { user, claim }: &PlayerReport| {
         let disconnected = claim.disconnected.iter().copied().map(HexKey::from_user_key).collect();
         (HexKey::from_user_key(*user), claim.ranks.clone(), disconnected, claim.duration_ms)
@@ -31,10 +31,10 @@ pub(super) fn encode_player_reports(side_reports: &SideReports) -> Vec<PlayerRep
     side_reports.reports.iter().map(report).collect()
 }
 
-pub(super) fn decode_player_reports(reports: Vec<PlayerReportBody>) -> Vec<PlayerReport> {
-    let report = |(user, ranks, disconnected, duration_ms): PlayerReportBody| PlayerReport {
+pub(super) fn decode_player_reports(reports: Vec<PlayerReportJson>) -> Vec<PlayerReport> {
+    let report = |(user, ranks, disconnected, duration_ms): PlayerReportJson| PlayerReport {
         user: user.user_key(),
-        claim: ResultClaim {
+        claim: PlayerResultClaim {
             ranks,
             disconnected: disconnected.into_iter().map(HexKey::user_key).collect(),
             duration_ms,

@@ -3,38 +3,38 @@
 use std::fmt;
 
 /// Length of a secret, for `Debug`.
-pub(crate) struct Hidden(Option<usize>);
+pub(crate) struct SecretLength(Option<usize>);
 
-/// Secret with a length.
-pub(crate) trait Secret {
+/// SecretWithLength with a length.
+pub(crate) trait SecretWithLength {
     /// Length in bytes; `None` if absent.
     fn length(&self) -> Option<usize>;
 }
 
-impl Secret for Vec<u8> {
+impl SecretWithLength for Vec<u8> {
     fn length(&self) -> Option<usize> {
         Some(self.len())
     }
 }
 
-impl Secret for String {
+impl SecretWithLength for String {
     fn length(&self) -> Option<usize> {
         Some(self.len())
     }
 }
 
-impl<S: Secret> Secret for Option<S> {
+impl<S: SecretWithLength> SecretWithLength for Option<S> {
     fn length(&self) -> Option<usize> {
-        self.as_ref().and_then(Secret::length)
+        self.as_ref().and_then(SecretWithLength::length)
     }
 }
 
 /// Replaces a secret in `Debug` output.
-pub(crate) fn hidden(secret: &impl Secret) -> Hidden {
-    Hidden(secret.length())
+pub(crate) fn debug_secret_length(secret: &impl SecretWithLength) -> SecretLength {
+    SecretLength(secret.length())
 }
 
-impl fmt::Debug for Hidden {
+impl fmt::Debug for SecretLength {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             None => f.write_str("None"),

@@ -14,17 +14,17 @@ use crate::time::UnixMs;
 
 /// Tickets of a queue that a pass has evaluated whole, without a match.
 #[derive(Clone, Debug)]
-pub struct EvaluatedQueue {
+pub struct QueueWithoutMatches {
     /// Sorted by id.
     unmatched: Vec<UnmatchedTicket>,
     next_change_at: Option<UnixMs>,
     max_window_reach: u32,
 }
 
-impl EvaluatedQueue {
+impl QueueWithoutMatches {
     /// Queue after a pass with this report. `None` if the next pass must examine all tickets: this one made a match or was not complete,
     /// or the ruleset does not select windows or has rules that depend on more than the waiting tickets.
-    pub fn after_pass(queue: &QueueSpec, teams: &TeamsSpec, report: &PassReport) -> Option<Self> {
+    pub fn reusable_after_pass(queue: &QueueSpec, teams: &TeamsSpec, report: &PassReport) -> Option<Self> {
         let depends_on_tickets_only = queue.avoid.is_empty() && !queue.backfill && teams.bots.is_none();
         let is_complete = report.gate_reason.is_none()
             && report.proposed_count == 0
