@@ -9,7 +9,7 @@
 //!   object. [`TicketStream`] receives ticket updates and reconnects after a failure.
 //! - [`Client::matching_run`] runs the whole search loop: search, latency probes, reports, reservations, connects, and advertising.
 //!   [`matching`] is the same loop without a runtime, and [`probe`] answers the probes of others.
-//!   [`Client::queueing_run`] and [`queueing`] are the loop of a queue.
+//!   [`Client::queueing_run`] and [`queueing`] are the loop of a queue. [`Client::measure_beacons`] and [`probe::beacons`] prove round trips.
 //!
 //! ```no_run
 //! use fireteam_client::{Client, pb};
@@ -36,7 +36,11 @@
 #[cfg(feature = "runtime")]
 mod advertisement;
 #[cfg(feature = "runtime")]
+mod beacons_run;
+#[cfg(feature = "runtime")]
 mod client;
+#[cfg(feature = "runtime")]
+mod datagrams;
 mod error;
 #[cfg(feature = "credentials")]
 mod match_credential;

@@ -10,6 +10,7 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use crate::error::Error;
 use crate::matchmaking_stream::{self, HostEvents, MatchmakingStream};
 use crate::pb;
+use crate::pb::latency_service_client::LatencyServiceClient;
 use crate::pb::matchmaking_service_client::MatchmakingServiceClient;
 use crate::pb::queue_service_client::QueueServiceClient;
 use crate::pb::rating_service_client::RatingServiceClient;
@@ -103,6 +104,18 @@ impl RetryingChannel {
         Call: Future<Output = Result<Response<Resp>, Status>>,
     {
         self.call_with_retries(request, |channel, request| call(MatchmakingServiceClient::new(channel), request)).await
+    }
+
+    pub(crate) async fn call_latency<Req, Resp, Call>(
+        &self,
+        request: Req,
+        call: impl Fn(LatencyServiceClient<Channel>, Request<Req>) -> Call,
+    ) -> Result<Resp, Error>
+    where
+        Req: Clone,
+        Call: Future<Output = Result<Response<Resp>, Status>>,
+    {
+        self.call_with_retries(request, |channel, request| call(LatencyServiceClient::new(channel), request)).await
     }
 
     pub(crate) async fn call_ratings<Req, Resp, Call>(

@@ -27,7 +27,9 @@ fn metric_table_equals_the_scrape() {
     metrics.record_call(Method::Search, GrpcCode::Ok, 0.001);
     metrics.record_store(StoreOperation::Commit, 3, 0.001, false);
     metrics.disk_free_bytes.get_or_create(&DiskFolder::Store).set(1);
-    StatisticKind::ALL.iter().for_each(|kind| metrics.record_statistic_events(&StatisticKey::for_overflow(*kind), 1.0, 1));
+    StatisticKind::ALL
+        .iter()
+        .for_each(|kind| metrics.record_statistic_events(&StatisticKey::for_overflow(*kind), 1.0, 1));
     let table = METRIC_ROWS.iter().map(|row| (row.name.to_owned(), row.kind.to_owned())).collect();
     assert_eq!(metric_names_and_kinds(&metrics.render()), table);
 }

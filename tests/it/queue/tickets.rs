@@ -348,7 +348,8 @@ async fn ticket_token_of_another_party_is_refused() {
         ..Default::default()
     };
     let other_ticket_error = client.leave_queue(leave_request(ann.id())).await.expect_err("ann's ticket").to_string();
-    let no_server = client.leave_queue(leave_request(&"0".repeat(32))).await.expect_err("an unknown ticket").to_string();
+    let no_server =
+        client.leave_queue(leave_request(&"0".repeat(32))).await.expect_err("an unknown ticket").to_string();
     assert_eq!(other_ticket_error, no_server);
     let reference = pb::TicketReference { ticket_token: bob.reference().ticket_token, ..ann.reference() };
     let watched = client.watch([reference.clone()]).next().await.expect_err("ann's ticket");

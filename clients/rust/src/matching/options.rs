@@ -56,6 +56,15 @@ impl MatchingOptions {
     }
 }
 
+/// Session as requests have it: with the client's latency token, unless it is empty.
+pub(super) fn with_latency_token(session: &pb::SessionCompositionData, token: &[u8]) -> pb::SessionCompositionData {
+    let mut session = session.clone();
+    if !token.is_empty() {
+        session.latency_token = token.to_vec();
+    }
+    session
+}
+
 /// Session that this client hosts, or would host.
 #[derive(Clone, Default, PartialEq)]
 pub struct HostedSession {
