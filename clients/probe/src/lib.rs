@@ -4,7 +4,7 @@
 //! |---|---|
 //! | quick probe of a host | [`Echo`] → [`EchoReply`] |
 //! | involved probe of a host, with data of the game | [`Involved`] → [`InvolvedReply`] |
-//! | receipt of a beacon | [`Hello`] → [`Challenge`] → [`Proof`] → [`Receipt`] |
+//! | receipt of a beacon | [`Hello`] → [`Challenge`] → [`ChallengeProof`] → [`Receipt`] |
 //!
 //! Each packet starts with the same eight bytes: `FTL`, a version, a type, flags, and a sequence number. A packet of another length,
 //! version or type, with unknown flags or with padding that is not zero, is no packet of this protocol: drop it without an answer.

@@ -1,4 +1,4 @@
-//! HostedSession: the own session is open to others, until it is full or no party comes.
+//! Hosting: the own session is open to others, until it is full or no party comes.
 
 use std::net::SocketAddr;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use fireteam_probe::{
-    BeaconCookieKey, BeaconKey, BeaconResponder, FIXED_PACKET_BYTES, FleetKey, Hello, Proof, Receipt,
+    BeaconCookieKey, BeaconKey, BeaconResponder, ChallengeProof, FIXED_PACKET_BYTES, FleetKey, Hello, Receipt,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -190,7 +190,7 @@ impl World {
         assert!(!self.lists.is_empty(), "no packet before the list");
         assert!(self.id_at(transmit.to).is_some(), "{transmit:?}");
         assert_eq!(transmit.packet.len(), FIXED_PACKET_BYTES);
-        if let Ok(proof) = Proof::decode(&transmit.packet) {
+        if let Ok(proof) = ChallengeProof::decode(&transmit.packet) {
             let at = self.challenged.iter().position(|cookie| *cookie == proof.cookie);
             self.challenged.swap_remove(at.expect("a challenge for each proof"));
             assert_eq!(proof.binding, BINDING);
